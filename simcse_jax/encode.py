@@ -19,7 +19,8 @@ import numpy as np
 from simcse_jax.command_line import run_command, warnings_in_a_line
 from simcse_jax.encode_arguments import KINDS, SMALL, parse
 from simcse_jax.errors import UserError
-from simcse_jax.outputs import output_file, output_folder
+from simcse_jax.hidden import COUNTED, DOT, MANIFEST, PLAN, RANGES
+from simcse_jax.outputs import RESUMED, output_file, output_folder
 from simcse_jax.storage import Folder, is_remote, local_path
 
 if TYPE_CHECKING:
@@ -27,8 +28,7 @@ if TYPE_CHECKING:
     from simcse_jax.embeddings.encoder import Options
     from simcse_jax.encoding.quantization import Ranges
 
-TEMPORARY = (".tmp", ".partial", ".state.json", ".state.json.tmp")  # endings of the output until it is complete
-QUANTIZATION = ".quantization.json"  # and of the file next to a .npy of bytes or bits
+BESIDE = f"{{}}.{RANGES}"  # a file next to a .npy of bytes or bits
 
 
 def main() -> None:
@@ -79,7 +79,7 @@ def encode_into_folder(args: argparse.Namespace) -> None:
     from simcse_jax.embeddings.encoder import Encoder
     from simcse_jax.embeddings.local import encode_here
     from simcse_jax.embeddings.on_ray import connected, encode_on_ray
-    from simcse_jax.embeddings.plan import BLOCK_ROWS, COUNTED, make_plan
+    from simcse_jax.embeddings.plan import BLOCK_ROWS, make_plan
 
     sources = expand([args.input], "--input")
     folder = output_of_folder(args, sources)
@@ -92,14 +92,14 @@ def encode_into_folder(args: argparse.Namespace) -> None:
             jax.config.update("jax_platforms", "cpu")  # accelerators are the actors'
         encoder = Encoder(options)
         plan = make_plan(sources, args.column, encoder.about(), args.block_rows or BLOCK_ROWS, args.keep_text)
-        enter(folder, plan, "that of other embeddings")
+        plan = enter(folder, plan, "that of other embeddings")
         try:
             if args.engine == "ray":
                 manifest = encode_on_ray(folder, plan, options, args.hosts)
             else:
                 manifest = encode_here(folder, plan, encoder)
         except UserError:
-            leave(folder, COUNTED, "quantization.json")
+            leave(folder, plan, COUNTED, RANGES)
             raise
     if manifest is None:
         print(f"{args.output}: other processes are making the files that are left; the last one completes the folder")
@@ -122,8 +122,8 @@ def output_of_folder(args: argparse.Namespace, sources: Sequence[str]) -> Folder
 
     folder = corpus_path(args.output)
     if not is_remote(folder):
-        files = ("embeddings-*", "embeddings.json", "rows-*", "plan.json", "quantization.json")
-        output_folder(args.output, {"--model": args.model}, files=files)
+        own = [f"{dot}{name}" for name in (PLAN, COUNTED, RANGES, MANIFEST) for dot in (DOT, "")]
+        output_folder(args.output, {"--model": args.model}, files=["embeddings-*", *own])
     for name in sources:  # which are too many for a comparison with each file of the folder
         same = name.rpartition("/")[0] == str(folder) if is_remote(name) else _is_in(local_path(name), folder)
         if same:
@@ -164,7 +164,7 @@ def check_output(args: argparse.Namespace) -> Path:
         name = str(path.with_name(f"{path.stem}-{args.part:05}-of-{args.parts:05}{path.suffix}"))
     inputs = {"--input": args.input, "--model": args.model}
     inputs |= {"--ranges": args.ranges_file, "--calibration": args.calibration}
-    temporary = (*TEMPORARY, QUANTIZATION) if args.output_dtype in SMALL else TEMPORARY
+    temporary = (*RESUMED, BESIDE) if args.output_dtype in SMALL else RESUMED
     return output_file(name, inputs, kinds=KINDS, temporary=temporary, streamed=False)
 
 
@@ -183,7 +183,7 @@ def encode_file(
     if embeddings.done:
         print(f"{output}: resuming after row {embeddings.done:,} of {end - first:,}", flush=True)
     if embeddings.done and embeddings.quantization:
-        small: Quantization | None = Quantization.from_content(embeddings.quantization, f"{output}.state.json")
+        small: Quantization | None = Quantization.from_content(embeddings.quantization, str(embeddings.state))
     else:
         small = encoder.quantization(sentences.read())
     embeddings.quantization = None if small is None else small.content()

@@ -40,7 +40,7 @@ def parse() -> argparse.Namespace:
     parser = Parser(
         prog="simcse_jax.encode",
         description="Encodes the sentences of a file, or of many into a folder. Needs a model and the files. Writes "
-        "the embeddings to --output; until they are complete, OUTPUT.partial and OUTPUT.state.json, or some of the "
+        "the embeddings to --output; until they are complete, .OUTPUT.partial and .OUTPUT.state.json, or some of the "
         "folder's files, from which the same command resumes.",
     )
     parser.add_argument("--model", required=True, help=MODEL)

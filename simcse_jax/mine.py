@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from simcse_jax.command_line import run_command, warnings_in_a_line
 from simcse_jax.errors import UserError
 from simcse_jax.mine_arguments import LIMITS, parse
-from simcse_jax.outputs import output_file
+from simcse_jax.outputs import RESUMED, output_file
 
 if TYPE_CHECKING:
     from simcse_jax.mining.output import Output
@@ -28,11 +28,11 @@ def main() -> None:
     """The command."""
     args = parse()
     from simcse_jax.locks.lock import held_next_to
-    from simcse_jax.mining.output import KINDS, TEMPORARY, Output
+    from simcse_jax.mining.output import KINDS, Output
     from simcse_jax.mining.pairs import PairFile, Positives
 
     inputs = {"--pairs": args.pairs, "--model": args.model, "--corpus": args.corpus, "--judge": args.judge}
-    path = output_file(args.output, inputs, kinds=KINDS, temporary=TEMPORARY, streamed=False)
+    path = output_file(args.output, inputs, kinds=KINDS, temporary=RESUMED, streamed=False)
     try:
         with warnings_in_a_line():
             pairs = PairFile(args.pairs, args.columns)

@@ -17,7 +17,7 @@ def parse() -> argparse.Namespace:
     parser = Parser(
         prog="simcse_jax.mine",
         description="Finds hard negatives for pairs of an anchor and a positive in a corpus. Writes them to --output, "
-        "which config.data.train takes; until it is complete, OUTPUT.partial and OUTPUT.state.json, from which the "
+        "which config.data.train takes; until it is complete, .OUTPUT.partial and .OUTPUT.state.json, from which the "
         "same command resumes.",
     )
     parser.add_argument("--model", required=True, help=MODEL)

@@ -20,8 +20,12 @@ from simcse_jax.storage import is_remote, is_stream, local_path, own_descriptor
 
 Inputs: TypeAlias = Mapping[str, str | Path | None]  # what a command reads, by option; names may be no local path
 
-TEMPORARY = ".tmp"  # the longest that a name gets while its file is written
-WRITTEN = (".json", ".html", ".png", ".svg", ".md", ".csv", ".npy", ".parquet", ".partial", TEMPORARY)  # by us
+TEMPORARY = ".{}.tmp"  # the name that a file has while it is written, {} being its own; see `storage`
+RESUMED = (  # those of a file that is made in parts and resumed, also if an earlier version began it; see `hidden`
+    *(TEMPORARY, ".{}.partial", ".{}.state.json", "..{}.state.json.tmp"),
+    *("{}.partial", "{}.state.json", ".{}.state.json.tmp"),
+)
+WRITTEN = (".json", ".html", ".png", ".svg", ".md", ".csv", ".npy", ".parquet", ".partial", ".tmp")  # by us
 # Files with these endings in the folders of data, models, runs and indexes; all others in them are what we wrote.
 READ = (
     *("*config*.json", "tokenizer*.json", "vocab*.json", "*_map.json", "added_tokens.json", "modules.json"),
@@ -46,7 +50,7 @@ def output_file(
       name: as given.
       inputs: what the command reads.
       kinds: the endings that the name may have.
-      temporary: endings of the files next to it while it is written.
+      temporary: names of the files next to it while it is written, {} being its own.
       streamed: whether it may be a device or a pipe.
       option: the option's name.
 
@@ -68,7 +72,7 @@ def output_file(
     path = _followed(path, where)
     if not path.absolute().parent.is_dir():
         raise UserError(f"{where}: there is no folder {path.parent}")
-    others = [path.with_name(path.name + ending) for ending in temporary]
+    others = [path.with_name(form.format(path.name)) for form in temporary]
     for other in others:
         with _reported(where):
             found = _status(other)

@@ -85,11 +85,11 @@ def prepare(args: argparse.Namespace, folder: Folder, tokenizer: "Tokenizer", vo
         keep_text=args.keep_text,
         shard_rows=args.shard_rows,
     )
-    enter(folder, plan)
+    plan = enter(folder, plan)
     try:
         return make(folder, plan, tokenizer)
     except UserError:
-        leave(folder)
+        leave(folder, plan)
         raise
 
 
@@ -271,12 +271,12 @@ def verify(folder: Path) -> None:
     Raises:
       UserError: naming the first file that differs.
     """
-    from simcse_jax.corpus.begun import FILE
     from simcse_jax.corpus.manifest import REPAIR, check_sizes, read_manifest
     from simcse_jax.corpus.stamps import hash_file
+    from simcse_jax.hidden import PLAN
 
     manifest = read_manifest(folder)
-    parts = None if (folder / FILE).is_file() else 1  # a copy for training has neither the plan nor texts
+    parts = None if (folder / PLAN).is_file() else 1  # a copy for training has neither the plan nor texts
     files = [file for shard in manifest.shards for file in shard.files[:parts]]
     check_sizes(folder, files)
     for file in files:

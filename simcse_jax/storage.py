@@ -20,7 +20,7 @@ from typing import IO, Any, TypeAlias
 import numpy as np
 from etils import epath
 
-from simcse_jax.errors import UserError, broken_character, reason, why
+from simcse_jax.errors import UserError, broken, reason, why
 from simcse_jax.flock import Taken, open_alone
 
 STORE = ("storage.googleapis.com", 443)
@@ -232,7 +232,7 @@ def replacing_file(path: Path) -> Iterator[IO[bytes]]:
     path = Path(os.path.realpath(path))
     if path.is_symlink():
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-    temporary = path.with_name(path.name + ".tmp")
+    temporary = path.with_name(f".{path.name}.tmp")  # see `hidden`
     with _open_alone(temporary) as file:  # until it has its final name
         try:
             yield file
@@ -316,7 +316,7 @@ def parse_json(text: str, where: str, kind: type = dict) -> Any:
     except RecursionError:
         raise UserError(f"{where}: not valid JSON: nested too deeply") from None
     except UnicodeEncodeError as error:
-        raise UserError(f"{where}: {broken_character(error.object[error.start :])}") from None
+        raise UserError(f"{where}: {broken(error.object[error.start :])}") from None
     except ValueError as error:
         raise UserError(f"{where}: not valid JSON: {reason(error)}") from None
     if not isinstance(content, kind):

@@ -8,7 +8,9 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 from support import call, run, sentences, start_command
+from support.earlier import as_earlier
 from support.jobs import another_job
+from support.readers import READERS, rows_read
 
 from simcse_jax import SimCSE
 from simcse_jax.data.sentences import SentenceFile
@@ -20,6 +22,7 @@ from simcse_jax.encoding.parquet import MAKER
 from simcse_jax.encoding.quantization import Quantization, quantize, ranges_of
 from simcse_jax.errors import UserError
 from simcse_jax.locks.lock import held_next_to
+from simcse_jax.storage import replacing_file
 
 TEXTS = [*sentences(20), "", 'the cat, "a dog"', *sentences(3)]
 
@@ -159,17 +162,18 @@ def stop_at(monkeypatch, number):
         calls.append(1)
         if len(calls) == number:
             append(self, embeddings[: len(embeddings) // 2] * 0, cut)
-            state = json.loads(self._state.read_text())
+            state = json.loads(self.state.read_text())
             state["done"] -= len(embeddings) // 2
-            self._state.write_text(json.dumps(state))
+            self.state.write_text(json.dumps(state))
             raise Killed
         append(self, embeddings, cut)
 
     monkeypatch.setattr(PartialEmbeddings, "append", interrupted)
 
 
+@pytest.mark.parametrize("earlier", [False, True])
 @pytest.mark.parametrize("kind", [".npy", ".parquet"])
-def test_encoding_resumes_after_a_kill(kind, tiny_bert, tmp_path, monkeypatch):
+def test_encoding_resumes_after_a_kill(kind, earlier, tiny_bert, tmp_path, monkeypatch):
     source, output, whole = write(tmp_path, ".txt"), tmp_path / f"emb{kind}", tmp_path / f"whole{kind}"
     more = ("--save-every", 6)
     assert encode(tiny_bert, source, whole, *more).returncode == 0
@@ -178,10 +182,26 @@ def test_encoding_resumes_after_a_kill(kind, tiny_bert, tmp_path, monkeypatch):
         with pytest.raises(Killed):
             encode(tiny_bert, source, output, *more)
     assert not output.exists()
+    if earlier:
+        as_earlier(tmp_path)
     done = encode(tiny_bert, source, output, *more)
     assert done.returncode == 0 and "resuming after row 12 of 25" in done.stdout
     assert output.read_bytes() == whole.read_bytes()
     assert len(list(tmp_path.iterdir())) == 3
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_others_read_the_parts_that_are_there_while_one_is_made(reader, tiny_bert, tmp_path, monkeypatch):
+    source, folder = write(tmp_path, ".txt"), tmp_path / "emb"
+    folder.mkdir()
+    part = ("--save-every", 6, "--parts", 2, "--part")
+    assert encode(tiny_bert, source, folder / "emb.parquet", *part, 0).returncode == 0
+    stop_at(monkeypatch, 2)
+    with pytest.raises(Killed), held_next_to(folder / "emb-00001-of-00002.parquet"):
+        encode(tiny_bert, source, folder / "emb.parquet", *part, 1)
+    with replacing_file(folder / "emb-00001-of-00002.parquet") as file:
+        file.write(b"the first bytes")
+        assert [row["row"] for row in rows_read(reader, folder)] == list(range(12))
 
 
 def test_prompts_and_truncation_are_those_of_the_class(prompted, tmp_path):
@@ -214,8 +234,8 @@ def test_encoding_does_not_resume_with_another_input_or_option(what, tiny_bert, 
     if what == "--input":
         write(tmp_path, ".txt", [*TEXTS[:-1], "a river"])
     done = encode(tiny_bert, source, output, "--save-every", 6, *more.get(what, ()))
-    assert done.returncode == 2 and f"begun with another {what};" in done.stderr and "emb.npy.partial" in done.stderr
-    (tmp_path / "emb.npy.partial").unlink()
+    assert done.returncode == 2 and f"/.emb.npy.partial: begun with another {what};" in done.stderr
+    (tmp_path / ".emb.npy.partial").unlink()
     assert encode(tiny_bert, source, output, "--save-every", 6, *more.get(what, ())).returncode == 0
 
 
@@ -229,7 +249,7 @@ def test_mistakes_in_the_options(tmp_path):
     other.mkdir()
     (other / "emb.npy").touch()
     start = ("--model", "none", "--input", good, "--output")
-    fails("has other files (emb.npy) and no plan.json", *start, other)
+    fails("has other files (emb.npy) and no plan", *start, other)
     fails("--block-rows: emb.npy is a file", *start, "emb.npy", "--block-rows", 5)
     fails("--keep-text: emb.npy is a file", *start, "emb.npy", "--keep-text")
     fails("--engine ray: emb.npy is a file", *start, "emb.npy", "--engine", "ray")
@@ -316,7 +336,7 @@ def test_a_killed_command_resumes_and_writes_the_same_file(tiny_bert, tmp_path):
     source.write_text("\n".join(f"{text} {number}" for number in range(200) for text in sentences(200)))
     args = ("--model", tiny_bert, "--input", source, "--save-every", 200, "--output")
     assert run("encode", *args, tmp_path / "whole.npy").returncode == 0
-    state, kills = tmp_path / "emb.npy.state.json", 0
+    state, kills = tmp_path / ".emb.npy.state.json", 0
     for rows in (1000, 20000):
         process = start_command("encode", *args, tmp_path / "emb.npy", stdout=subprocess.DEVNULL)
         while process.poll() is None and not (state.exists() and json.loads(state.read_text())["done"] >= rows):
@@ -334,7 +354,7 @@ def test_an_output_in_bytes_keeps_its_ranges_which_later_ones_take(tiny_bert, ex
     source, first = write(tmp_path, ".txt"), tmp_path / "first.npy"
     done = encode(tiny_bert, source, first, "--output-dtype", "int8", "--save-every", 10)
     assert done.returncode == 0 and "25 embeddings of 32 elements, int8" in done.stdout, done.stderr
-    assert "resuming" not in done.stdout and not list(tmp_path.glob("*.state.json"))
+    assert "resuming" not in done.stdout and not list(tmp_path.glob(".*.state.json"))
     beside = tmp_path / "first.npy.quantization.json"
     described = Quantization.from_content(json.loads(beside.read_text()), "x")
     np.testing.assert_allclose(described.ranges, ranges_of(expected), atol=1e-5)
@@ -397,7 +417,7 @@ def test_bytes_are_resumed_with_the_same_ranges(tiny_bert, tmp_path, monkeypatch
     monkeypatch.setattr(PartialEmbeddings, "append", fail)
     assert encode(tiny_bert, source, tmp_path / "emb.npy", "--output-dtype", "int8", "--save-every", 10).returncode
     monkeypatch.undo()
-    state = json.loads((tmp_path / "emb.npy.state.json").read_text())
+    state = json.loads((tmp_path / ".emb.npy.state.json").read_text())
     assert state["done"] == 10 and state["quantization"]["precision"] == "int8"
     done = encode(tiny_bert, source, tmp_path / "emb.npy", "--output-dtype", "int8", "--save-every", 10)
     assert done.returncode == 0 and "resuming after row 10 of 25" in done.stdout

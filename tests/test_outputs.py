@@ -51,14 +51,14 @@ def test_what_can_be_no_file_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     (tmp_path / "dangling.json").symlink_to("none/new.json")
     (tmp_path / "loop.json").symlink_to("loop.json")
-    (tmp_path / "a.json.tmp").mkdir()
+    (tmp_path / ".a.json.tmp").mkdir()
     for name, message in (
         (tmp_path, "a folder; name a .json file in it"),
         (tmp_path / "none" / "a.json", "there is no folder"),
         (tmp_path / "file" / "a.json", "there is no folder"),
         (tmp_path / "dangling.json", "there is no folder .*none"),
         (tmp_path / "loop.json", "leads back to itself"),
-        (tmp_path / "a.json", "needs the name .*a.json.tmp"),
+        (tmp_path / "a.json", r"needs the name .*/\.a\.json\.tmp"),
         (tmp_path / "scores.csv", "must end in .json"),
         ("gs://bucket/a.json", "on a disk"),
         ("", "a folder"),
@@ -69,8 +69,8 @@ def test_what_can_be_no_file_is_refused(tmp_path):
 def test_a_name_must_leave_room_for_its_endings(tmp_path):
     name = tmp_path / ("n" * 245 + ".npy")  # 249 characters
     assert output_file(str(name), kinds=(".npy",)) == name
-    endings = (".tmp", ".partial")
-    refused(output_file, name, kinds=(".npy",), temporary=endings, match="cannot be written: File name too long$")
+    forms = (".{}.tmp", "{}.partial")
+    refused(output_file, name, kinds=(".npy",), temporary=forms, match="cannot be written: File name too long$")
 
 
 def test_a_stream_is_taken_where_it_can_be_written(tmp_path):
@@ -184,7 +184,9 @@ def test_a_run_an_index_or_a_sweep_within_the_folder_of_a_model_is_none_of_its_f
         )
 
 
-@pytest.mark.parametrize("name", ["e.npy", "e.npy.partial", "e.npy.state.json", "e.parquet.tmp", "e.parquet", "t.md"])
+@pytest.mark.parametrize(
+    "name", ["e.npy", ".e.npy.partial", ".e.npy.state.json", ".e.parquet.tmp", "e.parquet", "t.md"]
+)
 def test_what_was_written_to_the_folder_of_a_model_may_be_written_again(places, name):
     (places / "model" / name).write_text("")
     assert not takes_place_of(places / "model" / name, places / "model")
@@ -211,8 +213,10 @@ def test_an_output_that_is_an_input_is_refused(places):
     inputs |= {"--compare": "owner/name", "--other": "package:some", "--store": "gs://bucket/run"}
     refused(output_file, places / "soft.json", inputs, match="is the file of --data, which would be lost")
     refused(output_file, places / "model" / "config.json", inputs, match="is a file of --model")
-    os.link(places / "data.tsv", places / "a.npy.partial")
-    refused(output_file, places / "a.npy", inputs, kinds=(".npy",), temporary=(".partial",), match="the file of --data")
+    os.link(places / "data.tsv", places / ".a.npy.partial")
+    refused(
+        output_file, places / "a.npy", inputs, kinds=(".npy",), temporary=(".{}.partial",), match="the file of --data"
+    )
     refused(output_folder, places / "model", inputs, match="is the folder of --model")
     refused(
         output_folder, places / "model", {"--model": f"{places / 'model'}@step=last"}, match="is the folder of --model"

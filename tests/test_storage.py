@@ -117,7 +117,7 @@ def test_a_link_stays_and_what_it_points_to_is_replaced_with_its_mode(tmp_path):
     (tmp_path / "there" / "file").chmod(0o640)
     (tmp_path / "link").symlink_to("there/file")
     (tmp_path / "new").symlink_to("there/later")
-    (tmp_path / "there" / "file.tmp").symlink_to(tmp_path / "other")  # not followed
+    (tmp_path / "there" / ".file.tmp").symlink_to(tmp_path / "other")  # not followed
     for name in ("link", "new"):
         storage.write_atomically(tmp_path / name, "two")
         assert (tmp_path / name).is_symlink() and (tmp_path / name).read_text() == "two"
@@ -136,7 +136,7 @@ def test_one_process_at_a_time_writes_a_file(tmp_path):
         with pytest.raises(UserError, match=r"file: cannot be written: another process is writing it$"):
             storage.write_atomically(path, "two")
     assert path.read_text() == "one" and os.listdir(tmp_path) == ["file"]
-    (tmp_path / "file.tmp").write_text("left by a kill")
+    (tmp_path / ".file.tmp").write_text("left by a kill")
     storage.write_atomically(path, "2")
     assert path.read_text() == "2" and os.listdir(tmp_path) == ["file"]
 

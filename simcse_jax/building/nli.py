@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 from simcse_jax.building.tables import columns, open_table
 from simcse_jax.building.tally import BLANK, Tally, sentence
-from simcse_jax.data.files import open_text
 from simcse_jax.data.labels import LABELS, SHORT, parse_label
+from simcse_jax.data.lines import open_text
 from simcse_jax.errors import UserError
 
 HYPOTHESES = ("last", "first")

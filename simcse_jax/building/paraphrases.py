@@ -3,14 +3,14 @@
 The authors did no "special processing" and downloaded the original files (princeton-nlp/SimCSE, issues 236 and 238).
 """
 
-import csv
 import itertools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from simcse_jax.building.tables import columns, open_table
 from simcse_jax.building.tally import BLANK, Tally, sentence
-from simcse_jax.data.files import Row, Table, open_text
+from simcse_jax.data.lines import open_text
+from simcse_jax.data.rows import Row, Table
 from simcse_jax.errors import UserError
 
 QUORA = "quora_duplicate_questions.tsv"
@@ -33,7 +33,7 @@ def qqp(files: Iterable[str | Path], tally: Tally) -> Iterator[tuple[str, ...]]:
     for file in files:
         for row in columns(_questions(file, tally), QUESTIONS, str(file)):
             tally.see()
-            if str(row.fields[2]).strip() not in ("0", "1"):
+            if str(row.fields[2]).strip() not in ("0", "1") and any(row.fields):  # a blank line has no label
                 raise UserError(f"{row.where}: the label is {row.fields[2]!r:.60}; it must be 0 or 1")
             if str(row.fields[2]).strip() == "0":
                 tally.drop("no duplicates")
@@ -42,15 +42,13 @@ def qqp(files: Iterable[str | Path], tally: Tally) -> Iterator[tuple[str, ...]]:
 
 
 def _questions(file: str | Path, tally: Tally) -> Table:
-    if isinstance(file, Path) and file.name == QUORA:
-        return _quoted(file)
-    if isinstance(file, Path) and file.suffix.lower() == ".tsv":
+    if isinstance(file, Path) and file.suffix.lower() == ".tsv" and file.name != QUORA:
         return _with_tabs(file, tally)
     return open_table(file)
 
 
 def _with_tabs(path: Path, tally: Tally) -> Table:
-    """A table whose broken rows are dropped, not refused; quotation marks are ordinary characters."""
+    """GLUE's table: broken rows are dropped, not refused, and quotation marks are ordinary characters."""
     lines = (line.split("\t") for line in open_text(path))
     names = next(lines, [])
 
@@ -62,26 +60,6 @@ def _with_tabs(path: Path, tally: Tally) -> Table:
                 tally.see()
                 tally.drop(BROKEN)
 
-    return names, rows()
-
-
-def _quoted(path: Path) -> Table:
-    """Quora's own file: tabs between fields, some of which are quoted and have line breaks."""
-    reader = csv.reader((line + "\n" for line in open_text(path)), delimiter="\t", strict=True)
-
-    def rows() -> Iterator[Row]:
-        try:
-            for fields in reader:
-                where = f"{path}: line {reader.line_num}"
-                if not fields:  # a blank line
-                    continue
-                if len(fields) != len(names):
-                    raise UserError(f"{where}: {len(fields)} columns, but the first line has {len(names)}")
-                yield Row(where, fields)
-        except csv.Error as error:
-            raise UserError(f"{path}: line {reader.line_num}: {error}") from None
-
-    names = next(reader, [])
     return names, rows()
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from simcse_jax.data.datasets import LIBRARIES
-from simcse_jax.data.files import READERS, Row, Table
+from simcse_jax.data.files import READERS
+from simcse_jax.data.rows import Row, Table
 from simcse_jax.errors import UserError
 from simcse_jax.storage import local_path
 

@@ -3,8 +3,8 @@
 import sys
 from collections import Counter
 
-from simcse_jax.data.files import MISSING, is_text
-from simcse_jax.errors import UserError, broken_character
+from simcse_jax.data.rows import MISSING, is_text
+from simcse_jax.errors import UserError, broken
 from simcse_jax.progress import Clock, write
 
 LOOK = 100  # units between two looks at the clock
@@ -77,5 +77,5 @@ def checked(text: str, where: str) -> str:
     if "\0" in text:
         raise UserError(f"{where} holds a zero byte; remove it")
     if not is_text(text):
-        raise UserError(f"{where} {broken_character(text)}")
+        raise UserError(f"{where} {broken(text)}")
     return text

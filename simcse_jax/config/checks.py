@@ -11,7 +11,7 @@ from simcse_jax.config.partial_fields import check_partial, partial_conditions
 from simcse_jax.config.retrieval_fields import check_retrieval, retrieval_conditions
 from simcse_jax.config.source_fields import check_sources, source_conditions
 from simcse_jax.config.teacher_fields import check_teacher, teacher_conditions
-from simcse_jax.data.files import is_text
+from simcse_jax.data.rows import is_text
 from simcse_jax.errors import UserError, nearest, no_such
 from simcse_jax.evaluation.tasks import POSTPROCESSING, RETRIEVAL
 from simcse_jax.models.config import MASKED, SEVERAL_LAYERS

@@ -1,4 +1,7 @@
-"""A folder that several processes fill, and what is made there: a plan, written first."""
+"""A folder that several processes fill, and what is made there: a plan, written first.
+
+It stays in the folder, so that a part that was lost can be made again.
+"""
 
 import fnmatch
 import itertools
@@ -11,9 +14,9 @@ from simcse_jax.corpus.claims import claimed
 from simcse_jax.corpus.sealed import read_sealed, write_sealed
 from simcse_jax.corpus.stamps import stamp_of
 from simcse_jax.errors import UserError, why
+from simcse_jax.hidden import DOT, PLAN, dot_before
 from simcse_jax.storage import Folder, is_of_macos, is_remote
 
-FILE = "plan.json"  # stays in the folder, so that a part that was lost can be made again
 AT_A_TIME = 32  # sources that are looked at
 ATTEMPTS = 20  # before a claim in a bucket counts as a dead process's, perhaps
 
@@ -23,14 +26,23 @@ class Plan(NamedTuple):
 
     key: dict[str, Any]  # its `sources` have a `name` each
     stamps: dict[str, str]  # of sources, by name: `Stamp.written`
+    dot: str = ""  # what the names of the folder's own files begin with, see `hidden`
 
     @property
     def sources(self) -> list[str]:
         """The sources' names."""
         return [source["name"] for source in self.key["sources"]]
 
+    def own(self, folder: Folder, name: str = PLAN) -> Folder:
+        """One of the folder's own files, by its name without the dot; by default the plan itself."""
+        return folder / f"{self.dot}{name}"
 
-def enter(folder: Folder, plan: Plan, whose: str, check: Callable[[], object] = lambda: None) -> None:
+    def as_in(self, folder: Folder) -> "Plan":
+        """The plan with the names that the folder has, if it was begun."""
+        return self._replace(dot=dot_before(folder, PLAN, new=self.dot))
+
+
+def enter(folder: Folder, plan: Plan, whose: str, check: Callable[[], object] = lambda: None) -> Plan:
     """Writes the plan into a new folder, or checks that the folder has the same one.
 
     Args:
@@ -39,27 +51,32 @@ def enter(folder: Folder, plan: Plan, whose: str, check: Callable[[], object] = 
       whose: a folder's that has another plan, for the message: "another corpus's".
       check: called before a folder is begun; raises an error if it should not be.
 
+    Returns:
+      The plan, with the names that the folder has: those of an earlier version, if that began it.
+
     Raises:
       UserError: naming what differs, or when the folder has other files.
     """
-    if read_sealed(folder / FILE) is None:
+    if read_sealed(plan.as_in(folder).own(folder)) is None:
         check()
-    for attempt in itertools.count():
-        with claimed(folder / FILE, patient=attempt > ATTEMPTS) as mine:
+    attempts = 0
+    while True:
+        with claimed(folder / PLAN, patient=attempts > ATTEMPTS) as mine:  # one claim for the names of either kind
             if mine:
-                _write_or_compare(folder, plan, whose)
-                return
+                return _write_or_compare(folder, plan.as_in(folder), whose)
+        attempts += 1
         time.sleep(0.1)  # another process has begun just now
 
 
-def _write_or_compare(folder: Folder, plan: Plan, whose: str) -> None:
-    before = read_sealed(folder / FILE)
+def _write_or_compare(folder: Folder, plan: Plan, whose: str) -> Plan:
+    before = read_sealed(plan.own(folder))
     if before is not None:
         _compare(folder, before["key"], plan.key, whose)
         _compare_stamps(folder, before["stamps"], plan.stamps)
     else:
         check_own(folder)
-        write_sealed(folder / FILE, {"key": plan.key, "stamps": plan.stamps})
+        write_sealed(plan.own(folder), {"key": plan.key, "stamps": plan.stamps})
+    return plan
 
 
 def check_own(folder: Folder) -> None:
@@ -69,9 +86,9 @@ def check_own(folder: Folder) -> None:
       UserError: naming one.
     """
     there = names_in(folder)
-    others = sorted(name for name in there if not name.startswith((".", f"{FILE}.")))  # a plan that was not finished
-    if others and FILE not in there:
-        raise UserError(f"--output {folder}: has other files ({others[0]}) and no {FILE}; choose another folder")
+    others = sorted(name for name in there if not name.startswith((".", f"{PLAN}.")))  # a plan that was not finished
+    if others and there.isdisjoint((PLAN, f"{DOT}{PLAN}")):
+        raise UserError(f"--output {folder}: has other files ({others[0]}) and no plan; choose another folder")
 
 
 def check_unchanged(folder: Folder, plan: Plan, sources: Sequence[str] | None = None) -> None:
@@ -98,20 +115,22 @@ def names_in(folder: Folder) -> set[str]:
         raise UserError(f"{folder}: cannot be read: {why(error)}") from None
 
 
-def leave(folder: Folder, *notes: str) -> None:
+def leave(folder: Folder, plan: Plan, *notes: str) -> None:
     """After a mistake in the data: removes the plan, and the folder, if nothing was made and nobody else is at work.
 
     A source that is corrected is another one, with which a folder that was begun does not go on.
 
     Args:
       folder: which was entered.
-      notes: patterns of files that are no work, and are removed too.
+      plan: as it was entered.
+      notes: patterns of files of its own that are no work, and are removed too.
     """
     there = names_in(folder) if folder.is_dir() else set()
-    if FILE in there and all(
-        is_of_macos(name) or any(fnmatch.fnmatch(name, note) for note in (FILE, *notes)) for name in there
+    first, *others = (plan.own(folder, name).name for name in (PLAN, *notes))
+    if first in there and all(
+        is_of_macos(name) or any(fnmatch.fnmatch(name, note) for note in (first, *others)) for name in there
     ):
-        for name in sorted(there, key=lambda name: name == FILE):  # the plan last
+        for name in sorted(there, key=lambda name: name == first):  # the plan last
             (folder / name).unlink()
         if not is_remote(folder):
             folder.rmdir()

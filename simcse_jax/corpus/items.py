@@ -9,8 +9,8 @@ from simcse_jax.data.augment import crop, delete, delete_one
 from simcse_jax.data.documents import REACH
 from simcse_jax.data.draws import row_generator
 from simcse_jax.data.examples import Source, open_source
-from simcse_jax.data.files import Row
 from simcse_jax.data.labels import LABELS
+from simcse_jax.data.rows import Row
 from simcse_jax.errors import UserError
 
 SOURCE_ROWS = 2**40  # rows are counted from a multiple of it for each source, where something is drawn for them

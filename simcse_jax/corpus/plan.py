@@ -11,8 +11,10 @@ from simcse_jax.corpus.patterns import expand
 from simcse_jax.corpus.shards import MOST_TOKENS, token_type
 from simcse_jax.corpus.stamps import hash_file, stamp_of
 from simcse_jax.corpus.usable import check_usable
-from simcse_jax.data.examples import open_source, prefix_of
+from simcse_jax.data.columns import USUAL_NAMES, pair_of
+from simcse_jax.data.examples import Source, open_source, prefix_of, source_path
 from simcse_jax.data.labels import LABELS
+from simcse_jax.data.separated import is_as_named
 from simcse_jax.data.sources import kind_of, same_kind
 from simcse_jax.data.tokens import Lengths, Prompts, check_prompts
 from simcse_jax.errors import UserError
@@ -59,8 +61,11 @@ def make_plan(
     longest = max(lengths)
     sources: list[dict[str, Any]] = []
     stamps: dict[str, str] = {}
+    read_anew: list[str] = []
     for name in names:
         source = open_source(name, columns, positives, labels)
+        if _is_read_anew(source, columns):
+            read_anew.append(name)
         made = positives.startswith("next_") or augment
         if augment and len(source.chosen) > 1:
             hint = "choose its sentences with --columns anchor=…"
@@ -99,7 +104,8 @@ def make_plan(
         "columns": {role: name for role, name in sorted(columns.items()) if name},
         "positives": positives,
         "labels": labels,
-        # Labels of libraries' data sets were once read by their numbers.
+        # What these say was once read in another way, so what was prepared then is another corpus.
+        **({"read_anew": read_anew} if read_anew else {}),
         **({"label_names": True} if by_label and any(map(prefix_of, names)) else {}),
         "prompts": [*prompts] * (max(widths) if len(prompts) == 1 else 1) if any(prompts) else [],
         "augment": _identified(augment) if augment else {},
@@ -108,6 +114,15 @@ def make_plan(
         "shard_rows": shard_rows or min(SHARD_ROWS, most),
     }
     return Plan(json.loads(json.dumps(key)), stamps)
+
+
+def _is_read_anew(source: Source, columns: Mapping[str, str]) -> bool:
+    """Whether a source's separators and quotation marks, or names of pairs, count that once did not."""
+    if source.where.lower().endswith((".csv", ".tsv")) and not is_as_named(source_path(source.where)):
+        return True
+    chosen = [source.names[place] for place in source.chosen]
+    is_pair = not any(columns.values()) and len(source.names) > 2 and bool(pair_of(chosen))
+    return is_pair and chosen[0] not in USUAL_NAMES["anchor"]
 
 
 def _identified(augment: Mapping[str, Any]) -> dict[str, Any]:
@@ -121,10 +136,10 @@ def most_columns(plan: Plan) -> int:
     return max(source["columns"] for source in plan.key["sources"])
 
 
-def enter(folder: Folder, plan: Plan) -> None:
+def enter(folder: Folder, plan: Plan) -> Plan:
     """Writes the plan into a new corpus's folder, or checks that the folder is for the same corpus.
 
     Raises:
       UserError: naming what differs, or the source that cannot be used, or when the folder has other files.
     """
-    begun.enter(folder, plan, "another corpus's", lambda: check_usable(plan.key))
+    return begun.enter(folder, plan, "another corpus's", lambda: check_usable(plan.key))

@@ -3,29 +3,46 @@
 import itertools
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from simcse_jax.data.files import Row, stem_of
+from simcse_jax.data.files import stem_of
 from simcse_jax.data.negatives import Negatives, numbered
+from simcse_jax.data.rows import Row, is_number
 from simcse_jax.errors import UserError
 
 ROLES = ("anchor", "positive", "negative", "neutral")
-# Column names that need no `data.columns`: the reference data's first.
+# Column names that need no `data.columns`: the reference data's first. First those of anchor and positive together, in
+# any case, with or without spaces, hyphens and underscores; then those of one role.
+PAIRS = (
+    *(("sent0", "sent1"), ("anchor", "positive"), ("sentence1", "sentence2"), ("sentencea", "sentenceb")),
+    *(("premise", "hypothesis"), ("query", "positive"), ("query", "pos"), ("query", "passage"), ("query", "document")),
+    *(("query", "answer"), ("question", "answer"), ("question", "passage"), ("question", "positive")),
+    *(("question1", "question2"), ("text1", "text2"), ("texta", "textb"), ("sent1", "sent2"), ("s1", "s2")),
+    *(("title1", "title2"), ("caption1", "caption2"), ("source", "target"), ("title", "abstract"), ("title", "body")),
+    *(("text", "simplified"), ("text", "summary")),
+)
 USUAL_NAMES = {
     "anchor": ("sent0", "anchor", "sentence", "text"),
-    "positive": ("sent1", "positive"),
+    "positive": ("sent1", "positive", "pos"),
     "negative": ("hard_neg", "negative", "neg"),
 }
 USUAL_LABELS = ("label", "gold_label")
-USUAL_SCORE = "score"
+USUAL_SCORES = ("score", "pos_scores")
 # Columns that number the rows, in any case.
 NUMBERING = {"", "#", "no", "no.", "nr", "row", "id", "_id", "idx", "index", "guid", "uid", "uuid", "pid", "qid"}
 NUMBERING |= {"pairid", "pair_id", "docid", "doc_id", "query_id", "passage_id", "unnamed: 0", "__index_level_0__"}
-LOOKED_AT = 8  # rows, before a column that was chosen by its order is one of numbers
-GRADED_NAMES = {  # of pairs with scores, which have no negatives
-    "anchor": ("sentence1", *USUAL_NAMES["anchor"]),
-    "positive": ("sentence2", *USUAL_NAMES["positive"]),
+# Columns about the rows, in any case, which are read as sentences only if they are named, or are all there is.
+METADATA = {"genre", "source", "lang", "language", "url", "uri", "link", "date", "time", "timestamp", "year", "split"}
+METADATA |= {"category", "topic", "domain", "dataset", "subset", "type", "tag", "tags", "author", "file", "filename"}
+METADATA |= {"neg_scores", "similarity", "prompt"}
+LOOKED_AT = 1000  # rows, to see whether a column that no name chose has sentences
+MANY = 12  # rows, of which sentences are not nearly all alike
+NOT_SENTENCES: dict[str, Callable[[str], object]] = {  # of cells, all of a column
+    "numbers": is_number,
+    "dates": re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([T ]\d{1,2}:\d{2}\S*)?|\d{1,2}:\d{2}(:\d{2})?").fullmatch,
+    "links": re.compile(r"(\w+://|www\.)\S+").fullmatch,
+    "identifiers": re.compile(r"(?=\D*\d)[\w.:/#-]+").fullmatch,
 }
 ENDS = tuple(".!?。！？")  # of sentences
 
@@ -35,7 +52,7 @@ NEGATIVE = re.compile(r"(hard_?)?neg(ative)?s?(_?\d+)?", re.IGNORECASE)  # possi
 
 def is_sentences(name: str) -> bool:
     """Whether a column may hold sentences, by its name."""
-    return name.strip().lower() not in {*USUAL_LABELS, USUAL_SCORE, *NUMBERING}
+    return name.strip().lower() not in {*USUAL_LABELS, *USUAL_SCORES, *NUMBERING, *METADATA}
 
 
 class Chosen(NamedTuple):
@@ -43,7 +60,7 @@ class Chosen(NamedTuple):
 
     places: list[int]  # of the anchor, the positive, the hard negatives and the neutral hypothesis
     negatives: Negatives  # which of these are hard negatives
-    by_order: bool = False  # no name said so
+    by_order: tuple[int, ...] = ()  # which of `places` no name says
     missed: frozenset[str] = frozenset()  # usual names of the next role, which no column has
     unread: tuple[str, ...] = ()  # more columns of sentences, if the anchor alone is read, or of hard negatives
 
@@ -55,14 +72,15 @@ def choose_columns(
 
     The columns that `columns` maps; otherwise those with a usual name, and if the anchor has none, the one other column
     there is; otherwise, if there are at most three, by their order (only a single one if the order means nothing:
-    `ordered` False). Columns of labels and scores do not count, nor do those that number the rows. Neutral hypotheses
-    are used only if `columns` maps them. Pairs that are `graded` have further usual names. Where there is no column
-    with a name of negatives, the columns NAME_1, NAME_2, … are meant.
+    `ordered` False). Columns of labels and scores do not count, nor do those that number the rows or say where they are
+    from. Neutral hypotheses are used only if `columns` maps them. Pairs that are `graded` have no negatives. Where no
+    column has a name of negatives, the columns NAME_1, NAME_2, … are meant.
 
     Raises:
       UserError: when a mapped column is missing, or the choice is not clear.
     """
-    found = _choose(names, columns, where, ordered, GRADED_NAMES if graded else USUAL_NAMES)
+    roles = {role: known for role, known in USUAL_NAMES.items() if not (graded and role == "negative")}
+    found = _choose(names, columns, where, ordered, roles)
     for place in found.places:
         check_unique(names, names[place], where)
     return found
@@ -84,8 +102,9 @@ def _choose(
         return _chosen(names, {role: [name] for role, name in mapped.items()}, further)
     usual: dict[str, list[str]] = {}
     further = []
+    pair = pair_of(names)
     for role, known in usual_names.items():
-        found = [name for name in known if name in names][:1]
+        found = [pair[role]] if role in pair else [name for name in known if name in names][:1]
         if found and role == "negative" and (others := numbered(names, found[0], where)):
             raise UserError(f"{where}: has {found[0]!r} and {others[0]!r}; set data.columns.negative to the one to use")
         if not found and role == "negative":
@@ -94,10 +113,13 @@ def _choose(
             usual[role] = found
     read = (columns.get("label"), columns.get("score"))
     by_order = [place for place, name in enumerate(names) if is_sentences(name) and name not in read]
+    if len(names) == 1 and names[0].strip().lower() in METADATA:
+        by_order = [0]
     if usual:
         named = {name for found in usual.values() for name in found}
         others = [names[place] for place in by_order if names[place] not in named]
-        if "anchor" not in usual and len(others) == 1:
+        is_left = "anchor" not in usual and len(others) == 1
+        if is_left:
             usual = {"anchor": others, **usual}
         if missing := next((role for role in list(usual_names)[: len(usual)] if role not in usual), None):
             last = usual[list(usual)[-1]][0]
@@ -107,7 +129,8 @@ def _choose(
             )
         missed = next((known for role, known in usual_names.items() if role not in usual), ())
         unread = tuple(others if list(usual) == ["anchor"] else filter(NEGATIVE.fullmatch, others))
-        return _chosen(names, usual, further)._replace(missed=frozenset(missed), unread=unread)
+        unnamed = (0,) if is_left else ()
+        return _chosen(names, usual, further)._replace(by_order=unnamed, missed=frozenset(missed), unread=unread)
     if 1 <= len(by_order) <= (3 if ordered else 1):
         for name in (names[place] for place in by_order if where.lower().endswith((".csv", ".tsv"))):
             if len(name.split()) > 3 or len(name) > 60 or name.strip().endswith(ENDS):
@@ -115,10 +138,17 @@ def _choose(
                     f"{where}: {name!r:.60} looks like a sentence, not like a column's name; the first line must name "
                     "the columns, e.g. sent0,sent1,hard_neg (or set data.columns.anchor)"
                 )
-        return Chosen(by_order, Negatives(min(2, len(by_order)), len(by_order)), by_order=True)
+        return Chosen(by_order, Negatives(min(2, len(by_order)), len(by_order)), tuple(range(len(by_order))))
     raise UserError(
         f"{where}: which columns to use? It has {', '.join(names)}; set data.columns.anchor (and positive, negative)"
     )
+
+
+def pair_of(names: Sequence[str]) -> dict[str, str]:
+    """The columns of anchor and positive that have the first of the usual pairs of names; empty if there are none."""
+    written = {re.sub(r"[\s_-]", "", name.lower()): name for name in reversed(names)}
+    found = next((pair for pair in PAIRS if pair[0] in written and pair[1] in written), ())
+    return dict(zip(ROLES, (written[name] for name in found), strict=False))
 
 
 def _numbered(names: Sequence[str], name: str | None, where: str) -> list[str]:
@@ -144,33 +174,40 @@ def fitting(rows: Iterator[Row], chosen: Chosen, names: Sequence[str], where: st
     """The same rows, if they fit the choice of columns.
 
     Raises:
-      UserError: as `without_numbers`; or, of a row, naming the field that the first one lacks, and that would have been
+      UserError: as `only_sentences`; or, of a row, naming the field that the first one lacks, and that would have been
         chosen if it were there.
     """
-    rows = without_numbers(rows, chosen, names)
+    rows = only_sentences(rows, chosen, names, where)
     return _without_late(rows, chosen) if where.lower().endswith(".jsonl") else rows
 
 
-def without_numbers(rows: Iterator[Row], chosen: Chosen, names: Sequence[str]) -> Iterator[Row]:
-    """The same rows, if no column that was chosen by its order alone has numbers.
+def only_sentences(rows: Iterator[Row], chosen: Chosen, names: Sequence[str], where: str) -> Iterator[Row]:
+    """The same rows, if no column that was chosen without its name has numbers, dates, links, or names of categories.
 
     Raises:
       UserError: naming the column.
     """
     first = list(itertools.islice(rows, LOOKED_AT if chosen.by_order else 0))
-    for place in chosen.places if chosen.by_order else ():
+    for place in (chosen.places[each] for each in chosen.by_order if each < len(chosen.places)):
         values = [value.strip() for row in first if isinstance(value := row.fields[place], str) and value.strip()]
-        if values and all(_is_number(value) for value in values):
+        if values and (what := _other_than_sentences(values, alone=len(names) == 1)):
             raise UserError(
-                f"{first[0].where}: the field {names[place]!r} holds {values[0]:.20}; which columns to use? There are "
+                f"{where}: the field {names[place]!r} holds {what}; which columns to use? There are "
                 f"{', '.join(names)}; set data.columns.anchor (and positive, negative)"
             )
     return itertools.chain(first, rows)
 
 
-def _is_number(text: str) -> bool:
-    """Whether a cell is a number, a fraction or a truth value."""
-    return re.fullmatch(r"[-+]?[\d.]+(e[-+]?\d+)?(/\d+)?|true|false", text, re.IGNORECASE) is not None
+def _other_than_sentences(values: Sequence[str], alone: bool) -> str:
+    """What a column holds instead of sentences; empty if these may be some, as the one column there is always may."""
+    for kind, is_one in NOT_SENTENCES.items():
+        if all(map(is_one, values)):
+            return f"{kind}, e.g. {values[0]:.20}"
+    distinct = len(set(values))
+    are_short = sum(len(value.split()) for value in values) <= 3 * len(values)
+    if not alone and len(values) >= MANY and distinct <= len(values) // (3 if are_short else 16):
+        return f"{distinct} different values in {len(values)} rows, e.g. {values[0]:.20}"
+    return ""
 
 
 def _without_late(rows: Iterator[Row], chosen: Chosen) -> Iterator[Row]:
@@ -202,7 +239,7 @@ def warn_of_unread(names: Sequence[str], chosen: Chosen, where: str) -> None:
 
 def warn_of_labels(names: Sequence[str], before: str, after: str) -> None:
     """Says, between two texts, which column of labels or scores is not read, so that all pairs count as positives."""
-    unread = next((name for name in names if name.strip().lower() in (*USUAL_LABELS, USUAL_SCORE)), None)
+    unread = next((name for name in names if name.strip().lower() in (*USUAL_LABELS, USUAL_SCORES[0])), None)
     if unread is not None:
         said = f"its column {unread!r} is not read, so every pair counts as a positive"
         warnings.warn(f"{before}{said}{after}", stacklevel=3)
@@ -242,7 +279,7 @@ def choose_scores(names: Sequence[str], columns: Mapping[str, str], needed_by: s
     Raises:
       UserError: when there is no such column.
     """
-    name = columns.get("score") or _named(names, (USUAL_SCORE,))
+    name = columns.get("score") or _named(names, USUAL_SCORES)
     if mapped := columns.get("score"):
         _check_mapped(names, {"score": mapped}, where)
     if name is None:

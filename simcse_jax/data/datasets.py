@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from simcse_jax.data.files import Row, Table
 from simcse_jax.data.labels import with_names
+from simcse_jax.data.rows import Row, Table
 from simcse_jax.errors import UserError, reason, require
 from simcse_jax.storage import local_path
 

@@ -16,9 +16,11 @@ from simcse_jax.data.columns import choose_columns, choose_labels, choose_scores
 from simcse_jax.data.datasets import LIBRARIES, Library
 from simcse_jax.data.documents import REACH, next_sentences, read_documents
 from simcse_jax.data.draws import NEXT_SENTENCES, SUBSAMPLE, corpus_generator
-from simcse_jax.data.files import MISSING, READERS, Row, Table, read_parquet, read_text
+from simcse_jax.data.files import READERS, read_parquet
 from simcse_jax.data.labels import LABELS, parse_label
 from simcse_jax.data.negatives import Negatives, look, read_negatives
+from simcse_jax.data.positives import one_by_one
+from simcse_jax.data.rows import MISSING, Row, Table, read_text
 from simcse_jax.data.scores import Scores
 from simcse_jax.data.sources import Examples, join, split_sources
 from simcse_jax.data.spans import SPANS
@@ -196,6 +198,8 @@ def open_source(
         label, score = (None if place is None else wanted.index(names[place]) for place in (label, score))
         names, rows = wanted, read_parquet(source_path(specification), wanted)[1]
     rows = fitting(rows, found._replace(places=chosen), names, where)
+    if negatives.first > 1:
+        rows = one_by_one(rows, names, chosen[1], score)
     if not negatives.numbered and negatives.first < negatives.end:
         rows, lists = look(rows, chosen[negatives.first])
         negatives = negatives._replace(lists=lists)

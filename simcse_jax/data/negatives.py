@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from simcse_jax.data.files import MISSING, Row, read_text
+from simcse_jax.data.rows import MISSING, Row, read_text
 from simcse_jax.errors import UserError
 
 MOST = 1024  # of a row

@@ -5,11 +5,12 @@ import hashlib
 import itertools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 from simcse_jax.data.columns import USUAL_NAMES, check_unique
-from simcse_jax.data.files import MISSING, READERS, START, Place, Row, count_parquet, is_text, read_parquet
-from simcse_jax.errors import UserError, broken_character, why
+from simcse_jax.data.files import READERS, count_parquet, read_parquet
+from simcse_jax.data.lines import START, Place, size_and_time
+from simcse_jax.data.rows import MISSING, Row, is_text
+from simcse_jax.errors import UserError, broken, why
 from simcse_jax.storage import Folder, as_path
 
 
@@ -37,7 +38,7 @@ class SentenceFile:
                 raise UserError(f"{name}: {what}; give a file of sentences")
         if self._suffix not in READERS:
             raise UserError(f"{name}: unknown file type {self._suffix!r}; known are {', '.join(READERS)}")
-        self._seen = self._stamp()
+        self._seen = size_and_time(self.path)
         if not self._seen[0]:
             raise UserError(f"{name}: holds no sentences")
         names, _ = READERS[self._suffix](self.path)
@@ -65,7 +66,7 @@ class SentenceFile:
                 raise UserError(f"{row.where}: the field {self.column!r} holds {value!r:.60}, not text")
             sentence = value or ""
             if not is_text(sentence):
-                raise UserError(f"{row.where}: {broken_character(sentence)}")
+                raise UserError(f"{row.where}: {broken(sentence)}")
             yield sentence
 
     def count(self, every: int) -> tuple[int, list[Place]]:
@@ -101,12 +102,7 @@ class SentenceFile:
 
     def has_changed(self) -> bool:
         """Whether the file was written to since it was opened."""
-        return self._stamp() != self._seen
-
-    def _stamp(self) -> tuple[int, float]:
-        with _reported(self.path):
-            stat: Any = self.path.stat()
-        return (stat.st_size, stat.st_mtime_ns) if isinstance(self.path, Path) else (stat.length, stat.mtime)
+        return size_and_time(self.path) != self._seen
 
     def _rows(self, first: int = 0, place: Place | None = None) -> Iterator[Row]:
         if self._suffix == ".parquet":  # its other columns, vectors perhaps, need not be read
@@ -158,7 +154,7 @@ def check_sentences(sentences: Iterable[str], what: str = "sentence") -> list[st
         if not isinstance(sentence, str):
             raise UserError(f"{what} {row} is {sentence!r:.60}, not a string")
         if not is_text(sentence):
-            raise UserError(f"{what} {row} {broken_character(sentence)}")
+            raise UserError(f"{what} {row} {broken(sentence)}")
     return checked
 
 

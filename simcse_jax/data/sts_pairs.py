@@ -1,9 +1,12 @@
 """The graded pairs of SentEval's similarity sets: `sts:FOLDER:TASK[:SPLIT]` as a source of pairs with scores."""
 
+import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from simcse_jax.data.files import Row, Table, open_text
+from simcse_jax.data.lines import open_text
+from simcse_jax.data.rows import Row, Table
+from simcse_jax.data.separated import read_tabs
 from simcse_jax.data.sts_texts import PREFIX, SINGLE_FILES, SUBSETS
 from simcse_jax.errors import UserError, no_such
 from simcse_jax.storage import local_path
@@ -60,31 +63,28 @@ def files_of_task(folder: Path, task: str, split: str) -> list[Path]:
 
 
 def _rows_of(file: Path, task: str) -> Iterator[Row]:
-    return read_year(file) if task in SUBSETS else read_separated(file, PLACES[task], skip_header=task in HEADERS)
+    return read_year(file) if task in SUBSETS else read_places(file, PLACES[task], skip_header=task in HEADERS)
 
 
-def read_separated(path: Path, columns: Sequence[int], skip_header: bool = False, most: int = 0) -> Iterator[Row]:
-    """The pairs of tab-separated lines without quoting, each with the fields `COLUMNS`.
+def read_places(path: Path, columns: Sequence[int], skip_header: bool = False) -> Iterator[Row]:
+    """The pairs of tab-separated lines, each with the fields `COLUMNS`.
 
     Args:
       path: the file.
       columns: the places of the score, of the first and of the second sentence.
       skip_header: whether the first line is none of them.
-      most: the number of columns, beyond which nothing may be; 0: any number.
 
     Raises:
-      UserError: naming the line that has too few columns, or too many.
+      UserError: naming the line that has too few columns.
     """
-    for number, line in enumerate(open_text(path), 1):
-        if not line.strip() or (skip_header and number == 1):
+    for row in itertools.islice(read_tabs(path), int(skip_header), None):
+        fields = row.fields
+        if fields == [""]:
             continue
-        fields, where = line.split("\t"), f"{path}: line {number}"
         if len(fields) <= max(columns):
-            raise UserError(f"{where}: {len(fields)} tab-separated columns, expected at least {max(columns) + 1}")
-        if most and any(fields[most:]):  # a sentence with a tab, which would be cut there
-            raise UserError(f"{where}: {len(fields)} tab-separated columns, but the first line has {most}")
+            raise UserError(f"{row.where}: {len(fields)} tab-separated columns, expected at least {max(columns) + 1}")
         score, first, second = (fields[column] for column in columns)
-        yield Row(where, [first, second, score])
+        yield Row(row.where, [first, second, score])
 
 
 def read_year(path: Path) -> Iterator[Row]:

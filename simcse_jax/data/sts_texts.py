@@ -4,7 +4,9 @@ import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from simcse_jax.data.files import Row, Table, open_text
+from simcse_jax.data.lines import open_text
+from simcse_jax.data.rows import Row, Table
+from simcse_jax.data.separated import read_tabs
 from simcse_jax.errors import UserError
 from simcse_jax.storage import local_path
 
@@ -87,11 +89,15 @@ def read_pairs(path: Path, task: str) -> Iterator[Row]:
       UserError: when it cannot be read, or a line has too few columns.
     """
     columns = SENTENCES.get(task, (0, 1))
-    for number, line in enumerate(open_text(path), 1):
-        if (task == "SICKRelatedness" and number == 1) or (task in SENTENCES and not line.strip()):
+    for number, row in enumerate(_rows_of_year(path) if task in SUBSETS else read_tabs(path), 1):
+        if (task == "SICKRelatedness" and number == 1) or (task in SENTENCES and row.fields == [""]):
             continue
-        fields, where = line.split("\t"), f"{path}: line {number}"
-        if len(fields) <= max(columns):
+        if len(row.fields) <= max(columns):
             expected = "two sentences, separated by a tab" if task in SUBSETS else f"{max(columns) + 1} columns or more"
-            raise UserError(f"{where}: expected {expected}")
-        yield from (Row(where, [fields[column]]) for column in columns)
+            raise UserError(f"{row.where}: expected {expected}")
+        yield from (Row(row.where, [row.fields[column]]) for column in columns)
+
+
+def _rows_of_year(path: Path) -> Iterator[Row]:
+    """Line n of a year's files is about pair n, so no record goes over several lines."""
+    return (Row(f"{path}: line {number}", line.split("\t")) for number, line in enumerate(open_text(path), 1))

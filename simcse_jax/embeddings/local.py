@@ -26,7 +26,7 @@ def encode_here(folder: Folder, plan: Plan, encoder: Encoder) -> Manifest | None
       UserError: naming the row that cannot be read, or the file that cannot be written.
     """
     blocks = blocks_of(folder, plan)
-    if manifest := complete(folder, blocks):
+    if manifest := complete(folder, plan, blocks):
         return manifest
     rows = sum(block.rows for block in blocks)
     left, patient, start = missing(folder, blocks), False, 0

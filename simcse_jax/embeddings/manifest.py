@@ -10,9 +10,9 @@ from simcse_jax.corpus.placing import remove_leftovers
 from simcse_jax.corpus.sealed import read_sealed, write_sealed
 from simcse_jax.embeddings.blocks import Facts, read_facts
 from simcse_jax.embeddings.plan import Block
+from simcse_jax.hidden import MANIFEST
 from simcse_jax.storage import Folder
 
-NAME = "embeddings.json"
 LEFTOVERS = ".embeddings-*.tmp*"  # what killed processes may leave
 
 
@@ -32,37 +32,37 @@ def finish(folder: Folder, plan: Plan, blocks: Sequence[Block]) -> Manifest | No
     Raises:
       UserError: naming a file that is damaged or a source that was changed.
     """
-    with claimed(folder / NAME, patient=True) as mine:
+    with claimed(folder / MANIFEST, patient=True) as mine:
         if not mine:
             return None
-        if read_sealed(folder / NAME) is None:
+        if read_manifest(folder, plan) is None:
             check_unchanged(folder, plan)
             facts = _facts(folder, blocks)
             (dimension,) = {each.dimension for each in facts}
             files = [[block.file, block.row] for block in blocks]
             rows, cut = (sum(column) for column in zip(*((each.rows, each.cut) for each in facts), strict=True))
-            write_sealed(folder / NAME, Manifest(plan.key, rows, dimension, cut, files)._asdict())
+            write_sealed(plan.own(folder, MANIFEST), Manifest(plan.key, rows, dimension, cut, files)._asdict())
         remove_leftovers(folder, LEFTOVERS)
-    return read_manifest(folder)
+    return read_manifest(folder, plan)
 
 
-def read_manifest(folder: Folder) -> Manifest | None:
+def read_manifest(folder: Folder, plan: Plan) -> Manifest | None:
     """The manifest; None while blocks are missing.
 
     Raises:
       UserError: when it was changed since it was written.
     """
-    found = read_sealed(folder / NAME)
+    found = read_sealed(plan.own(folder, MANIFEST))
     return None if found is None else Manifest(**found)
 
 
-def complete(folder: Folder, blocks: Sequence[Block]) -> Manifest | None:
+def complete(folder: Folder, plan: Plan, blocks: Sequence[Block]) -> Manifest | None:
     """The manifest of a folder in which nothing is missing.
 
     Raises:
       UserError: naming a file that is damaged.
     """
-    manifest = read_manifest(folder)
+    manifest = read_manifest(folder, plan)
     if manifest is None or missing(folder, blocks):
         return None
     _facts(folder, blocks)

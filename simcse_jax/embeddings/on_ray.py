@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from simcse_jax.corpus.begun import FILE, Plan
+from simcse_jax.corpus.begun import Plan
 from simcse_jax.corpus.sealed import read_sealed
 from simcse_jax.embeddings.blocks import make_block
 from simcse_jax.embeddings.encoder import Encoder, Options
@@ -53,7 +53,7 @@ class Job(NamedTuple):
         with contextlib.suppress(OSError):  # a host may do without it if no name is relative
             os.chdir(self.place)
         folder = as_path(self.folder)
-        before = read_sealed(folder / FILE)
+        before = read_sealed(self.plan.own(folder))
         if before is None or before["key"] != self.plan.key or before["stamps"] != self.plan.stamps:
             raise UserError(f"--output {folder}: is another folder here; name one that all hosts see")
         return folder
@@ -131,7 +131,7 @@ def encode_on_ray(folder: Folder, plan: Plan, options: Options, hosts: int | Non
     job = ray.put(Job(os.getcwd(), str(folder), plan, options))
     _count_together(job, uncounted(folder, plan))
     blocks = blocks_of(folder, plan)
-    if manifest := complete(folder, blocks):
+    if manifest := complete(folder, plan, blocks):
         return manifest
     rows, left = sum(block.rows for block in blocks), missing(folder, blocks)
     with Progress(rows, done=rows - sum(block.rows for block in left)) as bar:

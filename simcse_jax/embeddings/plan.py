@@ -11,13 +11,13 @@ from simcse_jax.corpus.begun import AT_A_TIME, Plan, check_unchanged, names_in
 from simcse_jax.corpus.claims import claimed
 from simcse_jax.corpus.sealed import read_sealed, write_sealed
 from simcse_jax.corpus.stamps import stamp_of
-from simcse_jax.data.files import Place
+from simcse_jax.data.lines import Place
 from simcse_jax.data.sentences import SentenceFile
 from simcse_jax.errors import UserError
+from simcse_jax.hidden import COUNTED, DOT
 from simcse_jax.storage import Folder, is_remote
 
 BLOCK_ROWS = 1 << 17
-COUNTED = "rows-*.json"  # the numbers of rows
 LATER = ("--tokens", "--ranges")  # that plans of earlier versions lack; without them, a plan is the same
 LOOK_SECONDS = 0.5  # between two looks at what other processes count
 
@@ -64,7 +64,7 @@ def make_plan(
         looked = list(threads.map(lambda name: (name, SentenceFile(name, column).column, stamp_of(name)), sources))
     described = [{"name": name, "bytes": stamp.bytes, "column": chosen} for name, chosen, stamp in looked]
     key = {"sources": described, **about, "--block-rows": block_rows, "--keep-text": keep_text}
-    return Plan(key, {name: stamp.written for name, _, stamp in looked})
+    return Plan(key, {name: stamp.written for name, _, stamp in looked}, DOT)
 
 
 def count_rows(folder: Folder, plan: Plan, source: int, patient: bool = False) -> bool:
@@ -73,8 +73,8 @@ def count_rows(folder: Folder, plan: Plan, source: int, patient: bool = False) -
     Raises:
       UserError: naming a line that cannot be read, or a file that was changed since the plan was made.
     """
-    path = folder / _counted(source)
-    with claimed(path, patient) as mine:
+    path = plan.own(folder, _counted(source))
+    with claimed(folder / _counted(source), patient) as mine:
         if mine and read_sealed(path) is None:
             about = plan.key["sources"][source]
             rows, places = SentenceFile(about["name"], about["column"]).count(plan.key["--block-rows"])
@@ -98,10 +98,11 @@ def blocks_of(folder: Folder, plan: Plan) -> list[Block]:
     found: list[Block] = []
     size, row, mark = plan.key["--block-rows"], 0, fingerprint(plan)
     with ThreadPoolExecutor(AT_A_TIME) as threads:
-        counts = threads.map(read_sealed, [folder / _counted(source) for source in range(len(plan.sources))])
-    for source, counted in enumerate(counts):
+        paths = [plan.own(folder, _counted(source)) for source in range(len(plan.sources))]
+        counts = threads.map(read_sealed, paths)
+    for source, (path, counted) in enumerate(zip(paths, counts, strict=True)):
         if counted is None or counted["plan"] != mark:
-            raise UserError(f"{folder / _counted(source)}: is another command's; remove it, and give the command again")
+            raise UserError(f"{path}: is another command's; remove it, and give the command again")
         places = [Place(*each) for each in counted["places"]]
         for number, first in enumerate(range(0, counted["rows"], size)):
             rows = min(size, counted["rows"] - first)
@@ -115,7 +116,7 @@ def blocks_of(folder: Folder, plan: Plan) -> list[Block]:
 def uncounted(folder: Folder, plan: Plan) -> list[int]:
     """The sources whose rows were not counted yet."""
     there = names_in(folder)
-    return [source for source in range(len(plan.sources)) if _counted(source) not in there]
+    return [source for source in range(len(plan.sources)) if plan.own(folder, _counted(source)).name not in there]
 
 
 def _counted(source: int) -> str:

@@ -10,16 +10,16 @@ from simcse_jax.corpus.sealed import read_sealed, write_sealed
 from simcse_jax.data.sentences import SentenceFile
 from simcse_jax.embeddings.encoder import Encoder
 from simcse_jax.embeddings.plan import fingerprint
-from simcse_jax.encoding.calibration import FILE
 from simcse_jax.encoding.quantization import PACKED, SCALAR, Quantization
 from simcse_jax.errors import UserError
+from simcse_jax.hidden import RANGES
 from simcse_jax.storage import Folder
 
 LOOK_SECONDS = 0.5  # between two looks at what another process finds
 
 
 def quantization_of(folder: Folder, plan: Plan, encoder: Encoder) -> Quantization | None:
-    """What the folder's `quantization.json` says; the first process that needs it writes it, from the first rows.
+    """What the folder's `.quantization.json` says; the first process that needs it writes it, from the first rows.
 
     Args:
       folder: of the embeddings.
@@ -34,9 +34,9 @@ def quantization_of(folder: Folder, plan: Plan, encoder: Encoder) -> Quantizatio
     """
     if plan.key["--output-dtype"] not in (*SCALAR, *PACKED):
         return None
-    path, mark = folder / FILE, fingerprint(plan)
+    path, mark = plan.own(folder, RANGES), fingerprint(plan)
     while (found := read_sealed(path)) is None:
-        with claimed(path, patient=True) as mine:
+        with claimed(folder / RANGES, patient=True) as mine:
             if mine and read_sealed(path) is None:
                 quantization = encoder.quantization(_sentences(plan))
                 assert quantization is not None

@@ -18,9 +18,8 @@ from simcse_jax.encoding.quantization import (
     checked_ranges,
 )
 from simcse_jax.errors import UserError, why
+from simcse_jax.hidden import RANGES, dot_before
 from simcse_jax.storage import Folder, as_path, parse_json
-
-FILE = "quantization.json"  # in a folder of embeddings; of a .npy its name comes before it
 
 
 def chosen_ranges(
@@ -67,8 +66,8 @@ def read_ranges(name: str, dimension: int | None = None) -> Ranges:
     path = as_path(name)
     try:
         if path.is_dir():
-            path = path / FILE
-        beside = path.parent / f"{path.name}.{FILE}"
+            path = path / f"{dot_before(path, RANGES)}{RANGES}"
+        beside = path.parent / f"{path.name}.{RANGES}"
         if path.suffix.lower() == ".npy" and beside.is_file():
             path = beside
         if not path.is_file():  # a pipe would be waited for

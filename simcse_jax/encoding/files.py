@@ -1,6 +1,6 @@
 """The embeddings of a file, written as they are made, for `simcse_jax.encode`.
 
-Embeddings are in OUTPUT.partial until they are complete. OUTPUT.state.json has the number of rows that are safe, and
+Embeddings are in .OUTPUT.partial until they are complete. .OUTPUT.state.json has the number of rows that are safe, and
 the input, model and options that they depend on.
 """
 
@@ -14,9 +14,9 @@ from typing import IO, Any
 
 import numpy as np
 
-from simcse_jax.encoding.calibration import FILE
 from simcse_jax.encoding.parquet import rows_table, schema_of
 from simcse_jax.errors import UserError, why
+from simcse_jax.hidden import RANGES, begun
 from simcse_jax.storage import read_json, replace, replacing_file, write_atomically
 
 PARQUET_ROWS = 8192  # written at a time
@@ -41,18 +41,17 @@ class PartialEmbeddings:
           UserError: when the earlier call had another input, model or options.
         """
         self.output, self._rows, self._dtype, self._about = output, rows, np.dtype(dtype), about
-        self._partial = output.with_name(output.name + ".partial")
-        self._state = output.with_name(output.name + ".state.json")
+        self._partial, self.state = begun(output)
         self._file: IO[bytes] | None = None
         self.done, self.cut = 0, 0  # rows that are safe, and the number of their sentences that were cut
         self.quantization: dict[str, Any] | None = None  # `Quantization.content`, if the rows are codes; kept with them
-        if not self._state.is_file() or not self._partial.is_file():
+        if not self.state.is_file() or not self._partial.is_file():
             return
-        state = read_json(self._state)
+        state = read_json(self.state)
         before, done, cut, kept = (state.get(name) for name in ("about", "done", "cut", "quantization"))
         whole = all(type(count) is int and 0 <= count <= rows for count in (done, cut))
         if not (isinstance(before, dict) and whole and isinstance(kept, dict | None)):
-            raise UserError(f"{self._state}: damaged; remove it to start again")
+            raise UserError(f"{self.state}: damaged; remove it to start again")
         if "--compute-dtype" in before:  # of version 0.1.0, where --dtype was the output's
             before |= {"--output-dtype": before.get("--dtype"), "--dtype": before["--compute-dtype"]}
         for name, value in about.items():
@@ -82,7 +81,7 @@ class PartialEmbeddings:
             os.fsync(self._file.fileno())
         self.done, self.cut = self.done + len(embeddings), self.cut + cut
         write_atomically(
-            self._state,
+            self.state,
             json.dumps({"done": self.done, "cut": self.cut, "about": self._about} | self._kept, indent=2) + "\n",
         )
 
@@ -107,12 +106,12 @@ class PartialEmbeddings:
                     _write_parquet(file, schema, rows, sentences, first_row)
                 self._partial.unlink()
             else:
-                beside = self.output.with_name(f"{self.output.name}.{FILE}")
+                beside = self.output.with_name(f"{self.output.name}.{RANGES}")
                 beside.unlink(missing_ok=True)  # an earlier output's: a kill never leaves codes with others' ranges
                 replace(self._partial, self.output)
                 if self.quantization is not None:
                     write_atomically(beside, json.dumps(self.quantization) + "\n")
-            self._state.unlink()
+            self.state.unlink()
 
     @property
     def _kept(self) -> dict[str, Any]:
@@ -121,7 +120,7 @@ class PartialEmbeddings:
     def _open(self, size: int) -> IO[bytes]:
         file = os.fdopen(os.open(self._partial, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
         if not self.done:
-            self._state.unlink(missing_ok=True)  # its file no longer exists
+            self.state.unlink(missing_ok=True)  # its file no longer exists
             file.truncate(0)
             header = {"descr": np.lib.format.dtype_to_descr(self._dtype), "fortran_order": False}
             np.lib.format.write_array_header_1_0(file, {**header, "shape": (self._rows, size)})
@@ -133,7 +132,7 @@ class PartialEmbeddings:
                 raise UserError(f"{self._partial}: damaged; remove it to start again") from None
         self._start = file.tell()
         if self.done and os.fstat(file.fileno()).st_size < self._start + self.done * size * self._dtype.itemsize:
-            raise UserError(f"{self._partial}: shorter than {self._state.name} says; remove it to start again")
+            raise UserError(f"{self._partial}: shorter than {self.state.name} says; remove it to start again")
         return file
 
     @contextlib.contextmanager

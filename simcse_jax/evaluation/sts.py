@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Float64
 
-from simcse_jax.data.files import Row, open_text
-from simcse_jax.data.sts_pairs import HEADERS, PLACES, files_of_task, read_separated, read_year
+from simcse_jax.data.rows import Row
+from simcse_jax.data.separated import read_separated, read_tabs
+from simcse_jax.data.sts_pairs import COLUMNS, HEADERS, PLACES, files_of_task, read_places, read_year
 from simcse_jax.data.sts_texts import SINGLE_FILES, SUBSETS
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.evaluator import Embed, Encode, by_task, encode_once
@@ -24,7 +25,6 @@ from simcse_jax.evaluation.tasks import AGGREGATIONS, EXTRA, METRICS, TASKS
 from simcse_jax.storage import local_path, sha256
 
 TITLES = {"STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R"}  # where the paper's table has another name
-GRADED = {"sentence1", "sentence2", "score"}  # the header of a file of graded pairs
 # The keys next to the tasks in a result file.
 BESIDE_TASKS = (
     *("average", "averages", "retrieval", "retrieval_average", "retrieval_settings"),
@@ -100,7 +100,7 @@ def read_task(folder: Path, task: str, split: str = "test") -> Pairs | None:
         path = folder / SINGLE_FILES[task][split]
         if not path.is_file():
             return None
-        return _pairs({task: _scored(read_separated(path, PLACES[task], task in HEADERS))}, str(path))
+        return _pairs({task: _scored(read_places(path, PLACES[task], task in HEADERS))}, str(path))
     year = folder / "STS" / f"{task}-en-test"
     if split != "test" or not year.is_dir():
         return None
@@ -109,25 +109,27 @@ def read_task(folder: Path, task: str, split: str = "test") -> Pairs | None:
 
 
 def read_graded_pairs(path: Path) -> Pairs:
-    """A file of graded pairs: tab-separated with the header sentence1, sentence2, score, or laid out like STS-B.
+    """A file of graded pairs: a table with the columns sentence1, sentence2 and score, or laid out like STS-B.
 
     Raises:
       UserError: when it is neither, or damaged.
     """
-    header = next(open_text(path), "").split("\t")
-    if set(header) >= GRADED:
-        columns = (header.index("score"), header.index("sentence1"), header.index("sentence2"))
-        return _pairs({path.stem: _scored(read_separated(path, columns, True, len(header)))}, str(path))
-    if len(header) >= 7:
-        return _pairs({path.stem: _scored(read_separated(path, PLACES["STSBenchmark"]))}, str(path))
-    raise UserError(f"{path}: line 1 must be the header sentence1, sentence2, score, separated by tabs (or be STS-B's)")
+    first = next(read_tabs(path), Row("", [])).fields
+    if len(first) >= 7 and not set(first) >= set(COLUMNS):
+        return _pairs({path.stem: _scored(read_places(path, PLACES["STSBenchmark"]))}, str(path))
+    names, rows = read_separated(path)
+    if not set(names) >= set(COLUMNS):
+        raise UserError(f"{path}: line 1 must name the columns sentence1, sentence2 and score (or be STS-B's)")
+    places = [names.index(name) for name in COLUMNS]
+    graded = (Row(row.where, [row.fields[place] for place in places]) for row in rows)
+    return _pairs({path.stem: _scored(graded)}, str(path))
 
 
 def is_graded(path: Path) -> bool:
     """Whether `read` can read it: a folder, or a file of graded pairs by its header, or by one of STS-B's names."""
     if path.is_dir() or path.name in {Path(file).name for file in SINGLE_FILES["STSBenchmark"].values()}:
         return True
-    return path.suffix == ".tsv" and path.is_file() and set(next(open_text(path), "").split("\t")) >= GRADED
+    return path.suffix in (".csv", ".tsv") and path.is_file() and set(read_separated(path)[0]) >= set(COLUMNS)
 
 
 def read(data: str, tasks: Sequence[str], split: str = "test") -> tuple[dict[str, Pairs], list[str]]:

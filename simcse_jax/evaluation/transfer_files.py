@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Int
 
-from simcse_jax.data.files import open_text
+from simcse_jax.data.lines import open_text
 from simcse_jax.errors import UserError
 from simcse_jax.storage import local_path
 

@@ -14,6 +14,7 @@ from jaxtyping import Float, Int64
 
 from simcse_jax.encoding.parquet import MAKER
 from simcse_jax.errors import UserError, reason, why
+from simcse_jax.hidden import MANIFEST, PLAN, dot_before
 from simcse_jax.index.identity import ModelIdentity, is_identity
 from simcse_jax.storage import Folder, as_path, read_json
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     import pyarrow.parquet
 
 KINDS = (".parquet", ".npy")
-PLAN, MANIFEST = "plan.json", "embeddings.json"
 AT_ONCE = 8192  # rows
 DTYPES = ("float32", "float16")
 CODES = ("int8", "uint8")
@@ -161,8 +161,10 @@ def _files(path: Folder) -> list[Folder]:
     found = [file for file in names if file.suffix in KINDS and not file.name.startswith((".", "_"))]
     listed = {file.name for file in names}
     left = [file for file in names if file.name.endswith(".partial")]
-    if found and PLAN in listed and MANIFEST not in listed:  # of a folder that `encode` fills block by block
-        left.append(path / MANIFEST)
+    dot = dot_before(path, PLAN, MANIFEST)
+    plan, manifest = (path / f"{dot}{name}" for name in (PLAN, MANIFEST))
+    if found and plan.name in listed and manifest.name not in listed:  # of a folder that `encode` fills block by block
+        left.append(manifest)
     if left:
         raise UserError(f"{left[0]}: is not complete; give the command that began it again")
     if not found:
@@ -170,8 +172,8 @@ def _files(path: Folder) -> list[Folder]:
     if len({file.suffix for file in found}) > 1:
         raise UserError(f"{path}: has both .parquet and .npy; their order is open, so give one kind")
     there = {file.name for file in found}
-    if MANIFEST in listed:
-        _check_listed(path, there)
+    if manifest.name in listed:
+        _check_listed(manifest, there)
     for name in sorted(there):
         part = re.fullmatch(r"(.*)-\d{5}-of-(\d{5})(\.npy|\.parquet)", name)  # the last one's rows are not missed
         if part is None:
@@ -182,14 +184,15 @@ def _files(path: Folder) -> list[Folder]:
     return found
 
 
-def _check_listed(folder: Folder, there: set[str]) -> None:
+def _check_listed(manifest: Folder, there: set[str]) -> None:
     """Refuses a folder that lacks one of the files which its list has; the last one's rows would not be missed."""
     try:
-        missing = [name for name, _ in read_json(folder / MANIFEST)["files"] if name not in there]
+        missing = [name for name, _ in read_json(manifest)["files"] if name not in there]
     except (KeyError, TypeError, ValueError):
-        raise UserError(f"{folder / MANIFEST}: damaged; give the command again that made the folder") from None
+        raise UserError(f"{manifest}: damaged; give the command again that made the folder") from None
     if missing:
-        raise UserError(f"{folder / missing[0]}: missing, but {MANIFEST} lists it; copy it, or encode the folder again")
+        path = manifest.parent / missing[0]
+        raise UserError(f"{path}: missing, but {manifest.name} lists it; copy it, or encode the folder again")
 
 
 def _look(path: Folder) -> Part:

@@ -32,6 +32,7 @@ from simcse_jax.version import __version__
 
 FORMAT, SMALL_FORMAT = 1, 2  # of float32; of bytes and bits, which earlier versions do not know
 ABOUT = "index.json"
+UNFINISHED = (f".{ABOUT}.tmp", f"{ABOUT}.tmp")  # left by a kill while it was written; the latter by an earlier version
 SENTENCES_AT_ONCE = 1 << 18
 ID = "[0-9a-f]" * 8  # a glob
 PATTERNS = (f"embeddings-{ID}.npy", f"sentences-{ID}.parquet")
@@ -178,7 +179,7 @@ def is_writable_index(folder: Path) -> bool:
     named = {path for pattern in PATTERNS for path in folder.glob(pattern)}
     if is_index(folder):  # or another program's file of that name
         return bool(named)
-    return (named | {folder / LOCK, folder / (ABOUT + ".tmp")}).issuperset(
+    return (named | {folder / name for name in (LOCK, *UNFINISHED)}).issuperset(
         path for path in folder.iterdir() if not is_of_macos(path.name)
     )
 

@@ -16,7 +16,7 @@ import numpy as np
 from simcse_jax.encoding.quantization import Clipped
 from simcse_jax.errors import UserError, require
 from simcse_jax.index.embedding_files import Batch, EmbeddingFiles
-from simcse_jax.index.files import ABOUT
+from simcse_jax.index.files import ABOUT, UNFINISHED
 from simcse_jax.index.identity import ModelIdentity, check_maker
 from simcse_jax.index.lance import (
     BACKEND,
@@ -67,7 +67,7 @@ def check_folder(name: str, embeddings: str) -> Folder:
         read_about(folder)
     elif folder.is_dir():
         other = sorted(
-            {path.name for path in folder.iterdir() if not is_of_macos(path.name)} - {FOLDER, LOCK, ABOUT + ".tmp"}
+            {path.name for path in folder.iterdir() if not is_of_macos(path.name)} - {FOLDER, LOCK, *UNFINISHED}
         )
         if other:
             raise UserError(f"{name}: holds {other[0]} and is no index; choose another folder")

@@ -1,7 +1,7 @@
 """Mined pairs, written as they are made: the same command, given again after a kill, goes on with the next block.
 
-Records are in OUTPUT.partial, as JSON lines, until they are complete. OUTPUT.state.json has the rows of the pairs that
-are done, the bytes of their records, and all that these depend on.
+Records are in .OUTPUT.partial, as JSON lines, until they are complete. .OUTPUT.state.json has the rows of the pairs
+that are done, the bytes of their records, and all that these depend on.
 """
 
 import contextlib
@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from simcse_jax.errors import UserError, why
+from simcse_jax.hidden import begun
 from simcse_jax.storage import read_json, replace, replacing_file, write_atomically
 
-TEMPORARY = (".tmp", ".partial", ".state.json", ".state.json.tmp")  # endings of the output until it is complete
 KINDS = (".jsonl", ".parquet")
 AT_ONCE = 1 << 13  # records of a group of rows in a .parquet
 
@@ -35,7 +35,7 @@ def check_begun(path: Path, about: Mapping[str, Any], all_of_it: bool = False) -
     Raises:
       UserError: when an option or input differs, or the files are damaged.
     """
-    partial, state_file = _files(path)
+    partial, state_file = begun(path)
     if not state_file.is_file() or not partial.is_file():
         return None
     state = read_json(state_file)
@@ -54,11 +54,6 @@ def check_begun(path: Path, about: Mapping[str, Any], all_of_it: bool = False) -
     return state
 
 
-def _files(path: Path) -> tuple[Path, Path]:
-    """The records until they are complete, and their state."""
-    return path.with_name(path.name + ".partial"), path.with_name(path.name + ".state.json")
-
-
 class Output:
     """The records of all pairs. Use it with the lock of the output (`locks.lock.held_next_to`)."""
 
@@ -73,11 +68,11 @@ class Output:
           UserError: when the earlier call had another option or input, or its files are damaged.
         """
         self.path, self._about = path, json.loads(json.dumps(about))
-        self._partial, self._state = _files(path)
+        self._partial, self._state = begun(path)
         self.done = self._bytes = 0  # rows of the pairs, and bytes of their records
         self.counted: Counter[str] = Counter()  # of the records, by what is counted
-        if begun := check_begun(path, self._about, all_of_it=True):
-            self.done, self._bytes, self.counted = begun["done"], begun["bytes"], Counter(begun["counted"])
+        if state := check_begun(path, self._about, all_of_it=True):
+            self.done, self._bytes, self.counted = state["done"], state["bytes"], Counter(state["counted"])
 
     def append(self, records: Sequence[Mapping[str, Any]], rows: int, counted: Mapping[str, int]) -> None:
         """Adds the records of a block; they are safe when this returns.

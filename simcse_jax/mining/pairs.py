@@ -10,8 +10,10 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Int64
 
-from simcse_jax.data.columns import choose_columns, warn_of_labels, without_numbers
-from simcse_jax.data.files import MISSING, READERS, Row, read_parquet, read_text
+from simcse_jax.data.columns import choose_columns, only_sentences, warn_of_labels
+from simcse_jax.data.files import READERS, read_parquet
+from simcse_jax.data.positives import one_by_one
+from simcse_jax.data.rows import MISSING, read_text
 from simcse_jax.errors import UserError
 from simcse_jax.storage import local_path
 
@@ -23,7 +25,7 @@ AT_ONCE = 1 << 14  # pairs that are noted together
 class Pair(NamedTuple):
     """A query and its positive."""
 
-    row: int  # of the file, from 0
+    row: int  # of the file, from 0; where positives are in lists, each of them counts as one
     anchor: str
     positive: str
     own_rows: tuple[int, ...] = ()  # the corpus's rows that are the anchor or the positive, if the file says so
@@ -55,7 +57,7 @@ class PairFile:
         if len(places) < 2:
             raise UserError(f"--pairs {name}: one column of sentences; mining needs pairs: --columns positive=NAME")
         self._wanted = [sentences[place] for place in places] + [each for each in ROWS if each in names]
-        self._names, self._suffix, self._chosen = list(names), suffix, chosen
+        self._suffix, self._chosen = suffix, chosen
         # Of columns that no name says: their names, by which a later call knows that it reads the same.
         self.by_order = {"columns of --pairs": self._wanted[:2]} if chosen.by_order else {}
         self.has_rows = "positive_row" in names
@@ -69,16 +71,14 @@ class PairFile:
         Raises:
           UserError: naming the row and the field that is wrong.
         """
-        rows: Iterator[Row]
         if self._suffix == ".parquet":
-            rows, places = read_parquet(self.path, self._wanted, first)[1], list(range(len(self._wanted)))
+            names, rows = self._wanted, read_parquet(self.path, self._wanted)[1]
         else:
-            places = [self._names.index(name) for name in self._wanted]
-            rows = itertools.islice(READERS[self._suffix](self.path)[1], first, None)
-        if not first:  # later rows may well be numbers
-            names = self._wanted if self._suffix == ".parquet" else self._names
-            rows = without_numbers(rows, self._chosen._replace(places=places[:2]), names)
-        for number, row in enumerate(rows, first):
+            names, rows = READERS[self._suffix](self.path)
+        places = [names.index(name) for name in self._wanted]
+        rows = only_sentences(rows, self._chosen._replace(places=places[:2]), names, str(self.path))
+        rows = one_by_one(rows, names, places[1])
+        for number, row in itertools.islice(enumerate(rows), first, None):
             if late := [name for name in row.late if name in ROWS]:
                 raise UserError(
                     f"{row.where}: has the field {late[0]!r}, which the first line lacks; give it there too"

@@ -273,8 +273,9 @@ class Workdir:
 def _is_unfinished(folder: Folder) -> bool:
     """Whether nothing is in a `model/` but files that a start writes there, whole or not."""
     ours = {"config.json", "tokenizer.json", FROZEN, MARKER, WORDS_FILE, *FILES}
+    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
     return folder.is_dir() and all(
-        path.name.removesuffix(".tmp") in ours or is_of_macos(path.name) for path in folder.iterdir()
+        name.removesuffix(".tmp").removeprefix(".") in ours or is_of_macos(name) for name in names
     )
 
 

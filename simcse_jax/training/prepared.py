@@ -8,7 +8,6 @@ from ml_collections import config_dict
 
 from simcse_jax.config.source_fields import ONE_SOURCE, check_mixed, lengths_of
 from simcse_jax.corpus.batches import PreparedCorpus
-from simcse_jax.corpus.begun import FILE
 from simcse_jax.corpus.local_copy import local_copy
 from simcse_jax.corpus.manifest import NAME, Manifest, corpus_path, is_prepared, read_manifest
 from simcse_jax.corpus.opened import Prepared
@@ -20,6 +19,7 @@ from simcse_jax.data.spans import SPANS
 from simcse_jax.data.tokens import Lengths
 from simcse_jax.devices import processes
 from simcse_jax.errors import UserError
+from simcse_jax.hidden import PLAN
 from simcse_jax.huggingface.tokenizer import Tokenizer
 from simcse_jax.objectives.registry import needs
 from simcse_jax.storage import Folder, is_remote
@@ -131,7 +131,7 @@ def _folder_of(name: str) -> Folder | None:
     folder = corpus_path(name)
     if is_prepared(folder):
         return folder
-    if (folder / FILE).is_file():
+    if (folder / PLAN).is_file():
         raise UserError(f"config.data.train={name}: is not complete; give the command again that prepared it")
     if is_remote(name):
         raise UserError(f"config.data.train={name}: no {NAME} there, so it is not a prepared corpus")

@@ -14,6 +14,7 @@ from simcse_jax.building.tally import Tally
 from simcse_jax.errors import UserError
 
 HEAD = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
+QUOTED = '"' + HEAD.strip().replace("\t", '"\t"') + '"\n'
 
 
 def test_qqp_is_glue_s_duplicates(tmp_path):
@@ -51,7 +52,7 @@ def test_qqp_of_the_hub_has_numbers(tmp_path):
         ("train.tsv", HEAD + "1\t2\t3\ta\tb\tyes\n", "line 2: the label is 'yes'"),
         ("train.tsv", "a\tb\n1\t2\n", "it must have question1, question2, is_duplicate"),
         ("quora_duplicate_questions.tsv", HEAD + "1\t2\n", "line 2: 2 columns, but the first line has 6"),
-        ("quora_duplicate_questions.tsv", HEAD + '1\t2\t3\t"a\tb\t1\n', "line 2: unexpected end of data"),
+        ("quora_duplicate_questions.tsv", QUOTED + '1\t2\t3\t"a\tb\t1\n', "line 2: unexpected"),
         ("train.txt", "a\n", "has no file train.tsv or"),
     ],
 )

@@ -1,7 +1,7 @@
 import pytest
 
 from simcse_jax.building.tally import Tally, sentence
-from simcse_jax.data.files import MISSING
+from simcse_jax.data.rows import MISSING
 from simcse_jax.errors import UserError
 
 

@@ -4,9 +4,9 @@ import os
 import pytest
 from support.corpora import tokenizer_of
 
-from simcse_jax.corpus.begun import FILE
 from simcse_jax.corpus.plan import enter, make_plan, most_columns
 from simcse_jax.errors import UserError
+from simcse_jax.hidden import PLAN
 
 
 @pytest.fixture
@@ -43,6 +43,16 @@ def test_another_corpus_s_folder_is_refused_and_the_difference_named(plan, tiny_
             enter(tmp_path, other)
 
 
+def test_what_was_once_read_in_another_way_is_another_corpus(plan, tmp_path):
+    contents = {"a.tsv": 'sent0\n"He said ""no"""\n', "b.csv": "question,answer,kind\nwho?,me,short\n"}
+    contents |= {"c.tsv": 'sent0\nHe said "no"\n', "d.csv": "sent0,sent1,kind\na,p,b\n"}
+    contents["e.csv"] = "question,answer\na,p\n"
+    for name, content in contents.items():
+        (tmp_path / name).write_text(content)
+        found = plan(tmp_path / name).key.get("read_anew")
+        assert found == ([str(tmp_path / name)] if name < "c" else None)
+
+
 def test_a_source_that_was_written_to_is_refused(plan, tmp_path):
     (tmp_path / "a.txt").write_text("a cat\n")
     (tmp_path / "out").mkdir()
@@ -50,7 +60,7 @@ def test_a_source_that_was_written_to_is_refused(plan, tmp_path):
     os.utime(tmp_path / "a.txt", (1, 1))
     with pytest.raises(UserError, match=r"a\.txt: was changed since"):
         enter(tmp_path / "out", plan(tmp_path / "a.txt"))
-    assert json.loads((tmp_path / "out" / FILE).read_text())["key"]["max_length"] == 16
+    assert json.loads((tmp_path / "out" / PLAN).read_text())["key"]["max_length"] == 16
 
 
 def test_the_source_that_differs_is_named(plan, tmp_path):

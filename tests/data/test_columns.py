@@ -7,6 +7,8 @@ from support.data import refused
 
 from simcse_jax.data.examples import read_examples
 
+CATEGORIES = "left,register\n" + "".join(f"sentence {row},some news {row % 4}\n" for row in range(12))
+
 
 @pytest.mark.parametrize(
     ("header", "row", "expected"),
@@ -106,18 +108,34 @@ def test_columns_that_number_the_rows_are_no_sentences(write, header, row, expec
 @pytest.mark.parametrize(
     ("content", "parts"),
     [
-        ("number,question,answer\n\n17,a,p\n", ["'number' holds 17;", "number, question, answer"]),
-        ("question,answer,rating\na,p,-0.5\na,p,4.25e-1\n", ["line 2", "'rating' holds -0.5;", "data.columns.anchor"]),
-        ("q1,q2,is_duplicate\na,p,True\n", ["line 2", "'is_duplicate' holds True;"]),
+        ("number,left,right\n\n17,a,p\n", ["'number' holds numbers, e.g. 17;", "number, left, right"]),
+        ("left,right,rating\na,p,-0.5\na,p,4.25e-1\n", ["'rating' holds numbers, e.g. -0.5;", "data.columns.anchor"]),
+        ("q1,q2,is_duplicate\na,p,True\n", ["'is_duplicate' holds numbers, e.g. True;"]),
+        ("left,right,at\na,p,2026-11-26\na,p,1.2.2026\n", ["'at' holds dates, e.g. 2026-11-26;"]),
+        ("left,seen\na,2026-11-26T10:00:00Z\na,12:30\n", ["'seen' holds dates, e.g. 2026-11-26T10:00:00Z"]),
+        ("left,from\na,https://example.org/a b\n,\na,www.example.org\n", []),
+        ("left,from\na,https://example.org/a\na,www.example.org\n", ["'from' holds links, e.g. https://example"]),
+        ("left,key\na,doc_17\na,7f/3a\n", ["'key' holds identifiers, e.g. doc_17;"]),
+        (CATEGORIES, ["'register' holds 4 different values in 12 rows, e.g. some news 0"]),
+        (CATEGORIES.replace("some news", "one of the lines out of the part"), []),  # as of NLI's premises
+        ("positive,register\np,https://a\n", ["'register' holds links"]),  # the anchor as the one that is left
         ("一个男人在弹吉他。,有人在演奏音乐。\na,p\n", ["looks like a sentence"]),
         ("A man plays the guitar,Someone plays\na,p\n", ["'A man plays the guitar'", "must name the columns"]),
         ("Who?,Me.\na,p\n", ["'Who?'", "looks like a sentence"]),
     ],
 )
 def test_a_choice_by_order_that_was_hardly_meant_is_refused(write, content, parts):
+    if not parts:
+        assert read_examples(write("a.csv", content)).columns
+        return
     refused(write("a.csv", content), "a.csv", *parts)
     columns = dict(zip(("anchor", "positive"), content.split("\n")[0].split(","), strict=False))
     assert read_examples(write("a.csv", content), columns).columns  # by name they are taken
+
+
+def test_a_table_of_one_column_is_read_whatever_its_name(write):
+    for name in ("category", "words"):
+        assert read_examples(write("a.csv", name + "\n" + "news\n" * 40)).columns == (["news"] * 40,)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +170,7 @@ def test_a_few_numbers_among_answers_are_texts(write):
 def test_numbers_in_a_parquet_file_s_text_are_found_too(tmp_path):
     table = pa.table({"q1": ["a", "b"], "id": [1, 2], "q2": ["p", "q"], "is_duplicate": ["1", "0"]})
     pq.write_table(table, tmp_path / "a.parquet")
-    refused(str(tmp_path / "a.parquet"), "a.parquet: row 1", "'is_duplicate' holds 1; which columns to use?")
+    refused(str(tmp_path / "a.parquet"), "a.parquet: the field 'is_duplicate' holds numbers, e.g. 1; which columns")
     pq.write_table(table.drop_columns("is_duplicate"), tmp_path / "a.parquet")
     assert read_examples(str(tmp_path / "a.parquet")).columns == (["a", "b"], ["p", "q"])
 
@@ -168,7 +186,7 @@ def test_numbers_in_a_parquet_file_s_text_are_found_too(tmp_path):
         ("premise,hypothesis,Label\na,p,neutral\n", {}, "its column 'Label' is not read"),
         ("sentence1,sentence2,Score\na,p,0.3\n", {}, "its column 'Score' is not read"),
         ("sent0,sent1,label\na,p,0\n", {"columns": {"anchor": "sent0", "positive": "sent1"}}, ""),
-        ("anchor,pos\na,p\n", {}, "only its column 'anchor' is read, and not 'pos'; data.columns"),
+        ("anchor,pair\na,p\n", {}, "only its column 'anchor' is read, and not 'pair'; data.columns"),
         (
             "anchor,positive,hard_neg_1,negative\na,p,m,n\n",
             {},
@@ -176,7 +194,7 @@ def test_numbers_in_a_parquet_file_s_text_are_found_too(tmp_path):
         ),
         ("anchor,positive,negative_01\na,p,n\n", {}, "columns 'anchor', 'positive' are read, and not 'negative_01'"),
         ("anchor,positive,Negatives\na,p,n\n", {}, "columns 'anchor', 'positive' are read, and not 'Negatives'"),
-        ("text,url,title,by,at\na,u,t,b,c\n", {}, "is read, and not 'url', 'title', 'by', …; data.columns.anchor"),
+        ("text,url,title,by,at\na,u,t,b,c\n", {}, "is read, and not 'title', 'by', 'at'; data.columns.anchor"),
         ("id,text\n1,a\n", {}, ""),
         ("sent0, sent1, hard_neg\na,p,n\n", {}, ""),
     ],
@@ -197,6 +215,19 @@ def test_labels_and_scores_that_nothing_reads_are_told(write, content, options, 
         ("negative_1,negative_2,positive,query,id", "dcab"),
         ("premise,hypothesis,Label", "ab"),
         ("Score,sentence1,sentence2", "bc"),
+        ("positive,title,query", "ca"),
+        ("anchor,pos,neg", "abc"),
+        ("neg_1,pos,query,neg_2", "cbad"),
+        ("genre,sentence1,sentence2", "bc"),
+        ("question,answer,category", "ab"),
+        ("source,target", "ab"),
+        ("target,id,source,lang", "ca"),
+        ("lang,sentence_A,Sentence B,split", "bc"),
+        ("url,left,date,right", "bd"),
+        ("hypothesis,text,premise", "ca"),
+        ("passage,query,negative", "bac"),
+        ("sent1,sent2", "ab"),
+        ("document,title,query", "ca"),
     ],
 )
 def test_names_count_more_than_the_order(write, header, columns):
@@ -211,9 +242,10 @@ def test_names_count_more_than_the_order(write, header, columns):
     ("header", "parts"),
     [
         ("negative,query", ["has 'negative', but which column is the positive?", "set data.columns.anchor"]),
-        ("anchor,pos,neg", ["has 'neg', but which column is the positive? There are anchor, pos, neg"]),
+        ("anchor,good,neg", ["has 'neg', but which column is the positive? There are anchor, good, neg"]),
         ("anchor,negative", ["has 'negative', but which column is the positive?"]),
-        ("positive,title,query", ["has 'positive', but which column is the anchor? There are positive, title, query"]),
+        ("positive,title,words", ["has 'positive', but which column is the anchor? There are positive, title, words"]),
+        ("genre,url,lang", ["which columns to use? It has genre, url, lang; set data.columns.anchor"]),
         ("positive,id", ["has 'positive', but which column is the anchor?"]),
     ],
 )

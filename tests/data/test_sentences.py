@@ -4,7 +4,7 @@ import pyarrow.parquet
 import pytest
 from support.object_store import NEEDS_GCSFS
 
-from simcse_jax.data.files import Place
+from simcse_jax.data.lines import Place
 from simcse_jax.data.sentences import SentenceFile, check_sentences, read_sentences
 from simcse_jax.errors import UserError
 
@@ -52,12 +52,7 @@ def test_only_the_chosen_column_must_be_text(tmp_path):
         ("a.txt", b"one\ncaf\xe9\n", None, r"a\.txt: line 2 is not UTF-8"),
         ("a.csv", "text,b\n", None, r"a\.csv: holds no sentences"),
         ("a.csv", "text,b\nthe cat\n", None, r"a\.csv: line 2: 1 columns"),
-        (
-            "a.jsonl",
-            '{"text": "\\ud800"}\n',
-            None,
-            r"a\.jsonl: line 1: holds a broken character \(U\+D800 alone\); remove or replace it",
-        ),
+        ("a.jsonl", '{"text": "\\ud800"}\n', None, r"a\.jsonl: line 1: holds a broken character"),
         ("a.parquet", "PAR1 and nonsense", None, r"a\.parquet: not a readable parquet file"),
         ("a.pdf", "one", None, r"a\.pdf: unknown file type '\.pdf'; known are \.txt"),
         ("a", None, None, r"a: no such file"),
@@ -93,7 +88,7 @@ def test_sentences_are_strings():
         (["a", b"b"], "sentence 1 is b'b', not a string"),
         ("a", "'a': not a list of strings"),
         (3, "3: not a list of strings"),
-        (["a\ud800"], r"sentence 0 holds a broken character \(U\+D800 alone\)"),
+        (["a\ud800"], "sentence 0 holds a broken character"),
     ):
         with pytest.raises(UserError, match=message):
             check_sentences(wrong)

@@ -1,12 +1,17 @@
 import numpy as np
+import pytest
+from support.earlier import as_earlier
 from support.embedding_folders import begin, rows_in
 from support.object_store import NEEDS_GCSFS
+from support.readers import READERS, rows_read
 
 from simcse_jax.corpus.claims import claimed
+from simcse_jax.corpus.placing import temporary_of
 from simcse_jax.data.sentences import SentenceFile
 from simcse_jax.embeddings import local
 from simcse_jax.embeddings.blocks import make_block
 from simcse_jax.embeddings.local import encode_here
+from simcse_jax.embeddings.manifest import finish
 from simcse_jax.embeddings.plan import blocks_of
 from simcse_jax.storage import as_path
 
@@ -23,6 +28,42 @@ def test_every_row_is_made_once_and_what_is_lost_is_made_again(encoder, sources,
     content = lost.read_bytes()
     lost.unlink()
     assert encode_here(folder, plan, encoder).rows == 25 and lost.read_bytes() == content
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_others_read_a_folder_as_one_set_of_data_also_while_it_is_filled(reader, encoder, sources, tmp_path):
+    folder = tmp_path / "out"
+    plan = begin(folder, encoder, *sources)
+    first, *_, last = blocks_of(folder, plan)
+    make_block(folder, plan, first, encoder)
+    temporary_of(folder / last.file).write_text("the first bytes")
+    with claimed(folder / last.file):
+        assert [row["row"] for row in rows_read(reader, folder)] == list(range(8))
+    assert encode_here(folder, plan, encoder) is not None
+    expected = rows_in(folder)
+    found = rows_read(reader, folder)
+    assert [(row["row"], row["sentence"]) for row in found] == [(row["row"], row["sentence"]) for row in expected]
+    np.testing.assert_array_equal([row["embedding"] for row in found], [row["embedding"] for row in expected])
+
+
+@pytest.mark.parametrize("made", [0, 2, 4])
+def test_a_folder_that_an_earlier_version_began_is_completed_under_its_names(made, encoder, sources, tmp_path):
+    """Of four blocks: none was made, and of one file the rows were not counted; two; all, with the list."""
+    new, old = tmp_path / "new", tmp_path / "old"
+    plan = begin(new, encoder, *sources)
+    assert encode_here(new, plan, encoder).rows == 25
+    plan = begin(old, encoder, *sources)
+    for block in blocks_of(old, plan)[:made]:
+        make_block(old, plan, block, encoder)
+    if made == 0:
+        (old / ".rows-00001.json").unlink()
+    if made == 4:
+        finish(old, plan, blocks_of(old, plan))
+    as_earlier(old)
+    plan = begin(old, encoder, *sources)
+    assert encode_here(old, plan, encoder).rows == 25
+    assert {path.name for path in old.iterdir()} == {path.name.removeprefix(".") for path in new.iterdir()}
+    assert all((old / path.name.removeprefix(".")).read_bytes() == path.read_bytes() for path in new.iterdir())
 
 
 def test_what_another_process_makes_is_left_to_it(encoder, sources, tmp_path):
@@ -58,5 +99,5 @@ def test_from_a_bucket_into_a_bucket(encoder, sources, store):
     folder = as_path("gs://bucket/out")
     plan = begin(folder, encoder, *(f"gs://bucket/text/{source.name}" for source in sources))
     assert encode_here(folder, plan, encoder).rows == 25
-    assert {"out/embeddings.json", "out/embeddings-00001-00000.parquet"} <= set(store.objects)
+    assert {"out/.embeddings.json", "out/embeddings-00001-00000.parquet"} <= set(store.objects)
     assert encode_here(folder, plan, encoder).rows == 25

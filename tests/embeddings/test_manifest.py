@@ -26,14 +26,15 @@ def made(encoder, sources, tmp_path):
 def test_it_lists_all_blocks_and_what_is_missing_is_found(made):
     folder, plan, blocks = made
     (folder / ".embeddings-00000-00000.parquet.0.tmp").touch()  # of a killed process
-    assert read_manifest(folder) is None and not missing(folder, blocks)
+    assert read_manifest(folder, plan) is None and not missing(folder, blocks)
     found = finish(folder, plan, blocks)
     assert (found.rows, found.dimension, found.cut) == (25, 32, 0)
     assert found.files == [[block.file, block.row] for block in blocks]
-    assert complete(folder, blocks) == read_manifest(folder) == found
-    assert not [path for path in folder.iterdir() if path.name.startswith(".")]
+    assert complete(folder, plan, blocks) == read_manifest(folder, plan) == found
+    own = {".plan.json", ".rows-00000.json", ".rows-00001.json", ".embeddings.json"}
+    assert {path.name for path in folder.iterdir()} == own | {block.file for block in blocks}
     (folder / blocks[2].file).unlink()
-    assert complete(folder, blocks) is None and missing(folder, blocks) == [blocks[2]]
+    assert complete(folder, plan, blocks) is None and missing(folder, blocks) == [blocks[2]]
 
 
 def test_a_file_that_was_cut_later_is_named(made):
@@ -41,7 +42,7 @@ def test_a_file_that_was_cut_later_is_named(made):
     finish(folder, plan, blocks)
     os.truncate(folder / blocks[1].file, 100)
     with pytest.raises(UserError, match=rf"{blocks[1].file}: damaged; remove it, and give the command again"):
-        complete(folder, blocks)
+        complete(folder, plan, blocks)
 
 
 @NEEDS_GCSFS
@@ -64,4 +65,4 @@ def test_sources_that_were_written_to_meanwhile_are_named(made, sources):
     os.utime(sources[1], (1, 1))
     with pytest.raises(UserError, match=r"b\.txt: was changed since"):
         finish(folder, plan, blocks)
-    assert read_manifest(folder) is None
+    assert read_manifest(folder, plan) is None

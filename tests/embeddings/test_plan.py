@@ -27,7 +27,7 @@ def test_rows_are_counted_by_one_process_at_a_time(encoder, sources, tmp_path):
     plan = begin(tmp_path / "out", encoder, *sources)
     with claimed(tmp_path / "out" / "rows-00000.json"):
         assert not count_rows(tmp_path / "out", plan, 0)
-    assert count_rows(tmp_path / "out", plan, 0) and not (tmp_path / "out" / "rows-00001.json").exists()
+    assert count_rows(tmp_path / "out", plan, 0) and not (tmp_path / "out" / ".rows-00001.json").exists()
 
 
 def test_other_embeddings_folder_is_refused(encoder, sources, tmp_path):
@@ -57,9 +57,9 @@ def test_files_without_rows_are_refused(encoder, tmp_path):
 def test_numbers_of_rows_of_another_command_are_refused(encoder, sources, tmp_path):
     plan = begin(tmp_path / "out", encoder, *sources)
     blocks_of(tmp_path / "out", plan)
-    counted = read_sealed(tmp_path / "out" / "rows-00001.json")
-    write_sealed(tmp_path / "out" / "rows-00001.json", counted | {"plan": "0" * 64})
-    with pytest.raises(UserError, match=r"rows-00001\.json: is another command's; remove it"):
+    counted = read_sealed(tmp_path / "out" / ".rows-00001.json")
+    write_sealed(tmp_path / "out" / ".rows-00001.json", counted | {"plan": "0" * 64})
+    with pytest.raises(UserError, match=r"/\.rows-00001\.json: is another command's; remove it"):
         blocks_of(tmp_path / "out", plan)
 
 
@@ -68,4 +68,4 @@ def test_a_source_that_was_changed_is_not_counted(encoder, sources, tmp_path):
     os.utime(sources[0], (1, 1))
     with pytest.raises(UserError, match=r"a\.txt: was changed since"):
         count_rows(tmp_path / "out", plan, 0)
-    assert not (tmp_path / "out" / "rows-00000.json").exists()
+    assert not (tmp_path / "out" / ".rows-00000.json").exists()

@@ -54,9 +54,9 @@ def test_bits_have_no_ranges_and_numbers_nothing(sources, tiny_bert, tmp_path):
     plan = begin(tmp_path / "bits", encoder, *sources)
     found = quantization_of(tmp_path / "bits", plan, encoder)
     assert (found.precision, found.dimension, found.ranges) == ("binary", 32, None)
-    path = tmp_path / "bits" / "quantization.json"
+    path = tmp_path / "bits" / ".quantization.json"
     path.write_text(path.read_text().replace("binary", "ubinary"))
-    with pytest.raises(UserError, match=r"quantization.json: was changed"):
+    with pytest.raises(UserError, match=r"/\.quantization\.json: was changed"):
         quantization_of(tmp_path / "bits", plan, encoder)
     encoder = encoder_of(tiny_bert)
     plan = begin(tmp_path / "numbers", encoder, *sources)

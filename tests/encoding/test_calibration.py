@@ -1,4 +1,5 @@
 import json
+import shutil
 
 import numpy as np
 import pyarrow.parquet
@@ -18,12 +19,23 @@ def test_ranges_are_read_from_whatever_keeps_them(tmp_path):
     np.save(tmp_path / "emb.npy", np.zeros((3, 4), np.int8))
     (tmp_path / "emb.npy.quantization.json").write_text(json.dumps(CONTENT))
     (tmp_path / "folder").mkdir()
-    (tmp_path / "folder" / "quantization.json").write_text(json.dumps({"plan": "x", **CONTENT, "seal": "y"}))
+    (tmp_path / "folder" / ".quantization.json").write_text(json.dumps({"plan": "x", **CONTENT, "seal": "y"}))
+    shutil.copytree(tmp_path / "folder", tmp_path / "earlier")
+    (tmp_path / "earlier" / ".quantization.json").rename(tmp_path / "earlier" / "quantization.json")
     schema = schema_of(4, np.dtype(np.int8), None, False, CONTENT)
     pyarrow.parquet.write_table(rows_table(schema, None, 0, np.zeros((3, 4), np.int8)), tmp_path / "emb.parquet")
     (tmp_path / "LOUD.PARQUET").write_bytes((tmp_path / "emb.parquet").read_bytes())
     (tmp_path / "LOUD.NPY").write_bytes((tmp_path / "ranges.npy").read_bytes())
-    names = "ranges.npy", "emb.npy", "emb.npy.quantization.json", "folder", "emb.parquet", "LOUD.PARQUET", "LOUD.NPY"
+    names = (
+        "ranges.npy",
+        "emb.npy",
+        "emb.npy.quantization.json",
+        "folder",
+        "earlier",
+        "emb.parquet",
+        "LOUD.PARQUET",
+        "LOUD.NPY",
+    )
     for name in names:
         np.testing.assert_array_equal(read_ranges(str(tmp_path / name), 4), RANGES)
         with pytest.raises(UserError, match=r"of shape \(2, 4\); the embeddings need \(2, 5\)"):

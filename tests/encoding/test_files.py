@@ -16,20 +16,20 @@ def test_short_or_stale_files_are_refused(tmp_path):
     first = partial()
     first.append(np.ones((2, 3), np.float32), 0)
     first._file.close()
-    whole = (tmp_path / "emb.npy.partial").read_bytes()
-    for left, message in ((b"", "damaged; remove it"), (whole[:-4], "shorter than emb.npy.state.json says")):
-        (tmp_path / "emb.npy.partial").write_bytes(left)
+    whole = (tmp_path / ".emb.npy.partial").read_bytes()
+    for left, message in ((b"", "damaged; remove it"), (whole[:-4], r"shorter than \.emb\.npy\.state\.json says")):
+        (tmp_path / ".emb.npy.partial").write_bytes(left)
         with pytest.raises(UserError, match=message):
             partial().append(np.ones((2, 3), np.float32), 0)
-    (tmp_path / "emb.npy.partial").unlink()  # as the message says
+    (tmp_path / ".emb.npy.partial").unlink()  # as the message says
     again = partial()
     assert again.done == 0
     again._open(3).close()
-    assert not (tmp_path / "emb.npy.state.json").exists()  # else a kill here would leave rows of zeros
+    assert not (tmp_path / ".emb.npy.state.json").exists()  # else a kill here would leave rows of zeros
 
 
 def test_files_of_version_0_1_0_are_resumed(tmp_path):
-    output, state = tmp_path / "emb.npy", tmp_path / "emb.npy.state.json"
+    output, state = tmp_path / "emb.npy", tmp_path / ".emb.npy.state.json"
     now = {"--batch-size": 8, "--dtype": "bfloat16", "--output-dtype": "float16"}
     begun = PartialEmbeddings(output, 4, np.float16, now)
     begun.append(np.ones((2, 3), np.float16), 1)
@@ -55,9 +55,9 @@ def test_a_damaged_state_is_refused(tmp_path, changes):
     begun = PartialEmbeddings(tmp_path / "emb.npy", 4, np.float32, {})
     begun.append(np.ones((2, 3), np.float32), 1)
     begun._file.close()
-    state = tmp_path / "emb.npy.state.json"
+    state = tmp_path / ".emb.npy.state.json"
     state.write_text(json.dumps(json.loads(state.read_text()) | changes))
-    with pytest.raises(UserError, match=r"^.*emb\.npy\.state\.json: damaged; remove it to start again$"):
+    with pytest.raises(UserError, match=r"^.*/\.emb\.npy\.state\.json: damaged; remove it to start again$"):
         PartialEmbeddings(tmp_path / "emb.npy", 4, np.float32, {})
 
 
@@ -102,6 +102,6 @@ def test_nothing_is_left_of_a_parquet_file_that_could_not_be_written(tmp_path, m
     with monkeypatch.context() as patch, pytest.raises(UserError, match=r"emb.parquet: cannot be written: No space"):
         patch.setattr(os, "fsync", full)
         partial.finish(iter(["a", "b"]), 0)
-    assert sorted(os.listdir(tmp_path)) == ["emb.parquet.partial", "emb.parquet.state.json"]
+    assert sorted(os.listdir(tmp_path)) == [".emb.parquet.partial", ".emb.parquet.state.json"]
     PartialEmbeddings(tmp_path / "emb.parquet", 2, np.float32, {}).finish(iter(["a", "b"]), 0)
     assert os.listdir(tmp_path) == ["emb.parquet"]

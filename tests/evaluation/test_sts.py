@@ -1,4 +1,5 @@
 import numpy as np
+import pandas
 import pytest
 import scipy.stats
 
@@ -229,7 +230,7 @@ def test_empty_columns_at_the_end_of_a_line_are_left_out(tmp_path):
     (tmp_path / "mine.tsv").write_text("sentence1\tsentence2\tscore\na\tb\t1\t\nc\td\t2\t\t\n")
     assert sts.read_graded_pairs(tmp_path / "mine.tsv")[:2] == (["a", "c"], ["b", "d"])
     (tmp_path / "mine.tsv").write_text("sentence1\tsentence2\tscore\na\tb\t1\na\tb\t1\td\n")
-    with pytest.raises(UserError, match="line 3: 4 tab-separated columns"):
+    with pytest.raises(UserError, match="line 3: 4 columns, but the first line has 3"):
         sts.read_graded_pairs(tmp_path / "mine.tsv")
 
 
@@ -362,17 +363,17 @@ def test_data_that_is_not_there_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("text", "parts"),
     [
-        ("", ["line 1", "sentence1, sentence2, score"]),
-        ("The cat sat.\nThe dog ran.\n", ["line 1", "sentence1, sentence2, score"]),
-        ("sentence1,sentence2,score\na,b,1\n", ["line 1", "tabs"]),
+        ("", ["empty", "must name the columns"]),
+        ("The cat sat.\nThe dog ran.\n", ["line 1", "sentence1, sentence2 and score"]),
+        ("sentence1,sentence2,score\na,b,1\n", ["1 graded pairs"]),
         ("sentence1\tsentence2\tscore\na\tb\t1\n", ["1 graded pairs"]),
         ("sentence1\tsentence2\tscore\na\tb\t1\nc\td\t1.0\n", ["all 2 scores are 1: no correlation"]),
         *(
             (f"sentence1\tsentence2\tscore\na\tb\t1\nc\td\t{bad}\n", ["line 3", f"the score '{bad}' is not"])
             for bad in ("nan", "inf", "-inf", "1e400", "1e308", "x")
         ),
-        ("sentence1\tsentence2\tscore\na\tb\t1\nc\td\n", ["line 3", "2 tab", "at least 3"]),
-        ("sentence1\tsentence2\tscore\na\tb\t1\nc\td\t2\te\n", ["line 3", "4 tab", "first line has 3"]),
+        ("sentence1\tsentence2\tscore\na\tb\t1\nc\td\n", ["line 3", "2 columns", "first line has 3"]),
+        ("sentence1\tsentence2\tscore\na\tb\t1\nc\td\t2\te\n", ["line 3", "4 columns", "first line has 3"]),
     ],
 )
 def test_a_file_that_is_no_graded_pairs_is_refused(tmp_path, text, parts):
@@ -436,3 +437,33 @@ def test_white_space_in_a_sentence_is_one_space_as_in_sent_eval(tmp_path):
     assert raw.first_as_read == raw.first
     found = [sts.Correlation("dev", {"dev": each}).fingerprint for each in (pairs, raw)]
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("name", ["mine.tsv", "mine.csv"])
+@pytest.mark.parametrize("separator", ["\t", ",", ";"])
+@pytest.mark.filterwarnings("ignore:.*between its fields")
+def test_graded_pairs_that_pandas_wrote_are_read_as_they_were(tmp_path, name, separator):
+    pairs = [('"Stop," said the man', 'A man says "stop"', 4.0), ("a;b", "c,d", 0.5), ("no\ttab", "a\nline", 2.0)]
+    table = pandas.DataFrame(pairs, columns=["sentence1", "sentence2", "score"])
+    table[["score", "sentence2", "sentence1"]].to_csv(tmp_path / name, sep=separator, index=False)
+    found = sts.read_graded_pairs(tmp_path / name)
+    assert found.first_as_read == [first for first, *_ in pairs]
+    assert found.second == ['A man says "stop"', "c,d", "a line"]
+    assert found.gold.tolist() == [4.0, 0.5, 2.0]
+    assert sts.is_graded(tmp_path / name)
+
+
+def test_sts_b_that_pandas_wrote_again_has_the_same_pairs(tmp_path):
+    pairs = [
+        ('"Stop," said the man', 'A man says "stop"', 4.0),
+        ('The "old" mill', "A mill", 2.0),
+        ('"All."', "a", 1.0),
+    ]
+    original = write(tmp_path / "STS/STSBenchmark/sts-test.csv", sts_b(pairs))
+    lines = [line.split("\t") for line in original.read_text().splitlines()]
+    expected = sts.read_task(tmp_path, "STSBenchmark")
+    pandas.DataFrame(lines).to_csv(original, sep="\t", index=False, header=False)
+    assert '"""Stop,""' in original.read_text()
+    found = sts.read_task(tmp_path, "STSBenchmark")
+    assert (found.first, found.second) == (expected.first, expected.second)
+    assert found.first == [first for first, *_ in pairs]

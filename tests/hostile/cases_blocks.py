@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hostile.case import DONE, EITHER, REFUSED, Case
-from hostile.damages import PLACES, Make, both, cut, instead, remove, write
+from hostile.damages import PLACES, Make, as_earlier, both, copy, cut, instead, remove, write
 from hostile.json_damages import WHOLE
 from hostile.seeds import BLOCKS, PREPARE
 
 KIND = "folders of embeddings"
 FOLDER = "blocks"
-PLAN, ROWS, MANIFEST = (f"{FOLDER}/{name}.json" for name in ("plan", "rows-00000", "embeddings"))
+PLAN, ROWS, MANIFEST = (f"{FOLDER}/.{name}.json" for name in ("plan", "rows-00000", "embeddings"))
 FIRST, SECOND = (f"{FOLDER}/embeddings-00000-0000{number}.parquet" for number in range(2))
 INPUTS = ("model", "roberta", "text.txt", FOLDER)
 unfinished = both(remove(MANIFEST), remove(SECOND))
@@ -69,6 +69,26 @@ def cases() -> Iterator[Case]:
         yield case(f"--{option}", nothing, f"--{option.split('=')[0]}", f"--{option}")
     build = ["build", f"--embeddings={FOLDER}", "--output=out.lance"]
     yield Case(KIND, "search", "an index of an unfinished folder", build, INPUTS, unfinished, REFUSED, MANIFEST)
+    earlier = as_earlier(FOLDER)
+    yield case("an earlier version's, complete", earlier, "", end=DONE)
+    yield case("an earlier version's, unfinished", both(unfinished, earlier), "", end=DONE)
+    of_earlier = {
+        "without the plan": (both(remove(PLAN), earlier), "other files", ""),
+        "unfinished": (both(unfinished, earlier), "", f"{FOLDER}/embeddings.json"),
+        "without a block": (both(remove(SECOND), earlier), "", SECOND),
+        "and a later one's": (both(copy(PLAN), copy(MANIFEST)), f"{FOLDER}: has .plan.json and plan.json", FOLDER),
+    }
+    for name in (PLAN, ROWS, MANIFEST):
+        whose, shown = f"whose {Path(name).name[1:]} is cut", str(Path(name).with_name(Path(name).name[1:]))
+        of_earlier[whose] = both(cut(name, 0.5), earlier), shown, shown if name == MANIFEST else ""
+    for what, (make, message, in_search) in of_earlier.items():
+        if message:
+            yield case(f"an earlier version's, {what}", make, message)
+        if in_search:
+            damage = f"an index of an earlier version's folder, {what}"
+            yield Case(KIND, "search", damage, build, INPUTS, make, REFUSED, in_search)
+    copied = both(remove(PLAN), earlier)  # it is complete by its list
+    yield Case(KIND, "search", "an index of an earlier version's folder", build, INPUTS, copied, DONE)
 
 
 def swap(folder: Path) -> None:

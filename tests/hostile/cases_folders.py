@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from hostile.case import EITHER, PAIRS, REFUSED, REFUSED_OR_SAME, SAME, TEXT, Case
 from hostile.cases_json import ENCODE_RUN, EXPORT, INDEX, KEPT, RESUME, RUNS, STATE, Reader, readers_of_model
-from hostile.damages import PLACES, Make, both, cut, flip, instead, remove, write
+from hostile.damages import PLACES, Make, as_earlier, both, copy, cut, flip, instead, remove, write
 from hostile.json_damages import change_json
 
 MODULES, POOLING, DENSE = "foreign/modules.json", "foreign/1_Pooling/config.json", "foreign/2_Dense/config.json"
@@ -175,17 +175,22 @@ INDEX_DAMAGES: dict[str, tuple[Make, str]] = {
     },
 }
 STATE_DAMAGES: dict[str, Make] = {
-    "no unfinished file": remove("state/out.npy.partial"),
-    "no state": remove("state/out.npy.state.json"),
-    "an unfinished file that is cut": cut("state/out.npy.partial", 0.3),
-    "an unfinished file that is empty": write("state/out.npy.partial", b""),
-    "an unfinished file of another kind": write("state/out.npy.partial", b"x" * 5000),
-    "more rows done than there are": config("state/out.npy.state.json", done=10**6),
-    "fewer rows than none": config("state/out.npy.state.json", done=-4),
-    "more cut than there are": config("state/out.npy.state.json", cut=-3),
-    "another model": config("state/out.npy.state.json", about={"--model": "0" * 64}),
+    "no unfinished file": remove("state/.out.npy.partial"),
+    "no state": remove("state/.out.npy.state.json"),
+    "an unfinished file that is cut": cut("state/.out.npy.partial", 0.3),
+    "an unfinished file that is empty": write("state/.out.npy.partial", b""),
+    "an unfinished file of another kind": write("state/.out.npy.partial", b"x" * 5000),
+    "more rows done than there are": config("state/.out.npy.state.json", done=10**6),
+    "fewer rows than none": config("state/.out.npy.state.json", done=-4),
+    "more cut than there are": config("state/.out.npy.state.json", cut=-3),
+    "another model": config("state/.out.npy.state.json", about={"--model": "0" * 64}),
+    "begun by an earlier version": as_earlier("state"),
+    "begun by an earlier version, and cut": both(cut("state/.out.npy.partial", 0.3), as_earlier("state")),
+    "begun twice": copy("state/.out.npy.partial"),
     "another input": write(TEXT, "a cat\nthe dog\n" * 6),
-    **{f"an unfinished file that is {text}": instead("state/out.npy.partial", place) for text, place in PLACES.items()},
+    **{
+        f"an unfinished file that is {text}": instead("state/.out.npy.partial", place) for text, place in PLACES.items()
+    },
 }
 
 

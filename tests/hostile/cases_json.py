@@ -79,14 +79,14 @@ FILES: list[tuple[str, list[Reader], bool]] = [
     ("workdir/model/config.json", [EXPORT, ENCODE_RUN], True),
     ("workdir/model/tokenizer.json", [EXPORT, ENCODE_RUN], True),
     ("index/index.json", [INDEX], True),
-    ("state/out.npy.state.json", [STATE], False),
+    ("state/.out.npy.state.json", [STATE], False),
 ]
 # Files that are read by the same code as another one, or late.
 HALF = [
     *("foreign/config.json", "foreign/1_Pooling/config.json", "foreign/2_Dense/config.json"),
     *("foreign/sentence_bert_config.json", "foreign/config_sentence_transformers.json", "exported/simcse_jax.json"),
     *("workdir/result.json", "workdir/metrics.jsonl", "workdir/model/config.json", "workdir/model/tokenizer.json"),
-    *("model/tokenizer_config.json", "state/out.npy.state.json"),
+    *("model/tokenizer_config.json", "state/.out.npy.state.json"),
 ]
 # Fields of those files, each with the values that are right types for it and so left out.
 FIELDS: dict[str, list[str]] = {
@@ -118,7 +118,7 @@ FIELDS: dict[str, list[str]] = {
         *("format", "rows", "model", "model/name", "model/dimension", "model/sha256", "model/head", "embeddings"),
         "sentences",
     ],
-    "state/out.npy.state.json": ["done", "cut", "about", "about/--model", "about/--max-length"],
+    "state/.out.npy.state.json": ["done", "cut", "about", "about/--model", "about/--max-length"],
 }
 
 

@@ -135,7 +135,7 @@ EMBEDDINGS: dict[str, tuple[Make, str]] = {
     "float64": (both(remove(FILE), npy("a.npy", np.ones((3, 32)))), REFUSED),
     "one axis": (both(remove(FILE), npy("a.npy", np.ones(32, np.float32))), REFUSED),
     "no model named": (both(remove(FILE), npy("a.npy", np.ones((3, 32), np.float32))), REFUSED),
-    "unfinished": (write("embeddings/b.parquet.partial", b"x"), REFUSED),
+    "unfinished": (write("embeddings/.b.parquet.partial", b"x"), REFUSED),
     "a file twice": (table(lambda found: found, "emb2.parquet"), REFUSED),
     "no embedding": (table(lambda found: found.drop(["embedding"])), REFUSED),
     "rows as text": (

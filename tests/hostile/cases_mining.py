@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 from hostile.case import DONE, REFUSED, SAME, Case
-from hostile.damages import PLACES, Make, both, cut, instead, remove, write
+from hostile.damages import PLACES, Make, as_earlier, both, copy, cut, instead, remove, write
 from hostile.json_damages import WHOLE, change_json
 from hostile.seeds import MINE, MINED
 
 KIND = "hard negatives"
 INPUTS = ("model", "text.txt", "train.csv")
-PAIRS, PARTIAL, STATE = "x.csv", "mined/out.jsonl.partial", "mined/out.jsonl.state.json"
+PAIRS, PARTIAL, STATE = "x.csv", "mined/.out.jsonl.partial", "mined/.out.jsonl.state.json"
 HEAD = "sent0,sent1\na cat,the cat sat\n"
 ROWS = "sent0,sent1,positive_row\na cat,the cat sat,0\n"
 ON_PAIRS, ON_ROWS = [*MINE, f"--pairs={PAIRS}"], [*MINE, f"--pairs={PAIRS}", "--corpus=rows.npy"]
@@ -151,15 +151,17 @@ def interrupted() -> Iterator[Case]:
 
     yield case("undamaged", None, DONE)
     for damage, change in STATES.items():
-        yield case(damage, change_json(STATE, change), REFUSED, "mined/out.jsonl")
+        yield case(damage, change_json(STATE, change), REFUSED, "out.jsonl.")
     for damage in ("empty", "truncated", "a list", "binary", "nested deeply"):
         change = WHOLE[damage]
         data = lambda folder, change=change: write(STATE, change((folder / STATE).read_bytes()))(folder)  # noqa: E731
-        yield case(f"the state is {damage}", data, REFUSED, "mined/out.jsonl")
+        yield case(f"the state is {damage}", data, REFUSED, "out.jsonl.")
     yield case("records cut", cut(PARTIAL, 0.5), REFUSED, PARTIAL)
     yield case("no records", remove(PARTIAL), DONE)
     yield case("no state", remove(STATE), DONE)
     yield case("records that are a folder", instead(PARTIAL, Path.mkdir), REFUSED, "mined/out.jsonl")
+    yield case("begun by an earlier version", as_earlier("mined"), DONE)
+    yield case("begun twice", both(copy(PARTIAL), copy(STATE)), REFUSED, "mined: has .out.jsonl.partial and")
     yield case("other pairs", write("train.csv", HEAD), REFUSED, "another --pairs")
     yield case("another corpus", write("text.txt", "a cat\na dog\n"), REFUSED, "another --corpus")
     for option in ("num-negatives=2", "block-rows=5", "sampling=random", "max-score=0.9", "pooler=avg"):

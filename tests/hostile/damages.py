@@ -6,6 +6,8 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+from support import earlier
+
 Make = Callable[[Path], object]
 
 
@@ -55,6 +57,16 @@ def both(*makes: Make) -> Make:
             one(folder)
 
     return make
+
+
+def as_earlier(name: str) -> Make:
+    """What is not data in a folder gets its names of earlier versions, without a dot."""
+    return lambda folder: earlier.as_earlier(folder / name)
+
+
+def copy(name: str) -> Make:
+    """A file is there under its name of earlier versions, without a dot, too."""
+    return lambda folder: shutil.copy2(folder / name, (folder / name).with_name(Path(name).name[1:]))
 
 
 def instead(name: str, put: Callable[[Path], object]) -> Make:

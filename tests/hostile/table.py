@@ -20,6 +20,7 @@ from hostile import (
     cases_outputs,
     cases_retrieval,
     cases_sources,
+    cases_tables,
     cases_tokenizer,
     cases_weights,
     cases_words,
@@ -46,6 +47,7 @@ FILES = (
     cases_blocks,
     cases_mining,
     cases_graded,
+    cases_tables,
 )
 PER_KIND = 5  # of the sample
 

@@ -30,6 +30,21 @@ def test_pairs_are_read_from_any_row_of_any_file(tmp_path):
     assert list(PairFile(str(tmp_path / "c.csv"), {}).read()) == [Pair(0, "x", "y", (0, 1))]
 
 
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+def test_each_positive_of_a_list_is_a_pair(tmp_path, suffix):
+    rows = [{"query": "a", "pos": ["p", "q"], "neg": ["n"]}, {"query": "b", "pos": []}, {"query": "c", "pos": ["r"]}]
+    path = tmp_path / f"a.{suffix}"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    if suffix == "parquet":
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    pairs = PairFile(str(path), {})
+    expected = [Pair(0, "a", "p"), Pair(1, "a", "q"), None, Pair(3, "c", "r")]
+    assert [list(pairs.read(first)) for first in (0, 1, 3)] == [expected, expected[1:], expected[3:]]
+    (tmp_path / "b.jsonl").write_text(json.dumps(rows[0]) + '\n{"query": "b", "pos": "p"}\n')
+    with pytest.raises(UserError, match="line 2: the field 'pos' is 'p', but that of the first row is a list"):
+        list(PairFile(str(tmp_path / "b.jsonl"), {}).read())
+
+
 def test_a_column_of_labels_that_is_not_read_is_named(tmp_path):
     (tmp_path / "a.csv").write_text("sentence1,sentence2,label\na,p,1\nb,q,0\n")
     with pytest.warns(UserWarning, match="--pairs .*a.csv: its column 'label' is not read, so every pair counts as"):
@@ -38,12 +53,12 @@ def test_a_column_of_labels_that_is_not_read_is_named(tmp_path):
 
 
 def test_only_the_first_rows_say_whether_a_column_holds_numbers(tmp_path):
-    (tmp_path / "a.csv").write_text("question,answer\nwho,me\nwhen,1969\nhow many,2\n")
+    (tmp_path / "a.csv").write_text("asked,said\nwho,me\nwhen,1969\nhow many,2\n")
     pairs = PairFile(str(tmp_path / "a.csv"), {})
     assert list(pairs.read(1)) == list(pairs.read())[1:] == [Pair(1, "when", "1969"), Pair(2, "how many", "2")]
-    assert pairs.by_order == {"columns of --pairs": ["question", "answer"]}
-    (tmp_path / "b.csv").write_text("number,question\n17,who\n18,when\n")
-    with pytest.raises(UserError, match="the field 'number' holds 17; which columns"):
+    assert pairs.by_order == {"columns of --pairs": ["asked", "said"]}
+    (tmp_path / "b.csv").write_text("number,asked\n17,who\n18,when\n")
+    with pytest.raises(UserError, match=r"the field .number. holds numbers, .* 17; which columns"):
         list(PairFile(str(tmp_path / "b.csv"), {}).read())
 
 

@@ -65,11 +65,11 @@ def test_the_first_line_is_there_at_once_and_the_others_before_the_next_checkpoi
 def test_metrics_that_cannot_be_written_are_reported_before_the_next_checkpoint(tmp_path, monkeypatch):
     monkeypatch.setattr("simcse_jax.runs.metrics.WRITE_SECONDS", 0)
     metrics = Metrics(tmp_path, None)
-    (tmp_path / "metrics.jsonl.tmp").mkdir()
+    (tmp_path / ".metrics.jsonl.tmp").mkdir()
     metrics.write(1, {"loss": 1.0})  # by one process alone: the others would wait for it
     with pytest.raises(UserError, match=r"metrics\.jsonl: cannot be written"):
         metrics.flush()
-    (tmp_path / "metrics.jsonl.tmp").rmdir()
+    (tmp_path / ".metrics.jsonl.tmp").rmdir()
     metrics.close()
     assert json.loads((tmp_path / "metrics.jsonl").read_text()) == {"step": 1, "loss": 1.0}
 

@@ -12,8 +12,7 @@ from simcse_jax.embeddings.plan import make_plan
 def begin(folder: Path, encoder: Encoder, *sources: Path, block_rows: int = 8, keep_text: bool = True) -> Plan:
     """Begins a folder of small blocks."""
     plan = make_plan([str(source) for source in sources], None, encoder.about(), block_rows, keep_text)
-    enter(folder, plan, "that of other embeddings")
-    return plan
+    return enter(folder, plan, "that of other embeddings")
 
 
 def encoder_of(model: Path, **options) -> Encoder:

@@ -215,7 +215,7 @@ def test_a_start_that_was_stopped_is_made_whole(trained, tiny_bert, corpus, tmp_
     model = tmp_path / "run" / "model"
     args = train_args(tiny_bert, corpus["csv"], corpus["dev"], tmp_path / "run", "--config.train.max_steps=0")
     model.mkdir(parents=True)
-    (model / "config.json.tmp").write_text("{")
+    (model / ".config.json.tmp").write_text("{")
 
     def full(path, content):
         if path.name == "tokenizer.json":

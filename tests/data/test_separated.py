@@ -1,0 +1,129 @@
+import csv
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas
+import pytest
+from support.data import refused
+
+from simcse_jax.data.examples import read_examples
+from simcse_jax.data.sentences import SentenceFile
+from simcse_jax.data.separated import is_as_named, read_separated, read_tabs
+
+TEXTS = ['"Stop," said the man', 'A "quoted" word', '"All of it."', "plain", "a; b | c, d", "it's", '"', '""', "5"]
+BREAKS = ["two\nlines", 'a "b"\n"c', "a\ttab"]  # they need quotation marks
+
+
+def rotations(texts: list[str]) -> Iterator[pandas.DataFrame]:
+    """Each text may be the first to say that fields are quoted."""
+    for first in range(len(texts)):
+        turned = texts[first:] + texts[:first]
+        scores = [float(row) for row in range(len(texts))]
+        yield pandas.DataFrame({"sent0": turned, "sent1": turned[1:] + turned[:1], "score": scores})
+
+
+def fields(path: Path) -> tuple[list[str], list[list[object]]]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        names, rows = read_separated(path)
+    return names, [list(row.fields) for row in rows]
+
+
+QUOTINGS = [csv.QUOTE_MINIMAL, csv.QUOTE_ALL, csv.QUOTE_NONNUMERIC]
+
+
+@pytest.mark.parametrize("quoting", QUOTINGS)
+@pytest.mark.parametrize("separator", ["\t", ",", ";", "|"])
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv"])
+def test_what_pandas_writes_is_read_with_any_separator_under_either_name(tmp_path, name, separator, quoting):
+    for written in rotations([*BREAKS, *TEXTS]):
+        written.to_csv(tmp_path / name, sep=separator, index=False, quoting=quoting)
+        names, rows = fields(tmp_path / name)
+        assert names == ["sent0", "sent1", "score"]
+        assert rows == [[a, b, str(score)] for a, b, score in written.itertuples(index=False)]
+
+
+@pytest.mark.parametrize("quoting", QUOTINGS)
+def test_tabs_without_a_header_are_read_alike(tmp_path, quoting):
+    for written in rotations([*BREAKS[:2], *TEXTS]):
+        written.to_csv(tmp_path / "a.txt", sep="\t", index=False, header=False, quoting=quoting)
+        expected = [[a, b, str(score)] for a, b, score in written.itertuples(index=False)]
+        assert [row.fields for row in read_tabs(tmp_path / "a.txt")] == expected
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        '"Stop," said the man\tb\n',
+        'a "b" c\t"d"\n',
+        'x\t"never closed\ny\tz\n',
+        'x\t"never closed\n"y\tz\n',
+        '"\t"\n',
+        '""a""\tb\n',
+        '5"\t6\n',
+        "a\rb\tc\n",  # a carriage return alone ends no line
+        "no\tquotes\n",
+        '"some are"\tothers not\n',
+    ],
+)
+def test_without_a_sign_of_the_other_kind_a_quotation_mark_is_a_character(tmp_path, content):
+    (tmp_path / "a.tsv").write_bytes(b"sent0\tsent1\n" + content.encode())
+    expected = [line.split("\t") for line in content.removesuffix("\n").split("\n")]
+    assert fields(tmp_path / "a.tsv")[1] == expected
+    assert [row.fields for row in read_tabs(tmp_path / "a.tsv")][1:] == expected
+
+
+def test_fields_that_are_all_in_quotation_marks_lose_them(tmp_path):
+    (tmp_path / "a.tsv").write_text('sent0\tsent1\tscore\n"a"\t"b"\t0.5\n"c"\t""\t1\n')
+    assert fields(tmp_path / "a.tsv")[1] == [["a", "b", "0.5"], ["c", "", "1"]]
+
+
+def test_the_separator_of_a_header_counts_and_is_told_once(tmp_path):
+    for separator, name in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
+        path = tmp_path / f"{name}.csv"
+        path.write_text(separator.join(["sent0", "sent1", "hard_neg"]) + "\n" + separator.join("apn") + "\n")
+        with pytest.warns(UserWarning, match=f"{name}.csv: read with {name} between its fields") as said:
+            assert read_examples(str(path)).columns == (["a"], ["p"], ["n"])
+            assert list(SentenceFile(path, "sent1")) == ["p"]
+        assert (len(said), is_as_named(path)) == (1, False)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "columns"),
+    [
+        ("a.csv", "sep=;\nsent0;sent1\na, b;p\n", (["a, b"], ["p"])),  # Excel's own line
+        ("a.csv", '\ufeffsent0;sent1\r\n"a; b";p\r\n', (["a; b"], ["p"])),
+        ("a.csv", "sent0,sent1\na,p,,\n", (["a"], ["p"])),
+        ("a.tsv", 'sent0,sent1\na,"p, q"\n', (["a"], ["p, q"])),
+        ("a.csv", "text\na; b\nc | d\n", (["a; b", "c | d"],)),
+        ("a.csv", '"text; cleaned"\na\n', (["a"],)),
+        ("a.csv", f"text\n{'a ' * 200_000}\n", (["a " * 199_999 + "a"],)),
+        ("a.tsv", f"text\n{'a ' * 200_000}\n", (["a " * 199_999 + "a"],)),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.*between its fields")
+def test_tables_as_spreadsheets_write_them(write, name, content, columns):
+    assert read_examples(write(name, content)).columns == columns
+
+
+@pytest.mark.parametrize(
+    ("content", "parts"),
+    [
+        ("sent0,sent1\na\rb,c\n", ["line 2", "a field has a carriage return in it", "quotation marks"]),
+        ("sent0;sent1\na;b;c\n", ["line 2", "3 columns, but the first line has 2"]),
+        ('sent0;sent1\n"a;b\n', ["line 2", "unexpected end of data", "is a quotation mark missing"]),
+        ("sent0\n" + "a" * (1 << 24) + "b\n", ["line 2", "field larger than field limit", "quotation mark"]),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.*between its fields")
+def test_a_bad_table_is_refused_by_its_line(write, content, parts):
+    refused(write("a.csv", content), "a.csv", *parts)
+
+
+def test_the_files_of_senteval_have_no_quoted_fields(senteval):
+    files = [path for path in senteval.glob("ST[SB]*/**/*") if path.suffix in (".csv", ".txt") and path.is_file()]
+    assert len(files) > 20
+    for path in [*files, *senteval.glob("SICK/*.txt"), *senteval.glob("MRPC/*.txt")]:
+        lines = path.read_text("utf-8-sig").removesuffix("\n").split("\n")
+        assert [row.fields for row in read_tabs(path)] == [line.split("\t") if line.strip() else [""] for line in lines]
