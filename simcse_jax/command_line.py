@@ -284,7 +284,8 @@ def checked_split(split: str | None, data: str | None) -> str:
 def add_prompts(parser: Parser) -> None:
     """Adds `--prompt`, `--prompt-name` and `--truncate-dim`, the arguments of `SimCSE.encode`."""
     prompts = parser.add_mutually_exclusive_group()
-    prompts.add_argument("--prompt", help="text to put before each sentence (default: as the model says)")
+    before = "text to put before each sentence (default: as the model says)"
+    prompts.add_argument("--prompt", type=streams.argument, help=before)
     prompts.add_argument("--prompt-name", help="the same, by its name among the model's prompts")
     add_truncation(parser)
 

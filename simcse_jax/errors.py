@@ -37,6 +37,12 @@ def reason(error: BaseException) -> str:
     return " ".join(str(error).split())[:200] or type(error).__name__
 
 
+def broken(text: str) -> str:
+    """What is wrong with a text that cannot be written, for a message: it has half of a character without the other."""
+    half = next(each for each in text if "\ud800" <= each <= "\udfff")
+    return f"holds a broken character (U+{ord(half):04X} alone); remove or replace it"
+
+
 def why(error: BaseException) -> str:
     """The system's words for an error of a file, or the message of a store's client or another library."""
     return getattr(error, "strerror", None) or reason(error)

@@ -93,12 +93,14 @@ def check_places(workdir: "Folder", output: Path) -> None:
     """
     from simcse_jax.huggingface.tokenizer import MARKER
     from simcse_jax.runs.workdir import Workdir
-    from simcse_jax.storage import is_remote
+    from simcse_jax.storage import is_of_macos, is_remote
 
     Workdir(workdir).check_exists(f"--workdir {workdir}")
     source = None if is_remote(workdir) else Path(workdir)
     check_replaced_folder(output, source, ("model", "checkpoints", "tensorboard"))
-    if output.exists() and not (output.is_dir() and ((output / MARKER).is_file() or not any(output.iterdir()))):
+    if output.exists() and not (
+        output.is_dir() and ((output / MARKER).is_file() or all(is_of_macos(path.name) for path in output.iterdir()))
+    ):
         raise UserError(f"--output {output}: exists and is not an earlier export; remove it or choose another folder")
 
 

@@ -11,6 +11,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from simcse_jax import streams
 from simcse_jax.command_line import Parser, run_command, warnings_in_a_line
 from simcse_jax.errors import UserError
 from simcse_jax.storage import Folder, is_remote
@@ -149,7 +150,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--positives", default="", help="as config.data.positives, but for spans (default: the column)")
     parser.add_argument("--labels", action="store_true", help="keep labels, which objective.softmax_nli needs")
     parser.add_argument("--mixed", action="store_true", help="sources may have different columns")
-    parser.add_argument("--prompt", nargs="+", default=[], help="text before sentences: one, or one for each column")
+    before = "text before sentences: one, or one for each column"
+    parser.add_argument("--prompt", type=streams.argument, nargs="+", default=[], help=before)
     parser.add_argument("--augment", default="", help=f"changed copies as positives: {', '.join(CHANGES)}")
     parser.add_argument("--augment-percent", type=float, help="of words that crop and delete remove (default: 10)")
     parser.add_argument("--augment-both", action="store_true", help="change the anchor too, in another way")

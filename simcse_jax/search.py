@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from simcse_jax import search_build
+from simcse_jax import search_build, streams
 from simcse_jax.command_line import (
     MODEL,
     Parser,
@@ -97,7 +97,10 @@ def _parse() -> tuple[argparse.Namespace, Path | None]:
     )
     asked = parser.add_mutually_exclusive_group()
     asked.add_argument(
-        "--query", action="append", help="a query; may be given several times (default: typed, one a line)"
+        "--query",
+        type=streams.argument,
+        action="append",
+        help="a query; may be given several times (default: typed, one a line)",
     )
     asked.add_argument("--queries", help="a file of queries")
     parser.add_argument("--queries-column", help="the column of --queries, if its name is not a usual one")
@@ -311,20 +314,8 @@ def _in_memory(model: "SimCSE") -> "Index":
 
 
 def _typed() -> Iterator[list[str]]:
-    """Queries from standard input, a line each, until it ends or is interrupted; then the results are written."""
-    while True:
-        if sys.stdin.isatty():
-            print("query: ", end="", file=sys.stderr, flush=True)
-        try:
-            line = sys.stdin.readline()
-        except UnicodeDecodeError:
-            raise UserError("standard input: not UTF-8") from None
-        except KeyboardInterrupt:
-            line = ""
-        if not line:
-            return
-        if line.strip():
-            yield [line.rstrip("\r\n")]
+    """Queries from standard input, a line each; after its end the results are written."""
+    return ([line] for line in streams.typed("query: ") if line.strip())
 
 
 if __name__ == "__main__":

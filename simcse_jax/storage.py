@@ -20,7 +20,7 @@ from typing import IO, Any, TypeAlias
 import numpy as np
 from etils import epath
 
-from simcse_jax.errors import UserError, reason, why
+from simcse_jax.errors import UserError, broken, reason, why
 from simcse_jax.flock import Taken, open_alone
 
 STORE = ("storage.googleapis.com", 443)
@@ -34,6 +34,11 @@ READER_SECONDS = 20  # that a pipe waits for its reader
 def is_remote(path: Folder | str) -> bool:
     """Whether the path is in an object store."""
     return "://" in str(path)
+
+
+def is_of_macos(name: str) -> bool:
+    """Whether macOS puts a file of this name beside others: it keeps there how a folder looks, or more about a file."""
+    return name == ".DS_Store" or name.startswith("._")
 
 
 def local_path(name: str | Path) -> Path:
@@ -310,8 +315,8 @@ def parse_json(text: str, where: str, kind: type = dict) -> Any:
             json.dumps(content, ensure_ascii=False).encode(errors="surrogateescape")  # a file's name may have some
     except RecursionError:
         raise UserError(f"{where}: not valid JSON: nested too deeply") from None
-    except UnicodeEncodeError:
-        raise UserError(f"{where}: not valid JSON: has half a character (an unpaired \\ud800, say)") from None
+    except UnicodeEncodeError as error:
+        raise UserError(f"{where}: {broken(error.object[error.start :])}") from None
     except ValueError as error:
         raise UserError(f"{where}: not valid JSON: {reason(error)}") from None
     if not isinstance(content, kind):

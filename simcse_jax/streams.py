@@ -1,8 +1,14 @@
-"""Standard output and standard error: any text can be printed, and a stream that takes no more ends in a line."""
+"""What a command gets and prints as bytes: standard input and arguments in UTF-8; standard output and standard error.
 
+Any text can be printed, and a stream that takes no more ends in a line.
+"""
+
+import argparse
 import io
+import itertools
 import os
 import sys
+from collections.abc import Iterator
 from typing import TextIO
 
 from simcse_jax.errors import UserError, why
@@ -24,6 +30,44 @@ def prepare() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+
+
+def typed(prompt: str) -> Iterator[str]:
+    """The lines of standard input, without their ends, until it ends or is interrupted; a byte-order mark is dropped.
+
+    Args:
+      prompt: printed on standard error before each line that is typed on a keyboard.
+
+    Raises:
+      UserError: naming the line that is not UTF-8.
+    """
+    if sys.stdin is None:  # it was closed
+        return
+    for number in itertools.count(1):
+        if sys.stdin.isatty():
+            print(prompt, end="", file=sys.stderr, flush=True)
+        try:
+            line = sys.stdin.buffer.readline()
+        except KeyboardInterrupt:
+            return
+        if not line:
+            return
+        try:
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            where = f"line {number} of standard input is not UTF-8 (byte 0x{error.object[error.start]:02x})"
+            raise UserError(f"{where}; convert it, e.g. `iconv -f LATIN1 -t UTF-8`") from None
+
+
+def argument(text: str) -> str:
+    """An argument that is text and not a file's name, which any bytes may be: the `type` of such options."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        byte = ord(text[error.start]) - 0xDC00  # Python keeps a byte that is not UTF-8 as such a number
+        cure = "type it in UTF-8, or save the script that has it as UTF-8"
+        raise argparse.ArgumentTypeError(f"{text!r:.60} is not UTF-8 (byte 0x{byte:02x}); {cure}") from None
+    return text
 
 
 def say(text: str) -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from simcse_jax.errors import UserError, installed, near, nearest, no_such, reason, require
+from simcse_jax.errors import UserError, broken, installed, near, nearest, no_such, reason, require
 
 
 def test_the_nearest_name_is_found_at_any_distance():
@@ -18,6 +18,11 @@ def test_a_reason_is_one_short_line():
     assert reason(ValueError("two\n  lines")) == "two lines"
     assert reason(ValueError()) == "ValueError"
     assert len(reason(ValueError("x" * 999))) == 200
+
+
+@pytest.mark.parametrize("text, number", [("a\ud83d", "D83D"), ("\ude00é\ud83d", "DE00"), ("😀\udcff", "DCFF")])
+def test_the_first_broken_is_named_by_its_number(text, number):
+    assert broken(text) == f"holds a broken character (U+{number} alone); remove or replace it"
 
 
 def test_near_names_are_at_most_three_and_at_least_one():

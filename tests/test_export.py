@@ -47,6 +47,10 @@ def test_an_earlier_export_is_replaced_and_nothing_else(trained, exported, tmp_p
     export(trained, folder)
     assert not (folder / "leftover").exists() and (folder / "model.safetensors").exists()
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    (tmp_path / "shown").mkdir()
+    (tmp_path / "shown" / ".DS_Store").touch()  # by a Mac
+    export(trained, tmp_path / "shown")
+    assert (tmp_path / "shown" / "model.safetensors").exists()
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("precious")
     with pytest.raises(UserError, match="is not an earlier export"):

@@ -279,10 +279,12 @@ def test_cut_sentences_are_reported_in_a_line(tiny_bert, files):
     assert (done.returncode, done.stderr) == (0, "warning: 1 sentence was longer than 64 tokens and cut there\n")
 
 
-@pytest.mark.parametrize("typed", ["the red cat\n\na bird sings\n", "the red cat\r\na bird sings"])
+@pytest.mark.parametrize(
+    "typed", ["the red cat\n\na bird sings\n", "the red cat\r\na bird sings", "\ufeffthe red cat\na bird sings\n\n"]
+)
 def test_queries_are_typed_where_none_is_given(tiny_bert, files, monkeypatch, typed):
     args = ("--model", tiny_bert, "--sentences", files / "sentences.txt")
-    monkeypatch.setattr(sys, "stdin", io.StringIO(typed, newline=""))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(typed.encode())))
     assert searched(*args) == searched(*args, "--queries", files / "queries.txt")
 
 
@@ -333,13 +335,13 @@ def test_the_output_must_not_be_an_input(files):
 
 
 def test_interrupted_typing_ends_like_the_end_of_input(tiny_bert, files, monkeypatch):
-    class Keyboard(io.StringIO):
-        def readline(self):
-            if line := super().readline():
+    class Keyboard(io.BytesIO):
+        def readline(self, size=-1):
+            if line := super().readline(size):
                 return line
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(sys, "stdin", Keyboard("the red cat\n"))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(Keyboard(b"the red cat\n")))
     searched("--model", tiny_bert, "--sentences", files / "sentences.txt", "--output", files / "results.json")
     assert [query["query"] for query in json.loads((files / "results.json").read_text())["queries"]] == ["the red cat"]
 

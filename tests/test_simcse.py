@@ -68,7 +68,7 @@ def test_every_kind_of_sequence_is_taken(model):
         (["the", "cat", 7], "sentence 2 is 7"),
         (7, "7: not a list of strings"),
         (b"the cat", "not a list of strings"),
-        (["the", "\ud800"], "sentence 1 holds half a surrogate pair"),
+        (["the", "\ud800"], "sentence 1 holds a broken character"),
     ],
 )
 def test_an_element_that_is_not_a_sentence_is_reported_with_its_position(model, given, message):
@@ -88,7 +88,7 @@ def test_an_element_that_is_not_a_sentence_is_reported_with_its_position(model, 
         ({"batch_size": True}, "batch_size True: must be"),
         ({"normalize_to_unit": "no"}, "normalize_to_unit 'no': must be True, False or None"),
         ({"prompt_name": ["q"]}, "the model has the prompts"),
-        ({"prompt": "\ud800"}, "holds half a surrogate pair"),
+        ({"prompt": "\ud800"}, "holds a broken character"),
     ],
 )
 def test_arguments_out_of_their_range_are_refused(model, options, message):

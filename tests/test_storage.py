@@ -43,8 +43,8 @@ def test_writing_leaves_the_old_file_or_the_new_one(tmp_path, monkeypatch):
         (b"\xff{}", "not valid JSON: .*can't decode"),
         ("\ufeff{}", "not valid JSON: .*BOM"),
         ('{"a": ' + "[" * 100000 + "]" * 100000 + "}", "not valid JSON: nested too deeply$"),
-        ('{"\\ud800": 1}', "not valid JSON: has half a character"),
-        ('{"a": ["\\uDC00"]}', "not valid JSON: has half a character"),
+        ('{"\\ud800": 1}', r"holds a broken character \(U\+D800 alone\); remove or replace it"),
+        ('{"a": ["\\uDC00"]}', r"holds a broken character \(U\+DC00 alone\)"),
         ('{"a": ' + "1" * 5000 + "}", "not valid JSON: .*limit"),
         ("[1]", "not a JSON object$"),
         ("null", "not a JSON object$"),
@@ -184,6 +184,11 @@ def test_a_descriptor_continues_where_it_stands(tmp_path):
         file.write(b"four")
     assert (tmp_path / "out").read_text() == "one two three four"
     assert storage.own_descriptor(tmp_path / "out") is None and storage.own_descriptor(Path("/dev/stdout")) == 1
+
+
+def test_files_of_macos():
+    names = (".DS_Store", "._a.json", "a.json", ".a", "._", "DS_Store")
+    assert [storage.is_of_macos(name) for name in names] == [True, True, False, False, True, False]
 
 
 def test_half_a_surrogate_pair_is_an_escape(tmp_path):

@@ -1,5 +1,6 @@
 """Standard output and standard error (test_command_line.py has a full disk and an encoding)."""
 
+import argparse
 import io
 import os
 import subprocess
@@ -26,6 +27,26 @@ def test_characters_outside_the_encoding_are_escaped(monkeypatch):
     streams.prepare()
     print("é \udcff", flush=True)
     assert stream.buffer.getvalue() == b"\\xe9 \\udcff\n"
+
+
+def test_lines_that_are_typed(monkeypatch, capsys):
+    given = io.BytesIO("\ufeffa\r\n\n\ufeffé 🎸\n".encode() + b"caf\xe9\nb\n")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(given, "ascii"))
+    found = streams.typed("query: ")
+    assert [next(found) for _ in range(3)] == ["a", "", "\ufeffé 🎸"]  # a mark within is a character
+    with pytest.raises(
+        UserError, match=r"^line 4 of standard input is not UTF-8 \(byte 0xe9\); convert it, e\.g\. `iconv"
+    ):
+        next(found)
+    assert capsys.readouterr().err == ""  # no keyboard
+    monkeypatch.setattr(sys, "stdin", None)
+    assert [*streams.typed("query: ")] == []
+
+
+def test_arguments_that_are_text():
+    assert streams.argument("é 🎸") == "é 🎸"
+    with pytest.raises(argparse.ArgumentTypeError, match=r"^'caf\\udce9' is not UTF-8 \(byte 0xe9\); type it in UTF-8"):
+        streams.argument(b"caf\xe9".decode(errors="surrogateescape"))
 
 
 def test_no_file_gets_the_number_of_a_closed_stream():

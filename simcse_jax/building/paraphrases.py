@@ -33,7 +33,7 @@ def qqp(files: Iterable[str | Path], tally: Tally) -> Iterator[tuple[str, ...]]:
     for file in files:
         for row in columns(_questions(file, tally), QUESTIONS, str(file)):
             tally.see()
-            if str(row.fields[2]).strip() not in ("0", "1"):
+            if str(row.fields[2]).strip() not in ("0", "1") and any(row.fields):  # a blank line has no label
                 raise UserError(f"{row.where}: the label is {row.fields[2]!r:.60}; it must be 0 or 1")
             if str(row.fields[2]).strip() == "0":
                 tally.drop("no duplicates")

@@ -1,5 +1,6 @@
 """Sources of rows: the files in a folder, a file, a data set of a hub; and the columns that are wanted of them."""
 
+import glob
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -17,7 +18,7 @@ def is_dataset(source: str) -> bool:
 
 
 def files_of(source: str, patterns: Iterable[str]) -> list[Path]:
-    """The file itself, or the files in a folder that match a pattern, each pattern's sorted by name.
+    """The file itself, or the files in a folder that match a pattern, each pattern's sorted by name; no hidden ones.
 
     Raises:
       UserError: when there is none.
@@ -28,7 +29,8 @@ def files_of(source: str, patterns: Iterable[str]) -> list[Path]:
     if not path.is_dir():
         raise UserError(f"--source {source}: no such file or folder")
     patterns = list(patterns)
-    found = dict.fromkeys(file for pattern in patterns for file in sorted(path.glob(pattern)) if file.is_file())
+    names = (name for pattern in patterns for name in sorted(glob.glob(pattern, root_dir=path)))
+    found = dict.fromkeys(path / name for name in names if (path / name).is_file())
     if not found:
         raise UserError(f"--source {source}: has no file {' or '.join(patterns)}; name a file, or unpack the download")
     return list(found)

@@ -4,7 +4,7 @@ import sys
 from collections import Counter
 
 from simcse_jax.data.rows import MISSING, is_text
-from simcse_jax.errors import UserError
+from simcse_jax.errors import UserError, broken
 from simcse_jax.progress import Clock, write
 
 LOOK = 100  # units between two looks at the clock
@@ -58,13 +58,24 @@ def sentence(value: object, where: str) -> str:
       where: the file, row and field, for the message.
 
     Raises:
-      UserError: when it is no text.
+      UserError: when it is no text, or as for `checked`.
     """
     if value is MISSING:
         raise UserError(f"{where} is missing")
     if value is not None and not isinstance(value, str):
         raise UserError(f"{where} holds {value!r:.60}, not text")
     text = " ".join(filter(None, map(str.strip, (value or "").splitlines())))
-    if not is_text(text) or "\0" in text:
-        raise UserError(f"{where} holds a zero byte or half a surrogate pair, which is not a character")
+    return checked(text, where)
+
+
+def checked(text: str, where: str) -> str:
+    """The text, unless it has what no file of lines can hold.
+
+    Raises:
+      UserError: for a zero byte or a broken character.
+    """
+    if "\0" in text:
+        raise UserError(f"{where} holds a zero byte; remove it")
+    if not is_text(text):
+        raise UserError(f"{where} {broken(text)}")
     return text

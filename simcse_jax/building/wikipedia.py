@@ -18,9 +18,8 @@ from xml.etree import ElementTree
 from simcse_jax.building.draw import draw
 from simcse_jax.building.english import split_sentences
 from simcse_jax.building.tables import columns, open_table
-from simcse_jax.building.tally import Tally
+from simcse_jax.building.tally import Tally, checked
 from simcse_jax.building.wikitext import plain_text, require_parser
-from simcse_jax.data.rows import is_text
 from simcse_jax.errors import UserError, reason
 
 DRAWS = ("sentences", "articles")
@@ -115,10 +114,10 @@ def read_pages(files: Sequence[str | Path], tally: Tally) -> Iterator[Page]:
             continue
         for row in columns(open_table(file), [("text",)], str(file)):
             tally.see()
-            text = row.fields[0]
-            if not isinstance(text, str) or not is_text(text) or "\0" in text:
-                raise UserError(f"{row.where}: the field 'text' holds {text!r:.60}, not text")
-            yield Page(text, _without_headings)
+            text, where = row.fields[0], f"{row.where}: the field 'text'"
+            if not isinstance(text, str):
+                raise UserError(f"{where} holds {text!r:.60}, not text")
+            yield Page(checked(text, where), _without_headings)
 
 
 def _without_headings(text: str) -> str:

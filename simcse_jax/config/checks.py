@@ -83,7 +83,7 @@ def check_range(field: str, value: object) -> None:
       UserError: naming the field.
     """
     if isinstance(value, str) and not is_text(value):
-        raise UserError(f"{field}={value!r:.100}: is not UTF-8; rename the file")
+        raise UserError(f"{field}={value!r:.100}: is not UTF-8; type it in UTF-8, or rename the file")
     if type(value) is int and abs(value) > LARGEST and field != "config.seed":
         raise UserError(f"{field}={str(value)[:40]}: must be at most {LARGEST:,}")
     if type(value) is float and (not isfinite(value) or abs(value) > LARGEST_FLOAT or 0 < abs(value) < SMALLEST_FLOAT):

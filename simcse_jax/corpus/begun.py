@@ -15,7 +15,7 @@ from simcse_jax.corpus.sealed import read_sealed, write_sealed
 from simcse_jax.corpus.stamps import stamp_of
 from simcse_jax.errors import UserError, why
 from simcse_jax.hidden import DOT, PLAN, dot_before
-from simcse_jax.storage import Folder, is_remote
+from simcse_jax.storage import Folder, is_of_macos, is_remote
 
 AT_A_TIME = 32  # sources that are looked at
 ATTEMPTS = 20  # before a claim in a bucket counts as a dead process's, perhaps
@@ -127,7 +127,9 @@ def leave(folder: Folder, plan: Plan, *notes: str) -> None:
     """
     there = names_in(folder) if folder.is_dir() else set()
     first, *others = (plan.own(folder, name).name for name in (PLAN, *notes))
-    if first in there and all(any(fnmatch.fnmatch(name, note) for note in (first, *others)) for name in there):
+    if first in there and all(
+        is_of_macos(name) or any(fnmatch.fnmatch(name, note) for note in (first, *others)) for name in there
+    ):
         for name in sorted(there, key=lambda name: name == first):  # the plan last
             (folder / name).unlink()
         if not is_remote(folder):

@@ -8,9 +8,9 @@ from typing import Any
 
 from simcse_jax.data.labels import with_names
 from simcse_jax.data.lines import START, Lines, Place, errors_of
-from simcse_jax.data.rows import MISSING, Row, Table, broken, is_text
+from simcse_jax.data.rows import MISSING, Row, Table, is_text
 from simcse_jax.data.separated import read_separated
-from simcse_jax.errors import UserError, reason
+from simcse_jax.errors import UserError, broken, reason
 from simcse_jax.storage import is_remote
 
 PARQUET_ROWS = 8192  # read at once

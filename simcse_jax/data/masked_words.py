@@ -11,6 +11,7 @@ from simcse_jax.data.draws import row_generator
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import Pretrained, load
 from simcse_jax.huggingface.tokenizer import CHUNK, Tokenizer, read_backend, special_tokens
+from simcse_jax.huggingface.tokenizer_checks import vocabulary
 from simcse_jax.models import parameters
 from simcse_jax.models.head import PREFIX
 from simcse_jax.models.language_model import activation, logits
@@ -97,7 +98,7 @@ def _load(name: str) -> Pretrained:
 def _replacements(backend: "Backend", model: Pretrained, special_ids: Sequence[int], name: str) -> np.ndarray:
     """(vocabulary,) bool: which tokens may be inserted. The weights can have rows that no token uses."""
     known = np.zeros(model.config.vocab_size, bool)
-    known[sorted(backend.get_vocab(with_added_tokens=True).values())] = True
+    known[sorted(vocabulary(backend).values())] = True
     known[list(special_ids)] = False
     if known.sum() < 2:
         raise UserError(f"data.augment.mlm_model={name}: its tokenizer has no words to choose from")

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from simcse_jax.data.lines import START, Place
-from simcse_jax.errors import UserError
+from simcse_jax.errors import UserError, broken
 
 MISSING = object()  # a field that a row does not have
 
@@ -44,12 +44,6 @@ def is_text(text: str) -> bool:
         return text.isascii() or bool(text.encode())
     except UnicodeEncodeError:
         return False
-
-
-def broken(text: str) -> str:
-    """What is wrong with a string that is not text (see `is_text`), after "the field" and the like, for messages."""
-    half = next(each for each in text if "\ud800" <= each <= "\udfff")
-    return f"holds a broken character (U+{ord(half):04X} alone); remove or replace it"
 
 
 def is_number(text: str) -> bool:

@@ -9,8 +9,8 @@ from pathlib import Path
 from simcse_jax.data.columns import USUAL_NAMES, check_unique
 from simcse_jax.data.files import READERS, count_parquet, read_parquet
 from simcse_jax.data.lines import START, Place, size_and_time
-from simcse_jax.data.rows import MISSING, Row, broken, is_text
-from simcse_jax.errors import UserError, why
+from simcse_jax.data.rows import MISSING, Row, is_text
+from simcse_jax.errors import UserError, broken, why
 from simcse_jax.storage import Folder, as_path
 
 
@@ -145,7 +145,7 @@ def check_sentences(sentences: Iterable[str], what: str = "sentence") -> list[st
     """The sentences as a list.
 
     Raises:
-      UserError: naming the first that is not a string, or holds half a surrogate pair.
+      UserError: naming the first that is not a string, or holds a broken character.
     """
     if isinstance(sentences, str | bytes) or not hasattr(sentences, "__iter__") or getattr(sentences, "ndim", 1) == 0:
         raise UserError(f"{sentences!r:.60}: not a list of strings")

@@ -10,7 +10,7 @@ from typing import Any, ParamSpec, TypedDict, TypeVar, get_args
 import numpy as np
 
 from simcse_jax.encoding.quantization import check_no_codes
-from simcse_jax.errors import UserError, nearest
+from simcse_jax.errors import UserError, broken, nearest
 from simcse_jax.models.config import POOLERS
 
 P = ParamSpec("P")
@@ -194,7 +194,7 @@ def resolve_prompt(prompts: Mapping[str, str], default: str | None, prompt: str 
         if not isinstance(prompt, str):
             raise UserError(f"prompt={prompt!r:.60}: not a string")
         if prompt.encode(errors="ignore").decode() != prompt:
-            raise UserError(f"prompt={prompt!r:.60}: holds half a surrogate pair, which is not a character")
+            raise UserError(f"prompt={prompt!r:.60}: {broken(prompt)}")
         return prompt
     name = default if name is None else name
     if name is not None and (not isinstance(name, str) or name not in prompts):

@@ -1,16 +1,20 @@
 """Queries, documents and judgements in BEIR's layout: corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv.
 
 As in BEIR, the text of a document is its title, a space, and its text, and the queries are those that the split judges.
+Some of BEIR's own files judge documents that the corpus lacks. As in trec_eval, they cannot be found, and count in the
+ideal ranking and in the recall; a query that is judged and not asked does not count.
 """
 
 import dataclasses
 import functools
+import glob
 import hashlib
 import re
 import sys
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from jaxtyping import Int64
@@ -23,6 +27,8 @@ CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels"
 HEADER = ["query-id", "corpus-id", "score"]  # of qrels
 LAYOUT = f"expected BEIR's layout, with {CORPUS}, {QUERIES} and {QRELS}/"
 LARGEST = 2**31  # relevance, in size
+
+Judgements = Mapping[tuple[str, str], int]  # the relevance by the ids of a query and a document
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -37,7 +43,7 @@ class Collection:
     first: list[str]  # the queries
     ids: list[str]  # of the documents
     second: list[str]  # the documents
-    judged: Int64[np.ndarray, "J 3"]  # the number of the query, the row of the document, the relevance; sorted
+    judged: Int64[np.ndarray, "J 3"]  # the query, the row of the document (N: not in the corpus), the relevance; sorted
     own: Int64[np.ndarray, " Q"]  # the row of the document that has the query's id, and is not judged; -1: none
     total: int  # documents before some were drawn
 
@@ -68,17 +74,11 @@ class Collection:
 
     def gains(self, rows: Int64[np.ndarray, "Q K"]) -> Int64[np.ndarray, "Q K"]:
         """The relevance of documents to their query: of those not judged, and of the row -1, 0."""
-        keys = self.judged[:, 0] * len(self.ids) + self.judged[:, 1]
-        asked = np.arange(len(rows))[:, None] * len(self.ids) + rows
-        places = np.minimum(np.searchsorted(keys, asked), len(keys) - 1)
-        return np.where((keys[places] == asked) & (rows >= 0), self.judged[places, 2], 0)
-
-
-class _Judgement(NamedTuple):
-    where: str
-    query: str
-    document: str
-    relevance: int
+        places = len(self.ids) + 1  # the last for documents that are not in the corpus
+        keys = self.judged[:, 0] * places + self.judged[:, 1]
+        asked = np.arange(len(rows))[:, None] * places + rows
+        found = np.minimum(np.searchsorted(keys, asked), len(keys) - 1)
+        return np.where((keys[found] == asked) & (rows >= 0), self.judged[found, 2], 0)
 
 
 def read(folder: str, split: str = "test", documents: int = 0, seed: int = 0) -> Collection:
@@ -91,27 +91,34 @@ def read(folder: str, split: str = "test", documents: int = 0, seed: int = 0) ->
         in the file; 0: all. If more are judged, all of these and no others.
       seed: of the draw.
 
+    Returns:
+      The collection. A warning counts the judged documents and queries that are not there.
+
     Raises:
-      UserError: when a file is missing or damaged, naming the line; or when a judgement names an unknown id.
+      UserError: when a file is missing or damaged, naming the line; or when no relevant document is there to be found.
     """
     path = local_path(folder)
     for name in (CORPUS, QUERIES):
         if not (path / name).is_file():
             raise UserError(f"{folder}: no {name} there; {LAYOUT}{split}.tsv")
     judgements = _read_judgements(path, split)
-    wanted = {one.query for one in judgements}
+    wanted = {query for query, _ in judgements}
     queries = {name: text for name, text in _read_texts(path / QUERIES) if name in wanted}
-    for one in judgements:
-        if one.query not in queries:
-            raise UserError(f"{one.where}: the query {one.query!r:.60} is not in {QUERIES}; correct or remove the line")
     texts = dict(_read_texts(path / CORPUS, titled=True))
-    for one in judgements:
-        if one.document not in texts:
-            raise UserError(
-                f"{one.where}: the document {one.document!r:.60} is not in {CORPUS}; correct or remove the line"
-            )
-    ids = _drawn(sorted(texts), {one.document for one in judgements}, documents, seed)
-    return _collection(queries, {name: texts[name] for name in reversed(ids)}, judgements, len(texts))
+    asked = {(query, document): relevance for (query, document), relevance in judgements.items() if query in queries}
+    judged = {document for _, document in asked}
+    if not any(relevance > 0 and document in texts for (_, document), relevance in asked.items()):
+        what = f"of its relevant documents is in {CORPUS}" if asked else f"of its queries is in {QUERIES}"
+        raise UserError(f"{_qrels(path, split)}: none {what}; take the files of one data set")
+    for what, names, there, then in (
+        (f"queries that are not in {QUERIES}", wanted, queries.keys(), "are left out"),
+        (f"documents that are not in {CORPUS}", judged, texts.keys(), "count as not found"),
+    ):
+        if missing := len(names - there):
+            where = f"{_qrels(path, split)}: judges {what} ({missing:,} of {len(names):,})"
+            warnings.warn(f"{where}; as in trec_eval, they {then}", stacklevel=2)
+    ids = _drawn(sorted(texts), judged & texts.keys(), documents, seed)
+    return _collection(queries, {name: texts[name] for name in reversed(ids)}, asked, len(texts))
 
 
 def _drawn(ids: list[str], judged: set[str], count: int, seed: int) -> list[str]:
@@ -124,15 +131,13 @@ def _drawn(ids: list[str], judged: set[str], count: int, seed: int) -> list[str]
     return [name for name in ids if name in kept]
 
 
-def _collection(
-    queries: dict[str, str], documents: dict[str, str], judgements: list[_Judgement], total: int
-) -> Collection:
+def _collection(queries: dict[str, str], documents: dict[str, str], judgements: Judgements, total: int) -> Collection:
     number = {name: place for place, name in enumerate(queries)}
     row = {name: place for place, name in enumerate(documents)}
-    judged = sorted((number[one.query], row[one.document], one.relevance) for one in judgements)
-    known = {(query, document) for query, document, _ in judged}
-    same = [(number[name], row.get(name, -1)) for name in queries]
-    own = np.array([-1 if pair in known else pair[1] for pair in same])
+    judged = sorted(
+        (number[query], row.get(document, len(row)), relevance) for (query, document), relevance in judgements.items()
+    )
+    own = np.array([-1 if (name, name) in judgements else row.get(name, -1) for name in queries])
     return Collection(
         [*queries], [*queries.values()], [*documents], [*documents.values()], np.array(judged), own, total
     )
@@ -166,12 +171,16 @@ def _text(record: dict[str, Any], name: str, where: str) -> str:
     return value
 
 
-def _read_judgements(folder: Path, split: str) -> list[_Judgement]:
-    path = folder / QRELS / f"{split}.tsv"
+def _qrels(folder: Path, split: str) -> Path:
+    return folder / QRELS / f"{split}.tsv"
+
+
+def _read_judgements(folder: Path, split: str) -> Judgements:
+    path = _qrels(folder, split)
     if not path.is_file():
-        there = ", ".join(sorted(file.stem for file in (folder / QRELS).glob("*.tsv")))
+        there = ", ".join(sorted(name.removesuffix(".tsv") for name in glob.glob("*.tsv", root_dir=folder / QRELS)))
         raise UserError(f"{path}: not found; {f'there are {there}' if there else LAYOUT + 'SPLIT.tsv'}")
-    found: dict[tuple[str, str], _Judgement] = {}
+    found: dict[tuple[str, str], int] = {}
     for number, line in enumerate(open_text(path), 1):
         where, fields = f"{path}: line {number}", line.split("\t")
         if number == 1 and fields != HEADER:
@@ -187,7 +196,7 @@ def _read_judgements(folder: Path, split: str) -> list[_Judgement]:
             )
         if (query, document) in found:
             raise UserError(f"{where}: the document {document!r:.60} is judged twice for the query {query!r:.60}")
-        found[query, document] = _Judgement(where, query, document, int(score))
-    if not any(one.relevance > 0 for one in found.values()):
+        found[query, document] = int(score)
+    if not any(relevance > 0 for relevance in found.values()):
         raise UserError(f"{path}: no document is relevant (a score of 1 or more), so nothing can be scored")
-    return [*found.values()]
+    return found

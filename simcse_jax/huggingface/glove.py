@@ -4,9 +4,11 @@ A line has a word and its D numbers, with single spaces in between. The first li
 as word2vec and fastText write it. The file may be compressed with gzip.
 
 Some lines of glove.840B.300d have spaces within the word, such as "at name@domain.com". No token of a sentence can be
-such a word, so these lines are left out; they are those whose further parts are no numbers.
+such a word, so these lines are left out; they are those with too many parts of which one is not a number. It also
+has a word on two lines, of which the last one counts, as in sentence-transformers.
 """
 
+import codecs
 import gzip
 import io
 import re
@@ -42,6 +44,8 @@ class _Line(NamedTuple):
 def read_glove(path: Path) -> Vectors:
     """Reads a file. Memory holds its numbers and words, and a few megabytes of its text.
 
+    Warnings count the lines that are left out, and those of words that are there more than once.
+
     Raises:
       UserError: naming the file and the line, for anything that is wrong with it.
     """
@@ -62,13 +66,13 @@ def _opened(path: Path) -> io.BufferedIOBase:
 
 
 def _blocks(file: io.BufferedIOBase) -> Iterator[list[_Line]]:
-    """The lines that are not empty, some thousand at a time."""
-    rest, count = b"", 0
+    """The lines that are not empty, some thousand at a time; a byte-order mark is dropped."""
+    rest, count = file.read(len(codecs.BOM_UTF8)).removeprefix(codecs.BOM_UTF8), 0
     while block := file.read(BLOCK):
         *texts, rest = (rest + block).split(b"\n")
         yield _numbered(texts, count)
         count += len(texts)
-    yield _numbered([rest], count)
+    yield _numbered(rest.split(b"\n"), count)
 
 
 def _numbered(texts: Sequence[bytes], before: int) -> list[_Line]:
@@ -77,8 +81,8 @@ def _numbered(texts: Sequence[bytes], before: int) -> list[_Line]:
 
 
 def _read(path: Path, blocks: Iterator[list[_Line]]) -> Vectors:
-    dimension, announced, rows = 0, 0, 1
-    known: dict[str, int] = {PADDING: 0}  # the number of each word's line
+    dimension, announced, read, left_out = 0, 0, 0, 0  # the last two count lines
+    rows: dict[str, int] = {PADDING: 0}  # of the table, by word
     table = np.zeros((0, 0), np.float32)
     for block in blocks:
         if not dimension and block:
@@ -93,22 +97,27 @@ def _read(path: Path, blocks: Iterator[list[_Line]]) -> Vectors:
                 )
             table = np.zeros((1, dimension), np.float32)
         lines = [line for line in block if line.text.count(b" ") == dimension or _has_width(path, line, dimension)]
+        left_out += len(block) - len(lines)
         if not lines:
             continue
-        _add_words(path, lines, known)
-        values = _parse(path, lines, dimension)
-        if rows + len(lines) > len(table):  # `resize` moves no memory where the system can extend it
-            table.resize((max(2 * len(table), rows + len(lines)), dimension), refcheck=False)
-        table[rows : rows + len(lines)] = values
-        rows += len(lines)
-    if rows == 1:
+        read += len(lines)
+        places = [rows.setdefault(_word(path, line), len(rows)) for line in lines]
+        if len(rows) > len(table):  # `resize` moves no memory where the system can extend it
+            table.resize((max(2 * len(table), len(rows)), dimension), refcheck=False)
+        table[places] = _parse(path, lines, dimension)  # of equal places the last one counts
+    if not read:
         raise UserError(f"{path}: has no word vectors")
-    if announced and announced != rows - 1:
-        raise UserError(
-            f"{path}: line 1 announces {announced} words, but {rows - 1} follow; it may have been cut short"
-        )
-    table.resize((rows, dimension), refcheck=False)
-    return Vectors(list(known), table)
+    if announced and announced != read + left_out:
+        cure = "it may have been cut short" if read + left_out < announced else "correct or remove that line"
+        raise UserError(f"{path}: line 1 announces {announced} words, but {read + left_out} follow; {cure}")
+    for count, what in (
+        (left_out, "leaves out words that have spaces ({:,}), since no token of a sentence has any"),
+        (read - len(rows) + 1, "has words on more than one line ({:,}); the last line of each counts"),
+    ):
+        if count:
+            warnings.warn(f"{path}: {what.format(count)}", stacklevel=3)
+    table.resize((len(rows), dimension), refcheck=False)
+    return Vectors(list(rows), table)
 
 
 def _has_width(path: Path, line: _Line, dimension: int) -> bool:
@@ -119,23 +128,21 @@ def _has_width(path: Path, line: _Line, dimension: int) -> bool:
     """
     word, *parts = line.text.split(b" ")
     further = parts[:-dimension]
-    if word and further and all(part and not NUMBER.fullmatch(part) for part in further):
+    if word and all(further) and not all(map(NUMBER.fullmatch, further)):
         return False
     _refuse(path, line.number, f"has {len(parts)} numbers, and others {dimension}")
 
 
-def _add_words(path: Path, lines: Sequence[_Line], known: dict[str, int]) -> None:
-    for line in lines:
-        try:
-            word = line.text.partition(b" ")[0].decode()
-        except UnicodeDecodeError as error:
-            _refuse(path, line.number, f"is not UTF-8 (byte 0x{error.object[error.start]:02x})")
-        if not word:
-            _refuse(path, line.number, "begins with a space, so it has no word")
-        if word == PADDING:
-            _refuse(path, line.number, f"has the word {PADDING}, which stands for padding; remove the line")
-        if known.setdefault(word, line.number) != line.number:
-            _refuse(path, line.number, f"has the word {word!r:.60}, which line {known[word]} has too")
+def _word(path: Path, line: _Line) -> str:
+    try:
+        word = line.text.partition(b" ")[0].decode()
+    except UnicodeDecodeError as error:
+        _refuse(path, line.number, f"is not UTF-8 (byte 0x{error.object[error.start]:02x})")
+    if not word:
+        _refuse(path, line.number, "begins with a space, so it has no word")
+    if word == PADDING:
+        _refuse(path, line.number, f"has the word {PADDING}, which stands for padding; remove the line")
+    return word
 
 
 def _parse(path: Path, lines: Sequence[_Line], dimension: int) -> np.ndarray:

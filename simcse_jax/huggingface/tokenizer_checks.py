@@ -1,6 +1,7 @@
 """Finds tokenizers that would fail, run for ever or give wrong ids without a word, before they are used."""
 
 import contextlib
+import glob
 import importlib.util
 import os
 import tempfile
@@ -18,7 +19,7 @@ from simcse_jax.storage import read_json
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Backend
 
-VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")
+VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json")  # and SentencePiece's *.model
 MOST_GROWTH = 10_000
 # How many characters these can make of one, at most; a Replace states it, the others make no more than one.
 GROWTH = {"NFC": 3, "NFD": 4, "NFKC": 18, "NFKD": 18, "Precompiled": 18, "BertNormalizer": 6}
@@ -65,16 +66,16 @@ def check_has_vocabulary(folder: Path) -> None:
     Raises:
       UserError: when there is none, or only one of SentencePiece's, whose package is not installed.
     """
-    if not any(path.is_file() for pattern in VOCABULARIES for path in folder.glob(pattern)):
+    compiled = sorted(glob.glob("*.model", root_dir=folder))  # of macOS's hidden files, none
+    if not compiled and not any((folder / name).is_file() for name in VOCABULARIES):
         raise UserError(
             f"{folder}: no vocabulary; it must have tokenizer.json, vocab.txt, or vocab.json and merges.txt"
         )
-    compiled = sorted(folder.glob("*.model"))
-    alone = not any((folder / name).is_file() for name in ("tokenizer.json", "vocab.txt", "vocab.json"))
+    alone = not any((folder / name).is_file() for name in VOCABULARIES)
     if compiled and alone and importlib.util.find_spec("sentencepiece") is None:
         raise UserError(
-            f"{compiled[0]}: the package sentencepiece, which reads it, is not installed; install sentencepiece and "
-            "protobuf, or save the tokenizer with transformers where they are: tokenizer.json is enough"
+            f"{folder / compiled[0]}: the package sentencepiece, which reads it, is not installed; install it "
+            "and protobuf, or save the tokenizer with transformers where they are: tokenizer.json is enough"
         )
     if (folder / "vocab.json").is_file() and not any(
         (folder / name).is_file() for name in ("merges.txt", "tokenizer.json", "vocab.txt")
@@ -88,7 +89,7 @@ def stated_tokens(folder: Path) -> set[str] | None:
     Raises:
       UserError: for a `tokenizer.json` that cannot be used: it would make a short text huge, or depends on chance.
     """
-    if not any((folder / name).is_file() for name in ("tokenizer.json", "vocab.txt", "vocab.json")):
+    if not any((folder / name).is_file() for name in VOCABULARIES):
         return None
     tokens: set[str] = set()
     path = folder / "tokenizer.json"
@@ -172,6 +173,11 @@ def _content(token: Any) -> str:
     return str(token.get("content") if isinstance(token, dict) else token)
 
 
+def vocabulary(backend: "Backend") -> dict[str, int]:
+    """The numbers of all tokens that a text can have: not of the empty one, which a blank line of `vocab.txt` makes."""
+    return {token: number for token, number in backend.get_vocab(with_added_tokens=True).items() if token}
+
+
 def check_backend(backend: "Backend", stated: set[str] | None, where: str) -> None:
     """Refuses a tokenizer without words, or without tokens at the ends of a sentence, or that fails for a new word.
 
@@ -184,7 +190,7 @@ def check_backend(backend: "Backend", stated: set[str] | None, where: str) -> No
       UserError: in one line.
     """
     special = {token.content for token in backend.get_added_tokens_decoder().values() if token.special}
-    if not backend.get_vocab(with_added_tokens=True).keys() - special:
+    if not vocabulary(backend).keys() - special:
         raise UserError(f"{where}: its vocabulary has no words")
     ends = backend.encode("").tokens
     if len(ends) < 2:
@@ -203,7 +209,7 @@ def check_ids(backend: "Backend", config: EncoderConfig, where: str) -> None:
       UserError: in one line.
     """
     ends = backend.encode("").ids
-    largest = max([*backend.get_vocab(with_added_tokens=True).values(), *ends])
+    largest = max([*vocabulary(backend).values(), *ends])
     if largest >= config.vocab_size:
         raise UserError(f"{where}: its tokenizer has token {largest}, its weights only {config.vocab_size} rows")
     if len(ends) >= config.max_length:

@@ -27,7 +27,7 @@ from simcse_jax.index.identity import ModelIdentity, check_maker, is_identity
 from simcse_jax.index.index import Index
 from simcse_jax.index.options import PRECISIONS
 from simcse_jax.locks.lock import LOCK, held
-from simcse_jax.storage import is_remote, local_path, read_json, sha256, write_atomically
+from simcse_jax.storage import is_of_macos, is_remote, local_path, read_json, sha256, write_atomically
 from simcse_jax.version import __version__
 
 FORMAT, SMALL_FORMAT = 1, 2  # of float32; of bytes and bits, which earlier versions do not know
@@ -179,7 +179,9 @@ def is_writable_index(folder: Path) -> bool:
     named = {path for pattern in PATTERNS for path in folder.glob(pattern)}
     if is_index(folder):  # or another program's file of that name
         return bool(named)
-    return (named | {folder / name for name in (LOCK, *UNFINISHED)}).issuperset(folder.iterdir())
+    return (named | {folder / name for name in (LOCK, *UNFINISHED)}).issuperset(
+        path for path in folder.iterdir() if not is_of_macos(path.name)
+    )
 
 
 @contextlib.contextmanager

@@ -34,7 +34,7 @@ from simcse_jax.index.lance import (
 from simcse_jax.index.lance_columns import UNSAID, Kept, Wanted, check_wanted, kept_for
 from simcse_jax.locks.lock import LOCK, held
 from simcse_jax.progress import Progress
-from simcse_jax.storage import Folder, as_path, sha256, write_atomically
+from simcse_jax.storage import Folder, as_path, is_of_macos, sha256, write_atomically
 from simcse_jax.version import __version__
 
 if TYPE_CHECKING:
@@ -66,7 +66,9 @@ def check_folder(name: str, embeddings: str) -> Folder:
     if (folder / ABOUT).exists():
         read_about(folder)
     elif folder.is_dir():
-        other = sorted({path.name for path in folder.iterdir()} - {FOLDER, LOCK, *UNFINISHED})
+        other = sorted(
+            {path.name for path in folder.iterdir() if not is_of_macos(path.name)} - {FOLDER, LOCK, *UNFINISHED}
+        )
         if other:
             raise UserError(f"{name}: holds {other[0]} and is no index; choose another folder")
     return folder

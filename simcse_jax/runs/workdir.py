@@ -38,7 +38,7 @@ from simcse_jax.runs.metrics import Metrics, read_metrics
 from simcse_jax.runs.partial import FILE as FROZEN
 from simcse_jax.runs.partial import FINGERPRINT, write_frozen
 from simcse_jax.runs.record import BEST_STEP, check_result, check_run
-from simcse_jax.storage import Folder, read_json, write_atomically
+from simcse_jax.storage import Folder, is_of_macos, read_json, write_atomically
 from simcse_jax.version import __version__
 
 PACKAGES = (
@@ -274,7 +274,9 @@ def _is_unfinished(folder: Folder) -> bool:
     """Whether nothing is in a `model/` but files that a start writes there, whole or not."""
     ours = {"config.json", "tokenizer.json", FROZEN, MARKER, WORDS_FILE, *FILES}
     names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
-    return folder.is_dir() and all(name.removesuffix(".tmp").removeprefix(".") in ours for name in names)
+    return folder.is_dir() and all(
+        name.removesuffix(".tmp").removeprefix(".") in ours or is_of_macos(name) for name in names
+    )
 
 
 def resolved(config: config_dict.ConfigDict) -> dict[str, Any]:

@@ -5,6 +5,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictInt, StrictStr
 from pydantic_core import PydanticCustomError
 
+from simcse_jax.errors import broken
+
 TOKENS = (
     "token ids are of one tokenizer, and not known to be this model's; send text "
     "(LangChain: check_embedding_ctx_length=False)"
@@ -43,7 +45,7 @@ def _mistake(text: Any) -> str | None:
         return f"is no string; {TOKENS}" if is_token else "is no string"
     if not text:
         return "must not be empty"
-    return None if _is_unicode(text) else "holds half a surrogate pair, which is not a character"
+    return None if _is_unicode(text) else broken(text)
 
 
 def _is_unicode(text: str) -> bool:

@@ -10,6 +10,7 @@ from simcse_jax.config.source_fields import longest
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import Pretrained
 from simcse_jax.huggingface.tokenizer import read_backend, special_tokens
+from simcse_jax.huggingface.tokenizer_checks import vocabulary
 from simcse_jax.models import parameters
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.head import PREFIX
@@ -71,7 +72,7 @@ def read_generator(config: config_dict.ConfigDict, model: Pretrained) -> Generat
     if generator.language_model is None:
         raise UserError(f"{field}: has no language-model head; use a pretrained checkpoint that kept it")
     check_generator(config, model.config, generator.config)
-    ours, theirs = (read_backend(each.folder)[0].get_vocab(with_added_tokens=True) for each in (model, generator))
+    ours, theirs = (vocabulary(read_backend(each.folder)[0]) for each in (model, generator))
     if differing := sorted(ours.items() ^ theirs.items()):
         token, _ = differing[0]
         raise UserError(

@@ -110,7 +110,7 @@ def test_a_split_may_have_several_files_and_data_sets_are_read_as_they_are(folde
         (snli("a", "b", "neutral") + "\n{", ["line 2: not JSON"]),
         (snli("a", "b", "neutral") + '\n{"sentence1": "a"}', ["line 2", "is missing"]),
         (snli("a", 3, "neutral"), ["line 1", "holds 3, not text"]),
-        (snli("a", "\ud800", "neutral"), ["line 1", "half a surrogate"]),
+        (snli("a", "\ud800", "neutral"), ["line 1", "holds a broken character (U+D800 alone); remove or replace it"]),
         ('{"text": "a"}', ["its columns are text", "sentence1, sentence2, gold_label"]),
     ],
 )

@@ -32,9 +32,9 @@ def test_qqp_is_glue_s_duplicates(tmp_path):
     )
 
 
-def test_qqp_of_quora_s_own_file_has_quotes_and_line_breaks(tmp_path):
+def test_qqp_of_quora_s_own_file_has_quotes_line_breaks_and_a_blank_line(tmp_path):
     rows = '1\t2\t3\t"Is ""it""\nreally so?"\tWhat?\t1\n'
-    (tmp_path / "quora_duplicate_questions.tsv").write_text(HEAD + rows)
+    (tmp_path / "quora_duplicate_questions.tsv").write_text(HEAD + rows + "\n")
     assert list(qqp(resolve([str(tmp_path)], QUESTION_FILES), Tally("pairs"))) == [('Is "it" really so?', "What?")]
 
 

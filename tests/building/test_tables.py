@@ -5,7 +5,7 @@ from simcse_jax.errors import UserError
 
 
 def test_a_folder_s_files_are_those_that_match_in_order(tmp_path):
-    for name in ("b.x", "a.x", "c.y", "d.z"):
+    for name in ("b.x", "a.x", "c.y", "d.z", "._a.x", "._c.y", ".DS_Store"):  # as a Mac leaves them
         (tmp_path / name).write_text("")
     assert [path.name for path in files_of(str(tmp_path), ["*.y", "*.x"])] == ["c.y", "a.x", "b.x"]
     assert files_of(str(tmp_path / "d.z"), ["*.y"]) == [tmp_path / "d.z"]

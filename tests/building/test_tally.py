@@ -23,8 +23,8 @@ def test_a_sentence_is_one_line_without_white_space_around_it():
     for wrong, part in (
         (MISSING, "x is missing"),
         (3, "x holds 3, not text"),
-        ("\ud800", "half"),
-        ("a\0", "zero byte"),
+        ("\ud800", r"x holds a broken character \(U\+D800 alone\); remove or replace it"),
+        ("a\0", "x holds a zero byte; remove it"),
     ):
         with pytest.raises(UserError, match=part):
             sentence(wrong, "x")

@@ -110,7 +110,8 @@ def test_data_sets_have_text_whose_headings_are_left_out(tmp_path):
         ("x.xml", b"<html></html>", "begins with <html>"),
         ("x.jsonl", b'{"title": "a"}\n', "its columns are title; it must have text"),
         ("x.jsonl", b'{"text": 3}\n', "line 1: the field 'text' holds 3, not text"),
-        ("x.jsonl", b'{"text": "a\\u0000"}\n', "not text"),
+        ("x.jsonl", b'{"text": "a\\u0000"}\n', "line 1: the field 'text' holds a zero byte; remove it"),
+        ("x.jsonl", b'{"text": "a\\ud83d"}\n', "line 1: the field 'text' holds a broken character"),
         ("x.zip", b"PK", "unknown file type"),
     ],
 )

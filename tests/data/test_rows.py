@@ -1,6 +1,6 @@
 import pytest
 
-from simcse_jax.data.rows import MISSING, broken, is_number, is_text, read_text
+from simcse_jax.data.rows import MISSING, is_number, is_text, read_text
 from simcse_jax.errors import UserError
 
 
@@ -11,9 +11,8 @@ def test_text_is_read_without_white_space_around_it_and_nothing_else_is_text():
             read_text(value, "here")
 
 
-def test_a_broken_character_is_named_by_its_number():
+def test_half_of_a_character_is_not_text():
     assert is_text("\U0001f600") and not is_text("a\ud83d")
-    assert broken("a\ud83d b\udc00") == "holds a broken character (U+D83D alone); remove or replace it"
 
 
 @pytest.mark.parametrize("text", ["7", "-0.5", "4.25e-1", "1/2", "0,5", "50%", "True", "false"])

@@ -71,6 +71,26 @@ def test_a_document_with_the_id_of_a_query_is_its_own_unless_it_is_judged(folder
     assert found.own.tolist() == [found.ids.index("q0"), -1, -1, -1, -1, -1]
 
 
+def test_what_is_judged_and_not_there_is_counted_and_scored_as_by_trec_eval(tmp_path):
+    copy = write_beir(tmp_path / "copy")
+    with (copy / "qrels" / "test.tsv").open("a") as file:
+        file.write("q0\tx\t3\nq0\ty\t1\nq1\tx\t0\nq2\tz\t-1\nunasked\tw\t1\nunasked\td0\t1\n")
+    with pytest.warns(UserWarning) as warned:
+        found = beir.read(str(copy))
+    assert [str(each.message).removeprefix(f"{copy / 'qrels' / 'test.tsv'}: judges ") for each in warned] == [
+        "queries that are not in queries.jsonl (1 of 7); as in trec_eval, they are left out",
+        "documents that are not in corpus.jsonl (3 of 21); as in trec_eval, they count as not found",
+    ]
+    assert (found.query_ids, len(found.ids)) == ([f"q{number}" for number in range(6)], 40)
+    assert found.relevant.tolist() == [4, 2, 2, 2, 2, 2] and found.ideal(9)[0].tolist() == [3, 2, 1, 1, 0]
+    rows = np.tile([0, len(found.ids) - 1, -1], (6, 1))  # the first, the last, and none: not one that is elsewhere
+    assert found.gains(rows).tolist() == [[0, 2, 0], *[[0, 0, 0]] * 5]
+    with pytest.warns(UserWarning):
+        assert len(beir.read(str(copy), documents=19).ids) == 19  # 18 are judged and there
+    with pytest.warns(UserWarning):
+        assert beir.read(str(copy), documents=3).ids == beir.read(str(copy), documents=18).ids
+
+
 QUERY, DOCUMENT = '{"_id": "q0", "text": "a"}\n', '{"_id": "d0", "text": "b"}\n'
 HEAD = "query-id\tcorpus-id\tscore\n"
 
@@ -89,8 +109,9 @@ HEAD = "query-id\tcorpus-id\tscore\n"
         ({"qrels/test.tsv": HEAD + "q0 0 d0 1\n"}, "test", "line 2: 1 tab-separated columns, expected query-id"),
         ({"qrels/test.tsv": HEAD + "q0\td0\t0.5\n"}, "test", "line 2: the score '0.5' is not a whole number"),
         ({"qrels/test.tsv": HEAD + "q0\td0\tmany\n"}, "test", "line 2: the score 'many' is not a whole number"),
-        ({"qrels/test.tsv": HEAD + "q0\td0\t1\nq1\td0\t1\n"}, "test", "line 3: the query 'q1' is not in queries.jsonl"),
-        ({"qrels/test.tsv": HEAD + "q0\td9\t1\n"}, "test", "line 2: the document 'd9' is not in corpus.jsonl"),
+        ({"qrels/test.tsv": HEAD + "q1\td0\t1\n"}, "test", "test.tsv: none of its queries is in queries.jsonl; take"),
+        ({"qrels/test.tsv": HEAD + "q0\td9\t1\n"}, "test", "none of its relevant documents is in corpus.jsonl; take"),
+        ({"qrels/test.tsv": HEAD + "q0\td0\t0\nq0\td9\t1\nq1\td0\t1\n"}, "test", "none of its relevant documents"),
         ({"qrels/test.tsv": HEAD + "q0\td0\t1\n" * 2}, "test", "line 3: the document 'd0' is judged twice"),
         ({"qrels/test.tsv": HEAD + "q0\td0\t0\n"}, "test", "no document is relevant"),
     ],

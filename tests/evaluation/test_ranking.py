@@ -37,7 +37,7 @@ def problem():
 
 def ours(run, qrels):
     """Each measure of each query, of the documents in the order that a search has them: ties by row."""
-    judged = [beir._Judgement("", query, each, score) for query, of in qrels.items() for each, score in of.items()]
+    judged = {(query, each): score for query, of in qrels.items() for each, score in of.items()}
     collection = beir._collection(
         dict.fromkeys(run, ""), dict.fromkeys(sorted(DOCUMENTS, reverse=True), ""), judged, 30
     )
@@ -79,9 +79,12 @@ def test_measures_are_trec_evals():
     assert found == pytest.approx(EXPECTED, abs=2e-9)
 
 
-def test_measures_are_trec_evals_today():
+@pytest.mark.parametrize("elsewhere", [{}, {"q0": {"x": 3, "y": 1}, "q1": {"x": 0}, "q3": {"y": -1}, "q4": {"z": 2}}])
+def test_measures_are_trec_evals_today(elsewhere):
+    """With `elsewhere`, some judged documents are not in the corpus."""
     pytest.importorskip("pytrec_eval")
     run, qrels = problem()
+    qrels = {query: of | elsewhere.get(query, {}) for query, of in qrels.items()}
     found, expected = ours(run, qrels), theirs(run, qrels)
     assert found.keys() == expected.keys()
     for name, values in found.items():

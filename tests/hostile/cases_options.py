@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Iterator
 
-from hostile.case import DONE, EITHER, PAIRS, TEXT, Case
+from hostile.case import DONE, EITHER, PAIRS, REFUSED, TEXT, Case
 from hostile.seeds import train_arguments
 
 LONG = "n" * 300
@@ -255,6 +255,7 @@ def cases() -> Iterator[Case]:
     yield from flags()
     yield from checkpoints()
     yield from pictures()
+    yield from queries()
 
 
 def program() -> Iterator[Case]:
@@ -310,6 +311,25 @@ def flags() -> Iterator[Case]:
         yield Case("options", command, name, arguments, ("model", TEXT, PAIRS))
     one_set = train_arguments("run", eval__postprocess="whitening", eval__postprocess_data="target_all")
     yield Case("options", "main", "all splits of a file", one_set, ("model", TEXT, PAIRS), names=PAIRS)
+
+
+def queries() -> Iterator[Case]:
+    """Queries that are typed, and one that is given."""
+    given = [f"{option}={value}" for option, value in SEARCH.items()]
+    typed = {
+        "of other bytes": ("a cat\ncaf\udce9\n", REFUSED),
+        "in UTF-16": ("\udcff\udcfea\0\n\0", REFUSED),
+        "after a byte-order mark": ("\ufeffa cat\n\n", DONE),
+        "none": ("", DONE),
+    }
+    for damage, (text, end) in typed.items():
+        names = "of standard input is not UTF-8" if end == REFUSED else ""
+        stdin = {"stdin": text}
+        yield Case(
+            "options", "search", f"queries {damage}", given[:-1], ("model", TEXT), end=end, names=names, options=stdin
+        )
+    other = [*given[:-1], "--query=caf\udce9"]
+    yield Case("options", "search", "a query of other bytes", other, ("model", TEXT), names="--query")
 
 
 def checkpoints() -> Iterator[Case]:

@@ -38,8 +38,10 @@ JUDGEMENTS: dict[str, tuple[str | bytes, str]] = {
     "a header alone": (HEAD, REFUSED),
     "no header": ("q0\td0\t1\n", REFUSED),
     "trec_eval's columns": ("q0 0 d0 1\n", REFUSED),
-    "a query that is unknown": (ROWS + "x\td0\t1\n", REFUSED),
-    "a document that is unknown": (ROWS + "q0\tx\t1\n", REFUSED),
+    "a query that is unknown": (ROWS + "x\td0\t1\n", DONE),
+    "no query that is known": (HEAD + "x\td0\t1\n", REFUSED),
+    "a document that is unknown": (ROWS + "q0\tx\t1\nq0\ty\t0\n", DONE),
+    "no document that is known": (HEAD + "q0\tx\t1\n", REFUSED),
     "a score that is a word": (ROWS + "q0\td1\tgood\n", REFUSED),
     "a score that is a fraction": (ROWS + "q0\td1\t0.5\n", REFUSED),
     "a score that is NaN": (ROWS + "q0\td1\tnan\n", REFUSED),
@@ -106,8 +108,7 @@ def cases() -> Iterator[Case]:
 
     for name in ("corpus.jsonl", "queries.jsonl"):
         for damage, (text, end) in TEXTS.items():
-            names = "test.tsv: line" if damage == "other ids" else name
-            yield case(f"{name}: {damage}", write(f"{FOLDER}/{name}", text), end, names)
+            yield case(f"{name}: {damage}", write(f"{FOLDER}/{name}", text), end, name)
         for damage, put in PLACES.items():
             yield case(f"{name}: {damage}", instead(f"{FOLDER}/{name}", put), REFUSED, name)
     for damage, (text, end) in JUDGEMENTS.items():
@@ -126,6 +127,6 @@ def cases() -> Iterator[Case]:
         more = [f"--config.eval.retrieval.{name}={value}" for name, value in fields.items()]
         names = "named twice" if damage == "a folder twice" else "eval.retrieval"
         yield Case(KIND, "main", f"eval.retrieval: {damage}", [*TRAIN, *more], INPUTS, names=names)
-    damaged = write(f"{FOLDER}/qrels/dev.tsv", ROWS + "q0\tx\t1\n")
-    yield Case(KIND, "main", "a document that is unknown", TRAIN, INPUTS, damaged, names="dev.tsv: line 3")
+    damaged = write(f"{FOLDER}/qrels/dev.tsv", HEAD + "q0\tx\t1\n")
+    yield Case(KIND, "main", "no document that is known", TRAIN, INPUTS, damaged, names="dev.tsv: none")
     yield Case(KIND, "main", "none", TRAIN, INPUTS, end=DONE)

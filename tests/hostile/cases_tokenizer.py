@@ -4,10 +4,12 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
-from hostile.case import EITHER, REFUSED, REFUSED_OR_SAME, Case
+from hostile.case import DONE, EITHER, REFUSED, REFUSED_OR_SAME, Case
 from hostile.cases_json import readers_of_model
 from hostile.damages import Make, both, cut, flip, remove, write
 from hostile.json_damages import change_json, set_field
+
+from simcse_jax.huggingface.tokenizer_rules import BERT_TOKENS
 
 FILE = "model/tokenizer.json"
 GROW = {"type": "Sequence", "normalizers": [{"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 10}] * 10}
@@ -15,6 +17,12 @@ SPLIT = {"type": "Split", "pattern": {"Regex": "(a|a?)+$"}, "behavior": "Isolate
 DEEP: dict[str, Any] = {"type": "Lowercase"}
 for _ in range(200):
     DEEP = {"type": "Sequence", "normalizers": [DEEP]}
+
+
+def vocab_txt(end: str) -> Make:
+    """A file with as many words as the model's table has rows, and this end, in place of the model's tokenizer."""
+    words = [*BERT_TOKENS.values(), *(f"w{number}" for number in range(40 - len(BERT_TOKENS)))]
+    return both(remove(FILE), remove("model/tokenizer_config.json"), write("model/vocab.txt", "\n".join(words) + end))
 
 
 def fields(**values: Any) -> Make:
@@ -36,6 +44,8 @@ DAMAGES: dict[str, tuple[Make, str]] = {
     "an empty vocab.txt": (both(remove(FILE), write("model/vocab.txt", "")), REFUSED),
     "a vocab.txt of other bytes": (both(remove(FILE), write("model/vocab.txt", b"\xff\xfe\n" * 40)), REFUSED),
     "a vocab.txt without special tokens": (both(remove(FILE), write("model/vocab.txt", "a\nb\n")), REFUSED),
+    "a vocab.txt with blank lines at the end": (vocab_txt("\n\n\n"), DONE),
+    "a vocab.txt with words beyond the table": (vocab_txt("\na\n"), REFUSED),
     "a vocab.json that is a list": (
         both(remove(FILE), write("model/vocab.json", "[]"), write("model/merges.txt", "")),
         REFUSED,

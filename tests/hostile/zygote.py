@@ -79,7 +79,7 @@ class Zygote:
         """
         own = folder.with_name(folder.name + ".own")
         own.mkdir()
-        (own / "in").write_text(options.pop("stdin", ""))
+        (own / "in").write_bytes(options.pop("stdin", "").encode("utf-8", "surrogateescape"))
         arguments = [argument.replace("{folder}", folder.name) for argument in arguments]
         request = {"command": command, "arguments": arguments, "folder": str(folder), "own": str(own)} | options
         assert self._process.stdin is not None and self._process.stdout is not None

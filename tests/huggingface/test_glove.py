@@ -39,7 +39,8 @@ def same(found):
         ROWS.replace("\n", " \r\n"),
         f"3 2\n{ROWS}",
         ROWS + "\n\n",
-        ROWS.replace("cat", ". . 1 2\nat name@domain.com 3 4\ncat"),
+        b"\xef\xbb\xbf" + ROWS.encode(),
+        b"\xef\xbb\xbf" + f"3 2\n{ROWS}".encode(),
         gzip.compress(ROWS.encode()),
     ],
     ids=[
@@ -48,13 +49,39 @@ def same(found):
         "spaces and CR at the ends",
         "word2vec",
         "empty lines",
-        "words with spaces",
+        "byte-order mark",
+        "byte-order mark, word2vec",
         "gzip",
     ],
 )
 def test_the_format(file, text, block, monkeypatch):
     monkeypatch.setattr(module, "BLOCK", block)
     same(read_glove(write(file, text)))
+
+
+SPACES = ROWS.replace("cat", ". . 1 2\nat name@domain.com 3 4\nroom 101 a 5 6\ncat")
+AGAIN = ROWS.replace("1 2", "9 9") + "dog 3 4\ncat 8 8\ncat 1 2\n"
+LEFT_OUT = "leaves out words that have spaces (3), since no token of a sentence has any"
+
+
+@pytest.mark.parametrize("block", [1, 10, 1 << 24])
+@pytest.mark.parametrize(
+    "text, warned",
+    [
+        (SPACES, [LEFT_OUT]),
+        (f"6 2\n{SPACES}", [LEFT_OUT]),
+        (AGAIN, ["has words on more than one line (2); the last line of each counts"]),
+        (f"6 2\n{AGAIN}", ["has words on more than one line (2); the last line of each counts"]),
+        (f"12 2\n{SPACES}{AGAIN}", [LEFT_OUT, "has words on more than one line (5); the last line of each counts"]),
+    ],
+)
+def test_words_with_spaces_and_words_again_are_counted(file, text, warned, block, monkeypatch):
+    monkeypatch.setattr(module, "BLOCK", block)
+    with pytest.warns(UserWarning) as found:
+        vectors = read_glove(write(file, text))
+    assert [str(each.message) for each in found] == [f"{file}: {each}" for each in warned]
+    same(vectors._replace(words=vectors.words[:4], table=vectors.table[:4]))
+    assert vectors.words[4:] == ["dog"] * ("dog" in text) and len(vectors.table) == len(vectors.words)
 
 
 WRONG = {
@@ -68,6 +95,10 @@ WRONG = {
         "4 2\n" + ROWS,
         "line 1 announces 4 words, but 3 follow; it may have been cut short",
     ),
+    "more words than announced": (
+        "2 2\n" + ROWS,
+        "line 1 announces 2 words, but 3 follow; correct or remove that line",
+    ),
     "a shorter line": (ROWS + "dog 1\n", "line 4: has 1 numbers, and others 2"),
     "a longer line": (ROWS + "dog 1 2 3\n", "line 4: has 3 numbers, and others 2"),
     "one number too few and one too many": ("the 1 2\na 1\ncat 1 2 3\n", "line 2: has 1 numbers, and others 2"),
@@ -80,7 +111,6 @@ WRONG = {
     "too large for float32": ("the 1 2\ncat 1e39 1\n", "line 2: '1e39' is no finite number"),
     "underscores": ("the 1 1_0\n", "line 1: '1_0' is no finite number"),
     "a tab": ("the 1\t2 3\n", r"line 1: '1\\t2' is no finite number"),
-    "a word twice": (ROWS + "\ncat 3 4\n", "line 5: has the word 'cat', which line 2 has too"),
     "no word": (ROWS + " 1 2\n", "line 4: begins with a space, so it has no word"),
     "the padding": ("PADDING_TOKEN 1 2\n", "line 1: has the word PADDING_TOKEN, which stands for padding"),
     "Latin-1": (ROWS.encode() + b"caf\xe9 1 2\n", r"line 4: is not UTF-8 \(byte 0xe9\)"),
@@ -228,7 +258,8 @@ def test_embeddings_are_those_of_sentence_transformers(tmp_path, lower, stop_wor
     path = write_vectors(tmp_path / "vectors.txt", words, 16)
     sentences = [
         "The THE the.",
-        "A Dog, the dog (DOG)",
+        "A Dog, the dog (DOG) on the mat",
+        "ice cream",
         "U.S. u.s. U.s.",
         "Don't , ,, I i #hash #HASH!",
         "",
@@ -236,9 +267,18 @@ def test_embeddings_are_those_of_sentence_transformers(tmp_path, lower, stop_wor
         "CAFÉ",
     ]
     tokenizer = WhitespaceTokenizer(do_lower_case=lower, **({"stop_words": []} if stop_words else {}))
-    modules = [models.WordEmbeddings.from_text_file(str(path), tokenizer=tokenizer), models.Pooling(16)]
-    theirs = sentence_transformers.SentenceTransformer(modules=modules, device="cpu")
-    name = f"glove{'+lower' * lower}{'+stopwords' * stop_words}:{path}"
+
+    def of_theirs(path):
+        modules = [models.WordEmbeddings.from_text_file(str(path), tokenizer=tokenizer), models.Pooling(16)]
+        return sentence_transformers.SentenceTransformer(modules=modules, device="cpu")
+
+    options = f"{'+lower' * lower}{'+stopwords' * stop_words}"
+    odd = write_vectors(tmp_path / "odd.txt", ["cat", *words, "ice cream", "mat", "cat"], 16)
+    with pytest.warns(UserWarning, match="words that have spaces|on more than one line"):
+        found = SimCSE(f"glove{options}:{odd}").encode(sentences)
+    np.testing.assert_allclose(found, of_theirs(odd).encode(sentences), atol=1e-6)
+    theirs = of_theirs(path)
+    name = f"glove{options}:{path}"
     expected = theirs.encode(sentences)
     np.testing.assert_allclose(SimCSE(name).encode(sentences), expected, atol=1e-6)
     theirs.save(str(tmp_path / "theirs"))

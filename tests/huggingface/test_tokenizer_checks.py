@@ -221,6 +221,9 @@ def test_anything_else_that_is_printed_meanwhile_is_kept(capfd):
 
 def test_sentencepiece_s_file_alone_needs_its_package(tmp_path, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    (tmp_path / "._spiece.model").write_bytes(b"\0\5")
+    with pytest.raises(UserError, match="no vocabulary"):
+        check_has_vocabulary(tmp_path)
     (tmp_path / "spiece.model").write_bytes(b"\n")
     with pytest.raises(UserError, match=r"spiece\.model: the package sentencepiece, which reads it, is not installed"):
         check_has_vocabulary(tmp_path)

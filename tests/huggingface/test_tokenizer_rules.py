@@ -1,11 +1,13 @@
 import json
 
 import pytest
+from support import CONFIGS
 from support.layouts import XLMR, write_unigram
 
 from simcse_jax.huggingface.resolve import resolve
-from simcse_jax.huggingface.tokenizer import read_backend
+from simcse_jax.huggingface.tokenizer import Tokenizer, read_backend
 from simcse_jax.huggingface.tokenizer_rules import read_usual
+from simcse_jax.models.config import EncoderConfig
 
 TEXTS = ["Élan VITAL, naïve café!", "漢字 kanji", " leading space", "[MASK] <mask> it", "", "don't\tstop\n", "🎸 rock"]
 BERT = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -118,6 +120,22 @@ def test_usual_bert_folders_are_read_as_transformers_reads_them(config, files, t
     same_as_transformers(folder, backend)
     lower = config.get("do_lower_case", True)
     assert ("elan" in backend.encode("Elan").tokens) is lower
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_blank_lines_of_a_vocabulary_are_read_as_transformers_reads_them(end, tmp_path):
+    folder = write_bert(tmp_path / "m")
+    (folder / "tokenizer.json").unlink()
+    words = (folder / "vocab.txt").read_text(encoding="utf-8").split("\n")[:-1]
+    words[words.index("z")] = ""
+    (folder / "vocab.txt").write_bytes("".join(word + end for word in [*words, "", "", ""]).encode())
+    backend = read_usual(folder)
+    assert backend is not None
+    same_as_transformers(folder, backend)
+    assert backend.token_to_id("café") == words.index("café") and backend.encode("z stop").tokens[1] == "[UNK]"
+    config = EncoderConfig.from_hugging_face(CONFIGS["bert"] | {"vocab_size": len(words)}, "test")
+    (ids,) = Tokenizer(folder, config)(["a cafe"], 9)  # whose weights have no row for the last lines
+    assert ids.tolist() == backend.encode("a cafe").ids
 
 
 @pytest.mark.parametrize("name", [None, "DistilBertTokenizer", "DistilBertTokenizerFast", "BertTokenizer"])

@@ -277,6 +277,14 @@ def test_files_that_only_look_like_ours_are_left_alone(tmp_path):
     assert (tmp_path / "embeddings-train.npy").read_text() == "the user's own"
 
 
+def test_a_folder_that_a_mac_has_shown_is_empty(tmp_path):
+    (tmp_path / ".DS_Store").write_bytes(b"Bud1")
+    index_files.save(made(3), tmp_path, MODEL)
+    (tmp_path / "._index.json").write_bytes(b"\0\5")
+    index_files.save(made(4), tmp_path, MODEL)
+    assert len(index_files.load(tmp_path, MODEL).sentences) == 4
+
+
 def test_a_folder_of_something_else_is_left_alone(tmp_path):
     (tmp_path / "thesis.txt").write_text("do not lose me")
     with pytest.raises(UserError, match="exists and is no index"):

@@ -204,6 +204,9 @@ def test_a_folder_that_holds_something_else_is_refused(tmp_path):
     ):
         with pytest.raises(UserError, match=message):
             lance_build.check_folder(str(tmp_path / name), str(tmp_path / "emb"))
+    (tmp_path / "shown").mkdir()
+    (tmp_path / "shown" / ".DS_Store").touch()  # by a Mac
+    assert lance_build.check_folder(str(tmp_path / "shown"), str(tmp_path / "emb")) == tmp_path / "shown"
     with pytest.raises(UserError, match=r"s3://b/index: must be a folder on a disk or gs://"):
         lance_build.check_folder("s3://b/index", "emb")
 

@@ -19,8 +19,8 @@ def test_texts_are_taken_as_they_are(given):
         (["a", ""], "number 1 must not be empty"),
         (["a", True], "number 1 is no string"),
         ([[1, 2]], "number 0 is no string; token ids are of one tokenizer"),
-        (["\udcff"], "number 0 holds half a surrogate pair"),
-        (["a", "\ud83d", "\ude00"], "number 1 holds half a surrogate pair"),
+        (["\udcff"], "number 0 holds a broken character (U+DCFF alone)"),
+        (["a", "\ud83d", "\ude00"], "number 1 holds a broken character (U+D83D alone)"),
         ([*"a" * 9000, "", 3], "number 9000 must not be empty"),
     ],
 )
