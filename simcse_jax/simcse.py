@@ -17,7 +17,6 @@ from simcse_jax.encoding.arguments import (
     check_truncation,
     is_whole,
     names_ours,
-    refuse_unordered,
     resolve_prompt,
     with_prompt_of,
 )
@@ -176,7 +175,8 @@ class SimCSE(Searchable, Tokenized):
         Sentences longer than the model takes are cut; a `UserWarning` says how many.
 
         Args:
-          sentences: a string, or any iterable of strings; the empty string has an embedding too.
+          sentences: a string, any iterable of strings, or a table with one column, of strings; the empty string has an
+            embedding too.
           batch_size: None takes the constructor's.
           normalize_to_unit: whether embeddings have length 1; None follows the model's files.
           max_length: in tokens, with the two special ones; None takes the model's own, which is also the maximum.
@@ -193,7 +193,8 @@ class SimCSE(Searchable, Tokenized):
           show_progress_bar: on standard error: a bar on a terminal, elsewhere a line every half minute.
 
         Raises:
-          UserError: naming the first sentence that is not a string, or the argument that is out of its range.
+          UserError: naming the first sentence that is not a string, the columns of a table that has several, or the
+            argument that is out of its range.
         """
         chosen = self._configured(
             pooler=pooler,
@@ -204,7 +205,6 @@ class SimCSE(Searchable, Tokenized):
             prompt_name=prompt_name,
             truncate_dim=truncate_dim,
         )
-        refuse_unordered(sentences)
         texts = check_sentences([sentences] if isinstance(sentences, str) else sentences)
         own = chosen_ranges(precision, ranges, chosen.dimension, len(texts))
         with Progress(len(texts), shown=show_progress_bar) as bar:
@@ -264,7 +264,6 @@ class SimCSE(Searchable, Tokenized):
           advance: called with the number of sentences done since the last call, after each batch.
           options: see `encode`.
         """
-        refuse_unordered(sentences)
         return self._configured(**options).encode(check_sentences(sentences), advance)
 
     def _encode_documents(self, sentences: list[str], advance: Callable[[int], object]) -> Encoded:
