@@ -106,7 +106,7 @@ class Searchable(abc.ABC):
         """Encodes sentences to search in; they replace those of an earlier index.
 
         Args:
-          sentences_or_file: strings, or a table with one column of them, each with its own row, including duplicates and
+          sentences_or_file: strings, or a table with one column of them, each with its own row, also duplicates and
             empty ones; or a .txt, .csv, .tsv, .jsonl or .parquet file.
           column: the file's, if it has no usual name (`sentence`, `text`, `sent0`, `anchor`).
           precision: what the index keeps of an embedding: float32; int8, a byte an element; or binary, a bit.

@@ -26,7 +26,7 @@ from simcse_jax.encoding.embedder import Embedder, Encoded, on_local_devices, wa
 from simcse_jax.encoding.quantization import SCALAR, Clipped, Precision, quantize, warn_of_few
 from simcse_jax.encoding.tokens import TokenEncoder
 from simcse_jax.errors import UserError
-from simcse_jax.huggingface.load import ChosenPooler, Pretrained, choose_pooler
+from simcse_jax.huggingface.load import ChosenPooler, Pretrained, choose_pooler, choose_pooler_aloud
 from simcse_jax.huggingface.public_names import public_value
 from simcse_jax.huggingface.tokenizer import Tokenizer
 from simcse_jax.index.identity import ModelIdentity
@@ -87,7 +87,7 @@ class SimCSE(Searchable, Tokenized):
         if not isinstance(dtype, str) or dtype not in DTYPES:
             raise UserError(f"dtype {dtype!r:.60} is not one of {', '.join(DTYPES)}")
         model = load_model(name, num_layers)
-        self._set_up(name, model, model.tokenizer, choose_pooler(model, pooler), dtype)
+        self._set_up(name, model, model.tokenizer, choose_pooler_aloud(model, pooler, stacklevel=4), dtype)
         self.batch_size = batch_size
         if truncate_dim is not None:
             self._configured(truncate_dim=truncate_dim)  # checks it

@@ -21,6 +21,7 @@ from simcse_jax.huggingface.load import ChosenPooler, Pretrained
 from simcse_jax.huggingface.tokenizer import Tokenizer
 from simcse_jax.models import modules as arithmetic
 from simcse_jax.models import parameters
+from simcse_jax.models.head import has_head
 from simcse_jax.models.modules import Cut, Module, Normalize
 from simcse_jax.models.parameters import Arrays, Params
 from simcse_jax.models.pooling import JOIN
@@ -152,7 +153,7 @@ def on_local_devices(model: Pretrained, tokenizer: Tokenizer, chosen: ChosenPool
     place = NamedSharding(mesh, PartitionSpec()) if several else devices[0]
     params = jax.device_put(model.params, place)
     return Embedder(
-        graph=build(model.config, model.has_head, jnp.dtype(dtype))[0],
+        graph=build(model.config, has_head(model.params), jnp.dtype(dtype))[0],
         params=params,
         pooler=chosen.pooler,
         use_head=chosen.use_head,

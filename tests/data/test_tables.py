@@ -56,7 +56,7 @@ def test_what_is_not_text_is_refused_with_its_column_and_row():
         with pytest.raises(UserError, match="column 'n': sentence 0 is 1, not a string"):
             check_sentences(table)
     for table in tables({"text": ["a", None]}):
-        with pytest.raises(UserError, match="column 'text': query 1 is (None|nan), not a string"):
+        with pytest.raises(UserError, match=r"column 'text': query 1 is (None|nan), not a string"):
             check_sentences(embeddings_or_sentences(table, 2), "query")
     for wrong, message in (
         (pyarrow.array(["a", None]), "sentence 1 is None, not a string"),
