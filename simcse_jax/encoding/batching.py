@@ -5,6 +5,7 @@ sentences and the result does not grow with their number. On a CPU several threa
 """
 
 import collections
+import contextlib
 import dataclasses
 import os
 import threading
@@ -137,7 +138,7 @@ def compute(
         rows, cut, output = waiting.popleft()
         return Output(rows, cut, mesh.fetch(output.result())[: len(rows)])
 
-    with ThreadPoolExecutor(batching.threads) as pool:
+    with _threads(batching.threads) as pool:
         for batch in make_batches(sentences, batching):
             # The next batch is tokenized while this one runs. There are no collectives, which are unsafe in parallel.
             output = pool.submit(run, batch, compiling[batch.length, batch.size])
@@ -147,6 +148,16 @@ def compute(
                 yield fetch()
         while waiting:
             yield fetch()
+
+
+@contextlib.contextmanager
+def _threads(number: int) -> Iterator[ThreadPoolExecutor]:
+    """A pool that ends with the block: what has not begun, as after Ctrl-C, is dropped; nobody waits for the rest."""
+    pool = ThreadPoolExecutor(number)
+    try:
+        yield pool
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def padded_lengths(count: int, batching: Batching) -> list[int]:
@@ -198,7 +209,7 @@ def _tokenized(sentences: Sequence[str], batching: Batching) -> Iterator[list[Se
             Sentence(int(row), ids, place in cut) for place, (row, ids) in enumerate(zip(part, tokens, strict=True))
         ]
 
-    with ThreadPoolExecutor(1) as pool:
+    with _threads(1) as pool:
         following = [pool.submit(tokenize, part) for part in parts[:1]]
         for number in range(len(parts)):
             found = following.pop().result()
