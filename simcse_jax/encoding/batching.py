@@ -18,6 +18,7 @@ import numpy as np
 from jax.sharding import NamedSharding
 
 from simcse_jax.devices import mesh
+from simcse_jax.devices.backend import check_fork
 from simcse_jax.huggingface.tokenizer import Tokenizer
 from simcse_jax.models.parameters import Arrays
 
@@ -123,6 +124,7 @@ def compute(
       batching: how to make batches.
       in_flight: the maximum number of batches that are dispatched and not fetched, on each thread.
     """
+    check_fork()
     # Results from other processes arrive by a collective, and no other collective may run at the same time.
     most = batching.threads * in_flight if batching.is_local else len(sentences)
     waiting: collections.deque[tuple[np.ndarray, np.ndarray, Future[jax.Array]]] = collections.deque()

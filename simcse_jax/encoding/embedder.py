@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from simcse_jax.devices import backend
 from simcse_jax.devices.bfloat16 import slow_bfloat16
 from simcse_jax.devices.compilation import keep_compilations
 from simcse_jax.devices.mesh import by_rows
@@ -144,7 +145,11 @@ def on_local_devices(model: Pretrained, tokenizer: Tokenizer, chosen: ChosenPool
       model, tokenizer: as loaded.
       chosen: the pooler, and whether the head follows it.
       dtype: the type to compute in, float32 or bfloat16; a `UserWarning` where the second one is slower.
+
+    Raises:
+      UserError: when JAX cannot compute here, see `backend.start`.
     """
+    backend.start()
     if dtype == "bfloat16" and (slow := slow_bfloat16()):
         warnings.warn(slow, UserWarning, stacklevel=5)
     keep_compilations()  # also for a model that was unpickled in another process
