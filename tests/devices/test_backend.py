@@ -10,6 +10,7 @@ from ml_collections import config_dict
 from simcse_jax import SimCSE
 from simcse_jax.devices import backend, processes
 from simcse_jax.errors import UserError
+from simcse_jax.training.inputs import choose_devices
 
 FORKED = rf"forked from process {os.getpid()} after JAX had started there.*get_context\(\"spawn\"\)"
 
@@ -57,6 +58,7 @@ def test_all_that_computes_is_refused_in_a_fork(tiny_bert, monkeypatch):
         lambda: model.batch_encoder(),
         lambda: SimCSE(str(tiny_bert)),
         lambda: processes.initialize(config_dict.ConfigDict({"processes": 1})),
+        lambda: choose_devices(config_dict.ConfigDict()),
     ):
         with pytest.raises(UserError, match="this process was forked from process 7"):
             call()
