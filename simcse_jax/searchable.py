@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from simcse_jax.data.sentences import check_sentences, read_sentences
-from simcse_jax.encoding.arguments import check_path, embeddings_or_sentences, names_ours, refuse_unordered
+from simcse_jax.encoding.arguments import check_path, embeddings_or_sentences, names_ours
 from simcse_jax.encoding.calibration import read_ranges
 from simcse_jax.encoding.embedder import Encoded, warn_of_cut
 from simcse_jax.encoding.quantization import checked_ranges, warn_of_few
@@ -106,8 +106,8 @@ class Searchable(abc.ABC):
         """Encodes sentences to search in; they replace those of an earlier index.
 
         Args:
-          sentences_or_file: strings, each with its own row, including duplicates and empty ones; or a .txt, .csv, .tsv,
-            .jsonl or .parquet file.
+          sentences_or_file: strings, or a table with one column of them, each with its own row, also duplicates and
+            empty ones; or a .txt, .csv, .tsv, .jsonl or .parquet file.
           column: the file's, if it has no usual name (`sentence`, `text`, `sent0`, `anchor`).
           precision: what the index keeps of an embedding: float32; int8, a byte an element; or binary, a bit.
           ranges: for int8, (2, D), or a file with them, see `encode`, of embeddings as they are compared: for cosines
@@ -153,7 +153,6 @@ class Searchable(abc.ABC):
         if isinstance(sentences_or_file, str | Path):
             sentences = read_sentences(sentences_or_file, column)
         else:
-            refuse_unordered(sentences_or_file)
             sentences = check_sentences(sentences_or_file)
         cut, given = 0, index.ranges
         with Progress(len(sentences), shown=show_progress_bar) as bar:

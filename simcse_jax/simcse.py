@@ -17,7 +17,6 @@ from simcse_jax.encoding.arguments import (
     check_truncation,
     is_whole,
     names_ours,
-    refuse_unordered,
     resolve_prompt,
     with_prompt_of,
 )
@@ -27,7 +26,7 @@ from simcse_jax.encoding.embedder import Embedder, Encoded, on_local_devices, wa
 from simcse_jax.encoding.quantization import SCALAR, Clipped, Precision, quantize, warn_of_few
 from simcse_jax.encoding.tokens import TokenEncoder
 from simcse_jax.errors import UserError
-from simcse_jax.huggingface.load import ChosenPooler, Pretrained, choose_pooler
+from simcse_jax.huggingface.load import ChosenPooler, Pretrained, choose_pooler, choose_pooler_aloud
 from simcse_jax.huggingface.public_names import public_value
 from simcse_jax.huggingface.tokenizer import Tokenizer
 from simcse_jax.index.identity import ModelIdentity
@@ -88,7 +87,7 @@ class SimCSE(Searchable, Tokenized):
         if not isinstance(dtype, str) or dtype not in DTYPES:
             raise UserError(f"dtype {dtype!r:.60} is not one of {', '.join(DTYPES)}")
         model = load_model(name, num_layers)
-        self._set_up(name, model, model.tokenizer, choose_pooler(model, pooler), dtype)
+        self._set_up(name, model, model.tokenizer, choose_pooler_aloud(model, pooler, stacklevel=4), dtype)
         self.batch_size = batch_size
         if truncate_dim is not None:
             self._configured(truncate_dim=truncate_dim)  # checks it
@@ -176,7 +175,8 @@ class SimCSE(Searchable, Tokenized):
         Sentences longer than the model takes are cut; a `UserWarning` says how many.
 
         Args:
-          sentences: a string, or any iterable of strings; the empty string has an embedding too.
+          sentences: a string, any iterable of strings, or a table with one column, of strings; the empty string has an
+            embedding too.
           batch_size: None takes the constructor's.
           normalize_to_unit: whether embeddings have length 1; None follows the model's files.
           max_length: in tokens, with the two special ones; None takes the model's own, which is also the maximum.
@@ -193,7 +193,8 @@ class SimCSE(Searchable, Tokenized):
           show_progress_bar: on standard error: a bar on a terminal, elsewhere a line every half minute.
 
         Raises:
-          UserError: naming the first sentence that is not a string, or the argument that is out of its range.
+          UserError: naming the first sentence that is not a string, the columns of a table that has several, or the
+            argument that is out of its range.
         """
         chosen = self._configured(
             pooler=pooler,
@@ -204,7 +205,6 @@ class SimCSE(Searchable, Tokenized):
             prompt_name=prompt_name,
             truncate_dim=truncate_dim,
         )
-        refuse_unordered(sentences)
         texts = check_sentences([sentences] if isinstance(sentences, str) else sentences)
         own = chosen_ranges(precision, ranges, chosen.dimension, len(texts))
         with Progress(len(texts), shown=show_progress_bar) as bar:
@@ -264,7 +264,6 @@ class SimCSE(Searchable, Tokenized):
           advance: called with the number of sentences done since the last call, after each batch.
           options: see `encode`.
         """
-        refuse_unordered(sentences)
         return self._configured(**options).encode(check_sentences(sentences), advance)
 
     def _encode_documents(self, sentences: list[str], advance: Callable[[int], object]) -> Encoded:

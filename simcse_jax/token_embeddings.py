@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simcse_jax.data.sentences import check_sentences
-from simcse_jax.encoding.arguments import names_ours, refuse_unordered
+from simcse_jax.encoding.arguments import names_ours
 from simcse_jax.encoding.embedder import check_finite, warn_of_cut
 from simcse_jax.encoding.tokens import TokenEncoder
 from simcse_jax.progress import Progress
@@ -65,7 +65,6 @@ class Tokenized(abc.ABC):
         Raises:
           UserError: as `encode`, and for word vectors, which have no layers.
         """
-        refuse_unordered(sentences)
         texts = check_sentences([sentences] if isinstance(sentences, str) else sentences)
         options = {"batch_size": batch_size, "max_length": max_length}
         before = {"prompt": prompt, "prompt_name": prompt_name}
@@ -91,7 +90,6 @@ class Tokenized(abc.ABC):
           max_length, prompt, prompt_name: see `encode`.
           advance: called with the number of sentences done since the last call.
         """
-        refuse_unordered(sentences)
         texts = check_sentences(sentences)
         return _encode(self.token_encoder(max_length), texts, self.prompt_of(prompt, prompt_name), advance)
 

@@ -4,6 +4,7 @@ import pickle
 import weakref
 
 import numpy as np
+import pyarrow
 import pytest
 from support import PROMPTS, sentences
 
@@ -131,13 +132,28 @@ def test_a_copy_in_another_process_has_an_identity_of_its_own(tiny_bert):
 
 
 def test_what_has_no_order_is_refused(model):
-    for given, message in (({"text": "a"}, "a dict, not a list"), ({"a", "b"}, "a set, not a list")):
+    two = {"id": ["1"], "text": ["a"]}
+    for given, message in ((two, "a dict with the columns id, text"), ({"a", "b"}, "a set, not a list")):
         calls = (model.encode, model.build_index, model.add_to_index, model.search, model.encode_counted)
         for call in (*calls, lambda given: model.similarity("a", given)):
             with pytest.raises(UserError, match=message):
                 call(given)
     with pytest.raises(UserError, match="query 1 is 3"):
         model.search(["a", 3])
+
+
+def test_a_table_of_one_column_is_its_sentences(model):
+    texts = ["the cat sings", "a dog"]
+    for table in ({"text": texts}, pyarrow.table({"text": texts})):
+        np.testing.assert_array_equal(model.encode(table), model.encode(texts))
+        np.testing.assert_array_equal(model.encode_query(table), model.encode_query(texts))
+        np.testing.assert_array_equal(model.encode_tokens(table)[1], model.encode_tokens(texts)[1])
+        np.testing.assert_array_equal(model.similarity(table, texts), model.similarity(texts, table))
+        model.build_index(table)
+        model.add_to_index(table)
+        assert model.index.sentences == texts * 2 and model.search(table, top_k=1) == model.search(texts, top_k=1)
+    with pytest.raises(UserError, match="column 'text': query 1 is None"):
+        model.search({"text": ["a", None]})
 
 
 @pytest.mark.parametrize("name", ["", " ", None, 3])

@@ -389,8 +389,9 @@ def test_a_copy_shares_the_parameters(model):
 
 def test_a_pooler_that_is_set_has_its_own_head_or_none(tmp_path):
     folder = write_model(tmp_path / "model", "bert", architectures=["BertForCL"])
-    model = SimCSE(str(folder))
-    assert model.use_head
+    with pytest.warns(UserWarning, match="model: its files do not say how to pool") as caught:
+        model = SimCSE(str(folder))
+    assert model.use_head and caught[0].filename == __file__
     for pooler, head in (("cls_before_pooler", False), ("avg", False), ("cls", True)):
         model.pooler = pooler
         assert model.use_head is head

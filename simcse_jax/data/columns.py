@@ -115,10 +115,9 @@ def _choose(
         by_order = content
     usual: dict[str, list[str]] = {}
     further = []
-    pair = _pair_of(names, PAIRS)
-    if is_weak := not pair and bool(pair := _pair_of(names, ALONE)):
-        others = {names[place] for place in by_order} - set(pair.values())
-        pair, is_weak = ({}, False) if others else (pair, True)
+    pair, weak = _pair_of(names, PAIRS), _pair_of(names, ALONE)
+    is_weak = not pair and bool(weak) and {names[place] for place in by_order} <= set(weak.values())
+    pair = weak if is_weak else pair
     for role, known in usual_names.items():
         found = [pair[role]] if role in pair else _named(names, known)
         if found and role == "negative" and (others := numbered(names, found[0], where)):

@@ -10,6 +10,7 @@ from simcse_jax.data.columns import USUAL_NAMES, check_unique
 from simcse_jax.data.files import READERS, count_parquet, read_parquet
 from simcse_jax.data.lines import START, Place, size_and_time
 from simcse_jax.data.rows import MISSING, Row, is_text
+from simcse_jax.data.tables import only_column
 from simcse_jax.errors import UserError, broken, why
 from simcse_jax.storage import Folder, as_path
 
@@ -144,17 +145,23 @@ def read_sentences(file: str | Path, column: str | None = None) -> list[str]:
 def check_sentences(sentences: Iterable[str], what: str = "sentence") -> list[str]:
     """The sentences as a list.
 
+    Args:
+      sentences: any iterable of strings, or a table of one column (`simcse_jax.data.tables`).
+      what: the word for a sentence in errors.
+
     Raises:
-      UserError: naming the first that is not a string, or holds a broken character.
+            raise UserError(f"{where}{what} {row} {broken(sentence)}")
     """
-    if isinstance(sentences, str | bytes) or not hasattr(sentences, "__iter__") or getattr(sentences, "ndim", 1) == 0:
-        raise UserError(f"{sentences!r:.60}: not a list of strings")
-    checked = list(sentences)
+    column, values = only_column(sentences)
+    where = "" if column is None else f"column {column!r}: "
+    if isinstance(values, str | bytes) or not hasattr(values, "__iter__") or getattr(values, "ndim", 1) == 0:
+        raise UserError(f"{where}{values!r:.60}: not a list of strings")
+    checked = list(values)
     for row, sentence in enumerate(checked):
         if not isinstance(sentence, str):
-            raise UserError(f"{what} {row} is {sentence!r:.60}, not a string")
+            raise UserError(f"{where}{what} {row} is {sentence!r:.60}, not a string")
         if not is_text(sentence):
-            raise UserError(f"{what} {row} {broken(sentence)}")
+            raise UserError(f"{where}{what} {row} {broken(sentence)}")
     return checked
 
 

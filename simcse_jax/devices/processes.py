@@ -11,6 +11,7 @@ import jax
 from jax._src import distributed  # JAX has no public way to its key-value store; Orbax takes this one too
 from ml_collections import config_dict
 
+from simcse_jax.devices import backend
 from simcse_jax.errors import UserError, reason
 
 WAIT_SECONDS = 600  # for a message of another process
@@ -23,11 +24,15 @@ def initialize(settings: config_dict.ConfigDict) -> None:
     """Joins the other processes as configured in `config.parallel`; call it before anything else uses a device.
 
     Raises:
-      UserError: when neither the settings nor the environment say where the others are.
+      UserError: when neither the settings nor the environment say where the others are, or JAX cannot compute here.
       RuntimeError: JAX's own, when a process does not start in time. It is not the user's mistake; start again.
     """
-    if settings.processes == 1:
-        return
+    if settings.processes != 1:
+        _join(settings)
+    backend.start(training=True)
+
+
+def _join(settings: config_dict.ConfigDict) -> None:
     known = {}
     if settings.processes:
         known = {"num_processes": settings.processes, "process_id": settings.process_id}

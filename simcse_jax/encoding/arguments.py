@@ -4,11 +4,11 @@ import functools
 import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from typing import Any, ParamSpec, TypedDict, TypeVar, get_args
 
 import numpy as np
 
+from simcse_jax.data.tables import only_column
 from simcse_jax.encoding.quantization import check_no_codes
 from simcse_jax.errors import UserError, broken, nearest
 from simcse_jax.models.config import POOLERS
@@ -209,32 +209,21 @@ def with_prompt_of(options: EncodeOptions, prompts: Mapping[str, str], *names: s
     return {**options, "prompt_name": next((name for name in names if name in prompts), None)}
 
 
-def refuse_unordered(given: Any) -> None:
-    """Refuses what can be gone through but has no rows: mappings, which would give their keys, and sets.
-
-    Raises:
-      UserError: naming what was given.
-    """
-    if isinstance(given, Mapping | AbstractSet):
-        raise UserError(f"{given!r:.60}: a {type(given).__name__}, not a list; give its sentences in their order")
-
-
 def embeddings_or_sentences(given: Any, dimension: int) -> Any:
     """Distinguishes embeddings from sentences.
 
     Args:
-      given: sentences, or embeddings: a vector or a matrix, as a NumPy or JAX array, a PyTorch tensor, or a sequence
-        of numbers, of vectors or of lists of numbers.
+      given: sentences, or a table of one column; or embeddings: a vector or a matrix, as a NumPy or JAX array, a
+        PyTorch tensor, or a sequence of numbers, of vectors or of lists of numbers.
       dimension: D, the number of elements of an embedding.
 
     Returns:
-      A NumPy array, (D,) or (N, D) float32; or a string, or a list of which nothing is checked.
+      A NumPy array, (D,) or (N, D) float32; or what was given, an iterator as a list, for `check_sentences`.
 
     Raises:
       UserError: for embeddings of another shape, for complex numbers or others that are not finite, for a mix of both
-        kinds, or for mappings and sets.
+        kinds, for a table of several columns that are not numbers, or for sets.
     """
-    refuse_unordered(given)
     if isinstance(given, str | bytes) or not (_is_array(given) or hasattr(given, "__iter__")):
         return given
     if _is_array(given) and (array := _to_numpy(given)).dtype.kind != "O":
@@ -242,11 +231,12 @@ def embeddings_or_sentences(given: Any, dimension: int) -> Any:
             raise UserError(f"embeddings of type {array.dtype}: give real numbers")
         check_no_codes(array)
         if array.dtype.kind not in "iuf":
-            return array.tolist()
+            return given
     else:
-        items = list(given)
+        column, values = only_column(given)
+        items = list(values)
         if not items or (first := _numbers(items[0])) is None:
-            return items
+            return items if column is None else given
         rows = [first]
         for number, item in enumerate(items[1:], 1):
             if (row := _numbers(item)) is None:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
+from simcse_jax.devices.backend import check_fork
 from simcse_jax.encoding.batching import FEW, LENGTHS, Batch, Batching, Sentence
 from simcse_jax.encoding.embedder import Embedder, make_embed, to_unit
 from simcse_jax.models.attention import is_long
@@ -47,6 +48,7 @@ class BatchEncoder:
     """An `Embedder` for one batch at a time."""
 
     def __init__(self, embedder: Embedder):
+        check_fork()
         self._embedder, self._batching = embedder, embedder.batching
         self.dimension, self.max_length = embedder.dimension, embedder.max_length
         self.skipped = (

@@ -5,6 +5,7 @@ sentences and the result does not grow with their number. On a CPU several threa
 """
 
 import collections
+import contextlib
 import dataclasses
 import os
 import threading
@@ -17,6 +18,7 @@ import numpy as np
 from jax.sharding import NamedSharding
 
 from simcse_jax.devices import mesh
+from simcse_jax.devices.backend import check_fork
 from simcse_jax.huggingface.tokenizer import Tokenizer
 from simcse_jax.models.parameters import Arrays
 
@@ -122,6 +124,7 @@ def compute(
       batching: how to make batches.
       in_flight: the maximum number of batches that are dispatched and not fetched, on each thread.
     """
+    check_fork()
     # Results from other processes arrive by a collective, and no other collective may run at the same time.
     most = batching.threads * in_flight if batching.is_local else len(sentences)
     waiting: collections.deque[tuple[np.ndarray, np.ndarray, Future[jax.Array]]] = collections.deque()
@@ -137,7 +140,7 @@ def compute(
         rows, cut, output = waiting.popleft()
         return Output(rows, cut, mesh.fetch(output.result())[: len(rows)])
 
-    with ThreadPoolExecutor(batching.threads) as pool:
+    with _threads(batching.threads) as pool:
         for batch in make_batches(sentences, batching):
             # The next batch is tokenized while this one runs. There are no collectives, which are unsafe in parallel.
             output = pool.submit(run, batch, compiling[batch.length, batch.size])
@@ -147,6 +150,16 @@ def compute(
                 yield fetch()
         while waiting:
             yield fetch()
+
+
+@contextlib.contextmanager
+def _threads(number: int) -> Iterator[ThreadPoolExecutor]:
+    """A pool that ends with the block: what has not begun, as after Ctrl-C, is dropped; nobody waits for the rest."""
+    pool = ThreadPoolExecutor(number)
+    try:
+        yield pool
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def padded_lengths(count: int, batching: Batching) -> list[int]:
@@ -198,7 +211,7 @@ def _tokenized(sentences: Sequence[str], batching: Batching) -> Iterator[list[Se
             Sentence(int(row), ids, place in cut) for place, (row, ids) in enumerate(zip(part, tokens, strict=True))
         ]
 
-    with ThreadPoolExecutor(1) as pool:
+    with _threads(1) as pool:
         following = [pool.submit(tokenize, part) for part in parts[:1]]
         for number in range(len(parts)):
             found = following.pop().result()

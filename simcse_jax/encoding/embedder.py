@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from simcse_jax.devices import backend
 from simcse_jax.devices.bfloat16 import slow_bfloat16
 from simcse_jax.devices.compilation import keep_compilations
 from simcse_jax.devices.mesh import by_rows
@@ -21,6 +22,7 @@ from simcse_jax.huggingface.load import ChosenPooler, Pretrained
 from simcse_jax.huggingface.tokenizer import Tokenizer
 from simcse_jax.models import modules as arithmetic
 from simcse_jax.models import parameters
+from simcse_jax.models.head import has_head
 from simcse_jax.models.modules import Cut, Module, Normalize
 from simcse_jax.models.parameters import Arrays, Params
 from simcse_jax.models.pooling import JOIN
@@ -143,7 +145,11 @@ def on_local_devices(model: Pretrained, tokenizer: Tokenizer, chosen: ChosenPool
       model, tokenizer: as loaded.
       chosen: the pooler, and whether the head follows it.
       dtype: the type to compute in, float32 or bfloat16; a `UserWarning` where the second one is slower.
+
+    Raises:
+      UserError: when JAX cannot compute here, see `backend.start`.
     """
+    backend.start()
     if dtype == "bfloat16" and (slow := slow_bfloat16()):
         warnings.warn(slow, UserWarning, stacklevel=5)
     keep_compilations()  # also for a model that was unpickled in another process
@@ -152,7 +158,7 @@ def on_local_devices(model: Pretrained, tokenizer: Tokenizer, chosen: ChosenPool
     place = NamedSharding(mesh, PartitionSpec()) if several else devices[0]
     params = jax.device_put(model.params, place)
     return Embedder(
-        graph=build(model.config, model.has_head, jnp.dtype(dtype))[0],
+        graph=build(model.config, has_head(model.params), jnp.dtype(dtype))[0],
         params=params,
         pooler=chosen.pooler,
         use_head=chosen.use_head,

@@ -73,7 +73,7 @@ def _fit(
     """
     (count, width), (fits, choices), classes = rows.shape, penalties.shape, targets.shape[1]
     weights, targets = weights.T[:, None, None, :], targets[:, :, None, None]
-    penalties = penalties.T * (jnp.arange(width) < width - 1)[:, None, None, None]
+    penalties = jnp.where((jnp.arange(width) < width - 1)[:, None, None, None], penalties.T, 0.0)
 
     def times(matrix: jax.Array, array: jax.Array) -> jax.Array:
         product = jnp.matmul(matrix, array.reshape(len(array), -1), precision="highest")

@@ -6,6 +6,7 @@ Python package, or `glove:FILE` for a file of word vectors.
 
 import dataclasses
 import re
+import warnings
 from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -41,21 +42,23 @@ from simcse_jax.models.model_types import WORD_VECTORS
 from simcse_jax.models.modules import Module
 from simcse_jax.models.parameters import WORD_EMBEDDING, Arrays
 from simcse_jax.names import split_glove
-from simcse_jax.storage import read_json
+from simcse_jax.storage import local_path, read_json
 
 # The reference's released models state their pooler only in their names, not in their files; those that its scripts
 # train are in my-unsup-simcse-bert-base-uncased and the like.
 REFERENCE_NAME = re.compile(r"(unsup|sup)-simcse-(bert|roberta)-(base|large)")
+# A model that others trained with the reference's code and named themselves: sup_mydata.
+LIKE_REFERENCE = re.compile(r"simcse|(?<![a-z])(un)?sup(?![a-z])")
 
 
 @dataclasses.dataclass(frozen=True)
 class Pretrained:
     """A model read from a folder.
 
-    `params` has a head's parameters if and only if the model has a head at test time, and those of convolutions if and
-    only if `config` names some. `pooler` is the model's own,
-    None if its folder asks for something that this package lacks (`refusal` then says what). `language_model` is the
-    checkpoint's masked-language-model head (see `models.language_model`), None if it has none.
+    `params` has a head's parameters if a pooler of the model is followed by one, and those of convolutions if and only
+    if `config` names some. `pooler` is the model's own, None if its folder asks for something that this package lacks
+    (`refusal` then says what); `guess` says how it was found where the files do not state it, empty: they do.
+    `language_model` is the checkpoint's masked-language-model head (see `models.language_model`), None if it has none.
 
     The others are for folders of sentence-transformers: `normalize` says whether embeddings have unit length,
     `include_prompt` whether the pooler reads a prompt's tokens; `modules` come after pooler and head, with their
@@ -75,12 +78,13 @@ class Pretrained:
     module_weights: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
     settings: Settings = DEFAULTS
     refusal: str = ""
+    guess: str = ""
     vocabulary: Vocabulary | None = None  # of word vectors; None for a transformer
 
     @property
     def has_head(self) -> bool:
-        """Whether the model has a head at test time."""
-        return has_head(self.params)
+        """Whether the model has a head at test time: one after its own pooler."""
+        return has_head(self.params) and self.pooler != "cls_before_pooler"
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -140,16 +144,29 @@ def choose_pooler(model: Pretrained, pooler: str | None) -> ChosenPooler:
         )
     if chosen is None:
         raise UserError(f"{model.refusal}; name a pooler, such as avg, to use the encoder without it")
-    return ChosenPooler(chosen, model.has_head and chosen in ("cls", model.pooler) and chosen != "cls_before_pooler")
+    head = has_head(model.params) and chosen in ("cls", model.pooler) and chosen != "cls_before_pooler"
+    return ChosenPooler(chosen, head)
+
+
+def choose_pooler_aloud(model: Pretrained, pooler: str | None, stacklevel: int) -> ChosenPooler:
+    """`choose_pooler` for a model that a user has just named: a `UserWarning` where the model's own pooler is a guess.
+
+    Args:
+      model, pooler: as there.
+      stacklevel: as for `warnings.warn`.
+    """
+    if pooler is None and model.guess:
+        warnings.warn(model.guess, UserWarning, stacklevel)
+    return choose_pooler(model, pooler)
 
 
 def load(name: str, num_layers: int = 0) -> Pretrained:
     """Loads a model by name.
 
     The folder's own pooler and head are read from sentence-transformers' `modules.json`, or else from our marker,
-    or else from signs of the reference code: a `mlp.dense` layer, a `…ForCL` architecture, or the
-    name of a released model (`sup-simcse-…` uses its pooler as a head, `unsup-simcse-…` had one only in training; those
-    of DiffCSE, SCD, CT and DeCLUTR are in `published`). Our exports have both files; where `modules.json` says
+    or else from the name of a released model (`sup-simcse-…` uses its pooler as a head, `unsup-simcse-…` had one only
+    in training; those of DiffCSE, SCD, CT and DeCLUTR are in `published`), or else as the reference's tool does where
+    there are signs of its code (`_as_reference`). Our exports have both files; where `modules.json` says
     something else than the marker, another program has changed the model since. An export that was copied without the
     folders of its modules is what the marker says.
     The pooler in any other checkpoint is not a head.
@@ -186,7 +203,7 @@ def load(name: str, num_layers: int = 0) -> Pretrained:
     tensors = normalize_names(tensors)
     check_parts(tensors, whole, str(path))
     is_tied = marker is not None or hf_config.get("tie_word_embeddings") is not False  # our heads always are
-    refusal, modules = "", None
+    refusal, guess, modules = "", "", None
     try:
         if marker is None or listed:
             _check_kind(folder, hf_config, settings, listed)
@@ -201,8 +218,10 @@ def load(name: str, num_layers: int = 0) -> Pretrained:
         pooler, with_head = modules.pooler, bool(modules.dense)
     elif not refusal and (known := own_pooler(name)) is not None:
         pooler, with_head = known, False
+    elif not refusal and (released := REFERENCE_NAME.search(Path(name).name)):
+        pooler, with_head = "cls", released[1] == "sup"
     else:
-        pooler, with_head = "cls", not refusal and _reference_head(name, hf_config, tensors)
+        pooler, with_head, guess = ("cls", False, "") if refusal else _as_reference(name, hf_config, tensors)
     tensors |= modules.dense if modules else {}
     head = head_module(tensors) if with_head else None
     if with_head and head is None:
@@ -217,6 +236,7 @@ def load(name: str, num_layers: int = 0) -> Pretrained:
         language_model=read_head(tensors, config, tied=is_tied),
         settings=settings,
         refusal=refusal,
+        guess=guess,
     )
     return model if modules is None else _with_modules(model, modules)
 
@@ -284,11 +304,24 @@ def _read_marker(marker: dict[str, Any], path: Path) -> ChosenPooler:
     return ChosenPooler(pooler, with_head)
 
 
-def _reference_head(name: str, hf_config: dict[str, Any], tensors: Container[str]) -> bool:
-    """Whether a model looks like one of the reference code's models with a head."""
-    if released := REFERENCE_NAME.search(Path(name).name):
-        return released[1] == "sup"
-    return "mlp.dense.weight" in tensors or "ForCL" in str(hf_config.get("architectures"))
+def _as_reference(name: str, hf_config: dict[str, Any], tensors: Container[str]) -> tuple[str, bool, str]:
+    """The pooler that the reference's tool takes for a model of its code, by its name; of any other, `cls` alone.
+
+    Signs of its code are the layer `mlp.dense`, an architecture `…ForCL`, or, since its conversion leaves neither, the
+    words sup, unsup or simcse in the name of a model with a pooler's layer.
+
+    Returns:
+      The pooler, whether there is a head, which follows `cls` alone, and what was guessed, in words.
+    """
+    last = local_path(name).absolute().name.partition("@")[0].lower()
+    trained = "mlp.dense.weight" in tensors or "ForCL" in str(hf_config.get("architectures"))
+    if not trained and (head_module(tensors) is None or not LIKE_REFERENCE.search(last)):
+        return "cls", False, ""
+    said = f"{name}: its files do not say how to pool; taken by its name, as the SimCSE authors' tool does: pooler"
+    if "unsup" not in last:
+        return "cls", True, f"{said} cls with its dense layer; cls_before_pooler leaves that out"
+    with_head = head_module(tensors) is not None
+    return "cls_before_pooler", with_head, f"{said} cls_before_pooler{'; cls adds its dense layer' * with_head}"
 
 
 def _max_length(folder: Path, config: EncoderConfig) -> int:

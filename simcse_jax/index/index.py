@@ -9,6 +9,7 @@ import jax
 import numpy as np
 from jaxtyping import Float, Float32, Int64, Shaped
 
+from simcse_jax.devices.backend import check_fork
 from simcse_jax.devices.mesh import data_mesh
 from simcse_jax.devices.processes import agree
 from simcse_jax.encoding.quantization import (
@@ -264,6 +265,7 @@ class Index:
         storage: Storage,
         rescore: int,
     ) -> tuple[Float32[np.ndarray, "Q {k}"], Int64[np.ndarray, "Q {k}"]]:
+        check_fork()
         blocks = list(self.blocks())
         some = sha256(*[np.asarray(block.rows[:1]) for block in blocks])  # all would have to be read
         asked = f"{k} {recall_target} {storage} {rescore} {sha256(queries)}"

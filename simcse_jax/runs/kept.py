@@ -11,6 +11,7 @@ from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import choose_pooler
 from simcse_jax.huggingface.tokenizer import Tokenizer
 from simcse_jax.models import parameters, partial
+from simcse_jax.models.head import has_head
 from simcse_jax.models.parameters import Params
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.runs.loading import checkpoints_of, load_model, load_workdir
@@ -55,7 +56,7 @@ def checkpoint_encoders(folder: Folder, batch_size: int = 64) -> Iterator[Kept]:
     """
     model, run = load_workdir(folder), Workdir(folder).read_run()
     pooler, use_head = choose_pooler(model, None)
-    graph, _ = build(model.config, with_head=model.has_head)
+    graph, _ = build(model.config, with_head=has_head(model.params))
     tokenizer = Tokenizer(model.folder, model.config)
     embed = Embedder(graph, model.params, pooler, use_head, tokenizer, model.max_length, batch_size)
 

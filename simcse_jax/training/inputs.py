@@ -11,7 +11,7 @@ from simcse_jax.analysis import last_layer
 from simcse_jax.config.fields import LARGEST, flatten, scoring_pooler, trains
 from simcse_jax.data.sources import by_field
 from simcse_jax.data.tokens import prompts_by_name
-from simcse_jax.devices import processes
+from simcse_jax.devices import backend, processes
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import postprocess
 from simcse_jax.huggingface.load import Pretrained, choose_pooler
@@ -175,6 +175,7 @@ def check_transformer(config: config_dict.ConfigDict, model: Pretrained, masked:
 
 def choose_devices(config: config_dict.ConfigDict) -> list[jax.Device]:
     """The first `parallel.devices` of each process, or all; the batch must be divisible by their number."""
+    backend.start(training=True)  # a sweep's runs in one program join no others, so nothing has started it
     wanted, there = config.parallel.devices, jax.local_device_count()
     if wanted > there:
         raise UserError(f"config.parallel.devices={wanted}: there are {there} (0: all of them)")

@@ -15,7 +15,7 @@ from simcse_jax.devices import processes
 from simcse_jax.encoding.arguments import resolve_prompt
 from simcse_jax.encoding.embedder import Embedder, on_local_devices
 from simcse_jax.errors import UserError, why
-from simcse_jax.huggingface.load import choose_pooler
+from simcse_jax.huggingface.load import choose_pooler_aloud
 from simcse_jax.models import parameters
 from simcse_jax.objectives.embedding_mse import NAME
 from simcse_jax.outputs import output_folder
@@ -46,7 +46,7 @@ def read_teacher(config: config_dict.ConfigDict, size: int) -> Embedder | None:
     except UserError as error:
         raise UserError(f"config.teacher.model: {error}") from None
     settings = model.settings
-    teacher = on_local_devices(model, model.tokenizer, choose_pooler(model, None), "float32")
+    teacher = on_local_devices(model, model.tokenizer, choose_pooler_aloud(model, None, stacklevel=2), "float32")
     prompt = resolve_prompt(settings.prompts, settings.default_prompt_name, None, None)
     batch_size = 64 * len(jax.local_devices())
     teacher = dataclasses.replace(teacher, normalize=model.normalize, prompt=prompt, batch_size=batch_size)

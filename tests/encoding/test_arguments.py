@@ -25,7 +25,7 @@ def test_a_list_that_begins_with_a_sentence_is_one_of_sentences():
 def test_generators_and_arrays_of_strings_are_sentences():
     texts = ["the cat", "a dog"]
     for given in (iter(texts), np.array(texts), np.array(texts, object)):
-        assert embeddings_or_sentences(given, 3) == texts
+        assert list(embeddings_or_sentences(given, 3)) == texts
     assert embeddings_or_sentences(np.array("the cat"), 3) == "the cat"
 
 
@@ -53,7 +53,7 @@ def test_embeddings_become_one_array(kind):
         (np.ones((2, 3), bool), "embeddings of type bool"),
         (np.ones((2, 3), np.int8), "embeddings of type int8: encoding.quantization.dequantize"),
         (list(np.ones((2, 3), np.uint8)), "embeddings of type uint8: encoding.quantization.dequantize"),
-        ({"text": "a"}, "a dict, not a list; give its sentences in their order"),
+        ({"id": [1], "text": ["a"]}, "a dict with the columns id, text: give one column of sentences"),
         ({"a", "b"}, "a set, not a list"),
         ([0.0, np.nan, 1.0], "the embedding has an element that is not a finite number"),
         ([[0.0, 0.0, 0.0], [0.0, np.inf, 1.0]], "embedding 1 has an element"),

@@ -1,3 +1,6 @@
+import itertools
+import threading
+
 import jax
 import pytest
 from support import random_model, sentences
@@ -56,3 +59,26 @@ def test_outputs_have_their_rows_and_the_cut_sentences(tokenizer, texts):
     assert counted == {row: min(len(text.split()) + 2, 48) for row, text in enumerate(texts)}
     cut = {row for output in outputs for row, flag in zip(output.rows.tolist(), output.cut, strict=True) if flag}
     assert cut == {row for row, text in enumerate(texts) if len(text.split()) + 2 > 48}
+
+
+def test_after_ctrl_c_nothing_begins_and_nobody_waits(tokenizer, texts, monkeypatch):
+    monkeypatch.setattr(batching, "MOST_THREADS", 1)
+    numbers, running, end = itertools.count(), threading.Event(), threading.Event()
+
+    def function(params, ids, mask):
+        if next(numbers):  # the second batch does not end before the test says so
+            running.set()
+            end.wait(5)
+        return jax.numpy.asarray(mask[:, 0])
+
+    before = set(threading.enumerate())
+    outputs = compute(function, {}, texts, Batching(tokenizer, 48, 4), in_flight=4)
+    next(outputs)
+    assert running.wait(60)
+    with pytest.raises(KeyboardInterrupt):
+        outputs.throw(KeyboardInterrupt)
+    assert not end.is_set()
+    end.set()
+    for thread in set(threading.enumerate()) - before:
+        thread.join(60)
+    assert next(numbers) == 2  # of the five batches that were handed over

@@ -1,3 +1,4 @@
+import jax
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
@@ -70,3 +71,11 @@ def test_inputs_that_never_vary_are_fit_by_the_bias():
     labels = np.array([0, 1, 1, 1])
     found = logistic.predict(np.full((4, 3), 7.0), labels, np.ones((1, 4), bool), np.array([[0.1]]))
     assert found.tolist() == [[[1, 1, 1, 1]]]
+
+
+def test_it_fits_where_jax_promotes_no_types():
+    inputs, labels, _ = made(2)
+    arguments = inputs, labels, np.ones((1, len(labels)), bool), np.full((1, 1), 0.01)
+    with jax.numpy_dtype_promotion("strict"):
+        strict = logistic.predict(*arguments)
+    np.testing.assert_array_equal(strict, logistic.predict(*arguments))

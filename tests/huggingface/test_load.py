@@ -5,7 +5,7 @@ import pytest
 from support.models import edit_json, edit_tensors
 
 from simcse_jax.errors import UserError
-from simcse_jax.huggingface.load import choose_pooler, load
+from simcse_jax.huggingface.load import choose_pooler, choose_pooler_aloud, load
 from simcse_jax.models.model_types import MODEL_TYPES
 
 
@@ -53,6 +53,60 @@ def test_the_reference_s_converted_models_are_recognized_by_name(tiny_folder, tm
     assert ("head.kernel" in load(str(tmp_path / name)).params) is head
     shutil.copytree(tiny_folder, tmp_path / name / "plain")  # only the folder's own name counts, not its parent's
     assert "head.kernel" not in load(str(tmp_path / name / "plain")).params
+
+
+CLS, CLS_WITH_HEAD, BEFORE = ("cls", False), ("cls", True), ("cls_before_pooler", False)
+
+
+@pytest.mark.parametrize(
+    ("name", "converted", "trained"),  # the pooler and head of a folder with pooler.dense, and of one with mlp.dense
+    [
+        ("sup_mydata", CLS_WITH_HEAD, CLS_WITH_HEAD),
+        ("unsup_mydata", BEFORE, BEFORE),
+        ("my-Unsup-2024", BEFORE, BEFORE),
+        ("mysimcse", CLS_WITH_HEAD, CLS_WITH_HEAD),
+        ("unsupervised-SimCSE", BEFORE, BEFORE),
+        ("mydata", CLS, CLS_WITH_HEAD),
+        ("supcon-support", CLS, CLS_WITH_HEAD),
+        ("bert-unsupervised", CLS, BEFORE),
+    ],
+)
+def test_a_model_of_the_reference_s_code_is_pooled_as_its_tool_does(tiny_bert, tmp_path, name, converted, trained):
+    folder = shutil.copytree(tiny_bert, tmp_path / name)
+    for expected in (converted, trained):
+        model = load(str(folder))
+        assert choose_pooler(model, None) == expected
+        assert choose_pooler(model, "cls") == ("cls", expected != CLS)  # the tool's pooler="cls" has the layer, too
+        assert model.has_head is (expected == CLS_WITH_HEAD)
+        if expected == CLS:
+            assert choose_pooler_aloud(model, None, stacklevel=1) == CLS and not model.guess
+        else:
+            said = (
+                "cls with its dense layer; cls_before_pooler" if expected == CLS_WITH_HEAD else "cls_before_pooler; cls"
+            )
+            with pytest.warns(UserWarning, match=f"{name}: its files do not say how to pool.*: pooler {said}"):
+                choose_pooler_aloud(model, None, stacklevel=1)
+            choose_pooler_aloud(model, "cls", stacklevel=1)
+        edit_tensors(folder, lambda t: {k.replace("pooler.dense", "mlp.dense"): v for k, v in t.items()})
+
+
+def test_a_folder_is_pooled_by_its_name_wherever_it_is_named_from(tiny_bert, tmp_path, monkeypatch):
+    monkeypatch.chdir(shutil.copytree(tiny_bert, tmp_path / "sup_mydata"))
+    assert choose_pooler(load("."), None) == choose_pooler(load(f"{tmp_path}/sup_mydata/"), None) == CLS_WITH_HEAD
+
+
+@pytest.mark.parametrize("name", ["simcse-mpnet", "sup-distilbert"])
+def test_a_name_alone_is_no_head(tiny_bert, tmp_path, name):
+    folder = shutil.copytree(tiny_bert, tmp_path / name)
+    edit_tensors(folder, lambda t: {k: v for k, v in t.items() if not k.startswith("pooler")})
+    model = load(str(folder))
+    assert choose_pooler(model, None) == CLS and not model.guess
+
+
+def test_files_that_say_how_to_pool_win_over_the_name(prompted, exported, tmp_path):
+    for source, pooler in ((prompted, "avg"), (exported, load(str(exported)).pooler)):
+        model = load(str(shutil.copytree(source, tmp_path / source.name / "sup_mydata")))
+        assert model.pooler == pooler and not model.guess and model.has_head is load(str(source)).has_head
 
 
 def test_the_length_is_read_from_sentence_transformers_files(folder):

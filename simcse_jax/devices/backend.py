@@ -1,0 +1,77 @@
+"""JAX's backend, which has the devices and the threads of a process: started, or refused in one line."""
+
+import os
+
+import jax
+from jax._src import xla_bridge  # JAX has no public way to ask whether a backend has started
+
+from simcse_jax.errors import UserError, installed, reason
+
+# What installs a platform, and the modules that it then has.
+PLATFORMS = {
+    "cuda": ('pip install "jax[cuda13]"', ("jax_cuda13_plugin", "jax_cuda12_plugin")),
+    "rocm": ('pip install "jax[rocm7-local]"', ("jax_rocm7_plugin",)),
+    "tpu": ('pip install "jax[tpu]"', ("libtpu",)),
+}
+PLATFORMS["gpu"] = PLATFORMS["cuda"]
+# Settings of JAX under which our programs do not run, and for each whether it stops training alone.
+REFUSED = {
+    ("jax_numpy_rank_promotion", "raise"): False,
+    ("jax_transfer_guard", "disallow"): False,
+    ("jax_transfer_guard", "disallow_explicit"): False,
+    ("jax_disable_jit", "true"): True,
+    ("jax_numpy_dtype_promotion", "strict"): True,
+}
+_forked_from: list[int] = []  # the process that had started JAX before it was forked into this one
+
+
+def _note_fork() -> None:
+    if xla_bridge.backends_are_initialized():
+        _forked_from.append(os.getppid())
+
+
+os.register_at_fork(after_in_child=_note_fork)
+
+
+def check_fork() -> None:
+    """Refuses a process in which JAX would wait for ever: a fork has none of the threads that JAX had started.
+
+    Raises:
+      UserError: saying what to do instead.
+    """
+    if _forked_from:
+        raise UserError(
+            f"this process was forked from process {_forked_from[0]} after JAX had started there, as it does when a "
+            'model is loaded; start processes with multiprocessing.get_context("spawn"), or load models in the forked '
+            "processes alone"
+        )
+
+
+def start(training: bool = False) -> None:
+    """Starts the backend, if it has not been started, before anything else uses a device.
+
+    Args:
+      training: whether the process is to train, which more of JAX's settings stop.
+
+    Raises:
+      UserError: in a forked process; when the platform that was asked for is not there; or for a setting under which
+        our programs do not run.
+    """
+    check_fork()
+    for (name, value), in_training in REFUSED.items():
+        if str(getattr(jax.config, name)).rpartition(".")[2].lower() == value and training >= in_training:
+            what = "training does" if in_training else "simcse_jax does"
+            raise UserError(f"{name.upper()}={value}: {what} not run with this setting of JAX; leave it out")
+    try:
+        jax.local_devices()
+    except (RuntimeError, AssertionError) as error:  # the latter is all that JAX says about cuda
+        raise UserError(_missing(str(jax.config.jax_platforms), reason(error))) from None  # type: ignore[attr-defined]
+
+
+def _missing(asked: str, why: str) -> str:
+    instead = "cpu is always there; without JAX_PLATFORMS, JAX takes the best that there is"
+    wanted = [platform for platform in asked.split(",") if platform in PLATFORMS]
+    for install, modules in (PLATFORMS[platform] for platform in wanted):
+        if not any(map(installed, modules)):
+            return f"JAX_PLATFORMS={asked}: JAX is installed without it; run: {install}; {instead}"
+    return f"JAX_PLATFORMS={asked}: JAX cannot start it ({why:.150}); {instead}"
