@@ -313,7 +313,9 @@ def _as_reference(name: str, hf_config: dict[str, Any], tensors: Container[str])
     Returns:
       The pooler, whether there is a head, which follows `cls` alone, and what was guessed, in words.
     """
-    last = local_path(name).absolute().name.partition("@")[0].lower()
+    path = local_path(name).absolute()
+    named = path.parent if re.fullmatch(r"checkpoint-\d+", path.name) else path  # transformers' Trainer writes these
+    last = named.name.partition("@")[0].lower()
     trained = "mlp.dense.weight" in tensors or "ForCL" in str(hf_config.get("architectures"))
     if not trained and (head_module(tensors) is None or not LIKE_REFERENCE.search(last)):
         return "cls", False, ""

@@ -63,6 +63,7 @@ CLS, CLS_WITH_HEAD, BEFORE = ("cls", False), ("cls", True), ("cls_before_pooler"
     [
         ("sup_mydata", CLS_WITH_HEAD, CLS_WITH_HEAD),
         ("unsup_mydata", BEFORE, BEFORE),
+        ("unsup_mydata/checkpoint-250", BEFORE, BEFORE),
         ("my-Unsup-2024", BEFORE, BEFORE),
         ("mysimcse", CLS_WITH_HEAD, CLS_WITH_HEAD),
         ("unsupervised-SimCSE", BEFORE, BEFORE),
