@@ -145,6 +145,8 @@ def _is_quoted(first: str, lines: Iterator[str], separator: str, *, has_header: 
     all_text = only_special = True  # what is enclosed so far
     width = 0
     for record in _whole_records(itertools.chain([first], lines), separator):
+        if record and '"' not in record and not (all_text or only_special) and record.count(separator) == width - 1:
+            continue  # most lines of a large file
         fields = None if record is None else _fields(record, separator)
         if record is None or fields is None:
             return likely
@@ -162,8 +164,6 @@ def _is_quoted(first: str, lines: Iterator[str], separator: str, *, has_header: 
             needed = needed or not all(_fits(line.split(separator), width) for line in record.split("\n"))
             is_long = is_long or "\n" in record
             has_sign = has_sign or any(enclosed and (not text or '""' in text) for text, enclosed in fields)
-        elif not (all_text or only_special):
-            continue
         for text, enclosed in fields:
             special = "," in text or "\r" in text
             all_text = all_text and (enclosed or not text or is_number(text))
