@@ -96,6 +96,7 @@ def test_requirements_are_the_core_and_the_extra_train():
     lines = (ROOT / "requirements.txt").read_text().splitlines()
     core, train = PROJECT["dependencies"], PROJECT["optional-dependencies"]["train"]
     assert requirements_of(lines) == [*core, *train]
+    assert all(re.fullmatch(r"[\w.\[\]-]+>=[\d.]+", line) for line in requirements_of(lines))  # `make test-oldest`
     names = {re.match(r"[\w.-]+", line)[0].replace("-", "_") for line in train}
     assert set(ONLY_TO_TRAIN) <= names
 
