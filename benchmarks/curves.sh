@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Our runs and the plain PyTorch loop's under the same protocol, three seeds each; see docs/curves.md.
-# Needs requirements-dev.txt, the MiniLM package, SentEval's folder (with STS and SNLI) and sentences, one a line.
+# Needs requirements-dev.txt and requirements-peers.txt, the MiniLM package, SentEval's folder (with STS and SNLI) and sentences, one a line.
 set -euo pipefail
 if [ $# -ne 3 ]; then
   echo "usage: benchmarks/curves.sh SENTEVAL_FOLDER WIKI_SENTENCES.txt OUTPUT_FOLDER" >&2

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What one GPU does, beside PyTorch on the same GPU, in half an hour: the tables of docs/performance.md that need one.
-# Needs `pip install -r requirements-dev.txt "jax[cuda13]"` with a PyTorch that has CUDA, and sentences, one a line.
+# Needs `pip install -r requirements-dev.txt -r requirements-peers.txt "jax[cuda13]"` with a PyTorch that has CUDA, and sentences, one a line.
 # Each step's table is OUTPUT/STEP.md; a step whose table is there is not done again.
 set -euo pipefail
 if [ $# -lt 2 ]; then

@@ -11,21 +11,29 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 
+from xla_flags import known
+
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("HAYSTACK_TELEMETRY_ENABLED", "False")
 # As those of an object store's tests set it, so that their processes too are forked from one that has imported all.
 os.environ["NO_GCE_CHECK"] = "true"
-# Compiling takes a sixth of the time without them. `make test-all` compiles the tests of its second part as users do.
+# Compiling takes a twelfth to a third of the time without them. `make test-all` compiles the tests of its second part as users do.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
-# libtpu ends a process with a flag that it does not know.
-os.environ.setdefault(
-    "XLA_FLAGS",
-    "--xla_force_host_platform_device_count=8"  # CPU devices stand in for chips
-    # One module for LLVM rather than 32: those would be compiled in threads, for which the workers leave no core.
-    + " --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
-    * (os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] == "1" and importlib.util.find_spec("libtpu") is None),
-)
+if "XLA_FLAGS" in os.environ:  # a worker has those of the process that started it
+    needed, wanted = os.environ["XLA_FLAGS"].split(), []
+else:
+    needed = ["--xla_force_host_platform_device_count=8"]  # CPU devices stand in for chips
+    wanted = [
+        "--xla_cpu_use_fusion_emitters=false",  # JAX 0.11.1 and newer have no other way
+        "--xla_cpu_opt_preset=FAST_COMPILE",
+        # One module for LLVM rather than 32: those would be compiled in threads, for which the workers leave no core.
+        "--xla_cpu_parallel_codegen_split_count=1",
+    ]
+    if os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] != "1" or importlib.util.find_spec("libtpu"):
+        wanted = []  # libtpu ends a process with a flag for CPUs
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    os.environ["XLA_FLAGS"] = " ".join(known(needed, wanted))
 # What one process of the tests has compiled the others read; the user's own cache is neither read nor written.
 os.environ["JAX_COMPILATION_CACHE_DIR"] = str(Path(__file__).resolve().parent.parent / ".cache" / "xla")
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"

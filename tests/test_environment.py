@@ -8,6 +8,7 @@ import sys
 import tomllib
 
 import pytest
+import xla_flags
 from support import ROOT, refused
 
 from simcse_jax.__main__ import COMMANDS
@@ -72,6 +73,15 @@ import simcse_jax.main, simcse_jax.training.run, simcse_jax.evaluate, simcse_jax
     assert done.returncode == 0, done.stderr
 
 
+def test_the_tests_leave_out_what_xla_does_not_know_and_end_with_a_line_where_they_need_it():
+    needed, known = "--xla_force_host_platform_device_count=8", "--xla_llvm_disable_expensive_passes=true"
+    for wrong in ("--xla_none_such=1", "--xla_backend_optimization_level=high"):
+        assert needed in (found := xla_flags.known([needed], [known, wrong])) and wrong not in found
+    assert xla_flags.known([needed], [known, "--xla_none_such=1"]) == [needed, known]
+    with pytest.raises(SystemExit, match=r"^XLA_FLAGS=--xla_none_such=1: Unknown flag in XLA_FLAGS"):
+        xla_flags.known(["--xla_none_such=1"], [known])
+
+
 def light(*commands):
     """Runs commands where the modules of the extra "train" are missing."""
     arguments = [json.dumps(ONLY_TO_TRAIN), json.dumps([list(map(str, command)) for command in commands])]
@@ -86,6 +96,7 @@ def test_requirements_are_the_core_and_the_extra_train():
     lines = (ROOT / "requirements.txt").read_text().splitlines()
     core, train = PROJECT["dependencies"], PROJECT["optional-dependencies"]["train"]
     assert requirements_of(lines) == [*core, *train]
+    assert all(re.fullmatch(r"[\w.\[\]-]+>=[\d.]+", line) for line in requirements_of(lines))  # `make test-oldest`
     names = {re.match(r"[\w.-]+", line)[0].replace("-", "_") for line in train}
     assert set(ONLY_TO_TRAIN) <= names
 

@@ -23,7 +23,7 @@ def test_without_mteb_the_command_names_what_installs_it(tiny_bert, monkeypatch)
         Encoder(None)
 
 
-mteb = pytest.importorskip("mteb", reason="mteb is not installed: pip install -r requirements-dev.txt")
+mteb = pytest.importorskip("mteb", reason="mteb is not installed: pip install -r requirements-peers.txt")
 
 from mteb.abstasks import AbsTaskSTS  # noqa: E402
 from support.mteb_tasks import at_hand, clustering_task, register, retrieval_task, sts_task  # noqa: E402

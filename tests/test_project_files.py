@@ -40,8 +40,28 @@ def test_the_workflow_runs_make_s_targets_on_the_versions_that_the_package_names
     runs = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
     targets = {run.split()[-1] for run in runs if run.startswith("make ")}
     makefile = (ROOT / "Makefile").read_text()
-    assert {"check", "test", "test-all", "test-exact", "test-benchmarks", "test-tpu"} == targets
+    assert {"check", "test", "test-all", "test-exact", "test-benchmarks", "test-oldest", "test-tpu"} == targets
     assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in targets)
+
+
+def test_the_newest_python_is_a_released_one_that_starts_and_is_newer_than_the_given_one(tmp_path):
+    def newest(given):
+        (tmp_path / "given").write_text(f"#!/bin/sh\necho {given}\n")
+        (tmp_path / "given").chmod(0o755)
+        environment = {"PATH": f"{tmp_path}/path:/usr/bin:/bin", "PYENV_ROOT": str(tmp_path)}
+        command = [ROOT / ".ci" / "newest", tmp_path / "given"]
+        return subprocess.run(command, env=environment, capture_output=True, text=True).stdout.strip()
+
+    starts = {"path/python3.1003": 127, "path/python3.1001": 0, "path/python3.1004-config": 0}
+    starts |= {"versions/3.1002.5/bin/python3.1002": 0, "versions/3.1003.0a1/bin/python3.1003": 1}
+    for name, code in starts.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f"#!/bin/sh\nexit {code}\n")
+        (tmp_path / name).chmod(0o755)
+    assert newest(11) == str(tmp_path / "versions/3.1002.5/bin/python3.1002")
+    assert newest(1002) == ""
+    (tmp_path / "versions/3.1002.5/bin/python3.1002").unlink()
+    assert newest(1000) == "python3.1001"
 
 
 def test_the_hooks_are_the_tools_of_make_lint():

@@ -8,8 +8,8 @@ from absl import flags
 from ml_collections import config_dict, config_flags
 
 from simcse_jax.config.fields import flatten
-from simcse_jax.config.recipes import FOLDER, find, let_import
-from simcse_jax.config.variants import NoSuchVariant
+from simcse_jax.config.recipes import FOLDER, find
+from simcse_jax.config.variants import running
 from simcse_jax.errors import UserError, nearest
 
 FOLDERS = {
@@ -43,11 +43,10 @@ def _parse(argv: Sequence[str], folders: Sequence[str]) -> tuple[config_dict.Con
     path, rest = split_config(argv)
     if not path:
         raise UserError("--config FILE is missing, e.g. --config unsup_bert")
-    file = find_config(path)
-    known = _get_fields(path, file)
+    loaded, known = _load(path)
     try:
-        args = ["simcse_jax.main", f"--config={file}", *_last_of_each_list(rest, known)]
-        config_flags.DEFINE_config_file("config", None, flag_values=values, sys_argv=args)
+        args = ["simcse_jax.main", *_last_of_each_list(rest, known)]
+        config_flags.DEFINE_config_dict("config", loaded, flag_values=values, sys_argv=args)
         for name in folders:
             flags.DEFINE_string(name, None, FOLDERS[name], flag_values=values)
         unknown = values(args)[1:]
@@ -61,7 +60,7 @@ def _parse(argv: Sequence[str], folders: Sequence[str]) -> tuple[config_dict.Con
         raise UserError(f"unknown argument {unknown[0]!r}; a field is set with --config.FIELD=VALUE")
     config = values.config.unlock()
     _split_tuples(config)
-    if file.startswith(f"{FOLDER}/") and not config.get("parallel", {}).get("process_id"):
+    if (file := find_config(path)).startswith(f"{FOLDER}/") and not config.get("parallel", {}).get("process_id"):
         print(f"recipe: {file}", file=sys.stderr, flush=True)  # not a file of the current folder
     return config, {name: values[name].value for name in folders}
 
@@ -94,24 +93,14 @@ def find_config(path: str) -> str:
     return f"{find(name)}{colon}{variant}"
 
 
-def _get_fields(path: str, file: str) -> dict[str, Any]:
-    """Loads the config `file` alone, to distinguish its mistakes from those of other arguments; `path` is as given."""
-    values = flags.FlagValues()
-    args = ["simcse_jax.main", f"--config={file}"]
-    let_import()
-    try:
-        config_flags.DEFINE_config_file("config", None, flag_values=values, sys_argv=args)
-        values(args)
-        if isinstance(values.config, config_dict.ConfigDict):
-            return flatten(values.config)  # fails for a config that is a part of itself
-    except NoSuchVariant as error:
-        raise UserError(f"--config {path}: {error}") from None
-    except UserError:
-        raise
-    except (Exception, SystemExit) as error:  # the file is a program: anything can go wrong in it
-        reason = str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__
-        kind = "" if isinstance(error, flags.Error) else f"{type(error).__name__}: "
-        raise UserError(f"--config {path}: {kind}{reason}") from None
+def _load(path: str) -> tuple[config_dict.ConfigDict, dict[str, Any]]:
+    """The config of a file, and the values of its fields by their names."""
+    with running(path) as (module, argument):
+        if not hasattr(module, "get_config"):
+            raise UserError(f"--config {path}: has no get_config()")
+        config = module.get_config(*argument)
+        if isinstance(config, config_dict.ConfigDict):
+            return config, flatten(config)  # fails for a config that is a part of itself
     raise UserError(f"--config {path}: get_config must return a ConfigDict (see simcse_jax.config.default_config)")
 
 

@@ -1,13 +1,16 @@
 """Config files: their variants, as in `unsup_bert:large`, and a line about each file of a folder."""
 
+import contextlib
+import importlib.machinery
 import importlib.util
 import inspect
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from simcse_jax.config.recipes import let_import
+from simcse_jax.config.recipes import find, let_import
 from simcse_jax.errors import UserError, reason
 
 
@@ -33,11 +36,34 @@ def choose_variant(variant: str, variants: Mapping[str, Any]) -> Any:
 def load_file(file: str | Path) -> ModuleType:
     """Runs a config file, a Python program. Raises whatever goes wrong in it."""
     let_import()
-    spec = importlib.util.spec_from_file_location("config_file", file)
-    assert spec is not None and spec.loader is not None, f"{file} must end in .py"
+    # By its loader: the name need not end in .py.
+    loader = importlib.machinery.SourceFileLoader("simcse_jax_config_file", str(file))
+    spec = importlib.util.spec_from_loader(loader.name, loader)
+    assert spec is not None
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    loader.exec_module(module)
     return module
+
+
+@contextlib.contextmanager
+def running(path: str) -> Iterator[tuple[ModuleType, tuple[str, ...]]]:
+    """The config file that `--config path` means, and the argument of its functions: none, or that of `FILE:ARGUMENT`.
+
+    Raises:
+      UserError: when there is no such file; and, in one line with its name, for all that goes wrong in it, here or in
+        the functions that are called meanwhile.
+    """
+    name, colon, argument = path.partition(":")
+    file = find(name)
+    try:
+        yield load_file(file), (argument,) if colon else ()
+    except NoSuchVariant as error:
+        raise UserError(f"--config {path}: {error}") from None
+    except UserError:
+        raise
+    except (Exception, SystemExit) as error:  # the file is a program: anything can go wrong in it
+        raise UserError(f"--config {path}: {type(error).__name__}: {reason(error)}") from None
 
 
 def variants_of(module: ModuleType) -> tuple[str, ...]:

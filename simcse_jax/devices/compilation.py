@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any, cast
 
 import jax
 from jax.experimental.compilation_cache import compilation_cache
@@ -16,7 +17,7 @@ def keep_compilations() -> None:
     nothing. A `jax_compilation_cache_dir` that is already set stays.
     """
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
-        stated = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]  # a field made at run time
+        stated = cast(Any, jax.config).jax_compilation_cache_dir  # a field made at run time
         if stated or jax.distributed.is_initialized():
             return
         try:

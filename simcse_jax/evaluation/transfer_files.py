@@ -125,8 +125,8 @@ def _make_task(name: str, where: str, parts: dict[str, list[_Row]]) -> Task:
     found, counts = np.unique(labels[splits["train"]], return_counts=True)
     if len(found) < 2:
         raise UserError(f"{where}: {name}'s sentences are all of one class; a classifier needs two or more")
-    if "dev" not in splits and counts.min() < FOLDS:
-        count = f"{counts.min()} sentences of a class"
+    if "dev" not in splits and np.min(counts) < FOLDS:
+        count = f"{np.min(counts)} sentences of a class"
         raise UserError(f"{where}: {name} has {count}; {FOLDS}-fold cross-validation needs {FOLDS} or more")
     second = [row.second for row in rows] if name == "MRPC" else []
     return Task([row.first for row in rows], second, labels, splits, len(QUESTIONS) if name == "TREC" else 2)

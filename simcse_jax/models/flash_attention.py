@@ -12,7 +12,7 @@ Shapes: B sentences, H heads, T tokens, d numbers in a head, O tokens of an oute
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -122,7 +122,7 @@ def flash_attention(
     outer = min(BLOCKS, key=lambda size: -(-length // size) * size)
     missing = -length % outer
     walk = Walk(length + missing, outer, outer if window is None else LANES, window)
-    asked = jax.config.jax_default_matmul_precision  # type: ignore[attr-defined]  # JAX adds it when imported
+    asked = cast(Any, jax.config).jax_default_matmul_precision  # JAX adds it when imported
     exact = query.dtype == jnp.float32 and asked not in (None, "default", "fastest", "bfloat16")
     precision = jax.lax.Precision.HIGHEST if exact else jax.lax.Precision.DEFAULT
     kernel = Kernel(walk, precision, query.shape[-1] ** -0.5)

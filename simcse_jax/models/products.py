@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, Float32
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.platforms import for_platform
 
-DType = jnp.dtype | type
+DType = jax.typing.DTypeLike
 Factor = Float[AnyArray, "..."]
 Pair = tuple[Factor, Factor]
 Named = tuple[str, Factor]  # subscripts and the array that they index

@@ -15,10 +15,9 @@ from ml_collections import config_dict
 from simcse_jax.config.checks import check_range, check_type, validate
 from simcse_jax.config.field import Field, field
 from simcse_jax.config.fields import default_config, defaults_of, flatten
-from simcse_jax.config.recipes import find
 from simcse_jax.config.rules import Rule, each_once
-from simcse_jax.config.variants import load_file
-from simcse_jax.errors import UserError, nearest, no_such, reason
+from simcse_jax.config.variants import running
+from simcse_jax.errors import UserError, nearest, no_such
 from simcse_jax.evaluation.tasks import RETRIEVAL
 from simcse_jax.sweeps.metrics import METRICS, WORDS
 
@@ -120,17 +119,10 @@ def load_variants(path: str) -> tuple[Variant, ...]:
     Raises:
       UserError: when the file is no sweep, or fails.
     """
-    name, colon, argument = path.partition(":")
-    file = find(name)
-    try:
-        get_variants = getattr(load_file(file), "get_variants", None)
-        if get_variants is None:
+    with running(path) as (module, argument):
+        if not hasattr(module, "get_variants"):
             raise UserError(f"--config {path}: is not a sweep: it has no get_variants(); see configs/ablations/")
-        variants = tuple(get_variants(argument) if colon else get_variants())
-    except UserError:
-        raise
-    except (Exception, SystemExit) as error:  # the file is a program: anything can go wrong in it
-        raise UserError(f"--config {path}: {type(error).__name__}: {reason(error)}") from None
+        variants = tuple(module.get_variants(*argument))
     for variant in variants:
         if not _is_variant(variant):
             raise UserError(

@@ -1,4 +1,5 @@
 import re
+import warnings
 
 import pytest
 from support import ROOT
@@ -64,6 +65,7 @@ def test_mistakes_are_reported_in_one_line(argument):
 
 def test_mistakes_with_the_config_file_itself(tmp_path):
     (tmp_path / "broken.py").write_text("def get_config(:\n")
+    (tmp_path / "empty.py").write_text("")
     (tmp_path / "nothing.py").write_text("def get_config():\n    pass\n")
     (tmp_path / "old.py").write_text(
         "from simcse_jax.config import default_config\n"
@@ -80,7 +82,8 @@ def test_mistakes_with_the_config_file_itself(tmp_path):
         ("--config", "none.py"): "none.py: no such config file",
         (f"{CONFIG}:huge",): "no variant 'huge'.*base, large",
         (f"--config={ROOT}/configs/quickstart.py:large",): "quickstart.py",
-        (f"--config={tmp_path}/broken.py",): "broken.py",
+        (f"--config={tmp_path}/broken.py",): r"^--config .*broken\.py: SyntaxError: .*\(broken\.py, line 1\)$",
+        (f"--config={tmp_path}/empty.py",): r"empty\.py: has no get_config\(\)$",
         (f"--config={tmp_path}/nothing.py",): "must return a ConfigDict",
         (f"--config={tmp_path}/old.py",): "config.sede: no such field; the nearest one is config.seed",
         ("--config.seed=1",): "--config FILE is missing",
@@ -102,6 +105,9 @@ def test_mistakes_with_the_config_file_itself(tmp_path):
         ("def get_config():\n    return get_config()", "RecursionError"),
         ("def get_config():\n    c = ConfigDict()\n    c.me = c\n    return c", "RecursionError"),
         ("def get_config():\n    return ConfigDict()", "has no fields"),
+        ("def get_config():\n    raise ValueError('two\\nlines')", r"a\.py: ValueError: two lines$"),
+        ("def get_config():\n    open('none.json')", r"a\.py: FileNotFoundError: .*none\.json'$"),
+        ("def get_config():\n    raise TypeError('x')", r"a\.py: TypeError: x$"),
     ],
 )
 def test_a_config_file_may_do_anything(code, says, tmp_path):
@@ -109,3 +115,19 @@ def test_a_config_file_may_do_anything(code, says, tmp_path):
     file.write_text(f"from ml_collections.config_dict import ConfigDict\n{code}\n")
     with pytest.raises(UserError, match=says):
         flags.parse(["--config", str(file), "--workdir=w", "--config.x=1"])
+
+
+def test_a_config_file_runs_once_as_a_module_without_warnings_whatever_its_name(tmp_path):
+    file = tmp_path / "mine.config"
+    file.write_text(
+        "from __future__ import annotations\nimport dataclasses\nfrom pathlib import Path\n"
+        "from simcse_jax.configs.unsup_bert import get_config as base\n\n\n"
+        "@dataclasses.dataclass\nclass Size:\n    batch: int = 7\n\n\n"
+        "def get_config():\n    with Path(__file__).with_name('runs').open('a') as file:\n        file.write('.')\n"
+        "    config = base()\n    config.train.batch_size = Size().batch\n    return config\n"
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        config, _ = flags.parse(["--config", str(file), "--workdir=w", "--config.seed=3"])
+    assert (config.train.batch_size, config.seed) == (7, 3)
+    assert (tmp_path / "runs").read_text() == "."

@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-import torch
 
 from simcse_jax.evaluation import torch_draws
 
@@ -8,6 +7,7 @@ from simcse_jax.evaluation import torch_draws
 @pytest.mark.parametrize("inputs, outputs", [(1, 2), (7, 3), (384, 6), (1536, 2)])
 @pytest.mark.parametrize("seed", [0, 1111, 2**32 - 1])
 def test_a_linear_layer_starts_as_in_pytorch(inputs, outputs, seed):
+    torch = pytest.importorskip("torch")
     torch.manual_seed(seed)
     layer = torch.nn.Linear(inputs, outputs)
     weights, biases = torch_draws.linear(inputs, outputs, seed)

@@ -57,6 +57,7 @@ FILES: dict[str, str] = {  # what is in a config file
     "returns None": "def get_config():\n    return None\n",
     "returns a dict": "def get_config():\n    return {'seed': 1}\n",
     "returns an empty config": "import ml_collections\ndef get_config():\n    return ml_collections.ConfigDict()\n",
+    "opens what is not there": "def get_config():\n    open('none.json')\n",
     "imports what is not there": "import none_such_module\n",
     "has bytes that are not UTF-8": "# caf\udce9\n",
     "has NULs": "x = '\0'\n",

@@ -1,12 +1,10 @@
 """Damaged weights: safetensors, and pickles of PyTorch's."""
 
-import io
 import itertools
 import json
 import pickle
 import struct
 import zipfile
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,9 @@ from hostile.case import EITHER, REFUSED, REFUSED_OR_SAME, SAME, Case
 from hostile.cases_json import readers_of_model
 from hostile.damages import PLACES, Make, both, cut, flip, instead, remove, unreadable, write
 from hostile.json_damages import change_json
+from support.pickles import Call, archive, parts, storage, tensor, whole
 
+TORCH_FILE = "torch/pytorch_model.bin"
 NORM = "embeddings.LayerNorm.weight"
 WORDS = "embeddings.word_embeddings.weight"
 FILE = "model/model.safetensors"
@@ -161,146 +161,76 @@ OTHER_CONFIGS: dict[str, dict[str, Any]] = {
 }
 
 
-class Storage:
-    """Stands for a storage in a pickle: PyTorch's class, a file of the archive, and a number of elements."""
-
-    def __init__(self, kind: str = "FloatStorage", key: str = "0", count: int = 64):
-        self.identity = ("storage", kind, key, "cpu", count)
-
-
-class Tensor:
-    """Stands for a tensor in a pickle, as PyTorch writes it."""
-
-    def __init__(self, storage: object, offset: Any = 0, shape: Any = (32,), stride: Any = (1,)):
-        self.parts = (storage, offset, shape, stride)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        import torch._utils
-
-        return torch._utils._rebuild_tensor_v2, (*self.parts, False, OrderedDict())
+def crafted_tensor(
+    kind: str = "FloatStorage", key: str = "0", count: int = 64, offset: Any = 0, shape: Any = (32,), stride: Any = (1,)
+) -> Call:
+    """A tensor of a storage: of PyTorch's class `kind`, in a file of the archive, with a number of elements."""
+    return tensor(storage(kind, key, count), offset, shape, stride)
 
 
-class Call:
-    """A pickle that calls a function when it is read."""
-
-    def __init__(self, function: Callable[..., object], *arguments: object):
-        self.reduced = (function, arguments)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return self.reduced
+def pickled(content: object, storages: dict[str, bytes] | None = None) -> Make:
+    """The model's weights replaced by these."""
+    storages = {"0": np.ones(64, "<f4").tobytes()} if storages is None else storages
+    return lambda folder: (folder / TORCH_FILE).write_bytes(archive(content, storages))
 
 
-class _Pickler(pickle.Pickler):
-    def persistent_id(self, value: object) -> object:
-        if not isinstance(value, Storage):
-            return None
-        import torch
-
-        kind, name, *rest = value.identity
-        return (kind, getattr(torch, name, name), *rest)
+def crafted(value: object, storages: dict[str, bytes] | None = None) -> Make:
+    """The same with one crafted tensor among others."""
+    return pickled({NORM: value, WORDS: crafted_tensor()}, storages)
 
 
-def archive(content: object, storages: dict[str, bytes] | None = None, protocol: int = 2) -> bytes:
-    """A file as torch.save writes it."""
-    pickled, sink = io.BytesIO(), io.BytesIO()
-    _Pickler(pickled, protocol).dump(content)
-    with zipfile.ZipFile(sink, "w", zipfile.ZIP_STORED) as file:
-        file.writestr("archive/data.pkl", pickled.getvalue())
-        for key, data in ({"0": np.ones(64, "<f4").tobytes()} if storages is None else storages).items():
-            file.writestr(f"archive/data/{key}", data)
-        file.writestr("archive/version", "3\n")
-    return sink.getvalue()
-
-
-def crafted(value: Callable[[], object], storages: dict[str, bytes] | None = None) -> Make:
-    """The model's weights with one tensor replaced by a crafted one."""
-
-    def make(folder: Path) -> None:
-        (folder / "torch/pytorch_model.bin").write_bytes(archive({NORM: value(), WORDS: Tensor(Storage())}, storages))
-
-    return make
+EVAL = Call("__builtin__", "eval", ("open('pwned', 'w')",))
 
 
 def bomb(folder: Path) -> None:
     """A storage of half a gigabyte of zeros in half a megabyte."""
-    sink = io.BytesIO()
-    pickled = io.BytesIO()
-    _Pickler(pickled, 2).dump({NORM: Tensor(Storage(count=1 << 27), shape=(1 << 27,))})
-    with zipfile.ZipFile(sink, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
-        file.writestr("archive/data.pkl", pickled.getvalue())
-        with file.open("archive/data/0", "w") as storage:
+    with zipfile.ZipFile(folder / TORCH_FILE, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
+        file.writestr("archive/data.pkl", whole({NORM: crafted_tensor(count=1 << 27, shape=(1 << 27,))}))
+        with file.open("archive/data/0", "w") as data:
             for _ in range(512):
-                storage.write(bytes(1 << 20))
-    (folder / "torch/pytorch_model.bin").write_bytes(sink.getvalue())
-
-
-def run_code(function: str, *arguments: object) -> Make:
-    import builtins
-    import os
-    import subprocess
-
-    found = {
-        "os.system": os.system,
-        "eval": builtins.eval,
-        "exec": builtins.exec,
-        "popen": subprocess.Popen,
-        "open": open,
-    }
-    return crafted(lambda: Call(found[function], *arguments))
+                data.write(bytes(1 << 20))
 
 
 TORCH: dict[str, tuple[Make, str]] = {
-    "empty": (write("torch/pytorch_model.bin", b""), REFUSED),
-    "no archive": (write("torch/pytorch_model.bin", b"x" * 1000), REFUSED),
-    "an archive without a pickle": (write("torch/pytorch_model.bin", b"PK\5\6" + bytes(18)), REFUSED),
-    "cut in half": (cut("torch/pytorch_model.bin", 0.5), REFUSED),
-    "without its end": (cut("torch/pytorch_model.bin", 0.99), REFUSED),
-    "a negative offset": (crafted(lambda: Tensor(Storage(), offset=-8)), REFUSED),
-    "an offset after the end": (crafted(lambda: Tensor(Storage(), offset=40)), REFUSED),
-    "a huge offset": (crafted(lambda: Tensor(Storage(), offset=2**62)), REFUSED),
-    "an offset beyond 64 bits": (crafted(lambda: Tensor(Storage(), offset=2**70)), REFUSED),
-    "a negative stride": (crafted(lambda: Tensor(Storage(), stride=(-1,))), REFUSED),
-    "a negative stride with an offset": (crafted(lambda: Tensor(Storage(), offset=40, stride=(-2,))), REFUSED),
-    "a huge stride": (crafted(lambda: Tensor(Storage(), stride=(2**60,))), REFUSED),
-    "a stride beyond 64 bits": (crafted(lambda: Tensor(Storage(), stride=(2**66,))), REFUSED),
-    "a stride of zero and a huge shape": (crafted(lambda: Tensor(Storage(), shape=(2**40,), stride=(0,))), REFUSED),
-    "fewer strides than dimensions": (crafted(lambda: Tensor(Storage(), shape=(4, 8))), REFUSED),
-    "a negative shape": (crafted(lambda: Tensor(Storage(), shape=(-32,))), REFUSED),
-    "a huge shape": (crafted(lambda: Tensor(Storage(), shape=(2**40,))), REFUSED),
-    "a shape that is a word": (crafted(lambda: Tensor(Storage(), shape="32")), REFUSED),
-    "a shape of fractions": (crafted(lambda: Tensor(Storage(), shape=(32.5,))), REFUSED),
-    "a tensor of no storage": (crafted(lambda: Tensor(None)), REFUSED),
-    "a storage that is missing": (crafted(lambda: Tensor(Storage(key="7"))), REFUSED),
-    "a storage of another path": (crafted(lambda: Tensor(Storage(key="../data.pkl"))), REFUSED),
-    "a storage of more elements than bytes": (crafted(lambda: Tensor(Storage(count=10**6), shape=(1000,))), REFUSED),
-    "a storage of minus one elements": (crafted(lambda: Tensor(Storage(count=-1))), REFUSED),
-    "a storage of no bytes": (crafted(lambda: Tensor(Storage()), {"0": b""}), REFUSED),
-    "a storage of an unknown type": (crafted(lambda: Tensor(Storage("NoneSuchStorage"))), REFUSED),
-    "complex numbers": (crafted(lambda: Tensor(Storage("ComplexFloatStorage", count=32), shape=(32,))), REFUSED),
-    "quantized numbers": (crafted(lambda: Tensor(Storage("QInt8Storage"))), REFUSED),
-    "a list": (lambda folder: (folder / "torch/pytorch_model.bin").write_bytes(archive([1, 2])), REFUSED),
-    "numbers in place of tensors": (crafted(lambda: 3), REFUSED),
-    "a dictionary in itself": (
-        lambda folder: (folder / "torch/pytorch_model.bin").write_bytes(archive(_cycle())),
-        REFUSED,
-    ),
+    "empty": (write(TORCH_FILE, b""), REFUSED),
+    "no archive": (write(TORCH_FILE, b"x" * 1000), REFUSED),
+    "an archive without a pickle": (write(TORCH_FILE, b"PK\5\6" + bytes(18)), REFUSED),
+    "cut in half": (cut(TORCH_FILE, 0.5), REFUSED),
+    "without its end": (cut(TORCH_FILE, 0.99), REFUSED),
+    "a negative offset": (crafted(crafted_tensor(offset=-8)), REFUSED),
+    "an offset after the end": (crafted(crafted_tensor(offset=40)), REFUSED),
+    "a huge offset": (crafted(crafted_tensor(offset=2**62)), REFUSED),
+    "an offset beyond 64 bits": (crafted(crafted_tensor(offset=2**70)), REFUSED),
+    "a negative stride": (crafted(crafted_tensor(stride=(-1,))), REFUSED),
+    "a negative stride with an offset": (crafted(crafted_tensor(offset=40, stride=(-2,))), REFUSED),
+    "a huge stride": (crafted(crafted_tensor(stride=(2**60,))), REFUSED),
+    "a stride beyond 64 bits": (crafted(crafted_tensor(stride=(2**66,))), REFUSED),
+    "a stride of zero and a huge shape": (crafted(crafted_tensor(shape=(2**40,), stride=(0,))), REFUSED),
+    "fewer strides than dimensions": (crafted(crafted_tensor(shape=(4, 8))), REFUSED),
+    "a negative shape": (crafted(crafted_tensor(shape=(-32,))), REFUSED),
+    "a huge shape": (crafted(crafted_tensor(shape=(2**40,))), REFUSED),
+    "a shape that is a word": (crafted(crafted_tensor(shape="32")), REFUSED),
+    "a shape of fractions": (crafted(crafted_tensor(shape=(32.5,))), REFUSED),
+    "a tensor of no storage": (crafted(tensor(None, 0, (32,), (1,))), REFUSED),
+    "a storage that is missing": (crafted(crafted_tensor(key="7")), REFUSED),
+    "a storage of another path": (crafted(crafted_tensor(key="../data.pkl")), REFUSED),
+    "a storage of more elements than bytes": (crafted(crafted_tensor(count=10**6, shape=(1000,))), REFUSED),
+    "a storage of minus one elements": (crafted(crafted_tensor(count=-1)), REFUSED),
+    "a storage of no bytes": (crafted(crafted_tensor(), {"0": b""}), REFUSED),
+    "a storage of an unknown type": (crafted(crafted_tensor("NoneSuchStorage")), REFUSED),
+    "complex numbers": (crafted(crafted_tensor("ComplexFloatStorage", count=32, shape=(32,))), REFUSED),
+    "quantized numbers": (crafted(crafted_tensor("QInt8Storage")), REFUSED),
+    "a list": (pickled([1, 2]), REFUSED),
+    "numbers in place of tensors": (crafted(3), REFUSED),
+    "a dictionary in itself": (pickled(b"}q\0" + parts("self") + b"h\0s"), REFUSED),
     "a bomb": (bomb, REFUSED),
-    "a call of os.system": (run_code("os.system", "touch pwned"), REFUSED),
-    "a call of eval": (run_code("eval", "open('pwned', 'w')"), REFUSED),
-    "a call of exec": (run_code("exec", "open('pwned', 'w')"), REFUSED),
-    "a call of Popen": (run_code("popen", ["touch", "pwned"]), REFUSED),
-    "a call of open": (run_code("open", "pwned", "w"), REFUSED),
-    "an old pickle with a call": (
-        lambda folder: (folder / "torch/pytorch_model.bin").write_bytes(pickle.dumps(Call(eval, "open('pwned', 'w')"))),
-        REFUSED,
-    ),
+    "a call of os.system": (crafted(Call("posix", "system", ("touch pwned",))), REFUSED),
+    "a call of eval": (crafted(EVAL), REFUSED),
+    "a call of exec": (crafted(Call("__builtin__", "exec", ("open('pwned', 'w')",))), REFUSED),
+    "a call of Popen": (crafted(Call("subprocess", "Popen", (["touch", "pwned"],))), REFUSED),
+    "a call of open": (crafted(Call("io", "open", ("pwned", "w"))), REFUSED),
+    "an old pickle with a call": (write(TORCH_FILE, whole(EVAL)), REFUSED),
 }
-
-
-def _cycle() -> dict[str, object]:
-    value: dict[str, object] = {}
-    value["self"] = value
-    return value
 
 
 def cases() -> Iterator[Case]:
@@ -316,7 +246,7 @@ def cases() -> Iterator[Case]:
     for damage, (make, end) in TORCH.items():
         yield case(next(readers), f"pytorch_model.bin with {damage}", make, end)
     encode = readers_of_model()[0]
-    for seed, (file, name) in itertools.product(range(12), ((FILE, "model"), ("torch/pytorch_model.bin", "torch"))):
+    for seed, (file, name) in itertools.product(range(12), ((FILE, "model"), (TORCH_FILE, "torch"))):
         yield case(readers_of_model(name)[0], f"{file} changed by seed {seed}", flip(file, seed), EITHER)
     for damage, place in PLACES.items():
         yield case(encode, f"model.safetensors is {damage}", instead(FILE, place), REFUSED)

@@ -11,6 +11,7 @@ from hostile.case import Seeds
 from hostile.zygote import Zygote
 from support import sentences, write_model
 from support.beir import write_beir
+from support.pickles import archive, storage, tensor
 
 SENTENCES = sentences(12)
 GRADED = [("a cat", "the cat sat", 5.0), ("the dog ran", "she ran home", 2.5), ("a bird", "a bird", 4.5)]
@@ -51,12 +52,15 @@ def write_triplets(path: Path) -> None:
 
 def write_torch_model(folder: Path) -> None:
     """A model whose weights are a pickle of PyTorch's."""
-    import torch
     from safetensors.numpy import load_file
 
     write_model(folder, "bert")
-    tensors = {name: torch.from_numpy(array) for name, array in load_file(folder / "model.safetensors").items()}
-    torch.save(tensors, folder / "pytorch_model.bin")
+    content, storages = {}, {}
+    for name, array in load_file(folder / "model.safetensors").items():
+        strides = tuple(step // array.itemsize for step in array.strides)
+        content[name] = tensor(storage("FloatStorage", name, array.size), 0, array.shape, strides)
+        storages[name] = array.astype("<f4").tobytes()
+    (folder / "pytorch_model.bin").write_bytes(archive(content, storages))
     (folder / "model.safetensors").unlink()
 
 

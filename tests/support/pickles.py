@@ -1,5 +1,9 @@
 """Pickles as PyTorch writes them, made without it, so that they can be wrong."""
 
+import io
+import struct
+import zipfile
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 
@@ -31,6 +35,16 @@ def whole(value: Any) -> bytes:
     return b"\x80\x02" + parts(value) + b"."
 
 
+def archive(content: Any, storages: Mapping[str, bytes]) -> bytes:
+    """A file as torch.save writes it, with these storages by their keys."""
+    sink = io.BytesIO()
+    with zipfile.ZipFile(sink, "w") as file:
+        file.writestr("archive/data.pkl", whole(content))
+        for key, data in storages.items():
+            file.writestr(f"archive/data/{key}", data)
+    return sink.getvalue()
+
+
 def parts(value: Any) -> bytes:
     """The instructions for a value; bytes are instructions themselves."""
     match value:
@@ -42,6 +56,8 @@ def parts(value: Any) -> bytes:
             return b"\x88" if value else b"\x89"
         case int():
             return b"\x8a\x20" + value.to_bytes(32, "little", signed=True)
+        case float():
+            return b"G" + struct.pack(">d", value)
         case str():
             return b"X" + len(value.encode()).to_bytes(4, "little") + value.encode()
         case Call(module, name, arguments):

@@ -4,7 +4,7 @@ import contextlib
 import copy
 
 import numpy as np
-import torch
+import pytest
 from sklearn.model_selection import StratifiedKFold
 
 PENALTIES = (1e-5, 1e-4, 1e-3, 1e-2)
@@ -13,6 +13,7 @@ PENALTIES = (1e-5, 1e-4, 1e-3, 1e-2)
 @contextlib.contextmanager
 def one_thread():
     """Tiny products are much slower with several threads, above all next to other work."""
+    torch = pytest.importorskip("torch")
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -22,6 +23,7 @@ def one_thread():
 @one_thread()
 def fit(inputs, labels, classes, penalty, train, held_out=None, fast=False):
     """The classes of all rows, the held-out accuracy and the rounds; without `held_out`, 5% of `train` are held out."""
+    torch = pytest.importorskip("torch")
     np.random.seed(1111)
     torch.manual_seed(1111)
     model = torch.nn.Linear(inputs.shape[1], classes)

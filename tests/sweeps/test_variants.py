@@ -159,6 +159,7 @@ def test_variants_that_are_not_run_may_miss_their_baseline():
         ("def get_config():\n    pass\n", "is not a sweep: it has no get_variants()"),
         ("def get_variants():\n    return 1 / 0\n", "ZeroDivisionError: division by zero"),
         ("def get_variants(:\n", "SyntaxError"),
+        ("def get_variants():\n    open('none')\n", "FileNotFoundError"),
         (None, "no such config file"),
     ],
 )
