@@ -1,4 +1,4 @@
-"""Names that begin with a dot: of the files in a folder of data that are not data.
+"""Names that begin with a dot: those of files that are not data, in a folder of data.
 
 pyarrow, pandas, datasets and Spark read all files of a folder but those. Earlier versions wrote the same names without
 the dot, and what they began keeps them.
@@ -45,6 +45,6 @@ def begun(output: Path) -> tuple[Path, Path]:
       UserError: as `dot_before` does.
     """
     names = [f"{output.name}{ending}" for ending in BEGUN]
-    dot = dot_before(output.parent, *names)
+    dot = dot_before(output.parent, names[-1])  # without a state, a file of records is of no use
     partial, state = (output.with_name(f"{dot}{name}") for name in names)
     return partial, state

@@ -57,7 +57,7 @@ def mine(args: argparse.Namespace, path: Path, pairs: "PairFile", positives: Any
     from simcse_jax.simcse import SimCSE
 
     choice = choice_of(args)
-    about = options_of(args, choice) | {"--pairs": hash_file(pairs.path)} | pairs.by_order
+    about = options_of(args, choice) | {"--pairs": hash_file(pairs.path)} | pairs.reading
     check_begun(path, about)  # before models are opened and sentences encoded
     model = SimCSE(
         args.model, pooler=args.pooler, batch_size=args.batch_size, dtype=args.dtype, truncate_dim=args.truncate_dim

@@ -18,7 +18,8 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("HAYSTACK_TELEMETRY_ENABLED", "False")
 # As those of an object store's tests set it, so that their processes too are forked from one that has imported all.
 os.environ["NO_GCE_CHECK"] = "true"
-# Compiling takes a twelfth to a third of the time without them. `make test-all` compiles the tests of its second part as users do.
+# Compiling takes a twelfth to a third of the time without them. `make test-all` compiles its second part as
+# users do.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 if "XLA_FLAGS" in os.environ:  # a worker has those of the process that started it
     needed, wanted = os.environ["XLA_FLAGS"].split(), []

@@ -208,7 +208,7 @@ def test_a_broken_model_is_refused_in_one_line(broken, corpus, how, parts):
         ({"--model": __file__}, ["test_evaluate.py: is a file", "config.json"]),
         ({"--data": "no/such/data"}, ["no/such/data: no such folder or file"]),
         ({"--data": "tests"}, ["tests: no STS12", "data/downstream"]),
-        ({"--data": __file__}, ["test_evaluate.py: line 1 must be the header"]),
+        ({"--data": __file__}, ["test_evaluate.py: line 1 must name the columns"]),
         ({"--output": "tests"}, ["--output tests: a folder; name a .json file in it"]),
         ({"--output": "no/such/scores.json"}, ["--output no/such/scores.json: there is no folder no/such"]),
         ({"--batch-size": "0"}, ["--batch-size 0", "1 or more"]),

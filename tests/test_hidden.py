@@ -20,11 +20,12 @@ def test_names_have_a_dot_unless_an_earlier_version_wrote_one_of_them(tmp_path):
         dot_before(folder, "a.json", "b.json")
 
 
-@pytest.mark.parametrize("ending", ["partial", "state.json"])
-def test_the_files_of_an_output_that_was_begun_have_names_of_one_kind(tmp_path, ending):
+def test_the_files_of_an_output_that_was_begun_are_named_as_its_state(tmp_path):
     output = tmp_path / "emb.npy"
     assert begun(output) == (tmp_path / ".emb.npy.partial", tmp_path / ".emb.npy.state.json")
-    (tmp_path / f"emb.npy.{ending}").touch()
+    (tmp_path / "emb.npy.partial").touch()  # records alone are of no use
+    assert begun(output)[0] == tmp_path / ".emb.npy.partial"
+    (tmp_path / "emb.npy.state.json").touch()
     assert begun(output) == (tmp_path / "emb.npy.partial", tmp_path / "emb.npy.state.json")
 
 

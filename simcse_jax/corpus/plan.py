@@ -11,8 +11,11 @@ from simcse_jax.corpus.patterns import expand
 from simcse_jax.corpus.shards import MOST_TOKENS, token_type
 from simcse_jax.corpus.stamps import hash_file, stamp_of
 from simcse_jax.corpus.usable import check_usable
-from simcse_jax.data.examples import open_source, prefix_of
+from simcse_jax.data.columns import EARLIER, is_content
+from simcse_jax.data.examples import Source, open_source, prefix_of, source_path
+from simcse_jax.data.files import READERS
 from simcse_jax.data.labels import LABELS
+from simcse_jax.data.separated import reading_of
 from simcse_jax.data.sources import kind_of, same_kind
 from simcse_jax.data.tokens import Lengths, Prompts, check_prompts
 from simcse_jax.errors import UserError
@@ -59,8 +62,11 @@ def make_plan(
     longest = max(lengths)
     sources: list[dict[str, Any]] = []
     stamps: dict[str, str] = {}
+    read_as: dict[str, list[str]] = {}
     for name in names:
         source = open_source(name, columns, positives, labels)
+        if reading := _reading(name, source, columns):
+            read_as[name] = reading
         made = positives.startswith("next_") or augment
         if augment and len(source.chosen) > 1:
             hint = "choose its sentences with --columns anchor=…"
@@ -99,6 +105,8 @@ def make_plan(
         "columns": {role: name for role, name in sorted(columns.items()) if name},
         "positives": positives,
         "labels": labels,
+        # Earlier versions read these in another way.
+        **({"read as": read_as} if read_as else {}),
         # Labels of libraries' data sets were once read by their numbers.
         **({"label_names": True} if by_label and any(map(prefix_of, names)) else {}),
         "prompts": [*prompts] * (max(widths) if len(prompts) == 1 else 1) if any(prompts) else [],
@@ -108,6 +116,19 @@ def make_plan(
         "shard_rows": shard_rows or min(SHARD_ROWS, most),
     }
     return Plan(json.loads(json.dumps(key)), stamps)
+
+
+def _reading(name: str, source: Source, columns: Mapping[str, str]) -> list[str]:
+    """A table's separator and the columns that are read, if earlier versions took others."""
+    if prefix_of(name):
+        names, separator = source.names, ""
+    else:
+        path = source_path(name)
+        names, separator = READERS[path.suffix.lower()](path)[0], reading_of(path)
+    chosen = [source.names[place] for place in source.chosen]
+    in_order = [each for each in names if is_content(each)][:3]
+    are_new = not any(columns.values()) and chosen[0] not in EARLIER and chosen != in_order and len(chosen) > 1
+    return [each for each in (separator, *(chosen if are_new else ())) if each]
 
 
 def _identified(augment: Mapping[str, Any]) -> dict[str, Any]:

@@ -32,6 +32,7 @@ USUAL_NAMES = {
     "positive": ("sent1", "positive", "sentence2"),
     "negative": ("hard_neg", "negative", "neg", "hard_negative", "negatives", "hard_negatives", "rejected"),
 }
+EARLIER = ("sent0", "anchor", "sentence", "text")  # anchors' names that all versions know
 USUAL_LABELS = ("label", "gold_label")
 USUAL_SCORES = ("score", "pos_scores")
 # Columns that number the rows, in any case.

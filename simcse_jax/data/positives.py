@@ -47,6 +47,8 @@ def one_by_one(rows: Iterator[Row], names: Sequence[str], place: int, *beside: i
 def _of_positive(values: object, number: int, count: int, field: str) -> object:
     """The value of a positive in a list of one for each, which may be a single value for a single positive."""
     listed = values if isinstance(values, list) else [values]
+    if values is None:
+        return None
     if len(listed) != count:
-        raise UserError(f"{field} has {len(listed)} of the {count} values; give a list with one for each positive")
+        raise UserError(f"{field} has {len(listed)} values for {count} positives; give a list with one for each")
     return listed[number]

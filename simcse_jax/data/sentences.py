@@ -150,7 +150,7 @@ def check_sentences(sentences: Iterable[str], what: str = "sentence") -> list[st
       what: the word for a sentence in errors.
 
     Raises:
-            raise UserError(f"{where}{what} {row} {broken(sentence)}")
+      UserError: naming the first that is not a string, or holds a broken character.
     """
     column, values = only_column(sentences)
     where = "" if column is None else f"column {column!r}: "

@@ -68,6 +68,20 @@ def read_separated(path: Path, start: Place = START) -> Table:
     return names, rows()
 
 
+def reading_of(path: Path) -> str:
+    """How a .csv or .tsv is read, if not as its name says, as earlier versions did; otherwise an empty text.
+
+    Raises:
+      UserError: when the file cannot be read.
+    """
+    usual = {".csv": ",", ".tsv": "\t"}.get(path.suffix.lower())
+    if usual is None:
+        return ""
+    dialect = _dialect(path, usual, size_and_time(path))
+    name = SEPARATORS.get(dialect.separator, dialect.separator)
+    return "" if dialect == Dialect(usual, usual == ",") else f"{name}, {'' if dialect.quoted else 'not '}quoted"
+
+
 def read_tabs(path: Path) -> Iterator[Row]:
     """The lines of a file with tabs between its fields and no header, whatever its name; blank ones have one field.
 

@@ -35,10 +35,18 @@ def only_column(given: Any) -> tuple[Any, Iterable[Any]]:
         usual = next((name for name in ("sentence", "text") if name in names), names[0])
         raise UserError(f"a {kind} with the columns {has}: give one column of sentences, such as table[{usual!r}]")
     if names is not None:
-        return names[0], only_column(given[names[0]])[1]
-    if getattr(given, "ndim", 1) > 1:
-        raise UserError(f"an array of shape {tuple(given.shape)}, not a list of strings")
-    return None, given.to_pylist() if hasattr(given, "to_pylist") else given
+        values = given[names[0]]
+        if isinstance(values, str | bytes) or not hasattr(values, "__iter__"):
+            raise UserError(f"column {names[0]!r}: {values!r:.60}: not a list of strings")
+        return names[0], _listed(values)
+    return None, _listed(given)
+
+
+def _listed(values: Any) -> Iterable[Any]:
+    """Arrow's arrays as lists: their elements are not strings."""
+    if getattr(values, "ndim", 1) > 1:
+        raise UserError(f"an array of shape {tuple(values.shape)}, not a list of strings")
+    return values.to_pylist() if hasattr(values, "to_pylist") else values
 
 
 def _columns(given: Any) -> list[Any] | None:
@@ -47,7 +55,8 @@ def _columns(given: Any) -> list[Any] | None:
         return list(given)
     if not hasattr(given, "__len__"):  # an iterator, or a query that has not run
         return None
-    names = getattr(given, "column_names", None)  # Arrow and data sets; Arrow's `columns` are arrays
-    names = getattr(given, "columns", None) if names is None else names
+    kind = type(given)  # pandas takes names of rows and columns for attributes of an object
+    attribute = next((name for name in ("column_names", "columns") if hasattr(kind, name)), None)  # Arrow has both
+    names = None if attribute is None else getattr(given, attribute)
     names = getattr(getattr(given, "dtype", None), "names", None) if names is None else names  # NumPy's records
     return None if names is None else list(names)

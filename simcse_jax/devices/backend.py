@@ -65,7 +65,7 @@ def start(training: bool = False) -> None:
     try:
         jax.local_devices()
     except (RuntimeError, AssertionError) as error:  # the latter is all that JAX says about cuda
-        raise UserError(_missing(str(jax.config.jax_platforms), reason(error))) from None  # type: ignore[attr-defined]
+        raise UserError(_missing(str(jax.config.jax_platforms or ""), reason(error))) from None  # type: ignore[attr-defined]
 
 
 def _missing(asked: str, why: str) -> str:
@@ -74,4 +74,6 @@ def _missing(asked: str, why: str) -> str:
     for install, modules in (PLATFORMS[platform] for platform in wanted):
         if not any(map(installed, modules)):
             return f"JAX_PLATFORMS={asked}: JAX is installed without it; run: {install}; {instead}"
-    return f"JAX_PLATFORMS={asked}: JAX cannot start it ({why:.150}); {instead}"
+    if not asked:
+        return f"JAX finds no device: {why:.300}"
+    return f"JAX_PLATFORMS={asked}: JAX cannot start it ({why:.300}); {instead}"

@@ -13,9 +13,10 @@ from simcse_jax.corpus.sealed import read_sealed, write_sealed
 from simcse_jax.corpus.stamps import stamp_of
 from simcse_jax.data.lines import Place
 from simcse_jax.data.sentences import SentenceFile
+from simcse_jax.data.separated import reading_of
 from simcse_jax.errors import UserError
 from simcse_jax.hidden import COUNTED, DOT
-from simcse_jax.storage import Folder, is_remote
+from simcse_jax.storage import Folder, as_path, is_remote
 
 BLOCK_ROWS = 1 << 17
 LATER = ("--tokens", "--ranges")  # that plans of earlier versions lack; without them, a plan is the same
@@ -62,8 +63,11 @@ def make_plan(
     """
     with ThreadPoolExecutor(AT_A_TIME) as threads:  # a bucket answers slowly
         looked = list(threads.map(lambda name: (name, SentenceFile(name, column).column, stamp_of(name)), sources))
+        readings = dict(zip(sources, threads.map(lambda name: reading_of(as_path(name)), sources), strict=True))
     described = [{"name": name, "bytes": stamp.bytes, "column": chosen} for name, chosen, stamp in looked]
     key = {"sources": described, **about, "--block-rows": block_rows, "--keep-text": keep_text}
+    if read := {name: reading for name, reading in readings.items() if reading}:
+        key["read as"] = read
     return Plan(key, {name: stamp.written for name, _, stamp in looked}, DOT)
 
 

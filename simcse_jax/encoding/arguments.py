@@ -236,7 +236,7 @@ def embeddings_or_sentences(given: Any, dimension: int) -> Any:
         column, values = only_column(given)
         items = list(values)
         if not items or (first := _numbers(items[0])) is None:
-            return items if column is None else given
+            return items if column is None else {column: items}
         rows = [first]
         for number, item in enumerate(items[1:], 1):
             if (row := _numbers(item)) is None:

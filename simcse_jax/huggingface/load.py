@@ -47,8 +47,8 @@ from simcse_jax.storage import local_path, read_json
 # The reference's released models state their pooler only in their names, not in their files; those that its scripts
 # train are in my-unsup-simcse-bert-base-uncased and the like.
 REFERENCE_NAME = re.compile(r"(unsup|sup)-simcse-(bert|roberta)-(base|large)")
-# A model that others trained with the reference's code and named themselves: sup_mydata.
-LIKE_REFERENCE = re.compile(r"simcse|(?<![a-z])(un)?sup(?![a-z])")
+# A model that others trained with the reference's code and named themselves: sup_mydata, my-unsup-2024.
+LIKE_REFERENCE = re.compile(r"^(my[_-])?(un)?sup([_-]|$)|(un)?sup[_-]simcse")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -314,16 +314,23 @@ def _as_reference(name: str, hf_config: dict[str, Any], tensors: Container[str])
       The pooler, whether there is a head, which follows `cls` alone, and what was guessed, in words.
     """
     path = local_path(name).absolute()
-    named = path.parent if re.fullmatch(r"checkpoint-\d+", path.name) else path  # transformers' Trainer writes these
-    last = named.name.partition("@")[0].lower()
+    named = _name_of(path).partition("@")[0].lower()
+    by_word = LIKE_REFERENCE.search(named)
     trained = "mlp.dense.weight" in tensors or "ForCL" in str(hf_config.get("architectures"))
-    if not trained and (head_module(tensors) is None or not LIKE_REFERENCE.search(last)):
+    if not trained and (head_module(tensors) is None or not by_word):
         return "cls", False, ""
-    said = f"{name}: its files do not say how to pool; taken by its name, as the SimCSE authors' tool does: pooler"
-    if "unsup" not in last:
+    said = f"{name}: its files do not say how to pool; inferred from its name, as in the SimCSE authors' tool: pooler"
+    if "unsup" not in (named if by_word else str(path).lower()):
         return "cls", True, f"{said} cls with its dense layer; cls_before_pooler leaves that out"
     with_head = head_module(tensors) is not None
     return "cls_before_pooler", with_head, f"{said} cls_before_pooler{'; cls adds its dense layer' * with_head}"
+
+
+def _name_of(path: Path) -> str:
+    """The name of a model's folder; of a checkpoint that of the run, of a snapshot that of the hub's model."""
+    if re.fullmatch(r"checkpoint-\d+", path.name):
+        return path.parent.name
+    return path.parents[1].name.rpartition("--")[2] if path.parent.name == "snapshots" else path.name
 
 
 def _max_length(folder: Path, config: EncoderConfig) -> int:

@@ -10,10 +10,11 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Int64
 
-from simcse_jax.data.columns import choose_columns, only_sentences, warn_of_labels
+from simcse_jax.data.columns import EARLIER, choose_columns, only_sentences, warn_of_labels
 from simcse_jax.data.files import READERS, read_parquet
 from simcse_jax.data.positives import one_by_one
 from simcse_jax.data.rows import MISSING, read_text
+from simcse_jax.data.separated import reading_of
 from simcse_jax.errors import UserError
 from simcse_jax.storage import local_path
 
@@ -58,12 +59,20 @@ class PairFile:
             raise UserError(f"--pairs {name}: one column of sentences; mining needs pairs: --columns positive=NAME")
         self._wanted = [sentences[place] for place in places] + [each for each in ROWS if each in names]
         self._suffix, self._chosen = suffix, chosen
-        # Of columns that no name says: their names, by which a later call knows that it reads the same.
-        self.by_order = {"columns of --pairs": self._wanted[:2]} if chosen.unsure else {}
+        # By which a later call, perhaps of a later version, knows that it reads the same.
+        self.reading: dict[str, object] = {}
+        if chosen.unsure or (not any(columns.values()) and self._wanted[0] not in EARLIER):
+            self.reading["columns of --pairs"] = self._wanted[:2]
+        if read := reading_of(self.path):
+            self.reading["separator of --pairs"] = read
         self.has_rows = "positive_row" in names
         if not any(columns.values()):
             cure = "leave out pairs that are none, or name the columns: --columns anchor=NAME positive=NAME"
             warn_of_labels(names, f"--pairs {name}: ", f"; {cure}")
+
+    def _beside(self, places: list[int]) -> list[int]:
+        """The columns, at these places, that have a value for each positive."""
+        return [place for name, place in zip(self._wanted, places, strict=True) if name == ROWS[1]]
 
     def read(self, first: int = 0) -> Iterator[Pair | None]:
         """The pairs from a row on; None for a row with a blank sentence.
@@ -77,7 +86,7 @@ class PairFile:
             names, rows = READERS[self._suffix](self.path)
         places = [names.index(name) for name in self._wanted]
         rows = only_sentences(rows, self._chosen._replace(places=places[:2]), names, str(self.path))
-        rows = one_by_one(rows, names, places[1], *places[2:])
+        rows = one_by_one(rows, names, places[1], *self._beside(places))
         for number, row in itertools.islice(enumerate(rows), first, None):
             if late := [name for name in row.late if name in ROWS]:
                 raise UserError(

@@ -118,5 +118,6 @@ def _whole_lines(path: Folder) -> list[dict[str, Any]]:
         try:
             lines.append(check_line(parse_json(text, where), where))
         except UserError as error:
-            raise UserError(f"{error}; remove that line") from None
+            cure = "" if "; remove" in str(error) else "; remove that line"
+            raise UserError(f"{error}{cure}") from None
     return lines

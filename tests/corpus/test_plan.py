@@ -43,6 +43,15 @@ def test_another_corpus_s_folder_is_refused_and_the_difference_named(plan, tiny_
             enter(tmp_path, other)
 
 
+def test_what_earlier_versions_read_in_another_way_is_another_corpus(plan, tmp_path):
+    contents = {"a.tsv": ('sent0\n"He said ""no"""\n', ["tabs, quoted"]), "c.tsv": ('sent0\nHe said "no"\n', None)}
+    contents |= {"b.csv": ("answer,question,kind\nme,who?,short\n", ["question", "answer"])}
+    contents |= {"d.csv": ("sent0,sent1,kind\na,p,b\n", None), "e.csv": ("id,question,answer\n1,a,p\n", None)}
+    for name, (content, read) in contents.items():
+        (tmp_path / name).write_text(content)
+        assert plan(tmp_path / name).key.get("read as") == (read and {str(tmp_path / name): read})
+
+
 def test_a_source_that_was_written_to_is_refused(plan, tmp_path):
     (tmp_path / "a.txt").write_text("a cat\n")
     (tmp_path / "out").mkdir()

@@ -37,9 +37,9 @@ def test_rows_without_a_positive_are_left_out_and_one_score_is_that_of_one(write
     ("second", "parts"),
     [
         ({"pos": "p"}, ["line 2", "the field 'pos' is 'p', but that of the first row is a list"]),
-        ({"pos": ["p", "q"], "pos_scores": 1}, ["line 2", "'pos_scores' has 1 of the 2 values"]),
+        ({"pos": ["p", "q"], "pos_scores": 1}, ["line 2", "'pos_scores' has 1 values for 2 positives"]),
         ({"pos": [3]}, ["line 2", "the field 'pos' holds 3, not text"]),
-        ({"pos": ["p", "q"], "pos_scores": [1]}, ["line 2", "'pos_scores' has 1 of the 2 values"]),
+        ({"pos": ["p", "q"], "pos_scores": [1]}, ["line 2", "'pos_scores' has 1 values for 2 positives"]),
     ],
 )
 def test_what_is_no_list_of_positives_is_refused(write, second, parts):

@@ -84,3 +84,18 @@ def test_no_package_of_tables_is_imported():
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert run.stdout.strip() == "set()"
+
+
+def test_names_of_rows_and_columns_are_not_attributes_of_a_table():
+    pd = pytest.importorskip("pandas")
+    series = pd.Series({"columns": "a cat", "column_names": "a dog"})
+    assert check_sentences(series) == ["a cat", "a dog"]
+    assert check_sentences(pd.DataFrame({"column_names": ["a cat"]})) == ["a cat"]
+
+
+def test_a_column_that_is_read_once_is_kept():
+    column = {"text": (text for text in ["a cat", "a dog"])}
+    assert check_sentences(embeddings_or_sentences(column, 4)) == ["a cat", "a dog"]
+    for take in (check_sentences, lambda given: embeddings_or_sentences(given, 4)):
+        with pytest.raises(UserError, match="column 'a': 1: not a list of strings"):
+            take({"a": 1})

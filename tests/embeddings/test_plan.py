@@ -46,6 +46,13 @@ def test_a_folder_of_an_earlier_version_goes_on(encoder, sources, tmp_path):
     assert fingerprint(plan._replace(key=plan.key | {"--tokens": True})) != fingerprint(plan)
 
 
+def test_a_table_that_earlier_versions_read_in_another_way_is_another_source(encoder, tmp_path):
+    for name, content, read in (("a", 'say "no"', None), ("b", '"say ""no"""', "tabs, quoted")):
+        path = tmp_path / f"{name}.tsv"
+        path.write_text(f"text\n{content}\n")
+        assert begin(tmp_path / name, encoder, path).key.get("read as") == (read and {str(path): read})
+
+
 def test_files_without_rows_are_refused(encoder, tmp_path):
     (tmp_path / "a.csv").write_text("text\n")
     with pytest.raises(UserError, match=r"a\.csv: holds no sentences"):

@@ -64,9 +64,13 @@ CLS, CLS_WITH_HEAD, BEFORE = ("cls", False), ("cls", True), ("cls_before_pooler"
         ("sup_mydata", CLS_WITH_HEAD, CLS_WITH_HEAD),
         ("unsup_mydata", BEFORE, BEFORE),
         ("unsup_mydata/checkpoint-250", BEFORE, BEFORE),
+        ("unsup_mydata/best", CLS, BEFORE),  # as the tool, which looks at the whole path
+        ("models--me--sup-simcse-mine/snapshots/0123abc", CLS_WITH_HEAD, CLS_WITH_HEAD),
+        ("KoSimCSE-roberta", CLS, CLS_WITH_HEAD),  # by another code, so only a layer of the reference's counts
+        ("what-sup", CLS, CLS_WITH_HEAD),
         ("my-Unsup-2024", BEFORE, BEFORE),
-        ("mysimcse", CLS_WITH_HEAD, CLS_WITH_HEAD),
-        ("unsupervised-SimCSE", BEFORE, BEFORE),
+        ("mysimcse", CLS, CLS_WITH_HEAD),
+        ("unsupervised-SimCSE", CLS, BEFORE),
         ("mydata", CLS, CLS_WITH_HEAD),
         ("supcon-support", CLS, CLS_WITH_HEAD),
         ("bert-unsupervised", CLS, BEFORE),

@@ -56,7 +56,11 @@ def test_only_the_first_rows_say_whether_a_column_holds_numbers(tmp_path):
     (tmp_path / "a.csv").write_text("asked,said\nwho,me\nwhen,1969\nhow many,2\n")
     pairs = PairFile(str(tmp_path / "a.csv"), {})
     assert list(pairs.read(1)) == list(pairs.read())[1:] == [Pair(1, "when", "1969"), Pair(2, "how many", "2")]
-    assert pairs.by_order == {"columns of --pairs": ["asked", "said"]}
+    assert pairs.reading == {"columns of --pairs": ["asked", "said"]}
+    (tmp_path / "c.tsv").write_text('sent0\tsent1\n"say ""no"""\tb\n')
+    assert PairFile(str(tmp_path / "c.tsv"), {}).reading == {"separator of --pairs": "tabs, quoted"}
+    (tmp_path / "c.tsv").write_text("sent0\tsent1\na\tb\n")
+    assert PairFile(str(tmp_path / "c.tsv"), {}).reading == {}
     (tmp_path / "b.csv").write_text("number,asked\n17,who\n18,when\n")
     with pytest.raises(UserError, match=r"the field .number. holds numbers, .* 17; which columns"):
         list(PairFile(str(tmp_path / "b.csv"), {}).read())
