@@ -1,4 +1,4 @@
-"""What a command gets and prints as bytes: standard input and arguments in UTF-8; standard output and standard error.
+"""The bytes that a command reads and prints: standard input and arguments, in UTF-8; standard output and error.
 
 Any text can be printed, and a stream that takes no more ends in a line.
 """

@@ -1,6 +1,6 @@
 """A folder that several processes fill, and what is made there: a plan, written first.
 
-It stays in the folder, so that a part that was lost can be made again.
+The plan stays in the folder, so that a part that was lost can be made again.
 """
 
 import fnmatch

@@ -154,7 +154,7 @@ def compute(
 
 @contextlib.contextmanager
 def _threads(number: int) -> Iterator[ThreadPoolExecutor]:
-    """A pool that ends with the block: what has not begun, as after Ctrl-C, is dropped; nobody waits for the rest."""
+    """A pool that ends with the block; after Ctrl-C it drops what has not begun, and does not wait for what has."""
     pool = ThreadPoolExecutor(number)
     try:
         yield pool

@@ -2,7 +2,7 @@
 
 As in BEIR, the text of a document is its title, a space, and its text, and the queries are those that the split judges.
 Some of BEIR's own files judge documents that the corpus lacks. As in trec_eval, they cannot be found, and count in the
-ideal ranking and in the recall; a query that is judged and not asked does not count.
+ideal ranking and in the recall; a query that is judged but not among the queries does not count.
 """
 
 import dataclasses
