@@ -161,7 +161,7 @@ def interrupted() -> Iterator[Case]:
     yield case("no state", remove(STATE), DONE)
     yield case("records that are a folder", instead(PARTIAL, Path.mkdir), REFUSED, "mined/out.jsonl")
     yield case("begun by an earlier version", as_earlier("mined"), DONE)
-    yield case("begun twice", both(copy(PARTIAL), copy(STATE)), REFUSED, "mined: has .out.jsonl.partial and")
+    yield case("begun twice", both(copy(PARTIAL), copy(STATE)), REFUSED, "mined: has .out.jsonl.state.json and")
     yield case("other pairs", write("train.csv", HEAD), REFUSED, "another --pairs")
     yield case("another corpus", write("text.txt", "a cat\na dog\n"), REFUSED, "another --corpus")
     for option in ("num-negatives=2", "block-rows=5", "sampling=random", "max-score=0.9", "pooler=avg"):
