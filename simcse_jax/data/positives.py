@@ -7,7 +7,7 @@ from simcse_jax.data.rows import MISSING, Row
 from simcse_jax.errors import UserError
 
 
-def one_by_one(rows: Iterator[Row], names: Sequence[str], place: int, *beside: int) -> Iterator[Row]:
+def one_by_one(rows: Iterator[Row], names: Sequence[str], place: int, *for_each: int) -> Iterator[Row]:
     """The same rows or, if the first has its positives in a list, a row for each positive of each row.
 
     A row without positives stays one row, with a blank positive.
@@ -16,7 +16,7 @@ def one_by_one(rows: Iterator[Row], names: Sequence[str], place: int, *beside: i
       rows: the rows.
       names: of the columns.
       place: the column of positives.
-      beside: columns with a list of values, one for each positive: scores, say.
+      for_each: columns with a list of values, one for each positive: scores, say.
 
     Raises:
       UserError: naming the row whose field is not a list, or has another number of values.
@@ -39,7 +39,7 @@ def one_by_one(rows: Iterator[Row], names: Sequence[str], place: int, *beside: i
         for number, value in enumerate(values):
             fields = list(row.fields)
             fields[place] = value
-            for at in beside:
+            for at in for_each:
                 fields[at] = _of_positive(row.fields[at], number, len(values), f"{row.where}: the field {names[at]!r}")
             yield row._replace(fields=fields)
 

@@ -70,10 +70,6 @@ class PairFile:
             cure = "leave out pairs that are none, or name the columns: --columns anchor=NAME positive=NAME"
             warn_of_labels(names, f"--pairs {name}: ", f"; {cure}")
 
-    def _beside(self, places: list[int]) -> list[int]:
-        """The columns, at these places, that have a value for each positive."""
-        return [place for name, place in zip(self._wanted, places, strict=True) if name == ROWS[1]]
-
     def read(self, first: int = 0) -> Iterator[Pair | None]:
         """The pairs from a row on; None for a row with a blank sentence.
 
@@ -86,7 +82,7 @@ class PairFile:
             names, rows = READERS[self._suffix](self.path)
         places = [names.index(name) for name in self._wanted]
         rows = only_sentences(rows, self._chosen._replace(places=places[:2]), names, str(self.path))
-        rows = one_by_one(rows, names, places[1], *self._beside(places))
+        rows = one_by_one(rows, names, places[1], *([names.index(ROWS[1])] if self.has_rows else []))
         for number, row in itertools.islice(enumerate(rows), first, None):
             if late := [name for name in row.late if name in ROWS]:
                 raise UserError(
