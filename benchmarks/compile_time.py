@@ -16,12 +16,12 @@ from typing import NamedTuple
 import jax
 
 from benchmarks.random_models import MINILM
-from simcse_jax.command_line import Parser, run_command
+from simcse_jax.commands.command_line import Parser, run_command
 from simcse_jax.config.fields import default_config
-from simcse_jax.costs.compile import trace_step
-from simcse_jax.costs.described import described_devices, prepare
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.published import encoder_config
+from simcse_jax.training.costs.compile import trace_step
+from simcse_jax.training.costs.described import described_devices, prepare
 
 
 class Seconds(NamedTuple):

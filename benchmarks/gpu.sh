@@ -23,10 +23,10 @@ rounded=train.round_products=True
 
 compile() { # the same program, compiled here and for a described GPU
   local kind
-  kind=$(python -c 'from simcse_jax.costs.described import at_hand; print(at_hand().partition(":")[0])')
+  kind=$(python -c 'from simcse_jax.training.costs.described import at_hand; print(at_hand().partition(":")[0])')
   for topology in here "$kind:1"; do
     for batch in 64 512; do
-      python -m simcse_jax.aot --config unsup_bert --topology "$topology" --batch-per-chip "$batch" --top 10 \
+      simcse-jax aot --config unsup_bert --topology "$topology" --batch-per-chip "$batch" --top 10 \
         --config.train.dtype=bfloat16 --config.$rounded
     done
   done

@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 from benchmarks import machine
 from benchmarks.machine import ROOT
 from benchmarks.side_by_side import aligned
-from simcse_jax.command_line import Parser, run_command
+from simcse_jax.commands.command_line import Parser, run_command
 from simcse_jax.errors import UserError
-from simcse_jax.storage import write_atomically
+from simcse_jax.host.storage import write_atomically
 
 BUSY = 0.1  # the share of the processors' time that others may use
 

@@ -24,9 +24,9 @@ from benchmarks.random_models import MINILM, make
 from benchmarks.side_by_side import Comparison, Contender
 from benchmarks.step_options import SENTENCES
 from benchmarks.training import TOTAL_STEPS, Setting, config_of
-from simcse_jax.command_line import Parser, run_command
+from simcse_jax.commands.command_line import Parser, run_command
 from simcse_jax.errors import UserError
-from simcse_jax.outputs import output_file
+from simcse_jax.host.outputs import output_file
 
 TARGET = 0.3  # milliseconds a step, of one layer and a batch of 64
 

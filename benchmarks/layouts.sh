@@ -8,7 +8,7 @@ if [ $# -ne 3 ]; then
 fi
 senteval=$1 wiki=$2 output=$3
 mkdir -p "$output"
-python -m simcse_jax.build_data nli --source "$senteval/SNLI" --split dev test --output "$output/snli.csv"
+simcse-jax build-data nli --source "$senteval/SNLI" --split dev test --output "$output/snli.csv"
 
 both() { # config, name, fields
   local config=$1 name=$2; shift 2

@@ -20,8 +20,8 @@ import numpy as np
 from benchmarks import side_by_side
 from benchmarks.contender import Done, Round
 from benchmarks.side_by_side import Child, Contender, FailedError
-from simcse_jax.command_line import Parser, run_command
-from simcse_jax.outputs import output_file
+from simcse_jax.commands.command_line import Parser, run_command
+from simcse_jax.host.outputs import output_file
 
 MODELS = {"bert": "bert-base-uncased", "modernbert": "answerdotai/ModernBERT-base"}
 WHAT = ("encode", "train")
@@ -32,9 +32,9 @@ def ours(model: str, tokens: int, dtype: str, training: bool, attention_dropout:
     import jax
 
     from simcse_jax.config.fields import default_config
-    from simcse_jax.costs.compile import trace_step
-    from simcse_jax.costs.encoding import trace_encoding
     from simcse_jax.huggingface.published import encoder_config
+    from simcse_jax.training.costs.compile import trace_step
+    from simcse_jax.training.costs.encoding import trace_encoding
 
     encoder = encoder_config(MODELS[model])
     encoder = dataclasses.replace(encoder, max_positions=max(encoder.max_positions, tokens))

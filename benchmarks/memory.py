@@ -16,9 +16,9 @@ from pathlib import Path
 import jax
 
 from simcse_jax.config.fields import default_config
-from simcse_jax.costs.compile import memory_of_error, trace_step
-from simcse_jax.costs.described import described_devices, prepare
 from simcse_jax.huggingface.published import encoder_config
+from simcse_jax.training.costs.compile import memory_of_error, trace_step
+from simcse_jax.training.costs.described import described_devices, prepare
 
 
 def temporaries(model: str, tokens: int, batch_size: int, chunk_size: int, topology: str | None) -> float:

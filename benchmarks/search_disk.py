@@ -22,11 +22,11 @@ from typing import Any
 
 import numpy as np
 
-from simcse_jax.command_line import Parser, run_command
+from simcse_jax.commands.command_line import Parser, run_command
 from simcse_jax.errors import UserError
+from simcse_jax.host.outputs import output_file
 from simcse_jax.index.embedding_files import EmbeddingFiles
 from simcse_jax.index.identity import ModelIdentity
-from simcse_jax.outputs import output_file
 
 TOP_K = 10
 KINDS = {"simcse_jax, LanceDB": "lance", "FAISS, inverted lists": "cells", "FAISS, cells and codes": "codes"}

@@ -28,12 +28,12 @@ from benchmarks.encode import sentences_of
 from benchmarks.random_models import MINILM
 from benchmarks.side_by_side import ROOT
 from benchmarks.step_options import SENTENCES
-from simcse_jax.command_line import Parser, run_command
+from simcse_jax.commands.command_line import Parser, run_command
 from simcse_jax.errors import UserError
-from simcse_jax.outputs import output_file
+from simcse_jax.host.outputs import output_file
 
 OURS, THEIRS = "simcse_jax", "sentence-transformers"
-SERVERS = {OURS: "simcse_jax.serve", THEIRS: "benchmarks.serve_peer"}
+SERVERS = {OURS: "simcse_jax.commands.serve", THEIRS: "benchmarks.serve_peer"}
 ROWS = 2000  # distinct sentences
 UNFINISHED = 60  # seconds that the last answers may take
 

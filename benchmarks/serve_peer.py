@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from simcse_jax.command_line import Parser, run_command
+from simcse_jax.commands.command_line import Parser, run_command
 
 BATCH = 32  # its own default
 
@@ -74,7 +74,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--truncate", action="store_true", help="as it always does")
     args = parser.parse_args()
-    from simcse_jax.ports import bind
+    from simcse_jax.host.ports import bind
     from simcse_jax.runs.loading import load_model
     from simcse_jax.serving.app import App
     from simcse_jax.serving.guard import Guard

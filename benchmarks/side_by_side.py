@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from benchmarks import machine
 from benchmarks.machine import ROOT
-from simcse_jax.storage import write_atomically
+from simcse_jax.host.storage import write_atomically
 
 start = subprocess.Popen  # of a contender's process
 # Several processes share a GPU, of which JAX would take most at its start; of several GPUs only some would take all.

@@ -3,7 +3,7 @@
 import argparse
 
 from benchmarks.random_models import MINILM
-from simcse_jax.outputs import output_file
+from simcse_jax.host.outputs import output_file
 
 SENTENCES = "examples/everyday/triplets.csv"  # the project's own
 

@@ -21,7 +21,7 @@ from benchmarks.random_models import folder_of_model, make
 from benchmarks.side_by_side import Contender
 from benchmarks.step_options import add_options
 from benchmarks.training import Setting, read_columns
-from simcse_jax.command_line import Parser, run_command
+from simcse_jax.commands.command_line import Parser, run_command
 
 SHORT = {"data.spans.shortest": 16, "data.spans.longest": 32, "data.spans.tokens": 128}
 

@@ -23,7 +23,7 @@ one_task=(--config.eval.tasks=STSBenchmark)
 sweep() { # file (with argument), fields
   local file=$1
   shift
-  python -m simcse_jax.sweep --config "ablations/$file" --workdir "$output/${file//:/_}" \
+  simcse-jax sweep --config "ablations/$file" --workdir "$output/${file//:/_}" \
     "${start[@]}" "${short[@]}" "$@"
 }
 
@@ -32,11 +32,11 @@ for table in $tables; do
     language_model)
       python -m simcse_jax.main --config configs/language_model.py --workdir "$output/language_model" \
         "${unsupervised[@]}" --config.eval.data="$senteval" "${one_task[@]}" --config.analysis.every=280
-      python -m simcse_jax.build_data nli_neutral --source "$senteval/SNLI" --split dev test \
+      simcse-jax build-data nli_neutral --source "$senteval/SNLI" --split dev test \
         --output "$output/snli_neutral.csv"
       # The names that rows of C.1 and SimCSE++ 4 have for the sentences that flow and whitening are fit on.
       [ -e data/wiki1m_for_simcse.txt ] || ln -s "$(realpath "$wiki")" data/wiki1m_for_simcse.txt
-      [ -e data/nli_sentences.txt ] || python -m simcse_jax.build_data nli_sentences --source "$senteval/SNLI" \
+      [ -e data/nli_sentences.txt ] || simcse-jax build-data nli_sentences --source "$senteval/SNLI" \
         --split dev test --output data/nli_sentences.txt ;;
     learning_rates) # three rates an objective, one seed
       rates="batch 64 at 1e-05,batch 64 at 3e-05,batch 64 at 5e-05"
@@ -48,11 +48,11 @@ for table in $tables; do
         fields=("${unsupervised[@]}") grid=simcse_grid:unsup
         [ $objective != plus_plus ] || fields+=("${plus_plus[@]}")
         [ $objective != supervised ] || { fields=("${supervised[@]}") grid=simcse_grid:sup; }
-        python -m simcse_jax.sweep --config ablations/$grid --workdir "$output/learning_rates_$objective" \
+        simcse-jax sweep --config ablations/$grid --workdir "$output/learning_rates_$objective" \
           "${start[@]}" "${short[@]}" "${one_task[@]}" "${fields[@]}" --config.sweep.seeds=42 \
           --config.sweep.only="$rates" --config.sweep.baseline="batch 64 at 3e-05"
       done ;;
-    simcse_figure2) # draw it: python -m simcse_jax.geometry --runs OUTPUT/simcse_figure2/*/seed42 --output FOLDER
+    simcse_figure2) # draw it: simcse-jax geometry --runs OUTPUT/simcse_figure2/*/seed42 --output FOLDER
       sweep $table "${one_task[@]}" "${unsupervised[@]}" --config.sweep.seeds=42 ;;
     simcse_table3 | simcse_table6) sweep $table "${one_task[@]}" "${unsupervised[@]}" ;;
     simcse_tableD1 | simcse_tableD2) sweep $table "${one_task[@]}" "${supervised[@]}" ;;
@@ -95,11 +95,11 @@ SimCSE + whitening,SimCSE + flow" ;;
       [ -e data/sentences.txt ] || head -n 9600 "$wiki" > data/sentences.txt
       [ -e data/documents.txt ] || awk '{ lines = lines $0 "\n"; words += NF }
         words >= 512 { printf "%s\n", lines; lines = ""; words = 0 }' data/sentences.txt > data/documents.txt
-      python -m simcse_jax.sweep --config ablations/systems --workdir "$output/systems" "${start[@]}" \
+      simcse-jax sweep --config ablations/systems --workdir "$output/systems" "${start[@]}" \
         --config.data.train=data/sentences.txt --config.train.epochs=1 --config.train.log_every=50 \
         --config.sweep.seeds=42 --config.sweep.metrics=stsb_dev,anisotropy,steps,training_minutes ;;
     simcse_tableC1) # trains nothing; the flow alone has a seed
-      table_c1() { python -m simcse_jax.sweep --config ablations/$table --workdir "$output/$table" "${start[@]}" "$@"; }
+      table_c1() { simcse-jax sweep --config ablations/$table --workdir "$output/$table" "${start[@]}" "$@"; }
       table_c1 --config.sweep.seeds=42
       table_c1 --config.sweep.only="none,flow (NLI),flow (target)"
       table_c1 --config.sweep.run=False ;;

@@ -26,7 +26,7 @@ from benchmarks.side_by_side import Comparison, Contender, Need
 from benchmarks.step_options import add_options
 from benchmarks.training import RECIPES, Setting, read_columns
 from benchmarks.work import training_flops
-from simcse_jax.command_line import Parser, run_command
+from simcse_jax.commands.command_line import Parser, run_command
 from simcse_jax.errors import UserError
 
 OURS, OUR_SIMCSE = "simcse_jax", "simcse_jax, SimCSE"

@@ -9,7 +9,7 @@ batches of 32, one epoch, and 10% warm-up; decay 0.01, ε 1e-7 without bias corr
 What differs here: a convolution sees zeros at padding, where the code's sees what the encoder has there; and the last
 partial batch of the epoch is dropped. Scored every 1000 steps, as in the code.
 
-The file: `python -m simcse_jax.build_data nli_sentences --source MNLI SNLI`.
+The file: `simcse-jax build-data nli_sentences --source MNLI SNLI`.
 """
 
 from ml_collections import config_dict

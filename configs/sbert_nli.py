@@ -6,7 +6,7 @@ rate rises over the first tenth of the steps, and falls to zero over the others.
 optimizer; the library of that time had ε 1e-6, no bias correction and decay 0.01 as defaults, here they are this
 package's. Columns of the data: sent0, sent1, label.
 
-The file: `python -m simcse_jax.build_data nli_pairs --source MNLI SNLI`.
+The file: `simcse-jax build-data nli_pairs --source MNLI SNLI`.
 """
 
 from ml_collections import config_dict

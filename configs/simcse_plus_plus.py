@@ -11,7 +11,7 @@ are the best of the four pairs on STS-B with each seed, and have the paper's pea
 model; see `docs/results/README.md`). The authors' script for SimCSE++ (run_re_vicreg.sh) sets m to 1, where both
 readings of it are the same; the paper says 0.9.
 
-The file: `python -m simcse_jax.build_data wiki_sentences --source DUMP`, or the authors' (docs/data.md).
+The file: `simcse-jax build-data wiki_sentences --source DUMP`, or the authors' (docs/data.md).
 """
 
 from ml_collections import config_dict

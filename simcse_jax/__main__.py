@@ -4,7 +4,7 @@ import importlib
 import sys
 from pathlib import Path
 
-from simcse_jax.command_line import MODULES, PACKAGE, SCRIPT, run_command
+from simcse_jax.commands.command_line import MODULES, PACKAGE, SCRIPT, run_command
 from simcse_jax.errors import UserError, near
 from simcse_jax.version import __version__
 

@@ -2,7 +2,7 @@
 
 import sys
 
-from simcse_jax.command_line import describe_exit_codes, importing, run_command, started_as, warnings_in_a_line
+from simcse_jax.commands.command_line import describe_exit_codes, importing, run_command, started_as, warnings_in_a_line
 from simcse_jax.errors import require
 
 ABOUT = """\
@@ -46,8 +46,8 @@ def main() -> None:
     validate(config)
     require("train", "tensorboardX")
     with importing():
-        from simcse_jax.outputs import output_folder
-        from simcse_jax.storage import is_remote
+        from simcse_jax.host.outputs import output_folder
+        from simcse_jax.host.storage import is_remote
         from simcse_jax.training.inputs import sources
         from simcse_jax.training.run import train_and_evaluate
 

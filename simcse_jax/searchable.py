@@ -14,6 +14,7 @@ from simcse_jax.encoding.calibration import read_ranges
 from simcse_jax.encoding.embedder import Encoded, warn_of_cut
 from simcse_jax.encoding.quantization import checked_ranges, warn_of_few
 from simcse_jax.errors import UserError
+from simcse_jax.host.progress import Progress
 from simcse_jax.index import files as index_files
 from simcse_jax.index.identity import ModelIdentity, check_maker, check_queries
 from simcse_jax.index.index import Index, Result
@@ -21,7 +22,6 @@ from simcse_jax.index.lance import LanceIndex, check_options
 from simcse_jax.index.options import Backend, SearchOptions, check_precision, check_search
 from simcse_jax.index.placed import Storage
 from simcse_jax.index.similarity import similarities
-from simcse_jax.progress import Progress
 
 Several = list[str] | tuple[str, ...]
 Texts = str | Iterable[str]
@@ -135,7 +135,7 @@ class Searchable(abc.ABC):
             index: its prompts, `max_length` or pooler were changed.
         """
         if isinstance(self.index, LanceIndex):
-            raise UserError("an index of LanceDB is added to from embeddings: python -m simcse_jax.search build")
+            raise UserError("an index of LanceDB is added to from embeddings: simcse-jax search build")
         new, maker = Index(self.dimension, self.similarity_fn_name), self.identity()
         new.maker = maker
         if self.index is not None:
@@ -267,7 +267,7 @@ class Searchable(abc.ABC):
         self.index = index_files.load(folder, self.identity())
 
     def open_index(self, folder: str | Path) -> Self:
-        """Takes an index of LanceDB, which stays in its folder or bucket; `python -m simcse_jax.search build` makes it.
+        """Takes an index of LanceDB, which stays in its folder or bucket; `simcse-jax search build` makes it.
 
         Returns:
           This object: `SimCSE("runs/unsup").open_index("gs://b/index").search("A dog runs.", refine=20)`.

@@ -26,6 +26,8 @@ from simcse_jax.encoding.embedder import Embedder, Encoded, on_local_devices, wa
 from simcse_jax.encoding.quantization import SCALAR, Clipped, Precision, quantize, warn_of_few
 from simcse_jax.encoding.tokens import TokenEncoder
 from simcse_jax.errors import UserError
+from simcse_jax.host.progress import Progress
+from simcse_jax.host.storage import sha256
 from simcse_jax.huggingface.load import ChosenPooler, Pretrained, choose_pooler, choose_pooler_aloud
 from simcse_jax.huggingface.public_names import public_value
 from simcse_jax.huggingface.tokenizer import Tokenizer
@@ -34,10 +36,8 @@ from simcse_jax.index.index import sharing_copy
 from simcse_jax.models.config import DTYPES
 from simcse_jax.models.head import PREFIX
 from simcse_jax.models.model_types import ROTARY
-from simcse_jax.progress import Progress
 from simcse_jax.runs.loading import load_model
 from simcse_jax.searchable import Searchable
-from simcse_jax.storage import sha256
 from simcse_jax.token_embeddings import Tokenized
 
 DOCUMENT_PROMPTS = ("document", "passage", "corpus")  # the names that sentence-transformers tries, in this order
@@ -301,7 +301,7 @@ class SimCSE(Searchable, Tokenized):
         return resolve_prompt(self.prompts, self.default_prompt_name, prompt, prompt_name)
 
     def token_encoder(self, max_length: int | None = None, batch_size: int | None = None) -> TokenEncoder:
-        """The token embeddings of every layer, before pooler and head, for `simcse_jax.analysis`.
+        """The token embeddings of every layer, before pooler and head, for `simcse_jax.evaluation.analysis`.
 
         Args:
           max_length, batch_size: see `encode`.

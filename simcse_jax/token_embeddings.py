@@ -11,7 +11,7 @@ from simcse_jax.data.sentences import check_sentences
 from simcse_jax.encoding.arguments import names_ours
 from simcse_jax.encoding.embedder import check_finite, warn_of_cut
 from simcse_jax.encoding.tokens import TokenEncoder
-from simcse_jax.progress import Progress
+from simcse_jax.host.progress import Progress
 
 
 class TokenEmbeddings(NamedTuple):

@@ -10,7 +10,7 @@ from support import ROOT, refused
 
 from simcse_jax import __version__
 from simcse_jax.__main__ import COMMANDS, dispatch
-from simcse_jax.command_line import MODULES, run_command
+from simcse_jax.commands.command_line import MODULES, run_command
 
 WITHOUT_HEAVY_IMPORTS = """
 import sys

@@ -17,7 +17,7 @@ from simcse_jax.config.fields import FIELDS, SECTIONS
 from simcse_jax.config.flags import FOLDERS
 from simcse_jax.errors import UserError
 from simcse_jax.simcse import SimCSE
-from simcse_jax.sweeps.variants import sweep_defaults
+from simcse_jax.training.sweeps.variants import sweep_defaults
 
 OPTION = re.compile(r"(?<![\w-])--([a-z][\w-]*)")  # "config" of --config.seed
 FIELD = re.compile(r"--config\.([a-z][\w.]*[a-z_])")
@@ -199,7 +199,7 @@ def unknown_names(code: ast.AST) -> Iterator[str]:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("`python -m simcse_jax.encode --model M` x --no", [("encode", " --model M")]),
+        ("`simcse-jax encode --model M` x --no", [("encode", " --model M")]),
         ("python -m simcse_jax.main --config.seed=1 # --not", [("main", " --config.seed=1 ")]),
         ("simcse-jax train --workdir W", [("train", " --workdir W")]),
         ("python -m benchmarks.sts | simcse-jax geometry", [("benchmarks.sts", " "), ("geometry", "")]),

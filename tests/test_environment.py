@@ -21,7 +21,7 @@ import json, sys
 
 sys.modules.update(dict.fromkeys(json.loads(sys.argv[1])))
 from simcse_jax.__main__ import dispatch
-from simcse_jax.command_line import run_command
+from simcse_jax.commands.command_line import run_command
 
 for command in json.loads(sys.argv[2]):
     sys.argv = ["simcse-jax", *command]
@@ -67,7 +67,7 @@ class Block:
             raise ModuleNotFoundError(name)
 
 sys.meta_path.insert(0, Block())
-import simcse_jax.main, simcse_jax.training.run, simcse_jax.evaluate, simcse_jax.export, simcse_jax.simcse
+import simcse_jax.main, simcse_jax.training.run, simcse_jax.commands.evaluate, simcse_jax.commands.export, simcse_jax.simcse
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr

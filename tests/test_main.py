@@ -12,7 +12,7 @@ class Block:
             raise AssertionError(name)
 
 sys.meta_path.insert(0, Block())
-from simcse_jax.command_line import run_command
+from simcse_jax.commands.command_line import run_command
 from simcse_jax.main import main
 run_command(main)
 """
@@ -28,4 +28,4 @@ def test_a_run_needs_a_config_and_a_workdir():
     refused(call("main"), "--config FILE is missing")
     refused(call("main", "--config=configs/unsup_bert.py"), "--workdir DIR is missing")
     refused(call("main", "--config=configs/none.py", "--workdir=w"), "configs/none.py: no such config file")
-    refused(call("main", "--config=configs/ablations/simcse_table3.py", "--workdir=w"), "python -m simcse_jax.sweep")
+    refused(call("main", "--config=configs/ablations/simcse_table3.py", "--workdir=w"), "simcse-jax sweep")

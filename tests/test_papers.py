@@ -12,15 +12,15 @@ from support import ROOT
 from support.pages import Parsed, commands, report, source_of, stop_in_parser
 
 from simcse_jax.__main__ import COMMANDS
-from simcse_jax.building.builders import BUILDERS
-from simcse_jax.command_line import parse_model
+from simcse_jax.commands.command_line import parse_model
 from simcse_jax.config.checks import validate
 from simcse_jax.config.fields import FIELDS
 from simcse_jax.config.flags import parse, split_config
+from simcse_jax.data.building.builders import BUILDERS
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.tasks import POSTPROCESSING
-from simcse_jax.names import split_label, split_step
-from simcse_jax.sweeps.variants import load_variants, read_sweep
+from simcse_jax.host.names import split_label, split_step
+from simcse_jax.training.sweeps.variants import load_variants, read_sweep
 
 PAGE = ROOT / "docs" / "papers.md"
 ITEMS = {  # the beginning of a paper's heading → the numbered items of the paper
@@ -139,7 +139,7 @@ def understand(module: str, given: list[str]) -> None:
     Raises:
       UserError: for arguments that the command refuses.
     """
-    if module in ("simcse_jax.main", "simcse_jax.sweep"):
+    if module in ("simcse_jax.main", "simcse_jax.commands.sweep"):
         path, others = split_config(given)
         workdir = [one for one in others if one.startswith("--workdir")]
         if not workdir:

@@ -217,7 +217,7 @@ def test_unit_length_is_the_caller_s_choice_or_the_model_s(tiny_bert, tmp_path):
 
 
 def test_progress_counts_all_sentences_and_is_shown_on_request(model, capsys, monkeypatch):
-    monkeypatch.setattr("simcse_jax.progress.LINE_SECONDS", 0)
+    monkeypatch.setattr("simcse_jax.host.progress.LINE_SECONDS", 0)
     model.encode(["the cat", "a dog", "the cat"], show_progress_bar=True)
     assert "3 of 3 sentences" in capsys.readouterr().err
     copy.copy(model).build_index(["the cat", "a dog"], show_progress_bar=True)

@@ -8,7 +8,7 @@ The model is kept every 200 steps: 24 checkpoints of 1.3 GB each for batches of 
 from ml_collections import config_dict
 
 from simcse_jax.configs.ablations.isotropy_temperature import setting
-from simcse_jax.sweeps.variants import Variant
+from simcse_jax.training.sweeps.variants import Variant
 
 
 def get_config() -> config_dict.ConfigDict:

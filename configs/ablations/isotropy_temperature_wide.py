@@ -6,7 +6,7 @@ Everything else, and what is open in the paper, is that of `isotropy_temperature
 from ml_collections import config_dict
 
 from simcse_jax.configs.ablations.isotropy_temperature import setting
-from simcse_jax.sweeps.variants import Variant
+from simcse_jax.training.sweeps.variants import Variant
 
 
 def get_config() -> config_dict.ConfigDict:

@@ -1,6 +1,6 @@
 """SimCSE, Figure 2: how alignment and uniformity move while four models train, measured every 10 steps.
 
-Draw it with `python -m simcse_jax.geometry --runs WORKDIR/*/seed* --output DIR`: the runs record where they are
+Draw it with `simcse-jax geometry --runs WORKDIR/*/seed* --output DIR`: the runs record where they are
 (`analysis.every`), so no checkpoints are kept. The paper measures STS-B; these records measure STS-B dev
 (`analysis.data`). It does not say for how many steps it goes on; here it is the whole epoch of the other tables, and
 `--config.train.max_steps=1000` ends earlier. The four values are those of Tables 1 and 3.
@@ -9,7 +9,7 @@ Draw it with `python -m simcse_jax.geometry --runs WORKDIR/*/seed* --output DIR`
 from ml_collections import config_dict
 
 from simcse_jax.config import default_config
-from simcse_jax.sweeps.variants import Variant, sweep_defaults
+from simcse_jax.training.sweeps.variants import Variant, sweep_defaults
 
 
 def get_config() -> config_dict.ConfigDict:

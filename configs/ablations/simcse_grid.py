@@ -3,13 +3,13 @@
 `ablations/simcse_grid` is unsupervised SimCSE, `ablations/simcse_grid:sup` supervised. The paper gives no scores; the
 baseline is its choice (Table A.1).
 
-The file: `python -m simcse_jax.build_data nli --source MNLI SNLI`.
+The file: `simcse-jax build-data nli --source MNLI SNLI`.
 """
 
 from ml_collections import config_dict
 
 from simcse_jax.config import choose_variant, default_config
-from simcse_jax.sweeps.variants import Variant, sweep_defaults
+from simcse_jax.training.sweeps.variants import Variant, sweep_defaults
 
 BASELINES = {"unsup": "batch 64 at 3e-05", "sup": "batch 512 at 5e-05"}
 

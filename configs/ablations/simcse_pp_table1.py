@@ -12,7 +12,7 @@ from ml_collections import config_dict
 
 from simcse_jax.config import default_config
 from simcse_jax.evaluation.tasks import TASKS
-from simcse_jax.sweeps.variants import Variant, sweep_defaults
+from simcse_jax.training.sweeps.variants import Variant, sweep_defaults
 
 COLUMNS = (*TASKS, "sts_avg")
 

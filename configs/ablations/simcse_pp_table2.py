@@ -18,7 +18,7 @@ from ml_collections import config_dict
 
 from simcse_jax.config import choose_variant, default_config
 from simcse_jax.evaluation.tasks import TASKS
-from simcse_jax.sweeps.variants import Variant, sweep_defaults
+from simcse_jax.training.sweeps.variants import Variant, sweep_defaults
 
 COLUMNS = (*TASKS, "sts_avg")
 READINGS = {"both": ("paper", "released"), "paper": ("paper",), "released": ("released",)}

@@ -9,7 +9,7 @@ than its paper's) and SCD's ([CLS]). GloVe is quoted, and loaded from `data/glov
 file and the tokenizer of the paper's row are not published. The poolers and post-processing of BERT are SimCSE's rows
 (see `simcse_tableC1.py`), with the first-last average of the static word embeddings and the last layer, and whitening
 with that of layer 1 too. ConSERT trains on the texts of the STS sets that it is scored on. The file that flow and
-whitening are fit on: `python -m simcse_jax.build_data nli_sentences --source MNLI SNLI`.
+whitening are fit on: `simcse-jax build-data nli_sentences --source MNLI SNLI`.
 
 The paper's learning rate for SBERT is 3e-5, the base model's; in its authors' script (run_both.sh) it is 1e-5. Both are
 rows. The script names `bert-base-nli-cls-token`, SBERT trained with [CLS]; the paper says only "SBERT on NLI". There is
@@ -18,7 +18,7 @@ no script for SBERT-large, so it has the paper's rate. The rows "SBERT" are SBER
 The readings of m and of equation 5 are those of `configs/simcse_plus_plus.py`; others:
 `--config.objective.off_dropout.reading` and `--config.objective.dimension_wise.reading`.
 
-The files: `python -m simcse_jax.build_data nli_sentences --source MNLI SNLI`, and `wiki_sentences` (docs/data.md).
+The files: `simcse-jax build-data nli_sentences --source MNLI SNLI`, and `wiki_sentences` (docs/data.md).
 """
 
 from typing import Any
@@ -28,7 +28,7 @@ from ml_collections import config_dict
 from simcse_jax.config import choose_variant, default_config
 from simcse_jax.configs import consert, ct, is_bert, scd
 from simcse_jax.evaluation.tasks import TASKS
-from simcse_jax.sweeps.variants import Variant, as_recipe, sweep_defaults
+from simcse_jax.training.sweeps.variants import Variant, as_recipe, sweep_defaults
 
 COLUMNS = (*TASKS, "sts_avg")
 ENCODERS = {  # weights, learning rate

@@ -14,7 +14,7 @@ fit on NLI's, which the paper leaves open, on the embeddings that SimCSE is scor
 and leaves open the learning rate and the batch (here those of SimCSE++) and the reading of equation 5: it is
 `released`, since with the equation's plain product over the batch, logits of 64 / 0.05 would leave almost no gradient.
 
-The files: `python -m simcse_jax.build_data nli_sentences --source MNLI SNLI`, and `wiki_sentences --source DUMP`.
+The files: `simcse-jax build-data nli_sentences --source MNLI SNLI`, and `wiki_sentences --source DUMP`.
 """
 
 from ml_collections import config_dict
@@ -22,7 +22,7 @@ from ml_collections import config_dict
 from simcse_jax.config import default_config
 from simcse_jax.configs import diffcse
 from simcse_jax.evaluation.tasks import TASKS
-from simcse_jax.sweeps.variants import Variant, as_recipe, sweep_defaults
+from simcse_jax.training.sweeps.variants import Variant, as_recipe, sweep_defaults
 
 COLUMNS = (*TASKS, "sts_avg")
 

@@ -10,7 +10,7 @@ mean different things in each reading. So the three grids are run under all four
 from ml_collections import config_dict
 
 from simcse_jax.config import choose_variant, default_config
-from simcse_jax.sweeps.variants import Variant, sweep_defaults
+from simcse_jax.training.sweeps.variants import Variant, sweep_defaults
 
 READINGS = {  # of m, and of the dimension-wise loss
     f"m_{m}_dcl_{dimension_wise}": ((m, dimension_wise),)

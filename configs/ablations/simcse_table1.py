@@ -4,13 +4,13 @@ The positive is a changed copy of the sentence, with its own dropout mask; the a
 say whether it changes both; `--config.data.augment.both=True` does.) Synonyms come from a WordNet in WN-LMF,
 `data/english-wordnet.xml.gz`; the paper uses nlpaug's.
 
-The file: `python -m simcse_jax.build_data wiki_sentences --source DUMP`, or the authors' (docs/data.md).
+The file: `simcse-jax build-data wiki_sentences --source DUMP`, or the authors' (docs/data.md).
 """
 
 from ml_collections import config_dict
 
 from simcse_jax.config import default_config
-from simcse_jax.sweeps.variants import Variant, sweep_defaults
+from simcse_jax.training.sweeps.variants import Variant, sweep_defaults
 
 
 def get_config() -> config_dict.ConfigDict:

@@ -4,13 +4,13 @@ The next sentences are those of documents, `data/wiki_documents.txt`: one senten
 between documents. The paper does not say which documents; for a fair comparison take as many sentences as the other
 rows have. With two encoders, that of the anchors is scored and exported.
 
-The files: `python -m simcse_jax.build_data wiki_documents --source DUMP`, and `wiki_sentences` for the other rows.
+The files: `simcse-jax build-data wiki_documents --source DUMP`, and `wiki_sentences` for the other rows.
 """
 
 from ml_collections import config_dict
 
 from simcse_jax.config import default_config
-from simcse_jax.sweeps.variants import Variant, sweep_defaults
+from simcse_jax.training.sweeps.variants import Variant, sweep_defaults
 
 
 def get_config() -> config_dict.ConfigDict:

@@ -3,7 +3,7 @@
 from ml_collections import config_dict
 
 from simcse_jax.config import default_config
-from simcse_jax.sweeps.variants import Variant, sweep_defaults
+from simcse_jax.training.sweeps.variants import Variant, sweep_defaults
 
 
 def get_config() -> config_dict.ConfigDict:

@@ -5,14 +5,14 @@ negatives train on premises that have both hypotheses: the published file has 27
 all 314k entailment pairs. "+ ANLI (52k)" counts entailment pairs too; how many have a hard negative is left open, and
 the builder prints how many there are. Two encoders are in section 4, not in the table (86.2 → 84.2).
 
-The files, with `python -m simcse_jax.build_data NAME --source FOLDER …`: `nli`, `nli_pairs` (from MNLI SNLI),
+The files, with `simcse-jax build-data NAME --source FOLDER …`: `nli`, `nli_pairs` (from MNLI SNLI),
 `nli_anli` (MNLI SNLI ANLI), `qqp`, `paranmt`, `flickr_pairs`, `wiki_sentences`.
 """
 
 from ml_collections import config_dict
 
 from simcse_jax.config import default_config
-from simcse_jax.sweeps.variants import Variant, sweep_defaults
+from simcse_jax.training.sweeps.variants import Variant, sweep_defaults
 
 SAMPLE = 134_000  # pairs
 

@@ -14,7 +14,7 @@ last, as its authors' code (`avg-last-2`). For whitening the pooler is disputed:
 Su et al.", and their code averages layer 1 and the last. Both are rows, the second with "(layer 1)". Flow and whitening
 are fit on NLI without labels, `data/nli_sentences.txt`, one sentence a line.
 
-The files, with `python -m simcse_jax.build_data NAME --source FOLDER …`: `nli`, `nli_pairs` and `nli_sentences` (from
+The files, with `simcse-jax build-data NAME --source FOLDER …`: `nli`, `nli_pairs` and `nli_sentences` (from
 MNLI SNLI), and `wiki_sentences` (from a dump). DeCLUTR reads `data/documents.txt`, a sentence a line and a blank line
 between documents.
 """
@@ -24,7 +24,7 @@ from ml_collections import config_dict
 from simcse_jax.config import default_config
 from simcse_jax.configs import ct, declutr, is_bert, sbert_nli
 from simcse_jax.evaluation.tasks import TASKS
-from simcse_jax.sweeps.variants import Variant, as_recipe, sweep_defaults
+from simcse_jax.training.sweeps.variants import Variant, as_recipe, sweep_defaults
 
 COLUMNS = (*TASKS, "sts_avg")
 BERT, ROBERTA = "BERT-base (first-last avg.)", "RoBERTa-base (first-last avg.)"

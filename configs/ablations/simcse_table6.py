@@ -6,13 +6,13 @@ layer: `avg_static_last`. The code was later changed to layer 1 and the last, `a
 that no result of the paper depends on it (issue 133), which issue 285 disproves for Table 5 and leaves open for this
 one.
 
-The file: `python -m simcse_jax.build_data nli --source MNLI SNLI`.
+The file: `simcse-jax build-data nli --source MNLI SNLI`.
 """
 
 from ml_collections import config_dict
 
 from simcse_jax.config import choose_variant, default_config
-from simcse_jax.sweeps.variants import Variant, sweep_defaults
+from simcse_jax.training.sweeps.variants import Variant, sweep_defaults
 
 BASELINES = {"unsup": "cls with head in training", "sup": "cls with head"}
 

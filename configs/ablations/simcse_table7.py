@@ -4,13 +4,13 @@ All rows read the same file, `data/nli_with_neutral.csv` (sent0, sent1, hard_neg
 premises: only the columns that they take differ. For the rows without neutral hypotheses any file of triplets is
 enough, e.g. `--config.data.train=data/nli_for_simcse.csv`.
 
-The file: `python -m simcse_jax.build_data nli_neutral --source MNLI SNLI`, or `nli`.
+The file: `simcse-jax build-data nli_neutral --source MNLI SNLI`, or `nli`.
 """
 
 from ml_collections import config_dict
 
 from simcse_jax.config import default_config
-from simcse_jax.sweeps.variants import Variant, sweep_defaults
+from simcse_jax.training.sweeps.variants import Variant, sweep_defaults
 
 
 def get_config() -> config_dict.ConfigDict:

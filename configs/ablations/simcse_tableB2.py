@@ -6,14 +6,14 @@ trained. Whitening is fit on NLI without labels, `data/nli_sentences.txt`, one s
 the code of Su et al., on each task's train, dev and test sets together. Its pooler is disputed, see `simcse_table5.py`:
 the static word embeddings and the last layer, or, with "(layer 1)", layer 1 and the last.
 
-The file: `python -m simcse_jax.build_data nli_sentences --source MNLI SNLI`.
+The file: `simcse-jax build-data nli_sentences --source MNLI SNLI`.
 """
 
 from ml_collections import config_dict
 
 from simcse_jax.config import default_config
 from simcse_jax.evaluation.tasks import TASKS
-from simcse_jax.sweeps.variants import Variant, sweep_defaults
+from simcse_jax.training.sweeps.variants import Variant, sweep_defaults
 
 ALL = (*TASKS, "sts_avg")
 WMEAN = (*(f"{task}_wmean" for task in TASKS), "sts_wmean")

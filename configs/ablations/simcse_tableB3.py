@@ -6,7 +6,7 @@ as in their code, on each task's train, dev and test sets together. SBERT is its
 trained, as `configs/unsup_bert.py` and `configs/sup_bert.py`; rows named "(published)" load its authors' checkpoints,
 `princeton-nlp/…`.
 
-The files, with `python -m simcse_jax.build_data NAME --source FOLDER …`: `nli` and `nli_sentences` (from MNLI SNLI),
+The files, with `simcse-jax build-data NAME --source FOLDER …`: `nli` and `nli_sentences` (from MNLI SNLI),
 and `wiki_sentences` (from a dump).
 """
 
@@ -14,7 +14,7 @@ from ml_collections import config_dict
 
 from simcse_jax.config import default_config
 from simcse_jax.evaluation.tasks import TASKS
-from simcse_jax.sweeps.variants import Variant, sweep_defaults
+from simcse_jax.training.sweeps.variants import Variant, sweep_defaults
 
 COLUMNS = (*(f"{task}_wmean" for task in TASKS), "sts_wmean")
 BERT, SBERT = "BERT-base (first-last avg.)", "SBERT-base (first-last avg.)"

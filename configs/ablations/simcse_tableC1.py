@@ -12,14 +12,14 @@ Both are rows, the second with "(layer 1)". Whitening's own code, too, fits on t
 Sentences of NLI without labels: `data/nli_sentences.txt`, one per line. For transfer tasks after post-processing see
 `simcse_tableE1.py`.
 
-The file: `python -m simcse_jax.build_data nli_sentences --source MNLI SNLI`.
+The file: `simcse-jax build-data nli_sentences --source MNLI SNLI`.
 """
 
 from ml_collections import config_dict
 
 from simcse_jax.config import choose_variant, default_config
 from simcse_jax.evaluation.tasks import TASKS
-from simcse_jax.sweeps.variants import Variant, sweep_defaults
+from simcse_jax.training.sweeps.variants import Variant, sweep_defaults
 
 COLUMNS = (*TASKS, "sts_avg")
 ENCODERS = {"bert": "bert-base-uncased", "sbert": "sentence-transformers/bert-base-nli-mean-tokens"}

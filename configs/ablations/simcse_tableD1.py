@@ -2,13 +2,13 @@
 
 The paper gives no temperature for the dot product; 1 leaves it unchanged.
 
-The file: `python -m simcse_jax.build_data nli --source MNLI SNLI`.
+The file: `simcse-jax build-data nli --source MNLI SNLI`.
 """
 
 from ml_collections import config_dict
 
 from simcse_jax.config import default_config
-from simcse_jax.sweeps.variants import Variant, sweep_defaults
+from simcse_jax.training.sweeps.variants import Variant, sweep_defaults
 
 
 def get_config() -> config_dict.ConfigDict:

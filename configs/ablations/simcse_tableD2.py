@@ -4,13 +4,13 @@ Both columns are scores on development sets; for transfer tasks these choose the
 transfer tasks is SentEval's PyTorch classifier with the settings that SimCSE's code tests with. It has faster ones for
 development sets, `--config.eval.transfer_protocol=pytorch_fast`; which ones the paper used for this table is open.
 
-The file: `python -m simcse_jax.build_data nli --source MNLI SNLI`.
+The file: `simcse-jax build-data nli --source MNLI SNLI`.
 """
 
 from ml_collections import config_dict
 
 from simcse_jax.config import default_config
-from simcse_jax.sweeps.variants import Variant, sweep_defaults
+from simcse_jax.training.sweeps.variants import Variant, sweep_defaults
 
 
 def get_config() -> config_dict.ConfigDict:

@@ -13,7 +13,7 @@ Two rows are also scored after flow and whitening, of which Appendix E only says
 These are fit on NLI without labels, `data/nli_sentences.txt`, one sentence a line. `--config.sweep.only` chooses rows:
 each is compared with the model without training, or with the published SBERT, of its block.
 
-The files, with `python -m simcse_jax.build_data NAME --source FOLDER …`: `nli`, `nli_pairs` and `nli_sentences` (from
+The files, with `simcse-jax build-data NAME --source FOLDER …`: `nli`, `nli_pairs` and `nli_sentences` (from
 MNLI SNLI), and `wiki_sentences` (from a dump).
 """
 
@@ -31,7 +31,7 @@ from simcse_jax.configs.ablations.simcse_table5 import (
     published,
 )
 from simcse_jax.evaluation.tasks import TRANSFER
-from simcse_jax.sweeps.variants import Variant, as_recipe, sweep_defaults
+from simcse_jax.training.sweeps.variants import Variant, as_recipe, sweep_defaults
 
 COLUMNS = (*TRANSFER, "transfer_avg")
 BERT, ROBERTA, SIMCSE = "average of BERT-base", "average of RoBERTa-base", "unsup. SimCSE-BERT-base"

@@ -26,7 +26,7 @@ from ml_collections import config_dict
 from simcse_jax.config import default_config
 from simcse_jax.configs import consert, ct, declutr, diffcse, is_bert, scd, simcse_plus_plus
 from simcse_jax.evaluation.tasks import TASKS
-from simcse_jax.sweeps.variants import Variant, as_recipe, sweep_defaults
+from simcse_jax.training.sweeps.variants import Variant, as_recipe, sweep_defaults
 
 SENTENCES, LINES = 9600, 30  # of the epoch; of a document, about
 GIVEN = ("model.init_from", "data.train", "train.epochs", "train.max_steps")  # on the command line

@@ -12,8 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
 from simcse_jax import SimCSE
+from simcse_jax.evaluation.plotting import COLOURS, new_figure
 from simcse_jax.evaluation.sts import spearman
-from simcse_jax.plotting import COLOURS, new_figure
 
 HERE = Path(__file__).parent
 HELD_OUT = HERE.parent.parent / "examples" / "everyday" / "test.tsv"

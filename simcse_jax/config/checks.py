@@ -14,10 +14,10 @@ from simcse_jax.config.teacher_fields import check_teacher, teacher_conditions
 from simcse_jax.data.rows import is_text
 from simcse_jax.errors import UserError, nearest, no_such
 from simcse_jax.evaluation.tasks import POSTPROCESSING, RETRIEVAL
+from simcse_jax.host.storage import local_path
 from simcse_jax.models.config import MASKED, SEVERAL_LAYERS
 from simcse_jax.models.head import HEADS
 from simcse_jax.objectives.choices import UNPAIRED, UNPROJECTED
-from simcse_jax.storage import local_path
 
 # Sections that have no effect where nothing is trained.
 OF_TRAINING = ("data.", "objective.", "matryoshka.", "projector.", "teacher.", "views.", "train.")
@@ -31,7 +31,7 @@ def validate(config: config_dict.ConfigDict) -> None:
       UserError: with the field, its value and its bounds.
     """
     if "sweep" in config:
-        raise UserError("config.sweep: this config is a sweep; run it with python -m simcse_jax.sweep")
+        raise UserError("config.sweep: this config is a sweep; run it with simcse-jax sweep")
     given = flatten(config)
     _check_names(given)
     for name, value in given.items():

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from simcse_jax.errors import UserError, nearest
-from simcse_jax.storage import local_path
+from simcse_jax.host.storage import local_path
 
 PACKAGE = Path(__file__).resolve().parents[1]
 FOLDER = PACKAGE / "configs" if (PACKAGE / "configs").is_dir() else PACKAGE.parent / "configs"

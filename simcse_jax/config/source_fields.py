@@ -12,7 +12,7 @@ from simcse_jax.data.sources import split_sources
 from simcse_jax.data.spans import SPANS
 from simcse_jax.data.tokens import ROLES, Lengths, Prompts
 from simcse_jax.errors import UserError
-from simcse_jax.storage import is_remote
+from simcse_jax.host.storage import is_remote
 
 ONE_SOURCE = "one_source"
 BATCHING = {"mixed": "any of them", ONE_SOURCE: "one of them, so negatives in the batch are of the same source"}

@@ -11,8 +11,8 @@ from simcse_jax.data.examples import Examples
 from simcse_jax.data.mixture import Mixture
 from simcse_jax.data.pairing import Pairing
 from simcse_jax.data.tokens import Lengths, Prompts, padded_length, token_ids
+from simcse_jax.host.storage import sha256
 from simcse_jax.huggingface.tokenizer import Tokenizer
-from simcse_jax.storage import sha256
 
 WORTH_LEAVING_OUT = 0.95  # padding is left out if at most this share of a batch is tokens
 MOST = 0.9  # the share of batches that fit the small program

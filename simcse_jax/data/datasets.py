@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from simcse_jax.data.labels import with_names
 from simcse_jax.data.rows import Row, Table
 from simcse_jax.errors import UserError, reason, require
-from simcse_jax.storage import local_path
+from simcse_jax.host.storage import local_path
 
 
 def read_hub_dataset(specification: str) -> Table:

@@ -27,7 +27,7 @@ from simcse_jax.data.spans import SPANS
 from simcse_jax.data.sts_pairs import of_task, read_sts_pairs
 from simcse_jax.data.sts_texts import PREFIX, read_sts_texts, sts_version
 from simcse_jax.errors import UserError
-from simcse_jax.storage import Folder, as_path, is_remote, local_path
+from simcse_jax.host.storage import Folder, as_path, is_remote, local_path
 
 __all__ = ["POSITIVES", "Examples", "read_examples"]
 

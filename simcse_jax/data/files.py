@@ -11,7 +11,7 @@ from simcse_jax.data.lines import START, Lines, Place, errors_of
 from simcse_jax.data.rows import MISSING, Row, Table, is_text
 from simcse_jax.data.separated import read_separated
 from simcse_jax.errors import UserError, broken, reason
-from simcse_jax.storage import is_remote
+from simcse_jax.host.storage import is_remote
 
 PARQUET_ROWS = 8192  # read at once
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from simcse_jax.errors import UserError, why
-from simcse_jax.storage import Folder, is_remote
+from simcse_jax.host.storage import Folder, is_remote
 
 NOT_TEXT = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"BZh": "bzip2", b"\xfd7zXZ\0": "xz", b"PAR1": "parquet"}
 NOT_TEXT |= {b"\x28\xb5\x2f\xfd": "zstandard", b"%PDF-": "PDF", b"\x93NUMPY": "NumPy"}

@@ -11,7 +11,7 @@ from simcse_jax.data.batches import Taught
 from simcse_jax.data.mixture import Mixture, share_out
 from simcse_jax.data.tokens import NO_PROMPTS, Prompts
 from simcse_jax.errors import UserError
-from simcse_jax.storage import sha256
+from simcse_jax.host.storage import sha256
 
 KEPT = 2  # epochs whose order of sources is kept
 

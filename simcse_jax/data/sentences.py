@@ -12,7 +12,7 @@ from simcse_jax.data.lines import START, Place, size_and_time
 from simcse_jax.data.rows import MISSING, Row, is_text
 from simcse_jax.data.tables import only_column
 from simcse_jax.errors import UserError, broken, why
-from simcse_jax.storage import Folder, as_path
+from simcse_jax.host.storage import Folder, as_path
 
 
 class SentenceFile:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from simcse_jax.errors import UserError
-from simcse_jax.storage import local_path
+from simcse_jax.host.storage import local_path
 
 KINDS = ("sentences", "pairs", "triplets")  # by the number of columns; further ones are hard negatives too
 

@@ -9,7 +9,7 @@ from simcse_jax.data.rows import Row, Table
 from simcse_jax.data.separated import read_tabs
 from simcse_jax.data.sts_texts import PREFIX, SINGLE_FILES, SUBSETS
 from simcse_jax.errors import UserError, no_such
-from simcse_jax.storage import local_path
+from simcse_jax.host.storage import local_path
 
 COLUMNS = ["sentence1", "sentence2", "score"]
 # The columns of the score and of the sentences. SICK's are pair_ID, sentence_A, sentence_B, relatedness_score, and

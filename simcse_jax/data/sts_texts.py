@@ -8,7 +8,7 @@ from simcse_jax.data.lines import open_text
 from simcse_jax.data.rows import Row, Table
 from simcse_jax.data.separated import read_tabs
 from simcse_jax.errors import UserError
-from simcse_jax.storage import local_path
+from simcse_jax.host.storage import local_path
 
 PREFIX = "sts:"
 SUBSETS = {

@@ -10,7 +10,7 @@ import numpy as np
 from simcse_jax.data.draws import row_generator
 from simcse_jax.devices import processes
 from simcse_jax.errors import UserError, reason
-from simcse_jax.storage import local_path
+from simcse_jax.host.storage import local_path
 
 # nlpaug's part-of-speech tags leave these out: in WordNet, "a" is the ampere.
 DETERMINERS = re.compile("an?|all|another|any|both|each|either|every|neither|no|some|th(at|e|ese|is|ose)")

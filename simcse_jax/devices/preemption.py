@@ -12,8 +12,8 @@ from typing import Any
 import jax
 from jax.experimental import multihost_utils
 
-from simcse_jax import progress
 from simcse_jax.errors import Preempted, in_command
+from simcse_jax.host import progress
 
 INTERRUPTED = 130  # exit code of a process that Ctrl-C ended
 ONE_PRESS = 1.0  # seconds in which all SIGINTs are one Ctrl-C: GNU timeout sends one to the process, one to its group

@@ -18,8 +18,8 @@ from simcse_jax.encoding.quantization import (
     checked_ranges,
 )
 from simcse_jax.errors import UserError, why
-from simcse_jax.hidden import RANGES, dot_before
-from simcse_jax.storage import Folder, as_path, parse_json
+from simcse_jax.host.hidden import RANGES, dot_before
+from simcse_jax.host.storage import Folder, as_path, parse_json
 
 
 def chosen_ranges(

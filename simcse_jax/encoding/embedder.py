@@ -18,6 +18,7 @@ from simcse_jax.devices.mesh import by_rows
 from simcse_jax.encoding.batching import Batching, compute
 from simcse_jax.encoding.tokens import TokenEncoder
 from simcse_jax.errors import UserError
+from simcse_jax.host.progress import Progress
 from simcse_jax.huggingface.load import ChosenPooler, Pretrained
 from simcse_jax.huggingface.tokenizer import Tokenizer
 from simcse_jax.models import modules as arithmetic
@@ -27,7 +28,6 @@ from simcse_jax.models.modules import Cut, Module, Normalize
 from simcse_jax.models.parameters import Arrays, Params
 from simcse_jax.models.pooling import JOIN
 from simcse_jax.models.sentence_encoder import Graph, build
-from simcse_jax.progress import Progress
 
 IN_FLIGHT = 4  # batches that are dispatched and not fetched yet, on each thread
 
@@ -118,7 +118,7 @@ class Embedder:
         return Encoded(embeddings, int(cut[inverse].sum()))
 
     def with_progress(self, sentences: Sequence[str], shown: bool = True) -> np.ndarray:
-        """Like a call, with a bar or lines on standard error (`simcse_jax.progress`) if `shown`."""
+        """Like a call, with a bar or lines on standard error (`simcse_jax.host.progress`) if `shown`."""
         with Progress(len(sentences), shown=shown) as bar:
             return self.encode(sentences, bar.advance).embeddings
 

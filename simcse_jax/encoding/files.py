@@ -1,4 +1,4 @@
-"""The embeddings of a file, written as they are made, for `simcse_jax.encode`.
+"""The embeddings of a file, written as they are made, for `simcse_jax.commands.encode`.
 
 Embeddings are in .OUTPUT.partial until they are complete. .OUTPUT.state.json has the number of rows that are safe, and
 the input, model and options that they depend on.
@@ -16,8 +16,8 @@ import numpy as np
 
 from simcse_jax.encoding.parquet import rows_table, schema_of
 from simcse_jax.errors import UserError, why
-from simcse_jax.hidden import RANGES, begun
-from simcse_jax.storage import read_json, replace, replacing_file, write_atomically
+from simcse_jax.host.hidden import RANGES, begun
+from simcse_jax.host.storage import read_json, replace, replacing_file, write_atomically
 
 PARQUET_ROWS = 8192  # written at a time
 

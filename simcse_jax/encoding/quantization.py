@@ -23,7 +23,7 @@ from jaxtyping import Float, Float32, Int8, Shaped, UInt8
 from numpy.typing import ArrayLike
 
 from simcse_jax.errors import UserError
-from simcse_jax.storage import sha256
+from simcse_jax.host.storage import sha256
 
 Precision = Literal["float32", "int8", "uint8", "binary", "ubinary"]
 PRECISIONS = get_args(Precision)

@@ -1,4 +1,4 @@
-"""Sentences to the token embeddings of every layer, without pooler and head, for `simcse_jax.analysis`."""
+"""Sentences to the token embeddings of every layer, without pooler and head, for `simcse_jax.evaluation.analysis`."""
 
 import dataclasses
 import functools

@@ -21,7 +21,7 @@ from jaxtyping import Int64
 
 from simcse_jax.data.lines import open_text
 from simcse_jax.errors import UserError
-from simcse_jax.storage import local_path, parse_json, sha256
+from simcse_jax.host.storage import local_path, parse_json, sha256
 
 CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels"
 HEADER = ["query-id", "corpus-id", "score"]  # of qrels

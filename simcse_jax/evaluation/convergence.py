@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from simcse_jax.plotting import Pictures, line_style, new_figure, shortened
+from simcse_jax.evaluation.plotting import Pictures, line_style, new_figure, shortened
 
 
 class Curve(NamedTuple):

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from simcse_jax.errors import UserError
-from simcse_jax.progress import doing
+from simcse_jax.host.progress import doing
 
 Encode = Callable[[Sequence[str]], Float[np.ndarray, "N D"]]  # embeddings of N sentences
 

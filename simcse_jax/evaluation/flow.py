@@ -17,7 +17,7 @@ import optax
 from jaxtyping import Array, Float, Float32, Key
 
 from simcse_jax.errors import UserError
-from simcse_jax.progress import Progress
+from simcse_jax.host.progress import Progress
 
 LEVELS, DEPTH, WIDTH = 3, 3, 32
 SMALLEST = 2**LEVELS  # dimensions: a coupling of the last level needs two

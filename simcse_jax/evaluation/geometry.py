@@ -15,7 +15,7 @@ from simcse_jax.errors import UserError
 from simcse_jax.evaluation import sts
 from simcse_jax.evaluation.evaluator import Embed, Encode, by_task, encode_once
 from simcse_jax.evaluation.tasks import GEOMETRY
-from simcse_jax.storage import local_path
+from simcse_jax.host.storage import local_path
 
 SPLITS = ("dev", "test", "all")
 POSITIVE = 4.0  # pairs rated above it are positives

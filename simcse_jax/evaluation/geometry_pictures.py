@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from simcse_jax.evaluation.geometry import GRID, GROUPS, Geometry
-from simcse_jax.plotting import COLOURS, LONGEST, Pictures, line_style, new_figure, shortened, spread
+from simcse_jax.evaluation.plotting import COLOURS, LONGEST, Pictures, line_style, new_figure, shortened, spread
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,7 +9,7 @@ import numpy as np
 
 from simcse_jax.evaluation.geometry import Geometry
 from simcse_jax.evaluation.geometry_pictures import alignment_and_uniformity, alone
-from simcse_jax.plotting import Pictures, line_style, new_figure, shortened
+from simcse_jax.evaluation.plotting import Pictures, line_style, new_figure, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

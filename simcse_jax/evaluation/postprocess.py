@@ -23,7 +23,7 @@ from simcse_jax.evaluation.beir import Collection
 from simcse_jax.evaluation.evaluator import Encode
 from simcse_jax.evaluation.sts import Pairs
 from simcse_jax.evaluation.transfer_files import Task
-from simcse_jax.storage import local_path
+from simcse_jax.host.storage import local_path
 
 Scored = Pairs | Task | Collection | Mapping[str, Pairs]  # a task: a test set, or all of its splits
 Embeddings = Float[np.ndarray, "N D"]

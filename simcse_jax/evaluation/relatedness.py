@@ -28,7 +28,7 @@ from jaxtyping import Array, Float, Float32, Float64, Int, Key
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import sts
 from simcse_jax.evaluation.evaluator import Embed, Encode, by_task, encode_once, titled
-from simcse_jax.storage import local_path
+from simcse_jax.host.storage import local_path
 
 BINS = 5
 BATCH = 64

@@ -22,7 +22,7 @@ from simcse_jax.data.sts_texts import SINGLE_FILES, SUBSETS
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.evaluator import Embed, Encode, by_task, encode_once
 from simcse_jax.evaluation.tasks import AGGREGATIONS, EXTRA, METRICS, TASKS
-from simcse_jax.storage import local_path, sha256
+from simcse_jax.host.storage import local_path, sha256
 
 TITLES = {"STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R"}  # where the paper's table has another name
 # The keys next to the tasks in a result file.

@@ -3,7 +3,7 @@
 from simcse_jax.data.sts_texts import SINGLE_FILES, SUBSETS, files_of, read_pairs
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.sts import Pairs, read_task
-from simcse_jax.storage import local_path
+from simcse_jax.host.storage import local_path
 
 
 def read_all_splits(data: str) -> dict[str, list[str]]:

@@ -36,7 +36,7 @@ from simcse_jax.evaluation import early_stopping, logistic, sts
 from simcse_jax.evaluation.evaluator import Embed, Encode, by_task, encode_once, titled
 from simcse_jax.evaluation.tasks import GRIDS, PROTOCOLS, TRANSFER
 from simcse_jax.evaluation.transfer_files import FOLDS, Task
-from simcse_jax.progress import Progress
+from simcse_jax.host.progress import Progress
 
 SEED = 1111
 TITLES = {"SST2": "SST", "MRPC": "MRPC acc/F1"}  # names in the paper's table

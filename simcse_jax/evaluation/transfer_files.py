@@ -9,7 +9,7 @@ from jaxtyping import Int
 
 from simcse_jax.data.lines import open_text
 from simcse_jax.errors import UserError
-from simcse_jax.storage import local_path
+from simcse_jax.host.storage import local_path
 
 FOLDS = 10
 

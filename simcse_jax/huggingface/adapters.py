@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from simcse_jax.errors import UserError
+from simcse_jax.host.storage import local_path, read_json, sha256, write_json
 from simcse_jax.huggingface.linear_maps import linear_maps, module_of
 from simcse_jax.huggingface.load import Pretrained
 from simcse_jax.huggingface.name_tables import NAMES
@@ -16,7 +17,6 @@ from simcse_jax.huggingface.weight_files import read_safetensors, write_safetens
 from simcse_jax.models import lora
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.config import EncoderConfig, Lora
-from simcse_jax.storage import local_path, read_json, sha256, write_json
 from simcse_jax.version import __version__
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from simcse_jax.errors import UserError
+from simcse_jax.host.storage import read_json
 from simcse_jax.huggingface.module_files import Unsupported, read_tensors
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.config import MOST_CHANNELS, WIDEST_CONVOLUTION, Convolutions
 from simcse_jax.models.convolutions import PREFIX
 from simcse_jax.models.parameters import Arrays
-from simcse_jax.storage import read_json
 
 CONFIG = "cnn_config.json"
 SIZES = ("in_embedding_dimension", "in_word_embedding_dimension")  # of this year's versions, and of all others

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from simcse_jax.errors import UserError
+from simcse_jax.host.names import split_glove
+from simcse_jax.host.storage import local_path, read_json
 from simcse_jax.huggingface.glove import read_glove
 from simcse_jax.huggingface.module_files import Unsupported
 from simcse_jax.huggingface.names import check_parts, head_module, normalize_names, read_head, to_params
@@ -41,8 +43,6 @@ from simcse_jax.models.head import has_head
 from simcse_jax.models.model_types import WORD_VECTORS
 from simcse_jax.models.modules import Module
 from simcse_jax.models.parameters import WORD_EMBEDDING, Arrays
-from simcse_jax.names import split_glove
-from simcse_jax.storage import local_path, read_json
 
 # The reference's released models state their pooler only in their names, not in their files; those that its scripts
 # train are in my-unsup-simcse-bert-base-uncased and the like.

@@ -5,9 +5,9 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from simcse_jax.host.names import split_glove
+from simcse_jax.host.storage import local_path
 from simcse_jax.huggingface.hub import split_name
-from simcse_jax.names import split_glove
-from simcse_jax.storage import local_path
 
 LISTS = ("data.train", "eval.retrieval.data", "eval.postprocess_data")  # these may name several sources
 MODELS = ("model.init_from", "model.generator", "data.augment.mlm_model")  # these fields may name a model on the hub

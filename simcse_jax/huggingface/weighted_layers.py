@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 
 from simcse_jax.errors import UserError
+from simcse_jax.host.storage import read_json
 from simcse_jax.huggingface.module_files import Unsupported
 from simcse_jax.huggingface.weight_files import read_weights
 from simcse_jax.models.pooling import FIRST_TOKEN
-from simcse_jax.storage import read_json
 
 # The poolers that average two hidden states, and which; -1 is the last.
 AVERAGED = {"avg_top2": (-2, -1), "avg_first_last": (1, -1), "avg_static_last": (0, -1)}

@@ -6,10 +6,10 @@ from typing import NamedTuple
 import numpy as np
 
 from simcse_jax.errors import UserError
+from simcse_jax.host.storage import read_json, write_json
 from simcse_jax.huggingface.tokenizer import WORDS_FILE
 from simcse_jax.huggingface.weight_files import read_weights, write_safetensors
 from simcse_jax.huggingface.word_tokenizer import Vocabulary, WordTokenizer, read_vocabulary
-from simcse_jax.storage import read_json, write_json
 
 FILE = "wordembedding_config.json"
 TENSOR = "emb_layer.weight"

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from simcse_jax.errors import UserError
+from simcse_jax.host.storage import read_json
 from simcse_jax.huggingface.tokenizer import Tokenizer
-from simcse_jax.storage import read_json
 
 PADDING = "PADDING_TOKEN"  # row 0, whose vector is zero; sentence-transformers' name
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from simcse_jax.errors import UserError
+from simcse_jax.host.storage import read_json, write_json
 from simcse_jax.huggingface.convolutions import CONFIG, cnn_module, relu_module
 from simcse_jax.huggingface.load import Pretrained
 from simcse_jax.huggingface.name_tables import NAMES
@@ -22,7 +23,6 @@ from simcse_jax.models.convolutions import PREFIX
 from simcse_jax.models.model_types import MODEL_TYPES
 from simcse_jax.models.parameters import WORD_EMBEDDING
 from simcse_jax.models.rotary_config import for_transformers
-from simcse_jax.storage import read_json, write_json
 from simcse_jax.version import __version__
 
 TYPES = "sentence_transformers.models"  # all versions of sentence-transformers find their modules here

@@ -1,4 +1,4 @@
-"""Embeddings in files, as `simcse_jax.encode` writes them, read a few thousand rows at a time.
+"""Embeddings in files, as `simcse_jax.commands.encode` writes them, read a few thousand rows at a time.
 
 A .parquet has columns `embedding`, and perhaps `row` and `sentence`; a .npy has embeddings alone. Several files are
 parts of one input, in the order of their names. All are looked at before the first row is used.
@@ -14,9 +14,9 @@ from jaxtyping import Float, Int64
 
 from simcse_jax.encoding.parquet import MAKER
 from simcse_jax.errors import UserError, reason, why
-from simcse_jax.hidden import MANIFEST, PLAN, dot_before
+from simcse_jax.host.hidden import MANIFEST, PLAN, dot_before
+from simcse_jax.host.storage import Folder, as_path, read_json
 from simcse_jax.index.identity import ModelIdentity, is_identity
-from simcse_jax.storage import Folder, as_path, read_json
 
 if TYPE_CHECKING:
     import pyarrow

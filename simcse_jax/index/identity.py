@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from simcse_jax.errors import UserError
-from simcse_jax.storage import Folder
+from simcse_jax.host.storage import Folder
 
 
 class ModelIdentity(NamedTuple):

@@ -22,6 +22,7 @@ from simcse_jax.encoding.quantization import (
     ranges_of,
 )
 from simcse_jax.errors import UserError
+from simcse_jax.host.storage import sha256
 from simcse_jax.index.decoding import decoding_of
 from simcse_jax.index.faiss import FaissSearch
 from simcse_jax.index.identity import ModelIdentity
@@ -32,7 +33,6 @@ from simcse_jax.index.rescore import RESCORE, quantization_for, rescored, rescor
 from simcse_jax.index.rows import aligned, compared, empty
 from simcse_jax.index.similarity import check_similarity, prepared
 from simcse_jax.index.top_k import Block, top_k
-from simcse_jax.storage import sha256
 
 LARGE, SMALL = 1 << 17, 1 << 12  # rows of a block: all lie in large ones but the last, which lie in small ones
 ROUNDING = 1e-6  # of a cosine in float32

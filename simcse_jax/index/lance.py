@@ -20,12 +20,12 @@ from jaxtyping import Float, Int64
 
 from simcse_jax.encoding.quantization import Quantization
 from simcse_jax.errors import UserError, reason, require
+from simcse_jax.host.storage import Folder, as_path, is_remote, read_json
 from simcse_jax.index.files import ABOUT
 from simcse_jax.index.identity import ModelIdentity, check_maker, is_identity
 from simcse_jax.index.index import ROUNDING, Result
 from simcse_jax.index.lance_columns import Kept, read_kept
 from simcse_jax.index.similarity import prepared
-from simcse_jax.storage import Folder, as_path, is_remote, read_json
 
 if TYPE_CHECKING:
     import lancedb

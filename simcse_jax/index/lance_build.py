@@ -15,6 +15,9 @@ import numpy as np
 
 from simcse_jax.encoding.quantization import Clipped
 from simcse_jax.errors import UserError, require
+from simcse_jax.host.locks.lock import LOCK, held
+from simcse_jax.host.progress import Progress
+from simcse_jax.host.storage import Folder, as_path, is_of_macos, sha256, write_atomically
 from simcse_jax.index.embedding_files import Batch, EmbeddingFiles
 from simcse_jax.index.files import ABOUT, UNFINISHED
 from simcse_jax.index.identity import ModelIdentity, check_maker
@@ -32,9 +35,6 @@ from simcse_jax.index.lance import (
     read_about,
 )
 from simcse_jax.index.lance_columns import UNSAID, Kept, Wanted, check_wanted, kept_for
-from simcse_jax.locks.lock import LOCK, held
-from simcse_jax.progress import Progress
-from simcse_jax.storage import Folder, as_path, is_of_macos, sha256, write_atomically
 from simcse_jax.version import __version__
 
 if TYPE_CHECKING:

@@ -26,10 +26,10 @@ from simcse_jax.encoding.quantization import (
     warn_of_few,
 )
 from simcse_jax.errors import UserError
+from simcse_jax.host.storage import sha256
 from simcse_jax.index.options import check_precision
 from simcse_jax.index.rescore import quantization_for
 from simcse_jax.index.similarity import prepared
-from simcse_jax.storage import sha256
 
 if TYPE_CHECKING:
     import pyarrow

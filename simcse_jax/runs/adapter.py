@@ -8,6 +8,8 @@ import numpy as np
 
 from simcse_jax.config.fields import scoring_pooler
 from simcse_jax.errors import UserError
+from simcse_jax.host.names import split_step
+from simcse_jax.host.storage import Folder, local_path, read_json
 from simcse_jax.huggingface.adapters import BASE, write_adapter
 from simcse_jax.huggingface.hub import split_name
 from simcse_jax.huggingface.public_names import is_from_hub, public_value
@@ -16,12 +18,10 @@ from simcse_jax.models import parameters
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.head import HEADS
 from simcse_jax.models.lora import lora_of
-from simcse_jax.names import split_step
 from simcse_jax.runs.loading import checkpoints_of, choose_step
 from simcse_jax.runs.partial import FINGERPRINT, model_has_lora
 from simcse_jax.runs.state import trained_shapes, with_parts
 from simcse_jax.runs.workdir import Workdir
-from simcse_jax.storage import Folder, local_path, read_json
 
 CARD = """---
 base_model: {base}

@@ -20,9 +20,9 @@ from jax.sharding import NamedSharding, PartitionSpec
 from simcse_jax.devices import processes
 from simcse_jax.devices.parts import divide
 from simcse_jax.errors import UserError, reason
+from simcse_jax.host.storage import Folder, is_remote, look_up_bucket, write_atomically
 from simcse_jax.models.parameters import Params
 from simcse_jax.runs.state import TrainState
-from simcse_jax.storage import Folder, is_remote, look_up_bucket, write_atomically
 
 SCORE, TOWER = "score", "tower"  # the metrics of a checkpoint
 SAVE_SECONDS = 600  # for all processes to write their parts

@@ -8,6 +8,7 @@ from ml_collections import config_dict
 
 from simcse_jax.encoding.embedder import Embedder
 from simcse_jax.errors import UserError
+from simcse_jax.host.storage import Folder, sha256
 from simcse_jax.huggingface.load import choose_pooler
 from simcse_jax.huggingface.tokenizer import Tokenizer
 from simcse_jax.models import parameters, partial
@@ -18,7 +19,6 @@ from simcse_jax.runs.loading import checkpoints_of, load_model, load_workdir
 from simcse_jax.runs.partial import own_adapter, read_frozen
 from simcse_jax.runs.state import initial_params, split_shapes, with_parts
 from simcse_jax.runs.workdir import Workdir
-from simcse_jax.storage import Folder, sha256
 
 
 class Kept(NamedTuple):

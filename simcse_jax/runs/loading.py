@@ -14,6 +14,8 @@ import numpy as np
 from simcse_jax.config.fields import scoring_pooler
 from simcse_jax.devices.compilation import keep_compilations
 from simcse_jax.errors import UserError
+from simcse_jax.host.names import LAST, AtStep, split_glove, split_step
+from simcse_jax.host.storage import Folder, as_path, check_readable, is_remote, read_json
 from simcse_jax.huggingface.load import Pretrained, load
 from simcse_jax.huggingface.settings import NO_PROMPTS, Settings
 from simcse_jax.huggingface.tokenizer import WORDS_FILE
@@ -24,11 +26,9 @@ from simcse_jax.models.head import HEADS, PREFIX
 from simcse_jax.models.model_types import WORD_VECTORS
 from simcse_jax.models.parameters import LANGUAGE_MODEL, sentence_encoder, subset
 from simcse_jax.models.sentence_encoder import build
-from simcse_jax.names import LAST, AtStep, split_glove, split_step
 from simcse_jax.runs.partial import read_frozen
 from simcse_jax.runs.state import computed_as, convolutions_of, split_shapes, with_parts
 from simcse_jax.runs.workdir import Workdir
-from simcse_jax.storage import Folder, as_path, check_readable, is_remote, read_json
 
 if TYPE_CHECKING:
     from simcse_jax.runs.checkpoints import Checkpoints

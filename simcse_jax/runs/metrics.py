@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from simcse_jax.errors import UserError, why
+from simcse_jax.host.storage import Folder, is_remote, parse_json, write_atomically
 from simcse_jax.runs.record import check_line
-from simcse_jax.storage import Folder, is_remote, parse_json, write_atomically
 
 if TYPE_CHECKING:
     from simcse_jax.runs.tensorboard import SummaryWriter

@@ -9,6 +9,7 @@ import numpy as np
 from ml_collections import config_dict
 
 from simcse_jax.errors import UserError
+from simcse_jax.host.storage import Folder, write_atomically
 from simcse_jax.huggingface.adapters import base_fingerprint, read_adapter
 from simcse_jax.huggingface.linear_maps import sites
 from simcse_jax.huggingface.load import Pretrained
@@ -18,7 +19,6 @@ from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.config import EncoderConfig, Lora, Partial
 from simcse_jax.models.head import HEADS
 from simcse_jax.models.model_types import WORD_VECTORS
-from simcse_jax.storage import Folder, write_atomically
 
 FILE = "frozen.safetensors"  # in a run's folder `model/`
 FINGERPRINT = f"model/{FILE}"  # the key of its SHA-256 in `run.json`

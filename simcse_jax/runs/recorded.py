@@ -10,9 +10,9 @@ from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 from simcse_jax.errors import UserError
+from simcse_jax.host.storage import Folder
 from simcse_jax.runs.measured import Point, read_run, recorded
 from simcse_jax.runs.workdir import Workdir
-from simcse_jax.storage import Folder
 
 PLANE = ("alignment", "uniformity")
 SEED_FOLDER = re.compile(r"seed\d+")  # of a sweep's run, in the folder of its row

@@ -27,6 +27,7 @@ from ml_collections import config_dict
 
 from simcse_jax.config.fields import default_config, flatten, scoring_pooler
 from simcse_jax.errors import UserError, why
+from simcse_jax.host.storage import Folder, is_of_macos, read_json, write_atomically
 from simcse_jax.huggingface.adapters import base_fingerprint
 from simcse_jax.huggingface.load import Pretrained
 from simcse_jax.huggingface.public_names import from_hub
@@ -38,7 +39,6 @@ from simcse_jax.runs.metrics import Metrics, read_metrics
 from simcse_jax.runs.partial import FILE as FROZEN
 from simcse_jax.runs.partial import FINGERPRINT, write_frozen
 from simcse_jax.runs.record import BEST_STEP, check_result, check_run
-from simcse_jax.storage import Folder, is_of_macos, read_json, write_atomically
 from simcse_jax.version import __version__
 
 PACKAGES = (

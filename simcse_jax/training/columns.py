@@ -2,8 +2,8 @@
 
 from ml_collections import config_dict
 
-from simcse_jax.corpus.batches import PreparedCorpus
 from simcse_jax.data.batches import Corpus
+from simcse_jax.data.corpus.batches import PreparedCorpus
 from simcse_jax.data.one_source import OneSource
 from simcse_jax.data.sources import Examples
 from simcse_jax.data.spans import SPANS

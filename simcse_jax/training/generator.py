@@ -8,6 +8,7 @@ from ml_collections import config_dict
 from simcse_jax.config.fields import trains
 from simcse_jax.config.source_fields import longest
 from simcse_jax.errors import UserError
+from simcse_jax.host.storage import sha256
 from simcse_jax.huggingface.load import Pretrained
 from simcse_jax.huggingface.tokenizer import read_backend, special_tokens
 from simcse_jax.huggingface.tokenizer_checks import vocabulary
@@ -16,7 +17,6 @@ from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.head import PREFIX
 from simcse_jax.objectives.registry import needs
 from simcse_jax.runs.loading import load_model
-from simcse_jax.storage import sha256
 from simcse_jax.training.token_losses import LanguageModel
 
 

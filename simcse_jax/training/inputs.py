@@ -7,13 +7,14 @@ import jax
 import numpy as np
 from ml_collections import config_dict
 
-from simcse_jax.analysis import last_layer
 from simcse_jax.config.fields import LARGEST, flatten, scoring_pooler, trains
 from simcse_jax.data.sources import by_field
 from simcse_jax.data.tokens import prompts_by_name
 from simcse_jax.devices import backend, processes
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import postprocess
+from simcse_jax.evaluation.analysis import last_layer
+from simcse_jax.host.storage import sha256
 from simcse_jax.huggingface.load import Pretrained, choose_pooler
 from simcse_jax.huggingface.tokenizer import Tokenizer, special_tokens
 from simcse_jax.models.config import EncoderConfig
@@ -24,7 +25,6 @@ from simcse_jax.objectives.replaced_token_detection import NAME
 from simcse_jax.runs.loading import load_model
 from simcse_jax.runs.partial import own_adapter
 from simcse_jax.runs.state import convolutions_of, with_parts
-from simcse_jax.storage import sha256
 from simcse_jax.training.columns import AnyCorpus
 from simcse_jax.training.evaluation import Evaluation, check_sizes, read_analysis, read_evaluation
 from simcse_jax.training.generator import Generator, read_generator

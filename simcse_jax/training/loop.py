@@ -12,7 +12,7 @@ import numpy as np
 from simcse_jax.devices import processes
 from simcse_jax.devices.preemption import Preemption
 from simcse_jax.errors import UserError
-from simcse_jax.progress import Progress
+from simcse_jax.host.progress import Progress
 from simcse_jax.runs.state import TrainState
 from simcse_jax.training.loss import Batch
 from simcse_jax.training.schedule import Due, Schedule

@@ -7,10 +7,10 @@ from pathlib import Path
 from ml_collections import config_dict
 
 from simcse_jax.config.source_fields import ONE_SOURCE, check_mixed, lengths_of
-from simcse_jax.corpus.batches import PreparedCorpus
-from simcse_jax.corpus.local_copy import local_copy
-from simcse_jax.corpus.manifest import NAME, Manifest, corpus_path, is_prepared, read_manifest
-from simcse_jax.corpus.opened import Prepared
+from simcse_jax.data.corpus.batches import PreparedCorpus
+from simcse_jax.data.corpus.local_copy import local_copy
+from simcse_jax.data.corpus.manifest import NAME, Manifest, corpus_path, is_prepared, read_manifest
+from simcse_jax.data.corpus.opened import Prepared
 from simcse_jax.data.examples import prefix_of
 from simcse_jax.data.files import READERS
 from simcse_jax.data.mixture import Mixture, read_weights, share_out
@@ -19,10 +19,10 @@ from simcse_jax.data.spans import SPANS
 from simcse_jax.data.tokens import Lengths
 from simcse_jax.devices import processes
 from simcse_jax.errors import UserError
-from simcse_jax.hidden import PLAN
+from simcse_jax.host.hidden import PLAN
+from simcse_jax.host.storage import Folder, is_remote
 from simcse_jax.huggingface.tokenizer import Tokenizer
 from simcse_jax.objectives.registry import needs
-from simcse_jax.storage import Folder, is_remote
 
 IN_PREPARE = {"positives": "--positives", "mixed": "--mixed"}  # fields whose choice was made then, and its options
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from simcse_jax import progress
+from simcse_jax.host import progress
 from simcse_jax.training.programs import Updates
 
 SKIPPED = 2  # the first steps are slower

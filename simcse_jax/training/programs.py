@@ -7,8 +7,8 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from simcse_jax.corpus.batches import PreparedBatches, StreamSizes
 from simcse_jax.data.batches import Batches, Sizes
+from simcse_jax.data.corpus.batches import PreparedBatches, StreamSizes
 from simcse_jax.data.one_source import OneSourceBatches, ProgramSizes
 from simcse_jax.devices import processes
 from simcse_jax.devices.flops import peak, product_flops

@@ -8,14 +8,14 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from ml_collections import config_dict
 
-from simcse_jax.analysis.last_layer import Embed, LastLayer
-from simcse_jax.analysis.protocol import Protocol
-from simcse_jax.analysis.tokens import survey
 from simcse_jax.config.fields import scoring_pooler
 from simcse_jax.data.batches import Corpus
 from simcse_jax.data.one_source import OneSource
 from simcse_jax.devices.mesh import data_mesh, place, replicate, replicated, split_over_examples
 from simcse_jax.encoding.embedder import Embedder
+from simcse_jax.evaluation.analysis.last_layer import Embed, LastLayer
+from simcse_jax.evaluation.analysis.protocol import Protocol
+from simcse_jax.evaluation.analysis.tokens import survey
 from simcse_jax.evaluation.evaluator import Encode, Evaluator
 from simcse_jax.models import partial
 from simcse_jax.models.config import EncoderConfig

@@ -9,14 +9,14 @@ from typing import Any, NoReturn
 import jax
 import numpy as np
 
-from simcse_jax import progress
 from simcse_jax.devices import processes
 from simcse_jax.devices.parts import whole
 from simcse_jax.encoding.embedder import Embedder, NotFinite
 from simcse_jax.encoding.tokens import TokenEncoder
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.evaluator import evaluate_all
-from simcse_jax.locks.lock import Check, never_lost
+from simcse_jax.host import progress
+from simcse_jax.host.locks.lock import Check, never_lost
 from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.runs.metrics import Metrics
 from simcse_jax.runs.state import TrainState

@@ -8,19 +8,19 @@ import numpy as np
 from ml_collections import config_dict
 
 from simcse_jax.config.teacher_fields import taught
-from simcse_jax.corpus.placing import put_in_place, temporary_of
 from simcse_jax.data.batches import Taught
+from simcse_jax.data.corpus.placing import put_in_place, temporary_of
 from simcse_jax.data.examples import Examples
 from simcse_jax.devices import processes
 from simcse_jax.encoding.arguments import resolve_prompt
 from simcse_jax.encoding.embedder import Embedder, on_local_devices
 from simcse_jax.errors import UserError, why
+from simcse_jax.host.outputs import output_folder
+from simcse_jax.host.storage import local_path, sha256
 from simcse_jax.huggingface.load import choose_pooler_aloud
 from simcse_jax.models import parameters
 from simcse_jax.objectives.embedding_mse import NAME
-from simcse_jax.outputs import output_folder
 from simcse_jax.runs.loading import load_model
-from simcse_jax.storage import local_path, sha256
 
 DIGEST = 64  # bytes
 

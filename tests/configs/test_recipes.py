@@ -9,8 +9,8 @@ from simcse_jax.config.checks import validate
 from simcse_jax.config.fields import flatten, trains
 from simcse_jax.config.flags import parse
 from simcse_jax.errors import UserError
-from simcse_jax.sweeps.metrics import METRICS
-from simcse_jax.sweeps.variants import load_variants, read_sweep
+from simcse_jax.training.sweeps.metrics import METRICS
+from simcse_jax.training.sweeps.variants import load_variants, read_sweep
 
 FOLDER = ROOT / "configs" / "ablations"
 ARGUMENTS = {

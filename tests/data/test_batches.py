@@ -7,9 +7,9 @@ from simcse_jax.data.batches import Batches, Corpus, steps_per_epoch, tokenize
 from simcse_jax.data.examples import Examples
 from simcse_jax.data.mixture import Mixture
 from simcse_jax.data.pairing import Pairing
+from simcse_jax.host.storage import sha256
 from simcse_jax.huggingface.tokenizer import Tokenizer
 from simcse_jax.models.config import EncoderConfig
-from simcse_jax.storage import sha256
 
 EXAMPLES, BATCH = 22, 4
 STEPS = EXAMPLES // BATCH

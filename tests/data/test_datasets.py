@@ -4,8 +4,8 @@ import datasets
 import pytest
 from support.data import refused
 
-from simcse_jax.building.nli import read_pairs
-from simcse_jax.building.tally import Tally
+from simcse_jax.data.building.nli import read_pairs
+from simcse_jax.data.building.tally import Tally
 from simcse_jax.data.datasets import LIBRARIES
 from simcse_jax.data.examples import PREFIXED, read_examples
 

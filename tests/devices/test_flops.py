@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import pytest
 from jax.sharding import PartitionSpec as P
 
-from simcse_jax.costs.roofline import CHIPS
 from simcse_jax.devices.flops import KINDS, PEAKS, peak, product_flops
 from simcse_jax.devices.mesh import AXIS, data_mesh
 from simcse_jax.models.flash_attention import flash_attention
+from simcse_jax.training.costs.roofline import CHIPS
 
 X, W = jnp.ones((64, 32)), jnp.ones((32, 32))
 PRODUCT = 2 * 64 * 32 * 32  # FLOPs of X @ W

@@ -3,9 +3,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from simcse_jax import progress
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import flow
+from simcse_jax.host import progress
 
 
 def correlated(rows: int, size: int, seed: int = 0) -> np.ndarray:

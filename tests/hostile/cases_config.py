@@ -7,7 +7,7 @@ from hostile.case import EITHER, PAIRS, REFUSED, TEXT, Case
 from hostile.seeds import SMALL_RUN, train_arguments
 
 from simcse_jax.config.fields import FIELDS
-from simcse_jax.sweeps.variants import FIELDS as SWEEP_FIELDS
+from simcse_jax.training.sweeps.variants import FIELDS as SWEEP_FIELDS
 
 SURELY_WRONG: dict[type, dict[str, str]] = {  # by the type of a field's default
     int: {
@@ -155,7 +155,7 @@ def files() -> Iterator[Case]:
     variants |= {"raise": "1 / 0"}
     for name, value in variants.items():
         text = "from simcse_jax.config import default_config\n"
-        text += "from simcse_jax.sweeps.variants import Variant, sweep_defaults\n"
+        text += "from simcse_jax.training.sweeps.variants import Variant, sweep_defaults\n"
         text += "def get_config():\n    config = default_config()\n"
         text += "    config.sweep = sweep_defaults('t', 's', ('stsb_dev',), baseline='a')\n    return config\n"
         text += f"def get_variants():\n    return {value}\n"

@@ -173,7 +173,7 @@ def encode_into_folder() -> None:
     """`encode`, into a folder that does not exist yet."""
     import os
 
-    from simcse_jax import encode
+    from simcse_jax.commands import encode
 
     os.mkdir("embeddings")
     encode.main()
@@ -183,7 +183,7 @@ def encode_half() -> None:
     """`encode`, stopped after the first part as if by a kill."""
     import os
 
-    from simcse_jax import encode
+    from simcse_jax.commands import encode
     from simcse_jax.encoding.files import PartialEmbeddings
 
     append = PartialEmbeddings.append
@@ -201,8 +201,8 @@ def mine_half() -> None:
     """`mine`, stopped after the first block as if by a kill."""
     import os
 
-    from simcse_jax import mine
-    from simcse_jax.mining.output import Output
+    from simcse_jax.bulk.mining.output import Output
+    from simcse_jax.commands import mine
 
     append = Output.append
 

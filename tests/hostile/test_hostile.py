@@ -9,7 +9,7 @@ from hostile.zygote import Zygote
 from support import ROOT
 
 from simcse_jax.__main__ import COMMANDS
-from simcse_jax.command_line import MODULES
+from simcse_jax.commands.command_line import MODULES
 
 TABLE = all_cases()
 

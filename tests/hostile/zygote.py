@@ -219,10 +219,10 @@ def _run(command: str) -> int:
     import threading
     import traceback
 
-    from simcse_jax.command_line import run_command
+    from simcse_jax.commands.command_line import run_command
 
     if command == "demo":  # which would serve until it is interrupted
-        importlib.import_module("simcse_jax.demo").serve = lambda *args, **kwargs: None
+        importlib.import_module("simcse_jax.commands.demo").serve = lambda *args, **kwargs: None
     if command == "serve":
         importlib.import_module("simcse_jax.serving.server").serve = lambda *args, **kwargs: None
     code = 1

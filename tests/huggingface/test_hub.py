@@ -53,7 +53,7 @@ from pathlib import Path
 import huggingface_hub.utils._http
 soon = {"sleep": lambda seconds: time.sleep(seconds / 50)}  # before it tries again
 huggingface_hub.utils._http.time = types.SimpleNamespace(**vars(time) | soon)
-from simcse_jax.command_line import run_command
+from simcse_jax.commands.command_line import run_command
 from simcse_jax.huggingface import hub
 done = []
 for token, *args in json.loads(sys.argv[1]):

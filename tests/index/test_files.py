@@ -8,11 +8,11 @@ from support.jobs import another_job
 
 from simcse_jax.devices.mesh import data_mesh
 from simcse_jax.errors import UserError
+from simcse_jax.host.locks.lock import held
 from simcse_jax.index import files as index_files
 from simcse_jax.index import index as index_module
 from simcse_jax.index.identity import ModelIdentity
 from simcse_jax.index.index import Index
-from simcse_jax.locks.lock import held
 
 MODEL = ModelIdentity("runs/a", "avg", False, 12, "0" * 64)
 

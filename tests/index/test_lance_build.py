@@ -12,11 +12,11 @@ from support.object_store import NEEDS_GCSFS
 
 from simcse_jax.encoding.quantization import Quantization
 from simcse_jax.errors import UserError
+from simcse_jax.host.locks.lock import held
 from simcse_jax.index import lance_build
 from simcse_jax.index.embedding_files import EmbeddingFiles
 from simcse_jax.index.lance import LanceIndex, read_about
 from simcse_jax.index.lance_columns import UNSAID, Kept, Wanted
-from simcse_jax.locks.lock import held
 
 pytest.importorskip("lancedb", reason="LanceDB is not installed: pip install 'simcse_jax[lance]'")
 VECTORS = clustered(90)

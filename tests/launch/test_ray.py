@@ -7,7 +7,7 @@ import pytest
 import yaml
 from support import ROOT
 
-from simcse_jax import encode
+from simcse_jax.commands import encode
 
 MANIFESTS = sorted((ROOT / "launch" / "ray").glob("*.yaml"))
 
@@ -19,7 +19,7 @@ def job(request):
 
 def test_its_command_has_options_that_go_together(job, monkeypatch):
     python, *arguments = shlex.split(job["spec"]["entrypoint"])
-    assert (python, arguments[:2]) == ("python", ["-m", "simcse_jax.encode"])
+    assert (python, arguments[:2]) == ("python", ["-m", "simcse_jax.commands.encode"])
     monkeypatch.setattr(sys, "argv", arguments[1:])
     args = encode.parse()
     assert (args.engine, args.address, args.folder) == ("ray", "auto", True) and args.input.endswith("/*.parquet")

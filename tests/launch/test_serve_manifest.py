@@ -10,7 +10,7 @@ import pytest
 import yaml
 from support import ROOT
 
-from simcse_jax import serve
+from simcse_jax.commands import serve
 
 DOCKERFILE = (ROOT / "launch" / "Dockerfile.serve").read_text()
 MANIFESTS = {
@@ -38,7 +38,7 @@ def test_the_pods_command_has_options_that_exist(monkeypatch):
     pod = MANIFESTS["Deployment"]["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     entry = json.loads(re.search("^ENTRYPOINT (.*)$", DOCKERFILE, re.MULTILINE)[1])
-    assert entry[:3] == ["python", "-m", "simcse_jax.serve"]
+    assert entry[:3] == ["python", "-m", "simcse_jax.commands.serve"]
     monkeypatch.setattr(sys, "argv", [*entry[2:], *container["args"]])
     args = serve.parse()
     (port,) = container["ports"]

@@ -10,13 +10,13 @@ from jax.sharding import PartitionSpec as P
 from support import CONFIGS, random_batch, random_model, row_keys
 
 from simcse_jax.config.fields import default_config
-from simcse_jax.costs.compile import trace_step
 from simcse_jax.devices.mesh import AXIS, data_mesh
 from simcse_jax.models import attention, flash_attention, hardware_attention, parameters
 from simcse_jax.models.changes import Change
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.hardware_attention import by_platform
 from simcse_jax.models.sentence_encoder import build
+from simcse_jax.training.costs.compile import trace_step
 
 ROWS, LENGTH = 4, 22
 chosen_by_platform = jax.lax.platform_dependent

@@ -6,9 +6,9 @@ import pytest
 from support import sentences
 
 from simcse_jax.evaluation import geometry
+from simcse_jax.host.storage import as_path
 from simcse_jax.runs.kept import checkpoint_encoders, steps_of
 from simcse_jax.simcse import SimCSE
-from simcse_jax.storage import as_path
 
 
 def test_every_checkpoint_is_encoded_with_its_own_parameters(trained, tmp_path):

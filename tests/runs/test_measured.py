@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 from support import call
 
-from simcse_jax.analysis.dynamics import FIELDS
 from simcse_jax.evaluation import geometry, sts
-from simcse_jax.progress import Progress
+from simcse_jax.evaluation.analysis.dynamics import FIELDS
+from simcse_jax.host.progress import Progress
+from simcse_jax.host.storage import as_path
 from simcse_jax.runs.kept import checkpoint_encoders, steps_of
 from simcse_jax.runs.metrics import read_metrics
-from simcse_jax.storage import as_path
 
 
 def changed(workdir, target, temperature=None, **analysis):

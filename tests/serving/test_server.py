@@ -2,7 +2,7 @@ import pytest
 from support.fake_server import FakeEncoder
 
 from simcse_jax.errors import UserError
-from simcse_jax.ports import bind
+from simcse_jax.host.ports import bind
 from simcse_jax.serving import server
 from simcse_jax.serving.app import App
 from simcse_jax.serving.metrics import Metrics

@@ -20,8 +20,8 @@ import pytest
 from flax import nnx
 from safetensors.numpy import save_file
 
-from simcse_jax import progress
-from simcse_jax.command_line import run_command
+from simcse_jax.commands.command_line import run_command
+from simcse_jax.host import progress
 from simcse_jax.huggingface.names import to_tensors
 from simcse_jax.models import parameters
 from simcse_jax.models.config import EncoderConfig

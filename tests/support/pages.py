@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from simcse_jax.command_line import MODULES
+from simcse_jax.commands.command_line import MODULES
 from support import ROOT
 
 CHANGES = ROOT / "CHANGELOG.md"  # names what is gone, too

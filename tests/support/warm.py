@@ -22,8 +22,18 @@ import numpy as np
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "os.symlink", "fcntl.flock"}
 MODULES = ("main", "encode", "search", "export", "sweep")
-LATER = ("simcse_jax.training.run", "simcse_jax.sweeps.runner", "simcse_jax.sweeps.table", "simcse_jax.simcse")
-LATER += ("simcse_jax.runs.loading", "simcse_jax.model_card", "simcse_jax.index.files", "simcse_jax.encoding.files")
+LATER = (
+    "simcse_jax.training.run",
+    "simcse_jax.training.sweeps.runner",
+    "simcse_jax.training.sweeps.table",
+    "simcse_jax.simcse",
+)
+LATER += (
+    "simcse_jax.runs.loading",
+    "simcse_jax.runs.model_card",
+    "simcse_jax.index.files",
+    "simcse_jax.encoding.files",
+)
 LATER += ("simcse_jax.index.terminal",)
 LEFT = (".lock", ".tmp", ".new", ".old", ".partial", ".state.json")  # ends of names of what is not finished
 TOO_LONG = 120  # seconds
@@ -83,7 +93,7 @@ def import_later() -> None:
 
 
 def serve() -> None:
-    from simcse_jax.command_line import run_command
+    from simcse_jax.commands.command_line import run_command
 
     import_later()
     mains = {"digest": digest} | {name: importlib.import_module(f"simcse_jax.{name}").main for name in MODULES}
@@ -109,11 +119,11 @@ def serve() -> None:
 
 def digest() -> None:
     """Prints a fingerprint of the parameters of a run's two latest checkpoints and of its best one."""
+    from simcse_jax.host.storage import sha256
     from simcse_jax.runs.checkpoints import Checkpoints
     from simcse_jax.runs.loading import load_workdir
     from simcse_jax.runs.state import trained_shapes
     from simcse_jax.runs.workdir import Workdir
-    from simcse_jax.storage import sha256
 
     workdir = Path(sys.argv[1])
     shapes = trained_shapes(load_workdir(workdir).config, Workdir(workdir).read_run()["config"])

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 from support import call, run, sentences, train_args, without_speed
 
-from simcse_jax.analysis.data import read_data
-from simcse_jax.analysis.last_layer import Sample, measure_last_layer, positives
-from simcse_jax.analysis.protocol import Protocol
-from simcse_jax.analysis.tokens import survey
 from simcse_jax.config.fields import default_config
 from simcse_jax.devices.mesh import replicate
 from simcse_jax.encoding import tokens as token_encoder
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import sts
+from simcse_jax.evaluation.analysis.data import read_data
+from simcse_jax.evaluation.analysis.last_layer import Sample, measure_last_layer, positives
+from simcse_jax.evaluation.analysis.protocol import Protocol
+from simcse_jax.evaluation.analysis.tokens import survey
 from simcse_jax.huggingface.tokenizer import Tokenizer
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.runs.loading import load_model

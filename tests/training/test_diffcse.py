@@ -12,7 +12,7 @@ from support.models import add_language_model
 from support.resuming import trained_and_resumed
 from support.steps import batch, replaced_tokens_settings, replaced_tokens_step
 
-from simcse_jax import export
+from simcse_jax.commands import export
 from simcse_jax.config.checks import validate
 from simcse_jax.config.flags import parse
 from simcse_jax.devices.mesh import data_mesh

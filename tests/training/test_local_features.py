@@ -11,7 +11,7 @@ from support import random_model
 from support.resuming import trained_and_resumed
 from support.steps import BATCH, batch, recipe, settings
 
-from simcse_jax import export
+from simcse_jax.commands import export
 from simcse_jax.config.checks import validate
 from simcse_jax.config.fields import default_config
 from simcse_jax.devices.mesh import data_mesh

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from simcse_jax.errors import Preempted, UserError
-from simcse_jax.progress import Progress
+from simcse_jax.host.progress import Progress
 from simcse_jax.training.loop import closing_all, describe, train
 from simcse_jax.training.schedule import Schedule
 

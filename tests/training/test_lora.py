@@ -13,6 +13,7 @@ from support.steps import BATCH, batch, recipe, settings
 
 from simcse_jax.config.flags import parse
 from simcse_jax.devices.mesh import data_mesh
+from simcse_jax.host.storage import as_path
 from simcse_jax.huggingface.load import load
 from simcse_jax.models import partial
 from simcse_jax.models.sentence_encoder import build
@@ -20,7 +21,6 @@ from simcse_jax.runs.kept import starting_params
 from simcse_jax.runs.loading import load_model
 from simcse_jax.runs.state import initial_params, trained_shapes, with_parts
 from simcse_jax.simcse import SimCSE
-from simcse_jax.storage import as_path
 from simcse_jax.training.loss import make_loss
 from simcse_jax.training.step import init_state, make_step, make_steps
 

@@ -7,7 +7,7 @@ import pytest
 from support import sentences, write_model
 from support.models import add_mask_token
 
-from simcse_jax import export
+from simcse_jax.commands import export
 from simcse_jax.config.checks import validate
 from simcse_jax.config.fields import default_config
 from simcse_jax.errors import UserError

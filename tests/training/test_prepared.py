@@ -14,9 +14,9 @@ from simcse_jax.config import default_config
 from simcse_jax.data.batches import Batches
 from simcse_jax.data.permutation import ORDER, permutation
 from simcse_jax.errors import UserError
-from simcse_jax.sweeps.together import train_together
 from simcse_jax.training.prepared import open_prepared
 from simcse_jax.training.run import train_and_evaluate
+from simcse_jax.training.sweeps.together import train_together
 
 
 @pytest.fixture(scope="module")

@@ -15,13 +15,13 @@ from support.resuming import trained_and_resumed
 from simcse_jax.config.flags import parse
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import sts
+from simcse_jax.host.locks.lock import held
+from simcse_jax.host.storage import write_atomically
 from simcse_jax.huggingface.load import load
-from simcse_jax.locks.lock import held
 from simcse_jax.runs import workdir as workdirs
 from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.runs.loading import load_model
 from simcse_jax.simcse import SimCSE
-from simcse_jax.storage import write_atomically
 
 
 def test_a_run_leaves_all_that_it_promises(trained):

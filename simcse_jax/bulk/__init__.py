@@ -1,0 +1,1 @@
+"""Embeddings of many files, and hard negatives: long work that resumes."""

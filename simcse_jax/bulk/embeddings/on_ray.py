@@ -1,0 +1,315 @@
+"""Encoding on the machines of a Ray cluster: an actor on each encodes blocks."""
+
+import contextlib
+import logging
+import os
+import re
+import socket
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from simcse_jax.bulk.embeddings.blocks import make_block
+from simcse_jax.bulk.embeddings.encoder import Encoder, Options
+from simcse_jax.bulk.embeddings.manifest import Manifest, complete, finish, missing
+from simcse_jax.bulk.embeddings.plan import Block, blocks_of, count_rows, uncounted
+from simcse_jax.data.corpus.begun import Plan
+from simcse_jax.data.corpus.sealed import read_sealed
+from simcse_jax.errors import UserError, reason, require, why
+from simcse_jax.host.progress import Clock, Progress, write
+from simcse_jax.host.storage import Folder, as_path
+
+ACCELERATORS = ("TPU", "GPU")
+LOOK_SECONDS = 5.0  # between two looks at what is done
+CONNECT_SECONDS = 5.0  # until an address counts as wrong
+LOST = 3  # actors of each host that may be lost in a row
+NEEDED = {"TPU": "tpu", "GPU": "cuda13"}  # JAX's extras
+CHIPS = {1: "1,1,1", 2: "1,2,1", 4: "2,2,1", 8: "2,4,1"}  # how a host's TPU chips lie
+
+
+class Share(NamedTuple):
+    """What an actor has."""
+
+    hosts: int  # the number of actors
+    kind: str  # TPU, GPU or CPU
+    each: int  # how many of them
+
+
+class Job(NamedTuple):
+    """What every host has to know."""
+
+    place: str  # the command's working directory, where relative names begin
+    folder: str
+    plan: Plan
+    options: Options
+
+    def arrive(self) -> Folder:
+        """The folder of the embeddings, as this host sees it.
+
+        Raises:
+          UserError: when it is another one.
+        """
+        with contextlib.suppress(OSError):  # a host may do without it if no name is relative
+            os.chdir(self.place)
+        folder = as_path(self.folder)
+        before = read_sealed(self.plan.own(folder))
+        if before is None or before["key"] != self.plan.key or before["stamps"] != self.plan.stamps:
+            raise UserError(f"--output {folder}: is another folder here; name one that all hosts see")
+        return folder
+
+
+class Answer(NamedTuple):
+    """Of work on a host."""
+
+    done: bool  # False: another process does it
+    mistake: str = ""  # what is wrong, and on which host
+
+
+@contextlib.contextmanager
+def connected(address: str | None) -> Iterator[None]:
+    """A connection to a cluster. Connect before JAX is used: a cluster's processes are started with a fork.
+
+    Args:
+      address: of the cluster; None starts one on this machine.
+
+    Raises:
+      UserError: when Ray is not installed, or the cluster cannot be reached.
+    """
+    require("ray", "ray")
+    if address:
+        _check_reached(address)
+    import ray
+
+    os.environ.setdefault("RAY_worker_niceness", "0")  # of a cluster on this machine; Ray's own is 15
+    own: dict[str, Any] = {} if address else {"include_dashboard": False}
+    try:
+        # Without an address Ray would look for a cluster that another program has started.
+        ray.init(address or "local", logging_level=logging.ERROR, log_to_driver=False, **own)
+    except (ConnectionError, ValueError, RuntimeError, OSError) as error:
+        what = f"--address {address}: cannot be reached" if address else "--engine ray: no cluster can be started"
+        token = "; if it asks for a token, set RAY_AUTH_MODE=token" * (address not in (None, "auto"))
+        raise UserError(f"{what}: {reason(error)}{token}") from None
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _check_reached(address: str) -> None:
+    """Finds in seconds that nobody listens: Ray tries for many minutes. Names without a port are left to it."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or "/" in host:
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise UserError(f"--address {address}: cannot be reached: {why(error)}") from None
+
+
+def encode_on_ray(folder: Folder, plan: Plan, options: Options, hosts: int | None = None) -> Manifest | None:
+    """Makes the blocks that are missing, on the connected cluster; what a lost actor was making is made again.
+
+    An actor reads, encodes and writes a block by itself: no rows pass through Ray, and no other work of it needs a
+    processor, for which it would wait without end where actors have all of them.
+
+    Args:
+      folder: of the embeddings, which all hosts see; `corpus.begun.enter` has seen it.
+      plan: of the folder.
+      options: of the plan's encoder.
+      hosts: the number of actors, see `share_of`.
+
+    Returns:
+      The manifest; None if processes outside the cluster are still making blocks.
+
+    Raises:
+      UserError: naming the row or file that is wrong, or when the cluster has too few hosts.
+    """
+    import ray
+
+    share = share_of(ray.nodes(), hosts)  # before hours of counting
+    job = ray.put(Job(os.getcwd(), str(folder), plan, options))
+    _count_together(job, uncounted(folder, plan))
+    blocks = blocks_of(folder, plan)
+    if manifest := complete(folder, plan, blocks):
+        return manifest
+    rows, left = sum(block.rows for block in blocks), missing(folder, blocks)
+    with Progress(rows, done=rows - sum(block.rows for block in left)) as bar:
+        while left:
+            for made in _made(job, left, share):
+                bar.advance(made.rows)
+            before, left = left, missing(folder, blocks)
+            if left == before:  # processes outside the cluster are making them
+                return None
+    return finish(folder, plan, blocks)
+
+
+def share_of(nodes: list[dict[str, Any]], hosts: int | None) -> Share:
+    """What each actor takes of a cluster.
+
+    Args:
+      nodes: as `ray.nodes` has them.
+      hosts: the number of actors; None: one for each host with accelerators, or for each host where none has any.
+        There more than hosts share their processors.
+
+    Raises:
+      UserError: when there are too few, for which Ray would wait without end.
+    """
+    alive = [node["Resources"] for node in nodes if node["Alive"]]
+    for kind in ACCELERATORS:
+        found = [resources[kind] for resources in alive if resources.get(kind)]
+        if found:
+            break
+    else:
+        kind, found = "CPU", [resources["CPU"] for resources in alive if resources.get("CPU")]
+    if not found:
+        raise UserError("--engine ray: no host of the cluster has a processor to give; start Ray with --num-cpus")
+    each, hosts = int(min(found)), hosts or len(found)
+    on_each = -(-hosts // len(found))
+    if on_each > (1 if kind in ACCELERATORS else each):
+        has = f"{len(found)} host{'s' * (len(found) > 1)} with {each} {kind}{'s' * (each > 1)} each"
+        raise UserError(f"--hosts {hosts}: the cluster has {has}")
+    return Share(hosts, kind, each // on_each)
+
+
+def _answer(work: Callable[[], bool]) -> Answer:
+    try:
+        return Answer(work())
+    except UserError as mistake:  # which Ray would wrap into an error of its own, with a traceback
+        return Answer(False, f"{mistake} (on {os.uname().nodename})")
+
+
+def _answered(result: Any) -> bool:
+    """Whether the work on a host was done.
+
+    Raises:
+      UserError: for a mistake that the host found, or a package that it does not have.
+      RayActorError: when the actor was lost.
+    """
+    import ray
+    from ray.exceptions import RayActorError, RayTaskError
+
+    try:
+        answer: Answer = ray.get(result)
+    except (RayActorError, RayTaskError) as error:
+        if absent := re.search(r"No module named '[\w.]+'", str(error)):
+            raise UserError(
+                f"--engine ray: on a host of the cluster: {absent[0]}; install the same packages on all hosts"
+            ) from None
+        raise
+    if answer.mistake:
+        raise UserError(answer.mistake)
+    return answer.done
+
+
+def _end(error: Exception) -> str:
+    """The last line of an error with a host's traceback."""
+    return str(error).strip().rpartition("\n")[2][:200]
+
+
+def _count_together(job: Any, sources: Sequence[int]) -> None:
+    import ray
+
+    if sources and not any(node["Alive"] and node["Resources"].get("CPU", 0) >= 1 for node in ray.nodes()):
+        raise UserError("--engine ray: no host of the cluster has a processor to count rows; start Ray with --num-cpus")
+    count, clock = ray.remote(_count), Clock()
+    left = [count.remote(job, source) for source in sources]
+    while left:
+        done, left = ray.wait(left, num_returns=len(left), timeout=LOOK_SECONDS)
+        for result in done:
+            _answered(result)
+        if left and clock.is_due():
+            counted = f"{len(sources) - len(left):,} of {len(sources):,} files"
+            write(f"counted the rows of {counted}; each takes a processor of the cluster", sys.stderr)
+
+
+def _count(job: Job, source: int) -> Answer:
+    """Counts a source's rows, on any host."""
+    return _answer(lambda: count_rows(job.arrive(), job.plan, source))
+
+
+class BlockEncoder:
+    """An actor. Its model is loaded once."""
+
+    def __init__(self, job: Job, share: Share):
+        self._job, self._share = job, share
+        # JAX reads these when it looks for devices, which it has not done yet.
+        if share.kind == "CPU":
+            os.environ["NPROC"] = str(share.each)
+        elif share.kind == "TPU" and share.each in CHIPS:  # by itself a host would wait for the others of its slice
+            os.environ |= {"TPU_PROCESS_BOUNDS": "1,1,1", "TPU_CHIPS_PER_PROCESS_BOUNDS": CHIPS[share.each]}
+
+    def load(self) -> Answer:
+        """Loads the model, and compares what it finds with the plan."""
+        return _answer(self._load)
+
+    def make(self, block: Block) -> Answer:
+        """Makes a block."""
+        return _answer(lambda: make_block(self._folder, self._job.plan, block, self._encoder, patient=True))
+
+    def _load(self) -> bool:
+        import jax
+
+        self._folder = self._job.arrive()
+        kind, chosen = self._share.kind, os.environ.get("JAX_PLATFORMS")
+        if kind in ACCELERATORS and not chosen and jax.default_backend() == "cpu":  # JAX's warning is not seen here
+            raise UserError(f'--engine ray: JAX sees no {kind} here; run: pip install "jax[{NEEDED[kind]}]"')
+        self._encoder = Encoder(self._job.options)
+        for option, value in self._encoder.about().items():
+            if value != self._job.plan.key[option]:
+                raise UserError(f"{option} {self._job.options.model}: is another one here")
+        return True
+
+
+class _Work(NamedTuple):
+    actor: Any
+    block: Block | None  # None: it loads its model
+
+
+def _made(job: Any, blocks: Sequence[Block], share: Share) -> Iterator[Block]:
+    """The blocks, as they are made; not those that processes outside the cluster are making.
+
+    An actor that is lost is replaced, and its block goes to the one that is free next.
+
+    Raises:
+      UserError: when an actor finds a mistake, or all of them are lost again and again.
+    """
+    import ray
+    from ray.exceptions import RayActorError
+
+    amount: dict[str, dict[str, Any]] = {
+        "CPU": {"num_cpus": share.each},
+        "GPU": {"num_gpus": share.each},
+        "TPU": {"resources": {"TPU": share.each}},
+    }
+    kind: Any = ray.remote(scheduling_strategy="SPREAD", **amount[share.kind])(BlockEncoder)
+    waiting, running, clock, lost = deque(blocks), {}, Clock(), 0
+
+    def start() -> None:
+        actor = kind.remote(job, share)
+        running[actor.load.remote()] = _Work(actor, None)
+
+    for _ in range(min(share.hosts, len(blocks))):
+        start()
+    while waiting or any(work.block for work in running.values()):
+        done, _ = ray.wait(list(running), num_returns=1, timeout=LOOK_SECONDS)
+        if not done and not any(work.block for work in running.values()) and clock.is_due():
+            write(f"waiting for a host with {share.each} {share.kind}s, and for the model on it", sys.stderr)
+        for result in done:
+            actor, block = running.pop(result)
+            try:
+                made = _answered(result)
+            except RayActorError as error:  # its process or its host was lost
+                lost += 1
+                if lost == LOST * share.hosts:
+                    raise UserError(f"--engine ray: {lost} actors in a row were lost: {_end(error)}") from None
+                if block:
+                    waiting.appendleft(block)
+                start()
+                continue
+            if block and made:
+                lost = 0
+                yield block
+            if waiting:
+                following = waiting.popleft()
+                running[actor.make.remote(following)] = _Work(actor, following)

@@ -1,0 +1,194 @@
+"""A block of pairs: its queries are encoded and searched for, and each gets its hard negatives."""
+
+import itertools
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Float32
+
+from simcse_jax.bulk.mining.corpus import Corpus
+from simcse_jax.bulk.mining.pairs import Pair, Positives, text_hash
+from simcse_jax.bulk.mining.selection import Choice, select
+from simcse_jax.errors import UserError
+from simcse_jax.index.index import Result
+from simcse_jax.index.similarity import pairwise, prepared
+from simcse_jax.simcse import SimCSE
+
+WIDER = 2  # times as many rows are searched for where too many were the same text
+
+
+class Candidates(NamedTuple):
+    """The nearest rows of a query, each text once, without the query itself."""
+
+    results: list[Result]  # best first
+    is_positive: np.ndarray  # (K,) bool
+
+
+class Miner:
+    """Finds hard negatives for blocks of pairs."""
+
+    def __init__(self, model: SimCSE, corpus: Corpus, positives: Positives, choice: Choice, judge: SimCSE | None):
+        """Takes what was opened.
+
+        Args:
+          model: encodes queries and positives as it encoded the corpus.
+          corpus: what is searched.
+          positives: of all anchors.
+          choice: how negatives are chosen.
+          judge: a second model, whose scores the limits are for; None: the first one's are.
+        """
+        self._model, self._corpus, self._positives = model, corpus, positives
+        self._choice, self._judge = choice, judge
+
+    def mine(self, pairs: Sequence[Pair]) -> tuple[list[dict[str, Any]], Counter[str]]:
+        """A record for each pair, and how many candidates each limit left out.
+
+        Raises:
+          UserError: when a search fails.
+        """
+        numbers: dict[str, int] = {}  # of the distinct anchors
+        of = [numbers.setdefault(pair.anchor, len(numbers)) for pair in pairs]
+        asked = list(numbers)
+        queries, positives = self._model.encode_query(asked), [pair.positive for pair in pairs]
+        own = self._own_scores(queries[of], self._model.encode_document(positives))
+        found = self._candidates(asked, queries)
+        judged = self._judged(asked, found, positives, of)
+        records, left_out = [], Counter[str]()
+        for place, (pair, number) in enumerate(zip(pairs, of, strict=True)):
+            candidates = found[number]
+            scores = np.array([result.score for result in candidates.results], np.float32)
+            limits, positive = (scores, float(own[place])) if judged is None else judged[place]
+            chosen = select(limits, positive, candidates.is_positive, self._choice, pair.row)
+            left_out += chosen.left_out
+            results = [candidates.results[at] for at in chosen.places.tolist()]
+            record = self._record(pair, float(own[place]), results)
+            if judged is not None:
+                record |= {"positive_judged": _short(positive), "negative_judged": _shortened(limits[chosen.places])}
+            records.append(record)
+        return records, left_out
+
+    def _own_scores(
+        self, anchors: Float[np.ndarray, "N D"], positives: Float[np.ndarray, "N D"]
+    ) -> Float32[np.ndarray, " N"]:
+        """The scores of pairs, as a search gives them: bits, above all, have lower ones than float32."""
+        name, quantization = self._model.similarity_fn_name, self._corpus.quantization
+        if quantization is None:
+            return pairwise(anchors, positives, name)
+        stored = quantization.decode(quantization.encode(prepared(positives, name)))
+        return pairwise(prepared(anchors, name), stored, "dot" if name == "cosine" else name)
+
+    def _record(self, pair: Pair, score: float, results: list[Result]) -> dict[str, Any]:
+        numbers = self._corpus.numbers
+        rows = [result.row if numbers is None else int(numbers[result.row]) for result in results]
+        record: dict[str, Any] = {"anchor": pair.anchor, "positive": pair.positive}
+        if self._corpus.has_text:
+            record["negative"] = [result.sentence.strip() for result in results]
+        record |= {"row": pair.row, "negative_rows": rows, "positive_score": _short(score)}
+        return record | {"negative_scores": _shortened(np.array([result.score for result in results], np.float32))}
+
+    def _candidates(self, anchors: Sequence[str], queries: Float[np.ndarray, "Q D"]) -> list[Candidates]:
+        """Of each query as many as its ranks need; more rows are searched for where these are too few."""
+        known = [self._positives.of(anchor) for anchor in anchors]
+        needed = [self._choice.range_max + max(len(hashes), len(rows)) for hashes, rows in known]
+        least = min(needed) + 1  # and the anchor itself
+        # Twice as many, and so on, of those with more positives: of all queries together they would be too many.
+        counts = [least << (need // least).bit_length() for need in needed]
+        found: dict[int, Candidates] = {}
+        while left := [place for place in range(len(anchors)) if place not in found]:
+            count = min(counts[place] for place in left)
+            together = [place for place in left if counts[place] == count]
+            for place, results in zip(together, self._corpus.search(queries[together], count), strict=True):
+                candidates = self._distinct(anchors[place], results, *known[place])
+                if len(candidates.results) >= needed[place] or len(results) < count:  # or there are no more
+                    found[place] = Candidates(
+                        candidates.results[: needed[place]], candidates.is_positive[: needed[place]]
+                    )
+                else:
+                    counts[place] = WIDER * count
+        return [found[place] for place in range(len(anchors))]
+
+    def _distinct(self, anchor: str, results: list[Result], hashes: set[int], rows: set[int]) -> Candidates:
+        ordered = sorted(results, key=lambda result: (-result.score, result.row))
+        numbers = self._corpus.numbers
+        is_own = [(result.row if numbers is None else int(numbers[result.row])) in rows for result in ordered]
+        if not self._corpus.has_text:
+            return Candidates(ordered, np.array(is_own, bool))
+        texts = [text_hash(result.sentence) for result in ordered]
+        seen, kept = {text_hash(anchor), text_hash("")}, []
+        for place, text in enumerate(texts):
+            if text not in seen:
+                seen.add(text)
+                kept.append(place)
+        own = hashes | {text for text, is_of in zip(texts, is_own, strict=True) if is_of}  # other rows may have it too
+        is_positive = np.array([texts[place] in own for place in kept], bool)
+        return Candidates([ordered[place] for place in kept], is_positive)
+
+    def _judged(
+        self, anchors: Sequence[str], found: list[Candidates], positives: Sequence[str], of: Sequence[int]
+    ) -> list[tuple[Float32[np.ndarray, " K"], float]] | None:
+        """The judge's scores of each pair's candidates, and of its positive; `of` are the pairs' anchors."""
+        judge = self._judge
+        if judge is None:
+            return None
+        texts = [[result.sentence for result in each.results] for each in found]
+        distinct = list(dict.fromkeys([*itertools.chain(*texts), *positives]))
+        places = {text: place for place, text in enumerate(distinct)}
+        documents, queries = judge.encode_document(distinct), judge.encode_query(list(anchors))
+        judged = []
+        for number, positive in zip(of, positives, strict=True):
+            rows = documents[[places[text] for text in (*texts[number], positive)]]
+            query = np.broadcast_to(queries[number], rows.shape)
+            scores = pairwise(query, rows, judge.similarity_fn_name)
+            judged.append((scores[:-1], float(scores[-1])))
+        return judged
+
+
+def check_corpus(corpus: Corpus, has_rows: bool, judged: bool, choice: Choice, name: str) -> None:
+    """Refuses a corpus in which positives cannot be told from negatives, or that has too few rows.
+
+    Args:
+      corpus: which was opened.
+      has_rows: whether the pairs say which of its rows the positives are.
+      judged: whether a judge is to read its texts.
+      choice: see `Choice`.
+      name: of the corpus.
+
+    Raises:
+      UserError: naming what is missing.
+    """
+    if not corpus.has_text and judged:
+        raise UserError(f"--judge: reads the texts of candidates, and {name} has none")
+    if not corpus.has_text and not has_rows:
+        raise UserError(
+            f"--corpus {name}: has no text, so positives cannot be told from negatives; add a column positive_row to "
+            "--pairs, the number of each positive's row, or encode the corpus with its text (--keep-text)"
+        )
+    if corpus.rows <= choice.range_min:
+        raise UserError(f"--range-min {choice.range_min}: {name} has only {corpus.rows:,} rows")
+
+
+def check_rows(corpus: Corpus, positives: Positives, name: str) -> None:
+    """Refuses pairs that name rows which the corpus does not have: its own positives would be negatives.
+
+    Raises:
+      UserError: naming the row.
+    """
+    named = positives.named()
+    there = np.zeros(len(named), bool)
+    for rows in corpus.all_rows() if len(named) else ():
+        places = np.minimum(np.searchsorted(named, rows), len(named) - 1)
+        there[places[named[places] == rows]] = True
+    if not there.all():
+        row = int(named[np.argmin(there)])
+        raise UserError(f"--pairs: names row {row:,} of the corpus, but no row of {name} ({corpus.rows:,}) has it")
+
+
+def _short(score: float) -> float:
+    """A float32 with no more digits than it needs."""
+    return float(str(np.float32(score)))
+
+
+def _shortened(scores: Float32[np.ndarray, " H"]) -> list[float]:
+    return [_short(score) for score in scores.tolist()]

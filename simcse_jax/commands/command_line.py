@@ -1,0 +1,349 @@
+"""What all commands share: the parser, options, names of models, and the handling of errors."""
+
+import argparse
+import contextlib
+import errno
+import gc
+import os
+import re
+import shlex
+import shutil
+import sys
+import textwrap
+import warnings
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, NoReturn
+
+from simcse_jax.errors import Preempted, UserError, in_command, reason
+from simcse_jax.host import report, streams
+from simcse_jax.host.storage import local_path
+from simcse_jax.models.config import DTYPES, POOLERS
+
+SCRIPT, PACKAGE = PROGRAMS = ("simcse-jax", "python -m simcse_jax")
+MODULES = {"train": "main", "build-data": "build_data"}  # commands whose module has another name
+
+
+def started_as(command: str) -> str:
+    """How to start a command, in the way that this one was: `simcse-jax train`, or `python -m simcse_jax.main`."""
+    program, _, _ = sys.argv[0].rpartition(" ")  # simcse_jax.__main__ writes "simcse-jax encode"
+    return f"{program} {command}" if program in PROGRAMS else f"{PACKAGE}.{MODULES.get(command, command)}"
+
+
+MODEL = (
+    "a folder, a hub id, package:NAME, a workdir (its best checkpoint; WORKDIR@step=200 is that of a step), or "
+    "glove:FILE, the average of word vectors"
+)
+
+
+class Model(NamedTuple):
+    """A model on the command line: NAME[@LAYERS][@POOLER][@METHOD][=LABEL]; labels and methods for some commands."""
+
+    name: str  # with the step of a run's checkpoint, or a revision
+    num_layers: int = 0  # 0: all
+    pooler: str | None = None  # None: the model's own
+    postprocess: str = ""  # a method; empty: none
+    label: str = ""  # for pictures; empty: none was given
+
+    @property
+    def details(self) -> str:
+        """The layers, the pooler and the post-processing, for a picture's legend."""
+        layers = [f"{self.num_layers} layer{'s' * (self.num_layers > 1)}"] if self.num_layers else []
+        return "".join(f", {part}" for part in (*layers, self.pooler, self.postprocess) if part)
+
+
+def parse_model(spec: str, methods: Collection[str] = ()) -> Model:
+    """Reads NAME[@LAYERS][@POOLER][@METHOD]; NAME may be OWNER/NAME@REVISION or WORKDIR@step=N.
+
+    Args:
+      spec: as given.
+      methods: the post-processings that may be named; none for commands that have none.
+    """
+    parts = spec.split("@")
+    num_layers, pooler, postprocess = 0, None, ""
+    while len(parts) > 1 and not local_path("@".join(parts)).exists():  # from the end: NAME may have a revision
+        if re.fullmatch("[1-9][0-9]*", parts[-1]) and not num_layers:
+            num_layers = int(parts.pop())
+        elif parts[-1] in POOLERS and pooler is None:
+            pooler = parts.pop()
+        elif parts[-1] in methods and not postprocess:
+            postprocess = parts.pop()
+        else:
+            break
+    return Model("@".join(parts), num_layers, pooler, postprocess)
+
+
+WRONG = 2
+UNEXPECTED = 70  # EX_SOFTWARE of sysexits.h
+PREEMPTED = 75  # EX_TEMPFAIL of sysexits.h: try again
+INTERRUPTED = 130
+CLOSED = 141
+LONGEST = 1000  # characters of an error
+EXIT_CODES = {
+    0: "done",
+    WRONG: "a mistake that you can fix, described in one line on standard error",
+    UNEXPECTED: "an error of the program; one line names the file of a full report",
+    PREEMPTED: "pre-empted after saving; the same command resumes",
+    INTERRUPTED: "interrupted",
+    CLOSED: "the reader of the output closed the pipe",
+}
+# Errors of the system that the user can mend, wherever they come from.
+OF_THE_MACHINE = {
+    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO),
+    *(errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.EMFILE, errno.ENFILE),
+}
+
+
+def describe_exit_codes() -> str:
+    """The exit codes of every command, for `--help`."""
+    return "\n".join(["exit codes:", *(f"  {code:<4} {meaning}" for code, meaning in EXIT_CODES.items())])
+
+
+class _Formatter(argparse.HelpFormatter):
+    """Keeps the line breaks of descriptions, and adds the default to each option whose help does not have it."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return "\n".join(textwrap.fill(line, width, initial_indent=indent) for line in text.splitlines())
+
+    def _get_help_string(self, action: argparse.Action) -> str:
+        text = action.help or ""
+        if action.default in (None, "", [], argparse.SUPPRESS) or action.default is False or "default:" in text:
+            return text
+        return f"{text} (default: %(default)s)".lstrip()
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse with errors of one line, and a help with all defaults and the exit codes.
+
+    A command gives its module as `prog`, e.g. "simcse_jax.commands.encode"; the help shows how it was started.
+    """
+
+    def __init__(self, prog: str, epilog: str = "", **kwargs: Any):
+        epilog = "\n".join(filter(None, [epilog, describe_exit_codes()]))
+        package, _, command = prog.partition(".")
+        prog = started_as(command) if package == "simcse_jax" else prog
+        super().__init__(prog, epilog=epilog, formatter_class=_Formatter, **kwargs)
+
+    def error(self, message: str) -> NoReturn:
+        """Raises a `UserError` instead of printing the usage and leaving."""
+        raise UserError(f"{message} (see {self.prog} --help)")
+
+    def spelled_out(self, arguments: Sequence[str], renamed: Mapping[str, str]) -> list[str]:
+        """The arguments with whole names in place of the abbreviations that were clear before options were renamed.
+
+        argparse takes any abbreviation that only one option begins with, but knows the new names alone.
+
+        Args:
+          arguments: such as `sys.argv[1:]`.
+          renamed: new names by earlier ones.
+        """
+        options = self._option_string_actions.keys()
+        before = (options - set(renamed.values())) | renamed.keys()
+        found = []
+        for argument in arguments:
+            name, equals, value = argument.partition("=")
+            if name.startswith("--") and name not in options | {"--"}:
+                meant = [option for option in before if option.startswith(name)]
+                name = meant[0] if len(meant) == 1 else name
+            found.append(name + equals + value)
+        return found
+
+
+@contextlib.contextmanager
+def warnings_in_a_line() -> Iterator[None]:
+    """Prints each warning for the user (`UserWarning`) at once as a line on standard error, and each text once."""
+    printed: set[str] = set()
+
+    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        if not issubclass(category, UserWarning):
+            others(message, category, *place, **more)
+        elif str(message) not in printed:
+            printed.add(str(message))
+            print(f"warning: {message}", file=sys.stderr, flush=True)
+
+    with warnings.catch_warnings():
+        others, warnings.showwarning = warnings.showwarning, show
+        warnings.simplefilter("always", UserWarning)
+        yield
+
+
+@contextlib.contextmanager
+def importing() -> Iterator[None]:
+    """A command never looks for garbage in modules that are imported in this block, neither here nor later.
+
+    A search through the half million objects of JAX and its libraries takes a tenth of a second, and there are several
+    before the first step.
+    """
+    if not in_command.get():  # a caller's own program collects as it likes
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def run_command(main: Callable[[], None]) -> NoReturn:
+    """Runs a command's `main` and ends the process with one of `EXIT_CODES`.
+
+    An error that nobody expected ends in one line, which names the file of a full report. With the variable
+    SIMCSE_JAX_TRACEBACK in the environment it is raised instead.
+    """
+    token, before = in_command.set(True), warnings.formatwarning
+    warnings.formatwarning = _warning_in_a_line
+    streams.prepare()
+    try:
+        code = _run(main)
+    finally:
+        in_command.reset(token)
+        warnings.formatwarning = before
+    with contextlib.suppress(UserError, BrokenPipeError):  # the error that counts was reported
+        streams.flush()
+    sys.exit(code)
+
+
+def _warning_in_a_line(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
+    """A warning for the user without its place in the code, also where it is printed as Python does."""
+    place = "" if issubclass(category, UserWarning) else f"{filename}:{lineno}: {category.__name__}: "
+    return f"warning: {place}{message}\n"
+
+
+def _run(main: Callable[[], None]) -> Any:
+    """Runs `main`, and reports its error. Returns the exit code."""
+    try:
+        code: Any = 0
+        try:
+            main()
+        except SystemExit as end:  # as `--help` ends
+            code = end.code
+        streams.flush()
+        return code
+    except UserError as error:
+        return _wrong(str(error))
+    except Preempted as stop:
+        streams.say(str(stop))
+        return PREEMPTED
+    except BrokenPipeError:  # the reader closed the pipe, as `head` does
+        return CLOSED
+    except KeyboardInterrupt as stop:  # with a text where something was saved
+        streams.say(f"{stop}\n  {this_command()}" if str(stop) else "interrupted")
+        return INTERRUPTED
+    except OSError as error:
+        if error.errno not in OF_THE_MACHINE:
+            return _unexpected(error)
+        where = "standard output or a file" if error.filename is None else error.filename  # a write gives no name
+        return _wrong(f"{where}: {error.strerror}")
+    except BaseException as error:  # a panic of a library in Rust is no Exception
+        return _unexpected(error)
+
+
+def _wrong(text: str) -> int:
+    line = " ".join(text.split())
+    if len(line) > LONGEST:  # the mistake stands at the beginning, the remedy at the end
+        line = f"{line[: LONGEST // 2]} … {line[-LONGEST // 2 :]}"
+    streams.say(f"error: {line}")
+    return WRONG
+
+
+def _unexpected(error: BaseException) -> int:
+    """Prints a line about an error that nobody expected, and writes the full report."""
+    if os.environ.get("SIMCSE_JAX_TRACEBACK"):
+        raise error
+    text = report.describe(error, this_command())
+    name = report.write(text)
+    if name is None:
+        streams.say(text)
+    what = f"{type(error).__name__}: {reason(error)}"
+    if report.out_of_memory(error):
+        what = f"not enough memory; smaller batches, shorter sentences or a smaller model need less ({what})"
+    else:
+        what = f"simcse_jax did not expect this: {what}"
+    streams.say(f"error: {what}; the full report is {f'in {name}' if name else 'above'}")
+    return UNEXPECTED
+
+
+def add_dtype(parser: Parser) -> None:
+    """Adds `--dtype`, the `dtype` of `SimCSE`."""
+    parser.add_argument("--dtype", choices=DTYPES, default=DTYPES[0], help="the type to compute in")
+
+
+def checked_split(split: str | None, data: str | None) -> str:
+    """The split that is given, or `test`.
+
+    Raises:
+      UserError: when one is given of `data` that is a file of pairs, which has none.
+    """
+    if split is not None and data is not None and local_path(data).is_file():
+        raise UserError(f"--split {split}: is for SentEval's folder, and {data} is a file; leave it out")
+    return split or "test"
+
+
+def add_prompts(parser: Parser) -> None:
+    """Adds `--prompt`, `--prompt-name` and `--truncate-dim`, the arguments of `SimCSE.encode`."""
+    prompts = parser.add_mutually_exclusive_group()
+    before = "text to put before each sentence (default: as the model says)"
+    prompts.add_argument("--prompt", type=streams.argument, help=before)
+    prompts.add_argument("--prompt-name", help="the same, by its name among the model's prompts")
+    add_truncation(parser)
+
+
+def add_truncation(parser: Parser) -> None:
+    """Adds `--truncate-dim`, the `truncate_dim` of `SimCSE`."""
+    parser.add_argument(
+        "--truncate-dim", type=int, help="keep the first elements of each embedding (default: as the model says)"
+    )
+
+
+def add_postprocess(parser: Parser, methods: Collection[str], what: str) -> None:
+    """Adds `--postprocess`, `--postprocess-data` and `--postprocess-dimensions`.
+
+    Args:
+      parser: of a command.
+      methods: the names that `--postprocess` takes.
+      what: for the help: what the option does.
+    """
+    parser.add_argument("--postprocess", default="", help=f"{what}: {' or '.join(methods)} (default: none)")
+    parser.add_argument(
+        "--postprocess-data",
+        default="",
+        help="sentences to fit it on: a file; target, for each task those that are scored; or target_all, for each "
+        "task those of its train, dev and test sets",
+    )
+    parser.add_argument(
+        "--postprocess-dimensions", type=int, default=0, help="dimensions that whitening keeps (default: all)"
+    )
+
+
+def with_new_spellings(arguments: Sequence[str], renamed: Mapping[str, str]) -> list[str]:
+    """The arguments of a command, with new names of options in place of earlier ones, and a warning for each.
+
+    Args:
+      arguments: such as `sys.argv[1:]`.
+      renamed: new names by earlier ones, `--compute-dtype` to `--dtype`.
+    """
+    now = {new: old for old, new in renamed.items()}
+    found = []
+    for argument in arguments:
+        name, equals, value = argument.partition("=")
+        if new := renamed.get(name):
+            if name in now:
+                text = f"{name} is now what {now[name]} was; use {new}"
+            else:
+                text = f"{name} is now {new}; the next release drops {name}"
+            print(f"warning: {text}", file=sys.stderr, flush=True)
+            name = new
+        found.append(name + equals + value)
+    return found
+
+
+def this_command() -> str:
+    """The command that started this process, to be given again."""
+    arguments = sys.orig_argv
+    if len(arguments) > 1 and os.path.basename(arguments[1]) == SCRIPT:  # a script of the interpreter's
+        found = shutil.which(SCRIPT)
+        if found and os.path.realpath(found) == os.path.realpath(arguments[1]):
+            arguments = [SCRIPT, *arguments[2:]]
+    return shlex.join(arguments)

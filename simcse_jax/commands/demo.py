@@ -1,0 +1,145 @@
+"""simcse-jax demo --model M --sentences FILE: a page to try a model on, for this machine alone."""
+
+import os
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from simcse_jax.commands.command_line import MODEL, Parser, run_command, warnings_in_a_line
+from simcse_jax.errors import UserError, installed, reason
+from simcse_jax.host.ports import bind
+from simcse_jax.models.config import POOLERS
+from simcse_jax.serving.demo_guard import Names, launch_options
+
+if TYPE_CHECKING:
+    from simcse_jax.simcse import SimCSE
+
+LOCAL = "127.0.0.1"
+EXAMPLES = 6
+FONTS, FONTS_OF_CODE = ["system-ui", "sans-serif"], ["ui-monospace", "monospace"]  # the machine's own
+
+
+def main() -> None:
+    """Reads the file and finds a port first, so that a mistake is reported before a model is loaded."""
+    parser = Parser(
+        prog="simcse_jax.commands.demo",
+        description="Serves a page with search, comparison and a heat map, and an API of the same. Needs Gradio, a "
+        "model, and a file of sentences or an index. Writes nothing.",
+    )
+    parser.add_argument("--model", required=True, help=MODEL)
+    searched = parser.add_mutually_exclusive_group(required=True)
+    searched.add_argument("--sentences", help="what to search: .txt, .csv, .tsv, .jsonl or .parquet")
+    searched.add_argument(
+        "--index", help="what to search, in place of a file: an index of simcse_jax.commands.search build"
+    )
+    parser.add_argument("--column", help="the column of --sentences, if its name is not a usual one")
+    parser.add_argument("--pooler", choices=POOLERS, help="from tokens to an embedding (default: the model's own)")
+    parser.add_argument("--host", default=LOCAL, help=f"the address to serve at (default: {LOCAL}, this machine alone)")
+    parser.add_argument(
+        "--allow-host",
+        nargs="+",
+        default=[],
+        metavar="NAME",
+        help="further names of this machine that the page answers to (default: the local ones, and --host)",
+    )
+    parser.add_argument("--port", type=int, default=7860, help="0 takes any free one (default: %(default)s)")
+    parser.add_argument("--share", action="store_true", help="also a public address, through Gradio's server")
+    args = parser.parse_args()
+    if not installed("gradio"):
+        raise UserError("the page needs Gradio; pip install 'simcse_jax[demo]'")
+    from simcse_jax.data.sentences import read_sentences
+
+    if args.sentences is None and args.column:
+        raise UserError("--column: is for --sentences, which is not given")
+    sentences = read_sentences(args.sentences, args.column) if args.sentences is not None else []
+    with bind(args.host, args.port) as free:
+        port = free.getsockname()[1]
+    keep_to_this_machine()
+
+    from simcse_jax.simcse import SimCSE
+
+    model = SimCSE(args.model, pooler=args.pooler)
+    model.similarity_fn_name = "cosine"  # what the page says and colours
+    with warnings_in_a_line():
+        if args.index is not None:
+            count, sentences = open_index(model, args.index)
+        else:
+            print(f"{args.sentences}: encoding {len(sentences)} sentences", flush=True)
+            model.build_index(sentences)
+            count = len(sentences)
+        model.search(sentences[0])  # compiles the program of a single query
+    names = Names(args.host, args.allow_host)
+    serve(model, PurePath(args.model).name, count, sentences, args.host, port, names, args.share)
+
+
+def open_index(model: "SimCSE", folder: str) -> tuple[int, list[str]]:
+    """Opens an index for the model; the number of its rows, and some of its sentences.
+
+    Raises:
+      UserError: when there is none for this model.
+    """
+    from simcse_jax.index.lance import LanceIndex
+
+    model.open_index(folder)
+    assert isinstance(model.index, LanceIndex)
+    sentences = model.index.first_sentences(10 * EXAMPLES)
+    if not sentences:
+        raise UserError(f"--index {folder}: its rows have no sentences that the page could show; encode to .parquet")
+    return len(model.index), sentences
+
+
+def keep_to_this_machine() -> None:
+    """Before Gradio is imported: no telemetry, and no proxy between its server and itself."""
+    os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
+    for name in ("NO_PROXY", "no_proxy"):
+        os.environ[name] = ",".join(filter(None, [os.environ.get(name), LOCAL, "localhost"]))
+
+
+def examples_of(sentences: Sequence[str]) -> list[str]:
+    """A few different sentences, evenly spread over the file: as queries, each finds at least itself."""
+    different = [sentence for sentence in dict.fromkeys(sentences) if sentence.strip()]
+    return different[:: max(1, len(different) // EXAMPLES)][:EXAMPLES]
+
+
+def serve(
+    model: "SimCSE", title: str, count: int, sentences: list[str], host: str, port: int, names: Names, share: bool
+) -> None:
+    """Serves the page until it is interrupted. It answers to `names` only.
+
+    `count` sentences are searched; `sentences` are these or some of them.
+
+    Raises:
+      UserError: when another process has taken the port in the meantime.
+    """
+    import gradio as gr
+
+    from simcse_jax.serving.demo_page import CSS, build, shade_rules
+
+    page = build(model, title, count, examples_of(sentences))
+    try:
+        page.launch(
+            server_name=f"[{host}]" if ":" in host else host,
+            server_port=port,
+            share=share,
+            quiet=True,
+            prevent_thread_lock=True,
+            footer_links=[],
+            run_history=False,
+            theme=gr.themes.Default(font=FONTS, font_mono=FONTS_OF_CODE),
+            css=CSS + shade_rules(),
+            **launch_options(names),
+        )
+    except OSError as error:
+        raise UserError(f"--host {host} --port {port}: {reason(error)}") from None
+    if page.share_url:
+        names.add(urlsplit(page.share_url).netloc)
+    where = "this machine alone" if host in (LOCAL, "localhost") else "open to all who can reach this machine"
+    print(f"open {page.local_url} ({where}); Ctrl-C ends it", flush=True)
+    if share:
+        print(f"public for a while: {page.share_url or 'no; Gradio gave no address'}", flush=True)
+    page.block_thread()
+
+
+if __name__ == "__main__":
+    run_command(main)

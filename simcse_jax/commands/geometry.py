@@ -1,0 +1,277 @@
+"""simcse-jax geometry --models A B --runs W --data SENTEVAL_FOLDER --output DIR
+
+Alignment, uniformity, singular values and cosine densities on STS-B, for models in comparison (`--models`; SimCSE,
+Figures 3, F.1 and G.1; SimCSE++, Figure 1) and for the checkpoints of training runs (`--runs`; SimCSE, Figure 2).
+Without `--data` it draws what the runs recorded while they trained: the same plane, and their development scores over
+the steps (SimCSE++, section 5.3). Writes numbers and pictures.
+"""
+
+import functools
+import json
+from argparse import Namespace
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from simcse_jax.commands.command_line import Model, Parser, run_command
+from simcse_jax.commands.geometry_arguments import Options, read_arguments
+from simcse_jax.errors import UserError, require
+from simcse_jax.evaluation.plotting import short_names, unique
+from simcse_jax.evaluation.tasks import MEASURES, RETRIEVAL, TASKS
+from simcse_jax.host.outputs import output_folder, printing
+from simcse_jax.host.progress import doing
+from simcse_jax.host.storage import as_path, local_path
+
+if TYPE_CHECKING:
+    from simcse_jax.evaluation.convergence import Curve
+    from simcse_jax.evaluation.geometry import Geometry
+    from simcse_jax.evaluation.geometry_runs import Place
+    from simcse_jax.evaluation.postprocess import Postprocess
+    from simcse_jax.evaluation.sts import Pairs
+    from simcse_jax.simcse import SimCSE
+
+FILE = "geometry.json"
+FILES = (FILE, "*.png", "*.svg")  # what it writes
+
+
+class Data(NamedTuple):
+    """What models are measured on."""
+
+    name: str
+    pairs: "Pairs"
+    tasks: "dict[str, Pairs]"  # the similarity tasks whose average is the models' score; empty: the pairs are
+    fit_on: "dict[str, Postprocess]"  # by method
+
+
+def main() -> None:
+    """Reads the data and finds all models and checkpoints first, so that a mistake is reported immediately."""
+    parser = Parser(
+        prog="simcse_jax.commands.geometry",
+        description="Measures alignment, uniformity, singular values and cosines of models and of runs' checkpoints. "
+        "Needs graded pairs and models or runs with kept checkpoints, or runs that were measured or scored while they "
+        "trained. Writes geometry.json and pictures to --output.",
+    )
+    options = read_arguments(parser)
+    args, models, runs = options.args, options.models, options.runs
+    require("train", "matplotlib")
+    inputs = {"--data": args.data, "--postprocess-data": args.postprocess_data}
+    inputs |= {f"--models {spec}": model.name for spec, model in models.items()}
+    output = output_folder(args.output, inputs | {f"--runs {name}": name for name in runs}, files=FILES)
+    with printing(True) as say:
+        facts, drawn = draw_records(runs, say) if args.data is None else draw_measured(options, say)
+        names = write(output, facts, drawn)
+        say(f"{output}: {', '.join(names)}")
+
+
+def draw_records(runs: Mapping[str, str], say: Callable[[str], None]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Draws what runs recorded while they trained; says the best scores. Returns the facts to write and the pictures.
+
+    Raises:
+      UserError: when a run recorded nothing.
+    """
+    from simcse_jax.evaluation import convergence, geometry_runs
+    from simcse_jax.runs.recorded import folder_name, read_records
+
+    records = read_records({name: as_path(name) for name in runs}, runs)
+    firsts = list(records.groups)
+    shown = unique(short_names([folder_name(name) for name in firsts]), firsts)
+    labels = {name: runs[name] or label for name, label in zip(firsts, shown, strict=True)}
+    if len(set(labels.values())) < len(labels):  # one label for runs that are no group
+        repeated = next(label for label in labels.values() if list(labels.values()).count(label) > 1)
+        raise UserError(
+            f"--runs: the label {repeated} is given to runs that differ in more than their seed, or not in it"
+        )
+    curves: dict[str, Curve] = {}
+    places: dict[str, list[Place]] = {}
+    facts: dict[str, Any] = {}
+    for first, names in records.groups.items():
+        label = labels[first]
+        facts[label] = {"workdirs": names}
+        scored = [records.scores[name] for name in names if name in records.scores]
+        measured = [records.plane[name] for name in names if name in records.plane]
+        if scored:
+            curves[label] = convergence.curve(scored)
+            facts[label]["scores"] = curves[label].to_json()
+            say(f"{label}: {curves[label]}")
+        if measured:
+            places[label] = geometry_runs.mean_of(measured)
+            facts[label]["points"] = [place.to_json() for place in places[label]]
+            say(f"{label}: alignment and uniformity at {len(places[label])} steps")
+    drawn = {}
+    if places:
+        drawn["runs"] = geometry_runs.runs(places, f"{records.measured_on} (recorded)")
+    if curves:
+        where = {"stsb_dev": "STS-B dev", "sickr_dev": "SICK-R dev"}.get(records.scored_on, records.scored_on)
+        measure = MEASURES.get(records.scored_on.removeprefix(f"{RETRIEVAL}_"), "")
+        chosen = ("retrieval", measure) if measure else (where, "Spearman")
+        drawn["convergence"] = convergence.convergence(curves, *chosen)
+    return {"measured_on": records.measured_on, "scored_on": records.scored_on, "runs": facts}, drawn
+
+
+def draw_measured(options: Options, say: Callable[[str], None]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Measures models and checkpoints, and draws them. Returns the facts to write and the pictures."""
+    from simcse_jax.evaluation import geometry, geometry_pictures, geometry_runs
+    from simcse_jax.runs.kept import steps_of
+
+    args, models = options.args, options.models
+    data = read_data(args, models)
+    for model in models.values():  # seconds each; a mistake in the last one would cost minutes
+        check_fit(open_model(model, args), model, data)
+    for name in options.runs:
+        steps_of(as_path(name))
+    positives = int((data.pairs.gold > geometry.POSITIVE).sum())
+    facts: dict[str, Any] = {"data": data.name, "pairs": len(data.pairs.gold), "positives": positives}
+    say(f"{args.data}: {data.name}, {len(data.pairs.gold)} pairs, {positives} of them rated above 4")
+    grid = [round(float(cosine), 4) for cosine in geometry.GRID]
+    with doing():
+        found, scores, model_facts = measure_models(models, data, args, say)
+        places, run_facts = measure_runs(options.runs, data.pairs, args.batch_size, say)
+    facts |= {"density_at": grid, "models": model_facts, "runs": run_facts}
+    drawn = {}
+    if found:
+        by_label = {
+            title: {found[spec][0]: found[spec][1] for spec in specs} for title, specs in options.panels.items()
+        }
+        every = dict(found.values())
+        drawn["models"] = geometry_pictures.models(every, data.name, scores, score_title(data))
+        drawn["singular_values"] = geometry_pictures.singular_values(by_label, data.name)
+        drawn["cosines"] = geometry_pictures.cosines(by_label, data.name)
+    if places:
+        drawn["runs"] = geometry_runs.runs(places, data.name)
+    return facts, drawn
+
+
+def read_data(args: Namespace, models: Mapping[str, Model]) -> Data:
+    """The graded pairs, the tasks of the score, and the sentences of each post-processing.
+
+    Raises:
+      UserError: for anything that is wrong with them.
+    """
+    from simcse_jax.evaluation import geometry, postprocess, sts
+
+    pairs = geometry.read(args.data, args.split)
+    is_file = local_path(args.data).is_file()
+    if is_file and args.score == "sts_avg":
+        raise UserError(f"--score sts_avg: {args.data} is a file of pairs; give SentEval's data/downstream")
+    tasks: dict[str, Pairs] = {}
+    if models and not is_file and args.score != "stsb":
+        tasks, _ = sts.read(args.data, TASKS)
+    name = Path(args.data).name if is_file else f"STS-B {args.split}"
+    fit_on = {}
+    for method in sorted({model.postprocess for model in models.values()} - {""}):
+        dimensions = args.postprocess_dimensions if method == "whitening" else 0
+        fit_on[method] = postprocess.read(method, args.postprocess_data, dimensions, args.data)
+    return Data(name, pairs, tasks, fit_on)
+
+
+def score_title(data: Data) -> str:
+    """What the colours are, with the number of tasks that are averaged where some are missing."""
+    if not data.tasks:
+        return f"Spearman × 100 on {data.name}"
+    missing = [task for task in TASKS if task not in data.tasks]
+    which = f" ({len(data.tasks)} of {len(TASKS)} tasks, without {', '.join(missing)})" if missing else ""
+    return f"average STS, Spearman × 100{which}"
+
+
+def open_model(model: Model, args: Namespace) -> "SimCSE":
+    """The encoder of a model."""
+    from simcse_jax.simcse import SimCSE
+
+    encoder = SimCSE(
+        model.name,
+        pooler=model.pooler,
+        num_layers=model.num_layers,
+        batch_size=args.batch_size,
+        truncate_dim=args.truncate_dim,
+    )
+    encoder.prompt_of(prompt=args.prompt, prompt_name=args.prompt_name)
+    return encoder
+
+
+def check_fit(encoder: "SimCSE", model: Model, data: Data) -> None:
+    """Refuses a post-processing that has too few sentences, or keeps too many dimensions."""
+    from simcse_jax.evaluation import postprocess, sts
+
+    if model.postprocess:
+        tasks = [(sts.DEVELOPMENT, data.pairs), *data.tasks.items()]
+        postprocess.check(data.fit_on[model.postprocess], encoder.dimension, tasks)
+
+
+def measure_models(
+    models: Mapping[str, Model], data: Data, args: Namespace, say: Callable[[str], None]
+) -> "tuple[dict[str, tuple[str, Geometry]], dict[str, float], dict[str, Any]]":
+    """Measures each model and says so.
+
+    Returns:
+      The labels on the pictures and the measures, by what was given; the scores, and the facts to write, by label.
+    """
+    from simcse_jax.evaluation import geometry, postprocess, sts
+    from simcse_jax.evaluation.evaluator import by_task
+
+    names = short_names([model.name for model in models.values()])
+    shown = [model.label or name + model.details for name, model in zip(names, models.values(), strict=True)]
+    found: dict[str, tuple[str, Geometry]] = {}
+    scores: dict[str, float] = {}
+    facts: dict[str, Any] = {}
+    for (spec, model), label in zip(models.items(), unique(shown, list(models)), strict=True):
+        encoder = open_model(model, args)
+        prompt = {"prompt": args.prompt, "prompt_name": args.prompt_name}
+        encode = functools.partial(encoder.encode, show_progress_bar=True, **prompt)
+        with doing(label):
+            embed = postprocess.applied(encode, data.fit_on.get(model.postprocess))
+            for_task = getattr(embed, "for_task", None)
+            measured = geometry.measure(for_task(sts.DEVELOPMENT, data.pairs) if for_task else embed, data.pairs)
+            results = by_task(sts.evaluate, embed, data.tasks) if data.tasks else {}
+        correlations = {task: result["spearman"] for task, result in results.items()}
+        found[spec] = (label, measured)
+        scores[label] = float(np.mean(list(correlations.values()))) if correlations else measured.spearman
+        facts[label] = {"model": spec, "pooler": encoder.pooler, "postprocess": model.postprocess}
+        facts[label] |= {"score": round(scores[label], 4), "sts": correlations, **measured.to_json()}
+        average = f", {score_title(data)}: {scores[label]:.2f}" if correlations else ""
+        say(line(label, measured) + average)
+    return found, scores, facts
+
+
+def measure_runs(
+    runs: Mapping[str, str], pairs: "Pairs", batch_size: int, say: Callable[[str], None]
+) -> "tuple[dict[str, list[Place]], dict[str, Any]]":
+    """Measures each kept checkpoint of each run: the places, and the facts to write, by the runs' labels."""
+    from simcse_jax.evaluation import geometry
+    from simcse_jax.evaluation.geometry_runs import Place
+    from simcse_jax.runs.kept import checkpoint_encoders
+
+    found: dict[str, list[Place]] = {}
+    facts = {}
+    shown = [label or name for label, name in zip(runs.values(), short_names(list(runs)), strict=True)]
+    for name, label in zip(runs, unique(shown, list(runs)), strict=True):
+        found[label], checkpoints = [], []
+        for kept in checkpoint_encoders(as_path(name), batch_size):
+            with doing(f"{label}, step {kept.step}"):
+                measured = geometry.measure(kept.embed.with_progress, pairs)
+            found[label].append(Place(kept.step, measured.alignment, measured.uniformity, measured))
+            checkpoints.append({"step": kept.step, **measured.numbers()})
+            say(line(f"{label}, step {kept.step}", measured))
+        facts[label] = {"workdir": name, "checkpoints": checkpoints}
+    return found, facts
+
+
+def write(output: Path, result: dict[str, Any], drawn: Mapping[str, Mapping[str, bytes]]) -> list[str]:
+    """Writes the numbers and the pictures, all or none; returns their names."""
+    from simcse_jax.host.storage import write_together
+
+    files: dict[str, str | bytes] = {FILE: json.dumps(result, indent=2, ensure_ascii=False) + "\n"}
+    files |= {f"{name}.{kind}": content for name, kinds in drawn.items() for kind, content in kinds.items()}
+    write_together(output, files)
+    return [FILE, *(f"{name}.png and .svg" for name in drawn)]
+
+
+def line(label: str, found: "Geometry") -> str:
+    """What is printed of a model."""
+    numbers = f"alignment {found.alignment:.4f}, uniformity {found.uniformity:.4f}"
+    return f"{label}: {numbers}, Spearman × 100 {found.spearman:.2f}"
+
+
+if __name__ == "__main__":
+    run_command(main)

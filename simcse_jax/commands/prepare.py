@@ -1,0 +1,289 @@
+"""simcse-jax prepare --data FILES --model M --output FOLDER: a corpus's tokens on disk, for training.
+
+Sentences are tokenized once, in shards; training on FOLDER reads a batch at a time. Memory does not grow with the
+corpus. The same command, given again or at the same time elsewhere, makes the shards that are missing.
+"""
+
+import argparse
+import re
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from simcse_jax.commands.command_line import Parser, run_command, warnings_in_a_line
+from simcse_jax.errors import UserError
+from simcse_jax.host import streams
+from simcse_jax.host.storage import Folder, is_remote
+
+if TYPE_CHECKING:  # the rest is imported once the options are known to be right
+    from simcse_jax.data.corpus.manifest import Manifest
+    from simcse_jax.huggingface.tokenizer import Tokenizer
+
+ROLES = ("anchor", "positive", "negative", "neutral", "label")
+AUGMENT = ("percent", "both", "lexicon")
+FIELDS = {  # of a config, in messages about data, and the options here
+    r"data\.columns\.(\w+)": r"--columns \1=NAME",
+    r"data\.columns": "--columns",
+    r"data\.positives='?(\w+)'?": r"--positives \1",
+    r"data\.positives": "--positives",
+    r"data\.train=": "--data ",
+    r"objective\.softmax_nli": "--labels",
+}
+
+
+def main() -> None:
+    """The command."""
+    args = parse()
+    from simcse_jax.data.corpus.manifest import corpus_path
+
+    folder = corpus_path(args.output)
+    if args.verify:
+        verify(Path(folder))
+        return
+    from simcse_jax.runs.loading import load_model
+
+    if not is_remote(folder):
+        check_output(args)
+    model = load_model(args.model)
+    model.check_layers("training on a corpus")
+    if (most := max(args.max_length)) > model.config.max_length:
+        raise UserError(f"--max-length {most}: {args.model} takes at most {model.config.max_length} tokens")
+    tokenizer, vocabulary = model.tokenizer, model.config.vocab_size
+    del model
+    try:
+        with warnings_in_a_line():
+            manifest = prepare(args, folder, tokenizer, vocabulary)
+    except UserError as error:
+        raise UserError(with_options(str(error))) from None
+    if manifest is None:
+        print(f"{args.output}: other processes are making the shards that are left; the last one completes the corpus")
+        return
+    report(manifest, args.output)
+
+
+def prepare(args: argparse.Namespace, folder: Folder, tokenizer: "Tokenizer", vocabulary: int) -> "Manifest | None":
+    """Makes what is missing of the corpus; None if other processes will complete it."""
+    from simcse_jax.data.corpus.begun import leave
+    from simcse_jax.data.corpus.making import make
+    from simcse_jax.data.corpus.plan import enter, make_plan
+    from simcse_jax.data.tokens import Lengths
+
+    augment = {name: getattr(args, f"augment_{name}") for name in AUGMENT} | {"name": args.augment}
+    plan = make_plan(
+        args.data,
+        tokenizer,
+        vocabulary,
+        args.max_length[0] if len(args.max_length) == 1 else Lengths(*args.max_length),
+        columns=columns_of(args.columns),
+        positives=args.positives,
+        labels=args.labels,
+        mixed=args.mixed,
+        prompts=args.prompt,
+        augment=augment if args.augment else None,
+        seed=args.seed,
+        keep_text=args.keep_text,
+        shard_rows=args.shard_rows,
+    )
+    plan = enter(folder, plan)
+    try:
+        return make(folder, plan, tokenizer)
+    except UserError:
+        leave(folder, plan)
+        raise
+
+
+def with_options(message: str) -> str:
+    """A message about data, with the options of this command for the fields of a config."""
+    for field, option in FIELDS.items():
+        message = re.sub(rf"(?<![\w/.])(?:config\.)?{field}", option, message)
+    return message
+
+
+def report(manifest: "Manifest", output: str) -> None:
+    """Prints what a corpus has."""
+    left_out: Counter[str] = Counter()
+    for source in manifest.sources:
+        left_out.update(source["left_out"])
+    tokens = sum(shard.tokens for shard in manifest.shards)
+    size = sum(shard.bytes for shard in manifest.shards)
+    mixed = any(shard.columns < manifest.columns for shard in manifest.shards)  # a sentence may be its own positive
+    columns = manifest.histogram[: 1 if mixed else None]
+    most = [manifest.lengths[min(column, 1)] for column in range(len(columns))]
+    if full := sum(counts[length] for counts, length in zip(columns, most, strict=True)):
+        kept = " or ".join(str(length) for length in dict.fromkeys(most))
+        what = "anchors" if mixed else "sentences"
+        print(f"{full:,} {what} have all {kept} tokens that are kept: longer ones were cut")
+    if left_out:
+        print("left out: " + ", ".join(f"{count:,} {why} rows" for why, count in sorted(left_out.items())))
+    print(f"{manifest.rows:,} rows, {tokens:,} tokens, {size:,} bytes in {len(manifest.shards)} shards: {output}")
+
+
+def parse() -> argparse.Namespace:
+    """The options, after all checks that need no file."""
+    from simcse_jax.data.corpus.items import CHANGES
+    from simcse_jax.data.corpus.plan import SHARD_ROWS
+
+    parser = Parser(
+        "simcse_jax.commands.prepare",
+        description="Tokenizes training data once, into a folder that config.data.train takes. Processes that are "
+        "given the same command share the work, and one that was stopped goes on.",
+    )
+    parser.add_argument(
+        "--data",
+        nargs="+",
+        default=[],
+        help="sources as config.data.train has them, or patterns such as 'gs://b/*.parquet'",
+    )
+    parser.add_argument("--model", help="the model to train, whose tokenizer is used")
+    parser.add_argument("--output", required=True, help="the corpus's folder, on a disk or gs://BUCKET/FOLDER")
+    parser.add_argument(
+        "--max-length",
+        type=int,
+        nargs="+",
+        default=[32],
+        help="tokens per sentence; longer sentences are cut. Two numbers: of anchors, and of all others",
+    )
+    parser.add_argument(
+        "--columns", nargs="+", default=[], metavar="ROLE=NAME", help=f"names of columns; roles: {', '.join(ROLES)}"
+    )
+    parser.add_argument("--positives", default="", help="as config.data.positives, but for spans (default: the column)")
+    parser.add_argument("--labels", action="store_true", help="keep labels, which objective.softmax_nli needs")
+    parser.add_argument("--mixed", action="store_true", help="sources may have different columns")
+    before = "text before sentences: one, or one for each column"
+    parser.add_argument("--prompt", type=streams.argument, nargs="+", default=[], help=before)
+    parser.add_argument("--augment", default="", help=f"changed copies as positives: {', '.join(CHANGES)}")
+    parser.add_argument("--augment-percent", type=float, help="of words that crop and delete remove (default: 10)")
+    parser.add_argument("--augment-both", action="store_true", help="change the anchor too, in another way")
+    parser.add_argument("--augment-lexicon", help="for synonym: a WordNet file in WN-LMF")
+    parser.add_argument("--seed", type=int, help="of changed copies and next_3_sentences (default: 42)")
+    parser.add_argument("--keep-text", action="store_true", help="keep the sentences too, in files of their own")
+    parser.add_argument("--shard-rows", type=int, help=f"the most rows of a shard (default: {SHARD_ROWS:,})")
+    parser.add_argument("--verify", action="store_true", help="read all of a corpus on a disk, and compare its hashes")
+    args = parser.parse_args(sys.argv[1:])
+    if args.verify:
+        if is_remote(args.output):
+            raise UserError(f"--verify: {args.output} is in a bucket; a copy of it is compared when it is made")
+        others = [name for name, value in vars(args).items() if value != parser.get_default(name)]
+        if others := [f"--{name.replace('_', '-')}" for name in others if name not in ("verify", "output")]:
+            raise UserError(f"--verify: reads the corpus in --output and nothing else; leave out {', '.join(others)}")
+        return args
+    for option in ("data", "model"):
+        if not getattr(args, option):
+            raise UserError(f"--{option}: is missing")
+    given = " ".join(map(str, args.max_length))
+    if len(args.max_length) > 2:
+        raise UserError(f"--max-length {given}: must be one number, or two: of anchors, and of all others")
+    if min(args.max_length) < 3:
+        raise UserError(f"--max-length {given}: must be 3 or more; two of them are special tokens")
+    if args.shard_rows is not None and not 1 <= args.shard_rows < 2**31:
+        raise UserError(f"--shard-rows {str(args.shard_rows)[:40]}: must be from 1 to 2³¹ - 1")
+    check_choices(args, CHANGES)
+    check_effects(args)
+    args.seed = 42 if args.seed is None else args.seed
+    if not 0 <= args.seed < 2**32:
+        raise UserError(f"--seed {str(args.seed)[:40]}: must be from 0 to 2³² - 1")
+    args.augment_percent = 10.0 if args.augment_percent is None else args.augment_percent
+    if not 0 < args.augment_percent < 100:
+        raise UserError(f"--augment-percent {args.augment_percent}: must be above 0 and below 100")
+    return args
+
+
+def check_choices(args: argparse.Namespace, changes: tuple[str, ...]) -> None:
+    """Refuses what a corpus cannot have, and options that do not go together.
+
+    Raises:
+      UserError: naming the option.
+    """
+    from simcse_jax.data.examples import POSITIVES
+
+    if args.positives == "spans":
+        raise UserError(
+            "--positives spans: they are drawn from whole documents; name the .txt file in config.data.train"
+        )
+    known = [each for each in POSITIVES if each != "spans"]
+    if args.positives and args.positives not in known:
+        raise UserError(f"--positives {args.positives}: must be one of {', '.join(known)}, or left out")
+    if args.augment and args.augment not in changes:
+        raise UserError(
+            f"--augment {args.augment}: must be one of {', '.join(changes)}; others are made in memory by "
+            "config.data.augment, from the files themselves"
+        )
+    if args.augment == "synonym" and not args.augment_lexicon:
+        raise UserError("--augment-lexicon: must be given for --augment synonym")
+    for option, given in (("positives", args.positives), ("labels", args.labels)):
+        if args.augment and given:
+            raise UserError(f"--augment {args.augment}: makes the positives, so --{option} must not be given")
+    if args.labels and args.positives not in ("", "all"):
+        raise UserError(f"--labels: all pairs must be kept, but --positives {args.positives} leaves some out")
+
+
+def check_effects(args: argparse.Namespace) -> None:
+    """Refuses options that would do nothing.
+
+    Raises:
+      UserError: naming the option, and those that it needs.
+    """
+    needed = {
+        "augment_percent": ("--augment crop or delete", args.augment in ("crop", "delete")),
+        "augment_both": ("--augment", bool(args.augment)),
+        "augment_lexicon": ("--augment synonym", args.augment == "synonym"),
+        "seed": ("--augment or --positives next_3_sentences", args.augment or args.positives == "next_3_sentences"),
+    }
+    for name, (others, holds) in needed.items():
+        if getattr(args, name) not in (None, "") and getattr(args, name) is not False and not holds:
+            raise UserError(f"--{name.replace('_', '-')}: has no effect without {others}; leave it out")
+
+
+def columns_of(given: list[str]) -> dict[str, str]:
+    """ROLE=NAME, … as a table.
+
+    Raises:
+      UserError: for an unknown role, or one without the others that it needs.
+    """
+    found: dict[str, str] = {}
+    for each in given:
+        role, equals, name = each.partition("=")
+        if role not in ROLES or not equals or not name or role in found:
+            raise UserError(f"--columns {each}: must be ROLE=NAME, each role once; roles are {', '.join(ROLES)}")
+        found[role] = name
+    for place, role in enumerate(ROLES[1:4], 1):
+        if role in found and ROLES[place - 1] not in found:
+            raise UserError(f"--columns: {role} is given, so {ROLES[place - 1]} must be too")
+    return found
+
+
+def check_output(args: argparse.Namespace) -> None:
+    """Checks the folder before the work.
+
+    Raises:
+      UserError: when it cannot be written to, or has a source.
+    """
+    from simcse_jax.host.outputs import output_folder
+
+    inputs: dict[str, Any] = {f"--data {name}": name for name in args.data} | {"--model": args.model}
+    output_folder(args.output, inputs, files=("shard-*", "corpus.json", "plan.json"))
+
+
+def verify(folder: Path) -> None:
+    """Compares the hashes of all files with the manifest's.
+
+    Raises:
+      UserError: naming the first file that differs.
+    """
+    from simcse_jax.data.corpus.manifest import REPAIR, check_sizes, read_manifest
+    from simcse_jax.data.corpus.stamps import hash_file
+    from simcse_jax.host.hidden import PLAN
+
+    manifest = read_manifest(folder)
+    parts = None if (folder / PLAN).is_file() else 1  # a copy for training has neither the plan nor texts
+    files = [file for shard in manifest.shards for file in shard.files[:parts]]
+    check_sizes(folder, files)
+    for file in files:
+        if hash_file(folder / file.name) != file.sha256:
+            raise UserError(f"{folder / file.name}: was changed since it was written; {REPAIR}")
+    print(f"{folder}: {len(manifest.shards)} shards of {manifest.rows:,} rows are as they were written")
+
+
+if __name__ == "__main__":
+    run_command(main)

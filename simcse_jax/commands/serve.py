@@ -1,0 +1,203 @@
+"""simcse-jax serve --model M [--index I]: embeddings and search over HTTP, as in OpenAI's API."""
+
+import argparse
+import gc
+import ipaddress
+import os
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from simcse_jax.commands.command_line import MODEL, Parser, add_dtype, add_truncation, run_command
+from simcse_jax.errors import UserError, require
+from simcse_jax.host.ports import bind
+from simcse_jax.host.storage import is_remote, local_path
+from simcse_jax.models.config import POOLERS
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from simcse_jax.index.index import Result
+    from simcse_jax.serving.metrics import Metrics
+    from simcse_jax.serving.service import Limits, Service
+    from simcse_jax.simcse import SimCSE
+
+LOCAL = "127.0.0.1"
+KEY = "SIMCSE_JAX_API_KEY"
+MIB = 2**20
+
+
+def main() -> None:
+    """Takes the port and checks all options first, so that a mistake is reported before a model is loaded."""
+    args = parse()
+    require("serve", "fastapi", "uvicorn", "prometheus_client", "orjson")
+    from simcse_jax.serving.server import address_of, serve
+    from simcse_jax.serving.service import Limits
+
+    limits = Limits(
+        inputs=args.max_inputs,
+        waiting=args.max_queue,
+        requests=args.max_requests,
+        body=int(args.max_body * MIB),
+        seconds=args.timeout,
+        cut=args.truncate,
+    )
+    key = read_key()
+    local = is_local(args.host)
+    if not local and key is None:
+        if not args.no_key:
+            raise UserError(
+                f"--host {args.host}: others can reach it; set {KEY} in the environment, or give --no-key to let "
+                "everybody in"
+            )
+        print(f"warning: whoever can reach {args.host} can use the model; {KEY} sets a key", file=sys.stderr)
+    if args.index is not None and not is_remote(args.index) and not local_path(args.index).is_dir():
+        raise UserError(f"--index {args.index}: no such folder")
+    with bind(args.host, args.port) as bound:
+        from simcse_jax.serving.app import App
+        from simcse_jax.serving.guard import Guard
+        from simcse_jax.serving.metrics import Metrics
+
+        metrics = Metrics()
+        service = service_of(args, limits, metrics)
+        app = App(service, metrics)
+        names = {"localhost", LOCAL, "::1", args.host.lower(), *map(str.lower, args.allow_host)}
+        guarded = Guard(app.asgi, limits, metrics, app.paths, key, names if local and key is None else None)
+        where = "this machine alone" if local else "all who can reach this machine"
+        asked = f"the key of {KEY}" if key else "no key"
+        said = f"{service.name}: {address_of(bound)}/v1 ({where}, {asked}); {address_of(bound)}/docs; Ctrl-C ends it"
+        gc.freeze()  # libraries and the model stay: looking through them for garbage took a tenth of the server's time
+        serve(guarded, bound, limits.seconds, said, lambda: app.failure)
+
+
+def parse() -> argparse.Namespace:
+    """The options.
+
+    Raises:
+      UserError: naming the one that is out of its range.
+    """
+    parser = Parser(
+        prog="simcse_jax.commands.serve",
+        description="Serves a model over HTTP: /v1/embeddings and /v1/models as in OpenAI's API, /v1/search in an "
+        "index, /health, /ready, /metrics for Prometheus, and /docs. Requests that arrive together share batches. "
+        f"Needs a model. Prints its address. With {KEY} in the environment, clients need that key. SIGTERM ends it "
+        "after the requests in progress.",
+    )
+    parser.add_argument("--model", required=True, help=MODEL)
+    parser.add_argument("--index", help="what /v1/search searches: a folder of `search --index` or of `search build`")
+    parser.add_argument("--name", help="the name that clients give (default: the model's, without its folder)")
+    parser.add_argument("--pooler", choices=POOLERS, help="from tokens to an embedding (default: the model's own)")
+    add_dtype(parser)
+    add_truncation(parser)
+    parser.add_argument(
+        "--normalize",
+        action=argparse.BooleanOptionalAction,
+        help="scale embeddings to length 1 (default: as the model says)",
+    )
+    parser.add_argument("--truncate", action="store_true", help="cut texts that are too long; otherwise: refuse them")
+    parser.add_argument("--host", default=LOCAL, help=f"the address to serve at (default: {LOCAL}, this machine alone)")
+    parser.add_argument("--port", type=int, default=8000, help="0 takes any free one (default: %(default)s)")
+    parser.add_argument(
+        "--allow-host",
+        nargs="+",
+        default=[],
+        metavar="NAME",
+        help="further names of this machine, where no key is asked for (default: the local ones, and --host)",
+    )
+    parser.add_argument("--no-key", action="store_true", help=f"serve others without {KEY}")
+    parser.add_argument("--batch-size", type=int, default=64, help="texts encoded together on each device")
+    parser.add_argument(
+        "--gather", type=float, default=2.0, help="milliseconds that an idle worker waits for further texts"
+    )
+    parser.add_argument("--timeout", type=float, default=30.0, help="seconds that a request may take")
+    parser.add_argument("--max-inputs", type=int, default=2048, help="texts in a request")
+    parser.add_argument("--max-queue", type=int, default=8192, help="texts that wait; above it, requests get 429")
+    parser.add_argument("--max-requests", type=int, default=1024, help="requests at a time; above it, they get 429")
+    parser.add_argument("--max-body", type=float, default=16.0, help="MiB of a request")
+    args = parser.parse_args()
+    for name in ("batch_size", "max_inputs", "max_queue", "max_requests"):
+        if not 1 <= getattr(args, name) < 2**31:
+            raise UserError(f"--{name.replace('_', '-')} {getattr(args, name)}: must be from 1 to {2**31 - 1}")
+    for name, least, most in (("gather", 0, 1000), ("timeout", 0.01, 3600), ("max_body", 0.001, 1024)):
+        if not least <= getattr(args, name) <= most:
+            raise UserError(f"--{name.replace('_', '-')} {getattr(args, name)}: must be from {least} to {most}")
+    if args.max_inputs > args.max_queue:
+        raise UserError(
+            f"--max-inputs {args.max_inputs}: more than --max-queue {args.max_queue}; none such could ever wait"
+        )
+    if args.name is not None and not args.name.strip():
+        raise UserError("--name: is empty; leave it out, or name the model")
+    return args
+
+
+def read_key() -> str | None:
+    """The key that clients need; None: none.
+
+    Raises:
+      UserError: when it is set, but nothing that a header can have.
+    """
+    key = os.environ.get(KEY)
+    if key is not None and (not key or not key.isascii() or not key.isprintable() or " " in key):
+        raise UserError(f"{KEY}: must be printable ASCII without blanks, and not empty; unset it to ask for no key")
+    return key
+
+
+def is_local(host: str) -> bool:
+    """Whether only this machine can reach the address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def service_of(args: argparse.Namespace, limits: "Limits", metrics: "Metrics") -> "Service":
+    """The model with its index, loaded.
+
+    Raises:
+      UserError: for anything that is wrong with one of them.
+    """
+    from simcse_jax.huggingface.public_names import public_value
+    from simcse_jax.serving.service import Service
+    from simcse_jax.simcse import SimCSE
+
+    model = SimCSE(
+        args.model,
+        pooler=args.pooler,
+        batch_size=args.batch_size,
+        dtype=args.dtype,
+        truncate_dim=args.truncate_dim,
+    )
+    search = None if args.index is None else search_of(model, args.index)
+    if args.normalize is not None and model.index is not None and model.index.similarity != "cosine":
+        raise UserError(
+            f"--{'' if args.normalize else 'no-'}normalize: changes the scores of an index that is compared by "
+            f"{model.index.similarity}; leave it out"
+        )
+    prompts: list[str | None] = [None, *model.prompts]
+    encoders = {name: model.batch_encoder(prompt_name=name, normalize_to_unit=args.normalize) for name in prompts}
+    return Service(
+        args.name or public_value("model.init_from", model.name),
+        encoders,
+        limits,
+        search=search,
+        query_prompt="query" if "query" in model.prompts else None,
+        gather=args.gather / 1000,
+        observe=metrics.encoded,
+    )
+
+
+def search_of(model: "SimCSE", folder: str) -> "Callable[[np.ndarray, int], list[list[Result]]]":
+    """Opens an index of the model, in memory or on a disk, and returns the function that searches it."""
+    from simcse_jax.index.lance import is_lance_index
+
+    if is_lance_index(folder):
+        model.open_index(folder)
+    else:
+        model.load_index(folder)
+    index = model.index
+    assert index is not None
+    return lambda queries, top_k: index.search(queries, top_k)
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -1,0 +1,99 @@
+"""simcse-jax sweep --config configs/ablations/FILE.py --workdir DIR [--config.FIELD=VALUE …]
+
+Runs every variant of a sweep with every seed of `sweep.seeds`, skips finished runs, resumes stopped ones, writes the
+table to DIR: FILE.md, FILE.csv, FILE.png and FILE.svg. `--config.sweep.only=A,B` runs these variants alone, and
+`--config.sweep.vectorize=True` trains those that differ only in numbers together.
+"""
+
+import shlex
+import sys
+from pathlib import Path
+
+from simcse_jax.commands.command_line import describe_exit_codes, run_command, started_as, warnings_in_a_line
+from simcse_jax.errors import UserError, require
+from simcse_jax.host.storage import local_path
+
+ABOUT = """\
+usage: {program} --config FILE[:VARIANT] --workdir DIR [--config.FIELD=VALUE …]
+
+Trains every row of a table with every seed and writes the table. Needs the files and models that its
+configs name. Writes the runs, FILE.md, FILE.csv, FILE.png and FILE.svg to DIR. Run again, it skips finished runs and
+resumes stopped ones."""
+
+
+def help_text() -> str:
+    """What `--help` prints."""
+    from simcse_jax.config.flags import FOLDERS
+    from simcse_jax.config.help import describe_fields, describe_flags, describe_recipes
+    from simcse_jax.config.recipes import FOLDER
+    from simcse_jax.training.sweeps.variants import FIELDS
+
+    flags = {
+        "--config FILE[:VARIANT]": "a recipe with rows",
+        "--workdir DIR": FOLDERS["workdir"],
+        "--config.FIELD=VALUE": f"replaces the value in all rows ({started_as('train')} --help has the fields)",
+    }
+    sections = {"sweep": "The table. A recipe sets the first four."}
+    recipes, fields = describe_recipes(FOLDER / "ablations"), describe_fields(FIELDS, sections)
+    about = ABOUT.format(program=started_as("sweep"))
+    return "\n\n".join([about, describe_flags(flags), recipes, fields, describe_exit_codes()])
+
+
+def main() -> None:
+    """Checks everything that can be checked before the first run."""
+    if {"-h", "--help"} & set(sys.argv[1:]):
+        print(help_text())
+        return
+    from simcse_jax.config.flags import parse, split_config
+    from simcse_jax.training.sweeps.variants import load_variants, read_sweep
+
+    config, workdir = parse(sys.argv[1:])
+    path, _ = split_config(sys.argv[1:])
+    variants = read_sweep(config, load_variants(path))
+    require("train", "tensorboardX", "matplotlib")
+    from simcse_jax.host.locks.lock import held
+    from simcse_jax.host.outputs import output_folder
+    from simcse_jax.host.storage import is_remote
+    from simcse_jax.training.inputs import sources
+    from simcse_jax.training.sweeps import runner, scores, table
+
+    if is_remote(workdir):
+        raise UserError(f"--workdir {workdir}: a sweep's folder must be on a disk")
+    folder = local_path(workdir)
+    runs = runner.all_runs(variants, config.sweep, folder)
+    file, _, argument = path.partition(":")
+    name = "_".join([Path(file).stem, argument]) if argument else Path(file).stem
+    for _, each in variants:
+        files = [f"{name}.{kind}" for kind in ("md", "csv", "png", "svg")]
+        output_folder(workdir, sources(each), files=files, option="--workdir", utf8=True)
+    with held(folder), warnings_in_a_line():
+        runner.check_same_data(runs)
+        if config.sweep.run:
+            problems = runner.run_all(runs, config.sweep.vectorize, folder)
+        else:
+            problems = runner.report_finished(runs, folder)
+        command = shlex.join(["python", "-m", "simcse_jax.commands.sweep", *sys.argv[1:]])
+        command = command.encode(errors="backslashreplace").decode()  # a folder's name need not be UTF-8
+        runner.check_same_data(runs)  # the new ones too
+        by_run, every_absent = scores.read_scores(runs)
+        absent = {name: tasks for name, tasks in every_absent.items() if name in config.sweep.metrics}
+        failed = f"{len(problems)} of {len(runs)} runs failed; the first: {problems[0]}" if problems else ""
+        try:
+            table.write(
+                folder,
+                name,
+                config.sweep,
+                [scores.comparable(*variant, absent) for variant in variants],
+                by_run,
+                notes=[scores.note(absent), f"`{command}`", runner.what_was_run(runs), runner.what_it_ran_on(runs)],
+                headings=scores.headings([config for _, config in variants], absent),
+            )
+        except UserError as error:  # of a full disk, on which runs fail too
+            raise UserError(f"{failed}; and {error}" if failed else str(error)) from None
+        print((folder / f"{name}.md").read_text(encoding="utf-8"))
+    if failed:
+        raise UserError(failed)
+
+
+if __name__ == "__main__":
+    run_command(main)

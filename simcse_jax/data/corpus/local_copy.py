@@ -1,0 +1,125 @@
+"""A copy of a corpus in a bucket, on a disk of this host: every batch needs rows of the whole corpus."""
+
+import os
+import shutil
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from simcse_jax.data.corpus.claims import claimed
+from simcse_jax.data.corpus.manifest import (
+    NAME,
+    REPAIR,
+    Manifest,
+    Shard,
+    is_prepared,
+    is_whole,
+    read_manifest,
+    write_manifest,
+)
+from simcse_jax.data.corpus.placing import LEFTOVERS, put_in_place, remove_leftovers, temporary_of
+from simcse_jax.data.corpus.stamps import PIECE, hash_file, size_of
+from simcse_jax.errors import UserError, reason, why
+from simcse_jax.host.progress import Progress
+from simcse_jax.host.storage import Folder, is_remote, local_path
+
+AT_A_TIME = 8  # shards
+LEFT = 1 << 28  # bytes of the disk that stay free
+LOOK_SECONDS = 0.5  # between two looks at what other processes of this host copy
+
+
+def local_copy(folder: Folder, cache: str, shown: bool = True) -> Path:
+    """Copies a corpus from a bucket, unless it was copied before; a copy that was stopped goes on.
+
+    All processes of a host share the work. A shard gets its name once its hash is that of the manifest.
+
+    Args:
+      folder: of the corpus.
+      cache: the folder for copies, `data.local_cache`.
+      shown: whether progress is shown.
+
+    Returns:
+      The copy's folder.
+
+    Raises:
+      UserError: when there is no room, or a shard is missing, or was changed.
+    """
+    if is_remote(cache):
+        raise UserError(f"config.data.local_cache={cache}: must be a folder on this host's disk")
+    manifest = read_manifest(folder)
+    target = local_path(cache) / f"{folder.name}-{manifest.fingerprint[:16]}"
+    where = f"config.data.local_cache={cache}"
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        missing = [shard for shard in manifest.shards if not is_whole(target, shard.files[:1])]
+        begun = sum(size_of(path) or 0 for path in target.glob(LEFTOVERS))  # by others, or by a copy that was killed
+        needed = sum(shard.bytes for shard in missing) - begun + LEFT
+        free = shutil.disk_usage(target).free
+    except OSError as error:
+        raise UserError(f"{where}: cannot be written: {why(error)}") from None
+    if not missing and is_prepared(target):
+        return target
+    if missing and needed > free:
+        raise UserError(f"{where}: {free / 2**30:.1f} GiB are free, but {folder} needs {needed / 2**30:.1f} GiB there")
+    _copy_all(folder, target, manifest, missing, shown)
+    while not is_prepared(target):
+        with claimed(target / NAME) as mine:
+            if mine and not is_prepared(target):
+                write_manifest(target, manifest)
+                remove_leftovers(target)
+        if not mine:  # another process of this host is writing it
+            time.sleep(LOOK_SECONDS / 10)
+    return target
+
+
+def _copy_all(folder: Folder, target: Path, manifest: Manifest, missing: Sequence[Shard], shown: bool) -> None:
+    total = sum(shard.bytes for shard in manifest.shards)
+    done = total - sum(shard.bytes for shard in missing)
+    stop = threading.Event()
+    with Progress(total, "bytes", done=done, shown=shown) as bar, ThreadPoolExecutor(AT_A_TIME) as threads:
+        while missing:
+            try:
+                copied = list(threads.map(lambda shard: _copy(folder, target, shard, stop), missing))
+            except BaseException:  # Ctrl-C, too
+                stop.set()
+                threads.shutdown(cancel_futures=True)
+                raise
+            left = [shard for shard in missing if not is_whole(target, shard.files[:1])]
+            bar.advance(sum(shard.bytes for shard in missing) - sum(shard.bytes for shard in left))
+            if left and not any(copied):  # another process of this host has them
+                time.sleep(LOOK_SECONDS)
+            missing = left
+
+
+def _copy(folder: Folder, target: Path, shard: Shard, stop: threading.Event) -> bool:
+    """Copies a shard, unless another process does, or `stop` is set; returns whether it did."""
+    path, source = target / shard.file, folder / shard.file
+    with claimed(path) as mine:
+        if not mine or is_whole(target, shard.files[:1]):
+            return False
+        remove_leftovers(target, f".{shard.file}.*tmp")  # a killed copy's, whose room is needed
+        temporary = temporary_of(path)
+        try:
+            with source.open("rb") as file, open(temporary, "wb") as copy:
+                while piece := file.read(PIECE):
+                    if stop.is_set():
+                        return False
+                    copy.write(piece)
+                copy.flush()
+                os.fsync(copy.fileno())  # before it has its name: its size then says that it is whole
+            if hash_file(temporary) != shard.sha256:
+                raise UserError(f"{source}: was changed since {NAME} was written; {REPAIR}")
+            put_in_place(temporary, path)
+        except UserError:
+            raise
+        except FileNotFoundError:
+            raise UserError(
+                f"{source}: missing, but {NAME} lists it; give the command again that prepared the corpus"
+            ) from None
+        except Exception as error:  # an OSError, or an error of the store's client
+            raise UserError(f"{source}: cannot be copied to {target}: {reason(error)}") from None
+        finally:
+            temporary.unlink(missing_ok=True)
+    return True

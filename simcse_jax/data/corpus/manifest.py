@@ -1,0 +1,259 @@
+"""The manifest of a prepared corpus, `corpus.json`: written last, so a folder that has it is complete."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from simcse_jax.data.corpus.shards import NEGATIVES, TEXT, Parts, parts
+from simcse_jax.data.corpus.stamps import size_of
+from simcse_jax.data.tokens import Lengths, Prompts
+from simcse_jax.errors import UserError, reason, why
+from simcse_jax.host.storage import Folder, as_path, is_remote, local_path, parse_json, write_atomically
+
+NAME = "corpus.json"
+FORMAT = "simcse_jax corpus 1"
+FEWER = "simcse_jax corpus 2"  # of one whose rows have different numbers of hard negatives, which earlier versions lack
+REPAIR = "copy it again, or remove it and give the command again that prepared the corpus"
+
+
+class File(NamedTuple):
+    """A file of a shard."""
+
+    name: str
+    bytes: int
+    sha256: str
+
+
+class Shard(NamedTuple):
+    """What the manifest says of a shard. Its own `.json`, next to it, has the same and the lengths of its sentences."""
+
+    file: str
+    source: int  # its number in the list of sources
+    first: int  # the number of its first row in the source, from 0
+    source_rows: int  # the source's rows that it covers, those left out too
+    rows: int
+    columns: int  # of its source
+    tokens: int
+    origins: bool
+    bytes: int
+    sha256: str
+    text_bytes: int = 0  # of the file with its text, if that was kept
+    text_sha256: str = ""
+
+    @property
+    def files(self) -> list[File]:
+        """Its file, and that with its text."""
+        text = [File(self.file + TEXT, self.text_bytes, self.text_sha256)] if self.text_sha256 else []
+        return [File(self.file, self.bytes, self.sha256), *text]
+
+    def parts(self, width: int, labels: bool) -> Parts:
+        """Where its parts are, for tokens of `width` bytes."""
+        return parts(self.tokens, width, self.rows, self.rows * self.columns, labels, self.origins)
+
+
+class Manifest(NamedTuple):
+    """A prepared corpus."""
+
+    key: dict[str, Any]  # all that the tokens depend on, see `plan.Plan`
+    sources: list[dict[str, Any]]  # name, rows, used, and how many were left out, and why
+    rows: int
+    columns: int
+    token_bytes: int  # 2 or 4
+    labels: bool
+    histogram: list[list[int]]  # the sentences of each length, by column
+    shards: list[Shard]
+
+    @property
+    def counts(self) -> np.ndarray:
+        """(C, L + 1): the sentences of each length, by column; the empty sentence for those that rows lack."""
+        counts, empty = np.array(self.histogram), len(self.key["special_tokens"])
+        if empty:
+            counts[NEGATIVES:, empty] += counts[NEGATIVES:, 0]
+            counts[NEGATIVES:, 0] = 0
+        return counts
+
+    @property
+    def lengths(self) -> Lengths:
+        """The most tokens that sentences were cut after."""
+        return Lengths(*self.key.get("lengths", [self.key["max_length"]] * 2))
+
+    @property
+    def prompts(self) -> tuple[Prompts, ...]:
+        """Those of all sentences; () without any."""
+        prompts = self.key["prompts"]
+        return (Prompts(prompts[0], prompts[min(1, len(prompts) - 1)]),) if prompts else ()
+
+    @property
+    def lacking(self) -> list[int]:
+        """The columns of hard negatives that some rows of a source with such columns lack, which have no tokens."""
+        places = range(NEGATIVES, len(self.histogram))
+        return [column for column in places if self.histogram[column][0]] if self.key["special_tokens"] else []
+
+    @property
+    def fewest(self) -> int:
+        """The sentences of a row that has the fewest."""
+        return min([*(shard.columns for shard in self.shards), *self.lacking])
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of all of it, and so, through the shards' own, of every byte of the corpus."""
+        return hashlib.sha256(json.dumps(self._content(), sort_keys=True).encode()).hexdigest()
+
+    def text(self) -> str:
+        """The file's content."""
+        about = {"format": FEWER if self.lacking else FORMAT, "sha256": self.fingerprint}
+        return json.dumps(about | self._content(), indent=1) + "\n"
+
+    def _content(self) -> dict[str, Any]:
+        return self._asdict() | {"shards": [shard._asdict() for shard in self.shards]}
+
+
+def spread(counts: np.ndarray, columns: int, empty: int) -> np.ndarray:
+    """(C, L + 1) counts of lengths of a source with fewer columns: see `opened.Prepared.locate`.
+
+    Args:
+      counts: (c, L + 1), c ≤ C.
+      columns: C.
+      empty: the tokens of the empty sentence, which stands for further columns.
+    """
+    missing = np.zeros((columns, counts.shape[1]), np.int64)
+    missing[:, empty] = counts[0].sum()
+    missing[: len(counts)] = counts
+    if len(counts) == 1 < columns:
+        missing[1] = counts[0]
+    return missing
+
+
+def joined(manifests: Sequence[Manifest], times: Sequence[float] = ()) -> Manifest:
+    """That of the rows of several corpora, one after another; they must have the same tokenizer.
+
+    Args:
+      manifests: of the corpora.
+      times: how often the rows of each count in the histogram; (): once.
+    """
+    widest = max(manifests, key=lambda each: each.columns)  # the first of equals
+    if len(manifests) == 1:
+        return widest
+    columns, empty = widest.columns, len(widest.key["special_tokens"])
+    longest = max(each.key["max_length"] for each in manifests)
+    histogram = np.zeros((columns, longest + 1), np.float64 if times else np.int64)
+    for each, count in zip(manifests, times or [1] * len(manifests), strict=True):
+        counts = np.array(each.histogram, np.int64)
+        histogram[:, : counts.shape[1]] += count * spread(counts, columns, empty)
+    same = all(each.prompts == widest.prompts for each in manifests)
+    return widest._replace(
+        key=widest.key
+        | {"sources": [source for each in manifests for source in each.key["sources"]], "max_length": longest}
+        | ({} if same else {"prompts": []}),
+        sources=[source for each in manifests for source in each.sources],
+        rows=sum(each.rows for each in manifests),
+        histogram=histogram.tolist(),
+        shards=[shard for each in manifests for shard in each.shards],
+    )
+
+
+def corpus_path(name: str) -> Folder:
+    """The folder of a corpus, on a disk or in a bucket; it need not exist.
+
+    Raises:
+      UserError: when its bucket cannot be reached.
+    """
+    return as_path(name.rstrip("/")) if is_remote(name) else local_path(name)
+
+
+def is_prepared(folder: Folder) -> bool:
+    """Whether a folder is a prepared corpus.
+
+    Raises:
+      UserError: when that cannot be found out.
+    """
+    try:
+        return (folder / NAME).is_file()
+    except Exception as error:  # an OSError, or an error of a store's client
+        raise UserError(f"{folder}: cannot be read: {why(error)}") from None
+
+
+def read_manifest(folder: Folder) -> Manifest:
+    """Reads and checks the manifest.
+
+    Raises:
+      UserError: naming the file, when it is missing, damaged, was edited, or has another format.
+    """
+    where = f"{folder / NAME}"
+    try:
+        content = parse_json((folder / NAME).read_text(encoding="utf-8"), where)
+    except UserError:
+        raise
+    except Exception as error:  # an OSError, bad UTF-8, or an error of a store's client
+        raise UserError(f"{where}: cannot be read: {why(error)}") from None
+    if content.get("format") not in (FORMAT, FEWER):
+        raise UserError(f"{where}: not a corpus that this version reads ({FORMAT}, {FEWER}); prepare another one")
+    try:
+        fields = {name: _typed(content[name], kind) for name, kind in _KINDS.items()}
+        shards = [
+            Shard(**{name: _typed(each[name], kind) for name, kind in _SHARD.items()}) for each in fields["shards"]
+        ]
+        manifest = Manifest(**(fields | {"shards": shards}))
+        fingerprint = manifest.fingerprint
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{where}: damaged: {reason(error)}; {REPAIR}") from None
+    if fingerprint != content.get("sha256"):
+        raise UserError(f"{where}: was changed since it was written; {REPAIR}")
+    return manifest
+
+
+def write_manifest(folder: Folder, manifest: Manifest) -> None:
+    """Writes it.
+
+    Raises:
+      UserError: when it cannot be written.
+    """
+    write_atomically(folder / NAME, manifest.text())
+
+
+def is_whole(folder: Folder, files: Iterable[File]) -> bool:
+    """Whether all files are there and have their sizes.
+
+    Raises:
+      UserError: when that cannot be found out.
+    """
+    return all(size_of(folder / file.name) == file.bytes for file in files)
+
+
+def check_sizes(folder: Folder, files: Iterable[File]) -> None:
+    """Looks whether all files are there and whole, without reading them.
+
+    Raises:
+      UserError: naming the first that is missing, or has another size.
+    """
+    for file in files:
+        path = folder / file.name
+        size = size_of(path)
+        if size != file.bytes:
+            found = "missing" if size is None else f"has {size:,} bytes"
+            raise UserError(
+                f"{path}: {found}, but {NAME} says {file.bytes:,} bytes; copy it again, or give the command again that "
+                "prepared the corpus"
+            )
+
+
+def _typed(value: Any, kind: type) -> Any:
+    if type(value) is not kind:
+        raise TypeError(f"{value!r:.60} is not of type {kind.__name__}")
+    return value
+
+
+_KINDS: Mapping[str, type] = {
+    "key": dict,
+    "sources": list,
+    "rows": int,
+    "columns": int,
+    "token_bytes": int,
+    "labels": bool,
+    "histogram": list,
+    "shards": list,
+}
+_SHARD: Mapping[str, type] = dict(Shard.__annotations__)

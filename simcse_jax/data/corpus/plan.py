@@ -1,0 +1,151 @@
+"""What a corpus is made of: the sources, and all that its tokens depend on."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from simcse_jax.data.columns import EARLIER, is_content
+from simcse_jax.data.corpus import begun
+from simcse_jax.data.corpus.begun import Plan
+from simcse_jax.data.corpus.patterns import expand
+from simcse_jax.data.corpus.shards import MOST_TOKENS, token_type
+from simcse_jax.data.corpus.stamps import hash_file, stamp_of
+from simcse_jax.data.corpus.usable import check_usable
+from simcse_jax.data.examples import Source, open_source, prefix_of, source_path
+from simcse_jax.data.files import READERS
+from simcse_jax.data.labels import LABELS
+from simcse_jax.data.separated import reading_of
+from simcse_jax.data.sources import kind_of, same_kind
+from simcse_jax.data.tokens import Lengths, Prompts, check_prompts
+from simcse_jax.errors import UserError
+from simcse_jax.host.storage import Folder, local_path
+from simcse_jax.huggingface.tokenizer import Tokenizer
+
+SHARD_ROWS = 1 << 22
+
+
+def make_plan(
+    data: Sequence[str],
+    tokenizer: Tokenizer,
+    vocabulary: int,
+    max_length: int | Lengths,
+    *,
+    columns: Mapping[str, str],
+    positives: str = "",
+    labels: bool = False,
+    mixed: bool = False,
+    prompts: Sequence[str] = (),
+    augment: Mapping[str, Any] | None = None,
+    seed: int = 42,
+    keep_text: bool = False,
+    shard_rows: int | None = None,
+) -> Plan:
+    """Looks at all sources, and reads none but its first rows; with hard negatives in lists, all rows, for the longest.
+
+    Args:
+      data: sources as `data.train` has them, or patterns of files.
+      tokenizer, vocabulary: of the model.
+      max_length: in tokens, after which sentences are cut; of all columns, or of anchors and of others.
+      columns, positives, labels, mixed: as for `data.examples.read_examples`.
+      prompts: texts put before sentences: none, one for all columns, or one for each; the third is all negatives'.
+      augment: `name`, `percent`, `both` and `lexicon` of changed copies; None: none are made.
+      seed: of what is drawn: changed copies and next sentences.
+      keep_text: whether sentences are kept too.
+      shard_rows: the most rows of a source that make a shard; None: as many as are usual and possible.
+
+    Raises:
+      UserError: naming the source that does not fit.
+    """
+    names = expand(data, "--data")
+    lengths = Lengths(max_length, max_length) if isinstance(max_length, int) else max_length
+    longest = max(lengths)
+    sources: list[dict[str, Any]] = []
+    stamps: dict[str, str] = {}
+    read_as: dict[str, list[str]] = {}
+    for name in names:
+        source = open_source(name, columns, positives, labels)
+        if reading := _reading(name, source, columns):
+            read_as[name] = reading
+        made = positives.startswith("next_") or augment
+        if augment and len(source.chosen) > 1:
+            hint = "choose its sentences with --columns anchor=…"
+            raise UserError(f"--augment {augment['name']}: {name} has positives of its own; {hint}")
+        stamp = stamp_of(name)
+        stamps[name] = stamp.written
+        sources.append({"name": name, "bytes": stamp.bytes, "columns": 2 if made else source.widest()})
+    widths = [source["columns"] for source in sources]
+    other = next((place for place, width in enumerate(widths) if not same_kind(width, widths[0])), None)
+    if other is not None and not mixed:
+        raise UserError(
+            f"--data: {names[0]} has {kind_of(widths[0])}, {names[other]} has {kind_of(widths[other])}; "
+            "name sources of one kind, choose the same columns with --columns, or add --mixed"
+        )
+    if len(prompts) == 3 < max(widths):
+        prompts = [*prompts, *[prompts[2]] * (max(widths) - 3)]
+    if len(prompts) not in (0, 1, max(widths)):
+        raise UserError(f"--prompt: {len(prompts)} were given for {max(widths)} columns; give one, or one for each")
+    if not isinstance(max_length, int) and max(widths) == 1:
+        raise UserError(f"--max-length: two lengths, but {names[0]} has one column of sentences; give one")
+    by_role = [Prompts(prompts[0], each) for each in prompts[1:] or prompts]
+    check_prompts(tokenizer, by_role, lengths, "--prompt")
+    most = MOST_TOKENS // (longest * max(widths))
+    if shard_rows is not None and shard_rows > most:
+        raise UserError(f"--shard-rows {shard_rows}: must be at most {most}, or a shard may have too many tokens")
+    (empty,) = tokenizer([""], longest)
+    by_label = labels or positives in ("all", *LABELS) or columns.get("label")
+    key = {
+        "sources": sources,
+        "tokenizer": hashlib.sha256(tokenizer.content()).hexdigest(),
+        "special_tokens": empty.tolist(),
+        "token_bytes": token_type(vocabulary).itemsize,
+        "max_length": longest,
+        **({} if isinstance(max_length, int) else {"lengths": list(lengths)}),
+        "truncation": "right",
+        "columns": {role: name for role, name in sorted(columns.items()) if name},
+        "positives": positives,
+        "labels": labels,
+        # Earlier versions read these in another way.
+        **({"read as": read_as} if read_as else {}),
+        # Labels of libraries' data sets were once read by their numbers.
+        **({"label_names": True} if by_label and any(map(prefix_of, names)) else {}),
+        "prompts": [*prompts] * (max(widths) if len(prompts) == 1 else 1) if any(prompts) else [],
+        "augment": _identified(augment) if augment else {},
+        "seed": seed if augment or positives == "next_3_sentences" else 0,
+        "keep_text": keep_text,
+        "shard_rows": shard_rows or min(SHARD_ROWS, most),
+    }
+    return Plan(json.loads(json.dumps(key)), stamps)
+
+
+def _reading(name: str, source: Source, columns: Mapping[str, str]) -> list[str]:
+    """A table's separator and the columns that are read, if earlier versions took others."""
+    if prefix_of(name):
+        names, separator = source.names, ""
+    else:
+        path = source_path(name)
+        names, separator = READERS[path.suffix.lower()](path)[0], reading_of(path)
+    chosen = [source.names[place] for place in source.chosen]
+    in_order = [each for each in names if is_content(each)][:3]
+    are_new = not any(columns.values()) and chosen[0] not in EARLIER and chosen != in_order and len(chosen) > 1
+    return [each for each in (separator, *(chosen if are_new else ())) if each]
+
+
+def _identified(augment: Mapping[str, Any]) -> dict[str, Any]:
+    """The choices of changed copies, with the hash of the lexicon."""
+    lexicon = augment.get("lexicon")
+    return {**augment, **({"lexicon_sha256": hash_file(local_path(lexicon))} if lexicon else {})}
+
+
+def most_columns(plan: Plan) -> int:
+    """The most columns that a source has, with those that are made."""
+    return max(source["columns"] for source in plan.key["sources"])
+
+
+def enter(folder: Folder, plan: Plan) -> Plan:
+    """Writes the plan into a new corpus's folder, or checks that the folder is for the same corpus.
+
+    Raises:
+      UserError: naming what differs, or the source that cannot be used, or when the folder has other files.
+    """
+    return begun.enter(folder, plan, "another corpus's", lambda: check_usable(plan.key))

@@ -1,0 +1,129 @@
+"""How runs change the space while they train: their measures over the steps, drawn together (Figures 8 to 23)."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from simcse_jax.evaluation.analysis import page, pictures, summary
+from simcse_jax.evaluation.analysis.page import Section
+from simcse_jax.evaluation.analysis.pictures import MEASURES
+from simcse_jax.evaluation.analysis.report import PAGE, PAPER, explained, to_json
+from simcse_jax.evaluation.plotting import short_names, unique
+from simcse_jax.host.storage import write_together
+
+FIELDS = (
+    "anisotropy",
+    "l2_norm",
+    "adjusted_self_similarity",
+    "adjusted_intra_sentence_similarity",
+    "alignment",
+    "uniformity",
+)
+DYNAMICS = "dynamics.json"
+VAGUE = ("name", "weight", "m")  # last parts of config fields that say nothing alone
+
+Points = Sequence[Mapping[str, float]]  # of a run: `step`, and measures of the last layer
+
+
+def labels(configs: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Names of runs for a picture: the one field in which their configs differ, otherwise their folders.
+
+    Args:
+      configs: the fields that change a result, by their dotted names; by the names of the runs' folders.
+    """
+    names, every = list(configs), list(configs.values())
+    fields = dict.fromkeys(field for config in every for field in config)
+    differing = [field for field in fields if any(config.get(field) != every[0].get(field) for config in every)]
+    if len(differing) == 1:
+        *_, parent, last = ["", *differing[0].split(".")]
+        what = (f"{parent} {last}" if last in VAGUE else last).replace("_", " ").strip()
+        found = [f"{what} {_value(config.get(differing[0]))}" for config in every]
+        if len(set(found)) == len(found):
+            return found
+    return unique(short_names(names), names)
+
+
+def write(
+    runs: Mapping[str, Points],
+    folder: Path,
+    *,
+    data: str,
+    about: Mapping[str, Any],
+    workdirs: Mapping[str, str],
+    versions: Mapping[str, str],
+) -> list[str]:
+    """Writes `dynamics.json`, a picture for each measure and `report.html`: all or none.
+
+    Args:
+      runs: by their labels; the steps of each rise. A measure that no point has is left out.
+      folder: the folder, created if needed.
+      data: the name of the sentences, for the titles.
+      about: how it was measured.
+      workdirs: the runs' folders, by their labels.
+      versions: of the packages that the numbers can depend on.
+
+    Returns:
+      The names of the files; the page is the last to be written.
+
+    Raises:
+      UserError: when the folder cannot be written to.
+      ValueError: when a number is not finite.
+    """
+    shown = {label: {"workdir": workdirs[label], "points": list(points)} for label, points in runs.items()}
+    files: dict[str, str | bytes] = {DYNAMICS: to_json({"data": data, "about": dict(about), "runs": shown})}
+    sections = []
+    measured_once = sum(map(len, runs.values())) == 1
+    for field in FIELDS if not measured_once else ():
+        found = {
+            label: [(int(point["step"]), float(point[field])) for point in points if field in point]
+            for label, points in runs.items()
+        }
+        found = {label: points for label, points in found.items() if points}
+        if not found:
+            continue
+        drawn = pictures.over_steps(found, field, data)
+        numbers = {label: [{"step": step, field: value} for step, value in points] for label, points in found.items()}
+        files |= {f"{field}.{kind}": content for kind, content in drawn.items()} | {f"{field}.json": to_json(numbers)}
+        content = page.figures([(drawn["svg"], _described(field, found))])
+        sections.append(Section(MEASURES[field].title, MEASURES[field].meaning, content))
+    note = page.note("There are no pictures: one run, measured at one step, has nothing to draw.") * measured_once
+    sections.append(Section("First and last step", "", note + _ends(runs)))
+    sections.append(Section("How it was measured", "", _about({"data": data, **about}, workdirs, versions)))
+    about_runs = f"{len(runs)} run{'s' * (len(runs) > 1)}, measured on {data}. The measures are those of {PAPER}."
+    files[PAGE] = page.page("How training changes the space", [summary.of_runs(runs), about_runs], sections)
+    write_together(folder, files)
+    return list(files)
+
+
+def _described(field: str, found: Mapping[str, Sequence[tuple[int, float]]]) -> str:
+    """A line chart in words."""
+    parts = [
+        f"{label}: {points[0][1]:.3f} at step {points[0][0]}, {points[-1][1]:.3f} at step {points[-1][0]}."
+        for label, points in found.items()
+    ]
+    return f"{MEASURES[field].title} by training step. {' '.join(parts)}"
+
+
+def _ends(runs: Mapping[str, Points]) -> str:
+    """The table of the first and the last measured step of each run."""
+    fields = [field for field in FIELDS if any(field in point for points in runs.values() for point in points)]
+    rows = [
+        [label, str(point["step"]), *(f"{point[field]:.3f}" if field in point else "–" for field in fields)]
+        for label, points in runs.items()
+        for point in (points[0], *points[1:][-1:])
+    ]
+    return page.table("The last layer", ["", "step", *(MEASURES[field].title for field in fields)], rows)
+
+
+def _about(about: Mapping[str, Any], workdirs: Mapping[str, str], versions: Mapping[str, str]) -> str:
+    parts: dict[str, Sequence[Sequence[str]]]
+    parts = {"What was measured": explained(about), "The runs": list(workdirs.items()), "Versions": explained(versions)}
+    return "".join(page.table(caption, [], rows, text=True) for caption, rows in parts.items())
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_value, value))
+    return "none" if value in (None, "") else str(value)

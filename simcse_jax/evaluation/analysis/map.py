@@ -1,0 +1,91 @@
+"""Sentence embeddings on a map of two dimensions, one model or several on the same map (isotropy paper, Figure 1).
+
+Embeddings are normalized to length 1, since models are compared by cosines. One projection takes all models',
+so a narrow cone stays a small cloud next to a wide one.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from simcse_jax.errors import installed
+from simcse_jax.evaluation.analysis.isotropy import mean_cosine
+from simcse_jax.evaluation.geometry import normalize
+
+NEIGHBOURS = 15  # UMAP's own default; of no more rows than these it makes no map
+PLANE = 2
+MAP = "map"  # the name of the file, or its beginning
+
+
+class Map(NamedTuple):
+    """A map of sentence embeddings."""
+
+    title: str  # which projection
+    axes: tuple[str, str]
+    points: dict[str, np.ndarray]  # (N, 2), by the models' names
+    cosines: dict[str, float]  # the mean cosine of two different rows, before the projection
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, for JSON."""
+        points = {name: np.round(rows, 4).tolist() for name, rows in self.points.items()}
+        cosines = {name: round(value, 6) for name, value in self.cosines.items()}
+        return {"projection": self.title, "axes": list(self.axes), "mean_cosine": cosines, "points": points}
+
+
+def project(embeddings: Mapping[str, np.ndarray], *, umap: bool | None = None, seed: int = 0) -> Map:
+    """Projects the rows of all models together.
+
+    UMAP keeps neighbours near each other, and the sizes of clouds mean little on its map; PCA is linear, and sizes can
+    be compared.
+
+    Args:
+      embeddings: (N, D) of any length, by the models' names; N at least 2, the same D.
+      umap: whether to use UMAP; None: if umap-learn is installed. Otherwise, and for very few rows, PCA.
+      seed: of UMAP.
+
+    Raises:
+      ValueError: when the models' D differ.
+    """
+    if len({rows.shape[1] for rows in embeddings.values()}) > 1:
+        raise ValueError("embeddings of different sizes have no common projection")
+    rows = {name: normalize(part) for name, part in embeddings.items()}
+    stacked = np.concatenate(list(rows.values()))
+    use_umap = installed("umap") if umap is None else umap
+    points, title, axes = _umap(stacked, seed) if use_umap and len(stacked) > NEIGHBOURS else _pca(stacked)
+    parts = np.split(points, np.cumsum([len(part) for part in rows.values()])[:-1])
+    cosines = {name: float(mean_cosine(part)) for name, part in rows.items()}
+    return Map(title, axes, dict(zip(rows, parts, strict=True)), cosines)
+
+
+def project_by_size(embeddings: Mapping[str, np.ndarray]) -> dict[str, Map]:
+    """A map for each size of embeddings, since a projection takes one: `map`, or `map_384` and so on of several.
+
+    Args:
+      embeddings: (N, D), by the models' names; D may differ.
+    """
+    sizes: dict[int, dict[str, np.ndarray]] = {}
+    for name, rows in embeddings.items():
+        sizes.setdefault(rows.shape[1], {})[name] = rows
+    return {MAP if len(sizes) == 1 else f"{MAP}_{size}": project(parts) for size, parts in sizes.items()}
+
+
+def _pca(rows: np.ndarray) -> tuple[np.ndarray, str, tuple[str, str]]:
+    centred = rows - rows.mean(axis=0)
+    _, values, directions = np.linalg.svd(centred, full_matrices=False)
+    share = values**2 / max(np.sum(values**2), 1e-12)
+    # A direction and its opposite are the same; this one is chosen.
+    plane = directions[:PLANE] * np.sign(directions[range(PLANE), np.abs(directions[:PLANE]).argmax(axis=1)])[:, None]
+    first, second = (f"principal component {n + 1} ({100 * share[n]:.0f}% of the variance)" for n in range(PLANE))
+    return centred @ plane.T, "PCA", (first, second)
+
+
+def _umap(rows: np.ndarray, seed: int) -> tuple[np.ndarray, str, tuple[str, str]]:
+    import warnings
+
+    from umap import UMAP
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that a seed makes it run on one core
+        points = UMAP(n_neighbors=NEIGHBOURS, metric="cosine", random_state=seed).fit_transform(rows)
+    return np.asarray(points, np.float64), "UMAP (sizes and distances are not to scale)", ("UMAP 1", "UMAP 2")

@@ -1,0 +1,161 @@
+"""Everything that the isotropy paper measures of one model, from one pass over the data.
+
+Token embeddings are streamed; kept in addition to the sentences is a sum of normalized embeddings for each type and
+layer, (L + 1) × K × D numbers of 8 bytes, and the sampled tokens.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from simcse_jax.errors import UserError
+from simcse_jax.evaluation.analysis import dimensions, isotropy
+from simcse_jax.evaluation.analysis.change import FREQUENT, TokenChange, self_similarity_change
+from simcse_jax.evaluation.analysis.informativity import informativity
+from simcse_jax.evaluation.analysis.tokens import CHUNK, Survey, TokenEncoder, Units, find_units
+from simcse_jax.host.progress import Progress
+
+
+class Measurement(NamedTuple):
+    """Of a model with L layers on K token types. The first of L + 1 numbers is the embedding layer's."""
+
+    anisotropy: np.ndarray  # (L + 1,)
+    self_similarity: np.ndarray  # (L + 1,)
+    intra_sentence_similarity: np.ndarray  # (L + 1,)
+    l2_norm: np.ndarray  # (L + 1,), of the anisotropy baseline's tokens
+    types: np.ndarray  # (L + 1, K), self-similarity of each type, in the survey's order
+    dimensions: np.ndarray  # (D,), contributions to self-similarity, last layer
+    dimensions_random_pairs: np.ndarray  # (D,), to anisotropy, last layer
+    informativity: dict[int, float]  # r² by k, last layer
+
+    def to_json(self) -> dict[str, Any]:
+        """`layers`, `dimensions`, `dimensions_random_pairs` and `informativity`."""
+        columns = {
+            "anisotropy": self.anisotropy,
+            "self_similarity": self.self_similarity,
+            "intra_sentence_similarity": self.intra_sentence_similarity,
+            "l2_norm": self.l2_norm,
+            "adjusted_self_similarity": self.self_similarity - self.anisotropy,
+            "adjusted_intra_sentence_similarity": self.intra_sentence_similarity - self.anisotropy,
+        }
+        return {
+            "layers": [
+                {"layer": layer, **{name: round(float(values[layer]), 6) for name, values in columns.items()}}
+                for layer in range(len(self.anisotropy))
+            ],
+            "dimensions": dimensions.summary(self.dimensions),
+            "dimensions_random_pairs": dimensions.summary(self.dimensions_random_pairs),
+            "informativity": [{"k": k, "r2": round(r2, 6)} for k, r2 in self.informativity.items()],
+        }
+
+
+def measure(encoder: TokenEncoder, survey: Survey, *, show_progress_bar: bool = False) -> Measurement:
+    """Measures one model.
+
+    Args:
+      encoder: the model.
+      survey: what its tokenizer makes of the data (`tokens.survey`).
+      show_progress_bar: on standard error.
+
+    Raises:
+      UserError: when a hidden state is not finite.
+    """
+    sums = _Sums(survey)
+    with Progress(len(survey.sentences), shown=show_progress_bar) as bar:
+        for start in range(0, len(survey.sentences), CHUNK):
+            part = survey.sentences[start : start + CHUNK]
+            tokenized, _ = encoder.tokenize(part)
+            for row, states in encoder.hidden_states(part):
+                sums.add(start + row, find_units(*tokenized[row], survey.protocol), states)
+                bar.advance()
+    return sums.measurement()
+
+
+def token_changes(survey: Survey, tuned: Measurement, base: Measurement, count: int = FREQUENT) -> list[TokenChange]:
+    """The self-similarity change (eq. 10, last layers) of the most frequent tokens, the most frequent first.
+
+    Args:
+      survey: of the fine-tuned model; that of the base model must have the same tokens (`tokens.check_same_tokens`).
+      tuned, base: the measurements of both.
+      count: how many tokens.
+    """
+    changes = self_similarity_change(tuned.types[-1], tuned.anisotropy[-1], base.types[-1], base.anisotropy[-1])
+    rows = zip(survey.names, survey.counts.tolist(), changes.tolist(), survey.special.tolist(), strict=True)
+    return [TokenChange(*row) for row in list(rows)[:count]]
+
+
+class _Sums:
+    """What is kept of the embeddings that stream by."""
+
+    def __init__(self, survey: Survey):
+        self.survey = survey
+        self.slots = {row: slot for slot, row in enumerate(survey.sample)}
+        self.contexts = np.zeros(len(survey.names), np.int64)
+        self.sentences = 0  # with any units
+        self.intra: np.ndarray = np.zeros(())
+        # Their shapes are those of the first hidden states.
+        self.sums: np.ndarray = np.zeros(())
+        self.squares: np.ndarray = np.zeros(())
+        self.sample: np.ndarray = np.zeros(())
+
+    def add(self, row: int, units: Units, states: np.ndarray) -> None:
+        """Takes in the hidden states (L + 1, T or more, D) of a sentence."""
+        if not self.sums.ndim:
+            layers, _, size = states.shape
+            self.sums = np.zeros((layers, len(self.contexts), size))
+            self.squares = np.zeros((len(self.contexts), size))  # of the last layer
+            self.sample = np.zeros((layers, len(self.slots), size), np.float32)
+        if not units.types:
+            return
+        embeddings = unit_embeddings(states, units)
+        if not np.all(np.isfinite(embeddings)):
+            raise UserError("the model's hidden states are not finite; it cannot be measured")
+        self.sentences += 1
+        self.intra = self.intra + isotropy.intra_sentence_similarity(embeddings)
+        if row in self.slots:
+            self.sample[:, self.slots[row]] = embeddings[:, self.survey.sample[row]]
+        places, numbers = self._contexts(units)
+        if not len(places):
+            return
+        normalized = isotropy.normalize(embeddings[:, places])
+        types, inverse = np.unique(numbers, return_inverse=True)
+        members = (inverse == np.arange(len(types))[:, None]).astype(np.float64)  # (types, places)
+        self.sums[:, types] += members @ normalized
+        self.squares[types] += members @ normalized[-1] ** 2
+        self.contexts[types] += np.bincount(inverse)
+
+    def _contexts(self, units: Units) -> tuple[np.ndarray, np.ndarray]:
+        """The places of the units that count as contexts, and the numbers of their types."""
+        numbers = self.survey.numbers
+        found = [(place, numbers[type_]) for place, type_ in enumerate(units.types) if type_ in numbers]
+        if self.survey.protocol.occurrences == "first":
+            found = [(place, number) for number, place in reversed({n: p for p, n in reversed(found)}.items())]
+        places, types = np.array(found, int).reshape(-1, 2).T
+        return places, types
+
+    def measurement(self) -> Measurement:
+        """The means of all that was added."""
+        protocol, last = self.survey.protocol, self.sample[-1]
+        types = isotropy.self_similarity(self.sums, self.contexts)
+        shares = dimensions.self_similarity_pairs(self.sums[-1], self.squares, self.contexts, protocol.contributions)
+        random_pairs = dimensions.random_pairs(last)
+        ranking = {"products": dimensions.mean_products(last), "cosines": random_pairs, "self_similarity": shares}
+        return Measurement(
+            anisotropy=isotropy.mean_cosine(self.sample),
+            self_similarity=isotropy.average(types, self.contexts, protocol.average),
+            intra_sentence_similarity=self.intra / self.sentences,
+            l2_norm=isotropy.l2_norm(self.sample),
+            types=types,
+            dimensions=shares,
+            dimensions_random_pairs=random_pairs,
+            informativity=informativity(last, ranking[protocol.ranking]),
+        )
+
+
+def unit_embeddings(states: np.ndarray, units: Units) -> np.ndarray:
+    """(L + 1, T or more, D) to (L + 1, U, D) float64: a unit of several tokens is their mean."""
+    tokens = states[:, units.tokens].astype(np.float64)
+    if len(units.starts) == len(units.tokens):
+        return tokens
+    sizes = np.diff(units.starts, append=len(units.tokens))
+    return np.add.reduceat(tokens, units.starts, axis=1) / sizes[:, None]

@@ -1,0 +1,350 @@
+"""Pictures of a report and of the dynamics of runs: the figures of the isotropy paper.
+
+Each is drawn as PNG and as SVG, can be read without a caption, and stays legible in grey: lines differ in their
+style and markers, not in colour alone. The same numbers give the same bytes.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from simcse_jax.evaluation.plotting import Pictures, line_style, new_figure, shortened, unique
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from simcse_jax.evaluation.analysis.map import Map
+
+COSINE = "mean cosine similarity"
+ADJUSTED = "mean cosine − anisotropy"
+SHARES = (10, 20, 50)  # percent
+WINDOW = 25  # tokens of a running mean
+SIZE = (5.0, 3.5)  # inches; two fit next to each other on a page
+LEGEND = 60  # characters in a row of it
+HANDLE = 8  # as many as the line before a name takes
+PANELS = 4  # of a map, next to each other
+
+
+class Measure(NamedTuple):
+    """The name and meaning of a number of a layer, or of a step of a run."""
+
+    title: str
+    axis: str
+    meaning: str  # for a newcomer
+
+
+MEASURES = {
+    "anisotropy": Measure(
+        "Anisotropy",
+        COSINE,
+        "How similar two tokens of different sentences are on average: near 0 they point in all directions, near 1 "
+        "they all crowd into a narrow cone.",
+    ),
+    "l2_norm": Measure(
+        "L2 norm",
+        "mean L2 norm",
+        "How far the token embeddings lie from the origin on average.",
+    ),
+    "self_similarity": Measure(
+        "Self-similarity",
+        COSINE,
+        "How similar a token is to itself in other sentences: high means that its embedding hardly depends on the "
+        "context.",
+    ),
+    "adjusted_self_similarity": Measure(
+        "Adjusted self-similarity",
+        ADJUSTED,
+        "How much more similar a token is to itself in other sentences than to any other token.",
+    ),
+    "intra_sentence_similarity": Measure(
+        "Intra-sentence similarity",
+        COSINE,
+        "How similar the tokens of a sentence are to their mean: high means that they have converged to one place.",
+    ),
+    "adjusted_intra_sentence_similarity": Measure(
+        "Adjusted intra-sentence similarity",
+        ADJUSTED,
+        "How much more similar the tokens of a sentence are to their mean than tokens of different sentences to each "
+        "other.",
+    ),
+    "alignment": Measure(
+        "Alignment",
+        "E ‖f(x) − f(x⁺)‖²   (lower is better)",
+        "How far apart the embeddings of two sentences of the same meaning are.",
+    ),
+    "uniformity": Measure(
+        "Uniformity",
+        "log E exp(−2 ‖f(x) − f(y)‖²)   (lower is better)",
+        "How evenly the sentence embeddings are spread over the sphere.",
+    ),
+}
+
+
+def line_styles(names: Iterable[str], pairs: Sequence[tuple[str, str]] = ()) -> dict[str, dict[str, Any]]:
+    """The style of each model's line.
+
+    Without pairs every line has its own. With pairs the lines of a model and of its base share colour and marker, and
+    a base is dashed and hollow; the base of several models goes with the first of them.
+
+    Args:
+      names: the models'.
+      pairs: the names of a model and of the one that it was trained from.
+    """
+    names, models = list(names), {model for model, _ in pairs}
+    if not pairs:
+        return {name: line_style(number) for number, name in enumerate(names)}
+    base_of = {base: model for model, base in reversed(pairs) if base not in models and model in names}
+    numbers = {name: number for number, name in enumerate(name for name in names if name not in base_of)}
+    styles = {}
+    for name in names:
+        style = line_style(numbers[base_of.get(name, name)])
+        hollow = {"linestyle": "--", "markerfacecolor": "white"}
+        styles[name] = style | (hollow if name in base_of else {"linestyle": "-"})
+    return styles
+
+
+def layers(
+    found: Mapping[str, Sequence[Mapping[str, float]]], field: str, data: str, pairs: Sequence[tuple[str, str]] = ()
+) -> Pictures:
+    """A measure over the layers, a line for each model (Figures 2 to 7).
+
+    Args:
+      found: the `layers` of a report, by the models' names.
+      field: of `MEASURES`.
+      data: its name.
+      pairs: see `line_styles`.
+    """
+    measure = MEASURES[field]
+    with new_figure(_size(found)) as (figure, pictures):
+        axes = figure.subplots()
+        axes.set_title(f"{measure.title} of the tokens, by layer\n{shortened(data)}", loc="left")
+        axes.axhline(0, color="0.5", linewidth=0.8, zorder=1)  # and so 0 is on the scale
+        for name, style in line_styles(found, pairs).items():
+            x, y = ([row[key] for row in found[name]] for key in ("layer", field))
+            axes.plot(x, y, label=shortened(name), markersize=5, **style)
+        if axes.dataLim.ymin >= 0:
+            axes.set_ylim(bottom=0)
+        axes.set_xticks(range(1 + max(int(rows[-1]["layer"]) for rows in found.values())))
+        axes.set_xlabel("layer   (0: the embedding layer)")
+        axes.set_ylabel(measure.axis)
+        _finish(figure, axes)
+    return pictures
+
+
+def dimensions(
+    found: Mapping[str, Sequence[float]], kind: str, data: str, pairs: Sequence[tuple[str, str]] = ()
+) -> Pictures:
+    """The share of the top dimensions in the mean cosine, a line for each model (Table 1).
+
+    Args:
+      found: the cumulated shares of the D dimensions, the largest first, by the models' names.
+      kind: of the token pairs.
+      data: its name.
+      pairs: see `line_styles`.
+    """
+    with new_figure(_size(found)) as (figure, pictures):
+        axes = figure.subplots()
+        title = f"Share of the top dimensions in the cosines\nof {kind}, last layer\n{shortened(data)}"
+        axes.set_title(title, loc="left")
+        for name, style in line_styles(found, pairs).items():
+            percent = 100 * np.asarray(found[name])
+            needed = [int(np.argmax(percent >= share)) for share in SHARES]
+            style = {**style, "markersize": 5, "markevery": needed}
+            axes.plot(np.arange(1, len(percent) + 1), percent, label=shortened(name), **style)
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        axes.xaxis.set_minor_formatter(lambda value, _: "")
+        axes.set_ylim(bottom=0)
+        axes.set_yticks([0, *SHARES, 75, 100])
+        axes.set_xlabel("dimensions, the largest contribution first\n(markers: as many are needed for 10, 20 and 50%)")
+        axes.set_ylabel("% of the mean cosine, cumulated")
+        _finish(figure, axes)
+    return pictures
+
+
+def informativity(
+    found: Mapping[str, Sequence[Mapping[str, float]]], data: str, pairs: Sequence[tuple[str, str]] = ()
+) -> Pictures:
+    """r² of the cosines before and after the top k dimensions are removed, a line for each model (Table 3)."""
+    with new_figure(_size(found)) as (figure, pictures):
+        axes = figure.subplots()
+        axes.set_title(f"What the cosines keep without the top k dimensions\ntokens of {shortened(data)}", loc="left")
+        ticks = sorted({row["k"] for rows in found.values() for row in rows})
+        for name, style in line_styles(found, pairs).items():
+            x, y = ([row[field] for row in found[name]] for field in ("k", "r2"))
+            axes.plot(x, y, label=shortened(name), markersize=5, **style)
+        axes.set_xscale("log")
+        axes.set_xticks(ticks, map(str, ticks))
+        axes.minorticks_off()
+        axes.set_ylim(0, 1.03)
+        axes.set_xlabel("k: dimensions removed, the largest contribution first")
+        axes.set_ylabel("r² with the cosines of all dimensions")
+        _finish(figure, axes)
+    return pictures
+
+
+def self_similarity_change(pairs: Sequence[Mapping[str, Any]]) -> Pictures:
+    """The self-similarity change (eq. 10) of frequent tokens, the most frequent first (Figure 24).
+
+    A panel for each pair of models, on the same scale: in one, the tokens of several would hide each other.
+
+    Args:
+      pairs: each with the names `model` and `base` and its `tokens`, by falling frequency, each with its `change`.
+    """
+    columns = min(2, len(pairs))
+    rows = -(-len(pairs) // columns)
+    with new_figure((SIZE[0] if columns == 1 else 8.4, 0.8 + 2.9 * rows)) as (figure, pictures):
+        panels = figure.subplots(rows, columns, sharey=True, squeeze=False).ravel()
+        for panel in panels[len(pairs) :]:
+            panel.remove()
+        most = max(len(pair["tokens"]) for pair in pairs)
+        figure.suptitle(f"Self-similarity change of the {most} most frequent tokens", fontsize=10, x=0.01, ha="left")
+        for panel, pair in zip(panels, pairs, strict=False):
+            changes = np.array([token["change"] for token in pair["tokens"]])
+            ranks, window = np.arange(1, len(changes) + 1), min(WINDOW, len(changes))
+            panel.set_title(f"{shortened(pair['base'])}\n→ {shortened(pair['model'])}", loc="left", fontsize=9)
+            panel.axhline(0, color="0.5", linewidth=0.8, zorder=1)
+            style: dict[str, Any] = {"marker": "o", "markersize": 3.5, "markerfacecolor": "white"}
+            style |= {"linestyle": "", "color": "0.45"}
+            panel.plot(ranks, changes, label="a token", zorder=2, **style)
+            mean = np.convolve(changes, np.full(window, 1 / window), "valid")
+            style = {"color": line_style(0)["color"], "linewidth": 1.8}
+            panel.plot(ranks[: len(mean)] + (window - 1) / 2, mean, label=f"mean of {window} tokens", zorder=3, **style)
+            panel.set_xlabel("rank of the token, the most frequent first")
+            panel.grid(color="0.92")
+            panel.set_axisbelow(True)
+        figure.supylabel("change   (above 0: less contextualized)", fontsize=9)
+        _legend(figure, panels[0])
+    return pictures
+
+
+def correlation(found: Sequence[Mapping[str, Any]]) -> Pictures:
+    """The correlation of model pairs' self-similarity changes over the n most frequent tokens (eq. 11, Figure 24).
+
+    Args:
+      found: of two pairs each: the names in `pairs`; `by_n`, of n = 1, 2, …, None where there is none; `best_n` and
+        `best`, the n with the highest correlation, and that.
+    """
+    with new_figure((SIZE[0], SIZE[1] + 0.2 * len(found))) as (figure, pictures):
+        axes = figure.subplots()
+        title = "Do two pairs of models change the same tokens?\nCorrelation of their self-similarity changes"
+        axes.set_title(title, loc="left")
+        models = list(dict.fromkeys(model for both in found for model, _ in both["pairs"]))
+        short = dict(zip(models, unique([shortened(model, 20) for model in models], models), strict=True))
+        for number, both in enumerate(found):
+            y = np.array([np.nan if value is None else value for value in both["by_n"]], np.float64)
+            style = line_style(number)
+            label = f"best: {both['best']:.3f} at n = {both['best_n']}"
+            if len(found) > 1:
+                label = f"{' and '.join(short[model] for model, _ in both['pairs'])}, {label}"
+            every = {"markevery": [both["best_n"] - 1], "markerfacecolor": "black", "linewidth": 1.4}
+            axes.plot(np.arange(1, len(y) + 1), y, label=label, **{**style, **every})
+        axes.set_xlabel("n: the most frequent tokens that are compared")
+        axes.set_ylabel("Pearson correlation")
+        _finish(figure, axes)
+    return pictures
+
+
+def embedding_map(found: "Map", data: str) -> Pictures:
+    """Sentence embeddings in two dimensions, a panel for each model on the same axes (Figure 1)."""
+    columns = min(PANELS, len(found.points))
+    rows = -(-len(found.points) // columns)
+    names = list(found.points)
+    everything = np.concatenate(list(found.points.values()))
+    low, high = everything.min(axis=0), everything.max(axis=0)
+    middle, half = (low + high) / 2, 0.55 * max(1e-9, (high - low).max())  # both axes have the same scale
+    size = np.clip(8000 / len(everything), 5, 24)
+    with new_figure((0.4 + 3.4 * columns, 0.4 + 4.0 * rows)) as (figure, pictures):
+        panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel()
+        for panel in panels[len(names) :]:
+            panel.remove()
+        figure.suptitle(f"Sentence embeddings of {shortened(data)}, {found.title}", fontsize=10, x=0.01, ha="left")
+        for panel, (name, points) in zip(panels, found.points.items(), strict=False):
+            others = [other for other in names if other != name]
+            for other in others:
+                style = {"s": size, "color": "0.82", "linewidths": 0, "rasterized": True}
+                panel.scatter(*found.points[other].T, zorder=1, **style)
+            cosine = round(found.cosines[name], 2) + 0.0  # no −0.00
+            style = {"s": size, "color": line_style(0)["color"], "linewidths": 0, "rasterized": True}
+            panel.scatter(*points.T, zorder=2, **style)
+            panel.set_title(f"{shortened(name, 38)}\nmean cosine of two sentences: {cosine:.2f}", fontsize=9)
+            panel.set_aspect("equal")
+            panel.set_xlim(middle[0] - half, middle[0] + half)
+            panel.set_ylim(middle[1] - half, middle[1] + half)
+            panel.tick_params(labelbottom=True)
+            panel.set_xlabel(found.axes[0])
+            panel.set_ylabel(found.axes[1])
+        if len(names) > 1:
+            figure.supxlabel(f"pale: the other model{'s' * (len(names) > 2)}", fontsize=8)
+    return pictures
+
+
+def over_steps(found: Mapping[str, Sequence[tuple[int, float]]], field: str, data: str) -> Pictures:
+    """A measure over the steps of runs, a line for each run (Figures 8 to 23).
+
+    Runs that were measured at one step only have bars in place of lines.
+
+    Args:
+      found: the steps and values, by the runs' names.
+      field: of `MEASURES`.
+      data: its name.
+    """
+    measure = MEASURES[field]
+    if all(len(points) == 1 for points in found.values()):
+        return _bars({name: points[0] for name, points in found.items()}, measure, data)
+    with new_figure(_size(found)) as (figure, pictures):
+        axes = figure.subplots()
+        axes.set_title(f"{measure.title}, by training step\n{shortened(data)}", loc="left")
+        longest = max(len(points) for points in found.values())
+        for number, (name, points) in enumerate(found.items()):
+            x, y = zip(*points, strict=True)
+            every = max(1, longest // 15)
+            style: dict[str, Any] = {**line_style(number), "markersize": 4.5, "markevery": every, "linewidth": 1.4}
+            axes.plot(x, y, label=shortened(name), **style)
+        axes.set_xlabel("training step")
+        axes.set_ylabel(measure.axis)
+        axes.xaxis.get_major_locator().set_params(integer=True)  # type: ignore[call-arg]  # a MaxNLocator is there
+        _finish(figure, axes)
+    return pictures
+
+
+def _bars(found: Mapping[str, tuple[int, float]], measure: Measure, data: str) -> Pictures:
+    """A step and a value for each run."""
+    with new_figure((SIZE[0], 1.6 + 0.3 * len(found))) as (figure, pictures):
+        axes = figure.subplots()
+        axes.set_title(f"{measure.title}\n{shortened(data)}", loc="left")
+        values = [value for _, value in found.values()]
+        bars = axes.barh(range(len(found)), values, height=0.6, color=line_style(0)["color"])
+        axes.bar_label(bars, [f"{value:.3f}" for value in values], padding=3)
+        axes.set_yticks(range(len(found)), [f"{shortened(name)}, step {step}" for name, (step, _) in found.items()])
+        axes.invert_yaxis()  # the first run on top
+        axes.margins(x=0.18)
+        axes.axvline(0, color="0.5", linewidth=0.8)
+        axes.tick_params(axis="y", length=0)
+        axes.set_xlabel(measure.axis)
+    return pictures
+
+
+def _size(names: Iterable[str]) -> tuple[float, float]:
+    """With room for a legend of these names."""
+    names = [shortened(name) for name in names]
+    return SIZE[0], SIZE[1] + 0.2 * -(-len(names) // _columns(names))
+
+
+def _columns(names: Sequence[str]) -> int:
+    """Of a legend."""
+    return max(1, min(len(names), LEGEND // (HANDLE + max(map(len, names)))))
+
+
+def _finish(figure: "Figure", axes: "Axes") -> None:
+    """The grid, under the lines, and their names below."""
+    axes.grid(color="0.92")
+    axes.set_axisbelow(True)
+    _legend(figure, axes)
+
+
+def _legend(figure: "Figure", axes: "Axes") -> None:
+    handles, names = axes.get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside lower center", ncols=_columns(names), frameon=False, handlelength=3.5)

@@ -1,0 +1,319 @@
+"""The report on the space of models: numbers as JSON, pictures as PNG, SVG and JSON, and one page with all of it."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from simcse_jax.evaluation.analysis import page, pictures, summary
+from simcse_jax.evaluation.analysis.map import MAP, Map
+from simcse_jax.evaluation.analysis.page import Section
+from simcse_jax.evaluation.analysis.pictures import MEASURES
+from simcse_jax.evaluation.analysis.protocol import CHOICES
+from simcse_jax.evaluation.plotting import Pictures
+from simcse_jax.host.storage import write_together
+
+METRICS, PAGE = "metrics.json", "report.html"
+PAPER = "“On Isotropy and Learning Dynamics of Contrastive-based Sentence Representation Learning” (Xiao et al., 2023)"
+PAIRS = {"dimensions": "self-similarity pairs", "dimensions_random_pairs": "random pairs"}
+NOTHING = "–"  # a cell without a value
+
+Metrics = Mapping[str, Any]  # the measurements; see `write`
+
+
+class Drawing(NamedTuple):
+    """A picture, its description and its numbers."""
+
+    pictures: Pictures
+    alt: str  # for readers who cannot see it
+    data: dict[str, Any]  # the numbers drawn
+
+
+def write(metrics: Metrics, folder: Path, *, versions: Mapping[str, str], maps: Mapping[str, Map]) -> list[str]:
+    """Writes the report, all of its files or none: `metrics.json`, `report.html`, and NAME.png, .svg and .json.
+
+    Args:
+      metrics: as `metrics.collect` gives them.
+      folder: the folder, created if needed.
+      versions: of the packages that the numbers can depend on.
+      maps: of the sentence embeddings, by the names of their files.
+
+    Returns:
+      The names of the files; the page is the last to be written.
+
+    Raises:
+      UserError: when the folder cannot be written to.
+      ValueError: when a number is not finite.
+    """
+    files: dict[str, str | bytes] = {METRICS: to_json(metrics)}
+    drawings = draw(metrics, maps)
+    for name, drawing in drawings.items():
+        files |= {f"{name}.{kind}": content for kind, content in drawing.pictures.items()}
+        files[f"{name}.json"] = to_json(drawing.data)
+    files[PAGE] = html(metrics, drawings, versions)
+    write_together(folder, files)
+    return list(files)
+
+
+def to_json(value: Mapping[str, Any]) -> str:
+    """JSON with a line break at its end.
+
+    Raises:
+      ValueError: when a number is not finite.
+    """
+    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def explained(facts: Mapping[str, Any]) -> list[list[str]]:
+    """Names and values as the rows of a table, the choices of a protocol with their meanings."""
+    rows = []
+    for name, value in facts.items():
+        meaning = CHOICES.get(name, {}).get(value)
+        rows.append([name.replace("_", " "), f"{value}: {meaning}" if meaning else _value(value)])
+    return rows
+
+
+def models_of(metrics: Metrics) -> dict[str, Metrics]:
+    """The measurements of the models, by their labels."""
+    return {model["label"]: model for model in metrics["models"]}
+
+
+def pairs_of(metrics: Metrics) -> list[tuple[str, str]]:
+    """The labels of each model that is compared, and of the one that it is compared with."""
+    return [(pair["model"], pair["base"]) for pair in metrics["pairs"]]
+
+
+def draw(metrics: Metrics, maps: Mapping[str, Map]) -> dict[str, Drawing]:
+    """The pictures, by the names of their files."""
+    models, pairs, data = models_of(metrics), pairs_of(metrics), metrics["data"]
+    drawings = {}
+    for field in MEASURES:
+        if field not in metrics["models"][0]["layers"][0]:
+            continue
+        shown = {
+            name: [{key: row[key] for key in ("layer", field)} for row in found["layers"]]
+            for name, found in models.items()
+        }
+        drawings[field] = Drawing(pictures.layers(shown, field, data, pairs), _described(field, shown), shown)
+    for field, kind in PAIRS.items():
+        shares = {name: found[field]["cumulated"] for name, found in models.items() if found[field]["cumulated"]}
+        if not shares:  # the mean cosine is not positive, so there is nothing to have a share of
+            continue
+        alt = f"How much of the mean cosine of {kind} the top dimensions give together; a table below has the numbers."
+        drawings[field] = Drawing(pictures.dimensions(shares, kind, data, pairs), alt, shares)
+    informativity = {model: found["informativity"] for model, found in models.items()}
+    alt = "r² of the cosines with and without the top k dimensions; the table below has the numbers."
+    drawings["informativity"] = Drawing(pictures.informativity(informativity, data, pairs), alt, informativity)
+    if changes := metrics["pairs"]:
+        parts = []
+        for pair in changes:
+            above = sum(token["change"] > 0 for token in pair["tokens"])
+            parts.append(
+                f"From {pair['base']} to {pair['model']}, of {len(pair['tokens'])} frequent tokens {above} are less "
+                "contextualized."
+            )
+        shown = {"pairs": [{key: pair[key] for key in ("model", "base", "tokens")} for pair in changes]}
+        alt = f"Self-similarity change. {' '.join(parts)}"
+        drawings["self_similarity_change"] = Drawing(pictures.self_similarity_change(changes), alt, shown)
+    if correlations := metrics["correlations"]:
+        best = "; ".join(
+            f"{_named(both['pairs'])}: at best {both['best']:.3f}, where n = {both['best_n']}" for both in correlations
+        )
+        alt = f"Correlation over the n most frequent tokens. {best}."
+        drawings["correlation"] = Drawing(pictures.correlation(correlations), alt, {"correlations": correlations})
+    for name, found in maps.items():
+        cosines = ", ".join(f"{value:.2f} of {model}" for model, value in found.cosines.items())
+        alt = f"Sentence embeddings in two dimensions, {found.title}; mean cosine of two sentences: {cosines}."
+        drawings[name] = Drawing(pictures.embedding_map(found, data), alt, found.to_json())
+    return drawings
+
+
+def html(metrics: Metrics, drawings: Mapping[str, Drawing], versions: Mapping[str, str]) -> str:
+    """The page."""
+    models = models_of(metrics)
+    names = list(models)
+    tokens = " or ".join(f"{count:,}" for count in dict.fromkeys(found["tokens"] for found in models.values()))
+    about = (
+        f"Measured on {tokens} tokens of {metrics['sentences']:,} sentences of {metrics['data']}, in each layer of "
+        f"{summary.listed(names)}. The measures are those of {PAPER}."
+    )
+
+    def drawn(*names: str, wide: bool = False) -> str:
+        shown = [(drawings[name].pictures["svg"], drawings[name].alt) for name in names]
+        return page.figures(shown, wide=wide)
+
+    def measure(field: str) -> Section:
+        title, _, meaning = MEASURES[field]
+        if (adjusted := f"adjusted_{field}") not in drawings:
+            return Section(title, meaning, drawn(field))
+        more = MEASURES[adjusted].meaning
+        return Section(title, f"{meaning} Adjusted: {more[0].lower()}{more[1:]}", drawn(field, adjusted))
+
+    sections = [
+        Section("In short", "The last layer: most models make their sentence embeddings of it.", _summary(models)),
+        *(measure(field) for field in MEASURES if field in drawings and not field.startswith("adjusted")),
+        Section(
+            "Dimensions",
+            "Which part of the mean cosine single dimensions make up: where few make up most of it, cosines speak of "
+            "these few alone.",
+            drawn(*(field for field in PAIRS if field in drawings)) + _dimensions(models),
+        ),
+        Section(
+            "Informativity",
+            "What the cosines keep when the top k dimensions are removed: near 1, those dimensions add "
+            "nothing to the others.",
+            drawn("informativity") + _informativity(models),
+        ),
+    ]
+    if changes := metrics["pairs"]:
+        meaning = (
+            f"How much the adjusted self-similarity of a token grew {_from_to(changes)}: above 0, its embedding "
+            "depends less on the context now."
+        )
+        content = drawn("self_similarity_change", wide=len(changes) > 1) + _changes(changes)
+        sections.append(Section("Self-similarity change", meaning, content))
+    if correlations := metrics["correlations"]:
+        meaning = (
+            "Whether contrastive learning changes the same tokens in two pairs of models: a high correlation says that "
+            "the changes are no chance."
+        )
+        content = drawn("correlation") + _correlations(correlations)
+        sections.append(Section("Correlation of pairs of models", meaning, content))
+    if maps := [name for name in drawings if name.startswith(MAP)]:
+        meaning = "Where the sentences lie: a point is a sentence, and near ones mean much the same to the model."
+        sections.append(Section("Map of the sentences", meaning, drawn(*maps, wide=True)))
+    sections.append(Section("All layers", "", "".join(_layers(name, found) for name, found in models.items())))
+    sections.append(Section("How it was measured", "", _about(metrics, versions, drawings)))
+    title = f"The space of {names[0]}" if len(names) == 1 else f"The spaces of {len(names)} models"
+    return page.page(title, [in_short(metrics), about], sections)
+
+
+def in_short(metrics: Metrics) -> str:
+    """What changed in the last layer from a base to its model, and the measures of the other models."""
+    models, pairs = models_of(metrics), pairs_of(metrics)
+    last = {name: found["layers"][-1] for name, found in models.items()}
+    sentences = [summary.of_two_models(base, name, last[base], last[name]) for name, base in pairs]
+    alone = [name for name in models if name not in {name for pair in pairs for name in pair}]
+    sentences += [summary.of_a_model(name, models[name]["layers"]) for name in alone]
+    shown = sentences[: summary.MOST]
+    return " ".join(shown + ["The tables below have the others."] * (len(sentences) > len(shown)))
+
+
+def _from_to(pairs: Sequence[Metrics]) -> str:
+    return summary.listed([f"from {pair['base']} to {pair['model']}" for pair in pairs])
+
+
+def _named(pairs: Sequence[Sequence[str]]) -> str:
+    return " and ".join(f"{base} → {model}" for model, base in pairs)
+
+
+def _described(field: str, found: Mapping[str, Sequence[Mapping[str, float]]]) -> str:
+    """A line chart in words."""
+    parts = []
+    for name, rows in found.items():
+        first, last, top = rows[0], rows[-1], max(rows, key=lambda row: row[field])
+        parts.append(
+            f"{name}: {_number(first[field])} in layer {first['layer']}, {_number(last[field])} in layer "
+            f"{last['layer']}, at most {_number(top[field])} in layer {top['layer']}."
+        )
+    return f"{MEASURES[field].title} by layer. {' '.join(parts)}"
+
+
+def _summary(models: Mapping[str, Metrics]) -> str:
+    last = {name: found["layers"][-1] for name, found in models.items()}
+    rows = [
+        [MEASURES[field].title, *(_number(row[field]) for row in last.values())]
+        for field in MEASURES
+        if all(field in row for row in last.values())
+    ]
+    rows.append(
+        [
+            "Dimensions that make up half of the self-similarity",
+            *(_value(found["dimensions"]["needed"]["50"]) for found in models.values()),
+        ]
+    )
+    return page.table("The last layer in numbers", ["", *models], rows)
+
+
+def _dimensions(models: Mapping[str, Metrics]) -> str:
+    header = ["", *(f"top\u00a0{n}" for n in (1, 2, 3)), *(f"for\u00a0{share}%" for share in pictures.SHARES)]
+    tables = []
+    for field, kind in PAIRS.items():
+        rows = [
+            [
+                name,
+                *(NOTHING if share is None else f"{100 * share:.1f}%" for share in found[field]["top_share"]),
+                *(_value(found[field]["needed"][str(share)]) for share in pictures.SHARES),
+            ]
+            for name, found in models.items()
+        ]
+        caption = f"Share of the top dimensions, and how many are needed: {kind}"
+        tables.append(page.table(caption, header, rows))
+    return "".join(tables)
+
+
+def _informativity(models: Mapping[str, Metrics]) -> str:
+    ks = sorted({row["k"] for found in models.values() for row in found["informativity"]})
+    rows = []
+    for name, found in models.items():
+        by_k = {row["k"]: row["r2"] for row in found["informativity"]}
+        rows.append([name, *(_number(by_k.get(k)) for k in ks)])
+    return page.table("r² without the top k dimensions", ["", *(f"k\u00a0=\u00a0{k}" for k in ks)], rows)
+
+
+def _changes(pairs: Sequence[Metrics]) -> str:
+    """Table 2: of each pair a column with the tokens that became more contextualized, and one with the others."""
+    columns = []
+    for pair in pairs:
+        by_token = {token["token"]: token["change"] for token in pair["tokens"]}
+        for kind in ("more_contextualized", "less_contextualized"):
+            columns.append([f"{token} ({by_token[token]:+.3f})" for token in pair[kind]])
+    rows = [
+        [str(place + 1), *(column[place] if place < len(column) else NOTHING for column in columns)]
+        for place in range(max(map(len, columns)))
+    ]
+    kinds = ("more contextualized", "less contextualized")
+    names = [pair["model"] for pair in pairs]
+    header = [f"{name}: {kind}" if len(pairs) > 1 else kind for name in names for kind in kinds]
+    return page.table("The tokens that changed most", ["", *header], rows, text=True)
+
+
+def _correlations(found: Sequence[Metrics]) -> str:
+    rows = []
+    for both in found:
+        numbers = [f"{both['best']:.3f}", str(both["best_n"]), str(len(both["by_n"])), _number(both["by_n"][-1])]
+        rows.append([_named(both["pairs"]), *numbers])
+    return page.table("Correlation of the changes", ["", "at best", "at n =", "tokens", "all of them"], rows)
+
+
+def _layers(name: str, found: Metrics) -> str:
+    fields = [field for field in MEASURES if field in found["layers"][0]]
+    rows = [[str(row["layer"]), *(_number(row[field]) for field in fields)] for row in found["layers"]]
+    return page.table(name, ["layer", *(MEASURES[field].title for field in fields)], rows)
+
+
+def _about(metrics: Metrics, versions: Mapping[str, str], drawings: Mapping[str, Drawing]) -> str:
+    models: Sequence[Metrics] = metrics["models"]
+    bases: dict[str, list[str]] = {pair["model"]: [] for pair in metrics["pairs"]}
+    for pair in metrics["pairs"]:
+        bases[pair["model"]].append(pair["base"])
+    rows = [
+        [model["label"], model["model"], ", ".join(bases.get(model["label"], [NOTHING]))]
+        + [f"{model[key]:,}" for key in ("tokens", "types", "samples")]
+        for model in models
+    ]
+    header = ["", "name", "compared with", "tokens", "types with a self-similarity", "sampled tokens"]
+    tables = [page.table("The models", header, rows, text=True)]
+    measured = {"data": metrics["data"], "sentences": f"{metrics['sentences']:,}"}
+    parts = {"What was measured": measured, "Protocol": metrics["protocol"], "Versions": versions}
+    tables += [page.table(caption, [], explained(part), text=True) for caption, part in parts.items()]
+    files = f"{METRICS} has all numbers; each picture is next to this page as .png, .svg and .json"
+    return "".join([*tables, page.note(f"{files}: {', '.join(drawings)}.")])
+
+
+def _value(value: Any) -> str:
+    return NOTHING if value is None else str(value)
+
+
+def _number(value: float | None) -> str:
+    return NOTHING if value is None else f"{value:.3f}" if abs(value) < 100 else f"{value:.1f}"

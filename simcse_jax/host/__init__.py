@@ -1,0 +1,1 @@
+"""This machine, its disks and buckets: files, locks, names of outputs, progress."""

@@ -1,0 +1,81 @@
+"""Names on the command line: of a run's checkpoints, RUN@step=200, with labels, NAME=LABEL, and glove:FILE."""
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from simcse_jax.errors import UserError
+from simcse_jax.host.storage import is_remote, local_path
+
+LAST = "last"
+GLOVE = re.compile(r"glove(?P<options>(?:\+[^+:]*)*):(?P<file>.*)", re.DOTALL)
+GLOVE_OPTIONS = ("lower", "stopwords")
+AT_STEP = re.compile(r"(?P<name>.+)@step=(?P<step>[^@/]*)", re.DOTALL)
+
+
+class AtStep(NamedTuple):
+    """A model's name in two parts."""
+
+    name: str  # what has a folder; a model of any kind where there is no step
+    step: int | str | None  # `LAST`: the latest one; None: the name has no step
+
+    def __str__(self) -> str:
+        return self.name if self.step is None else f"{self.name}@step={self.step}"
+
+
+def split_step(name: str) -> AtStep:
+    """Reads NAME@step=N or NAME@step=last; any other name, and an existing path, is one without a step.
+
+    Raises:
+      UserError: when the step is neither a whole number nor `last`.
+    """
+    match = AT_STEP.fullmatch(name)
+    if match is None or local_path(name).exists():
+        return AtStep(name, None)
+    step = match["step"]
+    if step == LAST:
+        return AtStep(match["name"], LAST)
+    if not re.fullmatch("[0-9]{1,15}", step):
+        raise UserError(f"{name}: step={step} is no checkpoint; give the number of a step, or step={LAST}")
+    return AtStep(match["name"], int(step))
+
+
+def split_label(text: str) -> tuple[str, str]:
+    """NAME or NAME=LABEL: the name and the label, which is empty where there is none.
+
+    The step of a checkpoint is no label, nor is what has an @ in it; an existing path is a name as a whole.
+
+    Raises:
+      UserError: when the label is empty.
+    """
+    name, _, label = text.rpartition("=")
+    if not name or "@" in label or name.endswith("@step") or local_path(text).exists():
+        return text, ""
+    if not label.strip():
+        raise UserError(f"{text}: the label is empty; give NAME=LABEL, or NAME alone")
+    return name, label.strip()
+
+
+class Glove(NamedTuple):
+    """The name of a file of word vectors."""
+
+    file: Path
+    lower_case: bool  # sentences are put into lower case first
+    stop_words: bool  # English stop words count too
+
+
+def split_glove(name: str) -> Glove | None:
+    """Reads glove:FILE, glove+lower:FILE, glove+stopwords:FILE or both; None for any other name.
+
+    Raises:
+      UserError: for another option, or no file.
+    """
+    match = GLOVE.fullmatch(name)
+    if match is None:
+        return None
+    options = match["options"].split("+")[1:]
+    if wrong := [option for option in options if option not in GLOVE_OPTIONS or options.count(option) > 1]:
+        raise UserError(f"{name}: no option {wrong[0]!r}; glove:FILE may have {' and '.join(GLOVE_OPTIONS)}, each once")
+    if not match["file"].strip() or is_remote(match["file"]):
+        raise UserError(f"{name}: names no file on a disk; give glove:FILE, such as glove:glove.6B.300d.txt")
+    return Glove(local_path(match["file"]), "lower" in options, "stopwords" in options)

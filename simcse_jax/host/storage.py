@@ -1,0 +1,346 @@
+"""Files and folders on a disk or in an object store (`gs://…`), written whole or not at all; JSON; fingerprints."""
+
+import contextlib
+import errno
+import hashlib
+import json
+import logging
+import os
+import re
+import shutil
+import socket
+import stat
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any, TypeAlias
+
+import numpy as np
+from etils import epath
+
+from simcse_jax.errors import UserError, broken, reason, why
+from simcse_jax.host.locks.flock import Taken, open_alone
+
+STORE = ("storage.googleapis.com", 443)
+
+Folder: TypeAlias = Path | epath.Path
+
+HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")  # a surrogate's escape in JSON
+READER_SECONDS = 20  # that a pipe waits for its reader
+
+
+def is_remote(path: Folder | str) -> bool:
+    """Whether the path is in an object store."""
+    return "://" in str(path)
+
+
+def is_of_macos(name: str) -> bool:
+    """Whether macOS puts a file of this name beside others: it keeps there how a folder looks, or more about a file."""
+    return name == ".DS_Store" or name.startswith("._")
+
+
+def local_path(name: str | Path) -> Path:
+    """The path with this name, `~` expanded; it need not exist.
+
+    Raises:
+      UserError: when it can be no path: it is too long, or `~NAME` is no user.
+    """
+    try:
+        path = Path(name).expanduser()
+        path.exists()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise UserError(f"{str(name)!r:.60}: not a path: {why(error)}") from None
+    return path
+
+
+def check_readable(folder: Path) -> None:
+    """Refuses a folder that may not be read, or whose name the libraries that read models cannot take.
+
+    Raises:
+      UserError: in one line.
+    """
+    try:
+        str(folder).encode()
+    except UnicodeEncodeError:
+        raise UserError(f"{str(folder)!r}: its name is not UTF-8; rename the folder") from None
+    if folder.is_dir() and not os.access(folder, os.R_OK | os.X_OK):
+        raise UserError(f"{folder}: cannot be read: Permission denied")
+
+
+def as_path(name: str) -> Folder:
+    """The folder with this name, on a disk or in a store; it need not exist.
+
+    Raises:
+      UserError: when it is in an object store that cannot be reached.
+    """
+    if not is_remote(name):
+        return local_path(name)
+    scheme, _, rest = name.partition("://")
+    bucket = rest.split("/")[0]
+    if scheme != "gs" or not bucket:
+        raise UserError(f"{name}: must be a folder on a disk or gs://BUCKET/FOLDER")
+    for client in ("gcsfs", "fsspec"):  # they also raise their errors, and we report those
+        logging.getLogger(client).setLevel(logging.CRITICAL)
+    try:
+        import fsspec
+        import gcsfs  # noqa: F401 - missing packages come before a missing network
+
+        _check_network(name)
+        # Otherwise each process keeps its first listing, whatever the others and tensorstore write.
+        fsspec.config.conf.setdefault("gs", {})["use_listings_cache"] = False
+        found = epath.Path(f"gs://{bucket}").exists()
+    except ImportError:
+        raise UserError(f"{name}: the package that reads it is missing; pip install 'simcse_jax[gcs]'") from None
+    except UserError:
+        raise
+    except Exception as error:  # of the store's client: no access, no network
+        raise UserError(f"{name}: cannot be reached: {reason(error)}") from None
+    if not found:  # the client would create one
+        raise UserError(f"{name}: there is no bucket {bucket}, or no right to see it (storage.buckets.get)")
+    return epath.Path(name)
+
+
+def _check_network(name: str) -> None:
+    """Finds in seconds that there is no network: the store's client tries for more than a minute.
+
+    Raises:
+      UserError: when Google's storage cannot be connected to. An emulator and a proxy are left to the client.
+    """
+    if os.environ.get("STORAGE_EMULATOR_HOST") or urllib.request.getproxies().get("https"):
+        return
+    try:
+        socket.create_connection(STORE, timeout=5).close()
+    except OSError as error:
+        raise UserError(f"{name}: cannot be reached: {STORE[0]}: {why(error)}") from None
+
+
+def look_up_bucket(folder: Folder) -> None:
+    """Looks up the bucket as Orbax does before it deletes a checkpoint: a missing right shows now, not hours later."""
+    from google.cloud import storage
+
+    storage.Client().get_bucket(str(folder).removeprefix("gs://").split("/")[0])
+
+
+def write_atomically(path: Folder, content: str | bytes) -> None:
+    """Writes a file whole or not at all; its folder is created if it does not exist.
+
+    A file that is replaced keeps its mode. A link stays, and the file that it points to is replaced. A device or a pipe
+    is written into. Half of a surrogate pair, as in a path that is not UTF-8, becomes an escape, as JSON has it.
+
+    Raises:
+      UserError: when the disk is full or the folder is not writable.
+    """
+    data = _encoded(content)
+    try:
+        if is_remote(path):  # an object appears once it is complete, and needs no folder
+            path.write_bytes(data)
+        elif is_stream(path):
+            _write_into(path, data)
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with replacing_file(path) as file:
+                file.write(data)
+    except Exception as error:  # an OSError, or an error of a store's client
+        raise UserError(f"{path}: cannot be written: {why(error)}") from None
+
+
+def write_together(folder: Path, files: Mapping[str, str | bytes]) -> None:
+    """Writes several files as `write_atomically` does; if one of them cannot be written, none is replaced.
+
+    Args:
+      folder: the folder, created if it does not exist.
+      files: contents by name; the last one is the last to be replaced.
+
+    Raises:
+      UserError: when the disk is full or the folder is not writable.
+    """
+    path = folder
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with contextlib.ExitStack() as replaced:
+            for name, content in reversed(list(files.items())):
+                path = folder / name
+                if is_stream(path):
+                    _write_into(path, _encoded(content))
+                    continue
+                file = replaced.enter_context(replacing_file(path))
+                file.write(_encoded(content))
+                file.flush()
+                os.fsync(file.fileno())
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written: {why(error)}") from None
+
+
+def _encoded(content: str | bytes) -> bytes:
+    return content.encode(errors="backslashreplace") if isinstance(content, str) else content
+
+
+def is_stream(path: Folder) -> bool:
+    """Whether the path is written into, not replaced: a device, a pipe, or a descriptor such as /dev/stdout."""
+    return own_descriptor(path) is not None or (path.exists() and not path.is_file() and not path.is_dir())
+
+
+def own_descriptor(path: Folder) -> int | None:
+    """The number N of this process's descriptor with this name: /proc/self/fd/N, /dev/stdout, a link to one."""
+    name = os.fspath(path)
+    for _ in range(40):  # as many links as the system follows
+        folder, last = os.path.split(name)
+        if re.fullmatch(rf"/proc/{os.getpid()}(/task/\d+)?/fd|/dev/fd", os.path.realpath(folder)) and last.isdecimal():
+            return int(last)
+        if not os.path.islink(name):
+            return None
+        name = os.path.join(folder, os.readlink(name))
+    return None
+
+
+def _write_into(path: Folder, data: bytes) -> None:
+    descriptor = own_descriptor(path)
+    for printed in (sys.stdout, sys.stderr):  # what was printed comes first
+        if printed is not None:
+            printed.flush()
+    # A duplicate continues where the descriptor stands; its name would begin a file again.
+    with open(_open_stream(path) if descriptor is None else os.dup(descriptor), "wb") as file:
+        file.write(data)
+
+
+def _open_stream(path: Folder) -> int:
+    until = time.monotonic() + READER_SECONDS
+    while True:
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK)  # otherwise it waits for a reader without end
+            os.set_blocking(descriptor, True)
+            return descriptor
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+            if time.monotonic() > until:
+                raise OSError(errno.ENXIO, "nothing reads the pipe") from None
+        time.sleep(0.05)
+
+
+@contextlib.contextmanager
+def replacing_file(path: Path) -> Iterator[IO[bytes]]:
+    """A new file to write to, which takes the place and the mode of `path` after the block; links are followed.
+
+    After an error, `path` is unchanged and nothing else is left.
+
+    Raises:
+      OSError: when it cannot be written.
+    """
+    path = Path(os.path.realpath(path))
+    if path.is_symlink():
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+    temporary = path.with_name(f".{path.name}.tmp")  # see `hidden`
+    with _open_alone(temporary) as file:  # until it has its final name
+        try:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+            replace(temporary, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            raise
+
+
+def _open_alone(temporary: Path) -> IO[bytes]:
+    """Opens a file to write to that no other process is writing; a killed one may have left it."""
+    while True:
+        if temporary.is_symlink():  # it would lead to another file
+            temporary.unlink()
+        try:
+            found = open_alone(temporary)
+        except Taken:
+            raise OSError(errno.EBUSY, "another process is writing it") from None
+        if found is not None:  # otherwise another process has just given it its final name
+            file = open(temporary, "r+b", opener=lambda *_, descriptor=found[0]: descriptor)
+            file.truncate(0)
+            return file
+
+
+def replace(new: Path, path: Path) -> None:
+    """Moves the file `new` to `path`; it takes the mode, and where possible the owner, of the file that was there.
+
+    Raises:
+      OSError: when it cannot be moved.
+    """
+    if path.exists():
+        before, now = path.stat(), new.stat()
+        if (before.st_uid, before.st_gid) != (now.st_uid, now.st_gid):
+            with contextlib.suppress(PermissionError):  # only root may give a file away
+                os.chown(new, before.st_uid, before.st_gid)
+        if before.st_mode != now.st_mode:
+            os.chmod(new, stat.S_IMODE(before.st_mode))
+    try:
+        os.replace(new, path)
+    except OSError as error:
+        if error.errno != errno.EBUSY:
+            raise
+        shutil.copyfile(new, path)  # a mount point, as of a container's file, can be written but not replaced
+        new.unlink()
+
+
+def read_json(path: Path, kind: type = dict) -> Any:
+    """A JSON object (or a list, if `kind` is `list`) from a file.
+
+    Raises:
+      UserError: when the file cannot be read or holds something else.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {why(error)}") from None
+    except ValueError as error:
+        raise UserError(f"{path}: not valid JSON: {error}") from None
+    return parse_json(text, str(path), kind)
+
+
+def parse_json(text: str, where: str, kind: type = dict) -> Any:
+    """A JSON object (or a list, if `kind` is `list`) from its text.
+
+    Args:
+      text: of a whole file or of a line.
+      where: the file, or the file and the line, for error messages.
+      kind: `dict` or `list`.
+
+    Raises:
+      UserError: when the text is something else, is nested too deeply, or has half a character, which nothing can
+        print or write.
+    """
+    try:
+        content = json.loads(text)
+        if HALF_CHARACTER.search(text):  # perhaps: a pair of them is a character
+            json.dumps(content, ensure_ascii=False).encode(errors="surrogateescape")  # a file's name may have some
+    except RecursionError:
+        raise UserError(f"{where}: not valid JSON: nested too deeply") from None
+    except UnicodeEncodeError as error:
+        raise UserError(f"{where}: {broken(error.object[error.start :])}") from None
+    except ValueError as error:
+        raise UserError(f"{where}: not valid JSON: {reason(error)}") from None
+    if not isinstance(content, kind):
+        raise UserError(f"{where}: not a JSON {'object' if kind is dict else kind.__name__}")
+    return content
+
+
+def write_json(path: Path, content: dict | list) -> None:
+    """Writes JSON, indented, with a final newline.
+
+    Raises:
+      UserError: for NaN or an infinity, as another file may have them; JSON has neither.
+    """
+    try:
+        text = json.dumps(content, indent=2, allow_nan=False)
+    except ValueError as error:
+        raise UserError(f"{path}: cannot be written: {reason(error)}") from None
+    path.write_text(text + "\n", encoding="utf-8")
+
+
+def sha256(*arrays: np.ndarray) -> str:
+    """A fingerprint of the arrays' shapes, types and contents."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(str((array.shape, array.dtype)).encode())
+        digest.update(np.ascontiguousarray(array).view(np.uint8).data)
+    return digest.hexdigest()

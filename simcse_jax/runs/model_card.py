@@ -1,0 +1,325 @@
+"""The README.md of an exported model: its kind, how to load it, its scores, its recipe; front matter for the hub.
+
+A card is made from the workdir (`run.json`, `result.json`), and its licence from the card of the model that training
+started from. Of files and folders of the machine it gives only the base names; names on a hub and of packages are given
+in full.
+"""
+
+import contextlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from simcse_jax.config.fields import default_config, flatten, scoring_pooler
+from simcse_jax.errors import UserError
+from simcse_jax.evaluation.sts import TITLES
+from simcse_jax.host.storage import local_path
+from simcse_jax.huggingface.hub import split_name
+from simcse_jax.huggingface.load import Pretrained
+from simcse_jax.huggingface.name_tables import NAMES
+from simcse_jax.huggingface.public_names import base_name, is_from_hub, public_value
+from simcse_jax.huggingface.resolve import resolve
+from simcse_jax.huggingface.weighted_layers import AVERAGED
+from simcse_jax.models.pooling import FIRST_TOKEN
+from simcse_jax.runs.model_scores import is_test, postprocessing, scores, table, task_scores
+from simcse_jax.runs.workdir import FREE
+
+# The names of these test sets in the Massive Text Embedding Benchmark, whose SICK-R is of all splits together.
+HUB_DATA_SETS = {
+    **{f"STS{year}": f"mteb/sts{year}-sts" for year in range(12, 17)},
+    "STSBenchmark": "mteb/stsbenchmark-sts",
+}
+# The rows of published files of training sentences, and the data set of the hub that they are from.
+KNOWN_FILES = {"wiki1m_for_simcse.txt": 1_000_000, "nli_for_simcse.csv": 275_601}
+KNOWN_FILES_FROM = "princeton-nlp/datasets-for-simcse"
+LICENSE_FIELDS = ("license", "license_name", "license_link")  # of a front matter
+TAGS = ["sentence-transformers", "sentence-similarity", "feature-extraction", "simcse", "simcse_jax"]
+SENTENCES = 'sentences = ["A man plays a guitar.", "Someone makes music.", "It rains."]'
+POOLING = {
+    "cls": "embeddings = states[-1][:, 0]  # of the first token",
+    "cls_before_pooler": "embeddings = states[-1][:, 0]  # of the first token",
+    "avg": "embeddings = (states[-1] * mask).sum(1) / mask.sum(1)  # of the last layer",
+    "avg_top2": "embeddings = ((states[-2] + states[-1]) / 2 * mask).sum(1) / mask.sum(1)  # of the last two layers",
+    "avg_first_last": "embeddings = ((states[1] + states[-1]) / 2 * mask).sum(1) / mask.sum(1)  # first and last layer",
+    "avg_static_last": "embeddings = ((states[0] + states[-1]) / 2 * mask).sum(1) / mask.sum(1)  # layers 0 and last",
+    "avg_sqrt": "embeddings = (states[-1] * mask).sum(1) / mask.sum(1).sqrt()  # of the last layer",
+    "avg_weighted": "weights = mask * mask.cumsum(1)\n"
+    "    embeddings = (states[-1] * weights).sum(1) / weights.sum(1)  # of the last layer",
+    "last": "embeddings = states[-1][torch.arange(len(mask)), mask.sum((1, 2)).long() - 1]  # of the last token",
+    "max": 'embeddings = states[-1].masked_fill(mask == 0, float("-inf")).amax(1)  # of the last layer',
+}
+
+
+def model_card(
+    model: Pretrained,
+    run: Mapping[str, Any],
+    result: Mapping[str, Any] | None,
+    name: str,
+    revision: str | None = None,
+    license: str | None = None,
+    step: int | None = None,
+) -> str:
+    """The whole file.
+
+    Args:
+      model: the exported model.
+      run: the contents of `run.json`.
+      result: those of `result.json`, None where there is none.
+      name: the name to load it by: OWNER/NAME on the hub, or a folder's base name.
+      revision: the hub's branch, None for the main one.
+      license: the hub's identifier of a licence; None for that of the model that training started from, if known.
+      step: of the checkpoint; None for the best one, which is the one that the run scored.
+    """
+    assert model.pooler is not None  # runs have ours
+    result = result if step is None else None
+    size = truncated_to(model)
+    own = (result or {}).get("truncated", {}).get(str(size)) if size else result
+    licenses = {"license": license} if license else license_of(run["config"]["model"]["init_from"])
+    parts = [
+        front_matter(run, own, name, licenses),
+        f"# {name.rpartition('/')[2]}",
+        description(model, run) + (f" This is its checkpoint of step {step}." if step is not None else ""),
+        "## Use it",
+        *snippets(name, revision, model),
+        "## Scores",
+        *([whose_scores(model, bool(task_scores(own)))] if size and result else []),
+        scores(run, result) if step is None else "The run scored another checkpoint than this one.",
+        "## Training",
+        training(run) if model.config.num_layers else "Nothing was trained: the vectors are those of the file.",
+        "The recipe: simcse_jax's defaults (unsupervised SimCSE of BERT-base), and where it differs from them:",
+        table(("field", "value"), [(f"`{key}`", f"`{value}`") for key, value in changed_fields(run).items()]),
+        "Versions: " + ", ".join(f"{package} {version}" for package, version in _versions(run).items()) + ".",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def truncated_to(model: Pretrained) -> int:
+    """The elements that the model's embeddings keep, if these are not all; else 0."""
+    size = model.settings.truncate_dim or 0
+    return size if size < model.config.token_size else 0
+
+
+def whose_scores(model: Pretrained, own: bool) -> str:
+    """Of which size the scores are, for a model that gives a part of its embeddings; `own`: that part was scored."""
+    text = f"The scores are those of all {model.config.token_size} numbers; this model gives the first "
+    return f"{text}{truncated_to(model)}" + (", whose scores stand below them." if own else ", which were not scored.")
+
+
+def description(model: Pretrained, run: Mapping[str, Any]) -> str:
+    """The model in a line."""
+    base = public_value("model.init_from", run["config"]["model"]["init_from"], run.get("hub"))
+    head = ", then a dense layer with tanh" if model.has_head else ", no head"
+    if model.config.convolutions:
+        head = f" of convolutions of {', '.join(map(str, model.config.convolutions.widths))} tokens" + head
+    text = (
+        f"{model.config.num_layers} layers, pooler `{model.pooler}`{head}, at most {model.max_length} tokens. "
+        f"{'Trained' if _trains(run) else 'Made, without training,'} from `{base}`"
+    )
+    if not model.config.num_layers:  # word vectors
+        text = f"The average of the vectors of its words, at most {model.max_length}. Made from `{base}`"
+    size = model.settings.truncate_dim or model.config.token_size
+    start = f"A sentence encoder: {size} numbers a sentence, to be compared by cosine."
+    if size < model.config.token_size:
+        start += f" They are the first of {model.config.token_size}; `truncate_dim` takes more or fewer."
+    text = f"{start} {text} with simcse_jax {_versions(run).get('simcse_jax', '')}".rstrip() + "."
+    if sizes := run["config"].get("matryoshka", {}).get("dimensions"):
+        text += f" Its first {' or '.join(sizes)} numbers were trained to be embeddings too: `truncate_dim` takes them."
+    return text
+
+
+def _versions(run: Mapping[str, Any]) -> Mapping[str, str]:
+    return run.get("versions", {})
+
+
+def license_of(base: str) -> dict[str, str]:
+    """The licence in the card of a model, as fields of a front matter; empty where no card here has one.
+
+    Only files of this machine are read: a folder's, a package's, or those that the hub's client has kept.
+    """
+    from huggingface_hub import metadata_load, try_to_load_from_cache
+
+    folder: Path | None = None
+    if base.startswith("package:") or local_path(base).is_dir():
+        with contextlib.suppress(UserError):  # the package has been removed
+            folder = resolve(base)
+        card = folder / "README.md" if folder else None
+    elif (hub_name := split_name(base)) is not None:
+        found = try_to_load_from_cache(hub_name[0], "README.md", revision=hub_name[1])
+        card = Path(found) if isinstance(found, str) else None
+    else:
+        card = None
+    if card is None or not card.is_file():
+        return {}
+    try:
+        fields = metadata_load(card) or {}
+    except Exception:  # YAML's own, of many kinds: a card that cannot be read says nothing
+        return {}
+    known = {name: fields.get(name) for name in LICENSE_FIELDS}
+    if not isinstance(known["license"], str):
+        return {}
+    # A link to a file of the base's repository would lead nowhere from this card.
+    return {
+        name: value
+        for name, value in known.items()
+        if isinstance(value, str) and (name != "license_link" or value.startswith("https://"))
+    }
+
+
+def data_set_of(run: Mapping[str, Any]) -> str | None:
+    """The hub's name of the training data: that of `hf:NAME`, or of a published file, by its name and size."""
+    train = run["config"]["data"]["train"]
+    if "," in train:  # several sources
+        return None
+    if train.startswith("hf:"):
+        return train.split(":")[1] if is_from_hub("data.train", train, run.get("hub")) else None
+    rows = KNOWN_FILES.get(base_name(train), 0)
+    found = rows and 0.999 * rows <= run.get("examples", 0) <= rows  # a few may be blank
+    return KNOWN_FILES_FROM if found else None
+
+
+def front_matter(
+    run: Mapping[str, Any],
+    result: Mapping[str, Any] | None,
+    name: str,
+    licenses: Mapping[str, str] = MappingProxyType({}),
+) -> str:
+    """The YAML between two lines of dashes, as the hub reads it.
+
+    Args:
+      run, name: as `model_card` takes them.
+      result: the scores of the embeddings as the model gives them.
+      licenses: its fields of a licence.
+    """
+    from huggingface_hub import EvalResult, ModelCardData
+
+    config = run["config"]
+    results = [
+        EvalResult(
+            task_type="STS",
+            dataset_type=HUB_DATA_SETS[task],
+            dataset_name=TITLES.get(task, task),
+            dataset_split="test",
+            metric_type="cosine_spearman",
+            metric_name="Spearman of the cosines × 100",
+            metric_value=round(values["spearman"], 2),
+        )
+        for task, values in task_scores(result).items()
+        if task in HUB_DATA_SETS and is_test(config, task) and not postprocessing(config)
+    ]
+    base, data_set = config["model"]["init_from"], data_set_of(run)
+    fields = ModelCardData(
+        license=licenses.get("license"),
+        license_name=licenses.get("license_name"),
+        license_link=licenses.get("license_link"),
+        library_name="sentence-transformers",
+        pipeline_tag="sentence-similarity",
+        tags=TAGS,
+        base_model=base.partition("@")[0] if is_from_hub("model.init_from", base, run.get("hub")) else None,
+        datasets=[data_set] if data_set else None,
+        model_name=name.rpartition("/")[2] if results else None,
+        eval_results=results or None,
+    )
+    return f"---\n{fields.to_yaml().strip()}\n---"
+
+
+def snippets(name: str, revision: str | None, model: Pretrained) -> list[str]:
+    """Ways to load it, in Markdown; each sets `embeddings`, (3, D), to the same numbers."""
+    only = ", batch_size=1" if model.config.convolutions else ""  # the library convolves padding too
+    in_transformers = model.config.num_layers and not model.config.convolutions
+    arguments = json.dumps(name) + (f", revision={json.dumps(revision)}" if revision else "")
+    found = {
+        "sentence-transformers": [
+            "from sentence_transformers import SentenceTransformer",
+            "",
+            SENTENCES,
+            f"model = SentenceTransformer({arguments})",
+            f"embeddings = model.encode(sentences{only})",
+        ],
+        **({"transformers": _with_transformers(arguments, model)} if in_transformers else {}),
+        "simcse_jax": [
+            "from simcse_jax import SimCSE",
+            "",
+            SENTENCES,
+            f"model = SimCSE({json.dumps(f'{name}@{revision}' if revision else name)})",
+            "embeddings = model.encode(sentences)",
+        ],
+    }
+    return ["\n".join([f"With {title}:", "", "```python", *lines, "```"]) for title, lines in found.items()]
+
+
+def _with_transformers(arguments: str, model: Pretrained) -> list[str]:
+    """Lines of code; `arguments` are the name and perhaps the revision."""
+    assert model.pooler is not None
+    pooler, max_length = model.pooler, model.max_length
+    names = NAMES[model.config.model_type]
+    # Without a head the pooler's weights are not there, and transformers would make some up.
+    pooling_layer = ", add_pooling_layer=False" if names.has_pooler and not model.has_head else ""
+    imports, head = ["from transformers import AutoModel, AutoTokenizer"], []
+    if model.has_head and names.has_pooler:
+        head = [f"    embeddings = torch.tanh(model.{names.pooler}(embeddings))  # the head"]
+    elif model.has_head:
+        repository, comma, revision = arguments.partition(", ")
+        folder = f"{3 if pooler in AVERAGED else 2}_Dense"  # after the pooling, and the layers' average if there is one
+        imports = ["from safetensors.torch import load_file", *imports, "from transformers.utils import cached_file"]
+        head = [
+            f'    head = load_file(cached_file({repository}, "{folder}/model.safetensors"{comma}{revision}))',
+            '    embeddings = torch.tanh(embeddings @ head["linear.weight"].T + head["linear.bias"])',
+        ]
+    return [
+        "import torch",
+        *imports,
+        "",
+        SENTENCES,
+        *(["sentences = [sentence.lower() for sentence in sentences]"] if model.tokenizer.lowers_first else []),
+        f"tokenizer = AutoTokenizer.from_pretrained({arguments})",
+        f"model = AutoModel.from_pretrained({arguments}{pooling_layer}).eval()",
+        f'batch = tokenizer(sentences, padding=True, truncation=True, max_length={max_length}, return_tensors="pt")',
+        "with torch.no_grad():",
+        "    states = model(**batch, output_hidden_states=True).hidden_states",
+        *(['    mask = batch["attention_mask"].unsqueeze(-1)'] if pooler not in FIRST_TOKEN else []),
+        f"    {POOLING[pooler]}",
+        *head,
+        *([f"    embeddings = embeddings[:, :{size}]"] if (size := truncated_to(model)) else []),
+    ]
+
+
+def training(run: Mapping[str, Any]) -> str:
+    """Data, seed and device in sentences."""
+    if not _trains(run):
+        return "Nothing was trained: the weights are those that it started with."
+    config, device = run["config"], run.get("device", {})
+    terms = {name: term["weight"] for name, term in config["objective"].items() if term["weight"]}
+    data = public_value("data.train", config["data"]["train"], run.get("hub"))
+    fingerprint = run.get("sha256", {}).get("data.train")
+    lines = [f"- Data: `{data}`" + (f" (SHA-256 of its token ids: `{fingerprint}`)" if fingerprint else "")]
+    lines += ["- Loss: " + " + ".join(f"{weight:g} · `{name}`" for name, weight in terms.items())]
+    trained, scored = config["model"]["pooler"], scoring_pooler(config)
+    lines += [f"- Pooler in training: `{trained}`; of this model and its scores: `{scored}`"] * (trained != scored)
+    lines += [f"- Seed: {config['seed']}"]
+    if device:
+        lines += [f"- Device, when it began: {device.get('count')} × {device.get('kind')}"]
+    return "\n".join(lines)
+
+
+def _trains(run: Mapping[str, Any]) -> bool:
+    train = run["config"]["train"]
+    return bool(train.get("max_steps") or train.get("epochs", 1))  # a field that is missing has its default
+
+
+def changed_fields(run: Mapping[str, Any]) -> dict[str, str]:
+    """The fields of a run's config that differ from the defaults and count for its result, fit to be published."""
+    from ml_collections import config_dict
+
+    default = flatten(default_config())
+    given = flatten(config_dict.ConfigDict(dict(run["config"])))
+    return {
+        field: public_value(field, value, run.get("hub"))
+        for field, value in given.items()
+        if not field.startswith(FREE) and _plain(value) != _plain(default.get(field))
+    }
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value

@@ -1,0 +1,245 @@
+"""Compiles the training step of a config for a topology that is only described, and reads its costs."""
+
+import dataclasses
+import functools
+import math
+import os
+import re
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from ml_collections import config_dict
+
+from simcse_jax.config.source_fields import ONE_SOURCE, lengths_of, longest
+from simcse_jax.devices.flops import product_flops
+from simcse_jax.devices.mesh import data_mesh, replicated, split_over_examples
+from simcse_jax.devices.parts import shardings
+from simcse_jax.devices.torus import coordinates
+from simcse_jax.errors import UserError
+from simcse_jax.models import partial
+from simcse_jax.models.config import EncoderConfig
+from simcse_jax.models.head import HEADS
+from simcse_jax.models.platforms import tracing_for
+from simcse_jax.models.sentence_encoder import build
+from simcse_jax.objectives.registry import needs
+from simcse_jax.runs.state import convolutions_of, pretrained_shapes, split_shapes, with_parts
+from simcse_jax.training.costs.described import HERE, described_devices
+from simcse_jax.training.costs.gpus import is_gpu, nodes_and_gpus
+from simcse_jax.training.costs.program import Program
+from simcse_jax.training.costs.roofline import CHIPS, Report
+from simcse_jax.training.recipe import make_recipe, make_replacement, make_settings
+from simcse_jax.training.step import init_state, make_step
+from simcse_jax.training.token_losses import LanguageModel
+
+FRACTIONS = ("XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION")  # JAX's variable, and its old name
+
+
+class OutOfMemory(Exception):
+    """The step does not fit into a chip's memory; sizes in bytes."""
+
+    def __init__(self, needed: float, available: float):
+        self.needed, self.available = needed, available
+
+
+def trace_step(
+    config: config_dict.ConfigDict,
+    encoder: EncoderConfig,
+    columns: int,
+    devices: list[jax.Device],
+    generator: EncoderConfig | None = None,
+    fill: float = 1.0,
+) -> jax.stages.Traced:
+    """Traces the training step as a run of `config` compiles it, from shapes alone.
+
+    `generator` is the shape of config.model.generator, where an objective needs it. `fill` is the share of the places
+    for tokens that a program without padding has.
+    """
+    mesh = data_mesh(devices)
+    encoder = dataclasses.replace(encoder, convolutions=convolutions_of(config.model))
+    shapes, rest = split_shapes(encoder, config)
+    graph, _ = build(with_parts(encoder, config.model), HEADS[config.model.mlp].trained, jnp.dtype(config.train.dtype))
+    settings = make_settings(config, total_steps=1)
+    batch = _batch_shapes(config, columns, with_parts(encoder, config.model).token_size)
+    masking = LanguageModel(mask_id=103, special_ids=(0, 100, 101, 102, 103))  # BERT's
+    replacement, frozen = None, partial.in_step(rest)
+    if generator is not None:
+        replacement = make_replacement(config, encoder, generator, masking)
+        frozen |= pretrained_shapes(generator)
+    recipe = make_recipe(config, columns, masking, replacement, column_lengths(config, columns))
+    if fill < 1:
+        recipe = recipe._replace(most_tokens=most_tokens(config, columns, len(devices), fill))
+    initialize = functools.partial(init_state, chosen=recipe.optimization)
+    state = jax.eval_shape(initialize, shapes, settings)
+    step = make_step(graph, recipe, mesh)
+    everywhere = replicated(mesh)
+    return step.trace(
+        jax.tree.map(placed, state, shardings(state, mesh)),
+        placed(batch, split_over_examples(mesh)),
+        placed(settings, everywhere),
+        placed(frozen or None, everywhere),
+    )
+
+
+def most_tokens(config: config_dict.ConfigDict, columns: int, devices: int, fill: float) -> tuple[int, ...]:
+    """The places for tokens of each column, in the program of a batch without padding; see `loss.Recipe.most_tokens`.
+
+    Args:
+      config, columns: of the step.
+      devices: the number that share a batch.
+      fill: the share of the padded places that are tokens.
+    """
+    share = config.train.batch_size // devices
+    together = min(config.parallel.chunk_size or share, share)
+    lengths = column_lengths(config, columns) or (longest(config)[1],) * columns
+    return tuple(math.ceil(fill * together * length) for length in lengths)
+
+
+def column_lengths(config: config_dict.ConfigDict, columns: int) -> tuple[int, ...]:
+    """The places for a sentence of each column; () where all have the same."""
+    lengths = lengths_of(config)
+    return () if lengths is None or columns == 1 else (lengths.anchor, *[lengths.positive] * (columns - 1))
+
+
+def _batch_shapes(config: config_dict.ConfigDict, columns: int, teacher_size: int) -> dict[str, jax.ShapeDtypeStruct]:
+    length = max(column_lengths(config, columns) or (longest(config)[1],))
+    tokens = jax.ShapeDtypeStruct((config.train.batch_size, columns, length), jnp.int32)
+    one_a_row = jax.ShapeDtypeStruct((config.train.batch_size,), jnp.int32)
+    batch = {"input_ids": tokens, "attention_mask": tokens, "index": one_a_row}
+    if needs(config.objective).labels:
+        batch["label"] = one_a_row
+    if needs(config.objective).scores:
+        batch["score"] = jax.ShapeDtypeStruct((config.train.batch_size,), jnp.float32)
+    if needs(config.objective).teacher:  # whose embeddings are taken to have the model's size
+        size = (config.train.batch_size, columns, teacher_size)
+        batch["teacher"] = jax.ShapeDtypeStruct(size, jnp.float32)
+    if config.data.mixed and config.data.batching != ONE_SOURCE and columns > 1:
+        batch["present"] = jax.ShapeDtypeStruct((config.train.batch_size, columns), bool)
+    return batch
+
+
+def placed(tree: Any, sharding: jax.sharding.Sharding) -> Any:
+    """Abstract arrays, on the devices of `sharding`."""
+    return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), tree)
+
+
+def compile_step(
+    config: config_dict.ConfigDict,
+    encoder: EncoderConfig,
+    columns: int,
+    topology: str,
+    generator: EncoderConfig | None = None,
+    fill: float = 1.0,
+) -> Report:
+    """Compiles the step for a topology and reads its costs; see `trace_step`.
+
+    Raises:
+      OutOfMemory: when it does not fit.
+    """
+    trace = functools.partial(trace_step, config, encoder, columns, generator=generator, fill=fill)
+    return compile_for(topology, trace, config.train.batch_size, config.train.batch_size * columns)
+
+
+def compile_for(
+    topology: str,
+    trace: Callable[[list[jax.Device]], jax.stages.Traced],
+    batch: int,
+    sentences: int,
+) -> Report:
+    """Compiles a program for a topology and reads its costs.
+
+    Args:
+      topology: its name.
+      trace: traces the program for the devices.
+      batch, sentences: that the program takes.
+
+    Raises:
+      OutOfMemory: when it does not fit.
+    """
+    kind, _, shape = topology.partition(":")
+    devices, chip = described_devices(topology), CHIPS[kind]
+    most = gpu_memory(chip.hbm) if is_gpu(topology) else math.inf
+    started = time.perf_counter()
+    with tracing_for(devices[0].platform):  # as a run does
+        traced = trace(devices)
+    try:
+        compiled = traced.lower().compile()
+    except jax.errors.JaxRuntimeError as error:
+        if (needed_and_available := memory_of_error(str(error))) is None:
+            raise
+        raise OutOfMemory(*needed_and_available) from None
+    memory, program = compiled.memory_analysis(), Program(compiled.as_text())
+    flops = product_flops(traced.jaxpr, chip.passes, "cuda" if is_gpu(topology) else "tpu")
+    report = Report(
+        topology=topology,
+        chips=len(devices),
+        batch=batch,
+        sentences=sentences,
+        compile_seconds=time.perf_counter() - started,
+        memory={
+            "arguments": memory.argument_size_in_bytes,
+            "results": memory.output_size_in_bytes - memory.alias_size_in_bytes,
+            "temporaries": memory.temp_size_in_bytes,
+            "program": memory.generated_code_size_in_bytes,
+        },
+        passes=dict(flops),
+        hbm_bytes=program.bytes_accessed(),
+        collectives=program.collectives([coordinates(device) for device in data_mesh(devices).devices.flat]),
+        kernels=program.kernels(),
+        consumers=program.consumers(),
+        nodes=nodes_and_gpus(topology)[0] if is_gpu(topology) and shape != HERE else 1,
+    )
+    # The TPU compiler refuses what does not fit; that of GPUs leaves it to the run.
+    if (needed := sum(report.memory.values())) > most:
+        raise OutOfMemory(needed, most)
+    return report
+
+
+def gpu_memory(whole: float) -> float:
+    """The bytes of a GPU's memory that JAX takes: three quarters, or the share in XLA_CLIENT_MEM_FRACTION.
+
+    Raises:
+      UserError: when that is no number above 0, or the variable is set under its old name too.
+    """
+    given = {name: os.environ[name] for name in FRACTIONS if os.environ.get(name)}
+    if len(given) > 1:
+        raise UserError(f"{' and '.join(given)} are both set: unset the latter, which is the old name")
+    for name, value in given.items():
+        try:
+            share = float(value)
+        except ValueError:
+            share = math.nan
+        if not 0 < share < math.inf:
+            raise UserError(f"{name}={value}: must be a number above 0, e.g. 0.9")
+        return whole * share
+    return whole * 0.75
+
+
+def memory_of_error(message: str) -> tuple[float, float] | None:
+    """The bytes needed and available, from a message such as `… HBM …: required (55.33G) exceeds available (15.75G)`.
+
+    None if the compiler failed for another reason than HBM.
+    """
+    sizes = re.findall(r"\b(\d+(?:\.\d+)?)([KMGT])\b", message)
+    if "RESOURCE_EXHAUSTED" not in message or "hbm" not in message.lower() or len(sizes) < 2:
+        return None
+    needed, available = (float(size) * 2 ** (10 * (1 + "KMGT".index(unit))) for size, unit in sizes[:2])
+    return needed, available
+
+
+def largest_chunk(fits: Callable[[int], bool], whole: int, share: float) -> int:
+    """The largest of whole/2, whole/4, … that fits, 0 if none does.
+
+    Args:
+      fits: tries one size, which takes a minute or two unless it is far too large.
+      whole: the size that was too large.
+      share: the available share of the memory needed. The search starts just above this share of `whole`.
+    """
+    chunk = whole // 2
+    while chunk // 2 >= whole * share:
+        chunk //= 2
+    while chunk and not fits(chunk):
+        chunk //= 2
+    return chunk

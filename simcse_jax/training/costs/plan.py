@@ -1,0 +1,225 @@
+"""What a corpus of a given size costs: bytes, chip hours and the least time of each stage, from the costs of programs.
+
+Everything that is not computed is an assumption with a name, which the table prints.
+"""
+
+import dataclasses
+import math
+from typing import Any, NamedTuple
+
+from simcse_jax.errors import UserError, near
+from simcse_jax.models.config import EncoderConfig
+from simcse_jax.training.costs.roofline import Report
+
+FORM = "sentences=1e10,tokens=22"
+
+
+class Assumption(NamedTuple):
+    """A number of a plan that may be given: its default (None: none, or the topology's), meaning, most and least.
+
+    Where the least is 0, the number must be above it.
+    """
+
+    default: float | None
+    meaning: str
+    most: float = 1e15
+    least: float = 0
+
+
+# Rates are those of docs/corpora.md, medians of a virtual machine of two cores.
+ASSUMPTIONS = {
+    "sentences": Assumption(None, "sentences of the corpus, all columns together"),
+    "tokens": Assumption(None, "tokens of a sentence, on average, with those at its ends", least=1),
+    "text_bytes": Assumption(5, "bytes of text for a token"),
+    "epochs": Assumption(1, "times that training reads the corpus"),
+    "hosts": Assumption(
+        None, "machines with these devices (default: nodes of GPUs; a machine for 4 TPU chips)", least=1
+    ),
+    "cores": Assumption(64, "processor cores of a host"),
+    "tokenize_rate": Assumption(5300, "sentences a second that a core tokenizes and writes"),
+    "read_rate": Assumption(35_000, "cold rows a second that a host reads from a prepared corpus on its disk"),
+    "network": Assumption(1.25e9, "bytes a second that a host copies from a bucket"),
+    "disk": Assumption(2e9, "bytes a second that a host reads from its disk, or writes to it"),
+    "train_utilization": Assumption(0.5, "share of the bound's speed that training reaches", 1),
+    "encode_utilization": Assumption(0.5, "share of the bound's speed that encoding reaches", 1),
+    "vector_bytes": Assumption(2, "bytes of an embedding's element on disk (float16)"),
+    "memory": Assumption(512e9, "bytes of a host's memory"),
+}
+
+
+def read_plan(text: str) -> dict[str, float]:
+    """Reads `NAME=NUMBER,…`; see `ASSUMPTIONS`.
+
+    Raises:
+      UserError: for an unknown name, a value that is no number, too small or too large; without sentences or tokens.
+    """
+    given: dict[str, float] = {}
+    for part in text.split(","):
+        name, _, number = (piece.strip() for piece in part.partition("="))
+        if name not in ASSUMPTIONS:
+            raise UserError(f"--plan {part.strip()!r}: unknown; the nearest are {', '.join(near(name, ASSUMPTIONS))}")
+        if name in given:
+            raise UserError(f"--plan {text}: has {name} twice")
+        most, least = ASSUMPTIONS[name].most, ASSUMPTIONS[name].least
+        try:
+            given[name] = float(number)
+        except ValueError:
+            given[name] = math.nan
+        if not (0 < given[name] <= most and given[name] >= least):
+            limit = f"from {least:g} to {most:g}" if least else f"above 0 and at most {most:g}"
+            raise UserError(f"--plan {name}={number}: must be a number {limit}")
+    for name in ("sentences", "tokens"):
+        if name not in given:
+            raise UserError(f"--plan {text}: needs {name}, e.g. {FORM}")
+    return given
+
+
+class Stage(NamedTuple):
+    """A stage of the work: what it does, its bytes by name, the seconds of each thing that it needs."""
+
+    name: str
+    bytes: dict[str, float]
+    seconds: dict[str, float]
+    chips: int  # devices that it takes
+
+    @property
+    def bound(self) -> str:
+        """What takes longest."""
+        return max(self.seconds, key=self.seconds.__getitem__)
+
+    @property
+    def least(self) -> float:
+        """Seconds, if all that it needs is done at the same time."""
+        return self.seconds[self.bound]
+
+    @property
+    def chip_hours(self) -> float:
+        """Device hours."""
+        return self.chips * self.least / 3600
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """The stages for a corpus, from the costs of a training step and of the encoding of a batch on a topology.
+
+    `given` are the assumptions that were given; the others have their defaults.
+    """
+
+    given: dict[str, float]
+    encoder: EncoderConfig
+    training: Report
+    encoding: Report
+
+    @property
+    def assumed(self) -> dict[str, float]:
+        """All assumptions, by name."""
+        report = self.training
+        hosts = report.nodes if report.chip.node_bandwidth else math.ceil(report.chips / 4)
+        defaults = {name: each.default for name, each in ASSUMPTIONS.items() if each.default is not None}
+        known = {**defaults, "hosts": hosts, **self.given}
+        return {name: known[name] for name in ASSUMPTIONS}
+
+    @property
+    def stages(self) -> list[Stage]:
+        """Preparing, copying, training, encoding and indexing."""
+        its = self.assumed
+        rows, hosts, chips, size = its["sentences"], its["hosts"], self.training.chips, self.encoder.hidden_size
+        token = 2 if self.encoder.vocab_size <= 2**16 else 4
+        text = rows * its["tokens"] * its["text_bytes"]
+        corpus = rows * (its["tokens"] * token + 8)
+        vectors = rows * size * its["vector_bytes"]
+        tokenizing = rows / (hosts * its["cores"] * its["tokenize_rate"])
+        reading_text = text / (hosts * its["network"])
+        steps = its["epochs"] * rows / self.training.sentences
+        encoded = rows / self.encoding.sentences_per_second
+        index = rows * size * 4
+        examples = rows * self.training.batch / self.training.sentences  # one read for all columns of an example
+        return [
+            Stage("prepare", {"text": text, "corpus": corpus}, {"tokenizing": tokenizing, "network": reading_text}, 0),
+            Stage("copy to each host", {"each host's disk": corpus}, {"network": corpus / its["network"]}, 0),
+            Stage(
+                "train",
+                {},
+                {
+                    self.training.bound: steps * self.training.seconds / its["train_utilization"],
+                    "reading rows": its["epochs"] * examples / (hosts * its["read_rate"]),
+                },
+                chips,
+            ),
+            Stage(
+                "encode",
+                {"vectors": vectors},
+                {
+                    self.encoding.bound: encoded / its["encode_utilization"],
+                    "tokenizing": tokenizing,
+                    "network": reading_text,  # each host copies files of its own to its disk
+                    "disk": (2 * text + vectors) / (hosts * its["disk"]),  # it checks them first, then encodes them
+                },
+                chips,
+            ),
+            Stage("index", {"float32 vectors": index}, {"disk": (vectors + index) / (hosts * its["disk"])}, 0),
+        ]
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """Where it ends: the rows that one device or host searches, how many that takes, and the time of a query."""
+        its, row, chip = self.assumed, self.encoder.hidden_size * 4, self.training.chip
+        on_chip, on_host = 0.75 * chip.hbm / row, 0.75 * its["memory"] / row
+        return {
+            "rows_on_a_device": on_chip,
+            "devices": math.ceil(its["sentences"] / on_chip),
+            "seconds_a_query": min(on_chip, its["sentences"]) * row / chip.hbm_bandwidth,
+            "rows_on_a_host": on_host,
+            "hosts": math.ceil(its["sentences"] / on_host),
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """All figures by name."""
+        derived = ("bound", "least", "chip_hours")
+        return {
+            "assumptions": self.assumed,
+            "stages": [stage._asdict() | {name: getattr(stage, name) for name in derived} for stage in self.stages],
+            "search": self.limits,
+            "training": self.training.to_json(),
+            "encoding": self.encoding.to_json(),
+        }
+
+
+def describe_plan(plan: Plan) -> str:
+    """All figures and assumptions, for people."""
+    kind = "GPU" if plan.training.chip.node_bandwidth else "chip"
+    lines = [f"{'stage':<20}{'least hours':>12}{kind + ' hours':>12}  bound by; bytes"]
+    for stage in plan.stages:
+        chip_hours = f"{stage.chip_hours:,.1f}" if stage.chips else "–"
+        others = ", ".join(f"{name} {seconds / 3600:,.2f} h" for name, seconds in stage.seconds.items())
+        sizes = ", ".join(f"{name} {amount(size)}" for name, size in stage.bytes.items())
+        lines.append(
+            f"{stage.name:<20}{stage.least / 3600:>12,.2f}{chip_hours:>12}  {stage.bound} ({others})"
+            f"{'; ' * bool(sizes)}{sizes}"
+        )
+    limits = plan.limits
+    lines += [
+        f"exact search: a {kind} holds {limits['rows_on_a_device']:,.0f} vectors in three quarters of its memory and "
+        f"reads them for a query in {1e3 * limits['seconds_a_query']:.0f} ms; all of them take {limits['devices']:,}",
+        f"FAISS: a host holds {limits['rows_on_a_host']:,.0f} vectors; all of them take {limits['hosts']:,}",
+        "",
+        f"{'assumption':<20}{'value':>18}  meaning",
+    ]
+    for name, value in plan.assumed.items():
+        whose = "given" if name in plan.given else "assumed"
+        lines.append(f"{name:<20}{value:>18,.15g}  {ASSUMPTIONS[name].meaning} ({whose})")
+    for name, report in (("training", plan.training), ("encoding", plan.encoding)):
+        lines.append(
+            f"{name:<20}{report.sentences_per_second:>18,.0f}  sentences a second at the bound, by {report.bound}: "
+            f"{report.topology}, batch {report.batch} (computed)"
+        )
+    return "\n".join(lines)
+
+
+def amount(size: float) -> str:
+    """Bytes in units of a thousand, e.g. 520 GB."""
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if size < 1000:
+            return f"{size:,.3g} {unit}"
+        size /= 1000
+    return f"{size:,.4g} PB"

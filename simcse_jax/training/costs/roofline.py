@@ -1,0 +1,188 @@
+"""The least time that a program can take on devices with known peaks, and its bottleneck."""
+
+import dataclasses
+import itertools
+from typing import Any, NamedTuple
+
+from simcse_jax.devices.flops import PEAKS, TPU_PASSES, Passes
+from simcse_jax.training.costs.program import Collective, Consumer
+
+
+class Chip(NamedTuple):
+    """One device's peaks: bfloat16 FLOP/s, bytes of HBM, its bytes/s, and bytes/s out of it over all its links.
+
+    A TPU has the same number of links along each of the axes of its torus; `axes` is their number.
+    GPUs of several nodes have a second, slower link: `node_bandwidth` is a GPU's share of what leaves its node.
+    `passes` has the time of float32 products in that of bfloat16 ones.
+    """
+
+    flops: float
+    hbm: float
+    hbm_bandwidth: float
+    link_bandwidth: float
+    node_bandwidth: float = 0.0
+    passes: Passes = TPU_PASSES
+    axes: int = 1
+
+
+def _gpu_passes(times: float) -> Passes:
+    """XLA computes float32 products with TensorFloat32, at half the speed of bfloat16, unless all bits are asked for.
+
+    Those are computed by the ordinary cores, which take `times` the time of bfloat16.
+    """
+    return {"HIGHEST": (1, times, times), "HIGH": (1, 2, 2), "DEFAULT": (1, 2, 2)}
+
+
+# From where the peaks are (`devices.flops`). Google gives the links' bandwidth in both directions together: half of it
+# goes out. So does NVIDIA for NVLink. Bytes and bandwidth of the memory are those of XLA's descriptions (see `gpus`).
+# Of a DGX A100's node each GPU has 200 Gb/s, of the others 400.
+CHIPS = {
+    "v4": Chip(PEAKS["v4"], 32 * 2**30, 1200e9, 300e9, axes=3),
+    "v5e": Chip(PEAKS["v5e"], 16 * 2**30, 819e9, 200e9, axes=2),
+    "v5p": Chip(PEAKS["v5p"], 95 * 2**30, 2765e9, 600e9, axes=3),
+    "v6e": Chip(PEAKS["v6e"], 32 * 2**30, 1600e9, 400e9, axes=2),
+    "a100": Chip(PEAKS["a100"], 85_100_068_864, 2039.04e9, 300e9, 25e9, _gpu_passes(312 / 19.5)),
+    "h100": Chip(PEAKS["h100"], 84_942_979_072, 3352.32e9, 450e9, 50e9, _gpu_passes(989 / 67)),
+    "h200": Chip(PEAKS["h200"], 151_397_597_184, 4800e9, 450e9, 50e9, _gpu_passes(989 / 67)),
+    "b200": Chip(PEAKS["b200"], 191_514_411_008, 7672.32e9, 900e9, 50e9, _gpu_passes(2250 / 75)),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """The costs of one step: memory, FLOPs and bytes of one chip; times in seconds."""
+
+    topology: str
+    chips: int
+    batch: int
+    sentences: int  # rows of data times columns, as the training log counts them
+    compile_seconds: float
+    memory: dict[str, int]
+    passes: dict[float, int]  # FLOPs of the matrix products, by the bfloat16 passes that a product takes
+    hbm_bytes: int
+    collectives: list[Collective]
+    kernels: dict[str, int]  # launches by kind, loops multiplied out
+    consumers: list[Consumer]  # of HBM traffic, the largest first
+    nodes: int = 1
+
+    @property
+    def chip(self) -> Chip:
+        """The peaks of the chip."""
+        return CHIPS[self.topology.partition(":")[0]]
+
+    @property
+    def flops(self) -> int:
+        """FLOPs of the matrix products, each counted once."""
+        return sum(self.passes.values())
+
+    @property
+    def bytes_sent(self) -> float:
+        """Bytes sent over the links (of several nodes: over those inside of a node)."""
+        return sum(collective.sent_inside(self.chips // self.nodes) for collective in self.collectives)
+
+    @property
+    def bytes_between_nodes(self) -> float:
+        """Bytes that leave a node for each of its devices."""
+        return sum(collective.sent_outside(self.chips // self.nodes) for collective in self.collectives)
+
+    @property
+    def times(self) -> dict[str, float]:
+        """Seconds of the matrix products, of HBM and of the links, each alone at its peak."""
+        times = {
+            "compute": sum(passes * flops for passes, flops in self.passes.items()) / self.chip.flops,
+            "HBM": self.hbm_bytes / self.chip.hbm_bandwidth,
+            "links": self._seconds_of_links(),
+        }
+        if self.nodes > 1:
+            times["nodes"] = self.bytes_between_nodes / self.chip.node_bandwidth
+        return times
+
+    def _seconds_of_links(self) -> float:
+        """What is exchanged along some axes of a torus uses their links alone, whatever is sent along the others."""
+        chip = self.chip
+        times = [self.bytes_sent / chip.link_bandwidth]
+        for count in range(1, chip.axes):
+            for axes in itertools.combinations(range(chip.axes), count):
+                sent = sum(each.bytes_sent for each in self.collectives if each.axes and set(each.axes) <= set(axes))
+                times.append(sent / (chip.link_bandwidth * count / chip.axes))
+        return max(times)
+
+    @property
+    def bound(self) -> str:
+        """The name of the longest of them."""
+        return max(self.times, key=self.times.__getitem__)
+
+    @property
+    def seconds(self) -> float:
+        """The least seconds of a step: all three at the same time."""
+        return self.times[self.bound]
+
+    @property
+    def sentences_per_second(self) -> float:
+        """Sentences per second of all chips together, in that time."""
+        return self.sentences / self.seconds
+
+    @property
+    def share_of_peak(self) -> float:
+        """The FLOPs as a share of the chip's bfloat16 FLOPs in that time."""
+        return self.flops / self.seconds / self.chip.flops
+
+    def to_json(self) -> dict[str, Any]:
+        """All figures by name."""
+        names = ("flops", "bytes_sent", "bytes_between_nodes", "times", "bound", "seconds", "sentences_per_second")
+        tuples = {name: [each._asdict() for each in getattr(self, name)] for name in ("collectives", "consumers")}
+        return dataclasses.asdict(self) | tuples | {name: getattr(self, name) for name in (*names, "share_of_peak")}
+
+
+def describe(report: Report) -> str:
+    """All figures of one topology, for people."""
+    kind, on_gpus = ("GPU", True) if report.chip.node_bandwidth else ("chip", False)
+    parts = ", ".join(f"{name} {size / 2**30:.2f}" for name, size in report.memory.items())
+    passes = ", ".join(f"{flops / 1e9:.1f} in {count:.3g}" for count, flops in sorted(report.passes.items()))
+    kernels = ", ".join(f"{name} {count:,}" for name, count in report.kernels.items())
+    rows = [
+        ("memory", f"{sum(report.memory.values()) / 2**30:.2f} of {report.chip.hbm / 2**30:.0f} GiB: {parts}"),
+        ("FLOPs", f"{report.flops / 1e9:.1f} G in matrix products (bfloat16 passes: {passes})"),
+        ("HBM traffic", f"{report.hbm_bytes / 1e9:.2f} GB"),
+        *([("kernels", f"{sum(report.kernels.values()):,} launches: {kernels}")] if on_gpus else []),
+        *(
+            (each.kind, f"{each.bytes / 1e6:.2f} MB, calls: {each.calls}, {kind}s: {each.devices}{_along(each)}")
+            for each in report.collectives
+        ),
+        ("times", ", ".join(f"{name} {1e3 * seconds:.2f}" for name, seconds in report.times.items()) + " ms"),
+        ("step", f"{1e3 * report.seconds:.2f} ms or more, bound by {report.bound}"),
+        (
+            "throughput",
+            f"{report.sentences_per_second:,.0f} sentences/s or less, {report.share_of_peak:.1%} of the peak",
+        ),
+    ]
+    note = f"For one {kind}, at its peaks: a bound, not a measurement. Compiled in {report.compile_seconds:.0f} s."
+    return "\n".join([*(f"{name:<20}{text}" for name, text in rows), note])
+
+
+def _along(collective: Collective) -> str:
+    return f" along {' and '.join('xyz'[axis] for axis in collective.axes)}" if collective.axes else ""
+
+
+def largest(report: Report, top: int) -> str:
+    """The `top` largest consumers of HBM traffic of one topology, for people."""
+    lines = [f"{report.topology}: the largest {min(top, len(report.consumers))} of {len(report.consumers)} consumers"]
+    for each in report.consumers[:top]:
+        share = each.bytes / report.hbm_bytes
+        first, *others = each.type.split(", ")
+        kind = f"{each.kind} {first}{f' and {len(others)} more' if others else ''}"
+        lines.append(f"{each.bytes / 1e9:8.3f} GB {share:6.1%} {each.calls:6}x  {kind}  {each.name}")
+    return "\n".join(lines)
+
+
+def table(reports: list[Report]) -> str:
+    """A row per topology. The efficiency compares sentences per second and chip with the first row."""
+    lines = ["topology    chips   batch    GiB   GFLOPs  MB sent       ms  bound by  sentences/s  efficiency"]
+    first = reports[0].sentences_per_second / reports[0].chips
+    for report in reports:
+        lines.append(
+            f"{report.topology:<10}{report.chips:>7}{report.batch:>8}{sum(report.memory.values()) / 2**30:>7.2f}"
+            f"{report.flops / 1e9:>9.1f}{report.bytes_sent / 1e6:>9.1f}{1e3 * report.seconds:>9.2f}{report.bound:>10}"
+            f"{report.sentences_per_second:>13,.0f}{report.sentences_per_second / report.chips / first:>12.1%}"
+        )
+    return "\n".join([*lines, "GiB, GFLOPs and MB are per chip. Times are bounds at its peaks, not measurements."])

@@ -1,0 +1,318 @@
+"""The runs of a sweep: which are finished, which remain, and what they have in common."""
+
+import hashlib
+import signal
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ml_collections import config_dict
+
+from simcse_jax.config.fields import flatten, trains
+from simcse_jax.data.sources import by_field
+from simcse_jax.errors import Preempted, UserError
+from simcse_jax.evaluation import transfer_files
+from simcse_jax.evaluation.postprocess import TARGET, TARGET_ALL
+from simcse_jax.evaluation.tasks import EXTRA, RETRIEVAL, TRANSFER
+from simcse_jax.host.storage import local_path
+from simcse_jax.runs.workdir import Workdir
+from simcse_jax.training.evaluation import read_extra
+from simcse_jax.training.run import train_and_evaluate
+from simcse_jax.training.sweeps.metrics import ANISOTROPY, METRICS, MINUTES, RETRIEVAL_DEV
+from simcse_jax.training.sweeps.together import draws_data, group_key, train_together
+from simcse_jax.training.sweeps.variants import Variant, read_seeds
+
+
+class Run(NamedTuple):
+    """A variant with a seed."""
+
+    variant: str
+    seed: int
+    config: config_dict.ConfigDict
+    workdir: Path
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return f"{self.variant} (seed {self.seed})"
+
+    def is_done(self) -> bool:
+        """Whether it has its scores, with those of `eval.extra`. If those are missing, they alone are scored.
+
+        Raises:
+          UserError: when its folder holds a run of another config.
+        """
+        folder = Workdir(self.workdir)
+        if not (folder.exists and folder.has_result):
+            return False
+        folder.check_same_run(self.config, {})
+        result = folder.read_result() or {}
+        return all(name in result for extra in self.config.eval.extra for name in EXTRA[extra])
+
+
+def all_runs(
+    variants: Sequence[tuple[Variant, config_dict.ConfigDict]], sweep: config_dict.ConfigDict, folder: Path
+) -> list[Run]:
+    """Every variant with every seed, seed by seed, so that the table fills evenly.
+
+    Raises:
+      UserError: for a mistake that would stop every run, before the first starts.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"--workdir {folder}: is a file")
+    if sweep.vectorize and MINUTES in sweep.metrics:
+        raise UserError(f"config.sweep.vectorize: runs trained together have no {MINUTES} of their own")
+    runs_of = [(variant, config) for variant, config in variants if not variant.quoted]
+    for variant, config in runs_of:
+        where = f"variant {variant.name!r}: config"
+        if config.parallel.processes != 1:
+            raise UserError(f"{where}.parallel.processes: a sweep runs in one process; set it to 1")
+        if not config.eval.data and not config.eval.retrieval.data:
+            raise UserError(f"{where}.eval.data is empty; a sweep is a table of scores")
+        for field, name in sources(config).items():
+            if not name.startswith(("hf:", "tfds:")) and not local_path(name.removeprefix("sts:")).exists():
+                raise UserError(f"{where}.{field}={name}: no such file (config.sweep.only chooses other rows)")
+        for metric in sweep.metrics:
+            check_measured(config, metric, where)
+    measured = [(config.eval.data, tuple(extra_of(config, sweep.metrics))) for _, config in runs_of]
+    for data, extra in dict.fromkeys(measured):
+        try:
+            read_extra(data, extra)
+        except UserError as error:
+            raise UserError(f"config.sweep.metrics: {error}") from None
+    for data in dict.fromkeys(config.eval.data for _, config in runs_of if config.eval.transfer):
+        try:
+            transfer_files.read(data, TRANSFER)
+        except UserError as error:
+            raise UserError(f"config.eval.transfer: {error}") from None
+    runs = []
+    for seed in read_seeds(sweep):
+        for variant, base in runs_of:
+            config = base.copy_and_resolve_references().unlock()
+            config.seed = seed
+            config.eval.extra = tuple(dict.fromkeys([*config.eval.extra, *extra_of(base, sweep.metrics)]))
+            runs.append(Run(variant.name, seed, config, folder / variant.name / f"seed{seed}"))
+    return runs
+
+
+def check_measured(config: config_dict.ConfigDict, metric: str, where: str) -> None:
+    """Refuses a column that a run would leave empty.
+
+    Raises:
+      UserError: naming the field that must be set.
+    """
+    needed, of_retrieval = METRICS[metric], config.eval.retrieval
+    measured, scored = config.analysis.every, config.eval.every
+    if metric == ANISOTROPY and (not measured or scored % measured):
+        raise UserError(
+            f"{where}.analysis.every={measured}: must divide eval.every={scored} for the metric {metric}, so that "
+            "every checkpoint that can be the best one is measured"
+        )
+    if extra_of(config, [metric]) and not config.eval.data:
+        raise UserError(f"{where}.eval.data: must be set for the metric {metric}")
+    if needed.measure and not of_retrieval.data:
+        raise UserError(f"{where}.eval.retrieval.data: must be set for the metric {metric}")
+    if needed.measure and needed.measure not in of_retrieval.measures:
+        measures = ",".join(of_retrieval.measures)
+        raise UserError(f"{where}.eval.retrieval.measures={measures}: has no {needed.measure}, for {metric}")
+    if metric == RETRIEVAL_DEV and config.eval.development != RETRIEVAL:
+        raise UserError(f"{where}.eval.development={config.eval.development!r}: must be retrieval, for {metric}")
+    if not needed.tasks:
+        return
+    if needed.is_transfer:
+        if not config.eval.transfer:
+            raise UserError(f"{where}.eval.transfer: must be set for the metric {metric}")
+    elif not scores_tests(config):
+        raise UserError(
+            f"{where}.eval.data={config.eval.data} has no test tasks for {metric}; give SentEval's folder and "
+            "eval.tasks, or set config.sweep.metrics=stsb_dev"
+        )
+    elif not set(needed.tasks) & set(config.eval.tasks):
+        raise UserError(f"{where}.eval.tasks={','.join(config.eval.tasks)}: has no {needed.tasks[0]}, for {metric}")
+
+
+def sources(config: config_dict.ConfigDict) -> dict[str, str]:
+    """What a run reads, by field."""
+    found = by_field("data.train", config.data.train) if trains(config) else {}
+    if config.eval.postprocess and config.eval.postprocess_data not in (TARGET, TARGET_ALL):
+        found |= by_field("eval.postprocess_data", config.eval.postprocess_data)
+    if config.analysis.every and config.analysis.data:
+        found["analysis.data"] = config.analysis.data
+    if config.eval.retrieval.data:
+        found |= by_field("eval.retrieval.data", config.eval.retrieval.data)
+    return found | ({"eval.data": config.eval.data} if config.eval.data else {})
+
+
+def chosen_by(config: config_dict.ConfigDict) -> str:
+    """The column of the development scores that chose the checkpoint; the pairs of a file are in STS-B's."""
+    if config.eval.development == RETRIEVAL:
+        return RETRIEVAL_DEV
+    return "stsb_dev" if local_path(config.eval.data).is_file() else f"{config.eval.development}_dev"
+
+
+def extra_of(config: config_dict.ConfigDict, wanted: Sequence[str]) -> list[str]:
+    """What `eval.extra` needs for the columns that are wanted; the scores that chose the checkpoint are there."""
+    return [extra for metric in wanted if (extra := METRICS[metric].extra) and extra != chosen_by(config)]
+
+
+def scores_tests(config: config_dict.ConfigDict) -> bool:
+    """Whether the best checkpoint is scored on test tasks, not on the development pairs once more."""
+    return bool(config.eval.data and config.eval.tasks) and not local_path(config.eval.data).is_file()
+
+
+def run_all(runs: Sequence[Run], vectorize: bool, folder: Path) -> list[str]:
+    """Runs all that are not finished; a run that was stopped resumes.
+
+    A failed run (a loss that is not finite, data that cannot be read) is reported and skipped; the others continue.
+
+    Args:
+      runs: all of them.
+      vectorize: whether to train runs together where possible.
+      folder: the sweep's, where such groups have their checkpoints.
+
+    Returns:
+      A line for each failed run.
+
+    Raises:
+      Preempted: at a SIGTERM; the run under way has saved itself.
+    """
+    pending = [run for run in runs if not run.is_done()]
+    print(f"{len(runs)} runs, {len(runs) - len(pending)} of them done", flush=True)
+    problems: list[str] = []
+    signals: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: signals.append(number))
+    try:
+        for group in make_groups(runs, pending, folder) if vectorize else [[run] for run in pending]:
+            if signals:  # one that arrived after the last step of a run, which ignores it
+                raise Preempted("SIGTERM: all runs so far are saved; the same command resumes there")
+            print(f"=== {', '.join(run.name for run in group)}", flush=True)
+            problems += _run(group, folder)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    return problems
+
+
+def report_finished(runs: Sequence[Run], folder: Path) -> list[str]:
+    """In place of `run_all` where nothing is to be run: prints how many runs are finished.
+
+    Returns:
+      No failed runs.
+
+    Raises:
+      UserError: if none is finished, so that there is no table.
+    """
+    done = sum(run.is_done() for run in runs)
+    if not done:
+        raise UserError(f"config.sweep.run=False: none of the {len(runs)} runs in {folder} is finished; run some first")
+    print(f"{len(runs)} runs, {done} of them done", flush=True)
+    return []
+
+
+def make_groups(runs: Sequence[Run], pending: Sequence[Run], folder: Path) -> list[list[Run]]:
+    """The pending runs, in groups that can be trained together.
+
+    A group that was stopped while its scores were being written resumes whole, with its finished runs, since its
+    checkpoints hold all of them. A run that has checkpoints of its own resumes alone.
+    """
+    alone = [run for run in pending if (run.workdir / "checkpoints").exists() or group_key(run.config) is None]
+    groups = [[run] for run in alone]
+    keys = dict.fromkeys(group_key(run.config) for run in pending if run not in alone)
+    for key in keys:
+        members = [run for run in runs if run not in alone and group_key(run.config) == key]
+        if not group_folder(members, folder).exists():
+            members = [run for run in members if run in pending]
+        groups.append(members)
+    return groups
+
+
+def group_folder(group: Sequence[Run], folder: Path) -> Path:
+    """Where a group has its checkpoints, by its members."""
+    return folder / f"together-{hashlib.sha256(' '.join(run.name for run in group).encode()).hexdigest()[:8]}"
+
+
+def _run(group: Sequence[Run], folder: Path) -> list[str]:
+    """Trains a run, or several together; returns a line for each failed one."""
+    try:
+        if len(group) > 1:
+            configs, workdirs = [run.config for run in group], [run.workdir for run in group]
+            return train_together(configs, workdirs, group_folder(group, folder))
+        train_and_evaluate(group[0].config, str(group[0].workdir))
+    except UserError as error:
+        print(f"error: {error}", flush=True)
+        return [f"{run.name}: {error}" for run in group]
+    return []
+
+
+def what_was_run(runs: Sequence[Run]) -> str:
+    """One line for below the table: the model, the data and the size that all runs have in common."""
+    fields = [flatten(run.config) for run in runs]
+    if not fields:
+        return ""
+    names = ["model.init_from", "model.num_layers", "data.train", "train.batch_size", "train.max_steps", "train.epochs"]
+    names += ["train.learning_rate", "eval.tasks"]
+    if not any(trains(run.config) for run in runs):
+        names = [name for name in names if not name.startswith(("data.train", "train."))]
+    if not any(run.config.eval.data for run in runs):
+        names.remove("eval.tasks")
+    if any(run.config.eval.retrieval.data for run in runs):
+        names += [f"eval.retrieval.{name}" for name in ("data", "split", "documents", "storage")]
+    if any(run.config.eval.transfer for run in runs):
+        names.append("eval.transfer_protocol")
+    common = [f"{name}={_text(fields[0][name])}" for name in names if all(f[name] == fields[0][name] for f in fields)]
+    return ", ".join(common)
+
+
+def what_it_ran_on(runs: Sequence[Run]) -> str:
+    """A line for below the table: versions and device of the runs that exist; several lines where these differ."""
+    records = [folder.read_run() for folder in (Workdir(run.workdir) for run in runs) if folder.exists]
+    lines = Counter(_machine(record["versions"], record["device"]) for record in records)
+    if len(lines) == 1:
+        return next(iter(lines))
+    return "\n".join(f"- {count} run{'s' * (count > 1)}: {line}" for line, count in lines.items())
+
+
+def _machine(versions: Mapping[str, Any], device: Mapping[str, Any]) -> str:
+    names = ("simcse_jax", "jax", "flax", "optax", "numpy", "transformers", "tokenizers")
+    listed = ", ".join(f"{name} {versions[name]}" for name in names if name in versions)
+    return f"{listed}; Python {versions.get('python')}; {device.get('count')} × {device.get('kind')}"
+
+
+def check_same_data(runs: Sequence[Run]) -> None:
+    """Refuses to compare runs that read different contents under the same name.
+
+    The runs' own records are compared, so nothing is read again: training data, the pairs that chose checkpoints and
+    the model where the fields that name them are the same, and all else between the seeds of a row.
+
+    Raises:
+      UserError: naming two such runs, and the field.
+    """
+    seen: dict[tuple[Any, ...], tuple[Run, str]] = {}
+    for run in runs:
+        folder = Workdir(run.workdir)
+        for field, contents in folder.read_run()["sha256"].items() if folder.exists else ():
+            other, first = seen.setdefault((field, *_named_by(run, field)), (run, contents))
+            if first != contents:
+                raise UserError(
+                    f"{run.name} and {other.name} read different contents of config.{field}="
+                    f"{flatten(run.config)[field]}, so a table cannot compare them; keep the runs of other data in "
+                    f"another workdir, or remove {run.workdir} to run it again"
+                )
+
+
+def _named_by(run: Run, field: str) -> tuple[Any, ...]:
+    """The values of a config that decide which contents a field has."""
+    config = run.config
+    if field == "eval.data":
+        return config.eval.data, config.eval.development
+    if field == "model.init_from":
+        return config.model.init_from, config.model.num_layers
+    if field == "data.train":
+        objectives = tuple(name for name, term in config.objective.items() if term.weight)
+        read = tuple(item for item in flatten(config).items() if item[0].startswith(("data.", "teacher.")))
+        return config.model.init_from, trains(config), objectives, read, run.seed if draws_data(config) else None
+    return run.variant, None
+
+
+def _text(value: Any) -> str:
+    return ",".join(value) if isinstance(value, tuple) else str(value)

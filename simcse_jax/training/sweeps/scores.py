@@ -1,0 +1,139 @@
+"""The scores of a sweep's runs, by the names of `sweep.metrics`, and what may stand next to them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
+from typing import Any, NamedTuple
+
+from ml_collections import config_dict
+
+from simcse_jax.config.fields import trains
+from simcse_jax.evaluation.tasks import AGGREGATIONS, EXTRA, GEOMETRY, TASKS
+from simcse_jax.evaluation.tasks import METRICS as CORRELATIONS
+from simcse_jax.host.storage import local_path
+from simcse_jax.runs import record
+from simcse_jax.runs.workdir import Workdir
+from simcse_jax.training.sweeps import metrics
+from simcse_jax.training.sweeps.metrics import METRICS
+from simcse_jax.training.sweeps.runner import Run, chosen_by, scores_tests
+from simcse_jax.training.sweeps.variants import Variant
+
+# The papers' protocols of transfer tasks; which one scored development sets (SimCSE, Table D.2) is open.
+TEST_PROTOCOLS, DEVELOPMENT_PROTOCOLS = ("pytorch",), ("pytorch", "pytorch_fast")
+
+
+class Scores(NamedTuple):
+    """Those of the finished runs."""
+
+    by_run: dict[str, dict[int, dict[str, float]]]  # variant → seed → metric → value
+    absent: dict[str, tuple[str, ...]]  # average → its tasks that it is without; averages of all tasks are left out
+
+
+def read_scores(runs: Sequence[Run]) -> Scores:
+    """The scores of the finished runs; a metric that a run does not have is left out.
+
+    `stsb_dev`, or `sickr_dev` or `retrieval_dev` where `eval.development` says so, is the best of the development
+    scores (of `eval.data` if that is a file), by which the checkpoint was chosen, or that checkpoint's score after the
+    post-processing; `best_step` is its step. Where that checkpoint was damaged and the next best one was scored, they
+    are that one's. An average is over the tasks that all finished runs have, so that rows can be compared.
+    """
+    by_run: dict[str, dict[int, dict[str, float]]] = {}
+    for run in runs:
+        seeds = by_run.setdefault(run.variant, {})
+        if run.is_done():
+            folder = Workdir(run.workdir)
+            result = folder.read_result()
+            assert result is not None  # it is done
+            seeds[run.seed] = _of_training(run.config, folder.read_metrics(), result) | _of_tasks(run.config, result)
+    absent = {}
+    for name, metric in METRICS.items():
+        with_parts = [scores for seeds in by_run.values() for scores in seeds.values() if {*metric.parts} & {*scores}]
+        there = [part for part in metric.parts if all(part in scores for scores in with_parts)]
+        for scores in with_parts if there else []:
+            scores[name] = fmean(scores[part] for part in there)
+        if with_parts and len(there) < len(metric.parts):
+            absent[name] = tuple(METRICS[part].tasks[0] for part in metric.parts if part not in there)
+    return Scores(by_run, absent)
+
+
+def _of_training(
+    config: config_dict.ConfigDict, lines: Sequence[Mapping[str, Any]], result: Mapping[str, Any]
+) -> dict[str, float]:
+    """What the run's course says: the lines of its `metrics.jsonl`."""
+    # Step 0 is no candidate for the best checkpoint, unless there is nothing else.
+    scored = [line for line in lines if line["step"] or not trains(config)]
+    developments = [(line[name], line["step"]) for line in scored for name in line if name.startswith("eval/")]
+    scored_step = result.get(record.BEST_STEP)  # not the best one where that checkpoint was damaged
+    developments = [each for each in developments if scored_step in (None, each[1])]
+    best, step = max(developments, default=(None, scored_step))  # of equals the last step, as checkpoints have it
+    if config.eval.postprocess:
+        first = next(iter(result.values()))  # the development pairs, if they are scored at the end
+        best = result["development"] if scores_tests(config) else first["spearman"]
+    seconds = [line["seconds"] for line in lines if "seconds" in line]
+    anisotropies = {line["step"]: line["analysis"]["anisotropy"] for line in lines if "analysis" in line}
+    found = {
+        chosen_by(config): best,
+        metrics.ANISOTROPY: anisotropies.get(step),
+        metrics.BEST_STEP: step if trains(config) else None,
+        metrics.STEPS: max((line["step"] for line in lines), default=None) if trains(config) else None,
+        metrics.MINUTES: sum(seconds) / 60 if seconds else None,
+    }
+    found |= {name: result[name] for names in EXTRA.values() for name in names if name in result}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _of_tasks(config: config_dict.ConfigDict, result: Mapping[str, Any]) -> dict[str, float]:
+    """Each test task's figures; versions before some of them were added have fewer."""
+    found: dict[str, float] = {}
+    for task in TASKS if scores_tests(config) else ():
+        for aggregation in AGGREGATIONS:
+            figures = result.get(task, {}) if aggregation == "all" else result.get(task, {}).get(aggregation, {})
+            found |= {
+                metrics.similarity(task, aggregation, metric): figures[metric]
+                for metric in CORRELATIONS
+                if metric in figures
+            }
+    averages = {metrics.retrieval(name): value for name, value in result.get("retrieval_average", {}).items()}
+    found |= {name: value for name, value in averages.items() if name in METRICS}
+    for task, figures in result.get("transfer", {}).items():
+        for development, name in ((False, "accuracy"), (True, "dev_accuracy")):
+            if name in figures:
+                found[metrics.transfer(task, development)] = figures[name]
+    return found
+
+
+def comparable(variant: Variant, config: config_dict.ConfigDict, absent: Iterable[str] = ()) -> Variant:
+    """The variant without the paper's values that are measured otherwise.
+
+    These are values of other pairs than STS-B's, averages of fewer tasks, and transfer tasks in another protocol.
+
+    Args:
+      variant, config: of a row.
+      absent: the averages that are without some of their tasks.
+    """
+    others = set(absent)
+    if local_path(config.eval.data).is_file():
+        others |= {"stsb_dev", *GEOMETRY}
+    if set(config.eval.tasks) != set(TASKS):
+        others |= {name for name, metric in METRICS.items() if metric.parts and not metric.is_transfer}
+    for name in (name for name, metric in METRICS.items() if metric.is_transfer):
+        allowed = DEVELOPMENT_PROTOCOLS if "_dev" in name else TEST_PROTOCOLS
+        if config.eval.transfer_protocol not in allowed:
+            others.add(name)
+    return variant._replace(paper={name: value for name, value in variant.paper.items() if name not in others})
+
+
+def headings(configs: Sequence[config_dict.ConfigDict], absent: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """The heading of each metric's column: pairs in a file have the file's name, an average the number of its tasks."""
+    found = {name: metric.heading for name, metric in METRICS.items()}
+    files = dict.fromkeys(local_path(config.eval.data) for config in configs)
+    found["stsb_dev"] = ", ".join(dict.fromkeys(path.name if path.is_file() else "STS-B dev" for path in files))
+    for name, tasks in absent.items():
+        every = len(METRICS[name].tasks)
+        found[name] += f", {every - len(tasks)} of {every}"
+    return found
+
+
+def note(absent: Mapping[str, Sequence[str]]) -> str:
+    """A sentence for below the table, which names the tasks that averages are without; empty if there are none."""
+    tasks = dict.fromkeys(metrics.TITLES.get(task, task) for names in absent.values() for task in names)
+    return f"Averages are over the tasks that are there, without {', '.join(tasks)}." if tasks else ""

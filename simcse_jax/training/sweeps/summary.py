@@ -1,0 +1,71 @@
+"""From the runs' numbers to the rows of a table: means, deviations, and differences from a baseline."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from ml_collections import config_dict
+
+from simcse_jax.evaluation.significance import paired_p
+from simcse_jax.training.sweeps.metrics import HEADINGS
+from simcse_jax.training.sweeps.variants import Variant, baseline_of, read_seeds
+
+Results = Mapping[str, Mapping[int, Mapping[str, float]]]  # variant → seed → metric → value
+
+MOST_TOGETHER = 3  # metrics that stand next to each other with the paper's values
+
+
+class Cell(NamedTuple):
+    """One metric of one variant. None where there is no such number."""
+
+    values: dict[int, float]  # seed → value, finished runs only
+    mean: float | None
+    std: float | None  # of the seeds, with n - 1; of two or more
+    paper: float | None
+    difference: float | None  # from the baseline: mean over the seeds that both have
+    p: float | None
+    heading: str  # of the metric
+
+
+class Row(NamedTuple):
+    """One variant of the table."""
+
+    variant: str
+    baseline: str
+    cells: dict[str, Cell]  # by metric
+    fields: Mapping[str, Any]  # of the config, as the variant sets them
+    quoted: bool = False  # of another system, with the paper's values alone
+
+
+def summarize(
+    sweep: config_dict.ConfigDict,
+    variants: Sequence[Variant],
+    results: Results,
+    headings: Mapping[str, str] = HEADINGS,
+) -> list[Row]:
+    """The rows of the table, in the order of the variants; the arguments are those of `write`."""
+    seeds = read_seeds(sweep)
+
+    def values(name: str, metric: str) -> dict[int, float]:
+        runs = results.get(name, {})
+        return {seed: float(runs[seed][metric]) for seed in seeds if seed in runs and metric in runs[seed]}
+
+    rows = []
+    for variant in variants:
+        baseline, cells = baseline_of(variant, sweep), {}
+        for metric in sweep.metrics:
+            own = values(variant.name, metric)
+            other = {} if baseline == variant.name else values(baseline, metric)
+            shared = [seed for seed in own if seed in other]
+            pairs = [own[seed] for seed in shared], [other[seed] for seed in shared]
+            cells[metric] = Cell(
+                own,
+                float(np.mean(list(own.values()))) if own else None,
+                float(np.std(list(own.values()), ddof=1)) if len(own) > 1 else None,
+                variant.paper.get(metric),
+                float(np.mean(np.subtract(*pairs))) if shared else None,
+                paired_p(*pairs),
+                headings[metric],
+            )
+        rows.append(Row(variant.name, baseline, cells, variant.fields, variant.quoted))
+    return rows

@@ -1,0 +1,253 @@
+"""A sweep: a base config, the rows of its table as changes to it, and the seeds that each row is run with.
+
+A file of `configs/ablations/` has two functions: `get_config() -> ConfigDict`, the base with `config.sweep` from
+`sweep_defaults`, and `get_variants() -> tuple[Variant, ...]`, the rows. Both take the config's argument
+(`configs/ablations/x.py:ARGUMENT`) where there is one. Fields set on the command line change the base; those of a
+variant lie over them. A row that trains another recipe takes its fields from there: `as_recipe`.
+"""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from ml_collections import config_dict
+
+from simcse_jax.config.checks import check_range, check_type, validate
+from simcse_jax.config.field import Field, field
+from simcse_jax.config.fields import default_config, defaults_of, flatten
+from simcse_jax.config.rules import Rule, each_once
+from simcse_jax.config.variants import running
+from simcse_jax.errors import UserError, nearest, no_such
+from simcse_jax.evaluation.tasks import RETRIEVAL
+from simcse_jax.training.sweeps.metrics import METRICS, WORDS
+
+LONGEST_NAME = 200  # bytes: a folder's name
+LARGEST_SEED = 2**32 - 1
+
+
+class Variant(NamedTuple):
+    """One row of the table."""
+
+    name: str  # also of its runs' folder, and for config.sweep.only
+    fields: dict[str, Any]  # dotted name of a field to its value
+    paper: Mapping[str, float] = MappingProxyType({})  # metric to the paper's value, where it gives one
+    baseline: str = ""  # the name of the variant it is compared with; empty: the sweep's
+    quoted: bool = False  # another system, of which the table has the paper's numbers alone; nothing is run
+
+
+def _check_metrics(where: str, metrics: Sequence[str]) -> None:
+    if not metrics:
+        raise UserError(f"{where}: there are none; known are {WORDS}")
+    each_once("metric", METRICS).check(where, metrics)
+
+
+def _parse_seeds(where: str, texts: Sequence[object]) -> tuple[int, ...]:
+    seeds = []
+    for text in texts:
+        try:
+            seeds.append(int(str(text)))
+        except ValueError:
+            raise UserError(f"{where}: {text!r:.60} is not an integer") from None
+        if not 0 <= seeds[-1] <= LARGEST_SEED:
+            raise UserError(f"{where}: {text} must be from 0 to 2³² - 1")
+    if not seeds:
+        raise UserError(f"{where}: there are none; set e.g. --{where}=42,43,44")
+    if repeated := [seed for seed in seeds if seeds.count(seed) > 1]:
+        raise UserError(f"{where}: {repeated[0]} is given twice; runs of the same seed are the same run")
+    return tuple(seeds)
+
+
+# The fields of `config.sweep`. Each file sets the first four; `read_sweep` makes the checks that need its variants.
+FIELDS: dict[str, Field] = {
+    "sweep.title": field("", "Of the table."),
+    "sweep.source": field("", "The table's place in a paper, e.g. SimCSE, Table 3."),
+    "sweep.metrics": field((), "The columns.", Rule(WORDS, _check_metrics)),
+    "sweep.baseline": field("", "The variant that the others are compared with."),
+    "sweep.seeds": field(
+        (42, 43, 44),
+        "Each variant is run with each of these.",
+        Rule("integers from 0 to 2³² - 1, each once", _parse_seeds),
+    ),
+    "sweep.only": field("", "The variants to run, separated by commas; empty: all."),
+    "sweep.run": field(
+        True, "False: runs nothing, and the table has what is finished, for example on several machines."
+    ),
+    "sweep.vectorize": field(
+        False, "Train the variants that differ in numbers of the step alone together, in one compiled step."
+    ),
+}
+
+
+def sweep_defaults(title: str, source: str, metrics: tuple[str, ...], baseline: str) -> config_dict.ConfigDict:
+    """The fields of `config.sweep`.
+
+    Args:
+      title: of the table.
+      source: the table's place in a paper, e.g. "SimCSE, Table 3".
+      metrics: the columns, by the names of `sweeps.metrics`.
+      baseline: the name of the variant that the others are compared with.
+    """
+    sweep = defaults_of(FIELDS).sweep
+    sweep.update(title=title, source=source, metrics=metrics, baseline=baseline)
+    return sweep
+
+
+def as_recipe(recipe: config_dict.ConfigDict, base: config_dict.ConfigDict) -> dict[str, Any]:
+    """The fields of a row that trains as a recipe does, and is scored on the tasks of its table.
+
+    Args:
+      recipe: from the recipe's `get_config`.
+      base: the table's, from its own.
+
+    Returns:
+      Name to value of the fields in which they differ; those of transfer and retrieval tasks stay the table's, and the
+      choice of the checkpoint where it is by retrieval.
+    """
+    tables = flatten(base)
+    chooses = ("eval.development",) if RETRIEVAL in (recipe.eval.development, base.eval.development) else ()
+    of_table = ("eval.transfer", "eval.retrieval.", *chooses)
+    return {
+        name: value
+        for name, value in flatten(recipe).items()
+        if value != tables[name] and not name.startswith(of_table)
+    }
+
+
+def load_variants(path: str) -> tuple[Variant, ...]:
+    """The rows of a sweep's file, by its name on the command line: `FILE` or `FILE:ARGUMENT`.
+
+    Raises:
+      UserError: when the file is no sweep, or fails.
+    """
+    with running(path) as (module, argument):
+        if not hasattr(module, "get_variants"):
+            raise UserError(f"--config {path}: is not a sweep: it has no get_variants(); see configs/ablations/")
+        variants = tuple(module.get_variants(*argument))
+    for variant in variants:
+        if not _is_variant(variant):
+            raise UserError(
+                f"--config {path}: get_variants() returned {variant!r:.100}, where a "
+                "Variant(name, {field: value}, {metric: number}, baseline, quoted) is needed"
+            )
+    return variants
+
+
+def _is_variant(given: object) -> bool:
+    if not isinstance(given, Variant) or not isinstance(given.name, str) or not isinstance(given.baseline, str):
+        return False
+    if not isinstance(given.fields, Mapping) or not isinstance(given.paper, Mapping) or type(given.quoted) is not bool:
+        return False
+    numbers = all(type(value) in (int, float) for value in given.paper.values())
+    return numbers and all(isinstance(name, str) for name in (*given.fields, *given.paper))
+
+
+def read_seeds(sweep: config_dict.ConfigDict) -> tuple[int, ...]:
+    """The seeds as integers: those of the command line arrive as text.
+
+    Raises:
+      UserError: when there are none, one is not a seed, or one is given twice.
+    """
+    return _parse_seeds("config.sweep.seeds", sweep.seeds)
+
+
+def read_sweep(
+    config: config_dict.ConfigDict, variants: Sequence[Variant]
+) -> list[tuple[Variant, config_dict.ConfigDict]]:
+    """The variants to run, each with its whole config: the base without `sweep`, the variant's fields laid over.
+
+    Raises:
+      UserError: for a mistake in `config.sweep`, in a variant, or in a resulting config.
+    """
+    if "sweep" not in config:
+        raise UserError("config.sweep is missing: this config is not a sweep; see configs/ablations/")
+    sweep = config.sweep
+    if not isinstance(sweep, config_dict.ConfigDict):
+        raise UserError(
+            f"config.sweep={sweep!r:.100}: must come from sweep_defaults() of simcse_jax.training.sweeps.variants"
+        )
+    for name, one in FIELDS.items():
+        short = name.removeprefix("sweep.")
+        if short not in sweep:
+            raise UserError(
+                f"config.{name} is missing; start from sweep_defaults() of simcse_jax.training.sweeps.variants"
+            )
+        check_type(f"config.{name}", sweep[short], type(one.default))
+        check_range(f"config.{name}", sweep[short])
+        for rule in one.rules:
+            rule.check(f"config.{name}", sweep[short])
+    if config.seed != default_config().seed:
+        raise UserError(f"config.seed={config.seed}: a sweep's runs have the seeds of config.sweep.seeds; set that")
+    chosen = _choose(sweep, variants)
+    return [(variant, _lay_over(config, variant)) for variant in chosen]
+
+
+def baseline_of(variant: Variant, sweep: config_dict.ConfigDict) -> str:
+    """The name of the variant that it is compared with."""
+    return variant.baseline or sweep.baseline
+
+
+def _choose(sweep: config_dict.ConfigDict, variants: Sequence[Variant]) -> list[Variant]:
+    names = [variant.name for variant in variants]
+    if not names:
+        raise UserError("the sweep has no variants; its get_variants() returns none")
+    for name in names:
+        if not name.strip() or name != name.strip() or "/" in name or "," in name or name in (".", ".."):
+            raise UserError(f"variant {name!r}: a name must be a valid folder name, without commas or outer blanks")
+        check_range("variant", name)
+        if len(name.encode()) > LONGEST_NAME:
+            raise UserError(f"variant {name[:40]!r}…: a name may have {LONGEST_NAME} bytes at most")
+        if names.count(name) > 1:
+            raise UserError(f"variant {name!r}: two variants have that name")
+    for variant in variants:
+        for metric in variant.paper:
+            if metric not in METRICS:
+                raise no_such(f"variant {variant.name!r}: the paper's values", "metric", metric, METRICS)
+        if variant.quoted and (variant.fields or variant.baseline or not variant.paper):
+            raise UserError(f"variant {variant.name!r}: is quoted: it has the paper's values alone")
+    only = [name.strip() for name in sweep.only.split(",") if name.strip()]
+    for name in only:
+        if name not in names:
+            raise UserError(f"config.sweep.only: no variant {name!r}; the nearest one is {nearest(name, names)!r}")
+    chosen = [variant for variant in variants if not only or variant.name in only]
+    quoted = [variant.name for variant in variants if variant.quoted]
+    for variant in chosen:
+        if variant.quoted:
+            continue
+        baseline = baseline_of(variant, sweep)
+        where = f"variant {variant.name!r}: its baseline" if variant.baseline else "config.sweep.baseline:"
+        if baseline not in names:
+            raise UserError(f"{where} {baseline!r} is not a variant; the nearest one is {nearest(baseline, names)!r}")
+        if baseline in quoted:
+            raise UserError(f"{where} {baseline!r} is quoted from the paper, so no run can be compared with it")
+        if only and baseline not in only:
+            other = "" if variant.baseline else ", or set config.sweep.baseline to one that is run"
+            raise UserError(
+                f"config.sweep.only leaves out {baseline!r}, the baseline of {variant.name!r}; add it{other}"
+            )
+    return chosen
+
+
+def _lay_over(config: config_dict.ConfigDict, variant: Variant) -> config_dict.ConfigDict:
+    resolved = config.copy_and_resolve_references().unlock()
+    del resolved["sweep"]
+    known = flatten(resolved)
+    for name, value in variant.fields.items():
+        if name not in known:
+            raise UserError(
+                f"variant {variant.name!r}: no field config.{name}; the nearest one is config.{nearest(name, known)}"
+            )
+        if name == "seed":
+            raise UserError(f"variant {variant.name!r}: config.seed is set by config.sweep.seeds")
+        expected = type(known[name])
+        check_type(f"variant {variant.name!r}: config.{name}", value, expected)
+        value = expected(value)
+        *path, last = name.split(".")
+        term = resolved
+        for part in path:
+            term = term[part]
+        term[last] = value
+    try:
+        validate(resolved)
+    except UserError as error:
+        raise UserError(f"variant {variant.name!r}: {error}") from None
+    return resolved

@@ -1,0 +1,238 @@
+"""Ray: what its actors take of a cluster, and a cluster on this machine whose actor is killed."""
+
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import time
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from support import ROOT
+from support.embedding_folders import begin, rows_in
+
+from simcse_jax.bulk.embeddings import on_ray
+from simcse_jax.bulk.embeddings.encoder import Options
+from simcse_jax.bulk.embeddings.on_ray import Answer, BlockEncoder, Job, Share, connected, encode_on_ray, share_of
+from simcse_jax.bulk.embeddings.plan import blocks_of
+from simcse_jax.data.sentences import SentenceFile
+from simcse_jax.errors import UserError
+
+RAY = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="ray is not installed")
+
+
+def nodes(*resources):
+    return [{"Alive": True, "Resources": each} for each in resources] + [{"Alive": False, "Resources": {"GPU": 8}}]
+
+
+@pytest.mark.parametrize(
+    ("cluster", "hosts", "share"),
+    [
+        (nodes({"CPU": 8}, {"CPU": 4}), None, Share(2, "CPU", 4)),
+        (nodes({"CPU": 8}, {"CPU": 4}), 3, Share(3, "CPU", 2)),
+        (nodes({"CPU": 1}), None, Share(1, "CPU", 1)),
+        (nodes({"CPU": 8}, {"CPU": 8, "GPU": 4}, {"CPU": 8, "GPU": 4}), None, Share(2, "GPU", 4)),
+        (nodes({"CPU": 8, "TPU": 4}, {"CPU": 8, "TPU": 4}), 1, Share(1, "TPU", 4)),
+    ],
+)
+def test_an_actor_takes_a_host(cluster, hosts, share):
+    assert share_of(cluster, hosts) == share
+
+
+@pytest.mark.parametrize(
+    ("cluster", "hosts", "message"),
+    [
+        (nodes({"CPU": 2}), 3, "--hosts 3: the cluster has 1 host with 2 CPUs each"),
+        (nodes({"GPU": 1}, {"GPU": 1}), 3, "--hosts 3: the cluster has 2 hosts with 1 GPU each"),
+        (nodes({"memory": 8}), None, "no host of the cluster has a processor"),
+    ],
+)
+def test_a_cluster_with_too_few_hosts_is_refused_and_not_waited_for(cluster, hosts, message):
+    with pytest.raises(UserError, match=message):
+        share_of(cluster, hosts)
+
+
+def test_a_missing_package_is_named(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r'not installed: ray; run: pip install "simcse_jax\[ray\]"'), connected(None):
+        pass
+
+
+@RAY
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "127.0.0.1:99999", "no.such.host.invalid:6379"])
+def test_an_address_where_nobody_listens_is_refused_at_once(address):
+    with pytest.raises(UserError, match=rf"^--address {address}: cannot be reached: \w"), connected(address):
+        pass
+
+
+@pytest.fixture
+def job(encoder, sources, tiny_bert, tmp_path, monkeypatch):
+    """That of a folder which was begun; the cluster's processes began in another working directory."""
+    plan = begin(tmp_path / "out", encoder, *sources)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    monkeypatch.setenv("NPROC", "1")
+    return Job(str(tmp_path), "out", plan, Options(str(tiny_bert)))
+
+
+def test_relative_names_begin_where_the_command_was_given(job, tmp_path):
+    assert on_ray._count(job, 0) == on_ray._count(job, 1) == Answer(True)
+    block = blocks_of(tmp_path / "out", job.plan)[0]
+    actor = BlockEncoder(job, Share(1, "CPU", 2))
+    assert actor.load() == actor.make(block) == Answer(True)
+    assert (tmp_path / "out" / block.file).exists() and os.environ["NPROC"] == "2"
+
+
+def test_a_host_that_differs_says_so(job, tmp_path, monkeypatch):
+    host = os.uname().nodename
+    elsewhere = f"is another folder here; name one that all hosts see (on {host})"
+    for other in (job._replace(folder="new"), job._replace(plan=job.plan._replace(stamps={}))):
+        assert on_ray._count(other, 0) == Answer(False, f"--output {other.folder}: {elsewhere}")
+        assert BlockEncoder(other, Share(1, "CPU", 1)).load().mistake.endswith(elsewhere)
+    assert not (tmp_path / "new").exists()
+    monkeypatch.delenv("JAX_PLATFORMS", raising=False)
+    no_accelerator = 'JAX sees no TPU here; run: pip install "jax[tpu]"'
+    assert no_accelerator in BlockEncoder(job, Share(1, "TPU", 3)).load().mistake
+    another = job._replace(options=Options(job.options.model, max_length=5))
+    assert "--max-length" in BlockEncoder(another, Share(1, "CPU", 1)).load().mistake
+
+
+class Cluster:
+    """In place of Ray's. `answer` of a block, None for a model to load, gives an actor's answer, or raises an error."""
+
+    def __init__(self, answer, monkeypatch):
+        import ray
+
+        method = SimpleNamespace(remote=lambda block=None: (object(), block))
+        actor = SimpleNamespace(load=method, make=method)
+        kind = SimpleNamespace(remote=lambda job, share: actor)
+        monkeypatch.setattr(ray, "remote", lambda *work, **amount: lambda encoder: kind)
+        monkeypatch.setattr(ray, "wait", lambda left, **options: (left[:1], left[1:]))
+        monkeypatch.setattr(ray, "get", lambda result: answer(result[1]))
+        monkeypatch.setattr(ray, "put", lambda job: job)
+        monkeypatch.setattr(ray, "nodes", lambda: nodes({"CPU": 1}))
+
+
+@RAY
+def test_actors_that_are_lost_again_and_again_end_the_job(monkeypatch):
+    from ray.exceptions import ActorDiedError
+
+    lost = []
+
+    def answer(block):
+        lost.append(block)
+        if len(lost) % 3 and block != "b":  # a few lost ones are no harm, but one block kills every actor
+            return Answer(True)
+        raise ActorDiedError
+
+    Cluster(answer, monkeypatch)
+    made = on_ray._made(None, ["a", "c", "d", "e", "b"], Share(1, "CPU", 1))
+    assert [next(made) for _ in range(4)] == ["a", "c", "d", "e"]
+    with pytest.raises(UserError, match="--engine ray: 3 actors in a row were lost: The actor died"):
+        next(made)
+
+
+@RAY
+def test_a_host_without_the_package_is_named(monkeypatch):
+    from ray.exceptions import RayTaskError
+
+    def answer(block):
+        raise RayTaskError("load", "RuntimeError: failed to import\nNo module named 'simcse_jax' trace", ImportError())
+
+    Cluster(answer, monkeypatch)
+    with pytest.raises(UserError, match="on a host of the cluster: No module named 'simcse_jax'; install"):
+        list(on_ray._made(None, ["a"], Share(1, "CPU", 1)))
+
+
+@RAY
+def test_a_block_that_was_not_made_is_given_out_again_until_nothing_changes(job, encoder, tmp_path, monkeypatch):
+    folder = tmp_path / "out"
+    first = blocks_of(folder, job.plan)[0]
+    asked = []
+
+    def answer(block):
+        asked.append(block)
+        if block and (block != first or asked.count(first) == 2):
+            return Answer(on_ray.make_block(folder, job.plan, block, encoder))
+        return Answer(not block)
+
+    Cluster(answer, monkeypatch)
+    assert encode_on_ray(folder, job.plan, job.options).rows == 25 and asked.count(first) == 2
+    (folder / first.file).unlink()
+    monkeypatch.setattr("ray.get", lambda result: Answer(not result[1]))
+    assert encode_on_ray(folder, job.plan, job.options) is None
+
+
+@RAY
+def test_mistakes_about_the_cluster_are_found_before_rows_are_counted(job, tmp_path, monkeypatch):
+    Cluster(None, monkeypatch)
+    counting = SimpleNamespace(remote=lambda job, source: pytest.fail("counted"))
+    monkeypatch.setattr("ray.remote", lambda count: counting)
+    with pytest.raises(UserError, match="--hosts 3: the cluster has 1 host with 1 CPU each"):
+        encode_on_ray(tmp_path / "out", job.plan, job.options, 3)
+    monkeypatch.setattr("ray.nodes", lambda: nodes({"GPU": 8, "CPU": 0.5}))
+    with pytest.raises(UserError, match="no host of the cluster has a processor to count rows"):
+        encode_on_ray(tmp_path / "out", job.plan, job.options)
+
+
+@RAY
+@pytest.mark.slow
+def test_killed_actors_and_a_killed_driver_lose_no_row_and_repeat_none(tiny_bert, sources, tmp_path):
+    big = tmp_path / "big.txt"
+    big.write_text(sources[0].read_text() * 200)
+    command = [
+        sys.executable,
+        "-m",
+        "simcse_jax.commands.encode",
+        "--engine",
+        "ray",
+        "--model",
+        tiny_bert,
+        "--keep-text",
+    ]
+    command += ["--input", big, "--output", f"{tmp_path / 'out'}/", "--block-rows", "50", "--batch-size", "4"]
+
+    def made():
+        return len(list((tmp_path / "out").glob("embeddings-*.parquet")))
+
+    def start(kill, until):
+        job = subprocess.Popen(
+            [*map(str, command)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        end = time.monotonic() + 180
+        while made() < until and job.poll() is None:
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        kill(job)
+        out, err = job.communicate(timeout=300)
+        return job.returncode, out, err
+
+    def kill_actor(job):
+        (actor,) = (path for path in own("ray::BlockEncoder") if path)
+        os.kill(actor, signal.SIGKILL)
+
+    code, _, err = start(lambda job: job.kill(), 3)
+    assert code != 0 and made() < 80, err
+    code, out, err = start(kill_actor, made() + 3)
+    assert code == 0, err
+    assert "4,000 embeddings of 32 elements, float32, in 80 files" in out
+    rows, texts = rows_in(tmp_path / "out"), list(SentenceFile(big))
+    assert [row["row"] for row in rows] == list(range(4000)) and [row["sentence"] for row in rows] == texts
+    by_text = {row["sentence"]: np.array(row["embedding"]) for row in rows[:20]}
+    for row in rows:
+        np.testing.assert_allclose(row["embedding"], by_text[row["sentence"]], rtol=1e-5, atol=1e-6)
+
+
+def own(name):
+    """The processes with this title."""
+    found = []
+    for path in os.listdir("/proc"):
+        try:
+            title = open(f"/proc/{path}/cmdline").read() if path.isdecimal() else ""
+        except OSError:
+            continue
+        if title.startswith(name):
+            found.append(int(path))
+    return found

@@ -1,0 +1,269 @@
+import json
+import shutil
+
+import numpy as np
+import pytest
+from support import call, sentences, write_model
+
+from simcse_jax.evaluation.analysis import change, measure, report, tokens
+from simcse_jax.evaluation.analysis import map as map_
+from simcse_jax.evaluation.analysis.protocol import Protocol
+from simcse_jax.simcse import SimCSE
+
+# What the authors' code printed for all-MiniLM-L6-v2 on these sentences (benchmarks/protocols.py).
+SELF_SIMILARITY = (0.955020, 0.903137, 0.839910, 0.798811, 0.793513, 0.811518, 0.644271)
+INTRA_SENTENCE = (0.365135, 0.463086, 0.509449, 0.561268, 0.579530, 0.580068, 0.663366)
+
+
+@pytest.fixture(scope="module")
+def roberta(tmp_path_factory):
+    """The words of `tiny_bert` with other special tokens around them."""
+    return write_model(tmp_path_factory.mktemp("models") / "tiny-roberta", "roberta")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    (folder / "some.csv").write_text("sentence,note\n" + "".join(f"{text},x\n" for text in sentences(60)))
+    (folder / "one.txt").write_text("the cat sat on the mat\n\n")
+    (folder / "empty.txt").write_text("")
+    (folder / "blank.txt").write_text("\n \n")
+    (folder / "rare.txt").write_text("the cat\na dog\na bird\n")
+    (folder / "few.txt").write_text("the cat sat\n" * 6)
+    return folder
+
+
+def columns(rows: list[dict], name: str) -> list[float]:
+    return [row[name] for row in rows]
+
+
+def test_two_pairs_of_models_are_measured_and_reported(tmp_path, tiny_bert, roberta, data):
+    output = tmp_path / "new" / "folder"
+    done = call(
+        "analyze",
+        *("--model", tiny_bert, "--compare", f"{tiny_bert}@1", "--second-pair", f"{roberta}@1=one layer", roberta),
+        *("--data", data / "some.csv", "--output", output, "--min-count", 3, "--samples", 50, "--seed", 4),
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    found = json.loads((output / "metrics.json").read_text())
+    assert {"metrics.json", "report.html", "anisotropy.png", "correlation.svg"} <= {f.name for f in output.iterdir()}
+
+    protocol = Protocol(min_count=3, samples=50, seed=4)
+    expected, surveys = {}, {}
+    for folder, layers in ((tiny_bert, 0), (tiny_bert, 1), (roberta, 1), (roberta, 0)):
+        encoder = SimCSE(str(folder), num_layers=layers).token_encoder()
+        key = f"{folder}@{layers}" if layers else str(folder)
+        surveys[key] = tokens.survey(encoder, sentences(60), protocol)
+        expected[key] = measure.measure(encoder, surveys[key])
+    names = [f"{tiny_bert}@1", str(tiny_bert), str(roberta), f"{roberta}@1"]  # a base stands before its model
+    assert columns(found["models"], "model") == names
+    assert columns(found["models"], "label") == ["tiny-bert@1", "tiny-bert", "tiny-roberta", "one layer"]
+    for part, name in zip(found["models"], names, strict=True):
+        numbers = expected[name].to_json()
+        assert [len(part["layers"]), len(numbers["layers"])] == [len(expected[name].anisotropy)] * 2
+        for row, other in zip(part["layers"], numbers["layers"], strict=True):
+            assert row == pytest.approx(other, abs=1e-5)
+        assert len(part["dimensions"]["cumulated"]) == len(part["dimensions_random_pairs"]["cumulated"]) == 32
+        assert columns(part["informativity"], "k") == [1, 2, 3, 5, 10, 20]
+        survey = surveys[name]
+        assert (part["tokens"], part["types"]) == (survey.units.sum(), len(survey.names))
+    assert (found["data"], found["sentences"]) == ("some.csv", 60)
+    asked = {"min_count": 3, "samples": 50, "seed": 4, "special_tokens": "in", "max_length": 64}
+    assert asked.items() <= found["protocol"].items()
+
+    pairs = [(tiny_bert, f"{tiny_bert}@1"), (f"{roberta}@1", roberta)]
+    changes = [measure.token_changes(surveys[str(a)], expected[str(a)], expected[str(b)]) for a, b in pairs]
+    labels = [["tiny-bert", "tiny-bert@1"], ["one layer", "tiny-roberta"]]
+    for pair, names, tokens_, (name, _) in zip(found["pairs"], labels, changes, pairs, strict=True):
+        assert [pair["model"], pair["base"]] == names
+        survey, rows = surveys[str(name)], pair["tokens"]
+        assert columns(rows, "token") == survey.names and columns(rows, "count") == survey.counts.tolist()
+        assert columns(rows, "change") == pytest.approx([token.change for token in tokens_], abs=1e-5)
+        more, less = change.most_changed(tokens_)
+        assert (pair["more_contextualized"], pair["less_contextualized"]) == (more, less)
+    (correlation,) = found["correlations"]
+    both = change.correlation(*changes)
+    assert correlation["pairs"] == labels and correlation["best"] == pytest.approx(both.best, abs=1e-3)
+    assert len(correlation["by_n"]) == len(both.by_n) > 10 and correlation["by_n"][0] is None
+
+    last = found["models"][1]["layers"][-1]
+    assert f"     2 | {last['anisotropy']:10.3f} | {last['self_similarity']:9.3f}" in done.stdout
+    assert f"less contextualized: {' '.join(less)}" in done.stdout
+    assert f"correlation of the changes: at best {correlation['best']:.3f}, over the " in done.stdout
+
+
+@pytest.fixture
+def written(monkeypatch):
+    """The metrics of the last report, which is not drawn."""
+    last = {}
+
+    def write(metrics, folder, **more):
+        last.update(metrics=metrics, **more)
+        return []
+
+    monkeypatch.setattr(report, "write", write)
+    return last
+
+
+def test_a_model_alone_has_nothing_to_be_compared_with(tmp_path, tiny_bert, data, written):
+    done = call("analyze", "--model", tiny_bert, "--data", data / "few.txt", "--output", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    assert written["metrics"]["pairs"] == written["metrics"]["correlations"] == [] and "jax" in written["versions"]
+    assert columns(written["metrics"]["models"], "samples") == [6]
+    assert "the anisotropy baseline has 6 tokens, one from each sentence" in done.stdout
+    assert list(written["maps"]["map"].points) == ["tiny-bert"]
+    assert len(written["maps"]["map"].points["tiny-bert"]) == 6
+
+
+def test_figure_1_is_drawn_of_any_kept_checkpoint(tmp_path, trained, tiny_bert, data, written):
+    early = f"{trained}@step=last"
+    given = ("--pair", early, tiny_bert, "--models", f"{early}@1=one layer", "--data", data / "few.txt")
+    done = call("analyze", *given, "--output", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    assert columns(written["metrics"]["models"], "model") == [str(tiny_bert), early, f"{early}@1"]
+    before, after, _ = written["maps"]["map"].points.values()
+    assert before.shape == after.shape == (6, 2) and list(written["maps"]["map"].points)[2] == "one layer"
+
+
+def test_a_model_that_pools_in_an_unknown_way_is_measured_without_a_map(tmp_path, tiny_bert, data, written):
+    model = shutil.copytree(tiny_bert, tmp_path / "model")
+    modules = [{"idx": 0, "path": "", "type": "sentence_transformers.models.Transformer"}]
+    modules.append({"idx": 1, "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"})
+    (model / "modules.json").write_text(json.dumps(modules))
+    (model / "1_Pooling").mkdir()
+    (model / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_median_tokens": True}))
+    done = call("analyze", "--model", model, "--data", data / "few.txt", "--output", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    assert written["maps"] == {}
+    assert f"no map of model: how {model} pools is not known here; name a pooler, {model}@avg" in done.stdout
+    done = call("analyze", "--model", f"{model}@avg", "--data", data / "few.txt", "--output", tmp_path / "out")
+    assert (done.returncode, "no map" in done.stdout) == (0, False)
+    assert len(written["maps"]["map"].points) == 1
+
+
+def test_two_models_are_compared_at_the_length_that_both_take(tmp_path, tiny_bert, data, written):
+    short = shutil.copytree(tiny_bert, tmp_path / "short")
+    settings = json.loads((short / "tokenizer_config.json").read_text())
+    (short / "tokenizer_config.json").write_text(json.dumps(settings | {"model_max_length": 8}))
+    given = ("--model", tiny_bert, "--compare", short, "--data", data / "some.csv", "--output", tmp_path / "out")
+    done = call("analyze", *given)
+    assert done.returncode == 0, done.stderr
+    assert written["metrics"]["protocol"]["max_length"] == 8
+    cut = sum(len(text.split()) > 6 for text in sentences(60))
+    assert cut and f"some.csv: {cut} of the sentences are longer than 8 tokens and are cut" in done.stdout
+    assert all(token["change"] == 0 for token in written["metrics"]["pairs"][0]["tokens"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "parts"),
+    [
+        ({"--data": "{data}/one.txt"}, ["one.txt: has 1 sentence to measure", "takes three"]),
+        ({"--data": "{data}/empty.txt"}, ["empty.txt: holds no sentences"]),
+        ({"--data": "{data}/blank.txt"}, ["blank.txt: holds no sentences"]),
+        ({"--data": "{data}/rare.txt"}, ["rare.txt: no token occurs 5 times", "--min-count"]),
+        ({"--data": "no/such/file"}, ["no/such/file: no such file"]),
+        ({"--data": "tests"}, ["tests: no STSBenchmark there"]),
+        ({"--column": "text"}, ["some.csv: no column 'text'"]),
+        ({"--data": "{data}", "--column": "text"}, ["--column text", "leave it out"]),
+        ({"--model": "no/such/model"}, ["no/such/model: no such folder"]),
+        ({"--model": "{model}@9"}, ["the model has 2 layers"]),
+        ({"--model": "{model}@0"}, ["tiny-bert@0: no such folder"]),
+        ({"--compare": "{model}@9"}, ["the model has 2 layers"]),
+        ({"--compare": "{roberta}"}, ["tiny-bert and", "tiny-roberta have different tokenizers"]),
+        ({"--compare": "{model}"}, ["--pair", "is a model and itself"]),
+        ({"--models": ["{roberta}", "{model}@1"], "--compare": "{model}"}, ["--compare", "goes with one model"]),
+        ({"--sentences": "99"}, ["some.csv: has 60 sentences, 99 were asked for"]),
+        ({"--split": "dev"}, ["--split dev: is for SentEval's folder"]),
+        ({"--sentences": "0"}, ["--sentences 0", "1 or more"]),
+        ({"--rank": ["1"]}, ["--rank 1: must be from 2 to 10,000"]),
+        ({"--rank": ["61"]}, ["--rank 61: the data have", "different sentences"]),
+        ({"--rank": ["8"], "--artificial": ["-1"]}, ["--artificial -1: must be from 0 to 10,000"]),
+        ({"--rank": [], "--units": "words"}, ["--units: has no use with --rank"]),
+        ({"--artificial": ["3"]}, ["--artificial: has no use without --rank"]),
+        ({"--compare": "{model}@1", "--second-pair": ["{roberta}", "{model}"]}, ["different tokenizers"]),
+        ({"--compare": "{model}@1", "--second-pair": ["{roberta}"] * 2}, ["--pair", "a model and itself"]),
+        (
+            {"--data": "{data}/few.txt", "--compare": "{model}@1", "--second-pair": ["{roberta}", "{roberta}@1"]},
+            ["have 3 frequent tokens in common", "takes 10"],
+        ),
+        ({"--output": __file__}, ["--output", "test_analyze.py: is a file", "must be a folder"]),
+        ({"--output": __file__ + "/folder"}, ["--output", "cannot be written: Not a directory"]),
+        ({"--batch-size": "0"}, ["--batch-size 0", "1 or more"]),
+        ({"--min-count": "1"}, ["--min-count 1", "2 or more"]),
+        ({"--samples": "2"}, ["--samples 2", "3 or more"]),
+        ({"--units": "letters"}, ["--units", "'letters'"]),
+    ],
+    ids=lambda value: " ".join(map(str, value.values())) if isinstance(value, dict) else "",
+)
+def test_a_mistake_is_refused_in_one_line_and_nothing_is_written(tmp_path, tiny_bert, roberta, data, changes, parts):
+    options = {"--model": "{model}", "--data": "{data}/some.csv", "--output": str(tmp_path / "out")} | changes
+    given = []
+    for option, values in options.items():
+        values = [values] if isinstance(values, str) else values
+        given += [option, *(value.format(model=tiny_bert, roberta=roberta, data=data) for value in values)]
+    done = call("analyze", *given)
+    assert done.returncode == 2, done.stderr
+    assert len(done.stderr.splitlines()) == 1 and done.stderr.startswith("error: ")
+    assert [part for part in parts if part not in done.stderr] == [], done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_papers_figures_are_reached(tmp_path, minilm, senteval, written, monkeypatch):
+    """Tables 1 and 3 and Figures 2 to 7 for the fine-tuned MiniLM, and what the authors' own code printed for it."""
+    monkeypatch.setattr(map_, "project", lambda _: None)
+    done = call("analyze", "--model", minilm, "--data", senteval, "--output", tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    (found,) = written["metrics"]["models"]
+    assert (written["metrics"]["data"], written["metrics"]["sentences"]) == ("STS-B test", 1379)
+    assert found["tokens"] == 19592
+
+    # The authors count the first [PAD] after a sentence as a token with a self-similarity, below 0.0005.
+    assert columns(found["layers"], "self_similarity") == pytest.approx(SELF_SIMILARITY, abs=6e-4)
+    assert columns(found["layers"], "intra_sentence_similarity") == pytest.approx(INTRA_SENTENCE, abs=2e-5)
+    assert np.round(found["dimensions"]["top_share"], 3).tolist() == [0.008, 0.014, 0.020]
+    needed = found["dimensions"]["needed"]
+    assert abs(needed["10"] - 19) <= 1 and abs(needed["20"] - 40) <= 2 and abs(needed["50"] - 121) <= 2
+    r2 = {row["k"]: row["r2"] for row in found["informativity"]}
+    assert list(r2) == [1, 2, 3, 5, 10, 20, 50, 100, 300] and r2[300] == pytest.approx(0.285, abs=0.02)
+
+    anisotropy = columns(found["layers"], "anisotropy")
+    assert anisotropy[-1] < 0.02 and np.argmax(anisotropy) == 5 and anisotropy[5] == pytest.approx(0.208, abs=0.02)
+    for name in ("intra_sentence_similarity", "adjusted_intra_sentence_similarity"):
+        assert np.argmax(columns(found["layers"], name)) == 6
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["--runs", "a", "a"], "--runs: a is given twice"),
+        (["--runs", "a", "--model", "m"], "--models: has no use with --runs"),
+        (["--runs", "a", "--rank"], "--rank: has no use with --runs"),
+        (["--runs", "a", "--artificial", "3"], "--artificial: has no use with --runs"),
+        (["--runs", "a", "--compare", "m"], "--compare: has no use with --runs"),
+        (["--runs", "a", "--units", "words"], "--units: has no use without --data"),
+        (["--runs", "a", "--column", "text"], "--column: has no use without --data"),
+        (["--data", "some.csv"], "nothing to measure; give --models, --pair or --runs"),
+        (["--model", "m"], "--data: is missing"),
+        (["--pair", "m@cls", "m@avg", "--data", "d"], "--pair m@cls m@avg: differ in the pooler alone"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_options_that_do_not_go_together_are_refused(given, message, tmp_path):
+    done = call("analyze", *given, "--output", tmp_path / "out")
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1) and message in done.stderr, done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_rank_of_a_models_dimensions_is_measured(tmp_path, tiny_bert, data):
+    given = ("--models", f"{tiny_bert}=tiny", "--data", data / "some.csv", "--output", tmp_path / "out")
+    done = call("analyze", *given, "--rank", 16, 8, 8, "--artificial", 64, 0, 4, "--seed", 3)
+    assert (done.returncode, done.stderr) == (0, "")
+    found = json.loads((tmp_path / "out" / "rank.json").read_text())
+    (model,) = found["models"]
+    assert (model["label"], model["dimensions"], found["about"]["seed"]) == ("tiny", 32, 3)
+    ranks = {(row["batch"], row["artificial"]): row["ranks"] for row in model["ranks"] if row["reading"] == "paper"}
+    expected = {(8, 0): 8, (8, 4): 12, (8, 64): 32, (16, 0): 16, (16, 4): 20, (16, 64): 32}
+    assert ranks == {sizes: [rank] * 10 for sizes, rank in expected.items()}
+    assert len(model["ranks"]) == 2 * len(expected)  # each size once, in both readings
+    assert "tiny: with 8 sentences the correlation of 32 dimensions has rank 8 (at most 8)" in done.stdout
+    assert {"rank.png", "report.html"} <= {path.name for path in (tmp_path / "out").iterdir()}

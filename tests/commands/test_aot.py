@@ -1,0 +1,277 @@
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+from support import ROOT, run
+from support.costs import TINY, tiny_config
+
+from simcse_jax.commands import aot
+from simcse_jax.commands.aot import choose_batch, guess_columns, main, padded_length
+from simcse_jax.config.fields import flatten, is_number_of_step
+from simcse_jax.config.flags import parse
+from simcse_jax.config.recipes import FOLDER
+from simcse_jax.config.variants import list_recipes
+from simcse_jax.devices.flops import product_flops
+from simcse_jax.devices.mesh import AXIS, data_mesh
+from simcse_jax.devices.parts import gather
+from simcse_jax.devices.torus import ways
+from simcse_jax.errors import UserError
+from simcse_jax.models.sentence_encoder import build
+from simcse_jax.objectives.registry import OBJECTIVES, needs
+from simcse_jax.training.costs import compile, encoding
+from simcse_jax.training.costs.described import PLUGINS, described_devices, prepare
+from simcse_jax.training.costs.program import COLLECTIVES, Program
+from simcse_jax.training.costs.roofline import CHIPS
+from simcse_jax.training.recipe import terms_of
+
+pytestmark = pytest.mark.platforms
+
+UNSUP = "--config=configs/unsup_bert.py"
+GENERATOR = ["--config.objective.replaced_token_detection.weight=1", "--config.model.generator=distilroberta-base"]
+WRONG_SIZE = (
+    "--config.objective.replaced_token_detection.weight=1",
+    "--config.model.generator=bert-base-uncased",
+    "--config.projector.objectives=replaced_token_detection",
+    "--config.projector.widths=9",
+)
+
+
+def test_the_batch_is_that_of_the_first_topology_or_given_a_chip():
+    assert choose_batch(tiny_config(**{"train.batch_size": 64}), None, 256, 8) == 2048
+    assert choose_batch(tiny_config(), 5, 256, 8) == 1280
+    assert choose_batch(tiny_config(**{"train.batch_size": 64}), None, 16, 8, "strong") == 64
+    with pytest.raises(UserError, match="batch_size=64 is not divisible by 12 devices"):
+        choose_batch(tiny_config(**{"train.batch_size": 64}), None, 12, 8, "strong")
+    with pytest.raises(UserError, match="batch_size=63 is not divisible by 8 devices; the nearest are 56 and 64"):
+        choose_batch(tiny_config(**{"train.batch_size": 63}), None, 8, 8)
+    with pytest.raises(UserError, match=r"the nearest are 8$"):
+        choose_batch(tiny_config(**{"train.batch_size": 6}), None, 8, 8)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "one of the arguments --topology --topologies is required"),
+        (["--topology=v5e:2x4", "--config.data.trian=x"], "the nearest one is --config.data.train"),
+        (["--topology=v5e:2x4", "--outptu=x"], "outptu"),
+        (["--topology=v5e:2x4", "--config.model.init_from=gpt2"], "the only hub models with known shapes are"),
+        (["--topology=v5e:2x4", "--config.model.num_layers=13"], "the model has 12 layers"),
+        (["--topology=v5e:2x4", "--config.data.max_length=513"], "the model takes 512 tokens"),
+        (["--topology=v5e:2x4", *WRONG_SIZE], "config.projector.widths='9': gives embeddings of 9 numbers"),
+        (["--topology=v5e:2x4", *GENERATOR], "model.generator=distilroberta-base: its weights have 50,265 words"),
+        (["--topology=v5e:2x4", "--batch-per-chip=0"], "--batch-per-chip 0: must be 1 or more"),
+        (["--topology=v5e:2x4", "--scaling=strong"], "--scaling strong: give --topologies"),
+        (
+            ["--topologies=v5e:2x4", "--scaling=strong", "--batch-per-chip=8"],
+            "--scaling strong: leave --batch-per-chip out",
+        ),
+        (["--topology=h200:1", "--fill=0"], "--fill 0.0: must be above 0 and at most 1"),
+        (["--topology=h200:1", "--fill=0.5", "--config.train.unpad=False"], "--fill 0.5: leave it out, or train.unpad"),
+        (["--topology=h200:16"], "--topology h200:16: must be a number of GPUs, at most 8 a node"),
+        (["--topology=h200:1", "--top=-1"], "--top -1: must be 0 or more"),
+        (["--topology=h200:1", "--encode", "--fill=0.5"], "--encode: leave --fill out"),
+        (["--topology=h200:1", "--encode", "--columns=2"], "--encode: leave --columns out"),
+        (["--topology=h200:1", "--plan=sentences=1,tokens=33"], "--plan tokens=33: sentences are cut at"),
+        (["--topology=h200:1", "--plan=sentences=1,tokens=3", "--encode"], "--plan: leave --encode out"),
+        (["--topologies=h200:1", "--plan=sentences=1,tokens=3"], "--plan: leave --topologies out"),
+        (["--topology=h200:1", "--plan=tokens"], "--plan tokens=: must be a number from 1 to 1e+15"),
+        (["--topology=h200:8x"], "--topology h200:8x: must be a number of GPUs"),
+        (["--topology=v5e:2x4", "--output=no/such.json"], "--output no/such.json: there is no folder no"),
+    ],
+)
+def test_mistakes_in_the_arguments(arguments, message, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(sys, "argv", ["aot", UNSUP, *arguments])
+    with pytest.raises(UserError) as error:
+        main()
+    assert message in str(error.value)
+
+
+def test_an_unknown_topology_is_one_line():
+    done = run("aot", UNSUP, "--topology=v9:2x2")
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert done.stderr.startswith(
+        "error: --topology v9:2x2: must be one of v4, v5e, v5p, v6e, a100, h100, h200, b200 and a shape, e.g. v5e:2x4"
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "columns"),
+    [
+        ({"data.train": "wiki.txt"}, 1),
+        ({"data.train": "nli.csv"}, 3),
+        ({"data.train": "sts:folder,wiki.txt"}, 1),
+        ({"data.train": "wiki.txt", "objective.contrastive_tension.weight": 1.0}, 2),
+        ({"data.train": "documents.txt", "data.positives": "spans", "data.spans.positives": 3}, 4),
+        ({"data.train": "wiki.txt", "data.augment.name": "crop"}, 2),
+        ({"data.train": "books.txt", "data.positives": "next_sentence"}, 2),
+        ({"data.train": "nli.csv", "data.positives": "entailment"}, 2),
+        ({"data.train": "nli.csv", "objective.softmax_nli.weight": 1.0}, 2),
+        ({"data.train": "pairs.csv", "objective.cosent.weight": 1.0}, 2),
+        ({"data.train": "sts:folder:STS12"}, 2),
+        ({"data.train": "nli.csv", "data.columns.anchor": "a", "data.columns.positive": "b"}, 2),
+    ],
+)
+def test_the_columns_that_a_config_lets_expect(fields, columns):
+    assert guess_columns(tiny_config(**fields)) == columns
+
+
+@pytest.mark.parametrize(
+    ("limit", "advice"),
+    [(2, "it fits with --config.parallel.chunk_size=2"), (0, "no parallel.chunk_size makes it fit")],
+)
+def test_a_step_that_does_not_fit_comes_with_the_chunk_size_that_does(limit, advice, monkeypatch, capsys):
+    def compile_step(config, encoder, columns, topology, generator, fill):
+        if not 0 < config.parallel.chunk_size <= limit:
+            raise compile.OutOfMemory(24 * 2**30, 16 * 2**30)
+        return f"a report of chunks of {config.parallel.chunk_size}"
+
+    monkeypatch.setattr(aot, "compile_step", compile_step)
+    monkeypatch.setattr(aot, "described_devices", lambda topology: [None] * 4)
+    monkeypatch.setattr(aot, "describe", str)
+    with pytest.raises(UserError) as error:
+        aot.compile_or_explain(tiny_config(), TINY, 1, "v5e:2x2")
+    assert str(error.value) == (f"v5e:2x2, batch 32: out of memory: a chip needs 24.0 GiB and has 16.00; {advice}")
+    captured = capsys.readouterr()
+    assert "trying --config.parallel.chunk_size=4" in captured.err
+    assert captured.out == ("a report of chunks of 2\n" if limit else "")
+
+
+def test_an_encoding_that_does_not_fit_comes_with_the_batch_that_does(monkeypatch, capsys):
+    def compile_encoding(config, encoder, length, topology):
+        if config.train.batch_size > 8:  # two sentences for each of 4
+            raise compile.OutOfMemory(24 * 2**30, 16 * 2**30)
+        return "a report"
+
+    monkeypatch.setattr(aot, "compile_encoding", compile_encoding)
+    monkeypatch.setattr(aot, "describe", str)
+    with pytest.raises(UserError, match=r"8 sentences a device: out of memory: .*; it fits with --batch-per-chip=2"):
+        aot.encoding_or_explain(tiny_config(), TINY, 16, "v5e:2x2", 4)
+    assert capsys.readouterr().out == "a report\n"
+
+
+@pytest.mark.parametrize(("tokens", "most", "length"), [(22, 32, 24), (29.5, 30, 30), (3, 32, 8), (600, 1024, 1024)])
+def test_many_sentences_are_padded_to_fine_lengths(tokens, most, length):
+    assert padded_length(tokens, most) == length
+
+
+@pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="libtpu is not installed (pip install libtpu)")
+@pytest.mark.parametrize("topology", ["v5e:2x2", "v5e:2x4", "v5e:4x4", "v5e:4x8", "v6e:8x8", "v5p:2x2x2"])
+def test_xla_sums_a_kernel_s_gradient_where_its_parts_are_on_every_torus(topology):
+    prepare()
+    mesh = data_mesh(described_devices(topology))
+    shape, split = (3072, 768), P(AXIS)
+    way = ways({"kernel": 3072 * 768}, mesh)["kernel"]
+
+    def loss(part):
+        return jnp.sum(jnp.tanh(gather(part, split, jnp.dtype(jnp.bfloat16), way)))
+
+    function = jax.jit(jax.shard_map(jax.grad(loss), mesh=mesh, in_specs=split, out_specs=split))
+    part = jax.ShapeDtypeStruct(shape, jnp.float32, sharding=NamedSharding(mesh, split))
+    found = Program(function.lower(part).compile().as_text()).collectives()
+    sent = {kind: sum(each.bytes_sent for each in found if each.kind == kind) for kind in COLLECTIVES}
+    others = 3072 * 768 * (1 - 1 / mesh.size)  # of which no chip is sent anything twice
+    assert (sent["all-gather"], sent["reduce-scatter"], sent["all-reduce"]) == (2 * others, 4 * others, 0)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="libtpu is not installed (pip install libtpu)")
+def test_a_tiny_model_s_step_compiles_for_a_tpu(tiny_bert: Path, tmp_path: Path):
+    fields = {"model.init_from": tiny_bert, "data.max_length": 16, "train.batch_size": 16, "parallel.chunk_size": 2}
+    arguments = [f"--config.{name}={value}" for name, value in fields.items()]
+    done = run("aot", UNSUP, "--topology=v5e:2x2", *arguments, f"--output={tmp_path / 'figures.json'}")
+    assert done.returncode == 0, done.stderr
+    assert "a bound, not a measurement" in done.stdout
+    (figures,) = json.loads((tmp_path / "figures.json").read_text())
+    traced = compile.trace_step(tiny_config(**fields | {"model.init_from": ""}), TINY, 1, jax.devices()[:4])
+    assert figures["flops"] == product_flops(traced.jaxpr).total()
+    parameters = sum(value.size for value in build(TINY, with_head=True)[1].values())
+    exchanged = {each["kind"]: each["bytes"] for each in figures["collectives"]}
+    reduced = exchanged.get("all-reduce", 0) + exchanged["reduce-scatter"]
+    assert 4 * parameters <= reduced < 1.2 * 4 * parameters  # the gradient; parts of small arrays are padded
+    assert 0.95 * 4 * parameters < exchanged["all-gather"] < 1.1 * 4 * parameters  # the parameters, but for odd ones
+    assert {each["devices"] for each in figures["collectives"]} == {4}
+    # A chip's part of the state is read and written once at least: parameters and two moments.
+    assert figures["hbm_bytes"] > 2 * 3 * parameters
+    assert 3 * parameters < figures["memory"]["arguments"] < CHIPS["v5e"].hbm
+    assert figures["chips"] == 4 and figures["sentences"] == 16
+
+
+needs_cuda = pytest.mark.skipif(
+    not any(importlib.util.find_spec(name) for name in PLUGINS), reason='no CUDA plugin (pip install "jax[cuda13]")'
+)
+
+
+@needs_cuda
+def test_a_tiny_model_s_step_compiles_for_gpus_of_two_nodes(tiny_bert: Path, tmp_path: Path):
+    fields = {"model.init_from": tiny_bert, "data.max_length": 16, "train.batch_size": 16, "train.dtype": "bfloat16"}
+    arguments = [f"--config.{name}={value}" for name, value in fields.items()]
+    done = run("aot", UNSUP, "--topology=h200:2x2", "--top=3", *arguments, f"--output={tmp_path / 'figures.json'}")
+    assert done.returncode == 0, done.stderr
+    assert "kernels" in done.stdout and "the largest 3 of" in done.stdout
+    (figures,) = json.loads((tmp_path / "figures.json").read_text())
+    parameters = sum(value.size for value in build(TINY, with_head=True)[1].values())
+    reduced = sum(each["bytes"] for each in figures["collectives"] if each["kind"] == "all-reduce")
+    assert 4 * parameters <= reduced < 1.05 * 4 * parameters
+    assert {each["devices"] for each in figures["collectives"]} == {4}
+    assert figures["bytes_sent"] == pytest.approx(2 * figures["bytes_between_nodes"], rel=0.01)
+    assert figures["hbm_bytes"] > 2 * 3 * 4 * parameters
+    assert sum(each["bytes"] for each in figures["consumers"]) == figures["hbm_bytes"]
+    assert 50 < sum(figures["kernels"].values()) < 500
+
+
+@needs_cuda
+def test_a_plan_compiles_training_and_encoding(tiny_bert: Path, tmp_path: Path):
+    fields = {"model.init_from": tiny_bert, "data.max_length": 16, "train.batch_size": 16}
+    arguments = [f"--config.{name}={value}" for name, value in fields.items()]
+    plan = ["--plan=sentences=1e9,tokens=11", f"--output={tmp_path / 'figures.json'}"]
+    done = run("aot", UNSUP, "--topology=h100:2", *arguments, *plan)
+    assert done.returncode == 0, done.stderr
+    figures = json.loads((tmp_path / "figures.json").read_text())
+    # Of one of two GPUs, at batches of 12 tokens.
+    config = tiny_config(**fields | {"model.init_from": ""})
+    traced = encoding.trace_encoding(config, TINY, 12, jax.devices()[:1])
+    assert figures["encoding"]["flops"] == product_flops(traced.jaxpr).total() // 2
+    assert "read_rate" in done.stdout and "exact search: a GPU holds" in done.stdout
+
+
+@needs_cuda
+def test_a_step_beyond_a_gpu_s_memory_is_refused(monkeypatch):
+    monkeypatch.setenv("XLA_CLIENT_MEM_FRACTION", "1e-5")
+    with pytest.raises(compile.OutOfMemory) as error:
+        compile.compile_step(tiny_config(), TINY, 1, "h100:1")
+    assert error.value.needed > error.value.available == pytest.approx(CHIPS["h100"].hbm * 1e-5)
+
+
+@needs_cuda
+def test_every_recipe_and_objective_compiles_for_gpus():
+    """Each with a tiny model of two layers; variants that differ in numbers or sizes alone compile once."""
+    seen, objectives = set(), set()
+    for recipe in list_recipes(FOLDER):
+        for variant in recipe.variants or ("",):
+            config, _ = parse([f"--config={recipe.file}{':' * bool(variant)}{variant}"], needs_workdir=False)
+            config.update_from_flattened_dict({"data.max_length": 16, "train.batch_size": 16})
+            columns, fields = guess_columns(config), flatten(config)
+            kind = repr((columns, [fields[name] for name in fields if is_compiled(name)]))
+            objectives |= set(terms_of(config))
+            if kind not in seen:
+                generator = TINY if needs(config.objective).replaced_tokens else None
+                report = compile.compile_step(config, TINY, columns, "h200:2", generator)
+                assert report.flops and report.hbm_bytes, (recipe.file, variant)
+            seen.add(kind)
+    assert objectives == set(OBJECTIVES)
+
+
+def is_compiled(name: str) -> bool:
+    """Whether the step of a tiny model depends on a field (on those of data by the number of columns)."""
+    section, _, last = name.partition(".")
+    return (
+        section in ("model", "objective", "projector", "train", "views")
+        and not is_number_of_step(name)
+        and last not in ("init_from", "generator", "epochs", "max_steps", "log_every", "patience")
+    )

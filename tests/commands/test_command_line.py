@@ -1,0 +1,372 @@
+"""The parser, the options, and the net for errors that all commands share."""
+
+import argparse
+import ast
+import errno
+import importlib
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import warnings
+
+import pytest
+
+from simcse_jax.commands.command_line import (
+    EXIT_CODES,
+    Model,
+    Parser,
+    add_dtype,
+    describe_exit_codes,
+    parse_model,
+    run_command,
+    started_as,
+    this_command,
+    warnings_in_a_line,
+    with_new_spellings,
+)
+from simcse_jax.errors import Preempted, UserError
+
+COMMANDS = ("evaluate", "encode", "search", "export", "analyze", "geometry", "aot", "demo", "serve", "data.overlap")
+ENDLESS = "from simcse_jax.commands.command_line import run_command; run_command(lambda: [print('x' * 99) for _ in range(10**5)])"
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (None, 0, ""),
+        (UserError("config.seed:\n  no"), 2, "error: config.seed: no\n"),
+        (UserError("x" * 10**5), 2, "error: " + "x" * 500 + " … " + "x" * 500 + "\n"),
+        (Preempted("saved"), 75, "saved\n"),
+        (KeyboardInterrupt(), 130, "interrupted\n"),
+        (KeyboardInterrupt("saved; resume with:"), 130, "saved; resume with:\n  python -m simcse_jax.main 'a b'\n"),
+    ],
+)
+def test_how_a_command_ends(error, code, said, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "orig_argv", ["python", "-m", "simcse_jax.main", "a b"])
+
+    def main():
+        if error is not None:
+            raise error
+
+    with pytest.raises(SystemExit) as end:
+        run_command(main)
+    assert (end.value.code, capsys.readouterr().err) == (code, said)
+    assert code in EXIT_CODES
+
+
+class Panic(BaseException):
+    """As the exception of a library in Rust."""
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ZeroDivisionError("of a\ntest \udcff"), "simcse_jax did not expect this: ZeroDivisionError: of a test"),
+        (Panic("index out of range"), "simcse_jax did not expect this: Panic: index out of range"),
+        (RecursionError("too deep"), "simcse_jax did not expect this: RecursionError: too deep"),
+        (MemoryError("8 TB"), "not enough memory; smaller batches"),
+        (RuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 9 bytes"), "not enough memory; smaller batches"),
+    ],
+)
+def test_what_nobody_expected_is_a_line_and_a_full_report(error, said, capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(sys, "orig_argv", ["python", "-m", "simcse_jax.main", "a b"])
+
+    def main():
+        raise error
+
+    with pytest.raises(SystemExit) as end:
+        run_command(main)
+    assert end.value.code == 70 and 70 in EXIT_CODES
+    printed = capsys.readouterr()
+    [report] = tmp_path.iterdir()
+    assert printed.err.startswith(f"error: {said}") and printed.err.endswith(f"the full report is in {report}\n")
+    assert printed.err.count("\n") == 1 and printed.out == ""
+    text = report.read_text()
+    assert "command: python -m simcse_jax.main 'a b'" in text and "in main" in text and type(error).__name__ in text
+
+
+def test_a_report_that_cannot_be_written_is_printed(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+    with pytest.raises(SystemExit):
+        run_command(lambda: 1 / 0)
+    said = capsys.readouterr().err
+    assert "Traceback" in said and said.endswith("ZeroDivisionError: division by zero; the full report is above\n")
+
+
+def test_developers_get_the_traceback(monkeypatch):
+    monkeypatch.setenv("SIMCSE_JAX_TRACEBACK", "1")
+    with pytest.raises(ZeroDivisionError):
+        run_command(lambda: 1 / 0)
+
+
+@pytest.mark.parametrize(
+    ("number", "name", "code", "said"),
+    [
+        (errno.ENOSPC, "/a/b", 2, "error: /a/b: No space left on device\n"),
+        (errno.ENAMETOOLONG, None, 2, "error: standard output or a file: File name too long\n"),
+        (errno.EBADF, "/a/b", 70, "error: simcse_jax did not expect this"),
+    ],
+)
+def test_the_machines_errors_are_the_users_to_mend(number, name, code, said, capsys):
+    def main():
+        raise OSError(number, os.strerror(number), name)
+
+    with pytest.raises(SystemExit) as end:
+        run_command(main)
+    assert end.value.code == code and capsys.readouterr().err.startswith(said)
+
+
+ENDINGS = {  # what a command does: its exit code, and what it says
+    "print('x')": (2, "error: standard output: No space left on device\n"),  # found when it is flushed
+    "[print('x' * 99) for _ in range(10**4)]": (2, "error: standard output or a file: No space left on device\n"),
+    "print('x', flush=True)": (2, "error: standard output or a file: No space left on device\n"),
+    "(print('x'), sys.exit(0))": (2, "error: standard output: No space left on device\n"),  # as --help ends
+    "(print('x'), 1 / 0)": (70, "error: simcse_jax did not expect this: ZeroDivisionError"),
+}
+
+
+def test_a_full_disk_and_an_encoding_of_standard_output(tmp_path):
+    """In processes that are forked from one, since the interpreter's own last flush counts too."""
+    code = f"""
+import os, sys
+from simcse_jax.commands.command_line import run_command
+
+def run(what, target):
+    sys.stdout.flush()
+    if not os.fork():
+        os.dup2(os.open(target, os.O_WRONLY | os.O_CREAT), 1)
+        os.dup2(os.open(target + ".err" if target != "/dev/full" else {str(tmp_path / "err")!r},
+                        os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
+        run_command(lambda: eval(what))
+    return os.waitstatus_to_exitcode(os.wait()[1])
+
+for what in {list(ENDINGS)!r}:
+    print((run(what, "/dev/full"), open({str(tmp_path / "err")!r}).read()))
+print(run("print(chr(0xe9), chr(0xdcff))", {str(tmp_path / "out")!r}))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUNBUFFERED": "", "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    *found, last = done.stdout.splitlines()
+    for line, (exit_code, said) in zip(found, ENDINGS.values(), strict=True):
+        assert ast.literal_eval(line)[0] == exit_code and ast.literal_eval(line)[1].startswith(said), line
+        assert ast.literal_eval(line)[1].count("\n") == 1  # nothing of the interpreter's
+    assert last == "0" and (tmp_path / "out").read_text() == "\\xe9 \\udcff\n"
+
+
+def test_a_reader_that_closes_the_pipe_is_no_error():
+    with subprocess.Popen([sys.executable, "-c", ENDLESS], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.read(10)
+        process.stdout.close()
+        assert process.stderr.read() == b"" and process.wait() == 141
+
+
+def test_what_a_command_imports_is_no_garbage_to_look_for():
+    """In a process of its own, since it is about all objects of a process."""
+    code = """
+import gc
+start = gc.get_freeze_count()  # Python 3.12 begins with some
+from simcse_jax.commands.command_line import importing, run_command
+def main():
+    before = gc.get_freeze_count()
+    with importing():
+        assert not gc.isenabled()
+        import email.mime.text
+    assert gc.isenabled()
+    print(gc.get_freeze_count() > before, end="")
+with importing():  # in a caller's own program
+    assert gc.isenabled()
+print(gc.get_freeze_count() - start, end=" ")
+run_command(main)
+"""
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "0 True"
+
+
+def test_the_command_is_the_one_that_was_typed(tmp_path, monkeypatch):
+    script = tmp_path / "simcse-jax"
+    script.touch(0o755)
+    monkeypatch.setattr(sys, "orig_argv", ["/x/bin/python3", str(script), "train", "--workdir", "my run"])
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert this_command() == "simcse-jax train --workdir 'my run'"
+    monkeypatch.setenv("PATH", "/x/bin")
+    assert this_command() == f"/x/bin/python3 {script} train --workdir 'my run'"
+
+
+def test_an_earlier_name_of_an_option_is_taken_with_a_warning(capsys):
+    given = ["--model", "--old", "--old=1", "--older"]
+    assert with_new_spellings(given, {"--old": "--new"}) == ["--model", "--new", "--new=1", "--older"]
+    assert capsys.readouterr().err == "warning: --old is now --new; the next release drops --old\n" * 2
+
+
+def test_an_earlier_name_with_a_new_meaning_is_not_said_to_be_dropped(capsys):
+    assert with_new_spellings(["--old"], {"--oldest": "--old", "--old": "--new"}) == ["--new"]
+    assert capsys.readouterr().err == "warning: --old is now what --oldest was; use --new\n"
+
+
+def test_abbreviations_that_were_clear_before_a_new_name_still_are():
+    parser = Parser(prog="x")
+    for option in ("--output", "--output-dtype", "--dtype", "--parts"):
+        parser.add_argument(option)
+    renamed = {"--compute-dtype": "--dtype", "--dtype": "--output-dtype", "--processes": "--parts", "--proof": "--out"}
+    given = ["--out", "a.npy", "--comp=x", "--dty", "float16", "--processe", "2", "--pro", "--", "-o", "--output-d"]
+    expected = ["--output", "a.npy", "--compute-dtype=x", "--dtype", "float16", "--processes", "2", *given[-4:]]
+    assert parser.spelled_out(given, renamed) == expected
+
+
+def test_a_command_s_warnings_have_no_place_in_the_code(capsys):
+    def main():
+        for kind in (UserWarning, DeprecationWarning):
+            print(warnings.formatwarning(kind("this"), kind, "a.py", 3), end="")
+
+    before = warnings.formatwarning
+    with pytest.raises(SystemExit):
+        run_command(main)
+    assert capsys.readouterr().out == "warning: this\nwarning: a.py:3: DeprecationWarning: this\n"
+    assert warnings.formatwarning is before
+
+
+def test_warnings_are_a_line_each_at_once_without_the_place_in_the_code(capsys):
+    with pytest.raises(UserError), warnings_in_a_line():
+        for count in (2, 2, 3):
+            warnings.warn(f"{count} sentences were cut", UserWarning, stacklevel=1)
+        assert capsys.readouterr().err == "warning: 2 sentences were cut\nwarning: 3 sentences were cut\n"
+        warnings.warn("before an error", UserWarning, stacklevel=1)
+        raise UserError("no")
+    assert capsys.readouterr().err == "warning: before an error\n"
+    with pytest.warns(DeprecationWarning, match="not for the user"), warnings_in_a_line():
+        warnings.warn("not for the user", DeprecationWarning, stacklevel=1)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_parser_complains_in_a_line_and_its_help_has_defaults_and_exit_codes():
+    parser = Parser(prog="x", description="First.\nSecond.", epilog="More.")
+    parser.add_argument("--size", type=int, default=3, help="of it")
+    parser.add_argument("--zero", type=int, default=0, help="none (default: all)")
+    parser.add_argument("--none", default=None, help="no default")
+    parser.add_argument("--some", nargs="+", default=[], help="a list")
+    add_dtype(parser)
+    with pytest.raises(UserError, match=r"^argument --size: invalid int value: 'x' \(see x --help\)$"):
+        parser.parse_args(["--size", "x"])
+    text = parser.format_help()
+    assert "First.\nSecond.\n" in text
+    assert re.search(r"--size SIZE +of it \(default: 3\)\n", text)
+    assert re.search(r"--zero ZERO +none \(default: all\)\n", text)
+    assert re.search(r"--none NONE +no default\n", text)
+    assert re.search(r"a list\n", text)
+    assert "the type to compute in (default: float32)" in text
+    assert text.endswith(f"More.\n{describe_exit_codes()}\n")
+
+
+@pytest.mark.parametrize(
+    ("started", "train", "encode"),
+    [
+        ("/home/My Files/simcse_jax/commands/encode.py", "python -m simcse_jax.main", "simcse-jax encode"),
+        ("simcse-jax encode", "simcse-jax train", "simcse-jax encode"),
+        ("python -m simcse_jax encode", "python -m simcse_jax train", "python -m simcse_jax encode"),
+    ],
+)
+def test_a_command_is_named_as_this_one_was_started(started, train, encode, monkeypatch):
+    monkeypatch.setattr(sys, "argv", [started])
+    assert (started_as("train"), started_as("encode")) == (train, encode)
+    assert Parser(prog="simcse_jax.commands.encode").prog == encode
+
+
+@pytest.fixture(params=COMMANDS)
+def parser(request, monkeypatch) -> Parser:
+    """The parser that a command makes."""
+    made = []
+
+    def catch(self, *args, **kwargs):
+        made.append(self)
+        raise SystemExit
+
+    monkeypatch.setattr(Parser, "parse_known_args", catch)
+    with pytest.raises(SystemExit):
+        importlib.import_module(f"simcse_jax.{request.param}").main()
+    return made[0]
+
+
+def test_every_option_has_a_help_that_names_its_default(parser):
+    for action in parser._actions:
+        formatter = parser._get_formatter()
+        formatter.add_argument(action)
+        text = " ".join(formatter.format_help().split())
+        assert action.help, text
+        if action.default in (None, "", [], argparse.SUPPRESS) or action.default is False:
+            continue
+        spelt_out = action.default in (0, -1.0)  # "all" or "any" say more
+        wanted = r"\S" if spelt_out else rf"{re.escape(str(action.default))}\b"
+        assert re.search(rf"\(default: {wanted}", text), text
+
+
+def test_every_help_ends_with_the_exit_codes(parser):
+    assert parser.format_help().endswith(f"\n{describe_exit_codes()}\n")
+    assert [str(code) in describe_exit_codes() for code in (0, 2, 75, 130, 141)] == [True] * 5
+
+
+def test_a_help_has_what_the_command_needs_and_writes(parser):
+    assert "Needs" in parser.description
+    assert re.search("[Ww]rites|[Pp]rints", parser.description)
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ("runs/a", ("runs/a", 0, None)),
+        ("package:name@3", ("package:name", 3, None)),
+        ("org/model@avg_first_last", ("org/model", 0, "avg_first_last")),
+        ("model@12@cls", ("model", 12, "cls")),
+        ("model@cls@2", ("model", 2, "cls")),
+    ],
+)
+def test_a_model_may_name_its_layers_and_its_pooler(spec, expected):
+    assert parse_model(spec) == Model(*expected)
+
+
+def test_a_folder_with_an_at_in_its_name_is_no_option(tmp_path):
+    (tmp_path / "runs@3").mkdir()
+    assert parse_model(str(tmp_path / "runs@3")) == Model(str(tmp_path / "runs@3"))
+    (tmp_path / "runs@avg").mkdir()
+    assert parse_model(f"{tmp_path}/runs@avg@2") == Model(f"{tmp_path}/runs@avg", 2)
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ("owner/model@main", ("owner/model@main", 0, None)),
+        ("owner/model@main@3@avg", ("owner/model@main", 3, "avg")),
+        ("model@3@4", ("model@3", 4, None)),
+        ("model@avg@cls", ("model@avg", 0, "cls")),
+        ("run@step=200@3@avg", ("run@step=200", 3, "avg")),
+    ],
+)
+def test_a_revision_may_come_before_the_options(spec, expected):
+    assert parse_model(spec) == Model(*expected)
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ("a@whitening", ("a", 0, None, "whitening")),
+        ("a@avg@flow@3", ("a", 3, "avg", "flow")),
+        ("a@flow@whitening", ("a@flow", 0, None, "whitening")),
+        ("a@step=3@whitening", ("a@step=3", 0, None, "whitening")),
+    ],
+)
+def test_a_model_may_name_its_post_processing_where_a_command_has_it(spec, expected):
+    assert parse_model(spec, ("whitening", "flow")) == Model(*expected)
+    assert parse_model("a@flow@avg@3") == Model("a@flow", 3, "avg")
+
+
+def test_a_picture_names_layers_and_pooler_of_a_model():
+    assert Model("m").details == ""
+    assert Model("m", 1).details == ", 1 layer"
+    assert Model("m", 3, "avg").details == ", 3 layers, avg"
+    assert Model("m", 0, "avg", "flow").details == ", avg, flow"

@@ -1,0 +1,210 @@
+import importlib.util
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import threading
+from types import SimpleNamespace
+
+import pytest
+from support import ROOT, call, xla_flags
+from support.chromium import chromium
+
+from simcse_jax.commands import demo
+from simcse_jax.errors import UserError
+from simcse_jax.index.lance import LanceIndex
+
+QUICK = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+# Runs the command, which reports every connection to another machine that Python opens.
+WATCHED = """
+import runpy, sys
+
+def watch(event, args):
+    if event == "socket.connect" and isinstance(args[1], tuple) and args[1][0] not in ("127.0.0.1", "::1", "0.0.0.0"):
+        print("connects to", args[1], flush=True)
+    if event == "socket.getaddrinfo" and args[0] not in (None, "", "127.0.0.1", "::1", "localhost", "0.0.0.0"):
+        print("connects to", args[0], flush=True)
+
+sys.addaudithook(watch)
+runpy.run_module("simcse_jax.commands.demo", run_name="__main__", alter_sys=True)
+"""
+
+
+@pytest.mark.skipif(importlib.util.find_spec("gradio") is None, reason="needs Gradio")
+def test_a_port_is_looked_for_before_a_model_is_loaded(tmp_path):
+    (tmp_path / "s.txt").write_text("a\nb\n")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        done = call("demo", "--model", "/nowhere", "--sentences", tmp_path / "s.txt", "--port", port)
+    assert done.returncode == 2 and f"--port {port}: Address already in use" in done.stderr
+
+
+def test_mistakes_are_reported_in_a_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(demo, "installed", lambda name: False)
+    done = call("demo", "--model", "m", "--sentences", "s.txt")
+    assert (done.returncode, done.stderr) == (
+        2,
+        "error: the page needs Gradio; pip install 'simcse_jax[demo]'\n",
+    )
+    monkeypatch.setattr(demo, "installed", lambda name: True)
+    done = call("demo", "--model", "m", "--sentences", tmp_path / "none.txt")
+    assert done.returncode == 2 and "no such file" in done.stderr
+    (tmp_path / "empty.txt").write_text("\n\n")
+    done = call("demo", "--model", "m", "--sentences", tmp_path / "empty.txt")
+    assert done.returncode == 2 and "holds no sentences" in done.stderr
+
+
+def test_an_index_without_sentences_has_nothing_to_show():
+    class Bare(LanceIndex):
+        def __init__(self):
+            pass
+
+        def first_sentences(self, count):
+            return []
+
+    model = SimpleNamespace(index=Bare(), open_index=lambda folder: None)
+    with pytest.raises(UserError, match="--index i: its rows have no sentences that the page could show"):
+        demo.open_index(model, "i")
+
+
+def test_examples_are_spread_over_the_file():
+    sentences = [f"sentence {number}" for number in range(60)]
+    assert demo.examples_of(["", *sentences, *sentences]) == [f"sentence {number}" for number in range(0, 60, 10)]
+    assert demo.examples_of(["a", "a", "b", " "]) == ["a", "b"]
+    assert len(demo.examples_of(sentences[:11])) == 6
+
+
+@pytest.fixture
+def browser(tmp_path):
+    """Chromium without a window."""
+    with chromium(tmp_path / "chromium", *QUICK, "--window-size=1280,900") as opened:
+        yield opened
+
+
+@pytest.fixture
+def address(tiny_bert, corpus):
+    """Of the page of a tiny model, served by the command itself."""
+    if importlib.util.find_spec("gradio") is None:
+        pytest.skip("Gradio is not installed: pip install 'simcse_jax[demo]'")
+    command = [sys.executable, "-c", WATCHED, "--model", str(tiny_bert), "--sentences", str(corpus["txt"])]
+    environment = {**os.environ, "XLA_FLAGS": xla_flags()}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    with subprocess.Popen([*command, "--port", "0"], cwd=ROOT, env=environment, **pipes) as server:
+        said = []
+        for line in server.stdout:
+            said.append(line)
+            if found := re.match(r"open (http://127\.0\.0\.1:\d+/) \(this machine alone\)", line):
+                break
+        else:
+            pytest.fail("".join(said))
+        rest = threading.Thread(target=lambda: said.extend(server.stdout), daemon=True)
+        rest.start()
+        yield found[1]
+        server.terminate()
+        rest.join(timeout=30)
+    assert not re.search("Traceback|connects to", "".join(said)), "".join(said)
+
+
+@pytest.mark.slow
+def test_the_page_in_a_browser(browser, address, corpus):
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    def every(selector: str) -> list:
+        return browser.find_elements(By.CSS_SELECTOR, selector)
+
+    def wait(condition) -> None:
+        WebDriverWait(browser, 60).until(lambda _: condition())
+
+    def type_into(name: str, text: str) -> None:
+        # As a paste does it: the value at once, and the event that the page listens to.
+        script = (
+            "const box = arguments[0], kind = Object.getPrototypeOf(box);"
+            "Object.getOwnPropertyDescriptor(kind, 'value').set.call(box, arguments[1]);"
+            "box.dispatchEvent(new Event('input', {bubbles: true}));"
+        )
+        browser.execute_script(script, every(f"#{name} textarea, #{name} input")[0], text)
+
+    def tab(name: str) -> None:
+        next(button for button in every("button[role=tab]") if button.text.strip() == name).click()
+
+    def ask(button: str, answer: str) -> None:
+        every(f"#{button}")[0].click()
+        wait(lambda: every(answer))
+
+    browser.get(address)
+    wait(lambda: every("#search"))
+    browser.get_log("performance")  # what the browser's first, own page asked for
+    browser.get(address)
+    wait(lambda: every("#search"))
+
+    lines = corpus["txt"].read_text().splitlines()
+    first = [cell.text for cell in every("#found tbody tr:first-child td")]
+    assert first == [lines[0], "1.000", "0"]  # the page opens with the results of its first example
+    examples = every("#examples button, #examples td, #examples .gallery-item")
+    chosen = next(each for each in examples if each.text.strip() and each.text.strip() != lines[0])
+    text = chosen.text.strip()
+    chosen.click()
+    wait(lambda: every("#found tbody td")[0].text == text and every("#found tbody td")[1].text == "1.000")
+    type_into("query", "")
+    ask("search", "#found .message")
+    assert "The query is empty" in every("#found .message")[0].text
+    type_into("query", lines[6])
+    ask("search", "#found tbody tr")
+    rows = [[cell.text for cell in row.find_elements(By.TAG_NAME, "td")] for row in every("#found tbody tr")]
+    assert len(rows) == 10 and rows[0] == [lines[6], "1.000", "6"]
+    scores = [float(row[1]) for row in rows]
+    assert scores == sorted(scores, reverse=True)
+    type_into("query", "the cat " * 2000)  # 4,000 words: cut, and answered
+    ask("search", "#found tbody tr")
+    wait(lambda: every("#found tbody td")[0].text != lines[6] or every("#found tbody td")[1].text != "1.000")
+
+    tab("Compare")
+    wait(lambda: every("#compare")[0].is_displayed())
+    type_into("first", "the cat sat")
+    type_into("second", "the cat sat")
+    ask("compare", "#score .one")
+    assert every("#score .one")[0].text.strip() == "1.000"
+
+    tab("Heat map")
+    wait(lambda: every("#draw")[0].is_displayed())
+    type_into("lines", "the cat sat")
+    ask("draw", "#picture .message")
+    assert "There is one line" in every("#picture .message")[0].text
+    type_into("lines", "the cat sat\na dog ran\n\nthe river")
+    ask("draw", "#picture table")
+    cells = [cell.text for cell in every("#picture td")]
+    assert len(cells) == 9 and cells[0] == cells[4] == cells[8] == "1.00"
+    type_into("lines", "\n".join(lines * 5))  # 200 lines
+    every("#draw")[0].click()
+    wait(lambda: len(every("#picture tbody tr")) == 200)
+
+    for width in (1280, 390):  # a desktop's and a phone's: nothing is wider than the window
+        size = {"width": width, "height": 844, "deviceScaleFactor": 1, "mobile": width < 600}
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        wait(lambda width=width: browser.execute_script("return window.innerWidth") == width)
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+        reach = "arguments[0].scrollLeft = 99999; return arguments[0].scrollLeft"
+        assert browser.execute_script(reach, every(".heat")[0]) > 0  # what is wider can be scrolled to
+
+    events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    asked = [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]
+    asked += [event["params"]["url"] for event in events if event["method"] == "Network.webSocketCreated"]
+    outside = [url for url in asked if not url.startswith((address, "data:", "blob:"))]
+    assert len(asked) > 20 and outside == []
+    assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []

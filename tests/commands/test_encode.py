@@ -1,0 +1,442 @@
+import json
+import os
+import signal
+import subprocess
+import time
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+from support import call, run, sentences, start_command
+from support.earlier import as_earlier
+from support.jobs import another_job
+from support.readers import READERS, rows_read
+
+from simcse_jax import SimCSE
+from simcse_jax.bulk.embeddings import token_rows
+from simcse_jax.data.sentences import SentenceFile
+from simcse_jax.encoding import files as embedding_files
+from simcse_jax.encoding.calibration import read_ranges
+from simcse_jax.encoding.files import PartialEmbeddings
+from simcse_jax.encoding.parquet import MAKER
+from simcse_jax.encoding.quantization import Quantization, quantize, ranges_of
+from simcse_jax.errors import UserError
+from simcse_jax.host.locks.lock import held_next_to
+from simcse_jax.host.storage import replacing_file
+
+TEXTS = [*sentences(20), "", 'the cat, "a dog"', *sentences(3)]
+
+
+PROMPTING = {"--prompt": ("--prompt", "the "), "--truncate-dim": ("--truncate-dim", 5)}
+
+
+@pytest.fixture(scope="module")
+def expected(tiny_bert):
+    return SimCSE(str(tiny_bert)).encode(TEXTS)
+
+
+def write(folder, kind, texts=TEXTS):
+    """The sentences as a file of that kind, next to another column."""
+    path = folder / f"corpus{kind}"
+    if kind == ".txt":
+        path.write_text("".join(f"{text}\n" for text in texts))
+    elif kind == ".jsonl":
+        path.write_text("".join(json.dumps({"n": n, "text": text}) + "\n" for n, text in enumerate(texts)))
+    elif kind == ".tsv":
+        path.write_text("n\ttext\n" + "".join(f"{n}\t{text}\n" for n, text in enumerate(texts)))
+    elif kind == ".csv":
+        quoted = (text.replace('"', '""') for text in texts)
+        path.write_text("n,text\n" + "".join(f'{n},"{text}"\n' for n, text in enumerate(quoted)))
+    else:
+        import pyarrow
+        import pyarrow.parquet
+
+        pyarrow.parquet.write_table(pyarrow.table({"n": range(len(texts)), "text": texts}), path)
+    return path
+
+
+def encode(model, source, output, *more):
+    return call("encode", "--model", model, "--input", source, "--output", output, *more)
+
+
+@pytest.mark.parametrize("kind", [".txt", ".csv", ".tsv", ".jsonl", ".parquet"])
+def test_every_kind_of_input(kind, tiny_bert, expected, tmp_path, monkeypatch):
+    monkeypatch.setattr(embedding_files, "PARQUET_ROWS", 7)
+    done = encode(tiny_bert, write(tmp_path, kind), tmp_path / "emb.npy", "--save-every", 10)
+    assert done.returncode == 0, done.stderr
+    assert "25 embeddings of 32 elements, float32" in done.stdout
+    found = np.load(tmp_path / "emb.npy")
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"corpus{kind}", "emb.npy"]
+
+
+def test_parquet_out(tiny_bert, expected, tmp_path, monkeypatch):
+    import pyarrow.parquet
+
+    monkeypatch.setattr(embedding_files, "PARQUET_ROWS", 7)
+    done = encode(tiny_bert, write(tmp_path, ".txt"), tmp_path / "emb.parquet", "--save-every", 10)
+    assert done.returncode == 0, done.stderr
+    table = pyarrow.parquet.read_table(tmp_path / "emb.parquet")
+    assert table.column_names == ["sentence", "row", "embedding"]
+    assert table["sentence"].to_pylist() == TEXTS and table["row"].to_pylist() == list(range(25))
+    np.testing.assert_allclose(np.array(table["embedding"].to_pylist()), expected, atol=1e-5)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus.txt", "emb.parquet"]
+
+
+def test_options_are_those_of_the_class(tiny_bert, tmp_path):
+    source, output = write(tmp_path, ".txt"), tmp_path / "emb.npy"
+    more = ("--pooler", "avg", "--normalize", "--max-length", 6, "--output-dtype", "float16", "--num-layers", 1)
+    done = encode(tiny_bert, source, output, *more)
+    assert done.returncode == 0, done.stderr
+    with pytest.warns(UserWarning, match="longer than 6 tokens"):
+        model = SimCSE(str(tiny_bert), pooler="avg", num_layers=1)
+        expected = model.encode(TEXTS, normalize_to_unit=True, max_length=6)
+    found = np.load(output)
+    assert found.dtype == np.float16
+    np.testing.assert_allclose(found, expected, atol=1e-3)
+
+
+@pytest.mark.parametrize(("option", "named"), [((), True), (("--max-length", 6), False)])
+def test_the_model_is_named_if_its_queries_are_cut_alike(tiny_bert, tmp_path, option, named):
+    source, output = write(tmp_path, ".txt"), tmp_path / "emb.parquet"
+    done = encode(tiny_bert, source, output, *option)
+    assert done.returncode == 0, done.stderr
+    assert (MAKER in (pyarrow.parquet.read_schema(output).metadata or {})) == named
+
+
+def test_products_in_bfloat16_give_float32_embeddings(tiny_bert, expected, tmp_path):
+    source, output = write(tmp_path, ".txt"), tmp_path / "emb.npy"
+    done = encode(tiny_bert, source, output, "--dtype", "bfloat16")
+    assert done.returncode == 0 and "elements, float32" in done.stdout, done.stderr
+    found = np.load(output)
+    np.testing.assert_allclose(found, SimCSE(str(tiny_bert), dtype="bfloat16").encode(TEXTS), atol=1e-6)
+    assert 1e-4 < np.abs(found - expected).max() < 0.1
+
+
+def test_an_earlier_spelling_gives_what_it_gave(tiny_bert, tmp_path):
+    source, output = write(tmp_path, ".txt"), tmp_path / "emb.npy"
+    command = ("--model", tiny_bert, "--input", source, "--out", output)
+    done = call("encode", *command, "--comp", "bfloat16", "--dtype", "float16")
+    assert done.returncode == 0 and len(done.stderr.splitlines()) == 2, done.stderr
+    found = np.load(output)
+    assert found.dtype == np.float16
+    np.testing.assert_allclose(found, SimCSE(str(tiny_bert), dtype="bfloat16").encode(TEXTS), atol=2e-3)
+
+
+def test_progress_counts_the_rows_of_all_parts(tiny_bert, tmp_path, monkeypatch):
+    monkeypatch.setattr("simcse_jax.host.progress.LINE_SECONDS", 0)
+    done = encode(tiny_bert, write(tmp_path, ".txt"), tmp_path / "emb.npy", "--save-every", 10)
+    counts = [line.split(" sentences")[0] for line in done.stderr.splitlines()]
+    assert len(counts) >= 3 and counts[-1] == "25 of 25" and "\r" not in done.stderr
+
+
+def test_cut_sentences_are_reported_once(tiny_bert, tmp_path):
+    texts = ["the cat " * 40, "a dog", "the cat " * 50]
+    done = encode(tiny_bert, write(tmp_path, ".txt", texts), tmp_path / "emb.npy", "--save-every", 1)
+    assert done.returncode == 0
+    assert done.stderr.count("longer than") == 1 and "2 sentences were longer than 64 tokens" in done.stderr
+
+
+def test_each_part_has_a_file(tiny_bert, expected, tmp_path):
+    source = write(tmp_path, ".txt")
+    for part in range(3):
+        more = ("--parts", 3, "--part", part)
+        assert encode(tiny_bert, source, tmp_path / "emb.npy", *more).returncode == 0
+    parts = sorted(tmp_path.glob("emb*"))
+    assert [part.name for part in parts] == [f"emb-0000{part}-of-00003.npy" for part in range(3)]
+    found = [np.load(part) for part in parts]
+    assert [len(part) for part in found] == [8, 8, 9]
+    np.testing.assert_allclose(np.concatenate(found), expected, atol=1e-5)
+
+
+class Killed(BaseException):
+    """Like a kill: nothing after it is done."""
+
+
+def stop_at(monkeypatch, number):
+    """The `number`-th write of embeddings ends in the middle, as a kill would end it."""
+    append, calls = PartialEmbeddings.append, []
+
+    def interrupted(self, embeddings, cut):
+        calls.append(1)
+        if len(calls) == number:
+            append(self, embeddings[: len(embeddings) // 2] * 0, cut)
+            state = json.loads(self.state.read_text())
+            state["done"] -= len(embeddings) // 2
+            self.state.write_text(json.dumps(state))
+            raise Killed
+        append(self, embeddings, cut)
+
+    monkeypatch.setattr(PartialEmbeddings, "append", interrupted)
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+@pytest.mark.parametrize("kind", [".npy", ".parquet"])
+def test_encoding_resumes_after_a_kill(kind, earlier, tiny_bert, tmp_path, monkeypatch):
+    source, output, whole = write(tmp_path, ".txt"), tmp_path / f"emb{kind}", tmp_path / f"whole{kind}"
+    more = ("--save-every", 6)
+    assert encode(tiny_bert, source, whole, *more).returncode == 0
+    with monkeypatch.context() as patch:
+        stop_at(patch, 3)
+        with pytest.raises(Killed):
+            encode(tiny_bert, source, output, *more)
+    assert not output.exists()
+    if earlier:
+        as_earlier(tmp_path)
+    done = encode(tiny_bert, source, output, *more)
+    assert done.returncode == 0 and "resuming after row 12 of 25" in done.stdout
+    assert output.read_bytes() == whole.read_bytes()
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_others_read_the_parts_that_are_there_while_one_is_made(reader, tiny_bert, tmp_path, monkeypatch):
+    source, folder = write(tmp_path, ".txt"), tmp_path / "emb"
+    folder.mkdir()
+    part = ("--save-every", 6, "--parts", 2, "--part")
+    assert encode(tiny_bert, source, folder / "emb.parquet", *part, 0).returncode == 0
+    stop_at(monkeypatch, 2)
+    with pytest.raises(Killed), held_next_to(folder / "emb-00001-of-00002.parquet"):
+        encode(tiny_bert, source, folder / "emb.parquet", *part, 1)
+    with replacing_file(folder / "emb-00001-of-00002.parquet") as file:
+        file.write(b"the first bytes")
+        assert [row["row"] for row in rows_read(reader, folder)] == list(range(12))
+
+
+def test_prompts_and_truncation_are_those_of_the_class(prompted, tmp_path):
+    source, output = write(tmp_path, ".txt"), tmp_path / "emb.npy"
+    model = SimCSE(prompted)
+    for more, options in (
+        ((), {}),
+        (("--prompt", "the ", "--truncate-dim", 5), {"prompt": "the ", "truncate_dim": 5}),
+        (("--prompt-name", "document"), {"prompt_name": "document"}),
+    ):
+        done = encode(prompted, source, output, *more)
+        assert done.returncode == 0, done.stderr
+        expected = model.encode(TEXTS, **options)
+        np.testing.assert_allclose(np.load(output), expected, atol=1e-5)
+        assert f"of {expected.shape[1]} elements" in done.stdout
+    common = ("--model", prompted, "--input", source, "--output", output, "--prompt-name", "x")
+    fails("prompt_name='x': the model has the prompts", *common)
+    fails("not allowed with", *common, "--prompt", "y")
+
+
+@pytest.mark.parametrize("what", ["--input", "--model", "--pooler", "--normalize", "--dtype", *PROMPTING])
+def test_encoding_does_not_resume_with_another_input_or_option(what, tiny_bert, tmp_path, monkeypatch):
+    source, output = write(tmp_path, ".txt"), tmp_path / "emb.npy"
+    with monkeypatch.context() as patch:
+        stop_at(patch, 2)
+        with pytest.raises(Killed):
+            encode(tiny_bert, source, output, "--save-every", 6)
+    more = {"--pooler": ("--pooler", "avg"), "--normalize": ("--normalize",), "--model": ("--num-layers", 1)}
+    more |= {"--dtype": ("--dtype", "bfloat16"), **PROMPTING}
+    if what == "--input":
+        write(tmp_path, ".txt", [*TEXTS[:-1], "a river"])
+    done = encode(tiny_bert, source, output, "--save-every", 6, *more.get(what, ()))
+    assert done.returncode == 2 and f"/.emb.npy.partial: begun with another {what};" in done.stderr
+    (tmp_path / ".emb.npy.partial").unlink()
+    assert encode(tiny_bert, source, output, "--save-every", 6, *more.get(what, ())).returncode == 0
+
+
+def fails(message, *args):
+    done = call("encode", *args)
+    assert done.returncode == 2 and message in done.stderr and done.stderr.count("\n") == 1, done.stderr
+
+
+def test_mistakes_in_the_options(tmp_path):
+    good, other = write(tmp_path, ".txt"), tmp_path / "other"
+    other.mkdir()
+    (other / "emb.npy").touch()
+    start = ("--model", "none", "--input", good, "--output")
+    fails("has other files (emb.npy) and no plan", *start, other)
+    fails("--block-rows: emb.npy is a file", *start, "emb.npy", "--block-rows", 5)
+    fails("--keep-text: emb.npy is a file", *start, "emb.npy", "--keep-text")
+    fails("--engine ray: emb.npy is a file", *start, "emb.npy", "--engine", "ray")
+    fails("--hosts: needs --engine ray", *start, f"{tmp_path}/new/", "--hosts", 2)
+    fails("--hosts 0: must be 1 or more", *start, f"{tmp_path}/new/", "--engine", "ray", "--hosts", 0)
+    fails("--parts, --part: a folder needs none", *start, f"{tmp_path}/new/", "--parts", 2, "--part", 0)
+    fails("--save-every: a kill loses the blocks", *start, f"{tmp_path}/new/", "--save-every", 32768)
+    fails("name a folder: gs://bucket/emb.npy/", *start, "gs://bucket/emb.npy")
+    fails("--output : a folder; name a .npy or .parquet", *start, "")
+    fails(f"is the folder of --input {good}", *start, f"{tmp_path}/")
+    fails("must end in .npy or .parquet", *start, tmp_path / "emb.csv")
+    fails("there is no folder", *start, tmp_path / "none" / "emb.npy")
+    output = tmp_path / "emb.npy"
+    fails("--part 2: must be from 0 to 1", *start, output, "--parts", 2, "--part", 2)
+    fails("--batch-size 0: must be 1 or more", *start, output, "--batch-size", 0)
+    fails("--save-every 1000000000000000000000: must be below 2³¹", *start, output, "--save-every", 10**21)
+    fails("--dtype: invalid choice: 'int8'", *start, output, "--dtype", "int8")
+    fails("has only 25 rows", *start, output, "--parts", 26, "--part", 0)
+    fails("--parts: give --part too", *start, output, "--parts", 2)
+    fails("none: no such folder", *start, output)
+    fails("no such file", "--model", "none", "--input", tmp_path / "no.txt", "--output", output)
+    fails("give a file of sentences", "--model", "none", "--input", tmp_path, "--output", output)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus.txt", "other"]
+
+
+def test_a_mistake_in_the_input_leaves_no_folder_so_that_it_can_be_corrected(tiny_bert, tmp_path):
+    good, bad = write(tmp_path, ".jsonl"), tmp_path / "bad.txt"
+    for content, message in ((b"a cat\n\xff\n", "line 2 is not UTF-8"), (b"a cat\n", "26 embeddings")):
+        bad.write_bytes(content)
+        done = encode(tiny_bert, f"{bad},{good}", f"{tmp_path / 'out'}/", "--block-rows", 8)
+        assert message in done.stdout + done.stderr, done.stderr
+        assert (tmp_path / "out").exists() == (done.returncode == 0)
+
+
+def test_the_output_is_not_the_input(tmp_path):
+    source = write(tmp_path, ".parquet")
+    fails("is the file of --input", "--model", "none", "--input", source, "--output", source)
+
+
+def test_embeddings_that_are_not_finite_are_refused_and_leave_nothing(nan_bert, tmp_path):
+    done = encode(nan_bert, write(tmp_path, ".txt"), tmp_path / "emb.npy")
+    assert done.returncode == 2 and "embeddings are not finite, that of '" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["corpus.txt"]
+    for ask in (lambda model: model.encode("the cat"), lambda model: model.build_index(["a", "b"])):
+        with pytest.raises(UserError, match="embeddings are not finite"):
+            ask(SimCSE(str(nan_bert)))
+
+
+def test_numbers_beyond_the_outputs_type_are_refused(tmp_path):
+    partial = PartialEmbeddings(tmp_path / "emb.npy", 2, np.float16, {})
+    with pytest.raises(UserError, match=r"emb\.npy: an embedding has an element beyond float16; write float32"):
+        partial.append(np.full((2, 3), 70_000, np.float32), 0)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_one_job_at_a_time_writes_an_output(tiny_bert, tmp_path):
+    source, output = write(tmp_path, ".txt"), tmp_path / "emb.npy"
+    with another_job(held_next_to(output)):
+        fails(f"{output}: process {os.getpid()} on ", "--model", tiny_bert, "--input", source, "--output", output)
+    assert [path.name for path in tmp_path.iterdir()] == [source.name]
+
+
+def test_an_input_that_changes_while_it_is_read_is_reported(tmp_path):
+    (tmp_path / "a.txt").write_text("one\ntwo\n")
+    file = SentenceFile(tmp_path / "a.txt")
+    assert not file.has_changed()
+    (tmp_path / "a.txt").write_text("one\nthree\n")
+    assert file.has_changed()
+    partial = PartialEmbeddings(tmp_path / "emb.parquet", 2, np.float32, {})
+    partial.append(np.ones((2, 3), np.float32), 0)
+    with pytest.raises(UserError, match="the input changed"):
+        partial.finish(iter(["one"]), 0)
+
+
+def test_a_full_disk_is_reported_and_no_output_is_left(tmp_path):
+    partial = PartialEmbeddings(tmp_path / "none" / "emb.npy", 2, np.float32, {})
+    with pytest.raises(UserError, match=r"emb\.npy: cannot be written: No such file"):
+        partial.append(np.zeros((2, 3), np.float32), 0)
+
+
+@pytest.mark.slow
+def test_a_killed_command_resumes_and_writes_the_same_file(tiny_bert, tmp_path):
+    source = tmp_path / "corpus.txt"
+    source.write_text("\n".join(f"{text} {number}" for number in range(200) for text in sentences(200)))
+    args = ("--model", tiny_bert, "--input", source, "--save-every", 200, "--output")
+    assert run("encode", *args, tmp_path / "whole.npy").returncode == 0
+    state, kills = tmp_path / ".emb.npy.state.json", 0
+    for rows in (1000, 20000):
+        process = start_command("encode", *args, tmp_path / "emb.npy", stdout=subprocess.DEVNULL)
+        while process.poll() is None and not (state.exists() and json.loads(state.read_text())["done"] >= rows):
+            time.sleep(0.01)
+        kills += process.poll() is None
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert kills == 2 and not (tmp_path / "emb.npy").exists()
+    done = run("encode", *args, tmp_path / "emb.npy")
+    assert done.returncode == 0 and "resuming after row" in done.stdout
+    assert (tmp_path / "emb.npy").read_bytes() == (tmp_path / "whole.npy").read_bytes()
+
+
+def test_an_output_in_bytes_keeps_its_ranges_which_later_ones_take(tiny_bert, expected, tmp_path):
+    source, first = write(tmp_path, ".txt"), tmp_path / "first.npy"
+    done = encode(tiny_bert, source, first, "--output-dtype", "int8", "--save-every", 10)
+    assert done.returncode == 0 and "25 embeddings of 32 elements, int8" in done.stdout, done.stderr
+    assert "resuming" not in done.stdout and not list(tmp_path.glob(".*.state.json"))
+    beside = tmp_path / "first.npy.quantization.json"
+    described = Quantization.from_content(json.loads(beside.read_text()), "x")
+    np.testing.assert_allclose(described.ranges, ranges_of(expected), atol=1e-5)
+    found = np.load(first)
+    assert found.dtype == np.int8
+    assert np.abs(found.astype(int) - quantize(expected, "int8")).max() <= 1
+    few = tmp_path / "few.txt"
+    few.write_text(f"{TEXTS[3]}\n")
+    done = encode(tiny_bert, few, tmp_path / "few.parquet", "--output-dtype", "uint8", "--ranges", first)
+    assert done.returncode == 0, done.stderr
+    (row,) = pyarrow.parquet.read_table(tmp_path / "few.parquet")["embedding"].to_pylist()
+    assert np.abs(np.array(row) - 128 - found[3]).max() <= 1
+    np.testing.assert_array_equal(read_ranges(str(tmp_path / "few.parquet")), described.ranges)
+    np.save(tmp_path / "floats.npy", expected)
+    done = encode(
+        tiny_bert, few, tmp_path / "x.npy", "--output-dtype", "int8", "--calibration", tmp_path / "floats.npy"
+    )
+    assert done.returncode == 0, done.stderr
+    np.testing.assert_array_equal(read_ranges(str(tmp_path / "x.npy")), ranges_of(expected))
+    done = encode(tiny_bert, source, first)  # an output of numbers has no ranges
+    assert done.returncode == 0 and not beside.exists(), done.stderr
+
+
+def test_an_output_in_bits(tiny_bert, expected, tmp_path):
+    done = encode(tiny_bert, write(tmp_path, ".txt"), tmp_path / "emb.npy", "--output-dtype", "ubinary")
+    assert done.returncode == 0, done.stderr
+    found, near = np.load(tmp_path / "emb.npy"), np.abs(expected) < 1e-4
+    assert found.shape == (25, 4) and found.dtype == np.uint8
+    assert (near | (np.unpackbits(found, axis=1) == (expected > 0))).all()
+
+
+def test_ranges_that_do_not_fit_are_refused(tiny_bert, tmp_path):
+    source, output = write(tmp_path, ".txt"), tmp_path / "emb.npy"
+    np.save(tmp_path / "narrow.npy", np.zeros((2, 5), np.float32))
+    (tmp_path / "one.txt").write_text("a cat\n")
+    for given, ranges, message in (
+        (source, tmp_path / "narrow.npy", "--ranges: of shape (2, 5); the embeddings need (2, 32)"),
+        (source, tmp_path / "missing.npy", "no such file"),
+        (source, source, "not valid JSON"),
+        (tmp_path / "one.txt", None, "cannot be found in a single embedding"),
+    ):
+        more = [] if ranges is None else ["--ranges", ranges]
+        done = encode(tiny_bert, given, output, "--output-dtype", "int8", *more)
+        assert done.returncode == 2 and message in done.stderr and done.stderr.count("\n") == 1, done.stderr
+        assert not output.exists()
+
+
+def test_bytes_are_resumed_with_the_same_ranges(tiny_bert, tmp_path, monkeypatch):
+    source = write(tmp_path, ".txt")
+    whole = tmp_path / "whole.npy"
+    assert encode(tiny_bert, source, whole, "--output-dtype", "int8", "--save-every", 10).returncode == 0
+    append, calls = PartialEmbeddings.append, []
+
+    def fail(self, *given):
+        calls.append(given)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        append(self, *given)
+
+    monkeypatch.setattr(PartialEmbeddings, "append", fail)
+    assert encode(tiny_bert, source, tmp_path / "emb.npy", "--output-dtype", "int8", "--save-every", 10).returncode
+    monkeypatch.undo()
+    state = json.loads((tmp_path / ".emb.npy.state.json").read_text())
+    assert state["done"] == 10 and state["quantization"]["precision"] == "int8"
+    done = encode(tiny_bert, source, tmp_path / "emb.npy", "--output-dtype", "int8", "--save-every", 10)
+    assert done.returncode == 0 and "resuming after row 10 of 25" in done.stdout
+    assert (tmp_path / "emb.npy").read_bytes() == whole.read_bytes()
+
+
+def test_tokens_are_written_as_lists(tiny_bert, tmp_path, monkeypatch):
+    monkeypatch.setattr(token_rows, "ROWS", 10)
+    source, output = write(tmp_path, ".txt"), tmp_path / "tokens.parquet"
+    done = encode(tiny_bert, source, output, "--tokens", "--max-length", 6)
+    assert done.returncode == 0 and "the tokens of 25 sentences, 32 elements each, float32" in done.stdout, done.stderr
+    assert "longer than 6 tokens and cut there" in done.stderr
+    expected = SimCSE(str(tiny_bert)).encode_tokens_counted(TEXTS, max_length=6).sentences
+    found = pyarrow.parquet.read_table(output).to_pylist()
+    assert [row["sentence"] for row in found] == TEXTS
+    for row, (tokens, embeddings) in zip(found, expected, strict=True):
+        assert row["tokens"] == tokens
+        np.testing.assert_allclose(row["token_embeddings"], embeddings, atol=1e-5)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus.txt", "tokens.parquet"]
+    (tmp_path / "folder").mkdir()
+    done = encode(tiny_bert, source, tmp_path / "folder", "--tokens")
+    assert done.returncode == 0 and "the tokens of 25 sentences" in done.stdout, done.stderr

@@ -1,0 +1,233 @@
+import dataclasses
+import json
+import os
+import shutil
+
+import numpy as np
+import pytest
+from support import ROOT, WORDS, call, refused, run, train_args, write_model
+from support.jobs import another_job
+
+from simcse_jax.commands.export import export
+from simcse_jax.errors import UserError
+from simcse_jax.host.locks.lock import held_next_to
+from simcse_jax.huggingface.name_tables import NAMES
+from simcse_jax.runs.checkpoints import Checkpoints
+from simcse_jax.simcse import SimCSE
+
+SENTENCES = ["the cat sat on the mat.", "", "a dog", " ".join(WORDS * 4), "unknown words", "The BIRD sings"]
+
+
+def test_an_export_is_the_model_of_the_workdir(trained, exported):
+    from_workdir, from_export = SimCSE(str(trained)), SimCSE(str(exported))
+    assert (from_export.pooler, from_export.use_head) == (from_workdir.pooler, from_workdir.use_head) == ("cls", True)
+    np.testing.assert_allclose(from_export.encode(SENTENCES), from_workdir.encode(SENTENCES), atol=1e-6)
+    without = SimCSE(str(exported), pooler="cls_before_pooler")
+    assert np.abs(without.encode(SENTENCES) - from_export.encode(SENTENCES)).max() > 1e-2
+
+
+def test_an_export_says_what_it_is(exported):
+    config = json.loads((exported / "config.json").read_text())
+    assert (config["architectures"], config["num_hidden_layers"], config["dtype"]) == (["BertModel"], 2, "float32")
+    assert json.loads((exported / "simcse_jax.json").read_text()).items() >= {"pooler": "cls", "head": True}.items()
+    kinds = [module["type"].rpartition(".")[2] for module in json.loads((exported / "modules.json").read_text())]
+    assert kinds == ["Transformer", "Pooling", "Dense"]
+
+
+def test_evaluate_opens_an_export_again(exported, trained, corpus, tmp_path):
+    done = call("evaluate", "--model", exported, "--data", corpus["dev"], "--output", tmp_path / "r.json")
+    assert done.returncode == 0, done.stderr
+    again = json.loads((tmp_path / "r.json").read_text())["dev"]["spearman"]
+    assert again == pytest.approx(json.loads((trained / "result.json").read_text())["dev"]["spearman"], abs=0.01)
+
+
+def test_an_earlier_export_is_replaced_and_nothing_else(trained, exported, tmp_path):
+    folder = shutil.copytree(exported, tmp_path / "model")
+    (folder / "leftover").write_text("old")
+    export(trained, folder)
+    assert not (folder / "leftover").exists() and (folder / "model.safetensors").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    (tmp_path / "shown").mkdir()
+    (tmp_path / "shown" / ".DS_Store").touch()  # by a Mac
+    export(trained, tmp_path / "shown")
+    assert (tmp_path / "shown" / "model.safetensors").exists()
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("precious")
+    with pytest.raises(UserError, match="is not an earlier export"):
+        export(trained, tmp_path / "mine")
+    with pytest.raises(UserError, match="a part of it; choose another"):
+        export(trained, trained / "model")
+    assert {oct(path.stat().st_mode)[-3:] for path in folder.iterdir() if path.is_file()} == {"644"}
+    with pytest.raises(UserError, match="not a run's folder"):
+        export(tmp_path / "mine", tmp_path / "new")
+    (tmp_path / "link").symlink_to(folder)
+    export(trained, tmp_path / "link")
+    assert (tmp_path / "link").is_symlink() and (folder / "model.safetensors").exists()
+
+
+def test_any_checkpoint_can_be_exported_without_the_scores_of_the_best(trained, tmp_path):
+    checkpoints = Checkpoints(trained, read_only=True)
+    other = next(step for step in checkpoints.steps if step != checkpoints.best)
+    for step, parts in (
+        (other, [f"This is its checkpoint of step {other}.", "another checkpoint than this one"]),
+        (checkpoints.best, ["Spearman × 100 |"]),
+    ):
+        done = call("export", "--workdir", f"{trained}@step={step}", "--output", tmp_path / str(step))
+        assert done.returncode == 0, done.stderr
+        card = (tmp_path / str(step) / "README.md").read_text()
+        assert [part for part in parts if part not in card] == []
+        expected = SimCSE(f"{trained}@step={step}").encode(SENTENCES)
+        np.testing.assert_allclose(SimCSE(tmp_path / str(step)).encode(SENTENCES), expected, atol=1e-6)
+    assert "Spearman × 100 |" not in (tmp_path / str(other) / "README.md").read_text()
+
+
+def test_a_licence_can_be_given(trained, tmp_path):
+    done = call("export", "--workdir", trained, "--output", tmp_path / "model", "--license", "mit")
+    assert done.returncode == 0 and "\nlicense: mit\n" in (tmp_path / "model" / "README.md").read_text()
+    done = call("export", "--workdir", trained, "--output", tmp_path / "other", "--license", "The MIT License")
+    assert done.returncode == 2 and "--license The MIT License: must be one of" in done.stderr
+    assert not (tmp_path / "other").exists()
+
+
+def test_an_export_that_fails_leaves_nothing(trained, tmp_path, monkeypatch):
+    from simcse_jax.huggingface import write as module
+
+    def full(*args):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(module, "write_safetensors", full)
+    with pytest.raises(UserError, match="No space left on device"):
+        export(trained, tmp_path / "model")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_weights_that_are_not_finite_are_not_exported(trained, tmp_path, monkeypatch):
+    from simcse_jax.runs import loading
+
+    def load(workdir, step=None, load=loading.load_workdir):
+        model = load(workdir, step=step)
+        name = next(iter(model.params))
+        return dataclasses.replace(model, params=model.params | {name: model.params[name] * np.nan})
+
+    monkeypatch.setattr(loading, "load_workdir", load)
+    with pytest.raises(UserError, match=r"of the best checkpoint is not finite"):
+        export(trained, tmp_path / "model")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_one_job_at_a_time_exports_to_a_folder(trained, exported, tmp_path):
+    folder = shutil.copytree(exported, tmp_path / "model")
+    with another_job(held_next_to(folder)):
+        refused(call("export", "--workdir", trained, "--output", folder), f"{folder}: process {os.getpid()} on ")
+        assert SimCSE(str(folder))
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_an_export_that_a_kill_left_without_its_name_is_found_again(exported, tmp_path):
+    """On a disk that cannot swap two folders."""
+    shutil.copytree(exported, tmp_path / ".model.old")
+    assert SimCSE(str(tmp_path / "model")) and [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_run_without_a_checkpoint_cannot_be_exported(trained, tmp_path):
+    workdir = shutil.copytree(trained, tmp_path / "run", ignore=shutil.ignore_patterns("checkpoints"))
+    with pytest.raises(UserError, match="has its scores but no checkpoint"):  # as a sweep's runs together
+        export(workdir, tmp_path / "model")
+    (workdir / "result.json").unlink()
+    with pytest.raises(UserError, match="no checkpoint has been saved yet"):
+        export(workdir, tmp_path / "model")
+
+
+CASES = [
+    ("bert", "cls", "always"),
+    ("bert", "cls", "train"),
+    ("roberta", "cls", "always"),
+    ("roberta", "cls_before_pooler", "none"),
+    ("bert", "avg", "none"),
+    ("roberta", "avg", "always"),
+    ("bert", "avg_top2", "none"),
+    ("roberta", "avg_first_last", "none"),
+    ("bert", "max", "none"),
+    ("roberta", "max", "always"),
+    ("bert", "avg_sqrt", "none"),
+    ("roberta", "avg_weighted", "none"),
+    ("bert", "last", "always"),
+    ("mpnet", "avg", "none"),
+    ("mpnet", "cls", "always"),
+    ("mpnet", "avg_first_last", "none"),
+    ("bert", "avg_static_last", "none"),
+    ("distilbert", "cls", "train"),
+    ("distilbert", "avg_first_last", "none"),
+    ("xlm-roberta", "avg", "none"),
+    ("camembert", "cls", "always"),
+    ("ernie", "avg_static_last", "none"),
+    ("electra", "cls", "always"),
+    ("electra", "avg_top2", "none"),
+    ("albert", "cls", "always"),
+    ("albert", "avg_first_last", "none"),
+    ("modernbert", "cls", "always"),
+    ("modernbert", "avg_first_last", "none"),
+    ("nomic_bert", "avg", "none"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("model_type", "pooler", "mlp"), CASES)
+def test_transformers_and_sentence_transformers_open_it(model_type, pooler, mlp, corpus, tmp_path):
+    torch = pytest.importorskip("torch")
+    from sentence_transformers import SentenceTransformer
+    from transformers import AutoModel, AutoTokenizer
+
+    # A source stored in float16 must not make the export one.
+    model = write_model(tmp_path / model_type, model_type, torch_dtype="float16")
+    args = train_args(model, corpus["csv"], "", tmp_path / "run", "--config.train.max_steps=3")
+    done = call("main", *args, f"--config.model.pooler={pooler}", f"--config.model.mlp={mlp}")
+    assert done.returncode == 0, done.stderr
+    export(tmp_path / "run", tmp_path / "export")
+    ours = SimCSE(str(tmp_path / "run")).encode(SENTENCES)
+    np.testing.assert_allclose(SimCSE(str(tmp_path / "export")).encode(SENTENCES), ours, atol=1e-5)
+
+    theirs = SentenceTransformer(str(tmp_path / "export"), device="cpu").encode(SENTENCES)
+    np.testing.assert_allclose(theirs, ours, atol=1e-5)
+
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "export")
+    encoder = AutoModel.from_pretrained(tmp_path / "export").eval()
+    batch = tokenizer(SENTENCES, padding=True, truncation=True, max_length=64, return_tensors="pt")
+    with torch.no_grad():
+        inputs = {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
+        output = encoder(**inputs)
+        states = encoder(**inputs, output_hidden_states=True).hidden_states
+    mask = batch["attention_mask"][:, :, None]
+    other = {"avg_top2": -2, "avg_first_last": 1, "avg_static_last": 0}
+    tokens = {name: (states[layer] + states[-1]) / 2 for name, layer in other.items()}
+    weights = mask.cumsum(1) * mask if pooler == "avg_weighted" else mask
+    averaged = (tokens.get(pooler, states[-1]) * weights).sum(1) / weights.sum(1)
+    pooled = averaged if pooler.startswith("avg") else states[-1][:, 0]
+    if pooler == "avg_sqrt":
+        pooled = averaged * mask.sum(1).sqrt()
+    if pooler == "last":
+        pooled = states[-1][torch.arange(len(mask)), mask.sum((1, 2)) - 1]
+    if pooler == "max":
+        pooled = states[-1].masked_fill(mask == 0, -torch.inf).amax(1)
+    if mlp == "always" and not NAMES[model_type].has_pooler:  # transformers' class has no pooler
+        return
+    if mlp == "always":  # the pooler's dense layer, which transformers applies to the first token only
+        pooled = torch.tanh(getattr(encoder.pooler, "dense", encoder.pooler)(pooled))
+        if pooler == "cls":
+            np.testing.assert_allclose(output.pooler_output.numpy(), ours, atol=1e-5)
+    np.testing.assert_allclose(pooled.detach().numpy(), ours, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_a_real_tokenizer_goes_out_as_it_came_in(minilm, tmp_path):
+    pytest.importorskip("torch")
+    from sentence_transformers import SentenceTransformer
+
+    args = train_args(minilm, ROOT / "examples" / "everyday" / "triplets.csv", "", tmp_path / "run")
+    more = ("model.num_layers=1", "train.max_steps=1", "model.pooler=avg", "model.mlp=none")
+    done = run("main", *args, *(f"--config.{field}" for field in more))
+    assert done.returncode == 0, done.stderr
+    export(tmp_path / "run", tmp_path / "export")
+    texts = ["Grüße aus Köln 🎸", "don't-stop, McDonald's?", "", "漢字かな", "a " * 600, "ÉCOLE normale"]
+    theirs = SentenceTransformer(str(tmp_path / "export"), device="cpu").encode(texts)
+    np.testing.assert_allclose(theirs, SimCSE(str(tmp_path / "run")).encode(texts), atol=1e-5)

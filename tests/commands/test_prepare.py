@@ -1,0 +1,164 @@
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+from support import ROOT, call, refused, run, start_process
+from support.object_store import NEEDS_GCSFS
+
+from simcse_jax.commands.prepare import columns_of
+
+
+@pytest.fixture
+def arguments(tiny_bert, corpus, tmp_path):
+    return ["--data", corpus["csv"], "--model", tiny_bert, "--max-length", 16, "--output", tmp_path / "out"]
+
+
+def test_a_corpus_is_made_completed_and_verified(arguments, tmp_path):
+    done = call("prepare", *arguments, "--shard-rows", 30)
+    assert done.returncode == 0, done.stderr
+    assert "shard-00000-00001: 10 rows" in done.stdout
+    assert done.stdout.splitlines()[-1].startswith("40 rows, ") and "in 2 shards" in done.stdout
+    again = call("prepare", *arguments, "--shard-rows", 30)
+    assert again.returncode == 0 and again.stdout.splitlines() == [done.stdout.splitlines()[-1]]
+    refused(call("prepare", *arguments), "is another corpus's", "shard_rows was 30")
+    refused(call("prepare", *arguments, "--verify"), "--verify", "leave out --data, --model, --max-length")
+    verified = call("prepare", "--output", tmp_path / "out", "--verify")
+    assert verified.returncode == 0 and "as they were written" in verified.stdout, verified.stderr
+    shard = tmp_path / "out" / "shard-00000-00001"
+    shard.write_bytes(b"\1" + shard.read_bytes()[1:])
+    refused(call("prepare", "--output", tmp_path / "out", "--verify"), shard, "was changed", "remove it and give")
+    shard.unlink()
+    assert "shard-00000-00001: 10 rows" in call("prepare", *arguments, "--shard-rows", 30).stdout
+    assert call("prepare", "--output", tmp_path / "out", "--verify").stdout == verified.stdout
+
+
+def test_verify_reads_the_text_too(arguments, tmp_path):
+    folder = tmp_path / "out"
+    assert call("prepare", *arguments, "--shard-rows", 30, "--keep-text").returncode == 0
+    text = folder / "shard-00000-00001.text"
+    text.write_bytes(text.read_bytes()[:-1] + b"?")
+    refused(call("prepare", "--output", folder, "--verify"), text, "was changed")
+    text.unlink()
+    refused(call("prepare", "--output", folder, "--verify"), text, "missing")
+    for path in [*folder.glob("*.text"), folder / "plan.json"]:  # as in a copy for training
+        path.unlink(missing_ok=True)
+    assert call("prepare", "--output", folder, "--verify").returncode == 0
+
+
+def test_rows_that_are_left_out_are_counted(arguments, tmp_path):
+    (tmp_path / "nli.csv").write_text("premise,hypothesis,label\na,b,0\na,c,2\n,x,1\nb,c,-\nb,d,0\n")
+    arguments[1] = tmp_path / "nli.csv"
+    columns = ["--columns", "anchor=premise", "positive=hypothesis", "label=label"]
+    done = call("prepare", *arguments, *columns, "--positives", "entailment")
+    assert done.returncode == 0, done.stderr
+    assert "left out: 1 blank rows, 1 unlabelled rows, 1 unused rows\n2 rows" in done.stdout
+    key = json.loads((tmp_path / "out" / "corpus.json").read_text())["key"]
+    assert key["columns"] == {"anchor": "premise", "positive": "hypothesis", "label": "label"}
+
+
+def test_cut_sentences_are_told(arguments):
+    done = call("prepare", *arguments, "--max-length", 6)
+    (line,) = [line for line in done.stdout.splitlines() if "that are kept" in line]
+    assert (
+        line.endswith(" sentences have all 6 tokens that are kept: longer ones were cut") and int(line.split()[0]) > 0
+    )
+
+
+@pytest.mark.parametrize(
+    ("more", "parts"),
+    [
+        (["--max-length", 65], ("--max-length 65", "at most 64")),
+        (["--max-length", 2], ("--max-length 2", "3 or more")),
+        (["--shard-rows", 0], ("--shard-rows 0",)),
+        (["--seed", -1, "--positives", "next_3_sentences"], ("--seed -1",)),
+        (["--positives", "spans"], ("--positives spans", ".txt")),
+        (["--positives", "neighbours"], ("--positives neighbours: must be one of entailment",)),
+        (["--augment", "mlm"], ("--augment mlm", "config.data.augment")),
+        (["--augment", "crop", "--augment-percent", 100], ("--augment-percent 100",)),
+        (["--augment", "synonym"], ("--augment-lexicon",)),
+        (["--augment-percent", 50], ("--augment-percent", "--augment crop or delete")),
+        (["--augment", "delete_one", "--augment-percent", 0], ("--augment-percent", "no effect")),
+        (["--augment-both"], ("--augment-both", "no effect")),
+        (["--augment", "crop", "--augment-lexicon", "x.xml"], ("--augment-lexicon", "--augment synonym")),
+        (["--seed", 7, "--positives", "next_sentence"], ("--seed", "next_3_sentences")),
+        (["--shard-rows", 2**31 - 1], ("--shard-rows 2147483647", "at most 89478485")),
+        (["--positives", "entailment"], ("--positives entailment needs", "--columns label=")),
+        (["--labels"], ("--labels needs", "--columns label=")),
+        (["--data", "/no/such.txt"], ("--data /no/such.txt: no such file",)),
+        (["--augment", "crop", "--labels"], ("--augment crop", "--labels")),
+        (["--labels", "--positives", "neutral"], ("--labels", "leaves some out")),
+        (["--columns", "anchor"], ("--columns anchor", "ROLE=NAME")),
+        (["--columns", "positive=sent1"], ("--columns", "anchor must be")),
+        (["--columns", "anchor=other"], ("other",)),
+        (["--prompt", "a", "b"], ("--prompt", "for 3 columns")),
+        (["--model", "/no/such"], ("/no/such",)),
+        (["--data", "/no/such/*.txt"], ("/no/such/*.txt", "no file")),
+        (["--data", "gs://"], ("gs://",)),
+    ],
+)
+def test_mistakes_are_found_before_anything_is_written(more, parts, arguments, tmp_path):
+    refused(call("prepare", *arguments, *more), *parts)
+    assert not (tmp_path / "out").exists() or not list((tmp_path / "out").iterdir())
+
+
+def test_a_mistake_in_the_data_can_be_corrected(arguments, tmp_path):
+    path = arguments[1] = tmp_path / "text.txt"
+    path.write_bytes(b"a cat\ncaf\xe9\n")
+    refused(call("prepare", *arguments), path, "line 2 is not UTF-8")
+    assert not (tmp_path / "out").exists()
+    path.write_text("a cat\na bird\n")
+    assert call("prepare", *arguments).returncode == 0
+    path.write_text("a dog\na bird\n")
+    refused(call("prepare", *arguments), f"{path}: was changed since")
+    path.write_text("a cat\na mouse\n")
+    refused(call("prepare", *arguments), f"{path}: bytes was")
+    (tmp_path / "out" / "plan.json").unlink()
+    refused(call("prepare", *arguments), "has other files")
+
+
+def test_options_that_are_missing_are_named(tiny_bert, corpus, tmp_path):
+    refused(call("prepare", "--output", tmp_path, "--model", tiny_bert), "--data")
+    refused(call("prepare", "--output", tmp_path, "--data", corpus["txt"]), "--model")
+    refused(call("prepare", "--output", tmp_path / "none", "--verify"), "corpus.json")
+    assert columns_of(["anchor=a=b"]) == {"anchor": "a=b"}
+
+
+@NEEDS_GCSFS
+def test_from_a_bucket_into_a_bucket(store, tiny_bert, corpus):
+    for name in ("text/a.csv", "text/b.csv"):
+        store.put(name, corpus["csv"].read_bytes())
+    args = ["--data", "gs://bucket/text/*.csv", "--model", tiny_bert, "--output", "gs://bucket/out"]
+    done = call("prepare", *args)
+    assert done.returncode == 0 and "80 rows" in done.stdout, done.stderr
+    assert "out/corpus.json" in store.objects and not store.names("out/.")
+    refused(call("prepare", *args[:-1], "gs://none/out"), "gs://none/out", "no bucket none")
+    refused(call("prepare", "--output", "gs://bucket/out", "--verify"), "--verify", "bucket")
+
+
+@pytest.mark.slow
+def test_two_processes_one_of_which_is_killed_make_the_same_bytes(arguments, corpus, tmp_path):
+    header, *rows = corpus["csv"].read_text().splitlines()
+    (tmp_path / "long.csv").write_text("\n".join([header, *(rows * 2000)]) + "\n")
+    arguments[1] = tmp_path / "long.csv"
+    command = [sys.executable, "-m", "simcse_jax.commands.prepare", *map(str, arguments), "--shard-rows", "4000"]
+    (tmp_path / "out").mkdir()
+    pipe = {"cwd": ROOT, "stdout": subprocess.PIPE, "text": True}
+    both = [start_process(command, dict(os.environ), **pipe) for _ in range(2)]
+    while len(list((tmp_path / "out").glob("shard-*.json"))) < 3:
+        time.sleep(0.01)
+    both[0].kill()
+    assert both[1].wait() == 0
+    again = run("prepare", *command[3:])
+    assert again.returncode == 0 and again.stdout.count("80,000 rows") == 1, again.stderr
+    command[command.index(str(tmp_path / "out"))] = str(tmp_path / "straight")
+    assert run("prepare", *command[3:]).returncode == 0
+    found, straight = (
+        {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("out", "straight")
+    )
+    assert found == straight
+    for process in both:
+        process.wait()
+        process.stdout.close()

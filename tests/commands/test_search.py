@@ -1,0 +1,406 @@
+import io
+import json
+import os
+import shutil
+import sys
+
+import numpy as np
+import pytest
+from support import call, sentences, write_model
+from support.jobs import another_job
+
+from simcse_jax import SimCSE
+from simcse_jax.errors import UserError
+from simcse_jax.evaluation import sts
+from simcse_jax.host.locks.lock import held
+from simcse_jax.index.index import Index
+from simcse_jax.index.terminal import WIDTH
+
+TEXTS = [*sentences(30), "", sentences(30)[4]]  # the last one is a duplicate
+QUERIES = ["the red cat", "a bird sings"]
+
+
+@pytest.fixture
+def model(tiny_bert):
+    return SimCSE(str(tiny_bert))
+
+
+@pytest.fixture
+def files(tmp_path):
+    (tmp_path / "sentences.txt").write_text("\n".join(TEXTS) + "\n")
+    (tmp_path / "queries.txt").write_text("\n".join(QUERIES) + "\n")
+    return tmp_path
+
+
+def nearest(model, query: str, count: int = 5, texts=TEXTS) -> list[tuple[str, int]]:
+    unit = [
+        array / np.linalg.norm(array, axis=-1, keepdims=True) for array in (model.encode(texts), model.encode(query))
+    ]
+    order = np.argsort(-(unit[0].astype(np.float64) @ unit[1]), kind="stable")[:count]
+    return [(texts[row], row) for row in order]
+
+
+def test_one_query_gives_a_list_and_several_a_list_each(model, files):
+    model.build_index(TEXTS)
+    for query in QUERIES:
+        results = model.search(query, top_k=5, threshold=-1)
+        assert [result[:2] for result in results] == nearest(model, query)
+        assert results[0].score == pytest.approx(model_cosine(model, query, results[0].sentence), abs=1e-5)
+        assert [type(value) for value in results[0]] == [str, int, float]
+    together = model.search(QUERIES, 5, -1)
+    assert [[result[:2] for result in each] for each in together] == [nearest(model, query) for query in QUERIES]
+    assert model.search(files / "queries.txt", 5, -1) == together
+    assert model.search([], 5) == []
+    assert len(model.search(QUERIES[0], 99, -1)) == len(TEXTS)
+
+
+def model_cosine(model, first: str, second: str) -> float:
+    return float(sts.cosine(model.encode([first]), model.encode([second]))[0])
+
+
+def test_a_sentence_finds_itself_and_its_duplicate(model):
+    model.build_index(TEXTS)
+    results = model.search(TEXTS[4], 2)
+    assert [(result.sentence, result.row) for result in results] == [(TEXTS[4], 4), (TEXTS[4], 31)]
+    assert results[0].score == results[1].score == pytest.approx(1, abs=1e-6)
+    assert model.search("", 1)[0].row == 30
+
+
+def test_an_index_is_built_of_a_file_and_grows(model, files):
+    model.add_to_index(files / "sentences.txt")
+    assert model.index.sentences == TEXTS
+    model.add_to_index(["one more cat"])
+    model.add_to_index(str(files / "queries.txt"))
+    assert model.index.sentences == [*TEXTS, "one more cat", *QUERIES]
+    assert model.search(QUERIES[1], 1)[0][:2] == (QUERIES[1], len(TEXTS) + 2)
+    model.build_index(["only this"])
+    assert model.search("the cat", 5, -1)[0][:2] == ("only this", 0)
+
+
+def test_sentences_are_encoded_a_part_at_a_time_with_one_warning_of_cut_ones(model, monkeypatch):
+    texts = [*TEXTS[:-1], "the cat " * 40, "a dog " * 50]
+    with pytest.warns(UserWarning, match="2 sentences were longer than 64 tokens and cut there") as warned:
+        model.build_index(texts)
+    whole = model.search(QUERIES[0], 5, -1)
+    monkeypatch.setattr("simcse_jax.searchable.INDEXED_AT_ONCE", 10)
+    with pytest.warns(UserWarning, match="2 sentences were longer") as warned_of_parts:
+        model.build_index(texts)
+    assert (len(warned), len(warned_of_parts), warned[0].filename) == (1, 1, __file__)
+    in_parts = model.search(QUERIES[0], 5, -1)
+    assert [result[:2] for result in in_parts] == [result[:2] for result in whole]
+    np.testing.assert_allclose([r.score for r in in_parts], [r.score for r in whole], atol=1e-5)
+
+
+def test_an_index_is_saved_and_loaded_by_the_same_model_only(model, tiny_bert, tmp_path):
+    model.build_index(TEXTS)
+    before = model.search(QUERIES, 5, -1)
+    model.save_index(tmp_path / "index")
+    copy = shutil.copytree(tiny_bert, tmp_path / "copy")
+    for same in (SimCSE(str(tiny_bert)), SimCSE(str(copy))):
+        same.load_index(str(tmp_path / "index"))
+        assert same.search(QUERIES, 5, -1) == before
+    other = SimCSE(str(tiny_bert), pooler="avg")
+    with pytest.raises(UserError, match=r"an index of .*tiny-bert \(pooler cls.*, not of .*tiny-bert \(pooler avg\)"):
+        other.load_index(tmp_path / "index")
+    with pytest.raises(UserError, match=r"with other weights or settings, not of"):
+        SimCSE(str(tiny_bert), num_layers=1).load_index(tmp_path / "index")
+    assert other.index is None
+
+
+def test_another_tokenizer_is_another_model(model, tiny_bert, tmp_path):
+    model.build_index(TEXTS)
+    model.save_index(tmp_path / "index")
+    other = shutil.copytree(tiny_bert, tmp_path / "other" / "tiny-bert")
+    tokenizer = (other / "tokenizer.json").read_text()
+    (other / "tokenizer.json").write_text(tokenizer.replace('"cat"', '"CAT"').replace('"dog"', '"cat"'))
+    with pytest.raises(UserError, match="with other weights"):
+        SimCSE(other).load_index(tmp_path / "index")
+    assert "/" not in json.loads((tmp_path / "index" / "index.json").read_text())["model"]["name"]
+
+
+def test_an_interrupted_call_adds_nothing(model, monkeypatch):
+    monkeypatch.setattr("simcse_jax.searchable.INDEXED_AT_ONCE", 2)
+    model.build_index(["the cat"])
+    encode, calls = model.encode_counted, []
+
+    def interrupted(*args, **kwargs):
+        calls.append(args)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return encode(*args, **kwargs)
+
+    monkeypatch.setattr(model, "encode_counted", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        model.add_to_index(["the dog", "a bird", "he sat"])
+    assert model.index.sentences == ["the cat"]
+    monkeypatch.setattr(model, "encode_counted", encode)
+    model.add_to_index(["the dog", "a bird", "he sat"])
+    assert [len(model.index), len(list(model.index.embeddings())[-1])] == [4, 4]
+
+
+def test_a_sentence_finds_itself_at_a_threshold_of_1(model):
+    model.build_index(TEXTS)
+    assert all(result for result in model.search(TEXTS, 1, 1.0))
+
+
+def test_mistakes_are_reported_in_one_line_and_the_index_stays(model, tmp_path):
+    with pytest.raises(UserError, match="call build_index, load_index or open_index first"):
+        model.search("the cat")
+    with pytest.raises(UserError, match="there is no index to save"):
+        model.save_index(tmp_path / "index")
+    with pytest.raises(UserError, match="no index there"):
+        model.load_index(tmp_path / "index")
+    model.build_index(["the cat"])
+    for wrong, message in (
+        (lambda: model.build_index(["the dog", 3]), "sentence 1 is 3, not a string"),
+        (lambda: model.build_index("no/such.txt"), "no/such.txt: no such file"),
+        (lambda: model.add_to_index(["the dog", None]), "sentence 1 is None, not a string"),
+        (lambda: model.search(["the dog", 3]), "query 1 is 3, not a string"),
+        (lambda: model.search(None), "None: not a list of strings"),
+        (lambda: model.search("the dog", top_k=0), "top_k=0: must be"),
+        (lambda: model.load_index(tmp_path / "index"), "no index there"),
+    ):
+        with pytest.raises(UserError, match=message):
+            wrong()
+    assert model.index.sentences == ["the cat"]
+
+
+def test_an_empty_index_has_no_results(model, tmp_path):
+    model.build_index([])
+    assert model.search("the cat") == []
+    model.save_index(tmp_path / "index")
+    model.load_index(tmp_path / "index")
+    assert model.search(QUERIES) == [[], []]
+    model.add_to_index(["the cat"])
+    assert model.search("the cat")[0].row == 0
+
+
+# The command.
+
+
+def searched(*args) -> str:
+    done = call("search", *args)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def test_results_are_printed_and_written(model, tiny_bert, files):
+    output = files / "results.json"
+    printed = searched(
+        *("--model", tiny_bert, "--sentences", files / "sentences.txt", "--queries", files / "queries.txt"),
+        *("--top-k", 3, "--output", output),
+    )
+    written = json.loads(output.read_text())
+    assert [query["query"] for query in written["queries"]] == QUERIES
+    model.build_index(TEXTS)
+    for query in written["queries"]:
+        (results,) = query["results"]
+        assert [(result["sentence"], result["row"]) for result in results] == nearest(model, query["query"], 3)
+        scores = [result.score for result in model.search(query["query"], 3, -1)]
+        assert [result["score"] for result in results] == pytest.approx(scores, abs=1e-6)
+        for place, result in enumerate(results, 1):
+            line = f"#{place}  {result['score']:6.3f}  {result['row']:>3}  {result['sentence']}".rstrip()
+            assert line in printed.splitlines()
+    assert written["models"] == [{"name": str(tiny_bert), "pooler": model.pooler, "head": model.use_head}]
+
+
+def test_the_threshold_leaves_out_small_cosines(tiny_bert, files):
+    args = ("--model", tiny_bert, "--sentences", files / "sentences.txt", "--query", TEXTS[4], "--threshold")
+    printed = searched(*args, "0.99999")
+    assert printed.count(TEXTS[4]) == 3 and "#3" not in printed
+    assert "no sentence reaches the threshold" in searched(*args, "1.5")
+
+
+def test_an_index_folder_is_made_once_read_then_and_added_to(tiny_bert, files, monkeypatch):
+    encoded = []
+    add = Index.add
+    monkeypatch.setattr(Index, "add", lambda self, texts, rows: (encoded.append(len(texts)), add(self, texts, rows)))
+    base = ("--model", tiny_bert, "--index", files / "index", "--query", QUERIES[0])
+    first = searched(*base, "--sentences", files / "sentences.txt")
+    assert searched(*base) == searched(*base, "--sentences", files / "sentences.txt") == first
+    assert encoded == [len(TEXTS)]
+    (files / "more.txt").write_text("\n".join([*TEXTS, QUERIES[0]]) + "\n")
+    assert f"#1   1.000  {len(TEXTS):>3}  {QUERIES[0]}" in searched(*base, "--sentences", files / "more.txt")
+    assert f"#1   1.000  {len(TEXTS):>3}  {QUERIES[0]}" in searched(*base)
+    assert encoded == [len(TEXTS), 1]
+
+
+def test_one_job_at_a_time_makes_an_index_or_adds_to_it(tiny_bert, files, monkeypatch):
+    base = ("--model", tiny_bert, "--index", files / "index", "--query", QUERIES[0])
+    (files / "more.txt").write_text("\n".join([*TEXTS, QUERIES[0]]) + "\n")
+    other = f"{files / 'index'}: process {os.getpid()} on "
+    with another_job(held(files / "index")), monkeypatch.context() as patch:
+        patch.setattr(SimCSE, "encode_counted", None)  # it ends before that
+        refused(*base, "--sentences", files / "sentences.txt", parts=[other])
+    first = searched(*base, "--sentences", files / "sentences.txt")
+    with another_job(held(files / "index")):
+        assert searched(*base, "--sentences", files / "sentences.txt") == searched(*base) == first
+        refused(*base, "--sentences", files / "more.txt", parts=[other])
+        refused(*base, "--sentences", files / "queries.txt", parts=["an index of other sentences"])
+
+
+def test_two_models_stand_side_by_side(tiny_bert, files):
+    other = write_model(files / "other", "roberta")
+    output = files / "results.json"
+    args = ("--model", tiny_bert, "--sentences", files / "sentences.txt", "--query", QUERIES[0], "--query", QUERIES[1])
+    printed = searched(*args, "--compare", other, "--compare-pooler", "avg", "--index", files / "one")
+    again = searched(
+        *("--model", tiny_bert, "--index", files / "one", "--query", QUERIES[0], "--query", QUERIES[1]),
+        *("--compare", other, "--compare-pooler", "avg", "--compare-index", files / "two", "--output", output),
+    )
+    assert printed == again
+    assert (files / "two" / "index.json").is_file()
+    written = json.loads(output.read_text())
+    assert [model["pooler"] for model in written["models"]] == ["cls", "avg"]
+    lines = printed.splitlines()
+    assert max(map(len, lines)) <= WIDTH
+    for query in written["queries"]:
+        start = lines.index(f"Query: {query['query']}")
+        end = lines.index("", start)
+        bars = {line.index(" | ") for line in lines[start + 1 : end]}
+        assert len(bars) == 1
+        ranked = [line.split(" | ") for line in lines[start:end] if line.startswith("#")]
+        left, right = ([cells[side].split() for cells in ranked] for side in (0, 1))
+        for side, results in zip((left, right), query["results"], strict=True):
+            words = [word for line in side for word in line]
+            for result in results:
+                assert f"{result['score']:.3f}" in words and str(result["row"]) in words
+    for name, pooler in ((tiny_bert, "cls"), (other, "avg")):
+        model = SimCSE(str(name), pooler=pooler)
+        side = 0 if pooler == "cls" else 1
+        for query in written["queries"]:
+            rows = [(result["sentence"], result["row"]) for result in query["results"][side]]
+            assert rows == nearest(model, query["query"])
+
+
+def test_cut_sentences_are_reported_in_a_line(tiny_bert, files):
+    (files / "long.txt").write_text("the cat " * 40 + "\na dog\n")
+    done = call("search", "--model", tiny_bert, "--sentences", files / "long.txt", "--query", "a dog")
+    assert (done.returncode, done.stderr) == (0, "warning: 1 sentence was longer than 64 tokens and cut there\n")
+
+
+@pytest.mark.parametrize(
+    "typed", ["the red cat\n\na bird sings\n", "the red cat\r\na bird sings", "\ufeffthe red cat\na bird sings\n\n"]
+)
+def test_queries_are_typed_where_none_is_given(tiny_bert, files, monkeypatch, typed):
+    args = ("--model", tiny_bert, "--sentences", files / "sentences.txt")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(typed.encode())))
+    assert searched(*args) == searched(*args, "--queries", files / "queries.txt")
+
+
+@pytest.mark.parametrize(
+    ("changes", "parts"),
+    [
+        ({"--sentences": None}, ["nothing to search in; give --sentences FILE, or --index FOLDER"]),
+        ({"--sentences": None, "--index": "no/such"}, ["--index no/such: no index there; give --sentences"]),
+        ({"--sentences": "no/such.txt"}, ["no/such.txt: no such file"]),
+        ({"--sentences": "tests"}, ["tests: a folder"]),
+        ({"--index": "tests"}, ["--index tests: exists and is not an index"]),
+        ({"--index": __file__}, ["test_search.py: a file; an index is a folder"]),
+        ({"--index": "gs://bucket/index"}, ["gs://bucket/index: an index is memory-mapped"]),
+        ({"--index": "a", "--compare": "b", "--compare-index": "./a"}, ["--compare-index: the same folder as --index"]),
+        ({"--compare-index": "a"}, ["--compare-index: is for --compare, which is not given"]),
+        ({"--recall-target": "0.9"}, ["--recall-target: is for --approximate without FAISS; leave it out"]),
+        ({"--approximate": "--recall-target=0.9", "--backend": "faiss"}, ["--recall-target: is for --approx"]),
+        ({"--column": "text"}, ["sentences.txt: no column 'text'; it has sentence"]),
+        ({"--queries-column": "text"}, ["--queries-column: is for --queries, which is not given"]),
+        ({"--queries": "README.md"}, ["--query", "not allowed with"]),
+        ({"--batch-size": "0"}, ["--batch-size 0: must be 1 or more"]),
+        ({"--top-k": "0"}, ["top_k=0: must be a whole number, 1 or more"]),
+        ({"--top-k": "x"}, ["--top-k", "invalid int value"]),
+        ({"--threshold": "nan"}, ["threshold=nan: must be a number"]),
+        ({"--storage": "int4"}, ["storage='int4': not one of float32, float16, bfloat16"]),
+        ({"--backend": "annoy"}, ["backend='annoy': not one of jax, faiss"]),
+        ({"--output": "no/such/results.json"}, ["--output no/such/results.json: there is no folder no/such"]),
+        ({"--output": "tests"}, ["--output tests: a folder; name a .json file in it"]),
+    ],
+    ids=lambda value: " ".join(map(str, value)) if isinstance(value, dict) else "",
+)
+def test_a_bad_argument_is_refused_in_one_line_before_the_model_is_loaded(files, changes, parts):
+    args = {"--model": "no/such/model", "--sentences": files / "sentences.txt", "--query": "the cat"} | changes
+    refused(*(part for pair in args.items() if pair[1] is not None for part in pair), parts=parts)
+
+
+def refused(*args, parts: list[str]) -> None:
+    done = call("search", *args)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
+    assert [part for part in ("error: ", *parts) if part not in done.stderr] == [], done.stderr
+
+
+def test_the_output_must_not_be_an_input(files):
+    for option in ("--sentences", "--queries"):
+        args = {"--model": "m", "--sentences": files / "sentences.txt", "--queries": files / "queries.txt"}
+        parts = [f"is the file of {option}, which would be lost; choose another"]
+        refused(*(part for pair in args.items() for part in pair), "--output", args[option], parts=parts)
+
+
+def test_interrupted_typing_ends_like_the_end_of_input(tiny_bert, files, monkeypatch):
+    class Keyboard(io.BytesIO):
+        def readline(self, size=-1):
+            if line := super().readline(size):
+                return line
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(Keyboard(b"the red cat\n")))
+    searched("--model", tiny_bert, "--sentences", files / "sentences.txt", "--output", files / "results.json")
+    assert [query["query"] for query in json.loads((files / "results.json").read_text())["queries"]] == ["the red cat"]
+
+
+def test_an_index_of_other_sentences_or_of_another_model_is_refused(tiny_bert, files):
+    args = ("--model", tiny_bert, "--index", files / "index", "--query", "the cat")
+    searched(*args, "--sentences", files / "sentences.txt")
+    refused(*args, "--sentences", files / "queries.txt", parts=["index: an index of other sentences (row 0 differs)"])
+    (files / "fewer.txt").write_text("\n".join(TEXTS[:7]) + "\n")
+    refused(*args, "--sentences", files / "fewer.txt", parts=["other sentences (it has 32, 7 were given)"])
+    refused(*args, "--pooler", "avg", parts=["an index of", "(pooler cls", "(pooler avg)"])
+    refused(*args, "--dtype", "bfloat16", parts=["an index of", "float32)", "bfloat16)"])
+
+
+@pytest.mark.optimized
+@pytest.mark.slow
+def test_minilm_finds_the_partners_of_sts_b_as_numpy_does(minilm, senteval, tmp_path):
+    pairs = sts.read(str(senteval), ["STSBenchmark"], "dev")[0]["STSBenchmark"]
+    chosen = np.flatnonzero(np.asarray(pairs.gold) >= 4.8)[:100]
+    first, second = ([side[row] for row in chosen] for side in (pairs.first, pairs.second))
+    model = SimCSE(minilm)
+    model.build_index(second)
+    model.save_index(tmp_path / "index")
+    model.load_index(tmp_path / "index")
+    results = model.search(first, 5, -1)
+    found = [[result.row for result in each] for each in results]
+    one, other = model.encode(first).astype(np.float64), np.concatenate(list(model.index.embeddings()))
+    np.testing.assert_allclose(model.encode(second[:1]) / np.linalg.norm(model.encode(second[0])), other[:1], atol=1e-5)
+    cosines = one / np.linalg.norm(one, axis=1, keepdims=True) @ other.T.astype(np.float64)
+    scores = np.take_along_axis(cosines, np.array(found), axis=1)
+    np.testing.assert_allclose([[result.score for result in each] for each in results], scores, atol=1e-6)
+    np.testing.assert_allclose(scores, -np.sort(-cosines, axis=1)[:, :5], atol=1e-6)
+    assert np.mean([second[rows[0]] == partner for rows, partner in zip(found, second, strict=True)]) > 0.9
+
+
+def test_the_command_makes_and_reads_an_index_in_bytes(tiny_bert, files):
+    index, output = files / "index", files / "results.json"
+    command = ("--model", tiny_bert, "--index", index, "--query", "the red cat", "--output", output)
+    done = call("search", *command, "--sentences", files / "sentences.txt", "--precision", "int8")
+    assert done.returncode == 0 and done.stderr.count("those of 32 embeddings alone; give ranges of more") == 1
+    made = json.loads(output.read_text())["queries"]
+    assert json.loads((index / "index.json").read_text())["precision"] == "int8"
+    searched(*command)
+    searched(*command, "--precision", "int8", "--sentences", files / "sentences.txt")
+    assert json.loads(output.read_text())["queries"] == made
+    refused(*command, "--precision", "binary", parts=["an index of int8, not of binary; choose another folder"])
+    np.save(files / "ranges.npy", np.stack([np.full(32, -1, np.float32), np.ones(32, np.float32)]))
+    refused(*command, "--precision", "int8", "--ranges", files / "ranges.npy", parts=["an index of other ranges than"])
+    refused(*command, "--precision", "int4", parts=["precision 'int4' of an index is not one of"])
+    refused(*command, "--ranges", "r.npy", parts=["ranges: are for an index of int8"])
+    refused(*command, "--rescore", 3, parts=["rescore=3: "])
+    whole = ("--model", tiny_bert, "--sentences", files / "sentences.txt", "--query", "the red cat")
+    new = (*whole, "--index", files / "new")  # nothing is encoded for a search that is refused
+    refused(*new, "--precision", "int8", "--storage", "int8", parts=["storage='int8': the index keeps int8"])
+    refused(*new, "--rescore", 3, parts=["rescore=3: is for storage='int8' or 'binary'"])
+    assert not (files / "new" / "index.json").exists()
+    searched(*whole, "--storage", "binary", "--rescore", 8, "--output", output)
+    exact = files / "exact.json"
+    searched(*whole, "--output", exact)
+    found, expected = (json.loads(each.read_text())["queries"][0]["results"][0] for each in (output, exact))
+    assert [one["row"] for one in found] == [one["row"] for one in expected]
+    np.testing.assert_allclose([one["score"] for one in found], [one["score"] for one in expected], atol=1e-6)

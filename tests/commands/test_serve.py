@@ -1,0 +1,152 @@
+"""The command, in a process of its own, asked by OpenAI's client."""
+
+import json
+import re
+import signal
+import threading
+import time
+
+import httpx
+import numpy as np
+import openai
+import pytest
+from support import call, refused, sentences
+from support.served import served
+
+from simcse_jax import SimCSE
+from simcse_jax.commands import serve
+
+KEY = "a-key-of-the-tests"
+
+
+@pytest.fixture(scope="module")
+def model(prompted):
+    return SimCSE(prompted)
+
+
+@pytest.fixture(scope="module")
+def index(model, tmp_path_factory):
+    """An index, with the sentences that are in it."""
+    model.build_index(sentences(50))
+    model.save_index(tmp_path_factory.mktemp("index") / "i")
+    return tmp_path_factory.getbasetemp() / next(tmp_path_factory.getbasetemp().glob("index*")) / "i"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "message"),
+    [
+        (["--max-queue", "0"], {}, "--max-queue 0: must be from 1"),
+        (["--max-inputs", "9000"], {}, "--max-inputs 9000: more than --max-queue 8192"),
+        (["--timeout", "0"], {}, "--timeout 0.0: must be from 0.01 to 3600"),
+        (["--timeout", "nan"], {}, "--timeout nan: must be"),
+        (["--gather", "-1"], {}, "--gather -1.0: must be"),
+        (["--max-body", "inf"], {}, "--max-body inf: must be"),
+        (["--name", " "], {}, "--name: is empty"),
+        (["--port", "70000"], {}, "--port 70000: must be from 0 to 65535"),
+        (["--host", "0.0.0.0", "--port", "0"], {}, "set SIMCSE_JAX_API_KEY in the environment, or give --no-key"),
+        ([], {"SIMCSE_JAX_API_KEY": ""}, "SIMCSE_JAX_API_KEY: must be printable ASCII"),
+        ([], {"SIMCSE_JAX_API_KEY": "a b"}, "SIMCSE_JAX_API_KEY: must be printable ASCII"),
+        (["--port", "0", "--index", "/no/such/index"], {}, "--index /no/such/index: no such folder"),
+    ],
+)
+def test_a_mistake_is_reported_in_a_line(arguments, environment, message, tiny_bert, monkeypatch):
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    refused(call("serve", "--model", tiny_bert, *arguments), message)
+
+
+def test_lengths_that_change_what_is_found_are_refused(prompted, index):
+    done = call("serve", "--model", prompted, "--index", index, "--port", "0", "--normalize")
+    refused(done, "--normalize: changes the scores of an index that is compared by euclidean; leave it out")
+
+
+def test_what_is_missing_is_named(monkeypatch):
+    monkeypatch.setattr("simcse_jax.errors.installed", lambda module: module != "uvicorn")
+    done = call("serve", "--model", "m")
+    refused(done, 'not installed: uvicorn; run: pip install "simcse_jax[serve]"')
+
+
+@pytest.mark.parametrize(
+    ("host", "local"),
+    [
+        *(("127.0.0.1", True), ("127.9.9.9", True), ("::1", True), ("localhost", True)),
+        *(("0.0.0.0", False), ("::", False), ("10.0.0.1", False), ("example.org", False)),
+    ],
+)
+def test_which_addresses_are_this_machine_s_own(host, local):
+    assert serve.is_local(host) is local
+
+
+def test_the_server_gives_openai_s_client_what_the_class_gives(prompted, model, index):
+    arguments = ["--model", prompted, "--index", index, "--name", "mine", "--batch-size", "8"]
+    with served(*arguments, SIMCSE_JAX_API_KEY=KEY) as server:
+        assert f"mine: {server.url}/v1 (this machine alone, the key of SIMCSE_JAX_API_KEY)" in server.said[0]
+        assert KEY not in "".join(server.said)
+        client = openai.OpenAI(base_url=f"{server.url}/v1", api_key=KEY, max_retries=0)
+        texts = [*sentences(30), "the cat " * 25]
+        found = client.embeddings.create(model="mine", input=texts)
+        alone = np.stack([model.encode(text) for text in texts])
+        np.testing.assert_allclose([one.embedding for one in found.data], alone, atol=1e-5)
+        asked = {"prompt_name": "query"}
+        (one,) = client.embeddings.create(model="mine", input=texts[0], dimensions=5, extra_body=asked).data
+        right = model.encode(texts[0], prompt_name="query", truncate_dim=5, normalize_to_unit=True)
+        np.testing.assert_allclose(one.embedding, right, atol=1e-5)
+        with pytest.raises(openai.BadRequestError, match="at most 64 tokens"):
+            client.embeddings.create(model="mine", input="the cat " * 40)
+        with pytest.raises(openai.AuthenticationError):
+            client.with_options(api_key="another").embeddings.create(model="mine", input="a")
+        with pytest.raises(openai.APIStatusError) as large:
+            client.embeddings.create(model="mine", input="a" * (17 * 2**20))
+        assert large.value.status_code == 413
+
+        body = {"query": texts[:3], "top_k": 4}
+        headers = {"Authorization": f"Bearer {KEY}"}
+        answer = httpx.post(f"{server.url}/v1/search", json=body, headers=headers).json()
+        for got, right in zip(answer["data"], model.search(texts[:3], 4), strict=True):
+            assert [(one["sentence"], one["row"]) for one in got["results"]] == [one[:2] for one in right]
+            scores = [one["score"] for one in got["results"]]
+            np.testing.assert_allclose(scores, [one.score for one in right], atol=1e-5)
+
+        # In flight when SIGTERM comes: half of each has arrived.
+        late, go_on = [], threading.Event()
+        asks = [threading.Thread(target=lambda: late.append(ask_slowly(server.url, texts, go_on))) for _ in range(5)]
+        for thread in asks:
+            thread.start()
+        while "simcse_requests_in_progress 6.0" not in httpx.get(f"{server.url}/metrics").text:
+            time.sleep(0.01)
+        server.process.send_signal(signal.SIGTERM)
+        with pytest.raises(httpx.TransportError):  # refused, or reset where the port was closed before it was accepted
+            while httpx.get(f"{server.url}/health"):
+                time.sleep(0.01)
+        go_on.set()
+        for thread in asks:
+            thread.join()
+        for each in late:
+            np.testing.assert_allclose([one["embedding"] for one in each], alone, atol=1e-5)
+        assert len(late) == 5 and server.process.wait(timeout=30) == 0
+
+
+def ask_slowly(url, texts, go_on):
+    def content():
+        body = json.dumps({"model": "mine", "input": texts}).encode()
+        yield body[:100]
+        assert go_on.wait(60)
+        yield body[100:]
+
+    headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
+    return httpx.post(f"{url}/v1/embeddings", content=content(), headers=headers, timeout=60).json()["data"]
+
+
+@pytest.mark.slow
+def test_others_are_served_without_a_key_only_with_a_warning_and_ctrl_c_ends_it(tiny_bert):
+    arguments = ["--model", tiny_bert, "--host", "0.0.0.0", "--no-key", "--truncate"]
+    with served(*arguments) as server:
+        said = "".join(server.said)
+        assert "whoever can reach 0.0.0.0 can use the model" in said
+        assert "(all who can reach this machine, no key)" in said
+        address = re.sub("0.0.0.0", "127.0.0.1", server.url)
+        client = openai.OpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0)
+        found = client.embeddings.create(model=tiny_bert.name, input="the cat " * 40)
+        assert found.usage.prompt_tokens == 64
+        server.process.send_signal(signal.SIGINT)
+        assert server.process.wait(timeout=30) == 130

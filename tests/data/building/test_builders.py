@@ -1,0 +1,38 @@
+import re
+
+import pytest
+from support import ROOT
+
+from simcse_jax.data.building.builders import BUILDERS, Options
+
+DOWNLOADED = {"data/english-wordnet.xml.gz", "data/glove.6B.300d.txt"}  # as they are
+GIVEN = {"data/documents.txt"}  # DeCLUTR: any corpus of long documents
+NAMED = {  # by the recipes and the fields' defaults
+    name
+    for path in [*(ROOT / "configs").rglob("*.py"), ROOT / "simcse_jax/config/fields.py"]
+    for name in re.findall(r"\bdata/[\w./-]+\.(?:csv|tsv|txt|jsonl|parquet|xml\.gz)", path.read_text(encoding="utf-8"))
+}
+
+
+def test_every_file_that_a_recipe_names_has_a_builder():
+    outputs = [builder.output for builder in BUILDERS.values()]
+    assert len(set(outputs)) == len(outputs)
+    assert NAMED - {*outputs} == DOWNLOADED | GIVEN
+    assert {*outputs} - NAMED == {"data/flickr_captions.txt"}  # Table 8 is a search
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "configs").rglob("*.py")), ids=lambda path: path.stem)
+def test_a_recipe_s_page_says_how_its_file_is_made(path):
+    text = path.read_text(encoding="utf-8")
+    about, _, _ = text[3:].partition('"""')
+    files = {name for name in NAMED - DOWNLOADED - GIVEN if name in text}
+    for name, builder in BUILDERS.items():
+        if builder.output in files:
+            assert re.search(rf"build_data[^\n]*\b{name}\b|`{name}`", about), f"{path.name}: {builder.output}"
+
+
+def test_builders_name_options_that_there_are():
+    for builder in BUILDERS.values():
+        assert {*builder.options} <= {*vars(Options())}
+        assert bool(builder.header) == builder.output.endswith(".csv")
+        assert not builder.count or "count" in builder.options

@@ -1,0 +1,122 @@
+import io
+import itertools
+import xml.etree.ElementTree as ElementTree
+
+import numpy as np
+import pytest
+from PIL import Image, ImageColor
+
+from simcse_jax.evaluation.analysis import pictures
+from simcse_jax.evaluation.analysis.map import project
+from simcse_jax.evaluation.plotting import line_style
+
+
+def texts(drawn: dict) -> list[str]:
+    svg = ElementTree.fromstring(drawn["svg"])
+    return ["".join(node.itertext()) for node in svg.iter("{http://www.w3.org/2000/svg}text")]
+
+
+def rows(field: str, *values: float) -> list[dict]:
+    return [{"layer": layer, field: value} for layer, value in enumerate(values)]
+
+
+def test_a_picture_of_layers_names_the_models_the_axes_and_the_data():
+    found = {"the $first$ model": rows("anisotropy", 0.1, 0.4, 0.2), "x" * 90: rows("anisotropy", 0.3, 0.2)}
+    drawn = pictures.layers(found, "anisotropy", "STS-B test")
+    assert drawn["png"].startswith(b"\x89PNG")
+    there = texts(drawn)
+    assert {"the $first$ model", "…" + "x" * 43, "Anisotropy of the tokens, by layer", "STS-B test"} <= set(there)
+    assert {"layer   (0: the embedding layer)", "mean cosine similarity", "0", "1", "2"} <= set(there)
+
+
+@pytest.mark.parametrize("values", [(0.4, 0.5, 0.2), (0.4, 0.5, -0.3), (-0.4, -0.5, -0.3)])
+def test_zero_is_on_the_scale_and_nothing_is_cut_off(values):
+    field = "adjusted_self_similarity"
+    there = texts(pictures.layers({"a": rows(field, *values), "b": rows(field, values[-1])}, field, "s"))
+    ticks = [float(text.replace("−", "-")) for text in there if text.lstrip("−").startswith("0.")]
+    assert 0.0 in ticks
+    assert (min(ticks) == 0.0) == (min(values) > 0)
+    assert min(ticks) <= min(values) + 0.1 and max(ticks) >= max(values) - 0.1
+
+
+def test_the_dimensions_that_are_needed_are_marked():
+    shares = np.cumsum([0.4, 0.05, 0.05, *[0.01] * 50])
+    there = texts(pictures.dimensions({"a": shares.tolist()}, "random pairs", "s"))
+    assert {"of random pairs, last layer", "10", "20", "50", "100", "% of the mean cosine, cumulated", "a"} <= set(
+        there
+    )
+
+
+def test_a_token_is_a_point_and_their_mean_a_line():
+    tokens = [{"token": str(n), "change": n / 100} for n in range(40)]
+    pairs = [{"model": f"after {n}", "base": f"before {n}", "tokens": tokens} for n in range(3)]
+    there = texts(pictures.self_similarity_change(pairs))
+    assert {"Self-similarity change of the 40 most frequent tokens", "mean of 25 tokens"} <= set(there)
+    assert {f"{name} {n}" for name in ("before", "→ after") for n in range(3)} <= set(there)
+    few = pictures.self_similarity_change([pairs[0] | {"tokens": tokens[:3]}])
+    assert "mean of 3 tokens" in texts(few)
+
+
+def test_every_two_pairs_of_models_have_a_curve():
+    names = [["A", "a"], ["B", "b"], ["C", "c"]]
+    found = [
+        {"pairs": [one, other], "by_n": [None, 1.0, 0.5], "best_n": n, "best": n / 4}
+        for n, (one, other) in enumerate(itertools.combinations(names, 2), 1)
+    ]
+    expected = {"A and B, best: 0.250 at n = 1", "A and C, best: 0.500 at n = 2", "B and C, best: 0.750 at n = 3"}
+    assert expected <= set(texts(pictures.correlation(found)))
+    assert "best: 0.250 at n = 1" in texts(pictures.correlation(found[:1]))
+    long = [f"{kind}sup-simcse-bert-base-uncased" for kind in ("", "un")]  # their ends are the same
+    alike = [{**found[0], "pairs": [[name, "a"], ["B", "b"]]} for name in long]
+    assert {f"{name} and B, best: 0.250 at n = 1" for name in long} <= set(texts(pictures.correlation(alike)))
+
+
+def test_a_model_and_its_base_share_a_colour_and_the_base_is_dashed():
+    styles = pictures.line_styles(["a", "A", "b", "B", "C", "alone"], [("A", "a"), ("B", "b"), ("C", "a")])
+    look = {name: (style["color"], style["marker"]) for name, style in styles.items()}
+    assert look["a"] == look["A"] and look["b"] == look["B"]
+    assert len({look[name] for name in ("A", "B", "C", "alone")}) == 4
+    assert {name for name, style in styles.items() if style["linestyle"] == "--"} == {"a", "b"}
+    assert styles["C"]["linestyle"] == styles["alone"]["linestyle"] == "-"
+    chain = pictures.line_styles(["a", "b", "c"], [("b", "a"), ("c", "b")])  # a base that is a model, too
+    assert [chain[name]["linestyle"] for name in "abc"] == ["--", "-", "-"]
+    eight = pictures.line_styles(list("abcdefgh"))
+    assert len({tuple(style.items()) for style in eight.values()}) == 8
+
+
+def test_a_map_has_a_panel_a_model_on_the_same_axes():
+    generator = np.random.default_rng(0)
+    wide, narrow = generator.normal(size=(60, 5)), generator.normal(size=(60, 5)) / 10 + 1
+    there = texts(pictures.embedding_map(project({"narrow": narrow, "wide": wide}, umap=False), "STS-B"))
+    assert {"Sentence embeddings of STS-B, PCA", "narrow", "wide", "pale: the other model"} <= set(there)
+    assert sum("mean cosine of two sentences" in text for text in there) == 2
+    three = {"narrow": narrow, "wide": wide, "more": -wide, "most": wide / 2, "last": -narrow}
+    there = texts(pictures.embedding_map(project(three, umap=False), "STS-B"))
+    assert {*three, "pale: the other models"} <= set(there)
+    alone = texts(pictures.embedding_map(project({"wide": wide}, umap=False), "STS-B"))
+    assert "pale: the other model" not in alone and not any("-0.00" in text for text in alone)
+
+
+def test_runs_are_drawn_over_their_steps():
+    found = {"temperature 0.05": [(0, 0.9), (10, 0.5), (20, 0.2)], "temperature 0.1": [(0, 0.9), (20, 0.1)]}
+    there = texts(pictures.over_steps(found, "uniformity", "STS-B test"))
+    assert {*found, "Uniformity, by training step", "STS-B test", "training step"} <= set(there)
+    assert any("lower is better" in text for text in there)
+    assert "2.5" not in there  # a step is whole
+
+
+def test_runs_of_one_step_are_bars():
+    found = {"temperature 0.05": [(20, -1.25)], "temperature 0.1": [(10, -2.5)]}
+    there = texts(pictures.over_steps(found, "uniformity", "STS-B test"))
+    assert {"temperature 0.05, step 20", "temperature 0.1, step 10", "-1.250", "-2.500"} <= set(there)
+    assert "training step" not in there
+
+
+def test_lines_stay_apart_in_grey():
+    found = {"a": rows("l2_norm", 1.0, 2.0), "b": rows("l2_norm", 2.0, 1.0)}
+    drawn = Image.open(io.BytesIO(pictures.layers(found, "l2_norm", "s")["png"]))
+    colours = [ImageColor.getrgb(line_style(number)["color"]) for number in range(2)]
+    shades = [Image.new("RGB", (1, 1), colour).convert("L").getpixel((0, 0)) for colour in colours]
+    assert abs(shades[0] - shades[1]) > 50
+    grey = np.asarray(drawn.convert("L"), int)
+    assert all(np.sum(np.abs(grey - shade) <= 1) > 300 for shade in shades)

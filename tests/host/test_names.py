@@ -1,0 +1,91 @@
+import re
+from pathlib import Path
+
+import pytest
+
+from simcse_jax.errors import UserError
+from simcse_jax.host.names import AtStep, split_glove, split_label, split_step
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("runs/a", ("runs/a", None)),
+        ("runs/a@step=200", ("runs/a", 200)),
+        ("runs/a@step=0", ("runs/a", 0)),
+        ("gs://bucket/a@step=last", ("gs://bucket/a", "last")),
+        ("owner/model@main", ("owner/model@main", None)),
+        ("runs@2026/a@step=20", ("runs@2026/a", 20)),
+        ("runs@step=3/a", ("runs@step=3/a", None)),
+        ("@step=3", ("@step=3", None)),
+        ("a\nb@step=3", ("a\nb", 3)),
+    ],
+)
+def test_a_name_may_end_in_a_step(name, expected):
+    found = split_step(name)
+    assert found == expected and str(found) == name
+
+
+def test_a_path_that_exists_is_no_checkpoint(tmp_path):
+    (tmp_path / "run@step=3").mkdir()
+    assert split_step(f"{tmp_path}/run@step=3") == AtStep(f"{tmp_path}/run@step=3", None)
+
+
+@pytest.mark.parametrize("step", ["", "best", "-1", "1.5", "٣", "1e3", "9" * 200, " 3"])
+def test_a_step_is_a_number_or_last(step):
+    with pytest.raises(UserError, match="is no checkpoint; give the number of a step, or step=last"):
+        split_step(f"run@step={step}")
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "lower_case", "stop_words"),
+    [
+        ("glove:a.txt", "a.txt", False, False),
+        ("glove:/data/b c:d+e.txt", "/data/b c:d+e.txt", False, False),
+        ("glove+lower:a.txt", "a.txt", True, False),
+        ("glove+stopwords+lower:a.txt", "a.txt", True, True),
+    ],
+)
+def test_word_vectors_have_a_name(name, file, lower_case, stop_words):
+    assert split_glove(name) == (Path(file), lower_case, stop_words)
+
+
+def test_other_names_are_no_word_vectors_and_wrong_options_are_refused():
+    assert [split_glove(name) for name in ("glove", "package:glove", "gloves:a.txt", "runs/glove:1", "")] == [None] * 5
+    for name, message in (
+        ("glove+upper:a.txt", "no option 'upper'; glove:FILE may have lower and stopwords"),
+        ("glove+lower+lower:a.txt", "no option 'lower'"),
+        ("glove+:a.txt", "no option ''"),
+        ("glove:", "names no file on a disk"),
+        ("glove: ", "names no file on a disk"),
+        ("glove:gs://bucket/a.txt", "names no file on a disk"),
+    ):
+        with pytest.raises(UserError, match=re.escape(f"{name}: {message}")):
+            split_glove(name)
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "label"),
+    [
+        ("model", "model", ""),
+        ("model@3@flow=BERT-flow (NLI)", "model@3@flow", "BERT-flow (NLI)"),
+        ("a=b=c", "a=b", "c"),
+        ("run@step=3", "run@step=3", ""),
+        ("run@step=last= x ", "run@step=last", "x"),
+        ("run@step=200@3", "run@step=200@3", ""),
+        ("runs/tau=0.05@avg", "runs/tau=0.05@avg", ""),
+        ("runs/tau=0.05@avg=mine", "runs/tau=0.05@avg", "mine"),
+        ("glove:a.txt@avg=GloVe", "glove:a.txt@avg", "GloVe"),
+        ("=x", "=x", ""),
+    ],
+)
+def test_a_name_may_have_a_label(text, name, label):
+    assert split_label(text) == (name, label)
+
+
+def test_an_existing_folder_is_a_name_as_a_whole_and_a_label_is_not_empty(tmp_path):
+    (tmp_path / "tau=1").mkdir()
+    assert split_label(f"{tmp_path}/tau=1") == (f"{tmp_path}/tau=1", "")
+    assert split_label(f"{tmp_path}/tau=1=c") == (f"{tmp_path}/tau=1", "c")
+    with pytest.raises(UserError, match="x=: the label is empty"):
+        split_label("x=")

@@ -1,0 +1,339 @@
+"""Outputs that cannot be written, or that would take an input's place."""
+
+import os
+import re
+import shutil
+import socket
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+from support import call
+from support import refused as in_one_line
+
+from simcse_jax.errors import UserError
+from simcse_jax.host import outputs
+from simcse_jax.host.outputs import (
+    check_inputs,
+    check_replaced_folder,
+    output_file,
+    output_folder,
+    printing,
+    takes_place_of,
+)
+
+
+def refused(function, name, *args, match: str, **more) -> None:
+    option = more.get("option", "--output")
+    with pytest.raises(UserError, match=f"^{option} {re.escape(str(name))}: .*{match}"):
+        function(str(name), *args, **more)
+
+
+def test_files_of_a_run_under_way_may_vanish(tmp_path, monkeypatch):
+    (tmp_path / "run").mkdir()
+    for path in (tmp_path / "run" / "weights", tmp_path / "out.json"):
+        path.touch()
+
+    def is_one_that_vanishes(path, *_):
+        return path.name == "weights" and not path.unlink(missing_ok=True)
+
+    monkeypatch.setattr(Path, "is_file", is_one_that_vanishes)
+    monkeypatch.setattr(outputs, "_is_read", is_one_that_vanishes)
+    assert not takes_place_of(tmp_path / "out.json", tmp_path / "run")
+    assert not (tmp_path / "run" / "weights").exists()
+
+
+def test_a_file_may_be_new_or_replaced_and_a_link_is_followed(tmp_path):
+    (tmp_path / "old.json").write_text("{}")
+    (tmp_path / "link.json").symlink_to("old.json")
+    (tmp_path / "new-link.json").symlink_to("new.json")
+    for name, real in (("old", "old"), ("new", "new"), ("link", "old"), ("new-link", "new")):
+        assert output_file(str(tmp_path / f"{name}.json")) == tmp_path / f"{real}.json"
+    assert output_file(str(tmp_path / "a.NPY"), kinds=(".npy",)) == tmp_path / "a.NPY"
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_what_can_be_no_file_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "dangling.json").symlink_to("none/new.json")
+    (tmp_path / "loop.json").symlink_to("loop.json")
+    (tmp_path / ".a.json.tmp").mkdir()
+    for name, message in (
+        (tmp_path, "a folder; name a .json file in it"),
+        (tmp_path / "none" / "a.json", "there is no folder"),
+        (tmp_path / "file" / "a.json", "there is no folder"),
+        (tmp_path / "dangling.json", "there is no folder .*none"),
+        (tmp_path / "loop.json", "leads back to itself"),
+        (tmp_path / "a.json", r"needs the name .*/\.a\.json\.tmp"),
+        (tmp_path / "scores.csv", "must end in .json"),
+        ("gs://bucket/a.json", "on a disk"),
+        ("", "a folder"),
+    ):
+        refused(output_file, name, match=message)
+
+
+def test_a_name_must_leave_room_for_its_endings(tmp_path):
+    name = tmp_path / ("n" * 245 + ".npy")  # 249 characters
+    assert output_file(str(name), kinds=(".npy",)) == name
+    forms = (".{}.tmp", "{}.partial")
+    refused(output_file, name, kinds=(".npy",), temporary=forms, match="cannot be written: File name too long$")
+
+
+def test_a_stream_is_taken_where_it_can_be_written(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    assert output_file(str(tmp_path / "pipe")) == tmp_path / "pipe"  # opened by nobody yet, so not waited for
+    refused(output_file, tmp_path / "pipe", streamed=False, match="a device or a pipe")
+    assert output_file("/dev/stdout") == Path("/dev/stdout")
+    with socket.socket(socket.AF_UNIX) as server, open(tmp_path / "read", "w+b"), open(tmp_path / "read", "rb") as file:
+        server.bind(str(tmp_path / "s"))
+        refused(output_file, tmp_path / "s", match="a socket")
+        refused(output_file, f"/proc/self/fd/{file.fileno()}", match="only open for reading")
+    refused(output_file, "/proc/self/fd/999", match="cannot be written: Bad file descriptor$")
+
+
+def test_what_may_not_be_written_is_found_before_the_work(tmp_path, monkeypatch):
+    (tmp_path / "old.json").write_text("{}")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "access", lambda path, mode, **_: False)
+        refused(output_file, tmp_path / "old.json", match="may not be written")
+        refused(output_folder, tmp_path, files=["*.json"], match="old.json: may not be written")
+
+    def fail(dir):
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr("tempfile.TemporaryFile", fail)
+    message = "cannot be written: Read-only file system$"
+    refused(output_file, tmp_path / "new.json", match=message)
+    refused(output_folder, tmp_path / "a" / "b", match=message)
+    with pytest.raises(UserError, match=message):
+        check_replaced_folder(tmp_path / "export", None)
+
+
+def test_a_read_only_disk_is_found_by_root_too(tmp_path):
+    (tmp_path / "disk").mkdir()
+    if (
+        shutil.which("mount") is None
+        or subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", tmp_path / "disk"], capture_output=True
+        ).returncode
+    ):
+        pytest.skip("mounting needs root")
+    try:
+        refused(output_file, tmp_path / "disk" / "a.json", match="Read-only file system$")
+        refused(output_folder, tmp_path / "disk" / "a" / "b", match="Read-only file system$")
+    finally:
+        subprocess.run(["umount", tmp_path / "disk"], check=True)
+
+
+def test_a_folder_may_be_new_and_is_not_created(tmp_path):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "link").symlink_to("new")
+    assert output_folder(str(tmp_path / "a" / "b")) == tmp_path / "a" / "b"
+    assert output_folder(str(tmp_path / "link")) == tmp_path / "new"
+    assert sorted(os.listdir(tmp_path)) == ["file", "link"]
+    for name, message in ((tmp_path / "file", "is a file"), ("gs://b/x", "a folder on a disk"), ("/proc/x", "cannot")):
+        refused(output_folder, name, option="--page", match=message)
+    (tmp_path / "a.png").mkdir()
+    refused(output_folder, tmp_path, files=["*.png"], match="a.png in it is a folder")
+
+
+@pytest.fixture
+def places(tmp_path):
+    """A file of data, a model, and links to them."""
+    (tmp_path / "data.tsv").write_text("x")
+    for name in ("config.json", "model.safetensors", "1_Pooling/config.json", "scores.json", "report.html"):
+        (tmp_path / "model" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "model" / name).write_text(name)
+    (tmp_path / "soft.json").symlink_to("data.tsv")
+    os.link(tmp_path / "data.tsv", tmp_path / "hard.json")
+    os.link(tmp_path / "model" / "model.safetensors", tmp_path / "weights.json")
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "config.json").symlink_to(
+        tmp_path / "model" / "config.json"
+    )  # as the hub's cache is laid out
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("output", "source", "lost"),
+    [
+        ("data.tsv", "data.tsv", True),
+        ("model/../data.tsv", "data.tsv", True),
+        ("soft.json", "data.tsv", True),
+        ("hard.json", "data.tsv", True),
+        ("data.tsv", "soft.json", True),
+        ("model/config.json", "model", True),
+        ("model/1_Pooling/config.json", "model", True),
+        ("weights.json", "model", True),
+        ("model/config.json", "cache", True),
+        ("none.json", "none.json", True),  # an index that is to be made
+        ("new.json", "data.tsv", False),
+        ("model/new.json", "model", False),
+        ("model/scores.json", "model", False),  # a score of the model, written there before
+        ("model/report.html", "model", False),
+        ("data.tsv", "model", False),
+        ("data.tsv", "none", False),
+    ],
+)
+def test_an_output_takes_the_place_of_an_input_under_any_name(places, output, source, lost):
+    assert takes_place_of(places / output, places / source) is lost
+
+
+@pytest.mark.parametrize("marker", ["run.json", "index.json", ".lock"])  # the last one of a run that was killed early
+def test_a_run_an_index_or_a_sweep_within_the_folder_of_a_model_is_none_of_its_files(places, marker):
+    for name in (marker, "model/config.json", "table.csv", "embeddings-1.npy"):
+        (places / "model" / "own" / name).parent.mkdir(parents=True, exist_ok=True)
+        (places / "model" / "own" / name).write_text("")
+        assert not takes_place_of(places / "model" / "own" / name, places / "model")
+        assert name == ".lock" or takes_place_of(places / "model" / "own" / name, places / "model" / "own") is (
+            name not in ("table.csv", "embeddings-1.npy") or (name, marker) == ("embeddings-1.npy", "index.json")
+        )
+
+
+@pytest.mark.parametrize(
+    "name", ["e.npy", ".e.npy.partial", ".e.npy.state.json", ".e.parquet.tmp", "e.parquet", "t.md"]
+)
+def test_what_was_written_to_the_folder_of_a_model_may_be_written_again(places, name):
+    (places / "model" / name).write_text("")
+    assert not takes_place_of(places / "model" / name, places / "model")
+
+
+def test_every_json_file_of_a_run_and_of_an_export_is_one_that_is_read(trained, exported):
+    for folder in (trained, exported):
+        files = [path for path in folder.rglob("*.json") if "tensorboard" not in path.parts]
+        assert files and [path for path in files if not takes_place_of(path, folder)] == []
+
+
+def test_a_package_s_model_is_an_input(tmp_path, monkeypatch):
+    (tmp_path / "some_model" / "files").mkdir(parents=True)
+    (tmp_path / "some_model" / "__init__.py").write_text("")
+    config = tmp_path / "some_model" / "files" / "config.json"
+    config.write_text("{}")
+    monkeypatch.syspath_prepend(tmp_path)
+    refused(output_file, config, {"--model": "package:some_model"}, match="is a file of --model")
+    assert output_file(str(config), {"--model": "package:none_such", "--compare": "package:__main__"}) == config
+
+
+def test_an_output_that_is_an_input_is_refused(places):
+    inputs = {"--data": str(places / "data.tsv"), "--model": str(places / "model"), "--queries": None}
+    inputs |= {"--compare": "owner/name", "--other": "package:some", "--store": "gs://bucket/run"}
+    refused(output_file, places / "soft.json", inputs, match="is the file of --data, which would be lost")
+    refused(output_file, places / "model" / "config.json", inputs, match="is a file of --model")
+    os.link(places / "data.tsv", places / ".a.npy.partial")
+    refused(
+        output_file, places / "a.npy", inputs, kinds=(".npy",), temporary=(".{}.partial",), match="the file of --data"
+    )
+    refused(output_folder, places / "model", inputs, match="is the folder of --model")
+    refused(
+        output_folder, places / "model", {"--model": f"{places / 'model'}@step=last"}, match="is the folder of --model"
+    )
+    refused(output_folder, places, inputs, files=["*.tsv"], match="the file of --data")
+    refused(output_folder, places, inputs, files=["s*.json"], match="the file of --data")
+    assert output_folder(str(places), inputs, files=["*.png"]) == places
+    with pytest.raises(UserError, match=r"^--index i: .* is the file of --data"):
+        check_inputs([places / "hard.json"], inputs, "--index i")
+    assert (places / "data.tsv").read_text() == "x" and stat.S_ISLNK((places / "soft.json").lstat().st_mode)
+
+
+@pytest.mark.parametrize(
+    ("folder", "fits"), [("run", False), (".", False), ("run/model/a", False), ("run/export", True), ("export", True)]
+)
+def test_a_folder_that_is_replaced_must_not_hold_what_is_read(tmp_path, folder, fits):
+    (tmp_path / "run").mkdir()
+    if fits:
+        check_replaced_folder(tmp_path / folder, tmp_path / "run", ["model"])
+    else:
+        with pytest.raises(UserError, match=r"would take the place of .*run or a part of it"):
+            check_replaced_folder(tmp_path / folder, tmp_path / "run", ["model"])
+    with pytest.raises(UserError, match=r"File name too long$"):
+        check_replaced_folder(tmp_path / ("n" * 251), None)
+
+
+def test_a_path_must_be_utf_8_only_where_libraries_need_it(tmp_path):
+    folder = tmp_path / os.fsdecode(b"caf\xe9")
+    assert output_folder(str(folder)) == folder
+    with pytest.raises(UserError, match=r"^--workdir .*: not UTF-8"):
+        output_folder(str(folder), option="--workdir", utf8=True)
+    with pytest.raises(UserError, match=r"^--output .*: not UTF-8"):
+        check_replaced_folder(folder, None)
+
+
+def test_a_line_that_cannot_be_printed_ends_the_command_after_the_results(monkeypatch, capsys):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    done = []
+    with printing(True) as say:
+        say("before")
+    assert capsys.readouterr().out == "before\n"
+    monkeypatch.setattr("builtins.print", full)
+    with pytest.raises(OSError, match="No space left"), printing(True) as say:
+        say("one")
+        say("two")
+        done.append("results")
+    with pytest.raises(OSError, match="No space left"), printing(False) as say:
+        say("one")
+        done.append("more work")
+    assert done == ["results"]
+
+
+COMMANDS = {
+    "evaluate": ("--model=model", "--data=data.tsv", "--output"),
+    "encode": ("--model=model", "--input=data.tsv", "--output"),
+    "search": ("--model=model", "--sentences=data.tsv", "--query=x", "--output"),
+    "geometry": ("--models", "model@1", "--data=data.tsv", "--output"),
+    "analyze": ("--model=model@1", "--data=data.tsv", "--output"),
+    "main": ("--config=unsup_bert", "--config.model.init_from=model", "--config.data.train=data.tsv", "--workdir"),
+    "sweep": (
+        *("--config=ablations/simcse_table3", "--config.model.init_from=model", "--config.data.train=data.tsv"),
+        *("--config.eval.data=data.tsv", "--config.sweep.metrics=stsb_dev", "--workdir"),
+    ),
+}
+AN_INPUT = ("is the file of ", "is a file of ", "is the folder of ")
+
+
+@pytest.mark.parametrize(
+    ("command", "output"),
+    [
+        *[("evaluate", name) for name in ("data.tsv", "hard.json", "model/config.json", "weights.json")],
+        *[("encode", name) for name in ("hard.npy", "weights.npy", "begun.npy")],
+        *[("search", name) for name in ("soft.json", "model/config.json")],
+        *[("geometry", "model"), ("analyze", "model"), ("main", "model"), ("sweep", "model")],
+        *[("geometry", "out"), ("analyze", "out"), ("main", "run"), ("sweep", "table")],
+    ],
+)
+def test_no_command_overwrites_what_it_reads(places, command, output, monkeypatch):
+    monkeypatch.chdir(places)
+    os.link("data.tsv", "hard.npy")
+    os.link("model/model.safetensors", "weights.npy")
+    os.link("data.tsv", "begun.npy.state.json")
+    for folder, name in (("out", "report.html"), ("out", "geometry.json"), ("run", "metrics.jsonl")):
+        Path(folder).mkdir(exist_ok=True)
+        os.link("data.tsv", f"{folder}/{name}")
+    Path("table").mkdir()
+    Path("table/simcse_table3.csv").symlink_to("../data.tsv")
+    before = {path: path.read_bytes() for path in places.rglob("*") if path.is_file()}
+    *options, last = COMMANDS[command]
+    options = [re.sub(r"(?<![.\w])(model|data\.tsv)(?=@|$)", rf"{places}/\1", part) for part in options]
+    done = call(command, *options, f"{last}={places / output}")
+    in_one_line(done, last)
+    assert any(what in done.stderr for what in AN_INPUT), done.stderr
+    assert before == {path: path.read_bytes() for path in places.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("command", ["evaluate", "search", "geometry", "analyze"])
+def test_results_are_written_where_nothing_can_be_printed(tiny_bert, corpus, tmp_path, command, monkeypatch):
+    def full(*_, file=None, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("builtins.print", full)
+    monkeypatch.setattr("simcse_jax.evaluation.analysis.report.html", lambda *_: "")
+    monkeypatch.setattr("simcse_jax.evaluation.analysis.report.draw", lambda *_: {})  # slow
+    data = corpus["txt"] if command in ("search", "analyze") else corpus["dev"]
+    arguments = [
+        re.sub("model(@1)?$", str(tiny_bert), part.replace("data.tsv", str(data))) for part in COMMANDS[command]
+    ]
+    assert call(command, *arguments, tmp_path / "out.json").returncode == 2
+    written = {"geometry": "out.json/geometry.json", "analyze": "out.json/metrics.json"}.get(command, "out.json")
+    assert len((tmp_path / written).read_text()) > 100

@@ -1,0 +1,312 @@
+"""Paths, files and folders, on a disk and in an object store.
+
+The store is `object_store.ObjectStore`; the clients are those that speak with the real one.
+"""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support import ROOT, run
+from support.forks import CONSTANTS
+from support.object_store import NEEDS_GCSFS, WRITING
+
+from simcse_jax.errors import UserError
+from simcse_jax.host import storage
+
+
+def test_writing_leaves_the_old_file_or_the_new_one(tmp_path, monkeypatch):
+    path = tmp_path / "new" / "folder" / "file"
+    storage.write_atomically(path, "ä")
+    storage.write_atomically(path, b"two")
+    assert path.read_bytes() == b"two" and os.listdir(path.parent) == ["file"]
+
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(UserError, match=f"^{path}: cannot be written: No space left on device$"):
+        storage.write_atomically(path, "three")
+    assert path.read_bytes() == b"two"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "not valid JSON: Expecting value"),
+        ("{", "not valid JSON"),
+        (b"\xff{}", "not valid JSON: .*can't decode"),
+        ("\ufeff{}", "not valid JSON: .*BOM"),
+        ('{"a": ' + "[" * 100000 + "]" * 100000 + "}", "not valid JSON: nested too deeply$"),
+        ('{"\\ud800": 1}', r"holds a broken character \(U\+D800 alone\); remove or replace it"),
+        ('{"a": ["\\uDC00"]}', r"holds a broken character \(U\+DC00 alone\)"),
+        ('{"a": ' + "1" * 5000 + "}", "not valid JSON: .*limit"),
+        ("[1]", "not a JSON object$"),
+        ("null", "not a JSON object$"),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_what_is_no_json_object_is_refused(tmp_path, content, message):
+    path = tmp_path / "a.json"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(UserError, match=rf"^{path}: {message}"):
+        storage.read_json(path)
+
+
+def test_folders_that_cannot_be_read_are_refused(tmp_path, monkeypatch):
+    storage.check_readable(tmp_path)
+    storage.check_readable(tmp_path / "new")
+    with pytest.raises(UserError, match=r"^'.*\\udcff': its name is not UTF-8; rename the folder$"):
+        storage.check_readable(tmp_path / "\udcff")
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may read anything
+    with pytest.raises(UserError, match=f"^{tmp_path}: cannot be read: Permission denied$"):
+        storage.check_readable(tmp_path)
+
+
+def test_a_file_of_json_is_read(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_text('{"a": 1, "a": "\\ud83c\\udfb8 \\\\ud800"}')  # a pair, and a backslash with letters
+    assert storage.read_json(path) == {"a": "🎸 \\ud800"}
+    assert storage.parse_json("[1]", "line 1", list) == [1]
+    for wrong in (path / "b", tmp_path):
+        with pytest.raises(UserError, match=f"^{wrong}: cannot be read: "):
+            storage.read_json(wrong)
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_nothing_is_left_of_a_file_that_could_not_be_written(tmp_path, monkeypatch, error):
+    path = tmp_path / "file"
+    path.write_text("one")
+
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises((UserError, KeyboardInterrupt)):
+        storage.write_atomically(path, "two")
+    assert os.listdir(tmp_path) == ["file"] and path.read_text() == "one"
+
+
+def test_files_are_replaced_together_or_not_at_all(tmp_path, monkeypatch):
+    folder = tmp_path / "new"
+    storage.write_together(folder, {"a.json": "1", "b.png": b"2"})
+    synced = []
+
+    def full(number):
+        synced.append(number)
+        if len(synced) == 2:
+            raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(UserError, match=r"a\.json: cannot be written: No space left on device$"):
+            storage.write_together(folder, {"a.json": "3", "b.png": b"4"})
+    assert {path.name: path.read_text() for path in folder.iterdir()} == {"a.json": "1", "b.png": "2"}
+    storage.write_together(folder, {"a.json": "3", "b.png": b"4"})
+    assert {path.name: path.read_text() for path in folder.iterdir()} == {"a.json": "3", "b.png": "4"}
+
+
+def test_a_link_stays_and_what_it_points_to_is_replaced_with_its_mode(tmp_path):
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "file").write_text("one")
+    (tmp_path / "there" / "file").chmod(0o640)
+    (tmp_path / "link").symlink_to("there/file")
+    (tmp_path / "new").symlink_to("there/later")
+    (tmp_path / "there" / ".file.tmp").symlink_to(tmp_path / "other")  # not followed
+    for name in ("link", "new"):
+        storage.write_atomically(tmp_path / name, "two")
+        assert (tmp_path / name).is_symlink() and (tmp_path / name).read_text() == "two"
+    assert stat.S_IMODE((tmp_path / "there" / "file").stat().st_mode) == 0o640
+    assert sorted(os.listdir(tmp_path / "there")) == ["file", "later"] and not (tmp_path / "other").exists()
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(UserError, match=r"loop: cannot be written: Too many levels of symbolic links$"):
+        storage.write_atomically(tmp_path / "loop", "two")
+    assert (tmp_path / "loop").is_symlink()
+
+
+def test_one_process_at_a_time_writes_a_file(tmp_path):
+    path = tmp_path / "file"
+    with storage.replacing_file(path) as file:
+        file.write(b"one")
+        with pytest.raises(UserError, match=r"file: cannot be written: another process is writing it$"):
+            storage.write_atomically(path, "two")
+    assert path.read_text() == "one" and os.listdir(tmp_path) == ["file"]
+    (tmp_path / ".file.tmp").write_text("left by a kill")
+    storage.write_atomically(path, "2")
+    assert path.read_text() == "2" and os.listdir(tmp_path) == ["file"]
+
+
+def test_json_that_is_written_has_no_nan(tmp_path):
+    with pytest.raises(UserError, match=r"a\.json: cannot be written: Out of range float values"):
+        storage.write_json(tmp_path / "a.json", {"a": float("nan")})
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_pipe_is_written_into(tmp_path, monkeypatch):
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        storage.write_atomically(tmp_path / "pipe", "ä")
+        assert os.read(reader, 10) == "ä".encode()
+    finally:
+        os.close(reader)
+    monkeypatch.setattr(storage, "READER_SECONDS", 0)
+    with pytest.raises(UserError, match=r"pipe: cannot be written: nothing reads the pipe$"):
+        storage.write_atomically(tmp_path / "pipe", "ä")
+    assert os.listdir(tmp_path) == ["pipe"] and stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+
+
+def test_a_device_is_written_into(tmp_path):
+    try:
+        os.mknod(tmp_path / "full", stat.S_IFCHR | 0o666, os.makedev(1, 7))
+        (tmp_path / "full").write_bytes(b"")
+    except OSError:
+        pytest.skip("devices need root")
+    (tmp_path / "link").symlink_to("full")
+    for name in ("full", "link"):
+        with pytest.raises(UserError, match=f"{name}: cannot be written: No space left on device$"):
+            storage.write_atomically(tmp_path / name, "{}")
+    assert stat.S_ISCHR((tmp_path / "full").stat().st_mode) and sorted(os.listdir(tmp_path)) == ["full", "link"]
+
+
+def test_a_descriptor_continues_where_it_stands(tmp_path):
+    """What was written through it before stays, as do later writes."""
+    with open(tmp_path / "out", "wb", buffering=0) as file:
+        (tmp_path / "link").symlink_to(f"/proc/self/fd/{file.fileno()}")
+        file.write(b"one ")
+        storage.write_atomically(tmp_path / "link", "two ")
+        storage.write_atomically(Path(f"/dev/fd/{file.fileno()}"), "three ")
+        file.write(b"four")
+    assert (tmp_path / "out").read_text() == "one two three four"
+    assert storage.own_descriptor(tmp_path / "out") is None and storage.own_descriptor(Path("/dev/stdout")) == 1
+
+
+def test_files_of_macos():
+    names = (".DS_Store", "._a.json", "a.json", ".a", "._", "DS_Store")
+    assert [storage.is_of_macos(name) for name in names] == [True, True, False, False, True, False]
+
+
+def test_half_a_surrogate_pair_is_an_escape(tmp_path):
+    name = os.fsdecode(b"a\xff")
+    storage.write_atomically(tmp_path / "a.json", json.dumps({"name": name}, ensure_ascii=False))
+    assert json.loads((tmp_path / "a.json").read_text()) == {"name": name}
+
+
+def test_a_mount_point_is_written_in_place(tmp_path, monkeypatch):
+    """A single file that a container has from outside cannot be replaced."""
+
+    def busy(*_):
+        raise OSError(16, "Device or resource busy")
+
+    (tmp_path / "file").write_text("one")
+    monkeypatch.setattr(os, "replace", busy)
+    storage.write_atomically(tmp_path / "file", "two")
+    assert (tmp_path / "file").read_text() == "two" and os.listdir(tmp_path) == ["file"]
+
+
+def test_a_folder_that_cannot_be_written_is_reported_in_one_line(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=r"cannot be written: Not a directory$"):
+        storage.write_atomically(tmp_path / "file" / "run" / "run.json", "{}")
+
+
+def test_json_must_be_an_object_or_a_list_as_requested(tmp_path):
+    path = tmp_path / "a.json"
+    storage.write_json(path, {"a": [1]})
+    assert storage.read_json(path) == {"a": [1]} and path.read_text().endswith("}\n")
+    with pytest.raises(UserError, match=r"a\.json: not a JSON list$"):
+        storage.read_json(path, kind=list)
+    path.write_text("{")
+    with pytest.raises(UserError, match=r"a\.json: not valid JSON: "):
+        storage.read_json(path)
+    with pytest.raises(UserError, match=r"b\.json: cannot be read: No such file"):
+        storage.read_json(tmp_path / "b.json")
+
+
+def test_a_fingerprint_depends_on_shapes_types_and_contents():
+    array = np.arange(6, dtype=np.int32)
+    different = [array.reshape(2, 3), array.astype(np.int64), array[::-1], np.arange(1, 7, dtype=np.int32)]
+    prints = [storage.sha256(each) for each in (array, *different)] + [storage.sha256(array, array)]
+    assert len(set(prints)) == len(prints) and storage.sha256(array.copy()) == prints[0]
+    assert storage.sha256(array.reshape(2, 3).T) == storage.sha256(np.ascontiguousarray(array.reshape(2, 3).T))
+    # Runs have recorded such fingerprints.
+    assert prints[0] == "0a26303e1bb1da4761bccc447c4b64c2c37731cc3624848ecf4cc6fadeb29777"
+
+
+@pytest.mark.parametrize("name", ["s3://bucket/run", "http://host/run", "gs://", "gs:///run"])
+def test_only_google_cloud_storage_buckets_are_supported(name):
+    with pytest.raises(UserError, match=f"^{name}: must be a folder on a disk or gs://BUCKET/FOLDER$"):
+        storage.as_path(name)
+
+
+@pytest.mark.parametrize("name", ["a long sentence " * 30, "~nobody-of-this-name/runs"])
+def test_an_impossible_path_is_reported_in_one_line(name):
+    with pytest.raises(UserError, match="not a path: "):
+        storage.local_path(name)
+
+
+def test_a_folder_need_not_exist(tmp_path):
+    assert storage.as_path(str(tmp_path / "none")) == tmp_path / "none"
+    assert storage.as_path("~") == Path.home()
+
+
+def test_without_gcsfs_the_package_to_install_is_named():
+    code = "import sys; sys.modules['gcsfs'] = None; from simcse_jax import storage; storage.as_path('gs://bucket/run')"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.stderr.splitlines()[-1].endswith(
+        "UserError: gs://bucket/run: the package that reads it is missing; pip install 'simcse_jax[gcs]'"
+    )
+
+
+@NEEDS_GCSFS
+def test_the_store_is_read_and_written_like_a_folder(store):
+    folder = storage.as_path("gs://bucket/some/folder")
+    assert storage.is_remote(folder) and not folder.exists()
+    storage.write_atomically(folder / "file", "one")
+    storage.write_atomically(folder / "file", "two\n" * 100_000)
+    assert store.names("some") == ["some/folder/file"]
+    assert (folder / "file").read_text() == store.text("some/folder/file") == "two\n" * 100_000
+    assert folder.is_dir() and (folder / "file").is_file() and [path.name for path in folder.iterdir()] == ["file"]
+
+
+@NEEDS_GCSFS
+def test_a_missing_bucket_is_not_created(store):
+    with pytest.raises(UserError, match="there is no bucket other, or no right to see it"):
+        storage.as_path("gs://other/run")
+    assert not any(request.startswith("POST /storage/v1/b?") for request in store.requests)
+
+
+@NEEDS_GCSFS
+def test_a_store_that_refuses_is_reported_in_one_line(store, monkeypatch, capfd):
+    folder = storage.as_path("gs://bucket/refused")
+    monkeypatch.setattr(store, "refused", WRITING)
+    with pytest.raises(UserError, match=r"^gs://bucket/refused/file: cannot be written: Forbidden: .* permission$"):
+        storage.write_atomically(folder / "file", "one")
+    monkeypatch.setattr(store, "refused", "")
+    with pytest.raises(UserError, match=r"^gs://bucket/refused: cannot be reached: Forbidden: .* permission$"):
+        storage.as_path("gs://bucket/refused")
+    assert not store.names("refused") and capfd.readouterr().err == ""
+
+
+@NEEDS_GCSFS
+@pytest.mark.slow
+def test_a_store_that_cannot_be_reached_is_reported_in_one_line(tmp_path):
+    """It takes a user's client half a minute to give up."""
+    environment = {"STORAGE_EMULATOR_HOST": "http://127.0.0.1:9", CONSTANTS: ""}
+    done = run("export", "--workdir=gs://bucket/run", "--output", tmp_path / "export", env=environment)
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done.stderr
+    assert done.stderr.startswith("error: gs://bucket/run: cannot be reached: Cannot connect to host 127.0.0.1:9")
+
+
+def test_a_store_without_network_is_reported_at_once(monkeypatch):
+    pytest.importorskip("gcsfs")
+    for name in ("STORAGE_EMULATOR_HOST", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(storage, "STORE", ("127.0.0.1", 1))
+    with pytest.raises(UserError, match=r"^gs://bucket/run: cannot be reached: 127\.0\.0\.1: Connection refused$"):
+        storage.as_path("gs://bucket/run")

@@ -1,0 +1,358 @@
+import dataclasses
+import json
+import re
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import support
+import yaml
+from huggingface_hub import ModelCard, ModelCardData, metadata_load
+from support.layouts import write_byte_level
+
+from simcse_jax.commands.export import export
+from simcse_jax.config.fields import default_config
+from simcse_jax.evaluation.tasks import TASKS
+from simcse_jax.host.storage import write_json
+from simcse_jax.huggingface.load import load
+from simcse_jax.huggingface.settings import DEFAULTS
+from simcse_jax.huggingface.write import write_model
+from simcse_jax.models.config import POOLERS
+from simcse_jax.runs import model_card
+from simcse_jax.runs.workdir import resolved
+from simcse_jax.simcse import SimCSE
+
+HEADLESS = SimpleNamespace(
+    pooler="avg",
+    has_head=False,
+    max_length=128,
+    settings=DEFAULTS,
+    config=SimpleNamespace(model_type="bert", token_size=384, num_layers=6, convolutions=None),
+    tokenizer=SimpleNamespace(lowers_first=False),
+)
+
+
+def a_run(**fields) -> dict:
+    """A `run.json` with the default config but for these fields, `__` for a dot."""
+    config = default_config()
+    for name, value in fields.items():
+        config.update_from_flattened_dict({name.replace("__", "."): value})
+    versions = {"python": "3.12.1", "simcse_jax": "0.1.0", "jax": "0.10.2"}
+    device = {"kind": "TPU v5 lite", "platform": "tpu", "count": 8}
+    return {"config": resolved(config), "sha256": {"data.train": "ab" * 32}, "versions": versions, "device": device}
+
+
+def front_matter(card: str) -> dict:
+    return yaml.safe_load(re.match(r"---\n(.*?)\n---\n", card, re.DOTALL)[1])
+
+
+def snippets(card: str) -> dict[str, str]:
+    return dict(re.findall(r"With (\S+):\n\n```python\n(.*?)```", card, re.DOTALL))
+
+
+def run_snippet(code: str, where: Path, monkeypatch) -> np.ndarray:
+    """What a snippet's `embeddings` are, run where the exported folder lies."""
+    monkeypatch.chdir(where)
+    names: dict[str, object] = {}
+    exec(code, names)
+    return np.asarray(names["embeddings"])
+
+
+def test_a_card_has_the_recipe(exported, trained, corpus):
+    card = (exported / "README.md").read_text()
+    described = front_matter(card)
+    assert described["library_name"] == "sentence-transformers"
+    assert described["pipeline_tag"] == "sentence-similarity"
+    assert not {"base_model", "datasets", "license", "model-index"} & set(
+        described
+    )  # folders and files of this machine
+    spearman = json.loads((trained / "result.json").read_text())["dev"]["spearman"]
+    assert f"| dev | {spearman:.2f} | 20 |" in card
+    assert "These are the pairs that the checkpoint was chosen by, not a test set." in card
+    for line in (
+        "| `data.train` | `train.csv` |",
+        "| `model.init_from` | `tiny-bert` |",
+        "| `model.mlp` | `always` |",
+        "| `train.learning_rate` | `0.001` |",
+        "- Loss: 1 · `info_nce`",
+        "- Seed: 42",
+        "32 numbers a sentence, to be compared by cosine. 2 layers, pooler `cls`, then a dense layer with tanh",
+    ):
+        assert line in card
+    assert "`model.pooler`" not in card and "parallel" not in card and "log_every" not in card
+    run_ = json.loads((trained / "run.json").read_text())
+    assert f"jax {run_['versions']['jax']}" in card
+    assert run_["hub"] == [] and run_["examples"] == len(corpus["csv"].read_text().splitlines()) - 1
+
+
+def test_an_export_does_not_name_folders_of_this_machine(trained, corpus, tmp_path):
+    workdir = shutil.copytree(trained, tmp_path / "run")
+    for name, field in (("config.json", "_name_or_path"), ("tokenizer_config.json", "name_or_path")):
+        path = workdir / "model" / name
+        path.write_text(json.dumps(json.loads(path.read_text()) | {field: str(tmp_path / "mine")}))
+    export(workdir, tmp_path / "model")
+    for path in (tmp_path / "model").rglob("*"):
+        if path.is_file() and path.suffix != ".safetensors":
+            content = path.read_text()
+            assert str(tmp_path.parent) not in content and str(corpus["csv"].parent) not in content, path
+            assert str(Path.home()) not in content, path
+    config = json.loads((tmp_path / "model" / "config.json").read_text())
+    assert config["hidden_size"] == 32 and "_name_or_path" not in config
+
+
+def test_a_run_without_scores_says_so(trained, tmp_path):
+    workdir = shutil.copytree(trained, tmp_path / "run")
+    (workdir / "result.json").unlink()
+    export(workdir, tmp_path / "model")
+    card = (tmp_path / "model" / "README.md").read_text()
+    assert "The run has no scores" in card and "Spearman" not in card
+
+
+def test_scores_of_test_sets_go_into_the_front_matter():
+    result = {task: {"spearman": 70.0 + n, "pairs": 100 + n, "subsets": {}} for n, task in enumerate(TASKS)}
+    run_ = a_run(model__init_from="bert-large-uncased", eval__data="/data/SentEval/data/downstream")
+    card = model_card.model_card(HEADLESS, run_, {**result, "average": 73.0, "averages": {"mean": 1}}, "ann/best")
+    described = front_matter(card)
+    assert described["base_model"] == "bert-large-uncased"
+    (index,) = described["model-index"]
+    assert index["name"] == "best" and len(index["results"]) == 6
+    scores = {row["dataset"]["type"]: row["metrics"][0]["value"] for row in index["results"]}
+    assert scores["mteb/sts12-sts"] == 70 and scores["mteb/stsbenchmark-sts"] == 75
+    assert "| STS-B | 75.00 | 105 |" in card and "| mean | 73.00 |  |" in card
+    assert "SentEval's test sets; the checkpoint was chosen on the development set of STS-B." in card
+    assert 'SimCSE("ann/best")' in card and "8 × TPU v5 lite" in card
+    some = model_card.model_card(HEADLESS, run_, {"STS12": result["STS12"]}, "ann/best")
+    assert "| mean |" not in some
+
+
+def test_scores_of_a_development_set_are_not_called_test_scores():
+    result = {"STSBenchmark": {"spearman": 80.0, "pairs": 1500, "subsets": {}}}
+    for fields in ({"eval__tasks": ()}, {"eval__data": "STSBenchmark.tsv"}):
+        card = model_card.model_card(HEADLESS, a_run(**fields), result, "ann/best")
+        assert "not a test set" in card and "model-index" not in front_matter(card)
+
+
+def test_scores_after_a_post_processing_are_not_those_of_the_model():
+    result = {"STS12": {"spearman": 70.0, "pairs": 100, "subsets": {}}, "development": 81.2, "transfer": {"MR": {}}}
+    run_ = a_run()
+    run_["config"]["eval"] |= {"postprocess": "whitening", "postprocess_data": "/home/ann/nli.csv"}
+    card = model_card.model_card(HEADLESS, run_, result, "ann/best")
+    assert "went through whitening first, fit on `nli.csv`; this model does not contain it." in card
+    assert "| STS12 | 70.00 | 100 |" in card and "model-index" not in front_matter(card)
+
+
+def test_a_card_knows_all_poolers_and_tasks():
+    assert set(model_card.POOLING) == set(POOLERS) and {*model_card.HUB_DATA_SETS, "SICKRelatedness"} == set(TASKS)
+
+
+@pytest.mark.parametrize(
+    ("train", "examples", "expected"),
+    [
+        ("hf:owner/nli:train", 9, ["owner/nli"]),
+        ("hf:/home/ann/nli", 9, None),
+        ("/home/ann/wiki1m_for_simcse.txt", 1_000_000, ["princeton-nlp/datasets-for-simcse"]),
+        ("/home/ann/wiki1m_for_simcse.txt", 10_000, None),  # some of its rows, or another file
+        ("data/nli_for_simcse.csv", 275_600, ["princeton-nlp/datasets-for-simcse"]),
+        ("data/nli_for_simcse.csv", 1_000_000, None),
+        ("/home/ann/my_wiki1m_for_simcse.txt", 1_000_000, None),
+        ("/home/ann/empty.txt", 0, None),
+        ("tfds:snli:train", 9, None),
+    ],
+)
+def test_a_data_set_is_named_where_it_is_known(train, examples, expected):
+    run_ = a_run(data__train=train) | {"examples": examples}
+    described = front_matter(model_card.model_card(HEADLESS, run_, None, "x"))
+    assert described.get("datasets") == expected and "/home" not in str(described)
+
+
+def test_a_card_of_a_run_without_a_step_claims_no_training():
+    card = model_card.model_card(HEADLESS, a_run(train__epochs=0, train__max_steps=0), None, "x")
+    assert "Nothing was trained: the weights are those" in card and "Made, without training, from" in card
+    assert "Loss:" not in card and "Trained from" not in card
+
+
+def test_a_folder_named_like_an_owner_does_not_hide_what_came_from_the_hub(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "owner").mkdir()
+    run_ = a_run(model__init_from="owner/model@main", data__train="hf:owner/nli")
+    card = model_card.model_card(HEADLESS, run_ | {"hub": ["model.init_from", "data.train"]}, None, "x")
+    described = front_matter(card)
+    assert (described["base_model"], described["datasets"]) == ("owner/model", ["owner/nli"])
+    assert "| `model.init_from` | `owner/model@main` |" in card and "- Data: `hf:owner/nli`" in card
+    card = model_card.model_card(HEADLESS, run_ | {"hub": []}, None, "x")
+    assert "owner" not in card and "| `model.init_from` | `model@main` |" in card
+
+
+def a_base(folder: Path, fields: str) -> str:
+    """A folder with a model's card."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "README.md").write_text(f"---\n{fields}\n---\n\n# A model\n")
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ("license: apache-2.0\nlanguage: en", {"license": "apache-2.0"}),
+        (
+            "license: other\nlicense_name: own\nlicense_link: https://example.org/own",
+            {"license": "other", "license_name": "own", "license_link": "https://example.org/own"},
+        ),
+        ("license: other\nlicense_name: own\nlicense_link: LICENSE", {"license": "other", "license_name": "own"}),
+        ("language: en", {}),
+        ("license: [mit, gpl]", {}),
+        ("license: {", {}),  # YAML that cannot be read
+    ],
+)
+def test_the_licence_is_that_of_the_base_model_s_card(tmp_path, fields, expected):
+    base = a_base(tmp_path / "base", fields)
+    card = model_card.model_card(HEADLESS, a_run(model__init_from=base), None, "x")
+    described = front_matter(card)
+    assert {name: value for name, value in described.items() if name.startswith("license")} == expected
+    assert "base_model" not in described and str(tmp_path) not in card
+    given = model_card.model_card(HEADLESS, a_run(model__init_from=base), None, "x", license="mit")
+    assert front_matter(given)["license"] == "mit"
+
+
+def test_the_licence_of_a_hub_s_model_is_read_from_the_client_s_cache(tmp_path, monkeypatch):
+    repository = tmp_path / "models--ann--base"
+    a_base(repository / "snapshots" / "abc", "license: mit")
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("abc")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    described = front_matter(model_card.model_card(HEADLESS, a_run(model__init_from="ann/base"), None, "x"))
+    assert (described["license"], described["base_model"]) == ("mit", "ann/base")
+    described = front_matter(model_card.model_card(HEADLESS, a_run(model__init_from="ann/other"), None, "x"))
+    assert "license" not in described and described["base_model"] == "ann/other"
+
+
+def test_no_licence_is_made_up():
+    for base in ("/home/ann/gone", "package:no_such_package", "no name"):
+        assert model_card.license_of(base) == {}
+
+
+def test_the_hub_s_client_reads_the_front_matter(tmp_path):
+    result = {task: {"spearman": 70.0, "pairs": 100, "subsets": {}} for task in TASKS}
+    run_ = a_run(
+        model__init_from="ann/base@v1", data__train="hf:owner/nli:train", eval__data="/data/SentEval/data/downstream"
+    )
+    (tmp_path / "README.md").write_text(model_card.model_card(HEADLESS, run_, result, "ann/best", license="apache-2.0"))
+    fields = metadata_load(tmp_path / "README.md")
+    data = ModelCard.load(tmp_path / "README.md").data
+    assert isinstance(data, ModelCardData) and fields is not None
+    assert (data.license, data.base_model, data.datasets) == ("apache-2.0", "ann/base", ["owner/nli"])
+    assert len(data.eval_results) == 6 and data.model_name == "best"
+    assert fields["license"] == "apache-2.0" and data.to_dict().keys() == fields.keys()
+
+
+def test_a_part_of_the_embeddings_has_its_own_scores():
+    """Those of all elements would promise too much: the hub lists what the front matter has."""
+
+    def scored(score: float) -> dict:
+        return {task: {"spearman": score, "pairs": 100, "subsets": {}} for task in TASKS}
+
+    run_ = a_run(eval__data="/data/SentEval/data/downstream")
+    model = SimpleNamespace(**vars(HEADLESS) | {"settings": DEFAULTS._replace(truncate_dim=64)})
+    card = model_card.model_card(model, run_, scored(84.0) | {"truncated": {"64": scored(70.0)}}, "ann/best")
+    (entry,) = front_matter(card)["model-index"]
+    assert {metric["value"] for result in entry["results"] for metric in result["metrics"]} == {70.0}
+    assert "all 384 numbers; this model gives the first 64, whose scores stand below" in card
+    assert "embeddings = embeddings[:, :64]" in snippets(card)["transformers"]
+    without = model_card.model_card(model, run_, scored(84.0), "ann/best")
+    assert "model-index" not in front_matter(without) and "the first 64, which were not scored." in without
+    whole = model_card.model_card(HEADLESS, run_, scored(84.0), "ann/best")
+    assert "[:, :" not in whole and "this model gives" not in whole
+
+
+def test_a_revision_is_asked_for_everywhere():
+    found = snippets(model_card.model_card(HEADLESS, a_run(), None, "ann/best", "v2"))
+    assert 'SentenceTransformer("ann/best", revision="v2")' in found["sentence-transformers"]
+    assert found["transformers"].count('"ann/best", revision="v2"') == 2
+    assert 'SimCSE("ann/best@v2")' in found["simcse_jax"]
+
+
+def test_our_snippet_runs(exported, trained, monkeypatch):
+    code = snippets((exported / "README.md").read_text())["simcse_jax"]
+    sentences = json.loads("[" + re.search(r"sentences = \[(.*?)\]", code)[1] + "]")
+    expected = SimCSE(str(trained)).encode(sentences)
+    np.testing.assert_allclose(run_snippet(code, exported.parent, monkeypatch), expected, atol=1e-6)
+
+
+CASES = [
+    ("bert", "cls", True),
+    ("roberta", "cls", False),
+    ("bert", "cls_before_pooler", False),
+    ("roberta", "avg", True),
+    ("bert", "avg", False),
+    ("bert", "avg_top2", False),
+    ("roberta", "avg_first_last", False),
+    ("bert", "avg_static_last", False),
+    ("bert", "max", False),
+    ("roberta", "avg_sqrt", False),
+    ("bert", "avg_weighted", False),
+    ("mpnet", "last", True),
+    ("mpnet", "avg", False),
+    ("mpnet", "cls", True),
+    ("distilbert", "avg", False),
+    ("distilbert", "cls", True),
+    ("distilbert", "avg_top2", True),
+    ("electra", "cls", True),
+    ("albert", "cls", True),
+    ("albert", "avg", False),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("model_type", "pooler", "has_head"), CASES)
+def test_the_snippets_of_all_three_libraries_run(model_type, pooler, has_head, tmp_path, monkeypatch):
+    pytest.importorskip("torch")
+    pytest.importorskip("sentence_transformers")
+    architecture = "BertForCL" if has_head else "BertModel"  # the reference's class says that there is a head
+    source = support.write_model(tmp_path / "source", model_type, architectures=[architecture])
+    model = dataclasses.replace(load(str(source)), pooler=pooler)
+    (tmp_path / "export").mkdir()
+    write_model(model, tmp_path / "export")
+    found = snippets(model_card.model_card(model, a_run(), None, "export"))
+    assert list(found) == ["sentence-transformers", "transformers", "simcse_jax"]
+    ours = run_snippet(found["simcse_jax"], tmp_path, monkeypatch)
+    assert ours.shape == (3, 32) and ("torch.tanh" in found["transformers"]) == has_head
+    for library in ("sentence-transformers", "transformers"):
+        np.testing.assert_allclose(run_snippet(found[library], tmp_path, monkeypatch), ours, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_an_export_lowers_letters_and_cuts_embeddings_as_its_source(tmp_path, monkeypatch):
+    """transformers makes RoBERTa's normalizer itself, whatever `tokenizer.json` says."""
+    library = pytest.importorskip("sentence_transformers")
+    source = tmp_path / "source"
+    source.mkdir()
+    support.write_model(source, "roberta", vocab_size=write_byte_level(source))
+    write_byte_level(source)
+    pooling = {"word_embedding_dimension": 32, "pooling_mode_mean_tokens": True}
+    modules = [("Transformer", ""), ("Pooling", "1_Pooling")]
+    types = "sentence_transformers.models"
+    (source / "1_Pooling").mkdir()
+    write_json(source / "1_Pooling" / "config.json", pooling)
+    write_json(
+        source / "modules.json",
+        [{"idx": n, "name": str(n), "path": path, "type": f"{types}.{kind}"} for n, (kind, path) in enumerate(modules)],
+    )
+    write_json(source / "sentence_bert_config.json", {"max_seq_length": 32, "do_lower_case": True})
+    write_json(source / "config_sentence_transformers.json", {"truncate_dim": 9})
+    model = load(str(source))
+    (tmp_path / "export").mkdir()
+    write_model(model, tmp_path / "export")
+    found = snippets(model_card.model_card(model, a_run(), None, "export"))
+    ours = SimCSE(str(source)).encode(["A man plays the guitar.", "The CAT"])
+    expected = library.SentenceTransformer(str(source)).encode(["A man plays the guitar.", "The CAT"])
+    lowered = SimCSE(str(source)).encode(["a man plays the guitar.", "the cat"])
+    assert ours.shape == (2, 9)
+    np.testing.assert_allclose(ours, expected, atol=1e-5)
+    np.testing.assert_array_equal(ours, lowered)
+    theirs = library.SentenceTransformer(str(tmp_path / "export")).encode(["A man plays the guitar.", "The CAT"])
+    np.testing.assert_allclose(theirs, expected, atol=1e-5)
+    embeddings = [run_snippet(code, tmp_path, monkeypatch) for code in found.values()]
+    for each in embeddings[1:]:
+        np.testing.assert_allclose(each, embeddings[0], atol=1e-5)

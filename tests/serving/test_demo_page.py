@@ -1,0 +1,205 @@
+import importlib.util
+import json
+import os
+import re
+
+import numpy as np
+import pytest
+
+from simcse_jax.commands.demo import keep_to_this_machine
+from simcse_jax.index import demo_guard, demo_page
+from simcse_jax.index.index import Result
+
+
+class Letters:
+    """A model whose embeddings count letters."""
+
+    max_length = 64
+
+    def __init__(self, *sentences: str):
+        self.sentences = sentences
+
+    def encode(self, sentences):
+        counts = np.array([[1 + sentence.lower().count(letter) for letter in "abcdefgh"] for sentence in sentences])
+        return (counts / np.linalg.norm(counts, axis=1, keepdims=True)).astype(np.float32)
+
+    def similarity(self, first, second):
+        return self.encode(first) @ self.encode(second).T
+
+    def search(self, query, top_k=5, threshold=0.6):
+        cosines = self.similarity([query], self.sentences)[0]
+        found = [Result(self.sentences[row], int(row), float(cosines[row])) for row in np.argsort(-cosines)[:top_k]]
+        return [result for result in found if result.score >= threshold]
+
+
+def text_of(page: str) -> str:
+    return re.sub(r"<[^>]*>", " ", page)
+
+
+def test_results_come_ranked_with_their_scores_and_rows():
+    page = demo_page.search(Letters("hhhh", "aaaa", "aab", "x"), " aaaa ", 4)
+    assert text_of(page).split() == [
+        "sentence",
+        "cosine",
+        "row",
+        "aaaa",
+        "1.000",
+        "1",
+        "aab",
+        "0.933",
+        "2",
+        "x",
+        "0.750",
+        "3",
+        "hhhh",
+        "0.500",
+        "0",
+    ]
+    assert page.count("<tr>") == 5
+
+
+def test_a_sentence_is_text_not_html():
+    model = Letters("<script>alert(1)</script>", "a & b")
+    for page in (
+        demo_page.search(model, "<b>", 5),
+        demo_page.heat_map(model, "<script>alert('x')</script>\n'onload=\"b\""),
+    ):
+        assert "<script" not in page and "'onload" not in page
+    assert "&lt;script&gt;" in demo_page.search(model, "b", 5)
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (lambda model: demo_page.search(model, "", 5), "The query is empty; type one."),
+        (lambda model: demo_page.search(model, None, 5), "The query is empty; type one."),
+        (lambda model: demo_page.search(model, " \n", 5), "The query is empty; type one."),
+        (lambda model: demo_page.search(model, "a" * 20_001, 5), "20,001 characters; at most 20,000 are allowed"),
+        (lambda model: demo_page.compare(model, "a", ""), "The second sentence is empty"),
+        (lambda model: demo_page.compare(model, " ", "a"), "The first sentence is empty"),
+        (lambda model: demo_page.heat_map(model, ""), "There are no lines; enter two or more to compare."),
+        (lambda model: demo_page.heat_map(model, None), "There are no lines"),
+        (lambda model: demo_page.heat_map(model, "\n one \n\n"), "There is one line; enter two or more to compare."),
+        (lambda model: demo_page.heat_map(model, "a\n" * 201), "There are 201 lines; at most 200 are allowed."),
+        (lambda model: demo_page.heat_map(model, "a\n" + "b" * 20_001), "Line 2 has 20,001 characters"),
+    ],
+)
+def test_what_cannot_be_answered_is_said(answer, says):
+    page = answer(Letters("a", "b"))
+    assert 'class="message"' in page and says in page, page
+
+
+def test_what_is_long_is_answered():
+    model = Letters("a", "b")
+    assert "<table>" in demo_page.search(model, "a b " * 5000, 5)
+    page = demo_page.heat_map(model, "\n".join(["c d" * 100, *("abcdefgh"[n % 8] * n for n in range(1, 200))]))
+    assert page.count("<td") == 200 * 200 and page.count("<tr") == 201
+    assert len(page) < 2_000_000
+
+
+def test_a_comparison_is_the_cosine():
+    assert text_of(demo_page.compare(Letters(), "aaaa", "aab")).split()[0] == "0.933"
+    assert "width: 0%" in demo_page.bar(-0.3) and "width: 100%" in demo_page.bar(1.0000001)
+
+
+def test_cells_are_coloured_by_their_cosine():
+    page = demo_page.cells(["x", "y"], np.array([[1, -0.2], [0.5, 1]]))
+    assert re.findall(r"<td class=s(\d+)>([-\d.]+)</td>", page) == [
+        ("31", "1.00"),
+        ("0", "-0.20"),
+        ("16", "0.50"),
+        ("31", "1.00"),
+    ]
+    rules = demo_page.shade_rules().split("\n")
+    assert len(rules) == 32
+    assert rules[0] == ".heat .s0 { background: rgb(247,251,255); color: #1a202c; }"
+    assert rules[31] == ".heat .s31 { background: rgb(8,48,107); color: #fff; }"
+
+
+@pytest.fixture(scope="module")
+def client():
+    """Of a running page of three sentences, through the client that Gradio installs."""
+    if importlib.util.find_spec("gradio") is None:
+        pytest.skip("Gradio is not installed: pip install 'simcse_jax[demo]'")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.environ", dict(os.environ))
+        keep_to_this_machine()
+        import gradio_client
+
+        page = demo_page.build(Letters("hhhh", "aaaa", "aab"), "letters", 3, ["aab", "hhhh"])
+        guard = demo_guard.launch_options(demo_guard.Names("127.0.0.1"))
+        page.launch(server_name="127.0.0.1", quiet=True, prevent_thread_lock=True, **guard)
+        yield gradio_client.Client(page.local_url, verbose=False)
+        page.close()
+
+
+def test_programs_search_compare_and_get_similarities(client):
+    assert list(client.view_api(return_format="dict")["named_endpoints"]) == ["/search", "/compare", "/similarities"]
+    found = client.predict("aaaa", 2, api_name="/search")
+    assert [(result["sentence"], result["row"]) for result in found] == [("aaaa", 1), ("aab", 2)]
+    assert [result["score"] for result in found] == pytest.approx([1, 0.9327731])
+    assert len(client.predict(query="aaaa", api_name="/search")) == 3
+    assert client.predict("aaaa", "aab", api_name="/compare") == pytest.approx(0.9327731)
+    cosines = client.predict(["aaaa", "aab"], api_name="/similarities")
+    assert np.array(cosines) == pytest.approx(np.array([[1, 0.9327731], [0.9327731, 1]]))
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "says"),
+    [
+        ("search", [" "], "The query is empty"),
+        ("search", ["a", 0], "top_k is 0; it must be a whole number from 1 to 50."),
+        ("search", ["a", 51], "top_k is 51; it must be"),
+        ("compare", ["a", ""], "The second sentence is empty"),
+        ("similarities", [["a"]], "There is one line"),
+        ("similarities", [["a", " "]], "Line 2 is empty"),
+    ],
+)
+def test_programs_get_an_error_that_says_what_is_wrong(client, name, arguments, says):
+    with pytest.raises(Exception, match=re.escape(says)):
+        client.predict(*arguments, api_name=f"/{name}")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (demo_page.wrong_with_count(True), "top_k is True; it must be a whole number from 1 to 50."),
+        (demo_page.wrong_with_count("x"), "top_k is 'x'; it must be a whole number from 1 to 50."),
+        (demo_page.wrong_with_count(None), "top_k is None; it must be a whole number from 1 to 50."),
+        (demo_page.wrong_with(7, "The query"), "The query is 7; it must be a text."),
+        (demo_page.wrong_with_two("a", ["b"]), "The second sentence is ['b']; it must be a text."),
+        (demo_page.wrong_with_lines("ab"), "The sentences are 'ab'; they must be a list of texts."),
+        (demo_page.wrong_with_lines([1, 2]), "Line 1 is 1; it must be a text."),
+        (demo_page.wrong_with_lines(["a", ["b"]]), "Line 2 is ['b']; it must be a text."),
+        (demo_page.wrong_with_count(50), None),
+    ],
+)
+def test_values_of_another_type_are_refused_in_a_line(wrong, says):
+    assert wrong == says
+
+
+def test_the_page_opens_with_results_and_example_queries(client):
+    parts = {part["props"].get("elem_id"): part["props"] for part in client.config["components"]}
+    assert parts["query"]["value"] == "aab"
+    assert text_of(parts["found"]["value"]).split()[3:5] == ["aab", "1.000"]
+    assert parts["examples"]["samples"] == [["aab"], ["hhhh"]]
+    assert json.dumps(parts["lines"]["value"]) == json.dumps("aab\nhhhh")
+
+
+def test_a_running_page_refuses_other_hosts_other_sites_and_uploads(client):
+    import httpx
+
+    with httpx.Client(base_url=client.src) as http:
+
+        def status(method, path, **headers):
+            return http.request(method, path, headers=headers, content=b"{}" if method == "POST" else None).status_code
+
+        assert status("GET", "") == 200 and status("GET", "config") == 200
+        assert status("GET", "", Host="evil.com") == 403
+        assert status("GET", "gradio_api/queue/data?session_hash=a", Host="evil.com:7860") == 403
+        assert status("POST", "gradio_api/call/search", Origin="http://evil.com") == 403
+        assert status("POST", "gradio_api/call/search", **{"Sec-Fetch-Site": "cross-site"}) == 403
+        assert status("GET", "gradio_api/file=/etc/passwd") == 403
+        assert status("GET", "monitoring/summary") == 403
+        answer = http.post("gradio_api/upload", files={"files": b"x" * 100})
+        assert answer.status_code == 403 and answer.text == "refused: POST '/gradio_api/upload' is off\n"

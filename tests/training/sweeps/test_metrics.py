@@ -1,0 +1,56 @@
+import pytest
+
+from simcse_jax.config.fields import defaults_of
+from simcse_jax.errors import UserError
+from simcse_jax.evaluation.tasks import EXTRA, TASKS, TRANSFER
+from simcse_jax.evaluation.tasks import MEASURES as RANKINGS
+from simcse_jax.training.sweeps.metrics import HEADINGS, METRICS, WORDS
+from simcse_jax.training.sweeps.variants import FIELDS
+
+
+def test_every_figure_has_a_name_and_a_heading():
+    headings = {
+        "stsb_dev": "STS-B dev",
+        "sts_avg": "STS avg.",
+        "sts_mean_pearson": "STS avg. (mean, Pearson)",
+        "sts_wmean": "STS avg. (wmean)",
+        "STS12": "STS12",
+        "STS12_wmean": "STS12 (wmean)",
+        "STSBenchmark_pearson": "STS-B (Pearson)",
+        "SICKRelatedness": "SICK-R",
+        "sickr_dev": "SICK-R dev",
+        "transfer_avg": "transfer avg.",
+        "transfer_dev_avg": "transfer dev avg.",
+        "SST2": "SST",
+        "MRPC_dev": "MRPC dev",
+        "uniformity": "uniformity",
+        "training_minutes": "training, min",
+        "best_step": "best step",
+        "retrieval_dev": "retrieval dev",
+        "retrieval_ndcg@10": "nDCG@10",
+        "retrieval_recall@100": "Recall@100",
+    }
+    assert headings.items() <= HEADINGS.items()
+    assert len(set(HEADINGS.values())) == len(HEADINGS) == 2 + 8 * 6 + 8 * 2 + 6 + 1 + len(RANKINGS)
+    named = [word for word in WORDS.replace(",", "").replace(";", "").split() if word in METRICS]
+    assert {"stsb_dev", "best_step", "sts_wmean", *TASKS, *TRANSFER} <= set(named)
+    assert set(EXTRA) == {metric.extra for metric in METRICS.values() if metric.extra}
+
+
+def test_an_average_has_a_part_for_each_task():
+    assert METRICS["sts_wmean_pearson"].parts == tuple(f"{task}_wmean_pearson" for task in TASKS)
+    assert METRICS["sts_avg"].parts == TASKS
+    assert METRICS["transfer_dev_avg"].parts == tuple(f"{task}_dev" for task in TRANSFER)
+    assert {part for metric in METRICS.values() for part in metric.parts} <= METRICS.keys()
+    assert METRICS["MR"].is_transfer and not METRICS["STS12_mean"].is_transfer and not METRICS["alignment"].is_transfer
+
+
+@pytest.mark.parametrize(
+    "name, nearest", [("STS12_weighted", "STS12_wmean"), ("sts_whole_avg", "sts_avg"), ("uniform", "uniformity")]
+)
+def test_an_unknown_name_is_refused_with_the_nearest(name, nearest):
+    (rule,) = FIELDS["sweep.metrics"].rules
+    with pytest.raises(UserError) as caught:
+        rule.check("config.sweep.metrics", ("stsb_dev", name))
+    assert f"no metric {name!r}; the nearest one is {nearest}" in str(caught.value)
+    assert defaults_of(FIELDS).sweep.metrics == ()

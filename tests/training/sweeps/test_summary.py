@@ -1,0 +1,32 @@
+import pytest
+from support.sweeps import RESULTS, VARIANTS, sweep
+
+from simcse_jax.training.sweeps.summary import Cell, summarize
+
+
+def cell(results, name="better", variants=VARIANTS, metric="stsb_dev", **fields):
+    rows = summarize(sweep(**fields), variants, results)
+    return next(row for row in rows if row.variant == name).cells[metric]
+
+
+def test_a_worked_example():
+    found = cell(RESULTS)
+    assert (found.mean, found.std, found.paper, found.difference) == pytest.approx((74.0, 3.0, 84.0, 2.0))
+    assert found.p == pytest.approx(1 - 12**0.5 / 14**0.5, abs=1e-9)
+    assert found.values == {42: 71.0, 43: 74.0, 44: 77.0}
+    base = cell(RESULTS, "base")
+    assert (base.mean, base.std, base.difference, base.p) == (72.0, 2.0, None, None)
+    assert cell(RESULTS, "a|b") == Cell({}, None, None, None, None, None, "STS-B dev")
+
+
+def test_only_the_seeds_that_both_have_are_compared():
+    results = {"base": {42: {"stsb_dev": 70.0}, 43: {"stsb_dev": 72.0}}, "better": {43: {"stsb_dev": 75.0}, 44: {}}}
+    found = cell(results)
+    assert (found.values, found.mean, found.std, found.difference, found.p) == ({43: 75.0}, 75.0, None, 3.0, None)
+    none_shared = cell({"base": {42: {"stsb_dev": 1.0}}, "better": {43: {"stsb_dev": 2.0}}})
+    assert (none_shared.mean, none_shared.difference, none_shared.p) == (2.0, None, None)
+
+
+def test_runs_of_other_seeds_are_left_out():
+    assert cell(RESULTS, seeds=("44", "42")).values == {44: 77.0, 42: 71.0}
+    assert cell(RESULTS, seeds=("44", "42")).difference == pytest.approx(2.0)

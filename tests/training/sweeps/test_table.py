@@ -1,0 +1,162 @@
+import csv
+import io
+
+import pytest
+from support.sweeps import RESULTS, VARIANTS, sweep
+
+from simcse_jax.errors import UserError
+from simcse_jax.training.sweeps import table
+from simcse_jax.training.sweeps.metrics import HEADINGS
+from simcse_jax.training.sweeps.picture import plot
+from simcse_jax.training.sweeps.summary import summarize
+from simcse_jax.training.sweeps.variants import Variant
+
+
+def test_a_variant_s_own_baseline_comes_first():
+    variants = (*VARIANTS[:2], Variant("worse", {}, baseline="better"))
+    results = RESULTS | {"worse": {42: {"stsb_dev": 70.0}}}
+    text = table.markdown(summarize(sweep(), variants, results), sweep())
+    assert "| variant | baseline | STS-B dev | paper | Δ | p |" in text
+    assert "| worse | better | 70.00 (1) | – | -1.00 | – |" in text
+    assert "| base |  | 72.00 ± 2.00 (3) | 82.5 | baseline |  |" in text
+
+
+def test_the_markdown():
+    both = sweep(("stsb_dev", "sts_avg"))
+    text = table.markdown(summarize(both, VARIANTS, RESULTS), both, ["`a command`", "", "last"])
+    lines = text.splitlines()
+    assert lines[:3] == ["# A title", "", "SimCSE, Table 3."]
+    assert lines[4] == (
+        "STS-B dev: better has the highest mean, 74.00; none of 1 rows differ from their baseline with p < 0.05."
+    )
+    lines = lines[2:]
+    assert lines[4] == "| variant | STS-B dev | paper | Δ | p | STS avg. | paper | Δ | p |"
+    assert lines[5] == "| --- |" + " ---: |" * 8
+    assert lines[6] == "| base | 72.00 ± 2.00 (3) | 82.5 | baseline |  | – | – | baseline |  |"
+    assert lines[7] == "| better | 74.00 ± 3.00 (3) | 84.0 | +2.00 | 0.074 | 60.00 (1) | 76.25 | – | – |"
+    assert lines[8] == r"| a\|b | – | – | – | – | – | – | – | – |"
+    assert "paired two-sided t-test" in lines[10]
+    assert "(42, 43, 44)" in lines[10]
+    assert "11 of 18 are missing" in lines[10]
+    assert lines[11:] == ["", "`a command`", "", "last"]
+    assert text.endswith("last\n")
+    assert "**" not in text
+
+
+def test_a_table_begins_with_what_it_shows():
+    variants = (*VARIANTS[:2], Variant("worst", {}))
+    results = RESULTS | {"worst": {42: {"stsb_dev": 20.1}, 43: {"stsb_dev": 22.0}, 44: {"stsb_dev": 24.0}}}
+    found = table.findings(summarize(sweep(), variants, results), sweep())
+    assert found == (
+        "STS-B dev: better has the highest mean, 74.00; "
+        "1 of 2 rows differs from its baseline with p < 0.05, worst most (-49.97)."
+    )
+    assert table.findings(summarize(sweep(), variants, {}), sweep()) == ""
+
+
+def test_the_best_row_is_one_of_those_with_the_most_seeds():
+    """With fewer, the highest mean may be of a row that is worse at every seed that it shares with others."""
+    variants = (*VARIANTS[:2], Variant("lucky", {}))
+    results = RESULTS | {"lucky": {44: {"stsb_dev": 76.0}}}
+    found = table.findings(summarize(sweep(), variants, results), sweep())
+    assert found == (
+        "STS-B dev: better has the highest mean, 74.00, of the 2 rows with 3 seeds; "
+        "none of 1 rows differ from their baseline with p < 0.05."
+    )
+
+
+def test_without_a_test_no_row_is_said_not_to_differ():
+    one_seed = {name: {42: {"stsb_dev": value}} for name, value in (("base", 70.0), ("better", 71.0))}
+    found = table.findings(summarize(sweep(), VARIANTS[:2], one_seed), sweep())
+    assert found == "STS-B dev: better has the highest mean, 71.00."
+
+
+def test_the_markdown_has_no_column_of_the_paper_s_where_it_says_nothing():
+    variants = (Variant("base", {}), Variant("better", {}))
+    text = table.markdown(summarize(sweep(), variants, RESULTS), sweep())
+    assert "| variant | STS-B dev | Δ | p |" in text
+    assert "missing" not in text
+
+
+def test_the_csv_has_every_number():
+    both = sweep(("stsb_dev", "sts_avg"))
+    rows = list(csv.DictReader(io.StringIO(table.csv(summarize(both, VARIANTS, RESULTS), both))))
+    assert [(row["variant"], row["metric"]) for row in rows[:3]] == [
+        ("base", "stsb_dev"),
+        ("base", "sts_avg"),
+        ("better", "stsb_dev"),
+    ]
+    better = rows[2]
+    assert (better["n"], better["mean"], better["std"], better["paper"]) == ("3", "74", "3", "84")
+    assert (better["baseline"], better["difference"], better["p"][:7]) == ("base", "2", "0.07417")
+    assert (better["seed_42"], better["seed_43"], better["seed_44"]) == ("71", "74", "77")
+    assert (rows[4]["variant"], rows[4]["n"], rows[4]["mean"], rows[4]["p"]) == ("a|b", "0", "", "")
+
+
+def test_four_files_are_written(tmp_path):
+    rows = table.write(tmp_path / "new", "name", sweep(), VARIANTS, RESULTS, ["a note"])
+    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["name.csv", "name.md", "name.png", "name.svg"]
+    assert (tmp_path / "new" / "name.md").read_text() == table.markdown(rows, sweep(), ["a note"])
+    assert (tmp_path / "new" / "name.csv").read_text() == table.csv(rows, sweep())
+    assert (tmp_path / "new" / "name.png").read_bytes() == plot(rows, sweep())["png"]
+
+
+def test_a_folder_that_cannot_be_written_to_is_reported(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="cannot be written"):
+        table.write(tmp_path / "file", "name", sweep(), VARIANTS, RESULTS)
+
+
+def test_other_pairs_have_their_own_heading_everywhere(tmp_path):
+    named = HEADINGS | {"stsb_dev": "my|pairs.tsv"}
+    variants = [variant._replace(paper={}) for variant in VARIANTS]
+    table.write(tmp_path, "name", sweep(), variants, RESULTS, headings=named)
+    text = (tmp_path / "name.md").read_text()
+    assert "| my\\|pairs.tsv | Δ | p |" in text and "my\\|pairs.tsv: better has the highest mean" in text
+    for kind in ("md", "csv", "svg"):
+        text = (tmp_path / f"name.{kind}").read_text()
+        assert "pairs.tsv" in text and "STS-B" not in text and "stsb" not in text and "paper's" not in text
+
+
+QUOTED = Variant("GloVe", {}, {"stsb_dev": 58.0, "sts_avg": 61.3}, quoted=True)
+MANY = ("stsb_dev", "STS12", "sts_avg", "uniformity", "best_step")
+
+
+def test_a_quoted_row_has_the_paper_s_values_alone():
+    rows = summarize(sweep(), [*VARIANTS, QUOTED], RESULTS)
+    text = table.markdown(rows, sweep())
+    assert "| GloVe | quoted | 58.0 |  |  |" in text and "Quoted: another system" in text
+    assert "3 of 9 are missing" in text  # those of a|b
+    only = table.markdown(summarize(sweep(), [QUOTED], {}), sweep())
+    assert "All rows are quoted from the paper; nothing is run." in only and "seeds" not in only
+    line = next(row for row in csv.DictReader(io.StringIO(table.csv(rows, sweep()))) if row["variant"] == "GloVe")
+    assert (line["n"], line["mean"], line["paper"], line["difference"]) == ("0", "", "58", "")
+
+
+def test_many_metrics_stand_in_three_tables():
+    many = sweep(MANY)
+    results = {
+        "base": {
+            42: {"stsb_dev": 70.0, "sts_avg": 60.0, "uniformity": -2.0, "best_step": 10},
+            43: {"sts_avg": 60.5, "best_step": 10},
+        },
+        "better": {
+            42: {"stsb_dev": 71.0, "STS12": 50.0, "sts_avg": 61.0, "uniformity": -2.1234, "best_step": 20},
+            43: {"stsb_dev": 73.0, "STS12": 51.0, "sts_avg": 62.0, "best_step": 20},
+        },
+    }
+    parts = table.markdown(summarize(many, [*VARIANTS, QUOTED], results), many).split("**")
+    assert parts[1::2] == ["Ours", "The paper's", "Δ (p)"]
+    top, ours, paper, difference = parts[0::2]
+    assert "| base | 2 | 70.00 (1) | – | 60.25 ± 0.35 | -2.000 (1) | 10 ± 0 |" in ours and "GloVe" not in ours
+    assert "| better | 2 | 72.00 ± 1.41 | 50.50 ± 0.71 | 61.50 ± 0.71 | -2.123 (1) | 20 ± 0 |" in ours
+    assert "| GloVe (quoted) | 58.0 | – | 61.30 | – | – |" in paper and "a\\|b" not in paper
+    assert (
+        "| better | base | +1.00 | – | +1.25 (0.13) | -0.123 | +10 |" in difference
+        and "| base | base" not in difference
+        and "GloVe" not in difference
+    )
+    assert "n: how many of them are finished" in difference
+    # The lower the better; a task has no sentence of its own where its average has one.
+    assert "uniformity: better has the lowest mean, -2.123" in top and "best step: base has the lowest mean, 10" in top
+    assert "STS12" not in top and "STS avg.: better has the highest mean, 61.50" in top
