@@ -8,7 +8,7 @@ import numpy as np
 
 from simcse_jax.bulk.embeddings.encoder import Encoder
 from simcse_jax.errors import UserError
-from simcse_jax.token_embeddings import TokenEmbeddings
+from simcse_jax.simcse import TokenEmbeddings
 
 ROWS = 1 << 10  # sentences encoded at a time: their tokens' embeddings are in memory
 TOKENS = 1 << 17  # at most, of those sentences, if each is as long as it can be; of 1,024 elements they take 0.5 GB

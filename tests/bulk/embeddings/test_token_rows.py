@@ -9,7 +9,7 @@ from simcse_jax.bulk.embeddings.plan import blocks_of
 from simcse_jax.bulk.embeddings.token_rows import schema_of_tokens, tokens_table
 from simcse_jax.data.sentences import SentenceFile
 from simcse_jax.errors import UserError
-from simcse_jax.token_embeddings import EncodedTokens, TokenEmbeddings
+from simcse_jax.simcse import EncodedTokens, TokenEmbeddings
 
 
 @pytest.mark.parametrize(("dtype", "keep_text"), [("float32", True), ("float16", False)])

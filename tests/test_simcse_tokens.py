@@ -5,7 +5,7 @@ from support import sentences, write_vectors
 from simcse_jax import SimCSE
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.resolve import resolve
-from simcse_jax.token_embeddings import TokenEmbeddings
+from simcse_jax.simcse import TokenEmbeddings
 
 
 @pytest.fixture(scope="module")
