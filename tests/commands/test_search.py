@@ -85,7 +85,7 @@ def test_sentences_are_encoded_a_part_at_a_time_with_one_warning_of_cut_ones(mod
     with pytest.warns(UserWarning, match="2 sentences were longer than 64 tokens and cut there") as warned:
         model.build_index(texts)
     whole = model.search(QUERIES[0], 5, -1)
-    monkeypatch.setattr("simcse_jax.searchable.INDEXED_AT_ONCE", 10)
+    monkeypatch.setattr("simcse_jax.simcse.INDEXED_AT_ONCE", 10)
     with pytest.warns(UserWarning, match="2 sentences were longer") as warned_of_parts:
         model.build_index(texts)
     assert (len(warned), len(warned_of_parts), warned[0].filename) == (1, 1, __file__)
@@ -122,7 +122,7 @@ def test_another_tokenizer_is_another_model(model, tiny_bert, tmp_path):
 
 
 def test_an_interrupted_call_adds_nothing(model, monkeypatch):
-    monkeypatch.setattr("simcse_jax.searchable.INDEXED_AT_ONCE", 2)
+    monkeypatch.setattr("simcse_jax.simcse.INDEXED_AT_ONCE", 2)
     model.build_index(["the cat"])
     encode, calls = model.encode_counted, []
 

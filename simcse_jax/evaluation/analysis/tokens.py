@@ -7,7 +7,7 @@ sentences, T tokens and U units of a sentence, K types, L layers, D hidden size.
 import collections
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, runtime_checkable
 from typing import Protocol as Interface
 
 import numpy as np
@@ -21,6 +21,7 @@ Type = tuple[int, ...]  # token ids
 CHUNK = 4096  # sentences tokenized, and encoded, at once
 
 
+@runtime_checkable
 class TokenEncoder(Interface):
     """What the analysis needs of a model; `simcse_jax.encoding.tokens` has one."""
 
