@@ -61,7 +61,7 @@ def test_captions_are_drawn(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
-        (["nil", "--source", "snli"], ["invalid choice: 'nil'", "build_data --help"]),
+        (["nil", "--source", "snli"], ["invalid choice: 'nil'", "build-data --help"]),
         (["nli"], ["--source"]),
         (["nli", "--source", "none"], ["none: no such file or folder"]),
         (["nli", "--source", "snli", "snli"], ["given twice"]),

@@ -225,7 +225,7 @@ def call(command: str, *args: object) -> subprocess.CompletedProcess:
     out, err = io.StringIO(), io.StringIO()
     main = importlib.import_module(module_of(command)).main
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
-        patch.setattr(sys, "argv", command_of(command, *args)[2:])
+        patch.setattr(sys, "argv", [f"simcse-jax {command}", *map(str, args)])
         patch.chdir(ROOT)
         if progress.LINE_SECONDS == 30:  # no line because the machine is slow
             patch.setattr(progress, "LINE_SECONDS", 3600)
