@@ -34,11 +34,7 @@ os.register_at_fork(after_in_child=_note_fork)
 
 
 def check_fork() -> None:
-    """Refuses a process in which JAX would wait for ever: a fork has none of the threads that JAX had started.
-
-    Raises:
-      UserError: saying what to do instead.
-    """
+    """Refuses a process in which JAX would wait for ever: a fork has none of the threads that JAX had started."""
     if _forked_from:
         raise UserError(
             f"this process was forked from process {_forked_from[0]} after JAX had started there, as it does when a "
@@ -52,10 +48,6 @@ def start(training: bool = False) -> None:
 
     Args:
       training: whether the process is to train, which more of JAX's settings stop.
-
-    Raises:
-      UserError: in a forked process; when the platform that was asked for is not there; or for a setting under which
-        our programs do not run.
     """
     check_fork()
     for (name, value), in_training in REFUSED.items():

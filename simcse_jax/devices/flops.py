@@ -55,7 +55,6 @@ def product_flops(jaxpr: Any, passes: Passes = TPU_PASSES, platform: str = "") -
 
     Args:
       jaxpr: `jax.jit(f).trace(...).jaxpr`.
-      passes: those of other hardware.
       platform: the one that the program is compiled for, as JAX calls it: cpu, cuda or tpu.
     """
     flops: Counter[float] = Counter()

@@ -128,10 +128,7 @@ def sends_rows(rows: int, split: P, numbers: int, devices: int) -> bool:
     links.
 
     Args:
-      rows: of the whole table.
-      split: how it is split.
       numbers: of the rows that each device needs.
-      devices: their number.
     """
     return AXIS in split and 4 * numbers * (devices if split[0] == AXIS else 1) <= rows
 

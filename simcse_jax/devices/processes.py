@@ -90,11 +90,7 @@ def together() -> Iterator[None]:
 
 
 def agree(facts: Mapping[str, str]) -> None:
-    """Checks that all processes run the same thing on the same data.
-
-    Raises:
-      UserError: naming the first fact that differs.
-    """
+    """Checks that all processes run the same thing on the same data."""
     for name, fact in facts.items():
         everywhere = gather(fact)
         for process, other in enumerate(everywhere):

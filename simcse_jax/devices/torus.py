@@ -55,10 +55,6 @@ def ways(sizes: Mapping[str, int], mesh: Mesh) -> dict[str, Way]:
     """A way for each array, by name, so that the links along all axes have about the same to send.
 
     Small arrays go to all chips at once, which XLA does for many of them together.
-
-    Args:
-      sizes: of the arrays.
-      mesh: `data_mesh`, whose devices are counted row by row.
     """
     found = sides(list(mesh.devices.flat))
     starts = range(len(found))

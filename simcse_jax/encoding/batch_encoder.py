@@ -102,12 +102,7 @@ class BatchEncoder:
         return max(found, key=worth)
 
     def encode(self, sentences: Sequence[Sentence], shape: Shape) -> np.ndarray:
-        """(B, D) float32 embeddings of B sentences.
-
-        Args:
-          sentences: as many as `shape` has room for.
-          shape: one of `shapes`.
-        """
+        """(B, D) float32 embeddings of B sentences."""
         ids, mask = self._batching.place(Batch(list(sentences), shape.length, shape.rows))
         if not shape.is_padded:
             mask[len(sentences) :] = 0  # rows without a sentence have no tokens

@@ -35,9 +35,6 @@ def chosen_ranges(
 
     Returns:
       None: there are none, or they are found in the embeddings.
-
-    Raises:
-      UserError: naming what is wrong, or when a single embedding has no ranges.
     """
     check_precision(precision)
     if ranges is not None and precision not in SCALAR:
@@ -59,9 +56,6 @@ def read_ranges(name: str, dimension: int | None = None) -> Ranges:
       name: a .npy (2, D); or what `encode` wrote in int8 or uint8: a .parquet, a folder, or a .npy with its
         `.npy.quantization.json`; or that file itself.
       dimension: D; None: any.
-
-    Raises:
-      UserError: when it cannot be read, has no ranges, or those of another dimension.
     """
     path = as_path(name)
     try:

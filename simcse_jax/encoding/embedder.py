@@ -91,7 +91,6 @@ class Embedder:
         """Like a call; also counts the sentences that are cut.
 
         Args:
-          sentences: N strings.
           advance: called with the number of sentences done since the last call, after each batch.
 
         Raises:
@@ -145,9 +144,6 @@ def on_local_devices(model: Pretrained, tokenizer: Tokenizer, chosen: ChosenPool
       model, tokenizer: as loaded.
       chosen: the pooler, and whether the head follows it.
       dtype: the type to compute in, float32 or bfloat16; a `UserWarning` where the second one is slower.
-
-    Raises:
-      UserError: when JAX cannot compute here, see `backend.start`.
     """
     backend.start()
     if dtype == "bfloat16" and (slow := slow_bfloat16()):

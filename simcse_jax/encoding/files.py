@@ -36,9 +36,6 @@ class PartialEmbeddings:
           rows: N.
           dtype: of the file's elements.
           about: all that the embeddings depend on; it must be the same as in the earlier call.
-
-        Raises:
-          UserError: when the earlier call had another input, model or options.
         """
         self.output, self._rows, self._dtype, self._about = output, rows, np.dtype(dtype), about
         self._partial, self.state = begun(output)
@@ -63,11 +60,7 @@ class PartialEmbeddings:
         self.done, self.cut, self.quantization = done, cut, kept
 
     def append(self, embeddings: np.ndarray, cut: int) -> None:
-        """Adds n rows (n, D); they are safe when this returns.
-
-        Raises:
-          UserError: when the disk is full, or a number is too large for the file's type.
-        """
+        """Adds n rows (n, D); they are safe when this returns."""
         with np.errstate(over="ignore"):
             rows = np.ascontiguousarray(embeddings, self._dtype)
         if not np.isfinite(rows).all():
@@ -92,9 +85,6 @@ class PartialEmbeddings:
           sentences: of the rows, for a .parquet. A .npy of codes gets a file next to it with `quantization`.
           first_row: the number of the first row in the input, for a .parquet.
           maker: the model, for a .parquet; None if it is not to be named.
-
-        Raises:
-          UserError: when it cannot be written.
         """
         if self._file is not None:
             self._file.close()

@@ -32,12 +32,6 @@ def masked_token_accuracy(
     random one, and 10% stay). A sentence's own tokens decide which of them, so the number depends on the sentences and
     the parameters alone.
 
-    Args:
-      embedder: a model whose parameters have a language-model head.
-      sentences: N strings, each counted as often as it occurs.
-      mask_id: the mask token.
-      special_ids: tokens that are never masked.
-
     Returns:
       0 to 100; NaN if no token was masked.
     """

@@ -51,11 +51,7 @@ def dtype_of(precision: str) -> np.dtype:
 
 
 def check_no_codes(embeddings: np.ndarray) -> None:
-    """Refuses bytes, whose elements are numbers of steps, or eight bits.
-
-    Raises:
-      UserError: saying how to make numbers of them.
-    """
+    """Refuses bytes, whose elements are numbers of steps, or eight bits."""
     if embeddings.dtype in (np.int8, np.uint8):
         raise UserError(
             f"embeddings of type {embeddings.dtype}: encoding.quantization.dequantize makes numbers of them"
@@ -63,11 +59,7 @@ def check_no_codes(embeddings: np.ndarray) -> None:
 
 
 def ranges_of(embeddings: Float[np.ndarray, "N D"]) -> Ranges:
-    """The smallest and the largest value of each dimension, (2, D).
-
-    Raises:
-      UserError: when there are no embeddings, one is not finite, or they are codes.
-    """
+    """The smallest and the largest value of each dimension, (2, D)."""
     check_no_codes(embeddings)
     if embeddings.ndim != 2 or not len(embeddings):
         raise UserError(f"ranges are found in embeddings (N, D), of which N is 1 or more; these are {embeddings.shape}")
@@ -85,12 +77,7 @@ def checked_ranges(ranges: Any, dimension: int | None, where: str = "ranges") ->
     """Ranges as float32, (2, D).
 
     Args:
-      ranges: an array of any kind.
       dimension: D; None: any.
-      where: what the ranges are called in errors.
-
-    Raises:
-      UserError: for another shape, elements that are no finite numbers, or a largest value below the smallest.
     """
     try:
         found = np.asarray(ranges)
@@ -113,11 +100,7 @@ def checked_ranges(ranges: Any, dimension: int | None, where: str = "ranges") ->
 
 
 def check_calibration(count: int) -> None:
-    """Refuses to find ranges in a single embedding, whose dimensions would all be constant.
-
-    Raises:
-      UserError: saying so.
-    """
+    """Refuses to find ranges in a single embedding, whose dimensions would all be constant."""
     if count == 1:
         raise UserError("int8 and uint8 need ranges, which cannot be found in a single embedding; give ranges")
 
@@ -170,11 +153,7 @@ class Quantization:
         return self.ranges[0], (self.ranges[1] - self.ranges[0]) / STEPS
 
     def encode(self, embeddings: Float[np.ndarray, "N D"], clipped: Clipped | None = None) -> Shaped[np.ndarray, "N C"]:
-        """The rows as they are stored; `clipped` counts what lies outside of the ranges of int8 and uint8.
-
-        Raises:
-          UserError: when an element is not a finite number.
-        """
+        """The rows as they are stored; `clipped` counts what lies outside of the ranges of int8 and uint8."""
         _check_finite(embeddings)
         if self.precision == "float32":
             return embeddings.astype(np.float32, copy=False)
@@ -217,11 +196,7 @@ class Quantization:
 
     @classmethod
     def from_content(cls, content: Mapping[str, Any], where: str) -> Self:
-        """Reads `content` back; `where` is what it was read from.
-
-        Raises:
-          UserError: when it is damaged.
-        """
+        """Reads `content` back; `where` is what it was read from."""
         precision, dimension, ranges = content.get("precision"), content.get("dimension"), content.get("ranges")
         whole = type(dimension) is int and 0 < dimension < 1 << 24 and precision in PRECISIONS
         if not whole or (ranges is None) == (precision in SCALAR):
@@ -246,10 +221,6 @@ def quantize(
       precision: int8, uint8, binary or ubinary; float32 leaves them as they are.
       ranges: for int8 and uint8; None finds them in the embeddings.
       clipped: counts the elements outside of them.
-
-    Raises:
-      UserError: for embeddings that are codes, embeddings or ranges that are not finite numbers, ranges of another
-        dimension or for another precision, or a single embedding without ranges.
     """
     check_precision(precision)
     check_no_codes(embeddings)
@@ -267,12 +238,7 @@ def quantize(
 
 
 def dequantize(codes: Codes, precision: Precision, dimension: int, ranges: ArrayLike | None = None) -> np.ndarray:
-    """The rows x̃ (N, D) float32 of codes (N, C); `ranges` (2, D) are those that they were made with.
-
-    Raises:
-      UserError: for ranges that are missing, of another dimension, or for another precision, or codes of another size
-        or type.
-    """
+    """The rows x̃ (N, D) float32 of codes (N, C); `ranges` (2, D) are those that they were made with."""
     check_precision(precision)
     if ranges is not None and precision not in SCALAR:
         raise UserError(_NOT_FOR.format(precision))

@@ -58,13 +58,7 @@ def curve(runs: Sequence[Mapping[int, float]]) -> Curve:
 
 
 def convergence(found: Mapping[str, Curve], title: str, score: str = "Spearman") -> Pictures:
-    """Development scores over steps: mean and band of each group; a star where the best scores are, on average.
-
-    Args:
-      found: the curves, by the groups' labels.
-      title: the name of the development data.
-      score: the name of the score.
-    """
+    """Development scores over steps: mean and band of each group; a star where the best scores are, on average."""
     with new_figure((6.6, 4.2 + 0.2 * len(found))) as (figure, pictures):
         axes = figure.subplots()
         axes.set_title(f"Development score on {title} while training", loc="left")

@@ -107,11 +107,8 @@ class Classifier:
         """Takes the rows of a task.
 
         Args:
-          inputs: (N, D).
-          labels: (N,) from 0 to classes - 1.
           classes: K, of the task, whether or not all of them occur.
           splits: all that will be fit; they share one compiled program.
-          settings: of the training.
         """
         self._settings, batch = settings, settings.batch
         weights, biases = torch_draws.linear(inputs.shape[1], classes, SEED)
@@ -122,11 +119,7 @@ class Classifier:
         self._orders: dict[tuple[int, int], jax.Array] = {}
 
     def fit(self, split: Split, penalties: Sequence[float]) -> Fitted:
-        """Trains a classifier for each penalty λ.
-
-        Raises:
-          UserError: when it diverges.
-        """
+        """Trains a classifier for each penalty λ."""
         train, held_out = (
             jnp.asarray(np.pad(rows, (0, room - len(rows))), jnp.int32)
             for rows, room in zip(split[:2], self._rooms, strict=True)

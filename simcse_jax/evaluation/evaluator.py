@@ -69,8 +69,6 @@ def by_task(evaluate: Callable[[Embed, dict], dict[str, Any]], embed: Embed, tas
 
     Args:
       evaluate: scores tasks, and encodes the sentences that they share only once.
-      embed: the model.
-      tasks: by name.
     """
     for_task = getattr(embed, "for_task", None)
     if for_task is None:
@@ -90,11 +88,7 @@ def titled(tasks: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def encode_once(encode: Encode, sides: Iterable[Sequence[str]]) -> list[Float[np.ndarray, "_ D"]]:
-    """The embeddings (P, D) of each of several lists of sentences; identical sentences are encoded once.
-
-    Raises:
-      UserError: when an embedding is not finite.
-    """
+    """The embeddings (P, D) of each of several lists of sentences; identical sentences are encoded once."""
     sides = list(sides)
     sentences = list(dict.fromkeys(sentence for side in sides for sentence in side))
     embeddings = encode(sentences)

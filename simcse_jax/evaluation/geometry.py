@@ -69,9 +69,6 @@ def read(data: str, split: str = "test") -> sts.Pairs:
     Args:
       data: a SentEval folder, or a file of graded pairs, scored from 0 to 5, for which `split` has no effect.
       split: "dev", "test", or "all": train, dev and test together.
-
-    Raises:
-      UserError: when it does not exist, is damaged, has scores outside 0 to 5, or no pair rated above 4.
     """
     parts: dict[str, sts.Pairs] = {}
     for name in ("train", "dev", "test") if split == "all" else (split,):
@@ -90,11 +87,7 @@ def read(data: str, split: str = "test") -> sts.Pairs:
 
 
 def measure(encode: Encode, pairs: sts.Pairs) -> Geometry:
-    """Measures one encoder; identical sentences are encoded once.
-
-    Raises:
-      UserError: when its embeddings are not finite.
-    """
+    """Measures one encoder; identical sentences are encoded once."""
     first, second = (normalize(side) for side in encode_once(encode, (pairs.first, pairs.second)))
     everything = np.concatenate([first, second])
     positive = pairs.gold > POSITIVE
@@ -183,7 +176,6 @@ def cosine_groups(cosines: Float[np.ndarray, " P"], gold: Float[np.ndarray, " P"
     """Cosine similarities by gold score, in five groups (SimCSE, Figure G.1).
 
     Args:
-      cosines: (P,).
       gold: (P,), from 0 to 5.
 
     Returns:
@@ -204,10 +196,6 @@ def density(cosines: Float[np.ndarray, " P"], grid: Float[np.ndarray, " G"] = GR
     """A Gaussian kernel density estimate of cosine similarities, with Scott's bandwidth, within `BANDWIDTHS`.
 
     The parts of a kernel beyond −1 and 1 are reflected, so that the density of [−1, 1] integrates to 1.
-
-    Args:
-      cosines: (P,), one or more.
-      grid: (G,) points.
 
     Returns:
       (G,), per unit of cosine.

@@ -35,10 +35,7 @@ def models(
     A single model has other points to be compared with: see `alone`.
 
     Args:
-      found: the measures, by the models' names.
-      title: the data's name.
       scores: × 100, by the models' names; None: Spearman's correlation on the same pairs.
-      score: what the scores are.
     """
     if len(found) == 1:
         return alone(*next(iter(found.items())), title)

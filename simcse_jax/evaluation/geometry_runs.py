@@ -57,7 +57,6 @@ def runs(found: Mapping[str, Sequence[Place]], title: str) -> Pictures:
 
     Args:
       found: the places, by the runs' names; none without a place.
-      title: the data's name.
     """
     if len(found) == 1 and len(points := next(iter(found.values()))) == 1 and points[0].geometry:
         return alone(f"{next(iter(found))}, step {points[0].step}", points[0].geometry, title)

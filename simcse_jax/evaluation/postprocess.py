@@ -51,13 +51,8 @@ def read(method: str, data: str, dimensions: int = 0, scored: str = "") -> Postp
     """Reads the sentences of `data`, all of its columns, or leaves them to the tasks for `target`.
 
     Args:
-      method: a key of `METHODS`.
       data: a source, several with commas in between, `target` or `target_all`.
-      dimensions: that whitening keeps; 0: all.
       scored: SentEval's folder of the tasks, of which `target_all` reads all splits.
-
-    Raises:
-      UserError: for anything that is wrong with the source.
     """
     if data == TARGET:
         return Postprocess(method, None, dimensions)
@@ -73,16 +68,7 @@ def read(method: str, data: str, dimensions: int = 0, scored: str = "") -> Postp
 
 
 def check(postprocess: Postprocess, size: int, tasks: Iterable[tuple[str, Scored]]) -> None:
-    """Refuses, before anything is encoded, too many dimensions or too few sentences.
-
-    Args:
-      postprocess: the method and its sentences.
-      size: the dimensions D of the embeddings.
-      tasks: the names of the tasks, and the tasks with their sentences `first` and `second`.
-
-    Raises:
-      UserError: naming the number that is needed.
-    """
+    """Refuses, before anything is encoded, too many dimensions or too few sentences."""
     if postprocess.dimensions > size:
         raise UserError(f"{postprocess.dimensions} dimensions cannot be kept of the {size} that embeddings have")
     kept = postprocess.dimensions or size
@@ -111,9 +97,7 @@ def applied(embed: Encode, postprocess: Postprocess | None, seed: int = 0) -> En
     On a source it is fit once, here; on the target it is fit for each task separately.
 
     Args:
-      embed: the model.
       postprocess: None returns the model unchanged.
-      seed: of the flow.
     """
     if postprocess is None:
         return embed
@@ -156,9 +140,6 @@ def fit(method: str, embeddings: Embeddings, *, dimensions: int = 0, seed: int =
 
     Returns:
       transform: (B, D) to (B, K) float32, with K = D or `dimensions`.
-
-    Raises:
-      UserError: when embeddings are not finite, or too few or too alike.
     """
     if not np.all(np.isfinite(embeddings)):
         raise UserError("the model's embeddings are not finite; nothing can be fit on them")
@@ -180,9 +161,6 @@ def whitening(
 
     Returns:
       μ (D,) and W (D, K), float64.
-
-    Raises:
-      UserError: when the embeddings vary in fewer directions than should be kept.
     """
     size = embeddings.shape[1]
     blocks = [embeddings[start : start + ROWS] for start in range(0, len(embeddings), ROWS)]

@@ -17,9 +17,6 @@ def read_all_splits(data: str) -> dict[str, list[str]]:
 
     Args:
       data: SentEval's `data/downstream`.
-
-    Raises:
-      UserError: when there is no such folder, or a split is missing or damaged.
     """
     folder = local_path(data)
     if not data or not folder.is_dir():

@@ -22,9 +22,6 @@ def dot_before(folder: Folder, *names: str, new: str = DOT) -> str:
       folder: on a disk or in a bucket; it need not exist.
       names: without the dot.
       new: the answer where none of them is there.
-
-    Raises:
-      UserError: when some are there with the dot and some without, or that cannot be found out.
     """
     try:
         found = {dot: [name for name in names if (folder / f"{dot}{name}").exists()] for dot in (DOT, "")}
@@ -39,11 +36,7 @@ def dot_before(folder: Folder, *names: str, new: str = DOT) -> str:
 
 
 def begun(output: Path) -> tuple[Path, Path]:
-    """What a file is made in until it is complete, `.NAME.partial`, and the state of that work, `.NAME.state.json`.
-
-    Raises:
-      UserError: as `dot_before` does.
-    """
+    """What a file is made in until it is complete, `.NAME.partial`, and the state of that work, `.NAME.state.json`."""
     names = [f"{output.name}{ending}" for ending in BEGUN]
     dot = dot_before(output.parent, names[-1])  # without a state, a file of records is of no use
     partial, state = (output.with_name(f"{dot}{name}") for name in names)

@@ -24,11 +24,7 @@ class AtStep(NamedTuple):
 
 
 def split_step(name: str) -> AtStep:
-    """Reads NAME@step=N or NAME@step=last; any other name, and an existing path, is one without a step.
-
-    Raises:
-      UserError: when the step is neither a whole number nor `last`.
-    """
+    """Reads NAME@step=N or NAME@step=last; any other name, and an existing path, is one without a step."""
     match = AT_STEP.fullmatch(name)
     if match is None or local_path(name).exists():
         return AtStep(name, None)
@@ -44,9 +40,6 @@ def split_label(text: str) -> tuple[str, str]:
     """NAME or NAME=LABEL: the name and the label, which is empty where there is none.
 
     The step of a checkpoint is no label, nor is what has an @ in it; an existing path is a name as a whole.
-
-    Raises:
-      UserError: when the label is empty.
     """
     name, _, label = text.rpartition("=")
     if not name or "@" in label or name.endswith("@step") or local_path(text).exists():
@@ -65,11 +58,7 @@ class Glove(NamedTuple):
 
 
 def split_glove(name: str) -> Glove | None:
-    """Reads glove:FILE, glove+lower:FILE, glove+stopwords:FILE or both; None for any other name.
-
-    Raises:
-      UserError: for another option, or no file.
-    """
+    """Reads glove:FILE, glove+lower:FILE, glove+stopwords:FILE or both; None for any other name."""
     match = GLOVE.fullmatch(name)
     if match is None:
         return None

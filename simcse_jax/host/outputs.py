@@ -47,15 +47,9 @@ def output_file(
     """The file of an option; of a link, what it points to.
 
     Args:
-      name: as given.
-      inputs: what the command reads.
       kinds: the endings that the name may have.
       temporary: names of the files next to it while it is written, {} being its own.
       streamed: whether it may be a device or a pipe.
-      option: the option's name.
-
-    Raises:
-      UserError: when it cannot be written, or would take the place of an input.
     """
     where = f"{option} {name}"
     if is_remote(name):
@@ -95,14 +89,8 @@ def output_folder(
     """The folder of an option, which need not exist yet; it is not created.
 
     Args:
-      name: as given.
-      inputs: what the command reads.
       files: the names of the files that the command writes there, as patterns.
-      option: the option's name.
       utf8: whether libraries write there that take no other paths.
-
-    Raises:
-      UserError: when it cannot be written to, or a file in it would take the place of an input.
     """
     where = f"{option} {name}"
     if is_remote(name):
@@ -129,12 +117,8 @@ def check_replaced_folder(folder: Path, source: Path | None, parts: Sequence[str
     """Checks the folder of `--output` where it is replaced as a whole.
 
     Args:
-      folder: the folder; it need not exist.
       source: the folder that the command reads, if it is on a disk.
       parts: folders in `source` that nothing may be written to.
-
-    Raises:
-      UserError: when it is or contains `source`, is in one of the parts, or cannot be made.
     """
     where = f"--output {folder}"
     real = Path(os.path.realpath(_followed(folder, where)))
@@ -185,11 +169,7 @@ def check_inputs(outputs: Iterable[Path], inputs: Inputs | None, where: str) -> 
 
     Args:
       outputs: the files that are written, or removed.
-      inputs: what the command reads.
       where: how the message begins: the option and its value.
-
-    Raises:
-      UserError: naming the input.
     """
     outputs = list(outputs)
     for given, source in _local(inputs):
@@ -204,9 +184,6 @@ def check_inputs(outputs: Iterable[Path], inputs: Inputs | None, where: str) -> 
 @contextlib.contextmanager
 def printing(results_are_written: bool) -> Iterator[Callable[[str], None]]:
     """Prints at once. With results to write, a line that cannot be printed ends the command only after the block.
-
-    Args:
-      results_are_written: whether the block ends with results that are written to a file.
 
     Raises:
       OSError: of the first line that could not be printed.

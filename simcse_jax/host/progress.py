@@ -75,7 +75,6 @@ class Progress:
         """Starts at `done` of `total`.
 
         Args:
-          total, unit: how many of which things there are.
           done: how many an earlier call did.
           shown: False shows nothing, as in all processes but the first.
         """
@@ -100,7 +99,6 @@ class Progress:
         """Counts what was done since the last call.
 
         Args:
-          count: of things.
           note: makes a text that is shown after the numbers; called only when something is about to be shown.
         """
         self._done += count

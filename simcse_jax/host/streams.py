@@ -37,9 +37,6 @@ def typed(prompt: str) -> Iterator[str]:
 
     Args:
       prompt: printed on standard error before each line that is typed on a keyboard.
-
-    Raises:
-      UserError: naming the line that is not UTF-8.
     """
     if sys.stdin is None:  # it was closed
         return

@@ -57,11 +57,8 @@ def write_adapter(
     Args:
       params: all of a run, or LoRA's alone.
       encoder: with `partial`, which has LoRA.
-      folder: to write to.
       base: the name of the model that the run started from.
       sha: the `base_fingerprint` of that model.
-      dropout: the rate of the run.
-      revision: of the base, on the hub.
     """
     settings, tensors, modules = lora.lora_of(encoder), {}, []
     for (group, site), names in lora.names(encoder).items():
@@ -90,12 +87,7 @@ def read_adapter(name: str, encoder: EncoderConfig, model: Pretrained) -> dict[s
     embedding depends on them.
 
     Args:
-      name: of the folder.
       encoder: of the model, with `partial`: rank, alpha and targets must be the folder's.
-      model: the base.
-
-    Raises:
-      UserError: naming the file, when it is none of PEFT's, damaged, of a kind that we lack, or of another base.
     """
     folder = local_path(name)
     if not (folder / CONFIG).is_file():

@@ -26,12 +26,10 @@ def read_cnn(folder: Path, size: int) -> tuple[Convolutions, dict[str, np.ndarra
     """The convolutions of a module CNN, without activation, and their parameters by our names.
 
     Args:
-      folder: of the module.
       size: that of the encoder's hidden states.
 
     Raises:
       Unsupported: for even widths and for strides.
-      UserError: when a file is missing or damaged.
     """
     path = folder / CONFIG
     config = read_json(path)
@@ -61,11 +59,7 @@ def read_cnn(folder: Path, size: int) -> tuple[Convolutions, dict[str, np.ndarra
 
 
 def is_relu(folder: Path, size: int) -> bool:
-    """Whether a module Dense, which comes directly after CNN, is a ReLU of each token's features and nothing else.
-
-    Raises:
-      UserError: when a file is missing or damaged.
-    """
+    """Whether a module Dense, which comes directly after CNN, is a ReLU of each token's features and nothing else."""
     config = read_json(folder / "config.json")
     if config != config | _relu_fields(size) or config.get("use_residual"):
         return False

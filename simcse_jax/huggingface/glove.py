@@ -45,9 +45,6 @@ def read_glove(path: Path) -> Vectors:
     """Reads a file. Memory holds its numbers and words, and a few megabytes of its text.
 
     Warnings count the lines that are left out, and those of words that are there more than once.
-
-    Raises:
-      UserError: naming the file and the line, for anything that is wrong with it.
     """
     if not path.is_file():
         what = "is a folder" if path.is_dir() else "is no regular file" if path.exists() else "no such file"
@@ -121,11 +118,7 @@ def _read(path: Path, blocks: Iterator[list[_Line]]) -> Vectors:
 
 
 def _has_width(path: Path, line: _Line, dimension: int) -> bool:
-    """Whether a line with another number of parts is to be read: no, if its word has spaces.
-
-    Raises:
-      UserError: when it has more or fewer numbers.
-    """
+    """Whether a line with another number of parts is to be read: no, if its word has spaces."""
     word, *parts = line.text.split(b" ")
     further = parts[:-dimension]
     if word and all(further) and not all(map(NUMBER.fullmatch, further)):

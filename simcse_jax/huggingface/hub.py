@@ -31,8 +31,7 @@ def split_name(name: str) -> tuple[str, str | None] | None:
 def download(repository: str, revision: str | None, patterns: Sequence[str]) -> Path:
     """Downloads a hub model's files that match, unless the cache has them, and returns their local folder.
 
-    Raises:
-      UserError: when the download fails. Complete files stay in the client's cache, partial ones are ignored.
+    After a failure, complete files stay in the client's cache.
     """
     from huggingface_hub import snapshot_download
 
@@ -44,16 +43,7 @@ def download(repository: str, revision: str | None, patterns: Sequence[str]) -> 
 
 
 def check_push(repository: str, private: bool, revision: str | None) -> None:
-    """Checks, without changing anything, that a push can succeed: name, token, owner, an existing repository.
-
-    Args:
-      repository: OWNER/NAME.
-      private: whether nobody else may see it.
-      revision: the branch, None for the main one.
-
-    Raises:
-      UserError: when it cannot succeed.
-    """
+    """Checks, without changing anything, that a push can succeed: name, token, owner, an existing repository."""
     from huggingface_hub import HfApi, get_token
     from huggingface_hub.constants import HF_HUB_OFFLINE
 
@@ -117,9 +107,6 @@ def push(folder: Path, repository: str, private: bool, revision: str | None) -> 
 
     Returns:
       The commit's address.
-
-    Raises:
-      UserError: when the hub refuses or cannot be reached.
     """
     from huggingface_hub import HfApi, get_token
 

@@ -27,12 +27,7 @@ def sites(encoder: EncoderConfig, targets: Sequence[str], field: str) -> tuple[S
     """The linear maps that are called by the last parts of their modules' names, as in PEFT's `target_modules`.
 
     Args:
-      encoder: of the model.
       targets: names; `ALL` stands for all maps, and none at all for those of queries and values.
-      field: that has them, for error messages.
-
-    Raises:
-      UserError: naming the target that is none.
     """
     maps = linear_maps(encoder.model_type)
     if not targets:

@@ -88,19 +88,11 @@ class Pretrained:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """Its tokenizer, read anew.
-
-        Raises:
-          UserError: when it is damaged, or another model's.
-        """
+        """Its tokenizer, read anew."""
         return Tokenizer(self.folder, self.config) if self.vocabulary is None else WordTokenizer(self.vocabulary)
 
     def check_layers(self, what: str) -> None:
-        """Refuses word vectors where a transformer is needed.
-
-        Raises:
-          UserError: naming the model, and `what` needs the transformer.
-        """
+        """Refuses word vectors where a transformer is needed."""
         if self.vocabulary is not None:
             raise UserError(f"{self.name}: averages word vectors and has no layers; {what} needs a transformer")
 
@@ -149,12 +141,7 @@ def choose_pooler(model: Pretrained, pooler: str | None) -> ChosenPooler:
 
 
 def choose_pooler_aloud(model: Pretrained, pooler: str | None, stacklevel: int) -> ChosenPooler:
-    """`choose_pooler` for a model that a user has just named: a `UserWarning` where the model's own pooler is a guess.
-
-    Args:
-      model, pooler: as there.
-      stacklevel: as for `warnings.warn`.
-    """
+    """`choose_pooler` for a model that a user has just named: a `UserWarning` where the model's own pooler is a guess."""
     if pooler is None and model.guess:
         warnings.warn(model.guess, UserWarning, stacklevel)
     return choose_pooler(model, pooler)
@@ -172,11 +159,7 @@ def load(name: str, num_layers: int = 0) -> Pretrained:
     The pooler in any other checkpoint is not a head.
 
     Args:
-      name: a folder, a hub id, `package:NAME`, or `glove:FILE`.
       num_layers: keep the first n layers; 0 keeps all.
-
-    Raises:
-      UserError: in one line, for anything wrong with it.
     """
     if (glove := split_glove(name)) is not None:
         vectors = read_glove(glove.file)
@@ -270,11 +253,7 @@ def _word_embeddings(name: str, folder: Path, words: Path, num_layers: int) -> P
 
 
 def _check_kind(folder: Path, hf_config: dict[str, Any], settings: Settings, listed: bool) -> None:
-    """Refuses models that score pairs or have sparse embeddings, and folders that do not say how to pool.
-
-    Raises:
-      Unsupported: naming the file that says so.
-    """
+    """Refuses models that score pairs or have sparse embeddings, and folders that do not say how to pool."""
     if settings.model_type != OURS:
         raise Unsupported(f"{folder / FILE}: a {settings.model_type}, which has no embeddings of sentences")
     if not listed and (folder / FILE).is_file():

@@ -18,12 +18,10 @@ def read_tensors(folder: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[st
     """The tensors of a module by name, float32.
 
     Args:
-      folder: of the module.
       shapes: what it must have, and nothing else.
 
     Raises:
       Unsupported: for a tensor that is not listed.
-      UserError: when one is missing or has another shape, or the file is damaged.
     """
     tensors, path = read_weights(folder)
     for name, shape in shapes.items():

@@ -73,13 +73,9 @@ def to_params(
       tensors: by the names that `normalize_names` returns.
       config: decides the shapes; further layers and heads of the checkpoint are left out.
       head: the module that is the model's head, or None for a model without one.
-      where: the file or folder, for error messages.
 
     Returns:
       float32 arrays by our names; dense kernels transposed, query, key and value joined.
-
-    Raises:
-      UserError: when a tensor is missing, its shape does not fit `config`, or its values are no finite numbers.
     """
 
     def part(source: str, wanted: tuple[int, ...], said: str = "") -> np.ndarray:
@@ -158,10 +154,6 @@ def check_parts(tensors: Container[str], config: EncoderConfig, where: str) -> N
     Args:
       tensors: by the names that `normalize_names` returns.
       config: as in the file, before `keep_layers`.
-      where: the file or folder, for error messages.
-
-    Raises:
-      UserError: naming the tensor and the field.
     """
     names, sizes = NAMES[config.model_type], MODEL_TYPES[config.model_type].sizes
     surplus = {}
@@ -197,11 +189,7 @@ def check_parts(tensors: Container[str], config: EncoderConfig, where: str) -> N
 
 
 def as_float32(tensor: np.ndarray, name: str, where: str) -> np.ndarray:
-    """A tensor of weights as float32.
-
-    Raises:
-      UserError: when it is of another kind, or has a value that is not finite.
-    """
+    """A tensor of weights as float32."""
     if tensor.dtype not in FLOATS:
         kinds = ", ".join(str(kind) for kind in FLOATS)
         raise UserError(f"{where}: {name!r} has the type {tensor.dtype}; weights must be {kinds}")
@@ -236,7 +224,6 @@ def read_head(
 
     Args:
       tensors: by the names that `normalize_names` returns.
-      config: decides the shapes.
       tied: False if `tie_word_embeddings` is; the decoder must then be stored.
 
     Returns:

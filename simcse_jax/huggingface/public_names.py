@@ -17,7 +17,6 @@ def public_value(field: str, value: Any, hub: Collection[str] | None = None) -> 
     """A field's value without the folders of files: `/home/me/corpus.csv` becomes `corpus.csv`.
 
     Args:
-      field, value: of a config.
       hub: the fields whose values are the hub's, as `from_hub` found them; None where that was not recorded. Then a
         name with one slash is a hub id if the field can hold one and neither that folder nor its parent exists here.
     """

@@ -25,11 +25,7 @@ HUB_FILES = [
 
 
 def resolve(name: str) -> Path:
-    """The local folder of a model; `OWNER/NAME` and `OWNER/NAME@REVISION` are downloaded from the hub if needed.
-
-    Raises:
-      UserError: when there is no such folder, package or hub model, or its weights are not the published ones.
-    """
+    """The local folder of a model; `OWNER/NAME` and `OWNER/NAME@REVISION` are downloaded from the hub if needed."""
     if name.startswith("package:"):
         return _package_folder(name.removeprefix("package:"))
     folder = local_path(name)

@@ -99,11 +99,7 @@ class _Entry(NamedTuple):
 
 
 def transformer_folder(folder: Path) -> Path:
-    """The folder of the encoder, which is the first module.
-
-    Raises:
-      UserError: when the first module is something else, or the list is damaged.
-    """
+    """The folder of the encoder, which is the first module."""
     first = _listing(folder)[0]
     if first.kind != Kind.TRANSFORMER:
         raise UserError(f"{folder / LISTING}: its first module is {first.type}; only Transformer is supported there")
@@ -117,21 +113,13 @@ def transformer_fields(folder: Path) -> dict[str, Any]:
 
 
 def words_folder(folder: Path) -> Path | None:
-    """The folder of the word vectors, if they are the first module; None for any other model.
-
-    Raises:
-      UserError: when the list is damaged.
-    """
+    """The folder of the word vectors, if they are the first module; None for any other model."""
     first = _listing(folder)[0] if (folder / LISTING).is_file() else None
     return first.path if first and first.kind == Kind.WORDS else None
 
 
 def has_modules(folder: Path) -> bool:
-    """Whether all modules that are listed are there.
-
-    Raises:
-      UserError: when the list is damaged.
-    """
+    """Whether all modules that are listed are there."""
     return all(entry.path.is_dir() for entry in _listing(folder) if entry.kind not in (Kind.NORMALIZE, Kind.DROPOUT))
 
 
@@ -140,7 +128,6 @@ def read_modules(folder: Path, size_of_words: int = 0) -> Modules:
 
     Raises:
       Unsupported: naming a module, or a field of one, that this package lacks.
-      UserError: when one of the files is missing or damaged.
     """
     first, *entries = _listing(folder)
     if not size_of_words:

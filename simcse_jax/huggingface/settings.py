@@ -26,11 +26,7 @@ DEFAULTS = Settings()  # of a folder without the file
 
 
 def read_settings(folder: Path) -> Settings:
-    """Reads the file of a model's folder; the defaults if there is none.
-
-    Raises:
-      UserError: naming the field that is damaged.
-    """
+    """Reads the file of a model's folder; the defaults if there is none."""
     path = folder / FILE
     if not path.is_file():
         return DEFAULTS

@@ -57,11 +57,7 @@ class Tokenizer:
     """Sentences to token ids with the model's special tokens, cut at `max_length`."""
 
     def __init__(self, folder: Path, config: EncoderConfig):
-        """Reads a model folder's tokenizer.
-
-        Raises:
-          UserError: when the folder has none, it is damaged, or it does not belong to the weights.
-        """
+        """Reads a model folder's tokenizer."""
         self.pad_token_id = config.pad_token_id
         self._where = _name(folder)
         self._backend, _ = read_backend(folder)
@@ -187,11 +183,7 @@ def _failed_on(sentences: list[str], encode: Callable[[list[str]], list["Encodin
 
 
 def special_tokens(folder: Path) -> tuple[int, tuple[int, ...]]:
-    """The id of a model folder's mask token, and the sorted ids of all its special tokens, including the mask token.
-
-    Raises:
-      UserError: when the tokenizer cannot be read or has no mask token.
-    """
+    """The id of a model folder's mask token, and the sorted ids of all its special tokens, including the mask token."""
     backend, mask_token = read_backend(folder)
     special = {index for index, token in backend.get_added_tokens_decoder().items() if token.special}
     mask = backend.token_to_id(mask_token) if mask_token else None
@@ -201,11 +193,7 @@ def special_tokens(folder: Path) -> tuple[int, tuple[int, ...]]:
 
 
 def read_backend(folder: Path) -> tuple["Backend", str | None]:
-    """A model folder's tokenizer and the text of its mask token, if it has one.
-
-    Raises:
-      UserError: when the folder has none, or it is damaged.
-    """
+    """A model folder's tokenizer and the text of its mask token, if it has one."""
     check_has_vocabulary(folder)
     check_sides(folder)
     try:

@@ -61,11 +61,7 @@ def panics_in_a_line() -> Iterator[None]:
 
 
 def check_has_vocabulary(folder: Path) -> None:
-    """Refuses a folder without a file of words: transformers would make a tokenizer that knows none.
-
-    Raises:
-      UserError: when there is none, or only one of SentencePiece's, whose package is not installed.
-    """
+    """Refuses a folder without a file of words: transformers would make a tokenizer that knows none."""
     compiled = sorted(glob.glob("*.model", root_dir=folder))  # of macOS's hidden files, none
     if not compiled and not any((folder / name).is_file() for name in VOCABULARIES):
         raise UserError(
@@ -86,8 +82,7 @@ def check_has_vocabulary(folder: Path) -> None:
 def stated_tokens(folder: Path) -> set[str] | None:
     """All tokens that the files of a folder have; None where only a library can read them.
 
-    Raises:
-      UserError: for a `tokenizer.json` that cannot be used: it would make a short text huge, or depends on chance.
+    Refuses a `tokenizer.json` that would make a short text huge, or that depends on chance.
     """
     if not any((folder / name).is_file() for name in VOCABULARIES):
         return None
@@ -134,11 +129,7 @@ def is_left(side: Any) -> bool:
 
 
 def check_sides(folder: Path) -> None:
-    """Refuses truncation or padding at the left in `tokenizer_config.json`.
-
-    Raises:
-      UserError: naming the field.
-    """
+    """Refuses truncation or padding at the left in `tokenizer_config.json`."""
     path = folder / "tokenizer_config.json"
     config = read_json(path) if path.is_file() else {}
     for field in ("truncation_side", "padding_side"):
@@ -182,12 +173,7 @@ def check_backend(backend: "Backend", stated: set[str] | None, where: str) -> No
     """Refuses a tokenizer without words, or without tokens at the ends of a sentence, or that fails for a new word.
 
     Args:
-      backend: the tokenizer.
       stated: the tokens of its files; None where they are not known.
-      where: the file or folder, for error messages.
-
-    Raises:
-      UserError: in one line.
     """
     special = {token.content for token in backend.get_added_tokens_decoder().values() if token.special}
     if not vocabulary(backend).keys() - special:
@@ -203,11 +189,7 @@ def check_backend(backend: "Backend", stated: set[str] | None, where: str) -> No
 
 
 def check_ids(backend: "Backend", config: EncoderConfig, where: str) -> None:
-    """Refuses the tokenizer of another model: ids beyond the embedding table, or another padding.
-
-    Raises:
-      UserError: in one line.
-    """
+    """Refuses the tokenizer of another model: ids beyond the embedding table, or another padding."""
     ends = backend.encode("").ids
     largest = max([*vocabulary(backend).values(), *ends])
     if largest >= config.vocab_size:

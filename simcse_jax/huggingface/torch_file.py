@@ -20,11 +20,7 @@ LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 
 
 def read_torch_file(path: Path) -> dict[str, np.ndarray]:
-    """The tensors of a PyTorch state dictionary, by name; read-only views of its storages.
-
-    Raises:
-      UserError: for a file that is damaged, or contains more than tensors.
-    """
+    """The tensors of a PyTorch state dictionary, by name; read-only views of its storages."""
     try:
         with open(path, "rb") as file:
             is_zip = file.read(4) == b"PK\x03\x04"

@@ -15,11 +15,7 @@ TYPES = {"F64", "F32", "F16", "BF16", "C64", "BOOL", *(f"{sign}{bits}" for sign 
 
 
 def read_safetensors(path: Path) -> dict[str, np.ndarray]:
-    """The tensors of one safetensors file, by name.
-
-    Raises:
-      UserError: when the file is missing, truncated or damaged.
-    """
+    """The tensors of one safetensors file, by name."""
     from safetensors import SafetensorError, safe_open
     from safetensors.numpy import load_file
 
@@ -38,9 +34,6 @@ def read_weights(folder: Path) -> tuple[dict[str, np.ndarray], Path]:
     """The tensors of a model folder, and the file that they come from.
 
     Looks for `model.safetensors`, then for its shards, then for `pytorch_model.bin` (whole or sharded).
-
-    Raises:
-      UserError: when there are none, a shard is missing, or a file is damaged.
     """
     path = next((folder / name for name in NAMES if (folder / name).is_file()), None)
     if path is None:

@@ -19,7 +19,6 @@ def read_layers(folder: Path, pooler: str) -> str:
 
     Raises:
       Unsupported: when none of ours does.
-      UserError: when a file is missing or damaged.
     """
     config = read_json(folder / "config.json")
     start, layers = config.get("layer_start", 4), config.get("num_hidden_layers", 12)

@@ -26,11 +26,7 @@ class WordEmbeddings(NamedTuple):
 
 
 def read_word_embeddings(folder: Path) -> WordEmbeddings:
-    """Reads the module's folder.
-
-    Raises:
-      UserError: when a file is missing or damaged, or words are found in another way than by white space.
-    """
+    """Reads the module's folder."""
     fields = read_json(folder / FILE)
     kind, length = str(fields.get("tokenizer_class")), fields.get("max_seq_length", 1_000_000)
     if kind.rpartition(".")[2] != "WhitespaceTokenizer":

@@ -29,11 +29,7 @@ class Vocabulary(NamedTuple):
 
 
 def read_vocabulary(path: Path) -> Vocabulary:
-    """Reads the file of a `WhitespaceTokenizer`.
-
-    Raises:
-      UserError: when it is damaged.
-    """
+    """Reads the file of a `WhitespaceTokenizer`."""
     fields = read_json(path)
     words, stop_words, lower = (fields.get(name) for name in ("vocab", "stop_words", "do_lower_case"))
     for name, found in (("vocab", words), ("stop_words", stop_words)):

@@ -194,15 +194,7 @@ class EncoderConfig:
 
     @classmethod
     def from_hugging_face(cls, config: dict[str, Any], where: str) -> "EncoderConfig":
-        """Reads the fields of a `config.json`.
-
-        Args:
-          config: the parsed file.
-          where: its path, for error messages.
-
-        Raises:
-          UserError: for a model type or an option that this encoder does not support.
-        """
+        """Reads the fields of a `config.json`."""
         model_type = config.get("model_type")
         if model_type == WORD_VECTORS:
             return cls.of_words(*(_whole(config, field, where) for field in ("vocab_size", "hidden_size")))

@@ -69,7 +69,6 @@ def project(
 
     Args:
       views: (V, B, D) the local rows of views that share statistics.
-      projector: its shape.
       params: those of `fresh_projector`.
       psum: sums an array over the devices; the identity where one device has all rows.
     """

@@ -39,11 +39,7 @@ Read = tuple[dict[str, Any], ModelType]
 
 
 def modernbert(config: dict[str, Any], kind: ModelType, where: str) -> Read:
-    """ModernBERT (Warner et al. 2024, arXiv:2412.13663); older files have the period of global layers.
-
-    Raises:
-      UserError: naming the file and a field that is out of range or contradicts another one.
-    """
+    """ModernBERT (Warner et al. 2024, arXiv:2412.13663); older files have the period of global layers."""
     layers, kinds = config.get("num_hidden_layers"), config.get("layer_types")
     if kinds is None:
         every = _whole(config, "global_attn_every_n_layers", 3, where)
@@ -86,9 +82,6 @@ def nomic_bert(config: dict[str, Any], kind: ModelType, where: str) -> Read:
     Some files have the fields of both; the tokens that a sentence may have are then those of Nomic's `n_positions`.
     Nomic's `rotary_scaling_factor` changes the rotation of a batch with more than `max_trained_positions` tokens; such
     a model takes no more than these.
-
-    Raises:
-      UserError: naming the file and a field that is out of range, contradicts another one, or asks for another network.
     """
     _refuse(config, ONLY_DEFAULT | NOMIC_ONLY, where)
     older, default = "rope_theta", 1000.0
@@ -149,11 +142,7 @@ READERS: dict[str, Callable[[dict[str, Any], ModelType, str], Read]] = {
 
 
 def _base(rope: Any, name: str, config: dict[str, Any], older: str, default: float, where: str) -> float:
-    """The base of rotary positions, in `rope` or in the older field.
-
-    Raises:
-      UserError: for another kind of rotation, or a base that is out of range.
-    """
+    """The base of rotary positions, in `rope` or in the older field."""
     rope = {} if rope is None else rope
     if not isinstance(rope, dict):
         raise UserError(f"{where}: {name} is {rope!r:.60}; it must have a rope_theta")

@@ -41,15 +41,7 @@ An embedding is what the pooler `{pooler}` makes of the last hidden states.
 
 
 def check_adapter(run: dict[str, Any], where: str) -> None:
-    """Refuses a run whose model is more than its base and LoRA.
-
-    Args:
-      run: the contents of its `run.json`.
-      where: its folder, for error messages.
-
-    Raises:
-      UserError: naming what a folder of PEFT's cannot hold.
-    """
+    """Refuses a run whose model is more than its base and LoRA."""
     model = run["config"]["model"]
     if not model_has_lora(model):
         raise UserError(f"{where}: has no LoRA (its model.lora.rank is 0); leave out --adapter")
@@ -69,14 +61,10 @@ def adapter_writer(folder: Folder, step: int | str | None = None) -> Callable[[P
     A head of masked words that was trained next to it is left out, which is said: no embedding depends on it.
 
     Args:
-      folder: of the run.
       step: of the checkpoint, or "last"; None for the best one.
 
     Returns:
       A function that writes it into an empty folder.
-
-    Raises:
-      UserError: when there is no such checkpoint, its values are not finite, or `check_adapter` refuses the run.
     """
     workdir = Workdir(folder)
     run = workdir.read_run()
@@ -108,7 +96,6 @@ def base_for_peft(name: str, from_hub: Collection[str] | None) -> tuple[str, str
     """A run's base as transformers opens it: its name or folder, and the revision on the hub.
 
     Args:
-      name: of the model that the run started from.
       from_hub: the fields of the run's config whose values are the hub's; None where that was not recorded.
     """
     if name.startswith("package:"):

@@ -37,12 +37,8 @@ class Checkpoints:
         """Opens `workdir/checkpoints`.
 
         Args:
-          workdir: the run's folder.
           keep_every: also keep the checkpoint of every n-th step; 0: only the two latest and the best.
           read_only: for commands that only load.
-
-        Raises:
-          UserError: when it cannot be read or written.
         """
         # Orbax logs every file that it touches, and pages for a save that fails; we print one line.
         absl.logging.set_verbosity(absl.logging.FATAL)
@@ -100,7 +96,6 @@ class Checkpoints:
         """Saves in the background; the arrays may be donated as soon as this returns.
 
         Args:
-          state: of the run.
           score: of the development pairs; None: not scored.
           tower: the encoder that has this score.
 
@@ -282,11 +277,7 @@ class Checkpoints:
             ) from None
 
     def close(self) -> None:
-        """Waits for running saves.
-
-        Raises:
-          UserError: when one of them fails.
-        """
+        """Waits for running saves."""
         with self._writable():
             self._manager.close()
             self._remove_deleted()

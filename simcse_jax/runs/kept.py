@@ -29,11 +29,7 @@ class Kept(NamedTuple):
 
 
 def steps_of(folder: Folder) -> list[int]:
-    """The steps whose checkpoints a run has kept.
-
-    Raises:
-      UserError: when it is not a run's folder, or there are fewer than two.
-    """
+    """The steps whose checkpoints a run has kept."""
     Workdir(folder).check_exists(f"--runs {folder}")
     saved = folder / "checkpoints"
     steps = sorted(int(path.name) for path in saved.iterdir() if path.name.isdigit()) if saved.is_dir() else []
@@ -50,9 +46,6 @@ def checkpoint_encoders(folder: Folder, batch_size: int = 64) -> Iterator[Kept]:
     """The run's model at its start (step 0), if that can still be loaded, and at every kept checkpoint.
 
     All use the same compiled encoders.
-
-    Raises:
-      UserError: when a checkpoint cannot be read.
     """
     model, run = load_workdir(folder), Workdir(folder).read_run()
     pooler, use_head = choose_pooler(model, None)

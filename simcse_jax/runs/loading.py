@@ -40,11 +40,7 @@ def load_model(name: str, num_layers: int = 0) -> Pretrained:
     A workdir is its best checkpoint; WORKDIR@step=200 is that of step 200, WORKDIR@step=last the latest one.
 
     Args:
-      name: of the model.
       num_layers: keep the first n layers; 0 keeps all.
-
-    Raises:
-      UserError: in one line, for anything that is wrong with it.
     """
     if not name.strip():
         raise UserError("the name of the model is empty; give a folder, a hub id, package:NAME or a workdir")
@@ -71,12 +67,8 @@ def load_workdir(folder: Folder, num_layers: int = 0, step: int | str | None = N
     second one was better at this step.
 
     Args:
-      folder: of the run.
       num_layers: keep the first n layers; 0 keeps all.
       step: of the checkpoint; `LAST`: the latest one; None: the best one.
-
-    Raises:
-      UserError: when there is no such checkpoint, or a file of the workdir is damaged.
     """
     workdir = Workdir(folder)
     run = workdir.read_run()
@@ -112,9 +104,6 @@ def other_than_scored(folder: Folder, step: int | str | None) -> int | None:
     """The number of a run's checkpoint if it is not the one that has the run's scores; None if it is.
 
     That is the best one, unless `result.json` names another.
-
-    Raises:
-      UserError: when there is no such checkpoint.
     """
     with checkpoints_of(folder) as checkpoints:
         workdir = Workdir(folder)
@@ -123,11 +112,7 @@ def other_than_scored(folder: Folder, step: int | str | None) -> int | None:
 
 
 def checkpoints_of(folder: Folder) -> contextlib.closing["Checkpoints"]:
-    """A run's checkpoints, to read from. Orbax takes a quarter of a second to import; other models do without.
-
-    Raises:
-      UserError: when they cannot be read.
-    """
+    """A run's checkpoints, to read from. Orbax takes a quarter of a second to import; other models do without."""
     from simcse_jax.runs.checkpoints import Checkpoints
 
     return contextlib.closing(Checkpoints(folder, read_only=True))

@@ -26,9 +26,6 @@ def read_run(folder: Folder) -> dict[str, Any]:
     Returns:
       `config`: the fields that change the trained model and its embeddings, by dotted names; `analysis`: the data that
       it measured; `sha256`: of the contents of what it read, by field.
-
-    Raises:
-      UserError: when it is not a run's folder, or the file is damaged.
     """
     workdir = Workdir(folder)
     workdir.check_exists(f"--runs {folder}")
@@ -47,18 +44,8 @@ def survey_checkpoints(
 ) -> tuple[Survey, int]:
     """Tokenizes the data once for all runs, before anything is measured.
 
-    Args:
-      folders: of the runs, by their names.
-      sentences: the data.
-      protocol: of the measurement.
-      where: the name of the data, for errors.
-      batch_size: sentences encoded together on each device.
-
     Returns:
       The survey of the data for all runs, and the number of tokens of a sentence that all runs read.
-
-    Raises:
-      UserError: when a run kept no checkpoints, or the runs' tokenizers differ.
     """
     for folder in folders.values():
         steps_of(folder)
@@ -74,18 +61,7 @@ def survey_checkpoints(
 def measure_checkpoints(
     folder: Folder, surveyed: Survey, sample: Sample, max_length: int, batch_size: int
 ) -> Iterator[Point]:
-    """Measures every kept checkpoint of a run, the earliest first, with progress on standard error.
-
-    Args:
-      folder: of the run.
-      surveyed: of the sample's sentences, by the run's tokenizer.
-      sample: the sentences to measure on.
-      max_length: tokens of a sentence that are read.
-      batch_size: sentences encoded together on each device.
-
-    Raises:
-      UserError: when a checkpoint cannot be read, or a hidden state is not finite.
-    """
+    """Measures every kept checkpoint of a run, the earliest first, with progress on standard error."""
     for kept in checkpoint_encoders(folder, batch_size):
         encoder = dataclasses.replace(kept.embed.tokens, max_length=max_length)
         encode = kept.embed.with_progress
@@ -98,15 +74,8 @@ def recorded(
 ) -> tuple[dict[str, list[Point]], dict[str, Any], str]:
     """The measurements of `analysis.every` during training.
 
-    Args:
-      folders: of the runs, by their names.
-      runs: the results of `read_run`.
-
     Returns:
       The points by the runs' names, the protocol, and a name for the data.
-
-    Raises:
-      UserError: when a run has none, or not all were measured on the same sentences.
     """
     points = {}
     for name, folder in folders.items():

@@ -19,11 +19,7 @@ WRITE_SECONDS = 5  # between two writes of metrics.jsonl
 
 
 def read_metrics(folder: Folder) -> list[dict[str, Any]]:
-    """The lines of `metrics.jsonl`, which may have none yet.
-
-    Raises:
-      UserError: when a line is damaged.
-    """
+    """The lines of `metrics.jsonl`, which may have none yet."""
     path = folder / "metrics.jsonl"
     return _whole_lines(path) if path.is_file() else []
 
@@ -58,11 +54,7 @@ class Metrics:
                 self.flush()
 
     def flush(self) -> None:
-        """Writes all lines to the workdir.
-
-        Raises:
-          UserError: when it cannot be written.
-        """
+        """Writes all lines to the workdir."""
         self._written = time.monotonic()
         write_atomically(self._path, "".join(json.dumps(line) + "\n" for line in self._lines))
         try:

@@ -64,9 +64,7 @@ def model_card(
     """The whole file.
 
     Args:
-      model: the exported model.
       run: the contents of `run.json`.
-      result: those of `result.json`, None where there is none.
       name: the name to load it by: OWNER/NAME on the hub, or a folder's base name.
       revision: the hub's branch, None for the main one.
       license: the hub's identifier of a licence; None for that of the model that training started from, if known.
@@ -185,13 +183,7 @@ def front_matter(
     name: str,
     licenses: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
-    """The YAML between two lines of dashes, as the hub reads it.
-
-    Args:
-      run, name: as `model_card` takes them.
-      result: the scores of the embeddings as the model gives them.
-      licenses: its fields of a licence.
-    """
+    """The YAML between two lines of dashes, as the hub reads it."""
     from huggingface_hub import EvalResult, ModelCardData
 
     config = run["config"]

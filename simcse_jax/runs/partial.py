@@ -32,11 +32,7 @@ def model_has_lora(model: Fields) -> bool:
 
 
 def partial_of(model: Fields, encoder: EncoderConfig) -> Partial | None:
-    """The part of an encoder that a run's `config.model` trains; None: all of it, as in runs of earlier versions.
-
-    Raises:
-      UserError: naming the field, when it does not fit the encoder, or leaves nothing to train.
-    """
+    """The part of an encoder that a run's `config.model` trains; None: all of it, as in runs of earlier versions."""
     freeze = model.get("freeze", {})
     embeddings, layers = bool(freeze.get("embeddings", False)), int(freeze.get("layers", 0))
     has_lora = model_has_lora(model)
@@ -86,11 +82,7 @@ def frozen_params(model: Fields, pretrained: Pretrained) -> dict[str, np.ndarray
 
 
 def own_adapter(model: Fields, pretrained: Pretrained) -> dict[str, np.ndarray] | None:
-    """LoRA's parameters of the folder `model.lora.init_from`, by our names; None if a run starts with fresh ones.
-
-    Raises:
-      UserError: naming the folder, when it is none of PEFT's, or is another model's.
-    """
+    """LoRA's parameters of the folder `model.lora.init_from`, by our names; None if a run starts with fresh ones."""
     if not model_has_lora(model) or not model["lora"].get("init_from"):
         return None
     encoder = dataclasses.replace(pretrained.config, partial=partial_of(model, pretrained.config))
@@ -108,12 +100,7 @@ def read_frozen(folder: Path, run: Mapping[str, Any], shapes: Mapping[str, Any])
     """The frozen parameters of a run, from its folder `model/`.
 
     Args:
-      folder: the folder, on a disk.
-      run: the contents of its `run.json`.
       shapes: those of the parameters that must be there; without any, no file is read.
-
-    Raises:
-      UserError: when the file is missing or damaged.
     """
     if not shapes:
         return {}

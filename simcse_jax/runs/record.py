@@ -19,15 +19,7 @@ BEST_STEP = "best_step"  # in `result.json`: the step of the checkpoint that has
 
 
 def check_run(run: dict[str, Any], where: str) -> dict[str, Any]:
-    """The contents of a `run.json`, unchanged.
-
-    Args:
-      run: the contents.
-      where: the file, for error messages.
-
-    Raises:
-      UserError: when a part is missing, of another type, or out of its bounds.
-    """
+    """The contents of a `run.json`, unchanged."""
     fields = dict(_flat(_part(run, "config", where), "", where))
     for name in NEEDED:
         if name not in fields:
@@ -53,11 +45,7 @@ def check_run(run: dict[str, Any], where: str) -> dict[str, Any]:
 
 
 def check_result(result: dict[str, Any], where: str) -> dict[str, Any]:
-    """The contents of a `result.json`, unchanged: numbers, and an object with its scores for each task.
-
-    Raises:
-      UserError: when a part is of another type.
-    """
+    """The contents of a `result.json`, unchanged: numbers, and an object with its scores for each task."""
     for name, value in result.items():
         if name == "transfer" and isinstance(value, dict):
             for task in value:
@@ -89,11 +77,7 @@ def check_result(result: dict[str, Any], where: str) -> dict[str, Any]:
 
 
 def check_line(line: dict[str, Any], where: str) -> dict[str, Any]:
-    """A line of metrics, unchanged: its step, and numbers or groups of numbers.
-
-    Raises:
-      UserError: when a part is of another type.
-    """
+    """A line of metrics, unchanged: its step, and numbers or groups of numbers."""
     if type(line.get("step")) is not int or not 0 <= line["step"] < 1 << 53:
         raise _damaged(where, "has no 'step'")
     for name, value in line.items():

@@ -32,11 +32,7 @@ def read_records(folders: Mapping[str, Folder], labels: Mapping[str, str]) -> Re
     """Reads the records of runs.
 
     Args:
-      folders: of the runs, by their names.
       labels: those that the user gave, by the runs' names; empty for none. Runs of a group have the same.
-
-    Raises:
-      UserError: when a folder is no run's, a run recorded nothing, or runs were scored on different data.
     """
     runs = {name: read_run(folder) for name, folder in folders.items()}
     found = {name: _scores(name, folder) for name, folder in folders.items()}

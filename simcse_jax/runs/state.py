@@ -48,11 +48,7 @@ def convolutions_of(model: Mapping[str, Any] | config_dict.ConfigDict) -> Convol
 
 
 def with_parts(encoder: EncoderConfig, model: Mapping[str, Any] | config_dict.ConfigDict) -> EncoderConfig:
-    """The encoder with what a run's `config.model` adds to it, and with the part of it that trains.
-
-    Raises:
-      UserError: naming the field, when LoRA or what is frozen does not fit the encoder.
-    """
+    """The encoder with what a run's `config.model` adds to it, and with the part of it that trains."""
     encoder = computed_as(model, encoder)
     return dataclasses.replace(encoder, convolutions=convolutions_of(model), partial=partial_of(model, encoder))
 

@@ -87,29 +87,17 @@ class Workdir:
         return self.path / "run.json"
 
     def check_exists(self, named: str) -> None:
-        """Refuses a folder without a run.
-
-        Raises:
-          UserError: when there is none; it begins with `named`, the user's name for the folder.
-        """
+        """Refuses a folder without a run; the message begins with `named`, the user's name for it."""
         if not self.exists:
             raise UserError(f"{named}: no run.json there, so it is not a run's folder")
 
     def check_is_folder(self) -> None:
-        """Refuses a file.
-
-        Raises:
-          UserError: when it is one.
-        """
+        """Refuses a file."""
         if self.path.exists() and not self.path.is_dir():
             raise UserError(f"--workdir {self}: is a file")
 
     def wait(self) -> None:
-        """Waits until this process sees the run that the first one created, which a network disk may show late.
-
-        Raises:
-          UserError: when it is not seen in time.
-        """
+        """Waits until this process sees the run that the first one created, which a network disk may show late."""
         for _ in range(SEEN_SECONDS):
             with contextlib.suppress(OSError):
                 list(self.path.iterdir())  # makes an NFS client look again
@@ -123,9 +111,6 @@ class Workdir:
 
         `fingerprints` are SHA-256 of the contents that the named fields refer to. A field that the run's version did
         not have had its default.
-
-        Raises:
-          UserError: naming the fields that differ.
         """
         saved = self.read_run()
         defaults = flatten(config_dict.ConfigDict(resolved(default_config())))
@@ -164,9 +149,6 @@ class Workdir:
         the fingerprint is written (see `keep_frozen`). `prompts` are those of queries and documents, if sentences are
         trained with them. What an earlier start has left, which was killed or found the
         disk full, is made whole.
-
-        Raises:
-          UserError: when the folder cannot be written, or holds something that a run would overwrite.
         """
         ours = self.path / "model"
         for path in (self.path / "checkpoints", self.path / "metrics.jsonl", ours):
@@ -199,9 +181,6 @@ class Workdir:
         """Writes the parameters that checkpoints lack, unless there are none or they are there.
 
         Runs that a sweep trains together have no checkpoints, and so no such file until one continues alone.
-
-        Raises:
-          UserError: when the folder cannot be written.
         """
         path = self.path / "model" / FROZEN
         if not frozen or path.is_file():
@@ -209,11 +188,7 @@ class Workdir:
         write_frozen(frozen, path.parent)
 
     def read_run(self) -> dict[str, Any]:
-        """The contents of `run.json`.
-
-        Raises:
-          UserError: when it cannot be read, or is damaged.
-        """
+        """The contents of `run.json`."""
         return check_run(read_json(self.run_file), str(self.run_file))
 
     def metrics(self, step: int | None) -> Metrics:
@@ -221,11 +196,7 @@ class Workdir:
         return Metrics(self.path, step)
 
     def read_metrics(self) -> list[dict[str, Any]]:
-        """The lines of `metrics.jsonl`, which may have none yet.
-
-        Raises:
-          UserError: when a line is damaged.
-        """
+        """The lines of `metrics.jsonl`, which may have none yet."""
         return read_metrics(self.path)
 
     @property
@@ -234,11 +205,7 @@ class Workdir:
         return (self.path / "result.json").is_file()
 
     def read_result(self) -> dict[str, Any] | None:
-        """The contents of `result.json`; None if the run has no scores yet.
-
-        Raises:
-          UserError: when it is damaged.
-        """
+        """The contents of `result.json`; None if the run has no scores yet."""
         path = self.path / "result.json"
         return check_result(read_json(path), str(path)) if self.has_result else None
 
@@ -250,11 +217,7 @@ class Workdir:
             return None
 
     def drop_result(self) -> None:
-        """Removes `result.json`, if there is one: the scores of a model that the run no longer has.
-
-        Raises:
-          UserError: when it cannot be removed.
-        """
+        """Removes `result.json`, if there is one: the scores of a model that the run no longer has."""
         try:
             if self.has_result:
                 (self.path / "result.json").unlink()
@@ -262,11 +225,7 @@ class Workdir:
             raise UserError(f"{self.path / 'result.json'}: cannot be removed ({error.strerror or error})") from None
 
     def write_result(self, result: Mapping[str, Any]) -> None:
-        """Writes `result.json`.
-
-        Raises:
-          UserError: when it cannot be written.
-        """
+        """Writes `result.json`."""
         write_atomically(self.path / "result.json", json.dumps(result, indent=2) + "\n")
 
 

@@ -70,10 +70,8 @@ def refusal(method: str, path: str, headers: Mapping[str, str], names: Names) ->
     """Why a request is refused, with a status of HTTP; None if it is not.
 
     Args:
-      method: GET, POST, …
       path: without the query.
       headers: by their names in lower case.
-      names: the page's own.
     """
     host = headers.get("host", "")
     name = _host_name(host)

@@ -14,11 +14,7 @@ th, td { text-align: left; vertical-align: top; padding: .3rem .6rem; border-bot
 
 
 def page(description: dict[str, Any]) -> str:
-    """A page of HTML.
-
-    Args:
-      description: of OpenAPI, as FastAPI makes it.
-    """
+    """A page of HTML."""
     info = description["info"]
     title = escape(f"{info['title']} {info['version']}")
     parts = [

@@ -24,10 +24,8 @@ def error(
 
     Args:
       status: of HTTP, from 400.
-      message: what is wrong, and what to do.
       param: the field of the request that is wrong.
       code: a word for programs.
-      headers: more than that of the content's type.
     """
     about = {
         "message": message if len(message) <= LONGEST else f"{message[:LONGEST]}…",

@@ -119,13 +119,10 @@ class Service:
         """Takes requests after `start`.
 
         Args:
-          name: the model's.
           encoders: by the name of a prompt; None is what is used without one.
-          limits: on requests.
           search: the nearest sentences of an index to queries (Q, D), at most so many for each.
           query_prompt: the prompt of queries.
           gather: seconds that an idle worker waits for further texts.
-          observe: is called after each batch of texts.
         """
         self.name, self.limits = name, limits
         self.dimension = encoders[None].dimension
@@ -196,7 +193,6 @@ class Service:
         """The embeddings of texts, each distinct one encoded once.
 
         Args:
-          texts: N strings.
           prompt_name: one of the model's prompts; None is the one that it uses by default.
           param: the field that the texts come from, for errors.
 
@@ -242,7 +238,6 @@ class Service:
         """The sentences of the index that are nearest to each query, best first.
 
         Args:
-          queries: N strings.
           top_k: at most so many for each.
           threshold: the smallest score of a result, to within 1e-6; None for any.
 

@@ -59,9 +59,6 @@ def correlation(first: Sequence[TokenChange], second: Sequence[TokenChange]) -> 
 
     Args:
       first, second: of two pairs of models, the most frequent token first.
-
-    Raises:
-      UserError: when fewer than ten tokens are in both, or all of them change alike.
     """
     other = {token.token: token.change for token in second if not token.special}
     both = [(token.change, other[token.token]) for token in first if not token.special and token.token in other]
@@ -76,11 +73,7 @@ def correlation(first: Sequence[TokenChange], second: Sequence[TokenChange]) -> 
 
 
 def check_enough(tokens: int) -> None:
-    """Makes sure that two pairs of models have enough tokens in common.
-
-    Raises:
-      UserError: when they have not.
-    """
+    """Makes sure that two pairs of models have enough tokens in common."""
     if tokens < FEWEST:
         raise UserError(
             f"the two pairs of models have {tokens} frequent tokens in common; a correlation takes {FEWEST}"

@@ -21,9 +21,6 @@ def choose(models: Sequence[str], pairs: Sequence[Sequence[str]]) -> Models:
     Args:
       models: NAME or NAME=LABEL each.
       pairs: a model and its base, each as in `models` or by its label there.
-
-    Raises:
-      UserError: when two of them are the same.
     """
     alone = [split_label(text) for text in models]
     named = {label: name for name, label in alone if label}

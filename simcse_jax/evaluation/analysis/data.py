@@ -29,9 +29,6 @@ def read_data(name: str, column: str | None = None, split: str = "test", count: 
       column: the column of the sentences, where its name is not a usual one.
       split: of STS-B, of SentEval's folder; a file has none.
       count: how many, spread evenly from the first to the last; 0: all.
-
-    Raises:
-      UserError: in one line, for any mistake in the data.
     """
     path = local_path(name)
     if not sts.is_graded(path):

@@ -56,17 +56,11 @@ def write(
 
     Args:
       runs: by their labels; the steps of each rise. A measure that no point has is left out.
-      folder: the folder, created if needed.
-      data: the name of the sentences, for the titles.
-      about: how it was measured.
-      workdirs: the runs' folders, by their labels.
-      versions: of the packages that the numbers can depend on.
 
     Returns:
       The names of the files; the page is the last to be written.
 
     Raises:
-      UserError: when the folder cannot be written to.
       ValueError: when a number is not finite.
     """
     shown = {label: {"workdir": workdirs[label], "points": list(points)} for label, points in runs.items()}

@@ -70,18 +70,12 @@ def measure_last_layer(
     """Measures one model.
 
     Args:
-      encode: sentences to embeddings.
       tokens: sentences to the hidden states of layers, of which the last one counts.
       survey: of the sample's sentences, by the model's tokenizer.
-      sample: the sentences to measure on.
-      show_progress_bar: of the measurement, on standard error; `encode` shows its own.
 
     Returns:
       `anisotropy`, `self_similarity`, `intra_sentence_similarity`, `l2_norm`, `adjusted_self_similarity`,
       `adjusted_intra_sentence_similarity`, `alignment` where there are positives, and `uniformity`.
-
-    Raises:
-      UserError: when a hidden state is not finite.
     """
     sides = [list(side) for side in zip(*sample.positives, strict=True)] or [[], []]
     embeddings = encode([*sample.sentences, *sides[0], *sides[1]])

@@ -42,7 +42,6 @@ def project(embeddings: Mapping[str, np.ndarray], *, umap: bool | None = None, s
     Args:
       embeddings: (N, D) of any length, by the models' names; N at least 2, the same D.
       umap: whether to use UMAP; None: if umap-learn is installed. Otherwise, and for very few rows, PCA.
-      seed: of UMAP.
 
     Raises:
       ValueError: when the models' D differ.
@@ -59,11 +58,7 @@ def project(embeddings: Mapping[str, np.ndarray], *, umap: bool | None = None, s
 
 
 def project_by_size(embeddings: Mapping[str, np.ndarray]) -> dict[str, Map]:
-    """A map for each size of embeddings, since a projection takes one: `map`, or `map_384` and so on of several.
-
-    Args:
-      embeddings: (N, D), by the models' names; D may differ.
-    """
+    """A map for each size of embeddings, since a projection takes one: `map`, or `map_384` and so on of several."""
     sizes: dict[int, dict[str, np.ndarray]] = {}
     for name, rows in embeddings.items():
         sizes.setdefault(rows.shape[1], {})[name] = rows

@@ -50,16 +50,7 @@ class Measurement(NamedTuple):
 
 
 def measure(encoder: TokenEncoder, survey: Survey, *, show_progress_bar: bool = False) -> Measurement:
-    """Measures one model.
-
-    Args:
-      encoder: the model.
-      survey: what its tokenizer makes of the data (`tokens.survey`).
-      show_progress_bar: on standard error.
-
-    Raises:
-      UserError: when a hidden state is not finite.
-    """
+    """Measures one model."""
     sums = _Sums(survey)
     with Progress(len(survey.sentences), shown=show_progress_bar) as bar:
         for start in range(0, len(survey.sentences), CHUNK):
@@ -76,8 +67,6 @@ def token_changes(survey: Survey, tuned: Measurement, base: Measurement, count: 
 
     Args:
       survey: of the fine-tuned model; that of the base model must have the same tokens (`tokens.check_same_tokens`).
-      tuned, base: the measurements of both.
-      count: how many tokens.
     """
     changes = self_similarity_change(tuned.types[-1], tuned.anisotropy[-1], base.types[-1], base.anisotropy[-1])
     rows = zip(survey.names, survey.counts.tolist(), changes.tolist(), survey.special.tolist(), strict=True)

@@ -25,19 +25,11 @@ def collect(
 
     Args:
       models: the models' names by their labels, in the order of the report.
-      pairs: whose tokens are compared.
-      surveys: of the data, by the tokenizer of each model.
-      found: the measurements of each model.
-      data: the name of the data.
-      max_length: how many tokens of a sentence were read.
 
     Returns:
       `data`, `sentences` and `protocol`; `models`, a list with the `model`, its `label`, what its tokenizer made of the
       data (`tokens`, `types`, `samples`) and its measurements; `pairs`, a list with the labels `model` and `base` and
       the self-similarity change (eq. 10) of their `tokens`; `correlations`, eq. 11 for every two pairs.
-
-    Raises:
-      UserError: when the changes in two pairs of models cannot be correlated.
     """
     first = next(iter(surveys.values()))
     return {

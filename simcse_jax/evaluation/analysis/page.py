@@ -57,13 +57,7 @@ class Section(NamedTuple):
 
 
 def page(title: str, lead: Sequence[str], sections: Sequence[Section]) -> str:
-    """The page, whole.
-
-    Args:
-      title: as text.
-      lead: the paragraphs that it begins with, as text.
-      sections: in their order.
-    """
+    """The page, whole."""
     title, parts, links = html.escape(title), [], []
     for number, section in enumerate(sections, 1):
         name = html.escape(section.title)
@@ -107,7 +101,6 @@ def table(caption: str, header: Sequence[str], rows: Sequence[Sequence[str]], te
     """A table, the first cell of a row being the row's name.
 
     Args:
-      caption: its title.
       header: a name for each column; empty for a table of names and values.
       rows: of as many cells, as text.
       text: whether its cells are text, not numbers.

@@ -89,7 +89,6 @@ def line_styles(names: Iterable[str], pairs: Sequence[tuple[str, str]] = ()) -> 
     a base is dashed and hollow; the base of several models goes with the first of them.
 
     Args:
-      names: the models'.
       pairs: the names of a model and of the one that it was trained from.
     """
     names, models = list(names), {model for model, _ in pairs}
@@ -113,8 +112,6 @@ def layers(
     Args:
       found: the `layers` of a report, by the models' names.
       field: of `MEASURES`.
-      data: its name.
-      pairs: see `line_styles`.
     """
     measure = MEASURES[field]
     with new_figure(_size(found)) as (figure, pictures):
@@ -140,9 +137,6 @@ def dimensions(
 
     Args:
       found: the cumulated shares of the D dimensions, the largest first, by the models' names.
-      kind: of the token pairs.
-      data: its name.
-      pairs: see `line_styles`.
     """
     with new_figure(_size(found)) as (figure, pictures):
         axes = figure.subplots()
@@ -289,7 +283,6 @@ def over_steps(found: Mapping[str, Sequence[tuple[int, float]]], field: str, dat
     Args:
       found: the steps and values, by the runs' names.
       field: of `MEASURES`.
-      data: its name.
     """
     measure = MEASURES[field]
     if all(len(points) == 1 for points in found.values()):

@@ -41,9 +41,6 @@ class Protocol:
     """How token embeddings are measured.
 
     `special_tokens` to `ranking`: see `CHOICES`.
-
-    Raises:
-      UserError: when a value is out of its range.
     """
 
     special_tokens: str = "in"

@@ -97,11 +97,7 @@ def bound(batch: int, artificial: int, size: int, reading: str) -> int:
 
 
 def draw(sentences: int, batch: int, batches: int, seed: int) -> list[np.ndarray]:
-    """Random batches: the rows of N different sentences each.
-
-    Raises:
-      UserError: when there are fewer sentences.
-    """
+    """Random batches: the rows of N different sentences each."""
     if batch > sentences:
         raise UserError(f"--rank {batch}: the data have {sentences:,} different sentences; a batch takes {batch:,}")
     generator = np.random.default_rng((seed, batch))
@@ -124,11 +120,6 @@ def measure(
       embeddings: of S different sentences.
       sizes: N.
       artificial: M; the first rows of more are those of fewer.
-      batches: how many for each size.
-      seed: of the batches and of the artificial rows.
-
-    Raises:
-      UserError: when a batch is larger than the data, or an embedding is not finite.
     """
     if not np.all(np.isfinite(embeddings)):
         raise UserError("the model's embeddings are not finite; they have no correlation")

@@ -71,18 +71,8 @@ def write(
 ) -> list[str]:
     """Writes `rank.json`, the picture and `report.html`: all or none.
 
-    Args:
-      models: by their labels.
-      folder: the folder, created if needed.
-      data: the name of the sentences.
-      about: how it was measured.
-      versions: of the packages that the numbers can depend on.
-
     Returns:
       The names of the files; the page is the last to be written.
-
-    Raises:
-      UserError: when the folder cannot be written to.
     """
     listed = [
         {"model": ranks.name, "label": label, "dimensions": ranks.dimensions}

@@ -34,15 +34,12 @@ def write(metrics: Metrics, folder: Path, *, versions: Mapping[str, str], maps: 
 
     Args:
       metrics: as `metrics.collect` gives them.
-      folder: the folder, created if needed.
-      versions: of the packages that the numbers can depend on.
       maps: of the sentence embeddings, by the names of their files.
 
     Returns:
       The names of the files; the page is the last to be written.
 
     Raises:
-      UserError: when the folder cannot be written to.
       ValueError: when a number is not finite.
     """
     files: dict[str, str | bytes] = {METRICS: to_json(metrics)}

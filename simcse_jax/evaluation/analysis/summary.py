@@ -27,12 +27,7 @@ def of_a_model(name: str, layers: Sequence[Layer]) -> str:
 
 
 def of_two_models(before: str, after: str, base: Layer, tuned: Layer) -> str:
-    """How the last layer of one model differs from that of another.
-
-    Args:
-      before, after: the models' names.
-      base, tuned: their last layers.
-    """
+    """How the last layer of one model differs from that of another."""
     changes = {field: change(base[field], tuned[field]) for field in FIELDS if field in base and field in tuned}
     if all(text.startswith("stayed") for text in changes.values()):
         same = listed([f"{_title(field)} {_number(base[field])}" for field in changes])
@@ -42,11 +37,7 @@ def of_two_models(before: str, after: str, base: Layer, tuned: Layer) -> str:
 
 
 def of_runs(runs: Mapping[str, Sequence[Mapping[str, float]]]) -> str:
-    """How the last layer of each run changed from its first measured step to its last.
-
-    Args:
-      runs: their points, each with its `step`, by the runs' names.
-    """
+    """How the last layer of each run changed from its first measured step to its last."""
     sentences = []
     for name, points in list(runs.items())[:MOST]:
         first, last = points[0], points[-1]

@@ -11,13 +11,7 @@ from simcse_jax.evaluation.sts import aligned
 
 
 def data_lines(data: str, surveys: Mapping[str, Survey], max_length: int) -> str:
-    """The size of the data, and where less of it is measured than expected: a line for each tokenizer.
-
-    Args:
-      data: the name of the data.
-      surveys: of the data, by the models' labels.
-      max_length: the tokens that are read of a sentence.
-    """
+    """The size of the data, and where less of it is measured than expected: a line for each tokenizer."""
     lines = []
     tokenizers = {survey.digest: survey for survey in surveys.values()}
     for digest, survey in tokenizers.items():
@@ -55,11 +49,7 @@ def table(found: Measurement) -> str:
 
 
 def change_lines(metrics: Mapping[str, Any]) -> str:
-    """The tokens that changed most in each pair of models, and how two pairs agree; empty without pairs.
-
-    Args:
-      metrics: as `metrics.collect` gives them.
-    """
+    """The tokens that changed most in each pair of models, and how two pairs agree; empty without pairs."""
     lines = []
     for pair in metrics["pairs"]:
         lines.append(f"\n{pair['base']} → {pair['model']}")
@@ -73,12 +63,6 @@ def change_lines(metrics: Mapping[str, Any]) -> str:
 
 
 def files_line(folder: Path, numbers: str, names: Sequence[str]) -> str:
-    """The files that were written.
-
-    Args:
-      folder: of the files.
-      numbers: the file of numbers.
-      names: all files.
-    """
+    """The files that were written."""
     pictures = sum(name.endswith(".png") for name in names)
     return f"{folder}: {numbers}, {PAGE} and {pictures} pictures (PNG, SVG and their numbers in JSON)"

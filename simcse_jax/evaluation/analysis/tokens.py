@@ -63,7 +63,6 @@ def find_units(ids: np.ndarray, words: np.ndarray, protocol: Protocol) -> Units:
     Args:
       ids: (T,) token ids.
       words: (T,) numbers of their words, −1 for a special token, which is a unit of its own.
-      protocol: whether special tokens are units, and words.
     """
     special = words < 0
     tokens = np.flatnonzero(~special) if protocol.special_tokens == "out" else np.arange(len(ids))
@@ -79,17 +78,7 @@ def find_units(ids: np.ndarray, words: np.ndarray, protocol: Protocol) -> Units:
 
 
 def survey(encoder: TokenEncoder, sentences: Sequence[str], protocol: Protocol, where: str = "the data") -> Survey:
-    """Tokenizes the data and counts; blank sentences are left out.
-
-    Args:
-      encoder: the model.
-      sentences: N of them.
-      protocol: the choices.
-      where: the name of the data, for errors.
-
-    Raises:
-      UserError: when there are fewer than three sentences, or no token has a self-similarity.
-    """
+    """Tokenizes the data and counts; blank sentences are left out."""
     texts = [sentence for sentence in sentences if sentence.strip()]
     texts = list(dict.fromkeys(texts)) if protocol.repeated_sentences == "drop" else texts
     _check_enough(len(texts), where)
@@ -133,14 +122,7 @@ def survey(encoder: TokenEncoder, sentences: Sequence[str], protocol: Protocol, 
 
 
 def check_same_tokens(surveys: Mapping[str, Survey]) -> None:
-    """Makes sure that models can be compared token by token.
-
-    Args:
-      surveys: of the same data, by the models' names.
-
-    Raises:
-      UserError: when their tokenizers make different tokens of it.
-    """
+    """Makes sure that models can be compared token by token."""
     (first, one), *others = surveys.items()
     for other, found in others:
         if found.digest != one.digest:
@@ -151,11 +133,7 @@ def check_same_tokens(surveys: Mapping[str, Survey]) -> None:
 
 
 def check_in_common(one: Survey, other: Survey) -> None:
-    """Checks that the changes in two pairs of models can be correlated; their vocabularies may differ.
-
-    Raises:
-      UserError: when fewer than ten types have the same texts, special tokens left out.
-    """
+    """Checks that the changes in two pairs of models can be correlated; their vocabularies may differ."""
     first, second = (
         {name for name, special in zip(survey.names, survey.special, strict=True) if not special}
         for survey in (one, other)
@@ -169,7 +147,6 @@ def draw(units: np.ndarray, count: int, seed: int) -> dict[int, int]:
     Args:
       units: (N,), how many units each sentence has.
       count: how many; all sentences that have units, if these are fewer.
-      seed: the same one draws the same units.
 
     Returns:
       The units' places in their sentences, by the sentences' rows.

@@ -37,9 +37,6 @@ def held_on_disk(file: Path, place: Path) -> Iterator[None]:
     """Holds the lock `file` for the time of the block; `place`, what it protects, is for messages.
 
     The file's folder is made if it does not exist.
-
-    Raises:
-      UserError: when another job has it, or the file cannot be written.
     """
     with _errors_of(file, place):
         descriptor = _take(file, place)

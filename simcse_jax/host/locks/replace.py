@@ -26,7 +26,6 @@ def replacing(folder: Path) -> Iterator[Path]:
     and a kill then leaves the earlier contents in `.NAME.old`; `recover` and the next call put them back.
 
     Raises:
-      UserError: when another job is writing there.
       OSError: when a folder cannot be made or renamed.
     """
     with held_next_to(folder):
@@ -46,11 +45,7 @@ def replacing(folder: Path) -> Iterator[Path]:
 
 
 def recover(folder: Path) -> None:
-    """For readers: puts a folder back that is missing because a job was killed while it replaced it.
-
-    Raises:
-      UserError: when it cannot be put back.
-    """
+    """For readers: puts a folder back that is missing because a job was killed while it replaced it."""
     earlier, end = _next_to(folder, "old"), time.monotonic() + WAIT_SECONDS
     while not os.path.lexists(folder) and os.path.isdir(earlier):
         try:

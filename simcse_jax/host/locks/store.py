@@ -29,11 +29,7 @@ class StoredLock:
     """A lock object that this job holds."""
 
     def __init__(self, path: Folder, place: Folder):
-        """Takes the lock at `path`, which protects `place`.
-
-        Raises:
-          UserError: when another job has it, or the store cannot be written to.
-        """
+        """Takes the lock at `path`, which protects `place`."""
         from google.cloud import storage
 
         bucket, _, name = str(path).removeprefix("gs://").partition("/")
@@ -155,11 +151,7 @@ def _why(error: Exception) -> str:
 
 @contextlib.contextmanager
 def held_in_store(path: Folder, place: Folder) -> Iterator[Callable[[], None]]:
-    """Holds the lock at `path` for the time of the block; yields a function that raises if it was lost.
-
-    Raises:
-      UserError: when another job has it, or the store cannot be written to.
-    """
+    """Holds the lock at `path` for the time of the block; yields a function that raises if it was lost."""
     lock = StoredLock(path, place)
     try:
         yield lock.check
