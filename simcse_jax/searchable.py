@@ -10,9 +10,8 @@ from numpy.typing import ArrayLike
 
 from simcse_jax.data.sentences import check_sentences, read_sentences
 from simcse_jax.encoding.arguments import check_path, embeddings_or_sentences, names_ours
-from simcse_jax.encoding.calibration import read_ranges
 from simcse_jax.encoding.embedder import Encoded, warn_of_cut
-from simcse_jax.encoding.quantization import checked_ranges, warn_of_few
+from simcse_jax.encoding.quantization import checked_ranges, read_ranges, warn_of_few
 from simcse_jax.errors import UserError
 from simcse_jax.host.progress import Progress
 from simcse_jax.index import files as index_files

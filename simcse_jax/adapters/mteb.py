@@ -277,7 +277,7 @@ def _draws_kept(task: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _in_a_line(name: str) -> Iterator[None]:
-    """Says what mteb's own code could not do, such as a task with data that it cannot score; the model's errors stay."""
+    """Reports in a line what mteb's own code could not do, such as score a task's data; the model's errors stay."""
     try:
         yield
     except Exception as error:

@@ -7,8 +7,7 @@ from typing import Any, TypedDict
 import numpy as np
 from numpy.typing import ArrayLike
 
-from simcse_jax.encoding.calibration import read_ranges
-from simcse_jax.encoding.quantization import SCALAR, Precision
+from simcse_jax.encoding.quantization import SCALAR, Precision, read_ranges
 from simcse_jax.errors import UserError
 from simcse_jax.host.storage import sha256
 from simcse_jax.simcse import SimCSE

@@ -178,7 +178,7 @@ def write_whole(output: Path, write: "Callable[[Path], None]") -> None:
     """
     from safetensors import SafetensorError
 
-    from simcse_jax.host.locks.replace import replacing
+    from simcse_jax.host.locks import replacing
 
     output = Path(os.path.realpath(output))  # a link stays one, what it points to is replaced
     try:

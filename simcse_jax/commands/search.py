@@ -253,7 +253,7 @@ def prepare(model: "SimCSE", sentences: list[str] | None, folder: str | None, ke
     Raises:
       UserError: when the folder's index is another model's, or of other sentences, or another job is making it.
     """
-    from simcse_jax.host.locks.lock import held
+    from simcse_jax.host.locks import held
 
     if folder is None:
         _add(model, sentences or [], kept)
@@ -270,7 +270,7 @@ def _check_kept(model: "SimCSE", folder: str | None, kept: Kept) -> None:
     """Refuses to go on with an index that keeps something else."""
     import numpy as np
 
-    from simcse_jax.encoding.calibration import read_ranges
+    from simcse_jax.encoding.quantization import read_ranges
 
     if model.index is None or kept.precision is None:
         return

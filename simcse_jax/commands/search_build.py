@@ -43,7 +43,7 @@ def main(arguments: Sequence[str]) -> None:
     for option, default in (("pooler", None), ("truncate_dim", None), ("dtype", parser.get_default("dtype"))):
         if getattr(args, option) != default and not args.model:
             raise UserError(f"--{option.replace('_', '-')}: is for --model, which is not given")
-    from simcse_jax.encoding.calibration import read_ranges
+    from simcse_jax.encoding.quantization import read_ranges
     from simcse_jax.index.embedding_files import EmbeddingFiles
     from simcse_jax.index.lance_build import build, check_folder
     from simcse_jax.index.lance_columns import Wanted

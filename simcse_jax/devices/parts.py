@@ -17,8 +17,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float, Int
 
-from simcse_jax.devices.mesh import AXIS, replicated
-from simcse_jax.devices.torus import Way
+from simcse_jax.devices.mesh import AXIS, Way, replicated
 
 
 def spec(shape: Sequence[int], devices: int) -> P:

@@ -12,8 +12,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from simcse_jax.devices import backend
-from simcse_jax.devices.bfloat16 import slow_bfloat16
-from simcse_jax.devices.compilation import keep_compilations
+from simcse_jax.devices.backend import keep_compilations, slow_bfloat16
 from simcse_jax.devices.mesh import by_rows
 from simcse_jax.encoding.batching import Batching, compute
 from simcse_jax.encoding.tokens import TokenEncoder

@@ -25,7 +25,7 @@ PARQUET_ROWS = 8192  # written at a time
 class PartialEmbeddings:
     """Embeddings (N, D) that are written in order; writing can resume after a kill.
 
-    Use it with the lock of the output (`locks.lock.held_next_to`).
+    Use it with the lock of the output (`locks.held_next_to`).
     """
 
     def __init__(self, output: Path, rows: int, dtype: np.dtype, about: dict[str, Any]):

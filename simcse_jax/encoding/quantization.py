@@ -13,17 +13,21 @@ is filled up with zeros. binary is int8, the same byte less 128. x̃ = ± 1 / �
 """
 
 import dataclasses
+import io
 import math
 import warnings
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, Self, cast, get_args
+from pathlib import Path
+from typing import IO, Any, Literal, Self, cast, get_args
 
 import numpy as np
 from jaxtyping import Float, Float32, Int8, Shaped, UInt8
 from numpy.typing import ArrayLike
 
-from simcse_jax.errors import UserError
-from simcse_jax.host.storage import sha256
+from simcse_jax.encoding.parquet import QUANTIZATION
+from simcse_jax.errors import UserError, why
+from simcse_jax.host.hidden import RANGES, dot_before
+from simcse_jax.host.storage import Folder, as_path, parse_json, sha256
 
 Precision = Literal["float32", "int8", "uint8", "binary", "ubinary"]
 PRECISIONS = get_args(Precision)
@@ -32,9 +36,7 @@ PACKED = ("binary", "ubinary")
 STEPS = 255
 FEW = 100  # embeddings; ranges of fewer are said to be unstable
 OUTSIDE = 0.05  # of the elements; where more lie outside of the ranges, it is said
-
 _NOT_FOR = f"ranges: are for {' and '.join(SCALAR)}; leave them out for precision {{}}"
-
 Codes = Int8[np.ndarray, "N C"] | UInt8[np.ndarray, "N C"]
 Ranges = Float32[np.ndarray, "2 D"]
 
@@ -252,3 +254,82 @@ def _check_finite(embeddings: Float[np.ndarray, "N D"]) -> None:
     wrong = np.flatnonzero(~np.isfinite(embeddings).all(axis=1))
     if wrong.size:
         raise UserError(f"embedding {wrong[0]} has an element that is not a finite number")
+
+
+def chosen_ranges(
+    precision: Precision, ranges: ArrayLike | str | Path | None, dimension: int, count: int
+) -> Ranges | None:
+    """Checks the precision of an encoding, and reads its ranges, before anything is encoded.
+
+    Args:
+      precision: of the result.
+      ranges: (2, D), or a file with them, see `read_ranges`; None finds them in the embeddings.
+      dimension: D.
+      count: the number of embeddings.
+
+    Returns:
+      None: there are none, or they are found in the embeddings.
+    """
+    check_precision(precision)
+    if ranges is not None and precision not in SCALAR:
+        raise UserError(f"ranges: are for {' and '.join(SCALAR)}; leave them out for precision {precision}")
+    if precision not in SCALAR:
+        return None
+    if isinstance(ranges, str | Path):
+        return read_ranges(str(ranges), dimension)
+    if ranges is not None:
+        return checked_ranges(ranges, dimension)
+    check_calibration(count)
+    return None
+
+
+def read_ranges(name: str, dimension: int | None = None) -> Ranges:
+    """Ranges from a file or a folder.
+
+    Args:
+      name: a .npy (2, D); or what `encode` wrote in int8 or uint8: a .parquet, a folder, or a .npy with its
+        `.npy.quantization.json`; or that file itself.
+      dimension: D; None: any.
+    """
+    path = as_path(name)
+    try:
+        if path.is_dir():
+            path = path / f"{dot_before(path, RANGES)}{RANGES}"
+        beside = path.parent / f"{path.name}.{RANGES}"
+        if path.suffix.lower() == ".npy" and beside.is_file():
+            path = beside
+        if not path.is_file():  # a pipe would be waited for
+            raise FileNotFoundError(2, "no such file")
+        with path.open("rb") as file:
+            if path.suffix.lower() == ".npy":
+                return checked_ranges(_array(file), dimension, name)
+            content = _described(path, file)
+    except UserError:
+        raise
+    except Exception as error:  # of a disk, a store's client, NumPy or pyarrow
+        raise UserError(f"{path}: cannot be read as ranges: {why(error)}") from None
+    found = Quantization.from_content(content, str(path))
+    if found.ranges is None:
+        raise UserError(f"{path}: has no ranges, but {found.precision}; they are kept with int8 and uint8")
+    return checked_ranges(found.ranges, dimension, name)
+
+
+def _array(file: IO[bytes]) -> np.ndarray:
+    version = np.lib.format.read_magic(file)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read(file)
+    if len(shape) != 2 or shape[0] != 2 or dtype.kind != "f":  # before all of a large file is read
+        raise UserError(f"{getattr(file, 'name', 'ranges')}: {dtype} {shape}; ranges are numbers of float32, (2, D)")
+    file.seek(0)
+    return np.load(io.BytesIO(file.read()), allow_pickle=False)
+
+
+def _described(path: Folder, file: IO[bytes]) -> dict[str, Any]:
+    if path.suffix.lower() != ".parquet":
+        return parse_json(file.read(1 << 26).decode(), str(path))
+    import pyarrow.parquet
+
+    said = (pyarrow.parquet.read_schema(file).metadata or {}).get(QUANTIZATION)
+    if said is None:
+        raise UserError(f"{path}: has no ranges; they are kept with embeddings of int8 and uint8")
+    return parse_json(said.decode(), str(path))

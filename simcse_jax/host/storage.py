@@ -21,7 +21,7 @@ import numpy as np
 from etils import epath
 
 from simcse_jax.errors import UserError, broken, reason, why
-from simcse_jax.host.locks.flock import Taken, open_alone
+from simcse_jax.host.flock import Taken, open_alone
 
 STORE = ("storage.googleapis.com", 443)
 

@@ -5,7 +5,7 @@ import importlib.util
 from pathlib import Path
 
 from simcse_jax.errors import UserError
-from simcse_jax.host.locks.replace import recover
+from simcse_jax.host.locks import recover
 from simcse_jax.host.storage import check_readable, local_path
 from simcse_jax.huggingface import hub
 

@@ -7,8 +7,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from simcse_jax.errors import UserError
-from simcse_jax.models.model_types import AFTER_PADDING, FROM_ZERO, MODEL_TYPES, MOST_LAYERS, NONE, ROTARY, WORD_VECTORS
-from simcse_jax.models.rotary_config import READERS
+from simcse_jax.models.model_types import (
+    AFTER_PADDING,
+    FROM_ZERO,
+    MODEL_TYPES,
+    MOST_LAYERS,
+    NONE,
+    READERS,
+    ROTARY,
+    WORD_VECTORS,
+)
 
 DTYPES = ("float32", "bfloat16")  # for the encoder's matrix products
 WIDEST_CONVOLUTION, MOST_CHANNELS = 99, 1 << 16

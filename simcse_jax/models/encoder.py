@@ -30,7 +30,6 @@ from simcse_jax.models.platforms import for_platform
 from simcse_jax.models.products import DType, rounded
 from simcse_jax.models.relative_positions import BUCKETS, buckets
 from simcse_jax.models.rotary import rotation
-from simcse_jax.models.word_vectors import WordVectors
 
 Keys = Key[Array, " B"] | None
 SITES_PER_LAYER = 3  # attention probabilities, attention output, feed-forward output
@@ -279,3 +278,23 @@ def again(
 
     some = jnp.sum(attention_mask) >= 0
     return for_platform(hidden, some, cpu=in_a_branch, default=lambda hidden, _: light(hidden))
+
+
+class WordVectors(nnx.Module):
+    """The vector of each word, as it is in the table."""
+
+    def __init__(self, config: EncoderConfig, rngs: nnx.Rngs, dtype: DType):
+        self.word = nnx.Embed(config.vocab_size, config.hidden_size, rngs=rngs)
+        self.dtype = dtype
+
+    def __call__(
+        self,
+        input_ids: Int[AnyArray, "B T"],
+        attention_mask: Int[AnyArray, "B T"],
+        layout: Layout,
+        mask: Mask | None,
+        change: Change = UNCHANGED,
+    ) -> Float[Array, "*tokens D"]:
+        """The words' vectors, in `layout`; they are not trained, so nothing changes them."""
+        assert change is UNCHANGED
+        return drop(self.word(layout.to_tokens(jnp.asarray(input_ids))), mask).astype(self.dtype)

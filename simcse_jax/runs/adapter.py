@@ -10,8 +10,8 @@ from simcse_jax.config.fields import scoring_pooler
 from simcse_jax.errors import UserError
 from simcse_jax.host.names import split_step
 from simcse_jax.host.storage import Folder, local_path, read_json
-from simcse_jax.huggingface.adapters import BASE, write_adapter
 from simcse_jax.huggingface.hub import split_name
+from simcse_jax.huggingface.peft import BASE, write_adapter
 from simcse_jax.huggingface.public_names import is_from_hub, public_value
 from simcse_jax.huggingface.resolve import resolve
 from simcse_jax.models import parameters

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from simcse_jax.config.fields import scoring_pooler
-from simcse_jax.devices.compilation import keep_compilations
+from simcse_jax.devices.backend import keep_compilations
 from simcse_jax.errors import UserError
 from simcse_jax.host.names import LAST, AtStep, split_glove, split_step
 from simcse_jax.host.storage import Folder, as_path, check_readable, is_remote, read_json
 from simcse_jax.huggingface.load import Pretrained, load
-from simcse_jax.huggingface.settings import NO_PROMPTS, Settings
+from simcse_jax.huggingface.sentence_transformers import NO_PROMPTS, Settings
 from simcse_jax.huggingface.tokenizer import WORDS_FILE
-from simcse_jax.huggingface.word_tokenizer import read_vocabulary
+from simcse_jax.huggingface.word_vectors import read_vocabulary
 from simcse_jax.models import partial
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.head import HEADS, PREFIX

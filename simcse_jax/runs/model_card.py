@@ -18,10 +18,10 @@ from simcse_jax.evaluation.sts import TITLES
 from simcse_jax.host.storage import local_path
 from simcse_jax.huggingface.hub import split_name
 from simcse_jax.huggingface.load import Pretrained
-from simcse_jax.huggingface.name_tables import NAMES
+from simcse_jax.huggingface.module_folders import AVERAGED
 from simcse_jax.huggingface.public_names import base_name, is_from_hub, public_value
 from simcse_jax.huggingface.resolve import resolve
-from simcse_jax.huggingface.weighted_layers import AVERAGED
+from simcse_jax.huggingface.weight_names import NAMES
 from simcse_jax.models.pooling import FIRST_TOKEN
 from simcse_jax.runs.model_scores import is_test, postprocessing, scores, table, task_scores
 from simcse_jax.runs.workdir import FREE

@@ -10,9 +10,8 @@ from ml_collections import config_dict
 
 from simcse_jax.errors import UserError
 from simcse_jax.host.storage import Folder, write_atomically
-from simcse_jax.huggingface.adapters import base_fingerprint, read_adapter
-from simcse_jax.huggingface.linear_maps import sites
 from simcse_jax.huggingface.load import Pretrained
+from simcse_jax.huggingface.peft import base_fingerprint, read_adapter, sites
 from simcse_jax.huggingface.weight_files import read_safetensors
 from simcse_jax.models import partial
 from simcse_jax.models.arrays import AnyArray

@@ -7,7 +7,7 @@ result.json     the test scores of the best checkpoint
 model/          the encoder's config.json and tokenizer, so that the folder is complete; frozen.safetensors, the
                 parameters that do not train, if there are any
 checkpoints/    Orbax
-.lock           while a job writes here (`locks/`)
+.lock           while a job writes here (`host/locks.py`)
 tensorboard/    the metrics again
 """
 
@@ -28,8 +28,8 @@ from ml_collections import config_dict
 from simcse_jax.config.fields import default_config, flatten, scoring_pooler
 from simcse_jax.errors import UserError, why
 from simcse_jax.host.storage import Folder, is_of_macos, read_json, write_atomically
-from simcse_jax.huggingface.adapters import base_fingerprint
 from simcse_jax.huggingface.load import Pretrained
+from simcse_jax.huggingface.peft import base_fingerprint
 from simcse_jax.huggingface.public_names import from_hub
 from simcse_jax.huggingface.tokenizer import FILES, MARKER, WORDS_FILE, Tokenizer
 from simcse_jax.huggingface.write import write_encoder_files

@@ -11,7 +11,7 @@ from support import CONFIGS
 
 from simcse_jax.config.fields import default_config
 from simcse_jax.errors import UserError
-from simcse_jax.huggingface.adapters import WEIGHTS
+from simcse_jax.huggingface.peft import WEIGHTS
 from simcse_jax.huggingface.resolve import resolve
 from simcse_jax.runs import adapter
 from simcse_jax.runs.adapter import adapter_writer, base_for_peft, check_adapter

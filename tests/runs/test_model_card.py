@@ -17,7 +17,7 @@ from simcse_jax.config.fields import default_config
 from simcse_jax.evaluation.tasks import TASKS
 from simcse_jax.host.storage import write_json
 from simcse_jax.huggingface.load import load
-from simcse_jax.huggingface.settings import DEFAULTS
+from simcse_jax.huggingface.sentence_transformers import DEFAULTS
 from simcse_jax.huggingface.write import write_model
 from simcse_jax.models.config import POOLERS
 from simcse_jax.runs import model_card

@@ -8,8 +8,8 @@ from support import CONFIGS
 
 from simcse_jax.config.fields import default_config
 from simcse_jax.errors import UserError
-from simcse_jax.huggingface.adapters import base_fingerprint
 from simcse_jax.huggingface.load import load
+from simcse_jax.huggingface.peft import base_fingerprint
 from simcse_jax.models import partial as split
 from simcse_jax.models.config import EncoderConfig, Lora, Partial, Site
 from simcse_jax.runs import partial

@@ -24,7 +24,7 @@ from simcse_jax.devices.preemption import Preemption
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.evaluator import evaluate_all
 from simcse_jax.host import progress
-from simcse_jax.host.locks.lock import held
+from simcse_jax.host.locks import held
 from simcse_jax.models.parameters import Params
 from simcse_jax.models.platforms import tracing_for
 from simcse_jax.runs.checkpoints import Checkpoints

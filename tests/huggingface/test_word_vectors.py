@@ -1,14 +1,28 @@
 import gzip
+import json
 import pickle
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 from support import WORDS, call, train_args, write_vectors
+from support.models import edit_json
 
 from simcse_jax import SimCSE
 from simcse_jax.errors import UserError
-from simcse_jax.huggingface import glove as module
-from simcse_jax.huggingface.glove import read_glove
+from simcse_jax.huggingface import word_vectors as module
+from simcse_jax.huggingface.load import choose_pooler, load
+from simcse_jax.huggingface.word_vectors import (
+    ENGLISH_STOP_WORDS,
+    FILE,
+    TENSOR,
+    Vocabulary,
+    WordTokenizer,
+    read_glove,
+    read_vocabulary,
+    read_word_embeddings,
+    write_word_embeddings,
+)
 from simcse_jax.runs.loading import load_model
 
 ROWS = "the 0.5 -1.25e-1\ncat 1 2\nCafé .5 7.\n"
@@ -290,3 +304,136 @@ def test_embeddings_are_those_of_sentence_transformers(tmp_path, lower, stop_wor
     assert call("export", "--workdir", tmp_path / "run", "--output", tmp_path / "export").returncode == 0
     ours = sentence_transformers.SentenceTransformer(str(tmp_path / "export"), device="cpu")
     np.testing.assert_allclose(ours.encode(sentences), expected, atol=1e-6)
+
+
+KNOWN = ["PADDING_TOKEN", "the", "cat", "Cat", "u.s.", "don't", "."]
+
+
+def ids(sentence, **options):
+    (found,) = WordTokenizer(Vocabulary(KNOWN, **options))([sentence], 100)
+    return found.tolist()
+
+
+@pytest.mark.parametrize(
+    ("sentence", "options", "expected"),
+    [
+        ("the cat", {}, [1, 2]),
+        ("The Cat CAT, cat.", {}, [1, 3, 2, 2]),
+        ("The Cat CAT, cat.", {"lower_case": True}, [1, 2, 2, 2]),
+        ("u.s. U.S. (don't) . .. unknown", {}, [4, 5, 6]),
+        ("The THE the. cat", {"stop_words": frozenset(["the"])}, [2]),
+        ("Cat cat", {"stop_words": frozenset(["cat"])}, [3]),
+        ("\tthe\u3000cat\n", {}, [1, 2]),
+        ("", {}, []),
+    ],
+)
+def test_words_are_looked_up_as_they_are_then_without_punctuation_then_in_lower_case(sentence, options, expected):
+    assert ids(sentence, **options) == expected
+
+
+def test_sentences_are_cut_and_padded():
+    tokenizer = WordTokenizer(Vocabulary(KNOWN))
+    rows, cut = tokenizer.tokenize(["the cat the", "the", "the cat"], 2)
+    assert [row.tolist() for row in rows] == [[1, 2], [1], [1, 2]] and cut == [0]
+    padded, mask = tokenizer.pad(rows, 3)
+    assert padded.tolist() == [[1, 2, 0], [1, 0, 0], [1, 2, 0]] and mask.sum(1).tolist() == [2, 1, 2]
+    assert tokenizer.count_prompt("the the x", 9) == 2 and tokenizer.token(2) == "cat"
+    assert [part.tolist() for part in tokenizer.words(["the cat", ""], 9)] == [[0, 1], []]
+
+
+def test_it_is_saved_and_pickled(tmp_path):
+    vocabulary = Vocabulary(KNOWN, True, frozenset(["a", "the"]))
+    tokenizer = WordTokenizer(vocabulary)
+    tokenizer.save(tmp_path / "words.json")
+    assert read_vocabulary(tmp_path / "words.json") == vocabulary
+    assert pickle.loads(pickle.dumps(tokenizer)).content() == tokenizer.content()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"vocab": None}, "vocab is None, no list of words"),
+        ({"vocab": ["a", 1]}, "vocab is .*, no list of words"),
+        ({"vocab": ["a", "a"]}, "vocab has a word twice"),
+        ({"stop_words": "the"}, "stop_words is 'the', no list of words"),
+        ({"do_lower_case": "no"}, "do_lower_case is 'no', neither true nor false"),
+    ],
+)
+def test_a_damaged_file_is_refused(tmp_path, changes, message):
+    path = tmp_path / "words.json"
+    path.write_text(json.dumps(Vocabulary(KNOWN).to_json() | changes))
+    with pytest.raises(UserError, match=f"^{path}: {message}"):
+        read_vocabulary(path)
+
+
+def test_common_words_are_there_and_others_are_not():
+    assert {"the", "a", "of", "\\", '"'} <= ENGLISH_STOP_WORDS and "cat" not in ENGLISH_STOP_WORDS
+    assert all(word == word.strip() and word for word in ENGLISH_STOP_WORDS)
+
+
+@pytest.mark.slow
+def test_they_are_those_of_sentence_transformers():
+    theirs = pytest.importorskip("sentence_transformers.sentence_transformer.modules.tokenizer.word")
+    assert set(theirs.ENGLISH_STOP_WORDS) == ENGLISH_STOP_WORDS
+
+
+VOCABULARY = Vocabulary(["PADDING_TOKEN", "a", "b"], True, frozenset(["the"]))
+TABLE = np.float32([[0, 0], [1, 2], [3, 4]])
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A model's folder; its first module are word vectors."""
+    words = tmp_path / "0_WordEmbeddings"
+    words.mkdir()
+    write_word_embeddings(words, VOCABULARY, TABLE, 50)
+    listed = [("0_WordEmbeddings", "WordEmbeddings"), ("1_Pooling", "Pooling")]
+    modules = [{"path": path, "type": f"sentence_transformers.models.{kind}"} for path, kind in listed]
+    (tmp_path / "modules.json").write_text(json.dumps(modules))
+    (tmp_path / "1_Pooling").mkdir()
+    (tmp_path / "1_Pooling" / "config.json").write_text('{"pooling_mode": "mean"}')
+    return tmp_path
+
+
+def test_what_was_written_is_read(folder):
+    found = read_word_embeddings(folder / "0_WordEmbeddings")
+    assert (found.vocabulary, found.max_length) == (VOCABULARY, 50)
+    np.testing.assert_array_equal(found.table, TABLE)
+    model = load(str(folder))
+    assert (model.pooler, model.max_length, model.config.num_layers) == ("avg", 50, 0)
+
+
+def test_modules_after_them_are_read_and_other_poolings_are_not(folder):
+    modules = json.loads((folder / "modules.json").read_text())
+    more = [*modules, {"path": "2_Normalize", "type": "sentence_transformers.models.Normalize"}]
+    (folder / "modules.json").write_text(json.dumps(more))
+    assert load(str(folder)).normalize
+    (folder / "modules.json").write_text(json.dumps([*modules, {"path": "2", "type": "x.WordWeights"}]))
+    with pytest.raises(UserError, match=r"the module x\.WordWeights is not supported"):
+        choose_pooler(load(str(folder)), None)
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode": "max"}')
+    with pytest.raises(UserError, match=r"modules\.json: of the poolings of word vectors only the mean is supported"):
+        choose_pooler(load(str(folder)), None)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda f: edit_json(f / FILE, tokenizer_class="x.PhraseTokenizer"), "only WhitespaceTokenizer is supported"),
+        (lambda f: edit_json(f / FILE, max_seq_length=0), "max_seq_length is 0; it must be a whole number, 3 or more"),
+        (lambda f: save_file({"x": TABLE}, f / "model.safetensors"), f"the tensor '{TENSOR}' is missing"),
+        (lambda f: save_file({TENSOR: TABLE[:2]}, f / "model.safetensors"), r"has shape \(2, 2\), but .* has 3 words"),
+        (
+            lambda f: save_file({TENSOR: TABLE.astype(int)}, f / "model.safetensors"),
+            "values that are no finite numbers",
+        ),
+        (lambda f: save_file({TENSOR: TABLE * np.inf}, f / "model.safetensors"), "values that are no finite numbers"),
+        (lambda f: (f / FILE).write_text("{"), "not valid JSON"),
+    ],
+)
+def test_a_damaged_folder_is_refused(folder, change, message):
+    with np.errstate(invalid="ignore"):
+        change(folder / "0_WordEmbeddings")
+    with pytest.raises(UserError, match=message):
+        load(str(folder))

@@ -8,18 +8,17 @@ import pytest
 from support.object_store import NEEDS_GCSFS, WRITING
 
 from simcse_jax.errors import UserError
-from simcse_jax.host.locks import store as stored
-from simcse_jax.host.locks.lock import held
-from simcse_jax.host.locks.owner import read_owner, this_job
+from simcse_jax.host import locks
+from simcse_jax.host.locks import held, read_owner, this_job
 from simcse_jax.host.storage import as_path
 
 pytestmark = NEEDS_GCSFS
 HOLD = """
 import sys
-from simcse_jax.host.locks import store
-from simcse_jax.host.locks.lock import held
+from simcse_jax.host import locks
+from simcse_jax.host.locks import held
 from simcse_jax.host.storage import as_path
-store.HEARTBEAT = 0.1
+locks.HEARTBEAT = 0.1
 with held(as_path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
@@ -29,7 +28,7 @@ with held(as_path(sys.argv[1])):
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     for name, seconds in (("HEARTBEAT", 0.1), ("LOST", 1.5), ("LOOK", 0.05)):
-        monkeypatch.setattr(stored, name, seconds)
+        monkeypatch.setattr(locks, name, seconds)
 
 
 def wait_for(condition) -> None:
@@ -110,7 +109,7 @@ def test_a_store_that_refuses_is_reported_and_one_that_fails_for_a_moment_is_not
             monkeypatch.context() as patch,
             pytest.raises(UserError, match=r"^gs://bucket/refused/\.lock: cannot be wr"),
         ):
-            patch.setattr(stored, "LOST", 0)
+            patch.setattr(locks, "LOST", 0)
             check()
         time.sleep(0.3)
         monkeypatch.setattr(store, "refused", None)

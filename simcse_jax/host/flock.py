@@ -1,4 +1,4 @@
-"""Files that one process at a time has, by the system's lock (`flock`), which the end of a process frees."""
+"""Exclusive file locks by the system's `flock`, which the end of a process frees."""
 
 import contextlib
 import errno

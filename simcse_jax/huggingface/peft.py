@@ -1,22 +1,23 @@
-"""LoRA's parameters in PEFT's format: a folder with `adapter_config.json` and `adapter_model.safetensors`."""
+"""LoRA's parameters in PEFT's format: a folder with `adapter_config.json` and `adapter_model.safetensors`.
 
-from collections.abc import Mapping
+PEFT calls the linear maps of a layer as transformers' classes do.
+"""
+
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from simcse_jax.errors import UserError
+from simcse_jax.errors import UserError, nearest
 from simcse_jax.host.storage import local_path, read_json, sha256, write_json
-from simcse_jax.huggingface.linear_maps import linear_maps, module_of
 from simcse_jax.huggingface.load import Pretrained
-from simcse_jax.huggingface.name_tables import NAMES
-from simcse_jax.huggingface.names import PREFIXES, as_float32
 from simcse_jax.huggingface.tokenizer import MARKER
 from simcse_jax.huggingface.weight_files import read_safetensors, write_safetensors
+from simcse_jax.huggingface.weight_names import NAMES, PREFIXES, as_float32
 from simcse_jax.models import lora
 from simcse_jax.models.arrays import AnyArray
-from simcse_jax.models.config import EncoderConfig, Lora
+from simcse_jax.models.config import EncoderConfig, Lora, Site
 from simcse_jax.version import __version__
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
@@ -34,6 +35,7 @@ UNDERSTOOD = {
 }
 # First values that leave the base as it is. With PEFT's others (PiSSA, OLoRA, LoftQ, CorDA) it changes.
 FIRST_VALUES = (True, False, None, "gaussian", "eva", "orthogonal")
+ALL = "all-linear"  # stands for all maps
 
 
 def base_fingerprint(params: Mapping[str, AnyArray]) -> str:
@@ -169,3 +171,45 @@ def _without_prefix(key: str) -> str:
     """A tensor's name as transformers' class of the encoder alone has it."""
     key = key.removeprefix(PREFIX)
     return next((key.removeprefix(prefix) for prefix in PREFIXES if key.startswith(prefix)), key)
+
+
+def linear_maps(model_type: str) -> dict[str, Site]:
+    """Each linear map of a layer, by the name of its module within the layer."""
+    names = NAMES[model_type].modules or NAMES[model_type].layer
+    return {
+        module: Site(part, index, len(names[part])) for part in lora.PARTS for index, module in enumerate(names[part])
+    }
+
+
+def module_of(model_type: str, group: int, site: Site) -> str:
+    """The name of a linear map's module in transformers' class of the encoder."""
+    names = NAMES[model_type]
+    part = (names.modules or names.layer)[site.part][site.index]
+    return f"{(names.module_stack or names.stack).format(group)}.{part}"
+
+
+def sites(encoder: EncoderConfig, targets: Sequence[str], field: str) -> tuple[Site, ...]:
+    """The linear maps that are called by the last parts of their modules' names, as in PEFT's `target_modules`.
+
+    Args:
+      targets: names; `ALL` stands for all maps, and none at all for those of queries and values.
+    """
+    maps = linear_maps(encoder.model_type)
+    if not targets:
+        return tuple(site for site in maps.values() if site.part == "qkv" and site.index != 1)
+    known = [end for module in maps for end in _ends(module)]
+    for target in targets:
+        if target not in (*known, ALL):
+            raise UserError(
+                f"{field}: {target!r:.60} is no linear map of a layer of the type {encoder.model_type}; the nearest "
+                f"one is {nearest(target, known)}; there are {', '.join(maps)}"
+            )
+    return tuple(
+        site for module, site in maps.items() if any(target == ALL or target in _ends(module) for target in targets)
+    )
+
+
+def _ends(module: str) -> list[str]:
+    """A name, and what is left of it without its first parts."""
+    parts = module.split(".")
+    return [".".join(parts[first:]) for first in range(len(parts))]

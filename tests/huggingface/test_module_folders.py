@@ -4,12 +4,20 @@ import shutil
 import jax
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 from support import write_model
 from support.models import edit_json, edit_tensors, same
 
 from simcse_jax.errors import UserError
-from simcse_jax.huggingface.convolutions import CONFIG
 from simcse_jax.huggingface.load import choose_pooler, load
+from simcse_jax.huggingface.module_folders import (
+    CONFIG,
+    Unsupported,
+    is_written_as,
+    layer_weights,
+    pooling_for,
+    read_tensors,
+)
 from simcse_jax.huggingface.tokenizer import MARKER
 from simcse_jax.huggingface.write import write_model as write_folder
 from simcse_jax.models.config import Convolutions
@@ -95,3 +103,55 @@ def test_a_dense_module_over_tokens_is_a_relu_or_refused(base, tmp_path):
     for changed in (tmp_path / "scaled", tmp_path / "residual", tmp_path):
         with pytest.raises(UserError, match="only one Pooling directly after Transformer, CNN"):
             SimCSE(changed)
+
+
+def test_a_module_has_these_tensors_and_no_others(tmp_path):
+    save_file({"a": np.ones((2, 3), np.float16), "b": np.zeros(1, np.float32)}, tmp_path / "model.safetensors")
+    found = read_tensors(tmp_path, {"a": (2, 3), "b": (1,)})
+    assert found["a"].dtype == np.float32 and found["a"].tolist() == [[1, 1, 1]] * 2
+    for shapes, kind, message in (
+        ({"a": (2, 3), "c": (1,)}, UserError, "the tensor 'c' is missing"),
+        ({"a": (3, 2), "b": (1,)}, UserError, r"the tensor 'a' has shape \(2, 3\), not \(3, 2\)"),
+        ({"a": (2, 3)}, Unsupported, "the tensor 'b' is not supported"),
+    ):
+        with pytest.raises(kind, match=message):
+            read_tensors(tmp_path, shapes)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"), [(np.full(2, np.nan, np.float32), "not finite"), (np.ones(2, np.int8), "has the type int8")]
+)
+def test_weights_are_finite_numbers(value, message, tmp_path):
+    save_file({"a": value}, tmp_path / "model.safetensors")
+    with pytest.raises(UserError, match=message):
+        read_tensors(tmp_path, {"a": (2,)})
+
+
+def test_layer_weights():
+    assert layer_weights("avg", 3) is None
+    np.testing.assert_array_equal(layer_weights("avg_top2", 3), [0, 0, 1, 1])
+    np.testing.assert_array_equal(layer_weights("avg_first_last", 3), [0, 1, 0, 1])
+    np.testing.assert_array_equal(layer_weights("avg_static_last", 3), [1, 0, 0, 1])
+    np.testing.assert_array_equal(layer_weights("avg_first_last", 1), [0, 2])
+
+
+@pytest.mark.parametrize(
+    ("pooler", "layers", "read", "same"),
+    [
+        ("cls_before_pooler", 2, "cls", True),
+        ("avg_first_last", 2, "avg_top2", True),
+        ("avg_first_last", 1, "avg", True),
+        ("avg_first_last", 3, "avg_top2", False),
+        ("avg_first_last", 3, "avg", False),
+        ("cls", 3, "avg", False),
+        ("avg", 3, "avg+cls", False),
+    ],
+)
+def test_poolers_are_written_as_the_same_modules(pooler, layers, read, same):
+    assert is_written_as(pooler, layers, read) is same
+
+
+def test_a_mean_of_layers_is_written_before_the_mean_of_tokens():
+    tokens, weights = pooling_for("avg_top2", 2)
+    assert (tokens, weights.tolist()) == ("avg", [0, 1, 1])
+    assert pooling_for("max", 2) == ("max", None)

@@ -3,7 +3,7 @@ import os
 
 import pytest
 
-from simcse_jax.host.locks.flock import Taken, has_name, open_alone
+from simcse_jax.host.flock import Taken, has_name, open_alone
 
 
 def test_a_file_is_had_by_one_and_is_free_after_it_is_closed(tmp_path):
