@@ -10,8 +10,7 @@ from ml_collections import config_dict
 from simcse_jax.config.fields import default_config, flatten
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.analysis.last_layer import Sample, measure_last_layer
-from simcse_jax.evaluation.analysis.protocol import Protocol
-from simcse_jax.evaluation.analysis.tokens import Survey, check_same_tokens, survey
+from simcse_jax.evaluation.analysis.tokens import Protocol, Survey, check_same_tokens, survey
 from simcse_jax.host.storage import Folder
 from simcse_jax.runs.kept import checkpoint_encoders, steps_of
 from simcse_jax.runs.workdir import FREE, Workdir, resolved

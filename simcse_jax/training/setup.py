@@ -14,8 +14,7 @@ from simcse_jax.data.one_source import OneSource
 from simcse_jax.devices.mesh import data_mesh, place, replicate, replicated, split_over_examples
 from simcse_jax.encoding.embedder import Embedder
 from simcse_jax.evaluation.analysis.last_layer import Embed, LastLayer
-from simcse_jax.evaluation.analysis.protocol import Protocol
-from simcse_jax.evaluation.analysis.tokens import survey
+from simcse_jax.evaluation.analysis.tokens import Protocol, survey
 from simcse_jax.evaluation.evaluator import Encode, Evaluator
 from simcse_jax.models import partial
 from simcse_jax.models.config import EncoderConfig

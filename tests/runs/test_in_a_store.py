@@ -34,9 +34,7 @@ def copy(store, source: str, target: str) -> None:
 def impatient(monkeypatch) -> None:
     """Jobs renew a lock, look at it and take it over sooner than users' jobs do."""
     seconds = {"HEARTBEAT": 1, "LOST": 5, "LOOK": 0.2}
-    monkeypatch.setenv(
-        CONSTANTS, " ".join(f"simcse_jax.host.locks.{name}={value}" for name, value in seconds.items())
-    )
+    monkeypatch.setenv(CONSTANTS, " ".join(f"simcse_jax.host.locks.{name}={value}" for name, value in seconds.items()))
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from simcse_jax.evaluation.analysis import page, pictures, summary
+from simcse_jax.evaluation.analysis import page, pictures, report
 from simcse_jax.evaluation.analysis.page import Section
 from simcse_jax.evaluation.analysis.pictures import MEASURES
 from simcse_jax.evaluation.analysis.report import PAGE, PAPER, explained, to_json
@@ -84,7 +84,7 @@ def write(
     sections.append(Section("First and last step", "", note + _ends(runs)))
     sections.append(Section("How it was measured", "", _about({"data": data, **about}, workdirs, versions)))
     about_runs = f"{len(runs)} run{'s' * (len(runs) > 1)}, measured on {data}. The measures are those of {PAPER}."
-    files[PAGE] = page.page("How training changes the space", [summary.of_runs(runs), about_runs], sections)
+    files[PAGE] = page.page("How training changes the space", [report.of_runs(runs), about_runs], sections)
     write_together(folder, files)
     return list(files)
 

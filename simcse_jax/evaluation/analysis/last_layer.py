@@ -13,7 +13,7 @@ from typing import Protocol as Interface
 import numpy as np
 
 from simcse_jax.evaluation import geometry, sts
-from simcse_jax.evaluation.analysis.data import evenly
+from simcse_jax.evaluation.analysis.inputs import evenly
 from simcse_jax.evaluation.analysis.measure import measure
 from simcse_jax.evaluation.analysis.tokens import Survey, TokenEncoder
 from simcse_jax.evaluation.evaluator import Encode
