@@ -22,7 +22,7 @@ from simcse_jax.host.storage import Folder, as_path, local_path
 
 if TYPE_CHECKING:
     from simcse_jax.evaluation.analysis.inputs import Data
-    from simcse_jax.runs.measured import Point
+    from simcse_jax.runs.dynamics import Point
     from simcse_jax.simcse import SimCSE
 
 FILES = ("*.json", "report.html", "*.png", "*.svg")  # what it writes
@@ -280,7 +280,7 @@ def analyze_runs(args: Namespace, protocol: Protocol, output: Path) -> None:
     """
     from simcse_jax.evaluation.analysis import dynamics, report
     from simcse_jax.evaluation.analysis.inputs import read_data
-    from simcse_jax.runs.measured import read_run, recorded
+    from simcse_jax.runs.dynamics import read_run, recorded
     from simcse_jax.runs.workdir import versions
 
     data = read_data(args.data, args.column, args.split, args.sentences or 0) if args.data else None
@@ -317,7 +317,7 @@ def measure_runs(
       UserError: when a run kept no checkpoints, or the runs' tokenizers differ.
     """
     from simcse_jax.evaluation.analysis import dynamics, last_layer
-    from simcse_jax.runs.measured import measure_checkpoints, survey_checkpoints
+    from simcse_jax.runs.dynamics import measure_checkpoints, survey_checkpoints
 
     survey, max_length = survey_checkpoints(folders, data.sentences, protocol, args.data, args.batch_size)
     positives = last_layer.positives(data.pairs, len(data.sentences)) if data.pairs else []

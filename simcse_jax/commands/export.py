@@ -164,7 +164,7 @@ def export_adapter(workdir: "Folder", output: Path, step: int | str | None = Non
     Raises:
       UserError: also when the run has no LoRA, or its model is more than that.
     """
-    from simcse_jax.runs.adapter import adapter_writer
+    from simcse_jax.runs.lora_export import adapter_writer
 
     check_places(workdir, output)
     write_whole(output, adapter_writer(workdir, step))

@@ -72,7 +72,7 @@ def draw_records(runs: Mapping[str, str], say: Callable[[str], None]) -> tuple[d
       UserError: when a run recorded nothing.
     """
     from simcse_jax.evaluation import convergence, geometry_pictures
-    from simcse_jax.runs.recorded import folder_name, read_records
+    from simcse_jax.runs.dynamics import folder_name, read_records
 
     records = read_records({name: as_path(name) for name in runs}, runs)
     firsts = list(records.groups)
@@ -113,7 +113,7 @@ def draw_records(runs: Mapping[str, str], say: Callable[[str], None]) -> tuple[d
 def draw_measured(options: Options, say: Callable[[str], None]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Measures models and checkpoints, and draws them. Returns the facts to write and the pictures."""
     from simcse_jax.evaluation import geometry, geometry_pictures
-    from simcse_jax.runs.kept import steps_of
+    from simcse_jax.runs.dynamics import steps_of
 
     args, models = options.args, options.models
     data = read_data(args, models)
@@ -240,7 +240,7 @@ def measure_runs(
     """Measures each kept checkpoint of each run: the places, and the facts to write, by the runs' labels."""
     from simcse_jax.evaluation import geometry
     from simcse_jax.evaluation.geometry_pictures import Place
-    from simcse_jax.runs.kept import checkpoint_encoders
+    from simcse_jax.runs.dynamics import checkpoint_encoders
 
     found: dict[str, list[Place]] = {}
     facts = {}

@@ -26,8 +26,7 @@ from simcse_jax.models.head import HEADS, PREFIX
 from simcse_jax.models.model_types import WORD_VECTORS
 from simcse_jax.models.parameters import LANGUAGE_MODEL, sentence_encoder, subset
 from simcse_jax.models.sentence_encoder import build
-from simcse_jax.runs.partial import read_frozen
-from simcse_jax.runs.state import computed_as, convolutions_of, split_shapes, with_parts
+from simcse_jax.runs.state import computed_as, convolutions_of, read_frozen, split_shapes, with_parts
 from simcse_jax.runs.workdir import Workdir
 
 if TYPE_CHECKING:

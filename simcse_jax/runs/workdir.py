@@ -35,10 +35,9 @@ from simcse_jax.huggingface.tokenizer import FILES, MARKER, WORDS_FILE, Tokenize
 from simcse_jax.huggingface.write import write_encoder_files
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.head import HEADS
-from simcse_jax.runs.metrics import Metrics, read_metrics
-from simcse_jax.runs.partial import FILE as FROZEN
-from simcse_jax.runs.partial import FINGERPRINT, write_frozen
-from simcse_jax.runs.record import BEST_STEP, check_result, check_run
+from simcse_jax.runs.metrics_file import Metrics, read_metrics
+from simcse_jax.runs.run_files import BEST_STEP, check_result, check_run
+from simcse_jax.runs.state import FINGERPRINT, FROZEN_FILE, write_frozen
 from simcse_jax.version import __version__
 
 PACKAGES = (
@@ -182,7 +181,7 @@ class Workdir:
 
         Runs that a sweep trains together have no checkpoints, and so no such file until one continues alone.
         """
-        path = self.path / "model" / FROZEN
+        path = self.path / "model" / FROZEN_FILE
         if not frozen or path.is_file():
             return
         write_frozen(frozen, path.parent)
@@ -231,7 +230,7 @@ class Workdir:
 
 def _is_unfinished(folder: Folder) -> bool:
     """Whether nothing is in a `model/` but files that a start writes there, whole or not."""
-    ours = {"config.json", "tokenizer.json", FROZEN, MARKER, WORDS_FILE, *FILES}
+    ours = {"config.json", "tokenizer.json", FROZEN_FILE, MARKER, WORDS_FILE, *FILES}
     names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
     return folder.is_dir() and all(
         name.removesuffix(".tmp").removeprefix(".") in ours or is_of_macos(name) for name in names

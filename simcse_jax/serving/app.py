@@ -16,9 +16,9 @@ from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, Response
 
 from simcse_jax.serving import replies, schemas
+from simcse_jax.serving.api_page import page
 from simcse_jax.serving.batcher import Full
-from simcse_jax.serving.metrics import Metrics
-from simcse_jax.serving.page import page
+from simcse_jax.serving.prometheus import Metrics
 from simcse_jax.serving.service import Invalid, Service
 from simcse_jax.version import __version__
 

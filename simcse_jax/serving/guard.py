@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from simcse_jax.serving import replies
-from simcse_jax.serving.metrics import Metrics
+from simcse_jax.serving.prometheus import Metrics
 from simcse_jax.serving.service import Limits
 
 PROTECTED = "/v1/"  # needs the key; health, metrics and the description of the API do not

@@ -21,9 +21,8 @@ from simcse_jax.host.outputs import output_folder
 from simcse_jax.host.progress import doing
 from simcse_jax.host.storage import as_path
 from simcse_jax.runs.checkpoints import Checkpoints
-from simcse_jax.runs.partial import frozen_params
-from simcse_jax.runs.record import BEST_STEP
-from simcse_jax.runs.state import TrainState
+from simcse_jax.runs.run_files import BEST_STEP
+from simcse_jax.runs.state import TrainState, frozen_params
 from simcse_jax.runs.workdir import Workdir, identity
 from simcse_jax.training.inputs import Inputs, read_inputs
 from simcse_jax.training.loop import closing_all, train

@@ -21,8 +21,7 @@ from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.head import HEADS
 from simcse_jax.models.parameters import Params, with_encoder
 from simcse_jax.models.sentence_encoder import Graph, build
-from simcse_jax.runs.partial import frozen_params
-from simcse_jax.runs.state import TrainState, computed_as, initial_params, with_parts
+from simcse_jax.runs.state import TrainState, computed_as, frozen_params, initial_params, with_parts
 from simcse_jax.training.inputs import Inputs
 from simcse_jax.training.loss import Batch, Recipe, Settings
 from simcse_jax.training.programs import AnyBatches

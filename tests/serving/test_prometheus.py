@@ -2,7 +2,7 @@ import numpy as np
 from support.fake_server import Sentence, Shape
 
 from simcse_jax.serving.batcher import Batch, Done
-from simcse_jax.serving.metrics import Metrics
+from simcse_jax.serving.prometheus import Metrics
 
 
 def test_each_server_counts_its_own():

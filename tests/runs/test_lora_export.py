@@ -13,8 +13,8 @@ from simcse_jax.config.fields import default_config
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.peft import WEIGHTS
 from simcse_jax.huggingface.resolve import resolve
-from simcse_jax.runs import adapter
-from simcse_jax.runs.adapter import adapter_writer, base_for_peft, check_adapter
+from simcse_jax.runs import lora_export
+from simcse_jax.runs.lora_export import adapter_writer, base_for_peft, check_adapter
 from simcse_jax.runs.workdir import resolved
 
 
@@ -59,7 +59,7 @@ def test_a_head_of_masked_words_is_left_out_and_that_is_said(weight, tmp_path, m
         tower=lambda step: 0,
         close=lambda: None,
     )
-    monkeypatch.setattr(adapter, "checkpoints_of", lambda folder: contextlib.closing(saved))
+    monkeypatch.setattr(lora_export, "checkpoints_of", lambda folder: contextlib.closing(saved))
     write = adapter_writer(run_folder(tmp_path, mlm={"weight": weight}))
     assert ("its head of masked words is left out" in capsys.readouterr().out) == bool(weight)
     (tmp_path / "out").mkdir()

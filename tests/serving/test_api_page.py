@@ -1,7 +1,7 @@
 from fastapi import FastAPI
 from pydantic import BaseModel, Field
 
-from simcse_jax.serving.page import page
+from simcse_jax.serving.api_page import page
 
 
 class Question(BaseModel):

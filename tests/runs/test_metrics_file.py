@@ -5,7 +5,7 @@ import time
 import pytest
 
 from simcse_jax.errors import UserError
-from simcse_jax.runs.metrics import Metrics
+from simcse_jax.runs.metrics_file import Metrics
 
 
 def events(path):
@@ -63,7 +63,7 @@ def test_the_first_line_is_there_at_once_and_the_others_before_the_next_checkpoi
 
 
 def test_metrics_that_cannot_be_written_are_reported_before_the_next_checkpoint(tmp_path, monkeypatch):
-    monkeypatch.setattr("simcse_jax.runs.metrics.WRITE_SECONDS", 0)
+    monkeypatch.setattr("simcse_jax.runs.metrics_file.WRITE_SECONDS", 0)
     metrics = Metrics(tmp_path, None)
     (tmp_path / ".metrics.jsonl.tmp").mkdir()
     metrics.write(1, {"loss": 1.0})  # by one process alone: the others would wait for it

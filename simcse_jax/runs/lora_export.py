@@ -19,8 +19,7 @@ from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.head import HEADS
 from simcse_jax.models.lora import lora_of
 from simcse_jax.runs.loading import checkpoints_of, choose_step
-from simcse_jax.runs.partial import FINGERPRINT, model_has_lora
-from simcse_jax.runs.state import trained_shapes, with_parts
+from simcse_jax.runs.state import FINGERPRINT, model_has_lora, trained_shapes, with_parts
 from simcse_jax.runs.workdir import Workdir
 
 CARD = """---

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from simcse_jax.errors import UserError, why
 from simcse_jax.host.storage import Folder, is_remote, parse_json, write_atomically
-from simcse_jax.runs.record import check_line
+from simcse_jax.runs.run_files import check_line
 
 if TYPE_CHECKING:
     from simcse_jax.runs.tensorboard import SummaryWriter

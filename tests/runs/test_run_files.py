@@ -5,8 +5,8 @@ import pytest
 from support import ROOT
 
 from simcse_jax.errors import UserError
-from simcse_jax.runs.metrics import read_metrics
-from simcse_jax.runs.record import check_line, check_result, check_run
+from simcse_jax.runs.metrics_file import read_metrics
+from simcse_jax.runs.run_files import check_line, check_result, check_run
 
 RUN = json.loads((ROOT / "tests" / "earlier" / "run" / "run.json").read_text())
 RETRIEVED = {"tiny": {"mrr@5": 3.5, "queries": 6, "documents": 40, "corpus": 40, "sha256": "0"}}
