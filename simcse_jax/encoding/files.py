@@ -4,7 +4,6 @@ Embeddings are in .OUTPUT.partial until they are complete. .OUTPUT.state.json ha
 the input, model and options that they depend on.
 """
 
-import contextlib
 import itertools
 import json
 import os
@@ -15,9 +14,9 @@ from typing import IO, Any
 import numpy as np
 
 from simcse_jax.encoding.parquet import rows_table, schema_of
-from simcse_jax.errors import UserError, why
+from simcse_jax.errors import UserError
 from simcse_jax.host.hidden import RANGES, begun
-from simcse_jax.host.storage import read_json, replace, replacing_file, write_atomically
+from simcse_jax.host.storage import read_json, replace, replacing_file, write_atomically, writing
 
 PARQUET_ROWS = 8192  # written at a time
 
@@ -65,7 +64,7 @@ class PartialEmbeddings:
             rows = np.ascontiguousarray(embeddings, self._dtype)
         if not np.isfinite(rows).all():
             raise UserError(f"{self.output}: an embedding has an element beyond {self._dtype}; write float32")
-        with self._writing():
+        with writing(self.output):
             if self._file is None:
                 self._file = self._open(embeddings.shape[1])
             self._file.seek(self._start + self.done * embeddings.shape[1] * self._dtype.itemsize)
@@ -88,7 +87,7 @@ class PartialEmbeddings:
         """
         if self._file is not None:
             self._file.close()
-        with self._writing():
+        with writing(self.output):
             if self.output.suffix.lower() == ".parquet":
                 rows = np.load(self._partial, mmap_mode="r")
                 schema = schema_of(rows.shape[1], rows.dtype, maker, quantization=self.quantization)
@@ -124,13 +123,6 @@ class PartialEmbeddings:
         if self.done and os.fstat(file.fileno()).st_size < self._start + self.done * size * self._dtype.itemsize:
             raise UserError(f"{self._partial}: shorter than {self.state.name} says; remove it to start again")
         return file
-
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise UserError(f"{self.output}: cannot be written: {why(error)}") from None
 
 
 def _write_parquet(

@@ -36,15 +36,16 @@ PACKED = ("binary", "ubinary")
 STEPS = 255
 FEW = 100  # embeddings; ranges of fewer are said to be unstable
 OUTSIDE = 0.05  # of the elements; where more lie outside of the ranges, it is said
-_NOT_FOR = f"ranges: are for {' and '.join(SCALAR)}; leave them out for precision {{}}"
 Codes = Int8[np.ndarray, "N C"] | UInt8[np.ndarray, "N C"]
 Ranges = Float32[np.ndarray, "2 D"]
 
 
-def check_precision(precision: Any, name: str = "precision") -> None:
-    """Raises a `UserError` for anything but one of `PRECISIONS`; `name` is the argument's."""
+def check_precision(precision: Any, name: str = "precision", ranges: Any = None) -> None:
+    """Refuses anything but one of `PRECISIONS`, and ranges for one that has none; `name` is the argument's."""
     if not isinstance(precision, str) or precision not in PRECISIONS:
         raise UserError(f"{name} {precision!r:.60} is not one of {', '.join(PRECISIONS)}")
+    if ranges is not None and precision not in SCALAR:
+        raise UserError(f"ranges: are for {' and '.join(SCALAR)}; leave them out for precision {precision}")
 
 
 def dtype_of(precision: str) -> np.dtype:
@@ -224,7 +225,7 @@ def quantize(
       ranges: for int8 and uint8; None finds them in the embeddings.
       clipped: counts the elements outside of them.
     """
-    check_precision(precision)
+    check_precision(precision, ranges=ranges)
     check_no_codes(embeddings)
     rows = np.atleast_2d(embeddings)
     dimension, own = rows.shape[1], None
@@ -233,17 +234,13 @@ def quantize(
     elif precision in SCALAR:
         check_calibration(len(rows))
         own = ranges_of(rows) if len(rows) else np.zeros((2, dimension), np.float32)
-    elif ranges is not None:
-        raise UserError(_NOT_FOR.format(precision))
     found = Quantization(precision, dimension, own).encode(rows, clipped)
     return found[0] if embeddings.ndim == 1 else found
 
 
 def dequantize(codes: Codes, precision: Precision, dimension: int, ranges: ArrayLike | None = None) -> np.ndarray:
     """The rows x̃ (N, D) float32 of codes (N, C); `ranges` (2, D) are those that they were made with."""
-    check_precision(precision)
-    if ranges is not None and precision not in SCALAR:
-        raise UserError(_NOT_FOR.format(precision))
+    check_precision(precision, ranges=ranges)
     kind = Quantization(precision, dimension, checked_ranges(ranges, dimension) if precision in SCALAR else None)
     if codes.ndim != 2 or codes.shape[1] != kind.width or codes.dtype != kind.dtype:
         raise UserError(f"codes: {codes.dtype} {codes.shape}; {precision} has {kind.dtype} (N, {kind.width})")
@@ -270,9 +267,7 @@ def chosen_ranges(
     Returns:
       None: there are none, or they are found in the embeddings.
     """
-    check_precision(precision)
-    if ranges is not None and precision not in SCALAR:
-        raise UserError(f"ranges: are for {' and '.join(SCALAR)}; leave them out for precision {precision}")
+    check_precision(precision, ranges=ranges)
     if precision not in SCALAR:
         return None
     if isinstance(ranges, str | Path):

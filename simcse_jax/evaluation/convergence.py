@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from simcse_jax.evaluation.plotting import Pictures, line_style, new_figure, shortened
+from simcse_jax.evaluation.plotting import Pictures, add_grid, line_style, new_figure, shortened
 
 
 class Curve(NamedTuple):
@@ -74,7 +74,6 @@ def convergence(found: Mapping[str, Curve], title: str, score: str = "Spearman")
             axes.scatter([at], [np.mean(one.best_scores)], color=style["color"], **star)
         axes.set_xlabel("training step   (star: the mean of the seeds' best steps and scores)")
         axes.set_ylabel(f"{score} × 100   (higher is better)")
-        axes.grid(color="0.92")
-        axes.set_axisbelow(True)
+        add_grid(axes)
         figure.legend(loc="outside lower center", ncols=1, frameon=False, handlelength=3.5)
     return pictures

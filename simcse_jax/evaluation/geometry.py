@@ -9,10 +9,11 @@ import dataclasses
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Float64
+from jaxtyping import Float
 
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import sts
+from simcse_jax.evaluation.analysis.isotropy import normalize
 from simcse_jax.evaluation.evaluator import Embed, Encode, by_task, encode_once
 from simcse_jax.evaluation.tasks import GEOMETRY
 from simcse_jax.host.storage import local_path
@@ -20,13 +21,7 @@ from simcse_jax.host.storage import local_path
 SPLITS = ("dev", "test", "all")
 POSITIVE = 4.0  # pairs rated above it are positives
 TOP = 5.0  # of STS-B's scale, which starts at 0
-GROUPS = (
-    "0–1",
-    "1–2",
-    "2–3",
-    "3–4",
-    "4–5",
-)  # by gold score; a whole number belongs to the group above it, 5 to the last
+GROUPS = ("0–1", "1–2", "2–3", "3–4", "4–5")  # by gold score; a whole number is in the group above it, 5 in the last
 GRID = np.linspace(-1.0, 1.0, 201)  # the cosines at which densities are given
 BANDWIDTHS = (0.01, 0.5)  # of a density: for groups with nearly equal cosines, and for groups of two or three pairs
 
@@ -121,12 +116,6 @@ def _plane(encode: Encode, tasks: dict[str, sts.Pairs]) -> dict[str, float]:
         "uniformity": uniformity(np.concatenate([first, second])),
     }
     return {name: round(number, 6) for name, number in numbers.items()}
-
-
-def normalize(embeddings: Float[np.ndarray, "N D"]) -> Float64[np.ndarray, "N D"]:
-    """Rows of length 1, in float64: (N, D) to (N, D); a row of zeros stays one."""
-    embeddings = embeddings.astype(np.float64)
-    return embeddings / np.maximum(np.linalg.norm(embeddings, axis=1, keepdims=True), 1e-12)
 
 
 def alignment(first: Float[np.ndarray, "P D"], second: Float[np.ndarray, "P D"]) -> float:

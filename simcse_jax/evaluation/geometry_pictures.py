@@ -13,7 +13,16 @@ import numpy as np
 from jaxtyping import Float
 
 from simcse_jax.evaluation.geometry import GRID, GROUPS, Geometry
-from simcse_jax.evaluation.plotting import COLOURS, LONGEST, Pictures, line_style, new_figure, shortened, spread
+from simcse_jax.evaluation.plotting import (
+    COLOURS,
+    LONGEST,
+    Pictures,
+    add_grid,
+    line_style,
+    new_figure,
+    shortened,
+    spread,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -80,7 +89,8 @@ def models(
 def singular_values(panels: Panels, title: str) -> Pictures:
     """The singular values of the models' sentence embeddings, the largest one set to 1 (Figure F.1)."""
     most = max(map(len, panels.values()))
-    smallest = min(_smallest(geometry.singular_values) for found in panels.values() for geometry in found.values())
+    every = np.concatenate([geometry.singular_values for found in panels.values() for geometry in found.values()])
+    smallest = every[every > 1e-6].min()  # others are zero up to rounding
     width = 6.2 if len(panels) == 1 else 4.8 * len(panels)
     with new_figure((width, 4.4 + 0.2 * most)) as (figure, pictures):
         figure.suptitle(f"Singular values of the embeddings of the sentences of {title}", fontsize=10)
@@ -149,8 +159,7 @@ def alone(name: str, geometry: Geometry, title: str) -> Pictures:
     with new_figure((6.4, 4.4)) as (figure, pictures):
         axes = figure.subplots()
         axes.set_title(f"{shortened(name)} on {title}: Spearman × 100 {geometry.spearman:.1f}", loc="left")
-        axes.set_axisbelow(True)
-        axes.grid(axis="y", color="0.92")
+        add_grid(axes, axis="y")
         low, high = min(MOST_UNIFORM, geometry.uniformity), 0.0
         axes.set_xlim(low - 0.25, high + 0.25)
         axes.set_ylim(0, 1.12 * max(geometry.alignment, *(distance for _, distance in groups), 0.1))
@@ -178,18 +187,12 @@ def alone(name: str, geometry: Geometry, title: str) -> Pictures:
 
 def alignment_and_uniformity(axes: "Axes", x: Float[np.ndarray, " M"], y: Float[np.ndarray, " M"]) -> None:
     """Titles, grid and limits of a plane whose points are at (x, y)."""
-    axes.set_axisbelow(True)
-    axes.grid(color="0.92")
+    add_grid(axes)
     axes.set_xlabel(UNIFORMITY)
     axes.set_ylabel(ALIGNMENT)
     for values, set_limits in ((x, axes.set_xlim), (y, axes.set_ylim)):
         margin = 0.1 * (np.ptp(values) or max(0.1, 0.1 * abs(values[0])))
         set_limits(values.min() - margin, values.max() + margin)
-
-
-def _smallest(values: np.ndarray) -> float:
-    """The smallest singular value that is not zero up to rounding."""
-    return float(values[values > 1e-6].min())
 
 
 def _ridges(panel: "Axes", geometry: Geometry) -> None:
@@ -198,8 +201,7 @@ def _ridges(panel: "Axes", geometry: Geometry) -> None:
     panel.set_yticks(range(len(GROUPS)), GROUPS)
     panel.set_ylim(-0.1, len(GROUPS))
     panel.tick_params(axis="y", length=0)
-    panel.grid(axis="x", color="0.92")
-    panel.set_axisbelow(True)
+    add_grid(panel, axis="x")
     for place, group in enumerate(geometry.groups.values()):
         panel.axhline(place, color="0.8", linewidth=0.7, zorder=1)
         if group.density is None or group.mean is None:
@@ -302,8 +304,8 @@ def _label_steps(figure: "Figure", axes: "Axes", lines: Sequence[tuple[Sequence[
     """Labels points with their steps as long as there is room, first the ends of the lines; the layout is fixed."""
     scale = figure.dpi / 72  # pixels a point
     pixels = [axes.transData.transform(points) for _, points, _ in lines]
-    markers = [_box(point, 3.5 * scale) for run in pixels for point in run]
-    taken: list[np.ndarray] = []
+    half = 3.5 * scale  # of a marker
+    taken = [np.concatenate([point - half, point + half]) for run in pixels for point in run]
     ends = [(run, place) for run, (steps, *_) in enumerate(lines) for place in dict.fromkeys((len(steps) - 1, 0))]
     others = [(run, place) for run, (steps, *_) in enumerate(lines) for place in _between(len(steps))]
     frame = axes.get_window_extent().extents
@@ -319,7 +321,7 @@ def _label_steps(figure: "Figure", axes: "Axes", lines: Sequence[tuple[Sequence[
             colour = "0.2"
         for label, box in _candidates(figure, axes, text, points[place], colour):
             inside = np.all(box[:2] >= frame[:2]) and np.all(box[2:] <= frame[2:])
-            free = not any(_overlap(box, other) for other in [*markers, *taken])
+            free = not any(np.all(box[:2] < other[2:]) and np.all(other[:2] < box[2:]) for other in taken)
             crossed = np.any(np.all((along > box[:2]) & (along < box[2:]), axis=1))
             if inside and free and not crossed:
                 taken.append(box)
@@ -352,14 +354,6 @@ def _candidates(
                 zorder=5,
             )
             yield label, np.asarray(label.get_window_extent().extents)
-
-
-def _box(point: np.ndarray, half: float) -> np.ndarray:
-    return np.concatenate([point - half, point + half])
-
-
-def _overlap(a: np.ndarray, b: np.ndarray) -> bool:
-    return bool(np.all(a[:2] < b[2:]) and np.all(b[:2] < a[2:]))
 
 
 def _along(points: np.ndarray, step: float) -> np.ndarray:

@@ -226,9 +226,5 @@ def read_all_splits(data: str) -> dict[str, list[str]]:
             splits = {name: read_task(folder, task, name) for name in files}
             if missing := [name for name, pairs in splits.items() if pairs is None]:
                 raise UserError(f"target_all: {folder / files[missing[0]]} is missing; take target")
-            found[task] = [sentence for pairs in splits.values() if pairs for sentence in _sides(pairs)]
+            found[task] = sentences_of({name: pairs for name, pairs in splits.items() if pairs})
     return found
-
-
-def _sides(pairs: Pairs) -> list[str]:
-    return [*pairs.first, *pairs.second]

@@ -170,14 +170,9 @@ def _converged(
     predictions = iter(logistic.predict(inputs, numbers, masks, penalties)[place.ravel()])
     for fold in folds:
         outer = next(predictions)  # (C, N)
-        development, best = _choose(
-            [_accuracy(next(predictions)[:, held_out], numbers[held_out]) for _, held_out in fold.inner]
-        )
+        right = [next(predictions)[:, held_out] == numbers[held_out] for _, held_out in fold.inner]
+        development, best = _choose([each.mean(axis=1, dtype=np.float64) for each in right])
         yield Chosen(development, best, present[outer[best]])
-
-
-def _accuracy(predicted: Int[np.ndarray, "C M"], wanted: Int[np.ndarray, " M"]) -> Float[np.ndarray, " C"]:
-    return (predicted == wanted).mean(axis=1, dtype=np.float64)
 
 
 def _early_stopped(

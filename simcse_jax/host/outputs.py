@@ -14,9 +14,9 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import TypeAlias
 
-from simcse_jax.errors import UserError, why
+from simcse_jax.errors import UserError
 from simcse_jax.host.names import split_glove, split_step
-from simcse_jax.host.storage import is_remote, is_stream, local_path, own_descriptor
+from simcse_jax.host.storage import is_remote, is_stream, local_path, own_descriptor, writing
 
 Inputs: TypeAlias = Mapping[str, str | Path | None]  # what a command reads, by option; names may be no local path
 
@@ -68,7 +68,7 @@ def output_file(
         raise UserError(f"{where}: there is no folder {path.parent}")
     others = [path.with_name(form.format(path.name)) for form in temporary]
     for other in others:
-        with _reported(where):
+        with writing(where):
             found = _status(other)
         if found and not stat.S_ISREG(found.st_mode):
             raise UserError(f"{where}: needs the name {other}, which is not a file; remove that")
@@ -128,7 +128,7 @@ def check_replaced_folder(folder: Path, source: Path | None, parts: Sequence[str
         if other.is_relative_to(real) or any(real.is_relative_to(other / part) for part in parts):
             raise UserError(f"{where}: would take the place of {source} or a part of it; choose another folder")
     for temporary in ("new", "lock"):
-        with _reported(where):
+        with writing(where):
             _status(real.with_name(f".{real.name}.{temporary}"))
     _check_folder(real.parent, where)
 
@@ -174,7 +174,7 @@ def check_inputs(outputs: Iterable[Path], inputs: Inputs | None, where: str) -> 
     outputs = list(outputs)
     for given, source in _local(inputs):
         for output in outputs:
-            with _reported(where):
+            with writing(where):
                 lost = takes_place_of(output, source)
             if lost:
                 what = "a file of" if source.is_dir() else "the file of"
@@ -211,7 +211,7 @@ def _check_stream(path: Path, where: str, streamed: bool) -> None:
     if descriptor is not None:
         import fcntl
 
-        with _reported(where):
+        with writing(where):
             mode = fcntl.fcntl(descriptor, fcntl.F_GETFL)
         if mode & os.O_ACCMODE == os.O_RDONLY:
             raise UserError(f"{where}: is only open for reading")
@@ -255,7 +255,7 @@ def _check_folder(folder: Path, where: str) -> None:
     nearest = folder.absolute()
     while not nearest.exists():
         nearest = nearest.parent
-    with _reported(where), tempfile.TemporaryFile(dir=nearest):
+    with writing(where), tempfile.TemporaryFile(dir=nearest):
         pass
 
 
@@ -292,11 +292,3 @@ def _status(path: Path) -> os.stat_result | None:
         return path.stat()
     except FileNotFoundError:
         return None
-
-
-@contextlib.contextmanager
-def _reported(where: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise UserError(f"{where}: cannot be written: {why(error)}") from None

@@ -110,6 +110,15 @@ def look_up_bucket(folder: Folder) -> None:
     storage.Client().get_bucket(str(folder).removeprefix("gs://").split("/")[0])
 
 
+@contextlib.contextmanager
+def writing(where: object) -> Iterator[None]:
+    """Reports an error of the system in the block as one of writing to `where`."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"{where}: cannot be written: {why(error)}") from None
+
+
 def write_atomically(path: Folder, content: str | bytes) -> None:
     """Writes a file whole or not at all; its folder is created if it does not exist.
 

@@ -3,6 +3,7 @@
 PEFT calls the linear maps of a layer as transformers' classes do.
 """
 
+import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -111,7 +112,8 @@ def read_adapter(name: str, encoder: EncoderConfig, model: Pretrained) -> dict[s
         which = "is there" if other[0] in tensors else "is missing"
         advice = "set model.lora.targets and model.freeze.layers as the adapter was trained, or model.init_from to its "
         advice += "base model"
-        if other[0].partition(".lora_")[0] not in _modules(encoder):
+        sites_of_all = itertools.product(encoder.groups, linear_maps(encoder.model_type).values())
+        if other[0].partition(".lora_")[0] not in {module_of(encoder.model_type, *place) for place in sites_of_all}:
             which = f"belongs to no linear map of a layer of {model.name}"
             advice = "an adapter of another model, or of other parts, is not supported"
         raise UserError(f"{path}: the tensor {other[0]!r:.120} {which}; {advice}")
@@ -159,12 +161,6 @@ def _check_base(fields: Mapping[str, Any], folder: Path, model: Pretrained) -> N
             f"{folder / CONFIG}: {BASE} is {named!r:.100}, but config.model.init_from is {model.name!r:.100}; start "
             "from that model, or write the other name there if they are the same"
         )
-
-
-def _modules(encoder: EncoderConfig) -> set[str]:
-    """The linear maps of all layers."""
-    maps = linear_maps(encoder.model_type).values()
-    return {module_of(encoder.model_type, group, site) for group in encoder.groups for site in maps}
 
 
 def _without_prefix(key: str) -> str:

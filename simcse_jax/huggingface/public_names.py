@@ -43,11 +43,11 @@ def public_value(field: str, value: Any, hub: Collection[str] | None = None) -> 
 def from_hub(config: Mapping[str, Any]) -> list[str]:
     """The fields of a flat config whose values were fetched from the hub, in a process that has just read them."""
     names = {field: [_hub_name(field, part) for part in _sources(field, value)] for field, value in config.items()}
-    return [field for field, parts in names.items() if any(map(_is_fetched, parts))]
-
-
-def _is_fetched(name: str) -> bool:
-    return bool(name) and split_name(name) is not None and not local_path(name).exists()
+    return [
+        field
+        for field, parts in names.items()
+        if any(name and split_name(name) and not local_path(name).exists() for name in parts)
+    ]
 
 
 def _sources(field: str, value: Any) -> list[Any]:

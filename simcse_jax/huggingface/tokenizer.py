@@ -42,13 +42,8 @@ MASK_TOKENS = tuple(special["mask"] for special in SPECIAL_TOKENS.values())
 
 # A tokenizer's possible files, copied along with a trained model.
 FILES = (
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.txt",
-    "vocab.json",
-    "merges.txt",
+    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
+    *("vocab.txt", "vocab.json", "merges.txt"),
 )
 WORDS_FILE = "whitespacetokenizer_config.json"  # of word vectors: `word_tokenizer.Vocabulary`
 

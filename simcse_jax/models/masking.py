@@ -2,7 +2,7 @@
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float32, Int, Int32, Key, UInt32
+from jaxtyping import Array, Bool, Float32, Int, Int32, Key
 
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.dropout import threefry2x32
@@ -48,7 +48,8 @@ def mask_tokens(
         raise ValueError(f"mask_tokens needs one threefry key per row: keys {row_keys.shape}, ids {input_ids.shape}")
     key = threefry2x32((words[:, :1], words[:, 1:]), jnp.uint32(SITE), jnp.uint32(0))
     positions = jnp.arange(input_ids.shape[1], dtype=jnp.uint32)[None]
-    chosen, kind = (_uniform(bits) for bits in threefry2x32(key, positions, jnp.uint32(0)))
+    # uint32 words to float32 in [0, 1), exactly.
+    chosen, kind = ((bits >> 8).astype(jnp.float32) * 2.0**-24 for bits in threefry2x32(key, positions, jnp.uint32(0)))
     word, _ = threefry2x32(key, positions, jnp.uint32(1))
 
     special = jnp.isin(input_ids, jnp.array(special_ids, input_ids.dtype))
@@ -57,11 +58,6 @@ def mask_tokens(
     replaced = jnp.where(kind < MASKED + RANDOM, (word % jnp.uint32(vocab_size)).astype(input_ids.dtype), input_ids)
     replaced = jnp.where(kind < MASKED, mask_id, replaced)
     return jnp.where(selected, replaced, input_ids), selected
-
-
-def _uniform(bits: UInt32[Array, "*shape"]) -> Float32[Array, "*shape"]:
-    """uint32 words to float32 in [0, 1), exactly."""
-    return (bits >> 8).astype(jnp.float32) * 2.0**-24
 
 
 def select_positions(

@@ -130,7 +130,7 @@ def modernbert(config: dict[str, Any], kind: ModelType, where: str) -> Read:
     _check_heads(config, where, kind.names)
     # transformers does not read the usual names of these.
     config = {field: x for field, x in config.items() if kind.names.get(field, field) in config}
-    parts = dict(kind.parts) | {ours: _flag(config, theirs, where) for ours, theirs in BIASES.items()}
+    parts = dict(kind.parts) | {ours: flag(config, theirs, where) for ours, theirs in BIASES.items()}
     parts |= {"rotary_base": rotary_base, "local_rotary_base": local_rotary_base}
     parts["local_layers"] = tuple(index for index, attention in enumerate(kinds) if attention == LOCAL)
     parts["window"] = _whole(config, "local_attention", 128, where) // 2
@@ -235,7 +235,8 @@ def _whole(config: Mapping[str, Any], field: str, default: int | None, where: st
     return value
 
 
-def _flag(config: Mapping[str, Any], field: str, where: str) -> bool:
+def flag(config: Mapping[str, Any], field: str, where: str) -> bool:
+    """A field of a `config.json` that is true or false; false where it is missing."""
     value = config.get(field, False)
     if not isinstance(value, bool):
         raise UserError(f"{where}: {field} is {value!r:.60}, neither true nor false")

@@ -212,7 +212,8 @@ def read_records(folders: Mapping[str, Folder], labels: Mapping[str, str]) -> Re
         if len(judged) > 1:
             first, second, *_ = judged.values()
             raise UserError(f"--runs {first} and {second} were scored on different {what}; draw them separately")
-    measured = {name: folder for name, folder in folders.items() if _has_measures(folder)}
+    lines = {name: Workdir(folder).read_metrics() for name, folder in folders.items()}
+    measured = {name: folders[name] for name in folders if any("analysis" in line for line in lines[name])}
     points: dict[str, list[Point]] = {}
     measured_on = ""
     if measured:
@@ -254,10 +255,6 @@ def _scores(name: str, folder: Folder) -> tuple[str, dict[int, float]]:
     if len(tasks) > 1:
         raise UserError(f"--runs {name}: metrics.jsonl has scores of {' and '.join(sorted(tasks))}; one is expected")
     return next(iter(tasks), ""), scores
-
-
-def _has_measures(folder: Folder) -> bool:
-    return any("analysis" in line for line in Workdir(folder).read_metrics())
 
 
 def _groups(runs: Mapping[str, Mapping[str, Any]], labels: Mapping[str, str]) -> dict[str, list[str]]:

@@ -41,28 +41,13 @@ from simcse_jax.runs.state import FINGERPRINT, FROZEN_FILE, write_frozen
 from simcse_jax.version import __version__
 
 PACKAGES = (
-    "jax",
-    "jaxlib",
-    "flax",
-    "optax",
-    "orbax-checkpoint",
-    "numpy",
-    "scipy",
-    "transformers",
-    "tokenizers",
-    "safetensors",
-    "datasets",
-    "tensorflow-datasets",
-    "ml-collections",
+    *("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "scipy", "transformers", "tokenizers"),
+    *("safetensors", "datasets", "tensorflow-datasets", "ml-collections"),
 )
 # Fields that do not change the result, so a run may resume with other values.
 FREE = ("train.log_every", "data.local_cache", "teacher.kept", "eval.extra", "analysis.", "checkpoint.", "parallel.")
-MEASURED_ON = (
-    "analysis.data",
-    "analysis.sentences",
-    "analysis.split",
-    "analysis.repeated_sentences",
-)  # but all lines of a run's metrics must measure the same sentences
+# But all lines of a run's metrics must measure the same sentences.
+MEASURED_ON = ("analysis.data", "analysis.sentences", "analysis.split", "analysis.repeated_sentences")
 SEEN_SECONDS = 60  # within which all processes must see a new workdir
 
 

@@ -103,7 +103,9 @@ class App:
         texts = [request.input] if isinstance(request.input, str) else request.input
         found = await self._service.embed(texts, request.prompt_name)
         embeddings = found.embeddings if size is None else shortened(found.embeddings, size)
-        rows: list[Any] = [*embeddings] if request.encoding_format != "base64" else [_base64(row) for row in embeddings]
+        rows: list[Any] = [*embeddings]
+        if request.encoding_format == "base64":
+            rows = [base64.b64encode(row.astype("<f4").tobytes()).decode() for row in embeddings]
         data = [{"object": "embedding", "index": index, "embedding": row} for index, row in enumerate(rows)]
         return self._list(data, found.tokens)
 
@@ -174,10 +176,6 @@ def shortened(embeddings: np.ndarray, size: int) -> np.ndarray:
     """(N, D) to (N, size) of length 1, as OpenAI's `dimensions` does."""
     kept = embeddings[:, :size]
     return np.ascontiguousarray(kept / np.maximum(np.linalg.norm(kept, axis=1, keepdims=True), 1e-12))
-
-
-def _base64(row: np.ndarray) -> str:
-    return base64.b64encode(row.astype("<f4").tobytes()).decode()
 
 
 async def _wrong_fields(request: Request, error: Exception) -> Response:

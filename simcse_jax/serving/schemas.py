@@ -45,15 +45,7 @@ def _mistake(text: Any) -> str | None:
         return f"is no string; {TOKENS}" if is_token else "is no string"
     if not text:
         return "must not be empty"
-    return None if _is_unicode(text) else broken(text)
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return None if _are_good([text]) else broken(text)
 
 
 Texts = Annotated[str | list[str], BeforeValidator(check_texts)]

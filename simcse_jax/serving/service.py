@@ -217,7 +217,8 @@ class Service:
         sentences = await self._tokenize([*numbers], encoder)
         if len(sentences) < len(numbers):
             raise _too_long("has more", rows.index(len(sentences)), encoder, param)
-        embeddings = np.stack(await self._batcher.submit([_piece(sentence, encoder) for sentence in sentences]))
+        pieces = [Piece(each, encoder.row_length(each), len(each.ids), encoder.skipped) for each in sentences]
+        embeddings = np.stack(await self._batcher.submit(pieces))
         if not np.isfinite(embeddings).all():
             raise FloatingPointError("an embedding is not finite; the model's weights are damaged")
         return Embedded(embeddings[rows], sum(len(sentences[row].ids) for row in rows))
@@ -260,10 +261,6 @@ class Service:
         assert self._search is not None
         filled = batch.payloads + batch.payloads[:1] * (batch.shape - len(batch.payloads))
         return self._search(np.stack(filled), batch.group)[: len(batch.payloads)]
-
-
-def _piece(sentence: Any, encoder: Encoder) -> Piece:
-    return Piece(sentence, encoder.row_length(sentence), len(sentence.ids), encoder.skipped)
 
 
 def _too_long(what: str, number: int, encoder: Encoder, param: str) -> Invalid:

@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from simcse_jax.errors import installed
-from simcse_jax.evaluation.analysis.isotropy import mean_cosine
-from simcse_jax.evaluation.geometry import normalize
+from simcse_jax.evaluation.analysis.isotropy import mean_cosine, normalize
 
 NEIGHBOURS = 15  # UMAP's own default; of no more rows than these it makes no map
 PLANE = 2

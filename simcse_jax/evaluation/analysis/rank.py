@@ -16,7 +16,7 @@ from simcse_jax.errors import UserError
 from simcse_jax.evaluation.analysis import page
 from simcse_jax.evaluation.analysis.page import Section
 from simcse_jax.evaluation.analysis.report import PAGE, explained, to_json
-from simcse_jax.evaluation.plotting import Pictures, line_style, new_figure, shortened
+from simcse_jax.evaluation.plotting import Pictures, add_grid, line_style, new_figure, panels, shortened
 from simcse_jax.evaluation.sts import aligned
 from simcse_jax.host.storage import write_together
 
@@ -244,11 +244,9 @@ def picture(models: Mapping[str, Ranks], data: str) -> Pictures:
     columns = min(3, len(models))
     lines = -(-len(models) // columns)
     with new_figure((1.0 + 3.6 * columns, 1.6 + 2.9 * lines)) as (figure, pictures):
-        panels = figure.subplots(lines, columns, squeeze=False).ravel()
-        for panel in panels[len(models) :]:
-            panel.remove()
+        places = panels(figure, len(models), columns)
         figure.suptitle(f"Rank of the dimensions' correlation, {shortened(data)}", fontsize=10, x=0.01, ha="left")
-        for panel, (label, ranks) in zip(panels, models.items(), strict=False):
+        for panel, (label, ranks) in zip(places, models.items(), strict=True):
             found = [rank for rank in ranks.found if rank.reading == "paper"]
             panel.axhline(ranks.dimensions, color="0.5", linewidth=0.8, linestyle=":", label="the identity's rank")
             for number, batch in enumerate(dict.fromkeys(rank.batch for rank in found)):
@@ -262,9 +260,8 @@ def picture(models: Mapping[str, Ranks], data: str) -> Pictures:
             panel.set_ylim(bottom=0)
             panel.set_xlabel("artificial rows")
             panel.set_ylabel("rank (mean of the batches)")
-            panel.grid(color="0.92")
-            panel.set_axisbelow(True)
-        handles, names = panels[0].get_legend_handles_labels()
+            add_grid(panel)
+        handles, names = places[0].get_legend_handles_labels()
         figure.legend(handles, names, loc="outside lower center", ncols=min(columns, 2), frameon=False)
     return pictures
 

@@ -23,13 +23,7 @@ PAPER = "“On Isotropy and Learning Dynamics of Contrastive-based Sentence Repr
 PAIRS = {"dimensions": "self-similarity pairs", "dimensions_random_pairs": "random pairs"}
 NOTHING = "–"  # a cell without a value
 Metrics = Mapping[str, Any]  # the measurements; see `write`
-FIELDS = (
-    "anisotropy",
-    "adjusted_self_similarity",
-    "adjusted_intra_sentence_similarity",
-    "alignment",
-    "uniformity",
-)
+FIELDS = ("anisotropy", "adjusted_self_similarity", "adjusted_intra_sentence_similarity", "alignment", "uniformity")
 MOST = 4  # runs, or pairs of models, that have a sentence each
 Layer = Mapping[str, float]  # the measures of a layer, by field
 
@@ -176,8 +170,9 @@ def html(metrics: Metrics, drawings: Mapping[str, Drawing], versions: Mapping[st
         ),
     ]
     if changes := metrics["pairs"]:
+        compared = listed([f"from {pair['base']} to {pair['model']}" for pair in changes])
         meaning = (
-            f"How much the adjusted self-similarity of a token grew {_from_to(changes)}: above 0, its embedding "
+            f"How much the adjusted self-similarity of a token grew {compared}: above 0, its embedding "
             "depends less on the context now."
         )
         content = drawn("self_similarity_change", wide=len(changes) > 1) + _changes(changes)
@@ -207,10 +202,6 @@ def in_short(metrics: Metrics) -> str:
     sentences += [of_a_model(name, models[name]["layers"]) for name in alone]
     shown = sentences[:MOST]
     return " ".join(shown + ["The tables below have the others."] * (len(sentences) > len(shown)))
-
-
-def _from_to(pairs: Sequence[Metrics]) -> str:
-    return listed([f"from {pair['base']} to {pair['model']}" for pair in pairs])
 
 
 def _named(pairs: Sequence[Sequence[str]]) -> str:
