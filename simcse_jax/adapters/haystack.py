@@ -14,7 +14,7 @@ from haystack import Document, component, default_from_dict, default_to_dict  # 
 
 
 class _Embedder:
-    """A model that is loaded once it is needed, and its options."""
+    """A model that is loaded when it is needed, and its options."""
 
     @names_ours
     def __init__(self, model: SimCSE | str | Path, *, dtype: str | None = None, **options: Unpack[TextOptions]):

@@ -97,7 +97,7 @@ class Encoder:
           kwargs: mteb's `encode_kwargs`: `batch_size` and `show_progress_bar`.
 
         Raises:
-          UserError: for texts that are no strings, inputs without texts, embeddings that are not finite, or an option
+          UserError: for texts that are not strings, inputs without texts, embeddings that are not finite, or an option
             that would change the scores.
         """
         for name in kwargs:

@@ -1,4 +1,4 @@
-"""What the adapters share: a model, the options of its encoding, and lists of numbers in place of arrays."""
+"""Shared by the adapters: a model, the options of encoding, and lists of numbers instead of arrays."""
 
 from collections.abc import Sequence
 from pathlib import Path

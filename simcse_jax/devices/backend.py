@@ -1,4 +1,4 @@
-"""JAX's backend, which has the devices and the threads of a process: started, or refused in one line.
+"""JAX's backend: started, or refused in one line.
 
 Its persistent compilation cache lets a process read the programs that an earlier one compiled.
 """
@@ -44,7 +44,7 @@ os.register_at_fork(after_in_child=_note_fork)
 
 
 def check_fork() -> None:
-    """Refuses a process in which JAX would wait for ever: a fork has none of the threads that JAX had started."""
+    """Refuses a process in which JAX would hang: a fork has none of the threads that JAX had started."""
     if _forked_from:
         raise UserError(
             f"this process was forked from process {_forked_from[0]} after JAX had started there, as it does when a "
@@ -83,7 +83,7 @@ def _missing(asked: str, why: str) -> str:
 
 @functools.cache
 def slow_bfloat16() -> str:
-    """A sentence that says so where JAX computes on a CPU that is known to have none; empty anywhere else."""
+    """A warning where JAX computes on a CPU without bfloat16 instructions; otherwise empty."""
     if jax.default_backend() != "cpu":
         return ""
     try:

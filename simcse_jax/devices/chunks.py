@@ -1,4 +1,4 @@
-"""Large batches in little memory: a function of rows, computed a chunk of rows at a time."""
+"""Large batches in little memory: functions of rows computed in chunks."""
 
 from collections.abc import Callable
 from typing import Any

@@ -117,7 +117,7 @@ class Way(NamedTuple):
 def sides(devices: Sequence[jax.Device]) -> tuple[int, ...]:
     """The sides of the torus that the devices fill, without those of one chip; their number if a ring goes through.
 
-    A ring goes through two sides that differ, and through 2 × 2. Devices that are no TPUs, and several slices, count as
+    A ring goes through two sides that differ, and through 2 × 2. Devices other than TPUs, and several slices, count as
     a ring too: how they exchange is left to XLA.
     """
     places = [coordinates(device) for device in devices]

@@ -1,4 +1,4 @@
-"""Ending a run from outside, after saving: SIGTERM before a machine is taken away, and Ctrl-C (SIGINT)."""
+"""Ending a run cleanly on SIGTERM, as before a machine is taken away, and on Ctrl-C (SIGINT)."""
 
 import os
 import signal
@@ -96,7 +96,7 @@ class Preemption:
         return Preempted(f"{name}: saved at step {step}; the same command resumes there")
 
     def finish(self) -> None:
-        """From now on all steps are saved, and a Ctrl-C ends the run immediately.
+        """All steps are saved from now on, so a Ctrl-C ends the run immediately.
 
         Raises:
           KeyboardInterrupt: when there was one after the last step. Joined processes continue: the others would wait.

@@ -1,6 +1,6 @@
-"""Several processes that run the same program: they are joined, print once, and agree on what they run.
+"""Processes that run the same program: joining them, printing once, and checking that they agree.
 
-With one process all of this does nothing. `mesh.py` places arrays over the devices of all processes.
+With one process, none of this does anything. `mesh.py` places arrays over the devices of all processes.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""The arguments of `SimCSE`'s methods: their checks, embeddings of any kind, and the spellings of other packages."""
+"""Arguments of `SimCSE`'s methods: checks, embeddings of any kind, and the names that other packages use."""
 
 import functools
 import inspect
@@ -102,7 +102,7 @@ def advice(name: str, parameters: Sequence[str]) -> str:
 
 
 def names_ours(method: Callable[P, R]) -> Callable[P, R]:
-    """Makes a method answer an argument that it does not have with the name of its own one.
+    """Makes a method's error for an unknown argument name the right one.
 
     Raises:
       TypeError: from the method, for such an argument.
@@ -163,7 +163,7 @@ def check_path(name: Any, what: str) -> None:
 
 
 def check_truncation(size: int | None, dimension: int, name: str = "truncate_dim") -> None:
-    """Refuses a `truncate_dim`, or what else has the name, that is no number of elements of an embedding."""
+    """Refuses a `truncate_dim`, or what else has the name, that is not a possible number of elements."""
     if size is None:
         return
     if not is_whole(size, 1, dimension):
@@ -230,7 +230,7 @@ def embeddings_or_sentences(given: Any, dimension: int) -> Any:
         raise UserError(f"embeddings of shape {array.shape}; this model's are ({dimension},) or (N, {dimension})")
     if not np.isfinite(array).all():
         which = f"embedding {int(np.argwhere(~np.isfinite(array))[0, 0])}" if array.ndim == 2 else "the embedding"
-        raise UserError(f"{which} has an element that is not a finite number")
+        raise UserError(f"{which} has a NaN or infinite element")
     return array
 
 

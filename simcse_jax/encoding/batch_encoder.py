@@ -1,4 +1,4 @@
-"""Batches that the caller puts together, as a server does: of sentences of many lengths, from any thread.
+"""Batches put together by the caller, such as a server: of sentences of many lengths, from any thread.
 
 On a CPU nothing is computed for padding. A program has room for a number of tokens, which lie one after the other; only
 attention's products, the least part of the work, see rows of a length. So a batch of mixed lengths costs its tokens.

@@ -175,7 +175,7 @@ def warn_of_cut(cut: int, max_length: int, stacklevel: int) -> None:
 
 
 class NotFinite(UserError):
-    """An embedding has an element that is no number, or too large for a length in float32."""
+    """An embedding has a NaN or infinite element, or one too large for a length in float32."""
 
 
 def check_finite(embeddings: np.ndarray, sentences: Sequence[str]) -> None:

@@ -250,7 +250,7 @@ def dequantize(codes: Codes, precision: Precision, dimension: int, ranges: Array
 def _check_finite(embeddings: Float[np.ndarray, "N D"]) -> None:
     wrong = np.flatnonzero(~np.isfinite(embeddings).all(axis=1))
     if wrong.size:
-        raise UserError(f"embedding {wrong[0]} has an element that is not a finite number")
+        raise UserError(f"embedding {wrong[0]} has a NaN or infinite element")
 
 
 def chosen_ranges(

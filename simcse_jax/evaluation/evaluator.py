@@ -1,4 +1,4 @@
-"""Evaluators measure a model's embeddings and return numbers by name. They know nothing of models or runs.
+"""Evaluators measure a model's embeddings and return named numbers. They know nothing of models or runs.
 
 `training`, `evaluate` and sweeps take a list of them. To add one, write a file with a callable that holds its data, and
 a line in `training/evaluation.py` or `evaluate.py` that puts it into the list.

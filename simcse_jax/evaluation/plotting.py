@@ -1,4 +1,4 @@
-"""Shared by all pictures: a figure drawn as PNG and as SVG, and lines that can be distinguished in grey.
+"""Shared by all pictures: figures drawn as PNG and SVG, with lines that differ in grey too.
 
 Every picture can be read without a caption. The same numbers give the same bytes.
 """

@@ -1,4 +1,4 @@
-"""Post-processing: a map of frozen embeddings to more isotropic ones, fit on sentences without labels.
+"""Post-processing: maps frozen embeddings to more isotropic ones, fit on sentences without labels.
 
 It turns one `encode` into another, which all evaluators accept: whitening (Su et al. 2021) and a flow (Li et al. 2020,
 see flow.py). They are fit on a source of sentences (NLI, Wikipedia), or on the target: for each task, on the sentences
@@ -215,7 +215,7 @@ def read_all_splits(data: str) -> dict[str, list[str]]:
     folder = local_path(data)
     if not data or not folder.is_dir():
         raise UserError(
-            f"target_all: {data or 'nothing'} is no folder of SentEval, whose tasks have several sets; take target"
+            f"target_all: {data or 'nothing'} is not SentEval's folder, whose tasks have several sets; use target"
         )
     found = {}
     for task in SUBSETS:
@@ -225,6 +225,6 @@ def read_all_splits(data: str) -> dict[str, list[str]]:
         if (folder / files["test"]).is_file():
             splits = {name: read_task(folder, task, name) for name in files}
             if missing := [name for name, pairs in splits.items() if pairs is None]:
-                raise UserError(f"target_all: {folder / files[missing[0]]} is missing; take target")
+                raise UserError(f"target_all: {folder / files[missing[0]]} is missing; use target")
             found[task] = sentences_of({name: pairs for name, pairs in splits.items() if pairs})
     return found

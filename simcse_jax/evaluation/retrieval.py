@@ -1,4 +1,4 @@
-"""Retrieval: the documents of a corpus that are nearest to each query, compared with those judged relevant.
+"""Retrieval: compares the documents nearest to each query with those judged relevant.
 
 Documents are encoded and compared block by block, on all devices; of a block's embeddings only the best of each query
 are kept, so a corpus may be larger than memory for its embeddings. The ranking is trec_eval's: by score in float32, of

@@ -6,8 +6,8 @@ import fcntl
 import os
 from pathlib import Path
 
-LONGEST = 1 << 16  # bytes that are read of a file that another process has
-WITHOUT_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK}  # answers of a disk without locks
+LONGEST = 1 << 16  # bytes read of a file that another process has locked
+WITHOUT_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK}  # errors of a disk without locks
 
 
 class Taken(Exception):
@@ -19,7 +19,7 @@ class Taken(Exception):
 
 
 def open_alone(file: Path) -> tuple[int, bool] | None:
-    """Opens a file to read and write, and locks it; it is made if it does not exist, and a link is not followed.
+    """Opens a file for reading and writing, and locks it; creates it if needed, and does not follow a link.
 
     The descriptor is closed in new programs.
 

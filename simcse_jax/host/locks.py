@@ -94,7 +94,7 @@ def describe(owner: Owner | None) -> str:
 
 
 def taken(place: object, owner: Owner | None) -> UserError:
-    """The error for the second job, which names the first one."""
+    """The error for a second job; it names the first one."""
     return UserError(f"{place}: {describe(owner)} is writing there; wait for its end, or choose another place")
 
 
@@ -110,7 +110,7 @@ os.register_at_fork(after_in_child=_close_in_child)
 
 @contextlib.contextmanager
 def held_on_disk(file: Path, place: Path) -> Iterator[None]:
-    """Holds the lock `file` for the time of the block; `place`, what it protects, is for messages.
+    """Holds the lock `file` during the block; `place`, what it protects, is for messages.
 
     The file's folder is made if it does not exist.
     """
@@ -286,7 +286,7 @@ def _why(error: Exception) -> str:
 
 @contextlib.contextmanager
 def held_in_store(path: Folder, place: Folder) -> Iterator[Callable[[], None]]:
-    """Holds the lock at `path` for the time of the block; yields a function that raises if it was lost."""
+    """Holds the lock at `path` during the block; yields a function that raises if it was lost."""
     lock = StoredLock(path, place)
     try:
         yield lock.check
@@ -303,9 +303,9 @@ def never_lost() -> None:
 
 @contextlib.contextmanager
 def held(folder: Folder) -> Iterator[Check]:
-    """Holds the lock of a folder, which is made if it does not exist, for the time of the block.
+    """Holds the lock of a folder during the block; creates the folder if needed.
 
-    A block within the block, in the same thread, takes the lock again without effect.
+    Taking it again within the block, in the same thread, has no effect.
 
     Yields:
       A function that raises a `UserError` if the lock was lost, which can happen in an object store: call it before
@@ -375,7 +375,7 @@ def replacing(folder: Path) -> Iterator[Path]:
 
 
 def recover(folder: Path) -> None:
-    """For readers: puts a folder back that is missing because a job was killed while it replaced it."""
+    """For readers: restores a folder that is missing because a job was killed while replacing it."""
     earlier, end = _next_to(folder, "old"), time.monotonic() + WAIT_SECONDS
     while not os.path.lexists(folder) and os.path.isdir(earlier):
         try:

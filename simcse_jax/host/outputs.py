@@ -1,4 +1,4 @@
-"""What a command writes, checked before its work: that it can be written, and that it takes no input's place.
+"""Checks of outputs before a command's work: each can be written, and none replaces an input.
 
 A file must be new or a regular one, which is then replaced as a whole. Where one text is written at the end, it may
 also be a device or a pipe (`storage.write_atomically`).
@@ -18,7 +18,7 @@ from simcse_jax.errors import UserError
 from simcse_jax.host.names import split_glove, split_step
 from simcse_jax.host.storage import is_remote, is_stream, local_path, own_descriptor, writing
 
-Inputs: TypeAlias = Mapping[str, str | Path | None]  # what a command reads, by option; names may be no local path
+Inputs: TypeAlias = Mapping[str, str | Path | None]  # what a command reads, by option; names need not be local paths
 
 TEMPORARY = ".{}.tmp"  # the name that a file has while it is written, {} being its own; see `storage`
 RESUMED = (  # those of a file that is made in parts and resumed, also if an earlier version began it; see `hidden`
@@ -183,7 +183,7 @@ def check_inputs(outputs: Iterable[Path], inputs: Inputs | None, where: str) -> 
 
 @contextlib.contextmanager
 def printing(results_are_written: bool) -> Iterator[Callable[[str], None]]:
-    """Prints at once. With results to write, a line that cannot be printed ends the command only after the block.
+    """Prints at once. If results are written, a failure to print ends the command only after the block.
 
     Raises:
       OSError: of the first line that could not be printed.

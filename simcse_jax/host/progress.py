@@ -41,9 +41,9 @@ _work: ContextVar[_Work | None] = ContextVar("work", default=None)
 
 @contextlib.contextmanager
 def doing(title: str = "") -> Iterator[None]:
-    """Gives a title to the progress within the block, such as a task or a model; the innermost title counts.
+    """Titles the progress within the block, such as with a task or a model; the innermost title counts.
 
-    The bars of a block share one clock, so that many short ones have their lines too.
+    The bars of a block share one clock, so that many short ones print lines too.
     """
     outer = _work.get()
     token = _work.set(_Work(title, outer.clock if outer else Clock()))
@@ -111,7 +111,7 @@ class Progress:
                 print(self._line(note() if note else ""), file=sys.stderr, flush=True)
 
     def skip(self, seconds: float) -> None:
-        """Leaves out some seconds that have just passed from the rate and from the time left."""
+        """Excludes seconds that have just passed from the rate and the time left."""
         self._start += seconds
         if self._bar_shown:
             self._bar.start_t += seconds

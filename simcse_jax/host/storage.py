@@ -37,7 +37,7 @@ def is_remote(path: Folder | str) -> bool:
 
 
 def is_of_macos(name: str) -> bool:
-    """Whether macOS puts a file of this name beside others: it keeps there how a folder looks, or more about a file."""
+    """Whether macOS adds a file of this name, which describes a folder's looks or another file."""
     return name == ".DS_Store" or name.startswith("._")
 
 
@@ -140,7 +140,7 @@ def write_atomically(path: Folder, content: str | bytes) -> None:
 
 
 def write_together(folder: Path, files: Mapping[str, str | bytes]) -> None:
-    """Writes several files as `write_atomically` does; if one of them cannot be written, none is replaced.
+    """Writes several files like `write_atomically`; if one cannot be written, none is replaced.
 
     Args:
       files: contents by name; the last one is the last to be replaced.
@@ -167,7 +167,7 @@ def _encoded(content: str | bytes) -> bytes:
 
 
 def is_stream(path: Folder) -> bool:
-    """Whether the path is written into, not replaced: a device, a pipe, or a descriptor such as /dev/stdout."""
+    """Whether the path is written to, not replaced: a device, a pipe, or a descriptor such as /dev/stdout."""
     return own_descriptor(path) is not None or (path.exists() and not path.is_file() and not path.is_dir())
 
 
@@ -211,7 +211,7 @@ def _open_stream(path: Folder) -> int:
 
 @contextlib.contextmanager
 def replacing_file(path: Path) -> Iterator[IO[bytes]]:
-    """A new file to write to, which takes the place and the mode of `path` after the block; links are followed.
+    """A new file to write to, which replaces `path` and takes its mode after the block; links are followed.
 
     After an error, `path` is unchanged and nothing else is left.
 
@@ -235,7 +235,7 @@ def replacing_file(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _open_alone(temporary: Path) -> IO[bytes]:
-    """Opens a file to write to that no other process is writing; a killed one may have left it."""
+    """Opens a file for writing that no other process writes; a killed one may have left it."""
     while True:
         if temporary.is_symlink():  # it would lead to another file
             temporary.unlink()

@@ -197,7 +197,7 @@ def sites(encoder: EncoderConfig, targets: Sequence[str], field: str) -> tuple[S
     for target in targets:
         if target not in (*known, ALL):
             raise UserError(
-                f"{field}: {target!r:.60} is no linear map of a layer of the type {encoder.model_type}; the nearest "
+                f"{field}: {target!r:.60} is not a linear map of a layer of the type {encoder.model_type}; the nearest "
                 f"one is {nearest(target, known)}; there are {', '.join(maps)}"
             )
     return tuple(

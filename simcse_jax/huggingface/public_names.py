@@ -1,4 +1,4 @@
-"""Config values fit for publishing: hub and package names in full, files and folders by base name."""
+"""Config values safe to publish: hub and package names in full, files and folders by base name."""
 
 import csv
 import re

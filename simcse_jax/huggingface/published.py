@@ -1,5 +1,5 @@
-"""What is known of published models by their names: the shapes of encoders, so that their programs can be built without
-their files, and the poolers of models whose files do not state them.
+"""Known published models: the shapes of encoders, so that their programs can be built without their files, and the
+poolers of models whose files do not state them.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Finds tokenizers that would fail, run for ever or give wrong ids without a word, before they are used."""
+"""Finds tokenizers that would fail, hang or silently give wrong ids, before they are used."""
 
 import contextlib
 import glob
@@ -32,13 +32,13 @@ _redirecting = threading.Lock()  # the descriptor is the whole process's
 
 
 def is_failure(error: BaseException) -> bool:
-    """Whether an error is one of a library's, and not an interruption: a panic of Rust is no `Exception`."""
+    """Whether an error is one of a library's, and not an interruption: a Rust panic is not an `Exception`."""
     return isinstance(error, Exception) or type(error).__name__ == "PanicException"
 
 
 @contextlib.contextmanager
 def panics_in_a_line() -> Iterator[None]:
-    """Keeps what Rust prints when it panics off standard error: the exception says the same. The rest is printed."""
+    """Hides what Rust prints when it panics: the exception says the same. Anything else is printed."""
     with _redirecting, tempfile.TemporaryFile() as printed:
         try:
             before = os.dup(2)

@@ -207,7 +207,7 @@ def _outline(config: EncoderConfig) -> dict[str, tuple[tuple[int, ...], str]]:
 def check_parts(tensors: Container[str], config: EncoderConfig, where: str) -> None:
     """Refuses weights of parts that `config.json` says are not there: without them a model computes something else.
 
-    Layers after the last one are no contradiction: to have fewer, people lower `num_hidden_layers`.
+    Layers after the last one do not contradict it: to have fewer, people lower `num_hidden_layers`.
 
     Args:
       tensors: by the names that `normalize_names` returns.

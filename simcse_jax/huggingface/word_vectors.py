@@ -82,7 +82,7 @@ def read_glove(path: Path) -> Vectors:
     Warnings count the lines that are left out, and those of words that are there more than once.
     """
     if not path.is_file():
-        what = "is a folder" if path.is_dir() else "is no regular file" if path.exists() else "no such file"
+        what = "is a folder" if path.is_dir() else "is not a regular file" if path.exists() else "no such file"
         raise UserError(f"{path}: {what}; name a file of word vectors, such as glove.6B.300d.txt")
     try:
         with _opened(path) as file:
@@ -178,7 +178,7 @@ def _parse(path: Path, lines: Sequence[_Line], dimension: int) -> np.ndarray:
     text = b" ".join(line.text.partition(b" ")[2] for line in lines)
     try:
         with warnings.catch_warnings(), np.errstate(over="ignore"):
-            warnings.simplefilter("error", DeprecationWarning)  # NumPy 2.0 warns of what is no number
+            warnings.simplefilter("error", DeprecationWarning)  # NumPy 2.0 warns of what is not a number
             values = np.fromstring(text, np.float32, sep=" ")
     except (ValueError, DeprecationWarning):
         values = np.zeros(0, np.float32)
@@ -186,7 +186,7 @@ def _parse(path: Path, lines: Sequence[_Line], dimension: int) -> np.ndarray:
         for line in lines:
             for part in line.text.split(b" ")[1:]:
                 if not NUMBER.fullmatch(part) or abs(float(part)) > LARGEST:
-                    _refuse(path, line.number, f"{part.decode(errors='replace')!r:.40} is no finite number")
+                    _refuse(path, line.number, f"{part.decode(errors='replace')!r:.40} is not a finite number")
         raise UserError(f"{path}: lines {lines[0].number} to {lines[-1].number}: not all parts are numbers")
     return values.reshape(-1, dimension)
 
@@ -214,7 +214,7 @@ def read_vocabulary(path: Path) -> Vocabulary:
     words, stop_words, lower = (fields.get(name) for name in ("vocab", "stop_words", "do_lower_case"))
     for name, found in (("vocab", words), ("stop_words", stop_words)):
         if not isinstance(found, list) or not all(isinstance(word, str) for word in found):
-            raise UserError(f"{path}: {name} is {found!r:.60}, no list of words")
+            raise UserError(f"{path}: {name} is {found!r:.60}, not a list of words")
     if not isinstance(lower, bool):
         raise UserError(f"{path}: do_lower_case is {lower!r:.60}, neither true nor false")
     assert words is not None and stop_words is not None
@@ -224,7 +224,7 @@ def read_vocabulary(path: Path) -> Vocabulary:
 
 
 class WordTokenizer(Tokenizer):
-    """Sentences to the numbers of their words; there are no special tokens, and a sentence may have no word at all.
+    """Sentences to the numbers of their words; there are no special tokens, and a sentence may be empty.
 
     A token is looked up as it is, then without punctuation at its ends, then in lower case. One that is in none of
     these forms in the vocabulary is left out, and so is one that is, in the form looked up, a stop word.
@@ -305,7 +305,7 @@ def read_word_embeddings(folder: Path) -> WordEmbeddings:
         words = len(vocabulary.words)
         raise UserError(f"{path}: {TENSOR!r} has shape {table.shape}, but {WORDS_FILE} has {words} words")
     if table.dtype.kind != "f" or not np.isfinite(table).all():
-        raise UserError(f"{path}: {TENSOR!r} has values that are no finite numbers")
+        raise UserError(f"{path}: {TENSOR!r} has values that are NaN or infinite")
     return WordEmbeddings(vocabulary, np.asarray(table, np.float32), length)
 
 

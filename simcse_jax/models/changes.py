@@ -1,4 +1,4 @@
-"""Changes of a sentence in the embedding layer: its tokens in another order, or some of its columns zero.
+"""Augmentations in the embedding layer: shuffled token positions, or some columns set to zero.
 
 A change belongs to an example, as a dropout mask does: it is drawn from the row's key, and padding, chunks and devices
 do not change it. Shapes: B sentences, T tokens, D hidden size.

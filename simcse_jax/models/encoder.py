@@ -1,4 +1,4 @@
-"""BERT and its relatives in Flax NNX; `EncoderConfig` says which parts one is put together of.
+"""BERT and its relatives in Flax NNX; `EncoderConfig` says which parts each is made of.
 
 Shapes: B sentences, T tokens, D hidden size, L layers, H heads. Hidden states lie in a layout (`models.padding`):
 (*tokens, D) is (B, T, D) or, without padding, (N, D). Attention has Q queries, K keys and d = D / H numbers in a head.

@@ -28,7 +28,7 @@ Kept = tuple[Heads, Heads, Heads, Int[Array, "B T"], Heads, Float32[Array, "B H 
 
 BLOCKS = (512, 256, 128)  # tokens of an outer block, the best first
 LANES = 128  # of a register: tokens of the smallest block
-LEAST, MOST = -1e30, 1e30  # in the place of infinity, whose differences are no numbers
+LEAST, MOST = -1e30, 1e30  # in the place of infinity, whose differences are NaN
 # The axes of two matrices that a product sums over.
 ROWS_BY_COLUMNS, BY_ROWS, BY_COLUMNS = ((1,), (0,)), ((1,), (1,)), ((0,), (0,))
 

@@ -1,4 +1,4 @@
-"""Chooses the tokens that a masked language model has to guess. Shapes: B sentences, T tokens."""
+"""Chooses the tokens that a masked language model has to predict. Shapes: B sentences, T tokens."""
 
 import jax
 import jax.numpy as jnp

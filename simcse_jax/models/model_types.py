@@ -1,4 +1,4 @@
-"""What is particular about each model type of Hugging Face: the parts it has, and the fields of its `config.json`."""
+"""The model types of Hugging Face: the parts that each has, and the fields of its `config.json`."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType

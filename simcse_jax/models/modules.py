@@ -1,4 +1,4 @@
-"""What comes after the pooler and the head in some models of sentence-transformers: functions of embeddings alone."""
+"""Modules after the pooler and the head in some models of sentence-transformers: functions of embeddings."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple

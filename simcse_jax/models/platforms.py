@@ -1,4 +1,4 @@
-"""What a program computes in one way on one platform and in another way on others."""
+"""Choosing an implementation by the platform that a program is compiled for."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager

@@ -1,4 +1,4 @@
-"""A network between the embeddings and the objectives, with batch norm over the global batch; training alone has it."""
+"""A network between the embeddings and the objectives, in training only, with batch norm over the global batch."""
 
 import itertools
 from collections.abc import Callable

@@ -31,7 +31,7 @@ DELETED = "deleted"  # where a checkpoint is moved before its files are removed,
 
 
 class Checkpoints:
-    """The checkpoints of a workdir. The name of a checkpoint is the number of updates done."""
+    """The checkpoints of a workdir, each named by the number of updates done."""
 
     def __init__(self, workdir: Folder, keep_every: int = 0, read_only: bool = False):
         """Opens `workdir/checkpoints`.
@@ -127,11 +127,11 @@ class Checkpoints:
     def resume(self, like: TrainState) -> TrainState | None:
         """The newest state that can be read, with the shapes and the placement of `like`; None if none was saved.
 
-        A damaged one (a missing or cut off file, a flipped bit) is moved to `damaged_checkpoints` with a message, and
+        A damaged one (a missing or truncated file, a flipped bit) is moved to `damaged_checkpoints` with a message, and
         the one before it is read.
 
         Raises:
-          UserError: when there are checkpoints and none of them can be read, or they have moments of another type.
+          UserError: when none of the checkpoints can be read, or their moments have another type.
         """
         errors = {}
         for step in reversed(self.steps):

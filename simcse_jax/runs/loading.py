@@ -1,4 +1,4 @@
-"""Any model by name: all that `huggingface.load` reads, and the workdirs of our own runs."""
+"""Loads any model by name: whatever `huggingface.load` reads, and the workdirs of our runs."""
 
 import atexit
 import contextlib

@@ -40,7 +40,7 @@ An embedding is what the pooler `{pooler}` makes of the last hidden states.
 
 
 def check_adapter(run: dict[str, Any], where: str) -> None:
-    """Refuses a run whose model is more than its base and LoRA."""
+    """Refuses a run whose model has more than its base and LoRA."""
     model = run["config"]["model"]
     if not model_has_lora(model):
         raise UserError(f"{where}: has no LoRA (its model.lora.rank is 0); leave out --adapter")
@@ -57,7 +57,7 @@ def check_adapter(run: dict[str, Any], where: str) -> None:
 def adapter_writer(folder: Folder, step: int | str | None = None) -> Callable[[Path], None]:
     """Reads the LoRA of a run's checkpoint.
 
-    A head of masked words that was trained next to it is left out, which is said: no embedding depends on it.
+    A head of masked words that was trained with it is left out, with a message: no embedding depends on it.
 
     Args:
       step: of the checkpoint, or "last"; None for the best one.

@@ -1,7 +1,7 @@
-"""Whether the JSON of a run's folder is what we wrote: `run.json`, `result.json`, a line of `metrics.jsonl`.
+"""Checks of the JSON in a run's folder: `run.json`, `result.json`, a line of `metrics.jsonl`.
 
-The rest of the code relies on the types of what it reads there. Files of earlier versions may lack fields, and those of
-later ones may have more.
+The rest of the code relies on their types. Files of earlier versions may lack fields, and those of later ones may have
+more.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,7 +31,7 @@ def check_run(run: dict[str, Any], where: str) -> dict[str, Any]:
     _part(run["config"] | {"matryoshka": run["config"].get("matryoshka", {})}, "matryoshka", where)
     for name, term in run["config"]["objective"].items():
         if not isinstance(term, dict):
-            raise _damaged(where, f"config.objective.{name} is no object")
+            raise _damaged(where, f"config.objective.{name} is not an object")
     length = _part(run, "model", where).get("max_length")
     if type(length) is not int or length < 3:
         raise _damaged(where, f"model.max_length is {length!r:.60}")
@@ -40,7 +40,7 @@ def check_run(run: dict[str, Any], where: str) -> dict[str, Any]:
     _check_values(run.setdefault("versions", {}), "versions", (str,), where)
     _check_values(run.setdefault("device", {}), "device", (str, int), where)
     if not isinstance(run.get("hub") or [], list) or type(run.get("examples", 0)) is not int:
-        raise _damaged(where, "hub is no list, or examples no whole number")
+        raise _damaged(where, "hub is not a list, or examples not a whole number")
     return run
 
 
@@ -117,7 +117,7 @@ def _flat(section: Mapping[str, Any], prefix: str, where: str) -> Iterator[tuple
     """The fields by their dotted names."""
     for name, value in section.items():
         if "." in name or prefix.count(".") > DEPTH:
-            raise _damaged(where, f"config.{prefix}{name} is no field's name")
+            raise _damaged(where, f"config.{prefix}{name} is not the name of a field")
         if isinstance(value, dict):
             yield from _flat(value, f"{prefix}{name}.", where)
         else:
@@ -133,7 +133,7 @@ def _part(whole: Mapping[str, Any], name: str, where: str) -> dict[str, Any]:
 
 def _check_values(part: Any, name: str, kinds: tuple[type, ...], where: str) -> None:
     if not isinstance(part, dict):
-        raise _damaged(where, f"{name} is {part!r:.60}, no object")
+        raise _damaged(where, f"{name} is {part!r:.60}, not an object")
     for key, value in part.items():
         if type(value) not in kinds:
             raise _damaged(where, f"{name}.{key} is {value!r:.60}")

@@ -39,7 +39,7 @@ Fields: TypeAlias = Mapping[str, Any] | config_dict.ConfigDict
 
 
 class TrainState(NamedTuple):
-    """Everything that an update changes. `step` counts the updates."""
+    """What an update changes. `step` counts the updates."""
 
     step: Int[AnyArray, ""]
     params: Params
@@ -106,7 +106,7 @@ def pretrained_shapes(encoder: EncoderConfig) -> Shapes:
 def initial_params(
     config: config_dict.ConfigDict, model: Pretrained, adapter: Mapping[str, AnyArray] | None = None
 ) -> Params:
-    """The loaded weights and all other parameters of a run, frozen ones too. They are fresh if the model has none.
+    """All initial parameters of a run, frozen ones included: the loaded weights, and fresh ones that the model lacks.
 
     A second encoder starts from the same weights, with a fresh head of its own. `adapter` has LoRA's parameters where
     they are not fresh.

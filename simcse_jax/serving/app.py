@@ -1,4 +1,4 @@
-"""The paths of the server: OpenAI's API for embeddings, search, health, figures, and a page that describes them."""
+"""The endpoints of the server: OpenAI's API for embeddings, search, health, metrics, and a page that describes them."""
 
 import asyncio
 import base64
@@ -55,7 +55,7 @@ class App:
 
     @property
     def failure(self) -> BaseException | None:
-        """For which it will never be ready, or cannot go on."""
+        """Why it will never be ready, or cannot continue."""
         return self._not_compiled or self._service.failure
 
     @contextlib.asynccontextmanager

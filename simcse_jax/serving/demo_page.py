@@ -1,4 +1,4 @@
-"""The page to try a model on: the answers of its three parts, as HTML for people and as JSON for programs."""
+"""The demo page: the answers of its three parts, as HTML for people and as JSON for programs."""
 
 import html
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""What a server answers: embeddings of texts, and the sentences of an index nearest to queries. Without HTTP."""
+"""What a server computes, without HTTP: embeddings of texts, and the sentences of an index nearest to queries."""
 
 import asyncio
 import dataclasses

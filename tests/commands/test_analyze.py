@@ -170,7 +170,7 @@ def test_two_models_are_compared_at_the_length_that_both_take(tmp_path, tiny_ber
         ({"--model": "{model}@0"}, ["tiny-bert@0: no such folder"]),
         ({"--compare": "{model}@9"}, ["the model has 2 layers"]),
         ({"--compare": "{roberta}"}, ["tiny-bert and", "tiny-roberta have different tokenizers"]),
-        ({"--compare": "{model}"}, ["--pair", "is a model and itself"]),
+        ({"--compare": "{model}"}, ["--pair", "compares a model with itself"]),
         ({"--models": ["{roberta}", "{model}@1"], "--compare": "{model}"}, ["--compare", "goes with one model"]),
         ({"--sentences": "99"}, ["some.csv: has 60 sentences, 99 were asked for"]),
         ({"--split": "dev"}, ["--split dev: is for SentEval's folder"]),

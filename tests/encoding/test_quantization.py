@@ -129,7 +129,7 @@ def test_what_cannot_be_quantized_is_refused():
     for precision in ("int8", "ubinary"):
         wrong = rows.copy()
         wrong[4, 2] = np.nan
-        with pytest.raises(UserError, match="embedding 4 has an element that is not a finite number"):
+        with pytest.raises(UserError, match="embedding 4 has a NaN or infinite element"):
             quantize(wrong, precision)
     with pytest.raises(UserError, match="single embedding; give ranges"):
         quantize(rows[0], "int8")

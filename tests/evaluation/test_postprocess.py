@@ -279,7 +279,7 @@ def test_a_task_is_fit_on_its_splits_and_another_task_on_its_own_sentences(folde
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda folder: (folder / "STS/STSBenchmark/sts-dev.csv").unlink(), "sts-dev.csv is missing; take target"),
+        (lambda folder: (folder / "STS/STSBenchmark/sts-dev.csv").unlink(), "sts-dev.csv is missing; use target"),
         (
             lambda folder: (folder / "STS/STS13-en-test/STS.input.FNWN.txt").write_text("a\tb\nonly one\n"),
             "STS.input.FNWN.txt: line 2: expected two sentences",
@@ -293,7 +293,7 @@ def test_what_is_missing_or_damaged_is_named(folder, change, message):
 
 
 def test_a_file_of_pairs_has_one_set_and_nothing_has_none(corpus):
-    with pytest.raises(UserError, match="is no folder of SentEval"):
+    with pytest.raises(UserError, match="is not SentEval's folder"):
         read_all_splits(str(corpus["dev"]))
-    with pytest.raises(UserError, match="is no folder of SentEval"):
+    with pytest.raises(UserError, match="is not SentEval's folder"):
         postprocess.read("whitening", "target_all")

@@ -75,7 +75,7 @@ def choose(models: Sequence[str], pairs: Sequence[Sequence[str]]) -> Models:
     bare = [(model[0], base[0]) for model, base in compared]
     for model, base in bare:
         if model == base:
-            raise UserError(f"--pair {model} {base}: is a model and itself")
+            raise UserError(f"--pair {model} {base}: compares a model with itself")
         if bare.count((model, base)) > 1:
             raise UserError(f"--pair {model} {base}: is given twice")
     for name, _ in alone:

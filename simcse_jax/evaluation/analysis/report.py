@@ -180,7 +180,7 @@ def html(metrics: Metrics, drawings: Mapping[str, Drawing], versions: Mapping[st
     if correlations := metrics["correlations"]:
         meaning = (
             "Whether contrastive learning changes the same tokens in two pairs of models: a high correlation says that "
-            "the changes are no chance."
+            "the changes are not chance."
         )
         content = drawn("correlation") + _correlations(correlations)
         sections.append(Section("Correlation of pairs of models", meaning, content))
@@ -382,7 +382,7 @@ def listed(parts: Sequence[str]) -> str:
 
 
 def data_lines(data: str, surveys: Mapping[str, Survey], max_length: int) -> str:
-    """The size of the data, and where less of it is measured than expected: a line for each tokenizer."""
+    """The size of the data, and what is left out of the measurement: a line for each tokenizer."""
     lines = []
     tokenizers = {survey.digest: survey for survey in surveys.values()}
     for digest, survey in tokenizers.items():

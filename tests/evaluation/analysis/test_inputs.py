@@ -65,7 +65,7 @@ def test_models_of_one_name_are_distinguished():
         (["a", "a"], [], "--models: a is given twice"),
         (["a=x", "b=x"], [], "two models have the label x"),
         (["m/a", "b=a"], [], "two models have the label a"),
-        ([], [["a", "a=again"]], "--pair a a: is a model and itself"),
+        ([], [["a", "a=again"]], "--pair a a: compares a model with itself"),
         ([], [["a", "b"], ["a", "b"]], "--pair a b: is given twice"),
     ],
 )
