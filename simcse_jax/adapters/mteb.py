@@ -45,8 +45,6 @@ def prompt_names(task: str, kind: str, role: str | None) -> tuple[str, ...]:
     The order is mteb's, and after it sentence-transformers' for queries and documents.
 
     Args:
-      task: its name, such as "STSBenchmark".
-      kind: its type, such as "STS".
       role: "query" or "document"; None: a task without roles.
     """
     if role is None:

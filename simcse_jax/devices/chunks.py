@@ -16,7 +16,6 @@ def in_chunks(function: Callable[..., Any], size: int, *rows: Any) -> Any:
     Args:
       function: from pytrees of arrays with a common first axis to a pytree with the same.
       size: rows in a chunk; the last chunk may be smaller. 0, or at least the number of rows: all at once.
-      *rows: the function's arguments.
     """
     count = jax.tree.leaves(rows)[0].shape[0]
     if not 0 < size < count:

@@ -72,8 +72,6 @@ def place(read: Callable[[slice], Any], rows: int, sharding: NamedSharding) -> A
 
     Args:
       read: takes a slice of the rows and returns a pytree of NumPy arrays with them.
-      rows: their number in all processes.
-      sharding: how the first axis is split.
     """
     places = sharding.addressable_devices_indices_map((rows,))
     shards = [jax.device_put(read(index[0]), device) for device, index in places.items() if index is not None]

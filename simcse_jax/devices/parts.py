@@ -139,8 +139,6 @@ def rows_of(part: Float[Array, "..."], split: P, numbers: Int[Array, " N"]) -> F
     go back in the same way, and are added up, in float32, where the part is.
 
     Args:
-      part: this device's, of columns or of rows.
-      split: along which axis.
       numbers: of the rows in the whole table, other ones on each device; a row may occur several times.
     """
     everywhere = jax.lax.all_gather(numbers, AXIS, tiled=True)

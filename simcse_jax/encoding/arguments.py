@@ -199,7 +199,6 @@ def embeddings_or_sentences(given: Any, dimension: int) -> Any:
     Args:
       given: sentences, or a table of one column; or embeddings: a vector or a matrix, as a NumPy or JAX array, a
         PyTorch tensor, or a sequence of numbers, of vectors or of lists of numbers.
-      dimension: D, the number of elements of an embedding.
 
     Returns:
       A NumPy array, (D,) or (N, D) float32; or what was given, an iterator as a list, for `check_sentences`.

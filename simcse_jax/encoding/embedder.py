@@ -140,7 +140,6 @@ def on_local_devices(model: Pretrained, tokenizer: Tokenizer, chosen: ChosenPool
     """A model on all devices of this process, which share a batch; without prompt, truncation and unit length.
 
     Args:
-      model, tokenizer: as loaded.
       chosen: the pooler, and whether the head follows it.
       dtype: the type to compute in, float32 or bfloat16; a `UserWarning` where the second one is slower.
     """

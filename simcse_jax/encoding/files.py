@@ -31,9 +31,6 @@ class PartialEmbeddings:
         """Opens the files of an earlier call, if there are any.
 
         Args:
-          output: the file to write in the end; a .npy, or a .parquet.
-          rows: N.
-          dtype: of the file's elements.
           about: all that the embeddings depend on; it must be the same as in the earlier call.
         """
         self.output, self._rows, self._dtype, self._about = output, rows, np.dtype(dtype), about

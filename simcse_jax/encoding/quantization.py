@@ -220,10 +220,8 @@ def quantize(
     """Embeddings, (D,) or (N, D), in another precision.
 
     Args:
-      embeddings: of any length.
       precision: int8, uint8, binary or ubinary; float32 leaves them as they are.
       ranges: for int8 and uint8; None finds them in the embeddings.
-      clipped: counts the elements outside of them.
     """
     check_precision(precision, ranges=ranges)
     check_no_codes(embeddings)
@@ -259,10 +257,7 @@ def chosen_ranges(
     """Checks the precision of an encoding, and reads its ranges, before anything is encoded.
 
     Args:
-      precision: of the result.
       ranges: (2, D), or a file with them, see `read_ranges`; None finds them in the embeddings.
-      dimension: D.
-      count: the number of embeddings.
 
     Returns:
       None: there are none, or they are found in the embeddings.

@@ -230,11 +230,7 @@ def linear(
     Weights, then biases, are uniform within b = ±1/√inputs: 2 b x - b with x = r / 2²⁴, r the last 24 bits of a draw.
 
     Args:
-      inputs, outputs: of the layer.
       seed: from 0 to 2³² - 1.
-
-    Returns:
-      The weights (outputs, inputs) and the biases (outputs,).
     """
     draws = np.random.RandomState(seed).randint(0, 1 << 32, (inputs + 1) * outputs, dtype=np.uint32)
     # PyTorch has √3 · √(1/3) / √inputs for the weights and 1 / √inputs for the biases, both rounded to float32.

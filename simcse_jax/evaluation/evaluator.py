@@ -65,11 +65,7 @@ def evaluate_all(embed: Model, evaluators: Iterable[Evaluator[Model]]) -> dict[s
 
 
 def by_task(evaluate: Callable[[Embed, dict], dict[str, Any]], embed: Embed, tasks: Mapping[str, Any]) -> dict:
-    """`evaluate(embed, tasks)`, with all tasks together, or one after the other if `embed` differs between tasks.
-
-    Args:
-      evaluate: scores tasks, and encodes the sentences that they share only once.
-    """
+    """`evaluate(embed, tasks)`, with all tasks together, or one after the other if `embed` differs between tasks."""
     for_task = getattr(embed, "for_task", None)
     if for_task is None:
         with doing(" … ".join(dict.fromkeys([*tasks][:1] + [*tasks][-1:]))):  # "STS12 … SICKRelatedness"

@@ -150,12 +150,6 @@ def singular_values(embeddings: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "
     """The singular values of the matrix whose rows are the normalized embeddings, divided by the largest.
 
     SimCSE, Figure F.1, with the matrix W of its Section 5: normalized and not centred.
-
-    Args:
-      embeddings: (N, D) of any length.
-
-    Returns:
-      (min(N, D),), falling from 1.
     """
     values = np.linalg.svd(normalize(embeddings), compute_uv=False)
     return values / max(values[0], 1e-12)

@@ -157,9 +157,6 @@ def whitening(
     Args:
       embeddings: (N, D), computed with in float64.
       dimensions: K; 0: all in which the embeddings vary.
-
-    Returns:
-      μ (D,) and W (D, K), float64.
     """
     size = embeddings.shape[1]
     blocks = [embeddings[start : start + ROWS] for start in range(0, len(embeddings), ROWS)]
@@ -208,9 +205,6 @@ def read_all_splits(data: str) -> dict[str, list[str]]:
     same file, `full.txt`, as each of the three, so every sentence is there three times; for a flow, this is three
     passes. The file is not published. Its columns are the sentences, without scores, so we take all pairs of the year's
     files, also those without a score (STS15, STS16). Whitening's code fits on the three sets too.
-
-    Args:
-      data: SentEval's `data/downstream`.
     """
     folder = local_path(data)
     if not data or not folder.is_dir():

@@ -42,11 +42,7 @@ _optimizer = optax.adam(1e-3)
 
 
 def read(data: str, tasks: list[str]) -> dict[str, dict[str, sts.Pairs]]:
-    """Training, development and test pairs of the tasks that have them, STS-B and SICK-R.
-
-    Returns:
-      Pairs by task and split.
-    """
+    """Training, development and test pairs of the tasks that have them, STS-B and SICK-R."""
     folder = local_path(data)
     found: dict[str, dict[str, sts.Pairs]] = {}
     for task in tasks:

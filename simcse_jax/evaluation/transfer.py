@@ -127,7 +127,6 @@ def score(
 
     Args:
       protocol: one of `PROTOCOLS`.
-      classes: of the task; labels are below it.
 
     Returns:
       By fold {"accuracy": …, "dev_accuracy": …, "regularization": …, "f1": …}, × 100; F1 of label 1, only for

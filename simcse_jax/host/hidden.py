@@ -20,8 +20,6 @@ def dot_before(folder: Folder, *names: str, new: str = DOT) -> str:
 
     Args:
       folder: on a disk or in a bucket; it need not exist.
-      names: without the dot.
-      new: the answer where none of them is there.
     """
     try:
         found = {dot: [name for name in names if (folder / f"{dot}{name}").exists()] for dot in (DOT, "")}

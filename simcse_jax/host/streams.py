@@ -33,10 +33,9 @@ def prepare() -> None:
 
 
 def typed(prompt: str) -> Iterator[str]:
-    """The lines of standard input, without their ends, until it ends or is interrupted; a byte-order mark is dropped.
+    """The lines of standard input, without their ends, until it ends or is interrupted; drops a byte-order mark.
 
-    Args:
-      prompt: printed on standard error before each line that is typed on a keyboard.
+    `prompt` is printed on standard error before each line that is typed on a keyboard.
     """
     if sys.stdin is None:  # it was closed
         return

@@ -154,7 +154,7 @@ def choose_pooler_aloud(model: Pretrained, pooler: str | None, stacklevel: int) 
 
 
 def load(name: str, num_layers: int = 0) -> Pretrained:
-    """Loads a model by name.
+    """Loads a model by name, or its first `num_layers` layers; 0 keeps all.
 
     The folder's own pooler and head are read from sentence-transformers' `modules.json`, or else from our marker,
     or else from the name of a released model (`sup-simcse-…` uses its pooler as a head, `unsup-simcse-…` had one only
@@ -163,9 +163,6 @@ def load(name: str, num_layers: int = 0) -> Pretrained:
     something else than the marker, another program has changed the model since. An export that was copied without the
     folders of its modules is what the marker says.
     The pooler in any other checkpoint is not a head.
-
-    Args:
-      num_layers: keep the first n layers; 0 keeps all.
     """
     if (glove := split_glove(name)) is not None:
         vectors = read_glove(glove.file)

@@ -31,9 +31,6 @@ AVERAGED = {"avg_top2": (-2, -1), "avg_first_last": (1, -1), "avg_static_last": 
 def read_cnn(folder: Path, size: int) -> tuple[Convolutions, dict[str, np.ndarray]]:
     """The convolutions of a module CNN, without activation, and their parameters by our names.
 
-    Args:
-      size: that of the encoder's hidden states.
-
     Raises:
       Unsupported: for even widths and for strides.
     """
@@ -104,9 +101,6 @@ class Unsupported(UserError):
 
 def read_tensors(folder: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
     """The tensors of a module by name, float32.
-
-    Args:
-      shapes: what it must have, and nothing else.
 
     Raises:
       Unsupported: for a tensor that is not listed.

@@ -58,10 +58,7 @@ def write_adapter(
     """Writes LoRA's parameters into an empty folder, for PEFT and for `read_adapter`.
 
     Args:
-      params: all of a run, or LoRA's alone.
-      encoder: with `partial`, which has LoRA.
       base: the name of the model that the run started from.
-      sha: the `base_fingerprint` of that model.
     """
     settings, tensors, modules = lora.lora_of(encoder), {}, []
     for (group, site), names in lora.names(encoder).items():

@@ -138,7 +138,6 @@ def encoder_config(name: str, num_layers: int = 0) -> EncoderConfig:
 
     Args:
       name: a folder, a workdir, `package:NAME` or the hub id of a published encoder.
-      num_layers: keep the first n layers; 0 keeps all.
     """
     if split_glove(name) is not None:
         raise UserError(f"{name}: averages word vectors and has no layers; a step of training needs a transformer")

@@ -249,12 +249,9 @@ def by_platform(
     """Sums of the values weighted by attention, in `dtype`, by the platform that it is compiled for.
 
     Args:
-      query, key, value: of tokens in their order.
       attention_mask: 1 for tokens and 0 for padding on the right.
       window: the most positions from a query to the keys that it sees; None: it sees all.
       kernels: whether the hardware's own may be taken.
-      on_cpu: computes the same on a CPU.
-      otherwise: elsewhere, where there is no kernel.
     """
 
     def on_tpu(query: Heads, key: Heads, value: Heads, mask: Int[Array, "B K"]) -> Heads:

@@ -130,8 +130,6 @@ class Encoder(nnx.Module):
         """Encodes B sentences of T tokens, padded on the right.
 
         Args:
-          input_ids: (B, T) integers.
-          attention_mask: (B, T), 1 for a token and 0 for padding.
           dropout_keys: (B,) typed threefry keys, one for each example, or None for a deterministic pass.
           dropout_rate: in [0, 1), a number or a traced scalar; unused without keys.
           attention_dropout_rate: another one for attention's probabilities; None: the same. With the number 0.0, not
@@ -140,7 +138,6 @@ class Encoder(nnx.Module):
           most_tokens: the most tokens that the B sentences have together, without padding. Nothing is then computed for
             padding, which changes results only by the rounding of sums. With more tokens, all results are NaN.
           first_only: compute the last layer for each sentence's first token alone.
-          change: of the sentences, in the embedding layer.
           first: (B, D) vectors that replace each sentence's first token after the embedding layer's norm and dropout.
 
         Returns:

@@ -29,12 +29,7 @@ def mask_tokens(
     device.
 
     Args:
-      row_keys: (B,) typed threefry keys, one for each example.
-      input_ids: (B, T) integers.
       attention_mask: (B, T), 0 for padding, which is never selected.
-      special_ids: tokens that are never selected.
-      mask_id: the mask token.
-      vocab_size: V.
       probability: in [0, 1], with a resolution of 2⁻²⁴; may be traced.
 
     Returns:
@@ -68,11 +63,7 @@ def select_positions(
     Of a row with more than `count`, the last ones are dropped; a row with fewer is filled with unselected positions.
 
     Args:
-      selected: (B, T) booleans.
       count: positions per row, at most T.
-
-    Returns:
-      (B, count) int32 positions, and (B, count) booleans: which of them are selected.
 
     Raises:
       ValueError: if `count` is more than T.

@@ -97,7 +97,6 @@ class Checkpoints:
 
         Args:
           score: of the development pairs; None: not scored.
-          tower: the encoder that has this score.
 
         Raises:
           UserError: when this save or the one before fails, e.g. because the disk is full.

@@ -37,9 +37,7 @@ def load_model(name: str, num_layers: int = 0) -> Pretrained:
     """Loads a folder, a hub id, `package:NAME`, `glove:FILE` or a workdir (`gs://…` too).
 
     A workdir is its best checkpoint; WORKDIR@step=200 is that of step 200, WORKDIR@step=last the latest one.
-
-    Args:
-      num_layers: keep the first n layers; 0 keeps all.
+    `num_layers` keeps the first layers only; 0 keeps all.
     """
     if not name.strip():
         raise UserError("the name of the model is empty; give a folder, a hub id, package:NAME or a workdir")
@@ -66,7 +64,6 @@ def load_workdir(folder: Folder, num_layers: int = 0, step: int | str | None = N
     second one was better at this step.
 
     Args:
-      num_layers: keep the first n layers; 0 keeps all.
       step: of the checkpoint; `LAST`: the latest one; None: the best one.
     """
     workdir = Workdir(folder)

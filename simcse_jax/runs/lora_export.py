@@ -55,15 +55,12 @@ def check_adapter(run: dict[str, Any], where: str) -> None:
 
 
 def adapter_writer(folder: Folder, step: int | str | None = None) -> Callable[[Path], None]:
-    """Reads the LoRA of a run's checkpoint.
+    """Reads the LoRA of a run's checkpoint; returns a function that writes it into an empty folder.
 
     A head of masked words that was trained with it is left out, with a message: no embedding depends on it.
 
     Args:
       step: of the checkpoint, or "last"; None for the best one.
-
-    Returns:
-      A function that writes it into an empty folder.
     """
     workdir = Workdir(folder)
     run = workdir.read_run()
@@ -92,11 +89,7 @@ def adapter_writer(folder: Folder, step: int | str | None = None) -> Callable[[P
 
 
 def base_for_peft(name: str, from_hub: Collection[str] | None) -> tuple[str, str | None]:
-    """A run's base as transformers opens it: its name or folder, and the revision on the hub.
-
-    Args:
-      from_hub: the fields of the run's config whose values are the hub's; None where that was not recorded.
-    """
+    """A run's base as transformers opens it: its name or folder, and the revision on the hub."""
     if name.startswith("package:"):
         return str(resolve(name)), None
     if is_from_hub("model.init_from", name, from_hub) and (parts := split_name(name)) is not None:

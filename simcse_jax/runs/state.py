@@ -75,7 +75,6 @@ def trained_shapes(encoder: EncoderConfig, run: Mapping[str, Any] | config_dict.
     """The abstract float32 parameters of a run's checkpoints, by name.
 
     Args:
-      encoder: its config.
       run: the run's config, also that of `run.json`; a field that an older run lacks is off.
     """
     return split_shapes(encoder, run)[0]
@@ -261,11 +260,7 @@ def write_frozen(frozen: Mapping[str, AnyArray], folder: Folder) -> None:
 
 
 def read_frozen(folder: Path, run: Mapping[str, Any], shapes: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """The frozen parameters of a run, from its folder `model/`.
-
-    Args:
-      shapes: those of the parameters that must be there; without any, no file is read.
-    """
+    """The frozen parameters of a run, from its folder `model/`."""
     if not shapes:
         return {}
     path, mend = folder / FROZEN_FILE, "copy it from a backup, or run the training's command again, which writes it"

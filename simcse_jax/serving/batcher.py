@@ -88,11 +88,8 @@ class Batcher:
           run: the results of a batch, in its order; called in a thread.
           choose: the shape of a batch with rows of this length, and which of the pieces with these sizes are in it, the
             first one always.
-          most: pieces among which it chooses.
-          workers: how many batches are run at the same time.
           most_waiting: pieces that may wait; more are refused.
           gather: seconds that a worker without work waits for further pieces.
-          observe: is called after each batch.
         """
         self._run, self._choose, self._most, self._workers = run, choose, most, workers
         self._most_waiting, self._gather, self._observe = most_waiting, gather, observe

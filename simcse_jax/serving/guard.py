@@ -60,9 +60,6 @@ class Guard:
         """Refuses what the limits do not allow.
 
         Args:
-          app: answers what is not refused.
-          limits: on requests.
-          metrics: counts what was answered.
           paths: that are counted by their names.
           key: that requests to `/v1/` must have; None asks for none.
           names: that `Host` may have. A website that is open in a browser on this machine could let a name of its own

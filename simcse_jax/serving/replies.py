@@ -23,7 +23,6 @@ def error(
     """A response with this status.
 
     Args:
-      status: of HTTP, from 400.
       param: the field of the request that is wrong.
       code: a word for programs.
     """

@@ -239,7 +239,6 @@ class Service:
         """The sentences of the index that are nearest to each query, best first.
 
         Args:
-          top_k: at most so many for each.
           threshold: the smallest score of a result, to within 1e-6; None for any.
 
         Raises:

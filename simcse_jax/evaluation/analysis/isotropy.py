@@ -31,14 +31,11 @@ def mean_cosine(embeddings: np.ndarray) -> np.ndarray:
 
 
 def self_similarity(sums: np.ndarray, contexts: np.ndarray) -> np.ndarray:
-    """The mean cosine of the embeddings of one type in different contexts (Ethayarajh, definition 1).
+    """The mean cosine of the embeddings of one type in different contexts (Ethayarajh, definition 1): to (…, K).
 
     Args:
       sums: (…, K, D) sums of the normalized embeddings of K types.
       contexts: (K,) the number of terms of each sum, 2 or more.
-
-    Returns:
-      (…, K).
     """
     squared = np.einsum("...d,...d->...", sums, sums)  # without a second array of their size
     return (squared - contexts) / (contexts * (contexts - 1.0))
@@ -48,8 +45,6 @@ def average(similarities: np.ndarray, contexts: np.ndarray, weights: str) -> np.
     """The self-similarity of all types together, (…, K) to (…).
 
     Args:
-      similarities: of each type.
-      contexts: (K,), in how many contexts each is.
       weights: "types" gives each type the same weight, "pairs" each pair of contexts.
     """
     return np.average(similarities, axis=-1, weights=contexts * (contexts - 1.0) if weights == "pairs" else None)
@@ -110,9 +105,6 @@ def self_similarity_pairs(sums: np.ndarray, squares: np.ndarray, contexts: np.nd
 
 def summary(contributions: np.ndarray) -> dict[str, Any]:
     """The parts that the largest contributions make up together, for JSON.
-
-    Args:
-      contributions: (D,).
 
     Returns:
       `cumulated`, the share of the whole that the first 1, 2, …, D dimensions have, the largest first; `top_share`, its

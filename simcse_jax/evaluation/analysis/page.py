@@ -87,7 +87,6 @@ def figures(pictures: Sequence[tuple[bytes, str]], wide: bool = False) -> str:
     """Pictures next to each other, where there is room, as parts of the page itself.
 
     Args:
-      pictures: the SVG of each, and a description in words.
       wide: whether they are too wide for a phone, and scroll there instead of shrinking.
     """
     parts = []

@@ -107,12 +107,7 @@ def line_styles(names: Iterable[str], pairs: Sequence[tuple[str, str]] = ()) -> 
 def layers(
     found: Mapping[str, Sequence[Mapping[str, float]]], field: str, data: str, pairs: Sequence[tuple[str, str]] = ()
 ) -> Pictures:
-    """A measure over the layers, a line for each model (Figures 2 to 7).
-
-    Args:
-      found: the `layers` of a report, by the models' names.
-      field: of `MEASURES`.
-    """
+    """A measure over the layers, a line for each model (Figures 2 to 7)."""
     measure = MEASURES[field]
     with new_figure(_size(found)) as (figure, pictures):
         axes = figure.subplots()
@@ -274,10 +269,6 @@ def over_steps(found: Mapping[str, Sequence[tuple[int, float]]], field: str, dat
     """A measure over the steps of runs, a line for each run (Figures 8 to 23).
 
     Runs that were measured at one step only have bars in place of lines.
-
-    Args:
-      found: the steps and values, by the runs' names.
-      field: of `MEASURES`.
     """
     measure = MEASURES[field]
     if all(len(points) == 1 for points in found.values()):

@@ -131,8 +131,6 @@ def measure(
     Both views are the embeddings themselves, without dropout: the bound is the same.
 
     Args:
-      embeddings: of S different sentences.
-      sizes: N.
       artificial: M; the first rows of more are those of fewer.
     """
     if not np.all(np.isfinite(embeddings)):

@@ -41,7 +41,6 @@ def write(metrics: Metrics, folder: Path, *, versions: Mapping[str, str], maps: 
 
     Args:
       metrics: as `metrics.collect` gives them.
-      maps: of the sentence embeddings, by the names of their files.
 
     Returns:
       The names of the files; the page is the last to be written.

@@ -283,7 +283,6 @@ def draw(units: np.ndarray, count: int, seed: int) -> dict[int, int]:
     """One random unit each of `count` random sentences, so that long sentences count no more than short ones.
 
     Args:
-      units: (N,), how many units each sentence has.
       count: how many; all sentences that have units, if these are fewer.
 
     Returns:
