@@ -103,7 +103,7 @@ def _is_public(api: "HfApi", repository: str, where: str) -> bool:
 def push(folder: Path, repository: str, private: bool, revision: str | None) -> str:
     """Uploads a folder's files as one commit, all or none, and returns its address.
 
-    Creates the repository and the branch if needed. Other files of earlier commits stay. See `check_push` for the arguments.
+    Creates repository and branch if needed. Other files of earlier commits stay. See `check_push` for the arguments.
     """
     from huggingface_hub import HfApi, get_token
 
