@@ -39,10 +39,10 @@ def split_over_examples(mesh: Mesh) -> NamedSharding:
 
 
 def by_rows(function: Callable[..., jax.Array], sharding: NamedSharding | None) -> jax.stages.Wrapped:
-    """function(parameters, *arrays), compiled, of arrays whose first axis is split over the devices, as its result's.
+    """Compiles function(parameters, *arrays) for arrays and a result whose first axis is split over the devices.
 
-    Each device computes its own rows, so kernels that the compiler cannot split may be among it; a row must not depend
-    on others.
+    Each device computes its own rows, so the function may use kernels that the compiler cannot split; a row must not
+    depend on others.
 
     Args:
       function: gives an array of as many rows as it takes.

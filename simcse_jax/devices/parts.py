@@ -51,7 +51,7 @@ def distribute(tree: Any, mesh: Mesh, runs: bool = False) -> Any:
 
 
 def divide(tree: Any, wanted: Any) -> Any:
-    """The arrays, whole on every device, as the shardings `wanted`: each device keeps its parts, and sends nothing."""
+    """Splits arrays that are whole on every device by `wanted`: each device keeps its parts, and sends nothing."""
     return jax.jit(lambda tree: tree, out_shardings=wanted)(tree)
 
 

@@ -117,7 +117,7 @@ class Answers:
     """Answers Ctrl-C immediately, in a thread: Python calls handlers only after a compilation has returned."""
 
     def __init__(self, answer: Callable[[], str], alone: bool):
-        """Starts the thread. Another one's wakeup file descriptor is left alone.
+        """Starts the thread; leaves a wakeup file descriptor that another library has set alone.
 
         Args:
           answer: gives the first answer.

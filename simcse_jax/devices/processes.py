@@ -58,7 +58,7 @@ def say(text: str) -> None:
 
 
 def gather(text: str) -> list[str]:
-    """The texts of all processes, in their order; all of them must call it."""
+    """The texts of all processes, in their order; all must call it."""
     if jax.process_count() == 1:
         return [text]
     # This uses the service through which the processes found each other. No device takes part, so nothing that runs

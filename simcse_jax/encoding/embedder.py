@@ -1,4 +1,4 @@
-"""Sentences to embeddings. Each distinct sentence is encoded once."""
+"""Encodes sentences. Each distinct one is encoded once."""
 
 import dataclasses
 import functools

@@ -34,8 +34,8 @@ PRECISIONS = get_args(Precision)
 SCALAR = ("int8", "uint8")
 PACKED = ("binary", "ubinary")
 STEPS = 255
-FEW = 100  # embeddings; ranges of fewer are said to be unstable
-OUTSIDE = 0.05  # of the elements; where more lie outside of the ranges, it is said
+FEW = 100  # embeddings; ranges found in fewer give a warning
+OUTSIDE = 0.05  # of the elements; more of them outside of the ranges give a warning
 Codes = Int8[np.ndarray, "N C"] | UInt8[np.ndarray, "N C"]
 Ranges = Float32[np.ndarray, "2 D"]
 

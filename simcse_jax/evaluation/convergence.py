@@ -1,4 +1,4 @@
-"""How fast runs reach their best development score: SimCSE++, section 5.3, as numbers and as a picture.
+"""How fast runs reach their best development score: numbers and a picture, as in section 5.3 of SimCSE++.
 
 The lines are means over the seeds of a group, the bands one standard deviation of the seeds.
 """

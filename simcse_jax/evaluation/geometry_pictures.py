@@ -48,7 +48,7 @@ def models(
 ) -> Pictures:
     """Alignment against uniformity, a point for each model, coloured by its score (Figure 3).
 
-    A single model has other points to be compared with: see `alone`.
+    A single model is drawn by `alone`.
 
     Args:
       scores: × 100, by the models' names; None: Spearman's correlation on the same pairs.

@@ -43,9 +43,9 @@ class Sides(NamedTuple):
 
 
 def sides(embed: Embed, prompts: Mapping[str, str] | None = None) -> Sides:
-    """Those of a model that treats queries in another way than documents.
+    """How a model encodes queries and documents.
 
-    Any other encodes both alike, for cosines, each after its text of `prompts`: `query` or `document`.
+    A model that treats both alike is compared by cosines, with the prefixes `query` and `document` of `prompts`.
     """
     if isinstance(embed, Retriever):
         return Sides(embed.encode_query, embed.encode_document, embed.similarity_fn_name)

@@ -1,4 +1,4 @@
-"""Fetches models from the hub and pushes them to it. The client is huggingface_hub; `HF_ENDPOINT` selects the hub."""
+"""Downloads models from the hub and pushes to it, with huggingface_hub; `HF_ENDPOINT` selects the hub."""
 
 import contextlib
 import logging
@@ -125,7 +125,7 @@ def push(folder: Path, repository: str, private: bool, revision: str | None) -> 
 
 @contextlib.contextmanager
 def _client_silent() -> Iterator[None]:
-    """Silences the client, which reports every retry: we report a failure once."""
+    """Silences the client, which reports every retry; we report a failure once."""
     logger = logging.getLogger("huggingface_hub")
     before = logger.level
     logger.setLevel(logging.CRITICAL)

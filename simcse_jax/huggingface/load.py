@@ -1,4 +1,4 @@
-"""From a model's name to its parameters, its own pooler and its head.
+"""Loads a model by name: its parameters, its own pooler and its head.
 
 A name is a folder in Hugging Face format, a hub id, `package:NAME` for weights in an installed
 Python package, or `glove:SETTINGS_FILE` for a file of word vectors.
@@ -117,7 +117,7 @@ class Pretrained:
 
 
 class ChosenPooler(NamedTuple):
-    """How to make an embedding from hidden states."""
+    """How hidden states become an embedding."""
 
     pooler: str
     use_head: bool  # the model's head comes after the pooler

@@ -1,4 +1,4 @@
-"""From a model's name to its folder: a local one, a package's, or one downloaded from the hub."""
+"""Finds the folder of a model by name: a local one, a package's, or one downloaded from the hub."""
 
 import hashlib
 import importlib.util

@@ -40,7 +40,7 @@ CHUNK = 8192  # sentences tokenized at a time
 # The mask tokens of the encoders, for folders whose files state none.
 MASK_TOKENS = tuple(special["mask"] for special in SPECIAL_TOKENS.values())
 
-# A tokenizer's possible files, copied along with a trained model.
+# A tokenizer's possible files, which are copied with a trained model.
 FILES = (
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
     *("vocab.txt", "vocab.json", "merges.txt"),
@@ -166,7 +166,7 @@ class Tokenizer:
 
 
 def _failed_on(sentences: list[str], encode: Callable[[list[str]], list["Encoding"]]) -> str:
-    """Which sentence a tokenizer fails on."""
+    """The sentence that a tokenizer fails on, in words."""
     for sentence in sentences:
         try:
             encode([sentence])

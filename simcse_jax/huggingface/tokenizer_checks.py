@@ -61,7 +61,7 @@ def panics_in_a_line() -> Iterator[None]:
 
 
 def check_has_vocabulary(folder: Path) -> None:
-    """Refuses a folder without a file of words: transformers would make a tokenizer that knows none."""
+    """Refuses a folder without a vocabulary: transformers would make an empty tokenizer."""
     compiled = sorted(glob.glob("*.model", root_dir=folder))  # of macOS's hidden files, none
     if not compiled and not any((folder / name).is_file() for name in VOCABULARIES):
         raise UserError(
@@ -165,12 +165,12 @@ def _content(token: Any) -> str:
 
 
 def vocabulary(backend: "Backend") -> dict[str, int]:
-    """The numbers of all tokens that a text can have: not of the empty one, which a blank line of `vocab.txt` makes."""
+    """The ids of all tokens that a text can have: all but the empty one, which a blank line of `vocab.txt` makes."""
     return {token: number for token, number in backend.get_vocab(with_added_tokens=True).items() if token}
 
 
 def check_backend(backend: "Backend", stated: set[str] | None, where: str) -> None:
-    """Refuses a tokenizer without words, or without tokens at the ends of a sentence, or that fails for a new word.
+    """Refuses a tokenizer that has no words, adds no tokens at the ends of a sentence, or fails for a new word.
 
     Args:
       stated: the tokens of its files; None where they are not known.

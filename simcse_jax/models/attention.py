@@ -65,7 +65,7 @@ class Near(NamedTuple):
 
 
 class Order(NamedTuple):
-    """What a layer's attention knows of the order of the tokens; None where it does not ask."""
+    """The order of the tokens as a layer's attention uses it; None for what it does not use."""
 
     relative_bias: RelativeBias = None
     rotation: Rotation | None = None

@@ -131,8 +131,8 @@ class Workdir:
 
         `examples` is the number of rows to train on, and `frozen` are the parameters that checkpoints lack, of which
         the fingerprint is written (see `keep_frozen`). `prompts` are those of queries and documents, if sentences are
-        trained with them. What an earlier start has left, which was killed or found the
-        disk full, is made whole.
+        trained with them. It completes what an earlier start
+        left that was killed or ran out of disk space.
         """
         ours = self.path / "model"
         for path in (self.path / "checkpoints", self.path / "metrics.jsonl", ours):

@@ -8,7 +8,7 @@ from typing import Any
 from starlette.responses import Response
 
 LONGEST = 500  # characters of a message
-# The word for programs that OpenAI's API has for a status, where the error names none itself.
+# OpenAI's error code for a status, where the error has none of its own.
 CODES = {401: "invalid_api_key", 408: "timeout", 413: "request_too_large", 429: "rate_limit_exceeded", 504: "timeout"}
 TYPES = {429: "rate_limit_error"}
 

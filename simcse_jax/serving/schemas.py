@@ -52,7 +52,7 @@ Texts = Annotated[str | list[str], BeforeValidator(check_texts)]
 
 
 class Request(BaseModel):
-    """What all requests share: a field that none of them has is refused."""
+    """The base of all requests: unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -82,7 +82,7 @@ class Usage(BaseModel):
 
 
 class Embedding(BaseModel):
-    """That of a text."""
+    """The embedding of a text."""
 
     object: Literal["embedding"] = "embedding"
     index: int = Field(description="The text's place in the request.")
@@ -142,7 +142,7 @@ class Model(BaseModel):
 
 
 class Models(BaseModel):
-    """A single one."""
+    """The only model, as a list."""
 
     object: Literal["list"] = "list"
     data: list[Model]
@@ -156,7 +156,7 @@ class State(BaseModel):
 
 
 class Error(BaseModel):
-    """As OpenAI's API describes a mistake."""
+    """An error in the form of OpenAI's API."""
 
     message: str
     type: str

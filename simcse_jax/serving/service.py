@@ -85,7 +85,7 @@ class Found(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """How much a server takes. Times are in seconds."""
+    """The limits of a server. Times are in seconds."""
 
     inputs: int = 2048  # texts in a request, as in OpenAI's API
     waiting: int = 8192  # texts, of all requests

@@ -1,4 +1,4 @@
-"""The last layer in eight numbers, cheap enough to be measured while a model trains: section 4 of the isotropy paper.
+"""The last layer in eight numbers, cheap enough to measure during training: section 4 of the isotropy paper.
 
 Token embeddings give six of them, as `analysis.measure` measures them with its default protocol; sentence embeddings
 give alignment and uniformity (SimCSE, eq. 2 and 3). All sentences are the same every time.

@@ -1,4 +1,4 @@
-"""Everything that the isotropy paper measures of one model, from one pass over the data.
+"""All measurements of the isotropy paper for one model, in one pass over the data.
 
 Token embeddings are streamed; kept in addition to the sentences is a sum of normalized embeddings for each type and
 layer, (L + 1) × K × D numbers of 8 bytes, and the sampled tokens.

@@ -1,4 +1,4 @@
-"""One HTML page that needs nothing else: it contains its pictures, and may not use any network."""
+"""A self-contained HTML page: it includes its pictures, and may not use any network."""
 
 import base64
 import html

@@ -146,7 +146,7 @@ def correlation(first: Sequence[TokenChange], second: Sequence[TokenChange]) -> 
 
 
 def check_enough(tokens: int) -> None:
-    """Makes sure that two pairs of models have enough tokens in common."""
+    """Checks that two pairs of models have enough tokens in common."""
     if tokens < FEWEST:
         raise UserError(
             f"the two pairs of models have {tokens} frequent tokens in common; a correlation takes {FEWEST}"
@@ -260,7 +260,7 @@ def survey(encoder: TokenEncoder, sentences: Sequence[str], protocol: Protocol, 
 
 
 def check_same_tokens(surveys: Mapping[str, Survey]) -> None:
-    """Makes sure that models can be compared token by token."""
+    """Checks that models can be compared token by token."""
     (first, one), *others = surveys.items()
     for other, found in others:
         if found.digest != one.digest:
