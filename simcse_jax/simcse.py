@@ -22,9 +22,8 @@ from simcse_jax.encoding.arguments import (
     with_prompt_of,
 )
 from simcse_jax.encoding.batch_encoder import BatchEncoder
-from simcse_jax.encoding.calibration import chosen_ranges, read_ranges
 from simcse_jax.encoding.embedder import Embedder, Encoded, check_finite, on_local_devices, warn_of_cut
-from simcse_jax.encoding.quantization import SCALAR, Clipped, Precision, checked_ranges, quantize, warn_of_few
+from simcse_jax.encoding.quantization import SCALAR, Clipped, Precision, checked_ranges, chosen_ranges, quantize, read_ranges, warn_of_few
 from simcse_jax.encoding.tokens import TokenEncoder
 from simcse_jax.errors import UserError
 from simcse_jax.host.progress import Progress
@@ -213,7 +212,7 @@ class SimCSE:
           precision: int8 or uint8, a byte an element; binary or ubinary, a bit an element, eight of them a byte; as
             sentence-transformers has them (`simcse_jax.encoding.quantization`).
           ranges: for int8 and uint8, the smallest and the largest value of each element, (2, D), or a file with them
-            (`simcse_jax.encoding.calibration.read_ranges`); None takes those of these embeddings. Embeddings can be
+            (`simcse_jax.encoding.quantization.read_ranges`); None takes those of these embeddings. Embeddings can be
             compared if they have the same ranges.
           show_progress_bar: on standard error: a bar on a terminal, elsewhere a line every half minute.
 

@@ -58,7 +58,7 @@ def main() -> None:
         return
     output = check_output(args)
     from simcse_jax.data.sentences import SentenceFile
-    from simcse_jax.host.locks.lock import held_next_to
+    from simcse_jax.host.locks import held_next_to
 
     sentences = SentenceFile(args.input, args.column)
     rows, fingerprint = sentences.scan()
@@ -79,7 +79,7 @@ def given_ranges(args: argparse.Namespace) -> "Ranges | None":
       UserError: naming what cannot be read.
     """
     if args.ranges is not None:
-        from simcse_jax.encoding.calibration import read_ranges
+        from simcse_jax.encoding.quantization import read_ranges
 
         return read_ranges(args.ranges)
     if args.calibration is None:

@@ -164,7 +164,7 @@ def export_adapter(workdir: "Folder", output: Path, step: int | str | None = Non
     Raises:
       UserError: also when the run has no LoRA, or its model is more than that.
     """
-    from simcse_jax.runs.adapter import adapter_writer
+    from simcse_jax.runs.lora_export import adapter_writer
 
     check_places(workdir, output)
     write_whole(output, adapter_writer(workdir, step))
@@ -178,7 +178,7 @@ def write_whole(output: Path, write: "Callable[[Path], None]") -> None:
     """
     from safetensors import SafetensorError
 
-    from simcse_jax.host.locks.replace import replacing
+    from simcse_jax.host.locks import replacing
 
     output = Path(os.path.realpath(output))  # a link stays one, what it points to is replaced
     try:

@@ -35,7 +35,7 @@ from simcse_jax.host.storage import as_path, local_path
 if TYPE_CHECKING:
     from simcse_jax.evaluation.convergence import Curve
     from simcse_jax.evaluation.geometry import Geometry
-    from simcse_jax.evaluation.geometry_runs import Place
+    from simcse_jax.evaluation.geometry_pictures import Place
     from simcse_jax.evaluation.postprocess import Postprocess
     from simcse_jax.evaluation.sts import Pairs
     from simcse_jax.simcse import SimCSE
@@ -89,8 +89,8 @@ def draw_records(runs: Mapping[str, str], say: Callable[[str], None]) -> tuple[d
     Raises:
       UserError: when a run recorded nothing.
     """
-    from simcse_jax.evaluation import convergence, geometry_runs
-    from simcse_jax.runs.recorded import folder_name, read_records
+    from simcse_jax.evaluation import convergence, geometry_pictures
+    from simcse_jax.runs.dynamics import folder_name, read_records
 
     records = read_records({name: as_path(name) for name in runs}, runs)
     firsts = list(records.groups)
@@ -114,12 +114,12 @@ def draw_records(runs: Mapping[str, str], say: Callable[[str], None]) -> tuple[d
             facts[label]["scores"] = curves[label].to_json()
             say(f"{label}: {curves[label]}")
         if measured:
-            places[label] = geometry_runs.mean_of(measured)
+            places[label] = geometry_pictures.mean_of(measured)
             facts[label]["points"] = [place.to_json() for place in places[label]]
             say(f"{label}: alignment and uniformity at {len(places[label])} steps")
     drawn = {}
     if places:
-        drawn["runs"] = geometry_runs.runs(places, f"{records.measured_on} (recorded)")
+        drawn["runs"] = geometry_pictures.runs(places, f"{records.measured_on} (recorded)")
     if curves:
         where = {"stsb_dev": "STS-B dev", "sickr_dev": "SICK-R dev"}.get(records.scored_on, records.scored_on)
         measure = MEASURES.get(records.scored_on.removeprefix(f"{RETRIEVAL}_"), "")
@@ -130,8 +130,8 @@ def draw_records(runs: Mapping[str, str], say: Callable[[str], None]) -> tuple[d
 
 def draw_measured(options: Options, say: Callable[[str], None]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Measures models and checkpoints, and draws them. Returns the facts to write and the pictures."""
-    from simcse_jax.evaluation import geometry, geometry_pictures, geometry_runs
-    from simcse_jax.runs.kept import steps_of
+    from simcse_jax.evaluation import geometry, geometry_pictures
+    from simcse_jax.runs.dynamics import steps_of
 
     args, models = options.args, options.models
     data = read_data(args, models)
@@ -157,7 +157,7 @@ def draw_measured(options: Options, say: Callable[[str], None]) -> tuple[dict[st
         drawn["singular_values"] = geometry_pictures.singular_values(by_label, data.name)
         drawn["cosines"] = geometry_pictures.cosines(by_label, data.name)
     if places:
-        drawn["runs"] = geometry_runs.runs(places, data.name)
+        drawn["runs"] = geometry_pictures.runs(places, data.name)
     return facts, drawn
 
 
@@ -257,8 +257,8 @@ def measure_runs(
 ) -> "tuple[dict[str, list[Place]], dict[str, Any]]":
     """Measures each kept checkpoint of each run: the places, and the facts to write, by the runs' labels."""
     from simcse_jax.evaluation import geometry
-    from simcse_jax.evaluation.geometry_runs import Place
-    from simcse_jax.runs.kept import checkpoint_encoders
+    from simcse_jax.evaluation.geometry_pictures import Place
+    from simcse_jax.runs.dynamics import checkpoint_encoders
 
     found: dict[str, list[Place]] = {}
     facts = {}

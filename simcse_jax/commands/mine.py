@@ -33,7 +33,7 @@ def main() -> None:
     args = parse()
     from simcse_jax.bulk.mining.output import KINDS, Output
     from simcse_jax.bulk.mining.pairs import PairFile, Positives
-    from simcse_jax.host.locks.lock import held_next_to
+    from simcse_jax.host.locks import held_next_to
 
     inputs = {"--pairs": args.pairs, "--model": args.model, "--corpus": args.corpus, "--judge": args.judge}
     path = output_file(args.output, inputs, kinds=KINDS, temporary=RESUMED, streamed=False)

@@ -253,7 +253,7 @@ def prepare(model: "SimCSE", sentences: list[str] | None, folder: str | None, ke
     Raises:
       UserError: when the folder's index is another model's, or of other sentences, or another job is making it.
     """
-    from simcse_jax.host.locks.lock import held
+    from simcse_jax.host.locks import held
 
     if folder is None:
         _add(model, sentences or [], kept)
@@ -270,7 +270,7 @@ def _check_kept(model: "SimCSE", folder: str | None, kept: Kept) -> None:
     """Refuses to go on with an index that keeps something else."""
     import numpy as np
 
-    from simcse_jax.encoding.calibration import read_ranges
+    from simcse_jax.encoding.quantization import read_ranges
 
     if model.index is None or kept.precision is None:
         return
@@ -350,7 +350,7 @@ def build_index(arguments: Sequence[str]) -> None:
     for option, default in (("pooler", None), ("truncate_dim", None), ("dtype", parser.get_default("dtype"))):
         if getattr(args, option) != default and not args.model:
             raise UserError(f"--{option.replace('_', '-')}: is for --model, which is not given")
-    from simcse_jax.encoding.calibration import read_ranges
+    from simcse_jax.encoding.quantization import read_ranges
     from simcse_jax.index.embedding_files import EmbeddingFiles
     from simcse_jax.index.lance_build import build, check_folder
     from simcse_jax.index.lance_columns import Wanted

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from simcse_jax.index.index import Result
-    from simcse_jax.serving.metrics import Metrics
+    from simcse_jax.serving.prometheus import Metrics
     from simcse_jax.serving.service import Limits, Service
     from simcse_jax.simcse import SimCSE
 
@@ -56,7 +56,7 @@ def main() -> None:
     with bind(args.host, args.port) as bound:
         from simcse_jax.serving.app import App
         from simcse_jax.serving.guard import Guard
-        from simcse_jax.serving.metrics import Metrics
+        from simcse_jax.serving.prometheus import Metrics
 
         metrics = Metrics()
         service = service_of(args, limits, metrics)

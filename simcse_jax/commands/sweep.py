@@ -51,7 +51,7 @@ def main() -> None:
     path, _ = split_config(sys.argv[1:])
     variants = read_sweep(config, load_variants(path))
     require("train", "tensorboardX", "matplotlib")
-    from simcse_jax.host.locks.lock import held
+    from simcse_jax.host.locks import held
     from simcse_jax.host.outputs import output_folder
     from simcse_jax.host.storage import is_remote
     from simcse_jax.training.inputs import sources

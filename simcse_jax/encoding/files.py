@@ -4,7 +4,6 @@ Embeddings are in .OUTPUT.partial until they are complete. .OUTPUT.state.json ha
 the input, model and options that they depend on.
 """
 
-import contextlib
 import itertools
 import json
 import os
@@ -15,9 +14,9 @@ from typing import IO, Any
 import numpy as np
 
 from simcse_jax.encoding.parquet import rows_table, schema_of
-from simcse_jax.errors import UserError, why
+from simcse_jax.errors import UserError
 from simcse_jax.host.hidden import RANGES, begun
-from simcse_jax.host.storage import read_json, replace, replacing_file, write_atomically
+from simcse_jax.host.storage import read_json, replace, replacing_file, write_atomically, writing
 
 PARQUET_ROWS = 8192  # written at a time
 
@@ -25,20 +24,14 @@ PARQUET_ROWS = 8192  # written at a time
 class PartialEmbeddings:
     """Embeddings (N, D) that are written in order; writing can resume after a kill.
 
-    Use it with the lock of the output (`locks.lock.held_next_to`).
+    Use it with the lock of the output (`locks.held_next_to`).
     """
 
     def __init__(self, output: Path, rows: int, dtype: np.dtype, about: dict[str, Any]):
         """Opens the files of an earlier call, if there are any.
 
         Args:
-          output: the file to write in the end; a .npy, or a .parquet.
-          rows: N.
-          dtype: of the file's elements.
           about: all that the embeddings depend on; it must be the same as in the earlier call.
-
-        Raises:
-          UserError: when the earlier call had another input, model or options.
         """
         self.output, self._rows, self._dtype, self._about = output, rows, np.dtype(dtype), about
         self._partial, self.state = begun(output)
@@ -63,16 +56,12 @@ class PartialEmbeddings:
         self.done, self.cut, self.quantization = done, cut, kept
 
     def append(self, embeddings: np.ndarray, cut: int) -> None:
-        """Adds n rows (n, D); they are safe when this returns.
-
-        Raises:
-          UserError: when the disk is full, or a number is too large for the file's type.
-        """
+        """Adds n rows (n, D); they are safe when this returns."""
         with np.errstate(over="ignore"):
             rows = np.ascontiguousarray(embeddings, self._dtype)
         if not np.isfinite(rows).all():
             raise UserError(f"{self.output}: an embedding has an element beyond {self._dtype}; write float32")
-        with self._writing():
+        with writing(self.output):
             if self._file is None:
                 self._file = self._open(embeddings.shape[1])
             self._file.seek(self._start + self.done * embeddings.shape[1] * self._dtype.itemsize)
@@ -92,13 +81,10 @@ class PartialEmbeddings:
           sentences: of the rows, for a .parquet. A .npy of codes gets a file next to it with `quantization`.
           first_row: the number of the first row in the input, for a .parquet.
           maker: the model, for a .parquet; None if it is not to be named.
-
-        Raises:
-          UserError: when it cannot be written.
         """
         if self._file is not None:
             self._file.close()
-        with self._writing():
+        with writing(self.output):
             if self.output.suffix.lower() == ".parquet":
                 rows = np.load(self._partial, mmap_mode="r")
                 schema = schema_of(rows.shape[1], rows.dtype, maker, quantization=self.quantization)
@@ -134,13 +120,6 @@ class PartialEmbeddings:
         if self.done and os.fstat(file.fileno()).st_size < self._start + self.done * size * self._dtype.itemsize:
             raise UserError(f"{self._partial}: shorter than {self.state.name} says; remove it to start again")
         return file
-
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise UserError(f"{self.output}: cannot be written: {why(error)}") from None
 
 
 def _write_parquet(

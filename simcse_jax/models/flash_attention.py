@@ -28,7 +28,7 @@ Kept = tuple[Heads, Heads, Heads, Int[Array, "B T"], Heads, Float32[Array, "B H 
 
 BLOCKS = (512, 256, 128)  # tokens of an outer block, the best first
 LANES = 128  # of a register: tokens of the smallest block
-LEAST, MOST = -1e30, 1e30  # in the place of infinity, whose differences are no numbers
+LEAST, MOST = -1e30, 1e30  # in the place of infinity, whose differences are NaN
 # The axes of two matrices that a product sums over.
 ROWS_BY_COLUMNS, BY_ROWS, BY_COLUMNS = ((1,), (0,)), ((1,), (1,)), ((0,), (0,))
 
@@ -116,7 +116,6 @@ def flash_attention(
     Args:
       query, key, value: of one type.
       attention_mask: 1 for a token and 0 for padding, anywhere.
-      window: None: all keys.
     """
     length = query.shape[2]
     outer = min(BLOCKS, key=lambda size: -(-length // size) * size)
@@ -267,8 +266,6 @@ def _call(
     """Runs a kernel for all pairs of blocks.
 
     Args:
-      body: the kernel, of inputs, outputs and scratch memory.
-      walk: the pairs.
       inputs: the arrays that it reads, by name: (B, H, T, d), or with tokens last (B, H, 1, T) or (B, 1, T).
       inner: the names of those of which it reads inner blocks, and of the others outer ones.
       outputs: arrays, or their shapes, like which it writes outer blocks.

@@ -1,4 +1,4 @@
-"""Which requests the page answers: those that name its own address, come from itself, and ask for what it needs.
+"""Which requests the page answers: those sent to its own address, by itself, for what it needs.
 
 A website that is open in the same browser can send requests to 127.0.0.1, and a name that it controls can point there
 (DNS rebinding). It cannot choose the headers `Host` and `Origin`, in which the browser names the site.
@@ -70,10 +70,8 @@ def refusal(method: str, path: str, headers: Mapping[str, str], names: Names) ->
     """Why a request is refused, with a status of HTTP; None if it is not.
 
     Args:
-      method: GET, POST, …
       path: without the query.
       headers: by their names in lower case.
-      names: the page's own.
     """
     host = headers.get("host", "")
     name = _host_name(host)
@@ -173,10 +171,10 @@ def _bare(name: str) -> str:
 
 
 def _host_name(host: str) -> str | None:
-    """`Host` without the port; None if it is no valid one."""
+    """`Host` without the port; None if it is not valid."""
     try:
         parts = urlsplit(f"//{host}")
-        _ = parts.port  # raises for one that is no number
+        _ = parts.port  # raises if it is not a number
         return parts.hostname if parts.netloc == host and "@" not in host else None
     except ValueError:
         return None

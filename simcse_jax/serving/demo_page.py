@@ -1,4 +1,4 @@
-"""The page to try a model on: the answers of its three parts, as HTML for people and as JSON for programs."""
+"""The demo page: the answers of its three parts, as HTML for people and as JSON for programs."""
 
 import html
 from collections.abc import Callable, Sequence
@@ -185,14 +185,7 @@ def cells(lines: Sequence[str], cosines: Float[np.ndarray, "N N"]) -> str:
 
 
 def build(model: Model, title: str, count: int, examples: Sequence[str]) -> "gradio.Blocks":
-    """The page, which opens with the results of the first example.
-
-    Args:
-      model: with an index.
-      title: the model's name.
-      count: sentences in the index.
-      examples: a few of them, as queries and for the other parts.
-    """
+    """The page, which opens with the results of the first example."""
     import gradio as gr
 
     # Requests from all parts reach the model one at a time.

@@ -23,8 +23,7 @@ from simcse_jax.models.projector import width
 from simcse_jax.objectives.registry import needs
 from simcse_jax.objectives.replaced_token_detection import NAME
 from simcse_jax.runs.loading import load_model
-from simcse_jax.runs.partial import own_adapter
-from simcse_jax.runs.state import convolutions_of, with_parts
+from simcse_jax.runs.state import convolutions_of, own_adapter, with_parts
 from simcse_jax.training.columns import AnyCorpus
 from simcse_jax.training.evaluation import Evaluation, check_sizes, read_analysis, read_evaluation
 from simcse_jax.training.generator import Generator, read_generator

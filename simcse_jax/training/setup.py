@@ -14,16 +14,14 @@ from simcse_jax.data.one_source import OneSource
 from simcse_jax.devices.mesh import data_mesh, place, replicate, replicated, split_over_examples
 from simcse_jax.encoding.embedder import Embedder
 from simcse_jax.evaluation.analysis.last_layer import Embed, LastLayer
-from simcse_jax.evaluation.analysis.protocol import Protocol
-from simcse_jax.evaluation.analysis.tokens import survey
+from simcse_jax.evaluation.analysis.tokens import Protocol, survey
 from simcse_jax.evaluation.evaluator import Encode, Evaluator
 from simcse_jax.models import partial
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.head import HEADS
 from simcse_jax.models.parameters import Params, with_encoder
 from simcse_jax.models.sentence_encoder import Graph, build
-from simcse_jax.runs.partial import frozen_params
-from simcse_jax.runs.state import TrainState, computed_as, initial_params, with_parts
+from simcse_jax.runs.state import TrainState, computed_as, frozen_params, initial_params, with_parts
 from simcse_jax.training.inputs import Inputs
 from simcse_jax.training.loss import Batch, Recipe, Settings
 from simcse_jax.training.programs import AnyBatches

@@ -19,12 +19,11 @@ from simcse_jax.commands.command_line import with_new_spellings
 from simcse_jax.commands.encode import parse, renamed
 from simcse_jax.data.sentences import SentenceFile
 from simcse_jax.encoding import files as embedding_files
-from simcse_jax.encoding.calibration import read_ranges
 from simcse_jax.encoding.files import PartialEmbeddings
 from simcse_jax.encoding.parquet import MAKER
-from simcse_jax.encoding.quantization import Quantization, quantize, ranges_of
+from simcse_jax.encoding.quantization import Quantization, quantize, ranges_of, read_ranges
 from simcse_jax.errors import UserError
-from simcse_jax.host.locks.lock import held_next_to
+from simcse_jax.host.locks import held_next_to
 from simcse_jax.host.storage import replacing_file
 
 TEXTS = [*sentences(20), "", 'the cat, "a dog"', *sentences(3)]

@@ -10,8 +10,8 @@ from support.jobs import another_job
 
 from simcse_jax.commands.export import export
 from simcse_jax.errors import UserError
-from simcse_jax.host.locks.lock import held_next_to
-from simcse_jax.huggingface.name_tables import NAMES
+from simcse_jax.host.locks import held_next_to
+from simcse_jax.huggingface.weight_names import NAMES
 from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.simcse import SimCSE
 

@@ -16,7 +16,7 @@ from simcse_jax.evaluation import geometry as measures
 from simcse_jax.evaluation import sts
 from simcse_jax.evaluation.postprocess import whitening
 from simcse_jax.evaluation.tasks import TASKS
-from simcse_jax.runs.kept import steps_of
+from simcse_jax.runs.dynamics import steps_of
 from simcse_jax.simcse import SimCSE
 
 

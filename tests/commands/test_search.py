@@ -15,7 +15,7 @@ from simcse_jax import SimCSE
 from simcse_jax.commands import demo
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import sts
-from simcse_jax.host.locks.lock import held
+from simcse_jax.host.locks import held
 from simcse_jax.index.index import Index
 from simcse_jax.index.terminal import WIDTH
 

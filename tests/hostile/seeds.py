@@ -84,9 +84,8 @@ def write_small_adapter(folder: Path) -> None:
     """A random adapter of the model `model`."""
     import dataclasses
 
-    from simcse_jax.huggingface.adapters import base_fingerprint, write_adapter
-    from simcse_jax.huggingface.linear_maps import sites
     from simcse_jax.huggingface.load import load
+    from simcse_jax.huggingface.peft import base_fingerprint, sites, write_adapter
     from simcse_jax.models import lora
     from simcse_jax.models.config import Lora, Partial
 

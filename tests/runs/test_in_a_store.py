@@ -13,8 +13,8 @@ from support.jobs import another_job
 from support.object_store import NEEDS_GCSFS, WRITING
 
 from simcse_jax.errors import UserError
-from simcse_jax.host.locks import store as in_store
-from simcse_jax.host.locks.lock import held
+from simcse_jax.host import locks as in_store
+from simcse_jax.host.locks import held
 from simcse_jax.host.storage import as_path
 
 HEAD = "--config.model.mlp=always"
@@ -34,9 +34,7 @@ def copy(store, source: str, target: str) -> None:
 def impatient(monkeypatch) -> None:
     """Jobs renew a lock, look at it and take it over sooner than users' jobs do."""
     seconds = {"HEARTBEAT": 1, "LOST": 5, "LOOK": 0.2}
-    monkeypatch.setenv(
-        CONSTANTS, " ".join(f"simcse_jax.host.locks.store.{name}={value}" for name, value in seconds.items())
-    )
+    monkeypatch.setenv(CONSTANTS, " ".join(f"simcse_jax.host.locks.{name}={value}" for name, value in seconds.items()))
 
 
 @pytest.fixture(scope="module")

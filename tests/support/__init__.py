@@ -22,7 +22,7 @@ from safetensors.numpy import save_file
 
 from simcse_jax.commands.command_line import module_of, run_command
 from simcse_jax.host import progress
-from simcse_jax.huggingface.names import to_tensors
+from simcse_jax.huggingface.weight_names import to_tensors
 from simcse_jax.models import parameters
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.model_types import MODEL_TYPES

@@ -15,10 +15,9 @@ from simcse_jax.devices.mesh import replicate
 from simcse_jax.encoding import tokens as token_encoder
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import sts
-from simcse_jax.evaluation.analysis.data import read_data
+from simcse_jax.evaluation.analysis.inputs import read_data
 from simcse_jax.evaluation.analysis.last_layer import Sample, measure_last_layer, positives
-from simcse_jax.evaluation.analysis.protocol import Protocol
-from simcse_jax.evaluation.analysis.tokens import survey
+from simcse_jax.evaluation.analysis.tokens import Protocol, survey
 from simcse_jax.huggingface.tokenizer import Tokenizer
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.runs.loading import load_model

@@ -17,7 +17,7 @@ from simcse_jax.host.storage import as_path
 from simcse_jax.huggingface.load import load
 from simcse_jax.models import partial
 from simcse_jax.models.sentence_encoder import build
-from simcse_jax.runs.kept import starting_params
+from simcse_jax.runs.dynamics import starting_params
 from simcse_jax.runs.loading import load_model
 from simcse_jax.runs.state import initial_params, trained_shapes, with_parts
 from simcse_jax.simcse import SimCSE

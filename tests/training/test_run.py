@@ -15,7 +15,7 @@ from support.resuming import trained_and_resumed
 from simcse_jax.config.flags import parse
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import sts
-from simcse_jax.host.locks.lock import held
+from simcse_jax.host.locks import held
 from simcse_jax.host.storage import write_atomically
 from simcse_jax.huggingface.load import load
 from simcse_jax.runs import workdir as workdirs

@@ -16,7 +16,7 @@ from support import ROOT, finish, run, start_process, start_processes, train_arg
 from support.beir import write_beir
 from support.jobs import another_job
 
-from simcse_jax.host.locks.lock import held
+from simcse_jax.host.locks import held
 from simcse_jax.huggingface.load import load
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.runs.checkpoints import Checkpoints

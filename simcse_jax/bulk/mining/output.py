@@ -55,7 +55,7 @@ def check_begun(path: Path, about: Mapping[str, Any], all_of_it: bool = False) -
 
 
 class Output:
-    """The records of all pairs. Use it with the lock of the output (`locks.lock.held_next_to`)."""
+    """The records of all pairs. Use it with the lock of the output (`locks.held_next_to`)."""
 
     def __init__(self, path: Path, about: Mapping[str, Any]):
         """Opens the files of an earlier call, if there are any.

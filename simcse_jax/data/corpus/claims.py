@@ -7,8 +7,8 @@ from pathlib import Path
 
 from simcse_jax.data.corpus.stamps import size_of
 from simcse_jax.errors import UserError, why
-from simcse_jax.host.locks.flock import Taken, open_alone
-from simcse_jax.host.locks.store import held_in_store
+from simcse_jax.host.flock import Taken, open_alone
+from simcse_jax.host.locks import held_in_store
 from simcse_jax.host.storage import Folder, is_remote
 
 

@@ -1,4 +1,4 @@
-"""One HTML page that needs nothing else: it contains its pictures, and may not use any network."""
+"""A self-contained HTML page: it includes its pictures, and may not use any network."""
 
 import base64
 import html
@@ -57,13 +57,7 @@ class Section(NamedTuple):
 
 
 def page(title: str, lead: Sequence[str], sections: Sequence[Section]) -> str:
-    """The page, whole.
-
-    Args:
-      title: as text.
-      lead: the paragraphs that it begins with, as text.
-      sections: in their order.
-    """
+    """The page, whole."""
     title, parts, links = html.escape(title), [], []
     for number, section in enumerate(sections, 1):
         name = html.escape(section.title)
@@ -93,7 +87,6 @@ def figures(pictures: Sequence[tuple[bytes, str]], wide: bool = False) -> str:
     """Pictures next to each other, where there is room, as parts of the page itself.
 
     Args:
-      pictures: the SVG of each, and a description in words.
       wide: whether they are too wide for a phone, and scroll there instead of shrinking.
     """
     parts = []
@@ -107,7 +100,6 @@ def table(caption: str, header: Sequence[str], rows: Sequence[Sequence[str]], te
     """A table, the first cell of a row being the row's name.
 
     Args:
-      caption: its title.
       header: a name for each column; empty for a table of names and values.
       rows: of as many cells, as text.
       text: whether its cells are text, not numbers.

@@ -8,8 +8,8 @@ from simcse_jax.bulk.embeddings.blocks import make_block
 from simcse_jax.bulk.embeddings.manifest import complete, finish, missing, read_manifest
 from simcse_jax.bulk.embeddings.plan import blocks_of
 from simcse_jax.errors import UserError
-from simcse_jax.host.locks import store as stored
-from simcse_jax.host.locks.owner import this_job
+from simcse_jax.host import locks as stored
+from simcse_jax.host.locks import this_job
 from simcse_jax.host.storage import as_path
 
 

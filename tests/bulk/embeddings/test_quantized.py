@@ -11,8 +11,7 @@ from simcse_jax.bulk.embeddings.blocks import make_block
 from simcse_jax.bulk.embeddings.plan import blocks_of
 from simcse_jax.bulk.embeddings.quantized import quantization_of
 from simcse_jax.data.sentences import SentenceFile
-from simcse_jax.encoding.calibration import read_ranges
-from simcse_jax.encoding.quantization import quantize, ranges_of
+from simcse_jax.encoding.quantization import quantize, ranges_of, read_ranges
 from simcse_jax.errors import UserError
 
 

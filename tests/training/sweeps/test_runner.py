@@ -25,7 +25,7 @@ from simcse_jax.config.checks import validate
 from simcse_jax.config.flags import parse
 from simcse_jax.devices.preemption import Preemption
 from simcse_jax.errors import Preempted, UserError
-from simcse_jax.host.locks.lock import held
+from simcse_jax.host.locks import held
 from simcse_jax.models.platforms import tracing_for
 from simcse_jax.runs.loading import load_model
 from simcse_jax.training.run import train_and_evaluate
