@@ -120,11 +120,7 @@ class Source(NamedTuple):
         return len(self.chosen) - self.negatives.lists
 
     def widest(self) -> int:
-        """The most sentences that a row has; with lists, all rows are read.
-
-        Raises:
-          UserError: naming the row that is wrong.
-        """
+        """The most sentences that a row has; with lists, all rows are read."""
         if not self.negatives.lists:
             return self.width
         return max((len(self.read(row)[0]) for row in self.rows), default=self.width)
@@ -133,9 +129,6 @@ class Source(NamedTuple):
         """A row's sentences, empty where they are blank, and its label: None if it has none.
 
         A row may have fewer hard negatives than others where these are in numbered columns or in lists.
-
-        Raises:
-          UserError: naming the row and the field that is no text, or no label.
         """
         names, first, end = self.names, self.negatives.first, self.negatives.end
         texts = [read_text(row.fields[place], f"{row.where}: the field {names[place]!r}") for place in self._others]
@@ -152,11 +145,7 @@ class Source(NamedTuple):
         return self.chosen[: self.negatives.first] + self.chosen[self.negatives.end :]
 
     def read_score(self, row: Row) -> float | None:
-        """A row's score; None if it has none, or if none is read.
-
-        Raises:
-          UserError: naming the row and the field that is no score.
-        """
+        """A row's score; None if it has none, or if none is read."""
         if self.score is None or self.scores is None:
             return None
         value, where = row.fields[self.score], f"{row.where}: the field {self.names[self.score]!r}"
@@ -173,11 +162,7 @@ def open_source(
     scores: Scores | None = None,
     pairs: bool = True,
 ) -> Source:
-    """Opens one source and chooses its columns; the arguments are those of `read_examples`.
-
-    Raises:
-      UserError: when there is no such source, or its columns do not fit.
-    """
+    """Opens one source and chooses its columns; the arguments are those of `read_examples`."""
     needed_by = check_positives(specification, positives, labels)
     if scores and not labels and positives == "all":
         needed_by = ""  # all pairs, whatever their score
@@ -242,11 +227,7 @@ def _open(specification: str) -> tuple[list[str], Iterator[Row], str, bool]:
 
 
 def source_path(specification: str) -> Folder:
-    """The path of a source that is a file, on a disk or in a bucket.
-
-    Raises:
-      UserError: when its bucket cannot be reached.
-    """
+    """The path of a source that is a file, on a disk or in a bucket."""
     return as_path(specification) if is_remote(specification) else local_path(specification)
 
 

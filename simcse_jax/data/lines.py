@@ -23,11 +23,7 @@ START = Place()
 
 
 def open_text(path: Path) -> Iterator[str]:
-    """The lines of a UTF-8 file (a byte-order mark is dropped), without line ends.
-
-    Raises:
-      UserError: when the file is missing, unreadable, not text or, naming the line, not UTF-8.
-    """
+    """The lines of a UTF-8 file (a byte-order mark is dropped), without line ends."""
     yield from Lines(path)
 
 
@@ -67,11 +63,7 @@ def errors_of(path: Path, *local: type[Exception]) -> tuple[type[Exception], ...
 
 
 def size_and_time(path: Folder) -> tuple[int, float]:
-    """A file's size in bytes and when it was last written to, on a disk or in a bucket.
-
-    Raises:
-      UserError: when there is no such file, or it cannot be reached.
-    """
+    """A file's size in bytes and when it was last written to, on a disk or in a bucket."""
     try:
         stat: Any = path.stat()
     except Exception as error:  # an OSError, or an error of a store's client

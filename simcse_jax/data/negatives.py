@@ -64,9 +64,6 @@ def read_negatives(negatives: Negatives, names: Sequence[str], values: Sequence[
       negatives: how the row has them.
       names, values: of the columns that hold them.
       where: the row's place, for messages.
-
-    Raises:
-      UserError: naming the row and the field that is wrong.
     """
     fields = [f"{where}: the field {name!r}" for name in names]
     if negatives.numbered:

@@ -17,9 +17,6 @@ def one_by_one(rows: Iterator[Row], names: Sequence[str], place: int, *for_each:
       names: of the columns.
       place: the column of positives.
       for_each: columns with a list of values, one for each positive: scores, say.
-
-    Raises:
-      UserError: naming the row whose field is not a list, or has another number of values.
     """
     rows, lists = look(rows, place)
     for row in rows:

@@ -23,11 +23,7 @@ Table = tuple[list[str], Iterator[Row]]  # the names of the columns, and the row
 
 
 def read_text(value: object, where: str) -> str:
-    """The sentence in a field, without surrounding white space; empty for None.
-
-    Raises:
-      UserError: naming the field, if it is missing or holds no text.
-    """
+    """The sentence in a field, without surrounding white space; empty for None."""
     if value is MISSING:
         raise UserError(f"{where} is missing")
     if value is not None and not isinstance(value, str):

@@ -55,9 +55,6 @@ class SentenceFile:
         Args:
           first: the row, from 0. What is before it in a .parquet file is not read.
           place: where it begins in a file of another kind (see `count`); None: the rows before it are passed over.
-
-        Raises:
-          UserError: naming the row that is not text, or the line that is not UTF-8.
         """
         for row in self._rows(first, place):
             (value,) = row.fields
@@ -71,11 +68,7 @@ class SentenceFile:
             yield sentence
 
     def count(self, every: int) -> tuple[int, list[Place]]:
-        """The number of rows, and where the rows 0, `every`, 2 · `every` … begin; no places of a .parquet file.
-
-        Raises:
-          UserError: naming a line that cannot be read.
-        """
+        """The number of rows, and where the rows 0, `every`, 2 · `every` … begin; no places of a .parquet file."""
         if self._suffix == ".parquet":
             return count_parquet(self.path), []
         rows, places, end = 0, [START], START
@@ -132,9 +125,6 @@ def read_sentences(file: str | Path, column: str | None = None) -> list[str]:
     Args:
       file: the file.
       column: None takes one with a usual name (`sentence`, `text`, `sent0`, `anchor`), or the only one.
-
-    Raises:
-      UserError: in one line, naming the file and the row.
     """
     sentences = list(SentenceFile(file, column))
     if not any(sentence.strip() for sentence in sentences):

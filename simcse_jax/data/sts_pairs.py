@@ -35,9 +35,6 @@ def read_sts_pairs(data: str) -> Table:
 
     Args:
       data: FOLDER:TASK[:SPLIT], see `of_task`; the folder is SentEval's `data/downstream`.
-
-    Raises:
-      UserError: when there is no such folder, set or split; while rows are read, for a damaged file.
     """
     found = of_task(data)
     assert found is not None
@@ -73,9 +70,6 @@ def read_places(path: Path, columns: Sequence[int], skip_header: bool = False) -
       path: the file.
       columns: the places of the score, of the first and of the second sentence.
       skip_header: whether the first line is none of them.
-
-    Raises:
-      UserError: naming the line that has too few columns.
     """
     for row in itertools.islice(read_tabs(path), int(skip_header), None):
         fields = row.fields
@@ -92,9 +86,6 @@ def read_year(path: Path) -> Iterator[Row]:
 
     Args:
       path: STS.input.SUBSET.txt; the scores are in STS.gs.SUBSET.txt next to it. A row is where its score is.
-
-    Raises:
-      UserError: when the two differ in length, or a line has no two sentences.
     """
     gold_path = path.with_name(path.name.replace("STS.input.", "STS.gs.", 1))
     lines, scores = list(open_text(path)), list(open_text(gold_path))

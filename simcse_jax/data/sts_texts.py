@@ -42,9 +42,6 @@ def read_sts_texts(data: str) -> Table:
 
     Args:
       data: SentEval's `data/downstream`.
-
-    Raises:
-      UserError: when there is no such folder, or no set in it; while rows are read, for a damaged file.
     """
     from simcse_jax.devices import processes  # imports JAX
 
@@ -83,11 +80,7 @@ def files_of(folder: Path, task: str) -> list[Path]:
 
 
 def read_pairs(path: Path, task: str) -> Iterator[Row]:
-    """Both sentences of each pair of a file, one after the other, each as a row.
-
-    Raises:
-      UserError: when it cannot be read, or a line has too few columns.
-    """
+    """Both sentences of each pair of a file, one after the other, each as a row."""
     columns = SENTENCES.get(task, (0, 1))
     for number, row in enumerate(_rows_of_year(path) if task in SUBSETS else read_tabs(path), 1):
         if (task == "SICKRelatedness" and number == 1) or (task in SENTENCES and row.fields == [""]):

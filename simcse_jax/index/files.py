@@ -154,11 +154,7 @@ def _empty(about: dict[str, Any], model: ModelIdentity, damaged: str) -> Index:
 
 
 def local_folder(folder: str | Path) -> Path:
-    """The folder of that name.
-
-    Raises:
-      UserError: when it lies in an object store, where nothing can be memory-mapped, or is a file.
-    """
+    """The folder of that name."""
     if is_remote(folder):
         raise UserError(f"{folder}: an index is memory-mapped, so it must be a folder on a disk")
     path = local_path(folder)

@@ -69,9 +69,6 @@ class Index:
           similarity: one of `index.similarity`.
           precision: what is kept of an embedding: float32, int8 (a byte an element) or binary (a bit).
           ranges: for int8, (2, D), of embeddings as they are compared; None takes those of the first that are added.
-
-        Raises:
-          UserError: for another similarity, a precision that cannot be compared so, or wrong ranges.
         """
         check_similarity(similarity)
         check_precision(precision, similarity, ranges is not None)

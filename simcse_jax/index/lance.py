@@ -118,9 +118,6 @@ class LanceIndex:
           threshold: the smallest score of a result, to within 1e-6; None for any.
           refine: so many times `top_k` rows are read and scored, by their vectors, bytes or bits; None is `REFINE`.
           nprobes: the cells that are looked into; None is `NPROBES`.
-
-        Raises:
-          UserError: when the files are damaged, or cannot be read any more.
         """
         least = -math.inf if threshold is None else threshold - ROUNDING
         search = self._search if self.quantization is None else self._search_small
@@ -173,11 +170,7 @@ def is_lance_index(name: str | Path) -> bool:
 
 
 def read_about(folder: Folder) -> About:
-    """What an index says about itself.
-
-    Raises:
-      UserError: when there is none, or it is damaged.
-    """
+    """What an index says about itself."""
     path = folder / ABOUT
     try:
         there = path.exists()
@@ -237,9 +230,6 @@ def check_options(on_disk: bool, refine: Any, nprobes: Any, **in_memory: bool) -
       on_disk: whether the index is LanceDB's.
       refine, nprobes: see `LanceIndex.search`; None if they are not given.
       in_memory: by the names of the options for other indexes, whether they are given.
-
-    Raises:
-      UserError: naming the option.
     """
     for name, value in (("refine", refine), ("nprobes", nprobes)):
         if value is None:

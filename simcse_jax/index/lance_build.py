@@ -51,12 +51,7 @@ GROWN = 2  # times as many rows as when the cells were found: they are found aga
 
 
 def check_folder(name: str, embeddings: str) -> Folder:
-    """The folder to build in, on a disk or in a bucket; it need not exist.
-
-    Raises:
-      UserError: when it holds anything but an index of LanceDB, is the folder of the embeddings, its bucket cannot be
-        reached, or LanceDB is not installed.
-    """
+    """The folder to build in, on a disk or in a bucket; it need not exist."""
     require(BACKEND, "lancedb")
     folder = as_path(name)
     if str(folder) == str(as_path(embeddings)):

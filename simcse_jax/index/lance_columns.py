@@ -159,9 +159,6 @@ def check_wanted(wanted: Wanted, similarity: str, has: Kept | None, folder: obje
       similarity: by which it is compared.
       has: what an index that is there has; None: it is to be made.
       folder: for messages.
-
-    Raises:
-      UserError: for what cannot be kept or compared, or is not what the index has.
     """
     if has is not None:
         for what, asked, own in (("", wanted.precision, has.precision), ("codes ", wanted.codes, has.codes)):

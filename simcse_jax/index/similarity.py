@@ -36,11 +36,7 @@ def prepared(
 
 
 def similarities(a: Float[np.ndarray, "N D"], b: Float[np.ndarray, "M D"], name: str) -> Float[np.ndarray, "N M"]:
-    """The similarities of all pairs.
-
-    Raises:
-      UserError: when `name` is none of `SIMILARITIES`.
-    """
+    """The similarities of all pairs."""
     check_similarity(name)
     a, b = prepared(a, name), prepared(b, name)
     if name in PRODUCTS:
@@ -50,11 +46,7 @@ def similarities(a: Float[np.ndarray, "N D"], b: Float[np.ndarray, "M D"], name:
 
 
 def pairwise(a: Float[np.ndarray, "N D"], b: Float[np.ndarray, "N D"], name: str) -> Float[np.ndarray, " N"]:
-    """The similarity of each row of `a` with the same row of `b`.
-
-    Raises:
-      UserError: when `name` is none of `SIMILARITIES`.
-    """
+    """The similarity of each row of `a` with the same row of `b`."""
     check_similarity(name)
     a, b = prepared(a, name), prepared(b, name)
     if name in PRODUCTS:

@@ -58,9 +58,6 @@ def make_block(
       encoder: the plan's.
       advance: called with the number of rows done since the last call.
       patient: see `corpus.claims.claimed`.
-
-    Raises:
-      UserError: naming the row that cannot be read, or the file that cannot be written.
     """
     with claimed(folder / block.file, patient) as mine:
         if mine and not is_made(folder, block):
@@ -69,11 +66,7 @@ def make_block(
 
 
 def read_facts(folder: Folder, block: Block) -> Facts:
-    """What a block's file says of itself.
-
-    Raises:
-      UserError: when it is no file of this block.
-    """
+    """What a block's file says of itself."""
     import pyarrow
     import pyarrow.parquet
 

@@ -21,9 +21,6 @@ def encode_here(folder: Folder, plan: Plan, encoder: Encoder) -> Manifest | None
 
     Returns:
       The manifest; None if other processes are still making blocks, the last of which will write it.
-
-    Raises:
-      UserError: naming the row that cannot be read, or the file that cannot be written.
     """
     blocks = blocks_of(folder, plan)
     if manifest := complete(folder, plan, blocks):

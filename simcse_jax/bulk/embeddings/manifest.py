@@ -27,11 +27,7 @@ class Manifest(NamedTuple):
 
 
 def finish(folder: Folder, plan: Plan, blocks: Sequence[Block]) -> Manifest | None:
-    """Writes the manifest, unless another process is writing it.
-
-    Raises:
-      UserError: naming a file that is damaged or a source that was changed.
-    """
+    """Writes the manifest, unless another process is writing it."""
     with claimed(folder / MANIFEST, patient=True) as mine:
         if not mine:
             return None
@@ -57,11 +53,7 @@ def read_manifest(folder: Folder, plan: Plan) -> Manifest | None:
 
 
 def complete(folder: Folder, plan: Plan, blocks: Sequence[Block]) -> Manifest | None:
-    """The manifest of a folder in which nothing is missing.
-
-    Raises:
-      UserError: naming a file that is damaged.
-    """
+    """The manifest of a folder in which nothing is missing."""
     manifest = read_manifest(folder, plan)
     if manifest is None or missing(folder, blocks):
         return None

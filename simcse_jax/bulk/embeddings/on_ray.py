@@ -45,11 +45,7 @@ class Job(NamedTuple):
     options: Options
 
     def arrive(self) -> Folder:
-        """The folder of the embeddings, as this host sees it.
-
-        Raises:
-          UserError: when it is another one.
-        """
+        """The folder of the embeddings, as this host sees it."""
         with contextlib.suppress(OSError):  # a host may do without it if no name is relative
             os.chdir(self.place)
         folder = as_path(self.folder)
@@ -72,9 +68,6 @@ def connected(address: str | None) -> Iterator[None]:
 
     Args:
       address: of the cluster; None starts one on this machine.
-
-    Raises:
-      UserError: when Ray is not installed, or the cluster cannot be reached.
     """
     require("ray", "ray")
     if address:
@@ -121,9 +114,6 @@ def encode_on_ray(folder: Folder, plan: Plan, options: Options, hosts: int | Non
 
     Returns:
       The manifest; None if processes outside the cluster are still making blocks.
-
-    Raises:
-      UserError: naming the row or file that is wrong, or when the cluster has too few hosts.
     """
     import ray
 
@@ -270,9 +260,6 @@ def _made(job: Any, blocks: Sequence[Block], share: Share) -> Iterator[Block]:
     """The blocks, as they are made; not those that processes outside the cluster are making.
 
     An actor that is lost is replaced, and its block goes to the one that is free next.
-
-    Raises:
-      UserError: when an actor finds a mistake, or all of them are lost again and again.
     """
     import ray
     from ray.exceptions import RayActorError

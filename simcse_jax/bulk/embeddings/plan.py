@@ -57,9 +57,6 @@ def make_plan(
       about: all that the embeddings depend on in addition to the sentences.
       block_rows: the most rows of a block.
       keep_text: whether sentences are written next to their embeddings.
-
-    Raises:
-      UserError: naming the source that cannot be read.
     """
     with ThreadPoolExecutor(AT_A_TIME) as threads:  # a bucket answers slowly
         looked = list(threads.map(lambda name: (name, SentenceFile(name, column).column, stamp_of(name)), sources))
@@ -72,11 +69,7 @@ def make_plan(
 
 
 def count_rows(folder: Folder, plan: Plan, source: int, patient: bool = False) -> bool:
-    """Counts the rows of a source, unless that was done, or another process does; returns whether it is done now.
-
-    Raises:
-      UserError: naming a line that cannot be read, or a file that was changed since the plan was made.
-    """
+    """Counts the rows of a source, unless that was done, or another process does; returns whether it is done now."""
     path = plan.own(folder, _counted(source))
     with claimed(folder / _counted(source), patient) as mine:
         if mine and read_sealed(path) is None:
@@ -88,11 +81,7 @@ def count_rows(folder: Folder, plan: Plan, source: int, patient: bool = False) -
 
 
 def blocks_of(folder: Folder, plan: Plan) -> list[Block]:
-    """All blocks; rows that were not counted yet are counted first, together with other processes.
-
-    Raises:
-      UserError: naming a line that cannot be read, or when no source has a row.
-    """
+    """All blocks; rows that were not counted yet are counted first, together with other processes."""
     patient = False
     while left := uncounted(folder, plan):
         done = [count_rows(folder, plan, source, patient) for source in left]

@@ -28,9 +28,6 @@ def quantization_of(folder: Folder, plan: Plan, encoder: Encoder) -> Quantizatio
 
     Returns:
       None: the embeddings are numbers.
-
-    Raises:
-      UserError: naming a row that cannot be read, or when the file is damaged or another command's.
     """
     if plan.key["--output-dtype"] not in (*SCALAR, *PACKED):
         return None

@@ -63,9 +63,6 @@ class Output:
         Args:
           path: the file to write in the end, a .jsonl or a .parquet.
           about: by the names of options, all that the records depend on; the same as in the earlier call.
-
-        Raises:
-          UserError: when the earlier call had another option or input, or its files are damaged.
         """
         self.path, self._about = path, json.loads(json.dumps(about))
         self._partial, self._state = begun(path)
@@ -81,9 +78,6 @@ class Output:
           records: of the pairs that are kept.
           rows: of the block, also those that have no record.
           counted: of the block, to be added up.
-
-        Raises:
-          UserError: when they cannot be written.
         """
         text = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records).encode()
         if not self.done:
@@ -105,9 +99,6 @@ class Output:
         Args:
           has_text: whether records have the negatives' text.
           judged: whether they have a judge's scores.
-
-        Raises:
-          UserError: when it cannot be written.
         """
         with self._writing():
             if self.path.suffix.lower() == ".parquet":

@@ -45,11 +45,7 @@ class Pair(NamedTuple):
 
 
 def read_pairs(files: Iterable[str | Path], tally: Tally) -> Iterator[Pair]:
-    """All pairs of files and data sets, in order; blank ones are dropped.
-
-    Raises:
-      UserError: naming the file or data set and the row.
-    """
+    """All pairs of files and data sets, in order; blank ones are dropped."""
     for file in files:
         if isinstance(file, Path) and file.stem == "s1":
             yield from _of_parallel_files(file, tally)

@@ -18,11 +18,7 @@ def is_dataset(source: str) -> bool:
 
 
 def files_of(source: str, patterns: Iterable[str]) -> list[Path]:
-    """The file itself, or the files in a folder that match a pattern, each pattern's sorted by name; no hidden ones.
-
-    Raises:
-      UserError: when there is none.
-    """
+    """The file itself, or the files in a folder that match a pattern, each pattern's sorted by name; no hidden ones."""
     path = local_path(source)
     if path.is_file():
         return [path]
@@ -43,9 +39,6 @@ def resolve(sources: Iterable[str], patterns: Iterable[str], splits: Iterable[st
       sources: folders, files and data sets.
       patterns: of the files in a folder; {split} in them is a split.
       splits: those to read; a folder must have each.
-
-    Raises:
-      UserError: when a file is missing, or two sources name the same one.
     """
     patterns, splits = list(patterns), list(splits)
     found: dict[str, str | Path] = {}
@@ -64,11 +57,7 @@ def resolve(sources: Iterable[str], patterns: Iterable[str], splits: Iterable[st
 
 
 def open_table(source: str | Path) -> Table:
-    """The column names and the rows of a file or a data set.
-
-    Raises:
-      UserError: when it cannot be read.
-    """
+    """The column names and the rows of a file or a data set."""
     name = str(source)
     for prefix, library in LIBRARIES.items():
         if name.startswith(prefix):
@@ -86,9 +75,6 @@ def columns(table: Table, wanted: Sequence[Sequence[str]], where: str) -> Iterat
       table: its column names and rows.
       wanted: sets of names, such as those of several releases of the same data.
       where: its name, for the message.
-
-    Raises:
-      UserError: when it has none of the sets.
     """
     names, rows = table
     chosen = next((each for each in wanted if set(each) <= set(names)), None)

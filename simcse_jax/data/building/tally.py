@@ -56,9 +56,6 @@ def sentence(value: object, where: str) -> str:
     Args:
       value: of the field.
       where: the file, row and field, for the message.
-
-    Raises:
-      UserError: when it is no text, or as for `checked`.
     """
     if value is MISSING:
         raise UserError(f"{where} is missing")
@@ -69,11 +66,7 @@ def sentence(value: object, where: str) -> str:
 
 
 def checked(text: str, where: str) -> str:
-    """The text, unless it has what no file of lines can hold.
-
-    Raises:
-      UserError: for a zero byte or a broken character.
-    """
+    """The text, unless it has what no file of lines can hold."""
     if "\0" in text:
         raise UserError(f"{where} holds a zero byte; remove it")
     if not is_text(text):

@@ -46,9 +46,6 @@ def sentences(
       tally: of the pages.
       count, seed: see `draw`.
       draws: see the module's docstring.
-
-    Raises:
-      UserError: as for `read_pages`.
     """
     if draws == "articles":
         for document in _documents(files, tally, count, seed):
@@ -74,9 +71,6 @@ def documents(files: Sequence[str | Path], tally: Tally, count: int, seed: int) 
     """Whole articles, a sentence a line, with a blank line after each.
 
     The arguments are those of `sentences`.
-
-    Raises:
-      UserError: as for `read_pages`.
     """
     for document in _documents(files, tally, count, seed):
         yield from ((line,) for line in document)

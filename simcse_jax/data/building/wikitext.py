@@ -41,9 +41,6 @@ def require_parser(file: object) -> None:
 
     Args:
       file: what it is needed for.
-
-    Raises:
-      UserError: naming the command that installs it.
     """
     try:
         import mwparserfromhell  # noqa: F401

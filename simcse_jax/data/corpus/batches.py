@@ -113,11 +113,7 @@ class PreparedBatches:
         return self.rows(step, slice(None))
 
     def rows(self, step: int, part: slice) -> dict[str, np.ndarray]:
-        """Some rows of a batch. The tokens of no others are read; where these are, of all of them.
-
-        Raises:
-          UserError: naming a shard that was changed since it was written.
-        """
+        """Some rows of a batch. The tokens of no others are read; where these are, of all of them."""
         first, last, _ = part.indices(self.batch_size)
         for key in [key for key in self._ahead if key[0] < step or key[0] > step + 1]:
             self._ahead.pop(key).cancel()

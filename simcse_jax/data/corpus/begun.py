@@ -80,11 +80,7 @@ def _write_or_compare(folder: Folder, plan: Plan, whose: str) -> Plan:
 
 
 def check_own(folder: Folder) -> None:
-    """Refuses a folder with files but without a plan.
-
-    Raises:
-      UserError: naming one.
-    """
+    """Refuses a folder with files but without a plan."""
     there = names_in(folder)
     others = sorted(name for name in there if not name.startswith((".", f"{PLAN}.")))  # a plan that was not finished
     if others and there.isdisjoint((PLAN, f"{DOT}{PLAN}")):
@@ -92,11 +88,7 @@ def check_own(folder: Folder) -> None:
 
 
 def check_unchanged(folder: Folder, plan: Plan, sources: Sequence[str] | None = None) -> None:
-    """Looks at sources once more, by default at all of them.
-
-    Raises:
-      UserError: naming one that was changed since the plan was made.
-    """
+    """Looks at sources once more, by default at all of them."""
     names = plan.sources if sources is None else sources
     with ThreadPoolExecutor(AT_A_TIME) as threads:  # a bucket answers slowly
         stamps = threads.map(stamp_of, names)
@@ -104,11 +96,7 @@ def check_unchanged(folder: Folder, plan: Plan, sources: Sequence[str] | None = 
 
 
 def names_in(folder: Folder) -> set[str]:
-    """The names of all files in a folder.
-
-    Raises:
-      UserError: when it cannot be read.
-    """
+    """The names of all files in a folder."""
     try:
         return {path.name for path in folder.iterdir()}
     except Exception as error:  # an OSError, or an error of a store's client

@@ -20,9 +20,6 @@ def claimed(path: Folder, patient: bool = False) -> Iterator[bool]:
       path: what is written.
       patient: in a bucket, where nothing is freed by itself: find out whether the one that has it is still alive, which
         takes up to half a minute, rather than take its word.
-
-    Raises:
-      UserError: when the folder cannot be written to.
     """
     lock = path.parent / f".{path.name}.lock"
     with contextlib.ExitStack() as job:

@@ -40,9 +40,6 @@ class Items:
           key: of the corpus, see `plan.make_plan`.
           number: the source's.
           change: makes changed copies; None: there are none.
-
-        Raises:
-          UserError: when it cannot be opened; while rows are read, naming the one that is wrong.
         """
         positives = key["positives"]
         source = open_source(key["sources"][number]["name"], key["columns"], positives, key["labels"])
@@ -103,11 +100,7 @@ def _next_sentences(source: Source, numbered: Iterator[tuple[int, Row]], reach: 
 
 
 def make_change(augment: Mapping[str, Any], seed: int) -> Change | None:
-    """How sentences are changed: a function of the seed, the row and the column, as `data.augment` has it.
-
-    Raises:
-      UserError: when the lexicon cannot be read.
-    """
+    """How sentences are changed: a function of the seed, the row and the column, as `data.augment` has it."""
     if not augment:
         return None
     name, percent = augment["name"], augment["percent"]

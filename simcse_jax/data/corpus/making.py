@@ -46,9 +46,6 @@ def make(folder: Folder, plan: Plan, tokenizer: Tokenizer) -> Manifest | None:
 
     Returns:
       The manifest; None if other processes are still making shards, the last of which will write it.
-
-    Raises:
-      UserError: naming the row of a source that cannot be read, or the file that cannot be written.
     """
     listed = read_manifest(folder) if is_prepared(folder) else None
     if listed is not None and is_whole(folder, (file for shard in listed.shards for file in shard.files)):

@@ -33,11 +33,7 @@ class Prepared:
     """N rows of C columns. Nothing is read when it is opened but the manifests."""
 
     def __init__(self, folder: Path, *others: Path):
-        """Opens a corpus on a disk, or several, whose rows follow one another.
-
-        Raises:
-          UserError: naming the manifest or the shard that is missing, cut or damaged.
-        """
+        """Opens a corpus on a disk, or several, whose rows follow one another."""
         each = {path: read_manifest(path) for path in (folder, *others)}
         for path, manifest in each.items():
             check_sizes(path, (shard.files[0] for shard in manifest.shards))  # texts are not read
@@ -107,9 +103,6 @@ class Prepared:
 
         A row of a source with one column is its own positive; further columns that a row or its source lacks are
         empty.
-
-        Raises:
-          UserError: naming a shard whose index is damaged.
         """
         columns = np.arange(self.num_columns)
         each = rows[:, None] if rows.ndim == 1 else rows  # (B, 1) or (B, C)

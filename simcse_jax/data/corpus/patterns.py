@@ -16,9 +16,6 @@ def expand(data: Sequence[str], option: str) -> list[str]:
     Args:
       data: names of sources, several in one with commas, and patterns of files.
       option: where they were given, for messages.
-
-    Raises:
-      UserError: when a pattern has no file, or a source is named twice.
     """
     found: list[str] = []
     for given in data:

@@ -18,11 +18,7 @@ LEFTOVERS = ".shard-*.tmp*"  # what killed processes may leave
 
 @contextlib.contextmanager
 def written_to(path: Folder, texts: bool) -> Iterator[Path]:
-    """A file to write to, which gets its name, or is copied to its bucket, after the block; its texts too.
-
-    Raises:
-      UserError: when it cannot be written.
-    """
+    """A file to write to, which gets its name, or is copied to its bucket, after the block; its texts too."""
     endings = ("", TEXT) if texts else ("",)
     with contextlib.ExitStack() as job:
         if is_remote(path):

@@ -53,9 +53,6 @@ def make_plan(
       seed: of what is drawn: changed copies and next sentences.
       keep_text: whether sentences are kept too.
       shard_rows: the most rows of a source that make a shard; None: as many as are usual and possible.
-
-    Raises:
-      UserError: naming the source that does not fit.
     """
     names = expand(data, "--data")
     lengths = Lengths(max_length, max_length) if isinstance(max_length, int) else max_length
@@ -143,9 +140,5 @@ def most_columns(plan: Plan) -> int:
 
 
 def enter(folder: Folder, plan: Plan) -> Plan:
-    """Writes the plan into a new corpus's folder, or checks that the folder is for the same corpus.
-
-    Raises:
-      UserError: naming what differs, or the source that cannot be used, or when the folder has other files.
-    """
+    """Writes the plan into a new corpus's folder, or checks that the folder is for the same corpus."""
     return begun.enter(folder, plan, "another corpus's", lambda: check_usable(plan.key))

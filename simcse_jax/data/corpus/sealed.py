@@ -12,20 +12,12 @@ SEAL = "seal"
 
 
 def write_sealed(path: Folder, content: Mapping[str, Any]) -> None:
-    """Writes an object and its hash.
-
-    Raises:
-      UserError: when it cannot be written.
-    """
+    """Writes an object and its hash."""
     write_atomically(path, json.dumps({**content, SEAL: _hash(content)}) + "\n")
 
 
 def read_sealed(path: Folder) -> dict[str, Any] | None:
-    """Reads an object back; None if there is no such file.
-
-    Raises:
-      UserError: naming the file, when it cannot be read, or was changed.
-    """
+    """Reads an object back; None if there is no such file."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:

@@ -19,11 +19,7 @@ class Stamp(NamedTuple):
 
 
 def stamp_of(source: str) -> Stamp:
-    """The stamp of a source.
-
-    Raises:
-      UserError: when it cannot be read.
-    """
+    """The stamp of a source."""
     if prefix := prefix_of(source):
         return Stamp(0, PREFIXED[prefix].version(source.removeprefix(prefix)))
     path = source_path(source)
@@ -37,11 +33,7 @@ def stamp_of(source: str) -> Stamp:
 
 
 def size_of(path: Folder) -> int | None:
-    """The bytes of a file, or of an object in a bucket; None if there is none.
-
-    Raises:
-      UserError: when that cannot be found out.
-    """
+    """The bytes of a file, or of an object in a bucket; None if there is none."""
     try:
         status: Any = path.stat()
     except FileNotFoundError:
@@ -52,11 +44,7 @@ def size_of(path: Folder) -> int | None:
 
 
 def hash_file(path: Path) -> str:
-    """SHA-256 of a file.
-
-    Raises:
-      UserError: when it cannot be read.
-    """
+    """SHA-256 of a file."""
     try:
         with open(path, "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
