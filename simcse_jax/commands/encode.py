@@ -78,8 +78,8 @@ def encode_into_folder(args: argparse.Namespace) -> None:
     from simcse_jax.bulk.embeddings.local import encode_here
     from simcse_jax.bulk.embeddings.on_ray import connected, encode_on_ray
     from simcse_jax.bulk.embeddings.plan import BLOCK_ROWS, make_plan
-    from simcse_jax.data.corpus.begun import enter, leave
-    from simcse_jax.data.corpus.patterns import expand
+    from simcse_jax.data.corpus.plan import expand
+    from simcse_jax.data.corpus.shared_folder import enter, leave
 
     sources = expand([args.input], "--input")
     folder = output_of_folder(args, sources)
@@ -117,8 +117,8 @@ def output_of_folder(args: argparse.Namespace, sources: Sequence[str]) -> Folder
     Raises:
       UserError: when it cannot be written to, or has an input.
     """
-    from simcse_jax.data.corpus.begun import check_own
     from simcse_jax.data.corpus.manifest import corpus_path
+    from simcse_jax.data.corpus.shared_folder import check_own
 
     folder = corpus_path(args.output)
     if not is_remote(folder):

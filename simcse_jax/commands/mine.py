@@ -51,7 +51,7 @@ def mine(args: argparse.Namespace, path: Path, pairs: "PairFile", positives: Any
     from simcse_jax.bulk.mining.corpus import open_corpus
     from simcse_jax.bulk.mining.miner import Miner, check_corpus, check_rows
     from simcse_jax.bulk.mining.output import check_begun
-    from simcse_jax.data.corpus.stamps import hash_file
+    from simcse_jax.data.corpus.shared_folder import hash_file
     from simcse_jax.host.progress import Progress
     from simcse_jax.index.options import check_search
     from simcse_jax.simcse import SimCSE

@@ -12,10 +12,7 @@ from simcse_jax.bulk.embeddings.encoder import Encoder
 from simcse_jax.bulk.embeddings.plan import Block
 from simcse_jax.bulk.embeddings.quantized import quantization_of
 from simcse_jax.bulk.embeddings.token_rows import schema_of_tokens, write_tokens
-from simcse_jax.data.corpus.begun import Plan, check_unchanged
-from simcse_jax.data.corpus.claims import claimed
-from simcse_jax.data.corpus.placing import written_to
-from simcse_jax.data.corpus.stamps import size_of
+from simcse_jax.data.corpus.shared_folder import Plan, check_unchanged, claimed, size_of, written_to
 from simcse_jax.data.sentences import SentenceFile
 from simcse_jax.encoding.parquet import rows_table, schema_of
 from simcse_jax.encoding.quantization import Clipped, dtype_of
@@ -57,7 +54,7 @@ def make_block(
       plan, block: see `plan`.
       encoder: the plan's.
       advance: called with the number of rows done since the last call.
-      patient: see `corpus.claims.claimed`.
+      patient: see `corpus.shared_folder.claimed`.
     """
     with claimed(folder / block.file, patient) as mine:
         if mine and not is_made(folder, block):
@@ -98,7 +95,7 @@ def _make(folder: Folder, plan: Plan, block: Block, encoder: Encoder, advance: C
     else:
         schema = schema_of(size, dtype, encoder.maker(), keep_text, None if small is None else small.content())
     sentences = itertools.islice(source.read(block.first, block.place), block.rows)
-    with written_to(folder / block.file, texts=False) as path:
+    with written_to(folder / block.file) as path:
         with pyarrow.parquet.ParquetWriter(path, schema) as writer:
             done, cut, clipped = 0, 0, Clipped()
             check_unchanged(folder, plan, [about["name"]])  # in a file that was, a block begins anywhere

@@ -6,7 +6,7 @@ from simcse_jax.bulk.embeddings.blocks import is_made, make_block
 from simcse_jax.bulk.embeddings.encoder import Encoder
 from simcse_jax.bulk.embeddings.manifest import Manifest, complete, finish, missing
 from simcse_jax.bulk.embeddings.plan import blocks_of
-from simcse_jax.data.corpus.begun import Plan
+from simcse_jax.data.corpus.shared_folder import Plan
 from simcse_jax.host.progress import Progress
 from simcse_jax.host.storage import Folder, is_remote
 
@@ -15,7 +15,7 @@ def encode_here(folder: Folder, plan: Plan, encoder: Encoder) -> Manifest | None
     """Makes the blocks that are missing, and that no other process is making.
 
     Args:
-      folder: of the embeddings; `corpus.begun.enter` has seen it.
+      folder: of the embeddings; `corpus.shared_folder.enter` has seen it.
       plan: of the folder.
       encoder: the plan's.
 

@@ -6,10 +6,16 @@ from typing import Any, NamedTuple
 
 from simcse_jax.bulk.embeddings.blocks import Facts, read_facts
 from simcse_jax.bulk.embeddings.plan import Block
-from simcse_jax.data.corpus.begun import AT_A_TIME, Plan, check_unchanged, names_in
-from simcse_jax.data.corpus.claims import claimed
-from simcse_jax.data.corpus.placing import remove_leftovers
-from simcse_jax.data.corpus.sealed import read_sealed, write_sealed
+from simcse_jax.data.corpus.shared_folder import (
+    AT_A_TIME,
+    Plan,
+    check_unchanged,
+    claimed,
+    names_in,
+    read_sealed,
+    remove_leftovers,
+    write_sealed,
+)
 from simcse_jax.host.hidden import MANIFEST
 from simcse_jax.host.storage import Folder
 

@@ -14,8 +14,7 @@ from simcse_jax.bulk.embeddings.blocks import make_block
 from simcse_jax.bulk.embeddings.encoder import Encoder, Options
 from simcse_jax.bulk.embeddings.manifest import Manifest, complete, finish, missing
 from simcse_jax.bulk.embeddings.plan import Block, blocks_of, count_rows, uncounted
-from simcse_jax.data.corpus.begun import Plan
-from simcse_jax.data.corpus.sealed import read_sealed
+from simcse_jax.data.corpus.shared_folder import Plan, read_sealed
 from simcse_jax.errors import UserError, reason, require, why
 from simcse_jax.host.progress import Clock, Progress, write
 from simcse_jax.host.storage import Folder, as_path
@@ -107,7 +106,7 @@ def encode_on_ray(folder: Folder, plan: Plan, options: Options, hosts: int | Non
     processor, for which it would wait without end where actors have all of them.
 
     Args:
-      folder: of the embeddings, which all hosts see; `corpus.begun.enter` has seen it.
+      folder: of the embeddings, which all hosts see; `corpus.shared_folder.enter` has seen it.
       plan: of the folder.
       options: of the plan's encoder.
       hosts: the number of actors, see `share_of`.

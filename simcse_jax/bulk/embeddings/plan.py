@@ -7,10 +7,16 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
-from simcse_jax.data.corpus.begun import AT_A_TIME, Plan, check_unchanged, names_in
-from simcse_jax.data.corpus.claims import claimed
-from simcse_jax.data.corpus.sealed import read_sealed, write_sealed
-from simcse_jax.data.corpus.stamps import stamp_of
+from simcse_jax.data.corpus.shared_folder import (
+    AT_A_TIME,
+    Plan,
+    check_unchanged,
+    claimed,
+    names_in,
+    read_sealed,
+    stamp_of,
+    write_sealed,
+)
 from simcse_jax.data.lines import Place
 from simcse_jax.data.sentences import SentenceFile
 from simcse_jax.data.separated import reading_of

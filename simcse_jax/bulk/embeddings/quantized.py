@@ -6,9 +6,7 @@ from collections.abc import Iterator
 
 from simcse_jax.bulk.embeddings.encoder import Encoder
 from simcse_jax.bulk.embeddings.plan import fingerprint
-from simcse_jax.data.corpus.begun import Plan
-from simcse_jax.data.corpus.claims import claimed
-from simcse_jax.data.corpus.sealed import read_sealed, write_sealed
+from simcse_jax.data.corpus.shared_folder import Plan, claimed, read_sealed, write_sealed
 from simcse_jax.data.sentences import SentenceFile
 from simcse_jax.encoding.quantization import PACKED, SCALAR, Quantization
 from simcse_jax.errors import UserError

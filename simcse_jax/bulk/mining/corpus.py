@@ -10,9 +10,8 @@ import numpy as np
 
 from simcse_jax.data.columns import ROLES
 from simcse_jax.data.corpus.manifest import corpus_path, is_prepared
-from simcse_jax.data.corpus.opened import Prepared
-from simcse_jax.data.corpus.origins import texts
-from simcse_jax.data.corpus.stamps import hash_file, stamp_of
+from simcse_jax.data.corpus.prepared import Prepared, texts
+from simcse_jax.data.corpus.shared_folder import hash_file, stamp_of
 from simcse_jax.data.sentences import SentenceFile
 from simcse_jax.encoding.quantization import Quantization
 from simcse_jax.errors import UserError

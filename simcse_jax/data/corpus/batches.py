@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simcse_jax.data.batches import WORTH_LEAVING_OUT, steps_per_epoch
-from simcse_jax.data.corpus.opened import Prepared, Sentences
+from simcse_jax.data.corpus.prepared import Prepared, Sentences
 from simcse_jax.data.mixture import Mixture
 from simcse_jax.data.pairing import Pairing
 from simcse_jax.data.permutation import ORDER, SUBSET, Permutation, permutation

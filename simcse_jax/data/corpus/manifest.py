@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from simcse_jax.data.corpus.shards import NEGATIVES, TEXT, Parts, parts
-from simcse_jax.data.corpus.stamps import size_of
+from simcse_jax.data.corpus.shared_folder import size_of
 from simcse_jax.data.tokens import Lengths, Prompts
 from simcse_jax.errors import UserError, reason, why
 from simcse_jax.host.storage import Folder, as_path, is_remote, local_path, parse_json, write_atomically
@@ -112,7 +112,7 @@ class Manifest(NamedTuple):
 
 
 def spread(counts: np.ndarray, columns: int, empty: int) -> np.ndarray:
-    """(C, L + 1) counts of lengths of a source with fewer columns: see `opened.Prepared.locate`.
+    """(C, L + 1) counts of lengths of a source with fewer columns: see `prepared.Prepared.locate`.
 
     Args:
       counts: (c, L + 1), c ≤ C.

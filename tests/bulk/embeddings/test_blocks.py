@@ -9,7 +9,7 @@ from simcse_jax import SimCSE
 from simcse_jax.bulk.embeddings import blocks as module
 from simcse_jax.bulk.embeddings.blocks import Facts, is_made, make_block, read_facts
 from simcse_jax.bulk.embeddings.plan import blocks_of, fingerprint
-from simcse_jax.data.corpus.claims import claimed
+from simcse_jax.data.corpus.shared_folder import claimed
 from simcse_jax.data.sentences import SentenceFile
 from simcse_jax.errors import UserError
 

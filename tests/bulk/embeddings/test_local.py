@@ -10,8 +10,7 @@ from simcse_jax.bulk.embeddings.blocks import make_block
 from simcse_jax.bulk.embeddings.local import encode_here
 from simcse_jax.bulk.embeddings.manifest import finish
 from simcse_jax.bulk.embeddings.plan import blocks_of
-from simcse_jax.data.corpus.claims import claimed
-from simcse_jax.data.corpus.placing import temporary_of
+from simcse_jax.data.corpus.shared_folder import claimed, temporary_of
 from simcse_jax.data.sentences import SentenceFile
 from simcse_jax.host.storage import as_path
 

@@ -4,8 +4,7 @@ import pytest
 from support.embedding_folders import begin
 
 from simcse_jax.bulk.embeddings.plan import blocks_of, count_rows, fingerprint
-from simcse_jax.data.corpus.claims import claimed
-from simcse_jax.data.corpus.sealed import read_sealed, write_sealed
+from simcse_jax.data.corpus.shared_folder import claimed, read_sealed, write_sealed
 from simcse_jax.data.sentences import SentenceFile
 from simcse_jax.errors import UserError
 

@@ -1,14 +1,14 @@
 """A source's rows as they go into a corpus: one item for each row, so that rows keep their numbers."""
 
 import itertools
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from simcse_jax.data.augment import crop, delete, delete_one
 from simcse_jax.data.documents import REACH
 from simcse_jax.data.draws import row_generator
-from simcse_jax.data.examples import Source, open_source
+from simcse_jax.data.examples import Source, nothing_in, open_source
 from simcse_jax.data.labels import LABELS
 from simcse_jax.data.rows import Row
 from simcse_jax.errors import UserError
@@ -115,3 +115,40 @@ def make_change(augment: Mapping[str, Any], seed: int) -> Change | None:
         return lambda text, row, column: " ".join(delete_one(text.split(), row_generator(seed, row, column)))
     remove = crop if name == "crop" else delete
     return lambda text, row, column: " ".join(remove(text.split(), percent, row_generator(seed, row, column)))
+
+
+def check_usable(key: Mapping[str, Any]) -> None:
+    """Reads each source as far as its first row that is used, and where documents count, as far as the second one.
+
+    Args:
+      key: of the corpus, see `plan.make_plan`.
+
+    Raises:
+      UserError: naming the source of which no row is used, or which has no blank line between its sentences.
+    """
+    for number, source in enumerate(key["sources"]):
+        _check_source(key, number, source["name"])
+
+
+def _check_source(key: Mapping[str, Any], number: int, source: str) -> None:
+    positives = key["positives"]
+    needed = 2 if positives in REACH else 0  # documents, where sentences are in some
+    left_out: Counter[str] = Counter()
+    used, documents, inside = False, 0, False
+    for item in Items(key, number, None):
+        blank = item.left_out == "blank"
+        documents += not blank and not inside
+        inside = not blank
+        used = used or not item.left_out
+        if used and documents >= needed:
+            return
+        left_out[item.left_out] += 1
+    if needed and documents == 1:
+        raise UserError(
+            f"{source}: no blank line between sentences, so they may be shuffled; "
+            f"--positives {positives} needs documents with a blank line between them"
+        )
+    if left_out["unused"]:
+        what = "no document has two sentences" if needed else f"no pair is labelled {positives}"
+        raise UserError(f"{source}: {what}; choose another --positives")
+    raise nothing_in(source, left_out["blank"], left_out["unlabelled"])

@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from simcse_jax.data.corpus.mapping import Mapped, Part
+from simcse_jax.data.corpus.mapped_files import Mapped, Part
 from simcse_jax.errors import UserError
 
 PAGE = mmap.PAGESIZE
