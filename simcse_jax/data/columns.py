@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from simcse_jax.data.files import stem_of
-from simcse_jax.data.negatives import Negatives, numbered
+from simcse_jax.data.row_lists import Negatives, numbered
 from simcse_jax.data.rows import Row, is_number
 from simcse_jax.errors import UserError
 
@@ -204,7 +204,7 @@ def fitting(rows: Iterator[Row], chosen: Chosen, names: Sequence[str], where: st
 
 
 def only_sentences(rows: Iterator[Row], chosen: Chosen, names: Sequence[str], where: str) -> Iterator[Row]:
-    """The same rows, if no column that was chosen without its name has numbers, dates, links, or names of categories."""
+    """The same rows; refuses a column chosen without its name that has numbers, dates, links, or category names."""
     first = list(itertools.islice(rows, LOOKED_AT if chosen.unsure else 0))
     for place in (chosen.places[each] for each in chosen.unsure if each < len(chosen.places)):
         values = [value.strip() for row in first if isinstance(value := row.fields[place], str) and value.strip()]

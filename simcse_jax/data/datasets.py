@@ -12,7 +12,7 @@ from simcse_jax.host.storage import local_path
 
 
 def read_hub_dataset(specification: str) -> Table:
-    """The names of all columns, and the rows, of `NAME[:CONFIG[:SPLIT]]`; NAME may be a folder written by `datasets`."""
+    """The names of all columns, and the rows, of `NAME[:CONFIG[:SPLIT]]`; NAME may be a folder of `datasets`."""
     data, where = _load_hub_dataset(specification), f"hf:{specification}"
     names = list(data.column_names)
     named = [with_names(getattr(data.features.get(name), "names", None)) for name in names]

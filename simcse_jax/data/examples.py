@@ -1,8 +1,8 @@
 """Training sentences from files, hub datasets, TensorFlow datasets and SentEval's similarity sets.
 
 A specification is a path ending in .txt, .csv, .tsv, .jsonl or .parquet, `hf:NAME[:CONFIG[:SPLIT]]`,
-`tfds:NAME[:SPLIT]`, `sts:FOLDER` (`data.sts_texts`) or `sts:FOLDER:TASK[:SPLIT]` (`data.sts_pairs`), or several of them
-with commas in between. All of them give one column of sentences per role.
+`tfds:NAME[:SPLIT]`, `sts:FOLDER` or `sts:FOLDER:TASK[:SPLIT]` (`data.sts`), or several of them with commas in between.
+All of them give one column of sentences per role.
 """
 
 import dataclasses
@@ -18,14 +18,12 @@ from simcse_jax.data.documents import REACH, next_sentences, read_documents
 from simcse_jax.data.draws import NEXT_SENTENCES, SUBSAMPLE, corpus_generator
 from simcse_jax.data.files import READERS, read_parquet
 from simcse_jax.data.labels import LABELS, parse_label
-from simcse_jax.data.negatives import Negatives, look, read_negatives
-from simcse_jax.data.positives import one_by_one
+from simcse_jax.data.row_lists import Negatives, look, one_by_one, read_negatives
 from simcse_jax.data.rows import MISSING, Row, Table, read_text
 from simcse_jax.data.scores import Scores
 from simcse_jax.data.sources import Examples, join, split_sources
 from simcse_jax.data.spans import SPANS
-from simcse_jax.data.sts_pairs import of_task, read_sts_pairs
-from simcse_jax.data.sts_texts import PREFIX, read_sts_texts, sts_version
+from simcse_jax.data.sts import PREFIX, of_task, read_sts_pairs, read_sts_texts, sts_version
 from simcse_jax.errors import UserError
 from simcse_jax.host.storage import Folder, as_path, is_remote, local_path
 

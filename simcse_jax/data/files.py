@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from simcse_jax.data.labels import with_names
-from simcse_jax.data.lines import START, Lines, Place, errors_of
-from simcse_jax.data.rows import MISSING, Row, Table, is_text
+from simcse_jax.data.rows import MISSING, START, Lines, Place, Row, Table, errors_of, is_text
 from simcse_jax.data.separated import read_separated
 from simcse_jax.errors import UserError, broken, reason
 from simcse_jax.host.storage import is_remote

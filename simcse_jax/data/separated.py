@@ -14,8 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from simcse_jax.data.lines import START, Lines, Place, size_and_time
-from simcse_jax.data.rows import Row, Table, is_number
+from simcse_jax.data.rows import START, Lines, Place, Row, Table, is_number, size_and_time
 from simcse_jax.errors import UserError
 
 SEPARATORS = {"\t": "tabs", ";": "semicolons", "|": "vertical bars", ",": "commas"}

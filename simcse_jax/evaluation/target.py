@@ -1,6 +1,6 @@
 """The sentences of the target data: of the train, development and test sets of similarity tasks together."""
 
-from simcse_jax.data.sts_texts import SINGLE_FILES, SUBSETS, files_of, read_pairs
+from simcse_jax.data.sts import SINGLE_FILES, SUBSETS, files_of, read_pairs
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.sts import Pairs, read_task
 from simcse_jax.host.storage import local_path

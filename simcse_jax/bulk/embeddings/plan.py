@@ -17,7 +17,7 @@ from simcse_jax.data.corpus.shared_folder import (
     stamp_of,
     write_sealed,
 )
-from simcse_jax.data.lines import Place
+from simcse_jax.data.rows import Place
 from simcse_jax.data.sentences import SentenceFile
 from simcse_jax.data.separated import reading_of
 from simcse_jax.errors import UserError

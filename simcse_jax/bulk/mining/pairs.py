@@ -12,7 +12,7 @@ from jaxtyping import Int64
 
 from simcse_jax.data.columns import EARLIER, choose_columns, only_sentences, warn_of_labels
 from simcse_jax.data.files import READERS, read_parquet
-from simcse_jax.data.positives import one_by_one
+from simcse_jax.data.row_lists import one_by_one
 from simcse_jax.data.rows import MISSING, read_text
 from simcse_jax.data.separated import reading_of
 from simcse_jax.errors import UserError

@@ -7,10 +7,8 @@ import itertools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from simcse_jax.data.building.tables import columns, open_table
-from simcse_jax.data.building.tally import BLANK, Tally, sentence
-from simcse_jax.data.lines import open_text
-from simcse_jax.data.rows import Row, Table
+from simcse_jax.data.building.reading import BLANK, Tally, columns, open_table, sentence
+from simcse_jax.data.rows import Row, Table, open_text
 from simcse_jax.errors import UserError
 
 QUORA = "quora_duplicate_questions.tsv"

@@ -12,9 +12,9 @@ import numpy as np
 
 from simcse_jax.data.batches import WORTH_LEAVING_OUT, steps_per_epoch
 from simcse_jax.data.corpus.prepared import Prepared, Sentences
+from simcse_jax.data.draws import ORDER, SUBSET, Permutation, permutation
 from simcse_jax.data.mixture import Mixture
 from simcse_jax.data.pairing import Pairing
-from simcse_jax.data.permutation import ORDER, SUBSET, Permutation, permutation
 from simcse_jax.data.tokens import Prompts
 
 AT_ONCE = 1 << 14  # positions that are permuted at once, and kept: a call for a batch alone would cost ten times that

@@ -4,10 +4,15 @@ import numpy as np
 import pytest
 from support.data import refused
 
-from simcse_jax.data import negatives
+from simcse_jax.data import row_lists
 from simcse_jax.data.examples import read_examples
+from simcse_jax.data.scores import Scores
 
 ROWS = [["n", "m", "o"], ["k"], []]
+LISTED = [
+    {"query": "a", "pos": ["p", "q"], "neg": ["n", "m"], "pos_scores": [1, 0.5], "neg_scores": [0.1, 0.2]},
+    {"query": "b", "pos": ["r"], "neg": [], "pos_scores": [0.25], "neg_scores": [], "prompt": "Find it: "},
+]
 
 
 def jsonl(rows, name="negative"):
@@ -69,7 +74,7 @@ def test_sources_with_other_numbers_of_negatives_and_neutral_hypotheses_are_join
         ("a.jsonl", jsonl([["n"], "m"]), ["line 2", "is 'm', but that of the first row is a list"]),
         ("a.jsonl", jsonl(["n", ["m"]]), ["line 2", "is a list, but that of the first row is text"]),
         ("a.jsonl", jsonl([["n", 3]]), ["line 1", "holds 3, not text"]),
-        ("a.jsonl", jsonl([["n"] * (negatives.MOST + 1)]), ["line 1", "1,025 sentences; at most 1,024"]),
+        ("a.jsonl", jsonl([["n"] * (row_lists.MOST + 1)]), ["line 1", "1,025 sentences; at most 1,024"]),
     ],
 )
 def test_what_is_no_list_of_sentences_is_refused(write, name, content, parts):
@@ -79,3 +84,48 @@ def test_what_is_no_list_of_sentences_is_refused(write, name, content, parts):
 def test_brackets_are_text_too(write):
     path = write("a.csv", 'sent0,sent1,neg\na,p,[applause]\nb,q,"[1, 2]"\n')
     assert read_examples(path).columns[2] == ["[applause]", "[1, 2]"]
+
+
+def lines(*rows: dict) -> str:
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def test_each_positive_of_a_list_is_a_pair_with_all_negatives_of_its_row(write, write_parquet):
+    columns = LISTED[0].keys()
+    tables = (
+        write("a.jsonl", lines(*LISTED)),
+        write_parquet(**{name: [row[name] for row in LISTED] for name in columns}),
+    )
+    for path in tables:
+        examples = read_examples(path)
+        assert examples.columns == (["a", "a", "b"], ["p", "q", "r"], ["n", "n", ""], ["m", "m", ""])
+        assert examples.present.sum(1).tolist() == [4, 4, 2]
+        graded = read_examples(path, scores=Scores("objective.cosent"))
+        assert (graded.columns, graded.scores.tolist()) == ((["a", "a", "b"], ["p", "q", "r"]), [1, 0.5, 0.25])
+
+
+def test_rows_without_a_positive_are_left_out_and_one_score_is_that_of_one(write):
+    rows = ({"anchor": "a", "pos": ["p"], "score": 3}, {"anchor": "b", "pos": [], "score": []})
+    examples = read_examples(write("a.jsonl", lines(*rows)), scores=Scores("objective.cosent"))
+    assert (examples.columns, examples.blank, examples.scores.tolist()) == ((["a"], ["p"]), 1, [3])
+
+
+@pytest.mark.parametrize(
+    ("second", "parts"),
+    [
+        ({"pos": "p"}, ["line 2", "the field 'pos' is 'p', but that of the first row is a list"]),
+        ({"pos": ["p", "q"], "pos_scores": 1}, ["line 2", "'pos_scores' has 1 values for 2 positives"]),
+        ({"pos": [3]}, ["line 2", "the field 'pos' holds 3, not text"]),
+        ({"pos": ["p", "q"], "pos_scores": [1]}, ["line 2", "'pos_scores' has 1 values for 2 positives"]),
+    ],
+)
+def test_what_is_no_list_of_positives_is_refused(write, second, parts):
+    path = write("a.jsonl", lines(LISTED[0], {**LISTED[1], **second}))
+    refused(path, *parts, options={"scores": Scores("objective.cosent")})
+
+
+def test_a_missing_list_and_one_that_is_written_as_text_are_refused(write):
+    refused(write("a.jsonl", lines(LISTED[0], {"query": "b"})), "line 2: the field 'pos' is missing")
+    text = "query,pos\na,\"['p', 'q']\"\n"
+    refused(write("a.csv", text), "line 2: the field 'pos' is a list written as text")
+    assert read_examples(write("b.csv", "query,pos\na,[applause]\n")).columns[1] == ["[applause]"]

@@ -3,8 +3,11 @@ from support.data import refused
 from support.senteval import write
 
 from simcse_jax.data.examples import read_examples
-from simcse_jax.data.sts_texts import SINGLE_FILES, SUBSETS
+from simcse_jax.data.scores import Scores
+from simcse_jax.data.sts import SINGLE_FILES, SUBSETS, of_task
 from simcse_jax.evaluation import postprocess
+
+SCORES = Scores("objective.cosent")
 
 
 @pytest.fixture
@@ -63,3 +66,55 @@ def test_what_is_missing_or_damaged_is_named(folder, tmp_path):
         path.unlink()
         refused(f"sts:{folder}", f"{path}: cannot be read")
         path.write_text(text)
+
+
+@pytest.fixture
+def graded(tmp_path):
+    """STS13, of which each file has a pair without a score; STS-B's and SICK-R's training sets."""
+    for subset in SUBSETS["STS13"]:
+        write(tmp_path / f"STS/STS13-en-test/STS.input.{subset}.txt", [f"{subset} a\t{subset} b", "c\td\tits source"])
+        write(tmp_path / f"STS/STS13-en-test/STS.gs.{subset}.txt", ["2.5", ""])
+    lines = ['g\tf\ty\t0\t1.0\tB "a\tB b\ta source', "", "g\tf\ty\t1\t4.0\tB c\tB d"]
+    write(tmp_path / "STS/STSBenchmark/sts-train.csv", lines)
+    write(tmp_path / "SICK/SICK_trial.txt", ["pair_ID\tsentence_A\tsentence_B\tscore\tjudgment", "1\tS a\tS b\t3\tN"])
+    return tmp_path
+
+
+def test_the_pairs_of_a_set_have_their_scores(graded):
+    read = {
+        task: read_examples(f"sts:{graded}:{task}", scores=SCORES)
+        for task in ("STS13", "STSBenchmark", "SICKRelatedness:dev")
+    }
+    assert read["STSBenchmark"].columns == (['B "a', "B c"], ["B b", "B d"])
+    assert read["STSBenchmark"].scores.tolist() == [1.0, 4.0]
+    assert read["SICKRelatedness:dev"].columns == (["S a"], ["S b"])
+    assert read["SICKRelatedness:dev"].scores.tolist() == [3.0]
+    assert read["STS13"].columns[0] == [f"{subset} a" for subset in SUBSETS["STS13"]]
+    assert read["STS13"].scores.tolist() == [2.5] * 3 and read["STS13"].unscored == 3
+    both = read_examples(f"sts:{graded}:STSBenchmark:train,sts:{graded}:STS13:test", scores=SCORES)
+    assert len(both) == 5 and len(read_examples(f"sts:{graded}:STSBenchmark").columns) == 2  # pairs, without scores
+
+
+def test_the_real_training_set(senteval):
+    examples = read_examples(f"sts:{senteval}:STSBenchmark", scores=SCORES)
+    assert (len(examples), examples.scores.min(), examples.scores.max()) == (5749, 0.0, 5.0)
+
+
+def test_a_name_has_a_task_and_a_split():
+    assert of_task("a/b") is None and of_task("a:b") is None
+    assert of_task("a:STS12") == ("a", "STS12", "test") and of_task("gs://b:STSBenchmark:dev")[2] == "dev"
+
+
+def test_what_is_missing_or_damaged_of_pairs_is_named(graded):
+    options = {"scores": SCORES}
+    refused(f"sts:{graded}:STS13:dev", "no split 'dev'; the nearest one is test", options=options)
+    refused(f"sts:{graded}:STSBenchmark:test", "no file", "sts-test.csv", options=options)
+    refused(f"sts:{graded}:STS12", "STS.input.MSRpar.txt", "SentEval's data/downstream", options=options)
+    refused(f"sts:{graded}", "no scores, but objective.cosent needs them", options=options)
+    gold = graded / "STS/STS13-en-test/STS.gs.FNWN.txt"
+    gold.write_text("2.5\nmuch\n")
+    refused(f"sts:{graded}:STS13", "STS.gs.FNWN.txt: line 2: the field 'score' holds 'much'", options=options)
+    gold.write_text("2.5\n")
+    refused(f"sts:{graded}:STS13", "has 2 lines, STS.gs.FNWN.txt has 1", options=options)
+    (graded / "STS/STSBenchmark/sts-train.csv").write_text("a\tb\n")
+    refused(f"sts:{graded}:STSBenchmark", "line 1: 2 tab-separated columns, expected at least 7", options=options)
