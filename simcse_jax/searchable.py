@@ -15,7 +15,7 @@ from simcse_jax.encoding.embedder import Encoded, warn_of_cut
 from simcse_jax.encoding.quantization import checked_ranges, warn_of_few
 from simcse_jax.errors import UserError
 from simcse_jax.host.progress import Progress
-from simcse_jax.index import files as index_files
+from simcse_jax.index import folder as index_folder
 from simcse_jax.index.identity import ModelIdentity, check_maker, check_queries
 from simcse_jax.index.index import Index, Result
 from simcse_jax.index.lance import LanceIndex, check_options
@@ -255,7 +255,7 @@ class Searchable(abc.ABC):
         if isinstance(self.index, LanceIndex):
             raise UserError(f"{self.index.folder}: an index of LanceDB is saved already; copy its folder")
         check_path(folder, "the folder")
-        index_files.save(self.index, folder, self.index.maker or self.identity())
+        index_folder.save(self.index, folder, self.index.maker or self.identity())
 
     def load_index(self, folder: str | Path) -> None:
         """Reads an index that this model made; its embeddings are memory-mapped.
@@ -264,7 +264,7 @@ class Searchable(abc.ABC):
           UserError: when there is none, one of its files is damaged, or another model made it.
         """
         check_path(folder, "the folder")
-        self.index = index_files.load(folder, self.identity())
+        self.index = index_folder.load(folder, self.identity())
 
     def open_index(self, folder: str | Path) -> Self:
         """Takes an index of LanceDB, which stays in its folder or bucket; `simcse-jax search build` makes it.

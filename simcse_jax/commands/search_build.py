@@ -45,8 +45,8 @@ def main(arguments: Sequence[str]) -> None:
             raise UserError(f"--{option.replace('_', '-')}: is for --model, which is not given")
     from simcse_jax.encoding.calibration import read_ranges
     from simcse_jax.index.embedding_files import EmbeddingFiles
+    from simcse_jax.index.lance import Wanted
     from simcse_jax.index.lance_build import build, check_folder
-    from simcse_jax.index.lance_columns import Wanted
 
     folder = check_folder(args.output, args.embeddings)
     files = EmbeddingFiles(args.embeddings)

@@ -6,9 +6,9 @@ from typing import Any, Literal, TypedDict
 import numpy as np
 
 from simcse_jax.errors import UserError
+from simcse_jax.index.candidates import CODES
 from simcse_jax.index.faiss import FaissSearch
 from simcse_jax.index.placed import STORAGES, Storage
-from simcse_jax.index.rescore import CODES
 from simcse_jax.index.similarity import PRODUCTS
 
 MOST = 1024  # candidates for each result

@@ -18,7 +18,7 @@ from simcse_jax.errors import UserError
 from simcse_jax.host.progress import Progress
 from simcse_jax.host.storage import is_remote, local_path
 from simcse_jax.index.embedding_files import EmbeddingFiles
-from simcse_jax.index.files import ABOUT, is_index
+from simcse_jax.index.folder import ABOUT, is_index
 from simcse_jax.index.identity import check_maker
 from simcse_jax.index.index import Index, Result
 from simcse_jax.index.lance import LanceIndex, check_options, is_lance_index

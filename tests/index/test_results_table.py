@@ -1,5 +1,5 @@
 from simcse_jax.index.index import Result
-from simcse_jax.index.terminal import WIDTH, table, width, wrap
+from simcse_jax.index.results_table import WIDTH, table, width, wrap
 
 
 def test_a_table_is_aligned_whatever_the_sentences_are():
