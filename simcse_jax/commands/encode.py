@@ -173,7 +173,7 @@ def encode_file(
 ) -> None:
     """Encodes the rows from `first` up to, but without, `end` that are not done yet, and writes the output."""
     from simcse_jax.bulk.embeddings.encoder import Encoder
-    from simcse_jax.encoding.files import PartialEmbeddings
+    from simcse_jax.bulk.resumable import PartialEmbeddings
     from simcse_jax.encoding.quantization import Clipped, Quantization, dtype_of
     from simcse_jax.host.progress import Progress
 

@@ -32,7 +32,7 @@ LATER += (
     "simcse_jax.runs.loading",
     "simcse_jax.runs.model_card",
     "simcse_jax.index.folder",
-    "simcse_jax.encoding.files",
+    "simcse_jax.bulk.resumable",
 )
 LATER += ("simcse_jax.index.results_table",)
 LEFT = (".lock", ".tmp", ".new", ".old", ".partial", ".state.json")  # ends of names of what is not finished
