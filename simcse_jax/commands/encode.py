@@ -74,10 +74,10 @@ def given_ranges(args: argparse.Namespace) -> "Ranges | None":
 
 def encode_into_folder(args: argparse.Namespace) -> None:
     """Makes the blocks of the folder that are missing."""
+    from simcse_jax.bulk.embeddings.blocks import encode_here
     from simcse_jax.bulk.embeddings.encoder import Encoder
-    from simcse_jax.bulk.embeddings.local import encode_here
+    from simcse_jax.bulk.embeddings.folder import BLOCK_ROWS, make_plan
     from simcse_jax.bulk.embeddings.on_ray import connected, encode_on_ray
-    from simcse_jax.bulk.embeddings.plan import BLOCK_ROWS, make_plan
     from simcse_jax.data.corpus.plan import expand
     from simcse_jax.data.corpus.shared_folder import enter, leave
 
@@ -206,8 +206,8 @@ def encode_tokens(args: argparse.Namespace, sentences: "SentenceFile", output: P
     """Writes the embeddings of the tokens of all rows, whole or not at all; after a kill, they are made again."""
     import pyarrow.parquet
 
+    from simcse_jax.bulk.embeddings.blocks import schema_of_tokens, write_tokens
     from simcse_jax.bulk.embeddings.encoder import Encoder
-    from simcse_jax.bulk.embeddings.token_rows import schema_of_tokens, write_tokens
     from simcse_jax.errors import why
     from simcse_jax.host.progress import Progress
     from simcse_jax.host.storage import replacing_file

@@ -14,7 +14,7 @@ from support.readers import READERS, rows_read
 
 from simcse_jax import SimCSE
 from simcse_jax.bulk import resumable
-from simcse_jax.bulk.embeddings import token_rows
+from simcse_jax.bulk.embeddings import blocks
 from simcse_jax.bulk.resumable import PartialEmbeddings
 from simcse_jax.data.sentences import SentenceFile
 from simcse_jax.encoding.calibration import read_ranges
@@ -425,7 +425,7 @@ def test_bytes_are_resumed_with_the_same_ranges(tiny_bert, tmp_path, monkeypatch
 
 
 def test_tokens_are_written_as_lists(tiny_bert, tmp_path, monkeypatch):
-    monkeypatch.setattr(token_rows, "ROWS", 10)
+    monkeypatch.setattr(blocks, "TOKEN_ROWS", 10)
     source, output = write(tmp_path, ".txt"), tmp_path / "tokens.parquet"
     done = encode(tiny_bert, source, output, "--tokens", "--max-length", 6)
     assert done.returncode == 0 and "the tokens of 25 sentences, 32 elements each, float32" in done.stdout, done.stderr

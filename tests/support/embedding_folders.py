@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow.parquet
 
 from simcse_jax.bulk.embeddings.encoder import Encoder, Options
-from simcse_jax.bulk.embeddings.plan import make_plan
+from simcse_jax.bulk.embeddings.folder import make_plan
 from simcse_jax.data.corpus.shared_folder import Plan, enter
 
 

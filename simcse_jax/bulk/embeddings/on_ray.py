@@ -12,8 +12,16 @@ from typing import Any, NamedTuple
 
 from simcse_jax.bulk.embeddings.blocks import make_block
 from simcse_jax.bulk.embeddings.encoder import Encoder, Options
-from simcse_jax.bulk.embeddings.manifest import Manifest, complete, finish, missing
-from simcse_jax.bulk.embeddings.plan import Block, blocks_of, count_rows, uncounted
+from simcse_jax.bulk.embeddings.folder import (
+    Block,
+    Manifest,
+    blocks_of,
+    complete,
+    count_rows,
+    finish,
+    missing,
+    uncounted,
+)
 from simcse_jax.data.corpus.shared_folder import Plan, read_sealed
 from simcse_jax.errors import UserError, reason, require, why
 from simcse_jax.host.progress import Clock, Progress, write

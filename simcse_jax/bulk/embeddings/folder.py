@@ -1,4 +1,4 @@
-"""What a folder of embeddings is made from: the files, their rows, and how these are divided into blocks."""
+"""A folder of the embeddings of many files: its plan, the blocks of rows that these are divided into, its manifest."""
 
 import hashlib
 import json
@@ -14,6 +14,8 @@ from simcse_jax.data.corpus.shared_folder import (
     claimed,
     names_in,
     read_sealed,
+    remove_leftovers,
+    size_of,
     stamp_of,
     write_sealed,
 )
@@ -21,12 +23,14 @@ from simcse_jax.data.rows import Place
 from simcse_jax.data.sentences import SentenceFile
 from simcse_jax.data.separated import reading_of
 from simcse_jax.errors import UserError
-from simcse_jax.host.hidden import COUNTED, DOT
+from simcse_jax.host.hidden import COUNTED, DOT, MANIFEST
 from simcse_jax.host.storage import Folder, as_path, is_remote
 
 BLOCK_ROWS = 1 << 17
 LATER = ("--tokens", "--ranges")  # that plans of earlier versions lack; without them, a plan is the same
 LOOK_SECONDS = 0.5  # between two looks at what other processes count
+ABOUT = b"simcse_jax"  # where a file has what is known of it
+LEFTOVERS = ".embeddings-*.tmp*"  # what killed processes may leave
 
 
 class Block(NamedTuple):
@@ -120,3 +124,94 @@ def uncounted(folder: Folder, plan: Plan) -> list[int]:
 
 def _counted(source: int) -> str:
     return COUNTED.replace("*", f"{source:05}")
+
+
+class Facts(NamedTuple):
+    """What is known of a block's file."""
+
+    plan: str  # the block's
+    row: int  # the block's
+    rows: int
+    dimension: int
+    cut: int  # sentences that were longer than the model reads
+
+
+def is_made(folder: Folder, block: Block) -> bool:
+    """Whether a block's file is there; it gets its name when it is whole."""
+    return size_of(folder / block.file) is not None
+
+
+def read_facts(folder: Folder, block: Block) -> Facts:
+    """What a block's file says of itself."""
+    import pyarrow
+    import pyarrow.parquet
+
+    path = folder / block.file
+    try:
+        if not path.is_file():  # a pipe would not be opened before somebody writes to it
+            raise ValueError(path)
+        with path.open("rb") as file:
+            facts = Facts(**json.loads(pyarrow.parquet.read_metadata(file).metadata[ABOUT]))
+    except (OSError, ValueError, TypeError, KeyError, pyarrow.ArrowException):
+        facts = None
+    if facts is None or (facts.row, facts.rows) != (block.row, block.rows):
+        raise UserError(f"{path}: damaged; remove it, and give the command again")
+    if facts.plan != block.plan:
+        raise UserError(f"{path}: is another command's; remove it, and give the command again")
+    return facts
+
+
+class Manifest(NamedTuple):
+    """What a folder has once all of its blocks are there."""
+
+    key: dict[str, Any]  # the plan's
+    rows: int
+    dimension: int
+    cut: int  # sentences that were longer than the model reads
+    files: list[list[Any]]  # of each block: its file, and the number of its first row
+
+
+def finish(folder: Folder, plan: Plan, blocks: Sequence[Block]) -> Manifest | None:
+    """Writes the manifest, unless another process is writing it."""
+    with claimed(folder / MANIFEST, patient=True) as mine:
+        if not mine:
+            return None
+        if read_manifest(folder, plan) is None:
+            check_unchanged(folder, plan)
+            facts = _facts(folder, blocks)
+            (dimension,) = {each.dimension for each in facts}
+            files = [[block.file, block.row] for block in blocks]
+            rows, cut = (sum(column) for column in zip(*((each.rows, each.cut) for each in facts), strict=True))
+            write_sealed(plan.own(folder, MANIFEST), Manifest(plan.key, rows, dimension, cut, files)._asdict())
+        remove_leftovers(folder, LEFTOVERS)
+    return read_manifest(folder, plan)
+
+
+def read_manifest(folder: Folder, plan: Plan) -> Manifest | None:
+    """The manifest; None while blocks are missing.
+
+    Raises:
+      UserError: when it was changed since it was written.
+    """
+    found = read_sealed(plan.own(folder, MANIFEST))
+    return None if found is None else Manifest(**found)
+
+
+def complete(folder: Folder, plan: Plan, blocks: Sequence[Block]) -> Manifest | None:
+    """The manifest of a folder in which nothing is missing."""
+    manifest = read_manifest(folder, plan)
+    if manifest is None or missing(folder, blocks):
+        return None
+    _facts(folder, blocks)
+    return manifest
+
+
+def missing(folder: Folder, blocks: Sequence[Block]) -> list[Block]:
+    """The blocks whose files are not there."""
+    there = names_in(folder)
+    return [block for block in blocks if block.file not in there]
+
+
+def _facts(folder: Folder, blocks: Sequence[Block]) -> list[Facts]:
+    with ThreadPoolExecutor(AT_A_TIME) as threads:
+        return list(threads.map(lambda block: read_facts(folder, block), blocks))
