@@ -3,8 +3,9 @@
 import numpy as np
 
 from simcse_jax.bulk.mining.corpus import Corpus
-from simcse_jax.bulk.mining.miner import Choice, Miner
+from simcse_jax.bulk.mining.miner import Miner
 from simcse_jax.bulk.mining.pairs import Pair, Positives
+from simcse_jax.bulk.mining.selection import Choice
 from simcse_jax.index.index import Index
 
 
