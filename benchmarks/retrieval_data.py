@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from simcse_jax.data.building.nli import read_pairs
-from simcse_jax.data.building.tally import Tally
+from simcse_jax.data.building.reading import Tally
 from simcse_jax.data.labels import LABELS
 from simcse_jax.data.sentences import read_sentences
 from simcse_jax.evaluation import sts

@@ -23,7 +23,16 @@ from simcse_jax.encoding.arguments import (
 )
 from simcse_jax.encoding.batch_encoder import BatchEncoder
 from simcse_jax.encoding.embedder import Embedder, Encoded, check_finite, on_local_devices, warn_of_cut
-from simcse_jax.encoding.quantization import SCALAR, Clipped, Precision, checked_ranges, chosen_ranges, quantize, read_ranges, warn_of_few
+from simcse_jax.encoding.quantization import (
+    SCALAR,
+    Clipped,
+    Precision,
+    checked_ranges,
+    chosen_ranges,
+    quantize,
+    read_ranges,
+    warn_of_few,
+)
 from simcse_jax.encoding.tokens import TokenEncoder
 from simcse_jax.errors import UserError
 from simcse_jax.host.progress import Progress
@@ -31,7 +40,7 @@ from simcse_jax.host.storage import sha256
 from simcse_jax.huggingface.load import ChosenPooler, Pretrained, choose_pooler, choose_pooler_aloud
 from simcse_jax.huggingface.public_names import public_value
 from simcse_jax.huggingface.tokenizer import Tokenizer
-from simcse_jax.index import files as index_files
+from simcse_jax.index import folder as index_folder
 from simcse_jax.index.identity import ModelIdentity, check_maker, check_queries
 from simcse_jax.index.index import Index, Result, sharing_copy
 from simcse_jax.index.lance import LanceIndex
@@ -621,7 +630,7 @@ class SimCSE:
         if isinstance(self.index, LanceIndex):
             raise UserError(f"{self.index.folder}: an index of LanceDB is saved already; copy its folder")
         check_path(folder, "the folder")
-        index_files.save(self.index, folder, self.index.maker or self.identity())
+        index_folder.save(self.index, folder, self.index.maker or self.identity())
 
     def load_index(self, folder: str | Path) -> None:
         """Reads an index that this model made; its embeddings are memory-mapped.
@@ -630,7 +639,7 @@ class SimCSE:
           UserError: when there is none, one of its files is damaged, or another model made it.
         """
         check_path(folder, "the folder")
-        self.index = index_files.load(folder, self.identity())
+        self.index = index_folder.load(folder, self.identity())
 
     def open_index(self, folder: str | Path) -> Self:
         """Takes an index of LanceDB, which stays in its folder or bucket; `simcse-jax search build` makes it.

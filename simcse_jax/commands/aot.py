@@ -20,8 +20,7 @@ from simcse_jax.config.source_fields import longest
 from simcse_jax.data.columns import ROLES
 from simcse_jax.data.sources import split_sources
 from simcse_jax.data.spans import SPANS
-from simcse_jax.data.sts_pairs import of_task
-from simcse_jax.data.sts_texts import PREFIX
+from simcse_jax.data.sts import PREFIX, of_task
 from simcse_jax.encoding.batching import FINE_LENGTHS
 from simcse_jax.errors import UserError
 from simcse_jax.host.outputs import output_file, printing

@@ -13,8 +13,7 @@ from typing import IO, Any
 from simcse_jax.commands.command_line import Parser
 from simcse_jax.data.building.builders import BUILDERS, Builder, Options
 from simcse_jax.data.building.nli import HYPOTHESES
-from simcse_jax.data.building.tables import is_dataset, resolve
-from simcse_jax.data.building.tally import Tally
+from simcse_jax.data.building.reading import Tally, is_dataset, resolve
 from simcse_jax.data.building.wikipedia import DRAWS
 from simcse_jax.errors import UserError, why
 from simcse_jax.host.outputs import output_file

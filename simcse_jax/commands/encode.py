@@ -92,12 +92,12 @@ def given_ranges(args: argparse.Namespace) -> "Ranges | None":
 
 def encode_into_folder(args: argparse.Namespace) -> None:
     """Makes the blocks of the folder that are missing."""
+    from simcse_jax.bulk.embeddings.blocks import encode_here
     from simcse_jax.bulk.embeddings.encoder import Encoder
-    from simcse_jax.bulk.embeddings.local import encode_here
+    from simcse_jax.bulk.embeddings.folder import BLOCK_ROWS, make_plan
     from simcse_jax.bulk.embeddings.on_ray import connected, encode_on_ray
-    from simcse_jax.bulk.embeddings.plan import BLOCK_ROWS, make_plan
-    from simcse_jax.data.corpus.begun import enter, leave
-    from simcse_jax.data.corpus.patterns import expand
+    from simcse_jax.data.corpus.plan import expand
+    from simcse_jax.data.corpus.shared_folder import enter, leave
 
     sources = expand([args.input], "--input")
     folder = output_of_folder(args, sources)
@@ -135,8 +135,8 @@ def output_of_folder(args: argparse.Namespace, sources: Sequence[str]) -> Folder
     Raises:
       UserError: when it cannot be written to, or has an input.
     """
-    from simcse_jax.data.corpus.begun import check_own
     from simcse_jax.data.corpus.manifest import corpus_path
+    from simcse_jax.data.corpus.shared_folder import check_own
 
     folder = corpus_path(args.output)
     if not is_remote(folder):
@@ -191,7 +191,7 @@ def encode_file(
 ) -> None:
     """Encodes the rows from `first` up to, but without, `end` that are not done yet, and writes the output."""
     from simcse_jax.bulk.embeddings.encoder import Encoder
-    from simcse_jax.encoding.files import PartialEmbeddings
+    from simcse_jax.bulk.resumable import PartialEmbeddings
     from simcse_jax.encoding.quantization import Clipped, Quantization, dtype_of
     from simcse_jax.host.progress import Progress
 
@@ -224,8 +224,8 @@ def encode_tokens(args: argparse.Namespace, sentences: "SentenceFile", output: P
     """Writes the embeddings of the tokens of all rows, whole or not at all; after a kill, they are made again."""
     import pyarrow.parquet
 
+    from simcse_jax.bulk.embeddings.blocks import schema_of_tokens, write_tokens
     from simcse_jax.bulk.embeddings.encoder import Encoder
-    from simcse_jax.bulk.embeddings.token_rows import schema_of_tokens, write_tokens
     from simcse_jax.errors import why
     from simcse_jax.host.progress import Progress
     from simcse_jax.host.storage import replacing_file

@@ -19,9 +19,9 @@ from simcse_jax.host.outputs import RESUMED, output_file
 from simcse_jax.models.config import POOLERS
 
 if TYPE_CHECKING:
-    from simcse_jax.bulk.mining.output import Output
     from simcse_jax.bulk.mining.pairs import PairFile
     from simcse_jax.bulk.mining.selection import Choice
+    from simcse_jax.bulk.resumable import PartialPairs
 
 OPTIONS = ("columns", "corpus_column", "at_least", "backend", "refine", "nprobes", "batch_size", "block_rows")
 BLOCK_ROWS = 4096
@@ -31,12 +31,12 @@ LIMITS = ("max_score", "min_score", "absolute_margin", "relative_margin")
 def main() -> None:
     """The command."""
     args = parse()
-    from simcse_jax.bulk.mining.output import KINDS, Output
     from simcse_jax.bulk.mining.pairs import PairFile, Positives
+    from simcse_jax.bulk.resumable import PAIR_KINDS, PartialPairs
     from simcse_jax.host.locks import held_next_to
 
     inputs = {"--pairs": args.pairs, "--model": args.model, "--corpus": args.corpus, "--judge": args.judge}
-    path = output_file(args.output, inputs, kinds=KINDS, temporary=RESUMED, streamed=False)
+    path = output_file(args.output, inputs, kinds=PAIR_KINDS, temporary=RESUMED, streamed=False)
     try:
         with warnings_in_a_line():
             pairs = PairFile(args.pairs, args.columns)
@@ -46,23 +46,24 @@ def main() -> None:
     if not positives.pairs:
         raise UserError(f"--pairs {args.pairs}: holds no pairs")
     with held_next_to(path), warnings_in_a_line():
-        mine(args, path, pairs, positives, Output)
+        mine(args, path, pairs, positives, PartialPairs)
     positives.close()
 
 
-def mine(args: argparse.Namespace, path: Path, pairs: "PairFile", positives: Any, output_of: "type[Output]") -> None:
+def mine(
+    args: argparse.Namespace, path: Path, pairs: "PairFile", positives: Any, output_of: "type[PartialPairs]"
+) -> None:
     """Mines the blocks that are not done yet, and writes the output."""
     from simcse_jax.bulk.mining.corpus import open_corpus
     from simcse_jax.bulk.mining.miner import Miner, check_corpus, check_rows
-    from simcse_jax.bulk.mining.output import check_begun
-    from simcse_jax.data.corpus.stamps import hash_file
+    from simcse_jax.data.corpus.shared_folder import hash_file
     from simcse_jax.host.progress import Progress
     from simcse_jax.index.options import check_search
     from simcse_jax.simcse import SimCSE
 
     choice = choice_of(args)
     about = options_of(args, choice) | {"--pairs": hash_file(pairs.path)} | pairs.reading
-    check_begun(path, about)  # before models are opened and sentences encoded
+    output_of(path, about, whole=False)  # before models are opened and sentences encoded
     model = SimCSE(
         args.model, pooler=args.pooler, batch_size=args.batch_size, dtype=args.dtype, truncate_dim=args.truncate_dim
     )

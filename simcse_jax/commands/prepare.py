@@ -64,9 +64,9 @@ def main() -> None:
 
 def prepare(args: argparse.Namespace, folder: Folder, tokenizer: "Tokenizer", vocabulary: int) -> "Manifest | None":
     """Makes what is missing of the corpus; None if other processes will complete it."""
-    from simcse_jax.data.corpus.begun import leave
     from simcse_jax.data.corpus.making import make
     from simcse_jax.data.corpus.plan import enter, make_plan
+    from simcse_jax.data.corpus.shared_folder import leave
     from simcse_jax.data.tokens import Lengths
 
     augment = {name: getattr(args, f"augment_{name}") for name in AUGMENT} | {"name": args.augment}
@@ -121,8 +121,8 @@ def report(manifest: "Manifest", output: str) -> None:
 
 def parse() -> argparse.Namespace:
     """The options, after all checks that need no file."""
-    from simcse_jax.data.corpus.items import CHANGES
     from simcse_jax.data.corpus.plan import SHARD_ROWS
+    from simcse_jax.data.corpus.source_rows import CHANGES
 
     parser = Parser(
         "prepare",
@@ -272,7 +272,7 @@ def verify(folder: Path) -> None:
       UserError: naming the first file that differs.
     """
     from simcse_jax.data.corpus.manifest import REPAIR, check_sizes, read_manifest
-    from simcse_jax.data.corpus.stamps import hash_file
+    from simcse_jax.data.corpus.shared_folder import hash_file
     from simcse_jax.host.hidden import PLAN
 
     manifest = read_manifest(folder)

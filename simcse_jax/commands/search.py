@@ -46,9 +46,9 @@ def main() -> None:
         return
     args, output = _parse()
     from simcse_jax.data.sentences import read_sentences
-    from simcse_jax.index.files import is_index
+    from simcse_jax.index.folder import is_index
     from simcse_jax.index.options import check_precision, check_search, check_small
-    from simcse_jax.index.terminal import table
+    from simcse_jax.index.results_table import table
 
     numbers = args.top_k, args.threshold, args.recall_target, args.backend
     check = functools.partial(check_search, *numbers, storage=args.storage)  # more is known once there is an index
@@ -165,7 +165,7 @@ def _check_index(option: str, name: str | None, needed: bool, inputs: dict[str, 
     """Refuses a folder that is no index, and one with an input that saving the index would remove."""
     if name is None:
         return
-    from simcse_jax.index.files import PATTERNS, is_index, is_writable_index, local_folder
+    from simcse_jax.index.folder import PATTERNS, is_index, is_writable_index, local_folder
 
     folder = local_folder(name)
     saved = [path for pattern in PATTERNS for path in folder.glob(pattern)]
@@ -291,7 +291,7 @@ def _add(model: "SimCSE", sentences: list[str], kept: Kept) -> None:
 
 def _left(model: "SimCSE", sentences: list[str] | None, folder: str) -> list[str]:
     """Loads the folder's index if there is one, and returns the sentences that it lacks."""
-    from simcse_jax.index.files import is_index
+    from simcse_jax.index.folder import is_index
 
     if not is_index(local_path(folder)):
         assert sentences is not None  # without an index there must be some
@@ -352,8 +352,8 @@ def build_index(arguments: Sequence[str]) -> None:
             raise UserError(f"--{option.replace('_', '-')}: is for --model, which is not given")
     from simcse_jax.encoding.quantization import read_ranges
     from simcse_jax.index.embedding_files import EmbeddingFiles
+    from simcse_jax.index.lance import Wanted
     from simcse_jax.index.lance_build import build, check_folder
-    from simcse_jax.index.lance_columns import Wanted
 
     folder = check_folder(args.output, args.embeddings)
     files = EmbeddingFiles(args.embeddings)

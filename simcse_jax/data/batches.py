@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from simcse_jax.data.corpora import AnyBatches, Programs, Taught
 from simcse_jax.data.draws import epoch_generator
 from simcse_jax.data.examples import Examples
 from simcse_jax.data.mixture import Mixture
@@ -19,14 +20,6 @@ MOST = 0.9  # the share of batches that fit the small program
 EXTREME = 4.5  # standard deviations above the mean that fit the large program
 LOOKED_AT = 2**18  # steps whose batches are counted before the first one, which takes seconds
 MANY_STEPS = 500  # from this many steps on, a second compilation pays off
-
-
-class Taught(NamedTuple):
-    """A teacher's embeddings of all sentences: sentence c of row n has the embedding `places[n, c]`."""
-
-    embeddings: np.ndarray  # (U, E) float32, of each distinct sentence
-    places: np.ndarray  # (N, C) int32
-    key: str  # what they depend on
 
 
 class Corpus(NamedTuple):
@@ -45,6 +38,16 @@ class Corpus(NamedTuple):
     mixture: Mixture | None = None  # the turns of the sources in an epoch; None: each row has one
     prompts: tuple[Prompts, ...] = ()  # that the sentences of each source have; () without any
     cut: int = 0  # sentences that had more tokens
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """A single one, empty: all rows may be in one batch."""
+        return ("",)
+
+    @property
+    def parts(self) -> "tuple[Corpus, ...]":
+        """The corpus itself."""
+        return (self,)
 
     @property
     def num_rows(self) -> int:
@@ -118,17 +121,6 @@ class Corpus(NamedTuple):
         return array[rows] if self.pairing is None else array[rows, 0]
 
 
-class Sizes(NamedTuple):
-    """How many tokens the programs have places for, and the program of each step."""
-
-    tokens: tuple[tuple[int, ...], ...]  # one program or two, the large one last: a number for each column, see `sizes`
-    which: np.ndarray  # (steps,) int8: indices into `tokens`; all steps beyond `LOOKED_AT` share the last element
-
-    def of(self, step: int) -> int:
-        """A step's program, an index into `tokens`."""
-        return int(self.which[min(step, len(self.which) - 1)])
-
-
 def tokenize(
     examples: Examples, tokenizer: Tokenizer, max_length: int | Lengths, prompts: Sequence[Prompts] = ()
 ) -> Corpus:
@@ -165,23 +157,15 @@ def steps_per_epoch(num_examples: int, batch_size: int) -> int:
     return num_examples // batch_size
 
 
-class Batches:
+class Batches(AnyBatches):
     """The batches of a run. The only state is the last epoch's order, as a cache."""
 
     def __init__(self, corpus: Corpus, batch_size: int, seed: int):
         self._corpus, self.batch_size, self._seed = corpus, batch_size, seed
         self._epoch, self._order = -1, np.empty(0, np.int64)
 
-    def __getitem__(self, step: int) -> dict[str, np.ndarray]:
-        """The batch of update `step`, counted from 0.
-
-        It has `input_ids` and `attention_mask` (B, C, T), `index` (B,) and, if the corpus has them, `label` (B,),
-        `score` (B,), `present` (B, C) and `teacher` (B, C, E).
-        """
-        return self.rows(step, slice(None))
-
     def rows(self, step: int, part: slice) -> dict[str, np.ndarray]:
-        """Some rows of a batch; no others are read."""
+        """See `AnyBatches`."""
         rows = self._rows_of(step)[part]
         batch = {
             "input_ids": self._corpus.take(self._corpus.input_ids, rows),
@@ -194,12 +178,8 @@ class Batches:
             batch["teacher"] = np.asarray(self._corpus.taught.embeddings[places])
         return batch | {name: array[rows] for name, array in further.items() if array is not None}
 
-    def is_reading(self, step: int) -> bool:
-        """False: there is no thread that reads a batch ahead."""
-        return False
-
     def tokens(self, step: int) -> int:
-        """The tokens of the whole batch, without padding."""
+        """See `AnyBatches`."""
         return int(np.count_nonzero(self._corpus.take(self._corpus.attention_mask, self._rows_of(step))))
 
     def _rows_of(self, step: int) -> np.ndarray:
@@ -209,21 +189,14 @@ class Batches:
             self._epoch, self._order = epoch, self._examples(epoch)
         return self._order[position * self.batch_size : (position + 1) * self.batch_size]
 
-    def sizes(self, steps: int, devices: int, chunk_size: int = 0) -> Sizes:
-        """How many tokens the programs must have places for, and the program of each step.
+    def sizes(self, steps: int, devices: int, chunk_size: int = 0, *, unpad: bool = True) -> Programs:
+        """See `AnyBatches`. One program or two, the large one last; with little padding, padding stays.
 
         Token counts per batch are roughly normal. The small program fits 90% of batches; the large one fits
         mean + 4.5 σ, or this run's largest batch. So runs that differ in their seeds nearly always share programs.
-
-        Args:
-          steps: the run's steps, 1 or more.
-          devices: the number of devices that share a batch.
-          chunk_size: examples that each device encodes at a time; 0: all of its examples.
-
-        Returns:
-          One size or two. A size has a number for each column: the most tokens of examples that are encoded together.
-          It is empty if there is so little padding that padding stays.
         """
+        if not (unpad and steps):
+            return _programs(((),), np.zeros(1, np.int8))
         lengths = np.count_nonzero(self._corpus.attention_mask, axis=2)
         share = self.batch_size // devices
         together = min(chunk_size or share, share)
@@ -242,12 +215,12 @@ class Batches:
             return tuple(tokens.tolist()) if tokens.sum() <= WORTH_LEAVING_OUT * places else ()
 
         if steps < MANY_STEPS or not size(small) or small.sum() > WORTH_LEAVING_OUT * large.sum():
-            found = Sizes((size(large),), np.zeros(len(most), np.int8))
+            tokens, which = (size(large),), np.zeros(len(most), np.int8)
         else:
-            found = Sizes((size(small), size(large)), np.any(most > small, axis=1).astype(np.int8))
+            tokens, which = (size(small), size(large)), np.any(most > small, axis=1).astype(np.int8)
         if len(most) == steps:
-            return found
-        return Sizes((*found.tokens, ()), np.append(found.which, np.int8(len(found.tokens))))  # padding stays
+            return _programs(tokens, which)
+        return _programs((*tokens, ()), np.append(which, np.int8(len(tokens))))  # where padding stays
 
     def _most_tokens(self, lengths: np.ndarray, steps: int, starts: list[int]) -> np.ndarray:
         """(steps, C): the most tokens that are encoded together; `starts` are the parts' first rows."""
@@ -273,6 +246,11 @@ class Batches:
         order = epoch_generator(self._seed, epoch).permutation(len(self._corpus.input_ids) // group)
         order = (order[:, None] * group + np.arange(group)).ravel()
         return order if self._corpus.pairing is None else self._corpus.pairing.pairs(order)
+
+
+def _programs(tokens: tuple[tuple[int, ...], ...], which: np.ndarray) -> Programs:
+    """Programs by their steps, (steps,) int8; all steps beyond `LOOKED_AT` share the last element."""
+    return Programs(tokens, lambda step: int(which[min(step, len(which) - 1)]), (0,) * len(tokens))
 
 
 def _small_and_large(

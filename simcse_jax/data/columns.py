@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from simcse_jax.data.files import stem_of
-from simcse_jax.data.negatives import Negatives, numbered
+from simcse_jax.data.row_lists import Negatives, numbered
 from simcse_jax.data.rows import Row, is_number
 from simcse_jax.errors import UserError
 
@@ -198,22 +198,13 @@ def _chosen(names: Sequence[str], by_role: Mapping[str, list[str]], further: lis
 
 
 def fitting(rows: Iterator[Row], chosen: Chosen, names: Sequence[str], where: str) -> Iterator[Row]:
-    """The same rows, if they fit the choice of columns.
-
-    Raises:
-      UserError: as `only_sentences`; or, of a row, naming the field that the first one lacks, and that would have been
-        chosen if it were there.
-    """
+    """The same rows, if they fit the choice of columns."""
     rows = only_sentences(rows, chosen, names, where)
     return _without_late(rows, chosen) if where.lower().endswith(".jsonl") else rows
 
 
 def only_sentences(rows: Iterator[Row], chosen: Chosen, names: Sequence[str], where: str) -> Iterator[Row]:
-    """The same rows, if no column that was chosen without its name has numbers, dates, links, or names of categories.
-
-    Raises:
-      UserError: naming the column.
-    """
+    """The same rows; refuses a column chosen without its name that has numbers, dates, links, or category names."""
     first = list(itertools.islice(rows, LOOKED_AT if chosen.unsure else 0))
     for place in (chosen.places[each] for each in chosen.unsure if each < len(chosen.places)):
         values = [value.strip() for row in first if isinstance(value := row.fields[place], str) and value.strip()]
@@ -283,9 +274,6 @@ def choose_labels(names: Sequence[str], columns: Mapping[str, str], needed_by: s
     Args:
       names, columns, where: as for `choose_columns`; only the role `label` of `columns` is used.
       needed_by: the setting that needs labels, for the message; empty if none does.
-
-    Raises:
-      UserError: when the mapped column is missing, or labels are needed and there are none.
     """
     if columns.get("label"):
         _check_mapped(names, {"label": columns["label"]}, where)
@@ -307,9 +295,6 @@ def choose_scores(names: Sequence[str], columns: Mapping[str, str], needed_by: s
     Args:
       names, columns, where: as for `choose_columns`; only the role `score` of `columns` is used.
       needed_by: the field that needs scores, for the message.
-
-    Raises:
-      UserError: when there is no such column.
     """
     name = columns.get("score") or next(iter(_named(names, USUAL_SCORES)), None)
     if mapped := columns.get("score"):
@@ -323,11 +308,7 @@ def choose_scores(names: Sequence[str], columns: Mapping[str, str], needed_by: s
 
 
 def check_unique(names: Sequence[str], name: str, where: str) -> None:
-    """Refuses a column whose name another column has too.
-
-    Raises:
-      UserError: naming the columns.
-    """
+    """Refuses a column whose name another column has too."""
     if list(names).count(name) > 1:
         raise UserError(f"{where}: {list(names).count(name)} columns are called {name!r}; rename them")
 

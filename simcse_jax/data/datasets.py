@@ -12,11 +12,7 @@ from simcse_jax.host.storage import local_path
 
 
 def read_hub_dataset(specification: str) -> Table:
-    """The names of all columns, and the rows, of `NAME[:CONFIG[:SPLIT]]`; NAME may be a folder written by `datasets`.
-
-    Raises:
-      UserError: when it cannot be loaded.
-    """
+    """The names of all columns, and the rows, of `NAME[:CONFIG[:SPLIT]]`; NAME may be a folder of `datasets`."""
     data, where = _load_hub_dataset(specification), f"hf:{specification}"
     names = list(data.column_names)
     named = [with_names(getattr(data.features.get(name), "names", None)) for name in names]
@@ -34,11 +30,7 @@ def read_hub_dataset(specification: str) -> Table:
 
 
 def hub_version(specification: str) -> str:
-    """What differs between two versions of a hub dataset, or of one that was saved again.
-
-    Raises:
-      UserError: when it cannot be loaded.
-    """
+    """What differs between two versions of a hub dataset, or of one that was saved again."""
     data = _load_hub_dataset(specification)
     if _is_saved(_hub_name(specification)):
         return str(data._fingerprint)  # of its content, and saved with it
@@ -120,11 +112,7 @@ def read_tensorflow_dataset(specification: str) -> Table:
 
 
 def tensorflow_version(specification: str) -> str:
-    """The name, configuration and version of a TensorFlow dataset, and its size.
-
-    Raises:
-      UserError: when it cannot be loaded.
-    """
+    """The name, configuration and version of a TensorFlow dataset, and its size."""
     information = _load_tensorflow_dataset(specification).dataset_info
     return f"{information.full_name} of {information.dataset_size} bytes"
 

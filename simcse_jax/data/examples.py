@@ -1,8 +1,8 @@
 """Training sentences from files, hub datasets, TensorFlow datasets and SentEval's similarity sets.
 
 A specification is a path ending in .txt, .csv, .tsv, .jsonl or .parquet, `hf:NAME[:CONFIG[:SPLIT]]`,
-`tfds:NAME[:SPLIT]`, `sts:FOLDER` (`data.sts_texts`) or `sts:FOLDER:TASK[:SPLIT]` (`data.sts_pairs`), or several of them
-with commas in between. All of them give one column of sentences per role.
+`tfds:NAME[:SPLIT]`, `sts:FOLDER` or `sts:FOLDER:TASK[:SPLIT]` (`data.sts`), or several of them with commas in between.
+All of them give one column of sentences per role.
 """
 
 import dataclasses
@@ -18,14 +18,12 @@ from simcse_jax.data.documents import REACH, next_sentences, read_documents
 from simcse_jax.data.draws import NEXT_SENTENCES, SUBSAMPLE, corpus_generator
 from simcse_jax.data.files import READERS, read_parquet
 from simcse_jax.data.labels import LABELS, parse_label
-from simcse_jax.data.negatives import Negatives, look, read_negatives
-from simcse_jax.data.positives import one_by_one
+from simcse_jax.data.row_lists import Negatives, look, one_by_one, read_negatives
 from simcse_jax.data.rows import MISSING, Row, Table, read_text
 from simcse_jax.data.scores import Scores
 from simcse_jax.data.sources import Examples, join, split_sources
 from simcse_jax.data.spans import SPANS
-from simcse_jax.data.sts_pairs import of_task, read_sts_pairs
-from simcse_jax.data.sts_texts import PREFIX, read_sts_texts, sts_version
+from simcse_jax.data.sts import PREFIX, of_task, read_sts_pairs, read_sts_texts, sts_version
 from simcse_jax.errors import UserError
 from simcse_jax.host.storage import Folder, as_path, is_remote, local_path
 
@@ -120,11 +118,7 @@ class Source(NamedTuple):
         return len(self.chosen) - self.negatives.lists
 
     def widest(self) -> int:
-        """The most sentences that a row has; with lists, all rows are read.
-
-        Raises:
-          UserError: naming the row that is wrong.
-        """
+        """The most sentences that a row has; with lists, all rows are read."""
         if not self.negatives.lists:
             return self.width
         return max((len(self.read(row)[0]) for row in self.rows), default=self.width)
@@ -133,9 +127,6 @@ class Source(NamedTuple):
         """A row's sentences, empty where they are blank, and its label: None if it has none.
 
         A row may have fewer hard negatives than others where these are in numbered columns or in lists.
-
-        Raises:
-          UserError: naming the row and the field that is no text, or no label.
         """
         names, first, end = self.names, self.negatives.first, self.negatives.end
         texts = [read_text(row.fields[place], f"{row.where}: the field {names[place]!r}") for place in self._others]
@@ -152,11 +143,7 @@ class Source(NamedTuple):
         return self.chosen[: self.negatives.first] + self.chosen[self.negatives.end :]
 
     def read_score(self, row: Row) -> float | None:
-        """A row's score; None if it has none, or if none is read.
-
-        Raises:
-          UserError: naming the row and the field that is no score.
-        """
+        """A row's score; None if it has none, or if none is read."""
         if self.score is None or self.scores is None:
             return None
         value, where = row.fields[self.score], f"{row.where}: the field {self.names[self.score]!r}"
@@ -173,11 +160,7 @@ def open_source(
     scores: Scores | None = None,
     pairs: bool = True,
 ) -> Source:
-    """Opens one source and chooses its columns; the arguments are those of `read_examples`.
-
-    Raises:
-      UserError: when there is no such source, or its columns do not fit.
-    """
+    """Opens one source and chooses its columns; the arguments are those of `read_examples`."""
     needed_by = check_positives(specification, positives, labels)
     if scores and not labels and positives == "all":
         needed_by = ""  # all pairs, whatever their score
@@ -242,11 +225,7 @@ def _open(specification: str) -> tuple[list[str], Iterator[Row], str, bool]:
 
 
 def source_path(specification: str) -> Folder:
-    """The path of a source that is a file, on a disk or in a bucket.
-
-    Raises:
-      UserError: when its bucket cannot be reached.
-    """
+    """The path of a source that is a file, on a disk or in a bucket."""
     return as_path(specification) if is_remote(specification) else local_path(specification)
 
 

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from simcse_jax.data.labels import with_names
-from simcse_jax.data.lines import START, Lines, Place, errors_of
-from simcse_jax.data.rows import MISSING, Row, Table, is_text
+from simcse_jax.data.rows import MISSING, START, Lines, Place, Row, Table, errors_of, is_text
 from simcse_jax.data.separated import read_separated
 from simcse_jax.errors import UserError, broken, reason
 from simcse_jax.host.storage import is_remote
@@ -73,9 +72,6 @@ def read_parquet(path: Path, columns: Sequence[str] | None = None, first: int = 
       path: the file.
       columns: the wanted ones.
       first: the first row that is read, from 0; groups of rows before it are passed over.
-
-    Raises:
-      UserError: when it is not a parquet file; while reading rows, when it is damaged.
     """
     file = _open_parquet(path)
     names = file.schema_arrow.names
@@ -135,11 +131,7 @@ def _parquet_errors(path: Path) -> tuple[type[Exception], ...]:
 
 
 def count_parquet(path: Path) -> int:
-    """The rows of a .parquet file, by what it says at its end.
-
-    Raises:
-      UserError: when it is not a parquet file.
-    """
+    """The rows of a .parquet file, by what it says at its end."""
     return _open_parquet(path).metadata.num_rows
 
 

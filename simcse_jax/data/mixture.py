@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simcse_jax.data.permutation import permutation
+from simcse_jax.data.draws import permutation
 
-TURNS, REREAD = 4, 5  # purposes, next to those of `data.permutation`
+TURNS, REREAD = 4, 5  # purposes, next to those of `data.draws`
 
 
 def read_weights(parts: Sequence[str]) -> tuple[float, ...]:

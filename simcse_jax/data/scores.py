@@ -27,9 +27,6 @@ class Scores(NamedTuple):
 
         Returns:
           The score; None for a pair without one (empty or None).
-
-        Raises:
-          UserError: for what is no number, and for a number outside of the bounds.
         """
         score = parse_score(value, where)
         if score is None or self.bounds is None:

@@ -1,18 +1,20 @@
-"""All sentences of a file, unchanged: row n of the file is sentence n."""
+"""Sentences for a model: all rows of a file, or a list or table that the caller has."""
 
 import contextlib
 import hashlib
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from pathlib import Path
+from typing import Any
 
 from simcse_jax.data.columns import USUAL_NAMES, check_unique
 from simcse_jax.data.files import READERS, count_parquet, read_parquet
-from simcse_jax.data.lines import START, Place, size_and_time
-from simcse_jax.data.rows import MISSING, Row, is_text
-from simcse_jax.data.tables import only_column
+from simcse_jax.data.rows import MISSING, START, Place, Row, is_text, size_and_time
 from simcse_jax.errors import UserError, broken, why
 from simcse_jax.host.storage import Folder, as_path
+
+SHOWN = 6  # names of columns in an error
 
 
 class SentenceFile:
@@ -55,9 +57,6 @@ class SentenceFile:
         Args:
           first: the row, from 0. What is before it in a .parquet file is not read.
           place: where it begins in a file of another kind (see `count`); None: the rows before it are passed over.
-
-        Raises:
-          UserError: naming the row that is not text, or the line that is not UTF-8.
         """
         for row in self._rows(first, place):
             (value,) = row.fields
@@ -71,11 +70,7 @@ class SentenceFile:
             yield sentence
 
     def count(self, every: int) -> tuple[int, list[Place]]:
-        """The number of rows, and where the rows 0, `every`, 2 · `every` … begin; no places of a .parquet file.
-
-        Raises:
-          UserError: naming a line that cannot be read.
-        """
+        """The number of rows, and where the rows 0, `every`, 2 · `every` … begin; no places of a .parquet file."""
         if self._suffix == ".parquet":
             return count_parquet(self.path), []
         rows, places, end = 0, [START], START
@@ -132,9 +127,6 @@ def read_sentences(file: str | Path, column: str | None = None) -> list[str]:
     Args:
       file: the file.
       column: None takes one with a usual name (`sentence`, `text`, `sent0`, `anchor`), or the only one.
-
-    Raises:
-      UserError: in one line, naming the file and the row.
     """
     sentences = list(SentenceFile(file, column))
     if not any(sentence.strip() for sentence in sentences):
@@ -146,7 +138,7 @@ def check_sentences(sentences: Iterable[str], what: str = "sentence") -> list[st
     """The sentences as a list.
 
     Args:
-      sentences: any iterable of strings, or a table of one column (`simcse_jax.data.tables`).
+      sentences: any iterable of strings, or a table of one column (`simcse_jax.data.sentences`).
       what: the word for a sentence in errors.
 
     Raises:
@@ -176,3 +168,53 @@ def _choose(names: list[str], column: str | None, where: str) -> str:
         column = usual or names[0]
     check_unique(names, column, where)
     return column
+
+
+def only_column(given: Any) -> tuple[Any, Iterable[Any]]:
+    """The column of a table that has one; anything else as it is, Arrow's arrays as lists.
+
+    Args:
+      given: sentences, of which nothing is checked.
+
+    Returns:
+      The column's name, None for what is not a table, and the values.
+
+    Raises:
+      UserError: for a table of no or several columns, naming them, for an array of several axes, and for sets.
+    """
+    kind = type(given).__name__
+    if isinstance(given, AbstractSet):
+        raise UserError(f"{given!r:.60}: a {kind}, not a list; give its sentences in their order")
+    names = _columns(given)
+    if names == []:
+        raise UserError(f"a {kind} without columns: give one column of sentences")
+    if names is not None and len(names) > 1:
+        has = ", ".join(map(str, names[:SHOWN])) + ", …" * (len(names) > SHOWN)
+        usual = next((name for name in ("sentence", "text") if name in names), names[0])
+        raise UserError(f"a {kind} with the columns {has}: give one column of sentences, such as table[{usual!r}]")
+    if names is not None:
+        values = given[names[0]]
+        if isinstance(values, str | bytes) or not hasattr(values, "__iter__"):
+            raise UserError(f"column {names[0]!r}: {values!r:.60}: not a list of strings")
+        return names[0], _listed(values)
+    return None, _listed(given)
+
+
+def _listed(values: Any) -> Iterable[Any]:
+    """Arrow's arrays as lists: their elements are not strings."""
+    if getattr(values, "ndim", 1) > 1:
+        raise UserError(f"an array of shape {tuple(values.shape)}, not a list of strings")
+    return values.to_pylist() if hasattr(values, "to_pylist") else values
+
+
+def _columns(given: Any) -> list[Any] | None:
+    """The names of a table's columns; None for anything else."""
+    if isinstance(given, Mapping):
+        return list(given)
+    if not hasattr(given, "__len__"):  # an iterator, or a query that has not run
+        return None
+    kind = type(given)  # pandas takes names of rows and columns for attributes of an object
+    attribute = next((name for name in ("column_names", "columns") if hasattr(kind, name)), None)  # Arrow has both
+    names = None if attribute is None else getattr(given, attribute)
+    names = getattr(getattr(given, "dtype", None), "names", None) if names is None else names  # NumPy's records
+    return None if names is None else list(names)

@@ -14,8 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from simcse_jax.data.lines import START, Lines, Place, size_and_time
-from simcse_jax.data.rows import Row, Table, is_number
+from simcse_jax.data.rows import START, Lines, Place, Row, Table, is_number, size_and_time
 from simcse_jax.errors import UserError
 
 SEPARATORS = {"\t": "tabs", ";": "semicolons", "|": "vertical bars", ",": "commas"}
@@ -69,11 +68,7 @@ def read_separated(path: Path, start: Place = START) -> Table:
 
 
 def reading_of(path: Path) -> str:
-    """How a .csv or .tsv is read, if not as its name says, as earlier versions did; otherwise an empty text.
-
-    Raises:
-      UserError: when the file cannot be read.
-    """
+    """How a .csv or .tsv is read, if not as its name says, as earlier versions did; otherwise an empty text."""
     usual = {".csv": ",", ".tsv": "\t"}.get(path.suffix.lower())
     if usual is None:
         return ""
@@ -83,11 +78,7 @@ def reading_of(path: Path) -> str:
 
 
 def read_tabs(path: Path) -> Iterator[Row]:
-    """The lines of a file with tabs between its fields and no header, whatever its name; blank ones have one field.
-
-    Raises:
-      UserError: naming the line that is damaged.
-    """
+    """The lines of a file with tabs between its fields and no header, whatever its name; blank ones have one field."""
     lines, dialect = Lines(path), _dialect(path, "", size_and_time(path))
     for fields in _records(path, lines, dialect):
         yield Row(f"{path}: line {lines.place.line}", fields if any(map(str.strip, fields)) else [""])

@@ -91,11 +91,7 @@ def split_sources(specification: str) -> list[str]:
 
 
 def by_field(field: str, specification: str) -> dict[str, str]:
-    """The sources of a field by its name; of several, FIELD[0], FIELD[1] and so on.
-
-    Raises:
-      UserError: as for `split_sources`.
-    """
+    """The sources of a field by its name; of several, FIELD[0], FIELD[1] and so on."""
     names = split_sources(specification)
     return {f"{field}[{place}]" if names[1:] else field: name for place, name in enumerate(names)}
 
@@ -106,9 +102,6 @@ def join(parts: Mapping[str, Examples], mixed: bool) -> Examples:
     Args:
       parts: examples by the name of their source.
       mixed: whether the sources may have different columns.
-
-    Raises:
-      UserError: when they have and may not.
     """
     (first, one), *others = parts.items()
     if not others:

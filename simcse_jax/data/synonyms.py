@@ -24,9 +24,6 @@ def replace_by_synonyms(sentences: Sequence[str], lexicon: str, *, seed: int, co
       sentences: N sentences; a sentence's index is its row.
       lexicon: see `Synonyms`.
       seed, column: these and the row decide the word and the synonym.
-
-    Raises:
-      UserError: as for `Synonyms`.
     """
     synonyms = Synonyms(lexicon)
     changed, without = [], 0
@@ -53,9 +50,6 @@ class Synonyms:
 
         Args:
           lexicon: a WN-LMF file or package, also compressed, or the data directory of the `wn` package.
-
-        Raises:
-          UserError: when it is missing or damaged, holds no synonyms, or `wn` is not installed.
         """
         try:
             from wn.morphy import Morphy

@@ -101,9 +101,6 @@ def check_prompts(tokenizer: "Tokenizer", prompts: Sequence[Prompts], lengths: L
     Args:
       tokenizer, prompts, lengths: as for `token_ids`.
       field: what has the prompts, with "{}" for the role.
-
-    Raises:
-      UserError: naming the prompt.
     """
     for role, each, length in zip(ROLES, zip(*prompts, strict=True), lengths, strict=False):
         for prompt in filter(None, each):

@@ -79,11 +79,7 @@ class EmbeddingFiles:
         self.first, self.last = self._ends()
 
     def batches(self) -> Iterator[Batch]:
-        """All rows, file by file.
-
-        Raises:
-          UserError: naming the file and the row of an embedding that is missing or not finite.
-        """
+        """All rows, file by file."""
         done = 0
         for part in self.parts:
             place = 0

@@ -23,16 +23,13 @@ from simcse_jax.encoding.quantization import (
 )
 from simcse_jax.errors import UserError
 from simcse_jax.host.storage import sha256
-from simcse_jax.index.decoding import decoding_of
+from simcse_jax.index.candidates import RESCORE, quantization_for, refined_top_k, rescored, rescored_top_k, vectors_in
 from simcse_jax.index.faiss import FaissSearch
 from simcse_jax.index.identity import ModelIdentity
 from simcse_jax.index.options import Backend, check_precision, check_search
 from simcse_jax.index.placed import Placed, Storage
-from simcse_jax.index.refine import refined_top_k
-from simcse_jax.index.rescore import RESCORE, quantization_for, rescored, rescored_top_k, vectors_in
-from simcse_jax.index.rows import aligned, compared, empty
-from simcse_jax.index.similarity import check_similarity, prepared
-from simcse_jax.index.top_k import Block, top_k
+from simcse_jax.index.similarity import aligned, check_similarity, compared, empty, prepared
+from simcse_jax.index.top_k import Block, decoding_of, top_k
 
 LARGE, SMALL = 1 << 17, 1 << 12  # rows of a block: all lie in large ones but the last, which lie in small ones
 ROUNDING = 1e-6  # of a cosine in float32
@@ -69,9 +66,6 @@ class Index:
           similarity: one of `index.similarity`.
           precision: what is kept of an embedding: float32, int8 (a byte an element) or binary (a bit).
           ranges: for int8, (2, D), of embeddings as they are compared; None takes those of the first that are added.
-
-        Raises:
-          UserError: for another similarity, a precision that cannot be compared so, or wrong ranges.
         """
         check_similarity(similarity)
         check_precision(precision, similarity, ranges is not None)
@@ -220,8 +214,8 @@ class Index:
           backend: `jax`, or `faiss`, which takes a copy of the embeddings and leaves the order of equal ones open; it
             compares by cosine or dot product.
           storage: of the vectors on the devices, where the index keeps float32; 16 bits take half the memory and find
-            the same, see `simcse_jax.index.refine`. int8 and binary, also of FAISS, take a quarter and 1/32 and miss
-            few, see `simcse_jax.index.rescore`.
+            the same; int8 and binary, also of FAISS, take a quarter and 1/32 and miss few. See
+            `simcse_jax.index.candidates`.
           rescore: so many times `top_k` candidates of int8 or binary are scored again; None is `RESCORE`.
 
         Raises:

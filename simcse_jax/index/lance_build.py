@@ -19,22 +19,26 @@ from simcse_jax.host.locks import LOCK, held
 from simcse_jax.host.progress import Progress
 from simcse_jax.host.storage import Folder, as_path, is_of_macos, sha256, write_atomically
 from simcse_jax.index.embedding_files import Batch, EmbeddingFiles
-from simcse_jax.index.files import ABOUT, UNFINISHED
+from simcse_jax.index.folder import ABOUT, UNFINISHED
 from simcse_jax.index.identity import ModelIdentity, check_maker
 from simcse_jax.index.lance import (
     BACKEND,
-    CODES,
+    CELLS,
     DISTANCES,
     FOLDER,
     FORMAT,
     SMALL_FORMAT,
     TABLE,
+    UNSAID,
     About,
+    Kept,
+    Wanted,
+    check_wanted,
     connect,
     errors_of,
+    kept_for,
     read_about,
 )
-from simcse_jax.index.lance_columns import UNSAID, Kept, Wanted, check_wanted, kept_for
 from simcse_jax.version import __version__
 
 if TYPE_CHECKING:
@@ -51,12 +55,7 @@ GROWN = 2  # times as many rows as when the cells were found: they are found aga
 
 
 def check_folder(name: str, embeddings: str) -> Folder:
-    """The folder to build in, on a disk or in a bucket; it need not exist.
-
-    Raises:
-      UserError: when it holds anything but an index of LanceDB, is the folder of the embeddings, its bucket cannot be
-        reached, or LanceDB is not installed.
-    """
+    """The folder to build in, on a disk or in a bucket; it need not exist."""
     require(BACKEND, "lancedb")
     folder = as_path(name)
     if str(folder) == str(as_path(embeddings)):
@@ -262,5 +261,5 @@ def _find_cells(table: "lancedb.table.Table", before: About | None, dimension: i
     cells = min(math.ceil(rows / ROWS_A_CELL), MOST_CELLS)
     shared: dict[str, Any] = {"distance_type": DISTANCES[similarity], "num_partitions": cells}
     shared |= {"max_iterations": ITERATIONS, "sample_rate": min(SAMPLE_OF_A_CELL, SAMPLE // cells)}
-    table.create_index(kept.searched, config=kept.cells(dimension, shared), name=CODES, replace=True)
+    table.create_index(kept.searched, config=kept.cells(dimension, shared), name=CELLS, replace=True)
     return rows

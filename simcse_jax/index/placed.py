@@ -49,9 +49,6 @@ class Placed:
         """The blocks of an index as they are searched.
 
         A CPU's device memory is the host's: there a memory-mapped block in float32 stays the file's.
-
-        Raises:
-          UserError: when an element is too large for 16 bits.
         """
         self._forget(given)
         room = free_memory()

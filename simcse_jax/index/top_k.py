@@ -7,6 +7,7 @@ that a step compiles once for each of them, however many rows there are in all.
 
 import dataclasses
 import functools
+import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -18,12 +19,43 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, ArrayLike, Float, Float32, Int, Int32, Int64, Shaped
 
 from simcse_jax.devices.mesh import AXIS, place, replicate, replicated, split_over_examples
-from simcse_jax.index.decoding import Decoding, decoded
+from simcse_jax.encoding.quantization import SCALAR, Quantization
 from simcse_jax.index.similarity import scores as similarity_scores
 from simcse_jax.models.arrays import AnyArray
 
 MAX_QUERIES = 128  # scored together; fewer are padded to the next power of two
 WHOLE = 128  # rows of a device's part are a multiple of this where they must be padded
+
+
+class Decoding(NamedTuple):
+    """An element of a row of bytes is `scale` · code + `shift`."""
+
+    scale: Float32[AnyArray, " D"]
+    shift: Float32[AnyArray, " D"]
+
+
+def decoding_of(quantization: Quantization | None) -> Decoding | None:
+    """What `decoded` needs for rows that are stored so."""
+    if quantization is None or quantization.precision not in SCALAR:
+        return None
+    return Decoding(*quantization.affine())
+
+
+def decoded(rows: Shaped[Array, "R C"], dimension: int, decoding: Decoding | None) -> Float32[Array, "R {dimension}"]:
+    """The rows (R, D) that `Quantization.decode` makes of stored ones.
+
+    Args:
+      rows: numbers; bytes, int8, if there is a decoding; or packed bits, uint8.
+      dimension: D.
+      decoding: of bytes.
+    """
+    if decoding is not None:
+        return rows.astype(jnp.float32) * decoding.scale + decoding.shift
+    if rows.dtype != jnp.uint8:
+        return rows.astype(jnp.float32)
+    bits = (rows[:, :, None] >> np.arange(7, -1, -1, dtype=np.uint8)) & 1
+    signs = bits.reshape(len(rows), -1)[:, :dimension].astype(jnp.float32) * 2 - 1
+    return signs * np.float32(1 / math.sqrt(dimension))
 
 
 @dataclasses.dataclass(frozen=True)

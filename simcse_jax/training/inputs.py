@@ -8,6 +8,7 @@ import numpy as np
 from ml_collections import config_dict
 
 from simcse_jax.config.fields import LARGEST, flatten, scoring_pooler, trains
+from simcse_jax.data.corpora import AnyCorpus
 from simcse_jax.data.sources import by_field
 from simcse_jax.data.tokens import prompts_by_name
 from simcse_jax.devices import backend, processes
@@ -24,7 +25,6 @@ from simcse_jax.objectives.registry import needs
 from simcse_jax.objectives.replaced_token_detection import NAME
 from simcse_jax.runs.loading import load_model
 from simcse_jax.runs.state import convolutions_of, own_adapter, with_parts
-from simcse_jax.training.columns import AnyCorpus
 from simcse_jax.training.evaluation import Evaluation, check_sizes, read_analysis, read_evaluation
 from simcse_jax.training.generator import Generator, read_generator
 from simcse_jax.training.reading import read_corpus
@@ -99,7 +99,7 @@ class Inputs(NamedTuple):
             **(self.evaluation.fingerprints if self.evaluation else {"eval.data": ""}),
             **({"analysis.data": self.analysis.fingerprint} if self.analysis else {}),
             **({"model.generator": self.generator.fingerprint} if self.generator else {}),
-            **({"teacher.model": taught.key} if (taught := getattr(self.corpus, "taught", None)) else {}),
+            **({"teacher.model": taught.key} if (taught := self.corpus and self.corpus.taught) else {}),
             **({"model.lora.init_from": sha256(*self.adapter.values())} if self.adapter else {}),
         }
 

@@ -14,12 +14,12 @@ from support.jobs import another_job
 from support.readers import READERS, rows_read
 
 from simcse_jax import SimCSE
-from simcse_jax.bulk.embeddings import token_rows
+from simcse_jax.bulk import resumable
+from simcse_jax.bulk.embeddings import blocks
+from simcse_jax.bulk.resumable import PartialEmbeddings
 from simcse_jax.commands.command_line import with_new_spellings
 from simcse_jax.commands.encode import parse, renamed
 from simcse_jax.data.sentences import SentenceFile
-from simcse_jax.encoding import files as embedding_files
-from simcse_jax.encoding.files import PartialEmbeddings
 from simcse_jax.encoding.parquet import MAKER
 from simcse_jax.encoding.quantization import Quantization, quantize, ranges_of, read_ranges
 from simcse_jax.errors import UserError
@@ -61,7 +61,7 @@ def encode(model, source, output, *more):
 
 @pytest.mark.parametrize("kind", [".txt", ".csv", ".tsv", ".jsonl", ".parquet"])
 def test_every_kind_of_input(kind, tiny_bert, expected, tmp_path, monkeypatch):
-    monkeypatch.setattr(embedding_files, "PARQUET_ROWS", 7)
+    monkeypatch.setattr(resumable, "AT_ONCE", 7)
     done = encode(tiny_bert, write(tmp_path, kind), tmp_path / "emb.npy", "--save-every", 10)
     assert done.returncode == 0, done.stderr
     assert "25 embeddings of 32 elements, float32" in done.stdout
@@ -74,7 +74,7 @@ def test_every_kind_of_input(kind, tiny_bert, expected, tmp_path, monkeypatch):
 def test_parquet_out(tiny_bert, expected, tmp_path, monkeypatch):
     import pyarrow.parquet
 
-    monkeypatch.setattr(embedding_files, "PARQUET_ROWS", 7)
+    monkeypatch.setattr(resumable, "AT_ONCE", 7)
     done = encode(tiny_bert, write(tmp_path, ".txt"), tmp_path / "emb.parquet", "--save-every", 10)
     assert done.returncode == 0, done.stderr
     table = pyarrow.parquet.read_table(tmp_path / "emb.parquet")
@@ -425,7 +425,7 @@ def test_bytes_are_resumed_with_the_same_ranges(tiny_bert, tmp_path, monkeypatch
 
 
 def test_tokens_are_written_as_lists(tiny_bert, tmp_path, monkeypatch):
-    monkeypatch.setattr(token_rows, "ROWS", 10)
+    monkeypatch.setattr(blocks, "TOKEN_ROWS", 10)
     source, output = write(tmp_path, ".txt"), tmp_path / "tokens.parquet"
     done = encode(tiny_bert, source, output, "--tokens", "--max-length", 6)
     assert done.returncode == 0 and "the tokens of 25 sentences, 32 elements each, float32" in done.stdout, done.stderr

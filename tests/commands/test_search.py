@@ -17,7 +17,7 @@ from simcse_jax.errors import UserError
 from simcse_jax.evaluation import sts
 from simcse_jax.host.locks import held
 from simcse_jax.index.index import Index
-from simcse_jax.index.terminal import WIDTH
+from simcse_jax.index.results_table import WIDTH
 
 TEXTS = [*sentences(30), "", sentences(30)[4]]  # the last one is a duplicate
 QUERIES = ["the red cat", "a bird sings"]

@@ -70,8 +70,8 @@ def test_its_state_is_restored_bit_for_bit_and_its_next_gradient_is_the_same(dev
     assert all(np.array_equal(moments[name], expected[name]) for name in moments)
 
     batches = setup.batches(config.seed)
-    sizes, chosen = batches.sizes(60, devices)
-    recipe = setup.recipe._replace(most_tokens=sizes[chosen[STOPPED]])
+    programs = batches.sizes(60, devices)
+    recipe = setup.recipe._replace(most_tokens=programs.tokens[programs.of(STOPPED)])
     compute = jax.jit(make_loss(setup.graph, recipe, setup.mesh))
     loss, gradient = compute(params, state.step, batches[STOPPED], setup.settings(config))
     assert float(loss) == pytest.approx(float(arrays["loss"]), rel=1e-6)

@@ -31,10 +31,10 @@ LATER = (
 LATER += (
     "simcse_jax.runs.loading",
     "simcse_jax.runs.model_card",
-    "simcse_jax.index.files",
-    "simcse_jax.encoding.files",
+    "simcse_jax.index.folder",
+    "simcse_jax.bulk.resumable",
 )
-LATER += ("simcse_jax.index.terminal",)
+LATER += ("simcse_jax.index.results_table",)
 LEFT = (".lock", ".tmp", ".new", ".old", ".partial", ".state.json")  # ends of names of what is not finished
 TOO_LONG = 120  # seconds
 

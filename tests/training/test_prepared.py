@@ -12,7 +12,7 @@ from support.resuming import trained_and_resumed
 
 from simcse_jax.config import default_config
 from simcse_jax.data.batches import Batches
-from simcse_jax.data.permutation import ORDER, permutation
+from simcse_jax.data.draws import ORDER, permutation
 from simcse_jax.errors import UserError
 from simcse_jax.training.prepared import open_prepared
 from simcse_jax.training.run import train_and_evaluate

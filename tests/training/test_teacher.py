@@ -16,7 +16,8 @@ from support.steps import batch, recipe, settings
 from simcse_jax import SimCSE
 from simcse_jax.config import default_config
 from simcse_jax.config.checks import validate
-from simcse_jax.data.batches import Batches, Corpus, Taught
+from simcse_jax.data.batches import Batches, Corpus
+from simcse_jax.data.corpora import Taught
 from simcse_jax.data.pairing import Pairing
 from simcse_jax.data.sources import Examples
 from simcse_jax.devices.mesh import data_mesh

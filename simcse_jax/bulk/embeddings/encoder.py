@@ -45,11 +45,7 @@ class Encoder:
     """The model, loaded."""
 
     def __init__(self, options: Options):
-        """Loads it onto all local devices.
-
-        Raises:
-          UserError: for anything that is wrong with the model or an option.
-        """
+        """Loads it onto all local devices."""
         self._options = options
         self._model = SimCSE(
             options.model,

@@ -12,10 +12,17 @@ from typing import Any, NamedTuple
 
 from simcse_jax.bulk.embeddings.blocks import make_block
 from simcse_jax.bulk.embeddings.encoder import Encoder, Options
-from simcse_jax.bulk.embeddings.manifest import Manifest, complete, finish, missing
-from simcse_jax.bulk.embeddings.plan import Block, blocks_of, count_rows, uncounted
-from simcse_jax.data.corpus.begun import Plan
-from simcse_jax.data.corpus.sealed import read_sealed
+from simcse_jax.bulk.embeddings.folder import (
+    Block,
+    Manifest,
+    blocks_of,
+    complete,
+    count_rows,
+    finish,
+    missing,
+    uncounted,
+)
+from simcse_jax.data.corpus.shared_folder import Plan, read_sealed
 from simcse_jax.errors import UserError, reason, require, why
 from simcse_jax.host.progress import Clock, Progress, write
 from simcse_jax.host.storage import Folder, as_path
@@ -45,11 +52,7 @@ class Job(NamedTuple):
     options: Options
 
     def arrive(self) -> Folder:
-        """The folder of the embeddings, as this host sees it.
-
-        Raises:
-          UserError: when it is another one.
-        """
+        """The folder of the embeddings, as this host sees it."""
         with contextlib.suppress(OSError):  # a host may do without it if no name is relative
             os.chdir(self.place)
         folder = as_path(self.folder)
@@ -72,9 +75,6 @@ def connected(address: str | None) -> Iterator[None]:
 
     Args:
       address: of the cluster; None starts one on this machine.
-
-    Raises:
-      UserError: when Ray is not installed, or the cluster cannot be reached.
     """
     require("ray", "ray")
     if address:
@@ -114,16 +114,13 @@ def encode_on_ray(folder: Folder, plan: Plan, options: Options, hosts: int | Non
     processor, for which it would wait without end where actors have all of them.
 
     Args:
-      folder: of the embeddings, which all hosts see; `corpus.begun.enter` has seen it.
+      folder: of the embeddings, which all hosts see; `corpus.shared_folder.enter` has seen it.
       plan: of the folder.
       options: of the plan's encoder.
       hosts: the number of actors, see `share_of`.
 
     Returns:
       The manifest; None if processes outside the cluster are still making blocks.
-
-    Raises:
-      UserError: naming the row or file that is wrong, or when the cluster has too few hosts.
     """
     import ray
 
@@ -270,9 +267,6 @@ def _made(job: Any, blocks: Sequence[Block], share: Share) -> Iterator[Block]:
     """The blocks, as they are made; not those that processes outside the cluster are making.
 
     An actor that is lost is replaced, and its block goes to the one that is free next.
-
-    Raises:
-      UserError: when an actor finds a mistake, or all of them are lost again and again.
     """
     import ray
     from ray.exceptions import RayActorError

@@ -10,16 +10,15 @@ import numpy as np
 
 from simcse_jax.data.columns import ROLES
 from simcse_jax.data.corpus.manifest import corpus_path, is_prepared
-from simcse_jax.data.corpus.opened import Prepared
-from simcse_jax.data.corpus.origins import texts
-from simcse_jax.data.corpus.stamps import hash_file, stamp_of
+from simcse_jax.data.corpus.prepared import Prepared, texts
+from simcse_jax.data.corpus.shared_folder import hash_file, stamp_of
 from simcse_jax.data.sentences import SentenceFile
 from simcse_jax.encoding.quantization import Quantization
 from simcse_jax.errors import UserError
 from simcse_jax.host.progress import Progress
 from simcse_jax.host.storage import is_remote, local_path
 from simcse_jax.index.embedding_files import EmbeddingFiles
-from simcse_jax.index.files import ABOUT, is_index
+from simcse_jax.index.folder import ABOUT, is_index
 from simcse_jax.index.identity import check_maker
 from simcse_jax.index.index import Index, Result
 from simcse_jax.index.lance import LanceIndex, check_options, is_lance_index

@@ -43,11 +43,7 @@ class Miner:
         self._choice, self._judge = choice, judge
 
     def mine(self, pairs: Sequence[Pair]) -> tuple[list[dict[str, Any]], Counter[str]]:
-        """A record for each pair, and how many candidates each limit left out.
-
-        Raises:
-          UserError: when a search fails.
-        """
+        """A record for each pair, and how many candidates each limit left out."""
         numbers: dict[str, int] = {}  # of the distinct anchors
         of = [numbers.setdefault(pair.anchor, len(numbers)) for pair in pairs]
         asked = list(numbers)
@@ -154,9 +150,6 @@ def check_corpus(corpus: Corpus, has_rows: bool, judged: bool, choice: Choice, n
       judged: whether a judge is to read its texts.
       choice: see `Choice`.
       name: of the corpus.
-
-    Raises:
-      UserError: naming what is missing.
     """
     if not corpus.has_text and judged:
         raise UserError(f"--judge: reads the texts of candidates, and {name} has none")
@@ -170,11 +163,7 @@ def check_corpus(corpus: Corpus, has_rows: bool, judged: bool, choice: Choice, n
 
 
 def check_rows(corpus: Corpus, positives: Positives, name: str) -> None:
-    """Refuses pairs that name rows which the corpus does not have: its own positives would be negatives.
-
-    Raises:
-      UserError: naming the row.
-    """
+    """Refuses pairs that name rows which the corpus does not have: its own positives would be negatives."""
     named = positives.named()
     there = np.zeros(len(named), bool)
     for rows in corpus.all_rows() if len(named) else ():

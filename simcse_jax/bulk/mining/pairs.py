@@ -12,7 +12,7 @@ from jaxtyping import Int64
 
 from simcse_jax.data.columns import EARLIER, choose_columns, only_sentences, warn_of_labels
 from simcse_jax.data.files import READERS, read_parquet
-from simcse_jax.data.positives import one_by_one
+from simcse_jax.data.row_lists import one_by_one
 from simcse_jax.data.rows import MISSING, read_text
 from simcse_jax.data.separated import reading_of
 from simcse_jax.errors import UserError
@@ -71,11 +71,7 @@ class PairFile:
             warn_of_labels(names, f"--pairs {name}: ", f"; {cure}")
 
     def read(self, first: int = 0) -> Iterator[Pair | None]:
-        """The pairs from a row on; None for a row with a blank sentence.
-
-        Raises:
-          UserError: naming the row and the field that is wrong.
-        """
+        """The pairs from a row on; None for a row with a blank sentence."""
         if self._suffix == ".parquet":
             names, rows = self._wanted, read_parquet(self.path, self._wanted)[1]
         else:
@@ -139,11 +135,7 @@ class Positives:
             return np.fromiter((row for (row,) in rows), np.int64)
 
     def of(self, anchor: str) -> tuple[set[int], set[int]]:
-        """The hashes of an anchor's positives, and the rows of the corpus that are known to be it or one of these.
-
-        Raises:
-          UserError: when the temporary file cannot be read.
-        """
+        """The hashes of an anchor's positives, and the rows of the corpus that are known to be it or one of these."""
         asked = (text_hash(anchor),)
         with _noting():
             found = self._table.execute("SELECT positive, row FROM pairs WHERE anchor = ?", asked).fetchall()

@@ -6,8 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from simcse_jax.data.building import nli, paraphrases, wikipedia
-from simcse_jax.data.building.draw import draw
-from simcse_jax.data.building.tally import Tally
+from simcse_jax.data.building.reading import Tally, draw
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,7 @@ class Builder:
     output: str  # the name that recipes have for it
     about: str
     sources: str  # what it reads, for people
-    files: tuple[str, ...]  # patterns of what it reads in a folder; see `tables.resolve`
+    files: tuple[str, ...]  # patterns of what it reads in a folder; see `reading.resolve`
     unit: str  # what is read and counted
     makes: str  # what is written
     paper: str  # the papers' number of them, from all of their data

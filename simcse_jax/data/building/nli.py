@@ -18,10 +18,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from simcse_jax.data.building.tables import columns, open_table
-from simcse_jax.data.building.tally import BLANK, Tally, sentence
+from simcse_jax.data.building.reading import BLANK, Tally, columns, open_table, sentence
 from simcse_jax.data.labels import LABELS, SHORT, parse_label
-from simcse_jax.data.lines import open_text
+from simcse_jax.data.rows import open_text
 from simcse_jax.errors import UserError
 
 HYPOTHESES = ("last", "first")
@@ -45,11 +44,7 @@ class Pair(NamedTuple):
 
 
 def read_pairs(files: Iterable[str | Path], tally: Tally) -> Iterator[Pair]:
-    """All pairs of files and data sets, in order; blank ones are dropped.
-
-    Raises:
-      UserError: naming the file or data set and the row.
-    """
+    """All pairs of files and data sets, in order; blank ones are dropped."""
     for file in files:
         if isinstance(file, Path) and file.stem == "s1":
             yield from _of_parallel_files(file, tally)

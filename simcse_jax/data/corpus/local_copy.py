@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from simcse_jax.data.corpus.claims import claimed
 from simcse_jax.data.corpus.manifest import (
     NAME,
     REPAIR,
@@ -19,8 +18,16 @@ from simcse_jax.data.corpus.manifest import (
     read_manifest,
     write_manifest,
 )
-from simcse_jax.data.corpus.placing import LEFTOVERS, put_in_place, remove_leftovers, temporary_of
-from simcse_jax.data.corpus.stamps import PIECE, hash_file, size_of
+from simcse_jax.data.corpus.shared_folder import (
+    LEFTOVERS,
+    PIECE,
+    claimed,
+    hash_file,
+    put_in_place,
+    remove_leftovers,
+    size_of,
+    temporary_of,
+)
 from simcse_jax.errors import UserError, reason, why
 from simcse_jax.host.progress import Progress
 from simcse_jax.host.storage import Folder, is_remote, local_path

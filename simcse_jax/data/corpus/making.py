@@ -10,9 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from simcse_jax.data.corpus.begun import Plan, check_unchanged, names_in
-from simcse_jax.data.corpus.claims import claimed
-from simcse_jax.data.corpus.items import Change, Item, Items, make_change
 from simcse_jax.data.corpus.manifest import (
     NAME,
     Manifest,
@@ -23,11 +20,21 @@ from simcse_jax.data.corpus.manifest import (
     spread,
     write_manifest,
 )
-from simcse_jax.data.corpus.placing import remove_leftovers, written_to
 from simcse_jax.data.corpus.plan import most_columns
-from simcse_jax.data.corpus.sealed import read_sealed, write_sealed
 from simcse_jax.data.corpus.shards import TEXT, ShardWriter
-from simcse_jax.data.corpus.stamps import hash_file, size_of
+from simcse_jax.data.corpus.shared_folder import (
+    Plan,
+    check_unchanged,
+    claimed,
+    hash_file,
+    names_in,
+    read_sealed,
+    remove_leftovers,
+    size_of,
+    write_sealed,
+    written_to,
+)
+from simcse_jax.data.corpus.source_rows import Change, Item, Items, make_change
 from simcse_jax.errors import UserError
 from simcse_jax.host import progress
 from simcse_jax.host.storage import Folder, is_remote
@@ -46,9 +53,6 @@ def make(folder: Folder, plan: Plan, tokenizer: Tokenizer) -> Manifest | None:
 
     Returns:
       The manifest; None if other processes are still making shards, the last of which will write it.
-
-    Raises:
-      UserError: naming the row of a source that cannot be read, or the file that cannot be written.
     """
     listed = read_manifest(folder) if is_prepared(folder) else None
     if listed is not None and is_whole(folder, (file for shard in listed.shards for file in shard.files)):
@@ -113,7 +117,7 @@ class _Maker:
     def _make(self, name: str, source: int, block: int, rows: "_Rows") -> dict[str, Any]:
         """Writes a shard and then what the manifest will say of it."""
         started, size = time.monotonic(), self._key["shard_rows"]
-        with written_to(self._folder / name, self._key["keep_text"]) as path:
+        with written_to(self._folder / name, *([TEXT] if self._key["keep_text"] else [])) as path:
             width = self._key["sources"][source]["columns"]
             token = np.dtype(f"<u{self._key['token_bytes']}")
             with contextlib.closing(

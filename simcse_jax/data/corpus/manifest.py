@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from simcse_jax.data.corpus.shards import NEGATIVES, TEXT, Parts, parts
-from simcse_jax.data.corpus.stamps import size_of
+from simcse_jax.data.corpus.shared_folder import size_of
 from simcse_jax.data.tokens import Lengths, Prompts
 from simcse_jax.errors import UserError, reason, why
 from simcse_jax.host.storage import Folder, as_path, is_remote, local_path, parse_json, write_atomically
@@ -112,7 +112,7 @@ class Manifest(NamedTuple):
 
 
 def spread(counts: np.ndarray, columns: int, empty: int) -> np.ndarray:
-    """(C, L + 1) counts of lengths of a source with fewer columns: see `opened.Prepared.locate`.
+    """(C, L + 1) counts of lengths of a source with fewer columns: see `prepared.Prepared.locate`.
 
     Args:
       counts: (c, L + 1), c ≤ C.
@@ -156,20 +156,12 @@ def joined(manifests: Sequence[Manifest], times: Sequence[float] = ()) -> Manife
 
 
 def corpus_path(name: str) -> Folder:
-    """The folder of a corpus, on a disk or in a bucket; it need not exist.
-
-    Raises:
-      UserError: when its bucket cannot be reached.
-    """
+    """The folder of a corpus, on a disk or in a bucket; it need not exist."""
     return as_path(name.rstrip("/")) if is_remote(name) else local_path(name)
 
 
 def is_prepared(folder: Folder) -> bool:
-    """Whether a folder is a prepared corpus.
-
-    Raises:
-      UserError: when that cannot be found out.
-    """
+    """Whether a folder is a prepared corpus."""
     try:
         return (folder / NAME).is_file()
     except Exception as error:  # an OSError, or an error of a store's client
@@ -206,20 +198,12 @@ def read_manifest(folder: Folder) -> Manifest:
 
 
 def write_manifest(folder: Folder, manifest: Manifest) -> None:
-    """Writes it.
-
-    Raises:
-      UserError: when it cannot be written.
-    """
+    """Writes it."""
     write_atomically(folder / NAME, manifest.text())
 
 
 def is_whole(folder: Folder, files: Iterable[File]) -> bool:
-    """Whether all files are there and have their sizes.
-
-    Raises:
-      UserError: when that cannot be found out.
-    """
+    """Whether all files are there and have their sizes."""
     return all(size_of(folder / file.name) == file.bytes for file in files)
 
 

@@ -1,25 +1,25 @@
 """What a corpus is made of: the sources, and all that its tokens depend on."""
 
+import glob
 import hashlib
 import json
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from simcse_jax.data.columns import EARLIER, is_content
-from simcse_jax.data.corpus import begun
-from simcse_jax.data.corpus.begun import Plan
-from simcse_jax.data.corpus.patterns import expand
+from simcse_jax.data.corpus import shared_folder
 from simcse_jax.data.corpus.shards import MOST_TOKENS, token_type
-from simcse_jax.data.corpus.stamps import hash_file, stamp_of
-from simcse_jax.data.corpus.usable import check_usable
+from simcse_jax.data.corpus.shared_folder import Plan, hash_file, stamp_of
+from simcse_jax.data.corpus.source_rows import check_usable
 from simcse_jax.data.examples import Source, open_source, prefix_of, source_path
 from simcse_jax.data.files import READERS
 from simcse_jax.data.labels import LABELS
 from simcse_jax.data.separated import reading_of
-from simcse_jax.data.sources import kind_of, same_kind
+from simcse_jax.data.sources import kind_of, same_kind, split_sources
 from simcse_jax.data.tokens import Lengths, Prompts, check_prompts
-from simcse_jax.errors import UserError
-from simcse_jax.host.storage import Folder, local_path
+from simcse_jax.errors import UserError, reason
+from simcse_jax.host.storage import Folder, as_path, is_remote, local_path
 from simcse_jax.huggingface.tokenizer import Tokenizer
 
 SHARD_ROWS = 1 << 22
@@ -53,9 +53,6 @@ def make_plan(
       seed: of what is drawn: changed copies and next sentences.
       keep_text: whether sentences are kept too.
       shard_rows: the most rows of a source that make a shard; None: as many as are usual and possible.
-
-    Raises:
-      UserError: naming the source that does not fit.
     """
     names = expand(data, "--data")
     lengths = Lengths(max_length, max_length) if isinstance(max_length, int) else max_length
@@ -143,9 +140,43 @@ def most_columns(plan: Plan) -> int:
 
 
 def enter(folder: Folder, plan: Plan) -> Plan:
-    """Writes the plan into a new corpus's folder, or checks that the folder is for the same corpus.
+    """Writes the plan into a new corpus's folder, or checks that the folder is for the same corpus."""
+    return shared_folder.enter(folder, plan, "another corpus's", lambda: check_usable(plan.key))
 
-    Raises:
-      UserError: naming what differs, or the source that cannot be used, or when the folder has other files.
+
+def expand(data: Sequence[str], option: str) -> list[str]:
+    """The sources, with the files of each pattern in the order of their names.
+
+    Args:
+      data: names of sources, several in one with commas, and patterns of files.
+      option: where they were given, for messages.
     """
-    return begun.enter(folder, plan, "another corpus's", lambda: check_usable(plan.key))
+    found: list[str] = []
+    for given in data:
+        for name in split_sources(given):
+            if prefix_of(name) or not glob.has_magic(name) or (not is_remote(name) and source_path(name).exists()):
+                found.append(name)
+                continue
+            files = _matching(name, option)
+            if not files:
+                raise UserError(f"{option} {name}: no file has such a name")
+            found += files
+    seen: set[str] = set()
+    for name in found:
+        place = name if prefix_of(name) or is_remote(name) else os.path.abspath(source_path(name))
+        if place in seen:
+            raise UserError(f"{option}: {name} is named twice; remove one")
+        seen.add(place)
+    return found
+
+
+def _matching(pattern: str, option: str) -> list[str]:
+    if not is_remote(pattern):
+        return sorted(glob.glob(str(source_path(pattern)), recursive=True))
+    bucket, _, rest = pattern.removeprefix("gs://").partition("/")
+    try:
+        return sorted(str(path) for path in as_path(f"gs://{bucket}").glob(rest))
+    except UserError:
+        raise
+    except Exception as error:  # of the store's client
+        raise UserError(f"{option} {pattern}: cannot be listed: {reason(error)}") from None

@@ -1,0 +1,217 @@
+"""A folder of the embeddings of many files: its plan, the blocks of rows that these are divided into, its manifest."""
+
+import hashlib
+import json
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+from simcse_jax.data.corpus.shared_folder import (
+    AT_A_TIME,
+    Plan,
+    check_unchanged,
+    claimed,
+    names_in,
+    read_sealed,
+    remove_leftovers,
+    size_of,
+    stamp_of,
+    write_sealed,
+)
+from simcse_jax.data.rows import Place
+from simcse_jax.data.sentences import SentenceFile
+from simcse_jax.data.separated import reading_of
+from simcse_jax.errors import UserError
+from simcse_jax.host.hidden import COUNTED, DOT, MANIFEST
+from simcse_jax.host.storage import Folder, as_path, is_remote
+
+BLOCK_ROWS = 1 << 17
+LATER = ("--tokens", "--ranges")  # that plans of earlier versions lack; without them, a plan is the same
+LOOK_SECONDS = 0.5  # between two looks at what other processes count
+ABOUT = b"simcse_jax"  # where a file has what is known of it
+LEFTOVERS = ".embeddings-*.tmp*"  # what killed processes may leave
+
+
+class Block(NamedTuple):
+    """Rows that are encoded together, into a file of their own."""
+
+    plan: str  # the fingerprint of the folder's
+    source: int  # the number of the file with the sentences
+    number: int  # of the block among the source's
+    first: int  # its first row in the source, from 0
+    rows: int
+    row: int  # the number of its first row among the rows of all sources
+    place: Place | None  # where it begins in a text file
+
+    @property
+    def file(self) -> str:
+        """The name of its file."""
+        return f"embeddings-{self.source:05}-{self.number:05}.parquet"
+
+
+def fingerprint(plan: Plan) -> str:
+    """SHA-256 of a plan. All that is made of it says so: a process that was forgotten may still write."""
+    key = {name: value for name, value in plan.key.items() if value is not None or name not in LATER}
+    return hashlib.sha256(json.dumps([key, plan.stamps], sort_keys=True).encode()).hexdigest()
+
+
+def make_plan(
+    sources: Sequence[str], column: str | None, about: Mapping[str, Any], block_rows: int, keep_text: bool
+) -> Plan:
+    """Looks at all sources, and reads none but its first rows.
+
+    Args:
+      sources: names of files.
+      column: of the sentences; None takes a usual one.
+      about: all that the embeddings depend on in addition to the sentences.
+      block_rows: the most rows of a block.
+      keep_text: whether sentences are written next to their embeddings.
+    """
+    with ThreadPoolExecutor(AT_A_TIME) as threads:  # a bucket answers slowly
+        looked = list(threads.map(lambda name: (name, SentenceFile(name, column).column, stamp_of(name)), sources))
+        readings = dict(zip(sources, threads.map(lambda name: reading_of(as_path(name)), sources), strict=True))
+    described = [{"name": name, "bytes": stamp.bytes, "column": chosen} for name, chosen, stamp in looked]
+    key = {"sources": described, **about, "--block-rows": block_rows, "--keep-text": keep_text}
+    if read := {name: reading for name, reading in readings.items() if reading}:
+        key["read as"] = read
+    return Plan(key, {name: stamp.written for name, _, stamp in looked}, DOT)
+
+
+def count_rows(folder: Folder, plan: Plan, source: int, patient: bool = False) -> bool:
+    """Counts the rows of a source, unless that was done, or another process does; returns whether it is done now."""
+    path = plan.own(folder, _counted(source))
+    with claimed(folder / _counted(source), patient) as mine:
+        if mine and read_sealed(path) is None:
+            about = plan.key["sources"][source]
+            rows, places = SentenceFile(about["name"], about["column"]).count(plan.key["--block-rows"])
+            check_unchanged(folder, plan, [about["name"]])
+            write_sealed(path, {"plan": fingerprint(plan), "rows": rows, "places": places})
+        return mine
+
+
+def blocks_of(folder: Folder, plan: Plan) -> list[Block]:
+    """All blocks; rows that were not counted yet are counted first, together with other processes."""
+    patient = False
+    while left := uncounted(folder, plan):
+        done = [count_rows(folder, plan, source, patient) for source in left]
+        if not any(done):
+            time.sleep(LOOK_SECONDS)
+        patient = is_remote(folder) and not any(done)
+    found: list[Block] = []
+    size, row, mark = plan.key["--block-rows"], 0, fingerprint(plan)
+    with ThreadPoolExecutor(AT_A_TIME) as threads:
+        paths = [plan.own(folder, _counted(source)) for source in range(len(plan.sources))]
+        counts = threads.map(read_sealed, paths)
+    for source, (path, counted) in enumerate(zip(paths, counts, strict=True)):
+        if counted is None or counted["plan"] != mark:
+            raise UserError(f"{path}: is another command's; remove it, and give the command again")
+        places = [Place(*each) for each in counted["places"]]
+        for number, first in enumerate(range(0, counted["rows"], size)):
+            rows = min(size, counted["rows"] - first)
+            found.append(Block(mark, source, number, first, rows, row, places[number] if places else None))
+            row += rows
+    if not found:
+        raise UserError(f"{plan.sources[0]}: holds no sentences")
+    return found
+
+
+def uncounted(folder: Folder, plan: Plan) -> list[int]:
+    """The sources whose rows were not counted yet."""
+    there = names_in(folder)
+    return [source for source in range(len(plan.sources)) if plan.own(folder, _counted(source)).name not in there]
+
+
+def _counted(source: int) -> str:
+    return COUNTED.replace("*", f"{source:05}")
+
+
+class Facts(NamedTuple):
+    """What is known of a block's file."""
+
+    plan: str  # the block's
+    row: int  # the block's
+    rows: int
+    dimension: int
+    cut: int  # sentences that were longer than the model reads
+
+
+def is_made(folder: Folder, block: Block) -> bool:
+    """Whether a block's file is there; it gets its name when it is whole."""
+    return size_of(folder / block.file) is not None
+
+
+def read_facts(folder: Folder, block: Block) -> Facts:
+    """What a block's file says of itself."""
+    import pyarrow
+    import pyarrow.parquet
+
+    path = folder / block.file
+    try:
+        if not path.is_file():  # a pipe would not be opened before somebody writes to it
+            raise ValueError(path)
+        with path.open("rb") as file:
+            facts = Facts(**json.loads(pyarrow.parquet.read_metadata(file).metadata[ABOUT]))
+    except (OSError, ValueError, TypeError, KeyError, pyarrow.ArrowException):
+        facts = None
+    if facts is None or (facts.row, facts.rows) != (block.row, block.rows):
+        raise UserError(f"{path}: damaged; remove it, and give the command again")
+    if facts.plan != block.plan:
+        raise UserError(f"{path}: is another command's; remove it, and give the command again")
+    return facts
+
+
+class Manifest(NamedTuple):
+    """What a folder has once all of its blocks are there."""
+
+    key: dict[str, Any]  # the plan's
+    rows: int
+    dimension: int
+    cut: int  # sentences that were longer than the model reads
+    files: list[list[Any]]  # of each block: its file, and the number of its first row
+
+
+def finish(folder: Folder, plan: Plan, blocks: Sequence[Block]) -> Manifest | None:
+    """Writes the manifest, unless another process is writing it."""
+    with claimed(folder / MANIFEST, patient=True) as mine:
+        if not mine:
+            return None
+        if read_manifest(folder, plan) is None:
+            check_unchanged(folder, plan)
+            facts = _facts(folder, blocks)
+            (dimension,) = {each.dimension for each in facts}
+            files = [[block.file, block.row] for block in blocks]
+            rows, cut = (sum(column) for column in zip(*((each.rows, each.cut) for each in facts), strict=True))
+            write_sealed(plan.own(folder, MANIFEST), Manifest(plan.key, rows, dimension, cut, files)._asdict())
+        remove_leftovers(folder, LEFTOVERS)
+    return read_manifest(folder, plan)
+
+
+def read_manifest(folder: Folder, plan: Plan) -> Manifest | None:
+    """The manifest; None while blocks are missing.
+
+    Raises:
+      UserError: when it was changed since it was written.
+    """
+    found = read_sealed(plan.own(folder, MANIFEST))
+    return None if found is None else Manifest(**found)
+
+
+def complete(folder: Folder, plan: Plan, blocks: Sequence[Block]) -> Manifest | None:
+    """The manifest of a folder in which nothing is missing."""
+    manifest = read_manifest(folder, plan)
+    if manifest is None or missing(folder, blocks):
+        return None
+    _facts(folder, blocks)
+    return manifest
+
+
+def missing(folder: Folder, blocks: Sequence[Block]) -> list[Block]:
+    """The blocks whose files are not there."""
+    there = names_in(folder)
+    return [block for block in blocks if block.file not in there]
+
+
+def _facts(folder: Folder, blocks: Sequence[Block]) -> list[Facts]:
+    with ThreadPoolExecutor(AT_A_TIME) as threads:
+        return list(threads.map(lambda block: read_facts(folder, block), blocks))
