@@ -263,7 +263,7 @@ def test_minilm_has_its_geometry_on_sts_b(minilm, senteval):
 
 def read(monkeypatch, *arguments):
     monkeypatch.setattr(sys, "argv", ["geometry", *arguments, "--output=out"])
-    return read_arguments(Parser(prog="simcse_jax.commands.geometry"))
+    return read_arguments(Parser("geometry"))
 
 
 def test_a_method_is_for_the_models_that_name_none(monkeypatch):
