@@ -181,7 +181,7 @@ def test_without_a_rate_of_attention_no_mask_is_drawn_for_it():
     np.testing.assert_array_equal(values, without)
 
 
-ROWS, LENGTH = 4, 22
+TEXTS = 4
 chosen_by_platform = jax.lax.platform_dependent
 ELSEWHERE = {"on_cpu": lambda query, *_: 3 * query, "otherwise": lambda query, *_: query}
 
@@ -239,8 +239,8 @@ def long(monkeypatch):
 
 @pytest.fixture
 def batch():
-    ids, mask = (jnp.asarray(array[:, 0]) for array in random_batch(ROWS, LENGTH))
-    return ids, mask, row_keys(ROWS)
+    ids, mask = (jnp.asarray(array[:, 0]) for array in random_batch(TEXTS, LENGTH))
+    return ids, mask, row_keys(TEXTS)
 
 
 @pytest.mark.exact
@@ -277,7 +277,7 @@ def test_kernels_are_left_out_where_they_do_not_apply(long, batch, monkeypatch):
     used = compiled_for("tpu", monkeypatch)
     gradient_of(graph, rate=0.1).trace(params, *batch)
     assert not used  # attention's dropout
-    places = jnp.arange(LENGTH)[None] * jnp.ones((ROWS, 1), jnp.int32)
+    places = jnp.arange(LENGTH)[None] * jnp.ones((TEXTS, 1), jnp.int32)
     gradient_of(graph, positions=places[:, ::-1]).trace(params, *batch)
     assert len(set(config.local_layers)) > 0 and len(used) % (config.num_layers - len(config.local_layers)) == 0
     used.clear()
@@ -332,7 +332,7 @@ def as_jax_computes_it(*args, implementation, compute=jax.nn.dot_product_attenti
 def test_cudnn_s_windows_are_on_both_sides_of_a_query(window, monkeypatch):
     """Though cuDNN has none on the right: values and gradients are those of the blocks."""
     monkeypatch.setattr(jax.nn, "dot_product_attention", as_jax_computes_it)
-    three = [jax.random.normal(jax.random.key(n), (ROWS, 2, LENGTH, 8)).astype(jnp.bfloat16) for n in range(3)]
+    three = [jax.random.normal(jax.random.key(n), (TEXTS, 2, LENGTH, 8)).astype(jnp.bfloat16) for n in range(3)]
     mask = (jnp.arange(LENGTH) < jnp.array([[LENGTH], [9], [2], [1]])).astype(jnp.int32)
     places = jnp.arange(LENGTH)[None]
     near = None if window is None else attention.Near(places, places, window, in_order=True)
