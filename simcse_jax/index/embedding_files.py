@@ -16,7 +16,7 @@ from simcse_jax.encoding.parquet import MAKER
 from simcse_jax.errors import UserError, reason, why
 from simcse_jax.host.hidden import MANIFEST, PLAN, dot_before
 from simcse_jax.host.storage import Folder, as_path, read_json
-from simcse_jax.index.identity import ModelIdentity, is_identity
+from simcse_jax.index.identity import ModelIdentity, read_identity
 
 if TYPE_CHECKING:
     import pyarrow
@@ -240,13 +240,11 @@ def _look_parquet(path: Folder, file: Any) -> Part:
 
 
 def _maker(path: Folder, said: bytes) -> ModelIdentity:
+    damaged = f"{path}: what it says about its model is damaged; encode it again"
     try:
-        maker = ModelIdentity(**json.loads(said))
-    except (ValueError, TypeError):
-        maker = None
-    if maker is None or not is_identity(maker):
-        raise UserError(f"{path}: what it says about its model is damaged; encode it again")
-    return maker
+        return read_identity(json.loads(said), damaged)
+    except ValueError:
+        raise UserError(damaged) from None
 
 
 def _columns(part: Part, names: list[str]) -> "Iterator[pyarrow.RecordBatch]":

@@ -21,11 +21,10 @@ from typing import IO, Any
 import numpy as np
 from jaxtyping import Shaped
 
-from simcse_jax.encoding.quantization import checked_ranges
 from simcse_jax.errors import UserError, reason, why
 from simcse_jax.host.locks.lock import LOCK, held
-from simcse_jax.host.storage import is_of_macos, is_remote, local_path, read_json, sha256, write_atomically
-from simcse_jax.index.identity import ModelIdentity, check_maker, is_identity
+from simcse_jax.host.storage import is_of_macos, is_remote, local_path, read_json, write_atomically
+from simcse_jax.index.identity import ModelIdentity, check_maker, ranges_content, read_identity, read_ranges
 from simcse_jax.index.index import Index
 from simcse_jax.index.options import PRECISIONS
 from simcse_jax.version import __version__
@@ -65,7 +64,7 @@ def _save(index: Index, folder: Path, model: ModelIdentity) -> None:
     if index.precision != "float32":
         about["precision"] = index.precision
     if index.ranges is not None:
-        about |= {"ranges": index.ranges.tolist(), "ranges_sha256": sha256(index.ranges), "ranged": index.ranged}
+        about |= ranges_content(index.ranges) | {"ranged": index.ranged}
     try:
         with _written(embeddings) as file:
             _write_embeddings(index, file)
@@ -113,12 +112,9 @@ def _load(folder: Path, about: dict[str, Any], model: ModelIdentity) -> Index:
         raise UserError(
             f"{folder / ABOUT}: format {about['format']!r:.40}; this version reads {FORMAT} and {SMALL_FORMAT}"
         )
-    try:
-        maker = ModelIdentity(**about["model"])
-        rows, *names = about["rows"], about["embeddings"], about["sentences"]
-    except (KeyError, TypeError):
-        raise UserError(damaged) from None
-    if type(rows) is not int or not 0 <= rows < 1 << 48 or not is_identity(maker):
+    maker = read_identity(about.get("model"), damaged)
+    rows, *names = (about.get(name) for name in ("rows", "embeddings", "sentences"))
+    if type(rows) is not int or not 0 <= rows < 1 << 48:
         raise UserError(damaged)
     if not all(isinstance(name, str) and fnmatch(name, pattern) for name, pattern in zip(names, PATTERNS, strict=True)):
         raise UserError(damaged)
@@ -142,14 +138,10 @@ def _empty(about: dict[str, Any], model: ModelIdentity, damaged: str) -> Index:
         if precision == "int8" and about["rows"]:
             raise UserError(damaged)
         return Index(model.dimension, model.similarity, precision)
-    try:
-        found = checked_ranges(ranges, model.dimension)
-    except UserError as error:
-        raise UserError(f"{damaged} ({error})") from None
-    if precision == "binary" or type(ranged) is not int or sha256(found) != about.get("ranges_sha256"):
-        raise UserError(f"{damaged} (its ranges were changed)")
+    if precision == "binary" or type(ranged) is not int:
+        raise UserError(damaged)
     index = Index(model.dimension, model.similarity, precision)
-    index.ranges, index.ranged = found, ranged
+    index.ranges, index.ranged = read_ranges(about, model.dimension, damaged), ranged
     return index
 
 

@@ -1,9 +1,11 @@
 """What embeddings depend on: those of one index, or of an index and its queries, must have it in common."""
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
+from simcse_jax.encoding.quantization import Ranges, checked_ranges
 from simcse_jax.errors import UserError
-from simcse_jax.host.storage import Folder
+from simcse_jax.host.storage import Folder, sha256
 
 
 class ModelIdentity(NamedTuple):
@@ -19,9 +21,31 @@ class ModelIdentity(NamedTuple):
     prompt: str = ""  # before each sentence of the index
 
 
-def is_identity(maker: ModelIdentity) -> bool:
-    """Whether each field has its type."""
-    return all(type(value) is kind for value, kind in zip(maker, ModelIdentity.__annotations__.values(), strict=True))
+def read_identity(content: Any, damaged: str) -> ModelIdentity:
+    """The identity in an index.json or a file of embeddings; a `UserError` with the message `damaged` without one."""
+    try:
+        maker = ModelIdentity(**content)
+    except TypeError:
+        raise UserError(damaged) from None
+    if not all(type(value) is kind for value, kind in zip(maker, ModelIdentity.__annotations__.values(), strict=True)):
+        raise UserError(damaged)
+    return maker
+
+
+def ranges_content(ranges: Ranges) -> dict[str, Any]:
+    """Ranges of int8 as an index.json has them."""
+    return {"ranges": ranges.tolist(), "ranges_sha256": sha256(ranges)}
+
+
+def read_ranges(content: Mapping[str, Any], dimension: int, damaged: str) -> Ranges:
+    """The ranges in an index.json; a `UserError` that begins with `damaged` if they are not as they were written."""
+    try:
+        found = checked_ranges(content["ranges"], dimension)
+    except UserError as error:
+        raise UserError(f"{damaged} ({error})") from None
+    if sha256(found) != content.get("ranges_sha256"):
+        raise UserError(f"{damaged} (its ranges were changed)")
+    return found
 
 
 def check_queries(maker: ModelIdentity, model: ModelIdentity) -> None:

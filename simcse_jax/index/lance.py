@@ -33,16 +33,15 @@ from simcse_jax.encoding.quantization import (
     Quantization,
     Ranges,
     check_calibration,
-    checked_ranges,
     merged,
     ranges_of,
     warn_of_few,
 )
 from simcse_jax.errors import UserError, reason, require
-from simcse_jax.host.storage import Folder, as_path, is_remote, read_json, sha256
+from simcse_jax.host.storage import Folder, as_path, is_remote, read_json
 from simcse_jax.index.candidates import quantization_for
 from simcse_jax.index.folder import ABOUT
-from simcse_jax.index.identity import ModelIdentity, check_maker, is_identity
+from simcse_jax.index.identity import ModelIdentity, check_maker, ranges_content, read_identity, read_ranges
 from simcse_jax.index.index import ROUNDING, Result
 from simcse_jax.index.options import check_precision
 from simcse_jax.index.similarity import prepared
@@ -134,7 +133,7 @@ class Kept(NamedTuple):
         ranges = self.quantization.ranges
         if ranges is None:
             return {"precision": self.precision}
-        return {"precision": self.precision, "ranges": ranges.tolist(), "ranges_sha256": sha256(ranges)}
+        return {"precision": self.precision} | ranges_content(ranges)
 
     def cells(self, dimension: int, shared: Mapping[str, Any]) -> Any:
         """How LanceDB is to find cells and codes; `shared` has what is the same for all codes."""
@@ -295,14 +294,9 @@ def read_about(folder: Folder) -> About:
     form, damaged = content.get("format"), f"{path}: damaged; build the index again"
     if form not in (FORMAT, SMALL_FORMAT):
         raise UserError(f"{path}: format {form!r:.40}; this version reads {FORMAT} and {SMALL_FORMAT}")
-    try:
-        model = ModelIdentity(**content["model"])
-        numbers = {name: content[name] for name in ("rows", "last", "version", "found_in")}
-    except (KeyError, TypeError):
-        raise UserError(damaged) from None
-    whole = is_identity(model) and all(
-        type(number) is int and 0 <= number < 2**62 for number in (*numbers.values(), model.dimension)
-    )
+    model = read_identity(content.get("model"), damaged)
+    numbers = {name: content.get(name) for name in ("rows", "last", "version", "found_in")}
+    whole = all(type(number) is int and 0 <= number < 2**62 for number in (*numbers.values(), model.dimension))
     added = content.get("added", [])
     whole = whole and isinstance(added, list) and all(isinstance(each, str) for each in added)
     if not whole or not numbers["rows"] or model.similarity not in DISTANCES:
@@ -370,13 +364,7 @@ def read_kept(content: Mapping[str, Any], dimension: int, small: bool, damaged: 
         raise UserError(damaged)
     if ranges is None:
         return Kept(None, quantization_for(BINARY, dimension, None))
-    try:
-        found = checked_ranges(ranges, dimension)
-    except UserError as error:
-        raise UserError(f"{damaged} ({error})") from None
-    if sha256(found) != content.get("ranges_sha256"):
-        raise UserError(f"{damaged} (its ranges were changed)")
-    return Kept(None, quantization_for(INT8, dimension, found))
+    return Kept(None, quantization_for(INT8, dimension, read_ranges(content, dimension, damaged)))
 
 
 def check_wanted(wanted: Wanted, similarity: str, has: Kept | None, folder: object) -> None:
