@@ -1,4 +1,4 @@
-"""The same search with FAISS, where it is installed."""
+"""Search with FAISS, where it is installed."""
 
 from typing import Any
 
@@ -13,8 +13,8 @@ class FaissSearch:
     """Inner products in a flat index, which is exact, or in cells, of which only the nearest are searched."""
 
     CELLS, CELLS_SEARCHED = 100, 10  # the reference's; fewer cells for a small index
-    SAMPLE = 256 * CELLS  # rows that FAISS takes to find the cells
-    ROWS_A_CELL = 39  # that FAISS wants in the sample; where there are not as many, the index is flat
+    SAMPLE = 256 * CELLS  # rows from which FAISS finds the cells
+    ROWS_A_CELL = 39  # that FAISS wants in the sample; with fewer, the index is flat
 
     def __init__(
         self,
@@ -22,13 +22,13 @@ class FaissSearch:
         sample: Float32[np.ndarray, "n D"] | None = None,
         quantization: Quantization | None = None,
     ):
-        """An empty one of D = `dimension` elements.
+        """An empty index.
 
         Args:
           dimension: D.
-          sample: n rows by which the cells are found; None for a flat index.
-          quantization: int8 or ubinary, how rows are kept; None: in float32. Rows of int8 are compared with the query
-            in float32, as the numbers that they stand for; of ubinary, those bits are counted that differ.
+          sample: n rows from which to find the cells; None for a flat index.
+          quantization: int8 or ubinary; None for float32. Rows of int8 are decoded and compared with the query in
+            float32; for ubinary, differing bits are counted.
         """
         import faiss
 
@@ -78,7 +78,7 @@ class FaissSearch:
     def search(
         self, queries: Float32[np.ndarray, "Q D"], k: int
     ) -> tuple[Float32[np.ndarray, "Q {k}"], Int64[np.ndarray, "Q {k}"]]:
-        """The scores of the k best rows of each query, best first, -inf where fewer were found; and their numbers."""
+        """The scores of each query's k best rows, best first, and the rows' numbers; -inf where fewer were found."""
         scores, rows = self._index.search(self._given(queries), k)
         if self._quantization is not None and self._has_bits:  # the numbers of bits that differ
             scores = 1 - 2 * scores.astype(np.float32) / self._quantization.dimension  # the cosine of the signs

@@ -1,11 +1,11 @@
-"""An index as a folder.
+"""Saves and loads an index as a folder.
 
-index.json               whose embeddings they are (`ModelIdentity`), versions, names of files
-embeddings-ID.npy        (N, D) float32, for cosines of unit length; memory-mapped when loaded; of an index in bytes or
-                         bits (N, D) int8, whose ranges are in index.json, or (N, ⌈D / 8⌉) uint8
+index.json               the model (`ModelIdentity`), versions, names of files
+embeddings-ID.npy        (N, D) float32, of unit length for cosines; memory-mapped when loaded; or (N, D) int8, with the
+                         ranges in index.json, or (N, ⌈D / 8⌉) uint8 of bits
 sentences-ID.parquet     N sentences in the same order
 
-`index.json` names the files of a saved index. It is replaced last, in one piece: if a saving stops before it, the
+`index.json` names the files of a saved index. It is replaced last and atomically: if saving stops before that, the
 folder still holds the old index.
 """
 
@@ -29,24 +29,24 @@ from simcse_jax.index.index import Index
 from simcse_jax.index.options import PRECISIONS
 from simcse_jax.version import __version__
 
-FORMAT, SMALL_FORMAT = 1, 2  # of float32; of bytes and bits, which earlier versions do not know
+FORMAT, SMALL_FORMAT = 1, 2  # of float32; of bytes and bits, which earlier versions cannot read
 ABOUT = "index.json"
-UNFINISHED = (f".{ABOUT}.tmp", f"{ABOUT}.tmp")  # left by a kill while it was written; the latter by an earlier version
+UNFINISHED = (f".{ABOUT}.tmp", f"{ABOUT}.tmp")  # left by a kill; the latter by an earlier version
 SENTENCES_AT_ONCE = 1 << 18
 ID = "[0-9a-f]" * 8  # a glob
 PATTERNS = (f"embeddings-{ID}.npy", f"sentences-{ID}.parquet")
 
 
 def save(index: Index, folder: str | Path, model: ModelIdentity) -> None:
-    """Writes the index whole or not at all; an earlier one in the folder is replaced.
+    """Writes the index, whole or not at all, replacing an earlier one.
 
     Raises:
-      UserError: when the folder cannot be written, holds something that is no index, or another job saves one there.
+      UserError: when the folder cannot be written, holds something else, or another job is saving there.
     """
     folder = local_folder(folder)
     if not is_writable_index(folder):
         raise UserError(f"{folder}: exists and is no index; choose another folder")
-    with held(folder):  # otherwise each of two jobs would remove the other's files
+    with held(folder):  # two jobs would remove each other's files
         _save(index, folder, model)
 
 
@@ -79,16 +79,16 @@ def _save(index: Index, folder: Path, model: ModelIdentity) -> None:
             raise UserError(f"{folder}: cannot be written: {why(error)}") from None
         raise
     for path in (path for pattern in PATTERNS for path in folder.glob(pattern)):
-        if path not in (embeddings, sentences):  # the earlier index's, or left by a saving that was killed
+        if path not in (embeddings, sentences):  # the earlier index's, or left by a kill
             with contextlib.suppress(OSError):
                 path.unlink()
 
 
 def load(folder: str | Path, model: ModelIdentity) -> Index:
-    """Reads an index; its embeddings are memory-mapped.
+    """Reads an index, memory-mapping its embeddings.
 
     Raises:
-      UserError: when there is none, a file of it is missing or damaged, or it is another model's.
+      UserError: when there is none, a file is missing or damaged, or it is another model's.
     """
     folder = local_folder(folder)
     if not is_index(folder):
@@ -98,7 +98,7 @@ def load(folder: str | Path, model: ModelIdentity) -> Index:
         try:
             return _load(folder, about, model)
         except UserError:
-            if read_json(folder / ABOUT) == about:  # otherwise it was replaced meanwhile, and its files removed
+            if read_json(folder / ABOUT) == about:  # else it was replaced meanwhile, and its files removed
                 raise
 
 
@@ -129,7 +129,7 @@ def _load(folder: Path, about: dict[str, Any], model: ModelIdentity) -> Index:
 
 
 def _empty(about: dict[str, Any], model: ModelIdentity, damaged: str) -> Index:
-    """An index without rows, which stores them as `about` says."""
+    """An empty index with the precision and ranges in `about`."""
     precision, ranges, ranged = about.get("precision", "float32"), about.get("ranges"), about.get("ranged", 0)
     small = about.get("format", FORMAT) == SMALL_FORMAT
     if precision not in PRECISIONS or small != (precision != "float32"):
@@ -146,7 +146,7 @@ def _empty(about: dict[str, Any], model: ModelIdentity, damaged: str) -> Index:
 
 
 def local_folder(folder: str | Path) -> Path:
-    """The folder of that name."""
+    """The folder of that name, which must be on a disk and not a file."""
     if is_remote(folder):
         raise UserError(f"{folder}: an index is memory-mapped, so it must be a folder on a disk")
     path = local_path(folder)
@@ -156,16 +156,16 @@ def local_folder(folder: str | Path) -> Path:
 
 
 def is_index(folder: Path) -> bool:
-    """Whether an index has been saved there."""
+    """Whether the folder has a saved index."""
     return (folder / ABOUT).is_file()
 
 
 def is_writable_index(folder: Path) -> bool:
-    """Whether nothing of another kind lies there."""
+    """Whether the folder has nothing but an index."""
     if not folder.is_dir():
         return True
     named = {path for pattern in PATTERNS for path in folder.glob(pattern)}
-    if is_index(folder):  # or another program's file of that name
+    if is_index(folder):  # or another program's file of this name
         return bool(named)
     return (named | {folder / name for name in (LOCK, *UNFINISHED)}).issuperset(
         path for path in folder.iterdir() if not is_of_macos(path.name)
@@ -205,7 +205,7 @@ def _map_embeddings(path: Path, shape: tuple[int, int], dtype: np.dtype) -> Shap
         if not shape[0]:  # nothing to map
             return np.zeros(shape, dtype)
         if path.exists() and not path.is_file():
-            raise ValueError("not a file")  # a pipe would be waited for without end
+            raise ValueError("not a file")  # reading a pipe would wait forever
         embeddings = np.load(path, mmap_mode="r", allow_pickle=False)
     except FileNotFoundError:
         raise UserError(f"{path}: missing; build the index again") from None

@@ -1,4 +1,4 @@
-"""What embeddings depend on: those of one index, or of an index and its queries, must have it in common."""
+"""What embeddings depend on, which must be equal within an index and for its queries; and its form in index.json."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -9,14 +9,14 @@ from simcse_jax.host.storage import Folder, sha256
 
 
 class ModelIdentity(NamedTuple):
-    """What an index's embeddings depend on, and the model's name, for messages."""
+    """What an index's embeddings depend on. The defaults are for indexes of earlier versions."""
 
-    name: str
+    name: str  # for messages
     pooler: str
     head: bool
     dimension: int
     sha256: str  # of the parameters
-    dtype: str = "float32"  # of the encoder's products; the defaults are for an index that does not say
+    dtype: str = "float32"  # of the encoder's products
     similarity: str = "cosine"  # how embeddings are compared
     prompt: str = ""  # before each sentence of the index
 
@@ -49,10 +49,7 @@ def read_ranges(content: Mapping[str, Any], dimension: int, damaged: str) -> Ran
 
 
 def check_queries(maker: ModelIdentity, model: ModelIdentity) -> None:
-    """Raises a `UserError` when a model that embeds queries no longer pools as the one that embedded the index.
-
-    What queries may have of their own, such as a prompt, is not compared.
-    """
+    """Refuses a model for queries that no longer pools as it did for the index; does not compare prompts."""
     own = maker._replace(name=model.name, pooler=model.pooler, head=model.head, dimension=model.dimension)
     check_maker("the index", maker, own, "set the model's fields back, or build another")
 
@@ -63,7 +60,7 @@ def check_maker(
     model: ModelIdentity,
     cure: str = "load it with that model, or build another",
 ) -> None:
-    """Raises a `UserError`, which ends in `cure`, when `folder` is an index of another model than `model`."""
+    """Refuses an index that was made by another model; the message ends in `cure`."""
     if maker._replace(name=model.name) == model:
         return
 
