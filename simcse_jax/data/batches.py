@@ -129,10 +129,6 @@ def tokenize(
     T is the longest sentence's length, rounded up to a multiple of 8 and at most `max_length`. One length per run means
     one compilation, and a random batch usually has a sentence of nearly that length anyway. If columns have separate
     lengths, each is found this way, and T is the largest.
-
-    Args:
-      examples, tokenizer, prompts: see `data.tokens.token_ids`.
-      max_length: for all sentences, or for anchors and for others.
     """
     lengths = Lengths(max_length, max_length) if isinstance(max_length, int) else max_length
     columns, cut = token_ids(examples, tokenizer, lengths, prompts)

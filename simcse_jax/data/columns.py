@@ -83,9 +83,6 @@ def choose_columns(
     the only other column as the anchor if it has none; up to three columns by their order (only one if `ordered` is
     False). Columns of labels, scores, row numbers and metadata do not count. Neutral hypotheses are used only if
     mapped. `graded` pairs have no negatives. Columns NAME_1, NAME_2, … are used if there is no NAME for negatives.
-
-    Raises:
-      UserError: when a mapped column is missing, or the choice is not clear.
     """
     roles = {role: known for role, known in USUAL_NAMES.items() if not (graded and role == "negative")}
     found = _choose(names, columns, where, ordered, roles)
@@ -268,12 +265,7 @@ def warn_of_labels(names: Sequence[str], before: str, after: str) -> None:
 
 
 def choose_labels(names: Sequence[str], columns: Mapping[str, str], needed_by: str, where: str) -> int | None:
-    """The index of the label column: the mapped one or, if labels are needed, one with a usual name.
-
-    Args:
-      names, columns, where: see `choose_columns`; only the role `label` is used.
-      needed_by: the setting that needs labels, for the message; "" if none does.
-    """
+    """The index of the label column: the mapped one or, if `needed_by` names a setting, one with a usual name."""
     if columns.get("label"):
         _check_mapped(names, {"label": columns["label"]}, where)
         check_unique(names, columns["label"], where)

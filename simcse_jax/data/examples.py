@@ -246,9 +246,7 @@ def _subsample(examples: Examples, count: int, seed: int, where: str) -> Example
 
 
 def _pair(rows: Iterable[Row], positives: str, generator: np.random.Generator, where: str) -> Examples:
-    documents = read_documents(str(row.fields[0]) for row in rows)
-    if not documents:
-        raise UserError(f"{where}: holds no sentences")
+    documents = _documents(rows, where)
     if len(documents) == 1:
         raise UserError(
             f"{where}: no blank line between sentences, so they may be shuffled; "
@@ -264,10 +262,14 @@ def _pair(rows: Iterable[Row], positives: str, generator: np.random.Generator, w
 
 
 def _whole_documents(rows: Iterable[Row], where: str) -> Examples:
+    return Examples(([" ".join(document) for document in _documents(rows, where)],), 0)
+
+
+def _documents(rows: Iterable[Row], where: str) -> list[list[str]]:
     documents = read_documents(str(row.fields[0]) for row in rows)
     if not documents:
-        raise UserError(f"{where}: holds no sentences")
-    return Examples(([" ".join(document) for document in documents],), 0)
+        raise nothing_in(where, 0, 0)
+    return documents
 
 
 def _collect(source: Source) -> Examples:

@@ -51,12 +51,8 @@ class Mixture(NamedTuple):
     def turns(self, seed: int, epoch: int, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The source of each turn, and the turn's number among all turns of that source, both (N,) int64.
 
-        A source's turns in an epoch have the numbers after those of the epoch before, in any order.
-
-        Args:
-          seed: of the run.
-          epoch: from 0.
-          places: (N,) positions of turns in the epoch, from 0 and below `total`.
+        A source's turns in an epoch have the numbers after those of the epoch before, in any order. `places` are (N,)
+        positions in the epoch, from 0 and below `total`.
         """
         counts = np.array(self.counts, np.int64)
         ends = np.cumsum(counts)
@@ -73,12 +69,7 @@ class Mixture(NamedTuple):
         return source, epoch * counts[source] + place - (np.cumsum(counts) - counts)[source]
 
     def rows(self, sizes: Sequence[int], seed: int, epoch: int, places: np.ndarray) -> np.ndarray:
-        """(N,) int64: the row of each turn, counted through all sources.
-
-        Args:
-          sizes: the number of rows of each source.
-          seed, epoch, places: see `turns`.
-        """
+        """(N,) int64: the row of each turn, counted through all sources."""
         of, number = self.turns(seed, epoch, places)
         again, place = np.divmod(number, np.array(sizes, np.int64)[of])
         starts = np.cumsum([0, *sizes])

@@ -51,13 +51,7 @@ def look(rows: Iterator[Row], place: int) -> tuple[Iterator[Row], bool]:
 
 
 def read_negatives(negatives: Negatives, names: Sequence[str], values: Sequence[object], where: str) -> list[str]:
-    """A row's hard negatives, none of them blank; from a single column of text, one, which may be blank.
-
-    Args:
-      negatives: how the row holds them.
-      names, values: of the columns that hold them.
-      where: the row, for messages.
-    """
+    """A row's hard negatives, none of them blank; from a single column of text, one, which may be blank."""
     fields = [f"{where}: the field {name!r}" for name in names]
     if negatives.numbered:
         given = [None if value is MISSING else value for value in values]

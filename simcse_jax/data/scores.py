@@ -19,12 +19,7 @@ class Scores(NamedTuple):
     stated: bool = False  # whether the bounds come from `data.score_range` rather than the objective
 
     def read(self, value: object, where: str) -> float | None:
-        """A score as the objectives take it; None for a pair without one.
-
-        Args:
-          value: a number, perhaps as text; empty or None for no score.
-          where: the file, row and field, for the message.
-        """
+        """A score as the objectives take it; None for a pair without one."""
         score = parse_score(value, where)
         if score is None or self.bounds is None:
             return score

@@ -31,12 +31,7 @@ class Dialect(NamedTuple):
 
 
 def read_separated(path: Path, start: Place = START) -> Table:
-    """The names of a table's columns, and its rows from a place on; warns about an unexpected separator.
-
-    Args:
-      path: a .csv, or a file with tabs.
-      start: the beginning of a row.
-    """
+    """The names of a table's columns, and its rows from a place on; warns about an unexpected separator."""
     usual = "," if path.suffix.lower() == ".csv" else "\t"
     dialect = _dialect(path, usual, size_and_time(path))
     lines = Lines(path)

@@ -44,9 +44,6 @@ def read_sts_texts(data: str) -> Table:
     Pairs without a score count too, which STS15 and STS16 have, and sentences are as often as the files repeat them.
     So counted, the seven sets have 44,596 pairs: the 89,192 sentences that ConSERT trains on (3,108, 1,500, 3,750,
     8,500, 9,183, 8,628 and 9,927 pairs). A set that the folder lacks is left out, and named.
-
-    Args:
-      data: SentEval's `data/downstream`.
     """
     from simcse_jax.devices import processes  # imports JAX
 

@@ -18,13 +18,7 @@ EDGES = re.compile(r"(\W*)(.*?)(\W*)")  # punctuation, the word, punctuation
 
 
 def replace_by_synonyms(sentences: Sequence[str], lexicon: str, *, seed: int, column: int) -> list[str]:
-    """Replaces one word of each sentence with a synonym, and prints how many sentences have no such word.
-
-    Args:
-      sentences: N sentences; a sentence's index is its row.
-      lexicon: see `Synonyms`.
-      seed, column: decide with the row which word and synonym.
-    """
+    """Replaces one word of each sentence with a synonym, and prints how many sentences have no such word."""
     synonyms = Synonyms(lexicon)
     changed, without = [], 0
     for row, sentence in enumerate(sentences):

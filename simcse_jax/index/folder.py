@@ -38,11 +38,7 @@ PATTERNS = (f"embeddings-{ID}.npy", f"sentences-{ID}.parquet")
 
 
 def save(index: Index, folder: str | Path, model: ModelIdentity) -> None:
-    """Writes the index, whole or not at all, replacing an earlier one.
-
-    Raises:
-      UserError: when the folder cannot be written, holds something else, or another job is saving there.
-    """
+    """Writes the index, whole or not at all, replacing an earlier one."""
     folder = local_folder(folder)
     if not is_writable_index(folder):
         raise UserError(f"{folder}: exists and is no index; choose another folder")

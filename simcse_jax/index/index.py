@@ -59,13 +59,13 @@ class Index:
     def __init__(
         self, dimension: int, similarity: str = "cosine", precision: str = "float32", ranges: Ranges | None = None
     ):
-        """An empty one.
+        """An empty index.
 
         Args:
           dimension: D.
           similarity: one of `index.similarity`.
-          precision: what is kept of an embedding: float32, int8 (a byte an element) or binary (a bit).
-          ranges: for int8, (2, D), of embeddings as they are compared; None takes those of the first that are added.
+          precision: what is kept of an embedding: float32, int8 (a byte per element) or binary (a bit).
+          ranges: for int8, (2, D), of embeddings as compared; None for those of the first ones added.
         """
         check_similarity(similarity)
         check_precision(precision, similarity, ranges is not None)
@@ -238,9 +238,7 @@ class Index:
         """How the rows are quantized where they are searched."""
         if self.precision != "float32":
             return self.quantization
-        if storage == "int8" and (
-            self.ranges is None or len(self) >= 2 * self.ranged
-        ):  # the ranges of few rows do not suit many
+        if storage == "int8" and (self.ranges is None or len(self) >= 2 * self.ranged):  # few rows' do not suit many
             self.ranges = merged(ranges_of(rows) for rows in self.embeddings())
             self.ranged, self._placed, self._faiss = len(self), None, {}
         return quantization_for(storage, self.dimension, self.ranges)

@@ -55,13 +55,7 @@ def make_block(
     advance: Callable[[int], object] | None = None,
     patient: bool = False,
 ) -> bool:
-    """Makes a block's file unless it exists or another process is making it; returns whether it exists now.
-
-    Args:
-      folder, plan, block, encoder: of the embeddings.
-      advance: called with the number of rows done since the last call.
-      patient: see `corpus.shared_folder.claimed`.
-    """
+    """Makes a block's file unless it exists or another process is making it; returns whether it exists now."""
     with claimed(folder / block.file, patient) as mine:
         if mine and not is_made(folder, block):
             _make(folder, plan, block, encoder, advance)
@@ -147,14 +141,7 @@ def schema_of_tokens(size: int, dtype: np.dtype, texts: bool) -> Any:
 
 
 def tokens_table(schema: Any, texts: Sequence[str], first_row: int, found: Sequence[TokenEmbeddings]) -> Any:
-    """Rows of token embeddings; refuses numbers too large for the schema's type.
-
-    Args:
-      schema: see `schema_of_tokens`.
-      texts: R sentences.
-      first_row: the number of the first.
-      found: the tokens of R sentences.
-    """
+    """Rows of token embeddings; refuses numbers too large for the schema's type."""
     import pyarrow
 
     kind = schema.field("token_embeddings").type.value_type

@@ -188,11 +188,7 @@ def finish(folder: Folder, plan: Plan, blocks: Sequence[Block]) -> Manifest | No
 
 
 def read_manifest(folder: Folder, plan: Plan) -> Manifest | None:
-    """The manifest; None while blocks are missing.
-
-    Raises:
-      UserError: when it was changed since it was written.
-    """
+    """The manifest; None while blocks are missing."""
     found = read_sealed(plan.own(folder, MANIFEST))
     return None if found is None else Manifest(**found)
 

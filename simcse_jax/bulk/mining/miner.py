@@ -144,14 +144,7 @@ class Miner:
 
 
 def check_corpus(corpus: Corpus, has_rows: bool, judged: bool, choice: Choice, name: str) -> None:
-    """Refuses a corpus in which positives cannot be told from negatives, or that has too few rows.
-
-    Args:
-      corpus, name: to search.
-      has_rows: whether the pairs name the positives' rows.
-      judged: whether a judge needs its texts.
-      choice: see `Choice`.
-    """
+    """Refuses a corpus in which positives cannot be told from negatives, or that has too few rows."""
     if not corpus.has_text and judged:
         raise UserError(f"--judge: reads the texts of candidates, and {name} has none")
     if not corpus.has_text and not has_rows:

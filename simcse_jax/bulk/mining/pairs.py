@@ -36,12 +36,7 @@ class PairFile:
     """A file of anchors and positives; no other columns are read, except row numbers."""
 
     def __init__(self, name: str, columns: Mapping[str, str]):
-        """Chooses the columns.
-
-        Args:
-          name: a .csv, .tsv, .jsonl or .parquet file.
-          columns: the names of the roles anchor and positive, if not usual ones.
-        """
+        """Chooses the columns: the mapped ones, or those with usual names."""
         self.path = local_path(name)
         suffix = self.path.suffix.lower()
         if not self.path.is_file():

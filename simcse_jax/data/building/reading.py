@@ -78,13 +78,7 @@ def open_table(source: str | Path) -> Table:
 
 
 def columns(table: Table, wanted: Sequence[Sequence[str]], where: str) -> Iterator[Row]:
-    """The rows of a table with the first of the wanted sets of columns that it has, in that order.
-
-    Args:
-      table: column names and rows.
-      wanted: sets of column names, such as those of several releases of the same data.
-      where: the table's name, for the message.
-    """
+    """The rows of a table with the first of the wanted sets of columns that it has, in that order."""
     names, rows = table
     chosen = next((each for each in wanted if set(each) <= set(names)), None)
     if chosen is None:

@@ -44,11 +44,7 @@ NO_TOKENS = np.empty(0, np.int32)  # of a missing hard negative
 
 
 def make(folder: Folder, plan: Plan, tokenizer: Tokenizer) -> Manifest | None:
-    """Makes the shards that are missing or truncated and that no other process is making.
-
-    Args:
-      folder: of the corpus, after `plan.enter`.
-      plan, tokenizer: of the corpus.
+    """Makes the shards that are missing or truncated and that no other process is making, after `plan.enter`.
 
     Returns:
       The manifest; None if other processes are still making shards. The last process writes it.

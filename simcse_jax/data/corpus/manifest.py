@@ -130,9 +130,7 @@ def spread(counts: np.ndarray, columns: int, empty: int) -> np.ndarray:
 def joined(manifests: Sequence[Manifest], times: Sequence[float] = ()) -> Manifest:
     """One manifest for several corpora with the same tokenizer, whose rows follow one another.
 
-    Args:
-      manifests: of the corpora.
-      times: how often the rows of each count in the histogram; () for once.
+    `times` is how often each corpus's rows count in the histogram; () for once.
     """
     widest = max(manifests, key=lambda each: each.columns)  # the first, if several are
     if len(manifests) == 1:

@@ -145,12 +145,7 @@ def enter(folder: Folder, plan: Plan) -> Plan:
 
 
 def expand(data: Sequence[str], option: str) -> list[str]:
-    """The sources, with the files that match each pattern, sorted by name.
-
-    Args:
-      data: source names, perhaps several separated by commas, and file patterns.
-      option: where they were given, for messages.
-    """
+    """The sources, with the files that match each pattern, sorted by name."""
     found: list[str] = []
     for given in data:
         for name in split_sources(given):

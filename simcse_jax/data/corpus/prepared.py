@@ -129,9 +129,8 @@ class Prepared:
             place = self._first_label[shard] + within
             self._labels.will_need(*_ranges(place, 1, 1))
             sums = sums - label_terms(self._label[place])
-        if (
-            wrong := lacking & empty & (sums != BEGIN)
-        ).any():  # the checksum of no tokens, unlike zeros from a bad disk
+        wrong = lacking & empty & (sums != BEGIN)  # the checksum of no tokens, unlike zeros from a bad disk
+        if wrong.any():
             raise self.damaged(int(np.broadcast_to(shard, wrong.shape)[wrong][0]))
         lengths = np.where(empty, self._special, lengths)
         return Sentences(starts + self._first_token[shard], lengths, sums, shard, empty, present)

@@ -43,13 +43,7 @@ class Parts(NamedTuple):
 
 
 def parts(tokens: int, width: int, rows: int, sentences: int, labels: bool, origins: bool) -> Parts:
-    """The offsets for these numbers of tokens, rows and sentences.
-
-    Args:
-      tokens, rows, sentences: numbers of each.
-      width: bytes per token, 2 or 4.
-      labels, origins: whether the shard has these parts.
-    """
+    """The offsets for these numbers of tokens (of `width` bytes), rows and sentences, with or without further parts."""
     sizes = tokens * width, (sentences + 1) * ENTRY, rows * labels, 4 * rows * origins
     starts = np.cumsum([0, *(padded(size) for size in sizes)]).tolist()
     return Parts(*starts)
@@ -179,14 +173,7 @@ class ShardWriter:
         self.rows += len(lengths) // width
 
     def finish(self, source_rows: int) -> bool:
-        """Writes what follows the tokens, down to the disk.
-
-        Args:
-          source_rows: the rows of the source that the shard covers, those left out too.
-
-        Returns:
-          Whether the file has origins.
-        """
+        """Writes what follows the tokens, and syncs to the disk; returns whether the file has origins."""
         end = np.array([[self.tokens, 0]], np.uint32)
         has_origins = self.rows < source_rows
         tail = [np.concatenate([*self._index, end]).astype("<u4")]

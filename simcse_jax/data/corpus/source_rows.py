@@ -34,13 +34,7 @@ class Items:
     """The rows of a source, in order."""
 
     def __init__(self, key: Mapping[str, Any], number: int, change: Change | None):
-        """Opens a source.
-
-        Args:
-          key: of the corpus, see `plan.make_plan`.
-          number: of the source.
-          change: makes changed copies; None for none.
-        """
+        """Opens source `number` of a corpus with this key (`plan.make_plan`); `change` makes changed copies."""
         positives = key["positives"]
         source = open_source(key["sources"][number]["name"], key["columns"], positives, key["labels"])
         self._numbered = enumerate(source.rows, number * SOURCE_ROWS)
@@ -118,14 +112,7 @@ def make_change(augment: Mapping[str, Any], seed: int) -> Change | None:
 
 
 def check_usable(key: Mapping[str, Any]) -> None:
-    """Refuses sources with nothing to train on before hours of tokenizing, mostly from their first rows.
-
-    Args:
-      key: of the corpus, see `plan.make_plan`.
-
-    Raises:
-      UserError: naming a source without a usable row, or without blank lines between its documents.
-    """
+    """Refuses sources without usable rows, or blank lines between documents, mostly from their first rows."""
     for number, source in enumerate(key["sources"]):
         _check_source(key, number, source["name"])
 
