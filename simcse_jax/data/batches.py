@@ -1,4 +1,4 @@
-"""Token ids of a whole corpus, and the batch of any step: a function of (seed, step) alone."""
+"""The token ids of a corpus in memory, and its batches, each a function of (seed, step)."""
 
 from collections.abc import Sequence
 from statistics import NormalDist
@@ -17,9 +17,9 @@ from simcse_jax.huggingface.tokenizer import Tokenizer
 
 WORTH_LEAVING_OUT = 0.95  # padding is left out if at most this share of a batch is tokens
 MOST = 0.9  # the share of batches that fit the small program
-EXTREME = 4.5  # standard deviations above the mean that fit the large program
-LOOKED_AT = 2**18  # steps whose batches are counted before the first one, which takes seconds
-MANY_STEPS = 500  # from this many steps on, a second compilation pays off
+EXTREME = 4.5  # the large program fits this many standard deviations above the mean
+LOOKED_AT = 2**18  # steps whose tokens are counted before training, which takes seconds
+MANY_STEPS = 500  # a second compilation pays off from this many steps on
 
 
 class Corpus(NamedTuple):
@@ -28,16 +28,16 @@ class Corpus(NamedTuple):
     input_ids: np.ndarray  # (N, C, T) int32
     attention_mask: np.ndarray  # (N, C, T) int8
     labels: np.ndarray | None = None  # (N,) int32
-    present: np.ndarray | None = None  # (N, C) bool, False where a row's source has no such column; None: all have
-    group: int = 1  # rows that stay together, one after the other, in every epoch's order
-    pairing: Pairing | None = None  # makes the examples of an epoch from one column; None: the rows are the examples
+    present: np.ndarray | None = None  # (N, C) bool, False for columns that a row lacks; None: every row has all
+    group: int = 1  # rows that stay together, in order, in every epoch
+    pairing: Pairing | None = None  # makes an epoch's examples from one column; None: the rows are the examples
     scores: np.ndarray | None = None  # (N,) float32
     taught: Taught | None = None
-    lengths: tuple[int, ...] = ()  # at most T, the places for a sentence of each column; (): T for all
-    sizes: tuple[int, ...] = ()  # the rows of each of several sources, one after another; () of a single one
-    mixture: Mixture | None = None  # the turns of the sources in an epoch; None: each row has one
-    prompts: tuple[Prompts, ...] = ()  # that the sentences of each source have; () without any
-    cut: int = 0  # sentences that had more tokens
+    lengths: tuple[int, ...] = ()  # the places for a sentence of each column, at most T; () for T in all
+    sizes: tuple[int, ...] = ()  # the rows of each of several sources, in order; () for a single one
+    mixture: Mixture | None = None  # the turns of the sources in an epoch; None: one turn per row
+    prompts: tuple[Prompts, ...] = ()  # of each source; () for none
+    cut: int = 0  # the number of sentences that were cut
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -56,7 +56,7 @@ class Corpus(NamedTuple):
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of all rows, and of the sources' sizes where their order depends on these."""
+        """SHA-256 of all rows, and of the sources' sizes if the order depends on them."""
         sizes = None if self.mixture is None else np.array(self.sizes)
         arrays = (self.input_ids, self.labels, self.present, self.scores, sizes)
         return sha256(*(array for array in arrays if array is not None))
@@ -72,7 +72,7 @@ class Corpus(NamedTuple):
 
     @property
     def fewest_columns(self) -> int:
-        """The sentences of an example that has the fewest."""
+        """The number of sentences in the example with the fewest."""
         return self.num_columns if self.present is None else int(self.present.sum(axis=1).min())
 
     @property
@@ -95,7 +95,7 @@ class Corpus(NamedTuple):
         return np.array(self.lengths or self.input_ids.shape[2:] * self.num_columns)
 
     def of_source(self, number: int) -> "Corpus":
-        """The rows of one of several sources, with no more columns and places than it needs."""
+        """The rows of one of several sources, with only the columns and places that it needs."""
         first = sum(self.sizes[:number])
         rows = slice(first, first + self.sizes[number])
         present = None if self.present is None else self.present[rows]
@@ -117,7 +117,7 @@ class Corpus(NamedTuple):
         )
 
     def take(self, array: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """The rows (B, …) of an array of the corpus (N, C, …); for pairs, from their rows (B, 2) in a single column."""
+        """Rows (B, …) of an array of the corpus (N, C, …); for pairs, from row numbers (B, 2) in a single column."""
         return array[rows] if self.pairing is None else array[rows, 0]
 
 
@@ -126,13 +126,9 @@ def tokenize(
 ) -> Corpus:
     """Tokenizes every sentence once.
 
-    T is the longest sentence's length, rounded up to a multiple of 8 and at most `max_length`: one length per run
-    means one compilation, and a random batch of a usual size has a sentence of nearly that length anyway. Where columns
-    have lengths of their own, each has such a length, and T is the largest of them.
-
-    Args:
-      examples, tokenizer, prompts: see `data.tokens.token_ids`.
-      max_length: of all sentences, or of anchors and of others.
+    T is the longest sentence's length, rounded up to a multiple of 8 and at most `max_length`. One length per run means
+    one compilation, and a random batch usually has a sentence of nearly that length anyway. If columns have separate
+    lengths, each is found this way, and T is the largest.
     """
     lengths = Lengths(max_length, max_length) if isinstance(max_length, int) else max_length
     columns, cut = token_ids(examples, tokenizer, lengths, prompts)
@@ -158,7 +154,7 @@ def steps_per_epoch(num_examples: int, batch_size: int) -> int:
 
 
 class Batches(AnyBatches):
-    """The batches of a run. The only state is the last epoch's order, as a cache."""
+    """The batches of a run. Its only state is a cache of the last epoch's order."""
 
     def __init__(self, corpus: Corpus, batch_size: int, seed: int):
         self._corpus, self.batch_size, self._seed = corpus, batch_size, seed
@@ -183,7 +179,7 @@ class Batches(AnyBatches):
         return int(np.count_nonzero(self._corpus.take(self._corpus.attention_mask, self._rows_of(step))))
 
     def _rows_of(self, step: int) -> np.ndarray:
-        """The rows of the corpus in a batch, (B,), or those of its pairs, (B, 2)."""
+        """The corpus rows of a batch, (B,), or of its pairs, (B, 2)."""
         epoch, position = divmod(step, steps_per_epoch(self._corpus.num_examples, self.batch_size))
         if epoch != self._epoch:
             self._epoch, self._order = epoch, self._examples(epoch)
@@ -215,7 +211,8 @@ class Batches(AnyBatches):
             return tuple(tokens.tolist()) if tokens.sum() <= WORTH_LEAVING_OUT * places else ()
 
         if steps < MANY_STEPS or not size(small) or small.sum() > WORTH_LEAVING_OUT * large.sum():
-            tokens, which = (size(large),), np.zeros(len(most), np.int8)
+            which = np.zeros(len(most), np.int8)
+            tokens: tuple[tuple[int, ...], ...] = (size(large),)
         else:
             tokens, which = (size(small), size(large)), np.any(most > small, axis=1).astype(np.int8)
         if len(most) == steps:
@@ -223,7 +220,7 @@ class Batches(AnyBatches):
         return _programs((*tokens, ()), np.append(which, np.int8(len(tokens))))  # where padding stays
 
     def _most_tokens(self, lengths: np.ndarray, steps: int, starts: list[int]) -> np.ndarray:
-        """(steps, C): the most tokens that are encoded together; `starts` are the parts' first rows."""
+        """(steps, C): the most tokens encoded together; `starts` are the parts' first rows."""
         per_epoch = steps_per_epoch(self._corpus.num_examples, self.batch_size)
         found = []
         for epoch, first in enumerate(range(0, steps, per_epoch)):
@@ -233,12 +230,12 @@ class Batches(AnyBatches):
         return np.concatenate(found)
 
     def _times(self) -> np.ndarray | None:
-        """(N,) how often each row is read in an epoch; None: all once."""
+        """(N,) how often each row is read in an epoch; None for once each."""
         mixture, sizes = self._corpus.mixture, self._corpus.sizes
         return None if mixture is None else np.repeat(mixture.times(sizes), sizes)
 
     def _examples(self, epoch: int) -> np.ndarray:
-        """The rows of the corpus in the order of an epoch, (N,), or those of its pairs, (M, 2)."""
+        """The corpus rows in the order of an epoch, (N,), or those of its pairs, (M, 2)."""
         if self._corpus.mixture is not None:
             every = np.arange(self._corpus.mixture.total)
             return self._corpus.mixture.rows(self._corpus.sizes, self._seed, epoch, every)
@@ -256,15 +253,15 @@ def _programs(tokens: tuple[tuple[int, ...], ...], which: np.ndarray) -> Program
 def _small_and_large(
     lengths: np.ndarray, together: int, parts: int, times: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(C,) tokens of `together` examples, twice: enough for a share `MOST` of batches, and for nearly every batch.
+    """Two sizes (C,) for the tokens of `together` examples: one for a share `MOST` of batches, one for nearly all.
 
-    A batch fits when each of its parts does, in each column.
+    A batch fits if all its parts fit in every column.
 
     Args:
-      lengths: (N, C) numbers of tokens of all sentences.
+      lengths: (N, C) tokens of each sentence.
       together: the number of examples that are encoded together.
-      parts: the parts of a batch, encoded one after the other or on different devices.
-      times: (N,) how often each row is read; None: as often as the others.
+      parts: the parts of a batch, encoded one after another or on different devices.
+      times: (N,) how often each row is read; None if equally often.
     """
     of_one = np.average(lengths, axis=0, weights=times)
     spread = np.sqrt(np.average(np.square(lengths - of_one), axis=0, weights=times))

@@ -1,4 +1,4 @@
-"""The random streams of the data: each is a function of the seed and of the thing drawn, and of nothing else.
+"""Random streams of the data, each a function of only the seed and the thing drawn, and computed permutations.
 
 | stream | used for | Philox's key | its counter |
 | --- | --- | --- | --- |

@@ -1,4 +1,4 @@
-"""Batches of one source each: which source has which step, and the programs that their shapes need."""
+"""Batches that each come from one of several sources: the source of each step, and the programs for their shapes."""
 
 import dataclasses
 import functools
@@ -21,7 +21,7 @@ class OneSource:
 
     names: tuple[str, ...]
     parts: tuple[Part, ...]
-    weights: tuple[float, ...] = ()  # of the sources; (): by the number of their batches
+    weights: tuple[float, ...] = ()  # of the sources; () for weights by their number of batches
 
     @property
     def num_rows(self) -> int:
@@ -30,23 +30,23 @@ class OneSource:
 
     @property
     def num_columns(self) -> int:
-        """The sentences of an example that has the most."""
+        """The number of sentences in the example with the most."""
         return max(part.num_columns for part in self.parts)
 
     @property
     def fewest_columns(self) -> int:
-        """The sentences of an example that has the fewest."""
+        """The number of sentences in the example with the fewest."""
         return min(part.fewest_columns for part in self.parts)
 
     @property
     def prompts(self) -> tuple[Prompts, ...]:
-        """Those of each source; () without any."""
+        """The prompts of each source; () if there are none."""
         found = tuple(prompts for part in self.parts for prompts in part.prompts or (NO_PROMPTS,))
         return found if any(part.prompts for part in self.parts) else ()
 
     @property
     def taught(self) -> Taught | None:
-        """A teacher's embeddings, of which all sources have parts."""
+        """The teacher's embeddings, shared by all sources."""
         return self.parts[0].taught
 
     @property
@@ -55,15 +55,11 @@ class OneSource:
         return sha256(*(np.frombuffer(part.fingerprint.encode(), np.uint8) for part in self.parts))
 
     def steps_per_epoch(self, batch_size: int) -> int:
-        """As many batches as would read each source once."""
+        """The number of batches that would read each source once."""
         return sum(part.steps_per_epoch(batch_size) for part in self.parts)
 
     def mixture(self, batch_size: int) -> Mixture:
-        """The turns of the sources in an epoch, a batch each.
-
-        Raises:
-          UserError: naming a source that is smaller than a batch, or whose weight gives it none.
-        """
+        """The sources' turns in an epoch, a batch each; refuses sources that would have none."""
         own = [part.steps_per_epoch(batch_size) for part in self.parts]
         for name, part, batches in zip(self.names, self.parts, own, strict=True):
             if not batches:
@@ -110,7 +106,7 @@ class OneSourceBatches(AnyBatches):
         return self._each[source].tokens(number)
 
     def source(self, step: int) -> int:
-        """The source that has this step."""
+        """The source of a step."""
         return self._turn(step)[0]
 
     def sizes(self, steps: int, devices: int, chunk_size: int = 0, *, unpad: bool = True) -> Programs:
@@ -147,7 +143,7 @@ class OneSourceBatches(AnyBatches):
         return Programs(tuple(tokens), of, tuple(sources))
 
     def listing(self, found: Programs) -> list[str]:
-        """A line for each source: its batches in an epoch, their shape and the programs that they take."""
+        """A line for each source: its batches in an epoch, their shape and their programs."""
         lines, total = [f"batches of one source each, {self._mixture.total:,} an epoch"], self._mixture.total
         for place, (name, part) in enumerate(zip(self.corpus.names, self.corpus.parts, strict=True)):
             count = self._mixture.counts[place]
@@ -164,13 +160,13 @@ class OneSourceBatches(AnyBatches):
         return lines
 
     def _turn(self, step: int) -> tuple[int, int]:
-        """The source of a step, and the number of the source's own step: its steps are taken in their order."""
+        """The source of a step, and which of the source's own steps it is."""
         epoch, place = divmod(step, self._mixture.total)
         source, number = self._in_order(epoch)
         return int(source[place]), int(number[place])
 
     def _turns(self, steps: int) -> list[int]:
-        """How many of the first steps each source has; these are its own first ones."""
+        """How many of the first steps each source has."""
         epochs, rest = divmod(steps, self._mixture.total)
         counts = np.array(self._mixture.counts)
         of = self._in_order(epochs)[0][:rest]

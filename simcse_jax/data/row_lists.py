@@ -1,7 +1,4 @@
-"""Several hard negatives or positives in a row: numbered columns NAME_1, NAME_2, …, or lists.
-
-In numbered columns and lists, a row may have fewer than others, or none.
-"""
+"""Rows with several hard negatives or positives: numbered columns NAME_1, NAME_2, …, or lists of any length."""
 
 import ast
 import itertools
@@ -18,7 +15,7 @@ LOOKED_AT = 1000  # rows, of which the first with a value says whether all are l
 
 
 class Negatives(NamedTuple):
-    """Which of a source's chosen columns hold hard negatives: from `first` up to, but without, `end`."""
+    """Which of a source's chosen columns hold hard negatives: from `first` to before `end`."""
 
     first: int
     end: int
@@ -27,16 +24,12 @@ class Negatives(NamedTuple):
 
     @property
     def may_differ(self) -> bool:
-        """Whether a row may have fewer than another."""
+        """Whether rows may have different numbers of them."""
         return self.numbered or self.lists
 
 
 def numbered(names: Sequence[str], name: str, where: str) -> list[str]:
-    """The columns NAME_1, NAME_2, … in this order; empty if there is none.
-
-    Raises:
-      UserError: when a number is missing between others.
-    """
+    """The columns NAME_1, NAME_2, … in order; refuses gaps between their numbers."""
     pattern = re.compile(rf"{re.escape(name)}_([1-9][0-9]{{0,3}})")
     numbers = sorted({int(found[1]) for each in names if (found := pattern.fullmatch(each))})
     for place, number in enumerate(numbers, 1):
@@ -46,7 +39,7 @@ def numbered(names: Sequence[str], name: str, where: str) -> list[str]:
 
 
 def look(rows: Iterator[Row], place: int) -> tuple[Iterator[Row], bool]:
-    """The same rows, and whether the column at `place` holds lists, as its first value says."""
+    """The same rows, and whether the first value of the column at `place` is a list."""
     seen: list[Row] = []
     found: object = None
     for row in itertools.islice(rows, LOOKED_AT):
@@ -58,13 +51,7 @@ def look(rows: Iterator[Row], place: int) -> tuple[Iterator[Row], bool]:
 
 
 def read_negatives(negatives: Negatives, names: Sequence[str], values: Sequence[object], where: str) -> list[str]:
-    """A row's hard negatives, none of them blank; of a single column of text, one, which may be blank.
-
-    Args:
-      negatives: how the row has them.
-      names, values: of the columns that hold them.
-      where: the row's place, for messages.
-    """
+    """A row's hard negatives, none of them blank; from a single column of text, one, which may be blank."""
     fields = [f"{where}: the field {name!r}" for name in names]
     if negatives.numbered:
         given = [None if value is MISSING else value for value in values]
@@ -103,7 +90,7 @@ def _of_list(value: object, field: str) -> list[str]:
 
 
 def is_written_list(text: str) -> bool:
-    """Whether it is a list of strings, as JSON or Python writes it."""
+    """Whether a text is a list of strings as JSON or Python writes it."""
     if not (text.startswith("[") and text.endswith("]")):
         return False
     for parse in (json.loads, ast.literal_eval):

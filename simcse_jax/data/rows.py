@@ -15,10 +15,10 @@ MISSING = object()  # a field that a row does not have
 
 
 class Place(NamedTuple):
-    """A place in a text file, between two lines."""
+    """A position between two lines of a text file."""
 
-    line: int = 0  # the lines before it
-    byte: int = 0  # the bytes before it
+    line: int = 0  # lines before it
+    byte: int = 0  # bytes before it
 
 
 START = Place()
@@ -30,7 +30,7 @@ def open_text(path: Path) -> Iterator[str]:
 
 
 class Lines:
-    """The lines of `open_text`, from a place on, and how far they were read."""
+    """The lines of `open_text` from a place on; `place` is how far they were read."""
 
     def __init__(self, path: Path, start: Place = START):
         self._path, self.place = path, start
@@ -60,7 +60,7 @@ class Lines:
 
 
 def errors_of(path: Path, *local: type[Exception]) -> tuple[type[Exception], ...]:
-    """What reading a file may raise: these on a disk, in a bucket any error of the store's client."""
+    """The errors that reading a file may raise: these on a disk; in a bucket, any of the store's client."""
     return (*local, *((Exception,) if is_remote(path) else ()))
 
 
@@ -74,7 +74,7 @@ def size_and_time(path: Folder) -> tuple[int, float]:
 
 
 def _check_text(path: Path, number: int, line: bytes) -> None:
-    """Refuses what is no UTF-8 for sure: other encodings, which may have no mark, and files that are not text."""
+    """Refuses what is clearly not UTF-8: other encodings, with or without a mark, and files that are not text."""
     if number == 1 and (kind := next((kind for start, kind in NOT_TEXT.items() if line.startswith(start)), None)):
         raise UserError(f"{path}: is a {kind} file, not text; unpack or convert it")
     if number == 1 and (mark := next((name for mark, name in MARKS.items() if line.startswith(mark)), None)):
@@ -82,25 +82,25 @@ def _check_text(path: Path, number: int, line: bytes) -> None:
     if number == 1 and b"\r" in line.rstrip(b"\r") and not line.endswith(b"\n"):
         raise UserError(f"{path}: its lines end in CR alone; convert them, e.g. `tr '\\r' '\\n'`")
     if b"\0" in line:
-        share = line.count(b"\0") / len(line)  # of Latin text in UTF-16 it is half, in UTF-32 three quarters
+        share = line.count(b"\0") / len(line)  # in Latin text: half in UTF-16, three quarters in UTF-32
         like = "UTF-32" if share > 0.6 else "UTF-16" if share > 0.3 else "a binary file"
         raise UserError(f"{path}: line {number} has a zero byte, so it is not UTF-8 text; it looks like {like}")
 
 
 class Row(NamedTuple):
-    """The fields of one row, and its place, for messages."""
+    """The fields of one row."""
 
-    where: str
+    where: str  # for messages
     fields: Sequence[object]
-    end: Place = START  # after the row, of a text file
-    late: Sequence[str] = ()  # the names of further fields that are not blank, which the first row lacks
+    end: Place = START  # after the row, in a text file
+    late: Sequence[str] = ()  # the names of further non-blank fields, which the first row lacks
 
 
 Table = tuple[list[str], Iterator[Row]]  # the names of the columns, and the rows
 
 
 def read_text(value: object, where: str) -> str:
-    """The sentence in a field, without surrounding white space; empty for None."""
+    """The sentence in a field, without surrounding white space; "" for None."""
     if value is MISSING:
         raise UserError(f"{where} is missing")
     if value is not None and not isinstance(value, str):
@@ -112,7 +112,7 @@ def read_text(value: object, where: str) -> str:
 
 
 def is_text(text: str) -> bool:
-    """Whether a string can be written: half a surrogate pair is not a character."""
+    """Whether a string can be encoded: half a surrogate pair is not a character."""
     try:
         return text.isascii() or bool(text.encode())
     except UnicodeEncodeError:
@@ -120,5 +120,5 @@ def is_text(text: str) -> bool:
 
 
 def is_number(text: str) -> bool:
-    """Whether a cell is a number, with a decimal comma or not, a percentage, a fraction or a truth value."""
+    """Whether a cell is a number (also with a decimal comma), a percentage, a fraction or a boolean."""
     return re.fullmatch(r"[-+]?[\d.,]+(e[-+]?\d+)?%?(/\d+)?|true|false", text, re.IGNORECASE) is not None

@@ -20,7 +20,7 @@ SHOWN = 6  # names of columns in an error
 class SentenceFile:
     """One column of a .txt, .csv, .tsv, .jsonl or .parquet file, never held in memory as a whole.
 
-    Row n of the file is sentence n: a blank row is the empty sentence.
+    Row n of the file is sentence n; a blank row is an empty sentence.
     """
 
     def __init__(self, name: str | Path, column: str | None = None):
@@ -28,10 +28,10 @@ class SentenceFile:
 
         Args:
           name: the file, on a disk or in a bucket.
-          column: None takes one with a usual name (`sentence`, `text`, `sent0`, `anchor`), or the only one.
+          column: None for one with a usual name (`sentence`, `text`, `sent0`, `anchor`), or the only one.
 
         Raises:
-          UserError: when there is no such file or column, or the choice of a column is not clear.
+          UserError: when the file or column does not exist, or the choice of a column is unclear.
         """
         self.path: Folder = as_path(str(name))
         self._suffix = self.path.suffix.lower()
@@ -55,8 +55,8 @@ class SentenceFile:
         """The sentences from a row on.
 
         Args:
-          first: the row, from 0. What is before it in a .parquet file is not read.
-          place: where it begins in a file of another kind (see `count`); None: the rows before it are passed over.
+          first: the row, from 0. A .parquet file is not read before it.
+          place: where it begins in other files (see `count`); None to skip the rows before it.
         """
         for row in self._rows(first, place):
             (value,) = row.fields
@@ -70,7 +70,7 @@ class SentenceFile:
             yield sentence
 
     def count(self, every: int) -> tuple[int, list[Place]]:
-        """The number of rows, and where the rows 0, `every`, 2 · `every` … begin; no places of a .parquet file."""
+        """The number of rows, and where rows 0, `every`, 2 · `every` … begin; no places for a .parquet file."""
         if self._suffix == ".parquet":
             return count_parquet(self.path), []
         rows, places, end = 0, [START], START
@@ -81,10 +81,9 @@ class SentenceFile:
         return rows, places
 
     def scan(self) -> tuple[int, str]:
-        """Reads the whole file: the number of rows, and the SHA-256 of the column's name and sentences.
+        """Reads the whole file: the number of rows, and SHA-256 of the column's name and sentences.
 
-        Raises:
-          UserError: as in iteration, and when all rows are blank.
+        Refuses a file in which all rows are blank.
         """
         digest, count, blank = hashlib.sha256(self.column.encode()), 0, True
         for sentence in self:
@@ -97,11 +96,11 @@ class SentenceFile:
         return count, digest.hexdigest()
 
     def has_changed(self) -> bool:
-        """Whether the file was written to since it was opened."""
+        """Whether the file was modified since it was opened."""
         return size_and_time(self.path) != self._seen
 
     def _rows(self, first: int = 0, place: Place | None = None) -> Iterator[Row]:
-        if self._suffix == ".parquet":  # its other columns, vectors perhaps, need not be read
+        if self._suffix == ".parquet":  # do not read its other columns, perhaps vectors
             return read_parquet(self.path, [self.column], first)[1]
         names, rows = READERS[self._suffix](self.path, place or START)
         at = list(names).index(self.column)
@@ -120,14 +119,7 @@ def _reported(path: Folder) -> Iterator[None]:
 
 
 def read_sentences(file: str | Path, column: str | None = None) -> list[str]:
-    """Reads a .txt file (one sentence per line) or one column of a .csv, .tsv, .jsonl or .parquet file.
-
-    A blank row is the empty sentence, so that rows keep their numbers.
-
-    Args:
-      file: the file.
-      column: None takes one with a usual name (`sentence`, `text`, `sent0`, `anchor`), or the only one.
-    """
+    """All sentences of a file, see `SentenceFile`; refuses a file in which all rows are blank."""
     sentences = list(SentenceFile(file, column))
     if not any(sentence.strip() for sentence in sentences):
         raise UserError(f"{file}: holds no sentences")
@@ -139,7 +131,7 @@ def check_sentences(sentences: Iterable[str], what: str = "sentence") -> list[st
 
     Args:
       sentences: any iterable of strings, or a table of one column (`simcse_jax.data.sentences`).
-      what: the word for a sentence in errors.
+      what: what errors call a sentence.
 
     Raises:
       UserError: naming the first that is not a string, or holds a broken character.
@@ -171,16 +163,16 @@ def _choose(names: list[str], column: str | None, where: str) -> str:
 
 
 def only_column(given: Any) -> tuple[Any, Iterable[Any]]:
-    """The column of a table that has one; anything else as it is, Arrow's arrays as lists.
+    """The name and values of a table's only column; anything else as it is, without a name.
+
+    Tables are pandas' and Polars' frames, Arrow's tables, datasets and dictionaries of columns. They are recognized by
+    their attributes, so none of these packages is imported. Arrow's arrays become lists.
 
     Args:
-      given: sentences, of which nothing is checked.
-
-    Returns:
-      The column's name, None for what is not a table, and the values.
+      given: sentences, which are not checked.
 
     Raises:
-      UserError: for a table of no or several columns, naming them, for an array of several axes, and for sets.
+      UserError: for a table with no or several columns, an array of several axes, or a set.
     """
     kind = type(given).__name__
     if isinstance(given, AbstractSet):
@@ -201,7 +193,7 @@ def only_column(given: Any) -> tuple[Any, Iterable[Any]]:
 
 
 def _listed(values: Any) -> Iterable[Any]:
-    """Arrow's arrays as lists: their elements are not strings."""
+    """Converts Arrow's arrays to lists, since their elements are not strings."""
     if getattr(values, "ndim", 1) > 1:
         raise UserError(f"an array of shape {tuple(values.shape)}, not a list of strings")
     return values.to_pylist() if hasattr(values, "to_pylist") else values
@@ -211,9 +203,9 @@ def _columns(given: Any) -> list[Any] | None:
     """The names of a table's columns; None for anything else."""
     if isinstance(given, Mapping):
         return list(given)
-    if not hasattr(given, "__len__"):  # an iterator, or a query that has not run
+    if not hasattr(given, "__len__"):  # an iterator, or a lazy query
         return None
-    kind = type(given)  # pandas takes names of rows and columns for attributes of an object
+    kind = type(given)  # pandas also offers row and column names as attributes of the object
     attribute = next((name for name in ("column_names", "columns") if hasattr(kind, name)), None)  # Arrow has both
     names = None if attribute is None else getattr(given, attribute)
     names = getattr(getattr(given, "dtype", None), "names", None) if names is None else names  # NumPy's records

@@ -44,9 +44,6 @@ def read_sts_texts(data: str) -> Table:
     Pairs without a score count too, which STS15 and STS16 have, and sentences are as often as the files repeat them.
     So counted, the seven sets have 44,596 pairs: the 89,192 sentences that ConSERT trains on (3,108, 1,500, 3,750,
     8,500, 9,183, 8,628 and 9,927 pairs). A set that the folder lacks is left out, and named.
-
-    Args:
-      data: SentEval's `data/downstream`.
     """
     from simcse_jax.devices import processes  # imports JAX
 
@@ -76,7 +73,7 @@ def sts_version(data: str) -> str:
 
 
 def files_of(folder: Path, task: str) -> list[Path]:
-    """All files with the sentences of a set, those that are missing too; none if the folder has none of them."""
+    """All files of a set, including missing ones; none if the folder has none of them."""
     if task in SINGLE_FILES:
         files = [folder / file for file in SINGLE_FILES[task].values()]
         return files if any(file.is_file() for file in files) else []
@@ -85,7 +82,7 @@ def files_of(folder: Path, task: str) -> list[Path]:
 
 
 def read_pairs(path: Path, task: str) -> Iterator[Row]:
-    """Both sentences of each pair of a file, one after the other, each as a row."""
+    """Both sentences of each pair of a file, each as a row."""
     columns = SENTENCES.get(task, (0, 1))
     for number, row in enumerate(_rows_of_year(path) if task in SUBSETS else read_tabs(path), 1):
         if (task == "SICKRelatedness" and number == 1) or (task in SENTENCES and row.fields == [""]):
@@ -97,14 +94,14 @@ def read_pairs(path: Path, task: str) -> Iterator[Row]:
 
 
 def _rows_of_year(path: Path) -> Iterator[Row]:
-    """Line n of a year's files is about pair n, so no record goes over several lines."""
+    """The lines of a year's file: line n is pair n, so no record spans several lines."""
     return (Row(f"{path}: line {number}", line.split("\t")) for number, line in enumerate(open_text(path), 1))
 
 
 def of_task(data: str) -> tuple[str, str, str] | None:
-    """The folder, the task and the split of FOLDER:TASK[:SPLIT]; None if no task is named.
+    """The folder, task and split of FOLDER:TASK[:SPLIT]; None without a task.
 
-    The split is `train` unless it is given, and `test` for the years, which have no other.
+    The split is `train` by default, and `test` for the years, which have no other.
     """
     folder, colon, last = data.rpartition(":")
     if colon and last in (*SUBSETS, *SINGLE_FILES):

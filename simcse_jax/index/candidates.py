@@ -28,16 +28,16 @@ from simcse_jax.index.placed import DTYPES, Placed
 from simcse_jax.index.similarity import PRODUCTS, norm_order, similarities
 from simcse_jax.index.top_k import MAX_QUERIES, Block, decoding_of, top_k
 
-RESCORE = 4  # candidates for each of the k results; docs/use.md says how many of the nearest rows they have
+RESCORE = 4  # candidates per result; docs/use.md says how many of the nearest rows this finds
 CODES = ("int8", "binary")
 
 Found = tuple[Float32[np.ndarray, "Q K"], Int64[np.ndarray, "Q K"]]
 Vectors = Callable[[Int64[np.ndarray, " n"]], Float32[np.ndarray, "n D"]]  # of rows, in ascending order; -1: any
-FACTOR, LEAST, MOST = 4, 64, 1024  # candidates: so many times k, at least, and at most when more are tried
+FACTOR, LEAST, MOST = 4, 64, 1024  # candidates of 16 bits: FACTOR · k, at least LEAST, at most MOST if repeated
 
 
 def quantization_for(precision: str, dimension: int, ranges: Ranges | None) -> Quantization | None:
-    """How an index stores vectors in float32 or one of `CODES`; None: as they are."""
+    """How an index stores vectors in this precision; None for float32."""
     if precision not in CODES:
         return None
     return Quantization("int8", dimension, ranges) if precision == "int8" else Quantization("ubinary", dimension)
@@ -57,8 +57,8 @@ def rescored_top_k(
     Args:
       queries, k, recall_target, similarity: see `top_k`.
       blocks: all rows in float32, on the host.
-      placed: where they are in bytes or bits.
-      rescore: the number of candidates for each result.
+      placed: the same in bytes or bits, on devices.
+      rescore: the number of candidates per result.
 
     Returns:
       As `top_k`; scores are computed in float64 and rounded to float32.
@@ -72,12 +72,7 @@ def rescored_top_k(
 
 
 def vectors_in(blocks: Sequence[Block], quantization: Quantization | None = None) -> Vectors:
-    """A function that reads rows of blocks on the host, as float32.
-
-    Args:
-      blocks: all rows.
-      quantization: how they are stored; None: in float32.
-    """
+    """A function that reads rows of blocks on the host, decoded to float32."""
 
     def read(rows: Int64[np.ndarray, " n"]) -> Float32[np.ndarray, "n D"]:
         found = None
@@ -106,19 +101,19 @@ def rescored(
 
     Args:
       queries: (Q, D), prepared.
-      rough: the candidates' scores; -inf, or what is no number, stays.
+      rough: the candidates' scores, of which -inf and NaN are kept.
       candidates: their rows.
       vectors: reads them.
-      k: how many are wanted.
+      k: the number of results.
       similarity: see `top_k`.
 
     Returns:
-      Scores (Q, k), computed in float64 and rounded to float32, of equal ones the lower row first; and rows.
+      Scores (Q, k), computed in float64 and rounded to float32, and rows. Of equal scores the lower row comes first.
     """
-    # Not all at once, or the vectors of all candidates would be in memory.
+    # Some queries at a time, to limit the vectors in memory.
     parts = [slice(start, start + MAX_QUERIES) for start in range(0, len(queries), MAX_QUERIES)]
     exact = np.concatenate([_scores(queries[at], candidates[at], rough[at], vectors, similarity) for at in parts])
-    descending = np.where(np.isnan(exact), -np.inf, -exact).astype(np.float32)  # what is no number comes first
+    descending = np.where(np.isnan(exact), -np.inf, -exact).astype(np.float32)  # NaN comes first
     order = np.lexsort((candidates, descending))[:, :k]  # by score, then by row
     found = np.take_along_axis(exact, order, axis=1).astype(np.float32)
     return found, np.take_along_axis(candidates, order, axis=1)
@@ -131,7 +126,7 @@ def _scores(
     vectors: Vectors,
     similarity: str,
 ) -> Float[np.ndarray, "Q C"]:
-    """The true scores of each query's candidates, in float64; -inf, or what is no number, stays."""
+    """The true scores of each query's candidates, in float64; -inf and NaN in `rough` are kept."""
     wanted, places = np.unique(candidates, return_inverse=True)
     rows = vectors(wanted)
     name = "dot" if similarity == "cosine" else similarity  # both have unit length already
@@ -149,16 +144,16 @@ def refined_top_k(
     recall_target: float | None = None,
     similarity: str = "dot",
 ) -> Found:
-    """As `top_k`, and as exact, with vectors of 16 bits on the devices.
+    """As `top_k`, and as exact, with 16-bit vectors on the devices.
 
-    A query whose candidates do not include the best rows for certain is asked again with eight times as many, up to
-    `MOST`; after that all rows are compared in float32, which are sent to the devices block by block.
+    A query whose candidates are not proven to include the best rows is repeated with eight times as many, up to `MOST`.
+    After that, all rows are compared in float32, sent to the devices block by block.
 
     Args:
-      queries, k, recall_target, similarity: see `top_k`; with a `recall_target` the candidates are approximate, and
-        nothing is asked again.
+      queries, k, recall_target, similarity: see `top_k`; with a `recall_target` the candidates are approximate, and no
+        query is repeated.
       blocks: all rows in float32, on the host.
-      placed: where they are in 16 bits.
+      placed: the same in 16 bits, on devices.
 
     Returns:
       As `top_k`; scores are computed in float64 and rounded to float32.
@@ -173,7 +168,7 @@ def refined_top_k(
         exact, rows[left] = rescored(asked, rough, candidates, vectors_in(blocks), k, similarity)
         scores[left] = exact
         proven = exact[:, -1] > rough[:, -1] + errors[left]
-        # Fewer rows than candidates: all of them are. A score that is no number is the caller's to report.
+        # With fewer rows than candidates, all rows are candidates. The caller reports NaN.
         proven |= np.isneginf(rough[:, -1]) | ~(rough < np.inf).all(axis=1)
         left = left[~proven] if recall_target is None else left[:0]
         count *= 8
@@ -184,13 +179,13 @@ def refined_top_k(
 
 
 def bounds(queries: Float[np.ndarray, "Q D"], longest: float, storage: str, similarity: str) -> Float[np.ndarray, " Q"]:
-    """E of each query: how far a score in `storage` on a device can be from the true one."""
+    """E of each query: the maximum error of a score in `storage` on a device."""
     dimension, info = queries.shape[1], ml_dtypes.finfo(DTYPES[storage])
     lengths = np.linalg.norm(queries.astype(np.float64), norm_order(similarity), axis=1)
     unit, tiny = float(info.eps) / 2, float(info.smallest_subnormal) / 2
     gamma = (dimension + 4) * 2.0**-23  # twice the bound, with some more for squares, differences and a root
     rounding = unit * longest + tiny * dimension
-    least = dimension * float(np.finfo(np.float32).tiny)  # devices take a product below the smallest number for 0
+    least = dimension * float(np.finfo(np.float32).tiny)  # devices may flush products below the smallest number to 0
     if similarity in PRODUCTS:
         return lengths * (rounding + gamma * (longest + rounding)) + least
     return rounding + gamma * (lengths + longest + rounding) + math.sqrt(least)  # the root of a sum of squares

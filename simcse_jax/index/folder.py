@@ -1,11 +1,11 @@
-"""An index as a folder.
+"""Saves and loads an index as a folder.
 
-index.json               whose embeddings they are (`ModelIdentity`), versions, names of files
-embeddings-ID.npy        (N, D) float32, for cosines of unit length; memory-mapped when loaded; of an index in bytes or
-                         bits (N, D) int8, whose ranges are in index.json, or (N, ⌈D / 8⌉) uint8
+index.json               the model (`ModelIdentity`), versions, names of files
+embeddings-ID.npy        (N, D) float32, of unit length for cosines; memory-mapped when loaded; or (N, D) int8, with the
+                         ranges in index.json, or (N, ⌈D / 8⌉) uint8 of bits
 sentences-ID.parquet     N sentences in the same order
 
-`index.json` names the files of a saved index. It is replaced last, in one piece: if a saving stops before it, the
+`index.json` names the files of a saved index. It is replaced last and atomically: if saving stops before that, the
 folder still holds the old index.
 """
 
@@ -21,33 +21,28 @@ from typing import IO, Any
 import numpy as np
 from jaxtyping import Shaped
 
-from simcse_jax.encoding.quantization import checked_ranges
 from simcse_jax.errors import UserError, reason, why
 from simcse_jax.host.locks import LOCK, held
-from simcse_jax.host.storage import is_of_macos, is_remote, local_path, read_json, sha256, write_atomically
-from simcse_jax.index.identity import ModelIdentity, check_maker, is_identity
+from simcse_jax.host.storage import is_of_macos, is_remote, local_path, read_json, write_atomically
+from simcse_jax.index.identity import ModelIdentity, check_maker, ranges_content, read_identity, read_ranges
 from simcse_jax.index.index import Index
 from simcse_jax.index.options import PRECISIONS
 from simcse_jax.version import __version__
 
-FORMAT, SMALL_FORMAT = 1, 2  # of float32; of bytes and bits, which earlier versions do not know
+FORMAT, SMALL_FORMAT = 1, 2  # of float32; of bytes and bits, which earlier versions cannot read
 ABOUT = "index.json"
-UNFINISHED = (f".{ABOUT}.tmp", f"{ABOUT}.tmp")  # left by a kill while it was written; the latter by an earlier version
+UNFINISHED = (f".{ABOUT}.tmp", f"{ABOUT}.tmp")  # left by a kill; the latter by an earlier version
 SENTENCES_AT_ONCE = 1 << 18
 ID = "[0-9a-f]" * 8  # a glob
 PATTERNS = (f"embeddings-{ID}.npy", f"sentences-{ID}.parquet")
 
 
 def save(index: Index, folder: str | Path, model: ModelIdentity) -> None:
-    """Writes the index whole or not at all; an earlier one in the folder is replaced.
-
-    Raises:
-      UserError: when the folder cannot be written, holds something that is no index, or another job saves one there.
-    """
+    """Writes the index, whole or not at all, replacing an earlier one."""
     folder = local_folder(folder)
     if not is_writable_index(folder):
         raise UserError(f"{folder}: exists and is no index; choose another folder")
-    with held(folder):  # otherwise each of two jobs would remove the other's files
+    with held(folder):  # two jobs would remove each other's files
         _save(index, folder, model)
 
 
@@ -65,7 +60,7 @@ def _save(index: Index, folder: Path, model: ModelIdentity) -> None:
     if index.precision != "float32":
         about["precision"] = index.precision
     if index.ranges is not None:
-        about |= {"ranges": index.ranges.tolist(), "ranges_sha256": sha256(index.ranges), "ranged": index.ranged}
+        about |= ranges_content(index.ranges) | {"ranged": index.ranged}
     try:
         with _written(embeddings) as file:
             _write_embeddings(index, file)
@@ -80,16 +75,16 @@ def _save(index: Index, folder: Path, model: ModelIdentity) -> None:
             raise UserError(f"{folder}: cannot be written: {why(error)}") from None
         raise
     for path in (path for pattern in PATTERNS for path in folder.glob(pattern)):
-        if path not in (embeddings, sentences):  # the earlier index's, or left by a saving that was killed
+        if path not in (embeddings, sentences):  # the earlier index's, or left by a kill
             with contextlib.suppress(OSError):
                 path.unlink()
 
 
 def load(folder: str | Path, model: ModelIdentity) -> Index:
-    """Reads an index; its embeddings are memory-mapped.
+    """Reads an index, memory-mapping its embeddings.
 
     Raises:
-      UserError: when there is none, a file of it is missing or damaged, or it is another model's.
+      UserError: when there is none, a file is missing or damaged, or it is another model's.
     """
     folder = local_folder(folder)
     if not is_index(folder):
@@ -99,7 +94,7 @@ def load(folder: str | Path, model: ModelIdentity) -> Index:
         try:
             return _load(folder, about, model)
         except UserError:
-            if read_json(folder / ABOUT) == about:  # otherwise it was replaced meanwhile, and its files removed
+            if read_json(folder / ABOUT) == about:  # else it was replaced meanwhile, and its files removed
                 raise
 
 
@@ -113,12 +108,9 @@ def _load(folder: Path, about: dict[str, Any], model: ModelIdentity) -> Index:
         raise UserError(
             f"{folder / ABOUT}: format {about['format']!r:.40}; this version reads {FORMAT} and {SMALL_FORMAT}"
         )
-    try:
-        maker = ModelIdentity(**about["model"])
-        rows, *names = about["rows"], about["embeddings"], about["sentences"]
-    except (KeyError, TypeError):
-        raise UserError(damaged) from None
-    if type(rows) is not int or not 0 <= rows < 1 << 48 or not is_identity(maker):
+    maker = read_identity(about.get("model"), damaged)
+    rows, *names = (about.get(name) for name in ("rows", "embeddings", "sentences"))
+    if type(rows) is not int or not 0 <= rows < 1 << 48:
         raise UserError(damaged)
     if not all(isinstance(name, str) and fnmatch(name, pattern) for name, pattern in zip(names, PATTERNS, strict=True)):
         raise UserError(damaged)
@@ -133,7 +125,7 @@ def _load(folder: Path, about: dict[str, Any], model: ModelIdentity) -> Index:
 
 
 def _empty(about: dict[str, Any], model: ModelIdentity, damaged: str) -> Index:
-    """An index without rows, which stores them as `about` says."""
+    """An empty index with the precision and ranges in `about`."""
     precision, ranges, ranged = about.get("precision", "float32"), about.get("ranges"), about.get("ranged", 0)
     small = about.get("format", FORMAT) == SMALL_FORMAT
     if precision not in PRECISIONS or small != (precision != "float32"):
@@ -142,19 +134,15 @@ def _empty(about: dict[str, Any], model: ModelIdentity, damaged: str) -> Index:
         if precision == "int8" and about["rows"]:
             raise UserError(damaged)
         return Index(model.dimension, model.similarity, precision)
-    try:
-        found = checked_ranges(ranges, model.dimension)
-    except UserError as error:
-        raise UserError(f"{damaged} ({error})") from None
-    if precision == "binary" or type(ranged) is not int or sha256(found) != about.get("ranges_sha256"):
-        raise UserError(f"{damaged} (its ranges were changed)")
+    if precision == "binary" or type(ranged) is not int:
+        raise UserError(damaged)
     index = Index(model.dimension, model.similarity, precision)
-    index.ranges, index.ranged = found, ranged
+    index.ranges, index.ranged = read_ranges(about, model.dimension, damaged), ranged
     return index
 
 
 def local_folder(folder: str | Path) -> Path:
-    """The folder of that name."""
+    """The folder of that name, which must be on a disk and not a file."""
     if is_remote(folder):
         raise UserError(f"{folder}: an index is memory-mapped, so it must be a folder on a disk")
     path = local_path(folder)
@@ -164,16 +152,16 @@ def local_folder(folder: str | Path) -> Path:
 
 
 def is_index(folder: Path) -> bool:
-    """Whether an index has been saved there."""
+    """Whether the folder has a saved index."""
     return (folder / ABOUT).is_file()
 
 
 def is_writable_index(folder: Path) -> bool:
-    """Whether nothing of another kind lies there."""
+    """Whether the folder has nothing but an index."""
     if not folder.is_dir():
         return True
     named = {path for pattern in PATTERNS for path in folder.glob(pattern)}
-    if is_index(folder):  # or another program's file of that name
+    if is_index(folder):  # or another program's file of this name
         return bool(named)
     return (named | {folder / name for name in (LOCK, *UNFINISHED)}).issuperset(
         path for path in folder.iterdir() if not is_of_macos(path.name)
@@ -213,7 +201,7 @@ def _map_embeddings(path: Path, shape: tuple[int, int], dtype: np.dtype) -> Shap
         if not shape[0]:  # nothing to map
             return np.zeros(shape, dtype)
         if path.exists() and not path.is_file():
-            raise ValueError("not a file")  # a pipe would be waited for without end
+            raise ValueError("not a file")  # reading a pipe would wait forever
         embeddings = np.load(path, mmap_mode="r", allow_pickle=False)
     except FileNotFoundError:
         raise UserError(f"{path}: missing; build the index again") from None

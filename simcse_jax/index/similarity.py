@@ -13,11 +13,11 @@ from simcse_jax.models.config import SIMILARITIES
 
 PRODUCTS = SIMILARITIES[:2]  # the cosine is the product of vectors of unit length
 ALIGNMENT = 64  # bytes: JAX copies what starts elsewhere, even on a CPU
-PART = 512  # rows at a time: of usual sizes they stay in a core's cache between the norm and the division
+PART = 512  # rows at a time, which usually stay in a core's cache between norm and division
 
 
 def check_similarity(name: str) -> None:
-    """Raises a `UserError` for a name that is none of `SIMILARITIES`."""
+    """Refuses a name that is not in `SIMILARITIES`."""
     if name not in SIMILARITIES:
         raise UserError(f"similarity_fn_name={name!r}: not one of {', '.join(SIMILARITIES)}")
 
@@ -30,10 +30,7 @@ def norm_order(name: str) -> int:
 def prepared(
     x: Float[np.ndarray, "N D"], name: str, lengths: Float[np.ndarray, "N 1"] | None = None
 ) -> Float[np.ndarray, "N D"]:
-    """The vectors that are compared: for `cosine` of unit length (zeros stay zeros), otherwise those given.
-
-    `lengths` are theirs, where they are known.
-    """
+    """The vectors that are compared: for `cosine`, of unit length (zeros stay zeros); `lengths` if known."""
     if name != "cosine":
         return x
     lengths = np.linalg.norm(x, axis=1, keepdims=True) if lengths is None else lengths
@@ -71,14 +68,9 @@ def scores(queries: Float[Array, "Q D"], rows: Float[Array, "R D"], name: str) -
 def compared(
     embeddings: Float[np.ndarray, "n D"], similarity: str
 ) -> tuple[Float32[np.ndarray, "n D"], Float[np.ndarray, "n 1"]]:
-    """The vectors that are compared, and the lengths of the embeddings, in threads: NumPy lets go of the interpreter.
+    """The vectors that are compared, (n, D) aligned, and the embeddings' lengths, (n, 1), computed in threads.
 
-    Args:
-      embeddings: (n, D), which may be mapped from a file; they are read once.
-      similarity: one of `index.similarity`; for `cosine` the rows have unit length.
-
-    Returns:
-      (n, D) float32, aligned, and (n, 1); a length is not finite where an embedding is not.
+    Lengths are not finite where embeddings are not. The embeddings may be mapped from a file and are read once.
     """
     rows = empty(embeddings.shape, np.float32)
 
@@ -94,7 +86,7 @@ def compared(
 
 
 def empty(shape: tuple[int, ...], dtype: DTypeLike) -> Shaped[np.ndarray, "..."]:
-    """An array that starts where a CPU's device can take it as it is, with any content."""
+    """An uninitialized array that is aligned for JAX to use without a copy on a CPU."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     buffer = np.empty(size + ALIGNMENT, np.uint8)
     start = -buffer.ctypes.data % ALIGNMENT
@@ -102,7 +94,7 @@ def empty(shape: tuple[int, ...], dtype: DTypeLike) -> Shaped[np.ndarray, "..."]
 
 
 def aligned(rows: Shaped[np.ndarray, "R C"]) -> Shaped[np.ndarray, "R C"]:
-    """The same rows, copied if they start where a CPU's device could not take them as they are."""
+    """The same rows, copied if not aligned."""
     if rows.ctypes.data % ALIGNMENT == 0 and rows.flags.c_contiguous:
         return rows
     found = empty(rows.shape, rows.dtype)

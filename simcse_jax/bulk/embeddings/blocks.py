@@ -1,4 +1,4 @@
-"""Blocks of rows, encoded: each is read, encoded, and written to a file of its own, whole or not at all."""
+"""Encodes blocks of rows, each into a file of its own that is whole or absent."""
 
 import itertools
 import json
@@ -42,8 +42,8 @@ from simcse_jax.host.storage import Folder, is_remote
 from simcse_jax.simcse import TokenEmbeddings
 
 SENTENCES = 1 << 14  # encoded at a time
-TOKEN_ROWS = 1 << 10  # sentences encoded at a time: their tokens' embeddings are in memory
-TOKENS = 1 << 17  # at most, of those sentences, if each is as long as it can be; of 1,024 elements they take 0.5 GB
+TOKEN_ROWS = 1 << 10  # sentences whose tokens are encoded at a time and held in memory
+TOKENS = 1 << 17  # their tokens at most, if all are of maximum length: 0.5 GB for 1,024 elements
 
 
 def make_block(
@@ -55,15 +55,7 @@ def make_block(
     advance: Callable[[int], object] | None = None,
     patient: bool = False,
 ) -> bool:
-    """Makes a block's file, unless it is there, or another process makes it; returns whether it is there now.
-
-    Args:
-      folder: of the embeddings.
-      plan, block: see `plan`.
-      encoder: the plan's.
-      advance: called with the number of rows done since the last call.
-      patient: see `corpus.shared_folder.claimed`.
-    """
+    """Makes a block's file unless it exists or another process is making it; returns whether it exists now."""
     with claimed(folder / block.file, patient) as mine:
         if mine and not is_made(folder, block):
             _make(folder, plan, block, encoder, advance)
@@ -86,7 +78,7 @@ def _make(folder: Folder, plan: Plan, block: Block, encoder: Encoder, advance: C
     with written_to(folder / block.file) as path:
         with pyarrow.parquet.ParquetWriter(path, schema) as writer:
             done, cut, clipped = 0, 0, Clipped()
-            check_unchanged(folder, plan, [about["name"]])  # in a file that was, a block begins anywhere
+            check_unchanged(folder, plan, [about["name"]])  # else the block may begin anywhere
             if encoder.of_tokens:
                 done, cut = write_tokens(writer, encoder, sentences, block.row, advance)
             while part := list(itertools.islice(sentences, SENTENCES)):
@@ -105,20 +97,11 @@ def _make(folder: Folder, plan: Plan, block: Block, encoder: Encoder, advance: C
             facts: dict[str, Any] = Facts(block.plan, block.row, done, encoder.dimension, cut)._asdict()
             writer.add_key_value_metadata({ABOUT: json.dumps(facts).encode()})
         with path.open("rb") as file:
-            os.fsync(file.fileno())  # before it has its name, which says that it is whole
+            os.fsync(file.fileno())  # before the rename, which means that it is whole
 
 
 def quantization_of(folder: Folder, plan: Plan, encoder: Encoder) -> Quantization | None:
-    """What the folder's `.quantization.json` says; the first process that needs it writes it, from the first rows.
-
-    Args:
-      folder: of the embeddings.
-      plan: of the folder.
-      encoder: the plan's.
-
-    Returns:
-      None: the embeddings are numbers.
-    """
+    """The folder's `.quantization.json`, which the first process that needs it writes; None if not quantized."""
     if plan.key["--output-dtype"] not in (*SCALAR, *PACKED):
         return None
     path, mark = plan.own(folder, RANGES), fingerprint(plan)
@@ -136,26 +119,20 @@ def quantization_of(folder: Folder, plan: Plan, encoder: Encoder) -> Quantizatio
 
 
 def _sentences(plan: Plan) -> Iterator[str]:
-    """Those of all sources, in their order."""
+    """The sentences of all sources, in order."""
     sources = plan.key["sources"]
     return itertools.chain.from_iterable(SentenceFile(each["name"], each["column"]).read() for each in sources)
 
 
 class Written(NamedTuple):
-    """How many sentences were written, and how many of them were cut."""
+    """The number of sentences written, and how many of them were cut."""
 
     rows: int
     cut: int
 
 
 def schema_of_tokens(size: int, dtype: np.dtype, texts: bool) -> Any:
-    """The columns `sentence`, if wanted, `row`, `tokens` (T texts) and `token_embeddings` (T lists of fixed size).
-
-    Args:
-      size: the elements of an embedding.
-      dtype: of an element.
-      texts: whether sentences are kept.
-    """
+    """The columns `sentence` (if `texts`), `row`, `tokens` (T texts) and `token_embeddings` (T lists of `size`)."""
     import pyarrow
 
     vectors = pyarrow.list_(pyarrow.list_(pyarrow.from_numpy_dtype(dtype), size))
@@ -164,17 +141,7 @@ def schema_of_tokens(size: int, dtype: np.dtype, texts: bool) -> Any:
 
 
 def tokens_table(schema: Any, texts: Sequence[str], first_row: int, found: Sequence[TokenEmbeddings]) -> Any:
-    """Some rows.
-
-    Args:
-      schema: of `schema_of_tokens`.
-      texts: R sentences.
-      first_row: the number of the first one.
-      found: R sentences' tokens.
-
-    Raises:
-      UserError: when a number is too large for the schema's type.
-    """
+    """Rows of token embeddings; refuses numbers too large for the schema's type."""
     import pyarrow
 
     kind = schema.field("token_embeddings").type.value_type
@@ -196,13 +163,12 @@ def tokens_table(schema: Any, texts: Sequence[str], first_row: int, found: Seque
 def write_tokens(
     writer: Any, encoder: Encoder, sentences: Iterator[str], first_row: int, advance: Callable[[int], object] | None
 ) -> Written:
-    """Encodes sentences and writes their rows, `TOKEN_ROWS` at a time, or fewer long ones.
+    """Encodes the tokens of sentences and writes their rows, `TOKEN_ROWS` at a time, or fewer if long.
 
     Args:
-      writer: a `pyarrow.parquet.ParquetWriter` with a schema of `schema_of_tokens`.
-      encoder: of the sentences.
-      sentences: in their order.
-      first_row: the number of the first one.
+      writer: a `pyarrow.parquet.ParquetWriter` with the schema of `schema_of_tokens`.
+      encoder, sentences: what to encode.
+      first_row: the number of the first sentence.
       advance: called with the number of sentences done since the last call.
     """
     done, cut = 0, 0
@@ -215,15 +181,14 @@ def write_tokens(
 
 
 def encode_here(folder: Folder, plan: Plan, encoder: Encoder) -> Manifest | None:
-    """Makes the blocks that are missing, and that no other process is making.
+    """Makes the missing blocks that no other process is making, along with any number of other processes.
 
     Args:
-      folder: of the embeddings; `corpus.shared_folder.enter` has seen it.
-      plan: of the folder.
-      encoder: the plan's.
+      folder: of the embeddings, after `corpus.shared_folder.enter`.
+      plan, encoder: of the folder.
 
     Returns:
-      The manifest; None if other processes are still making blocks, the last of which will write it.
+      The manifest; None if other processes are still making blocks. The last process writes it.
     """
     blocks = blocks_of(folder, plan)
     if manifest := complete(folder, plan, blocks):
@@ -234,7 +199,7 @@ def encode_here(folder: Folder, plan: Plan, encoder: Encoder) -> Manifest | None
         while left:
             met = False
             for block in (*left[start:], *left[:start]):
-                if met := is_made(folder, block):  # so others were here: many more may be made, see what is left
+                if met := is_made(folder, block):  # by others, perhaps with many more: see what is left
                     break
                 make_block(folder, plan, block, encoder, advance=bar.advance, patient=patient)
             before, left = left, missing(folder, blocks)
@@ -242,5 +207,5 @@ def encode_here(folder: Folder, plan: Plan, encoder: Encoder) -> Manifest | None
             if same and (patient or not is_remote(folder)):
                 return None
             patient = same
-            start = random.randrange(len(left)) if left else 0  # elsewhere than they, so as to meet seldom
+            start = random.randrange(len(left)) if left else 0  # elsewhere, to meet others rarely
     return finish(folder, plan, blocks)

@@ -1,4 +1,4 @@
-"""A folder of the embeddings of many files: its plan, the blocks of rows that these are divided into, its manifest."""
+"""A folder of embeddings of many files: its plan, its blocks of rows, and its manifest, which is written last."""
 
 import hashlib
 import json
@@ -27,31 +27,31 @@ from simcse_jax.host.hidden import COUNTED, DOT, MANIFEST
 from simcse_jax.host.storage import Folder, as_path, is_remote
 
 BLOCK_ROWS = 1 << 17
-LATER = ("--tokens", "--ranges")  # that plans of earlier versions lack; without them, a plan is the same
-LOOK_SECONDS = 0.5  # between two looks at what other processes count
-ABOUT = b"simcse_jax"  # where a file has what is known of it
-LEFTOVERS = ".embeddings-*.tmp*"  # what killed processes may leave
+LATER = ("--tokens", "--ranges")  # options that plans of earlier versions lack, ignored if unset
+LOOK_SECONDS = 0.5  # between checks of what other processes have done
+ABOUT = b"simcse_jax"  # the metadata key of a file's facts
+LEFTOVERS = ".embeddings-*.tmp*"  # files that killed processes may leave
 
 
 class Block(NamedTuple):
-    """Rows that are encoded together, into a file of their own."""
+    """Rows that are encoded into a file of their own."""
 
-    plan: str  # the fingerprint of the folder's
-    source: int  # the number of the file with the sentences
-    number: int  # of the block among the source's
+    plan: str  # the fingerprint of the folder's plan
+    source: int  # the index of the source
+    number: int  # the block's index in the source
     first: int  # its first row in the source, from 0
     rows: int
-    row: int  # the number of its first row among the rows of all sources
+    row: int  # its first row, counted through all sources
     place: Place | None  # where it begins in a text file
 
     @property
     def file(self) -> str:
-        """The name of its file."""
+        """Its file's name."""
         return f"embeddings-{self.source:05}-{self.number:05}.parquet"
 
 
 def fingerprint(plan: Plan) -> str:
-    """SHA-256 of a plan. All that is made of it says so: a process that was forgotten may still write."""
+    """SHA-256 of a plan, recorded in everything made from it, since a forgotten process may still write."""
     key = {name: value for name, value in plan.key.items() if value is not None or name not in LATER}
     return hashlib.sha256(json.dumps([key, plan.stamps], sort_keys=True).encode()).hexdigest()
 
@@ -59,14 +59,14 @@ def fingerprint(plan: Plan) -> str:
 def make_plan(
     sources: Sequence[str], column: str | None, about: Mapping[str, Any], block_rows: int, keep_text: bool
 ) -> Plan:
-    """Looks at all sources, and reads none but its first rows.
+    """Examines all sources, reading only their first rows.
 
     Args:
-      sources: names of files.
-      column: of the sentences; None takes a usual one.
-      about: all that the embeddings depend on in addition to the sentences.
-      block_rows: the most rows of a block.
-      keep_text: whether sentences are written next to their embeddings.
+      sources: file names.
+      column: of the sentences; None for a usual one.
+      about: everything besides the sentences that the embeddings depend on.
+      block_rows: the maximum number of rows in a block.
+      keep_text: whether to write sentences next to their embeddings.
     """
     with ThreadPoolExecutor(AT_A_TIME) as threads:  # a bucket answers slowly
         looked = list(threads.map(lambda name: (name, SentenceFile(name, column).column, stamp_of(name)), sources))
@@ -79,7 +79,7 @@ def make_plan(
 
 
 def count_rows(folder: Folder, plan: Plan, source: int, patient: bool = False) -> bool:
-    """Counts the rows of a source, unless that was done, or another process does; returns whether it is done now."""
+    """Counts a source's rows unless another process has or is doing so; returns whether they are counted now."""
     path = plan.own(folder, _counted(source))
     with claimed(folder / _counted(source), patient) as mine:
         if mine and read_sealed(path) is None:
@@ -91,7 +91,7 @@ def count_rows(folder: Folder, plan: Plan, source: int, patient: bool = False) -
 
 
 def blocks_of(folder: Folder, plan: Plan) -> list[Block]:
-    """All blocks; rows that were not counted yet are counted first, together with other processes."""
+    """All blocks. Counts rows first if necessary, together with other processes."""
     patient = False
     while left := uncounted(folder, plan):
         done = [count_rows(folder, plan, source, patient) for source in left]
@@ -117,7 +117,7 @@ def blocks_of(folder: Folder, plan: Plan) -> list[Block]:
 
 
 def uncounted(folder: Folder, plan: Plan) -> list[int]:
-    """The sources whose rows were not counted yet."""
+    """The sources whose rows are not counted yet."""
     there = names_in(folder)
     return [source for source in range(len(plan.sources)) if plan.own(folder, _counted(source)).name not in there]
 
@@ -127,22 +127,22 @@ def _counted(source: int) -> str:
 
 
 class Facts(NamedTuple):
-    """What is known of a block's file."""
+    """What a block's file says of itself."""
 
     plan: str  # the block's
     row: int  # the block's
     rows: int
     dimension: int
-    cut: int  # sentences that were longer than the model reads
+    cut: int  # the number of sentences that were cut
 
 
 def is_made(folder: Folder, block: Block) -> bool:
-    """Whether a block's file is there; it gets its name when it is whole."""
+    """Whether a block's file exists; it is renamed into place when it is whole."""
     return size_of(folder / block.file) is not None
 
 
 def read_facts(folder: Folder, block: Block) -> Facts:
-    """What a block's file says of itself."""
+    """The facts in a block's file; refuses another file."""
     import pyarrow
     import pyarrow.parquet
 
@@ -162,17 +162,17 @@ def read_facts(folder: Folder, block: Block) -> Facts:
 
 
 class Manifest(NamedTuple):
-    """What a folder has once all of its blocks are there."""
+    """The contents of a complete folder."""
 
     key: dict[str, Any]  # the plan's
     rows: int
     dimension: int
-    cut: int  # sentences that were longer than the model reads
-    files: list[list[Any]]  # of each block: its file, and the number of its first row
+    cut: int  # the number of sentences that were cut
+    files: list[list[Any]]  # each block's file and first row
 
 
 def finish(folder: Folder, plan: Plan, blocks: Sequence[Block]) -> Manifest | None:
-    """Writes the manifest, unless another process is writing it."""
+    """Writes and returns the manifest; None if another process is writing it."""
     with claimed(folder / MANIFEST, patient=True) as mine:
         if not mine:
             return None
@@ -188,17 +188,13 @@ def finish(folder: Folder, plan: Plan, blocks: Sequence[Block]) -> Manifest | No
 
 
 def read_manifest(folder: Folder, plan: Plan) -> Manifest | None:
-    """The manifest; None while blocks are missing.
-
-    Raises:
-      UserError: when it was changed since it was written.
-    """
+    """The manifest; None while blocks are missing."""
     found = read_sealed(plan.own(folder, MANIFEST))
     return None if found is None else Manifest(**found)
 
 
 def complete(folder: Folder, plan: Plan, blocks: Sequence[Block]) -> Manifest | None:
-    """The manifest of a folder in which nothing is missing."""
+    """The manifest of a complete folder; None if anything is missing."""
     manifest = read_manifest(folder, plan)
     if manifest is None or missing(folder, blocks):
         return None
@@ -207,7 +203,7 @@ def complete(folder: Folder, plan: Plan, blocks: Sequence[Block]) -> Manifest | 
 
 
 def missing(folder: Folder, blocks: Sequence[Block]) -> list[Block]:
-    """The blocks whose files are not there."""
+    """The blocks without a file."""
     there = names_in(folder)
     return [block for block in blocks if block.file not in there]
 

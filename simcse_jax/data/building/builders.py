@@ -1,4 +1,4 @@
-"""The files that the recipes name, and how each is made. A builder is data and a function of rows."""
+"""The files that recipes name, and how to build each. A builder is data and a function that yields rows."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -25,18 +25,18 @@ Rows = Iterator[tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Builder:
-    """How a file is made."""
+    """How to build a file."""
 
-    output: str  # the name that recipes have for it
+    output: str  # its name in recipes
     about: str
     sources: str  # what it reads, for people
-    files: tuple[str, ...]  # patterns of what it reads in a folder; see `reading.resolve`
+    files: tuple[str, ...]  # patterns of the files that it reads in a folder, see `reading.resolve`
     unit: str  # what is read and counted
     makes: str  # what is written
-    paper: str  # the papers' number of them, from all of their data
+    paper: str  # the papers' number of them, from all their data
     rows: Callable[[Sequence[str | Path], Options, Tally], Rows]
-    header: tuple[str, ...] = ()  # of a CSV file; none: a line of text each
-    options: tuple[str, ...] = ()  # those of `Options` that count
+    header: tuple[str, ...] = ()  # of a CSV file; () for a text line each
+    options: tuple[str, ...] = ()  # the fields of `Options` that have an effect
     count: int = 0  # the default
 
 

@@ -1,4 +1,4 @@
-"""Pairs of Table 4 of SimCSE that are not of NLI: QQP, ParaNMT, Flickr30k; and Flickr30k's captions.
+"""The other pairs of SimCSE's Table 4: QQP, ParaNMT and Flickr30k; and Flickr30k's captions.
 
 The authors did no "special processing" and downloaded the original files (princeton-nlp/SimCSE, issues 236 and 238).
 """
@@ -59,7 +59,7 @@ def _with_tabs(path: Path, tally: Tally) -> Table:
 
 
 def paranmt(files: Iterable[str | Path], tally: Tally) -> Iterator[tuple[str, ...]]:
-    """The pairs of ParaNMT: a sentence, a tab, its paraphrase, and perhaps a score, a line.
+    """The pairs of ParaNMT. A line has a sentence, a tab, its paraphrase, and perhaps a score.
 
     The paper's 5m are those of the release of about five million filtered pairs, `para-nmt-5m-processed.txt`.
     """

@@ -52,11 +52,7 @@ ABBREVIATIONS = {
 
 
 def require_parser(file: object) -> None:
-    """Checks that the parser is installed.
-
-    Args:
-      file: what it is needed for.
-    """
+    """Checks that the parser is installed."""
     try:
         import mwparserfromhell  # noqa: F401
     except ImportError:

@@ -1,4 +1,4 @@
-"""What builders read: files, tables and data sets, the text of their fields, counts of both, and random samples."""
+"""What builders share: reading files, tables and datasets, cleaning sentences, counting, and random samples."""
 
 import glob
 import heapq
@@ -22,12 +22,12 @@ NOT_DRAWN = "not drawn"
 
 
 def is_dataset(source: str) -> bool:
-    """Whether a source is `hf:…` or `tfds:…`, not a path."""
+    """Whether a source is `hf:…` or `tfds:…` rather than a path."""
     return source.startswith(tuple(LIBRARIES))
 
 
 def files_of(source: str, patterns: Iterable[str]) -> list[Path]:
-    """The file itself, or the files in a folder that match a pattern, each pattern's sorted by name; no hidden ones."""
+    """The file itself, or a folder's files that match a pattern, sorted by pattern and name; no hidden files."""
     path = local_path(source)
     if path.is_file():
         return [path]
@@ -46,8 +46,8 @@ def resolve(sources: Iterable[str], patterns: Iterable[str], splits: Iterable[st
 
     Args:
       sources: folders, files and data sets.
-      patterns: of the files in a folder; {split} in them is a split.
-      splits: those to read; a folder must have each.
+      patterns: of the files in a folder, with {split} for the split.
+      splits: the splits to read; a folder must have all.
     """
     patterns, splits = list(patterns), list(splits)
     found: dict[str, str | Path] = {}
@@ -78,13 +78,7 @@ def open_table(source: str | Path) -> Table:
 
 
 def columns(table: Table, wanted: Sequence[Sequence[str]], where: str) -> Iterator[Row]:
-    """The rows with the first wanted set of columns that the table has, in that order.
-
-    Args:
-      table: its column names and rows.
-      wanted: sets of names, such as those of several releases of the same data.
-      where: its name, for the message.
-    """
+    """The rows of a table with the first of the wanted sets of columns that it has, in that order."""
     names, rows = table
     chosen = next((each for each in wanted if set(each) <= set(names)), None)
     if chosen is None:
@@ -95,12 +89,12 @@ def columns(table: Table, wanted: Sequence[Sequence[str]], where: str) -> Iterat
 
 
 class Tally:
-    """Counts of what a builder reads: every unit is used or dropped for a reason.
+    """Counts what a builder reads; every unit is used, or dropped for a reason.
 
     Attributes:
       unit: what is counted: pairs, captions, pages.
-      read: how many there were.
-      dropped: how many were left out, by reason.
+      read: the number of units.
+      dropped: the number left out, by reason.
       notes: further lines for the user.
     """
 
@@ -112,13 +106,13 @@ class Tally:
         self._clock = Clock()
 
     def see(self) -> None:
-        """Counts a unit as read; long work says every half minute, on standard error, how many there were."""
+        """Counts a unit as read, and reports the number on standard error every half minute."""
         self.read += 1
         if self.read % LOOK == 0 and self._clock.is_due():
             write(f"{self.read:,} {self.unit} read", sys.stderr)
 
     def drop(self, reason: str, count: int = 1) -> None:
-        """Counts units that are left out."""
+        """Counts units as left out."""
         self.dropped[reason] += count
 
     @property
@@ -127,19 +121,14 @@ class Tally:
         return self.read - self.dropped.total()
 
     def lines(self) -> list[str]:
-        """The counts, a line each, those of reasons from the largest down."""
+        """The counts, a line each, reasons in descending order."""
         found = [f"{self.read:,} {self.unit} read, {self.used:,} used"]
         found += [f"  {count:,} dropped: {reason}" for reason, count in self.dropped.most_common() if count]
         return [*found, *self.notes]
 
 
 def sentence(value: object, where: str) -> str:
-    """The text of a field, without white space around it and in one line; empty for None.
-
-    Args:
-      value: of the field.
-      where: the file, row and field, for the message.
-    """
+    """The text of a field, stripped and in one line; "" for None. `where` names the field in messages."""
     if value is MISSING:
         raise UserError(f"{where} is missing")
     if value is not None and not isinstance(value, str):
@@ -149,7 +138,7 @@ def sentence(value: object, where: str) -> str:
 
 
 def checked(text: str, where: str) -> str:
-    """The text, unless it has what no file of lines can hold."""
+    """The text; refuses a zero byte or half a character, which a text file cannot hold."""
     if "\0" in text:
         raise UserError(f"{where} holds a zero byte; remove it")
     if not is_text(text):
@@ -158,19 +147,16 @@ def checked(text: str, where: str) -> str:
 
 
 def draw(units: Iterable[Callable[[], list[str]]], count: int, seed: int, tally: Tally) -> list[list[str]]:
-    """Units, drawn at random without replacement, with `count` sentences in all.
+    """Units drawn at random without replacement, with `count` sentences in total, in the order of the stream.
 
-    Every unit gets a random key, and those with the smallest keys are kept: a uniform sample, in memory for it alone.
-    A unit that cannot be among them is not read.
+    Every unit gets a random key, and those with the smallest keys are kept: a uniform sample of a stream that need not
+    fit into memory. Units that cannot be among them are not read.
 
     Args:
-      units: each returns its sentences; one without sentences counts as dropped by whoever made it.
-      count: of sentences; the last of the drawn units is cut to give this number. If there are fewer, all are taken.
-      seed: of the keys.
-      tally: units that are not drawn are dropped from it.
-
-    Returns:
-      The sentences of each drawn unit, in the order of the stream.
+      units: functions that return the unit's sentences; whoever made a unit without sentences counts it as dropped.
+      count: the number of sentences, to which the last unit is cut; if there are fewer, all are taken.
+      seed: for the keys.
+      tally: counts units that are not drawn as dropped.
     """
     generator = random.Random(seed)
     kept: list[tuple[float, int, list[str]]] = []  # a heap: the largest key comes first

@@ -1,9 +1,9 @@
 """Sentences and documents of Wikipedia.
 
 The paper has "10⁶ randomly sampled sentences from English Wikipedia"; its authors took a dump and "didn't do any
-filtering/selection" (princeton-nlp/SimCSE, issue 96). They published neither which dump nor how they made text and
-sentences of it; ours is in `prose`. Yet the lines of their file follow one another as in articles, so
-whole articles were drawn, not single sentences: `articles` is that reading, `sentences` the paper's words.
+filtering/selection" (princeton-nlp/SimCSE, issue 96). They did not publish which dump, or how they extracted its text
+and sentences; our way is in `prose`. But the lines of their file follow one another as in articles, so they must have
+drawn whole articles rather than sentences. `articles` is that reading, `sentences` the paper's wording.
 """
 
 import bz2
@@ -27,7 +27,7 @@ NO_SENTENCE = "without a sentence"
 
 
 class Page(NamedTuple):
-    """An article, and how to get its prose."""
+    """An article, and a function that extracts its prose."""
 
     text: str
     read: Callable[[str], str]
@@ -112,7 +112,7 @@ def read_pages(files: Sequence[str | Path], tally: Tally) -> Iterator[Page]:
 
 
 def _without_headings(text: str) -> str:
-    """Prose of the data sets, whose headings and list items are lines without a full stop."""
+    """The prose of a dataset's article: its headings and list items are lines without a full stop."""
     return "\n".join(line for line in text.splitlines() if line.rstrip("\"'”’)] ").endswith((".", "!", "?")))
 
 

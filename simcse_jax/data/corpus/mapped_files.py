@@ -1,7 +1,7 @@
-"""Parts of many files as one array of memory, without reading them.
+"""Parts of many files, memory-mapped as one array.
 
-A part is mapped after another into a range of addresses that was reserved for all of them, so rows of any file are
-gathered in one operation, and no file stays open: ten thousand shards need no ten thousand descriptors.
+The parts are mapped one after another into one reserved range of addresses, so rows of any file are gathered in one
+operation. No file stays open: ten thousand shards do not need ten thousand descriptors.
 """
 
 import ctypes
@@ -23,7 +23,7 @@ FAILED = ctypes.c_void_p(-1).value
 PAGE = mmap.PAGESIZE
 AT_ONCE = 1024  # ranges of a call, the system's limit
 PROCESS_MADVISE = 440  # of Linux, on all its architectures
-MANY = "the system maps as many parts of files as vm.max_map_count says; raise it, or prepare fewer and larger sources"
+MANY = "the system maps at most vm.max_map_count parts of files; raise it, or prepare fewer and larger sources"
 
 _system = ctypes.CDLL(None, use_errno=True)
 _system.mmap.restype = ctypes.c_void_p
@@ -50,14 +50,10 @@ class Part(NamedTuple):
 
 
 class Mapped:
-    """The parts' bytes, one after the other."""
+    """The bytes of all parts, one after another."""
 
     def __init__(self, mapped: Sequence[Part]):
-        """Maps the parts. The files must be long enough: a read beyond a file's end kills the process.
-
-        Raises:
-          UserError: when a file cannot be opened, or the system refuses.
-        """
+        """Maps the parts. The files must be long enough: a read beyond a file's end kills the process."""
         total = max(sum(part.size for part in mapped), PAGE)
         self._base = _map(None, total, 0, mmap.MAP_PRIVATE | MAP_ANONYMOUS, -1, 0, "a corpus")
         self._free = weakref.finalize(self, _system.munmap, self._base, total)
@@ -74,25 +70,25 @@ class Mapped:
                 fixed = mmap.MAP_SHARED | MAP_FIXED
                 _map(place, part.size, mmap.PROT_READ, fixed, descriptor, part.start, str(part.path))
             except UserError:
-                self._free()  # perhaps all that the system has, and memory for the message too
+                self._free()  # perhaps the system's last memory, which the message needs
                 raise
             finally:
                 os.close(descriptor)
             place += part.size
-        # Read-ahead would pull in the whole file: rows are read in random order.
+        # Rows are read in random order: read-ahead would pull in whole files.
         _system.madvise(self._base, total, RANDOM)
         self._bytes = (ctypes.c_uint8 * total).from_address(self._base)
 
     def array(self, dtype: np.dtype) -> np.ndarray:
-        """All of it, as one array; use it no longer than this object."""
+        """All bytes as one array, valid as long as this object lives."""
         array: np.ndarray = np.frombuffer(memoryview(self._bytes), dtype)
-        array.flags.writeable = False  # a write would end the process
+        array.flags.writeable = False  # a write would kill the process
         return array
 
     def will_need(self, starts: np.ndarray, ends: np.ndarray) -> None:
-        """Asks the system to read these ranges of bytes from the disk, and does not wait for it.
+        """Asks the system to read these byte ranges from the disk, without waiting.
 
-        It is advice: a system that does not take it reads later, when the bytes are used.
+        This is advice; a system that ignores it reads the bytes when they are used.
         """
         first = starts & -PAGE
         ranges = np.stack([first + self._base, ends - first], axis=1).astype(np.uint64)
@@ -102,12 +98,12 @@ class Mapped:
                     _system.madvise(address, size, WILL_NEED)
 
     def close(self) -> None:
-        """Gives the addresses back."""
+        """Releases the addresses."""
         self._free()
 
 
 def _advise_together(ranges: np.ndarray) -> bool:
-    """`madvise` of many ranges in one call, a tenth of the time of many calls; False where the system lacks it.
+    """`madvise` for many ranges in one call, ten times as fast as many calls; False if the system lacks it.
 
     Args:
       ranges: (R, 2) uint64: addresses and sizes.

@@ -41,18 +41,18 @@ def make_plan(
     keep_text: bool = False,
     shard_rows: int | None = None,
 ) -> Plan:
-    """Looks at all sources, and reads none but its first rows; with hard negatives in lists, all rows, for the longest.
+    """Examines all sources, reading only their first rows; with lists of hard negatives, all rows, to find the longest.
 
     Args:
-      data: sources as `data.train` has them, or patterns of files.
+      data: sources as in `data.train`, or file patterns.
       tokenizer, vocabulary: of the model.
-      max_length: in tokens, after which sentences are cut; of all columns, or of anchors and of others.
-      columns, positives, labels, mixed: as for `data.examples.read_examples`.
-      prompts: texts put before sentences: none, one for all columns, or one for each; the third is all negatives'.
-      augment: `name`, `percent`, `both` and `lexicon` of changed copies; None: none are made.
-      seed: of what is drawn: changed copies and next sentences.
-      keep_text: whether sentences are kept too.
-      shard_rows: the most rows of a source that make a shard; None: as many as are usual and possible.
+      max_length: in tokens, where sentences are cut; for all columns, or for anchors and for others.
+      columns, positives, labels, mixed: see `data.examples.read_examples`.
+      prompts: texts put before sentences: none, one for all columns, or one for each; all negatives share the third.
+      augment: `name`, `percent`, `both` and `lexicon` of changed copies; None for no copies.
+      seed: for changed copies and next sentences.
+      keep_text: whether the sentences are kept too.
+      shard_rows: the maximum of a source's rows in a shard; None for the usual number, or less if necessary.
     """
     names = expand(data, "--data")
     lengths = Lengths(max_length, max_length) if isinstance(max_length, int) else max_length
@@ -102,9 +102,9 @@ def make_plan(
         "columns": {role: name for role, name in sorted(columns.items()) if name},
         "positives": positives,
         "labels": labels,
-        # Earlier versions read these in another way.
+        # Earlier versions read these differently.
         **({"read as": read_as} if read_as else {}),
-        # Labels of libraries' data sets were once read by their numbers.
+        # Dataset libraries' labels were once read by number.
         **({"label_names": True} if by_label and any(map(prefix_of, names)) else {}),
         "prompts": [*prompts] * (max(widths) if len(prompts) == 1 else 1) if any(prompts) else [],
         "augment": _identified(augment) if augment else {},
@@ -116,7 +116,7 @@ def make_plan(
 
 
 def _reading(name: str, source: Source, columns: Mapping[str, str]) -> list[str]:
-    """A table's separator and the columns that are read, if earlier versions took others."""
+    """A table's separator and columns, where earlier versions chose others."""
     if prefix_of(name):
         names, separator = source.names, ""
     else:
@@ -129,28 +129,23 @@ def _reading(name: str, source: Source, columns: Mapping[str, str]) -> list[str]
 
 
 def _identified(augment: Mapping[str, Any]) -> dict[str, Any]:
-    """The choices of changed copies, with the hash of the lexicon."""
+    """The options of changed copies, with the lexicon's hash."""
     lexicon = augment.get("lexicon")
     return {**augment, **({"lexicon_sha256": hash_file(local_path(lexicon))} if lexicon else {})}
 
 
 def most_columns(plan: Plan) -> int:
-    """The most columns that a source has, with those that are made."""
+    """The maximum number of columns of a source, including generated ones."""
     return max(source["columns"] for source in plan.key["sources"])
 
 
 def enter(folder: Folder, plan: Plan) -> Plan:
-    """Writes the plan into a new corpus's folder, or checks that the folder is for the same corpus."""
+    """Writes the plan into a new corpus's folder, or checks that an existing folder is for the same corpus."""
     return shared_folder.enter(folder, plan, "another corpus's", lambda: check_usable(plan.key))
 
 
 def expand(data: Sequence[str], option: str) -> list[str]:
-    """The sources, with the files of each pattern in the order of their names.
-
-    Args:
-      data: names of sources, several in one with commas, and patterns of files.
-      option: where they were given, for messages.
-    """
+    """The sources, with the files that match each pattern, sorted by name."""
     found: list[str] = []
     for given in data:
         for name in split_sources(given):

@@ -1,4 +1,4 @@
-"""A prepared corpus, opened: its rows' tokens, gathered from mapped files; their sources; and their texts, if kept."""
+"""A prepared corpus, opened: tokens of any rows, gathered from memory-mapped files, their sources and their texts."""
 
 import functools
 import itertools
@@ -17,14 +17,14 @@ from simcse_jax.errors import UserError, why
 
 
 class Sentences(NamedTuple):
-    """Where the sentences of B rows are, C each."""
+    """Locations of the sentences of B rows, C each."""
 
-    starts: np.ndarray  # (B, C) int64: the first token's place among all tokens
+    starts: np.ndarray  # (B, C) int64: the first token's position among all tokens
     lengths: np.ndarray  # (B, C) int64
     sums: np.ndarray  # (B, C) uint32: checksums of the tokens alone
-    shards: np.ndarray  # (B, 1) the rows' shards; (B, C) if each sentence has a row of its own
-    empty: np.ndarray  # (B, C) bool: the empty sentence, for a column that the row or its source lacks
-    present: np.ndarray  # (B, C) bool: False for these, and for an anchor that is its own positive
+    shards: np.ndarray  # (B, 1) the rows' shards; (B, C) if each sentence is in a row of its own
+    empty: np.ndarray  # (B, C) bool: an empty sentence, for a column that the row or its source lacks
+    present: np.ndarray  # (B, C) bool: False for empty sentences, and for an anchor used as its own positive
 
     def part(self, rows: slice) -> "Sentences":
         """Some of the rows."""
@@ -32,16 +32,16 @@ class Sentences(NamedTuple):
 
 
 class Prepared:
-    """N rows of C columns. Nothing is read when it is opened but the manifests."""
+    """N rows of C columns. Opening reads only the manifests."""
 
     def __init__(self, folder: Path, *others: Path):
-        """Opens a corpus on a disk, or several, whose rows follow one another."""
+        """Opens one corpus on a disk, or several whose rows follow one another."""
         each = {path: read_manifest(path) for path in (folder, *others)}
         for path, manifest in each.items():
             check_sizes(path, (shard.files[0] for shard in manifest.shards))  # texts are not read
         self.folder, self._manifests = folder, list(each.values())
         self.manifest = joined(self._manifests)
-        self.sizes = tuple(manifest.rows for manifest in each.values()) if others else ()  # the rows of several
+        self.sizes = tuple(manifest.rows for manifest in each.values()) if others else ()  # rows of each of several
         self._paths = [path / shard.file for path, manifest in each.items() for shard in manifest.shards]
         shards, width = self.manifest.shards, self.manifest.token_bytes
         places = [shard.parts(width, self.manifest.labels) for shard in shards]
@@ -74,11 +74,11 @@ class Prepared:
 
     @functools.cached_property
     def fewest_columns(self) -> int:
-        """The sentences of a row that has the fewest."""
+        """The number of sentences in the row with the fewest."""
         return self.manifest.fewest
 
     def counts(self, times: Sequence[float] = ()) -> np.ndarray:
-        """(C, L + 1): the sentences of each length, by column, as often as rows of each of several corpora are read."""
+        """(C, L + 1): the sentences of each length, by column; `times` is how often each corpus's rows are read."""
         return joined(self._manifests, times).counts
 
     @property
@@ -86,25 +86,24 @@ class Prepared:
         """Whether some rows lack columns."""
         return self.fewest_columns < self.num_columns
 
-    @functools.cached_property  # each batch asks for it several times
+    @functools.cached_property  # every batch uses it several times
     def length(self) -> int:
-        """The longest sentence's tokens, rounded up to a multiple of 8 and at most `max_length`: T of all batches."""
+        """T of all batches: the longest sentence's tokens, rounded up to a multiple of 8, at most `max_length`."""
         longest = int(np.flatnonzero(self.manifest.counts.sum(axis=0))[-1])
         return padded_length(longest, self.manifest.key["max_length"])
 
     @functools.cached_property
     def lengths(self) -> tuple[int, ...]:
-        """The places for a sentence of each column, at most T; () where all have T."""
+        """The places for a sentence of each column, at most T; () if all have T."""
         if len(set(self.manifest.lengths)) == 1 or self.num_columns == 1:
             return ()
         longest = [int(np.flatnonzero(counts)[-1]) for counts in self.manifest.counts]
         return tuple(padded_length(each, self.length) for each in longest)
 
     def locate(self, rows: np.ndarray) -> Sentences:
-        """Where the sentences of these rows are, by (B,) numbers of rows, or by (B, C) with a row for each column.
+        """Locates sentences, by row numbers (B,), or (B, C) for a row per column.
 
-        A row of a source with one column is its own positive; further columns that a row or its source lacks are
-        empty.
+        In a source with one column, each row is its own positive. Other missing columns are empty sentences.
         """
         columns = np.arange(self.num_columns)
         each = rows[:, None] if rows.ndim == 1 else rows  # (B, 1) or (B, C)
@@ -130,20 +129,21 @@ class Prepared:
             place = self._first_label[shard] + within
             self._labels.will_need(*_ranges(place, 1, 1))
             sums = sums - label_terms(self._label[place])
-        if (wrong := lacking & empty & (sums != BEGIN)).any():  # of no tokens, unlike zeros that a disk may have
+        wrong = lacking & empty & (sums != BEGIN)  # the checksum of no tokens, unlike zeros from a bad disk
+        if wrong.any():
             raise self.damaged(int(np.broadcast_to(shard, wrong.shape)[wrong][0]))
         lengths = np.where(empty, self._special, lengths)
         return Sentences(starts + self._first_token[shard], lengths, sums, shard, empty, present)
 
     def will_need(self, found: Sentences) -> None:
-        """Asks the system to read these sentences from the disk, and does not wait for it."""
-        runs = found.shards.shape[1]  # a row's sentences follow one another, unless each is another row's
+        """Asks the system to read these sentences from the disk, without waiting."""
+        runs = found.shards.shape[1]  # a row's sentences are adjacent, unless each comes from its own row
         starts, ends = found.starts[:, :runs], found.starts + np.where(found.empty, 0, found.lengths)
         ends = ends if runs > 1 else ends.max(axis=1, keepdims=True)
         self._tokens.will_need(*_ranges(starts, ends - starts, self.manifest.token_bytes))
 
     def gather(self, found: Sentences) -> tuple[np.ndarray, np.ndarray]:
-        """The token ids of sentences and their mask, both (B, C, T) int32; ids beyond a sentence's end are 0.
+        """The sentences' token ids and mask, both (B, C, T) int32; ids are 0 where the mask is.
 
         Raises:
           UserError: naming a shard whose tokens or labels were changed since it was written.
@@ -161,7 +161,7 @@ class Prepared:
         return ids, mask.astype(np.int32)
 
     def labels(self, rows: np.ndarray) -> np.ndarray:
-        """(B,) int32 labels of rows, of a corpus that has them; `gather` of the same rows checks them."""
+        """(B,) int32 labels of rows, if the corpus has labels; `gather` of the same rows verifies them."""
         shard, within = self.shards_of(rows)
         return self._label[self._first_label[shard] + within].astype(np.int32)
 
@@ -171,7 +171,7 @@ class Prepared:
         return shard, rows - self._first_row[shard]
 
     def damaged(self, shard: int) -> UserError:
-        """The error for a shard that was changed since it was written."""
+        """The error for a damaged shard."""
         return UserError(f"{self._paths[shard]}: was changed since it was written; {REPAIR}")
 
 
@@ -180,16 +180,16 @@ def _starts(counts: list[int]) -> np.ndarray:
 
 
 def _ranges(first: np.ndarray, count: np.ndarray | int, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """The bytes from and to which `count` elements of `size` bytes reach."""
+    """The byte ranges of `count` elements of `size` bytes each: starts and ends."""
     starts = first.ravel() * size
     return starts, starts + np.ravel(count) * size
 
 
 def origins(corpus: Prepared, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The sources of rows, as numbers in `manifest.sources`, and the rows' numbers in them, from 0; both (B,) int64.
+    """The sources of rows, as indices into `manifest.sources`, and the row numbers there, from 0; both (B,) int64.
 
     Raises:
-      UserError: naming a shard that has a number which cannot be; a wrong one that can be is found by `--verify`.
+      UserError: naming a shard with an impossible row number; only `--verify` finds wrong but possible ones.
     """
     sources, found = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
     shards, within = corpus.shards_of(rows)
@@ -208,11 +208,7 @@ def origins(corpus: Prepared, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 
 def texts(corpus: Prepared, rows: np.ndarray) -> list[list[str]]:
-    """The sentences of rows, as many as the row has, without prompts.
-
-    Raises:
-      UserError: when they were not kept, or naming their file, when it is missing, cut or changed.
-    """
+    """The sentences of rows without prompts, without columns that a row lacks; refused if the text was not kept."""
     if not corpus.manifest.key["keep_text"]:
         raise UserError(f"{corpus.folder}: was prepared without its text; prepare it again with --keep-text")
     found: list[list[str]] = [[]] * len(rows)
@@ -252,5 +248,5 @@ def _texts_of(folder: Path, shard: Shard, rows: list[int]) -> Iterator[list[str]
                 yield [sentence.decode() for sentence in sentences]
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {why(error)}") from None
-    except (ValueError, OverflowError):  # a checksum, or where a sentence begins
+    except (ValueError, OverflowError):  # a wrong checksum or position
         raise UserError(f"{path}: was changed since it was written; {REPAIR}") from None

@@ -1,4 +1,4 @@
-"""A folder that several processes fill: its plan, claims on its parts, files that are whole or not there.
+"""A folder that several processes fill: its plan, claims on its parts, and files that are whole or absent.
 
 The plan is written first and stays in the folder, so that a part that was lost can be made again. JSON files have
 their own hash, so that a damaged one is found before anything is concluded from it.
@@ -26,7 +26,7 @@ from simcse_jax.host.hidden import DOT, PLAN, dot_before
 from simcse_jax.host.locks import held_in_store
 from simcse_jax.host.storage import Folder, is_of_macos, is_remote, parse_json, write_atomically
 
-AT_A_TIME = 32  # sources that are looked at
+AT_A_TIME = 32  # sources examined at once
 ATTEMPTS = 20  # before a claim in a bucket counts as a dead process's, perhaps
 SEAL = "seal"
 PIECE = 1 << 23  # bytes read at a time to copy a file
@@ -34,11 +34,11 @@ LEFTOVERS = ".shard-*.tmp*"  # what killed processes may leave
 
 
 class Plan(NamedTuple):
-    """All that decides what is made, and when the sources were written."""
+    """Everything that determines the result, and when the sources were written."""
 
     key: dict[str, Any]  # its `sources` have a `name` each
     stamps: dict[str, str]  # of sources, by name: `Stamp.written`
-    dot: str = ""  # what the names of the folder's own files begin with, see `hidden`
+    dot: str = ""  # the prefix of the folder's own files, see `host.hidden`
 
     @property
     def sources(self) -> list[str]:
@@ -46,25 +46,25 @@ class Plan(NamedTuple):
         return [source["name"] for source in self.key["sources"]]
 
     def own(self, folder: Folder, name: str = PLAN) -> Folder:
-        """One of the folder's own files, by its name without the dot; by default the plan itself."""
+        """One of the folder's own files, named without the dot; by default the plan itself."""
         return folder / f"{self.dot}{name}"
 
     def as_in(self, folder: Folder) -> "Plan":
-        """The plan with the names that the folder has, if it was begun."""
+        """The plan, with the file names that an existing folder uses."""
         return self._replace(dot=dot_before(folder, PLAN, new=self.dot))
 
 
 def enter(folder: Folder, plan: Plan, whose: str, check: Callable[[], object] = lambda: None) -> Plan:
-    """Writes the plan into a new folder, or checks that the folder has the same one.
+    """Writes the plan into a new folder, or checks that an existing folder has the same plan.
 
     Args:
       folder: on a disk or in a bucket.
       plan: what is to be made there.
-      whose: a folder's that has another plan, for the message: "another corpus's".
-      check: called before a folder is begun; raises an error if it should not be.
+      whose: how the error describes a folder with another plan: "another corpus's".
+      check: called before a new folder is started; raises an error to prevent it.
 
     Returns:
-      The plan, with the names that the folder has: those of an earlier version, if that began it.
+      The plan, with the file names that the folder uses, perhaps an earlier version's.
 
     Raises:
       UserError: naming what differs, or when the folder has other files.
@@ -73,11 +73,11 @@ def enter(folder: Folder, plan: Plan, whose: str, check: Callable[[], object] = 
         check()
     attempts = 0
     while True:
-        with claimed(folder / PLAN, patient=attempts > ATTEMPTS) as mine:  # one claim for the names of either kind
+        with claimed(folder / PLAN, patient=attempts > ATTEMPTS) as mine:  # one claim, whatever names the folder uses
             if mine:
                 return _write_or_compare(folder, plan.as_in(folder), whose)
         attempts += 1
-        time.sleep(0.1)  # another process has begun just now
+        time.sleep(0.1)  # another process has just started it
 
 
 def _write_or_compare(folder: Folder, plan: Plan, whose: str) -> Plan:
@@ -92,15 +92,15 @@ def _write_or_compare(folder: Folder, plan: Plan, whose: str) -> Plan:
 
 
 def check_own(folder: Folder) -> None:
-    """Refuses a folder with files but without a plan."""
+    """Refuses a folder that has files but no plan."""
     there = names_in(folder)
-    others = sorted(name for name in there if not name.startswith((".", f"{PLAN}.")))  # a plan that was not finished
+    others = sorted(name for name in there if not name.startswith((".", f"{PLAN}.")))  # an unfinished plan
     if others and there.isdisjoint((PLAN, f"{DOT}{PLAN}")):
         raise UserError(f"--output {folder}: has other files ({others[0]}) and no plan; choose another folder")
 
 
 def check_unchanged(folder: Folder, plan: Plan, sources: Sequence[str] | None = None) -> None:
-    """Looks at sources once more, by default at all of them."""
+    """Refuses sources that were changed since the plan was made; by default checks all of them."""
     names = plan.sources if sources is None else sources
     with ThreadPoolExecutor(AT_A_TIME) as threads:  # a bucket answers slowly
         stamps = threads.map(stamp_of, names)
@@ -116,14 +116,13 @@ def names_in(folder: Folder) -> set[str]:
 
 
 def leave(folder: Folder, plan: Plan, *notes: str) -> None:
-    """After a mistake in the data: removes the plan, and the folder, if nothing was made and nobody else is at work.
+    """Removes the plan and the folder after an error in the data, if nothing was made and nobody else is working there.
 
-    A source that is corrected is another one, with which a folder that was begun does not go on.
+    A corrected source counts as a different one, so the folder could not be resumed.
 
     Args:
-      folder: which was entered.
-      plan: as it was entered.
-      notes: patterns of files of its own that are no work, and are removed too.
+      folder, plan: as entered.
+      notes: patterns of the folder's own files that are also removed, since they hold no results.
     """
     there = names_in(folder) if folder.is_dir() else set()
     first, *others = (plan.own(folder, name).name for name in (PLAN, *notes))
@@ -144,7 +143,7 @@ def _compare(folder: Folder, before: Mapping[str, Any], now: Mapping[str, Any], 
 
 
 def _difference(name: str, before: Any, now: Any) -> str:
-    """What differs in a field of the key; of sources, the first that does."""
+    """How a field of the key differs; for sources, the first difference."""
     if name != "sources" or not isinstance(before, list):
         return f"{name} was {before!r:.80}, is {now!r:.80}"
     nothing: dict[str, Any] = {}
@@ -154,7 +153,7 @@ def _difference(name: str, before: Any, now: Any) -> str:
             was, new = (each.get("name", "missing") for each in (one, other))
             return f"source {place} was {was}, is {new}"
         if fields:
-            was, new = (each.get(fields[0]) for each in (one, other))  # another command's have other fields
+            was, new = (each.get(fields[0]) for each in (one, other))  # another command's plan has other fields
             return f"{one['name']}: {fields[0]} was {was}, is {new}"
     raise AssertionError(name)
 
@@ -169,12 +168,12 @@ def _compare_stamps(folder: Folder, before: Mapping[str, str], now: Mapping[str,
 
 @contextlib.contextmanager
 def claimed(path: Folder, patient: bool = False) -> Iterator[bool]:
-    """Claims the work on `path` for the time of the block; a kill frees it. Yields whether it was free.
+    """Claims the work on `path` for the duration of the block. Yields whether it was free; a kill frees it.
 
     Args:
       path: what is written.
-      patient: in a bucket, where nothing is freed by itself: find out whether the one that has it is still alive, which
-        takes up to half a minute, rather than take its word.
+      patient: in a bucket, where a kill frees nothing, check whether the holder is still alive, which takes up to half
+        a minute. Without it, an existing claim counts.
     """
     lock = path.parent / f".{path.name}.lock"
     with contextlib.ExitStack() as job:
@@ -189,7 +188,7 @@ def _claim(job: contextlib.ExitStack, lock: Path) -> bool:
         return False
     except OSError as error:
         raise UserError(f"{lock.parent}: cannot be written: {why(error)}") from None
-    if found is None:  # its holder has just ended
+    if found is None:  # its holder has just exited
         return False
     job.callback(os.close, found[0])
     job.callback(lock.unlink, missing_ok=True)  # first, while it is still this process's
@@ -209,12 +208,12 @@ def _claim_in_store(job: contextlib.ExitStack, lock: Folder, path: Folder, patie
 
 
 def write_sealed(path: Folder, content: Mapping[str, Any]) -> None:
-    """Writes an object and its hash."""
+    """Writes a JSON object with its hash."""
     write_atomically(path, json.dumps({**content, SEAL: _hash(content)}) + "\n")
 
 
 def read_sealed(path: Folder) -> dict[str, Any] | None:
-    """Reads an object back; None if there is no such file."""
+    """Reads the object, checking its hash; None if the file does not exist."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -232,10 +231,10 @@ def _hash(content: Mapping[str, Any]) -> str:
 
 
 class Stamp(NamedTuple):
-    """What is known of a source before it is read."""
+    """Identity of a source that has not been read."""
 
-    bytes: int  # 0 for one that is no file
-    written: str  # when a file was written; the version of a dataset
+    bytes: int  # 0 if not a file
+    written: str  # modification time of a file; version of a dataset
 
 
 def stamp_of(source: str) -> Stamp:
@@ -253,7 +252,7 @@ def stamp_of(source: str) -> Stamp:
 
 
 def size_of(path: Folder) -> int | None:
-    """The bytes of a file, or of an object in a bucket; None if there is none."""
+    """The size in bytes of a file or an object in a bucket; None if it does not exist."""
     try:
         status: Any = path.stat()
     except FileNotFoundError:
@@ -274,9 +273,9 @@ def hash_file(path: Path) -> str:
 
 @contextlib.contextmanager
 def written_to(path: Folder, *further: str) -> Iterator[Path]:
-    """A file to write to, which gets its name, or is copied to its bucket, after the block.
+    """A temporary file to write to, renamed or uploaded to `path` after the block.
 
-    `further` are the endings of more files that are written next to it.
+    `further` are suffixes of more files that are written next to it.
     """
     endings = ("", *further)
     with contextlib.ExitStack() as job:
@@ -302,39 +301,32 @@ def written_to(path: Folder, *further: str) -> Iterator[Path]:
 
 
 def _upload(written: Path, target: Folder) -> None:
-    """Copies a file into a bucket, whole or not at all.
-
-    An object that is opened to write would appear with the part that was written, if an error ends the block.
-    """
+    """Uploads a file, whole or not at all; an object opened for writing would appear in part after an error."""
     import fsspec
 
     fsspec.filesystem("gcs").put_file(str(written), str(target), chunksize=PIECE)
 
 
 def temporary_of(path: Path) -> Path:
-    """The name of a file while it is written: no other process's, since not every disk that several share has locks."""
+    """A temporary name that no other process has: not every shared disk has locks."""
     return path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
 
 
 def put_in_place(written: Path, path: Path) -> None:
-    """Gives a file, which is on the disk, its name, and waits until the name is on the disk too.
-
-    Raises:
-      OSError: when it cannot be moved.
-    """
+    """Renames a file that is already on the disk, and waits until the new name is on the disk too."""
     written.replace(path)
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)
     except OSError as error:
-        if error.errno != errno.EINVAL:  # of a disk that cannot wait for folders
+        if error.errno != errno.EINVAL:  # this disk cannot sync folders
             raise
     finally:
         os.close(folder)
 
 
 def remove_leftovers(folder: Folder, pattern: str = LEFTOVERS) -> None:
-    """Removes what killed processes were writing; all that the folder needs is there."""
+    """Removes what killed processes left in a complete folder."""
     if not is_remote(folder):
         for path in folder.glob(pattern):
             path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""A source's rows as they go into a corpus: one item for each row, so that rows keep their numbers."""
+"""A source's rows as they go into a corpus: one item per row, so that rows keep their numbers."""
 
 import itertools
 from collections import Counter, deque
@@ -13,34 +13,28 @@ from simcse_jax.data.labels import LABELS
 from simcse_jax.data.rows import Row
 from simcse_jax.errors import UserError
 
-SOURCE_ROWS = 2**40  # rows are counted from a multiple of it for each source, where something is drawn for them
-NEXT = 2  # the column of `row_generator` for next sentences; 0 and 1 are those of changed copies
+SOURCE_ROWS = 2**40  # for random draws, the rows of source n are counted from n times this
+NEXT = 2  # the column of `row_generator` for next sentences; changed copies have 0 and 1
 CHANGES = ("crop", "delete", "delete_one", "synonym")
 
 
 class Item(NamedTuple):
     """A row."""
 
-    texts: list[str]  # one a column
+    texts: list[str]  # one per column
     label: int | None = None
-    left_out: str = ""  # why it is left out: blank, unlabelled, unused; empty if it is not
+    left_out: str = ""  # the reason, if it is left out: blank, unlabelled or unused
 
 
 BLANK, UNLABELLED, UNUSED = (Item([], left_out=why) for why in ("blank", "unlabelled", "unused"))
-Change = Callable[[str, int, int], str]  # a sentence, its row and its column to the changed sentence
+Change = Callable[[str, int, int], str]  # from a sentence, its row and its column to the changed sentence
 
 
 class Items:
-    """The rows of a source, read forwards."""
+    """The rows of a source, in order."""
 
     def __init__(self, key: Mapping[str, Any], number: int, change: Change | None):
-        """Opens a source.
-
-        Args:
-          key: of the corpus, see `plan.make_plan`.
-          number: the source's.
-          change: makes changed copies; None: there are none.
-        """
+        """Opens source `number` of a corpus with this key (`plan.make_plan`); `change` makes changed copies."""
         positives = key["positives"]
         source = open_source(key["sources"][number]["name"], key["columns"], positives, key["labels"])
         self._numbered = enumerate(source.rows, number * SOURCE_ROWS)
@@ -57,7 +51,7 @@ class Items:
         return next(self._items)
 
     def pass_over(self, count: int) -> None:
-        """Leaves out the next rows, which takes less time than to read them."""
+        """Skips the next rows, which is faster than reading them."""
         for _ in itertools.islice(self if self._looks_ahead else self._numbered, count):
             pass
 
@@ -100,7 +94,7 @@ def _next_sentences(source: Source, numbered: Iterator[tuple[int, Row]], reach: 
 
 
 def make_change(augment: Mapping[str, Any], seed: int) -> Change | None:
-    """How sentences are changed: a function of the seed, the row and the column, as `data.augment` has it."""
+    """The change that augmentation makes to a sentence: a function of seed, row and column, as in `data.augment`."""
     if not augment:
         return None
     name, percent = augment["name"], augment["percent"]
@@ -118,21 +112,14 @@ def make_change(augment: Mapping[str, Any], seed: int) -> Change | None:
 
 
 def check_usable(key: Mapping[str, Any]) -> None:
-    """Reads each source as far as its first row that is used, and where documents count, as far as the second one.
-
-    Args:
-      key: of the corpus, see `plan.make_plan`.
-
-    Raises:
-      UserError: naming the source of which no row is used, or which has no blank line between its sentences.
-    """
+    """Refuses sources without usable rows, or blank lines between documents, mostly from their first rows."""
     for number, source in enumerate(key["sources"]):
         _check_source(key, number, source["name"])
 
 
 def _check_source(key: Mapping[str, Any], number: int, source: str) -> None:
     positives = key["positives"]
-    needed = 2 if positives in REACH else 0  # documents, where sentences are in some
+    needed = 2 if positives in REACH else 0  # documents
     left_out: Counter[str] = Counter()
     used, documents, inside = False, 0, False
     for item in Items(key, number, None):
