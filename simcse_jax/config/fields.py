@@ -5,12 +5,17 @@ from typing import Any
 
 from ml_collections import config_dict
 
-from simcse_jax.config.field import BELOW_ONE, Field, explain, field, number
 from simcse_jax.config.graded_fields import SCORE_RANGE
 from simcse_jax.config.loss_fields import LOSS_FIELDS, LOSS_SECTIONS
 from simcse_jax.config.partial_fields import PARTIAL_FIELDS, PARTIAL_SECTIONS
 from simcse_jax.config.retrieval_fields import RETRIEVAL_FIELDS, RETRIEVAL_SECTIONS
-from simcse_jax.config.rules import (
+from simcse_jax.config.source_fields import SOURCE_FIELDS, SOURCE_SECTIONS
+from simcse_jax.data.augment import AUGMENTATIONS
+from simcse_jax.data.examples import POSITIVES
+from simcse_jax.evaluation.tasks import DEVELOPMENT, EXTRA, POSTPROCESSING, PROTOCOLS, RETRIEVAL, TASKS
+from simcse_jax.field import (
+    BELOW_ONE,
+    Field,
     above,
     at_least,
     at_most,
@@ -18,15 +23,14 @@ from simcse_jax.config.rules import (
     either,
     empty_or_named,
     empty_or_one_of,
+    explain,
+    field,
     given,
     milestones,
+    number,
     one_of,
     rule,
 )
-from simcse_jax.config.source_fields import SOURCE_FIELDS, SOURCE_SECTIONS
-from simcse_jax.data.augment import AUGMENTATIONS
-from simcse_jax.data.examples import POSITIVES
-from simcse_jax.evaluation.tasks import DEVELOPMENT, EXTRA, POSTPROCESSING, PROTOCOLS, RETRIEVAL, TASKS
 from simcse_jax.models.config import (
     CONVOLUTION_ACTIVATIONS,
     DTYPES,

@@ -2,10 +2,9 @@
 
 from ml_collections import config_dict
 
-from simcse_jax.config.field import field, number, weight
-from simcse_jax.config.rules import above, listed
 from simcse_jax.data.scores import Scores, read_range
 from simcse_jax.errors import UserError
+from simcse_jax.field import above, field, listed, number, weight
 from simcse_jax.objectives.choices import GRADED, UNIT_SCORES, UNPAIRED
 
 GRADED_SECTIONS = {

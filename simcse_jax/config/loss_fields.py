@@ -1,10 +1,22 @@
 """The fields of the loss: views of a sentence, a projector, and the objectives."""
 
-from simcse_jax.config.field import BELOW_ONE, Field, explain, field, number, weight
 from simcse_jax.config.graded_fields import GRADED_FIELDS, GRADED_SECTIONS
 from simcse_jax.config.matryoshka_fields import MATRYOSHKA_FIELDS, MATRYOSHKA_SECTIONS
-from simcse_jax.config.rules import above, at_least, at_most, either, one_of, rule
 from simcse_jax.config.teacher_fields import TEACHER_FIELDS, TEACHER_SECTIONS
+from simcse_jax.field import (
+    BELOW_ONE,
+    Field,
+    above,
+    at_least,
+    at_most,
+    either,
+    explain,
+    field,
+    number,
+    one_of,
+    rule,
+    weight,
+)
 from simcse_jax.models.config import CHANGES, MASKED, NORMS, STATISTICS, is_widths
 from simcse_jax.objectives.choices import NEGATIVES, READINGS, SIMILARITIES
 

@@ -3,9 +3,8 @@
 from ml_collections import config_dict
 
 from simcse_jax.config.discarded import check_kept
-from simcse_jax.config.field import field, number
-from simcse_jax.config.rules import listed
 from simcse_jax.errors import UserError
+from simcse_jax.field import field, listed, number
 from simcse_jax.objectives.choices import UNTRUNCATED
 
 MATRYOSHKA_SECTIONS = {"matryoshka": "The objectives at several sizes of the embeddings (Kusupati et al. 2022)."}

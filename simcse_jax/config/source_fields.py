@@ -5,13 +5,12 @@ from collections.abc import Sequence
 
 from ml_collections import config_dict
 
-from simcse_jax.config.field import explain, field
-from simcse_jax.config.rules import either, listed, rule
 from simcse_jax.data.mixture import read_weights
 from simcse_jax.data.sources import split_sources
 from simcse_jax.data.spans import SPANS
 from simcse_jax.data.tokens import ROLES, Lengths, Prompts
 from simcse_jax.errors import UserError
+from simcse_jax.field import either, explain, field, listed, rule
 from simcse_jax.host.storage import is_remote
 
 ONE_SOURCE = "one_source"

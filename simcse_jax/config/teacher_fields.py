@@ -3,9 +3,8 @@
 from ml_collections import config_dict
 
 from simcse_jax.config.discarded import check_kept
-from simcse_jax.config.field import explain, field, number, weight
-from simcse_jax.config.rules import above, at_least, either
 from simcse_jax.errors import UserError
+from simcse_jax.field import above, at_least, either, explain, field, number, weight
 from simcse_jax.objectives.choices import MARGINS, SIMILARITIES, TAUGHT
 
 TEACHER_SECTIONS = {

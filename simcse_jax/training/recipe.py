@@ -10,8 +10,8 @@ from ml_collections import config_dict
 
 from simcse_jax.config.fields import flatten, is_number_of_step, numbers_of_step
 from simcse_jax.config.matryoshka_fields import sizes_of, weights_of
-from simcse_jax.config.rules import read_milestones
 from simcse_jax.data.spans import SPANS
+from simcse_jax.field import read_milestones
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.head import HEADS
 from simcse_jax.models.projector import read_projector

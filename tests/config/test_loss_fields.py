@@ -1,5 +1,5 @@
-from simcse_jax.config.field import Field
 from simcse_jax.config.loss_fields import LOSS_FIELDS, LOSS_SECTIONS, POLICIES
+from simcse_jax.field import Field
 from simcse_jax.objectives import choices
 
 
