@@ -170,3 +170,8 @@ def weight(default: float = 0.0) -> Field:
 def explain(choices: Mapping[str, str]) -> str:
     """The choices of a field, each with its meaning."""
     return "; ".join(f"{name}: {meaning}" for name, meaning in choices.items())
+
+
+def reading(readings: Mapping[str, str]) -> Field:
+    """Which of two formulas: what a paper prints, and what its authors' code computes."""
+    return field("paper", f"Which of two formulas. {explain(readings)}.", either(readings))
