@@ -3,10 +3,9 @@ import sys
 
 from support import ROOT, call
 
-from simcse_jax.config.field import field
 from simcse_jax.config.fields import FIELDS
 from simcse_jax.config.help import describe_fields
-from simcse_jax.config.rules import at_least
+from simcse_jax.field import at_least, field
 from simcse_jax.training.sweeps import variants
 
 COMMANDS = ("train", "sweep", "evaluate", "encode", "search", "export", "analyze", "geometry", "demo", "serve")

@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 from support import call, lines, random_model, refused, sentences, train_args
 from support.resuming import trained_and_resumed
-from support.steps import batch, recipe, settings
+from support.steps import batch, recipe, settings, term
 
 from simcse_jax.config import default_config
 from simcse_jax.config.checks import validate
 from simcse_jax.devices.mesh import data_mesh
-from simcse_jax.objectives.registry import Term
 from simcse_jax.training.loss import make_loss
 
 NAMES = ("cosent", "angle", "cosine_mse")
@@ -28,7 +27,7 @@ def test_the_gradient_is_the_same_on_any_number_of_devices_and_in_chunks(devices
     numbers = {name: {"weight": 1.0, "temperature": 0.05} for name in NAMES[:2]} | {"cosine_mse": {"weight": 1.0}}
     results = []
     for count, size in ((1, 0), (devices, chunk_size)):
-        chosen = recipe(2, objectives=tuple(Term(name) for name in NAMES), chunk_size=size)
+        chosen = recipe(2, objectives=tuple(term(name) for name in NAMES), chunk_size=size)
         function = jax.jit(make_loss(graph, chosen, data_mesh(jax.devices()[:count])))
         results.append(function(params, jnp.int32(0), batch(2) | {"score": scores}, settings(objective=numbers)))
     (expected, gradient), (found, other) = results

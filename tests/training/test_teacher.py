@@ -11,7 +11,7 @@ import pytest
 from support import call, lines, random_model, refused, train_args, write_model
 from support.checks import random
 from support.resuming import trained_and_resumed
-from support.steps import batch, recipe, settings
+from support.steps import alone, batch, recipe, settings, term
 
 from simcse_jax import SimCSE
 from simcse_jax.config import default_config
@@ -22,16 +22,15 @@ from simcse_jax.data.pairing import Pairing
 from simcse_jax.data.sources import Examples
 from simcse_jax.devices.mesh import data_mesh
 from simcse_jax.errors import UserError
-from simcse_jax.objectives.registry import Term
 from simcse_jax.runs.workdir import Workdir
 from simcse_jax.training import teacher
 from simcse_jax.training.inputs import read_inputs
-from simcse_jax.training.loss import make_loss, taught_views
+from simcse_jax.training.loss import make_loss, seen_by
 
 NAMES = ("embedding_mse", "margin_mse", "distill_kl", "gist")
 GIST = (("margin_kind", "absolute"), ("contrast_anchors", True), ("contrast_positives", True))
 DOT = (("similarity", "dot"),)
-TERMS = (Term("embedding_mse"), Term("margin_mse", DOT), Term("distill_kl", DOT), Term("gist", GIST))
+TERMS = (term("embedding_mse"), term("margin_mse", DOT), term("distill_kl", DOT), term("gist", GIST))
 
 
 @pytest.mark.exact
@@ -56,11 +55,22 @@ def test_the_gradient_is_the_same_on_any_number_of_devices_and_in_chunks(devices
 
 def test_a_view_has_the_embedding_of_its_sentence_or_the_mean_of_several():
     given = random(4, 3, 5)
-    found = taught_views(recipe(3), given)
-    np.testing.assert_array_equal(found, np.moveaxis(given, 1, 0))
-    np.testing.assert_array_equal(taught_views(recipe(1), given[:, :1]), np.stack([given[:, 0]] * 2))
-    several = recipe(3)._replace(views=(recipe(3).views[0], recipe(3).views[1]._replace(others=(2,))))
-    np.testing.assert_allclose(taught_views(several, given)[1], given[:, 1:].mean(axis=1), rtol=1e-6)
+
+    def teacher_of(columns, given, **more):
+        chosen = recipe(columns, **more)
+        views = np.zeros((3, len(given), 2), np.float32)
+        return seen_by(
+            chosen, chosen.objectives[0].objective, alone({"any": given[:, 0]}), views, {"teacher": given}
+        ).teacher
+
+    found = teacher_of(3, given)
+    np.testing.assert_array_equal(found["anchor"], given[:, 0])
+    np.testing.assert_array_equal(found["positive"], given[:, 1])
+    np.testing.assert_array_equal(found["hard_negatives"], given[:, 2][None])
+    one = teacher_of(1, given[:, :1])
+    np.testing.assert_array_equal(one["anchor"], one["positive"])
+    assert "hard_negatives" not in one
+    np.testing.assert_allclose(teacher_of(3, given, positives=2)["positive"], given[:, 1:].mean(axis=1), rtol=1e-6)
 
 
 def config_of(model, data, dev, taught_by, **fields):

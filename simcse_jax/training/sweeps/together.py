@@ -16,7 +16,6 @@ from ml_collections import config_dict
 
 from simcse_jax.config.checks import ineffective
 from simcse_jax.config.fields import flatten, numbers_of_step, trains
-from simcse_jax.config.rules import read_milestones
 from simcse_jax.config.source_fields import ONE_SOURCE
 from simcse_jax.data.corpora import AnyBatches
 from simcse_jax.devices.mesh import AXIS
@@ -24,6 +23,7 @@ from simcse_jax.devices.parts import distribute, whole
 from simcse_jax.devices.preemption import Preemption
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.evaluator import evaluate_all
+from simcse_jax.field import read_milestones
 from simcse_jax.host import progress
 from simcse_jax.host.locks import held
 from simcse_jax.models.parameters import Params

@@ -1,12 +1,12 @@
 """Objectives that mean the elements of an embedding need the one that the model has in the end."""
 
-from ml_collections import config_dict
+from typing import Any
 
 from simcse_jax.errors import UserError
 from simcse_jax.models.head import HEADS
 
 
-def check_kept(config: config_dict.ConfigDict, field: str, purpose: str) -> None:
+def check_kept(config: Any, field: str, purpose: str) -> None:
     """Refuses a head, or a pooler, that embeddings have in training alone.
 
     Args:

@@ -2,9 +2,9 @@ import pytest
 
 from simcse_jax.config.checks import ineffective, validate
 from simcse_jax.config.fields import default_config
-from simcse_jax.config.graded_fields import scores_of
 from simcse_jax.data.scores import Scores
 from simcse_jax.errors import UserError
+from simcse_jax.training.reading import scores_of
 
 
 def config_of(**fields):

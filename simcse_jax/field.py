@@ -1,6 +1,7 @@
-"""The bounds of a field: rules for a single value, each with the words that errors and `--help` use."""
+"""One field of a run: its default, meaning and bounds. A bound has the words that errors and `--help` use."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from math import inf
 from typing import Any, NamedTuple
@@ -136,3 +137,41 @@ def each_once(kind: str, names: Iterable[str]) -> Rule:
                 raise UserError(f"{field}: {name} is given twice; list each {kind} once, separated by commas")
 
     return Rule(f"any of {', '.join(known)}", check)
+
+
+BELOW_ONE = rule("at least 0 and below 1", lambda rate: 0 <= rate < 1)  # a rate
+
+
+@dataclass(frozen=True)
+class Field:
+    """One field of a run. Its type is the type of its default."""
+
+    default: Any
+    meaning: str
+    rules: tuple[Rule, ...] = ()
+    of_step: bool = False  # an argument of the compiled step: runs that differ in it share a compilation
+
+
+def field(default: Any, meaning: str, *rules: Rule) -> Field:
+    """A field that is fixed when the step is compiled, or that the step does not use."""
+    return Field(default, meaning, rules)
+
+
+def number(default: float | str | tuple[str, ...], meaning: str, *rules: Rule) -> Field:
+    """A field that the compiled step takes as an argument, a number or several."""
+    return Field(default, meaning, rules, of_step=True)
+
+
+def weight(default: float = 0.0) -> Field:
+    """The weight of an objective."""
+    return number(default, "The weight of this term in the loss; 0.0 turns it off.", at_least(0))
+
+
+def explain(choices: Mapping[str, str]) -> str:
+    """The choices of a field, each with its meaning."""
+    return "; ".join(f"{name}: {meaning}" for name, meaning in choices.items())
+
+
+def reading(readings: Mapping[str, str]) -> Field:
+    """Which of two formulas: what a paper prints, and what its authors' code computes."""
+    return field("paper", f"Which of two formulas. {explain(readings)}.", either(readings))

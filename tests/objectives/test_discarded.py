@@ -1,9 +1,9 @@
 import pytest
 
 from simcse_jax.config.checks import validate
-from simcse_jax.config.discarded import check_kept
 from simcse_jax.config.fields import default_config
 from simcse_jax.errors import UserError
+from simcse_jax.objectives.discarded import check_kept
 
 
 @pytest.mark.parametrize(("mlp", "pooler"), [("none", ""), ("always", ""), ("none", "cls")])

@@ -1,3 +1,5 @@
+"""Names that choose a formula: each gives another loss."""
+
 import functools
 
 import jax
@@ -5,10 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from simcse_jax.objectives import choices
+from simcse_jax.objectives import barlow_twins as barlow_twins_file
+from simcse_jax.objectives import dimension_wise as dimension_wise_file
+from simcse_jax.objectives import off_dropout as off_dropout_file
 from simcse_jax.objectives.barlow_twins import barlow_twins
 from simcse_jax.objectives.dimension_wise import dimension_wise
-from simcse_jax.objectives.info_nce import info_nce
+from simcse_jax.objectives.info_nce import MEASURES, info_nce
 from simcse_jax.objectives.off_dropout import off_dropout
 
 FIRST, SECOND = (jnp.asarray(np.random.default_rng(seed).normal(size=(4, 3)), jnp.float32) for seed in (0, 1))
@@ -35,10 +39,10 @@ def barlow_twins_reading(name):
 
 
 CHOICES = [
-    (similarity, choices.SIMILARITIES),
-    (off_dropout_reading, choices.READINGS["off_dropout"]),
-    (dimension_wise_reading, choices.READINGS["dimension_wise"]),
-    (barlow_twins_reading, choices.READINGS["barlow_twins"]),
+    (similarity, MEASURES),
+    (off_dropout_reading, off_dropout_file.READINGS),
+    (dimension_wise_reading, dimension_wise_file.READINGS),
+    (barlow_twins_reading, barlow_twins_file.READINGS),
 ]
 
 

@@ -2,8 +2,9 @@ import math
 
 import pytest
 
-from simcse_jax.config import rules
+from simcse_jax import field as rules
 from simcse_jax.errors import UserError
+from simcse_jax.field import BELOW_ONE, Field, explain, field, number
 
 NAMES = ("STS12", "STS13")
 BROKEN = [
@@ -48,3 +49,18 @@ def test_a_broken_rule_names_field_and_value(rule, value, message):
 def test_values_at_the_bound_keep_the_rule(rule, values):
     for value in values:
         rule.check("f", value)
+
+
+def test_a_field_is_compiled_in_and_a_number_is_an_argument():
+    assert field(3, "Three.", BELOW_ONE) == Field(3, "Three.", (BELOW_ONE,))
+    assert number(0.5, "Half.") == Field(0.5, "Half.", of_step=True)
+
+
+def test_choices_are_explained_by_name():
+    assert explain({"a": "the first", "b": "the last"}) == "a: the first; b: the last"
+
+
+def test_a_rate_is_below_one():
+    BELOW_ONE.check("config.x", 0.0)
+    with pytest.raises(UserError, match=r"config\.x=1\.0: must be at least 0 and below 1"):
+        BELOW_ONE.check("config.x", 1.0)

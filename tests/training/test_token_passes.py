@@ -7,18 +7,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from support import random_model
-from support.steps import batch, mixed_batch, replaced_tokens_settings, replaced_tokens_step, settings
+from support.steps import batch, mixed_batch, recipe, replaced_tokens_settings, replaced_tokens_step, settings, term
 
 from simcse_jax.devices.mesh import data_mesh
+from simcse_jax.models.masking import Masking
+from simcse_jax.objectives.masked_lm import OBJECTIVE
+from simcse_jax.objectives.replaced_token_detection import ReplacedTokenDetection
 from simcse_jax.runs.state import trained_shapes
-from simcse_jax.training import loss
-from simcse_jax.training.loss import make_loss
+from simcse_jax.training.loss import Given, make_loss
 from simcse_jax.training.rows import Rows
-from simcse_jax.training.token_losses import LanguageModel, masked_token_losses, replace_tokens
 
 pytestmark = pytest.mark.exact
 
-MASKING = LanguageModel(mask_id=3, special_ids=(0, 1, 2, 3))
+MASKING = Masking(mask_id=3, special_ids=(0, 1, 2, 3))
 
 
 def test_masked_tokens_are_those_of_the_columns_that_are_there():
@@ -33,7 +34,9 @@ def test_masked_tokens_are_those_of_the_columns_that_are_there():
 
     @jax.jit
     def losses(data):
-        return masked_token_losses(graph, MASKING, [0, 1, 2], params, Rows(data, jnp.int32(0), settings(), ()))
+        chosen = recipe(3, objectives=(term("mlm"),), masking=MASKING)
+        rows = Rows(data, jnp.int32(0), settings(objective={"mlm": {"weight": 1.0}}), ())
+        return OBJECTIVE.tokens(Given(graph, chosen, params, {}).tokens(chosen.objectives[0], rows))
 
     (sums, counts), (expected_sums, expected_counts) = losses(data), losses(blank)
     np.testing.assert_array_equal(counts, expected_counts)
@@ -86,12 +89,12 @@ def test_the_gradient_of_replaced_tokens_reaches_the_encoder_through_its_embeddi
     contrast, both = diffcse(weight=0.0)[1], diffcse()[1]
     name = "encoder.layers.0.output.kernel"
     assert np.abs(both[name] - contrast[name]).max() > 1e-3 * np.abs(contrast[name]).max()
-    original = loss.replaced_token_losses
+    original = ReplacedTokenDetection.second_pass
 
     def cut(*args):
         return original(*args[:-1], jax.lax.stop_gradient(args[-1]))
 
-    monkeypatch.setattr(loss, "replaced_token_losses", cut)
+    monkeypatch.setattr(ReplacedTokenDetection, "second_pass", cut)
     found = diffcse.__wrapped__()[1]
     for name, value in found.items():
         if name.startswith(("encoder.", "projector.")):
@@ -108,11 +111,11 @@ def test_without_a_projector_the_embedding_itself_is_the_first_token():
 
 
 def replaced(rows=None, **changes):
-    _, _, frozen, recipe = replaced_tokens_step()
-    assert recipe.replacement is not None
+    graph, params, frozen, recipe = replaced_tokens_step()
     data = {name: x if rows is None else x[rows] for name, x in batch(1).items()}
     rows = Rows(data, jnp.int32(0), replaced_tokens_settings() | changes, ())
-    return np.asarray(jax.jit(lambda: replace_tokens(recipe.replacement, [0, 0], frozen, rows))())
+    given = Given(graph, recipe, params, frozen)
+    return np.asarray(jax.jit(lambda: recipe.objectives[1].objective.drawn(given.tokens(recipe.objectives[1], rows)))())
 
 
 def test_each_member_has_draws_of_its_own_which_belong_to_its_example():
