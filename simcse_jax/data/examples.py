@@ -18,7 +18,7 @@ from simcse_jax.data.documents import REACH, next_sentences, read_documents
 from simcse_jax.data.draws import NEXT_SENTENCES, SUBSAMPLE, corpus_generator
 from simcse_jax.data.files import READERS, read_parquet
 from simcse_jax.data.labels import LABELS, parse_label
-from simcse_jax.data.row_lists import Negatives, look, one_by_one, read_negatives
+from simcse_jax.data.row_lists import Negatives, peek_lists, read_negatives, split_positives
 from simcse_jax.data.rows import MISSING, Row, Table, read_text
 from simcse_jax.data.scores import Scores
 from simcse_jax.data.sources import Examples, join, split_sources
@@ -182,9 +182,9 @@ def open_source(
         names, rows = wanted, read_parquet(source_path(specification), wanted)[1]
     rows = fitting(rows, found._replace(places=chosen), names, where)
     if negatives.first > 1:
-        rows = one_by_one(rows, names, chosen[1], *([] if score is None else [score]))
+        rows = split_positives(rows, names, chosen[1], *([] if score is None else [score]))
     if not negatives.numbered and negatives.first < negatives.end:
-        rows, lists = look(rows, chosen[negatives.first])
+        rows, lists = peek_lists(rows, chosen[negatives.first])
         negatives = negatives._replace(lists=lists)
     return Source(names, rows, chosen, negatives, label, where, score, scores)
 
@@ -268,7 +268,7 @@ def _whole_documents(rows: Iterable[Row], where: str) -> Examples:
 def _documents(rows: Iterable[Row], where: str) -> list[list[str]]:
     documents = read_documents(str(row.fields[0]) for row in rows)
     if not documents:
-        raise nothing_in(where, 0, 0)
+        raise no_examples_in(where, 0, 0)
     return documents
 
 
@@ -300,7 +300,7 @@ def _collect(source: Source) -> Examples:
         for place, column in enumerate(collected):
             column.append(sentences[place] if place < len(sentences) else "")
     if not collected[0]:
-        raise nothing_in(source.where, blank, unlabelled, unscored)
+        raise no_examples_in(source.where, blank, unlabelled, unscored)
     return Examples(
         tuple(collected),
         blank,
@@ -317,7 +317,7 @@ def present_columns(widths: np.ndarray, columns: int) -> np.ndarray | None:
     return None if (widths == columns).all() else np.arange(columns) < widths[:, None]
 
 
-def nothing_in(where: str, blank: int, unlabelled: int, unscored: int = 0) -> UserError:
+def no_examples_in(where: str, blank: int, unlabelled: int, unscored: int = 0) -> UserError:
     """The error for a source without examples."""
     counts = ((blank, "blank rows"), (unlabelled, "rows without a label"), (unscored, "rows without a score"))
     left_out = " and ".join(f"{count} {kind}" for count, kind in counts if count)

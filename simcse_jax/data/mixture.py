@@ -18,7 +18,7 @@ def read_weights(parts: Sequence[str]) -> tuple[float, ...]:
     """The weights in `data.weights`; a `ValueError` refuses what is not a number from 1e-30 to 1e30."""
     weights = tuple(map(float, parts))
     if not all(1e-30 <= weight <= 1e30 for weight in weights):
-        raise ValueError(f"{weights} are no weights")
+        raise ValueError(f"{weights} are not weights")
     return weights
 
 

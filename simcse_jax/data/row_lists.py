@@ -38,7 +38,7 @@ def numbered(names: Sequence[str], name: str, where: str) -> list[str]:
     return [f"{name}_{number}" for number in numbers]
 
 
-def look(rows: Iterator[Row], place: int) -> tuple[Iterator[Row], bool]:
+def peek_lists(rows: Iterator[Row], place: int) -> tuple[Iterator[Row], bool]:
     """The same rows, and whether the first value of the column at `place` is a list."""
     seen: list[Row] = []
     found: object = None
@@ -102,7 +102,7 @@ def is_written_list(text: str) -> bool:
     return False
 
 
-def one_by_one(rows: Iterator[Row], names: Sequence[str], place: int, *for_each: int) -> Iterator[Row]:
+def split_positives(rows: Iterator[Row], names: Sequence[str], place: int, *for_each: int) -> Iterator[Row]:
     """The same rows or, if the first has its positives in a list, a row for each positive of each row.
 
     A row without positives stays one row, with a blank positive.
@@ -113,7 +113,7 @@ def one_by_one(rows: Iterator[Row], names: Sequence[str], place: int, *for_each:
       place: the column of positives.
       for_each: columns with a list of values, one for each positive: scores, say.
     """
-    rows, lists = look(rows, place)
+    rows, lists = peek_lists(rows, place)
     for row in rows:
         values, field = row.fields[place], f"{row.where}: the field {names[place]!r}"
         if not lists:

@@ -30,7 +30,6 @@ SINGLE_FILES = {
         "test": "SICK/SICK_test_annotated.txt",
     },
 }
-SENTENCES = {"STSBenchmark": (5, 6), "SICKRelatedness": (1, 2)}  # their columns; SICK's files have a header
 COLUMNS = ["sentence1", "sentence2", "score"]
 # The columns of the score and of the sentences. SICK's are pair_ID, sentence_A, sentence_B, relatedness_score, and
 # entailment_judgment, with a header.
@@ -39,11 +38,11 @@ HEADERS = ("SICKRelatedness",)
 
 
 def read_sts_texts(data: str) -> Table:
-    """One column: both sentences of all pairs of STS12 to STS16, STS-B and SICK-R, of all splits, in this order.
+    """One column: both sentences of all pairs of STS12 to STS16, STS-B and SICK-R, in all splits, in this order.
 
-    Pairs without a score count too, which STS15 and STS16 have, and sentences are as often as the files repeat them.
-    So counted, the seven sets have 44,596 pairs: the 89,192 sentences that ConSERT trains on (3,108, 1,500, 3,750,
-    8,500, 9,183, 8,628 and 9,927 pairs). A set that the folder lacks is left out, and named.
+    This includes repeated sentences, and pairs without a score as in STS15 and STS16. Counted this way, the seven sets
+    have 44,596 pairs (3,108, 1,500, 3,750, 8,500, 9,183, 8,628 and 9,927): the 89,192 sentences that ConSERT trains on.
+    Missing sets are left out, with a note.
     """
     from simcse_jax.devices import processes  # imports JAX
 
@@ -74,18 +73,16 @@ def sts_version(data: str) -> str:
 
 def files_of(folder: Path, task: str) -> list[Path]:
     """All files of a set, including missing ones; none if the folder has none of them."""
-    if task in SINGLE_FILES:
-        files = [folder / file for file in SINGLE_FILES[task].values()]
-        return files if any(file.is_file() for file in files) else []
-    year = folder / "STS" / f"{task}-en-test"
-    return [year / f"STS.input.{subset}.txt" for subset in SUBSETS[task]] if year.is_dir() else []
+    files = [file for split in SINGLE_FILES.get(task, ("test",)) for file in files_of_task(folder, task, split)]
+    there = files[0].parent.is_dir() if task in SUBSETS else any(file.is_file() for file in files)
+    return files if there else []
 
 
 def read_pairs(path: Path, task: str) -> Iterator[Row]:
     """Both sentences of each pair of a file, each as a row."""
-    columns = SENTENCES.get(task, (0, 1))
+    columns = PLACES[task][1:] if task in PLACES else (0, 1)
     for number, row in enumerate(_rows_of_year(path) if task in SUBSETS else read_tabs(path), 1):
-        if (task == "SICKRelatedness" and number == 1) or (task in SENTENCES and row.fields == [""]):
+        if (task in HEADERS and number == 1) or (task in PLACES and row.fields == [""]):
             continue
         if len(row.fields) <= max(columns):
             expected = "two sentences, separated by a tab" if task in SUBSETS else f"{max(columns) + 1} columns or more"
@@ -148,8 +145,8 @@ def read_places(path: Path, columns: Sequence[int], skip_header: bool = False) -
 
     Args:
       path: the file.
-      columns: the places of the score, of the first and of the second sentence.
-      skip_header: whether the first line is none of them.
+      columns: of the score, the first and the second sentence.
+      skip_header: whether the first line is a header.
     """
     for row in itertools.islice(read_tabs(path), int(skip_header), None):
         fields = row.fields

@@ -36,15 +36,15 @@ class FaissSearch:
         self._has_bits = quantization is not None and quantization.precision == "ubinary"
         size = 8 * quantization.width if quantization and self._has_bits else dimension
         byte, product = faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT
-        self._cells: Any = faiss.IndexBinaryFlat(size) if self._has_bits else faiss.IndexFlatIP(size)
-        self._index: Any = self._cells  # flat; FAISS refers to the cells' centres and does not keep them
+        flat: Any = faiss.IndexBinaryFlat(size) if self._has_bits else faiss.IndexFlatIP(size)
+        self._index, self._cells = flat, flat  # FAISS refers to the cells' centres without keeping them
         cells = 0 if sample is None else min(self.CELLS, len(sample) // self.ROWS_A_CELL)
         if cells and self._has_bits:
-            self._index = faiss.IndexBinaryIVF(self._cells, size, cells)
+            self._index = faiss.IndexBinaryIVF(flat, size, cells)
         elif cells and quantization:
-            self._index = faiss.IndexIVFScalarQuantizer(self._cells, size, cells, byte, product, False)
+            self._index = faiss.IndexIVFScalarQuantizer(flat, size, cells, byte, product, False)
         elif cells:
-            self._index = faiss.IndexIVFFlat(self._cells, size, cells, product)
+            self._index = faiss.IndexIVFFlat(flat, size, cells, product)
         elif quantization and not self._has_bits:
             self._index = faiss.IndexScalarQuantizer(size, byte, product)
             self._index.is_trained = True

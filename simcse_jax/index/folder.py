@@ -41,7 +41,7 @@ def save(index: Index, folder: str | Path, model: ModelIdentity) -> None:
     """Writes the index, whole or not at all, replacing an earlier one."""
     folder = local_folder(folder)
     if not is_writable_index(folder):
-        raise UserError(f"{folder}: exists and is no index; choose another folder")
+        raise UserError(f"{folder}: exists and is not an index; choose another folder")
     with held(folder):  # two jobs would remove each other's files
         _save(index, folder, model)
 
@@ -114,7 +114,7 @@ def _load(folder: Path, about: dict[str, Any], model: ModelIdentity) -> Index:
         raise UserError(damaged)
     if not all(isinstance(name, str) and fnmatch(name, pattern) for name, pattern in zip(names, PATTERNS, strict=True)):
         raise UserError(damaged)
-    embeddings, sentences = (folder / name for name in names)
+    embeddings, sentences = (folder / str(name) for name in names)
     check_maker(folder, maker, model)
     index = _empty(about, model, damaged)
     index.maker = model
@@ -196,17 +196,25 @@ def _write_sentences(sentences: list[str], file: IO[bytes]) -> None:
             writer.write_table(pyarrow.table([sentences[start : start + SENTENCES_AT_ONCE]], schema))
 
 
-def _map_embeddings(path: Path, shape: tuple[int, int], dtype: np.dtype) -> Shaped[np.ndarray, "N C"]:
+@contextlib.contextmanager
+def _read(path: Path) -> Iterator[None]:
+    import pyarrow
+
     try:
-        if not shape[0]:  # nothing to map
-            return np.zeros(shape, dtype)
         if path.exists() and not path.is_file():
-            raise ValueError("not a file")  # reading a pipe would wait forever
-        embeddings = np.load(path, mmap_mode="r", allow_pickle=False)
+            raise OSError("not a file")  # reading a pipe would wait forever
+        yield
     except FileNotFoundError:
         raise UserError(f"{path}: missing; build the index again") from None
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, KeyError, pyarrow.ArrowException) as error:
         raise UserError(f"{path}: truncated or damaged ({reason(error)}); build the index again") from None
+
+
+def _map_embeddings(path: Path, shape: tuple[int, int], dtype: np.dtype) -> Shaped[np.ndarray, "N C"]:
+    if not shape[0]:  # nothing to map
+        return np.zeros(shape, dtype)
+    with _read(path):
+        embeddings = np.load(path, mmap_mode="r", allow_pickle=False)
     if embeddings.shape != shape or embeddings.dtype != dtype:
         raise UserError(
             f"{path}: {embeddings.dtype} {embeddings.shape}, but the index has {dtype} {shape}; build it again"
@@ -215,17 +223,10 @@ def _map_embeddings(path: Path, shape: tuple[int, int], dtype: np.dtype) -> Shap
 
 
 def _read_sentences(path: Path, rows: int) -> list[str]:
-    import pyarrow
     import pyarrow.parquet
 
-    try:
-        if path.exists() and not path.is_file():
-            raise OSError("not a file")
+    with _read(path):
         sentences = pyarrow.parquet.read_table(path, columns=["sentence"])["sentence"].to_pylist()
-    except FileNotFoundError:
-        raise UserError(f"{path}: missing; build the index again") from None
-    except (OSError, KeyError, pyarrow.ArrowException) as error:
-        raise UserError(f"{path}: truncated or damaged ({reason(error)}); build the index again") from None
     if len(sentences) != rows:
         raise UserError(f"{path}: {len(sentences)} sentences, but the index has {rows}; build it again")
     return sentences

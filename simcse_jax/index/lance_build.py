@@ -69,7 +69,7 @@ def check_folder(name: str, embeddings: str) -> Folder:
             {path.name for path in folder.iterdir() if not is_of_macos(path.name)} - {FOLDER, LOCK, *UNFINISHED}
         )
         if other:
-            raise UserError(f"{name}: holds {other[0]} and is no index; choose another folder")
+            raise UserError(f"{name}: holds {other[0]} and is not an index; choose another folder")
     return folder
 
 

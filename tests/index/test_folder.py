@@ -269,10 +269,10 @@ def saved(tmp_path_factory):
 def test_files_that_only_look_like_ours_are_left_alone(tmp_path):
     for name in ("embeddings-train.npy", "sentences-train.parquet"):
         (tmp_path / name).write_text("the user's own")
-    with pytest.raises(UserError, match="exists and is no index"):
+    with pytest.raises(UserError, match="exists and is not an index"):
         index_folder.save(made(5), tmp_path, MODEL)
     (tmp_path / "index.json").write_text("{}")
-    with pytest.raises(UserError, match="exists and is no index"):
+    with pytest.raises(UserError, match="exists and is not an index"):
         index_folder.save(made(5), tmp_path, MODEL)
     assert (tmp_path / "embeddings-train.npy").read_text() == "the user's own"
 
@@ -287,7 +287,7 @@ def test_a_folder_that_a_mac_has_shown_is_empty(tmp_path):
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path):
     (tmp_path / "thesis.txt").write_text("do not lose me")
-    with pytest.raises(UserError, match="exists and is no index"):
+    with pytest.raises(UserError, match="exists and is not an index"):
         index_folder.save(made(3), tmp_path, MODEL)
     with pytest.raises(UserError, match=r"thesis\.txt: a file; an index is a folder"):
         index_folder.save(made(3), tmp_path / "thesis.txt", MODEL)

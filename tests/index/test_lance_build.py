@@ -197,7 +197,7 @@ def test_a_folder_that_holds_something_else_is_refused(tmp_path):
     (tmp_path / "memory" / "index.json").write_text(json.dumps({"format": 1}))
     for name, message in (
         ("file", "a file; an index is a folder"),
-        ("other", r"holds thesis\.txt and is no index"),
+        ("other", r"holds thesis\.txt and is not an index"),
         ("memory", "not an index of LanceDB"),
         ("emb", "is the folder of the embeddings"),
     ):

@@ -24,14 +24,7 @@ from simcse_jax.bulk.embeddings.folder import (
     is_made,
     missing,
 )
-from simcse_jax.data.corpus.shared_folder import (
-    Plan,
-    check_unchanged,
-    claimed,
-    read_sealed,
-    write_sealed,
-    written_to,
-)
+from simcse_jax.data.corpus.shared_folder import Plan, check_unchanged, claimed, read_sealed, write_sealed, written_to
 from simcse_jax.data.sentences import SentenceFile
 from simcse_jax.encoding.parquet import rows_table, schema_of
 from simcse_jax.encoding.quantization import PACKED, SCALAR, Clipped, Quantization, dtype_of

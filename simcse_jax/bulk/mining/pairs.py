@@ -12,7 +12,7 @@ from jaxtyping import Int64
 
 from simcse_jax.data.columns import EARLIER, choose_columns, only_sentences, warn_of_labels
 from simcse_jax.data.files import READERS, read_parquet
-from simcse_jax.data.row_lists import one_by_one
+from simcse_jax.data.row_lists import split_positives
 from simcse_jax.data.rows import MISSING, read_text
 from simcse_jax.data.separated import reading_of
 from simcse_jax.errors import UserError
@@ -59,7 +59,7 @@ class PairFile:
             self.reading["separator of --pairs"] = read
         self.has_rows = "positive_row" in names
         if not any(columns.values()):
-            cure = "leave out pairs that are none, or name the columns: --columns anchor=NAME positive=NAME"
+            cure = "leave out pairs that are not, or name the columns: --columns anchor=NAME positive=NAME"
             warn_of_labels(names, f"--pairs {name}: ", f"; {cure}")
 
     def read(self, first: int = 0) -> Iterator[Pair | None]:
@@ -70,7 +70,7 @@ class PairFile:
             names, rows = READERS[self._suffix](self.path)
         places = [names.index(name) for name in self._wanted]
         rows = only_sentences(rows, self._chosen._replace(places=places[:2]), names, str(self.path))
-        rows = one_by_one(rows, names, places[1], *([names.index(ROWS[1])] if self.has_rows else []))
+        rows = split_positives(rows, names, places[1], *([names.index(ROWS[1])] if self.has_rows else []))
         for number, row in itertools.islice(enumerate(rows), first, None):
             if late := [name for name in row.late if name in ROWS]:
                 raise UserError(

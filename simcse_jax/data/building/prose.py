@@ -11,26 +11,12 @@ a listed abbreviation, an initial ("J. Smith") or letters with a point each ("U.
 
 import re
 from collections.abc import Iterable
-from functools import partial
 
 from simcse_jax.errors import UserError
 
 ITEM = "\x02"  # in place of the mark of a list item
-UNSEEN = {
-    "table",
-    "ref",
-    "references",
-    "gallery",
-    "imagemap",
-    "math",
-    "chem",
-    "ce",
-    "score",
-    "timeline",
-    "hiero",
-    "pre",
-}
-UNSEEN |= {"syntaxhighlight", "source", "graph", "mapframe", "style"}
+UNSEEN = {"table", "ref", "references", "gallery", "imagemap", "math", "chem", "ce", "score", "timeline", "hiero"}
+UNSEEN |= {"pre", "syntaxhighlight", "source", "graph", "mapframe", "style"}
 MARKS = ("*", "#", ":", ";")
 SWITCH = re.compile(r"__[A-Z]+__")  # __NOTOC__
 MARKUP = re.compile(r"''|\{\{|\}\}|\[\[|\]\]|\{\||\|\}|<[a-z/!]|^[!|]")
@@ -87,7 +73,7 @@ def plain_text(markup: str, hidden: Iterable[str] = ()) -> str:
             elif node.tag.strip().lower() in UNSEEN:
                 node.contents = ""
     text = SWITCH.sub("", code.strip_code(normalize=True, collapse=False))
-    lines = map(partial(_tidy), text.split("\n"))
+    lines = map(_tidy, text.split("\n"))
     return "\n".join(line for line in lines if line)
 
 

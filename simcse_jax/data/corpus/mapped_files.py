@@ -30,14 +30,7 @@ _system.mmap.restype = ctypes.c_void_p
 _system.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_int64]
 _system.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 _system.syscall.restype = ctypes.c_long
-_system.syscall.argtypes = [
-    ctypes.c_long,
-    ctypes.c_long,
-    ctypes.c_void_p,
-    ctypes.c_size_t,
-    ctypes.c_long,
-    ctypes.c_long,
-]
+_system.syscall.argtypes = [*[ctypes.c_long] * 2, ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_long] * 2]
 _system.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 
 

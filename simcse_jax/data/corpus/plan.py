@@ -61,32 +61,21 @@ def make_plan(
     stamps: dict[str, str] = {}
     read_as: dict[str, list[str]] = {}
     for name in names:
-        source = open_source(name, columns, positives, labels)
+        source, stamp = open_source(name, columns, positives, labels), stamp_of(name)
         if reading := _reading(name, source, columns):
             read_as[name] = reading
         made = positives.startswith("next_") or augment
         if augment and len(source.chosen) > 1:
             hint = "choose its sentences with --columns anchor=…"
             raise UserError(f"--augment {augment['name']}: {name} has positives of its own; {hint}")
-        stamp = stamp_of(name)
         stamps[name] = stamp.written
         sources.append({"name": name, "bytes": stamp.bytes, "columns": 2 if made else source.widest()})
-    widths = [source["columns"] for source in sources]
-    other = next((place for place, width in enumerate(widths) if not same_kind(width, widths[0])), None)
-    if other is not None and not mixed:
-        raise UserError(
-            f"--data: {names[0]} has {kind_of(widths[0])}, {names[other]} has {kind_of(widths[other])}; "
-            "name sources of one kind, choose the same columns with --columns, or add --mixed"
-        )
-    if len(prompts) == 3 < max(widths):
-        prompts = [*prompts, *[prompts[2]] * (max(widths) - 3)]
-    if len(prompts) not in (0, 1, max(widths)):
-        raise UserError(f"--prompt: {len(prompts)} were given for {max(widths)} columns; give one, or one for each")
-    if not isinstance(max_length, int) and max(widths) == 1:
+    width = _widest(sources, mixed)
+    if not isinstance(max_length, int) and width == 1:
         raise UserError(f"--max-length: two lengths, but {names[0]} has one column of sentences; give one")
-    by_role = [Prompts(prompts[0], each) for each in prompts[1:] or prompts]
-    check_prompts(tokenizer, by_role, lengths, "--prompt")
-    most = MOST_TOKENS // (longest * max(widths))
+    prompts = _for_columns(prompts, width)
+    check_prompts(tokenizer, [Prompts(prompts[0], each) for each in prompts[1:] or prompts], lengths, "--prompt")
+    most = MOST_TOKENS // (longest * width)
     if shard_rows is not None and shard_rows > most:
         raise UserError(f"--shard-rows {shard_rows}: must be at most {most}, or a shard may have too many tokens")
     (empty,) = tokenizer([""], longest)
@@ -106,13 +95,35 @@ def make_plan(
         **({"read as": read_as} if read_as else {}),
         # Dataset libraries' labels were once read by number.
         **({"label_names": True} if by_label and any(map(prefix_of, names)) else {}),
-        "prompts": [*prompts] * (max(widths) if len(prompts) == 1 else 1) if any(prompts) else [],
+        "prompts": [*prompts] if any(prompts) else [],
         "augment": _identified(augment) if augment else {},
         "seed": seed if augment or positives == "next_3_sentences" else 0,
         "keep_text": keep_text,
         "shard_rows": shard_rows or min(SHARD_ROWS, most),
     }
     return Plan(json.loads(json.dumps(key)), stamps)
+
+
+def _widest(sources: Sequence[Mapping[str, Any]], mixed: bool) -> int:
+    """The maximum number of columns; refuses sources of different kinds unless they may be `mixed`."""
+    first = sources[0]
+    for other in sources:
+        if not mixed and not same_kind(other["columns"], first["columns"]):
+            raise UserError(
+                f"--data: {first['name']} has {kind_of(first['columns'])}, {other['name']} has "
+                f"{kind_of(other['columns'])}; name sources of one kind, choose the same columns with --columns, or "
+                "add --mixed"
+            )
+    return max(source["columns"] for source in sources)
+
+
+def _for_columns(prompts: Sequence[str], width: int) -> Sequence[str]:
+    """A prompt for each of the columns; () for none."""
+    if len(prompts) == 3 < width:
+        prompts = [*prompts, *[prompts[2]] * (width - 3)]
+    if len(prompts) not in (0, 1, width):
+        raise UserError(f"--prompt: {len(prompts)} were given for {width} columns; give one, or one for each")
+    return [*prompts] * width if len(prompts) == 1 else prompts
 
 
 def _reading(name: str, source: Source, columns: Mapping[str, str]) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from simcse_jax.data.augment import crop, delete, delete_one
 from simcse_jax.data.documents import REACH
 from simcse_jax.data.draws import row_generator
-from simcse_jax.data.examples import Source, nothing_in, open_source
+from simcse_jax.data.examples import Source, no_examples_in, open_source
 from simcse_jax.data.labels import LABELS
 from simcse_jax.data.rows import Row
 from simcse_jax.errors import UserError
@@ -138,4 +138,4 @@ def _check_source(key: Mapping[str, Any], number: int, source: str) -> None:
     if left_out["unused"]:
         what = "no document has two sentences" if needed else f"no pair is labelled {positives}"
         raise UserError(f"{source}: {what}; choose another --positives")
-    raise nothing_in(source, left_out["blank"], left_out["unlabelled"])
+    raise no_examples_in(source, left_out["blank"], left_out["unlabelled"])
