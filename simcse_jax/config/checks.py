@@ -1,10 +1,11 @@
 """Whether a config is valid: each field by its own rules, and fields that must go together."""
 
+from collections.abc import Mapping
 from math import isfinite
 
 from ml_collections import config_dict
 
-from simcse_jax.config.fields import FIELDS, LARGEST, flatten, trains
+from simcse_jax.config.fields import LARGEST, fields_of, flatten, trains
 from simcse_jax.config.matryoshka_fields import check_matryoshka, matryoshka_conditions
 from simcse_jax.config.partial_fields import check_partial, partial_conditions
 from simcse_jax.config.retrieval_fields import check_retrieval, retrieval_conditions
@@ -13,6 +14,7 @@ from simcse_jax.config.teacher_fields import check_teacher, teacher_conditions
 from simcse_jax.data.rows import is_text
 from simcse_jax.errors import UserError, nearest, no_such
 from simcse_jax.evaluation.tasks import POSTPROCESSING, RETRIEVAL
+from simcse_jax.field import Field
 from simcse_jax.host.storage import local_path
 from simcse_jax.models.config import MASKED, SEVERAL_LAYERS
 from simcse_jax.models.head import HEADS
@@ -32,10 +34,11 @@ def validate(config: config_dict.ConfigDict) -> None:
     if "sweep" in config:
         raise UserError("config.sweep: this config is a sweep; run it with simcse-jax sweep")
     given = flatten(config)
-    _check_names(given)
+    fields = fields_of(config)
+    _check_names(given, fields)
     for name, value in given.items():
-        check_type(f"config.{name}", value, type(FIELDS[name].default))
-    for name, field in FIELDS.items():
+        check_type(f"config.{name}", value, type(fields[name].default))
+    for name, field in fields.items():
         for rule in field.rules:
             rule.check(f"config.{name}", given[name])
         check_range(f"config.{name}", given[name])
@@ -106,11 +109,11 @@ def check_postprocess(method: str, data: str, dimensions: int, field: str, joint
         raise UserError(f"{dimensions_field}={dimensions}: must be 0, or above it for {field}=whitening")
 
 
-def _check_names(given: dict[str, object]) -> None:
+def _check_names(given: Mapping[str, object], fields: Mapping[str, Field]) -> None:
     for name in given:
-        if name not in FIELDS:
-            raise UserError(f"config.{name}: no such field; the nearest one is config.{nearest(name, FIELDS)}")
-    for name in FIELDS:
+        if name not in fields:
+            raise UserError(f"config.{name}: no such field; the nearest one is config.{nearest(name, fields)}")
+    for name in fields:
         if name not in given:
             raise UserError(f"config.{name} is missing; start a config from simcse_jax.config.default_config()")
 
@@ -227,7 +230,7 @@ def _check_processes(config: config_dict.ConfigDict) -> None:
 
 def ineffective(config: config_dict.ConfigDict) -> list[str]:
     """The fields, `NAME=VALUE`, that were set but have no effect with these other fields."""
-    given = flatten(config)
+    given, fields = flatten(config), fields_of(config)
     objective, augment = config.objective, config.data.augment
     unused = {name: set(term) - {"weight"} for name, term in objective.items() if not term.weight}
     off = {f"objective.{name}.{field}" for name, fields in unused.items() for field in fields}
@@ -275,4 +278,4 @@ def ineffective(config: config_dict.ConfigDict) -> list[str]:
     if not trains(config):
         off |= {name for name in given if name.startswith(OF_TRAINING)}
         off -= {"train.epochs", "train.dtype", "train.matmul_precision", "data.max_length"}
-    return [f"{name}={given[name]}" for name in sorted(off) if given[name] != FIELDS[name].default]
+    return [f"{name}={given[name]}" for name in sorted(off) if given[name] != fields[name].default]

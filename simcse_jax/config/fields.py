@@ -5,7 +5,7 @@ from typing import Any
 
 from ml_collections import config_dict
 
-from simcse_jax.config.loss_fields import LOSS_FIELDS, LOSS_SECTIONS
+from simcse_jax.config.loss_fields import LOSS_FIELDS, LOSS_SECTIONS, fields_of_objectives
 from simcse_jax.config.partial_fields import PARTIAL_FIELDS, PARTIAL_SECTIONS
 from simcse_jax.config.retrieval_fields import RETRIEVAL_FIELDS, RETRIEVAL_SECTIONS
 from simcse_jax.config.source_fields import SOURCE_FIELDS, SOURCE_SECTIONS
@@ -40,6 +40,8 @@ from simcse_jax.models.config import (
     WIDEST_CONVOLUTION,
 )
 from simcse_jax.models.head import HEADS
+from simcse_jax.objectives.objective import Objective
+from simcse_jax.objectives.registry import OBJECTIVES, OWN, add, check_known
 
 OPTIMIZERS = {"adamw": "decay rates 0.9 and 0.999", "rmsprop": "decay rate 0.9, no momentum"}
 SCHEDULES = {  # see training/learning_rate.py
@@ -294,9 +296,21 @@ FIELDS = {
 }
 
 
-def numbers_of_step() -> tuple[str, ...]:
+def fields_of(config: config_dict.ConfigDict) -> Mapping[str, Field]:
+    """The fields of a config: the package's, and those of objectives from outside that it names.
+
+    Raises:
+      UserError: when it names an objective that is nowhere.
+    """
+    objectives = config.get("objective", {})
+    others = [name for name in objectives if name not in OWN and isinstance(objectives[name], config_dict.ConfigDict)]
+    check_known(others)
+    return FIELDS | fields_of_objectives(OBJECTIVES[name] for name in others)
+
+
+def numbers_of_step(fields: Mapping[str, Field] = FIELDS) -> tuple[str, ...]:
     """The names of the fields that the compiled step takes as numbers: runs that differ in them share a compilation."""
-    return tuple(name for name, one in FIELDS.items() if one.of_step)
+    return tuple(name for name, one in fields.items() if one.of_step)
 
 
 def is_number_of_step(name: str) -> bool:
@@ -304,9 +318,13 @@ def is_number_of_step(name: str) -> bool:
     return FIELDS[name].of_step
 
 
-def default_config() -> config_dict.ConfigDict:
-    """The defaults: unsupervised SimCSE of BERT-base with the paper's hyper-parameters (Table A.1)."""
-    return defaults_of(FIELDS)
+def default_config(*objectives: type[Objective] | str) -> config_dict.ConfigDict:
+    """The defaults: unsupervised SimCSE of BERT-base with the paper's hyper-parameters (Table A.1).
+
+    Args:
+      *objectives: from outside: classes, or names of entry points of other packages (docs/architecture.md).
+    """
+    return defaults_of(FIELDS | fields_of_objectives([add(one) for one in objectives]))
 
 
 def defaults_of(fields: Mapping[str, Field]) -> config_dict.ConfigDict:

@@ -27,7 +27,7 @@ def _sections(objectives: Iterable[Objective]) -> dict[str, str]:
     return {f"objective.{one.name}": one.about for one in objectives}
 
 
-def fields_of(objectives: Iterable[Objective]) -> dict[str, Field]:
+def fields_of_objectives(objectives: Iterable[Objective]) -> dict[str, Field]:
     """The fields of objectives, by dotted names."""
     return {f"objective.{one.name}.{name}": field for one in objectives for name, field in one.fields.items()}
 
@@ -70,8 +70,8 @@ LOSS_FIELDS = {
         "together", f"Batch norm's mean and variance. {explain(STATISTICS)}.", either(STATISTICS)
     ),
     "projector.objectives": field((), "The objectives that see projected embeddings."),
-    **fields_of(_objectives(teacher=False)),
+    **fields_of_objectives(_objectives(teacher=False)),
     **TEACHER_FIELDS,
-    **fields_of(_objectives(teacher=True)),
+    **fields_of_objectives(_objectives(teacher=True)),
     **MATRYOSHKA_FIELDS,
 }

@@ -1,11 +1,17 @@
-"""All objectives by name: each file of this folder declares one, as `OBJECTIVE`."""
+"""All objectives by name: each file of this folder declares one, as `OBJECTIVE`, and others come from outside."""
 
 import importlib
+import importlib.metadata
 import pkgutil
+import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from simcse_jax.errors import UserError, reason
 from simcse_jax.objectives.objective import Objective
+
+GROUP = "simcse_jax.objectives"  # of entry points, by which packages bring theirs
 
 
 def _own() -> dict[str, Objective]:
@@ -16,7 +22,68 @@ def _own() -> dict[str, Objective]:
     return {one.name: one for one in sorted(found, key=lambda one: (one.place, one.name))}
 
 
-OBJECTIVES: dict[str, Objective] = _own()  # by their names in `config.objective`
+OBJECTIVES: dict[str, Objective] = _own()  # by their names in `config.objective`; those from outside come to them
+OWN = frozenset(OBJECTIVES)
+
+
+def add(given: Any) -> Objective:
+    """An objective from outside: a class of a config file, or the name of an entry point of a package.
+
+    The same class of a file that was read again with the same content is the same objective, so that both configs
+    share a compilation.
+
+    Raises:
+      UserError: when there is no such entry point, it cannot be loaded, or the class lacks a part or has the name of
+        one of the package's own.
+    """
+    kind = _loaded(given) if isinstance(given, str) else given
+    if not (isinstance(kind, type) and issubclass(kind, Objective)):
+        raise UserError(f"objective {given!r:.60}: is not a subclass of simcse_jax.objectives.objective.Objective")
+    name, fields = getattr(kind, "name", ""), kind.fields
+    if not (isinstance(name, str) and name.isidentifier()):
+        raise UserError(f"objective {kind.__qualname__}: its `name` must be letters, digits and underscores")
+    if name in OWN:
+        raise UserError(f"objective {name}: this is the name of one of the package's own; choose another")
+    if "weight" not in fields:
+        raise UserError(f"objective {name}: its `fields` must have a weight: simcse_jax.field.weight()")
+    source, before = _source(kind), OBJECTIVES.get(name)
+    if before is None or _source(type(before)) != source:
+        OBJECTIVES[name] = kind()
+    return OBJECTIVES[name]
+
+
+def check_known(names: Iterable[str]) -> None:
+    """Loads the entry points of those that are not there yet.
+
+    Raises:
+      UserError: naming the first one that is nowhere.
+    """
+    for name in names:
+        if name not in OBJECTIVES:
+            add(name)
+
+
+def _loaded(name: str) -> Any:
+    """What the entry point of this name is."""
+    for entry in importlib.metadata.entry_points(group=GROUP, name=name):
+        try:
+            return entry.load()
+        except Exception as error:  # it is a program: anything can go wrong in it
+            raise UserError(f"objective {name}: {entry.value}: {type(error).__name__}: {reason(error)}") from None
+    raise UserError(
+        f"config.objective.{name}: no such objective; it came with a config file or a package: run that file, or "
+        f"install the package that has it as an entry point of {GROUP}"
+    )
+
+
+def _source(kind: type) -> object:
+    """What tells whether two classes are the same: their name and the content of their file."""
+    file = getattr(sys.modules.get(kind.__module__), "__file__", None)
+    content = SOURCES.setdefault(kind, Path(file).read_bytes() if file and Path(file).is_file() else kind)
+    return kind.__qualname__, content
+
+
+SOURCES: dict[type, object] = {}  # of the classes from outside, when they were added
 
 
 def trained(fields: Any) -> dict[str, Objective]:
@@ -31,3 +98,12 @@ def trained(fields: Any) -> dict[str, Objective]:
 def needing(fields: Any, need: str) -> list[Objective]:
     """The trained objectives that need something, an attribute of `Objective`; `fields` as for `trained`."""
     return [objective for objective in trained(fields).values() if getattr(objective, need)]
+
+
+def comes_from_outside(fields: Any) -> bool:
+    """Whether a run trains an objective that is not the package's own, whose parameters need not be known here.
+
+    Args:
+      fields: as for `trained`.
+    """
+    return any(term.get("weight", 0.0) for name, term in fields.items() if name not in OWN)

@@ -5,7 +5,7 @@ The numbers here are part of these keys: with another number a run would not res
 """
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from simcse_jax.models.config import MASKED
 
@@ -43,13 +43,18 @@ POLICY_MASKS: dict[str, Callable[[int, int], tuple[int, ...]]] = {
 }
 
 
+# A change of the tokens that an objective brings: change(keys, ids, mask) -> (ids, mask), each (B, T), from a key for
+# each row. A function at the top of a file, so that it is the same each time.
+Change = Callable[..., Any]
+
+
 class Pass(NamedTuple):
     """What sentences must share to be encoded together."""
 
     tower: int = 0  # which of two encoders
     masked: bool = True  # whether under dropout masks
     rate: str = RATE  # the name of their dropout rate among the numbers of the step
-    change: str = "none"
+    change: str | Change = "none"
     length: int = 0  # the places of a sentence; 0: all that the batch has
 
 
@@ -60,7 +65,7 @@ class View(NamedTuple):
     masks: tuple[int, ...]  # the numbers of its dropout masks; several embeddings are averaged; (): no dropout
     noise: int | None = None  # the number of its Gaussian noise
     tower: int = 0
-    change: str = "none"
+    change: str | Change = "none"
     changed: int = 0  # the number of its change, the same under all of its masks
     rate: str = RATE
     others: tuple[int, ...] = ()  # further columns, whose embeddings are averaged with that of `column`

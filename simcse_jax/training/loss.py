@@ -270,6 +270,9 @@ def encode_views(given: Given, rows: Rows) -> tuple[Float[Array, "B V D"], dict[
             ids, _ = given.tokens(recipe.objectives[0], rows).masked_columns(columns)
         elif each.change != "none":
             keys = rows.keys([CHANGE + number for number in changes]).reshape(-1)
+        if callable(each.change):
+            ids, mask = each.change(keys, ids, mask)
+        elif each.change in DRAWN:
             change = DRAWN[each.change](keys, mask, model.encoder.config.hidden_size, rows.settings["cutoff"])
         layers = model.token_features(
             ids,

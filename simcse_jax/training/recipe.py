@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import config_dict
 
-from simcse_jax.config.fields import flatten, numbers_of_step
+from simcse_jax.config.fields import fields_of, flatten, numbers_of_step
 from simcse_jax.config.matryoshka_fields import sizes_of, weights_of
 from simcse_jax.data.spans import SPANS
 from simcse_jax.field import read_milestones
@@ -45,7 +45,7 @@ def make_settings(config: config_dict.ConfigDict, total_steps: int) -> Settings:
         "total_steps": jnp.float32(total_steps),
         "objective": {name: {} for name in trained(config.objective)},
     }
-    for name in numbers_of_step():
+    for name in numbers_of_step(fields_of(config)):
         section, _, last = name.rpartition(".")
         objective = section.removeprefix("objective.") if section.startswith("objective.") else None
         numbers = settings if objective is None else settings["objective"].get(objective)
