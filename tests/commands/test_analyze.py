@@ -181,7 +181,7 @@ def test_two_models_are_compared_at_the_length_that_both_take(tmp_path, tiny_ber
         ({"--rank": [], "--units": "words"}, ["--units: has no use with --rank"]),
         ({"--artificial": ["3"]}, ["--artificial: has no use without --rank"]),
         ({"--compare": "{model}@1", "--second-pair": ["{roberta}", "{model}"]}, ["different tokenizers"]),
-        ({"--compare": "{model}@1", "--second-pair": ["{roberta}"] * 2}, ["--pair", "a model and itself"]),
+        ({"--compare": "{model}@1", "--second-pair": ["{roberta}"] * 2}, ["--pair", "compares a model with itself"]),
         (
             {"--data": "{data}/few.txt", "--compare": "{model}@1", "--second-pair": ["{roberta}", "{roberta}@1"]},
             ["have 3 frequent tokens in common", "takes 10"],
