@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simcse_jax.commands.command_line import MODEL, Parser, parse_model, run_command
+from simcse_jax.commands.command_line import MODEL, Parser, parse_model
 from simcse_jax.errors import UserError, require
 from simcse_jax.evaluation.analysis.inputs import Models, choose
 from simcse_jax.evaluation.analysis.tokens import CHOICES, Protocol, option
@@ -59,7 +59,7 @@ def read_arguments() -> tuple[Namespace, Protocol, Models]:
       UserError: naming the option that is wrong.
     """
     parser = Parser(
-        prog="simcse_jax.commands.analyze",
+        "analyze",
         description="Isotropy and contextualization of models' layers, or how the last one changed in training. "
         "Needs models and sentences, or the folders of runs. Writes numbers, pictures and a page to --output.",
     )
@@ -343,7 +343,3 @@ def load(name: str, batch_size: int) -> tuple["SimCSE", str | None]:
     # Any pooler will do: a model whose own is unknown is measured too.
     model = SimCSE(spec.name, pooler=spec.pooler or "avg", num_layers=spec.num_layers, batch_size=batch_size)
     return model, spec.pooler or model.own_pooler
-
-
-if __name__ == "__main__":
-    run_command(main)

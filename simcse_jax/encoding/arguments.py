@@ -8,7 +8,7 @@ from typing import Any, ParamSpec, TypedDict, TypeVar, get_args
 
 import numpy as np
 
-from simcse_jax.data.tables import only_column
+from simcse_jax.data.sentences import only_column
 from simcse_jax.encoding.quantization import check_no_codes
 from simcse_jax.errors import UserError, broken, nearest
 from simcse_jax.models.config import POOLERS

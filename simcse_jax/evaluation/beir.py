@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int64
 
-from simcse_jax.data.lines import open_text
+from simcse_jax.data.rows import open_text
 from simcse_jax.errors import UserError
 from simcse_jax.host.storage import local_path, parse_json, sha256
 

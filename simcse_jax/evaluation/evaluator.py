@@ -1,7 +1,7 @@
 """Evaluators measure a model's embeddings and return named numbers. They know nothing of models or runs.
 
 `training`, `evaluate` and sweeps take a list of them. To add one, write a file with a callable that holds its data, and
-a line in `training/evaluation.py` or `evaluate.py` that puts it into the list.
+a line in `training/evaluation.py` or `commands/evaluate.py` that puts it into the list.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

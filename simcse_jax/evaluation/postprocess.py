@@ -17,7 +17,7 @@ from jaxtyping import Float, Float32, Float64
 
 from simcse_jax.data.examples import PREFIXED, read_examples
 from simcse_jax.data.sources import split_sources
-from simcse_jax.data.sts_texts import SINGLE_FILES, SUBSETS, files_of, read_pairs
+from simcse_jax.data.sts import SINGLE_FILES, SUBSETS, files_of, read_pairs
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.beir import Collection
 from simcse_jax.evaluation.evaluator import Encode

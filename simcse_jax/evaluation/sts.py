@@ -17,8 +17,7 @@ from jaxtyping import Float, Float64
 
 from simcse_jax.data.rows import Row
 from simcse_jax.data.separated import read_separated, read_tabs
-from simcse_jax.data.sts_pairs import COLUMNS, HEADERS, PLACES, files_of_task, read_places, read_year
-from simcse_jax.data.sts_texts import SINGLE_FILES, SUBSETS
+from simcse_jax.data.sts import COLUMNS, HEADERS, PLACES, SINGLE_FILES, SUBSETS, files_of_task, read_places, read_year
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.evaluator import Embed, Encode, by_task, encode_once
 from simcse_jax.evaluation.tasks import AGGREGATIONS, EXTRA, METRICS, TASKS

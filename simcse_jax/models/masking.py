@@ -1,5 +1,7 @@
 """Chooses the tokens that a masked language model has to predict. Shapes: B sentences, T tokens."""
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float32, Int, Int32, Key
@@ -9,6 +11,13 @@ from simcse_jax.models.dropout import threefry2x32
 
 SITE = 2**32 - 1  # its own; dropout's sites count up from 0
 MASKED, RANDOM = 0.8, 0.1  # shares of the selected tokens; the others stay unchanged
+
+
+class Masking(NamedTuple):
+    """What masking needs to know of the tokenizer."""
+
+    mask_id: int
+    special_ids: tuple[int, ...]
 
 
 def mask_tokens(

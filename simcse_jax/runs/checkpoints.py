@@ -194,9 +194,21 @@ class Checkpoints:
         restored = self._restore(step, params=like.params, optimizer=optimizer)
         return TrainState(restored.optimizer["step"], restored.params, restored.optimizer["optimizer"])
 
-    def restore_params(self, step: int, like: Mapping[str, jax.Array | jax.ShapeDtypeStruct]) -> Params:
-        """Only the parameters saved at `step`, with the placement of `like`; if it has none, on one device here."""
-        return self._restore(step, params=like).params
+    def restore_params(
+        self, step: int, like: Mapping[str, jax.Array | jax.ShapeDtypeStruct], *, others: bool = False
+    ) -> Params:
+        """Only the parameters saved at `step`, with the placement of `like`; if it has none, on one device here.
+
+        With `others` the checkpoint may have parameters that `like` lacks, as those of objectives from outside.
+        """
+        wanted: dict[str, Any] = dict(like)
+        if others:
+            with self._readable(step):
+                saved = ocp.PyTreeCheckpointHandler().metadata(self._folder / str(step) / "params").tree
+            shapes = {name: jax.ShapeDtypeStruct(one.shape, one.dtype) for name, one in saved.items()}
+            wanted = shapes | wanted
+        params = self._restore(step, params=wanted).params
+        return {name: params[name] for name in like}
 
     def _restore(self, step: int, **items: Any) -> ocp.args.Composite:
         one = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])

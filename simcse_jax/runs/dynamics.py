@@ -27,6 +27,7 @@ from simcse_jax.models import parameters, partial
 from simcse_jax.models.head import has_head
 from simcse_jax.models.parameters import Params
 from simcse_jax.models.sentence_encoder import build
+from simcse_jax.objectives.registry import comes_from_outside
 from simcse_jax.runs.loading import checkpoints_of, load_model, load_workdir
 from simcse_jax.runs.state import initial_params, own_adapter, read_frozen, split_shapes, with_parts
 from simcse_jax.runs.workdir import FREE, Workdir, resolved
@@ -157,9 +158,12 @@ def checkpoint_encoders(folder: Folder, batch_size: int = 64) -> Iterator[Kept]:
         yield kept(0, start)
     shapes, of_frozen = split_shapes(model.config, run["config"])
     encoder, frozen = with_parts(model.config, run["config"]["model"]), read_frozen(model.folder, run, of_frozen)
+    others = comes_from_outside(run["config"]["objective"])
     with checkpoints_of(folder) as checkpoints:
         for step in steps_of(folder):
-            params = partial.merged(partial.whole(checkpoints.restore_params(step, shapes), frozen), encoder)
+            params = partial.merged(
+                partial.whole(checkpoints.restore_params(step, shapes, others=others), frozen), encoder
+            )
             yield kept(step, parameters.sentence_encoder(params, checkpoints.tower(step)))
 
 

@@ -26,6 +26,7 @@ from simcse_jax.models.head import HEADS, PREFIX
 from simcse_jax.models.model_types import WORD_VECTORS
 from simcse_jax.models.parameters import LANGUAGE_MODEL, sentence_encoder, subset
 from simcse_jax.models.sentence_encoder import build
+from simcse_jax.objectives.registry import comes_from_outside
 from simcse_jax.runs.state import computed_as, convolutions_of, read_frozen, split_shapes, with_parts
 from simcse_jax.runs.workdir import Workdir
 
@@ -75,7 +76,8 @@ def load_workdir(folder: Folder, num_layers: int = 0, step: int | str | None = N
     shapes, of_frozen = split_shapes(config, run["config"])
     with checkpoints_of(folder) as checkpoints:
         chosen = choose_step(checkpoints, workdir, step)
-        trained, tower = checkpoints.restore_params(chosen, shapes), checkpoints.tower(chosen)
+        others = comes_from_outside(run["config"]["objective"])
+        trained, tower = checkpoints.restore_params(chosen, shapes, others=others), checkpoints.tower(chosen)
     copy = _local_copy(folder / "model")
     trained = partial.merged(partial.whole(trained, read_frozen(copy, run, of_frozen)), with_parts(config, model))
     config = dataclasses.replace(computed_as(model, config), convolutions=convolutions_of(model))

@@ -10,7 +10,7 @@ from ml_collections import config_dict
 
 from simcse_jax.config.fields import scoring_pooler
 from simcse_jax.data.batches import Corpus
-from simcse_jax.data.one_source import OneSource
+from simcse_jax.data.corpora import AnyBatches
 from simcse_jax.devices.mesh import data_mesh, place, replicate, replicated, split_over_examples
 from simcse_jax.encoding.embedder import Embedder
 from simcse_jax.evaluation.analysis.last_layer import Embed, LastLayer
@@ -24,8 +24,7 @@ from simcse_jax.models.sentence_encoder import Graph, build
 from simcse_jax.runs.state import TrainState, computed_as, frozen_params, initial_params, with_parts
 from simcse_jax.training.inputs import Inputs
 from simcse_jax.training.loss import Batch, Recipe, Settings
-from simcse_jax.training.programs import AnyBatches
-from simcse_jax.training.recipe import make_recipe, make_replacement, make_settings
+from simcse_jax.training.recipe import make_networks, make_recipe, make_settings
 from simcse_jax.training.schedule import Schedule, make_schedule
 from simcse_jax.training.step import init_state
 
@@ -113,17 +112,14 @@ def make_setup(config: config_dict.ConfigDict, inputs: Inputs) -> Setup:
         sharding=split_over_examples(mesh),
     )
     sample, evaluation, generator = inputs.analysis, inputs.evaluation, inputs.generator
-    replacement = generator and make_replacement(config, model.config, generator.model.config, generator.masking)
+    networks = make_networks(config, model.config, generator.model.config) if generator else ()
+    masking = generator.masking if generator else inputs.language_model
     encoder = with_parts(model.config, config.model)
     frozen = (generator.params if generator else {}) | partial.in_step(frozen_params(config.model, model))
     where = "config.analysis.data"
     corpus = inputs.corpus
-    parts: list[tuple[int, tuple[int, ...]]] = [(inputs.num_columns, getattr(corpus, "lengths", ()))]
-    if isinstance(corpus, OneSource):
-        parts = [(part.num_columns, part.lengths) for part in corpus.parts]
-    recipes = [
-        make_recipe(config, columns, inputs.language_model, replacement, lengths=lengths) for columns, lengths in parts
-    ]
+    parts = [(part.num_columns, part.lengths) for part in corpus.parts] if corpus is not None else [(1, ())]
+    recipes = [make_recipe(config, columns, masking, networks, lengths=lengths) for columns, lengths in parts]
     return Setup(
         config,
         inputs,

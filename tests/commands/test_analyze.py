@@ -210,7 +210,7 @@ def test_a_mistake_is_refused_in_one_line_and_nothing_is_written(tmp_path, tiny_
 
 def test_the_papers_figures_are_reached(tmp_path, minilm, senteval, written, monkeypatch):
     """Tables 1 and 3 and Figures 2 to 7 for the fine-tuned MiniLM, and what the authors' own code printed for it."""
-    monkeypatch.setattr(map_, "project", lambda _: None)
+    monkeypatch.setattr(map_, "project", lambda _: map_.Map("no projection", ("", ""), {}, {}))
     done = call("analyze", "--model", minilm, "--data", senteval, "--output", tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     (found,) = written["metrics"]["models"]

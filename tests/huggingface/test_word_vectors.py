@@ -185,7 +185,7 @@ def test_the_average_of_the_words_that_are_known(glove, tmp_path):
 def test_a_run_without_steps_is_scored_exported_and_read_again(glove, corpus, tmp_path):
     as_it_is = ("train.epochs=0", "train.max_steps=0", "model.pooler=avg", "model.mlp=none")
     args = train_args(glove, corpus["txt"], corpus["dev"], tmp_path / "run", *(f"--config.{f}" for f in as_it_is))
-    done = call("main", *args)
+    done = call("train", *args)
     assert done.returncode == 0 and "best checkpoint: step 0" in done.stdout, done.stderr
     done = call("export", "--workdir", tmp_path / "run", "--output", tmp_path / "export")
     assert done.returncode == 0 and "AutoModel" not in done.stdout, done.stderr
@@ -218,10 +218,10 @@ def test_commands_take_it(glove, corpus, tmp_path):
 @pytest.mark.parametrize(
     ("command", "more", "message"),
     [
-        ("main", (), "training (train.epochs and train.max_steps other than 0) needs a transformer"),
-        ("main", ("--config.train.max_steps=0", "--config.train.epochs=0"), "the pooler cls needs a transformer"),
+        ("train", (), "training (train.epochs and train.max_steps other than 0) needs a transformer"),
+        ("train", ("--config.train.max_steps=0", "--config.train.epochs=0"), "the pooler cls needs a transformer"),
         (
-            "main",
+            "train",
             (
                 "--config.train.max_steps=0",
                 "--config.train.epochs=0",
@@ -231,7 +231,7 @@ def test_commands_take_it(glove, corpus, tmp_path):
             "the pooler max needs a transformer",
         ),
         (
-            "main",
+            "train",
             ("--config.train.max_steps=0", "--config.train.epochs=0", "--config.objective.mlm.weight=0.1"),
             "objective.mlm.weight needs a transformer",
         ),
@@ -243,7 +243,7 @@ def test_commands_take_it(glove, corpus, tmp_path):
 )
 def test_what_needs_a_transformer_is_refused(glove, corpus, tmp_path, command, more, message):
     given = {
-        "main": train_args(glove, corpus["txt"], corpus["dev"], tmp_path / "run"),
+        "train": train_args(glove, corpus["txt"], corpus["dev"], tmp_path / "run"),
         "evaluate": ["--model", glove, "--data", corpus["dev"]],
         "analyze": ["--models", glove, "--data", corpus["txt"], "--output", tmp_path / "out"],
         "aot": ["--config", "unsup_bert", "--topology", "v5e:2x2", f"--config.model.init_from={glove}"],
@@ -300,7 +300,7 @@ def test_embeddings_are_those_of_sentence_transformers(tmp_path, lower, stop_wor
     as_it_is = ("train.epochs=0", "train.max_steps=0", "model.pooler=avg", "model.mlp=none")
     write_vectors(tmp_path / "train.txt")
     args = train_args(name, tmp_path / "train.txt", "", tmp_path / "run", *(f"--config.{f}" for f in as_it_is))
-    assert call("main", *args).returncode == 0
+    assert call("train", *args).returncode == 0
     assert call("export", "--workdir", tmp_path / "run", "--output", tmp_path / "export").returncode == 0
     ours = sentence_transformers.SentenceTransformer(str(tmp_path / "export"), device="cpu")
     np.testing.assert_allclose(ours.encode(sentences), expected, atol=1e-6)

@@ -39,7 +39,7 @@ def analysed(tiny_bert, corpus, tmp_path_factory):
     """The run `trained`, measured every third step."""
     workdir = tmp_path_factory.mktemp("analysed") / "run"
     args = train_args(tiny_bert, corpus["csv"], corpus["dev"], workdir, "--config.model.mlp=always")
-    done = run("main", *args, "--config.analysis.every=3")  # as `trained` was: another process, another rounding
+    done = run("train", *args, "--config.analysis.every=3")  # as `trained` was: another process, another rounding
     assert done.returncode == 0, done.stderr
     return workdir
 
@@ -157,7 +157,7 @@ def test_a_run_may_be_analysed_from_any_step_on_but_not_on_other_sentences(
 
     def again(workdir, *more):
         args = train_args(tiny_bert, corpus["csv"], corpus["dev"], workdir, "--config.model.mlp=always", *more)
-        return call("main", *args, "--config.analysis.every=4")
+        return call("train", *args, "--config.analysis.every=4")
 
     assert again(later).returncode == 0
     for workdir in (later, analysed):

@@ -1,25 +1,24 @@
-"""The batches of a run on a prepared corpus: each is a function of (seed, step), and is read while a step runs."""
+"""Batches of a prepared corpus: each is a function of (seed, step), and is read while the step before runs."""
 
 import dataclasses
 import functools
 import threading
-from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from statistics import NormalDist
-from typing import NamedTuple
 
 import numpy as np
 
 from simcse_jax.data.batches import WORTH_LEAVING_OUT, steps_per_epoch
-from simcse_jax.data.corpus.opened import Prepared, Sentences
+from simcse_jax.data.corpora import AnyBatches, Programs
+from simcse_jax.data.corpus.prepared import Prepared, Sentences
+from simcse_jax.data.draws import ORDER, SUBSET, Permutation, permutation
 from simcse_jax.data.mixture import Mixture
 from simcse_jax.data.pairing import Pairing
-from simcse_jax.data.permutation import ORDER, SUBSET, Permutation, permutation
 from simcse_jax.data.tokens import Prompts
 
-AT_ONCE = 1 << 14  # positions that are permuted at once, and kept: a call for a batch alone would cost ten times that
-SHARES = (0.9, 0.99, 0.999, 0.999997)  # of batches that the smaller program could have places for
-KEPT = 4  # batches whose places are kept
+AT_ONCE = 1 << 14  # positions permuted at once and cached: permuting each batch alone would be ten times slower
+SHARES = (0.9, 0.99, 0.999, 0.999997)  # candidates for the share of batches that fit the smaller program
+KEPT = 4  # batches whose locations are cached
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -28,10 +27,18 @@ class PreparedCorpus:
 
     prepared: Prepared
     pad_token_id: int
-    labels: bool = False  # whether they are read
-    subsample: int = 0  # rows drawn with the run's seed; 0: all
+    labels: bool = False  # whether to read them
+    subsample: int = 0  # rows drawn with the run's seed; 0 for all
     pairing: Pairing | None = None  # as in `data.batches.Corpus`
-    mixture: Mixture | None = None  # the turns of several corpora in an epoch; None: each row has one
+    mixture: Mixture | None = None  # the turns of several corpora in an epoch; None: one turn per row
+
+    taught = None  # a prepared corpus has no text for a teacher
+    names = ("",)  # a single one, empty: all rows may be in one batch
+
+    @property
+    def parts(self) -> "tuple[PreparedCorpus, ...]":
+        """The corpus itself."""
+        return (self,)
 
     @property
     def num_rows(self) -> int:
@@ -64,7 +71,7 @@ class PreparedCorpus:
 
     @property
     def prompts(self) -> tuple[Prompts, ...]:
-        """Those that all sentences were prepared with; () without any."""
+        """The prompts that all sentences were prepared with; () if there are none."""
         return self.prepared.manifest.prompts
 
     @property
@@ -87,15 +94,8 @@ class PreparedCorpus:
         return PreparedBatches(self, batch_size, seed)
 
 
-class StreamSizes(NamedTuple):
-    """How many tokens the programs have places for, and the program of each step."""
-
-    tokens: tuple[tuple[int, ...], ...]  # as in `data.batches.Sizes`; the last program has places for every token
-    of: Callable[[int], int]  # a step's program, an index into `tokens`
-
-
-class PreparedBatches:
-    """The batches of a run. A batch that was read is followed by the next one, in a thread."""
+class PreparedBatches(AnyBatches):
+    """The batches of a run. While one is used, a thread reads the next."""
 
     def __init__(self, corpus: PreparedCorpus, batch_size: int, seed: int):
         self.batch_size = batch_size
@@ -108,16 +108,8 @@ class PreparedBatches:
         self._located = functools.lru_cache(KEPT)(self._locate)
         self._alone = threading.Lock()
 
-    def __getitem__(self, step: int) -> dict[str, np.ndarray]:
-        """The batch of update `step`, counted from 0; its contents are those of `data.batches.Batches`."""
-        return self.rows(step, slice(None))
-
     def rows(self, step: int, part: slice) -> dict[str, np.ndarray]:
-        """Some rows of a batch. The tokens of no others are read; where these are, of all of them.
-
-        Raises:
-          UserError: naming a shard that was changed since it was written.
-        """
+        """See `AnyBatches`. Only these rows' tokens are read, but all rows are located."""
         first, last, _ = part.indices(self.batch_size)
         for key in [key for key in self._ahead if key[0] < step or key[0] > step + 1]:
             self._ahead.pop(key).cancel()
@@ -127,25 +119,23 @@ class PreparedBatches:
         return batch
 
     def is_reading(self, step: int) -> bool:
-        """Whether the thread is still reading parts of this batch."""
+        """See `AnyBatches`."""
         return any(not part.done() for (ahead, *_), part in self._ahead.items() if ahead == step)
 
     def tokens(self, step: int) -> int:
-        """The tokens of the whole batch, without padding."""
+        """See `AnyBatches`."""
         with self._alone:
             return int(self._located(step)[1].lengths.sum())
 
-    def sizes(self, steps: int, devices: int, chunk_size: int = 0) -> StreamSizes:
-        """How many tokens the programs have places for, and the program of each step.
+    def sizes(self, steps: int, devices: int, chunk_size: int = 0, *, unpad: bool = True) -> Programs:
+        """See `AnyBatches`; a program is compiled when a batch needs it, so `steps` has no effect.
 
-        The smaller program's places come from the corpus's lengths: as many as make the mean cost of a batch the least,
-        where its tokens are taken as normal. The larger one has places for every token. A batch takes it if its own
-        sentences say that it exceeds the smaller one, in any process the same.
-
-        Args:
-          steps: unused: a program is compiled when a batch needs it.
-          devices, chunk_size: as in `data.batches.Batches.sizes`.
+        The smaller program's size minimizes the mean cost of a batch, with its tokens approximated as normal from the
+        corpus's length counts. The larger one has places for every token. A batch takes it if its own sentences exceed
+        the smaller one, the same in every process.
         """
+        if not unpad:
+            return Programs(((),), lambda step: 0, (0,))
         mixture, rows = self._corpus.mixture, self._prepared.sizes
         counts = self._prepared.counts(() if mixture is None else mixture.times(rows))
         counts = counts if self._corpus.pairing is None else np.repeat(counts, 2, axis=0)
@@ -155,14 +145,14 @@ class PreparedBatches:
         places = together * self._corpus.places
         small = least_cost(counts, together, len(starts), places)
         if small.sum() > WORTH_LEAVING_OUT * places.sum():
-            return StreamSizes(((),), lambda step: 0)
+            return Programs(((),), lambda step: 0, (0,))
 
         def of(step: int) -> int:
             with self._alone:
                 lengths = self._located(step)[1].lengths
             return int((np.add.reduceat(lengths, starts, axis=0) > small).any())
 
-        return StreamSizes((tuple(small.tolist()), ()), of)
+        return Programs((tuple(small.tolist()), ()), of, (0, 0))
 
     def _read(self, step: int, first: int, last: int) -> dict[str, np.ndarray]:
         with self._alone:
@@ -180,7 +170,7 @@ class PreparedBatches:
         return batch
 
     def _locate(self, step: int) -> tuple[np.ndarray, Sentences]:
-        """The rows of a batch, and where their sentences are."""
+        """The rows of a batch, and the locations of their sentences."""
         epoch, position = divmod(step, steps_per_epoch(self._corpus.num_examples, self.batch_size))
         examples = position * self.batch_size + np.arange(self.batch_size)
         pairing = self._corpus.pairing
@@ -212,15 +202,15 @@ class PreparedBatches:
 
 
 def least_cost(counts: np.ndarray, together: int, parts: int, places: int | np.ndarray) -> np.ndarray:
-    """(C,) places for the tokens of `together` examples that make a batch's mean cost the least.
+    """(C,) places for the tokens of `together` examples that minimize a batch's mean cost.
 
     With places for a share q of batches, the cost is q · places + (1 - q) · all places.
 
     Args:
       counts: (C, L + 1) sentences of each length.
       together: examples that are encoded together.
-      parts: the parts of a batch; it fits when each of them does, in each column.
-      places: of the larger program, in a column, or (C,) in each.
+      parts: the parts of a batch, which fits if all its parts fit in every column.
+      places: of the larger program, in every column or (C,).
     """
     every = np.broadcast_to(places, len(counts))
     lengths = np.arange(counts.shape[1])

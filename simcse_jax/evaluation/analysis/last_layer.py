@@ -1,13 +1,13 @@
 """The last layer in eight numbers, cheap enough to measure during training: section 4 of the isotropy paper.
 
-Token embeddings give six of them, as `analysis.measure` measures them with its default protocol; sentence embeddings
+Token embeddings give six of them, as `measure` measures them with its default protocol; sentence embeddings
 give alignment and uniformity (SimCSE, eq. 2 and 3). All sentences are the same every time.
 """
 
 import hashlib
 import json
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, runtime_checkable
 from typing import Protocol as Interface
 
 import numpy as np
@@ -19,6 +19,7 @@ from simcse_jax.evaluation.analysis.tokens import Survey, TokenEncoder
 from simcse_jax.evaluation.evaluator import Encode
 
 
+@runtime_checkable
 class Embed(Interface):
     """A model: sentences to embeddings, and to the hidden states of layers."""
 

@@ -72,7 +72,7 @@ def correlation(
       reading: of `READINGS`.
     """
 
-    def columns(view: Float[np.ndarray, "N D"]) -> Float64[np.ndarray, "N+M D"]:
+    def columns(view: Float[np.ndarray, "N D"]) -> Float64[np.ndarray, "R D"]:
         z = np.concatenate([view, artificial]).astype(np.float64)
         added = 0.0
         if reading == "released":

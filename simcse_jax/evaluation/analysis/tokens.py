@@ -8,7 +8,7 @@ import collections
 import dataclasses
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, runtime_checkable
 from typing import Protocol as Interface
 
 import numpy as np
@@ -159,6 +159,7 @@ def _pearson(x: np.ndarray, y: np.ndarray) -> float | None:
     return float(np.corrcoef(x, y)[0, 1])
 
 
+@runtime_checkable
 class TokenEncoder(Interface):
     """What the analysis needs of a model; `simcse_jax.encoding.tokens` has one."""
 

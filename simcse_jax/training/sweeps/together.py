@@ -16,13 +16,14 @@ from ml_collections import config_dict
 
 from simcse_jax.config.checks import ineffective
 from simcse_jax.config.fields import flatten, numbers_of_step, trains
-from simcse_jax.config.rules import read_milestones
 from simcse_jax.config.source_fields import ONE_SOURCE
+from simcse_jax.data.corpora import AnyBatches
 from simcse_jax.devices.mesh import AXIS
 from simcse_jax.devices.parts import distribute, whole
 from simcse_jax.devices.preemption import Preemption
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.evaluator import evaluate_all
+from simcse_jax.field import read_milestones
 from simcse_jax.host import progress
 from simcse_jax.host.locks import held
 from simcse_jax.models.parameters import Params
@@ -37,7 +38,6 @@ from simcse_jax.training.inputs import read_inputs
 from simcse_jax.training.loop import closing_all, train
 from simcse_jax.training.loss import Batch, Recipe, Settings
 from simcse_jax.training.patience import Patience
-from simcse_jax.training.programs import AnyBatches
 from simcse_jax.training.run import final_scores, resume
 from simcse_jax.training.schedule import Due
 from simcse_jax.training.setup import Setup, make_setup

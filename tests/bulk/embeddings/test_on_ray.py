@@ -15,8 +15,8 @@ from support.embedding_folders import begin, rows_in
 
 from simcse_jax.bulk.embeddings import on_ray
 from simcse_jax.bulk.embeddings.encoder import Options
+from simcse_jax.bulk.embeddings.folder import blocks_of
 from simcse_jax.bulk.embeddings.on_ray import Answer, BlockEncoder, Job, Share, connected, encode_on_ray, share_of
-from simcse_jax.bulk.embeddings.plan import blocks_of
 from simcse_jax.data.sentences import SentenceFile
 from simcse_jax.errors import UserError
 
@@ -185,7 +185,8 @@ def test_killed_actors_and_a_killed_driver_lose_no_row_and_repeat_none(tiny_bert
     command = [
         sys.executable,
         "-m",
-        "simcse_jax.commands.encode",
+        "simcse_jax",
+        "encode",
         "--engine",
         "ray",
         "--model",

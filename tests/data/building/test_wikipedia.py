@@ -4,7 +4,7 @@ import gzip
 import pytest
 
 from simcse_jax.data.building import wikipedia
-from simcse_jax.data.building.tally import Tally
+from simcse_jax.data.building.reading import Tally
 from simcse_jax.data.building.wikipedia import documents, read_pages, sentences
 from simcse_jax.errors import UserError
 

@@ -6,9 +6,9 @@ from support.corpora import in_memory, prepare, tokenizer_of
 
 from simcse_jax.data.batches import Batches
 from simcse_jax.data.corpus.batches import PreparedCorpus, least_cost
-from simcse_jax.data.corpus.opened import Prepared
+from simcse_jax.data.corpus.prepared import Prepared
+from simcse_jax.data.draws import ORDER, permutation
 from simcse_jax.data.pairing import Pairing
-from simcse_jax.data.permutation import ORDER, permutation
 
 BATCH = 8
 
