@@ -129,7 +129,7 @@ class Classifier:
         data = (self._inputs, self._labels, train, held_out, sizes, self._order(split))
         logits, hits = _fit(self._settings, self._first, data, decays)
         if not bool(jnp.all(jnp.isfinite(logits))):
-            raise UserError("the classifier of the embeddings diverges; they are too large in size")
+            raise UserError("the classifier of the embeddings diverges; their values are too large")
         return Fitted(np.asarray(logits.argmax(-1)).T, np.asarray(hits, np.float64) / len(split.held_out))
 
     def _order(self, split: Split) -> Int32[Array, "epochs room"]:

@@ -86,7 +86,7 @@ def as_path(name: str) -> Folder:
     except Exception as error:  # of the store's client: no access, no network
         raise UserError(f"{name}: cannot be reached: {reason(error)}") from None
     if not found:  # the client would create one
-        raise UserError(f"{name}: there is no bucket {bucket}, or no right to see it (storage.buckets.get)")
+        raise UserError(f"{name}: there is no bucket {bucket}, or no permission to see it (storage.buckets.get)")
     return epath.Path(name)
 
 

@@ -18,12 +18,12 @@ from flax import nnx
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from simcse_jax.models import lora
-from simcse_jax.models.arrays import AnyArray
+from simcse_jax.models.arrays import CONTEXT, AnyArray
 from simcse_jax.models.attention import Near, Order, RelativeBias, is_long
 from simcse_jax.models.changes import UNCHANGED, Change
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.dropout import Draws, Mask, Rate, attention_masks, drop, token_masks
-from simcse_jax.models.layer import CONTEXT, Layer, LayerNorm, Masks, dense, linear
+from simcse_jax.models.layer import Layer, LayerNorm, Masks, dense, linear
 from simcse_jax.models.model_types import FROM_ZERO, ROTARY, WORD_VECTORS
 from simcse_jax.models.padding import Layout, Padded, unpadded
 from simcse_jax.models.platforms import for_platform

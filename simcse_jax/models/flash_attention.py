@@ -21,7 +21,8 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 from jaxtyping import Array, Float, Float32, Int
 
-CONTEXT = "context"  # the name of attention's result, which a layer that is computed again keeps
+from simcse_jax.models.arrays import CONTEXT
+
 Ref = Any  # a part of an array, on the chip
 Heads = Float[Array, "B H T d"]
 Kept = tuple[Heads, Heads, Heads, Int[Array, "B T"], Heads, Float32[Array, "B H 1 T"]]

@@ -57,7 +57,7 @@ class Names:
         """
         try:
             site = urlsplit(origin)
-            proxied = _host_name(host) in LOCAL_NAMES and _bare(site.hostname or "") in self._others
+            proxied = host_name(host) in LOCAL_NAMES and _bare(site.hostname or "") in self._others
         except ValueError:
             return False
         return site.netloc.lower() == host.lower() or proxied
@@ -74,7 +74,7 @@ def refusal(method: str, path: str, headers: Mapping[str, str], names: Names) ->
       headers: by their names in lower case.
     """
     host = headers.get("host", "")
-    name = _host_name(host)
+    name = host_name(host)
     if name is None or name not in names:
         return 403, f"this page answers to {names}, not to {host!r:.100}; --allow-host NAME adds a name"
     origin = headers.get("origin")
@@ -170,7 +170,7 @@ def _bare(name: str) -> str:
     return name.strip("[]").lower()
 
 
-def _host_name(host: str) -> str | None:
+def host_name(host: str) -> str | None:
     """`Host` without the port; None if it is not valid."""
     try:
         parts = urlsplit(f"//{host}")

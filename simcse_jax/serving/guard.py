@@ -4,12 +4,12 @@ import asyncio
 import hmac
 import time
 from collections.abc import Collection
-from urllib.parse import urlsplit
 
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from simcse_jax.serving import replies
+from simcse_jax.serving.demo_guard import host_name
 from simcse_jax.serving.prometheus import Metrics
 from simcse_jax.serving.service import Limits
 
@@ -168,7 +168,7 @@ class Guard:
     def _refusal(self, scope: Scope) -> Response | None:
         headers = {name.decode("latin-1").lower(): value for name, value in scope["headers"]}
         host = headers.get("host", b"").decode("latin-1")
-        if self._names is not None and not _is_named(host, self._names):
+        if self._names is not None and host_name(host) not in self._names:
             return replies.error(403, f"{host!r:.100} is not a name of this server (--allow-host NAME adds one)")
         if self._key is not None and scope["path"].startswith(PROTECTED):
             kind, _, given = headers.get("authorization", b"").partition(b" ")
@@ -186,12 +186,3 @@ def _length(scope: Scope) -> int:
     """The number of bytes that the header announces; 0 if it does not."""
     value = dict(scope["headers"]).get(b"content-length", b"0")
     return int(value[:20]) if value.isdigit() else 0
-
-
-def _is_named(host: str, names: Collection[str]) -> bool:
-    try:
-        parts = urlsplit(f"//{host}")
-        _ = parts.port  # raises if it is not a number
-    except ValueError:
-        return False
-    return parts.netloc == host and "@" not in host and (parts.hostname or "") in names

@@ -56,7 +56,7 @@ def test_embeddings_become_one_array(kind):
         ({"id": [1], "text": ["a"]}, "a dict with the columns id, text: give one column of sentences"),
         ({"a", "b"}, "a set, not a list"),
         ([0.0, np.nan, 1.0], "the embedding has a NaN or infinite element"),
-        ([[0.0, 0.0, 0.0], [0.0, np.inf, 1.0]], "embedding 1 has an element"),
+        ([[0.0, 0.0, 0.0], [0.0, np.inf, 1.0]], "embedding 1 has a NaN or infinite element"),
     ],
 )
 def test_mistakes_are_one_clear_line(given, message):

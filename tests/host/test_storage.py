@@ -276,7 +276,7 @@ def test_the_store_is_read_and_written_like_a_folder(store):
 
 @NEEDS_GCSFS
 def test_a_missing_bucket_is_not_created(store):
-    with pytest.raises(UserError, match="there is no bucket other, or no right to see it"):
+    with pytest.raises(UserError, match="there is no bucket other, or no permission to see it"):
         storage.as_path("gs://other/run")
     assert not any(request.startswith("POST /storage/v1/b?") for request in store.requests)
 

@@ -229,7 +229,7 @@ def test_without_targets_they_are_those_of_queries_and_values(kind, queries_and_
     ],
 )
 def test_a_target_that_does_not_exist_is_refused(kind, target, nearest):
-    with pytest.raises(UserError, match=f"field: '{target}' is no linear map .* the nearest one is {nearest};"):
+    with pytest.raises(UserError, match=f"field: '{target}' is not a linear map .* the nearest one is {nearest};"):
         chosen(kind, "all-linear", target)
 
 

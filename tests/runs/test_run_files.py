@@ -60,8 +60,8 @@ def test_a_run_of_an_earlier_version_is_as_it_was():
         ("sha256", [None, 3, [1], {"data.train": 3}], "sha256"),
         ("versions", ["x", 3, [1], {"jax": 3}, None], "versions"),
         ("device", ["x", 3, {"count": None}], "device"),
-        ("hub", ["x", 3, {"a": 1}], "hub is no list"),
-        ("examples", ["x", None, 3.5], "examples no whole number"),
+        ("hub", ["x", 3, {"a": 1}], "hub is not a list"),
+        ("examples", ["x", None, 3.5], "examples not a whole number"),
     ],
 )
 def test_a_damaged_run_is_refused_with_the_place(path, values, message):

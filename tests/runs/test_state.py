@@ -164,7 +164,7 @@ def test_the_fields_become_a_part_of_the_encoder():
         ("bert", {"freeze__layers": 2, "freeze__embeddings": True}, "nothing to train"),
         ("bert", {"freeze__layers": 2, "lora__rank": 2}, "none is left for LoRA"),
         ("bert", {"lora__rank": 33}, r"lora\.rank=33: is above 32"),
-        ("bert", {"lora__rank": 2, "lora__targets": ("querry",)}, r"lora\.targets: 'querry' is no .* one is query"),
+        ("bert", {"lora__rank": 2, "lora__targets": ("querry",)}, r"lora\.targets: 'querry' is not .* one is query"),
         ("albert", {"freeze__layers": 1}, r"freeze\.layers=1: layers of .* share their weights; .* one of 0, 2, 3"),
     ],
 )
