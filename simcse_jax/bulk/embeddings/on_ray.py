@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from simcse_jax.bulk.embeddings.blocks import make_block
-from simcse_jax.bulk.embeddings.encoder import Encoder, Options
-from simcse_jax.bulk.embeddings.folder import (
+from simcse_jax.bulk.embeddings.embeddings_folder import (
     Block,
     Manifest,
     blocks_of,
@@ -22,6 +21,7 @@ from simcse_jax.bulk.embeddings.folder import (
     missing,
     uncounted,
 )
+from simcse_jax.bulk.embeddings.encoder import Encoder, Options
 from simcse_jax.data.corpus.shared_folder import Plan, read_sealed
 from simcse_jax.errors import UserError, reason, require, why
 from simcse_jax.host.progress import Clock, Progress, write

@@ -19,7 +19,7 @@ from simcse_jax.bulk.embeddings.blocks import (
     schema_of_tokens,
     tokens_table,
 )
-from simcse_jax.bulk.embeddings.folder import Facts, blocks_of, fingerprint, finish, is_made, read_facts
+from simcse_jax.bulk.embeddings.embeddings_folder import Facts, blocks_of, fingerprint, finish, is_made, read_facts
 from simcse_jax.data.corpus.shared_folder import claimed, temporary_of
 from simcse_jax.data.sentences import SentenceFile
 from simcse_jax.encoding.calibration import read_ranges

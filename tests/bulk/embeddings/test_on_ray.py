@@ -14,8 +14,8 @@ from support import ROOT
 from support.embedding_folders import begin, rows_in
 
 from simcse_jax.bulk.embeddings import on_ray
+from simcse_jax.bulk.embeddings.embeddings_folder import blocks_of
 from simcse_jax.bulk.embeddings.encoder import Options
-from simcse_jax.bulk.embeddings.folder import blocks_of
 from simcse_jax.bulk.embeddings.on_ray import Answer, BlockEncoder, Job, Share, connected, encode_on_ray, share_of
 from simcse_jax.data.sentences import SentenceFile
 from simcse_jax.errors import UserError

@@ -5,7 +5,7 @@ from support.embedding_folders import begin
 from support.object_store import NEEDS_GCSFS
 
 from simcse_jax.bulk.embeddings.blocks import make_block
-from simcse_jax.bulk.embeddings.folder import (
+from simcse_jax.bulk.embeddings.embeddings_folder import (
     blocks_of,
     complete,
     count_rows,
