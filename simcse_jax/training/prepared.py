@@ -132,7 +132,7 @@ def _folder_of(name: str) -> Folder | None:
     if is_prepared(folder):
         return folder
     if (folder / PLAN).is_file():
-        raise UserError(f"config.data.train={name}: is not complete; give the command again that prepared it")
+        raise UserError(f"config.data.train={name}: is not complete; run the command that prepared it again")
     if is_remote(name):
         raise UserError(f"config.data.train={name}: no {NAME} there, so it is not a prepared corpus")
     return None

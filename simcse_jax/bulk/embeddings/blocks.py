@@ -107,7 +107,7 @@ def quantization_of(folder: Folder, plan: Plan, encoder: Encoder) -> Quantizatio
         if not mine:
             time.sleep(LOOK_SECONDS)
     if found.get("plan") != mark:
-        raise UserError(f"{path}: is another command's; remove it, and give the command again")
+        raise UserError(f"{path}: belongs to another command; remove it, and run the command again")
     return Quantization.from_content(found, str(path))
 
 

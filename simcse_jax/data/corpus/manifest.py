@@ -17,7 +17,7 @@ from simcse_jax.host.storage import Folder, as_path, is_remote, local_path, pars
 NAME = "corpus.json"
 FORMAT = "simcse_jax corpus 1"
 FEWER = "simcse_jax corpus 2"  # rows have different numbers of hard negatives, which earlier versions cannot read
-REPAIR = "copy it again, or remove it and give the command again that prepared the corpus"
+REPAIR = "copy it again, or remove it and run the command that prepared the corpus again"
 
 
 class File(NamedTuple):
@@ -204,8 +204,8 @@ def check_sizes(folder: Folder, files: Iterable[File]) -> None:
         if size != file.bytes:
             found = "missing" if size is None else f"has {size:,} bytes"
             raise UserError(
-                f"{path}: {found}, but {NAME} says {file.bytes:,} bytes; copy it again, or give the command again that "
-                "prepared the corpus"
+                f"{path}: {found}, but {NAME} says {file.bytes:,} bytes; copy it again, or run the command that "
+                "prepared the corpus again"
             )
 
 

@@ -220,7 +220,7 @@ def read_sealed(path: Folder) -> dict[str, Any] | None:
             return None
     content = parse_json(text, str(path))
     if content.pop(SEAL, None) != _hash(content):
-        raise UserError(f"{path}: was changed since it was written; remove it, and give the command again")
+        raise UserError(f"{path}: was changed since it was written; remove it, and run the command again")
     return content
 
 

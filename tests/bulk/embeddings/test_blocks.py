@@ -111,7 +111,7 @@ def test_files_of_other_blocks_and_of_other_plans_are_refused(encoder, sources, 
     plan = begin(other, encoder, *sources, keep_text=False)
     block = blocks_of(other, plan)[0]
     (one / second.file).rename(other / block.file)  # as a process that was forgotten may write it
-    with pytest.raises(UserError, match=r"00000\.parquet: is another command's; remove it"):
+    with pytest.raises(UserError, match=r"00000\.parquet: belongs to another command; remove it"):
         read_facts(other, block)
 
 
