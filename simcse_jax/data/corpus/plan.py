@@ -1,4 +1,4 @@
-"""What a corpus is made of: the sources, and all that its tokens depend on."""
+"""The plan of a corpus: its sources, and everything that its tokens depend on."""
 
 import glob
 import hashlib
