@@ -1,7 +1,7 @@
-"""Files that `encode` and `mine` write as they make them: the same command, given again after a kill, goes on.
+"""The resumable outputs of `encode` and `mine`: the same command continues after a kill.
 
-What is made is in .OUTPUT.partial until it is complete. .OUTPUT.state.json says how much of that is safe, and all that
-it depends on: input, models and options. Use these classes with the lock of the output (`host.locks.lock`).
+Results are in .OUTPUT.partial until complete. .OUTPUT.state.json says how much of that is safe, and what it depends on:
+input, models and options. Use these classes with the output's lock (`host.locks`).
 """
 
 import contextlib
@@ -31,23 +31,20 @@ class Resumable:
         """Nothing is done so far.
 
         Args:
-          output: the file to write in the end.
-          about: all that it depends on, by the names of options; the same as in an earlier call.
+          output: the final file.
+          about: everything that it depends on, by option name; must be the same as in an earlier call.
         """
         self.output, self._about = output, json.loads(json.dumps(about))
         self._partial, self.state = begun(output)
         self.done = 0  # rows that are safe
 
     def earlier(self, *counts: str, most: int | None = None, whole: bool = False) -> dict[str, Any] | None:
-        """The state that an earlier call left; None if there is nothing to resume.
+        """The state left by an earlier call; None if there is nothing to resume. Refuses other options and inputs.
 
         Args:
-          counts: the state's whole numbers.
-          most: the largest that these can be.
-          whole: whether `about` has everything, so that the earlier call had nothing else.
-
-        Raises:
-          UserError: when it is damaged, or an option or input differs.
+          counts: the names of the state's whole numbers.
+          most: their maximum.
+          whole: whether `about` is complete, so that the earlier call must have nothing else.
         """
         if not self.state.is_file() or not self._partial.is_file():
             return None
@@ -77,7 +74,7 @@ class Resumable:
             raise UserError(f"{self._partial}: shorter than {self.state.name} says; remove it to start again")
 
     def remove(self) -> None:
-        """Removes the temporary files, whose content is of no use."""
+        """Removes the temporary files."""
         for path in (self.state, self._partial):
             path.unlink(missing_ok=True)
 
@@ -124,7 +121,7 @@ class PartialEmbeddings(Resumable):
                 raise self.damaged(self.state)
 
     def append(self, embeddings: np.ndarray, cut: int) -> None:
-        """Adds n rows (n, D), of which `cut` sentences were cut; they are safe when this returns."""
+        """Appends n rows (n, D), of which `cut` sentences were cut; they are safe when this returns."""
         with np.errstate(over="ignore"):
             rows = np.ascontiguousarray(embeddings, self._dtype)
         if not np.isfinite(rows).all():
@@ -162,7 +159,7 @@ class PartialEmbeddings(Resumable):
         Args:
           sentences: of the rows, for a .parquet. A .npy of codes gets a file next to it with `quantization`.
           first_row: the number of the first row in the input, for a .parquet.
-          maker: the model, for a .parquet; None if it is not to be named.
+          maker: the model to name in a .parquet, if any.
         """
         with self._writing():
             if self.output.suffix.lower() == ".parquet":
@@ -201,7 +198,7 @@ class PartialPairs(Resumable):
 
         Args:
           output, about: see `Resumable`.
-          whole: False to only look, with the part of `about` that is known before models and embeddings are there.
+          whole: False for only a check, with the part of `about` that is known before models are loaded.
         """
         super().__init__(output, about)
         self._bytes = 0  # of the records that are safe; `done` counts the rows that they are of
@@ -213,12 +210,12 @@ class PartialPairs(Resumable):
             self.check_size(self._bytes)
 
     def append(self, records: Sequence[Mapping[str, Any]], rows: int, counted: Mapping[str, int]) -> None:
-        """Adds the records of a block; they are safe when this returns.
+        """Appends the records of a block; they are safe when this returns.
 
         Args:
           records: of the pairs that are kept.
-          rows: of the block, also those that have no record.
-          counted: of the block, to be added up.
+          rows: the number of rows in the block, including those without a record.
+          counted: counts for the block, added to those so far.
         """
         text = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records).encode()
         with self._writing():

@@ -93,8 +93,8 @@ def given_ranges(args: argparse.Namespace) -> "Ranges | None":
 def encode_into_folder(args: argparse.Namespace) -> None:
     """Makes the blocks of the folder that are missing."""
     from simcse_jax.bulk.embeddings.blocks import encode_here
+    from simcse_jax.bulk.embeddings.embeddings_folder import BLOCK_ROWS, make_plan
     from simcse_jax.bulk.embeddings.encoder import Encoder
-    from simcse_jax.bulk.embeddings.folder import BLOCK_ROWS, make_plan
     from simcse_jax.bulk.embeddings.on_ray import connected, encode_on_ray
     from simcse_jax.data.corpus.plan import expand
     from simcse_jax.data.corpus.shared_folder import enter, leave

@@ -71,7 +71,7 @@ class AnyCorpus(Protocol):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The sources whose batches are apart; a single "" where all rows may be in one batch."""
+        """The sources with separate batches; a single "" if batches mix all rows."""
 
     @property
     def parts(self) -> "tuple[Part, ...]":
@@ -99,7 +99,7 @@ class AnyCorpus(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of all that it holds."""
+        """SHA-256 of the contents."""
 
     def steps_per_epoch(self, batch_size: int) -> int:
         """The batches that read it once; the last partial one is dropped."""
@@ -109,7 +109,7 @@ class AnyCorpus(Protocol):
 
 
 class Part(AnyCorpus, Protocol):
-    """A corpus whose rows may be in one batch: all of a run's, or one source's."""
+    """A corpus whose batches mix all its rows: the whole corpus of a run, or one source."""
 
     @property
     def num_examples(self) -> int:

@@ -174,7 +174,7 @@ def open_source(
     needing = needed_by or (scores.needed_by if scores else "")
     if needing and len(chosen) < 2:
         raise UserError(f"{where}: one column of sentences, but {needing} needs pairs; set data.columns.positive")
-    if not prefix_of(specification) and where.lower().endswith(".parquet"):  # whose other columns need not be read
+    if not prefix_of(specification) and where.lower().endswith(".parquet"):  # do not read its other columns
         others = [place for place in (label, score) if place is not None]
         wanted = [names[place] for place in dict.fromkeys([*chosen, *others])]
         chosen = [wanted.index(names[place]) for place in chosen]

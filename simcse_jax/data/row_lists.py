@@ -11,7 +11,7 @@ from simcse_jax.data.rows import MISSING, Row, read_text
 from simcse_jax.errors import UserError
 
 MOST = 1024  # of a row
-LOOKED_AT = 1000  # rows, of which the first with a value says whether all are lists
+LOOKED_AT = 1000  # rows searched for a first value, which shows whether the column holds lists
 
 
 class Negatives(NamedTuple):
@@ -20,7 +20,7 @@ class Negatives(NamedTuple):
     first: int
     end: int
     numbered: bool = False  # NAME_1, NAME_2, …
-    lists: bool = False  # a single column, whose values are lists
+    lists: bool = False  # a single column of lists
 
     @property
     def may_differ(self) -> bool:

@@ -1,5 +1,6 @@
 """The lines of text files, the rows of tables, and the text in their fields."""
 
+import contextlib
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -64,12 +65,21 @@ def errors_of(path: Path, *local: type[Exception]) -> tuple[type[Exception], ...
     return (*local, *((Exception,) if is_remote(path) else ()))
 
 
+@contextlib.contextmanager
+def reported(where: object) -> Iterator[None]:
+    """Turns what a disk or a store's client raises into one line."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:  # an OSError, bad UTF-8, or any error of a store's client
+        raise UserError(f"{where}: cannot be read: {why(error)}") from None
+
+
 def size_and_time(path: Folder) -> tuple[int, float]:
     """A file's size in bytes and when it was last written to, on a disk or in a bucket."""
-    try:
+    with reported(path):
         stat: Any = path.stat()
-    except Exception as error:  # an OSError, or an error of a store's client
-        raise UserError(f"{path}: cannot be read: {why(error)}") from None
     return (stat.st_size, stat.st_mtime_ns) if isinstance(path, Path) else (stat.length, stat.mtime)
 
 

@@ -1,6 +1,5 @@
 """Sentences for a model: all rows of a file, or a list or table that the caller has."""
 
-import contextlib
 import hashlib
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,8 +9,8 @@ from typing import Any
 
 from simcse_jax.data.columns import USUAL_NAMES, check_unique
 from simcse_jax.data.files import READERS, count_parquet, read_parquet
-from simcse_jax.data.rows import MISSING, START, Place, Row, is_text, size_and_time
-from simcse_jax.errors import UserError, broken, why
+from simcse_jax.data.rows import MISSING, START, Place, Row, is_text, reported, size_and_time
+from simcse_jax.errors import UserError, broken
 from simcse_jax.host.storage import Folder, as_path
 
 SHOWN = 6  # names of columns in an error
@@ -35,7 +34,7 @@ class SentenceFile:
         """
         self.path: Folder = as_path(str(name))
         self._suffix = self.path.suffix.lower()
-        with _reported(self.path):
+        with reported(self.path):
             if not self.path.is_file():
                 what = "a folder" if self.path.is_dir() else "no such file"
                 raise UserError(f"{name}: {what}; give a file of sentences")
@@ -106,16 +105,6 @@ class SentenceFile:
         at = list(names).index(self.column)
         chosen = (Row(row.where, [row.fields[at]], row.end) for row in rows)
         return chosen if place else itertools.islice(chosen, first, None)
-
-
-@contextlib.contextmanager
-def _reported(path: Folder) -> Iterator[None]:
-    try:
-        yield
-    except UserError:
-        raise
-    except Exception as error:  # an OSError, or an error of a store's client
-        raise UserError(f"{path}: cannot be read: {why(error)}") from None
 
 
 def read_sentences(file: str | Path, column: str | None = None) -> list[str]:

@@ -114,8 +114,8 @@ class EmbeddingFiles:
         expected = sum(_hashes(np.arange(start, min(start + AT_ONCE, last + 1))) for start in starts)
         if expected != total:
             raise UserError(
-                f"{self.name}: has {self.count:,} rows with numbers from {first:,} to {last:,}, not each of them "
-                f"once; a file is missing, or there twice"
+                f"{self.name}: has {self.count:,} rows with numbers from {first:,} to {last:,}, but not each exactly "
+                f"once; a file is missing or duplicated"
             )
         return first, last
 
@@ -162,11 +162,11 @@ def _files(path: Folder) -> list[Folder]:
     if found and plan.name in listed and manifest.name not in listed:  # `encode` is still filling the folder
         left.append(manifest)
     if left:
-        raise UserError(f"{left[0]}: is not complete; give the command that began it again")
+        raise UserError(f"{left[0]}: is not complete; run the command that began it again")
     if not found:
         raise UserError(f"{path}: has no .parquet and no .npy")
     if len({file.suffix for file in found}) > 1:
-        raise UserError(f"{path}: has both .parquet and .npy; their order is open, so give one kind")
+        raise UserError(f"{path}: has both .parquet and .npy, in no common order; give one kind")
     there = {file.name for file in found}
     if manifest.name in listed:
         _check_listed(manifest, there)
@@ -185,7 +185,7 @@ def _check_listed(manifest: Folder, there: set[str]) -> None:
     try:
         missing = [name for name, _ in read_json(manifest)["files"] if name not in there]
     except (KeyError, TypeError, ValueError):
-        raise UserError(f"{manifest}: damaged; give the command again that made the folder") from None
+        raise UserError(f"{manifest}: damaged; run the command that made the folder again") from None
     if missing:
         path = manifest.parent / missing[0]
         raise UserError(f"{path}: missing, but {manifest.name} lists it; copy it, or encode the folder again")

@@ -106,14 +106,14 @@ def build(folder: Folder, files: EmbeddingFiles, model: ModelIdentity, wanted: W
 
 
 class _Contents:
-    """What sets rows apart from others: their numbers, embeddings and sentences, however many are read at once."""
+    """A fingerprint of rows (numbers, embeddings, sentences) that does not depend on how many are read at once."""
 
     def __init__(self, files: EmbeddingFiles):
         self._about, self._first = f"{files.count} {files.first}", ""
         self._hashes = [hashlib.sha256() for _ in range(3)]
 
     def read(self, batch: Batch) -> None:
-        """Takes the next rows."""
+        """Adds the next rows."""
         embeddings = np.ascontiguousarray(batch.embeddings, np.float32)
         if not self._first and len(embeddings):
             self._first = sha256(embeddings[0])
@@ -124,12 +124,12 @@ class _Contents:
 
     @property
     def start(self) -> str:
-        """What is known after the first row: how many there are, the first number, and the first embedding."""
+        """The part known after the first row: the number of rows, the first row number and embedding."""
         return f"{self._about} {self._first}"
 
     @property
     def fingerprint(self) -> str:
-        """All that they say."""
+        """Of all rows."""
         return " ".join([self.start, *(one.hexdigest() for one in self._hashes)])
 
 

@@ -65,7 +65,7 @@ def check_search(
 def check_small(rescore: Any, storage: str, precision: str, backend: str, similarity: str) -> None:
     """Checks a search in bytes or bits."""
     if precision != "float32" and storage != "float32":
-        raise UserError(f"storage={storage!r}: the index keeps {precision}, and is searched so; leave it out")
+        raise UserError(f"storage={storage!r}: the index keeps and searches {precision}; leave it out")
     if "binary" in (storage, precision) and similarity != "cosine":
         raise UserError(f"binary vectors have no lengths, and are compared by cosine, not by {similarity}; use int8")
     if rescore is None:

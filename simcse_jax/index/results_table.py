@@ -5,13 +5,13 @@ from collections.abc import Sequence
 
 from simcse_jax.index.index import Result
 
-WIDTH = 120  # columns of the terminal, at most, in a line
+WIDTH = 120  # maximum columns of a line
 
 
 def table(query: str, titles: Sequence[str], results: Sequence[Sequence[Result]]) -> str:
-    """One model's results below each other, or several models' side by side as in SimCSE's Table 8.
+    """One model's results as a list, or several models' side by side as in SimCSE's Table 8.
 
-    A line is at most `WIDTH` wide, counted in the columns of a terminal; longer sentences are wrapped.
+    Lines are at most `WIDTH` columns of a terminal wide; longer sentences are wrapped.
     """
     rank = len(str(max(map(len, results), default=0))) + 1
     number = max((len(str(result.row)) for each in results for result in each), default=0)
@@ -50,7 +50,7 @@ def _rows(columns: Sequence[Sequence[str]]) -> list[list[str]]:
 
 
 def width(text: str) -> int:
-    """How many columns of a terminal a text takes: two for a wide character, none for a mark on another one."""
+    """The width of a text on a terminal: two columns for a wide character, none for a combining mark."""
     return sum(_columns(character) for character in text)
 
 
@@ -61,7 +61,7 @@ def _columns(character: str) -> int:
 
 
 def wrap(text: str, columns: int) -> list[str]:
-    """The text in lines of at most so many columns, broken at spaces where possible; control characters are spaces."""
+    """The text in lines of at most `columns`, broken at spaces where possible; control characters become spaces."""
     printable = "".join(" " if unicodedata.category(character) == "Cc" else character for character in text)
     lines, line = [], ""
     for word in printable.split():

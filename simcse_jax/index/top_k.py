@@ -108,7 +108,7 @@ def top_k(
 
     Args:
       queries: (Q, D) float32.
-      blocks: all rows, in their order; those on devices as `on_devices` splits them.
+      blocks: all rows, in order, on the host or split over devices by `on_devices`.
       k: the number of results.
       mesh: the devices.
       recall_target: None for exact. Otherwise `jax.lax.approx_max_k` chooses within each device's part of a block, and
@@ -176,7 +176,7 @@ def merge(
     Args:
       queries: (Q, D).
       rows: (R, C), split over the devices; of float32, 16 bits, bytes or packed bits.
-      number, count: of the block, and of its rows that are meant; `number` is above every block in `best`.
+      number, count: of the block, and of its rows without padding; `number` is above every block in `best`.
       best: of the rows before, for each device.
       decoding: of rows in bytes.
       mesh, recall_target, similarity: see `top_k`.

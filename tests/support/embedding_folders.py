@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pyarrow.parquet
 
+from simcse_jax.bulk.embeddings.embeddings_folder import make_plan
 from simcse_jax.bulk.embeddings.encoder import Encoder, Options
-from simcse_jax.bulk.embeddings.folder import make_plan
 from simcse_jax.data.corpus.shared_folder import Plan, enter
 
 

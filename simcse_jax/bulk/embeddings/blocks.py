@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from simcse_jax.bulk.embeddings.encoder import Encoder
-from simcse_jax.bulk.embeddings.folder import (
+from simcse_jax.bulk.embeddings.embeddings_folder import (
     ABOUT,
     LOOK_SECONDS,
     Block,
@@ -24,6 +23,7 @@ from simcse_jax.bulk.embeddings.folder import (
     is_made,
     missing,
 )
+from simcse_jax.bulk.embeddings.encoder import Encoder
 from simcse_jax.data.corpus.shared_folder import Plan, check_unchanged, claimed, read_sealed, write_sealed, written_to
 from simcse_jax.data.sentences import SentenceFile
 from simcse_jax.encoding.parquet import rows_table, schema_of
@@ -107,7 +107,7 @@ def quantization_of(folder: Folder, plan: Plan, encoder: Encoder) -> Quantizatio
         if not mine:
             time.sleep(LOOK_SECONDS)
     if found.get("plan") != mark:
-        raise UserError(f"{path}: is another command's; remove it, and give the command again")
+        raise UserError(f"{path}: belongs to another command; remove it, and run the command again")
     return Quantization.from_content(found, str(path))
 
 

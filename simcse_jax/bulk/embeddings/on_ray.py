@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from simcse_jax.bulk.embeddings.blocks import make_block
-from simcse_jax.bulk.embeddings.encoder import Encoder, Options
-from simcse_jax.bulk.embeddings.folder import (
+from simcse_jax.bulk.embeddings.embeddings_folder import (
     Block,
     Manifest,
     blocks_of,
@@ -22,6 +21,7 @@ from simcse_jax.bulk.embeddings.folder import (
     missing,
     uncounted,
 )
+from simcse_jax.bulk.embeddings.encoder import Encoder, Options
 from simcse_jax.data.corpus.shared_folder import Plan, read_sealed
 from simcse_jax.errors import UserError, reason, require, why
 from simcse_jax.host.progress import Clock, Progress, write
@@ -58,7 +58,7 @@ class Job(NamedTuple):
         folder = as_path(self.folder)
         before = read_sealed(self.plan.own(folder))
         if before is None or before["key"] != self.plan.key or before["stamps"] != self.plan.stamps:
-            raise UserError(f"--output {folder}: is another folder here; name one that all hosts see")
+            raise UserError(f"--output {folder}: is a different folder here; name one that all hosts see")
         return folder
 
 
@@ -155,7 +155,7 @@ def share_of(nodes: list[dict[str, Any]], hosts: int | None) -> Share:
     else:
         kind, found = "CPU", [resources["CPU"] for resources in alive if resources.get("CPU")]
     if not found:
-        raise UserError("--engine ray: no host of the cluster has a processor to give; start Ray with --num-cpus")
+        raise UserError("--engine ray: no host of the cluster has a processor; start Ray with --num-cpus")
     each, hosts = int(min(found)), hosts or len(found)
     on_each = -(-hosts // len(found))
     if on_each > (1 if kind in ACCELERATORS else each):
@@ -207,7 +207,7 @@ def _count_together(job: Any, sources: Sequence[int]) -> None:
             _answered(result)
         if left and clock.is_due():
             counted = f"{len(sources) - len(left):,} of {len(sources):,} files"
-            write(f"counted the rows of {counted}; each takes a processor of the cluster", sys.stderr)
+            write(f"counted the rows of {counted}; each uses a processor of the cluster", sys.stderr)
 
 
 def _count(job: Job, source: int) -> Answer:
@@ -244,7 +244,7 @@ class BlockEncoder:
         self._encoder = Encoder(self._job.options)
         for option, value in self._encoder.about().items():
             if value != self._job.plan.key[option]:
-                raise UserError(f"{option} {self._job.options.model}: is another one here")
+                raise UserError(f"{option} {self._job.options.model}: differs here")
         return True
 
 

@@ -140,8 +140,8 @@ def _noting() -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         raise UserError(
-            f"--pairs: their positives cannot be noted in a temporary file: {error}; free space on its disk, or name a "
-            "folder on another one in the environment: TMPDIR=FOLDER"
+            f"--pairs: their positives cannot be stored in a temporary file: {error}; free space on its disk, or set "
+            "TMPDIR to a folder on another disk"
         ) from None
 
 

@@ -52,7 +52,7 @@ def plain_text(markup: str, hidden: Iterable[str] = ()) -> str:
 
     Args:
       markup: the article's source.
-      hidden: the names, in lower case, of namespaces whose links do not show: files, categories.
+      hidden: lower-case names of namespaces whose links are invisible: files, categories.
     """
     import mwparserfromhell
     from mwparserfromhell import nodes

@@ -97,7 +97,7 @@ def read_pages(files: Sequence[str | Path], tally: Tally) -> Iterator[Page]:
         if isinstance(file, Path):
             unpacked = file.with_name(file.name.replace("-multistream", "").removesuffix(".bz2").removesuffix(".gz"))
             if (other := dumps.setdefault(unpacked, file)) != file:
-                raise UserError(f"{file}: is the same dump as {other.name}, packed in another way; name one of them")
+                raise UserError(f"{file}: is the same dump as {other.name}, compressed differently; name one of them")
     for file in files:
         if isinstance(file, Path) and (file.suffix in DUMPS or ".xml-" in file.name):
             require_parser(file)
@@ -122,7 +122,7 @@ def _read_dump(path: Path, tally: Tally) -> Iterator[Page]:
         with DUMPS.get(path.suffix, open)(path, "rb") as file:
             yield from _pages_of(file, path, tally)
     except (OSError, EOFError, zlib.error, LookupError, ElementTree.ParseError) as error:  # LookupError: its encoding
-        raise UserError(f"{path}: not a whole Wikipedia dump: {reason(error)}; download it again") from None
+        raise UserError(f"{path}: not a complete Wikipedia dump: {reason(error)}; download it again") from None
 
 
 def _pages_of(file: IO[bytes], path: Path, tally: Tally) -> Iterator[Page]:

@@ -120,7 +120,7 @@ def _copy(folder: Folder, target: Path, shard: Shard, stop: threading.Event) -> 
             raise
         except FileNotFoundError:
             raise UserError(
-                f"{source}: missing, but {NAME} lists it; give the command again that prepared the corpus"
+                f"{source}: missing, but {NAME} lists it; run the command that prepared the corpus again"
             ) from None
         except Exception as error:  # an OSError, or an error of the store's client
             raise UserError(f"{source}: cannot be copied to {target}: {reason(error)}") from None

@@ -9,14 +9,15 @@ import numpy as np
 
 from simcse_jax.data.corpus.shards import NEGATIVES, TEXT, Parts, parts
 from simcse_jax.data.corpus.shared_folder import size_of
+from simcse_jax.data.rows import reported
 from simcse_jax.data.tokens import Lengths, Prompts
-from simcse_jax.errors import UserError, reason, why
+from simcse_jax.errors import UserError, reason
 from simcse_jax.host.storage import Folder, as_path, is_remote, local_path, parse_json, write_atomically
 
 NAME = "corpus.json"
 FORMAT = "simcse_jax corpus 1"
 FEWER = "simcse_jax corpus 2"  # rows have different numbers of hard negatives, which earlier versions cannot read
-REPAIR = "copy it again, or remove it and give the command again that prepared the corpus"
+REPAIR = "copy it again, or remove it and run the command that prepared the corpus again"
 
 
 class File(NamedTuple):
@@ -160,21 +161,15 @@ def corpus_path(name: str) -> Folder:
 
 def is_prepared(folder: Folder) -> bool:
     """Whether a folder is a prepared corpus."""
-    try:
+    with reported(folder):
         return (folder / NAME).is_file()
-    except Exception as error:  # an OSError, or an error of a store's client
-        raise UserError(f"{folder}: cannot be read: {why(error)}") from None
 
 
 def read_manifest(folder: Folder) -> Manifest:
     """Reads the manifest; refuses one that is missing, damaged, edited or in another format."""
     where = f"{folder / NAME}"
-    try:
+    with reported(where):
         content = parse_json((folder / NAME).read_text(encoding="utf-8"), where)
-    except UserError:
-        raise
-    except Exception as error:  # an OSError, bad UTF-8, or an error of a store's client
-        raise UserError(f"{where}: cannot be read: {why(error)}") from None
     if content.get("format") not in (FORMAT, FEWER):
         raise UserError(f"{where}: not a corpus that this version reads ({FORMAT}, {FEWER}); prepare another one")
     try:
@@ -209,8 +204,8 @@ def check_sizes(folder: Folder, files: Iterable[File]) -> None:
         if size != file.bytes:
             found = "missing" if size is None else f"has {size:,} bytes"
             raise UserError(
-                f"{path}: {found}, but {NAME} says {file.bytes:,} bytes; copy it again, or give the command again that "
-                "prepared the corpus"
+                f"{path}: {found}, but {NAME} says {file.bytes:,} bytes; copy it again, or run the command that "
+                "prepared the corpus again"
             )
 
 

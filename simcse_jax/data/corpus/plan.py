@@ -1,4 +1,4 @@
-"""What a corpus is made of: the sources, and all that its tokens depend on."""
+"""The plan of a corpus: its sources, and everything that its tokens depend on."""
 
 import glob
 import hashlib
@@ -165,7 +165,7 @@ def expand(data: Sequence[str], option: str) -> list[str]:
                 continue
             files = _matching(name, option)
             if not files:
-                raise UserError(f"{option} {name}: no file has such a name")
+                raise UserError(f"{option} {name}: no file matches")
             found += files
     seen: set[str] = set()
     for name in found:

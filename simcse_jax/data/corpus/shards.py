@@ -124,8 +124,8 @@ class ShardWriter:
 
         Args:
           columns: C columns of R arrays of token ids.
-          labels: R labels; None: the corpus has none.
-          origins: R numbers of the rows in the source, counted from the shard's first.
+          labels: R labels; None without labels.
+          origins: R row numbers in the source, counted from the shard's first.
           texts: C columns of R sentences; used only if texts are kept.
         """
         rows, width = len(columns[0]), len(columns)
@@ -146,13 +146,13 @@ class ShardWriter:
             self._text_bytes = int(self._ends[-1][-1])
 
     def add_tokens(self, flat: np.ndarray, lengths: np.ndarray, width: int, labels: np.ndarray | None = None) -> None:
-        """Writes the tokens of R rows of C columns, which is all that a corpus must have, and their labels.
+        """Writes the tokens and labels of R rows of C columns.
 
         Args:
-          flat: the tokens of all sentences, one after the other.
+          flat: the tokens of all sentences, concatenated.
           lengths: (R · C,) the sentences' numbers of tokens.
           width: C.
-          labels: (R,) int8; None: the corpus has none.
+          labels: (R,) int8; None without labels.
         """
         ends = np.cumsum(lengths)
         starts = ends - lengths

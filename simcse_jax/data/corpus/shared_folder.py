@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from simcse_jax.data.examples import PREFIXED, prefix_of, source_path
+from simcse_jax.data.rows import reported
 from simcse_jax.errors import UserError, why
 from simcse_jax.host.flock import Taken, open_alone
 from simcse_jax.host.hidden import DOT, PLAN, dot_before
@@ -109,10 +110,8 @@ def check_unchanged(folder: Folder, plan: Plan, sources: Sequence[str] | None = 
 
 def names_in(folder: Folder) -> set[str]:
     """The names of all files in a folder."""
-    try:
+    with reported(folder):
         return {path.name for path in folder.iterdir()}
-    except Exception as error:  # an OSError, or an error of a store's client
-        raise UserError(f"{folder}: cannot be read: {why(error)}") from None
 
 
 def leave(folder: Folder, plan: Plan, *notes: str) -> None:
@@ -214,15 +213,14 @@ def write_sealed(path: Folder, content: Mapping[str, Any]) -> None:
 
 def read_sealed(path: Folder) -> dict[str, Any] | None:
     """Reads the object, checking its hash; None if the file does not exist."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return None
-    except Exception as error:  # an OSError, bad UTF-8, or an error of a store's client
-        raise UserError(f"{path}: cannot be read: {why(error)}") from None
+    with reported(path):
+        try:
+            text = path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
     content = parse_json(text, str(path))
     if content.pop(SEAL, None) != _hash(content):
-        raise UserError(f"{path}: was changed since it was written; remove it, and give the command again")
+        raise UserError(f"{path}: was changed since it was written; remove it, and run the command again")
     return content
 
 
@@ -242,10 +240,8 @@ def stamp_of(source: str) -> Stamp:
     if prefix := prefix_of(source):
         return Stamp(0, PREFIXED[prefix].version(source.removeprefix(prefix)))
     path = source_path(source)
-    try:
+    with reported(source):
         status: Any = path.stat()
-    except Exception as error:  # an OSError, or an error of a store's client
-        raise UserError(f"{source}: cannot be read: {why(error)}") from None
     if is_remote(path):
         return Stamp(status.length, str(status.mtime))
     return Stamp(status.st_size, str(status.st_mtime_ns))
@@ -253,22 +249,18 @@ def stamp_of(source: str) -> Stamp:
 
 def size_of(path: Folder) -> int | None:
     """The size in bytes of a file or an object in a bucket; None if it does not exist."""
-    try:
-        status: Any = path.stat()
-    except FileNotFoundError:
-        return None
-    except Exception as error:  # an OSError, or an error of a store's client
-        raise UserError(f"{path}: cannot be read: {why(error)}") from None
+    with reported(path):
+        try:
+            status: Any = path.stat()
+        except FileNotFoundError:
+            return None
     return int(status.length if is_remote(path) else status.st_size)
 
 
 def hash_file(path: Path) -> str:
     """SHA-256 of a file."""
-    try:
-        with open(path, "rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {why(error)}") from None
+    with reported(path), open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextlib.contextmanager

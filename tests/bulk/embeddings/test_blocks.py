@@ -19,7 +19,7 @@ from simcse_jax.bulk.embeddings.blocks import (
     schema_of_tokens,
     tokens_table,
 )
-from simcse_jax.bulk.embeddings.folder import Facts, blocks_of, fingerprint, finish, is_made, read_facts
+from simcse_jax.bulk.embeddings.embeddings_folder import Facts, blocks_of, fingerprint, finish, is_made, read_facts
 from simcse_jax.data.corpus.shared_folder import claimed, temporary_of
 from simcse_jax.data.sentences import SentenceFile
 from simcse_jax.encoding.quantization import quantize, ranges_of, read_ranges
@@ -110,7 +110,7 @@ def test_files_of_other_blocks_and_of_other_plans_are_refused(encoder, sources, 
     plan = begin(other, encoder, *sources, keep_text=False)
     block = blocks_of(other, plan)[0]
     (one / second.file).rename(other / block.file)  # as a process that was forgotten may write it
-    with pytest.raises(UserError, match=r"00000\.parquet: is another command's; remove it"):
+    with pytest.raises(UserError, match=r"00000\.parquet: belongs to another command; remove it"):
         read_facts(other, block)
 
 

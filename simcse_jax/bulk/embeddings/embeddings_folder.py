@@ -105,7 +105,7 @@ def blocks_of(folder: Folder, plan: Plan) -> list[Block]:
         counts = threads.map(read_sealed, paths)
     for source, (path, counted) in enumerate(zip(paths, counts, strict=True)):
         if counted is None or counted["plan"] != mark:
-            raise UserError(f"{path}: is another command's; remove it, and give the command again")
+            raise UserError(f"{path}: belongs to another command; remove it, and run the command again")
         places = [Place(*each) for each in counted["places"]]
         for number, first in enumerate(range(0, counted["rows"], size)):
             rows = min(size, counted["rows"] - first)
@@ -155,9 +155,9 @@ def read_facts(folder: Folder, block: Block) -> Facts:
     except (OSError, ValueError, TypeError, KeyError, pyarrow.ArrowException):
         facts = None
     if facts is None or (facts.row, facts.rows) != (block.row, block.rows):
-        raise UserError(f"{path}: damaged; remove it, and give the command again")
+        raise UserError(f"{path}: damaged; remove it, and run the command again")
     if facts.plan != block.plan:
-        raise UserError(f"{path}: is another command's; remove it, and give the command again")
+        raise UserError(f"{path}: belongs to another command; remove it, and run the command again")
     return facts
 
 

@@ -5,7 +5,7 @@ from support.embedding_folders import begin
 from support.object_store import NEEDS_GCSFS
 
 from simcse_jax.bulk.embeddings.blocks import make_block
-from simcse_jax.bulk.embeddings.folder import (
+from simcse_jax.bulk.embeddings.embeddings_folder import (
     blocks_of,
     complete,
     count_rows,
@@ -78,7 +78,7 @@ def test_numbers_of_rows_of_another_command_are_refused(encoder, sources, tmp_pa
     blocks_of(tmp_path / "out", plan)
     counted = read_sealed(tmp_path / "out" / ".rows-00001.json")
     write_sealed(tmp_path / "out" / ".rows-00001.json", counted | {"plan": "0" * 64})
-    with pytest.raises(UserError, match=r"/\.rows-00001\.json: is another command's; remove it"):
+    with pytest.raises(UserError, match=r"/\.rows-00001\.json: belongs to another command; remove it"):
         blocks_of(tmp_path / "out", plan)
 
 
@@ -118,7 +118,7 @@ def test_a_file_that_was_cut_later_is_named(made):
     folder, plan, blocks = made
     finish(folder, plan, blocks)
     os.truncate(folder / blocks[1].file, 100)
-    with pytest.raises(UserError, match=rf"{blocks[1].file}: damaged; remove it, and give the command again"):
+    with pytest.raises(UserError, match=rf"{blocks[1].file}: damaged; remove it, and run the command again"):
         complete(folder, plan, blocks)
 
 

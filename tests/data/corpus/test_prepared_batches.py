@@ -5,8 +5,8 @@ import pytest
 from support.corpora import in_memory, prepare, tokenizer_of
 
 from simcse_jax.data.batches import Batches
-from simcse_jax.data.corpus.batches import PreparedCorpus, least_cost
 from simcse_jax.data.corpus.prepared import Prepared
+from simcse_jax.data.corpus.prepared_batches import PreparedCorpus, least_cost
 from simcse_jax.data.draws import ORDER, permutation
 from simcse_jax.data.pairing import Pairing
 
