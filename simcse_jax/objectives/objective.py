@@ -127,7 +127,7 @@ class Objective:
     """
 
     name: str  # in `config.objective`
-    about: str  # a line for `--help`
+    about: str = ""  # a line for `--help`
     fields: ClassVar[Mapping[str, Field]] = MappingProxyType({"weight": weight()})  # of `config.objective.NAME`
     parameters: Parameters | None = None
     place: int = 1000  # in `--help`, where those with the same place are sorted by name
@@ -224,10 +224,9 @@ class Objective:
         """
         raise NotImplementedError
 
-    @property
-    def has_second_pass(self) -> bool:
-        """Whether it has one."""
-        return type(self).second_pass is not Objective.second_pass
+    def overrides(self, method: str) -> bool:
+        """Whether it has a method of its own in the place of one of this class."""
+        return getattr(type(self), method) is not getattr(Objective, method)
 
     def loss(self, embedded: Embedded, *args: Any, **fields: Any) -> Float[Array, ""]:
         """The loss over the global batch, a scalar that is the same on every device.

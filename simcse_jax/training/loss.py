@@ -175,7 +175,7 @@ def loss_of(
     projected = project_views(recipe, params, views, psum) if recipe.projector and views is not None else None
     seen = {term.name: projected if term.projected else views for term in recipe.objectives}
     for term in recipe.objectives:
-        if term.objective.has_second_pass:
+        if term.objective.overrides("second_pass"):
             found[term.name] = second_pass(given, term, seen[term.name], batch, rows_of)
     of_batch = Embedded(
         views={},
@@ -187,11 +187,10 @@ def loss_of(
         label=batch.get("label"),
         score=batch.get("score"),
     )
-    each = [seen_by(recipe, term.objective, of_batch, seen[term.name], batch) for term in recipe.objectives]
-    each = [
-        dataclasses.replace(one, tokens=found[term.name]) for one, term in zip(each, recipe.objectives, strict=True)
+    terms = [
+        (term, seen_by(recipe, term.objective, of_batch, seen[term.name], batch, found.get(term.name)))
+        for term in recipe.objectives
     ]
-    terms = list(zip(recipe.objectives, each, strict=True))
     return total(terms, settings["objective"], recipe.sizes, settings.get("size_weights"))
 
 
@@ -257,7 +256,8 @@ def first_pass(recipe: Recipe, given: Given, rows: Rows) -> tuple[Float[Array, "
     """The embeddings of all views, None without any, and what the objectives' passes over tokens find, by name."""
     read = without_shift(given.graph, given.params) if ignores_shift(recipe) else given.params
     views, features = encode_views(given._replace(params=read), rows) if recipe.views else (None, {})
-    found = {term.name: term.objective.tokens(given.tokens(term, rows, features)) for term in recipe.objectives}
+    passes = [term for term in recipe.objectives if term.objective.overrides("tokens")]
+    found = {term.name: term.objective.tokens(given.tokens(term, rows, features)) for term in passes}
     return views, found
 
 
@@ -373,9 +373,14 @@ def second_pass(
 
 
 def seen_by(
-    recipe: Recipe, objective: Objective, of_batch: Embedded, views: Float[Array, "V B D"] | None, batch: Batch
+    recipe: Recipe,
+    objective: Objective,
+    of_batch: Embedded,
+    views: Float[Array, "V B D"] | None,
+    batch: Batch,
+    tokens: Any = None,
 ) -> Embedded:
-    """What an objective sees of a batch: its views, and what the data have of their sentences, by its names."""
+    """What an objective sees of a batch: its views, what the data have of them, and what its passes found."""
 
     def taught(view: View) -> Float[Array, "B E"]:  # the mean where a view is one of several sentences
         return jnp.mean(batch["teacher"][:, jnp.array(view.columns)], axis=1)
@@ -386,6 +391,7 @@ def seen_by(
     return dataclasses.replace(
         of_batch,
         views=embeddings_of(recipe, objective, views),
+        tokens=tokens,
         teacher=recipe.named(objective, taught) if "teacher" in batch else None,
         present=recipe.named(objective, present) if "present" in batch else None,
     )
