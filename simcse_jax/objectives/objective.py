@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from jaxtyping import Bool, Float, Int, Key, Shaped
 
@@ -35,7 +35,7 @@ class Embedded:
 
     views: Mapping[str, Float[AnyArray, "..."]]
     own: Int[AnyArray, " B"]  # positions in the global batch
-    gather: Callable[[Array], Array]  # (K, B, …) -> (K, N, …)
+    gather: Callable[[AnyArray], Array]  # (K, B, …) -> (K, N, …)
     psum: Psum
     artificial: Callable[[int, int], Array]  # M, D -> (M, D) standard normal rows, the same on every device
     params: Mapping[str, Array]  # everything trained, by name; an objective reads its own
@@ -127,8 +127,8 @@ class Objective:
     """
 
     name: str  # in `config.objective`
-    about: str  # a line for `--help`
-    fields: Mapping[str, Field] = MappingProxyType({"weight": weight()})  # of `config.objective.NAME`
+    about: str = ""  # a line for `--help`
+    fields: ClassVar[Mapping[str, Field]] = MappingProxyType({"weight": weight()})  # of `config.objective.NAME`
     parameters: Parameters | None = None
     place: int = 1000  # in `--help`, where those with the same place are sorted by name
 
@@ -224,16 +224,16 @@ class Objective:
         """
         raise NotImplementedError
 
-    @property
-    def has_second_pass(self) -> bool:
-        """Whether it has one."""
-        return type(self).second_pass is not Objective.second_pass
+    def overrides(self, method: str) -> bool:
+        """Whether it has a method of its own in the place of one of this class."""
+        return getattr(type(self), method) is not getattr(Objective, method)
 
-    def loss(self, embedded: Embedded, **fields: Any) -> Float[Array, ""]:
+    def loss(self, embedded: Embedded, *args: Any, **fields: Any) -> Float[Array, ""]:
         """The loss over the global batch, a scalar that is the same on every device.
 
         Args:
           embedded: the batch.
+          *args: none; a subclass names the fields that it has.
           **fields: those of `config.objective.NAME` except the weight.
         """
         raise NotImplementedError

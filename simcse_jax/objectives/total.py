@@ -1,6 +1,5 @@
 """The loss of a run: a weighted sum of objectives."""
 
-import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -44,13 +43,12 @@ def total(
     """
     loss = jnp.zeros(())
     for (objective, options, _), embedded in terms:
-        fields = dict(numbers[objective.name])
+        fields = {**numbers[objective.name], **dict(options)}
         weight = fields.pop("weight")
-        term = functools.partial(objective.loss, **fields, **dict(options))
         if sizes and objective.truncatable:
             assert size_weights is not None
-            each = (size_weights[place] * term(embedded.truncated(size)) for place, size in enumerate(sizes))
-            loss += weight * sum(each)
+            each = [objective.loss(embedded.truncated(size), **fields) for size in sizes]
+            loss += weight * sum(size_weights[place] * one for place, one in enumerate(each))
         else:
-            loss += weight * term(embedded)
+            loss += weight * objective.loss(embedded, **fields)
     return loss

@@ -78,19 +78,25 @@ class Recipe(NamedTuple):
             dict.fromkeys(view for term in self.objectives for view in each_of(term.objective.views(self.plan)))
         )
 
+    def read_by(self, objective: Objective) -> dict[str, View]:
+        """The views whose tokens' features the objective's pass over tokens reads, by its names."""
+        views = objective.views(self.plan)
+        return {name: view for name, view in views.items() if name in objective.features and isinstance(view, View)}
+
     @property
     def read_by_tokens(self) -> list[View]:
-        """The views whose tokens' features an objective reads."""
-        each = [(term.objective.views(self.plan), term.objective.features) for term in self.objectives]
-        return [view for views, names in each for name, view in views.items() if name in names]
+        """All views whose tokens' features an objective reads."""
+        return [view for term in self.objectives for view in self.read_by(term.objective).values()]
 
     def named(self, objective: Objective, of: Callable[[View], Array]) -> dict[str, Array]:
         """Something of each view by the objective's names for them; of several under one name a stack."""
-        views = objective.views(self.plan).items()
-        each = {name: of(view) if isinstance(view, View) else [of(one) for one in view] for name, view in views}
-        return {
-            name: jnp.stack(found) if isinstance(found, list) else found for name, found in each.items() if len(found)
-        }
+        found: dict[str, Array] = {}
+        for name, view in objective.views(self.plan).items():
+            if isinstance(view, View):
+                found[name] = of(view)
+            elif view:
+                found[name] = jnp.stack([of(one) for one in view])
+        return found
 
 
 # Frozen parameters come last: no gradient, and None where there are none. Those of a generator have their own names,
@@ -169,23 +175,22 @@ def loss_of(
     projected = project_views(recipe, params, views, psum) if recipe.projector and views is not None else None
     seen = {term.name: projected if term.projected else views for term in recipe.objectives}
     for term in recipe.objectives:
-        if term.objective.has_second_pass:
+        if term.objective.overrides("second_pass"):
             found[term.name] = second_pass(given, term, seen[term.name], batch, rows_of)
     of_batch = Embedded(
         views={},
         own=batch["index"],
-        gather=lambda x: x if alone else jax.lax.all_gather(x, AXIS, axis=1, tiled=True),
+        gather=lambda x: jnp.asarray(x) if alone else jax.lax.all_gather(x, AXIS, axis=1, tiled=True),
         psum=psum,
         artificial=artificial,
         params=params,
         label=batch.get("label"),
         score=batch.get("score"),
     )
-    each = [seen_by(recipe, term.objective, of_batch, seen[term.name], batch) for term in recipe.objectives]
-    each = [
-        dataclasses.replace(one, tokens=found[term.name]) for one, term in zip(each, recipe.objectives, strict=True)
+    terms = [
+        (term, seen_by(recipe, term.objective, of_batch, seen[term.name], batch, found.get(term.name)))
+        for term in recipe.objectives
     ]
-    terms = list(zip(recipe.objectives, each, strict=True))
     return total(terms, settings["objective"], recipe.sizes, settings.get("size_weights"))
 
 
@@ -224,7 +229,7 @@ class Given(NamedTuple):
             graph, params = self.network(name)
             return Network(parameters.merge(graph, parameters.sentence_encoder(params)).encoder.config, params)
 
-        views = term.objective.views(self.recipe.plan)
+        views = {} if features is None else self.recipe.read_by(term.objective)
         return Tokens(
             plan=self.recipe.plan,
             read=rows.tokens,
@@ -236,9 +241,7 @@ class Given(NamedTuple):
             masking=self.recipe.masking,
             present=rows.batch.get("present"),
             most_tokens=rows.most_tokens,
-            features={name: features[views[name]] for name in term.objective.features if name in views}
-            if features
-            else {},
+            features={name: (features or {})[view] for name, view in views.items()},
         )
 
 
@@ -253,7 +256,8 @@ def first_pass(recipe: Recipe, given: Given, rows: Rows) -> tuple[Float[Array, "
     """The embeddings of all views, None without any, and what the objectives' passes over tokens find, by name."""
     read = without_shift(given.graph, given.params) if ignores_shift(recipe) else given.params
     views, features = encode_views(given._replace(params=read), rows) if recipe.views else (None, {})
-    found = {term.name: term.objective.tokens(given.tokens(term, rows, features)) for term in recipe.objectives}
+    passes = [term for term in recipe.objectives if term.objective.overrides("tokens")]
+    found = {term.name: term.objective.tokens(given.tokens(term, rows, features)) for term in passes}
     return views, found
 
 
@@ -346,12 +350,16 @@ def project_views(recipe: Recipe, params: Params, views: Float[Array, "V B D"], 
     return jnp.stack([projected[number] for number in numbers])
 
 
+def embeddings_of(recipe: Recipe, objective: Objective, views: Float[Array, "V B D"] | None) -> dict[str, Array]:
+    """An objective's embeddings by its names for their views; {} without any view."""
+    return {} if views is None else recipe.named(objective, lambda view: views[recipe.views.index(view)])
+
+
 def second_pass(
-    given: Given, term: Term, views: Float[Array, "V B D"], batch: Batch, rows_of: Callable[[Batch], Rows]
+    given: Given, term: Term, views: Float[Array, "V B D"] | None, batch: Batch, rows_of: Callable[[Batch], Rows]
 ) -> Any:
     """What an objective's pass over tokens after the projector finds, in chunks."""
-    objective, places = term.objective, given.recipe.views.index
-    embeddings = given.recipe.named(objective, lambda view: views[places(view)])
+    objective, embeddings = term.objective, embeddings_of(given.recipe, term.objective, views)
 
     def draw(batch: Batch) -> Any:  # apart, so that the backward pass does not do it again
         return objective.drawn(given.tokens(term, rows_of(batch)))
@@ -365,13 +373,14 @@ def second_pass(
 
 
 def seen_by(
-    recipe: Recipe, objective: Objective, of_batch: Embedded, views: Float[Array, "V B D"] | None, batch: Batch
+    recipe: Recipe,
+    objective: Objective,
+    of_batch: Embedded,
+    views: Float[Array, "V B D"] | None,
+    batch: Batch,
+    tokens: Any = None,
 ) -> Embedded:
-    """What an objective sees of a batch: its views, and what the data have of their sentences, by its names."""
-
-    def rows_of(view: View) -> Float[Array, "B D"]:
-        assert views is not None
-        return views[recipe.views.index(view)]
+    """What an objective sees of a batch: its views, what the data have of them, and what its passes found."""
 
     def taught(view: View) -> Float[Array, "B E"]:  # the mean where a view is one of several sentences
         return jnp.mean(batch["teacher"][:, jnp.array(view.columns)], axis=1)
@@ -381,7 +390,8 @@ def seen_by(
 
     return dataclasses.replace(
         of_batch,
-        views=recipe.named(objective, rows_of),
+        views=embeddings_of(recipe, objective, views),
+        tokens=tokens,
         teacher=recipe.named(objective, taught) if "teacher" in batch else None,
         present=recipe.named(objective, present) if "present" in batch else None,
     )

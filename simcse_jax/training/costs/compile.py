@@ -30,7 +30,7 @@ from simcse_jax.training.costs.described import HERE, described_devices
 from simcse_jax.training.costs.gpus import is_gpu, nodes_and_gpus
 from simcse_jax.training.costs.program import Program
 from simcse_jax.training.costs.roofline import CHIPS, Report
-from simcse_jax.training.recipe import make_networks, make_recipe, make_settings
+from simcse_jax.training.recipe import Networks, make_networks, make_recipe, make_settings
 from simcse_jax.training.step import init_state, make_step
 
 FRACTIONS = ("XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION")  # JAX's variable, and its old name
@@ -63,7 +63,8 @@ def trace_step(
     settings = make_settings(config, total_steps=1)
     batch = _batch_shapes(config, columns, with_parts(encoder, config.model).token_size)
     masking = Masking(mask_id=103, special_ids=(0, 100, 101, 102, 103))  # BERT's
-    networks, frozen = (), partial.in_step(rest)
+    networks: Networks = ()
+    frozen = partial.in_step(rest)
     if generator is not None:
         networks = make_networks(config, encoder, generator)
         frozen |= pretrained_shapes(generator)
