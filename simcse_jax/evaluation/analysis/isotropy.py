@@ -21,7 +21,7 @@ def normalize(embeddings: np.ndarray) -> np.ndarray:
     return embeddings / np.maximum(np.linalg.norm(embeddings, axis=-1, keepdims=True), 1e-12)
 
 
-def mean_cosine(embeddings: np.ndarray) -> np.ndarray | np.floating:
+def mean_cosine(embeddings: np.ndarray) -> np.ndarray:
     """The mean cosine of all pairs of different rows, (…, N, D) to (…): anisotropy (eq. 1), of tokens drawn at random.
 
     Args:
@@ -30,7 +30,7 @@ def mean_cosine(embeddings: np.ndarray) -> np.ndarray | np.floating:
     return self_similarity(normalize(embeddings).sum(axis=-2), np.array(embeddings.shape[-2]))
 
 
-def self_similarity(sums: np.ndarray, contexts: np.ndarray) -> np.ndarray | np.floating:
+def self_similarity(sums: np.ndarray, contexts: np.ndarray) -> np.ndarray:
     """The mean cosine of the embeddings of one type in different contexts (Ethayarajh, definition 1): to (…, K).
 
     Args:
@@ -38,7 +38,7 @@ def self_similarity(sums: np.ndarray, contexts: np.ndarray) -> np.ndarray | np.f
       contexts: (K,) the number of terms of each sum, 2 or more.
     """
     squared = np.einsum("...d,...d->...", sums, sums)  # without a second array of their size
-    return (squared - contexts) / (contexts * (contexts - 1.0))
+    return np.asarray((squared - contexts) / (contexts * (contexts - 1.0)))
 
 
 def average(similarities: np.ndarray, contexts: np.ndarray, weights: str) -> np.ndarray:
@@ -50,18 +50,18 @@ def average(similarities: np.ndarray, contexts: np.ndarray, weights: str) -> np.
     return np.average(similarities, axis=-1, weights=contexts * (contexts - 1.0) if weights == "pairs" else None)
 
 
-def intra_sentence_similarity(embeddings: np.ndarray) -> np.ndarray | np.floating:
+def intra_sentence_similarity(embeddings: np.ndarray) -> np.ndarray:
     """The mean cosine of a sentence's token embeddings with their mean (Ethayarajh, definition 2): (…, T, D) to (…).
 
     The embeddings are not normalized before the mean.
     """
     centre = normalize(embeddings.mean(axis=-2, dtype=np.float64))
-    return np.sum(normalize(embeddings).mean(axis=-2) * centre, axis=-1)
+    return np.asarray(np.sum(normalize(embeddings).mean(axis=-2) * centre, axis=-1))
 
 
-def l2_norm(embeddings: np.ndarray) -> np.ndarray | np.floating:
+def l2_norm(embeddings: np.ndarray) -> np.ndarray:
     """The mean length, (…, N, D) to (…)."""
-    return np.linalg.norm(embeddings.astype(np.float64), axis=-1).mean(axis=-1)
+    return np.asarray(np.linalg.norm(embeddings.astype(np.float64), axis=-1).mean(axis=-1))
 
 
 def random_pairs(embeddings: np.ndarray) -> np.ndarray:
