@@ -201,8 +201,9 @@ def check_projector(config: config_dict.ConfigDict, encoder: EncoderConfig) -> N
     Raises:
       UserError: naming the projector's field.
     """
-    projector, size, wanted = config.projector, encoder.token_size, encoder.hidden_size
+    projector, wanted = config.projector, encoder.hidden_size
     for name in [one.name for one in needing(config.objective, "replaces_tokens")]:
+        size = encoder.token_size
         if projector.widths and name in projector.objectives:
             size = width(projector.widths.split(",")[-1], size)
         if size != wanted:

@@ -15,7 +15,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from ml_collections import config_dict
 
 from simcse_jax.config.checks import ineffective
-from simcse_jax.config.fields import flatten, numbers_of_step, trains
+from simcse_jax.config.fields import fields_of, flatten, numbers_of_step, trains
 from simcse_jax.config.source_fields import ONE_SOURCE
 from simcse_jax.data.corpora import AnyBatches
 from simcse_jax.devices.mesh import AXIS
@@ -66,7 +66,7 @@ def group_key(config: config_dict.ConfigDict) -> str | None:
     if not trains(config) or draws_data(config):
         return None
     fields = flatten(config)
-    for name in numbers_of_step():
+    for name in numbers_of_step(fields_of(config)):
         if name.endswith(".weight"):
             fields[name] = fields[name] > 0  # which terms there are is part of the program
         elif name == "train.milestones":
