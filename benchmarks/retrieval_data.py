@@ -8,8 +8,8 @@ makes the queries of the end. A second collection, whose texts no training pair 
 and SICK: the first sentence of a pair asks for the second one if their score is 4 or more; all sentences of both are
 documents. Both corpora have all sentences of FILE as well.
 
-Writes into the folder --output: pairs.csv (hypothesis, premise) and corpus.txt, which `simcse_jax.commands.mine` searches; and
-`snli` and `paraphrases` in BEIR's layout.
+Writes into the folder --output: pairs.csv (hypothesis, premise) and corpus.txt, which
+`simcse-jax mine` searches; and `snli` and `paraphrases` in BEIR's layout.
 """
 
 import argparse

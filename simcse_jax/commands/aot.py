@@ -13,7 +13,7 @@ import sys
 
 from ml_collections import config_dict
 
-from simcse_jax.commands.command_line import Parser, run_command, started_as
+from simcse_jax.commands.command_line import Parser, started_as
 from simcse_jax.config.checks import validate
 from simcse_jax.config.flags import find_config, parse
 from simcse_jax.config.source_fields import longest
@@ -27,7 +27,7 @@ from simcse_jax.host.outputs import output_file, printing
 from simcse_jax.host.storage import write_atomically
 from simcse_jax.huggingface.published import encoder_config
 from simcse_jax.models.config import EncoderConfig
-from simcse_jax.objectives.registry import needs
+from simcse_jax.objectives.registry import needing, trained
 from simcse_jax.runs.state import with_parts
 from simcse_jax.training.columns import positives_of
 from simcse_jax.training.costs import gpus
@@ -42,10 +42,11 @@ from simcse_jax.training.inputs import check_divides, check_projector
 
 def guess_columns(config: config_dict.ConfigDict) -> int:
     """The number of columns of sentences in a config's data, as far as the config shows it."""
-    data, needed = config.data, needs(config.objective)
+    data, objectives = config.data, trained(config.objective)
+    pairs = any(one.labels or one.scores or one.pairing(config.objective[name]) for name, one in objectives.items())
     if data.positives == SPANS:
         return 1 + positives_of(config)
-    if data.augment.name or data.positives or needed.labels or needed.scores or needed.negative_pairs:
+    if data.augment.name or data.positives or pairs:
         return 2
     if data.columns.anchor:
         return sum(1 for role in ROLES if data.columns[role])
@@ -189,7 +190,7 @@ def padded_length(tokens: float, max_length: int) -> int:
 def _read_arguments() -> tuple[argparse.Namespace, config_dict.ConfigDict]:
     """The options and the recipe with its fields, each checked alone."""
     parser = Parser(
-        prog="simcse_jax.commands.aot",
+        "aot",
         description="Computes the costs of a training step on TPUs or GPUs, without any of them: memory, FLOPs, bytes, "
         "and the least seconds that it can take.\nNeeds Linux, libtpu (for GPUs jax[cuda13]) and a recipe; reads "
         "neither weights nor data.\nPrints the costs, and writes them to the file of --output if it is given.",
@@ -252,7 +253,7 @@ def _read_models(config: config_dict.ConfigDict) -> tuple[EncoderConfig, Encoder
     field, most = longest(config)
     if most > encoder.max_length:
         raise UserError(f"config.{field}={most}: the model takes {encoder.max_length} tokens")
-    generator = encoder_config(config.model.generator) if needs(config.objective).replaced_tokens else None
+    generator = encoder_config(config.model.generator) if needing(config.objective, "replaces_tokens") else None
     if generator:
         check_generator(config, encoder, generator)
     check_projector(config, with_parts(encoder, config.model))
@@ -310,7 +311,3 @@ def main() -> None:
         say(text)
         for report in reports if args.top else ():
             say(largest(report, args.top))
-
-
-if __name__ == "__main__":
-    run_command(main)

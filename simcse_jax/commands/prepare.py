@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simcse_jax.commands.command_line import Parser, run_command, warnings_in_a_line
+from simcse_jax.commands.command_line import Parser, warnings_in_a_line
 from simcse_jax.errors import UserError
 from simcse_jax.host import streams
 from simcse_jax.host.storage import Folder, is_remote
@@ -125,7 +125,7 @@ def parse() -> argparse.Namespace:
     from simcse_jax.data.corpus.source_rows import CHANGES
 
     parser = Parser(
-        "simcse_jax.commands.prepare",
+        "prepare",
         description="Tokenizes training data once, into a folder that config.data.train takes. Processes that are "
         "given the same command share the work, and one that was stopped goes on.",
     )
@@ -283,7 +283,3 @@ def verify(folder: Path) -> None:
         if hash_file(folder / file.name) != file.sha256:
             raise UserError(f"{folder / file.name}: was changed since it was written; {REPAIR}")
     print(f"{folder}: {len(manifest.shards)} shards of {manifest.rows:,} rows are as they were written")
-
-
-if __name__ == "__main__":
-    run_command(main)

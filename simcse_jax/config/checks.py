@@ -1,11 +1,11 @@
 """Whether a config is valid: each field by its own rules, and fields that must go together."""
 
+from collections.abc import Mapping
 from math import isfinite
 
 from ml_collections import config_dict
 
-from simcse_jax.config.fields import FIELDS, LARGEST, flatten, trains
-from simcse_jax.config.graded_fields import check_graded, graded_conditions
+from simcse_jax.config.fields import LARGEST, fields_of, flatten, trains
 from simcse_jax.config.matryoshka_fields import check_matryoshka, matryoshka_conditions
 from simcse_jax.config.partial_fields import check_partial, partial_conditions
 from simcse_jax.config.retrieval_fields import check_retrieval, retrieval_conditions
@@ -14,10 +14,11 @@ from simcse_jax.config.teacher_fields import check_teacher, teacher_conditions
 from simcse_jax.data.rows import is_text
 from simcse_jax.errors import UserError, nearest, no_such
 from simcse_jax.evaluation.tasks import POSTPROCESSING, RETRIEVAL
+from simcse_jax.field import Field
 from simcse_jax.host.storage import local_path
 from simcse_jax.models.config import MASKED, SEVERAL_LAYERS
 from simcse_jax.models.head import HEADS
-from simcse_jax.objectives.choices import UNPAIRED, UNPROJECTED
+from simcse_jax.objectives.registry import OBJECTIVES, needing, trained
 
 # Sections that have no effect where nothing is trained.
 OF_TRAINING = ("data.", "objective.", "matryoshka.", "projector.", "teacher.", "views.", "train.")
@@ -33,10 +34,11 @@ def validate(config: config_dict.ConfigDict) -> None:
     if "sweep" in config:
         raise UserError("config.sweep: this config is a sweep; run it with simcse-jax sweep")
     given = flatten(config)
-    _check_names(given)
+    fields = fields_of(config)
+    _check_names(given, fields)
     for name, value in given.items():
-        check_type(f"config.{name}", value, type(FIELDS[name].default))
-    for name, field in FIELDS.items():
+        check_type(f"config.{name}", value, type(fields[name].default))
+    for name, field in fields.items():
         for rule in field.rules:
             rule.check(f"config.{name}", given[name])
         check_range(f"config.{name}", given[name])
@@ -44,13 +46,11 @@ def validate(config: config_dict.ConfigDict) -> None:
     check_partial(config)
     _check_data(config)
     _check_spans(config)
-    _check_objectives(config)
-    check_graded(config)
     check_teacher(config)
+    _check_objectives(config)
     _check_optimization(config)
     _check_projector(config)
     check_matryoshka(config)
-    _check_replaced_tokens(config)
     check_sources(config)
     evaluation, analysis = config.eval, config.analysis
     check_postprocess(
@@ -109,11 +109,11 @@ def check_postprocess(method: str, data: str, dimensions: int, field: str, joint
         raise UserError(f"{dimensions_field}={dimensions}: must be 0, or above it for {field}=whitening")
 
 
-def _check_names(given: dict[str, object]) -> None:
+def _check_names(given: Mapping[str, object], fields: Mapping[str, Field]) -> None:
     for name in given:
-        if name not in FIELDS:
-            raise UserError(f"config.{name}: no such field; the nearest one is config.{nearest(name, FIELDS)}")
-    for name in FIELDS:
+        if name not in fields:
+            raise UserError(f"config.{name}: no such field; the nearest one is config.{nearest(name, fields)}")
+    for name in fields:
         if name not in given:
             raise UserError(f"config.{name} is missing; start a config from simcse_jax.config.default_config()")
 
@@ -125,23 +125,12 @@ def _check_model(config: config_dict.ConfigDict) -> None:
             f"config.model.mlp={model.mlp!r}: the pooler cls_before_pooler never has a head; "
             "set model.mlp=none, or model.pooler=cls"
         )
-    if config.eval.encoder == "better" and model.dual_encoder and config.objective.mlm.weight:
-        raise UserError(
-            "config.eval.encoder=better: objective.mlm trains the language model of the anchors' encoder; "
-            "set eval.encoder=anchor"
-        )
     if config.eval.pooler not in ("", model.pooler) and HEADS[model.mlp].scored:
         raise UserError(
             f"config.eval.pooler={config.eval.pooler!r}: the head of model.mlp={model.mlp!r} is trained on the pooler "
             f"{model.pooler!r} and belongs to it; set model.mlp=train or none, or leave eval.pooler empty"
         )
     widths = model.convolutions.widths
-    if [name for name, term in config.objective.items() if term.weight] == ["mlm"] and trains(config):
-        untrained = "objective.mlm alone does not train what the model would keep"
-        if HEADS[model.mlp].scored:
-            raise UserError(f"config.model.mlp={model.mlp!r}: {untrained}; set model.mlp=none")
-        if widths:
-            raise UserError(f"config.model.convolutions.widths={','.join(widths)}: {untrained}; leave it empty")
     if widths and HEADS[model.mlp].trained:
         raise UserError(f"config.model.mlp={model.mlp!r}: no head follows convolutions; set model.mlp=none")
     for name, pooler in (("model.pooler", model.pooler), ("eval.pooler", config.eval.pooler)):
@@ -180,11 +169,6 @@ def _check_spans(config: config_dict.ConfigDict) -> None:
             f"config.data.spans.tokens={spans.tokens}: must be {needed} or more, twice data.spans.anchors times "
             "data.spans.longest, so that anchors have room"
         )
-    if spans.positives > 1 and config.objective.replaced_token_detection.weight:
-        raise UserError(
-            f"config.data.spans.positives={spans.positives}: objective.replaced_token_detection needs the embedding of "
-            "one sentence, and the mean of several is none; set it to 1"
-        )
     if size % spans.anchors:
         raise UserError(
             f"config.train.batch_size={size}: counts anchors, so it must be divisible by "
@@ -193,25 +177,13 @@ def _check_spans(config: config_dict.ConfigDict) -> None:
 
 
 def _check_objectives(config: config_dict.ConfigDict) -> None:
-    objective, positives = config.objective, config.data.positives
-    if not any(term.weight for term in objective.values()):
+    active = list(trained(config.objective).values())
+    if not active:
         raise UserError("config.objective: every term has weight 0.0, so there is nothing to train")
-    names = dict.fromkeys(name.split(".")[1] for name in FIELDS if name.startswith("objective."))
-    _check_contrastive_tension(config, [name for name in names if objective[name].weight])
+    for objective in active:
+        objective.check(config, active)
     if config.views.anchor_change == MASKED:
         _check_masked_anchors(config)
-    if not objective.softmax_nli.weight:
-        return
-    if config.data.augment.name:
-        raise UserError("config.objective.softmax_nli.weight: needs labelled pairs, so data.augment.name must be empty")
-    if positives not in ("", "all"):
-        raise UserError(f"config.data.positives={positives!r}: must be all, for objective.softmax_nli")
-    paired = [name for name in names if name not in UNPAIRED and objective[name].weight]
-    if paired and positives != "all":
-        raise UserError(
-            f"config.objective.{paired[0]}.weight: next to softmax_nli it would take all labelled pairs for positives, "
-            f"contradictions too; set it to 0.0, or data.positives=all if you want that"
-        )
 
 
 def _check_optimization(config: config_dict.ConfigDict) -> None:
@@ -222,32 +194,12 @@ def _check_optimization(config: config_dict.ConfigDict) -> None:
         raise UserError("config.train.milestones: must be set for train.schedule=steps, e.g. 500:0.8,1000:0.6")
 
 
-def _check_contrastive_tension(config: config_dict.ConfigDict, used: list[str]) -> None:
-    if "contrastive_tension" not in used:
-        return
-    field = "config.objective.contrastive_tension"
-    if others := [name for name in used if name not in ("contrastive_tension", "mlm")]:
-        raise UserError(
-            f"config.objective.{others[0]}.weight: next to contrastive_tension, most of whose pairs have different "
-            "sentences, it must be 0.0"
-        )
-    for name, value in (("positives", config.data.positives), ("augment.name", config.data.augment.name)):
-        if value:
-            raise UserError(f"config.data.{name}={value!r}: {field[7:]} makes its own pairs; it must be empty")
-    group, size = config.objective.contrastive_tension.negatives + 1, config.train.batch_size
-    if size % group:
-        raise UserError(
-            f"config.train.batch_size={size}: must be divisible by {group}, a positive pair and its negatives "
-            f"({field[7:]}.negatives)"
-        )
-
-
 def _check_projector(config: config_dict.ConfigDict) -> None:
     projector = config.projector
     for name in projector.objectives:
         if name not in config.objective:
             raise no_such("config.projector.objectives", "objective", name, tuple(config.objective))
-        if name in UNPROJECTED:
+        if name in OBJECTIVES and not OBJECTIVES[name].projectable:
             raise UserError(f"config.projector.objectives: {name} sees no projected embeddings; leave it out")
     if not projector.widths:
         return
@@ -255,24 +207,13 @@ def _check_projector(config: config_dict.ConfigDict) -> None:
         raise UserError("config.projector.objectives: must name the objectives that see projected embeddings")
 
 
-def _check_replaced_tokens(config: config_dict.ConfigDict) -> None:
-    if not config.objective.replaced_token_detection.weight:
-        return
-    if not config.model.generator:
-        raise UserError(
-            "config.model.generator: must be set for objective.replaced_token_detection: a model with its "
-            "language-model head, e.g. distilbert-base-uncased"
-        )
-
-
 def _check_masked_anchors(config: config_dict.ConfigDict) -> None:
     field = "config.views.anchor_change='masked'"
-    if not config.objective.mlm.weight:
+    if not needing(config.objective, "masks_tokens"):
         raise UserError(f"{field}: needs objective.mlm.weight above 0, the loss of the masked tokens")
-    if config.model.convolutions.widths or config.objective.replaced_token_detection.weight:
-        other = (
-            "model.convolutions.widths" if config.model.convolutions.widths else "objective.replaced_token_detection"
-        )
+    replaced = [objective.name for objective in needing(config.objective, "replaces_tokens")]
+    if config.model.convolutions.widths or replaced:
+        other = "model.convolutions.widths" if config.model.convolutions.widths else f"objective.{replaced[0]}"
         raise UserError(f"{field}: not with {other}; set views.anchor_change=none")
 
 
@@ -289,26 +230,27 @@ def _check_processes(config: config_dict.ConfigDict) -> None:
 
 def ineffective(config: config_dict.ConfigDict) -> list[str]:
     """The fields, `NAME=VALUE`, that were set but have no effect with these other fields."""
-    given = flatten(config)
+    given, fields = flatten(config), fields_of(config)
     objective, augment = config.objective, config.data.augment
     unused = {name: set(term) - {"weight"} for name, term in objective.items() if not term.weight}
     off = {f"objective.{name}.{field}" for name, fields in unused.items() for field in fields}
-    policies = {config.views.positive} | ({config.views.negative} if objective.off_dropout.weight else set())
+    separate = bool(needing(objective, "separate_negatives"))
+    policies = {config.views.positive} | ({config.views.negative} if separate else set())
     by_retrieval = config.eval.development == RETRIEVAL
     of_folder = bool(config.eval.data) and not local_path(config.eval.data).is_file()
     conditions = {
         **partial_conditions(config),
-        **graded_conditions(config),
         **matryoshka_conditions(config),
         **teacher_conditions(config),
         "model.convolutions.channels": bool(config.model.convolutions.widths),
         "model.convolutions.activation": bool(config.model.convolutions.widths),
-        "views.negative": objective.off_dropout.weight > 0,
+        "views.negative": separate,
         "views.noise": "noisy" in policies,
         "views.samples": "mean" in policies,
         "views.cutoff": "cutoff" in (config.views.anchor_change, config.views.positive_change),
         "views.positive_dropout": config.views.positive != "off",
-        "model.generator": objective.replaced_token_detection.weight > 0,
+        "model.generator": bool(needing(objective, "replaces_tokens")),
+        **dict.fromkeys(("data.columns.score", "data.score_range"), bool(needing(objective, "scores"))),
         **source_conditions(config),
         **{f"data.spans.{name}": config.data.positives == "spans" for name in config.data.spans},
         "data.augment.percent": augment.name in ("crop", "delete", "mlm"),
@@ -336,4 +278,4 @@ def ineffective(config: config_dict.ConfigDict) -> list[str]:
     if not trains(config):
         off |= {name for name in given if name.startswith(OF_TRAINING)}
         off -= {"train.epochs", "train.dtype", "train.matmul_precision", "data.max_length"}
-    return [f"{name}={given[name]}" for name in sorted(off) if given[name] != FIELDS[name].default]
+    return [f"{name}={given[name]}" for name in sorted(off) if given[name] != fields[name].default]

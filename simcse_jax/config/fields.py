@@ -5,12 +5,17 @@ from typing import Any
 
 from ml_collections import config_dict
 
-from simcse_jax.config.field import BELOW_ONE, Field, explain, field, number
-from simcse_jax.config.graded_fields import SCORE_RANGE
-from simcse_jax.config.loss_fields import LOSS_FIELDS, LOSS_SECTIONS
+from simcse_jax.config.loss_fields import LOSS_FIELDS, LOSS_SECTIONS, fields_of_objectives
 from simcse_jax.config.partial_fields import PARTIAL_FIELDS, PARTIAL_SECTIONS
 from simcse_jax.config.retrieval_fields import RETRIEVAL_FIELDS, RETRIEVAL_SECTIONS
-from simcse_jax.config.rules import (
+from simcse_jax.config.source_fields import SOURCE_FIELDS, SOURCE_SECTIONS
+from simcse_jax.data.augment import AUGMENTATIONS
+from simcse_jax.data.examples import POSITIVES
+from simcse_jax.data.scores import read_range
+from simcse_jax.evaluation.tasks import DEVELOPMENT, EXTRA, POSTPROCESSING, PROTOCOLS, RETRIEVAL, TASKS
+from simcse_jax.field import (
+    BELOW_ONE,
+    Field,
     above,
     at_least,
     at_most,
@@ -18,15 +23,15 @@ from simcse_jax.config.rules import (
     either,
     empty_or_named,
     empty_or_one_of,
+    explain,
+    field,
     given,
+    listed,
     milestones,
+    number,
     one_of,
     rule,
 )
-from simcse_jax.config.source_fields import SOURCE_FIELDS, SOURCE_SECTIONS
-from simcse_jax.data.augment import AUGMENTATIONS
-from simcse_jax.data.examples import POSITIVES
-from simcse_jax.evaluation.tasks import DEVELOPMENT, EXTRA, POSTPROCESSING, PROTOCOLS, RETRIEVAL, TASKS
 from simcse_jax.models.config import (
     CONVOLUTION_ACTIVATIONS,
     DTYPES,
@@ -35,6 +40,8 @@ from simcse_jax.models.config import (
     WIDEST_CONVOLUTION,
 )
 from simcse_jax.models.head import HEADS
+from simcse_jax.objectives.objective import Objective
+from simcse_jax.objectives.registry import OBJECTIVES, OWN, add, check_known
 
 OPTIMIZERS = {"adamw": "decay rates 0.9 and 0.999", "rmsprop": "decay rate 0.9, no momentum"}
 SCHEDULES = {  # see training/learning_rate.py
@@ -43,7 +50,7 @@ SCHEDULES = {  # see training/learning_rate.py
     "steps": "changes at train.milestones",
     "slanted_triangular": "rises from 1/32, and falls back to it",
 }
-MOST_POSITIVES = 15  # of an anchor: each has masks of its own (training/views.py)
+MOST_POSITIVES = 15  # of an anchor: each has masks of its own (objectives/views.py)
 PRECISIONS = ("highest", "high", "default")  # JAX's names
 LARGEST = 2**31 - 1  # whole number: steps and rows are counted in int32 on devices
 ODD = tuple(map(str, range(1, WIDEST_CONVOLUTION + 1, 2)))
@@ -141,7 +148,12 @@ FIELDS = {
     "data.columns.neutral": field("", "The column of further negatives, read only if this is set."),
     "data.columns.label": field("", "The column of the pairs' labels, read if this is set or labels are needed."),
     "data.columns.score": field("", "The column of the pairs' scores, where an objective needs them."),
-    "data.score_range": SCORE_RANGE,
+    "data.score_range": field(
+        (),
+        "The lowest and the highest score of the data, LOWEST,HIGHEST, e.g. 0,5: scores are scaled to 0 … 1; empty: "
+        "they are taken as they are.",
+        listed("empty, or the lowest and the highest score, e.g. 0,5", read_range),
+    ),
     "data.augment.name": field("", "The kind of change; empty: none.", empty_or_one_of(AUGMENTATIONS)),
     "data.augment.percent": field(
         10.0,
@@ -284,9 +296,21 @@ FIELDS = {
 }
 
 
-def numbers_of_step() -> tuple[str, ...]:
+def fields_of(config: config_dict.ConfigDict) -> Mapping[str, Field]:
+    """The fields of a config: the package's, and those of objectives from outside that it names.
+
+    Raises:
+      UserError: when it names an objective that is nowhere.
+    """
+    objectives = config.get("objective", {})
+    others = [name for name in objectives if name not in OWN and isinstance(objectives[name], config_dict.ConfigDict)]
+    check_known(others)
+    return FIELDS | fields_of_objectives(OBJECTIVES[name] for name in others)
+
+
+def numbers_of_step(fields: Mapping[str, Field] = FIELDS) -> tuple[str, ...]:
     """The names of the fields that the compiled step takes as numbers: runs that differ in them share a compilation."""
-    return tuple(name for name, one in FIELDS.items() if one.of_step)
+    return tuple(name for name, one in fields.items() if one.of_step)
 
 
 def is_number_of_step(name: str) -> bool:
@@ -294,9 +318,13 @@ def is_number_of_step(name: str) -> bool:
     return FIELDS[name].of_step
 
 
-def default_config() -> config_dict.ConfigDict:
-    """The defaults: unsupervised SimCSE of BERT-base with the paper's hyper-parameters (Table A.1)."""
-    return defaults_of(FIELDS)
+def default_config(*objectives: type[Objective] | str) -> config_dict.ConfigDict:
+    """The defaults: unsupervised SimCSE of BERT-base with the paper's hyper-parameters (Table A.1).
+
+    Args:
+      *objectives: from outside: classes, or names of entry points of other packages (docs/architecture.md).
+    """
+    return defaults_of(FIELDS | fields_of_objectives([add(one) for one in objectives]))
 
 
 def defaults_of(fields: Mapping[str, Field]) -> config_dict.ConfigDict:

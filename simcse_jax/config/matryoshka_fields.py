@@ -2,11 +2,10 @@
 
 from ml_collections import config_dict
 
-from simcse_jax.config.discarded import check_kept
-from simcse_jax.config.field import field, number
-from simcse_jax.config.rules import listed
 from simcse_jax.errors import UserError
-from simcse_jax.objectives.choices import UNTRUNCATED
+from simcse_jax.field import field, listed, number
+from simcse_jax.objectives.discarded import check_kept
+from simcse_jax.objectives.registry import needing
 
 MATRYOSHKA_SECTIONS = {"matryoshka": "The objectives at several sizes of the embeddings (Kusupati et al. 2022)."}
 
@@ -76,13 +75,10 @@ def check_matryoshka(config: config_dict.ConfigDict) -> None:
         )
     if not dimensions:
         return
-    if config.objective.softmax_nli.weight:
-        raise UserError(
-            "config.matryoshka.dimensions: objective.softmax_nli has a classifier of whole embeddings; leave it empty"
-        )
     check_kept(config, "config.matryoshka.dimensions", "the first elements are trained")
+    truncated = [objective.name for objective in needing(config.objective, "truncatable")]
     for name in projector.objectives if projector.widths else ():
-        if config.objective[name].weight and name not in UNTRUNCATED:
+        if name in truncated:
             raise UserError(
                 f"config.matryoshka.dimensions: objective.{name} sees projected embeddings, whose elements are not "
                 "those of the embedding; leave it empty, or take the objective out of projector.objectives"
@@ -91,5 +87,5 @@ def check_matryoshka(config: config_dict.ConfigDict) -> None:
 
 def matryoshka_conditions(config: config_dict.ConfigDict) -> dict[str, bool]:
     """For each of these fields that may be without effect, whether it has one."""
-    seen = any(term.weight for name, term in config.objective.items() if name not in UNTRUNCATED)
+    seen = bool(needing(config.objective, "truncatable"))
     return {"matryoshka.dimensions": seen, "matryoshka.weights": seen and bool(config.matryoshka.dimensions)}

@@ -2,9 +2,8 @@
 
 from ml_collections import config_dict
 
-from simcse_jax.config.field import BELOW_ONE, field, number
-from simcse_jax.config.rules import above, at_least
 from simcse_jax.errors import UserError
+from simcse_jax.field import BELOW_ONE, above, at_least, field, number
 
 PARTIAL_SECTIONS = {
     "model.lora": "Products of low rank that train in the place of the encoder (LoRA; docs/lora.md).",

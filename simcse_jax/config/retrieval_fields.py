@@ -2,10 +2,9 @@
 
 from ml_collections import config_dict
 
-from simcse_jax.config.field import field
-from simcse_jax.config.rules import at_least, each_once, given, one_of
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.tasks import MEASURES, RETRIEVAL, STORAGES, USUAL
+from simcse_jax.field import at_least, each_once, field, given, one_of
 
 RETRIEVAL_SECTIONS = {"eval.retrieval": "Scores of retrieval (docs/evaluation.md)."}
 SPLITS = ("train", "dev", "test")

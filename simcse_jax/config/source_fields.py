@@ -5,14 +5,14 @@ from collections.abc import Sequence
 
 from ml_collections import config_dict
 
-from simcse_jax.config.field import explain, field
-from simcse_jax.config.rules import either, listed, rule
 from simcse_jax.data.mixture import read_weights
 from simcse_jax.data.sources import split_sources
 from simcse_jax.data.spans import SPANS
 from simcse_jax.data.tokens import ROLES, Lengths, Prompts
 from simcse_jax.errors import UserError
+from simcse_jax.field import either, explain, field, listed, rule
 from simcse_jax.host.storage import is_remote
+from simcse_jax.objectives.registry import needing, trained
 
 ONE_SOURCE = "one_source"
 BATCHING = {"mixed": "any of them", ONE_SOURCE: "one of them, so negatives in the batch are of the same source"}
@@ -117,9 +117,10 @@ def check_sources(config: config_dict.ConfigDict) -> None:
     name = next((name for name, given in by_source.items() if given and data.positives == SPANS), None)
     if name is not None:
         raise UserError(f"config.{name}: spans are drawn from all documents together; leave it as it is by default")
-    if data.weights and config.objective.contrastive_tension.weight and data.batching != ONE_SOURCE:
+    pairing = [name for name, each in trained(config.objective).items() if each.pairing(config.objective[name])]
+    if data.weights and pairing and data.batching != ONE_SOURCE:
         raise UserError(
-            "config.data.weights: objective.contrastive_tension makes its pairs of all sentences of an epoch; leave it "
+            f"config.data.weights: objective.{pairing[0]} makes its pairs of all sentences of an epoch; leave it "
             f"empty, or set data.batching={ONE_SOURCE}"
         )
     if data.mixed and data.batching != ONE_SOURCE:
@@ -141,9 +142,9 @@ def check_mixed(config: config_dict.ConfigDict, field: str, otherwise: str) -> N
             f"{field}: batch norm of the projector would count what stands in for missing sentences; {otherwise}, or "
             "leave projector.widths empty"
         )
-    if config.objective.replaced_token_detection.weight:
+    if reading := needing(config.objective, "every_sentence"):
         raise UserError(
-            f"{field}: objective.replaced_token_detection reads both sentences of every example, and some sources lack "
+            f"{field}: objective.{reading[0].name} reads both sentences of every example, and some sources lack "
             f"one; {otherwise}, or set the objective's weight to 0.0"
         )
 

@@ -1,10 +1,7 @@
-"""Large batches in little memory: a function of rows, computed a chunk of rows at a time."""
+"""Large batches in little memory: functions of rows computed in chunks."""
 
 from collections.abc import Callable
 from typing import Any
-
-import jax
-import jax.numpy as jnp
 
 
 def in_chunks(function: Callable[..., Any], size: int, *rows: Any) -> Any:
@@ -16,8 +13,10 @@ def in_chunks(function: Callable[..., Any], size: int, *rows: Any) -> Any:
     Args:
       function: from pytrees of arrays with a common first axis to a pytree with the same.
       size: rows in a chunk; the last chunk may be smaller. 0, or at least the number of rows: all at once.
-      *rows: the function's arguments.
     """
+    import jax  # here: objectives' declarations are read before JAX is imported
+    import jax.numpy as jnp
+
     count = jax.tree.leaves(rows)[0].shape[0]
     if not 0 < size < count:
         return function(*rows)

@@ -22,7 +22,7 @@ import numpy as np
 from jaxtyping import Shaped
 
 from simcse_jax.errors import UserError, reason, why
-from simcse_jax.host.locks.lock import LOCK, held
+from simcse_jax.host.locks import LOCK, held
 from simcse_jax.host.storage import is_of_macos, is_remote, local_path, read_json, write_atomically
 from simcse_jax.index.identity import ModelIdentity, check_maker, ranges_content, read_identity, read_ranges
 from simcse_jax.index.index import Index

@@ -15,7 +15,7 @@ import numpy as np
 
 from simcse_jax.encoding.quantization import Clipped
 from simcse_jax.errors import UserError, require
-from simcse_jax.host.locks.lock import LOCK, held
+from simcse_jax.host.locks import LOCK, held
 from simcse_jax.host.progress import Progress
 from simcse_jax.host.storage import Folder, as_path, is_of_macos, sha256, write_atomically
 from simcse_jax.index.embedding_files import Batch, EmbeddingFiles

@@ -1,12 +1,13 @@
 """AnglE: pairs are ranked as by CoSENT, by a similarity of their embeddings as complex vectors."""
 
-import jax.numpy as jnp
-from jaxtyping import Array, Float
+from typing import ClassVar
 
-from simcse_jax.models.arrays import AnyArray
-from simcse_jax.objectives.cosent import term_of
+from jaxtyping import Float
+
+from simcse_jax.field import above, number, weight
+from simcse_jax.objectives.cosent import CoSENT
 from simcse_jax.objectives.info_nce import normalize
-from simcse_jax.objectives.objective import Needs, Objective
+from simcse_jax.objectives.lazy import AnyArray, Array, jnp
 
 
 def angle_similarity(first: Float[AnyArray, "B D"], second: Float[AnyArray, "B D"]) -> Float[Array, " B"]:
@@ -32,4 +33,14 @@ def angle_similarity(first: Float[AnyArray, "B D"], second: Float[AnyArray, "B D
     return jnp.abs(jnp.sum(x * y, axis=1) + jnp.sum(imaginary_x * real_y - real_x * imaginary_y, axis=1))
 
 
-OBJECTIVE = Objective(term_of(angle_similarity), needs=Needs(scores=True))
+class AnglE(CoSENT):
+    """CoSENT with another similarity."""
+
+    name = "angle"
+    place = 13
+    about = "The same by angles in complex space (AnglE)."
+    fields: ClassVar = {"weight": weight(), "temperature": number(0.05, "Divides similarities.", above(0))}
+    similarity = staticmethod(angle_similarity)
+
+
+OBJECTIVE = AnglE()

@@ -1,16 +1,18 @@
 """Barlow Twins, as SimCSE++ studies it."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
-import jax
-import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
-from simcse_jax.models.arrays import AnyArray
-from simcse_jax.objectives.choices import check_reading
-from simcse_jax.objectives.objective import Embedded, Objective
+from simcse_jax.field import at_least, at_most, field, number, reading, weight
+from simcse_jax.objectives.lazy import AnyArray, Array, jax, jnp
+from simcse_jax.objectives.objective import Embedded, Objective, check_name
 
+READINGS = {  # what the paper prints, and what its authors' code computes
+    "paper": "a correlation that is not centred, as in SimCSE++'s equation 4",
+    "released": "batch-normalized and so centred, as in its authors' code",
+}
 EPSILON = 1e-5  # that PyTorch's batch norm adds to a variance
 
 
@@ -18,7 +20,7 @@ def barlow_twins(
     first: Float[AnyArray, "B D"],
     second: Float[AnyArray, "B D"],
     artificial: Float[AnyArray, "M D"],
-    psum: Callable[[jax.Array], jax.Array],
+    psum: Callable[[Array], Array],
     *,
     off_diagonal_weight: Float[AnyArray, ""] | float,
     reading: str = "paper",
@@ -58,7 +60,7 @@ def cross_correlation(
     first: Float[AnyArray, "B D"],
     second: Float[AnyArray, "B D"],
     artificial: Float[AnyArray, "M D"],
-    psum: Callable[[jax.Array], jax.Array],
+    psum: Callable[[Array], Array],
     reading: str = "paper",
 ) -> Float[Array, "D D"]:
     """The correlation of each dimension of one view with each of the other, over the global batch.
@@ -80,7 +82,7 @@ def cross_correlation(
     Returns:
       (D, D), the same on every device.
     """
-    check_reading("barlow_twins", reading)
+    check_name("reading", reading, READINGS)
     count = psum(jnp.float32(len(first))) + len(artificial)
 
     def columns(x: Float[AnyArray, "B D"]) -> tuple[Float[AnyArray, "B D"], Float[AnyArray, "M D"], Float[Array, " D"]]:
@@ -98,9 +100,23 @@ def cross_correlation(
     return product * one_inverse[:, None] * two_inverse
 
 
-def _term(embedded: Embedded, *, artificial: int, **fields: Any) -> Float[Array, ""]:
-    first, second = embedded.pair
-    return barlow_twins(first, second, embedded.artificial(artificial, first.shape[1]), embedded.psum, **fields)
+class BarlowTwins(Objective):
+    """Decorrelated dimensions of two views, also one half of SCD's objective."""
+
+    name = "barlow_twins"
+    place = 4
+    about = "Decorrelated dimensions (SimCSE++, equation 4)."
+    fields: ClassVar = {
+        "weight": weight(),
+        "off_diagonal_weight": number(0.005, "The weight of correlations between different dimensions.", at_least(0)),
+        "reading": reading(READINGS),
+        "artificial": field(0, "Rows of N(0, 1) in addition to the batch.", at_least(0), at_most(100_000)),
+    }
+
+    def loss(self, embedded: Embedded, *, artificial: int, **fields: Any) -> Float[Array, ""]:
+        """`barlow_twins` of the pairs."""
+        first, second = embedded.pair
+        return barlow_twins(first, second, embedded.artificial(artificial, first.shape[1]), embedded.psum, **fields)
 
 
-OBJECTIVE = Objective(_term)
+OBJECTIVE = BarlowTwins()

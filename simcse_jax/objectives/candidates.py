@@ -1,14 +1,10 @@
 """An anchor's own candidates, its positive and hard negatives, as a student and its teacher score them."""
 
-from typing import Any
+from jaxtyping import Bool, Float
 
-import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
-
-from simcse_jax.models.arrays import AnyArray
-from simcse_jax.objectives import choices
-from simcse_jax.objectives.info_nce import normalize
-from simcse_jax.objectives.objective import Embedded
+from simcse_jax.objectives.info_nce import MEASURES, normalize
+from simcse_jax.objectives.lazy import AnyArray, Array, jnp
+from simcse_jax.objectives.objective import Embedded, check_name
 
 
 def candidate_scores(
@@ -19,8 +15,7 @@ def candidate_scores(
     Raises:
       ValueError: for a similarity of another name than cosine or dot.
     """
-    if similarity not in choices.SIMILARITIES:
-        raise ValueError(f"similarity is {similarity!r}; it must be {' or '.join(choices.SIMILARITIES)}")
+    check_name("similarity", similarity, MEASURES)
     if similarity == "cosine":
         anchors, candidates = normalize(anchors), normalize(candidates)
     return jnp.sum(anchors * candidates, axis=-1)
@@ -35,11 +30,8 @@ def taught_scores(
       (K, B) the student's, (K, B) the teacher's, and (K, B) False for hard negatives that an anchor lacks, or None
       where each has all.
     """
-    assert embedded.teacher is not None  # the objective's `Needs` asks for it
-    anchor, positive, hard_negatives = embedded.positive
-    own = positive, *hard_negatives
-
-    def of(rows: Any) -> Float[Array, "K B"]:
-        return candidate_scores(rows[anchor], rows[jnp.array(own)], similarity)
-
-    return of(embedded.views), of(embedded.teacher), embedded.present_in(own)
+    own = "positive", "hard_negatives"
+    assert embedded.teacher is not None  # the objective declares that it needs one
+    student = candidate_scores(embedded["anchor"], embedded.stacked(*own), similarity)
+    teacher = candidate_scores(embedded.teacher["anchor"], embedded.stacked(*own, of=embedded.teacher), similarity)
+    return student, teacher, embedded.present_in(*own)

@@ -1,17 +1,17 @@
 """CoSENT: of two graded pairs, the one with the higher score must be the more similar one."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
-import jax
-import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from simcse_jax.devices.chunks import in_chunks
-from simcse_jax.models.arrays import AnyArray
+from simcse_jax.field import above, number, weight
 from simcse_jax.objectives import info_nce
+from simcse_jax.objectives.graded import Graded
 from simcse_jax.objectives.info_nce import normalize
-from simcse_jax.objectives.objective import Embedded, Needs, Objective
+from simcse_jax.objectives.lazy import AnyArray, Array, jax, jnp
+from simcse_jax.objectives.objective import Embedded
 
 
 def cosine(first: Float[AnyArray, "B D"], second: Float[AnyArray, "B D"]) -> Float[Array, " B"]:
@@ -25,7 +25,7 @@ def cosent(
     all_similarities: Float[AnyArray, " N"],
     all_scores: Float[AnyArray, " N"],
     psum: Callable[[Any], Any],
-    gather: Callable[[jax.Array], jax.Array],
+    gather: Callable[[Array], Array],
     *,
     temperature: Float[AnyArray, ""] | float,
 ) -> Float[Array, ""]:
@@ -65,16 +65,22 @@ def cosent(
     return shift + jnp.log(jnp.exp(-shift) + psum(jnp.sum(jnp.exp(each - shift))))
 
 
-def term_of(similarity: Callable[..., Float[Array, " B"]]) -> Callable[..., Float[Array, ""]]:
-    """The term of a loss that ranks pairs by a similarity: (B, D), (B, D) to (B,)."""
+class CoSENT(Graded):
+    """Pairs ranked by their cosine, or by another similarity: (B, D), (B, D) to (B,)."""
 
-    def term(embedded: Embedded, **fields: Any) -> Float[Array, ""]:
-        assert embedded.score is not None  # `Needs` asks for it
-        own, score = similarity(*embedded.pair), embedded.score
+    name = "cosent"
+    place = 12
+    about = "Pairs with scores: the higher score must have the higher cosine (CoSENT)."
+    scores = "ranked"
+    fields: ClassVar = {"weight": weight(), "temperature": number(0.05, "Divides cosines.", above(0))}
+    similarity = staticmethod(cosine)
+
+    def loss(self, embedded: Embedded, **fields: Any) -> Float[Array, ""]:
+        """`cosent` of the pairs' similarities and scores."""
+        assert embedded.score is not None  # it declares that it needs them
+        own, score = self.similarity(*embedded.pair), embedded.score
         all_own, all_scores = embedded.gather(jnp.stack([own, score]))
         return cosent(own, score, all_own, all_scores, embedded.psum, embedded.gather, **fields)
 
-    return term
 
-
-OBJECTIVE = Objective(term_of(cosine), needs=Needs(scores=True))
+OBJECTIVE = CoSENT()

@@ -1,11 +1,11 @@
 """The squared error of cosines as predictions of scores, the regression objective of SBERT."""
 
-import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
-from simcse_jax.models.arrays import AnyArray
 from simcse_jax.objectives.cosent import cosine
-from simcse_jax.objectives.objective import Embedded, Needs, Objective
+from simcse_jax.objectives.graded import Graded
+from simcse_jax.objectives.lazy import AnyArray, Array, jnp
+from simcse_jax.objectives.objective import Embedded
 
 
 def cosine_mse(
@@ -29,9 +29,18 @@ def cosine_mse(
     return jnp.square(cosine(first, second) - scores)
 
 
-def _term(embedded: Embedded) -> Float[Array, ""]:
-    assert embedded.score is not None  # `Needs` asks for it
-    return embedded.mean(cosine_mse(*embedded.pair, embedded.score))
+class CosineMSE(Graded):
+    """SBERT's regression."""
+
+    name = "cosine_mse"
+    place = 14
+    about = "Pairs with scores from 0 to 1: the squared error of cosines (SBERT)."
+    scores = "unit"
+
+    def loss(self, embedded: Embedded) -> Float[Array, ""]:
+        """The mean of `cosine_mse` over the batch."""
+        assert embedded.score is not None  # it declares that it needs them
+        return embedded.mean(cosine_mse(*embedded.pair, embedded.score))
 
 
-OBJECTIVE = Objective(_term, needs=Needs(scores=True))
+OBJECTIVE = CosineMSE()

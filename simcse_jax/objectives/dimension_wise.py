@@ -1,21 +1,21 @@
 """Dimension-wise contrastive learning: SimCSE++'s remedy for feature corruption."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
-import jax
-import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
-from simcse_jax.models.arrays import AnyArray
-from simcse_jax.objectives.choices import check_reading
-from simcse_jax.objectives.objective import Embedded, Objective
+from simcse_jax.field import above, number, reading, weight
+from simcse_jax.objectives.lazy import AnyArray, Array, jax, jnp
+from simcse_jax.objectives.objective import Embedded, Objective, check_name
+
+READINGS = {"paper": "SimCSE++'s equation 5 as printed", "released": "the equation in its authors' code"}
 
 
 def dimension_wise(
     first: Float[AnyArray, "B D"],
     second: Float[AnyArray, "B D"],
-    psum: Callable[[jax.Array], jax.Array],
+    psum: Callable[[Array], Array],
     *,
     temperature: Float[AnyArray, ""] | float,
     reading: str = "paper",
@@ -52,7 +52,7 @@ def dimension_wise(
     Raises:
       ValueError: for an unknown reading.
     """
-    check_reading("dimension_wise", reading)
+    check_name("reading", reading, READINGS)
     count = psum(jnp.float32(first.shape[0]))
     degrees = jnp.maximum(count - 1, 1) if reading == "paper" else count
     product = psum(standardize(first, count, degrees, psum).T @ standardize(second, count, degrees, psum))
@@ -65,7 +65,7 @@ def standardize(
     x: Float[AnyArray, "B D"],
     count: Float[AnyArray, ""] | float,
     degrees: Float[AnyArray, ""] | float,
-    psum: Callable[[jax.Array], jax.Array],
+    psum: Callable[[Array], Array],
 ) -> Float[Array, "B D"]:
     """Columns of mean 0 and variance 1 over the global batch. Avoids E[x²] − E[x]², which loses precision."""
     mean = psum(jnp.sum(x, axis=0)) / count
@@ -76,8 +76,21 @@ def standardize(
     return jnp.where(varies, centred * jax.lax.rsqrt(jnp.where(varies, variance, 1.0)), 0.0)
 
 
-def _term(embedded: Embedded, **fields: Any) -> Float[Array, ""]:
-    return dimension_wise(*embedded.pair, embedded.psum, **fields)
+class DimensionWise(Objective):
+    """SimCSE++'s contrast of dimensions."""
+
+    name = "dimension_wise"
+    place = 3
+    about = "Each dimension against the other dimensions (SimCSE++, equation 5)."
+    fields: ClassVar = {
+        "weight": weight(),
+        "temperature": number(5.0, "Divides similarities.", above(0)),
+        "reading": reading(READINGS),
+    }
+
+    def loss(self, embedded: Embedded, **fields: Any) -> Float[Array, ""]:
+        """`dimension_wise` of the pairs."""
+        return dimension_wise(*embedded.pair, embedded.psum, **fields)
 
 
-OBJECTIVE = Objective(_term)
+OBJECTIVE = DimensionWise()

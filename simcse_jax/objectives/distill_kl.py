@@ -1,12 +1,14 @@
 """Distillation of scores: which of an example's own candidates is the nearest, as a teacher has it."""
 
-import jax
-import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from typing import ClassVar
 
-from simcse_jax.models.arrays import AnyArray
+from jaxtyping import Bool, Float
+
+from simcse_jax.field import above, either, field, number, weight
 from simcse_jax.objectives.candidates import taught_scores
-from simcse_jax.objectives.objective import Embedded, Needs, Objective
+from simcse_jax.objectives.info_nce import MEASURES
+from simcse_jax.objectives.lazy import AnyArray, Array, jax, jnp
+from simcse_jax.objectives.objective import Embedded, Objective
 
 
 def distill_kl(
@@ -39,9 +41,23 @@ def distill_kl(
     return jnp.square(temperature) * jnp.sum(jnp.exp(log_p) * differences, axis=0)
 
 
-def _term(embedded: Embedded, *, temperature: Float[AnyArray, ""], similarity: str) -> Float[Array, ""]:
-    student, teacher, present = taught_scores(embedded, similarity)
-    return embedded.mean(distill_kl(student, teacher, temperature=temperature, present=present))
+class DistillKL(Objective):
+    """The teacher's ranking of an anchor's own candidates."""
+
+    name = "distill_kl"
+    place = 17
+    about = "Which of an anchor's own positive and hard negatives is near, as the teacher has it."
+    teacher = hard_negatives = True
+    fields: ClassVar = {
+        "weight": weight(),
+        "temperature": number(1.0, "Divides similarities, in both.", above(0)),
+        "similarity": field("dot", "The similarity of two embeddings, in both.", either(MEASURES)),
+    }
+
+    def loss(self, embedded: Embedded, *, temperature: Float[AnyArray, ""], similarity: str) -> Float[Array, ""]:
+        """The mean of `distill_kl` over the batch."""
+        student, teacher, present = taught_scores(embedded, similarity)
+        return embedded.mean(distill_kl(student, teacher, temperature=temperature, present=present))
 
 
-OBJECTIVE = Objective(_term, needs=Needs(teacher=True))
+OBJECTIVE = DistillKL()

@@ -1,12 +1,14 @@
 """Distillation: embeddings learn to be those of a teacher."""
 
-import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from collections.abc import Sequence
+from typing import Any
 
-from simcse_jax.models.arrays import AnyArray
-from simcse_jax.objectives.objective import Embedded, Needs, Objective
+from jaxtyping import Bool, Float
 
-NAME = "embedding_mse"  # in `config.objective`
+from simcse_jax.errors import UserError
+from simcse_jax.objectives.discarded import check_kept
+from simcse_jax.objectives.lazy import AnyArray, Array, jnp
+from simcse_jax.objectives.objective import Embedded, Objective
 
 
 def embedding_mse(
@@ -33,12 +35,37 @@ def embedding_mse(
     return jnp.mean(jnp.square(embeddings - teacher), axis=(0, 2), where=where)
 
 
-def _term(embedded: Embedded) -> Float[Array, ""]:
-    assert embedded.teacher is not None  # `Needs` asks for it
-    anchor, positive, hard_negatives = embedded.positive
-    views, size = (anchor, positive, *hard_negatives), embedded.views.shape[-1]
-    own, teacher = (rows[jnp.array(views)] for rows in (embedded.views, embedded.teacher))
-    return embedded.mean(embedding_mse(own, teacher[..., :size], embedded.present_in(views)))  # of truncated: the first
+class EmbeddingMSE(Objective):
+    """Every sentence's embedding is that of a teacher."""
+
+    name = "embedding_mse"
+    place = 15
+    about = "Embeddings as the teacher's: the squared error."
+    teacher = True
+    paired = compares_views = projectable = False  # a teacher's embeddings have no projector
+
+    def check(self, config: Any, active: Sequence[Objective]) -> None:
+        """Refuses embeddings that the model does not keep."""
+        check_kept(config, "config.objective.embedding_mse.weight", "the trained embedding is the teacher's")
+
+    def check_teacher(self, names: tuple[str, str], sizes: tuple[int, int]) -> None:
+        """Refuses a teacher whose embeddings have another size."""
+        (teacher, model), (theirs, ours) = names, sizes
+        if theirs != ours:
+            raise UserError(
+                f"config.teacher.model={teacher}: its embeddings have {theirs} elements, those of {model} {ours}; "
+                f"objective.{self.name} compares them one by one, so take a teacher of {ours}, or "
+                "objective.margin_mse, which compares similarities"
+            )
+
+    def loss(self, embedded: Embedded) -> Float[Array, ""]:
+        """The mean of `embedding_mse` over the batch."""
+        names = "anchor", "positive", "hard_negatives"
+        own, teacher = embedded.stacked(*names), embedded.stacked(*names, of=embedded.teacher)
+        losses = embedding_mse(
+            own, teacher[..., : own.shape[-1]], embedded.present_in(*names)
+        )  # of truncated: the first
+        return embedded.mean(losses)
 
 
-OBJECTIVE = Objective(_term, needs=Needs(teacher=True))
+OBJECTIVE = EmbeddingMSE()

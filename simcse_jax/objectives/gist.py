@@ -1,17 +1,20 @@
 """GIST: InfoNCE without the negatives that a guide finds more similar than the positive."""
 
-from typing import Any
+from typing import Any, ClassVar
 
-import jax
-import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Bool, Float, Int
 
 from simcse_jax.devices.chunks import in_chunks
-from simcse_jax.models.arrays import AnyArray
+from simcse_jax.field import above, at_least, either, explain, field, number, weight
 from simcse_jax.objectives import info_nce
-from simcse_jax.objectives.choices import MARGINS
 from simcse_jax.objectives.info_nce import normalize
-from simcse_jax.objectives.objective import Embedded, Needs, Objective
+from simcse_jax.objectives.lazy import AnyArray, Array, jax, jnp
+from simcse_jax.objectives.objective import Embedded, Objective, check_name
+
+MARGINS = {
+    "absolute": "is subtracted from the positive's similarity",
+    "relative": "is a share of the positive's similarity",
+}
 
 
 def gist(
@@ -59,8 +62,7 @@ def gist(
     Raises:
       ValueError: for a margin of another kind.
     """
-    if margin_kind not in MARGINS:
-        raise ValueError(f"margin_kind is {margin_kind!r}; it must be {' or '.join(MARGINS)}")
+    check_name("margin_kind", margin_kind, MARGINS)
     candidates, guide_candidates = normalize(candidates), normalize(guide_candidates)
     kinds = [(0, 1, True)]  # whose rows, which candidates, and whether an example's own is left out
     kinds += [(0, 0, True)] if contrast_anchors else []
@@ -95,15 +97,32 @@ def gist(
     return in_chunks(losses, size, pairs, jax.lax.stop_gradient(guides), own)
 
 
-def _term(embedded: Embedded, **fields: Any) -> Float[Array, ""]:
-    assert embedded.teacher is not None  # `Needs` asks for it
-    anchor, positive, hard_negatives = embedded.positive
-    members = jnp.array([anchor, positive, *hard_negatives])
-    views, guides = embedded.views[members], embedded.teacher[members]
-    all_views, all_guides = embedded.gather(views), embedded.gather(guides)
-    fields |= {"present": embedded.present_negatives(embedded.positive)}
-    losses = gist(views[0], views[1], all_views, guides[0], guides[1], all_guides, embedded.own, **fields)
-    return embedded.mean(losses)
+class GIST(Objective):
+    """InfoNCE whose negatives a teacher sorts out."""
+
+    name = "gist"
+    place = 18
+    about = "InfoNCE without the negatives that the teacher finds too similar (GIST)."
+    teacher = True
+    fields: ClassVar = {
+        "weight": weight(),
+        "temperature": number(0.01, "Divides similarities.", above(0)),
+        "margin": number(
+            0.0, "How much less similar than the positive a negative must be to the teacher.", at_least(0)
+        ),
+        "margin_kind": field("absolute", f"What the margin is. {explain(MARGINS)}.", either(MARGINS)),
+        "contrast_anchors": field(True, "Other anchors are negatives of an anchor, too."),
+        "contrast_positives": field(True, "Other positives are negatives of a positive, too."),
+    }
+
+    def loss(self, embedded: Embedded, **fields: Any) -> Float[Array, ""]:
+        """The mean of `gist` over the batch."""
+        names = "anchor", "positive", "hard_negatives"
+        views, guides = embedded.stacked(*names), embedded.stacked(*names, of=embedded.teacher)
+        all_views, all_guides = embedded.gather(views), embedded.gather(guides)
+        fields |= {"present": embedded.present_everywhere("hard_negatives")}
+        losses = gist(views[0], views[1], all_views, guides[0], guides[1], all_guides, embedded.own, **fields)
+        return embedded.mean(losses)
 
 
-OBJECTIVE = Objective(_term, needs=Needs(teacher=True))
+OBJECTIVE = GIST()

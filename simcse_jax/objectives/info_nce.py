@@ -1,16 +1,20 @@
 """The contrastive objective of SimCSE, in one direction or both, with the negatives of one view or of both."""
 
-from typing import Any
+from typing import Any, ClassVar
 
-import jax
-import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Bool, Float, Int
 
 from simcse_jax.devices.chunks import in_chunks
-from simcse_jax.models.arrays import AnyArray
-from simcse_jax.objectives import choices
-from simcse_jax.objectives.objective import Embedded, Objective
+from simcse_jax.errors import UserError
+from simcse_jax.field import above, at_least, either, explain, field, number, weight
+from simcse_jax.objectives.lazy import AnyArray, Array, jax, jnp
+from simcse_jax.objectives.objective import Columns, Embedded, Objective, check_name
 
+MEASURES = ("cosine", "dot")  # of the similarity of two embeddings
+NEGATIVES = {  # which views of the batch's other examples
+    "other": "their positives",
+    "both": "their positives and their anchors, as in NT-Xent",
+}
 SIMILARITIES = 2**22  # computed at a time: all of a batch of 16,384 take 1 GiB, and their gradients as much
 
 
@@ -57,8 +61,7 @@ def info_nce(
     Raises:
       ValueError: for a similarity of another name.
     """
-    if similarity not in choices.SIMILARITIES:
-        raise ValueError(f"similarity is {similarity!r}; it must be {' or '.join(choices.SIMILARITIES)}")
+    check_name("similarity", similarity, MEASURES)
     if similarity == "cosine":
         anchors, positives = normalize(anchors), normalize(positives)
         hard_negatives = None if hard_negatives is None else normalize(hard_negatives)
@@ -169,21 +172,58 @@ def nt_xent(
     return (forward + info_nce(positives, all_anchors, all_positives, own, **fields)) / 2 if symmetric else forward
 
 
-def _term(embedded: Embedded, *, symmetric: bool, negatives: str = "other", **fields: Any) -> Float[Array, ""]:
-    group = embedded.positive
-    if negatives == "both":
-        all_anchors, all_positives = embedded.gather(jnp.stack(embedded.pair))
-        del fields["hard_negative_weight"]  # there are none, see `training.inputs`
-        losses = nt_xent(*embedded.pair, all_anchors, all_positives, embedded.own, symmetric=symmetric, **fields)
+class InfoNCE(Objective):
+    """SimCSE's contrast; with negatives from both views, that of ConSERT and DeCLUTR."""
+
+    name = "info_nce"
+    place = 1
+    about = "Pairs against the other sentences of the batch (SimCSE, equations 1, 4, 5 and 8)."
+    fields: ClassVar = {
+        "weight": weight(1.0),
+        "temperature": number(0.05, "Divides similarities.", above(0)),
+        "hard_negative_weight": number(
+            1.0, "The weight of an anchor's own hard negatives: α of SimCSE's equation 8.", at_least(0)
+        ),
+        "similarity": field("cosine", "The similarity of two embeddings.", either(MEASURES)),
+        "symmetric": field(False, "Also find the anchor of each positive."),
+        "negatives": field(
+            "other", f"Which sentences of the other examples are negatives. {explain(NEGATIVES)}.", either(NEGATIVES)
+        ),
+    }
+
+    def check_columns(self, config: Any, columns: Columns) -> None:
+        """Refuses a weight of hard negatives without any, and hard negatives where both views have theirs."""
+        fields = config.objective.info_nce
+        if columns.most < 3 and fields.hard_negative_weight != 1.0:
+            raise UserError(
+                f"config.objective.info_nce.hard_negative_weight={fields.hard_negative_weight}: "
+                f"{columns.data} has no column of hard negatives"
+            )
+        if columns.number > 2 and fields.negatives == "both":
+            raise UserError(
+                f"config.objective.info_nce.negatives=both: {columns.data} has hard negatives, with which it is not "
+                "defined; choose two columns with data.columns.anchor and data.columns.positive, or set it to other"
+            )
+
+    def loss(self, embedded: Embedded, *, symmetric: bool, negatives: str = "other", **fields: Any) -> Float[Array, ""]:
+        """The mean of `info_nce`, `symmetric_info_nce` or `nt_xent` over the batch."""
+        anchors, own_positives = embedded.pair
+        if negatives == "both":
+            all_anchors, all_positives = embedded.gather(jnp.stack(embedded.pair))
+            del fields["hard_negative_weight"]  # there are none, see `check_columns`
+            losses = nt_xent(
+                anchors, own_positives, all_anchors, all_positives, embedded.own, symmetric=symmetric, **fields
+            )
+            return embedded.mean(losses)
+        positives, hard_negatives = embedded.everywhere("positive", "hard_negatives")
+        fields |= {"present": embedded.present_everywhere("hard_negatives")}
+        if not symmetric:
+            return embedded.mean(info_nce(anchors, positives, hard_negatives, embedded.own, **fields))
+        all_anchors = embedded.gather(anchors[None])[0]
+        losses = symmetric_info_nce(
+            anchors, own_positives, all_anchors, positives, hard_negatives, embedded.own, **fields
+        )
         return embedded.mean(losses)
-    anchors, (positives, hard_negatives) = embedded.views[group.anchor], embedded.others(group)
-    fields |= {"present": embedded.present_negatives(group)}
-    if not symmetric:
-        return embedded.mean(info_nce(anchors, positives, hard_negatives, embedded.own, **fields))
-    all_anchors = embedded.gather(anchors[None])[0]
-    own_positives = embedded.views[group.positive]
-    losses = symmetric_info_nce(anchors, own_positives, all_anchors, positives, hard_negatives, embedded.own, **fields)
-    return embedded.mean(losses)
 
 
-OBJECTIVE = Objective(_term)
+OBJECTIVE = InfoNCE()

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 
-import jax
-import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 
-from simcse_jax.models.arrays import AnyArray
-from simcse_jax.objectives.objective import Embedded, Needs, Objective
+from simcse_jax.objectives.lazy import AnyArray, Array, jax, jnp
+from simcse_jax.objectives.objective import Embedded, Objective
+from simcse_jax.objectives.tokens import Tokens
+from simcse_jax.objectives.views import each_of
 
 
 def jensen_shannon(
@@ -15,7 +15,7 @@ def jensen_shannon(
     mask: Int[AnyArray, "B T"],
     sentences: Float[AnyArray, "N D"],
     own: Int[AnyArray, " B"],
-    psum: Callable[[jax.Array], jax.Array],
+    psum: Callable[[Array], Array],
 ) -> Float[Array, ""]:
     """Each token's features find their own sentence's vector, and no other one.
 
@@ -45,9 +45,26 @@ def jensen_shannon(
     return total / psum(jnp.sum(there).astype(jnp.float32)) - 2 * jnp.log(2.0)
 
 
-def _term(embedded: Embedded) -> Float[Array, ""]:
-    assert embedded.local is not None  # `Needs.local_features`
-    return jensen_shannon(*embedded.local, embedded.others(embedded.positive)[0], embedded.own, embedded.psum)
+class JensenShannon(Objective):
+    """IS-BERT: tokens of the anchors, and the embeddings of the positives, which may be the same view."""
+
+    name = "jensen_shannon"
+    place = 7
+    about = "Each token's features find their own sentence (IS-BERT)."
+    features = ("anchor",)
+    compares_views = False
+    projectable = False  # the features of tokens have no projector
+
+    def tokens(self, tokens: Tokens) -> tuple[Float[Array, "B T D"], Int[Array, "B T"]]:
+        """The features of the anchors' tokens, the mean under their masks, and which are tokens."""
+        features = jnp.mean(tokens.features["anchor"].astype(jnp.float32), axis=0)
+        (column,) = {view.column for view in each_of(tokens.plan.pair())[:1]}
+        return features, tokens.read([column])[1][:, : features.shape[1]]
+
+    def loss(self, embedded: Embedded) -> Float[Array, ""]:
+        """`jensen_shannon` of the anchors' tokens."""
+        (local, mask), sentences = embedded.tokens, embedded.gather(embedded["positive"][None])[0]
+        return jensen_shannon(local[..., : sentences.shape[1]], mask, sentences, embedded.own, embedded.psum)
 
 
-OBJECTIVE = Objective(_term, needs=Needs(local_features=True))
+OBJECTIVE = JensenShannon()

@@ -1,11 +1,14 @@
 """MarginMSE: differences of similarities learn to be those of a teacher."""
 
-import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from typing import ClassVar
 
-from simcse_jax.models.arrays import AnyArray
+from jaxtyping import Bool, Float
+
+from simcse_jax.field import either, field, weight
 from simcse_jax.objectives.candidates import taught_scores
-from simcse_jax.objectives.objective import Embedded, Needs, Objective
+from simcse_jax.objectives.info_nce import MEASURES
+from simcse_jax.objectives.lazy import AnyArray, Array, jnp
+from simcse_jax.objectives.objective import Embedded, Objective
 
 
 def margins(scores: Float[AnyArray, "K B"]) -> Float[Array, "H B"]:
@@ -40,9 +43,22 @@ def margin_mse(
     return jnp.mean(jnp.square(student - teacher), axis=0, where=present)
 
 
-def _term(embedded: Embedded, *, similarity: str) -> Float[Array, ""]:
-    student, teacher, present = taught_scores(embedded, similarity)
-    return embedded.mean(margin_mse(margins(student), margins(teacher), None if present is None else present[1:]))
+class MarginMSE(Objective):
+    """The teacher's margins between an anchor's positive and its own hard negatives."""
+
+    name = "margin_mse"
+    place = 16
+    about = "Positives against hard negatives as the teacher has them: the squared error (MarginMSE)."
+    teacher = hard_negatives = True
+    fields: ClassVar = {
+        "weight": weight(),
+        "similarity": field("dot", "The similarity of two embeddings, in both.", either(MEASURES)),
+    }
+
+    def loss(self, embedded: Embedded, *, similarity: str) -> Float[Array, ""]:
+        """The mean of `margin_mse` over the batch."""
+        student, teacher, present = taught_scores(embedded, similarity)
+        return embedded.mean(margin_mse(margins(student), margins(teacher), None if present is None else present[1:]))
 
 
-OBJECTIVE = Objective(_term, needs=Needs(teacher=True))
+OBJECTIVE = MarginMSE()

@@ -1,20 +1,21 @@
 """Masked language modelling, SimCSE's auxiliary objective. Shapes: V words, P predictions."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-import jax
-import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Bool, Float, Int, Key
 
 from simcse_jax.devices.chunks import in_chunks
-from simcse_jax.models.arrays import AnyArray
-from simcse_jax.models.config import EncoderConfig
-from simcse_jax.models.language_model import fresh_head, logits
-from simcse_jax.models.parameters import LANGUAGE_MODEL
+from simcse_jax.errors import UserError
+from simcse_jax.models.config import MASKED, EncoderConfig
+from simcse_jax.models.head import HEADS
 from simcse_jax.objectives import info_nce
-from simcse_jax.objectives.objective import Embedded, Needs, Objective, Parameters
+from simcse_jax.objectives.lazy import AnyArray, Array, jax, jnp
+from simcse_jax.objectives.objective import Embedded, Objective, Parameters
+from simcse_jax.objectives.tokens import ENCODER, Sums, Tokens
+from simcse_jax.objectives.views import LANGUAGE_MODEL, Plan, Views, column_number, each_of
 
-NAME = "mlm"  # in `config.objective`
+PREFIX = "language_model."  # of the names of its parameters, as in `models.parameters`
 
 
 def masked_lm(
@@ -23,7 +24,7 @@ def masked_lm(
     head: Mapping[str, AnyArray],
     word_embedding: Float[AnyArray, "V E"],
     *,
-    activation: Callable[[jax.Array], jax.Array],
+    activation: Callable[[Array], Array],
     eps: float,
 ) -> Float[Array, " P"]:
     """The cross-entropy of the masked words, one per prediction, in float32.
@@ -45,6 +46,8 @@ def masked_lm(
       (P,) losses.
     """
 
+    from simcse_jax.models.language_model import logits
+
     def losses(hidden: Float[AnyArray, "R D"], labels: Int[AnyArray, " R"]) -> Float[Array, " R"]:
         scores = logits(hidden, head, word_embedding, activation=activation, eps=eps)
         return jax.nn.logsumexp(scores, axis=1) - jnp.take_along_axis(scores, labels[:, None], axis=1)[:, 0]
@@ -52,13 +55,85 @@ def masked_lm(
     return in_chunks(losses, max(1, info_nce.SIMILARITIES // len(word_embedding)), hidden, labels)
 
 
-def _term(embedded: Embedded) -> Float[Array, ""]:
-    return embedded.mean_of_tokens(NAME)
+def _fresh(encoder: EncoderConfig, key: Key[Array, ""]) -> dict[str, Array]:
+    from simcse_jax.models.language_model import fresh_head
+
+    return {PREFIX + name: value for name, value in fresh_head(encoder, key).items()}
 
 
-def _fresh(encoder: EncoderConfig, key: Key[Array, ""]) -> dict[str, jax.Array]:
-    return {LANGUAGE_MODEL + name: value for name, value in fresh_head(encoder, key).items()}
+class MaskedLM(Objective):
+    """Hidden words of the sentences that the first encoder reads, in a pass of its own or that of the anchors."""
+
+    name = "mlm"
+    place = 9
+    about = "A masked language model, of 15% of the tokens (SimCSE, Appendix A)."
+    masks_tokens = True
+    features = ("anchor",)
+    embeds = paired = compares_views = projectable = truncatable = False
+    parameters = Parameters(_fresh, stream=0x68656166, pretrained="language-model head")
+
+    def check(self, config: Any, active: Sequence[Objective]) -> None:
+        """Refuses two encoders of which it trains one, and parts of the model that nothing would train."""
+        model = config.model
+        if config.eval.encoder == "better" and model.dual_encoder:
+            raise UserError(
+                "config.eval.encoder=better: objective.mlm trains the language model of the anchors' encoder; "
+                "set eval.encoder=anchor"
+            )
+        if any(other.embeds for other in active) or not (config.train.max_steps or config.train.epochs):
+            return
+        untrained = "objective.mlm alone does not train what the model would keep"
+        if HEADS[model.mlp].scored:
+            raise UserError(f"config.model.mlp={model.mlp!r}: {untrained}; set model.mlp=none")
+        if widths := model.convolutions.widths:
+            raise UserError(f"config.model.convolutions.widths={','.join(widths)}: {untrained}; leave it empty")
+
+    def views(self, plan: Plan) -> Views:
+        """The anchors if they are embedded with masked tokens: then their pass is that of the language model too."""
+        return {"anchor": plan.pair()["anchor"]} if plan.anchor_change == MASKED else {}
+
+    def tokens(self, tokens: Tokens) -> Sums:
+        """The losses at the masked tokens of each row's sentences."""
+        if "anchor" in tokens.features:
+            hidden = tokens.features["anchor"]
+            columns, hidden = [0] * len(hidden), hidden.reshape(-1, *hidden.shape[2:])
+            _, selected = tokens.masked_columns(columns)
+        else:
+            columns = sorted(
+                {number for view in each_of(tokens.plan.pair()) if not view.tower for number in view.columns}
+            )
+            shown, selected = tokens.masked_columns(columns)
+            numbers = [column_number(LANGUAGE_MODEL, column) for column in columns]
+            hidden = tokens.encode(ENCODER, shown, columns, numbers)
+        return guess_tokens(tokens, hidden, selected, columns)
+
+    def loss(self, embedded: Embedded) -> Float[Array, ""]:
+        """The mean over the masked tokens of the global batch."""
+        return embedded.mean_of_tokens()
 
 
-HEAD = Parameters(_fresh, stream=0x68656166, pretrained="language-model head")
-OBJECTIVE = Objective(_term, HEAD, Needs(masked_tokens=True))
+def guess_tokens(
+    tokens: Tokens, hidden: Float[Array, "PB T D"], selected: Bool[Array, "PB T"], columns: Sequence[int]
+) -> Sums:
+    """The losses at the selected tokens of P columns, from their last hidden states."""
+    from simcse_jax.models.language_model import activation
+    from simcse_jax.models.masking import select_positions
+    from simcse_jax.models.parameters import WORD_EMBEDDING, subset
+
+    (ids, _), config = tokens.read(columns), tokens.networks[ENCODER].config
+    # Logits only where they are needed: at half of the positions, three times as many as are masked on average.
+    positions, valid = select_positions(selected, -(-ids.shape[1] // 2))
+    hidden = jnp.take_along_axis(hidden, positions[:, :, None], axis=1).astype(jnp.float32)
+    labels = jnp.take_along_axis(ids, positions, axis=1)
+    losses = masked_lm(
+        hidden.reshape(-1, hidden.shape[-1]),
+        labels.reshape(-1),
+        subset(tokens.params, PREFIX),
+        tokens.params[WORD_EMBEDDING],
+        activation=activation(config),
+        eps=config.layer_norm_eps,
+    )
+    return tokens.sums(losses.reshape(valid.shape), valid, columns)
+
+
+OBJECTIVE = MaskedLM()

@@ -1,28 +1,23 @@
-"""The parts of an objective: a term of the loss, its view of a batch, its parameters and its needs."""
+"""An objective, a term of the loss, as a file of this folder declares it; and what its loss is computed of."""
 
-from collections.abc import Callable, Mapping
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
-import jax
-import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Bool, Float, Int, Key, Shaped
 
-from simcse_jax.models.arrays import AnyArray
+from simcse_jax.errors import UserError
+from simcse_jax.field import Field, weight
 from simcse_jax.models.config import EncoderConfig
+from simcse_jax.objectives.lazy import AnyArray, Array, jnp
+from simcse_jax.objectives.tokens import Tokens
+from simcse_jax.objectives.views import Plan, Views
+
+Summed = TypeVar("Summed", bound=Array | int)
 
 
-class Group(NamedTuple):
-    """The views that form one contrast, by their positions."""
-
-    anchor: int
-    positive: int
-    hard_negatives: tuple[int, ...]
-
-
-Summed = TypeVar("Summed", bound=jax.Array | int)
-
-
+@runtime_checkable
 class Psum(Protocol):
     """psum(x): the sum over the devices; x itself when all rows are local."""
 
@@ -31,66 +26,65 @@ class Psum(Protocol):
         ...
 
 
-class Embedded(NamedTuple):
-    """The local rows of a batch, and access to the rows on other devices."""
+@dataclasses.dataclass(frozen=True)
+class Embedded:
+    """The views that an objective asked for, by its names, of this device's rows; and the rows of other devices.
 
-    views: Float[AnyArray, "V B D"]
-    positive: Group  # the views of the positive pairs
-    negative: Group  # the views of the negative pairs, which may be others
+    A view is (B, D); several under one name are (H, B, D), and a name with none is missing.
+    """
+
+    views: Mapping[str, Float[AnyArray, "..."]]
     own: Int[AnyArray, " B"]  # positions in the global batch
-    gather: Callable[[jax.Array], jax.Array]  # (K, B, D) -> (K, N, D)
+    gather: Callable[[Array], Array]  # (K, B, …) -> (K, N, …)
     psum: Psum
-    artificial: Callable[[int, int], jax.Array]  # M, D -> (M, D) standard normal rows, the same on every device
-    params: dict[str, jax.Array]  # everything trained, by name; an objective reads its own
+    artificial: Callable[[int, int], Array]  # M, D -> (M, D) standard normal rows, the same on every device
+    params: Mapping[str, Array]  # everything trained, by name; an objective reads its own
     label: Int[AnyArray, " B"] | None = None  # 0, 1, 2: entailment, neutral, contradiction
     score: Float[AnyArray, " B"] | None = None  # of each pair, see `data.scores`
-    teacher: Float[AnyArray, "V B E"] | None = None  # a teacher's embeddings of the views' sentences
-    # By objective: the sum of the losses at each example's tokens, and their number.
-    token_losses: Mapping[str, tuple[Float[AnyArray, " B"], Int[AnyArray, " B"]]] = MappingProxyType({})
-    # The features of the anchors' tokens, and which are tokens.
-    local: tuple[Float[AnyArray, "B T D"], Int[AnyArray, "B T"]] | None = None
-    present: Bool[AnyArray, "V B"] | None = None  # False where the data lack a view's sentence; None: nowhere
-    projected: Float[AnyArray, "V B P"] | None = None  # the views after a projector; None without one
+    teacher: Mapping[str, Float[AnyArray, "..."]] | None = None  # a teacher's embeddings of the views' sentences
+    present: Mapping[str, Bool[AnyArray, "..."]] | None = None  # False where the data lack a sentence; None: nowhere
+    tokens: Any = None  # what the objective's pass over tokens has found, by rows
+
+    def __getitem__(self, name: str) -> Float[AnyArray, "*H B D"]:
+        return self.views[name]
 
     @property
-    def pair(self) -> tuple[Float[Array, "B D"], Float[Array, "B D"]]:
-        """The anchors and the positives of the positive pairs, for the local rows."""
-        return self.views[self.positive.anchor], self.views[self.positive.positive]
+    def pair(self) -> tuple[Float[AnyArray, "B D"], Float[AnyArray, "B D"]]:
+        """The anchors and the positives."""
+        return self["anchor"], self["positive"]
 
-    def seen(self, projected: bool) -> "Embedded":
-        """What an objective sees: itself, or the projected views in the place of the views."""
-        if not projected:
-            return self
-        assert self.projected is not None  # there is a projector
-        return self._replace(views=self.projected)
+    def stacked(self, *names: str, of: Mapping[str, AnyArray] | None = None) -> Shaped[Array, "K B *D"]:
+        """All views with these names, one after the other; `of` has other rows by the same names, e.g. `teacher`."""
+        rows = self.views if of is None else of
+        several = {name: self.views[name].ndim > 2 for name in names if name in self.views}
+        return jnp.concatenate([rows[name] if more else rows[name][None] for name, more in several.items()])
+
+    def everywhere(self, name: str, several: str) -> tuple[Float[Array, "N D"], Float[Array, "H N D"] | None]:
+        """One view and several, for the global batch; None where there are none of the latter."""
+        gathered = self.gather(self.stacked(name, several))
+        return gathered[0], gathered[1:] if several in self.views else None
+
+    def present_in(self, *names: str) -> Bool[Array, "K B"] | None:
+        """Which sentences of these views the local rows have; None: all of them."""
+        return None if self.present is None else self.stacked(*names, of=self.present)
+
+    def present_everywhere(self, several: str) -> Bool[Array, "H N"] | None:
+        """Which sentences of several views the data have, for the global batch; None: all of them."""
+        if self.present is None or several not in self.present:
+            return None
+        return self.gather(self.present[several])
 
     def truncated(self, size: int) -> "Embedded":
-        """The same with the first elements of each embedding, and of the tokens' features, alone."""
-        local = None if self.local is None else (self.local[0][..., :size], self.local[1])
-        return self._replace(views=self.views[..., :size], local=local)
-
-    def others(self, group: Group) -> tuple[Float[Array, "N D"], Float[Array, "H N D"] | None]:
-        """The positives and the hard negatives of a group, for the global batch."""
-        gathered = self.gather(jnp.stack([self.views[view] for view in (group.positive, *group.hard_negatives)]))
-        return gathered[0], gathered[1:] if group.hard_negatives else None
-
-    def present_in(self, views: tuple[int, ...]) -> Bool[Array, "K B"] | None:
-        """Which sentences of these views the local rows have; None: all of them."""
-        return None if self.present is None else jnp.stack([self.present[view] for view in views])
-
-    def present_negatives(self, group: Group) -> Bool[Array, "H N"] | None:
-        """Which hard negatives of a group the data have, for the global batch; None: all of them."""
-        if self.present is None or not group.hard_negatives:
-            return None
-        return self.gather(jnp.stack([self.present[view] for view in group.hard_negatives]))
+        """The same with the first elements of each embedding alone."""
+        return dataclasses.replace(self, views={name: rows[..., :size] for name, rows in self.views.items()})
 
     def mean(self, losses: Float[Array, " B"]) -> Float[Array, ""]:
         """The mean of per-example losses over the global batch."""
         return self.psum(jnp.sum(losses)) / self.psum(losses.shape[0])
 
-    def mean_of_tokens(self, objective: str) -> Float[Array, ""]:
-        """The mean of an objective's losses of tokens over the global batch; 0 without any."""
-        losses, counts = (self.psum(jnp.sum(part)) for part in self.token_losses[objective])
+    def mean_of_tokens(self) -> Float[Array, ""]:
+        """The mean of the losses of tokens that the objective's pass has found, `tokens.Sums`; 0 without any."""
+        losses, counts = (self.psum(jnp.sum(part)) for part in self.tokens)
         return losses / jnp.maximum(counts, 1)
 
 
@@ -100,32 +94,146 @@ class Parameters(NamedTuple):
     fresh(encoder, key) returns their initial values, float32, by their names in checkpoints.
     """
 
-    fresh: Callable[[EncoderConfig, Key[Array, ""]], dict[str, jax.Array]]
+    fresh: Callable[[EncoderConfig, Key[Array, ""]], dict[str, Array]]
     stream: int  # folded into the seed for the key; nothing else may use the same number (see `runs.state`)
     pretrained: str = ""  # the part of a pretrained model, in words, whose values they start from if it has them
     copy_of_encoder: str = ""  # a prefix: under it, a copy of the encoder's weights is trained too
 
 
-class Needs(NamedTuple):
-    """Inputs that training must prepare for an objective."""
+class Columns(NamedTuple):
+    """The columns of sentences in a run's data, or in one of its sources. Several positives of an anchor are one."""
 
-    labels: bool = False  # a label for each pair
-    scores: bool = False  # a score for each pair
-    teacher: bool = False  # a teacher's embeddings of all sentences
-    masked_tokens: bool = False  # a pass over masked sentences
-    replaced_tokens: bool = False  # a pass over sentences with words of a generator
-    local_features: bool = False  # those of the anchors' tokens that their embeddings are pooled from
-    negative_views: bool = False  # separate views for negative pairs, by `config.views.negative`
-    negative_pairs: bool = False  # rows that are pairs of different sentences (`data.pairing`)
+    data: str  # the name of the data
+    number: int
+    fewest: int  # the sentences of a row that has the fewest: 1 where it is its own positive
+    most: int  # the columns of the source that has the most
 
 
-class Objective(NamedTuple):
-    """A kind of term of the loss.
+def check_name(what: str, name: str, known: Iterable[str]) -> None:
+    """Refuses a name that is not one of the known ones.
 
-    term(embedded, **fields) is its loss over the global batch, a scalar that is the same on every device; `fields` are
-    those of `config.objective.NAME` except the weight.
+    Raises:
+      ValueError: with the names that there are.
+    """
+    if name not in known:
+        raise ValueError(f"{what} is {name!r}; it must be {' or '.join(known)}")
+
+
+class Objective:
+    """A kind of term of the loss. A subclass declares everything that it is; nothing else names it.
+
+    The package's own files import neither JAX nor Flax at their top: the checks of a config read declarations before
+    these are there.
     """
 
-    term: Callable[..., Float[Array, ""]]
+    name: str  # in `config.objective`
+    about: str  # a line for `--help`
+    fields: Mapping[str, Field] = MappingProxyType({"weight": weight()})  # of `config.objective.NAME`
     parameters: Parameters | None = None
-    needs: Needs = Needs()
+    place: int = 1000  # in `--help`, where those with the same place are sorted by name
+
+    # What it needs of the data, and what training prepares for it.
+    labels = False  # a label for each pair
+    scores = ""  # a score for each pair: `ranked`, whose order counts, or `unit`, from 0 to 1
+    teacher = False  # a teacher's embeddings of all sentences
+    hard_negatives = False  # one or more in every row
+    masks_tokens = False  # the tokenizer's mask token
+    replaces_tokens = False  # the networks `generator`, which writes words, and `discriminator`, which finds them
+    every_sentence = False  # all sentences of every example, which sources with different columns lack
+    separate_negatives = False  # whether it reads the field views.negative
+    features: tuple[str, ...] = ()  # the names of its views whose tokens' features `tokens` reads
+
+    # What it is a loss of.
+    embeds = True  # sentences; False: tokens alone
+    paired = True  # whether it takes every pair for a positive one
+    compares_views = True  # two views of a sentence, which must differ
+    projectable = True  # whether it may see projected embeddings
+    truncatable = True  # whether it is defined for the first elements of embeddings, too
+
+    def check(self, config: Any, active: Sequence["Objective"]) -> None:
+        """Refuses other fields that do not go together with it, before anything is read.
+
+        Args:
+          config: of a run that trains it.
+          active: all objectives that the run trains.
+
+        Raises:
+          UserError: naming the field.
+        """
+
+    def check_columns(self, config: Any, columns: Columns) -> None:
+        """Refuses data that lack what it needs.
+
+        Raises:
+          UserError: naming the field and the data.
+        """
+        field = f"config.objective.{self.name}.weight"
+        if self.hard_negatives and columns.number < 3:
+            raise UserError(
+                f"{field}: needs hard negatives, but {columns.data} has no column of them; set data.columns.negative"
+            )
+        if self.hard_negatives and columns.fewest < 3:
+            raise UserError(
+                f"{field}: needs a hard negative in every row, but some rows of {columns.data} have none; leave these "
+                "rows out"
+            )
+        kind = "labelled pairs" if self.labels else "pairs with scores" if self.scores else ""
+        if kind and columns.number != 2:
+            raise UserError(
+                f"{field}: needs {kind}, but {columns.data} has {columns.number} column(s) of sentences; choose two "
+                "with data.columns.anchor and data.columns.positive"
+            )
+
+    def check_teacher(self, names: tuple[str, str], sizes: tuple[int, int]) -> None:
+        """Refuses a teacher whose embeddings have a size that it has no use for.
+
+        Args:
+          names: of the teacher and of the model that is trained.
+          sizes: the elements of their embeddings.
+
+        Raises:
+          UserError: naming the teacher.
+        """
+
+    def pairing(self, fields: Any) -> Any:
+        """How the pairs of an epoch are made of the sentences of one column (`data.pairing`); None: rows are pairs.
+
+        `fields` are those of `config.objective.NAME`.
+        """
+        return None
+
+    def views(self, plan: Plan) -> Views:
+        """The views of which its loss is computed, by names of its own; equal ones of several objectives are one."""
+        return plan.pair()
+
+    def tokens(self, tokens: Tokens) -> Any:
+        """A pass over tokens, in the pass that encodes the views: whatever it finds by rows, for `loss`."""
+        return None
+
+    def drawn(self, tokens: Tokens) -> Any:
+        """What `second_pass` reads of the rows, made without gradient and once."""
+        return None
+
+    def second_pass(self, tokens: Tokens, drawn: Any, embeddings: Mapping[str, Float[Array, "B D"]]) -> Any:
+        """A pass over tokens after the projector: whatever it finds by rows, for `loss`.
+
+        Args:
+          tokens: the rows.
+          drawn: what `drawn` has made of them.
+          embeddings: its views of these rows, by name, those alone that are one view.
+        """
+        raise NotImplementedError
+
+    @property
+    def has_second_pass(self) -> bool:
+        """Whether it has one."""
+        return type(self).second_pass is not Objective.second_pass
+
+    def loss(self, embedded: Embedded, **fields: Any) -> Float[Array, ""]:
+        """The loss over the global batch, a scalar that is the same on every device.
+
+        Args:
+          embedded: the batch.
+          **fields: those of `config.objective.NAME` except the weight.
+        """
+        raise NotImplementedError

@@ -1,17 +1,21 @@
 """InfoNCE with other dropout masks for negative than for positive pairs: the off-dropout objective of SimCSE++."""
 
-from typing import Any
+from typing import Any, ClassVar
 
-import jax
-import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Bool, Float, Int
 
 from simcse_jax.devices.chunks import in_chunks
-from simcse_jax.models.arrays import AnyArray
+from simcse_jax.field import above, number, reading, weight
 from simcse_jax.objectives import info_nce
-from simcse_jax.objectives.choices import check_reading
 from simcse_jax.objectives.info_nce import normalize
-from simcse_jax.objectives.objective import Embedded, Needs, Objective
+from simcse_jax.objectives.lazy import AnyArray, Array, jax, jnp
+from simcse_jax.objectives.objective import Embedded, Objective, check_name
+from simcse_jax.objectives.views import Plan, Views
+
+READINGS = {  # what the paper prints, and what its authors' code computes
+    "paper": "m multiplies the sum of the negatives, as in SimCSE++'s equation 3",
+    "released": "m multiplies the positive pair's similarity, as in its authors' code",
+}
 
 
 def off_dropout(
@@ -66,7 +70,7 @@ def off_dropout(
     Raises:
       ValueError: for an unknown reading.
     """
-    check_reading("off_dropout", reading)
+    check_name("reading", reading, READINGS)
     factor, shift = (1.0, jnp.log(m)) if reading == "paper" else (m, 0.0)  # of the positive and negative logits
     positive = factor * jnp.sum(normalize(anchors) * normalize(positives), axis=1) / temperature
     others = normalize(clean_positives)
@@ -89,14 +93,32 @@ def off_dropout(
     return in_chunks(losses, size, normalize(clean_anchors), positive, own)
 
 
-def _term(embedded: Embedded, **fields: Any) -> Float[Array, ""]:
-    group = embedded.negative
-    positives, hard_negatives = embedded.others(group)
-    fields |= {"present": embedded.present_negatives(group)}
-    losses = off_dropout(
-        *embedded.pair, embedded.views[group.anchor], positives, hard_negatives, embedded.own, **fields
-    )
-    return embedded.mean(losses)
+class OffDropout(Objective):
+    """SimCSE++'s contrast: pairs with dropout, and negative pairs with masks of their own, or none."""
+
+    name = "off_dropout"
+    place = 2
+    about = "InfoNCE whose negative pairs have masks of their own (SimCSE++, equation 3)."
+    separate_negatives = True
+    fields: ClassVar = {
+        "weight": weight(),
+        "temperature": number(0.05, "Divides similarities.", above(0)),
+        "m": number(0.9, "The balance of positives and negatives.", above(0, "at 0 there is nothing to learn")),
+        "reading": reading(READINGS),
+    }
+
+    def views(self, plan: Plan) -> Views:
+        """Those of the pair, and `clean_anchor`, `clean_positive` and `clean_hard_negatives`."""
+        return plan.pair() | {f"clean_{name}": view for name, view in plan.separate().items()}
+
+    def loss(self, embedded: Embedded, **fields: Any) -> Float[Array, ""]:
+        """The mean of `off_dropout` over the batch."""
+        positives, hard_negatives = embedded.everywhere("clean_positive", "clean_hard_negatives")
+        fields |= {"present": embedded.present_everywhere("clean_hard_negatives")}
+        losses = off_dropout(
+            *embedded.pair, embedded["clean_anchor"], positives, hard_negatives, embedded.own, **fields
+        )
+        return embedded.mean(losses)
 
 
-OBJECTIVE = Objective(_term, needs=Needs(negative_views=True))
+OBJECTIVE = OffDropout()

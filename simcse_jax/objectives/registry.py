@@ -1,101 +1,89 @@
-"""All objectives by name, and any weighted sum of them."""
+"""All objectives by name: each file of this folder declares one, as `OBJECTIVE`, and others come from outside."""
 
-import functools
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+import importlib
+import importlib.metadata
+import pkgutil
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
 
-import jax.numpy as jnp
-from jaxtyping import Array, Float
+from simcse_jax.errors import UserError, reason
+from simcse_jax.objectives.objective import Objective
 
-from simcse_jax.models.arrays import AnyArray
-from simcse_jax.objectives import (
-    angle,
-    barlow_twins,
-    contrastive_tension,
-    cosent,
-    cosine_mse,
-    dimension_wise,
-    distill_kl,
-    embedding_mse,
-    gist,
-    info_nce,
-    jensen_shannon,
-    margin_mse,
-    masked_lm,
-    off_dropout,
-    replaced_token_detection,
-    self_contrastive,
-    softmax_nli,
-)
-from simcse_jax.objectives.choices import UNTRUNCATED
-from simcse_jax.objectives.objective import Embedded, Needs, Objective
-
-OBJECTIVES: dict[str, Objective] = {  # by their names in `config.objective`
-    "info_nce": info_nce.OBJECTIVE,
-    "off_dropout": off_dropout.OBJECTIVE,
-    "dimension_wise": dimension_wise.OBJECTIVE,
-    "barlow_twins": barlow_twins.OBJECTIVE,
-    "contrastive_tension": contrastive_tension.OBJECTIVE,
-    "self_contrastive": self_contrastive.OBJECTIVE,
-    "jensen_shannon": jensen_shannon.OBJECTIVE,
-    masked_lm.NAME: masked_lm.OBJECTIVE,
-    replaced_token_detection.NAME: replaced_token_detection.OBJECTIVE,
-    "softmax_nli": softmax_nli.OBJECTIVE,
-    "cosent": cosent.OBJECTIVE,
-    "angle": angle.OBJECTIVE,
-    "cosine_mse": cosine_mse.OBJECTIVE,
-    embedding_mse.NAME: embedding_mse.OBJECTIVE,
-    "margin_mse": margin_mse.OBJECTIVE,
-    "distill_kl": distill_kl.OBJECTIVE,
-    "gist": gist.OBJECTIVE,
-}
+GROUP = "simcse_jax.objectives"  # of entry points, by which packages bring theirs
 
 
-class Term(NamedTuple):
-    """A term of a run's loss: the name of its objective, and those of its fields that are compiled in."""
+def _own() -> dict[str, Objective]:
+    """Those of the package, in the order of `--help`."""
+    files = [file.name for file in pkgutil.iter_modules([str(Path(__file__).parent)]) if file.name != "registry"]
+    modules = [importlib.import_module(f"simcse_jax.objectives.{name}") for name in files]
+    found = [module.OBJECTIVE for module in modules if hasattr(module, "OBJECTIVE")]
+    return {one.name: one for one in sorted(found, key=lambda one: (one.place, one.name))}
 
-    name: str
-    options: tuple[tuple[str, Any], ...] = ()
-    projected: bool = False  # it sees the views after the projector
+
+OBJECTIVES: dict[str, Objective] = _own()  # by their names in `config.objective`; those from outside come to them
+OWN = frozenset(OBJECTIVES)
 
 
-def total(
-    embedded: Embedded,
-    terms: Sequence[Term],
-    numbers: Mapping[str, Mapping[str, Any]],
-    sizes: Sequence[int] = (),
-    size_weights: Float[AnyArray, " S"] | None = None,
-) -> Float[Array, ""]:
-    """Σ weight · objective over the global batch, the same scalar on every device.
+def add(given: Any) -> Objective:
+    """An objective from outside: a class of a config file, or the name of an entry point of a package.
 
-    With sizes, an objective of embeddings is itself a weighted sum over embeddings of which the first elements are
-    left, Matryoshka embeddings (Kusupati et al. 2022, arXiv:2205.13147, equation 1):
+    The same class of a file that was read again with the same content is the same objective, so that both configs
+    share a compilation.
 
-        ℓ = Σ_m c_m ℓ(h_{1:m})
-
-    Args:
-      embedded: the batch.
-      terms: the objectives to sum.
-      numbers: each objective's scalar fields by name, including its `weight`.
-      sizes: m, numbers of elements; empty: the embeddings as they are.
-      size_weights: (S,) c_m; needed with sizes.
+    Raises:
+      UserError: when there is no such entry point, it cannot be loaded, or the class lacks a part or has the name of
+        one of the package's own.
     """
-    loss = jnp.zeros(())
-    for name, options, projected in terms:
-        fields = dict(numbers[name])
-        weight = fields.pop("weight")
-        seen, term = embedded.seen(projected), functools.partial(OBJECTIVES[name].term, **fields, **dict(options))
-        if sizes and name not in UNTRUNCATED:
-            assert size_weights is not None
-            loss += weight * sum(size_weights[place] * term(seen.truncated(size)) for place, size in enumerate(sizes))
-        else:
-            loss += weight * term(seen)
-    return loss
+    kind = _loaded(given) if isinstance(given, str) else given
+    if not (isinstance(kind, type) and issubclass(kind, Objective)):
+        raise UserError(f"objective {given!r:.60}: is not a subclass of simcse_jax.objectives.objective.Objective")
+    name, fields = getattr(kind, "name", ""), kind.fields
+    if not (isinstance(name, str) and name.isidentifier()):
+        raise UserError(f"objective {kind.__qualname__}: its `name` must be letters, digits and underscores")
+    if name in OWN:
+        raise UserError(f"objective {name}: this is the name of one of the package's own; choose another")
+    if "weight" not in fields:
+        raise UserError(f"objective {name}: its `fields` must have a weight: simcse_jax.field.weight()")
+    source, before = _source(kind), OBJECTIVES.get(name)
+    if before is None or _source(type(before)) != source:
+        OBJECTIVES[name] = kind()
+    return OBJECTIVES[name]
 
 
-def sees_views(name: str) -> bool:
-    """Whether an objective is one of embeddings, and not of masked tokens alone."""
-    return name != masked_lm.NAME
+def check_known(names: Iterable[str]) -> None:
+    """Loads the entry points of those that are not there yet.
+
+    Raises:
+      UserError: naming the first one that is nowhere.
+    """
+    for name in names:
+        if name not in OBJECTIVES:
+            add(name)
+
+
+def _loaded(name: str) -> Any:
+    """What the entry point of this name is."""
+    for entry in importlib.metadata.entry_points(group=GROUP, name=name):
+        try:
+            return entry.load()
+        except Exception as error:  # it is a program: anything can go wrong in it
+            raise UserError(f"objective {name}: {entry.value}: {type(error).__name__}: {reason(error)}") from None
+    raise UserError(
+        f"config.objective.{name}: no such objective; it came with a config file or a package: run that file, or "
+        f"install the package that has it as an entry point of {GROUP}"
+    )
+
+
+def _source(kind: type) -> object:
+    """What tells whether two classes are the same: their name and the content of their file."""
+    file = getattr(sys.modules.get(kind.__module__), "__file__", None)
+    content = SOURCES.setdefault(kind, Path(file).read_bytes() if file and Path(file).is_file() else kind)
+    return kind.__qualname__, content
+
+
+SOURCES: dict[type, object] = {}  # of the classes from outside, when they were added
 
 
 def trained(fields: Any) -> dict[str, Objective]:
@@ -107,7 +95,15 @@ def trained(fields: Any) -> dict[str, Objective]:
     return {name: objective for name, objective in OBJECTIVES.items() if fields.get(name, {}).get("weight", 0.0) > 0}
 
 
-def needs(fields: Any) -> Needs:
-    """The needs of all trained objectives; `fields` as for `trained`."""
-    each = [objective.needs for objective in trained(fields).values()]
-    return Needs(*(any(one) for one in zip(*each, strict=True)))
+def needing(fields: Any, need: str) -> list[Objective]:
+    """The trained objectives that need something, an attribute of `Objective`; `fields` as for `trained`."""
+    return [objective for objective in trained(fields).values() if getattr(objective, need)]
+
+
+def comes_from_outside(fields: Any) -> bool:
+    """Whether a run trains an objective that is not the package's own, whose parameters need not be known here.
+
+    Args:
+      fields: as for `trained`.
+    """
+    return any(term.get("weight", 0.0) for name, term in fields.items() if name not in OWN)

@@ -1,12 +1,12 @@
 """Views of a sentence that repel each other, one half of SCD's objective."""
 
-from typing import Any
+from typing import Any, ClassVar
 
-import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
-from simcse_jax.models.arrays import AnyArray
+from simcse_jax.field import above, number, weight
 from simcse_jax.objectives.info_nce import normalize
+from simcse_jax.objectives.lazy import AnyArray, Array, jnp
 from simcse_jax.objectives.objective import Embedded, Objective
 
 
@@ -32,8 +32,17 @@ def self_contrastive(
     return jnp.sum(normalize(first) * normalize(second), axis=1) / temperature
 
 
-def _term(embedded: Embedded, **fields: Any) -> Float[Array, ""]:
-    return embedded.mean(self_contrastive(*embedded.pair, **fields))
+class SelfContrastive(Objective):
+    """SCD's repulsion of a sentence's views."""
+
+    name = "self_contrastive"
+    place = 6
+    about = "The views of a sentence repel each other (SCD)."
+    fields: ClassVar = {"weight": weight(), "temperature": number(0.05, "Divides similarities.", above(0))}
+
+    def loss(self, embedded: Embedded, **fields: Any) -> Float[Array, ""]:
+        """The mean of `self_contrastive` over the batch."""
+        return embedded.mean(self_contrastive(*embedded.pair, **fields))
 
 
-OBJECTIVE = Objective(_term)
+OBJECTIVE = SelfContrastive()

@@ -1,12 +1,14 @@
 """The classification objective of SBERT, the supervised baseline of the SimCSE papers."""
 
-import jax
-import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Key
+from collections.abc import Sequence
+from typing import Any
 
-from simcse_jax.models.arrays import AnyArray
+from jaxtyping import Float, Int, Key
+
+from simcse_jax.errors import UserError
 from simcse_jax.models.config import EncoderConfig
-from simcse_jax.objectives.objective import Embedded, Needs, Objective, Parameters
+from simcse_jax.objectives.lazy import AnyArray, Array, jax, jnp
+from simcse_jax.objectives.objective import Embedded, Objective, Parameters
 
 KERNEL = "softmax_nli.kernel"  # the classifier's name in checkpoints
 
@@ -37,13 +39,44 @@ def softmax_nli(
     return jax.nn.logsumexp(logits, axis=1) - jnp.take_along_axis(logits, label[:, None], axis=1)[:, 0]
 
 
-def _term(embedded: Embedded) -> Float[Array, ""]:
-    assert embedded.label is not None  # `Needs` asks for it
-    return embedded.mean(softmax_nli(*embedded.pair, embedded.label, embedded.params[KERNEL]))
-
-
-def _fresh(encoder: EncoderConfig, key: Key[Array, ""]) -> dict[str, jax.Array]:
+def _fresh(encoder: EncoderConfig, key: Key[Array, ""]) -> dict[str, Array]:
     return {KERNEL: 0.02 * jax.random.normal(key, (3 * encoder.token_size, 3), jnp.float32)}
 
 
-OBJECTIVE = Objective(_term, Parameters(_fresh, stream=0x68656167), Needs(labels=True))
+class SoftmaxNLI(Objective):
+    """SBERT's classifier, which is trained with the encoder."""
+
+    name = "softmax_nli"
+    place = 11
+    about = "SBERT's classifier of labelled pairs."
+    labels = True
+    paired = compares_views = projectable = False
+    parameters = Parameters(_fresh, stream=0x68656167)
+
+    def check(self, config: Any, active: Sequence[Objective]) -> None:
+        """Refuses pairs without labels, objectives that take all pairs for positives, and truncated embeddings."""
+        if config.data.augment.name:
+            raise UserError(
+                "config.objective.softmax_nli.weight: needs labelled pairs, so data.augment.name must be empty"
+            )
+        if config.data.positives not in ("", "all"):
+            raise UserError(f"config.data.positives={config.data.positives!r}: must be all, for objective.softmax_nli")
+        paired = [other.name for other in active if other.paired]
+        if paired and config.data.positives != "all":
+            raise UserError(
+                f"config.objective.{paired[0]}.weight: next to softmax_nli it would take all labelled pairs for "
+                "positives, contradictions too; set it to 0.0, or data.positives=all if you want that"
+            )
+        if config.matryoshka.dimensions:
+            raise UserError(
+                "config.matryoshka.dimensions: objective.softmax_nli has a classifier of whole embeddings; leave it "
+                "empty"
+            )
+
+    def loss(self, embedded: Embedded) -> Float[Array, ""]:
+        """The mean of `softmax_nli` over the batch."""
+        assert embedded.label is not None  # it declares that it needs them
+        return embedded.mean(softmax_nli(*embedded.pair, embedded.label, embedded.params[KERNEL]))
+
+
+OBJECTIVE = SoftmaxNLI()

@@ -6,11 +6,8 @@ from simcse_jax.data.corpora import AnyCorpus
 from simcse_jax.data.sources import Examples
 from simcse_jax.data.spans import SPANS
 from simcse_jax.errors import UserError
-from simcse_jax.objectives.choices import GRADED, UNIT_SCORES, UNPAIRED
-from simcse_jax.objectives.registry import trained
-
-AGAINST_NEGATIVES = ("margin_mse", "distill_kl")  # objectives of a positive and its own hard negatives
-OF_OTHER_PAIRS = ("contrastive_tension", "jensen_shannon")  # objectives that do not compare two views of a sentence
+from simcse_jax.objectives.objective import Columns
+from simcse_jax.objectives.registry import needing, trained
 
 
 def positives_of(config: config_dict.ConfigDict) -> int:
@@ -43,8 +40,7 @@ def check_columns(
     Raises:
       UserError: naming the field.
     """
-    info_nce, data = config.objective.info_nce, data or config.data.train
-    most = (most or num_columns) - positives_of(config) + 1
+    data, several = data or config.data.train, positives_of(config) - 1  # the mean of several is one
     if fewest == 1:
         _check_views_differ(config)
     if fewest < num_columns and config.projector.widths:
@@ -52,36 +48,9 @@ def check_columns(
             f"config.projector.widths={config.projector.widths!r}: its batch norm would count what stands in for hard "
             f"negatives that some rows of {data} lack; leave it empty, or choose other columns with data.columns"
         )
-    fewest -= positives_of(config) - 1
-    num_columns -= positives_of(config) - 1  # the mean of several is one
-    if most < 3 and info_nce.weight and info_nce.hard_negative_weight != 1.0:
-        raise UserError(
-            f"config.objective.info_nce.hard_negative_weight={info_nce.hard_negative_weight}: "
-            f"{data} has no column of hard negatives"
-        )
-    if num_columns > 2 and info_nce.weight and info_nce.negatives == "both":
-        raise UserError(
-            f"config.objective.info_nce.negatives=both: {data} has hard negatives, with which it is not defined; "
-            "choose two columns with data.columns.anchor and data.columns.positive, or set it to other"
-        )
-    for name in (name for name in AGAINST_NEGATIVES if config.objective[name].weight):
-        if num_columns < 3:
-            raise UserError(
-                f"config.objective.{name}.weight: needs hard negatives, but {data} has no column of them; set "
-                "data.columns.negative"
-            )
-        if fewest < 3:
-            raise UserError(
-                f"config.objective.{name}.weight: needs a hard negative in every row, but some rows of {data} have "
-                "none; leave these rows out"
-            )
-    for name, objective in trained(config.objective).items():
-        kind = "labelled pairs" if objective.needs.labels else "pairs with scores" if objective.needs.scores else ""
-        if kind and num_columns != 2:
-            raise UserError(
-                f"config.objective.{name}.weight: needs {kind}, but {data} has {num_columns} column(s) of "
-                "sentences; choose two with data.columns.anchor and data.columns.positive"
-            )
+    columns = Columns(data, num_columns - several, fewest - several, (most or num_columns) - several)
+    for objective in trained(config.objective).values():
+        objective.check_columns(config, columns)
 
 
 def check_scores(config: config_dict.ConfigDict, examples: Examples) -> None:
@@ -91,7 +60,7 @@ def check_scores(config: config_dict.ConfigDict, examples: Examples) -> None:
       UserError: naming the data and the score.
     """
     scores = examples.scores
-    ranking = [name for name in GRADED if config.objective[name].weight and name not in UNIT_SCORES]
+    ranking = [one.name for one in needing(config.objective, "scores") if one.scores == "ranked"]
     if scores is not None and ranking and len(scores) > 1 and not scores.max() > scores.min():
         raise UserError(
             f"{config.data.train}: all {len(scores)} scores are {scores[0]:g}, so objective.{ranking[0]} has no two "
@@ -102,7 +71,7 @@ def check_scores(config: config_dict.ConfigDict, examples: Examples) -> None:
 def _check_views_differ(config: config_dict.ConfigDict) -> None:
     """Refuses masks that are meant to make a sentence's two views differ, and drop nothing."""
     views, model = config.views, config.model
-    paired = [name for name in trained(config.objective) if name not in (*UNPAIRED, *OF_OTHER_PAIRS)]
+    paired = needing(config.objective, "compares_views")
     rates = [model.dropout, model.attention_dropout, views.positive_dropout, model.lora.rank and model.lora.dropout]
     noise = views.positive == "noisy" and views.noise
     changed = {views.anchor_change, views.positive_change} - ({"none"} if views.cutoff else {"none", "cutoff"})

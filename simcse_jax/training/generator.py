@@ -1,4 +1,4 @@
-"""The generator of replaced-token detection: a pretrained language model that is read once and never trained."""
+"""The generator of replaced tokens: a pretrained language model that is read once and never trained."""
 
 from typing import NamedTuple
 
@@ -15,16 +15,16 @@ from simcse_jax.huggingface.tokenizer_checks import vocabulary
 from simcse_jax.models import parameters
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.head import PREFIX
-from simcse_jax.objectives.registry import needs
+from simcse_jax.models.masking import Masking
+from simcse_jax.objectives.registry import needing
 from simcse_jax.runs.loading import load_model
-from simcse_jax.training.token_losses import LanguageModel
 
 
 class Generator(NamedTuple):
     """A language model, and its special tokens."""
 
     model: Pretrained
-    masking: LanguageModel
+    masking: Masking
 
     @property
     def params(self) -> dict[str, np.ndarray]:
@@ -65,7 +65,7 @@ def read_generator(config: config_dict.ConfigDict, model: Pretrained) -> Generat
     Raises:
       UserError: naming the field, when the generator has no language-model head, other tokens, or too short sentences.
     """
-    if not needs(config.objective).replaced_tokens or not trains(config):
+    if not needing(config.objective, "replaces_tokens") or not trains(config):
         return None
     generator = load_model(config.model.generator)
     field = f"config.model.generator={config.model.generator}"
@@ -79,7 +79,7 @@ def read_generator(config: config_dict.ConfigDict, model: Pretrained) -> Generat
             f"{field}: its tokenizer is not that of {model.name}: the token {token!r:.60} has the number "
             f"{theirs.get(token, 'none')} there and {ours.get(token, 'none')} here"
         )
-    masking, own = (LanguageModel(*special_tokens(each.folder)) for each in (generator, model))
+    masking, own = (Masking(*special_tokens(each.folder)) for each in (generator, model))
     if masking != own:
         raise UserError(f"{field}: its tokenizer has other special tokens than that of {model.name}")
     return Generator(generator, masking)

@@ -1,6 +1,7 @@
 """The inputs of a run, read before it starts: data, weights, tokenizer, evaluators."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -20,16 +21,15 @@ from simcse_jax.huggingface.load import Pretrained, choose_pooler
 from simcse_jax.huggingface.tokenizer import Tokenizer, special_tokens
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.head import HEADS
+from simcse_jax.models.masking import Masking
 from simcse_jax.models.projector import width
-from simcse_jax.objectives.registry import needs
-from simcse_jax.objectives.replaced_token_detection import NAME
+from simcse_jax.objectives.objective import Objective
+from simcse_jax.objectives.registry import needing
 from simcse_jax.runs.loading import load_model
-from simcse_jax.runs.partial import own_adapter
-from simcse_jax.runs.state import convolutions_of, with_parts
+from simcse_jax.runs.state import convolutions_of, own_adapter, with_parts
 from simcse_jax.training.evaluation import Evaluation, check_sizes, read_analysis, read_evaluation
 from simcse_jax.training.generator import Generator, read_generator
 from simcse_jax.training.reading import read_corpus
-from simcse_jax.training.token_losses import LanguageModel
 
 READ = (
     "model.init_from",
@@ -64,7 +64,7 @@ class Inputs(NamedTuple):
     model: Pretrained
     tokenizer: Tokenizer
     corpus: AnyCorpus | None  # None: nothing is trained
-    language_model: LanguageModel | None  # what masking must know of the tokenizer; None: nothing is masked
+    language_model: Masking | None  # what masking must know of the tokenizer; None: nothing is masked
     analysis: last_layer.Sample | None  # sentences that the last layer is measured on during training
     total_steps: int
     generator: Generator | None = None  # replaces tokens
@@ -114,7 +114,7 @@ def read_inputs(config: config_dict.ConfigDict) -> Inputs:
     devices = choose_devices(config)
     evaluation = read_evaluation(config, devices)
     model = load_model(config.model.init_from, config.model.num_layers)
-    masked = needs(config.objective).masked_tokens
+    masked = needing(config.objective, "masks_tokens")
     check_transformer(config, model, masked)
     tokenizer = model.tokenizer
     convolutions = convolutions_of(config.model)
@@ -131,7 +131,7 @@ def read_inputs(config: config_dict.ConfigDict) -> Inputs:
         choose_pooler(model, pooler)
     with_parts(model.config, config.model)  # refuses what does not fit
     adapter = own_adapter(config.model, model)
-    language_model = LanguageModel(*special_tokens(model.folder)) if masked else None
+    language_model = Masking(*special_tokens(model.folder)) if masked else None
     generator = read_generator(config, model)
     check_projector(config, model.config)
     analysis = read_analysis(config, evaluation)
@@ -160,7 +160,7 @@ def read_inputs(config: config_dict.ConfigDict) -> Inputs:
     return inputs._replace(evaluation=evaluation and evaluation.with_prompts(inputs.prompts))
 
 
-def check_transformer(config: config_dict.ConfigDict, model: Pretrained, masked: bool) -> None:
+def check_transformer(config: config_dict.ConfigDict, model: Pretrained, masked: Sequence[Objective]) -> None:
     """Refuses what word vectors cannot do: they are scored as they are.
 
     Raises:
@@ -168,9 +168,8 @@ def check_transformer(config: config_dict.ConfigDict, model: Pretrained, masked:
     """
     if trains(config):
         model.check_layers("training (train.epochs and train.max_steps other than 0)")
-    for field, needed in (("objective.mlm.weight", masked), ("analysis.every", config.analysis.every)):
-        if needed:
-            model.check_layers(field)
+    for field in [f"objective.{one.name}.weight" for one in masked] + ["analysis.every"] * bool(config.analysis.every):
+        model.check_layers(field)
 
 
 def choose_devices(config: config_dict.ConfigDict) -> list[jax.Device]:
@@ -203,12 +202,11 @@ def check_projector(config: config_dict.ConfigDict, encoder: EncoderConfig) -> N
       UserError: naming the projector's field.
     """
     projector, size, wanted = config.projector, encoder.token_size, encoder.hidden_size
-    if not needs(config.objective).replaced_tokens:
-        return
-    if projector.widths and NAME in projector.objectives:
-        size = width(projector.widths.split(",")[-1], size)
-    if size != wanted:
-        raise UserError(
-            f"config.projector.widths={projector.widths!r}: gives embeddings of {size} numbers; objective.{NAME} puts "
-            f"one in the place of a token, which has {wanted}"
-        )
+    for name in [one.name for one in needing(config.objective, "replaces_tokens")]:
+        if projector.widths and name in projector.objectives:
+            size = width(projector.widths.split(",")[-1], size)
+        if size != wanted:
+            raise UserError(
+                f"config.projector.widths={projector.widths!r}: gives embeddings of {size} numbers; objective.{name} "
+                f"puts one in the place of a token, which has {wanted}"
+            )

@@ -1,14 +1,19 @@
-"""The loss of a batch and its gradient: the `shard_map` of a step is here and nowhere else."""
+"""The loss of a batch and its gradient: the `shard_map` of a step is here and nowhere else.
 
+Encode in chunks, project, a second pass over tokens in chunks, sum. What is encoded, and what is summed, the
+objectives say.
+"""
+
+import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from simcse_jax.devices.chunks import in_chunks
 from simcse_jax.devices.mesh import AXIS
@@ -17,27 +22,19 @@ from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.changes import DRAWN, UNCHANGED
 from simcse_jax.models.config import MASKED
 from simcse_jax.models.convolutions import PREFIX as CONVOLUTIONS
+from simcse_jax.models.masking import Masking
 from simcse_jax.models.parameters import Params
 from simcse_jax.models.pooling import FIRST_TOKEN
 from simcse_jax.models.products import rounding
 from simcse_jax.models.projector import Projector, project
 from simcse_jax.models.sentence_encoder import Graph
-from simcse_jax.objectives import masked_lm, replaced_token_detection
-from simcse_jax.objectives.objective import Embedded, Group, Psum
-from simcse_jax.objectives.registry import Term, sees_views, total
+from simcse_jax.objectives.objective import Embedded, Objective, Psum
+from simcse_jax.objectives.tokens import ENCODER, GENERATOR, Network, Tokens
+from simcse_jax.objectives.total import Term, total
+from simcse_jax.objectives.views import CHANGE, NOISE, Pass, Plan, View, each_of
 from simcse_jax.training.gathering import make_gathering, type_of_products
-from simcse_jax.training.rows import Batch, Rows, Settings
-from simcse_jax.training.token_losses import (
-    LanguageModel,
-    Losses,
-    Replacement,
-    guess_tokens,
-    mask_columns,
-    masked_token_losses,
-    replace_tokens,
-    replaced_token_losses,
-)
-from simcse_jax.training.views import CHANGE, NOISE, Pass, View, dropout_keys, embed
+from simcse_jax.training.rows import Batch, Rows, Settings, dropout_keys
+from simcse_jax.training.views import embed
 
 
 class Optimization(NamedTuple):
@@ -57,18 +54,17 @@ class Recipe(NamedTuple):
 
     pooler: str
     use_head: bool
-    views: tuple[View, ...]  # the embeddings of each example that are made
-    positive: Group  # which of them make up the positive pairs (see `views.plan`)
-    negative: Group  # and the negative pairs
+    plan: Plan  # what objectives make their views of
     objectives: tuple[Term, ...]
     drops_attention: bool = True  # False: attention has a rate of its own, 0, and draws no masks
     chunk_size: int = 0  # examples encoded at a time on each device; 0: all of its part of the batch
     matmul_precision: str = "highest"  # of float32 products: highest, high or default (`jax.default_matmul_precision`)
     round_products: bool = False  # whether TPUs and GPUs write those of bfloat16 factors as bfloat16
-    local_features: bool = False  # whether an objective needs those of the anchors' tokens
-    language_model: LanguageModel | None = None  # where an objective needs masked tokens
+    masking: Masking | None = None  # where an objective masks tokens
     projector: Projector | None = None  # between the embeddings and some objectives
-    replacement: Replacement | None = None  # where an objective needs replaced tokens
+    # The networks that objectives need besides the encoder, by name: `generator`, whose parameters are frozen, and
+    # others, whose parameters have the name as a prefix.
+    networks: tuple[tuple[str, Graph], ...] = ()
     # Of each column, the most tokens that the examples have that are encoded at a time (`Batches.sizes`): nothing is
     # computed of padding then; (): it is computed too.
     most_tokens: tuple[int, ...] = ()
@@ -76,9 +72,25 @@ class Recipe(NamedTuple):
     sizes: tuple[int, ...] = ()  # of the truncated embeddings that objectives see; (): the embeddings as they are
 
     @property
-    def anchor(self) -> View:
-        """The view of the anchors of the positive pairs."""
-        return self.views[self.positive.anchor]
+    def views(self) -> tuple[View, ...]:
+        """The views of all objectives, each once: (V, B, D) embeddings have them in this order."""
+        return tuple(
+            dict.fromkeys(view for term in self.objectives for view in each_of(term.objective.views(self.plan)))
+        )
+
+    @property
+    def read_by_tokens(self) -> list[View]:
+        """The views whose tokens' features an objective reads."""
+        each = [(term.objective.views(self.plan), term.objective.features) for term in self.objectives]
+        return [view for views, names in each for name, view in views.items() if name in names]
+
+    def named(self, objective: Objective, of: Callable[[View], Array]) -> dict[str, Array]:
+        """Something of each view by the objective's names for them; of several under one name a stack."""
+        views = objective.views(self.plan).items()
+        each = {name: of(view) if isinstance(view, View) else [of(one) for one in view] for name, view in views}
+        return {
+            name: jnp.stack(found) if isinstance(found, list) else found for name, found in each.items() if len(found)
+        }
 
 
 # Frozen parameters come last: no gradient, and None where there are none. Those of a generator have their own names,
@@ -95,79 +107,19 @@ def make_loss(graph: Graph, recipe: Recipe, mesh: Mesh) -> Gradient:
     sum. `frozen` are the parameters of the network that replaces tokens, and those of the sentence encoder that do not
     train.
     """
-    alone = mesh.size == 1
-    shift_is_free = ignores_shift(recipe)
-    # A language model's head scores all words; a generator writes words that are not in the batch.
-    reads_other_words = recipe.language_model is not None or recipe.replacement is not None
+    loss = functools.partial(loss_of, graph, recipe, mesh.size == 1)
 
-    def psum(x: Any) -> Any:
-        return x if alone else jax.lax.psum(x, AXIS)
-
-    def loss(
-        params: Params, step: Int[AnyArray, ""], batch: Batch, settings: Settings, frozen: Params | None
-    ) -> Float[Array, ""]:
-        base = parameters.subset(frozen or {}, partial.BASE)
-        if not alone:
-            base = jax.lax.pcast(base, AXIS, to="varying")
-        params = partial.whole(params, base)
-        read = read_in_chunks(graph, recipe, params, len(batch["index"]))
-
-        def rows_of(batch: Batch) -> Rows:
-            return Rows(batch, step, settings, recipe.most_tokens, recipe.drops_attention)
-
-        def encode(batch: Batch) -> tuple[Losses | None, Float[Array, "B V D"], Float[Array, "B T _D"] | None]:
-            rows = rows_of(batch)
-            views, local, guessed = encode_views(
-                graph, recipe, without_shift(graph, read) if shift_is_free else read, rows
-            )
-            if recipe.language_model is None or guessed:
-                return guessed, views, local
-            # Those of this encoder.
-            columns = sorted({column for view in recipe.views if not view.tower for column in view.columns})
-            return masked_token_losses(graph, recipe.language_model, columns, read, rows), views, local
-
-        mixed = "present" in batch  # rows of sources with different columns
-        masked, views, local = in_chunks(encode, recipe.chunk_size, batch)
-
-        def artificial(count: int, size: int) -> Float[Array, "M D"]:
-            key = dropout_keys(settings["seed"], step, jnp.full(1, -1, jnp.int32), [NOISE])[0, 0]
-            return jax.random.normal(key, (count, size))
-
-        views = jnp.moveaxis(views, 1, 0)
-        embedded = Embedded(
-            views=views,
-            positive=recipe.positive,
-            negative=recipe.negative,
-            own=batch["index"],
-            gather=lambda x: x if alone else jax.lax.all_gather(x, AXIS, axis=1, tiled=True),
-            psum=psum,
-            artificial=artificial,
-            params=params,
-            label=batch.get("label"),
-            score=batch.get("score"),
-            teacher=taught_views(recipe, batch["teacher"]) if "teacher" in batch else None,
-            token_losses={} if masked is None else {masked_lm.NAME: masked},
-            local=None if local is None else (local, rows_of(batch).tokens([recipe.anchor.column], local.shape[1])[1]),
-            present=batch["present"].T[jnp.array([view.column for view in recipe.views])] if mixed else None,
-            projected=project_views(recipe, params, views, psum) if recipe.projector else None,
-        )
-        if recipe.replacement is not None:
-            assert frozen is not None
-            generator = read_in_chunks(recipe.replacement.generator, recipe, frozen, len(batch["index"]))
-            found = find_replaced(recipe, read, generator, embedded, batch, rows_of)
-            embedded = embedded._replace(token_losses={**embedded.token_losses, replaced_token_detection.NAME: found})
-        return total(embedded, recipe.objectives, settings["objective"], recipe.sizes, settings.get("size_weights"))
+    def gradient_of(loss: Callable[..., Float[Array, ""]], *args: Any) -> tuple[Float[Array, ""], Params]:
+        with jax.default_matmul_precision(recipe.matmul_precision), rounding(recipe.round_products):
+            return jax.value_and_grad(loss)(*args)
 
     def loss_and_gradient(
         params: Params, step: Int[AnyArray, ""], batch: Batch, settings: Settings, frozen: Params | None = None
     ) -> tuple[Float[Array, ""], Params]:
-        def gradient_of(loss: Callable[..., Float[Array, ""]], *args: Any) -> tuple[Float[Array, ""], Params]:
-            with jax.default_matmul_precision(recipe.matmul_precision), rounding(recipe.round_products):
-                return jax.value_and_grad(loss)(*args)
-
-        if alone:
+        if mesh.size == 1:
             return gradient_of(loss, params, step, batch, settings, frozen)
-        tokens = 0 if reads_other_words else batch["input_ids"].size // mesh.size
+        # A language model's head scores all words; a generator writes words that are not in the batch.
+        tokens = 0 if recipe.masking is not None else batch["input_ids"].size // mesh.size
         gathered = make_gathering(graph, params, frozen, mesh, tokens)
 
         def loss_of_parts(parts: Params, step: Int[AnyArray, ""], batch: Batch, *others: Any) -> Float[Array, ""]:
@@ -183,65 +135,166 @@ def make_loss(graph: Graph, recipe: Recipe, mesh: Mesh) -> Gradient:
     return loss_and_gradient
 
 
+def loss_of(
+    graph: Graph,
+    recipe: Recipe,
+    alone: bool,
+    params: Params,
+    step: Int[AnyArray, ""],
+    batch: Batch,
+    settings: Settings,
+    frozen: Params | None,
+) -> Float[Array, ""]:
+    """The loss of the global batch, on a device that has some of its rows; `alone`: that has all of them."""
+    base = parameters.subset(frozen or {}, partial.BASE)
+    if not alone:
+        base = jax.lax.pcast(base, AXIS, to="varying")
+    params = partial.whole(params, base)
+    networks, count = dict(recipe.networks), len(batch["index"])
+    generator = read_in_chunks(networks[GENERATOR], recipe, frozen or {}, count) if GENERATOR in networks else {}
+    given = Given(graph, recipe, read_in_chunks(graph, recipe, params, count), generator)
+
+    def psum(x: Any) -> Any:
+        return x if alone else jax.lax.psum(x, AXIS)
+
+    def rows_of(batch: Batch) -> Rows:
+        return Rows(batch, step, settings, recipe.most_tokens, recipe.drops_attention)
+
+    def artificial(count: int, size: int) -> Float[Array, "M D"]:
+        key = dropout_keys(settings["seed"], step, jnp.full(1, -1, jnp.int32), [NOISE])[0, 0]
+        return jax.random.normal(key, (count, size))
+
+    views, found = in_chunks(lambda batch: first_pass(recipe, given, rows_of(batch)), recipe.chunk_size, batch)
+    views = None if views is None else jnp.moveaxis(views, 1, 0)
+    projected = project_views(recipe, params, views, psum) if recipe.projector and views is not None else None
+    seen = {term.name: projected if term.projected else views for term in recipe.objectives}
+    for term in recipe.objectives:
+        if term.objective.has_second_pass:
+            found[term.name] = second_pass(given, term, seen[term.name], batch, rows_of)
+    of_batch = Embedded(
+        views={},
+        own=batch["index"],
+        gather=lambda x: x if alone else jax.lax.all_gather(x, AXIS, axis=1, tiled=True),
+        psum=psum,
+        artificial=artificial,
+        params=params,
+        label=batch.get("label"),
+        score=batch.get("score"),
+    )
+    each = [seen_by(recipe, term.objective, of_batch, seen[term.name], batch) for term in recipe.objectives]
+    each = [
+        dataclasses.replace(one, tokens=found[term.name]) for one, term in zip(each, recipe.objectives, strict=True)
+    ]
+    terms = list(zip(recipe.objectives, each, strict=True))
+    return total(terms, settings["objective"], recipe.sizes, settings.get("size_weights"))
+
+
+class Given(NamedTuple):
+    """The networks of a step and their parameters, whole on this device."""
+
+    graph: Graph
+    recipe: Recipe
+    params: Params  # as the encoder and other networks read them, with copies in the type of products
+    generator: Params  # the frozen ones, likewise
+
+    def network(self, name: str) -> tuple[Graph, Params]:
+        """A network of the recipe by its name."""
+        if name == ENCODER:
+            return self.graph, self.params
+        graph = dict(self.recipe.networks)[name]
+        return graph, self.generator if name == GENERATOR else parameters.subset(self.params, f"{name}.")
+
+    def tokens(self, term: Term, rows: Rows, features: Mapping[View, Float[Array, "M B T D"]] | None = None) -> Tokens:
+        """What an objective's pass over tokens is handed."""
+
+        def encode(
+            name: str,
+            ids: Int[Array, "PB T"],
+            columns: Sequence[int],
+            numbers: Sequence[int],
+            first: Float[Array, "PB D"] | None = None,
+        ) -> Float[Array, "PB T D"]:
+            graph, params = self.network(name)
+            encoder = parameters.merge(graph, parameters.sentence_encoder(params)).encoder
+            keys, most_tokens = rows.keys(numbers).reshape(-1), rows.most_tokens(columns)
+            _, mask = rows.tokens(columns)
+            return encoder(ids, mask, dropout_keys=keys, **rows.rates(), most_tokens=most_tokens, first=first)[-1]
+
+        def described(name: str) -> Network:
+            graph, params = self.network(name)
+            return Network(parameters.merge(graph, parameters.sentence_encoder(params)).encoder.config, params)
+
+        views = term.objective.views(self.recipe.plan)
+        return Tokens(
+            plan=self.recipe.plan,
+            read=rows.tokens,
+            keys=rows.keys,
+            encode=encode,
+            networks={name: described(name) for name in (ENCODER, *dict(self.recipe.networks))},
+            params=self.params,
+            fields=rows.settings["objective"][term.name],
+            masking=self.recipe.masking,
+            present=rows.batch.get("present"),
+            most_tokens=rows.most_tokens,
+            features={name: features[views[name]] for name in term.objective.features if name in views}
+            if features
+            else {},
+        )
+
+
 def read_in_chunks(graph: Graph, recipe: Recipe, params: Params, count: int) -> Params:
     """The parameters as networks read them for `count` examples: in several chunks, products read copies made once."""
-    if not 0 < recipe.chunk_size < count:
+    if not params or not 0 < recipe.chunk_size < count:
         return params
     return params | parameters.copies(params, type_of_products(graph, params))
 
 
-def taught_views(recipe: Recipe, teacher: Float[AnyArray, "B C E"]) -> Float[Array, "V B E"]:
-    """The teacher's embedding of each view's sentence; the mean of them where a view is one of several sentences."""
-    return jnp.stack([jnp.mean(teacher[:, jnp.array(view.columns)], axis=1) for view in recipe.views])
+def first_pass(recipe: Recipe, given: Given, rows: Rows) -> tuple[Float[Array, "B V D"] | None, dict[str, Any]]:
+    """The embeddings of all views, None without any, and what the objectives' passes over tokens find, by name."""
+    read = without_shift(given.graph, given.params) if ignores_shift(recipe) else given.params
+    views, features = encode_views(given._replace(params=read), rows) if recipe.views else (None, {})
+    found = {term.name: term.objective.tokens(given.tokens(term, rows, features)) for term in recipe.objectives}
+    return views, found
 
 
-def encode_views(
-    graph: Graph, recipe: Recipe, params: Params, rows: Rows
-) -> tuple[Float[Array, "B V D"], Float[Array, "B T _D"] | None, Losses | None]:
-    """The embeddings of the recipe's views, and what their passes give in addition.
-
-    That are the features of the anchors' tokens if an objective needs them, and the losses at masked tokens if the
-    anchors are encoded with masked tokens.
-    """
-    anchor, local = recipe.anchor, []  # features under each mask of the anchors
-    guessed: Losses | None = None
-    anchors = [(anchor.encoded_in, draw) for draw in anchor.draws]
+def encode_views(given: Given, rows: Rows) -> tuple[Float[Array, "B V D"], dict[View, Float[Array, "M B T D"]]]:
+    """The embeddings of the recipe's views, and the last layer of those whose tokens' features an objective reads."""
+    graph, recipe, params, _ = given
+    wanted, features = recipe.read_by_tokens, {}
 
     def encode(each: Pass, columns: list[int], masks: list[int], changes: list[int]) -> Float[Array, "P B D"]:
         model = parameters.merge(graph, parameters.sentence_encoder(params, each.tower))
         ids, mask = rows.tokens(columns, each.length)
-        nonlocal guessed
-        change = UNCHANGED
+        change, needed = UNCHANGED, [view for view in wanted if view.encoded_in == each]
         if each.change == MASKED:
-            assert recipe.language_model is not None  # `config.checks`
-            ids, selected = mask_columns(recipe.language_model, columns, params, rows)
+            ids, _ = given.tokens(recipe.objectives[0], rows).masked_columns(columns)
         elif each.change != "none":
             keys = rows.keys([CHANGE + number for number in changes]).reshape(-1)
+        if callable(each.change):
+            ids, mask = each.change(keys, ids, mask)
+        elif each.change in DRAWN:
             change = DRAWN[each.change](keys, mask, model.encoder.config.hidden_size, rows.settings["cutoff"])
-        features = model.token_features(
+        layers = model.token_features(
             ids,
             mask,
             dropout_keys=rows.keys(masks).reshape(-1) if each.masked else None,
             **rows.rates(each.rate),
             most_tokens=rows.most_tokens(columns),
-            first_only=recipe.pooler in FIRST_TOKEN and not recipe.local_features and each.change != MASKED,
+            first_only=recipe.pooler in FIRST_TOKEN and not needed,
             change=change,
         )
-        if each.change == MASKED:
-            guessed = guess_tokens(model.encoder.config, features[-1], selected, columns, params, rows)
-        if recipe.local_features:
-            tokens = jnp.split(features[-1].astype(jnp.float32), len(columns))
-            for number, part in zip(zip(columns, masks, changes, strict=True), tokens, strict=True):
-                local.extend([part] if (each, number) in anchors else [])
-        embeddings = model.pooled(features, mask, recipe.pooler, recipe.use_head)
+        draws = list(zip(columns, masks, changes, strict=True))
+        for view in needed:
+            tokens = jnp.split(layers[-1], len(columns))
+            features[view] = jnp.stack([tokens[draws.index(draw)] for draw in view.draws])
+        embeddings = model.pooled(layers, mask, recipe.pooler, recipe.use_head)
         return embeddings.reshape(len(columns), -1, embeddings.shape[-1])
 
     def noise(number: int, shape: tuple[int, ...]) -> Float[Array, "B D"]:
         draw = jax.vmap(lambda key: jax.random.normal(key, shape[1:]))
         return jnp.sqrt(rows.settings["noise"]) * draw(rows.keys([NOISE + number])[0])
 
-    views = jnp.moveaxis(embed(recipe.views, encode, noise), 0, 1)
-    return views, jnp.mean(jnp.stack(local), axis=0) if local else None, guessed
+    return jnp.moveaxis(embed(recipe.views, encode, noise), 0, 1), features
 
 
 def ignores_shift(recipe: Recipe) -> bool:
@@ -251,13 +304,12 @@ def ignores_shift(recipe: Recipe) -> bool:
     Two encoders have a vector each, and statistics of both together leave their difference. And anchors with masked
     tokens share their pass with the loss of these tokens.
     """
-    projected = all(term.projected for term in recipe.objectives if sees_views(term.name))
     if recipe.projector is None or not recipe.projector.ignores_shift:
         return False
+    projected = all(term.projected for term in recipe.objectives if term.objective.views(recipe.plan))
     together = recipe.projector.statistics == "together"
     differ = together and any(view.tower for view in recipe.views)
-    masked = any(view.change == MASKED for view in recipe.views)
-    return projected and not (recipe.use_head or recipe.pooler == "avg_sqrt" or differ or masked)
+    return projected and not (recipe.use_head or recipe.pooler == "avg_sqrt" or differ or recipe.read_by_tokens)
 
 
 def without_shift(graph: Graph, params: Params) -> Params:
@@ -283,8 +335,8 @@ def project_views(recipe: Recipe, params: Params, views: Float[Array, "V B D"], 
     numbers = range(len(views))
     groups = [[number] for number in numbers]
     if recipe.projector.statistics == "together":
-        anchor, positive, hard_negatives = recipe.positive
-        pairs = [number for number in numbers if number in (anchor, positive, *hard_negatives)]
+        of_pairs = each_of(recipe.plan.pair())
+        pairs = [number for number in numbers if recipe.views[number] in of_pairs]
         groups = [pairs, [number for number in numbers if number not in pairs]]
     own = parameters.subset(params, parameters.PROJECTOR)
     projected: dict[int, jax.Array] = {}
@@ -294,26 +346,42 @@ def project_views(recipe: Recipe, params: Params, views: Float[Array, "V B D"], 
     return jnp.stack([projected[number] for number in numbers])
 
 
-def find_replaced(
-    recipe: Recipe,
-    params: Params,
-    frozen: Params,
-    embedded: Embedded,
-    batch: Batch,
-    rows_of: Callable[[Batch], Rows],
-) -> Losses:
-    """The losses of replaced tokens, for the pairs' two sentences, in a second pass over the batch."""
-    replacement = recipe.replacement
-    assert replacement is not None
-    columns = [recipe.views[member].column for member in (recipe.positive.anchor, recipe.positive.positive)]
-    projected = any(term.projected for term in recipe.objectives if term.name == replaced_token_detection.NAME)
-    sentences = jnp.stack(embedded.seen(projected).pair, axis=1)
+def second_pass(
+    given: Given, term: Term, views: Float[Array, "V B D"], batch: Batch, rows_of: Callable[[Batch], Rows]
+) -> Any:
+    """What an objective's pass over tokens after the projector finds, in chunks."""
+    objective, places = term.objective, given.recipe.views.index
+    embeddings = given.recipe.named(objective, lambda view: views[places(view)])
 
-    def replace(batch: Batch) -> Int[Array, "B P T"]:  # apart, so that the backward pass does not do it again
-        return replace_tokens(replacement, columns, frozen, rows_of(batch))
+    def draw(batch: Batch) -> Any:  # apart, so that the backward pass does not do it again
+        return objective.drawn(given.tokens(term, rows_of(batch)))
 
-    def find(batch: Batch, replaced: Int[Array, "B P T"], sentences: Float[Array, "B P D"]) -> Losses:
-        return replaced_token_losses(replacement, columns, params, rows_of(batch), replaced, sentences)
+    def find(batch: Batch, drawn: Any, embeddings: dict[str, Float[Array, "B D"]]) -> Any:
+        return objective.second_pass(given.tokens(term, rows_of(batch)), drawn, embeddings)
 
-    replaced = in_chunks(replace, recipe.chunk_size, batch)
-    return in_chunks(find, recipe.chunk_size, batch, replaced, sentences)
+    drawn = in_chunks(draw, given.recipe.chunk_size, batch)
+    lone = {name: rows for name, rows in embeddings.items() if rows.ndim == 2}
+    return in_chunks(find, given.recipe.chunk_size, batch, drawn, lone)
+
+
+def seen_by(
+    recipe: Recipe, objective: Objective, of_batch: Embedded, views: Float[Array, "V B D"] | None, batch: Batch
+) -> Embedded:
+    """What an objective sees of a batch: its views, and what the data have of their sentences, by its names."""
+
+    def rows_of(view: View) -> Float[Array, "B D"]:
+        assert views is not None
+        return views[recipe.views.index(view)]
+
+    def taught(view: View) -> Float[Array, "B E"]:  # the mean where a view is one of several sentences
+        return jnp.mean(batch["teacher"][:, jnp.array(view.columns)], axis=1)
+
+    def present(view: View) -> Bool[Array, " B"]:
+        return jnp.asarray(batch["present"])[:, view.column]
+
+    return dataclasses.replace(
+        of_batch,
+        views=recipe.named(objective, rows_of),
+        teacher=recipe.named(objective, taught) if "teacher" in batch else None,
+        present=recipe.named(objective, present) if "present" in batch else None,
+    )

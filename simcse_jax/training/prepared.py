@@ -22,7 +22,7 @@ from simcse_jax.errors import UserError
 from simcse_jax.host.hidden import PLAN
 from simcse_jax.host.storage import Folder, is_remote
 from simcse_jax.huggingface.tokenizer import Tokenizer
-from simcse_jax.objectives.registry import needs
+from simcse_jax.objectives.registry import needing
 
 IN_PREPARE = {"positives": "--positives", "mixed": "--mixed"}  # fields whose choice was made then, and its options
 
@@ -68,15 +68,15 @@ def _open(config: config_dict.ConfigDict, name: str, paths: Sequence[Path], toke
             )
         how = "of different columns" if paths[1:] else "prepared with --mixed"
         check_mixed(config, f"config.data.train={name}, {how}", "prepare its sources of one kind alone")
-    labels = needs(config.objective).labels
+    labels = bool(needing(config.objective, "labels"))
     if labels and not manifest.labels:
         raise UserError(f"{name}: was prepared without labels; prepare it again with --labels")
-    if needs(config.objective).scores:
+    if needing(config.objective, "scores"):
         raise UserError(
             f"config.data.train={name}: a prepared corpus has no scores, which an objective needs; name the "
             "files themselves"
         )
-    if needs(config.objective).teacher:
+    if needing(config.objective, "teacher"):
         raise UserError(
             f"config.data.train={name}: a prepared corpus has no text, which a teacher reads; name the files themselves"
         )

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 from ml_collections import config_dict
 
-from simcse_jax.config.graded_fields import scores_of
 from simcse_jax.config.source_fields import ONE_SOURCE, lengths_of, longest, prompts_of
 from simcse_jax.data.augment import augment
 from simcse_jax.data.batches import tokenize
@@ -16,6 +15,7 @@ from simcse_jax.data.examples import Examples, read_examples
 from simcse_jax.data.mixture import read_weights
 from simcse_jax.data.one_source import OneSource
 from simcse_jax.data.pairing import Pairing
+from simcse_jax.data.scores import Scores, read_range
 from simcse_jax.data.sources import split_sources
 from simcse_jax.data.spans import SPANS, Spans, cut_spans
 from simcse_jax.data.tokens import ROLES, Lengths, Prompts, check_prompts
@@ -23,7 +23,7 @@ from simcse_jax.devices import processes
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import Pretrained
 from simcse_jax.huggingface.tokenizer import Tokenizer
-from simcse_jax.objectives.registry import needs
+from simcse_jax.objectives.registry import needing, trained
 from simcse_jax.training.columns import check_corpus, check_scores
 from simcse_jax.training.prepared import by_weight, open_prepared
 from simcse_jax.training.teacher import read_teacher, teach
@@ -54,7 +54,7 @@ def read_corpus(config: config_dict.ConfigDict, model: Pretrained, tokenizer: To
         data.train,
         data.columns,
         positives=data.positives,
-        labels=needs(config.objective).labels,
+        labels=bool(needing(config.objective, "labels")),
         subsample=data.subsample,
         seed=config.seed,
         mixed=data.mixed or data.batching == ONE_SOURCE,
@@ -100,6 +100,18 @@ def read_corpus(config: config_dict.ConfigDict, model: Pretrained, tokenizer: To
     if data.weights and corpus.sizes:
         corpus = corpus._replace(mixture=by_weight(config, names, corpus.sizes))
     return checked(config, corpus)
+
+
+def scores_of(config: config_dict.ConfigDict) -> Scores | None:
+    """How a run reads scores; None if no objective needs them."""
+    objectives = needing(config.objective, "scores")
+    if not objectives:
+        return None
+    bounds = read_range(config.data.score_range)
+    unit = [one.name for one in objectives if one.scores == "unit"]
+    if bounds is None and unit:
+        return Scores(f"objective.{unit[0]}", (0.0, 1.0))
+    return Scores(f"objective.{objectives[0].name}", bounds, stated=bounds is not None)
 
 
 def check_drawn(config: config_dict.ConfigDict, names: Sequence[str], sizes: Sequence[int]) -> None:
@@ -187,20 +199,20 @@ def check_enough(config: config_dict.ConfigDict, name: str, count: int, pairing:
 
 
 def choose_pairing(config: config_dict.ConfigDict, num_columns: int) -> Pairing | None:
-    """How `objective.contrastive_tension` pairs sentences; None without it.
+    """How an objective pairs the sentences of one column; None where rows are pairs.
 
     Raises:
       UserError: when the data have more than one column.
     """
-    if not needs(config.objective).negative_pairs:
-        return None
-    fields = config.objective.contrastive_tension
-    if num_columns > 1:
-        raise UserError(
-            f"config.objective.contrastive_tension.weight: pairs sentences by itself, but {config.data.train} has "
-            f"{num_columns} columns of them; choose one with data.columns.anchor"
-        )
-    return Pairing(fields.negatives, fresh=fields.reading == "released")
+    for name, objective in trained(config.objective).items():
+        if pairing := objective.pairing(config.objective[name]):
+            if num_columns > 1:
+                raise UserError(
+                    f"config.objective.{name}.weight: pairs sentences by itself, but {config.data.train} has "
+                    f"{num_columns} columns of them; choose one with data.columns.anchor"
+                )
+            return pairing
+    return None
 
 
 def augmented(config: config_dict.ConfigDict, examples: Examples) -> Examples:

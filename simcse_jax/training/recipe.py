@@ -8,22 +8,26 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import config_dict
 
-from simcse_jax.config.fields import flatten, is_number_of_step, numbers_of_step
+from simcse_jax.config.fields import fields_of, flatten, numbers_of_step
 from simcse_jax.config.matryoshka_fields import sizes_of, weights_of
-from simcse_jax.config.rules import read_milestones
 from simcse_jax.data.spans import SPANS
+from simcse_jax.field import read_milestones
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.head import HEADS
+from simcse_jax.models.masking import Masking
 from simcse_jax.models.projector import read_projector
-from simcse_jax.models.sentence_encoder import build
-from simcse_jax.objectives.registry import Term, needs
+from simcse_jax.models.sentence_encoder import Graph, build
+from simcse_jax.objectives.registry import needing, trained
+from simcse_jax.objectives.tokens import GENERATOR
+from simcse_jax.objectives.total import Term
+from simcse_jax.objectives.views import Plan
 from simcse_jax.runs.state import computed_as
 from simcse_jax.training.learning_rate import warmup_steps
 from simcse_jax.training.loss import Recipe
 from simcse_jax.training.optimizer import Optimization
 from simcse_jax.training.rows import Settings
-from simcse_jax.training.token_losses import LanguageModel, Replacement
-from simcse_jax.training.views import Input, plan
+
+Networks = tuple[tuple[str, Graph], ...]  # see `Recipe.networks`
 
 # Numbers of the step whose last part would not say what they are.
 RENAMED = {"model.lora.dropout": "lora_dropout", "matryoshka.weights": "size_weights"}
@@ -37,8 +41,11 @@ def make_settings(config: config_dict.ConfigDict, total_steps: int) -> Settings:
     `attention_dropout` is among them only if attention has a rate of its own that is not 0 (see `Recipe`),
     `lora_dropout` only if LoRA has one, and `size_weights` (S,) only with `matryoshka.dimensions`.
     """
-    settings: Settings = {"total_steps": jnp.float32(total_steps), "objective": {name: {} for name in terms_of(config)}}
-    for name in numbers_of_step():
+    settings: Settings = {
+        "total_steps": jnp.float32(total_steps),
+        "objective": {name: {} for name in trained(config.objective)},
+    }
+    for name in numbers_of_step(fields_of(config)):
         section, _, last = name.rpartition(".")
         objective = section.removeprefix("objective.") if section.startswith("objective.") else None
         numbers = settings if objective is None else settings["objective"].get(objective)
@@ -68,72 +75,63 @@ def _in_step(name: str, config: config_dict.ConfigDict, total_steps: int) -> Any
     return flatten(config)[name]
 
 
-def terms_of(config: config_dict.ConfigDict) -> dict[str, config_dict.ConfigDict]:
-    """The objectives that have a weight, by name."""
-    return {name: term for name, term in config.objective.items() if term.weight > 0}
-
-
 def make_recipe(
     config: config_dict.ConfigDict,
     num_columns: int,
-    language_model: LanguageModel | None = None,
-    replacement: Replacement | None = None,
+    masking: Masking | None = None,
+    networks: Networks = (),
     lengths: Sequence[int] = (),
 ) -> Recipe:
     """The recipe that the step is compiled for. A single column of data is encoded twice, several columns once each.
 
     `lengths` are the places for a sentence of each column; (): all have the same.
     """
-    terms, projector = terms_of(config), read_projector(config.projector)
-    views, positive, negative = plan(
+    fields, projector, views = config.objective, read_projector(config.projector), config.views
+    plan = Plan(
         num_columns,
-        config.views.positive,
-        config.views.negative if needs(config.objective).negative_views else None,
-        samples=config.views.samples,
+        views.positive,
+        views.negative if needing(fields, "separate_negatives") else "off",
+        samples=views.samples,
         two_towers=config.model.dual_encoder,
+        anchor_change=views.anchor_change,
+        positive_change=views.positive_change,
+        positive_rate=views.positive_dropout >= 0,
         positives=config.data.spans.positives if config.data.positives == SPANS else 1,
-        inputs=Input(
-            config.views.anchor_change, config.views.positive_change, positive_rate=config.views.positive_dropout >= 0
-        ),
-        lengths=lengths,
+        lengths=tuple(lengths),
     )
     return Recipe(
         pooler=config.model.pooler,
         use_head=HEADS[config.model.mlp].trained,
-        views=views,
-        positive=positive,
-        negative=negative,
+        plan=plan,
         objectives=tuple(
             Term(
-                name,
-                tuple((field, term[field]) for field in term if not is_number_of_step(f"objective.{name}.{field}")),
+                objective,
+                tuple(
+                    (field, config.objective[name][field]) for field, one in objective.fields.items() if not one.of_step
+                ),
                 projector is not None and name in config.projector.objectives,
             )
-            for name, term in terms.items()
+            for name, objective in trained(fields).items()
         ),
         drops_attention=config.model.attention_dropout != 0,
         chunk_size=config.parallel.chunk_size,
         matmul_precision=config.train.matmul_precision,
         round_products=config.train.round_products,
-        local_features=needs(config.objective).local_features,
-        language_model=language_model if needs(config.objective).masked_tokens else None,
+        masking=masking if networks or needing(config.objective, "masks_tokens") else None,
         optimization=Optimization(
             config.train.optimizer, config.train.bias_correction, config.train.schedule, config.train.mu_dtype
         ),
         projector=projector,
-        replacement=replacement,
+        networks=networks,
         sizes=sizes_of(config),
     )
 
 
-def make_replacement(
-    config: config_dict.ConfigDict, encoder: EncoderConfig, generator: EncoderConfig, masking: LanguageModel
-) -> Replacement:
-    """The networks of objective.replaced_token_detection: a generator, and a discriminator that is like the encoder.
+def make_networks(config: config_dict.ConfigDict, encoder: EncoderConfig, generator: EncoderConfig) -> Networks:
+    """The networks of an objective that replaces tokens: a generator, and a discriminator that is like the encoder.
 
     It has no convolutions: it decides for each token from the encoder's own states.
     """
-    discriminator = dataclasses.replace(encoder, convolutions=None)
-    first, second = (computed_as(config.model, network) for network in (generator, discriminator))
+    networks = {GENERATOR: generator, "discriminator": dataclasses.replace(encoder, convolutions=None)}
     dtype = jnp.dtype(config.train.dtype)
-    return Replacement(build(first, False, dtype)[0], build(second, False, dtype)[0], masking)
+    return tuple((name, build(computed_as(config.model, each), False, dtype)[0]) for name, each in networks.items())

@@ -4,11 +4,11 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int, Key
+from jaxtyping import Array, Int, Integer, Key
 
 from simcse_jax.models.arrays import AnyArray
-from simcse_jax.training.views import dropout_keys
 
 # input_ids, attention_mask: (B, C, T); index: (B,) in the global batch; label, score: (B,); present: (B, C), see
 # `Corpus`; teacher: (B, C, E)
@@ -46,3 +46,21 @@ class Rows:
     def most_tokens(self, columns: Sequence[int]) -> int | None:
         """The maximum number of tokens of these columns; None if padding is computed too."""
         return sum(self.column_tokens[column] for column in columns) if self.column_tokens else None
+
+
+def dropout_keys(
+    seed: Integer[AnyArray, ""] | int, step: Int[AnyArray, ""] | int, index: Int[AnyArray, " B"], numbers: Sequence[int]
+) -> Key[Array, "V B"]:
+    """A key for each view of each example: folded from (seed, step, index in the global batch, number).
+
+    Args:
+      seed, step: integer scalars, may be traced.
+      index: (B,) positions of these examples in the *global* batch, also on a device that has only a part of it.
+      numbers: V numbers, of masks or of other draws for an example.
+
+    Returns:
+      (V, B) typed threefry keys. They must be threefry: under `vmap`, rbg ignores all keys but one.
+    """
+    step_key = jax.random.fold_in(jax.random.key(seed, impl="threefry2x32"), step)
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(step_key, index)
+    return jax.vmap(lambda number: jax.vmap(jax.random.fold_in, (0, None))(keys, number))(jnp.asarray(numbers))

@@ -17,9 +17,9 @@ from simcse_jax.encoding.tokens import TokenEncoder
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.evaluator import evaluate_all
 from simcse_jax.host import progress
-from simcse_jax.host.locks.lock import Check, never_lost
+from simcse_jax.host.locks import Check, never_lost
 from simcse_jax.runs.checkpoints import Checkpoints
-from simcse_jax.runs.metrics import Metrics
+from simcse_jax.runs.metrics_file import Metrics
 from simcse_jax.runs.state import TrainState
 from simcse_jax.training.loss import Batch, Settings
 from simcse_jax.training.patience import Patience

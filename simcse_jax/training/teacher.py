@@ -7,7 +7,6 @@ import jax
 import numpy as np
 from ml_collections import config_dict
 
-from simcse_jax.config.teacher_fields import taught
 from simcse_jax.data.corpora import Taught
 from simcse_jax.data.corpus.shared_folder import put_in_place, temporary_of
 from simcse_jax.data.examples import Examples
@@ -19,7 +18,7 @@ from simcse_jax.host.outputs import output_folder
 from simcse_jax.host.storage import local_path, sha256
 from simcse_jax.huggingface.load import choose_pooler_aloud
 from simcse_jax.models import parameters
-from simcse_jax.objectives.embedding_mse import NAME
+from simcse_jax.objectives.registry import needing
 from simcse_jax.runs.loading import load_model
 
 DIGEST = 64  # bytes
@@ -36,7 +35,7 @@ def read_teacher(config: config_dict.ConfigDict, size: int) -> Embedder | None:
       UserError: when it cannot be read, its embeddings have another size and the objective compares elements, or the
         folder that is to keep them cannot be written to.
     """
-    if not taught(config):
+    if not (objectives := needing(config.objective, "teacher")):
         return None
     name = config.teacher.model
     if config.teacher.kept:
@@ -52,12 +51,8 @@ def read_teacher(config: config_dict.ConfigDict, size: int) -> Embedder | None:
     teacher = dataclasses.replace(teacher, normalize=model.normalize, prompt=prompt, batch_size=batch_size)
     if settings.truncate_dim and settings.truncate_dim < teacher.dimension:
         teacher = teacher.truncated(settings.truncate_dim, normalized_first=model.normalize)
-    if config.objective[NAME].weight and teacher.dimension != size:
-        raise UserError(
-            f"config.teacher.model={name}: its embeddings have {teacher.dimension} elements, those of "
-            f"{config.model.init_from} {size}; objective.{NAME} compares them one by one, so take a teacher of {size}, "
-            "or objective.margin_mse, which compares similarities"
-        )
+    for objective in objectives:
+        objective.check_teacher((name, config.model.init_from), (teacher.dimension, size))
     return teacher
 
 

@@ -18,17 +18,15 @@ from simcse_jax.config.flags import parse
 from simcse_jax.config.recipes import FOLDER
 from simcse_jax.config.variants import list_recipes
 from simcse_jax.devices.flops import product_flops
-from simcse_jax.devices.mesh import AXIS, data_mesh
+from simcse_jax.devices.mesh import AXIS, data_mesh, ways
 from simcse_jax.devices.parts import gather
-from simcse_jax.devices.torus import ways
 from simcse_jax.errors import UserError
 from simcse_jax.models.sentence_encoder import build
-from simcse_jax.objectives.registry import OBJECTIVES, needs
+from simcse_jax.objectives.registry import OBJECTIVES, needing, trained
 from simcse_jax.training.costs import compile, encoding
 from simcse_jax.training.costs.described import PLUGINS, described_devices, prepare
 from simcse_jax.training.costs.program import COLLECTIVES, Program
 from simcse_jax.training.costs.roofline import CHIPS
-from simcse_jax.training.recipe import terms_of
 
 pytestmark = pytest.mark.platforms
 
@@ -258,9 +256,9 @@ def test_every_recipe_and_objective_compiles_for_gpus():
             config.update_from_flattened_dict({"data.max_length": 16, "train.batch_size": 16})
             columns, fields = guess_columns(config), flatten(config)
             kind = repr((columns, [fields[name] for name in fields if is_compiled(name)]))
-            objectives |= set(terms_of(config))
+            objectives |= set(trained(config.objective))
             if kind not in seen:
-                generator = TINY if needs(config.objective).replaced_tokens else None
+                generator = TINY if needing(config.objective, "replaces_tokens") else None
                 report = compile.compile_step(config, TINY, columns, "h200:2", generator)
                 assert report.flops and report.hbm_bytes, (recipe.file, variant)
             seen.add(kind)

@@ -143,7 +143,7 @@ def test_two_processes_one_of_which_is_killed_make_the_same_bytes(arguments, cor
     header, *rows = corpus["csv"].read_text().splitlines()
     (tmp_path / "long.csv").write_text("\n".join([header, *(rows * 2000)]) + "\n")
     arguments[1] = tmp_path / "long.csv"
-    command = [sys.executable, "-m", "simcse_jax.commands.prepare", *map(str, arguments), "--shard-rows", "4000"]
+    command = [sys.executable, "-m", "simcse_jax", "prepare", *map(str, arguments), "--shard-rows", "4000"]
     (tmp_path / "out").mkdir()
     pipe = {"cwd": ROOT, "stdout": subprocess.PIPE, "text": True}
     both = [start_process(command, dict(os.environ), **pipe) for _ in range(2)]

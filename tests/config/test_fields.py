@@ -1,6 +1,5 @@
 import pytest
 
-from simcse_jax.config.field import number
 from simcse_jax.config.fields import (
     FIELDS,
     SECTIONS,
@@ -12,6 +11,7 @@ from simcse_jax.config.fields import (
     trains,
 )
 from simcse_jax.errors import UserError
+from simcse_jax.field import number
 
 
 def test_no_default_is_none():

@@ -84,9 +84,8 @@ def write_small_adapter(folder: Path) -> None:
     """A random adapter of the model `model`."""
     import dataclasses
 
-    from simcse_jax.huggingface.adapters import base_fingerprint, write_adapter
-    from simcse_jax.huggingface.linear_maps import sites
     from simcse_jax.huggingface.load import load
+    from simcse_jax.huggingface.peft import base_fingerprint, sites, write_adapter
     from simcse_jax.models import lora
     from simcse_jax.models.config import Lora, Partial
 
@@ -144,7 +143,7 @@ BLOCKS = ["--model=model", "--input=text.txt", "--output=blocks/", "--block-rows
 MADE: dict[str, tuple[list[str], str, list[str]]] = {
     "workdir": (
         ["model", "train.csv", "pairs.tsv"],
-        "main",
+        "train",
         RUN,
     ),
     "exported": (["workdir"], "export", ["--workdir=workdir", "--output=exported"]),
@@ -154,7 +153,7 @@ MADE: dict[str, tuple[list[str], str, list[str]]] = {
     "blocks": (["model", "text.txt"], "encode", BLOCKS),
     "bytes": (["embeddings"], "search", ["build", "--embeddings=embeddings", "--output=bytes", "--precision=int8"]),
     "lance": (["embeddings"], "search", ["build", "--embeddings=embeddings", "--output=lance"]),
-    "kept": (["model", "train.csv", "pairs.tsv"], "main", TAUGHT_RUN),
+    "kept": (["model", "train.csv", "pairs.tsv"], "train", TAUGHT_RUN),
     "mined": (["model", "text.txt", "train.csv"], "hostile.seeds:mine_half", MINED),
     "state": (
         ["model", "text.txt"],

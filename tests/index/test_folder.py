@@ -8,7 +8,7 @@ from support.jobs import another_job
 
 from simcse_jax.devices.mesh import data_mesh
 from simcse_jax.errors import UserError
-from simcse_jax.host.locks.lock import held
+from simcse_jax.host.locks import held
 from simcse_jax.index import folder as index_folder
 from simcse_jax.index import index as index_module
 from simcse_jax.index.identity import ModelIdentity

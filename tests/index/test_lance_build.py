@@ -12,7 +12,7 @@ from support.object_store import NEEDS_GCSFS
 
 from simcse_jax.encoding.quantization import Quantization
 from simcse_jax.errors import UserError
-from simcse_jax.host.locks.lock import held
+from simcse_jax.host.locks import held
 from simcse_jax.index import lance_build
 from simcse_jax.index.embedding_files import EmbeddingFiles
 from simcse_jax.index.lance import UNSAID, Kept, LanceIndex, Wanted, read_about

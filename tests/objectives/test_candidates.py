@@ -1,9 +1,11 @@
+import dataclasses
+
 import numpy as np
 import pytest
 from support.checks import cosine, random
+from support.steps import alone
 
 from simcse_jax.objectives.candidates import candidate_scores, taught_scores
-from simcse_jax.objectives.objective import Embedded, Group
 
 
 @pytest.mark.parametrize(("similarity", "score"), [("dot", np.dot), ("cosine", cosine)])
@@ -20,9 +22,12 @@ def test_an_unknown_similarity_is_refused():
 
 def test_of_a_batch_the_positive_comes_first():
     views, teacher, there = random(4, 3, 5), random(4, 3, 2, seed=1), random(4, 3, seed=2) > 0
-    group, whole = Group(1, 0, (3, 2)), dict.fromkeys(("gather", "psum"), lambda x: x)
-    batch = Embedded(views, group, group, np.arange(3), artificial=None, params={}, teacher=teacher, **whole)
-    student, taught, present = taught_scores(batch._replace(present=there), "dot")
+
+    def named(rows):
+        return {"anchor": rows[1], "positive": rows[0], "hard_negatives": rows[[3, 2]]}
+
+    batch = alone(named(views), teacher=named(teacher))
+    student, taught, present = taught_scores(dataclasses.replace(batch, present=named(there)), "dot")
     for found, x in ((student, views), (taught, teacher)):
         np.testing.assert_allclose(found, np.sum(x[1] * x[[0, 3, 2]], axis=-1), rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(present, there[[0, 3, 2]])

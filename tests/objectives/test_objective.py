@@ -1,40 +1,73 @@
+import dataclasses
+
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from support.checks import random
+from support.steps import alone
 
-from simcse_jax.objectives.objective import Embedded, Group
+from simcse_jax.config.fields import default_config
+from simcse_jax.errors import UserError
+from simcse_jax.objectives.objective import Columns, Objective, check_name
 
-VIEWS = random(5, 4, 3)
-PAIR = Group(0, 1, ())
+VIEWS = {"anchor": random(4, 3), "positive": random(4, 3, seed=1), "hard_negatives": random(2, 4, 3, seed=2)}
 
 
-def embedded(positive=PAIR, negative=PAIR):
+def embedded(**views):
     """Two devices with four examples each; the other device has the same views in reverse."""
-    return Embedded(
-        views=jnp.asarray(VIEWS),
-        positive=positive,
-        negative=negative,
-        own=jnp.arange(4),
-        gather=lambda x: jnp.concatenate([x, x[:, ::-1]], axis=1),
-        psum=lambda x: 2 * x,
-        artificial=lambda count, size: jnp.zeros((count, size)),
-        params={},
-    )
+    gather = {"gather": lambda x: jnp.concatenate([x, x[:, ::-1]], axis=1), "psum": lambda x: 2 * x}
+    return alone(VIEWS | views, **gather)
 
 
-def test_the_pair_is_that_of_the_positive_group():
-    anchors, positives = embedded(Group(2, 4, ()), PAIR).pair
-    np.testing.assert_array_equal(anchors, VIEWS[2])
-    np.testing.assert_array_equal(positives, VIEWS[4])
+def test_views_are_found_by_name():
+    anchors, positives = embedded().pair
+    np.testing.assert_array_equal(anchors, VIEWS["anchor"])
+    np.testing.assert_array_equal(positives, embedded()["positive"])
+    stacked = embedded().stacked("positive", "hard_negatives", "none")
+    np.testing.assert_array_equal(stacked, [VIEWS["positive"], *VIEWS["hard_negatives"]])
+    assert embedded().truncated(2)["hard_negatives"].shape == (2, 4, 2)
 
 
-def test_a_group_s_positives_and_negatives_come_from_all_devices():
-    positives, hard_negatives = embedded().others(Group(0, 1, (3, 2)))
-    np.testing.assert_array_equal(positives, [*VIEWS[1], *VIEWS[1][::-1]])
-    np.testing.assert_array_equal(hard_negatives[1], [*VIEWS[2], *VIEWS[2][::-1]])
+def test_one_view_and_several_come_from_all_devices():
+    positives, hard_negatives = embedded().everywhere("positive", "hard_negatives")
+    np.testing.assert_array_equal(positives, [*VIEWS["positive"], *VIEWS["positive"][::-1]])
+    last = VIEWS["hard_negatives"][1]
+    np.testing.assert_array_equal(hard_negatives[1], [*last, *last[::-1]])
     assert hard_negatives.shape == (2, 8, 3)
-    assert embedded().others(PAIR)[1] is None
+    assert embedded().everywhere("positive", "none")[1] is None
+
+
+def test_sentences_that_the_data_lack_are_told_by_the_names_of_their_views():
+    assert embedded().present_in("positive") is None and embedded().present_everywhere("hard_negatives") is None
+    there = {"anchor": np.ones(4, bool), "hard_negatives": random(2, 4) > 0}
+    seen = dataclasses.replace(embedded(), present=there)
+    assert seen.present_in("anchor", "hard_negatives").shape == (3, 4)
+    assert seen.present_everywhere("hard_negatives").shape == (2, 8)
 
 
 def test_the_mean_is_over_all_devices():
     assert float(embedded().mean(jnp.array([1.0, 2.0, 3.0, 6.0]))) == 3.0  # 24 of 8
+
+
+class Labelled(Objective):
+    name = "labelled"
+    labels = hard_negatives = True
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ((2, 2, 2), "labelled.weight: needs hard negatives, but data.csv has no column of them"),
+        ((3, 2, 3), "labelled.weight: needs a hard negative in every row, but some rows of data.csv have none"),
+        ((3, 3, 3), r"labelled.weight: needs labelled pairs, but data.csv has 3 column\(s\) of sentences"),
+    ],
+)
+def test_data_without_what_it_declares_are_refused(columns, message):
+    with pytest.raises(UserError, match=message):
+        Labelled().check_columns(default_config(), Columns("data.csv", *columns))
+
+
+def test_an_unknown_name_is_refused():
+    check_name("reading", "paper", ("paper", "released"))
+    with pytest.raises(ValueError, match="reading is 'other'; it must be paper or released"):
+        check_name("reading", "other", ("paper", "released"))

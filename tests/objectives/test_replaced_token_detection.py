@@ -1,12 +1,13 @@
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from support import random_model
 from support.checks import assert_gradient, random
+from support.steps import alone
 
-from simcse_jax.objectives.objective import Embedded, Group
-from simcse_jax.objectives.registry import Term, total
-from simcse_jax.objectives.replaced_token_detection import NAME, OBJECTIVE, replaced_token_detection
+from simcse_jax.objectives.replaced_token_detection import OBJECTIVE, replaced_token_detection
 
 REPLACED = np.array([[False, True, True], [False, False, True]])
 
@@ -32,30 +33,21 @@ def test_is_the_cross_entropy_of_a_decision_for_each_token():
 
 
 def test_the_term_is_the_mean_over_the_tokens_of_all_devices():
-    pair = Group(0, 1, ())
     losses = jnp.array([3.0, 1.0]), jnp.array([5, 3])
-    embedded = Embedded(
-        views=jnp.zeros((2, 2, 4)),
-        positive=pair,
-        negative=pair,
-        own=jnp.arange(2),
-        gather=lambda x: x,
-        psum=lambda x: 2 * x,
-        artificial=lambda count, size: jnp.zeros((count, size)),
-        params={},
-        token_losses={NAME: losses},
-    )
-    numbers = {NAME: {"weight": 0.5, "masking_rate": 0.3}}
-    assert float(total(embedded, [Term(NAME)], numbers)) == 0.25
-    none = embedded._replace(token_losses={NAME: (jnp.zeros(2), jnp.zeros(2, int))})
-    assert float(total(none, [Term(NAME)], numbers)) == 0
+    seen = alone({"anchor": jnp.zeros((2, 4))}, psum=lambda x: 2 * x, tokens=losses)
+    assert float(OBJECTIVE.loss(seen, masking_rate=0.3)) == 0.5
+    none = dataclasses.replace(seen, tokens=(jnp.zeros(2), jnp.zeros(2, int)))
+    assert float(OBJECTIVE.loss(none, masking_rate=0.3)) == 0
 
 
 def test_its_layer_starts_as_pytorch_starts_one_and_its_encoder_from_the_same_weights():
     _, _, encoder = random_model()
     params = OBJECTIVE.parameters.fresh(encoder, jax.random.key(0))
-    assert {name: value.shape for name, value in params.items()} == {f"{NAME}.kernel": (32, 2), f"{NAME}.bias": (2,)}
+    assert {name: value.shape for name, value in params.items()} == {
+        "replaced_token_detection.kernel": (32, 2),
+        "replaced_token_detection.bias": (2,),
+    }
     bound = 32**-0.5
-    assert 0.9 * bound < np.abs(params[f"{NAME}.kernel"]).max() <= bound
-    assert 0 < np.abs(params[f"{NAME}.bias"]).max() <= bound
+    assert 0.9 * bound < np.abs(params["replaced_token_detection.kernel"]).max() <= bound
+    assert 0 < np.abs(params["replaced_token_detection.bias"]).max() <= bound
     assert OBJECTIVE.parameters.copy_of_encoder == "discriminator."

@@ -97,7 +97,7 @@ def test_its_index_is_read_and_finds_the_same(monkeypatch):
 def test_it_resumes_to_the_same_end_and_is_scored_exported_and_analysed(tmp_path):
     workdirs = [shutil.copytree(EARLIER / "run", tmp_path / name) for name in ("first", "second")]
     for workdir in workdirs:
-        done = call("main", *arguments(workdir))
+        done = call("train", *arguments(workdir))
         assert done.returncode == 0 and f"resuming at step {STOPPED} of 60" in done.stdout, done.stderr
     like = setup_params(workdirs[0])
     ends = [Checkpoints(workdir, read_only=True).restore_params(60, like) for workdir in workdirs]

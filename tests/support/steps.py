@@ -4,12 +4,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from simcse_jax.models.masking import Masking
 from simcse_jax.models.projector import Projector
-from simcse_jax.objectives.registry import Term
+from simcse_jax.objectives.objective import Embedded
+from simcse_jax.objectives.registry import OBJECTIVES
+from simcse_jax.objectives.total import Term
+from simcse_jax.objectives.views import Plan
 from simcse_jax.runs.state import pretrained_shapes, trained_shapes
 from simcse_jax.training.loss import Recipe
-from simcse_jax.training.token_losses import LanguageModel, Replacement
-from simcse_jax.training.views import PLAIN, plan
 from support import random_batch, random_model
 
 BATCH = 8
@@ -23,20 +25,24 @@ def settings(**changes):
     return jax.tree.map(jnp.float32, scalars) | {"seed": jnp.uint32(3)}
 
 
-INFO_NCE = Term("info_nce", (("similarity", "cosine"), ("symmetric", False)))
+def term(name, options=(), projected=False):
+    return Term(OBJECTIVES[name], options, projected)
 
 
-def recipe(
-    columns,
-    positive="independent",
-    negative=None,
-    objectives=(INFO_NCE,),
-    two_towers=False,
-    inputs=PLAIN,
-    **changes,
-):
-    views = plan(columns, positive, negative, samples=2, two_towers=two_towers, inputs=inputs)
-    return Recipe("cls", True, *views, objectives)._replace(**changes)
+INFO_NCE = term("info_nce", (("similarity", "cosine"), ("symmetric", False)))
+
+
+def recipe(columns, positive="independent", negative="off", objectives=(INFO_NCE,), changed=(), **changes):
+    """`changed` are fields of `Plan`, as are two_towers and positives."""
+    of_plan = {name: changes.pop(name) for name in ("two_towers", "positives") if name in changes} | dict(changed)
+    return Recipe("cls", True, Plan(columns, positive, negative, samples=2, **of_plan), objectives)._replace(**changes)
+
+
+def alone(views, **fields):
+    """What an objective sees on a single device that has the whole batch."""
+    whole = dict.fromkeys(("gather", "psum"), lambda x: x) | {"artificial": lambda *shape: jnp.zeros(shape)}
+    rows = next(iter(views.values())).shape[-2]
+    return Embedded(views, jnp.arange(rows), **whole | {"params": {}} | fields)
 
 
 def batch(columns, seed=0):
@@ -61,8 +67,7 @@ def mixed_batch():
 def replaced_tokens_step(projector=True, dtype=jnp.float32, **changes):
     """A tiny DiffCSE: (graph, params, frozen, recipe); the generator has other weights than the encoder."""
     graph, params, config = random_model(num_layers=1, with_head=False, dtype=dtype)
-    masking = LanguageModel(mask_id=3, special_ids=(0, 1, 2, 3))
-    replacement = Replacement(graph, graph, masking)
+    masking = Masking(mask_id=3, special_ids=(0, 1, 2, 3))
     own = Projector(("2D", "D")) if projector else None
     objective = {"info_nce": {"weight": 1.0}, "replaced_token_detection": {"weight": 1.0}}
     fields = {"model": {"mlp": "none"}, "objective": objective}
@@ -77,8 +82,9 @@ def replaced_tokens_step(projector=True, dtype=jnp.float32, **changes):
 
     params = drawn(trained_shapes(config, fields)) | params
     frozen = drawn(pretrained_shapes(config))
-    terms = (INFO_NCE._replace(projected=projector), Term("replaced_token_detection", (), projector))
-    changes = {"projector": own, "replacement": replacement, "use_head": False} | changes
+    terms = (INFO_NCE._replace(projected=projector), term("replaced_token_detection", (), projector))
+    networks = (("generator", graph), ("discriminator", graph))
+    changes = {"projector": own, "networks": networks, "masking": masking, "use_head": False} | changes
     return graph, params, frozen, recipe(1, objectives=terms, **changes)
 
 

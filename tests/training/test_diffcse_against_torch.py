@@ -8,13 +8,12 @@ from support import CONFIGS
 from support.steps import BATCH, batch, replaced_tokens_settings, replaced_tokens_step
 
 from simcse_jax.devices.mesh import data_mesh
-from simcse_jax.huggingface.name_tables import BERT_HEAD
-from simcse_jax.huggingface.names import to_tensors
+from simcse_jax.huggingface.weight_names import BERT_HEAD, to_tensors
 from simcse_jax.models import parameters
 from simcse_jax.models.masking import mask_tokens
+from simcse_jax.objectives.views import REPLACING
 from simcse_jax.training.loss import make_loss
 from simcse_jax.training.rows import Rows
-from simcse_jax.training.views import REPLACING
 
 pytestmark = pytest.mark.slow
 WEIGHT = 0.5
@@ -86,7 +85,7 @@ def test_loss_and_gradients_of_a_tiny_diffcse():
     data, settings = batch(1), replaced_tokens_settings(WEIGHT, dropout=0.0)
     ids, mask = (np.concatenate([data[name][:, 0]] * 2) for name in ("input_ids", "attention_mask"))
     keys = Rows(data, jnp.int32(0), settings, ()).keys([REPLACING, REPLACING + 1]).reshape(-1)
-    masking = recipe.replacement.masking._asdict()
+    masking = recipe.masking._asdict()
     masked, _ = mask_tokens(keys, ids, mask, vocab_size=40, probability=0.3, **masking)
     loss, encoder, discriminator, projector, head = their_loss(params, frozen, data, masked)
     loss.backward()

@@ -9,7 +9,7 @@ import pytest
 from support import random_model, sentences, write_model
 from support.models import add_mask_token
 from support.resuming import trained_and_resumed
-from support.steps import BATCH, batch, recipe, settings
+from support.steps import BATCH, batch, recipe, settings, term
 
 from simcse_jax.config.checks import validate
 from simcse_jax.config.fields import default_config
@@ -17,17 +17,16 @@ from simcse_jax.devices.mesh import data_mesh
 from simcse_jax.errors import UserError
 from simcse_jax.models import parameters
 from simcse_jax.models.language_model import fresh_head, logits
-from simcse_jax.models.masking import mask_tokens
+from simcse_jax.models.masking import Masking, mask_tokens
 from simcse_jax.models.nonlinearities import ACTIVATION_FUNCTIONS
 from simcse_jax.models.pooling import mean
-from simcse_jax.objectives.registry import Term
+from simcse_jax.objectives.views import MASKING, SPREAD
 from simcse_jax.training.inputs import read_inputs
 from simcse_jax.training.loss import make_loss
-from simcse_jax.training.token_losses import LanguageModel
-from simcse_jax.training.views import MASKING, SPREAD, Input, dropout_keys, plan
+from simcse_jax.training.rows import dropout_keys
 
-MASKED = LanguageModel(mask_id=3, special_ids=(0, 1, 2, 3))
-NT_XENT = Term("info_nce", (("similarity", "cosine"), ("symmetric", True), ("negatives", "both")))
+MASKED = Masking(mask_id=3, special_ids=(0, 1, 2, 3))
+NT_XENT = term("info_nce", (("similarity", "cosine"), ("symmetric", True), ("negatives", "both")))
 NUMBERS = {"info_nce": {"weight": 1.0, "temperature": 0.05, "hard_negative_weight": 1.0}, "mlm": {"weight": 1.0}}
 
 
@@ -40,10 +39,8 @@ def small():
 
 def gradient(devices=1, **changes):
     graph, params, _ = small()
-    views = plan(3, "independent", positives=2, inputs=Input(anchor_change="masked"))
-    chosen = recipe(2, objectives=(NT_XENT, Term("mlm")))._replace(
-        views=views[0], positive=views[1], negative=views[2], pooler="avg", use_head=False, language_model=MASKED
-    )
+    terms, spans = (NT_XENT, term("mlm")), {"positives": 2, "changed": {"anchor_change": "masked"}}
+    chosen = recipe(3, objectives=terms, pooler="avg", use_head=False, masking=MASKED, **spans)
     function = jax.jit(make_loss(graph, chosen._replace(**changes), data_mesh(jax.devices()[:devices])))
     loss, values = function(params, jnp.int32(0), batch(3), settings(objective=NUMBERS))
     return float(loss), {name: np.asarray(value) for name, value in values.items()}
@@ -97,10 +94,8 @@ def test_one_pass_makes_the_anchors_and_guesses_their_masked_tokens():
 
 def test_without_masked_anchors_the_tokens_of_all_columns_are_guessed():
     graph, params, _ = small()
-    views, positive, negative = plan(3, "independent", positives=2)
-    alone = recipe(2, objectives=(Term("mlm"),))._replace(
-        views=views, positive=positive, negative=negative, pooler="avg", use_head=False, language_model=MASKED
-    )
+    changes = {"pooler": "avg", "use_head": False, "masking": MASKED}
+    alone = recipe(3, objectives=(term("mlm"),), positives=2, **changes)
     function = jax.jit(make_loss(graph, alone, data_mesh(jax.devices()[:1])))
 
     def loss(column):

@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 from support import call, lines, random_model, refused, sentences, train_args
 from support.resuming import trained_and_resumed
-from support.steps import batch, recipe, settings
+from support.steps import batch, recipe, settings, term
 
 from simcse_jax.config import default_config
 from simcse_jax.config.checks import validate
 from simcse_jax.devices.mesh import data_mesh
-from simcse_jax.objectives.registry import Term
 from simcse_jax.training.loss import make_loss
 
 NAMES = ("cosent", "angle", "cosine_mse")
@@ -28,7 +27,7 @@ def test_the_gradient_is_the_same_on_any_number_of_devices_and_in_chunks(devices
     numbers = {name: {"weight": 1.0, "temperature": 0.05} for name in NAMES[:2]} | {"cosine_mse": {"weight": 1.0}}
     results = []
     for count, size in ((1, 0), (devices, chunk_size)):
-        chosen = recipe(2, objectives=tuple(Term(name) for name in NAMES), chunk_size=size)
+        chosen = recipe(2, objectives=tuple(term(name) for name in NAMES), chunk_size=size)
         function = jax.jit(make_loss(graph, chosen, data_mesh(jax.devices()[:count])))
         results.append(function(params, jnp.int32(0), batch(2) | {"score": scores}, settings(objective=numbers)))
     (expected, gradient), (found, other) = results
@@ -78,7 +77,7 @@ def test_each_of_them_learns(name, tiny_bert, pairs, corpus, tmp_path):
     steps = ["--config.train.max_steps=30", "--config.train.learning_rate=1e-3", "--config.model.dropout=0.05"]
     chosen = ["--config.objective.cosent.weight=0", f"--config.objective.{name}.weight=1"]
     chosen += ["--config.data.score_range=0,5", "--config.train.log_every=1", "--config.eval.every=30"]
-    done = call("main", *arguments(tiny_bert, pairs, corpus["dev"], tmp_path / "run", *steps, *chosen))
+    done = call("train", *arguments(tiny_bert, pairs, corpus["dev"], tmp_path / "run", *steps, *chosen))
     assert done.returncode == 0, done.stderr
     losses = [line["loss"] for line in lines(tmp_path / "run") if "loss" in line]
     assert np.mean(losses[-6:]) < 0.9 * np.mean(losses[:6])
@@ -100,5 +99,5 @@ def test_data_that_do_not_fit_are_refused_and_leave_no_workdir(tiny_bert, pairs,
         (pairs, ["--config.objective.info_nce.weight=1"], "next to cosent it would take all pairs for positives"),
     ]
     for data, more, message in cases:
-        refused(call("main", *arguments(tiny_bert, data, corpus["dev"], tmp_path / "run", *more)), message)
+        refused(call("train", *arguments(tiny_bert, data, corpus["dev"], tmp_path / "run", *more)), message)
         assert not (tmp_path / "run").exists()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from support import random_model
 from support.resuming import trained_and_resumed
-from support.steps import BATCH, batch, recipe, settings
+from support.steps import BATCH, batch, recipe, settings, term
 
 from simcse_jax.commands import export
 from simcse_jax.config.checks import validate
@@ -19,13 +19,12 @@ from simcse_jax.errors import UserError
 from simcse_jax.models import parameters
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.objectives.jensen_shannon import jensen_shannon
-from simcse_jax.objectives.registry import Term
 from simcse_jax.runs.loading import load_model
 from simcse_jax.runs.state import convolutions_of, trained_shapes
 from simcse_jax.simcse import SimCSE
 from simcse_jax.training.loss import make_loss
+from simcse_jax.training.rows import dropout_keys
 from simcse_jax.training.run import train_and_evaluate
-from simcse_jax.training.views import dropout_keys
 
 CONVOLUTIONS = {"widths": ("1", "3"), "channels": 8, "activation": "relu"}
 OBJECTIVE = {"jensen_shannon": {"weight": 1.0}}
@@ -45,7 +44,7 @@ def small(dtype=jnp.float32):
 @functools.cache
 def gradient(devices=1, dtype=jnp.float32, positive="shared", pooler="avg", **changes):
     graph, params = small(dtype)
-    chosen = recipe(1, positive, objectives=(Term("jensen_shannon"),), local_features=True, **changes)
+    chosen = recipe(1, positive, objectives=(term("jensen_shannon"),), **changes)
     chosen = chosen._replace(pooler=pooler, use_head=False)
     function = jax.jit(make_loss(graph, chosen, data_mesh(jax.devices()[:devices])))
     loss, values = function(params, jnp.int32(0), batch(1), settings(objective=OBJECTIVE))

@@ -7,21 +7,20 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from support import random_model
-from support.steps import BATCH, INFO_NCE, batch, mixed_batch, recipe, replaced_tokens_step, settings
+from support.steps import BATCH, INFO_NCE, batch, mixed_batch, recipe, replaced_tokens_step, settings, term
 
 from simcse_jax.devices.mesh import AXIS, data_mesh
 from simcse_jax.models import attention, parameters
 from simcse_jax.models.changes import DRAWN, Change
 from simcse_jax.models.config import MASKED
+from simcse_jax.models.masking import Masking
 from simcse_jax.models.projector import Projector
 from simcse_jax.objectives.info_nce import info_nce
-from simcse_jax.objectives.registry import Term
+from simcse_jax.objectives.views import CHANGE
 from simcse_jax.runs.state import trained_shapes
 from simcse_jax.training import gathering
-from simcse_jax.training.loss import encode_views, make_loss
-from simcse_jax.training.rows import Rows
-from simcse_jax.training.token_losses import LanguageModel
-from simcse_jax.training.views import CHANGE, Input, dropout_keys
+from simcse_jax.training.loss import Given, encode_views, make_loss
+from simcse_jax.training.rows import Rows, dropout_keys
 
 pytestmark = pytest.mark.exact
 ROTARY = ("modernbert", "nomic_bert")
@@ -61,8 +60,8 @@ def test_the_gradient_before_clipping_is_the_same_on_any_number_of_devices(colum
 
 @pytest.mark.parametrize(("sides", "groups"), [((2, 4), "[0, 4]"), ((2, 2, 2), "[0, 2]")])
 def test_the_gradient_is_the_same_along_one_axis_of_a_torus_after_the_other(sides, groups, monkeypatch):
-    monkeypatch.setattr("simcse_jax.devices.torus.sides", lambda devices: sides)
-    monkeypatch.setattr("simcse_jax.devices.torus.SMALL", 0)
+    monkeypatch.setattr("simcse_jax.devices.mesh.sides", lambda devices: sides)
+    monkeypatch.setattr("simcse_jax.devices.mesh.SMALL", 0)
     function, arguments = loss_function(8)
     assert groups in function.lower(*arguments).as_text()
     loss, values = function(*arguments)
@@ -103,8 +102,8 @@ def test_the_gradient_is_the_same_if_devices_exchange_the_rows_of_their_tokens(w
 @pytest.mark.parametrize("sides", [(2, 4), (2, 2, 2)])
 def test_rows_are_exchanged_over_a_torus_too(sides, monkeypatch):
     with_rows(monkeypatch)
-    monkeypatch.setattr("simcse_jax.devices.torus.sides", lambda devices: sides)
-    monkeypatch.setattr("simcse_jax.devices.torus.SMALL", 0)
+    monkeypatch.setattr("simcse_jax.devices.mesh.sides", lambda devices: sides)
+    monkeypatch.setattr("simcse_jax.devices.mesh.SMALL", 0)
     assert_same(gradient.__wrapped__(8, 1), gradient(1, 1))
 
 
@@ -133,9 +132,9 @@ def test_a_head_of_masked_words_reads_the_whole_table(monkeypatch):
     with_rows(monkeypatch)
     chosen = []
     monkeypatch.setattr("simcse_jax.training.loss.make_gathering", lambda *args: chosen.append(args[-1]) or 1 / 0)
-    masking = LanguageModel(mask_id=3, special_ids=(0, 1, 2, 3))
-    replaced = replaced_tokens_step()[-1].replacement
-    for changes in ({}, {"language_model": masking}, {"replacement": replaced}):
+    masking = Masking(mask_id=3, special_ids=(0, 1, 2, 3))
+    replaced = {"masking": masking, "networks": replaced_tokens_step()[-1].networks}
+    for changes in ({}, {"masking": masking}, replaced):
         function, arguments = loss_function(2, 1, **changes)
         with pytest.raises(ZeroDivisionError):
             jax.make_jaxpr(function)(*arguments)
@@ -177,9 +176,13 @@ def test_the_gradient_is_the_same_in_chunks_of_any_size(monkeypatch):
     assert_same(gradient(2, 3, chunk_size=1), expected)
 
 
-BOTH = (Term("info_nce", (("similarity", "cosine"), ("symmetric", True), ("negatives", "both"))),)
-CONSERT = {"positive": "off", "objectives": BOTH, "inputs": Input("cutoff", "shuffled")}  # no masks, and yet keys
-SCD = {"inputs": Input(positive_rate=True)}
+BOTH = (term("info_nce", (("similarity", "cosine"), ("symmetric", True), ("negatives", "both"))),)
+CONSERT = {
+    "positive": "off",
+    "objectives": BOTH,
+    "changed": (("anchor_change", "cutoff"), ("positive_change", "shuffled")),
+}  # no masks, and yet keys
+SCD = {"changed": (("positive_rate", True),)}
 
 
 @pytest.mark.slow
@@ -212,7 +215,7 @@ def test_two_equal_encoders_have_the_same_gradient_on_positives_on_any_number_of
     """Contrastive tension, one column without masks: all pairs have equal sentences."""
     graph, params, _ = random_model(num_layers=1)
     params |= {parameters.SECOND + name: jnp.array(value) for name, value in params.items()}
-    tension = (Term("contrastive_tension", (("negatives", 3), ("reading", "paper"))),)
+    tension = (term("contrastive_tension", (("negatives", 3), ("reading", "paper"))),)
     results = []
     for devices, chunk_size in ((1, 0), (2, 3), (4, 0), (8, 0)):
         chosen = recipe(1, "off", objectives=tension, two_towers=True, chunk_size=chunk_size)
@@ -236,7 +239,7 @@ def test_two_equal_encoders_have_the_same_gradient_on_positives_on_any_number_of
         ({"projector": Projector(("D", "D"), last_norm="none")}, True),
         pytest.param({"two_towers": True}, False, marks=pytest.mark.slow),  # their difference counts
         # in one pass with the losses of masked tokens
-        pytest.param({"inputs": Input(MASKED)}, False, marks=pytest.mark.slow),
+        pytest.param({"changed": (("anchor_change", MASKED),)}, False, marks=pytest.mark.slow),
         ({"model_type": "albert"}, False),  # the first layer adds the same bias as the second, which it precedes
     ],
     ids=["one encoder", "no norm", "a norm between", "two encoders", "masked anchors", "shared layers"],
@@ -250,10 +253,10 @@ def test_the_gradient_of_a_shift_is_left_out_where_it_is_zero_and_nowhere_else(c
     fields["projector"]["widths"] = ",".join(projector.widths)
     terms, numbers = [INFO_NCE._replace(projected=True)], {"info_nce": {"weight": 1.0}}
     numbers["info_nce"] |= {"temperature": 0.05, "hard_negative_weight": 1.0}
-    if "inputs" in changes:
-        terms.append(Term("mlm"))
+    if "changed" in changes:
+        terms.append(term("mlm"))
         numbers["mlm"] = {"weight": 1.0}
-        changes = changes | {"language_model": LanguageModel(3, (0, 1, 2, 3))}
+        changes = changes | {"masking": Masking(3, (0, 1, 2, 3))}
     generator = np.random.default_rng(0)
     shapes = trained_shapes(config, fields | {"objective": numbers})
     params = {name: generator.normal(0, 0.2, shape.shape).astype(np.float32) for name, shape in shapes.items()} | params
@@ -286,9 +289,9 @@ def test_a_change_is_drawn_for_its_row_and_member_and_the_rate_is_the_positive_s
             ids, mask, pooler="cls", use_head=True, dropout_keys=keys[member], dropout_rate=rate, change=change
         )
 
-    inputs = Input(anchor, positive, positive_rate=True)
+    changed = {"anchor_change": anchor, "positive_change": positive, "positive_rate": True}
     rows = Rows(data, jnp.int32(0), numbers, ())
-    found = jax.jit(lambda: encode_views(graph, recipe(1, inputs=inputs), params, rows)[0])()
+    found = jax.jit(lambda: encode_views(Given(graph, recipe(1, changed=changed), params, {}), rows)[0])()
     expected = jax.jit(lambda: (view(0, anchor, 0.1), view(1, positive, 0.3)))()
     np.testing.assert_allclose(np.moveaxis(found, 1, 0), expected, atol=2e-6)
 
@@ -327,9 +330,9 @@ def other_terms(columns, positive, negative, two_towers, numbers):
     """A loss of several objectives over other views: on some devices, in chunks."""
     options = {"info_nce": (("similarity", "dot"), ("symmetric", True)), "barlow_twins": (("artificial", 3),)}
     options |= {"dimension_wise": (("reading", "paper"),)}
-    masking = LanguageModel(mask_id=3, special_ids=(0, 1, 2, 3))
-    changes = {"objectives": tuple(Term(name, options.get(name, ())) for name in numbers)}
-    changes |= {"positive": positive, "negative": negative, "two_towers": two_towers, "language_model": masking}
+    masking = Masking(mask_id=3, special_ids=(0, 1, 2, 3))
+    changes = {"objectives": tuple(term(name, options.get(name, ())) for name in numbers)}
+    changes |= {"positive": positive, "negative": negative, "two_towers": two_towers, "masking": masking}
     graph, params, config = random_model(num_layers=1)
     objective = {"mlm": {"weight": 1.0}, "softmax_nli": {"weight": 1.0}}
     shapes = trained_shapes(config, {"model": {"mlp": "train", "dual_encoder": two_towers}, "objective": objective})
@@ -501,18 +504,18 @@ MIXED = {"off_dropout": PLUS_PLUS["off_dropout"], "info_nce": PLUS_PLUS["info_nc
 
 @functools.cache
 def mixed_function(numbers, devices=1, chunk_size=0):
-    masking = LanguageModel(mask_id=3, special_ids=(0, 1, 2, 3))
+    masking = Masking(mask_id=3, special_ids=(0, 1, 2, 3))
     options = {"info_nce": (("similarity", "cosine"), ("symmetric", False))}
     numbers = {name: MIXED[name] for name in numbers}
-    changes = {"objectives": tuple(Term(name, options.get(name, ())) for name in numbers), "chunk_size": chunk_size}
-    changes |= {"language_model": masking} if "mlm" in numbers else {}
+    changes = {"objectives": tuple(term(name, options.get(name, ())) for name in numbers), "chunk_size": chunk_size}
+    changes |= {"masking": masking} if "mlm" in numbers else {}
     graph, params, config = random_model(num_layers=1)
     fields = {"model": {"mlp": "train", "dual_encoder": False}, "objective": {"mlm": {"weight": 1.0}}}
     fields["objective"]["softmax_nli"] = {"weight": 0.0}
     generator = np.random.default_rng(0)
     shapes = trained_shapes(config, fields)
     params = {name: generator.normal(0, 0.1, shape.shape).astype(np.float32) for name, shape in shapes.items()} | params
-    chosen = recipe(3, "independent", "off" if "off_dropout" in numbers else None, **changes)
+    chosen = recipe(3, **changes)
     function = jax.jit(make_loss(graph, chosen, data_mesh(jax.devices()[:devices])))
 
     def compute(data):
@@ -588,17 +591,18 @@ from simcse_jax.models.config import MASKED
 from simcse_jax.models.projector import Projector
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.sentence_encoder import SentenceEncoder
-from simcse_jax.objectives.registry import Term
+from simcse_jax.objectives.registry import OBJECTIVES
+from simcse_jax.objectives.total import Term
+from simcse_jax.objectives.views import Plan
 from simcse_jax.training.loss import Recipe, make_loss
-from simcse_jax.training.views import plan
 
 config = EncoderConfig("bert", 9, 8, 1, 2, 8, 8, 2, 1e-12, "gelu", 0)
 graph, params = parameters.split(SentenceEncoder(config, with_head=True, rngs=nnx.Rngs(0)))
 ones = jax.numpy.ones((2, 1, 4), int)
 batch = {"input_ids": ones, "attention_mask": ones, "index": jax.numpy.arange(2)}
 terms = {"weight": 1.0, "temperature": 0.05, "hard_negative_weight": 1.0}
-info_nce = Term("info_nce", (("similarity", "cosine"), ("symmetric", False)))
-recipe = Recipe("cls", True, *plan(1, "independent"), (info_nce,))
+info_nce = Term(OBJECTIVES["info_nce"], (("similarity", "cosine"), ("symmetric", False)))
+recipe = Recipe("cls", True, Plan(1, "independent"), (info_nce,))
 loss = make_loss(graph, recipe, data_mesh(jax.devices()[:1]))
 settings = {"seed": 0, "dropout": 0.1, "noise": 0.0, "objective": {"info_nce": terms}}
 print(jax.jit(loss)(params, 0, batch, settings)[0])

@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 from support import call, random_model, refused, train_args
 from support.checks import random
-from support.steps import INFO_NCE, batch, recipe, settings
+from support.steps import INFO_NCE, alone, batch, recipe, settings, term
 
 from simcse_jax import SimCSE
 from simcse_jax.config import default_config
 from simcse_jax.config.checks import validate
 from simcse_jax.devices.mesh import data_mesh
-from simcse_jax.objectives.objective import Embedded, Group
-from simcse_jax.objectives.registry import Term, total
+from simcse_jax.objectives.total import total
 from simcse_jax.training.loss import make_loss
 from simcse_jax.training.recipe import make_recipe, make_settings
 
@@ -23,10 +22,7 @@ SIZES, WEIGHTS = (8, 5, 2), np.float32([1, 0.5, 2])
 
 
 def embedded(first, second, **fields):
-    pair = Group(0, 1, ())
-    own = jnp.arange(len(first))
-    alone = {"gather": lambda x: x, "psum": lambda x: x, "artificial": lambda count, size: jnp.zeros((count, size))}
-    return Embedded(jnp.stack([first, second]), pair, pair, own, params={}, **alone, **fields)
+    return alone({"anchor": jnp.asarray(first), "positive": jnp.asarray(second)}, **fields)
 
 
 @pytest.mark.parametrize("name", ["info_nce", "cosent"])
@@ -59,7 +55,7 @@ def test_is_sentence_transformers_loss(name):
 
     def ours(rows):
         seen = embedded(*rows, score=jnp.asarray(scores))
-        return total(seen, [Term(name, options)], numbers, SIZES, jnp.asarray(WEIGHTS))
+        return total([(term(name, options), seen)], numbers, SIZES, jnp.asarray(WEIGHTS))
 
     value, gradients = jax.jit(jax.value_and_grad(ours))(tuple(rows))
     assert float(value) == pytest.approx(float(expected.detach()), rel=1e-5)
@@ -68,10 +64,9 @@ def test_is_sentence_transformers_loss(name):
 
 
 def test_losses_of_tokens_count_once():
-    token_losses = {"mlm": (jnp.full(6, 2.0), jnp.full(6, 1))}
-    seen = embedded(*random(2, 6, 8), token_losses=token_losses)
+    seen = [(term("mlm"), embedded(*random(2, 6, 8), tokens=(jnp.full(6, 2.0), jnp.full(6, 1))))]
     numbers = {"mlm": {"weight": 0.5}}
-    assert total(seen, [Term("mlm")], numbers, SIZES, jnp.asarray(WEIGHTS)) == total(seen, [Term("mlm")], numbers) == 1
+    assert total(seen, numbers, SIZES, jnp.asarray(WEIGHTS)) == total(seen, numbers) == 1
 
 
 @pytest.mark.exact
@@ -107,7 +102,7 @@ def trained(tiny_bert, corpus, tmp_path_factory):
     workdir = tmp_path_factory.mktemp("matryoshka") / "run"
     fields = ["--config.matryoshka.dimensions=32,8", "--config.matryoshka.weights=1,0.5", "--config.train.max_steps=2"]
     fields += ["--config.model.mlp=none"]
-    done = call("main", *train_args(tiny_bert, corpus["txt"], corpus["dev"], workdir, *fields))
+    done = call("train", *train_args(tiny_bert, corpus["txt"], corpus["dev"], workdir, *fields))
     assert done.returncode == 0, done.stderr
     return workdir, done.stdout
 
@@ -145,7 +140,7 @@ def test_an_export_says_its_size_to_sentence_transformers(trained, tmp_path):
 
 def test_sizes_that_do_not_fit_are_refused(trained, tiny_bert, corpus, tmp_path):
     args = train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / "run", "--config.model.mlp=none")
-    refused(call("main", *args, "--config.matryoshka.dimensions=33"), "33 is more than the embedding's 32 elements")
+    refused(call("train", *args, "--config.matryoshka.dimensions=33"), "33 is more than the embedding's 32 elements")
     assert not (tmp_path / "run").exists()
     done = call("export", "--workdir", trained[0], "--output", tmp_path / "model", "--truncate-dim", "33")
     refused(done, "--truncate-dim 33: must be a whole number from 1 to 32")

@@ -6,8 +6,7 @@ from support import random_model
 from simcse_jax.config.fields import default_config, numbers_of_step
 from simcse_jax.models.config import Convolutions
 from simcse_jax.models.sentence_encoder import build
-from simcse_jax.training.recipe import make_recipe, make_replacement, make_settings
-from simcse_jax.training.token_losses import LanguageModel
+from simcse_jax.training.recipe import make_networks, make_recipe, make_settings
 
 
 def config(**fields):
@@ -38,9 +37,12 @@ def test_the_step_is_compiled_for_everything_but_numbers():
     first = make_recipe(config(), 1)
     assert make_recipe(config(train__learning_rate=1.0, objective__info_nce__temperature=1.0, seed=3), 1) == first
     assert make_recipe(config(eval__pooler="avg", train__warmup=0.1, train__epsilon=1e-6), 1) == first
-    ((name, options, projected),) = first.objectives
+    ((objective, options, projected),) = first.objectives
     assert not projected
-    assert (name, dict(options)) == ("info_nce", {"similarity": "cosine", "symmetric": False, "negatives": "other"})
+    assert (objective.name, dict(options)) == (
+        "info_nce",
+        {"similarity": "cosine", "symmetric": False, "negatives": "other"},
+    )
     for fields in (
         {"objective__info_nce__symmetric": True},
         {"model__pooler": "avg"},
@@ -76,5 +78,5 @@ def test_the_objectives_that_the_projector_names_see_projected_embeddings():
 def test_the_discriminator_has_no_convolutions_as_its_parameters_have_none():
     _, _, encoder = random_model(num_layers=1, with_head=False)
     own = dataclasses.replace(encoder, convolutions=Convolutions((1, 3), 8, "none"))
-    replacement = make_replacement(config(), own, encoder, LanguageModel(3, (0, 1, 2, 3)))
-    assert replacement.discriminator == replacement.generator == build(encoder, False)[0]
+    networks = dict(make_networks(config(), own, encoder))
+    assert networks["discriminator"] == networks["generator"] == build(encoder, False)[0]

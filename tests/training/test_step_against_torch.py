@@ -5,19 +5,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from support import MINILM, ROOT
+from support.steps import term
 
 from simcse_jax.data.batches import tokenize
 from simcse_jax.data.examples import read_examples
 from simcse_jax.devices.mesh import data_mesh
 from simcse_jax.huggingface.load import load
-from simcse_jax.huggingface.names import to_tensors
 from simcse_jax.huggingface.resolve import resolve
 from simcse_jax.huggingface.tokenizer import Tokenizer
+from simcse_jax.huggingface.weight_names import to_tensors
 from simcse_jax.models.sentence_encoder import build
-from simcse_jax.objectives.registry import Term
+from simcse_jax.objectives.views import Plan
 from simcse_jax.training.loss import Recipe
 from simcse_jax.training.step import init_state, make_step
-from simcse_jax.training.views import plan
 
 pytestmark = pytest.mark.slow
 STEPS, BATCH, LENGTH = 20, 16, 16
@@ -51,8 +51,8 @@ def train_ours(folder, batches):
     terms = {"weight": 1.0, "temperature": TEMPERATURE, "hard_negative_weight": 1.0}
     settings = jax.tree.map(jnp.float32, {**scalars, "objective": {"info_nce": terms}}) | {"seed": jnp.uint32(0)}
     mesh = data_mesh(jax.devices()[:1])
-    info_nce = Term("info_nce", (("similarity", "cosine"), ("symmetric", False)))
-    recipe = Recipe("avg", False, *plan(3, "independent"), (info_nce,))
+    info_nce = term("info_nce", (("similarity", "cosine"), ("symmetric", False)))
+    recipe = Recipe("avg", False, Plan(3, "independent"), (info_nce,))
     update = make_step(graph, recipe, mesh)
     state = init_state(jax.tree.map(jnp.asarray, model.params), settings)
     losses = []

@@ -11,7 +11,7 @@ import pytest
 from support import call, lines, random_model, refused, train_args, write_model
 from support.checks import random
 from support.resuming import trained_and_resumed
-from support.steps import batch, recipe, settings
+from support.steps import alone, batch, recipe, settings, term
 
 from simcse_jax import SimCSE
 from simcse_jax.config import default_config
@@ -22,16 +22,15 @@ from simcse_jax.data.pairing import Pairing
 from simcse_jax.data.sources import Examples
 from simcse_jax.devices.mesh import data_mesh
 from simcse_jax.errors import UserError
-from simcse_jax.objectives.registry import Term
 from simcse_jax.runs.workdir import Workdir
 from simcse_jax.training import teacher
 from simcse_jax.training.inputs import read_inputs
-from simcse_jax.training.loss import make_loss, taught_views
+from simcse_jax.training.loss import make_loss, seen_by
 
 NAMES = ("embedding_mse", "margin_mse", "distill_kl", "gist")
 GIST = (("margin_kind", "absolute"), ("contrast_anchors", True), ("contrast_positives", True))
 DOT = (("similarity", "dot"),)
-TERMS = (Term("embedding_mse"), Term("margin_mse", DOT), Term("distill_kl", DOT), Term("gist", GIST))
+TERMS = (term("embedding_mse"), term("margin_mse", DOT), term("distill_kl", DOT), term("gist", GIST))
 
 
 @pytest.mark.exact
@@ -56,11 +55,22 @@ def test_the_gradient_is_the_same_on_any_number_of_devices_and_in_chunks(devices
 
 def test_a_view_has_the_embedding_of_its_sentence_or_the_mean_of_several():
     given = random(4, 3, 5)
-    found = taught_views(recipe(3), given)
-    np.testing.assert_array_equal(found, np.moveaxis(given, 1, 0))
-    np.testing.assert_array_equal(taught_views(recipe(1), given[:, :1]), np.stack([given[:, 0]] * 2))
-    several = recipe(3)._replace(views=(recipe(3).views[0], recipe(3).views[1]._replace(others=(2,))))
-    np.testing.assert_allclose(taught_views(several, given)[1], given[:, 1:].mean(axis=1), rtol=1e-6)
+
+    def teacher_of(columns, given, **more):
+        chosen = recipe(columns, **more)
+        views = np.zeros((3, len(given), 2), np.float32)
+        return seen_by(
+            chosen, chosen.objectives[0].objective, alone({"any": given[:, 0]}), views, {"teacher": given}
+        ).teacher
+
+    found = teacher_of(3, given)
+    np.testing.assert_array_equal(found["anchor"], given[:, 0])
+    np.testing.assert_array_equal(found["positive"], given[:, 1])
+    np.testing.assert_array_equal(found["hard_negatives"], given[:, 2][None])
+    one = teacher_of(1, given[:, :1])
+    np.testing.assert_array_equal(one["anchor"], one["positive"])
+    assert "hard_negatives" not in one
+    np.testing.assert_allclose(teacher_of(3, given, positives=2)["positive"], given[:, 1:].mean(axis=1), rtol=1e-6)
 
 
 def config_of(model, data, dev, taught_by, **fields):
@@ -117,7 +127,7 @@ def test_a_run_resumes_bit_for_bit_and_its_teacher_s_embeddings_are_kept(tiny_be
     assert len(list((tmp_path / "kept").glob("*.npy"))) == 2
     args = train_args(tiny_bert, corpus["csv"], corpus["dev"], tmp_path / "next", "--config.objective.gist.weight=1")
     args += [f"--config.teacher.model={larger}", f"--config.teacher.kept={tmp_path}/kept"]
-    refused(call("main", *args), f"{file}: ", "remove it, and it is made again")
+    refused(call("train", *args), f"{file}: ", "remove it, and it is made again")
 
 
 def test_embeddings_that_were_kept_are_those_that_were_written(tiny_bert, corpus, larger, tmp_path):
@@ -153,7 +163,7 @@ def test_a_student_comes_near_its_teacher(tiny_bert, corpus, tmp_path):
     args = train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / "run", "--config.objective.info_nce.weight=0")
     args += ["--config.objective.embedding_mse.weight=1", f"--config.teacher.model={other}"]
     args += ["--config.train.max_steps=30", "--config.train.learning_rate=1e-3", "--config.train.log_every=1"]
-    done = call("main", *args, "--config.eval.every=30", "--config.model.mlp=none", "--config.model.dropout=0.01")
+    done = call("train", *args, "--config.eval.every=30", "--config.model.mlp=none", "--config.model.dropout=0.01")
     assert done.returncode == 0, done.stderr
     losses = [line["loss"] for line in lines(tmp_path / "run") if "loss" in line]
     assert np.mean(losses[-5:]) < 0.8 * np.mean(losses[:5])
@@ -176,5 +186,5 @@ def test_teachers_and_data_that_do_not_fit_are_refused(tiny_bert, corpus, larger
         (args(corpus["csv"], "gist", larger, "--config.teacher.kept=gs://b/f"), "must be a folder on a disk"),
     ]
     for given, message in cases:
-        refused(call("main", *given), message)
+        refused(call("train", *given), message)
         assert not (tmp_path / "run").exists()

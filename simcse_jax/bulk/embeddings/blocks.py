@@ -32,7 +32,7 @@ from simcse_jax.errors import UserError
 from simcse_jax.host.hidden import RANGES
 from simcse_jax.host.progress import Progress
 from simcse_jax.host.storage import Folder, is_remote
-from simcse_jax.token_embeddings import TokenEmbeddings
+from simcse_jax.simcse import TokenEmbeddings
 
 SENTENCES = 1 << 14  # encoded at a time
 TOKEN_ROWS = 1 << 10  # sentences whose tokens are encoded at a time and held in memory

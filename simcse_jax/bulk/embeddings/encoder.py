@@ -17,8 +17,7 @@ from simcse_jax.encoding.quantization import (
     ranges_of,
 )
 from simcse_jax.host.storage import sha256
-from simcse_jax.simcse import SimCSE
-from simcse_jax.token_embeddings import EncodedTokens
+from simcse_jax.simcse import EncodedTokens, SimCSE
 
 CALIBRATED = 1 << 14  # first rows that give the ranges where none are given
 

@@ -22,9 +22,9 @@ from typing import Any, NamedTuple
 from simcse_jax.data.examples import PREFIXED, prefix_of, source_path
 from simcse_jax.data.rows import reported
 from simcse_jax.errors import UserError, why
+from simcse_jax.host.flock import Taken, open_alone
 from simcse_jax.host.hidden import DOT, PLAN, dot_before
-from simcse_jax.host.locks.flock import Taken, open_alone
-from simcse_jax.host.locks.store import held_in_store
+from simcse_jax.host.locks import held_in_store
 from simcse_jax.host.storage import Folder, is_of_macos, is_remote, parse_json, write_atomically
 
 AT_A_TIME = 32  # sources examined at once

@@ -15,24 +15,23 @@ from ml_collections import config_dict
 
 from simcse_jax.config.source_fields import ONE_SOURCE, lengths_of, longest
 from simcse_jax.devices.flops import product_flops
-from simcse_jax.devices.mesh import data_mesh, replicated, split_over_examples
+from simcse_jax.devices.mesh import coordinates, data_mesh, replicated, split_over_examples
 from simcse_jax.devices.parts import shardings
-from simcse_jax.devices.torus import coordinates
 from simcse_jax.errors import UserError
 from simcse_jax.models import partial
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.head import HEADS
+from simcse_jax.models.masking import Masking
 from simcse_jax.models.platforms import tracing_for
 from simcse_jax.models.sentence_encoder import build
-from simcse_jax.objectives.registry import needs
+from simcse_jax.objectives.registry import needing
 from simcse_jax.runs.state import convolutions_of, pretrained_shapes, split_shapes, with_parts
 from simcse_jax.training.costs.described import HERE, described_devices
 from simcse_jax.training.costs.gpus import is_gpu, nodes_and_gpus
 from simcse_jax.training.costs.program import Program
 from simcse_jax.training.costs.roofline import CHIPS, Report
-from simcse_jax.training.recipe import make_recipe, make_replacement, make_settings
+from simcse_jax.training.recipe import make_networks, make_recipe, make_settings
 from simcse_jax.training.step import init_state, make_step
-from simcse_jax.training.token_losses import LanguageModel
 
 FRACTIONS = ("XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION")  # JAX's variable, and its old name
 
@@ -63,12 +62,12 @@ def trace_step(
     graph, _ = build(with_parts(encoder, config.model), HEADS[config.model.mlp].trained, jnp.dtype(config.train.dtype))
     settings = make_settings(config, total_steps=1)
     batch = _batch_shapes(config, columns, with_parts(encoder, config.model).token_size)
-    masking = LanguageModel(mask_id=103, special_ids=(0, 100, 101, 102, 103))  # BERT's
-    replacement, frozen = None, partial.in_step(rest)
+    masking = Masking(mask_id=103, special_ids=(0, 100, 101, 102, 103))  # BERT's
+    networks, frozen = (), partial.in_step(rest)
     if generator is not None:
-        replacement = make_replacement(config, encoder, generator, masking)
+        networks = make_networks(config, encoder, generator)
         frozen |= pretrained_shapes(generator)
-    recipe = make_recipe(config, columns, masking, replacement, column_lengths(config, columns))
+    recipe = make_recipe(config, columns, masking, networks, column_lengths(config, columns))
     if fill < 1:
         recipe = recipe._replace(most_tokens=most_tokens(config, columns, len(devices), fill))
     initialize = functools.partial(init_state, chosen=recipe.optimization)
@@ -108,11 +107,11 @@ def _batch_shapes(config: config_dict.ConfigDict, columns: int, teacher_size: in
     tokens = jax.ShapeDtypeStruct((config.train.batch_size, columns, length), jnp.int32)
     one_a_row = jax.ShapeDtypeStruct((config.train.batch_size,), jnp.int32)
     batch = {"input_ids": tokens, "attention_mask": tokens, "index": one_a_row}
-    if needs(config.objective).labels:
+    if needing(config.objective, "labels"):
         batch["label"] = one_a_row
-    if needs(config.objective).scores:
+    if needing(config.objective, "scores"):
         batch["score"] = jax.ShapeDtypeStruct((config.train.batch_size,), jnp.float32)
-    if needs(config.objective).teacher:  # whose embeddings are taken to have the model's size
+    if needing(config.objective, "teacher"):  # whose embeddings are taken to have the model's size
         size = (config.train.batch_size, columns, teacher_size)
         batch["teacher"] = jax.ShapeDtypeStruct(size, jnp.float32)
     if config.data.mixed and config.data.batching != ONE_SOURCE and columns > 1:

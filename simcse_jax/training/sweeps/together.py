@@ -16,7 +16,6 @@ from ml_collections import config_dict
 
 from simcse_jax.config.checks import ineffective
 from simcse_jax.config.fields import flatten, numbers_of_step, trains
-from simcse_jax.config.rules import read_milestones
 from simcse_jax.config.source_fields import ONE_SOURCE
 from simcse_jax.data.corpora import AnyBatches
 from simcse_jax.devices.mesh import AXIS
@@ -24,15 +23,15 @@ from simcse_jax.devices.parts import distribute, whole
 from simcse_jax.devices.preemption import Preemption
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.evaluator import evaluate_all
+from simcse_jax.field import read_milestones
 from simcse_jax.host import progress
-from simcse_jax.host.locks.lock import held
+from simcse_jax.host.locks import held
 from simcse_jax.models.parameters import Params
 from simcse_jax.models.platforms import tracing_for
 from simcse_jax.runs.checkpoints import Checkpoints
-from simcse_jax.runs.metrics import Metrics
-from simcse_jax.runs.partial import frozen_params
-from simcse_jax.runs.record import BEST_STEP
-from simcse_jax.runs.state import TrainState
+from simcse_jax.runs.metrics_file import Metrics
+from simcse_jax.runs.run_files import BEST_STEP
+from simcse_jax.runs.state import TrainState, frozen_params
 from simcse_jax.runs.workdir import Workdir
 from simcse_jax.training.columns import check_corpus
 from simcse_jax.training.inputs import read_inputs

@@ -13,12 +13,11 @@ from typing import Any, NamedTuple
 from ml_collections import config_dict
 
 from simcse_jax.config.checks import check_range, check_type, validate
-from simcse_jax.config.field import Field, field
 from simcse_jax.config.fields import default_config, defaults_of, flatten
-from simcse_jax.config.rules import Rule, each_once
 from simcse_jax.config.variants import running
 from simcse_jax.errors import UserError, nearest, no_such
 from simcse_jax.evaluation.tasks import RETRIEVAL
+from simcse_jax.field import Field, Rule, each_once, field
 from simcse_jax.training.sweeps.metrics import METRICS, WORDS
 
 LONGEST_NAME = 200  # bytes: a folder's name

@@ -22,11 +22,10 @@ from simcse_jax.bulk.embeddings.blocks import (
 from simcse_jax.bulk.embeddings.embeddings_folder import Facts, blocks_of, fingerprint, finish, is_made, read_facts
 from simcse_jax.data.corpus.shared_folder import claimed, temporary_of
 from simcse_jax.data.sentences import SentenceFile
-from simcse_jax.encoding.calibration import read_ranges
-from simcse_jax.encoding.quantization import quantize, ranges_of
+from simcse_jax.encoding.quantization import quantize, ranges_of, read_ranges
 from simcse_jax.errors import UserError
 from simcse_jax.host.storage import as_path
-from simcse_jax.token_embeddings import EncodedTokens, TokenEmbeddings
+from simcse_jax.simcse import EncodedTokens, TokenEmbeddings
 
 
 @pytest.mark.parametrize("keep_text", [False, True])

@@ -17,8 +17,8 @@ from simcse_jax.bulk.embeddings.embeddings_folder import (
 from simcse_jax.data.corpus.shared_folder import claimed, read_sealed, write_sealed
 from simcse_jax.data.sentences import SentenceFile
 from simcse_jax.errors import UserError
-from simcse_jax.host.locks import store as stored
-from simcse_jax.host.locks.owner import this_job
+from simcse_jax.host import locks as stored
+from simcse_jax.host.locks import this_job
 from simcse_jax.host.storage import as_path
 
 

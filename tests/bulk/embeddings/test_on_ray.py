@@ -185,7 +185,8 @@ def test_killed_actors_and_a_killed_driver_lose_no_row_and_repeat_none(tiny_bert
     command = [
         sys.executable,
         "-m",
-        "simcse_jax.commands.encode",
+        "simcse_jax",
+        "encode",
         "--engine",
         "ray",
         "--model",

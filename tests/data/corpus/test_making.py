@@ -15,8 +15,8 @@ from simcse_jax.data.corpus.making import make, shard_name
 from simcse_jax.data.corpus.plan import enter, make_plan
 from simcse_jax.data.corpus.shared_folder import claimed
 from simcse_jax.errors import UserError
-from simcse_jax.host.locks import store as stored
-from simcse_jax.host.locks.owner import this_job
+from simcse_jax.host import locks as stored
+from simcse_jax.host.locks import this_job
 from simcse_jax.host.storage import as_path
 
 

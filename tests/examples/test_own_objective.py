@@ -1,0 +1,205 @@
+"""The example of an objective from outside: exact, resumed, exported, and read as a config alone says."""
+
+import functools
+import importlib.metadata
+import json
+import shutil
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support import ROOT, call, random_model, refused, train_args
+from support.resuming import trained_and_resumed
+from support.steps import BATCH, INFO_NCE, batch, recipe, settings
+
+from simcse_jax import SimCSE
+from simcse_jax.commands import export
+from simcse_jax.config.checks import ineffective, validate
+from simcse_jax.config.fields import default_config
+from simcse_jax.config.flags import parse
+from simcse_jax.devices.mesh import data_mesh
+from simcse_jax.errors import UserError
+from simcse_jax.models import parameters
+from simcse_jax.objectives import registry
+from simcse_jax.objectives.objective import Objective, Parameters
+from simcse_jax.objectives.total import Term
+from simcse_jax.objectives.views import OWN
+from simcse_jax.training.loss import make_loss
+from simcse_jax.training.recipe import make_recipe
+from simcse_jax.training.rows import dropout_keys
+
+EXAMPLE = ROOT / "examples" / "own_objective.py"
+NUMBERS = {"uniformity": {"weight": 0.5, "spread": 2.0}}
+NUMBERS |= {"info_nce": {"weight": 1.0, "temperature": 0.05, "hard_negative_weight": 1.0}}
+
+
+@pytest.fixture(autouse=True)
+def forgotten(monkeypatch):
+    """The objectives of one test are not those of another."""
+    monkeypatch.setattr(registry, "OBJECTIVES", registry.OBJECTIVES)
+    before = dict(registry.OBJECTIVES)
+    yield
+    registry.OBJECTIVES.clear()
+    registry.OBJECTIVES.update(before)
+
+
+def config_of(file=EXAMPLE, **fields):
+    config, _ = parse([f"--config={file}"], needs_workdir=False)
+    config.update_from_flattened_dict({name.replace("__", "."): value for name, value in fields.items()})
+    return config
+
+
+def objective():
+    config_of()
+    return registry.OBJECTIVES["uniformity"]
+
+
+@functools.cache
+def gradient(devices=1, dtype=jnp.float32, **changes):
+    graph, params, _ = random_model(num_layers=1, dtype=dtype)
+    chosen = recipe(1, objectives=(INFO_NCE, Term(objective())), **changes)
+    function = jax.jit(make_loss(graph, chosen, data_mesh(jax.devices()[:devices])))
+    loss, values = function(params, jnp.int32(0), batch(1), settings(objective=NUMBERS))
+    return float(loss), {name: np.asarray(value) for name, value in values.items()}
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize(
+    ("devices", "chunk_size"), [(2, 3), pytest.param(4, 1, marks=pytest.mark.slow), pytest.param(8, 0)]
+)
+def test_it_is_the_same_on_any_number_of_devices_and_in_chunks(devices, chunk_size):
+    expected, found = gradient(), gradient(devices, chunk_size=chunk_size)
+    assert found[0] == pytest.approx(expected[0], rel=1e-5)
+    for name, value in expected[1].items():
+        assert np.abs(found[1][name] - value).max() <= 1e-5 * max(np.abs(value).max(), 1e-3), name
+
+
+@pytest.mark.exact
+def test_its_loss_is_the_equation_of_whole_and_shortened_sentences():
+    graph, params, _ = random_model(num_layers=1)
+    data = {name: x[:, 0] for name, x in batch(1).items() if name != "index"}
+    keys = dropout_keys(3, 0, jnp.arange(BATCH), [0, OWN, (1 << 19) + OWN])
+    example = objective().views(recipe(1).plan)
+    ids, mask = example["shortened"].change(keys[2], data["input_ids"], data["attention_mask"])
+    lengths = data["attention_mask"].sum(1), np.asarray(mask).sum(1)
+    assert (lengths[1] <= lengths[0]).all() and 0.7 < lengths[1].sum() / lengths[0].sum() < 1
+    np.testing.assert_array_equal(ids[:, 0], data["input_ids"][:, 0])
+
+    @jax.jit
+    def encode(ids, mask, keys):
+        return parameters.merge(graph, params)(ids, mask, pooler="cls", use_head=True, dropout_keys=keys)
+
+    x, y = (
+        np.float64(encode(*each))
+        for each in ((data["input_ids"], data["attention_mask"], keys[0]), (ids, mask, keys[1]))
+    )
+    x, y = (each / np.linalg.norm(each, axis=1, keepdims=True) for each in (x, y))
+    distances = np.square(x[:, None] - y[None]).sum(2)[~np.eye(BATCH, dtype=bool)]
+    chosen = recipe(1, objectives=(Term(objective()),))
+    function = jax.jit(make_loss(graph, chosen, data_mesh(jax.devices()[:1])))
+    loss, _ = function(params, jnp.int32(0), batch(1), settings(objective=NUMBERS))
+    assert float(loss) == pytest.approx(0.5 * np.log(np.mean(np.exp(-2 * distances))), rel=1e-4)
+
+
+def test_bfloat16_is_close():
+    expected, found = gradient(), gradient(dtype=jnp.bfloat16)
+    assert found[0] == pytest.approx(expected[0], rel=0.02) and found[0] != expected[0]
+
+
+def small(model, corpus, file=EXAMPLE, **fields):
+    chosen = {"model.init_from": str(model), "model.num_layers": 0, "data.train": str(corpus["txt"])}
+    chosen |= {"data.max_length": 16, "eval.data": str(corpus["dev"]), "train.batch_size": 8, "train.max_steps": 4}
+    chosen |= {"train.log_every": 1, "eval.every": 2, "parallel.devices": 2}
+    return config_of(file, **chosen | fields)
+
+
+def test_a_run_resumes_bit_for_bit_and_its_model_needs_the_encoder_alone(tiny_bert, corpus, tmp_path):
+    config = small(tiny_bert, corpus)
+    validate(config)
+    trained_and_resumed(config, tmp_path)
+    run = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert run["config"]["objective"]["uniformity"] == {"weight": 0.1, "spread": 2.0}
+    assert "own_objective" not in json.dumps(run)
+    del registry.OBJECTIVES["uniformity"]
+    export.export(tmp_path / "run", tmp_path / "exported")
+    texts = ["a cat", "the dog ran home"]
+    np.testing.assert_allclose(
+        SimCSE(tmp_path / "exported").encode(texts), SimCSE(tmp_path / "run").encode(texts), atol=1e-6
+    )
+    args = train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / "run")
+    refused(call("main", *args), "belongs to another config")
+    with pytest.raises(UserError, match=r"^config\.objective\.uniformity: no such objective; it came with"):
+        validate(config)
+
+
+def test_a_config_that_is_read_twice_shares_a_compilation_and_a_changed_file_does_not(tmp_path):
+    first, second = (make_recipe(config_of(), 1) for _ in range(2))
+    assert first == second and hash(first) == hash(second)
+    file = shutil.copy(EXAMPLE, tmp_path / "own.py")
+    (tmp_path / "own.py").write_text(EXAMPLE.read_text().replace("SHARE = 0.1", "SHARE = 0.2"))
+    assert make_recipe(config_of(file), 1) != first
+
+
+def test_its_fields_are_checked_like_the_others():
+    validate(config_of())
+    with pytest.raises(UserError, match=r"config\.objective\.uniformity\.spread=0\.0: must be above 0"):
+        validate(config_of(objective__uniformity__spread=0.0))
+    off = config_of(objective__uniformity__weight=0.0, objective__uniformity__spread=3.0)
+    assert "objective.uniformity.spread=3.0" in ineffective(off)
+
+
+class Scale(Objective):
+    """One with parameters of its own."""
+
+    name = "scale"
+    about = "A number that grows."
+    parameters = Parameters(lambda encoder, key: {"scale.value": jnp.ones(3)}, stream=0x7363616C)
+
+    def loss(self, embedded):
+        return embedded.mean(jnp.square(embedded["anchor"])[:, :3] @ embedded.params["scale.value"])
+
+
+def test_a_package_brings_one_by_an_entry_point_that_is_loaded_if_a_config_names_it(
+    tiny_bert, corpus, tmp_path, monkeypatch
+):
+    loaded = []
+
+    class Entry:
+        value = "other.package:Scale"
+
+        def load(self):
+            loaded.append(1)
+            return Scale
+
+    def entry_points(group, name):
+        return [Entry()] if (group, name) == ("simcse_jax.objectives", "scale") else []
+
+    monkeypatch.setattr(importlib.metadata, "entry_points", entry_points)
+    validate(default_config())
+    assert not loaded
+    config = default_config("scale")
+    assert loaded and config.objective.scale.weight == 0.0
+    (tmp_path / "own.py").write_text(
+        "from simcse_jax.config import default_config\n\ndef get_config():\n    config = default_config('scale')\n"
+        "    config.objective.scale.weight = 0.01\n    return config\n"
+    )
+    trained_and_resumed(small(tiny_bert, corpus, tmp_path / "own.py"), tmp_path)
+    del registry.OBJECTIVES["scale"]  # its parameters are in the checkpoints, and nobody knows of them
+    before = len(loaded)
+    assert SimCSE(tmp_path / "run").encode("a cat").shape == (32,) and len(loaded) == before
+    with pytest.raises(UserError, match=r"config\.objective\.other: no such objective"):
+        default_config("other")
+
+
+class Unnamed(Objective):
+    name = "info_nce"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [(Unnamed, "one of the package's own"), (int, "is not a subclass"), (Objective, "its `name` must be")],
+)
+def test_classes_that_lack_a_part_are_refused(given, message):
+    with pytest.raises(UserError, match=message):
+        registry.add(given)

@@ -1,0 +1,66 @@
+import math
+
+import pytest
+
+from simcse_jax import field as rules
+from simcse_jax.errors import UserError
+from simcse_jax.field import BELOW_ONE, Field, explain, field, number
+
+NAMES = ("STS12", "STS13")
+BROKEN = [
+    (rules.at_least(0), -1, "f=-1: must be 0 or more"),
+    (rules.at_least(0.0), -1.0, "f=-1.0: must be 0.0 or more"),
+    (rules.at_least(0), math.nan, "f=nan: must be 0 or more"),
+    (rules.at_least(0), math.inf, "f=inf: must be 0 or more"),
+    (rules.at_least(2, "why"), 1, "f=1: must be 2 or more (why)"),
+    (rules.at_most(9), 10, "f=10: must be at most 9"),
+    (rules.at_most(9), math.nan, "f=nan: must be at most 9"),
+    (rules.above(0), 0, "f=0: must be above 0"),
+    (rules.above(0, "why"), math.inf, "f=inf: must be above 0 (why)"),
+    (rules.given("a file"), "", "f='': must be a file"),
+    (rules.one_of(NAMES), "", "f='': must be one of STS12, STS13"),
+    (rules.either(NAMES), "x", "f='x': must be STS12 or STS13"),
+    (rules.empty_or_one_of(NAMES), "x", "f='x': must be empty or one of STS12, STS13"),
+    (rules.empty_or_named("task", NAMES), "STS1", "f: no task 'STS1'; the nearest one is STS1"),
+    (rules.each_once("task", NAMES), ("STS31",), "f: no task 'STS31'; the nearest one is STS13"),
+    (rules.each_once("task", NAMES), ("STS12", "STS12"), "f: STS12 is given twice; list each task once"),
+]
+KEPT = [
+    (rules.at_least(0), (0, 0.0, 5)),
+    (rules.at_most(9), (9, -1)),
+    (rules.above(0), (1e-9, 1)),
+    (rules.given("a file"), ("x",)),
+    (rules.one_of(NAMES), NAMES),
+    (rules.either(NAMES), NAMES),
+    (rules.empty_or_one_of(NAMES), ("", *NAMES)),
+    (rules.empty_or_named("task", NAMES), ("", *NAMES)),
+    (rules.each_once("task", NAMES), ((), NAMES)),
+]
+
+
+@pytest.mark.parametrize("rule, value, message", BROKEN, ids=[message for *_, message in BROKEN])
+def test_a_broken_rule_names_field_and_value(rule, value, message):
+    with pytest.raises(UserError) as caught:
+        rule.check("f", value)
+    assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize("rule, values", KEPT, ids=[rule.words for rule, _ in KEPT])
+def test_values_at_the_bound_keep_the_rule(rule, values):
+    for value in values:
+        rule.check("f", value)
+
+
+def test_a_field_is_compiled_in_and_a_number_is_an_argument():
+    assert field(3, "Three.", BELOW_ONE) == Field(3, "Three.", (BELOW_ONE,))
+    assert number(0.5, "Half.") == Field(0.5, "Half.", of_step=True)
+
+
+def test_choices_are_explained_by_name():
+    assert explain({"a": "the first", "b": "the last"}) == "a: the first; b: the last"
+
+
+def test_a_rate_is_below_one():
+    BELOW_ONE.check("config.x", 0.0)
+    with pytest.raises(UserError, match=r"config\.x=1\.0: must be at least 0 and below 1"):
+        BELOW_ONE.check("config.x", 1.0)

@@ -1,0 +1,141 @@
+"""Passes over tokens: masked ones are guessed, replaced ones are found; DiffCSE as a whole."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support import random_model
+from support.steps import batch, mixed_batch, recipe, replaced_tokens_settings, replaced_tokens_step, settings, term
+
+from simcse_jax.devices.mesh import data_mesh
+from simcse_jax.models.masking import Masking
+from simcse_jax.objectives.masked_lm import OBJECTIVE
+from simcse_jax.objectives.replaced_token_detection import ReplacedTokenDetection
+from simcse_jax.runs.state import trained_shapes
+from simcse_jax.training.loss import Given, make_loss
+from simcse_jax.training.rows import Rows
+
+pytestmark = pytest.mark.exact
+
+MASKING = Masking(mask_id=3, special_ids=(0, 1, 2, 3))
+
+
+def test_masked_tokens_are_those_of_the_columns_that_are_there():
+    graph, params, config = random_model(num_layers=1)
+    fields = {"model": {"mlp": "none", "dual_encoder": False}, "objective": {"mlm": {"weight": 1.0}}}
+    fields["objective"]["softmax_nli"] = {"weight": 0.0}
+    shapes = trained_shapes(config, fields)
+    params = {name: np.ones(shape.shape, np.float32) for name, shape in shapes.items()} | params
+    data = mixed_batch()
+    blank = {name: x for name, x in data.items() if name != "present"}  # nothing to mask where nothing is
+    blank["attention_mask"] = data["attention_mask"] * data["present"][:, :, None]
+
+    @jax.jit
+    def losses(data):
+        chosen = recipe(3, objectives=(term("mlm"),), masking=MASKING)
+        rows = Rows(data, jnp.int32(0), settings(objective={"mlm": {"weight": 1.0}}), ())
+        return OBJECTIVE.tokens(Given(graph, chosen, params, {}).tokens(chosen.objectives[0], rows))
+
+    (sums, counts), (expected_sums, expected_counts) = losses(data), losses(blank)
+    np.testing.assert_array_equal(counts, expected_counts)
+    np.testing.assert_allclose(sums, expected_sums, rtol=1e-5)
+    assert 0 < np.sum(counts) < np.sum(losses({name: x for name, x in data.items() if name != "present"})[1])
+
+
+@functools.cache
+def diffcse(devices=1, weight=0.5, most_tokens=(), **changes):
+    """The loss and the gradients of a tiny DiffCSE."""
+    graph, params, frozen, recipe = replaced_tokens_step(most_tokens=most_tokens, **changes)
+    function = jax.jit(make_loss(graph, recipe, data_mesh(jax.devices()[:devices])))
+    value, gradient = function(params, jnp.int32(0), batch(1), replaced_tokens_settings(weight), frozen)
+    return float(value), {name: np.asarray(value) for name, value in gradient.items()}
+
+
+def assert_same(found, expected):
+    assert found[0] == pytest.approx(expected[0], rel=1e-5)
+    for name, value in expected[1].items():
+        assert np.abs(found[1][name] - value).max() <= 1e-5 * max(np.abs(value).max(), 1e-3), name
+
+
+# On 4 devices an example at a time; on 2 devices 3, without padding.
+SPLIT = [
+    (2, {"chunk_size": 3, "most_tokens": (37,)}),
+    pytest.param(4, {"chunk_size": 1}, marks=pytest.mark.slow),
+    pytest.param(8, {}, marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize(("devices", "changes"), SPLIT)
+def test_diffcse_is_the_same_on_any_number_of_devices_and_in_chunks(devices, changes):
+    lengths = batch(1)["attention_mask"].sum(axis=(1, 2))
+    assert max(np.add.reduceat(lengths, [0, 3, 4, 7])) <= 37 < 3 * 16
+    expected = diffcse()
+    assert {name.split(".")[0] for name, value in expected[1].items() if np.abs(value).max() > 1e-6} == {
+        "encoder",
+        "projector",
+        "discriminator",
+        "replaced_token_detection",
+    }
+    assert_same(diffcse(devices, **changes), expected)
+    assert not expected[1][
+        "encoder.layers.0.output_norm.bias"
+    ].any()  # batch norm takes it away, and no rounding is left
+
+
+def test_the_gradient_of_replaced_tokens_reaches_the_encoder_through_its_embedding_alone(monkeypatch):
+    """Without the embeddings' gradient the encoder has that of the contrast alone; the generator has none at all."""
+    contrast, both = diffcse(weight=0.0)[1], diffcse()[1]
+    name = "encoder.layers.0.output.kernel"
+    assert np.abs(both[name] - contrast[name]).max() > 1e-3 * np.abs(contrast[name]).max()
+    original = ReplacedTokenDetection.second_pass
+
+    def cut(*args):
+        return original(*args[:-1], jax.lax.stop_gradient(args[-1]))
+
+    monkeypatch.setattr(ReplacedTokenDetection, "second_pass", cut)
+    found = diffcse.__wrapped__()[1]
+    for name, value in found.items():
+        if name.startswith(("encoder.", "projector.")):
+            np.testing.assert_allclose(value, contrast[name], atol=1e-6 * max(1, np.abs(value).max()), err_msg=name)
+    assert np.abs(found["discriminator.encoder.layers.0.output.kernel"]).max() > 1e-4
+    assert not any(name.startswith("language_model.") for name in both)
+
+
+@pytest.mark.slow
+def test_without_a_projector_the_embedding_itself_is_the_first_token():
+    found = diffcse(projector=False)[1]
+    assert not any(name.startswith("projector.") for name in found)
+    assert np.abs(found["discriminator.encoder.layers.0.output.kernel"]).max() > 1e-4
+
+
+def replaced(rows=None, **changes):
+    graph, params, frozen, recipe = replaced_tokens_step()
+    data = {name: x if rows is None else x[rows] for name, x in batch(1).items()}
+    rows = Rows(data, jnp.int32(0), replaced_tokens_settings() | changes, ())
+    given = Given(graph, recipe, params, frozen)
+    return np.asarray(jax.jit(lambda: recipe.objectives[1].objective.drawn(given.tokens(recipe.objectives[1], rows)))())
+
+
+def test_each_member_has_draws_of_its_own_which_belong_to_its_example():
+    ids, mask = (batch(1)[name][:, 0] for name in ("input_ids", "attention_mask"))
+    found = replaced()
+    np.testing.assert_array_equal(found[:, :, 0], np.stack([ids[:, 0]] * 2, axis=1))
+    for member in (0, 1):
+        np.testing.assert_array_equal(found[:, member][mask == 0], ids[mask == 0])
+    assert (found[:, 0] != found[:, 1]).sum() > 5
+    assert ((found != ids[:, None]) & (mask[:, None] > 0)).mean() > 0.1
+    np.testing.assert_array_equal(replaced(rows=slice(2, 5)), found[2:5])
+    assert (replaced(seed=jnp.uint32(4)) != found).any()
+    assert (replaced(dropout=jnp.float32(0.0)) != found).any()  # the generator's own dropout is on
+
+
+@pytest.mark.slow
+def test_bfloat16_is_close():
+    expected, (value, gradient) = diffcse(), diffcse(dtype=jnp.bfloat16)
+    assert value == pytest.approx(expected[0], rel=0.05) and value != expected[0]
+    name = "discriminator.encoder.layers.0.output.kernel"
+    found, reference = gradient[name].ravel(), expected[1][name].ravel()
+    assert found.dtype == np.float32
+    assert found @ reference / np.linalg.norm(found) / np.linalg.norm(reference) > 0.98
