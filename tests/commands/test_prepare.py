@@ -29,7 +29,7 @@ def test_a_corpus_is_made_completed_and_verified(arguments, tmp_path):
     assert verified.returncode == 0 and "as they were written" in verified.stdout, verified.stderr
     shard = tmp_path / "out" / "shard-00000-00001"
     shard.write_bytes(b"\1" + shard.read_bytes()[1:])
-    refused(call("prepare", "--output", tmp_path / "out", "--verify"), shard, "was changed", "remove it and give")
+    refused(call("prepare", "--output", tmp_path / "out", "--verify"), shard, "was changed", "remove it and run")
     shard.unlink()
     assert "shard-00000-00001: 10 rows" in call("prepare", *arguments, "--shard-rows", 30).stdout
     assert call("prepare", "--output", tmp_path / "out", "--verify").stdout == verified.stdout
