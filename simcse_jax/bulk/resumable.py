@@ -4,7 +4,6 @@ Results are in .OUTPUT.partial until complete. .OUTPUT.state.json says how much 
 input, models and options. Use these classes with the output's lock (`host.locks`).
 """
 
-import contextlib
 import itertools
 import json
 import os
@@ -16,9 +15,9 @@ from typing import IO, Any
 import numpy as np
 
 from simcse_jax.encoding.parquet import rows_table, schema_of
-from simcse_jax.errors import UserError, why
+from simcse_jax.errors import UserError
 from simcse_jax.host.hidden import RANGES, begun
-from simcse_jax.host.storage import read_json, replace, replacing_file, write_atomically
+from simcse_jax.host.storage import read_json, replace, replacing_file, write_atomically, writing
 
 PAIR_KINDS = (".jsonl", ".parquet")
 AT_ONCE = 1 << 13  # rows of a .parquet that are written together
@@ -85,19 +84,12 @@ class Resumable:
 
     def _write(self, file: IO[bytes], place: int, data: bytes | memoryview, **state: Any) -> None:
         """Writes bytes at a place, and then what is done; both are safe when this returns."""
-        with self._writing():
+        with writing(self.output):
             file.seek(place)
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
         write_atomically(self.state, json.dumps(state | {"about": self._about}, indent=2) + "\n")
-
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise UserError(f"{self.output}: cannot be written: {why(error)}") from None
 
 
 class PartialEmbeddings(Resumable):
@@ -127,9 +119,7 @@ class PartialEmbeddings(Resumable):
         if not np.isfinite(rows).all():
             raise UserError(f"{self.output}: an embedding has an element beyond {self._dtype}; write float32")
         size = rows.shape[1] * self._dtype.itemsize
-        with self._writing():
-            file = self._open()
-        with file:
+        with writing(self.output), self._open() as file:
             start = self._header(file, rows.shape[1])
             place, done, cut = start + self.done * size, self.done + len(rows), self.cut + cut
             self.check_size(place)
@@ -141,7 +131,7 @@ class PartialEmbeddings(Resumable):
         """Where the rows begin; writes the header into a new file."""
         if not self.done:
             header = {"descr": np.lib.format.dtype_to_descr(self._dtype), "fortran_order": False}
-            with self._writing():
+            with writing(self.output):
                 file.truncate(0)
                 np.lib.format.write_array_header_1_0(file, {**header, "shape": (self._rows, dimension)})
                 file.flush()
@@ -161,7 +151,7 @@ class PartialEmbeddings(Resumable):
           first_row: the number of the first row in the input, for a .parquet.
           maker: the model to name in a .parquet, if any.
         """
-        with self._writing():
+        with writing(self.output):
             if self.output.suffix.lower() == ".parquet":
                 with replacing_file(self.output) as file:
                     self._write_parquet(file, sentences, first_row, maker)
@@ -218,12 +208,10 @@ class PartialPairs(Resumable):
           counted: counts for the block, added to those so far.
         """
         text = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records).encode()
-        with self._writing():
-            file = self._open()
-            file.truncate(self._bytes)
         self.counted.update(counted)
         done, size = self.done + rows, self._bytes + len(text)
-        with file:
+        with writing(self.output), self._open() as file:  # closing it writes as well
+            file.truncate(self._bytes)
             self._write(file, self._bytes, text, done=done, bytes=size, counted=dict(self.counted))
         self.done, self._bytes = done, size
 
@@ -234,7 +222,7 @@ class PartialPairs(Resumable):
           has_text: whether records have the negatives' text.
           judged: whether they have a judge's scores.
         """
-        with self._writing():
+        with writing(self.output):
             if self.output.suffix.lower() == ".parquet":
                 with replacing_file(self.output) as file:
                     self._write_parquet(file, has_text, judged)

@@ -30,9 +30,7 @@ def main() -> None:
     parser.add_argument("--model", required=True, help=MODEL)
     searched = parser.add_mutually_exclusive_group(required=True)
     searched.add_argument("--sentences", help="what to search: .txt, .csv, .tsv, .jsonl or .parquet")
-    searched.add_argument(
-        "--index", help="what to search, in place of a file: an index of simcse_jax.commands.search build"
-    )
+    searched.add_argument("--index", help="what to search, in place of a file: an index of simcse-jax search build")
     parser.add_argument("--column", help="the column of --sentences, if its name is not a usual one")
     parser.add_argument("--pooler", choices=POOLERS, help="from tokens to an embedding (default: the model's own)")
     parser.add_argument("--host", default=LOCAL, help=f"the address to serve at (default: {LOCAL}, this machine alone)")

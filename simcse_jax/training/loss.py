@@ -83,8 +83,8 @@ class Recipe(NamedTuple):
     def reads_words(self) -> bool:
         """Whether anything but the encoder sees the ids of tokens, which must be those of words then.
 
-        A language model's head scores all words, a generator and a change may write words that are not in the batch, and
-        an objective from outside looks at what it likes.
+        A language model's head scores all words, a generator and a change may write words that are not in the batch,
+        and an objective from outside looks at what it likes.
         """
         changed = any(callable(view.change) for view in self.views)
         return self.masking is not None or changed or any(term.objective.name not in OWN for term in self.objectives)

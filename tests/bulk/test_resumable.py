@@ -1,5 +1,6 @@
 import json
 import os
+import resource
 
 import numpy as np
 import pyarrow.parquet
@@ -109,6 +110,22 @@ def test_nothing_is_left_of_a_parquet_file_that_could_not_be_written(tmp_path, m
     assert sorted(os.listdir(tmp_path)) == [".emb.parquet.partial", ".emb.parquet.state.json"]
     PartialEmbeddings(tmp_path / "emb.parquet", 2, np.float32, {}).finish(iter(["a", "b"]), 0)
     assert os.listdir(tmp_path) == ["emb.parquet"]
+
+
+@pytest.fixture
+def small_disk():
+    """Files of at most 300 bytes: what is beyond them cannot be written, also when a file is closed."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (300, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_full_disk_is_an_error_that_names_the_output(tmp_path, small_disk):
+    with pytest.raises(UserError, match=r"emb\.npy: cannot be written: File too large"):
+        PartialEmbeddings(tmp_path / "emb.npy", 99, np.float32, {}).append(np.ones((99, 9)), 0)
+    with pytest.raises(UserError, match=r"out\.jsonl: cannot be written: File too large"):
+        PartialPairs(tmp_path / "out.jsonl", {}).append([RECORD] * 9, 9, {"pairs": 9})
 
 
 def test_records_are_those_given_in_either_kind_of_file(tmp_path, monkeypatch):

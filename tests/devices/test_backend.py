@@ -237,7 +237,7 @@ def test_a_run_with_a_warm_cache_compiles_nothing_and_ends_with_the_same_bits(ti
     kept = []
     for name in ("cold", "warm"):
         args = train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / name, "--config.train.max_steps=2")
-        done = run("main", *args, env=environment)
+        done = run("train", *args, env=environment)
         assert done.returncode == 0, done.stderr
         files = (tmp_path / "cache" / "simcse_jax" / "xla").glob("*-cache")
         kept.append({path.name: path.stat().st_mtime_ns for path in files})

@@ -16,6 +16,7 @@ Texts, if kept, are in a separate file NAME.text: the start of each sentence in 
 uint64; a checksum of each row, as uint32; then the sentences in UTF-8.
 """
 
+import contextlib
 import os
 import zlib
 from collections.abc import Sequence
@@ -205,7 +206,8 @@ class ShardWriter:
 
     def close(self) -> None:
         """Closes the files, and removes what only helped to write them."""
-        self._file.close()
-        if self._texts:
-            self._texts.close()
-            Path(f"{self._text}.body").unlink(missing_ok=True)
+        with contextlib.ExitStack() as job:  # each in any case: on a full disk closing fails
+            if self._texts:
+                job.callback(Path(f"{self._text}.body").unlink, missing_ok=True)
+                job.callback(self._texts.close)
+            job.callback(self._file.close)

@@ -236,7 +236,7 @@ def test_more_that_is_refused(file, tmp_path, monkeypatch):
     minutes = "--config.sweep.metrics=training_minutes"
     with pytest.raises(UserError, match="no training_minutes of their own"):
         run(monkeypatch, file, tmp_path, minutes, "--config.sweep.vectorize=True")
-    with pytest.raises(UserError, match=r"is a sweep; run it with python -m simcse_jax\.sweep"):
+    with pytest.raises(UserError, match=r"is a sweep; run it with simcse-jax sweep"):
         validate(parse(["--config", str(file), "--workdir=w"])[0])
 
 
