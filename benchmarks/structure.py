@@ -27,7 +27,10 @@ def main() -> None:
     size, name = max(functions)
     over = {limit: sum(size > limit for size, _ in functions) for limit in (40, 60)}
     print(f"longest function: {name}, {size} lines; above 40 lines: {over[40]}, above 60: {over[60]}")
-    circles = find_circles({module(path, package): imports(tree, package) for path, tree in trees.items()})
+    graph = {module(path, package): imports(tree, package) for path, tree in trees.items()}
+    rooms, arrows = find_rooms(graph)
+    print(f"rooms, folders and files at the top: {len(rooms)}; imports from one to another: {len(arrows)}")
+    circles = find_circles(graph)
     print("\n".join([f"import circles: {len(circles)}", *map(" ".join, circles)]))
 
 
@@ -46,6 +49,16 @@ def imports(tree: ast.AST, package: Path) -> set[str]:
         elif isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
     return found
+
+
+def find_rooms(graph: dict[str, set[str]]) -> tuple[set[str], set[tuple[str, str]]]:
+    """The first names below the package, and the pairs of them of which one imports the other."""
+
+    def room(name: str) -> str:
+        return (name.split(".") + ["__init__"])[1]
+
+    arrows = {(room(name), room(other)) for name, found in graph.items() for other in found & graph.keys()}
+    return {room(name) for name in graph}, {(one, other) for one, other in arrows if one != other}
 
 
 def find_circles(graph: dict[str, set[str]]) -> list[list[str]]:
