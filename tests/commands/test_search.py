@@ -396,7 +396,7 @@ def test_the_command_makes_and_reads_an_index_in_bytes(tiny_bert, files):
     refused(*command, "--rescore", 3, parts=["rescore=3: "])
     whole = ("--model", tiny_bert, "--sentences", files / "sentences.txt", "--query", "the red cat")
     new = (*whole, "--index", files / "new")  # nothing is encoded for a search that is refused
-    refused(*new, "--precision", "int8", "--storage", "int8", parts=["storage='int8': the index keeps int8"])
+    refused(*new, "--precision", "int8", "--storage", "int8", parts=["storage='int8': the index keeps and searches int8"])
     refused(*new, "--rescore", 3, parts=["rescore=3: is for storage='int8' or 'binary'"])
     assert not (files / "new" / "index.json").exists()
     searched(*whole, "--storage", "binary", "--rescore", 8, "--output", output)
@@ -541,7 +541,7 @@ def test_mistakes_are_reported_in_a_line(made, tmp_path):
     (tmp_path / "thesis.txt").touch()
     build = ("search", "build", "--embeddings", made / "parquet", "--output")
     for arguments, message in (
-        ((*build, tmp_path), "holds thesis.txt and is no index"),
+        ((*build, tmp_path), "holds thesis.txt and is not an index"),
         ((*build, made / "parquet"), "is the folder of the embeddings"),
         ((*build, tmp_path / "x", "--pooler", "avg"), "--pooler: is for --model, which is not given"),
         ((*build, tmp_path / "x", "--truncate-dim", 8), "--truncate-dim: is for --model, which is not given"),
