@@ -140,15 +140,15 @@ class _Sums:
     def measurement(self) -> Measurement:
         """The means of all that was added."""
         protocol, last = self.survey.protocol, self.sample[-1]
-        types = isotropy.self_similarity(self.sums, self.contexts)
+        types = np.asarray(isotropy.self_similarity(self.sums, self.contexts))
         shares = isotropy.self_similarity_pairs(self.sums[-1], self.squares, self.contexts, protocol.contributions)
         random_pairs = isotropy.random_pairs(last)
         ranking = {"products": isotropy.mean_products(last), "cosines": random_pairs, "self_similarity": shares}
         return Measurement(
-            anisotropy=isotropy.mean_cosine(self.sample),
+            anisotropy=np.asarray(isotropy.mean_cosine(self.sample)),
             self_similarity=isotropy.average(types, self.contexts, protocol.average),
             intra_sentence_similarity=self.intra / self.sentences,
-            l2_norm=isotropy.l2_norm(self.sample),
+            l2_norm=np.asarray(isotropy.l2_norm(self.sample)),
             types=types,
             dimensions=shares,
             dimensions_random_pairs=random_pairs,
