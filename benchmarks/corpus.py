@@ -27,13 +27,13 @@ import numpy as np
 from benchmarks import machine
 from benchmarks.random_models import MINILM
 from simcse_jax.commands.command_line import Parser, run_command
-from simcse_jax.data.corpus.batches import PreparedBatches, PreparedCorpus
 from simcse_jax.data.corpus.making import shard_name
 from simcse_jax.data.corpus.manifest import NAME, Manifest, Shard, write_manifest
-from simcse_jax.data.corpus.opened import Prepared
 from simcse_jax.data.corpus.plan import SHARD_ROWS
+from simcse_jax.data.corpus.prepared import Prepared
+from simcse_jax.data.corpus.prepared_batches import PreparedBatches, PreparedCorpus
 from simcse_jax.data.corpus.shards import ShardWriter
-from simcse_jax.data.corpus.stamps import hash_file
+from simcse_jax.data.corpus.shared_folder import hash_file
 from simcse_jax.errors import UserError
 from simcse_jax.host.outputs import output_file
 

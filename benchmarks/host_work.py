@@ -45,7 +45,7 @@ def steps(**options: Any) -> Round:
     from simcse_jax.devices.mesh import replicate
     from simcse_jax.devices.parts import distribute
     from simcse_jax.devices.preemption import Preemption
-    from simcse_jax.runs.metrics import Metrics
+    from simcse_jax.runs.metrics_file import Metrics
     from simcse_jax.training import programs
     from simcse_jax.training.inputs import read_inputs
     from simcse_jax.training.loop import train

@@ -15,10 +15,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from simcse_jax.evaluation.analysis.data import read_data
+from simcse_jax.evaluation.analysis.inputs import read_data
 from simcse_jax.evaluation.analysis.measure import Measurement, measure
-from simcse_jax.evaluation.analysis.protocol import Protocol
-from simcse_jax.evaluation.analysis.tokens import TokenEncoder, survey
+from simcse_jax.evaluation.analysis.tokens import Protocol, TokenEncoder, survey
 from simcse_jax.models import parameters
 from simcse_jax.simcse import SimCSE
 

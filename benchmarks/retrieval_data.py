@@ -8,8 +8,8 @@ makes the queries of the end. A second collection, whose texts no training pair 
 and SICK: the first sentence of a pair asks for the second one if their score is 4 or more; all sentences of both are
 documents. Both corpora have all sentences of FILE as well.
 
-Writes into the folder --output: pairs.csv (hypothesis, premise) and corpus.txt, which `simcse_jax.commands.mine` searches; and
-`snli` and `paraphrases` in BEIR's layout.
+Writes into the folder --output: pairs.csv (hypothesis, premise) and corpus.txt, which
+`simcse-jax mine` searches; and `snli` and `paraphrases` in BEIR's layout.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from simcse_jax.data.building.nli import read_pairs
-from simcse_jax.data.building.tally import Tally
+from simcse_jax.data.building.reading import Tally
 from simcse_jax.data.labels import LABELS
 from simcse_jax.data.sentences import read_sentences
 from simcse_jax.evaluation import sts

@@ -33,7 +33,7 @@ from simcse_jax.errors import UserError
 from simcse_jax.host.outputs import output_file
 
 OURS, THEIRS = "simcse_jax", "sentence-transformers"
-SERVERS = {OURS: "simcse_jax.commands.serve", THEIRS: "benchmarks.serve_peer"}
+SERVERS = {OURS: ("simcse_jax", "serve"), THEIRS: ("benchmarks.serve_peer",)}
 ROWS = 2000  # distinct sentences
 UNFINISHED = 60  # seconds that the last answers may take
 
@@ -107,18 +107,18 @@ print(statistics.median(rounds[1:]))
 
 
 @contextmanager
-def served(module: str, model: str) -> Iterator[str]:
+def served(server: tuple[str, ...], model: str) -> Iterator[str]:
     """The address of a server that is ready; it ends after the block.
 
     Raises:
       UserError: when it does not start.
     """
-    command = [sys.executable, "-m", module, "--model", model, "--port", "0", "--truncate"]
+    command = [sys.executable, "-m", *server, "--model", model, "--port", "0", "--truncate"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         try:
             url = next((word for word in process.stdout.readline().split() if word.startswith("http")), None)
             if url is None:
-                raise UserError(f"{module} did not start")
+                raise UserError(f"{' '.join(server)} did not start")
             url = url.removesuffix("/v1")
             while b'"ready":true' not in urlopen(f"{url}/health").read():
                 time.sleep(0.1)

@@ -78,7 +78,7 @@ def main() -> None:
     from simcse_jax.runs.loading import load_model
     from simcse_jax.serving.app import App
     from simcse_jax.serving.guard import Guard
-    from simcse_jax.serving.metrics import Metrics
+    from simcse_jax.serving.prometheus import Metrics
     from simcse_jax.serving.server import address_of, serve
     from simcse_jax.serving.service import Limits, Service
 

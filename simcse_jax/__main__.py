@@ -4,7 +4,7 @@ import importlib
 import sys
 from pathlib import Path
 
-from simcse_jax.commands.command_line import MODULES, PACKAGE, SCRIPT, run_command
+from simcse_jax.commands.command_line import PACKAGE, SCRIPT, module_of, run_command
 from simcse_jax.errors import UserError, near
 from simcse_jax.version import __version__
 
@@ -18,6 +18,7 @@ COMMANDS = {
     "analyze": "measure and draw how isotropic a model's space is, and how training changed it",
     "geometry": "measure and draw alignment, uniformity and singular values of models and runs",
     "build-data": "make the papers' training files from what people can download",
+    "overlap": "measure how many words the sentences of pairs share",
     "mine": "find hard negatives for pairs in a corpus, by the embeddings of a model",
     "prepare": "tokenize training data once, into shards on a disk or in a bucket",
     "aot": "compute what a training step costs on TPUs or GPUs, without any of them",
@@ -62,7 +63,7 @@ def dispatch() -> None:
         hint = f"near ones are {', '.join(close)}" if len(close) > 1 else f"the nearest one is {close[0]}"
         raise UserError(f"no {kind} {command!r}; {hint} ({program} --help lists all)")
     sys.argv = [f"{program} {command}", *rest]
-    importlib.import_module(f"simcse_jax.{MODULES.get(command, command)}").main()
+    importlib.import_module(module_of(command)).main()
 
 
 def main() -> None:

@@ -20,7 +20,10 @@ def near(name: str, known: Iterable[str]) -> list[str]:
 
 
 class UserError(Exception):
-    """The mistake, its place (file, row or field) and the remedy, in one line."""
+    """The mistake, its place (file, row or field) and the remedy, in one line.
+
+    Any function that reads files, names or options may raise it; `Raises:` names it only where that is not plain.
+    """
 
 
 def no_such(where: str, kind: str, name: str, known: Iterable[str]) -> UserError:

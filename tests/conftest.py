@@ -218,7 +218,7 @@ def trained(tiny_bert, corpus, shared) -> Path:
 
     def train(workdir: Path) -> None:
         args = train_args(tiny_bert, corpus["csv"], corpus["dev"], workdir, "--config.model.mlp=always")
-        done = run("main", *args, fresh=True)
+        done = run("train", *args, fresh=True)
         assert done.returncode == 0, done.stderr
 
     return shared("trained", train)

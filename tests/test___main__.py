@@ -10,7 +10,7 @@ from support import ROOT, refused
 
 from simcse_jax import __version__
 from simcse_jax.__main__ import COMMANDS, dispatch
-from simcse_jax.commands.command_line import MODULES, run_command
+from simcse_jax.commands.command_line import module_of, run_command
 
 WITHOUT_HEAVY_IMPORTS = """
 import sys
@@ -36,7 +36,7 @@ def test_the_commands_are_listed_with_a_line_each(args, monkeypatch, capsys):
     for name, about in COMMANDS.items():
         assert f"\n  {name:<12}{about}\n" in done.stdout
     assert list(COMMANDS) == [
-        "train", "evaluate", "encode", "search", "export", "sweep", "analyze", "geometry", "build-data",
+        "train", "evaluate", "encode", "search", "export", "sweep", "analyze", "geometry", "build-data", "overlap",
         "mine", "prepare", "aot", "serve", "demo",
     ]  # fmt: skip
     assert max(map(len, done.stdout.splitlines())) <= 110
@@ -44,7 +44,7 @@ def test_the_commands_are_listed_with_a_line_each(args, monkeypatch, capsys):
 
 def test_each_command_is_a_module():
     for name in COMMANDS:
-        assert importlib.util.find_spec(f"simcse_jax.{MODULES.get(name, name)}"), name
+        assert importlib.util.find_spec(module_of(name)), name
 
 
 def test_the_version(monkeypatch, capsys):

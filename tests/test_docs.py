@@ -52,7 +52,7 @@ EXAMPLES = {
 @functools.cache
 def options_of(module: str) -> frozenset[str]:
     """The options of a command's parser, by the parser that its `main` makes."""
-    name = module.removeprefix("simcse_jax.")
+    name = module.rpartition(".")[2]
     if name in ("main", "sweep"):
         return frozenset({*FLAGS[name], "help"})
     if not source_of(module) or (module.startswith("benchmarks.") and "Parser(" not in source_of(module)):

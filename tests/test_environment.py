@@ -67,7 +67,8 @@ class Block:
             raise ModuleNotFoundError(name)
 
 sys.meta_path.insert(0, Block())
-import simcse_jax.main, simcse_jax.training.run, simcse_jax.commands.evaluate, simcse_jax.commands.export, simcse_jax.simcse
+import simcse_jax.main, simcse_jax.training.run, simcse_jax.simcse
+import simcse_jax.commands.evaluate, simcse_jax.commands.export
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr

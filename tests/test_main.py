@@ -25,7 +25,7 @@ def test_a_misspelt_field_is_answered_before_jax_is_imported():
 
 
 def test_a_run_needs_a_config_and_a_workdir():
-    refused(call("main"), "--config FILE is missing")
-    refused(call("main", "--config=configs/unsup_bert.py"), "--workdir DIR is missing")
-    refused(call("main", "--config=configs/none.py", "--workdir=w"), "configs/none.py: no such config file")
-    refused(call("main", "--config=configs/ablations/simcse_table3.py", "--workdir=w"), "simcse-jax sweep")
+    refused(call("train"), "--config FILE is missing")
+    refused(call("train", "--config=configs/unsup_bert.py"), "--workdir DIR is missing")
+    refused(call("train", "--config=configs/none.py", "--workdir=w"), "configs/none.py: no such config file")
+    refused(call("train", "--config=configs/ablations/simcse_table3.py", "--workdir=w"), "simcse-jax sweep")

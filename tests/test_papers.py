@@ -12,7 +12,7 @@ from support import ROOT
 from support.pages import Parsed, commands, report, source_of, stop_in_parser
 
 from simcse_jax.__main__ import COMMANDS
-from simcse_jax.commands.command_line import parse_model
+from simcse_jax.commands.command_line import module_of, parse_model
 from simcse_jax.config.checks import validate
 from simcse_jax.config.fields import FIELDS
 from simcse_jax.config.flags import parse, split_config
@@ -166,7 +166,7 @@ def understand(module: str, given: list[str]) -> None:
     stop_in_parser(module, given, "parse_args", read)
     if wrong:
         raise wrong[0]
-    if reader := READERS.get(module.removeprefix("simcse_jax.")):
+    if reader := READERS.get(module.rpartition(".")[2]):
         with_checks(importlib.import_module(module), reader, given)
 
 
@@ -238,14 +238,14 @@ def is_function(name: str) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("module", "given", "message"),
+    ("command", "given", "message"),
     [
         ("sweep", "--config ablations/simcse_table99 --workdir w", "no such config"),
         ("sweep", "--config ablations/simcse_table6:nonsense --workdir w", "no variant 'nonsense'"),
         ("sweep", "--config ablations/simcse_table3", "--workdir is missing"),
         ("sweep", "--config ablations/simcse_table3 --workdir w --config.sweep.only=0.11", "no variant '0.11'"),
-        ("main", "--config unsup_bert --workdir w --config.model.poler=avg", "model.pooler"),
-        ("main", "--config unsup_bert --workdir w --config.model.pooler=middle", "middle"),
+        ("train", "--config unsup_bert --workdir w --config.model.poler=avg", "model.pooler"),
+        ("train", "--config unsup_bert --workdir w --config.model.pooler=middle", "middle"),
         ("geometry", "--models a --data d", "--output"),
         ("geometry", "--models a@avg_middle --data d --output o", "avg_middle"),
         ("geometry", "--models a --panels one two --data d --output o", "--panels"),
@@ -255,6 +255,6 @@ def is_function(name: str) -> bool:
         ("evaluate", "--model m --data d --split all", "--split"),
     ],
 )
-def test_what_is_wrong_in_a_command_is_noticed(module, given, message):
+def test_what_is_wrong_in_a_command_is_noticed(command, given, message):
     with pytest.raises(UserError, match=message):
-        understand(f"simcse_jax.{module}", shlex.split(given))
+        understand(module_of(command), shlex.split(given))

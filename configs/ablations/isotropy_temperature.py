@@ -7,7 +7,7 @@ tokens), and whether its loss is symmetric; this is its equation 2, one way, and
 The space is measured every 200 steps on the paper's data: the first sentences of STS-B's test pairs (`eval.data` is
 SentEval's folder), each as often as it occurs. Section 2.4 counts 1,359 of them, without a rule that would choose them
 from the 1,379 of the set; the authors' code reads all 1,379, which is `--config.analysis.sentences=1379`. The
-measures are in each run's `metrics.jsonl`, and `simcse_jax.commands.analyze --runs` draws them. The model is kept as well: 24
+measures are in each run's `metrics.jsonl`, and `simcse-jax analyze --runs` draws them. The model is kept as well: 24
 checkpoints of 1.3 GB each (none with `--config.checkpoint.keep_every=0`), of 4,911 steps; the paper's 4,912 count
 a last partial batch. The paper gives no score; this table is STS-B dev.
 

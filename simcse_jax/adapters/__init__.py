@@ -1,1 +1,1 @@
-"""Embeddings for other people's programs: a file for each, with that program's own class around `SimCSE`."""
+"""Adapters for other libraries: a file for each, with that library's own class around `SimCSE`."""

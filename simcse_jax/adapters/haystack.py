@@ -14,7 +14,7 @@ from haystack import Document, component, default_from_dict, default_to_dict  # 
 
 
 class _Embedder:
-    """A model that is loaded once it is needed, and its options."""
+    """A model that is loaded when it is needed, and its options."""
 
     @names_ours
     def __init__(self, model: SimCSE | str | Path, *, dtype: str | None = None, **options: Unpack[TextOptions]):
@@ -25,9 +25,6 @@ class _Embedder:
             pipelines with it cannot be written to a file.
           dtype: float32 or bfloat16, for a model that is given by name.
           options: see `simcse_jax.adapters.texts.TextOptions`.
-
-        Raises:
-          UserError: when precision needs ranges.
         """
         check_ranges(options)
         self.model = model
@@ -36,11 +33,7 @@ class _Embedder:
         self._loaded: SimCSE | None = None
 
     def warm_up(self) -> None:
-        """Loads the model, unless it is loaded.
-
-        Raises:
-          UserError: naming the option, or what is wrong with the model.
-        """
+        """Loads the model, unless it is loaded."""
         self._ready()
 
     def _ready(self) -> SimCSE:
@@ -49,11 +42,7 @@ class _Embedder:
         return self._loaded
 
     def to_dict(self) -> dict[str, Any]:
-        """The component as Haystack writes it to files.
-
-        Raises:
-          UserError: for a model that was given loaded.
-        """
+        """The component as Haystack writes it to files."""
         return default_to_dict(self, **self._arguments())
 
     @classmethod
@@ -73,11 +62,7 @@ class SimCSETextEmbedder(_Embedder):
 
     @component.output_types(embedding=list[float])
     def run(self, text: str) -> dict[str, list[float]]:
-        """`embedding`, the D numbers of the text, as `SimCSE.encode_query` gives them.
-
-        Raises:
-          UserError: for what is not a string.
-        """
+        """`embedding`, the D numbers of the text, as `SimCSE.encode_query` gives them."""
         return {"embedding": embed_query(self._ready(), text, self.options)}
 
 
@@ -101,9 +86,6 @@ class SimCSEDocumentEmbedder(_Embedder):
           model, dtype, options: see `SimCSETextEmbedder`.
           meta_fields_to_embed: fields of a document's metadata that come before its content, where it has them.
           embedding_separator: between them.
-
-        Raises:
-          UserError: when precision needs ranges, or for fields that are no list, or a separator that is no string.
         """
         if isinstance(meta_fields_to_embed, str):  # its letters would be the fields, which no document has
             raise UserError(f"meta_fields_to_embed={meta_fields_to_embed!r:.60}: a string; give a list of names")
@@ -115,11 +97,7 @@ class SimCSEDocumentEmbedder(_Embedder):
 
     @component.output_types(documents=list[Document])
     def run(self, documents: list[Document]) -> dict[str, list[Document]]:
-        """`documents`, copies of those given with their embeddings, as `SimCSE.encode_document` gives them.
-
-        Raises:
-          UserError: naming the first one that is no document.
-        """
+        """`documents`, copies of those given with their embeddings, as `SimCSE.encode_document` gives them."""
         if isinstance(documents, Document):
             raise UserError("documents is one Document; give a list")
         texts = [self._text(row, document) for row, document in enumerate(documents)]

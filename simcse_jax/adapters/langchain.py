@@ -26,9 +26,6 @@ class SimCSEEmbeddings(Embeddings):
           model: a `SimCSE`, or the name that its constructor takes.
           dtype: float32 or bfloat16, for a model that is given by name.
           options: see `simcse_jax.adapters.texts.TextOptions`.
-
-        Raises:
-          UserError: naming the option, or what is wrong with the model.
         """
         self.model = open_model(model, dtype, options)
         self.options = with_ranges(options)

@@ -56,7 +56,6 @@ class SimCSEEmbedding(BaseEmbedding):
             `simcse_jax.adapters.texts.TextOptions`; and LlamaIndex's own.
 
         Raises:
-          UserError: naming the option, or what is wrong with the model.
           TypeError: for a field that there is not.
         """
         known = type(self).model_fields
@@ -108,11 +107,7 @@ class SimCSEEmbedding(BaseEmbedding):
 
 
 def _refuse_cache_by_text(cache: object) -> None:
-    """Refuses LlamaIndex's cache whose keys are texts alone.
-
-    Raises:
-      UserError: saying which cache tells models and prompts apart.
-    """
+    """Refuses LlamaIndex's cache whose keys are texts alone."""
     if cache is not None:
         raise UserError(
             "embeddings_cache: LlamaIndex finds embeddings there by their text alone, so a query would have a "

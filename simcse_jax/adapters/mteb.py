@@ -45,8 +45,6 @@ def prompt_names(task: str, kind: str, role: str | None) -> tuple[str, ...]:
     The order is mteb's, and after it sentence-transformers' for queries and documents.
 
     Args:
-      task: its name, such as "STSBenchmark".
-      kind: its type, such as "STS".
       role: "query" or "document"; None: a task without roles.
     """
     if role is None:
@@ -71,9 +69,6 @@ class Encoder:
           model: of any kind.
           options: of `SimCSE.encode`, in place of the model's own. A `prompt` or `prompt_name` is for all tasks and
             both roles.
-
-        Raises:
-          UserError: when mteb is not installed, or for an option that `SimCSE.encode` refuses.
         """
         require("mteb", "mteb")
         if not isinstance(model, SimCSE):
@@ -96,13 +91,11 @@ class Encoder:
 
         Args:
           inputs: batches with the texts under "text".
-          task_metadata: the task's name and type, by which the prompt is chosen.
-          hf_split, hf_subset: make no difference.
           prompt_type: the role of the texts; None: a task without roles.
           kwargs: mteb's `encode_kwargs`: `batch_size` and `show_progress_bar`.
 
         Raises:
-          UserError: for texts that are no strings, inputs without texts, embeddings that are not finite, or an option
+          UserError: for texts that are not strings, inputs without texts, embeddings that are not finite, or an option
             that would change the scores.
         """
         for name in kwargs:
@@ -182,11 +175,7 @@ class Benchmarks:
     tasks: Mapping[str, Any]  # by name, with their data
 
     def __call__(self, embed: Embed) -> dict[str, Any]:
-        """The numbers of one model.
-
-        Raises:
-          UserError: for a model that mteb cannot take, or a task that it cannot score.
-        """
+        """The numbers of one model."""
         if not isinstance(embed, Configured):
             raise UserError("tasks of mteb are for models of the class SimCSE, without a change of their embeddings")
         import mteb
@@ -236,11 +225,7 @@ class Benchmarks:
 
 
 def read(names: Sequence[str]) -> Benchmarks:
-    """The tasks of mteb of these names, with their data, which mteb fetches from the hub or finds in its cache.
-
-    Raises:
-      UserError: when mteb is not installed, a name is unknown, a task is not of texts alone, or its data cannot be had.
-    """
+    """The tasks of mteb of these names, with their data, which mteb fetches from the hub or finds in its cache."""
     require("mteb", "mteb")
     import datasets
 
@@ -290,11 +275,7 @@ def _draws_kept(task: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _in_a_line(name: str) -> Iterator[None]:
-    """Says what mteb's own code could not do, such as a task with data that it cannot score; the model's errors stay.
-
-    Raises:
-      UserError: naming the task and mteb's error.
-    """
+    """Reports in a line what mteb's own code could not do, such as score a task's data; the model's errors stay."""
     try:
         yield
     except Exception as error:

@@ -1,4 +1,4 @@
-"""What the adapters share: a model, the options of its encoding, and lists of numbers in place of arrays."""
+"""Shared by the adapters: a model, the options of encoding, and lists of numbers instead of arrays."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,8 +7,7 @@ from typing import Any, TypedDict
 import numpy as np
 from numpy.typing import ArrayLike
 
-from simcse_jax.encoding.calibration import read_ranges
-from simcse_jax.encoding.quantization import SCALAR, Precision
+from simcse_jax.encoding.quantization import SCALAR, Precision, read_ranges
 from simcse_jax.errors import UserError
 from simcse_jax.host.storage import sha256
 from simcse_jax.simcse import SimCSE
@@ -36,16 +35,7 @@ OPTIONS = tuple(TextOptions.__annotations__)
 
 
 def open_model(model: SimCSE | str | Path, dtype: str | None, options: TextOptions) -> SimCSE:
-    """The model, loaded if it is a name, after a check that it can encode with these options.
-
-    Args:
-      model: a `SimCSE`, or the name that its constructor takes.
-      dtype: the type that a model of this name computes in; None: float32.
-      options: of all later encodings.
-
-    Raises:
-      UserError: naming the option, or what is wrong with the model.
-    """
+    """The model, loaded if it is a name, after a check that it can encode with these options."""
     check_ranges(options)
     if not isinstance(model, SimCSE):
         model = SimCSE(model, dtype="float32" if dtype is None else dtype)
@@ -57,21 +47,13 @@ def open_model(model: SimCSE | str | Path, dtype: str | None, options: TextOptio
 
 
 def with_ranges(options: TextOptions) -> TextOptions:
-    """The options with the ranges of a file as they are now, since it may change, and all embeddings need the same.
-
-    Raises:
-      UserError: naming the file, and what is wrong with it.
-    """
+    """The options with the ranges of a file as they are now, since it may change, and all embeddings need the same."""
     ranges = options.get("ranges")
     return {**options, "ranges": read_ranges(str(ranges))} if isinstance(ranges, str | Path) else options
 
 
 def check_ranges(options: TextOptions) -> None:
-    """Refuses int8 and uint8 without ranges, which would be those of each call: no two calls could be compared.
-
-    Raises:
-      UserError: saying what to give.
-    """
+    """Refuses int8 and uint8 without ranges, which would be those of each call: no two calls could be compared."""
     precision = options.get("precision")
     if precision in SCALAR and options.get("ranges") is None:
         raise UserError(
@@ -81,22 +63,14 @@ def check_ranges(options: TextOptions) -> None:
 
 
 def embed_query(model: SimCSE, text: str, options: TextOptions) -> list[float]:
-    """The D numbers of a query.
-
-    Raises:
-      UserError: for what is not a string.
-    """
+    """The D numbers of a query."""
     if not isinstance(text, str):
         raise UserError(f"{text!r:.60}: not a string, as a query must be")
     return model.encode_query(text, **_arguments(options, "query_prompt")).tolist()
 
 
 def embed_documents(model: SimCSE, texts: Sequence[str], options: TextOptions) -> list[list[float]]:
-    """The D numbers of each document, in their order.
-
-    Raises:
-      UserError: naming the first one that is not a string.
-    """
+    """The D numbers of each document, in their order."""
     if isinstance(texts, str):
         raise UserError(f"{texts!r:.60}: a string, not a list of documents")
     return model.encode_document(texts, **_arguments(options, "document_prompt")).tolist()

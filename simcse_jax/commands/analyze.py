@@ -13,16 +13,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simcse_jax.commands.command_line import MODEL, Parser, parse_model, run_command
+from simcse_jax.commands.command_line import MODEL, Parser, parse_model
 from simcse_jax.errors import UserError, require
-from simcse_jax.evaluation.analysis.compared import Models, choose
-from simcse_jax.evaluation.analysis.protocol import CHOICES, Protocol, option
+from simcse_jax.evaluation.analysis.inputs import Models, choose
+from simcse_jax.evaluation.analysis.tokens import CHOICES, Protocol, option
 from simcse_jax.host.outputs import output_folder, printing
 from simcse_jax.host.storage import Folder, as_path, local_path
 
 if TYPE_CHECKING:
-    from simcse_jax.evaluation.analysis.data import Data
-    from simcse_jax.runs.measured import Point
+    from simcse_jax.evaluation.analysis.inputs import Data
+    from simcse_jax.runs.dynamics import Point
     from simcse_jax.simcse import SimCSE
 
 FILES = ("*.json", "report.html", "*.png", "*.svg")  # what it writes
@@ -59,7 +59,7 @@ def read_arguments() -> tuple[Namespace, Protocol, Models]:
       UserError: naming the option that is wrong.
     """
     parser = Parser(
-        prog="simcse_jax.commands.analyze",
+        "analyze",
         description="Isotropy and contextualization of models' layers, or how the last one changed in training. "
         "Needs models and sentences, or the folders of runs. Writes numbers, pictures and a page to --output.",
     )
@@ -205,11 +205,10 @@ def analyze_models(args: Namespace, protocol: Protocol, models: Models, output: 
     Raises:
       UserError: when the data or a model is wrong, or models cannot be compared.
     """
-    from simcse_jax.evaluation.analysis import report, terminal, tokens
-    from simcse_jax.evaluation.analysis.data import read_data
+    from simcse_jax.evaluation.analysis import report, tokens
+    from simcse_jax.evaluation.analysis.inputs import read_data
     from simcse_jax.evaluation.analysis.map import project_by_size
-    from simcse_jax.evaluation.analysis.measure import measure
-    from simcse_jax.evaluation.analysis.metrics import collect
+    from simcse_jax.evaluation.analysis.measure import collect, measure
     from simcse_jax.runs.workdir import versions
 
     sentences, data, _ = read_data(args.data, args.column, args.split, args.sentences or 0)
@@ -223,13 +222,13 @@ def analyze_models(args: Namespace, protocol: Protocol, models: Models, output: 
         tokens.check_in_common(surveys[one], surveys[other])
     found = {}
     with printing(True) as say:
-        say(terminal.data_lines(data, surveys, max_length))
+        say(report.data_lines(data, surveys, max_length))
         for label, encoder in encoders.items():
             found[label] = measure(encoder, surveys[label], show_progress_bar=True)
-            say(f"\n{label}\n{terminal.table(found[label])}")
+            say(f"\n{label}\n{report.table(found[label])}")
         metrics = collect(models.names, models.pairs, surveys, found, data=data, max_length=max_length)
         say("\n" + report.in_short(metrics))
-        if lines := terminal.change_lines(metrics):
+        if lines := report.change_lines(metrics):
             say(lines)
         embeddings = {}
         first = next(iter(surveys.values()))  # whose sentences are those of all
@@ -240,7 +239,7 @@ def analyze_models(args: Namespace, protocol: Protocol, models: Models, output: 
             else:
                 say(f"no map of {label}: how {model.name} pools is not known here; name a pooler, {model.name}@avg")
         names = report.write(metrics, output, versions=versions(), maps=project_by_size(embeddings))
-        say("\n" + terminal.files_line(output, report.METRICS, names))
+        say("\n" + report.files_line(output, report.METRICS, names))
 
 
 def analyze_rank(args: Namespace, models: Models, output: Path) -> None:
@@ -249,8 +248,8 @@ def analyze_rank(args: Namespace, models: Models, output: Path) -> None:
     Raises:
       UserError: when the data or a model is wrong, or the data have fewer sentences than a batch.
     """
-    from simcse_jax.evaluation.analysis import rank, rank_report
-    from simcse_jax.evaluation.analysis.data import read_data
+    from simcse_jax.evaluation.analysis import rank
+    from simcse_jax.evaluation.analysis.inputs import read_data
     from simcse_jax.runs.workdir import versions
 
     found, data, _ = read_data(args.data, args.column, args.split, args.sentences or 0)
@@ -267,10 +266,10 @@ def analyze_rank(args: Namespace, models: Models, output: Path) -> None:
             # As an objective gets them: not normalized, which would make them small next to N(0, 1).
             embeddings = model.encode_counted(sentences, pooler=pooler, normalize_to_unit=False).embeddings
             measured = rank.measure(embeddings, args.rank, args.artificial, batches=BATCHES, seed=args.seed)
-            ranks[label] = rank_report.Ranks(models.names[label], embeddings.shape[1], measured)
-            say(f"\n{label}, {embeddings.shape[1]} dimensions\n{rank_report.table(ranks[label])}")
-        names = rank_report.write(ranks, output, data=data, about=about, versions=versions())
-        say(f"\n{rank_report.in_short(ranks)}\n\n{output}: {', '.join(names)}")
+            ranks[label] = rank.Ranks(models.names[label], embeddings.shape[1], measured)
+            say(f"\n{label}, {embeddings.shape[1]} dimensions\n{rank.table(ranks[label])}")
+        names = rank.write(ranks, output, data=data, about=about, versions=versions())
+        say(f"\n{rank.in_short(ranks)}\n\n{output}: {', '.join(names)}")
 
 
 def analyze_runs(args: Namespace, protocol: Protocol, output: Path) -> None:
@@ -279,9 +278,9 @@ def analyze_runs(args: Namespace, protocol: Protocol, output: Path) -> None:
     Raises:
       UserError: naming the run that has nothing to measure or was measured on other sentences.
     """
-    from simcse_jax.evaluation.analysis import dynamics, summary, terminal
-    from simcse_jax.evaluation.analysis.data import read_data
-    from simcse_jax.runs.measured import read_run, recorded
+    from simcse_jax.evaluation.analysis import dynamics, report
+    from simcse_jax.evaluation.analysis.inputs import read_data
+    from simcse_jax.runs.dynamics import read_run, recorded
     from simcse_jax.runs.workdir import versions
 
     data = read_data(args.data, args.column, args.split, args.sentences or 0) if args.data else None
@@ -297,8 +296,8 @@ def analyze_runs(args: Namespace, protocol: Protocol, output: Path) -> None:
         named = {labels[name]: found for name, found in points.items()}
         workdirs = {label: name for name, label in labels.items()}
         names = dynamics.write(named, output, data=where, about=about, workdirs=workdirs, versions=versions())
-        say(summary.of_runs(named))
-        say(terminal.files_line(output, dynamics.DYNAMICS, names))
+        say(report.of_runs(named))
+        say(report.files_line(output, dynamics.DYNAMICS, names))
 
 
 def measure_runs(
@@ -318,7 +317,7 @@ def measure_runs(
       UserError: when a run kept no checkpoints, or the runs' tokenizers differ.
     """
     from simcse_jax.evaluation.analysis import dynamics, last_layer
-    from simcse_jax.runs.measured import measure_checkpoints, survey_checkpoints
+    from simcse_jax.runs.dynamics import measure_checkpoints, survey_checkpoints
 
     survey, max_length = survey_checkpoints(folders, data.sentences, protocol, args.data, args.batch_size)
     positives = last_layer.positives(data.pairs, len(data.sentences)) if data.pairs else []
@@ -344,7 +343,3 @@ def load(name: str, batch_size: int) -> tuple["SimCSE", str | None]:
     # Any pooler will do: a model whose own is unknown is measured too.
     model = SimCSE(spec.name, pooler=spec.pooler or "avg", num_layers=spec.num_layers, batch_size=batch_size)
     return model, spec.pooler or model.own_pooler
-
-
-if __name__ == "__main__":
-    run_command(main)

@@ -13,15 +13,14 @@ import sys
 
 from ml_collections import config_dict
 
-from simcse_jax.commands.command_line import Parser, run_command, started_as
+from simcse_jax.commands.command_line import Parser, started_as
 from simcse_jax.config.checks import validate
 from simcse_jax.config.flags import find_config, parse
 from simcse_jax.config.source_fields import longest
 from simcse_jax.data.columns import ROLES
 from simcse_jax.data.sources import split_sources
 from simcse_jax.data.spans import SPANS
-from simcse_jax.data.sts_pairs import of_task
-from simcse_jax.data.sts_texts import PREFIX
+from simcse_jax.data.sts import PREFIX, of_task
 from simcse_jax.encoding.batching import FINE_LENGTHS
 from simcse_jax.errors import UserError
 from simcse_jax.host.outputs import output_file, printing
@@ -191,7 +190,7 @@ def padded_length(tokens: float, max_length: int) -> int:
 def _read_arguments() -> tuple[argparse.Namespace, config_dict.ConfigDict]:
     """The options and the recipe with its fields, each checked alone."""
     parser = Parser(
-        prog="simcse_jax.commands.aot",
+        "aot",
         description="Computes the costs of a training step on TPUs or GPUs, without any of them: memory, FLOPs, bytes, "
         "and the least seconds that it can take.\nNeeds Linux, libtpu (for GPUs jax[cuda13]) and a recipe; reads "
         "neither weights nor data.\nPrints the costs, and writes them to the file of --output if it is given.",
@@ -312,7 +311,3 @@ def main() -> None:
         say(text)
         for report in reports if args.top else ():
             say(largest(report, args.top))
-
-
-if __name__ == "__main__":
-    run_command(main)

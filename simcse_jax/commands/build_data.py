@@ -10,11 +10,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, Any
 
-from simcse_jax.commands.command_line import Parser, run_command
+from simcse_jax.commands.command_line import Parser
 from simcse_jax.data.building.builders import BUILDERS, Builder, Options
 from simcse_jax.data.building.nli import HYPOTHESES
-from simcse_jax.data.building.tables import is_dataset, resolve
-from simcse_jax.data.building.tally import Tally
+from simcse_jax.data.building.reading import Tally, is_dataset, resolve
 from simcse_jax.data.building.wikipedia import DRAWS
 from simcse_jax.errors import UserError, why
 from simcse_jax.host.outputs import output_file
@@ -56,7 +55,7 @@ def _parser() -> Parser:
         f"  {name:<16}{each.about}; {each.output}\n    from {each.sources}" for name, each in BUILDERS.items()
     )
     parser = Parser(
-        "simcse_jax.build-data",
+        "build-data",
         description="Make a training file of the papers from what people can download.",
         epilog=f"files:\n{listed}\n",
     )
@@ -112,7 +111,3 @@ def _write_rows(text: IO[str], builder: Builder, rows: Iterable[tuple[str, ...]]
             text.write(row[0] + "\n")
         written += bool(row[0])
     return written
-
-
-if __name__ == "__main__":
-    run_command(main)

@@ -20,13 +20,19 @@ from simcse_jax.host.storage import local_path
 from simcse_jax.models.config import DTYPES, POOLERS
 
 SCRIPT, PACKAGE = PROGRAMS = ("simcse-jax", "python -m simcse_jax")
-MODULES = {"train": "main", "build-data": "build_data"}  # commands whose module has another name
+
+
+def module_of(command: str) -> str:
+    """The module whose `main` a command runs, such as `simcse_jax.commands.build_data`."""
+    return "simcse_jax.main" if command == "train" else f"simcse_jax.commands.{command.replace('-', '_')}"
 
 
 def started_as(command: str) -> str:
-    """How to start a command, in the way that this one was: `simcse-jax train`, or `python -m simcse_jax.main`."""
+    """How to start a command, in the way that this one was: `simcse-jax train`, or `python -m simcse_jax train`."""
     program, _, _ = sys.argv[0].rpartition(" ")  # simcse_jax.__main__ writes "simcse-jax encode"
-    return f"{program} {command}" if program in PROGRAMS else f"{PACKAGE}.{MODULES.get(command, command)}"
+    if program in PROGRAMS:
+        return f"{program} {command}"
+    return f"{PACKAGE}.main" if command == "train" else f"{PACKAGE} {command}"
 
 
 MODEL = (
@@ -112,16 +118,11 @@ class _Formatter(argparse.HelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse with errors of one line, and a help with all defaults and the exit codes.
+    """argparse with errors of one line, and a help that shows how the command was started, defaults and exit codes."""
 
-    A command gives its module as `prog`, e.g. "simcse_jax.commands.encode"; the help shows how it was started.
-    """
-
-    def __init__(self, prog: str, epilog: str = "", **kwargs: Any):
+    def __init__(self, command: str = "", *, prog: str | None = None, epilog: str = "", **kwargs: Any):
         epilog = "\n".join(filter(None, [epilog, describe_exit_codes()]))
-        package, _, command = prog.partition(".")
-        prog = started_as(command) if package == "simcse_jax" else prog
-        super().__init__(prog, epilog=epilog, formatter_class=_Formatter, **kwargs)
+        super().__init__(prog or started_as(command), epilog=epilog, formatter_class=_Formatter, **kwargs)
 
     def error(self, message: str) -> NoReturn:
         """Raises a `UserError` instead of printing the usage and leaving."""

@@ -6,7 +6,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from simcse_jax.commands.command_line import MODEL, Parser, run_command, warnings_in_a_line
+from simcse_jax.commands.command_line import MODEL, Parser, warnings_in_a_line
 from simcse_jax.errors import UserError, installed, reason
 from simcse_jax.host.ports import bind
 from simcse_jax.models.config import POOLERS
@@ -23,7 +23,7 @@ FONTS, FONTS_OF_CODE = ["system-ui", "sans-serif"], ["ui-monospace", "monospace"
 def main() -> None:
     """Reads the file and finds a port first, so that a mistake is reported before a model is loaded."""
     parser = Parser(
-        prog="simcse_jax.commands.demo",
+        "demo",
         description="Serves a page with search, comparison and a heat map, and an API of the same. Needs Gradio, a "
         "model, and a file of sentences or an index. Writes nothing.",
     )
@@ -139,7 +139,3 @@ def serve(
     if share:
         print(f"public for a while: {page.share_url or 'no; Gradio gave no address'}", flush=True)
     page.block_thread()
-
-
-if __name__ == "__main__":
-    run_command(main)

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from simcse_jax.commands.command_line import Parser, run_command, started_as
+from simcse_jax.commands.command_line import Parser, started_as
 from simcse_jax.errors import UserError
 from simcse_jax.host.names import split_step
 from simcse_jax.host.outputs import check_replaced_folder, printing
@@ -24,7 +24,7 @@ LICENSE = re.compile(r"[a-z0-9][a-z0-9.-]*")
 def main() -> None:
     """The command."""
     parser = Parser(
-        prog="simcse_jax.commands.export",
+        "export",
         description="Exports a trained model for transformers and sentence-transformers. Needs the folder of a run. "
         "Writes the model, its tokenizer and its model card to --output.",
     )
@@ -164,7 +164,7 @@ def export_adapter(workdir: "Folder", output: Path, step: int | str | None = Non
     Raises:
       UserError: also when the run has no LoRA, or its model is more than that.
     """
-    from simcse_jax.runs.adapter import adapter_writer
+    from simcse_jax.runs.lora_export import adapter_writer
 
     check_places(workdir, output)
     write_whole(output, adapter_writer(workdir, step))
@@ -178,7 +178,7 @@ def write_whole(output: Path, write: "Callable[[Path], None]") -> None:
     """
     from safetensors import SafetensorError
 
-    from simcse_jax.host.locks.replace import replacing
+    from simcse_jax.host.locks import replacing
 
     output = Path(os.path.realpath(output))  # a link stays one, what it points to is replaced
     try:
@@ -186,7 +186,3 @@ def write_whole(output: Path, write: "Callable[[Path], None]") -> None:
             write(temporary)
     except (OSError, SafetensorError) as error:
         raise UserError(f"--output {output}: cannot be written: {getattr(error, 'strerror', None) or error}") from None
-
-
-if __name__ == "__main__":
-    run_command(main)

@@ -15,11 +15,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from simcse_jax.commands.command_line import Model, Parser, run_command
-from simcse_jax.commands.geometry_arguments import Options, read_arguments
+from simcse_jax.commands.command_line import (
+    Model,
+    Parser,
+    add_postprocess,
+    add_prompts,
+    checked_split,
+    parse_model,
+)
+from simcse_jax.config.checks import check_postprocess
 from simcse_jax.errors import UserError, require
 from simcse_jax.evaluation.plotting import short_names, unique
-from simcse_jax.evaluation.tasks import MEASURES, RETRIEVAL, TASKS
+from simcse_jax.evaluation.tasks import MEASURES, POSTPROCESSING, RETRIEVAL, TASKS
+from simcse_jax.host.names import split_label
 from simcse_jax.host.outputs import output_folder, printing
 from simcse_jax.host.progress import doing
 from simcse_jax.host.storage import as_path, local_path
@@ -27,13 +35,14 @@ from simcse_jax.host.storage import as_path, local_path
 if TYPE_CHECKING:
     from simcse_jax.evaluation.convergence import Curve
     from simcse_jax.evaluation.geometry import Geometry
-    from simcse_jax.evaluation.geometry_runs import Place
+    from simcse_jax.evaluation.geometry_pictures import Place
     from simcse_jax.evaluation.postprocess import Postprocess
     from simcse_jax.evaluation.sts import Pairs
     from simcse_jax.simcse import SimCSE
 
 FILE = "geometry.json"
 FILES = (FILE, "*.png", "*.svg")  # what it writes
+SCORES = ("sts_avg", "stsb")
 
 
 class Data(NamedTuple):
@@ -45,10 +54,19 @@ class Data(NamedTuple):
     fit_on: "dict[str, Postprocess]"  # by method
 
 
+class Options(NamedTuple):
+    """The command line."""
+
+    args: Namespace
+    models: dict[str, Model]  # as they were given
+    panels: dict[str, list[str]]  # the given models of each panel, by its title
+    runs: dict[str, str]  # labels, empty for none, by the runs' folders
+
+
 def main() -> None:
     """Reads the data and finds all models and checkpoints first, so that a mistake is reported immediately."""
     parser = Parser(
-        prog="simcse_jax.commands.geometry",
+        "geometry",
         description="Measures alignment, uniformity, singular values and cosines of models and of runs' checkpoints. "
         "Needs graded pairs and models or runs with kept checkpoints, or runs that were measured or scored while they "
         "trained. Writes geometry.json and pictures to --output.",
@@ -71,8 +89,8 @@ def draw_records(runs: Mapping[str, str], say: Callable[[str], None]) -> tuple[d
     Raises:
       UserError: when a run recorded nothing.
     """
-    from simcse_jax.evaluation import convergence, geometry_runs
-    from simcse_jax.runs.recorded import folder_name, read_records
+    from simcse_jax.evaluation import convergence, geometry_pictures
+    from simcse_jax.runs.dynamics import folder_name, read_records
 
     records = read_records({name: as_path(name) for name in runs}, runs)
     firsts = list(records.groups)
@@ -96,12 +114,12 @@ def draw_records(runs: Mapping[str, str], say: Callable[[str], None]) -> tuple[d
             facts[label]["scores"] = curves[label].to_json()
             say(f"{label}: {curves[label]}")
         if measured:
-            places[label] = geometry_runs.mean_of(measured)
+            places[label] = geometry_pictures.mean_of(measured)
             facts[label]["points"] = [place.to_json() for place in places[label]]
             say(f"{label}: alignment and uniformity at {len(places[label])} steps")
     drawn = {}
     if places:
-        drawn["runs"] = geometry_runs.runs(places, f"{records.measured_on} (recorded)")
+        drawn["runs"] = geometry_pictures.runs(places, f"{records.measured_on} (recorded)")
     if curves:
         where = {"stsb_dev": "STS-B dev", "sickr_dev": "SICK-R dev"}.get(records.scored_on, records.scored_on)
         measure = MEASURES.get(records.scored_on.removeprefix(f"{RETRIEVAL}_"), "")
@@ -112,8 +130,8 @@ def draw_records(runs: Mapping[str, str], say: Callable[[str], None]) -> tuple[d
 
 def draw_measured(options: Options, say: Callable[[str], None]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Measures models and checkpoints, and draws them. Returns the facts to write and the pictures."""
-    from simcse_jax.evaluation import geometry, geometry_pictures, geometry_runs
-    from simcse_jax.runs.kept import steps_of
+    from simcse_jax.evaluation import geometry, geometry_pictures
+    from simcse_jax.runs.dynamics import steps_of
 
     args, models = options.args, options.models
     data = read_data(args, models)
@@ -139,7 +157,7 @@ def draw_measured(options: Options, say: Callable[[str], None]) -> tuple[dict[st
         drawn["singular_values"] = geometry_pictures.singular_values(by_label, data.name)
         drawn["cosines"] = geometry_pictures.cosines(by_label, data.name)
     if places:
-        drawn["runs"] = geometry_runs.runs(places, data.name)
+        drawn["runs"] = geometry_pictures.runs(places, data.name)
     return facts, drawn
 
 
@@ -239,8 +257,8 @@ def measure_runs(
 ) -> "tuple[dict[str, list[Place]], dict[str, Any]]":
     """Measures each kept checkpoint of each run: the places, and the facts to write, by the runs' labels."""
     from simcse_jax.evaluation import geometry
-    from simcse_jax.evaluation.geometry_runs import Place
-    from simcse_jax.runs.kept import checkpoint_encoders
+    from simcse_jax.evaluation.geometry_pictures import Place
+    from simcse_jax.runs.dynamics import checkpoint_encoders
 
     found: dict[str, list[Place]] = {}
     facts = {}
@@ -273,5 +291,107 @@ def line(label: str, found: "Geometry") -> str:
     return f"{label}: {numbers}, Spearman × 100 {found.spearman:.2f}"
 
 
-if __name__ == "__main__":
-    run_command(main)
+def read_arguments(parser: Parser) -> Options:
+    """The options; `parser` has none yet.
+
+    Raises:
+      UserError: naming the option that is wrong, or has no effect with the others.
+    """
+    _add_options(parser)
+    args = parser.parse_args()
+    given = [spec for panel in args.models for spec in panel]
+    if not given and not args.runs:
+        raise UserError("nothing to measure; give --models, --runs or both")
+    for option, names in (("--models", given), ("--runs", args.runs), ("--panels", args.panels)):
+        repeated = next((name for name in names if names.count(name) > 1), None)
+        if repeated:
+            raise UserError(f"{option}: {repeated} is given twice")
+    if len(args.panels) not in (0, len(args.models)):
+        raise UserError(f"--panels: must have a title for each --models, {len(args.models)}; it has {len(args.panels)}")
+    if not given:
+        alone = ("prompt", "prompt_name", "truncate_dim", "score", "postprocess", "postprocess_data")
+        for option in (*alone, "postprocess_dimensions"):
+            if getattr(args, option) not in (None, "", 0):
+                raise UserError(f"--{option.replace('_', '-')}: is for --models, which is not given")
+    elif args.data is None:
+        raise UserError("--data: is missing; --models are measured on graded pairs, --runs alone draw their records")
+    for option in ("prompt", "prompt_name", "truncate_dim") if given and args.runs else ():
+        if getattr(args, option) is not None:
+            raise UserError(
+                f"--{option.replace('_', '-')}: is for --models, and the checkpoints of --runs are encoded without it; "
+                "measure them separately"
+            )
+    args.split = checked_split(args.split, args.data)
+    if args.batch_size < 1:
+        raise UserError(f"--batch-size {args.batch_size}: must be 1 or more")
+    runs: dict[str, str] = {}
+    for spec in args.runs:
+        name, label = split_label(spec)
+        if name in runs:
+            raise UserError(f"--runs: {name} is given twice")
+        runs[name] = label
+    titles = args.panels or [
+        f"panel {number}" if len(args.models) > 1 else "" for number in range(1, 1 + len(args.models))
+    ]
+    models = read_models(given, args)
+    return Options(args, models, dict(zip(titles, args.models, strict=True)), runs)
+
+
+def _add_options(parser: Parser) -> None:
+    """Adds the options of the command."""
+    parser.add_argument(
+        "--models",
+        nargs="+",
+        action="append",
+        default=[],
+        metavar="NAME[@LAYERS][@POOLER][@METHOD][=LABEL]",
+        help="folders, hub ids, package:NAME, workdirs or glove:FILE; NAME@3 keeps the first 3 layers, NAME@avg takes "
+        f"that pooler, NAME@whitening that post-processing ({' or '.join(POSTPROCESSING)}); given again: another panel",
+    )
+    parser.add_argument("--panels", nargs="+", default=[], metavar="TITLE", help="the panels' titles, one each")
+    parser.add_argument(
+        "--runs",
+        nargs="+",
+        default=[],
+        metavar="WORKDIR[=LABEL]",
+        help="runs: their kept checkpoints (checkpoint.keep_every=n), or without --data what they recorded "
+        "(analysis.every=n, eval.every=n); those that differ in the seed alone are drawn as one",
+    )
+    parser.add_argument("--data", help="SentEval's data/downstream, or a file of pairs graded 0 to 5")
+    parser.add_argument(
+        "--split",
+        choices=("dev", "test", "all"),
+        help="the split of STS-B (default: test); all is train, dev and test together",
+    )
+    parser.add_argument(
+        "--score",
+        choices=SCORES,
+        help="the models' colours: the average of the seven similarity tasks' test sets, or STS-B's pairs alone "
+        "(default: sts_avg if --data is a folder)",
+    )
+    parser.add_argument("--batch-size", type=int, default=64, help="sentences encoded together on each device")
+    add_prompts(parser)
+    add_postprocess(parser, POSTPROCESSING, "for models that name none")
+    parser.add_argument("--output", required=True, help="the folder for geometry.json and the pictures")
+
+
+def read_models(given: list[str], args: Namespace) -> dict[str, Model]:
+    """The models by what was given, with their labels and methods.
+
+    Raises:
+      UserError: when a label is given twice, or a post-processing lacks its data.
+    """
+    models: dict[str, Model] = {}
+    for spec in given:
+        name, label = split_label(spec)
+        model = parse_model(name, POSTPROCESSING)
+        models[spec] = model._replace(label=label, postprocess=model.postprocess or args.postprocess)
+    labels = [model.label for model in models.values() if model.label]
+    repeated = next((label for label in labels if labels.count(label) > 1), None)
+    if repeated:
+        raise UserError(f"--models: the label {repeated} is given twice")
+    methods = {model.postprocess for model in models.values()} - {""}
+    # Of several methods whitening is the one that takes dimensions.
+    method = args.postprocess or ("whitening" if "whitening" in methods else next(iter(methods), ""))
+    check_postprocess(method, args.postprocess_data, args.postprocess_dimensions, "--postprocess", "-")
+    return models

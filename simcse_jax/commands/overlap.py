@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from simcse_jax.commands.command_line import Parser, run_command
+from simcse_jax.commands.command_line import Parser
 from simcse_jax.errors import UserError
 
 WORD = re.compile(r"\w+(?:['’]\w+)*")
@@ -15,7 +15,7 @@ WORD = re.compile(r"\w+(?:['’]\w+)*")
 def main() -> None:
     """The command."""
     parser = Parser(
-        prog="simcse_jax.commands.overlap",
+        "overlap",
         description="Prints the lexical overlap of positive pairs (mean F1), in one line. Needs a file of pairs.",
     )
     parser.add_argument("data", help="pairs, in any form that data.train takes, e.g. a .csv with sent0 and sent1")
@@ -57,7 +57,3 @@ def _words(sentence: str) -> Counter[str]:
 def _f1(a: Counter[str], b: Counter[str]) -> float:
     total = a.total() + b.total()
     return 2 * (a & b).total() / total if total else 0.0
-
-
-if __name__ == "__main__":
-    run_command(main)

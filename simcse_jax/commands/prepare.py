@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simcse_jax.commands.command_line import Parser, run_command, warnings_in_a_line
+from simcse_jax.commands.command_line import Parser, warnings_in_a_line
 from simcse_jax.errors import UserError
 from simcse_jax.host import streams
 from simcse_jax.host.storage import Folder, is_remote
@@ -64,9 +64,9 @@ def main() -> None:
 
 def prepare(args: argparse.Namespace, folder: Folder, tokenizer: "Tokenizer", vocabulary: int) -> "Manifest | None":
     """Makes what is missing of the corpus; None if other processes will complete it."""
-    from simcse_jax.data.corpus.begun import leave
     from simcse_jax.data.corpus.making import make
     from simcse_jax.data.corpus.plan import enter, make_plan
+    from simcse_jax.data.corpus.shared_folder import leave
     from simcse_jax.data.tokens import Lengths
 
     augment = {name: getattr(args, f"augment_{name}") for name in AUGMENT} | {"name": args.augment}
@@ -121,11 +121,11 @@ def report(manifest: "Manifest", output: str) -> None:
 
 def parse() -> argparse.Namespace:
     """The options, after all checks that need no file."""
-    from simcse_jax.data.corpus.items import CHANGES
     from simcse_jax.data.corpus.plan import SHARD_ROWS
+    from simcse_jax.data.corpus.source_rows import CHANGES
 
     parser = Parser(
-        "simcse_jax.commands.prepare",
+        "prepare",
         description="Tokenizes training data once, into a folder that config.data.train takes. Processes that are "
         "given the same command share the work, and one that was stopped goes on.",
     )
@@ -272,7 +272,7 @@ def verify(folder: Path) -> None:
       UserError: naming the first file that differs.
     """
     from simcse_jax.data.corpus.manifest import REPAIR, check_sizes, read_manifest
-    from simcse_jax.data.corpus.stamps import hash_file
+    from simcse_jax.data.corpus.shared_folder import hash_file
     from simcse_jax.host.hidden import PLAN
 
     manifest = read_manifest(folder)
@@ -283,7 +283,3 @@ def verify(folder: Path) -> None:
         if hash_file(folder / file.name) != file.sha256:
             raise UserError(f"{folder / file.name}: was changed since it was written; {REPAIR}")
     print(f"{folder}: {len(manifest.shards)} shards of {manifest.rows:,} rows are as they were written")
-
-
-if __name__ == "__main__":
-    run_command(main)

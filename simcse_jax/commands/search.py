@@ -8,17 +8,15 @@ import functools
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from simcse_jax.commands import search_build
 from simcse_jax.commands.command_line import (
     MODEL,
     Parser,
     add_dtype,
     add_truncation,
-    run_command,
     warnings_in_a_line,
     with_new_spellings,
 )
@@ -28,27 +26,29 @@ from simcse_jax.host.outputs import check_inputs, output_file, printing
 from simcse_jax.host.storage import is_remote, local_path
 from simcse_jax.models.config import POOLERS
 
-REFINE_HELP = "so many times --top-k rows are read and compared exactly (default: 20)"
-RESCORE_HELP = "for vectors in int8 or binary: so many times --top-k are scored again in float32 (default: 4)"
-NPROBES_HELP = "the cells that are looked into (default: 20)"
-
 if TYPE_CHECKING:
     from simcse_jax.index.index import Index, Result
     from simcse_jax.simcse import SimCSE
 
     Found = tuple[str, tuple[list[Result], ...]]  # a query, and each model's results
+    from simcse_jax.index.embedding_files import EmbeddingFiles
+    from simcse_jax.index.identity import ModelIdentity
+
+REFINE_HELP = "so many times --top-k rows are read and compared exactly (default: 20)"
+RESCORE_HELP = "for vectors in int8 or binary: so many times --top-k are scored again in float32 (default: 4)"
+NPROBES_HELP = "the cells that are looked into (default: 20)"
 
 
 def main() -> None:
     """Reads all files first, so that a mistake in one is reported before a model is loaded."""
     if sys.argv[1:2] == ["build"]:
-        search_build.main(sys.argv[2:])
+        build_index(sys.argv[2:])
         return
     args, output = _parse()
     from simcse_jax.data.sentences import read_sentences
-    from simcse_jax.index.files import is_index
+    from simcse_jax.index.folder import is_index
     from simcse_jax.index.options import check_precision, check_search, check_small
-    from simcse_jax.index.terminal import table
+    from simcse_jax.index.results_table import table
 
     numbers = args.top_k, args.threshold, args.recall_target, args.backend
     check = functools.partial(check_search, *numbers, storage=args.storage)  # more is known once there is an index
@@ -82,7 +82,7 @@ def main() -> None:
 def _parse() -> tuple[argparse.Namespace, Path | None]:
     """The options, and the file of `--output`."""
     parser = Parser(
-        prog="simcse_jax.commands.search",
+        "search",
         description="Finds the nearest sentences to each query, by cosine or as the model says. Needs a model, and "
         "--sentences or an earlier --index. Prints tables; writes the embeddings to --index and the results to "
         "--output if given. `build --help` is about indexes that need not fit into memory.",
@@ -165,7 +165,7 @@ def _check_index(option: str, name: str | None, needed: bool, inputs: dict[str, 
     """Refuses a folder that is no index, and one with an input that saving the index would remove."""
     if name is None:
         return
-    from simcse_jax.index.files import PATTERNS, is_index, is_writable_index, local_folder
+    from simcse_jax.index.folder import PATTERNS, is_index, is_writable_index, local_folder
 
     folder = local_folder(name)
     saved = [path for pattern in PATTERNS for path in folder.glob(pattern)]
@@ -253,7 +253,7 @@ def prepare(model: "SimCSE", sentences: list[str] | None, folder: str | None, ke
     Raises:
       UserError: when the folder's index is another model's, or of other sentences, or another job is making it.
     """
-    from simcse_jax.host.locks.lock import held
+    from simcse_jax.host.locks import held
 
     if folder is None:
         _add(model, sentences or [], kept)
@@ -270,7 +270,7 @@ def _check_kept(model: "SimCSE", folder: str | None, kept: Kept) -> None:
     """Refuses to go on with an index that keeps something else."""
     import numpy as np
 
-    from simcse_jax.encoding.calibration import read_ranges
+    from simcse_jax.encoding.quantization import read_ranges
 
     if model.index is None or kept.precision is None:
         return
@@ -291,7 +291,7 @@ def _add(model: "SimCSE", sentences: list[str], kept: Kept) -> None:
 
 def _left(model: "SimCSE", sentences: list[str] | None, folder: str) -> list[str]:
     """Loads the folder's index if there is one, and returns the sentences that it lacks."""
-    from simcse_jax.index.files import is_index
+    from simcse_jax.index.folder import is_index
 
     if not is_index(local_path(folder)):
         assert sentences is not None  # without an index there must be some
@@ -319,5 +319,67 @@ def _typed() -> Iterator[list[str]]:
     return ([line] for line in streams.typed("query: ") if line.strip())
 
 
-if __name__ == "__main__":
-    run_command(main)
+def build_index(arguments: Sequence[str]) -> None:
+    """Looks at all files first; a model is loaded only where the embeddings do not name theirs."""
+    parser = Parser(
+        "search build",
+        description="Makes an index of embeddings, on a disk or in a bucket, or adds them to one. Needs the files that "
+        "encode writes, and LanceDB. Writes the index to --output; the next search opens it with --index.",
+    )
+    parser.add_argument("--embeddings", required=True, help="a folder of .parquet or .npy files, or one; gs:// too")
+    parser.add_argument("--output", required=True, help="the folder of the index; one that is there is added to")
+    parser.add_argument("--backend", choices=("lance",), default="lance", help="the library that keeps the index")
+    parser.add_argument("--model", help=f"what made the embeddings, if the files do not say so: {MODEL}")
+    parser.add_argument("--pooler", help="the pooler that made them, with --model (default: the model's own)")
+    parser.add_argument(
+        "--precision",
+        choices=("float32", "int8", "binary"),
+        help="what the index keeps of an embedding: 4 bytes an element; int8, a byte and a bit; or binary, a bit "
+        "(default: float32, or what it keeps already)",
+    )
+    parser.add_argument("--ranges", help="for --precision int8: a file with them (default: those of the embeddings)")
+    parser.add_argument(
+        "--codes",
+        choices=("product", "int8", "binary"),
+        help="LanceDB's codes of vectors in float32, by which rows are found: a byte for four elements; int8, a byte "
+        "an element; or binary, a bit (default: product, or what it has already)",
+    )
+    add_dtype(parser)
+    add_truncation(parser)
+    args = parser.parse_args(list(arguments))
+    for option, default in (("pooler", None), ("truncate_dim", None), ("dtype", parser.get_default("dtype"))):
+        if getattr(args, option) != default and not args.model:
+            raise UserError(f"--{option.replace('_', '-')}: is for --model, which is not given")
+    from simcse_jax.encoding.quantization import read_ranges
+    from simcse_jax.index.embedding_files import EmbeddingFiles
+    from simcse_jax.index.lance import Wanted
+    from simcse_jax.index.lance_build import build, check_folder
+
+    folder = check_folder(args.output, args.embeddings)
+    files = EmbeddingFiles(args.embeddings)
+    ranges = None if args.ranges is None else read_ranges(args.ranges, files.dimension)
+    made_by = _maker(files, args)
+    with warnings_in_a_line():
+        about, added = build(folder, files, made_by, Wanted(args.precision, ranges, args.codes))
+    if not added:
+        print(f"{args.output}: has these {files.count:,} rows already; {about.rows:,} in all, of {made_by.name}")
+        return
+    numbers = f"{about.last - files.count + 1:,} to {about.last:,}"
+    print(f"{args.output}: {files.count:,} rows added, numbered {numbers}; {about.rows:,} in all, of {made_by.name}")
+
+
+def _maker(files: "EmbeddingFiles", args: argparse.Namespace) -> "ModelIdentity":
+    """The model that made the embeddings, as they say or as the user says."""
+    from simcse_jax.index.identity import check_maker
+
+    said = files.maker
+    if args.model is None:
+        if said is None:
+            raise UserError(f"{files.name}: does not say which model made the embeddings; give --model")
+        return said
+    from simcse_jax.simcse import SimCSE
+
+    given = SimCSE(args.model, pooler=args.pooler, dtype=args.dtype, truncate_dim=args.truncate_dim).identity()
+    if said is not None:
+        check_maker(files.parts[0].path, said, given)
+    return given

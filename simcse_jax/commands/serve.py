@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from simcse_jax.commands.command_line import MODEL, Parser, add_dtype, add_truncation, run_command
+from simcse_jax.commands.command_line import MODEL, Parser, add_dtype, add_truncation
 from simcse_jax.errors import UserError, require
 from simcse_jax.host.ports import bind
 from simcse_jax.host.storage import is_remote, local_path
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from simcse_jax.index.index import Result
-    from simcse_jax.serving.metrics import Metrics
+    from simcse_jax.serving.prometheus import Metrics
     from simcse_jax.serving.service import Limits, Service
     from simcse_jax.simcse import SimCSE
 
@@ -56,7 +56,7 @@ def main() -> None:
     with bind(args.host, args.port) as bound:
         from simcse_jax.serving.app import App
         from simcse_jax.serving.guard import Guard
-        from simcse_jax.serving.metrics import Metrics
+        from simcse_jax.serving.prometheus import Metrics
 
         metrics = Metrics()
         service = service_of(args, limits, metrics)
@@ -77,7 +77,7 @@ def parse() -> argparse.Namespace:
       UserError: naming the one that is out of its range.
     """
     parser = Parser(
-        prog="simcse_jax.commands.serve",
+        "serve",
         description="Serves a model over HTTP: /v1/embeddings and /v1/models as in OpenAI's API, /v1/search in an "
         "index, /health, /ready, /metrics for Prometheus, and /docs. Requests that arrive together share batches. "
         f"Needs a model. Prints its address. With {KEY} in the environment, clients need that key. SIGTERM ends it "
@@ -197,7 +197,3 @@ def search_of(model: "SimCSE", folder: str) -> "Callable[[np.ndarray, int], list
     index = model.index
     assert index is not None
     return lambda queries, top_k: index.search(queries, top_k)
-
-
-if __name__ == "__main__":
-    run_command(main)

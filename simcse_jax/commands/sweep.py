@@ -9,7 +9,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from simcse_jax.commands.command_line import describe_exit_codes, run_command, started_as, warnings_in_a_line
+from simcse_jax.commands.command_line import describe_exit_codes, started_as, warnings_in_a_line
 from simcse_jax.errors import UserError, require
 from simcse_jax.host.storage import local_path
 
@@ -51,7 +51,7 @@ def main() -> None:
     path, _ = split_config(sys.argv[1:])
     variants = read_sweep(config, load_variants(path))
     require("train", "tensorboardX", "matplotlib")
-    from simcse_jax.host.locks.lock import held
+    from simcse_jax.host.locks import held
     from simcse_jax.host.outputs import output_folder
     from simcse_jax.host.storage import is_remote
     from simcse_jax.training.inputs import sources
@@ -72,7 +72,7 @@ def main() -> None:
             problems = runner.run_all(runs, config.sweep.vectorize, folder)
         else:
             problems = runner.report_finished(runs, folder)
-        command = shlex.join(["python", "-m", "simcse_jax.commands.sweep", *sys.argv[1:]])
+        command = shlex.join(["simcse-jax", "sweep", *sys.argv[1:]])
         command = command.encode(errors="backslashreplace").decode()  # a folder's name need not be UTF-8
         runner.check_same_data(runs)  # the new ones too
         by_run, every_absent = scores.read_scores(runs)
@@ -93,7 +93,3 @@ def main() -> None:
         print((folder / f"{name}.md").read_text(encoding="utf-8"))
     if failed:
         raise UserError(failed)
-
-
-if __name__ == "__main__":
-    run_command(main)

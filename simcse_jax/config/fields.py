@@ -303,6 +303,8 @@ def fields_of(config: config_dict.ConfigDict) -> Mapping[str, Field]:
       UserError: when it names an objective that is nowhere.
     """
     objectives = config.get("objective", {})
+    if not isinstance(objectives, config_dict.ConfigDict):  # the checks refuse it
+        return FIELDS
     others = [name for name in objectives if name not in OWN and isinstance(objectives[name], config_dict.ConfigDict)]
     check_known(others)
     return FIELDS | fields_of_objectives(OBJECTIVES[name] for name in others)

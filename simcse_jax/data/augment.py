@@ -34,7 +34,7 @@ def augment(
         raise UserError(f"data.augment.name={name!r}: must be one of {', '.join(AUGMENTATIONS)}")
     if name in ("crop", "delete", "mlm") and not 0 < percent < 100:
         raise UserError(f"data.augment.percent={percent}: must be above 0 and below 100")
-    # The next two modules need JAX, which checking a config does not.
+    # The next two modules need JAX, which is not imported to check a config.
     if name == "mlm":
         from simcse_jax.data.masked_words import replace_by_mlm
 
@@ -60,13 +60,13 @@ def crop(words: Sequence[str], percent: float, generator: np.random.Generator) -
 
 
 def delete(words: Sequence[str], percent: float, generator: np.random.Generator) -> list[str]:
-    """The words without a random `percent` % of them; at least one stays."""
+    """The words without a random `percent` % of them; keeps at least one."""
     gone = set(generator.permutation(len(words))[: _share(words, percent)].tolist())
     return [word for index, word in enumerate(words) if index not in gone]
 
 
 def delete_one(words: Sequence[str], generator: np.random.Generator) -> list[str]:
-    """The words without a random one; a single word stays."""
+    """The words without a random one; keeps a single word."""
     if len(words) < 2:
         return list(words)
     gone = int(generator.integers(len(words)))

@@ -1,4 +1,4 @@
-"""Token ids of a whole corpus, and the batch of any step: a function of (seed, step) alone."""
+"""The token ids of a corpus in memory, and its batches, each a function of (seed, step)."""
 
 from collections.abc import Sequence
 from statistics import NormalDist
@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from simcse_jax.data.corpora import AnyBatches, Programs, Taught
 from simcse_jax.data.draws import epoch_generator
 from simcse_jax.data.examples import Examples
 from simcse_jax.data.mixture import Mixture
@@ -16,17 +17,9 @@ from simcse_jax.huggingface.tokenizer import Tokenizer
 
 WORTH_LEAVING_OUT = 0.95  # padding is left out if at most this share of a batch is tokens
 MOST = 0.9  # the share of batches that fit the small program
-EXTREME = 4.5  # standard deviations above the mean that fit the large program
-LOOKED_AT = 2**18  # steps whose batches are counted before the first one, which takes seconds
-MANY_STEPS = 500  # from this many steps on, a second compilation pays off
-
-
-class Taught(NamedTuple):
-    """A teacher's embeddings of all sentences: sentence c of row n has the embedding `places[n, c]`."""
-
-    embeddings: np.ndarray  # (U, E) float32, of each distinct sentence
-    places: np.ndarray  # (N, C) int32
-    key: str  # what they depend on
+EXTREME = 4.5  # the large program fits this many standard deviations above the mean
+LOOKED_AT = 2**18  # steps whose tokens are counted before training, which takes seconds
+MANY_STEPS = 500  # a second compilation pays off from this many steps on
 
 
 class Corpus(NamedTuple):
@@ -35,16 +28,26 @@ class Corpus(NamedTuple):
     input_ids: np.ndarray  # (N, C, T) int32
     attention_mask: np.ndarray  # (N, C, T) int8
     labels: np.ndarray | None = None  # (N,) int32
-    present: np.ndarray | None = None  # (N, C) bool, False where a row's source has no such column; None: all have
-    group: int = 1  # rows that stay together, one after the other, in every epoch's order
-    pairing: Pairing | None = None  # makes the examples of an epoch from one column; None: the rows are the examples
+    present: np.ndarray | None = None  # (N, C) bool, False for columns that a row lacks; None: every row has all
+    group: int = 1  # rows that stay together, in order, in every epoch
+    pairing: Pairing | None = None  # makes an epoch's examples from one column; None: the rows are the examples
     scores: np.ndarray | None = None  # (N,) float32
     taught: Taught | None = None
-    lengths: tuple[int, ...] = ()  # at most T, the places for a sentence of each column; (): T for all
-    sizes: tuple[int, ...] = ()  # the rows of each of several sources, one after another; () of a single one
-    mixture: Mixture | None = None  # the turns of the sources in an epoch; None: each row has one
-    prompts: tuple[Prompts, ...] = ()  # that the sentences of each source have; () without any
-    cut: int = 0  # sentences that had more tokens
+    lengths: tuple[int, ...] = ()  # the places for a sentence of each column, at most T; () for T in all
+    sizes: tuple[int, ...] = ()  # the rows of each of several sources, in order; () for a single one
+    mixture: Mixture | None = None  # the turns of the sources in an epoch; None: one turn per row
+    prompts: tuple[Prompts, ...] = ()  # of each source; () for none
+    cut: int = 0  # the number of sentences that were cut
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """A single one, empty: all rows may be in one batch."""
+        return ("",)
+
+    @property
+    def parts(self) -> "tuple[Corpus, ...]":
+        """The corpus itself."""
+        return (self,)
 
     @property
     def num_rows(self) -> int:
@@ -53,7 +56,7 @@ class Corpus(NamedTuple):
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of all rows, and of the sources' sizes where their order depends on these."""
+        """SHA-256 of all rows, and of the sources' sizes if the order depends on them."""
         sizes = None if self.mixture is None else np.array(self.sizes)
         arrays = (self.input_ids, self.labels, self.present, self.scores, sizes)
         return sha256(*(array for array in arrays if array is not None))
@@ -69,7 +72,7 @@ class Corpus(NamedTuple):
 
     @property
     def fewest_columns(self) -> int:
-        """The sentences of an example that has the fewest."""
+        """The number of sentences in the example with the fewest."""
         return self.num_columns if self.present is None else int(self.present.sum(axis=1).min())
 
     @property
@@ -92,7 +95,7 @@ class Corpus(NamedTuple):
         return np.array(self.lengths or self.input_ids.shape[2:] * self.num_columns)
 
     def of_source(self, number: int) -> "Corpus":
-        """The rows of one of several sources, with no more columns and places than it needs."""
+        """The rows of one of several sources, with only the columns and places that it needs."""
         first = sum(self.sizes[:number])
         rows = slice(first, first + self.sizes[number])
         present = None if self.present is None else self.present[rows]
@@ -114,19 +117,8 @@ class Corpus(NamedTuple):
         )
 
     def take(self, array: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """The rows (B, …) of an array of the corpus (N, C, …); for pairs, from their rows (B, 2) in a single column."""
+        """Rows (B, …) of an array of the corpus (N, C, …); for pairs, from row numbers (B, 2) in a single column."""
         return array[rows] if self.pairing is None else array[rows, 0]
-
-
-class Sizes(NamedTuple):
-    """How many tokens the programs have places for, and the program of each step."""
-
-    tokens: tuple[tuple[int, ...], ...]  # one program or two, the large one last: a number for each column, see `sizes`
-    which: np.ndarray  # (steps,) int8: indices into `tokens`; all steps beyond `LOOKED_AT` share the last element
-
-    def of(self, step: int) -> int:
-        """A step's program, an index into `tokens`."""
-        return int(self.which[min(step, len(self.which) - 1)])
 
 
 def tokenize(
@@ -134,13 +126,9 @@ def tokenize(
 ) -> Corpus:
     """Tokenizes every sentence once.
 
-    T is the longest sentence's length, rounded up to a multiple of 8 and at most `max_length`: one length per run
-    means one compilation, and a random batch of a usual size has a sentence of nearly that length anyway. Where columns
-    have lengths of their own, each has such a length, and T is the largest of them.
-
-    Args:
-      examples, tokenizer, prompts: see `data.tokens.token_ids`.
-      max_length: of all sentences, or of anchors and of others.
+    T is the longest sentence's length, rounded up to a multiple of 8 and at most `max_length`. One length per run means
+    one compilation, and a random batch usually has a sentence of nearly that length anyway. If columns have separate
+    lengths, each is found this way, and T is the largest.
     """
     lengths = Lengths(max_length, max_length) if isinstance(max_length, int) else max_length
     columns, cut = token_ids(examples, tokenizer, lengths, prompts)
@@ -165,23 +153,15 @@ def steps_per_epoch(num_examples: int, batch_size: int) -> int:
     return num_examples // batch_size
 
 
-class Batches:
-    """The batches of a run. The only state is the last epoch's order, as a cache."""
+class Batches(AnyBatches):
+    """The batches of a run. Its only state is a cache of the last epoch's order."""
 
     def __init__(self, corpus: Corpus, batch_size: int, seed: int):
         self._corpus, self.batch_size, self._seed = corpus, batch_size, seed
         self._epoch, self._order = -1, np.empty(0, np.int64)
 
-    def __getitem__(self, step: int) -> dict[str, np.ndarray]:
-        """The batch of update `step`, counted from 0.
-
-        It has `input_ids` and `attention_mask` (B, C, T), `index` (B,) and, if the corpus has them, `label` (B,),
-        `score` (B,), `present` (B, C) and `teacher` (B, C, E).
-        """
-        return self.rows(step, slice(None))
-
     def rows(self, step: int, part: slice) -> dict[str, np.ndarray]:
-        """Some rows of a batch; no others are read."""
+        """See `AnyBatches`."""
         rows = self._rows_of(step)[part]
         batch = {
             "input_ids": self._corpus.take(self._corpus.input_ids, rows),
@@ -194,36 +174,25 @@ class Batches:
             batch["teacher"] = np.asarray(self._corpus.taught.embeddings[places])
         return batch | {name: array[rows] for name, array in further.items() if array is not None}
 
-    def is_reading(self, step: int) -> bool:
-        """False: there is no thread that reads a batch ahead."""
-        return False
-
     def tokens(self, step: int) -> int:
-        """The tokens of the whole batch, without padding."""
+        """See `AnyBatches`."""
         return int(np.count_nonzero(self._corpus.take(self._corpus.attention_mask, self._rows_of(step))))
 
     def _rows_of(self, step: int) -> np.ndarray:
-        """The rows of the corpus in a batch, (B,), or those of its pairs, (B, 2)."""
+        """The corpus rows of a batch, (B,), or of its pairs, (B, 2)."""
         epoch, position = divmod(step, steps_per_epoch(self._corpus.num_examples, self.batch_size))
         if epoch != self._epoch:
             self._epoch, self._order = epoch, self._examples(epoch)
         return self._order[position * self.batch_size : (position + 1) * self.batch_size]
 
-    def sizes(self, steps: int, devices: int, chunk_size: int = 0) -> Sizes:
-        """How many tokens the programs must have places for, and the program of each step.
+    def sizes(self, steps: int, devices: int, chunk_size: int = 0, *, unpad: bool = True) -> Programs:
+        """See `AnyBatches`. One program or two, the large one last; with little padding, padding stays.
 
         Token counts per batch are roughly normal. The small program fits 90% of batches; the large one fits
         mean + 4.5 σ, or this run's largest batch. So runs that differ in their seeds nearly always share programs.
-
-        Args:
-          steps: the run's steps, 1 or more.
-          devices: the number of devices that share a batch.
-          chunk_size: examples that each device encodes at a time; 0: all of its examples.
-
-        Returns:
-          One size or two. A size has a number for each column: the most tokens of examples that are encoded together.
-          It is empty if there is so little padding that padding stays.
         """
+        if not (unpad and steps):
+            return _programs(((),), np.zeros(1, np.int8))
         lengths = np.count_nonzero(self._corpus.attention_mask, axis=2)
         share = self.batch_size // devices
         together = min(chunk_size or share, share)
@@ -242,15 +211,16 @@ class Batches:
             return tuple(tokens.tolist()) if tokens.sum() <= WORTH_LEAVING_OUT * places else ()
 
         if steps < MANY_STEPS or not size(small) or small.sum() > WORTH_LEAVING_OUT * large.sum():
-            found = Sizes((size(large),), np.zeros(len(most), np.int8))
+            which = np.zeros(len(most), np.int8)
+            tokens: tuple[tuple[int, ...], ...] = (size(large),)
         else:
-            found = Sizes((size(small), size(large)), np.any(most > small, axis=1).astype(np.int8))
+            tokens, which = (size(small), size(large)), np.any(most > small, axis=1).astype(np.int8)
         if len(most) == steps:
-            return found
-        return Sizes((*found.tokens, ()), np.append(found.which, np.int8(len(found.tokens))))  # padding stays
+            return _programs(tokens, which)
+        return _programs((*tokens, ()), np.append(which, np.int8(len(tokens))))  # where padding stays
 
     def _most_tokens(self, lengths: np.ndarray, steps: int, starts: list[int]) -> np.ndarray:
-        """(steps, C): the most tokens that are encoded together; `starts` are the parts' first rows."""
+        """(steps, C): the most tokens encoded together; `starts` are the parts' first rows."""
         per_epoch = steps_per_epoch(self._corpus.num_examples, self.batch_size)
         found = []
         for epoch, first in enumerate(range(0, steps, per_epoch)):
@@ -260,12 +230,12 @@ class Batches:
         return np.concatenate(found)
 
     def _times(self) -> np.ndarray | None:
-        """(N,) how often each row is read in an epoch; None: all once."""
+        """(N,) how often each row is read in an epoch; None for once each."""
         mixture, sizes = self._corpus.mixture, self._corpus.sizes
         return None if mixture is None else np.repeat(mixture.times(sizes), sizes)
 
     def _examples(self, epoch: int) -> np.ndarray:
-        """The rows of the corpus in the order of an epoch, (N,), or those of its pairs, (M, 2)."""
+        """The corpus rows in the order of an epoch, (N,), or those of its pairs, (M, 2)."""
         if self._corpus.mixture is not None:
             every = np.arange(self._corpus.mixture.total)
             return self._corpus.mixture.rows(self._corpus.sizes, self._seed, epoch, every)
@@ -275,18 +245,23 @@ class Batches:
         return order if self._corpus.pairing is None else self._corpus.pairing.pairs(order)
 
 
+def _programs(tokens: tuple[tuple[int, ...], ...], which: np.ndarray) -> Programs:
+    """Programs by their steps, (steps,) int8; all steps beyond `LOOKED_AT` share the last element."""
+    return Programs(tokens, lambda step: int(which[min(step, len(which) - 1)]), (0,) * len(tokens))
+
+
 def _small_and_large(
     lengths: np.ndarray, together: int, parts: int, times: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(C,) tokens of `together` examples, twice: enough for a share `MOST` of batches, and for nearly every batch.
+    """Two sizes (C,) for the tokens of `together` examples: one for a share `MOST` of batches, one for nearly all.
 
-    A batch fits when each of its parts does, in each column.
+    A batch fits if all its parts fit in every column.
 
     Args:
-      lengths: (N, C) numbers of tokens of all sentences.
+      lengths: (N, C) tokens of each sentence.
       together: the number of examples that are encoded together.
-      parts: the parts of a batch, encoded one after the other or on different devices.
-      times: (N,) how often each row is read; None: as often as the others.
+      parts: the parts of a batch, encoded one after another or on different devices.
+      times: (N,) how often each row is read; None if equally often.
     """
     of_one = np.average(lengths, axis=0, weights=times)
     spread = np.sqrt(np.average(np.square(lengths - of_one), axis=0, weights=times))

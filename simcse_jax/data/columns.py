@@ -1,4 +1,4 @@
-"""Chooses the columns of a table that hold sentences, by role, and those that hold labels and scores."""
+"""Chooses a table's columns of sentences by role, and its columns of labels and scores."""
 
 import itertools
 import re
@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from simcse_jax.data.files import stem_of
-from simcse_jax.data.negatives import Negatives, numbered
+from simcse_jax.data.row_lists import Negatives, numbered
 from simcse_jax.data.rows import Row, is_number
 from simcse_jax.errors import UserError
 
 ROLES = ("anchor", "positive", "negative", "neutral")
-# Column names that need no `data.columns`, in any case, with or without spaces, hyphens and underscores. First pairs of
-# names, of anchor and positive; then those of one role, the reference data's first.
+# Column names recognized without `data.columns`, ignoring case, spaces, hyphens and underscores. Pairs of anchor and
+# positive come first; then names of a single role, those of the reference data first.
 PAIRS = (
     *(("sent0", "sent1"), ("anchor", "positive"), ("anchor", "pos"), ("sentence1", "sentence2")),
     *(("sentencea", "sentenceb"), ("premise", "hypothesis"), ("query", "positive"), ("query", "pos")),
@@ -22,7 +22,7 @@ PAIRS = (
     *(("prompt", "response"), ("prompt", "completion"), ("prompt", "chosen"), ("text1", "text2"), ("texta", "textb")),
     *(("sent1", "sent2"), ("s1", "s2"), ("caption1", "caption2"), ("title1", "title2")),
 )
-# These mean other things next to further columns of sentences, so they count only where there are none.
+# These pairs mean something else next to further columns of sentences, so they count only on their own.
 ALONE = (
     *(("source", "target"), ("source", "paraphrase"), ("title", "abstract"), ("title", "body")),
     *(("text", "simplified"), ("text", "summary"), ("text", "paraphrase"), ("sentence", "paraphrase")),
@@ -32,19 +32,19 @@ USUAL_NAMES = {
     "positive": ("sent1", "positive", "sentence2"),
     "negative": ("hard_neg", "negative", "neg", "hard_negative", "negatives", "hard_negatives", "rejected"),
 }
-EARLIER = ("sent0", "anchor", "sentence", "text")  # anchors' names that all versions know
+EARLIER = ("sent0", "anchor", "sentence", "text")  # anchor names that all versions know
 USUAL_LABELS = ("label", "gold_label")
 USUAL_SCORES = ("score", "pos_scores")
 # Columns that number the rows, in any case.
 NUMBERING = {"", "#", "no", "no.", "nr", "row", "id", "_id", "idx", "index", "guid", "uid", "uuid", "pid", "qid"}
 NUMBERING |= {"pairid", "pair_id", "docid", "doc_id", "query_id", "passage_id", "unnamed: 0", "__index_level_0__"}
-# Columns about the rows, in any case, which are read as sentences only if they are named, or are all there is.
+# Columns of metadata, in any case, read as sentences only if mapped, or if there is nothing else.
 METADATA = {"genre", "source", "lang", "language", "url", "uri", "link", "date", "time", "timestamp", "year", "split"}
 METADATA |= {"category", "topic", "domain", "dataset", "subset", "type", "tag", "tags", "author", "file", "filename"}
 METADATA |= {"neg_scores"}
-LOOKED_AT = 1000  # rows, to see whether a column that no name chose has sentences
-MANY = 12  # rows, of which sentences are not nearly all alike
-NOT_SENTENCES: dict[str, Callable[[str], object]] = {  # of cells, all of a column
+LOOKED_AT = 1000  # rows examined to see whether a column chosen without its name holds sentences
+MANY = 12  # in this many rows, sentences are rarely all alike
+NOT_SENTENCES: dict[str, Callable[[str], object]] = {  # if all cells of a column match
     "numbers": is_number,
     "dates": re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([T ]\d{1,2}:\d{2}\S*)?|\d{1,2}:\d{2}(:\d{2})?").fullmatch,
     "links": re.compile(r"(\w+://|www\.)\S+").fullmatch,
@@ -54,12 +54,12 @@ ENDS = tuple(".!?。！？")  # of sentences
 
 
 def is_sentences(name: str) -> bool:
-    """Whether a column may hold sentences, by its name."""
+    """Whether a column's name allows sentences."""
     return is_content(name) and name.strip().lower() not in METADATA
 
 
 def is_content(name: str) -> bool:
-    """Whether a column is neither of labels or scores nor one that numbers the rows, by its name."""
+    """Whether a column's name is none of those for labels, scores and row numbers."""
     return name.strip().lower() not in {*USUAL_LABELS, *USUAL_SCORES, *NUMBERING}
 
 
@@ -68,10 +68,10 @@ class Chosen(NamedTuple):
 
     places: list[int]  # of the anchor, the positive, the hard negatives and the neutral hypothesis
     negatives: Negatives  # which of these are hard negatives
-    unsure: tuple[int, ...] = ()  # which of `places` no name says for sure
+    unsure: tuple[int, ...] = ()  # which of `places` were not chosen by name
     alone: bool = False  # the table has no other column
-    missed: frozenset[str] = frozenset()  # usual names of the next role, which no column has
-    unread: tuple[str, ...] = ()  # more columns that may hold sentences
+    missed: frozenset[str] = frozenset()  # usual names of the next role, which the table lacks
+    unread: tuple[str, ...] = ()  # further columns that may hold sentences
 
 
 def choose_columns(
@@ -79,14 +79,10 @@ def choose_columns(
 ) -> Chosen:
     """The indices in `names` of the anchor, positive, negative and neutral columns.
 
-    The columns that `columns` maps; otherwise a known pair of names; otherwise those with a usual name, and if the
-    anchor has none, the one other column there is; otherwise, if there are at most three, by their order (only a single
-    one if the order means nothing: `ordered` False). Columns of labels and scores do not count, nor do those that
-    number or describe the rows. Neutral hypotheses are used only if `columns` maps them. `graded` pairs have no
-    negatives. Where no column has a name of negatives, the columns NAME_1, NAME_2, … are meant.
-
-    Raises:
-      UserError: when a mapped column is missing, or the choice is not clear.
+    In this order of preference: the columns that `columns` maps; a known pair of names; columns with usual names, with
+    the only other column as the anchor if it has none; up to three columns by their order (only one if `ordered` is
+    False). Columns of labels, scores, row numbers and metadata do not count. Neutral hypotheses are used only if
+    mapped. `graded` pairs have no negatives. Columns NAME_1, NAME_2, … are used if there is no NAME for negatives.
     """
     roles = {role: known for role, known in USUAL_NAMES.items() if not (graded and role == "negative")}
     found = _choose(names, columns, where, ordered, roles)
@@ -163,14 +159,14 @@ def _plain(name: str) -> str:
 
 
 def _pair_of(names: Sequence[str], pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """The columns of anchor and positive that have the first of these pairs of names; empty if there are none."""
+    """The anchor and positive columns with the first of these pairs of names that the table has; empty if none."""
     written = {_plain(name): name for name in reversed(names)}
     found = next((pair for pair in pairs if pair[0] in written and pair[1] in written), ())
     return dict(zip(ROLES, (written[name] for name in found), strict=False))
 
 
 def _named(names: Sequence[str], usual: Sequence[str]) -> list[str]:
-    """The column with the first of these names, in the same writing or, if there is none, in another; or none."""
+    """The column with the first of these names, spelled exactly or else similarly; empty if there is none."""
     for written in (str, _plain):
         for wanted in map(written, usual):
             if found := next((name for name in names if written(name) == wanted), None):
@@ -179,12 +175,12 @@ def _named(names: Sequence[str], usual: Sequence[str]) -> list[str]:
 
 
 def _numbered(names: Sequence[str], name: str | None, where: str) -> list[str]:
-    """The columns NAME_1, NAME_2, …, where there is none called NAME."""
+    """The columns NAME_1, NAME_2, … of a table without a column NAME."""
     return numbered(names, name, where) if name and name not in names else []
 
 
 def _chosen(names: Sequence[str], by_role: Mapping[str, list[str]], further: list[str]) -> Chosen:
-    """The choice of columns by role, with numbered columns of negatives, if there are any, in place of a single one."""
+    """The choice of columns by role; numbered columns of negatives, if any, replace a single one."""
     by_role = {**by_role, **({"negative": further} if further else {})}
     places: list[int] = []
     first = end = 0
@@ -198,22 +194,13 @@ def _chosen(names: Sequence[str], by_role: Mapping[str, list[str]], further: lis
 
 
 def fitting(rows: Iterator[Row], chosen: Chosen, names: Sequence[str], where: str) -> Iterator[Row]:
-    """The same rows, if they fit the choice of columns.
-
-    Raises:
-      UserError: as `only_sentences`; or, of a row, naming the field that the first one lacks, and that would have been
-        chosen if it were there.
-    """
+    """The same rows, if they fit the choice of columns."""
     rows = only_sentences(rows, chosen, names, where)
     return _without_late(rows, chosen) if where.lower().endswith(".jsonl") else rows
 
 
 def only_sentences(rows: Iterator[Row], chosen: Chosen, names: Sequence[str], where: str) -> Iterator[Row]:
-    """The same rows, if no column that was chosen without its name has numbers, dates, links, or names of categories.
-
-    Raises:
-      UserError: naming the column.
-    """
+    """The same rows; refuses a column chosen without its name that has numbers, dates, links, or category names."""
     first = list(itertools.islice(rows, LOOKED_AT if chosen.unsure else 0))
     for place in (chosen.places[each] for each in chosen.unsure if each < len(chosen.places)):
         values = [value.strip() for row in first if isinstance(value := row.fields[place], str) and value.strip()]
@@ -226,7 +213,7 @@ def only_sentences(rows: Iterator[Row], chosen: Chosen, names: Sequence[str], wh
 
 
 def _other_than_sentences(values: Sequence[str], alone: bool) -> str:
-    """What a column holds instead of sentences, or an empty text. A table's only column may hold all but numbers."""
+    """What a column holds instead of sentences; "" if sentences. A table's only column is refused only for numbers."""
     for kind, is_one in NOT_SENTENCES.items():
         if all(map(is_one, values)) and not (alone and kind != "numbers"):
             return f"{kind}, e.g. {values[0]:.20}"
@@ -238,7 +225,7 @@ def _other_than_sentences(values: Sequence[str], alone: bool) -> str:
 
 
 def _words(text: str) -> int:
-    """The words of a text, two characters each in scripts without spaces (Chinese, Japanese)."""
+    """The number of words in a text, counting two characters as one in scripts without spaces (Chinese, Japanese)."""
     return len(text.split()) + sum(each >= "\u2e80" for each in text) // 2
 
 
@@ -254,7 +241,7 @@ def _without_late(rows: Iterator[Row], chosen: Chosen) -> Iterator[Row]:
 
 
 def warn_of_unread(names: Sequence[str], chosen: Chosen, where: str) -> None:
-    """Says which columns are not read: labels or scores of pairs, which all count as positives, or more sentences."""
+    """Warns about columns that are not read: further sentences, and labels or scores, without which all pairs count."""
     if chosen.unread:
         listed = ", ".join(map(repr, chosen.unread[:3])) + (", …" if len(chosen.unread) > 3 else "")
         alone = len(chosen.places) == 1
@@ -270,7 +257,7 @@ def warn_of_unread(names: Sequence[str], chosen: Chosen, where: str) -> None:
 
 
 def warn_of_labels(names: Sequence[str], before: str, after: str) -> None:
-    """Says, between two texts, which column of labels or scores is not read, so that all pairs count as positives."""
+    """Warns, between two texts, about an unread column of labels or scores: all pairs then count as positives."""
     unread = next((name for name in names if name.strip().lower() in (*USUAL_LABELS, "score")), None)
     if unread is not None:
         said = f"its column {unread!r} is not read, so every pair counts as a positive"
@@ -278,15 +265,7 @@ def warn_of_labels(names: Sequence[str], before: str, after: str) -> None:
 
 
 def choose_labels(names: Sequence[str], columns: Mapping[str, str], needed_by: str, where: str) -> int | None:
-    """The index of the label column: the mapped one or, if labels are needed, one with a usual name.
-
-    Args:
-      names, columns, where: as for `choose_columns`; only the role `label` of `columns` is used.
-      needed_by: the setting that needs labels, for the message; empty if none does.
-
-    Raises:
-      UserError: when the mapped column is missing, or labels are needed and there are none.
-    """
+    """The index of the label column: the mapped one or, if `needed_by` names a setting, one with a usual name."""
     if columns.get("label"):
         _check_mapped(names, {"label": columns["label"]}, where)
         check_unique(names, columns["label"], where)
@@ -302,15 +281,7 @@ def choose_labels(names: Sequence[str], columns: Mapping[str, str], needed_by: s
 
 
 def choose_scores(names: Sequence[str], columns: Mapping[str, str], needed_by: str, where: str) -> int:
-    """The index of the column of scores: the mapped one, or the one with the usual name.
-
-    Args:
-      names, columns, where: as for `choose_columns`; only the role `score` of `columns` is used.
-      needed_by: the field that needs scores, for the message.
-
-    Raises:
-      UserError: when there is no such column.
-    """
+    """The index of the score column: the mapped one, or one with a usual name; see `choose_labels`."""
     name = columns.get("score") or next(iter(_named(names, USUAL_SCORES)), None)
     if mapped := columns.get("score"):
         _check_mapped(names, {"score": mapped}, where)
@@ -323,11 +294,7 @@ def choose_scores(names: Sequence[str], columns: Mapping[str, str], needed_by: s
 
 
 def check_unique(names: Sequence[str], name: str, where: str) -> None:
-    """Refuses a column whose name another column has too.
-
-    Raises:
-      UserError: naming the columns.
-    """
+    """Refuses a column name that is not unique."""
     if list(names).count(name) > 1:
         raise UserError(f"{where}: {list(names).count(name)} columns are called {name!r}; rename them")
 

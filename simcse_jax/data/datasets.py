@@ -1,4 +1,4 @@
-"""Rows of Hugging Face datasets and of TensorFlow datasets."""
+"""Rows of Hugging Face and TensorFlow datasets."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -12,11 +12,7 @@ from simcse_jax.host.storage import local_path
 
 
 def read_hub_dataset(specification: str) -> Table:
-    """The names of all columns, and the rows, of `NAME[:CONFIG[:SPLIT]]`; NAME may be a folder written by `datasets`.
-
-    Raises:
-      UserError: when it cannot be loaded.
-    """
+    """The names of all columns, and the rows, of `NAME[:CONFIG[:SPLIT]]`; NAME may be a folder of `datasets`."""
     data, where = _load_hub_dataset(specification), f"hf:{specification}"
     names = list(data.column_names)
     named = [with_names(getattr(data.features.get(name), "names", None)) for name in names]
@@ -34,11 +30,7 @@ def read_hub_dataset(specification: str) -> Table:
 
 
 def hub_version(specification: str) -> str:
-    """What differs between two versions of a hub dataset, or of one that was saved again.
-
-    Raises:
-      UserError: when it cannot be loaded.
-    """
+    """The version of a hub dataset or of a saved one."""
     data = _load_hub_dataset(specification)
     if _is_saved(_hub_name(specification)):
         return str(data._fingerprint)  # of its content, and saved with it
@@ -75,7 +67,7 @@ def _load_hub_dataset(specification: str) -> Any:
 
 
 def _choose_split(data: Any, split: str, where: str) -> Any:
-    """The split of that name in the result of `datasets.load_from_disk`; `train` for an empty name."""
+    """The named split of a saved dataset; `train` by default."""
     import datasets
 
     if isinstance(data, datasets.DatasetDict):
@@ -89,11 +81,7 @@ def _choose_split(data: Any, split: str, where: str) -> Any:
 
 
 def read_tensorflow_dataset(specification: str) -> Table:
-    """The names of all columns, and the rows, of `NAME[:SPLIT]`, read without TensorFlow.
-
-    Raises:
-      UserError: when it cannot be loaded or has no rows; while reading rows, for text that is not UTF-8.
-    """
+    """The names of all columns, and the rows, of `NAME[:SPLIT]`, read without TensorFlow."""
     source, where = _load_tensorflow_dataset(specification), f"tfds:{specification}"
     try:
         names = [key for key in source[0]] if len(source) else []
@@ -120,11 +108,7 @@ def read_tensorflow_dataset(specification: str) -> Table:
 
 
 def tensorflow_version(specification: str) -> str:
-    """The name, configuration and version of a TensorFlow dataset, and its size.
-
-    Raises:
-      UserError: when it cannot be loaded.
-    """
+    """The name, configuration and version of a TensorFlow dataset, and its size."""
     information = _load_tensorflow_dataset(specification).dataset_info
     return f"{information.full_name} of {information.dataset_size} bytes"
 
@@ -144,11 +128,11 @@ def _load_tensorflow_dataset(specification: str) -> Any:
 
 
 class Library(NamedTuple):
-    """A library that datasets come from."""
+    """A library of datasets."""
 
     read: Callable[[str], Table]  # takes the text after the prefix
-    ordered: bool  # whether the order of columns means anything
-    version: Callable[[str], str]  # of the same text: what changes with the rows
+    ordered: bool  # whether the order of columns is meaningful
+    version: Callable[[str], str]  # of the same text: changes with the rows
 
 
 LIBRARIES = {  # by prefix

@@ -9,7 +9,7 @@ REACH = {"next_sentence": 1, "next_3_sentences": 3}
 
 
 def read_documents(lines: Iterable[str]) -> list[list[str]]:
-    """Documents of sentences: one sentence per line in the text's order, one or more blank lines between documents."""
+    """Documents, each a list of sentences: one sentence per line, and blank lines between documents."""
     documents: list[list[str]] = [[]]
     for line in lines:
         if sentence := line.strip():

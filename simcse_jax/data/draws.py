@@ -1,4 +1,4 @@
-"""The random streams of the data: each is a function of the seed and of the thing drawn, and of nothing else.
+"""Random streams of the data, each a function of only the seed and the thing drawn, and computed permutations.
 
 | stream | used for | Philox's key | its counter |
 | --- | --- | --- | --- |
@@ -13,10 +13,15 @@ counters so far apart that no run gets from one to the other. A hashed key is on
 stream's key does not happen in practice.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 NEXT_SENTENCES, SUBSAMPLE = 0, 1  # purposes of `corpus_generator`
+ORDER, SUBSET = 2, 3  # of `permutation`
 ROWS, DOCUMENTS, NEGATIVES = 0x6175676D, 0x7370616E, 0x6E656773
+ROUNDS = 8
+FIRST, SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)  # odd, so products keep all bits
 
 
 def epoch_generator(seed: int, epoch: int) -> np.random.Generator:
@@ -42,3 +47,53 @@ def negative_generator(seed: int, row: int) -> np.random.Generator:
 def corpus_generator(seed: int, purpose: int) -> np.random.Generator:
     """For the choice of a corpus's examples; the purpose is `NEXT_SENTENCES` or `SUBSAMPLE`."""
     return np.random.Generator(np.random.Philox(np.random.SeedSequence(seed, spawn_key=(purpose,))))
+
+
+class Permutation(NamedTuple):
+    """A permutation of 0 … size - 1 that is computed, not stored, given by its keys.
+
+    A Feistel network of alternating halves is a permutation of all numbers of b bits, whatever its round functions are
+    (Luby and Rackoff, 1988). Numbers that leave the range go through it again until they are back ("cycle walking",
+    Black and Rogaway, 2002). b is the least number of bits that can hold the range, so this takes at most two passes on
+    average.
+    """
+
+    size: int
+    keys: tuple[int, ...]  # one for each round
+
+    def __call__(self, positions: np.ndarray) -> np.ndarray:
+        """(…) int64: the rows at these positions."""
+        found = np.asarray(positions, np.uint64)
+        if self.size < 2:
+            return found.astype(np.int64)
+        found = self._pass(found)
+        outside = np.flatnonzero(found >= self.size)
+        while outside.size:
+            again = self._pass(found.flat[outside])
+            found.flat[outside] = again
+            outside = outside[again >= self.size]
+        return found.astype(np.int64)
+
+    def _pass(self, numbers: np.ndarray) -> np.ndarray:
+        """The network once."""
+        bits = (self.size - 1).bit_length()
+        low = bits // 2
+        halves = [numbers >> np.uint64(low), numbers & np.uint64((1 << low) - 1)]
+        widths = bits - low, low
+        for place, key in enumerate(self.keys):
+            changed, other = place % 2, 1 - place % 2
+            if widths[changed]:
+                mixed = (halves[other] ^ np.uint64(key)) * FIRST
+                mixed ^= mixed >> np.uint64(32)
+                mixed *= SECOND
+                halves[changed] = halves[changed] ^ (mixed >> np.uint64(64 - widths[changed]))
+        return (halves[0] << np.uint64(low)) | halves[1]
+
+
+def permutation(size: int, seed: int, purpose: int, number: int = 0, *others: int) -> Permutation:
+    """The permutation of `size` rows for a seed and, for `ORDER`, the number of an epoch, and further numbers.
+
+    The keys are hashed from all of them, so that neither seeds nor epochs are related.
+    """
+    keys = np.random.SeedSequence(seed, spawn_key=(purpose, number, *others)).generate_state(ROUNDS, np.uint64)
+    return Permutation(size, tuple(keys.tolist()))

@@ -1,8 +1,8 @@
 """Training sentences from files, hub datasets, TensorFlow datasets and SentEval's similarity sets.
 
 A specification is a path ending in .txt, .csv, .tsv, .jsonl or .parquet, `hf:NAME[:CONFIG[:SPLIT]]`,
-`tfds:NAME[:SPLIT]`, `sts:FOLDER` (`data.sts_texts`) or `sts:FOLDER:TASK[:SPLIT]` (`data.sts_pairs`), or several of them
-with commas in between. All of them give one column of sentences per role.
+`tfds:NAME[:SPLIT]`, `sts:FOLDER` or `sts:FOLDER:TASK[:SPLIT]` (`data.sts`), or several of them with commas in between.
+All of them give one column of sentences per role.
 """
 
 import dataclasses
@@ -18,14 +18,12 @@ from simcse_jax.data.documents import REACH, next_sentences, read_documents
 from simcse_jax.data.draws import NEXT_SENTENCES, SUBSAMPLE, corpus_generator
 from simcse_jax.data.files import READERS, read_parquet
 from simcse_jax.data.labels import LABELS, parse_label
-from simcse_jax.data.negatives import Negatives, look, read_negatives
-from simcse_jax.data.positives import one_by_one
+from simcse_jax.data.row_lists import Negatives, peek_lists, read_negatives, split_positives
 from simcse_jax.data.rows import MISSING, Row, Table, read_text
 from simcse_jax.data.scores import Scores
 from simcse_jax.data.sources import Examples, join, split_sources
 from simcse_jax.data.spans import SPANS
-from simcse_jax.data.sts_pairs import of_task, read_sts_pairs
-from simcse_jax.data.sts_texts import PREFIX, read_sts_texts, sts_version
+from simcse_jax.data.sts import PREFIX, of_task, read_sts_pairs, read_sts_texts, sts_version
 from simcse_jax.errors import UserError
 from simcse_jax.host.storage import Folder, as_path, is_remote, local_path
 
@@ -41,7 +39,7 @@ def _sts_version(data: str) -> str:
     return sts_version(data if found is None else found[0])
 
 
-PREFIXED = {**LIBRARIES, PREFIX: Library(_read_sts, True, _sts_version)}  # the sources that are no files, by prefix
+PREFIXED = {**LIBRARIES, PREFIX: Library(_read_sts, True, _sts_version)}  # sources that are not files, by prefix
 POSITIVES = (*LABELS, "all", *REACH, SPANS)  # the values of `data.positives`, which may also be empty
 
 
@@ -61,18 +59,18 @@ def read_examples(
 
     Args:
       specification: what to read.
-      columns: role (anchor, positive, negative, neutral; label, score) to column name, for unusual names; empty names
-        do not count. If `label` is set, rows without a label are left out.
+      columns: from role (anchor, positive, negative, neutral; label, score) to column name, for unusual names; empty
+        names are ignored. If `label` is set, rows without a label are left out.
       positives: how positives are chosen. Empty: by the column. A label: only hypotheses with this label; `all`:
         hypotheses with any label (SimCSE, Table 4). `next_sentence`, `next_3_sentences`: a following sentence of
         the same document (Table 2, see `data.documents`). `spans`: one column of whole documents, whose spans are
         drawn once their tokenizer is known (see `data.spans`).
       labels: whether labels are needed, and kept.
-      subsample: the number of examples to draw without replacement, kept in order; 0 takes all.
+      subsample: the number of examples to draw without replacement, kept in order; 0 for all.
       seed: for everything drawn here.
       mixed: whether several sources may have different columns (see `Examples.present`).
-      scores: how each pair's score is read, and kept; rows without one are left out. None: none is read.
-      pairs: whether a row's sentences belong together; a warning says then that labels or scores are not read.
+      scores: how to read each pair's score; rows without a score are left out. None to read no scores.
+      pairs: whether a row's sentences belong together; if so, a warning says that labels or scores are not read.
 
     Raises:
       UserError: in one line, naming the file and the row, or the setting that does not fit the data.
@@ -92,7 +90,7 @@ def read_examples(
 
 
 def _read_source(source: "Source", positives: str, generator: np.random.Generator) -> Examples:
-    """All examples of one source, with their labels and scores if any are read; `generator` draws next sentences."""
+    """All examples of one source, with labels and scores if read; `generator` draws next sentences."""
     if positives == SPANS:
         examples = _whole_documents(source.rows, source.where)
     elif positives in REACH:
@@ -103,39 +101,32 @@ def _read_source(source: "Source", positives: str, generator: np.random.Generato
 
 
 class Source(NamedTuple):
-    """The rows of one source, and what is read of them."""
+    """The rows of one source, and how they are read."""
 
     names: list[str]  # of the columns
     rows: Iterator[Row]
     chosen: list[int]  # the columns of sentences
     negatives: Negatives  # which of `chosen` are hard negatives
-    label: int | None  # the column of labels; None: none is read
+    label: int | None  # the column of labels; None if not read
     where: str  # the source's name, for messages
-    score: int | None = None  # the column of scores; None: none is read
-    scores: Scores | None = None  # how it is read
+    score: int | None = None  # the column of scores; None if not read
+    scores: Scores | None = None  # how to read it
 
     @property
     def width(self) -> int:
-        """The sentences of a row; with lists, without the hard negatives."""
+        """The number of sentences in a row, not counting hard negatives in lists."""
         return len(self.chosen) - self.negatives.lists
 
     def widest(self) -> int:
-        """The most sentences that a row has; with lists, all rows are read.
-
-        Raises:
-          UserError: naming the row that is wrong.
-        """
+        """The maximum number of sentences in a row; with lists, this reads all rows."""
         if not self.negatives.lists:
             return self.width
         return max((len(self.read(row)[0]) for row in self.rows), default=self.width)
 
     def read(self, row: Row) -> tuple[list[str], int | None]:
-        """A row's sentences, empty where they are blank, and its label: None if it has none.
+        """A row's sentences, "" where blank, and its label, if it has one.
 
-        A row may have fewer hard negatives than others where these are in numbered columns or in lists.
-
-        Raises:
-          UserError: naming the row and the field that is no text, or no label.
+        With numbered columns or lists, rows may have different numbers of hard negatives.
         """
         names, first, end = self.names, self.negatives.first, self.negatives.end
         texts = [read_text(row.fields[place], f"{row.where}: the field {names[place]!r}") for place in self._others]
@@ -148,15 +139,11 @@ class Source(NamedTuple):
 
     @property
     def _others(self) -> list[int]:
-        """The columns of sentences that are no hard negatives."""
+        """The columns of sentences other than hard negatives."""
         return self.chosen[: self.negatives.first] + self.chosen[self.negatives.end :]
 
     def read_score(self, row: Row) -> float | None:
-        """A row's score; None if it has none, or if none is read.
-
-        Raises:
-          UserError: naming the row and the field that is no score.
-        """
+        """A row's score; None if it has none, or if scores are not read."""
         if self.score is None or self.scores is None:
             return None
         value, where = row.fields[self.score], f"{row.where}: the field {self.names[self.score]!r}"
@@ -173,11 +160,7 @@ def open_source(
     scores: Scores | None = None,
     pairs: bool = True,
 ) -> Source:
-    """Opens one source and chooses its columns; the arguments are those of `read_examples`.
-
-    Raises:
-      UserError: when there is no such source, or its columns do not fit.
-    """
+    """Opens one source and chooses its columns; the arguments are those of `read_examples`."""
     needed_by = check_positives(specification, positives, labels)
     if scores and not labels and positives == "all":
         needed_by = ""  # all pairs, whatever their score
@@ -191,7 +174,7 @@ def open_source(
     needing = needed_by or (scores.needed_by if scores else "")
     if needing and len(chosen) < 2:
         raise UserError(f"{where}: one column of sentences, but {needing} needs pairs; set data.columns.positive")
-    if not prefix_of(specification) and where.lower().endswith(".parquet"):  # whose other columns need not be read
+    if not prefix_of(specification) and where.lower().endswith(".parquet"):  # do not read its other columns
         others = [place for place in (label, score) if place is not None]
         wanted = [names[place] for place in dict.fromkeys([*chosen, *others])]
         chosen = [wanted.index(names[place]) for place in chosen]
@@ -199,15 +182,15 @@ def open_source(
         names, rows = wanted, read_parquet(source_path(specification), wanted)[1]
     rows = fitting(rows, found._replace(places=chosen), names, where)
     if negatives.first > 1:
-        rows = one_by_one(rows, names, chosen[1], *([] if score is None else [score]))
+        rows = split_positives(rows, names, chosen[1], *([] if score is None else [score]))
     if not negatives.numbered and negatives.first < negatives.end:
-        rows, lists = look(rows, chosen[negatives.first])
+        rows, lists = peek_lists(rows, chosen[negatives.first])
         negatives = negatives._replace(lists=lists)
     return Source(names, rows, chosen, negatives, label, where, score, scores)
 
 
 def check_positives(specification: str, positives: str, labels: bool) -> str:
-    """Refuses positives that such data cannot have. Returns the setting that needs labels, or an empty string."""
+    """Refuses positives that such data cannot have. Returns the setting that needs labels, or ""."""
     if positives and positives not in POSITIVES:
         raise UserError(f"data.positives={positives!r}: must be one of {', '.join(POSITIVES)}, or empty")
     if positives in (*REACH, SPANS) and (prefix_of(specification) or Path(specification).suffix.lower() != ".txt"):
@@ -220,12 +203,12 @@ def check_positives(specification: str, positives: str, labels: bool) -> str:
 
 
 def prefix_of(specification: str) -> str:
-    """`hf:`, `tfds:` or `sts:`; empty for a file."""
+    """`hf:`, `tfds:` or `sts:`; "" for a file."""
     return next((prefix for prefix in PREFIXED if specification.startswith(prefix)), "")
 
 
 def _open(specification: str) -> tuple[list[str], Iterator[Row], str, bool]:
-    """Column names, rows, the source's name for messages, and whether the order of columns means anything."""
+    """Column names, rows, the source's name for messages, and whether the order of columns is meaningful."""
     if prefix := prefix_of(specification):
         library = PREFIXED[prefix]
         return *library.read(specification.removeprefix(prefix)), specification, library.ordered
@@ -242,11 +225,7 @@ def _open(specification: str) -> tuple[list[str], Iterator[Row], str, bool]:
 
 
 def source_path(specification: str) -> Folder:
-    """The path of a source that is a file, on a disk or in a bucket.
-
-    Raises:
-      UserError: when its bucket cannot be reached.
-    """
+    """The path of a file source, on a disk or in a bucket."""
     return as_path(specification) if is_remote(specification) else local_path(specification)
 
 
@@ -267,9 +246,7 @@ def _subsample(examples: Examples, count: int, seed: int, where: str) -> Example
 
 
 def _pair(rows: Iterable[Row], positives: str, generator: np.random.Generator, where: str) -> Examples:
-    documents = read_documents(str(row.fields[0]) for row in rows)
-    if not documents:
-        raise UserError(f"{where}: holds no sentences")
+    documents = _documents(rows, where)
     if len(documents) == 1:
         raise UserError(
             f"{where}: no blank line between sentences, so they may be shuffled; "
@@ -285,10 +262,14 @@ def _pair(rows: Iterable[Row], positives: str, generator: np.random.Generator, w
 
 
 def _whole_documents(rows: Iterable[Row], where: str) -> Examples:
+    return Examples(([" ".join(document) for document in _documents(rows, where)],), 0)
+
+
+def _documents(rows: Iterable[Row], where: str) -> list[list[str]]:
     documents = read_documents(str(row.fields[0]) for row in rows)
     if not documents:
-        raise UserError(f"{where}: holds no sentences")
-    return Examples(([" ".join(document) for document in documents],), 0)
+        raise no_examples_in(where, 0, 0)
+    return documents
 
 
 def _collect(source: Source) -> Examples:
@@ -319,7 +300,7 @@ def _collect(source: Source) -> Examples:
         for place, column in enumerate(collected):
             column.append(sentences[place] if place < len(sentences) else "")
     if not collected[0]:
-        raise nothing_in(source.where, blank, unlabelled, unscored)
+        raise no_examples_in(source.where, blank, unlabelled, unscored)
     return Examples(
         tuple(collected),
         blank,
@@ -332,11 +313,11 @@ def _collect(source: Source) -> Examples:
 
 
 def present_columns(widths: np.ndarray, columns: int) -> np.ndarray | None:
-    """(N, C) which of C columns rows have, by their numbers of sentences (N,); None: all have all of them."""
+    """(N, C) which of C columns rows have, from their numbers of sentences (N,); None if all rows have all."""
     return None if (widths == columns).all() else np.arange(columns) < widths[:, None]
 
 
-def nothing_in(where: str, blank: int, unlabelled: int, unscored: int = 0) -> UserError:
+def no_examples_in(where: str, blank: int, unlabelled: int, unscored: int = 0) -> UserError:
     """The error for a source without examples."""
     counts = ((blank, "blank rows"), (unlabelled, "rows without a label"), (unscored, "rows without a score"))
     left_out = " and ".join(f"{count} {kind}" for count, kind in counts if count)

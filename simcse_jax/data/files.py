@@ -1,4 +1,4 @@
-"""Reads rows from .txt, .csv, .tsv, .jsonl and .parquet files. `READERS` has a function for each."""
+"""Reads rows from .txt, .csv, .tsv, .jsonl and .parquet files; `READERS` has a function for each."""
 
 import itertools
 import json
@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from simcse_jax.data.labels import with_names
-from simcse_jax.data.lines import START, Lines, Place, errors_of
-from simcse_jax.data.rows import MISSING, Row, Table, is_text
+from simcse_jax.data.rows import MISSING, START, Lines, Place, Row, Table, errors_of, is_text
 from simcse_jax.data.separated import read_separated
 from simcse_jax.errors import UserError, broken, reason
 from simcse_jax.host.storage import is_remote
@@ -22,7 +21,7 @@ def _read_lines(path: Path, start: Place = START) -> Table:
 
 
 def stem_of(name: str) -> str:
-    """NAME of a numbered column NAME_7; empty for others."""
+    """NAME of a numbered column NAME_7; "" for others."""
     stem, _, number = name.rpartition("_")
     return stem if number.isdecimal() else ""
 
@@ -65,17 +64,12 @@ def _read_jsonl(path: Path, start: Place = START) -> Table:
 
 
 def read_parquet(path: Path, columns: Sequence[str] | None = None, first: int = 0) -> Table:
-    """The names of all columns, and the rows of the wanted ones (None: all), a few thousand read at a time.
-
-    Other columns are not read, so that nothing in them can be wrong. The wanted ones come in the order that is asked.
+    """The names of all columns, and the rows with some of them, read a few thousand at a time.
 
     Args:
       path: the file.
-      columns: the wanted ones.
-      first: the first row that is read, from 0; groups of rows before it are passed over.
-
-    Raises:
-      UserError: when it is not a parquet file; while reading rows, when it is damaged.
+      columns: the ones to read, in this order; None for all. Errors in other columns do not matter.
+      first: the first row to read, from 0; earlier row groups are skipped.
     """
     file = _open_parquet(path)
     names = file.schema_arrow.names
@@ -106,11 +100,11 @@ def read_parquet(path: Path, columns: Sequence[str] | None = None, first: int = 
 
 
 def _names_of_labels(schema: Any) -> dict[str, list[str]]:
-    """The names that numbers stand for, by column, where Hugging Face's datasets wrote the file."""
+    """The names of label numbers, by column, in files written by Hugging Face's datasets."""
     try:
         features = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))["info"]["features"]
         labels = {name: each["names"] for name, each in features.items() if each.get("_type") == "ClassLabel"}
-    except (ValueError, KeyError, TypeError, AttributeError):  # it does not say, or says it in another way
+    except (ValueError, KeyError, TypeError, AttributeError):  # absent, or in another form
         return {}
     are_names = {name: isinstance(each, list) and {type(one) for one in each} == {str} for name, each in labels.items()}
     return {name: labels[name] for name, holds in are_names.items() if holds}
@@ -130,20 +124,16 @@ def _open_parquet(path: Path) -> Any:
 def _parquet_errors(path: Path) -> tuple[type[Exception], ...]:
     import pyarrow
 
-    # Of text that is not UTF-8 and times out of range, too.
+    # Also for text that is not UTF-8 and times out of range.
     return errors_of(path, OSError, ValueError, OverflowError, pyarrow.ArrowException)
 
 
 def count_parquet(path: Path) -> int:
-    """The rows of a .parquet file, by what it says at its end.
-
-    Raises:
-      UserError: when it is not a parquet file.
-    """
+    """The number of rows in a .parquet file, from its footer."""
     return _open_parquet(path).metadata.num_rows
 
 
-READERS: dict[str, Callable[..., Table]] = {  # by a path and, for all but the last, a place to start at
+READERS: dict[str, Callable[..., Table]] = {  # take a path and, except the last, a place to start
     ".txt": _read_lines,
     ".csv": read_separated,
     ".tsv": read_separated,

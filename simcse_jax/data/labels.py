@@ -1,4 +1,4 @@
-"""Labels of natural language inference: premise and hypothesis are an entailment, neutral or a contradiction."""
+"""Labels of natural language inference: entailment, neutral and contradiction."""
 
 import numbers
 from collections.abc import Callable, Sequence
@@ -9,11 +9,11 @@ from simcse_jax.errors import UserError
 LABELS = ("entailment", "neutral", "contradiction")  # 0, 1 and 2, as Hugging Face's snli and mnli have them
 SHORT = {label[0]: label for label in LABELS}  # as ANLI writes them
 UNLABELLED = ("", "-", "-1")  # the annotators disagreed: SNLI writes -, Hugging Face -1
-NEITHER = ("not_entailment", "non-entailment", "not entailment")  # of sets with two labels: neutral or a contradiction
+NEITHER = ("not_entailment", "non-entailment", "not entailment")  # in data with two labels: neutral or contradiction
 
 
 class NamedLabel(int):
-    """The number of a label in a data set that says what its numbers mean, in an order of its own."""
+    """A label's number in a dataset that names its labels, in an order of its own."""
 
     name: str
 
@@ -25,9 +25,9 @@ class NamedLabel(int):
 
 
 def with_names(names: Sequence[str] | None) -> Callable[[Any], Any]:
-    """Gives each number its name; other values, and numbers without a name (−1: no label), stay as they are.
+    """A function that adds names to numbers; leaves other values, and numbers without a name (−1), unchanged.
 
-    Three names that are numbers or the labels' first letters mean these. Other numbers as names say nothing.
+    Three names that are numbers or initials stand for the usual labels. Other numbers as names mean nothing.
     """
     if names and set(names) == SHORT.keys():
         names = [SHORT[name] for name in names]
@@ -42,18 +42,11 @@ def with_names(names: Sequence[str] | None) -> Callable[[Any], Any]:
 
 
 def parse_label(value: object, where: str) -> int | None:
-    """The number of a label: its place in `LABELS`.
+    """A label's index in `LABELS`; None for a pair without a label (-1, "-", empty, None, or "not entailment").
 
     Args:
-      value: a name in any case, or a number, which may be written as text. The name of a `NamedLabel` counts.
+      value: a name in any case, or a number, perhaps as text. For a `NamedLabel`, its name decides.
       where: the file, row and field, for the message.
-
-    Returns:
-      0, 1 or 2; None for a pair without a label (-1, "-", empty or None), or one that a data set names as no
-      entailment, without saying whether it is neutral.
-
-    Raises:
-      UserError: for anything else.
     """
     text = ""
     unlabelled: tuple[str, ...] = UNLABELLED

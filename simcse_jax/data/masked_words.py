@@ -27,10 +27,10 @@ Predict = Callable[[parameters.Arrays, np.ndarray, np.ndarray, np.ndarray, np.nd
 
 
 class Masked(NamedTuple):
-    """A sentence of T tokens, K of which are masked."""
+    """A sentence of T tokens, of which K are masked."""
 
-    ids: np.ndarray  # (T,) int32; the masked ones are replaced in place
-    is_text: np.ndarray  # (T,) bool: false for the special tokens around a sentence
+    ids: np.ndarray  # (T,) int32; masked ones are replaced in place
+    is_text: np.ndarray  # (T,) bool: False for the special tokens around a sentence
     places: np.ndarray  # (K,) positions of the masked tokens
 
 
@@ -39,22 +39,19 @@ def replace_by_mlm(
 ) -> list[str]:
     """Replaces `percent` % of each sentence's tokens with a masked language model's predictions.
 
-    The tokens, at least one per sentence, are masked together, and each becomes the most probable token that is neither
-    the original nor a special one. The result is decoded by the model's tokenizer, so without capitals if the tokenizer
-    is uncased. Tokens beyond the model's length stay unchanged.
+    The tokens, at least one per sentence, are masked together. Each becomes the most probable token other than the
+    original and special tokens. The model's tokenizer decodes the result, in lower case if it is uncased. Tokens beyond
+    the model's length stay unchanged.
 
     Args:
       sentences: N sentences; a sentence's index is its row.
-      model_name: a model with a language-model head, as for `huggingface.load.load`.
+      model_name: a model with a language-model head, see `huggingface.load.load`.
       percent: above 0, below 100; rounded to a whole number of tokens.
-      seed, column: these and the row decide which tokens are masked.
+      seed, column: decide with the row which tokens are masked.
       batch_size: sentences at a time.
-
-    Raises:
-      UserError: when the model has no language-model head, or its tokenizer no mask token or words.
     """
     model = _load(model_name)
-    tokenizer = Tokenizer(model.folder, model.config)  # pads, and checks that it belongs to the weights
+    tokenizer = Tokenizer(model.folder, model.config)  # pads, and checks that it fits the weights
     backend, _ = read_backend(model.folder)
     mask_id, special_ids = special_tokens(model.folder)
     predict = _make_predict(model, _replacements(backend, model, special_ids, model_name))
@@ -67,7 +64,7 @@ def replace_by_mlm(
     masked = list(_choose(sentences, backend, special_ids, model.max_length, draw))
     for rows, length in _batches([len(each.ids) for each in masked], batch_size, model.max_length):
         chosen = [masked[row] for row in rows]
-        # The last batch is filled with its first row to the shape of the others.
+        # Copies of its first row fill the last batch to the shape of the others.
         filled = chosen + [chosen[0]] * (batch_size - len(chosen))
         ids, mask = tokenizer.pad([each.ids[:length] for each in filled], length)
         places = np.zeros((batch_size, _count(length, percent)), np.int32)
@@ -96,7 +93,7 @@ def _load(name: str) -> Pretrained:
 
 
 def _replacements(backend: "Backend", model: Pretrained, special_ids: Sequence[int], name: str) -> np.ndarray:
-    """(vocabulary,) bool: which tokens may be inserted. The weights can have rows that no token uses."""
+    """(vocabulary,) bool: which tokens may be inserted. Weights may have rows without a token."""
     known = np.zeros(model.config.vocab_size, bool)
     known[sorted(vocabulary(backend).values())] = True
     known[list(special_ids)] = False
@@ -137,8 +134,8 @@ def _choose(
     max_length: int,
     draw: Callable[[int, np.ndarray], np.ndarray],
 ) -> Iterator[Masked]:
-    """Tokenizes sentences and masks tokens; `draw` chooses among the positions of a row that may be masked."""
-    for start in range(0, len(sentences), CHUNK):  # an encoding is much larger than its ids
+    """Tokenizes sentences and chooses the tokens to mask; `draw` selects from a row's maskable positions."""
+    for start in range(0, len(sentences), CHUNK):  # encodings are much larger than ids
         for row, encoding in enumerate(backend.encode_batch_fast(list(sentences[start : start + CHUNK])), start):
             ids, is_text = np.array(encoding.ids, np.int32), np.array(encoding.special_tokens_mask) == 0
             maskable = np.flatnonzero((is_text & ~np.isin(ids, special_ids))[:max_length])
@@ -146,7 +143,7 @@ def _choose(
 
 
 def _batches(lengths: Sequence[int], batch_size: int, max_length: int) -> Iterator[tuple[list[int], int]]:
-    """Rows that are encoded together, the longest first, and their common length after cutting or padding."""
+    """Rows to encode together, longest first, and their common length after cutting or padding."""
     seen = [min(length, max_length) for length in lengths]
     by_length = sorted(range(len(seen)), key=lambda row: -seen[row])
     for start in range(0, len(by_length), batch_size):

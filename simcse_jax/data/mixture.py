@@ -1,7 +1,7 @@
-"""Which source has which turn of an epoch, and what it has read before: functions of (seed, epoch, place) alone.
+"""The source of each turn of an epoch, and its earlier turns: functions of only (seed, epoch, place).
 
-A turn is a row, or a whole batch of one source. An epoch's turns are shared out among the sources; a source that has
-more turns than rows is read again in another order, and one that has fewer goes on in the next epoch where it stopped.
+A turn is a row, or a whole batch of one source. An epoch's turns are divided among the sources. A source with more
+turns than rows is read again in another order; one with fewer continues in the next epoch where it stopped.
 """
 
 from collections.abc import Sequence
@@ -9,27 +9,23 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simcse_jax.data.permutation import permutation
+from simcse_jax.data.draws import permutation
 
-TURNS, REREAD = 4, 5  # purposes, next to those of `data.permutation`
+TURNS, REREAD = 4, 5  # purposes, in addition to those of `data.draws`
 
 
 def read_weights(parts: Sequence[str]) -> tuple[float, ...]:
-    """The weights in `data.weights`.
-
-    Raises:
-      ValueError: when one is no number from 1e-30 to 1e30.
-    """
+    """The weights in `data.weights`; a `ValueError` refuses what is not a number from 1e-30 to 1e30."""
     weights = tuple(map(float, parts))
     if not all(1e-30 <= weight <= 1e30 for weight in weights):
-        raise ValueError(f"{weights} are no weights")
+        raise ValueError(f"{weights} are not weights")
     return weights
 
 
 def share_out(total: int, weights: Sequence[float]) -> tuple[int, ...]:
-    """How many of so many turns each source has: its share, rounded so that they sum to `total`.
+    """The number of turns of each source: its share of `total`, rounded down.
 
-    The fractions that are cut off are given to the sources with the largest ones, of equals to the first.
+    The turns that are left go to the sources with the largest fractions, the first of equals.
     """
     exact = total * np.array(weights, np.float64) / sum(weights)
     found = np.floor(exact).astype(np.int64)
@@ -39,7 +35,7 @@ def share_out(total: int, weights: Sequence[float]) -> tuple[int, ...]:
 
 
 class Mixture(NamedTuple):
-    """How many turns each of K sources has in an epoch; they are in a random order."""
+    """The number of turns of each of K sources in an epoch, in random order."""
 
     counts: tuple[int, ...]
 
@@ -49,18 +45,14 @@ class Mixture(NamedTuple):
         return sum(self.counts)
 
     def times(self, sizes: Sequence[int]) -> list[float]:
-        """How often a row of each source is read in an epoch, by the sources' rows."""
+        """How often a row of each source is read in an epoch, for sources of these sizes."""
         return [count / size for count, size in zip(self.counts, sizes, strict=True)]
 
     def turns(self, seed: int, epoch: int, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The source of each turn, and the turn's number among all of that source, both (N,) int64.
+        """The source of each turn, and the turn's number among all turns of that source, both (N,) int64.
 
-        A source's turns of an epoch have the numbers that follow those of the epoch before, in any order.
-
-        Args:
-          seed: of the run.
-          epoch: its number, from 0.
-          places: (N,) of turns in the epoch, from 0 and below `total`.
+        A source's turns in an epoch have the numbers after those of the epoch before, in any order. `places` are (N,)
+        positions in the epoch, from 0 and below `total`.
         """
         counts = np.array(self.counts, np.int64)
         ends = np.cumsum(counts)
@@ -69,10 +61,7 @@ class Mixture(NamedTuple):
         return source, epoch * counts[source] + slots - (ends - counts)[source]
 
     def in_order(self, seed: int, epoch: int) -> tuple[np.ndarray, np.ndarray]:
-        """The sources of all turns of an epoch, and how many turns each of them had before, both (total,) int64.
-
-        The sources are those that `turns` says; their numbers rise from turn to turn.
-        """
+        """As `turns` for a whole epoch, but with ascending numbers for each source, both (total,) int64."""
         counts, every = np.array(self.counts, np.int64), np.arange(self.total)
         source, _ = self.turns(seed, epoch, every)
         place = np.empty_like(source)
@@ -80,12 +69,7 @@ class Mixture(NamedTuple):
         return source, epoch * counts[source] + place - (np.cumsum(counts) - counts)[source]
 
     def rows(self, sizes: Sequence[int], seed: int, epoch: int, places: np.ndarray) -> np.ndarray:
-        """(N,) int64 rows that have these turns, among those of all sources one after another.
-
-        Args:
-          sizes: the rows of each source.
-          seed, epoch, places: as for `turns`.
-        """
+        """(N,) int64: the row of each turn, counted through all sources."""
         of, number = self.turns(seed, epoch, places)
         again, place = np.divmod(number, np.array(sizes, np.int64)[of])
         starts = np.cumsum([0, *sizes])

@@ -1,13 +1,12 @@
-"""Batches of one source each: which source has which step, and the programs that their shapes need."""
+"""Batches that each come from one of several sources: the source of each step, and the programs for their shapes."""
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Sequence
 
 import numpy as np
 
-from simcse_jax.data.batches import Taught
+from simcse_jax.data.corpora import AnyBatches, Part, Programs, Taught
 from simcse_jax.data.mixture import Mixture, share_out
 from simcse_jax.data.tokens import NO_PROMPTS, Prompts
 from simcse_jax.errors import UserError
@@ -16,104 +15,13 @@ from simcse_jax.host.storage import sha256
 KEPT = 2  # epochs whose order of sources is kept
 
 
-class OwnSizes(Protocol):
-    """`data.batches.Sizes`, or those of a prepared corpus."""
-
-    @property
-    def tokens(self) -> tuple[tuple[int, ...], ...]:
-        """The places for tokens of each program; the last one is enough for any batch."""
-        ...
-
-    @property
-    def of(self) -> Callable[[int], int]:
-        """A step's program."""
-        ...
-
-
-class OwnBatches(Protocol):
-    """The batches of one source, by its own steps: `data.batches.Batches` or `corpus.batches.PreparedBatches`."""
-
-    def rows(self, step: int, part: slice) -> dict[str, np.ndarray]:
-        """Some rows of a batch."""
-        ...
-
-    def is_reading(self, step: int) -> bool:
-        """Whether a thread is still reading it."""
-        ...
-
-    def tokens(self, step: int) -> int:
-        """Its tokens."""
-        ...
-
-    def sizes(self, steps: int, devices: int, chunk_size: int = 0) -> OwnSizes:
-        """The places that its programs have."""
-        ...
-
-
-class OwnCorpus(Protocol):
-    """One source: `data.batches.Corpus` or `corpus.batches.PreparedCorpus`."""
-
-    @property
-    def num_rows(self) -> int:
-        """Its rows."""
-        ...
-
-    @property
-    def num_examples(self) -> int:
-        """The examples of an epoch: its rows, or the pairs that are made of them."""
-        ...
-
-    @property
-    def num_columns(self) -> int:
-        """The sentences of an example."""
-        ...
-
-    @property
-    def fewest_columns(self) -> int:
-        """The sentences of an example that has the fewest."""
-        ...
-
-    @property
-    def places(self) -> np.ndarray:
-        """(C,) the places for a sentence of each column."""
-        ...
-
-    @property
-    def shape(self) -> tuple[object, ...]:
-        """What batches must share to be computed by one program."""
-        ...
-
-    @property
-    def lengths(self) -> tuple[int, ...]:
-        """The places by column; () where all have the same."""
-        ...
-
-    @property
-    def prompts(self) -> tuple[Prompts, ...]:
-        """Those of its sentences; () without any."""
-        ...
-
-    @property
-    def fingerprint(self) -> str:
-        """Of all that it has."""
-        ...
-
-    def steps_per_epoch(self, batch_size: int) -> int:
-        """The batches that read it once."""
-        ...
-
-    def batches(self, batch_size: int, seed: int) -> Any:  # `OwnBatches`
-        """Its batches."""
-        ...
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class OneSource:
     """The sources of a run whose batches have rows of one source each."""
 
     names: tuple[str, ...]
-    parts: tuple[OwnCorpus, ...]
-    weights: tuple[float, ...] = ()  # of the sources; (): by the number of their batches
+    parts: tuple[Part, ...]
+    weights: tuple[float, ...] = ()  # of the sources; () for weights by their number of batches
 
     @property
     def num_rows(self) -> int:
@@ -122,24 +30,24 @@ class OneSource:
 
     @property
     def num_columns(self) -> int:
-        """The sentences of an example that has the most."""
+        """The number of sentences in the example with the most."""
         return max(part.num_columns for part in self.parts)
 
     @property
     def fewest_columns(self) -> int:
-        """The sentences of an example that has the fewest."""
+        """The number of sentences in the example with the fewest."""
         return min(part.fewest_columns for part in self.parts)
 
     @property
     def prompts(self) -> tuple[Prompts, ...]:
-        """Those of each source; () without any."""
+        """The prompts of each source; () if there are none."""
         found = tuple(prompts for part in self.parts for prompts in part.prompts or (NO_PROMPTS,))
         return found if any(part.prompts for part in self.parts) else ()
 
     @property
     def taught(self) -> Taught | None:
-        """A teacher's embeddings, of which all sources have parts."""
-        return getattr(self.parts[0], "taught", None)
+        """The teacher's embeddings, shared by all sources."""
+        return self.parts[0].taught
 
     @property
     def fingerprint(self) -> str:
@@ -147,15 +55,11 @@ class OneSource:
         return sha256(*(np.frombuffer(part.fingerprint.encode(), np.uint8) for part in self.parts))
 
     def steps_per_epoch(self, batch_size: int) -> int:
-        """As many batches as would read each source once."""
+        """The number of batches that would read each source once."""
         return sum(part.steps_per_epoch(batch_size) for part in self.parts)
 
     def mixture(self, batch_size: int) -> Mixture:
-        """The turns of the sources in an epoch, a batch each.
-
-        Raises:
-          UserError: naming a source that is smaller than a batch, or whose weight gives it none.
-        """
+        """The sources' turns in an epoch, a batch each; refuses sources that would have none."""
         own = [part.steps_per_epoch(batch_size) for part in self.parts]
         for name, part, batches in zip(self.names, self.parts, own, strict=True):
             if not batches:
@@ -178,52 +82,35 @@ class OneSource:
         return OneSourceBatches(self, each, self.mixture(batch_size), batch_size, seed)
 
 
-class ProgramSizes(NamedTuple):
-    """The programs of a run: at most two for each shape of its batches."""
-
-    tokens: tuple[tuple[int, ...], ...]  # of each program, as in `data.batches.Sizes`
-    sources: tuple[int, ...]  # of each program, a source with its shape
-    of: Callable[[int], int]  # a step's program
-
-
-class OneSourceBatches:
+class OneSourceBatches(AnyBatches):
     """The batches of a run, each of one source."""
 
-    def __init__(self, corpus: OneSource, each: Sequence[OwnBatches], mixture: Mixture, batch_size: int, seed: int):
+    def __init__(self, corpus: OneSource, each: Sequence[AnyBatches], mixture: Mixture, batch_size: int, seed: int):
         self.corpus, self.batch_size = corpus, batch_size
         self._each, self._mixture = each, mixture
         self._in_order = functools.lru_cache(KEPT)(functools.partial(mixture.in_order, seed))  # of this object alone
 
-    def __getitem__(self, step: int) -> dict[str, np.ndarray]:
-        """The batch of update `step`, counted from 0; its columns and lengths are its source's."""
-        return self.rows(step, slice(None))
-
     def rows(self, step: int, part: slice) -> dict[str, np.ndarray]:
-        """Some rows of a batch."""
+        """See `AnyBatches`; columns and lengths are those of the batch's source."""
         source, number = self._turn(step)
         return self._each[source].rows(number, part)
 
     def is_reading(self, step: int) -> bool:
-        """Whether a thread is still reading this batch."""
+        """See `AnyBatches`."""
         source, number = self._turn(step)
         return self._each[source].is_reading(number)
 
     def tokens(self, step: int) -> int:
-        """The tokens of the whole batch, without padding."""
+        """See `AnyBatches`."""
         source, number = self._turn(step)
         return self._each[source].tokens(number)
 
     def source(self, step: int) -> int:
-        """The source that has this step."""
+        """The source of a step."""
         return self._turn(step)[0]
 
-    def sizes(self, steps: int, devices: int, chunk_size: int = 0, *, unpad: bool = True) -> ProgramSizes:
-        """The programs of a run; sources with batches of the same shape share theirs.
-
-        Args:
-          steps, devices, chunk_size: as in `data.batches.Batches.sizes`.
-          unpad: do not compute padding, if there is enough of it.
-        """
+    def sizes(self, steps: int, devices: int, chunk_size: int = 0, *, unpad: bool = True) -> Programs:
+        """See `AnyBatches`; sources with batches of the same shape share programs, at most two a shape."""
         turns = self._turns(steps)
         found = [
             each.sizes(count, devices, chunk_size) if unpad and count else None
@@ -253,10 +140,10 @@ class OneSourceBatches:
             is_small = size is not None and len(size.tokens) > 1 and bool(size.tokens[0]) and size.of(number) == 0
             return program[source, is_small]
 
-        return ProgramSizes(tuple(tokens), tuple(sources), of)
+        return Programs(tuple(tokens), of, tuple(sources))
 
-    def listing(self, found: ProgramSizes) -> list[str]:
-        """A line for each source: its batches in an epoch, their shape and the programs that they take."""
+    def listing(self, found: Programs) -> list[str]:
+        """A line for each source: its batches in an epoch, their shape and their programs."""
         lines, total = [f"batches of one source each, {self._mixture.total:,} an epoch"], self._mixture.total
         for place, (name, part) in enumerate(zip(self.corpus.names, self.corpus.parts, strict=True)):
             count = self._mixture.counts[place]
@@ -273,13 +160,13 @@ class OneSourceBatches:
         return lines
 
     def _turn(self, step: int) -> tuple[int, int]:
-        """The source of a step, and the number of the source's own step: its steps are taken in their order."""
+        """The source of a step, and which of the source's own steps it is."""
         epoch, place = divmod(step, self._mixture.total)
         source, number = self._in_order(epoch)
         return int(source[place]), int(number[place])
 
     def _turns(self, steps: int) -> list[int]:
-        """How many of the first steps each source has; these are its own first ones."""
+        """How many of the first steps each source has."""
         epochs, rest = divmod(steps, self._mixture.total)
         counts = np.array(self._mixture.counts)
         of = self._in_order(epochs)[0][:rest]

@@ -1,4 +1,4 @@
-"""The pairs that contrastive tension learns from: a sentence with itself, then K pairs of different ones, and so on."""
+"""The pairs of contrastive tension: a sentence with itself, then K pairs of different sentences, and so on."""
 
 from typing import NamedTuple
 
@@ -6,13 +6,13 @@ import numpy as np
 
 
 class Pairing(NamedTuple):
-    """How the sentences of one column become the pairs of an epoch, in groups of K + 1; the first one is positive.
+    """How the sentences of one column become an epoch's pairs, in groups of K + 1 of which the first is positive.
 
-    An epoch reads each sentence once: those after the last whole group are left out.
+    An epoch reads each sentence once, leaving out those after the last whole group.
     """
 
     negatives: int  # K
-    fresh: bool  # whether negative pairs have two sentences of their own, or the group's first and one other
+    fresh: bool  # whether negative pairs have two new sentences, or the group's first and a new one
 
     @property
     def group(self) -> int:
@@ -21,7 +21,7 @@ class Pairing(NamedTuple):
 
     @property
     def places(self) -> np.ndarray:
-        """(K + 1, 2): which of the group's sentences make up its pairs."""
+        """(K + 1, 2): which of the group's sentences form each pair."""
         pairs = np.arange(self.group)
         if self.fresh:
             return np.stack([np.maximum(2 * pairs - 1, 0), 2 * pairs], axis=1)
@@ -33,7 +33,7 @@ class Pairing(NamedTuple):
         return int(self.places[-1, 1]) + 1
 
     def count(self, sentences: int) -> int:
-        """The number of pairs that so many sentences make."""
+        """The number of pairs that this many sentences make."""
         return sentences // self.sentences * self.group
 
     def pairs(self, order: np.ndarray) -> np.ndarray:

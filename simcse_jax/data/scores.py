@@ -8,29 +8,18 @@ from typing import NamedTuple
 
 from simcse_jax.errors import UserError
 
-LARGEST = 1e30  # of a score; differences of such are still numbers of float32's range
+LARGEST = 1e30  # score: differences of such scores still fit float32
 
 
 class Scores(NamedTuple):
-    """The scores that a run reads: as they are or, with bounds, scaled from `low` … `high` to 0 … 1."""
+    """How a run reads scores: as they are or, with bounds, scaled from `low` … `high` to 0 … 1."""
 
     needed_by: str  # the field that needs them, for messages
     bounds: tuple[float, float] | None = None
-    stated: bool = False  # whether `data.score_range` has the bounds; otherwise the objective assumes them
+    stated: bool = False  # whether the bounds come from `data.score_range` rather than the objective
 
     def read(self, value: object, where: str) -> float | None:
-        """A score as the objectives take it.
-
-        Args:
-          value: a number, which may be written as text.
-          where: the file, row and field, for the message.
-
-        Returns:
-          The score; None for a pair without one (empty or None).
-
-        Raises:
-          UserError: for what is no number, and for a number outside of the bounds.
-        """
+        """A score as the objectives take it; None for a pair without one."""
         score = parse_score(value, where)
         if score is None or self.bounds is None:
             return score
@@ -51,11 +40,7 @@ class Scores(NamedTuple):
 
 
 def parse_score(value: object, where: str) -> float | None:
-    """A number, or text that is one; None for empty text or None.
-
-    Raises:
-      UserError: for anything else, and for numbers too large to compare.
-    """
+    """A number, perhaps written as text; None for empty text or None. Refuses numbers too large to compare."""
     if value is None or (isinstance(value, str) and not value.strip()):
         return None
     score = math.nan
@@ -74,14 +59,10 @@ def parse_score(value: object, where: str) -> float | None:
 
 
 def read_range(parts: Sequence[str]) -> tuple[float, float] | None:
-    """The bounds in `data.score_range`; None of an empty one.
-
-    Raises:
-      ValueError: when it is not the lowest and the highest score.
-    """
+    """The lowest and the highest score in `data.score_range`; None if empty. A `ValueError` refuses other values."""
     if not parts:
         return None
     low, high = map(float, parts)
     if not -LARGEST <= low < high <= LARGEST:
-        raise ValueError(f"{low} and {high} are no bounds")
+        raise ValueError(f"{low} and {high} are not bounds")
     return low, high

@@ -1,24 +1,25 @@
-"""All sentences of a file, unchanged: row n of the file is sentence n."""
+"""Sentences for a model: all rows of a file, or a list or table that the caller has."""
 
-import contextlib
 import hashlib
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from pathlib import Path
+from typing import Any
 
 from simcse_jax.data.columns import USUAL_NAMES, check_unique
 from simcse_jax.data.files import READERS, count_parquet, read_parquet
-from simcse_jax.data.lines import START, Place, size_and_time
-from simcse_jax.data.rows import MISSING, Row, is_text
-from simcse_jax.data.tables import only_column
-from simcse_jax.errors import UserError, broken, why
+from simcse_jax.data.rows import MISSING, START, Place, Row, is_text, reported, size_and_time
+from simcse_jax.errors import UserError, broken
 from simcse_jax.host.storage import Folder, as_path
+
+SHOWN = 6  # names of columns in an error
 
 
 class SentenceFile:
     """One column of a .txt, .csv, .tsv, .jsonl or .parquet file, never held in memory as a whole.
 
-    Row n of the file is sentence n: a blank row is the empty sentence.
+    Row n of the file is sentence n; a blank row is an empty sentence.
     """
 
     def __init__(self, name: str | Path, column: str | None = None):
@@ -26,14 +27,14 @@ class SentenceFile:
 
         Args:
           name: the file, on a disk or in a bucket.
-          column: None takes one with a usual name (`sentence`, `text`, `sent0`, `anchor`), or the only one.
+          column: None for one with a usual name (`sentence`, `text`, `sent0`, `anchor`), or the only one.
 
         Raises:
-          UserError: when there is no such file or column, or the choice of a column is not clear.
+          UserError: when the file or column does not exist, or the choice of a column is unclear.
         """
         self.path: Folder = as_path(str(name))
         self._suffix = self.path.suffix.lower()
-        with _reported(self.path):
+        with reported(self.path):
             if not self.path.is_file():
                 what = "a folder" if self.path.is_dir() else "no such file"
                 raise UserError(f"{name}: {what}; give a file of sentences")
@@ -53,11 +54,8 @@ class SentenceFile:
         """The sentences from a row on.
 
         Args:
-          first: the row, from 0. What is before it in a .parquet file is not read.
-          place: where it begins in a file of another kind (see `count`); None: the rows before it are passed over.
-
-        Raises:
-          UserError: naming the row that is not text, or the line that is not UTF-8.
+          first: the row, from 0. A .parquet file is not read before it.
+          place: where it begins in other files (see `count`); None to skip the rows before it.
         """
         for row in self._rows(first, place):
             (value,) = row.fields
@@ -71,11 +69,7 @@ class SentenceFile:
             yield sentence
 
     def count(self, every: int) -> tuple[int, list[Place]]:
-        """The number of rows, and where the rows 0, `every`, 2 · `every` … begin; no places of a .parquet file.
-
-        Raises:
-          UserError: naming a line that cannot be read.
-        """
+        """The number of rows, and where rows 0, `every`, 2 · `every` … begin; no places for a .parquet file."""
         if self._suffix == ".parquet":
             return count_parquet(self.path), []
         rows, places, end = 0, [START], START
@@ -86,10 +80,9 @@ class SentenceFile:
         return rows, places
 
     def scan(self) -> tuple[int, str]:
-        """Reads the whole file: the number of rows, and the SHA-256 of the column's name and sentences.
+        """Reads the whole file: the number of rows, and SHA-256 of the column's name and sentences.
 
-        Raises:
-          UserError: as in iteration, and when all rows are blank.
+        Refuses a file in which all rows are blank.
         """
         digest, count, blank = hashlib.sha256(self.column.encode()), 0, True
         for sentence in self:
@@ -102,11 +95,11 @@ class SentenceFile:
         return count, digest.hexdigest()
 
     def has_changed(self) -> bool:
-        """Whether the file was written to since it was opened."""
+        """Whether the file was modified since it was opened."""
         return size_and_time(self.path) != self._seen
 
     def _rows(self, first: int = 0, place: Place | None = None) -> Iterator[Row]:
-        if self._suffix == ".parquet":  # its other columns, vectors perhaps, need not be read
+        if self._suffix == ".parquet":  # do not read its other columns, perhaps vectors
             return read_parquet(self.path, [self.column], first)[1]
         names, rows = READERS[self._suffix](self.path, place or START)
         at = list(names).index(self.column)
@@ -114,28 +107,8 @@ class SentenceFile:
         return chosen if place else itertools.islice(chosen, first, None)
 
 
-@contextlib.contextmanager
-def _reported(path: Folder) -> Iterator[None]:
-    try:
-        yield
-    except UserError:
-        raise
-    except Exception as error:  # an OSError, or an error of a store's client
-        raise UserError(f"{path}: cannot be read: {why(error)}") from None
-
-
 def read_sentences(file: str | Path, column: str | None = None) -> list[str]:
-    """Reads a .txt file (one sentence per line) or one column of a .csv, .tsv, .jsonl or .parquet file.
-
-    A blank row is the empty sentence, so that rows keep their numbers.
-
-    Args:
-      file: the file.
-      column: None takes one with a usual name (`sentence`, `text`, `sent0`, `anchor`), or the only one.
-
-    Raises:
-      UserError: in one line, naming the file and the row.
-    """
+    """All sentences of a file, see `SentenceFile`; refuses a file in which all rows are blank."""
     sentences = list(SentenceFile(file, column))
     if not any(sentence.strip() for sentence in sentences):
         raise UserError(f"{file}: holds no sentences")
@@ -146,8 +119,8 @@ def check_sentences(sentences: Iterable[str], what: str = "sentence") -> list[st
     """The sentences as a list.
 
     Args:
-      sentences: any iterable of strings, or a table of one column (`simcse_jax.data.tables`).
-      what: the word for a sentence in errors.
+      sentences: any iterable of strings, or a table of one column (`simcse_jax.data.sentences`).
+      what: what errors call a sentence.
 
     Raises:
       UserError: naming the first that is not a string, or holds a broken character.
@@ -176,3 +149,53 @@ def _choose(names: list[str], column: str | None, where: str) -> str:
         column = usual or names[0]
     check_unique(names, column, where)
     return column
+
+
+def only_column(given: Any) -> tuple[Any, Iterable[Any]]:
+    """The name and values of a table's only column; anything else as it is, without a name.
+
+    Tables are pandas' and Polars' frames, Arrow's tables, datasets and dictionaries of columns. They are recognized by
+    their attributes, so none of these packages is imported. Arrow's arrays become lists.
+
+    Args:
+      given: sentences, which are not checked.
+
+    Raises:
+      UserError: for a table with no or several columns, an array of several axes, or a set.
+    """
+    kind = type(given).__name__
+    if isinstance(given, AbstractSet):
+        raise UserError(f"{given!r:.60}: a {kind}, not a list; give its sentences in their order")
+    names = _columns(given)
+    if names == []:
+        raise UserError(f"a {kind} without columns: give one column of sentences")
+    if names is not None and len(names) > 1:
+        has = ", ".join(map(str, names[:SHOWN])) + ", …" * (len(names) > SHOWN)
+        usual = next((name for name in ("sentence", "text") if name in names), names[0])
+        raise UserError(f"a {kind} with the columns {has}: give one column of sentences, such as table[{usual!r}]")
+    if names is not None:
+        values = given[names[0]]
+        if isinstance(values, str | bytes) or not hasattr(values, "__iter__"):
+            raise UserError(f"column {names[0]!r}: {values!r:.60}: not a list of strings")
+        return names[0], _listed(values)
+    return None, _listed(given)
+
+
+def _listed(values: Any) -> Iterable[Any]:
+    """Converts Arrow's arrays to lists, since their elements are not strings."""
+    if getattr(values, "ndim", 1) > 1:
+        raise UserError(f"an array of shape {tuple(values.shape)}, not a list of strings")
+    return values.to_pylist() if hasattr(values, "to_pylist") else values
+
+
+def _columns(given: Any) -> list[Any] | None:
+    """The names of a table's columns; None for anything else."""
+    if isinstance(given, Mapping):
+        return list(given)
+    if not hasattr(given, "__len__"):  # an iterator, or a lazy query
+        return None
+    kind = type(given)  # pandas also offers row and column names as attributes of the object
+    attribute = next((name for name in ("column_names", "columns") if hasattr(kind, name)), None)  # Arrow has both
+    names = None if attribute is None else getattr(given, attribute)
+    names = getattr(getattr(given, "dtype", None), "names", None) if names is None else names  # NumPy's records
+    return None if names is None else list(names)

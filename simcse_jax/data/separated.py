@@ -1,8 +1,8 @@
-"""Tables of text: commas, tabs, semicolons or bars between the fields, with quotation marks around some or none.
+"""Text tables: fields separated by commas, tabs, semicolons or bars, quoted or not.
 
-A .csv has commas and a .tsv tabs, unless its header says otherwise: European spreadsheets write semicolons into a .csv.
-Tab-separated files come in two kinds. In SentEval's and GLUE's a quotation mark is an ordinary character; pandas and
-`datasets` put fields with such a mark into quotation marks and double those inside. The content decides which it is.
+A .csv has commas and a .tsv tabs, unless its header says otherwise: European spreadsheets write semicolons to a .csv.
+Tab-separated files come in two kinds. In SentEval's and GLUE's, a quotation mark is an ordinary character; pandas and
+`datasets` quote fields with such a mark and double the marks inside. The content decides which kind a file is.
 """
 
 import csv
@@ -14,33 +14,24 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from simcse_jax.data.lines import START, Lines, Place, size_and_time
-from simcse_jax.data.rows import Row, Table, is_number
+from simcse_jax.data.rows import START, Lines, Place, Row, Table, is_number, size_and_time
 from simcse_jax.errors import UserError
 
 SEPARATORS = {"\t": "tabs", ";": "semicolons", "|": "vertical bars", ",": "commas"}
-LONGEST_FIELD = 1 << 24  # characters; without a limit, a missing quotation mark would read all the rest into memory
-BLOCK = 1 << 20  # bytes that are searched for a quotation mark at once
+LONGEST_FIELD = 1 << 24  # characters; a missing quotation mark must not read the rest of the file into memory
+BLOCK = 1 << 20  # bytes searched at once for a quotation mark
 
 
 class Dialect(NamedTuple):
-    """How the fields of a table are told apart."""
+    """How the fields of a table are separated."""
 
     separator: str
-    quoted: bool  # whether quotation marks may enclose a field
-    stated: bool = False  # whether a first line `sep=;`, as Excel has it, declares the separator
+    quoted: bool  # whether fields may be quoted
+    stated: bool = False  # whether the first line declares the separator, `sep=;` as in Excel
 
 
 def read_separated(path: Path, start: Place = START) -> Table:
-    """The names of the columns of a table, and its rows from a place on. A warning names an unexpected separator.
-
-    Args:
-      path: a .csv, or a file with tabs.
-      start: where a row begins.
-
-    Raises:
-      UserError: when it is empty; while rows are read, naming the line that is damaged.
-    """
+    """The names of a table's columns, and its rows from a place on; warns about an unexpected separator."""
     usual = "," if path.suffix.lower() == ".csv" else "\t"
     dialect = _dialect(path, usual, size_and_time(path))
     lines = Lines(path)
@@ -59,7 +50,7 @@ def read_separated(path: Path, start: Place = START) -> Table:
             where = f"{path}: line {lines.place.line}"
             if not fields or not any(field.strip() for field in fields):
                 fields = [""] * len(names)
-            if not any(map(str.strip, fields[len(names) :])):  # spreadsheets write empty ones at the end
+            if not any(map(str.strip, fields[len(names) :])):  # spreadsheets append empty ones
                 fields = fields[: len(names)]
             if len(fields) != len(names):
                 raise UserError(f"{where}: {len(fields)} columns, but the first line has {len(names)}; {cure}")
@@ -69,11 +60,7 @@ def read_separated(path: Path, start: Place = START) -> Table:
 
 
 def reading_of(path: Path) -> str:
-    """How a .csv or .tsv is read, if not as its name says, as earlier versions did; otherwise an empty text.
-
-    Raises:
-      UserError: when the file cannot be read.
-    """
+    """How a .csv or .tsv is read, if not as its suffix says, as in earlier versions; otherwise ""."""
     usual = {".csv": ",", ".tsv": "\t"}.get(path.suffix.lower())
     if usual is None:
         return ""
@@ -83,11 +70,7 @@ def reading_of(path: Path) -> str:
 
 
 def read_tabs(path: Path) -> Iterator[Row]:
-    """The lines of a file with tabs between its fields and no header, whatever its name; blank ones have one field.
-
-    Raises:
-      UserError: naming the line that is damaged.
-    """
+    """The rows of a tab-separated file without a header, whatever its suffix; blank lines have one field."""
     lines, dialect = Lines(path), _dialect(path, "", size_and_time(path))
     for fields in _records(path, lines, dialect):
         yield Row(f"{path}: line {lines.place.line}", fields if any(map(str.strip, fields)) else [""])
@@ -107,9 +90,9 @@ def _records(path: Path, lines: Lines, dialect: Dialect) -> Iterator[list[str]]:
         raise UserError(f"{path}: line {lines.place.line}: {what}") from None
 
 
-@functools.lru_cache(1024)  # blocks of a file are opened one by one
+@functools.lru_cache(1024)  # each block of a file is opened separately
 def _dialect(path: Path, usual: str, seen: tuple[int, float]) -> Dialect:
-    """The dialect of a file with this separator, unless the header has another; with tabs and no header if empty."""
+    """The dialect of a file; `usual` is the separator unless the header has another, "" for tabs without a header."""
     lines = iter(Lines(path))
     first = next(filter(str.strip, lines), "")
     stated = re.fullmatch(r"\"?sep=([^\w\s\"]|\t)\"?", first, re.IGNORECASE) if usual else None
@@ -130,7 +113,7 @@ def _dialect(path: Path, usual: str, seen: tuple[int, float]) -> Dialect:
 def _width(header: str, separator: str) -> int:
     try:
         return len(next(csv.reader([header], delimiter=separator), ()))
-    except csv.Error:  # reading says why
+    except csv.Error:  # reported when the file is read
         return 1
 
 
@@ -140,20 +123,20 @@ def _has_mark(path: Path) -> bool:
 
 
 def _is_quoted(first: str, lines: Iterator[str], separator: str, *, has_header: bool, likely: bool) -> bool:
-    """Whether a program that puts fields into quotation marks has written these lines.
+    """Whether these lines were written by a program that quotes fields.
 
-    It has not if a mark stands in a field that is not enclosed, or is not doubled in one that is, or if a record has
-    another width than the first one. It has if otherwise some line would have another width. Where both readings fit, a
-    sign decides: a doubled mark, nothing between two, marks around all text, or around exactly the text with a comma or
-    a carriage return. Without a sign, a record over several lines is several.
+    Not if an unquoted field has a mark, if a mark inside a quoted field is not doubled, or if a record's width differs
+    from the first. Yes if otherwise some line's width would differ. If both readings fit, look for a sign of quoting: a
+    doubled mark, an empty quoted field, quotes around all text, or around exactly the text with a comma or a carriage
+    return. Without a sign, a record over several lines counts as several.
 
     Args:
       first: the header, or the first line.
-      lines: those after it.
+      lines: the lines after it.
       separator: between fields.
       has_header: whether the first line names the columns.
-      likely: the answer without a sign, and for lines that no such program has written (reading them says why). Names
-        of the header that are all in quotation marks make it likely.
+      likely: the answer without a sign, and for lines that neither reading fits (reading reports them). A header whose
+        names are all quoted makes it True.
     """
     needed = has_sign = is_long = is_some = has_special = False
     all_text = only_special = True  # what is enclosed so far
@@ -189,7 +172,7 @@ def _is_quoted(first: str, lines: Iterator[str], separator: str, *, has_header: 
 
 
 def _whole_records(lines: Iterator[str], separator: str) -> Iterator[str | None]:
-    """Lines, joined where a quotation mark is open; None for a mark that cannot open a field or is never closed."""
+    """Lines, joined while a quotation is open; None for a mark that cannot open a field or is never closed."""
     opens = re.compile(rf'(?:.*{re.escape(separator)})?"[^"]*(?:""[^"]*)*')
     for line in lines:
         parts, size, is_open = [line], len(line), line.count('"') % 2
@@ -206,7 +189,7 @@ def _whole_records(lines: Iterator[str], separator: str) -> Iterator[str | None]
 
 
 def _fields(record: str, separator: str) -> list[tuple[str, bool]] | None:
-    """The fields, and whether each is in quotation marks; None if a mark stands where it may not."""
+    """The fields, and whether each is quoted; None if a mark is misplaced."""
     if '"' not in record:
         return [(field, False) for field in record.split(separator)]
     field = _pattern(separator)
@@ -221,7 +204,7 @@ def _fields(record: str, separator: str) -> list[tuple[str, bool]] | None:
 
 @functools.cache
 def _pattern(separator: str) -> re.Pattern[str]:
-    """A field: between quotation marks, of which those inside are doubled, or without any."""
+    """Matches a field: quoted, with marks inside doubled, or without marks."""
     mark = re.escape(separator)
     return re.compile(rf'(?:"((?:[^"]|"")*)"|([^"{mark}]*))(?={mark}|\Z)')
 

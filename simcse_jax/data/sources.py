@@ -1,4 +1,4 @@
-"""The sources that a setting names, and the examples of several sources, joined."""
+"""The sources that a setting names, and the joined examples of several sources."""
 
 import csv
 import dataclasses
@@ -11,36 +11,35 @@ import numpy as np
 from simcse_jax.errors import UserError
 from simcse_jax.host.storage import local_path
 
-KINDS = ("sentences", "pairs", "triplets")  # by the number of columns; further ones are hard negatives too
+KINDS = ("sentences", "pairs", "triplets")  # by the number of columns; further columns are hard negatives
 
 
 def kind_of(width: int) -> str:
-    """What an example of so many sentences is called."""
+    """The name for examples of this many sentences."""
     return KINDS[width - 1] if width <= len(KINDS) else f"pairs with {width - 2} hard negatives"
 
 
 def same_kind(one: int, other: int) -> bool:
-    """Whether sources of so many columns may be joined in any case: both have hard negatives, however many."""
+    """Whether sources with these numbers of columns can always be joined: numbers of hard negatives may differ."""
     return min(one, len(KINDS)) == min(other, len(KINDS))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Examples:
-    """Columns of N sentences each: anchors, positives, and any number of hard negatives, neutral hypotheses among them.
+    """Columns of N sentences each: anchors, positives, and any number of hard negatives and neutral hypotheses.
 
-    Where rows have different numbers of hard negatives, or sources with different columns are joined, `present` is
-    False at the columns that a row lacks. A row that lacks its positive has the anchor there; further columns are the
-    empty sentence.
+    `present` is False for columns that a row lacks, since rows may have different numbers of hard negatives and sources
+    different columns. Missing positives are the anchor, other missing columns the empty sentence.
     """
 
     columns: tuple[list[str], ...]
     blank: int  # rows left out because a sentence was blank
-    labels: np.ndarray | None = None  # (N,) int32, indices into `LABELS`; kept if asked for
-    unlabelled: int = 0  # rows left out because they had no label, if labels are read
-    unscored: int = 0  # rows left out because they had no score, if scores are read
-    present: np.ndarray | None = None  # (N, C) bool; None: every row has all columns
-    scores: np.ndarray | None = None  # (N,) float32; kept if asked for
-    sources: np.ndarray | None = None  # (N,) rising numbers of the sources that rows are of; None: of a single one
+    labels: np.ndarray | None = None  # (N,) int32, indices into `LABELS`; None if not needed
+    unlabelled: int = 0  # rows left out because they had no label
+    unscored: int = 0  # rows left out because they had no score
+    present: np.ndarray | None = None  # (N, C) bool; None if every row has all columns
+    scores: np.ndarray | None = None  # (N,) float32; None if not needed
+    sources: np.ndarray | None = None  # (N,) source numbers, ascending; None for a single source
 
     def __len__(self) -> int:
         return len(self.columns[0])
@@ -62,14 +61,7 @@ class Examples:
 
 
 def split_sources(specification: str) -> list[str]:
-    """The sources in a list with commas.
-
-    The name of an existing file is one source, whatever is in it. In a list, a name with a comma is put in double
-    quotes, as in a CSV file.
-
-    Raises:
-      UserError: when a name is empty, is given twice, or its quotation mark does not end.
-    """
+    """The sources in a comma-separated list. A name with a comma is quoted as in CSV, unless it is an existing file."""
     if "," not in specification or local_path(specification).exists():
         return [specification]
     try:
@@ -91,11 +83,7 @@ def split_sources(specification: str) -> list[str]:
 
 
 def by_field(field: str, specification: str) -> dict[str, str]:
-    """The sources of a field by its name; of several, FIELD[0], FIELD[1] and so on.
-
-    Raises:
-      UserError: as for `split_sources`.
-    """
+    """The sources of a field by its name; of several, FIELD[0], FIELD[1] and so on."""
     names = split_sources(specification)
     return {f"{field}[{place}]" if names[1:] else field: name for place, name in enumerate(names)}
 
@@ -106,9 +94,6 @@ def join(parts: Mapping[str, Examples], mixed: bool) -> Examples:
     Args:
       parts: examples by the name of their source.
       mixed: whether the sources may have different columns.
-
-    Raises:
-      UserError: when they have and may not.
     """
     (first, one), *others = parts.items()
     if not others:

@@ -16,11 +16,11 @@ Span = tuple[int, int]  # its first word piece, and the one after its last
 class Spans(NamedTuple):
     """How spans are drawn. Lengths are in word pieces, without special tokens."""
 
-    anchors: int  # of a document
-    positives: int  # of an anchor
+    anchors: int  # per document
+    positives: int  # per anchor
     shortest: int
     longest: int
-    tokens: int  # that a document must have
+    tokens: int  # the minimum length of a document
 
 
 def draw_spans(spans: Spans, length: int, generator: np.random.Generator) -> list[list[Span]]:
@@ -62,10 +62,10 @@ def cut_spans(
     seed: int,
     where: str,
 ) -> Examples:
-    """Anchors with their positives: a row for each anchor, those of a document one after the other.
+    """Anchors with their positives, a row for each anchor, document by document.
 
-    The spans of a document are drawn once for a run, by the seed and the document's number, as changed copies of
-    sentences are. The released code draws them anew in each epoch, of which it has one.
+    A document's spans are drawn once per run, from the seed and the document's number. The released code redraws them
+    every epoch, but trains for one.
 
     Args:
       documents: their texts.
@@ -73,10 +73,10 @@ def cut_spans(
       text: from word pieces to a text.
       spans: how they are drawn.
       seed: of the run.
-      where: the name of the documents' source, for messages.
+      where: the source's name, for messages.
 
     Raises:
-      UserError: when documents are too short; it counts them.
+      UserError: counting documents that are too short.
     """
     tokens = [pieces(document) for document in documents]
     short = sum(len(each) < spans.tokens for each in tokens)

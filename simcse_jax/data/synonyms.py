@@ -1,4 +1,4 @@
-"""Replaces words with synonyms from a WordNet."""
+"""Replaces words with synonyms from WordNet."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -18,16 +18,7 @@ EDGES = re.compile(r"(\W*)(.*?)(\W*)")  # punctuation, the word, punctuation
 
 
 def replace_by_synonyms(sentences: Sequence[str], lexicon: str, *, seed: int, column: int) -> list[str]:
-    """Replaces one word of each sentence with a synonym, and prints how many sentences have no word with one.
-
-    Args:
-      sentences: N sentences; a sentence's index is its row.
-      lexicon: see `Synonyms`.
-      seed, column: these and the row decide the word and the synonym.
-
-    Raises:
-      UserError: as for `Synonyms`.
-    """
+    """Replaces one word of each sentence with a synonym, and prints how many sentences have no such word."""
     synonyms = Synonyms(lexicon)
     changed, without = [], 0
     for row, sentence in enumerate(sentences):
@@ -41,11 +32,11 @@ def replace_by_synonyms(sentences: Sequence[str], lexicon: str, *, seed: int, co
 
 
 class Synonyms:
-    """Replaces one word with a synonym: another word of a synset that it belongs to.
+    """Replaces a word with a synonym: another word in one of its synsets.
 
-    Like nlpaug, which the paper used: any synset of the word counts, inflected words have the synsets of their base
-    form (English suffixes are removed, irregular forms come from the lexicon), and determiners stay. Unlike nlpaug,
-    which tags parts of speech, it uses all of them, and it chooses among the words that have a synonym.
+    As in nlpaug, which the paper used, any synset of the word counts, inflected words have the synsets of their base
+    form (English suffixes are removed, irregular forms are in the lexicon), and determiners are kept. Unlike nlpaug, it
+    does not tag parts of speech but uses all, and it chooses among the words that have a synonym.
     """
 
     def __init__(self, lexicon: str):
@@ -53,9 +44,6 @@ class Synonyms:
 
         Args:
           lexicon: a WN-LMF file or package, also compressed, or the data directory of the `wn` package.
-
-        Raises:
-          UserError: when it is missing or damaged, holds no synonyms, or `wn` is not installed.
         """
         try:
             from wn.morphy import Morphy
@@ -101,10 +89,7 @@ class Synonyms:
         return [other for other in found if other.lower() != word]
 
     def replace(self, words: Sequence[str], generator: np.random.Generator) -> list[str]:
-        """The words with a random one of those that have synonyms replaced; unchanged if none has.
-
-        Punctuation around the word and a capital first letter are kept.
-        """
+        """Replaces a random one of the words that have synonyms, if any, keeping punctuation and capitalization."""
         parts = [match.groups() for match in map(EDGES.fullmatch, words) if match]
         places = [index for index, (_, word, _) in enumerate(parts) if self.of(word)]
         if not places:

@@ -1,4 +1,4 @@
-"""The token ids of examples: each sentence with its prompt, cut at the length of its column."""
+"""Tokenizes examples: each sentence with its prompt, cut at its column's length."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -8,7 +8,7 @@ import numpy as np
 from simcse_jax.data.sources import Examples
 from simcse_jax.errors import UserError
 
-if TYPE_CHECKING:  # fields of a config are here, which do without it
+if TYPE_CHECKING:  # the config imports this file, but not the tokenizer
     from simcse_jax.huggingface.tokenizer import Tokenizer
 
 LENGTH_MULTIPLE = 8  # lengths are rounded up to a multiple of it
@@ -16,7 +16,7 @@ ROLES = ("anchor", "positive")  # of the first column, and of all others
 
 
 class Lengths(NamedTuple):
-    """The most tokens of a sentence."""
+    """The maximum number of tokens in a sentence."""
 
     anchor: int
     positive: int  # and hard negatives
@@ -33,9 +33,9 @@ NO_PROMPTS = Prompts("", "")
 
 
 def prompts_by_name(prompts: Sequence[Prompts], columns: int) -> dict[str, str]:
-    """The prompts as sentence-transformers names them: those of anchors are queries', those of others documents'.
+    """The prompts under sentence-transformers' names: anchors are queries, others documents; a single column is both.
 
-    {} where there is none, or sources have different ones. A single column's sentences are both.
+    {} if there are none, or sources have different prompts.
     """
     if not prompts or any(each != prompts[0] for each in prompts):
         return {}
@@ -51,22 +51,22 @@ def padded_length(longest: int, most: int) -> int:
 def token_ids(
     examples: Examples, tokenizer: "Tokenizer", lengths: Lengths, prompts: Sequence[Prompts] = ()
 ) -> tuple[list[list[np.ndarray]], int]:
-    """The token ids of each sentence, by column, and the number of sentences that were cut, each counted once.
+    """The token ids of each sentence, by column, and the number of sentences that were cut.
 
-    A sentence that is its own positive is the anchor's there too, with the same prompt and length. What stands for the
-    hard negatives that a row lacks has no prompt.
+    A sentence that is its own positive has the anchor's prompt and length there too. Missing hard negatives have no
+    prompt.
 
     Args:
       examples: of one source or several.
       tokenizer: of the model.
-      lengths: of a sentence.
-      prompts: of each source; (): none.
+      lengths: the maximum lengths.
+      prompts: of each source; () for none.
     """
     found = [_column(examples, place, tokenizer, lengths, prompts) for place in range(len(examples.columns))]
     cut = np.zeros((len(examples), len(found)), bool)
     for place, (_, rows) in enumerate(found):
         cut[rows, place] = True
-    if examples.present is not None:  # else a sentence that is its own positive would count twice
+    if examples.present is not None:  # do not count a sentence that is its own positive twice
         cut &= examples.present
     return [ids for ids, _ in found], int(cut.sum())
 
@@ -96,14 +96,11 @@ def _column(
 
 
 def check_prompts(tokenizer: "Tokenizer", prompts: Sequence[Prompts], lengths: Lengths, field: str) -> None:
-    """Refuses prompts that leave no place for a sentence.
+    """Refuses prompts that leave no room for a sentence.
 
     Args:
-      tokenizer, prompts, lengths: as for `token_ids`.
-      field: what has the prompts, with "{}" for the role.
-
-    Raises:
-      UserError: naming the prompt.
+      tokenizer, prompts, lengths: see `token_ids`.
+      field: the field with the prompts, "{}" standing for the role.
     """
     for role, each, length in zip(ROLES, zip(*prompts, strict=True), lengths, strict=False):
         for prompt in filter(None, each):

@@ -1,9 +1,17 @@
-"""JAX's backend, which has the devices and the threads of a process: started, or refused in one line."""
+"""JAX's backend: started, or refused in one line.
 
+Its persistent compilation cache lets a process read the programs that an earlier one compiled.
+"""
+
+import functools
 import os
+import re
+from pathlib import Path
+from typing import Any, cast
 
 import jax
 from jax._src import xla_bridge  # JAX has no public way to ask whether a backend has started
+from jax.experimental.compilation_cache import compilation_cache
 
 from simcse_jax.errors import UserError, installed, reason
 
@@ -23,6 +31,8 @@ REFUSED = {
     ("jax_numpy_dtype_promotion", "strict"): True,
 }
 _forked_from: list[int] = []  # the process that had started JAX before it was forked into this one
+CPU_INFO = Path("/proc/cpuinfo")
+INSTRUCTIONS = {"amx_bf16", "avx512_bf16", "bf16"}  # of Intel and AMD, and of Arm
 
 
 def _note_fork() -> None:
@@ -34,11 +44,7 @@ os.register_at_fork(after_in_child=_note_fork)
 
 
 def check_fork() -> None:
-    """Refuses a process in which JAX would wait for ever: a fork has none of the threads that JAX had started.
-
-    Raises:
-      UserError: saying what to do instead.
-    """
+    """Refuses a process in which JAX would hang: a fork has none of the threads that JAX had started."""
     if _forked_from:
         raise UserError(
             f"this process was forked from process {_forked_from[0]} after JAX had started there, as it does when a "
@@ -52,10 +58,6 @@ def start(training: bool = False) -> None:
 
     Args:
       training: whether the process is to train, which more of JAX's settings stop.
-
-    Raises:
-      UserError: in a forked process; when the platform that was asked for is not there; or for a setting under which
-        our programs do not run.
     """
     check_fork()
     for (name, value), in_training in REFUSED.items():
@@ -77,3 +79,42 @@ def _missing(asked: str, why: str) -> str:
     if not asked:
         return f"JAX finds no device: {why:.300}"
     return f"JAX_PLATFORMS={asked}: JAX cannot start it ({why:.300}); {instead}"
+
+
+@functools.cache
+def slow_bfloat16() -> str:
+    """A warning where JAX computes on a CPU without bfloat16 instructions; otherwise empty."""
+    if jax.default_backend() != "cpu":
+        return ""
+    try:
+        lists = re.findall(r"^(?:flags|Features)\s*:(.*)$", CPU_INFO.read_text(), re.MULTILINE)
+    except OSError:  # another system, which does not say
+        return ""
+    if not lists or INSTRUCTIONS & set(lists[0].split()):
+        return ""
+    return "bfloat16: this CPU has no instructions for it, so float32 is faster here"
+
+
+def keep_compilations() -> None:
+    """Turns the cache on, for programs of any size, since a start also compiles some dozens of small ones.
+
+    Its folder is `~/.cache/simcse_jax/xla` (under `XDG_CACHE_HOME` if that is set), or `JAX_COMPILATION_CACHE_DIR`.
+    There is no cache if the home folder is not writable. Several processes use one only with
+    `JAX_COMPILATION_CACHE_DIR`, since only the first one writes it, and hosts without a shared folder would find
+    nothing. A `jax_compilation_cache_dir` that is already set stays.
+    """
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+        stated = cast(Any, jax.config).jax_compilation_cache_dir  # a field made at run time
+        if stated or jax.distributed.is_initialized():
+            return
+        try:
+            folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "simcse_jax" / "xla"
+            folder.mkdir(parents=True, exist_ok=True)
+            if not os.access(folder, os.W_OK):
+                return
+        except (OSError, RuntimeError):  # no home folder
+            return
+        jax.config.update("jax_compilation_cache_dir", str(folder))
+        compilation_cache.reset_cache()  # otherwise a process that has compiled something would not use it
+    if "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS" not in os.environ:
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)

@@ -1,4 +1,4 @@
-"""Large batches in little memory: a function of rows, computed a chunk of rows at a time."""
+"""Large batches in little memory: functions of rows computed in chunks."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +13,6 @@ def in_chunks(function: Callable[..., Any], size: int, *rows: Any) -> Any:
     Args:
       function: from pytrees of arrays with a common first axis to a pytree with the same.
       size: rows in a chunk; the last chunk may be smaller. 0, or at least the number of rows: all at once.
-      *rows: the function's arguments.
     """
     import jax  # here: objectives' declarations are read before JAX is imported
     import jax.numpy as jnp

@@ -54,8 +54,6 @@ def product_flops(jaxpr: Any, passes: Passes = TPU_PASSES, platform: str = "") -
     expensive one. The body of a `shard_map` counts once: the work of one device.
 
     Args:
-      jaxpr: `jax.jit(f).trace(...).jaxpr`.
-      passes: those of other hardware.
       platform: the one that the program is compiled for, as JAX calls it: cpu, cuda or tpu.
     """
     flops: Counter[float] = Counter()

@@ -17,8 +17,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float, Int
 
-from simcse_jax.devices.mesh import AXIS, replicated
-from simcse_jax.devices.torus import Way
+from simcse_jax.devices.mesh import AXIS, Way, replicated
 
 
 def spec(shape: Sequence[int], devices: int) -> P:
@@ -52,7 +51,7 @@ def distribute(tree: Any, mesh: Mesh, runs: bool = False) -> Any:
 
 
 def divide(tree: Any, wanted: Any) -> Any:
-    """The arrays, whole on every device, as the shardings `wanted`: each device keeps its parts, and sends nothing."""
+    """Splits arrays that are whole on every device by `wanted`: each device keeps its parts, and sends nothing."""
     return jax.jit(lambda tree: tree, out_shardings=wanted)(tree)
 
 
@@ -128,10 +127,7 @@ def sends_rows(rows: int, split: P, numbers: int, devices: int) -> bool:
     links.
 
     Args:
-      rows: of the whole table.
-      split: how it is split.
       numbers: of the rows that each device needs.
-      devices: their number.
     """
     return AXIS in split and 4 * numbers * (devices if split[0] == AXIS else 1) <= rows
 
@@ -143,8 +139,6 @@ def rows_of(part: Float[Array, "..."], split: P, numbers: Int[Array, " N"]) -> F
     go back in the same way, and are added up, in float32, where the part is.
 
     Args:
-      part: this device's, of columns or of rows.
-      split: along which axis.
       numbers: of the rows in the whole table, other ones on each device; a row may occur several times.
     """
     everywhere = jax.lax.all_gather(numbers, AXIS, tiled=True)

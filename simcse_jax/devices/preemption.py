@@ -1,4 +1,4 @@
-"""Ending a run from outside, after saving: SIGTERM before a machine is taken away, and Ctrl-C (SIGINT)."""
+"""Ending a run cleanly on SIGTERM, as before a machine is taken away, and on Ctrl-C (SIGINT)."""
 
 import os
 import signal
@@ -96,7 +96,7 @@ class Preemption:
         return Preempted(f"{name}: saved at step {step}; the same command resumes there")
 
     def finish(self) -> None:
-        """From now on all steps are saved, and a Ctrl-C ends the run immediately.
+        """All steps are saved from now on, so a Ctrl-C ends the run immediately.
 
         Raises:
           KeyboardInterrupt: when there was one after the last step. Joined processes continue: the others would wait.
@@ -117,7 +117,7 @@ class Answers:
     """Answers Ctrl-C immediately, in a thread: Python calls handlers only after a compilation has returned."""
 
     def __init__(self, answer: Callable[[], str], alone: bool):
-        """Starts the thread. Another one's wakeup file descriptor is left alone.
+        """Starts the thread; leaves a wakeup file descriptor that another library has set alone.
 
         Args:
           answer: gives the first answer.

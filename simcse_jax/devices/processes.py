@@ -1,6 +1,6 @@
-"""Several processes that run the same program: they are joined, print once, and agree on what they run.
+"""Processes that run the same program: joining them, printing once, and checking that they agree.
 
-With one process all of this does nothing. `mesh.py` places arrays over the devices of all processes.
+With one process, none of this does anything. `mesh.py` places arrays over the devices of all processes.
 """
 
 import contextlib
@@ -58,7 +58,7 @@ def say(text: str) -> None:
 
 
 def gather(text: str) -> list[str]:
-    """The texts of all processes, in their order; all of them must call it."""
+    """The texts of all processes, in their order; all must call it."""
     if jax.process_count() == 1:
         return [text]
     # This uses the service through which the processes found each other. No device takes part, so nothing that runs
@@ -90,11 +90,7 @@ def together() -> Iterator[None]:
 
 
 def agree(facts: Mapping[str, str]) -> None:
-    """Checks that all processes run the same thing on the same data.
-
-    Raises:
-      UserError: naming the first fact that differs.
-    """
+    """Checks that all processes run the same thing on the same data."""
     for name, fact in facts.items():
         everywhere = gather(fact)
         for process, other in enumerate(everywhere):

@@ -1,4 +1,4 @@
-"""The arguments of `SimCSE`'s methods: their checks, embeddings of any kind, and the spellings of other packages."""
+"""Arguments of `SimCSE`'s methods: checks, embeddings of any kind, and the names that other packages use."""
 
 import functools
 import inspect
@@ -8,7 +8,7 @@ from typing import Any, ParamSpec, TypedDict, TypeVar, get_args
 
 import numpy as np
 
-from simcse_jax.data.tables import only_column
+from simcse_jax.data.sentences import only_column
 from simcse_jax.encoding.quantization import check_no_codes
 from simcse_jax.errors import UserError, broken, nearest
 from simcse_jax.models.config import POOLERS
@@ -102,7 +102,7 @@ def advice(name: str, parameters: Sequence[str]) -> str:
 
 
 def names_ours(method: Callable[P, R]) -> Callable[P, R]:
-    """Makes a method answer an argument that it does not have with the name of its own one.
+    """Makes a method's error for an unknown argument name the right one.
 
     Raises:
       TypeError: from the method, for such an argument.
@@ -140,11 +140,7 @@ def check_options(
     most: int = 0,
     normalize_to_unit: bool | None = None,
 ) -> None:
-    """Checks the options of an encoding that are not None; `most` is the model's own maximum length.
-
-    Raises:
-      UserError: naming the option that is out of its range.
-    """
+    """Checks the options of an encoding that are not None; `most` is the model's own maximum length."""
     if pooler is not None and (not isinstance(pooler, str) or pooler not in POOLERS):
         raise UserError(f"pooler {pooler!r:.60} is not one of {', '.join(POOLERS)}")
     if batch_size is not None and not is_whole(batch_size, 1):
@@ -161,21 +157,13 @@ def is_whole(value: Any, least: int, most: float = float("inf")) -> bool:
 
 
 def check_path(name: Any, what: str) -> None:
-    """Refuses what is not the name of a file or a folder; an empty one would be the current folder.
-
-    Raises:
-      UserError: beginning with `what`, the thing that has the name.
-    """
+    """Refuses what is not the name of a file or a folder; an empty one would be the current folder."""
     if not isinstance(name, str | os.PathLike) or not os.fspath(name).strip():
         raise UserError(f"{what} {name!r:.60}: not a name")
 
 
 def check_truncation(size: int | None, dimension: int, name: str = "truncate_dim") -> None:
-    """Refuses a `truncate_dim`, or what else has the name, that is no number of elements of an embedding.
-
-    Raises:
-      UserError: naming it.
-    """
+    """Refuses a `truncate_dim`, or what else has the name, that is not a possible number of elements."""
     if size is None:
         return
     if not is_whole(size, 1, dimension):
@@ -183,11 +171,7 @@ def check_truncation(size: int | None, dimension: int, name: str = "truncate_dim
 
 
 def resolve_prompt(prompts: Mapping[str, str], default: str | None, prompt: str | None, name: str | None) -> str:
-    """The text to put before each sentence: the prompt, or that of the name, or that of the default name, or none.
-
-    Raises:
-      UserError: when both are given, or the model has no prompt of that name.
-    """
+    """The text to put before each sentence: the prompt, or that of the name, or that of the default name, or none."""
     if prompt is not None and name is not None:
         raise UserError(f"prompt={prompt!r:.60} and prompt_name={name!r:.60}: give one of them")
     if prompt is not None:
@@ -215,14 +199,9 @@ def embeddings_or_sentences(given: Any, dimension: int) -> Any:
     Args:
       given: sentences, or a table of one column; or embeddings: a vector or a matrix, as a NumPy or JAX array, a
         PyTorch tensor, or a sequence of numbers, of vectors or of lists of numbers.
-      dimension: D, the number of elements of an embedding.
 
     Returns:
       A NumPy array, (D,) or (N, D) float32; or what was given, an iterator as a list, for `check_sentences`.
-
-    Raises:
-      UserError: for embeddings of another shape, for complex numbers or others that are not finite, for a mix of both
-        kinds, for a table of several columns that are not numbers, or for sets.
     """
     if isinstance(given, str | bytes) or not (_is_array(given) or hasattr(given, "__iter__")):
         return given
@@ -250,7 +229,7 @@ def embeddings_or_sentences(given: Any, dimension: int) -> Any:
         raise UserError(f"embeddings of shape {array.shape}; this model's are ({dimension},) or (N, {dimension})")
     if not np.isfinite(array).all():
         which = f"embedding {int(np.argwhere(~np.isfinite(array))[0, 0])}" if array.ndim == 2 else "the embedding"
-        raise UserError(f"{which} has an element that is not a finite number")
+        raise UserError(f"{which} has a NaN or infinite element")
     return array
 
 

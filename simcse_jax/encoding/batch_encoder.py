@@ -1,4 +1,4 @@
-"""Batches that the caller puts together, as a server does: of sentences of many lengths, from any thread.
+"""Batches put together by the caller, such as a server: of sentences of many lengths, from any thread.
 
 On a CPU nothing is computed for padding. A program has room for a number of tokens, which lie one after the other; only
 attention's products, the least part of the work, see rows of a length. So a batch of mixed lengths costs its tokens.
@@ -102,12 +102,7 @@ class BatchEncoder:
         return max(found, key=worth)
 
     def encode(self, sentences: Sequence[Sentence], shape: Shape) -> np.ndarray:
-        """(B, D) float32 embeddings of B sentences.
-
-        Args:
-          sentences: as many as `shape` has room for.
-          shape: one of `shapes`.
-        """
+        """(B, D) float32 embeddings of B sentences."""
         ids, mask = self._batching.place(Batch(list(sentences), shape.length, shape.rows))
         if not shape.is_padded:
             mask[len(sentences) :] = 0  # rows without a sentence have no tokens

@@ -119,9 +119,6 @@ def compute(
 
     Args:
       function: takes the parameters, token ids and mask, both (B, T), and returns an array of B rows.
-      params: the function's.
-      sentences: N strings.
-      batching: how to make batches.
       in_flight: the maximum number of batches that are dispatched and not fetched, on each thread.
     """
     check_fork()

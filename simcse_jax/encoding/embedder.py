@@ -1,4 +1,4 @@
-"""Sentences to embeddings. Each distinct sentence is encoded once."""
+"""Encodes sentences. Each distinct one is encoded once."""
 
 import dataclasses
 import functools
@@ -12,8 +12,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from simcse_jax.devices import backend
-from simcse_jax.devices.bfloat16 import slow_bfloat16
-from simcse_jax.devices.compilation import keep_compilations
+from simcse_jax.devices.backend import keep_compilations, slow_bfloat16
 from simcse_jax.devices.mesh import by_rows
 from simcse_jax.encoding.batching import Batching, compute
 from simcse_jax.encoding.tokens import TokenEncoder
@@ -91,7 +90,6 @@ class Embedder:
         """Like a call; also counts the sentences that are cut.
 
         Args:
-          sentences: N strings.
           advance: called with the number of sentences done since the last call, after each batch.
 
         Raises:
@@ -142,12 +140,8 @@ def on_local_devices(model: Pretrained, tokenizer: Tokenizer, chosen: ChosenPool
     """A model on all devices of this process, which share a batch; without prompt, truncation and unit length.
 
     Args:
-      model, tokenizer: as loaded.
       chosen: the pooler, and whether the head follows it.
       dtype: the type to compute in, float32 or bfloat16; a `UserWarning` where the second one is slower.
-
-    Raises:
-      UserError: when JAX cannot compute here, see `backend.start`.
     """
     backend.start()
     if dtype == "bfloat16" and (slow := slow_bfloat16()):
@@ -180,7 +174,7 @@ def warn_of_cut(cut: int, max_length: int, stacklevel: int) -> None:
 
 
 class NotFinite(UserError):
-    """An embedding has an element that is no number, or too large for a length in float32."""
+    """An embedding has a NaN or infinite element, or one too large for a length in float32."""
 
 
 def check_finite(embeddings: np.ndarray, sentences: Sequence[str]) -> None:

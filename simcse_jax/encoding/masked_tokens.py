@@ -1,4 +1,4 @@
-"""How many masked tokens a language-model head guesses."""
+"""How many masked tokens a language-model head predicts correctly."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -26,17 +26,11 @@ MULTIPLIER = 1_000_003  # of the hash; odd, so that no token's part vanishes mod
 def masked_token_accuracy(
     embedder: Embedder, sentences: Sequence[str], *, mask_id: int, special_ids: tuple[int, ...]
 ) -> float:
-    """The share of masked tokens that the head of `embedder.params` guesses, in percent, without dropout.
+    """The percentage of masked tokens that the head of `embedder.params` predicts, without dropout.
 
     Tokens are hidden as in training (`models.masking.mask_tokens`: 15%, of which 80% become the mask token, 10% a
     random one, and 10% stay). A sentence's own tokens decide which of them, so the number depends on the sentences and
     the parameters alone.
-
-    Args:
-      embedder: a model whose parameters have a language-model head.
-      sentences: N strings, each counted as often as it occurs.
-      mask_id: the mask token.
-      special_ids: tokens that are never masked.
 
     Returns:
       0 to 100; NaN if no token was masked.

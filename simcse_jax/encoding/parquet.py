@@ -20,10 +20,7 @@ def schema_of(
     """The columns `sentence`, if wanted, `row` (its number in the input, from 0) and `embedding`.
 
     Args:
-      size: the elements of an embedding as it is stored.
-      dtype: of an element.
       maker: what identifies the model; None: an index must be given its name.
-      texts: whether sentences are kept.
       quantization: the `content` of a `quantization.Quantization`; None: embeddings are numbers.
     """
     import pyarrow
@@ -37,14 +34,7 @@ def schema_of(
 
 
 def rows_table(schema: Any, texts: Sequence[str] | None, first_row: int, embeddings: np.ndarray) -> Any:
-    """Some rows.
-
-    Args:
-      schema: of `schema_of`.
-      texts: R sentences; None: the schema has none.
-      first_row: the number of the first one.
-      embeddings: (R, D).
-    """
+    """A table of embeddings (R, D), numbered from `first_row`; `texts` are R sentences, None if the schema has none."""
     import pyarrow
 
     kind = schema.field("embedding").type

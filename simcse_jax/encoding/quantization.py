@@ -13,36 +13,39 @@ is filled up with zeros. binary is int8, the same byte less 128. x̃ = ± 1 / �
 """
 
 import dataclasses
+import io
 import math
 import warnings
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, Self, cast, get_args
+from pathlib import Path
+from typing import IO, Any, Literal, Self, cast, get_args
 
 import numpy as np
 from jaxtyping import Float, Float32, Int8, Shaped, UInt8
 from numpy.typing import ArrayLike
 
-from simcse_jax.errors import UserError
-from simcse_jax.host.storage import sha256
+from simcse_jax.encoding.parquet import QUANTIZATION
+from simcse_jax.errors import UserError, why
+from simcse_jax.host.hidden import RANGES, dot_before
+from simcse_jax.host.storage import Folder, as_path, parse_json, sha256
 
 Precision = Literal["float32", "int8", "uint8", "binary", "ubinary"]
 PRECISIONS = get_args(Precision)
 SCALAR = ("int8", "uint8")
 PACKED = ("binary", "ubinary")
 STEPS = 255
-FEW = 100  # embeddings; ranges of fewer are said to be unstable
-OUTSIDE = 0.05  # of the elements; where more lie outside of the ranges, it is said
-
-_NOT_FOR = f"ranges: are for {' and '.join(SCALAR)}; leave them out for precision {{}}"
-
+FEW = 100  # embeddings; ranges found in fewer give a warning
+OUTSIDE = 0.05  # of the elements; more of them outside of the ranges give a warning
 Codes = Int8[np.ndarray, "N C"] | UInt8[np.ndarray, "N C"]
 Ranges = Float32[np.ndarray, "2 D"]
 
 
-def check_precision(precision: Any, name: str = "precision") -> None:
-    """Raises a `UserError` for anything but one of `PRECISIONS`; `name` is the argument's."""
+def check_precision(precision: Any, name: str = "precision", ranges: Any = None) -> None:
+    """Refuses anything but one of `PRECISIONS`, and ranges for one that has none; `name` is the argument's."""
     if not isinstance(precision, str) or precision not in PRECISIONS:
         raise UserError(f"{name} {precision!r:.60} is not one of {', '.join(PRECISIONS)}")
+    if ranges is not None and precision not in SCALAR:
+        raise UserError(f"ranges: are for {' and '.join(SCALAR)}; leave them out for precision {precision}")
 
 
 def dtype_of(precision: str) -> np.dtype:
@@ -51,11 +54,7 @@ def dtype_of(precision: str) -> np.dtype:
 
 
 def check_no_codes(embeddings: np.ndarray) -> None:
-    """Refuses bytes, whose elements are numbers of steps, or eight bits.
-
-    Raises:
-      UserError: saying how to make numbers of them.
-    """
+    """Refuses bytes, whose elements are numbers of steps, or eight bits."""
     if embeddings.dtype in (np.int8, np.uint8):
         raise UserError(
             f"embeddings of type {embeddings.dtype}: encoding.quantization.dequantize makes numbers of them"
@@ -63,11 +62,7 @@ def check_no_codes(embeddings: np.ndarray) -> None:
 
 
 def ranges_of(embeddings: Float[np.ndarray, "N D"]) -> Ranges:
-    """The smallest and the largest value of each dimension, (2, D).
-
-    Raises:
-      UserError: when there are no embeddings, one is not finite, or they are codes.
-    """
+    """The smallest and the largest value of each dimension, (2, D)."""
     check_no_codes(embeddings)
     if embeddings.ndim != 2 or not len(embeddings):
         raise UserError(f"ranges are found in embeddings (N, D), of which N is 1 or more; these are {embeddings.shape}")
@@ -85,12 +80,7 @@ def checked_ranges(ranges: Any, dimension: int | None, where: str = "ranges") ->
     """Ranges as float32, (2, D).
 
     Args:
-      ranges: an array of any kind.
       dimension: D; None: any.
-      where: what the ranges are called in errors.
-
-    Raises:
-      UserError: for another shape, elements that are no finite numbers, or a largest value below the smallest.
     """
     try:
         found = np.asarray(ranges)
@@ -113,11 +103,7 @@ def checked_ranges(ranges: Any, dimension: int | None, where: str = "ranges") ->
 
 
 def check_calibration(count: int) -> None:
-    """Refuses to find ranges in a single embedding, whose dimensions would all be constant.
-
-    Raises:
-      UserError: saying so.
-    """
+    """Refuses to find ranges in a single embedding, whose dimensions would all be constant."""
     if count == 1:
         raise UserError("int8 and uint8 need ranges, which cannot be found in a single embedding; give ranges")
 
@@ -170,11 +156,7 @@ class Quantization:
         return self.ranges[0], (self.ranges[1] - self.ranges[0]) / STEPS
 
     def encode(self, embeddings: Float[np.ndarray, "N D"], clipped: Clipped | None = None) -> Shaped[np.ndarray, "N C"]:
-        """The rows as they are stored; `clipped` counts what lies outside of the ranges of int8 and uint8.
-
-        Raises:
-          UserError: when an element is not a finite number.
-        """
+        """The rows as they are stored; `clipped` counts what lies outside of the ranges of int8 and uint8."""
         _check_finite(embeddings)
         if self.precision == "float32":
             return embeddings.astype(np.float32, copy=False)
@@ -217,11 +199,7 @@ class Quantization:
 
     @classmethod
     def from_content(cls, content: Mapping[str, Any], where: str) -> Self:
-        """Reads `content` back; `where` is what it was read from.
-
-        Raises:
-          UserError: when it is damaged.
-        """
+        """Reads `content` back; `where` is what it was read from."""
         precision, dimension, ranges = content.get("precision"), content.get("dimension"), content.get("ranges")
         whole = type(dimension) is int and 0 < dimension < 1 << 24 and precision in PRECISIONS
         if not whole or (ranges is None) == (precision in SCALAR):
@@ -242,16 +220,10 @@ def quantize(
     """Embeddings, (D,) or (N, D), in another precision.
 
     Args:
-      embeddings: of any length.
       precision: int8, uint8, binary or ubinary; float32 leaves them as they are.
       ranges: for int8 and uint8; None finds them in the embeddings.
-      clipped: counts the elements outside of them.
-
-    Raises:
-      UserError: for embeddings that are codes, embeddings or ranges that are not finite numbers, ranges of another
-        dimension or for another precision, or a single embedding without ranges.
     """
-    check_precision(precision)
+    check_precision(precision, ranges=ranges)
     check_no_codes(embeddings)
     rows = np.atleast_2d(embeddings)
     dimension, own = rows.shape[1], None
@@ -260,22 +232,13 @@ def quantize(
     elif precision in SCALAR:
         check_calibration(len(rows))
         own = ranges_of(rows) if len(rows) else np.zeros((2, dimension), np.float32)
-    elif ranges is not None:
-        raise UserError(_NOT_FOR.format(precision))
     found = Quantization(precision, dimension, own).encode(rows, clipped)
     return found[0] if embeddings.ndim == 1 else found
 
 
 def dequantize(codes: Codes, precision: Precision, dimension: int, ranges: ArrayLike | None = None) -> np.ndarray:
-    """The rows x̃ (N, D) float32 of codes (N, C); `ranges` (2, D) are those that they were made with.
-
-    Raises:
-      UserError: for ranges that are missing, of another dimension, or for another precision, or codes of another size
-        or type.
-    """
-    check_precision(precision)
-    if ranges is not None and precision not in SCALAR:
-        raise UserError(_NOT_FOR.format(precision))
+    """The rows x̃ (N, D) float32 of codes (N, C); `ranges` (2, D) are those that they were made with."""
+    check_precision(precision, ranges=ranges)
     kind = Quantization(precision, dimension, checked_ranges(ranges, dimension) if precision in SCALAR else None)
     if codes.ndim != 2 or codes.shape[1] != kind.width or codes.dtype != kind.dtype:
         raise UserError(f"codes: {codes.dtype} {codes.shape}; {precision} has {kind.dtype} (N, {kind.width})")
@@ -285,4 +248,78 @@ def dequantize(codes: Codes, precision: Precision, dimension: int, ranges: Array
 def _check_finite(embeddings: Float[np.ndarray, "N D"]) -> None:
     wrong = np.flatnonzero(~np.isfinite(embeddings).all(axis=1))
     if wrong.size:
-        raise UserError(f"embedding {wrong[0]} has an element that is not a finite number")
+        raise UserError(f"embedding {wrong[0]} has a NaN or infinite element")
+
+
+def chosen_ranges(
+    precision: Precision, ranges: ArrayLike | str | Path | None, dimension: int, count: int
+) -> Ranges | None:
+    """Checks the precision of an encoding, and reads its ranges, before anything is encoded.
+
+    Args:
+      ranges: (2, D), or a file with them, see `read_ranges`; None finds them in the embeddings.
+
+    Returns:
+      None: there are none, or they are found in the embeddings.
+    """
+    check_precision(precision, ranges=ranges)
+    if precision not in SCALAR:
+        return None
+    if isinstance(ranges, str | Path):
+        return read_ranges(str(ranges), dimension)
+    if ranges is not None:
+        return checked_ranges(ranges, dimension)
+    check_calibration(count)
+    return None
+
+
+def read_ranges(name: str, dimension: int | None = None) -> Ranges:
+    """Ranges from a file or a folder.
+
+    Args:
+      name: a .npy (2, D); or what `encode` wrote in int8 or uint8: a .parquet, a folder, or a .npy with its
+        `.npy.quantization.json`; or that file itself.
+      dimension: D; None: any.
+    """
+    path = as_path(name)
+    try:
+        if path.is_dir():
+            path = path / f"{dot_before(path, RANGES)}{RANGES}"
+        beside = path.parent / f"{path.name}.{RANGES}"
+        if path.suffix.lower() == ".npy" and beside.is_file():
+            path = beside
+        if not path.is_file():  # a pipe would be waited for
+            raise FileNotFoundError(2, "no such file")
+        with path.open("rb") as file:
+            if path.suffix.lower() == ".npy":
+                return checked_ranges(_array(file), dimension, name)
+            content = _described(path, file)
+    except UserError:
+        raise
+    except Exception as error:  # of a disk, a store's client, NumPy or pyarrow
+        raise UserError(f"{path}: cannot be read as ranges: {why(error)}") from None
+    found = Quantization.from_content(content, str(path))
+    if found.ranges is None:
+        raise UserError(f"{path}: has no ranges, but {found.precision}; they are kept with int8 and uint8")
+    return checked_ranges(found.ranges, dimension, name)
+
+
+def _array(file: IO[bytes]) -> np.ndarray:
+    version = np.lib.format.read_magic(file)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read(file)
+    if len(shape) != 2 or shape[0] != 2 or dtype.kind != "f":  # before all of a large file is read
+        raise UserError(f"{getattr(file, 'name', 'ranges')}: {dtype} {shape}; ranges are numbers of float32, (2, D)")
+    file.seek(0)
+    return np.load(io.BytesIO(file.read()), allow_pickle=False)
+
+
+def _described(path: Folder, file: IO[bytes]) -> dict[str, Any]:
+    if path.suffix.lower() != ".parquet":
+        return parse_json(file.read(1 << 26).decode(), str(path))
+    import pyarrow.parquet
+
+    said = (pyarrow.parquet.read_schema(file).metadata or {}).get(QUANTIZATION)
+    if said is None:
+        raise UserError(f"{path}: has no ranges; they are kept with embeddings of int8 and uint8")
+    return parse_json(said.decode(), str(path))

@@ -36,11 +36,7 @@ class TokenEncoder:
     last_only: bool = False
 
     def tokenize(self, sentences: Sequence[str]) -> tuple[list[tuple[np.ndarray, np.ndarray]], int]:
-        """Each sentence's token ids and their words' numbers (`Tokenizer.words`), and how many sentences were cut.
-
-        Returns:
-          Pairs of (T,) integers, and a number.
-        """
+        """Each sentence's token ids and their words' numbers (`Tokenizer.words`), (T,) each; how many were cut."""
         ids, cut = self.tokenizer.tokenize(sentences, self.max_length)
         return list(zip(ids, self.tokenizer.words(sentences, self.max_length), strict=True)), len(cut)
 

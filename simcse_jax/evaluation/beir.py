@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int64
 
-from simcse_jax.data.lines import open_text
+from simcse_jax.data.rows import open_text
 from simcse_jax.errors import UserError
 from simcse_jax.host.storage import local_path, parse_json, sha256
 
@@ -85,17 +85,12 @@ def read(folder: str, split: str = "test", documents: int = 0, seed: int = 0) ->
     """Reads a folder.
 
     Args:
-      folder: in BEIR's layout.
       split: the name of a file of judgements, `test` for qrels/test.tsv.
       documents: keep so many documents: all that the split judges, and others drawn with the seed, whatever their order
         in the file; 0: all. If more are judged, all of these and no others.
-      seed: of the draw.
 
     Returns:
       The collection. A warning counts the judged documents and queries that are not there.
-
-    Raises:
-      UserError: when a file is missing or damaged, naming the line; or when no relevant document is there to be found.
     """
     path = local_path(folder)
     for name in (CORPUS, QUERIES):

@@ -1,4 +1,4 @@
-"""How fast runs reach their best development score: SimCSE++, section 5.3, as numbers and as a picture.
+"""How fast runs reach their best development score: numbers and a picture, as in section 5.3 of SimCSE++.
 
 The lines are means over the seeds of a group, the bands one standard deviation of the seeds.
 """
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from simcse_jax.evaluation.plotting import Pictures, line_style, new_figure, shortened
+from simcse_jax.evaluation.plotting import Pictures, add_grid, line_style, new_figure, shortened
 
 
 class Curve(NamedTuple):
@@ -58,13 +58,7 @@ def curve(runs: Sequence[Mapping[int, float]]) -> Curve:
 
 
 def convergence(found: Mapping[str, Curve], title: str, score: str = "Spearman") -> Pictures:
-    """Development scores over steps: mean and band of each group; a star where the best scores are, on average.
-
-    Args:
-      found: the curves, by the groups' labels.
-      title: the name of the development data.
-      score: the name of the score.
-    """
+    """Development scores over steps: mean and band of each group; a star where the best scores are, on average."""
     with new_figure((6.6, 4.2 + 0.2 * len(found))) as (figure, pictures):
         axes = figure.subplots()
         axes.set_title(f"Development score on {title} while training", loc="left")
@@ -80,7 +74,6 @@ def convergence(found: Mapping[str, Curve], title: str, score: str = "Spearman")
             axes.scatter([at], [np.mean(one.best_scores)], color=style["color"], **star)
         axes.set_xlabel("training step   (star: the mean of the seeds' best steps and scores)")
         axes.set_ylabel(f"{score} × 100   (higher is better)")
-        axes.grid(color="0.92")
-        axes.set_axisbelow(True)
+        add_grid(axes)
         figure.legend(loc="outside lower center", ncols=1, frameon=False, handlelength=3.5)
     return pictures

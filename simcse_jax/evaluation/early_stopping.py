@@ -18,7 +18,8 @@ SimCSE's evaluation.py:
   the best one, or when more than 200 epochs are done.
 - Every classifier starts again from seed 1111, so it has the same first weights (those of `torch.nn.Linear`) and, for
   the same number of rows, the same order of rows in each epoch (those of `numpy.random.permutation`). Both are drawn
-  here bit for bit (`torch_draws.py`). What remains is the rounding of float32 sums.
+  here bit for bit, without PyTorch: both libraries have the generator MT19937. What remains is the rounding of float32
+  sums.
 
 The classifiers of all penalties λ share their batches and are trained together, in one compiled program for a task.
 """
@@ -31,10 +32,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Bool, Float, Int, Int32
+from jaxtyping import Array, Bool, Float, Float32, Float64, Int, Int32
 
 from simcse_jax.errors import UserError
-from simcse_jax.evaluation import torch_draws
 
 SEED = 1111
 MOST_EPOCHS = 200  # another round begins while no more are done
@@ -107,14 +107,11 @@ class Classifier:
         """Takes the rows of a task.
 
         Args:
-          inputs: (N, D).
-          labels: (N,) from 0 to classes - 1.
           classes: K, of the task, whether or not all of them occur.
           splits: all that will be fit; they share one compiled program.
-          settings: of the training.
         """
         self._settings, batch = settings, settings.batch
-        weights, biases = torch_draws.linear(inputs.shape[1], classes, SEED)
+        weights, biases = linear(inputs.shape[1], classes, SEED)
         self._first = {"weights": jnp.asarray(weights), "biases": jnp.asarray(biases)}
         self._inputs = jnp.asarray(inputs, jnp.float32)
         self._labels = jnp.asarray(labels, jnp.int32)
@@ -122,11 +119,7 @@ class Classifier:
         self._orders: dict[tuple[int, int], jax.Array] = {}
 
     def fit(self, split: Split, penalties: Sequence[float]) -> Fitted:
-        """Trains a classifier for each penalty λ.
-
-        Raises:
-          UserError: when it diverges.
-        """
+        """Trains a classifier for each penalty λ."""
         train, held_out = (
             jnp.asarray(np.pad(rows, (0, room - len(rows))), jnp.int32)
             for rows, room in zip(split[:2], self._rooms, strict=True)
@@ -136,7 +129,7 @@ class Classifier:
         data = (self._inputs, self._labels, train, held_out, sizes, self._order(split))
         logits, hits = _fit(self._settings, self._first, data, decays)
         if not bool(jnp.all(jnp.isfinite(logits))):
-            raise UserError("the classifier of the embeddings diverges; they are too large in size")
+            raise UserError("the classifier of the embeddings diverges; their values are too large")
         return Fitted(np.asarray(logits.argmax(-1)).T, np.asarray(hits, np.float64) / len(split.held_out))
 
     def _order(self, split: Split) -> Int32[Array, "epochs room"]:
@@ -146,7 +139,7 @@ class Classifier:
             if split.drawn:
                 generator.permutation(split.drawn)
             epochs = self._settings.rounds * self._settings.epochs
-            order = torch_draws.orders(len(split.train), epochs, generator)
+            order = orders(len(split.train), epochs, generator)
             self._orders[key] = jnp.asarray(np.pad(order, ((0, 0), (0, self._rooms[0] - len(split.train)))))
         return self._orders[key]
 
@@ -227,3 +220,31 @@ def _fit(
     start = _Carry(jnp.int32(0), params, settings.optimizer.init(params), nothing - 1, params, nothing, nothing > 0)
     end = jax.lax.while_loop(unfinished, one_round, start)
     return logits(end.kept, rows), end.best
+
+
+def linear(
+    inputs: int, outputs: int, seed: int
+) -> tuple[Float32[np.ndarray, "outputs inputs"], Float32[np.ndarray, " outputs"]]:
+    """The first values of `torch.nn.Linear(inputs, outputs)` after `torch.manual_seed(seed)`, bit for bit.
+
+    Weights, then biases, are uniform within b = ±1/√inputs: 2 b x - b with x = r / 2²⁴, r the last 24 bits of a draw.
+
+    Args:
+      seed: from 0 to 2³² - 1.
+    """
+    draws = np.random.RandomState(seed).randint(0, 1 << 32, (inputs + 1) * outputs, dtype=np.uint32)
+    # PyTorch has √3 · √(1/3) / √inputs for the weights and 1 / √inputs for the biases, both rounded to float32.
+    gain = np.sqrt(2 / (1 + np.sqrt(5) ** 2))
+    weights = _uniform(draws[: inputs * outputs], np.sqrt(3.0) * (gain / np.sqrt(inputs)))
+    return weights.reshape(outputs, inputs), _uniform(draws[inputs * outputs :], 1 / np.sqrt(inputs))
+
+
+def _uniform(draws: np.ndarray, bound: float) -> Float32[np.ndarray, " N"]:
+    bound = float(np.float32(bound))
+    fractions: Float64[np.ndarray, " N"] = (draws & 0xFFFFFF) / 2.0**24
+    return (fractions * (2 * bound) - bound).astype(np.float32)
+
+
+def orders(count: int, epochs: int, generator: np.random.RandomState) -> Int32[np.ndarray, "epochs count"]:
+    """The next `numpy.random.permutation(count)` of each of several epochs: (epochs, count)."""
+    return np.stack([generator.permutation(count).astype(np.int32) for _ in range(epochs)])

@@ -1,7 +1,7 @@
-"""Evaluators measure a model's embeddings and return numbers by name. They know nothing of models or runs.
+"""Evaluators measure a model's embeddings and return named numbers. They know nothing of models or runs.
 
 `training`, `evaluate` and sweeps take a list of them. To add one, write a file with a callable that holds its data, and
-a line in `training/evaluation.py` or `evaluate.py` that puts it into the list.
+a line in `training/evaluation.py` or `commands/evaluate.py` that puts it into the list.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -65,13 +65,7 @@ def evaluate_all(embed: Model, evaluators: Iterable[Evaluator[Model]]) -> dict[s
 
 
 def by_task(evaluate: Callable[[Embed, dict], dict[str, Any]], embed: Embed, tasks: Mapping[str, Any]) -> dict:
-    """`evaluate(embed, tasks)`, with all tasks together, or one after the other if `embed` differs between tasks.
-
-    Args:
-      evaluate: scores tasks, and encodes the sentences that they share only once.
-      embed: the model.
-      tasks: by name.
-    """
+    """`evaluate(embed, tasks)`, with all tasks together, or one after the other if `embed` differs between tasks."""
     for_task = getattr(embed, "for_task", None)
     if for_task is None:
         with doing(" … ".join(dict.fromkeys([*tasks][:1] + [*tasks][-1:]))):  # "STS12 … SICKRelatedness"
@@ -90,11 +84,7 @@ def titled(tasks: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def encode_once(encode: Encode, sides: Iterable[Sequence[str]]) -> list[Float[np.ndarray, "_ D"]]:
-    """The embeddings (P, D) of each of several lists of sentences; identical sentences are encoded once.
-
-    Raises:
-      UserError: when an embedding is not finite.
-    """
+    """The embeddings (P, D) of each of several lists of sentences; identical sentences are encoded once."""
     sides = list(sides)
     sentences = list(dict.fromkeys(sentence for side in sides for sentence in side))
     embeddings = encode(sentences)

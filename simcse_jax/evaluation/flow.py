@@ -81,11 +81,7 @@ def log_likelihood(params: Params, x: Float[Array, "B D"]) -> Float[Array, " B"]
 
 
 def fit(embeddings: Float[np.ndarray, "N D"], seed: int = 0, epochs: int = 1) -> Params:
-    """The parameters of maximum likelihood on embeddings (N, D): the same for the same seed. Shows its progress.
-
-    Raises:
-      UserError: when the likelihood is not finite in the end.
-    """
+    """The parameters of maximum likelihood on embeddings (N, D): the same for the same seed. Shows its progress."""
     embeddings = np.asarray(embeddings, np.float32)
     generator = np.random.Generator(np.random.Philox(key=seed))
     rows = generator.permutation(len(embeddings))

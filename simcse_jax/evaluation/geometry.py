@@ -9,10 +9,11 @@ import dataclasses
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Float64
+from jaxtyping import Float
 
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import sts
+from simcse_jax.evaluation.analysis.isotropy import normalize
 from simcse_jax.evaluation.evaluator import Embed, Encode, by_task, encode_once
 from simcse_jax.evaluation.tasks import GEOMETRY
 from simcse_jax.host.storage import local_path
@@ -20,13 +21,7 @@ from simcse_jax.host.storage import local_path
 SPLITS = ("dev", "test", "all")
 POSITIVE = 4.0  # pairs rated above it are positives
 TOP = 5.0  # of STS-B's scale, which starts at 0
-GROUPS = (
-    "0–1",
-    "1–2",
-    "2–3",
-    "3–4",
-    "4–5",
-)  # by gold score; a whole number belongs to the group above it, 5 to the last
+GROUPS = ("0–1", "1–2", "2–3", "3–4", "4–5")  # by gold score; a whole number is in the group above it, 5 in the last
 GRID = np.linspace(-1.0, 1.0, 201)  # the cosines at which densities are given
 BANDWIDTHS = (0.01, 0.5)  # of a density: for groups with nearly equal cosines, and for groups of two or three pairs
 
@@ -69,9 +64,6 @@ def read(data: str, split: str = "test") -> sts.Pairs:
     Args:
       data: a SentEval folder, or a file of graded pairs, scored from 0 to 5, for which `split` has no effect.
       split: "dev", "test", or "all": train, dev and test together.
-
-    Raises:
-      UserError: when it does not exist, is damaged, has scores outside 0 to 5, or no pair rated above 4.
     """
     parts: dict[str, sts.Pairs] = {}
     for name in ("train", "dev", "test") if split == "all" else (split,):
@@ -90,11 +82,7 @@ def read(data: str, split: str = "test") -> sts.Pairs:
 
 
 def measure(encode: Encode, pairs: sts.Pairs) -> Geometry:
-    """Measures one encoder; identical sentences are encoded once.
-
-    Raises:
-      UserError: when its embeddings are not finite.
-    """
+    """Measures one encoder; identical sentences are encoded once."""
     first, second = (normalize(side) for side in encode_once(encode, (pairs.first, pairs.second)))
     everything = np.concatenate([first, second])
     positive = pairs.gold > POSITIVE
@@ -130,12 +118,6 @@ def _plane(encode: Encode, tasks: dict[str, sts.Pairs]) -> dict[str, float]:
     return {name: round(number, 6) for name, number in numbers.items()}
 
 
-def normalize(embeddings: Float[np.ndarray, "N D"]) -> Float64[np.ndarray, "N D"]:
-    """Rows of length 1, in float64: (N, D) to (N, D); a row of zeros stays one."""
-    embeddings = embeddings.astype(np.float64)
-    return embeddings / np.maximum(np.linalg.norm(embeddings, axis=1, keepdims=True), 1e-12)
-
-
 def alignment(first: Float[np.ndarray, "P D"], second: Float[np.ndarray, "P D"]) -> float:
     """ℓ_align = E ‖f(x) − f(x⁺)‖² over positive pairs (SimCSE, eq. 2); 0 at best, 4 at worst.
 
@@ -168,12 +150,6 @@ def singular_values(embeddings: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "
     """The singular values of the matrix whose rows are the normalized embeddings, divided by the largest.
 
     SimCSE, Figure F.1, with the matrix W of its Section 5: normalized and not centred.
-
-    Args:
-      embeddings: (N, D) of any length.
-
-    Returns:
-      (min(N, D),), falling from 1.
     """
     values = np.linalg.svd(normalize(embeddings), compute_uv=False)
     return values / max(values[0], 1e-12)
@@ -183,7 +159,6 @@ def cosine_groups(cosines: Float[np.ndarray, " P"], gold: Float[np.ndarray, " P"
     """Cosine similarities by gold score, in five groups (SimCSE, Figure G.1).
 
     Args:
-      cosines: (P,).
       gold: (P,), from 0 to 5.
 
     Returns:
@@ -204,10 +179,6 @@ def density(cosines: Float[np.ndarray, " P"], grid: Float[np.ndarray, " G"] = GR
     """A Gaussian kernel density estimate of cosine similarities, with Scott's bandwidth, within `BANDWIDTHS`.
 
     The parts of a kernel beyond −1 and 1 are reflected, so that the density of [−1, 1] integrates to 1.
-
-    Args:
-      cosines: (P,), one or more.
-      grid: (G,) points.
 
     Returns:
       (G,), per unit of cosine.

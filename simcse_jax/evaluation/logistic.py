@@ -39,13 +39,7 @@ def predict(
     its objective is from the minimum. It computes in float32, with at most 500 iterations.
 
     Args:
-      inputs: (N, D) features.
       labels: (N,) classes from 0 to K - 1; those of rows that no fit trains on do not count.
-      masks: (M, N) bool, the rows that a fit trains on, with two classes or more.
-      penalties: (M, C), λ above.
-
-    Returns:
-      (M, C, N) the predicted classes.
     """
     centred = np.asarray(inputs, np.float64)
     centred = centred - centred.mean(axis=0)

@@ -1,4 +1,4 @@
-"""Shared by all pictures: a figure drawn as PNG and as SVG, and lines that can be distinguished in grey.
+"""Shared by all pictures: figures drawn as PNG and SVG, with lines that differ in grey too.
 
 Every picture can be read without a caption. The same numbers give the same bytes.
 """
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 COLOURS = ("#1f3a5f", "#c46a1b", "#2f8f6f", "#8e3b6f", "#555555")
@@ -70,6 +71,20 @@ def spread(places: np.ndarray, gap: float) -> np.ndarray:
     moved = np.empty(len(places))
     moved[order] = rising + lowest
     return moved
+
+
+def add_grid(axes: "Axes", **which: Any) -> None:
+    """A pale grid under what is drawn."""
+    axes.grid(color="0.92", **which)
+    axes.set_axisbelow(True)
+
+
+def panels(figure: "Figure", count: int, columns: int, **shared: Any) -> list["Axes"]:
+    """`count` axes in rows of `columns`."""
+    found = figure.subplots(-(-count // columns), columns, squeeze=False, **shared).ravel()
+    for panel in found[count:]:
+        panel.remove()
+    return list(found[:count])
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Post-processing: a map of frozen embeddings to more isotropic ones, fit on sentences without labels.
+"""Post-processing: maps frozen embeddings to more isotropic ones, fit on sentences without labels.
 
 It turns one `encode` into another, which all evaluators accept: whitening (Su et al. 2021) and a flow (Li et al. 2020,
 see flow.py). They are fit on a source of sentences (NLI, Wikipedia), or on the target: for each task, on the sentences
@@ -17,18 +17,17 @@ from jaxtyping import Float, Float32, Float64
 
 from simcse_jax.data.examples import PREFIXED, read_examples
 from simcse_jax.data.sources import split_sources
+from simcse_jax.data.sts import SINGLE_FILES, SUBSETS, files_of, read_pairs
 from simcse_jax.errors import UserError
-from simcse_jax.evaluation import target
 from simcse_jax.evaluation.beir import Collection
 from simcse_jax.evaluation.evaluator import Encode
-from simcse_jax.evaluation.sts import Pairs
+from simcse_jax.evaluation.sts import Pairs, read_task
 from simcse_jax.evaluation.transfer_files import Task
 from simcse_jax.host.storage import local_path
 
 Scored = Pairs | Task | Collection | Mapping[str, Pairs]  # a task: a test set, or all of its splits
 Embeddings = Float[np.ndarray, "N D"]
 Transform = Callable[[Float[np.ndarray, "B D"]], Float32[np.ndarray, "B K"]]
-
 TARGET, TARGET_ALL = "target", "target_all"
 ROUNDING = 1e-5  # a direction's standard deviation below this part of the embeddings' size is float32's rounding
 ROWS = 65_536  # taken to float64 at a time
@@ -51,18 +50,13 @@ def read(method: str, data: str, dimensions: int = 0, scored: str = "") -> Postp
     """Reads the sentences of `data`, all of its columns, or leaves them to the tasks for `target`.
 
     Args:
-      method: a key of `METHODS`.
       data: a source, several with commas in between, `target` or `target_all`.
-      dimensions: that whitening keeps; 0: all.
       scored: SentEval's folder of the tasks, of which `target_all` reads all splits.
-
-    Raises:
-      UserError: for anything that is wrong with the source.
     """
     if data == TARGET:
         return Postprocess(method, None, dimensions)
     if data == TARGET_ALL:
-        return Postprocess(method, None, dimensions, target.read_all_splits(scored))
+        return Postprocess(method, None, dimensions, read_all_splits(scored))
     sentences: list[str] = []
     for source in split_sources(data):
         if not source.startswith(tuple(PREFIXED)) and not local_path(source).is_file():
@@ -73,16 +67,7 @@ def read(method: str, data: str, dimensions: int = 0, scored: str = "") -> Postp
 
 
 def check(postprocess: Postprocess, size: int, tasks: Iterable[tuple[str, Scored]]) -> None:
-    """Refuses, before anything is encoded, too many dimensions or too few sentences.
-
-    Args:
-      postprocess: the method and its sentences.
-      size: the dimensions D of the embeddings.
-      tasks: the names of the tasks, and the tasks with their sentences `first` and `second`.
-
-    Raises:
-      UserError: naming the number that is needed.
-    """
+    """Refuses, before anything is encoded, too many dimensions or too few sentences."""
     if postprocess.dimensions > size:
         raise UserError(f"{postprocess.dimensions} dimensions cannot be kept of the {size} that embeddings have")
     kept = postprocess.dimensions or size
@@ -111,9 +96,7 @@ def applied(embed: Encode, postprocess: Postprocess | None, seed: int = 0) -> En
     On a source it is fit once, here; on the target it is fit for each task separately.
 
     Args:
-      embed: the model.
       postprocess: None returns the model unchanged.
-      seed: of the flow.
     """
     if postprocess is None:
         return embed
@@ -156,9 +139,6 @@ def fit(method: str, embeddings: Embeddings, *, dimensions: int = 0, seed: int =
 
     Returns:
       transform: (B, D) to (B, K) float32, with K = D or `dimensions`.
-
-    Raises:
-      UserError: when embeddings are not finite, or too few or too alike.
     """
     if not np.all(np.isfinite(embeddings)):
         raise UserError("the model's embeddings are not finite; nothing can be fit on them")
@@ -177,12 +157,6 @@ def whitening(
     Args:
       embeddings: (N, D), computed with in float64.
       dimensions: K; 0: all in which the embeddings vary.
-
-    Returns:
-      μ (D,) and W (D, K), float64.
-
-    Raises:
-      UserError: when the embeddings vary in fewer directions than should be kept.
     """
     size = embeddings.shape[1]
     blocks = [embeddings[start : start + ROWS] for start in range(0, len(embeddings), ROWS)]
@@ -221,3 +195,30 @@ def _flow(embeddings: Embeddings, dimensions: int, seed: int) -> Transform:
 
 
 METHODS: dict[str, Callable[[Embeddings, int, int], Transform]] = {"whitening": _whitening, "flow": _flow}
+
+
+def read_all_splits(data: str) -> dict[str, list[str]]:
+    """The sentences of all splits by task, for all tasks that a SentEval folder has.
+
+    BERT-flow's code trains on these in its target setting (`use_full_for_training` in its run_siamese.py): for STS-B
+    and SICK-R on the train, development and test sets. For STS12 to STS16, which have a test set alone, it reads the
+    same file, `full.txt`, as each of the three, so every sentence is there three times; for a flow, this is three
+    passes. The file is not published. Its columns are the sentences, without scores, so we take all pairs of the year's
+    files, also those without a score (STS15, STS16). Whitening's code fits on the three sets too.
+    """
+    folder = local_path(data)
+    if not data or not folder.is_dir():
+        raise UserError(
+            f"target_all: {data or 'nothing'} is not SentEval's folder, whose tasks have several sets; use target"
+        )
+    found = {}
+    for task in SUBSETS:
+        if inputs := files_of(folder, task):
+            found[task] = 3 * [str(row.fields[0]) for file in inputs for row in read_pairs(file, task)]
+    for task, files in SINGLE_FILES.items():
+        if (folder / files["test"]).is_file():
+            splits = {name: read_task(folder, task, name) for name in files}
+            if missing := [name for name, pairs in splits.items() if pairs is None]:
+                raise UserError(f"target_all: {folder / files[missing[0]]} is missing; use target")
+            found[task] = sentences_of({name: pairs for name, pairs in splits.items() if pairs})
+    return found

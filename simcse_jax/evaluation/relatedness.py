@@ -42,14 +42,7 @@ _optimizer = optax.adam(1e-3)
 
 
 def read(data: str, tasks: list[str]) -> dict[str, dict[str, sts.Pairs]]:
-    """Training, development and test pairs of the tasks that have them, STS-B and SICK-R.
-
-    Returns:
-      Pairs by task and split.
-
-    Raises:
-      UserError: when there is no such task, a file is missing or damaged, or a score is not between 0 and 5.
-    """
+    """Training, development and test pairs of the tasks that have them, STS-B and SICK-R."""
     folder = local_path(data)
     found: dict[str, dict[str, sts.Pairs]] = {}
     for task in tasks:
@@ -71,9 +64,6 @@ def evaluate(encode: Encode, tasks: dict[str, dict[str, sts.Pairs]]) -> dict[str
     Returns:
       By task {"spearman": …, "pearson": …, "mse": …, "dev_pearson": …, "epochs": …}: correlations × 100 on the test
       pairs, the mean squared error in points of the score.
-
-    Raises:
-      UserError: when an embedding is not finite.
     """
     results = {}
     for task, splits in titled(tasks):
@@ -140,10 +130,6 @@ def fit(
     inputs: dict[str, Float[np.ndarray, "_ width"]], gold: dict[str, Float[np.ndarray, " _"]]
 ) -> tuple[Float64[np.ndarray, " P"], float, int]:
     """Trains on "train", stops on "dev", predicts the scores of "test".
-
-    Args:
-      inputs: features (P, 2D) by split.
-      gold: scores (P,) by split.
 
     Returns:
       The predicted scores (P,), the best Pearson × 100 on the development set, and the number of epochs trained.

@@ -1,4 +1,4 @@
-"""Retrieval: the documents of a corpus that are nearest to each query, compared with those judged relevant.
+"""Retrieval: compares the documents nearest to each query with those judged relevant.
 
 Documents are encoded and compared block by block, on all devices; of a block's embeddings only the best of each query
 are kept, so a corpus may be larger than memory for its embeddings. The ranking is trec_eval's: by score in float32, of
@@ -43,9 +43,9 @@ class Sides(NamedTuple):
 
 
 def sides(embed: Embed, prompts: Mapping[str, str] | None = None) -> Sides:
-    """Those of a model that treats queries in another way than documents.
+    """How a model encodes queries and documents.
 
-    Any other encodes both alike, for cosines, each after its text of `prompts`: `query` or `document`.
+    A model that treats both alike is compared by cosines, with the prefixes `query` and `document` of `prompts`.
     """
     if isinstance(embed, Retriever):
         return Sides(embed.encode_query, embed.encode_document, embed.similarity_fn_name)
@@ -67,17 +67,10 @@ def search(
     """The best documents of each query, in trec_eval's order, as if all scores had been sorted.
 
     Args:
-      model: encodes both sides.
-      collection: the queries and documents.
-      count: of documents for each query.
       storage: the type that the documents' embeddings are rounded to; products are summed in float32.
-      devices: that search; None: all.
 
     Returns:
       (Q, count) rows of documents; -1 where there are no more.
-
-    Raises:
-      UserError: when an embedding is not finite, or an element is too large for the type.
     """
     with doing("queries"):
         queries = prepared(encode_once(model.query, [collection.first])[0], model.similarity).astype(np.float32)
@@ -141,10 +134,6 @@ class Retrieval:
 
         Args:
           earlier: the other model's numbers, with those of each query; None for no comparison.
-          where: the file that has them.
-
-        Raises:
-          UserError: when it lacks a task or a measure, or the task was scored on other data.
         """
         if earlier is None:
             return self
@@ -225,11 +214,7 @@ class Ranking:
 
 
 def read(folders: Sequence[str], split: str = "test", documents: int = 0, seed: int = 0) -> dict[str, Collection]:
-    """The tasks of several folders, by the folders' names; the arguments are those of `beir.read`.
-
-    Raises:
-      UserError: when two folders have the same name, or for anything that is wrong with the data.
-    """
+    """The tasks of several folders, by the folders' names; the arguments are those of `beir.read`."""
     found: dict[str, Collection] = {}
     for folder in folders:
         name = os.path.basename(os.path.abspath(local_path(folder)))

@@ -1,4 +1,4 @@
-"""Whether two systems differ by more than chance, by their scores on the same queries or with the same seeds."""
+"""Whether two systems differ by more than chance, given their scores on the same queries or seeds."""
 
 from collections.abc import Sequence
 

@@ -17,8 +17,7 @@ from jaxtyping import Float, Float64
 
 from simcse_jax.data.rows import Row
 from simcse_jax.data.separated import read_separated, read_tabs
-from simcse_jax.data.sts_pairs import COLUMNS, HEADERS, PLACES, files_of_task, read_places, read_year
-from simcse_jax.data.sts_texts import SINGLE_FILES, SUBSETS
+from simcse_jax.data.sts import COLUMNS, HEADERS, PLACES, SINGLE_FILES, SUBSETS, files_of_task, read_places, read_year
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.evaluator import Embed, Encode, by_task, encode_once
 from simcse_jax.evaluation.tasks import AGGREGATIONS, EXTRA, METRICS, TASKS
@@ -91,11 +90,7 @@ def _pairs(subsets: dict[str, list[_Row]], where: str) -> Pairs:
 
 
 def read_task(folder: Path, task: str, split: str = "test") -> Pairs | None:
-    """One split of a task of a SentEval folder; None if it does not exist. The years have only a test set.
-
-    Raises:
-      UserError: for a damaged file, naming the line.
-    """
+    """One split of a task of a SentEval folder; None if it does not exist. The years have only a test set."""
     if task in SINGLE_FILES:
         path = folder / SINGLE_FILES[task][split]
         if not path.is_file():
@@ -109,11 +104,7 @@ def read_task(folder: Path, task: str, split: str = "test") -> Pairs | None:
 
 
 def read_graded_pairs(path: Path) -> Pairs:
-    """A file of graded pairs: a table with the columns sentence1, sentence2 and score, or laid out like STS-B.
-
-    Raises:
-      UserError: when it is neither, or damaged.
-    """
+    """A file of graded pairs: a table with the columns sentence1, sentence2 and score, or laid out like STS-B."""
     first = next(read_tabs(path), Row("", [])).fields
     if len(first) >= 7 and not set(first) >= set(COLUMNS):
         return _pairs({path.stem: _scored(read_places(path, PLACES["STSBenchmark"]))}, str(path))
@@ -137,9 +128,6 @@ def read(data: str, tasks: Sequence[str], split: str = "test") -> tuple[dict[str
 
     Returns:
       Pairs by task, in the order of `tasks` (a file's task is named like the file), and the tasks that are missing.
-
-    Raises:
-      UserError: when `data` or all tasks are missing, or a file is damaged.
     """
     path = local_path(data)
     if path.is_file():
@@ -187,9 +175,6 @@ def evaluate(encode: Encode, tasks: dict[str, Pairs]) -> dict[str, dict[str, Any
       By task: {"spearman": …, "pearson": …, "pairs": …}, over all pairs together; "mean" and "wmean", both
       {"spearman": …, "pearson": …}, over its subsets, the same as all without subsets; "subsets", each
       {"spearman": …, "pearson": …, "pairs": …} by name.
-
-    Raises:
-      UserError: when an embedding is not finite.
     """
     sides = iter(encode_once(encode, (side for pairs in tasks.values() for side in (pairs.first, pairs.second))))
     results = {}

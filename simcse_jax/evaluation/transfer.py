@@ -109,11 +109,7 @@ def make_folds(task: Task, count: int = FOLDS) -> list[Fold]:
 
 
 def features(encode: Encode, task: Task) -> Float[np.ndarray, "N width"]:
-    """The classifier's inputs: embeddings (N, D), or [|u - v|; u ⊙ v] (N, 2D) of pairs.
-
-    Raises:
-      UserError: when an embedding is not finite.
-    """
+    """The classifier's inputs: embeddings (N, D), or [|u - v|; u ⊙ v] (N, 2D) of pairs."""
     if not task.second:
         return encode_once(encode, [task.first])[0]
     first, second = encode_once(encode, [task.first, task.second])
@@ -130,18 +126,11 @@ def score(
     """Chooses the regularization of each fold and scores it.
 
     Args:
-      inputs: (N, D).
-      labels: (N,).
-      folds: of the rows.
       protocol: one of `PROTOCOLS`.
-      classes: of the task; labels are below it.
 
     Returns:
       By fold {"accuracy": …, "dev_accuracy": …, "regularization": …, "f1": …}, × 100; F1 of label 1, only for
       two classes. The regularization is C or λ, depending on the protocol.
-
-    Raises:
-      UserError: when a classifier diverges.
     """
     if protocol == "sklearn":
         choices = _converged(inputs, labels, folds)
@@ -180,14 +169,9 @@ def _converged(
     predictions = iter(logistic.predict(inputs, numbers, masks, penalties)[place.ravel()])
     for fold in folds:
         outer = next(predictions)  # (C, N)
-        development, best = _choose(
-            [_accuracy(next(predictions)[:, held_out], numbers[held_out]) for _, held_out in fold.inner]
-        )
+        right = [next(predictions)[:, held_out] == numbers[held_out] for _, held_out in fold.inner]
+        development, best = _choose([each.mean(axis=1, dtype=np.float64) for each in right])
         yield Chosen(development, best, present[outer[best]])
-
-
-def _accuracy(predicted: Int[np.ndarray, "C M"], wanted: Int[np.ndarray, " M"]) -> Float[np.ndarray, " C"]:
-    return (predicted == wanted).mean(axis=1, dtype=np.float64)
 
 
 def _early_stopped(
@@ -220,11 +204,7 @@ def fold_count(protocol: str) -> int:
 
 
 def check_sizes(tasks: dict[str, Task], protocol: str) -> None:
-    """Refuses tasks with too few sentences for a protocol of the PyTorch classifier.
-
-    Raises:
-      UserError: naming the task.
-    """
+    """Refuses tasks with too few sentences for a protocol of the PyTorch classifier."""
     for name, task in tasks.items():
         folds = [fold for fold in make_folds(task, fold_count(protocol)) if not fold.has_development_set]
         fewest = min((int(fold.train.sum()) for fold in folds), default=early_stopping.FEWEST)
@@ -240,15 +220,10 @@ def evaluate(encode: Encode, tasks: dict[str, Task], *, protocol: str = "sklearn
 
     Args:
       encode: sentences to embeddings, (N, D); called once for each task, with distinct sentences.
-      tasks: the result of `read`.
-      protocol: one of `PROTOCOLS`, see the module's docstring.
 
     Returns:
       By task {"accuracy": …, "dev_accuracy": …, "examples": …, "folds": […]}, and "f1" for MRPC; × 100, means over the
       folds. `examples` are those that were scored; the folds are the results of `score`.
-
-    Raises:
-      UserError: when an embedding is not finite, or a classifier diverges.
     """
     results = {}
     for name, task in titled(tasks):

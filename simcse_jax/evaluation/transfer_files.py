@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Int
 
-from simcse_jax.data.lines import open_text
+from simcse_jax.data.rows import open_text
 from simcse_jax.errors import UserError
 from simcse_jax.host.storage import local_path
 
@@ -133,11 +133,7 @@ def _make_task(name: str, where: str, parts: dict[str, list[_Row]]) -> Task:
 
 
 def read_task(folder: Path, task: str) -> Task | None:
-    """One task of a SentEval folder; None if its data set is missing.
-
-    Raises:
-      UserError: for a damaged file, naming the line; for a missing file of several; or for a single class.
-    """
+    """One task of a SentEval folder; None if its data set is missing."""
     files = CLASS_FILES[task] if task in CLASS_FILES else tuple(SPLIT_FILES[task].values())
     where = folder / Path(files[0]).parent
     if not where.is_dir():
@@ -154,9 +150,6 @@ def read(data: str, tasks: Sequence[str]) -> tuple[dict[str, Task], list[str]]:
 
     Returns:
       Tasks by name, in the order of `tasks`, and the names of those that are missing.
-
-    Raises:
-      UserError: when the folder or all tasks are missing, or a file is damaged.
     """
     folder = local_path(data)
     if not folder.is_dir():

@@ -1,7 +1,7 @@
-"""Names that begin with a dot: those of files that are not data, in a folder of data.
+"""Hidden names, for files in a folder of data that are not data.
 
-pyarrow, pandas, datasets and Spark read all files of a folder but those. Earlier versions wrote the same names without
-the dot, and what they began keeps them.
+pyarrow, pandas, datasets and Spark skip files whose names begin with a dot. Earlier versions wrote the same names
+without the dot, and what they began keeps them.
 """
 
 from pathlib import Path
@@ -16,15 +16,10 @@ BEGUN = (".partial", ".state.json")  # endings of a file that is made in parts
 
 
 def dot_before(folder: Folder, *names: str, new: str = DOT) -> str:
-    """What these names begin with in a folder: a dot, or nothing where an earlier version wrote one of them.
+    """The prefix of these names in a folder: a dot, or nothing where an earlier version wrote one of them.
 
     Args:
       folder: on a disk or in a bucket; it need not exist.
-      names: without the dot.
-      new: the answer where none of them is there.
-
-    Raises:
-      UserError: when some are there with the dot and some without, or that cannot be found out.
     """
     try:
         found = {dot: [name for name in names if (folder / f"{dot}{name}").exists()] for dot in (DOT, "")}
@@ -39,11 +34,7 @@ def dot_before(folder: Folder, *names: str, new: str = DOT) -> str:
 
 
 def begun(output: Path) -> tuple[Path, Path]:
-    """What a file is made in until it is complete, `.NAME.partial`, and the state of that work, `.NAME.state.json`.
-
-    Raises:
-      UserError: as `dot_before` does.
-    """
+    """The incomplete file, `.NAME.partial`, and the state of the work on it, `.NAME.state.json`."""
     names = [f"{output.name}{ending}" for ending in BEGUN]
     dot = dot_before(output.parent, names[-1])  # without a state, a file of records is of no use
     partial, state = (output.with_name(f"{dot}{name}") for name in names)

@@ -1,4 +1,4 @@
-"""Names on the command line: of a run's checkpoints, RUN@step=200, with labels, NAME=LABEL, and glove:FILE."""
+"""Names on the command line: RUN@step=200 for a checkpoint, NAME=LABEL for a label, and glove:FILE."""
 
 import re
 from pathlib import Path
@@ -24,11 +24,7 @@ class AtStep(NamedTuple):
 
 
 def split_step(name: str) -> AtStep:
-    """Reads NAME@step=N or NAME@step=last; any other name, and an existing path, is one without a step.
-
-    Raises:
-      UserError: when the step is neither a whole number nor `last`.
-    """
+    """Reads NAME@step=N or NAME@step=last; any other name, and an existing path, is one without a step."""
     match = AT_STEP.fullmatch(name)
     if match is None or local_path(name).exists():
         return AtStep(name, None)
@@ -36,17 +32,14 @@ def split_step(name: str) -> AtStep:
     if step == LAST:
         return AtStep(match["name"], LAST)
     if not re.fullmatch("[0-9]{1,15}", step):
-        raise UserError(f"{name}: step={step} is no checkpoint; give the number of a step, or step={LAST}")
+        raise UserError(f"{name}: step={step} is not a checkpoint; give the number of a step, or step={LAST}")
     return AtStep(match["name"], int(step))
 
 
 def split_label(text: str) -> tuple[str, str]:
     """NAME or NAME=LABEL: the name and the label, which is empty where there is none.
 
-    The step of a checkpoint is no label, nor is what has an @ in it; an existing path is a name as a whole.
-
-    Raises:
-      UserError: when the label is empty.
+    The step of a checkpoint is not a label, nor is anything with an @; an existing path is a name as a whole.
     """
     name, _, label = text.rpartition("=")
     if not name or "@" in label or name.endswith("@step") or local_path(text).exists():
@@ -65,11 +58,7 @@ class Glove(NamedTuple):
 
 
 def split_glove(name: str) -> Glove | None:
-    """Reads glove:FILE, glove+lower:FILE, glove+stopwords:FILE or both; None for any other name.
-
-    Raises:
-      UserError: for another option, or no file.
-    """
+    """Reads glove:FILE, glove+lower:FILE, glove+stopwords:FILE or both; None for any other name."""
     match = GLOVE.fullmatch(name)
     if match is None:
         return None
@@ -77,5 +66,5 @@ def split_glove(name: str) -> Glove | None:
     if wrong := [option for option in options if option not in GLOVE_OPTIONS or options.count(option) > 1]:
         raise UserError(f"{name}: no option {wrong[0]!r}; glove:FILE may have {' and '.join(GLOVE_OPTIONS)}, each once")
     if not match["file"].strip() or is_remote(match["file"]):
-        raise UserError(f"{name}: names no file on a disk; give glove:FILE, such as glove:glove.6B.300d.txt")
+        raise UserError(f"{name}: does not name a file on a disk; give glove:FILE, such as glove:glove.6B.300d.txt")
     return Glove(local_path(match["file"]), "lower" in options, "stopwords" in options)

@@ -1,4 +1,4 @@
-"""What a command writes, checked before its work: that it can be written, and that it takes no input's place.
+"""Checks of outputs before a command's work: each can be written, and none replaces an input.
 
 A file must be new or a regular one, which is then replaced as a whole. Where one text is written at the end, it may
 also be a device or a pipe (`storage.write_atomically`).
@@ -14,11 +14,11 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import TypeAlias
 
-from simcse_jax.errors import UserError, why
+from simcse_jax.errors import UserError
 from simcse_jax.host.names import split_glove, split_step
-from simcse_jax.host.storage import is_remote, is_stream, local_path, own_descriptor
+from simcse_jax.host.storage import is_remote, is_stream, local_path, own_descriptor, writing
 
-Inputs: TypeAlias = Mapping[str, str | Path | None]  # what a command reads, by option; names may be no local path
+Inputs: TypeAlias = Mapping[str, str | Path | None]  # what a command reads, by option; names need not be local paths
 
 TEMPORARY = ".{}.tmp"  # the name that a file has while it is written, {} being its own; see `storage`
 RESUMED = (  # those of a file that is made in parts and resumed, also if an earlier version began it; see `hidden`
@@ -47,15 +47,9 @@ def output_file(
     """The file of an option; of a link, what it points to.
 
     Args:
-      name: as given.
-      inputs: what the command reads.
       kinds: the endings that the name may have.
       temporary: names of the files next to it while it is written, {} being its own.
       streamed: whether it may be a device or a pipe.
-      option: the option's name.
-
-    Raises:
-      UserError: when it cannot be written, or would take the place of an input.
     """
     where = f"{option} {name}"
     if is_remote(name):
@@ -74,7 +68,7 @@ def output_file(
         raise UserError(f"{where}: there is no folder {path.parent}")
     others = [path.with_name(form.format(path.name)) for form in temporary]
     for other in others:
-        with _reported(where):
+        with writing(where):
             found = _status(other)
         if found and not stat.S_ISREG(found.st_mode):
             raise UserError(f"{where}: needs the name {other}, which is not a file; remove that")
@@ -95,14 +89,8 @@ def output_folder(
     """The folder of an option, which need not exist yet; it is not created.
 
     Args:
-      name: as given.
-      inputs: what the command reads.
       files: the names of the files that the command writes there, as patterns.
-      option: the option's name.
       utf8: whether libraries write there that take no other paths.
-
-    Raises:
-      UserError: when it cannot be written to, or a file in it would take the place of an input.
     """
     where = f"{option} {name}"
     if is_remote(name):
@@ -129,12 +117,8 @@ def check_replaced_folder(folder: Path, source: Path | None, parts: Sequence[str
     """Checks the folder of `--output` where it is replaced as a whole.
 
     Args:
-      folder: the folder; it need not exist.
       source: the folder that the command reads, if it is on a disk.
       parts: folders in `source` that nothing may be written to.
-
-    Raises:
-      UserError: when it is or contains `source`, is in one of the parts, or cannot be made.
     """
     where = f"--output {folder}"
     real = Path(os.path.realpath(_followed(folder, where)))
@@ -144,7 +128,7 @@ def check_replaced_folder(folder: Path, source: Path | None, parts: Sequence[str
         if other.is_relative_to(real) or any(real.is_relative_to(other / part) for part in parts):
             raise UserError(f"{where}: would take the place of {source} or a part of it; choose another folder")
     for temporary in ("new", "lock"):
-        with _reported(where):
+        with writing(where):
             _status(real.with_name(f".{real.name}.{temporary}"))
     _check_folder(real.parent, where)
 
@@ -185,16 +169,12 @@ def check_inputs(outputs: Iterable[Path], inputs: Inputs | None, where: str) -> 
 
     Args:
       outputs: the files that are written, or removed.
-      inputs: what the command reads.
       where: how the message begins: the option and its value.
-
-    Raises:
-      UserError: naming the input.
     """
     outputs = list(outputs)
     for given, source in _local(inputs):
         for output in outputs:
-            with _reported(where):
+            with writing(where):
                 lost = takes_place_of(output, source)
             if lost:
                 what = "a file of" if source.is_dir() else "the file of"
@@ -203,10 +183,7 @@ def check_inputs(outputs: Iterable[Path], inputs: Inputs | None, where: str) -> 
 
 @contextlib.contextmanager
 def printing(results_are_written: bool) -> Iterator[Callable[[str], None]]:
-    """Prints at once. With results to write, a line that cannot be printed ends the command only after the block.
-
-    Args:
-      results_are_written: whether the block ends with results that are written to a file.
+    """Prints at once. If results are written, a failure to print ends the command only after the block.
 
     Raises:
       OSError: of the first line that could not be printed.
@@ -234,7 +211,7 @@ def _check_stream(path: Path, where: str, streamed: bool) -> None:
     if descriptor is not None:
         import fcntl
 
-        with _reported(where):
+        with writing(where):
             mode = fcntl.fcntl(descriptor, fcntl.F_GETFL)
         if mode & os.O_ACCMODE == os.O_RDONLY:
             raise UserError(f"{where}: is only open for reading")
@@ -278,7 +255,7 @@ def _check_folder(folder: Path, where: str) -> None:
     nearest = folder.absolute()
     while not nearest.exists():
         nearest = nearest.parent
-    with _reported(where), tempfile.TemporaryFile(dir=nearest):
+    with writing(where), tempfile.TemporaryFile(dir=nearest):
         pass
 
 
@@ -315,11 +292,3 @@ def _status(path: Path) -> os.stat_result | None:
         return path.stat()
     except FileNotFoundError:
         return None
-
-
-@contextlib.contextmanager
-def _reported(where: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise UserError(f"{where}: cannot be written: {why(error)}") from None

@@ -1,4 +1,4 @@
-"""A port of this machine, for what serves others."""
+"""Binding a port of this machine."""
 
 import socket
 
@@ -6,11 +6,7 @@ from simcse_jax.errors import UserError
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A socket at the port, or at a free one for 0; nobody can connect before it is served.
-
-    Raises:
-      UserError: when it is taken, or this machine does not have the address.
-    """
+    """A socket bound to the port, or to a free one for 0; nobody can connect before it is served."""
     if not 0 <= port < 2**16:
         raise UserError(f"--port {port}: must be from 0 to 65535")
     if not host:

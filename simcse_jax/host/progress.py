@@ -41,9 +41,9 @@ _work: ContextVar[_Work | None] = ContextVar("work", default=None)
 
 @contextlib.contextmanager
 def doing(title: str = "") -> Iterator[None]:
-    """Gives a title to the progress within the block, such as a task or a model; the innermost title counts.
+    """Titles the progress within the block, such as with a task or a model; the innermost title counts.
 
-    The bars of a block share one clock, so that many short ones have their lines too.
+    The bars of a block share one clock, so that many short ones print lines too.
     """
     outer = _work.get()
     token = _work.set(_Work(title, outer.clock if outer else Clock()))
@@ -75,7 +75,6 @@ class Progress:
         """Starts at `done` of `total`.
 
         Args:
-          total, unit: how many of which things there are.
           done: how many an earlier call did.
           shown: False shows nothing, as in all processes but the first.
         """
@@ -100,7 +99,6 @@ class Progress:
         """Counts what was done since the last call.
 
         Args:
-          count: of things.
           note: makes a text that is shown after the numbers; called only when something is about to be shown.
         """
         self._done += count
@@ -113,7 +111,7 @@ class Progress:
                 print(self._line(note() if note else ""), file=sys.stderr, flush=True)
 
     def skip(self, seconds: float) -> None:
-        """Leaves out some seconds that have just passed from the rate and from the time left."""
+        """Excludes seconds that have just passed from the rate and the time left."""
         self._start += seconds
         if self._bar_shown:
             self._bar.start_t += seconds

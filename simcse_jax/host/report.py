@@ -1,4 +1,4 @@
-"""The full report of an error that no command expected: a file that a user can send to the developers."""
+"""The report of an unexpected error: a file that a user can send to the developers."""
 
 import importlib.metadata
 import os

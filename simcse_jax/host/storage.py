@@ -21,7 +21,7 @@ import numpy as np
 from etils import epath
 
 from simcse_jax.errors import UserError, broken, reason, why
-from simcse_jax.host.locks.flock import Taken, open_alone
+from simcse_jax.host.flock import Taken, open_alone
 
 STORE = ("storage.googleapis.com", 443)
 
@@ -37,16 +37,12 @@ def is_remote(path: Folder | str) -> bool:
 
 
 def is_of_macos(name: str) -> bool:
-    """Whether macOS puts a file of this name beside others: it keeps there how a folder looks, or more about a file."""
+    """Whether macOS adds a file of this name, which describes a folder's looks or another file."""
     return name == ".DS_Store" or name.startswith("._")
 
 
 def local_path(name: str | Path) -> Path:
-    """The path with this name, `~` expanded; it need not exist.
-
-    Raises:
-      UserError: when it can be no path: it is too long, or `~NAME` is no user.
-    """
+    """The path with this name, `~` expanded; it need not exist, but must be possible."""
     try:
         path = Path(name).expanduser()
         path.exists()
@@ -56,11 +52,7 @@ def local_path(name: str | Path) -> Path:
 
 
 def check_readable(folder: Path) -> None:
-    """Refuses a folder that may not be read, or whose name the libraries that read models cannot take.
-
-    Raises:
-      UserError: in one line.
-    """
+    """Refuses a folder that may not be read, or whose name the libraries that read models cannot take."""
     try:
         str(folder).encode()
     except UnicodeEncodeError:
@@ -70,11 +62,7 @@ def check_readable(folder: Path) -> None:
 
 
 def as_path(name: str) -> Folder:
-    """The folder with this name, on a disk or in a store; it need not exist.
-
-    Raises:
-      UserError: when it is in an object store that cannot be reached.
-    """
+    """The folder with this name, on a disk or in a store; it need not exist."""
     if not is_remote(name):
         return local_path(name)
     scheme, _, rest = name.partition("://")
@@ -98,15 +86,14 @@ def as_path(name: str) -> Folder:
     except Exception as error:  # of the store's client: no access, no network
         raise UserError(f"{name}: cannot be reached: {reason(error)}") from None
     if not found:  # the client would create one
-        raise UserError(f"{name}: there is no bucket {bucket}, or no right to see it (storage.buckets.get)")
+        raise UserError(f"{name}: there is no bucket {bucket}, or no permission to see it (storage.buckets.get)")
     return epath.Path(name)
 
 
 def _check_network(name: str) -> None:
     """Finds in seconds that there is no network: the store's client tries for more than a minute.
 
-    Raises:
-      UserError: when Google's storage cannot be connected to. An emulator and a proxy are left to the client.
+    An emulator and a proxy are left to the client.
     """
     if os.environ.get("STORAGE_EMULATOR_HOST") or urllib.request.getproxies().get("https"):
         return
@@ -123,14 +110,20 @@ def look_up_bucket(folder: Folder) -> None:
     storage.Client().get_bucket(str(folder).removeprefix("gs://").split("/")[0])
 
 
+@contextlib.contextmanager
+def writing(where: object) -> Iterator[None]:
+    """Reports an error of the system in the block as one of writing to `where`."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"{where}: cannot be written: {why(error)}") from None
+
+
 def write_atomically(path: Folder, content: str | bytes) -> None:
     """Writes a file whole or not at all; its folder is created if it does not exist.
 
     A file that is replaced keeps its mode. A link stays, and the file that it points to is replaced. A device or a pipe
     is written into. Half of a surrogate pair, as in a path that is not UTF-8, becomes an escape, as JSON has it.
-
-    Raises:
-      UserError: when the disk is full or the folder is not writable.
     """
     data = _encoded(content)
     try:
@@ -147,14 +140,10 @@ def write_atomically(path: Folder, content: str | bytes) -> None:
 
 
 def write_together(folder: Path, files: Mapping[str, str | bytes]) -> None:
-    """Writes several files as `write_atomically` does; if one of them cannot be written, none is replaced.
+    """Writes several files like `write_atomically`; if one cannot be written, none is replaced.
 
     Args:
-      folder: the folder, created if it does not exist.
       files: contents by name; the last one is the last to be replaced.
-
-    Raises:
-      UserError: when the disk is full or the folder is not writable.
     """
     path = folder
     try:
@@ -178,7 +167,7 @@ def _encoded(content: str | bytes) -> bytes:
 
 
 def is_stream(path: Folder) -> bool:
-    """Whether the path is written into, not replaced: a device, a pipe, or a descriptor such as /dev/stdout."""
+    """Whether the path is written to, not replaced: a device, a pipe, or a descriptor such as /dev/stdout."""
     return own_descriptor(path) is not None or (path.exists() and not path.is_file() and not path.is_dir())
 
 
@@ -222,7 +211,7 @@ def _open_stream(path: Folder) -> int:
 
 @contextlib.contextmanager
 def replacing_file(path: Path) -> Iterator[IO[bytes]]:
-    """A new file to write to, which takes the place and the mode of `path` after the block; links are followed.
+    """A new file to write to, which replaces `path` and takes its mode after the block; links are followed.
 
     After an error, `path` is unchanged and nothing else is left.
 
@@ -246,7 +235,7 @@ def replacing_file(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _open_alone(temporary: Path) -> IO[bytes]:
-    """Opens a file to write to that no other process is writing; a killed one may have left it."""
+    """Opens a file for writing that no other process writes; a killed one may have left it."""
     while True:
         if temporary.is_symlink():  # it would lead to another file
             temporary.unlink()
@@ -283,11 +272,7 @@ def replace(new: Path, path: Path) -> None:
 
 
 def read_json(path: Path, kind: type = dict) -> Any:
-    """A JSON object (or a list, if `kind` is `list`) from a file.
-
-    Raises:
-      UserError: when the file cannot be read or holds something else.
-    """
+    """A JSON object (or a list, if `kind` is `list`) from a file."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -301,9 +286,7 @@ def parse_json(text: str, where: str, kind: type = dict) -> Any:
     """A JSON object (or a list, if `kind` is `list`) from its text.
 
     Args:
-      text: of a whole file or of a line.
       where: the file, or the file and the line, for error messages.
-      kind: `dict` or `list`.
 
     Raises:
       UserError: when the text is something else, is nested too deeply, or has half a character, which nothing can
@@ -325,11 +308,7 @@ def parse_json(text: str, where: str, kind: type = dict) -> Any:
 
 
 def write_json(path: Path, content: dict | list) -> None:
-    """Writes JSON, indented, with a final newline.
-
-    Raises:
-      UserError: for NaN or an infinity, as another file may have them; JSON has neither.
-    """
+    """Writes JSON, indented, with a final newline; refuses NaN and infinities, which JSON lacks."""
     try:
         text = json.dumps(content, indent=2, allow_nan=False)
     except ValueError as error:

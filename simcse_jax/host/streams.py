@@ -1,6 +1,6 @@
-"""The bytes that a command reads and prints: standard input and arguments, in UTF-8; standard output and error.
+"""What a command reads and prints: standard input and arguments, in UTF-8; standard output and error.
 
-Any text can be printed, and a stream that takes no more ends in a line.
+Any text can be printed, and a stream that fails is reported in one line.
 """
 
 import argparse
@@ -33,13 +33,9 @@ def prepare() -> None:
 
 
 def typed(prompt: str) -> Iterator[str]:
-    """The lines of standard input, without their ends, until it ends or is interrupted; a byte-order mark is dropped.
+    """The lines of standard input, without their ends, until it ends or is interrupted; drops a byte-order mark.
 
-    Args:
-      prompt: printed on standard error before each line that is typed on a keyboard.
-
-    Raises:
-      UserError: naming the line that is not UTF-8.
+    `prompt` is printed on standard error before each line that is typed on a keyboard.
     """
     if sys.stdin is None:  # it was closed
         return
@@ -60,7 +56,7 @@ def typed(prompt: str) -> Iterator[str]:
 
 
 def argument(text: str) -> str:
-    """An argument that is text and not a file's name, which any bytes may be: the `type` of such options."""
+    """The argparse `type` of options that are text; a file's name may have any bytes."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -97,7 +93,7 @@ def flush() -> None:
 
 
 def _discard(stream: TextIO) -> None:
-    """Lets a stream end in the null device."""
+    """Redirects a stream to the null device."""
     if isinstance(stream, io.TextIOWrapper):
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, stream.fileno())

@@ -1,4 +1,4 @@
-"""Fetches models from the hub and pushes them to it. The client is huggingface_hub; `HF_ENDPOINT` selects the hub."""
+"""Downloads models from the hub and pushes to it, with huggingface_hub; `HF_ENDPOINT` selects the hub."""
 
 import contextlib
 import logging
@@ -31,8 +31,7 @@ def split_name(name: str) -> tuple[str, str | None] | None:
 def download(repository: str, revision: str | None, patterns: Sequence[str]) -> Path:
     """Downloads a hub model's files that match, unless the cache has them, and returns their local folder.
 
-    Raises:
-      UserError: when the download fails. Complete files stay in the client's cache, partial ones are ignored.
+    After a failure, complete files stay in the client's cache.
     """
     from huggingface_hub import snapshot_download
 
@@ -44,16 +43,7 @@ def download(repository: str, revision: str | None, patterns: Sequence[str]) -> 
 
 
 def check_push(repository: str, private: bool, revision: str | None) -> None:
-    """Checks, without changing anything, that a push can succeed: name, token, owner, an existing repository.
-
-    Args:
-      repository: OWNER/NAME.
-      private: whether nobody else may see it.
-      revision: the branch, None for the main one.
-
-    Raises:
-      UserError: when it cannot succeed.
-    """
+    """Checks, without changing anything, that a push can succeed: name, token, owner, an existing repository."""
     from huggingface_hub import HfApi, get_token
     from huggingface_hub.constants import HF_HUB_OFFLINE
 
@@ -111,15 +101,9 @@ def _is_public(api: "HfApi", repository: str, where: str) -> bool:
 
 
 def push(folder: Path, repository: str, private: bool, revision: str | None) -> str:
-    """Uploads a folder's files as one commit, all or none; creates the repository and the branch if needed.
+    """Uploads a folder's files as one commit, all or none, and returns its address.
 
-    Files of earlier commits that are not in the folder stay. See `check_push` for the arguments.
-
-    Returns:
-      The commit's address.
-
-    Raises:
-      UserError: when the hub refuses or cannot be reached.
+    Creates repository and branch if needed. Other files of earlier commits stay. See `check_push` for the arguments.
     """
     from huggingface_hub import HfApi, get_token
 
@@ -141,7 +125,7 @@ def push(folder: Path, repository: str, private: bool, revision: str | None) -> 
 
 @contextlib.contextmanager
 def _client_silent() -> Iterator[None]:
-    """Silences the client, which reports every retry: we report a failure once."""
+    """Silences the client, which reports every retry; we report a failure once."""
     logger = logging.getLogger("huggingface_hub")
     before = logger.level
     logger.setLevel(logging.CRITICAL)

@@ -1,7 +1,7 @@
-"""From a model's name to its parameters, its own pooler and its head.
+"""Loads a model by name: its parameters, its own pooler and its head.
 
 A name is a folder in Hugging Face format, a hub id, `package:NAME` for weights in an installed
-Python package, or `glove:FILE` for a file of word vectors.
+Python package, or `glove:SETTINGS_FILE` for a file of word vectors.
 """
 
 import dataclasses
@@ -16,28 +16,34 @@ import numpy as np
 from simcse_jax.errors import UserError
 from simcse_jax.host.names import split_glove
 from simcse_jax.host.storage import local_path, read_json
-from simcse_jax.huggingface.glove import read_glove
-from simcse_jax.huggingface.module_files import Unsupported
-from simcse_jax.huggingface.names import check_parts, head_module, normalize_names, read_head, to_params
+from simcse_jax.huggingface.module_folders import Unsupported, is_written_as
 from simcse_jax.huggingface.published import own_pooler
 from simcse_jax.huggingface.resolve import resolve
 from simcse_jax.huggingface.sentence_transformers import (
+    DEFAULTS,
     LISTING,
+    SETTINGS_FILE,
+    USUAL_TYPE,
     Modules,
+    Settings,
     describe,
     has_modules,
     read_modules,
+    read_settings,
     transformer_fields,
     transformer_folder,
     words_folder,
 )
-from simcse_jax.huggingface.settings import DEFAULTS, FILE, OURS, Settings, read_settings
-from simcse_jax.huggingface.stop_words import ENGLISH_STOP_WORDS
 from simcse_jax.huggingface.tokenizer import MARKER, Tokenizer
 from simcse_jax.huggingface.weight_files import read_weights
-from simcse_jax.huggingface.weighted_layers import is_written_as
-from simcse_jax.huggingface.word_embeddings import read_word_embeddings
-from simcse_jax.huggingface.word_tokenizer import Vocabulary, WordTokenizer
+from simcse_jax.huggingface.weight_names import check_parts, head_module, normalize_names, read_head, to_params
+from simcse_jax.huggingface.word_vectors import (
+    ENGLISH_STOP_WORDS,
+    Vocabulary,
+    WordTokenizer,
+    read_glove,
+    read_word_embeddings,
+)
 from simcse_jax.models.config import POOLERS, SEVERAL_LAYERS, EncoderConfig
 from simcse_jax.models.head import has_head
 from simcse_jax.models.model_types import WORD_VECTORS
@@ -88,19 +94,11 @@ class Pretrained:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """Its tokenizer, read anew.
-
-        Raises:
-          UserError: when it is damaged, or another model's.
-        """
+        """Its tokenizer, read anew."""
         return Tokenizer(self.folder, self.config) if self.vocabulary is None else WordTokenizer(self.vocabulary)
 
     def check_layers(self, what: str) -> None:
-        """Refuses word vectors where a transformer is needed.
-
-        Raises:
-          UserError: naming the model, and `what` needs the transformer.
-        """
+        """Refuses word vectors where a transformer is needed."""
         if self.vocabulary is not None:
             raise UserError(f"{self.name}: averages word vectors and has no layers; {what} needs a transformer")
 
@@ -119,7 +117,7 @@ class Pretrained:
 
 
 class ChosenPooler(NamedTuple):
-    """How to make an embedding from hidden states."""
+    """How hidden states become an embedding."""
 
     pooler: str
     use_head: bool  # the model's head comes after the pooler
@@ -149,19 +147,14 @@ def choose_pooler(model: Pretrained, pooler: str | None) -> ChosenPooler:
 
 
 def choose_pooler_aloud(model: Pretrained, pooler: str | None, stacklevel: int) -> ChosenPooler:
-    """`choose_pooler` for a model that a user has just named: a `UserWarning` where the model's own pooler is a guess.
-
-    Args:
-      model, pooler: as there.
-      stacklevel: as for `warnings.warn`.
-    """
+    """`choose_pooler` for a model that a user has just named; warns where the model's own pooler is a guess."""
     if pooler is None and model.guess:
         warnings.warn(model.guess, UserWarning, stacklevel)
     return choose_pooler(model, pooler)
 
 
 def load(name: str, num_layers: int = 0) -> Pretrained:
-    """Loads a model by name.
+    """Loads a model by name, or its first `num_layers` layers; 0 keeps all.
 
     The folder's own pooler and head are read from sentence-transformers' `modules.json`, or else from our marker,
     or else from the name of a released model (`sup-simcse-…` uses its pooler as a head, `unsup-simcse-…` had one only
@@ -170,13 +163,6 @@ def load(name: str, num_layers: int = 0) -> Pretrained:
     something else than the marker, another program has changed the model since. An export that was copied without the
     folders of its modules is what the marker says.
     The pooler in any other checkpoint is not a head.
-
-    Args:
-      name: a folder, a hub id, `package:NAME`, or `glove:FILE`.
-      num_layers: keep the first n layers; 0 keeps all.
-
-    Raises:
-      UserError: in one line, for anything wrong with it.
     """
     if (glove := split_glove(name)) is not None:
         vectors = read_glove(glove.file)
@@ -270,15 +256,11 @@ def _word_embeddings(name: str, folder: Path, words: Path, num_layers: int) -> P
 
 
 def _check_kind(folder: Path, hf_config: dict[str, Any], settings: Settings, listed: bool) -> None:
-    """Refuses models that score pairs or have sparse embeddings, and folders that do not say how to pool.
-
-    Raises:
-      Unsupported: naming the file that says so.
-    """
-    if settings.model_type != OURS:
-        raise Unsupported(f"{folder / FILE}: a {settings.model_type}, which has no embeddings of sentences")
-    if not listed and (folder / FILE).is_file():
-        raise Unsupported(f"{folder}: has {FILE}, but no {LISTING} that says how to pool")
+    """Refuses models that score pairs or have sparse embeddings, and folders that do not say how to pool."""
+    if settings.model_type != USUAL_TYPE:
+        raise Unsupported(f"{folder / SETTINGS_FILE}: a {settings.model_type}, which has no embeddings of sentences")
+    if not listed and (folder / SETTINGS_FILE).is_file():
+        raise Unsupported(f"{folder}: has {SETTINGS_FILE}, but no {LISTING} that says how to pool")
     architectures = hf_config.get("architectures")
     if not listed and "ForSequenceClassification" in str(architectures):
         what = f"architectures is {architectures!r:.60}, a classifier or cross-encoder, which has no pooler of its own"

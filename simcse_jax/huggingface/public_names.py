@@ -1,4 +1,4 @@
-"""Config values fit for publishing: hub and package names in full, files and folders by base name."""
+"""Config values safe to publish: hub and package names in full, files and folders by base name."""
 
 import csv
 import re
@@ -17,7 +17,6 @@ def public_value(field: str, value: Any, hub: Collection[str] | None = None) -> 
     """A field's value without the folders of files: `/home/me/corpus.csv` becomes `corpus.csv`.
 
     Args:
-      field, value: of a config.
       hub: the fields whose values are the hub's, as `from_hub` found them; None where that was not recorded. Then a
         name with one slash is a hub id if the field can hold one and neither that folder nor its parent exists here.
     """
@@ -44,11 +43,11 @@ def public_value(field: str, value: Any, hub: Collection[str] | None = None) -> 
 def from_hub(config: Mapping[str, Any]) -> list[str]:
     """The fields of a flat config whose values were fetched from the hub, in a process that has just read them."""
     names = {field: [_hub_name(field, part) for part in _sources(field, value)] for field, value in config.items()}
-    return [field for field, parts in names.items() if any(map(_is_fetched, parts))]
-
-
-def _is_fetched(name: str) -> bool:
-    return bool(name) and split_name(name) is not None and not local_path(name).exists()
+    return [
+        field
+        for field, parts in names.items()
+        if any(name and split_name(name) and not local_path(name).exists() for name in parts)
+    ]
 
 
 def _sources(field: str, value: Any) -> list[Any]:

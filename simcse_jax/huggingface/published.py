@@ -1,5 +1,5 @@
-"""What is known of published models by their names: the shapes of encoders, so that their programs can be built without
-their files, and the poolers of models whose files do not state them.
+"""Known published models: the shapes of encoders, so that their programs can be built without their files, and the
+poolers of models whose files do not state them.
 """
 
 from pathlib import Path
@@ -121,13 +121,8 @@ OWN_POOLERS = {
     "johngiorgi/declutr-small": "avg",
     "johngiorgi/declutr-base": "avg",
 }
-OWNERS = (
-    "google-bert/",
-    "FacebookAI/",
-    "distilbert/",
-    "albert/",
-    "almanach/",
-)  # the hub accepts their models' names with and without them
+# The hub accepts their models' names with and without them.
+OWNERS = ("google-bert/", "FacebookAI/", "distilbert/", "albert/", "almanach/")
 # The place of config.json: in a model's folder; in a run's workdir; in a sentence-transformers folder.
 PLACES = ("config.json", "model/config.json", "0_Transformer/config.json")
 
@@ -143,10 +138,6 @@ def encoder_config(name: str, num_layers: int = 0) -> EncoderConfig:
 
     Args:
       name: a folder, a workdir, `package:NAME` or the hub id of a published encoder.
-      num_layers: keep the first n layers; 0 keeps all.
-
-    Raises:
-      UserError: for a name of unknown shape, or a damaged config.json.
     """
     if split_glove(name) is not None:
         raise UserError(f"{name}: averages word vectors and has no layers; a step of training needs a transformer")

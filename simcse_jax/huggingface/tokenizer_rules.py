@@ -1,4 +1,4 @@
-"""Makes the tokenizer of a usual folder of BERT, RoBERTa, or the like as transformers does, without importing it.
+"""Makes the tokenizer of a usual BERT-like folder as transformers does, without importing it.
 
 transformers 5 takes only vocabulary, merges, SentencePiece's rules and added tokens from `tokenizer.json` (the
 vocabulary of WordPiece also from `vocab.txt`): normalizer, pre-tokenizer and post-processor come from the model's

@@ -197,13 +197,9 @@ def _are_sizes(values: Iterable[Any]) -> bool:
     return all(type(value) is int and value >= 0 for value in values)
 
 
-def _parameter(tensor: Tensor, *unused: Any) -> Tensor:
-    return tensor
-
-
 FUNCTIONS: dict[tuple[str, str], Callable[..., Any]] = {
     ("collections", "OrderedDict"): _dictionary,
     ("torch._utils", "_rebuild_tensor"): _tensor,
     ("torch._utils", "_rebuild_tensor_v2"): _tensor,
-    ("torch._utils", "_rebuild_parameter"): _parameter,
+    ("torch._utils", "_rebuild_parameter"): lambda tensor, *unused: tensor,
 }

@@ -8,21 +8,17 @@ import numpy as np
 
 from simcse_jax.errors import UserError
 from simcse_jax.host.storage import read_json, write_json
-from simcse_jax.huggingface.convolutions import CONFIG, cnn_module, relu_module
 from simcse_jax.huggingface.load import Pretrained
-from simcse_jax.huggingface.name_tables import NAMES
-from simcse_jax.huggingface.names import head_tensors, to_tensors
-from simcse_jax.huggingface.sentence_transformers import LISTING, POOLING_SWITCHES, Kind
-from simcse_jax.huggingface.settings import FILE
+from simcse_jax.huggingface.module_folders import CONFIG, cnn_module, pooling_for, relu_module
+from simcse_jax.huggingface.sentence_transformers import LISTING, POOLING_SWITCHES, SETTINGS_FILE, Kind
 from simcse_jax.huggingface.tokenizer import FILES, MARKER, WORDS_FILE, Tokenizer
 from simcse_jax.huggingface.weight_files import write_safetensors
-from simcse_jax.huggingface.weighted_layers import pooling_for
-from simcse_jax.huggingface.word_embeddings import write_word_embeddings
+from simcse_jax.huggingface.weight_names import NAMES, head_tensors, to_tensors
+from simcse_jax.huggingface.word_vectors import write_word_embeddings
 from simcse_jax.models.config import POOLERS
 from simcse_jax.models.convolutions import PREFIX
-from simcse_jax.models.model_types import MODEL_TYPES
+from simcse_jax.models.model_types import MODEL_TYPES, for_transformers
 from simcse_jax.models.parameters import WORD_EMBEDDING
-from simcse_jax.models.rotary_config import for_transformers
 from simcse_jax.version import __version__
 
 TYPES = "sentence_transformers.models"  # all versions of sentence-transformers find their modules here
@@ -61,7 +57,7 @@ def write_model(model: Pretrained, folder: Path) -> None:
     tokenizer = model.tokenizer
     lower = {"do_lower_case": tokenizer.lowers_first}
     write_json(folder / "sentence_bert_config.json", {"max_seq_length": model.max_length} | lower)
-    write_json(folder / FILE, _settings(model))
+    write_json(folder / SETTINGS_FILE, _settings(model))
     fields: dict[str, Any] = {"architectures": [NAMES[model.config.model_type].architecture]}
     if any(module.kind == Kind.LAYERS for module in modules):
         fields["output_hidden_states"] = True
@@ -109,7 +105,7 @@ def _write_words(model: Pretrained, folder: Path) -> None:
     write_word_embeddings(words, model.vocabulary, np.asarray(model.params[WORD_EMBEDDING]), model.max_length)
     pooling = {"word_embedding_dimension": model.config.hidden_size, "pooling_mode_mean_tokens": True}
     _write_modules([Module(Kind.POOLING, pooling, {})], folder, (words.name, Kind.WORDS))
-    write_json(folder / FILE, _settings(model))
+    write_json(folder / SETTINGS_FILE, _settings(model))
     write_json(folder / MARKER, {"pooler": model.pooler, "head": False, "version": __version__})
 
 

@@ -1,7 +1,7 @@
-"""Embeddings in files, as `simcse_jax.commands.encode` writes them, read a few thousand rows at a time.
+"""Embeddings in files as written by `encode`, read a few thousand rows at a time.
 
-A .parquet has columns `embedding`, and perhaps `row` and `sentence`; a .npy has embeddings alone. Several files are
-parts of one input, in the order of their names. All are looked at before the first row is used.
+A .parquet has columns `embedding`, and perhaps `row` and `sentence`; a .npy has only embeddings. Several files are
+parts of one input, ordered by name. All are examined before the first row is used.
 """
 
 import json
@@ -16,7 +16,7 @@ from simcse_jax.encoding.parquet import MAKER
 from simcse_jax.errors import UserError, reason, why
 from simcse_jax.host.hidden import MANIFEST, PLAN, dot_before
 from simcse_jax.host.storage import Folder, as_path, read_json
-from simcse_jax.index.identity import ModelIdentity, is_identity
+from simcse_jax.index.identity import ModelIdentity, read_identity
 
 if TYPE_CHECKING:
     import pyarrow
@@ -35,7 +35,7 @@ class Part(NamedTuple):
     path: Folder
     rows: int
     dimension: int
-    numbered: bool  # whether it has rows' numbers
+    numbered: bool  # whether it has row numbers
     sentences: bool  # whether it has sentences
     maker: ModelIdentity | None  # the model that made it
 
@@ -44,7 +44,7 @@ class Batch(NamedTuple):
     """Some rows of a file."""
 
     rows: Int64[np.ndarray, " n"]
-    sentences: "pyarrow.Array"  # None where a file has none
+    sentences: "pyarrow.Array"  # null if the file has none
     embeddings: Float[np.ndarray, "n D"]
 
 
@@ -52,7 +52,7 @@ class EmbeddingFiles:
     """The files of a folder, or a single one; N rows of `dimension` elements."""
 
     def __init__(self, name: str):
-        """Looks at all files.
+        """Examines all files.
 
         Raises:
           UserError: when there are none, one cannot be read, or they do not belong together.
@@ -79,16 +79,12 @@ class EmbeddingFiles:
         self.first, self.last = self._ends()
 
     def batches(self) -> Iterator[Batch]:
-        """All rows, file by file.
-
-        Raises:
-          UserError: naming the file and the row of an embedding that is missing or not finite.
-        """
+        """All rows, file by file."""
         done = 0
         for part in self.parts:
             place = 0
             for batch in (_npy if part.path.suffix == ".npy" else _parquet)(part, done):
-                with np.errstate(over="ignore"):  # a length beyond float32 has no cosine, and its row is never found
+                with np.errstate(over="ignore"):  # a row whose length exceeds float32 has no cosine
                     wrong = ~np.isfinite(np.linalg.norm(batch.embeddings.astype(np.float32), axis=1))
                 if wrong.any():
                     row = place + int(np.flatnonzero(wrong)[0])
@@ -100,7 +96,7 @@ class EmbeddingFiles:
             done += part.rows
 
     def _ends(self) -> tuple[int, int]:
-        """The smallest and the largest row. That each between them is there once is seen from a sum of their hashes."""
+        """The smallest and the largest row number; a sum of hashes shows that each in between occurs once."""
         if not self.parts[0].numbered:
             return 0, self.count - 1
         least, most, total = [], [], 0
@@ -118,14 +114,14 @@ class EmbeddingFiles:
         expected = sum(_hashes(np.arange(start, min(start + AT_ONCE, last + 1))) for start in starts)
         if expected != total:
             raise UserError(
-                f"{self.name}: has {self.count:,} rows with numbers from {first:,} to {last:,}, not each of them "
-                f"once; a file is missing, or there twice"
+                f"{self.name}: has {self.count:,} rows with numbers from {first:,} to {last:,}, but not each exactly "
+                f"once; a file is missing or duplicated"
             )
         return first, last
 
 
 def _hashes(rows: Int64[np.ndarray, " n"]) -> int:
-    """The sum of the rows' hashes, as of SplitMix64: of other rows it is another one."""
+    """The sum of SplitMix64 hashes of row numbers, different for different rows."""
     mixed = rows.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
@@ -163,19 +159,19 @@ def _files(path: Folder) -> list[Folder]:
     left = [file for file in names if file.name.endswith(".partial")]
     dot = dot_before(path, PLAN, MANIFEST)
     plan, manifest = (path / f"{dot}{name}" for name in (PLAN, MANIFEST))
-    if found and plan.name in listed and manifest.name not in listed:  # of a folder that `encode` fills block by block
+    if found and plan.name in listed and manifest.name not in listed:  # `encode` is still filling the folder
         left.append(manifest)
     if left:
-        raise UserError(f"{left[0]}: is not complete; give the command that began it again")
+        raise UserError(f"{left[0]}: is not complete; run the command that began it again")
     if not found:
         raise UserError(f"{path}: has no .parquet and no .npy")
     if len({file.suffix for file in found}) > 1:
-        raise UserError(f"{path}: has both .parquet and .npy; their order is open, so give one kind")
+        raise UserError(f"{path}: has both .parquet and .npy, in no common order; give one kind")
     there = {file.name for file in found}
     if manifest.name in listed:
         _check_listed(manifest, there)
     for name in sorted(there):
-        part = re.fullmatch(r"(.*)-\d{5}-of-(\d{5})(\.npy|\.parquet)", name)  # the last one's rows are not missed
+        part = re.fullmatch(r"(.*)-\d{5}-of-(\d{5})(\.npy|\.parquet)", name)  # a missing last part would go unnoticed
         if part is None:
             continue
         for number in range(int(part[2])):
@@ -185,11 +181,11 @@ def _files(path: Folder) -> list[Folder]:
 
 
 def _check_listed(manifest: Folder, there: set[str]) -> None:
-    """Refuses a folder that lacks one of the files which its list has; the last one's rows would not be missed."""
+    """Refuses a folder that lacks a listed file; without the list, a missing last file would go unnoticed."""
     try:
         missing = [name for name, _ in read_json(manifest)["files"] if name not in there]
     except (KeyError, TypeError, ValueError):
-        raise UserError(f"{manifest}: damaged; give the command again that made the folder") from None
+        raise UserError(f"{manifest}: damaged; run the command that made the folder again") from None
     if missing:
         path = manifest.parent / missing[0]
         raise UserError(f"{path}: missing, but {manifest.name} lists it; copy it, or encode the folder again")
@@ -244,17 +240,15 @@ def _look_parquet(path: Folder, file: Any) -> Part:
 
 
 def _maker(path: Folder, said: bytes) -> ModelIdentity:
+    damaged = f"{path}: what it says about its model is damaged; encode it again"
     try:
-        maker = ModelIdentity(**json.loads(said))
-    except (ValueError, TypeError):
-        maker = None
-    if maker is None or not is_identity(maker):
-        raise UserError(f"{path}: what it says about its model is damaged; encode it again")
-    return maker
+        return read_identity(json.loads(said), damaged)
+    except ValueError:
+        raise UserError(damaged) from None
 
 
 def _columns(part: Part, names: list[str]) -> "Iterator[pyarrow.RecordBatch]":
-    """Columns of a .parquet, which may not have missing values."""
+    """Columns of a .parquet, without missing values except for sentences."""
     import pyarrow.parquet
 
     try:

@@ -1,9 +1,9 @@
-"""The same search with FAISS, where it is installed."""
+"""Search with FAISS, where it is installed."""
 
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
-from jaxtyping import Float32, Int64
+from jaxtyping import Float32, Int64, Shaped
 
 from simcse_jax.encoding.quantization import Quantization
 from simcse_jax.errors import UserError, installed
@@ -13,8 +13,8 @@ class FaissSearch:
     """Inner products in a flat index, which is exact, or in cells, of which only the nearest are searched."""
 
     CELLS, CELLS_SEARCHED = 100, 10  # the reference's; fewer cells for a small index
-    SAMPLE = 256 * CELLS  # rows that FAISS takes to find the cells
-    ROWS_A_CELL = 39  # that FAISS wants in the sample; where there are not as many, the index is flat
+    SAMPLE = 256 * CELLS  # rows from which FAISS finds the cells
+    ROWS_A_CELL = 39  # that FAISS wants in the sample; with fewer, the index is flat
 
     def __init__(
         self,
@@ -22,68 +22,45 @@ class FaissSearch:
         sample: Float32[np.ndarray, "n D"] | None = None,
         quantization: Quantization | None = None,
     ):
-        """An empty one of D = `dimension` elements.
+        """An empty index.
 
         Args:
           dimension: D.
-          sample: n rows by which the cells are found; None for a flat index.
-          quantization: int8 or ubinary, how rows are kept; None: in float32. Rows of int8 are compared with the query
-            in float32, as the numbers that they stand for; of ubinary, those bits are counted that differ.
+          sample: n rows from which to find the cells; None for a flat index.
+          quantization: int8 or ubinary; None for float32. Rows of int8 are decoded and compared with the query in
+            float32; for ubinary, differing bits are counted.
         """
         import faiss
 
-        self._quantization, self._index, self._cells = quantization, cast(Any, None), cast(Any, None)
-        if quantization is not None:
-            make = self._of_bytes if quantization.precision == "int8" else self._of_bits
-            self._index = make(quantization, sample)
-            return
-        flat = faiss.IndexFlatIP(dimension)
-        self._index = flat
-        if sample is not None and (cells := self._cell_count(sample)):
-            self._cells = flat  # FAISS refers to it and does not keep it
-            in_cells = faiss.IndexIVFFlat(flat, dimension, cells, faiss.METRIC_INNER_PRODUCT)
-            in_cells.train(np.ascontiguousarray(sample))
-            in_cells.nprobe = min(self.CELLS_SEARCHED, cells)
-            self._index = in_cells
-
-    def _cell_count(self, sample: Float32[np.ndarray, "n D"] | None) -> int:
-        return 0 if sample is None else min(self.CELLS, len(sample) // self.ROWS_A_CELL)
-
-    def _of_bytes(self, quantization: Quantization, sample: Float32[np.ndarray, "n D"] | None) -> Any:
-        import faiss
-
-        assert quantization.ranges is not None
-        kind, size, cells = faiss.ScalarQuantizer.QT_8bit, quantization.dimension, self._cell_count(sample)
+        self._quantization = quantization
+        self._has_bits = quantization is not None and quantization.precision == "ubinary"
+        size = 8 * quantization.width if quantization and self._has_bits else dimension
+        byte, product = faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT
+        flat: Any = faiss.IndexBinaryFlat(size) if self._has_bits else faiss.IndexFlatIP(size)
+        self._index, self._cells = flat, flat  # FAISS refers to the cells' centres without keeping them
+        cells = 0 if sample is None else min(self.CELLS, len(sample) // self.ROWS_A_CELL)
+        if cells and self._has_bits:
+            self._index = faiss.IndexBinaryIVF(flat, size, cells)
+        elif cells and quantization:
+            self._index = faiss.IndexIVFScalarQuantizer(flat, size, cells, byte, product, False)
+        elif cells:
+            self._index = faiss.IndexIVFFlat(flat, size, cells, product)
+        elif quantization and not self._has_bits:
+            self._index = faiss.IndexScalarQuantizer(size, byte, product)
+            self._index.is_trained = True
         if sample is not None and cells:
-            self._cells = faiss.IndexFlatIP(size)
-            index: Any = faiss.IndexIVFScalarQuantizer(
-                self._cells, size, cells, kind, faiss.METRIC_INNER_PRODUCT, False
-            )
-            index.train(np.ascontiguousarray(sample))
-            index.nprobe = min(self.CELLS_SEARCHED, cells)
-        else:
-            index = faiss.IndexScalarQuantizer(size, kind, faiss.METRIC_INNER_PRODUCT)
-            index.is_trained = True
-        # FAISS's own steps, from the smallest value and the width of each dimension, are those of `Quantization`.
-        low, high = quantization.ranges
-        faiss.copy_array_to_vector(np.concatenate([low, high - low]), index.sq.trained)
-        return index
+            self._index.train(self._given(sample))
+            self._index.nprobe = min(self.CELLS_SEARCHED, cells)
+        if quantization and quantization.ranges is not None:
+            # FAISS's own steps, from the smallest value and the width of each dimension, are those of `Quantization`.
+            low, high = quantization.ranges
+            faiss.copy_array_to_vector(np.concatenate([low, high - low]), self._index.sq.trained)
 
-    def _of_bits(self, quantization: Quantization, sample: Float32[np.ndarray, "n D"] | None) -> Any:
-        import faiss
-
-        size, cells = 8 * quantization.width, self._cell_count(sample)
-        if sample is None or not cells:
-            return faiss.IndexBinaryFlat(size)
-        self._cells = faiss.IndexBinaryFlat(size)
-        index = faiss.IndexBinaryIVF(self._cells, size, cells)
-        index.train(quantization.encode(sample))
-        index.nprobe = min(self.CELLS_SEARCHED, cells)
-        return index
-
-    @property
-    def _has_bits(self) -> bool:
-        return self._quantization is not None and self._quantization.precision == "ubinary"
+    def _given(self, embeddings: Float32[np.ndarray, "n D"]) -> Shaped[np.ndarray, "n C"]:
+        """Embeddings as FAISS takes them."""
+        if self._quantization is not None and self._has_bits:
+            return self._quantization.encode(embeddings)
+        return np.ascontiguousarray(embeddings)
 
     @staticmethod
     def check_installed() -> None:
@@ -96,18 +73,13 @@ class FaissSearch:
 
     def add(self, embeddings: Float32[np.ndarray, "n D"]) -> None:
         """Adds a copy of n embeddings."""
-        if self._quantization is not None and self._has_bits:
-            self._index.add(self._quantization.encode(embeddings))
-        else:
-            self._index.add(np.ascontiguousarray(embeddings))
+        self._index.add(self._given(embeddings))
 
     def search(
         self, queries: Float32[np.ndarray, "Q D"], k: int
     ) -> tuple[Float32[np.ndarray, "Q {k}"], Int64[np.ndarray, "Q {k}"]]:
-        """The scores of the k best rows of each query, best first, -inf where fewer were found; and their numbers."""
-        if self._quantization is not None and self._has_bits:
-            differing, rows = self._index.search(self._quantization.encode(queries), k)
-            scores = 1 - 2 * differing.astype(np.float32) / self._quantization.dimension  # the cosine of the signs
-        else:
-            scores, rows = self._index.search(np.ascontiguousarray(queries), k)
+        """The scores of each query's k best rows, best first, and the rows' numbers; -inf where fewer were found."""
+        scores, rows = self._index.search(self._given(queries), k)
+        if self._quantization is not None and self._has_bits:  # the numbers of bits that differ
+            scores = 1 - 2 * scores.astype(np.float32) / self._quantization.dimension  # the cosine of the signs
         return np.where(rows < 0, -np.inf, scores), rows

@@ -1,34 +1,55 @@
-"""What embeddings depend on: those of one index, or of an index and its queries, must have it in common."""
+"""What embeddings depend on, which must be equal within an index and for its queries; and its form in index.json."""
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
+from simcse_jax.encoding.quantization import Ranges, checked_ranges
 from simcse_jax.errors import UserError
-from simcse_jax.host.storage import Folder
+from simcse_jax.host.storage import Folder, sha256
 
 
 class ModelIdentity(NamedTuple):
-    """What an index's embeddings depend on, and the model's name, for messages."""
+    """What an index's embeddings depend on. The defaults are for indexes of earlier versions."""
 
-    name: str
+    name: str  # for messages
     pooler: str
     head: bool
     dimension: int
     sha256: str  # of the parameters
-    dtype: str = "float32"  # of the encoder's products; the defaults are for an index that does not say
+    dtype: str = "float32"  # of the encoder's products
     similarity: str = "cosine"  # how embeddings are compared
     prompt: str = ""  # before each sentence of the index
 
 
-def is_identity(maker: ModelIdentity) -> bool:
-    """Whether each field has its type."""
-    return all(type(value) is kind for value, kind in zip(maker, ModelIdentity.__annotations__.values(), strict=True))
+def read_identity(content: Any, damaged: str) -> ModelIdentity:
+    """The identity in an index.json or a file of embeddings; a `UserError` with the message `damaged` without one."""
+    try:
+        maker = ModelIdentity(**content)
+    except TypeError:
+        raise UserError(damaged) from None
+    if not all(type(value) is kind for value, kind in zip(maker, ModelIdentity.__annotations__.values(), strict=True)):
+        raise UserError(damaged)
+    return maker
+
+
+def ranges_content(ranges: Ranges) -> dict[str, Any]:
+    """Ranges of int8 as an index.json has them."""
+    return {"ranges": ranges.tolist(), "ranges_sha256": sha256(ranges)}
+
+
+def read_ranges(content: Mapping[str, Any], dimension: int, damaged: str) -> Ranges:
+    """The ranges in an index.json; a `UserError` that begins with `damaged` if they are not as they were written."""
+    try:
+        found = checked_ranges(content["ranges"], dimension)
+    except UserError as error:
+        raise UserError(f"{damaged} ({error})") from None
+    if sha256(found) != content.get("ranges_sha256"):
+        raise UserError(f"{damaged} (its ranges were changed)")
+    return found
 
 
 def check_queries(maker: ModelIdentity, model: ModelIdentity) -> None:
-    """Raises a `UserError` when a model that embeds queries no longer pools as the one that embedded the index.
-
-    What queries may have of their own, such as a prompt, is not compared.
-    """
+    """Refuses a model for queries that no longer pools as it did for the index; does not compare prompts."""
     own = maker._replace(name=model.name, pooler=model.pooler, head=model.head, dimension=model.dimension)
     check_maker("the index", maker, own, "set the model's fields back, or build another")
 
@@ -39,7 +60,7 @@ def check_maker(
     model: ModelIdentity,
     cure: str = "load it with that model, or build another",
 ) -> None:
-    """Raises a `UserError`, which ends in `cure`, when `folder` is an index of another model than `model`."""
+    """Refuses an index that was made by another model; the message ends in `cure`."""
     if maker._replace(name=model.name) == model:
         return
 

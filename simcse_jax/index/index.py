@@ -1,4 +1,4 @@
-"""An index to search in: sentences and their embeddings, which lie on the devices as long as they fit."""
+"""A searchable index of sentences and their embeddings, which stay on the devices as long as they fit."""
 
 import math
 import threading
@@ -23,34 +23,31 @@ from simcse_jax.encoding.quantization import (
 )
 from simcse_jax.errors import UserError
 from simcse_jax.host.storage import sha256
-from simcse_jax.index.decoding import decoding_of
+from simcse_jax.index.candidates import RESCORE, quantization_for, refined_top_k, rescored, rescored_top_k, vectors_in
 from simcse_jax.index.faiss import FaissSearch
 from simcse_jax.index.identity import ModelIdentity
 from simcse_jax.index.options import Backend, check_precision, check_search
 from simcse_jax.index.placed import Placed, Storage
-from simcse_jax.index.refine import refined_top_k
-from simcse_jax.index.rescore import RESCORE, quantization_for, rescored, rescored_top_k, vectors_in
-from simcse_jax.index.rows import aligned, compared, empty
-from simcse_jax.index.similarity import check_similarity, prepared
-from simcse_jax.index.top_k import Block, top_k
+from simcse_jax.index.similarity import aligned, check_similarity, compared, empty, prepared
+from simcse_jax.index.top_k import Block, decoding_of, top_k
 
-LARGE, SMALL = 1 << 17, 1 << 12  # rows of a block: all lie in large ones but the last, which lie in small ones
+LARGE, SMALL = 1 << 17, 1 << 12  # rows of a block: as many large blocks as possible, then small ones
 ROUNDING = 1e-6  # of a cosine in float32
-MAKING = threading.Lock()  # of copies of an index, by one thread at a time: others wait for it, and search the same one
+MAKING = threading.Lock()  # one thread at a time copies an index to devices; others wait, and search the same copy
 
 T = TypeVar("T")
 
 
 class Result(NamedTuple):
-    """A sentence that was found."""
+    """A sentence found by a search."""
 
     sentence: str
-    row: int  # its number in the index, from 0
+    row: int  # its row in the index, from 0
     score: float  # its cosine with the query, or another similarity
 
 
 def sharing_copy(thing: T) -> T:
-    """A shallow copy, which shares arrays: `copy.copy` would otherwise move them as pickling does."""
+    """A shallow copy that shares arrays; `copy.copy` would drop those that pickling drops."""
     other = object.__new__(type(thing))
     vars(other).update(vars(thing))
     return other
@@ -62,32 +59,29 @@ class Index:
     def __init__(
         self, dimension: int, similarity: str = "cosine", precision: str = "float32", ranges: Ranges | None = None
     ):
-        """An empty one.
+        """An empty index.
 
         Args:
           dimension: D.
           similarity: one of `index.similarity`.
-          precision: what is kept of an embedding: float32, int8 (a byte an element) or binary (a bit).
-          ranges: for int8, (2, D), of embeddings as they are compared; None takes those of the first that are added.
-
-        Raises:
-          UserError: for another similarity, a precision that cannot be compared so, or wrong ranges.
+          precision: what is kept of an embedding: float32, int8 (a byte per element) or binary (a bit).
+          ranges: for int8, (2, D), of embeddings as compared; None for those of the first ones added.
         """
         check_similarity(similarity)
         check_precision(precision, similarity, ranges is not None)
         self.precision = precision
-        # Those of int8: of the rows that are kept, or, where these are float32, of their copies on devices.
+        # For int8: of the rows themselves or, if these are float32, of their copies on devices.
         self.ranges = None if ranges is None else checked_ranges(ranges, dimension)
-        self.ranged = 0  # the number of rows that those of an index in float32 were found in
-        self.clipped = Clipped()  # of the rows that were added
+        self.ranged = 0  # the number of rows from which an index in float32 found its ranges
+        self.clipped = Clipped()  # of all rows added
         self.dimension = dimension
         self.similarity = similarity
         self.maker: ModelIdentity | None = None  # what the embeddings depend on, where it is known
         self.sentences: list[str] = []
         self._large: list[Shaped[np.ndarray, "LARGE C"]] = []  # full, and as they are stored
         self._small: list[Shaped[np.ndarray, "SMALL C"]] = []  # full but the last, which is padded with zeros
-        self._placed: Placed | None = None  # on devices, made when it is asked for
-        # Approximate or not, made when it is asked for: with the number of rows that there were then.
+        self._placed: Placed | None = None  # on devices, made when needed
+        # By whether it is approximate, and storage; made when needed, with the number of rows at that time.
         self._faiss: dict[tuple[bool, str], tuple[FaissSearch, int]] = {}
 
     def __len__(self) -> int:
@@ -99,12 +93,9 @@ class Index:
         return vars(self) | {"_placed": None, "_faiss": {}}
 
     def add(self, sentences: Sequence[str], embeddings: Float[np.ndarray, "n D"]) -> None:
-        """Adds n sentences with their embeddings (n, D) of any length; rows are numbered on.
+        """Appends n sentences with their embeddings (n, D) of any length; refuses embeddings that are not finite.
 
-        It copies only the new rows and less than one block before them.
-
-        Raises:
-          UserError: when an embedding is not finite.
+        Copies only the new rows and less than one block before them.
         """
         if embeddings.shape != (len(sentences), self.dimension):
             raise ValueError(f"{len(sentences)} sentences of {self.dimension}, embeddings {embeddings.shape}")
@@ -119,11 +110,7 @@ class Index:
         self.sentences.extend(sentences)
 
     def extend(self, other: "Index") -> None:
-        """Adds the sentences of another index; rows are numbered on.
-
-        Raises:
-          UserError: when the other index compares embeddings in another way, or they differ in size.
-        """
+        """Appends the sentences of another index, which must have the same dimension and similarity."""
         self.check_takes(other.dimension, other.similarity)
         if self.precision != other.precision or not same_ranges(self, other):
             raise ValueError(f"rows of {self.precision} and of {other.precision}, or of other ranges")
@@ -134,7 +121,7 @@ class Index:
             self.sentences.extend(other.sentences[block.first : block.first + block.count])
 
     def check_takes(self, dimension: int, similarity: str) -> None:
-        """Raises a `UserError` unless the index has embeddings of that size, compared so."""
+        """Refuses embeddings of another dimension or similarity."""
         if (self.dimension, self.similarity) != (dimension, similarity):
             raise UserError(
                 f"the index has embeddings of {self.dimension} elements, compared by {self.similarity}; "
@@ -147,9 +134,9 @@ class Index:
         return quantization_for(self.precision, self.dimension, self.ranges)
 
     def keep(self, sentences: list[str], stored: Shaped[np.ndarray, "N C"]) -> "Index":
-        """Gives an empty index its rows, stored as it stores them; they may be memory-mapped and are not copied.
+        """Fills an empty index with rows in its own form, perhaps memory-mapped, without copying.
 
-        Those of float32 have unit length for cosines.
+        Rows in float32 have unit length for cosines.
         """
         self._append(stored)
         self.sentences = sentences
@@ -159,7 +146,7 @@ class Index:
     def from_rows(
         cls, sentences: list[str], embeddings: Float32[np.ndarray, "N D"], similarity: str = "cosine"
     ) -> "Index":
-        """Of embeddings (N, D) float32 that may be memory-mapped: they are not copied; for cosines of unit length."""
+        """An index of embeddings (N, D) float32, of unit length for cosines; see `keep`."""
         return cls(embeddings.shape[1], similarity).keep(sentences, embeddings)
 
     def _append(self, new: Shaped[np.ndarray, "n C"]) -> None:
@@ -178,19 +165,19 @@ class Index:
             self._small.append(np.pad(new, ((0, SMALL - len(new)), (0, 0))))
 
     def blocks(self) -> Iterator[Block]:
-        """All rows, in their order."""
+        """All rows, in order."""
         first = 0
         for rows in (*self._large, *self._small):
             yield Block(rows, first, min(len(rows), len(self) - first))
             first += len(rows)
 
     def stored(self) -> Iterator[Shaped[np.ndarray, "n C"]]:
-        """All rows as they are stored, in their order: those of a block of n rows together."""
+        """All rows as stored, in order, a block of n rows at a time."""
         for block in self.blocks():
             yield np.asarray(block.rows)[: block.count]
 
     def embeddings(self) -> Iterator[Float32[np.ndarray, "n D"]]:
-        """All embeddings, in their order; of bytes and bits, the numbers that they stand for."""
+        """All embeddings, in order; bytes and bits are decoded."""
         for rows in self.stored():
             yield rows if self.quantization is None else self.quantization.decode(rows)
 
@@ -208,21 +195,20 @@ class Index:
     ) -> list[list[Result]]:
         """The nearest sentences of each query, best first, of equal ones the lower row first.
 
-        Scores are cosines, or those of the index's similarity; distances are negative. JAX searches on all devices; if
-        they are those of several processes, each of them has the same index and must ask for the same.
+        Scores are cosines, or the index's similarity; distances are negative. JAX searches on all devices; with several
+        processes, each must have the same index and make the same search.
 
         Args:
           queries: (Q, D) embeddings of any length.
-          top_k: at most so many for each.
-          threshold: the smallest score of a result, to within 1e-6, which is rounding; None for any.
+          top_k: the maximum number of results per query.
+          threshold: the smallest score of a result, to within 1e-6 for rounding; None for any.
           approximate: see `simcse_jax.index.top_k.top_k`; with FAISS, see `simcse_jax.index.faiss`.
-          recall_target: the share of the true ones that an approximate search is to find; not for FAISS.
-          backend: `jax`, or `faiss`, which takes a copy of the embeddings and leaves the order of equal ones open; it
-            compares by cosine or dot product.
-          storage: of the vectors on the devices, where the index keeps float32; 16 bits take half the memory and find
-            the same, see `simcse_jax.index.refine`. int8 and binary, also of FAISS, take a quarter and 1/32 and miss
-            few, see `simcse_jax.index.rescore`.
-          rescore: so many times `top_k` candidates of int8 or binary are scored again; None is `RESCORE`.
+          recall_target: the share of the true results that an approximate search should find; not for FAISS.
+          backend: `jax`, or `faiss`, which copies the embeddings, compares by cosine or dot product, and returns equal
+            scores in any order.
+          storage: of the vectors on the devices, if the index keeps float32. 16 bits take half the memory and find the
+            same; int8 and binary, also in FAISS, take a quarter and 1/32 and miss few (`simcse_jax.index.candidates`).
+          rescore: how many times `top_k` candidates of int8 or binary are scored again; None for `RESCORE`.
 
         Raises:
           UserError: when an argument is out of its range, or FAISS is not installed or cannot compare so, or the
@@ -249,7 +235,7 @@ class Index:
         ]
 
     def _searched_as(self, storage: Storage) -> Quantization | None:
-        """How the rows are stored where they are searched, if not as numbers."""
+        """How the rows are quantized where they are searched."""
         if self.precision != "float32":
             return self.quantization
         if storage == "int8" and (self.ranges is None or len(self) >= 2 * self.ranged):  # few rows' do not suit many
@@ -267,12 +253,12 @@ class Index:
     ) -> tuple[Float32[np.ndarray, "Q {k}"], Int64[np.ndarray, "Q {k}"]]:
         check_fork()
         blocks = list(self.blocks())
-        some = sha256(*[np.asarray(block.rows[:1]) for block in blocks])  # all would have to be read
+        some = sha256(*[np.asarray(block.rows[:1]) for block in blocks])  # hashing all would read them all
         asked = f"{k} {recall_target} {storage} {rescore} {sha256(queries)}"
         small = self._searched_as(storage)
         agree({"the index": f"{len(self)} {self.similarity} {some}", "the search": asked})
         with MAKING:
-            if self._placed is None or self._placed.storage != storage:  # the vectors are there in one type, not in two
+            if self._placed is None or self._placed.storage != storage:  # keep the vectors in one type only
                 self._placed = None
                 self._placed = Placed(data_mesh(jax.devices()), storage, quantization=small)
             placed = self._placed
@@ -285,7 +271,7 @@ class Index:
             scores, rows = rescored_top_k(queries, blocks, k, placed, rescore, recall_target, self.similarity)
         else:
             scores, rows = refined_top_k(queries, blocks, wanted, placed, recall_target, self.similarity)
-        if not (scores < np.inf).all():  # the choice puts what is no number first
+        if not (scores < np.inf).all():  # the choice puts NaN first
             row = int(rows[~(scores < np.inf)][0])
             raise UserError(f"row {row} of the index has a score that is not finite; build the index again")
         return scores[:, :k], rows[:, :k]
@@ -293,9 +279,9 @@ class Index:
     def _in_faiss(
         self, blocks: Sequence[Block], approximate: bool, storage: Storage, small: Quantization | None
     ) -> FaissSearch:
-        """FAISS's own index of all rows; those that were added since the last search are added to it."""
+        """FAISS's index of all rows, after adding those that are new since the last search."""
         faiss, made_of = self._faiss.get((approximate, storage), (None, 0))
-        if faiss is None or (approximate and len(self) >= 2 * made_of):  # cells found in few rows do not suit many
+        if faiss is None or (approximate and len(self) >= 2 * made_of):  # the cells of few rows do not suit many
             sample = None
             if approximate:
                 step = -(-len(self) // FaissSearch.SAMPLE)
@@ -315,14 +301,14 @@ class Index:
         blocks = list(self.blocks())
         with MAKING:
             faiss = self._in_faiss(blocks, approximate, storage, small)
-        if small is None or self.precision == "int8":  # whose scores are those of the numbers already
+        if small is None or self.precision == "int8":  # the scores are already those of the decoded rows
             return faiss.search(queries, k)
         rough, rows = faiss.search(queries, min(rescore * k, len(self)))
         return rescored(queries, rough, rows, vectors_in(blocks, self.quantization), k, self.similarity)
 
 
 def same_ranges(one: Index, other: Index) -> bool:
-    """Whether rows of both mean the same; those of float32 do in any case."""
+    """Whether the rows of both are stored alike."""
     if one.precision != "int8" or not len(one) or not len(other):
         return True
     return np.array_equal(np.asarray(one.ranges), np.asarray(other.ranges))

@@ -1,66 +1,171 @@
-"""An index that stays on a disk or in a bucket: a table of LanceDB with the vectors and their sentences.
+"""An index on a disk or in a bucket: a LanceDB table of vectors and their sentences.
 
 index.json               the model, the table's version, the number of its rows; written last
 rows.lance/              the table: `row`, `sentence`, `vector`, and an index in cells with codes, or bytes and bits in
-                         place of the vectors, see `index.lance_columns`
+                         place of the vectors
 
-A query looks into the nearest cells, ranks their rows by short codes, and reads the vectors of only the best rows, by
-which these are ranked again. Without cells, as in a small table, all rows are compared.
+A query searches the nearest cells, ranks their rows by short codes, reads only the best rows' vectors, and ranks these
+again. Without cells, as in a small table, all rows are compared.
+
+What the table keeps of an embedding, and what finds candidates:
+
+precision   columns of the table                                  candidates
+float32     `vector`                                              by LanceDB's own codes of vectors, see `CODES`
+int8        `code`, a byte an element; `bits`, a bit an element   by the bits that differ from the query's
+binary      `bits`                                                the same
+
+LanceDB compares bits but not bytes, so an index of int8 has bits too. Its candidates are then scored as elsewhere: the
+query in float32 with the decoded row (`encoding.quantization`).
 """
 
 import contextlib
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int64
+from jaxtyping import Float, Int64, Shaped
 
-from simcse_jax.encoding.quantization import Quantization
+from simcse_jax.encoding.quantization import (
+    Clipped,
+    Quantization,
+    Ranges,
+    check_calibration,
+    merged,
+    ranges_of,
+    warn_of_few,
+)
 from simcse_jax.errors import UserError, reason, require
 from simcse_jax.host.storage import Folder, as_path, is_remote, read_json
-from simcse_jax.index.files import ABOUT
-from simcse_jax.index.identity import ModelIdentity, check_maker, is_identity
+from simcse_jax.index.candidates import quantization_for
+from simcse_jax.index.folder import ABOUT
+from simcse_jax.index.identity import ModelIdentity, check_maker, ranges_content, read_identity, read_ranges
 from simcse_jax.index.index import ROUNDING, Result
-from simcse_jax.index.lance_columns import Kept, read_kept
+from simcse_jax.index.options import check_precision
 from simcse_jax.index.similarity import prepared
 
 if TYPE_CHECKING:
     import lancedb
+    import pyarrow
 
-BACKEND, TABLE, FOLDER, CODES = "lance", "rows", "rows.lance", "vector_idx"
-FORMAT, SMALL_FORMAT = 1, 2  # of vectors in float32; of bytes and bits, which earlier versions do not know
-REFINE, NPROBES = 20, 20  # the defaults, which find more than 95% of ten neighbours (docs/use.md has the figures)
-CACHE = 256 * 2**20  # bytes of codes that stay in memory
-FILES_CACHE = 64 * 2**20  # bytes of what the table's files say about themselves
+BACKEND, TABLE, FOLDER, CELLS = "lance", "rows", "rows.lance", "vector_idx"
+FORMAT, SMALL_FORMAT = 1, 2  # of float32; of bytes and bits, which earlier versions cannot read
+REFINE, NPROBES = 20, 20  # defaults, which find more than 95% of ten neighbours (figures in docs/use.md)
+CACHE = 256 * 2**20  # bytes of codes in memory
+FILES_CACHE = 64 * 2**20  # bytes of the table files' metadata in memory
 DISTANCES = {"cosine": "cosine", "dot": "dot", "euclidean": "l2"}  # LanceDB's names; it has no Manhattan distance
+PRODUCT, INT8, BINARY = CODES = ("product", "int8", "binary")
+CALIBRATION = 1 << 17  # rows from which ranges are found
+CODE_OF = 4  # elements per byte of a product code, or the next number that divides the dimension
+MOST_OF_A_CODE = 8
+
+
+class Wanted(NamedTuple):
+    """What a user asks of an index; None for what it has already, or the default."""
+
+    precision: str | None = None
+    ranges: Ranges | None = None
+    codes: str | None = None
+
+
+UNSAID = Wanted()
+
+
+class Kept(NamedTuple):
+    """What a table keeps of an embedding."""
+
+    codes: str | None = PRODUCT  # of vectors in float32
+    quantization: Quantization | None = None  # None for float32
+
+    @property
+    def precision(self) -> str:
+        """One of `index.options.PRECISIONS`."""
+        return "float32" if self.quantization is None else INT8 if self.quantization.ranges is not None else BINARY
+
+    @property
+    def searched(self) -> str:
+        """The column that LanceDB compares with a query."""
+        return "vector" if self.quantization is None else "bits"
+
+    @property
+    def scored(self) -> str:
+        """The column that gives a candidate's score."""
+        return {"float32": "vector", INT8: "code", BINARY: "bits"}[self.precision]
+
+    def fields(self, dimension: int) -> "list[tuple[str, pyarrow.DataType]]":
+        """The columns of an embedding."""
+        from pyarrow import float32, int8, list_, uint8
+
+        if self.quantization is None:
+            return [("vector", list_(float32(), dimension))]  # in float16, scores would be rounded too
+        bits = ("bits", list_(uint8(), -(-dimension // 8)))
+        return [("code", list_(int8(), dimension)), bits] if self.precision == INT8 else [bits]
+
+    def is_in(self, schema: "pyarrow.Schema", dimension: int) -> bool:
+        """Whether a table's schema has the columns of `fields`."""
+        there = {field.name: field.type for field in schema}
+        return all(name in there and there[name].equals(kind) for name, kind in self.fields(dimension))
+
+    def values(self, embeddings: Float[np.ndarray, "n D"], clipped: Clipped) -> list[Shaped[np.ndarray, "n C"]]:
+        """The values of the columns of `fields` for n embeddings of any length; `clipped` counts clipped elements."""
+        rows = embeddings.astype(np.float32, copy=False)
+        if self.quantization is None:
+            return [rows]
+        rows = prepared(rows, "cosine").astype(np.float32, copy=False)
+        stored = self.quantization.encode(rows, clipped)
+        return [stored, self.bits(rows)] if self.precision == INT8 else [stored]
+
+    def bits(self, rows: Float[np.ndarray, "n D"]) -> Shaped[np.ndarray, "n C"]:
+        """The bits of queries, or of rows."""
+        return Quantization("ubinary", rows.shape[1]).encode(rows)
+
+    def scores(self, query: Float[np.ndarray, " D"], stored: Shaped[np.ndarray, "n C"]) -> Float[np.ndarray, " n"]:
+        """The cosines of a query of unit length and rows of bytes or bits, float64."""
+        assert self.quantization is not None
+        return self.quantization.decode(stored).astype(np.float64) @ query.astype(np.float64)
+
+    def content(self) -> dict[str, Any]:
+        """The fields of index.json."""
+        if self.quantization is None:
+            return {"codes": self.codes}
+        ranges = self.quantization.ranges
+        if ranges is None:
+            return {"precision": self.precision}
+        return {"precision": self.precision} | ranges_content(ranges)
+
+    def cells(self, dimension: int, shared: Mapping[str, Any]) -> Any:
+        """LanceDB's configuration for cells and codes; `shared` is common to all codes."""
+        from lancedb.index import IvfFlat, IvfPq, IvfRq, IvfSq
+
+        if self.quantization is not None:
+            return IvfFlat(**{**shared, "distance_type": "hamming"})
+        if self.codes != PRODUCT:
+            return IvfSq(**shared) if self.codes == INT8 else IvfRq(**shared)
+        width = next((width for width in range(CODE_OF, MOST_OF_A_CODE + 1) if dimension % width == 0), None)
+        # Some dimensions have no such divisor.
+        return IvfFlat(**shared) if width is None else IvfPq(**shared, num_sub_vectors=dimension // width)
 
 
 class About(NamedTuple):
-    """What index.json says."""
+    """The contents of index.json."""
 
     rows: int
-    last: int  # the largest number of a row
+    last: int  # the largest row number
     version: int  # of the table
-    found_in: int  # the number of rows in which its cells were found; 0: it has none
+    found_in: int  # the number of rows from which cells were found; 0 without cells
     dimension: int
     model: ModelIdentity
     kept: Kept
-    added: tuple[str, ...] = ()  # the fingerprints of the embeddings that were added; earlier versions have none
+    added: tuple[str, ...] = ()  # fingerprints of the added embeddings; absent in earlier versions
 
 
 class LanceIndex:
-    """N sentences and their embeddings (N, D), none of which is in memory."""
+    """N sentences and their embeddings (N, D), none of them in memory."""
 
     def __init__(self, name: str | Path, model: ModelIdentity):
-        """Opens the index of that name.
-
-        Raises:
-          UserError: when there is none, it is damaged or another model's, its bucket cannot be reached, or LanceDB is
-            not installed.
-        """
+        """Opens an index; refuses a damaged one, and one that another model made."""
         require(BACKEND, "lancedb")
         self.folder = as_path(str(name))
         about = read_about(self.folder)
@@ -85,13 +190,13 @@ class LanceIndex:
         return self._kept.quantization
 
     def numbers(self) -> Iterator[Int64[np.ndarray, " n"]]:
-        """The numbers of all rows, some at a time, in any order."""
+        """All row numbers, some at a time, in any order."""
         with errors_of(self.folder):
             for batch in self._table.search().select(["row"]).limit(self._rows).to_batches():
                 yield batch.column("row").to_numpy()
 
     def first_sentences(self, count: int) -> list[str]:
-        """Those of the first rows that have one."""
+        """The sentences of the first rows that have one."""
         with errors_of(self.folder):
             found = self._table.search().where("sentence != ''").select(["sentence"]).limit(count).to_arrow()
         return found["sentence"].to_pylist()
@@ -107,20 +212,16 @@ class LanceIndex:
     ) -> list[list[Result]]:
         """The nearest sentences of each query, best first, of equal ones the lower row first.
 
-        If more than `top_k` are equal, LanceDB chooses which of them are among the results. The scores are exact; in an
-        index of bytes or bits, the numbers that these stand for are scored. Which rows are found is approximate, if
-        the table has cells. A cosine with zeros is nothing that LanceDB has: such a query finds nothing, and such a
-        row in float32 is not found.
+        If more than `top_k` are equal, LanceDB chooses which to return. Scores are exact, with bytes and bits decoded.
+        With cells, the rows found are approximate. LanceDB has no cosine with a zero vector: such a query finds
+        nothing, and such a row in float32 is never found.
 
         Args:
           queries: (Q, D) embeddings of any length.
-          top_k: at most so many for each.
+          top_k: the maximum number of results per query.
           threshold: the smallest score of a result, to within 1e-6; None for any.
-          refine: so many times `top_k` rows are read and scored, by their vectors, bytes or bits; None is `REFINE`.
-          nprobes: the cells that are looked into; None is `NPROBES`.
-
-        Raises:
-          UserError: when the files are damaged, or cannot be read any more.
+          refine: how many times `top_k` rows are read and scored; None for `REFINE`.
+          nprobes: the number of cells searched; None for `NPROBES`.
         """
         least = -math.inf if threshold is None else threshold - ROUNDING
         search = self._search if self.quantization is None else self._search_small
@@ -144,7 +245,7 @@ class LanceIndex:
     def _search_small(
         self, query: Float[np.ndarray, " D"], top_k: int, least: float, refine: int, nprobes: int
     ) -> list[Result]:
-        """The rows with the best scores of those whose bits differ least, or, without cells, of all rows."""
+        """The best rows among those whose bits differ least, or without cells among all."""
         assert self._kept.quantization is not None
         vector = prepared(query[None], self.similarity).astype(np.float32)
         if not vector.any():
@@ -165,7 +266,7 @@ class LanceIndex:
 
 
 def is_lance_index(name: str | Path) -> bool:
-    """Whether the folder is an index of LanceDB, or lies in a bucket, where no other kind can be."""
+    """Whether a folder is an index of LanceDB or in a bucket, where no other kind can be."""
     if is_remote(name):
         return True
     path = Path(name).expanduser() / ABOUT
@@ -173,11 +274,7 @@ def is_lance_index(name: str | Path) -> bool:
 
 
 def read_about(folder: Folder) -> About:
-    """What an index says about itself.
-
-    Raises:
-      UserError: when there is none, or it is damaged.
-    """
+    """Reads and checks index.json."""
     path = folder / ABOUT
     try:
         there = path.exists()
@@ -191,14 +288,9 @@ def read_about(folder: Folder) -> About:
     form, damaged = content.get("format"), f"{path}: damaged; build the index again"
     if form not in (FORMAT, SMALL_FORMAT):
         raise UserError(f"{path}: format {form!r:.40}; this version reads {FORMAT} and {SMALL_FORMAT}")
-    try:
-        model = ModelIdentity(**content["model"])
-        numbers = {name: content[name] for name in ("rows", "last", "version", "found_in")}
-    except (KeyError, TypeError):
-        raise UserError(damaged) from None
-    whole = is_identity(model) and all(
-        type(number) is int and 0 <= number < 2**62 for number in (*numbers.values(), model.dimension)
-    )
+    model = read_identity(content.get("model"), damaged)
+    numbers = {name: content.get(name) for name in ("rows", "last", "version", "found_in")}
+    whole = all(type(number) is int and 0 <= number < 2**62 for number in (*numbers.values(), model.dimension))
     added = content.get("added", [])
     whole = whole and isinstance(added, list) and all(isinstance(each, str) for each in added)
     if not whole or not numbers["rows"] or model.similarity not in DISTANCES:
@@ -212,7 +304,7 @@ def read_about(folder: Folder) -> About:
 
 def connect(folder: Folder) -> "lancedb.DBConnection":
     """LanceDB's view of a folder."""
-    os.environ.setdefault("LANCEDB_LOG", "error")  # it warns of a new table that it is new
+    os.environ.setdefault("LANCEDB_LOG", "error")  # silences a warning about new tables
     import lancedb
 
     session = lancedb.Session(index_cache_size_bytes=CACHE, metadata_cache_size_bytes=FILES_CACHE)
@@ -221,7 +313,7 @@ def connect(folder: Folder) -> "lancedb.DBConnection":
 
 @contextlib.contextmanager
 def errors_of(folder: Folder) -> Iterator[None]:
-    """LanceDB's errors in one line; it has no class for them."""
+    """Turns LanceDB's errors, which have no common class, into one line."""
     try:
         yield
     except UserError:
@@ -231,15 +323,12 @@ def errors_of(folder: Folder) -> Iterator[None]:
 
 
 def check_options(on_disk: bool, refine: Any, nprobes: Any, **in_memory: bool) -> None:
-    """Checks the options of a search that belong to one kind of index.
+    """Refuses search options that belong to another kind of index.
 
     Args:
       on_disk: whether the index is LanceDB's.
-      refine, nprobes: see `LanceIndex.search`; None if they are not given.
-      in_memory: by the names of the options for other indexes, whether they are given.
-
-    Raises:
-      UserError: naming the option.
+      refine, nprobes: see `LanceIndex.search`; None if not given.
+      in_memory: options of other indexes by name, and whether they are given.
     """
     for name, value in (("refine", refine), ("nprobes", nprobes)):
         if value is None:
@@ -251,3 +340,75 @@ def check_options(on_disk: bool, refine: Any, nprobes: Any, **in_memory: bool) -
     for name, given in in_memory.items():
         if on_disk and given:
             raise UserError(f"{name}: is for an index in memory; one of LanceDB takes refine and nprobes")
+
+
+def read_kept(content: Mapping[str, Any], dimension: int, small: bool, damaged: str) -> Kept:
+    """What an index.json says is kept; `small`: whether its format is that of bytes and bits."""
+    precision, ranges = content.get("precision", "float32"), content.get("ranges")
+    if not small:
+        codes = content.get("codes", PRODUCT)  # earlier versions have no others
+        if precision != "float32" or codes not in CODES:
+            raise UserError(damaged)
+        return Kept(codes)
+    if precision not in (INT8, BINARY) or (ranges is None) != (precision == BINARY):
+        raise UserError(damaged)
+    if ranges is None:
+        return Kept(None, quantization_for(BINARY, dimension, None))
+    return Kept(None, quantization_for(INT8, dimension, read_ranges(content, dimension, damaged)))
+
+
+def check_wanted(wanted: Wanted, similarity: str, has: Kept | None, folder: object) -> None:
+    """Checks what is asked of an index before its embeddings are read."""
+    if has is not None:
+        for what, asked, own in (("", wanted.precision, has.precision), ("codes ", wanted.codes, has.codes)):
+            if asked not in (None, own):
+                raise UserError(f"{folder}: an index of {what}{own}, not of {what}{asked}; choose another folder")
+        ranges = None if has.quantization is None else has.quantization.ranges
+        if wanted.ranges is not None and ranges is None:
+            raise UserError(f"{folder}: an index of {has.precision}, which has no ranges; leave them out")
+        if ranges is not None and wanted.ranges is not None and not np.array_equal(ranges, wanted.ranges):
+            raise UserError(f"{folder}: an index of other ranges than those given; choose another folder")
+        return
+    precision = wanted.precision or "float32"
+    if precision != "float32" and similarity != "cosine":
+        raise UserError(
+            f"precision {precision}: on a disk, rows are found by their bits, which have no lengths, so by cosine and "
+            f"not by {similarity}; leave it out, or build the index in memory with int8"
+        )
+    check_precision(precision, similarity, wanted.ranges is not None)
+    if wanted.codes is not None and (precision != "float32" or wanted.codes not in CODES):
+        what = f"not one of {', '.join(CODES)}" if precision == "float32" else f"precision {precision} has none"
+        raise UserError(f"codes {wanted.codes!r:.60}: {what}; leave them out")
+
+
+def kept_for(wanted: Wanted, embeddings: Iterable[Float[np.ndarray, "_ D"]], dimension: int) -> Kept:
+    """What a new index keeps.
+
+    Args:
+      wanted: see `check_wanted`.
+      embeddings: of all rows, some at a time; the first `CALIBRATION` give int8's ranges if none are given.
+      dimension: D.
+
+    Raises:
+      UserError: when an embedding is not finite, or ranges would come from a single row.
+    """
+    if wanted.precision in (None, "float32"):
+        return Kept(wanted.codes or PRODUCT)
+    if wanted.precision == BINARY:
+        return Kept(None, quantization_for(BINARY, dimension, None))
+    return Kept(
+        None, quantization_for(INT8, dimension, _ranges(embeddings) if wanted.ranges is None else wanted.ranges)
+    )
+
+
+def _ranges(embeddings: Iterable[Float[np.ndarray, "_ D"]]) -> Ranges:
+    parts, count = [], 0
+    for part in embeddings:
+        rows = prepared(part[: CALIBRATION - count].astype(np.float32), "cosine")
+        parts.append(ranges_of(rows))
+        count += len(rows)
+        if count == CALIBRATION:
+            break
+    check_calibration(count)
+    warn_of_few(count, stacklevel=2)
+    return merged(parts)

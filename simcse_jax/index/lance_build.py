@@ -1,7 +1,7 @@
 """Builds an index of LanceDB from embeddings, or adds to one.
 
-index.json is written last and names the version of the table. If a build stops before, an index that was there is as
-it was, and the next build first puts the table back to that version.
+index.json is written last and names the table's version. If a build stops before that, an earlier index is unchanged,
+and the next build first restores the table to that version.
 """
 
 import datetime
@@ -15,48 +15,47 @@ import numpy as np
 
 from simcse_jax.encoding.quantization import Clipped
 from simcse_jax.errors import UserError, require
-from simcse_jax.host.locks.lock import LOCK, held
+from simcse_jax.host.locks import LOCK, held
 from simcse_jax.host.progress import Progress
 from simcse_jax.host.storage import Folder, as_path, is_of_macos, sha256, write_atomically
 from simcse_jax.index.embedding_files import Batch, EmbeddingFiles
-from simcse_jax.index.files import ABOUT, UNFINISHED
+from simcse_jax.index.folder import ABOUT, UNFINISHED
 from simcse_jax.index.identity import ModelIdentity, check_maker
 from simcse_jax.index.lance import (
     BACKEND,
-    CODES,
+    CELLS,
     DISTANCES,
     FOLDER,
     FORMAT,
     SMALL_FORMAT,
     TABLE,
+    UNSAID,
     About,
+    Kept,
+    Wanted,
+    check_wanted,
     connect,
     errors_of,
+    kept_for,
     read_about,
 )
-from simcse_jax.index.lance_columns import UNSAID, Kept, Wanted, check_wanted, kept_for
 from simcse_jax.version import __version__
 
 if TYPE_CHECKING:
     import lancedb
     import pyarrow
 
-LEAST = 10_000  # rows: fewer are compared with each query, without codes
+LEAST = 10_000  # rows for cells and codes; with fewer, all rows are compared
 ROWS_A_CELL = 4096
-MOST_CELLS = 1 << 16  # their centres are in the memory of every search; beyond 268 million rows cells are larger
-SAMPLE = 1 << 21  # vectors at most in memory to find the cells in, 32 a cell or more
+MOST_CELLS = 1 << 16  # every search holds their centres in memory; beyond 268 million rows, cells are larger
+SAMPLE = 1 << 21  # maximum number of vectors in memory to find cells, 32 per cell or more
 SAMPLE_OF_A_CELL = 256
-ITERATIONS = 20  # of finding cells and codes; more take time and find no better ones
-GROWN = 2  # times as many rows as when the cells were found: they are found again
+ITERATIONS = 20  # to find cells and codes; more take longer and find no better ones
+GROWN = 2  # cells are found again with this many times as many rows
 
 
 def check_folder(name: str, embeddings: str) -> Folder:
-    """The folder to build in, on a disk or in a bucket; it need not exist.
-
-    Raises:
-      UserError: when it holds anything but an index of LanceDB, is the folder of the embeddings, its bucket cannot be
-        reached, or LanceDB is not installed.
-    """
+    """The folder to build in, new or with an index of LanceDB, on a disk or in a bucket."""
     require(BACKEND, "lancedb")
     folder = as_path(name)
     if str(folder) == str(as_path(embeddings)):
@@ -70,27 +69,15 @@ def check_folder(name: str, embeddings: str) -> Folder:
             {path.name for path in folder.iterdir() if not is_of_macos(path.name)} - {FOLDER, LOCK, *UNFINISHED}
         )
         if other:
-            raise UserError(f"{name}: holds {other[0]} and is no index; choose another folder")
+            raise UserError(f"{name}: holds {other[0]} and is not an index; choose another folder")
     return folder
 
 
 def build(folder: Folder, files: EmbeddingFiles, model: ModelIdentity, wanted: Wanted = UNSAID) -> tuple[About, bool]:
-    """Builds the index, or adds the embeddings to the one that is there, unless it has them.
+    """Builds an index, or adds the embeddings to an existing one; returns it, and whether they were added.
 
-    Numbered rows keep their numbers if all of them come after those of the index; otherwise they are numbered on.
-
-    Args:
-      folder: of `check_folder`.
-      files: the embeddings.
-      model: what made them.
-      wanted: what a new index keeps; one that is there must have the same.
-
-    Returns:
-      The index, and whether the embeddings were added: a command may be given again.
-
-    Raises:
-      UserError: when they do not fit the index or cannot be read, `wanted` cannot be kept, another job builds there, or
-        it cannot be written.
+    An index that already has the embeddings is unchanged, so a command can be repeated. Numbered rows keep their
+    numbers if all come after those of the index; otherwise numbering continues.
     """
     if files.dimension != model.dimension:
         raise UserError(
@@ -119,14 +106,14 @@ def build(folder: Folder, files: EmbeddingFiles, model: ModelIdentity, wanted: W
 
 
 class _Contents:
-    """What sets rows apart from others: their numbers, embeddings and sentences, however many are read at once."""
+    """A fingerprint of rows (numbers, embeddings, sentences) that does not depend on how many are read at once."""
 
     def __init__(self, files: EmbeddingFiles):
         self._about, self._first = f"{files.count} {files.first}", ""
         self._hashes = [hashlib.sha256() for _ in range(3)]
 
     def read(self, batch: Batch) -> None:
-        """Takes the next rows."""
+        """Adds the next rows."""
         embeddings = np.ascontiguousarray(batch.embeddings, np.float32)
         if not self._first and len(embeddings):
             self._first = sha256(embeddings[0])
@@ -137,17 +124,17 @@ class _Contents:
 
     @property
     def start(self) -> str:
-        """What is known after the first row: how many there are, the first number, and the first embedding."""
+        """The part known after the first row: the number of rows, the first row number and embedding."""
         return f"{self._about} {self._first}"
 
     @property
     def fingerprint(self) -> str:
-        """All that they say."""
+        """Of all rows."""
         return " ".join([self.start, *(one.hexdigest() for one in self._hashes)])
 
 
 def _has(before: About, files: EmbeddingFiles) -> bool:
-    """Whether the index has these rows; only if their beginning is that of some are all of them read."""
+    """Whether the index has these rows; reads all of them only if their beginning matches."""
     contents = _Contents(files)
     for batch in files.batches():
         contents.read(batch)
@@ -157,7 +144,7 @@ def _has(before: About, files: EmbeddingFiles) -> bool:
 
 
 def _found(folder: Folder, model: ModelIdentity, wanted: Wanted) -> About | None:
-    """The index that is there, which must be the model's and have what is wanted."""
+    """The existing index, which must be the model's and keep what is wanted."""
     before = read_about(folder) if (folder / ABOUT).exists() else None
     if before is not None:
         check_maker(folder, before.model, model)
@@ -183,7 +170,7 @@ def _write(folder: Folder, about: About) -> None:
 def _added(
     folder: Folder, files: EmbeddingFiles, shift: int, before: About | None, kept: Kept, contents: _Contents
 ) -> "lancedb.table.Table":
-    """The table with the embeddings, which come in one piece or not at all."""
+    """The table with the embeddings added, all or none."""
     import pyarrow
 
     database = connect(folder)
@@ -193,7 +180,7 @@ def _added(
         table = database.open_table(TABLE)
         if table.version != before.version:
             table.checkout(before.version)
-            table.restore()  # without what a build left that was stopped
+            table.restore()  # without the leftovers of an interrupted build
     wrong: list[UserError] = []
     with Progress(files.count, "rows") as bar:
         batches = _batches(files, schema, shift, bar, wrong, kept, contents)
@@ -203,7 +190,7 @@ def _added(
                 return database.create_table(TABLE, reader, schema=schema, mode="overwrite")
             table.add(reader)
         except Exception:
-            if wrong:  # LanceDB makes an error of its own of it
+            if wrong:  # LanceDB wraps it in an error of its own
                 raise wrong[0] from None
             raise
     return table
@@ -237,23 +224,20 @@ def _batches(
 
 
 def _find_cells(table: "lancedb.table.Table", before: About | None, dimension: int, similarity: str, kept: Kept) -> int:
-    """Makes the codes, or adds those of new rows to the cells that there are.
+    """Makes cells and codes, or adds new rows to existing cells; returns the number of rows that cells were found from.
 
     Args:
       table: all rows.
-      before: what the index was.
+      before: the index before this build.
       dimension, similarity: of the vectors.
-      kept: what the table has of them.
-
-    Returns:
-      The number of rows in which the cells were found now.
+      kept: what the table keeps of them.
     """
     rows = table.count_rows()
     if rows < LEAST:
         return 0
     found_in = 0 if before is None else before.found_in
     if before is not None and found_in:
-        # What was replaced more than a week ago is removed; not what index.json names until this build is done.
+        # Removes versions replaced more than a week ago, but not the one that index.json names until this build ends.
         made = next(each["timestamp"] for each in table.list_versions() if each["version"] == before.version)
         age = max(datetime.timedelta(days=7), datetime.datetime.now() - made + datetime.timedelta(days=1))
         table.optimize(cleanup_older_than=age)
@@ -262,5 +246,5 @@ def _find_cells(table: "lancedb.table.Table", before: About | None, dimension: i
     cells = min(math.ceil(rows / ROWS_A_CELL), MOST_CELLS)
     shared: dict[str, Any] = {"distance_type": DISTANCES[similarity], "num_partitions": cells}
     shared |= {"max_iterations": ITERATIONS, "sample_rate": min(SAMPLE_OF_A_CELL, SAMPLE // cells)}
-    table.create_index(kept.searched, config=kept.cells(dimension, shared), name=CODES, replace=True)
+    table.create_index(kept.searched, config=kept.cells(dimension, shared), name=CELLS, replace=True)
     return rows

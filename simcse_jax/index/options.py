@@ -1,4 +1,4 @@
-"""The options of an index and of a search in it, and their checks before anything is encoded."""
+"""The options of indexes and searches, checked before anything is encoded."""
 
 import math
 from typing import Any, Literal, TypedDict
@@ -6,20 +6,20 @@ from typing import Any, Literal, TypedDict
 import numpy as np
 
 from simcse_jax.errors import UserError
+from simcse_jax.index.candidates import CODES
 from simcse_jax.index.faiss import FaissSearch
 from simcse_jax.index.placed import STORAGES, Storage
-from simcse_jax.index.rescore import CODES
 from simcse_jax.index.similarity import PRODUCTS
 
-MOST = 1024  # candidates for each result
-PRECISIONS = ("float32", *CODES)  # what an index can keep
+MOST = 1024  # candidates per result
+PRECISIONS = ("float32", *CODES)  # that an index can keep
 
 Backend = Literal["jax", "faiss"]
 BACKENDS = ("jax", "faiss")
 
 
 class SearchOptions(TypedDict, total=False):
-    """Those of `SimCSE.search` that need their names."""
+    """The keyword options of `SimCSE.search`."""
 
     column: str | None
     approximate: bool
@@ -41,11 +41,7 @@ def check_search(
     rescore: Any = None,
     precision: str = "float32",
 ) -> None:
-    """Checks the arguments of `Index.search` before anything is encoded.
-
-    Raises:
-      UserError: naming the argument that is out of its range, or when FAISS is not installed or cannot compare so.
-    """
+    """Checks the arguments of `Index.search` before anything is encoded."""
     if not isinstance(top_k, int | np.integer) or isinstance(top_k, bool) or top_k < 1:
         raise UserError(f"top_k={top_k!r}: must be a whole number, 1 or more")
     number = isinstance(threshold, int | float | np.number) and not isinstance(threshold, bool)
@@ -67,19 +63,9 @@ def check_search(
 
 
 def check_small(rescore: Any, storage: str, precision: str, backend: str, similarity: str) -> None:
-    """Checks what a search in bytes or bits depends on.
-
-    Args:
-      rescore: see `Index.search`.
-      storage: of the vectors that are searched, if it is not the index's `precision`.
-      precision: of the vectors that the index keeps.
-      backend, similarity: of the search.
-
-    Raises:
-      UserError: naming the argument that is wrong, or that has no effect.
-    """
+    """Checks a search in bytes or bits."""
     if precision != "float32" and storage != "float32":
-        raise UserError(f"storage={storage!r}: the index keeps {precision}, and is searched so; leave it out")
+        raise UserError(f"storage={storage!r}: the index keeps and searches {precision}; leave it out")
     if "binary" in (storage, precision) and similarity != "cosine":
         raise UserError(f"binary vectors have no lengths, and are compared by cosine, not by {similarity}; use int8")
     if rescore is None:
@@ -92,11 +78,7 @@ def check_small(rescore: Any, storage: str, precision: str, backend: str, simila
 
 
 def check_precision(precision: Any, similarity: str, has_ranges: bool = False) -> None:
-    """Checks what an index is to keep.
-
-    Raises:
-      UserError: for a precision that it cannot keep or compare, or ranges that it does not need.
-    """
+    """Checks the precision of a new index."""
     if not isinstance(precision, str) or precision not in PRECISIONS:
         raise UserError(f"precision {precision!r:.60} of an index is not one of {', '.join(PRECISIONS)}")
     check_small(None, "float32", precision, "jax", similarity)

@@ -1,8 +1,8 @@
-"""Where the vectors of an index are while it is searched: on all devices, of all processes, in float32 or less.
+"""An index's vectors on the devices of all processes, in float32 or smaller.
 
-Each device has a part of each block. Blocks that fit stay there; the others are sent at every search. The index keeps
-its vectors in float32 on the host as well, or mapped from its file: they are saved, and results are refined with them.
-On a CPU, float32 is there only once, since the host's memory is the device's.
+Each device has a part of each block. Blocks that fit stay; the others are sent for every search. The index also keeps
+its vectors on the host, or mapped from its file, to save them and to refine results. On a CPU, float32 vectors are not
+copied, since the host's memory is the device's.
 """
 
 import math
@@ -27,36 +27,30 @@ RESERVE = 0.25  # of a device's memory, for the encoder and the scores
 
 
 class Placed:
-    """Blocks on the devices, known by the host's arrays that they are made of."""
+    """Blocks on the devices, by the host's arrays that they were made from."""
 
     def __init__(
         self, mesh: Mesh, storage: Storage = "float32", keep: bool = True, quantization: Quantization | None = None
     ):
-        """None so far.
+        """No blocks so far.
 
         Args:
           mesh: the devices.
-          storage: the type of the elements there.
-          keep: whether blocks that fit stay; otherwise all are sent at every search.
-          quantization: how float32 is stored as int8 or binary.
+          storage: the type of elements there.
+          keep: whether blocks that fit stay; otherwise all are sent for every search.
+          quantization: of float32 to int8 or binary.
         """
         self.mesh, self.storage, self._keep, self.quantization = mesh, storage, keep, quantization
-        # By the identity of the host's array, which is kept too, itself and no view, so that no other array gets it.
+        # By the id of the host's array; the array itself is kept too, so that no other gets its id.
         self._blocks: dict[int, tuple[Any, jax.Array]] = {}
         self._lengths: dict[int, tuple[Any, float]] = {}
 
     def blocks(self, given: Sequence[Block]) -> Iterator[Block]:
-        """The blocks of an index as they are searched.
-
-        A CPU's device memory is the host's: there a memory-mapped block in float32 stays the file's.
-
-        Raises:
-          UserError: when an element is too large for 16 bits.
-        """
+        """The blocks of an index on the devices; on a CPU, memory-mapped blocks in float32 stay mapped."""
         self._forget(given)
         room = free_memory()
         for block in given:
-            found = self._blocks.get(id(block.rows))  # kept here: another thread may search at the same time
+            found = self._blocks.get(id(block.rows))  # a reference, since another thread may search
             if found is None:
                 rows = stored(np.asarray(block.rows), self.storage, block.first, self.quantization)
                 needed = rows.nbytes / self.mesh.size
@@ -68,7 +62,7 @@ class Placed:
             yield Block(found[1], block.first, block.count)
 
     def _forget(self, given: Sequence[Block]) -> None:
-        """Lets go of what is no longer in the index: the last block is replaced when rows are added."""
+        """Drops blocks that left the index: adding rows replaces the last block."""
         there = {id(block.rows) for block in given}
         for kept in (self._blocks, self._lengths):
             for key in set(kept) - there:
@@ -89,12 +83,8 @@ class Placed:
 def stored(
     rows: Shaped[np.ndarray, "R D"], storage: Storage, first: int = 0, quantization: Quantization | None = None
 ) -> Shaped[np.ndarray, "R C"]:
-    """The rows in another type; `first` is the number of the first one, `quantization` that of int8 and binary.
-
-    Raises:
-      UserError: when an element is too large for 16 bits.
-    """
-    if storage == "float32":  # or what the index keeps
+    """Converts rows to `storage`; refuses elements too large for 16 bits. `first` is the first row's number."""
+    if storage == "float32":  # or the index's own precision
         return rows
     if storage in ("int8", "binary"):
         assert quantization is not None
@@ -109,6 +99,6 @@ def stored(
 
 
 def free_memory() -> float:
-    """Bytes that an index may take on each of this process's devices; unlimited if they do not say, as CPUs."""
+    """Bytes that an index may use on each of this process's devices; unlimited if unknown, as for CPUs."""
     found = [device.memory_stats() or {} for device in jax.local_devices()]
     return min((1 - RESERVE) * each.get("bytes_limit", math.inf) - each.get("bytes_in_use", 0) for each in found)

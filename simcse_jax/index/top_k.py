@@ -1,12 +1,13 @@
-"""The k rows of a matrix that are nearest to each query: scores and a running top k, a block of rows after another.
+"""The k rows of a matrix nearest to each query: scores and a running top k, block by block.
 
-A block's rows are split over all devices, of all processes. Each device keeps the best k of its own rows; at the end
-these are gathered and merged. Never more than the scores of one block are there, and a block's shape is one of few, so
-that a step compiles once for each of them, however many rows there are in all.
+A block's rows are split over the devices of all processes. Each device keeps the best k of its own rows; at the end
+these are gathered and merged. Only one block's scores exist at a time. Blocks have few shapes, so few steps are
+compiled however many rows there are.
 """
 
 import dataclasses
 import functools
+import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -18,12 +19,37 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, ArrayLike, Float, Float32, Int, Int32, Int64, Shaped
 
 from simcse_jax.devices.mesh import AXIS, place, replicate, replicated, split_over_examples
-from simcse_jax.index.decoding import Decoding, decoded
+from simcse_jax.encoding.quantization import SCALAR, Quantization
 from simcse_jax.index.similarity import scores as similarity_scores
 from simcse_jax.models.arrays import AnyArray
 
-MAX_QUERIES = 128  # scored together; fewer are padded to the next power of two
-WHOLE = 128  # rows of a device's part are a multiple of this where they must be padded
+MAX_QUERIES = 128  # scored together; fewer are padded to a power of two
+WHOLE = 128  # if a device's part must be padded, to a multiple of this
+
+
+class Decoding(NamedTuple):
+    """Decodes an element of a row of bytes: `scale` · code + `shift`."""
+
+    scale: Float32[AnyArray, " D"]
+    shift: Float32[AnyArray, " D"]
+
+
+def decoding_of(quantization: Quantization | None) -> Decoding | None:
+    """The `Decoding` of rows of bytes; None for others."""
+    if quantization is None or quantization.precision not in SCALAR:
+        return None
+    return Decoding(*quantization.affine())
+
+
+def decoded(rows: Shaped[Array, "R C"], dimension: int, decoding: Decoding | None) -> Float32[Array, "R {dimension}"]:
+    """As `Quantization.decode`, on devices."""
+    if decoding is not None:
+        return rows.astype(jnp.float32) * decoding.scale + decoding.shift
+    if rows.dtype != jnp.uint8:
+        return rows.astype(jnp.float32)
+    bits = (rows[:, :, None] >> np.arange(7, -1, -1, dtype=np.uint8)) & 1
+    signs = bits.reshape(len(rows), -1)[:, :dimension].astype(jnp.float32) * 2 - 1
+    return signs * np.float32(1 / math.sqrt(dimension))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,14 +59,14 @@ class Block:
     rows: Shaped[
         Array | np.ndarray, "R C"
     ]  # stored in any type: `decoding` makes (R, D) of them; NumPy's are sent to the devices when their turn comes
-    first: int  # the number of its first row; Python's, so it has no largest value
-    count: int  # how many of its rows are meant; the others are padding
+    first: int  # the number of its first row; unbounded, being Python's
+    count: int  # the number of its rows; the others are padding
 
 
 class Best(NamedTuple):
     """The best rows so far of Q queries, best first; of equal ones the lower row first.
 
-    JAX's integers have 32 bits unless all are made wider, so a row is the number of its block and its place in it.
+    JAX's integers have 32 bits by default, so a row is given by its block's number and its place there.
     """
 
     scores: Float32[AnyArray, "... Q k"]  # -inf where there are fewer than k
@@ -49,9 +75,10 @@ class Best(NamedTuple):
 
 
 def on_devices(rows: Shaped[np.ndarray, "R C"], mesh: Mesh) -> Shaped[Array, "P C"]:
-    """Rows split over the devices of all processes, with zeros after them if they cannot be divided evenly.
+    """Rows split over the devices of all processes, padded with zeros if necessary.
 
-    Parts of an odd size would be summed in another order at their ends, and equal rows would get different scores.
+    Padding is to a multiple of `WHOLE`, because parts of odd sizes are summed in another order at their ends, which
+    would give equal rows different scores.
     """
     whole = len(rows)
     if whole % mesh.size:
@@ -74,18 +101,18 @@ def top_k(
     similarity: str = "dot",
     decoding: Decoding | None = None,
 ) -> tuple[Float32[np.ndarray, "Q {k}"], Int64[np.ndarray, "Q {k}"]]:
-    """The k largest of the products q·x of each query q with all rows x, or of another similarity.
+    """The k largest products q·x of each query q with all rows x, or another similarity.
 
-    Products are summed in float32, at the highest precision that the devices have. With several processes, all of them
-    must call it, with the same arguments.
+    Products are summed in float32, at the devices' highest precision. With several processes, all must call this with
+    the same arguments.
 
     Args:
       queries: (Q, D) float32.
-      blocks: all rows, in their order; those on devices as `on_devices` splits them.
-      k: how many are wanted.
+      blocks: all rows, in order, on the host or split over devices by `on_devices`.
+      k: the number of results.
       mesh: the devices.
-      recall_target: None is exact. Otherwise `jax.lax.approx_max_k` chooses within each device's part of a block, and
-        should find this share of the true ones; it is made for TPUs, and on a CPU it is exact.
+      recall_target: None for exact. Otherwise `jax.lax.approx_max_k` chooses within each device's part of a block, and
+        should find this share of the true results; it is made for TPUs, and exact on a CPU.
       similarity: of `simcse_jax.index.similarity`; for `cosine` queries and rows have unit length.
       decoding: of rows in bytes.
 
@@ -110,7 +137,7 @@ def top_k(
             for part, old in zip(parts, best, strict=True)
         ]
         if rows is not block.rows:
-            # At most two blocks are in flight; otherwise all would be sent before the first is done.
+            # At most two blocks are in flight, or all would be sent before the first is done.
             jax.block_until_ready(before)
     if not best or not firsts:
         return np.full((len(queries), k), -np.inf, np.float32), np.zeros((len(queries), k), np.int64)
@@ -120,7 +147,7 @@ def top_k(
 
 
 def _nothing(queries: int, k: int, mesh: Mesh) -> Best:
-    """No rows so far, on each device."""
+    """The initial `Best` of each device."""
 
     def read(part: slice) -> Best:
         shape = (len(range(*part.indices(mesh.size))), queries, k)
@@ -142,14 +169,14 @@ def merge(
     recall_target: float | None = None,
     similarity: str = "dot",
 ) -> Best:
-    """Each device's best k of those so far and of its part of a block.
+    """Each device's best k of those so far and its part of a block.
 
-    It has their scores (Q, R / devices), makes one choice of k from them, and one from 2k.
+    Computes scores (Q, R / devices), and makes a choice of k from them and one from 2k.
 
     Args:
       queries: (Q, D).
       rows: (R, C), split over the devices; of float32, 16 bits, bytes or packed bits.
-      number, count: of the block, and of its rows that are meant; `number` is above every block in `best`.
+      number, count: of the block, and of its rows without padding; `number` is above every block in `best`.
       best: of the rows before, for each device.
       decoding: of rows in bytes.
       mesh, recall_target, similarity: see `top_k`.
@@ -161,14 +188,14 @@ def merge(
         best = jax.tree.map(lambda array: array[0], each)
         mine = jax.lax.axis_index(AXIS) * len(rows) + jnp.arange(len(rows))
         scores = similarity_scores(queries, decoded(rows, queries.shape[1], decoding), similarity)
-        scores = jnp.where(scores == 0, 0.0, scores)  # a choice may put 0 before -0; they are equal
+        scores = jnp.where(scores == 0, 0.0, scores)  # a choice might put 0 before -0
         scores = jnp.where(mine < count, scores, -jnp.inf)
         k = best.scores.shape[1]
         if recall_target is None:
             found, places = jax.lax.top_k(scores, min(k, len(rows)))
         else:
             found, places = jax.lax.approx_max_k(scores, min(k, len(rows)), recall_target=recall_target)
-        # Those so far are lower rows and stand first; of equal elements `top_k` takes the first.
+        # Those so far are lower rows and come first; of equal elements, `top_k` takes the first.
         scores, chosen = jax.lax.top_k(jnp.concatenate([best.scores, found], axis=1), k)
         new = (jnp.full_like(places, number), mine[places])
         numbers = [jnp.concatenate(pair, axis=1) for pair in zip(best[1:], new, strict=True)]
@@ -186,6 +213,6 @@ def gather(best: Best, *, mesh: Mesh) -> Best:
     k = best.scores.shape[-1]
     whole = jax.lax.with_sharding_constraint(best, replicated(mesh))
     scores, blocks, places = (jnp.moveaxis(array, 0, 1).reshape(array.shape[1], -1) for array in whole)
-    descending = jnp.where(jnp.isnan(scores), -jnp.inf, -scores)  # what is no number comes first, as in `top_k`
+    descending = jnp.where(jnp.isnan(scores), -jnp.inf, -scores)  # NaN comes first, as in `top_k`
     _, blocks, places, scores = jax.lax.sort((descending, blocks, places, scores), dimension=1, num_keys=3)
     return Best(scores[:, :k], blocks[:, :k], places[:, :k])

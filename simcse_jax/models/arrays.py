@@ -1,4 +1,4 @@
-"""The arrays that a model accepts. Shapes are written in jaxtyping's notation: `Int[AnyArray, "B T"]`."""
+"""The types of arrays that a model accepts. Shapes are written in jaxtyping's notation: `Int[AnyArray, "B T"]`."""
 
 from typing import TypeVar
 
@@ -7,3 +7,4 @@ import numpy as np
 
 AnyArray = jax.Array | np.ndarray
 Kind = TypeVar("Kind", bound=AnyArray)  # the result has the argument's type
+CONTEXT = "context"  # the name of attention's result, which a layer that is computed again keeps

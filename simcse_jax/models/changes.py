@@ -1,4 +1,4 @@
-"""Changes of a sentence in the embedding layer: its tokens in another order, or some of its columns zero.
+"""Augmentations in the embedding layer: shuffled token positions, or some columns set to zero.
 
 A change belongs to an example, as a dropout mask does: it is drawn from the row's key, and padding, chunks and devices
 do not change it. Shapes: B sentences, T tokens, D hidden size.
@@ -34,7 +34,6 @@ def shuffled(keys: Key[Array, " B"], attention_mask: Int[AnyArray, "B T"]) -> Ch
     identity too.
 
     Args:
-      keys: typed threefry keys, one for each row.
       attention_mask: 1 for a token and 0 for padding, which stays at the end.
     """
     bits = draws(keys, SHUFFLE_SITE, attention_mask.shape[1])
@@ -48,8 +47,6 @@ def cutoff(keys: Key[Array, " B"], size: int, share: Float[AnyArray, ""] | float
     ConSERT's feature cutoff (Section 3.2; Shen et al. 2020). The columns are drawn for each sentence.
 
     Args:
-      keys: typed threefry keys, one for each row.
-      size: D.
       share: from 0 to 1; may be traced. The product is rounded to float32 before it is rounded down.
     """
     order = jnp.argsort(draws(keys, CUTOFF_SITE, size), axis=1, stable=True)

@@ -7,8 +7,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from simcse_jax.errors import UserError
-from simcse_jax.models.model_types import AFTER_PADDING, FROM_ZERO, MODEL_TYPES, MOST_LAYERS, NONE, ROTARY, WORD_VECTORS
-from simcse_jax.models.rotary_config import READERS
+from simcse_jax.models.model_types import (
+    AFTER_PADDING,
+    FROM_ZERO,
+    MODEL_TYPES,
+    MOST_LAYERS,
+    NONE,
+    READERS,
+    ROTARY,
+    WORD_VECTORS,
+    flag,
+)
 
 DTYPES = ("float32", "bfloat16")  # for the encoder's matrix products
 WIDEST_CONVOLUTION, MOST_CHANNELS = 99, 1 << 16
@@ -194,15 +203,7 @@ class EncoderConfig:
 
     @classmethod
     def from_hugging_face(cls, config: dict[str, Any], where: str) -> "EncoderConfig":
-        """Reads the fields of a `config.json`.
-
-        Args:
-          config: the parsed file.
-          where: its path, for error messages.
-
-        Raises:
-          UserError: for a model type or an option that this encoder does not support.
-        """
+        """Reads the fields of a `config.json`."""
         model_type = config.get("model_type")
         if model_type == WORD_VECTORS:
             return cls.of_words(*(_whole(config, field, where) for field in ("vocab_size", "hidden_size")))
@@ -235,7 +236,7 @@ class EncoderConfig:
         if (activation_of_head := kind.parts.get("language_model_act", "gelu")) not in ACTIVATIONS:
             known = ", ".join(ACTIVATIONS)
             raise UserError(f"{where}: classifier_activation {activation_of_head!r:.60} is not one of {known}")
-        present = (field for field in kind.sizes if field != TASKS or _flag(config, "use_task_id", where))
+        present = (field for field in kind.sizes if field != TASKS or flag(config, "use_task_id", where))
         sizes = {field: _whole(config, field, where) for field in present}
         fields = cls(
             model_type=model_type,
@@ -327,13 +328,6 @@ def _epsilon(value: Any, where: str) -> float:
     if not 0 <= value < 1:  # false for a NaN
         raise UserError(f"{where}: layer_norm_eps is {value!r:.60}; it must be between 0 and 1")
     return float(value)
-
-
-def _flag(config: Mapping[str, Any], field: str, where: str) -> bool:
-    value = config.get(field, False)
-    if not isinstance(value, bool):
-        raise UserError(f"{where}: {field} is {value!r:.60}, neither true nor false")
-    return value
 
 
 # Hugging Face's names of activations; the functions are in nonlinearities.py.

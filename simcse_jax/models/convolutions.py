@@ -49,10 +49,6 @@ def convolve(
 
     Args:
       convolutions: with kernels of odd widths W, of the same number of channels.
-      hidden: (B, T, D) the encoder's last hidden states.
-      attention_mask: (B, T), 1 for tokens and 0 for padding after them.
-      activation: of `models.config.CONVOLUTION_ACTIVATIONS`.
-      dtype: the type of the factors of the products; their sums are float32.
 
     Returns:
       (B, T, E) float32, E = the number of convolutions times their channels; of no meaning at padding.

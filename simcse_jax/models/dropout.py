@@ -51,7 +51,6 @@ def threefry2x32(key: Words, x0: UInt32[Array, "..."], x1: UInt32[Array, "..."])
 
     Args:
       key: two uint32 words, broadcastable against the counters.
-      x0, x1: the counter's two uint32 words.
 
     Returns:
       Two uint32 words of random bits, in the broadcast shape.
@@ -91,11 +90,7 @@ def token_masks(
       keys: typed threefry keys; a token has the key of its example.
       positions: the tokens' positions in their sentences. Keys and positions are broadcast to the tokens' shape.
       sites: a number for each mask, which no other dropout of the model has.
-      size: D, the hidden size.
       rate: in [0, 1), rounded to the nearest 2⁻¹⁶; may be traced.
-
-    Returns:
-      A mask (*tokens, D) for each site.
 
     Raises:
       ValueError: if the keys are not threefry keys.

@@ -1,4 +1,4 @@
-"""BERT and its relatives in Flax NNX; `EncoderConfig` says which parts one is put together of.
+"""BERT and its relatives in Flax NNX; `EncoderConfig` says which parts each is made of.
 
 Shapes: B sentences, T tokens, D hidden size, L layers, H heads. Hidden states lie in a layout (`models.padding`):
 (*tokens, D) is (B, T, D) or, without padding, (N, D). Attention has Q queries, K keys and d = D / H numbers in a head.
@@ -18,19 +18,18 @@ from flax import nnx
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from simcse_jax.models import lora
-from simcse_jax.models.arrays import AnyArray
+from simcse_jax.models.arrays import CONTEXT, AnyArray
 from simcse_jax.models.attention import Near, Order, RelativeBias, is_long
 from simcse_jax.models.changes import UNCHANGED, Change
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.dropout import Draws, Mask, Rate, attention_masks, drop, token_masks
-from simcse_jax.models.layer import CONTEXT, Layer, LayerNorm, Masks, dense, linear
+from simcse_jax.models.layer import Layer, LayerNorm, Masks, dense, linear
 from simcse_jax.models.model_types import FROM_ZERO, ROTARY, WORD_VECTORS
 from simcse_jax.models.padding import Layout, Padded, unpadded
 from simcse_jax.models.platforms import for_platform
 from simcse_jax.models.products import DType, rounded
 from simcse_jax.models.relative_positions import BUCKETS, buckets
 from simcse_jax.models.rotary import rotation
-from simcse_jax.models.word_vectors import WordVectors
 
 Keys = Key[Array, " B"] | None
 SITES_PER_LAYER = 3  # attention probabilities, attention output, feed-forward output
@@ -131,8 +130,6 @@ class Encoder(nnx.Module):
         """Encodes B sentences of T tokens, padded on the right.
 
         Args:
-          input_ids: (B, T) integers.
-          attention_mask: (B, T), 1 for a token and 0 for padding.
           dropout_keys: (B,) typed threefry keys, one for each example, or None for a deterministic pass.
           dropout_rate: in [0, 1), a number or a traced scalar; unused without keys.
           attention_dropout_rate: another one for attention's probabilities; None: the same. With the number 0.0, not
@@ -141,7 +138,6 @@ class Encoder(nnx.Module):
           most_tokens: the most tokens that the B sentences have together, without padding. Nothing is then computed for
             padding, which changes results only by the rounding of sums. With more tokens, all results are NaN.
           first_only: compute the last layer for each sentence's first token alone.
-          change: of the sentences, in the embedding layer.
           first: (B, D) vectors that replace each sentence's first token after the embedding layer's norm and dropout.
 
         Returns:
@@ -279,3 +275,23 @@ def again(
 
     some = jnp.sum(attention_mask) >= 0
     return for_platform(hidden, some, cpu=in_a_branch, default=lambda hidden, _: light(hidden))
+
+
+class WordVectors(nnx.Module):
+    """The vector of each word, as it is in the table."""
+
+    def __init__(self, config: EncoderConfig, rngs: nnx.Rngs, dtype: DType):
+        self.word = nnx.Embed(config.vocab_size, config.hidden_size, rngs=rngs)
+        self.dtype = dtype
+
+    def __call__(
+        self,
+        input_ids: Int[AnyArray, "B T"],
+        attention_mask: Int[AnyArray, "B T"],
+        layout: Layout,
+        mask: Mask | None,
+        change: Change = UNCHANGED,
+    ) -> Float[Array, "*tokens D"]:
+        """The words' vectors, in `layout`; they are not trained, so nothing changes them."""
+        assert change is UNCHANGED
+        return drop(self.word(layout.to_tokens(jnp.asarray(input_ids))), mask).astype(self.dtype)

@@ -21,14 +21,15 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 from jaxtyping import Array, Float, Float32, Int
 
-CONTEXT = "context"  # the name of attention's result, which a layer that is computed again keeps
+from simcse_jax.models.arrays import CONTEXT
+
 Ref = Any  # a part of an array, on the chip
 Heads = Float[Array, "B H T d"]
 Kept = tuple[Heads, Heads, Heads, Int[Array, "B T"], Heads, Float32[Array, "B H 1 T"]]
 
 BLOCKS = (512, 256, 128)  # tokens of an outer block, the best first
 LANES = 128  # of a register: tokens of the smallest block
-LEAST, MOST = -1e30, 1e30  # in the place of infinity, whose differences are no numbers
+LEAST, MOST = -1e30, 1e30  # in the place of infinity, whose differences are NaN
 # The axes of two matrices that a product sums over.
 ROWS_BY_COLUMNS, BY_ROWS, BY_COLUMNS = ((1,), (0,)), ((1,), (1,)), ((0,), (0,))
 
@@ -116,7 +117,6 @@ def flash_attention(
     Args:
       query, key, value: of one type.
       attention_mask: 1 for a token and 0 for padding, anywhere.
-      window: None: all keys.
     """
     length = query.shape[2]
     outer = min(BLOCKS, key=lambda size: -(-length // size) * size)
@@ -267,8 +267,6 @@ def _call(
     """Runs a kernel for all pairs of blocks.
 
     Args:
-      body: the kernel, of inputs, outputs and scratch memory.
-      walk: the pairs.
       inputs: the arrays that it reads, by name: (B, H, T, d), or with tokens last (B, H, 1, T) or (B, 1, T).
       inner: the names of those of which it reads inner blocks, and of the others outer ones.
       outputs: arrays, or their shapes, like which it writes outer blocks.

@@ -1,4 +1,4 @@
-"""Decides, for the whole package, when a model has a head: a dense layer with tanh after the pooler.
+"""When a model has a head: a dense layer with tanh after the pooler.
 
 SimCSE trains with a head. The supervised model keeps it at test time, the unsupervised one drops it (section 6.3).
 """

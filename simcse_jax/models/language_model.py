@@ -29,11 +29,6 @@ def logits(
       head: `dense.kernel` W (D, E), `dense.bias` b, `norm.scale` and `norm.bias` (E,), `bias` c (V,). Some encoders'
         heads lack b and the norm's bias.
       word_embedding: E (V, E), the encoder's own: the decoder is tied to it.
-      activation: see `activation`.
-      eps: the norm's, equal to the encoder's.
-
-    Returns:
-      (P, V) float32.
     """
     x = jnp.asarray(hidden, jnp.float32) @ head["dense.kernel"]
     if "dense.bias" in head:

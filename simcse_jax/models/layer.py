@@ -12,7 +12,7 @@ from flax import nnx
 from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float, Int
 
-from simcse_jax.models.arrays import AnyArray
+from simcse_jax.models.arrays import CONTEXT, AnyArray
 from simcse_jax.models.attention import NO_ORDER, Order, attend
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.dropout import Draws, Mask, drop
@@ -69,7 +69,6 @@ class Masks(NamedTuple):
         return Masks(attention, *tokens, of_lora)
 
 
-CONTEXT = "context"  # the name of attention's result, which a layer that is computed again keeps
 Norm = Callable[..., jax.Array]  # (hidden states, dtype=None), as a `LayerNorm`
 
 

@@ -117,7 +117,6 @@ def merge(params: Arrays, config: EncoderConfig, prefix: str = "") -> dict[str, 
     Args:
       params: all of an encoder, and whatever else, which stays.
       config: with `partial`.
-      prefix: of the encoder's names.
     """
     result = dict(params)
     for (group, site), (a, b) in names(config).items():

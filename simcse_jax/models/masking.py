@@ -1,10 +1,10 @@
-"""Chooses the tokens that a masked language model has to guess. Shapes: B sentences, T tokens."""
+"""Chooses the tokens that a masked language model has to predict. Shapes: B sentences, T tokens."""
 
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float32, Int, Int32, Key, UInt32
+from jaxtyping import Array, Bool, Float32, Int, Int32, Key
 
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.dropout import threefry2x32
@@ -38,12 +38,7 @@ def mask_tokens(
     device.
 
     Args:
-      row_keys: (B,) typed threefry keys, one for each example.
-      input_ids: (B, T) integers.
       attention_mask: (B, T), 0 for padding, which is never selected.
-      special_ids: tokens that are never selected.
-      mask_id: the mask token.
-      vocab_size: V.
       probability: in [0, 1], with a resolution of 2⁻²⁴; may be traced.
 
     Returns:
@@ -57,7 +52,8 @@ def mask_tokens(
         raise ValueError(f"mask_tokens needs one threefry key per row: keys {row_keys.shape}, ids {input_ids.shape}")
     key = threefry2x32((words[:, :1], words[:, 1:]), jnp.uint32(SITE), jnp.uint32(0))
     positions = jnp.arange(input_ids.shape[1], dtype=jnp.uint32)[None]
-    chosen, kind = (_uniform(bits) for bits in threefry2x32(key, positions, jnp.uint32(0)))
+    # uint32 words to float32 in [0, 1), exactly.
+    chosen, kind = ((bits >> 8).astype(jnp.float32) * 2.0**-24 for bits in threefry2x32(key, positions, jnp.uint32(0)))
     word, _ = threefry2x32(key, positions, jnp.uint32(1))
 
     special = jnp.isin(input_ids, jnp.array(special_ids, input_ids.dtype))
@@ -68,11 +64,6 @@ def mask_tokens(
     return jnp.where(selected, replaced, input_ids), selected
 
 
-def _uniform(bits: UInt32[Array, "*shape"]) -> Float32[Array, "*shape"]:
-    """uint32 words to float32 in [0, 1), exactly."""
-    return (bits >> 8).astype(jnp.float32) * 2.0**-24
-
-
 def select_positions(
     selected: Bool[Array, "B T"], count: int
 ) -> tuple[Int32[Array, "B {count}"], Bool[Array, "B {count}"]]:
@@ -81,11 +72,7 @@ def select_positions(
     Of a row with more than `count`, the last ones are dropped; a row with fewer is filled with unselected positions.
 
     Args:
-      selected: (B, T) booleans.
       count: positions per row, at most T.
-
-    Returns:
-      (B, count) int32 positions, and (B, count) booleans: which of them are selected.
 
     Raises:
       ValueError: if `count` is more than T.

@@ -1,9 +1,10 @@
-"""What is particular about each model type of Hugging Face: the parts it has, and the fields of its `config.json`."""
+"""The model types of Hugging Face: the parts that each has, and the fields of its `config.json`."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from simcse_jax.errors import UserError
 from simcse_jax.models.relative_positions import BUCKETS
 
 WORD_VECTORS = "glove"  # the model type of an average of word vectors, which has no layers
@@ -11,6 +12,34 @@ WORD_VECTORS = "glove"  # the model type of an average of word vectors, which ha
 FROM_ZERO, AFTER_PADDING, ROTARY = "from_zero", "after_padding", "rotary"
 MOST_LAYERS = 1 << 10
 NONE: Mapping[str, Any] = MappingProxyType({})
+GLOBAL, LOCAL = "full_attention", "sliding_attention"  # of `layer_types`
+MOST_BASE, MOST_WINDOW = 1e12, 1 << 26
+ONLY_DEFAULT: dict[str, tuple[Any, ...]] = {"rope_scaling": (None,), "partial_rotary_factor": (1.0, None)}
+BIASES = {  # fields of `EncoderConfig`, and ModernBERT's
+    "attention_bias": "attention_bias",
+    "feed_forward_bias": "mlp_bias",
+    "norm_bias": "norm_bias",
+    "language_model_bias": "classifier_bias",
+}
+# Nomic's own layout, which their code on the hub reads; transformers writes the usual names.
+NOMIC_NAMES = {
+    "hidden_size": "n_embd",
+    "num_hidden_layers": "n_layer",
+    "num_attention_heads": "n_head",
+    "intermediate_size": "n_inner",
+    "max_position_embeddings": "n_positions",
+    "layer_norm_eps": "layer_norm_epsilon",
+}
+GATED = {"swiglu": "silu", "geglu": "gelu"}  # of `activation_function`, and the activation before the gate
+# With another value of these fields Nomic's code builds another network.
+NOMIC_ONLY: dict[str, tuple[Any, ...]] = {
+    **dict.fromkeys(("prenorm", "use_rms_norm", "parallel_block", "causal", "rotary_emb_interleaved"), (False, None)),
+    **dict.fromkeys(("qkv_proj_bias", "mlp_fc1_bias", "mlp_fc2_bias"), (False,)),
+    **dict.fromkeys(("num_experts", "moe_every_n_layers", "rotary_emb_scale_base"), (None, 0)),
+    "rotary_emb_fraction": (1.0,),
+}
+# What an exported config keeps of this layout, in addition to the usual names.
+NOMIC_KEPT = ("model_type", "vocab_size", "type_vocab_size", "pad_token_id", "bos_token_id", "eos_token_id")
 
 
 class ModelType(NamedTuple):
@@ -35,7 +64,7 @@ DISTILBERT_NAMES = {
     "hidden_act": "activation",
 }
 MODERNBERT_NAMES = {"hidden_act": "hidden_activation", "layer_norm_eps": "norm_eps"}
-# `models.rotary_config` reads what their configs say of rotations, windows and biases.
+# `READERS` have what their configs say of rotations, windows and biases.
 GATED_ROTARY: Mapping[str, Any] = MappingProxyType({"positions": ROTARY, "gated": True})
 MODEL_TYPES = {
     "bert": ModelType(),
@@ -71,3 +100,164 @@ MODEL_TYPES = {
         {**GATED_ROTARY, "attention_bias": False, "feed_forward_bias": False}, defaults={"hidden_act": "silu"}
     ),
 }
+
+
+Read = tuple[dict[str, Any], ModelType]
+
+
+def modernbert(config: dict[str, Any], kind: ModelType, where: str) -> Read:
+    """ModernBERT (Warner et al. 2024, arXiv:2412.13663); older files have the period of global layers."""
+    layers, kinds = config.get("num_hidden_layers"), config.get("layer_types")
+    if kinds is None:
+        every = _whole(config, "global_attn_every_n_layers", 3, where)
+        count = layers if type(layers) is int and layers <= MOST_LAYERS else 0  # other numbers are refused elsewhere
+        kinds = [LOCAL if index % every else GLOBAL for index in range(count)]
+    elif not isinstance(kinds, list) or not all(kind in (LOCAL, GLOBAL) for kind in kinds):
+        raise UserError(f"{where}: layer_types is {kinds!r:.60}; it must be a list of {GLOBAL} and {LOCAL}")
+    elif type(layers) is int and len(kinds) != layers:
+        raise UserError(f"{where}: layer_types has {len(kinds)} entries, but num_hidden_layers is {layers}")
+    _refuse(config, ONLY_DEFAULT, where)
+    ropes = config.get("rope_parameters") or {}
+    if not isinstance(ropes, dict):
+        raise UserError(f"{where}: rope_parameters is {ropes!r:.60}; it must have {GLOBAL} and {LOCAL}")
+    if others := ropes.keys() - {GLOBAL, LOCAL}:
+        other = min(map(str, others))
+        raise UserError(f"{where}: rope_parameters.{other:.60} is not supported; only {GLOBAL} and {LOCAL} are")
+    rotary_base, local_rotary_base = (
+        _base(ropes.get(kind), f"rope_parameters.{kind}", config, older, default, where)
+        for kind, older, default in ((GLOBAL, "global_rope_theta", 160000.0), (LOCAL, "local_rope_theta", 10000.0))
+    )
+    _check_heads(config, where, kind.names)
+    # transformers does not read the usual names of these.
+    config = {field: x for field, x in config.items() if kind.names.get(field, field) in config}
+    parts = dict(kind.parts) | {ours: flag(config, theirs, where) for ours, theirs in BIASES.items()}
+    parts |= {"rotary_base": rotary_base, "local_rotary_base": local_rotary_base}
+    parts["local_layers"] = tuple(index for index, attention in enumerate(kinds) if attention == LOCAL)
+    parts["window"] = _whole(config, "local_attention", 128, where) // 2
+    if (half := config.get("sliding_window")) not in (None, parts["window"]):  # transformers takes this one
+        raise UserError(
+            f"{where}: sliding_window is {half!r:.60}, but local_attention asks for {parts['window']}; it must be half "
+            "of local_attention"
+        )
+    parts["language_model_act"] = config.get("classifier_activation", "gelu")
+    return config, kind._replace(parts=parts)
+
+
+def nomic_bert(config: dict[str, Any], kind: ModelType, where: str) -> Read:
+    """NomicBERT (Nussbaum et al. 2024, arXiv:2402.01613), in the layout of transformers or in that of Nomic's own code.
+
+    Some files have the fields of both; the tokens that a sentence may have are then those of Nomic's `n_positions`.
+    Nomic's `rotary_scaling_factor` changes the rotation of a batch with more than `max_trained_positions` tokens; such
+    a model takes no more than these.
+    """
+    _refuse(config, ONLY_DEFAULT | NOMIC_ONLY, where)
+    older, default = "rope_theta", 1000.0
+    if is_nomic_s(config):
+        older, default = "rotary_emb_base", 10000.0
+        for usual, own in NOMIC_NAMES.items():
+            # max_position_embeddings are the trained ones there.
+            if usual != "max_position_embeddings" and own in config and config.get(usual, config[own]) != config[own]:
+                raise UserError(
+                    f"{where}: {own} is {config[own]!r:.60}, but {usual} {config[usual]!r:.60}; they must be the same"
+                )
+        config, kind = _usual(config, where), kind._replace(names=NOMIC_NAMES)
+    base = _base(config.get("rope_parameters"), "rope_parameters", config, older, default, where)
+    if older in config and config[older] != base:
+        raise UserError(
+            f"{where}: {older} is {config[older]!r:.60}, but rope_parameters.rope_theta {base}; they must be the same"
+        )
+    _check_heads(config, where, kind.names)
+    return config, kind._replace(parts={**kind.parts, "rotary_base": base})
+
+
+def is_nomic_s(config: Mapping[str, Any]) -> bool:
+    """Whether a config of NomicBERT has the layout of Nomic's own code."""
+    return "n_embd" in config
+
+
+def for_transformers(config: dict[str, Any], num_layers: int, where: str) -> dict[str, Any]:
+    """The config of the first layers of a rotary encoder, in the layout of transformers."""
+    if is_nomic_s(config):
+        usual, kept = _usual(config, where), (*NOMIC_KEPT, *NOMIC_NAMES, "hidden_act")
+        stated = config.get("rope_parameters") or {}
+        base = stated.get("rope_theta", config.get("rotary_emb_base", 10000.0))
+        rope = {"rope_theta": float(base), "rope_type": "default"}
+        config = {field: usual[field] for field in kept if field in usual} | {"rope_parameters": rope}
+    if isinstance(kinds := config.get("layer_types"), list):
+        config = config | {"layer_types": kinds[:num_layers]}
+    return config
+
+
+def _usual(config: dict[str, Any], where: str) -> dict[str, Any]:
+    """The fields of Nomic's layout by the usual names."""
+    activation = config.get("activation_function")
+    if not isinstance(activation, str) or activation not in GATED:
+        raise UserError(f"{where}: activation_function is {activation!r:.60}, not one of {', '.join(GATED)}")
+    usual = {usual: config[own] for usual, own in NOMIC_NAMES.items() if own in config}
+    if config.get("rotary_scaling_factor") is not None:
+        trained, most = (_whole(config, field, None, where) for field in ("max_trained_positions", "n_positions"))
+        usual["max_position_embeddings"] = min(trained, most)
+    others = {field: value for field, value in config.items() if field not in NOMIC_NAMES.values()}
+    return others | usual | {"hidden_act": GATED[activation]}
+
+
+# By model type: from a config and its `ModelType` to the config by usual names and the type with the config's parts.
+READERS: dict[str, Callable[[dict[str, Any], ModelType, str], Read]] = {
+    "modernbert": modernbert,
+    "nomic_bert": nomic_bert,
+}
+
+
+def _base(rope: Any, name: str, config: dict[str, Any], older: str, default: float, where: str) -> float:
+    """The base of rotary positions, in `rope` or in the older field."""
+    rope = {} if rope is None else rope
+    if not isinstance(rope, dict):
+        raise UserError(f"{where}: {name} is {rope!r:.60}; it must have a rope_theta")
+    if (kind := rope.get("rope_type", "default")) != "default":
+        raise UserError(f"{where}: {name}.rope_type is {kind!r:.60}; only 'default' is supported")
+    if others := rope.keys() - {"rope_type", "rope_theta"}:
+        raise UserError(f"{where}: {name}.{min(map(str, others)):.60} is not supported")
+    field = f"{name}.rope_theta" if "rope_theta" in rope else older
+    base = rope.get("rope_theta", config.get(older, default))
+    if type(base) not in (int, float):
+        raise UserError(f"{where}: {field} is {base!r:.60}, not a number")
+    if not 1 <= base <= MOST_BASE:  # false for a NaN
+        raise UserError(f"{where}: {field} is {base!r:.60}; it must be from 1 to {MOST_BASE:.0e}")
+    return float(base)
+
+
+def _whole(config: Mapping[str, Any], field: str, default: int | None, where: str) -> int:
+    value = config.get(field, default)
+    if type(value) is not int:  # True is one to Python
+        raise UserError(f"{where}: {field} is {value!r:.60}, not a whole number")
+    if not 1 <= value <= MOST_WINDOW:
+        raise UserError(f"{where}: {field} is {value!r:.60}; it must be from 1 to {MOST_WINDOW}")
+    return value
+
+
+def flag(config: Mapping[str, Any], field: str, where: str) -> bool:
+    """A field of a `config.json` that is true or false; false where it is missing."""
+    value = config.get(field, False)
+    if not isinstance(value, bool):
+        raise UserError(f"{where}: {field} is {value!r:.60}, neither true nor false")
+    return value
+
+
+def _refuse(config: Mapping[str, Any], only: Mapping[str, tuple[Any, ...]], where: str) -> None:
+    for field, values in only.items():
+        if field in config and config[field] not in values:
+            raise UserError(f"{where}: {field} is {config[field]!r:.60}; only {values[0]!r} is supported")
+
+
+def _check_heads(config: Mapping[str, Any], where: str, names: Mapping[str, str]) -> None:
+    """Rotary positions turn pairs of a head's numbers, so a head must have an even number of them."""
+    size, heads = config.get("hidden_size"), config.get("num_attention_heads")
+    if type(size) is not int or type(heads) is not int or heads < 1 or size % heads:
+        return  # refused elsewhere
+    if (head := config.get("head_dim")) not in (None, size // heads):
+        raise UserError(
+            f"{where}: head_dim is {head!r:.60}; it must be hidden_size / num_attention_heads, {size // heads}"
+        )
+    if size // heads % 2:
+        field = names.get("num_attention_heads", "num_attention_heads")
+        raise UserError(f"{where}: {field} {heads} makes heads of {size // heads} numbers; rotary positions need pairs")

@@ -1,4 +1,4 @@
-"""What comes after the pooler and the head in some models of sentence-transformers: functions of embeddings alone."""
+"""Modules after the pooler and the head in some models of sentence-transformers: functions of embeddings."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -67,9 +67,7 @@ def apply(modules: Sequence[Module], weights: Weights, x: Float[Array, "B D"]) -
     """Embeddings (B, D) through all modules, in their order, in float32.
 
     Args:
-      modules: what to do.
       weights: their weights, with the names that `PREFIX` describes.
-      x: the embeddings.
     """
     for number, module in enumerate(modules):
         own = {name: jnp.asarray(value) for name, value in subset(weights, f"{PREFIX}{number}.").items()}

@@ -1,4 +1,4 @@
-"""What of a run's parameters trains, and what is frozen: a split of the dictionary, by name.
+"""Which of a run's parameters train and which are frozen: splits the dictionary by name.
 
 A step takes both (`training.step`): gradients, the optimizer's state and checkpoints hold what trains alone.
 """

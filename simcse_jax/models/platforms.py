@@ -1,4 +1,4 @@
-"""What a program computes in one way on one platform and in another way on others."""
+"""Choosing an implementation by the platform that a program is compiled for."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -12,10 +12,10 @@ _platform = jax.make_user_context(default_value=None)  # part of the key under w
 
 
 def tracing_for(platform: str) -> AbstractContextManager[None]:
-    """While a program is traced: it is for devices of this platform alone (`jax.Device.platform`).
+    """While tracing: the program is for devices of this platform only (`jax.Device.platform`).
 
-    Otherwise every way is traced, differentiated and lowered, and the compiler gets one of them. For GPUs they still
-    are.
+    Otherwise every way is traced, differentiated and lowered, though the compiler gets one of them, as is still so for
+    GPUs.
     """
     return _platform(platform if platform in ALONE else None)
 

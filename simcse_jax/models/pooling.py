@@ -29,8 +29,6 @@ def pool(hidden_states: HiddenStates, attention_mask: Mask, pooler: str, skipped
     `mean_sqrt_len_tokens`, `weightedmean` and `lasttoken`.
 
     Args:
-      hidden_states: L + 1 of them.
-      attention_mask: (B, T), 1 for tokens and 0 for padding after them.
       pooler: one of `models.config.POOLERS`, or K of them joined by +, whose vectors are concatenated to (B, K D).
       skipped: tokens at the beginning of every sentence that the poolers leave out, those of a prompt.
 

@@ -1,4 +1,4 @@
-"""A network between the embeddings and the objectives, with batch norm over the global batch; training alone has it."""
+"""A network between the embeddings and the objectives, in training only, with batch norm over the global batch."""
 
 import itertools
 from collections.abc import Callable
@@ -69,7 +69,6 @@ def project(
 
     Args:
       views: (V, B, D) the local rows of views that share statistics.
-      projector: its shape.
       params: those of `fresh_projector`.
       psum: sums an array over the devices; the identity where one device has all rows.
     """

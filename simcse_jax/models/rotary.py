@@ -1,4 +1,4 @@
-"""Rotary positions: queries and keys are rotated by their positions, so that their product knows the distance alone.
+"""Rotary positions: queries and keys are rotated by their positions, so that their product depends on their distance.
 
 Su et al. 2021, "RoFormer: Enhanced transformer with rotary position embedding" (arXiv:2104.09864), section 3.2.2, with
 the pairs as transformers and the released models have them: number i of a head belongs to number i + d/2.

@@ -60,6 +60,7 @@ class EmbeddingMSE(Objective):
 
     def loss(self, embedded: Embedded) -> Float[Array, ""]:
         """The mean of `embedding_mse` over the batch."""
+        assert embedded.teacher is not None  # it needs one
         names = "anchor", "positive", "hard_negatives"
         own, teacher = embedded.stacked(*names), embedded.stacked(*names, of=embedded.teacher)
         losses = embedding_mse(

@@ -117,6 +117,7 @@ class GIST(Objective):
 
     def loss(self, embedded: Embedded, **fields: Any) -> Float[Array, ""]:
         """The mean of `gist` over the batch."""
+        assert embedded.teacher is not None  # it needs one
         names = "anchor", "positive", "hard_negatives"
         views, guides = embedded.stacked(*names), embedded.stacked(*names, of=embedded.teacher)
         all_views, all_guides = embedded.gather(views), embedded.gather(guides)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from simcse_jax.errors import UserError, reason
+from simcse_jax.errors import UserError, nearest, reason
 from simcse_jax.objectives.objective import Objective
 
 GROUP = "simcse_jax.objectives"  # of entry points, by which packages bring theirs
@@ -42,6 +42,8 @@ def add(given: Any) -> Objective:
     name, fields = getattr(kind, "name", ""), kind.fields
     if not (isinstance(name, str) and name.isidentifier()):
         raise UserError(f"objective {kind.__qualname__}: its `name` must be letters, digits and underscores")
+    if isinstance(given, str) and given != name:
+        raise UserError(f"objective {given}: the class of this entry point has the name {name}; give both one name")
     if name in OWN:
         raise UserError(f"objective {name}: this is the name of one of the package's own; choose another")
     if "weight" not in fields:
@@ -71,8 +73,8 @@ def _loaded(name: str) -> Any:
         except Exception as error:  # it is a program: anything can go wrong in it
             raise UserError(f"objective {name}: {entry.value}: {type(error).__name__}: {reason(error)}") from None
     raise UserError(
-        f"config.objective.{name}: no such objective; it came with a config file or a package: run that file, or "
-        f"install the package that has it as an entry point of {GROUP}"
+        f"config.objective.{name}: no such objective; the nearest one here is {nearest(name, OWN)}. If it came with a "
+        f"config file or a package, run that file, or install the package that has it as an entry point of {GROUP}"
     )
 
 

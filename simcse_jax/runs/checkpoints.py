@@ -31,18 +31,14 @@ DELETED = "deleted"  # where a checkpoint is moved before its files are removed,
 
 
 class Checkpoints:
-    """The checkpoints of a workdir. The name of a checkpoint is the number of updates done."""
+    """The checkpoints of a workdir, each named by the number of updates done."""
 
     def __init__(self, workdir: Folder, keep_every: int = 0, read_only: bool = False):
         """Opens `workdir/checkpoints`.
 
         Args:
-          workdir: the run's folder.
           keep_every: also keep the checkpoint of every n-th step; 0: only the two latest and the best.
           read_only: for commands that only load.
-
-        Raises:
-          UserError: when it cannot be read or written.
         """
         # Orbax logs every file that it touches, and pages for a save that fails; we print one line.
         absl.logging.set_verbosity(absl.logging.FATAL)
@@ -100,9 +96,7 @@ class Checkpoints:
         """Saves in the background; the arrays may be donated as soon as this returns.
 
         Args:
-          state: of the run.
           score: of the development pairs; None: not scored.
-          tower: the encoder that has this score.
 
         Raises:
           UserError: when this save or the one before fails, e.g. because the disk is full.
@@ -132,11 +126,11 @@ class Checkpoints:
     def resume(self, like: TrainState) -> TrainState | None:
         """The newest state that can be read, with the shapes and the placement of `like`; None if none was saved.
 
-        A damaged one (a missing or cut off file, a flipped bit) is moved to `damaged_checkpoints` with a message, and
+        A damaged one (a missing or truncated file, a flipped bit) is moved to `damaged_checkpoints` with a message, and
         the one before it is read.
 
         Raises:
-          UserError: when there are checkpoints and none of them can be read, or they have moments of another type.
+          UserError: when none of the checkpoints can be read, or their moments have another type.
         """
         errors = {}
         for step in reversed(self.steps):
@@ -294,11 +288,7 @@ class Checkpoints:
             ) from None
 
     def close(self) -> None:
-        """Waits for running saves.
-
-        Raises:
-          UserError: when one of them fails.
-        """
+        """Waits for running saves."""
         with self._writable():
             self._manager.close()
             self._remove_deleted()

@@ -1,4 +1,4 @@
-"""Any model by name: all that `huggingface.load` reads, and the workdirs of our own runs."""
+"""Loads any model by name: whatever `huggingface.load` reads, and the workdirs of our runs."""
 
 import atexit
 import contextlib
@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from simcse_jax.config.fields import scoring_pooler
-from simcse_jax.devices.compilation import keep_compilations
+from simcse_jax.devices.backend import keep_compilations
 from simcse_jax.errors import UserError
 from simcse_jax.host.names import LAST, AtStep, split_glove, split_step
 from simcse_jax.host.storage import Folder, as_path, check_readable, is_remote, read_json
 from simcse_jax.huggingface.load import Pretrained, load
-from simcse_jax.huggingface.settings import NO_PROMPTS, Settings
+from simcse_jax.huggingface.sentence_transformers import NO_PROMPTS, Settings
 from simcse_jax.huggingface.tokenizer import WORDS_FILE
-from simcse_jax.huggingface.word_tokenizer import read_vocabulary
+from simcse_jax.huggingface.word_vectors import read_vocabulary
 from simcse_jax.models import partial
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.head import HEADS, PREFIX
@@ -27,8 +27,7 @@ from simcse_jax.models.model_types import WORD_VECTORS
 from simcse_jax.models.parameters import LANGUAGE_MODEL, sentence_encoder, subset
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.objectives.registry import comes_from_outside
-from simcse_jax.runs.partial import read_frozen
-from simcse_jax.runs.state import computed_as, convolutions_of, split_shapes, with_parts
+from simcse_jax.runs.state import computed_as, convolutions_of, read_frozen, split_shapes, with_parts
 from simcse_jax.runs.workdir import Workdir
 
 if TYPE_CHECKING:
@@ -39,13 +38,7 @@ def load_model(name: str, num_layers: int = 0) -> Pretrained:
     """Loads a folder, a hub id, `package:NAME`, `glove:FILE` or a workdir (`gs://…` too).
 
     A workdir is its best checkpoint; WORKDIR@step=200 is that of step 200, WORKDIR@step=last the latest one.
-
-    Args:
-      name: of the model.
-      num_layers: keep the first n layers; 0 keeps all.
-
-    Raises:
-      UserError: in one line, for anything that is wrong with it.
+    `num_layers` keeps the first layers only; 0 keeps all.
     """
     if not name.strip():
         raise UserError("the name of the model is empty; give a folder, a hub id, package:NAME or a workdir")
@@ -72,12 +65,7 @@ def load_workdir(folder: Folder, num_layers: int = 0, step: int | str | None = N
     second one was better at this step.
 
     Args:
-      folder: of the run.
-      num_layers: keep the first n layers; 0 keeps all.
       step: of the checkpoint; `LAST`: the latest one; None: the best one.
-
-    Raises:
-      UserError: when there is no such checkpoint, or a file of the workdir is damaged.
     """
     workdir = Workdir(folder)
     run = workdir.read_run()
@@ -114,9 +102,6 @@ def other_than_scored(folder: Folder, step: int | str | None) -> int | None:
     """The number of a run's checkpoint if it is not the one that has the run's scores; None if it is.
 
     That is the best one, unless `result.json` names another.
-
-    Raises:
-      UserError: when there is no such checkpoint.
     """
     with checkpoints_of(folder) as checkpoints:
         workdir = Workdir(folder)
@@ -125,11 +110,7 @@ def other_than_scored(folder: Folder, step: int | str | None) -> int | None:
 
 
 def checkpoints_of(folder: Folder) -> contextlib.closing["Checkpoints"]:
-    """A run's checkpoints, to read from. Orbax takes a quarter of a second to import; other models do without.
-
-    Raises:
-      UserError: when they cannot be read.
-    """
+    """A run's checkpoints, to read from. Orbax takes a quarter of a second to import; other models do without."""
     from simcse_jax.runs.checkpoints import Checkpoints
 
     return contextlib.closing(Checkpoints(folder, read_only=True))

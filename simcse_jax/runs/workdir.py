@@ -7,7 +7,7 @@ result.json     the test scores of the best checkpoint
 model/          the encoder's config.json and tokenizer, so that the folder is complete; frozen.safetensors, the
                 parameters that do not train, if there are any
 checkpoints/    Orbax
-.lock           while a job writes here (`locks/`)
+.lock           while a job writes here (`host/locks.py`)
 tensorboard/    the metrics again
 """
 
@@ -28,42 +28,26 @@ from ml_collections import config_dict
 from simcse_jax.config.fields import default_config, flatten, scoring_pooler
 from simcse_jax.errors import UserError, why
 from simcse_jax.host.storage import Folder, is_of_macos, read_json, write_atomically
-from simcse_jax.huggingface.adapters import base_fingerprint
 from simcse_jax.huggingface.load import Pretrained
+from simcse_jax.huggingface.peft import base_fingerprint
 from simcse_jax.huggingface.public_names import from_hub
 from simcse_jax.huggingface.tokenizer import FILES, MARKER, WORDS_FILE, Tokenizer
 from simcse_jax.huggingface.write import write_encoder_files
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.head import HEADS
-from simcse_jax.runs.metrics import Metrics, read_metrics
-from simcse_jax.runs.partial import FILE as FROZEN
-from simcse_jax.runs.partial import FINGERPRINT, write_frozen
-from simcse_jax.runs.record import BEST_STEP, check_result, check_run
+from simcse_jax.runs.metrics_file import Metrics, read_metrics
+from simcse_jax.runs.run_files import BEST_STEP, check_result, check_run
+from simcse_jax.runs.state import FINGERPRINT, FROZEN_FILE, write_frozen
 from simcse_jax.version import __version__
 
 PACKAGES = (
-    "jax",
-    "jaxlib",
-    "flax",
-    "optax",
-    "orbax-checkpoint",
-    "numpy",
-    "scipy",
-    "transformers",
-    "tokenizers",
-    "safetensors",
-    "datasets",
-    "tensorflow-datasets",
-    "ml-collections",
+    *("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "scipy", "transformers", "tokenizers"),
+    *("safetensors", "datasets", "tensorflow-datasets", "ml-collections"),
 )
 # Fields that do not change the result, so a run may resume with other values.
 FREE = ("train.log_every", "data.local_cache", "teacher.kept", "eval.extra", "analysis.", "checkpoint.", "parallel.")
-MEASURED_ON = (
-    "analysis.data",
-    "analysis.sentences",
-    "analysis.split",
-    "analysis.repeated_sentences",
-)  # but all lines of a run's metrics must measure the same sentences
+# But all lines of a run's metrics must measure the same sentences.
+MEASURED_ON = ("analysis.data", "analysis.sentences", "analysis.split", "analysis.repeated_sentences")
 SEEN_SECONDS = 60  # within which all processes must see a new workdir
 
 
@@ -87,29 +71,17 @@ class Workdir:
         return self.path / "run.json"
 
     def check_exists(self, named: str) -> None:
-        """Refuses a folder without a run.
-
-        Raises:
-          UserError: when there is none; it begins with `named`, the user's name for the folder.
-        """
+        """Refuses a folder without a run; the message begins with `named`, the user's name for it."""
         if not self.exists:
             raise UserError(f"{named}: no run.json there, so it is not a run's folder")
 
     def check_is_folder(self) -> None:
-        """Refuses a file.
-
-        Raises:
-          UserError: when it is one.
-        """
+        """Refuses a file."""
         if self.path.exists() and not self.path.is_dir():
             raise UserError(f"--workdir {self}: is a file")
 
     def wait(self) -> None:
-        """Waits until this process sees the run that the first one created, which a network disk may show late.
-
-        Raises:
-          UserError: when it is not seen in time.
-        """
+        """Waits until this process sees the run that the first one created, which a network disk may show late."""
         for _ in range(SEEN_SECONDS):
             with contextlib.suppress(OSError):
                 list(self.path.iterdir())  # makes an NFS client look again
@@ -123,9 +95,6 @@ class Workdir:
 
         `fingerprints` are SHA-256 of the contents that the named fields refer to. A field that the run's version did
         not have had its default.
-
-        Raises:
-          UserError: naming the fields that differ.
         """
         saved = self.read_run()
         defaults = flatten(config_dict.ConfigDict(resolved(default_config())))
@@ -162,11 +131,8 @@ class Workdir:
 
         `examples` is the number of rows to train on, and `frozen` are the parameters that checkpoints lack, of which
         the fingerprint is written (see `keep_frozen`). `prompts` are those of queries and documents, if sentences are
-        trained with them. What an earlier start has left, which was killed or found the
-        disk full, is made whole.
-
-        Raises:
-          UserError: when the folder cannot be written, or holds something that a run would overwrite.
+        trained with them. It completes what an earlier start
+        left that was killed or ran out of disk space.
         """
         ours = self.path / "model"
         for path in (self.path / "checkpoints", self.path / "metrics.jsonl", ours):
@@ -199,21 +165,14 @@ class Workdir:
         """Writes the parameters that checkpoints lack, unless there are none or they are there.
 
         Runs that a sweep trains together have no checkpoints, and so no such file until one continues alone.
-
-        Raises:
-          UserError: when the folder cannot be written.
         """
-        path = self.path / "model" / FROZEN
+        path = self.path / "model" / FROZEN_FILE
         if not frozen or path.is_file():
             return
         write_frozen(frozen, path.parent)
 
     def read_run(self) -> dict[str, Any]:
-        """The contents of `run.json`.
-
-        Raises:
-          UserError: when it cannot be read, or is damaged.
-        """
+        """The contents of `run.json`."""
         return check_run(read_json(self.run_file), str(self.run_file))
 
     def metrics(self, step: int | None) -> Metrics:
@@ -221,11 +180,7 @@ class Workdir:
         return Metrics(self.path, step)
 
     def read_metrics(self) -> list[dict[str, Any]]:
-        """The lines of `metrics.jsonl`, which may have none yet.
-
-        Raises:
-          UserError: when a line is damaged.
-        """
+        """The lines of `metrics.jsonl`, which may have none yet."""
         return read_metrics(self.path)
 
     @property
@@ -234,11 +189,7 @@ class Workdir:
         return (self.path / "result.json").is_file()
 
     def read_result(self) -> dict[str, Any] | None:
-        """The contents of `result.json`; None if the run has no scores yet.
-
-        Raises:
-          UserError: when it is damaged.
-        """
+        """The contents of `result.json`; None if the run has no scores yet."""
         path = self.path / "result.json"
         return check_result(read_json(path), str(path)) if self.has_result else None
 
@@ -250,11 +201,7 @@ class Workdir:
             return None
 
     def drop_result(self) -> None:
-        """Removes `result.json`, if there is one: the scores of a model that the run no longer has.
-
-        Raises:
-          UserError: when it cannot be removed.
-        """
+        """Removes `result.json`, if there is one: the scores of a model that the run no longer has."""
         try:
             if self.has_result:
                 (self.path / "result.json").unlink()
@@ -262,17 +209,13 @@ class Workdir:
             raise UserError(f"{self.path / 'result.json'}: cannot be removed ({error.strerror or error})") from None
 
     def write_result(self, result: Mapping[str, Any]) -> None:
-        """Writes `result.json`.
-
-        Raises:
-          UserError: when it cannot be written.
-        """
+        """Writes `result.json`."""
         write_atomically(self.path / "result.json", json.dumps(result, indent=2) + "\n")
 
 
 def _is_unfinished(folder: Folder) -> bool:
     """Whether nothing is in a `model/` but files that a start writes there, whole or not."""
-    ours = {"config.json", "tokenizer.json", FROZEN, MARKER, WORDS_FILE, *FILES}
+    ours = {"config.json", "tokenizer.json", FROZEN_FILE, MARKER, WORDS_FILE, *FILES}
     names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
     return folder.is_dir() and all(
         name.removesuffix(".tmp").removeprefix(".") in ours or is_of_macos(name) for name in names

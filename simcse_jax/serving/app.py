@@ -1,4 +1,4 @@
-"""The paths of the server: OpenAI's API for embeddings, search, health, figures, and a page that describes them."""
+"""The endpoints of the server: OpenAI's API for embeddings, search, health, metrics, and a page that describes them."""
 
 import asyncio
 import base64
@@ -16,9 +16,9 @@ from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, Response
 
 from simcse_jax.serving import replies, schemas
+from simcse_jax.serving.api_page import page
 from simcse_jax.serving.batcher import Full
-from simcse_jax.serving.metrics import Metrics
-from simcse_jax.serving.page import page
+from simcse_jax.serving.prometheus import Metrics
 from simcse_jax.serving.service import Invalid, Service
 from simcse_jax.version import __version__
 
@@ -55,7 +55,7 @@ class App:
 
     @property
     def failure(self) -> BaseException | None:
-        """For which it will never be ready, or cannot go on."""
+        """Why it will never be ready, or cannot continue."""
         return self._not_compiled or self._service.failure
 
     @contextlib.asynccontextmanager
@@ -103,7 +103,9 @@ class App:
         texts = [request.input] if isinstance(request.input, str) else request.input
         found = await self._service.embed(texts, request.prompt_name)
         embeddings = found.embeddings if size is None else shortened(found.embeddings, size)
-        rows: list[Any] = [*embeddings] if request.encoding_format != "base64" else [_base64(row) for row in embeddings]
+        rows: list[Any] = [*embeddings]
+        if request.encoding_format == "base64":
+            rows = [base64.b64encode(row.astype("<f4").tobytes()).decode() for row in embeddings]
         data = [{"object": "embedding", "index": index, "embedding": row} for index, row in enumerate(rows)]
         return self._list(data, found.tokens)
 
@@ -174,10 +176,6 @@ def shortened(embeddings: np.ndarray, size: int) -> np.ndarray:
     """(N, D) to (N, size) of length 1, as OpenAI's `dimensions` does."""
     kept = embeddings[:, :size]
     return np.ascontiguousarray(kept / np.maximum(np.linalg.norm(kept, axis=1, keepdims=True), 1e-12))
-
-
-def _base64(row: np.ndarray) -> str:
-    return base64.b64encode(row.astype("<f4").tobytes()).decode()
 
 
 async def _wrong_fields(request: Request, error: Exception) -> Response:

@@ -1,4 +1,4 @@
-"""Work that arrives in pieces, done in batches of pieces of similar length by a few threads.
+"""Runs work that arrives in pieces as batches of pieces of similar length, in a few threads.
 
 All state belongs to the event loop's thread; only `run` is called in others.
 """
@@ -17,7 +17,7 @@ LONGEST_RETRY = 60.0  # seconds
 
 
 class Full(Exception):
-    """So much waits that nothing more is taken; `retry_after` seconds later there may be room."""
+    """Too much is waiting to take more; after `retry_after` seconds there may be room."""
 
     def __init__(self, retry_after: float):
         super().__init__(f"too many inputs are waiting; try again in {retry_after:.0f} s")
@@ -88,11 +88,8 @@ class Batcher:
           run: the results of a batch, in its order; called in a thread.
           choose: the shape of a batch with rows of this length, and which of the pieces with these sizes are in it, the
             first one always.
-          most: pieces among which it chooses.
-          workers: how many batches are run at the same time.
           most_waiting: pieces that may wait; more are refused.
           gather: seconds that a worker without work waits for further pieces.
-          observe: is called after each batch.
         """
         self._run, self._choose, self._most, self._workers = run, choose, most, workers
         self._most_waiting, self._gather, self._observe = most_waiting, gather, observe
@@ -106,7 +103,7 @@ class Batcher:
 
     @property
     def failure(self) -> BaseException | None:
-        """What ended a worker: a mistake in this program, since errors of `run` end none."""
+        """What ended a worker: a bug in this program, since errors of `run` end none."""
         return next((task.exception() for task in self._tasks if task.done() and not task.cancelled()), None)
 
     def start(self) -> None:
@@ -121,7 +118,7 @@ class Batcher:
         await asyncio.to_thread(self._pool.shutdown)
 
     async def submit(self, pieces: Sequence[Piece]) -> list[Any]:
-        """The results of all pieces, in their order. Whoever is cancelled meanwhile takes the pieces along.
+        """The results of all pieces, in their order. Cancelling the call drops its pieces.
 
         Raises:
           Full: when too many pieces wait.

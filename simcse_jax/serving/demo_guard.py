@@ -1,4 +1,4 @@
-"""Which requests the page answers: those that name its own address, come from itself, and ask for what it needs.
+"""Which requests the page answers: those sent to its own address, by itself, for what it needs.
 
 A website that is open in the same browser can send requests to 127.0.0.1, and a name that it controls can point there
 (DNS rebinding). It cannot choose the headers `Host` and `Origin`, in which the browser names the site.
@@ -57,7 +57,7 @@ class Names:
         """
         try:
             site = urlsplit(origin)
-            proxied = _host_name(host) in LOCAL_NAMES and _bare(site.hostname or "") in self._others
+            proxied = host_name(host) in LOCAL_NAMES and _bare(site.hostname or "") in self._others
         except ValueError:
             return False
         return site.netloc.lower() == host.lower() or proxied
@@ -70,13 +70,11 @@ def refusal(method: str, path: str, headers: Mapping[str, str], names: Names) ->
     """Why a request is refused, with a status of HTTP; None if it is not.
 
     Args:
-      method: GET, POST, …
       path: without the query.
       headers: by their names in lower case.
-      names: the page's own.
     """
     host = headers.get("host", "")
-    name = _host_name(host)
+    name = host_name(host)
     if name is None or name not in names:
         return 403, f"this page answers to {names}, not to {host!r:.100}; --allow-host NAME adds a name"
     origin = headers.get("origin")
@@ -172,11 +170,11 @@ def _bare(name: str) -> str:
     return name.strip("[]").lower()
 
 
-def _host_name(host: str) -> str | None:
-    """`Host` without the port; None if it is no valid one."""
+def host_name(host: str) -> str | None:
+    """`Host` without the port; None if it is not valid."""
     try:
         parts = urlsplit(f"//{host}")
-        _ = parts.port  # raises for one that is no number
+        _ = parts.port  # raises if it is not a number
         return parts.hostname if parts.netloc == host and "@" not in host else None
     except ValueError:
         return None

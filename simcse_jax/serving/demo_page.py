@@ -1,7 +1,8 @@
-"""The page to try a model on: the answers of its three parts, as HTML for people and as JSON for programs."""
+"""The demo page: the answers of its three parts, as HTML for people and as JSON for programs."""
 
 import html
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -20,36 +21,7 @@ MOST_OF_AN_EXAMPLE = 200  # characters
 SHADES = 32
 LIGHT, DARK = np.array([247, 251, 255]), np.array([8, 48, 107])  # the ends of the heat map's colours
 
-CSS = f"""
-.gradio-container {{ --subdued: color-mix(in srgb, var(--body-text-color) 65%, transparent); }}
-.found table, .heat table {{ border-collapse: collapse; width: 100%; margin: 0; border: 0 !important; }}
-.found tr, .heat tr, .found thead, .heat thead {{ border: 0 !important; }}
-.found td, .found th {{ padding: .45rem .6rem; border: 0; text-align: left; vertical-align: top;
-  border-bottom: 1px solid var(--border-color-primary); overflow-wrap: anywhere; }}
-.found .score {{ width: 7.5rem; white-space: nowrap; font-variant-numeric: tabular-nums; }}
-.found .row {{ width: 4rem; color: var(--subdued); text-align: right; }}
-@media (max-width: 600px) {{
-  .found .score {{ width: 4.5rem; }}
-  .found .row {{ width: 2.5rem; }}
-  .found td, .found th {{ padding: .45rem .3rem; }}
-}}
-.bar {{ display: block; height: .3rem; margin-top: .25rem; border-radius: .15rem; background: #2b6cb0; }}
-.track {{ display: block; border-radius: .15rem; background: var(--border-color-primary); }}
-.one {{ max-width: 24rem; font-size: 2rem; font-variant-numeric: tabular-nums; }}
-.message {{ padding: .6rem .8rem; border-left: .25rem solid #dd6b20; background: var(--background-fill-secondary); }}
-.note {{ color: var(--subdued); font-size: .85rem; margin: .5rem 0; }}
-.heat {{ overflow: auto; max-height: 80vh; }}
-.heat table {{ width: auto; border-spacing: 0; }}
-.heat td, .heat th {{ padding: 0; border: 0; font-weight: normal; font-size: .75rem; }}
-.heat td {{ min-width: 1.1rem; height: 1.1rem; text-align: center; font-variant-numeric: tabular-nums; }}
-.heat .numbers td {{ min-width: 2.6rem; height: 2.2rem; }}
-.heat thead th {{ color: var(--subdued); text-align: center; }}
-.heat tbody th {{ max-width: min(24rem, 42vw); padding-right: .5rem; text-align: left; white-space: nowrap;
-  overflow: hidden; text-overflow: ellipsis; position: sticky; left: 0; background: var(--background-fill-primary); }}
-.heat i {{ display: inline-block; width: 1.6em; color: var(--subdued); font-style: normal; }}
-.scale {{ display: inline-block; width: 8rem; height: .7rem; margin: 0 .4rem; vertical-align: middle;
-  background: linear-gradient(to right, rgb({",".join(map(str, LIGHT))}), rgb({",".join(map(str, DARK))})); }}
-"""
+CSS = Path(__file__).with_name("demo.css").read_text(encoding="utf-8")
 
 
 @runtime_checkable
@@ -68,8 +40,9 @@ class Model(Protocol):
 
 
 def shade_rules() -> str:
-    """The colours of the heat map's cells, s0 (a cosine of 0 or less) to s31 (1), each with a legible text colour."""
-    rules = []
+    """The colours of the heat map's scale and cells, s0 (a cosine of 0 or less) to s31 (1), with legible text."""
+    ends = (f"rgb({','.join(map(str, end))})" for end in (LIGHT, DARK))
+    rules = [f".scale {{ background: linear-gradient(to right, {', '.join(ends)}); }}"]
     for shade in range(SHADES):
         red, green, blue = np.rint(LIGHT + (DARK - LIGHT) * shade / (SHADES - 1)).astype(int)
         text = "#fff" if shade > 0.45 * SHADES else "#1a202c"
@@ -185,14 +158,7 @@ def cells(lines: Sequence[str], cosines: Float[np.ndarray, "N N"]) -> str:
 
 
 def build(model: Model, title: str, count: int, examples: Sequence[str]) -> "gradio.Blocks":
-    """The page, which opens with the results of the first example.
-
-    Args:
-      model: with an index.
-      title: the model's name.
-      count: sentences in the index.
-      examples: a few of them, as queries and for the other parts.
-    """
+    """The page, which opens with the results of the first example."""
     import gradio as gr
 
     # Requests from all parts reach the model one at a time.

@@ -1,16 +1,16 @@
-"""What is looked at before a request's content: host, key, size, number and time; and what is counted afterwards."""
+"""Checks of a request before its content: host, key, size, number and time; and what is counted afterwards."""
 
 import asyncio
 import hmac
 import time
 from collections.abc import Collection
-from urllib.parse import urlsplit
 
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from simcse_jax.serving import replies
-from simcse_jax.serving.metrics import Metrics
+from simcse_jax.serving.demo_guard import host_name
+from simcse_jax.serving.prometheus import Metrics
 from simcse_jax.serving.service import Limits
 
 PROTECTED = "/v1/"  # needs the key; health, metrics and the description of the API do not
@@ -60,9 +60,6 @@ class Guard:
         """Refuses what the limits do not allow.
 
         Args:
-          app: answers what is not refused.
-          limits: on requests.
-          metrics: counts what was answered.
           paths: that are counted by their names.
           key: that requests to `/v1/` must have; None asks for none.
           names: that `Host` may have. A website that is open in a browser on this machine could let a name of its own
@@ -148,7 +145,7 @@ class Guard:
             raise _Crowded
 
     async def _pass_on(self, scope: Scope, body: bytes, receive: Receive, send: _Watched) -> None:
-        """Has the request answered, unless the client hangs up before."""
+        """Passes the request on, unless the client hangs up first."""
         kept = [{"type": "http.request", "body": body, "more_body": False}]
         never = asyncio.Event()
 
@@ -171,8 +168,8 @@ class Guard:
     def _refusal(self, scope: Scope) -> Response | None:
         headers = {name.decode("latin-1").lower(): value for name, value in scope["headers"]}
         host = headers.get("host", b"").decode("latin-1")
-        if self._names is not None and not _is_named(host, self._names):
-            return replies.error(403, f"{host!r:.100} is no name of this server (--allow-host NAME adds one)")
+        if self._names is not None and host_name(host) not in self._names:
+            return replies.error(403, f"{host!r:.100} is not a name of this server (--allow-host NAME adds one)")
         if self._key is not None and scope["path"].startswith(PROTECTED):
             kind, _, given = headers.get("authorization", b"").partition(b" ")
             if kind.lower() != b"bearer" or not hmac.compare_digest(given.strip(), self._key):
@@ -189,12 +186,3 @@ def _length(scope: Scope) -> int:
     """The number of bytes that the header announces; 0 if it does not."""
     value = dict(scope["headers"]).get(b"content-length", b"0")
     return int(value[:20]) if value.isdigit() else 0
-
-
-def _is_named(host: str, names: Collection[str]) -> bool:
-    try:
-        parts = urlsplit(f"//{host}")
-        _ = parts.port  # raises for one that is no number
-    except ValueError:
-        return False
-    return parts.netloc == host and "@" not in host and (parts.hostname or "") in names

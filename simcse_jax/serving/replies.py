@@ -1,4 +1,4 @@
-"""Answers that are errors, in the form of OpenAI's API: {"error": {"message", "type", "param", "code"}}."""
+"""Error responses in the form of OpenAI's API: {"error": {"message", "type", "param", "code"}}."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ from typing import Any
 from starlette.responses import Response
 
 LONGEST = 500  # characters of a message
-# The word for programs that OpenAI's API has for a status, where the error names none itself.
+# OpenAI's error code for a status, where the error has none of its own.
 CODES = {401: "invalid_api_key", 408: "timeout", 413: "request_too_large", 429: "rate_limit_exceeded", 504: "timeout"}
 TYPES = {429: "rate_limit_error"}
 
@@ -20,14 +20,11 @@ def error(
     code: str | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """An answer with this status.
+    """A response with this status.
 
     Args:
-      status: of HTTP, from 400.
-      message: what is wrong, and what to do.
       param: the field of the request that is wrong.
       code: a word for programs.
-      headers: more than that of the content's type.
     """
     about = {
         "message": message if len(message) <= LONGEST else f"{message[:LONGEST]}…",
@@ -40,19 +37,19 @@ def error(
 
 
 def retry(status: int, message: str, seconds: float, code: str | None = None) -> Response:
-    """An answer that asks to try again so many seconds later."""
+    """A response that asks to try again after so many seconds."""
     return error(status, message, code=code, headers={"Retry-After": f"{max(seconds, 1):.0f}"})
 
 
 def plain(status: int, path: str) -> Response:
-    """An answer whose status says all."""
+    """A response whose status says it all."""
     if status == HTTPStatus.NOT_FOUND:
         return error(status, f"there is no {path!r:.100}; /docs lists what there is", code="unknown_url")
     return error(status, HTTPStatus(status).phrase)
 
 
 def wrong_fields(errors: Sequence[Mapping[str, Any]]) -> Response:
-    """An answer to a body that is not as its schema says, about the first mistake.
+    """A response to a body that violates its schema, about the first mistake.
 
     Args:
       errors: pydantic's, with where each is (`loc`), its `type` and its message (`msg`).

@@ -1,4 +1,4 @@
-"""The bodies of requests and answers, as OpenAI's API has them; the OpenAPI page describes these."""
+"""The bodies of requests and responses, as in OpenAI's API; the OpenAPI page describes them."""
 
 from typing import Annotated, Any, Literal
 
@@ -16,7 +16,7 @@ CHECKED_AT_ONCE = 4096  # texts
 
 
 def check_texts(given: Any) -> Any:
-    """Refuses what is neither a text nor a list of texts, with the place of the first mistake."""
+    """Refuses anything but a text or a list of texts, naming the first mistake."""
     if not isinstance(given, str | list):
         raise PydanticCustomError("texts", "must be a string or a list of strings")
     if not given:
@@ -31,7 +31,7 @@ def check_texts(given: Any) -> Any:
 
 
 def _are_good(texts: list[Any]) -> bool:
-    """Whether there is no mistake at all: without a step of Python for each text, since other requests wait."""
+    """Whether all are texts: without a step of Python for each, since other requests wait."""
     try:
         "".join(texts).encode()
     except (TypeError, UnicodeEncodeError):
@@ -42,25 +42,17 @@ def _are_good(texts: list[Any]) -> bool:
 def _mistake(text: Any) -> str | None:
     if not isinstance(text, str):
         is_token = isinstance(text, int | list) and not isinstance(text, bool)
-        return f"is no string; {TOKENS}" if is_token else "is no string"
+        return f"is not a string; {TOKENS}" if is_token else "is not a string"
     if not text:
         return "must not be empty"
-    return None if _is_unicode(text) else broken(text)
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return None if _are_good([text]) else broken(text)
 
 
 Texts = Annotated[str | list[str], BeforeValidator(check_texts)]
 
 
 class Request(BaseModel):
-    """What all requests share: a field that none of them has is refused."""
+    """The base of all requests: unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -90,7 +82,7 @@ class Usage(BaseModel):
 
 
 class Embedding(BaseModel):
-    """That of a text."""
+    """The embedding of a text."""
 
     object: Literal["embedding"] = "embedding"
     index: int = Field(description="The text's place in the request.")
@@ -150,7 +142,7 @@ class Model(BaseModel):
 
 
 class Models(BaseModel):
-    """A single one."""
+    """The only model, as a list."""
 
     object: Literal["list"] = "list"
     data: list[Model]
@@ -164,7 +156,7 @@ class State(BaseModel):
 
 
 class Error(BaseModel):
-    """As OpenAI's API describes a mistake."""
+    """An error in the form of OpenAI's API."""
 
     message: str
     type: str

@@ -35,8 +35,6 @@ def serve(
     Each closes the port first, then waits for the requests in progress.
 
     Args:
-      app: of ASGI.
-      bound: as from `bound`.
       seconds: that a request may take; so long it waits at the end.
       said: a line on standard output, once it serves.
       failure: for which it cannot go on; asked again and again.

@@ -1,4 +1,4 @@
-"""What a server answers: embeddings of texts, and the sentences of an index nearest to queries. Without HTTP."""
+"""What a server computes, without HTTP: embeddings of texts, and the sentences of an index nearest to queries."""
 
 import asyncio
 import dataclasses
@@ -85,7 +85,7 @@ class Found(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """How much a server takes. Times are in seconds."""
+    """The limits of a server. Times are in seconds."""
 
     inputs: int = 2048  # texts in a request, as in OpenAI's API
     waiting: int = 8192  # texts, of all requests
@@ -119,13 +119,10 @@ class Service:
         """Takes requests after `start`.
 
         Args:
-          name: the model's.
           encoders: by the name of a prompt; None is what is used without one.
-          limits: on requests.
           search: the nearest sentences of an index to queries (Q, D), at most so many for each.
           query_prompt: the prompt of queries.
           gather: seconds that an idle worker waits for further texts.
-          observe: is called after each batch of texts.
         """
         self.name, self.limits = name, limits
         self.dimension = encoders[None].dimension
@@ -196,7 +193,6 @@ class Service:
         """The embeddings of texts, each distinct one encoded once.
 
         Args:
-          texts: N strings.
           prompt_name: one of the model's prompts; None is the one that it uses by default.
           param: the field that the texts come from, for errors.
 
@@ -221,7 +217,8 @@ class Service:
         sentences = await self._tokenize([*numbers], encoder)
         if len(sentences) < len(numbers):
             raise _too_long("has more", rows.index(len(sentences)), encoder, param)
-        embeddings = np.stack(await self._batcher.submit([_piece(sentence, encoder) for sentence in sentences]))
+        pieces = [Piece(each, encoder.row_length(each), len(each.ids), encoder.skipped) for each in sentences]
+        embeddings = np.stack(await self._batcher.submit(pieces))
         if not np.isfinite(embeddings).all():
             raise FloatingPointError("an embedding is not finite; the model's weights are damaged")
         return Embedded(embeddings[rows], sum(len(sentences[row].ids) for row in rows))
@@ -242,8 +239,6 @@ class Service:
         """The sentences of the index that are nearest to each query, best first.
 
         Args:
-          queries: N strings.
-          top_k: at most so many for each.
           threshold: the smallest score of a result, to within 1e-6; None for any.
 
         Raises:
@@ -265,10 +260,6 @@ class Service:
         assert self._search is not None
         filled = batch.payloads + batch.payloads[:1] * (batch.shape - len(batch.payloads))
         return self._search(np.stack(filled), batch.group)[: len(batch.payloads)]
-
-
-def _piece(sentence: Any, encoder: Encoder) -> Piece:
-    return Piece(sentence, encoder.row_length(sentence), len(sentence.ids), encoder.skipped)
 
 
 def _too_long(what: str, number: int, encoder: Encoder, param: str) -> Invalid:

@@ -2,16 +2,12 @@
 
 from ml_collections import config_dict
 
-from simcse_jax.data.batches import Corpus
-from simcse_jax.data.corpus.batches import PreparedCorpus
-from simcse_jax.data.one_source import OneSource
+from simcse_jax.data.corpora import AnyCorpus
 from simcse_jax.data.sources import Examples
 from simcse_jax.data.spans import SPANS
 from simcse_jax.errors import UserError
 from simcse_jax.objectives.objective import Columns
 from simcse_jax.objectives.registry import needing, trained
-
-AnyCorpus = Corpus | PreparedCorpus | OneSource
 
 
 def positives_of(config: config_dict.ConfigDict) -> int:
@@ -25,11 +21,8 @@ def check_corpus(config: config_dict.ConfigDict, corpus: AnyCorpus) -> None:
     Raises:
       UserError: naming the field.
     """
-    if isinstance(corpus, OneSource):
-        for name, part in zip(corpus.names, corpus.parts, strict=True):
-            check_columns(config, part.num_columns, part.fewest_columns, data=name, most=corpus.num_columns)
-    else:
-        check_columns(config, corpus.num_columns, corpus.fewest_columns)
+    for name, part in zip(corpus.names, corpus.parts, strict=True):
+        check_columns(config, part.num_columns, part.fewest_columns, data=name, most=corpus.num_columns)
 
 
 def check_columns(

@@ -15,7 +15,7 @@ from simcse_jax.devices import processes
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import geometry, postprocess, retrieval, sts, transfer, transfer_files
 from simcse_jax.evaluation.analysis import last_layer
-from simcse_jax.evaluation.analysis.data import evenly, read_data
+from simcse_jax.evaluation.analysis.inputs import evenly, read_data
 from simcse_jax.evaluation.beir import Collection
 from simcse_jax.evaluation.evaluator import Encode, evaluate_all
 from simcse_jax.evaluation.tasks import DEVELOPMENT, EXTRA, RETRIEVAL, TRANSFER

@@ -8,9 +8,8 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
-from simcse_jax.devices.mesh import AXIS
+from simcse_jax.devices.mesh import AXIS, Way, ways
 from simcse_jax.devices.parts import gather, rows_of, sends_rows, spec
-from simcse_jax.devices.torus import Way, ways
 from simcse_jax.models import parameters, partial
 from simcse_jax.models.parameters import Params
 from simcse_jax.models.sentence_encoder import Graph

@@ -9,6 +9,7 @@ import numpy as np
 from ml_collections import config_dict
 
 from simcse_jax.config.fields import LARGEST, flatten, scoring_pooler, trains
+from simcse_jax.data.corpora import AnyCorpus
 from simcse_jax.data.sources import by_field
 from simcse_jax.data.tokens import prompts_by_name
 from simcse_jax.devices import backend, processes
@@ -25,9 +26,7 @@ from simcse_jax.models.projector import width
 from simcse_jax.objectives.objective import Objective
 from simcse_jax.objectives.registry import needing
 from simcse_jax.runs.loading import load_model
-from simcse_jax.runs.partial import own_adapter
-from simcse_jax.runs.state import convolutions_of, with_parts
-from simcse_jax.training.columns import AnyCorpus
+from simcse_jax.runs.state import convolutions_of, own_adapter, with_parts
 from simcse_jax.training.evaluation import Evaluation, check_sizes, read_analysis, read_evaluation
 from simcse_jax.training.generator import Generator, read_generator
 from simcse_jax.training.reading import read_corpus
@@ -101,7 +100,7 @@ class Inputs(NamedTuple):
             **(self.evaluation.fingerprints if self.evaluation else {"eval.data": ""}),
             **({"analysis.data": self.analysis.fingerprint} if self.analysis else {}),
             **({"model.generator": self.generator.fingerprint} if self.generator else {}),
-            **({"teacher.model": taught.key} if (taught := getattr(self.corpus, "taught", None)) else {}),
+            **({"teacher.model": taught.key} if (taught := self.corpus and self.corpus.taught) else {}),
             **({"model.lora.init_from": sha256(*self.adapter.values())} if self.adapter else {}),
         }
 
@@ -202,8 +201,9 @@ def check_projector(config: config_dict.ConfigDict, encoder: EncoderConfig) -> N
     Raises:
       UserError: naming the projector's field.
     """
-    projector, size, wanted = config.projector, encoder.token_size, encoder.hidden_size
+    projector, wanted = config.projector, encoder.hidden_size
     for name in [one.name for one in needing(config.objective, "replaces_tokens")]:
+        size = encoder.token_size
         if projector.widths and name in projector.objectives:
             size = width(projector.widths.split(",")[-1], size)
         if size != wanted:

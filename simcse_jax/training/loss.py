@@ -29,6 +29,7 @@ from simcse_jax.models.products import rounding
 from simcse_jax.models.projector import Projector, project
 from simcse_jax.models.sentence_encoder import Graph
 from simcse_jax.objectives.objective import Embedded, Objective, Psum
+from simcse_jax.objectives.registry import OWN
 from simcse_jax.objectives.tokens import ENCODER, GENERATOR, Network, Tokens
 from simcse_jax.objectives.total import Term, total
 from simcse_jax.objectives.views import CHANGE, NOISE, Pass, Plan, View, each_of
@@ -78,6 +79,16 @@ class Recipe(NamedTuple):
             dict.fromkeys(view for term in self.objectives for view in each_of(term.objective.views(self.plan)))
         )
 
+    @property
+    def reads_words(self) -> bool:
+        """Whether anything but the encoder sees the ids of tokens, which must be those of words then.
+
+        A language model's head scores all words, a generator and a change may write words that are not in the batch, and
+        an objective from outside looks at what it likes.
+        """
+        changed = any(callable(view.change) for view in self.views)
+        return self.masking is not None or changed or any(term.objective.name not in OWN for term in self.objectives)
+
     def read_by(self, objective: Objective) -> dict[str, View]:
         """The views whose tokens' features the objective's pass over tokens reads, by its names."""
         views = objective.views(self.plan)
@@ -124,8 +135,7 @@ def make_loss(graph: Graph, recipe: Recipe, mesh: Mesh) -> Gradient:
     ) -> tuple[Float[Array, ""], Params]:
         if mesh.size == 1:
             return gradient_of(loss, params, step, batch, settings, frozen)
-        # A language model's head scores all words; a generator writes words that are not in the batch.
-        tokens = 0 if recipe.masking is not None else batch["input_ids"].size // mesh.size
+        tokens = 0 if recipe.reads_words else batch["input_ids"].size // mesh.size
         gathered = make_gathering(graph, params, frozen, mesh, tokens)
 
         def loss_of_parts(parts: Params, step: Int[AnyArray, ""], batch: Batch, *others: Any) -> Float[Array, ""]:

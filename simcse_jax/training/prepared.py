@@ -7,10 +7,10 @@ from pathlib import Path
 from ml_collections import config_dict
 
 from simcse_jax.config.source_fields import ONE_SOURCE, check_mixed, lengths_of
-from simcse_jax.data.corpus.batches import PreparedCorpus
 from simcse_jax.data.corpus.local_copy import local_copy
 from simcse_jax.data.corpus.manifest import NAME, Manifest, corpus_path, is_prepared, read_manifest
-from simcse_jax.data.corpus.opened import Prepared
+from simcse_jax.data.corpus.prepared import Prepared
+from simcse_jax.data.corpus.prepared_batches import PreparedCorpus
 from simcse_jax.data.examples import prefix_of
 from simcse_jax.data.files import READERS
 from simcse_jax.data.mixture import Mixture, read_weights, share_out
@@ -132,7 +132,7 @@ def _folder_of(name: str) -> Folder | None:
     if is_prepared(folder):
         return folder
     if (folder / PLAN).is_file():
-        raise UserError(f"config.data.train={name}: is not complete; give the command again that prepared it")
+        raise UserError(f"config.data.train={name}: is not complete; run the command that prepared it again")
     if is_remote(name):
         raise UserError(f"config.data.train={name}: no {NAME} there, so it is not a prepared corpus")
     return None

@@ -4,12 +4,9 @@ import time
 from collections.abc import Sequence
 
 import jax
-import numpy as np
 from jax.sharding import Mesh
 
-from simcse_jax.data.batches import Batches, Sizes
-from simcse_jax.data.corpus.batches import PreparedBatches, StreamSizes
-from simcse_jax.data.one_source import OneSourceBatches, ProgramSizes
+from simcse_jax.data.corpora import AnyBatches
 from simcse_jax.devices import processes
 from simcse_jax.devices.flops import peak, product_flops
 from simcse_jax.devices.mesh import split_over_examples
@@ -20,8 +17,6 @@ from simcse_jax.runs.state import TrainState
 from simcse_jax.training.loss import Recipe
 from simcse_jax.training.rows import Batch, Settings
 from simcse_jax.training.step import Metrics, make_step
-
-AnyBatches = Batches | PreparedBatches | OneSourceBatches
 
 
 class Updates:
@@ -54,19 +49,14 @@ class Updates:
           frozen: parameters of the step that it does not train, on the devices.
           recipes: of each source, where a batch has rows of one alone; these differ in their columns.
         """
-        self._sizes: Sizes | StreamSizes | ProgramSizes = Sizes(((),), np.zeros(1, np.int8))
-        if isinstance(batches, OneSourceBatches):
-            self._sizes = batches.sizes(steps, mesh.size, recipe.chunk_size, unpad=unpad)
-            for line in batches.listing(self._sizes):
-                processes.say(line)
-            each = [recipes[source] for source in self._sizes.sources]
-        else:
-            if unpad and steps:
-                self._sizes = batches.sizes(steps, mesh.size, recipe.chunk_size)
-            each = [recipe] * len(self._sizes.tokens)
+        self._sizes = batches.sizes(steps, mesh.size, recipe.chunk_size, unpad=unpad)
+        self._listing = batches.listing(self._sizes)
+        for line in self._listing:
+            processes.say(line)
+        own = recipes or [recipe]
         self._steps = [
-            make_step(graph, own._replace(most_tokens=size), mesh)
-            for own, size in zip(each, self._sizes.tokens, strict=True)
+            make_step(graph, own[source]._replace(most_tokens=size), mesh)
+            for source, size in zip(self._sizes.sources, self._sizes.tokens, strict=True)
         ]
         self._frozen, self._mesh = frozen, mesh
         self._compiled: dict[int, jax.stages.Compiled] = {}
@@ -89,7 +79,7 @@ class Updates:
         named = "cuda" if self._platform == "gpu" else self._platform
         self._at_peak[size] = product_flops(traced.jaxpr, platform=named).total() / self._peak if self._peak else 0.0
         seconds = time.perf_counter() - started
-        if isinstance(self._sizes, ProgramSizes):
+        if self._listing:
             which = f"program {size + 1} of {len(self._steps)}"
         elif len(self._steps) == 1:
             which = "the step"

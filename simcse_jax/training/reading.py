@@ -10,9 +10,10 @@ from ml_collections import config_dict
 from simcse_jax.config.source_fields import ONE_SOURCE, lengths_of, longest, prompts_of
 from simcse_jax.data.augment import augment
 from simcse_jax.data.batches import tokenize
+from simcse_jax.data.corpora import AnyCorpus, Part
 from simcse_jax.data.examples import Examples, read_examples
 from simcse_jax.data.mixture import read_weights
-from simcse_jax.data.one_source import OneSource, OwnCorpus
+from simcse_jax.data.one_source import OneSource
 from simcse_jax.data.pairing import Pairing
 from simcse_jax.data.scores import Scores, read_range
 from simcse_jax.data.sources import split_sources
@@ -23,7 +24,7 @@ from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import Pretrained
 from simcse_jax.huggingface.tokenizer import Tokenizer
 from simcse_jax.objectives.registry import needing, trained
-from simcse_jax.training.columns import AnyCorpus, check_corpus, check_scores
+from simcse_jax.training.columns import check_corpus, check_scores
 from simcse_jax.training.prepared import by_weight, open_prepared
 from simcse_jax.training.teacher import read_teacher, teach
 
@@ -131,7 +132,7 @@ def say_prompts(names: Sequence[str], prompts: Sequence[Prompts]) -> None:
         processes.say(f"{name}: prompts {each.anchor!r} and {each.positive!r}")
 
 
-def one_source(config: config_dict.ConfigDict, names: Sequence[str], parts: Sequence[OwnCorpus]) -> OneSource:
+def one_source(config: config_dict.ConfigDict, names: Sequence[str], parts: Sequence[Part]) -> OneSource:
     """The sources of a run whose batches have rows of one source each.
 
     Raises:

@@ -10,20 +10,19 @@ from ml_collections import config_dict
 
 from simcse_jax.config.checks import ineffective, validate
 from simcse_jax.devices import processes
-from simcse_jax.devices.bfloat16 import slow_bfloat16
+from simcse_jax.devices.backend import slow_bfloat16
 from simcse_jax.devices.mesh import replicate
 from simcse_jax.devices.parts import distribute, whole
 from simcse_jax.devices.preemption import Preemption
 from simcse_jax.encoding.embedder import Embedder
 from simcse_jax.encoding.masked_tokens import masked_token_accuracy
-from simcse_jax.host.locks.lock import Check, held, never_lost
+from simcse_jax.host.locks import Check, held, never_lost
 from simcse_jax.host.outputs import output_folder
 from simcse_jax.host.progress import doing
 from simcse_jax.host.storage import as_path
 from simcse_jax.runs.checkpoints import Checkpoints
-from simcse_jax.runs.partial import frozen_params
-from simcse_jax.runs.record import BEST_STEP
-from simcse_jax.runs.state import TrainState
+from simcse_jax.runs.run_files import BEST_STEP
+from simcse_jax.runs.state import TrainState, frozen_params
 from simcse_jax.runs.workdir import Workdir, identity
 from simcse_jax.training.inputs import Inputs, read_inputs
 from simcse_jax.training.loop import closing_all, train

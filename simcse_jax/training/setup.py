@@ -10,23 +10,20 @@ from ml_collections import config_dict
 
 from simcse_jax.config.fields import scoring_pooler
 from simcse_jax.data.batches import Corpus
-from simcse_jax.data.one_source import OneSource
+from simcse_jax.data.corpora import AnyBatches
 from simcse_jax.devices.mesh import data_mesh, place, replicate, replicated, split_over_examples
 from simcse_jax.encoding.embedder import Embedder
 from simcse_jax.evaluation.analysis.last_layer import Embed, LastLayer
-from simcse_jax.evaluation.analysis.protocol import Protocol
-from simcse_jax.evaluation.analysis.tokens import survey
+from simcse_jax.evaluation.analysis.tokens import Protocol, survey
 from simcse_jax.evaluation.evaluator import Encode, Evaluator
 from simcse_jax.models import partial
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.head import HEADS
 from simcse_jax.models.parameters import Params, with_encoder
 from simcse_jax.models.sentence_encoder import Graph, build
-from simcse_jax.runs.partial import frozen_params
-from simcse_jax.runs.state import TrainState, computed_as, initial_params, with_parts
+from simcse_jax.runs.state import TrainState, computed_as, frozen_params, initial_params, with_parts
 from simcse_jax.training.inputs import Inputs
 from simcse_jax.training.loss import Batch, Recipe, Settings
-from simcse_jax.training.programs import AnyBatches
 from simcse_jax.training.recipe import make_networks, make_recipe, make_settings
 from simcse_jax.training.schedule import Schedule, make_schedule
 from simcse_jax.training.step import init_state
@@ -121,9 +118,7 @@ def make_setup(config: config_dict.ConfigDict, inputs: Inputs) -> Setup:
     frozen = (generator.params if generator else {}) | partial.in_step(frozen_params(config.model, model))
     where = "config.analysis.data"
     corpus = inputs.corpus
-    parts: list[tuple[int, tuple[int, ...]]] = [(inputs.num_columns, getattr(corpus, "lengths", ()))]
-    if isinstance(corpus, OneSource):
-        parts = [(part.num_columns, part.lengths) for part in corpus.parts]
+    parts = [(part.num_columns, part.lengths) for part in corpus.parts] if corpus is not None else [(1, ())]
     recipes = [make_recipe(config, columns, masking, networks, lengths=lengths) for columns, lengths in parts]
     return Setup(
         config,

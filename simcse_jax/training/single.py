@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 import jax
 import numpy as np
 
+from simcse_jax.data.corpora import AnyBatches
 from simcse_jax.devices import processes
 from simcse_jax.devices.parts import whole
 from simcse_jax.encoding.embedder import Embedder, NotFinite
@@ -16,13 +17,13 @@ from simcse_jax.encoding.tokens import TokenEncoder
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.evaluator import evaluate_all
 from simcse_jax.host import progress
-from simcse_jax.host.locks.lock import Check, never_lost
+from simcse_jax.host.locks import Check, never_lost
 from simcse_jax.runs.checkpoints import Checkpoints
-from simcse_jax.runs.metrics import Metrics
+from simcse_jax.runs.metrics_file import Metrics
 from simcse_jax.runs.state import TrainState
 from simcse_jax.training.loss import Batch, Settings
 from simcse_jax.training.patience import Patience
-from simcse_jax.training.programs import AnyBatches, Updates
+from simcse_jax.training.programs import Updates
 from simcse_jax.training.schedule import Due
 from simcse_jax.training.setup import Setup
 from simcse_jax.training.speed import Speed

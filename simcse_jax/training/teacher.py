@@ -7,8 +7,8 @@ import jax
 import numpy as np
 from ml_collections import config_dict
 
-from simcse_jax.data.batches import Taught
-from simcse_jax.data.corpus.placing import put_in_place, temporary_of
+from simcse_jax.data.corpora import Taught
+from simcse_jax.data.corpus.shared_folder import put_in_place, temporary_of
 from simcse_jax.data.examples import Examples
 from simcse_jax.devices import processes
 from simcse_jax.encoding.arguments import resolve_prompt

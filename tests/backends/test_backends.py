@@ -31,7 +31,7 @@ def trained_and_exported(model: object, corpus: dict[str, Path], folder: Path, *
     """The folder that a run of two steps is exported to."""
     steps = ("--config.train.max_steps=2", "--config.eval.every=2")
     for command, arguments in (
-        ("main", train_args(model, corpus["txt"], corpus["dev"], folder / "run", *steps, *more)),
+        ("train", train_args(model, corpus["txt"], corpus["dev"], folder / "run", *steps, *more)),
         ("export", ["--workdir", folder / "run", "--output", folder / "model"]),
     ):
         done = call(command, *arguments)

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from support import call, sentences, write_model
 
-from simcse_jax.evaluation.analysis import change, measure, report, tokens
 from simcse_jax.evaluation.analysis import map as map_
-from simcse_jax.evaluation.analysis.protocol import Protocol
+from simcse_jax.evaluation.analysis import measure, report, tokens
+from simcse_jax.evaluation.analysis.tokens import Protocol
 from simcse_jax.simcse import SimCSE
 
 # What the authors' code printed for all-MiniLM-L6-v2 on these sentences (benchmarks/protocols.py).
@@ -79,10 +79,10 @@ def test_two_pairs_of_models_are_measured_and_reported(tmp_path, tiny_bert, robe
         survey, rows = surveys[str(name)], pair["tokens"]
         assert columns(rows, "token") == survey.names and columns(rows, "count") == survey.counts.tolist()
         assert columns(rows, "change") == pytest.approx([token.change for token in tokens_], abs=1e-5)
-        more, less = change.most_changed(tokens_)
+        more, less = tokens.most_changed(tokens_)
         assert (pair["more_contextualized"], pair["less_contextualized"]) == (more, less)
     (correlation,) = found["correlations"]
-    both = change.correlation(*changes)
+    both = tokens.correlation(*changes)
     assert correlation["pairs"] == labels and correlation["best"] == pytest.approx(both.best, abs=1e-3)
     assert len(correlation["by_n"]) == len(both.by_n) > 10 and correlation["by_n"][0] is None
 
@@ -170,7 +170,7 @@ def test_two_models_are_compared_at_the_length_that_both_take(tmp_path, tiny_ber
         ({"--model": "{model}@0"}, ["tiny-bert@0: no such folder"]),
         ({"--compare": "{model}@9"}, ["the model has 2 layers"]),
         ({"--compare": "{roberta}"}, ["tiny-bert and", "tiny-roberta have different tokenizers"]),
-        ({"--compare": "{model}"}, ["--pair", "is a model and itself"]),
+        ({"--compare": "{model}"}, ["--pair", "compares a model with itself"]),
         ({"--models": ["{roberta}", "{model}@1"], "--compare": "{model}"}, ["--compare", "goes with one model"]),
         ({"--sentences": "99"}, ["some.csv: has 60 sentences, 99 were asked for"]),
         ({"--split": "dev"}, ["--split dev: is for SentEval's folder"]),
@@ -181,7 +181,7 @@ def test_two_models_are_compared_at_the_length_that_both_take(tmp_path, tiny_ber
         ({"--rank": [], "--units": "words"}, ["--units: has no use with --rank"]),
         ({"--artificial": ["3"]}, ["--artificial: has no use without --rank"]),
         ({"--compare": "{model}@1", "--second-pair": ["{roberta}", "{model}"]}, ["different tokenizers"]),
-        ({"--compare": "{model}@1", "--second-pair": ["{roberta}"] * 2}, ["--pair", "a model and itself"]),
+        ({"--compare": "{model}@1", "--second-pair": ["{roberta}"] * 2}, ["--pair", "compares a model with itself"]),
         (
             {"--data": "{data}/few.txt", "--compare": "{model}@1", "--second-pair": ["{roberta}", "{roberta}@1"]},
             ["have 3 frequent tokens in common", "takes 10"],
@@ -210,7 +210,7 @@ def test_a_mistake_is_refused_in_one_line_and_nothing_is_written(tmp_path, tiny_
 
 def test_the_papers_figures_are_reached(tmp_path, minilm, senteval, written, monkeypatch):
     """Tables 1 and 3 and Figures 2 to 7 for the fine-tuned MiniLM, and what the authors' own code printed for it."""
-    monkeypatch.setattr(map_, "project", lambda _: None)
+    monkeypatch.setattr(map_, "project", lambda _: map_.Map("no projection", ("", ""), {}, {}))
     done = call("analyze", "--model", minilm, "--data", senteval, "--output", tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     (found,) = written["metrics"]["models"]

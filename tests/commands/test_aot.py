@@ -18,9 +18,8 @@ from simcse_jax.config.flags import parse
 from simcse_jax.config.recipes import FOLDER
 from simcse_jax.config.variants import list_recipes
 from simcse_jax.devices.flops import product_flops
-from simcse_jax.devices.mesh import AXIS, data_mesh
+from simcse_jax.devices.mesh import AXIS, data_mesh, ways
 from simcse_jax.devices.parts import gather
-from simcse_jax.devices.torus import ways
 from simcse_jax.errors import UserError
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.objectives.registry import OBJECTIVES, needing, trained

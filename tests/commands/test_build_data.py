@@ -30,7 +30,7 @@ def snli(tmp_path):
 )
 def test_what_it_writes_is_what_training_reads(name, columns, snli, tmp_path):
     kind = os.path.splitext(BUILDERS[name].output)[1]
-    done = call("build_data", name, "--source", str(snli), "--output", str(tmp_path / f"out{kind}"))
+    done = call("build-data", name, "--source", str(snli), "--output", str(tmp_path / f"out{kind}"))
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("3 pairs read, ") and f"out{kind} (the papers' number: " in done.stdout
     examples = read_examples(str(tmp_path / f"out{kind}"), labels=name == "nli_pairs")
@@ -40,7 +40,7 @@ def test_what_it_writes_is_what_training_reads(name, columns, snli, tmp_path):
 
 
 def test_the_neutral_hypotheses_are_a_column_of_their_own(snli, tmp_path):
-    done = call("build_data", "nli_neutral", "--source", str(snli), "--output", str(tmp_path / "out.csv"))
+    done = call("build-data", "nli_neutral", "--source", str(snli), "--output", str(tmp_path / "out.csv"))
     assert done.returncode == 0 and "1 triplets with a neutral sentence written" in done.stdout
     assert (tmp_path / "out.csv").read_text().startswith("sent0,sent1,hard_neg,neutral\nA man eats.,")
 
@@ -49,19 +49,19 @@ def test_captions_are_drawn(tmp_path):
     (tmp_path / "results.token").write_text("".join(f"{n}.jpg#0\tA dog {n} .\n" for n in range(9)))
     out = tmp_path / "out.txt"
     arguments = ["flickr_captions", "--source", tmp_path / "results.token", "--output", out]
-    done = call("build_data", *arguments, "--count", "4")
+    done = call("build-data", *arguments, "--count", "4")
     assert done.returncode == 0, done.stderr
     lines = out.read_text().splitlines()
     assert len(lines) == 4 and lines == sorted(lines)
     assert done.stdout.splitlines()[:2] == ["9 captions read, 4 used", "  5 dropped: not drawn"]
-    done = call("build_data", *arguments)  # there are not 150,000
+    done = call("build-data", *arguments)  # there are not 150,000
     assert len(out.read_text().splitlines()) == 9
 
 
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
-        (["nil", "--source", "snli"], ["invalid choice: 'nil'", "build_data --help"]),
+        (["nil", "--source", "snli"], ["invalid choice: 'nil'", "build-data --help"]),
         (["nli"], ["--source"]),
         (["nli", "--source", "none"], ["none: no such file or folder"]),
         (["nli", "--source", "snli", "snli"], ["given twice"]),
@@ -86,7 +86,7 @@ def test_mistakes_leave_what_was_there(arguments, parts, snli, tmp_path):
     if "--output" not in arguments:
         arguments = [*arguments, "--output", "out.txt" if arguments[0] == "flickr_captions" else "out.csv"]
     files = {"snli", "snli/snli_1.0_train.jsonl", "pairs.csv", "out.csv", "out.txt", "none"}
-    done = call("build_data", *(str(tmp_path / each) if each in files else each for each in arguments))
+    done = call("build-data", *(str(tmp_path / each) if each in files else each for each in arguments))
     refused(done, *parts)
     assert (tmp_path / "out.csv").read_text() == "before\n"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.csv", "pairs.csv", "snli"]
@@ -95,7 +95,7 @@ def test_mistakes_leave_what_was_there(arguments, parts, snli, tmp_path):
 def test_a_line_that_is_broken_at_the_end_leaves_nothing_half_written(snli, tmp_path):
     with open(snli / "snli_1.0_train.jsonl", "a") as file:
         file.write('{"sentence1": "a", "sente')
-    done = call("build_data", "nli_pairs", "--source", str(snli), "--output", str(tmp_path / "out.csv"))
+    done = call("build-data", "nli_pairs", "--source", str(snli), "--output", str(tmp_path / "out.csv"))
     refused(done, "snli_1.0_train.jsonl: line 4: not JSON")
     assert [path.name for path in tmp_path.iterdir()] == ["snli"]
 
@@ -103,6 +103,6 @@ def test_a_line_that_is_broken_at_the_end_leaves_nothing_half_written(snli, tmp_
 def test_a_file_of_a_folder_that_is_read_is_not_replaced(tmp_path):
     (tmp_path / "results.csv").write_text("image_name| comment_number| comment\n1.jpg| 0| a\n1.jpg| 1| b\n")
     before = (tmp_path / "results.csv").read_text()
-    done = call("build_data", "flickr_pairs", "--source", str(tmp_path), "--output", str(tmp_path / "results.csv"))
+    done = call("build-data", "flickr_pairs", "--source", str(tmp_path), "--output", str(tmp_path / "results.csv"))
     refused(done, "is the file of --source", "would be lost")
     assert (tmp_path / "results.csv").read_text() == before

@@ -19,6 +19,7 @@ from simcse_jax.commands.command_line import (
     Parser,
     add_dtype,
     describe_exit_codes,
+    module_of,
     parse_model,
     run_command,
     started_as,
@@ -28,8 +29,12 @@ from simcse_jax.commands.command_line import (
 )
 from simcse_jax.errors import Preempted, UserError
 
-COMMANDS = ("evaluate", "encode", "search", "export", "analyze", "geometry", "aot", "demo", "serve", "data.overlap")
-ENDLESS = "from simcse_jax.commands.command_line import run_command; run_command(lambda: [print('x' * 99) for _ in range(10**5)])"
+COMMANDS = ("evaluate", "encode", "search", "export", "analyze", "geometry", "aot", "demo", "serve", "overlap")
+ENDLESS = """
+from simcse_jax.commands.command_line import run_command
+
+run_command(lambda: [print("x" * 99) for _ in range(10**5)])
+"""
 
 
 @pytest.mark.parametrize(
@@ -267,7 +272,7 @@ def test_a_parser_complains_in_a_line_and_its_help_has_defaults_and_exit_codes()
 @pytest.mark.parametrize(
     ("started", "train", "encode"),
     [
-        ("/home/My Files/simcse_jax/commands/encode.py", "python -m simcse_jax.main", "simcse-jax encode"),
+        ("/home/My Files/simcse_jax/main.py", "python -m simcse_jax.main", "python -m simcse_jax encode"),
         ("simcse-jax encode", "simcse-jax train", "simcse-jax encode"),
         ("python -m simcse_jax encode", "python -m simcse_jax train", "python -m simcse_jax encode"),
     ],
@@ -275,7 +280,7 @@ def test_a_parser_complains_in_a_line_and_its_help_has_defaults_and_exit_codes()
 def test_a_command_is_named_as_this_one_was_started(started, train, encode, monkeypatch):
     monkeypatch.setattr(sys, "argv", [started])
     assert (started_as("train"), started_as("encode")) == (train, encode)
-    assert Parser(prog="simcse_jax.commands.encode").prog == encode
+    assert Parser("encode").prog == encode
 
 
 @pytest.fixture(params=COMMANDS)
@@ -289,7 +294,7 @@ def parser(request, monkeypatch) -> Parser:
 
     monkeypatch.setattr(Parser, "parse_known_args", catch)
     with pytest.raises(SystemExit):
-        importlib.import_module(f"simcse_jax.{request.param}").main()
+        importlib.import_module(module_of(request.param)).main()
     return made[0]
 
 

@@ -39,7 +39,7 @@ def watch(event, args):
         print("connects to", args[0], flush=True)
 
 sys.addaudithook(watch)
-runpy.run_module("simcse_jax.commands.demo", run_name="__main__", alter_sys=True)
+runpy.run_module("simcse_jax", run_name="__main__", alter_sys=True)
 """
 
 
@@ -101,7 +101,7 @@ def address(tiny_bert, corpus):
     """Of the page of a tiny model, served by the command itself."""
     if importlib.util.find_spec("gradio") is None:
         pytest.skip("Gradio is not installed: pip install 'simcse_jax[demo]'")
-    command = [sys.executable, "-c", WATCHED, "--model", str(tiny_bert), "--sentences", str(corpus["txt"])]
+    command = [sys.executable, "-c", WATCHED, "demo", "--model", str(tiny_bert), "--sentences", str(corpus["txt"])]
     environment = {**os.environ, "XLA_FLAGS": xla_flags()}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     with subprocess.Popen([*command, "--port", "0"], cwd=ROOT, env=environment, **pipes) as server:

@@ -2,6 +2,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 
 import numpy as np
@@ -13,20 +14,19 @@ from support.jobs import another_job
 from support.readers import READERS, rows_read
 
 from simcse_jax import SimCSE
-from simcse_jax.bulk.embeddings import token_rows
+from simcse_jax.bulk import resumable
+from simcse_jax.bulk.embeddings import blocks
+from simcse_jax.bulk.resumable import PartialEmbeddings
+from simcse_jax.commands.command_line import with_new_spellings
+from simcse_jax.commands.encode import parse, renamed
 from simcse_jax.data.sentences import SentenceFile
-from simcse_jax.encoding import files as embedding_files
-from simcse_jax.encoding.calibration import read_ranges
-from simcse_jax.encoding.files import PartialEmbeddings
 from simcse_jax.encoding.parquet import MAKER
-from simcse_jax.encoding.quantization import Quantization, quantize, ranges_of
+from simcse_jax.encoding.quantization import Quantization, quantize, ranges_of, read_ranges
 from simcse_jax.errors import UserError
-from simcse_jax.host.locks.lock import held_next_to
+from simcse_jax.host.locks import held_next_to
 from simcse_jax.host.storage import replacing_file
 
 TEXTS = [*sentences(20), "", 'the cat, "a dog"', *sentences(3)]
-
-
 PROMPTING = {"--prompt": ("--prompt", "the "), "--truncate-dim": ("--truncate-dim", 5)}
 
 
@@ -61,7 +61,7 @@ def encode(model, source, output, *more):
 
 @pytest.mark.parametrize("kind", [".txt", ".csv", ".tsv", ".jsonl", ".parquet"])
 def test_every_kind_of_input(kind, tiny_bert, expected, tmp_path, monkeypatch):
-    monkeypatch.setattr(embedding_files, "PARQUET_ROWS", 7)
+    monkeypatch.setattr(resumable, "AT_ONCE", 7)
     done = encode(tiny_bert, write(tmp_path, kind), tmp_path / "emb.npy", "--save-every", 10)
     assert done.returncode == 0, done.stderr
     assert "25 embeddings of 32 elements, float32" in done.stdout
@@ -74,7 +74,7 @@ def test_every_kind_of_input(kind, tiny_bert, expected, tmp_path, monkeypatch):
 def test_parquet_out(tiny_bert, expected, tmp_path, monkeypatch):
     import pyarrow.parquet
 
-    monkeypatch.setattr(embedding_files, "PARQUET_ROWS", 7)
+    monkeypatch.setattr(resumable, "AT_ONCE", 7)
     done = encode(tiny_bert, write(tmp_path, ".txt"), tmp_path / "emb.parquet", "--save-every", 10)
     assert done.returncode == 0, done.stderr
     table = pyarrow.parquet.read_table(tmp_path / "emb.parquet")
@@ -425,7 +425,7 @@ def test_bytes_are_resumed_with_the_same_ranges(tiny_bert, tmp_path, monkeypatch
 
 
 def test_tokens_are_written_as_lists(tiny_bert, tmp_path, monkeypatch):
-    monkeypatch.setattr(token_rows, "ROWS", 10)
+    monkeypatch.setattr(blocks, "TOKEN_ROWS", 10)
     source, output = write(tmp_path, ".txt"), tmp_path / "tokens.parquet"
     done = encode(tiny_bert, source, output, "--tokens", "--max-length", 6)
     assert done.returncode == 0 and "the tokens of 25 sentences, 32 elements each, float32" in done.stdout, done.stderr
@@ -440,3 +440,56 @@ def test_tokens_are_written_as_lists(tiny_bert, tmp_path, monkeypatch):
     (tmp_path / "folder").mkdir()
     done = encode(tiny_bert, source, tmp_path / "folder", "--tokens")
     assert done.returncode == 0 and "the tokens of 25 sentences" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "warned"),
+    [
+        (
+            ["--dtype", "float16"],
+            ["--output-dtype", "float16"],
+            ["--dtype is now what --compute-dtype was; use --output-dtype"],
+        ),
+        (
+            ["--dtype=float16"],
+            ["--output-dtype=float16"],
+            ["--dtype is now what --compute-dtype was; use --output-dtype"],
+        ),
+        (["--compute-dtype", "bfloat16"], ["--dtype", "bfloat16"], ["--compute-dtype is now --dtype"]),
+        (
+            ["--compute-dtype=bfloat16", "--dtype", "float32"],
+            ["--dtype=bfloat16", "--output-dtype", "float32"],
+            ["--compute-dtype is now --dtype", "--dtype is now what --compute-dtype was; use --output-dtype"],
+        ),
+        (["--processes", "3", "--process-id=1"], ["--parts", "3", "--part=1"], ["is now --parts", "is now --part;"]),
+        (["--dtype", "bfloat16", "--parts", "2"], ["--dtype", "bfloat16", "--parts", "2"], []),
+    ],
+)
+def test_earlier_spellings_still_work_and_name_the_new_ones(old, new, warned, capsys):
+    assert with_new_spellings(old, renamed(old)) == new
+    lines = capsys.readouterr().err.splitlines()
+    assert [part in line for part, line in zip(warned, lines, strict=True)] == [True] * len(warned)
+    assert all(line.startswith("warning: ") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--ranges", "r.npy"], "--ranges: is for --output-dtype int8 and uint8"),
+        (
+            ["--calibration", "c.npy", "--output-dtype", "ubinary"],
+            "--calibration: is for --output-dtype int8 and uint8",
+        ),
+        (["--output-dtype", "int8", "--parts", "2", "--part", "0"], "--parts: all need the same ranges of int8"),
+        (["--tokens", "--output-dtype", "int8"], "--output-dtype int8: is for sentences"),
+        (["--tokens", "--pooler", "cls"], "--pooler: is for sentences"),
+        (["--tokens", "--normalize"], "--normalize: is for sentences"),
+        (["--tokens", "--truncate-dim", "2"], "--truncate-dim: is for sentences"),
+        (["--tokens", "--parts", "2", "--part", "0"], "--parts: is for sentences"),
+        (["--tokens"], "--tokens: writes .parquet"),
+    ],
+)
+def test_options_that_make_no_sense_together_are_refused(options, message, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["encode", "--model", "m", "--input", "a.txt", "--output", "o.npy", *options])
+    with pytest.raises(UserError, match=message):
+        parse()

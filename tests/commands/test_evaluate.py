@@ -1,14 +1,17 @@
 import json
 import re
 import shutil
+import sys
 
 import pytest
 from support import call
 from support.beir import write_beir
 from support.senteval import write_all
 
-from simcse_jax.commands.evaluate import unlike
+from simcse_jax.commands.evaluate import after_prefix, parse, unlike
+from simcse_jax.errors import UserError
 from simcse_jax.evaluation import beir, retrieval, sts
+from simcse_jax.evaluation.tasks import TASKS, TRANSFER
 from simcse_jax.simcse import SimCSE
 
 MINILM_SCORES = {"STS12": 72.37, "STS13": 80.60, "STS14": 75.60, "STS16": 78.99, "STSBenchmark": 82.03}  # pooler avg
@@ -289,3 +292,91 @@ def test_similarity_and_retrieval_stand_next_to_each_other(tmp_path, tiny_bert, 
 def test_a_bad_argument_of_retrieval_is_refused(tiny_bert, changes, parts):
     args = {"--model": tiny_bert, "--tasks": "retrieval:none"} | changes
     refused(*(part for pair in args.items() for part in pair), parts=parts)
+
+
+@pytest.fixture
+def parsed(monkeypatch):
+    """The options of a command line."""
+
+    def parsed(*arguments: str):
+        monkeypatch.setattr(sys, "argv", ["evaluate", "--model", "none", *arguments])
+        return parse()
+
+    return parsed
+
+
+def not_parsed(parsed, message, *arguments):
+    with pytest.raises(UserError) as error:
+        parsed(*arguments)
+    assert str(error.value) == message
+
+
+def test_tasks_of_all_kinds_stand_in_one_list(parsed):
+    tasks = "mteb:STS12, transfer,retrieval:a/b,STS13,mteb:NFCorpus,STS12,sts,mteb:STS12,retrieval:a/b:c"
+    options = parsed("--data", "d", "--tasks", tasks)
+    assert sorted(options.sts_tasks) == sorted(TASKS) and options.sts_tasks[:2] == ["STS13", "STS12"]
+    assert options.transfer_tasks == list(TRANSFER)
+    assert (options.folders, options.benchmarks) == (["a/b", "a/b:c"], ["STS12", "NFCorpus"])
+    assert parsed("--tasks", "mteb:STS12").sts_tasks == []
+    assert after_prefix([" x:1", "y", "x:1"], "x", "N", "a number") == (["y"], ["1"])
+
+
+def test_a_regressor_without_its_tasks_is_refused(parsed):
+    message = "--regressor is for STSBenchmark and SICKRelatedness; --tasks has neither"
+    not_parsed(parsed, message, "--data", "d", "--regressor", "--tasks", "STS12")
+
+
+@pytest.mark.parametrize(
+    ("tasks", "option", "value", "kind"),
+    [
+        ("TREC", "--metric", "pearson", "similarity"),
+        ("TREC", "--aggregation", "wmean", "similarity"),
+        ("STS12", "--transfer-protocol", "pytorch", "transfer"),
+        ("TREC", "--metric", "ndcg@10", "retrieval"),
+        ("STS12", "--documents", "10", "retrieval"),
+        ("STS12", "--documents-seed", "1", "retrieval"),
+        ("STS12", "--storage", "float16", "retrieval"),
+        ("STS12", "--baseline", "none.json", "retrieval"),
+    ],
+)
+def test_an_option_of_the_other_kind_of_task_is_refused(parsed, tasks, option, value, kind):
+    shown = f"{option} {value}" if option == "--metric" else option
+    message = f"{shown}: is for {kind} tasks, and --tasks has none"
+    not_parsed(parsed, message, "--data", "none", "--tasks", tasks, option, value)
+    if kind != "transfer":  # tasks of mteb take none of them
+        not_parsed(parsed, message, "--tasks", "mteb:STS12", option, value)
+
+
+def test_a_file_is_no_task_of_a_name(parsed, tmp_path):
+    (tmp_path / "mine.tsv").write_text("sentence1\tsentence2\tscore\n")
+    file = str(tmp_path / "mine.tsv")
+    message = f"--tasks STS12: {file} is a file, scored under its own name; leave the task out, or give "
+    not_parsed(parsed, message + "SentEval's folder", "--data", file, "--tasks", "sts,STS12")
+    assert parsed("--data", file).sts_tasks
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--data", "d"], "--data: is for similarity and transfer tasks, and --tasks has none"),
+        (["--tasks", "mteb:"], "--tasks mteb:NAME: name a task of mteb"),
+        (["--tasks", "mteb"], "--tasks: no task 'mteb'; the nearest one is mteb:NAME"),
+        (
+            ["--split", "dev"],
+            "--split dev is for similarity and retrieval; --tasks mteb:STS12 makes its own use of development data",
+        ),
+        (
+            ["--postprocess", "whitening", "--postprocess-data", "target"],
+            "--postprocess: is for similarity and transfer; leave it out, or the tasks of retrieval and mteb",
+        ),
+    ],
+)
+def test_what_tasks_of_mteb_do_not_go_with_is_refused(parsed, arguments, message):
+    not_parsed(parsed, message, "--tasks", "mteb:STS12", *arguments)
+
+
+def test_a_file_of_pairs_has_no_splits(parsed):
+    message = f"--split dev: is for SentEval's folder, and {__file__} is a file; leave it out"
+    not_parsed(parsed, message, "--data", __file__, "--split", "dev")
+    assert parsed("--data", __file__).args.split == "test"
+    assert parsed("--data", "folder", "--split", "dev").args.split == "dev"

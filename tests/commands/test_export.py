@@ -10,8 +10,8 @@ from support.jobs import another_job
 
 from simcse_jax.commands.export import export
 from simcse_jax.errors import UserError
-from simcse_jax.host.locks.lock import held_next_to
-from simcse_jax.huggingface.name_tables import NAMES
+from simcse_jax.host.locks import held_next_to
+from simcse_jax.huggingface.weight_names import NAMES
 from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.simcse import SimCSE
 
@@ -181,7 +181,7 @@ def test_transformers_and_sentence_transformers_open_it(model_type, pooler, mlp,
     # A source stored in float16 must not make the export one.
     model = write_model(tmp_path / model_type, model_type, torch_dtype="float16")
     args = train_args(model, corpus["csv"], "", tmp_path / "run", "--config.train.max_steps=3")
-    done = call("main", *args, f"--config.model.pooler={pooler}", f"--config.model.mlp={mlp}")
+    done = call("train", *args, f"--config.model.pooler={pooler}", f"--config.model.mlp={mlp}")
     assert done.returncode == 0, done.stderr
     export(tmp_path / "run", tmp_path / "export")
     ours = SimCSE(str(tmp_path / "run")).encode(SENTENCES)
@@ -225,7 +225,7 @@ def test_a_real_tokenizer_goes_out_as_it_came_in(minilm, tmp_path):
 
     args = train_args(minilm, ROOT / "examples" / "everyday" / "triplets.csv", "", tmp_path / "run")
     more = ("model.num_layers=1", "train.max_steps=1", "model.pooler=avg", "model.mlp=none")
-    done = run("main", *args, *(f"--config.{field}" for field in more))
+    done = run("train", *args, *(f"--config.{field}" for field in more))
     assert done.returncode == 0, done.stderr
     export(tmp_path / "run", tmp_path / "export")
     texts = ["Grüße aus Köln 🎸", "don't-stop, McDonald's?", "", "漢字かな", "a " * 600, "ÉCOLE normale"]

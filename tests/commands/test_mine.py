@@ -54,7 +54,7 @@ def test_what_is_mined_trains(arguments, tiny_bert, corpus, tmp_path):
     parquet, _ = mined(tmp_path, *arguments, *limits, name="mined.parquet")
     assert "--relative-margin: left out" in parquet and "with fewer than asked for" in parquet
     args = train_args(tiny_bert, tmp_path / "mined.parquet", corpus["dev"], tmp_path / "run")
-    done = call("main", *args, "--config.train.max_steps=2")
+    done = call("train", *args, "--config.train.max_steps=2")
     assert done.returncode == 0 and "hard negatives" in done.stdout, done.stderr
 
 
@@ -101,3 +101,26 @@ def test_mistakes_are_named_and_nothing_is_left(arguments, tmp_path):
     (tmp_path / "pairs.csv").write_text("w,x,y,z\n1,2,3,4\n")
     refused(call("mine", *arguments, "--output", tmp_path / "out.jsonl"), "--pairs", "set --columns anchor=NAME")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus.txt", "pairs.csv"]
+
+
+GIVEN = ["--model=m", "--pairs=p.csv", "--corpus=c.txt", "--output=o.jsonl"]
+
+
+@pytest.mark.parametrize(
+    ("options", "parts"),
+    [
+        (["--num-negatives=0"], ["--num-negatives 0", "from 1"]),
+        (["--range-min=5", "--range-max=6"], ["--num-negatives 3", "only 1 ranks", "--range-max 6"]),
+        (["--max-score=nan"], ["--max-score nan", "must be a number"]),
+        (["--judge=m"], ["--judge", "--relative-margin"]),
+        (["--seed=1"], ["--seed", "--sampling random"]),
+        (["--sampling=random", "--seed=-1"], ["--seed -1", "from 0"]),
+        (["--at-least=4"], ["--at-least 4", "--num-negatives 3"]),
+        (["--columns", "negative=x"], ["--columns negative=x", "anchor=NAME"]),
+        (["--columns", "anchor=x"], ["give both"]),
+        (["--columns", "anchor=x", "positive=x"], ["--columns", "both x"]),
+        (["--block-rows=0"], ["--block-rows 0", "from 1"]),
+    ],
+)
+def test_what_cannot_be_is_refused_before_a_file_is_read(options, parts):
+    refused(call("mine", *GIVEN, *options), *parts)

@@ -2,8 +2,8 @@ import sys
 
 import pytest
 
+from simcse_jax.commands import overlap
 from simcse_jax.commands.overlap import lexical_overlap
-from simcse_jax.data import overlap
 from simcse_jax.errors import UserError
 
 

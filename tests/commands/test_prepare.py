@@ -29,7 +29,7 @@ def test_a_corpus_is_made_completed_and_verified(arguments, tmp_path):
     assert verified.returncode == 0 and "as they were written" in verified.stdout, verified.stderr
     shard = tmp_path / "out" / "shard-00000-00001"
     shard.write_bytes(b"\1" + shard.read_bytes()[1:])
-    refused(call("prepare", "--output", tmp_path / "out", "--verify"), shard, "was changed", "remove it and give")
+    refused(call("prepare", "--output", tmp_path / "out", "--verify"), shard, "was changed", "remove it and run")
     shard.unlink()
     assert "shard-00000-00001: 10 rows" in call("prepare", *arguments, "--shard-rows", 30).stdout
     assert call("prepare", "--output", tmp_path / "out", "--verify").stdout == verified.stdout
@@ -143,7 +143,7 @@ def test_two_processes_one_of_which_is_killed_make_the_same_bytes(arguments, cor
     header, *rows = corpus["csv"].read_text().splitlines()
     (tmp_path / "long.csv").write_text("\n".join([header, *(rows * 2000)]) + "\n")
     arguments[1] = tmp_path / "long.csv"
-    command = [sys.executable, "-m", "simcse_jax.commands.prepare", *map(str, arguments), "--shard-rows", "4000"]
+    command = [sys.executable, "-m", "simcse_jax", "prepare", *map(str, arguments), "--shard-rows", "4000"]
     (tmp_path / "out").mkdir()
     pipe = {"cwd": ROOT, "stdout": subprocess.PIPE, "text": True}
     both = [start_process(command, dict(os.environ), **pipe) for _ in range(2)]

@@ -276,7 +276,7 @@ def test_fields_that_are_too_many_or_missing_are_named():
         validate(config)
     config = default_config()
     config.sweep = {}
-    with pytest.raises(UserError, match=r"run it with python -m simcse_jax\.sweep"):
+    with pytest.raises(UserError, match=r"run it with simcse-jax sweep"):
         validate(config)
 
 

@@ -8,7 +8,7 @@ from simcse_jax.config.help import describe_fields
 from simcse_jax.field import at_least, field
 from simcse_jax.training.sweeps import variants
 
-COMMANDS = ("main", "sweep", "evaluate", "encode", "search", "export", "analyze", "geometry", "demo", "serve")
+COMMANDS = ("train", "sweep", "evaluate", "encode", "search", "export", "analyze", "geometry", "demo", "serve")
 
 
 def unwrapped(text):
@@ -16,7 +16,7 @@ def unwrapped(text):
 
 
 def test_the_help_of_a_run_has_every_field_recipe_and_flag(monkeypatch):
-    done = call("main", "--help")
+    done = call("train", "--help")
     assert (done.returncode, done.stderr) == (0, "")
     text = unwrapped(done.stdout)
     for name, one in FIELDS.items():
@@ -55,9 +55,10 @@ def test_fields_are_under_their_headings():
 def test_neither_help_nor_a_mistake_waits_for_jax():
     code = """
 import contextlib, importlib, sys
+from simcse_jax.commands.command_line import module_of
 
 for command in COMMANDS:
-    main = importlib.import_module(f"simcse_jax.{command}").main
+    main = importlib.import_module(module_of(command)).main
     sys.argv = [command, "--help"]
     with contextlib.suppress(SystemExit):
         main()

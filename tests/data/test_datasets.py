@@ -5,7 +5,7 @@ import pytest
 from support.data import refused
 
 from simcse_jax.data.building.nli import read_pairs
-from simcse_jax.data.building.tally import Tally
+from simcse_jax.data.building.reading import Tally
 from simcse_jax.data.datasets import LIBRARIES
 from simcse_jax.data.examples import PREFIXED, read_examples
 

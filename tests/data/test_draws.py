@@ -2,13 +2,17 @@ import itertools
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from simcse_jax.data.draws import (
     NEXT_SENTENCES,
+    ORDER,
     SUBSAMPLE,
+    SUBSET,
     corpus_generator,
     epoch_generator,
     negative_generator,
+    permutation,
     row_generator,
 )
 
@@ -36,3 +40,57 @@ def test_no_two_streams_have_a_number_in_common(seed):
     streams += [corpus_generator(seed, purpose) for purpose in (NEXT_SENTENCES, SUBSAMPLE)]
     drawn = np.concatenate([stream.integers(2**63, size=1000) for stream in streams])
     assert len(set(drawn.tolist())) == len(streams) * 1000
+
+
+def test_it_is_a_permutation_of_every_size():
+    for size in range(1, 2001):
+        found = permutation(size, seed=size, purpose=ORDER, number=size % 7)(np.arange(size))
+        assert np.array_equal(np.sort(found), np.arange(size)), size
+
+
+@pytest.mark.parametrize("size", [10**10, 10**12, 2**33, 2**33 + 1])
+def test_large_ranges_are_kept_without_a_row_twice(size):
+    order = permutation(size, 7, ORDER)
+    positions = np.concatenate([np.arange(50_000), size - 1 - np.arange(50_000)])
+    found = order(positions)
+    assert found.min() >= 0 and found.max() < size and len(np.unique(found)) == len(positions)
+    assert stats.chisquare(np.bincount(found * 64 // size, minlength=64)).pvalue > 1e-4
+
+
+def p_values(draw, size: int, count: int) -> list[float]:
+    """The chi-square p-values of positions, of neighbours and of their steps in `count` permutations of `size`."""
+    orders = np.stack([draw(number) for number in range(count)])
+    positions = np.stack([np.bincount(column, minlength=size) for column in orders.T])
+    pairs = np.zeros((size, size), np.int64)
+    np.add.at(pairs, (orders[:, :-1].ravel(), orders[:, 1:].ravel()), 1)
+    steps = np.bincount(np.diff(orders, axis=1).ravel() % size, minlength=size)[1:]
+    off = ~np.eye(size, dtype=bool)
+    return [stats.chisquare(each).pvalue for each in (positions.ravel(), pairs[off], steps)]
+
+
+@pytest.mark.parametrize("size", [5, 8, 30])
+def test_positions_and_neighbours_are_as_random_as_numpy_s(size):
+    count = 2000
+    numpy_s = np.random.default_rng(0).permuted(np.tile(np.arange(size), (count, 1)), axis=1)
+    theirs = p_values(numpy_s.__getitem__, size, count)
+    by_epoch = p_values(lambda epoch: permutation(size, 3, ORDER, epoch)(np.arange(size)), size, count)
+    by_seed = p_values(lambda seed: permutation(size, seed, ORDER)(np.arange(size)), size, count)
+    assert min(theirs + by_epoch + by_seed) > 1e-4, (theirs, by_epoch, by_seed)
+
+
+def test_epochs_seeds_and_purposes_are_unrelated():
+    size = 5000
+    orders = [permutation(size, seed, ORDER, epoch)(np.arange(size)) for seed in (6, 7, 8) for epoch in range(3)]
+    orders.append(permutation(size, 7, SUBSET)(np.arange(size)))
+    for place, one in enumerate(orders):
+        for other in orders[:place]:
+            assert np.count_nonzero(one == other) < 12  # one is expected
+            assert abs(np.corrcoef(one, other)[0, 1]) < 0.06
+
+
+def test_the_order_of_rows_stays_the_same_for_ever():
+    """Runs resume in the order that they began with."""
+    assert permutation(10, 42, ORDER, 1)(np.arange(10)).tolist() == EXPECTED
+
+
+EXPECTED = [2, 4, 8, 0, 3, 9, 6, 5, 1, 7]

@@ -10,7 +10,7 @@ from support.data import change
 
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import load
-from simcse_jax.huggingface.name_tables import BERT_HEAD
+from simcse_jax.huggingface.weight_names import BERT_HEAD
 from simcse_jax.models import parameters
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.language_model import activation, logits, shapes

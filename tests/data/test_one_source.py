@@ -2,8 +2,9 @@ import dataclasses
 
 import numpy as np
 import pytest
+from support.tokenized import random_corpus
 
-from simcse_jax.data.batches import Corpus, Taught
+from simcse_jax.data.corpora import Taught
 from simcse_jax.data.mixture import Mixture
 from simcse_jax.data.one_source import OneSource
 from simcse_jax.data.pairing import Pairing
@@ -11,14 +12,6 @@ from simcse_jax.data.tokens import Prompts
 from simcse_jax.errors import UserError
 
 SIZES, BATCH = (30, 22), 4
-
-
-def random_corpus(rows, columns, length, seed, **fields):
-    generator = np.random.default_rng(seed)
-    lengths = generator.integers(2, length + 1, (rows, columns, 1))
-    mask = np.arange(length) < lengths
-    ids = np.where(mask, np.arange(1, 1 + rows * columns).reshape(rows, columns, 1), 0)
-    return Corpus(ids.astype(np.int32), mask.astype(np.int8), **fields)
 
 
 @pytest.fixture

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec as P
 
-from simcse_jax.devices.mesh import AXIS, data_mesh
+from simcse_jax.devices.mesh import AXIS, Way, data_mesh
 from simcse_jax.devices.parts import constrain, distribute, gather, rows_of, sends_rows, spec, whole
-from simcse_jax.devices.torus import Way
 
 CUBE = ((0, 1, 2), (1, 2, 0), (2, 0, 1))  # orders of the axes of one
 

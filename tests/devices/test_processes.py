@@ -27,7 +27,7 @@ def test_processes_that_run_different_things_are_refused(monkeypatch):
 
 def test_processes_that_cannot_be_found(tmp_path):
     args = ("--config=configs/unsup_bert.py", f"--workdir={tmp_path}/run", "--config.parallel.processes=0")
-    done = run("main", *args)
+    done = run("train", *args)
     assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
     reported = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
     assert len(reported) == 1 and "parallel.processes=0: " in reported[0]

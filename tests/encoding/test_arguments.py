@@ -55,8 +55,8 @@ def test_embeddings_become_one_array(kind):
         (list(np.ones((2, 3), np.uint8)), "embeddings of type uint8: encoding.quantization.dequantize"),
         ({"id": [1], "text": ["a"]}, "a dict with the columns id, text: give one column of sentences"),
         ({"a", "b"}, "a set, not a list"),
-        ([0.0, np.nan, 1.0], "the embedding has an element that is not a finite number"),
-        ([[0.0, 0.0, 0.0], [0.0, np.inf, 1.0]], "embedding 1 has an element"),
+        ([0.0, np.nan, 1.0], "the embedding has a NaN or infinite element"),
+        ([[0.0, 0.0, 0.0], [0.0, np.inf, 1.0]], "embedding 1 has a NaN or infinite element"),
     ],
 )
 def test_mistakes_are_one_clear_line(given, message):

@@ -33,7 +33,7 @@ def test_a_path_that_exists_is_no_checkpoint(tmp_path):
 
 @pytest.mark.parametrize("step", ["", "best", "-1", "1.5", "٣", "1e3", "9" * 200, " 3"])
 def test_a_step_is_a_number_or_last(step):
-    with pytest.raises(UserError, match="is no checkpoint; give the number of a step, or step=last"):
+    with pytest.raises(UserError, match="is not a checkpoint; give the number of a step, or step=last"):
         split_step(f"run@step={step}")
 
 
@@ -56,9 +56,9 @@ def test_other_names_are_no_word_vectors_and_wrong_options_are_refused():
         ("glove+upper:a.txt", "no option 'upper'; glove:FILE may have lower and stopwords"),
         ("glove+lower+lower:a.txt", "no option 'lower'"),
         ("glove+:a.txt", "no option ''"),
-        ("glove:", "names no file on a disk"),
-        ("glove: ", "names no file on a disk"),
-        ("glove:gs://bucket/a.txt", "names no file on a disk"),
+        ("glove:", "does not name a file on a disk"),
+        ("glove: ", "does not name a file on a disk"),
+        ("glove:gs://bucket/a.txt", "does not name a file on a disk"),
     ):
         with pytest.raises(UserError, match=re.escape(f"{name}: {message}")):
             split_glove(name)

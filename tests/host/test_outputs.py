@@ -284,7 +284,7 @@ COMMANDS = {
     "search": ("--model=model", "--sentences=data.tsv", "--query=x", "--output"),
     "geometry": ("--models", "model@1", "--data=data.tsv", "--output"),
     "analyze": ("--model=model@1", "--data=data.tsv", "--output"),
-    "main": ("--config=unsup_bert", "--config.model.init_from=model", "--config.data.train=data.tsv", "--workdir"),
+    "train": ("--config=unsup_bert", "--config.model.init_from=model", "--config.data.train=data.tsv", "--workdir"),
     "sweep": (
         *("--config=ablations/simcse_table3", "--config.model.init_from=model", "--config.data.train=data.tsv"),
         *("--config.eval.data=data.tsv", "--config.sweep.metrics=stsb_dev", "--workdir"),
@@ -299,8 +299,8 @@ AN_INPUT = ("is the file of ", "is a file of ", "is the folder of ")
         *[("evaluate", name) for name in ("data.tsv", "hard.json", "model/config.json", "weights.json")],
         *[("encode", name) for name in ("hard.npy", "weights.npy", "begun.npy")],
         *[("search", name) for name in ("soft.json", "model/config.json")],
-        *[("geometry", "model"), ("analyze", "model"), ("main", "model"), ("sweep", "model")],
-        *[("geometry", "out"), ("analyze", "out"), ("main", "run"), ("sweep", "table")],
+        *[("geometry", "model"), ("analyze", "model"), ("train", "model"), ("sweep", "model")],
+        *[("geometry", "out"), ("analyze", "out"), ("train", "run"), ("sweep", "table")],
     ],
 )
 def test_no_command_overwrites_what_it_reads(places, command, output, monkeypatch):

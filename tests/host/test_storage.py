@@ -256,7 +256,7 @@ def test_a_folder_need_not_exist(tmp_path):
 
 
 def test_without_gcsfs_the_package_to_install_is_named():
-    code = "import sys; sys.modules['gcsfs'] = None; from simcse_jax import storage; storage.as_path('gs://bucket/run')"
+    code = "import sys; sys.modules['gcsfs'] = None; from simcse_jax.host import storage; storage.as_path('gs://bucket/run')"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.stderr.splitlines()[-1].endswith(
         "UserError: gs://bucket/run: the package that reads it is missing; pip install 'simcse_jax[gcs]'"
@@ -276,7 +276,7 @@ def test_the_store_is_read_and_written_like_a_folder(store):
 
 @NEEDS_GCSFS
 def test_a_missing_bucket_is_not_created(store):
-    with pytest.raises(UserError, match="there is no bucket other, or no right to see it"):
+    with pytest.raises(UserError, match="there is no bucket other, or no permission to see it"):
         storage.as_path("gs://other/run")
     assert not any(request.startswith("POST /storage/v1/b?") for request in store.requests)
 

@@ -89,9 +89,9 @@ def cases() -> Iterator[Case]:
     inputs = ("model", TEXT, PAIRS, "adapter")
     arguments = train_arguments("run", **OURS)
     for damage, (make, end, names) in DAMAGES.items():
-        yield Case("adapters", "main", damage, arguments, inputs, make, end, names, leaves=("run", "run/*"))
+        yield Case("adapters", "train", damage, arguments, inputs, make, end, names, leaves=("run", "run/*"))
     for damage, (fields, names) in FIELDS.items():
-        yield Case("adapters", "main", damage, train_arguments("run", **fields), inputs, names=names)
+        yield Case("adapters", "train", damage, train_arguments("run", **fields), inputs, names=names)
     # A model's name that is an adapter.
     yield Case(
         "adapters", "encode", "instead of a model", ["--model=adapter", f"--input={TEXT}", "--output=o.npy"], inputs

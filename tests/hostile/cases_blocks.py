@@ -42,7 +42,7 @@ def cases() -> Iterator[Case]:
     yield Case(KIND, "encode", "without --keep-text", BLOCKS[:-1], INPUTS, nothing, REFUSED, "--keep-text")
     yield case("an input that was changed", write("text.txt", "a cat\na dog\n"), "other embeddings")
     yield case("an input that is missing", remove("text.txt"), "text.txt")
-    yield case("no file of a pattern", nothing, "no file has such a name", "--input=*.jsonl")
+    yield case("no file of a pattern", nothing, "no file matches", "--input=*.jsonl")
     yield case("an input twice", nothing, "named twice", "--input=text.txt,text.txt")
     yield case("into a folder with other files", both(remove(FOLDER), others), "other files")
     yield case("into the folder of the input", nothing, "", "--output=model/")

@@ -136,11 +136,11 @@ def cases() -> Iterator[Case]:
     for damage, (builder, name, content, end) in DOWNLOADS.items():
         output = "out.txt" if builder in ("nli_sentences", "flickr_captions") or "wiki" in builder else "out.csv"
         arguments = [builder, f"--source={name}", f"--output={output}"]
-        yield Case(KIND, "build_data", damage, arguments, (), write(name, content), end, name if end == REFUSED else "")
+        yield Case(KIND, "build-data", damage, arguments, (), write(name, content), end, name if end == REFUSED else "")
     for damage, (train, fields, make, end, named) in LISTS.items():
         arguments = train_arguments("run", data__train=train, **fields)
         further = (both(write("train.csv", TRIPLETS), make) if make else write("train.csv", TRIPLETS),)
-        yield Case(KIND, "main", damage, arguments, ("model", "text.txt", "pairs.tsv"), *further, end, named)
+        yield Case(KIND, "train", damage, arguments, ("model", "text.txt", "pairs.tsv"), *further, end, named)
     for option, values in {"--source": NAMES, "--split": NAMES, "--seed": NUMBERS, "--count": NUMBERS}.items():
         for name, value in values.items():
             given = {"--source": "x.jsonl", "--output": "out.txt"} | {option: value}
@@ -152,10 +152,10 @@ def cases() -> Iterator[Case]:
     for name, value in NAMES.items():
         yield _option("nli", f"--output is {name}", {"--source": "x.jsonl", "--output": value})
     for name, value in CHOICES.items():
-        yield Case("options", "build_data", f"the file is {name}", [value, "--source=x.jsonl"], ())
+        yield Case("options", "build-data", f"the file is {name}", [value, "--source=x.jsonl"], ())
 
 
 def _option(builder: str, damage: str, given: dict[str, str]) -> Case:
     arguments = [builder, *(f"{key}={value}" for key, value in given.items())]
     make = write("x.jsonl", NLI.replace("}", ', "text": "It is so. It was."}'))
-    return Case("options", "build_data", damage, arguments, (), make, EITHER)
+    return Case("options", "build-data", damage, arguments, (), make, EITHER)

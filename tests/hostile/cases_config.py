@@ -124,7 +124,7 @@ def field(name: str, value: str, text: str, end: str) -> Case:
     last = name.rpartition(".")[2] if end == REFUSED else ""
     return Case(
         "configs",
-        "main",
+        "train",
         f"{name} is {text}",
         arguments,
         ("model", TEXT, PAIRS),
@@ -136,12 +136,12 @@ def field(name: str, value: str, text: str, end: str) -> Case:
 
 def files() -> Iterator[Case]:
     for name, text in FILES.items():
-        for command in ("main", "sweep", "aot"):
+        for command in ("train", "sweep", "aot"):
             yield file(command, f"the file {name}", text)
     for name, change in CHANGES.items():
         lines = ["from simcse_jax.config import default_config", "def get_config():", "    config = default_config()"]
         lines += [f"    {part.strip()}" for part in change.split(";")] + ["    return config", ""]
-        yield file("main", name, "\n".join(lines))
+        yield file("train", name, "\n".join(lines))
     variants = {"are none": "()", "are no variants": "(1, 2)", "have wrong fields": "[Variant('a', {'none': 1})]"}
     variants |= {"have one name": "[Variant('a', {}), Variant('a', {})]", "have a path's name": "[Variant('../a', {})]"}
     variants |= {"have a long name": "[Variant('a' * 300, {})]", "have wrong types": "[Variant(3, None)]"}
@@ -167,7 +167,7 @@ def file(command: str, name: str, text: str) -> Case:
         (folder / "c.py").write_bytes(text.encode("utf-8", "surrogateescape"))
 
     arguments = ["--config=c.py", "--topology=v5e:2x4"] if command == "aot" else ["--config=c.py", "--workdir=run"]
-    if command == "main":
+    if command == "train":
         arguments += [
             f"--config.{key}={SMALL_RUN[key]}" for key in ("model.init_from", "eval.data") if "section" not in name
         ]

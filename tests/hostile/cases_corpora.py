@@ -43,7 +43,7 @@ def zeros(folder: Path) -> None:
 
 
 def training(damage: str, make: Make, names: str, *more: str, end: str = REFUSED, inputs: tuple = INPUTS) -> Case:
-    return Case(KIND, "main", damage, [*TRAIN, *more], inputs, make, end, names, leaves=RUN)
+    return Case(KIND, "train", damage, [*TRAIN, *more], inputs, make, end, names, leaves=RUN)
 
 
 def nothing(folder: Path) -> None:

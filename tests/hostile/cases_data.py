@@ -32,15 +32,15 @@ OF_SENTENCES = [
     Place("search", "--sentences", ["--model=model", "--sentences={}", "--query=a", "--output=out.json"]),
     Place("search", "--queries", ["--model=model", "--sentences=text.txt", "--queries={}", "--output=out.json"]),
     Place("analyze", "--data", ["--model=model", "--data={}", "--output=out"]),
-    Place("main", "data.train", train_arguments("run", data__train="{}")),
+    Place("train", "data.train", train_arguments("run", data__train="{}")),
     Place("demo", "--sentences", ["--model=model", "--sentences={}", "--port=0"]),
-    Place("main", "analysis.data", train_arguments("run", analysis__every=1, analysis__data="{}")),
+    Place("train", "analysis.data", train_arguments("run", analysis__every=1, analysis__data="{}")),
 ]
 OF_PAIRS = [
     Place("evaluate", "--data", ["--model=model", "--data={}", "--output=out.json"]),
     Place("geometry", "--data", ["--models=model", "--data={}", "--output=out"]),
-    Place("main", "eval.data", train_arguments("run", eval__data="{}")),
-    Place("data.overlap", "data", ["{}"]),
+    Place("train", "eval.data", train_arguments("run", eval__data="{}")),
+    Place("overlap", "data", ["{}"]),
 ]
 INPUTS = ("model", "text.txt", "pairs.tsv")
 
@@ -223,7 +223,7 @@ def same(name: str, damage: str, make: Make, file: str = "") -> Case:
 def pairs() -> Iterator[Case]:
     for damage, (data, end) in TABLES.items():
         for place in OF_PAIRS:
-            no_score = place.command == "data.overlap"  # it reads no scores
+            no_score = place.command == "overlap"  # it reads no scores
             yield case(place, "x.tsv", damage, write("x.tsv", data), EITHER if no_score else end)
 
 

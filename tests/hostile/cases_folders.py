@@ -293,7 +293,7 @@ def mixed_up() -> Iterator[Case]:
         "search": ("--model=model", f"--sentences={TEXT}", "--query=a", "--index={}"),
         "analyze": ("--runs", "{}", "--output=out"),
         "geometry": ("--runs", "{}", f"--data={PAIRS}", "--output=out"),
-        "data.overlap": ("{}",),
+        "overlap": ("{}",),
     }
     right = {("encode", seed) for seed in ("model", "foreign", "exported", "workdir")}
     right |= {
@@ -321,7 +321,7 @@ def mixed_up() -> Iterator[Case]:
 
 
 def case(kind: str, reader: Reader, damage: str, make: Make, end: str) -> Case:
-    output = reader.output if end != REFUSED and reader.command != "main" else ""
+    output = reader.output if end != REFUSED and reader.command != "train" else ""
     return Case(
         kind,
         reader.command,

@@ -179,7 +179,7 @@ TAUGHT: dict[str, tuple[Make, tuple[str, ...], str]] = {  # the damage, fields, 
 def cases() -> Iterator[Case]:
     def case(damage: str, arguments: list[str], fields: tuple[str, ...], make: Make, end: str, names: str) -> Case:
         given = [*arguments, *(f"--config.{field}" for field in fields)]
-        return Case(KIND, "main", damage, given, INPUTS, make, end, names)
+        return Case(KIND, "train", damage, given, INPUTS, make, end, names)
 
     for damage, (content, end, names) in SCORES.items():
         fields = MSE if "est" in damage else COSENT
@@ -193,6 +193,6 @@ def cases() -> Iterator[Case]:
     for damage, (make, fields, names) in TAUGHT.items():
         yield case(f"a teacher {damage}", TRAIN, (ONLY, f"teacher.model={TEACHER}", *fields), make, REFUSED, names)
     inputs = (*INPUTS, "kept")
-    yield Case(KIND, "main", "embeddings that were kept", TAUGHT_RUN, inputs, end=DONE)
+    yield Case(KIND, "train", "embeddings that were kept", TAUGHT_RUN, inputs, end=DONE)
     for damage, make in KEPT.items():
-        yield Case(KIND, "main", f"embeddings that were kept: {damage}", TAUGHT_RUN, inputs, make, names="kept/")
+        yield Case(KIND, "train", f"embeddings that were kept: {damage}", TAUGHT_RUN, inputs, make, names="kept/")

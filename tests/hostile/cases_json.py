@@ -33,7 +33,7 @@ def readers_of_model(name: str = MODEL) -> list[Reader]:
         Reader("demo", [f"--model={name}", f"--sentences={TEXT}", "--port=0"], [name, TEXT], ""),
         Reader("geometry", [f"--models={name}", f"--data={PAIRS}", "--output=out"], [name, PAIRS], "out"),
         Reader("analyze", [f"--model={name}", f"--data={TEXT}", "--output=out"], [name, TEXT], "out"),
-        Reader("main", train_arguments("run", model__init_from=name), [name, TEXT, PAIRS], "run"),
+        Reader("train", train_arguments("run", model__init_from=name), [name, TEXT, PAIRS], "run"),
     ]
 
 
@@ -49,7 +49,7 @@ STATE = Reader(
 )
 EXPORT = Reader("export", ["--workdir=workdir", "--output=out"], ["workdir"], "out")
 RESUME = Reader(
-    "main",
+    "train",
     RUN,
     ["model", "train.csv", "pairs.tsv", "workdir"],
     "workdir",

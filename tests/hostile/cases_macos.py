@@ -67,11 +67,11 @@ def cases() -> Iterator[Case]:
     yield case("an index on disk", "search", SEARCH, ("model", "lance"), "out.json")
     yield case("an index that is made again", "search", SEARCHED, ("model", TEXT, "index"), "out.json")
     yield case("BEIR's folder", "evaluate", RETRIEVAL, ("model", "beir"), "out.json")
-    yield Case(KIND, "main", "a prepared corpus", FROM_CORPUS, ("model", "corpus", PAIRS), litter, DONE)
+    yield Case(KIND, "train", "a prepared corpus", FROM_CORPUS, ("model", "corpus", PAIRS), litter, DONE)
     yield Case(KIND, "search", "a folder of embeddings", BUILD, ("embeddings",), litter, DONE)
     nli = both(lambda folder: (folder / "x").mkdir(), write("x/snli_1.0_train.jsonl", NLI), litter)
     yield Case(
-        KIND, "build_data", "a download", ["nli", "--source=x", "--output=out.csv"], (), nli, DONE, "", "out.csv"
+        KIND, "build-data", "a download", ["nli", "--source=x", "--output=out.csv"], (), nli, DONE, "", "out.csv"
     )
     made = {
         "index": ("search", SEARCHED, ("model", TEXT)),
@@ -79,7 +79,7 @@ def cases() -> Iterator[Case]:
         "blocks": ("encode", BLOCKS, ("model", TEXT)),
         "corpus": ("prepare", PREPARE, ("model", TEXT)),
         "out": ("export", EXPORT.arguments, ("workdir",)),
-        "run/model": ("main", train_arguments("run"), ("model", TEXT, PAIRS)),
+        "run/model": ("train", train_arguments("run"), ("model", TEXT, PAIRS)),
     }
     for output, (command, arguments, inputs) in made.items():
         yield Case(

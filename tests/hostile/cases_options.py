@@ -197,7 +197,7 @@ OPTIONS: dict[str, tuple[dict[str, str], dict[str, dict[str, str]]]] = {
             "--topologies": CHOICES,
         },
     ),
-    "data.overlap": (
+    "overlap": (
         {"--anchor": ""},
         {"--positives": CHOICES, "--anchor": NAMES, "--positive": NAMES, "--label": NAMES},
     ),
@@ -214,7 +214,7 @@ MISUSES = {
     "a NUL's escape": ["--model=\\x00"],
 }
 COMMANDS = (
-    "main",
+    "train",
     "evaluate",
     "encode",
     "search",
@@ -225,9 +225,9 @@ COMMANDS = (
     "aot",
     "demo",
     "serve",
-    "build_data",
+    "build-data",
     "mine",
-    "data.overlap",
+    "overlap",
 )
 
 
@@ -267,7 +267,7 @@ def program() -> Iterator[Case]:
         "bytes": "\udcff",
     }
     names |= {
-        "a module's name": "data.overlap",
+        "a module's name": "commands.overlap",
         "a private name": "__main__",
         "a path": "../encode",
         "a long name": LONG,
@@ -305,12 +305,12 @@ def flags() -> Iterator[Case]:
         "a reading that there is not": [*whole, "--config.objective.off_dropout.reading=mine"],
         "a field with a NUL's escape": [*whole, "--config.data.train=\\0"],
     }
-    for command, (name, arguments) in itertools.product(("main", "sweep"), wrong.items()):
+    for command, (name, arguments) in itertools.product(("train", "sweep"), wrong.items()):
         if command == "sweep":
             arguments = [argument.replace("unsup_bert", "ablations/simcse_table3") for argument in arguments]
         yield Case("options", command, name, arguments, ("model", TEXT, PAIRS))
     one_set = train_arguments("run", eval__postprocess="whitening", eval__postprocess_data="target_all")
-    yield Case("options", "main", "all splits of a file", one_set, ("model", TEXT, PAIRS), names=PAIRS)
+    yield Case("options", "train", "all splits of a file", one_set, ("model", TEXT, PAIRS), names=PAIRS)
 
 
 def queries() -> Iterator[Case]:
@@ -355,7 +355,7 @@ def checkpoints() -> Iterator[Case]:
         arguments = [f"{key}={text}" for key, text in (given | {option: value}).items()]
         yield Case("options", command, f"{option}: {name}", arguments, inputs, names=names)
     for name, (value, names) in wrong.items():
-        yield Case("options", "main", name, train_arguments("run", model__init_from=value), inputs, names=names)
+        yield Case("options", "train", name, train_arguments("run", model__init_from=value), inputs, names=names)
     arguments = ["--model=workdir@step=2", f"--data={PAIRS}", "--output=workdir/run.json"]
     yield Case("options", "evaluate", "an output in a checkpoint's run", arguments, inputs, names="would be lost")
     done = [f"{key}={text}" for key, text in (ENCODE | {"--model": "workdir@step=last"}).items()]

@@ -126,7 +126,7 @@ def cases() -> Iterator[Case]:
     for damage, fields in FIELDS.items():
         more = [f"--config.eval.retrieval.{name}={value}" for name, value in fields.items()]
         names = "named twice" if damage == "a folder twice" else "eval.retrieval"
-        yield Case(KIND, "main", f"eval.retrieval: {damage}", [*TRAIN, *more], INPUTS, names=names)
+        yield Case(KIND, "train", f"eval.retrieval: {damage}", [*TRAIN, *more], INPUTS, names=names)
     damaged = write(f"{FOLDER}/qrels/dev.tsv", HEAD + "q0\tx\t1\n")
-    yield Case(KIND, "main", "no document that is known", TRAIN, INPUTS, damaged, names="dev.tsv: none")
-    yield Case(KIND, "main", "none", TRAIN, INPUTS, end=DONE)
+    yield Case(KIND, "train", "no document that is known", TRAIN, INPUTS, damaged, names="dev.tsv: none")
+    yield Case(KIND, "train", "none", TRAIN, INPUTS, end=DONE)

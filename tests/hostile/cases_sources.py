@@ -57,7 +57,7 @@ def cases() -> Iterator[Case]:
     more = write("more.txt", "a cat\na dog\n")
     for damage, (fields, names) in WRONG.items():
         arguments = [*TRAIN, *(f"--config.{field}" for field in fields)]
-        yield Case(KIND, "main", damage, arguments, INPUTS, more, names=names)
+        yield Case(KIND, "train", damage, arguments, INPUTS, more, names=names)
     lengths = {"three lengths": ("8", "9", "10"), "a second length of two": ("8", "2"), "two of one column": ("8", "9")}
     for damage, given in lengths.items():
         arguments = ["--data=text.txt", "--model=model", "--output=out", "--max-length", *given]

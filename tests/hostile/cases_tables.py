@@ -88,10 +88,10 @@ def cases() -> Iterator[Case]:
         arguments = ["--model=model", "--data=pairs.tsv", "--output=out.json"]
         yield _case("evaluate", damage, arguments, write("pairs.tsv", text), SAME, output="out.json")
     for damage, (name, text) in TRAINED.items():
-        yield _case("main", damage, train_arguments("run", data__train=name), write(name, text), DONE)
+        yield _case("train", damage, train_arguments("run", data__train=name), write(name, text), DONE)
     for damage, (name, text, names) in REFUSED_TABLES.items():
         make = write(name, text)
-        yield _case("main", damage, train_arguments("run", data__train=name), make, REFUSED, names=names)
+        yield _case("train", damage, train_arguments("run", data__train=name), make, REFUSED, names=names)
         if damage.endswith(("by their order", "lists", "a positive that is a number")):
             yield _case("mine", damage, [*MINE, f"--pairs={name}"], make, REFUSED, names=names)
 

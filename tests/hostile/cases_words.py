@@ -97,7 +97,7 @@ def cases() -> Iterator[Case]:
     for name in NAMES:
         encode = readers_of_model(name)[0]
         yield Case(KIND, "encode", f"the name {name}", encode.arguments, [TEXT], write(FILE, ROWS), names="glove")
-    for command in ("analyze", "main"):
+    for command in ("analyze", "train"):
         (reader,) = [reader for reader in readers_of_model(f"glove:{FILE}") if reader.command == command]
         yield Case(KIND, command, "no layers", reader.arguments, reader.inputs[1:], write(FILE, ROWS), names=FILE)
     for damage, changes in {
@@ -107,7 +107,7 @@ def cases() -> Iterator[Case]:
     }.items():
         arguments = train_arguments("run", model__init_from=f"glove:{FILE}", train__epochs=0, **changes)
         arguments.append("--config.train.max_steps=0")
-        yield Case(KIND, "main", damage, arguments, [TEXT, "pairs.tsv"], write(FILE, ROWS), names=FILE)
+        yield Case(KIND, "train", damage, arguments, [TEXT, "pairs.tsv"], write(FILE, ROWS), names=FILE)
     for damage, (words, about, shape, end) in FOLDERS.items():
         encode = readers_of_model(FOLDER)[0]
         make = module(words, about, shape)

@@ -84,9 +84,8 @@ def write_small_adapter(folder: Path) -> None:
     """A random adapter of the model `model`."""
     import dataclasses
 
-    from simcse_jax.huggingface.adapters import base_fingerprint, write_adapter
-    from simcse_jax.huggingface.linear_maps import sites
     from simcse_jax.huggingface.load import load
+    from simcse_jax.huggingface.peft import base_fingerprint, sites, write_adapter
     from simcse_jax.models import lora
     from simcse_jax.models.config import Lora, Partial
 
@@ -144,7 +143,7 @@ BLOCKS = ["--model=model", "--input=text.txt", "--output=blocks/", "--block-rows
 MADE: dict[str, tuple[list[str], str, list[str]]] = {
     "workdir": (
         ["model", "train.csv", "pairs.tsv"],
-        "main",
+        "train",
         RUN,
     ),
     "exported": (["workdir"], "export", ["--workdir=workdir", "--output=exported"]),
@@ -154,7 +153,7 @@ MADE: dict[str, tuple[list[str], str, list[str]]] = {
     "blocks": (["model", "text.txt"], "encode", BLOCKS),
     "bytes": (["embeddings"], "search", ["build", "--embeddings=embeddings", "--output=bytes", "--precision=int8"]),
     "lance": (["embeddings"], "search", ["build", "--embeddings=embeddings", "--output=lance"]),
-    "kept": (["model", "train.csv", "pairs.tsv"], "main", TAUGHT_RUN),
+    "kept": (["model", "train.csv", "pairs.tsv"], "train", TAUGHT_RUN),
     "mined": (["model", "text.txt", "train.csv"], "hostile.seeds:mine_half", MINED),
     "state": (
         ["model", "text.txt"],
@@ -183,8 +182,8 @@ def encode_half() -> None:
     """`encode`, stopped after the first part as if by a kill."""
     import os
 
+    from simcse_jax.bulk.resumable import PartialEmbeddings
     from simcse_jax.commands import encode
-    from simcse_jax.encoding.files import PartialEmbeddings
 
     append = PartialEmbeddings.append
 
@@ -201,16 +200,16 @@ def mine_half() -> None:
     """`mine`, stopped after the first block as if by a kill."""
     import os
 
-    from simcse_jax.bulk.mining.output import Output
+    from simcse_jax.bulk.resumable import PartialPairs
     from simcse_jax.commands import mine
 
-    append = Output.append
+    append = PartialPairs.append
 
-    def append_and_end(self: Output, *block: Any) -> None:
+    def append_and_end(self: PartialPairs, *block: Any) -> None:
         append(self, *block)
         os._exit(0)
 
-    Output.append = append_and_end  # type: ignore[method-assign]
+    PartialPairs.append = append_and_end  # type: ignore[method-assign]
     os.mkdir("mined")
     mine.main()
 

@@ -203,8 +203,10 @@ def _prepare(request: dict[str, Any]) -> None:
     os.environ["TMPDIR"] = tempfile.tempdir = str(own / "tmp")
     os.environ |= request.get("environment", {})
     os.chdir(request["folder"])
-    sys.argv = [f"simcse_jax.{request['command']}", *request["arguments"]]
-    sys.orig_argv = [sys.executable, "-m", *sys.argv]
+    command = request["command"]
+    start = ["simcse_jax"] if command == "__main__" else ["simcse_jax", command]
+    sys.argv = [" ".join(["python", "-m", *start]), *request["arguments"]]
+    sys.orig_argv = [sys.executable, "-m", *start, *request["arguments"]]
     if request.get("drop"):
         _drop_rights_of_root()
     limits = {"AS": MEMORY, "FSIZE": LARGEST_FILE, "CPU": PROCESSOR_SECONDS, "CORE": 0}
@@ -219,7 +221,7 @@ def _run(command: str) -> int:
     import threading
     import traceback
 
-    from simcse_jax.commands.command_line import run_command
+    from simcse_jax.commands.command_line import module_of, run_command
 
     if command == "demo":  # which would serve until it is interrupted
         importlib.import_module("simcse_jax.commands.demo").serve = lambda *args, **kwargs: None
@@ -233,7 +235,7 @@ def _run(command: str) -> int:
             module, _, function = command.partition(":")
             run_command(getattr(importlib.import_module(module), function))
         else:
-            run_command(importlib.import_module(f"simcse_jax.{command}").main)
+            run_command(importlib.import_module(module_of(command)).main)
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
     except BaseException:

@@ -8,8 +8,8 @@ from safetensors.numpy import load_file
 from support import CONFIGS, random_batch, row_keys
 
 from simcse_jax.huggingface.load import load
-from simcse_jax.huggingface.names import normalize_names, to_tensors
 from simcse_jax.huggingface.tokenizer import MARKER, Tokenizer
+from simcse_jax.huggingface.weight_names import normalize_names, to_tensors
 from simcse_jax.models import parameters
 from simcse_jax.models.sentence_encoder import build
 

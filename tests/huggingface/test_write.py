@@ -10,11 +10,10 @@ from support.models import edit_json, edit_tensors, same
 
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import choose_pooler, load
-from simcse_jax.huggingface.name_tables import NAMES
-from simcse_jax.huggingface.names import head_tensors, to_tensors
 from simcse_jax.huggingface.resolve import resolve
-from simcse_jax.huggingface.settings import Settings
+from simcse_jax.huggingface.sentence_transformers import Settings
 from simcse_jax.huggingface.tokenizer import MARKER
+from simcse_jax.huggingface.weight_names import NAMES, head_tensors, to_tensors
 from simcse_jax.huggingface.write import write_model as write_folder
 from simcse_jax.models.config import POOLERS
 from simcse_jax.models.language_model import shapes

@@ -1,7 +1,7 @@
 import pytest
 
 from simcse_jax.errors import UserError
-from simcse_jax.index.identity import ModelIdentity, check_maker, is_identity
+from simcse_jax.index.identity import ModelIdentity, check_maker, read_identity
 
 MODEL = ModelIdentity("runs/a", "avg", False, 12, "0" * 64)
 
@@ -33,5 +33,7 @@ def test_the_same_weights_under_another_name_are_the_same_model():
 
 
 def test_each_field_has_its_type():
-    assert is_identity(MODEL)
-    assert not is_identity(MODEL._replace(dimension="12")) and not is_identity(MODEL._replace(head=0))
+    assert read_identity(MODEL._asdict(), "damaged") == MODEL
+    for content in (MODEL._asdict() | {"dimension": "12"}, MODEL._asdict() | {"head": 0}, {"more": 1}, [], None):
+        with pytest.raises(UserError, match=r"^damaged$"):
+            read_identity(content, "damaged")

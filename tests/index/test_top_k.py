@@ -1,11 +1,15 @@
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from simcse_jax.devices.mesh import data_mesh
-from simcse_jax.index.top_k import MAX_QUERIES, WHOLE, Best, Block, merge, on_devices, top_k
+from simcse_jax.encoding.quantization import Quantization, ranges_of
+from simcse_jax.index.top_k import MAX_QUERIES, WHOLE, Best, Block, decoded, decoding_of, merge, on_devices, top_k
 
 MESH = data_mesh(jax.devices()[:2])
+ROWS = np.random.default_rng(0).normal(size=(40, 21)).astype(np.float32)
+ROWS[:, 3] = 0.5
 
 
 def unit(rows: int, dimension: int, seed: int = 0) -> np.ndarray:
@@ -150,3 +154,17 @@ def test_a_block_that_cannot_be_divided_evenly_is_padded():
     array = on_devices(rows, data_mesh(jax.devices()[:4]))
     np.testing.assert_array_equal(array, np.pad(rows, ((0, 4 * WHOLE - 10), (0, 0))))
     assert {shard.data.shape for shard in array.addressable_shards} == {(WHOLE, 4)}  # the sums of all have one order
+
+
+@pytest.mark.parametrize("precision", ["int8", "ubinary"])
+def test_devices_decode_as_the_host_does(precision):
+    kind = Quantization(precision, 21, ranges_of(ROWS) if precision == "int8" else None)
+    codes = kind.encode(ROWS)
+    found = decoded(jnp.asarray(codes), 21, decoding_of(kind))
+    np.testing.assert_allclose(found, kind.decode(codes), rtol=1e-6, atol=1e-6)
+
+
+def test_numbers_stay_as_they_are():
+    found = decoded(jnp.asarray(ROWS, jnp.bfloat16), 21, decoding_of(None))
+    assert found.dtype == jnp.float32
+    np.testing.assert_array_equal(found, jnp.asarray(ROWS, jnp.bfloat16).astype(jnp.float32))

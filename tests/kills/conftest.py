@@ -75,7 +75,7 @@ def jobs(warm, tiny_bert, corpus, trained, exported, tmp_path_factory) -> dict[s
 
     def train(folder):
         return [
-            "main",
+            "train",
             *train_args(tiny_bert, corpus["csv"], corpus["dev"], folder / "run", "--config.model.mlp=always"),
         ]
 

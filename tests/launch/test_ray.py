@@ -18,9 +18,9 @@ def job(request):
 
 
 def test_its_command_has_options_that_go_together(job, monkeypatch):
-    python, *arguments = shlex.split(job["spec"]["entrypoint"])
-    assert (python, arguments[:2]) == ("python", ["-m", "simcse_jax.commands.encode"])
-    monkeypatch.setattr(sys, "argv", arguments[1:])
+    program, *arguments = shlex.split(job["spec"]["entrypoint"])
+    assert (program, arguments[0]) == ("simcse-jax", "encode")
+    monkeypatch.setattr(sys, "argv", arguments)
     args = encode.parse()
     assert (args.engine, args.address, args.folder) == ("ray", "auto", True) and args.input.endswith("/*.parquet")
 

@@ -38,8 +38,8 @@ def test_the_pods_command_has_options_that_exist(monkeypatch):
     pod = MANIFESTS["Deployment"]["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     entry = json.loads(re.search("^ENTRYPOINT (.*)$", DOCKERFILE, re.MULTILINE)[1])
-    assert entry[:3] == ["python", "-m", "simcse_jax.commands.serve"]
-    monkeypatch.setattr(sys, "argv", [*entry[2:], *container["args"]])
+    assert entry[:2] == ["simcse-jax", "serve"]
+    monkeypatch.setattr(sys, "argv", [*entry[1:], *container["args"]])
     args = serve.parse()
     (port,) = container["ports"]
     assert (args.host, args.port) == ("0.0.0.0", port["containerPort"])

@@ -5,13 +5,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support import random_batch, random_model, row_keys
+from jax.experimental import pallas as pl
+from jax.sharding import PartitionSpec as P
+from support import CONFIGS, random_batch, random_model, row_keys
 
-from simcse_jax.models import attention, parameters
-from simcse_jax.models.attention import Near, head_by_head, in_blocks, whole
+from simcse_jax.config.fields import default_config
+from simcse_jax.devices.mesh import AXIS, data_mesh
+from simcse_jax.models import attention, flash_attention, parameters
+from simcse_jax.models.attention import Near, by_platform, head_by_head, in_blocks, whole
 from simcse_jax.models.changes import Change
+from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.dropout import Draws
 from simcse_jax.models.sentence_encoder import build
+from simcse_jax.training.costs.compile import trace_step
 
 ROWS, LENGTH = 3, 22
 
@@ -173,3 +179,220 @@ def test_without_a_rate_of_attention_no_mask_is_drawn_for_it():
     (drawn, values), (none, without) = program(jnp.float32(0.0)), program(0.0)
     assert len(none) < len(drawn)
     np.testing.assert_array_equal(values, without)
+
+
+TEXTS = 4
+chosen_by_platform = jax.lax.platform_dependent
+ELSEWHERE = {"on_cpu": lambda query, *_: 3 * query, "otherwise": lambda query, *_: query}
+
+
+def compiled_for(platform, monkeypatch):
+    """Attention is a platform's, kernels of TPUs step by step; returns a list that grows with each kernel."""
+    used = []
+
+    def choose(*args, default=None, **branches):
+        if platform in branches and branches[platform].__module__ in (attention.__name__, __name__):
+            used.append(platform)
+            return branches[platform](*args)
+        return chosen_by_platform(*args, default=default, **branches)
+
+    monkeypatch.setattr(jax.lax, "platform_dependent", choose)
+    monkeypatch.setattr(attention, "has_plugin", lambda name: name == platform)
+    monkeypatch.setattr(flash_attention.pl, "pallas_call", functools.partial(pl.pallas_call, interpret=True))
+    monkeypatch.setattr(flash_attention, "BLOCKS", (16,))
+    monkeypatch.setattr(flash_attention, "LANES", 8)
+    return used
+
+
+def model_with_kernels(model_type):
+    _, params, config = random_model(model_type)
+    config = dataclasses.replace(config, attention_kernels=True)
+    return build(config, True)[0], params, config
+
+
+def gradient_of(graph, rate=0.0, positions=None, **options):
+    """A new function of parameters, ids, mask and keys: a number of the last hidden states, and its gradient."""
+
+    def loss(params, ids, mask, keys):
+        change = Change(positions=positions)
+        last = parameters.merge(graph, params).encoder(
+            ids, mask, dropout_keys=keys, dropout_rate=0.2, attention_dropout_rate=rate, change=change, **options
+        )[-1]
+        return jnp.sum(jnp.sin(last.astype(jnp.float32)) * mask[:, :, None])
+
+    return jax.jit(jax.value_and_grad(loss))
+
+
+def assert_same(found, expected, most):
+    np.testing.assert_allclose(found[0], expected[0], rtol=most)
+    largest = max(float(jnp.abs(each).max()) for each in expected[1].values())
+    for name, each in expected[1].items():
+        np.testing.assert_allclose(found[1][name], each, atol=most * largest, err_msg=name)
+
+
+@pytest.fixture
+def long(monkeypatch):
+    """Texts of more than four tokens are long."""
+    monkeypatch.setattr(attention, "LONG", 4)
+    monkeypatch.setattr(attention, "BLOCK", 8)
+
+
+@pytest.fixture
+def batch():
+    ids, mask = (jnp.asarray(array[:, 0]) for array in random_batch(TEXTS, LENGTH))
+    return ids, mask, row_keys(TEXTS)
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize("model_type", ["bert", pytest.param("modernbert", marks=pytest.mark.slow)])
+def test_a_step_with_kernels_is_the_same_step(model_type, long, batch, monkeypatch):
+    graph, params, config = model_with_kernels(model_type)
+    assert_used = {}
+    for case, options in {"padded": {}, "unpadded": {"most_tokens": int(batch[1].sum())}}.items():
+        with monkeypatch.context() as patch:
+            expected = gradient_of(graph, **options)(params, *batch)
+            assert_used[case] = compiled_for("tpu", patch)
+            found = gradient_of(graph, **options)(params, *batch)
+        assert_same(found, expected, 1e-5)
+        assert len(assert_used[case]) >= config.num_layers, "the kernels were not used"
+
+
+@pytest.mark.exact
+def test_a_step_of_several_devices_with_kernels_is_the_same_step(long, batch, monkeypatch):
+    graph, params, _ = model_with_kernels("modernbert")
+    mesh, own = data_mesh(jax.devices()[:4]), gradient_of(graph)
+    expected = gradient_of(graph)(params, *batch)
+    compiled_for("tpu", monkeypatch)
+
+    def of_part(params, *batch):
+        return jax.lax.psum(own(jax.lax.pcast(params, AXIS, to="varying"), *batch), AXIS)
+
+    specs = (P(), *[P(AXIS)] * 3)
+    found = jax.jit(jax.shard_map(of_part, mesh=mesh, in_specs=specs, out_specs=(P(), P())))(params, *batch)
+    assert_same(found, expected, 1e-5)
+
+
+def test_kernels_are_left_out_where_they_do_not_apply(long, batch, monkeypatch):
+    graph, params, config = model_with_kernels("modernbert")
+    used = compiled_for("tpu", monkeypatch)
+    gradient_of(graph, rate=0.1).trace(params, *batch)
+    assert not used  # attention's dropout
+    places = jnp.arange(LENGTH)[None] * jnp.ones((TEXTS, 1), jnp.int32)
+    gradient_of(graph, positions=places[:, ::-1]).trace(params, *batch)
+    assert len(set(config.local_layers)) > 0 and len(used) % (config.num_layers - len(config.local_layers)) == 0
+    used.clear()
+    without, _ = build(dataclasses.replace(config, attention_kernels=False), True)
+    gradient_of(without).trace(params, *batch)
+    assert not used
+    monkeypatch.setattr(attention, "LONG", LENGTH)
+    gradient_of(graph).trace(params, *batch)
+    assert not used  # a short text
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size", "window", "applies"),
+    [
+        (jnp.bfloat16, 64, None, True),
+        (jnp.bfloat16, 64, 64, True),
+        (jnp.float32, 64, None, False),
+        (jnp.bfloat16, 36, None, False),
+        (jnp.bfloat16, 136, None, False),
+    ],
+)
+def test_cudnn_is_taken_where_it_can_compute_it(dtype, size, window, applies, monkeypatch):
+    used = compiled_for("cuda", monkeypatch)
+    monkeypatch.setattr(attention, "cudnn", lambda query, *_: query + 1)
+    three = [jnp.ones((1, 2, 600, size), dtype)] * 3
+    found = by_platform(*three, jnp.ones((1, 600), jnp.int32), window, dtype, kernels=True, **ELSEWHERE)
+    assert bool(used) == applies and float(found[0, 0, 0, 0]) == (2 if applies else 3)
+
+
+def test_cudnn_is_given_lengths_and_a_mask_that_is_no_length_gives_nan(monkeypatch):
+    given = {}
+
+    def instead(query, key, value, **options):
+        given.update(options, shape=query.shape)
+        return query
+
+    monkeypatch.setattr(jax.nn, "dot_product_attention", instead)
+    query = jnp.ones((2, 3, 4, 8), jnp.bfloat16)
+    found = attention.cudnn(query, query, query, jnp.array([[1, 1, 1, 0], [1, 0, 1, 0]]), None)
+    assert given["shape"] == (2, 4, 3, 8) and given["implementation"] == "cudnn"
+    assert given["key_value_seq_lengths"].tolist() == [3, 2]
+    assert bool(jnp.isfinite(found[0]).all()) and bool(jnp.isnan(found[1]).all())
+
+
+def as_jax_computes_it(*args, implementation, compute=jax.nn.dot_product_attention, **options):
+    """What cuDNN is asked for, by JAX's own operations on any platform."""
+    assert implementation == "cudnn"
+    return compute(*args, implementation="xla", **options)
+
+
+@pytest.mark.parametrize("window", [None, 0, 1, 3, LENGTH - 1, LENGTH, 100])
+def test_cudnn_s_windows_are_on_both_sides_of_a_query(window, monkeypatch):
+    """Though cuDNN has none on the right: values and gradients are those of the blocks."""
+    monkeypatch.setattr(jax.nn, "dot_product_attention", as_jax_computes_it)
+    three = [jax.random.normal(jax.random.key(n), (TEXTS, 2, LENGTH, 8)).astype(jnp.bfloat16) for n in range(3)]
+    mask = (jnp.arange(LENGTH) < jnp.array([[LENGTH], [9], [2], [1]])).astype(jnp.int32)
+    places = jnp.arange(LENGTH)[None]
+    near = None if window is None else attention.Near(places, places, window, in_order=True)
+    kept = mask[:, None, :, None].astype(jnp.float32)
+
+    def result(attend, *three):
+        found = attend(*three).astype(jnp.float32) * kept
+        return jnp.sum(jnp.sin(3 * found)), found
+
+    def blocks(*three):
+        return attention.in_blocks(*three, mask, near, None, jnp.bfloat16)
+
+    def kernel(*three):
+        return attention.cudnn(*three, mask, window)
+
+    run = jax.jit(jax.value_and_grad(result, (1, 2, 3), has_aux=True), static_argnums=0)
+    (_, expected), gradients = run(blocks, *three)
+    (_, found), of_kernel = run(kernel, *three)
+    np.testing.assert_allclose(found, expected, atol=0.02)
+    for mine, other in zip(of_kernel, gradients, strict=True):
+        largest = float(jnp.abs(other).max())
+        np.testing.assert_allclose(mine.astype(jnp.float32), other.astype(jnp.float32), atol=0.03 * largest + 1e-6)
+
+
+@pytest.mark.platforms
+@pytest.mark.parametrize(
+    ("platform", "kernel", "length"),  # another for each: what is traced for one is kept, whatever is installed
+    [("tpu", "tpu_custom_call", 600), ("cuda", "__cudnn$fmhaSoftmax", 640)],
+)
+def test_a_step_of_several_devices_with_kernels_is_lowered_for_their_platform(platform, kernel, length, monkeypatch):
+    """Both passes of every layer, local ones too."""
+    monkeypatch.setattr(attention, "has_plugin", lambda name: name == platform)
+    # Of the plugin, which need not be installed for this.
+    monkeypatch.setattr("jax._src.cudnn.fused_attention_stablehlo.check_cudnn_version", lambda: 92000)
+    config = default_config()
+    config.update_from_flattened_dict({"train.batch_size": 4, "train.dtype": "bfloat16", "data.max_length": length})
+    config.model.update({"attention_dropout": 0.0, "attention_kernels": True, "pooler": "avg", "mlp": "none"})
+    encoder = dataclasses.replace(EncoderConfig.from_hugging_face(CONFIGS["modernbert"], "test"), max_positions=length)
+    text = trace_step(config, encoder, 1, jax.devices()[:2]).lower(lowering_platforms=(platform,)).as_text()
+    assert text.count(kernel) >= 2 * encoder.num_layers
+    if platform == "cuda":
+        assert [text.count(rf"sliding_window_length\22: {places}") > 0 for places in (0, 4, 5)] == [True, False, True]
+        assert "fmhaSoftmaxBackward" in text
+
+
+@pytest.mark.parametrize(("length", "size", "applies"), [(8192, 64, True), (8193, 64, False), (8192, 256, False)])
+def test_a_tpu_s_kernel_is_taken_where_a_head_has_room_on_the_chip(length, size, applies, monkeypatch):
+    used = compiled_for("tpu", monkeypatch)
+    three = [jax.ShapeDtypeStruct((1, 1, length, size), jnp.float32)] * 3
+    own = functools.partial(by_platform, window=None, dtype=jnp.float32, kernels=True, **ELSEWHERE)
+    jax.eval_shape(own, *three, jax.ShapeDtypeStruct((1, length), jnp.int32))
+    assert bool(used) == applies
+
+
+@pytest.mark.platforms
+@pytest.mark.parametrize("kernels", [True, False])
+def test_without_a_plugin_or_unasked_a_program_has_no_kernels(kernels, monkeypatch):
+    monkeypatch.setattr(attention, "has_plugin", lambda platform: not kernels)
+    for module, name in ((attention, "cudnn"), (flash_attention, "flash_attention")):
+        monkeypatch.setattr(module, name, None)  # fails where it is traced
+    three = [jnp.ones((1, 2, 640, 64), jnp.bfloat16)] * 3
+    own = functools.partial(by_platform, window=None, dtype=jnp.bfloat16, kernels=kernels, **ELSEWHERE)
+    assert float(jax.jit(own)(*three, jnp.ones((1, 640), jnp.int32))[0, 0, 0, 0]) == 3  # a CPU's

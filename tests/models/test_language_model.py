@@ -10,9 +10,9 @@ from support import CONFIGS, random_batch, write_model
 
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import load
-from simcse_jax.huggingface.name_tables import NAMES as TABLES
-from simcse_jax.huggingface.names import head_tensors, normalize_names, read_head
 from simcse_jax.huggingface.tokenizer import MARKER, read_backend, special_tokens
+from simcse_jax.huggingface.weight_names import NAMES as TABLES
+from simcse_jax.huggingface.weight_names import head_tensors, normalize_names, read_head
 from simcse_jax.models import language_model, parameters
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.sentence_encoder import build

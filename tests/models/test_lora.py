@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from support import CONFIGS, random_batch, row_keys
 
-from simcse_jax.huggingface.linear_maps import linear_maps
+from simcse_jax.huggingface.peft import linear_maps
 from simcse_jax.models import lora, parameters, partial
 from simcse_jax.models.config import EncoderConfig, Lora, Partial, Site
 from simcse_jax.models.padding import Padded

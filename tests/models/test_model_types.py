@@ -1,11 +1,13 @@
 import dataclasses
 import re
 
+import pytest
 from support import CONFIGS, ROOT
 
-from simcse_jax.huggingface.name_tables import NAMES
+from simcse_jax.errors import UserError
+from simcse_jax.huggingface.weight_names import NAMES
 from simcse_jax.models.config import BOUNDS, EncoderConfig
-from simcse_jax.models.model_types import MODEL_TYPES
+from simcse_jax.models.model_types import MODEL_TYPES, for_transformers
 
 
 def test_every_model_type_has_its_names_and_a_tiny_model():
@@ -22,3 +24,119 @@ def test_the_table_of_parts_in_the_documentation_has_every_model_type():
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     table = text.split("| model type |", 1)[1].split("\n\n", 1)[0]
     assert set(re.findall(r"`([a-z_-]+)`", " ".join(re.findall(r"^\| ([^|]+) \|", table, re.M)))) == set(MODEL_TYPES)
+
+
+MODERN, NOMIC = CONFIGS["modernbert"], CONFIGS["nomic_bert"]
+# As in the configs of Nomic's repositories.
+OWN = {
+    **{"model_type": "nomic_bert", "vocab_size": 40, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_inner": 48},
+    **{"n_positions": 64, "max_trained_positions": 16, "rotary_scaling_factor": None, "type_vocab_size": 2},
+    **{"activation_function": "swiglu", "layer_norm_epsilon": 1e-12, "prenorm": False, "use_rms_norm": False},
+    **{"qkv_proj_bias": False, "mlp_fc1_bias": False, "mlp_fc2_bias": False, "parallel_block": False},
+    **{"rotary_emb_base": 100, "rotary_emb_fraction": 1.0, "rotary_emb_interleaved": False},
+    **{"rotary_emb_scale_base": None, "causal": False, "auto_map": {"AutoModel": "elsewhere--modeling.NomicBertModel"}},
+}
+
+
+def read(config, **changes):
+    return EncoderConfig.from_hugging_face(config | changes, "config.json")
+
+
+def test_modernbert_s_older_and_newer_fields_say_the_same():
+    older = read(MODERN, num_hidden_layers=4, global_attn_every_n_layers=2)
+    assert (older.rotary_base, older.local_rotary_base, older.window) == (400.0, 100.0, 2)
+    assert older.local_layers == (1, 3) and (older.layer_norm_eps, older.hidden_act) == (1e-5, "gelu")
+    newer = {name: value for name, value in MODERN.items() if not name.endswith("_rope_theta")}
+    kinds = ["full_attention", "sliding_attention"] * 2
+    ropes = {"full_attention": {"rope_theta": 400.0}, "sliding_attention": {"rope_theta": 100, "rope_type": "default"}}
+    assert read(newer, num_hidden_layers=4, layer_types=kinds, rope_parameters=ropes) == older
+    usual = read({name: value for name, value in newer.items() if name not in ("local_attention", "norm_eps")})
+    assert (usual.rotary_base, usual.local_rotary_base, usual.window) == (160000.0, 10000.0, 64)
+    assert usual.local_layers == (1,) and usual.max_length == 64 and usual.pre_norm and usual.gated
+    biased = read(MODERN, attention_bias=True, mlp_bias=True, norm_bias=True, classifier_bias=True)
+    assert biased.attention_bias and biased.feed_forward_bias and biased.norm_bias and biased.language_model_bias
+    assert not any((usual.attention_bias, usual.feed_forward_bias, usual.norm_bias, usual.language_model_bias))
+    unread = {name: value for name, value in MODERN.items() if name != "norm_eps"} | {"layer_norm_eps": 0.5}
+    assert read(unread).layer_norm_eps == 1e-5  # as in transformers
+    assert read(MODERN, classifier_activation="relu").language_model_act == "relu"
+
+
+def test_fields_that_transformers_reads_in_other_models_alone_are_no_matter():
+    assert read(MODERN, sliding_window=2, partial_rotary_factor=1) == read(MODERN)
+    for config in (MODERN, NOMIC):
+        assert read(config, position_embedding_type="sans_pos", tie_word_embeddings=False) == read(config)
+
+
+def test_nomic_s_own_layout_is_that_of_transformers_by_other_names():
+    assert read(OWN) == read(NOMIC)
+    assert read(OWN).rotary_base == 100.0 and read(NOMIC | {"rope_parameters": None}).rotary_base == 1000.0
+    assert read(OWN, rotary_scaling_factor=2.0).max_length == 16  # beyond it the rotation depends on the batch
+    both = OWN | NOMIC | {"max_position_embeddings": 16, "rotary_emb_base": 100}
+    assert read(both) == read(NOMIC) and for_transformers(both, 2, "config.json")["max_position_embeddings"] == 64
+    written = for_transformers(OWN, 2, "config.json")
+    assert "auto_map" not in written and "n_embd" not in written and read(written) == read(OWN)
+    assert written["rope_parameters"] == {"rope_theta": 100.0, "rope_type": "default"}
+
+
+def test_an_export_of_the_first_layers_names_their_kinds_alone():
+    kinds = ["full_attention", "sliding_attention", "sliding_attention", "full_attention"]
+    assert for_transformers(MODERN | {"layer_types": kinds}, 2, "config.json")["layer_types"] == kinds[:2]
+    assert for_transformers(MODERN, 1, "config.json") == MODERN
+
+
+BAD = [
+    (MODERN, {"local_attention": 0}, "local_attention is 0; it must be from 1 to"),
+    (MODERN, {"local_attention": 1e3}, "local_attention is 1000.0, not a whole number"),
+    (MODERN, {"global_attn_every_n_layers": 0}, "global_attn_every_n_layers is 0; it must be"),
+    (MODERN, {"layer_types": ["full_attention"]}, "layer_types has 1 entries, but num_hidden_layers is 2"),
+    (MODERN, {"layer_types": ["full_attention", "none"]}, "layer_types is ['full_attention', 'none']; it must be"),
+    (MODERN, {"global_rope_theta": 0.5}, "global_rope_theta is 0.5; it must be from 1 to"),
+    (MODERN, {"local_rope_theta": None}, "local_rope_theta is None, not a number"),
+    (MODERN, {"local_rope_theta": float("nan")}, "local_rope_theta is nan; it must be"),
+    (MODERN, {"rope_parameters": 3}, "rope_parameters is 3; it must have full_attention"),
+    (
+        MODERN,
+        {"rope_parameters": {"full_attention": {"rope_theta": True}}},
+        "rope_parameters.full_attention.rope_theta is True, not a number",
+    ),
+    (
+        MODERN,
+        {"rope_parameters": {"sliding_attention": {"rope_type": "yarn"}}},
+        "rope_parameters.sliding_attention.rope_type is 'yarn'; only 'default'",
+    ),
+    (MODERN, {"rope_scaling": {"factor": 2}}, "rope_scaling is {'factor': 2}; only None"),
+    (MODERN, {"sliding_window": 7}, "sliding_window is 7, but local_attention asks for 2; it must be half of"),
+    (MODERN, {"partial_rotary_factor": 0.5}, "partial_rotary_factor is 0.5; only 1.0"),
+    (NOMIC, {"partial_rotary_factor": 0.5}, "partial_rotary_factor is 0.5; only 1.0"),
+    (NOMIC, {"rotary_emb_fraction": 0.5}, "rotary_emb_fraction is 0.5; only 1.0"),
+    (
+        {name: value for name, value in MODERN.items() if not name.endswith("_rope_theta")},
+        {"rope_parameters": {"rope_theta": 50000.0, "factor": 4.0}},
+        "rope_parameters.factor is not supported; only full_attention and sliding_attention are",
+    ),
+    (MODERN, {"num_hidden_layers": 10**15}, "num_hidden_layers is 1000000000000000; it must be at most 1024"),
+    (MODERN, {"num_attention_heads": 32}, "num_attention_heads 32 makes heads of 1 numbers; rotary positions"),
+    (MODERN, {"norm_bias": "no"}, "norm_bias is 'no', neither true nor false"),
+    (MODERN, {"hidden_activation": "tanh"}, "hidden_activation 'tanh' is not one of"),
+    (MODERN, {"classifier_activation": "tanh"}, "classifier_activation 'tanh' is not one of"),
+    (NOMIC, {"rope_parameters": {"rope_theta": 1e13}}, "rope_parameters.rope_theta is 10000000000000.0; it must be"),
+    (NOMIC, {"rope_parameters": {"factor": 2.0}}, "rope_parameters.factor is not supported"),
+    (NOMIC, {"head_dim": 16}, "head_dim is 16; it must be hidden_size / num_attention_heads, 8"),
+    (OWN, {"n_head": 32}, "n_head 32 makes heads of 1 numbers"),
+    (OWN, {"activation_function": "gelu"}, "activation_function is 'gelu', not one of swiglu, geglu"),
+    (OWN, {"prenorm": True}, "prenorm is True; only False is supported"),
+    (OWN, {"qkv_proj_bias": True}, "qkv_proj_bias is True; only False"),
+    (OWN, {"num_experts": 8}, "num_experts is 8; only None"),
+    (OWN, {"rotary_emb_fraction": 0.5}, "rotary_emb_fraction is 0.5; only 1.0"),
+    (OWN, {"rotary_emb_base": "big"}, "rotary_emb_base is 'big', not a number"),
+    (OWN, {"rotary_scaling_factor": 2, "max_trained_positions": None}, "max_trained_positions is None, not a whole"),
+    (OWN, {"hidden_size": 64}, "n_embd is 32, but hidden_size 64; they must be the same"),
+    (OWN, {"rope_parameters": {"rope_theta": 5.0}}, "rotary_emb_base is 100, but rope_parameters.rope_theta 5.0; they"),
+    (OWN, {"n_layer": "two"}, "n_layer is 'two', not a whole number"),
+]
+
+
+@pytest.mark.parametrize(("config", "changes", "message"), BAD)
+def test_what_is_out_of_range_or_another_network_is_named(config, changes, message):
+    with pytest.raises(UserError, match=f"^config.json: {re.escape(message)}"):
+        read(config, **changes)

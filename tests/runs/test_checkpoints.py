@@ -248,7 +248,7 @@ def test_a_full_disk_ends_the_run_in_one_line_with_the_checkpoint_before_intact(
         if step > 6:
             shutil.rmtree(workdir / "checkpoints" / str(step))
     args = train_args(tiny_bert, corpus["csv"], corpus["dev"], workdir, "--config.model.mlp=always")
-    with start_command("main", *args, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with start_command("train", *args, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         # No file may become larger than that: writing fails as it does on a full disk.
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (25 * 1024, 25 * 1024))
         errors = process.communicate()[1].decode()
@@ -256,5 +256,5 @@ def test_a_full_disk_ends_the_run_in_one_line_with_the_checkpoint_before_intact(
     reported = [line for line in errors.splitlines() if line.startswith("error: ")]
     assert len(reported) == 1 and "Traceback" not in errors, errors
     assert "cannot be saved" in reported[0] and "the last good one is that of step 6" in reported[0]
-    done = run("main", *args)
+    done = run("train", *args)
     assert done.returncode == 0 and "resuming at step 6 of 8" in done.stdout, done.stderr

@@ -70,8 +70,8 @@ def test_its_state_is_restored_bit_for_bit_and_its_next_gradient_is_the_same(dev
     assert all(np.array_equal(moments[name], expected[name]) for name in moments)
 
     batches = setup.batches(config.seed)
-    sizes, chosen = batches.sizes(60, devices)
-    recipe = setup.recipe._replace(most_tokens=sizes[chosen[STOPPED]])
+    programs = batches.sizes(60, devices)
+    recipe = setup.recipe._replace(most_tokens=programs.tokens[programs.of(STOPPED)])
     compute = jax.jit(make_loss(setup.graph, recipe, setup.mesh))
     loss, gradient = compute(params, state.step, batches[STOPPED], setup.settings(config))
     assert float(loss) == pytest.approx(float(arrays["loss"]), rel=1e-6)
@@ -97,7 +97,7 @@ def test_its_index_is_read_and_finds_the_same(monkeypatch):
 def test_it_resumes_to_the_same_end_and_is_scored_exported_and_analysed(tmp_path):
     workdirs = [shutil.copytree(EARLIER / "run", tmp_path / name) for name in ("first", "second")]
     for workdir in workdirs:
-        done = call("main", *arguments(workdir))
+        done = call("train", *arguments(workdir))
         assert done.returncode == 0 and f"resuming at step {STOPPED} of 60" in done.stdout, done.stderr
     like = setup_params(workdirs[0])
     ends = [Checkpoints(workdir, read_only=True).restore_params(60, like) for workdir in workdirs]

@@ -13,8 +13,8 @@ from support.jobs import another_job
 from support.object_store import NEEDS_GCSFS, WRITING
 
 from simcse_jax.errors import UserError
-from simcse_jax.host.locks import store as in_store
-from simcse_jax.host.locks.lock import held
+from simcse_jax.host import locks as in_store
+from simcse_jax.host.locks import held
 from simcse_jax.host.storage import as_path
 
 HEAD = "--config.model.mlp=always"
@@ -34,16 +34,14 @@ def copy(store, source: str, target: str) -> None:
 def impatient(monkeypatch) -> None:
     """Jobs renew a lock, look at it and take it over sooner than users' jobs do."""
     seconds = {"HEARTBEAT": 1, "LOST": 5, "LOOK": 0.2}
-    monkeypatch.setenv(
-        CONSTANTS, " ".join(f"simcse_jax.host.locks.store.{name}={value}" for name, value in seconds.items())
-    )
+    monkeypatch.setenv(CONSTANTS, " ".join(f"simcse_jax.host.locks.{name}={value}" for name, value in seconds.items()))
 
 
 @pytest.fixture(scope="module")
 def stored(store, tiny_bert, corpus) -> list[str]:
     """The arguments of a run in gs://bucket/run that has ended; `trained` is the same one in a folder."""
     args = train_args(tiny_bert, corpus["csv"], corpus["dev"], "gs://bucket/run", HEAD)
-    done = run("main", *args)
+    done = run("train", *args)
     assert done.returncode == 0, done.stderr
     assert "gcsfs" not in done.stderr and "Traceback" not in done.stderr, done.stderr
     return args
@@ -69,7 +67,7 @@ def test_a_run_in_a_store_is_the_same_as_in_a_folder(store, stored, trained):
 @pytest.mark.slow
 def test_a_finished_run_in_a_store_changes_nothing(store, stored):
     before = {name: store.objects[name].data for name in store.names("run/") if "/tensorboard/" not in name}
-    done = run("main", *stored)
+    done = run("train", *stored)
     assert done.returncode == 0 and "resuming at step 8 of 8" in done.stdout, done.stderr
     assert {name: store.objects[name].data for name in store.names("run/") if "/tensorboard/" not in name} == before
 
@@ -120,7 +118,7 @@ def test_a_damaged_checkpoint_is_set_aside_for_the_one_before(store, stored, par
     workdir = "damaged-" + part.split("/")[0]
     copy(store, "run", workdir)
     cut_off(store, f"{workdir}/checkpoints/8/{part}")
-    done = run("main", *stored, f"--workdir=gs://bucket/{workdir}")
+    done = run("train", *stored, f"--workdir=gs://bucket/{workdir}")
     assert done.returncode == 0, done.stderr
     assert "it was moved to damaged_checkpoints/8" in done.stdout
     assert "resuming at step 6 of 8" in done.stdout
@@ -138,14 +136,14 @@ def test_a_save_that_was_killed_in_a_store_is_as_if_it_had_not_begun(store, stor
     for name in store.names("begun/checkpoints/8/"):
         if name.endswith("/8/commit_success.txt") or "/optimizer/" in name:  # what comes last
             store.delete(name)
-    done = run("main", *stored, "--workdir=gs://bucket/begun")
+    done = run("train", *stored, "--workdir=gs://bucket/begun")
     assert done.returncode == 0 and "resuming at step 6 of 8" in done.stdout, done.stderr
     assert "damaged" not in done.stdout
     assert_same_end(store, "begun")
 
 
 def start(args: list[str]) -> subprocess.Popen:
-    return start_command("main", *args, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    return start_command("train", *args, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
 
 @NEEDS_GCSFS
@@ -160,7 +158,7 @@ def test_a_stopped_run_in_a_store_resumes(store, tiny_bert, corpus, sent, impati
         child.send_signal(sent)
         child.communicate()
     assert child.returncode == (75 if sent == signal.SIGTERM else -sent)
-    done = run("main", *args)
+    done = run("train", *args)
     assert done.returncode == 0 and "resuming at step" in done.stdout, done.stderr
     steps = [line["step"] for line in metrics(store.text(f"{workdir}/metrics.jsonl")) if "loss" in line]
     assert steps == sorted(set(steps)) and set(range(2, 21, 2)) <= set(steps)
@@ -173,7 +171,7 @@ def test_one_job_at_a_time_writes_to_a_workdir_in_a_store(store, stored, monkeyp
     monkeypatch.setattr(in_store, "HEARTBEAT", 0.1)
     before = {name: store.objects[name].data for name in store.names("run/")}
     with another_job(held(as_path("gs://bucket/run"))):
-        refused(run("main", *stored), f"gs://bucket/run: process {os.getpid()} on ", " is writing there")
+        refused(run("train", *stored), f"gs://bucket/run: process {os.getpid()} on ", " is writing there")
     assert {name: store.objects[name].data for name in store.names("run/")} == before
 
 
@@ -183,7 +181,7 @@ def test_a_right_that_is_missing_or_lost_is_reported_in_one_line(store, tiny_ber
     args = train_args(tiny_bert, corpus["csv"], corpus["dev"], "gs://bucket/lost", "--config.train.max_steps=40")
     store.put("something", b"")
     monkeypatch.setattr(store, "refused", r"GET /storage/v1/b/bucket(\?|$)")  # what Orbax asks for
-    done = run("main", *args)
+    done = run("train", *args)
     reported = done.stderr.splitlines()[-1]
     assert done.returncode == 2 and reported.startswith("error: gs://bucket/lost/checkpoints: cannot be read: 403 GET")
     assert "Traceback" not in done.stderr, done.stderr
@@ -197,7 +195,7 @@ def test_a_right_that_is_missing_or_lost_is_reported_in_one_line(store, tiny_ber
     assert child.returncode == 2 and "Traceback" not in output, output
     assert "permission" in output.splitlines()[-1] and output.splitlines()[-1].startswith("error: gs://bucket/lost/")
     monkeypatch.setattr(store, "refused", None)
-    done = run("main", *args)
+    done = run("train", *args)
     assert done.returncode == 0 and "resuming at step" in done.stdout and "damaged" not in done.stdout, done.stderr
 
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from simcse_jax.index import demo_guard
+from simcse_jax.serving import demo_guard
 from simcse_jax.serving.demo_guard import Guard, Names, refusal
 
 JOIN = "/gradio_api/queue/join"

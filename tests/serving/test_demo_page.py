@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from simcse_jax.commands.demo import keep_to_this_machine
-from simcse_jax.index import demo_guard, demo_page
 from simcse_jax.index.index import Result
+from simcse_jax.serving import demo_guard, demo_page
 
 
 class Letters:

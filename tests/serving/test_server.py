@@ -5,7 +5,7 @@ from simcse_jax.errors import UserError
 from simcse_jax.host.ports import bind
 from simcse_jax.serving import server
 from simcse_jax.serving.app import App
-from simcse_jax.serving.metrics import Metrics
+from simcse_jax.serving.prometheus import Metrics
 from simcse_jax.serving.server import address_of, serve
 from simcse_jax.serving.service import Limits, Service
 

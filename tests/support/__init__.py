@@ -20,9 +20,9 @@ import pytest
 from flax import nnx
 from safetensors.numpy import save_file
 
-from simcse_jax.commands.command_line import run_command
+from simcse_jax.commands.command_line import module_of, run_command
 from simcse_jax.host import progress
-from simcse_jax.huggingface.names import to_tensors
+from simcse_jax.huggingface.weight_names import to_tensors
 from simcse_jax.models import parameters
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.model_types import MODEL_TYPES
@@ -192,39 +192,40 @@ def xla_flags(devices: int = 1) -> str:
     return " ".join([f"--xla_force_host_platform_device_count={devices}", *others])
 
 
-def command_of(module: str, *args: object) -> list[str]:
-    """`python -m simcse_jax.MODULE` with these arguments."""
-    return [sys.executable, "-m", f"simcse_jax.{module}", *map(str, args)]
+def command_of(command: str, *args: object) -> list[str]:
+    """`python -m simcse_jax COMMAND` with these arguments; "train" is `python -m simcse_jax.main`."""
+    start = ["simcse_jax.main"] if command == "train" else ["simcse_jax", command]
+    return [sys.executable, "-m", *start, *map(str, args)]
 
 
-def start_command(module: str, *args: object, env: dict[str, str] | None = None, **pipes) -> subprocess.Popen:
-    """Starts `python -m simcse_jax.MODULE` on one device, and does not wait for it."""
+def start_command(command: str, *args: object, env: dict[str, str] | None = None, **pipes) -> subprocess.Popen:
+    """Starts `python -m simcse_jax COMMAND` on one device, and does not wait for it."""
     environment = {**os.environ, "XLA_FLAGS": xla_flags(), **(env or {})}
-    return start_process(command_of(module, *args), environment, cwd=ROOT, **pipes)
+    return start_process(command_of(command, *args), environment, cwd=ROOT, **pipes)
 
 
 def run(
-    module: str, *args: object, fresh: bool = False, env: dict[str, str] | None = None, **kwargs
+    command: str, *args: object, fresh: bool = False, env: dict[str, str] | None = None, **kwargs
 ) -> subprocess.CompletedProcess:
-    """Runs `python -m simcse_jax.MODULE` as a user does, on one device.
+    """Runs `python -m simcse_jax COMMAND` as a user does, on one device.
 
     `fresh`: the process imports the package itself, rather than being forked from one that has.
     """
-    command = command_of(module, *args)
+    started = command_of(command, *args)
     if fresh or kwargs:
         environment = {**os.environ, "XLA_FLAGS": xla_flags(), **(env or {})}
-        return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, **kwargs)
-    with start_command(module, *args, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        return subprocess.run(started, cwd=ROOT, env=environment, capture_output=True, text=True, **kwargs)
+    with start_command(command, *args, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         out, err = process.communicate()
-    return subprocess.CompletedProcess(command, process.returncode, out, err)
+    return subprocess.CompletedProcess(started, process.returncode, out, err)
 
 
-def call(module: str, *args: object) -> subprocess.CompletedProcess:
+def call(command: str, *args: object) -> subprocess.CompletedProcess:
     """Like `run`, but in this process, which saves the seconds that a new one needs to import and compile."""
     out, err = io.StringIO(), io.StringIO()
-    main = importlib.import_module(f"simcse_jax.{module}").main
+    main = importlib.import_module(module_of(command)).main
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
-        patch.setattr(sys, "argv", [f"simcse_jax.{module}", *map(str, args)])
+        patch.setattr(sys, "argv", [f"simcse-jax {command}", *map(str, args)])
         patch.chdir(ROOT)
         if progress.LINE_SECONDS == 30:  # no line because the machine is slow
             patch.setattr(progress, "LINE_SECONDS", 3600)

@@ -6,8 +6,8 @@ import numpy as np
 
 from simcse_jax.data.batches import Corpus, tokenize
 from simcse_jax.data.corpus.making import make
-from simcse_jax.data.corpus.opened import Prepared
 from simcse_jax.data.corpus.plan import enter, make_plan
+from simcse_jax.data.corpus.prepared import Prepared
 from simcse_jax.data.examples import read_examples
 from simcse_jax.huggingface.tokenizer import Tokenizer
 from simcse_jax.models.config import EncoderConfig

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pyarrow.parquet
 
+from simcse_jax.bulk.embeddings.embeddings_folder import make_plan
 from simcse_jax.bulk.embeddings.encoder import Encoder, Options
-from simcse_jax.bulk.embeddings.plan import make_plan
-from simcse_jax.data.corpus.begun import Plan, enter
+from simcse_jax.data.corpus.shared_folder import Plan, enter
 
 
 def begin(folder: Path, encoder: Encoder, *sources: Path, block_rows: int = 8, keep_text: bool = True) -> Plan:

@@ -10,7 +10,7 @@ import numpy as np
 
 from simcse_jax.serving.app import App
 from simcse_jax.serving.guard import Guard
-from simcse_jax.serving.metrics import Metrics
+from simcse_jax.serving.prometheus import Metrics
 from simcse_jax.serving.service import Limits, Service
 
 

@@ -1,6 +1,6 @@
 """Commands in processes of their own that need not import the package again.
 
-`Fork` is a `subprocess.Popen` of `python -m simcse_jax.COMMAND`, or of a benchmark. Its process is forked from one that
+`Fork` is a `subprocess.Popen` of `python -m simcse_jax COMMAND`, or of a benchmark. Its process is forked from one that
 has imported the package and started no JAX backend. Apart from that it is a process as a user starts it: it runs the
 module as `__main__`, has its own outputs, environment and folder, takes signals, and ends as the interpreter ends.
 """
@@ -110,7 +110,7 @@ class Fork(subprocess.Popen):
 def start(args: list[str], env: dict[str, str], **options) -> subprocess.Popen:
     """A process of `python -m simcse_jax...` or `benchmarks...`: a fork, if it would import all as the tests did."""
     changed = differences(env)
-    known = args[:2] == [sys.executable, "-m"] and args[2].startswith(("simcse_jax.", "benchmarks."))
+    known = args[:2] == [sys.executable, "-m"] and args[2].partition(".")[0] in ("simcse_jax", "benchmarks")
     forked = not changed and known and sys.platform == "linux"
     assert forked or CONSTANTS not in env, (args, changed)
     return (Fork if forked else subprocess.Popen)(args, env=env, **options)
@@ -187,7 +187,7 @@ def _next(requests: socket.socket) -> str | None:
     module, *args = request["args"]
     sys.argv = ["-m", *args]
     sys.orig_argv = [sys.executable, "-m", module, *args]
-    sys.modules.pop(module, None)  # it runs as `__main__`
+    sys.modules.pop(module if "." in module else f"{module}.__main__", None)  # it runs as `__main__`
     return module
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
-from simcse_jax.huggingface.name_tables import NAMES
+from simcse_jax.huggingface.weight_names import NAMES
 from support import CONFIGS, write_model
 
 # SentencePiece's rules for a handful of characters, as it compiles them: ﬁ to fi, wide letters, the ideographic space.

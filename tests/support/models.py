@@ -9,7 +9,7 @@ import numpy as np
 from safetensors.numpy import load_file, save_file
 
 from simcse_jax.huggingface.load import Pretrained
-from simcse_jax.huggingface.names import head_tensors
+from simcse_jax.huggingface.weight_names import head_tensors
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.language_model import fresh_head
 

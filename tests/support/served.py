@@ -26,7 +26,7 @@ class Served(NamedTuple):
 @contextlib.contextmanager
 def served(*arguments: object, **environment: str) -> Iterator[Served]:
     """Serves for as long as the block lasts; ends it by SIGTERM, if the block has not."""
-    command = [sys.executable, "-m", "simcse_jax.commands.serve", *map(str, arguments), "--port", "0"]
+    command = [sys.executable, "-m", "simcse_jax", "serve", *map(str, arguments), "--port", "0"]
     settings = {**os.environ, "XLA_FLAGS": xla_flags(), **environment}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     with subprocess.Popen(command, cwd=ROOT, env=settings, **pipes) as process:

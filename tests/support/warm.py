@@ -21,7 +21,7 @@ import numpy as np
 
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "os.symlink", "fcntl.flock"}
-MODULES = ("main", "encode", "search", "export", "sweep")
+COMMANDS = ("train", "encode", "search", "export", "sweep")
 LATER = (
     "simcse_jax.training.run",
     "simcse_jax.training.sweeps.runner",
@@ -31,10 +31,10 @@ LATER = (
 LATER += (
     "simcse_jax.runs.loading",
     "simcse_jax.runs.model_card",
-    "simcse_jax.index.files",
-    "simcse_jax.encoding.files",
+    "simcse_jax.index.folder",
+    "simcse_jax.bulk.resumable",
 )
-LATER += ("simcse_jax.index.terminal",)
+LATER += ("simcse_jax.index.results_table",)
 LEFT = (".lock", ".tmp", ".new", ".old", ".partial", ".state.json")  # ends of names of what is not finished
 TOO_LONG = 120  # seconds
 
@@ -65,7 +65,7 @@ class Warm:
         self._process = subprocess.Popen(command, env=environment, text=True, **pipes)
 
     def run(self, args: list, watched: Path, kill_at: int | None = None, kill_after: float | None = None) -> Ended:
-        """Runs a command, `args[0]` of our modules; `kill_at` is a number of an event, from 1."""
+        """Runs a command, `args[0]` of `COMMANDS`, or digest; `kill_at` is a number of an event, from 1."""
         job = {"args": [str(arg) for arg in args], "watched": str(watched), "kill_at": kill_at}
         job |= {"kill_after": kill_after, "folder": str(self._folder)}
         print(json.dumps(job), file=self._process.stdin, flush=True)
@@ -93,10 +93,10 @@ def import_later() -> None:
 
 
 def serve() -> None:
-    from simcse_jax.commands.command_line import run_command
+    from simcse_jax.commands.command_line import module_of, run_command
 
     import_later()
-    mains = {"digest": digest} | {name: importlib.import_module(f"simcse_jax.{name}").main for name in MODULES}
+    mains = {"digest": digest} | {name: importlib.import_module(module_of(name)).main for name in COMMANDS}
     answers = os.fdopen(os.dup(1), "w")
     for line in sys.stdin:
         job = json.loads(line)
@@ -107,11 +107,11 @@ def serve() -> None:
             out, err, events = (os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC) for path in outputs)
             os.dup2(out, 1)
             os.dup2(err, 2)
-            module, *args = job["args"]
-            sys.argv = [f"simcse_jax.{module}", *args]
-            sys.orig_argv = ["python", "-m", *sys.argv]
+            command, *args = job["args"]
+            sys.argv = [f"simcse-jax {command}", *args]
+            sys.orig_argv = ["python", "-m", "simcse_jax", command, *args]
             _watch(job["watched"], job["kill_at"], events)
-            _end(run_command, mains[module])
+            _end(run_command, mains[command])
         code = _wait(child, job["kill_after"] or TOO_LONG)
         out, err, events = (path.read_text(errors="replace") for path in outputs)
         print(json.dumps([code, int(events or 0), time.monotonic() - start, out, err]), file=answers, flush=True)

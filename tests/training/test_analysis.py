@@ -15,10 +15,9 @@ from simcse_jax.devices.mesh import replicate
 from simcse_jax.encoding import tokens as token_encoder
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import sts
-from simcse_jax.evaluation.analysis.data import read_data
+from simcse_jax.evaluation.analysis.inputs import read_data
 from simcse_jax.evaluation.analysis.last_layer import Sample, measure_last_layer, positives
-from simcse_jax.evaluation.analysis.protocol import Protocol
-from simcse_jax.evaluation.analysis.tokens import survey
+from simcse_jax.evaluation.analysis.tokens import Protocol, survey
 from simcse_jax.huggingface.tokenizer import Tokenizer
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.runs.loading import load_model
@@ -40,7 +39,7 @@ def analysed(tiny_bert, corpus, tmp_path_factory):
     """The run `trained`, measured every third step."""
     workdir = tmp_path_factory.mktemp("analysed") / "run"
     args = train_args(tiny_bert, corpus["csv"], corpus["dev"], workdir, "--config.model.mlp=always")
-    done = run("main", *args, "--config.analysis.every=3")  # as `trained` was: another process, another rounding
+    done = run("train", *args, "--config.analysis.every=3")  # as `trained` was: another process, another rounding
     assert done.returncode == 0, done.stderr
     return workdir
 
@@ -158,7 +157,7 @@ def test_a_run_may_be_analysed_from_any_step_on_but_not_on_other_sentences(
 
     def again(workdir, *more):
         args = train_args(tiny_bert, corpus["csv"], corpus["dev"], workdir, "--config.model.mlp=always", *more)
-        return call("main", *args, "--config.analysis.every=4")
+        return call("train", *args, "--config.analysis.every=4")
 
     assert again(later).returncode == 0
     for workdir in (later, analysed):

@@ -8,8 +8,7 @@ from support import CONFIGS
 from support.steps import BATCH, batch, replaced_tokens_settings, replaced_tokens_step
 
 from simcse_jax.devices.mesh import data_mesh
-from simcse_jax.huggingface.name_tables import BERT_HEAD
-from simcse_jax.huggingface.names import to_tensors
+from simcse_jax.huggingface.weight_names import BERT_HEAD, to_tensors
 from simcse_jax.models import parameters
 from simcse_jax.models.masking import mask_tokens
 from simcse_jax.objectives.views import REPLACING

@@ -25,7 +25,7 @@ def test_post_processing_stands_before_the_final_scores_alone(method, data, tiny
     source = str(corpus.get(data, data))
     fields = (f"--config.eval.postprocess={method}", f"--config.eval.postprocess_data={source}")
     fields += ("--config.eval.postprocess_dimensions=6",) if method == "whitening" else ()
-    done = call("main", *train_args(tiny_bert, "no/such.txt", corpus["dev"], tmp_path / "run", *NOTHING, *fields))
+    done = call("train", *train_args(tiny_bert, "no/such.txt", corpus["dev"], tmp_path / "run", *NOTHING, *fields))
     assert done.returncode == 0, done.stderr
     assert f"development scores after {method} " in done.stdout
     encode = SimCSE(str(tiny_bert), pooler="cls").encode
@@ -105,7 +105,7 @@ def test_transfer_tasks_are_scored_at_the_end_where_asked_for(tiny_bert, corpus,
     args = train_args(tiny_bert, "no/such.txt", senteval, tmp_path / "run", *NOTHING)
     args += [f"--config.{field}" for field in fields[:3]] + [f"--config.{fields[3]}={corpus['csv']}"]
     args.append("--config.eval.transfer_protocol=pytorch")
-    done = call("main", *args)
+    done = call("train", *args)
     assert done.returncode == 0, done.stderr
     assert "MR, SUBJ, MPQA, SST2, TREC, MRPC not found, and left out" in done.stdout
     assert "transfer after whitening (accuracy, protocol pytorch):" in done.stdout
@@ -150,7 +150,7 @@ def test_mistakes_of_scoring_are_reported_before_anything_is_compiled(tiny_bert,
         ("--config.eval.transfer=True", "--config.eval.data="): "config.eval.transfer=True: eval.data is empty",
     }
     for fields, message in cases.items():
-        done = call("main", *train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / "run", *fields))
+        done = call("train", *train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / "run", *fields))
         refused(done, message)
         assert not (tmp_path / "run").exists() and "compiled" not in done.stdout
 
@@ -158,7 +158,7 @@ def test_mistakes_of_scoring_are_reported_before_anything_is_compiled(tiny_bert,
 def test_a_sent_eval_folder_chooses_on_sts_b_dev_and_ends_with_the_paper_s_table(tiny_bert, corpus, tmp_path):
     senteval = write_senteval(tmp_path / "senteval", corpus)
     args = train_args(tiny_bert, corpus["txt"], senteval, tmp_path / "run")
-    done = call("main", *args, "--config.eval.tasks=STS12,STSBenchmark", "--config.train.max_steps=3")
+    done = call("train", *args, "--config.eval.tasks=STS12,STSBenchmark", "--config.train.max_steps=3")
     assert done.returncode == 0, done.stderr
     assert "STS12 not found, and left out" in done.stdout
     scored = {line["step"]: line["eval/stsb_dev"] for line in lines(tmp_path / "run") if "eval/stsb_dev" in line}
@@ -180,7 +180,7 @@ def test_a_run_may_be_chosen_by_sickr_and_scored_with_another_pooler_than_it_is_
     args = train_args(tiny_bert, corpus["txt"], folder, tmp_path / "run")
     fields = ("eval.development=sickr", "eval.pooler=avg_top2", "eval.tasks=STSBenchmark", "eval.extra=stsb_dev")
     fields += ("model.pooler=avg", "train.max_steps=2", "eval.every=1")
-    done = call("main", *args, *(f"--config.{field}" for field in fields))
+    done = call("train", *args, *(f"--config.{field}" for field in fields))
     assert done.returncode == 0, done.stderr
     scored = {line["step"]: line["eval/sickr_dev"] for line in lines(tmp_path / "run") if "eval/sickr_dev" in line}
     best = max((1, 2), key=lambda step: (scored[step], step))
@@ -224,7 +224,7 @@ def test_retrieval_may_choose_the_checkpoint_and_is_scored_at_the_end(tiny_bert,
     fields = (*CHOSEN, f"eval.retrieval.data={folders[0]},{folders[1]}", "eval.every=1", "train.max_steps=2")
     fields += ("data.prompts.anchor=the man ", "data.prompts.positive=a dog ")
     args = train_args(tiny_bert, corpus["csv"], corpus["dev"], tmp_path / "run")
-    done = call("main", *args, *(f"--config.{field}" for field in fields))
+    done = call("train", *args, *(f"--config.{field}" for field in fields))
     assert done.returncode == 0, done.stderr
     name = "eval/retrieval_mrr@5"
     scored = {line["step"]: line[name] for line in lines(tmp_path / "run") if name in line}
@@ -240,11 +240,11 @@ def test_retrieval_may_choose_the_checkpoint_and_is_scored_at_the_end(tiny_bert,
         both = [beir.read(str(folder), split, 30) for folder in folders]
         values = [retrieval.score(retrieval.sides(model), each, ["mrr@5"])["mrr@5"].mean() for each in both]
         assert found == pytest.approx(100 * np.mean(values), abs=1e-3)
-    again = call("main", *args, *(f"--config.{field}" for field in fields))
+    again = call("train", *args, *(f"--config.{field}" for field in fields))
     assert again.returncode == 0 and json.loads((tmp_path / "run" / "result.json").read_text()) == result
     (folders[1] / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\nq7\td3\t1\n")
     refused(
-        call("main", *args, *(f"--config.{field}" for field in fields)),
+        call("train", *args, *(f"--config.{field}" for field in fields)),
         "the contents of eval.retrieval.data=",
         "have changed since",
     )
@@ -254,7 +254,7 @@ def test_retrieval_needs_no_other_data_and_reports_its_mistakes(tiny_bert, corpu
     folder = write_beir(tmp_path / "one")
     args = train_args(tiny_bert, "no/such.txt", "", tmp_path / "run", *NOTHING)
     fields = [f"--config.{field}" for field in (*CHOSEN, f"eval.retrieval.data={folder}")]
-    done = call("main", *args, *fields)
+    done = call("train", *args, *fields)
     assert done.returncode == 0, done.stderr
     assert set(json.loads((tmp_path / "run" / "result.json").read_text())) == {
         "best_step",
@@ -267,7 +267,7 @@ def test_retrieval_needs_no_other_data_and_reports_its_mistakes(tiny_bert, corpu
         "eval.retrieval.development=train": "config.eval.retrieval.data: .*train.tsv: not found; there are dev, test",
     }
     for field, message in mistakes.items():
-        done = call("main", *args, *fields, f"--config.{field}")
+        done = call("train", *args, *fields, f"--config.{field}")
         assert done.returncode == 2 and re.search(message, done.stderr), done.stderr
 
 

@@ -77,7 +77,7 @@ def test_each_of_them_learns(name, tiny_bert, pairs, corpus, tmp_path):
     steps = ["--config.train.max_steps=30", "--config.train.learning_rate=1e-3", "--config.model.dropout=0.05"]
     chosen = ["--config.objective.cosent.weight=0", f"--config.objective.{name}.weight=1"]
     chosen += ["--config.data.score_range=0,5", "--config.train.log_every=1", "--config.eval.every=30"]
-    done = call("main", *arguments(tiny_bert, pairs, corpus["dev"], tmp_path / "run", *steps, *chosen))
+    done = call("train", *arguments(tiny_bert, pairs, corpus["dev"], tmp_path / "run", *steps, *chosen))
     assert done.returncode == 0, done.stderr
     losses = [line["loss"] for line in lines(tmp_path / "run") if "loss" in line]
     assert np.mean(losses[-6:]) < 0.9 * np.mean(losses[:6])
@@ -99,5 +99,5 @@ def test_data_that_do_not_fit_are_refused_and_leave_no_workdir(tiny_bert, pairs,
         (pairs, ["--config.objective.info_nce.weight=1"], "next to cosent it would take all pairs for positives"),
     ]
     for data, more, message in cases:
-        refused(call("main", *arguments(tiny_bert, data, corpus["dev"], tmp_path / "run", *more)), message)
+        refused(call("train", *arguments(tiny_bert, data, corpus["dev"], tmp_path / "run", *more)), message)
         assert not (tmp_path / "run").exists()

@@ -24,7 +24,7 @@ def test_bad_training_data_leaves_no_workdir(name, tiny_bert, corpus, tmp_path):
     content, message = BAD_DATA[name]
     if content is not None:
         (tmp_path / "train.txt").write_bytes(content)
-    done = call("main", *train_args(tiny_bert, tmp_path / "train.txt", corpus["dev"], tmp_path / "run"))
+    done = call("train", *train_args(tiny_bert, tmp_path / "train.txt", corpus["dev"], tmp_path / "run"))
     refused(done, tmp_path / "train.txt", message)
     assert not (tmp_path / "run").exists()
 
@@ -45,24 +45,24 @@ def test_other_mistakes_leave_no_workdir_either(tiny_bert, corpus, tmp_path):
         "--config.model.dropout=0": ("model.dropout=0.0", "all dropout rates are 0", "views.positive=off"),
     }
     for argument, parts in cases.items():
-        refused(call("main", *train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / "run"), argument), *parts)
+        refused(call("train", *train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / "run"), argument), *parts)
         assert not (tmp_path / "run").exists()
     (tmp_path / "file").write_text("")
-    refused(call("main", *train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / "file")), "is a file")
+    refused(call("train", *train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / "file")), "is a file")
     arguments = train_args(tiny_bert, corpus["csv"], corpus["dev"], tmp_path / "run", "--config.model.dropout=0")
     mixed = [f"--config.data.train={corpus['csv']},{corpus['txt']}", "--config.data.mixed=True"]
-    refused(call("main", *arguments, *mixed), "all dropout rates are 0")
+    refused(call("train", *arguments, *mixed), "all dropout rates are 0")
 
 
 def test_a_batch_that_does_not_divide_names_the_nearest_that_do(tiny_bert, corpus, tmp_path):
     args = train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / "run", "--config.parallel.devices=3")
-    refused(call("main", *args), "train.batch_size=8", "6 and 9")
-    refused(call("main", *args, "--config.parallel.devices=9"), "parallel.devices=9", "there are 8")
+    refused(call("train", *args), "train.batch_size=8", "6 and 9")
+    refused(call("train", *args, "--config.parallel.devices=9"), "parallel.devices=9", "there are 8")
 
 
 def test_a_run_says_what_it_leaves_out_of_a_model_s_files(prompted, corpus, tmp_path):
     args = train_args(prompted, corpus["txt"], corpus["dev"], tmp_path / "run")
-    done = call("main", *args, "--config.train.max_steps=0", "--config.train.epochs=0", "--config.model.pooler=avg")
+    done = call("train", *args, "--config.train.max_steps=0", "--config.train.epochs=0", "--config.model.pooler=avg")
     assert done.returncode == 0, done.stderr
     what = "the prompts query, document, q, the truncation to 8 elements, the similarity euclidean"
     assert f"neither uses nor keeps {what}\n" in done.stdout
@@ -79,7 +79,7 @@ def test_each_source_of_a_list_is_an_input_that_no_output_may_replace(tiny_bert,
     config.data.train = "a.txt"
     assert [name for name in sources(config) if "data.train" in name] == ["config.data.train"]
     args = train_args(tiny_bert, f"{corpus['txt']},{tmp_path}/none.txt", corpus["dev"], tmp_path / "run")
-    refused(call("main", *args), "none.txt: no such file")
+    refused(call("train", *args), "none.txt: no such file")
     assert not (tmp_path / "run").exists()
 
 

@@ -17,7 +17,7 @@ from simcse_jax.host.storage import as_path
 from simcse_jax.huggingface.load import load
 from simcse_jax.models import partial
 from simcse_jax.models.sentence_encoder import build
-from simcse_jax.runs.kept import starting_params
+from simcse_jax.runs.dynamics import starting_params
 from simcse_jax.runs.loading import load_model
 from simcse_jax.runs.state import initial_params, trained_shapes, with_parts
 from simcse_jax.simcse import SimCSE
@@ -36,7 +36,7 @@ def config_of(model, corpus, *more):
 def train(model, corpus, workdir):
     """A run with LoRA, at a learning rate that changes the scores."""
     more = ["--config.train.max_steps=3", "--config.train.learning_rate=0.1"]
-    done = call("main", *train_args(model, corpus["txt"], corpus["dev"], workdir, *LORA, *more))
+    done = call("train", *train_args(model, corpus["txt"], corpus["dev"], workdir, *LORA, *more))
     assert done.returncode == 0, done.stderr
 
 
@@ -112,7 +112,7 @@ def test_an_export_is_merged_or_an_adapter_that_trains_further(run_with_lora, ti
     more = ["--config.model.lora.rank=2", f"--config.model.lora.init_from={tmp_path / 'adapter'}"]
     again = tmp_path / "again"
     arguments = train_args(tiny_bert, corpus["txt"], corpus["dev"], again, *more)
-    done = call("main", *arguments, "--config.train.max_steps=0", "--config.train.epochs=0")
+    done = call("train", *arguments, "--config.train.max_steps=0", "--config.train.epochs=0")
     assert done.returncode == 0, done.stderr
     scores = [json.loads((folder / "result.json").read_text()) for folder in (run_with_lora, again)]
     assert scores[0]["dev"]["spearman"] == pytest.approx(scores[1]["dev"]["spearman"], abs=0.01)
@@ -160,7 +160,7 @@ def test_a_discriminator_trains_whole_and_the_run_is_the_same_on_two_devices_in_
     own += ["--config.objective.replaced_token_detection.weight=0.1", *fields]
     runs = []
     for name, more in (("one", []), ("two", ["--config.parallel.devices=2", "--config.parallel.chunk_size=3"])):
-        done = call("main", *train_args(language_model, corpus["txt"], corpus["dev"], tmp_path / name, *own, *more))
+        done = call("train", *train_args(language_model, corpus["txt"], corpus["dev"], tmp_path / name, *own, *more))
         assert done.returncode == 0, done.stderr
         runs.append([line["loss"] for line in lines(tmp_path / name) if "loss" in line])
     assert runs[0] == pytest.approx(runs[1], rel=1e-5)

@@ -60,8 +60,8 @@ def test_the_gradient_before_clipping_is_the_same_on_any_number_of_devices(colum
 
 @pytest.mark.parametrize(("sides", "groups"), [((2, 4), "[0, 4]"), ((2, 2, 2), "[0, 2]")])
 def test_the_gradient_is_the_same_along_one_axis_of_a_torus_after_the_other(sides, groups, monkeypatch):
-    monkeypatch.setattr("simcse_jax.devices.torus.sides", lambda devices: sides)
-    monkeypatch.setattr("simcse_jax.devices.torus.SMALL", 0)
+    monkeypatch.setattr("simcse_jax.devices.mesh.sides", lambda devices: sides)
+    monkeypatch.setattr("simcse_jax.devices.mesh.SMALL", 0)
     function, arguments = loss_function(8)
     assert groups in function.lower(*arguments).as_text()
     loss, values = function(*arguments)
@@ -102,8 +102,8 @@ def test_the_gradient_is_the_same_if_devices_exchange_the_rows_of_their_tokens(w
 @pytest.mark.parametrize("sides", [(2, 4), (2, 2, 2)])
 def test_rows_are_exchanged_over_a_torus_too(sides, monkeypatch):
     with_rows(monkeypatch)
-    monkeypatch.setattr("simcse_jax.devices.torus.sides", lambda devices: sides)
-    monkeypatch.setattr("simcse_jax.devices.torus.SMALL", 0)
+    monkeypatch.setattr("simcse_jax.devices.mesh.sides", lambda devices: sides)
+    monkeypatch.setattr("simcse_jax.devices.mesh.SMALL", 0)
     assert_same(gradient.__wrapped__(8, 1), gradient(1, 1))
 
 

@@ -102,7 +102,7 @@ def trained(tiny_bert, corpus, tmp_path_factory):
     workdir = tmp_path_factory.mktemp("matryoshka") / "run"
     fields = ["--config.matryoshka.dimensions=32,8", "--config.matryoshka.weights=1,0.5", "--config.train.max_steps=2"]
     fields += ["--config.model.mlp=none"]
-    done = call("main", *train_args(tiny_bert, corpus["txt"], corpus["dev"], workdir, *fields))
+    done = call("train", *train_args(tiny_bert, corpus["txt"], corpus["dev"], workdir, *fields))
     assert done.returncode == 0, done.stderr
     return workdir, done.stdout
 
@@ -140,7 +140,7 @@ def test_an_export_says_its_size_to_sentence_transformers(trained, tmp_path):
 
 def test_sizes_that_do_not_fit_are_refused(trained, tiny_bert, corpus, tmp_path):
     args = train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / "run", "--config.model.mlp=none")
-    refused(call("main", *args, "--config.matryoshka.dimensions=33"), "33 is more than the embedding's 32 elements")
+    refused(call("train", *args, "--config.matryoshka.dimensions=33"), "33 is more than the embedding's 32 elements")
     assert not (tmp_path / "run").exists()
     done = call("export", "--workdir", trained[0], "--output", tmp_path / "model", "--truncate-dim", "33")
     refused(done, "--truncate-dim 33: must be a whole number from 1 to 32")

@@ -14,7 +14,7 @@ from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import load
 from simcse_jax.models import parameters
 from simcse_jax.runs.checkpoints import Checkpoints
-from simcse_jax.runs.kept import checkpoint_encoders
+from simcse_jax.runs.dynamics import checkpoint_encoders
 from simcse_jax.runs.loading import load_model
 from simcse_jax.runs.state import initial_params, trained_shapes
 from simcse_jax.training import inputs, setup, single

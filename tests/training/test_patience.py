@@ -66,7 +66,7 @@ def train(tiny_bert, corpus, monkeypatch):
             patch.setattr(single.SingleRun, "look", noted)
             given = ("train.patience=2", "train.max_steps=10", "train.log_every=3", "eval.every=2", *fields)
             args = train_args(tiny_bert, corpus["txt"], corpus["dev"], workdir)
-            return call("main", *args, *(f"--config.{field}" for field in given))
+            return call("train", *args, *(f"--config.{field}" for field in given))
 
     return run
 
@@ -105,5 +105,5 @@ def test_a_run_ends_is_reported_and_is_done_and_a_resumed_one_ends_as_well(train
 
 
 def test_patience_without_scores_is_refused(tiny_bert, corpus, tmp_path):
-    done = call("main", *train_args(tiny_bert, corpus["txt"], "", tmp_path / "run"), "--config.train.patience=2")
+    done = call("train", *train_args(tiny_bert, corpus["txt"], "", tmp_path / "run"), "--config.train.patience=2")
     refused(done, "config.train.patience=2: eval.data is empty, so there are no scores")

@@ -12,7 +12,7 @@ from support.resuming import trained_and_resumed
 
 from simcse_jax.config import default_config
 from simcse_jax.data.batches import Batches
-from simcse_jax.data.permutation import ORDER, permutation
+from simcse_jax.data.draws import ORDER, permutation
 from simcse_jax.errors import UserError
 from simcse_jax.training.prepared import open_prepared
 from simcse_jax.training.run import train_and_evaluate
@@ -38,7 +38,7 @@ def close(found, expected, tolerance=1e-6):
 
 def test_a_run_is_that_of_the_same_rows_in_memory_in_the_same_order(prepared, tiny_bert, corpus, tmp_path, monkeypatch):
     short = ("--config.train.max_steps=4", "--config.eval.every=2", "--config.train.unpad=False")
-    done = call("main", *train_args(tiny_bert, prepared, corpus["dev"], tmp_path / "prepared", *short))
+    done = call("train", *train_args(tiny_bert, prepared, corpus["dev"], tmp_path / "prepared", *short))
     assert done.returncode == 0 and f"{prepared}: 40 triplets, prepared\n" in done.stdout, done.stderr
 
     def order(batches, epoch):
@@ -46,7 +46,7 @@ def test_a_run_is_that_of_the_same_rows_in_memory_in_the_same_order(prepared, ti
 
     monkeypatch.setattr(Batches, "_examples", order)
     args = train_args(tiny_bert, corpus["csv"], corpus["dev"], tmp_path / "memory", *short)
-    assert call("main", *args).returncode == 0
+    assert call("train", *args).returncode == 0
     close(numbers(tmp_path / "prepared"), numbers(tmp_path / "memory"))
     run, other = (json.loads((tmp_path / name / "run.json").read_text()) for name in ("prepared", "memory"))
     assert run["examples"] == other["examples"] == 40
@@ -64,7 +64,7 @@ def test_a_batch_of_the_longest_rows_is_not_cut(tiny_bert, corpus, tmp_path):
     prepare(tmp_path / "corpus", tiny_bert, tmp_path / "text.txt")
     for name, unpad in (("with", "False"), ("without", "True")):
         args = train_args(tiny_bert, tmp_path / "corpus", corpus["dev"], tmp_path / name, "--config.train.max_steps=4")
-        done = call("main", *args, f"--config.train.unpad={unpad}", "--config.train.log_every=1")
+        done = call("train", *args, f"--config.train.unpad={unpad}", "--config.train.log_every=1")
         assert done.returncode == 0, done.stderr
     assert "compiled the step for most batches" in done.stdout and "for the longest batches" in done.stdout
     close(numbers(tmp_path / "without"), numbers(tmp_path / "with"), 1e-5)
@@ -95,10 +95,10 @@ def test_what_does_not_fit_the_corpus_is_refused(prepared, tiny_bert, corpus, tm
     }
     for argument, parts in cases.items():
         args = train_args(tiny_bert, prepared, corpus["dev"], tmp_path / "run")
-        refused(call("main", *args, argument), *parts)
+        refused(call("train", *args, argument), *parts)
         assert not (tmp_path / "run").exists()
     labels = ["--config.objective.softmax_nli.weight=1.0", "--config.objective.info_nce.weight=0.0"]
-    refused(call("main", *args, *labels, "--config.model.pooler=avg"), "without labels", "--labels")
+    refused(call("train", *args, *labels, "--config.model.pooler=avg"), "without labels", "--labels")
 
 
 def test_rows_that_lack_columns_are_refused_where_they_would_count(tiny_bert, corpus, tmp_path):
@@ -106,14 +106,14 @@ def test_rows_that_lack_columns_are_refused_where_they_would_count(tiny_bert, co
     prepare(tmp_path / "alike", tiny_bert, corpus["csv"], mixed=True)
     projector = ["--config.projector.widths=2D,D", "--config.projector.objectives=info_nce,"]
     args = train_args(tiny_bert, tmp_path / "mixed", corpus["dev"], tmp_path / "run", *projector)
-    refused(call("main", *args), f"{tmp_path / 'mixed'}, prepared with --mixed", "batch norm")
+    refused(call("train", *args), f"{tmp_path / 'mixed'}, prepared with --mixed", "batch norm")
     assert not (tmp_path / "run").exists()
     config = short_run(tmp_path / "mixed", tiny_bert, corpus)
     config.objective.replaced_token_detection.weight = 0.1
     with pytest.raises(UserError, match=r"prepared with --mixed: objective\.replaced_token_detection"):
         open_prepared(config, tokenizer_of(tiny_bert))
     args = train_args(tiny_bert, tmp_path / "alike", corpus["dev"], tmp_path / "run", *projector)
-    assert call("main", *args, "--config.train.max_steps=1").returncode == 0
+    assert call("train", *args, "--config.train.max_steps=1").returncode == 0
 
 
 def test_a_shard_that_is_missing_cut_or_changed_ends_the_run(prepared, tiny_bert, corpus, tmp_path):
@@ -121,14 +121,16 @@ def test_a_shard_that_is_missing_cut_or_changed_ends_the_run(prepared, tiny_bert
         folder = shutil.copytree(prepared, tmp_path / "copy", dirs_exist_ok=True)
         change(folder / "shard-00000-00000")
         args = train_args(tiny_bert, folder, corpus["dev"], tmp_path / "run")
-        refused(call("main", *args), "shard-00000-00000", *parts)
+        refused(call("train", *args), "shard-00000-00000", *parts)
         shutil.rmtree(tmp_path / "run", ignore_errors=True)
 
     damaged(lambda path: path.unlink(), "missing")
     damaged(lambda path: path.write_bytes(b""), "has 0 bytes")
     damaged(lambda path: path.write_bytes(path.read_bytes().replace(b"\2\0", b"\4\0")), "was changed")
     (tmp_path / "copy" / "corpus.json").replace(tmp_path / "copy" / "plan.json")
-    refused(call("main", *train_args(tiny_bert, tmp_path / "copy", corpus["dev"], tmp_path / "run")), "is not complete")
+    refused(
+        call("train", *train_args(tiny_bert, tmp_path / "copy", corpus["dev"], tmp_path / "run")), "is not complete"
+    )
 
 
 def test_several_corpora_that_do_not_fit_are_told_what_helps(prepared, tiny_bert, corpus, tmp_path):
@@ -143,7 +145,7 @@ def test_several_corpora_that_do_not_fit_are_told_what_helps(prepared, tiny_bert
 
     def run(*names, more=()):
         data = ",".join(str(tmp_path / name) for name in names)
-        return call("main", *train_args(tiny_bert, data, corpus["dev"], tmp_path / "run", *more))
+        return call("train", *train_args(tiny_bert, data, corpus["dev"], tmp_path / "run", *more))
 
     apart = "or set data.batching=one_source"
     for name in ("short", "wide"):  # batches of one source each are refused too, or were not asked for
@@ -167,11 +169,11 @@ def test_a_corpus_in_a_bucket_needs_a_local_cache(store, prepared, tiny_bert, co
     for path in prepared.iterdir():
         store.put(f"corpus/{path.name}", path.read_bytes())
     args = train_args(tiny_bert, "gs://bucket/corpus", corpus["dev"], tmp_path / "run")
-    refused(call("main", *args), "gs://bucket/corpus", "set data.local_cache")
-    refused(call("main", *args, "--config.data.train=gs://none/corpus"), "gs://none/corpus")
-    refused(call("main", *args, "--config.data.train=gs://bucket/none"), "gs://bucket/none: no corpus.json there")
+    refused(call("train", *args), "gs://bucket/corpus", "set data.local_cache")
+    refused(call("train", *args, "--config.data.train=gs://none/corpus"), "gs://none/corpus")
+    refused(call("train", *args, "--config.data.train=gs://bucket/none"), "gs://bucket/none: no corpus.json there")
     assert not (tmp_path / "run").exists()
-    done = call("main", *args, f"--config.data.local_cache={tmp_path / 'ssd'}", "--config.train.max_steps=1")
+    done = call("train", *args, f"--config.data.local_cache={tmp_path / 'ssd'}", "--config.train.max_steps=1")
     assert done.returncode == 0 and "40 triplets" in done.stdout, done.stderr
     assert len(list((tmp_path / "ssd").glob("corpus-*/shard-*"))) == 3
 

@@ -51,13 +51,13 @@ def test_without_a_folder_the_update_is_unchanged(record):
 
 def test_a_run_writes_its_trace_and_is_the_same_run(tiny_bert, corpus, tmp_path):
     args = train_args(tiny_bert, corpus["txt"], "", tmp_path / "run", "--config.train.max_steps=4")
-    done = call("main", *args, f"--profile={tmp_path / 'trace'}")
+    done = call("train", *args, f"--profile={tmp_path / 'trace'}")
     assert done.returncode == 0, done.stderr
     assert f"{tmp_path / 'trace'}: a trace of 2 steps" in done.stdout
     (trace,) = (tmp_path / "trace").rglob("*.xplane.pb")
     assert b"jit_update" in trace.read_bytes()
     assert "profile" not in json.loads((tmp_path / "run" / "run.json").read_text())["config"]
-    again = call("main", *args, f"--profile={tmp_path / 'trace'}")
+    again = call("train", *args, f"--profile={tmp_path / 'trace'}")
     assert again.returncode == 0 and "resuming at step 4 of 4" in again.stdout
     assert f"--profile {tmp_path / 'trace'}: no step is left that could be traced" in again.stdout
 
@@ -71,13 +71,13 @@ def test_a_folder_that_cannot_be_made_is_reported_before_anything_is_computed(
 ):
     (tmp_path / "file").write_text("")
     args = train_args(tiny_bert, corpus["txt"], "", tmp_path / "run")
-    done = call("main", *args, f"--profile={tmp_path / folder if folder else ''}")
+    done = call("train", *args, f"--profile={tmp_path / folder if folder else ''}")
     assert done.returncode == 2 and reason in done.stderr and done.stderr.count("\n") == 1, done.stderr
     assert "--profile" in done.stderr and not (tmp_path / "run").exists()
 
 
 def test_no_folder_is_made_beside_a_mistake_in_the_data(tiny_bert, corpus, tmp_path):
     args = train_args(tiny_bert, tmp_path / "none.txt", "", tmp_path / "run")
-    done = call("main", *args, f"--profile={tmp_path / 'trace'}")
+    done = call("train", *args, f"--profile={tmp_path / 'trace'}")
     assert done.returncode == 2 and "none.txt" in done.stderr
     assert not (tmp_path / "trace").exists() and not (tmp_path / "run").exists()

@@ -21,7 +21,7 @@ def run(tiny_bert, tmp_path, monkeypatch):
 
     def train(name, *more):
         fields = ["--config.train.max_steps=12", "--config.eval.every=3", *more]
-        done = call("main", *train_args(tiny_bert, tmp_path / "train.txt", "", tmp_path / name, *fields))
+        done = call("train", *train_args(tiny_bert, tmp_path / "train.txt", "", tmp_path / name, *fields))
         assert done.returncode == 0, done.stderr
         return done.stdout, tmp_path / name
 

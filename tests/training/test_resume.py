@@ -35,13 +35,13 @@ def arguments(tiny_bert, corpus, workdir) -> list[str]:
 @pytest.fixture(scope="module")
 def straight(tiny_bert, corpus, tmp_path_factory):
     workdir = tmp_path_factory.mktemp("straight") / "run"
-    done = run("main", *arguments(tiny_bert, corpus, workdir))
+    done = run("train", *arguments(tiny_bert, corpus, workdir))
     assert done.returncode == 0, done.stderr
     return workdir
 
 
 def start(args) -> subprocess.Popen:
-    return start_command("main", *args, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    return start_command("train", *args, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
 
 def progress(workdir) -> set[str]:
@@ -76,7 +76,7 @@ def test_killed_runs_end_with_the_same_parameters(straight, tiny_bert, corpus, t
         landed.append(kill(args, workdir, generator.uniform(0, 0.4), in_training=True))
         reached.append(max((int(name) for name in progress(workdir) if name.isdigit()), default=0))
     assert sum(landed) >= KILLS and len(set(reached)) >= 3, (landed, reached)  # at different places
-    done = run("main", *args)
+    done = run("train", *args)
     assert done.returncode == 0, done.stderr
     assert "resuming at step" in done.stdout
 
@@ -118,7 +118,7 @@ def test_a_signal_saves_after_the_step_and_the_same_command_resumes(
     assert said.format(saved, shlex.join(child.args)) in errors and "Traceback" not in errors
     assert ("saving after this step" in errors) == (sent == signal.SIGINT)
     assert 0 < saved < STEPS
-    done = run("main", *args)
+    done = run("train", *args)
     assert done.returncode == 0 and f"resuming at step {saved} of {STEPS}" in done.stdout, done.stderr
     assert_equal(tmp_path / "run", straight, tiny_bert)
 
@@ -139,7 +139,7 @@ def test_two_signals_of_one_ctrl_c_save_once(tiny_bert, corpus, tmp_path):
 
 @pytest.mark.slow
 def test_another_seed_ends_elsewhere(straight, tiny_bert, corpus, tmp_path):
-    done = run("main", *arguments(tiny_bert, corpus, tmp_path / "run"), "--config.seed=7")
+    done = run("train", *arguments(tiny_bert, corpus, tmp_path / "run"), "--config.seed=7")
     assert done.returncode == 0, done.stderr
     other, first = final_params(tmp_path / "run", tiny_bert), final_params(straight, tiny_bert)
     assert not np.array_equal(np.asarray(other["head.kernel"]), np.asarray(first["head.kernel"]))

@@ -15,7 +15,7 @@ from support.resuming import trained_and_resumed
 from simcse_jax.config.flags import parse
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import sts
-from simcse_jax.host.locks.lock import held
+from simcse_jax.host.locks import held
 from simcse_jax.host.storage import write_atomically
 from simcse_jax.huggingface.load import load
 from simcse_jax.runs import workdir as workdirs
@@ -55,7 +55,7 @@ def test_a_finished_run_started_again_changes_nothing(trained, tiny_bert, corpus
 
     before = files()
     again = train_args(tiny_bert, corpus["csv"], corpus["dev"], workdir, "--config.model.mlp=always")
-    done = call("main", *again, "--config.train.log_every=1", "--config.parallel.devices=0")
+    done = call("train", *again, "--config.train.log_every=1", "--config.parallel.devices=0")
     assert done.returncode == 0, done.stderr
     assert "resuming at step 8 of 8" in done.stdout
     assert files() == before
@@ -72,13 +72,13 @@ def test_scores_are_those_of_the_checkpoint_that_could_be_read(trained, tiny_ber
     (workdir / "result.json").write_text(
         json.dumps(result | {"best_step": best + 1, "dev": {"spearman": 1, "pairs": 2}})
     )
-    assert call("main", *args).returncode == 0
+    assert call("train", *args).returncode == 0
     assert json.loads((workdir / "result.json").read_text())["dev"]["spearman"] == pytest.approx(score, abs=1e-3)
     (workdir / "result.json").write_text('{"dev": ')  # cut off; it is written again
-    assert call("main", *args).returncode == 0
+    assert call("train", *args).returncode == 0
     assert json.loads((workdir / "result.json").read_text())["best_step"] == best
     (workdir / "checkpoints" / str(best) / "params" / "manifest.ocdbt").write_bytes(b"")
-    done = call("main", *args)
+    done = call("train", *args)
     assert done.returncode == 0 and "taking the next best" in done.stdout, done.stderr
     result = json.loads((workdir / "result.json").read_text())
     assert result["best_step"] != best
@@ -92,11 +92,11 @@ def test_a_workdir_that_belongs_to_another_config_or_other_data(trained, tiny_be
     run_json = (workdir / "run.json").read_text()
     (workdir / "run.json").write_text(run_json.replace(str(corpus["csv"].parent), str(tmp_path)))
     args = train_args(tiny_bert, own["csv"], own["dev"], workdir, "--config.model.mlp=always")
-    refused(call("main", *args, "--config.seed=1"), "another config", "seed was 42, is 1", workdir)
+    refused(call("train", *args, "--config.seed=1"), "another config", "seed was 42, is 1", workdir)
     for kind, field in (("csv", "data.train"), ("dev", "eval.data")):
         original = own[kind].read_text()
         own[kind].write_text(original.replace("cat", "dog"))
-        refused(call("main", *args), f"the contents of {field}=", "have changed since")
+        refused(call("train", *args), f"the contents of {field}=", "have changed since")
         own[kind].write_text(original)
 
 
@@ -104,11 +104,11 @@ def test_a_run_with_a_mean_in_bfloat16_resumes_bit_for_bit_and_with_no_other_typ
     more = ["--config.train.mu_dtype=bfloat16", "--config.train.max_steps=4", "--config.eval.every=2"]
     args = train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / "run", *more)
     trained_and_resumed(parse(args)[0], tmp_path)
-    done = call("main", *args, "--config.train.mu_dtype=float32")
+    done = call("train", *args, "--config.train.mu_dtype=float32")
     refused(done, "train.mu_dtype was 'bfloat16', is 'float32'", "Choose another workdir")
     workdir = shutil.copytree(trained, tmp_path / "wide")
     args = train_args(tiny_bert, corpus["csv"], corpus["dev"], workdir, "--config.model.mlp=always", *more[:1])
-    refused(call("main", *args), "train.mu_dtype was 'float32', is 'bfloat16'", "Choose another workdir")
+    refused(call("train", *args), "train.mu_dtype was 'float32', is 'bfloat16'", "Choose another workdir")
 
 
 def test_a_run_of_a_version_that_knew_fewer_fields_had_their_defaults(trained, tiny_bert, corpus, tmp_path):
@@ -118,9 +118,9 @@ def test_a_run_of_a_version_that_knew_fewer_fields_had_their_defaults(trained, t
         del run_json["config"]["eval"][field]
     (workdir / "run.json").write_text(json.dumps(run_json))
     args = train_args(tiny_bert, corpus["csv"], corpus["dev"], workdir, "--config.model.mlp=always")
-    assert call("main", *args).returncode == 0
+    assert call("train", *args).returncode == 0
     whitening = ("--config.eval.postprocess=whitening", "--config.eval.postprocess_data=target")
-    refused(call("main", *args, *whitening), "another config: eval.postprocess was '', is 'whitening'")
+    refused(call("train", *args, *whitening), "another config: eval.postprocess was '', is 'whitening'")
 
 
 NOTHING = ("--config.train.epochs=0", "--config.train.max_steps=0", "--config.model.mlp=none")
@@ -128,12 +128,12 @@ NOTHING = ("--config.train.epochs=0", "--config.train.max_steps=0", "--config.mo
 
 def test_a_run_that_trains_nothing_has_no_random_head(tiny_bert, corpus, tmp_path):
     args = train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / "run", *NOTHING, "--config.model.mlp=always")
-    refused(call("main", *args), "config.model.mlp=always", "no such head of its own")
+    refused(call("train", *args), "config.model.mlp=always", "no such head of its own")
 
 
 def test_a_run_that_trains_nothing_scores_its_initial_weights(tiny_bert, corpus, tmp_path):
     args = train_args(tiny_bert, "no/such.txt", corpus["dev"], tmp_path / "run", *NOTHING)
-    done = call("main", *args, "--config.parallel.devices=3")
+    done = call("train", *args, "--config.parallel.devices=3")
     assert done.returncode == 0, done.stderr
     assert "best checkpoint: step 0" in done.stdout
     assert [(line["step"], set(line)) for line in lines(tmp_path / "run")] == [(0, {"step", "eval/dev"})]
@@ -144,12 +144,12 @@ def test_a_run_that_trains_nothing_scores_its_initial_weights(tiny_bert, corpus,
     before, after = load(str(tiny_bert)).params, load_model(str(tmp_path / "run")).params
     assert after.keys() == {name for name in before if not name.startswith("head.")}
     assert all(np.array_equal(before[name], after[name]) for name in after)
-    done = call("main", *args)
+    done = call("train", *args)
     assert done.returncode == 0 and "resuming at step 0 of 0" in done.stdout
     assert json.loads((tmp_path / "run" / "result.json").read_text()) == result
     assert len(lines(tmp_path / "run")) == 1
     without_scores = train_args(tiny_bert, "no/such.txt", "", tmp_path / "unscored", *NOTHING)
-    assert call("main", *without_scores).returncode == 0
+    assert call("train", *without_scores).returncode == 0
     assert load_model(str(tmp_path / "unscored")).pooler == "cls"
 
 
@@ -157,7 +157,7 @@ def test_the_epochs_drop_the_last_partial_batch_and_blank_lines_are_reported(tin
     (tmp_path / "train.txt").write_text("\n".join(["the cat sat", "", "a dog ran", "  "] * 10) + "\n")
     fields = ("train.max_steps=0", "train.batch_size=6", "train.epochs=2", "checkpoint.keep_every=2", "eval.every=5")
     args = train_args(tiny_bert, tmp_path / "train.txt", corpus["dev"], tmp_path / "run")
-    done = call("main", *args, *(f"--config.{field}" for field in fields))
+    done = call("train", *args, *(f"--config.{field}" for field in fields))
     assert done.returncode == 0, done.stderr
     assert "20 sentences, 20 blank rows skipped" in done.stdout
     assert max(line["step"] for line in lines(tmp_path / "run")) == 2 * (20 // 6)
@@ -168,7 +168,7 @@ def test_the_epochs_drop_the_last_partial_batch_and_blank_lines_are_reported(tin
 @pytest.mark.slow
 def test_a_model_trained_on_many_devices_is_read_on_one(tiny_bert, corpus, tmp_path):
     args = train_args(tiny_bert, corpus["txt"], "", tmp_path / "run", "--config.parallel.devices=8")
-    done = call("main", *args, "--config.train.max_steps=1")
+    done = call("train", *args, "--config.train.max_steps=1")
     assert done.returncode == 0, done.stderr
     done = run("evaluate", "--model", tmp_path / "run", "--data", corpus["dev"])
     assert done.returncode == 0, done.stderr
@@ -185,7 +185,7 @@ def test_keeps_the_changes_of_training_and_no_others(trained, tiny_bert):
 
 def test_a_workdir_is_a_model_to_start_from(trained, tiny_bert, corpus, tmp_path):
     args = train_args(trained, corpus["csv"], corpus["dev"], tmp_path / "run", "--config.model.mlp=always")
-    done = call("main", *args, "--config.train.max_steps=1")
+    done = call("train", *args, "--config.train.max_steps=1")
     assert done.returncode == 0, done.stderr
     assert "its own head is trained further" in done.stdout
 
@@ -193,7 +193,7 @@ def test_a_workdir_is_a_model_to_start_from(trained, tiny_bert, corpus, tmp_path
 def test_a_foreign_folder_is_not_written_to(tiny_bert, corpus, tmp_path):
     (tmp_path / "run" / "model").mkdir(parents=True)
     (tmp_path / "run" / "model" / "precious").write_text("mine")
-    refused(call("main", *train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / "run")), "no run.json")
+    refused(call("train", *train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / "run")), "no run.json")
     assert (tmp_path / "run" / "model" / "precious").read_text() == "mine"
 
 
@@ -202,11 +202,11 @@ def test_one_job_at_a_time_writes_to_a_workdir_and_readers_go_on(trained, tiny_b
     args = train_args(tiny_bert, corpus["csv"], corpus["dev"], workdir, "--config.model.mlp=always")
     before = {path: path.read_bytes() for path in workdir.rglob("*") if path.is_file()}
     with another_job(held(workdir)):
-        refused(call("main", *args), f"{workdir}: process {os.getpid()} on ", ", since 20", " is writing there")
+        refused(call("train", *args), f"{workdir}: process {os.getpid()} on ", ", since 20", " is writing there")
         assert load_model(str(workdir)).params
     assert {path: path.read_bytes() for path in workdir.rglob("*") if path.is_file()} == before
     with another_job(held(tmp_path / "new")):  # before there is a run
-        refused(call("main", *args, f"--workdir={tmp_path / 'new'}"), f"{tmp_path / 'new'}: process {os.getpid()} on ")
+        refused(call("train", *args, f"--workdir={tmp_path / 'new'}"), f"{tmp_path / 'new'}: process {os.getpid()} on ")
     assert not list((tmp_path / "new").iterdir())
 
 
@@ -224,9 +224,9 @@ def test_a_start_that_was_stopped_is_made_whole(trained, tiny_bert, corpus, tmp_
 
     with monkeypatch.context() as patch:
         patch.setattr(workdirs, "write_atomically", full)
-        refused(call("main", *args), "tokenizer.json: cannot be written: No space left on device")
+        refused(call("train", *args), "tokenizer.json: cannot be written: No space left on device")
     assert (model / "config.json").exists() and not (tmp_path / "run" / "run.json").exists()
-    done = call("main", *args)
+    done = call("train", *args)
     assert done.returncode == 0, done.stderr
     for path in (trained / "model").iterdir():
         if path.name != "simcse_jax.json":

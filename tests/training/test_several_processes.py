@@ -16,7 +16,7 @@ from support import ROOT, finish, run, start_process, start_processes, train_arg
 from support.beir import write_beir
 from support.jobs import another_job
 
-from simcse_jax.host.locks.lock import held
+from simcse_jax.host.locks import held
 from simcse_jax.huggingface.load import load
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.runs.checkpoints import Checkpoints
@@ -59,10 +59,10 @@ def start_slurm_tasks(args, count):
 def layouts(arguments, tmp_path_factory):
     """The same run as 1 process × 1 device, 1 × 4 and 2 × 2, which find each other as Slurm says."""
     folder = tmp_path_factory.mktemp("layouts")
-    done = run("main", *arguments(folder / "1x1"))
+    done = run("train", *arguments(folder / "1x1"))
     assert done.returncode == 0, done.stderr
     four = {"XLA_FLAGS": xla_flags(4)}
-    done = run("main", *arguments(folder / "1x4", "--config.parallel.devices=4"), env=four)
+    done = run("train", *arguments(folder / "1x4", "--config.parallel.devices=4"), env=four)
     assert done.returncode == 0, done.stderr
     ended = finish(start_slurm_tasks(arguments(folder / "2x2"), 2))
     assert [code for code, _, _ in ended] == [0, 0], ended
@@ -122,7 +122,7 @@ def test_a_checkpoint_of_one_layout_resumes_in_another(written, resumed, layouts
         else:
             shutil.rmtree(workdir / "checkpoints" / str(step))
     if resumed == "1x1":
-        done = run("main", *arguments(workdir))
+        done = run("train", *arguments(workdir))
         assert done.returncode == 0 and "resuming at step 10" in done.stdout, done.stderr
     else:
         ended = finish(start_processes(arguments(workdir)))
@@ -148,7 +148,7 @@ def test_a_mistake_of_one_process_ends_all_of_them_in_one_line(arguments, tmp_pa
 
 def test_patience_ends_several_processes_at_the_step_of_one(arguments, tmp_path):
     more = [f"--config.{field}" for field in ("train.patience=1", "eval.every=2", "analysis.every=0")]
-    done = run("main", *arguments(tmp_path / "one", *more))
+    done = run("train", *arguments(tmp_path / "one", *more))
     assert done.returncode == 0, done.stderr
     expected = json.loads((tmp_path / "one" / "result.json").read_text())
     end = expected["ended_at_step"]
@@ -169,7 +169,7 @@ def test_patience_ends_several_processes_at_the_step_of_one(arguments, tmp_path)
 def test_retrieval_scores_several_processes_as_one(arguments, tmp_path):
     more = [f"--config.eval.retrieval.data={write_beir(tmp_path / 'tiny')}", "--config.train.max_steps=0"]
     more += ["--config.train.epochs=0", "--config.eval.development=retrieval", "--config.model.mlp=none"]
-    done = run("main", *arguments(tmp_path / "one", *more))
+    done = run("train", *arguments(tmp_path / "one", *more))
     assert done.returncode == 0, done.stderr
     ended = finish(start_processes(arguments(tmp_path / "two", *more)))
     assert [code for code, _, _ in ended] == [0, 0], ended

@@ -20,12 +20,12 @@ SPEED = ("seconds", "sentences_per_second", "tokens_per_second", "waiting_for_da
 
 def test_a_loss_that_is_not_finite_stops_the_run(tiny_bert, nan_bert, corpus, tmp_path):
     args = train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / "run", "--config.eval.every=1")
-    done = call("main", *args, "--config.train.learning_rate=1e30", "--config.train.log_every=1")
+    done = call("train", *args, "--config.train.learning_rate=1e30", "--config.train.log_every=1")
     refused(done, "step 1", "not finite", "no checkpoint was saved yet", "train.learning_rate")
     assert [line["step"] for line in lines(tmp_path / "run")] == [0, 1]
-    done = call("main", *train_args(nan_bert, corpus["txt"], "", tmp_path / "nan"))
+    done = call("train", *train_args(nan_bert, corpus["txt"], "", tmp_path / "nan"))
     refused(done, "step 1: the loss is nan")
-    done = call("main", *train_args(nan_bert, corpus["txt"], corpus["dev"], tmp_path / "nan2"))
+    done = call("train", *train_args(nan_bert, corpus["txt"], corpus["dev"], tmp_path / "nan2"))
     refused(done, "step 0: the model's embeddings are not finite, that of", "init_from must be another model")
 
 
@@ -41,11 +41,11 @@ def test_ctrl_c_saves_after_the_step_and_names_it_and_the_command(tiny_bert, cor
     with monkeypatch.context() as patch:
         patch.setattr(SingleRun, "log", ctrl_c)
         patch.setattr(sys, "orig_argv", ["python", "-m", "simcse_jax.main", "--config", "x"])
-        done = call("main", *args)
+        done = call("train", *args)
     assert done.returncode == 130, done.stderr
     assert done.stderr.endswith("Ctrl-C: saved at step 3; resume with:\n  python -m simcse_jax.main --config x\n")
     assert "Ctrl-C: saving after this step" in done.stderr and "Traceback" not in done.stderr
-    done = call("main", *args)
+    done = call("train", *args)
     assert done.returncode == 0 and "resuming at step 3 of " in done.stdout, done.stderr
 
 

@@ -123,8 +123,8 @@ def test_steps_of_two_runs_at_once_are_the_same_on_two_devices_and_on_a_torus(wo
     losses, trained = step(1)
     for devices in (2, 4):
         if devices == 4:
-            monkeypatch.setattr("simcse_jax.devices.torus.sides", lambda devices: (2, 2))
-            monkeypatch.setattr("simcse_jax.devices.torus.SMALL", 0)
+            monkeypatch.setattr("simcse_jax.devices.mesh.sides", lambda devices: (2, 2))
+            monkeypatch.setattr("simcse_jax.devices.mesh.SMALL", 0)
             monkeypatch.setattr("simcse_jax.training.gathering.sends_rows", lambda *args: True)
         other_losses, other = step(devices)
         np.testing.assert_allclose(other_losses, losses, rtol=1e-6)

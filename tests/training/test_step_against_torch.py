@@ -11,9 +11,9 @@ from simcse_jax.data.batches import tokenize
 from simcse_jax.data.examples import read_examples
 from simcse_jax.devices.mesh import data_mesh
 from simcse_jax.huggingface.load import load
-from simcse_jax.huggingface.names import to_tensors
 from simcse_jax.huggingface.resolve import resolve
 from simcse_jax.huggingface.tokenizer import Tokenizer
+from simcse_jax.huggingface.weight_names import to_tensors
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.objectives.views import Plan
 from simcse_jax.training.loss import Recipe

@@ -16,7 +16,8 @@ from support.steps import alone, batch, recipe, settings, term
 from simcse_jax import SimCSE
 from simcse_jax.config import default_config
 from simcse_jax.config.checks import validate
-from simcse_jax.data.batches import Batches, Corpus, Taught
+from simcse_jax.data.batches import Batches, Corpus
+from simcse_jax.data.corpora import Taught
 from simcse_jax.data.pairing import Pairing
 from simcse_jax.data.sources import Examples
 from simcse_jax.devices.mesh import data_mesh
@@ -126,7 +127,7 @@ def test_a_run_resumes_bit_for_bit_and_its_teacher_s_embeddings_are_kept(tiny_be
     assert len(list((tmp_path / "kept").glob("*.npy"))) == 2
     args = train_args(tiny_bert, corpus["csv"], corpus["dev"], tmp_path / "next", "--config.objective.gist.weight=1")
     args += [f"--config.teacher.model={larger}", f"--config.teacher.kept={tmp_path}/kept"]
-    refused(call("main", *args), f"{file}: ", "remove it, and it is made again")
+    refused(call("train", *args), f"{file}: ", "remove it, and it is made again")
 
 
 def test_embeddings_that_were_kept_are_those_that_were_written(tiny_bert, corpus, larger, tmp_path):
@@ -162,7 +163,7 @@ def test_a_student_comes_near_its_teacher(tiny_bert, corpus, tmp_path):
     args = train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / "run", "--config.objective.info_nce.weight=0")
     args += ["--config.objective.embedding_mse.weight=1", f"--config.teacher.model={other}"]
     args += ["--config.train.max_steps=30", "--config.train.learning_rate=1e-3", "--config.train.log_every=1"]
-    done = call("main", *args, "--config.eval.every=30", "--config.model.mlp=none", "--config.model.dropout=0.01")
+    done = call("train", *args, "--config.eval.every=30", "--config.model.mlp=none", "--config.model.dropout=0.01")
     assert done.returncode == 0, done.stderr
     losses = [line["loss"] for line in lines(tmp_path / "run") if "loss" in line]
     assert np.mean(losses[-5:]) < 0.8 * np.mean(losses[:5])
@@ -185,5 +186,5 @@ def test_teachers_and_data_that_do_not_fit_are_refused(tiny_bert, corpus, larger
         (args(corpus["csv"], "gist", larger, "--config.teacher.kept=gs://b/f"), "must be a folder on a disk"),
     ]
     for given, message in cases:
-        refused(call("main", *given), message)
+        refused(call("train", *given), message)
         assert not (tmp_path / "run").exists()

@@ -1,44 +1,42 @@
-"""A block of rows: read, encoded, and written to a file of its own, whole or not at all."""
+"""Encodes blocks of rows, each into a file of its own that is whole or absent."""
 
 import itertools
 import json
 import os
-from collections.abc import Callable
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from simcse_jax.bulk.embeddings.embeddings_folder import (
+    ABOUT,
+    LOOK_SECONDS,
+    Block,
+    Facts,
+    Manifest,
+    blocks_of,
+    complete,
+    fingerprint,
+    finish,
+    is_made,
+    missing,
+)
 from simcse_jax.bulk.embeddings.encoder import Encoder
-from simcse_jax.bulk.embeddings.plan import Block
-from simcse_jax.bulk.embeddings.quantized import quantization_of
-from simcse_jax.bulk.embeddings.token_rows import schema_of_tokens, write_tokens
-from simcse_jax.data.corpus.begun import Plan, check_unchanged
-from simcse_jax.data.corpus.claims import claimed
-from simcse_jax.data.corpus.placing import written_to
-from simcse_jax.data.corpus.stamps import size_of
+from simcse_jax.data.corpus.shared_folder import Plan, check_unchanged, claimed, read_sealed, write_sealed, written_to
 from simcse_jax.data.sentences import SentenceFile
 from simcse_jax.encoding.parquet import rows_table, schema_of
-from simcse_jax.encoding.quantization import Clipped, dtype_of
+from simcse_jax.encoding.quantization import PACKED, SCALAR, Clipped, Quantization, dtype_of
 from simcse_jax.errors import UserError
-from simcse_jax.host.storage import Folder
+from simcse_jax.host.hidden import RANGES
+from simcse_jax.host.progress import Progress
+from simcse_jax.host.storage import Folder, is_remote
+from simcse_jax.simcse import TokenEmbeddings
 
-ROWS = 1 << 14  # encoded at a time
-ABOUT = b"simcse_jax"  # where a file has what is known of it
-
-
-class Facts(NamedTuple):
-    """What is known of a block's file."""
-
-    plan: str  # the block's
-    row: int  # the block's
-    rows: int
-    dimension: int
-    cut: int  # sentences that were longer than the model reads
-
-
-def is_made(folder: Folder, block: Block) -> bool:
-    """Whether a block's file is there; it gets its name when it is whole."""
-    return size_of(folder / block.file) is not None
+SENTENCES = 1 << 14  # encoded at a time
+TOKEN_ROWS = 1 << 10  # sentences whose tokens are encoded at a time and held in memory
+TOKENS = 1 << 17  # their tokens at most, if all are of maximum length: 0.5 GB for 1,024 elements
 
 
 def make_block(
@@ -50,46 +48,11 @@ def make_block(
     advance: Callable[[int], object] | None = None,
     patient: bool = False,
 ) -> bool:
-    """Makes a block's file, unless it is there, or another process makes it; returns whether it is there now.
-
-    Args:
-      folder: of the embeddings.
-      plan, block: see `plan`.
-      encoder: the plan's.
-      advance: called with the number of rows done since the last call.
-      patient: see `corpus.claims.claimed`.
-
-    Raises:
-      UserError: naming the row that cannot be read, or the file that cannot be written.
-    """
+    """Makes a block's file unless it exists or another process is making it; returns whether it exists now."""
     with claimed(folder / block.file, patient) as mine:
         if mine and not is_made(folder, block):
             _make(folder, plan, block, encoder, advance)
         return mine
-
-
-def read_facts(folder: Folder, block: Block) -> Facts:
-    """What a block's file says of itself.
-
-    Raises:
-      UserError: when it is no file of this block.
-    """
-    import pyarrow
-    import pyarrow.parquet
-
-    path = folder / block.file
-    try:
-        if not path.is_file():  # a pipe would not be opened before somebody writes to it
-            raise ValueError(path)
-        with path.open("rb") as file:
-            facts = Facts(**json.loads(pyarrow.parquet.read_metadata(file).metadata[ABOUT]))
-    except (OSError, ValueError, TypeError, KeyError, pyarrow.ArrowException):
-        facts = None
-    if facts is None or (facts.row, facts.rows) != (block.row, block.rows):
-        raise UserError(f"{path}: damaged; remove it, and give the command again")
-    if facts.plan != block.plan:
-        raise UserError(f"{path}: is another command's; remove it, and give the command again")
-    return facts
 
 
 def _make(folder: Folder, plan: Plan, block: Block, encoder: Encoder, advance: Callable[[int], object] | None) -> None:
@@ -105,13 +68,13 @@ def _make(folder: Folder, plan: Plan, block: Block, encoder: Encoder, advance: C
     else:
         schema = schema_of(size, dtype, encoder.maker(), keep_text, None if small is None else small.content())
     sentences = itertools.islice(source.read(block.first, block.place), block.rows)
-    with written_to(folder / block.file, texts=False) as path:
+    with written_to(folder / block.file) as path:
         with pyarrow.parquet.ParquetWriter(path, schema) as writer:
             done, cut, clipped = 0, 0, Clipped()
-            check_unchanged(folder, plan, [about["name"]])  # in a file that was, a block begins anywhere
+            check_unchanged(folder, plan, [about["name"]])  # else the block may begin anywhere
             if encoder.of_tokens:
                 done, cut = write_tokens(writer, encoder, sentences, block.row, advance)
-            while part := list(itertools.islice(sentences, ROWS)):
+            while part := list(itertools.islice(sentences, SENTENCES)):
                 encoded = encoder.encode(part, advance)
                 with np.errstate(over="ignore"):
                     rows = encoded.embeddings if small is None else small.encode(encoded.embeddings, clipped)
@@ -127,4 +90,115 @@ def _make(folder: Folder, plan: Plan, block: Block, encoder: Encoder, advance: C
             facts: dict[str, Any] = Facts(block.plan, block.row, done, encoder.dimension, cut)._asdict()
             writer.add_key_value_metadata({ABOUT: json.dumps(facts).encode()})
         with path.open("rb") as file:
-            os.fsync(file.fileno())  # before it has its name, which says that it is whole
+            os.fsync(file.fileno())  # before the rename, which means that it is whole
+
+
+def quantization_of(folder: Folder, plan: Plan, encoder: Encoder) -> Quantization | None:
+    """The folder's `.quantization.json`, which the first process that needs it writes; None if not quantized."""
+    if plan.key["--output-dtype"] not in (*SCALAR, *PACKED):
+        return None
+    path, mark = plan.own(folder, RANGES), fingerprint(plan)
+    while (found := read_sealed(path)) is None:
+        with claimed(folder / RANGES, patient=True) as mine:
+            if mine and read_sealed(path) is None:
+                quantization = encoder.quantization(_sentences(plan))
+                assert quantization is not None
+                write_sealed(path, {"plan": mark, **quantization.content()})
+        if not mine:
+            time.sleep(LOOK_SECONDS)
+    if found.get("plan") != mark:
+        raise UserError(f"{path}: belongs to another command; remove it, and run the command again")
+    return Quantization.from_content(found, str(path))
+
+
+def _sentences(plan: Plan) -> Iterator[str]:
+    """The sentences of all sources, in order."""
+    sources = plan.key["sources"]
+    return itertools.chain.from_iterable(SentenceFile(each["name"], each["column"]).read() for each in sources)
+
+
+class Written(NamedTuple):
+    """The number of sentences written, and how many of them were cut."""
+
+    rows: int
+    cut: int
+
+
+def schema_of_tokens(size: int, dtype: np.dtype, texts: bool) -> Any:
+    """The columns `sentence` (if `texts`), `row`, `tokens` (T texts) and `token_embeddings` (T lists of `size`)."""
+    import pyarrow
+
+    vectors = pyarrow.list_(pyarrow.list_(pyarrow.from_numpy_dtype(dtype), size))
+    columns = [("row", pyarrow.int64()), ("tokens", pyarrow.list_(pyarrow.string())), ("token_embeddings", vectors)]
+    return pyarrow.schema([("sentence", pyarrow.string()), *columns] if texts else columns)
+
+
+def tokens_table(schema: Any, texts: Sequence[str], first_row: int, found: Sequence[TokenEmbeddings]) -> Any:
+    """Rows of token embeddings; refuses numbers too large for the schema's type."""
+    import pyarrow
+
+    kind = schema.field("token_embeddings").type.value_type
+    with np.errstate(over="ignore"):
+        rows = np.concatenate([each.embeddings for each in found]).astype(kind.value_type.to_pandas_dtype())
+    if not np.isfinite(rows).all():
+        raise UserError(f"an embedding has an element beyond {kind.value_type}; write float32")
+    ends = np.cumsum([0] + [len(each.tokens) for each in found]).astype(np.int32)
+    vectors = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(rows.ravel()), type=kind)
+    columns = {
+        "sentence": pyarrow.array(texts, pyarrow.string()),
+        "row": pyarrow.array(np.arange(first_row, first_row + len(texts))),
+        "tokens": pyarrow.array([each.tokens for each in found], schema.field("tokens").type),
+        "token_embeddings": pyarrow.ListArray.from_arrays(ends, vectors),
+    }
+    return pyarrow.table([columns[name].cast(schema.field(name).type) for name in schema.names], schema=schema)
+
+
+def write_tokens(
+    writer: Any, encoder: Encoder, sentences: Iterator[str], first_row: int, advance: Callable[[int], object] | None
+) -> Written:
+    """Encodes the tokens of sentences and writes their rows, `TOKEN_ROWS` at a time, or fewer if long.
+
+    Args:
+      writer: a `pyarrow.parquet.ParquetWriter` with the schema of `schema_of_tokens`.
+      encoder, sentences: what to encode.
+      first_row: the number of the first sentence.
+      advance: called with the number of sentences done since the last call.
+    """
+    done, cut = 0, 0
+    count = max(1, min(TOKEN_ROWS, TOKENS // encoder.max_length))
+    while part := list(itertools.islice(sentences, count)):
+        encoded = encoder.encode_tokens(part, advance)
+        writer.write_table(tokens_table(writer.schema, part, first_row + done, encoded.sentences))
+        done, cut = done + len(part), cut + encoded.cut
+    return Written(done, cut)
+
+
+def encode_here(folder: Folder, plan: Plan, encoder: Encoder) -> Manifest | None:
+    """Makes the missing blocks that no other process is making, along with any number of other processes.
+
+    Args:
+      folder: of the embeddings, after `corpus.shared_folder.enter`.
+      plan, encoder: of the folder.
+
+    Returns:
+      The manifest; None if other processes are still making blocks. The last process writes it.
+    """
+    blocks = blocks_of(folder, plan)
+    if manifest := complete(folder, plan, blocks):
+        return manifest
+    rows = sum(block.rows for block in blocks)
+    left, patient, start = missing(folder, blocks), False, 0
+    with Progress(rows, done=rows - sum(block.rows for block in left)) as bar:
+        while left:
+            met = False
+            for block in (*left[start:], *left[:start]):
+                if met := is_made(folder, block):  # by others, perhaps with many more: see what is left
+                    break
+                make_block(folder, plan, block, encoder, advance=bar.advance, patient=patient)
+            before, left = left, missing(folder, blocks)
+            same = left == before and not met
+            if same and (patient or not is_remote(folder)):
+                return None
+            patient = same
+            start = random.randrange(len(left)) if left else 0  # elsewhere, to meet others rarely
+    return finish(folder, plan, blocks)

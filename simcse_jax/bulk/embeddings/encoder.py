@@ -1,4 +1,4 @@
-"""A model with the options of `encode`, and all that its embeddings depend on."""
+"""A model with the options of `encode`, and everything that its embeddings depend on."""
 
 import dataclasses
 import itertools
@@ -17,10 +17,9 @@ from simcse_jax.encoding.quantization import (
     ranges_of,
 )
 from simcse_jax.host.storage import sha256
-from simcse_jax.simcse import SimCSE
-from simcse_jax.token_embeddings import EncodedTokens
+from simcse_jax.simcse import EncodedTokens, SimCSE
 
-CALIBRATED = 1 << 14  # rows, the first ones, whose ranges are taken where none are given
+CALIBRATED = 1 << 14  # first rows that give the ranges where none are given
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,19 +37,15 @@ class Options:
     prompt_name: str | None = None
     normalize: bool | None = None
     output_dtype: str = "float32"
-    tokens: bool = False  # whether tokens are encoded, and not sentences
-    ranges: Ranges | None = None  # for an output of int8 and uint8; None: those of the first rows
+    tokens: bool = False  # whether to encode tokens rather than sentences
+    ranges: Ranges | None = None  # for int8 and uint8; None for those of the first rows
 
 
 class Encoder:
     """The model, loaded."""
 
     def __init__(self, options: Options):
-        """Loads it onto all local devices.
-
-        Raises:
-          UserError: for anything that is wrong with the model or an option.
-        """
+        """Loads it onto all local devices."""
         self._options = options
         self._model = SimCSE(
             options.model,
@@ -66,21 +61,21 @@ class Encoder:
 
     @property
     def max_length(self) -> int:
-        """The most tokens of a sentence."""
+        """The maximum number of tokens in a sentence."""
         return self._model.max_length if self._options.max_length is None else self._options.max_length
 
     @property
     def dimension(self) -> int:
-        """The elements of an embedding."""
+        """The number of elements of an embedding."""
         return self._model.config.hidden_size if self._options.tokens else self._model.dimension
 
     @property
     def of_tokens(self) -> bool:
-        """Whether tokens are encoded, and not sentences."""
+        """Whether it encodes tokens rather than sentences."""
         return self._options.tokens
 
     def about(self) -> dict[str, Any]:
-        """All that the embeddings depend on in addition to the sentences, by the names of options."""
+        """Everything besides the sentences that the embeddings depend on, by option name."""
         options, model = self._options, self._model
         normalize: bool | str = model.normalize if options.normalize is None else options.normalize
         if normalize and options.normalize is None and model.truncate_dim:
@@ -100,13 +95,12 @@ class Encoder:
         }
 
     def quantization(self, first: Iterator[str]) -> Quantization | None:
-        """How the embeddings are stored, if not as numbers; without given ranges, they are those of the first rows.
+        """How the embeddings are quantized; None if they are not.
+
+        Without given ranges, they are those of the first rows; a single row is refused.
 
         Args:
-          first: the sentences from the first row on; at most `CALIBRATED` of them are taken.
-
-        Raises:
-          UserError: when there is a single row.
+          first: the sentences from the first row on; at most `CALIBRATED` are read.
         """
         precision, ranges = self._options.output_dtype, self._options.ranges
         if precision not in (*SCALAR, *PACKED):
@@ -118,10 +112,9 @@ class Encoder:
         return Quantization(cast(Precision, precision), self.dimension, ranges)
 
     def maker(self) -> dict[str, Any] | None:
-        """What identifies the model for indexes of the embeddings; None if queries would be encoded in another way.
+        """The model's identity for indexes of the embeddings; None if queries would be encoded differently.
 
-        An index cuts sentences at the model's own length. Products and distances also need the lengths that its queries
-        have.
+        An index cuts queries at the model's own length. Products and distances also need vectors of the same scale.
         """
         normalize, model = self._options.normalize, self._model
         same = normalize in (None, model.normalize) or model.similarity_fn_name == "cosine"
@@ -130,12 +123,7 @@ class Encoder:
         return model.identity()._replace(prompt=model.prompt_of(**self._prompt))._asdict()
 
     def encode(self, sentences: Iterable[str], advance: Callable[[int], object] | None = None) -> Encoded:
-        """The embeddings, and how many sentences were cut.
-
-        Args:
-          sentences: strings.
-          advance: called with the number of sentences done since the last call.
-        """
+        """The embeddings, and how many sentences were cut; calls `advance` with the number done since the last call."""
         return self._model.encode_counted(
             sentences,
             max_length=self.max_length,

@@ -1,4 +1,4 @@
-"""Encoding on the machines of a Ray cluster: an actor on each encodes blocks."""
+"""Encoding on a Ray cluster: an actor on each host encodes blocks."""
 
 import contextlib
 import logging
@@ -11,70 +11,69 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from simcse_jax.bulk.embeddings.blocks import make_block
+from simcse_jax.bulk.embeddings.embeddings_folder import (
+    Block,
+    Manifest,
+    blocks_of,
+    complete,
+    count_rows,
+    finish,
+    missing,
+    uncounted,
+)
 from simcse_jax.bulk.embeddings.encoder import Encoder, Options
-from simcse_jax.bulk.embeddings.manifest import Manifest, complete, finish, missing
-from simcse_jax.bulk.embeddings.plan import Block, blocks_of, count_rows, uncounted
-from simcse_jax.data.corpus.begun import Plan
-from simcse_jax.data.corpus.sealed import read_sealed
+from simcse_jax.data.corpus.shared_folder import Plan, read_sealed
 from simcse_jax.errors import UserError, reason, require, why
 from simcse_jax.host.progress import Clock, Progress, write
 from simcse_jax.host.storage import Folder, as_path
 
 ACCELERATORS = ("TPU", "GPU")
-LOOK_SECONDS = 5.0  # between two looks at what is done
+LOOK_SECONDS = 5.0  # between checks of what is done
 CONNECT_SECONDS = 5.0  # until an address counts as wrong
-LOST = 3  # actors of each host that may be lost in a row
+LOST = 3  # actors per host that may be lost in a row
 NEEDED = {"TPU": "tpu", "GPU": "cuda13"}  # JAX's extras
-CHIPS = {1: "1,1,1", 2: "1,2,1", 4: "2,2,1", 8: "2,4,1"}  # how a host's TPU chips lie
+CHIPS = {1: "1,1,1", 2: "1,2,1", 4: "2,2,1", 8: "2,4,1"}  # the layout of a host's TPU chips
 
 
 class Share(NamedTuple):
-    """What an actor has."""
+    """The actors' resources."""
 
     hosts: int  # the number of actors
     kind: str  # TPU, GPU or CPU
-    each: int  # how many of them
+    each: int  # how many of these an actor has
 
 
 class Job(NamedTuple):
-    """What every host has to know."""
+    """What every host needs to know."""
 
-    place: str  # the command's working directory, where relative names begin
+    place: str  # the command's working directory, for relative names
     folder: str
     plan: Plan
     options: Options
 
     def arrive(self) -> Folder:
-        """The folder of the embeddings, as this host sees it.
-
-        Raises:
-          UserError: when it is another one.
-        """
-        with contextlib.suppress(OSError):  # a host may do without it if no name is relative
+        """The folder of the embeddings on this host; refuses a different folder of that name."""
+        with contextlib.suppress(OSError):  # not needed without relative names
             os.chdir(self.place)
         folder = as_path(self.folder)
         before = read_sealed(self.plan.own(folder))
         if before is None or before["key"] != self.plan.key or before["stamps"] != self.plan.stamps:
-            raise UserError(f"--output {folder}: is another folder here; name one that all hosts see")
+            raise UserError(f"--output {folder}: is a different folder here; name one that all hosts see")
         return folder
 
 
 class Answer(NamedTuple):
-    """Of work on a host."""
+    """The result of work on a host."""
 
-    done: bool  # False: another process does it
+    done: bool  # False if another process is doing it
     mistake: str = ""  # what is wrong, and on which host
 
 
 @contextlib.contextmanager
 def connected(address: str | None) -> Iterator[None]:
-    """A connection to a cluster. Connect before JAX is used: a cluster's processes are started with a fork.
+    """Connects to the cluster at `address`, or starts one on this machine.
 
-    Args:
-      address: of the cluster; None starts one on this machine.
-
-    Raises:
-      UserError: when Ray is not installed, or the cluster cannot be reached.
+    Connect before using JAX, because a cluster's processes are forked.
     """
     require("ray", "ray")
     if address:
@@ -84,7 +83,7 @@ def connected(address: str | None) -> Iterator[None]:
     os.environ.setdefault("RAY_worker_niceness", "0")  # of a cluster on this machine; Ray's own is 15
     own: dict[str, Any] = {} if address else {"include_dashboard": False}
     try:
-        # Without an address Ray would look for a cluster that another program has started.
+        # Without an address, Ray would look for a cluster that another program started.
         ray.init(address or "local", logging_level=logging.ERROR, log_to_driver=False, **own)
     except (ConnectionError, ValueError, RuntimeError, OSError) as error:
         what = f"--address {address}: cannot be reached" if address else "--engine ray: no cluster can be started"
@@ -97,7 +96,7 @@ def connected(address: str | None) -> Iterator[None]:
 
 
 def _check_reached(address: str) -> None:
-    """Finds in seconds that nobody listens: Ray tries for many minutes. Names without a port are left to it."""
+    """Finds within seconds that nobody listens, where Ray tries for minutes. Ignores names without a port."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or "/" in host:
         return
@@ -108,22 +107,18 @@ def _check_reached(address: str) -> None:
 
 
 def encode_on_ray(folder: Folder, plan: Plan, options: Options, hosts: int | None = None) -> Manifest | None:
-    """Makes the blocks that are missing, on the connected cluster; what a lost actor was making is made again.
+    """Makes the missing blocks on the connected cluster; the block of a lost actor is made again.
 
-    An actor reads, encodes and writes a block by itself: no rows pass through Ray, and no other work of it needs a
-    processor, for which it would wait without end where actors have all of them.
+    An actor reads, encodes and writes a block by itself, so no rows pass through Ray, and no other task needs a
+    processor, which it would wait for forever if the actors have all of them.
 
     Args:
-      folder: of the embeddings, which all hosts see; `corpus.begun.enter` has seen it.
-      plan: of the folder.
-      options: of the plan's encoder.
+      folder: of the embeddings, after `corpus.shared_folder.enter`; all hosts must see it.
+      plan, options: of the folder and its encoder.
       hosts: the number of actors, see `share_of`.
 
     Returns:
       The manifest; None if processes outside the cluster are still making blocks.
-
-    Raises:
-      UserError: naming the row or file that is wrong, or when the cluster has too few hosts.
     """
     import ray
 
@@ -145,15 +140,12 @@ def encode_on_ray(folder: Folder, plan: Plan, options: Options, hosts: int | Non
 
 
 def share_of(nodes: list[dict[str, Any]], hosts: int | None) -> Share:
-    """What each actor takes of a cluster.
+    """The resources of each actor; refuses more actors than fit, for which Ray would wait forever.
 
     Args:
-      nodes: as `ray.nodes` has them.
-      hosts: the number of actors; None: one for each host with accelerators, or for each host where none has any.
-        There more than hosts share their processors.
-
-    Raises:
-      UserError: when there are too few, for which Ray would wait without end.
+      nodes: as `ray.nodes` returns them.
+      hosts: the number of actors; None for one per host with accelerators, or per host if none has any. Without
+        accelerators, several actors can share a host's processors.
     """
     alive = [node["Resources"] for node in nodes if node["Alive"]]
     for kind in ACCELERATORS:
@@ -163,7 +155,7 @@ def share_of(nodes: list[dict[str, Any]], hosts: int | None) -> Share:
     else:
         kind, found = "CPU", [resources["CPU"] for resources in alive if resources.get("CPU")]
     if not found:
-        raise UserError("--engine ray: no host of the cluster has a processor to give; start Ray with --num-cpus")
+        raise UserError("--engine ray: no host of the cluster has a processor; start Ray with --num-cpus")
     each, hosts = int(min(found)), hosts or len(found)
     on_each = -(-hosts // len(found))
     if on_each > (1 if kind in ACCELERATORS else each):
@@ -180,12 +172,7 @@ def _answer(work: Callable[[], bool]) -> Answer:
 
 
 def _answered(result: Any) -> bool:
-    """Whether the work on a host was done.
-
-    Raises:
-      UserError: for a mistake that the host found, or a package that it does not have.
-      RayActorError: when the actor was lost.
-    """
+    """Whether the work on a host was done; raises the host's errors, and `RayActorError` if the actor was lost."""
     import ray
     from ray.exceptions import RayActorError, RayTaskError
 
@@ -203,7 +190,7 @@ def _answered(result: Any) -> bool:
 
 
 def _end(error: Exception) -> str:
-    """The last line of an error with a host's traceback."""
+    """The last line of an error that contains a host's traceback."""
     return str(error).strip().rpartition("\n")[2][:200]
 
 
@@ -220,7 +207,7 @@ def _count_together(job: Any, sources: Sequence[int]) -> None:
             _answered(result)
         if left and clock.is_due():
             counted = f"{len(sources) - len(left):,} of {len(sources):,} files"
-            write(f"counted the rows of {counted}; each takes a processor of the cluster", sys.stderr)
+            write(f"counted the rows of {counted}; each uses a processor of the cluster", sys.stderr)
 
 
 def _count(job: Job, source: int) -> Answer:
@@ -233,14 +220,14 @@ class BlockEncoder:
 
     def __init__(self, job: Job, share: Share):
         self._job, self._share = job, share
-        # JAX reads these when it looks for devices, which it has not done yet.
+        # JAX reads these when it first looks for devices.
         if share.kind == "CPU":
             os.environ["NPROC"] = str(share.each)
-        elif share.kind == "TPU" and share.each in CHIPS:  # by itself a host would wait for the others of its slice
+        elif share.kind == "TPU" and share.each in CHIPS:  # else a host would wait for the others in its slice
             os.environ |= {"TPU_PROCESS_BOUNDS": "1,1,1", "TPU_CHIPS_PER_PROCESS_BOUNDS": CHIPS[share.each]}
 
     def load(self) -> Answer:
-        """Loads the model, and compares what it finds with the plan."""
+        """Loads the model, and compares it with the plan."""
         return _answer(self._load)
 
     def make(self, block: Block) -> Answer:
@@ -257,7 +244,7 @@ class BlockEncoder:
         self._encoder = Encoder(self._job.options)
         for option, value in self._encoder.about().items():
             if value != self._job.plan.key[option]:
-                raise UserError(f"{option} {self._job.options.model}: is another one here")
+                raise UserError(f"{option} {self._job.options.model}: differs here")
         return True
 
 
@@ -267,12 +254,9 @@ class _Work(NamedTuple):
 
 
 def _made(job: Any, blocks: Sequence[Block], share: Share) -> Iterator[Block]:
-    """The blocks, as they are made; not those that processes outside the cluster are making.
+    """Yields blocks as they are made, except those that processes outside the cluster are making.
 
-    An actor that is lost is replaced, and its block goes to the one that is free next.
-
-    Raises:
-      UserError: when an actor finds a mistake, or all of them are lost again and again.
+    A lost actor is replaced, and its block goes to the next free one.
     """
     import ray
     from ray.exceptions import RayActorError

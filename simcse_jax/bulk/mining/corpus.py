@@ -1,4 +1,4 @@
-"""What negatives are found in: a file of sentences, a prepared corpus, an index of any kind, or embeddings in files."""
+"""The corpus to mine negatives from: a file of sentences, a prepared corpus, an index, or embeddings in files."""
 
 import hashlib
 import itertools
@@ -10,50 +10,49 @@ import numpy as np
 
 from simcse_jax.data.columns import ROLES
 from simcse_jax.data.corpus.manifest import corpus_path, is_prepared
-from simcse_jax.data.corpus.opened import Prepared
-from simcse_jax.data.corpus.origins import texts
-from simcse_jax.data.corpus.stamps import hash_file, stamp_of
+from simcse_jax.data.corpus.prepared import Prepared, texts
+from simcse_jax.data.corpus.shared_folder import hash_file, stamp_of
 from simcse_jax.data.sentences import SentenceFile
 from simcse_jax.encoding.quantization import Quantization
 from simcse_jax.errors import UserError
 from simcse_jax.host.progress import Progress
 from simcse_jax.host.storage import is_remote, local_path
 from simcse_jax.index.embedding_files import EmbeddingFiles
-from simcse_jax.index.files import ABOUT, is_index
+from simcse_jax.index.folder import ABOUT, is_index
 from simcse_jax.index.identity import check_maker
 from simcse_jax.index.index import Index, Result
 from simcse_jax.index.lance import LanceIndex, check_options, is_lance_index
 from simcse_jax.index.options import SearchOptions
 from simcse_jax.simcse import SimCSE
 
-AT_ONCE = 1 << 15  # sentences that are encoded together
+AT_ONCE = 1 << 15  # sentences encoded together
 
 
 class Corpus(NamedTuple):
-    """N rows, and how they are searched."""
+    """N rows, and how to search them."""
 
-    search: Callable[[np.ndarray, int], list[list[Result]]]  # (Q, D) embeddings and a number of rows: the nearest
+    search: Callable[[np.ndarray, int], list[list[Result]]]  # from (Q, D) embeddings and a number to the nearest rows
     rows: int
     has_text: bool  # whether it has the rows' texts
-    numbers: np.ndarray | None  # (N,) the rows' numbers, where they are not 0 … N - 1, and the search counts from 0
+    numbers: np.ndarray | None  # (N,) row numbers, if they are not those of the search, 0 … N - 1
     fingerprint: str
     quantization: Quantization | None = None  # how its embeddings are stored, if not in float32
-    named: Callable[[], Iterator[np.ndarray]] | None = None  # the rows' numbers, where the search names rows by them
+    named: Callable[[], Iterator[np.ndarray]] | None = None  # yields row numbers, if the search returns other than 0 …
 
     def all_rows(self) -> Iterator[np.ndarray]:
-        """The numbers by which pairs may name rows, some at a time."""
+        """The row numbers that pairs may refer to, some at a time."""
         if self.named is not None:
             return self.named()
         return iter([np.arange(self.rows) if self.numbers is None else self.numbers])
 
 
 def open_corpus(name: str, model: SimCSE, column: str | None, options: SearchOptions) -> Corpus:
-    """Opens an index, or makes one in memory of what has none.
+    """Opens an index, or builds one in memory.
 
     Args:
-      name: a file, or a folder.
-      model: what encodes; it gets the index.
-      column: of a file of sentences, or the role of a prepared corpus's; None: the usual one, or the only one.
+      name: a file or a folder.
+      model: encodes sentences, and gets the index.
+      column: of a file of sentences, or the role of a prepared corpus's; None for the usual or the only one.
       options: of each search.
 
     Raises:
@@ -101,7 +100,7 @@ def _refuse_column(name: str, column: str | None) -> None:
 
 
 def _fill(model: SimCSE, sentences: Iterator[str], rows: int) -> None:
-    """Encodes sentences into the model's index, a part at a time."""
+    """Encodes sentences into the model's index, some at a time."""
     index = Index(model.dimension, model.similarity_fn_name)
     with Progress(rows) as bar:
         while part := list(itertools.islice(sentences, AT_ONCE)):
@@ -134,7 +133,7 @@ def _index_prepared(folder: Path, model: SimCSE, column: str | None) -> str:
 
 
 def _index_embeddings(name: str, model: SimCSE) -> tuple[np.ndarray, str]:
-    """Takes embeddings into the model's index; returns the rows' numbers, and what the files are known by."""
+    """Adds embeddings to the model's index; returns the row numbers and the files' fingerprint."""
     files = EmbeddingFiles(name)
     if files.maker is not None:
         check_maker(files.parts[0].path, files.maker, model.identity())
@@ -158,7 +157,7 @@ def _index_embeddings(name: str, model: SimCSE) -> tuple[np.ndarray, str]:
 
 
 def _has_embeddings(path: Path) -> bool:
-    """Whether a file has embeddings rather than sentences alone."""
+    """Whether a file has embeddings, not only sentences."""
     if path.suffix.lower() != ".parquet" or not path.is_file():
         return path.suffix.lower() == ".npy"
     import pyarrow
@@ -167,4 +166,4 @@ def _has_embeddings(path: Path) -> bool:
     try:
         return "embedding" in pyarrow.parquet.read_schema(path).names
     except (OSError, ValueError, pyarrow.ArrowException):
-        return False  # whoever reads it says what is wrong
+        return False  # reported when it is read

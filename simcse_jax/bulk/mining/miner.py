@@ -1,4 +1,4 @@
-"""A block of pairs: its queries are encoded and searched for, and each gets its hard negatives."""
+"""Mines hard negatives for blocks of pairs: encodes the queries, searches, and selects among the nearest rows."""
 
 import itertools
 from collections import Counter
@@ -16,11 +16,11 @@ from simcse_jax.index.index import Result
 from simcse_jax.index.similarity import pairwise, prepared
 from simcse_jax.simcse import SimCSE
 
-WIDER = 2  # times as many rows are searched for where too many were the same text
+WIDER = 2  # times as many rows are searched if too many had the same text
 
 
 class Candidates(NamedTuple):
-    """The nearest rows of a query, each text once, without the query itself."""
+    """The nearest rows of a query, without duplicate texts and the query itself."""
 
     results: list[Result]  # best first
     is_positive: np.ndarray  # (K,) bool
@@ -30,24 +30,20 @@ class Miner:
     """Finds hard negatives for blocks of pairs."""
 
     def __init__(self, model: SimCSE, corpus: Corpus, positives: Positives, choice: Choice, judge: SimCSE | None):
-        """Takes what was opened.
+        """Takes what is needed.
 
         Args:
           model: encodes queries and positives as it encoded the corpus.
-          corpus: what is searched.
+          corpus: to search.
           positives: of all anchors.
-          choice: how negatives are chosen.
-          judge: a second model, whose scores the limits are for; None: the first one's are.
+          choice: how to choose negatives.
+          judge: a second model, to whose scores the limits apply; None for the first model's scores.
         """
         self._model, self._corpus, self._positives = model, corpus, positives
         self._choice, self._judge = choice, judge
 
     def mine(self, pairs: Sequence[Pair]) -> tuple[list[dict[str, Any]], Counter[str]]:
-        """A record for each pair, and how many candidates each limit left out.
-
-        Raises:
-          UserError: when a search fails.
-        """
+        """A record for each pair, and the number of candidates that each limit excluded."""
         numbers: dict[str, int] = {}  # of the distinct anchors
         of = [numbers.setdefault(pair.anchor, len(numbers)) for pair in pairs]
         asked = list(numbers)
@@ -72,7 +68,7 @@ class Miner:
     def _own_scores(
         self, anchors: Float[np.ndarray, "N D"], positives: Float[np.ndarray, "N D"]
     ) -> Float32[np.ndarray, " N"]:
-        """The scores of pairs, as a search gives them: bits, above all, have lower ones than float32."""
+        """The scores of pairs as in a search: quantized rows, above all bits, score lower than float32."""
         name, quantization = self._model.similarity_fn_name, self._corpus.quantization
         if quantization is None:
             return pairwise(anchors, positives, name)
@@ -89,11 +85,11 @@ class Miner:
         return record | {"negative_scores": _shortened(np.array([result.score for result in results], np.float32))}
 
     def _candidates(self, anchors: Sequence[str], queries: Float[np.ndarray, "Q D"]) -> list[Candidates]:
-        """Of each query as many as its ranks need; more rows are searched for where these are too few."""
+        """As many candidates as each query's ranks need, searching more rows if necessary."""
         known = [self._positives.of(anchor) for anchor in anchors]
         needed = [self._choice.range_max + max(len(hashes), len(rows)) for hashes, rows in known]
         least = min(needed) + 1  # and the anchor itself
-        # Twice as many, and so on, of those with more positives: of all queries together they would be too many.
+        # More for queries with many positives, in powers of two; for all queries it would be too many.
         counts = [least << (need // least).bit_length() for need in needed]
         found: dict[int, Candidates] = {}
         while left := [place for place in range(len(anchors)) if place not in found]:
@@ -101,7 +97,7 @@ class Miner:
             together = [place for place in left if counts[place] == count]
             for place, results in zip(together, self._corpus.search(queries[together], count), strict=True):
                 candidates = self._distinct(anchors[place], results, *known[place])
-                if len(candidates.results) >= needed[place] or len(results) < count:  # or there are no more
+                if len(candidates.results) >= needed[place] or len(results) < count:  # or no rows are left
                     found[place] = Candidates(
                         candidates.results[: needed[place]], candidates.is_positive[: needed[place]]
                     )
@@ -121,7 +117,9 @@ class Miner:
             if text not in seen:
                 seen.add(text)
                 kept.append(place)
-        own = hashes | {text for text, is_of in zip(texts, is_own, strict=True) if is_of}  # other rows may have it too
+        own = hashes | {
+            text for text, is_of in zip(texts, is_own, strict=True) if is_of
+        }  # other rows may have the same text
         is_positive = np.array([texts[place] in own for place in kept], bool)
         return Candidates([ordered[place] for place in kept], is_positive)
 
@@ -146,18 +144,7 @@ class Miner:
 
 
 def check_corpus(corpus: Corpus, has_rows: bool, judged: bool, choice: Choice, name: str) -> None:
-    """Refuses a corpus in which positives cannot be told from negatives, or that has too few rows.
-
-    Args:
-      corpus: which was opened.
-      has_rows: whether the pairs say which of its rows the positives are.
-      judged: whether a judge is to read its texts.
-      choice: see `Choice`.
-      name: of the corpus.
-
-    Raises:
-      UserError: naming what is missing.
-    """
+    """Refuses a corpus in which positives cannot be told from negatives, or that has too few rows."""
     if not corpus.has_text and judged:
         raise UserError(f"--judge: reads the texts of candidates, and {name} has none")
     if not corpus.has_text and not has_rows:
@@ -170,11 +157,7 @@ def check_corpus(corpus: Corpus, has_rows: bool, judged: bool, choice: Choice, n
 
 
 def check_rows(corpus: Corpus, positives: Positives, name: str) -> None:
-    """Refuses pairs that name rows which the corpus does not have: its own positives would be negatives.
-
-    Raises:
-      UserError: naming the row.
-    """
+    """Refuses pairs that name rows the corpus lacks, since their positives could become negatives."""
     named = positives.named()
     there = np.zeros(len(named), bool)
     for rows in corpus.all_rows() if len(named) else ():

@@ -1,4 +1,4 @@
-"""The pairs that get hard negatives, read from a file some thousand at a time, and all positives of an anchor."""
+"""The pairs to mine hard negatives for, read from a file, and all positives of each anchor."""
 
 import contextlib
 import hashlib
@@ -12,39 +12,31 @@ from jaxtyping import Int64
 
 from simcse_jax.data.columns import EARLIER, choose_columns, only_sentences, warn_of_labels
 from simcse_jax.data.files import READERS, read_parquet
-from simcse_jax.data.positives import one_by_one
+from simcse_jax.data.row_lists import split_positives
 from simcse_jax.data.rows import MISSING, read_text
 from simcse_jax.data.separated import reading_of
 from simcse_jax.errors import UserError
 from simcse_jax.host.storage import local_path
 
-ROWS = ("anchor_row", "positive_row")  # columns of numbers of rows in the corpus, which a file may have
-LONGEST = 19  # below as many digits, a number fits into SQLite's integers
-AT_ONCE = 1 << 14  # pairs that are noted together
+ROWS = ("anchor_row", "positive_row")  # optional columns of row numbers in the corpus
+LONGEST = 19  # numbers with fewer digits fit SQLite's integers
+AT_ONCE = 1 << 14  # pairs noted together
 
 
 class Pair(NamedTuple):
     """A query and its positive."""
 
-    row: int  # of the file, from 0; where positives are in lists, each of them counts as one
+    row: int  # of the file, from 0; each positive in a list counts as a row
     anchor: str
     positive: str
-    own_rows: tuple[int, ...] = ()  # the corpus's rows that are the anchor or the positive, if the file says so
+    own_rows: tuple[int, ...] = ()  # the corpus's rows of the anchor and the positive, if the file names them
 
 
 class PairFile:
-    """A file of anchors and positives; further columns, but for numbers of rows, are not read."""
+    """A file of anchors and positives; no other columns are read, except row numbers."""
 
     def __init__(self, name: str, columns: Mapping[str, str]):
-        """Chooses the columns.
-
-        Args:
-          name: a .csv, .tsv, .jsonl or .parquet file.
-          columns: names of the roles anchor and positive, if they are not the usual ones.
-
-        Raises:
-          UserError: when there is no such file, or it has no pairs.
-        """
+        """Chooses the columns: the mapped ones, or those with usual names."""
         self.path = local_path(name)
         suffix = self.path.suffix.lower()
         if not self.path.is_file():
@@ -52,14 +44,14 @@ class PairFile:
         if suffix not in READERS or suffix == ".txt":
             raise UserError(f"--pairs {name}: must be a .csv, .tsv, .jsonl or .parquet file with anchors and positives")
         names, _ = READERS[suffix](self.path)
-        sentences = [each for each in names if each not in ROWS]  # else numbers would be texts, where the order chooses
+        sentences = [each for each in names if each not in ROWS]  # else the order could choose numbers as texts
         chosen = choose_columns(sentences, columns, f"--pairs {name}")
         places = chosen.places[:2]
         if len(places) < 2:
             raise UserError(f"--pairs {name}: one column of sentences; mining needs pairs: --columns positive=NAME")
         self._wanted = [sentences[place] for place in places] + [each for each in ROWS if each in names]
         self._suffix, self._chosen = suffix, chosen
-        # By which a later call, perhaps of a later version, knows that it reads the same.
+        # Lets a later call, perhaps of a later version, check that it reads the same.
         self.reading: dict[str, object] = {}
         if chosen.unsure or (not any(columns.values()) and self._wanted[0] not in EARLIER):
             self.reading["columns of --pairs"] = self._wanted[:2]
@@ -67,22 +59,18 @@ class PairFile:
             self.reading["separator of --pairs"] = read
         self.has_rows = "positive_row" in names
         if not any(columns.values()):
-            cure = "leave out pairs that are none, or name the columns: --columns anchor=NAME positive=NAME"
+            cure = "leave out pairs that are not, or name the columns: --columns anchor=NAME positive=NAME"
             warn_of_labels(names, f"--pairs {name}: ", f"; {cure}")
 
     def read(self, first: int = 0) -> Iterator[Pair | None]:
-        """The pairs from a row on; None for a row with a blank sentence.
-
-        Raises:
-          UserError: naming the row and the field that is wrong.
-        """
+        """The pairs from a row on; None for a row with a blank sentence."""
         if self._suffix == ".parquet":
             names, rows = self._wanted, read_parquet(self.path, self._wanted)[1]
         else:
             names, rows = READERS[self._suffix](self.path)
         places = [names.index(name) for name in self._wanted]
         rows = only_sentences(rows, self._chosen._replace(places=places[:2]), names, str(self.path))
-        rows = one_by_one(rows, names, places[1], *([names.index(ROWS[1])] if self.has_rows else []))
+        rows = split_positives(rows, names, places[1], *([names.index(ROWS[1])] if self.has_rows else []))
         for number, row in itertools.islice(enumerate(rows), first, None):
             if late := [name for name in row.late if name in ROWS]:
                 raise UserError(
@@ -109,14 +97,10 @@ def _row(value: object, field: str) -> int:
 
 
 class Positives:
-    """All positives of every anchor, by hashes, in a file of the system's that is gone afterwards."""
+    """All positives of every anchor, as hashes in a temporary database."""
 
     def __init__(self, pairs: Iterator[Pair | None]):
-        """Reads all pairs once.
-
-        Raises:
-          UserError: when the disk of temporary files is full.
-        """
+        """Reads all pairs once."""
         self.rows = self.pairs = 0
         with _noting():
             self._table = sqlite3.connect("")
@@ -133,24 +117,20 @@ class Positives:
             self._table.execute("CREATE INDEX anchors ON pairs (anchor)")
 
     def named(self) -> Int64[np.ndarray, " n"]:
-        """The rows of the corpus that the pairs name, each once, ascending."""
+        """The distinct corpus rows that the pairs name, ascending."""
         with _noting():
             rows = self._table.execute("SELECT DISTINCT row FROM pairs WHERE row >= 0 ORDER BY row")
             return np.fromiter((row for (row,) in rows), np.int64)
 
     def of(self, anchor: str) -> tuple[set[int], set[int]]:
-        """The hashes of an anchor's positives, and the rows of the corpus that are known to be it or one of these.
-
-        Raises:
-          UserError: when the temporary file cannot be read.
-        """
+        """The hashes of an anchor's positives, and the corpus rows named for the anchor or these."""
         asked = (text_hash(anchor),)
         with _noting():
             found = self._table.execute("SELECT positive, row FROM pairs WHERE anchor = ?", asked).fetchall()
         return {positive for positive, _ in found}, {row for _, row in found if row >= 0}
 
     def close(self) -> None:
-        """Removes the file."""
+        """Removes the database."""
         self._table.close()
 
 
@@ -160,12 +140,12 @@ def _noting() -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         raise UserError(
-            f"--pairs: their positives cannot be noted in a temporary file: {error}; free space on its disk, or name a "
-            "folder on another one in the environment: TMPDIR=FOLDER"
+            f"--pairs: their positives cannot be stored in a temporary file: {error}; free space on its disk, or set "
+            "TMPDIR to a folder on another disk"
         ) from None
 
 
 def text_hash(text: str) -> int:
-    """The same of texts that differ in the case of letters and in spaces alone: no negatives of one another."""
+    """A hash that ignores case and white space: texts that differ only in these are not negatives of each other."""
     words = " ".join(text.split()).casefold()
     return int.from_bytes(hashlib.blake2b(words.encode(), digest_size=8).digest(), "big", signed=True)

@@ -1,4 +1,4 @@
-"""Which of a query's nearest rows are its hard negatives: pure functions of ranks and scores."""
+"""Selects a query's hard negatives from its nearest rows: pure functions of ranks and scores."""
 
 from collections import Counter
 from typing import NamedTuple
@@ -12,7 +12,7 @@ TOP, RANDOM = SAMPLINGS = ("top", "random")
 
 
 class Choice(NamedTuple):
-    """How hard negatives are chosen, as by sentence-transformers' `mine_hard_negatives`."""
+    """How to choose hard negatives, with the options of sentence-transformers' `mine_hard_negatives`."""
 
     num_negatives: int
     range_min: int
@@ -28,12 +28,12 @@ class Choice(NamedTuple):
 class Selected(NamedTuple):
     """A query's hard negatives."""
 
-    places: Int64[np.ndarray, " H"]  # among its candidates, in their order
-    left_out: Counter[str]  # candidates that a limit left out, by its name
+    places: Int64[np.ndarray, " H"]  # indices into its candidates, ascending
+    left_out: Counter[str]  # the number of candidates that each limit excluded
 
 
 def default_range_max(num_negatives: int, range_min: int, limited: bool) -> int:
-    """The ranks that are looked at if nobody says how many; `limited`: whether scores may leave some out."""
+    """The default number of ranks to consider; `limited`: whether scores may exclude some."""
     return range_min + num_negatives * (10 if limited else 1) + 1
 
 
@@ -46,19 +46,19 @@ def select(
 ) -> Selected:
     """The hard negatives among a query's candidates.
 
-    Of those that are no positives, these are left out, one limit after the other:
+    Positives are excluded, and then, limit by limit, candidates with
 
         s + m > s⁺    s > s⁺ − r |s⁺|    s > max_score    s < min_score
 
-    with m the absolute and r the relative margin. Of the others, the ranks from `range_min` up to, but without,
-    `range_max` remain, and of these the first `num_negatives`, or as many at random, drawn by (seed, row).
+    with m the absolute and r the relative margin. Of the ranks from `range_min` to before `range_max` of the others,
+    the first `num_negatives` are taken, or as many at random, drawn by (seed, row).
 
     Args:
-      scores: s of K candidates, which are in the order of their rank; a judge's, if there is one.
+      scores: s of K candidates in order of rank; the judge's, if there is one.
       positive: s⁺, the score of the query's positive.
       is_positive: which candidates are positives of the query.
       choice: see `Choice`.
-      row: the query's number, for the draws.
+      row: the query's number, for random draws.
     """
     kept, left_out = ~is_positive, Counter[str]()
     above: dict[str, np.ndarray] = {}

@@ -1,4 +1,4 @@
-"""The files that the recipes name, and how each is made. A builder is data and a function of rows."""
+"""The files that recipes name, and how to build each. A builder is data and a function that yields rows."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -6,8 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from simcse_jax.data.building import nli, paraphrases, wikipedia
-from simcse_jax.data.building.draw import draw
-from simcse_jax.data.building.tally import Tally
+from simcse_jax.data.building.reading import Tally, draw
 
 
 @dataclass(frozen=True)
@@ -26,18 +25,18 @@ Rows = Iterator[tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Builder:
-    """How a file is made."""
+    """How to build a file."""
 
-    output: str  # the name that recipes have for it
+    output: str  # its name in recipes
     about: str
     sources: str  # what it reads, for people
-    files: tuple[str, ...]  # patterns of what it reads in a folder; see `tables.resolve`
+    files: tuple[str, ...]  # patterns of the files that it reads in a folder, see `reading.resolve`
     unit: str  # what is read and counted
     makes: str  # what is written
-    paper: str  # the papers' number of them, from all of their data
+    paper: str  # the papers' number of them, from all their data
     rows: Callable[[Sequence[str | Path], Options, Tally], Rows]
-    header: tuple[str, ...] = ()  # of a CSV file; none: a line of text each
-    options: tuple[str, ...] = ()  # those of `Options` that count
+    header: tuple[str, ...] = ()  # of a CSV file; () for a text line each
+    options: tuple[str, ...] = ()  # the fields of `Options` that have an effect
     count: int = 0  # the default
 
 
@@ -63,64 +62,55 @@ def _captions(files: Sequence[str | Path], options: Options, tally: Tally) -> Ro
     return ((unit[0],) for unit in draw(units, options.count, options.seed, tally))
 
 
+OF_NLI = partial(Builder, sources=NLI, files=nli.FILES, unit="pairs")
+OF_FLICKR = partial(Builder, sources=FLICKR, files=paraphrases.CAPTION_FILES, unit="captions")
+OF_WIKIPEDIA = partial(
+    Builder, sources=WIKIPEDIA, files=wikipedia.FILES, unit="pages", makes="sentences", count=1_000_000
+)
 BUILDERS = {
-    "nli": Builder(
+    "nli": OF_NLI(
         "data/nli_for_simcse.csv",
         "supervised SimCSE's triplets",
-        NLI,
-        nli.FILES,
-        "pairs",
-        "triplets",
-        "275,601 in the file that SimCSE's authors published, of SNLI's and MNLI's training sets",
-        _triplets(),
-        (*PAIR, "hard_neg"),
-        ("splits", "hypothesis"),
+        makes="triplets",
+        paper="275,601 in the file that SimCSE's authors published, of SNLI's and MNLI's training sets",
+        rows=_triplets(),
+        header=(*PAIR, "hard_neg"),
+        options=("splits", "hypothesis"),
     ),
-    "nli_neutral": Builder(
+    "nli_neutral": OF_NLI(
         "data/nli_with_neutral.csv",
         "the same with a neutral hypothesis (SimCSE, Table 7)",
-        NLI,
-        nli.FILES,
-        "pairs",
-        "triplets with a neutral sentence",
-        "not given",
-        _triplets(neutral=True),
-        (*PAIR, "hard_neg", "neutral"),
-        ("splits", "hypothesis"),
+        makes="triplets with a neutral sentence",
+        paper="not given",
+        rows=_triplets(neutral=True),
+        header=(*PAIR, "hard_neg", "neutral"),
+        options=("splits", "hypothesis"),
     ),
-    "nli_anli": Builder(
+    "nli_anli": OF_NLI(
         "data/nli_anli.csv",
         "the triplets of NLI and of ANLI (SimCSE, Table 4); or data.train=NLI_FILE,ANLI_FILE",
-        "the same, and ANLI's folder (R1, R2, R3) or hf:facebook/anli:plain_text:train_r1 and so on",
-        nli.FILES,
-        "pairs",
-        "triplets",
-        "not given; ANLI adds 52k entailment pairs, of which it does not say how many have a contradiction",
-        _triplets(),
-        (*PAIR, "hard_neg"),
-        ("splits", "hypothesis"),
+        sources="the same, and ANLI's folder (R1, R2, R3) or hf:facebook/anli:plain_text:train_r1 and so on",
+        makes="triplets",
+        paper="not given; ANLI adds 52k entailment pairs, of which it does not say how many have a contradiction",
+        rows=_triplets(),
+        header=(*PAIR, "hard_neg"),
+        options=("splits", "hypothesis"),
     ),
-    "nli_pairs": Builder(
+    "nli_pairs": OF_NLI(
         "data/nli_pairs.csv",
         "all labelled pairs (SimCSE, Table 4; SBERT; the isotropy paper)",
-        NLI,
-        nli.FILES,
-        "pairs",
-        "pairs",
-        "942k, 314k of each label, of SNLI's and MNLI's training sets (SimCSE, Table 4)",
-        lambda files, options, tally: nli.labelled_pairs(nli.read_pairs(files, tally), tally),
-        (*PAIR, "label"),
-        ("splits",),
+        makes="pairs",
+        paper="942k, 314k of each label, of SNLI's and MNLI's training sets (SimCSE, Table 4)",
+        rows=lambda files, options, tally: nli.labelled_pairs(nli.read_pairs(files, tally), tally),
+        header=(*PAIR, "label"),
+        options=("splits",),
     ),
-    "nli_sentences": Builder(
+    "nli_sentences": OF_NLI(
         "data/nli_sentences.txt",
         "the sentences without labels, for flow, whitening and SimCSE++'s Table 4",
-        NLI,
-        nli.FILES,
-        "pairs",
-        "sentences",
-        "not given",
-        lambda files, options, tally: nli.sentences(nli.read_pairs(files, tally), tally),
+        makes="sentences",
+        paper="not given",
+        rows=lambda files, options, tally: nli.sentences(nli.read_pairs(files, tally), tally),
         options=("splits",),
     ),
     "qqp": Builder(
@@ -128,68 +118,54 @@ BUILDERS = {
         "duplicate questions (SimCSE, Table 4)",
         f"GLUE's folder QQP, {paraphrases.QUORA}, or hf:nyu-mll/glue:qqp",
         paraphrases.QUESTION_FILES,
-        "pairs",
-        "pairs",
-        "134k (SimCSE, Table 4)",
-        lambda files, options, tally: paraphrases.qqp(files, tally),
-        PAIR,
+        unit="pairs",
+        makes="pairs",
+        paper="134k (SimCSE, Table 4)",
+        rows=lambda files, options, tally: paraphrases.qqp(files, tally),
+        header=PAIR,
     ),
     "paranmt": Builder(
         "data/paranmt.csv",
         "back-translated paraphrases (SimCSE, Table 4)",
         "para-nmt-5m-processed.txt",
         paraphrases.PARAPHRASE_FILES,
-        "pairs",
-        "pairs",
-        "5m (SimCSE, Table 4)",
-        lambda files, options, tally: paraphrases.paranmt(files, tally),
-        PAIR,
+        unit="pairs",
+        makes="pairs",
+        paper="5m (SimCSE, Table 4)",
+        rows=lambda files, options, tally: paraphrases.paranmt(files, tally),
+        header=PAIR,
     ),
-    "flickr_pairs": Builder(
+    "flickr_pairs": OF_FLICKR(
         "data/flickr30k.csv",
         "any two captions of an image (SimCSE, Table 4)",
-        FLICKR,
-        paraphrases.CAPTION_FILES,
-        "captions",
-        "pairs",
-        "318k (SimCSE, Table 4)",
-        lambda files, options, tally: paraphrases.flickr_pairs(files, tally),
-        PAIR,
+        makes="pairs",
+        paper="318k (SimCSE, Table 4)",
+        rows=lambda files, options, tally: paraphrases.flickr_pairs(files, tally),
+        header=PAIR,
     ),
-    "flickr_captions": Builder(
+    "flickr_captions": OF_FLICKR(
         "data/flickr_captions.txt",
         "captions to search in (SimCSE, Table 8)",
-        FLICKR,
-        paraphrases.CAPTION_FILES,
-        "captions",
-        "captions",
-        "150k, of the 158,915 there are (SimCSE, Table 8, which does not say how they were chosen)",
-        _captions,
+        makes="captions",
+        paper="150k, of the 158,915 there are (SimCSE, Table 8, which does not say how they were chosen)",
+        rows=_captions,
         options=("count", "seed"),
         count=150_000,
     ),
-    "wiki_sentences": Builder(
+    "wiki_sentences": OF_WIKIPEDIA(
         "data/wiki1m_for_simcse.txt",
         "unsupervised SimCSE's sentences",
-        WIKIPEDIA,
-        wikipedia.FILES,
-        "pages",
-        "sentences",
-        "1,000,000 (SimCSE, Section 6)",
-        lambda files, options, tally: wikipedia.sentences(files, tally, options.count, options.seed, options.draws),
+        paper="1,000,000 (SimCSE, Section 6)",
+        rows=lambda files, options, tally: wikipedia.sentences(
+            files, tally, options.count, options.seed, options.draws
+        ),
         options=("count", "seed", "draws"),
-        count=1_000_000,
     ),
-    "wiki_documents": Builder(
+    "wiki_documents": OF_WIKIPEDIA(
         "data/wiki_documents.txt",
         "whole articles, for next sentences as positives (SimCSE, Table 2)",
-        WIKIPEDIA,
-        wikipedia.FILES,
-        "pages",
-        "sentences",
-        "not given; here as many sentences as the other rows of the table have",
-        lambda files, options, tally: wikipedia.documents(files, tally, options.count, options.seed),
+        paper="not given; here as many sentences as the other rows of the table have",
+        rows=lambda files, options, tally: wikipedia.documents(files, tally, options.count, options.seed),
         options=("count", "seed"),
-        count=1_000_000,
     ),
 }

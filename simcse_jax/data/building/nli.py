@@ -7,7 +7,7 @@ hard negative were left out (princeton-nlp/SimCSE, issue 238), which cannot expl
 for each distinct premise: many of SNLI's captions, and some of MNLI's sentences, were given to several annotators. So
 that is our rule: every distinct premise, as text, with at least one entailment and at least one contradiction.
 
-The published file has 87.7 triplets for 100 entailment pairs. On SNLI's development and test pairs our rule gives 87.5
+The published file has 87.7 triplets per 100 entailment pairs. On SNLI's development and test pairs our rule gives 87.5
 (5,863 for 6,697), one for each entailment pair whose premise has a contradiction 94.7. On the whole of both training
 sets it has not been run here. Which of several hypotheses the authors took is open; `last` is what a dictionary filled
 row by row keeps, `first` the other reading. Pairs without a label ("-", -1) are left out.
@@ -18,10 +18,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from simcse_jax.data.building.tables import columns, open_table
-from simcse_jax.data.building.tally import BLANK, Tally, sentence
+from simcse_jax.data.building.reading import BLANK, Tally, columns, open_table, sentence
 from simcse_jax.data.labels import LABELS, SHORT, parse_label
-from simcse_jax.data.lines import open_text
+from simcse_jax.data.rows import open_text
 from simcse_jax.errors import UserError
 
 HYPOTHESES = ("last", "first")
@@ -45,11 +44,7 @@ class Pair(NamedTuple):
 
 
 def read_pairs(files: Iterable[str | Path], tally: Tally) -> Iterator[Pair]:
-    """All pairs of files and data sets, in order; blank ones are dropped.
-
-    Raises:
-      UserError: naming the file or data set and the row.
-    """
+    """All pairs of files and data sets, in order; blank ones are dropped."""
     for file in files:
         if isinstance(file, Path) and file.stem == "s1":
             yield from _of_parallel_files(file, tally)
@@ -96,9 +91,9 @@ def labelled_pairs(pairs: Iterator[Pair], tally: Tally) -> Iterator[tuple[str, .
 
 
 def sentences(pairs: Iterator[Pair], tally: Tally) -> Iterator[tuple[str, ...]]:
-    """Every premise and every hypothesis, as often as it occurs, labels aside: NLI as post-processing is fit on it.
+    """Every premise and hypothesis, as often as it occurs: the sentences on which post-processing is fit.
 
-    BERT-flow, whitening and SimCSE++ do not say whether a repeated sentence counts once.
+    BERT-flow, whitening and SimCSE++ do not say whether repeated sentences count once.
     """
     for pair in pairs:
         yield (pair.premise,)
@@ -111,10 +106,10 @@ def triplets(
     """(premise, an entailed, a contradicted hypothesis) of each distinct premise that has both (see the module).
 
     Args:
-      pairs: of all sources; a premise that several of them have counts once.
+      pairs: of all sources; a premise in several sources counts once.
       tally: of the pairs.
       neutral: add a neutral hypothesis, and leave out premises without one (SimCSE, Table 7).
-      hypothesis: of several with one label, take the `last` or the `first`.
+      hypothesis: which of several with the same label to take, `last` or `first`.
 
     Yields:
       The premises in the order of their first labelled pair.

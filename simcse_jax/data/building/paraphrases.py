@@ -1,4 +1,4 @@
-"""Pairs of Table 4 of SimCSE that are not of NLI: QQP, ParaNMT, Flickr30k; and Flickr30k's captions.
+"""The other pairs of SimCSE's Table 4: QQP, ParaNMT and Flickr30k; and Flickr30k's captions.
 
 The authors did no "special processing" and downloaded the original files (princeton-nlp/SimCSE, issues 236 and 238).
 """
@@ -7,10 +7,8 @@ import itertools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from simcse_jax.data.building.tables import columns, open_table
-from simcse_jax.data.building.tally import BLANK, Tally, sentence
-from simcse_jax.data.lines import open_text
-from simcse_jax.data.rows import Row, Table
+from simcse_jax.data.building.reading import BLANK, Tally, columns, open_table, sentence
+from simcse_jax.data.rows import Row, Table, open_text
 from simcse_jax.errors import UserError
 
 QUORA = "quora_duplicate_questions.tsv"
@@ -26,9 +24,6 @@ def qqp(files: Iterable[str | Path], tally: Tally) -> Iterator[tuple[str, ...]]:
 
     The paper's 134k are those of GLUE's training set; Quora's whole release has about 149k. A few rows of GLUE's file
     lack columns.
-
-    Raises:
-      UserError: naming the file or data set and the row.
     """
     for file in files:
         for row in columns(_questions(file, tally), QUESTIONS, str(file)):
@@ -64,12 +59,9 @@ def _with_tabs(path: Path, tally: Tally) -> Table:
 
 
 def paranmt(files: Iterable[str | Path], tally: Tally) -> Iterator[tuple[str, ...]]:
-    """The pairs of ParaNMT: a sentence, a tab, its paraphrase, and perhaps a score, a line.
+    """The pairs of ParaNMT. A line has a sentence, a tab, its paraphrase, and perhaps a score.
 
     The paper's 5m are those of the release of about five million filtered pairs, `para-nmt-5m-processed.txt`.
-
-    Raises:
-      UserError: naming the line, or a data set, of which there is none.
     """
     for path in map(_text_file, files):
         for number, line in enumerate(open_text(path), 1):
@@ -100,9 +92,6 @@ def read_captions(files: Iterable[str | Path], tally: Tally) -> dict[str, list[s
 
     Files: `results_20130124.token` (IMAGE#NUMBER, a tab, the caption) or `results.csv`, whose columns image_name,
     comment_number and comment have bars in between. A folder may have both; a caption counts once.
-
-    Raises:
-      UserError: naming the line, or a data set, of which there is none.
     """
     captions: dict[str, dict[str, str]] = {}
     for path in map(_text_file, files):
@@ -134,11 +123,7 @@ def _caption(line: str, bars: bool) -> tuple[str, str, str]:
 
 
 def flickr_pairs(files: Iterable[str | Path], tally: Tally) -> Iterator[tuple[str, ...]]:
-    """Any two captions of the same image: ten pairs for five captions, 317,830 for 31,783 images (the paper's 318k).
-
-    Raises:
-      UserError: as for `read_captions`.
-    """
+    """Any two captions of the same image: ten pairs for five captions, 317,830 for 31,783 images (the paper's 318k)."""
     for captions in read_captions(files, tally).values():
         if len(captions) < 2:
             tally.drop("the only one of an image")

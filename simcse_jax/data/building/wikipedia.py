@@ -1,9 +1,9 @@
 """Sentences and documents of Wikipedia.
 
 The paper has "10⁶ randomly sampled sentences from English Wikipedia"; its authors took a dump and "didn't do any
-filtering/selection" (princeton-nlp/SimCSE, issue 96). They published neither which dump nor how they made text and
-sentences of it; ours is in `wikitext` and `english`. Yet the lines of their file follow one another as in articles, so
-whole articles were drawn, not single sentences: `articles` is that reading, `sentences` the paper's words.
+filtering/selection" (princeton-nlp/SimCSE, issue 96). They did not publish which dump, or how they extracted its text
+and sentences; our way is in `prose`. But the lines of their file follow one another as in articles, so they must have
+drawn whole articles rather than sentences. `articles` is that reading, `sentences` the paper's wording.
 """
 
 import bz2
@@ -15,11 +15,8 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 from xml.etree import ElementTree
 
-from simcse_jax.data.building.draw import draw
-from simcse_jax.data.building.english import split_sentences
-from simcse_jax.data.building.tables import columns, open_table
-from simcse_jax.data.building.tally import Tally, checked
-from simcse_jax.data.building.wikitext import plain_text, require_parser
+from simcse_jax.data.building.prose import plain_text, require_parser, split_sentences
+from simcse_jax.data.building.reading import Tally, checked, columns, draw, open_table
 from simcse_jax.errors import UserError, reason
 
 DRAWS = ("sentences", "articles")
@@ -30,7 +27,7 @@ NO_SENTENCE = "without a sentence"
 
 
 class Page(NamedTuple):
-    """An article, and how to get its prose."""
+    """An article, and a function that extracts its prose."""
 
     text: str
     read: Callable[[str], str]
@@ -46,9 +43,6 @@ def sentences(
       tally: of the pages.
       count, seed: see `draw`.
       draws: see the module's docstring.
-
-    Raises:
-      UserError: as for `read_pages`.
     """
     if draws == "articles":
         for document in _documents(files, tally, count, seed):
@@ -74,9 +68,6 @@ def documents(files: Sequence[str | Path], tally: Tally, count: int, seed: int) 
     """Whole articles, a sentence a line, with a blank line after each.
 
     The arguments are those of `sentences`.
-
-    Raises:
-      UserError: as for `read_pages`.
     """
     for document in _documents(files, tally, count, seed):
         yield from ((line,) for line in document)
@@ -106,7 +97,7 @@ def read_pages(files: Sequence[str | Path], tally: Tally) -> Iterator[Page]:
         if isinstance(file, Path):
             unpacked = file.with_name(file.name.replace("-multistream", "").removesuffix(".bz2").removesuffix(".gz"))
             if (other := dumps.setdefault(unpacked, file)) != file:
-                raise UserError(f"{file}: is the same dump as {other.name}, packed in another way; name one of them")
+                raise UserError(f"{file}: is the same dump as {other.name}, compressed differently; name one of them")
     for file in files:
         if isinstance(file, Path) and (file.suffix in DUMPS or ".xml-" in file.name):
             require_parser(file)
@@ -121,7 +112,7 @@ def read_pages(files: Sequence[str | Path], tally: Tally) -> Iterator[Page]:
 
 
 def _without_headings(text: str) -> str:
-    """Prose of the data sets, whose headings and list items are lines without a full stop."""
+    """The prose of a dataset's article: its headings and list items are lines without a full stop."""
     return "\n".join(line for line in text.splitlines() if line.rstrip("\"'”’)] ").endswith((".", "!", "?")))
 
 
@@ -131,7 +122,7 @@ def _read_dump(path: Path, tally: Tally) -> Iterator[Page]:
         with DUMPS.get(path.suffix, open)(path, "rb") as file:
             yield from _pages_of(file, path, tally)
     except (OSError, EOFError, zlib.error, LookupError, ElementTree.ParseError) as error:  # LookupError: its encoding
-        raise UserError(f"{path}: not a whole Wikipedia dump: {reason(error)}; download it again") from None
+        raise UserError(f"{path}: not a complete Wikipedia dump: {reason(error)}; download it again") from None
 
 
 def _pages_of(file: IO[bytes], path: Path, tally: Tally) -> Iterator[Page]:

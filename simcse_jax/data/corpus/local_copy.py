@@ -1,4 +1,4 @@
-"""A copy of a corpus in a bucket, on a disk of this host: every batch needs rows of the whole corpus."""
+"""Local copies of corpora in buckets: every batch needs rows from the whole corpus."""
 
 import os
 import shutil
@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from simcse_jax.data.corpus.claims import claimed
 from simcse_jax.data.corpus.manifest import (
     NAME,
     REPAIR,
@@ -19,32 +18,37 @@ from simcse_jax.data.corpus.manifest import (
     read_manifest,
     write_manifest,
 )
-from simcse_jax.data.corpus.placing import LEFTOVERS, put_in_place, remove_leftovers, temporary_of
-from simcse_jax.data.corpus.stamps import PIECE, hash_file, size_of
+from simcse_jax.data.corpus.shared_folder import (
+    LEFTOVERS,
+    PIECE,
+    claimed,
+    hash_file,
+    put_in_place,
+    remove_leftovers,
+    size_of,
+    temporary_of,
+)
 from simcse_jax.errors import UserError, reason, why
 from simcse_jax.host.progress import Progress
 from simcse_jax.host.storage import Folder, is_remote, local_path
 
 AT_A_TIME = 8  # shards
-LEFT = 1 << 28  # bytes of the disk that stay free
-LOOK_SECONDS = 0.5  # between two looks at what other processes of this host copy
+LEFT = 1 << 28  # bytes of disk space to leave free
+LOOK_SECONDS = 0.5  # between checks of what this host's other processes have copied
 
 
 def local_copy(folder: Folder, cache: str, shown: bool = True) -> Path:
-    """Copies a corpus from a bucket, unless it was copied before; a copy that was stopped goes on.
+    """Copies a corpus from a bucket, if not already copied, and returns the copy's folder. Interrupted copies resume.
 
-    All processes of a host share the work. A shard gets its name once its hash is that of the manifest.
+    All processes of a host share the work. A shard is renamed into place once its hash matches the manifest.
 
     Args:
       folder: of the corpus.
       cache: the folder for copies, `data.local_cache`.
-      shown: whether progress is shown.
-
-    Returns:
-      The copy's folder.
+      shown: whether to show progress.
 
     Raises:
-      UserError: when there is no room, or a shard is missing, or was changed.
+      UserError: when there is not enough space, or a shard is missing or was changed.
     """
     if is_remote(cache):
         raise UserError(f"config.data.local_cache={cache}: must be a folder on this host's disk")
@@ -54,7 +58,7 @@ def local_copy(folder: Folder, cache: str, shown: bool = True) -> Path:
     try:
         target.mkdir(parents=True, exist_ok=True)
         missing = [shard for shard in manifest.shards if not is_whole(target, shard.files[:1])]
-        begun = sum(size_of(path) or 0 for path in target.glob(LEFTOVERS))  # by others, or by a copy that was killed
+        begun = sum(size_of(path) or 0 for path in target.glob(LEFTOVERS))  # by others, or by a killed copy
         needed = sum(shard.bytes for shard in missing) - begun + LEFT
         free = shutil.disk_usage(target).free
     except OSError as error:
@@ -94,12 +98,12 @@ def _copy_all(folder: Folder, target: Path, manifest: Manifest, missing: Sequenc
 
 
 def _copy(folder: Folder, target: Path, shard: Shard, stop: threading.Event) -> bool:
-    """Copies a shard, unless another process does, or `stop` is set; returns whether it did."""
+    """Copies a shard unless another process does or `stop` is set; returns whether it did."""
     path, source = target / shard.file, folder / shard.file
     with claimed(path) as mine:
         if not mine or is_whole(target, shard.files[:1]):
             return False
-        remove_leftovers(target, f".{shard.file}.*tmp")  # a killed copy's, whose room is needed
+        remove_leftovers(target, f".{shard.file}.*tmp")  # left by a killed copy; its space is needed
         temporary = temporary_of(path)
         try:
             with source.open("rb") as file, open(temporary, "wb") as copy:
@@ -108,7 +112,7 @@ def _copy(folder: Folder, target: Path, shard: Shard, stop: threading.Event) -> 
                         return False
                     copy.write(piece)
                 copy.flush()
-                os.fsync(copy.fileno())  # before it has its name: its size then says that it is whole
+                os.fsync(copy.fileno())  # before the rename, so that the right size means a whole file
             if hash_file(temporary) != shard.sha256:
                 raise UserError(f"{source}: was changed since {NAME} was written; {REPAIR}")
             put_in_place(temporary, path)
@@ -116,7 +120,7 @@ def _copy(folder: Folder, target: Path, shard: Shard, stop: threading.Event) -> 
             raise
         except FileNotFoundError:
             raise UserError(
-                f"{source}: missing, but {NAME} lists it; give the command again that prepared the corpus"
+                f"{source}: missing, but {NAME} lists it; run the command that prepared the corpus again"
             ) from None
         except Exception as error:  # an OSError, or an error of the store's client
             raise UserError(f"{source}: cannot be copied to {target}: {reason(error)}") from None

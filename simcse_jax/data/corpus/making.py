@@ -1,4 +1,4 @@
-"""Makes the shards of a corpus that are missing, and its manifest once all are there."""
+"""Makes the missing shards of a corpus, and its manifest once all shards exist."""
 
 import contextlib
 import itertools
@@ -10,9 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from simcse_jax.data.corpus.begun import Plan, check_unchanged, names_in
-from simcse_jax.data.corpus.claims import claimed
-from simcse_jax.data.corpus.items import Change, Item, Items, make_change
 from simcse_jax.data.corpus.manifest import (
     NAME,
     Manifest,
@@ -23,32 +20,34 @@ from simcse_jax.data.corpus.manifest import (
     spread,
     write_manifest,
 )
-from simcse_jax.data.corpus.placing import remove_leftovers, written_to
 from simcse_jax.data.corpus.plan import most_columns
-from simcse_jax.data.corpus.sealed import read_sealed, write_sealed
 from simcse_jax.data.corpus.shards import TEXT, ShardWriter
-from simcse_jax.data.corpus.stamps import hash_file, size_of
+from simcse_jax.data.corpus.shared_folder import (
+    Plan,
+    check_unchanged,
+    claimed,
+    hash_file,
+    names_in,
+    read_sealed,
+    remove_leftovers,
+    size_of,
+    write_sealed,
+    written_to,
+)
+from simcse_jax.data.corpus.source_rows import Change, Item, Items, make_change
 from simcse_jax.errors import UserError
 from simcse_jax.host import progress
 from simcse_jax.host.storage import Folder, is_remote
 from simcse_jax.huggingface.tokenizer import CHUNK, Tokenizer
 
-NO_TOKENS = np.empty(0, np.int32)  # of a hard negative that a row lacks
+NO_TOKENS = np.empty(0, np.int32)  # of a missing hard negative
 
 
 def make(folder: Folder, plan: Plan, tokenizer: Tokenizer) -> Manifest | None:
-    """Makes the shards that are missing, or cut, and that no other process is making.
-
-    Args:
-      folder: of the corpus; `plan.enter` has seen it.
-      plan: of the corpus.
-      tokenizer: the plan's.
+    """Makes the shards that are missing or truncated and that no other process is making, after `plan.enter`.
 
     Returns:
-      The manifest; None if other processes are still making shards, the last of which will write it.
-
-    Raises:
-      UserError: naming the row of a source that cannot be read, or the file that cannot be written.
+      The manifest; None if other processes are still making shards. The last process writes it.
     """
     listed = read_manifest(folder) if is_prepared(folder) else None
     if listed is not None and is_whole(folder, (file for shard in listed.shards for file in shard.files)):
@@ -64,7 +63,7 @@ def make(folder: Folder, plan: Plan, tokenizer: Tokenizer) -> Manifest | None:
 
 
 class _Maker:
-    """Goes through all sources and makes the shards that are missing."""
+    """Goes through all sources and makes the missing shards."""
 
     def __init__(self, folder: Folder, plan: Plan, tokenizer: Tokenizer, listed: Manifest | None):
         self._listed = {} if listed is None else {shard.file: shard for shard in listed.shards}
@@ -72,7 +71,7 @@ class _Maker:
         self._change: Change | None = make_change(plan.key["augment"], plan.key["seed"])
 
     def make_missing(self, patient: bool) -> tuple[int, int]:
-        """How many shards it made, and how many others are making."""
+        """Returns how many shards it made, and how many are being made by others."""
         made = left = 0
         there = names_in(self._folder)
         for source in range(len(self._plan.sources)):
@@ -83,7 +82,7 @@ class _Maker:
                 if facts is None:
                     with claimed(self._folder / name, patient) as mine:
                         if mine:
-                            facts = self._facts_if_whole(name)  # it may just have been written
+                            facts = self._facts_if_whole(name)  # another process may just have written it
                             if facts is None:
                                 facts = self._make(name, source, block, rows)
                                 made += 1
@@ -100,7 +99,7 @@ class _Maker:
         return facts if facts is not None and is_whole(self._folder, shard_of(facts).files) else None
 
     def _check_same(self, shard: Shard) -> None:
-        """Refuses contents that are not those which a shard that is made again had before."""
+        """Refuses a shard whose contents differ from those it had before."""
         facts = read_facts(self._folder, shard.file)
         before = self._listed.get(shard.file) if facts is None else shard_of(facts)
         if before is not None and shard != before:
@@ -111,9 +110,9 @@ class _Maker:
             )
 
     def _make(self, name: str, source: int, block: int, rows: "_Rows") -> dict[str, Any]:
-        """Writes a shard and then what the manifest will say of it."""
+        """Writes a shard, and then its facts for the manifest."""
         started, size = time.monotonic(), self._key["shard_rows"]
-        with written_to(self._folder / name, self._key["keep_text"]) as path:
+        with written_to(self._folder / name, *([TEXT] if self._key["keep_text"] else [])) as path:
             width = self._key["sources"][source]["columns"]
             token = np.dtype(f"<u{self._key['token_bytes']}")
             with contextlib.closing(
@@ -170,23 +169,23 @@ class _Maker:
         writer.add(tokens, labels, [at for at, _ in used], texts)
 
     def _tokens(self, prompt: str, column: list[str | None], length: int) -> list[np.ndarray]:
-        """The token ids of a column's sentences; none of those that a row lacks."""
+        """The token ids of a column's sentences; no tokens for missing ones."""
         there = [prompt + text for text in column if text is not None]
         found = iter(self._tokenizer(there, length) if there else ())
         return [NO_TOKENS if text is None else next(found) for text in column]
 
 
 class _Rows:
-    """The rows of a source, read forwards, a block at a time."""
+    """The rows of a source, read in order, a block at a time."""
 
     def __init__(self, key: dict[str, Any], source: int, change: Change | None):
         self._key, self._source, self._change = key, source, change
         self._opened: Items | None = None
         self._at = 0  # the number of the next row
-        self._next: list[Item] = []  # that row, if it was looked at
+        self._next: list[Item] = []  # that row, if it was read ahead
 
     def block(self, number: int) -> Iterator[Item]:
-        """The rows of a block; those before it are passed over."""
+        """The rows of a block; skips those before it."""
         self._pass_to(number * self._key["shard_rows"])
         for _ in range(self._key["shard_rows"]):
             item = self._next.pop() if self._next else next(self._items, None)
@@ -221,12 +220,12 @@ def shard_name(source: int, block: int) -> str:
 
 
 def read_facts(folder: Folder, name: str) -> dict[str, Any] | None:
-    """What is known of a shard that is complete; None of others."""
+    """The facts of a complete shard; None for others."""
     return read_sealed(folder / f"{name}.json")
 
 
 def shard_of(facts: Mapping[str, Any]) -> Shard:
-    """What the manifest says of a shard."""
+    """A shard's entry in the manifest."""
     return Shard(**{name: facts[name] for name in Shard._fields})
 
 

@@ -1,4 +1,4 @@
-"""The manifest of a prepared corpus, `corpus.json`: written last, so a folder that has it is complete."""
+"""The manifest of a prepared corpus, `corpus.json`. It is written last, so a folder that has it is complete."""
 
 import hashlib
 import json
@@ -8,15 +8,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from simcse_jax.data.corpus.shards import NEGATIVES, TEXT, Parts, parts
-from simcse_jax.data.corpus.stamps import size_of
+from simcse_jax.data.corpus.shared_folder import size_of
+from simcse_jax.data.rows import reported
 from simcse_jax.data.tokens import Lengths, Prompts
-from simcse_jax.errors import UserError, reason, why
+from simcse_jax.errors import UserError, reason
 from simcse_jax.host.storage import Folder, as_path, is_remote, local_path, parse_json, write_atomically
 
 NAME = "corpus.json"
 FORMAT = "simcse_jax corpus 1"
-FEWER = "simcse_jax corpus 2"  # of one whose rows have different numbers of hard negatives, which earlier versions lack
-REPAIR = "copy it again, or remove it and give the command again that prepared the corpus"
+FEWER = "simcse_jax corpus 2"  # rows have different numbers of hard negatives, which earlier versions cannot read
+REPAIR = "copy it again, or remove it and run the command that prepared the corpus again"
 
 
 class File(NamedTuple):
@@ -28,24 +29,24 @@ class File(NamedTuple):
 
 
 class Shard(NamedTuple):
-    """What the manifest says of a shard. Its own `.json`, next to it, has the same and the lengths of its sentences."""
+    """A shard's entry in the manifest. Its own `.json`, next to it, also has the lengths of its sentences."""
 
     file: str
     source: int  # its number in the list of sources
     first: int  # the number of its first row in the source, from 0
-    source_rows: int  # the source's rows that it covers, those left out too
+    source_rows: int  # the source's rows that it covers, including those left out
     rows: int
     columns: int  # of its source
     tokens: int
     origins: bool
     bytes: int
     sha256: str
-    text_bytes: int = 0  # of the file with its text, if that was kept
+    text_bytes: int = 0  # of its text file, if the text was kept
     text_sha256: str = ""
 
     @property
     def files(self) -> list[File]:
-        """Its file, and that with its text."""
+        """Its token file, and its text file if there is one."""
         text = [File(self.file + TEXT, self.text_bytes, self.text_sha256)] if self.text_sha256 else []
         return [File(self.file, self.bytes, self.sha256), *text]
 
@@ -57,8 +58,8 @@ class Shard(NamedTuple):
 class Manifest(NamedTuple):
     """A prepared corpus."""
 
-    key: dict[str, Any]  # all that the tokens depend on, see `plan.Plan`
-    sources: list[dict[str, Any]]  # name, rows, used, and how many were left out, and why
+    key: dict[str, Any]  # everything the tokens depend on, see `plan.make_plan`
+    sources: list[dict[str, Any]]  # name, rows, used, and the number left out by reason
     rows: int
     columns: int
     token_bytes: int  # 2 or 4
@@ -68,7 +69,7 @@ class Manifest(NamedTuple):
 
     @property
     def counts(self) -> np.ndarray:
-        """(C, L + 1): the sentences of each length, by column; the empty sentence for those that rows lack."""
+        """(C, L + 1): the sentences of each length, by column; columns that a row lacks count as empty sentences."""
         counts, empty = np.array(self.histogram), len(self.key["special_tokens"])
         if empty:
             counts[NEGATIVES:, empty] += counts[NEGATIVES:, 0]
@@ -77,29 +78,29 @@ class Manifest(NamedTuple):
 
     @property
     def lengths(self) -> Lengths:
-        """The most tokens that sentences were cut after."""
+        """The lengths in tokens at which sentences were cut."""
         return Lengths(*self.key.get("lengths", [self.key["max_length"]] * 2))
 
     @property
     def prompts(self) -> tuple[Prompts, ...]:
-        """Those of all sentences; () without any."""
+        """The prompts of all sentences; () if there are none."""
         prompts = self.key["prompts"]
         return (Prompts(prompts[0], prompts[min(1, len(prompts) - 1)]),) if prompts else ()
 
     @property
     def lacking(self) -> list[int]:
-        """The columns of hard negatives that some rows of a source with such columns lack, which have no tokens."""
+        """The columns of hard negatives that are empty in some rows of a source."""
         places = range(NEGATIVES, len(self.histogram))
         return [column for column in places if self.histogram[column][0]] if self.key["special_tokens"] else []
 
     @property
     def fewest(self) -> int:
-        """The sentences of a row that has the fewest."""
+        """The number of sentences in the row with the fewest."""
         return min([*(shard.columns for shard in self.shards), *self.lacking])
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of all of it, and so, through the shards' own, of every byte of the corpus."""
+        """SHA-256 of the manifest, and through the shards' hashes of every byte of the corpus."""
         return hashlib.sha256(json.dumps(self._content(), sort_keys=True).encode()).hexdigest()
 
     def text(self) -> str:
@@ -112,12 +113,12 @@ class Manifest(NamedTuple):
 
 
 def spread(counts: np.ndarray, columns: int, empty: int) -> np.ndarray:
-    """(C, L + 1) counts of lengths of a source with fewer columns: see `opened.Prepared.locate`.
+    """Widens the length counts of a source with fewer columns to (C, L + 1), see `prepared.Prepared.locate`.
 
     Args:
       counts: (c, L + 1), c ≤ C.
       columns: C.
-      empty: the tokens of the empty sentence, which stands for further columns.
+      empty: the number of tokens of the empty sentence, which fills missing columns.
     """
     missing = np.zeros((columns, counts.shape[1]), np.int64)
     missing[:, empty] = counts[0].sum()
@@ -128,13 +129,11 @@ def spread(counts: np.ndarray, columns: int, empty: int) -> np.ndarray:
 
 
 def joined(manifests: Sequence[Manifest], times: Sequence[float] = ()) -> Manifest:
-    """That of the rows of several corpora, one after another; they must have the same tokenizer.
+    """One manifest for several corpora with the same tokenizer, whose rows follow one another.
 
-    Args:
-      manifests: of the corpora.
-      times: how often the rows of each count in the histogram; (): once.
+    `times` is how often each corpus's rows count in the histogram; () for once.
     """
-    widest = max(manifests, key=lambda each: each.columns)  # the first of equals
+    widest = max(manifests, key=lambda each: each.columns)  # the first, if several are
     if len(manifests) == 1:
         return widest
     columns, empty = widest.columns, len(widest.key["special_tokens"])
@@ -156,39 +155,21 @@ def joined(manifests: Sequence[Manifest], times: Sequence[float] = ()) -> Manife
 
 
 def corpus_path(name: str) -> Folder:
-    """The folder of a corpus, on a disk or in a bucket; it need not exist.
-
-    Raises:
-      UserError: when its bucket cannot be reached.
-    """
+    """The folder of a corpus, on a disk or in a bucket, whether it exists or not."""
     return as_path(name.rstrip("/")) if is_remote(name) else local_path(name)
 
 
 def is_prepared(folder: Folder) -> bool:
-    """Whether a folder is a prepared corpus.
-
-    Raises:
-      UserError: when that cannot be found out.
-    """
-    try:
+    """Whether a folder is a prepared corpus."""
+    with reported(folder):
         return (folder / NAME).is_file()
-    except Exception as error:  # an OSError, or an error of a store's client
-        raise UserError(f"{folder}: cannot be read: {why(error)}") from None
 
 
 def read_manifest(folder: Folder) -> Manifest:
-    """Reads and checks the manifest.
-
-    Raises:
-      UserError: naming the file, when it is missing, damaged, was edited, or has another format.
-    """
+    """Reads the manifest; refuses one that is missing, damaged, edited or in another format."""
     where = f"{folder / NAME}"
-    try:
+    with reported(where):
         content = parse_json((folder / NAME).read_text(encoding="utf-8"), where)
-    except UserError:
-        raise
-    except Exception as error:  # an OSError, bad UTF-8, or an error of a store's client
-        raise UserError(f"{where}: cannot be read: {why(error)}") from None
     if content.get("format") not in (FORMAT, FEWER):
         raise UserError(f"{where}: not a corpus that this version reads ({FORMAT}, {FEWER}); prepare another one")
     try:
@@ -206,37 +187,25 @@ def read_manifest(folder: Folder) -> Manifest:
 
 
 def write_manifest(folder: Folder, manifest: Manifest) -> None:
-    """Writes it.
-
-    Raises:
-      UserError: when it cannot be written.
-    """
+    """Writes the manifest."""
     write_atomically(folder / NAME, manifest.text())
 
 
 def is_whole(folder: Folder, files: Iterable[File]) -> bool:
-    """Whether all files are there and have their sizes.
-
-    Raises:
-      UserError: when that cannot be found out.
-    """
+    """Whether all files exist and have the right size."""
     return all(size_of(folder / file.name) == file.bytes for file in files)
 
 
 def check_sizes(folder: Folder, files: Iterable[File]) -> None:
-    """Looks whether all files are there and whole, without reading them.
-
-    Raises:
-      UserError: naming the first that is missing, or has another size.
-    """
+    """Refuses files that are missing or have another size; does not read them."""
     for file in files:
         path = folder / file.name
         size = size_of(path)
         if size != file.bytes:
             found = "missing" if size is None else f"has {size:,} bytes"
             raise UserError(
-                f"{path}: {found}, but {NAME} says {file.bytes:,} bytes; copy it again, or give the command again that "
-                "prepared the corpus"
+                f"{path}: {found}, but {NAME} says {file.bytes:,} bytes; copy it again, or run the command that "
+                "prepared the corpus again"
             )
 
 

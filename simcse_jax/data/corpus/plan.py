@@ -1,25 +1,25 @@
-"""What a corpus is made of: the sources, and all that its tokens depend on."""
+"""The plan of a corpus: its sources, and everything that its tokens depend on."""
 
+import glob
 import hashlib
 import json
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from simcse_jax.data.columns import EARLIER, is_content
-from simcse_jax.data.corpus import begun
-from simcse_jax.data.corpus.begun import Plan
-from simcse_jax.data.corpus.patterns import expand
+from simcse_jax.data.corpus import shared_folder
 from simcse_jax.data.corpus.shards import MOST_TOKENS, token_type
-from simcse_jax.data.corpus.stamps import hash_file, stamp_of
-from simcse_jax.data.corpus.usable import check_usable
+from simcse_jax.data.corpus.shared_folder import Plan, hash_file, stamp_of
+from simcse_jax.data.corpus.source_rows import check_usable
 from simcse_jax.data.examples import Source, open_source, prefix_of, source_path
 from simcse_jax.data.files import READERS
 from simcse_jax.data.labels import LABELS
 from simcse_jax.data.separated import reading_of
-from simcse_jax.data.sources import kind_of, same_kind
+from simcse_jax.data.sources import kind_of, same_kind, split_sources
 from simcse_jax.data.tokens import Lengths, Prompts, check_prompts
-from simcse_jax.errors import UserError
-from simcse_jax.host.storage import Folder, local_path
+from simcse_jax.errors import UserError, reason
+from simcse_jax.host.storage import Folder, as_path, is_remote, local_path
 from simcse_jax.huggingface.tokenizer import Tokenizer
 
 SHARD_ROWS = 1 << 22
@@ -41,21 +41,18 @@ def make_plan(
     keep_text: bool = False,
     shard_rows: int | None = None,
 ) -> Plan:
-    """Looks at all sources, and reads none but its first rows; with hard negatives in lists, all rows, for the longest.
+    """Examines all sources, reading only their first rows; with lists of hard negatives, all rows, to find the longest.
 
     Args:
-      data: sources as `data.train` has them, or patterns of files.
+      data: sources as in `data.train`, or file patterns.
       tokenizer, vocabulary: of the model.
-      max_length: in tokens, after which sentences are cut; of all columns, or of anchors and of others.
-      columns, positives, labels, mixed: as for `data.examples.read_examples`.
-      prompts: texts put before sentences: none, one for all columns, or one for each; the third is all negatives'.
-      augment: `name`, `percent`, `both` and `lexicon` of changed copies; None: none are made.
-      seed: of what is drawn: changed copies and next sentences.
-      keep_text: whether sentences are kept too.
-      shard_rows: the most rows of a source that make a shard; None: as many as are usual and possible.
-
-    Raises:
-      UserError: naming the source that does not fit.
+      max_length: in tokens, where sentences are cut; for all columns, or for anchors and for others.
+      columns, positives, labels, mixed: see `data.examples.read_examples`.
+      prompts: texts put before sentences: none, one for all columns, or one for each; all negatives share the third.
+      augment: `name`, `percent`, `both` and `lexicon` of changed copies; None for no copies.
+      seed: for changed copies and next sentences.
+      keep_text: whether the sentences are kept too.
+      shard_rows: the maximum of a source's rows in a shard; None for the usual number, or less if necessary.
     """
     names = expand(data, "--data")
     lengths = Lengths(max_length, max_length) if isinstance(max_length, int) else max_length
@@ -64,32 +61,21 @@ def make_plan(
     stamps: dict[str, str] = {}
     read_as: dict[str, list[str]] = {}
     for name in names:
-        source = open_source(name, columns, positives, labels)
+        source, stamp = open_source(name, columns, positives, labels), stamp_of(name)
         if reading := _reading(name, source, columns):
             read_as[name] = reading
         made = positives.startswith("next_") or augment
         if augment and len(source.chosen) > 1:
             hint = "choose its sentences with --columns anchor=…"
             raise UserError(f"--augment {augment['name']}: {name} has positives of its own; {hint}")
-        stamp = stamp_of(name)
         stamps[name] = stamp.written
         sources.append({"name": name, "bytes": stamp.bytes, "columns": 2 if made else source.widest()})
-    widths = [source["columns"] for source in sources]
-    other = next((place for place, width in enumerate(widths) if not same_kind(width, widths[0])), None)
-    if other is not None and not mixed:
-        raise UserError(
-            f"--data: {names[0]} has {kind_of(widths[0])}, {names[other]} has {kind_of(widths[other])}; "
-            "name sources of one kind, choose the same columns with --columns, or add --mixed"
-        )
-    if len(prompts) == 3 < max(widths):
-        prompts = [*prompts, *[prompts[2]] * (max(widths) - 3)]
-    if len(prompts) not in (0, 1, max(widths)):
-        raise UserError(f"--prompt: {len(prompts)} were given for {max(widths)} columns; give one, or one for each")
-    if not isinstance(max_length, int) and max(widths) == 1:
+    width = _widest(sources, mixed)
+    if not isinstance(max_length, int) and width == 1:
         raise UserError(f"--max-length: two lengths, but {names[0]} has one column of sentences; give one")
-    by_role = [Prompts(prompts[0], each) for each in prompts[1:] or prompts]
-    check_prompts(tokenizer, by_role, lengths, "--prompt")
-    most = MOST_TOKENS // (longest * max(widths))
+    prompts = _for_columns(prompts, width)
+    check_prompts(tokenizer, [Prompts(prompts[0], each) for each in prompts[1:] or prompts], lengths, "--prompt")
+    most = MOST_TOKENS // (longest * width)
     if shard_rows is not None and shard_rows > most:
         raise UserError(f"--shard-rows {shard_rows}: must be at most {most}, or a shard may have too many tokens")
     (empty,) = tokenizer([""], longest)
@@ -105,11 +91,11 @@ def make_plan(
         "columns": {role: name for role, name in sorted(columns.items()) if name},
         "positives": positives,
         "labels": labels,
-        # Earlier versions read these in another way.
+        # Earlier versions read these differently.
         **({"read as": read_as} if read_as else {}),
-        # Labels of libraries' data sets were once read by their numbers.
+        # Dataset libraries' labels were once read by number.
         **({"label_names": True} if by_label and any(map(prefix_of, names)) else {}),
-        "prompts": [*prompts] * (max(widths) if len(prompts) == 1 else 1) if any(prompts) else [],
+        "prompts": [*prompts] if any(prompts) else [],
         "augment": _identified(augment) if augment else {},
         "seed": seed if augment or positives == "next_3_sentences" else 0,
         "keep_text": keep_text,
@@ -118,8 +104,30 @@ def make_plan(
     return Plan(json.loads(json.dumps(key)), stamps)
 
 
+def _widest(sources: Sequence[Mapping[str, Any]], mixed: bool) -> int:
+    """The maximum number of columns; refuses sources of different kinds unless they may be `mixed`."""
+    first = sources[0]
+    for other in sources:
+        if not mixed and not same_kind(other["columns"], first["columns"]):
+            raise UserError(
+                f"--data: {first['name']} has {kind_of(first['columns'])}, {other['name']} has "
+                f"{kind_of(other['columns'])}; name sources of one kind, choose the same columns with --columns, or "
+                "add --mixed"
+            )
+    return max(source["columns"] for source in sources)
+
+
+def _for_columns(prompts: Sequence[str], width: int) -> Sequence[str]:
+    """A prompt for each of the columns; () for none."""
+    if len(prompts) == 3 < width:
+        prompts = [*prompts, *[prompts[2]] * (width - 3)]
+    if len(prompts) not in (0, 1, width):
+        raise UserError(f"--prompt: {len(prompts)} were given for {width} columns; give one, or one for each")
+    return [*prompts] * width if len(prompts) == 1 else prompts
+
+
 def _reading(name: str, source: Source, columns: Mapping[str, str]) -> list[str]:
-    """A table's separator and the columns that are read, if earlier versions took others."""
+    """A table's separator and columns, where earlier versions chose others."""
     if prefix_of(name):
         names, separator = source.names, ""
     else:
@@ -132,20 +140,49 @@ def _reading(name: str, source: Source, columns: Mapping[str, str]) -> list[str]
 
 
 def _identified(augment: Mapping[str, Any]) -> dict[str, Any]:
-    """The choices of changed copies, with the hash of the lexicon."""
+    """The options of changed copies, with the lexicon's hash."""
     lexicon = augment.get("lexicon")
     return {**augment, **({"lexicon_sha256": hash_file(local_path(lexicon))} if lexicon else {})}
 
 
 def most_columns(plan: Plan) -> int:
-    """The most columns that a source has, with those that are made."""
+    """The maximum number of columns of a source, including generated ones."""
     return max(source["columns"] for source in plan.key["sources"])
 
 
 def enter(folder: Folder, plan: Plan) -> Plan:
-    """Writes the plan into a new corpus's folder, or checks that the folder is for the same corpus.
+    """Writes the plan into a new corpus's folder, or checks that an existing folder is for the same corpus."""
+    return shared_folder.enter(folder, plan, "another corpus's", lambda: check_usable(plan.key))
 
-    Raises:
-      UserError: naming what differs, or the source that cannot be used, or when the folder has other files.
-    """
-    return begun.enter(folder, plan, "another corpus's", lambda: check_usable(plan.key))
+
+def expand(data: Sequence[str], option: str) -> list[str]:
+    """The sources, with the files that match each pattern, sorted by name."""
+    found: list[str] = []
+    for given in data:
+        for name in split_sources(given):
+            if prefix_of(name) or not glob.has_magic(name) or (not is_remote(name) and source_path(name).exists()):
+                found.append(name)
+                continue
+            files = _matching(name, option)
+            if not files:
+                raise UserError(f"{option} {name}: no file matches")
+            found += files
+    seen: set[str] = set()
+    for name in found:
+        place = name if prefix_of(name) or is_remote(name) else os.path.abspath(source_path(name))
+        if place in seen:
+            raise UserError(f"{option}: {name} is named twice; remove one")
+        seen.add(place)
+    return found
+
+
+def _matching(pattern: str, option: str) -> list[str]:
+    if not is_remote(pattern):
+        return sorted(glob.glob(str(source_path(pattern)), recursive=True))
+    bucket, _, rest = pattern.removeprefix("gs://").partition("/")
+    try:
+        return sorted(str(path) for path in as_path(f"gs://{bucket}").glob(rest))
+    except UserError:
+        raise
+    except Exception as error:  # of the store's client
+        raise UserError(f"{option} {pattern}: cannot be listed: {reason(error)}") from None

@@ -1,19 +1,19 @@
-"""A shard: the tokens of some rows one after the other, and where each sentence begins.
+"""A shard: the tokens of some rows, one after another, and where each sentence begins.
 
-A file has these parts, each padded with zeros to a multiple of `ALIGN` bytes, so that it can be mapped by itself:
+A shard's file has these parts, each padded with zeros to a multiple of `ALIGN` bytes so that it can be mapped alone:
 
 | part | type | contents |
 | --- | --- | --- |
-| tokens | uint16; uint32 for a vocabulary beyond 65,536 | of row 0: of column 0, then of column 1, …; then of row 1 |
-| entries | (sentences + 1, 2) uint32 | where a sentence's tokens begin, and a checksum; the last entry is the end |
-| labels | int8 | one a row; only of a corpus with labels |
-| origins | uint32 | each row's number among the source's that the shard covers; only if some were left out |
+| tokens | uint16; uint32 for vocabularies beyond 65,536 | row 0: column 0, column 1, …; then row 1 |
+| entries | (sentences + 1, 2) uint32 | the start of each sentence's tokens, and a checksum; the last entry is the end |
+| labels | int8 | one per row; only in a corpus with labels |
+| origins | uint32 | each row's number among the source rows that the shard covers; only if some were left out |
 
-A row that has fewer hard negatives than others of its source has no tokens in their columns. Every sentence that is
-there has some, since each has special tokens.
+If a row has fewer hard negatives than other rows of its source, the missing columns have no tokens. Sentences always
+have some, the special tokens.
 
-The texts, if they are kept, are in a file of their own, NAME.text: where each sentence begins, in bytes, and the end of
-the last one, as uint64; a checksum of each row, as uint32; then the sentences in UTF-8.
+Texts, if kept, are in a separate file NAME.text: the start of each sentence in bytes and the end of the last one, as
+uint64; a checksum of each row, as uint32; then the sentences in UTF-8.
 """
 
 import os
@@ -24,16 +24,16 @@ from typing import IO, NamedTuple
 
 import numpy as np
 
-ALIGN = 1 << 16  # bytes: the largest page of the usual systems
-ENTRY = 8  # bytes of the index a sentence
-MOST_TOKENS = 2**32 - 1  # of a shard, so that its index can be uint32
+ALIGN = 1 << 16  # bytes: the largest page size of common systems
+ENTRY = 8  # bytes of the index per sentence
+MOST_TOKENS = 2**32 - 1  # in a shard, so that its index fits uint32
 TEXT = ".text"
 NEGATIVES = 2  # the first column of hard negatives, which rows may lack
-BEGIN, LABEL = 0x9E3779B9, 0x85EBCA6B  # of checksums: what they start from, and an odd factor of labels
+BEGIN, LABEL = 0x9E3779B9, 0x85EBCA6B  # checksums' initial value, and an odd factor for labels
 
 
 class Parts(NamedTuple):
-    """Where the parts of a shard's file begin, in bytes."""
+    """Offsets of the parts of a shard's file, in bytes."""
 
     tokens: int
     entries: int
@@ -43,30 +43,24 @@ class Parts(NamedTuple):
 
 
 def parts(tokens: int, width: int, rows: int, sentences: int, labels: bool, origins: bool) -> Parts:
-    """The parts of a shard.
-
-    Args:
-      tokens, rows, sentences: their numbers.
-      width: bytes of a token, 2 or 4.
-      labels, origins: whether it has these parts.
-    """
+    """The offsets for these numbers of tokens (of `width` bytes), rows and sentences, with or without further parts."""
     sizes = tokens * width, (sentences + 1) * ENTRY, rows * labels, 4 * rows * origins
     starts = np.cumsum([0, *(padded(size) for size in sizes)]).tolist()
     return Parts(*starts)
 
 
 def padded(size: int) -> int:
-    """A number of bytes, rounded up to a multiple of `ALIGN`."""
+    """A size in bytes, rounded up to a multiple of `ALIGN`."""
     return -(-size // ALIGN) * ALIGN
 
 
 def token_type(vocabulary: int) -> np.dtype:
-    """The type of the tokens of a vocabulary of this size."""
+    """The token type for a vocabulary of this size."""
     return np.dtype("<u2" if vocabulary <= 1 << 16 else "<u4")
 
 
 def weights(length: int) -> np.ndarray:
-    """(length,) uint32, odd: the factors of a checksum by position; the last bits of SplitMix64's numbers."""
+    """(length,) uint32, odd: a checksum's factor for each position, the low bits of SplitMix64's numbers."""
     mixed = (np.arange(1, length + 1, dtype=np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -76,10 +70,10 @@ def weights(length: int) -> np.ndarray:
 def checksums(ids: np.ndarray, mask: np.ndarray, factors: np.ndarray) -> np.ndarray:
     """(…) uint32: BEGIN + Σ_t (id_t + 1) w_t modulo 2³² of each sentence. A single changed token always changes it.
 
-    It starts from a constant, so that zeros, which a disk may have in place of what was lost, are no entry of an index.
+    It starts from a constant, so zeros from a bad disk are never a valid index entry.
 
     Args:
-      ids, mask: (…, T) token ids, and which of them count.
+      ids, mask: (…, T) token ids, and which of them to include.
       factors: (T,), see `weights`.
     """
     terms = (ids.astype(np.uint32) + np.uint32(1)) * factors
@@ -87,26 +81,26 @@ def checksums(ids: np.ndarray, mask: np.ndarray, factors: np.ndarray) -> np.ndar
 
 
 def label_terms(labels: np.ndarray) -> np.ndarray:
-    """(…) uint32: what the label of its row adds to a sentence's checksum; no two labels add the same."""
+    """(…) uint32: what a row's label adds to its sentences' checksums; different for each label."""
     return labels.astype(np.uint32) * np.uint32(LABEL)
 
 
 def text_checksum(sentences: Sequence[bytes]) -> int:
-    """CRC-32 of a row's sentences; that of empty ones is not 0, which a disk may have in place of what was lost."""
+    """CRC-32 of a row's sentences; not 0 for empty ones, unlike zeros from a bad disk."""
     return zlib.crc32(b"\0".join(sentences), 1)
 
 
 class ShardWriter:
-    """Writes a shard's rows to a file as they come; only its index stays in memory."""
+    """Writes a shard's rows to a file as they arrive, keeping only its index in memory."""
 
     def __init__(self, path: Path, token: np.dtype, longest: int, keep_text: bool):
         """Begins a new file.
 
         Args:
-          path: of the file; the texts go to the same name with `.text`.
-          token: the type of tokens.
-          longest: the most tokens of a sentence.
-          keep_text: whether texts are written.
+          path: of the file; texts go to the same name with `.text`.
+          token: the token type.
+          longest: the maximum number of tokens in a sentence.
+          keep_text: whether to write texts.
         """
         self._token, self._factors = token, weights(longest)
         self._file, self._texts = open(path, "wb"), open(f"{path}{TEXT}.body", "w+b") if keep_text else None
@@ -130,8 +124,8 @@ class ShardWriter:
 
         Args:
           columns: C columns of R arrays of token ids.
-          labels: R labels; None: the corpus has none.
-          origins: R numbers of the rows in the source, counted from the shard's first.
+          labels: R labels; None without labels.
+          origins: R row numbers in the source, counted from the shard's first.
           texts: C columns of R sentences; used only if texts are kept.
         """
         rows, width = len(columns[0]), len(columns)
@@ -152,13 +146,13 @@ class ShardWriter:
             self._text_bytes = int(self._ends[-1][-1])
 
     def add_tokens(self, flat: np.ndarray, lengths: np.ndarray, width: int, labels: np.ndarray | None = None) -> None:
-        """Writes the tokens of R rows of C columns, which is all that a corpus must have, and their labels.
+        """Writes the tokens and labels of R rows of C columns.
 
         Args:
-          flat: the tokens of all sentences, one after the other.
+          flat: the tokens of all sentences, concatenated.
           lengths: (R · C,) the sentences' numbers of tokens.
           width: C.
-          labels: (R,) int8; None: the corpus has none.
+          labels: (R,) int8; None without labels.
         """
         ends = np.cumsum(lengths)
         starts = ends - lengths
@@ -179,14 +173,7 @@ class ShardWriter:
         self.rows += len(lengths) // width
 
     def finish(self, source_rows: int) -> bool:
-        """Writes what follows the tokens, down to the disk.
-
-        Args:
-          source_rows: the rows of the source that the shard covers, those left out too.
-
-        Returns:
-          Whether the file has origins.
-        """
+        """Writes what follows the tokens, and syncs to the disk; returns whether the file has origins."""
         end = np.array([[self.tokens, 0]], np.uint32)
         has_origins = self.rows < source_rows
         tail = [np.concatenate([*self._index, end]).astype("<u4")]

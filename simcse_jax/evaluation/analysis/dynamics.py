@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from simcse_jax.evaluation.analysis import page, pictures, summary
+from simcse_jax.evaluation.analysis import page, pictures, report
 from simcse_jax.evaluation.analysis.page import Section
 from simcse_jax.evaluation.analysis.pictures import MEASURES
 from simcse_jax.evaluation.analysis.report import PAGE, PAPER, explained, to_json
@@ -56,17 +56,11 @@ def write(
 
     Args:
       runs: by their labels; the steps of each rise. A measure that no point has is left out.
-      folder: the folder, created if needed.
-      data: the name of the sentences, for the titles.
-      about: how it was measured.
-      workdirs: the runs' folders, by their labels.
-      versions: of the packages that the numbers can depend on.
 
     Returns:
       The names of the files; the page is the last to be written.
 
     Raises:
-      UserError: when the folder cannot be written to.
       ValueError: when a number is not finite.
     """
     shown = {label: {"workdir": workdirs[label], "points": list(points)} for label, points in runs.items()}
@@ -90,7 +84,7 @@ def write(
     sections.append(Section("First and last step", "", note + _ends(runs)))
     sections.append(Section("How it was measured", "", _about({"data": data, **about}, workdirs, versions)))
     about_runs = f"{len(runs)} run{'s' * (len(runs) > 1)}, measured on {data}. The measures are those of {PAPER}."
-    files[PAGE] = page.page("How training changes the space", [summary.of_runs(runs), about_runs], sections)
+    files[PAGE] = page.page("How training changes the space", [report.of_runs(runs), about_runs], sections)
     write_together(folder, files)
     return list(files)
 

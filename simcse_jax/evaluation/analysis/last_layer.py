@@ -1,24 +1,25 @@
-"""The last layer in eight numbers, cheap enough to be measured while a model trains: section 4 of the isotropy paper.
+"""The last layer in eight numbers, cheap enough to measure during training: section 4 of the isotropy paper.
 
-Token embeddings give six of them, as `analysis.measure` measures them with its default protocol; sentence embeddings
+Token embeddings give six of them, as `measure` measures them with its default protocol; sentence embeddings
 give alignment and uniformity (SimCSE, eq. 2 and 3). All sentences are the same every time.
 """
 
 import hashlib
 import json
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, runtime_checkable
 from typing import Protocol as Interface
 
 import numpy as np
 
 from simcse_jax.evaluation import geometry, sts
-from simcse_jax.evaluation.analysis.data import evenly
+from simcse_jax.evaluation.analysis.inputs import evenly
 from simcse_jax.evaluation.analysis.measure import measure
 from simcse_jax.evaluation.analysis.tokens import Survey, TokenEncoder
 from simcse_jax.evaluation.evaluator import Encode
 
 
+@runtime_checkable
 class Embed(Interface):
     """A model: sentences to embeddings, and to the hidden states of layers."""
 
@@ -70,18 +71,12 @@ def measure_last_layer(
     """Measures one model.
 
     Args:
-      encode: sentences to embeddings.
       tokens: sentences to the hidden states of layers, of which the last one counts.
       survey: of the sample's sentences, by the model's tokenizer.
-      sample: the sentences to measure on.
-      show_progress_bar: of the measurement, on standard error; `encode` shows its own.
 
     Returns:
       `anisotropy`, `self_similarity`, `intra_sentence_similarity`, `l2_norm`, `adjusted_self_similarity`,
       `adjusted_intra_sentence_similarity`, `alignment` where there are positives, and `uniformity`.
-
-    Raises:
-      UserError: when a hidden state is not finite.
     """
     sides = [list(side) for side in zip(*sample.positives, strict=True)] or [[], []]
     embeddings = encode([*sample.sentences, *sides[0], *sides[1]])

@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from simcse_jax.errors import installed
-from simcse_jax.evaluation.analysis.isotropy import mean_cosine
-from simcse_jax.evaluation.geometry import normalize
+from simcse_jax.evaluation.analysis.isotropy import mean_cosine, normalize
 
 NEIGHBOURS = 15  # UMAP's own default; of no more rows than these it makes no map
 PLANE = 2
@@ -42,7 +41,6 @@ def project(embeddings: Mapping[str, np.ndarray], *, umap: bool | None = None, s
     Args:
       embeddings: (N, D) of any length, by the models' names; N at least 2, the same D.
       umap: whether to use UMAP; None: if umap-learn is installed. Otherwise, and for very few rows, PCA.
-      seed: of UMAP.
 
     Raises:
       ValueError: when the models' D differ.
@@ -59,11 +57,7 @@ def project(embeddings: Mapping[str, np.ndarray], *, umap: bool | None = None, s
 
 
 def project_by_size(embeddings: Mapping[str, np.ndarray]) -> dict[str, Map]:
-    """A map for each size of embeddings, since a projection takes one: `map`, or `map_384` and so on of several.
-
-    Args:
-      embeddings: (N, D), by the models' names; D may differ.
-    """
+    """A map for each size of embeddings, since a projection takes one: `map`, or `map_384` and so on of several."""
     sizes: dict[int, dict[str, np.ndarray]] = {}
     for name, rows in embeddings.items():
         sizes.setdefault(rows.shape[1], {})[name] = rows

@@ -1,19 +1,34 @@
-"""Everything that the isotropy paper measures of one model, from one pass over the data.
+"""All measurements of the isotropy paper for one model, in one pass over the data.
 
 Token embeddings are streamed; kept in addition to the sentences is a sum of normalized embeddings for each type and
 layer, (L + 1) × K × D numbers of 8 bytes, and the sampled tokens.
 """
 
+import dataclasses
+import itertools
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from simcse_jax.errors import UserError
-from simcse_jax.evaluation.analysis import dimensions, isotropy
-from simcse_jax.evaluation.analysis.change import FREQUENT, TokenChange, self_similarity_change
-from simcse_jax.evaluation.analysis.informativity import informativity
-from simcse_jax.evaluation.analysis.tokens import CHUNK, Survey, TokenEncoder, Units, find_units
+from simcse_jax.evaluation.analysis import isotropy
+from simcse_jax.evaluation.analysis.isotropy import informativity
+from simcse_jax.evaluation.analysis.tokens import (
+    CHUNK,
+    FREQUENT,
+    Survey,
+    TokenChange,
+    TokenEncoder,
+    Units,
+    correlation,
+    find_units,
+    most_changed,
+    self_similarity_change,
+)
 from simcse_jax.host.progress import Progress
+
+Pair = tuple[str, str]  # the labels of a model and of the one that it was trained from
 
 
 class Measurement(NamedTuple):
@@ -43,23 +58,14 @@ class Measurement(NamedTuple):
                 {"layer": layer, **{name: round(float(values[layer]), 6) for name, values in columns.items()}}
                 for layer in range(len(self.anisotropy))
             ],
-            "dimensions": dimensions.summary(self.dimensions),
-            "dimensions_random_pairs": dimensions.summary(self.dimensions_random_pairs),
+            "dimensions": isotropy.summary(self.dimensions),
+            "dimensions_random_pairs": isotropy.summary(self.dimensions_random_pairs),
             "informativity": [{"k": k, "r2": round(r2, 6)} for k, r2 in self.informativity.items()],
         }
 
 
 def measure(encoder: TokenEncoder, survey: Survey, *, show_progress_bar: bool = False) -> Measurement:
-    """Measures one model.
-
-    Args:
-      encoder: the model.
-      survey: what its tokenizer makes of the data (`tokens.survey`).
-      show_progress_bar: on standard error.
-
-    Raises:
-      UserError: when a hidden state is not finite.
-    """
+    """Measures one model."""
     sums = _Sums(survey)
     with Progress(len(survey.sentences), shown=show_progress_bar) as bar:
         for start in range(0, len(survey.sentences), CHUNK):
@@ -76,8 +82,6 @@ def token_changes(survey: Survey, tuned: Measurement, base: Measurement, count: 
 
     Args:
       survey: of the fine-tuned model; that of the base model must have the same tokens (`tokens.check_same_tokens`).
-      tuned, base: the measurements of both.
-      count: how many tokens.
     """
     changes = self_similarity_change(tuned.types[-1], tuned.anisotropy[-1], base.types[-1], base.anisotropy[-1])
     rows = zip(survey.names, survey.counts.tolist(), changes.tolist(), survey.special.tolist(), strict=True)
@@ -137,9 +141,9 @@ class _Sums:
         """The means of all that was added."""
         protocol, last = self.survey.protocol, self.sample[-1]
         types = isotropy.self_similarity(self.sums, self.contexts)
-        shares = dimensions.self_similarity_pairs(self.sums[-1], self.squares, self.contexts, protocol.contributions)
-        random_pairs = dimensions.random_pairs(last)
-        ranking = {"products": dimensions.mean_products(last), "cosines": random_pairs, "self_similarity": shares}
+        shares = isotropy.self_similarity_pairs(self.sums[-1], self.squares, self.contexts, protocol.contributions)
+        random_pairs = isotropy.random_pairs(last)
+        ranking = {"products": isotropy.mean_products(last), "cosines": random_pairs, "self_similarity": shares}
         return Measurement(
             anisotropy=isotropy.mean_cosine(self.sample),
             self_similarity=isotropy.average(types, self.contexts, protocol.average),
@@ -159,3 +163,56 @@ def unit_embeddings(states: np.ndarray, units: Units) -> np.ndarray:
         return tokens
     sizes = np.diff(units.starts, append=len(units.tokens))
     return np.add.reduceat(tokens, units.starts, axis=1) / sizes[:, None]
+
+
+def collect(
+    models: Mapping[str, str],
+    pairs: Sequence[Pair],
+    surveys: Mapping[str, Survey],
+    found: Mapping[str, Measurement],
+    *,
+    data: str,
+    max_length: int,
+) -> dict[str, Any]:
+    """The contents of `metrics.json`, as `report.write` takes them.
+
+    Args:
+      models: the models' names by their labels, in the order of the report.
+
+    Returns:
+      `data`, `sentences` and `protocol`; `models`, a list with the `model`, its `label`, what its tokenizer made of the
+      data (`tokens`, `types`, `samples`) and its measurements; `pairs`, a list with the labels `model` and `base` and
+      the self-similarity change (eq. 10) of their `tokens`; `correlations`, eq. 11 for every two pairs.
+    """
+    first = next(iter(surveys.values()))
+    return {
+        "data": data,
+        "sentences": len(first.sentences),
+        "protocol": dataclasses.asdict(first.protocol) | {"max_length": max_length},
+        "models": [
+            {"model": name, "label": label, **_size(surveys[label]), **found[label].to_json()}
+            for label, name in models.items()
+        ],
+        **_changes({pair: token_changes(surveys[pair[0]], found[pair[0]], found[pair[1]]) for pair in pairs}),
+    }
+
+
+def _size(survey: Survey) -> dict[str, int]:
+    return {"tokens": int(survey.units.sum()), "types": len(survey.names), "samples": len(survey.sample)}
+
+
+def _changes(changes: Mapping[Pair, Sequence[TokenChange]]) -> dict[str, Any]:
+    """The tokens of each pair, and the correlation of every two pairs."""
+    pairs = []
+    for (model, base), tokens in changes.items():
+        rows = [{**dataclasses.asdict(token), "change": round(token.change, 6)} for token in tokens]
+        more, less = most_changed(tokens)
+        pairs.append({"model": model, "base": base, "tokens": rows})
+        pairs[-1] |= {"more_contextualized": more, "less_contextualized": less}
+    correlations = []
+    for one, other in itertools.combinations(changes, 2):
+        both = correlation(changes[one], changes[other])
+        by_n = [None if r is None else round(r, 6) for r in both.by_n]
+        about = {"pairs": [list(one), list(other)]}
+        correlations.append(about | {"by_n": by_n, "best_n": both.best_n, "best": round(both.best, 6)})
+    return {"pairs": pairs, "correlations": correlations}

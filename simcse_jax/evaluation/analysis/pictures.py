@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from simcse_jax.evaluation.plotting import Pictures, line_style, new_figure, shortened, unique
+from simcse_jax.evaluation.plotting import Pictures, add_grid, line_style, new_figure, panels, shortened, unique
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -89,7 +89,6 @@ def line_styles(names: Iterable[str], pairs: Sequence[tuple[str, str]] = ()) -> 
     a base is dashed and hollow; the base of several models goes with the first of them.
 
     Args:
-      names: the models'.
       pairs: the names of a model and of the one that it was trained from.
     """
     names, models = list(names), {model for model, _ in pairs}
@@ -108,14 +107,7 @@ def line_styles(names: Iterable[str], pairs: Sequence[tuple[str, str]] = ()) -> 
 def layers(
     found: Mapping[str, Sequence[Mapping[str, float]]], field: str, data: str, pairs: Sequence[tuple[str, str]] = ()
 ) -> Pictures:
-    """A measure over the layers, a line for each model (Figures 2 to 7).
-
-    Args:
-      found: the `layers` of a report, by the models' names.
-      field: of `MEASURES`.
-      data: its name.
-      pairs: see `line_styles`.
-    """
+    """A measure over the layers, a line for each model (Figures 2 to 7)."""
     measure = MEASURES[field]
     with new_figure(_size(found)) as (figure, pictures):
         axes = figure.subplots()
@@ -140,9 +132,6 @@ def dimensions(
 
     Args:
       found: the cumulated shares of the D dimensions, the largest first, by the models' names.
-      kind: of the token pairs.
-      data: its name.
-      pairs: see `line_styles`.
     """
     with new_figure(_size(found)) as (figure, pictures):
         axes = figure.subplots()
@@ -196,12 +185,10 @@ def self_similarity_change(pairs: Sequence[Mapping[str, Any]]) -> Pictures:
     columns = min(2, len(pairs))
     rows = -(-len(pairs) // columns)
     with new_figure((SIZE[0] if columns == 1 else 8.4, 0.8 + 2.9 * rows)) as (figure, pictures):
-        panels = figure.subplots(rows, columns, sharey=True, squeeze=False).ravel()
-        for panel in panels[len(pairs) :]:
-            panel.remove()
+        places = panels(figure, len(pairs), columns, sharey=True)
         most = max(len(pair["tokens"]) for pair in pairs)
         figure.suptitle(f"Self-similarity change of the {most} most frequent tokens", fontsize=10, x=0.01, ha="left")
-        for panel, pair in zip(panels, pairs, strict=False):
+        for panel, pair in zip(places, pairs, strict=True):
             changes = np.array([token["change"] for token in pair["tokens"]])
             ranks, window = np.arange(1, len(changes) + 1), min(WINDOW, len(changes))
             panel.set_title(f"{shortened(pair['base'])}\n→ {shortened(pair['model'])}", loc="left", fontsize=9)
@@ -213,10 +200,9 @@ def self_similarity_change(pairs: Sequence[Mapping[str, Any]]) -> Pictures:
             style = {"color": line_style(0)["color"], "linewidth": 1.8}
             panel.plot(ranks[: len(mean)] + (window - 1) / 2, mean, label=f"mean of {window} tokens", zorder=3, **style)
             panel.set_xlabel("rank of the token, the most frequent first")
-            panel.grid(color="0.92")
-            panel.set_axisbelow(True)
+            add_grid(panel)
         figure.supylabel("change   (above 0: less contextualized)", fontsize=9)
-        _legend(figure, panels[0])
+        _legend(figure, places[0])
     return pictures
 
 
@@ -257,11 +243,9 @@ def embedding_map(found: "Map", data: str) -> Pictures:
     middle, half = (low + high) / 2, 0.55 * max(1e-9, (high - low).max())  # both axes have the same scale
     size = np.clip(8000 / len(everything), 5, 24)
     with new_figure((0.4 + 3.4 * columns, 0.4 + 4.0 * rows)) as (figure, pictures):
-        panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel()
-        for panel in panels[len(names) :]:
-            panel.remove()
+        places = panels(figure, len(names), columns, sharex=True, sharey=True)
         figure.suptitle(f"Sentence embeddings of {shortened(data)}, {found.title}", fontsize=10, x=0.01, ha="left")
-        for panel, (name, points) in zip(panels, found.points.items(), strict=False):
+        for panel, (name, points) in zip(places, found.points.items(), strict=True):
             others = [other for other in names if other != name]
             for other in others:
                 style = {"s": size, "color": "0.82", "linewidths": 0, "rasterized": True}
@@ -285,11 +269,6 @@ def over_steps(found: Mapping[str, Sequence[tuple[int, float]]], field: str, dat
     """A measure over the steps of runs, a line for each run (Figures 8 to 23).
 
     Runs that were measured at one step only have bars in place of lines.
-
-    Args:
-      found: the steps and values, by the runs' names.
-      field: of `MEASURES`.
-      data: its name.
     """
     measure = MEASURES[field]
     if all(len(points) == 1 for points in found.values()):
@@ -340,8 +319,7 @@ def _columns(names: Sequence[str]) -> int:
 
 def _finish(figure: "Figure", axes: "Axes") -> None:
     """The grid, under the lines, and their names below."""
-    axes.grid(color="0.92")
-    axes.set_axisbelow(True)
+    add_grid(axes)
     _legend(figure, axes)
 
 

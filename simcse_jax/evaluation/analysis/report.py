@@ -1,24 +1,31 @@
-"""The report on the space of models: numbers as JSON, pictures as PNG, SVG and JSON, and one page with all of it."""
+"""The report on the space of models: numbers as JSON, pictures as PNG, SVG and JSON, and one page with all of it.
+
+The page begins with a sentence on what changed in the last layer; the numbers are also printed as lines for a terminal.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from simcse_jax.evaluation.analysis import page, pictures, summary
+from simcse_jax.evaluation.analysis import page, pictures
 from simcse_jax.evaluation.analysis.map import MAP, Map
+from simcse_jax.evaluation.analysis.measure import Measurement
 from simcse_jax.evaluation.analysis.page import Section
 from simcse_jax.evaluation.analysis.pictures import MEASURES
-from simcse_jax.evaluation.analysis.protocol import CHOICES
+from simcse_jax.evaluation.analysis.tokens import CHOICES, Survey
 from simcse_jax.evaluation.plotting import Pictures
+from simcse_jax.evaluation.sts import aligned
 from simcse_jax.host.storage import write_together
 
 METRICS, PAGE = "metrics.json", "report.html"
 PAPER = "“On Isotropy and Learning Dynamics of Contrastive-based Sentence Representation Learning” (Xiao et al., 2023)"
 PAIRS = {"dimensions": "self-similarity pairs", "dimensions_random_pairs": "random pairs"}
 NOTHING = "–"  # a cell without a value
-
 Metrics = Mapping[str, Any]  # the measurements; see `write`
+FIELDS = ("anisotropy", "adjusted_self_similarity", "adjusted_intra_sentence_similarity", "alignment", "uniformity")
+MOST = 4  # runs, or pairs of models, that have a sentence each
+Layer = Mapping[str, float]  # the measures of a layer, by field
 
 
 class Drawing(NamedTuple):
@@ -34,15 +41,11 @@ def write(metrics: Metrics, folder: Path, *, versions: Mapping[str, str], maps: 
 
     Args:
       metrics: as `metrics.collect` gives them.
-      folder: the folder, created if needed.
-      versions: of the packages that the numbers can depend on.
-      maps: of the sentence embeddings, by the names of their files.
 
     Returns:
       The names of the files; the page is the last to be written.
 
     Raises:
-      UserError: when the folder cannot be written to.
       ValueError: when a number is not finite.
     """
     files: dict[str, str | bytes] = {METRICS: to_json(metrics)}
@@ -135,7 +138,7 @@ def html(metrics: Metrics, drawings: Mapping[str, Drawing], versions: Mapping[st
     tokens = " or ".join(f"{count:,}" for count in dict.fromkeys(found["tokens"] for found in models.values()))
     about = (
         f"Measured on {tokens} tokens of {metrics['sentences']:,} sentences of {metrics['data']}, in each layer of "
-        f"{summary.listed(names)}. The measures are those of {PAPER}."
+        f"{listed(names)}. The measures are those of {PAPER}."
     )
 
     def drawn(*names: str, wide: bool = False) -> str:
@@ -166,8 +169,9 @@ def html(metrics: Metrics, drawings: Mapping[str, Drawing], versions: Mapping[st
         ),
     ]
     if changes := metrics["pairs"]:
+        compared = listed([f"from {pair['base']} to {pair['model']}" for pair in changes])
         meaning = (
-            f"How much the adjusted self-similarity of a token grew {_from_to(changes)}: above 0, its embedding "
+            f"How much the adjusted self-similarity of a token grew {compared}: above 0, its embedding "
             "depends less on the context now."
         )
         content = drawn("self_similarity_change", wide=len(changes) > 1) + _changes(changes)
@@ -175,7 +179,7 @@ def html(metrics: Metrics, drawings: Mapping[str, Drawing], versions: Mapping[st
     if correlations := metrics["correlations"]:
         meaning = (
             "Whether contrastive learning changes the same tokens in two pairs of models: a high correlation says that "
-            "the changes are no chance."
+            "the changes are not chance."
         )
         content = drawn("correlation") + _correlations(correlations)
         sections.append(Section("Correlation of pairs of models", meaning, content))
@@ -192,15 +196,11 @@ def in_short(metrics: Metrics) -> str:
     """What changed in the last layer from a base to its model, and the measures of the other models."""
     models, pairs = models_of(metrics), pairs_of(metrics)
     last = {name: found["layers"][-1] for name, found in models.items()}
-    sentences = [summary.of_two_models(base, name, last[base], last[name]) for name, base in pairs]
+    sentences = [of_two_models(base, name, last[base], last[name]) for name, base in pairs]
     alone = [name for name in models if name not in {name for pair in pairs for name in pair}]
-    sentences += [summary.of_a_model(name, models[name]["layers"]) for name in alone]
-    shown = sentences[: summary.MOST]
+    sentences += [of_a_model(name, models[name]["layers"]) for name in alone]
+    shown = sentences[:MOST]
     return " ".join(shown + ["The tables below have the others."] * (len(sentences) > len(shown)))
-
-
-def _from_to(pairs: Sequence[Metrics]) -> str:
-    return summary.listed([f"from {pair['base']} to {pair['model']}" for pair in pairs])
 
 
 def _named(pairs: Sequence[Sequence[str]]) -> str:
@@ -317,3 +317,122 @@ def _value(value: Any) -> str:
 
 def _number(value: float | None) -> str:
     return NOTHING if value is None else f"{value:.3f}" if abs(value) < 100 else f"{value:.1f}"
+
+
+def of_a_model(name: str, layers: Sequence[Layer]) -> str:
+    """The measures of the last layer, and the layer whose anisotropy is highest."""
+    last, highest = layers[-1], max(layers, key=lambda row: row["anisotropy"])
+    measures = listed([f"{_title(field)} is {_three_digits(last[field])}" for field in FIELDS if field in last])
+    text = f"In the last layer of {name}, {measures}"
+    if _three_digits(highest["anisotropy"]) == _three_digits(last["anisotropy"]):
+        return f"{text}; no layer has a higher anisotropy."
+    return f"{text}; anisotropy is highest in layer {highest['layer']}, {_three_digits(highest['anisotropy'])}."
+
+
+def of_two_models(before: str, after: str, base: Layer, tuned: Layer) -> str:
+    """How the last layer of one model differs from that of another."""
+    changes = {field: change(base[field], tuned[field]) for field in FIELDS if field in base and field in tuned}
+    if all(text.startswith("stayed") for text in changes.values()):
+        same = listed([f"{_title(field)} {_three_digits(base[field])}" for field in changes])
+        return f"From {before} to {after} nothing changed in these measures of the last layer: {same}."
+    parts = [f"{_title(field)} {text}" for field, text in changes.items()]
+    return f"In the last layer, from {before} to {after}, {listed(parts)}."
+
+
+def of_runs(runs: Mapping[str, Sequence[Mapping[str, float]]]) -> str:
+    """How the last layer of each run changed from its first measured step to its last."""
+    sentences = []
+    for name, points in list(runs.items())[:MOST]:
+        first, last = points[0], points[-1]
+        fields = [field for field in FIELDS if field in first and field in last]
+        if len(points) == 1:
+            numbers = listed([f"{_title(field)} {_three_digits(last[field])}" for field in fields])
+            sentences.append(f"{name} was measured once, at step {last['step']}: {numbers} in the last layer.")
+            continue
+        changes = [f"{_title(field)} {change(first[field], last[field])}" for field in fields]
+        steps = f"from step {first['step']} to step {last['step']}"
+        sentences.append(f"{name}, last layer, {steps}: {listed(changes)}.")
+    if (more := len(runs) - MOST) > 0:
+        sentences.append(f"The table below has {more} more run{'s' * (more > 1)}.")
+    return " ".join(sentences)
+
+
+def change(before: float, after: float) -> str:
+    """The change of a number in words: "fell from 0.470 to 0.120"."""
+    first, last = _three_digits(before), _three_digits(after)
+    if first == last:
+        return f"stayed at {first}"
+    return f"{'rose' if after > before else 'fell'} from {first} to {last}"
+
+
+def _title(field: str) -> str:
+    title = MEASURES[field].title
+    return title[0].lower() + title[1:]
+
+
+def _three_digits(value: float) -> str:
+    text = f"{value:.3f}"
+    return "0.000" if text == "-0.000" else text
+
+
+def listed(parts: Sequence[str]) -> str:
+    """ "a, b and c"."""
+    return " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else "".join(parts)
+
+
+def data_lines(data: str, surveys: Mapping[str, Survey], max_length: int) -> str:
+    """The size of the data, and what is left out of the measurement: a line for each tokenizer."""
+    lines = []
+    tokenizers = {survey.digest: survey for survey in surveys.values()}
+    for digest, survey in tokenizers.items():
+        names = ", ".join(label for label, other in surveys.items() if other.digest == digest)
+        where = data if len(tokenizers) == 1 else f"{data} ({names})"
+        protocol = survey.protocol
+        types = f"{len(survey.names):,} token types that occur {protocol.min_count} times or more"
+        lines.append(f"{where}: {len(survey.sentences):,} sentences, {survey.units.sum():,} tokens, {types}")
+        if len(survey.sample) < protocol.samples:
+            lines.append(f"{where}: the anisotropy baseline has {len(survey.sample)} tokens, one from each sentence")
+        if survey.cut:
+            lines.append(f"{where}: {survey.cut:,} of the sentences are longer than {max_length} tokens and are cut")
+    return "\n".join(lines)
+
+
+def table(found: Measurement) -> str:
+    """A line for each layer, and the shares of the last one's dimensions."""
+    numbers = found.to_json()
+    header = ["layer", "anisotropy", "self-sim.", "intra-sent.", "L2 norm", "adj. self", "adj. intra"]
+    rows = [
+        [f"{row['layer']}", *(f"{value:.3f}" for name, value in row.items() if name != "layer")]
+        for row in numbers["layers"]
+    ]
+    lines = [aligned([header, *rows])]
+    for field, pairs in (("dimensions", "pairs of the same token"), ("dimensions_random_pairs", "random pairs")):
+        part = numbers[field]
+        if part["cumulated"] is None:
+            lines.append(f"{pairs}: their mean cosine is not positive, so dimensions have no share of it")
+            continue
+        shares = ", ".join(f"{share:.3f}" for share in part["top_share"])
+        needed = ", ".join(map(str, part["needed"].values()))
+        lines.append(f"{pairs}: the top 1, 2, 3 dimensions make up {shares}; 10, 20, 50 % take {needed}")
+    r2 = ", ".join(f"{row['r2']:.3f} ({row['k']})" for row in numbers["informativity"])
+    return "\n".join([*lines, f"r² without the top k dimensions: {r2}"])
+
+
+def change_lines(metrics: Mapping[str, Any]) -> str:
+    """The tokens that changed most in each pair of models, and how two pairs agree; empty without pairs."""
+    lines = []
+    for pair in metrics["pairs"]:
+        lines.append(f"\n{pair['base']} → {pair['model']}")
+        lines.append(f"more contextualized: {' '.join(pair['more_contextualized'])}")
+        lines.append(f"less contextualized: {' '.join(pair['less_contextualized'])}")
+    for both in metrics["correlations"]:
+        names = " and ".join(f"{base} → {model}" for model, base in both["pairs"])
+        where = f"the {both['best_n']} most frequent of {len(both['by_n'])} tokens"
+        lines.append(f"\n{names}: correlation of the changes: at best {both['best']:.3f}, over {where}")
+    return "\n".join(lines)
+
+
+def files_line(folder: Path, numbers: str, names: Sequence[str]) -> str:
+    """The files that were written."""
+    pictures = sum(name.endswith(".png") for name in names)
+    return f"{folder}: {numbers}, {PAGE} and {pictures} pictures (PNG, SVG and their numbers in JSON)"

@@ -1,26 +1,165 @@
-"""Which tokens of which sentences are measured, determined before any is encoded.
+"""Which tokens of which sentences are measured, determined before any is encoded, and by which protocol.
 
 A unit has an embedding of its own: a token, or a word of several tokens. A type is a distinct unit. Shapes: N
 sentences, T tokens and U units of a sentence, K types, L layers, D hidden size.
 """
 
 import collections
+import dataclasses
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, runtime_checkable
 from typing import Protocol as Interface
 
 import numpy as np
 
 from simcse_jax.errors import UserError
-from simcse_jax.evaluation.analysis import change
-from simcse_jax.evaluation.analysis.protocol import Protocol
 
+# The choices that the isotropy paper leaves open: the values of each, the default first, with their meanings. The
+# defaults come closest to its figures (docs/analysis.md).
+CHOICES = {
+    "special_tokens": {
+        "in": "the tokens around a sentence, [CLS] and [SEP], are measured like any others",
+        "out": "they are left out of every figure",
+    },
+    "units": {
+        "pieces": "the tokens of the model's vocabulary",
+        "words": "the text between blanks and punctuation marks: the mean of the embeddings of its pieces",
+    },
+    "repeated_sentences": {"keep": "a sentence counts as often as it occurs", "drop": "it counts once"},
+    "occurrences": {
+        "first": "of a token that occurs several times in a sentence the first alone is a context",
+        "all": "each is one",
+    },
+    "average": {
+        "types": "self-similarity is the mean over the token types of a type's mean over its pairs",
+        "pairs": "it is the mean over all pairs of the same token, so frequent ones weigh most",
+    },
+    "contributions": {
+        "shares": "eq. 6 of each type as a share of its whole, a context paired with itself too; the mean over types",
+        "types": "eq. 6 of each type over pairs of different contexts; the mean over types",
+        "pairs": "eq. 6 over all pairs of different contexts of the same token",
+    },
+    "ranking": {
+        "products": "informativity first removes dimensions large by eq. 6 without its norms over random pairs",
+        "cosines": "it goes by eq. 6 over random pairs",
+        "self_similarity": "it goes by eq. 6 over pairs of the same token, as `contributions` says",
+    },
+}
+FREQUENT = 400  # tokens that are compared, the most frequent
+LISTED = 10  # tokens of a column of Table 2
+FEWEST = 10  # tokens that a correlation is looked at for: it is perfect of two, and high of a few by chance
 Type = tuple[int, ...]  # token ids
-
 CHUNK = 4096  # sentences tokenized, and encoded, at once
 
 
+@dataclasses.dataclass(frozen=True)
+class Protocol:
+    """How token embeddings are measured.
+
+    `special_tokens` to `ranking`: see `CHOICES`.
+    """
+
+    special_tokens: str = "in"
+    units: str = "pieces"
+    repeated_sentences: str = "keep"
+    occurrences: str = "first"
+    average: str = "types"
+    contributions: str = "shares"
+    ranking: str = "products"
+    min_count: int = 5  # token types that occur less often in the data have no self-similarity
+    max_types: int = 5000  # that have one, the most frequent: memory grows with them
+    samples: int = 1000  # tokens of the anisotropy baseline, one each of as many sentences
+    seed: int = 0  # of that sample
+
+    def __post_init__(self) -> None:
+        for name, values in CHOICES.items():
+            if getattr(self, name) not in values:
+                raise UserError(f"{option(name)} {getattr(self, name)}: must be one of {', '.join(values)}")
+        for name, least in (("min_count", 2), ("max_types", 1), ("samples", 3), ("seed", 0)):
+            if getattr(self, name) < least:
+                raise UserError(f"{option(name)} {getattr(self, name)}: must be {least} or more")
+
+
+def option(name: str) -> str:
+    """The command-line option of a field."""
+    return f"--{name.replace('_', '-')}"
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenChange:
+    """Of one token type."""
+
+    token: str
+    count: int  # how often it occurs in the data
+    change: float
+    special: bool  # whether it stands around a sentence
+
+
+class Correlation(NamedTuple):
+    """Of two pairs of models, over the n most frequent tokens."""
+
+    by_n: list[float | None]  # of n = 1, 2, …; None where there is none
+    best_n: int
+    best: float
+
+
+def self_similarity_change(
+    tuned: np.ndarray, tuned_anisotropy: float, base: np.ndarray, base_anisotropy: float
+) -> np.ndarray:
+    """ssc = (ss_f − ani_f) − (ss_v − ani_v), eq. 10: (K,), (K,) to (K,).
+
+    Args:
+      tuned, tuned_anisotropy: self-similarity of K types and anisotropy of the fine-tuned model.
+      base, base_anisotropy: of the model before.
+    """
+    return (tuned - tuned_anisotropy) - (base - base_anisotropy)
+
+
+def most_changed(changes: Sequence[TokenChange], count: int = LISTED) -> tuple[list[str], list[str]]:
+    """The tokens that became most more contextualized (negative changes), and most less (positive ones): Table 2."""
+    ordered = sorted(changes, key=lambda token: token.change)
+    more = [token.token for token in ordered if token.change < 0]
+    less = [token.token for token in reversed(ordered) if token.change > 0]
+    return more[:count], less[:count]
+
+
+def correlation(first: Sequence[TokenChange], second: Sequence[TokenChange]) -> Correlation:
+    """argmax_n corr(ssc_1[:n], ssc_2[:n]), eq. 11, with Pearson's correlation.
+
+    Tokens are the same by their texts, in the order of the first pair. Special tokens, which vocabularies call
+    differently and whose frequency is that of sentences, are left out, as in appendix E.
+
+    Args:
+      first, second: of two pairs of models, the most frequent token first.
+    """
+    other = {token.token: token.change for token in second if not token.special}
+    both = [(token.change, other[token.token]) for token in first if not token.special and token.token in other]
+    check_enough(len(both))
+    x, y = np.array(both).T
+    by_n = [None if n < 2 else _pearson(x[:n], y[:n]) for n in range(1, len(both) + 1)]
+    known = [(r, -n) for n, r in enumerate(by_n, 1) if n >= FEWEST and r is not None]
+    if not known:
+        raise UserError("in one of the two pairs of models no token's self-similarity changes; nothing correlates")
+    best, best_n = max(known)  # of equal ones the first
+    return Correlation(by_n, -best_n, best)
+
+
+def check_enough(tokens: int) -> None:
+    """Checks that two pairs of models have enough tokens in common."""
+    if tokens < FEWEST:
+        raise UserError(
+            f"the two pairs of models have {tokens} frequent tokens in common; a correlation takes {FEWEST}"
+        )
+
+
+def _pearson(x: np.ndarray, y: np.ndarray) -> float | None:
+    if np.ptp(x) == 0 or np.ptp(y) == 0:
+        return None
+    return float(np.corrcoef(x, y)[0, 1])
+
+
+@runtime_checkable
 class TokenEncoder(Interface):
     """What the analysis needs of a model; `simcse_jax.encoding.tokens` has one."""
 
@@ -63,7 +202,6 @@ def find_units(ids: np.ndarray, words: np.ndarray, protocol: Protocol) -> Units:
     Args:
       ids: (T,) token ids.
       words: (T,) numbers of their words, −1 for a special token, which is a unit of its own.
-      protocol: whether special tokens are units, and words.
     """
     special = words < 0
     tokens = np.flatnonzero(~special) if protocol.special_tokens == "out" else np.arange(len(ids))
@@ -79,17 +217,7 @@ def find_units(ids: np.ndarray, words: np.ndarray, protocol: Protocol) -> Units:
 
 
 def survey(encoder: TokenEncoder, sentences: Sequence[str], protocol: Protocol, where: str = "the data") -> Survey:
-    """Tokenizes the data and counts; blank sentences are left out.
-
-    Args:
-      encoder: the model.
-      sentences: N of them.
-      protocol: the choices.
-      where: the name of the data, for errors.
-
-    Raises:
-      UserError: when there are fewer than three sentences, or no token has a self-similarity.
-    """
+    """Tokenizes the data and counts; blank sentences are left out."""
     texts = [sentence for sentence in sentences if sentence.strip()]
     texts = list(dict.fromkeys(texts)) if protocol.repeated_sentences == "drop" else texts
     _check_enough(len(texts), where)
@@ -133,14 +261,7 @@ def survey(encoder: TokenEncoder, sentences: Sequence[str], protocol: Protocol, 
 
 
 def check_same_tokens(surveys: Mapping[str, Survey]) -> None:
-    """Makes sure that models can be compared token by token.
-
-    Args:
-      surveys: of the same data, by the models' names.
-
-    Raises:
-      UserError: when their tokenizers make different tokens of it.
-    """
+    """Checks that models can be compared token by token."""
     (first, one), *others = surveys.items()
     for other, found in others:
         if found.digest != one.digest:
@@ -151,25 +272,19 @@ def check_same_tokens(surveys: Mapping[str, Survey]) -> None:
 
 
 def check_in_common(one: Survey, other: Survey) -> None:
-    """Checks that the changes in two pairs of models can be correlated; their vocabularies may differ.
-
-    Raises:
-      UserError: when fewer than ten types have the same texts, special tokens left out.
-    """
+    """Checks that the changes in two pairs of models can be correlated; their vocabularies may differ."""
     first, second = (
         {name for name, special in zip(survey.names, survey.special, strict=True) if not special}
         for survey in (one, other)
     )
-    change.check_enough(len(first & second))
+    check_enough(len(first & second))
 
 
 def draw(units: np.ndarray, count: int, seed: int) -> dict[int, int]:
     """One random unit each of `count` random sentences, so that long sentences count no more than short ones.
 
     Args:
-      units: (N,), how many units each sentence has.
       count: how many; all sentences that have units, if these are fewer.
-      seed: the same one draws the same units.
 
     Returns:
       The units' places in their sentences, by the sentences' rows.

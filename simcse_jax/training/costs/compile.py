@@ -15,9 +15,8 @@ from ml_collections import config_dict
 
 from simcse_jax.config.source_fields import ONE_SOURCE, lengths_of, longest
 from simcse_jax.devices.flops import product_flops
-from simcse_jax.devices.mesh import data_mesh, replicated, split_over_examples
+from simcse_jax.devices.mesh import coordinates, data_mesh, replicated, split_over_examples
 from simcse_jax.devices.parts import shardings
-from simcse_jax.devices.torus import coordinates
 from simcse_jax.errors import UserError
 from simcse_jax.models import partial
 from simcse_jax.models.config import EncoderConfig

@@ -10,7 +10,7 @@ from simcse_jax.config.fields import trains
 from simcse_jax.evaluation.tasks import AGGREGATIONS, EXTRA, GEOMETRY, TASKS
 from simcse_jax.evaluation.tasks import METRICS as CORRELATIONS
 from simcse_jax.host.storage import local_path
-from simcse_jax.runs import record
+from simcse_jax.runs import run_files
 from simcse_jax.runs.workdir import Workdir
 from simcse_jax.training.sweeps import metrics
 from simcse_jax.training.sweeps.metrics import METRICS
@@ -62,7 +62,7 @@ def _of_training(
     # Step 0 is no candidate for the best checkpoint, unless there is nothing else.
     scored = [line for line in lines if line["step"] or not trains(config)]
     developments = [(line[name], line["step"]) for line in scored for name in line if name.startswith("eval/")]
-    scored_step = result.get(record.BEST_STEP)  # not the best one where that checkpoint was damaged
+    scored_step = result.get(run_files.BEST_STEP)  # not the best one where that checkpoint was damaged
     developments = [each for each in developments if scored_step in (None, each[1])]
     best, step = max(developments, default=(None, scored_step))  # of equals the last step, as checkpoints have it
     if config.eval.postprocess:

@@ -15,8 +15,9 @@ from jax.sharding import NamedSharding, PartitionSpec
 from ml_collections import config_dict
 
 from simcse_jax.config.checks import ineffective
-from simcse_jax.config.fields import flatten, numbers_of_step, trains
+from simcse_jax.config.fields import fields_of, flatten, numbers_of_step, trains
 from simcse_jax.config.source_fields import ONE_SOURCE
+from simcse_jax.data.corpora import AnyBatches
 from simcse_jax.devices.mesh import AXIS
 from simcse_jax.devices.parts import distribute, whole
 from simcse_jax.devices.preemption import Preemption
@@ -24,21 +25,19 @@ from simcse_jax.errors import UserError
 from simcse_jax.evaluation.evaluator import evaluate_all
 from simcse_jax.field import read_milestones
 from simcse_jax.host import progress
-from simcse_jax.host.locks.lock import held
+from simcse_jax.host.locks import held
 from simcse_jax.models.parameters import Params
 from simcse_jax.models.platforms import tracing_for
 from simcse_jax.runs.checkpoints import Checkpoints
-from simcse_jax.runs.metrics import Metrics
-from simcse_jax.runs.partial import frozen_params
-from simcse_jax.runs.record import BEST_STEP
-from simcse_jax.runs.state import TrainState
+from simcse_jax.runs.metrics_file import Metrics
+from simcse_jax.runs.run_files import BEST_STEP
+from simcse_jax.runs.state import TrainState, frozen_params
 from simcse_jax.runs.workdir import Workdir
 from simcse_jax.training.columns import check_corpus
 from simcse_jax.training.inputs import read_inputs
 from simcse_jax.training.loop import closing_all, train
 from simcse_jax.training.loss import Batch, Recipe, Settings
 from simcse_jax.training.patience import Patience
-from simcse_jax.training.programs import AnyBatches
 from simcse_jax.training.run import final_scores, resume
 from simcse_jax.training.schedule import Due
 from simcse_jax.training.setup import Setup, make_setup
@@ -67,7 +66,7 @@ def group_key(config: config_dict.ConfigDict) -> str | None:
     if not trains(config) or draws_data(config):
         return None
     fields = flatten(config)
-    for name in numbers_of_step():
+    for name in numbers_of_step(fields_of(config)):
         if name.endswith(".weight"):
             fields[name] = fields[name] > 0  # which terms there are is part of the program
         elif name == "train.milestones":

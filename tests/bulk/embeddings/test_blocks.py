@@ -1,22 +1,36 @@
 import os
+import threading
 
 import numpy as np
 import pyarrow.parquet
 import pytest
-from support.embedding_folders import begin, encoder_of
+from support.earlier import as_earlier
+from support.embedding_folders import begin, encoder_of, rows_in
+from support.object_store import NEEDS_GCSFS
+from support.readers import READERS, rows_read
 
 from simcse_jax import SimCSE
 from simcse_jax.bulk.embeddings import blocks as module
-from simcse_jax.bulk.embeddings.blocks import Facts, is_made, make_block, read_facts
-from simcse_jax.bulk.embeddings.plan import blocks_of, fingerprint
-from simcse_jax.data.corpus.claims import claimed
+from simcse_jax.bulk.embeddings import encoder as encoder_module
+from simcse_jax.bulk.embeddings.blocks import (
+    encode_here,
+    make_block,
+    quantization_of,
+    schema_of_tokens,
+    tokens_table,
+)
+from simcse_jax.bulk.embeddings.embeddings_folder import Facts, blocks_of, fingerprint, finish, is_made, read_facts
+from simcse_jax.data.corpus.shared_folder import claimed, temporary_of
 from simcse_jax.data.sentences import SentenceFile
+from simcse_jax.encoding.quantization import quantize, ranges_of, read_ranges
 from simcse_jax.errors import UserError
+from simcse_jax.host.storage import as_path
+from simcse_jax.simcse import EncodedTokens, TokenEmbeddings
 
 
 @pytest.mark.parametrize("keep_text", [False, True])
 def test_a_block_s_file_has_its_rows(keep_text, encoder, sources, tiny_bert, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "ROWS", 3)
+    monkeypatch.setattr(module, "SENTENCES", 3)
     folder = tmp_path / "out"
     plan = begin(folder, encoder, *sources, keep_text=keep_text)
     done = []
@@ -96,7 +110,7 @@ def test_files_of_other_blocks_and_of_other_plans_are_refused(encoder, sources, 
     plan = begin(other, encoder, *sources, keep_text=False)
     block = blocks_of(other, plan)[0]
     (one / second.file).rename(other / block.file)  # as a process that was forgotten may write it
-    with pytest.raises(UserError, match=r"00000\.parquet: is another command's; remove it"):
+    with pytest.raises(UserError, match=r"00000\.parquet: belongs to another command; remove it"):
         read_facts(other, block)
 
 
@@ -108,3 +122,192 @@ def test_a_file_is_on_the_disk_before_it_has_its_name(encoder, sources, tmp_path
     monkeypatch.setattr(os, "fsync", lambda file: synced.append(os.fstat(file).st_ino) or original(file))
     make_block(folder, plan, block, encoder)
     assert (folder / block.file).stat().st_ino in synced
+
+
+def test_all_blocks_have_the_ranges_of_the_first_rows(sources, tiny_bert, tmp_path, monkeypatch):
+    monkeypatch.setattr(encoder_module, "CALIBRATED", 22)  # rows of both sources
+    folder, encoder = tmp_path / "out", encoder_of(tiny_bert, output_dtype="int8")
+    plan = begin(folder, encoder, *sources)
+    blocks = blocks_of(folder, plan)
+    makers = [threading.Thread(target=make_block, args=(folder, plan, block, encoder)) for block in blocks]
+    for maker in makers:
+        maker.start()
+    for maker in makers:
+        maker.join()
+    texts = [text for source in sources for text in SentenceFile(source)]
+    expected = SimCSE(str(tiny_bert)).encode(texts)
+    ranges = read_ranges(str(folder), 32)
+    np.testing.assert_allclose(ranges, ranges_of(expected[:22]), atol=1e-5)
+    for block in blocks:
+        np.testing.assert_array_equal(read_ranges(str(folder / block.file)), ranges)
+        found = np.array(pyarrow.parquet.read_table(folder / block.file)["embedding"].to_pylist())
+        codes = quantize(expected[block.row : block.row + block.rows], "int8", ranges)
+        assert np.abs(found - codes).max() <= 1
+
+
+def test_given_ranges_are_part_of_the_plan(sources, tiny_bert, tmp_path):
+    given = np.stack([np.full(32, -2, np.float32), np.full(32, 2, np.float32)])
+    encoder = encoder_of(tiny_bert, output_dtype="uint8", ranges=given)
+    plan = begin(tmp_path / "out", encoder, *sources)
+    np.testing.assert_array_equal(quantization_of(tmp_path / "out", plan, encoder).ranges, given)
+    other = encoder_of(tiny_bert, output_dtype="uint8", ranges=given * 2)
+    with pytest.raises(UserError, match="--ranges was"):
+        begin(tmp_path / "out", other, *sources)
+    with pytest.raises(UserError, match=r"--ranges: of shape \(2, 31\)"):
+        encoder_of(tiny_bert, output_dtype="uint8", ranges=given[:, 1:])
+
+
+def test_bits_have_no_ranges_and_numbers_nothing(sources, tiny_bert, tmp_path):
+    encoder = encoder_of(tiny_bert, output_dtype="binary")
+    plan = begin(tmp_path / "bits", encoder, *sources)
+    found = quantization_of(tmp_path / "bits", plan, encoder)
+    assert (found.precision, found.dimension, found.ranges) == ("binary", 32, None)
+    path = tmp_path / "bits" / ".quantization.json"
+    path.write_text(path.read_text().replace("binary", "ubinary"))
+    with pytest.raises(UserError, match=r"/\.quantization\.json: was changed"):
+        quantization_of(tmp_path / "bits", plan, encoder)
+    encoder = encoder_of(tiny_bert)
+    plan = begin(tmp_path / "numbers", encoder, *sources)
+    assert quantization_of(tmp_path / "numbers", plan, encoder) is None
+
+
+@pytest.mark.parametrize(("dtype", "keep_text"), [("float32", True), ("float16", False)])
+def test_a_folder_has_the_tokens_of_each_row(dtype, keep_text, sources, tiny_bert, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "TOKEN_ROWS", 3)
+    folder, encoder = tmp_path / "out", encoder_of(tiny_bert, tokens=True, output_dtype=dtype)
+    plan = begin(folder, encoder, *sources, keep_text=keep_text)
+    done = []
+    for block in blocks_of(folder, plan):
+        assert make_block(folder, plan, block, encoder, advance=done.append)
+    texts = [text for source in sources for text in SentenceFile(source)]
+    expected = SimCSE(str(tiny_bert)).encode_tokens(texts, with_tokens=True)
+    rows = rows_in(folder)
+    assert [row["row"] for row in rows] == list(range(25)) and sum(done) == 25
+    assert not keep_text or [row["sentence"] for row in rows] == texts
+    for row, (tokens, embeddings) in zip(rows, expected, strict=True):
+        assert row["tokens"] == tokens
+        np.testing.assert_allclose(row["token_embeddings"], embeddings, atol=1e-5 if dtype == "float32" else 2e-3)
+    with pytest.raises(UserError, match="--tokens was True"):
+        begin(folder, encoder_of(tiny_bert, output_dtype=dtype), *sources, keep_text=keep_text)
+
+
+def test_fewer_long_sentences_are_in_memory_together(monkeypatch):
+    counts = []
+
+    class Fake:
+        max_length = 64
+
+        def encode_tokens(self, part, advance):
+            counts.append(len(part))
+            return EncodedTokens([TokenEmbeddings(["a"], np.ones((1, 4), np.float32))] * len(part), 0)
+
+    class Writer:
+        schema = schema_of_tokens(4, np.dtype("float32"), False)
+
+        def write_table(self, table):
+            assert len(table) == counts[-1]
+
+    for most, expected in ((64 * 3, [3, 3, 1]), (63, [1] * 7), (1 << 20, [7])):
+        monkeypatch.setattr(module, "TOKENS", most)
+        counts.clear()
+        assert module.write_tokens(Writer(), Fake(), iter("abcdefg"), 0, None) == (7, 0)
+        assert counts == expected
+
+
+def test_rows_are_of_the_schema_and_numbers_must_fit():
+    schema = schema_of_tokens(4, np.dtype("float16"), True)
+    ones, zeros = np.ones((2, 4), np.float32), np.zeros((1, 4), np.float32)
+    found = [TokenEmbeddings(["a", "b"], ones), TokenEmbeddings(["c"], zeros)]
+    table = tokens_table(schema, ["a b", "c"], 7, found)
+    assert table.schema == schema and table["row"].to_pylist() == [7, 8]
+    assert table["token_embeddings"].to_pylist() == [[[1.0] * 4] * 2, [[0.0] * 4]]
+    ones[1, 2] = 1e6
+    with pytest.raises(UserError, match="beyond halffloat; write float32"):
+        tokens_table(schema, ["a b", "c"], 7, found)
+
+
+def test_every_row_is_made_once_and_what_is_lost_is_made_again(encoder, sources, tmp_path):
+    folder = tmp_path / "out"
+    plan = begin(folder, encoder, *sources)
+    assert encode_here(folder, plan, encoder).rows == 25
+    texts = [text for source in sources for text in SentenceFile(source)]
+    rows, expected = rows_in(folder), encoder.encode(texts).embeddings
+    assert [row["row"] for row in rows] == list(range(25)) and [row["sentence"] for row in rows] == texts
+    np.testing.assert_allclose([row["embedding"] for row in rows], expected, rtol=1e-5, atol=1e-6)
+    lost = folder / blocks_of(folder, plan)[1].file
+    content = lost.read_bytes()
+    lost.unlink()
+    assert encode_here(folder, plan, encoder).rows == 25 and lost.read_bytes() == content
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_others_read_a_folder_as_one_set_of_data_also_while_it_is_filled(reader, encoder, sources, tmp_path):
+    folder = tmp_path / "out"
+    plan = begin(folder, encoder, *sources)
+    first, *_, last = blocks_of(folder, plan)
+    make_block(folder, plan, first, encoder)
+    temporary_of(folder / last.file).write_text("the first bytes")
+    with claimed(folder / last.file):
+        assert [row["row"] for row in rows_read(reader, folder)] == list(range(8))
+    assert encode_here(folder, plan, encoder) is not None
+    expected = rows_in(folder)
+    found = rows_read(reader, folder)
+    assert [(row["row"], row["sentence"]) for row in found] == [(row["row"], row["sentence"]) for row in expected]
+    np.testing.assert_array_equal([row["embedding"] for row in found], [row["embedding"] for row in expected])
+
+
+@pytest.mark.parametrize("made", [0, 2, 4])
+def test_a_folder_that_an_earlier_version_began_is_completed_under_its_names(made, encoder, sources, tmp_path):
+    """Of four blocks: none was made, and of one file the rows were not counted; two; all, with the list."""
+    new, old = tmp_path / "new", tmp_path / "old"
+    plan = begin(new, encoder, *sources)
+    assert encode_here(new, plan, encoder).rows == 25
+    plan = begin(old, encoder, *sources)
+    for block in blocks_of(old, plan)[:made]:
+        make_block(old, plan, block, encoder)
+    if made == 0:
+        (old / ".rows-00001.json").unlink()
+    if made == 4:
+        finish(old, plan, blocks_of(old, plan))
+    as_earlier(old)
+    plan = begin(old, encoder, *sources)
+    assert encode_here(old, plan, encoder).rows == 25
+    assert {path.name for path in old.iterdir()} == {path.name.removeprefix(".") for path in new.iterdir()}
+    assert all((old / path.name.removeprefix(".")).read_bytes() == path.read_bytes() for path in new.iterdir())
+
+
+def test_what_another_process_makes_is_left_to_it(encoder, sources, tmp_path):
+    folder = tmp_path / "out"
+    plan = begin(folder, encoder, *sources)
+    with claimed(folder / blocks_of(folder, plan)[1].file):
+        assert encode_here(folder, plan, encoder) is None
+    assert len(rows_in(folder)) == 17
+    assert encode_here(folder, plan, encoder).rows == len(rows_in(folder)) == 25
+
+
+@NEEDS_GCSFS
+def test_blocks_that_others_made_meanwhile_are_not_asked_for_one_by_one(encoder, sources, store, monkeypatch):
+    folder = as_path("gs://bucket/few")
+    plan = begin(folder, encoder, *sources, block_rows=2)
+
+    def make_all_but_the_last(*job, **options):
+        for block in blocks_of(folder, plan)[:-1]:
+            make_block(folder, plan, block, encoder)
+        monkeypatch.setattr(module, "make_block", make_block)
+        store.requests.clear()
+
+    monkeypatch.setattr(module, "make_block", make_all_but_the_last)
+    assert encode_here(folder, plan, encoder).rows == 25
+    locks = {request.partition(".embeddings-")[2][:11] for request in store.requests if ".embeddings-" in request}
+    assert locks == {"00001-00002"}
+
+
+@NEEDS_GCSFS
+def test_from_a_bucket_into_a_bucket(encoder, sources, store):
+    for source in sources:
+        store.put(f"text/{source.name}", source.read_bytes())
+    folder = as_path("gs://bucket/out")
+    plan = begin(folder, encoder, *(f"gs://bucket/text/{source.name}" for source in sources))
+    assert encode_here(folder, plan, encoder).rows == 25
+    assert {"out/.embeddings.json", "out/embeddings-00001-00000.parquet"} <= set(store.objects)
+    assert encode_here(folder, plan, encoder).rows == 25

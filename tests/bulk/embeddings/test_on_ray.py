@@ -14,9 +14,9 @@ from support import ROOT
 from support.embedding_folders import begin, rows_in
 
 from simcse_jax.bulk.embeddings import on_ray
+from simcse_jax.bulk.embeddings.embeddings_folder import blocks_of
 from simcse_jax.bulk.embeddings.encoder import Options
 from simcse_jax.bulk.embeddings.on_ray import Answer, BlockEncoder, Job, Share, connected, encode_on_ray, share_of
-from simcse_jax.bulk.embeddings.plan import blocks_of
 from simcse_jax.data.sentences import SentenceFile
 from simcse_jax.errors import UserError
 
@@ -87,7 +87,7 @@ def test_relative_names_begin_where_the_command_was_given(job, tmp_path):
 
 def test_a_host_that_differs_says_so(job, tmp_path, monkeypatch):
     host = os.uname().nodename
-    elsewhere = f"is another folder here; name one that all hosts see (on {host})"
+    elsewhere = f"is a different folder here; name one that all hosts see (on {host})"
     for other in (job._replace(folder="new"), job._replace(plan=job.plan._replace(stamps={}))):
         assert on_ray._count(other, 0) == Answer(False, f"--output {other.folder}: {elsewhere}")
         assert BlockEncoder(other, Share(1, "CPU", 1)).load().mistake.endswith(elsewhere)
@@ -185,7 +185,8 @@ def test_killed_actors_and_a_killed_driver_lose_no_row_and_repeat_none(tiny_bert
     command = [
         sys.executable,
         "-m",
-        "simcse_jax.commands.encode",
+        "simcse_jax",
+        "encode",
         "--engine",
         "ray",
         "--model",

@@ -3,8 +3,7 @@ import json
 import pytest
 
 from simcse_jax.data.building.nli import FILES, labelled_pairs, read_pairs, sentences, triplets
-from simcse_jax.data.building.tables import resolve
-from simcse_jax.data.building.tally import Tally
+from simcse_jax.data.building.reading import Tally, resolve
 from simcse_jax.errors import UserError
 
 ROWS = [  # premise, hypothesis, label

@@ -9,8 +9,7 @@ from simcse_jax.data.building.paraphrases import (
     qqp,
     read_captions,
 )
-from simcse_jax.data.building.tables import resolve
-from simcse_jax.data.building.tally import Tally
+from simcse_jax.data.building.reading import Tally, resolve
 from simcse_jax.errors import UserError
 
 HEAD = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"

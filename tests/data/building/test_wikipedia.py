@@ -4,7 +4,7 @@ import gzip
 import pytest
 
 from simcse_jax.data.building import wikipedia
-from simcse_jax.data.building.tally import Tally
+from simcse_jax.data.building.reading import Tally
 from simcse_jax.data.building.wikipedia import documents, read_pages, sentences
 from simcse_jax.errors import UserError
 
@@ -62,7 +62,7 @@ def test_packed_and_unpacked_dumps_are_the_same(dump, tmp_path):
 def test_a_dump_in_two_packings_is_refused(dump, tmp_path):
     for other in (dump.with_suffix(""), tmp_path / "xwiki-1-pages-articles-multistream.xml.bz2"):
         other.write_bytes(DUMP.encode())
-        with pytest.raises(UserError, match=f"is the same dump as {other.name}, packed in another way; name one"):
+        with pytest.raises(UserError, match=f"is the same dump as {other.name}, compressed differently; name one"):
             list(read_pages([other, dump], Tally("pages")))
 
 
@@ -101,12 +101,12 @@ def test_data_sets_have_text_whose_headings_are_left_out(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "part"),
     [
-        ("x.bz2", bz2.compress(DUMP.encode() * 50)[:-20], "not a whole Wikipedia dump"),
-        ("x.bz2", b"BZh9 no", "not a whole Wikipedia dump"),
-        ("x.xml", DUMP.encode()[:-20], "not a whole Wikipedia dump"),
-        ("x.xml", b"", "not a whole Wikipedia dump"),
-        ("x.gz", gzip.compress(DUMP.encode(), mtime=0)[:40] + b"\xff" * 40, "not a whole Wikipedia dump"),
-        ("x.xml", b'<?xml version="1.0" encoding="none"?>' + DUMP.encode(), "not a whole Wikipedia dump"),
+        ("x.bz2", bz2.compress(DUMP.encode() * 50)[:-20], "not a complete Wikipedia dump"),
+        ("x.bz2", b"BZh9 no", "not a complete Wikipedia dump"),
+        ("x.xml", DUMP.encode()[:-20], "not a complete Wikipedia dump"),
+        ("x.xml", b"", "not a complete Wikipedia dump"),
+        ("x.gz", gzip.compress(DUMP.encode(), mtime=0)[:40] + b"\xff" * 40, "not a complete Wikipedia dump"),
+        ("x.xml", b'<?xml version="1.0" encoding="none"?>' + DUMP.encode(), "not a complete Wikipedia dump"),
         ("x.xml", b"<html></html>", "begins with <html>"),
         ("x.jsonl", b'{"title": "a"}\n', "its columns are title; it must have text"),
         ("x.jsonl", b'{"text": 3}\n', "line 1: the field 'text' holds 3, not text"),

@@ -8,7 +8,7 @@ from support.object_store import NEEDS_GCSFS
 from simcse_jax.data.corpus import local_copy as module
 from simcse_jax.data.corpus.local_copy import local_copy
 from simcse_jax.data.corpus.manifest import NAME, read_manifest
-from simcse_jax.data.corpus.stamps import hash_file
+from simcse_jax.data.corpus.shared_folder import hash_file
 from simcse_jax.errors import UserError
 from simcse_jax.host.storage import as_path
 

@@ -11,12 +11,12 @@ from support.corpora import in_memory, prepare, rows_of, tokenizer_of
 from support.object_store import NEEDS_GCSFS
 
 from simcse_jax.data.corpus import making
-from simcse_jax.data.corpus.claims import claimed
 from simcse_jax.data.corpus.making import make, shard_name
 from simcse_jax.data.corpus.plan import enter, make_plan
+from simcse_jax.data.corpus.shared_folder import claimed
 from simcse_jax.errors import UserError
-from simcse_jax.host.locks import store as stored
-from simcse_jax.host.locks.owner import this_job
+from simcse_jax.host import locks as stored
+from simcse_jax.host.locks import this_job
 from simcse_jax.host.storage import as_path
 
 

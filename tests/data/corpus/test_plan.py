@@ -3,8 +3,9 @@ import os
 
 import pytest
 from support.corpora import tokenizer_of
+from support.object_store import NEEDS_GCSFS
 
-from simcse_jax.data.corpus.plan import enter, make_plan, most_columns
+from simcse_jax.data.corpus.plan import enter, expand, make_plan, most_columns
 from simcse_jax.errors import UserError
 from simcse_jax.host.hidden import PLAN
 
@@ -104,3 +105,24 @@ def test_sources_and_options_that_do_not_fit_are_refused(plan, corpus):
         with pytest.raises(UserError, match=message):
             plan(*data, **options)
     assert most_columns(plan(corpus["csv"], corpus["txt"], mixed=True)) == 3
+
+
+def test_patterns_are_files_in_the_order_of_their_names(tmp_path):
+    for name in ("b.txt", "a.txt", "c[1].txt"):
+        (tmp_path / name).write_text("a cat\n")
+    assert expand([f"{tmp_path}/*.txt"], "--data") == [f"{tmp_path}/{name}.txt" for name in ("a", "b", "c[1]")]
+    assert expand([f"{tmp_path}/c[1].txt", f"{tmp_path}/b.txt,{tmp_path}/a.txt", "hf:x[1]"], "--data")[0].endswith(
+        "c[1].txt"
+    )
+    with pytest.raises(UserError, match="no file matches"):
+        expand([f"{tmp_path}/*.csv"], "--data")
+    for again in (f"{tmp_path}/a.txt", f"{tmp_path}/./a.txt"):
+        with pytest.raises(UserError, match=r"a\.txt is named twice"):
+            expand([f"{tmp_path}/*.txt", again], "--data")
+
+
+@NEEDS_GCSFS
+def test_patterns_in_a_bucket(store):
+    for name in ("text/b.txt", "text/a.txt", "other/c.txt"):
+        store.put(name, b"a cat\n")
+    assert expand(["gs://bucket/text/*.txt"], "--data") == ["gs://bucket/text/a.txt", "gs://bucket/text/b.txt"]

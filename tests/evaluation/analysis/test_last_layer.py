@@ -5,8 +5,7 @@ from support.fake_encoder import FakeEncoder
 from simcse_jax.evaluation import geometry
 from simcse_jax.evaluation.analysis.last_layer import Sample, measure_last_layer, positives
 from simcse_jax.evaluation.analysis.measure import measure
-from simcse_jax.evaluation.analysis.protocol import Protocol
-from simcse_jax.evaluation.analysis.tokens import survey
+from simcse_jax.evaluation.analysis.tokens import Protocol, survey
 from simcse_jax.evaluation.sts import Pairs
 from simcse_jax.host import progress
 

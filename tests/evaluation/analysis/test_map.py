@@ -3,8 +3,8 @@ import importlib.util
 import numpy as np
 import pytest
 
+from simcse_jax.evaluation.analysis.isotropy import normalize
 from simcse_jax.evaluation.analysis.map import mean_cosine, project, project_by_size
-from simcse_jax.evaluation.geometry import normalize
 
 
 def cone(spread: float, count: int = 80, size: int = 12, seed: int = 0) -> np.ndarray:

@@ -6,10 +6,12 @@ import xml.etree.ElementTree as ElementTree
 
 import numpy as np
 import pytest
+from support.fake_encoder import LAYERS, FakeEncoder
 
 from simcse_jax.evaluation.analysis import pictures, report
 from simcse_jax.evaluation.analysis.map import project
-from simcse_jax.evaluation.analysis.protocol import CHOICES
+from simcse_jax.evaluation.analysis.measure import measure
+from simcse_jax.evaluation.analysis.tokens import CHOICES, Protocol, survey
 
 FIELDS = ("anisotropy", "self_similarity", "intra_sentence_similarity", "l2_norm")
 NAME = "runs/<script>alert(1) & $x$"
@@ -245,3 +247,113 @@ def test_nothing_is_written_of_a_number_that_is_none(tmp_path):
     with pytest.raises(ValueError, match="JSON compliant"):
         report.write(found, tmp_path / "out", versions={}, maps={})
     assert not (tmp_path / "out").exists()
+
+
+BEFORE = {"anisotropy": 0.47, "adjusted_self_similarity": 0.6, "adjusted_intra_sentence_similarity": 0.3}
+AFTER = {"anisotropy": 0.1204, "adjusted_self_similarity": 0.6001, "adjusted_intra_sentence_similarity": 0.45}
+
+
+def test_two_models_are_compared_in_numbers():
+    assert report.of_two_models("bert", "simcse", BEFORE, AFTER) == (
+        "In the last layer, from bert to simcse, anisotropy fell from 0.470 to 0.120, adjusted self-similarity stayed "
+        "at 0.600 and adjusted intra-sentence similarity rose from 0.300 to 0.450."
+    )
+
+
+def test_two_models_that_do_not_differ_are_said_not_to():
+    assert report.of_two_models("a", "b", BEFORE, BEFORE | {"anisotropy": 0.47004}) == (
+        "From a to b nothing changed in these measures of the last layer: anisotropy 0.470, adjusted self-similarity "
+        "0.600 and adjusted intra-sentence similarity 0.300."
+    )
+
+
+def layers(*anisotropies: float) -> list[dict]:
+    return [{"layer": layer, "anisotropy": value} for layer, value in enumerate(anisotropies)]
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ((0.1, 0.3, 0.2), "In the last layer of m, anisotropy is 0.200; anisotropy is highest in layer 1, 0.300."),
+        ((0.1, 0.2, 0.3), "In the last layer of m, anisotropy is 0.300; no layer has a higher anisotropy."),
+        ((0.3, 0.3), "In the last layer of m, anisotropy is 0.300; no layer has a higher anisotropy."),
+        ((0.0,), "In the last layer of m, anisotropy is 0.000; no layer has a higher anisotropy."),
+    ],
+)
+def test_of_a_single_model_the_last_layer_is_given(values, expected):
+    assert report.of_a_model("m", layers(*values)) == expected
+
+
+def test_runs_are_compared_from_their_first_step_to_their_last():
+    points = [
+        {"step": 0, "anisotropy": 0.165, "alignment": 0.128, "uniformity": -1.765},
+        {"step": 50, "anisotropy": 0.9, "alignment": 0.9, "uniformity": -0.9},
+        {"step": 91, "anisotropy": 0.076, "alignment": 0.184, "uniformity": -2.713},
+    ]
+    assert report.of_runs({"temperature 0.05": points}) == (
+        "temperature 0.05, last layer, from step 0 to step 91: anisotropy fell from 0.165 to 0.076, alignment rose "
+        "from 0.128 to 0.184 and uniformity fell from -1.765 to -2.713."
+    )
+    once = report.of_runs({"a": points[:1], "b": points[:2]})
+    assert once.startswith("a was measured once, at step 0: anisotropy 0.165, alignment 0.128 and uniformity -1.765")
+    assert "b, last layer, from step 0 to step 50" in once
+    many = report.of_runs({str(number): points for number in range(6)})
+    assert many.count("from step 0") == 4 and many.endswith("The table below has 2 more runs.")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        (0.47, 0.12, "fell from 0.470 to 0.120"),
+        (-2.0, -1.5, "rose from -2.000 to -1.500"),
+        (0.0001, -0.0001, "stayed at 0.000"),
+    ],
+)
+def test_a_change_in_words(before, after, expected):
+    assert report.change(before, after) == expected
+
+
+SENTENCES = ["ab ac", "ab", "bc ab a", "a" * 41]
+
+
+def test_the_data_are_named_with_what_is_less_than_expected(tmp_path):
+    found = survey(FakeEncoder(), SENTENCES, Protocol(min_count=2))
+    first, *others = report.data_lines("some.txt", {"a": found, "b": found}, 41).splitlines()
+    types = f"{len(found.names)} token types that occur 2 times or more"
+    assert first == f"some.txt: 4 sentences, {found.units.sum()} tokens, {types}"
+    assert others == [
+        "some.txt: the anisotropy baseline has 4 tokens, one from each sentence",
+        "some.txt: 1 of the sentences are longer than 41 tokens and are cut",
+    ]
+    found = survey(FakeEncoder(), SENTENCES[:3], Protocol(min_count=2, samples=3))
+    others = {"a": found, "b": found._replace(digest="another tokenizer's")}
+    lines = report.data_lines("some.txt", others, 41).splitlines()
+    assert [line.split(":")[0] for line in lines] == ["some.txt (a)", "some.txt (b)"]
+    assert "\n" not in report.data_lines("some.txt", {"a": found, "b": found}, 41)
+
+
+def test_a_table_has_a_line_a_layer():
+    found = measure(FakeEncoder(), survey(FakeEncoder(), SENTENCES, Protocol(min_count=2)))
+    header, _, *rows, same, random, r2 = report.table(found).splitlines()
+    assert header.split(" | ")[0].strip() == "layer" and len(rows) == LAYERS + 1
+    assert [float(cell) for cell in rows[-1].split(" | ")][:2] == [LAYERS, round(float(found.anisotropy[-1]), 3)]
+    assert same.startswith("pairs of the same token: the top 1, 2, 3 dimensions make up ")
+    assert random.startswith("random pairs: ") and r2.startswith("r² without the top k dimensions: ")
+    found = found._replace(dimensions=-np.ones_like(found.dimensions))
+    assert "pairs of the same token: their mean cosine is not positive" in report.table(found)
+
+
+def test_changes_are_said_where_there_are_any():
+    assert report.change_lines({"pairs": [], "correlations": []}) == ""
+    pair = {"model": "tuned", "base": "base", "more_contextualized": ["a", "b"], "less_contextualized": ["c"]}
+    said = "\nbase → tuned\nmore contextualized: a b\nless contextualized: c"
+    assert report.change_lines({"pairs": [pair], "correlations": []}) == said
+    both = {"pairs": [["tuned", "base"], ["x", "y"]], "best": 0.98765, "best_n": 12, "by_n": [None] * 30}
+    line = "base → tuned and y → x: correlation of the changes: at best 0.988, over the 12 most frequent of 30 tokens"
+    assert report.change_lines({"pairs": [pair], "correlations": [both]}) == f"{said}\n\n{line}"
+
+
+def test_pictures_are_counted_once(tmp_path):
+    names = ["dynamics.json", "a.png", "a.svg", "a.json", "b.png", "b.svg", "b.json", "report.html"]
+    line = report.files_line(tmp_path, "dynamics.json", names)
+    assert line == f"{tmp_path}: dynamics.json, report.html and 2 pictures (PNG, SVG and their numbers in JSON)"

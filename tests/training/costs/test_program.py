@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec as P
 
-from simcse_jax.devices.mesh import AXIS, data_mesh
+from simcse_jax.devices.mesh import AXIS, Way, data_mesh
 from simcse_jax.devices.parts import gather
-from simcse_jax.devices.torus import Way
 from simcse_jax.training.costs.program import Collective, Consumer, Program
 
 X, W = jnp.ones((64, 32)), jnp.ones((32, 32))

@@ -25,7 +25,7 @@ from simcse_jax.config.checks import validate
 from simcse_jax.config.flags import parse
 from simcse_jax.devices.preemption import Preemption
 from simcse_jax.errors import Preempted, UserError
-from simcse_jax.host.locks.lock import held
+from simcse_jax.host.locks import held
 from simcse_jax.models.platforms import tracing_for
 from simcse_jax.runs.loading import load_model
 from simcse_jax.training.run import train_and_evaluate
@@ -94,7 +94,7 @@ def finished(file, tmp_path_factory):
 def test_the_table_has_every_run(finished):
     workdir, _ = finished
     text = (workdir / "tiny.md").read_text()
-    assert "| a |" in text and "| b |" in text and "(2)" in text and "simcse_jax.commands.sweep" in text
+    assert "| a |" in text and "| b |" in text and "(2)" in text and "simcse-jax sweep" in text
     assert "| dev.tsv | Δ | p |" in text and "50.0" not in text  # the paper's value is of other pairs
     assert {path.suffix for path in workdir.iterdir() if path.is_file()} == {".md", ".csv", ".png", ".svg"}
     best = [max(score for step, score in read(workdir, "a", seed)[1].items() if step) for seed in (1, 2)]

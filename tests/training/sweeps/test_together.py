@@ -9,7 +9,7 @@ from support.jobs import another_job
 
 from simcse_jax.config.fields import default_config
 from simcse_jax.errors import UserError
-from simcse_jax.host.locks.lock import held
+from simcse_jax.host.locks import held
 from simcse_jax.runs.state import TrainState
 from simcse_jax.training.patience import Patience
 from simcse_jax.training.schedule import Due

@@ -1,0 +1,213 @@
+"""A folder of embeddings of many files: its plan, its blocks of rows, and its manifest, which is written last."""
+
+import hashlib
+import json
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+from simcse_jax.data.corpus.shared_folder import (
+    AT_A_TIME,
+    Plan,
+    check_unchanged,
+    claimed,
+    names_in,
+    read_sealed,
+    remove_leftovers,
+    size_of,
+    stamp_of,
+    write_sealed,
+)
+from simcse_jax.data.rows import Place
+from simcse_jax.data.sentences import SentenceFile
+from simcse_jax.data.separated import reading_of
+from simcse_jax.errors import UserError
+from simcse_jax.host.hidden import COUNTED, DOT, MANIFEST
+from simcse_jax.host.storage import Folder, as_path, is_remote
+
+BLOCK_ROWS = 1 << 17
+LATER = ("--tokens", "--ranges")  # options that plans of earlier versions lack, ignored if unset
+LOOK_SECONDS = 0.5  # between checks of what other processes have done
+ABOUT = b"simcse_jax"  # the metadata key of a file's facts
+LEFTOVERS = ".embeddings-*.tmp*"  # files that killed processes may leave
+
+
+class Block(NamedTuple):
+    """Rows that are encoded into a file of their own."""
+
+    plan: str  # the fingerprint of the folder's plan
+    source: int  # the index of the source
+    number: int  # the block's index in the source
+    first: int  # its first row in the source, from 0
+    rows: int
+    row: int  # its first row, counted through all sources
+    place: Place | None  # where it begins in a text file
+
+    @property
+    def file(self) -> str:
+        """Its file's name."""
+        return f"embeddings-{self.source:05}-{self.number:05}.parquet"
+
+
+def fingerprint(plan: Plan) -> str:
+    """SHA-256 of a plan, recorded in everything made from it, since a forgotten process may still write."""
+    key = {name: value for name, value in plan.key.items() if value is not None or name not in LATER}
+    return hashlib.sha256(json.dumps([key, plan.stamps], sort_keys=True).encode()).hexdigest()
+
+
+def make_plan(
+    sources: Sequence[str], column: str | None, about: Mapping[str, Any], block_rows: int, keep_text: bool
+) -> Plan:
+    """Examines all sources, reading only their first rows.
+
+    Args:
+      sources: file names.
+      column: of the sentences; None for a usual one.
+      about: everything besides the sentences that the embeddings depend on.
+      block_rows: the maximum number of rows in a block.
+      keep_text: whether to write sentences next to their embeddings.
+    """
+    with ThreadPoolExecutor(AT_A_TIME) as threads:  # a bucket answers slowly
+        looked = list(threads.map(lambda name: (name, SentenceFile(name, column).column, stamp_of(name)), sources))
+        readings = dict(zip(sources, threads.map(lambda name: reading_of(as_path(name)), sources), strict=True))
+    described = [{"name": name, "bytes": stamp.bytes, "column": chosen} for name, chosen, stamp in looked]
+    key = {"sources": described, **about, "--block-rows": block_rows, "--keep-text": keep_text}
+    if read := {name: reading for name, reading in readings.items() if reading}:
+        key["read as"] = read
+    return Plan(key, {name: stamp.written for name, _, stamp in looked}, DOT)
+
+
+def count_rows(folder: Folder, plan: Plan, source: int, patient: bool = False) -> bool:
+    """Counts a source's rows unless another process has or is doing so; returns whether they are counted now."""
+    path = plan.own(folder, _counted(source))
+    with claimed(folder / _counted(source), patient) as mine:
+        if mine and read_sealed(path) is None:
+            about = plan.key["sources"][source]
+            rows, places = SentenceFile(about["name"], about["column"]).count(plan.key["--block-rows"])
+            check_unchanged(folder, plan, [about["name"]])
+            write_sealed(path, {"plan": fingerprint(plan), "rows": rows, "places": places})
+        return mine
+
+
+def blocks_of(folder: Folder, plan: Plan) -> list[Block]:
+    """All blocks. Counts rows first if necessary, together with other processes."""
+    patient = False
+    while left := uncounted(folder, plan):
+        done = [count_rows(folder, plan, source, patient) for source in left]
+        if not any(done):
+            time.sleep(LOOK_SECONDS)
+        patient = is_remote(folder) and not any(done)
+    found: list[Block] = []
+    size, row, mark = plan.key["--block-rows"], 0, fingerprint(plan)
+    with ThreadPoolExecutor(AT_A_TIME) as threads:
+        paths = [plan.own(folder, _counted(source)) for source in range(len(plan.sources))]
+        counts = threads.map(read_sealed, paths)
+    for source, (path, counted) in enumerate(zip(paths, counts, strict=True)):
+        if counted is None or counted["plan"] != mark:
+            raise UserError(f"{path}: belongs to another command; remove it, and run the command again")
+        places = [Place(*each) for each in counted["places"]]
+        for number, first in enumerate(range(0, counted["rows"], size)):
+            rows = min(size, counted["rows"] - first)
+            found.append(Block(mark, source, number, first, rows, row, places[number] if places else None))
+            row += rows
+    if not found:
+        raise UserError(f"{plan.sources[0]}: holds no sentences")
+    return found
+
+
+def uncounted(folder: Folder, plan: Plan) -> list[int]:
+    """The sources whose rows are not counted yet."""
+    there = names_in(folder)
+    return [source for source in range(len(plan.sources)) if plan.own(folder, _counted(source)).name not in there]
+
+
+def _counted(source: int) -> str:
+    return COUNTED.replace("*", f"{source:05}")
+
+
+class Facts(NamedTuple):
+    """What a block's file says of itself."""
+
+    plan: str  # the block's
+    row: int  # the block's
+    rows: int
+    dimension: int
+    cut: int  # the number of sentences that were cut
+
+
+def is_made(folder: Folder, block: Block) -> bool:
+    """Whether a block's file exists; it is renamed into place when it is whole."""
+    return size_of(folder / block.file) is not None
+
+
+def read_facts(folder: Folder, block: Block) -> Facts:
+    """The facts in a block's file; refuses another file."""
+    import pyarrow
+    import pyarrow.parquet
+
+    path = folder / block.file
+    try:
+        if not path.is_file():  # a pipe would not be opened before somebody writes to it
+            raise ValueError(path)
+        with path.open("rb") as file:
+            facts = Facts(**json.loads(pyarrow.parquet.read_metadata(file).metadata[ABOUT]))
+    except (OSError, ValueError, TypeError, KeyError, pyarrow.ArrowException):
+        facts = None
+    if facts is None or (facts.row, facts.rows) != (block.row, block.rows):
+        raise UserError(f"{path}: damaged; remove it, and run the command again")
+    if facts.plan != block.plan:
+        raise UserError(f"{path}: belongs to another command; remove it, and run the command again")
+    return facts
+
+
+class Manifest(NamedTuple):
+    """The contents of a complete folder."""
+
+    key: dict[str, Any]  # the plan's
+    rows: int
+    dimension: int
+    cut: int  # the number of sentences that were cut
+    files: list[list[Any]]  # each block's file and first row
+
+
+def finish(folder: Folder, plan: Plan, blocks: Sequence[Block]) -> Manifest | None:
+    """Writes and returns the manifest; None if another process is writing it."""
+    with claimed(folder / MANIFEST, patient=True) as mine:
+        if not mine:
+            return None
+        if read_manifest(folder, plan) is None:
+            check_unchanged(folder, plan)
+            facts = _facts(folder, blocks)
+            (dimension,) = {each.dimension for each in facts}
+            files = [[block.file, block.row] for block in blocks]
+            rows, cut = (sum(column) for column in zip(*((each.rows, each.cut) for each in facts), strict=True))
+            write_sealed(plan.own(folder, MANIFEST), Manifest(plan.key, rows, dimension, cut, files)._asdict())
+        remove_leftovers(folder, LEFTOVERS)
+    return read_manifest(folder, plan)
+
+
+def read_manifest(folder: Folder, plan: Plan) -> Manifest | None:
+    """The manifest; None while blocks are missing."""
+    found = read_sealed(plan.own(folder, MANIFEST))
+    return None if found is None else Manifest(**found)
+
+
+def complete(folder: Folder, plan: Plan, blocks: Sequence[Block]) -> Manifest | None:
+    """The manifest of a complete folder; None if anything is missing."""
+    manifest = read_manifest(folder, plan)
+    if manifest is None or missing(folder, blocks):
+        return None
+    _facts(folder, blocks)
+    return manifest
+
+
+def missing(folder: Folder, blocks: Sequence[Block]) -> list[Block]:
+    """The blocks without a file."""
+    there = names_in(folder)
+    return [block for block in blocks if block.file not in there]
+
+
+def _facts(folder: Folder, blocks: Sequence[Block]) -> list[Facts]:
+    with ThreadPoolExecutor(AT_A_TIME) as threads:
+        return list(threads.map(lambda block: read_facts(folder, block), blocks))

@@ -1,0 +1,179 @@
+"""What builders share: reading files, tables and datasets, cleaning sentences, counting, and random samples."""
+
+import glob
+import heapq
+import os
+import random
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+from simcse_jax.data.datasets import LIBRARIES
+from simcse_jax.data.files import READERS
+from simcse_jax.data.rows import MISSING, Row, Table, is_text
+from simcse_jax.errors import UserError, broken
+from simcse_jax.host.progress import Clock, write
+from simcse_jax.host.storage import local_path
+
+LOOK = 100  # units between two looks at the clock
+BLANK = "with a blank sentence"
+NOT_DRAWN = "not drawn"
+
+
+def is_dataset(source: str) -> bool:
+    """Whether a source is `hf:…` or `tfds:…` rather than a path."""
+    return source.startswith(tuple(LIBRARIES))
+
+
+def files_of(source: str, patterns: Iterable[str]) -> list[Path]:
+    """The file itself, or a folder's files that match a pattern, sorted by pattern and name; no hidden files."""
+    path = local_path(source)
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        raise UserError(f"--source {source}: no such file or folder")
+    patterns = list(patterns)
+    names = (name for pattern in patterns for name in sorted(glob.glob(pattern, root_dir=path)))
+    found = dict.fromkeys(path / name for name in names if (path / name).is_file())
+    if not found:
+        raise UserError(f"--source {source}: has no file {' or '.join(patterns)}; name a file, or unpack the download")
+    return list(found)
+
+
+def resolve(sources: Iterable[str], patterns: Iterable[str], splits: Iterable[str] = ("",)) -> list[str | Path]:
+    """The files and data sets that sources name, in order, each once.
+
+    Args:
+      sources: folders, files and data sets.
+      patterns: of the files in a folder, with {split} for the split.
+      splits: the splits to read; a folder must have all.
+    """
+    patterns, splits = list(patterns), list(splits)
+    found: dict[str, str | Path] = {}
+    for source in sources:
+        own: list[str | Path] = [source]
+        if not is_dataset(source):
+            own = [
+                file for split in splits for file in files_of(source, [each.format(split=split) for each in patterns])
+            ]
+        named = {str(file) if is_dataset(str(file)) else os.path.realpath(file): file for file in own}
+        for name in named:
+            if name in found:
+                raise UserError(f"--source {source}: {named[name]} is given twice; name it once")
+        found |= named
+    return list(found.values())
+
+
+def open_table(source: str | Path) -> Table:
+    """The column names and the rows of a file or a data set."""
+    name = str(source)
+    for prefix, library in LIBRARIES.items():
+        if name.startswith(prefix):
+            return library.read(name.removeprefix(prefix))
+    path = local_path(source)
+    if path.suffix.lower() not in READERS:
+        raise UserError(f"{path}: unknown file type {path.suffix!r}; known are {', '.join(READERS)}")
+    return READERS[path.suffix.lower()](path)
+
+
+def columns(table: Table, wanted: Sequence[Sequence[str]], where: str) -> Iterator[Row]:
+    """The rows of a table with the first of the wanted sets of columns that it has, in that order."""
+    names, rows = table
+    chosen = next((each for each in wanted if set(each) <= set(names)), None)
+    if chosen is None:
+        known = " or ".join(", ".join(each) for each in wanted)
+        raise UserError(f"{where}: its columns are {', '.join(names)}; it must have {known}")
+    places = [names.index(name) for name in chosen]
+    return (Row(row.where, [row.fields[place] for place in places]) for row in rows)
+
+
+class Tally:
+    """Counts what a builder reads; every unit is used, or dropped for a reason.
+
+    Attributes:
+      unit: what is counted: pairs, captions, pages.
+      read: the number of units.
+      dropped: the number left out, by reason.
+      notes: further lines for the user.
+    """
+
+    def __init__(self, unit: str):
+        self.unit = unit
+        self.read = 0
+        self.dropped: Counter[str] = Counter()
+        self.notes: list[str] = []
+        self._clock = Clock()
+
+    def see(self) -> None:
+        """Counts a unit as read, and reports the number on standard error every half minute."""
+        self.read += 1
+        if self.read % LOOK == 0 and self._clock.is_due():
+            write(f"{self.read:,} {self.unit} read", sys.stderr)
+
+    def drop(self, reason: str, count: int = 1) -> None:
+        """Counts units as left out."""
+        self.dropped[reason] += count
+
+    @property
+    def used(self) -> int:
+        """The number of units that were not dropped."""
+        return self.read - self.dropped.total()
+
+    def lines(self) -> list[str]:
+        """The counts, a line each, reasons in descending order."""
+        found = [f"{self.read:,} {self.unit} read, {self.used:,} used"]
+        found += [f"  {count:,} dropped: {reason}" for reason, count in self.dropped.most_common() if count]
+        return [*found, *self.notes]
+
+
+def sentence(value: object, where: str) -> str:
+    """The text of a field, stripped and in one line; "" for None. `where` names the field in messages."""
+    if value is MISSING:
+        raise UserError(f"{where} is missing")
+    if value is not None and not isinstance(value, str):
+        raise UserError(f"{where} holds {value!r:.60}, not text")
+    text = " ".join(filter(None, map(str.strip, (value or "").splitlines())))
+    return checked(text, where)
+
+
+def checked(text: str, where: str) -> str:
+    """The text; refuses a zero byte or half a character, which a text file cannot hold."""
+    if "\0" in text:
+        raise UserError(f"{where} holds a zero byte; remove it")
+    if not is_text(text):
+        raise UserError(f"{where} {broken(text)}")
+    return text
+
+
+def draw(units: Iterable[Callable[[], list[str]]], count: int, seed: int, tally: Tally) -> list[list[str]]:
+    """Units drawn at random without replacement, with `count` sentences in total, in the order of the stream.
+
+    Every unit gets a random key, and those with the smallest keys are kept: a uniform sample of a stream that need not
+    fit into memory. Units that cannot be among them are not read.
+
+    Args:
+      units: functions that return the unit's sentences; whoever made a unit without sentences counts it as dropped.
+      count: the number of sentences, to which the last unit is cut; if there are fewer, all are taken.
+      seed: for the keys.
+      tally: counts units that are not drawn as dropped.
+    """
+    generator = random.Random(seed)
+    kept: list[tuple[float, int, list[str]]] = []  # a heap: the largest key comes first
+    total = 0
+    for place, unit in enumerate(units):
+        key = -generator.random()
+        if total >= count and key < kept[0][0]:
+            tally.drop(NOT_DRAWN)
+            continue
+        if not (sentences := unit()):
+            continue
+        heapq.heappush(kept, (key, place, sentences))
+        total += len(sentences)
+        while total - len(kept[0][2]) >= count:
+            total -= len(heapq.heappop(kept)[2])
+            tally.drop(NOT_DRAWN)
+    if total > count:
+        key, place, sentences = kept[0]
+        kept[0] = key, place, sentences[: len(sentences) - (total - count)]
+    return [sentences for _, _, sentences in sorted(kept, key=lambda each: each[1])]

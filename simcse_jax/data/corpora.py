@@ -1,0 +1,128 @@
+"""What training asks of its data: one interface for corpora in memory, prepared ones, and several with own batches."""
+
+import abc
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from simcse_jax.data.tokens import Prompts
+
+
+class Taught(NamedTuple):
+    """A teacher's embeddings of all sentences: sentence c of row n has the embedding `places[n, c]`."""
+
+    embeddings: np.ndarray  # (U, E) float32, of each distinct sentence
+    places: np.ndarray  # (N, C) int32
+    key: str  # what they depend on
+
+
+class Programs(NamedTuple):
+    """How many tokens the programs of a run have places for, and the program of each step."""
+
+    tokens: tuple[tuple[int, ...], ...]  # of each, in each column, of examples encoded together; (): all, with padding
+    of: Callable[[int], int]  # a step's program, an index into `tokens`; the last one suits every step of its shape
+    sources: tuple[int, ...]  # of each program, the number of a part of the corpus with its shape
+
+
+class AnyBatches(abc.ABC):
+    """The batches of a run, each a function of (seed, step)."""
+
+    batch_size: int
+
+    def __getitem__(self, step: int) -> dict[str, np.ndarray]:
+        """The batch of update `step`, counted from 0.
+
+        It has `input_ids` and `attention_mask` (B, C, T), `index` (B,) and, if the corpus has them, `label` (B,),
+        `score` (B,), `present` (B, C) and `teacher` (B, C, E).
+        """
+        return self.rows(step, slice(None))
+
+    @abc.abstractmethod
+    def rows(self, step: int, part: slice) -> dict[str, np.ndarray]:
+        """Some rows of a batch; no others are read."""
+
+    @abc.abstractmethod
+    def tokens(self, step: int) -> int:
+        """The tokens of the whole batch, without padding."""
+
+    @abc.abstractmethod
+    def sizes(self, steps: int, devices: int, chunk_size: int = 0, *, unpad: bool = True) -> Programs:
+        """The programs of a run.
+
+        Args:
+          steps: the run's steps.
+          devices: the number of devices that share a batch.
+          chunk_size: examples that each device encodes at a time; 0: all of its examples.
+          unpad: do not compute padding, if there is enough of it.
+        """
+
+    def is_reading(self, step: int) -> bool:
+        """Whether a thread is still reading this batch."""
+        return False
+
+    def listing(self, found: Programs) -> list[str]:
+        """What the user is told about batches that differ in their shape."""
+        return []
+
+
+class AnyCorpus(Protocol):
+    """The rows that a run trains on."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The sources with separate batches; a single "" if batches mix all rows."""
+
+    @property
+    def parts(self) -> "tuple[Part, ...]":
+        """The rows of each of these."""
+
+    @property
+    def num_rows(self) -> int:
+        """The number of all rows."""
+
+    @property
+    def num_columns(self) -> int:
+        """The sentences of the example with the most."""
+
+    @property
+    def fewest_columns(self) -> int:
+        """The sentences of the example with the fewest."""
+
+    @property
+    def prompts(self) -> tuple[Prompts, ...]:
+        """Those of each source; () without any."""
+
+    @property
+    def taught(self) -> Taught | None:
+        """A teacher's embeddings; None without a teacher."""
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the contents."""
+
+    def steps_per_epoch(self, batch_size: int) -> int:
+        """The batches that read it once; the last partial one is dropped."""
+
+    def batches(self, batch_size: int, seed: int) -> AnyBatches:
+        """The batches of a run."""
+
+
+class Part(AnyCorpus, Protocol):
+    """A corpus whose batches mix all its rows: the whole corpus of a run, or one source."""
+
+    @property
+    def num_examples(self) -> int:
+        """The examples of an epoch: its rows, or the pairs made from them."""
+
+    @property
+    def places(self) -> np.ndarray:
+        """(C,) the places for a sentence of each column."""
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """The places for a sentence of each column, at most T; () where all have T."""
+
+    @property
+    def shape(self) -> tuple[object, ...]:
+        """What batches must share to be computed by one program."""

@@ -1,0 +1,229 @@
+"""Batches of a prepared corpus: each is a function of (seed, step), and is read while the step before runs."""
+
+import dataclasses
+import functools
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+from statistics import NormalDist
+
+import numpy as np
+
+from simcse_jax.data.batches import WORTH_LEAVING_OUT, steps_per_epoch
+from simcse_jax.data.corpora import AnyBatches, Programs
+from simcse_jax.data.corpus.prepared import Prepared, Sentences
+from simcse_jax.data.draws import ORDER, SUBSET, Permutation, permutation
+from simcse_jax.data.mixture import Mixture
+from simcse_jax.data.pairing import Pairing
+from simcse_jax.data.tokens import Prompts
+
+AT_ONCE = 1 << 14  # positions permuted at once and cached: permuting each batch alone would be ten times slower
+SHARES = (0.9, 0.99, 0.999, 0.999997)  # candidates for the share of batches that fit the smaller program
+KEPT = 4  # batches whose locations are cached
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class PreparedCorpus:
+    """The rows that a run trains on."""
+
+    prepared: Prepared
+    pad_token_id: int
+    labels: bool = False  # whether to read them
+    subsample: int = 0  # rows drawn with the run's seed; 0 for all
+    pairing: Pairing | None = None  # as in `data.batches.Corpus`
+    mixture: Mixture | None = None  # the turns of several corpora in an epoch; None: one turn per row
+
+    taught = None  # a prepared corpus has no text for a teacher
+    names = ("",)  # a single one, empty: all rows may be in one batch
+
+    @property
+    def parts(self) -> "tuple[PreparedCorpus, ...]":
+        """The corpus itself."""
+        return (self,)
+
+    @property
+    def num_rows(self) -> int:
+        """The rows of an epoch."""
+        return self.subsample or len(self.prepared)
+
+    @property
+    def num_columns(self) -> int:
+        """The number of an example's sentences."""
+        return self.prepared.num_columns if self.pairing is None else 2
+
+    @property
+    def fewest_columns(self) -> int:
+        """The sentences of an example that has the fewest."""
+        return self.prepared.fewest_columns if self.pairing is None else 2
+
+    @property
+    def num_examples(self) -> int:
+        """The number of an epoch's examples."""
+        return self.num_rows if self.pairing is None else self.pairing.count(self.num_rows)
+
+    @property
+    def fingerprint(self) -> str:
+        """The manifest's."""
+        return self.prepared.manifest.fingerprint
+
+    def steps_per_epoch(self, batch_size: int) -> int:
+        """The batches of an epoch."""
+        return steps_per_epoch(self.num_examples, batch_size)
+
+    @property
+    def prompts(self) -> tuple[Prompts, ...]:
+        """The prompts that all sentences were prepared with; () if there are none."""
+        return self.prepared.manifest.prompts
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """As in `data.batches.Corpus`."""
+        return self.prepared.lengths if self.pairing is None else ()
+
+    @property
+    def places(self) -> np.ndarray:
+        """(C,) the places for a sentence of each column."""
+        return np.array(self.lengths or [self.prepared.length] * self.num_columns)
+
+    @property
+    def shape(self) -> tuple[object, ...]:
+        """What batches must share to be computed by one program."""
+        return self.num_columns, self.prepared.length, self.lengths, self.prepared.mixed
+
+    def batches(self, batch_size: int, seed: int) -> "PreparedBatches":
+        """The batches of a run."""
+        return PreparedBatches(self, batch_size, seed)
+
+
+class PreparedBatches(AnyBatches):
+    """The batches of a run. While one is used, a thread reads the next."""
+
+    def __init__(self, corpus: PreparedCorpus, batch_size: int, seed: int):
+        self.batch_size = batch_size
+        self._corpus, self._prepared, self._seed = corpus, corpus.prepared, seed
+        self._chosen = permutation(len(corpus.prepared), seed, SUBSET) if corpus.subsample else None
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="batches")
+        self._ahead: dict[tuple[int, int, int], Future[dict[str, np.ndarray]]] = {}
+        # Of this object alone, and for both threads.
+        self._rows_near = functools.lru_cache(KEPT)(self._permuted)
+        self._located = functools.lru_cache(KEPT)(self._locate)
+        self._alone = threading.Lock()
+
+    def rows(self, step: int, part: slice) -> dict[str, np.ndarray]:
+        """See `AnyBatches`. Only these rows' tokens are read, but all rows are located."""
+        first, last, _ = part.indices(self.batch_size)
+        for key in [key for key in self._ahead if key[0] < step or key[0] > step + 1]:
+            self._ahead.pop(key).cancel()
+        ready = self._ahead.pop((step, first, last), None)
+        batch = ready.result() if ready else self._read(step, first, last)
+        self._ahead[step + 1, first, last] = self._reader.submit(self._read, step + 1, first, last)
+        return batch
+
+    def is_reading(self, step: int) -> bool:
+        """See `AnyBatches`."""
+        return any(not part.done() for (ahead, *_), part in self._ahead.items() if ahead == step)
+
+    def tokens(self, step: int) -> int:
+        """See `AnyBatches`."""
+        with self._alone:
+            return int(self._located(step)[1].lengths.sum())
+
+    def sizes(self, steps: int, devices: int, chunk_size: int = 0, *, unpad: bool = True) -> Programs:
+        """See `AnyBatches`; a program is compiled when a batch needs it, so `steps` has no effect.
+
+        The smaller program's size minimizes the mean cost of a batch, with its tokens approximated as normal from the
+        corpus's length counts. The larger one has places for every token. A batch takes it if its own sentences exceed
+        the smaller one, the same in every process.
+        """
+        if not unpad:
+            return Programs(((),), lambda step: 0, (0,))
+        mixture, rows = self._corpus.mixture, self._prepared.sizes
+        counts = self._prepared.counts(() if mixture is None else mixture.times(rows))
+        counts = counts if self._corpus.pairing is None else np.repeat(counts, 2, axis=0)
+        share = self.batch_size // devices
+        together = min(chunk_size or share, share)
+        starts = [first + start for first in range(0, self.batch_size, share) for start in range(0, share, together)]
+        places = together * self._corpus.places
+        small = least_cost(counts, together, len(starts), places)
+        if small.sum() > WORTH_LEAVING_OUT * places.sum():
+            return Programs(((),), lambda step: 0, (0,))
+
+        def of(step: int) -> int:
+            with self._alone:
+                lengths = self._located(step)[1].lengths
+            return int((np.add.reduceat(lengths, starts, axis=0) > small).any())
+
+        return Programs((tuple(small.tolist()), ()), of, (0, 0))
+
+    def _read(self, step: int, first: int, last: int) -> dict[str, np.ndarray]:
+        with self._alone:
+            rows, found = self._located(step)
+        own = found.part(slice(first, last))
+        self._prepared.will_need(own)
+        ids, mask = self._prepared.gather(own)
+        if self._corpus.pad_token_id:
+            ids = np.where(mask > 0, ids, self._corpus.pad_token_id).astype(np.int32)
+        batch = {"input_ids": ids, "attention_mask": mask, "index": np.arange(first, last, dtype=np.int32)}
+        if self._corpus.labels:
+            batch["label"] = self._prepared.labels(rows[first:last])
+        if self._prepared.mixed:
+            batch["present"] = own.present
+        return batch
+
+    def _locate(self, step: int) -> tuple[np.ndarray, Sentences]:
+        """The rows of a batch, and the locations of their sentences."""
+        epoch, position = divmod(step, steps_per_epoch(self._corpus.num_examples, self.batch_size))
+        examples = position * self.batch_size + np.arange(self.batch_size)
+        pairing = self._corpus.pairing
+        if pairing is not None:
+            group, place = np.divmod(examples, pairing.group)
+            examples = group[:, None] * pairing.sentences + pairing.places[place]
+        rows = self._order(epoch, examples)
+        return rows, self._prepared.locate(rows)
+
+    def _order(self, epoch: int, positions: np.ndarray) -> np.ndarray:
+        """The rows at these positions of an epoch."""
+        blocks = positions // AT_ONCE
+        found = np.empty(positions.shape, np.int64)
+        for block in np.unique(blocks).tolist():
+            own = blocks == block
+            found[own] = self._rows_near(epoch, block)[positions[own] - block * AT_ONCE]
+        return found
+
+    def _permuted(self, epoch: int, block: int) -> np.ndarray:
+        first = block * AT_ONCE
+        positions = np.arange(first, min(first + AT_ONCE, self._corpus.num_rows))
+        if self._corpus.mixture is not None:
+            return self._corpus.mixture.rows(self._prepared.sizes, self._seed, epoch, positions)
+        rows = self._permutation(epoch)(positions)
+        return rows if self._chosen is None else self._chosen(rows)
+
+    def _permutation(self, epoch: int) -> Permutation:
+        return permutation(self._corpus.num_rows, self._seed, ORDER, epoch)
+
+
+def least_cost(counts: np.ndarray, together: int, parts: int, places: int | np.ndarray) -> np.ndarray:
+    """(C,) places for the tokens of `together` examples that minimize a batch's mean cost.
+
+    With places for a share q of batches, the cost is q · places + (1 - q) · all places.
+
+    Args:
+      counts: (C, L + 1) sentences of each length.
+      together: examples that are encoded together.
+      parts: the parts of a batch, which fits if all its parts fit in every column.
+      places: of the larger program, in every column or (C,).
+    """
+    every = np.broadcast_to(places, len(counts))
+    lengths = np.arange(counts.shape[1])
+    share = counts / counts.sum(axis=1, keepdims=True)
+    mean = share @ lengths
+    deviation = np.sqrt(share @ lengths**2 - mean**2)
+
+    def size(fits: float) -> np.ndarray:
+        usual = NormalDist().inv_cdf(fits ** (1 / (parts * len(counts))))
+        tokens = np.ceil(together * mean + together**0.5 * deviation * usual)
+        return np.minimum(tokens.astype(np.int64), every)
+
+    def cost(fits: float) -> float:
+        return float(fits * size(fits).sum() + (1 - fits) * every.sum())
+
+    return size(min(SHARES, key=cost))

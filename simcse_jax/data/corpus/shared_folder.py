@@ -1,0 +1,324 @@
+"""A folder that several processes fill: its plan, claims on its parts, and files that are whole or absent.
+
+The plan is written first and stays in the folder, so that a part that was lost can be made again. JSON files have
+their own hash, so that a damaged one is found before anything is concluded from it.
+"""
+
+import contextlib
+import errno
+import fnmatch
+import hashlib
+import itertools
+import json
+import os
+import secrets
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from simcse_jax.data.examples import PREFIXED, prefix_of, source_path
+from simcse_jax.data.rows import reported
+from simcse_jax.errors import UserError, why
+from simcse_jax.host.flock import Taken, open_alone
+from simcse_jax.host.hidden import DOT, PLAN, dot_before
+from simcse_jax.host.locks import held_in_store
+from simcse_jax.host.storage import Folder, is_of_macos, is_remote, parse_json, write_atomically
+
+AT_A_TIME = 32  # sources examined at once
+ATTEMPTS = 20  # before a claim in a bucket counts as a dead process's, perhaps
+SEAL = "seal"
+PIECE = 1 << 23  # bytes read at a time to copy a file
+LEFTOVERS = ".shard-*.tmp*"  # what killed processes may leave
+
+
+class Plan(NamedTuple):
+    """Everything that determines the result, and when the sources were written."""
+
+    key: dict[str, Any]  # its `sources` have a `name` each
+    stamps: dict[str, str]  # of sources, by name: `Stamp.written`
+    dot: str = ""  # the prefix of the folder's own files, see `host.hidden`
+
+    @property
+    def sources(self) -> list[str]:
+        """The sources' names."""
+        return [source["name"] for source in self.key["sources"]]
+
+    def own(self, folder: Folder, name: str = PLAN) -> Folder:
+        """One of the folder's own files, named without the dot; by default the plan itself."""
+        return folder / f"{self.dot}{name}"
+
+    def as_in(self, folder: Folder) -> "Plan":
+        """The plan, with the file names that an existing folder uses."""
+        return self._replace(dot=dot_before(folder, PLAN, new=self.dot))
+
+
+def enter(folder: Folder, plan: Plan, whose: str, check: Callable[[], object] = lambda: None) -> Plan:
+    """Writes the plan into a new folder, or checks that an existing folder has the same plan.
+
+    Args:
+      folder: on a disk or in a bucket.
+      plan: what is to be made there.
+      whose: how the error describes a folder with another plan: "another corpus's".
+      check: called before a new folder is started; raises an error to prevent it.
+
+    Returns:
+      The plan, with the file names that the folder uses, perhaps an earlier version's.
+
+    Raises:
+      UserError: naming what differs, or when the folder has other files.
+    """
+    if read_sealed(plan.as_in(folder).own(folder)) is None:
+        check()
+    attempts = 0
+    while True:
+        with claimed(folder / PLAN, patient=attempts > ATTEMPTS) as mine:  # one claim, whatever names the folder uses
+            if mine:
+                return _write_or_compare(folder, plan.as_in(folder), whose)
+        attempts += 1
+        time.sleep(0.1)  # another process has just started it
+
+
+def _write_or_compare(folder: Folder, plan: Plan, whose: str) -> Plan:
+    before = read_sealed(plan.own(folder))
+    if before is not None:
+        _compare(folder, before["key"], plan.key, whose)
+        _compare_stamps(folder, before["stamps"], plan.stamps)
+    else:
+        check_own(folder)
+        write_sealed(plan.own(folder), {"key": plan.key, "stamps": plan.stamps})
+    return plan
+
+
+def check_own(folder: Folder) -> None:
+    """Refuses a folder that has files but no plan."""
+    there = names_in(folder)
+    others = sorted(name for name in there if not name.startswith((".", f"{PLAN}.")))  # an unfinished plan
+    if others and there.isdisjoint((PLAN, f"{DOT}{PLAN}")):
+        raise UserError(f"--output {folder}: has other files ({others[0]}) and no plan; choose another folder")
+
+
+def check_unchanged(folder: Folder, plan: Plan, sources: Sequence[str] | None = None) -> None:
+    """Refuses sources that were changed since the plan was made; by default checks all of them."""
+    names = plan.sources if sources is None else sources
+    with ThreadPoolExecutor(AT_A_TIME) as threads:  # a bucket answers slowly
+        stamps = threads.map(stamp_of, names)
+        _compare_stamps(folder, plan.stamps, {name: stamp.written for name, stamp in zip(names, stamps, strict=True)})
+
+
+def names_in(folder: Folder) -> set[str]:
+    """The names of all files in a folder."""
+    with reported(folder):
+        return {path.name for path in folder.iterdir()}
+
+
+def leave(folder: Folder, plan: Plan, *notes: str) -> None:
+    """Removes the plan and the folder after an error in the data, if nothing was made and nobody else is working there.
+
+    A corrected source counts as a different one, so the folder could not be resumed.
+
+    Args:
+      folder, plan: as entered.
+      notes: patterns of the folder's own files that are also removed, since they hold no results.
+    """
+    there = names_in(folder) if folder.is_dir() else set()
+    first, *others = (plan.own(folder, name).name for name in (PLAN, *notes))
+    if first in there and all(
+        is_of_macos(name) or any(fnmatch.fnmatch(name, note) for note in (first, *others)) for name in there
+    ):
+        for name in sorted(there, key=lambda name: name == first):  # the plan last
+            (folder / name).unlink()
+        if not is_remote(folder):
+            folder.rmdir()
+
+
+def _compare(folder: Folder, before: Mapping[str, Any], now: Mapping[str, Any], whose: str) -> None:
+    differing = [name for name in {**now, **before} if before.get(name) != now.get(name)]
+    if differing:
+        was = "; ".join(_difference(name, before.get(name), now.get(name)) for name in differing)
+        raise UserError(f"--output {folder}: is {whose}: {was}; choose another folder")
+
+
+def _difference(name: str, before: Any, now: Any) -> str:
+    """How a field of the key differs; for sources, the first difference."""
+    if name != "sources" or not isinstance(before, list):
+        return f"{name} was {before!r:.80}, is {now!r:.80}"
+    nothing: dict[str, Any] = {}
+    for place, (one, other) in enumerate(itertools.zip_longest(before, now, fillvalue=nothing), 1):
+        fields = [field for field in {**other, **one} if one.get(field) != other.get(field)]
+        if "name" in fields:
+            was, new = (each.get("name", "missing") for each in (one, other))
+            return f"source {place} was {was}, is {new}"
+        if fields:
+            was, new = (each.get(fields[0]) for each in (one, other))  # another command's plan has other fields
+            return f"{one['name']}: {fields[0]} was {was}, is {new}"
+    raise AssertionError(name)
+
+
+def _compare_stamps(folder: Folder, before: Mapping[str, str], now: Mapping[str, str]) -> None:
+    for name, stamp in now.items():
+        if before.get(name) != stamp:
+            raise UserError(
+                f"{name}: was changed since {folder} was begun; choose another --output, or remove that folder"
+            )
+
+
+@contextlib.contextmanager
+def claimed(path: Folder, patient: bool = False) -> Iterator[bool]:
+    """Claims the work on `path` for the duration of the block. Yields whether it was free; a kill frees it.
+
+    Args:
+      path: what is written.
+      patient: in a bucket, where a kill frees nothing, check whether the holder is still alive, which takes up to half
+        a minute. Without it, an existing claim counts.
+    """
+    lock = path.parent / f".{path.name}.lock"
+    with contextlib.ExitStack() as job:
+        yield _claim_in_store(job, lock, path, patient) if is_remote(path) else _claim(job, Path(lock))
+
+
+def _claim(job: contextlib.ExitStack, lock: Path) -> bool:
+    try:
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        found = open_alone(lock)
+    except Taken:
+        return False
+    except OSError as error:
+        raise UserError(f"{lock.parent}: cannot be written: {why(error)}") from None
+    if found is None:  # its holder has just exited
+        return False
+    job.callback(os.close, found[0])
+    job.callback(lock.unlink, missing_ok=True)  # first, while it is still this process's
+    return True
+
+
+def _claim_in_store(job: contextlib.ExitStack, lock: Folder, path: Folder, patient: bool) -> bool:
+    if not patient and size_of(lock) is not None:
+        return False
+    try:
+        job.enter_context(held_in_store(lock, path))
+    except UserError:
+        if size_of(lock) is not None:  # another's
+            return False
+        raise
+    return True
+
+
+def write_sealed(path: Folder, content: Mapping[str, Any]) -> None:
+    """Writes a JSON object with its hash."""
+    write_atomically(path, json.dumps({**content, SEAL: _hash(content)}) + "\n")
+
+
+def read_sealed(path: Folder) -> dict[str, Any] | None:
+    """Reads the object, checking its hash; None if the file does not exist."""
+    with reported(path):
+        try:
+            text = path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
+    content = parse_json(text, str(path))
+    if content.pop(SEAL, None) != _hash(content):
+        raise UserError(f"{path}: was changed since it was written; remove it, and run the command again")
+    return content
+
+
+def _hash(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode(errors="surrogatepass")).hexdigest()
+
+
+class Stamp(NamedTuple):
+    """Identity of a source that has not been read."""
+
+    bytes: int  # 0 if not a file
+    written: str  # modification time of a file; version of a dataset
+
+
+def stamp_of(source: str) -> Stamp:
+    """The stamp of a source."""
+    if prefix := prefix_of(source):
+        return Stamp(0, PREFIXED[prefix].version(source.removeprefix(prefix)))
+    path = source_path(source)
+    with reported(source):
+        status: Any = path.stat()
+    if is_remote(path):
+        return Stamp(status.length, str(status.mtime))
+    return Stamp(status.st_size, str(status.st_mtime_ns))
+
+
+def size_of(path: Folder) -> int | None:
+    """The size in bytes of a file or an object in a bucket; None if it does not exist."""
+    with reported(path):
+        try:
+            status: Any = path.stat()
+        except FileNotFoundError:
+            return None
+    return int(status.length if is_remote(path) else status.st_size)
+
+
+def hash_file(path: Path) -> str:
+    """SHA-256 of a file."""
+    with reported(path), open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextlib.contextmanager
+def written_to(path: Folder, *further: str) -> Iterator[Path]:
+    """A temporary file to write to, renamed or uploaded to `path` after the block.
+
+    `further` are suffixes of more files that are written next to it.
+    """
+    endings = ("", *further)
+    with contextlib.ExitStack() as job:
+        if is_remote(path):
+            temporary = Path(job.enter_context(tempfile.TemporaryDirectory())) / path.name
+        else:
+            temporary = temporary_of(Path(path))
+            for ending in endings:
+                job.callback(Path(f"{temporary}{ending}").unlink, missing_ok=True)
+        try:
+            yield temporary
+        except OSError as error:
+            raise UserError(f"{path}: cannot be written: {why(error)}") from None
+        try:
+            for ending in reversed(endings):
+                written, target = Path(f"{temporary}{ending}"), path.parent / (path.name + ending)
+                if is_remote(path):
+                    _upload(written, target)
+                else:
+                    put_in_place(written, Path(target))
+        except Exception as error:  # an OSError, or an error of a store's client
+            raise UserError(f"{path}: cannot be written: {why(error)}") from None
+
+
+def _upload(written: Path, target: Folder) -> None:
+    """Uploads a file, whole or not at all; an object opened for writing would appear in part after an error."""
+    import fsspec
+
+    fsspec.filesystem("gcs").put_file(str(written), str(target), chunksize=PIECE)
+
+
+def temporary_of(path: Path) -> Path:
+    """A temporary name that no other process has: not every shared disk has locks."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+
+
+def put_in_place(written: Path, path: Path) -> None:
+    """Renames a file that is already on the disk, and waits until the new name is on the disk too."""
+    written.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # this disk cannot sync folders
+            raise
+    finally:
+        os.close(folder)
+
+
+def remove_leftovers(folder: Folder, pattern: str = LEFTOVERS) -> None:
+    """Removes what killed processes left in a complete folder."""
+    if not is_remote(folder):
+        for path in folder.glob(pattern):
+            path.unlink(missing_ok=True)

@@ -1,0 +1,175 @@
+"""SentEval's similarity sets as sources: `sts:FOLDER`, sentences; `sts:FOLDER:TASK[:SPLIT]`, pairs with scores."""
+
+import hashlib
+import itertools
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from simcse_jax.data.rows import Row, Table, open_text
+from simcse_jax.data.separated import read_tabs
+from simcse_jax.errors import UserError, no_such
+from simcse_jax.host.storage import local_path
+
+PREFIX = "sts:"
+SUBSETS = {
+    "STS12": ("MSRpar", "MSRvid", "SMTeuroparl", "surprise.OnWN", "surprise.SMTnews"),
+    "STS13": ("FNWN", "headlines", "OnWN"),
+    "STS14": ("deft-forum", "deft-news", "headlines", "images", "OnWN", "tweet-news"),
+    "STS15": ("answers-forums", "answers-students", "belief", "headlines", "images"),
+    "STS16": ("answer-answer", "headlines", "plagiarism", "postediting", "question-question"),
+}
+SINGLE_FILES = {
+    "STSBenchmark": {
+        "train": "STS/STSBenchmark/sts-train.csv",
+        "dev": "STS/STSBenchmark/sts-dev.csv",
+        "test": "STS/STSBenchmark/sts-test.csv",
+    },
+    "SICKRelatedness": {
+        "train": "SICK/SICK_train.txt",
+        "dev": "SICK/SICK_trial.txt",
+        "test": "SICK/SICK_test_annotated.txt",
+    },
+}
+COLUMNS = ["sentence1", "sentence2", "score"]
+# The columns of the score and of the sentences. SICK's are pair_ID, sentence_A, sentence_B, relatedness_score, and
+# entailment_judgment, with a header.
+PLACES = {"STSBenchmark": (4, 5, 6), "SICKRelatedness": (3, 1, 2)}
+HEADERS = ("SICKRelatedness",)
+
+
+def read_sts_texts(data: str) -> Table:
+    """One column: both sentences of all pairs of STS12 to STS16, STS-B and SICK-R, in all splits, in this order.
+
+    This includes repeated sentences, and pairs without a score as in STS15 and STS16. Counted this way, the seven sets
+    have 44,596 pairs (3,108, 1,500, 3,750, 8,500, 9,183, 8,628 and 9,927): the 89,192 sentences that ConSERT trains on.
+    Missing sets are left out, with a note.
+    """
+    from simcse_jax.devices import processes  # imports JAX
+
+    folder = local_path(data)
+    if not data or not folder.is_dir():
+        raise UserError(f"{PREFIX}{data}: no such folder; it must be SentEval's data/downstream, with STS and SICK")
+    files = {task: files_of(folder, task) for task in (*SUBSETS, *SINGLE_FILES)}
+    if not any(files.values()):
+        raise UserError(f"{PREFIX}{data}: no STS set there; expected SentEval's data/downstream, with STS and SICK")
+    if missing := [task for task, found in files.items() if not found]:
+        processes.say(f"{PREFIX}{data}: {', '.join(missing)} not found, and left out")
+
+    def rows() -> Iterator[Row]:
+        for task, found in files.items():
+            for file in found:
+                yield from read_pairs(file, task)
+
+    return ["sentence"], rows()
+
+
+def sts_version(data: str) -> str:
+    """The sizes of all files that `read_sts_texts` reads, and when they were written."""
+    folder = local_path(data)
+    files = [file for task in (*SUBSETS, *SINGLE_FILES) for file in files_of(folder, task) if file.is_file()]
+    found = [(str(file.relative_to(folder)), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+    return hashlib.sha256(repr(found).encode()).hexdigest()
+
+
+def files_of(folder: Path, task: str) -> list[Path]:
+    """All files of a set, including missing ones; none if the folder has none of them."""
+    files = [file for split in SINGLE_FILES.get(task, ("test",)) for file in files_of_task(folder, task, split)]
+    there = files[0].parent.is_dir() if task in SUBSETS else any(file.is_file() for file in files)
+    return files if there else []
+
+
+def read_pairs(path: Path, task: str) -> Iterator[Row]:
+    """Both sentences of each pair of a file, each as a row."""
+    columns = PLACES[task][1:] if task in PLACES else (0, 1)
+    for number, row in enumerate(_rows_of_year(path) if task in SUBSETS else read_tabs(path), 1):
+        if (task in HEADERS and number == 1) or (task in PLACES and row.fields == [""]):
+            continue
+        if len(row.fields) <= max(columns):
+            expected = "two sentences, separated by a tab" if task in SUBSETS else f"{max(columns) + 1} columns or more"
+            raise UserError(f"{row.where}: expected {expected}")
+        yield from (Row(row.where, [row.fields[column]]) for column in columns)
+
+
+def _rows_of_year(path: Path) -> Iterator[Row]:
+    """The lines of a year's file: line n is pair n, so no record spans several lines."""
+    return (Row(f"{path}: line {number}", line.split("\t")) for number, line in enumerate(open_text(path), 1))
+
+
+def of_task(data: str) -> tuple[str, str, str] | None:
+    """The folder, task and split of FOLDER:TASK[:SPLIT]; None without a task.
+
+    The split is `train` by default, and `test` for the years, which have no other.
+    """
+    folder, colon, last = data.rpartition(":")
+    if colon and last in (*SUBSETS, *SINGLE_FILES):
+        return folder, last, "test" if last in SUBSETS else "train"
+    before, colon, task = folder.rpartition(":")
+    return (before, task, last) if colon and task in (*SUBSETS, *SINGLE_FILES) else None
+
+
+def read_sts_pairs(data: str) -> Table:
+    """Three columns, sentence1, sentence2 and score: the pairs of one split of one set; a score may be empty.
+
+    Args:
+      data: FOLDER:TASK[:SPLIT], see `of_task`; the folder is SentEval's `data/downstream`.
+    """
+    found = of_task(data)
+    assert found is not None
+    folder, task, split = local_path(found[0]), *found[1:]
+    splits = ("test",) if task in SUBSETS else tuple(SINGLE_FILES[task])
+    if split not in splits:
+        raise no_such(f"{PREFIX}{data}", "split", split, splits)
+    files = files_of_task(folder, task, split)
+    if missing := next((file for file in files if not file.is_file()), None):
+        raise UserError(
+            f"{PREFIX}{data}: no file {missing}; {found[0] or 'it'} must be SentEval's data/downstream, with STS and "
+            "SICK"
+        )
+    rows = (row for file in files for row in _rows_of(file, task))
+    return COLUMNS, rows
+
+
+def files_of_task(folder: Path, task: str, split: str) -> list[Path]:
+    """The files with a split's sentences."""
+    if task in SINGLE_FILES:
+        return [folder / SINGLE_FILES[task][split]]
+    return [folder / "STS" / f"{task}-en-test" / f"STS.input.{subset}.txt" for subset in SUBSETS[task]]
+
+
+def _rows_of(file: Path, task: str) -> Iterator[Row]:
+    return read_year(file) if task in SUBSETS else read_places(file, PLACES[task], skip_header=task in HEADERS)
+
+
+def read_places(path: Path, columns: Sequence[int], skip_header: bool = False) -> Iterator[Row]:
+    """The pairs of tab-separated lines, each with the fields `COLUMNS`.
+
+    Args:
+      path: the file.
+      columns: of the score, the first and the second sentence.
+      skip_header: whether the first line is a header.
+    """
+    for row in itertools.islice(read_tabs(path), int(skip_header), None):
+        fields = row.fields
+        if fields == [""]:
+            continue
+        if len(fields) <= max(columns):
+            raise UserError(f"{row.where}: {len(fields)} tab-separated columns, expected at least {max(columns) + 1}")
+        score, first, second = (fields[column] for column in columns)
+        yield Row(row.where, [first, second, score])
+
+
+def read_year(path: Path) -> Iterator[Row]:
+    """The pairs of a year's subset, each with the fields `COLUMNS`; its scores are in another file, line by line.
+
+    Args:
+      path: STS.input.SUBSET.txt; the scores are in STS.gs.SUBSET.txt next to it. A row is where its score is.
+    """
+    gold_path = path.with_name(path.name.replace("STS.input.", "STS.gs.", 1))
+    lines, scores = list(open_text(path)), list(open_text(gold_path))
+    if len(lines) != len(scores):
+        raise UserError(f"{path} has {len(lines)} lines, {gold_path.name} has {len(scores)}")
+    for number, (line, score) in enumerate(zip(lines, scores, strict=True), 1):
+        fields = line.split("\t")
+        if len(fields) < 2 and score.strip():
+            raise UserError(f"{path}: line {number}: expected two sentences, separated by a tab")
+        yield Row(f"{gold_path}: line {number}", [*fields[:2], *[""] * (2 - len(fields)), score])

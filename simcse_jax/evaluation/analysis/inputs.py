@@ -1,0 +1,89 @@
+"""The sentences that a space is measured on, the models of a report with their labels, and the pairs of models."""
+
+from collections.abc import Sequence
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from simcse_jax.data.sentences import read_sentences
+from simcse_jax.errors import UserError
+from simcse_jax.evaluation import sts
+from simcse_jax.evaluation.plotting import short_names, unique
+from simcse_jax.host.names import split_label
+from simcse_jax.host.storage import local_path
+
+T = TypeVar("T")
+
+
+class Data(NamedTuple):
+    """What to measure on."""
+
+    sentences: list[str]
+    name: str
+    pairs: sts.Pairs | None  # the graded pairs that the sentences were taken from, if they were
+
+
+def read_data(name: str, column: str | None = None, split: str = "test", count: int = 0) -> Data:
+    """The sentences of a file; of graded pairs the first ones, since the second ones repeat their words.
+
+    Args:
+      name: a file of sentences or of graded pairs, or SentEval's folder.
+      column: the column of the sentences, where its name is not a usual one.
+      split: of STS-B, of SentEval's folder; a file has none.
+      count: how many, spread evenly from the first to the last; 0: all.
+    """
+    path = local_path(name)
+    if not sts.is_graded(path):
+        found, about, pairs = read_sentences(name, column), path.name, None
+    elif column:
+        raise UserError(f"--column {column}: of graded pairs the first sentences are taken; leave it out")
+    else:
+        pairs = next(iter(sts.read(name, [sts.DEVELOPMENT], split)[0].values()))
+        found, about = pairs.first_as_read, f"STS-B {split}" if path.is_dir() else path.name
+    if count > len(found):
+        raise UserError(f"{name}: has {len(found):,} sentences, {count:,} were asked for")
+    return Data(evenly(found, count) if count else found, about, pairs)
+
+
+def evenly(items: Sequence[T], count: int) -> list[T]:
+    """`count` of the items, spread evenly from the first to the last; all of them if there are fewer."""
+    places = np.linspace(0, len(items) - 1, min(count, len(items)))
+    return [items[place] for place in places.round().astype(int)]
+
+
+class Models(NamedTuple):
+    """The models of a report."""
+
+    names: dict[str, str]  # by their labels, in the order of the report
+    pairs: list[tuple[str, str]]  # the labels of a model and of its base
+
+
+def choose(models: Sequence[str], pairs: Sequence[Sequence[str]]) -> Models:
+    """The models in the order of the report: of each pair the base and the model, then those that stand alone.
+
+    Args:
+      models: NAME or NAME=LABEL each.
+      pairs: a model and its base, each as in `models` or by its label there.
+    """
+    alone = [split_label(text) for text in models]
+    named = {label: name for name, label in alone if label}
+    compared = [tuple((named[text], text) if text in named else split_label(text) for text in pair) for pair in pairs]
+    labels: dict[str, str] = {}
+    for name, label in [*(each for model, base in compared for each in (base, model)), *alone]:
+        labels[name] = label or labels.get(name, "")
+    names = list(labels)
+    bare = [(model[0], base[0]) for model, base in compared]
+    for model, base in bare:
+        if model == base:
+            raise UserError(f"--pair {model} {base}: compares a model with itself")
+        if bare.count((model, base)) > 1:
+            raise UserError(f"--pair {model} {base}: is given twice")
+    for name, _ in alone:
+        if [other for other, _ in alone].count(name) > 1:
+            raise UserError(f"--models: {name} is given twice")
+    shown = [label or short for label, short in zip(labels.values(), short_names(names), strict=True)]
+    for label in filter(None, labels.values()):
+        if shown.count(label) > 1:
+            raise UserError(f"--models: two models have the label {label}; give each its own, NAME=LABEL")
+    label_of = dict(zip(names, unique(shown, names), strict=True))
+    return Models({label: name for name, label in label_of.items()}, [(label_of[a], label_of[b]) for a, b in bare])

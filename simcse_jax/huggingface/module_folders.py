@@ -1,0 +1,163 @@
+"""The folders of sentence-transformers' modules CNN and WeightedLayerPooling, and the tensors of any module.
+
+CNN comes between Transformer and Pooling, and has no activation. A ReLU after it is a module Dense over the tokens: the
+identity, and a ReLU. WeightedLayerPooling averages hidden states of several layers, as some of our poolers do.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from simcse_jax.errors import UserError
+from simcse_jax.host.storage import read_json
+from simcse_jax.huggingface.weight_files import read_weights
+from simcse_jax.huggingface.weight_names import as_float32
+from simcse_jax.models.arrays import AnyArray
+from simcse_jax.models.config import MOST_CHANNELS, WIDEST_CONVOLUTION, Convolutions
+from simcse_jax.models.convolutions import PREFIX
+from simcse_jax.models.parameters import Arrays
+from simcse_jax.models.pooling import FIRST_TOKEN
+
+CONFIG = "cnn_config.json"
+SIZES = ("in_embedding_dimension", "in_word_embedding_dimension")  # of this year's versions, and of all others
+TOKENS = "token_embeddings"  # what a module reads and writes that comes before the pooler
+RELU = "torch.nn.modules.activation.ReLU"
+# The poolers that average two hidden states, and which; -1 is the last.
+AVERAGED = {"avg_top2": (-2, -1), "avg_first_last": (1, -1), "avg_static_last": (0, -1)}
+
+
+def read_cnn(folder: Path, size: int) -> tuple[Convolutions, dict[str, np.ndarray]]:
+    """The convolutions of a module CNN, without activation, and their parameters by our names.
+
+    Raises:
+      Unsupported: for even widths and for strides.
+    """
+    path = folder / CONFIG
+    config = read_json(path)
+    before = next((config[name] for name in SIZES if name in config), None)
+    channels, widths = config.get("out_channels", 256), config.get("kernel_sizes", [1, 3, 5])
+    if before != size:
+        raise UserError(f"{path}: damaged: convolutions of {before!r:.20} elements, where the encoder has {size}")
+    if type(channels) is not int or not 1 <= channels <= MOST_CHANNELS:
+        raise UserError(f"{path}: out_channels is {channels!r:.60}, not a number from 1 to {MOST_CHANNELS:,}")
+    if not isinstance(widths, list) or not widths or not all(type(width) is int and width > 0 for width in widths):
+        raise UserError(f"{path}: kernel_sizes is {widths!r:.60}, not a list of whole numbers above 0")
+    if any(width % 2 == 0 or width > WIDEST_CONVOLUTION for width in widths):
+        raise Unsupported(
+            f"{path}: kernel_sizes is {widths!r:.60}; only odd ones up to {WIDEST_CONVOLUTION} are supported"
+        )
+    strides = config.get("stride_sizes") or []
+    if not isinstance(strides, list) or any(stride != 1 for stride in strides):
+        raise Unsupported(f"{path}: stride_sizes is {strides!r:.60}; only 1 is supported")
+    shapes: dict[str, tuple[int, ...]] = {}
+    for number, width in enumerate(widths):
+        shapes |= {f"convs.{number}.weight": (channels, size, width), f"convs.{number}.bias": (channels,)}
+    params = {}
+    for name, value in read_tensors(folder, shapes).items():
+        ours = PREFIX + name.removeprefix("convs.").replace("weight", "kernel")
+        params[ours] = np.ascontiguousarray(value.transpose(2, 1, 0)) if name.endswith("weight") else value
+    return Convolutions(tuple(widths), channels, "none"), params
+
+
+def is_relu(folder: Path, size: int) -> bool:
+    """Whether a module Dense, which comes directly after CNN, is a ReLU of each token's features and nothing else."""
+    config = read_json(folder / "config.json")
+    if config != config | _relu_fields(size) or config.get("use_residual"):
+        return False
+    weight = read_tensors(folder, {"linear.weight": (size, size)})["linear.weight"]
+    return np.array_equal(weight, np.eye(size, dtype=np.float32))
+
+
+def _relu_fields(size: int) -> dict[str, Any]:
+    names = {"module_input_name": TOKENS, "module_output_name": TOKENS}
+    return {"in_features": size, "out_features": size, "bias": False, "activation_function": RELU} | names
+
+
+def cnn_module(convolutions: Convolutions, size: int, params: Arrays) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The fields and the tensors of the module CNN; `size` is that of the encoder's hidden states."""
+    widths, channels = list(convolutions.widths), convolutions.channels
+    fields = {SIZES[-1]: size, "out_channels": channels, "kernel_sizes": widths, "stride_sizes": [1] * len(widths)}
+    tensors: dict[str, np.ndarray] = {}
+    for number in range(len(widths)):
+        kernel, bias = (_array(params[f"{PREFIX}{number}.{part}"]) for part in ("kernel", "bias"))
+        tensors |= {f"convs.{number}.weight": _array(kernel.transpose(2, 1, 0)), f"convs.{number}.bias": bias}
+    return fields, tensors
+
+
+def relu_module(convolutions: Convolutions) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The fields and the tensors of the module Dense that is a ReLU of each token's features."""
+    return _relu_fields(convolutions.size), {"linear.weight": np.eye(convolutions.size, dtype=np.float32)}
+
+
+def _array(value: AnyArray) -> np.ndarray:
+    return np.ascontiguousarray(value, np.float32)
+
+
+class Unsupported(UserError):
+    """Something that changes the embeddings and is not read here, in one line that names it and its file."""
+
+
+def read_tensors(folder: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
+    """The tensors of a module by name, float32.
+
+    Raises:
+      Unsupported: for a tensor that is not listed.
+    """
+    tensors, path = read_weights(folder)
+    for name, shape in shapes.items():
+        if name not in tensors:
+            raise UserError(f"{path}: the tensor {name!r} is missing")
+        if tensors[name].shape != shape:
+            raise UserError(f"{path}: the tensor {name!r} has shape {tensors[name].shape}, not {shape}")
+    if other := tensors.keys() - shapes.keys():
+        raise Unsupported(f"{path}: the tensor {min(other)!r} is not supported")
+    return {name: as_float32(tensors[name], name, str(path)) for name in shapes}
+
+
+def read_layers(folder: Path, pooler: str) -> str:
+    """Our pooler that equals a weighted mean of layers and then `pooler`.
+
+    Raises:
+      Unsupported: when none of ours does.
+    """
+    config = read_json(folder / "config.json")
+    start, layers = config.get("layer_start", 4), config.get("num_hidden_layers", 12)
+    tensors, path = read_weights(folder)
+    weights = tensors.get("layer_weights")
+    counted = isinstance(start, int) and isinstance(layers, int) and start >= 0
+    if not counted or weights is None or weights.shape != (layers + 1 - start,):
+        raise UserError(f"{path}: damaged: it must have a weight for each layer from {start!r:.20} to {layers!r:.20}")
+    whole = np.concatenate([np.zeros(start), np.asarray(weights, np.float64)])
+    for name in (pooler, *(AVERAGED if pooler == "avg" else ())):
+        ours = layer_weights(name, layers) if name != pooler else np.append(np.zeros(layers), 1)
+        if ours is not None and np.array_equal(whole * ours.sum(), ours * whole.sum()):
+            return name
+    raise Unsupported(f"{path}: these weights of layers before the pooling {pooler} are not supported")
+
+
+def layer_weights(pooler: str, num_layers: int) -> np.ndarray | None:
+    """(L + 1,) weights of the hidden states, for the poolers that average layers; None for the others."""
+    if pooler not in AVERAGED:
+        return None
+    weights = np.zeros(num_layers + 1, np.float32)
+    for layer in AVERAGED[pooler]:
+        weights[layer] += 1
+    return weights
+
+
+def pooling_for(pooler: str, num_layers: int) -> tuple[str, np.ndarray | None]:
+    """What one of our poolers is written as: a pooling of tokens, and (L + 1,) weights of the layers before it."""
+    weights = layer_weights(pooler, num_layers)
+    return "cls" if pooler in FIRST_TOKEN else "avg" if weights is not None else pooler, weights
+
+
+def is_written_as(pooler: str, num_layers: int, read: str) -> bool:
+    """Whether modules that were read as the pooler `read` are what `pooler` is written as."""
+    last = np.append(np.zeros(num_layers), 1)
+    one, other = (
+        (tokens, (last if weights is None else weights / weights.sum()).tolist())
+        for tokens, weights in (pooling_for(pooler, num_layers), pooling_for(read, num_layers))
+    )
+    return one == other

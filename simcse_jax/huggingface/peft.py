@@ -1,0 +1,208 @@
+"""LoRA's parameters in PEFT's format: a folder with `adapter_config.json` and `adapter_model.safetensors`.
+
+PEFT calls the linear maps of a layer as transformers' classes do.
+"""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from simcse_jax.errors import UserError, nearest
+from simcse_jax.host.storage import local_path, read_json, sha256, write_json
+from simcse_jax.huggingface.load import Pretrained
+from simcse_jax.huggingface.tokenizer import MARKER
+from simcse_jax.huggingface.weight_files import read_safetensors, write_safetensors
+from simcse_jax.huggingface.weight_names import NAMES, PREFIXES, as_float32
+from simcse_jax.models import lora
+from simcse_jax.models.arrays import AnyArray
+from simcse_jax.models.config import EncoderConfig, Lora, Site
+from simcse_jax.version import __version__
+
+CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+BASE = "base_model_name_or_path"  # in CONFIG
+BASE_SHA256 = "base_sha256"  # in our marker: of the base's encoder
+PREFIX = "base_model.model."  # of all tensors, the base's names come after it
+KINDS = ("lora_A", "lora_B")
+# Of PEFT's fields, those that may have a value: they are compared with ours, or the tensors have what they say. Any
+# other one (DoRA, scales of another rule, ranks of single maps, saved modules, and those to come) makes something else
+# of the products, or has parameters of its own.
+UNDERSTOOD = {
+    *("peft_type", "peft_version", "task_type", "auto_mapping", "inference_mode", "revision", BASE),
+    *("r", "lora_alpha", "lora_dropout", "bias", "init_lora_weights", "target_modules", "exclude_modules"),
+    *("layers_to_transform", "layers_pattern", "ensure_weight_tying", "qalora_group_size", "megatron_core"),
+}
+# First values that leave the base as it is. With PEFT's others (PiSSA, OLoRA, LoftQ, CorDA) it changes.
+FIRST_VALUES = (True, False, None, "gaussian", "eva", "orthogonal")
+ALL = "all-linear"  # stands for all maps
+
+
+def base_fingerprint(params: Mapping[str, AnyArray]) -> str:
+    """SHA-256 of an encoder's own parameters, without LoRA's, a head's and the like."""
+    own = sorted(name for name in params if name.startswith("encoder.") and lora.NAME not in name.split("."))
+    return sha256(*(np.asarray(params[name]) for name in own))
+
+
+def write_adapter(
+    params: Mapping[str, AnyArray],
+    encoder: EncoderConfig,
+    folder: Path,
+    *,
+    base: str,
+    sha: str,
+    dropout: float,
+    revision: str | None = None,
+) -> None:
+    """Writes LoRA's parameters into an empty folder, for PEFT and for `read_adapter`.
+
+    Args:
+      base: the name of the model that the run started from.
+    """
+    settings, tensors, modules = lora.lora_of(encoder), {}, []
+    for (group, site), names in lora.names(encoder).items():
+        modules.append(module_of(encoder.model_type, group, site))
+        for kind, name in zip(KINDS, names, strict=True):
+            tensors[f"{PREFIX}{modules[-1]}.{kind}.weight"] = np.ascontiguousarray(np.asarray(params[name]).T)
+    alpha = settings.alpha
+    fields: dict[str, Any] = {"peft_type": "LORA", "task_type": "FEATURE_EXTRACTION", BASE: base, "revision": revision}
+    fields |= {"r": settings.rank, "lora_alpha": int(alpha) if alpha.is_integer() else alpha, "lora_dropout": dropout}
+    fields |= {
+        "inference_mode": True,
+        "target_modules": modules,
+        "bias": "none",
+        "fan_in_fan_out": False,
+        "init_lora_weights": True,
+    }
+    write_json(folder / CONFIG, fields)
+    write_safetensors(folder / WEIGHTS, tensors)
+    write_json(folder / MARKER, {BASE_SHA256: sha, "version": __version__})
+
+
+def read_adapter(name: str, encoder: EncoderConfig, model: Pretrained) -> dict[str, np.ndarray]:
+    """LoRA's parameters from a folder of PEFT's, by our names.
+
+    Those of the pooler's dense layer, which PEFT's `all-linear` adds, are left out where the base has no head: then no
+    embedding depends on them.
+
+    Args:
+      encoder: of the model, with `partial`: rank, alpha and targets must be the folder's.
+    """
+    folder = local_path(name)
+    if not (folder / CONFIG).is_file():
+        raise UserError(f"config.model.lora.init_from={name}: has no {CONFIG}; give a folder in PEFT's format")
+    fields = read_json(folder / CONFIG)
+    _check_config(fields, folder / CONFIG, lora.lora_of(encoder))
+    _check_base(fields, folder, model)
+    path = folder / WEIGHTS
+    unread = () if model.has_head else f"{NAMES[encoder.model_type].pooler}.lora_"
+    named = ((_without_prefix(key), value) for key, value in read_safetensors(path).items())
+    tensors = {key: value for key, value in named if not key.startswith(unread)}
+    expected = {
+        f"{module_of(encoder.model_type, group, site)}.{kind}.weight": (ours, (rows, columns))
+        for (group, site), names in lora.names(encoder).items()
+        for (read, made), rank in [(lora.features(encoder, site), lora.lora_of(encoder).rank)]
+        for kind, ours, rows, columns in [(KINDS[0], names[0], rank, read), (KINDS[1], names[1], made, rank)]
+    }
+    if other := sorted(tensors.keys() ^ expected.keys()):
+        which = "is there" if other[0] in tensors else "is missing"
+        advice = "set model.lora.targets and model.freeze.layers as the adapter was trained, or model.init_from to its "
+        advice += "base model"
+        sites_of_all = itertools.product(encoder.groups, linear_maps(encoder.model_type).values())
+        if other[0].partition(".lora_")[0] not in {module_of(encoder.model_type, *place) for place in sites_of_all}:
+            which = f"belongs to no linear map of a layer of {model.name}"
+            advice = "an adapter of another model, or of other parts, is not supported"
+        raise UserError(f"{path}: the tensor {other[0]!r:.120} {which}; {advice}")
+    params = {}
+    for key, (ours, shape) in expected.items():
+        if tensors[key].shape != shape:
+            raise UserError(
+                f"{path}: {key!r} has shape {tensors[key].shape}, but {model.name} needs {shape}: it is an adapter of "
+                "another model"
+            )
+        params[ours] = np.ascontiguousarray(as_float32(tensors[key], key, str(path)).T)
+    return params
+
+
+def _check_config(fields: Mapping[str, Any], path: Path, own: Lora) -> None:
+    if fields.get("peft_type") != "LORA":
+        raise UserError(f"{path}: peft_type is {fields.get('peft_type')!r:.60}; only LORA is supported")
+    for field in sorted(fields.keys() - UNDERSTOOD):
+        if fields[field]:
+            raise UserError(f"{path}: {field:.60} is {fields[field]!r:.60}; such an adapter is not supported")
+    if (first := fields.get("init_lora_weights")) not in FIRST_VALUES:
+        raise UserError(
+            f"{path}: init_lora_weights is {first!r:.60}, which changes the base too; let PEFT convert the adapter "
+            "(path_initial_model_for_weight_conversion of save_pretrained)"
+        )
+    if fields.get("bias", "none") not in (None, "none"):
+        raise UserError(f"{path}: bias is {fields['bias']!r:.60}; only 'none' is supported")
+    for field, name, value in (("r", "rank", own.rank), ("lora_alpha", "alpha", own.alpha)):
+        if fields.get(field) != value:
+            raise UserError(
+                f"{path}: {field} is {fields.get(field)!r:.60}, but config.model.lora.{name} is {value}; set it to the "
+                "adapter's"
+            )
+
+
+def _check_base(fields: Mapping[str, Any], folder: Path, model: Pretrained) -> None:
+    """Refuses an adapter of another model: by the base's weights if we wrote it, otherwise by the base's name."""
+    named, marker = fields.get(BASE), folder / MARKER
+    sha = read_json(marker).get(BASE_SHA256) if marker.is_file() else None
+    if sha is not None:
+        if sha != base_fingerprint(model.params):
+            raise UserError(f"{folder}: is an adapter of {named!r:.100}; {model.name} has other weights")
+    elif Path(str(named or "")).name not in {Path(name).name for name in (model.name, model.name.partition("@")[0])}:
+        raise UserError(
+            f"{folder / CONFIG}: {BASE} is {named!r:.100}, but config.model.init_from is {model.name!r:.100}; start "
+            "from that model, or write the other name there if they are the same"
+        )
+
+
+def _without_prefix(key: str) -> str:
+    """A tensor's name as transformers' class of the encoder alone has it."""
+    key = key.removeprefix(PREFIX)
+    return next((key.removeprefix(prefix) for prefix in PREFIXES if key.startswith(prefix)), key)
+
+
+def linear_maps(model_type: str) -> dict[str, Site]:
+    """Each linear map of a layer, by the name of its module within the layer."""
+    names = NAMES[model_type].modules or NAMES[model_type].layer
+    return {
+        module: Site(part, index, len(names[part])) for part in lora.PARTS for index, module in enumerate(names[part])
+    }
+
+
+def module_of(model_type: str, group: int, site: Site) -> str:
+    """The name of a linear map's module in transformers' class of the encoder."""
+    names = NAMES[model_type]
+    part = (names.modules or names.layer)[site.part][site.index]
+    return f"{(names.module_stack or names.stack).format(group)}.{part}"
+
+
+def sites(encoder: EncoderConfig, targets: Sequence[str], field: str) -> tuple[Site, ...]:
+    """The linear maps that are called by the last parts of their modules' names, as in PEFT's `target_modules`.
+
+    Args:
+      targets: names; `ALL` stands for all maps, and none at all for those of queries and values.
+    """
+    maps = linear_maps(encoder.model_type)
+    if not targets:
+        return tuple(site for site in maps.values() if site.part == "qkv" and site.index != 1)
+    known = [end for module in maps for end in _ends(module)]
+    for target in targets:
+        if target not in (*known, ALL):
+            raise UserError(
+                f"{field}: {target!r:.60} is not a linear map of a layer of the type {encoder.model_type}; the nearest "
+                f"one is {nearest(target, known)}; there are {', '.join(maps)}"
+            )
+    return tuple(
+        site for module, site in maps.items() if any(target == ALL or target in _ends(module) for target in targets)
+    )
+
+
+def _ends(module: str) -> list[str]:
+    """A name, and what is left of it without its first parts."""
+    parts = module.split(".")
+    return [".".join(parts[first:]) for first in range(len(parts))]

@@ -1,0 +1,398 @@
+"""Converts between the weights of Hugging Face's checkpoints and our parameters, by name."""
+
+from collections.abc import Container, Mapping
+from typing import NamedTuple
+
+import ml_dtypes
+import numpy as np
+
+from simcse_jax.errors import UserError
+from simcse_jax.models.arrays import AnyArray
+from simcse_jax.models.config import EncoderConfig
+from simcse_jax.models.head import PREFIX
+from simcse_jax.models.language_model import shapes
+from simcse_jax.models.model_types import BIASES, MODEL_TYPES, ROTARY
+from simcse_jax.models.parameters import WORD_EMBEDDING
+from simcse_jax.models.sentence_encoder import build
+
+FLOATS = [np.dtype(kind) for kind in (np.float16, ml_dtypes.bfloat16, np.float32, np.float64)]  # of weights
+LEGACY = ((".gamma", ".weight"), (".beta", ".bias"))  # in conversions of BERT's TensorFlow release
+TABLES = {
+    "encoder.embeddings.word.embedding": "embeddings.word_embeddings.weight",
+    "encoder.embeddings.position.embedding": "embeddings.position_embeddings.weight",
+    "encoder.embeddings.type.embedding": "embeddings.token_type_embeddings.weight",
+    "encoder.embeddings.task.embedding": "embeddings.task_type_embeddings.weight",
+    "encoder.relative_bias": "encoder.relative_attention_bias.weight",
+}
+BERT_LAYER = {
+    "qkv": ("attention.self.query", "attention.self.key", "attention.self.value"),
+    "attention_output": ("attention.output.dense",),
+    "attention_norm": ("attention.output.LayerNorm",),
+    "intermediate": ("intermediate.dense",),
+    "output": ("output.dense",),
+    "output_norm": ("output.LayerNorm",),
+}
+MPNET_LAYER = BERT_LAYER | {
+    "qkv": ("attention.attn.q", "attention.attn.k", "attention.attn.v"),
+    "attention_output": ("attention.attn.o",),
+    "attention_norm": ("attention.LayerNorm",),
+}
+DISTILBERT_LAYER = {
+    "qkv": ("attention.q_lin", "attention.k_lin", "attention.v_lin"),
+    "attention_output": ("attention.out_lin",),
+    "attention_norm": ("sa_layer_norm",),
+    "intermediate": ("ffn.lin1",),
+    "output": ("ffn.lin2",),
+    "output_norm": ("output_layer_norm",),
+}
+ALBERT_LAYER = {
+    "qkv": ("attention.query", "attention.key", "attention.value"),
+    "attention_output": ("attention.dense",),
+    "attention_norm": ("attention.LayerNorm",),
+    "intermediate": ("ffn",),
+    "output": ("ffn_output",),
+    "output_norm": ("full_layer_layer_norm",),
+}
+# ModernBERT's norms come before attention and before the feed-forward network; its first layer has no attention norm.
+MODERNBERT_LAYER = {
+    "qkv": ("attn.Wqkv",),
+    "attention_output": ("attn.Wo",),
+    "attention_norm": ("attn_norm",),
+    "intermediate": ("mlp.Wi",),
+    "output": ("mlp.Wo",),
+    "output_norm": ("mlp_norm",),
+}
+NOMIC_LAYER = {
+    "qkv": ("attn.Wqkv",),
+    "attention_output": ("attn.out_proj",),
+    "attention_norm": ("norm1",),
+    "intermediate": ("mlp.fc12", "mlp.fc11"),  # what the activation takes, and the gate
+    "output": ("mlp.fc2",),
+    "output_norm": ("norm2",),
+}
+# In transformers' class, which splits and renames what the checkpoints have.
+NOMIC_MODULES = {
+    "qkv": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+    "attention_output": ("self_attn.o_proj",),
+    "intermediate": ("mlp.gate_proj", "mlp.up_proj"),
+    "output": ("mlp.down_proj",),
+}
+
+
+def _sources(name: str, model_type: str, head: str | None) -> list[str]:
+    """The Hugging Face tensors that make up our parameter `name`, in order; `head` is the module of our head."""
+    names = NAMES[model_type]
+    if name == WORD_EMBEDDING:
+        return [names.words]
+    if name in TABLES:
+        return [TABLES[name]]
+    module, _, kind = name.removeprefix("encoder.").rpartition(".")
+    suffix = {"kernel": "weight", "scale": "weight", "bias": "bias"}[kind]
+    if name.startswith(PREFIX):
+        return [f"{head}.{suffix}"]
+    if module == "embeddings.norm":
+        return [f"{names.embedding_norm}.{suffix}"]
+    if module == "final_norm":
+        return [f"final_norm.{suffix}"]
+    if module == "embeddings.projection":
+        return [f"{names.projection}.{suffix}"]
+    _, index, part = module.split(".")
+    return [f"{names.stack.format(index)}.{source}.{suffix}" for source in names.layer[part]]
+
+
+def _table(name: str) -> str:
+    return TABLES[f"encoder.embeddings.{name}.embedding"]
+
+
+def normalize_names(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Removes the prefix (`bert.`, `roberta.`, and so on) and renames gamma and beta to weight and bias."""
+    names = {}
+    for name, value in tensors.items():
+        for prefix in PREFIXES:
+            name = name.removeprefix(prefix)
+        for old, new in LEGACY:
+            if name.endswith(old):
+                name = name.removesuffix(old) + new
+        names[name] = value
+    return names
+
+
+def head_module(tensors: Container[str]) -> str | None:
+    """The module that can serve as a head, by its normalized name; None if there is none."""
+    return next((name for name in HEAD_MODULES if f"{name}.weight" in tensors), None)
+
+
+def to_params(
+    tensors: Mapping[str, np.ndarray], config: EncoderConfig, head: str | None, where: str
+) -> dict[str, np.ndarray]:
+    """Converts a checkpoint's tensors to our parameters.
+
+    Args:
+      tensors: by the names that `normalize_names` returns.
+      config: decides the shapes; further layers and heads of the checkpoint are left out.
+      head: the module that is the model's head, or None for a model without one.
+
+    Returns:
+      float32 arrays by our names; dense kernels transposed, query, key and value joined.
+    """
+
+    def part(source: str, wanted: tuple[int, ...], said: str = "") -> np.ndarray:
+        if source not in tensors:
+            which = f"config.json says that {said}" if said else f"is this a {config.model_type} checkpoint?"
+            raise UserError(f"{where}: the tensor {source!r} is missing; {which}")
+        if (shape := tensors[source].shape) != wanted:
+            raise UserError(
+                f"{where}: {source!r} has shape {shape}, but config.json asks for {wanted}{said and f': {said}'}"
+            )
+        return tensors[source]
+
+    for source, (shape, said) in _outline(config).items():  # before the network is built, which may be a huge one
+        part(source, shape, said)
+    params = {}
+    for name, expected in build(config, with_head=head is not None)[1].items():
+        sources = _sources(name, config.model_type, head)
+        wanted = expected.shape[::-1] if name.endswith("kernel") else expected.shape
+        wanted = (wanted[0] // len(sources), *wanted[1:])
+        parts = [as_float32(part(source, wanted), source, where) for source in sources]
+        joined = np.concatenate(parts) if len(parts) > 1 else parts[0]
+        params[name] = np.ascontiguousarray(joined.T) if name.endswith("kernel") else joined
+    return params
+
+
+def _outline(config: EncoderConfig) -> dict[str, tuple[tuple[int, ...], str]]:
+    """Tensors that a checkpoint must have, which together have every size of the config.
+
+    Returns:
+      For each its shape, and the fields of `config.json` that say so, in words.
+    """
+    names, own = NAMES[config.model_type], MODEL_TYPES[config.model_type].names
+
+    def said(**fields: int) -> str:
+        return " and ".join(f"{own.get(field, field)} is {value}" for field, value in fields.items())
+
+    hidden = {"hidden_size": config.hidden_size}
+    columns = {"embedding_size": config.embedding_size} if config.embedding_size else hidden
+    rows = {
+        names.words: {"vocab_size": config.vocab_size},
+        _table("position"): {"max_position_embeddings": 0 if config.positions == ROTARY else config.max_positions},
+        _table("type"): {"type_vocab_size": config.type_vocab_size},
+        _table("task"): {"task_type_vocab_size": config.task_types},
+    }
+    tensors = {table: count | columns for table, count in rows.items() if any(count.values())}
+    if config.embedding_size:
+        tensors[f"{names.projection}.weight"] = hidden | columns
+    outline = {source: (tuple(fields.values()), said(**fields)) for source, fields in tensors.items()}
+    count = (
+        {"num_hidden_groups": config.layer_groups} if config.layer_groups else {"num_hidden_layers": config.num_layers}
+    )
+    modules = [names.stack.format(group) for group in sorted(set(config.groups))]
+    inner, parts = {"intermediate_size": config.intermediate_size}, names.layer["intermediate"]
+    features = config.intermediate_size * (2 if config.gated else 1) // len(parts)
+    if not config.gated:
+        outline[f"{modules[0]}.{parts[0]}.bias"] = ((features,), said(**inner))
+    else:
+        outline[f"{modules[0]}.{parts[0]}.weight"] = ((features, config.hidden_size), said(**inner, **hidden))
+    if config.positions == ROTARY:  # of the others all have biases
+        size = config.hidden_size
+        biases = {"attention_bias": (f"{modules[0]}.{names.layer['qkv'][0]}", 3 * size)}
+        biases |= {"feed_forward_bias": (f"{modules[0]}.{parts[0]}", features)}
+        biases |= {"norm_bias": (names.embedding_norm, size)}
+        for field, (module, width) in biases.items():
+            if getattr(config, field):
+                outline[f"{module}.bias"] = ((width,), f"{BIASES[field]} is true")
+    norms = (f"{module}.{names.layer['output_norm'][0]}.weight" for module in modules)
+    return outline | dict.fromkeys(norms, ((config.hidden_size,), said(**count, **hidden)))
+
+
+def check_parts(tensors: Container[str], config: EncoderConfig, where: str) -> None:
+    """Refuses weights of parts that `config.json` says are not there: without them a model computes something else.
+
+    Layers after the last one do not contradict it: to have fewer, people lower `num_hidden_layers`.
+
+    Args:
+      tensors: by the names that `normalize_names` returns.
+      config: as in the file, before `keep_layers`.
+    """
+    names, sizes = NAMES[config.model_type], MODEL_TYPES[config.model_type].sizes
+    surplus = {}
+    if not config.task_types:
+        said = "use_task_id is false" if "task_type_vocab_size" in sizes else f"model_type is {config.model_type}"
+        surplus[TABLES["encoder.embeddings.task.embedding"]] = said
+    if not config.relative_bias:
+        surplus[TABLES["encoder.relative_bias"]] = f"model_type is {config.model_type}"
+    if names.projection and not config.embedding_size:
+        surplus[f"{names.projection}.weight"] = f"embedding_size is {config.hidden_size}, as hidden_size is"
+    if config.layer_groups:
+        norm = f"{names.stack.format(config.layer_groups)}.{names.layer['output_norm'][0]}.weight"
+        surplus[norm] = f"num_hidden_groups is {config.layer_groups}"
+    if config.positions == ROTARY:
+        surplus[_table("position")] = "positions are rotary"
+    stacks = [names.stack.format(group) for group in sorted(set(config.groups))]
+    if config.pre_norm:
+        norm = f"{stacks[0]}.{names.layer['attention_norm'][0]}.weight"
+        surplus[norm] = f"model_type is {config.model_type}, whose first layer has none"
+    flags = BIASES if config.pre_norm else dict.fromkeys(BIASES, "")
+    for part, modules in (("attention", ("qkv", "attention_output")), ("feed_forward", ("intermediate", "output"))):
+        if not getattr(config, f"{part}_bias"):
+            own = flags[f"{part}_bias"]
+            said = f"{own} is false" if own else "there are no biases"
+            sources = (source for module in modules for source in names.layer[module])
+            surplus |= {f"{stack}.{source}.bias": said for source in sources for stack in stacks}
+    if not config.norm_bias:
+        norms = [f"{stack}.{names.layer[norm][0]}" for stack in stacks for norm in ("attention_norm", "output_norm")]
+        surplus |= {f"{norm}.bias": "norm_bias is false" for norm in (names.embedding_norm, *norms, "final_norm")}
+    for source, said in surplus.items():
+        if source in tensors:
+            raise UserError(f"{where}: has the tensor {source!r}, but config.json says that {said}")
+
+
+def as_float32(tensor: np.ndarray, name: str, where: str) -> np.ndarray:
+    """A tensor of weights as float32."""
+    if tensor.dtype not in FLOATS:
+        kinds = ", ".join(str(kind) for kind in FLOATS)
+        raise UserError(f"{where}: {name!r} has the type {tensor.dtype}; weights must be {kinds}")
+    with np.errstate(over="ignore", invalid="ignore"):
+        values = np.asarray(tensor, np.float32)
+        total = values.sum()  # three times as fast as to look at each value
+    if not np.isfinite(total) and not np.isfinite(values).all():
+        raise UserError(f"{where}: {name!r} has values that are not finite; download or train the model again")
+    return values
+
+
+def to_tensors(params: Mapping[str, AnyArray], model_type: str) -> dict[str, np.ndarray]:
+    """The inverse of `to_params`, for `BertModel` and the like; a head becomes the pooler's layer.
+
+    Classes without a pooler, such as `DistilBertModel`, leave that layer unread.
+    """
+    tensors = {}
+    for name, value in params.items():
+        array = np.asarray(value, np.float32)
+        if name.endswith("kernel"):
+            array = array.T
+        sources = _sources(name, model_type, head=NAMES[model_type].pooler)
+        for source, part in zip(sources, np.split(array, len(sources)), strict=True):
+            tensors[source] = np.ascontiguousarray(part)
+    return tensors
+
+
+def read_head(
+    tensors: Mapping[str, np.ndarray], config: EncoderConfig, *, tied: bool = True
+) -> dict[str, np.ndarray] | None:
+    """The language-model head of a checkpoint, as `logits` takes it.
+
+    Args:
+      tensors: by the names that `normalize_names` returns.
+      tied: False if `tie_word_embeddings` is; the decoder must then be stored.
+
+    Returns:
+      float32 arrays, the dense kernel transposed. None for a checkpoint with no head, an incomplete one, one of other
+      shapes than `config` has or of integers, or one whose decoder is not tied to the word embeddings, as `logits`
+      requires.
+    """
+    words = tensors.get(NAMES[config.model_type].words)
+    decoders = [tensors[name] for name in DECODERS if name in tensors]
+    if not (tied or decoders) or any(words is None or not np.array_equal(decoder, words) for decoder in decoders):
+        return None
+    head, heads = {}, [names.language_model for names in NAMES.values()]
+    own, wanted = NAMES[config.model_type].language_model, shapes(config)
+    if any(own[name] in tensors for name in own.keys() - wanted.keys()):  # a bias that the config says is not there
+        return None
+    for name, shape in wanted.items():
+        sources = [own[name] for own in heads] + [*(OTHER_BIASES if name == "bias" else ())]
+        value = next((tensors[source] for source in sources if source in tensors), None)
+        if value is None and name in NAMES[config.model_type].head_may_lack:
+            value = np.zeros(shape, np.float32)
+        if value is None or value.dtype not in FLOATS:
+            return None
+        if value.shape != (shape[::-1] if name.endswith("kernel") else shape):  # e.g. padded to more words
+            return None
+        head[name] = np.ascontiguousarray(value.T if name.endswith("kernel") else value, np.float32)
+    return head
+
+
+def head_tensors(head: Mapping[str, AnyArray], model_type: str) -> dict[str, np.ndarray]:
+    """The inverse of `read_head`, without the decoder's weights, which are the word embeddings."""
+    arrays = {name: np.asarray(value, np.float32) for name, value in head.items()}
+    return {
+        NAMES[model_type].language_model[name]: np.ascontiguousarray(array.T if name.endswith("kernel") else array)
+        for name, array in arrays.items()
+    }
+
+
+def _language_model(dense: str, norm: str, bias: str) -> dict[str, str]:
+    names = {"dense.kernel": f"{dense}.weight", "dense.bias": f"{dense}.bias"}
+    return names | {"norm.scale": f"{norm}.weight", "norm.bias": f"{norm}.bias", "bias": bias}
+
+
+# The arrays of a language-model head, by our names.
+_BERT = "cls.predictions"
+BERT_HEAD = _language_model(f"{_BERT}.transform.dense", f"{_BERT}.transform.LayerNorm", f"{_BERT}.bias")
+ROBERTA_HEAD = _language_model("lm_head.dense", "lm_head.layer_norm", "lm_head.bias")
+DISTILBERT_HEAD = _language_model("vocab_transform", "vocab_layer_norm", "vocab_projector.bias")
+_GENERATOR = "generator_predictions"  # ELECTRA's other half, the discriminator, guesses no words
+ELECTRA_HEAD = _language_model(f"{_GENERATOR}.dense", f"{_GENERATOR}.LayerNorm", "generator_lm_head.bias")
+ALBERT_HEAD = _language_model("predictions.dense", "predictions.LayerNorm", "predictions.bias")
+MODERNBERT_HEAD = _language_model("head.dense", "head.norm", "decoder.bias")
+NOMIC_HEAD = _language_model(f"{_BERT}.transform.dense", f"{_BERT}.transform.layer_norm", f"{_BERT}.bias")
+
+
+class Names(NamedTuple):
+    """Those of a model type."""
+
+    prefix: str  # before the encoder's weights, where a checkpoint has others too
+    architecture: str  # transformers' class of the encoder alone
+    language_model: Mapping[str, str] = BERT_HEAD
+    layer: Mapping[str, tuple[str, ...]] = BERT_LAYER
+    stack: str = "encoder.layer.{}"  # the module of a layer, or of a group of layers that share their weights
+    projection: str = ""  # the dense layer after narrow embeddings
+    pooler: str = "pooler.dense"  # the dense layer of the pooler, which our head becomes
+    has_pooler: bool = True  # False: transformers' class has none, and leaves our head unread
+    words: str = TABLES["encoder.embeddings.word.embedding"]
+    embedding_norm: str = "embeddings.LayerNorm"
+    head_may_lack: tuple[str, ...] = ()  # biases of the language model's head, zero where a checkpoint has none
+    modules: Mapping[str, tuple[str, ...]] | None = None  # of linear maps in transformers' class; None: as in `layer`
+    module_stack: str = ""  # the module of a layer there; empty: as in `stack`
+
+
+NAMES = {
+    "bert": Names("bert.", "BertModel"),
+    "roberta": Names("roberta.", "RobertaModel", ROBERTA_HEAD),
+    "mpnet": Names("mpnet.", "MPNetModel", ROBERTA_HEAD, MPNET_LAYER),
+    "distilbert": Names(
+        *("distilbert.", "DistilBertModel", DISTILBERT_HEAD, DISTILBERT_LAYER),
+        stack="transformer.layer.{}",
+        has_pooler=False,
+    ),
+    "xlm-roberta": Names("roberta.", "XLMRobertaModel", ROBERTA_HEAD),
+    "camembert": Names("roberta.", "CamembertModel", ROBERTA_HEAD),
+    "ernie": Names("ernie.", "ErnieModel"),
+    "electra": Names("electra.", "ElectraModel", ELECTRA_HEAD, projection="embeddings_project", has_pooler=False),
+    "albert": Names(
+        *("albert.", "AlbertModel", ALBERT_HEAD, ALBERT_LAYER),
+        stack="encoder.albert_layer_groups.{}.albert_layers.0",
+        projection="encoder.embedding_hidden_mapping_in",
+        pooler="pooler",
+    ),
+    "modernbert": Names(
+        *("model.", "ModernBertModel", MODERNBERT_HEAD, MODERNBERT_LAYER, "layers.{}"),
+        has_pooler=False,
+        words="embeddings.tok_embeddings.weight",
+        embedding_norm="embeddings.norm",
+    ),
+    "nomic_bert": Names(
+        *("nomic_bert.", "NomicBertModel", NOMIC_HEAD, NOMIC_LAYER, "encoder.layers.{}"),
+        has_pooler=False,
+        embedding_norm="emb_ln",
+        head_may_lack=("dense.bias", "bias"),  # Nomic's code has neither, transformers' class both
+        modules=NOMIC_MODULES,
+        module_stack="layers.{}",
+    ),
+}
+PREFIXES = tuple(dict.fromkeys(names.prefix for names in NAMES.values()))
+# The decoder's bias and weights under other names; the weights are stored although they are tied.
+OTHER_BIASES = tuple(f"{head}.decoder.bias" for head in (_BERT, "lm_head", "predictions"))
+DECODERS = (
+    *(f"{head}.decoder.weight" for head in (_BERT, "lm_head", "predictions")),
+    *("vocab_projector.weight", "generator_lm_head.weight", "decoder.weight"),
+)
+HEAD_MODULES = ("mlp.dense", "pooler.dense", "pooler")  # in the reference's training code, and in converted models

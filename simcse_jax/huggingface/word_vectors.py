@@ -1,0 +1,295 @@
+"""Word vectors: read from text in the format of GloVe and word2vec, and from and to sentence-transformers' folders.
+
+A line of such a text has a word and its D numbers, with single spaces in between. The first line may have the number of
+words and D, as word2vec and fastText write it. The file may be compressed with gzip.
+
+Some lines of glove.840B.300d have spaces within the word, such as "at name@domain.com". No token of a sentence can be
+such a word, so these lines are left out; they are those with too many parts of which one is not a number. It also
+has a word on two lines, of which the last one counts, as in sentence-transformers.
+
+Sentences are split at white space, as sentence-transformers does.
+"""
+
+import codecs
+import gzip
+import io
+import json
+import re
+import string
+import warnings
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+
+from simcse_jax.errors import UserError, why
+from simcse_jax.host.storage import read_json, write_json
+from simcse_jax.huggingface.tokenizer import WORDS_FILE, Tokenizer
+from simcse_jax.huggingface.weight_files import read_weights, write_safetensors
+
+BLOCK = 1 << 24  # bytes that are read at a time
+NUMBER = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+LARGEST = float(np.finfo(np.float32).max)
+HEADER = re.compile(rb"\d+ \d+")
+PADDING = "PADDING_TOKEN"  # row 0, whose vector is zero; sentence-transformers' name
+# English words that an average leaves out, as sentence-transformers (Apache 2.0) does by default.
+ENGLISH_STOP_WORDS = frozenset(Path(__file__).with_name("english_stop_words.txt").read_text(encoding="utf-8").split())
+FILE = "wordembedding_config.json"
+TENSOR = "emb_layer.weight"
+# All versions of sentence-transformers find the class by this name.
+TOKENIZER = "sentence_transformers.models.tokenizer.WhitespaceTokenizer.WhitespaceTokenizer"
+
+
+class Vectors(NamedTuple):
+    """The words of a file and their vectors, after a row of zeros for padding."""
+
+    words: list[str]  # V
+    table: np.ndarray  # (V, D) float32
+
+
+class _Line(NamedTuple):
+    number: int  # from 1
+    text: bytes  # without the line's end
+
+
+def read_glove(path: Path) -> Vectors:
+    """Reads a file. Memory holds its numbers and words, and a few megabytes of its text.
+
+    Warnings count the lines that are left out, and those of words that are there more than once.
+    """
+    if not path.is_file():
+        what = "is a folder" if path.is_dir() else "is not a regular file" if path.exists() else "no such file"
+        raise UserError(f"{path}: {what}; name a file of word vectors, such as glove.6B.300d.txt")
+    try:
+        with _opened(path) as file:
+            return _read(path, _blocks(file))
+    except (OSError, EOFError, zlib.error) as error:
+        raise UserError(f"{path}: cannot be read: {why(error)}") from None
+
+
+def _opened(path: Path) -> io.BufferedIOBase:
+    with open(path, "rb") as file:
+        is_compressed = file.read(2) == b"\x1f\x8b"
+    return gzip.open(path, "rb") if is_compressed else open(path, "rb")
+
+
+def _blocks(file: io.BufferedIOBase) -> Iterator[list[_Line]]:
+    """The lines that are not empty, some thousand at a time; a byte-order mark is dropped."""
+    rest, count = file.read(len(codecs.BOM_UTF8)).removeprefix(codecs.BOM_UTF8), 0
+    while block := file.read(BLOCK):
+        *texts, rest = (rest + block).split(b"\n")
+        yield _numbered(texts, count)
+        count += len(texts)
+    yield _numbered(rest.split(b"\n"), count)
+
+
+def _numbered(texts: Sequence[bytes], before: int) -> list[_Line]:
+    lines = (_Line(number, text.rstrip(b" \r")) for number, text in enumerate(texts, before + 1))
+    return [line for line in lines if line.text]
+
+
+def _read(path: Path, blocks: Iterator[list[_Line]]) -> Vectors:
+    dimension, announced, read, left_out = 0, 0, 0, 0  # the last two count lines
+    rows: dict[str, int] = {PADDING: 0}  # of the table, by word
+    table = np.zeros((0, 0), np.float32)
+    for block in blocks:
+        if not dimension and block:
+            if HEADER.fullmatch(block[0].text):
+                announced, dimension = map(int, block[0].text.split(b" "))
+                del block[0]
+            else:
+                dimension = block[0].text.count(b" ")
+            if not 2 <= dimension <= 1 << 16:
+                raise UserError(
+                    f"{path}: line 1: {dimension} numbers; a vector has 2 or more, after its word and a space"
+                )
+            table = np.zeros((1, dimension), np.float32)
+        lines = [line for line in block if line.text.count(b" ") == dimension or _has_width(path, line, dimension)]
+        left_out += len(block) - len(lines)
+        if not lines:
+            continue
+        read += len(lines)
+        places = [rows.setdefault(_word(path, line), len(rows)) for line in lines]
+        if len(rows) > len(table):  # `resize` moves no memory where the system can extend it
+            table.resize((max(2 * len(table), len(rows)), dimension), refcheck=False)
+        table[places] = _parse(path, lines, dimension)  # of equal places the last one counts
+    if not read:
+        raise UserError(f"{path}: has no word vectors")
+    if announced and announced != read + left_out:
+        cure = "it may have been cut short" if read + left_out < announced else "correct or remove that line"
+        raise UserError(f"{path}: line 1 announces {announced} words, but {read + left_out} follow; {cure}")
+    for count, what in (
+        (left_out, "leaves out words that have spaces ({:,}), since no token of a sentence has any"),
+        (read - len(rows) + 1, "has words on more than one line ({:,}); the last line of each counts"),
+    ):
+        if count:
+            warnings.warn(f"{path}: {what.format(count)}", stacklevel=3)
+    table.resize((len(rows), dimension), refcheck=False)
+    return Vectors(list(rows), table)
+
+
+def _has_width(path: Path, line: _Line, dimension: int) -> bool:
+    """Whether a line with another number of parts is to be read: no, if its word has spaces."""
+    word, *parts = line.text.split(b" ")
+    further = parts[:-dimension]
+    if word and all(further) and not all(map(NUMBER.fullmatch, further)):
+        return False
+    _refuse(path, line.number, f"has {len(parts)} numbers, and others {dimension}")
+
+
+def _word(path: Path, line: _Line) -> str:
+    try:
+        word = line.text.partition(b" ")[0].decode()
+    except UnicodeDecodeError as error:
+        _refuse(path, line.number, f"is not UTF-8 (byte 0x{error.object[error.start]:02x})")
+    if not word:
+        _refuse(path, line.number, "begins with a space, so it has no word")
+    if word == PADDING:
+        _refuse(path, line.number, f"has the word {PADDING}, which stands for padding; remove the line")
+    return word
+
+
+def _parse(path: Path, lines: Sequence[_Line], dimension: int) -> np.ndarray:
+    """(L, D) numbers of L lines, each with D parts after its word."""
+    text = b" ".join(line.text.partition(b" ")[2] for line in lines)
+    try:
+        with warnings.catch_warnings(), np.errstate(over="ignore"):
+            warnings.simplefilter("error", DeprecationWarning)  # NumPy 2.0 warns of what is not a number
+            values = np.fromstring(text, np.float32, sep=" ")
+    except (ValueError, DeprecationWarning):
+        values = np.zeros(0, np.float32)
+    if values.size != len(lines) * dimension or not np.isfinite(values).all():
+        for line in lines:
+            for part in line.text.split(b" ")[1:]:
+                if not NUMBER.fullmatch(part) or abs(float(part)) > LARGEST:
+                    _refuse(path, line.number, f"{part.decode(errors='replace')!r:.40} is not a finite number")
+        raise UserError(f"{path}: lines {lines[0].number} to {lines[-1].number}: not all parts are numbers")
+    return values.reshape(-1, dimension)
+
+
+def _refuse(path: Path, number: int, what: str) -> NoReturn:
+    raise UserError(f"{path}: line {number}: {what}")
+
+
+class Vocabulary(NamedTuple):
+    """The words of a table of vectors, and how sentences are read: sentence-transformers' `WhitespaceTokenizer`."""
+
+    words: Sequence[str]  # V, in the order of the table's rows
+    lower_case: bool = False  # sentences are put into lower case first
+    stop_words: frozenset[str] = frozenset()  # left out
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields of the file that sentence-transformers reads."""
+        stop_words = sorted(self.stop_words)
+        return {"vocab": list(self.words), "stop_words": stop_words, "do_lower_case": self.lower_case}
+
+
+def read_vocabulary(path: Path) -> Vocabulary:
+    """Reads the file of a `WhitespaceTokenizer`."""
+    fields = read_json(path)
+    words, stop_words, lower = (fields.get(name) for name in ("vocab", "stop_words", "do_lower_case"))
+    for name, found in (("vocab", words), ("stop_words", stop_words)):
+        if not isinstance(found, list) or not all(isinstance(word, str) for word in found):
+            raise UserError(f"{path}: {name} is {found!r:.60}, not a list of words")
+    if not isinstance(lower, bool):
+        raise UserError(f"{path}: do_lower_case is {lower!r:.60}, neither true nor false")
+    assert words is not None and stop_words is not None
+    if len(set(words)) < len(words):
+        raise UserError(f"{path}: vocab has a word twice")
+    return Vocabulary(words, lower, frozenset(stop_words))
+
+
+class WordTokenizer(Tokenizer):
+    """Sentences to the numbers of their words; there are no special tokens, and a sentence may be empty.
+
+    A token is looked up as it is, then without punctuation at its ends, then in lower case. One that is in none of
+    these forms in the vocabulary is left out, and so is one that is, in the form looked up, a stop word.
+    """
+
+    def __init__(self, vocabulary: Vocabulary):
+        self.pad_token_id = 0
+        self._vocabulary = vocabulary
+        self._numbers = {word: number for number, word in enumerate(vocabulary.words)}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"vocabulary": self._vocabulary}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["vocabulary"])  # type: ignore[misc]
+
+    def tokenize(self, sentences: Sequence[str], max_length: int) -> tuple[list[np.ndarray], list[int]]:
+        """The numbers of the words, and the rows of sentences that were cut at `max_length` known words."""
+        found = [self._words_of(sentence) for sentence in sentences]
+        cut = [row for row, numbers in enumerate(found) if len(numbers) > max_length]
+        return [np.array(numbers[:max_length], np.int32) for numbers in found], cut
+
+    def _words_of(self, sentence: str) -> list[int]:
+        numbers = []
+        for token in (sentence.lower() if self._vocabulary.lower_case else sentence).split():
+            stripped = token.strip(string.punctuation)
+            for form in (token, stripped, stripped.lower()):
+                if form in self._vocabulary.stop_words:
+                    break
+                if form in self._numbers:
+                    numbers.append(self._numbers[form])
+                    break
+        return numbers
+
+    def words(self, sentences: Sequence[str], max_length: int) -> list[np.ndarray]:
+        """Each token is a word of its own."""
+        return [np.arange(len(numbers), dtype=np.int32) for numbers in self(sentences, max_length)]
+
+    def count_prompt(self, prompt: str, max_length: int) -> int:
+        """The number of known words that a prompt has."""
+        return len(self([prompt], max_length)[0])
+
+    def token(self, number: int) -> str:
+        """The word."""
+        return self._vocabulary.words[number]
+
+    def save(self, path: Path) -> None:
+        """Writes the file that `read_vocabulary` reads."""
+        path.write_bytes(self.content())
+
+    def content(self) -> bytes:
+        """The bytes that `save` writes."""
+        return json.dumps(self._vocabulary.to_json()).encode()
+
+
+class WordEmbeddings(NamedTuple):
+    """The contents of the module's folder."""
+
+    vocabulary: Vocabulary
+    table: np.ndarray  # (V, D) float32
+    max_length: int  # in words
+
+
+def read_word_embeddings(folder: Path) -> WordEmbeddings:
+    """Reads the module's folder."""
+    fields = read_json(folder / FILE)
+    kind, length = str(fields.get("tokenizer_class")), fields.get("max_seq_length", 1_000_000)
+    if kind.rpartition(".")[2] != "WhitespaceTokenizer":
+        raise UserError(f"{folder / FILE}: tokenizer_class is {kind:.80}; only WhitespaceTokenizer is supported")
+    if type(length) is not int or length < 3:
+        raise UserError(f"{folder / FILE}: max_seq_length is {length!r:.60}; it must be a whole number, 3 or more")
+    vocabulary = read_vocabulary(folder / WORDS_FILE)
+    tensors, path = read_weights(folder)
+    table = tensors.get(TENSOR)
+    if table is None:
+        raise UserError(f"{path}: the tensor {TENSOR!r} is missing")
+    if table.ndim != 2 or len(table) != len(vocabulary.words) or not table.size:
+        words = len(vocabulary.words)
+        raise UserError(f"{path}: {TENSOR!r} has shape {table.shape}, but {WORDS_FILE} has {words} words")
+    if table.dtype.kind != "f" or not np.isfinite(table).all():
+        raise UserError(f"{path}: {TENSOR!r} has values that are NaN or infinite")
+    return WordEmbeddings(vocabulary, np.asarray(table, np.float32), length)
+
+
+def write_word_embeddings(folder: Path, vocabulary: Vocabulary, table: np.ndarray, max_length: int) -> None:
+    """Writes the module's folder, which must exist and be empty."""
+    fields = {"tokenizer_class": TOKENIZER, "update_embeddings": False, "max_seq_length": max_length}
+    write_json(folder / FILE, fields)
+    WordTokenizer(vocabulary).save(folder / WORDS_FILE)
+    write_safetensors(folder / "model.safetensors", {TENSOR: table})

@@ -1,0 +1,232 @@
+"""Saves and loads an index as a folder.
+
+index.json               the model (`ModelIdentity`), versions, names of files
+embeddings-ID.npy        (N, D) float32, of unit length for cosines; memory-mapped when loaded; or (N, D) int8, with the
+                         ranges in index.json, or (N, ⌈D / 8⌉) uint8 of bits
+sentences-ID.parquet     N sentences in the same order
+
+`index.json` names the files of a saved index. It is replaced last and atomically: if saving stops before that, the
+folder still holds the old index.
+"""
+
+import contextlib
+import json
+import os
+import uuid
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from jaxtyping import Shaped
+
+from simcse_jax.errors import UserError, reason, why
+from simcse_jax.host.locks import LOCK, held
+from simcse_jax.host.storage import is_of_macos, is_remote, local_path, read_json, write_atomically
+from simcse_jax.index.identity import ModelIdentity, check_maker, ranges_content, read_identity, read_ranges
+from simcse_jax.index.index import Index
+from simcse_jax.index.options import PRECISIONS
+from simcse_jax.version import __version__
+
+FORMAT, SMALL_FORMAT = 1, 2  # of float32; of bytes and bits, which earlier versions cannot read
+ABOUT = "index.json"
+UNFINISHED = (f".{ABOUT}.tmp", f"{ABOUT}.tmp")  # left by a kill; the latter by an earlier version
+SENTENCES_AT_ONCE = 1 << 18
+ID = "[0-9a-f]" * 8  # a glob
+PATTERNS = (f"embeddings-{ID}.npy", f"sentences-{ID}.parquet")
+
+
+def save(index: Index, folder: str | Path, model: ModelIdentity) -> None:
+    """Writes the index, whole or not at all, replacing an earlier one."""
+    folder = local_folder(folder)
+    if not is_writable_index(folder):
+        raise UserError(f"{folder}: exists and is not an index; choose another folder")
+    with held(folder):  # two jobs would remove each other's files
+        _save(index, folder, model)
+
+
+def _save(index: Index, folder: Path, model: ModelIdentity) -> None:
+    identifier = uuid.uuid4().hex[:8]
+    embeddings, sentences = (folder / pattern.replace(ID, identifier) for pattern in PATTERNS)
+    about = {
+        "format": FORMAT if index.precision == "float32" else SMALL_FORMAT,
+        "rows": len(index),
+        "model": model._asdict(),
+        "embeddings": embeddings.name,
+        "sentences": sentences.name,
+        "versions": {"simcse_jax": __version__, "numpy": np.__version__},
+    }
+    if index.precision != "float32":
+        about["precision"] = index.precision
+    if index.ranges is not None:
+        about |= ranges_content(index.ranges) | {"ranged": index.ranged}
+    try:
+        with _written(embeddings) as file:
+            _write_embeddings(index, file)
+        with _written(sentences) as file:
+            _write_sentences(index.sentences, file)
+        write_atomically(folder / ABOUT, json.dumps(about, indent=2) + "\n")
+    except Exception as error:
+        for path in (embeddings, sentences):
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise UserError(f"{folder}: cannot be written: {why(error)}") from None
+        raise
+    for path in (path for pattern in PATTERNS for path in folder.glob(pattern)):
+        if path not in (embeddings, sentences):  # the earlier index's, or left by a kill
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+
+def load(folder: str | Path, model: ModelIdentity) -> Index:
+    """Reads an index, memory-mapping its embeddings.
+
+    Raises:
+      UserError: when there is none, a file is missing or damaged, or it is another model's.
+    """
+    folder = local_folder(folder)
+    if not is_index(folder):
+        raise UserError(f"{folder}: no index there ({ABOUT} is missing)")
+    while True:
+        about = read_json(folder / ABOUT)
+        try:
+            return _load(folder, about, model)
+        except UserError:
+            if read_json(folder / ABOUT) == about:  # else it was replaced meanwhile, and its files removed
+                raise
+
+
+def _load(folder: Path, about: dict[str, Any], model: ModelIdentity) -> Index:
+    damaged = f"{folder / ABOUT}: damaged; build the index again"
+    if about.get("backend") is not None:
+        raise UserError(
+            f"{folder}: an index of {about['backend']!s:.40}; open_index opens it, --index of the commands too"
+        )
+    if about.get("format", FORMAT) not in (FORMAT, SMALL_FORMAT):
+        raise UserError(
+            f"{folder / ABOUT}: format {about['format']!r:.40}; this version reads {FORMAT} and {SMALL_FORMAT}"
+        )
+    maker = read_identity(about.get("model"), damaged)
+    rows, *names = (about.get(name) for name in ("rows", "embeddings", "sentences"))
+    if type(rows) is not int or not 0 <= rows < 1 << 48:
+        raise UserError(damaged)
+    if not all(isinstance(name, str) and fnmatch(name, pattern) for name, pattern in zip(names, PATTERNS, strict=True)):
+        raise UserError(damaged)
+    embeddings, sentences = (folder / str(name) for name in names)
+    check_maker(folder, maker, model)
+    index = _empty(about, model, damaged)
+    index.maker = model
+    texts = _read_sentences(sentences, rows)
+    small = index.quantization
+    width, dtype = (model.dimension, np.dtype(np.float32)) if small is None else (small.width, small.dtype)
+    return index.keep(texts, _map_embeddings(embeddings, (rows, width), dtype))
+
+
+def _empty(about: dict[str, Any], model: ModelIdentity, damaged: str) -> Index:
+    """An empty index with the precision and ranges in `about`."""
+    precision, ranges, ranged = about.get("precision", "float32"), about.get("ranges"), about.get("ranged", 0)
+    small = about.get("format", FORMAT) == SMALL_FORMAT
+    if precision not in PRECISIONS or small != (precision != "float32"):
+        raise UserError(damaged)
+    if ranges is None:
+        if precision == "int8" and about["rows"]:
+            raise UserError(damaged)
+        return Index(model.dimension, model.similarity, precision)
+    if precision == "binary" or type(ranged) is not int:
+        raise UserError(damaged)
+    index = Index(model.dimension, model.similarity, precision)
+    index.ranges, index.ranged = read_ranges(about, model.dimension, damaged), ranged
+    return index
+
+
+def local_folder(folder: str | Path) -> Path:
+    """The folder of that name, which must be on a disk and not a file."""
+    if is_remote(folder):
+        raise UserError(f"{folder}: an index is memory-mapped, so it must be a folder on a disk")
+    path = local_path(folder)
+    if path.is_file():
+        raise UserError(f"{folder}: a file; an index is a folder")
+    return path
+
+
+def is_index(folder: Path) -> bool:
+    """Whether the folder has a saved index."""
+    return (folder / ABOUT).is_file()
+
+
+def is_writable_index(folder: Path) -> bool:
+    """Whether the folder has nothing but an index."""
+    if not folder.is_dir():
+        return True
+    named = {path for pattern in PATTERNS for path in folder.glob(pattern)}
+    if is_index(folder):  # or another program's file of this name
+        return bool(named)
+    return (named | {folder / name for name in (LOCK, *UNFINISHED)}).issuperset(
+        path for path in folder.iterdir() if not is_of_macos(path.name)
+    )
+
+
+@contextlib.contextmanager
+def _written(path: Path) -> Iterator[IO[bytes]]:
+    with open(path, "wb") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _write_embeddings(index: Index, file: IO[bytes]) -> None:
+    # Not with open_memmap: a full disk would be a bus error instead of an exception.
+    small = index.quantization
+    width, dtype = (index.dimension, np.dtype("<f4")) if small is None else (small.width, small.dtype)
+    header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": (len(index), width)}
+    np.lib.format.write_array_header_1_0(file, header)
+    for rows in index.stored():
+        file.write(np.ascontiguousarray(rows, dtype).data)
+
+
+def _write_sentences(sentences: list[str], file: IO[bytes]) -> None:
+    import pyarrow
+    import pyarrow.parquet
+
+    schema = pyarrow.schema([("sentence", pyarrow.string())])
+    with pyarrow.parquet.ParquetWriter(file, schema, compression="zstd") as writer:
+        for start in range(0, len(sentences), SENTENCES_AT_ONCE):
+            writer.write_table(pyarrow.table([sentences[start : start + SENTENCES_AT_ONCE]], schema))
+
+
+@contextlib.contextmanager
+def _read(path: Path) -> Iterator[None]:
+    import pyarrow
+
+    try:
+        if path.exists() and not path.is_file():
+            raise OSError("not a file")  # reading a pipe would wait forever
+        yield
+    except FileNotFoundError:
+        raise UserError(f"{path}: missing; build the index again") from None
+    except (OSError, ValueError, EOFError, KeyError, pyarrow.ArrowException) as error:
+        raise UserError(f"{path}: truncated or damaged ({reason(error)}); build the index again") from None
+
+
+def _map_embeddings(path: Path, shape: tuple[int, int], dtype: np.dtype) -> Shaped[np.ndarray, "N C"]:
+    if not shape[0]:  # nothing to map
+        return np.zeros(shape, dtype)
+    with _read(path):
+        embeddings = np.load(path, mmap_mode="r", allow_pickle=False)
+    if embeddings.shape != shape or embeddings.dtype != dtype:
+        raise UserError(
+            f"{path}: {embeddings.dtype} {embeddings.shape}, but the index has {dtype} {shape}; build it again"
+        )
+    return embeddings
+
+
+def _read_sentences(path: Path, rows: int) -> list[str]:
+    import pyarrow.parquet
+
+    with _read(path):
+        sentences = pyarrow.parquet.read_table(path, columns=["sentence"])["sentence"].to_pylist()
+    if len(sentences) != rows:
+        raise UserError(f"{path}: {len(sentences)} sentences, but the index has {rows}; build it again")
+    return sentences

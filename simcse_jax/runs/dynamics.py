@@ -1,0 +1,280 @@
+"""How runs changed while they trained: what they recorded, and what is measured on the checkpoints that they kept.
+
+They record development scores and changes of the last layer, among them where a run is on SimCSE's plane of alignment
+and uniformity. Runs that differ in their seed, and in nothing else that changes training, are a group; a figure shows
+its mean.
+"""
+
+import dataclasses
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
+
+import numpy as np
+from ml_collections import config_dict
+
+from simcse_jax.config.fields import default_config, flatten
+from simcse_jax.encoding.embedder import Embedder
+from simcse_jax.errors import UserError
+from simcse_jax.evaluation.analysis.last_layer import Sample, measure_last_layer
+from simcse_jax.evaluation.analysis.tokens import Protocol, Survey, check_same_tokens, survey
+from simcse_jax.host.storage import Folder, sha256
+from simcse_jax.huggingface.load import choose_pooler
+from simcse_jax.huggingface.tokenizer import Tokenizer
+from simcse_jax.models import parameters, partial
+from simcse_jax.models.head import has_head
+from simcse_jax.models.parameters import Params
+from simcse_jax.models.sentence_encoder import build
+from simcse_jax.objectives.registry import comes_from_outside
+from simcse_jax.runs.loading import checkpoints_of, load_model, load_workdir
+from simcse_jax.runs.state import initial_params, own_adapter, read_frozen, split_shapes, with_parts
+from simcse_jax.runs.workdir import FREE, Workdir, resolved
+
+MEASURED = ("data", "sentences", "split", "repeated_sentences")  # the fields of `analysis` that choose the sentences
+Point = dict[str, float]  # `step`, and the measures
+PLANE = ("alignment", "uniformity")
+SEED_FOLDER = re.compile(r"seed\d+")  # of a sweep's run, in the folder of its row
+
+
+def read_run(folder: Folder) -> dict[str, Any]:
+    """The facts of a run's `run.json`.
+
+    Returns:
+      `config`: the fields that change the trained model and its embeddings, by dotted names; `analysis`: the data that
+      it measured; `sha256`: of the contents of what it read, by field.
+    """
+    workdir = Workdir(folder)
+    workdir.check_exists(f"--runs {folder}")
+    run = workdir.read_run()
+    fields = flatten(config_dict.ConfigDict(resolved(default_config())))  # for fields that its version did not have
+    fields |= flatten(config_dict.ConfigDict(run["config"]))
+    analysis = {name: fields[f"analysis.{name}"] for name in MEASURED}
+    analysis |= {"eval.data": fields["eval.data"], "sha256": run["sha256"].get("analysis.data")}
+    kept = ("eval.pooler", "eval.encoder")  # they choose what is scored
+    config = {name: value for name, value in fields.items() if name in kept or not name.startswith((*FREE, "eval."))}
+    return {"config": config, "analysis": analysis, "sha256": run["sha256"]}
+
+
+def survey_checkpoints(
+    folders: Mapping[str, Folder], sentences: list[str], protocol: Protocol, where: str, batch_size: int
+) -> tuple[Survey, int]:
+    """Tokenizes the data once for all runs, before anything is measured.
+
+    Returns:
+      The survey of the data for all runs, and the number of tokens of a sentence that all runs read.
+    """
+    for folder in folders.values():
+        steps_of(folder)
+    first = {name: next(checkpoint_encoders(folder, batch_size)) for name, folder in folders.items()}
+    encoders = {name: kept.embed.tokens for name, kept in first.items()}
+    max_length = min(encoder.max_length for encoder in encoders.values())
+    encoders = {name: dataclasses.replace(encoder, max_length=max_length) for name, encoder in encoders.items()}
+    surveys = {name: survey(encoder, sentences, protocol, where) for name, encoder in encoders.items()}
+    check_same_tokens(surveys)
+    return next(iter(surveys.values())), max_length
+
+
+def measure_checkpoints(
+    folder: Folder, surveyed: Survey, sample: Sample, max_length: int, batch_size: int
+) -> Iterator[Point]:
+    """Measures every kept checkpoint of a run, the earliest first, with progress on standard error."""
+    for kept in checkpoint_encoders(folder, batch_size):
+        encoder = dataclasses.replace(kept.embed.tokens, max_length=max_length)
+        encode = kept.embed.with_progress
+        numbers = measure_last_layer(encode, encoder, surveyed, sample, show_progress_bar=True)
+        yield {"step": kept.step, **numbers}
+
+
+def recorded(
+    folders: Mapping[str, Folder], runs: Mapping[str, dict[str, Any]]
+) -> tuple[dict[str, list[Point]], dict[str, Any], str]:
+    """The measurements of `analysis.every` during training.
+
+    Returns:
+      The points by the runs' names, the protocol, and a name for the data.
+    """
+    points = {}
+    for name, folder in folders.items():
+        points[name] = [
+            {"step": line["step"], **line["analysis"]} for line in Workdir(folder).read_metrics() if "analysis" in line
+        ]
+        if not points[name]:
+            raise UserError(
+                f"--runs {name}: nothing was measured while it trained; train it with --config.analysis.every=10, say, "
+                "or give --data to measure the checkpoints that it kept"
+            )
+    (first, one), *others = ((name, run["analysis"]) for name, run in runs.items())
+    for name, other in others:
+        keys = ["sha256"] if one["sha256"] and other["sha256"] else [*MEASURED, "eval.data"]
+        if any(one[key] != other[key] for key in keys):
+            raise UserError(
+                f"--runs {first} and {name} were not measured on the same sentences while they trained; "
+                "give --data to measure the checkpoints that they kept"
+            )
+    where = Path(one["data"] or one["eval.data"])
+    about = {"source": "measured while it trained (analysis.every)", "sentences": f"at most {one['sentences']}"}
+    return points, about, where.name if where.suffix else f"STS-B {one['split']}"
+
+
+class Kept(NamedTuple):
+    """A run's model at a step."""
+
+    step: int
+    embed: Embedder  # with the run's pooler and, if it belongs to the model, its head
+
+
+def steps_of(folder: Folder) -> list[int]:
+    """The steps whose checkpoints a run has kept."""
+    Workdir(folder).check_exists(f"--runs {folder}")
+    saved = folder / "checkpoints"
+    steps = sorted(int(path.name) for path in saved.iterdir() if path.name.isdigit()) if saved.is_dir() else []
+    if len(steps) < 2:
+        what = "one checkpoint was" if steps else "no checkpoints were"
+        raise UserError(
+            f"--runs {folder}: {what} kept; train it with --config.checkpoint.keep_every=10, say, "
+            "or leave out --data to draw what it recorded"
+        )
+    return steps
+
+
+def checkpoint_encoders(folder: Folder, batch_size: int = 64) -> Iterator[Kept]:
+    """The run's model at its start (step 0), if that can still be loaded, and at every kept checkpoint.
+
+    All use the same compiled encoders.
+    """
+    model, run = load_workdir(folder), Workdir(folder).read_run()
+    pooler, use_head = choose_pooler(model, None)
+    graph, _ = build(model.config, with_head=has_head(model.params))
+    tokenizer = Tokenizer(model.folder, model.config)
+    embed = Embedder(graph, model.params, pooler, use_head, tokenizer, model.max_length, batch_size)
+
+    def kept(step: int, params: Params) -> Kept:
+        return Kept(step, embed.with_params({name: params[name] for name in model.params}))
+
+    start = starting_params(folder, run)
+    if start is not None:
+        yield kept(0, start)
+    shapes, of_frozen = split_shapes(model.config, run["config"])
+    encoder, frozen = with_parts(model.config, run["config"]["model"]), read_frozen(model.folder, run, of_frozen)
+    others = comes_from_outside(run["config"]["objective"])
+    with checkpoints_of(folder) as checkpoints:
+        for step in steps_of(folder):
+            params = partial.merged(
+                partial.whole(checkpoints.restore_params(step, shapes, others=others), frozen), encoder
+            )
+            yield kept(step, parameters.sentence_encoder(params, checkpoints.tower(step)))
+
+
+def starting_params(folder: Folder, run: dict[str, Any]) -> Params | None:
+    """The run's initial parameters, with the same fresh head; None with a message if those weights are not found."""
+    # Only the first encoder and its head make embeddings.
+    model_fields = {**run["config"]["model"], "dual_encoder": False}
+    config = config_dict.ConfigDict({"seed": run["config"]["seed"], "model": model_fields, "objective": {}})
+    name = config.model.init_from
+    try:
+        model = load_model(name, config.model.num_layers)
+        adapter = own_adapter(config.model, model)
+    except UserError as error:
+        print(f"{folder}: step 0 is left out: {error}", flush=True)
+        return None
+    if sha256(*(np.asarray(model.params[part]) for part in sorted(model.params))) != run["sha256"]["model.init_from"]:
+        print(f"{folder}: step 0 is left out: {name} has other weights than the run started from", flush=True)
+        return None
+    if adapter and sha256(*adapter.values()) != run["sha256"].get("model.lora.init_from"):
+        print(f"{folder}: step 0 is left out: {config.model.lora.init_from} is another adapter by now", flush=True)
+        return None
+    return partial.merged(initial_params(config, model, adapter), with_parts(model.config, config.model))
+
+
+class Records(NamedTuple):
+    """The records of runs, by their names; a run that has none of a kind is not in it."""
+
+    groups: dict[str, list[str]]  # the names of the runs of each group, by the first one's
+    scores: dict[str, dict[int, float]]  # of the development pairs, by step
+    scored_on: str  # the name of these pairs
+    plane: dict[str, dict[int, dict[str, float]]]  # alignment and uniformity, by step
+    measured_on: str  # the name of the sentences
+
+
+def read_records(folders: Mapping[str, Folder], labels: Mapping[str, str]) -> Records:
+    """Reads the records of runs.
+
+    Args:
+      labels: those that the user gave, by the runs' names; empty for none. Runs of a group have the same.
+    """
+    runs = {name: read_run(folder) for name, folder in folders.items()}
+    found = {name: _scores(name, folder) for name, folder in folders.items()}
+    scored = {name: values for name, (_, values) in found.items() if values}
+    tasks = {found[name][0]: name for name in scored}
+    if len(tasks) > 1:
+        (one, first), (other, second), *_ = tasks.items()
+        raise UserError(f"--runs {first} was scored on {one}, {second} on {other}; draw them separately")
+    for field, what in (("eval.retrieval.data", "data of retrieval"), ("eval.data", "contents of eval.data")):
+        judged = {runs[name]["sha256"].get(field, ""): name for name in scored}
+        if len(judged) > 1:
+            first, second, *_ = judged.values()
+            raise UserError(f"--runs {first} and {second} were scored on different {what}; draw them separately")
+    lines = {name: Workdir(folder).read_metrics() for name, folder in folders.items()}
+    measured = {name: folders[name] for name in folders if any("analysis" in line for line in lines[name])}
+    points: dict[str, list[Point]] = {}
+    measured_on = ""
+    if measured:
+        points, _, measured_on = recorded(measured, {name: runs[name] for name in measured})
+    for name in folders:
+        if name not in scored and name not in measured:
+            raise UserError(
+                f"--runs {name}: nothing was recorded while it trained: no scores (eval.data), and no measures "
+                "(--config.analysis.every=10); give --data to measure the checkpoints that it kept"
+            )
+    plane = {
+        name: {int(point["step"]): {field: point[field] for field in PLANE} for point in of_run}
+        for name, of_run in points.items()
+        if all(field in point for point in of_run for field in PLANE)
+    }
+    if not scored and not plane:
+        raise UserError(
+            f"--runs {next(iter(folders))}: there is nothing to draw: alignment was not measured, which needs "
+            "analysis.data of pairs, and nothing was scored (eval.data); give --data to measure the checkpoints that "
+            "it kept"
+        )
+    return Records(_groups(runs, labels), scored, next(iter(tasks), ""), plane, measured_on)
+
+
+def folder_name(name: str) -> str:
+    """A run's name for a picture: that of a sweep's run without the folder of its seed."""
+    path = PurePosixPath(name.rstrip("/"))
+    return str(path.parent) if SEED_FOLDER.fullmatch(path.name) and path.parent.name else name
+
+
+def _scores(name: str, folder: Folder) -> tuple[str, dict[int, float]]:
+    """The name of the development pairs, and the scores by step."""
+    scores, tasks = {}, set()
+    for line in Workdir(folder).read_metrics():
+        for key, value in line.items():
+            if key.startswith("eval/"):
+                tasks.add(key.removeprefix("eval/"))
+                scores[line["step"]] = float(value)
+    if len(tasks) > 1:
+        raise UserError(f"--runs {name}: metrics.jsonl has scores of {' and '.join(sorted(tasks))}; one is expected")
+    return next(iter(tasks), ""), scores
+
+
+def _groups(runs: Mapping[str, Mapping[str, Any]], labels: Mapping[str, str]) -> dict[str, list[str]]:
+    """Groups by label, model and config without the seed, in the order of their first runs.
+
+    A seed that a group has already is in another one: rows of a sweep that differ in their post-processing alone are
+    the same runs, not more seeds.
+    """
+    groups: dict[str, list[str]] = {}
+    firsts: dict[tuple[str, int], str] = {}
+    times: Counter[str] = Counter()
+    for name, run in runs.items():
+        start = labels[name], run["sha256"].get("model.init_from")
+        own = repr((start, sorted(run["config"].items())))
+        others = repr((start, sorted((run["config"] | {"seed": None}).items())))
+        first = firsts.setdefault((others, times[own]), name)
+        times[own] += 1
+        groups.setdefault(first, []).append(name)
+    return groups

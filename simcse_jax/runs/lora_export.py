@@ -1,0 +1,100 @@
+"""A run's LoRA as a folder of PEFT's."""
+
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from simcse_jax.config.fields import scoring_pooler
+from simcse_jax.errors import UserError
+from simcse_jax.host.names import split_step
+from simcse_jax.host.storage import Folder, local_path, read_json
+from simcse_jax.huggingface.hub import split_name
+from simcse_jax.huggingface.peft import BASE, write_adapter
+from simcse_jax.huggingface.public_names import is_from_hub, public_value
+from simcse_jax.huggingface.resolve import resolve
+from simcse_jax.models import parameters
+from simcse_jax.models.config import EncoderConfig
+from simcse_jax.models.head import HEADS
+from simcse_jax.models.lora import lora_of
+from simcse_jax.runs.loading import checkpoints_of, choose_step
+from simcse_jax.runs.state import FINGERPRINT, model_has_lora, trained_shapes, with_parts
+from simcse_jax.runs.workdir import Workdir
+
+CARD = """---
+base_model: {base}
+library_name: peft
+---
+
+LoRA for `{base}`: rank {rank}, α {alpha:g}. Open it with
+
+```python
+from peft import AutoPeftModelForFeatureExtraction
+
+model = AutoPeftModelForFeatureExtraction.from_pretrained("this folder")
+```
+
+An embedding is what the pooler `{pooler}` makes of the last hidden states.
+"""
+
+
+def check_adapter(run: dict[str, Any], where: str) -> None:
+    """Refuses a run whose model has more than its base and LoRA."""
+    model = run["config"]["model"]
+    if not model_has_lora(model):
+        raise UserError(f"{where}: has no LoRA (its model.lora.rank is 0); leave out --adapter")
+    reasons = {
+        "a head": HEADS[model["mlp"]].scored,
+        "convolutions": bool(model.get("convolutions", {}).get("widths")),
+        f"the first {model.get('num_layers', 0)} layers of its base alone": model.get("num_layers", 0) > 0,
+    }
+    for what, holds in reasons.items():
+        if holds:
+            raise UserError(f"{where}: its model has {what}, which is not in an adapter; leave out --adapter")
+
+
+def adapter_writer(folder: Folder, step: int | str | None = None) -> Callable[[Path], None]:
+    """Reads the LoRA of a run's checkpoint; returns a function that writes it into an empty folder.
+
+    A head of masked words that was trained with it is left out, with a message: no embedding depends on it.
+
+    Args:
+      step: of the checkpoint, or "last"; None for the best one.
+    """
+    workdir = Workdir(folder)
+    run = workdir.read_run()
+    check_adapter(run, str(folder))
+    fields, where = run["config"]["model"], folder / "model" / "config.json"
+    encoder = with_parts(EncoderConfig.from_hugging_face(read_json(where), str(where)), fields)
+    with checkpoints_of(folder) as checkpoints:
+        chosen = choose_step(checkpoints, workdir, step)
+        trained = checkpoints.restore_params(chosen, trained_shapes(encoder, run["config"]))
+        own = parameters.sentence_encoder(trained, checkpoints.tower(chosen))
+    for name, value in own.items():
+        if not np.isfinite(np.asarray(value)).all():
+            raise UserError(f"{folder}: {name} of the checkpoint of step {chosen} is not finite; it is not exported")
+    if any(name.startswith(parameters.LANGUAGE_MODEL) for name in trained):
+        print(f"{folder}: its head of masked words is left out; an export without --adapter has it", flush=True)
+    (base, revision), sha = base_for_peft(fields["init_from"], run.get("hub")), run["sha256"].get(FINGERPRINT, "")
+    settings = lora_of(encoder)
+    name = public_value("model.init_from", fields["init_from"], run.get("hub"))
+    card = CARD.format(base=name, pooler=scoring_pooler(run["config"]), rank=settings.rank, alpha=settings.alpha)
+
+    def write(target: Path) -> None:
+        write_adapter(own, encoder, target, base=base, revision=revision, sha=sha, dropout=fields["lora"]["dropout"])
+        (target / "README.md").write_text(card, encoding="utf-8")
+
+    return write
+
+
+def base_for_peft(name: str, from_hub: Collection[str] | None) -> tuple[str, str | None]:
+    """A run's base as transformers opens it: its name or folder, and the revision on the hub."""
+    if name.startswith("package:"):
+        return str(resolve(name)), None
+    if is_from_hub("model.init_from", name, from_hub) and (parts := split_name(name)) is not None:
+        return parts
+    folder = local_path(split_step(name).name)
+    if (folder / "run.json").is_file():
+        print(f"{name} is a run: before PEFT opens its base, export it and write that folder as {BASE}", flush=True)
+    return (str(folder.absolute()) if folder.exists() else name), None

@@ -1,0 +1,143 @@
+"""Checks of the JSON in a run's folder: `run.json`, `result.json`, a line of `metrics.jsonl`.
+
+The rest of the code relies on their types. Files of earlier versions may lack fields, and those of later ones may have
+more.
+"""
+
+from collections.abc import Iterator, Mapping
+from math import inf
+from typing import Any
+
+from simcse_jax.config.fields import FIELDS
+from simcse_jax.errors import UserError
+
+NEEDED = ("seed", "model.init_from", "model.pooler", "model.mlp", "data.train", "eval.data", "eval.tasks")
+WHOLE = ("lora", "freeze")  # sections of config.model that have all of their fields, or are not there at all
+DEPTH = 8  # of a config; ours have 3 levels
+NUMBER = (int, float)
+BEST_STEP = "best_step"  # in `result.json`: the step of the checkpoint that has the scores; earlier versions lack it
+
+
+def check_run(run: dict[str, Any], where: str) -> dict[str, Any]:
+    """The contents of a `run.json`, unchanged."""
+    fields = dict(_flat(_part(run, "config", where), "", where))
+    for name in NEEDED:
+        if name not in fields:
+            raise _damaged(where, f"config.{name} is missing")
+    for name, value in fields.items():
+        _check_field(name, value, where)
+    _check_parts(run["config"]["model"], set(fields), where)
+    _part(run["config"], "objective", where)
+    _part(run["config"] | {"matryoshka": run["config"].get("matryoshka", {})}, "matryoshka", where)
+    for name, term in run["config"]["objective"].items():
+        if not isinstance(term, dict):
+            raise _damaged(where, f"config.objective.{name} is not an object")
+    length = _part(run, "model", where).get("max_length")
+    if type(length) is not int or length < 3:
+        raise _damaged(where, f"model.max_length is {length!r:.60}")
+    _check_values(run["model"].get("prompts", {}), "model.prompts", (str,), where)
+    _check_values(_part(run, "sha256", where), "sha256", (str,), where)
+    _check_values(run.setdefault("versions", {}), "versions", (str,), where)
+    _check_values(run.setdefault("device", {}), "device", (str, int), where)
+    if not isinstance(run.get("hub") or [], list) or type(run.get("examples", 0)) is not int:
+        raise _damaged(where, "hub is not a list, or examples not a whole number")
+    return run
+
+
+def check_result(result: dict[str, Any], where: str) -> dict[str, Any]:
+    """The contents of a `result.json`, unchanged: numbers, and an object with its scores for each task."""
+    for name, value in result.items():
+        if name == "transfer" and isinstance(value, dict):
+            for task in value:
+                scores = _part(value, task, where)
+                used = {part: scores[part] for part in ("accuracy", "dev_accuracy") if part in scores}
+                _check_values(used, f"transfer.{task}", NUMBER, where)
+        elif name == "retrieval" and "retrieval_average" in result:  # otherwise a file of pairs had this name
+            for task in _part(result, name, where):
+                scores = {name: score for name, score in _part(value, task, where).items() if name != "sha256"}
+                needed = {"queries": None, "documents": None}
+                _check_values(needed | scores, f"retrieval.{task}", NUMBER, where)
+        elif name == "retrieval_average":
+            _check_values(value, name, NUMBER, where)
+        elif name == "truncated" and isinstance(value, dict) and "spearman" not in value:  # that was a file of pairs
+            for size in value:
+                check_result(_part(value, size, where), where)
+        elif name == BEST_STEP and not isinstance(value, dict):  # otherwise a file of pairs had this name
+            _check_values({name: value}, name, (int,), where)
+        elif name == "transfer_protocol" and isinstance(value, str):
+            continue
+        elif isinstance(value, dict):
+            _check_values({part: value.get(part) for part in ("spearman", "pairs")}, name, NUMBER, where)
+            _check_values({"pearson": value.get("pearson", 0.0)}, name, NUMBER, where)
+            for part in ("mean", "wmean"):  # of the subsets
+                _check_values(value.get(part, {}), f"{name}.{part}", NUMBER, where)
+        elif value is not None and type(value) not in NUMBER:
+            raise _damaged(where, f"{name} is {value!r:.60}")
+    return result
+
+
+def check_line(line: dict[str, Any], where: str) -> dict[str, Any]:
+    """A line of metrics, unchanged: its step, and numbers or groups of numbers."""
+    if type(line.get("step")) is not int or not 0 <= line["step"] < 1 << 53:
+        raise _damaged(where, "has no 'step'")
+    for name, value in line.items():
+        if name == "analysis" or isinstance(value, dict):
+            _check_values(value, name, NUMBER, where)
+            if not all(-inf < number < inf for number in value.values()):
+                raise _damaged(where, f"{name} has numbers that are not finite")
+        elif type(value) not in NUMBER:
+            raise _damaged(where, f"{name} is {value!r:.60}")
+    return line
+
+
+def _check_field(name: str, value: Any, where: str) -> None:
+    if name not in FIELDS:
+        return
+    field = FIELDS[name]
+    expected: type = list if isinstance(field.default, tuple) else type(field.default)
+    fits = type(value) is expected or (expected is float and type(value) is int)
+    if not fits or (expected is list and not all(isinstance(item, str) for item in value)):
+        raise _damaged(where, f"config.{name} is {value!r:.60}")
+    if name.startswith("model.") or name == "eval.pooler":  # they decide how a trained model is read
+        for rule in field.rules:
+            try:
+                rule.check(name, value)
+            except UserError as error:
+                raise _damaged(where, f"config.{error}") from None
+
+
+def _check_parts(model: Mapping[str, Any], fields: set[str], where: str) -> None:
+    for section in WHOLE:
+        for name in FIELDS:
+            if section in model and name.startswith(f"model.{section}.") and name not in fields:
+                raise _damaged(where, f"config.{name} is missing")
+
+
+def _flat(section: Mapping[str, Any], prefix: str, where: str) -> Iterator[tuple[str, Any]]:
+    """The fields by their dotted names."""
+    for name, value in section.items():
+        if "." in name or prefix.count(".") > DEPTH:
+            raise _damaged(where, f"config.{prefix}{name} is not the name of a field")
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{name}.", where)
+        else:
+            yield prefix + name, value
+
+
+def _part(whole: Mapping[str, Any], name: str, where: str) -> dict[str, Any]:
+    part = whole.get(name)
+    if not isinstance(part, dict):
+        raise _damaged(where, f"has no object {name!r}")
+    return part
+
+
+def _check_values(part: Any, name: str, kinds: tuple[type, ...], where: str) -> None:
+    if not isinstance(part, dict):
+        raise _damaged(where, f"{name} is {part!r:.60}, not an object")
+    for key, value in part.items():
+        if type(value) not in kinds:
+            raise _damaged(where, f"{name}.{key} is {value!r:.60}")
+
+
+def _damaged(where: str, what: str) -> UserError:
+    return UserError(f"{where}: damaged: {what}")

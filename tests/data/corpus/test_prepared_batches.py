@@ -1,0 +1,135 @@
+import threading
+
+import numpy as np
+import pytest
+from support.corpora import in_memory, prepare, tokenizer_of
+
+from simcse_jax.data.batches import Batches
+from simcse_jax.data.corpus.prepared import Prepared
+from simcse_jax.data.corpus.prepared_batches import PreparedCorpus, least_cost
+from simcse_jax.data.draws import ORDER, permutation
+from simcse_jax.data.pairing import Pairing
+
+BATCH = 8
+
+
+@pytest.fixture(scope="module")
+def rows(triplets):
+    return PreparedCorpus(Prepared(triplets), 0)
+
+
+def same(left, right):
+    assert left.keys() == right.keys()
+    for name in left:
+        np.testing.assert_array_equal(left[name], right[name])
+        assert left[name].dtype == right[name].dtype
+
+
+class InMemory(Batches):
+    """Rows in memory in the order of prepared ones."""
+
+    def _examples(self, epoch):
+        corpus = self._corpus
+        order = permutation(corpus.num_rows, self._seed, ORDER, epoch)(np.arange(corpus.num_rows))
+        return order if corpus.pairing is None else corpus.pairing.pairs(order)
+
+
+def test_batches_are_those_in_memory_in_the_same_order(rows, tiny_bert, corpus):
+    expected = InMemory(in_memory(tiny_bert, corpus["csv"]), BATCH, 3)
+    batches = rows.batches(BATCH, 3)
+    for step in (0, 1, 2, 14, 4, 5, 0):  # two epochs of five, forwards and backwards
+        same(batches[step], expected[step])
+        assert batches.tokens(step) == expected.tokens(step)
+
+
+def test_a_batch_is_being_read_until_the_thread_has_all_of_its_parts(rows, monkeypatch):
+    batches, may_read = rows.batches(BATCH, 3), threading.Event()
+    assert not batches.is_reading(0)
+    read = batches._read
+    monkeypatch.setattr(batches, "_read", lambda step, *part: (step == 1 and may_read.wait(10), read(step, *part))[1])
+    batches.rows(0, slice(0, 4))
+    assert batches.is_reading(1) and not batches.is_reading(0)
+    may_read.set()
+    batches.rows(1, slice(0, 4))
+    assert not batches.is_reading(1)
+
+
+def test_pairs_of_contrastive_tension_are_those_in_memory(lines, tiny_bert, corpus):
+    whole = in_memory(tiny_bert, corpus["txt"])
+    for pairing in (Pairing(3, fresh=True), Pairing(1, fresh=False)):
+        prepared = PreparedCorpus(Prepared(lines), 0, pairing=pairing)
+        expected = whole._replace(pairing=pairing)
+        assert (prepared.num_examples, prepared.num_columns) == (expected.num_examples, expected.num_columns)
+        for step in range(3):
+            same(prepared.batches(4, 1)[step], InMemory(expected, 4, 1)[step])
+
+
+@pytest.mark.parametrize("parts", [1, 2, 4, 8])
+def test_a_batch_is_a_function_of_seed_and_step_however_it_is_shared(rows, parts):
+    """Of several processes each has some of the devices, and each device some of the rows."""
+    whole, size = rows.batches(BATCH, 5), BATCH // parts
+    processes = [rows.batches(BATCH, 5) for _ in range(parts)]
+    for step in (0, 1, 7, 3):  # as after a kill, it begins anywhere
+        read = [each.rows(step, slice(n * size, (n + 1) * size)) for n, each in enumerate(processes)]
+        same({name: np.concatenate([part[name] for part in read]) for name in read[0]}, whole[step])
+
+
+def test_an_epoch_has_every_row_once_and_a_subsample_the_same_rows(lines):
+    prepared = Prepared(lines)
+    texts = {}
+    for epoch in range(2):
+        batches = PreparedCorpus(prepared, 0, subsample=16).batches(BATCH, 2)
+        found = np.concatenate([batches[2 * epoch + step]["input_ids"][:, 0] for step in range(2)])
+        texts[epoch] = {tuple(row) for row in found.tolist()}
+    assert texts[0] == texts[1] and len(texts[0]) == 16
+    other = PreparedCorpus(prepared, 0, subsample=16).batches(BATCH, 3)
+    assert texts[0] != {tuple(row) for step in range(2) for row in other[step]["input_ids"][:, 0].tolist()}
+
+
+def test_padding_has_the_tokenizer_s_own_token(lines):
+    batch = PreparedCorpus(Prepared(lines), 7).batches(BATCH, 0)[0]
+    assert (batch["input_ids"][batch["attention_mask"] == 0] == 7).all()
+    assert batch["input_ids"].dtype == np.int32
+
+
+def long_rows_together(folder, model, batch: int, step: int) -> Prepared:
+    """100 rows of 3 tokens, but for those of one batch, which have 32."""
+    order = permutation(100, 1, ORDER, 0)(np.arange(100))
+    words = np.ones(100, int)
+    words[order[step * batch : (step + 1) * batch]] = 40
+    folder.mkdir()
+    (folder / "text.txt").write_text("".join("cat " * count + "\n" for count in words))
+    return prepare(folder / "out", model, folder / "text.txt", max_length=32, shard_rows=30)
+
+
+def test_a_batch_takes_the_larger_program_when_its_own_rows_exceed_the_smaller(tiny_bert, tmp_path):
+    prepared = long_rows_together(tmp_path / "long", tiny_bert, BATCH, 4)
+    batches = PreparedCorpus(prepared, tokenizer_of(tiny_bert).pad_token_id).batches(BATCH, 1)
+    for devices, chunk in ((1, 0), (2, 0), (4, 1), (1, 2)):
+        sizes = batches.sizes(1000, devices, chunk)
+        share = BATCH // devices
+        together = min(chunk or share, share)
+        assert sizes.tokens[-1] == () and len(sizes.tokens) == 2 and sizes.tokens[0][0] < 32 * together
+        for step in range(12):
+            tokens = batches[step]["attention_mask"].sum(axis=(1, 2)).reshape(-1, together).sum(axis=1)
+            assert sizes.of(step) == (step == 4) and (sizes.of(step) == 1 or tokens.max() <= sizes.tokens[0][0])
+
+
+def test_lengths_that_hardly_differ_have_one_program(tiny_bert, tmp_path):
+    (tmp_path / "text.txt").write_text("cat cat cat cat cat cat\n" * 20)
+    prepared = prepare(tmp_path / "out", tiny_bert, tmp_path / "text.txt")
+    sizes = PreparedCorpus(prepared, 0).batches(BATCH, 1).sizes(1000, 1)
+    assert sizes.tokens == ((),) and sizes.of(3) == 0
+
+
+def test_places_are_what_costs_least_on_average():
+    generator = np.random.default_rng(0)
+    lengths = np.clip(generator.normal(22, 7, (200_000, 1)).astype(int), 3, 32)
+    counts = np.bincount(lengths[:, 0], minlength=33)[None]
+    (size,) = least_cost(counts, 64, 1, 64 * 32)
+    sums = lengths[:, 0].reshape(-1, 64)[:3000].sum(axis=1)
+
+    def cost(places):
+        return np.where(sums > places, 64 * 32, places).mean()
+
+    assert cost(size) < 1.01 * min(cost(places) for places in range(1300, 2049, 5))

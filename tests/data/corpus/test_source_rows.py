@@ -1,0 +1,113 @@
+import itertools
+from collections import Counter
+
+import pytest
+
+from simcse_jax.data.augment import augment
+from simcse_jax.data.corpus import source_rows
+from simcse_jax.data.corpus.source_rows import BLANK, SOURCE_ROWS, UNUSED, Item, Items, check_usable, make_change
+from simcse_jax.data.examples import read_examples
+from simcse_jax.errors import UserError
+
+KEY = {"columns": {}, "positives": "", "labels": False, "seed": 3, "augment": {}}
+
+
+def read(path, change=None, **changes):
+    return list(open_items(path, change, **changes))
+
+
+def open_items(path, change=None, **changes):
+    return Items(KEY | {"sources": [{"name": str(path)}]} | changes, 0, change)
+
+
+@pytest.fixture
+def documents(tmp_path):
+    path = tmp_path / "documents.txt"
+    path.write_text("a1\na2\na3\na4\n\nb1\n\n\nc1\nc2\n")
+    return path
+
+
+def test_every_row_has_an_item(documents):
+    found = read(documents)
+    assert len(found) == 10
+    assert [item.texts[0] for item in found if not item.left_out] == ["a1", "a2", "a3", "a4", "b1", "c1", "c2"]
+    assert found[4] == BLANK
+
+
+@pytest.mark.parametrize("positives", ["", "next_3_sentences"])
+def test_rows_that_are_passed_over_change_no_others(documents, positives):
+    whole, found = read(documents, positives=positives), open_items(documents, positives=positives)
+    assert next(found) == whole[0]
+    found.pass_over(2)
+    assert list(found) == whole[3:]
+
+
+def test_next_sentences_stay_in_their_documents(documents):
+    found = read(documents, positives="next_sentence")
+    assert [tuple(item.texts) for item in found if not item.left_out] == [
+        ("a1", "a2"),
+        ("a2", "a3"),
+        ("a3", "a4"),
+        ("c1", "c2"),
+    ]
+    assert [found[row] for row in (3, 4, 5, 6, 9)] == [UNUSED, BLANK, UNUSED, BLANK, UNUSED]
+
+
+def test_one_of_the_next_three_is_drawn_evenly_by_seed_and_row(tmp_path):
+    path = tmp_path / "long.txt"
+    path.write_text("\n".join(map(str, range(3000))) + "\n\nx\n")
+    found = read(path, positives="next_3_sentences")
+    ahead = Counter(int(item.texts[1]) - int(item.texts[0]) for item in found if not item.left_out)
+    assert set(ahead) == {1, 2, 3} and all(900 < count < 1100 for count in ahead.values())
+    assert found == read(path, positives="next_3_sentences") != read(path, positives="next_3_sentences", seed=4)
+
+
+def test_changed_copies_are_those_of_training_in_memory(tmp_path):
+    texts = [f"the cat {'sat on ' * (n % 3)}the mat {n}" for n in range(30)]
+    (tmp_path / "a.txt").write_text("\n".join(texts) + "\n")
+    for name, both in itertools.product(("crop", "delete", "delete_one"), (False, True)):
+        options = {"name": name, "percent": 20.0, "both": both, "lexicon": ""}
+        change = make_change(options, 5)
+        found = read(tmp_path / "a.txt", change, augment=options)
+        fields = {"name": name, "percent": 20.0, "lexicon": "", "mlm_model": "", "seed": 5}
+        first = augment(texts, column=0, **fields) if both else texts
+        assert found == [Item([*pair]) for pair in zip(first, augment(texts, column=1, **fields), strict=True)]
+        assert change("the cat sat on the mat", SOURCE_ROWS, 1) != ""
+    with pytest.raises(UserError, match="--augment mlm: must be one of"):
+        make_change({"name": "mlm", "percent": 1.0}, 0)
+    assert make_change({}, 0) is None
+
+
+def key(path, positives):
+    return {"sources": [{"name": str(path)}], "columns": {}, "positives": positives, "labels": False, "seed": 0}
+
+
+@pytest.mark.parametrize("positives", ["", "next_sentence"])
+@pytest.mark.parametrize("count", range(1, 6))
+def test_it_refuses_what_training_refuses(count, positives, tmp_path):
+    path = tmp_path / "a.txt"
+    for lines in itertools.product(["a\n", "\n"], repeat=count):
+        path.write_text("".join(lines))
+        try:
+            read_examples(str(path), positives=positives)
+        except UserError as error:
+            with pytest.raises(UserError, match=str(error).split(";")[0].split(", but data")[0].split(", only")[0]):
+                check_usable(key(path, positives))
+        else:
+            check_usable(key(path, positives))
+
+
+def test_no_more_is_read_than_is_needed(tmp_path, monkeypatch):
+    read = []
+
+    class Counted(Items):
+        def __next__(self):
+            read.append(1)
+            return super().__next__()
+
+    monkeypatch.setattr(source_rows, "Items", Counted)
+    (tmp_path / "a.txt").write_text("\na\nb\n\n" * 100)
+    check_usable(key(tmp_path / "a.txt", ""))
+    assert len(read) == 2
+    check_usable(key(tmp_path / "a.txt", "next_sentence"))
+    assert len(read) == 2 + 6

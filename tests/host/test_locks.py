@@ -1,0 +1,296 @@
+import errno
+import fcntl
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from simcse_jax.errors import UserError
+from simcse_jax.host import locks
+from simcse_jax.host.locks import (
+    describe,
+    held,
+    held_next_to,
+    held_on_disk,
+    read_owner,
+    recover,
+    replacing,
+    taken,
+    this_job,
+)
+
+
+def test_what_a_job_writes_is_what_others_read():
+    job = this_job()
+    assert read_owner(job.text().encode()) == job != this_job()._replace(since=job.since)
+    assert str(taken("runs/a", job)) == (
+        f"runs/a: process {os.getpid()} on {socket.gethostname()}, since {job.since}, is writing there; "
+        "wait for its end, or choose another place"
+    )
+
+
+def test_a_lock_that_says_nothing_or_something_odd():
+    for text in (b"", b"{", b"[]", b"3", b"\xff", b'{"host": "a"}', b"[" * 100_000):
+        assert read_owner(text) is None
+    assert describe(None) == "another process"
+    assert describe(this_job()._replace(host="\x1b[2Ja")).startswith(f"process {os.getpid()} on ?[2Ja, since ")
+
+
+HOLD = """
+import sys
+from pathlib import Path
+from simcse_jax.host.locks import held_on_disk
+with held_on_disk(Path(sys.argv[1]), Path("place")):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_second_job_hears_of_the_first_and_a_kill_frees_the_lock(tmp_path):
+    file, place = tmp_path / "new" / ".lock", tmp_path / "new"
+    command = [sys.executable, "-c", HOLD, file]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout.readline() == "held\n"
+        with pytest.raises(UserError, match=f"^{place}: process {other.pid} on .*, since 20.*is writing there; wait"):
+            held_on_disk(file, place).__enter__()
+        other.send_signal(signal.SIGKILL)
+    assert file.exists()
+    with held_on_disk(file, place):
+        assert str(os.getpid()) in file.read_text() and str(other.pid) not in file.read_text()
+    assert not list(place.iterdir())
+
+
+def test_a_child_process_does_not_keep_it(tmp_path):
+    file = tmp_path / ".lock"
+    with held_on_disk(file, tmp_path):
+        forked = os.fork()
+        if not forked:
+            signal.pause()
+        program = subprocess.Popen(["sleep", "60"], close_fds=False)
+    try:
+        with held_on_disk(file, tmp_path):
+            pass
+    finally:
+        program.kill()
+        program.wait()
+        os.kill(forked, signal.SIGKILL)
+        os.waitpid(forked, 0)
+
+
+def test_a_fork_that_leaves_the_block_frees_nothing(tmp_path):
+    file = tmp_path / ".lock"
+    block = held_on_disk(file, tmp_path)
+    with block:
+        forked = os.fork()
+        if not forked:
+            block.__exit__(None, None, None)
+            os._exit(0)
+        os.waitpid(forked, 0)
+        with pytest.raises(UserError, match=f"process {os.getpid()} on"):
+            held_on_disk(file, tmp_path).__enter__()
+    assert not file.exists()
+
+
+def test_never_two_at_a_time_and_nothing_stays(tmp_path):
+    """Each removes the file at the end, while the others open it."""
+    file, inside, most, done = tmp_path / ".lock", [0], [0], [0]
+
+    def work():
+        for _ in range(200):
+            try:
+                with held_on_disk(file, tmp_path):
+                    inside[0] += 1
+                    most[0] = max(most[0], inside[0])
+                    done[0] += 1
+                    inside[0] -= 1
+            except UserError:
+                pass
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == [1] and done[0] > 0 and not file.exists()
+
+
+def test_a_place_that_cannot_be_locked_is_reported_in_one_line(tmp_path):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    for file in (tmp_path / "file" / ".lock", tmp_path / "folder", tmp_path / "link"):
+        with pytest.raises(UserError, match=r"^place: cannot be written: "):
+            held_on_disk(file, "place").__enter__()
+    assert (tmp_path / "file").read_text() == ""
+
+
+def test_a_full_disk_leaves_no_lock(tmp_path, monkeypatch):
+    def full(*args):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(UserError, match=r"^place: cannot be written: \.lock: No space left on device$"):
+        held_on_disk(tmp_path / ".lock", "place").__enter__()
+    assert not list(tmp_path.iterdir()) and not locks._open
+
+
+def test_a_disk_without_locks_is_used_with_a_warning(tmp_path, monkeypatch, capsys):
+    def none(*args):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", none)
+    with held_on_disk(tmp_path / ".lock", tmp_path):
+        pass
+    assert capsys.readouterr().err == (
+        f"warning: {tmp_path}: a disk without locks; make sure that no other job writes there\n"
+    )
+
+
+def in_a_thread(block) -> str:
+    """What another job would hear."""
+    heard = []
+
+    def enter():
+        try:
+            with block:
+                heard.append("")
+        except UserError as error:
+            heard.append(str(error))
+
+    thread = threading.Thread(target=enter)
+    thread.start()
+    thread.join()
+    return heard[0]
+
+
+def test_a_folder_has_its_lock_in_it_under_each_of_its_names(tmp_path):
+    folder, link = tmp_path / "run", tmp_path / "link"
+    link.symlink_to(folder)
+    with held(folder) as check:
+        check()
+        assert [path.name for path in folder.iterdir()] == [".lock"]
+        assert in_a_thread(held(link)).startswith(f"{link}: process ")
+        with held(link):  # the same job may take it again
+            pass
+        assert in_a_thread(held(folder))
+    assert in_a_thread(held(folder)) == "" and not list(folder.iterdir())
+
+
+def test_what_is_replaced_as_a_whole_has_its_lock_next_to_it(tmp_path):
+    (tmp_path / "link.npy").symlink_to(tmp_path / "emb.npy")
+    with held_next_to(tmp_path / "link.npy"):
+        assert (tmp_path / ".emb.npy.lock").exists()
+        assert in_a_thread(held_next_to(tmp_path / "emb.npy")).startswith(f"{tmp_path / 'emb.npy'}: process ")
+        assert in_a_thread(held_next_to(tmp_path / "other.npy")) == ""
+    assert in_a_thread(held_next_to(tmp_path / "emb.npy")) == ""
+    assert [path.name for path in tmp_path.iterdir()] == ["link.npy"]
+
+
+@pytest.fixture(params=[True, False], ids=["swap", "rename"])
+def swaps(request, monkeypatch) -> bool:
+    """On a disk that can swap two folders, and on one that cannot."""
+    if not request.param:
+        monkeypatch.setattr(locks, "_swap", lambda one, other: False)
+    return request.param
+
+
+def test_a_folder_is_replaced_as_a_whole_or_not_at_all(tmp_path, swaps):
+    folder = tmp_path / "deep" / "model"
+    with replacing(folder) as new:
+        (new / "a").write_text("1")
+        assert not folder.exists()
+    (tmp_path / "deep" / ".model.new").mkdir()  # left by a killed process
+    with replacing(folder) as new:
+        (new / "b").write_text("2")
+        assert os.listdir(folder) == ["a"]
+    assert os.listdir(folder) == ["b"] and os.listdir(tmp_path / "deep") == ["model"]
+    with pytest.raises(ZeroDivisionError), replacing(folder) as new:
+        (new / "c").write_text("3")
+        raise ZeroDivisionError
+    assert os.listdir(folder) == ["b"] and os.listdir(tmp_path / "deep") == ["model"]
+
+
+def test_a_folder_that_cannot_be_replaced_is_unchanged(tmp_path, monkeypatch):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "a").write_text("1")
+    rename = os.rename
+
+    def fail(source, target):
+        if str(source).endswith(".new"):
+            raise OSError(28, "No space left on device")
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", fail)
+    monkeypatch.setattr(locks, "_swap", lambda one, other: False)
+    with pytest.raises(OSError, match="No space left"), replacing(tmp_path / "model"):
+        pass
+    assert os.listdir(tmp_path) == ["model"] and os.listdir(tmp_path / "model") == ["a"]
+
+
+def test_the_swap_is_one_step_where_the_system_has_it(tmp_path, monkeypatch):
+    one, other = tmp_path / "one", tmp_path / "other"
+    one.mkdir()
+    other.mkdir()
+    (one / "a").write_text("")
+    if locks._swap(one, other):
+        assert os.listdir(other) == ["a"] and not os.listdir(one)
+    with pytest.raises(OSError, match="No such file"):
+        locks._swap(tmp_path / "none", other)
+    monkeypatch.setattr(locks, "RENAME_EXCHANGE", 1 << 20)  # as on a disk that does not know it
+    assert not locks._swap(one, other)
+
+
+def test_a_second_job_is_refused(tmp_path):
+    with replacing(tmp_path / "model") as new:
+        (new / "a").write_text("1")
+        code = "import sys; from pathlib import Path; from simcse_jax.host.locks import replacing\n"
+        code += "with replacing(Path(sys.argv[1])): pass"
+        done = subprocess.run([sys.executable, "-c", code, tmp_path / "model"], capture_output=True, text=True)
+        assert f"model: process {os.getpid()} on " in done.stderr.splitlines()[-1], done.stderr
+    assert os.listdir(tmp_path / "model") == ["a"]
+
+
+def left_by_a_kill(folder):
+    """Between the two renames."""
+    for kind in ("old", "new"):
+        (folder.parent / f".{folder.name}.{kind}").mkdir()
+        (folder.parent / f".{folder.name}.{kind}" / kind).write_text("")
+
+
+def test_the_next_reader_or_writer_puts_the_earlier_contents_back(tmp_path):
+    folder = tmp_path / "model"
+    left_by_a_kill(folder)
+    recover(folder)
+    recover(folder)
+    assert os.listdir(folder) == ["old"]
+    os.rename(folder, tmp_path / ".model.old")
+    with pytest.raises(ZeroDivisionError), replacing(folder):
+        assert os.listdir(folder) == ["old"]
+        raise ZeroDivisionError
+    assert os.listdir(folder) == ["old"] and os.listdir(tmp_path) == ["model"]
+
+
+def test_a_reader_waits_for_a_job_that_is_between_its_two_renames(tmp_path, monkeypatch):
+    folder = tmp_path / "model"
+    left_by_a_kill(folder)
+    with held_next_to(folder):
+        reader = threading.Thread(target=recover, args=(folder,))
+        reader.start()
+        os.rename(tmp_path / ".model.new", folder)
+    reader.join()
+    assert os.listdir(folder) == ["new"]
+
+
+def test_contents_that_cannot_be_put_back_are_named(tmp_path, monkeypatch):
+    def fail(*args):
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    left_by_a_kill(tmp_path / "model")
+    monkeypatch.setattr(os, "rename", fail)
+    monkeypatch.setattr(locks, "WAIT_SECONDS", 0)
+    with pytest.raises(UserError, match=r"model: missing; what was there is in .*\.model\.old .*Read-only"):
+        recover(tmp_path / "model")

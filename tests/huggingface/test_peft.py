@@ -1,0 +1,249 @@
+"""LoRA in PEFT's format: written, read back, refused; opened by PEFT itself where that is installed."""
+
+import dataclasses
+import json
+import shutil
+
+import jax
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+from support import CONFIGS, random_batch, write_model
+from support.models import edit_json
+
+from simcse_jax.errors import UserError
+from simcse_jax.huggingface.load import load
+from simcse_jax.huggingface.peft import (
+    CONFIG,
+    KINDS,
+    WEIGHTS,
+    base_fingerprint,
+    linear_maps,
+    module_of,
+    read_adapter,
+    sites,
+    write_adapter,
+)
+from simcse_jax.models import lora, parameters
+from simcse_jax.models.config import EncoderConfig, Lora, Partial, Site
+from simcse_jax.models.sentence_encoder import build
+
+
+def adapter_of(folder, target, targets=("all-linear",), frozen_layers=0, rank=3):
+    """Writes a random adapter of the model in `folder`: (model, encoder with LoRA, its parameters)."""
+    model = load(str(folder))
+    own = Lora(rank, 7.5, sites(model.config, targets, "targets"))
+    encoder = dataclasses.replace(model.config, partial=Partial(False, frozen_layers, own))
+    generator = np.random.default_rng(5)
+    fresh = lora.fresh(encoder, jax.random.key(0))
+    params = {name: generator.normal(0, 0.15, value.shape).astype(np.float32) for name, value in fresh.items()}
+    target.mkdir()
+    sha = base_fingerprint(model.params)
+    write_adapter(params, encoder, target, base=str(folder), sha=sha, dropout=0.1)
+    return model, encoder, params
+
+
+@pytest.fixture(scope="module")
+def written(tiny_bert, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("adapter") / "adapter"
+    return folder, *adapter_of(tiny_bert, folder, ("query", "output.dense"), frozen_layers=1)
+
+
+def test_what_is_written_is_read_back(written):
+    folder, model, encoder, params = written
+    found = read_adapter(str(folder), encoder, model)
+    assert found.keys() == params.keys() and len(found) == 6
+    for name, value in params.items():
+        np.testing.assert_array_equal(found[name], value)
+    config = json.loads((folder / CONFIG).read_text())
+    assert (config["r"], config["lora_alpha"], config["peft_type"]) == (3, 7.5, "LORA")
+    keys = load_file(folder / WEIGHTS)
+    assert keys["base_model.model.encoder.layer.1.attention.self.query.lora_A.weight"].shape == (3, 32)
+
+
+def test_one_of_a_larger_class_is_read(written, tmp_path):
+    """PEFT's names have the prefix of a class with a head, and folders of others have no marker."""
+    folder, model, encoder, params = written
+    other = shutil.copytree(folder, tmp_path / "other")
+    (other / "simcse_jax.json").unlink()
+    tensors = load_file(other / WEIGHTS)
+    save_file({name.replace("model.encoder", "model.bert.encoder"): x for name, x in tensors.items()}, other / WEIGHTS)
+    assert read_adapter(str(other), encoder, model).keys() == params.keys()
+    assert read_adapter(str(other), encoder, dataclasses.replace(model, name="me/tiny-bert@refs/pr/1"))
+    with pytest.raises(UserError, match=r"base_model_name_or_path is '.*tiny-bert', but config.model.init_from is 'x'"):
+        read_adapter(str(other), encoder, dataclasses.replace(model, name="x"))
+    edit_json(other / CONFIG, base_model_name_or_path=None)
+    with pytest.raises(UserError, match=r"base_model_name_or_path is None, but config.model.init_from is "):
+        read_adapter(str(other), encoder, model)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"peft_type": "IA3"}, "peft_type is 'IA3'; only LORA"),
+        ({"use_dora": True}, "use_dora is True; such an adapter"),
+        ({"use_rslora": True}, "use_rslora is True"),
+        ({"modules_to_save": ["pooler"]}, "modules_to_save is "),
+        ({"alora_invocation_tokens": [1]}, "alora_invocation_tokens is "),
+        ({"of_a_later_peft": {"x": 1}}, "of_a_later_peft is "),
+        ({"init_lora_weights": "pissa_niter_4"}, "init_lora_weights is 'pissa_niter_4', which changes the base too"),
+        ({"rank_pattern": {"query": 4}}, "rank_pattern is "),
+        ({"bias": "all"}, "bias is 'all'"),
+        ({"r": 8}, "r is 8, but config.model.lora.rank is 3"),
+        ({"lora_alpha": 16}, "lora_alpha is 16, but config.model.lora.alpha is 7.5"),
+    ],
+)
+def test_another_kind_is_refused(written, tmp_path, changes, said):
+    folder, model, encoder, _ = written
+    other = shutil.copytree(folder, tmp_path / "other")
+    edit_json(other / CONFIG, **changes)
+    with pytest.raises(UserError, match=f"{CONFIG}: {said}"):
+        read_adapter(str(other), encoder, model)
+
+
+def test_products_of_the_pooler_are_left_out_and_of_other_parts_refused(written, tmp_path):
+    """PEFT's `all-linear` adds those of a BERT's pooler, and of ELECTRA's projection."""
+    folder, model, encoder, params = written
+    for module, with_head, said in (
+        ("pooler.dense", False, ""),
+        ("pooler.dense", True, r"'pooler\.dense\.lora_A\.weight' belongs to no linear map of a layer of"),
+        ("embeddings_project", False, r"'embeddings_project\.lora_A\.weight' belongs to no linear map of a layer of"),
+        (
+            "encoder.layer.2.output.dense",
+            False,
+            r"'encoder\.layer\.2.*; an adapter of another model, or of other parts",
+        ),
+    ):
+        other = shutil.copytree(folder, tmp_path / "other", dirs_exist_ok=True)
+        more = {f"base_model.model.{module}.{kind}.weight": np.ones((3, 32), np.float32) for kind in KINDS}
+        save_file(load_file(folder / WEIGHTS) | more, other / WEIGHTS)
+        head = {"head.kernel": np.ones((32, 32)), "head.bias": np.ones(32)} if with_head else {}
+        base = dataclasses.replace(model, params={**model.params, **head})
+        assert base.has_head == with_head
+        if said:
+            with pytest.raises(UserError, match=said):
+                read_adapter(str(other), encoder, base)
+        else:
+            assert read_adapter(str(other), encoder, base).keys() == params.keys()
+
+
+def test_an_adapter_of_another_model_is_refused(written, tmp_path):
+    folder, model, encoder, _ = written
+    with pytest.raises(UserError, match=r"no adapter_config\.json; give a folder in PEFT's format"):
+        read_adapter(str(model.folder), encoder, model)
+    word = {parameters.WORD_EMBEDDING: np.asarray(model.params[parameters.WORD_EMBEDDING]) + 1}
+    with pytest.raises(UserError, match=r"is an adapter of '.*'; .* has other weights"):
+        read_adapter(str(folder), encoder, dataclasses.replace(model, params={**model.params, **word}))
+    fewer = dataclasses.replace(encoder, partial=dataclasses.replace(encoder.partial, frozen_layers=0))
+    with pytest.raises(UserError, match=r"'encoder\.layer\.0\..*' is missing; set model\.lora\.targets"):
+        read_adapter(str(folder), fewer, model)
+    wide = shutil.copytree(folder, tmp_path / "wide")
+    tensors = load_file(wide / WEIGHTS)
+    save_file({name: np.repeat(value, 2, axis=-1) for name, value in tensors.items()}, wide / WEIGHTS)
+    with pytest.raises(UserError, match=r"needs .*: it is an adapter of another model"):
+        read_adapter(str(wide), encoder, model)
+    (wide / WEIGHTS).write_bytes(b"none")
+    with pytest.raises(UserError, match="truncated or damaged"):
+        read_adapter(str(wide), encoder, model)
+    with pytest.raises(UserError, match="is an adapter, without the model that it belongs to"):
+        load(str(folder))
+
+
+# The package peft is only compared with; without it these are skipped.
+@pytest.mark.slow
+@pytest.mark.exact
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_peft_opens_it_and_ours_opens_pefts(kind, tmp_path):
+    peft, torch = pytest.importorskip("peft", reason="peft is not installed"), pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    base = write_model(tmp_path / "base", kind)
+    model, encoder, params = adapter_of(base, tmp_path / "adapter")
+    ids, mask = (part[:, 0] for part in random_batch(3, 9))
+    ids = np.minimum(ids, 25)
+    graph, _ = build(encoder, with_head=False)
+    of_encoder = {name: value for name, value in model.params.items() if name.startswith("encoder.")}
+    ours = parameters.merge(graph, of_encoder | params).encoder(ids, mask)[-1]
+
+    def opened():
+        return transformers.AutoModel.from_pretrained(base, attn_implementation="eager")
+
+    def states(of):
+        with torch.no_grad():
+            found = of.eval()(input_ids=torch.tensor(ids), attention_mask=torch.tensor(mask))
+        return found.last_hidden_state.numpy() * mask[..., None]
+
+    theirs = peft.PeftModel.from_pretrained(opened(), tmp_path / "adapter")
+    np.testing.assert_allclose(ours * mask[..., None], states(theirs), atol=1e-5)
+    assert np.abs(states(opened()) - states(theirs)).max() > 0.05
+    auto = peft.AutoPeftModelForFeatureExtraction.from_pretrained(tmp_path / "adapter", attn_implementation="eager")
+    np.testing.assert_array_equal(states(auto), states(theirs))
+
+    targets = [
+        ".".join(name.split(".")[-2:])
+        for name in json.loads((tmp_path / "adapter" / CONFIG).read_text())["target_modules"]
+    ]
+    fields = peft.LoraConfig(r=3, lora_alpha=7.5, target_modules=sorted(set(targets)), init_lora_weights=False)
+    fresh = peft.get_peft_model(opened(), fields)
+    fresh.save_pretrained(tmp_path / "theirs")
+    read = read_adapter(str(tmp_path / "theirs"), encoder, model)
+    ours = parameters.merge(graph, of_encoder | read).encoder(ids, mask)[-1]
+    np.testing.assert_allclose(ours * mask[..., None], states(fresh), atol=1e-5)
+
+
+def chosen(kind, *targets):
+    encoder = EncoderConfig.from_hugging_face(CONFIGS[kind], "test")
+    known = {site: name for name, site in linear_maps(kind).items()}
+    return [known[site] for site in sites(encoder, targets, "field")]
+
+
+def test_a_target_is_the_end_of_a_name():
+    assert chosen("bert", "query", "value") == ["attention.self.query", "attention.self.value"]
+    assert chosen("bert", "output.dense") == ["attention.output.dense", "output.dense"]  # as in PEFT
+    assert chosen("bert", "dense") == ["attention.output.dense", "intermediate.dense", "output.dense"]
+    assert chosen("modernbert", "Wo", "Wqkv") == ["attn.Wqkv", "attn.Wo", "mlp.Wo"]
+    assert chosen("bert", "all-linear") == list(linear_maps("bert"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "queries_and_values"),
+    [
+        ("roberta", ["attention.self.query", "attention.self.value"]),
+        ("mpnet", ["attention.attn.q", "attention.attn.v"]),
+        ("distilbert", ["attention.q_lin", "attention.v_lin"]),
+        ("albert", ["attention.query", "attention.value"]),
+        ("modernbert", ["attn.Wqkv"]),
+        ("nomic_bert", ["self_attn.q_proj", "self_attn.v_proj"]),
+    ],
+)
+def test_without_targets_they_are_those_of_queries_and_values(kind, queries_and_values):
+    assert chosen(kind) == queries_and_values
+
+
+@pytest.mark.parametrize(
+    ("kind", "target", "nearest"),
+    [
+        ("bert", "quer", "query"),
+        ("modernbert", "query", "Wqkv"),
+        ("bert", "0.query", "query"),
+        ("bert", "all", "value"),
+    ],
+)
+def test_a_target_that_does_not_exist_is_refused(kind, target, nearest):
+    with pytest.raises(UserError, match=f"field: '{target}' is not a linear map .* the nearest one is {nearest};"):
+        chosen(kind, "all-linear", target)
+
+
+def test_names_of_modules():
+    assert module_of("albert", 1, Site("output")) == "encoder.albert_layer_groups.1.albert_layers.0.ffn_output"
+    assert module_of("nomic_bert", 0, Site("intermediate", 1, 2)) == "layers.0.mlp.up_proj"
+    assert module_of("bert", 0, Site("qkv", 2, 3)) == "encoder.layer.0.attention.self.value"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_transformers_has_these_modules_and_no_others_in_its_layers(kind):
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    model = transformers.AutoModel.from_config(transformers.AutoConfig.for_model(**CONFIGS[kind]))
+    stack = module_of(kind, 0, Site("output")).partition(".0.")[0]
+    found = {name for name, each in model.named_modules() if isinstance(each, torch.nn.Linear) and f"{stack}.0" in name}
+    assert found == {module_of(kind, 0, site) for site in linear_maps(kind).values()}

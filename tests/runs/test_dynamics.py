@@ -1,0 +1,280 @@
+import json
+import shutil
+
+import numpy as np
+import pytest
+from support import call, sentences
+
+from simcse_jax.errors import UserError
+from simcse_jax.evaluation import geometry, sts
+from simcse_jax.evaluation.analysis.dynamics import FIELDS
+from simcse_jax.host.progress import Progress
+from simcse_jax.host.storage import as_path
+from simcse_jax.runs.dynamics import checkpoint_encoders, folder_name, read_records, steps_of
+from simcse_jax.runs.metrics_file import read_metrics
+from simcse_jax.simcse import SimCSE
+
+
+def changed(workdir, target, temperature=None, **analysis):
+    """A copy of a run with another temperature, say, and with what was measured while it trained."""
+    shutil.copytree(workdir, target)
+    about = json.loads((target / "run.json").read_text())
+    if temperature:
+        about["config"]["objective"]["info_nce"]["temperature"] = temperature
+        about["config"]["eval"]["every"] = 99  # which trains nothing else
+        del about["config"]["analysis"]  # as of a run of before there was such a field
+    about["sha256"] |= {"analysis.data": analysis["sha256"]} if "sha256" in analysis else {}
+    (target / "run.json").write_text(json.dumps(about))
+    lines = [{"step": step, "analysis": point} for step, point in analysis.get("points", {}).items()]
+    with (target / "metrics.jsonl").open("a") as file:
+        file.writelines(json.dumps(line) + "\n" for line in lines)
+    return target
+
+
+def test_kept_checkpoints_are_measured_and_drawn_together(trained, corpus, tmp_path, monkeypatch):
+    shown = []
+    monkeypatch.setattr(Progress, "__exit__", lambda self, *_: shown.append(self._total) if self._shown else None)
+    other = changed(trained, tmp_path / "other", temperature=0.1)
+    done = call("analyze", "--runs", trained, other, "--data", corpus["dev"], "--output", tmp_path / "out")
+    assert (done.returncode, done.stderr) == (0, "")
+    found = json.loads((tmp_path / "out" / "dynamics.json").read_text())
+    assert list(found["runs"]) == ["temperature 0.05", "temperature 0.1"]
+    assert found["runs"]["temperature 0.1"]["workdir"] == str(other)
+    first, second = (run["points"] for run in found["runs"].values())
+    assert first == second  # of the same parameters
+    assert [point["step"] for point in first] == [0, *steps_of(trained)]
+    assert (found["about"]["sentences"], found["about"]["pairs_of_alignment"]) == (20, 4)
+
+    assert shown == [28, 20] * 2 * len(first)  # 20 sentences and 4 pairs are encoded, 20 sentences measured
+
+    pairs = sts.read_graded_pairs(corpus["dev"])
+    for kept, point in zip(checkpoint_encoders(as_path(str(trained))), first, strict=True):
+        one, two, rows = (kept.embed(side) for side in (pairs.first[-4:], pairs.second[-4:], pairs.first))
+        assert point["alignment"] == pytest.approx(geometry.alignment(one, two), abs=1e-5)
+        assert point["uniformity"] == pytest.approx(geometry.uniformity(rows), abs=1e-5)
+        states = {row: states[-1] for row, states in kept.embed.tokens.hidden_states(pairs.first)}
+        words = [len(sentence.split()) + 2 for sentence in pairs.first]
+        norms = [np.linalg.norm(states[row][:count], axis=1).mean() for row, count in enumerate(words)]
+        assert point["l2_norm"] == pytest.approx(np.mean(norms), rel=0.05)  # for one token of each sentence
+        assert point["adjusted_self_similarity"] == pytest.approx(
+            point["self_similarity"] - point["anisotropy"], abs=2e-6
+        )
+        assert f"step {point['step']}: anisotropy {point['anisotropy']:.4f}" in done.stdout
+    assert len({point["l2_norm"] for point in first}) == len(first)
+    assert {path.name for path in (tmp_path / "out").glob("*.svg")} == {f"{field}.svg" for field in FIELDS}
+    assert "temperature 0.1" in (tmp_path / "out" / "report.html").read_text()
+
+
+def recording(value: float) -> dict:
+    return dict.fromkeys(("self_similarity", "intra_sentence_similarity", *FIELDS), value)
+
+
+def test_measurements_made_during_training_are_drawn(trained, tmp_path):
+    one, two = (
+        changed(trained, tmp_path / name, points={0: recording(0.9), 4: recording(value)}, sha256="1")
+        for name, value in (("one", 0.3), ("two", 0.2))
+    )
+    done = call("analyze", "--runs", one, two, "--output", tmp_path / "out")
+    assert (done.returncode, done.stderr) == (0, "")
+    found = json.loads((tmp_path / "out" / "dynamics.json").read_text())
+    assert {name: run["points"] for name, run in found["runs"].items()} == {
+        "one": [{"step": 0, **recording(0.9)}, {"step": 4, **recording(0.3)}],
+        "two": [{"step": 0, **recording(0.9)}, {"step": 4, **recording(0.2)}],
+    }
+    assert found["data"] == "dev.tsv" and "analysis.every" in found["about"]["source"]
+    assert len(read_metrics(as_path(str(one)))) == len(read_metrics(as_path(str(trained)))) + 2
+
+
+@pytest.fixture(scope="module")
+def runs(trained, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    some = {0: recording(0.9), 4: recording(0.3)}
+    words = changed(trained, folder / "words") / "model" / "tokenizer.json"
+    words.write_text(words.read_text().replace('"cat"', '"kat"'))
+    for name, sha256 in (("recorded", "1"), ("elsewhere", "2")):
+        changed(trained, folder / name, points=some, sha256=sha256)
+    (changed(trained, folder / "damaged") / "run.json").write_text('{"config": 3}')
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("names", "options", "parts"),
+    [
+        (
+            ["recorded", "{trained}"],
+            [],
+            ["--runs", "nothing was measured while it trained", "analysis.every", "--data"],
+        ),
+        (["recorded", "elsewhere"], [], ["recorded and", "elsewhere", "not measured on the same sentences"]),
+        (["recorded", "words"], ["--data", "{dev}"], ["words", "different tokenizers"]),
+        (["damaged"], [], ["run.json: damaged"]),
+        (["nowhere"], [], ["nowhere: no run.json there, so it is not a run's folder"]),
+        (["recorded"], ["--data", "{dev}", "--column", "x"], ["--column x: of graded pairs the first sentences"]),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_mistake_is_refused_in_one_line_and_nothing_is_written(
+    runs, trained, corpus, tmp_path, names, options, parts
+):
+    names = [name.format(trained=trained) if "{" in name else runs / name for name in names]
+    options = [value.format(dev=corpus["dev"]) for value in options]
+    done = call("analyze", "--runs", *names, *options, "--output", tmp_path / "out")
+    assert done.returncode == 2, done.stderr
+    assert len(done.stderr.splitlines()) == 1 and done.stderr.startswith("error: ")
+    assert [part for part in parts if part not in done.stderr] == [], done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_every_checkpoint_is_encoded_with_its_own_parameters(trained, tmp_path):
+    """The newest one is what the run loads as when no other checkpoint is there."""
+    latest = shutil.copytree(trained, tmp_path / "latest")
+    *before, last = steps_of(trained)
+    for step in before:
+        shutil.rmtree(latest / "checkpoints" / str(step))
+    embedders = {kept.step: kept.embed for kept in checkpoint_encoders(as_path(str(trained)))}
+    some = sentences(12, seed=5)
+    embeddings = {step: embed(some) for step, embed in embedders.items()}
+    model = SimCSE(str(latest))
+    assert model.use_head
+    assert np.allclose(embeddings[last], model.encode(some), atol=1e-6)
+    assert not np.allclose(embeddings[last], embeddings[before[-1]], atol=1e-4)
+
+
+def test_step_0_is_the_start_of_the_run(trained, tiny_bert):
+    """With the fresh head that its seed gives: the run has scored it before the first step."""
+    step, embed = next(checkpoint_encoders(as_path(str(trained))))
+    lines = map(json.loads, (trained / "metrics.jsonl").read_text().splitlines())
+    before = next(line["eval/dev"] for line in lines if line["step"] == 0 and "eval/dev" in line)
+    assert step == 0
+    data = json.loads((trained / "run.json").read_text())["config"]["eval"]["data"]
+    assert geometry.measure(embed, geometry.read(data)).spearman == pytest.approx(before, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"init_from": "no/such/model"}, "no/such/model"),
+        ({"weights": "0" * 64}, "other weights than the run started from"),
+    ],
+    ids=["gone", "changed"],
+)
+def test_a_start_that_is_not_there_any_more_is_left_out(trained, tmp_path, capsys, change, message):
+    workdir = shutil.copytree(trained, tmp_path / "moved")
+    about = json.loads((workdir / "run.json").read_text())
+    about["config"]["model"]["init_from"] = change.get("init_from", about["config"]["model"]["init_from"])
+    about["sha256"]["model.init_from"] = change.get("weights", about["sha256"]["model.init_from"])
+    (workdir / "run.json").write_text(json.dumps(about))
+    assert [kept.step for kept in checkpoint_encoders(as_path(str(workdir)))] == steps_of(trained)
+    assert message in capsys.readouterr().out
+
+
+PLACE = {"alignment": 0.25, "uniformity": -1.5, "anisotropy": 0.5}
+
+
+@pytest.fixture
+def run(trained, tmp_path):
+    """Makes a run's folder with changed fields and the lines of its metrics."""
+
+    def make(name, lines, **fields):
+        about = json.loads((trained / "run.json").read_text())
+        for field, value in fields.items():
+            section, _, last = field.rpartition("__")
+            (about["config"][section] if section else about["config"])[last] = value
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "run.json").write_text(json.dumps(about))
+        (tmp_path / name / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        return tmp_path / name
+
+    return make
+
+
+def scores(*values, task="stsb_dev"):
+    return [{"step": 10 * number, f"eval/{task}": value} for number, value in enumerate(values)]
+
+
+def read(*folders, **labels):
+    return read_records(
+        {folder.name: folder for folder in folders}, {folder.name: labels.get(folder.name, "") for folder in folders}
+    )
+
+
+def test_runs_that_differ_in_the_seed_alone_are_a_group(run):
+    lines = [*scores(50.0, 60.5), {"step": 10, "loss": 1.0}, {"step": 10, "analysis": PLACE}]
+    one, two = run("a", lines, seed=1), run("b", scores(51.0, 62.0), seed=2)
+    other = run("c", scores(40.0), seed=1, model__dropout=0.5)
+    found = read(one, two, other)
+    assert found.groups == {"a": ["a", "b"], "c": ["c"]}
+    assert found.scores == {"a": {0: 50.0, 10: 60.5}, "b": {0: 51.0, 10: 62.0}, "c": {0: 40.0}}
+    assert found.plane == {"a": {10: {"alignment": 0.25, "uniformity": -1.5}}}
+    assert (found.scored_on, found.measured_on) == ("stsb_dev", "dev.tsv")
+    assert read(one, two, a="mine").groups == {"a": ["a"], "b": ["b"]}  # labels separate
+
+
+def test_the_same_run_again_is_no_other_seed(run):
+    """Rows of a sweep may differ in their post-processing alone, with which nothing is trained."""
+    folders = [
+        run(f"{row} {seed}", scores(50.0), seed=seed, eval__postprocess=row) for row in ("", "flow") for seed in (1, 2)
+    ]
+    assert list(read(*folders).groups.values()) == [[" 1", " 2"], ["flow 1", "flow 2"]]
+
+
+def test_runs_that_retrieval_chose_are_drawn_together_on_the_same_data_alone(run):
+    folders = [run(name, scores(5.0, task="retrieval_ndcg@10")) for name in ("a", "b")]
+    for folder, fingerprint in zip(folders, "01", strict=True):
+        with_contents(folder, eval__retrieval__data=fingerprint)
+    assert read(folders[0]).scored_on == "retrieval_ndcg@10"
+    with pytest.raises(UserError, match="--runs a and b were scored on different data of retrieval; draw them sep"):
+        read(*folders)
+
+
+def with_contents(folder, **contents):
+    """The run's folder, with SHA-256 of what it read."""
+    about = json.loads((folder / "run.json").read_text())
+    about["sha256"] |= {field.replace("__", "."): value for field, value in contents.items()}
+    (folder / "run.json").write_text(json.dumps(about))
+    return folder
+
+
+def test_runs_of_other_scored_pairs_or_of_another_model_are_no_seeds_of_one_another(run):
+    """The files have the same names: the contents differ."""
+    one = with_contents(run("a", scores(50.0), seed=1), eval__data="news")
+    other = with_contents(run("b", scores(90.0), seed=2), eval__data="medical")
+    with pytest.raises(UserError, match="--runs a and b were scored on different contents of eval"):
+        read(one, other)
+    other = with_contents(other, eval__data="news", model__init_from="another")
+    assert read(one, other).groups == {"a": ["a"], "b": ["b"]}
+    better = run("c", scores(60.0), seed=3, eval__encoder="better")  # of two encoders, not the first one's
+    assert read(one, with_contents(better, eval__data="news")).groups == {"a": ["a"], "c": ["c"]}
+
+
+def test_records_without_alignment_have_no_place(run):
+    found = read(run("a", [*scores(5.0), {"step": 0, "analysis": {"uniformity": -1.0}}]))
+    assert found.plane == {} and found.scores == {"a": {0: 5.0}}
+    with pytest.raises(UserError, match="--runs b: there is nothing to draw: alignment was not measured"):
+        read(run("b", [{"step": 0, "analysis": {"uniformity": -1.0}}]))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "message"),
+    [
+        (scores(1.0), [{"step": 1, "loss": 2.0}], "--runs b: nothing was recorded while it trained"),
+        (scores(1.0), scores(1.0, task="mine"), "--runs a was scored on stsb_dev, b on mine; draw them separately"),
+        (scores(1.0), [*scores(1.0), *scores(1.0, task="x")], "has scores of stsb_dev and x; one is expected"),
+    ],
+)
+def test_runs_that_cannot_be_drawn_together(run, first, second, message):
+    with pytest.raises(UserError, match=message):
+        read(run("a", first), run("b", second, seed=2))
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("runs/x/no dropout/seed42", "runs/x/no dropout"),
+        ("runs/x/seed42/", "runs/x"),
+        ("seed42", "seed42"),
+        ("runs/seeds", "runs/seeds"),
+    ],
+)
+def test_a_sweep_s_run_is_named_like_its_row(name, shown):
+    assert folder_name(name) == shown
