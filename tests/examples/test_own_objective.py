@@ -128,7 +128,7 @@ def test_a_run_resumes_bit_for_bit_and_its_model_needs_the_encoder_alone(tiny_be
         SimCSE(tmp_path / "exported").encode(texts), SimCSE(tmp_path / "run").encode(texts), atol=1e-6
     )
     args = train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / "run")
-    refused(call("main", *args), "belongs to another config")
+    refused(call("train", *args), "belongs to another config")
     with pytest.raises(UserError, match=r"^config\.objective\.uniformity: no such objective; the nearest one here is"):
         validate(config)
 
