@@ -81,15 +81,15 @@ class ReplacedTokenDetection(Objective):
 
     def check(self, config: Any, active: Sequence[Objective]) -> None:
         """Refuses a run without a generator, and positives that are several sentences."""
-        if not config.model.generator:
-            raise UserError(
-                "config.model.generator: must be set for objective.replaced_token_detection: a model with its "
-                "language-model head, e.g. distilbert-base-uncased"
-            )
         if config.data.positives == SPANS and config.data.spans.positives > 1:
             raise UserError(
                 f"config.data.spans.positives={config.data.spans.positives}: objective.replaced_token_detection needs "
                 "the embedding of one sentence, and the mean of several is none; set it to 1"
+            )
+        if not config.model.generator:
+            raise UserError(
+                "config.model.generator: must be set for objective.replaced_token_detection: a model with its "
+                "language-model head, e.g. distilbert-base-uncased"
             )
 
     def drawn(self, tokens: Tokens) -> Int[Array, "B P T"]:
