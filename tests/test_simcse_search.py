@@ -198,6 +198,9 @@ def test_an_index_in_bytes_keeps_its_ranges(tiny_bert, tmp_path):
     ):
         with pytest.raises(UserError, match=message):
             same.build_index(texts, **options)
-    for options, message in (({"rescore": 4}, "all rows of binary"), ({"storage": "int8"}, "the index keeps and searches binary")):
+    for options, message in (
+        ({"rescore": 4}, "all rows of binary"),
+        ({"storage": "int8"}, "the index keeps and searches binary"),
+    ):
         with pytest.raises(UserError, match=message):
             same.search("the cat", **options)

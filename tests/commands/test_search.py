@@ -396,7 +396,9 @@ def test_the_command_makes_and_reads_an_index_in_bytes(tiny_bert, files):
     refused(*command, "--rescore", 3, parts=["rescore=3: "])
     whole = ("--model", tiny_bert, "--sentences", files / "sentences.txt", "--query", "the red cat")
     new = (*whole, "--index", files / "new")  # nothing is encoded for a search that is refused
-    refused(*new, "--precision", "int8", "--storage", "int8", parts=["storage='int8': the index keeps and searches int8"])
+    refused(
+        *new, "--precision", "int8", "--storage", "int8", parts=["storage='int8': the index keeps and searches int8"]
+    )
     refused(*new, "--rescore", 3, parts=["rescore=3: is for storage='int8' or 'binary'"])
     assert not (files / "new" / "index.json").exists()
     searched(*whole, "--storage", "binary", "--rescore", 8, "--output", output)
