@@ -55,7 +55,7 @@ def find_rooms(graph: dict[str, set[str]]) -> tuple[set[str], set[tuple[str, str
     """The first names below the package, and the pairs of them of which one imports the other."""
 
     def room(name: str) -> str:
-        return (name.split(".") + ["__init__"])[1]
+        return [*name.split("."), "__init__"][1]
 
     arrows = {(room(name), room(other)) for name, found in graph.items() for other in found & graph.keys()}
     return {room(name) for name in graph}, {(one, other) for one, other in arrows if one != other}
