@@ -126,7 +126,7 @@ def choose_step(checkpoints: "Checkpoints", workdir: Workdir, step: int | str | 
     if best is None:
         if workdir.has_result:
             why = "has its scores but no checkpoint, as runs that a sweep trains together have"
-            raise UserError(f"{workdir}: {why}; train it with simcse_jax.main")
+            raise UserError(f"{workdir}: {why}; train it with simcse-jax train")
         raise UserError(f"{workdir}: no checkpoint has been saved yet")
     if step is None:
         return best
