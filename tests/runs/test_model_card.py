@@ -221,7 +221,7 @@ def test_the_licence_of_a_hub_s_model_is_read_from_the_client_s_cache(tmp_path, 
     repository = tmp_path / "models--ann--base"
     a_base(repository / "snapshots" / "abc", "license: mit")
     (repository / "refs").mkdir()
-    (repository / "refs" / "train").write_text("abc")
+    (repository / "refs" / "main").write_text("abc")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     described = front_matter(model_card.model_card(HEADLESS, a_run(model__init_from="ann/base"), None, "x"))
     assert (described["license"], described["base_model"]) == ("mit", "ann/base")

@@ -110,7 +110,8 @@ def test_cells_are_coloured_by_their_cosine():
         ("16", "0.50"),
         ("31", "1.00"),
     ]
-    rules = demo_page.shade_rules().split("\n")
+    scale, *rules = demo_page.shade_rules().split("\n")
+    assert scale == ".scale { background: linear-gradient(to right, rgb(247,251,255), rgb(8,48,107)); }"
     assert len(rules) == 32
     assert rules[0] == ".heat .s0 { background: rgb(247,251,255); color: #1a202c; }"
     assert rules[31] == ".heat .s31 { background: rgb(8,48,107); color: #fff; }"

@@ -28,7 +28,7 @@ def test_a_recipe_s_page_says_how_its_file_is_made(path):
     files = {name for name in NAMED - DOWNLOADED - GIVEN if name in text}
     for name, builder in BUILDERS.items():
         if builder.output in files:
-            assert re.search(rf"build_data[^\n]*\b{name}\b|`{name}`", about), f"{path.name}: {builder.output}"
+            assert re.search(rf"build-data[^\n]*\b{name}\b|`{name}`", about), f"{path.name}: {builder.output}"
 
 
 def test_builders_name_options_that_there_are():
