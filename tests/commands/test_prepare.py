@@ -151,10 +151,10 @@ def test_two_processes_one_of_which_is_killed_make_the_same_bytes(arguments, cor
         time.sleep(0.01)
     both[0].kill()
     assert both[1].wait() == 0
-    again = run("prepare", *command[3:])
+    again = run("prepare", *command[4:])
     assert again.returncode == 0 and again.stdout.count("80,000 rows") == 1, again.stderr
     command[command.index(str(tmp_path / "out"))] = str(tmp_path / "straight")
-    assert run("prepare", *command[3:]).returncode == 0
+    assert run("prepare", *command[4:]).returncode == 0
     found, straight = (
         {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("out", "straight")
     )
