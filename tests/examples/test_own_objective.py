@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from ml_collections import config_dict
 from support import ROOT, call, random_model, refused, train_args
 from support.resuming import trained_and_resumed
 from support.steps import BATCH, INFO_NCE, batch, recipe, settings
@@ -203,3 +204,23 @@ class Unnamed(Objective):
 def test_classes_that_lack_a_part_are_refused(given, message):
     with pytest.raises(UserError, match=message):
         registry.add(given)
+
+
+def test_ids_are_those_of_words_where_an_objective_from_outside_may_read_them():
+    """On several devices they may number the words of the batch, if the encoder alone reads them."""
+    assert recipe(1, objectives=(INFO_NCE, Term(objective()))).reads_words
+    assert not recipe(1, objectives=(INFO_NCE,)).reads_words
+
+
+def test_an_entry_point_has_the_name_of_its_class(monkeypatch):
+    entry = type("Entry", (), {"value": "other:Scale", "load": lambda _: Scale})()
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda **_: [entry])
+    with pytest.raises(UserError, match="objective stretch: the class of this entry point has the name scale"):
+        default_config("stretch")
+
+
+@pytest.mark.parametrize("given", ["abc", 3])
+def test_what_is_not_a_section_of_objectives_is_refused(given):
+    fields = default_config().to_dict() | {"objective": given}
+    with pytest.raises(UserError, match=r"^config\.objective"):
+        validate(config_dict.ConfigDict(fields))
