@@ -39,11 +39,8 @@ OTHERS = {  # options of other programs that the pages name
     "mode",  # SimCSE's evaluation.py
     "version",  # simcse-jax
 }
-# The objective that architecture.md adds as an example, and files of other projects.
+# Files of other projects.
 EXAMPLES = {
-    "objective.uniformity.weight",
-    "simcse_jax/objectives/uniformity.py",
-    "tests/objectives/test_uniformity.py",
     "docs/02-concepts.md",  # axlearn
     "configs/types.py",  # MaxText
 }

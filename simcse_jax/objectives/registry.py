@@ -79,7 +79,7 @@ def _loaded(name: str) -> Any:
 
 
 def _source(kind: type) -> object:
-    """What tells whether two classes are the same: their name and the content of their file."""
+    """The name of a class and the content of its file: equal for the same class, read again."""
     file = getattr(sys.modules.get(kind.__module__), "__file__", None)
     content = SOURCES.setdefault(kind, Path(file).read_bytes() if file and Path(file).is_file() else kind)
     return kind.__qualname__, content
