@@ -16,18 +16,6 @@ from simcse_jax.commands import demo
 from simcse_jax.errors import UserError
 from simcse_jax.index.lance import LanceIndex
 
-QUICK = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-
-
 # Runs the command, which reports every connection to another machine that Python opens.
 WATCHED = """
 import runpy, sys
@@ -92,7 +80,7 @@ def test_examples_are_spread_over_the_file():
 @pytest.fixture
 def browser(tmp_path):
     """Chromium without a window."""
-    with chromium(tmp_path / "chromium", *QUICK, "--window-size=1280,900") as opened:
+    with chromium(tmp_path / "chromium", "--window-size=1280,900") as opened:
         yield opened
 
 

@@ -8,6 +8,18 @@ from typing import Any
 
 import pytest
 
+# Without a window, and without what a browser does on its own besides showing a page.
+QUIET = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
 
 @contextlib.contextmanager
 def chromium(profile: Path, *arguments: str) -> Iterator[Any]:
@@ -20,7 +32,7 @@ def chromium(profile: Path, *arguments: str) -> Iterator[Any]:
 
     options = webdriver.ChromeOptions()
     options.binary_location = binary
-    for argument in (*arguments, f"--user-data-dir={profile}"):
+    for argument in (*QUIET, *arguments, f"--user-data-dir={profile}"):
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
     opened = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))

@@ -11,16 +11,6 @@ from support.chromium import chromium
 from simcse_jax.evaluation.analysis import dynamics, page, report
 from simcse_jax.evaluation.analysis.map import project
 
-ARGUMENTS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 MODEL, BASE = "runs/<img src=x onerror=alert(1)>", "package:base_MODEL_WITH_A_NAME_THAT_IS_WIDER_THAN_LONG_WWW@3"
 
 
@@ -76,7 +66,7 @@ def pages(tmp_path_factory) -> dict:
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
     """Chromium without a window."""
-    with chromium(tmp_path_factory.mktemp("chromium"), *ARGUMENTS) as opened:
+    with chromium(tmp_path_factory.mktemp("chromium")) as opened:
         yield opened
 
 
