@@ -15,7 +15,7 @@ from simcse_jax.encoding.arguments import resolve_prompt
 from simcse_jax.encoding.embedder import Embedder, on_local_devices
 from simcse_jax.errors import UserError, why
 from simcse_jax.host.outputs import output_folder
-from simcse_jax.host.storage import local_path, sha256
+from simcse_jax.host.storage import local_path, sha256, writing
 from simcse_jax.huggingface.load import choose_pooler_aloud
 from simcse_jax.models import parameters
 from simcse_jax.objectives.registry import needing
@@ -95,7 +95,7 @@ def _key(teacher: Embedder, sentences: list[str]) -> str:
 def _write(file: Path, embeddings: np.ndarray) -> None:
     """Writes the file whole or not at all, also where several processes write it at the same time."""
     temporary = temporary_of(file)
-    try:
+    with writing(file):
         file.parent.mkdir(parents=True, exist_ok=True)
         try:
             with temporary.open("wb") as opened:
@@ -105,8 +105,6 @@ def _write(file: Path, embeddings: np.ndarray) -> None:
             put_in_place(temporary, file)
         finally:
             temporary.unlink(missing_ok=True)
-    except OSError as error:
-        raise UserError(f"{file}: cannot be written: {why(error)}") from None
 
 
 def _digest(content: np.ndarray) -> bytes:

@@ -28,9 +28,9 @@ from simcse_jax.data.corpus.shared_folder import (
     size_of,
     temporary_of,
 )
-from simcse_jax.errors import UserError, reason, why
+from simcse_jax.errors import UserError, reason
 from simcse_jax.host.progress import Progress
-from simcse_jax.host.storage import Folder, is_remote, local_path
+from simcse_jax.host.storage import Folder, is_remote, local_path, writing
 
 AT_A_TIME = 8  # shards
 LEFT = 1 << 28  # bytes of disk space to leave free
@@ -55,14 +55,12 @@ def local_copy(folder: Folder, cache: str, shown: bool = True) -> Path:
     manifest = read_manifest(folder)
     target = local_path(cache) / f"{folder.name}-{manifest.fingerprint[:16]}"
     where = f"config.data.local_cache={cache}"
-    try:
+    with writing(where):
         target.mkdir(parents=True, exist_ok=True)
         missing = [shard for shard in manifest.shards if not is_whole(target, shard.files[:1])]
         begun = sum(size_of(path) or 0 for path in target.glob(LEFTOVERS))  # by others, or by a killed copy
         needed = sum(shard.bytes for shard in missing) - begun + LEFT
         free = shutil.disk_usage(target).free
-    except OSError as error:
-        raise UserError(f"{where}: cannot be written: {why(error)}") from None
     if not missing and is_prepared(target):
         return target
     if missing and needed > free:
