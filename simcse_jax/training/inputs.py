@@ -57,7 +57,7 @@ def sources(config: config_dict.ConfigDict) -> dict[str, str]:
 
 
 class Inputs(NamedTuple):
-    """All of it."""
+    """Everything a run reads before it starts."""
 
     devices: list[jax.Device]
     evaluation: Evaluation | None

@@ -1,4 +1,4 @@
-"""Early stopping: a run ends when its development score has not become better for some evaluations."""
+"""Early stopping: a run ends after some evaluations without improvement of its development score."""
 
 import dataclasses
 import math

@@ -155,7 +155,7 @@ def resume(checkpoints: Checkpoints, state: TrainState, total: int) -> tuple[Tra
 def report(folder: Workdir, embed: Embedder, best: int, inputs: Inputs, seed: int, patience: Patience) -> None:
     """Scores the best checkpoint on the test sets, writes `result.json` and prints the paper's tables.
 
-    A finished run keeps its scores if `eval.extra` asks for more, and is scored on what they lack.
+    If `eval.extra` asks for more scores of a finished run, only the missing ones are computed.
     """
     if inputs.evaluation is None:
         processes.say(f"done; the last checkpoint (step {best}) is in {folder}")

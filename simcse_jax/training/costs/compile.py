@@ -201,7 +201,7 @@ def gpu_memory(whole: float) -> float:
     """The bytes of a GPU's memory that JAX takes: three quarters, or the share in XLA_CLIENT_MEM_FRACTION.
 
     Raises:
-      UserError: when that is no number above 0, or the variable is set under its old name too.
+      UserError: when that is not a number above 0, or the variable is set under its old name too.
     """
     given = {name: os.environ[name] for name in FRACTIONS if os.environ.get(name)}
     if len(given) > 1:

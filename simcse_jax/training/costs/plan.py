@@ -51,7 +51,7 @@ def read_plan(text: str) -> dict[str, float]:
     """Reads `NAME=NUMBER,…`; see `ASSUMPTIONS`.
 
     Raises:
-      UserError: for an unknown name, a value that is no number, too small or too large; without sentences or tokens.
+      UserError: for an unknown name, a value that is not a number, too small or too large; without sentences or tokens.
     """
     given: dict[str, float] = {}
     for part in text.split(","):

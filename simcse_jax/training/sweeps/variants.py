@@ -3,7 +3,7 @@
 A file of `configs/ablations/` has two functions: `get_config() -> ConfigDict`, the base with `config.sweep` from
 `sweep_defaults`, and `get_variants() -> tuple[Variant, ...]`, the rows. Both take the config's argument
 (`configs/ablations/x.py:ARGUMENT`) where there is one. Fields set on the command line change the base; those of a
-variant lie over them. A row that trains another recipe takes its fields from there: `as_recipe`.
+variant override them. A row that trains another recipe takes its fields from there: `as_recipe`.
 """
 
 from collections.abc import Mapping, Sequence
