@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -55,6 +56,7 @@ def main() -> None:
                 device_memory_mib=machine.peak_device_memory_mib(),
             )
     except Exception as error:
+        traceback.print_exc()
         text = " ".join(str(error).split())[:200]
         answer(failed=f"{type(error).__name__}: {text}" if text else type(error).__name__)
     answers.flush()

@@ -53,7 +53,14 @@ def parse() -> argparse.Namespace:
     parser = Parser(prog="benchmarks.encode", description=__doc__.splitlines()[0])
     model = parser.add_mutually_exclusive_group()
     model.add_argument("--model", default=MINILM)
-    model.add_argument("--base", action="store_true", help="a BERT-base-sized model with random weights")
+    model.add_argument(
+        "--base",
+        nargs="?",
+        const=True,
+        default=False,
+        metavar="FOLDER",
+        help="a BERT-base-sized model with random weights, made for this or (FOLDER) before",
+    )
     parser.add_argument("--data", action="append", help="a file of sentences or of pairs; may be given again")
     parser.add_argument("--column", help="of a table")
     parser.add_argument("--rows", type=int, default=2000, help="so many sentences, evenly spread over the file")
@@ -63,8 +70,11 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--batch-size", type=int, default=64, help="ours")
     parser.add_argument("--peer-batch-size", type=int, default=32, help="theirs; 32 is its own default")
     parser.add_argument("--single", action="store_true", help="a call for each text")
-    parser.add_argument("--onnx-python", default=sys.executable, help="of the environment that has optimum-onnx")
+    parser.add_argument(
+        "--onnx-python", default=sys.executable, help="of the environment that has optimum-onnx; empty: without it"
+    )
     parser.add_argument("--openvino-python", help="of the one that has optimum-intel (default: without OpenVINO)")
+    parser.add_argument("--at-once", action="store_true", help="build all contenders at the same time")
     parser.add_argument("--output", type=output_file, help="the figures as JSON")
     args = parser.parse_args()
     if args.words and not 0 < args.words[0] <= args.words[1]:
@@ -126,6 +136,7 @@ def measure(name: str, sentences: Sequence[str], args: argparse.Namespace) -> di
             contenders,
             args.rounds,
             needs={one.name: Need(flops, one.options["dtype"]) for one in contenders},
+            at_once=args.at_once,
         )
         embeddings = {
             one.name: np.load(one.options["save"]) for one in contenders if Path(one.options["save"]).is_file()

