@@ -131,6 +131,7 @@ profile() {
     train "$scratch/profiled_$batch" "a trace of" --profile "$scratch/trace_$batch" --config.train.batch_size="$batch"
     echo "batch $batch:"
     "$python" -m benchmarks.kernels "$scratch/trace_$batch" --output "$output/kernels_$batch.json"
+    find "$scratch/trace_$batch" -name '*.trace.json.gz' -size -6M -exec cp {} "$output/trace_$batch.json.gz" ';'
   done
 }
 
@@ -160,7 +161,7 @@ sweep() { # workdir, further fields
 }
 
 limit() { # seconds
-  case $1 in right | encode) echo 120 ;; fast | fast_512) echo 180 ;; table) echo 600 ;; *) echo 75 ;; esac
+  case $1 in right | encode) echo 120 ;; fast | fast_512) echo 240 ;; table) echo 600 ;; *) echo 75 ;; esac
 }
 
 if [ -n "${ONE_STAGE:-}" ]; then # within its limit
