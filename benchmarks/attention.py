@@ -168,7 +168,13 @@ def main() -> None:
                 for column in COLUMNS:
                     if each := sorted([x[column] for x in found if column in x], key=lambda x: (isinstance(x, str), x)):
                         figures[column] = each[len(each) // 2]  # the median, where a reason is more than any number
-                rows.append(options | {"tokens": length, "program": program, "devices": devices} | figures)
+                measured = [
+                    (f"{program}, {length} tokens, {name}", figures[f"{each}_ms"], "ms")
+                    for each, name in (("forward", "forward"), ("both", "with backward"))
+                    if isinstance(figures.get(f"{each}_ms"), float)
+                ]
+                about = {"tokens": length, "program": program, "device": devices["ours"], "figures": measured}
+                rows.append(options | about | figures)
                 texts = (figures.get(column, "") for column in COLUMNS)
                 cells = [x.replace("|", "/") if isinstance(x, str) else f"{x:.4g}" for x in texts]
                 print(f"| {length:,} | {program} | " + " | ".join(cells) + " |", flush=True)

@@ -5,7 +5,7 @@
 # A stage writes OUTPUT/STAGE.md, and JSON, as soon as it has them. It ends at its limit, and the next one follows; those
 # whose tables are there are not done again.
 set -uo pipefail
-stages="right fast encode kernels profile fast_512 seeds compiled encode_long encode_base encode_short"
+stages="right fast steps encode kernels profile fast_512 seeds compiled encode_long encode_base encode_short"
 if [ $# -lt 2 ]; then
   echo "usage: benchmarks/gpu.sh SENTENCES.txt OUTPUT_FOLDER [${stages// /|}|table …]" >&2
   exit 2
@@ -72,17 +72,24 @@ train() { # workdir, what the log says at the end, further arguments: a run as u
 
 fast() { # 20,000 steps are configured on all sides, so that the run's programs are those of the contender
   step "${BATCH:-64}" --flags=--xla_gpu_deterministic_ops=true
+}
+
+steps() {
   local steps=${RUN_STEPS:-1000}
   train "$scratch/run" "\"step\": $steps," --config.train.batch_size="${BATCH:-64}"
   cp "$scratch/run/metrics.jsonl" "$output/run.jsonl"
-  "$python" - "$output/run.jsonl" << 'END'
-import json, sys
+  "$python" - "$output/run.jsonl" "$output/steps.json" << 'END'
+import json, pathlib, sys
+import jax
+from benchmarks.side_by_side import report
 lines = [line for line in map(json.loads, open(sys.argv[1])) if "sentences_per_second" in line]
 lines = [line for line in lines if line["step"] > 100] or lines
 each = sum(line["seconds"] for line in lines) / 50 / len(lines)
 print(f"\na run: {each * 1000:.2f} ms a step, {lines[0]['step'] - 49} to {lines[-1]['step']}, with the host's work;", end=" ")
 print(f"15,625 of them, a million sentences, would take {each * 15625:,.0f} s (by arithmetic)")
 print("waiting for data, share of the peak:", lines[-1].get("waiting_for_data"), lines[-1].get("share_of_peak"))
+figures = [("a run's step, BERT-base, bfloat16, batch 64", each * 1000, "ms")]
+report("steps", [{"device": jax.devices()[0].device_kind, "figures": figures}], pathlib.Path(sys.argv[2]))
 END
 }
 

@@ -41,7 +41,8 @@ class Row(NamedTuple):
 
 def rows(content: dict[str, Any]) -> Iterator[Row]:
     """The figures of a benchmark's JSON file, which `side_by_side.report` has written."""
-    devices = {each["device"] for result in content["results"] for each in result.get("contenders", {}).values()}
+    measured = [each for one in content["results"] for each in (one, *one.get("contenders", {}).values())]
+    devices = {each["device"] for each in measured if "device" in each}
     where = machine.name(content["machine"], devices)
     for result in content["results"]:
         for figure, value, unit in figures(result):
@@ -51,7 +52,8 @@ def rows(content: dict[str, Any]) -> Iterator[Row]:
 
 
 def figures(result: dict[str, Any]) -> Iterator[tuple[str, float, str]]:
-    """Name, value and unit of each figure of a result: a comparison, a curve, the host's work or a server's load."""
+    """Name, value and unit of each figure of a result, which may have them as `figures`."""
+    yield from result.get("figures", ())
     if "host_work" in result:
         for name, each in result["host_work"].items():
             yield f"{result['title']}, {name}", each["processor_ms"]["median"], "ms"

@@ -16,6 +16,8 @@ from simcse_jax.errors import UserError
 from simcse_jax.host.outputs import output_file
 from simcse_jax.training.profiling import TRACED
 
+UNITS = {"kernels": "launches a step", "busy_ms": "ms a step", "ms": "ms a step"}
+
 
 def parse() -> argparse.Namespace:
     """The command line."""
@@ -29,6 +31,8 @@ def parse() -> argparse.Namespace:
 
 def main() -> None:
     """Prints the sums and a row for each of the longest."""
+    import jax
+
     args = parse()
     found = measure(args.folder, args.steps)
     print(f"{found['kernels']:,.0f} kernels a step, {found['busy_ms']:.2f} ms of {found['ms']:.2f} ms busy\n")
@@ -36,7 +40,9 @@ def main() -> None:
     for each in found["longest"][: args.top]:
         share = each["ms"] / found["busy_ms"]
         print(f"| `{each['name'][:80]}` | {each['launches']:,.1f} | {each['ms']:.3f} | {share:.1%} |")
-    side_by_side.report("kernels", [found], args.output)
+    figures = [(f"{args.folder.name}: {name}", found[name], unit) for name, unit in UNITS.items()]
+    device = jax.devices()[0].device_kind  # this is run where the trace was made
+    side_by_side.report("kernels", [found | {"device": device, "figures": figures}], args.output)
 
 
 def measure(folder: Path, steps: int) -> dict[str, Any]:

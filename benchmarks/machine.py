@@ -118,9 +118,11 @@ def _times() -> list[int]:
 
 
 def commit() -> str:
-    """The checkout's commit, with + if files were changed since; without git the variable COMMIT, or "unknown"."""
+    """The variable COMMIT, or the checkout's, with + if files were changed since; "unknown" without git."""
+    if "COMMIT" in os.environ:
+        return os.environ["COMMIT"]
     try:
         told = ["git", "describe", "--always", "--abbrev=10", "--exclude=*", "--dirty=+"]
         return subprocess.run(told, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
-        return os.environ.get("COMMIT", "unknown")
+        return "unknown"

@@ -137,10 +137,13 @@ def parameters(workdir: Path) -> list[np.ndarray]:
 
 def compare(args: argparse.Namespace) -> list[dict[str, Any]]:
     """What differs from the record, from run to run, and after a kill."""
-    rows = []
+    import jax
+
+    rows, device = [], jax.devices()[0].device_kind
 
     def row(what: str, difference: float, bound: float | None) -> None:
-        rows.append({"what": what, "difference": difference, "bound": bound})
+        figures = [(what, difference, "difference")]
+        rows.append({"what": what, "difference": difference, "bound": bound, "device": device, "figures": figures})
 
     for system in SYSTEMS:
         for dtype, bound in BOUNDS.items():

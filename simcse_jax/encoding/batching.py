@@ -26,7 +26,9 @@ from simcse_jax.models.parameters import Arrays
 LENGTHS = (16, 24, 32, 48, 64, 128, 256, 512)
 CPU_LENGTHS = (8, 12, *LENGTHS)  # other devices gain nothing from so short rows
 FINE_LENGTHS = (*range(8, 16, 2), *range(16, 32, 4), *range(32, 64, 8), *range(64, 128, 16), *range(128, 513, 64))
-MANY = 2048  # distinct sentences; so many are worth compiling the fine lengths
+# So many distinct sentences are worth compiling the fine lengths: on a CPU, and on others, which take seconds for a
+# length and encode thousands of sentences in one.
+MANY, MANY_ELSEWHERE = 2**11, 2**15
 FULL_BATCH_LENGTH = 64  # tokens; batches of longer sentences have fewer of them instead of more tokens
 CPU_TOKENS = 1024  # in a batch at most, so that its activations stay in a core's cache
 FEW = 8  # sentences; if no more are left over, they are not worth a whole batch. A CPU computes one alone as one
@@ -161,7 +163,8 @@ def _threads(number: int) -> Iterator[ThreadPoolExecutor]:
 
 def padded_lengths(count: int, batching: Batching) -> list[int]:
     """The lengths, in tokens, to which batches of `count` sentences are padded: more that fit better for many."""
-    known = FINE_LENGTHS if count >= MANY else CPU_LENGTHS if batching.on_cpu else LENGTHS
+    few, many = (CPU_LENGTHS, MANY) if batching.on_cpu else (LENGTHS, MANY_ELSEWHERE)
+    known = FINE_LENGTHS if count >= many else few
     return [*(length for length in known if length < batching.max_length), batching.max_length]
 
 

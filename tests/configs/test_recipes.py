@@ -34,6 +34,7 @@ ARGUMENTS = {
     "graded": ("cosent", "angle", "cosine_mse"),
 }
 ROWS = {
+    "full_length": 5,
     "simcse_figure2": 4,
     "simcse_table1": 11,
     "simcse_table2": 8,

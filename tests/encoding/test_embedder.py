@@ -66,6 +66,8 @@ def test_devices_other_than_a_cpu_get_no_rows_of_8_or_12_tokens(model, monkeypat
     assert batching.padded_lengths(5, shared)[:3] == [8, 12, 16]
     monkeypatch.setattr(batching.Batching, "on_cpu", False)
     assert batching.padded_lengths(5, shared) == [16, 24, 32, 48, 64]
+    assert batching.padded_lengths(2**15 - 1, shared) == [16, 24, 32, 48, 64]  # each length takes seconds to compile
+    assert batching.padded_lengths(2**15, shared)[:3] == [8, 10, 12]
 
 
 def test_longer_sentences_share_smaller_batches(model):
