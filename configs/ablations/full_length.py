@@ -1,9 +1,9 @@
-"""The papers' first comparisons at their own number of steps: one epoch of a million sentences, 15,625 steps of 64.
+"""SimCSE, Tables 1 and 3: four of their rows, and SimCSE++, at the papers' number of steps.
 
-Dropout alone as the difference of two views, none of it, one mask for both, a word deleted instead (SimCSE, Tables 1
-and 3), and SimCSE++. On the small language model of `configs/language_model.py` a GPU takes a minute or two a row. The
-model, the data and what is scored are given on the command line, as in `benchmarks/gpu.sh`; with fewer sentences the
-same steps are more epochs. The paper's values are BERT-base's.
+One epoch of a million sentences, 15,625 steps of 64: dropout alone as the difference of two views, none of it, one mask
+for both, a word deleted instead, and SimCSE++. It is meant for a GPU and the small language model of
+`configs/language_model.py`. The model, the data and what is scored are given on the command line, as in
+`benchmarks/gpu.sh`; with fewer sentences the same steps are more epochs. The paper's values are BERT-base's.
 """
 
 from ml_collections import config_dict
