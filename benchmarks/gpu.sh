@@ -111,11 +111,12 @@ encode_long() { encoding long --model "$start" --rows "${LONG_ROWS:-800}" --word
 encode_base() { encoding base --base "$base" --rows "${ROWS:-10000}"; }
 
 kernels() { # attention alone: our blocks, cuDNN, PyTorch
-  "$python" -m benchmarks.attention --tokens ${TOKENS:-512 2048 8192} --output "$output/attention.json"
+  "$python" -m benchmarks.attention --tokens ${TOKENS:-512 2048 8192} \
+    --batch-tokens "${BATCH_TOKENS:-16384}" --output "$output/attention.json"
 }
 
 seeds() { # eight in one program against eight in turn
-  "$python" -m benchmarks.vectorize --runs 8 --batch-size "${BATCH:-64}" --num-layers 6 --steps "${STEPS:-50}" \
+  "$python" -m benchmarks.vectorize --runs 8 --batch-size "${BATCH:-64}" --num-layers 0 --steps "${STEPS:-50}" \
     --model "$start" --dtype bfloat16 --output "$output/seeds.json"
 }
 
@@ -131,6 +132,7 @@ compiled() { # the same program, compiled here and for a described GPU, at the s
     [ "$batch" = "${LARGE_BATCH:-512}" ] && wait
   done
   cat "$output"/aot_*.txt
+  ls "$output"/aot_*.json > /dev/null # none: nothing could be compiled
 }
 
 profile() {

@@ -129,7 +129,7 @@ FIELDS = {
     ),
     "data.positives": field(
         "",
-        "The source of positives, if it is no column: the pairs with one label, or with any label (all); or the next "
+        "The source of positives, if not a column: the pairs with one label, or with any label (all); or the next "
         "sentences of documents (next_sentence, next_3_sentences), or spans of them (spans), one sentence a line with "
         "a blank line between documents.",
         empty_or_one_of(POSITIVES),
@@ -200,7 +200,7 @@ FIELDS = {
     "train.max_steps": field(0, "Above 0 it replaces the epochs; train.schedule is over these steps.", at_least(0)),
     "train.patience": field(
         0,
-        "End the run when the development score has not become better for this number of evaluations; 0: never.",
+        "End the run after this number of evaluations without a better development score; 0: never.",
         at_least(0),
     ),
     "train.log_every": field(25, "Steps between lines of metrics.jsonl.", at_least(1)),

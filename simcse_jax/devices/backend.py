@@ -67,7 +67,8 @@ def start(training: bool = False) -> None:
     try:
         jax.local_devices()
     except (RuntimeError, AssertionError) as error:  # the latter is all that JAX says about cuda
-        raise UserError(_missing(str(jax.config.jax_platforms or ""), reason(error))) from None  # type: ignore[attr-defined]
+        asked = cast(Any, jax.config).jax_platforms  # a field made at run time
+        raise UserError(_missing(str(asked or ""), reason(error))) from None
 
 
 def _missing(asked: str, why: str) -> str:

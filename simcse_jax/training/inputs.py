@@ -106,7 +106,7 @@ class Inputs(NamedTuple):
 
 
 def read_inputs(config: config_dict.ConfigDict) -> Inputs:
-    """Reads and checks everything.
+    """Everything a run reads before it starts, checked.
 
     Raises:
       UserError: in one line, for anything that is wrong.
@@ -120,7 +120,7 @@ def read_inputs(config: config_dict.ConfigDict) -> Inputs:
     convolutions = convolutions_of(config.model)
     unused = ["its convolutions"] if model.config.convolutions and not convolutions else []
     if left_out := unused + model.besides:
-        processes.say(f"{model.name}: a run takes the encoder; it neither uses nor keeps {', '.join(left_out)}")
+        processes.say(f"{model.name}: training uses the encoder only; dropped: {', '.join(left_out)}")
     if not trains(config) and convolutions not in (None, model.config.convolutions):
         raise UserError(
             f"config.model.convolutions.widths={config.model.convolutions.widths}: nothing is trained, and "

@@ -55,4 +55,4 @@ class Patience:
     def __str__(self) -> str:
         """Why the run ended."""
         times = f"{self.since_best} evaluations" if self.since_best > 1 else "one evaluation"
-        return f"ended at step {self.step}: the score has not become better for {times} (train.patience)"
+        return f"ended at step {self.step}: no improvement in {times} (train.patience)"

@@ -76,7 +76,7 @@ def teach(config: config_dict.ConfigDict, teacher: Embedder, examples: Examples)
 
 
 def _encoded(config: config_dict.ConfigDict, teacher: Embedder, sentences: list[str]) -> np.ndarray:
-    processes.say(f"{config.teacher.model}: teaches {len(sentences):,} different sentences")
+    processes.say(f"encoding {len(sentences):,} distinct sentences with the teacher {config.teacher.model}")
     try:
         return teacher.with_progress(sentences, processes.is_first())
     except UserError as error:

@@ -24,7 +24,7 @@ def test_the_start_does_not_count_and_an_equal_score_is_not_better():
     assert patience.line == {SINCE_BEST: 1} and patience.result == {}
     patience.add(40, 59.0)
     assert patience.is_over and patience.result == {ENDED: 40}
-    assert str(patience) == ("ended at step 40: the score has not become better for 2 evaluations (train.patience)")
+    assert str(patience) == ("ended at step 40: no improvement in 2 evaluations (train.patience)")
     assert counted(2, 0.0).line == {}
 
 
@@ -78,7 +78,7 @@ def parameters(workdir, step):
 
 @pytest.mark.slow
 def test_a_run_ends_is_reported_and_is_done_and_a_resumed_one_ends_as_well(train, tmp_path):
-    said = "ended at step 8: the score has not become better for 2 evaluations (train.patience)"
+    said = "ended at step 8: no improvement in 2 evaluations (train.patience)"
     analysis = ("analysis.every=6", "analysis.sentences=10")
     done = train(tmp_path / "straight", *analysis)
     assert done.returncode == 0 and said in done.stdout, done.stderr
