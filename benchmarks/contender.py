@@ -42,8 +42,10 @@ def main() -> None:
     try:
         order = json.loads(sys.stdin.readline())
         module, _, function = order["factory"].partition(":")
+        started = time.perf_counter()
         do_round = getattr(importlib.import_module(module), function)(**order["options"])
-        answer(device=machine.device(), versions=machine.versions())
+        seconds = time.perf_counter() - started
+        answer(device=machine.device(), versions=machine.versions(), seconds=seconds)
         for _ in sys.stdin:
             started = time.perf_counter()
             done = do_round()

@@ -33,7 +33,7 @@ import numpy as np
 from benchmarks import side_by_side
 from benchmarks.random_models import MINILM, folder_of_model
 from benchmarks.side_by_side import Contender, Need
-from benchmarks.step_options import SENTENCES
+from benchmarks.step_options import SENTENCES, add_order
 from benchmarks.work import encoder_flops
 from simcse_jax.commands.command_line import Parser, run_command
 from simcse_jax.data.sentences import SentenceFile
@@ -74,7 +74,8 @@ def parse() -> argparse.Namespace:
         "--onnx-python", default=sys.executable, help="of the environment that has optimum-onnx; empty: without it"
     )
     parser.add_argument("--openvino-python", help="of the one that has optimum-intel (default: without OpenVINO)")
-    parser.add_argument("--at-once", action="store_true", help="build all contenders at the same time")
+    parser.add_argument("--alone", action="store_true", help="without sentence-transformers")
+    add_order(parser)
     parser.add_argument("--output", type=output_file, help="the figures as JSON")
     args = parser.parse_args()
     if args.words and not 0 < args.words[0] <= args.words[1]:
@@ -136,7 +137,7 @@ def measure(name: str, sentences: Sequence[str], args: argparse.Namespace) -> di
             contenders,
             args.rounds,
             needs={one.name: Need(flops, one.options["dtype"]) for one in contenders},
-            at_once=args.at_once,
+            order=args.order,
         )
         embeddings = {
             one.name: np.load(one.options["save"]) for one in contenders if Path(one.options["save"]).is_file()
@@ -176,6 +177,8 @@ def contenders_of(args: argparse.Namespace, folder: Path) -> list[Contender]:
     pooler = "avg" if args.base else None  # as sentence-transformers takes for a folder that names none
     for dtype in args.dtype:
         add(OURS[dtype], "ours", model=args.model, dtype=dtype, batch_size=args.batch_size, pooler=pooler)
+    if args.alone:
+        return contenders
     for dtype in args.dtype:
         add(THEIRS[dtype], "theirs", folder=model, dtype=dtype, batch_size=args.peer_batch_size)
     for name, python in ((ONNX, args.onnx_python), (OPENVINO, args.openvino_python)):

@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
-# What one GPU does, beside PyTorch on the same GPU, in ten minutes: the section "Measured on a GPU" of docs/performance.md.
-# Needs the package, sentence-transformers and a PyTorch with CUDA: `pip install -r requirements.txt -r requirements-peers.txt
-# "jax[cuda13]"`; or, without a registry, what benchmarks/gpu_pack.sh has packed: give the sentences in its folder.
-# A stage writes OUTPUT/STAGE.md, and JSON, as soon as it has them. It ends at its limit, and the next one follows; those
-# whose tables are there are not done again.
+# What one accelerator does, in ten minutes; docs/performance.md has what came out. A GPU beside PyTorch on the same GPU; a
+# TPU, which belongs to one process at a time, alone (launch/tpu.sh measure starts this there).
+# Needs the package and PyTorch (for a GPU one with CUDA, and sentence-transformers): `pip install -r requirements.txt -r
+# requirements-peers.txt "jax[cuda13]"`; or, without a registry, what benchmarks/gpu_pack.sh has packed: give the sentences
+# in its folder. A stage writes OUTPUT/STAGE.md, and JSON, as soon as it has them. It ends at its limit, and the next one
+# follows; those whose tables are there are not done again.
 set -uo pipefail
-stages="right fast steps encode kernels profile fast_512 seeds compiled encode_long encode_base encode_short"
+on_gpu="right fast steps encode kernels profile fast_512 seeds compiled encode_long encode_base encode_short"
+on_tpu="right fast steps encode fast_512 scaling seeds"
+stages="$on_gpu scaling"
 if [ $# -lt 2 ]; then
   echo "usage: benchmarks/gpu.sh SENTENCES.txt OUTPUT_FOLDER [${stages// /|}|table …]" >&2
   exit 2
@@ -18,8 +21,9 @@ scratch=${SCRATCH:-$output/scratch} # models, runs, compiled programs
 mkdir -p "$output" "$scratch"
 export XLA_PYTHON_CLIENT_PREALLOCATE=false # PyTorch is on the same GPU
 export JAX_COMPILATION_CACHE_DIR=${JAX_COMPILATION_CACHE_DIR:-$scratch/programs} TORCHINDUCTOR_CACHE_DIR=$scratch/inductor
-export TOKENIZERS_PARALLELISM=true HF_HUB_OFFLINE=1 PYTHONUNBUFFERED=1
+export TOKENIZERS_PARALLELISM=true PYTHONUNBUFFERED=1
 if [ -e "$pack/wheels" ]; then
+  export HF_HUB_OFFLINE=1
   [ -e "$scratch/site" ] || python3 -m pip install -q --disable-pip-version-check --no-index --no-deps --no-cache-dir \
     --target "$scratch/site" "$pack"/wheels/*.whl || exit
   export PYTHONPATH=$scratch/site COMMIT=${COMMIT:-$(cat "$pack/commit")}
@@ -36,6 +40,15 @@ done
 senteval=${SENTEVAL:-$scratch/senteval}
 base=$scratch/base # a BERT-base-sized model
 rounded=train.round_products=True
+if [ -z "${PLATFORM:-}" ]; then
+  PLATFORM=$("$python" -c 'import jax; print(jax.default_backend())')
+  export PLATFORM
+fi
+if [ "$PLATFORM" = tpu ]; then
+  together=1 training=(--apart --peers) encoders=(--apart --alone)
+else
+  together=8 training=(--at-once --peers pytorch-compiled) encoders=(--at-once --onnx-python "")
+fi
 
 right() { # against a CPU's record; the other stages' model is made beside it
   [ -e "$base/config.json" ] || { "$python" -m benchmarks.random_models encoder "$base.part" "$start" && mv "$base.part" "$base"; } &
@@ -45,15 +58,15 @@ right() { # against a CPU's record; the other stages' model is made beside it
     JAX_PLATFORMS=cpu "$python" -m benchmarks.right "$recorded" --data "$sentences" --model "$start"
   fi
   "$python" -m benchmarks.right "$scratch/right" --data "$sentences" --model "$start" --recorded "$recorded" \
-    --together "${TOGETHER:-8}" --output "$output/right.json"
+    --together "${TOGETHER:-$together}" --output "$output/right.json"
   wait
 }
 
 step() { # batch, further options
   local batch=$1
   shift
-  "$python" -m benchmarks.train_step --base "$base" --data "$sentences" --recipe unsup --dtype bfloat16 --at-once \
-    --batch-size "$batch" --steps "${STEPS:-50}" --warmup "${STEPS:-50}" --rounds 5 --peers pytorch-compiled \
+  "$python" -m benchmarks.train_step --base "$base" --data "$sentences" --recipe unsup --dtype bfloat16 "${training[@]}" \
+    --batch-size "$batch" --steps "${STEPS:-50}" --warmup "${STEPS:-50}" --rounds 5 \
     --with $rounded --output "$output/fast_$batch.json" "$@"
 }
 
@@ -71,7 +84,9 @@ train() { # workdir, what the log says at the end, further arguments: a run as u
 }
 
 fast() { # 20,000 steps are configured on all sides, so that the run's programs are those of the contender
-  step "${BATCH:-64}" --flags=--xla_gpu_deterministic_ops=true
+  local flags=()
+  [ "$PLATFORM" = tpu ] || flags=(--flags=--xla_gpu_deterministic_ops=true)
+  step "${BATCH:-64}" "${flags[@]}"
 }
 
 steps() {
@@ -98,7 +113,7 @@ fast_512() { step "${LARGE_BATCH:-512}"; }
 encoding() { # name, further options
   local name=$1
   shift
-  "$python" -m benchmarks.encode --at-once --data "$sentences" --batch-size 512 --peer-batch-size 512 --onnx-python "" \
+  "$python" -m benchmarks.encode "${encoders[@]}" --data "$sentences" --batch-size 512 --peer-batch-size 512 \
     --rounds 3 --output "$output/encode_$name.json" "$@"
 }
 
@@ -118,6 +133,10 @@ kernels() { # attention alone: our blocks, cuDNN, PyTorch
 seeds() { # eight in one program against eight in turn
   "$python" -m benchmarks.vectorize --runs 8 --batch-size "${BATCH:-64}" --num-layers 0 --steps "${STEPS:-50}" \
     --model "$start" --dtype bfloat16 --output "$output/seeds.json"
+}
+
+scaling() { # one chip, two, four …
+  "$python" -m benchmarks.scale --axes devices --model "$base" --num-layers 0 --data "$sentences" --output "$output/scaling"
 }
 
 compiled() { # the same program, compiled here and for a described GPU, at the same time
@@ -177,12 +196,12 @@ if [ -n "${ONE_STAGE:-}" ]; then # within its limit
   "$ONE_STAGE"
   exit
 fi
-platform=$("$python" -c 'import jax; print(jax.default_backend())')
-[ "$platform" = gpu ] || [ -n "${ANY_DEVICE:-}" ] || {
-  echo "error: JAX finds no GPU here, but the platform $platform; install jax[cuda13]" >&2
+[ "$PLATFORM" != cpu ] || [ -n "${ANY_DEVICE:-}" ] || {
+  echo "error: JAX finds no GPU or TPU here, but the platform $PLATFORM; install jax[cuda13] or jax[tpu]" >&2
   exit 2
 }
-for stage in ${*:-$stages}; do
+if [ "$PLATFORM" = tpu ]; then default=$on_tpu; else default=$on_gpu; fi
+for stage in ${*:-$default}; do
   [ ! -e "$output/$stage.md" ] || continue
   case " $stages table " in *" $stage "*) ;; *) echo "error: no stage $stage" >&2; exit 2 ;; esac
   echo "== $stage, after $SECONDS s"

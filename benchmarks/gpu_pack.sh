@@ -9,14 +9,14 @@ if [ $# -ne 4 ]; then
 fi
 sentences=$1 senteval=$2 start=$3 folder=$4
 [ -r "$sentences" ] || { echo "error: $sentences: cannot be read" >&2; exit 2; }
-[ -d "$senteval/STS" ] || { echo "error: $senteval: has no folder STS" >&2; exit 2; }
+[ -d "$senteval/STS" ] && [ -d "$senteval/SICK" ] || { echo "error: $senteval: must have the folders STS and SICK" >&2; exit 2; }
 mkdir -p "$folder/wheels"
 export JAX_PLATFORMS=cpu
 read -r -a wheels <<< "${WHEELS-ml-collections tensorboardX}" # pure Python; the rest is assumed to be there
 python -m pip download -q --disable-pip-version-check --no-deps --only-binary=:all: --python-version 3.12 \
   -d "$folder/wheels" "${wheels[@]}"
 cp "$sentences" "$folder/sentences.txt"
-tar -C "$senteval" -cJf "$folder/senteval.tar.xz" STS $(cd "$senteval" && ls -d SICK 2> /dev/null)
+tar -C "$senteval" -cJf "$folder/senteval.tar.xz" STS SICK
 git describe --always --abbrev=10 --exclude='*' --dirty=+ > "$folder/commit"
 
 if [ ! -e "$folder/start.tar.xz" ]; then

@@ -26,6 +26,10 @@ from benchmarks.machine import ROOT
 from simcse_jax.host.storage import write_atomically
 
 start = subprocess.Popen  # of a contender's process
+# In turn: all are built one after the other, so that none is built while another one warms up, and then do rounds in
+# turn. At once: all are built at the same time, where that is mostly compiling and there are cores for all. Apart: each
+# is built, does its rounds and ends before the next one, where a device belongs to one process, as a TPU does.
+ORDERS = ("in turn", "at once", "apart")
 # Several processes share a GPU, of which JAX would take most at its start; of several GPUs only some would take all.
 DEFAULTS = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "CUDA_VISIBLE_DEVICES": "0"}
 
@@ -170,6 +174,7 @@ class Comparison:
                 "seconds": spread([each["seconds"] for each in self.rounds[name]]),
                 "ours_is": spread(self.ratios(self.ours, name)),
                 "share_of_peak": spread(self.shares(name)),
+                "built_in": self.about[name].get("seconds"),  # an earlier commit does not say
                 "peak_memory_mib": round(last["memory_mib"]),
                 "peak_device_memory_mib": last["device_memory_mib"],
                 "device": self.about[name]["device"],
@@ -193,18 +198,17 @@ def compare(
     rounds: int,
     *,
     needs: Mapping[str, Need] | None = None,
-    at_once: bool = False,
+    order: str = ORDERS[0],
     say: Callable[[str], None] = lambda line: print(line, file=sys.stderr, flush=True),
 ) -> Comparison:
-    """Builds all, then asks each in turn for a round, so many times.
+    """Asks each for so many rounds.
 
     Args:
       title, unit: of the table: the comparison, and the unit that rates count.
       contenders: ours first.
       rounds: of each.
       needs: of a unit of work, by contender's name; the machine's peak is measured in the dtypes that they name.
-      at_once: build all at the same time, where building is mostly compiling and there are cores for all. Otherwise
-        one after the other, so that none is built while another one warms up.
+      order: one of `ORDERS`.
       say: takes a line on the progress.
     """
     missing: dict[str, str] = {}
@@ -213,7 +217,7 @@ def compare(
         def build(those: Iterable[Contender]) -> tuple[dict[str, Child], dict[str, dict[str, Any]]]:
             children, about = {}, {}
             started = ((contender, stack.enter_context(Child(contender))) for contender in those)
-            for contender, child in list(started) if at_once else started:
+            for contender, child in list(started) if order == "at once" else started:
                 say(f"{title}: building {contender.name}")
                 try:
                     about[contender.name] = child.wait()
@@ -231,25 +235,39 @@ def compare(
             ]
             for dtype in sorted({need.dtype for need in needs.values()})
         }
-        children, about = build([*contenders, *(each for those in references.values() for each in those)])
-        products = {
-            dtype: [children.pop(each.name) for each in those if each.name in children]
-            for dtype, those in references.items()
-        }
-        peaks = {dtype: [] for dtype, those in products.items() if those}
-        answers: dict[str, list[dict[str, Any]]] = {name: [] for name in children}
-        for number in range(rounds):
+        everyone = [*contenders, *(each for those in references.values() for each in those)]
+        children, about = ({}, {}) if order == "apart" else build(everyone)
+        answers: dict[str, list[dict[str, Any]]] = {one.name: [] for one in everyone}
+
+        def ask(name: str, number: int) -> None:
+            try:
+                answers[name].append(children[name].round())
+            except FailedError as error:
+                missing[name] = f"failed in round {number + 1}: {error}"
+                say(f"{name}: {missing[name]}")
+                del children[name]
+
+        for one in everyone if order == "apart" else ():
+            built, told = build([one])
+            children |= built
+            about |= told
+            for number in range(rounds):
+                if one.name in children:
+                    ask(one.name, number)
+            for child in built.values():
+                child.close()
+        for number in range(rounds) if order != "apart" else ():
             say(f"{title}: round {number + 1} of {rounds}")
             for name in list(children):
-                try:
-                    answers[name].append(children[name].round())
-                except FailedError as error:
-                    missing[name] = f"failed in round {number + 1}: {error}"
-                    say(f"{name}: {missing[name]}")
-                    del children[name], answers[name]
-            for dtype, found in peaks.items():
-                tried = [child.round() for child in products[dtype]]
-                found.append(max(each["work"] / each["seconds"] for each in tried))
+                ask(name, number)
+    answers = {name: found for name, found in answers.items() if name in children}
+    rates = {
+        dtype: [
+            [each["work"] / each["seconds"] for each in answers.pop(one.name)] for one in those if one.name in answers
+        ]
+        for dtype, those in references.items()
+    }
+    peaks = {dtype: [max(tried) for tried in zip(*found, strict=True)] for dtype, found in rates.items() if found}
     return Comparison(title, unit, contenders[0].name, answers, missing, about, peaks, needs)
 
 

@@ -3,6 +3,7 @@
 import argparse
 
 from benchmarks.random_models import MINILM
+from benchmarks.side_by_side import ORDERS
 from simcse_jax.host.outputs import output_file
 
 SENTENCES = "examples/everyday/triplets.csv"  # the project's own
@@ -32,5 +33,13 @@ def add_options(parser: argparse.ArgumentParser, *, data: str, steps: int, warmu
     parser.add_argument("--steps", type=int, default=steps, help="of a round")
     parser.add_argument("--warmup", type=int, default=warmup, help="steps before the first round")
     parser.add_argument("--rounds", type=int, default=rounds)
-    parser.add_argument("--at-once", action="store_true", help="build all contenders at the same time")
+    add_order(parser)
     parser.add_argument("--output", type=output_file, help="the figures as JSON")
+
+
+def add_order(parser: argparse.ArgumentParser) -> None:
+    """Adds the choice among `side_by_side.ORDERS`."""
+    order = parser.add_mutually_exclusive_group()
+    order.add_argument("--at-once", action="store_const", const="at once", dest="order", help="build all at a time")
+    order.add_argument("--apart", action="store_const", const="apart", dest="order", help="one process at a time")
+    parser.set_defaults(order=ORDERS[0])

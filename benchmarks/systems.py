@@ -105,7 +105,7 @@ def measure(name: str, args: argparse.Namespace, model: str, generator: Path, do
         Contender(name, "benchmarks.training:ours", own),
     ]
     title = f"{name}, {args.dtype}, batch {base.batch_size}"
-    comparison = side_by_side.compare(title, "examples", contenders, args.rounds, at_once=args.at_once)
+    comparison = side_by_side.compare(title, "examples", contenders, args.rounds, order=args.order)
     print(f"\n{side_by_side.table(comparison)}", flush=True)
     found: dict[str, Any] = {"system": name, "setting": own, **comparison.to_json()}
     if ratios := comparison.ratios("SimCSE", name):

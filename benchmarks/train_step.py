@@ -110,10 +110,12 @@ def measure(setting: Setting, args: argparse.Namespace) -> dict[str, Any]:
         contenders,
         args.rounds,
         needs=needs,
-        at_once=args.at_once,
+        order=args.order,
     )
-    print(f"\n{side_by_side.table(comparison)}", flush=True)
     found = {"setting": own, **comparison.to_json()}
+    print(f"\n{side_by_side.table(comparison)}", flush=True)
+    built = ", ".join(f"{name} {each['built_in']:.0f} s" for name, each in found["contenders"].items())
+    print(f"  read, compiled and warm after: {built}", flush=True)
     if setting.recipe == "simcse_plus_plus" and (cost := cost_of(comparison)):
         print(f"  a step costs {cost['steps']:.2f} of our SimCSE's (at most {COST}) and encodes", end=" ")
         print(f"{cost['rows_per_second']:.0f} rows a second, SimCSE's {cost['simcse_rows_per_second']:.0f}", flush=True)

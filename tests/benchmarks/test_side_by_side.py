@@ -60,6 +60,11 @@ def test_contenders_take_turns_in_processes_of_their_own(tmp_path):
     comparison = compare("turns", "things", contenders, 3, say=silent)
     assert (tmp_path / "log").read_text().split() == ["A", "B"] * 3
     assert comparison.ratios("A", "B") == [0.5] * 3
+    for order, expected in (("at once", "A B A B"), ("apart", "A A B B")):
+        (tmp_path / "log").unlink()
+        again = compare("turns", "things", contenders, 2, order=order, say=silent)
+        assert (tmp_path / "log").read_text() == expected.replace(" ", "\n") + "\n"
+        assert again.ratios("A", "B") == [0.5] * 2
     found = comparison.to_json()["contenders"]
     assert found["A"]["peak_memory_mib"] > found["B"]["peak_memory_mib"] + 250
     assert found["A"]["versions"]["python"]

@@ -112,6 +112,7 @@ MISTAKES = [
     ("tpu.sh", ["creat"], CLOUD, "'creat' is not create"),
     ("tpu.sh", ["delete", "this"], CLOUD, "delete takes no arguments"),
     ("tpu.sh", ["run"], CLOUD, "no arguments"),
+    ("tpu.sh", ["measure"], CLOUD, "takes a file of sentences"),
     ("tpu.sh", ["train", "--workdir=runs/unsup"], CLOUD, "gs://"),
     ("kubernetes.sh", ["--workdir=gs://b/r"], {}, "IMAGE is not set"),
     ("kubernetes.sh", ["--workdir=gs://b/r"], {"IMAGE": "i", "HOSTS": "two"}, "HOSTS is 'two'"),
@@ -344,6 +345,10 @@ def test_the_dry_run_of_a_tpu_from_its_creation_to_its_end(programs):
     (create,) = dry_run("tpu.sh", "create", programs=programs, SPOT="0", TYPE="v4-32", NAME="other")
     assert "--spot" not in create and "--accelerator-type=v4-32" in create and "--node-id=other" in create
     assert [len(dry_run("tpu.sh", command, programs=programs)) for command in ("install", "delete")] == [3, 1]
+    to, run, back, unpack = dry_run("tpu.sh", "measure", str(LAUNCH / "tpu.sh"), programs=programs)
+    assert [each[4] for each in (to, run, back)] == ["scp", "ssh", "scp"] and unpack[0] == "tar"
+    assert "bash benchmarks/gpu.sh ~/sentences.txt ~/measured" in option(run, "command")
+    assert {"--worker=0"} <= {*to} & {*run} & {*back}
 
 
 @pytest.fixture
