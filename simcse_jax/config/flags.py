@@ -1,4 +1,7 @@
-"""The command line of a run: `--config FILE[:VARIANT] --workdir DIR [--config.FIELD=VALUE …]`."""
+"""The command line of a run: `--config FILE[:VARIANT] --workdir DIR [--config.FIELD=VALUE …]`.
+
+FILE may be the `run.json` of a run, which it repeats.
+"""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -9,6 +12,7 @@ from ml_collections import config_dict, config_flags
 
 from simcse_jax.config.fields import flatten
 from simcse_jax.config.recipes import FOLDER, find
+from simcse_jax.config.recorded import recorded_config
 from simcse_jax.config.variants import running
 from simcse_jax.errors import UserError, nearest
 
@@ -84,17 +88,22 @@ def split_config(argv: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def find_config(path: str) -> str:
-    """`FILE[:VARIANT]` with the file where it is found: a local one, or a recipe of the package.
+    """`FILE[:VARIANT]` with the file where it is found: a local one, or a recipe of the package; a `run.json` as it is.
 
     Raises:
       UserError: when there is no such file or recipe.
     """
+    if path.endswith(".json"):
+        return path
     name, colon, variant = path.partition(":")
     return f"{find(name)}{colon}{variant}"
 
 
 def _load(path: str) -> tuple[config_dict.ConfigDict, dict[str, Any]]:
     """The config of a file, and the values of its fields by their names."""
+    if path.endswith(".json"):
+        config = recorded_config(path)
+        return config, flatten(config)
     with running(path) as (module, argument):
         if not hasattr(module, "get_config"):
             raise UserError(f"--config {path}: has no get_config()")
