@@ -100,6 +100,8 @@ def run(args: argparse.Namespace, name: str, system: str, dtype: str, environmen
             time.sleep(0.005)
         process.send_signal(signal.SIGKILL)
         process.wait()
+        if (args.folder / name / "result.json").exists() or KILLED_AFTER not in losses(args.folder / name):
+            raise RuntimeError(f"{name}: ended at step {max(losses(args.folder / name), default=0)}, not by its kill")
     done = subprocess.run(command, env=given, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"{name}: exit code {done.returncode}: {done.stderr.strip()[-500:]}")

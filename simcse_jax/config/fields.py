@@ -315,11 +315,6 @@ def numbers_of_step(fields: Mapping[str, Field] = FIELDS) -> tuple[str, ...]:
     return tuple(name for name, one in fields.items() if one.of_step)
 
 
-def is_number_of_step(name: str) -> bool:
-    """Whether the compiled step takes a field, by its dotted name, as a number."""
-    return FIELDS[name].of_step
-
-
 def default_config(*objectives: type[Objective] | str) -> config_dict.ConfigDict:
     """The defaults: unsupervised SimCSE of BERT-base with the paper's hyper-parameters (Table A.1).
 

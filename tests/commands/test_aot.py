@@ -13,7 +13,7 @@ from support.costs import TINY, tiny_config
 
 from simcse_jax.commands import aot
 from simcse_jax.commands.aot import choose_batch, guess_columns, main, padded_length
-from simcse_jax.config.fields import flatten, is_number_of_step
+from simcse_jax.config.fields import FIELDS, flatten
 from simcse_jax.config.flags import parse
 from simcse_jax.config.recipes import FOLDER
 from simcse_jax.config.variants import list_recipes
@@ -270,6 +270,6 @@ def is_compiled(name: str) -> bool:
     section, _, last = name.partition(".")
     return (
         section in ("model", "objective", "projector", "train", "views")
-        and not is_number_of_step(name)
+        and not FIELDS[name].of_step
         and last not in ("init_from", "generator", "epochs", "max_steps", "log_every", "patience")
     )

@@ -6,7 +6,6 @@ from simcse_jax.config.fields import (
     default_config,
     defaults_of,
     flatten,
-    is_number_of_step,
     numbers_of_step,
     trains,
 )
@@ -66,11 +65,9 @@ def test_the_numbers_of_the_step():
     others |= {"train.learning_rate", "train.weight_decay", "train.max_grad_norm"}
     others |= {"train.epsilon", "train.warmup", "train.milestones", "matryoshka.weights"}
     assert set(numbers_of_step()) == floats | others
-    assert is_number_of_step("objective.off_dropout.m")
-    assert not is_number_of_step("objective.barlow_twins.artificial")
-    assert not is_number_of_step("data.augment.percent")
-    with pytest.raises(KeyError):
-        is_number_of_step("objective.off_dropout.n")
+    assert FIELDS["objective.off_dropout.m"].of_step
+    assert not FIELDS["objective.barlow_twins.artificial"].of_step
+    assert not FIELDS["data.augment.percent"].of_step
 
 
 def test_a_run_trains_unless_it_has_neither_epochs_nor_steps():
