@@ -6,7 +6,7 @@
 # in its folder. A stage writes OUTPUT/STAGE.md, and JSON, as soon as it has them. It ends at its limit, and the next one
 # follows; those whose tables are there are not done again.
 set -uo pipefail
-on_gpu="right fast steps encode kernels profile fast_512 seeds compiled encode_long encode_base encode_short"
+on_gpu="right fast steps encode kernels profile fast_512 seeds compiled encode_long encode_base encode_short deterministic"
 on_tpu="right fast steps encode fast_512 scaling seeds"
 stages="$on_gpu scaling"
 if [ $# -lt 2 ]; then
@@ -62,12 +62,11 @@ right() { # against a CPU's record; the other stages' model is made beside it
   wait
 }
 
-step() { # batch, further options
-  local batch=$1
-  shift
+step() { # name, batch, further options
+  local name=$1 batch=$2
+  shift 2
   "$python" -m benchmarks.train_step --base "$base" --data "$sentences" --recipe unsup --dtype bfloat16 "${training[@]}" \
-    --batch-size "$batch" --steps "${STEPS:-50}" --warmup "${STEPS:-50}" --rounds 5 \
-    --with $rounded --output "$output/fast_$batch.json" "$@"
+    --batch-size "$batch" --steps "${STEPS:-50}" --warmup "${STEPS:-50}" --rounds 5 --output "$output/$name.json" "$@"
 }
 
 train() { # workdir, what the log says at the end, further arguments: a run as users start it, stopped by SIGTERM
@@ -83,11 +82,12 @@ train() { # workdir, what the log says at the end, further arguments: a run as u
   cp "$log" "$output"
 }
 
-fast() { # 20,000 steps are configured on all sides, so that the run's programs are those of the contender
-  local flags=()
-  [ "$PLATFORM" = tpu ] || flags=(--flags=--xla_gpu_deterministic_ops=true)
-  step "${BATCH:-64}" "${flags[@]}"
-}
+# 20,000 steps are configured on all sides, so that the programs of a run are those of the contender.
+fast() { step fast "${BATCH:-64}" --with $rounded; }
+
+fast_512() { step fast_512 "${LARGE_BATCH:-512}" --with $rounded; }
+
+deterministic() { step deterministic "${BATCH:-64}" --peers --flags=--xla_gpu_deterministic_ops=true; }
 
 steps() {
   local steps=${RUN_STEPS:-1000}
@@ -107,8 +107,6 @@ figures = [("a run's step, BERT-base, bfloat16, batch 64", each * 1000, "ms")]
 report("steps", [{"device": jax.devices()[0].device_kind, "figures": figures}], pathlib.Path(sys.argv[2]))
 END
 }
-
-fast_512() { step "${LARGE_BATCH:-512}"; }
 
 encoding() { # name, further options
   local name=$1
