@@ -24,7 +24,8 @@ def help_text() -> str:
     from simcse_jax.config.recipes import FOLDER
 
     flags = {
-        "--config FILE[:VARIANT]": "what to run: a recipe, or a config file of your own",
+        "--config FILE[:VARIANT]": "what to run: a recipe, a config file of your own, or the run.json of a run",
+        "--data FILE, --model NAME": "short for --config.data.train and --config.model.init_from",
         "--workdir DIR": FOLDERS["workdir"],
         "--profile DIR": f"{FOLDERS['profile']} (default: no trace)",
         "--config.FIELD=VALUE": "replaces the recipe's value",

@@ -14,7 +14,7 @@ from support import ROOT
 from support.pages import COMMAND, PAGES, Parsed, commands, report, source_of, stop_in_parser, text_of
 
 from simcse_jax.config.fields import FIELDS, SECTIONS
-from simcse_jax.config.flags import FOLDERS
+from simcse_jax.config.flags import FOLDERS, SHORT
 from simcse_jax.errors import UserError
 from simcse_jax.simcse import SimCSE
 from simcse_jax.training.sweeps.variants import sweep_defaults
@@ -24,9 +24,9 @@ FIELD = re.compile(r"--config\.([a-z][\w.]*[a-z_])")
 SWEEP = {f"sweep.{name}" for name in sweep_defaults("", "", ("stsb_dev",), baseline="")}
 KNOWN_FIELDS = {*FIELDS, *SWEEP}
 FLAGS = {  # besides a parser's options
-    "main": {"config", *FOLDERS},
-    "sweep": {"config", "workdir"},
-    "aot": {"config"},
+    "main": {"config", *SHORT, *FOLDERS},
+    "sweep": {"config", *SHORT, "workdir"},
+    "aot": {"config", *SHORT},
     "search": {"embeddings", "codes"},  # of `search build`
 }
 OTHERS = {  # options of other programs that the pages name

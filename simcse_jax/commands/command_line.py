@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, NoReturn
 from simcse_jax.errors import Preempted, UserError, in_command, reason
 from simcse_jax.host import report, streams
 from simcse_jax.host.storage import local_path
-from simcse_jax.models.config import DTYPES, POOLERS
+from simcse_jax.models.config import DTYPES, POOLERS, pooler_of
 
 SCRIPT, PACKAGE = PROGRAMS = ("simcse-jax", "python -m simcse_jax")
 
@@ -69,8 +69,8 @@ def parse_model(spec: str, methods: Collection[str] = ()) -> Model:
     while len(parts) > 1 and not local_path("@".join(parts)).exists():  # from the end: NAME may have a revision
         if re.fullmatch("[1-9][0-9]*", parts[-1]) and not num_layers:
             num_layers = int(parts.pop())
-        elif parts[-1] in POOLERS and pooler is None:
-            pooler = parts.pop()
+        elif pooler_of(parts[-1]) in POOLERS and pooler is None:
+            pooler = pooler_of(parts.pop())
         elif parts[-1] in methods and not postprocess:
             postprocess = parts.pop()
         else:
@@ -264,6 +264,13 @@ def _unexpected(error: BaseException) -> int:
         what = f"simcse_jax did not expect this: {what}"
     streams.say(f"error: {what}; the full report is {f'in {name}' if name else 'above'}")
     return UNEXPECTED
+
+
+def add_pooler(
+    parser: Parser, option: str = "--pooler", help: str = "from tokens to an embedding (default: the model's own)"
+) -> None:
+    """Adds `--pooler`, by our name or another one."""
+    parser.add_argument(option, type=pooler_of, choices=POOLERS, help=help)
 
 
 def add_dtype(parser: Parser) -> None:

@@ -6,10 +6,9 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from simcse_jax.commands.command_line import MODEL, Parser, warnings_in_a_line
+from simcse_jax.commands.command_line import MODEL, Parser, add_pooler, warnings_in_a_line
 from simcse_jax.errors import UserError, installed, reason
 from simcse_jax.host.ports import bind
-from simcse_jax.models.config import POOLERS
 from simcse_jax.serving.demo_guard import Names, launch_options
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ def main() -> None:
     searched.add_argument("--sentences", help="what to search: .txt, .csv, .tsv, .jsonl or .parquet")
     searched.add_argument("--index", help="what to search, in place of a file: an index of simcse-jax search build")
     parser.add_argument("--column", help="the column of --sentences, if its name is not a usual one")
-    parser.add_argument("--pooler", choices=POOLERS, help="from tokens to an embedding (default: the model's own)")
+    add_pooler(parser)
     parser.add_argument("--host", default=LOCAL, help=f"the address to serve at (default: {LOCAL}, this machine alone)")
     parser.add_argument(
         "--allow-host",

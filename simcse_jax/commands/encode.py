@@ -20,6 +20,7 @@ from simcse_jax.commands.command_line import (
     MODEL,
     Parser,
     add_dtype,
+    add_pooler,
     add_prompts,
     warnings_in_a_line,
     with_new_spellings,
@@ -28,7 +29,6 @@ from simcse_jax.errors import UserError
 from simcse_jax.host.hidden import COUNTED, DOT, MANIFEST, PLAN, RANGES
 from simcse_jax.host.outputs import RESUMED, output_file, output_folder
 from simcse_jax.host.storage import Folder, is_remote, local_path
-from simcse_jax.models.config import POOLERS
 
 if TYPE_CHECKING:
     from simcse_jax.bulk.embeddings.encoder import Options
@@ -280,7 +280,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--column", help="the column of the sentences (default: sentence, text, sent0 or anchor, or the only one)"
     )
-    parser.add_argument("--pooler", choices=POOLERS, help="from tokens to an embedding (default: the model's own)")
+    add_pooler(parser)
     parser.add_argument("--num-layers", type=int, default=0, help="keep the first n layers (default: all)")
     parser.add_argument("--max-length", type=int, help="the most tokens of a sentence (default: the model's own)")
     parser.add_argument("--batch-size", type=int, default=64, help="sentences encoded together on each device")

@@ -13,6 +13,7 @@ from simcse_jax.commands.command_line import (
     MODEL,
     Parser,
     add_dtype,
+    add_pooler,
     add_postprocess,
     add_prompts,
     checked_split,
@@ -38,7 +39,6 @@ from simcse_jax.evaluation.tasks import (
 )
 from simcse_jax.host.outputs import output_file, printing
 from simcse_jax.host.storage import local_path, read_json
-from simcse_jax.models.config import POOLERS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -302,7 +302,7 @@ def parse() -> Options:
         help="for retrieval: an earlier --output of another model, to compare with: differences, and p-values of a "
         "paired t-test over the queries",
     )
-    parser.add_argument("--pooler", choices=POOLERS, help="from tokens to an embedding (default: the model's own)")
+    add_pooler(parser)
     parser.add_argument("--num-layers", type=int, default=0, help="keep the first n layers (default: all)")
     parser.add_argument("--batch-size", type=int, default=64, help="sentences encoded together on each device")
     add_dtype(parser)

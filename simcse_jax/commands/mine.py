@@ -13,10 +13,9 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simcse_jax.commands.command_line import MODEL, Parser, add_dtype, add_truncation, warnings_in_a_line
+from simcse_jax.commands.command_line import MODEL, Parser, add_dtype, add_pooler, add_truncation, warnings_in_a_line
 from simcse_jax.errors import UserError
 from simcse_jax.host.outputs import RESUMED, output_file
-from simcse_jax.models.config import POOLERS
 
 if TYPE_CHECKING:
     from simcse_jax.bulk.mining.pairs import PairFile
@@ -180,7 +179,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--backend", choices=("jax", "faiss"), default="jax", help="what searches an index in memory")
     parser.add_argument("--refine", type=int, help="for an index of LanceDB: rows that are read, see search --help")
     parser.add_argument("--nprobes", type=int, help="for an index of LanceDB: cells that are looked into")
-    parser.add_argument("--pooler", choices=POOLERS, help="from tokens to an embedding (default: the model's own)")
+    add_pooler(parser)
     parser.add_argument("--batch-size", type=int, default=64, help="sentences encoded together on each device")
     add_dtype(parser)
     add_truncation(parser)

@@ -16,6 +16,7 @@ from simcse_jax.commands.command_line import (
     MODEL,
     Parser,
     add_dtype,
+    add_pooler,
     add_truncation,
     warnings_in_a_line,
     with_new_spellings,
@@ -24,7 +25,6 @@ from simcse_jax.errors import UserError
 from simcse_jax.host import streams
 from simcse_jax.host.outputs import check_inputs, output_file, printing
 from simcse_jax.host.storage import is_remote, local_path
-from simcse_jax.models.config import POOLERS
 
 if TYPE_CHECKING:
     from simcse_jax.index.index import Index, Result
@@ -88,7 +88,7 @@ def _parse() -> tuple[argparse.Namespace, Path | None]:
         "--output if given. `build --help` is about indexes that need not fit into memory.",
     )
     parser.add_argument("--model", required=True, help=MODEL)
-    parser.add_argument("--pooler", choices=POOLERS, help="from tokens to an embedding (default: the model's own)")
+    add_pooler(parser)
     parser.add_argument("--sentences", help="the file to search in: .txt, .csv, .tsv, .jsonl or .parquet")
     parser.add_argument(
         "--column", help="the column of --sentences (default: sentence, text, sent0 or anchor, or the only one)"
@@ -133,7 +133,7 @@ def _parse() -> tuple[argparse.Namespace, Path | None]:
     parser.add_argument("--refine", type=int, help=f"for an index of `build`: {REFINE_HELP}")
     parser.add_argument("--nprobes", type=int, help=f"for an index of `build`: {NPROBES_HELP}")
     parser.add_argument("--compare", metavar="MODEL", help="a second model, its results next to the first one's")
-    parser.add_argument("--compare-pooler", choices=POOLERS, help="the pooler of the second model (default: its own)")
+    add_pooler(parser, "--compare-pooler", "the pooler of the second model (default: its own)")
     parser.add_argument("--compare-index", help="like --index, for the second model")
     parser.add_argument("--output", help="a JSON file for the results")
     renamed = {"--compute-dtype": "--dtype"}
@@ -330,7 +330,7 @@ def build_index(arguments: Sequence[str]) -> None:
     parser.add_argument("--output", required=True, help="the folder of the index; one that is there is added to")
     parser.add_argument("--backend", choices=("lance",), default="lance", help="the library that keeps the index")
     parser.add_argument("--model", help=f"what made the embeddings, if the files do not say so: {MODEL}")
-    parser.add_argument("--pooler", help="the pooler that made them, with --model (default: the model's own)")
+    add_pooler(parser, help="the pooler that made them, with --model (default: the model's own)")
     parser.add_argument(
         "--precision",
         choices=("float32", "int8", "binary"),

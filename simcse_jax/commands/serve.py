@@ -8,11 +8,10 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from simcse_jax.commands.command_line import MODEL, Parser, add_dtype, add_truncation
+from simcse_jax.commands.command_line import MODEL, Parser, add_dtype, add_pooler, add_truncation
 from simcse_jax.errors import UserError, require
 from simcse_jax.host.ports import bind
 from simcse_jax.host.storage import is_remote, local_path
-from simcse_jax.models.config import POOLERS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -86,7 +85,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--model", required=True, help=MODEL)
     parser.add_argument("--index", help="what /v1/search searches: a folder of `search --index` or of `search build`")
     parser.add_argument("--name", help="the name that clients give (default: the model's, without its folder)")
-    parser.add_argument("--pooler", choices=POOLERS, help="from tokens to an embedding (default: the model's own)")
+    add_pooler(parser)
     add_dtype(parser)
     add_truncation(parser)
     parser.add_argument(

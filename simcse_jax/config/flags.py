@@ -15,7 +15,22 @@ from simcse_jax.config.recipes import FOLDER, find
 from simcse_jax.config.recorded import recorded_config
 from simcse_jax.config.variants import running
 from simcse_jax.errors import UserError, nearest
+from simcse_jax.models.config import pooler_of
 
+# Other packages' names of fields, and common short ones, by their last part.
+MEANT = {
+    "train.learning_rate": ("lr",),
+    "train.batch_size": ("bs", "per_device_train_batch_size"),
+    "train.epochs": ("num_epochs", "num_train_epochs"),
+    "train.max_steps": ("steps", "num_steps"),
+    "train.warmup": ("warmup_steps", "warmup_ratio", "num_warmup_steps"),
+    "data.max_length": ("max_seq_length", "max_len"),
+    "data.train": ("train_file", "data"),
+    "objective.info_nce.temperature": ("temp", "temperature", "tau"),
+    "model.init_from": ("model_name_or_path", "name", "pretrained"),
+    "model.pooler": ("pooling", "pooler_type"),
+}
+SHORT = {"data": "data.train", "model": "model.init_from"}  # `train --data FILE`: as the other commands call it
 FOLDERS = {
     "workdir": "where checkpoints, metrics and results go",
     "profile": "where a trace of a few steps goes",
@@ -44,7 +59,7 @@ def parse_run(argv: Sequence[str]) -> tuple[config_dict.ConfigDict, str, str | N
 def _parse(argv: Sequence[str], folders: Sequence[str]) -> tuple[config_dict.ConfigDict, dict[str, str | None]]:
     """The config, and the values of these flags of `FOLDERS`."""
     values = flags.FlagValues()
-    path, rest = split_config(argv)
+    path, rest = split_config([_in_full(arg) for arg in argv])
     if not path:
         raise UserError("--config FILE is missing, e.g. --config unsup_bert")
     loaded, known = _load(path)
@@ -64,9 +79,18 @@ def _parse(argv: Sequence[str], folders: Sequence[str]) -> tuple[config_dict.Con
         raise UserError(f"unknown argument {unknown[0]!r}; a field is set with --config.FIELD=VALUE")
     config = values.config.unlock()
     _split_tuples(config)
+    for section in ("model", "eval"):
+        if isinstance(name := config.get(section, {}).get("pooler"), str):
+            config[section].pooler = pooler_of(name)
     if (file := find_config(path)).startswith(f"{FOLDER}/") and not config.get("parallel", {}).get("process_id"):
         print(f"recipe: {file}", file=sys.stderr, flush=True)  # not a file of the current folder
     return config, {name: values[name].value for name in folders}
+
+
+def _in_full(arg: str) -> str:
+    name, equals, value = arg.partition("=")
+    field = SHORT.get(name.removeprefix("--")) if name.startswith("--") else None
+    return f"--config.{field}{equals}{value}" if field else arg
 
 
 def split_config(argv: Sequence[str]) -> tuple[str, list[str]]:
@@ -120,7 +144,9 @@ def _unknown_field(argv: Sequence[str], known: Mapping[str, Any]) -> str | None:
             name = name.removeprefix("config.")
             if not known:
                 return "--config: the file's config has no fields; start from simcse_jax.config.default_config()"
-            return f"--config.{name}: no such field; the nearest one is --config.{nearest(name, known)}"
+            last = name.rpartition(".")[2]
+            meant = next((field for field, others in MEANT.items() if last in others and field in known), None)
+            return f"--config.{name}: no such field; the nearest one is --config.{meant or nearest(name, known)}"
     return None
 
 

@@ -29,7 +29,7 @@ def find(name: str) -> Path:
     """The config file that `--config NAME` means, NAME without a variant.
 
     A local file wins, whose name may lack the `.py`. Otherwise it is a recipe of the package: `unsup_bert`,
-    `unsup_bert.py` and `configs/unsup_bert.py` are the same.
+    `unsup-bert`, `unsup_bert.py` and `configs/unsup_bert.py` are the same.
 
     Raises:
       UserError: when there is neither; it lists the recipes.
@@ -37,7 +37,7 @@ def find(name: str) -> Path:
     for local in (local_path(name), local_path(f"{name}.py")):
         if local.is_file():
             return local
-    recipe, known = name.removeprefix("configs/").removesuffix(".py"), names()
+    recipe, known = name.removeprefix("configs/").removesuffix(".py").replace("-", "_"), names()
     if recipe in known:
         return FOLDER / f"{recipe}.py"
     hint = f"; the nearest recipe is {nearest(recipe, known)}, all are {', '.join(known)}" if known else ""

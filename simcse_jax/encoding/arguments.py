@@ -11,7 +11,7 @@ import numpy as np
 from simcse_jax.data.sentences import only_column
 from simcse_jax.encoding.quantization import check_no_codes
 from simcse_jax.errors import UserError, broken, nearest
-from simcse_jax.models.config import POOLERS
+from simcse_jax.models.config import POOLERS, pooler_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -141,7 +141,7 @@ def check_options(
     normalize_to_unit: bool | None = None,
 ) -> None:
     """Checks the options of an encoding that are not None; `most` is the model's own maximum length."""
-    if pooler is not None and (not isinstance(pooler, str) or pooler not in POOLERS):
+    if pooler is not None and (not isinstance(pooler, str) or pooler_of(pooler) not in POOLERS):
         raise UserError(f"pooler {pooler!r:.60} is not one of {', '.join(POOLERS)}")
     if batch_size is not None and not is_whole(batch_size, 1):
         raise UserError(f"batch_size {batch_size!r:.60}: must be a whole number, 1 or more")

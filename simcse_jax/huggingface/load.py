@@ -44,7 +44,7 @@ from simcse_jax.huggingface.word_vectors import (
     read_glove,
     read_word_embeddings,
 )
-from simcse_jax.models.config import POOLERS, SEVERAL_LAYERS, EncoderConfig
+from simcse_jax.models.config import POOLERS, SEVERAL_LAYERS, EncoderConfig, pooler_of
 from simcse_jax.models.head import has_head
 from simcse_jax.models.model_types import WORD_VECTORS
 from simcse_jax.models.modules import Module
@@ -133,7 +133,7 @@ def choose_pooler(model: Pretrained, pooler: str | None) -> ChosenPooler:
       UserError: when none was given and this encoder lacks the model's own, word vectors are to be pooled otherwise
         than by their average, or a pooler needs layers that convolutions leave out.
     """
-    chosen = pooler or model.pooler
+    chosen = pooler_of(pooler) if pooler else model.pooler
     if model.vocabulary is not None and chosen not in ("avg", None):
         model.check_layers(f"the pooler {chosen}")
     if chosen in SEVERAL_LAYERS and model.config.convolutions:

@@ -35,6 +35,7 @@ POOLERS = {  # see pooling.py
     "avg_weighted": "the mean of the last layer over the tokens, the n-th of them with weight n",
     "last": "the last layer's last token",
 }
+OTHER_NAMES = {"mean": "avg"}  # of poolers, where a name is given; what is written has ours
 SEVERAL_LAYERS = ("avg_top2", "avg_first_last", "avg_static_last")  # those that read more than the last layer
 NORMS = {  # batch norms after a projector's last layer
     "plain": "without scale and shift",
@@ -69,6 +70,11 @@ BOUNDS = {
 MOST_WORDS = 4096  # of a sentence whose word vectors are averaged; it is padded to so many in memory
 # With any of these the model computes something else.
 OTHER_MODELS = ("is_decoder", "add_cross_attention", "pruned_heads", "quantization_config")
+
+
+def pooler_of(name: str) -> str:
+    """Our name of a pooler that has another one; any other name as it is."""
+    return OTHER_NAMES.get(name, name)
 
 
 @dataclasses.dataclass(frozen=True)

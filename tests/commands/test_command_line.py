@@ -329,6 +329,7 @@ def test_a_help_has_what_the_command_needs_and_writes(parser):
         ("org/model@avg_first_last", ("org/model", 0, "avg_first_last")),
         ("model@12@cls", ("model", 12, "cls")),
         ("model@cls@2", ("model", 2, "cls")),
+        ("model@mean", ("model", 0, "avg")),
     ],
 )
 def test_a_model_may_name_its_layers_and_its_pooler(spec, expected):

@@ -6,6 +6,7 @@ from support import ROOT
 
 from simcse_jax.config import flags
 from simcse_jax.config.checks import validate
+from simcse_jax.config.fields import flatten
 from simcse_jax.errors import UserError
 
 CONFIG = f"--config={ROOT}/configs/unsup_bert.py"
@@ -25,6 +26,22 @@ def test_fields_are_overridden_with_their_types():
     assert (config.train.learning_rate, config.seed, config.eval.tasks) == (1.0, 7, ("STS12", "STSBenchmark"))
     assert isinstance(config.train.learning_rate, float)
     assert parse("--config.eval.data=")[0].eval.data == ""
+
+
+def test_what_other_packages_call_fields_is_understood_or_answered_with_what_was_meant():
+    config, _ = parse("--data", "mine.txt", "--model=a/b", "--config.model.pooler=mean", "--config.model.mlp=none")
+    assert (config.data.train, config.model.init_from, config.model.pooler) == ("mine.txt", "a/b", "avg")
+    config, _ = flags.parse(["--config=unsup-bert:large", "--workdir=w"])
+    assert config.model.init_from == "bert-large-uncased"
+    for given, meant in (
+        ("train.lr", "train.learning_rate"),
+        ("temperature", "objective.info_nce.temperature"),
+        ("train.warmup_steps", "train.warmup"),
+        ("train.epoch", "train.epochs"),
+    ):
+        with pytest.raises(UserError, match=f"no such field; the nearest one is --config.{meant}$"):
+            parse(f"--config.{given}=1")
+    assert all(field in flatten(config) for field in flags.MEANT)
 
 
 def test_of_a_field_that_is_given_twice_the_last_value_counts_in_lists_too():
