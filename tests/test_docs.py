@@ -25,7 +25,7 @@ SWEEP = {f"sweep.{name}" for name in sweep_defaults("", "", ("stsb_dev",), basel
 KNOWN_FIELDS = {*FIELDS, *SWEEP}
 FLAGS = {  # besides a parser's options
     "main": {"config", *SHORT, *FOLDERS},
-    "sweep": {"config", *SHORT, "workdir"},
+    "sweep": {"config", "over", *SHORT, "workdir"},
     "aot": {"config", *SHORT},
     "search": {"embeddings", "codes"},  # of `search build`
 }

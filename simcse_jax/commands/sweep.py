@@ -2,7 +2,8 @@
 
 Runs every variant of a sweep with every seed of `sweep.seeds`, skips finished runs, resumes stopped ones, writes the
 table to DIR: FILE.md, FILE.csv, FILE.png and FILE.svg. `--config.sweep.only=A,B` runs these variants alone, and
-`--config.sweep.vectorize=True` trains those that differ only in numbers together.
+`--config.sweep.vectorize=True` trains those that differ only in numbers together. `--over train.batch_size=32,64` makes
+the rows of any recipe.
 """
 
 import shlex
@@ -29,7 +30,8 @@ def help_text() -> str:
     from simcse_jax.training.sweeps.variants import FIELDS
 
     flags = {
-        "--config FILE[:VARIANT]": "a recipe with rows",
+        "--config FILE[:VARIANT]": "a recipe with rows; with --over any recipe",
+        "--over FIELD=VALUE,VALUE": "rows with these values of a field; given again, each value meets each other one",
         "--workdir DIR": FOLDERS["workdir"],
         "--config.FIELD=VALUE": f"replaces the value in all rows ({started_as('train')} --help has the fields)",
     }
@@ -45,11 +47,13 @@ def main() -> None:
         print(help_text())
         return
     from simcse_jax.config.flags import parse, split_config
+    from simcse_jax.training.sweeps.over import make_sweep, rows_over, split_over
     from simcse_jax.training.sweeps.variants import load_variants, read_sweep
 
-    config, workdir = parse(sys.argv[1:])
-    path, _ = split_config(sys.argv[1:])
-    variants = read_sweep(config, load_variants(path))
+    over, argv = split_over(sys.argv[1:])
+    config, workdir = parse(argv, prepare=(lambda recipe: make_sweep(recipe, over)) if over else None)
+    path, _ = split_config(argv)
+    variants = read_sweep(config, rows_over(over, config) if over else load_variants(path))
     require("train", "tensorboardX", "matplotlib")
     from simcse_jax.host.locks import held
     from simcse_jax.host.outputs import output_folder

@@ -4,7 +4,7 @@ FILE may be the `run.json` of a run, which it repeats.
 """
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from absl import flags
@@ -37,8 +37,15 @@ FOLDERS = {
 }
 
 
-def parse(argv: Sequence[str], needs_workdir: bool = True) -> tuple[config_dict.ConfigDict, str]:
+def parse(
+    argv: Sequence[str], needs_workdir: bool = True, prepare: Callable[[config_dict.ConfigDict], None] | None = None
+) -> tuple[config_dict.ConfigDict, str]:
     """Reads `--config FILE --workdir DIR [--config.FIELD=VALUE …]`.
+
+    Args:
+      argv: the arguments.
+      needs_workdir: whether `--workdir` must be there.
+      prepare: changes the file's config, before the values of the command line.
 
     Returns:
       The config, and the workdir (empty if none is needed).
@@ -46,7 +53,7 @@ def parse(argv: Sequence[str], needs_workdir: bool = True) -> tuple[config_dict.
     Raises:
       UserError: for any mistake in flags, file or values; for an unknown field it gives the nearest known one.
     """
-    config, folders = _parse(argv, ("workdir",) if needs_workdir else ())
+    config, folders = _parse(argv, ("workdir",) if needs_workdir else (), prepare)
     return config, folders.get("workdir") or ""
 
 
@@ -56,13 +63,18 @@ def parse_run(argv: Sequence[str]) -> tuple[config_dict.ConfigDict, str, str | N
     return config, folders["workdir"] or "", folders["profile"]
 
 
-def _parse(argv: Sequence[str], folders: Sequence[str]) -> tuple[config_dict.ConfigDict, dict[str, str | None]]:
+def _parse(
+    argv: Sequence[str], folders: Sequence[str], prepare: Callable[[config_dict.ConfigDict], None] | None = None
+) -> tuple[config_dict.ConfigDict, dict[str, str | None]]:
     """The config, and the values of these flags of `FOLDERS`."""
     values = flags.FlagValues()
     path, rest = split_config([_in_full(arg) for arg in argv])
     if not path:
         raise UserError("--config FILE is missing, e.g. --config unsup_bert")
     loaded, known = _load(path)
+    if prepare:
+        prepare(loaded)
+        known = flatten(loaded)
     try:
         args = ["simcse_jax.main", *_last_of_each_list(rest, known)]
         config_flags.DEFINE_config_dict("config", loaded, flag_values=values, sys_argv=args)

@@ -2,12 +2,14 @@
 
 import hashlib
 import signal
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ml_collections import config_dict
+from tqdm import tqdm
 
 from simcse_jax.config.fields import flatten, trains
 from simcse_jax.data.sources import by_field
@@ -183,10 +185,14 @@ def run_all(runs: Sequence[Run], vectorize: bool, folder: Path) -> list[str]:
     signals: list[int] = []
     before = signal.signal(signal.SIGTERM, lambda number, frame: signals.append(number))
     try:
+        started, number = time.monotonic(), 0
         for group in make_groups(runs, pending, folder) if vectorize else [[run] for run in pending]:
             if signals:  # one that arrived after the last step of a run, which ignores it
                 raise Preempted("SIGTERM: all runs so far are saved; the same command resumes there")
-            print(f"=== {', '.join(run.name for run in group)}", flush=True)
+            left = (time.monotonic() - started) / number * (len(pending) - number) if number else 0
+            place = f"run {number + 1} of {len(pending)}{f', {tqdm.format_interval(left)} left' if left else ''}"
+            print(f"=== {place}: {', '.join(run.name for run in group)}", flush=True)
+            number += len(group)
             problems += _run(group, folder)
     finally:
         signal.signal(signal.SIGTERM, before)

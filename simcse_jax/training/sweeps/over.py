@@ -1,0 +1,83 @@
+"""`sweep --over FIELD=VALUE,VALUE …`: a table of a recipe at these values of its fields, without a file of rows.
+
+Of several `--over`, each value of one meets each value of the others.
+"""
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+from ml_collections import config_dict
+
+from simcse_jax.config.fields import flatten
+from simcse_jax.errors import UserError, nearest
+from simcse_jax.training.sweeps.variants import Variant, sweep_defaults
+
+OPTION = "--over"
+WORDS = {"true": True, "1": True, "false": False, "0": False}
+
+
+def split_over(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The values of `--over`, and the other arguments."""
+    found, rest, remaining = [], [], iter(argv)
+    for arg in remaining:
+        name, equals, value = arg.partition("=")
+        if name == OPTION:
+            found.append(value if equals else next(remaining, ""))
+        else:
+            rest.append(arg)
+    return found, rest
+
+
+def rows_over(given: Sequence[str], config: config_dict.ConfigDict) -> tuple[Variant, ...]:
+    """The rows: `temperature=0.05` for `objective.info_nce.temperature`.
+
+    Raises:
+      UserError: when a field is not one of the config, is given twice, or a value is not of its type.
+    """
+    known = flatten(config)
+    values: dict[str, list[Any]] = {}
+    for each in given:
+        name, equals, texts = each.partition("=")
+        if not equals or not texts.strip():
+            raise UserError(
+                f"{OPTION} {each}: give a field and its values, e.g. {OPTION} train.learning_rate=1e-5,3e-5"
+            )
+        if name not in known:
+            raise UserError(f"{OPTION} {name}: no such field; the nearest one is {nearest(name, known)}")
+        if name in values:
+            raise UserError(f"{OPTION} {name}: is given twice; give all values at once, with commas")
+        values[name] = [_read(name, text.strip(), known[name]) for text in texts.split(",")]
+    short = {name: name.rpartition(".")[2] for name in values}
+    if len(set(short.values())) < len(short):
+        short = {name: name for name in values}
+    return tuple(
+        Variant(" ".join(f"{short[name]}={_shown(value)}" for name, value in zip(values, row, strict=True)), fields)
+        for row in itertools.product(*values.values())
+        for fields in [dict(zip(values, row, strict=True))]
+    )
+
+
+def make_sweep(config: config_dict.ConfigDict, given: Sequence[str]) -> None:
+    """Gives a recipe's config the section `sweep` of these rows; the first one is the baseline.
+
+    Raises:
+      UserError: when the config is a sweep already; see also `rows_over`.
+    """
+    if "sweep" in config:
+        raise UserError(f"{OPTION}: this config has rows of its own; give a recipe, such as unsup_bert")
+    names = ", ".join(each.partition("=")[0] for each in given)
+    config.sweep = sweep_defaults(f"Values of {names}", "Ours", ("stsb_dev",), rows_over(given, config)[0].name)
+
+
+def _read(name: str, text: str, default: Any) -> Any:
+    if isinstance(default, tuple):
+        raise UserError(f"{OPTION} {name}: is a list; write a file of rows, as in configs/ablations/")
+    try:
+        return WORDS[text.lower()] if isinstance(default, bool) else type(default)(text)
+    except (KeyError, ValueError):
+        raise UserError(f"{OPTION} {name}: {text!r:.60} is not of its type, {type(default).__name__}") from None
+
+
+def _shown(value: Any) -> str:
+    return f"{value}".replace("/", "-")  # a row is a folder

@@ -1,0 +1,47 @@
+import pytest
+
+from simcse_jax.config.fields import default_config
+from simcse_jax.errors import UserError
+from simcse_jax.training.sweeps.over import make_sweep, rows_over, split_over
+from simcse_jax.training.sweeps.variants import read_sweep
+
+
+def test_each_value_of_a_field_meets_each_one_of_the_others():
+    over, rest = split_over(
+        ["--config=x", "--over", "train.batch_size=8,16", "--over=model.init_from=a/b", "--workdir=w"]
+    )
+    assert rest == ["--config=x", "--workdir=w"]
+    config = default_config()
+    make_sweep(config, over)
+    rows = read_sweep(config, rows_over(over, config))
+    assert [row.name for row, _ in rows] == ["batch_size=8 init_from=a-b", "batch_size=16 init_from=a-b"]
+    assert [(each.train.batch_size, each.model.init_from) for _, each in rows] == [(8, "a/b"), (16, "a/b")]
+    assert config.sweep.baseline == rows[0][0].name
+
+
+def test_values_have_their_fields_types_and_fields_of_one_name_their_whole_names():
+    rows = rows_over(
+        ["train.unpad=True,false", "objective.info_nce.weight=1", "objective.mlm.weight=.1"], default_config()
+    )
+    assert [row.fields["train.unpad"] for row in rows] == [True, False]
+    assert rows[0].fields["objective.info_nce.weight"] == 1.0
+    assert rows[1].name == "train.unpad=False objective.info_nce.weight=1.0 objective.mlm.weight=0.1"
+
+
+@pytest.mark.parametrize(
+    ("over", "told"),
+    [
+        (["train.batch_size"], "give a field and its values"),
+        (["train.batch_size="], "give a field and its values"),
+        (["train.batch=8"], "no such field; the nearest one is train.batch_size"),
+        (["train.batch_size=8,x"], "'x' is not of its type, int"),
+        (["train.batch_size=8,"], "'' is not of its type, int"),
+        (["train.unpad=yes"], "'yes' is not of its type, bool"),
+        (["eval.tasks=STS12"], "is a list"),
+        (["seed=1", "seed=2"], "is given twice"),
+    ],
+)
+def test_a_mistake_names_the_field(over, told):
+    with pytest.raises(UserError, match=told) as caught:
+        rows_over(over, default_config())
+    assert str(caught.value).startswith("--over ")
