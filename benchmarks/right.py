@@ -13,6 +13,7 @@ import argparse
 import concurrent.futures
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -100,8 +101,10 @@ def run(args: argparse.Namespace, name: str, system: str, dtype: str, environmen
             time.sleep(0.005)
         process.send_signal(signal.SIGKILL)
         process.wait()
-        if (args.folder / name / "result.json").exists() or KILLED_AFTER not in losses(args.folder / name):
-            raise RuntimeError(f"{name}: ended at step {max(losses(args.folder / name), default=0)}, not by its kill")
+        reached = max(losses(args.folder / name), default=0)
+        if not KILLED_AFTER <= reached < STEPS:
+            shutil.rmtree(args.folder / name, ignore_errors=True)
+            raise RuntimeError(f"{name}: was killed at step {reached}, not at {KILLED_AFTER} to {STEPS - 1}")
     done = subprocess.run(command, env=given, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"{name}: exit code {done.returncode}: {done.stderr.strip()[-500:]}")

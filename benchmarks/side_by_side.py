@@ -1,11 +1,11 @@
-"""The harness: contenders in processes of their own, asked in turn for one round each, A B A B …
+"""The harness: contenders in processes of their own, asked in turn for one round each, A B A B … (see `ORDERS`).
 
-Each contender is started, builds and warms up by itself (`benchmarks.contender`), and is idle while another one works,
-so that its peak memory is its own and its threads disturb nobody. The first contender is ours: all others are given as
-the median of our rate over theirs, round by round, since a machine's speed changes in minutes. Between rounds the
-machine's matrix-product peak is measured. A contender's share of it counts the operations that its work
-needs (`benchmarks.work`), not those that it executes. A contender that cannot be built, or fails in a
-round, is named with its reason, and the others continue.
+Each contender is started, builds and warms up by itself (`benchmarks.contender`), and is idle while another one does
+its rounds, so that its peak memory is its own and its threads disturb nobody. The first contender is ours: all others
+are given as the median of our rate over theirs, round by round, since a machine's speed changes in minutes. Between
+rounds the machine's matrix-product peak is measured. A contender's share of it counts the operations that its work
+needs (`benchmarks.work`), not those that it executes. A contender that cannot be built, or fails in a round, is named
+with its reason, and the others continue.
 """
 
 import contextlib

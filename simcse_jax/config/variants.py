@@ -54,8 +54,6 @@ def running(path: str) -> Iterator[tuple[ModuleType, tuple[str, ...]]]:
       UserError: when there is no such file; and, in one line with its name, for all that goes wrong in it, here or in
         the functions that are called meanwhile.
     """
-    if path.endswith(".json"):
-        raise UserError(f"--config {path}: is not a Python file with rows to train; a run.json repeats one run")
     name, colon, argument = path.partition(":")
     file = find(name)
     try:

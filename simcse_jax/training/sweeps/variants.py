@@ -14,6 +14,7 @@ from ml_collections import config_dict
 
 from simcse_jax.config.checks import check_range, check_type, validate
 from simcse_jax.config.fields import default_config, defaults_of, flatten
+from simcse_jax.config.recorded import is_record
 from simcse_jax.config.variants import running
 from simcse_jax.errors import UserError, nearest, no_such
 from simcse_jax.evaluation.tasks import RETRIEVAL
@@ -118,6 +119,8 @@ def load_variants(path: str) -> tuple[Variant, ...]:
     Raises:
       UserError: when the file is no sweep, or fails.
     """
+    if is_record(path):
+        raise UserError(f"--config {path}: repeats one run; for a table give a sweep, or a field with --over")
     with running(path) as (module, argument):
         if not hasattr(module, "get_variants"):
             raise UserError(f"--config {path}: is not a sweep: it has no get_variants(); see configs/ablations/")
