@@ -14,6 +14,7 @@ COMMANDS = {
     "encode": "write the embeddings of a file's sentences",
     "search": "find the nearest sentences of a file for each query",
     "export": "write a run's model for transformers and sentence-transformers",
+    "runs": "list runs, their scores, and what differs between them",
     "sweep": "train every row of a table, and write the table",
     "analyze": "measure and draw how isotropic a model's space is, and how training changed it",
     "geometry": "measure and draw alignment, uniformity and singular values of models and runs",

@@ -29,8 +29,9 @@ from simcse_jax.models.parameters import Params
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.objectives.registry import comes_from_outside
 from simcse_jax.runs.loading import checkpoints_of, load_model, load_workdir
+from simcse_jax.runs.run_files import FREE
 from simcse_jax.runs.state import initial_params, own_adapter, read_frozen, split_shapes, with_parts
-from simcse_jax.runs.workdir import FREE, Workdir, resolved
+from simcse_jax.runs.workdir import Workdir, resolved
 
 MEASURED = ("data", "sentences", "split", "repeated_sentences")  # the fields of `analysis` that choose the sentences
 Point = dict[str, float]  # `step`, and the measures

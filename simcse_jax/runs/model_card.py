@@ -24,7 +24,7 @@ from simcse_jax.huggingface.public_names import base_name, is_from_hub, public_v
 from simcse_jax.huggingface.resolve import resolve
 from simcse_jax.huggingface.weight_names import NAMES
 from simcse_jax.models.pooling import FIRST_TOKEN
-from simcse_jax.runs.workdir import FREE
+from simcse_jax.runs.run_files import FREE
 
 # The names of these test sets in the Massive Text Embedding Benchmark, whose SICK-R is of all splits together.
 HUB_DATA_SETS = {

@@ -36,7 +36,7 @@ from simcse_jax.huggingface.write import write_encoder_files
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.head import HEADS
 from simcse_jax.runs.metrics_file import Metrics, read_metrics
-from simcse_jax.runs.run_files import BEST_STEP, check_result, check_run
+from simcse_jax.runs.run_files import BEST_STEP, FREE, check_result, check_run
 from simcse_jax.runs.state import FINGERPRINT, FROZEN_FILE, write_frozen
 from simcse_jax.version import __version__
 
@@ -44,9 +44,7 @@ PACKAGES = (
     *("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "scipy", "transformers", "tokenizers"),
     *("safetensors", "datasets", "tensorflow-datasets", "ml-collections"),
 )
-# Fields that do not change the result, so a run may resume with other values.
-FREE = ("train.log_every", "data.local_cache", "teacher.kept", "eval.extra", "analysis.", "checkpoint.", "parallel.")
-# But all lines of a run's metrics must measure the same sentences.
+# Fields of `FREE` with which no run may resume: all lines of a run's metrics must measure the same sentences.
 MEASURED_ON = ("analysis.data", "analysis.sentences", "analysis.split", "analysis.repeated_sentences")
 SEEN_SECONDS = 60  # within which all processes must see a new workdir
 

@@ -215,6 +215,7 @@ def checkpoints(change: Callable[[Path], object]) -> Make:
     return make
 
 
+LISTED = Reader("runs", ["workdir"], ["workdir"], "")
 RUN_DAMAGES: dict[str, tuple[Make, str]] = {
     "no checkpoints": (remove("workdir/checkpoints"), EITHER),
     "checkpoints that are a file": (instead("workdir/checkpoints", lambda path: path.write_text("x")), EITHER),
@@ -279,7 +280,7 @@ def runs() -> Iterator[Case]:
     readers = itertools.cycle([RUNS, EXPORT, KEPT, ENCODE_RUN])
     for damage, (make, end) in RUN_DAMAGES.items():
         chosen = [RUNS, RESUME, EXPORT] if "metrics" in damage else [next(readers), next(readers)]
-        for reader in chosen:
+        for reader in [*chosen, *[LISTED] * ("checkpoint" not in damage)]:
             yield case("runs", reader, damage, make, end)
 
 
@@ -294,6 +295,7 @@ def mixed_up() -> Iterator[Case]:
         "analyze": ("--runs", "{}", "--output=out"),
         "geometry": ("--runs", "{}", f"--data={PAIRS}", "--output=out"),
         "overlap": ("{}",),
+        "runs": ("{}",),
     }
     right = {("encode", seed) for seed in ("model", "foreign", "exported", "workdir")}
     right |= {
@@ -302,6 +304,7 @@ def mixed_up() -> Iterator[Case]:
         ("search", "empty"),
         ("analyze", "workdir"),
         ("geometry", "workdir"),
+        ("runs", "workdir"),
     }
     for (command, arguments), seed in itertools.product(places.items(), seeds):
         if (command, seed) in right:

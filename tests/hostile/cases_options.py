@@ -197,6 +197,7 @@ OPTIONS: dict[str, tuple[dict[str, str], dict[str, dict[str, str]]]] = {
             "--topologies": CHOICES,
         },
     ),
+    "runs": ({}, {}),
     "overlap": (
         {"--anchor": ""},
         {"--positives": CHOICES, "--anchor": NAMES, "--positive": NAMES, "--label": NAMES},
@@ -227,6 +228,7 @@ COMMANDS = (
     "serve",
     "build-data",
     "mine",
+    "runs",
     "overlap",
 )
 

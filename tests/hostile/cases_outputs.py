@@ -211,7 +211,7 @@ def streams() -> Iterator[Case]:
             output=writer.output,
             leaves=(f"{writer.output}*",),
         )
-    for command in ("train", "sweep", "aot", "demo", "overlap", "__main__"):
+    for command in ("train", "sweep", "aot", "demo", "runs", "overlap", "__main__"):
         for text, options in (("full", {"stdout": "/dev/full"}), ("closed", {"stdout": ""})):
             yield Case(
                 "outputs", command, f"the help to a {text} standard output", ["--help"], (), end=EITHER, options=options

@@ -1,0 +1,30 @@
+"""simcse-jax runs FOLDER …: the runs in folders, with their scores and what differs between them."""
+
+from simcse_jax.commands.command_line import Parser
+from simcse_jax.errors import UserError
+from simcse_jax.host.storage import is_remote, local_path
+
+
+def main() -> None:
+    """The command."""
+    parser = Parser(
+        "runs",
+        description="Lists runs: their steps, their scores on development and test sets, and the fields in which they "
+        "differ. Needs the folders of runs, or folders that have some. Prints a table, the best run first.",
+    )
+    parser.add_argument("folders", nargs="+", metavar="FOLDER", help="of a run, or of several at any depth")
+    args = parser.parse_args()
+    for folder in args.folders:
+        if is_remote(folder):
+            raise UserError(f"{folder}: must be a folder on a disk")
+        if not local_path(folder).is_dir():
+            raise UserError(f"{folder}: no such folder")
+    from simcse_jax.runs.listing import find_runs, read_listed, rows
+
+    folders = [local_path(folder) for folder in args.folders]
+    runs = [read_listed(folder) for folder in find_runs(folders)]
+    runs.sort(key=lambda run: -next(iter(run.scores.values()), float("-inf")))
+    table = list(rows(runs, folders[0] if len(folders) == 1 and len(runs) > 1 else folders[0].parent))
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for first, *rest in table:
+        print("  ".join([first.ljust(widths[0]), *map(str.rjust, rest, widths[1:])]).rstrip())

@@ -1,0 +1,119 @@
+"""What a list of runs shows: where each is, its scores, and the fields in which the runs differ."""
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ml_collections import config_dict
+
+from simcse_jax.config.fields import default_config, flatten
+from simcse_jax.errors import UserError, why
+from simcse_jax.host.storage import read_json
+from simcse_jax.runs.metrics_file import read_metrics
+from simcse_jax.runs.run_files import BEST_STEP, FREE, check_result, check_run
+
+WIDEST = 32  # characters of a value
+SCORE = "eval/"  # of a line of metrics; the first one in a line chose the best checkpoint
+
+
+class Listed(NamedTuple):
+    """A run in a list."""
+
+    folder: Path
+    fields: dict[str, Any]  # of its config, by dotted names
+    steps: int  # done so far
+    planned: int  # all of them; 0: not known
+    best: int | None  # the step of the best checkpoint; None: nothing was scored
+    scores: dict[str, float]  # of that step, on the development sets
+    average: float | None  # over the test sets; None: it is not finished, or has none
+    is_done: bool
+
+
+def find_runs(folders: Sequence[Path]) -> list[Path]:
+    """The runs' folders in folders, at any depth, sorted by name.
+
+    Raises:
+      UserError: when a folder is not there or cannot be read, or has no run.
+    """
+
+    def fail(error: OSError) -> None:
+        raise UserError(f"{error.filename}: cannot be read: {why(error)}")
+
+    found: dict[Path, None] = {}
+    for folder in folders:
+        here = []
+        for place, inside, files in os.walk(folder, onerror=fail):
+            if "run.json" in files:
+                here.append(Path(place))
+                inside.clear()  # a run has none in it
+        if not here:
+            raise UserError(f"{folder}: has no run (a folder with run.json)")
+        found |= dict.fromkeys(sorted(here))
+    return list(found)
+
+
+def read_listed(folder: Path) -> Listed:
+    """A run as its files describe it.
+
+    Raises:
+      UserError: when one of them is damaged; it names the file.
+    """
+    run = check_run(read_json(folder / "run.json"), str(folder / "run.json"))
+    file = folder / "result.json"
+    result = check_result(read_json(file), str(file)) if file.is_file() else {}
+    scored: dict[int, dict[str, float]] = {}
+    steps = 0
+    for line in read_metrics(folder):
+        steps = max(steps, line["step"])
+        if scores := {name.removeprefix(SCORE): value for name, value in line.items() if name.startswith(SCORE)}:
+            scored.setdefault(line["step"], {}).update(scores)
+    best = result.get(BEST_STEP)
+    if best not in scored:
+        best = max(scored, key=lambda step: next(iter(scored[step].values())), default=None)
+    average = result.get("average")
+    known = flatten(config_dict.ConfigDict(run["config"]))
+    epochs, batch, examples = known.get("train.epochs", 0), known.get("train.batch_size", 0), run.get("examples", 0)
+    mixed = known.get("data.batching", "mixed") == "mixed" and batch > 0
+    planned = known.get("train.max_steps") or (epochs * (examples // batch) if mixed else 0)
+    is_done = file.is_file() or 0 < planned <= steps
+    return Listed(folder, known, steps, planned, best, {} if best is None else scored[best], average, is_done)
+
+
+def differing(runs: Sequence[Listed]) -> dict[str, list[Any]]:
+    """The fields in which runs differ and that change results, with each run's value.
+
+    A field that a run's version did not have was at its default.
+    """
+    defaults = {name: _plain(value) for name, value in flatten(default_config()).items()}
+    every = [defaults | {name: _plain(value) for name, value in run.fields.items()} for run in runs]
+    names = [name for name in dict.fromkeys(name for one in every for name in one) if not name.startswith(FREE)]
+    columns = {name: [one.get(name) for one in every] for name in names}
+    return {name: values for name, values in columns.items() if any(value != values[0] for value in values)}
+
+
+def rows(runs: Sequence[Listed], root: Path) -> Iterator[list[str]]:
+    """A header, and a row a run: its folder, seen from `root`, and all of the above as text."""
+    sets = list(dict.fromkeys(name for run in runs for name in run.scores))
+    fields = differing(runs)
+    short = {name: name.rpartition(".")[2] for name in fields}
+    if len(set(short.values())) < len(short):
+        short = {name: name for name in fields}
+    yield ["run", "steps", "", "best", *sets, "test avg.", *short.values()]
+    for number, run in enumerate(runs):
+        name = str(run.folder.relative_to(root)) if run.folder.is_relative_to(root) else str(run.folder)
+        steps = f"{run.steps:,}" + (f" of {run.planned:,}" if run.planned else "")
+        scores = [f"{run.scores[one]:.2f}" if one in run.scores else "" for one in sets]
+        average = "" if run.average is None else f"{run.average:.2f}"
+        best = "" if run.best is None else f"{run.best:,}"
+        changed = [_shown(values[number]) for values in fields.values()]
+        yield [name, steps, "done" if run.is_done else "", best, *scores, average, *changed]
+
+
+def _plain(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list | tuple) else value
+
+
+def _shown(value: Any) -> str:
+    text = ",".join(map(str, value)) if isinstance(value, tuple) else f"{value}"
+    return text if len(text) <= WIDEST else f"…{text[1 - WIDEST :]}"

@@ -1,0 +1,23 @@
+from support import call, refused
+from support.listed import write_runs
+
+
+def test_the_table_has_the_best_run_first(tmp_path):
+    folder = write_runs(tmp_path)
+    done = call("runs", str(folder))
+    assert (done.returncode, done.stderr) == (0, "")
+    header, first, second, third = done.stdout.splitlines()
+    assert header.split()[:5] == ["run", "steps", "best", "stsb_dev", "test"]
+    assert first.split()[:4] == ["more/b", "4", "of", "10"] and "72.00" in first
+    assert second.split()[:8] == ["a", "10", "of", "10", "done", "8", "71.50", "60.25"]
+    assert third.split()[:5] == ["c", "3", "of", "3", "done"]
+    (alone,) = [line for line in call("runs", str(folder / "a")).stdout.splitlines() if "71.50" in line]
+    assert alone.split()[0] == "a"
+
+
+def test_what_is_no_run_is_named(tmp_path):
+    folder = write_runs(tmp_path / "runs")
+    refused(call("runs", str(tmp_path / "none")), "none: no such folder")
+    refused(call("runs", "gs://bucket/runs"), "must be a folder on a disk")
+    (tmp_path / "empty").mkdir()
+    refused(call("runs", str(folder), str(tmp_path / "empty")), "empty: has no run")

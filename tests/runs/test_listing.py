@@ -1,0 +1,26 @@
+import pytest
+from support.listed import write_runs
+
+from simcse_jax.errors import UserError
+from simcse_jax.runs.listing import differing, find_runs, read_listed, rows
+
+
+def test_runs_are_found_at_any_depth_and_read(tmp_path):
+    folder = write_runs(tmp_path)
+    found = find_runs([folder])
+    assert [path.name for path in found] == ["a", "c", "b"]
+    a, c, b = map(read_listed, found)
+    assert (a.steps, a.planned, a.best, a.scores, a.average, a.is_done) == (10, 10, 8, {"stsb_dev": 71.5}, 60.25, True)
+    assert (b.steps, b.planned, b.best, b.average, b.is_done) == (4, 10, 4, None, False)
+    assert (c.steps, c.planned, c.best, c.scores, c.is_done) == (3, 3, None, {}, True)
+    fields = differing([a, c, b])
+    assert set(fields) == {"train.learning_rate", "train.max_steps", "eval.tasks"}  # not how often is logged
+    assert fields["train.learning_rate"] == [1e-5, 3e-5, 3e-5]
+    assert [row[0] for row in rows([a], folder / "more")][1] == str(folder / "a")
+
+
+def test_a_damaged_file_is_named(tmp_path):
+    folder = write_runs(tmp_path)
+    (folder / "a" / "result.json").write_text("[1]")
+    with pytest.raises(UserError, match=r"a.result\.json"):
+        read_listed(folder / "a")
