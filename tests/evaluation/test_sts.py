@@ -406,6 +406,7 @@ def test_the_real_data_sets_have_their_numbers_of_pairs(senteval, task, split, p
 @pytest.mark.optimized
 @pytest.mark.slow
 def test_all_equals_sentence_transformers_and_scipy(minilm, senteval):
+    pytest.importorskip("sentence_transformers")
     from pathlib import Path
 
     from sentence_transformers import SentenceTransformer, models
