@@ -31,9 +31,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks import side_by_side
-from benchmarks.random_models import MINILM, folder_of_model
+from benchmarks.random_models import folder_of_model
 from benchmarks.side_by_side import Contender, Need
-from benchmarks.step_options import SENTENCES, add_order
+from benchmarks.step_options import SENTENCES, add_model, add_order
 from benchmarks.work import encoder_flops
 from simcse_jax.commands.command_line import Parser, run_command
 from simcse_jax.data.sentences import SentenceFile
@@ -51,16 +51,7 @@ OPENVINO = "sentence-transformers, OpenVINO"
 def parse() -> argparse.Namespace:
     """The command line."""
     parser = Parser(prog="benchmarks.encode", description=__doc__.splitlines()[0])
-    model = parser.add_mutually_exclusive_group()
-    model.add_argument("--model", default=MINILM)
-    model.add_argument(
-        "--base",
-        nargs="?",
-        const=True,
-        default=False,
-        metavar="FOLDER",
-        help="a BERT-base-sized model with random weights, made for this or (FOLDER) before",
-    )
+    add_model(parser)
     parser.add_argument("--data", action="append", help="a file of sentences or of pairs; may be given again")
     parser.add_argument("--column", help="of a table")
     parser.add_argument("--rows", type=int, default=2000, help="so many sentences, evenly spread over the file")

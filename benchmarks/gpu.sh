@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What one accelerator does, in half an hour at most, what matters most first; docs/performance.md has what came out. A GPU is
-# measured beside PyTorch; a TPU, which belongs to one process at a time, alone (launch/tpu.sh measure starts this there).
+# compared with PyTorch; a TPU, which belongs to one process at a time, alone (launch/tpu.sh measure starts this there).
 # Needs the package and PyTorch (for a GPU one with CUDA, and sentence-transformers): `pip install -r requirements.txt -r
 # requirements-peers.txt "jax[cuda13]"`; or, without a registry, what benchmarks/gpu_pack.sh has packed: give the sentences
 # in its folder. A stage writes OUTPUT/STAGE.md, and JSON, as soon as it has them. It ends at its limit, and the next one
@@ -55,7 +55,7 @@ else
   together=8 training=(--at-once --peers pytorch-compiled) encoders=(--at-once --onnx-python "")
 fi
 
-right() { # against a CPU's record; the other stages' model is made beside it
+right() { # against a CPU's record; the other stages' model is made meanwhile
   [ -e "$base/config.json" ] || { "$python" -m benchmarks.random_models encoder "$base.part" "$start" && mv "$base.part" "$base"; } &
   local recorded=$pack/record
   if [ ! -e "$recorded" ]; then

@@ -1,7 +1,7 @@
 """The kernels of a trace that took longest, by name: `python -m benchmarks.kernels TRACE_FOLDER [--top 10]`.
 
-The trace is one of `simcse_jax.main … --profile DIR` on a GPU. Times and launches are of a step, on average over those
-that were traced. "busy" is the share of the traced time in which a kernel ran.
+The trace is one of `simcse_jax.main … --profile DIR` on a GPU. Times and launches are those of a step, on average over
+the traced ones. "busy" is the share of the traced time in which a kernel ran.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Is an accelerator right? Losses of 20 steps, a killed run and embeddings, beside those that a CPU recorded.
+"""Is an accelerator right? Losses of 20 steps, a killed run and embeddings, compared with a CPU's record.
 
     JAX_PLATFORMS=cpu python -m benchmarks.right RECORD --data SENTENCES.txt --model START
     python -m benchmarks.right FOLDER --data SENTENCES.txt --model START --recorded RECORD [--together 8]

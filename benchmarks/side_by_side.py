@@ -16,7 +16,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -211,56 +211,42 @@ def compare(
       order: one of `ORDERS`.
       say: takes a line on the progress.
     """
+    needs = needs or {}
+    references = {
+        dtype: [
+            Contender(f"{dtype} products of {kind}", f"benchmarks.peak:{kind}_products", {"dtype": dtype})
+            for kind in ("jax", "torch")
+        ]
+        for dtype in sorted({need.dtype for need in needs.values()})
+    }
+    everyone = [*contenders, *(each for those in references.values() for each in those)]
     missing: dict[str, str] = {}
-    with contextlib.ExitStack() as stack:
+    about: dict[str, dict[str, Any]] = {}
+    answers: dict[str, list[dict[str, Any]]] = {}
 
-        def build(those: Iterable[Contender]) -> tuple[dict[str, Child], dict[str, dict[str, Any]]]:
-            children, about = {}, {}
-            started = ((contender, stack.enter_context(Child(contender))) for contender in those)
-            for contender, child in list(started) if order == "at once" else started:
-                say(f"{title}: building {contender.name}")
+    def lose(name: str, why: str) -> None:
+        missing[name] = why
+        answers.pop(name, None)
+        say(f"{name}: {why}")
+
+    for group in [[one] for one in everyone] if order == "apart" else [everyone]:
+        with contextlib.ExitStack() as stack:
+            started = ((one.name, stack.enter_context(Child(one))) for one in group)
+            children = {}
+            for name, child in list(started) if order == "at once" else started:
+                say(f"{title}: building {name}")
                 try:
-                    about[contender.name] = child.wait()
-                    children[contender.name] = child
+                    about[name] = child.wait()
+                    children[name], answers[name] = child, []
                 except FailedError as error:
-                    missing[contender.name] = str(error)
-                    say(f"{contender.name}: {error}")
-            return children, about
-
-        needs = needs or {}
-        references = {
-            dtype: [
-                Contender(f"{dtype} products of {kind}", f"benchmarks.peak:{kind}_products", {"dtype": dtype})
-                for kind in ("jax", "torch")
-            ]
-            for dtype in sorted({need.dtype for need in needs.values()})
-        }
-        everyone = [*contenders, *(each for those in references.values() for each in those)]
-        children, about = ({}, {}) if order == "apart" else build(everyone)
-        answers: dict[str, list[dict[str, Any]]] = {one.name: [] for one in everyone}
-
-        def ask(name: str, number: int) -> None:
-            try:
-                answers[name].append(children[name].round())
-            except FailedError as error:
-                missing[name] = f"failed in round {number + 1}: {error}"
-                say(f"{name}: {missing[name]}")
-                del children[name]
-
-        for one in everyone if order == "apart" else ():
-            built, told = build([one])
-            children |= built
-            about |= told
+                    lose(name, str(error))
             for number in range(rounds):
-                if one.name in children:
-                    ask(one.name, number)
-            for child in built.values():
-                child.close()
-        for number in range(rounds) if order != "apart" else ():
-            say(f"{title}: round {number + 1} of {rounds}")
-            for name in list(children):
-                ask(name, number)
-    answers = {name: found for name, found in answers.items() if name in children}
+                say(f"{title}: round {number + 1} of {rounds}")
+                for name in [name for name in children if name in answers]:
+                    try:
+                        answers[name].append(children[name].round())
+                    except FailedError as error:
+                        lose(name, f"failed in round {number + 1}: {error}")
     rates = {
         dtype: [
             [each["work"] / each["seconds"] for each in answers.pop(one.name)] for one in those if one.name in answers

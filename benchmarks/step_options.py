@@ -17,6 +17,19 @@ def add_options(parser: argparse.ArgumentParser, *, data: str, steps: int, warmu
       data: what the file of `--data` must have.
       steps, warmup, rounds: the defaults.
     """
+    add_model(parser)
+    parser.add_argument("--data", default=SENTENCES, help=data)
+    parser.add_argument("--batch-size", type=int, default=64)
+    parser.add_argument("--max-length", type=int, default=32, help="tokens")
+    parser.add_argument("--steps", type=int, default=steps, help="of a round")
+    parser.add_argument("--warmup", type=int, default=warmup, help="steps before the first round")
+    parser.add_argument("--rounds", type=int, default=rounds)
+    add_order(parser)
+    parser.add_argument("--output", type=output_file, help="the figures as JSON")
+
+
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """Adds `--model` and `--base`, for `random_models.folder_of_model`."""
     model = parser.add_mutually_exclusive_group()
     model.add_argument("--model", default=MINILM, help="a BERT: a folder, a hub id or package:NAME")
     model.add_argument(
@@ -27,14 +40,6 @@ def add_options(parser: argparse.ArgumentParser, *, data: str, steps: int, warmu
         metavar="FOLDER",
         help="a BERT-base-sized model with random weights, made for this or (FOLDER) before",
     )
-    parser.add_argument("--data", default=SENTENCES, help=data)
-    parser.add_argument("--batch-size", type=int, default=64)
-    parser.add_argument("--max-length", type=int, default=32, help="tokens")
-    parser.add_argument("--steps", type=int, default=steps, help="of a round")
-    parser.add_argument("--warmup", type=int, default=warmup, help="steps before the first round")
-    parser.add_argument("--rounds", type=int, default=rounds)
-    add_order(parser)
-    parser.add_argument("--output", type=output_file, help="the figures as JSON")
 
 
 def add_order(parser: argparse.ArgumentParser) -> None:

@@ -16,7 +16,6 @@ from ml_collections import config_dict
 from simcse_jax.commands.command_line import Parser, started_as
 from simcse_jax.config.checks import validate
 from simcse_jax.config.flags import find_config, parse
-from simcse_jax.config.recorded import is_record
 from simcse_jax.config.source_fields import longest
 from simcse_jax.data.columns import ROLES
 from simcse_jax.data.sources import split_sources
@@ -265,8 +264,7 @@ def main() -> None:
     """Checks all arguments before it compiles, which takes minutes."""
     args, config = _read_arguments()
     plan = check_plan(args, config) if args.plan is not None else None
-    recipe = find_config(args.config)
-    recipe = recipe if is_record(recipe) else recipe.partition(":")[0]
+    recipe, _ = find_config(args.config)
     output = None if args.output is None else output_file(args.output, {"--config": recipe})
     encoder, generator = _read_models(config)
     columns = args.columns or guess_columns(config)

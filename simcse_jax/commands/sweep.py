@@ -46,11 +46,11 @@ def main() -> None:
     if {"-h", "--help"} & set(sys.argv[1:]):
         print(help_text())
         return
-    from simcse_jax.config.flags import parse, split_config
-    from simcse_jax.training.sweeps.over import make_sweep, rows_over, split_over
+    from simcse_jax.config.flags import parse, split_config, split_option
+    from simcse_jax.training.sweeps.over import OPTION, make_sweep, rows_over
     from simcse_jax.training.sweeps.variants import load_variants, read_sweep
 
-    over, argv = split_over(sys.argv[1:])
+    over, argv = split_option(sys.argv[1:], OPTION)
     config, workdir = parse(argv, prepare=(lambda recipe: make_sweep(recipe, over)) if over else None)
     path, _ = split_config(argv)
     variants = read_sweep(config, rows_over(over, config) if over else load_variants(path))

@@ -1,6 +1,6 @@
 """The fields of a run, each with its default, meaning and bounds. Every recipe starts from these defaults."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from ml_collections import config_dict
@@ -347,6 +347,12 @@ def flatten(config: config_dict.ConfigDict, prefix: str = "") -> dict[str, Any]:
         else:
             fields[prefix + name] = value
     return fields
+
+
+def short_names(names: Collection[str]) -> list[str]:
+    """The last parts of fields' names where they differ, otherwise the whole names."""
+    last = [name.rpartition(".")[2] for name in names]
+    return last if len(set(last)) == len(last) else list(names)
 
 
 def scoring_pooler(config: Mapping[str, Any] | config_dict.ConfigDict) -> str:

@@ -94,8 +94,9 @@ def _parse(
     for section in ("model", "eval"):
         if isinstance(name := config.get(section, {}).get("pooler"), str):
             config[section].pooler = pooler_of(name)
-    if (file := find_config(path)).startswith(f"{FOLDER}/") and not config.get("parallel", {}).get("process_id"):
-        print(f"recipe: {file}", file=sys.stderr, flush=True)  # not a file of the current folder
+    file, variant = find_config(path)
+    if file.startswith(f"{FOLDER}/") and not config.get("parallel", {}).get("process_id"):
+        print(f"recipe: {file}{variant}", file=sys.stderr, flush=True)  # not a file of the current folder
     return config, {name: values[name].value for name in folders}
 
 
@@ -111,28 +112,36 @@ def split_config(argv: Sequence[str]) -> tuple[str, list[str]]:
     Raises:
       UserError: when it is given twice.
     """
-    found, rest, remaining = [], [], iter(argv)
-    for arg in remaining:
-        name, equals, value = arg.partition("=")
-        if name in ("--config", "-config"):
-            found.append(value if equals else next(remaining, ""))
-        else:
-            rest.append(arg)
+    found, rest = split_option(argv, "--config", "-config")
     if len(found) > 1:
         raise UserError(f"--config is given {len(found)} times: {', '.join(found)}; give it once")
     return (found[0] if found else ""), rest
 
 
-def find_config(path: str) -> str:
-    """`FILE[:VARIANT]` with the file where it is found: a local one, or a recipe of the package; a `run.json` as it is.
+def split_option(argv: Sequence[str], *names: str) -> tuple[list[str], list[str]]:
+    """The values of an option, as often as it is given by one of its names, and the other arguments."""
+    found, rest, remaining = [], [], iter(argv)
+    for arg in remaining:
+        name, equals, value = arg.partition("=")
+        if name in names:
+            found.append(value if equals else next(remaining, ""))
+        else:
+            rest.append(arg)
+    return found, rest
+
+
+def find_config(path: str) -> tuple[str, str]:
+    """Where the file of `FILE[:VARIANT]` is, a local one or a recipe of the package, and `:VARIANT`.
+
+    A `run.json` is taken as it is named.
 
     Raises:
       UserError: when there is no such file or recipe.
     """
     if is_record(path):
-        return path
+        return path, ""
     name, colon, variant = path.partition(":")
-    return f"{find(name)}{colon}{variant}"
+    return f"{find(name)}", f"{colon}{variant}"
 
 
 def _load(path: str) -> tuple[config_dict.ConfigDict, dict[str, Any]]:
@@ -156,10 +165,18 @@ def _unknown_field(argv: Sequence[str], known: Mapping[str, Any]) -> str | None:
             name = name.removeprefix("config.")
             if not known:
                 return "--config: the file's config has no fields; start from simcse_jax.config.default_config()"
-            last = name.rpartition(".")[2]
-            meant = next((field for field, others in MEANT.items() if last in others and field in known), None)
-            return f"--config.{name}: no such field; the nearest one is --config.{meant or nearest(name, known)}"
+            return f"--config.{name}: no such field; the nearest one is --config.{_meant(name, known)}"
     return None
+
+
+def _meant(name: str, known: Mapping[str, Any]) -> str:
+    """The only field whose name ends so, one that others call so, or the most similar one."""
+    ending = [field for field in known if field.endswith(f".{name}")]
+    if len(ending) == 1:
+        return ending[0]
+    last = name.rpartition(".")[2]
+    others = (field for field, names in MEANT.items() if last in names and field in known)
+    return next(others, None) or nearest(name, known)
 
 
 def _last_of_each_list(argv: Sequence[str], known: Mapping[str, Any]) -> list[str]:

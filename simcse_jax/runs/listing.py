@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 from ml_collections import config_dict
 
-from simcse_jax.config.fields import default_config, flatten
+from simcse_jax.config.fields import default_config, flatten, short_names
 from simcse_jax.errors import UserError, why
 from simcse_jax.host.storage import read_json
 from simcse_jax.runs.metrics_file import read_metrics
-from simcse_jax.runs.run_files import BEST_STEP, FREE, check_result, check_run
+from simcse_jax.runs.run_files import BEST_STEP, FREE, check_result, check_run, plain
 
 WIDEST = 32  # characters of a value
 SCORE = "eval/"  # of a line of metrics; the first one in a line chose the best checkpoint
@@ -85,8 +85,8 @@ def differing(runs: Sequence[Listed]) -> dict[str, list[Any]]:
 
     A field that a run's version did not have was at its default.
     """
-    defaults = {name: _plain(value) for name, value in flatten(default_config()).items()}
-    every = [defaults | {name: _plain(value) for name, value in run.fields.items()} for run in runs]
+    defaults = {name: plain(value) for name, value in flatten(default_config()).items()}
+    every = [defaults | {name: plain(value) for name, value in run.fields.items()} for run in runs]
     names = [name for name in dict.fromkeys(name for one in every for name in one) if not name.startswith(FREE)]
     columns = {name: [one.get(name) for one in every] for name in names}
     return {name: values for name, values in columns.items() if any(value != values[0] for value in values)}
@@ -96,10 +96,7 @@ def rows(runs: Sequence[Listed], root: Path) -> Iterator[list[str]]:
     """A header, and a row a run: its folder, seen from `root`, and all of the above as text."""
     sets = list(dict.fromkeys(name for run in runs for name in run.scores))
     fields = differing(runs)
-    short = {name: name.rpartition(".")[2] for name in fields}
-    if len(set(short.values())) < len(short):
-        short = {name: name for name in fields}
-    yield ["run", "steps", "", "best", *sets, "test avg.", *short.values()]
+    yield ["run", "steps", "", "best", *sets, "test avg.", *short_names(fields)]
     for number, run in enumerate(runs):
         name = str(run.folder.relative_to(root)) if run.folder.is_relative_to(root) else str(run.folder)
         steps = f"{run.steps:,}" + (f" of {run.planned:,}" if run.planned else "")
@@ -110,10 +107,6 @@ def rows(runs: Sequence[Listed], root: Path) -> Iterator[list[str]]:
         yield [name, steps, "done" if run.is_done else "", best, *scores, average, *changed]
 
 
-def _plain(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list | tuple) else value
-
-
 def _shown(value: Any) -> str:
-    text = ",".join(map(str, value)) if isinstance(value, tuple) else f"{value}"
+    text = ",".join(map(str, value)) if isinstance(value, list) else f"{value}"
     return text if len(text) <= WIDEST else f"…{text[1 - WIDEST :]}"

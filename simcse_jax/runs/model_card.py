@@ -24,7 +24,7 @@ from simcse_jax.huggingface.public_names import base_name, is_from_hub, public_v
 from simcse_jax.huggingface.resolve import resolve
 from simcse_jax.huggingface.weight_names import NAMES
 from simcse_jax.models.pooling import FIRST_TOKEN
-from simcse_jax.runs.run_files import FREE
+from simcse_jax.runs.run_files import FREE, plain
 
 # The names of these test sets in the Massive Text Embedding Benchmark, whose SICK-R is of all splits together.
 HUB_DATA_SETS = {
@@ -310,12 +310,8 @@ def changed_fields(run: Mapping[str, Any]) -> dict[str, str]:
     return {
         field: public_value(field, value, run.get("hub"))
         for field, value in given.items()
-        if not field.startswith(FREE) and _plain(value) != _plain(default.get(field))
+        if not field.startswith(FREE) and plain(value) != plain(default.get(field))
     }
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
 
 
 def task_scores(result: Mapping[str, Any] | None) -> dict[str, Mapping[str, Any]]:

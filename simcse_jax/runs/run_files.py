@@ -20,6 +20,11 @@ NUMBER = (int, float)
 BEST_STEP = "best_step"  # in `result.json`: the step of the checkpoint that has the scores; earlier versions lack it
 
 
+def plain(value: Any) -> Any:
+    """A field's value as JSON has it."""
+    return list(value) if isinstance(value, tuple) else value
+
+
 def check_run(run: dict[str, Any], where: str) -> dict[str, Any]:
     """The contents of a `run.json`, unchanged."""
     fields = dict(_flat(_part(run, "config", where), "", where))

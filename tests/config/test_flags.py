@@ -38,6 +38,8 @@ def test_what_other_packages_call_fields_is_understood_or_answered_with_what_was
         ("temperature", "objective.info_nce.temperature"),
         ("train.warmup_steps", "train.warmup"),
         ("train.epoch", "train.epochs"),
+        ("gist.temperature", "objective.gist.temperature"),
+        ("augment.name", "data.augment.name"),
     ):
         with pytest.raises(UserError, match=f"no such field; the nearest one is --config.{meant}$"):
             parse(f"--config.{given}=1")

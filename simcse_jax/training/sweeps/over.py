@@ -9,24 +9,12 @@ from typing import Any
 
 from ml_collections import config_dict
 
-from simcse_jax.config.fields import flatten
+from simcse_jax.config.fields import flatten, short_names
 from simcse_jax.errors import UserError, nearest
 from simcse_jax.training.sweeps.variants import Variant, sweep_defaults
 
 OPTION = "--over"
 WORDS = {"true": True, "1": True, "false": False, "0": False}
-
-
-def split_over(argv: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The values of `--over`, and the other arguments."""
-    found, rest, remaining = [], [], iter(argv)
-    for arg in remaining:
-        name, equals, value = arg.partition("=")
-        if name == OPTION:
-            found.append(value if equals else next(remaining, ""))
-        else:
-            rest.append(arg)
-    return found, rest
 
 
 def rows_over(given: Sequence[str], config: config_dict.ConfigDict) -> tuple[Variant, ...]:
@@ -48,11 +36,9 @@ def rows_over(given: Sequence[str], config: config_dict.ConfigDict) -> tuple[Var
         if name in values:
             raise UserError(f"{OPTION} {name}: is given twice; give all values at once, with commas")
         values[name] = [_read(name, text.strip(), known[name]) for text in texts.split(",")]
-    short = {name: name.rpartition(".")[2] for name in values}
-    if len(set(short.values())) < len(short):
-        short = {name: name for name in values}
+    short = short_names(values)
     return tuple(
-        Variant(" ".join(f"{short[name]}={_shown(value)}" for name, value in zip(values, row, strict=True)), fields)
+        Variant(" ".join(f"{name}={_shown(value)}" for name, value in zip(short, row, strict=True)), fields)
         for row in itertools.product(*values.values())
         for fields in [dict(zip(values, row, strict=True))]
     )

@@ -1,14 +1,15 @@
 import pytest
 
 from simcse_jax.config.fields import default_config
+from simcse_jax.config.flags import split_option
 from simcse_jax.errors import UserError
-from simcse_jax.training.sweeps.over import make_sweep, rows_over, split_over
+from simcse_jax.training.sweeps.over import OPTION, make_sweep, rows_over
 from simcse_jax.training.sweeps.variants import read_sweep
 
 
 def test_each_value_of_a_field_meets_each_one_of_the_others():
-    over, rest = split_over(
-        ["--config=x", "--over", "train.batch_size=8,16", "--over=model.init_from=a/b", "--workdir=w"]
+    over, rest = split_option(
+        ["--config=x", "--over", "train.batch_size=8,16", "--over=model.init_from=a/b", "--workdir=w"], OPTION
     )
     assert rest == ["--config=x", "--workdir=w"]
     config = default_config()
