@@ -1,6 +1,8 @@
 """The class that people use a trained model with."""
 
 import dataclasses
+import threading
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self, Unpack, overload
@@ -10,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from simcse_jax.data.sentences import check_sentences, read_sentences
+from simcse_jax.devices.backend import slow_bfloat16
 from simcse_jax.encoding.arguments import (
     EncodeOptions,
     check_options,
@@ -39,6 +42,7 @@ from simcse_jax.host.progress import Progress
 from simcse_jax.host.storage import sha256
 from simcse_jax.huggingface.load import ChosenPooler, Pretrained, choose_pooler, choose_pooler_aloud
 from simcse_jax.huggingface.public_names import public_value
+from simcse_jax.huggingface.sentence_transformers import DOCUMENT_PROMPTS
 from simcse_jax.huggingface.tokenizer import Tokenizer
 from simcse_jax.index import folder as index_folder
 from simcse_jax.index.identity import ModelIdentity, check_maker, check_queries
@@ -53,7 +57,6 @@ from simcse_jax.models.head import PREFIX
 from simcse_jax.models.model_types import ROTARY
 from simcse_jax.runs.loading import load_model
 
-DOCUMENT_PROMPTS = ("document", "passage", "corpus")  # the names that sentence-transformers tries, in this order
 Several = list[str] | tuple[str, ...]
 Texts = str | Iterable[str]
 Queries = Texts | ArrayLike | Path
@@ -73,6 +76,28 @@ class EncodedTokens(NamedTuple):
 
     sentences: list[TokenEmbeddings]
     cut: int
+
+
+class Weights:
+    """A model's weights, which move to the devices when they are first used.
+
+    JAX starts no thread before, so a process that has only loaded a model may be forked.
+    """
+
+    def __init__(self, model: Pretrained, tokenizer: Tokenizer, chosen: ChosenPooler, dtype: str):
+        self.model, self.tokenizer = model, tokenizer
+        self._chosen, self._dtype = chosen, dtype
+        self._embedder: Embedder | None = None
+        self._placing = threading.Lock()
+
+    @property
+    def embedder(self) -> Embedder:
+        """The model on all local devices."""
+        with self._placing:
+            if self._embedder is None:
+                self._embedder = on_local_devices(self.model, self.tokenizer, self._chosen, self._dtype)
+                self.model = dataclasses.replace(self.model, params=self._embedder.params)  # no second copy
+            return self._embedder
 
 
 class SimCSE:
@@ -122,6 +147,8 @@ class SimCSE:
         model = load_model(name, num_layers)
         self._set_up(name, model, model.tokenizer, choose_pooler_aloud(model, pooler, stacklevel=4), dtype)
         self.batch_size = batch_size
+        if dtype == "bfloat16" and (slow := slow_bfloat16()):
+            warnings.warn(slow, UserWarning, stacklevel=3)
         if truncate_dim is not None:
             self._configured(truncate_dim=truncate_dim)  # checks it
             self.truncate_dim = truncate_dim
@@ -141,14 +168,13 @@ class SimCSE:
         self.default_prompt_name = settings.default_prompt_name  # the one that encode uses; None: none
         self.truncate_dim = settings.truncate_dim  # embeddings keep so many elements; None: all
         self.similarity_fn_name = settings.similarity
-        self._embedder = on_local_devices(model, tokenizer, chosen, dtype)
-        self._model = dataclasses.replace(model, params=self._embedder.params, language_model=None)  # no second copy
+        self._weights = Weights(dataclasses.replace(model, language_model=None), tokenizer, chosen, dtype)
 
     def __getstate__(self) -> dict[str, Any]:
         # Without devices and compiled programs, which belong to this process.
-        own = {name: value for name, value in vars(self).items() if name not in ("_model", "_embedder", "_digests")}
+        own = {name: value for name, value in vars(self).items() if name not in ("_weights", "_digests")}
         model = dataclasses.replace(self._model, params=jax.tree.map(np.asarray, self._model.params))
-        return {"own": own, "model": model, "tokenizer": self._embedder.tokenizer}
+        return {"own": own, "model": model, "tokenizer": self._weights.tokenizer}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         own = state["own"]
@@ -157,6 +183,14 @@ class SimCSE:
         vars(self).update(own)
 
     __copy__ = sharing_copy
+
+    @property
+    def _model(self) -> Pretrained:
+        return self._weights.model
+
+    @property
+    def _embedder(self) -> Embedder:
+        return self._weights.embedder
 
     def __repr__(self) -> str:
         head = " with head" if self.use_head else ""

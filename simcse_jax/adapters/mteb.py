@@ -25,8 +25,9 @@ from simcse_jax.evaluation import sts
 from simcse_jax.evaluation.evaluator import Embed, encode_once, titled
 from simcse_jax.host.storage import sha256
 from simcse_jax.huggingface.public_names import public_value
+from simcse_jax.huggingface.sentence_transformers import DOCUMENT_PROMPTS
 from simcse_jax.index.similarity import pairwise, similarities
-from simcse_jax.simcse import DOCUMENT_PROMPTS, SimCSE
+from simcse_jax.simcse import SimCSE
 
 if TYPE_CHECKING:
     from mteb import TaskMetadata

@@ -160,7 +160,7 @@ def encoders(model: "SimCSE", prompt: str | None, prompt_name: str | None, size:
     `size` is the number of elements that embeddings keep; None: as the model says.
     """
     from simcse_jax.encoding.arguments import EncodeOptions, with_prompt_of
-    from simcse_jax.simcse import DOCUMENT_PROMPTS
+    from simcse_jax.huggingface.sentence_transformers import DOCUMENT_PROMPTS
 
     given: EncodeOptions = {"prompt": prompt, "prompt_name": prompt_name, "truncate_dim": size}
     prompts, roles = {}, ""

@@ -48,8 +48,7 @@ def check_fork() -> None:
     if _forked_from:
         raise UserError(
             f"this process was forked from process {_forked_from[0]} after JAX had started there, as it does when a "
-            'model is loaded; start processes with multiprocessing.get_context("spawn"), or load models in the forked '
-            "processes alone"
+            'model first encodes; start processes with multiprocessing.get_context("spawn"), or fork before that'
         )
 
 

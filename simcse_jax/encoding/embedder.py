@@ -12,7 +12,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from simcse_jax.devices import backend
-from simcse_jax.devices.backend import keep_compilations, slow_bfloat16
+from simcse_jax.devices.backend import keep_compilations
 from simcse_jax.devices.mesh import by_rows
 from simcse_jax.encoding.batching import Batching, compute
 from simcse_jax.encoding.tokens import TokenEncoder
@@ -141,11 +141,9 @@ def on_local_devices(model: Pretrained, tokenizer: Tokenizer, chosen: ChosenPool
 
     Args:
       chosen: the pooler, and whether the head follows it.
-      dtype: the type to compute in, float32 or bfloat16; a `UserWarning` where the second one is slower.
+      dtype: the type to compute in, float32 or bfloat16.
     """
     backend.start()
-    if dtype == "bfloat16" and (slow := slow_bfloat16()):
-        warnings.warn(slow, UserWarning, stacklevel=5)
     keep_compilations()  # also for a model that was unpickled in another process
     devices = jax.local_devices()
     mesh, several = Mesh(np.array(devices), ("data",)), len(devices) > 1

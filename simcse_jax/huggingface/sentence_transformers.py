@@ -20,6 +20,7 @@ from simcse_jax.models.pooling import JOIN
 LISTING = "modules.json"  # lists a folder's modules
 SETTINGS_FILE = "config_sentence_transformers.json"
 NO_PROMPTS = {"query": "", "document": ""}  # every model has these two; the file may fill them
+DOCUMENT_PROMPTS = ("document", "passage", "corpus")  # the names that sentence-transformers tries, in this order
 USUAL_TYPE = "SentenceTransformer"  # the kind of a model whose file has no `model_type`
 
 

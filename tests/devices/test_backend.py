@@ -51,6 +51,25 @@ def test_a_process_forked_before_jax_started_computes(monkeypatch):
     backend.start()
 
 
+LOADS_AND_FORKS = """
+import os, sys
+from simcse_jax import SimCSE
+model = SimCSE(sys.argv[1])
+child = os.fork()
+print(model.encode("the cat").shape, flush=True)
+if child:
+    sys.exit(os.waitpid(child, 0)[1])
+os._exit(0)
+"""
+
+
+@pytest.mark.slow
+def test_a_process_that_has_only_loaded_a_model_may_be_forked(tiny_bert):
+    command = [sys.executable, "-c", LOADS_AND_FORKS, str(tiny_bert)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0 and done.stdout.split() == ["(32,)"] * 2, done.stderr
+
+
 def test_all_that_computes_is_refused_in_a_fork(tiny_bert, monkeypatch):
     model = SimCSE(str(tiny_bert))
     model.build_index(["the cat", "a dog"])
@@ -61,7 +80,6 @@ def test_all_that_computes_is_refused_in_a_fork(tiny_bert, monkeypatch):
         lambda: model.encode_tokens("a"),
         lambda: model.search(query),
         lambda: model.batch_encoder(),
-        lambda: SimCSE(str(tiny_bert)),
         lambda: processes.initialize(config_dict.ConfigDict({"processes": 1})),
         lambda: choose_devices(config_dict.ConfigDict()),
     ):
@@ -166,7 +184,7 @@ def test_a_cpu_without_instructions_for_bfloat16_is_told(tmp_path, monkeypatch, 
 def test_a_model_warns_of_it(tiny_bert, monkeypatch):
     from simcse_jax import SimCSE
 
-    monkeypatch.setattr("simcse_jax.encoding.embedder.slow_bfloat16", lambda: "bfloat16: slow here")
+    monkeypatch.setattr("simcse_jax.simcse.slow_bfloat16", lambda: "bfloat16: slow here")
     with pytest.warns(UserWarning, match="bfloat16: slow here") as told:
         SimCSE(str(tiny_bert), dtype="bfloat16")
     assert told[0].filename == __file__
