@@ -10,6 +10,7 @@ from simcse_jax.version import __version__
 
 COMMANDS = {
     "train": "train a sentence encoder by a recipe, and score it",
+    "tune": "train a sentence encoder further on data of your own, if that makes it better",
     "evaluate": "score any model on STS and transfer tasks",
     "encode": "write the embeddings of a file's sentences",
     "search": "find the nearest sentences of a file for each query",

@@ -2,8 +2,8 @@
 
 import sys
 
-from simcse_jax.commands.command_line import describe_exit_codes, importing, run_command, started_as, warnings_in_a_line
-from simcse_jax.errors import require
+from simcse_jax.commands.command_line import describe_exit_codes, run_command, started_as
+from simcse_jax.commands.train import train
 
 ABOUT = """\
 usage: {program} --config FILE[:VARIANT] --workdir DIR [--config.FIELD=VALUE …] [--profile DIR]
@@ -11,9 +11,6 @@ usage: {program} --config FILE[:VARIANT] --workdir DIR [--config.FIELD=VALUE …
 Trains a sentence encoder and scores it. Needs a recipe, and the model, the training sentences and the scored pairs that
 the recipe names. Writes to DIR: run.json (config, versions, device), metrics.jsonl and TensorBoard files (losses and
 scores), checkpoints, and result.json (the final scores). The same command resumes a run that was stopped."""
-
-
-FILES = ("run.json", "metrics.jsonl", "result.json", "model/*")  # that it writes to the workdir
 
 
 def help_text() -> str:
@@ -35,27 +32,11 @@ def help_text() -> str:
 
 
 def main() -> None:
-    """Parses the flags before JAX is imported, so that a misspelt field is reported at once."""
+    """The command."""
     if {"-h", "--help"} & set(sys.argv[1:]):
         print(help_text())
         return
-    with importing():
-        from simcse_jax.config.checks import validate
-        from simcse_jax.config.flags import parse_run
-
-    config, workdir, profile = parse_run(sys.argv[1:])
-    validate(config)
-    require("train", "tensorboardX")
-    with importing():
-        from simcse_jax.host.outputs import output_folder
-        from simcse_jax.host.storage import is_remote
-        from simcse_jax.training.inputs import sources
-        from simcse_jax.training.run import train_and_evaluate
-
-    if not is_remote(workdir):
-        output_folder(workdir, sources(config), files=FILES, option="--workdir", utf8=True)
-    with warnings_in_a_line():
-        train_and_evaluate(config, workdir, profile)
+    train(sys.argv[1:])
 
 
 if __name__ == "__main__":

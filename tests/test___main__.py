@@ -36,7 +36,7 @@ def test_the_commands_are_listed_with_a_line_each(args, monkeypatch, capsys):
     for name, about in COMMANDS.items():
         assert f"\n  {name:<12}{about}\n" in done.stdout
     assert list(COMMANDS) == [
-        "train", "evaluate", "encode", "search", "export", "runs", "sweep", "analyze", "geometry", "build-data",
+        "train", "tune", "evaluate", "encode", "search", "export", "runs", "sweep", "analyze", "geometry", "build-data",
         "overlap", "mine", "prepare", "aot", "serve", "demo",
     ]  # fmt: skip
     assert max(map(len, done.stdout.splitlines())) <= 110

@@ -5,12 +5,13 @@ from math import isfinite
 
 from ml_collections import config_dict
 
-from simcse_jax.config.fields import LARGEST, fields_of, flatten, trains
+from simcse_jax.config.fields import LARGEST, fields_of, flatten, has_scores, trains
 from simcse_jax.config.matryoshka_fields import check_matryoshka, matryoshka_conditions
 from simcse_jax.config.partial_fields import check_partial, partial_conditions
 from simcse_jax.config.retrieval_fields import check_retrieval, retrieval_conditions
 from simcse_jax.config.source_fields import check_sources, source_conditions
 from simcse_jax.config.teacher_fields import check_teacher, teacher_conditions
+from simcse_jax.data.labels import LABELS
 from simcse_jax.data.rows import is_text
 from simcse_jax.errors import UserError, nearest, no_such
 from simcse_jax.evaluation.tasks import POSTPROCESSING, RETRIEVAL
@@ -36,12 +37,8 @@ def validate(config: config_dict.ConfigDict) -> None:
     given = flatten(config)
     fields = fields_of(config)
     _check_names(given, fields)
-    for name, value in given.items():
-        check_type(f"config.{name}", value, type(fields[name].default))
     for name, field in fields.items():
-        for rule in field.rules:
-            rule.check(f"config.{name}", given[name])
-        check_range(f"config.{name}", given[name])
+        check_field(f"config.{name}", given[name], field)
     _check_model(config)
     check_partial(config)
     _check_data(config)
@@ -61,9 +58,18 @@ def validate(config: config_dict.ConfigDict) -> None:
         "_",
     )
     check_retrieval(config)
+    _check_held_out(config)
     if analysis.every and not analysis.data and not evaluation.data:
         raise UserError("config.analysis.data: must be set, a file of sentences, since eval.data is empty")
     _check_processes(config)
+
+
+def check_field(name: str, value: object, field: Field) -> None:
+    """Refuses a value that is not one of the field's, by its name for errors."""
+    check_type(name, value, type(field.default))
+    for rule in field.rules:
+        rule.check(name, value)
+    check_range(name, value)
 
 
 def check_type(field: str, value: object, expected: type) -> None:
@@ -158,6 +164,20 @@ def _check_data(config: config_dict.ConfigDict) -> None:
             raise UserError(f"config.data.augment.{field}: must be set for data.augment.name={name}")
 
 
+def _check_held_out(config: config_dict.ConfigDict) -> None:
+    held_out, data, evaluation = config.data.held_out, config.data, config.eval
+    if not held_out:
+        return
+    field = f"config.data.held_out={held_out}"
+    for name, value in (("eval.data", evaluation.data), ("eval.retrieval.data", evaluation.retrieval.data)):
+        if value:
+            raise UserError(f"{field}: {name}={value} scores the model already; leave one of them out")
+    if data.positives and data.positives not in (*LABELS, "all"):
+        raise UserError(f"{field}: not with data.positives={data.positives}, whose pairs are not rows; set eval.data")
+    if data.augment.name:
+        raise UserError(f"{field}: not with data.augment.name={data.augment.name}, whose pairs are made; set eval.data")
+
+
 def _check_spans(config: config_dict.ConfigDict) -> None:
     spans, size = config.data.spans, config.train.batch_size
     if config.data.positives != "spans":
@@ -188,7 +208,7 @@ def _check_objectives(config: config_dict.ConfigDict) -> None:
 
 def _check_optimization(config: config_dict.ConfigDict) -> None:
     train = config.train
-    if train.patience and not config.eval.data and not config.eval.retrieval.data and trains(config):
+    if train.patience and trains(config) and not has_scores(config):
         raise UserError(f"config.train.patience={train.patience}: eval.data is empty, so there are no scores")
     if train.schedule == "steps" and not train.milestones:
         raise UserError("config.train.milestones: must be set for train.schedule=steps, e.g. 500:0.8,1000:0.6")
@@ -265,6 +285,7 @@ def ineffective(config: config_dict.ConfigDict) -> list[str]:
         "eval.development": by_retrieval or of_folder,
         "eval.encoder": config.model.dual_encoder and (by_retrieval or bool(config.eval.data)),
         "eval.tasks": of_folder,
+        "eval.against_start": has_scores(config),
         "eval.transfer_protocol": config.eval.transfer,
         "parallel.process_id": config.parallel.processes > 1,
         **{f"analysis.{name}": config.analysis.every > 0 for name in config.analysis if name != "every"},

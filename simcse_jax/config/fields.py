@@ -109,6 +109,11 @@ FIELDS = {
     "model.attention_kernels": field(
         False, "Attention of more than 512 tokens by kernels of TPUs and GPUs, where nothing of it is dropped."
     ),
+    "model.keep_settings": field(
+        False,
+        "The trained model keeps the prompts, the similarity, the truncation and the module Normalize of the model it "
+        "starts from.",
+    ),
     "model.dual_encoder": field(False, "A second encoder for positives and negatives; that of the anchors is kept."),
     "model.generator": field(
         "", "For objective.replaced_token_detection: a model with its language-model head, which is not trained."
@@ -141,6 +146,12 @@ FIELDS = {
     "data.spans.shortest": field(32, "The least word pieces of a span.", at_least(1)),
     "data.spans.longest": field(512, "The most word pieces of a span.", at_least(1)),
     "data.spans.tokens": field(2048, "The word pieces that each document must have.", at_least(1)),
+    "data.held_out": field(
+        0,
+        "Hold out so many rows: half of them choose the best checkpoint, half are the test set (eval.data is empty "
+        "then); rows that share a text stay together. 0: none.",
+        at_least(0),
+    ),
     "data.subsample": field(0, "Train on this number of examples, drawn with the seed; 0: on all.", at_least(0)),
     "data.columns.anchor": field("", "The column of the sentences."),
     "data.columns.positive": field("", "The column of their positives."),
@@ -247,6 +258,12 @@ FIELDS = {
         "Also scored at the end: stsb_dev and sickr_dev, the development sets of STS-B and SICK-R; geometry, alignment "
         "and uniformity of STS-B (train, dev and test). A sweep sets what its columns need.",
         each_once("score", EXTRA),
+    ),
+    "eval.against_start": field(
+        False,
+        "At the end, compare the best checkpoint with the start, and keep the start unless the checkpoint is better: "
+        "the 95% interval of its gain, by a paired bootstrap, lies above 0. Of a file of pairs, one half then chooses "
+        "the checkpoint and the other compares.",
     ),
     "eval.postprocess": field(
         "",
@@ -363,3 +380,8 @@ def scoring_pooler(config: Mapping[str, Any] | config_dict.ConfigDict) -> str:
 def trains(config: config_dict.ConfigDict) -> bool:
     """Whether the run trains at all; without a step the initial model is scored."""
     return bool(config.train.max_steps or config.train.epochs)
+
+
+def has_scores(config: config_dict.ConfigDict) -> bool:
+    """Whether the run is scored while it trains."""
+    return bool(config.eval.data or config.eval.retrieval.data or config.data.held_out)

@@ -4,17 +4,18 @@ FILE may be the `run.json` of a run, which it repeats.
 """
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from absl import flags
 from ml_collections import config_dict, config_flags
 
-from simcse_jax.config.fields import flatten
+from simcse_jax.config.fields import FIELDS, flatten
 from simcse_jax.config.recipes import FOLDER, find
 from simcse_jax.config.recorded import is_record, recorded_config
-from simcse_jax.config.variants import running
+from simcse_jax.config.variants import mistakes_in, running
 from simcse_jax.errors import UserError, nearest
+from simcse_jax.host.storage import local_path
 from simcse_jax.models.config import pooler_of
 
 # Other packages' names of fields, and common short ones, by their last part.
@@ -30,7 +31,11 @@ MEANT = {
     "model.init_from": ("model_name_or_path", "name", "pretrained"),
     "model.pooler": ("pooling", "pooler_type"),
 }
-SHORT = {"data": "data.train", "model": "model.init_from"}  # `train --data FILE`: as the other commands call it
+SHORT = {
+    "data": "data.train",
+    "model": "model.init_from",
+    "eval": "eval.data",
+}  # `train --data FILE`: as the other commands call it
 FOLDERS = {
     "workdir": "where checkpoints, metrics and results go",
     "profile": "where a trace of a few steps goes",
@@ -60,6 +65,7 @@ def parse(
 def parse_run(argv: Sequence[str]) -> tuple[config_dict.ConfigDict, str, str | None]:
     """As `parse`; the third value is the folder of `--profile DIR`, not in the config since it changes no result."""
     config, folders = _parse(argv, tuple(FOLDERS))
+    leave_out_missing_scores(config, _fields_in(argv))
     return config, folders["workdir"] or "", folders["profile"]
 
 
@@ -71,7 +77,7 @@ def _parse(
     path, rest = split_config([_in_full(arg) for arg in argv])
     if not path:
         raise UserError("--config FILE is missing, e.g. --config unsup_bert")
-    loaded, known = _load(path)
+    loaded, known, complete = load_config(path)
     if prepare:
         prepare(loaded)
         known = flatten(loaded)
@@ -83,6 +89,8 @@ def _parse(
         unknown = values(args)[1:]
     except (AttributeError, KeyError, IndexError, TypeError, ValueError, flags.Error) as error:
         raise UserError(_unknown_field(rest, known) or str(error)) from None
+    except RecursionError:  # absl compares an unknown name with those that it knows
+        raise UserError(f"unknown argument {max(rest, key=len)!r:.60}…") from None
     if "workdir" in folders and not values.workdir:
         raise UserError(f"--workdir DIR is missing: {FOLDERS['workdir']}")
     if "profile" in folders and values.profile == "":
@@ -97,7 +105,32 @@ def _parse(
     file, variant = find_config(path)
     if file.startswith(f"{FOLDER}/") and not config.get("parallel", {}).get("process_id"):
         print(f"recipe: {file}{variant}", file=sys.stderr, flush=True)  # not a file of the current folder
+    with mistakes_in(path):
+        complete(config, _fields_in(rest))
     return config, {name: values[name].value for name in folders}
+
+
+def leave_out_missing_scores(config: config_dict.ConfigDict, given: Collection[str]) -> None:
+    """Leaves out the scores whose data a config file names and that are not there, and says so.
+
+    Args:
+      given: the names of the fields that the user has set; data named there must exist.
+    """
+    data = config.eval.data
+    if not data or "eval.data" in given or local_path(data).exists() or config.parallel.process_id:
+        return
+    print(f"{data} is not there, so nothing is scored (config.eval.data names what to score on)", file=sys.stderr)
+    needing = ("data", "extra", "transfer", "postprocess", "postprocess_data", "postprocess_dimensions")
+    config.update_from_flattened_dict(
+        {name: FIELDS[name].default if name != "eval.data" else "" for name in (f"eval.{part}" for part in needing)}
+    )
+    if not config.eval.retrieval.data:
+        config.train.patience = 0
+
+
+def _fields_in(argv: Sequence[str]) -> set[str]:
+    """The names of the fields that these arguments set."""
+    return {_in_full(arg).lstrip("-").partition("=")[0].removeprefix("config.") for arg in argv}
 
 
 def _in_full(arg: str) -> str:
@@ -144,18 +177,38 @@ def find_config(path: str) -> tuple[str, str]:
     return f"{find(name)}", f"{colon}{variant}"
 
 
-def _load(path: str) -> tuple[config_dict.ConfigDict, dict[str, Any]]:
-    """The config of a file, and the values of its fields by their names."""
+class Loaded(NamedTuple):
+    """A config file's config, with what its functions need later."""
+
+    config: config_dict.ConfigDict
+    fields: dict[str, Any]  # the values, by dotted names
+    complete: Callable[[config_dict.ConfigDict, Collection[str]], None]  # sets what depends on the given values
+
+
+def load_config(path: str) -> Loaded:
+    """The config of a file or a recipe, `FILE[:VARIANT]`, or of a run's `run.json`.
+
+    A file may have a function `complete(config, given)`: it is called when the values that the user gives are set, and
+    gets the names of their fields.
+
+    Raises:
+      UserError: when there is none, or for anything that goes wrong in it.
+    """
     if is_record(path):
         config = recorded_config(path)
-        return config, flatten(config)
+        return Loaded(config, flatten(config), _nothing)
     with running(path) as (module, argument):
         if not hasattr(module, "get_config"):
             raise UserError(f"--config {path}: has no get_config()")
         config = module.get_config(*argument)
         if isinstance(config, config_dict.ConfigDict):
-            return config, flatten(config)  # fails for a config that is a part of itself
+            fields = flatten(config)  # fails for a config that is a part of itself
+            return Loaded(config, fields, getattr(module, "complete", _nothing))
     raise UserError(f"--config {path}: get_config must return a ConfigDict (see simcse_jax.config.default_config)")
+
+
+def _nothing(config: config_dict.ConfigDict, given: Collection[str]) -> None:
+    """Most files have all values."""
 
 
 def _unknown_field(argv: Sequence[str], known: Mapping[str, Any]) -> str | None:
@@ -165,18 +218,19 @@ def _unknown_field(argv: Sequence[str], known: Mapping[str, Any]) -> str | None:
             name = name.removeprefix("config.")
             if not known:
                 return "--config: the file's config has no fields; start from simcse_jax.config.default_config()"
-            return f"--config.{name}: no such field; the nearest one is --config.{_meant(name, known)}"
+            return f"--config.{name}: no such field; the nearest one is --config.{field_meant(name, known)}"
     return None
 
 
-def _meant(name: str, known: Mapping[str, Any]) -> str:
-    """The only field whose name ends so, one that others call so, or the most similar one."""
+def field_meant(name: str, known: Iterable[str], guess: bool = True) -> str:
+    """The only field whose name ends so, one that others call so, or the most similar one; "" without a `guess`."""
+    known = list(known)
     ending = [field for field in known if field.endswith(f".{name}")]
     if len(ending) == 1:
         return ending[0]
     last = name.rpartition(".")[2]
     others = (field for field, names in MEANT.items() if last in names and field in known)
-    return next(others, None) or nearest(name, known)
+    return next(others, None) or (nearest(name, known) if guess else "")
 
 
 def _last_of_each_list(argv: Sequence[str], known: Mapping[str, Any]) -> list[str]:

@@ -60,6 +60,7 @@ def retrieval_conditions(config: config_dict.ConfigDict) -> dict[str, bool]:
     """For each of these fields that may be without effect, whether it has one."""
     fields = config.eval.retrieval
     found = {f"eval.retrieval.{name}": bool(fields.data) for name in fields if name != "data"}
+    found |= {f"eval.retrieval.{name}": True for name in ("measures", "storage") if config.data.held_out}
     found["eval.retrieval.development"] = config.eval.development == RETRIEVAL
     found["eval.retrieval.seed"] &= fields.documents > 0
     return found

@@ -56,8 +56,15 @@ def running(path: str) -> Iterator[tuple[ModuleType, tuple[str, ...]]]:
     """
     name, colon, argument = path.partition(":")
     file = find(name)
-    try:
+    with mistakes_in(path):
         yield load_file(file), (argument,) if colon else ()
+
+
+@contextlib.contextmanager
+def mistakes_in(path: str) -> Iterator[None]:
+    """Raises a `UserError` with the config file's name for all that goes wrong in its functions."""
+    try:
+        yield
     except NoSuchVariant as error:
         raise UserError(f"--config {path}: {error}") from None
     except UserError:

@@ -6,7 +6,7 @@
 | `row_generator` | how one sentence is augmented | (seed, row) | from (0, 0, column, `ROWS`) |
 | `document_generator` | the spans of one document | (seed, document) | from (0, 0, 0, `DOCUMENTS`) |
 | `negative_generator` | the hard negatives of one query | (seed, row) | from (0, 0, 0, `NEGATIVES`) |
-| `corpus_generator` | next sentences; subsamples | hashed from seed and purpose | from 0 |
+| `corpus_generator` | next sentences; subsamples; rows held out | hashed from seed and purpose | from 0 |
 
 They never overlap. Philox gives every pair of a key and a counter its own numbers. The first four share keys, and use
 counters so far apart that no run gets from one to the other. A hashed key is one of 2^128: a collision with another
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-NEXT_SENTENCES, SUBSAMPLE = 0, 1  # purposes of `corpus_generator`
+NEXT_SENTENCES, SUBSAMPLE, HELD_OUT = 0, 1, 4  # purposes of `corpus_generator`
 ORDER, SUBSET = 2, 3  # of `permutation`
 ROWS, DOCUMENTS, NEGATIVES = 0x6175676D, 0x7370616E, 0x6E656773
 ROUNDS = 8
@@ -45,7 +45,7 @@ def negative_generator(seed: int, row: int) -> np.random.Generator:
 
 
 def corpus_generator(seed: int, purpose: int) -> np.random.Generator:
-    """For the choice of a corpus's examples; the purpose is `NEXT_SENTENCES` or `SUBSAMPLE`."""
+    """For the choice of a corpus's examples; the purpose is `NEXT_SENTENCES`, `SUBSAMPLE` or `HELD_OUT`."""
     return np.random.Generator(np.random.Philox(np.random.SeedSequence(seed, spawn_key=(purpose,))))
 
 

@@ -164,7 +164,7 @@ def open_source(
     needed_by = check_positives(specification, positives, labels)
     if scores and not labels and positives == "all":
         needed_by = ""  # all pairs, whatever their score
-    names, rows, where, ordered = _open(specification)
+    names, rows, where, ordered = open_table(specification)
     found = choose_columns(names, columns, where, ordered, graded=scores is not None)
     chosen, negatives = found.places, found.negatives
     label = choose_labels(names, columns, needed_by, where)
@@ -207,7 +207,7 @@ def prefix_of(specification: str) -> str:
     return next((prefix for prefix in PREFIXED if specification.startswith(prefix)), "")
 
 
-def _open(specification: str) -> tuple[list[str], Iterator[Row], str, bool]:
+def open_table(specification: str) -> tuple[list[str], Iterator[Row], str, bool]:
     """Column names, rows, the source's name for messages, and whether the order of columns is meaningful."""
     if prefix := prefix_of(specification):
         library = PREFIXED[prefix]

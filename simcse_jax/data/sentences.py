@@ -166,7 +166,7 @@ def only_column(given: Any) -> tuple[Any, Iterable[Any]]:
     kind = type(given).__name__
     if isinstance(given, AbstractSet):
         raise UserError(f"{given!r:.60}: a {kind}, not a list; give its sentences in their order")
-    names = _columns(given)
+    names = columns_of(given)
     if names == []:
         raise UserError(f"a {kind} without columns: give one column of sentences")
     if names is not None and len(names) > 1:
@@ -188,7 +188,7 @@ def _listed(values: Any) -> Iterable[Any]:
     return values.to_pylist() if hasattr(values, "to_pylist") else values
 
 
-def _columns(given: Any) -> list[Any] | None:
+def columns_of(given: Any) -> list[Any] | None:
     """The names of a table's columns; None for anything else."""
     if isinstance(given, Mapping):
         return list(given)

@@ -113,7 +113,7 @@ def read(folder: str, split: str = "test", documents: int = 0, seed: int = 0) ->
             where = f"{_qrels(path, split)}: judges {what} ({missing:,} of {len(names):,})"
             warnings.warn(f"{where}; as in trec_eval, they {then}", stacklevel=2)
     ids = _drawn(sorted(texts), judged & texts.keys(), documents, seed)
-    return _collection(queries, {name: texts[name] for name in reversed(ids)}, asked, len(texts))
+    return collect(queries, {name: texts[name] for name in reversed(ids)}, asked, len(texts))
 
 
 def _drawn(ids: list[str], judged: set[str], count: int, seed: int) -> list[str]:
@@ -126,7 +126,8 @@ def _drawn(ids: list[str], judged: set[str], count: int, seed: int) -> list[str]
     return [name for name in ids if name in kept]
 
 
-def _collection(queries: dict[str, str], documents: dict[str, str], judgements: Judgements, total: int) -> Collection:
+def collect(queries: dict[str, str], documents: dict[str, str], judgements: Judgements, total: int) -> Collection:
+    """The collection of texts by their ids; the documents in the order of their ids, the last one first."""
     number = {name: place for place, name in enumerate(queries)}
     row = {name: place for place, name in enumerate(documents)}
     judged = sorted(

@@ -15,7 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Float64
 
-from simcse_jax.data.rows import Row
+from simcse_jax.data.files import READERS
+from simcse_jax.data.held_out import FEWEST, hold_out
+from simcse_jax.data.rows import MISSING, Row
 from simcse_jax.data.separated import read_separated, read_tabs
 from simcse_jax.data.sts import COLUMNS, HEADERS, PLACES, SINGLE_FILES, SUBSETS, files_of_task, read_places, read_year
 from simcse_jax.errors import UserError
@@ -28,9 +30,11 @@ TITLES = {"STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R"}  # where the pap
 BESIDE_TASKS = (
     *("average", "averages", "retrieval", "retrieval_average", "retrieval_settings"),
     *("mteb", "mteb_average", "truncated", "development", "masked_token_accuracy", "ended_at_step", "best_step"),
+    "against_start",
     *("transfer", "transfer_average", "transfer_protocol"),
     *(name for names in EXTRA.values() for name in names),
 )
+OF_RECORDS = (".jsonl", ".parquet")  # files whose rows name their columns
 LARGEST = 1e100  # score; the square of a larger one overflows
 DEVELOPMENT = "STSBenchmark"  # the task that chooses the best checkpoint
 
@@ -68,7 +72,7 @@ def _number(text: str, where: str) -> float:
 
 def _scored(rows: Iterable[Row]) -> list[_Row]:
     """The pairs that have a gold score."""
-    fields = ((row.where, *map(str, row.fields)) for row in rows)
+    fields = ((row.where, *("" if value in (None, MISSING) else str(value) for value in row.fields)) for row in rows)
     return [_Row(first, second, _number(score, where)) for where, first, second, score in fields if score.strip()]
 
 
@@ -105,15 +109,45 @@ def read_task(folder: Path, task: str, split: str = "test") -> Pairs | None:
 
 def read_graded_pairs(path: Path) -> Pairs:
     """A file of graded pairs: a table with the columns sentence1, sentence2 and score, or laid out like STS-B."""
-    first = next(read_tabs(path), Row("", [])).fields
-    if len(first) >= 7 and not set(first) >= set(COLUMNS):
-        return _pairs({path.stem: _scored(read_places(path, PLACES["STSBenchmark"]))}, str(path))
-    names, rows = read_separated(path)
+    if path.suffix in OF_RECORDS:
+        names, rows = READERS[path.suffix](path)
+    else:
+        first = next(read_tabs(path), Row("", [])).fields
+        if len(first) >= 7 and not set(first) >= set(COLUMNS):
+            return _pairs({path.stem: _scored(read_places(path, PLACES["STSBenchmark"]))}, str(path))
+        names, rows = read_separated(path)
     if not set(names) >= set(COLUMNS):
-        raise UserError(f"{path}: line 1 must name the columns sentence1, sentence2 and score (or be STS-B's)")
+        what = "needs" if path.suffix in OF_RECORDS else "line 1 must name"
+        raise UserError(f"{path}: {what} the columns sentence1, sentence2 and score (or be STS-B's)")
     places = [names.index(name) for name in COLUMNS]
     graded = (Row(row.where, [row.fields[place] for place in places]) for row in rows)
     return _pairs({path.stem: _scored(graded)}, str(path))
+
+
+def halves(pairs: Pairs, seed: int, where: str) -> tuple[Pairs, Pairs]:
+    """Graded pairs in two halves that share no text, drawn with the seed.
+
+    Raises:
+      UserError: naming `where` they come from, when there are too few.
+    """
+    split = hold_out((pairs.first, pairs.second), len(pairs.gold), seed)
+    if min(len(split.development), len(split.test)) < FEWEST:
+        raise UserError(
+            f"{where}: {len(pairs.gold)} pairs, of which two halves without common texts have {len(split.development)} "
+            f"and {len(split.test)}; {FEWEST} are needed in each"
+        )
+    development, test = (
+        Pairs([pairs.first[row] for row in rows], [pairs.second[row] for row in rows], pairs.gold[rows], {})
+        for rows in (split.development, split.test)
+    )
+    return checked(development, where), checked(test, where)
+
+
+def checked(pairs: Pairs, where: str) -> Pairs:
+    """The pairs of one half, unless all scores are the same."""
+    if np.ptp(pairs.gold) == 0:
+        raise UserError(f"{where}: all scores of a half of the pairs are {pairs.gold[0]:g}: no correlation")
+    return pairs
 
 
 def is_graded(path: Path) -> bool:

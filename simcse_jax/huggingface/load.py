@@ -93,6 +93,12 @@ class Pretrained:
         return has_head(self.params) and self.pooler != "cls_before_pooler"
 
     @property
+    def states_pooler(self) -> bool:
+        """Whether its files say how to make an embedding, as those of a sentence encoder do."""
+        folders = (self.folder, self.folder.parent)  # of sentence-transformers' first versions: 0_Transformer
+        return any((folder / name).is_file() for folder in folders for name in (MARKER, LISTING))
+
+    @property
     def tokenizer(self) -> Tokenizer:
         """Its tokenizer, read anew."""
         return Tokenizer(self.folder, self.config) if self.vocabulary is None else WordTokenizer(self.vocabulary)

@@ -46,7 +46,7 @@ def write_model(model: Pretrained, folder: Path) -> None:
     pooler = model.pooler
     if pooler not in POOLERS:
         raise UserError(model.refusal or f"{model.name}: the pooler {pooler} cannot be written")
-    if model.modules or model.normalize or not model.include_prompt:
+    if model.modules or not model.include_prompt:
         raise UserError(f"{model.name}: {' and '.join(model.besides)} cannot be written")
     if model.vocabulary is not None:
         return _write_words(model, folder)
@@ -104,7 +104,8 @@ def _write_words(model: Pretrained, folder: Path) -> None:
     words.mkdir()
     write_word_embeddings(words, model.vocabulary, np.asarray(model.params[WORD_EMBEDDING]), model.max_length)
     pooling = {"word_embedding_dimension": model.config.hidden_size, "pooling_mode_mean_tokens": True}
-    _write_modules([Module(Kind.POOLING, pooling, {})], folder, (words.name, Kind.WORDS))
+    normalize = [Module(Kind.NORMALIZE, {}, {})] if model.normalize else []
+    _write_modules([Module(Kind.POOLING, pooling, {}), *normalize], folder, (words.name, Kind.WORDS))
     write_json(folder / SETTINGS_FILE, _settings(model))
     write_json(folder / MARKER, {"pooler": model.pooler, "head": False, "version": __version__})
 
@@ -130,7 +131,7 @@ def _modules(model: Pretrained, pooler: str, tensors: dict[str, np.ndarray]) -> 
         pooling_layer = NAMES[model.config.model_type].pooler
         dense = {f"linear.{part}": tensors[f"{pooling_layer}.{part}"] for part in ("weight", "bias")}
         modules.append(Module(Kind.DENSE, fields, dense))
-    return modules
+    return [*modules, *([Module(Kind.NORMALIZE, {}, {})] if model.normalize else [])]
 
 
 def _settings(model: Pretrained) -> dict[str, Any]:

@@ -48,6 +48,7 @@ class Checkpoints:
         keep = [
             policies.LatestN(2),  # two, so that one is left if the newest is damaged
             policies.BestN(get_metric_fn=_score, n=1, keep_checkpoints_without_metrics=False),
+            policies.CustomSteps([0]),  # the start, of a run that saves it
         ]
         if keep_every:
             keep.append(policies.EveryNSteps(keep_every))

@@ -27,6 +27,7 @@ from simcse_jax.models.model_types import WORD_VECTORS
 from simcse_jax.models.parameters import LANGUAGE_MODEL, sentence_encoder, subset
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.objectives.registry import comes_from_outside
+from simcse_jax.runs.run_files import KEPT
 from simcse_jax.runs.state import computed_as, convolutions_of, read_frozen, split_shapes, with_parts
 from simcse_jax.runs.workdir import Workdir
 
@@ -93,9 +94,11 @@ def load_workdir(folder: Folder, num_layers: int = 0, step: int | str | None = N
         words = len(vocabulary.words)
         raise UserError(f"{copy / WORDS_FILE}: damaged: it has {words} words, the checkpoint {kept.vocab_size}")
     name = str(AtStep(str(folder), step))
-    settings = Settings(prompts=NO_PROMPTS | run["model"].get("prompts", {}))
+    stated = dict(run["model"].get(KEPT, {}))
+    normalize = stated.pop("normalize", False)
+    settings = Settings(NO_PROMPTS | run["model"].get("prompts", {}), **stated)
     parts = (name, copy, kept, params, pooler, max_length, language_model)
-    return Pretrained(*parts, settings=settings, vocabulary=vocabulary)
+    return Pretrained(*parts, settings=settings, vocabulary=vocabulary, normalize=normalize)
 
 
 def other_than_scored(folder: Folder, step: int | str | None) -> int | None:
@@ -129,7 +132,8 @@ def choose_step(checkpoints: "Checkpoints", workdir: Workdir, step: int | str | 
             raise UserError(f"{workdir}: {why}; train it with simcse-jax train")
         raise UserError(f"{workdir}: no checkpoint has been saved yet")
     if step is None:
-        return best
+        kept = workdir.scored_step()  # the start, if the best one is no better
+        return kept if kept in found else best
     chosen = found[-1] if step == LAST else step
     if chosen not in found:
         listed = ", ".join(f"{each} (the best one)" if each == best else str(each) for each in found)

@@ -15,8 +15,11 @@ NEEDED = ("seed", "model.init_from", "model.pooler", "model.mlp", "data.train", 
 # Fields that do not change the result, so a run may resume with other values.
 FREE = ("train.log_every", "data.local_cache", "teacher.kept", "eval.extra", "analysis.", "checkpoint.", "parallel.")
 WHOLE = ("lora", "freeze")  # sections of config.model that have all of their fields, or are not there at all
+KEPT = "kept"  # in `model`: what the trained model keeps of the one that it started from (`model.keep_settings`)
+KEPT_FIELDS = {"normalize", "default_prompt_name", "similarity", "truncate_dim"}
 DEPTH = 8  # of a config; ours have 3 levels
 NUMBER = (int, float)
+AGAINST_START = "against_start"  # in `result.json`: the comparison of `eval.against_start`
 BEST_STEP = "best_step"  # in `result.json`: the step of the checkpoint that has the scores; earlier versions lack it
 
 
@@ -43,6 +46,10 @@ def check_run(run: dict[str, Any], where: str) -> dict[str, Any]:
     if type(length) is not int or length < 3:
         raise _damaged(where, f"model.max_length is {length!r:.60}")
     _check_values(run["model"].get("prompts", {}), "model.prompts", (str,), where)
+    kept = run["model"].get(KEPT, {})
+    _check_values(kept, f"model.{KEPT}", (str, int, bool, type(None)), where)
+    if not {*kept} <= KEPT_FIELDS:
+        raise _damaged(where, f"model.{KEPT} has {', '.join(sorted({*kept} - KEPT_FIELDS))}")
     _check_values(_part(run, "sha256", where), "sha256", (str,), where)
     _check_values(run.setdefault("versions", {}), "versions", (str,), where)
     _check_values(run.setdefault("device", {}), "device", (str, int), where)
@@ -71,6 +78,8 @@ def check_result(result: dict[str, Any], where: str) -> dict[str, Any]:
                 check_result(_part(value, size, where), where)
         elif name == BEST_STEP and not isinstance(value, dict):  # otherwise a file of pairs had this name
             _check_values({name: value}, name, (int,), where)
+        elif name == AGAINST_START and "spearman" not in value:  # that was a file of pairs
+            _check_values(value, name, NUMBER, where)
         elif name == "transfer_protocol" and isinstance(value, str):
             continue
         elif isinstance(value, dict):

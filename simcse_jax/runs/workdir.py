@@ -36,7 +36,7 @@ from simcse_jax.huggingface.write import write_encoder_files
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.head import HEADS
 from simcse_jax.runs.metrics_file import Metrics, read_metrics
-from simcse_jax.runs.run_files import BEST_STEP, FREE, check_result, check_run
+from simcse_jax.runs.run_files import BEST_STEP, FREE, KEPT, KEPT_FIELDS, check_result, check_run
 from simcse_jax.runs.state import FINGERPRINT, FROZEN_FILE, write_frozen
 from simcse_jax.version import __version__
 
@@ -153,7 +153,7 @@ class Workdir:
             "hub": from_hub(flatten(config)),
             "examples": examples,
             "sha256": dict(fingerprints) | ({FINGERPRINT: base_fingerprint(frozen)} if frozen else {}),
-            "model": {"max_length": model.max_length} | ({"prompts": dict(prompts)} if prompts else {}),
+            "model": {"max_length": model.max_length} | settings_of(config, model, prompts or {}),
             "versions": {"python": platform.python_version(), **versions()},
             "device": {"kind": devices[0].device_kind, "platform": devices[0].platform, "count": len(devices)},
         }
@@ -209,6 +209,22 @@ class Workdir:
     def write_result(self, result: Mapping[str, Any]) -> None:
         """Writes `result.json`."""
         write_atomically(self.path / "result.json", json.dumps(result, indent=2) + "\n")
+
+
+def settings_of(config: config_dict.ConfigDict, model: Pretrained, prompts: Mapping[str, str]) -> dict[str, Any]:
+    """What `run.json` has of the trained model's settings: its prompts, and with `model.keep_settings` the others.
+
+    Args:
+      prompts: of queries and documents, that sentences are trained with.
+    """
+    if not config.model.keep_settings:
+        return {"prompts": dict(prompts)} if prompts else {}
+    kept = {"normalize": model.normalize} | {
+        name: value for name, value in model.settings._asdict().items() if name in KEPT_FIELDS
+    }
+    own = model.settings.prompts
+    others = {name: text for name, text in prompts.items() if text not in own.values()}  # not by another name
+    return {"prompts": own | others, KEPT: kept}
 
 
 def _is_unfinished(folder: Folder) -> bool:

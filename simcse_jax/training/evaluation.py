@@ -173,8 +173,11 @@ def _read_folder_or_file(config: config_dict.ConfigDict, fit_on: postprocess.Pos
         if config.eval.transfer:
             raise UserError(f"{data} is a file, but eval.transfer needs SentEval's data/downstream")
         pairs, _ = sts.read(data, ())
-        chooses = sts.Correlation(f"eval/{next(iter(pairs))}", pairs)
-        return Evaluation(chooses, [sts.Similarity(pairs)], False, fit_on, extra)
+        ((name, whole),) = pairs.items()
+        halved = config.eval.against_start
+        choosing, test = sts.halves(whole, config.seed, data) if halved else (whole, whole)
+        chooses = sts.Correlation(f"eval/{name}", {name: choosing})
+        return Evaluation(chooses, [sts.Similarity({name: test})], halved, fit_on, extra)
     chosen_by = f"{config.eval.development}_dev"
     own = [DEVELOPMENT_SETS[chosen_by]] if chosen_by in DEVELOPMENT_SETS else []  # otherwise retrieval chooses
     development = sts.read(data, own, "dev")[0] if own else {}

@@ -18,6 +18,7 @@ from simcse_jax.evaluation import postprocess
 from simcse_jax.evaluation.analysis import last_layer
 from simcse_jax.host.storage import sha256
 from simcse_jax.huggingface.load import Pretrained, choose_pooler
+from simcse_jax.huggingface.sentence_transformers import DEFAULTS
 from simcse_jax.huggingface.tokenizer import Tokenizer, special_tokens
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.head import HEADS
@@ -29,7 +30,9 @@ from simcse_jax.runs.loading import load_model
 from simcse_jax.runs.state import convolutions_of, own_adapter, with_parts
 from simcse_jax.training.evaluation import Evaluation, check_sizes, read_analysis, read_evaluation
 from simcse_jax.training.generator import Generator, read_generator
-from simcse_jax.training.reading import read_corpus
+from simcse_jax.training.held_out import HeldOut, hold_out_rows
+from simcse_jax.training.prepared import folders_of
+from simcse_jax.training.reading import read_corpus, read_training_examples
 
 READ = (
     "model.init_from",
@@ -112,15 +115,18 @@ def read_inputs(config: config_dict.ConfigDict) -> Inputs:
       UserError: in one line, for anything that is wrong.
     """
     devices = choose_devices(config)
-    evaluation = read_evaluation(config, devices)
+    held = read_held_out(config, devices) if config.data.held_out and trains(config) else None
+    evaluation = held.evaluation if held else read_evaluation(config, devices)
     model = load_model(config.model.init_from, config.model.num_layers)
     masked = needing(config.objective, "masks_tokens")
     check_transformer(config, model, masked)
     tokenizer = model.tokenizer
     convolutions = convolutions_of(config.model)
     unused = ["its convolutions"] if model.config.convolutions and not convolutions else []
-    if left_out := unused + model.besides:
+    if left_out := unused + dropped(config.model, model):
         processes.say(f"{model.name}: training uses the encoder only; dropped: {', '.join(left_out)}")
+    if trains(config) and (others := differences(config, model)):
+        processes.say(f"{model.name}: {others}")
     if not trains(config) and convolutions not in (None, model.config.convolutions):
         raise UserError(
             f"config.model.convolutions.widths={config.model.convolutions.widths}: nothing is trained, and "
@@ -148,7 +154,7 @@ def read_inputs(config: config_dict.ConfigDict) -> Inputs:
             )
         return Inputs(devices, evaluation, model, tokenizer, None, language_model, analysis, 0, adapter=adapter)
     sizes = check_sizes(config, model.config, evaluation)
-    corpus = read_corpus(config, model, tokenizer)
+    corpus = read_corpus(config, model, tokenizer, held and held.examples)
     epoch = corpus.steps_per_epoch(config.train.batch_size)
     total_steps = config.train.max_steps or config.train.epochs * epoch
     if total_steps > LARGEST:
@@ -158,6 +164,27 @@ def read_inputs(config: config_dict.ConfigDict) -> Inputs:
         sizes=sizes,
     )
     return inputs._replace(evaluation=evaluation and evaluation.with_prompts(inputs.prompts))
+
+
+def read_held_out(config: config_dict.ConfigDict, devices: Sequence[jax.Device]) -> HeldOut:
+    """The rows to train on and the evaluation on the others, whose numbers are printed.
+
+    Raises:
+      UserError: also for a prepared corpus, whose texts are not there.
+    """
+    if prepared := folders_of(config.data.train):
+        raise UserError(
+            f"config.data.held_out={config.data.held_out}: {next(iter(prepared))} is a prepared corpus, which has "
+            "tokens and no texts; set eval.data"
+        )
+    examples = read_training_examples(config)
+    held = hold_out_rows(config, examples, devices)
+    rows = len(examples) - len(held.examples)
+    processes.say(
+        f"{config.data.train}: {rows:,} of {len(examples):,} rows are held out: half choose the best checkpoint, half "
+        "are the test set"
+    )
+    return held
 
 
 def check_transformer(config: config_dict.ConfigDict, model: Pretrained, masked: Sequence[Objective]) -> None:
@@ -193,6 +220,27 @@ def check_divides(config: config_dict.ConfigDict, devices: int) -> None:
         raise UserError(
             f"config.train.batch_size={size} is not divisible by {devices} devices; the nearest are {nearest}"
         )
+
+
+def dropped(fields: config_dict.ConfigDict, model: Pretrained) -> list[str]:
+    """What the model's folder asks for, and the trained model will not have; `fields` are `config.model`."""
+    if not fields.keep_settings:
+        return model.besides
+    return dataclasses.replace(model, settings=DEFAULTS, normalize=False).besides
+
+
+def differences(config: config_dict.ConfigDict, model: Pretrained) -> str:
+    """How a run differs from the sentence encoder that it starts from, for people; empty: not at all.
+
+    Of a model that does not state how it makes embeddings, nothing but its length can differ.
+    """
+    heads = {"train": "a head in training", "always": "a head", "none": "no head"}
+    own = [f"pooler {model.pooler}", heads["always" if model.has_head else "none"], f"{model.max_length} tokens"]
+    run = [f"pooler {scoring_pooler(config)}", heads[config.model.mlp], f"{config.data.max_length} tokens"]
+    places = [place for place in range(3) if own[place] != run[place] and (model.states_pooler or place == 2)]
+    if not places:
+        return ""
+    return f"has {', '.join(own[place] for place in places)}; this run: {', '.join(run[place] for place in places)}"
 
 
 def check_projector(config: config_dict.ConfigDict, encoder: EncoderConfig) -> None:

@@ -36,7 +36,7 @@ def open_prepared(config: config_dict.ConfigDict, tokenizer: Tokenizer) -> dict[
       UserError: naming the field that does not fit a corpus, or the file of it that is missing, cut or changed.
     """
     data = config.data
-    folders = _folders_of(data.train)
+    folders = folders_of(data.train)
     paths = {}
     for name, folder in folders.items():
         if is_remote(folder) and not data.local_cache:
@@ -109,7 +109,7 @@ def by_weight(config: config_dict.ConfigDict, names: Sequence[str], sizes: Seque
     return found
 
 
-def _folders_of(name: str) -> dict[str, Folder]:
+def folders_of(name: str) -> dict[str, Folder]:
     """The folders of prepared corpora by name; {} if the name is another source's.
 
     Raises:

@@ -29,8 +29,31 @@ from simcse_jax.training.prepared import by_weight, open_prepared
 from simcse_jax.training.teacher import read_teacher, teach
 
 
-def read_corpus(config: config_dict.ConfigDict, model: Pretrained, tokenizer: Tokenizer) -> AnyCorpus:
+def read_training_examples(config: config_dict.ConfigDict) -> Examples:
+    """Reads the rows of `data.train`, which are not prepared.
+
+    Raises:
+      UserError: naming the file and the row, or the field.
+    """
+    data = config.data
+    return read_examples(
+        data.train,
+        data.columns,
+        positives=data.positives,
+        labels=bool(needing(config.objective, "labels")),
+        subsample=data.subsample,
+        seed=config.seed,
+        mixed=data.mixed or data.batching == ONE_SOURCE,
+        scores=scores_of(config),
+    )
+
+
+def read_corpus(
+    config: config_dict.ConfigDict, model: Pretrained, tokenizer: Tokenizer, examples: Examples | None = None
+) -> AnyCorpus:
     """Reads, augments and tokenizes the training sentences, or opens them prepared, and prints their number.
+
+    `examples` are those to train on if some of the data are held out; None: all.
 
     Raises:
       UserError: naming the file and the row, or the field.
@@ -50,16 +73,7 @@ def read_corpus(config: config_dict.ConfigDict, model: Pretrained, tokenizer: To
     prompts, lengths, names = prompts_of(config), lengths_of(config), split_sources(data.train)
     check_prompts(tokenizer, prompts, lengths or Lengths(*[data.max_length] * 2), "config.data.prompts.{}")
     teacher = read_teacher(config, model.config.token_size)
-    examples = read_examples(
-        data.train,
-        data.columns,
-        positives=data.positives,
-        labels=bool(needing(config.objective, "labels")),
-        subsample=data.subsample,
-        seed=config.seed,
-        mixed=data.mixed or data.batching == ONE_SOURCE,
-        scores=scores_of(config),
-    )
+    examples = read_training_examples(config) if examples is None else examples
     check_scores(config, examples)
     if data.augment.name:
         examples = augmented(config, examples)

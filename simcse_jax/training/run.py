@@ -3,7 +3,7 @@
 import contextlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ml_collections import config_dict
@@ -16,12 +16,13 @@ from simcse_jax.devices.parts import distribute, whole
 from simcse_jax.devices.preemption import Preemption
 from simcse_jax.encoding.embedder import Embedder
 from simcse_jax.encoding.masked_tokens import masked_token_accuracy
+from simcse_jax.evaluation.against import Comparison, compare
 from simcse_jax.host.locks import Check, held, never_lost
 from simcse_jax.host.outputs import output_folder
 from simcse_jax.host.progress import doing
 from simcse_jax.host.storage import as_path
 from simcse_jax.runs.checkpoints import Checkpoints
-from simcse_jax.runs.run_files import BEST_STEP
+from simcse_jax.runs.run_files import AGAINST_START, BEST_STEP
 from simcse_jax.runs.state import TrainState, frozen_params
 from simcse_jax.runs.workdir import Workdir, identity
 from simcse_jax.training.inputs import Inputs, read_inputs
@@ -35,12 +36,18 @@ from simcse_jax.training.single import SingleRun
 MASKED, TRUNCATED = "masked_token_accuracy", "truncated"  # in `result.json`
 
 
-def train_and_evaluate(config: config_dict.ConfigDict, workdir: str, profile: str | None = None) -> None:
+def train_and_evaluate(
+    config: config_dict.ConfigDict,
+    workdir: str,
+    profile: str | None = None,
+    callbacks: Sequence[Callable[[int, Mapping[str, float]], object]] = (),
+) -> None:
     """Trains as configured, in `workdir`; a run that was started there before resumes.
 
     Args:
       config, workdir: of the run.
       profile: a folder for a trace of a few steps of the first process (`profiling.traced`); None for no trace.
+      callbacks: called with the step and the scores after each evaluation, in every process.
 
     Raises:
       UserError: for a mistake in the config, the data or the workdir; nothing is written before all checks are done.
@@ -83,7 +90,7 @@ def train_and_evaluate(config: config_dict.ConfigDict, workdir: str, profile: st
                 recipes=setup.recipes,
             )
             settings = replicate(setup.settings(config), setup.replicated)  # once, and not with each step
-            run = SingleRun(setup, batches, updates, settings, checkpoints, metrics, check=check)
+            run = SingleRun(setup, batches, updates, settings, checkpoints, metrics, check=check, callbacks=callbacks)
             run.patience = Patience(config.train.patience).replay(lines)
             run.decide()
             left = 0 if run.ended else inputs.total_steps - int(state.step)
@@ -104,8 +111,14 @@ def train_and_evaluate(config: config_dict.ConfigDict, workdir: str, profile: st
                 check()
                 if processes.is_first() and (best != intended or folder.scored_step() not in (None, best)):
                     folder.drop_result()
-            model = setup.model(whole(params, setup.mesh), checkpoints.tower(best))
-            report(folder, setup.embed.with_params(model), best, inputs, config.seed, run.patience)
+            model = setup.embed.with_params(setup.model(whole(params, setup.mesh), checkpoints.tower(best)))
+            start = None
+            if setup.schedule.keep_start and best > 0:
+                first = checkpoints.restore_params(0, state.params)
+                start = setup.embed.with_params(setup.model(whole(first, setup.mesh), checkpoints.tower(0)))
+            if setup.schedule.keep_start and not best:
+                processes.say("no checkpoint scored better than the start, which is kept")
+            report(folder, model, best, inputs, config.seed, run.patience, start)
 
 
 def enter(job: contextlib.ExitStack, folder: Workdir, config: config_dict.ConfigDict, inputs: Inputs) -> Check:
@@ -152,28 +165,54 @@ def resume(checkpoints: Checkpoints, state: TrainState, total: int) -> tuple[Tra
     return saved, int(saved.step)
 
 
-def report(folder: Workdir, embed: Embedder, best: int, inputs: Inputs, seed: int, patience: Patience) -> None:
+def report(
+    folder: Workdir,
+    embed: Embedder,
+    best: int,
+    inputs: Inputs,
+    seed: int,
+    patience: Patience,
+    start: Embedder | None = None,
+) -> None:
     """Scores the best checkpoint on the test sets, writes `result.json` and prints the paper's tables.
 
-    If `eval.extra` asks for more scores of a finished run, only the missing ones are computed.
+    If `eval.extra` asks for more scores of a finished run, only the missing ones are computed. With a `start`, the
+    checkpoint is compared with it, and the start is kept unless the checkpoint is better.
     """
     if inputs.evaluation is None:
         processes.say(f"done; the last checkpoint (step {best}) is in {folder}")
         return
     before = scores_before(folder) if inputs.evaluation.extra else {}
+    against: dict[str, Any] = {}
     with doing():
-        result = final_scores(inputs, embed, seed, before) | {BEST_STEP: best} | patience.result
+        result = final_scores(inputs, embed, seed, before)
+        if start is not None:
+            comparison = compare(inputs.evaluation.at_end, start, embed, seed)
+            against = {AGAINST_START: comparison._asdict() | {"step": best}}
+            if not comparison.is_better:
+                best, result = 0, final_scores(inputs, start, seed, {})
+    result |= {BEST_STEP: best} | patience.result | against
     if processes.is_first():
         folder.write_result(result)
     first, *others = inputs.evaluation.tables(result)
     processes.say(f"best checkpoint: step {best}; {first}")
     for table in others:
         processes.say(table)
+    if start is not None:
+        processes.say(describe_comparison(comparison))
     for size, numbers in result.get(TRUNCATED, {}).items():
         for table in inputs.evaluation.tables(numbers):
             processes.say(f"the first {size} elements: {table}")
     if MASKED in result:
         processes.say(f"masked tokens of the development sentences: {result[MASKED]:.2f}% guessed")
+
+
+def describe_comparison(comparison: Comparison) -> str:
+    """The comparison with the start, for people."""
+    before, after, low, high = comparison
+    verdict = "training helped" if comparison.is_better else "no better, so the start is kept"
+    interval = f"95% interval {low:+.2f} to {high:+.2f}"
+    return f"before {before:.2f}, after {after:.2f}: {after - before:+.2f}, {interval}; {verdict}"
 
 
 def scores_before(folder: Workdir) -> dict[str, Any]:

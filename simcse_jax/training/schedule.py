@@ -4,6 +4,8 @@ from typing import NamedTuple
 
 from ml_collections import config_dict
 
+from simcse_jax.config.fields import has_scores
+
 
 class Due(NamedTuple):
     """The work after a step."""
@@ -27,6 +29,7 @@ class Schedule(NamedTuple):
     score_every: int
     measure_every: int
     keep_every: int
+    keep_start: bool = False
 
     def due(self, step: int) -> Due:
         """The work after `step` updates; the start and the end are measured and scored in any case."""
@@ -40,12 +43,11 @@ class Schedule(NamedTuple):
             log=step > 0 and (step == 1 or last or every(self.log_every)),
             measure=self.measure_every > 0 and (ends or every(self.measure_every)),
             score=score,
-            save=last or (step > 0 and (score or every(self.keep_every))),
+            save=last or (self.keep_start if step == 0 else score or every(self.keep_every)),
         )
 
 
 def make_schedule(config: config_dict.ConfigDict, total: int) -> Schedule:
     """The schedule of a run of `total` steps."""
-    return Schedule(
-        total, config.train.log_every, config.eval.every, config.analysis.every, config.checkpoint.keep_every
-    )
+    intervals = config.train.log_every, config.eval.every, config.analysis.every, config.checkpoint.keep_every
+    return Schedule(total, *intervals, keep_start=config.eval.against_start and has_scores(config))

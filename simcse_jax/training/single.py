@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 import jax
@@ -48,6 +48,7 @@ class SingleRun:
     metrics: Metrics | None  # in the first process alone
     traced_update: Update | None = None  # `updates` with a trace of some calls
     check: Check = never_lost  # raises if the workdir's lock was lost
+    callbacks: Sequence[Callable[[int, Mapping[str, float]], object]] = ()  # get the step and the scores
     ahead: int = 1  # how many updates are compiled before the first one
     patience: Patience = dataclasses.field(default_factory=lambda: Patience(0))  # its scores are the first process's
     ended: bool = False  # by patience
@@ -149,6 +150,8 @@ class SingleRun:
             self.save(state, score, tower)
         if preempted:
             self.checkpoints.close()
+        for callback in self.callbacks if each else ():
+            callback(number, each[tower])
         self.speed.skip(time.perf_counter() - started)
 
     def decide(self) -> None:

@@ -8,7 +8,7 @@ from simcse_jax.config.help import describe_fields
 from simcse_jax.field import at_least, field
 from simcse_jax.training.sweeps import variants
 
-COMMANDS = ("train", "sweep", "evaluate", "encode", "search", "export", "analyze", "geometry", "demo", "serve")
+COMMANDS = ("train", "tune", "sweep", "evaluate", "encode", "search", "export", "analyze", "geometry", "demo", "serve")
 
 
 def unwrapped(text):

@@ -38,9 +38,7 @@ def problem():
 def ours(run, qrels):
     """Each measure of each query, of the documents in the order that a search has them: ties by row."""
     judged = {(query, each): score for query, of in qrels.items() for each, score in of.items()}
-    collection = beir._collection(
-        dict.fromkeys(run, ""), dict.fromkeys(sorted(DOCUMENTS, reverse=True), ""), judged, 30
-    )
+    collection = beir.collect(dict.fromkeys(run, ""), dict.fromkeys(sorted(DOCUMENTS, reverse=True), ""), judged, 30)
     scores = np.array([[of[each] for each in collection.ids] for of in run.values()], np.float32)
     rows = np.argsort(-scores, axis=1, kind="stable")
 

@@ -26,6 +26,7 @@ class Place(NamedTuple):
     arguments: list[str]  # {} is the file
 
 
+TUNED = ("--model=model", "--workdir=run", "--config.train.max_steps=1")
 # The first takes sentences, the second graded pairs.
 OF_SENTENCES = [
     Place("encode", "--input", ["--model=model", "--input={}", "--output=out.npy"]),
@@ -34,12 +35,14 @@ OF_SENTENCES = [
     Place("analyze", "--data", ["--model=model", "--data={}", "--output=out"]),
     Place("train", "data.train", train_arguments("run", data__train="{}")),
     Place("demo", "--sentences", ["--model=model", "--sentences={}", "--port=0"]),
+    Place("tune", "--data", [*TUNED, "--data={}"]),
     Place("train", "analysis.data", train_arguments("run", analysis__every=1, analysis__data="{}")),
 ]
 OF_PAIRS = [
     Place("evaluate", "--data", ["--model=model", "--data={}", "--output=out.json"]),
     Place("geometry", "--data", ["--models=model", "--data={}", "--output=out"]),
     Place("train", "eval.data", train_arguments("run", eval__data="{}")),
+    Place("tune", "--eval", [*TUNED, "--data=text.txt", "--eval={}"]),
     Place("overlap", "data", ["{}"]),
 ]
 INPUTS = ("model", "text.txt", "pairs.tsv")
@@ -223,8 +226,8 @@ def same(name: str, damage: str, make: Make, file: str = "") -> Case:
 def pairs() -> Iterator[Case]:
     for damage, (data, end) in TABLES.items():
         for place in OF_PAIRS:
-            no_score = place.command == "overlap"  # it reads no scores
-            yield case(place, "x.tsv", damage, write("x.tsv", data), EITHER if no_score else end)
+            may_end_otherwise = place.command in ("overlap", "tune")  # which read no scores, or need more pairs
+            yield case(place, "x.tsv", damage, write("x.tsv", data), EITHER if may_end_otherwise else end)
 
 
 def places() -> Iterator[Case]:

@@ -216,6 +216,7 @@ MISUSES = {
 }
 COMMANDS = (
     "train",
+    "tune",
     "evaluate",
     "encode",
     "search",

@@ -91,13 +91,12 @@ def test_what_cannot_be_written_is_refused_and_settings_are_written(tmp_path):
     model = load(str(write_model(tmp_path / "source", "bert")))
     settings = Settings({"query": "the ", "document": ""}, "query", "dot", 8)
     (tmp_path / "model").mkdir()
-    write_folder(dataclasses.replace(model, settings=settings), tmp_path / "model")
-    assert load(str(tmp_path / "model")).settings == settings
+    write_folder(dataclasses.replace(model, settings=settings, normalize=True), tmp_path / "model")
+    assert load(str(tmp_path / "model")).settings == settings and load(str(tmp_path / "model")).normalize
     (tmp_path / "model" / MARKER).unlink()
     assert load(str(tmp_path / "model")).settings == settings
     for changes, message in (
         ({"modules": (Dense("ReLU", 8), LayerNorm())}, "the modules Dense to 8, LayerNorm cannot be written"),
-        ({"normalize": True}, "the module Normalize cannot be written"),
         ({"include_prompt": False}, "include_prompt=false cannot be written"),
         ({"pooler": "avg+cls"}, r"the pooler avg\+cls cannot be written"),
         ({"pooler": None, "refusal": "modules.json: no"}, "modules.json: no"),

@@ -110,6 +110,8 @@ def train_together(configs: Sequence[config_dict.ConfigDict], workdirs: Sequence
 def _train_together(configs: Sequence[config_dict.ConfigDict], workdirs: Sequence[Path], folder: Path) -> list[str]:
     for field in dict.fromkeys(field for config in configs for field in ineffective(config)):
         print(f"config.{field} has no effect with the other fields", flush=True)
+    if configs[0].eval.against_start:
+        raise UserError("config.eval.against_start: runs trained together keep no start; set sweep.vectorize=False")
     inputs = read_inputs(configs[0])
     folders = [Workdir(workdir) for workdir in workdirs]
     if not all(workdir.exists for workdir in folders):  # one was removed, to be run again, perhaps of other data

@@ -1,0 +1,33 @@
+"""The command `simcse-jax train`, whose help is in `simcse_jax.main`; `simcse-jax tune` runs it too."""
+
+from collections.abc import Sequence
+
+from simcse_jax.commands.command_line import importing, warnings_in_a_line
+from simcse_jax.errors import require
+
+FILES = ("run.json", "metrics.jsonl", "result.json", "model/*")  # that it writes to the workdir
+
+
+def train(argv: Sequence[str]) -> None:
+    """Trains as the arguments say, which are read before JAX is imported: a misspelt field is reported at once.
+
+    Raises:
+      UserError: for any mistake in them, the config or the data.
+    """
+    with importing():
+        from simcse_jax.config.checks import validate
+        from simcse_jax.config.flags import parse_run
+
+    config, workdir, profile = parse_run(argv)
+    validate(config)
+    require("train", "tensorboardX")
+    with importing():
+        from simcse_jax.host.outputs import output_folder
+        from simcse_jax.host.storage import is_remote
+        from simcse_jax.training.inputs import sources
+        from simcse_jax.training.run import train_and_evaluate
+
+    if not is_remote(workdir):
+        output_folder(workdir, sources(config), files=FILES, option="--workdir", utf8=True)
+    with warnings_in_a_line():
+        train_and_evaluate(config, workdir, profile)

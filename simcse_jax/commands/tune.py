@@ -1,0 +1,40 @@
+"""simcse-jax tune --model M --data FILE [--eval FILE]: a sentence encoder for data of one's own (`configs/tune.py`)."""
+
+import sys
+from pathlib import Path
+
+from simcse_jax.commands.command_line import MODEL, describe_exit_codes, started_as
+from simcse_jax.commands.train import train
+
+ABOUT = """\
+usage: {program} --model NAME --data FILE [--eval FILE] [--workdir DIR] [--config.FIELD=VALUE …]
+
+Trains a sentence encoder further on data of your own, and keeps it if it is better than it was. What the data are, and
+what suits their number, is found out and printed; `{train} --help` has the fields with which to decide otherwise. The
+same command resumes a run that was stopped."""
+
+FLAGS = {
+    "--model NAME": MODEL.partition(", or glove")[0],
+    "--data FILE": "sentences, pairs, triplets, lists of negatives, or pairs with scores: a source as for data.train",
+    "--eval FILE": "what compares the model with the start: pairs with scores, SentEval's folder, or one in BEIR's "
+    "layout (default: rows of the data that are held out)",
+    "--workdir DIR": "where checkpoints, metrics and results go (default: runs/NAME of the data)",
+    "--config.FIELD=VALUE": "replaces a value",
+}
+
+
+def main() -> None:
+    """Runs the recipe `tune`."""
+    argv = sys.argv[1:]
+    if {"-h", "--help"} & set(argv):
+        from simcse_jax.config.help import describe_flags
+
+        about = ABOUT.format(program=started_as("tune"), train=started_as("train"))
+        print("\n\n".join([about, describe_flags(FLAGS), describe_exit_codes()]))
+        return
+    from simcse_jax.config.flags import split_option
+
+    data, _ = split_option(argv, "--data", "--config.data.train")
+    workdir, _ = split_option(argv, "--workdir")
+    named = [] if workdir else ["--workdir", f"runs/{Path(data[-1] if data else '').stem or 'tuned'}"]
+    train(["--config", "tune", *named, *argv])

@@ -1,0 +1,86 @@
+"""The evaluation of a run on rows held out of its training data (`data.held_out`)."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from ml_collections import config_dict
+
+from simcse_jax.data.held_out import FEWEST, hold_out
+from simcse_jax.data.sources import Examples
+from simcse_jax.errors import UserError
+from simcse_jax.evaluation import beir, retrieval, sts
+from simcse_jax.training.evaluation import Evaluation
+
+NAME = "held_out"  # of the task
+MOST_DOCUMENTS = 10_000  # texts that the held-out pairs are found among
+
+
+class HeldOut(NamedTuple):
+    """The rows to train on, and the evaluation on the others."""
+
+    examples: Examples
+    evaluation: Evaluation
+
+
+def hold_out_rows(
+    config: config_dict.ConfigDict, examples: Examples, devices: Sequence[jax.Device] | None = None
+) -> HeldOut:
+    """Holds rows out: half of them choose the best checkpoint, half are the test set.
+
+    Pairs with scores are compared by Spearman's correlation. Of other pairs, each anchor is a query, whose positives
+    are to be found among all texts that are not anchors: the positives and hard negatives of all rows, at most
+    `MOST_DOCUMENTS`.
+
+    Raises:
+      UserError: when the data have no pairs, or too many rows share texts.
+    """
+    field, data = f"config.data.held_out={config.data.held_out}", config.data.train
+    if len(examples.columns) < 2:
+        raise UserError(f"{field}: {data} has sentences without positives, which cannot be scored; set eval.data")
+    split = hold_out(examples.columns, config.data.held_out, config.seed)
+    fewest = min(len(split.development), len(split.test))
+    if fewest < FEWEST:
+        raise UserError(
+            f"{field}: needs {2 * FEWEST} rows of {data} or more that share no text with the others, and finds "
+            f"{len(split.development) + len(split.test)}; set data.held_out=0, or eval.data to a file of graded pairs"
+        )
+    rest, development, test = (examples.take(rows) for rows in split)
+    if examples.scores is not None:
+        graded = [{NAME: _graded(part, data)} for part in (development, test)]
+        chooses = sts.Correlation(f"eval/{NAME}", graded[0])
+        return HeldOut(rest, Evaluation(chooses, [sts.Similarity(graded[1])], True, None))
+    fields, others = config.eval.retrieval, _documents([development, test, rest])
+    tasks = [{NAME: _collection(part, others)} for part in (development, test)]
+    first = fields.measures[0]
+    ranking = retrieval.Ranking(f"eval/{NAME}_{first}", retrieval.Retrieval(tasks[0], [first], fields.storage, devices))
+    final = retrieval.Retrieval(tasks[1], fields.measures, fields.storage, devices)
+    return HeldOut(rest, Evaluation(ranking, [final], True, None))
+
+
+def _graded(examples: Examples, where: str) -> sts.Pairs:
+    assert examples.scores is not None
+    first, second = ([" ".join(text.split()) for text in column] for column in examples.columns[:2])
+    return sts.checked(sts.Pairs(first, second, examples.scores.astype(np.float64), {}), where)
+
+
+def _documents(parts: Sequence[Examples]) -> list[str]:
+    """The distinct texts of all columns but the anchors', those of the first parts first."""
+    texts = (text for part in parts for column in part.columns[1:] for text in column if text)
+    found: dict[str, None] = {}
+    for text in texts:
+        if len(found) == MOST_DOCUMENTS:
+            break
+        found[text] = None
+    return [*found]
+
+
+def _collection(examples: Examples, documents: Sequence[str]) -> beir.Collection:
+    """The anchors as queries, each with its positives as the relevant ones among the documents."""
+    row = {text: f"{number:09}" for number, text in enumerate(documents)}
+    queries = {text: f"q{number}" for number, text in enumerate(dict.fromkeys(examples.columns[0]))}
+    pairs = zip(*examples.columns[:2], strict=True)
+    judgements = {(queries[anchor], row[positive]): 1 for anchor, positive in pairs}
+    ids = {name: text for text, name in reversed(row.items())}
+    return beir.collect({name: text for text, name in queries.items()}, ids, judgements, len(documents))

@@ -1,0 +1,115 @@
+import csv
+import json
+import re
+
+import numpy as np
+import pytest
+from support import call, lines, refused, sentences
+
+from simcse_jax import SimCSE
+from simcse_jax.evaluation.against import Comparison
+from simcse_jax.runs.checkpoints import Checkpoints
+from simcse_jax.training import run as training_run
+
+SHORT = ("--config.train.max_steps=4", "--config.eval.every=2", "--config.parallel.devices=1")
+
+
+@pytest.fixture
+def pairs(tmp_path):
+    """Pairs of the tiny models' words, with the share of words that they have in common."""
+    rows = []
+    for row, text in enumerate(sentences(100)):
+        words = text.split()
+        kept = row % (len(words) + 1)
+        rows.append((text, " ".join([*words[:kept], *sentences(1, row)[0].split()]), kept / len(words)))
+    with open(tmp_path / "my_pairs.csv", "w", newline="") as file:
+        csv.writer(file).writerows([("sentence1", "sentence2", "score"), *rows])
+    return tmp_path / "my_pairs.csv"
+
+
+def tune(model, data, workdir, *more):
+    return call("tune", "--model", model, "--data", data, "--workdir", workdir, *SHORT, *more)
+
+
+@pytest.mark.parametrize("helped", [True, False])
+def test_the_start_is_kept_unless_training_helped(tiny_bert, pairs, tmp_path, monkeypatch, helped):
+    compare = training_run.compare
+    low = 1.0 if helped else -1.0
+    monkeypatch.setattr(training_run, "compare", lambda *args: compare(*args)._replace(low=low))
+    done = tune(tiny_bert, pairs, tmp_path / "run", "--config.train.learning_rate=1e-3")
+    assert done.returncode == 0, done.stderr
+    assert "30 of 100 rows are held out" in done.stdout
+    assert re.search(r"before \S+, after \S+: \S+, 95% interval \S+ to \S+; ", done.stdout)
+    assert ("training helped" if helped else "no better, so the start is kept") in done.stdout
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    against = result["against_start"]
+    assert (result["best_step"] > 0) == helped and against["step"] in (2, 4)
+    found, start = SimCSE(tmp_path / "run"), SimCSE(tiny_bert)
+    assert (np.abs(found.encode(["a b"]) - start.encode(["a b"])).max() < 1e-5) == (not helped)
+    kept = against["after" if helped else "before"]
+    assert result["held_out"]["spearman"] == pytest.approx(kept, abs=1e-3)
+    again = tune(tiny_bert, pairs, tmp_path / "run", "--config.train.learning_rate=1e-3")  # it is finished
+    assert again.returncode == 0 and json.loads((tmp_path / "run" / "result.json").read_text()) == result
+
+
+def test_the_model_keeps_its_settings(tiny_bert, pairs, tmp_path):
+    """What its files say, in the run and in an export; and that a run's own prompts are added."""
+    import shutil
+
+    folder = shutil.copytree(tiny_bert, tmp_path / "model")
+    modules = [("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize")]
+    entries = [
+        {"idx": n, "name": str(n), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for n, (kind, path) in enumerate(modules)
+    ]
+    (folder / "modules.json").write_text(json.dumps(entries))
+    for _, path in modules[1:]:
+        (folder / path).mkdir()
+    pooling = {"word_embedding_dimension": 32, "pooling_mode_mean_tokens": True}
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
+    settings = {"prompts": {"query": "find: ", "other": "x "}, "similarity_fn_name": "dot"}
+    settings |= {"default_prompt_name": "other"}
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(settings))
+    before = SimCSE(folder)
+    done = tune(folder, pairs, tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+    assert (
+        "dropped" not in done.stdout
+        and call("export", "--workdir", tmp_path / "run", "--output", tmp_path / "out").returncode == 0
+    )
+    for model in (SimCSE(tmp_path / "run"), SimCSE(tmp_path / "out")):
+        assert model.normalize and model.pooler == before.pooler == "avg" and not model.use_head
+        assert (model.prompts["other"], model.prompts["query"]) == ("x ", before.prompts["query"])
+        assert (model.default_prompt_name, model.similarity_fn_name) == ("other", "dot")
+
+
+def test_the_best_checkpoint_of_a_file_of_pairs_is_judged_by_its_other_half(tiny_bert, corpus, pairs, tmp_path):
+    done = tune(tiny_bert, corpus["txt"], tmp_path / "run", f"--eval={pairs}", "--config.train.batch_size=8")
+    assert done.returncode == 0, done.stderr
+    assert "held out" not in done.stdout and ("95% interval" in done.stdout or "start, which is kept" in done.stdout)
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert 40 <= result["my_pairs"]["pairs"] <= 60
+    assert [line["step"] for line in lines(tmp_path / "run") if "eval/my_pairs" in line] == [0, 2, 4]
+    assert 0 in Checkpoints(tmp_path / "run", read_only=True).steps
+
+
+def test_what_is_wrong_is_said_before_anything_is_written(tiny_bert, corpus, pairs, tmp_path):
+    refused(call("tune", "--data", pairs), "config.model.init_from=''")
+    refused(call("tune", "--model", tiny_bert), "config.data.train=''")
+    refused(tune(tiny_bert, tmp_path / "none.csv", tmp_path / "run"), "none.csv: no such file")
+    refused(tune(tiny_bert, pairs, tmp_path / "run", "--config.data.held_out=10"), "needs 20 rows of")
+    refused(tune(tiny_bert, corpus["txt"], tmp_path / "run", "--config.data.held_out=40"), "without positives")
+    both = ("--config.data.held_out=40", f"--eval={pairs}")
+    refused(tune(tiny_bert, pairs, tmp_path / "run", *both), "data.held_out=40: eval.data=")
+    (tmp_path / "few.csv").write_text("sentence1,sentence2,score\na,b,1\nc,d,2\n")
+    refused(tune(tiny_bert, pairs, tmp_path / "run", f"--eval={tmp_path / 'few.csv'}"), "few.csv: 2 pairs, of which")
+    assert not (tmp_path / "run").exists()
+
+
+def test_help_and_the_name_of_the_workdir(tiny_bert, pairs, monkeypatch):
+    assert "--eval FILE" in call("tune", "--help").stdout
+    given = []
+    monkeypatch.setattr("simcse_jax.commands.tune.train", given.append)
+    assert call("tune", "--model", tiny_bert, f"--data={pairs}").returncode == 0
+    assert given[0][:4] == ["--config", "tune", "--workdir", "runs/my_pairs"]
+    assert isinstance(Comparison(0, 1, 0.5, 2).is_better, bool)

@@ -1,0 +1,68 @@
+import numpy as np
+import pytest
+
+from simcse_jax.evaluation import beir, retrieval, sts
+from simcse_jax.evaluation.against import compare
+
+GENERATOR = np.random.default_rng(0)
+GOLD = GENERATOR.permutation(200) / 200
+FIRST, SECOND = [f"a {n}" for n in range(200)], [f"b {n}" for n in range(200)]
+PAIRS = sts.Similarity({"held_out": sts.Pairs(FIRST, SECOND, GOLD, {})})
+
+
+def model(noise: float, seed: int = 1):
+    """Cosines that are the gold scores, with noise."""
+    drawn = np.random.default_rng(seed).normal(size=200) * noise
+
+    def embed(sentences):
+        kinds, rows = zip(*(sentence.split() for sentence in sentences), strict=True)
+        cosines = np.clip((GOLD + drawn)[list(map(int, rows))], -1, 1)
+        angles = np.where(np.array(kinds) == "b", np.arccos(cosines), 0)
+        return np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
+
+    return embed
+
+
+def test_a_gain_beyond_chance_and_one_within_it():
+    helped = compare([PAIRS], model(0.5), model(0.1), seed=3)
+    assert helped.is_better and helped.low > 0 and helped.before < helped.after
+    assert helped.low < helped.after - helped.before < helped.high
+    assert helped.after == pytest.approx(PAIRS(model(0.1))["held_out"]["spearman"], abs=1e-3)
+    same = compare([PAIRS], model(0.2), model(0.21), seed=3)
+    assert not same.is_better and same.low < 0 < same.high + 1
+    harmed = compare([PAIRS], model(0.1), model(0.5), seed=3)
+    assert not harmed.is_better and harmed.high < 0
+
+
+def test_the_interval_is_that_of_the_paired_differences():
+    """scipy's own bootstrap, with the pairs drawn for both models together."""
+    import scipy.stats
+
+    before, after = (sts.cosine(*np.split(model(noise)([*FIRST, *SECOND]), 2)) for noise in (0.3, 0.2))
+
+    def difference(*columns):
+        first, second, gold = columns
+        return sts.spearman(second, gold) - sts.spearman(first, gold)
+
+    expected = scipy.stats.bootstrap(
+        (before, after, GOLD), difference, paired=True, vectorized=False, n_resamples=1000, method="percentile", rng=5
+    ).confidence_interval
+    found = compare([PAIRS], model(0.3), model(0.2), seed=0)
+    assert found.low == pytest.approx(expected.low, abs=0.4) and found.high == pytest.approx(expected.high, abs=0.4)
+
+
+def test_retrieval_is_compared_by_query():
+    queries, documents = {f"q{n}": f"a {n}" for n in range(40)}, {f"{n:03}": f"b {n}" for n in reversed(range(40))}
+    collection = beir.collect(queries, documents, {(f"q{n}", f"{n:03}"): 1 for n in range(40)}, 40)
+    task = retrieval.Retrieval({"held_out": collection}, ["ndcg@10"])
+    identity = np.eye(40, dtype=np.float32)
+
+    def good(sentences):
+        return np.stack([identity[int(sentence.split()[1])] for sentence in sentences])
+
+    def poor(sentences):
+        return np.stack([identity[int(s.split()[1]) // (2 if s[0] == "a" else 1)] for s in sentences])
+
+    found = compare([task], poor, good, seed=0)
+    assert found.is_better and found.after == 100
+    assert found.before == pytest.approx(task(poor)["retrieval_average"]["ndcg@10"], abs=1e-3)

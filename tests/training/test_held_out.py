@@ -1,0 +1,56 @@
+import numpy as np
+import pytest
+
+from simcse_jax.config.fields import default_config
+from simcse_jax.data.sources import Examples
+from simcse_jax.errors import UserError
+from simcse_jax.training.held_out import hold_out_rows
+
+ANCHORS, POSITIVES, NEGATIVES = ([f"{name} {row}" for row in range(100)] for name in ("anchor", "positive", "negative"))
+
+
+def held_out(columns, count=40, scores=None):
+    config = default_config()
+    config.data.held_out, config.data.train = count, "pairs.csv"
+    return hold_out_rows(config, Examples(columns, 0, scores=scores))
+
+
+def test_pairs_are_found_among_the_texts_of_all_rows():
+    examples, evaluation = held_out((ANCHORS, POSITIVES, NEGATIVES))
+    assert len(examples) == 60 and evaluation.has_tests
+    (collection,) = evaluation.final[0].tasks.values()
+    assert len(collection.first) == 20 and len(collection.second) == 200
+    assert not {*collection.first} & {*examples.columns[0]}
+    for query, row, relevance in collection.judged:
+        assert collection.second[row].split()[1] == collection.first[query].split()[1] and relevance == 1
+        assert collection.second[row].startswith("positive")
+    (chosen_by,) = evaluation.development.tasks.values()
+    assert evaluation.development.name == "eval/held_out_ndcg@10" and len(chosen_by.first) == 20
+    assert not {*collection.first} & {*chosen_by.first}
+
+
+def test_an_anchor_in_several_rows_is_one_query():
+    examples, evaluation = held_out(([anchor for anchor in ANCHORS[:50] for _ in range(2)], POSITIVES))
+    (collection,) = evaluation.final[0].tasks.values()
+    assert len(collection.first) == 10 and collection.relevant.tolist() == [2] * 10 and len(examples) == 60
+
+
+def test_pairs_with_scores_are_correlated():
+    scores = np.arange(100, dtype=np.float32)
+    _, evaluation = held_out((ANCHORS, POSITIVES), scores=scores)
+    (pairs,) = evaluation.final[0].tasks.values()
+    assert [float(first.split()[1]) for first in pairs.first] == pairs.gold.tolist() and len(pairs.gold) == 20
+    assert evaluation.development.name == "eval/held_out"
+
+
+@pytest.mark.parametrize(
+    ("columns", "scores", "message"),
+    [
+        ((ANCHORS,), None, "data.held_out=40: pairs.csv has sentences without positives, which cannot be scored"),
+        ((["the same"] * 100, POSITIVES), None, "needs 20 rows of pairs.csv or more that share no text .* finds 0"),
+        ((ANCHORS, POSITIVES), np.ones(100, np.float32), "all scores of a half of the pairs are 1: no correlation"),
+    ],
+)
+def test_rows_that_can_judge_nothing_are_refused(columns, scores, message):
+    with pytest.raises(UserError, match=message):
+        held_out(columns, scores=scores)

@@ -1,0 +1,134 @@
+import csv
+import json
+
+import pytest
+from support import sentences
+
+from simcse_jax.config.fields import flatten
+from simcse_jax.config.flags import parse
+from simcse_jax.errors import UserError
+from simcse_jax.huggingface.load import load
+from simcse_jax.training import tuning
+
+
+@pytest.fixture
+def complete(tiny_bert, tmp_path, capsys):
+    """The fields of the recipe for a file, and what is printed."""
+
+    def of(rows, names=None, kind="csv", *more):
+        path = tmp_path / f"data.{kind}"
+        with open(path, "w", newline="") as file:
+            if kind == "csv":
+                csv.writer(file).writerows([names, *rows])
+            else:
+                file.writelines(row if kind == "txt" else json.dumps(row) + "\n" for row in rows)
+        argv = ["--config=tune", f"--data={path}", f"--model={tiny_bert}", *more]
+        return parse(argv, needs_workdir=False)[0], capsys.readouterr().out
+
+    return of
+
+
+PAIRS = [(f"question {row}", f"answer {row}") for row in range(1000)]
+
+
+def test_pairs_are_trained_with_info_nce_and_some_held_out(complete):
+    config, said = complete(PAIRS, ["question", "answer"])
+    assert config.objective.info_nce.weight == 1 and config.data.held_out == 100
+    assert (config.train.batch_size, config.train.epochs, config.train.learning_rate) == (16, 5, 2e-5)
+    assert config.eval.every == 5 * (900 // 16) // 10 and config.data.max_length == 32
+    assert "tune: 1,000 pairs; objective info_nce, batch size 16" in said
+
+
+def test_the_model_keeps_its_pooler_and_head(complete, tiny_bert):
+    config, _ = complete(PAIRS, ["question", "answer"])
+    model = load(str(tiny_bert))
+    assert config.model.pooler == model.pooler and (config.model.mlp == "always") == model.has_head
+
+
+@pytest.mark.parametrize(
+    ("names", "row", "expected"),
+    [
+        (["sentence1", "sentence2", "score"], lambda n: (f"a {n}", f"b {n}", n % 6), ("", "cosent", "score")),
+        (["question1", "question2", "label"], lambda n: (f"a {n}", f"b {n}", n % 2), ("", "cosent", "label")),
+        (
+            ["premise", "hypothesis", "label"],
+            lambda n: (f"a {n}", f"b {n}", ("entailment", "neutral", "contradiction")[n % 3]),
+            ("entailment", "info_nce", ""),
+        ),
+        (["premise", "hypothesis", "label"], lambda n: (f"a {n}", f"b {n}", n % 3), ("entailment", "info_nce", "")),
+        (["question", "answer", "label"], lambda n: (f"a {n}", f"b {n}", f"topic {n % 7}"), ("", "info_nce", "")),
+        (["sent0", "sent1", "hard_neg"], lambda n: (f"a {n}", f"b {n}", f"c {n}"), ("", "info_nce", "")),
+    ],
+)
+def test_what_data_have_chooses_the_objective(complete, names, row, expected):
+    config, _ = complete([row(number) for number in range(300)], names)
+    (objective,) = (name for name, term in config.objective.items() if term.weight)
+    assert (config.data.positives, objective, config.data.columns.score) == expected
+
+
+def test_lists_of_negatives_are_counted_by_positives(complete):
+    rows = [{"query": f"q {n}", "pos": [f"a {n}", f"b {n}"], "neg": [f"c {n}"] * (n % 3)} for n in range(200)]
+    config, said = complete(rows, kind="jsonl")
+    assert "tune: 400 triplets" in said and config.data.held_out == 100
+
+
+def test_sentences_alone_are_not_judged(complete):
+    config, said = complete([f"sentence number {n}\n" for n in range(300)], kind="txt")
+    assert (config.data.held_out, config.train.batch_size, config.train.learning_rate) == (0, 64, 1e-5)
+    assert "nothing can say whether training helps; give --eval FILE" in said
+
+
+def test_what_is_given_stays(complete):
+    given = {
+        "train.batch_size": 8,
+        "train.epochs": 1,
+        "data.held_out": 30,
+        "data.max_length": 12,
+        "model.pooler": "max",
+    }
+    config, _ = complete(PAIRS, ["question", "answer"], "csv", *(f"--config.{n}={v}" for n, v in given.items()))
+    assert given.items() <= flatten(config).items()
+    assert config.eval.every == (970 // 8) // 10
+
+
+def test_few_rows_are_all_trained_on(complete):
+    config, _ = complete(PAIRS[:40], ["question", "answer"])
+    assert config.data.held_out == 0 and config.train.batch_size == 16
+
+
+def test_a_folder_for_retrieval_compares(complete, tmp_path):
+    folder = tmp_path / "beir"
+    (folder / "qrels").mkdir(parents=True)
+    (folder / "corpus.jsonl").write_text("{}\n")
+    for split in ("test", "dev"):
+        (folder / "qrels" / f"{split}.tsv").write_text("")
+    config, _ = complete(PAIRS, ["question", "answer"], "csv", f"--eval={folder}")
+    assert (config.eval.data, config.eval.retrieval.data) == ("", str(folder)) and not config.data.held_out
+    assert config.eval.development == "retrieval" and config.eval.retrieval.development == "dev"
+
+
+def test_sources_of_two_kinds_are_refused(tmp_path, tiny_bert):
+    (tmp_path / "a.txt").write_text("".join(f"{sentence}\n" for sentence in sentences(20)))
+    (tmp_path / "b.csv").write_text("question,answer\n" + "".join(f"q{n},a{n}\n" for n in range(20)))
+    argv = ["--config=tune", f"--data={tmp_path / 'a.txt'},{tmp_path / 'b.csv'}", f"--model={tiny_bert}"]
+    with pytest.raises(UserError, match=r"has sentences and pairs; tune on data of one kind"):
+        parse(argv, needs_workdir=False)
+
+
+@pytest.mark.parametrize(
+    ("rows", "width", "batch", "steps"),
+    [
+        (140, 2, 16, 5 * 8),
+        (1900, 2, 32, 5 * 59),
+        (18_000, 3, 128, 3 * 140),
+        (2_000_000, 2, 128, 15_625),
+        (40, 1, 16, 2),
+        (500, 1, 64, 7),
+        (2_000_000, 1, 64, 4000),
+    ],
+)
+def test_steps_follow_from_the_number_of_rows(rows, width, batch, steps):
+    found = tuning.sizes_of(rows, width, {})
+    assert found["train.batch_size"] == batch
+    assert (found["train.max_steps"] or found["train.epochs"] * (rows // batch)) == steps
+    assert found["eval.every"] == max(1, steps // 10)
