@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Any
 from simcse_jax.version import __version__
 
 if TYPE_CHECKING:
+    from simcse_jax.api import Run, train
     from simcse_jax.simcse import SimCSE
 
-__all__ = ["SimCSE", "__version__"]
+__all__ = ["Run", "SimCSE", "__version__", "train"]
 
 
 def __getattr__(name: str) -> Any:
@@ -16,6 +17,10 @@ def __getattr__(name: str) -> Any:
         from simcse_jax.simcse import SimCSE
 
         return SimCSE
+    if name in __all__:
+        from simcse_jax import api
+
+        return getattr(api, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -1,0 +1,199 @@
+"""Training from Python: `train`, and the `Run` that it returns."""
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ml_collections import config_dict
+
+from simcse_jax.config.checks import check_field, validate
+from simcse_jax.config.fields import defaults_of, fields_of, flatten
+from simcse_jax.config.flags import field_meant, leave_out_missing_scores, load_config
+from simcse_jax.config.loss_fields import fields_of_objectives
+from simcse_jax.config.variants import mistakes_in
+from simcse_jax.data.in_memory import write_examples
+from simcse_jax.errors import UserError, require
+from simcse_jax.host.outputs import output_folder
+from simcse_jax.host.storage import as_path, is_remote, local_path
+from simcse_jax.objectives.registry import OBJECTIVES, add
+from simcse_jax.runs.workdir import Workdir
+from simcse_jax.simcse import SimCSE
+from simcse_jax.training.inputs import sources
+from simcse_jax.training.run import train_and_evaluate
+
+DATA, EVAL = "data.parquet", "eval.parquet"  # in the workdir: what a program had in memory
+Callback = Callable[[int, Mapping[str, float]], object]
+
+
+class Run:
+    """A run's folder: its config, its metrics, its scores and its model. `Run("runs/mine")` opens one."""
+
+    def __init__(self, workdir: str | Path):
+        """Opens the folder.
+
+        Raises:
+          UserError: when it has no run.
+        """
+        self.workdir = str(workdir)
+        self._folder = Workdir(as_path(self.workdir))
+        self._folder.check_exists(self.workdir)
+
+    def __repr__(self) -> str:
+        return f"Run({self.workdir!r})"
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """All fields, by dotted names."""
+        return flatten(config_dict.ConfigDict(self._folder.read_run()["config"]))
+
+    @property
+    def scores(self) -> dict[str, Any]:
+        """The scores of `result.json`; empty if there are none."""
+        return self._folder.read_result() or {}
+
+    @property
+    def metrics(self) -> list[dict[str, Any]]:
+        """The lines of `metrics.jsonl`, each with its `step`; `pandas.DataFrame(run.metrics)` is a table of them."""
+        return self._folder.read_metrics()
+
+    @functools.cached_property
+    def model(self) -> SimCSE:
+        """The best checkpoint."""
+        return SimCSE(self.workdir)
+
+
+def train(
+    recipe: str | config_dict.ConfigDict = "unsup_bert",
+    *,
+    workdir: str | Path,
+    data: Any = None,
+    model: str | Path | None = None,
+    eval: Any = None,
+    objective: Any = None,
+    callbacks: Sequence[Callback] = (),
+    **fields: Any,
+) -> Run:
+    """Trains a sentence encoder, as `simcse-jax train` does; the same call resumes a run that was stopped.
+
+        run = train("tune", workdir="runs/mine", data=[("a", "b"), …], model="sentence-transformers/all-MiniLM-L6-v2")
+        run.scores, run.model.encode(["A sentence."])
+
+    Args:
+      recipe: the name of a recipe, a config file, the `run.json` of a run, or a config.
+      workdir: where checkpoints, metrics and scores go.
+      data: a source as for `data.train`; or sentences, tuples of two or three sentences, or of two and a score,
+        dictionaries, or a table (pandas, Polars, Arrow, datasets, a dictionary of columns). What is in memory is
+        written to `data.parquet` in the workdir, an iterator in pieces.
+      model: the model to start from, as for `model.init_from`.
+      eval: a file or folder as for `eval.data`; or pairs with scores, as for `data`, written to `eval.parquet`. Empty:
+        nothing is scored.
+      objective: the only term of the loss: the name of one of the package's, or a subclass of
+        `simcse_jax.objectives.objective.Objective`, which must be given again to resume.
+      callbacks: called as `callback(step, scores)` after each evaluation. What they raise ends the run.
+      **fields: other fields by their names, or the last part of it where only one field ends so: `batch_size=64`,
+        `learning_rate=3e-5`, `**{"objective.info_nce.temperature": 0.05}`.
+
+    Returns:
+      The finished run.
+
+    Raises:
+      UserError: in one line, for any mistake in a field, the data or the workdir. Nothing is written but data in memory
+        before all checks are done.
+      Preempted, KeyboardInterrupt: for SIGTERM and Ctrl-C, after saving.
+    """
+    require("train", "tensorboardX")
+    for callback in callbacks:
+        if not callable(callback):
+            raise UserError(f"callbacks: {callback!r:.60} cannot be called")
+    config, complete, name = _loaded(recipe)
+    given = _given(config, data, model, eval, objective, fields)
+    for field, value in given.items():
+        set_field(config, field, value)
+    if not is_remote(str(workdir)):
+        output_folder(str(workdir), option="workdir", utf8=True)
+    for field, value, file in (("data.train", data, DATA), ("eval.data", eval, EVAL)):
+        if value is not None and not isinstance(value, str | Path):
+            _check_on_disk(workdir, field)
+            path = local_path(str(workdir)) / file
+            write_examples(value, path, field.partition(".")[0])
+            set_field(config, field, str(path))
+            given[field] = str(path)
+    with mistakes_in(name):
+        complete(config, {*given})
+    leave_out_missing_scores(config, {*given})
+    validate(config)
+    if not is_remote(str(workdir)):
+        output_folder(str(workdir), sources(config), option="workdir", utf8=True)
+    train_and_evaluate(config, str(workdir), callbacks=callbacks)
+    return Run(workdir)
+
+
+def set_field(config: config_dict.ConfigDict, name: str, value: Any) -> None:
+    """Sets a field of a config by its dotted name, in the type that it has.
+
+    Raises:
+      UserError: when there is no such field, or the value is not of its type or within its bounds.
+    """
+    known = fields_of(config)
+    if name not in known:
+        raise UserError(f"{name}: no such field; the nearest one is {field_meant(name, known)}")
+    default = known[name].default
+    if isinstance(default, tuple) and not isinstance(value, str) and hasattr(value, "__iter__"):
+        value = tuple(map(str, value))
+    elif isinstance(default, str) and isinstance(value, Path):
+        value = str(value)
+    elif isinstance(default, float) and type(value) is int:
+        value = float(value)
+    check_field(name, value, known[name])
+    config.update_from_flattened_dict({name: value})
+
+
+def _loaded(recipe: str | config_dict.ConfigDict) -> tuple[config_dict.ConfigDict, Callable[..., None], str]:
+    """A config of its own, the function that completes it, and its name for errors."""
+    if isinstance(recipe, config_dict.ConfigDict):
+        return config_dict.ConfigDict(recipe.to_dict()), lambda config, given: None, "the config"
+    if not isinstance(recipe, str):
+        raise UserError(f"recipe {recipe!r:.60}: must be the name of a recipe or a config file, or a config")
+    found = load_config(recipe)
+    return found.config, found.complete, recipe
+
+
+def _given(
+    config: config_dict.ConfigDict, data: Any, model: Any, eval: Any, objective: Any, fields: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The values by dotted names; those in memory are left out."""
+    found: dict[str, Any] = {}
+    if objective is not None:
+        found |= _alone(config, objective)
+    for name, value in {"data.train": data, "model.init_from": model, "eval.data": eval}.items():
+        if isinstance(value, str | Path):
+            found[name] = str(value)
+    if model is not None and "model.init_from" not in found:
+        raise UserError(f"model {model!r:.60}: must be a name or a folder")
+    known = fields_of(config)
+    for name, value in fields.items():
+        full = name if name in known else field_meant(name, known, guess=False)
+        if not full:
+            raise UserError(f"{name}: no such field; the nearest one is {field_meant(name, known)}")
+        if full in found and found[full] != value:
+            raise UserError(f"{name}: {full} is given twice")
+        found[full] = value
+    return found
+
+
+def _alone(config: config_dict.ConfigDict, objective: Any) -> dict[str, Any]:
+    """The weights with which an objective is the only term."""
+    if isinstance(objective, str) and objective in OBJECTIVES:
+        name = objective
+    else:
+        one = add(type(objective) if not isinstance(objective, type | str) else objective)
+        name = one.name
+        if name not in config.objective:
+            config.objective[name] = defaults_of(fields_of_objectives([one])).objective[name]
+    return {f"objective.{each}.weight": float(each == name) for each in config.objective}
+
+
+def _check_on_disk(workdir: str | Path, field: str) -> None:
+    if is_remote(str(workdir)):
+        raise UserError(f"workdir {workdir}: {field} in memory is written to a disk; write it to a file, and name that")

@@ -1,0 +1,89 @@
+import datasets
+import numpy as np
+import pandas
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from simcse_jax.data import in_memory
+from simcse_jax.data.examples import read_examples
+from simcse_jax.data.in_memory import write_examples
+from simcse_jax.errors import UserError
+from simcse_jax.evaluation.sts import read_graded_pairs
+
+PAIRS = [("a cat", "the cat"), ("a dog", "the dog"), ("a cow", "the cow")]
+COLUMNS = {"query": ["a cat", "a dog", "a cow"], "answer": ["the cat", "the dog", "the cow"], "id": [1, 2, 3]}
+
+
+@pytest.mark.parametrize(
+    ("given", "columns"),
+    [
+        (["one", "two"], (["one", "two"],)),
+        ((sentence for sentence in ("one", "two")), (["one", "two"],)),
+        (np.array(["one", "two"]), (["one", "two"],)),
+        (pandas.Series(["one", "two"], name="text"), (["one", "two"],)),
+        (PAIRS, tuple(map(list, zip(*PAIRS, strict=True)))),
+        ([[*pair, "no"] for pair in PAIRS], (*map(list, zip(*PAIRS, strict=True)), ["no"] * 3)),
+        ([{"question": "a", "answer": "b"}, {"question": "c", "answer": "d"}], (["a", "c"], ["b", "d"])),
+        ([{"query": "a", "pos": ["b", "c"], "neg": ["d"]}], (["a", "a"], ["b", "c"], ["d", "d"])),
+        (COLUMNS, (COLUMNS["query"], COLUMNS["answer"])),
+        (pandas.DataFrame(COLUMNS), (COLUMNS["query"], COLUMNS["answer"])),
+        (pyarrow.table(COLUMNS), (COLUMNS["query"], COLUMNS["answer"])),
+        (datasets.Dataset.from_dict(COLUMNS).select([0, 2]), (["a cat", "a cow"], ["the cat", "the cow"])),
+    ],
+)
+def test_examples_are_read_as_those_of_a_file(given, columns, tmp_path):
+    write_examples(given, tmp_path / "new" / "data.parquet", "data")
+    found = read_examples(str(tmp_path / "new" / "data.parquet"))
+    assert tuple(map(list, found.columns)) == columns
+
+
+def test_pairs_with_scores_are_what_a_run_is_scored_on(tmp_path):
+    write_examples([("a", "b", 1), ("c", "d", 0.5), ("e", "f", 3)], tmp_path / "eval.parquet", "eval")
+    found = read_graded_pairs(tmp_path / "eval.parquet")
+    assert (found.first, found.second, found.gold.tolist()) == (["a", "c", "e"], ["b", "d", "f"], [1, 0.5, 3])
+
+
+def test_an_iterator_is_written_in_pieces(tmp_path, monkeypatch):
+    monkeypatch.setattr(in_memory, "ROWS", 10)
+    drawn = []
+
+    def rows():
+        for number in range(35):
+            drawn.append(number)
+            yield f"sentence {number}"
+
+    write_examples(rows(), tmp_path / "data.parquet", "data")
+    file = pyarrow.parquet.ParquetFile(tmp_path / "data.parquet")
+    assert file.num_row_groups == 4 and file.metadata.num_rows == 35 == len(drawn)
+    write_examples(rows(), tmp_path / "data.parquet", "data")  # the same again
+    with pytest.raises(UserError, match=r"data.parquet: this workdir has a run on other data; choose another workdir"):
+        write_examples(list(rows())[:34], tmp_path / "data.parquet", "data")
+    with pytest.raises(UserError, match="this workdir has a run on other data"):
+        write_examples([*rows(), "one more"], tmp_path / "data.parquet", "data")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([], "data: is empty"),
+        (pandas.DataFrame({"text": []}), "data: is empty"),
+        (pandas.DataFrame(), "data: a table without columns"),
+        ([1, 2], r"data: item 0 is 1, not a sentence, a pair, a triplet, or a pair with a score"),
+        (np.ones((2, 3)), r"data: item 0 is array\(\[1., 1., 1.\]\), not a sentence"),
+        (["a", None], "data: item 1 is None, not a sentence"),
+        ([("a", "b"), ("a",)], r"data: item 1 is \('a',\), item 0 \('a', 'b'\)"),
+        ([("a", "b"), ("a", "b", 1.0)], "data: item 1 is"),
+        ([("a", True)], "data: item 0 is"),
+        (["a\ud800"], "data: item 0: holds a broken character"),
+        (pandas.DataFrame({"x": [1.5], "y": [2]}), "data: has the columns x, y, none of them text"),
+        (pandas.DataFrame([["a", "b"]]), "data: a table with a column 0; give its columns names"),
+        ("text", "data 'text': give a file's name"),
+        (7, "data 7: give a file's name"),
+        ({"a": ["x", 1]}, "data: cannot be a table"),
+    ],
+)
+def test_what_is_no_data_is_refused_and_nothing_is_written(given, message, tmp_path):
+    with pytest.raises(UserError, match=message):
+        write_examples(given, tmp_path / "data.parquet", "data")
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,143 @@
+import importlib.util
+import json
+
+import numpy as np
+import pandas
+import pytest
+from support import ROOT, call, sentences, train_args
+
+import simcse_jax
+from simcse_jax import Run, SimCSE, train
+from simcse_jax.api import set_field
+from simcse_jax.config import default_config
+from simcse_jax.errors import UserError
+from simcse_jax.objectives import registry
+
+TEXTS = sentences(64)
+GRADED = [(TEXTS[row], TEXTS[row + 20], row % 5) for row in range(20)]
+SHORT = {
+    "batch_size": 8,
+    "max_steps": 4,
+    "max_length": 16,
+    "learning_rate": 1e-3,
+    "eval.every": 2,
+    "parallel.devices": 1,
+}
+
+
+@pytest.fixture(autouse=True)
+def objectives():
+    """Those of the package alone, after each test."""
+    yield
+    for name in registry.OBJECTIVES.keys() - registry.OWN:
+        del registry.OBJECTIVES[name]
+
+
+def test_it_is_the_command_s_run(tiny_bert, corpus, tmp_path):
+    """The same parameters, bit for bit."""
+    fields = ("--config.train.max_steps=4", "--config.eval.every=2")
+    assert call("train", *train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / "a", *fields)).returncode == 0
+    seen = []
+    more = SHORT | {"log_every": 2}
+    run = train(
+        "configs/unsup_bert.py",
+        workdir=tmp_path / "b",
+        data=corpus["txt"],
+        model=tiny_bert,
+        eval=str(corpus["dev"]),
+        callbacks=[lambda step, scores: seen.append((step, *scores))],
+        **more,
+    )
+    np.testing.assert_array_equal(SimCSE(tmp_path / "a").encode(TEXTS), run.model.encode(TEXTS))
+    assert run.scores == json.loads((tmp_path / "a" / "result.json").read_text())
+    assert run.config["train.batch_size"] == 8 and run.config["model.init_from"] == str(tiny_bert)
+    assert seen == [(0, "eval/dev"), (2, "eval/dev"), (4, "eval/dev")]
+    assert [line["step"] for line in run.metrics if "loss" in line] == [1, 2, 4]
+    assert repr(Run(tmp_path / "b")) == f"Run({str(tmp_path / 'b')!r})"
+
+
+def test_data_in_memory_are_the_run_s_own(tiny_bert, tmp_path):
+    table = pandas.DataFrame({"query": TEXTS[:30], "answer": TEXTS[30:60]})
+
+    def again(data=table, **fields):
+        return train(workdir=tmp_path / "run", data=data, model=tiny_bert, eval=GRADED, **SHORT | fields)
+
+    class Stop(Exception):
+        pass
+
+    def stop(step, scores):
+        if step == 2:
+            raise Stop
+
+    with pytest.raises(Stop):
+        again(callbacks=[stop])
+    run = again()
+    assert run.config["data.train"] == str(tmp_path / "run" / "data.parquet")
+    assert run.scores["eval"]["pairs"] == 20
+    whole = train(workdir=tmp_path / "whole", data=table, model=tiny_bert, eval=GRADED, **SHORT)
+    np.testing.assert_array_equal(run.model.encode(TEXTS), whole.model.encode(TEXTS))
+    with pytest.raises(UserError, match="this workdir has a run on other data"):
+        again(table[:29])
+    assert call("export", "--workdir", tmp_path / "run", "--output", tmp_path / "out").returncode == 0
+
+
+def own_objective():
+    spec = importlib.util.spec_from_file_location("own_objective", ROOT / "examples" / "own_objective.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.Uniformity
+
+
+def test_an_objective_of_one_s_own(tiny_bert, tmp_path):
+    run = train(workdir=tmp_path / "run", data=TEXTS, model=tiny_bert, eval="", objective=own_objective(), **SHORT)
+    assert run.config["objective.uniformity.weight"] == 1 and run.config["objective.info_nce.weight"] == 0
+    assert run.scores == {}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"bacth_size": 8}, r"bacth_size: no such field; the nearest one is train.batch_size"),
+        ({"weight": 1.0}, "weight: no such field; the nearest one is "),
+        ({"batch_size": "8"}, "train.batch_size='8': must be of type int"),
+        ({"batch_size": 1}, "train.batch_size=1: must be 2 or more"),
+        ({"lr": 1, "learning_rate": 2.0}, "learning_rate: train.learning_rate is given twice"),
+        ({"data": [1, 2]}, "data: item 0 is 1, not a sentence"),
+        ({"data": pandas.DataFrame({"x": [1.0]})}, "data: has the columns x, none of them text"),
+        ({"data": []}, "data: is empty"),
+        ({"eval": pandas.DataFrame({"a": ["x"], "b": ["y"]})}, "needs the columns sentence1, sentence2 and score"),
+        ({"model": 7}, "model 7: must be a name or a folder"),
+        ({"objective": 7}, "is not a subclass of"),
+        ({"objective": "infonce"}, "config.objective.infonce: no such objective"),
+        ({"recipe": "unsup"}, "--config unsup: no such config file or recipe"),
+        ({"callbacks": [7]}, "callbacks: 7 cannot be called"),
+        ({"workdir": "gs://bucket/run"}, "data.train in memory is written to a disk"),
+        ({"train.schedule": "steps"}, "config.train.milestones: must be set"),
+    ],
+)
+def test_mistakes_are_exceptions_in_one_line(given, message, tiny_bert, tmp_path):
+    arguments = {"recipe": "unsup_bert", "workdir": tmp_path / "run", "data": TEXTS, "model": tiny_bert, "eval": ""}
+    with pytest.raises(UserError, match=message):
+        train(**arguments | given)
+    assert not (tmp_path / "run" / "run.json").exists()
+
+
+def test_two_objectives_of_one_name(tiny_bert, tmp_path):
+    class InfoNCE(own_objective()):
+        name = "info_nce"
+
+    with pytest.raises(UserError, match="objective info_nce: this is the name of one of the package's own"):
+        train(workdir=tmp_path / "run", data=TEXTS, model=tiny_bert, objective=InfoNCE)
+
+
+def test_a_config_s_fields_are_set_in_their_types():
+    config = default_config()
+    set_field(config, "train.learning_rate", 1)
+    set_field(config, "eval.tasks", ["STS12"])
+    assert (config.train.learning_rate, config.eval.tasks) == (1.0, ("STS12",))
+
+
+def test_a_folder_without_a_run(tmp_path):
+    with pytest.raises(UserError, match=r"no run\.json there"):
+        Run(tmp_path)
+    assert {"train", "Run", "SimCSE"} <= {*dir(simcse_jax)}
