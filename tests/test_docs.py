@@ -25,6 +25,7 @@ SWEEP = {f"sweep.{name}" for name in sweep_defaults("", "", ("stsb_dev",), basel
 KNOWN_FIELDS = {*FIELDS, *SWEEP}
 FLAGS = {  # besides a parser's options
     "main": {"config", *SHORT, *FOLDERS},
+    "tune": {"config", *SHORT, "workdir"},
     "sweep": {"config", "over", *SHORT, "workdir"},
     "aot": {"config", *SHORT},
     "search": {"embeddings", "codes"},  # of `search build`
@@ -50,7 +51,7 @@ EXAMPLES = {
 def options_of(module: str) -> frozenset[str]:
     """The options of a command's parser, by the parser that its `main` makes."""
     name = module.rpartition(".")[2]
-    if name in ("main", "sweep"):
+    if name in ("main", "tune", "sweep"):
         return frozenset({*FLAGS[name], "help"})
     if not source_of(module) or (module.startswith("benchmarks.") and "Parser(" not in source_of(module)):
         return frozenset()
@@ -135,7 +136,7 @@ def looks_like_a_field(name: str) -> bool:
     if (
         parts[0] not in {*SECTIONS, "sweep"}
         or name in {*SECTIONS, "model.dimension"}
-        or parts[-1] in {"py", "safetensors"}
+        or parts[-1] in {"py", "safetensors", "parquet"}
     ):
         return False
     return not ROOT.joinpath("simcse_jax", *parts[:2]).with_suffix(".py").is_file()
