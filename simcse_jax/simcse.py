@@ -1,6 +1,7 @@
 """The class that people use a trained model with."""
 
 import dataclasses
+import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -39,7 +40,8 @@ from simcse_jax.encoding.quantization import (
 from simcse_jax.encoding.tokens import TokenEncoder
 from simcse_jax.errors import UserError
 from simcse_jax.host.progress import Progress
-from simcse_jax.host.storage import sha256
+from simcse_jax.host.storage import local_path, sha256
+from simcse_jax.huggingface import hub
 from simcse_jax.huggingface.load import ChosenPooler, Pretrained, choose_pooler, choose_pooler_aloud
 from simcse_jax.huggingface.public_names import public_value
 from simcse_jax.huggingface.sentence_transformers import DOCUMENT_PROMPTS
@@ -55,6 +57,7 @@ from simcse_jax.index.similarity import similarities
 from simcse_jax.models.config import DTYPES
 from simcse_jax.models.head import PREFIX
 from simcse_jax.models.model_types import ROTARY
+from simcse_jax.runs import exporting
 from simcse_jax.runs.loading import load_model
 
 Several = list[str] | tuple[str, ...]
@@ -652,6 +655,59 @@ class SimCSE:
         if self.index is not None and self.index.maker is not None:
             check_queries(self.index.maker, self.identity())
         return self.encode_query(texts)
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Writes the model, with its attributes as they are now, for transformers, sentence-transformers and `SimCSE`.
+
+        A run's model gets its model card. `simcse-jax export` also keeps a language-model head.
+
+        Args:
+          folder: a new folder, or that of an earlier export, which is replaced.
+
+        Raises:
+          UserError: when it is another folder or cannot be written, or the model has modules that cannot be.
+        """
+        check_path(folder, "folder")
+        exporting.save(self._as_set(), local_path(str(folder)))
+
+    def push_to_hub(self, repository: str, *, private: bool = False, revision: str | None = None) -> str:
+        """Uploads what `save_pretrained` writes.
+
+        Args:
+          repository: OWNER/NAME.
+          private: whether only you and your organization see it, if it is new.
+          revision: the branch; None for the main one.
+
+        Returns:
+          The address of the commit.
+
+        Raises:
+          UserError: when the hub refuses it, or there is no token (`hf auth login`).
+        """
+        hub.check_push(repository, private, revision)
+        with tempfile.TemporaryDirectory() as folder:
+            exporting.save(self._as_set(), Path(folder) / "model", repository, revision)
+            try:
+                return hub.push(Path(folder) / "model", repository, private, revision)
+            except UserError as error:
+                raise UserError(f"{error}".partition("; the export is in")[0]) from None
+
+    def _as_set(self) -> Pretrained:
+        """The weights, with the attributes as they are now."""
+        settings = self._model.settings._replace(
+            prompts=self.prompts,
+            default_prompt_name=self.default_prompt_name,
+            truncate_dim=self.truncate_dim,
+            similarity=self.similarity_fn_name,
+        )
+        return dataclasses.replace(
+            self._model,
+            params=jax.tree.map(np.asarray, dict(self._model.params)),
+            pooler=self.pooler,
+            max_length=self.max_length,
+            normalize=self.normalize,
+            settings=settings,
+        )
 
     def save_index(self, folder: str | Path) -> None:
         """Writes the index to a folder, whole or not at all; an earlier index there is replaced.

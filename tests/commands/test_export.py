@@ -8,11 +8,12 @@ import pytest
 from support import ROOT, WORDS, call, refused, run, train_args, write_model
 from support.jobs import another_job
 
-from simcse_jax.commands.export import export
 from simcse_jax.errors import UserError
 from simcse_jax.host.locks import held_next_to
 from simcse_jax.huggingface.weight_names import NAMES
+from simcse_jax.runs import exporting
 from simcse_jax.runs.checkpoints import Checkpoints
+from simcse_jax.runs.exporting import export
 from simcse_jax.simcse import SimCSE
 
 SENTENCES = ["the cat sat on the mat.", "", "a dog", " ".join(WORDS * 4), "unknown words", "The BIRD sings"]
@@ -102,14 +103,12 @@ def test_an_export_that_fails_leaves_nothing(trained, tmp_path, monkeypatch):
 
 
 def test_weights_that_are_not_finite_are_not_exported(trained, tmp_path, monkeypatch):
-    from simcse_jax.runs import loading
-
-    def load(workdir, step=None, load=loading.load_workdir):
+    def load(workdir, step=None, load=exporting.load_workdir):
         model = load(workdir, step=step)
         name = next(iter(model.params))
         return dataclasses.replace(model, params=model.params | {name: model.params[name] * np.nan})
 
-    monkeypatch.setattr(loading, "load_workdir", load)
+    monkeypatch.setattr(exporting, "load_workdir", load)
     with pytest.raises(UserError, match=r"of the best checkpoint is not finite"):
         export(trained, tmp_path / "model")
     assert list(tmp_path.iterdir()) == []

@@ -15,7 +15,6 @@ from support.resuming import trained_and_resumed
 from support.steps import BATCH, INFO_NCE, batch, recipe, settings
 
 from simcse_jax import SimCSE
-from simcse_jax.commands import export
 from simcse_jax.config.checks import ineffective, validate
 from simcse_jax.config.fields import default_config
 from simcse_jax.config.flags import parse
@@ -26,6 +25,7 @@ from simcse_jax.objectives import registry
 from simcse_jax.objectives.objective import Objective, Parameters
 from simcse_jax.objectives.total import Term
 from simcse_jax.objectives.views import OWN
+from simcse_jax.runs import exporting
 from simcse_jax.training.loss import make_loss
 from simcse_jax.training.recipe import make_recipe
 from simcse_jax.training.rows import dropout_keys
@@ -123,7 +123,7 @@ def test_a_run_resumes_bit_for_bit_and_its_model_needs_the_encoder_alone(tiny_be
     assert run["config"]["objective"]["uniformity"] == {"weight": 0.1, "spread": 2.0}
     assert "own_objective" not in json.dumps(run)
     del registry.OBJECTIVES["uniformity"]
-    export.export(tmp_path / "run", tmp_path / "exported")
+    exporting.export(tmp_path / "run", tmp_path / "exported")
     texts = ["a cat", "the dog ran home"]
     np.testing.assert_allclose(
         SimCSE(tmp_path / "exported").encode(texts), SimCSE(tmp_path / "run").encode(texts), atol=1e-6

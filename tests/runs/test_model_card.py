@@ -12,7 +12,6 @@ import yaml
 from huggingface_hub import ModelCard, ModelCardData, metadata_load
 from support.layouts import write_byte_level
 
-from simcse_jax.commands.export import export
 from simcse_jax.config.fields import default_config
 from simcse_jax.evaluation.tasks import TASKS
 from simcse_jax.host.storage import write_json
@@ -21,6 +20,7 @@ from simcse_jax.huggingface.sentence_transformers import DEFAULTS
 from simcse_jax.huggingface.write import write_model
 from simcse_jax.models.config import POOLERS
 from simcse_jax.runs import model_card
+from simcse_jax.runs.exporting import export
 from simcse_jax.runs.model_card import chosen_on, is_test, scores
 from simcse_jax.runs.workdir import resolved
 from simcse_jax.simcse import SimCSE

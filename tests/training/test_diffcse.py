@@ -12,12 +12,12 @@ from support.models import add_language_model
 from support.resuming import trained_and_resumed
 from support.steps import batch, replaced_tokens_settings, replaced_tokens_step
 
-from simcse_jax.commands import export
 from simcse_jax.config.checks import validate
 from simcse_jax.config.flags import parse
 from simcse_jax.devices.mesh import data_mesh
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import load
+from simcse_jax.runs import exporting
 from simcse_jax.runs.loading import load_model
 from simcse_jax.training.run import train_and_evaluate
 from simcse_jax.training.step import init_state, make_step, make_steps
@@ -53,7 +53,7 @@ def test_a_run_is_resumed_bit_for_bit_with_the_same_generator_alone_and_exported
     assert {name.partition(".")[0] for name in model.params} == {"encoder"} and model.language_model is None
     for name, value in model.params.items():
         np.testing.assert_array_equal(value, straight[name])
-    export.export(tmp_path / "run", tmp_path / "exported")
+    exporting.export(tmp_path / "run", tmp_path / "exported")
     assert load(str(tmp_path / "exported")).params.keys() == model.params.keys()
 
     again = tmp_path / "stopped"

@@ -11,7 +11,6 @@ from support import random_model
 from support.resuming import trained_and_resumed
 from support.steps import BATCH, batch, recipe, settings, term
 
-from simcse_jax.commands import export
 from simcse_jax.config.checks import validate
 from simcse_jax.config.fields import default_config
 from simcse_jax.devices.mesh import data_mesh
@@ -19,6 +18,7 @@ from simcse_jax.errors import UserError
 from simcse_jax.models import parameters
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.objectives.jensen_shannon import jensen_shannon
+from simcse_jax.runs import exporting
 from simcse_jax.runs.loading import load_model
 from simcse_jax.runs.state import convolutions_of, trained_shapes
 from simcse_jax.simcse import SimCSE
@@ -121,7 +121,7 @@ def test_a_run_resumes_bit_for_bit_and_its_model_is_loaded_and_exported_with_its
         f"convolutions.{number}.{part}" for number in (0, 1) for part in ("kernel", "bias")
     }
     assert np.abs(model.params["convolutions.1.kernel"]).max() > 0.01
-    export.export(tmp_path / "run", tmp_path / "exported", step="last")
+    exporting.export(tmp_path / "run", tmp_path / "exported", step="last")
     sentences = ["a cat", "the dog ran home"]
     ours = SimCSE(tmp_path / "exported")
     np.testing.assert_allclose(ours.encode(sentences), SimCSE(f"{tmp_path}/run@step=last").encode(sentences), atol=1e-6)

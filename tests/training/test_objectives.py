@@ -7,12 +7,12 @@ import pytest
 from support import sentences, write_model
 from support.models import add_mask_token
 
-from simcse_jax.commands import export
 from simcse_jax.config.checks import validate
 from simcse_jax.config.fields import default_config
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import load
 from simcse_jax.models import parameters
+from simcse_jax.runs import exporting
 from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.runs.dynamics import checkpoint_encoders
 from simcse_jax.runs.loading import load_model
@@ -65,7 +65,7 @@ def test_an_objective_s_own_parameters_are_trained_and_saved_and_the_model_is_th
     # Two heads that started alike would be one encoder's twice.
     assert np.abs(np.asarray(first["head.kernel"]) - np.asarray(first["second.head.kernel"])).max() > 0.01
 
-    export.export(tmp_path / "run", tmp_path / "exported")
+    exporting.export(tmp_path / "run", tmp_path / "exported")
     exported = load(str(tmp_path / "exported"))
     assert exported.params.keys() == model.params.keys()
     np.testing.assert_array_equal(exported.params["head.kernel"], model.params["head.kernel"])
@@ -180,7 +180,7 @@ def test_a_distilbert_is_trained_as_a_language_model_and_starts_a_run_again(corp
     train_and_evaluate(make_config(model, corpus["txt"], corpus["dev"], **fields), str(tmp_path / "run"))
     guessed = json.loads((tmp_path / "run" / "result.json").read_text())["masked_token_accuracy"]
     assert 0 <= guessed <= 100
-    export.export(tmp_path / "run", tmp_path / "export")
+    exporting.export(tmp_path / "run", tmp_path / "export")
     trained, found = load_model(str(tmp_path / "run")), load(str(tmp_path / "export"))
     for name, value in {**trained.params, **trained.language_model}.items():
         np.testing.assert_array_equal({**found.params, **found.language_model}[name], value)

@@ -1,0 +1,143 @@
+"""Exports: a run's model, or another one, as a folder for transformers and sentence-transformers."""
+
+import dataclasses
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from safetensors import SafetensorError
+
+from simcse_jax.encoding.arguments import check_truncation
+from simcse_jax.errors import UserError
+from simcse_jax.host.locks import replacing
+from simcse_jax.host.names import split_step
+from simcse_jax.host.outputs import check_replaced_folder
+from simcse_jax.host.storage import Folder, as_path, is_of_macos, is_remote
+from simcse_jax.huggingface.load import Pretrained
+from simcse_jax.huggingface.tokenizer import MARKER
+from simcse_jax.huggingface.write import write_model
+from simcse_jax.runs.loading import load_workdir, other_than_scored
+from simcse_jax.runs.lora_export import adapter_writer
+from simcse_jax.runs.model_card import model_card
+from simcse_jax.runs.workdir import Workdir
+
+
+def check_places(workdir: Folder, output: Path) -> None:
+    """Refuses folders that cannot be exported from or to.
+
+    Raises:
+      UserError: when there is no run, or `output` is not an earlier export or cannot be written.
+    """
+    Workdir(workdir).check_exists(f"--workdir {workdir}")
+    check_output(output, None if is_remote(workdir) else Path(workdir))
+
+
+def check_output(output: Path, source: Path | None) -> None:
+    """Refuses a folder that exists and is not an earlier export, or lies in the `source`, the folder of a run."""
+    check_replaced_folder(output, source, ("model", "checkpoints", "tensorboard"))
+    if output.exists() and not (
+        output.is_dir() and ((output / MARKER).is_file() or all(is_of_macos(path.name) for path in output.iterdir()))
+    ):
+        raise UserError(f"--output {output}: exists and is not an earlier export; remove it or choose another folder")
+
+
+def export(
+    workdir: Folder,
+    output: Path,
+    hub_name: str | None = None,
+    revision: str | None = None,
+    license: str | None = None,
+    step: int | str | None = None,
+    truncate_dim: int | None = None,
+) -> None:
+    """Writes a checkpoint of `workdir` and its card to the folder `output`, whole or not at all.
+
+    A language-model head comes along.
+
+    Args:
+      workdir: a run's folder.
+      output: a new folder, an empty one, or that of an earlier export, which is replaced.
+      hub_name: OWNER/NAME, the name in the model card's code; None for the folder's own name.
+      revision: the branch there, None for the main one.
+      license: the hub's identifier of a licence, for the card; None for that of the base model, if known.
+      step: of the checkpoint, or "last"; None for the best one.
+      truncate_dim: the elements that the model's embeddings keep, by its settings; None for all.
+
+    Raises:
+      UserError: when there is no run or checkpoint, `truncate_dim` is more than its embeddings have, `output` is not
+        an earlier export, or another job exports there.
+    """
+    check_places(workdir, output)
+    model = load_workdir(workdir, step=step)
+    if truncate_dim is not None:
+        check_truncation(truncate_dim, model.config.token_size, "--truncate-dim")
+        model = dataclasses.replace(model, settings=model.settings._replace(truncate_dim=truncate_dim))
+    other = other_than_scored(workdir, step)
+    for name, values in {**model.params, **(model.language_model or {})}.items():
+        if not np.isfinite(values).all():
+            which = "best checkpoint" if other is None else f"checkpoint of step {other}"
+            raise UserError(f"{workdir}: {name} of the {which} is not finite; it is not exported")
+    run = Workdir(workdir)
+    card = model_card(
+        model, run.read_run(), run.read_result(), hub_name or output.resolve().name, revision, license, other
+    )
+    write_export(model, output, card)
+
+
+def write_export(model: Pretrained, output: Path, card: str = "") -> None:
+    """Writes a model and its card, if it has one, to a folder; see `write_whole`."""
+
+    def write(folder: Path) -> None:
+        write_model(model, folder)
+        if card:
+            (folder / "README.md").write_text(card, encoding="utf-8")
+
+    write_whole(output, write)
+
+
+def save(model: Pretrained, output: Path, hub_name: str = "", revision: str | None = None) -> None:
+    """Writes a model that a program has changed, such as its prompts, with the card of the run that it comes from.
+
+    Args:
+      model: its name may be that of a run.
+      output, hub_name, revision: as for `export`.
+
+    Raises:
+      UserError: in the cases of `export`.
+    """
+    name, step = split_step(model.name)
+    folder = None if re.match(r"\w+:", name) and not is_remote(name) else as_path(name)
+    if folder is None or not Workdir(folder).exists:
+        check_output(output, None)
+        return write_export(model, output)
+    check_places(folder, output)
+    run = Workdir(folder)
+    named = hub_name or output.resolve().name
+    other = other_than_scored(folder, step)
+    write_export(model, output, model_card(model, run.read_run(), run.read_result(), named, revision, None, other))
+
+
+def export_adapter(workdir: Folder, output: Path, step: int | str | None = None) -> None:
+    """Writes the LoRA of a checkpoint of `workdir` to the folder `output`, whole or not at all; the rest as `export`.
+
+    Raises:
+      UserError: also when the run has no LoRA, or its model is more than that.
+    """
+    check_places(workdir, output)
+    write_whole(output, adapter_writer(workdir, step))
+
+
+def write_whole(output: Path, write: Callable[[Path], None]) -> None:
+    """Lets `write` fill a new folder, which then takes the place of `output`.
+
+    Raises:
+      UserError: when it cannot be written, or another job exports there.
+    """
+    output = Path(os.path.realpath(output))  # a link stays one, what it points to is replaced
+    try:
+        with replacing(output) as temporary:
+            write(temporary)
+    except (OSError, SafetensorError) as error:
+        raise UserError(f"--output {output}: cannot be written: {getattr(error, 'strerror', None) or error}") from None

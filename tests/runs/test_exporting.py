@@ -1,0 +1,59 @@
+import json
+
+import numpy as np
+import pytest
+
+from simcse_jax import SimCSE
+from simcse_jax.errors import UserError
+from simcse_jax.runs.exporting import save
+
+TEXTS = ["a cat", "the dog and a cow"]
+
+
+def test_a_model_is_saved_as_its_attributes_are(trained, tmp_path):
+    model = SimCSE(trained)
+    model.prompts["query"], model.default_prompt_name, model.normalize, model.max_length = "the ", "query", True, 12
+    model.save_pretrained(tmp_path / "model")
+    found = SimCSE(tmp_path / "model")
+    assert (found.prompts, found.default_prompt_name, found.max_length) == (model.prompts, "query", 12)
+    assert found.normalize and found.use_head == model.use_head
+    np.testing.assert_allclose(found.encode(TEXTS), model.encode(TEXTS), atol=1e-5)
+    assert "# model" in (tmp_path / "model" / "README.md").read_text()
+    found.save_pretrained(tmp_path / "again")  # not a run's: without its card
+    np.testing.assert_allclose(SimCSE(tmp_path / "again").encode(TEXTS), model.encode(TEXTS), atol=1e-5)
+    assert not (tmp_path / "again" / "README.md").exists()
+
+
+def test_the_first_layers_alone_are_saved(tiny_bert, tmp_path):
+    SimCSE(tiny_bert, num_layers=1).save_pretrained(tmp_path / "model")
+    assert json.loads((tmp_path / "model" / "config.json").read_text())["num_hidden_layers"] == 1
+
+
+def test_nothing_else_is_replaced(trained, tmp_path):
+    model = SimCSE(trained)
+    model.save_pretrained(tmp_path / "model")
+    model.save_pretrained(tmp_path / "model")  # an earlier export
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("mine")
+    with pytest.raises(UserError, match="exists and is not an earlier export"):
+        model.save_pretrained(tmp_path / "mine")
+    with pytest.raises(UserError, match="folder '': not a name"):
+        model.save_pretrained("")
+    with pytest.raises(UserError, match="would take the place of"):
+        save(model._as_set(), trained / "checkpoints")
+
+
+def test_a_model_goes_to_the_hub(trained, tmp_path, monkeypatch):
+    from simcse_jax.huggingface import hub
+
+    pushed = []
+
+    def push(folder, *args):
+        pushed.append(([file.name for file in sorted(folder.iterdir())], *args))
+        return "https://hub/commit"
+
+    monkeypatch.setattr(hub, "check_push", lambda *args: None)
+    monkeypatch.setattr(hub, "push", push)
+    assert SimCSE(trained).push_to_hub("me/mine", private=True, revision="dev") == "https://hub/commit"
+    ((files, *rest),) = pushed
+    assert rest == ["me/mine", True, "dev"] and {"README.md", "model.safetensors", "modules.json"} <= {*files}
