@@ -81,6 +81,27 @@ def test_data_in_memory_are_the_run_s_own(tiny_bert, tmp_path):
     assert call("export", "--workdir", tmp_path / "run", "--output", tmp_path / "out").returncode == 0
 
 
+@pytest.mark.parametrize("last", [0, 2])
+def test_a_run_that_keeps_its_start_resumes_anywhere(last, tiny_bert, tmp_path):
+    class Stop(Exception):
+        pass
+
+    def stop(step, scores):
+        if step == last:
+            raise Stop
+
+    def tune(workdir, **more):
+        return train(
+            "tune", workdir=tmp_path / workdir, data=GRADED * 5, model=tiny_bert, eval=GRADED[:], **SHORT | more
+        )
+
+    with pytest.raises(Stop):
+        tune("run", callbacks=[stop])
+    run, whole = tune("run"), tune("whole")
+    np.testing.assert_array_equal(run.model.encode(TEXTS), whole.model.encode(TEXTS))
+    assert run.scores == whole.scores and [line["step"] for line in run.metrics if "eval/eval" in line] == [0, 2, 4]
+
+
 def own_objective():
     spec = importlib.util.spec_from_file_location("own_objective", ROOT / "examples" / "own_objective.py")
     module = importlib.util.module_from_spec(spec)

@@ -23,11 +23,13 @@ _calls = itertools.count()
 def initialize(settings: config_dict.ConfigDict) -> None:
     """Joins the other processes as configured in `config.parallel`; call it before anything else uses a device.
 
+    Once they are joined, it does nothing.
+
     Raises:
       UserError: when neither the settings nor the environment say where the others are, or JAX cannot compute here.
       RuntimeError: JAX's own, when a process does not start in time. It is not the user's mistake; start again.
     """
-    if settings.processes != 1:
+    if settings.processes != 1 and not jax.distributed.is_initialized():
         _join(settings)
     backend.start(training=True)
 

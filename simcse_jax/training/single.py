@@ -111,8 +111,12 @@ class SingleRun:
     def look(self, number: int, state: TrainState, due: Due, preempted: bool = False) -> None:
         """Measures, scores and saves as is due. The last step is logged and measured in any case.
 
+        The start, if it is saved, is measured and scored before: a run that resumes there has its lines.
+
         Of two encoders, the one with the better score is measured; at steps without a score the first one.
         """
+        if number == 0 and self.checkpoints.latest == 0:
+            return
         line = self.fetch()  # counts as the steps' time
         started = time.perf_counter()
         encodes = due.measure or due.score or (due.save and not preempted)  # otherwise there is no time to gather

@@ -65,13 +65,15 @@ def complete(config: config_dict.ConfigDict, given: Collection[str]) -> None:
     """
     if not (config.data.train and config.model.init_from):
         return  # as the checks will say
+    processes.initialize(config.parallel)
     model = load_model(config.model.init_from, config.model.num_layers)
     data = look_at(config)
     name_retrieval(config)
     fields = flatten(config)
     held_out = fields["data.held_out"] if "data.held_out" in given else rows_to_hold_out(config, data)
     found = {**of_model(model, data), **of_data(config, data), "data.held_out": held_out}
-    found |= {"data.max_length": length_of(model, data.texts)}
+    longest = max(found["data.prompts.anchor"], found["data.prompts.positive"], key=len)
+    found |= {"data.max_length": length_of(model, [longest + text for text in data.texts])}
     found |= sizes_of(data.rows - held_out, data.width, {name: fields[name] for name in given if name in fields})
     config.update_from_flattened_dict({name: value for name, value in found.items() if name not in given})
     processes.say(f"tune: {data.rows:,} {data.kind}; {', '.join(f'{name} {value}' for name, value in shown(config))}")

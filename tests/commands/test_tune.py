@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from support import call, lines, refused, sentences
+from support import call, finish, lines, refused, sentences, start_processes
 
 from simcse_jax import SimCSE
 from simcse_jax.evaluation.against import Comparison
@@ -91,6 +91,17 @@ def test_the_best_checkpoint_of_a_file_of_pairs_is_judged_by_its_other_half(tiny
     assert 40 <= result["my_pairs"]["pairs"] <= 60
     assert [line["step"] for line in lines(tmp_path / "run") if "eval/my_pairs" in line] == [0, 2, 4]
     assert 0 in Checkpoints(tmp_path / "run", read_only=True).steps
+
+
+@pytest.mark.slow
+def test_several_processes_tune_together(tiny_bert, pairs, tmp_path):
+    args = ["--config=tune", f"--model={tiny_bert}", f"--data={pairs}", "--config.train.learning_rate=1e-3", *SHORT[:2]]
+    done = finish(start_processes([*args, f"--workdir={tmp_path / 'two'}"], devices=1))
+    assert [code for code, _, _ in done] == [0, 0], done
+    assert tune(tiny_bert, pairs, tmp_path / "one", "--config.train.learning_rate=1e-3").returncode == 0
+    one, two = (json.loads((tmp_path / name / "result.json").read_text()) for name in ("one", "two"))
+    assert one["held_out"]["spearman"] == pytest.approx(two["held_out"]["spearman"], abs=1e-2)
+    assert one["best_step"] == two["best_step"] and "30 of 100 rows are held out" in done[0][1]
 
 
 def test_what_is_wrong_is_said_before_anything_is_written(tiny_bert, corpus, pairs, tmp_path):
