@@ -16,6 +16,7 @@ from simcse_jax.data.in_memory import write_examples
 from simcse_jax.errors import UserError, require
 from simcse_jax.host.outputs import output_folder
 from simcse_jax.host.storage import as_path, is_remote, local_path
+from simcse_jax.models.config import pooler_of
 from simcse_jax.objectives.registry import OBJECTIVES, add
 from simcse_jax.runs.workdir import Workdir
 from simcse_jax.simcse import SimCSE
@@ -145,6 +146,8 @@ def set_field(config: config_dict.ConfigDict, name: str, value: Any) -> None:
         value = str(value)
     elif isinstance(default, float) and type(value) is int:
         value = float(value)
+    if name.endswith(".pooler") and isinstance(value, str):
+        value = pooler_of(value)
     check_field(name, value, known[name])
     config.update_from_flattened_dict({name: value})
 

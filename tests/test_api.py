@@ -155,7 +155,8 @@ def test_a_config_s_fields_are_set_in_their_types():
     config = default_config()
     set_field(config, "train.learning_rate", 1)
     set_field(config, "eval.tasks", ["STS12"])
-    assert (config.train.learning_rate, config.eval.tasks) == (1.0, ("STS12",))
+    set_field(config, "model.pooler", "mean")
+    assert (config.train.learning_rate, config.eval.tasks, config.model.pooler) == (1.0, ("STS12",), "avg")
 
 
 def test_a_folder_without_a_run(tmp_path):

@@ -148,8 +148,8 @@ FIELDS = {
     "data.spans.tokens": field(2048, "The word pieces that each document must have.", at_least(1)),
     "data.held_out": field(
         0,
-        "Hold out so many rows: half of them choose the best checkpoint, half are the test set (eval.data is empty "
-        "then); rows that share a text stay together. 0: none.",
+        "Hold out so many rows to score on, with eval.data empty: half of them choose the best checkpoint and "
+        "half are the test set, or all are it where eval.every=0. Rows that share a text stay together. 0: none.",
         at_least(0),
     ),
     "data.subsample": field(0, "Train on this number of examples, drawn with the seed; 0: on all.", at_least(0)),
@@ -241,7 +241,9 @@ FIELDS = {
         "The pooler of scores, and of the trained model; empty: model.pooler, that of training.",
         empty_or_one_of(POOLERS),
     ),
-    "eval.every": field(250, "Steps between evaluations; each one also saves a checkpoint.", at_least(1)),
+    "eval.every": field(
+        250, "Steps between evaluations; each one also saves a checkpoint. 0: the start and the end alone.", at_least(0)
+    ),
     "eval.encoder": field(
         "anchor",
         "Of two encoders (model.dual_encoder), the one that is scored and kept. anchor: that of the anchors; better: "
@@ -263,7 +265,7 @@ FIELDS = {
         False,
         "At the end, compare the best checkpoint with the start, and keep the start unless the checkpoint is better: "
         "the 95% interval of its gain, by a paired bootstrap, lies above 0. Of a file of pairs, one half then chooses "
-        "the checkpoint and the other compares.",
+        "the checkpoint and the other compares, or all do where eval.every=0.",
     ),
     "eval.postprocess": field(
         "",

@@ -29,7 +29,7 @@ MEANT = {
     "data.train": ("train_file", "data"),
     "objective.info_nce.temperature": ("temp", "temperature", "tau"),
     "model.init_from": ("model_name_or_path", "name", "pretrained"),
-    "model.pooler": ("pooling", "pooler_type"),
+    "model.pooler": ("pooler", "pooling", "pooler_type"),
 }
 SHORT = {
     "data": "data.train",

@@ -174,7 +174,7 @@ def _read_folder_or_file(config: config_dict.ConfigDict, fit_on: postprocess.Pos
             raise UserError(f"{data} is a file, but eval.transfer needs SentEval's data/downstream")
         pairs, _ = sts.read(data, ())
         ((name, whole),) = pairs.items()
-        halved = config.eval.against_start
+        halved = config.eval.against_start and config.eval.every > 0
         choosing, test = sts.halves(whole, config.seed, data) if halved else (whole, whole)
         chooses = sts.Correlation(f"eval/{name}", {name: choosing})
         return Evaluation(chooses, [sts.Similarity({name: test})], halved, fit_on, extra)

@@ -27,7 +27,7 @@ class HeldOut(NamedTuple):
 def hold_out_rows(
     config: config_dict.ConfigDict, examples: Examples, devices: Sequence[jax.Device] | None = None
 ) -> HeldOut:
-    """Holds rows out: half of them choose the best checkpoint, half are the test set.
+    """Holds rows out: half of them choose the best checkpoint, half are the test set; all are if nothing is chosen.
 
     Pairs with scores are compared by Spearman's correlation. Of other pairs, each anchor is a query, whose positives
     are to be found among all texts that are not anchors: the positives and hard negatives of all rows, at most
@@ -46,6 +46,9 @@ def hold_out_rows(
             f"{field}: needs {2 * FEWEST} rows of {data} or more that share no text with the others, and finds "
             f"{len(split.development) + len(split.test)}; set data.held_out=0, or eval.data to a file of graded pairs"
         )
+    if not config.eval.every:  # the end is compared with the start, and nothing is chosen
+        both = np.sort(np.concatenate([split.development, split.test]))
+        split = split._replace(development=both, test=both)
     rest, development, test = (examples.take(rows) for rows in split)
     if examples.scores is not None:
         graded = [{NAME: _graded(part, data)} for part in (development, test)]

@@ -180,10 +180,8 @@ def read_held_out(config: config_dict.ConfigDict, devices: Sequence[jax.Device])
     examples = read_training_examples(config)
     held = hold_out_rows(config, examples, devices)
     rows = len(examples) - len(held.examples)
-    processes.say(
-        f"{config.data.train}: {rows:,} of {len(examples):,} rows are held out: half choose the best checkpoint, half "
-        "are the test set"
-    )
+    use = "half choose the best checkpoint, half are the test set" if config.eval.every else "the test set"
+    processes.say(f"{config.data.train}: {rows:,} of {len(examples):,} rows are held out: {use}")
     return held
 
 

@@ -4,8 +4,8 @@
     pairs and more       16 to 128, about n / 32         5 epochs of few rows, 1 of many      2e-5
     sentences            64, or fewer of few rows        1 epoch, at most 4,000 steps         1e-5
 
-Ten evaluations. Of data with pairs, a tenth is held out, but at least 100 rows if these are not more than 30%, and at
-most 2,000.
+Ten evaluations, or of 500 steps or fewer the end alone. Of data with pairs, a tenth is held out, but at least 100 rows
+if these are not more than 30%, and at most 2,000.
 """
 
 import itertools
@@ -33,6 +33,7 @@ from simcse_jax.runs.loading import load_model
 LOOKED_AT = 1000  # rows whose labels and lengths are looked at
 SHORTEST, STEP = 32, 32  # tokens: the least length, and what it is rounded up to
 MOST_STEPS = 4000  # on sentences alone
+FEW_STEPS = 500  # with no more of them the last checkpoint is taken, and all that is held out compares it
 FEW, MANY = 100, 2000  # rows held out, at least and at most
 
 
@@ -91,7 +92,7 @@ def shown(config: config_dict.ConfigDict) -> Iterator[tuple[str, Any]]:
     yield ("steps", config.train.max_steps) if config.train.max_steps else ("epochs", config.train.epochs)
     yield "learning rate", config.train.learning_rate
     yield "at most", f"{config.data.max_length} tokens"
-    yield "evaluations every", f"{config.eval.every} steps"
+    yield "evaluations", f"every {config.eval.every} steps" if config.eval.every else "at the start and the end"
 
 
 def of_model(model: Pretrained, data: Data) -> dict[str, Any]:
@@ -172,7 +173,7 @@ def sizes_of(rows: int, width: int, set_already: Mapping[str, Any]) -> dict[str,
         "train.epochs": epochs,
         "train.max_steps": steps,
         "train.learning_rate": 1e-5 if alone else 2e-5,
-        "eval.every": max(1, (steps or epochs * epoch) // 10),
+        "eval.every": every if (every := (steps or epochs * epoch) // 10) > FEW_STEPS // 10 else 0,
     }
 
 

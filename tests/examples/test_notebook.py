@@ -35,11 +35,9 @@ def test_it_is_saved_with_outputs_and_without_places_or_noise(saved):
 
 
 def test_it_needs_no_other_files(saved):
-    written = {"sentences.txt", "pairs.tsv", "run", "run/metrics.jsonl", "my-model"}
+    written = {"sentences.txt", "pairs.tsv", "my-model"}
     code = "\n".join(source(cell) for cell in saved["cells"] if cell["cell_type"] == "code")
-    named = set(re.findall(r"\bPath\(\"([^\"]+)\"\)", code)) | set(
-        re.findall(r"config\.\w+\.(?:train|data) = \"(.+)\"", code)
-    )
+    named = set(re.findall(r"\bPath\(\"([^\"]+)\"\)", code)) | set(re.findall(r"\b(?:data|eval)=\"(.+)\"", code))
     assert named == written
 
 

@@ -9,8 +9,9 @@ from simcse_jax.training.held_out import hold_out_rows
 ANCHORS, POSITIVES, NEGATIVES = ([f"{name} {row}" for row in range(100)] for name in ("anchor", "positive", "negative"))
 
 
-def held_out(columns, count=40, scores=None):
+def held_out(columns, count=40, scores=None, every=250):
     config = default_config()
+    config.eval.every = every
     config.data.held_out, config.data.train = count, "pairs.csv"
     return hold_out_rows(config, Examples(columns, 0, scores=scores))
 
@@ -27,6 +28,12 @@ def test_pairs_are_found_among_the_texts_of_all_rows():
     (chosen_by,) = evaluation.development.tasks.values()
     assert evaluation.development.name == "eval/held_out_ndcg@10" and len(chosen_by.first) == 20
     assert not {*collection.first} & {*chosen_by.first}
+
+
+def test_where_nothing_is_chosen_all_rows_compare():
+    examples, evaluation = held_out((ANCHORS, POSITIVES), every=0)
+    (chosen_by,), (collection,) = evaluation.development.tasks.values(), evaluation.final[0].tasks.values()
+    assert len(examples) == 60 and len(collection.first) == 40 and collection.first == chosen_by.first
 
 
 def test_an_anchor_in_several_rows_is_one_query():

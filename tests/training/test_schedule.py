@@ -23,6 +23,8 @@ def test_an_interval_of_0_is_never_due():
 
 
 def test_a_run_without_steps_scores_and_saves_its_start():
+    ends = Schedule(total=6, log_every=100, score_every=0, measure_every=0, keep_every=0, keep_start=True)
+    assert [step for step in range(7) if ends.due(step).score] == [0, 6] == [n for n in range(7) if ends.due(n).save]
     assert Schedule(0, 1, 1, 1, 0).due(0) == Due(log=False, measure=True, score=True, save=True)
 
 
