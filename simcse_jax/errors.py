@@ -2,7 +2,7 @@
 
 import difflib
 import importlib.util
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextvars import ContextVar
 
 in_command: ContextVar[bool] = ContextVar("in_command", default=False)  # whether the process is a command's own
@@ -24,6 +24,11 @@ class UserError(Exception):
 
     Any function that reads files, names or options may raise it; `Raises:` names it only where that is not plain.
     """
+
+    def __init__(self, message: str, details: Sequence[str] = ()):
+        """The line, and lines that a command prints above it."""
+        super().__init__(message)
+        self.details = tuple(details)
 
 
 def no_such(where: str, kind: str, name: str, known: Iterable[str]) -> UserError:

@@ -223,6 +223,8 @@ def _run(main: Callable[[], None]) -> Any:
         streams.flush()
         return code
     except UserError as error:
+        for line in error.details:
+            streams.say(f"  {line}")
         return _wrong(str(error))
     except Preempted as stop:
         streams.say(str(stop))

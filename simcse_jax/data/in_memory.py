@@ -42,7 +42,6 @@ def write_examples(given: Any, path: Path, name: str) -> None:
     every = itertools.chain([first], parts)
     if path.exists():
         return _check_same(every, path, name)
-    path.parent.mkdir(parents=True, exist_ok=True)
     with replacing_file(path) as file, pyarrow.parquet.ParquetWriter(file, first.schema) as writer:
         for part in every:
             writer.write_table(_as(part, first.schema, name))

@@ -53,11 +53,14 @@ class Examples:
 
     @property
     def kinds(self) -> str:
-        """The number of examples of each kind: "3 sentences and 2 triplets"."""
-        width = len(self.columns)
-        counted = np.full(len(self), width) if self.present is None else self.present.sum(axis=1)
-        numbers = np.bincount(counted, minlength=width + 1)
-        return " and ".join(f"{numbers[kind]} {kind_of(kind)}" for kind in range(1, width + 1) if numbers[kind])
+        """The number of examples, and what they are: "3 triplets", or "5 rows, from sentences to triplets"."""
+        if self.present is None:
+            return f"{len(self):,} {kind_of(len(self.columns))}"
+        counted = self.present.sum(axis=1)
+        least, most = int(counted.min()), int(counted.max())
+        if least == most:
+            return f"{len(self):,} {kind_of(most)}"
+        return f"{len(self):,} rows, from {kind_of(least)} to {kind_of(most)}"
 
 
 def split_sources(specification: str) -> list[str]:

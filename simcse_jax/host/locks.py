@@ -329,6 +329,8 @@ def held_next_to(path: Path) -> Iterator[None]:
     The lock of a link is that of its target.
     """
     target = Path(os.path.realpath(path))
+    with contextlib.suppress(OSError):  # making the lock will say why
+        target.parent.mkdir(parents=True, exist_ok=True)
     with _held(target.with_name(f".{target.name}{LOCK}"), path):
         yield
 

@@ -88,16 +88,14 @@ class Workdir:
             time.sleep(1)
         raise UserError(f"--workdir {self}: not the same folder for every process; use a shared disk or gs://…")
 
-    def check_same_run(self, config: config_dict.ConfigDict, fingerprints: Mapping[str, str]) -> None:
-        """Refuses to resume in a folder that belongs to another config, other data or other weights.
+    def check_same_config(self, config: config_dict.ConfigDict) -> None:
+        """Refuses to resume in a folder that belongs to another config.
 
-        `fingerprints` are SHA-256 of the contents that the named fields refer to. A field that the run's version did
-        not have had its default.
+        A field that the run's version did not have had its default.
         """
         saved = self.read_run()
         defaults = flatten(config_dict.ConfigDict(resolved(default_config())))
         before = defaults | flatten(config_dict.ConfigDict(saved["config"]))
-        fingerprints_before = saved["sha256"]
         now = flatten(config_dict.ConfigDict(resolved(config)))
         names = sorted(name for name in before.keys() | now.keys() if name in MEASURED_ON or not name.startswith(FREE))
         differing = [
@@ -106,9 +104,17 @@ class Workdir:
             if before.get(name) != now.get(name)
         ]
         if differing:
-            raise UserError(
-                f"{self} belongs to another config: {'; '.join(differing)}. Choose another workdir, or remove this one"
-            )
+            what = f"belongs to another config: {differing[0]}"
+            what += f" (and {len(differing) - 1} more)" if len(differing) > 1 else ""
+            raise UserError(f"{self} {what}; choose another workdir, or remove this one", differing[1:] and differing)
+
+    def check_same_run(self, config: config_dict.ConfigDict, fingerprints: Mapping[str, str]) -> None:
+        """Refuses to resume in a folder that belongs to another config, other data or other weights.
+
+        `fingerprints` are SHA-256 of the contents that the named fields refer to.
+        """
+        self.check_same_config(config)
+        fingerprints_before, now = self.read_run()["sha256"], flatten(config_dict.ConfigDict(resolved(config)))
         for field, fingerprint in fingerprints.items():
             if fingerprints_before.get(field, fingerprint) != fingerprint:  # a run may be analysed from now on
                 raise UserError(

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import math
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -60,6 +61,8 @@ def train_and_evaluate(
         with processes.together():
             folder = Workdir(as_path(workdir))
             folder.check_is_folder()
+            if folder.exists:  # before anything is read
+                folder.check_same_config(config)
             for field in ineffective(config):
                 processes.say(f"config.{field} has no effect with the other fields")
             if config.train.dtype == "bfloat16" and (slow := slow_bfloat16()):
@@ -181,7 +184,7 @@ def report(
     """
     if inputs.evaluation is None:
         processes.say(f"done; the last checkpoint (step {best}) is in {folder}")
-        return
+        return say_next(folder)
     before = scores_before(folder) if inputs.evaluation.extra else {}
     against: dict[str, Any] = {}
     with doing():
@@ -205,6 +208,14 @@ def report(
             processes.say(f"the first {size} elements: {table}")
     if MASKED in result:
         processes.say(f"masked tokens of the development sentences: {result[MASKED]:.2f}% guessed")
+    say_next(folder)
+
+
+def say_next(folder: Workdir) -> None:
+    """Prints what to do with a finished run."""
+    name = shlex.quote(str(folder))
+    processes.say(f"next: simcse-jax search --model {name} --sentences FILE --query TEXT, or")
+    processes.say(f"      simcse-jax export --workdir {name} --output FOLDER")
 
 
 def describe_comparison(comparison: Comparison) -> str:

@@ -54,6 +54,7 @@ class SingleRun:
     ended: bool = False  # by patience
     pending: list[tuple[int, dict[str, jax.Array]]] = dataclasses.field(default_factory=list)  # still on the device
     speed: Speed = dataclasses.field(default_factory=Speed)  # since the last log line
+    last_loss: float = math.nan  # that was fetched
     tokens: int = 0  # of the batch that was read last; counted in the process that writes the metrics
 
     def read(self, step: int) -> Batch:
@@ -139,7 +140,7 @@ class SingleRun:
             self.patience.add(number, score)
             self.write(number, numbers | self.patience.line | which)
             if processes.is_first():
-                progress.write(f"step {number}: {name} {score:.2f}")
+                progress.write(f"step {number}: {name} {score:.2f}{f', loss {self.last_loss:.4f}' if number else ''}")
             self.decide()
         if self.ended:
             self.speed.skip(time.perf_counter() - started)
@@ -150,6 +151,8 @@ class SingleRun:
                 self.write(number, evaluator(embed) | which)
         if due.save and number and score is None and not preempted:  # then there is no time to compile
             embed(["Are these parameters fit to be saved?"])
+        if number == self.setup.schedule.total and number and score is None and processes.is_first():
+            progress.write(f"step {number}: loss {self.last_loss:.4f}")
         if due.save or preempted:
             self.save(state, score, tower)
         if preempted:
@@ -185,6 +188,7 @@ class SingleRun:
             if not all(map(math.isfinite, line.values())):
                 self.stop(number, f"the loss is {line['loss']}, the gradient's norm {line['gradient_norm']}")
         self.pending = []
+        self.last_loss = line.get("loss", self.last_loss)
         return line
 
     def stop(self, number: int, reason: str) -> NoReturn:

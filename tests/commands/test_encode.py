@@ -261,7 +261,7 @@ def test_mistakes_in_the_options(tmp_path):
     fails("--output : a folder; name a .npy or .parquet", *start, "")
     fails(f"is the folder of --input {good}", *start, f"{tmp_path}/")
     fails("must end in .npy or .parquet", *start, tmp_path / "emb.csv")
-    fails("there is no folder", *start, tmp_path / "none" / "emb.npy")
+    fails("Not a directory", *start, good / "emb.npy")
     output = tmp_path / "emb.npy"
     fails("--part 2: must be from 0 to 1", *start, output, "--parts", 2, "--part", 2)
     fails("--batch-size 0: must be 1 or more", *start, output, "--batch-size", 0)

@@ -52,7 +52,7 @@ def test_what_a_source_lacks_is_not_present(several):
     examples = read_examples(",".join(several), mixed=True)
     assert examples.columns == (list("abce"), list("abdf"), ["", "", "", "g"])
     np.testing.assert_array_equal(examples.present, [[1, 0, 0], [1, 0, 0], [1, 1, 0], [1, 1, 1]])
-    assert (examples.blank, examples.kinds) == (2, "2 sentences and 1 pairs and 1 triplets")
+    assert (examples.blank, examples.kinds) == (2, "4 rows, from sentences to triplets")
     some = read_examples(",".join(several), mixed=True, subsample=3, seed=1)
     rows = ["abce".index(anchor) for anchor in some.columns[0]]
     assert rows == sorted(rows)

@@ -82,7 +82,7 @@ OPTIONS: dict[str, tuple[list[str], str]] = {
     "an output of another kind": (["--output=mined.csv"], "--output"),
     "an output in a bucket": (["--output=gs://bucket/mined.jsonl"], "--output"),
     "an output that is a folder": (["--output=model"], "--output"),
-    "an output in no folder": (["--output=none-such/mined.jsonl"], "none-such"),
+    "an output in a file": (["--output=text.txt/mined.jsonl"], "text.txt/mined.jsonl"),
     "the output is the pairs": (["--pairs=more.jsonl", "--output=more.jsonl"], "more.jsonl"),
     "the corpus is missing": (["--corpus=none-such.txt"], "none-such.txt"),
     "the corpus is the model": (["--corpus=model"], "model"),

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from hostile.case import EITHER, KEPT, PAIRS, REFUSED, TEXT, Case
+from hostile.case import DONE, EITHER, KEPT, PAIRS, REFUSED, TEXT, Case
 from hostile.damages import Make, both, device, write
 from hostile.seeds import SENTENCES
 
@@ -111,7 +111,7 @@ def places(writer: Writer) -> Iterator[Case]:
             both(made("kept", 0o755), link(f"l{suffix}", "kept")),
             REFUSED,
         )
-        yield case(writer, "in no folder", f"none-such/{name}", None, REFUSED)
+        yield case(writer, "in a new folder", f"new/one/{name}", None, DONE, output=f"new/one/{name}")
         yield case(writer, "in a bucket of another store", f"s3://bucket/{name}", None, REFUSED)
         yield case(
             writer, "of another kind", "out.exe", None, EITHER, output="out.exe" if writer.command != "encode" else ""

@@ -105,10 +105,10 @@ def test_a_run_with_a_mean_in_bfloat16_resumes_bit_for_bit_and_with_no_other_typ
     args = train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / "run", *more)
     trained_and_resumed(parse(args)[0], tmp_path)
     done = call("train", *args, "--config.train.mu_dtype=float32")
-    refused(done, "train.mu_dtype was 'bfloat16', is 'float32'", "Choose another workdir")
+    refused(done, "train.mu_dtype was 'bfloat16', is 'float32'", "choose another workdir")
     workdir = shutil.copytree(trained, tmp_path / "wide")
     args = train_args(tiny_bert, corpus["csv"], corpus["dev"], workdir, "--config.model.mlp=always", *more[:1])
-    refused(call("train", *args), "train.mu_dtype was 'float32', is 'bfloat16'", "Choose another workdir")
+    refused(call("train", *args), "train.mu_dtype was 'float32', is 'bfloat16'", "choose another workdir")
 
 
 def test_a_run_of_a_version_that_knew_fewer_fields_had_their_defaults(trained, tiny_bert, corpus, tmp_path):

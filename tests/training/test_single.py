@@ -64,6 +64,7 @@ def test_the_step_at_which_patience_ends_a_run_is_logged_and_measured():
     setup = SimpleNamespace(
         embed=embed,
         mesh=SimpleNamespace(size=1),
+        schedule=SimpleNamespace(total=99),
         model=lambda params, tower: params,
         towers=range(1),
         inputs=SimpleNamespace(num_columns=2),
