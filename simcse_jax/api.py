@@ -117,6 +117,8 @@ def train(
         if value is not None and not isinstance(value, str | Path):
             _check_on_disk(workdir, field)
             path = local_path(str(workdir)) / file
+            if not path.exists() and Workdir(path.parent).exists:
+                raise UserError(f"workdir {workdir}: has a run on other data; choose another, or remove this one")
             write_examples(value, path, field.partition(".")[0])
             set_field(config, field, str(path))
             given[field] = str(path)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from simcse_jax.commands.command_line import MODEL, describe_exit_codes, started_as
 from simcse_jax.commands.train import train
+from simcse_jax.errors import UserError
 
 ABOUT = """\
 usage: {program} --model NAME --data FILE [--eval FILE] [--workdir DIR] [--config.FIELD=VALUE …]
@@ -35,6 +36,10 @@ def main() -> None:
     from simcse_jax.config.flags import split_option
 
     data, _ = split_option(argv, "--data", "--config.data.train")
+    model, _ = split_option(argv, "--model", "--config.model.init_from")
+    for option, values in (("--model NAME", model), ("--data FILE", data)):
+        if not any(values):
+            raise UserError(f"{option} is missing (see {started_as('tune')} --help)")
     workdir, _ = split_option(argv, "--workdir")
     named = [] if workdir else ["--workdir", f"runs/{Path(data[-1] if data else '').stem or 'tuned'}"]
     train(["--config", "tune", *named, *argv])

@@ -2,16 +2,19 @@
 An Introduction to the Bootstrap, 1993, chapter 13).
 
 Pairs or queries are drawn with replacement, the same for both models, and the difference of the scores is computed
-again; 95% of these differences lie within the interval.
+again; 95% of these differences lie within the interval. Those that share texts are drawn together, as a group: they are
+no independent evidence (Davison and Hinkley, Bootstrap Methods and their Application, 1997, section 3.8).
 """
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Float64, Int
 
+from simcse_jax.data.held_out import connected
 from simcse_jax.evaluation import sts
+from simcse_jax.evaluation.beir import Collection
 from simcse_jax.evaluation.evaluator import Embed, encode_once
 from simcse_jax.evaluation.retrieval import BEST, Retrieval, score, sides
 
@@ -22,9 +25,9 @@ Statistic = Callable[[np.ndarray], float]  # the score of a task's rows
 
 
 class Task(NamedTuple):
-    """One task: how many rows it has, and the score of some of them before and after."""
+    """One task: the group of each row, and the score of some rows before and after."""
 
-    rows: int
+    groups: Int[np.ndarray, " P"]
     before: Statistic
     after: Statistic
 
@@ -59,14 +62,22 @@ def compare(evaluators: Sequence[Any], before: Embed, after: Embed, seed: int) -
         ]
     generator = np.random.default_rng(seed)
 
+    members = [rows_of(task.groups) for task in tasks]
+
     def difference() -> float:
-        rows = [generator.integers(task.rows, size=task.rows) for task in tasks]
+        rows = [np.concatenate([each[n] for n in generator.integers(len(each), size=len(each))]) for each in members]
         return float(np.mean([task.after(each) - task.before(each) for task, each in zip(tasks, rows, strict=True)]))
 
     low, high = np.percentile([difference() for _ in range(RESAMPLES)], INTERVAL)
-    every = [(task.before(np.arange(task.rows)), task.after(np.arange(task.rows))) for task in tasks]
+    every = [[statistic(np.arange(len(task.groups))) for statistic in task[1:]] for task in tasks]
     was, now = np.mean(every, axis=0)
     return Comparison(*(round(float(number), 4) for number in (was, now, low, high)))
+
+
+def rows_of(groups: Int[np.ndarray, " P"]) -> list[np.ndarray]:
+    """The rows of each group."""
+    order = np.argsort(groups, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(groups[order])) + 1)
 
 
 def _of_similarity(evaluator: sts.Similarity, before: Embed, after: Embed) -> list[Task]:
@@ -79,7 +90,7 @@ def _of_similarity(evaluator: sts.Similarity, before: Embed, after: Embed) -> li
         return lambda rows: sts.spearman(cosines[rows], pairs[place].gold[rows])
 
     return [
-        Task(len(each.gold), *(statistic(embeddings, place) for embeddings in encoded))
+        Task(connected((each.first, each.second)), *(statistic(embeddings, place) for embeddings in encoded))
         for place, each in enumerate(pairs)
     ]
 
@@ -93,6 +104,17 @@ def _of_retrieval(evaluator: Retrieval, before: Embed, after: Embed) -> list[Tas
         return lambda rows: float(values[rows].mean())
 
     return [
-        Task(len(collection.first), statistic(before, collection), statistic(after, collection))
+        Task(_groups(collection), statistic(before, collection), statistic(after, collection))
         for collection in evaluator.tasks.values()
     ]
+
+
+def _groups(collection: Collection) -> Int[np.ndarray, " Q"]:
+    """(Q,) the group of each query: queries with a relevant document in common are in one."""
+    relevant = collection.judged[collection.judged[:, 2] > 0]
+    queries, documents = (
+        [f"{kind}{number}" for number in column] for kind, column in zip("qd", relevant.T[:2], strict=True)
+    )
+    of = dict(zip(relevant[:, 0].tolist(), connected((queries, documents)).tolist(), strict=True))
+    alone = len(relevant)  # a query without a relevant document, which scores 0 in any case
+    return np.array([of.get(query, alone + query) for query in range(len(collection.first))])

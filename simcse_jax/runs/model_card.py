@@ -24,7 +24,7 @@ from simcse_jax.huggingface.public_names import base_name, is_from_hub, public_v
 from simcse_jax.huggingface.resolve import resolve
 from simcse_jax.huggingface.weight_names import NAMES
 from simcse_jax.models.pooling import FIRST_TOKEN
-from simcse_jax.runs.run_files import FREE, plain
+from simcse_jax.runs.run_files import AGAINST_START, BEST_STEP, FREE, plain
 
 # The names of these test sets in the Massive Text Embedding Benchmark, whose SICK-R is of all splits together.
 HUB_DATA_SETS = {
@@ -85,6 +85,7 @@ def model_card(
         "## Scores",
         *([whose_scores(model, bool(task_scores(own)))] if size and result else []),
         scores(run, result) if step is None else "The run scored another checkpoint than this one.",
+        *against_start(result),
         "## Training",
         training(run) if model.config.num_layers else "Nothing was trained: the vectors are those of the file.",
         "The recipe: simcse_jax's defaults (unsupervised SimCSE of BERT-base), and where it differs from them:",
@@ -340,6 +341,8 @@ def chosen_on(config: Mapping[str, Any]) -> str:
     """The data that chose the checkpoint."""
     evaluation = config.get("eval", {})
     name = evaluation.get("development", "stsb")
+    if config.get("data", {}).get("held_out"):
+        return "other rows held out of the training data" if evaluation.get("every") else "these rows"
     if name == RETRIEVAL:
         return f"the judgements `{evaluation.get('retrieval', {}).get('development', 'dev')}` of retrieval"
     if _is_file(evaluation):
@@ -348,10 +351,23 @@ def chosen_on(config: Mapping[str, Any]) -> str:
     return f"the development set of {TITLES.get(task, task)}"
 
 
+def against_start(result: Mapping[str, Any] | None) -> list[str]:
+    """A sentence about the model and its start, if they were compared."""
+    found = (result or {}).get(AGAINST_START)
+    if not found:
+        return []
+    before, after, low, high = (found[name] for name in ("before", "after", "low", "high"))
+    text = f"Before training {before:.2f}, after it {after:.2f}: {after - before:+.2f}, with a 95% interval from "
+    text += f"{low:+.2f} to {high:+.2f} (paired bootstrap)."
+    if not (result or {}).get(BEST_STEP):
+        text += " Training made it no better, so **this is the model that training started from**."
+    return [text]
+
+
 def scores(run: Mapping[str, Any], result: Mapping[str, Any] | None) -> str:
     """The tables of similarity and retrieval, each with its protocol."""
     parts = [part for part in (similarity(run, result), truncated(result), retrieval(run, result)) if part]
-    return "\n\n".join(parts) or "The run has no scores: none was evaluated, or it has not ended."
+    return "\n\n".join(parts) or "The run has no scores: nothing was evaluated, or it has not ended."
 
 
 def truncated(result: Mapping[str, Any] | None) -> str:
@@ -380,7 +396,9 @@ def retrieval(run: Mapping[str, Any], result: Mapping[str, Any] | None) -> str:
     ]
     fields = run["config"].get("eval", {})
     here = fields.get("retrieval", {})
-    protocol = f"Retrieval by cosine, × 100, as trec_eval computes it, on the judgements `{here.get('split', 'test')}`"
+    held_out = run["config"].get("data", {}).get("held_out")
+    of = "rows held out of the training data" if held_out else f"the judgements `{here.get('split', 'test')}`"
+    protocol = f"Retrieval by cosine, × 100, as trec_eval computes it, on {of}"
     if (rounded := here.get("storage", "float32")) != "float32":
         protocol += f", with documents' embeddings in {rounded}"
     if fields.get("development") == RETRIEVAL and here.get("development", "dev") == here.get("split", "test"):
@@ -410,7 +428,11 @@ def similarity(run: Mapping[str, Any], result: Mapping[str, Any] | None) -> str:
         "Spearman's rank correlation × 100 between cosine similarity and the human ratings, over all pairs of a task "
         'together ("all" of SimCSE, Appendix B), nothing trained on top. '
     )
-    if test:
+    halved = config.get("eval", {}).get("against_start") and config.get("eval", {}).get("every", 1)
+    if config.get("data", {}).get("held_out") or (halved and _is_file(config["eval"])):
+        other = "the other half of them" if halved else "its last step"
+        protocol += f"Pairs that were not trained on; the checkpoint was chosen by {other}."
+    elif test:
         protocol += f"SentEval's test sets; the checkpoint was chosen on {chosen_on(config)}."
     elif config.get("eval", {}).get("development") == RETRIEVAL:
         protocol += f"No published test set; the checkpoint was chosen on {chosen_on(config)}."

@@ -40,15 +40,16 @@ def hold_out_rows(
     if len(examples.columns) < 2:
         raise UserError(f"{field}: {data} has sentences without positives, which cannot be scored; set eval.data")
     split = hold_out(examples.columns, config.data.held_out, config.seed)
-    fewest = min(len(split.development), len(split.test))
-    if fewest < FEWEST:
-        raise UserError(
-            f"{field}: needs {2 * FEWEST} rows of {data} or more that share no text with the others, and finds "
-            f"{len(split.development) + len(split.test)}; set data.held_out=0, or eval.data to a file of graded pairs"
-        )
+    parts = f"halves of {len(split.development)} and {len(split.test)} rows"
     if not config.eval.every:  # the end is compared with the start, and nothing is chosen
         both = np.sort(np.concatenate([split.development, split.test]))
         split = split._replace(development=both, test=both)
+        parts = f"{len(both)} rows"
+    if min(len(split.development), len(split.test)) < FEWEST:
+        raise UserError(
+            f"{field}: too many rows of {data} have texts in common: only {parts} can be held out that share none with "
+            f"the others, and {FEWEST} are needed. Name pairs to score on (--eval FILE), or set data.held_out=0"
+        )
     rest, development, test = (examples.take(rows) for rows in split)
     if examples.scores is not None:
         graded = [{NAME: _graded(part, data)} for part in (development, test)]

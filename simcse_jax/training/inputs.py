@@ -233,12 +233,15 @@ def differences(config: config_dict.ConfigDict, model: Pretrained) -> str:
     Of a model that does not state how it makes embeddings, nothing but its length can differ.
     """
     heads = {"train": "a head in training", "always": "a head", "none": "no head"}
-    own = [f"pooler {model.pooler}", heads["always" if model.has_head else "none"], f"{model.max_length} tokens"]
-    run = [f"pooler {scoring_pooler(config)}", heads[config.model.mlp], f"{config.data.max_length} tokens"]
-    places = [place for place in range(3) if own[place] != run[place] and (model.states_pooler or place == 2)]
-    if not places:
-        return ""
-    return f"has {', '.join(own[place] for place in places)}; this run: {', '.join(run[place] for place in places)}"
+    own = [f"pooler {model.pooler}", heads["always" if model.has_head else "none"]]
+    run = [f"pooler {scoring_pooler(config)}", heads[config.model.mlp]]
+    parts = [
+        f"{mine} in place of {its}" for its, mine in zip(own, run, strict=True) if its != mine and model.states_pooler
+    ]
+    length = config.data.max_length
+    if length < model.max_length:
+        parts.append(f"trained with {length} tokens a sentence; it encodes up to {model.max_length}")
+    return ", ".join(parts)
 
 
 def check_projector(config: config_dict.ConfigDict, encoder: EncoderConfig) -> None:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from ml_collections import config_dict
 
-from simcse_jax.config.fields import flatten
+from simcse_jax.config.fields import flatten, has_scores
 from simcse_jax.data.columns import USUAL_LABELS
 from simcse_jax.data.examples import open_source, open_table
 from simcse_jax.data.held_out import FEWEST
@@ -45,6 +45,7 @@ class Data(NamedTuple):
     positives: str = ""  # `data.positives`
     score: str = ""  # the column of scores; empty: there are none
     texts: Sequence[str] = ()  # of the first rows
+    columns: tuple[str, ...] = ()  # that are read
 
     @property
     def kind(self) -> str:
@@ -75,13 +76,18 @@ def complete(config: config_dict.ConfigDict, given: Collection[str]) -> None:
     found = {**of_model(model, data), **of_data(config, data), "data.held_out": held_out}
     longest = max(found["data.prompts.anchor"], found["data.prompts.positive"], key=len)
     found |= {"data.max_length": length_of(model, [longest + text for text in data.texts])}
+    if not (held_out or config.eval.data or config.eval.retrieval.data):
+        found["eval.against_start"] = False
     found |= sizes_of(data.rows - held_out, data.width, {name: fields[name] for name in given if name in fields})
     config.update_from_flattened_dict({name: value for name, value in found.items() if name not in given})
-    processes.say(f"tune: {data.rows:,} {data.kind}; {', '.join(f'{name} {value}' for name, value in shown(config))}")
-    if not (config.eval.data or config.eval.retrieval.data or config.data.held_out):
-        processes.say(
-            "tune: nothing can say whether training helps; give --eval FILE, graded pairs or a folder for retrieval"
-        )
+    columns = f" ({', '.join(data.columns)})" if data.columns[1:] else ""
+    processes.say(
+        f"tune: {data.rows:,} {data.kind}{columns}; {', '.join(f'{name} {value}' for name, value in shown(config))}"
+    )
+    if not has_scores(config):
+        least = -(-2 * FEWEST * 10 // 3)
+        why = "sentences alone cannot" if data.width == 1 else f"fewer than {least} rows are too few to"
+        processes.say(f"tune: {why} tell whether training helps; give --eval FILE: pairs with scores, or BEIR's layout")
 
 
 def shown(config: config_dict.ConfigDict) -> Iterator[tuple[str, Any]]:
@@ -212,7 +218,8 @@ def _look_at(config: config_dict.ConfigDict, name: str) -> Data:
         if all(sentences) and (not positives or label == LABELS.index(positives)):
             rows += 1
             texts += sentences if rows <= LOOKED_AT else []
-    return Data(rows, source.width + source.negatives.lists, positives, score, texts)
+    columns = tuple(source.names[place] for place in source.chosen) + ((score,) if score else ())
+    return Data(rows, source.width + source.negatives.lists, positives, score, texts, columns)
 
 
 def _of_labels(name: str, column: str) -> tuple[str, str]:

@@ -66,3 +66,25 @@ def test_retrieval_is_compared_by_query():
     found = compare([task], poor, good, seed=0)
     assert found.is_better and found.after == 100
     assert found.before == pytest.approx(task(poor)["retrieval_average"]["ndcg@10"], abs=1e-3)
+
+
+def test_queries_with_one_answer_are_drawn_together():
+    """Ten queries of one document are one observation, so the interval is as wide as that of one query each."""
+    identity = np.eye(40, dtype=np.float32)
+
+    def model(good):
+        def embed(sentences):
+            numbers = [int(s.split()[1]) // (10 if s[0] == "q" else 1) for s in sentences]
+            wrong = [s[0] == "q" and number >= good for s, number in zip(sentences, numbers, strict=True)]
+            return identity[[(number + 1) % 40 if bad else number for number, bad in zip(numbers, wrong, strict=True)]]
+
+        return embed
+
+    def task(repeated):
+        queries = {f"q{n}": f"q {n}" for n in range(0, 100, 1 if repeated else 10)}
+        documents = {f"{n:03}": f"d {n}" for n in reversed(range(40))}
+        judged = {(name, f"{int(text.split()[1]) // 10:03}"): 1 for name, text in queries.items()}
+        return retrieval.Retrieval({"held_out": beir.collect(queries, documents, judged, 40)}, ["ndcg@10"])
+
+    one, ten = (compare([task(repeated)], model(5), model(8), seed=0) for repeated in (False, True))
+    assert (ten.low, ten.high) == pytest.approx((one.low, one.high), abs=1e-6)

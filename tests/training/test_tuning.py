@@ -36,7 +36,7 @@ def test_pairs_are_trained_with_info_nce_and_some_held_out(complete):
     assert config.objective.info_nce.weight == 1 and config.data.held_out == 100
     assert (config.train.batch_size, config.train.epochs, config.train.learning_rate) == (16, 5, 2e-5)
     assert config.eval.every == 0 and config.data.max_length == 32
-    assert "tune: 1,000 pairs; objective info_nce, batch size 16" in said
+    assert "tune: 1,000 pairs (question, answer); objective info_nce, batch size 16" in said
 
 
 def test_the_model_keeps_its_pooler_and_head(complete, tiny_bert):
@@ -69,13 +69,13 @@ def test_what_data_have_chooses_the_objective(complete, names, row, expected):
 def test_lists_of_negatives_are_counted_by_positives(complete):
     rows = [{"query": f"q {n}", "pos": [f"a {n}", f"b {n}"], "neg": [f"c {n}"] * (n % 3)} for n in range(200)]
     config, said = complete(rows, kind="jsonl")
-    assert "tune: 400 triplets" in said and config.data.held_out == 100
+    assert "tune: 400 triplets (query, pos, neg)" in said and config.data.held_out == 100
 
 
 def test_sentences_alone_are_not_judged(complete):
     config, said = complete([f"sentence number {n}\n" for n in range(300)], kind="txt")
     assert (config.data.held_out, config.train.batch_size, config.train.learning_rate) == (0, 64, 1e-5)
-    assert "nothing can say whether training helps; give --eval FILE" in said
+    assert "sentences alone cannot tell whether training helps; give --eval FILE" in said
 
 
 def test_what_is_given_stays(complete):
@@ -92,8 +92,9 @@ def test_what_is_given_stays(complete):
 
 
 def test_few_rows_are_all_trained_on(complete):
-    config, _ = complete(PAIRS[:40], ["question", "answer"])
-    assert config.data.held_out == 0 and config.train.batch_size == 16
+    config, said = complete(PAIRS[:40], ["question", "answer"])
+    assert config.data.held_out == 0 and config.train.batch_size == 16 and not config.eval.against_start
+    assert "fewer than 67 rows are too few to tell whether training helps" in said
 
 
 def test_a_folder_for_retrieval_compares(complete, tmp_path):
