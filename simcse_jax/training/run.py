@@ -21,6 +21,7 @@ from simcse_jax.host.outputs import output_folder
 from simcse_jax.host.progress import doing
 from simcse_jax.host.storage import as_path
 from simcse_jax.runs.checkpoints import Checkpoints
+from simcse_jax.runs.reporters.opening import check_installed, report_to_all
 from simcse_jax.runs.run_files import BEST_STEP
 from simcse_jax.runs.state import TrainState, frozen_params
 from simcse_jax.runs.workdir import Workdir, identity
@@ -44,9 +45,11 @@ def train_and_evaluate(config: config_dict.ConfigDict, workdir: str, profile: st
 
     Raises:
       UserError: for a mistake in the config, the data or the workdir; nothing is written before all checks are done.
+        For a tracker that is not installed or cannot be reached.
       Preempted, KeyboardInterrupt: for SIGTERM and Ctrl-C, after saving.
     """
     validate(config)
+    check_installed(config)
     processes.initialize(config.parallel)
     with contextlib.ExitStack() as job:
         preemption = job.enter_context(contextlib.closing(Preemption()))
@@ -69,8 +72,11 @@ def train_and_evaluate(config: config_dict.ConfigDict, workdir: str, profile: st
             preemption.resumed(resumed)
         with processes.together():
             metrics = folder.metrics(resumed) if processes.is_first() else None
-            lines = folder.read_metrics() if processes.is_first() else []
+            lines = metrics.lines if metrics is not None else []
         with closing_all([checkpoints] if metrics is None else [metrics, checkpoints]):
+            with processes.together():
+                if metrics is not None:
+                    report_to_all(metrics, config, folder.path, resumed)
             batches = setup.batches(config.seed)
             updates = Updates(
                 setup.graph,
@@ -105,7 +111,9 @@ def train_and_evaluate(config: config_dict.ConfigDict, workdir: str, profile: st
                 if processes.is_first() and (best != intended or folder.scored_step() not in (None, best)):
                     folder.drop_result()
             model = setup.model(whole(params, setup.mesh), checkpoints.tower(best))
-            report(folder, setup.embed.with_params(model), best, inputs, config.seed, run.patience)
+            result = report(folder, setup.embed.with_params(model), best, inputs, config.seed, run.patience)
+            if metrics is not None:
+                metrics.finish(result)
 
 
 def enter(job: contextlib.ExitStack, folder: Workdir, config: config_dict.ConfigDict, inputs: Inputs) -> Check:
@@ -152,14 +160,19 @@ def resume(checkpoints: Checkpoints, state: TrainState, total: int) -> tuple[Tra
     return saved, int(saved.step)
 
 
-def report(folder: Workdir, embed: Embedder, best: int, inputs: Inputs, seed: int, patience: Patience) -> None:
+def report(
+    folder: Workdir, embed: Embedder, best: int, inputs: Inputs, seed: int, patience: Patience
+) -> dict[str, Any]:
     """Scores the best checkpoint on the test sets, writes `result.json` and prints the paper's tables.
 
     If `eval.extra` asks for more scores of a finished run, only the missing ones are computed.
+
+    Returns:
+      The contents of `result.json`; nothing where nothing is scored.
     """
     if inputs.evaluation is None:
         processes.say(f"done; the last checkpoint (step {best}) is in {folder}")
-        return
+        return {}
     before = scores_before(folder) if inputs.evaluation.extra else {}
     with doing():
         result = final_scores(inputs, embed, seed, before) | {BEST_STEP: best} | patience.result
@@ -174,6 +187,7 @@ def report(folder: Workdir, embed: Embedder, best: int, inputs: Inputs, seed: in
             processes.say(f"the first {size} elements: {table}")
     if MASKED in result:
         processes.say(f"masked tokens of the development sentences: {result[MASKED]:.2f}% guessed")
+    return result
 
 
 def scores_before(folder: Workdir) -> dict[str, Any]:
