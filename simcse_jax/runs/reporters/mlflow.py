@@ -39,6 +39,7 @@ class MlflowRun:
         from mlflow.exceptions import MlflowException
 
         logging.getLogger("mlflow").setLevel(logging.WARNING)
+        logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)  # it would name each of the retries
         self._client = MlflowClient()
         self.id, self.is_new = known or "", not known
         if known:

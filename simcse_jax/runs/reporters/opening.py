@@ -10,7 +10,6 @@ from simcse_jax.errors import require
 from simcse_jax.host.storage import Folder, is_remote
 from simcse_jax.runs.metrics_file import Metrics
 from simcse_jax.runs.reporters.mlflow import MlflowRun
-from simcse_jax.runs.reporters.reporter import grouped
 from simcse_jax.runs.reporters.tensorboard import TensorBoard
 from simcse_jax.runs.reporters.tracker import Tracker
 from simcse_jax.runs.reporters.wandb import WandbRun
@@ -54,8 +53,7 @@ def report_to_all(metrics: Metrics, config: config_dict.ConfigDict, folder: Fold
         )
         tracker = Tracker(kind, folder, open_run)
         metrics.add(tracker)
-        for line in metrics.lines:
-            tracker.write(line["step"], grouped({key: value for key, value in line.items() if key != "step"}))
+        tracker.replay(metrics.lines)
 
 
 def run_name(folder: Folder) -> str:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 from simcse_jax.errors import UserError, reason
 from simcse_jax.host import progress
 from simcse_jax.host.storage import Folder, read_json, write_atomically
+from simcse_jax.runs.reporters.reporter import grouped
 
 
 class Row(NamedTuple):
@@ -72,6 +73,11 @@ class Tracker:
         self._result: tuple[int, dict[str, float]] | None = None
         self._failed = self._ended = False
         self._save()
+
+    def replay(self, lines: Sequence[Mapping[str, Any]]) -> None:
+        """Takes the lines of `metrics.jsonl` so far."""
+        for line in lines:
+            self.write(line["step"], grouped({name: value for name, value in line.items() if name != "step"}))
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
         """Takes the numbers of a step that are not in the tracker yet."""
