@@ -38,8 +38,8 @@ class MlflowRun:
         from mlflow.entities import Param
         from mlflow.exceptions import MlflowException
 
-        logging.getLogger("mlflow").setLevel(logging.WARNING)
-        logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)  # it would name each of the retries
+        for logger in ("mlflow", "urllib3.connectionpool"):  # they also raise their errors, and we report those
+            logging.getLogger(logger).setLevel(logging.CRITICAL)
         self._client = MlflowClient()
         self.id, self.is_new = known or "", not known
         if known:

@@ -88,20 +88,18 @@ class Tracker:
 
     def flush(self) -> None:
         """Sends all numbers so far."""
-        if not self._failed:
-            self._send("the run goes on, and tries again at its end")
+        if not self._failed and (self._rows or self._result):
+            with self._warned("the run goes on, and tries again at its end"):
+                self._send()
+                if self._service.keeps:
+                    self._save()
 
-    def _send(self, then: str) -> None:
-        if not self._rows and not self._result:
-            return
-        with self._warned(then):
-            self._service.send(self._rows)
-            self._rows = []
-            if self._result:
-                self._service.summarize(*self._result)
-                self._result = None
-            if self._service.keeps:
-                self._save()
+    def _send(self) -> None:
+        self._service.send(self._rows)
+        self._rows = []
+        if self._result:
+            self._service.summarize(*self._result)
+            self._result = None
 
     def finish(self, step: int, result: Mapping[str, float]) -> None:
         """Sends the scores of the best checkpoint."""
@@ -113,12 +111,9 @@ class Tracker:
 
     def close(self) -> None:
         """Sends the rest, and ends the report."""
-        self._failed = False
-        then = "the same command sends what is missing"
-        self._send(then)
-        with self._warned(then):
+        with self._warned("the same command sends what is missing"):
+            self._send()
             self._service.close(self._ended)
-        if not self._failed:
             self._save()
 
     @contextlib.contextmanager
