@@ -141,8 +141,8 @@ def _train_together(configs: Sequence[config_dict.ConfigDict], workdirs: Sequenc
                 workdir.drop_result()
         metrics = [workdir.metrics(resumed) for workdir in folders]
         with closing_all([*metrics, checkpoints]):
-            for own, config, workdir in zip(metrics, configs, workdirs, strict=True):
-                report_to_all(own, config, workdir, resumed)
+            for own, config, workdir in zip(metrics, configs, folders, strict=True):
+                report_to_all(own, config, workdir.path, resumed)
             members = [
                 Member(
                     f"{workdir.path.parent.name} ({workdir.path.name})",
