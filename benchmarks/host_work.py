@@ -46,6 +46,7 @@ def steps(**options: Any) -> Round:
     from simcse_jax.devices.parts import distribute
     from simcse_jax.devices.preemption import Preemption
     from simcse_jax.runs.metrics_file import Metrics
+    from simcse_jax.runs.reporters.tensorboard import TensorBoard
     from simcse_jax.training import programs
     from simcse_jax.training.inputs import read_inputs
     from simcse_jax.training.loop import train
@@ -69,6 +70,7 @@ def steps(**options: Any) -> Round:
     folder = tempfile.TemporaryDirectory()
     atexit.register(folder.cleanup)  # it is needed until this process ends
     metrics = Metrics(Path(folder.name), None)
+    metrics.add(TensorBoard(Path(folder.name), None))
 
     class Unsaved(SingleRun):
         """A run without what is due between steps, other than log lines."""

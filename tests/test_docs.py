@@ -33,7 +33,8 @@ FLAGS = {  # besides a parser's options
 OTHERS = {  # options of other programs that the pages name
     "no-deps",  # pip
     "wheel-dir",
-    "logdir",  # xprof
+    "logdir",  # xprof, TensorBoard
+    "backend-store-uri",  # mlflow
     "xla_gpu_enable_triton_gemm",  # XLA
     "dry-run",  # launch/*.sh
     "head",  # ray start

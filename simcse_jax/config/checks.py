@@ -298,5 +298,5 @@ def ineffective(config: config_dict.ConfigDict) -> list[str]:
     off |= {name for name, holds in conditions.items() if not holds}
     if not trains(config):
         off |= {name for name in given if name.startswith(OF_TRAINING)}
-        off -= {"train.epochs", "train.dtype", "train.matmul_precision", "data.max_length"}
+        off -= {"train.epochs", "train.report_to", "train.dtype", "train.matmul_precision", "data.max_length"}
     return [f"{name}={given[name]}" for name in sorted(off) if given[name] != fields[name].default]

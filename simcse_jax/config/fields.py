@@ -50,6 +50,11 @@ SCHEDULES = {  # see training/learning_rate.py
     "steps": "changes at train.milestones",
     "slanted_triangular": "rises from 1/32, and falls back to it",
 }
+TRACKERS = {  # see runs/reporters
+    "tensorboard": "files in the workdir",
+    "wandb": "Weights & Biases, in the project of WANDB_PROJECT",
+    "mlflow": "at MLFLOW_TRACKING_URI, in the experiment of MLFLOW_EXPERIMENT_NAME",
+}
 MOST_POSITIVES = 15  # of an anchor: each has masks of its own (objectives/views.py)
 PRECISIONS = ("highest", "high", "default")  # JAX's names
 LARGEST = 2**31 - 1  # whole number: steps and rows are counted in int32 on devices
@@ -215,6 +220,11 @@ FIELDS = {
         at_least(0),
     ),
     "train.log_every": field(25, "Steps between lines of metrics.jsonl.", at_least(1)),
+    "train.report_to": field(
+        ("tensorboard",),
+        f"Where metrics go besides metrics.jsonl. {explain(TRACKERS)}. Several with commas; empty: nowhere.",
+        each_once("tracker", TRACKERS),
+    ),
     "train.dtype": field(
         "float32",
         "The type of the encoder's products; parameters, optimizer, softmax, norms and losses stay float32.",

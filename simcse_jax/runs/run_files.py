@@ -13,7 +13,10 @@ from simcse_jax.errors import UserError
 
 NEEDED = ("seed", "model.init_from", "model.pooler", "model.mlp", "data.train", "eval.data", "eval.tasks")
 # Fields that do not change the result, so a run may resume with other values.
-FREE = ("train.log_every", "data.local_cache", "teacher.kept", "eval.extra", "analysis.", "checkpoint.", "parallel.")
+FREE = (
+    *("train.log_every", "train.report_to", "data.local_cache", "teacher.kept", "eval.extra"),
+    *("analysis.", "checkpoint.", "parallel."),
+)
 WHOLE = ("lora", "freeze")  # sections of config.model that have all of their fields, or are not there at all
 KEPT = "kept"  # in `model`: what the trained model keeps of the one that it started from (`model.keep_settings`)
 KEPT_FIELDS = {"normalize", "default_prompt_name", "similarity", "truncate_dim"}

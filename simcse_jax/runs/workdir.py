@@ -8,7 +8,9 @@ model/          the encoder's config.json and tokenizer, so that the folder is c
                 parameters that do not train, if there are any
 checkpoints/    Orbax
 .lock           while a job writes here (`host/locks.py`)
-tensorboard/    the metrics again
+tensorboard/    the metrics again, as all that follows, if train.report_to names it
+wandb.json      the id of the run there, and the last step of each number that was sent; wandb/: its own files
+mlflow.json     the same of MLflow
 """
 
 import contextlib

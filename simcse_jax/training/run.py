@@ -23,6 +23,7 @@ from simcse_jax.host.outputs import output_folder
 from simcse_jax.host.progress import doing
 from simcse_jax.host.storage import as_path
 from simcse_jax.runs.checkpoints import Checkpoints
+from simcse_jax.runs.reporters.opening import check_installed, report_to_all
 from simcse_jax.runs.run_files import AGAINST_START, BEST_STEP
 from simcse_jax.runs.state import TrainState, frozen_params
 from simcse_jax.runs.workdir import Workdir, identity
@@ -52,9 +53,11 @@ def train_and_evaluate(
 
     Raises:
       UserError: for a mistake in the config, the data or the workdir; nothing is written before all checks are done.
+        For a tracker that is not installed or cannot be reached.
       Preempted, KeyboardInterrupt: for SIGTERM and Ctrl-C, after saving.
     """
     validate(config)
+    check_installed(config)
     processes.initialize(config.parallel)
     with contextlib.ExitStack() as job:
         preemption = job.enter_context(contextlib.closing(Preemption()))
@@ -79,8 +82,11 @@ def train_and_evaluate(
             preemption.resumed(resumed)
         with processes.together():
             metrics = folder.metrics(resumed) if processes.is_first() else None
-            lines = folder.read_metrics() if processes.is_first() else []
+            lines = metrics.lines if metrics is not None else []
         with closing_all([checkpoints] if metrics is None else [metrics, checkpoints]):
+            with processes.together():
+                if metrics is not None:
+                    report_to_all(metrics, config, folder.path, resumed)
             batches = setup.batches(config.seed)
             updates = Updates(
                 setup.graph,
@@ -121,7 +127,9 @@ def train_and_evaluate(
                 start = setup.embed.with_params(setup.model(whole(first, setup.mesh), checkpoints.tower(0)))
             if setup.schedule.keep_start and not best:
                 processes.say("no checkpoint scored better than the start, which is kept")
-            report(folder, model, best, inputs, config.seed, run.patience, start)
+            result = report(folder, model, best, inputs, config.seed, run.patience, start)
+            if metrics is not None:
+                metrics.finish(result)
 
 
 def enter(job: contextlib.ExitStack, folder: Workdir, config: config_dict.ConfigDict, inputs: Inputs) -> Check:
@@ -176,15 +184,19 @@ def report(
     seed: int,
     patience: Patience,
     start: Embedder | None = None,
-) -> None:
+) -> dict[str, Any]:
     """Scores the best checkpoint on the test sets, writes `result.json` and prints the paper's tables.
 
     If `eval.extra` asks for more scores of a finished run, only the missing ones are computed. With a `start`, the
     checkpoint is compared with it, and the start is kept unless the checkpoint is better.
+
+    Returns:
+      The contents of `result.json`; nothing where nothing is scored.
     """
     if inputs.evaluation is None:
         processes.say(f"done; the last checkpoint (step {best}) is in {folder}")
-        return say_next(folder)
+        say_next(folder)
+        return {}
     before = scores_before(folder) if inputs.evaluation.extra else {}
     against: dict[str, Any] = {}
     with doing():
@@ -209,6 +221,7 @@ def report(
     if MASKED in result:
         processes.say(f"masked tokens of the development sentences: {result[MASKED]:.2f}% guessed")
     say_next(folder)
+    return result
 
 
 def say_next(folder: Workdir) -> None:

@@ -1,6 +1,7 @@
 """Configs: every field with wrong values, and config files that are wrong themselves."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from hostile.case import EITHER, PAIRS, REFUSED, TEXT, Case
@@ -95,6 +96,7 @@ def cases() -> Iterator[Case]:
             yield from (
                 field(name, value, text, EITHER) for text, value in HUGE.items() if text == "10^20" or name in ALL_HUGE
             )
+    yield from trackers()
     for name in SWEEP_FIELDS:
         values = OPEN if name in ("sweep.title", "sweep.source") else CHOSEN | {"twice": "a,a", "minus one": "-1"}
         for text, value in values.items():
@@ -132,6 +134,16 @@ def field(name: str, value: str, text: str, end: str) -> Case:
         names=last,
         leaves=("run", "run/*"),
     )
+
+
+def trackers() -> Iterator[Case]:
+    name = "train.report_to"
+    yield field(name, "tensorboard,none-such", "unknown after another one", REFUSED)
+    yield field(name, "tensorboard,tensorboard", "twice", REFUSED)
+    for tracker in ("wandb", "mlflow"):  # not installed, or without an account or a server
+        one = field(name, f"tensorboard,{tracker}", f"{tracker} that cannot be used", REFUSED)
+        environment = {"MLFLOW_TRACKING_URI": "ftp://none-such", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0"}
+        yield replace(one, names=tracker, options={"environment": environment})
 
 
 def files() -> Iterator[Case]:

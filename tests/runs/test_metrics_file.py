@@ -1,6 +1,4 @@
 import json
-import struct
-import time
 
 import pytest
 
@@ -8,41 +6,46 @@ from simcse_jax.errors import UserError
 from simcse_jax.runs.metrics_file import Metrics
 
 
-def events(path):
-    """What a TensorBoard file says: (tag, step, value) of numbers, ("start", step) where earlier ones end."""
-    from tensorboardX.proto.event_pb2 import Event
+class Recorder:
+    """A reporter that keeps what it gets."""
 
-    data, found = path.read_bytes(), []
-    while data:
-        (length,) = struct.unpack("<Q", data[:8])
-        event = Event.FromString(data[12 : 12 + length])
-        data = data[16 + length :]
-        if event.HasField("session_log"):
-            found.append(("start", event.step))
-        for value in event.summary.value:
-            assert abs(event.wall_time - time.time()) < 60
-            found.append((value.tag, event.step, round(value.simple_value, 3)))
-    return found
+    def __init__(self):
+        self.got = []
+
+    def write(self, step, values):
+        self.got.append((step, values))
+
+    def flush(self):
+        self.got.append("flush")
+
+    def finish(self, step, result):
+        self.got.append(("finish", step, result))
+
+    def close(self):
+        self.got.append("close")
 
 
-def test_tensorboard_gets_every_line_once_and_forgets_those_after_the_resumed_step(tmp_path):
-    metrics = Metrics(tmp_path, None)
-    assert not (tmp_path / "tensorboard").exists()  # there is nothing to show yet
-    metrics.write(1, {"loss": 0.5, "analysis": {"anisotropy": 0.25}})
-    metrics.flush()
-    metrics.write(2, {"loss": 0.125})
-    metrics.close()
-    (first,) = (tmp_path / "tensorboard").iterdir()
-    expected = [("loss", 1, 0.5), ("analysis/anisotropy", 1, 0.25), ("loss", 2, 0.125)]
-    assert events(first) == [("start", 0), *expected]
-
-    first.rename(first.with_name("earlier"))  # or one of the same second would have its name
-    metrics = Metrics(tmp_path, 1)
-    metrics.write(2, {"loss": 0.75})
-    metrics.close()
-    (second,) = (tmp_path / "tensorboard").glob("events*")
-    assert events(second) == [("start", 2), ("loss", 2, 0.75)]
-    assert (tmp_path / "metrics.jsonl").read_text().count("\n") == 2
+def test_reporters_get_each_line_in_groups_and_the_result_and_are_all_closed(tmp_path):
+    metrics, first, second = Metrics(tmp_path, None), Recorder(), Recorder()
+    metrics.add(first)
+    metrics.add(second)
+    metrics.write(4, {"loss": 0.5, "analysis": {"anisotropy": 0.25}})
+    metrics.finish({})
+    metrics.finish({"best_step": 3, "dev": {"spearman": 70.0}})
+    (tmp_path / ".metrics.jsonl.tmp").mkdir()
+    with pytest.raises(UserError, match="cannot be written"):
+        metrics.close()
+    assert (
+        first.got
+        == second.got
+        == [
+            (4, {"train/loss": 0.5, "analysis/anisotropy": 0.25}),
+            "flush",
+            ("finish", 4, {}),
+            ("finish", 3, {"result/best_step": 3, "result/dev/spearman": 70.0}),
+            "close",
+        ]
+    )
 
 
 def test_the_first_line_is_there_at_once_and_the_others_before_the_next_checkpoint(tmp_path):

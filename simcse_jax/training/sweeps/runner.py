@@ -18,6 +18,7 @@ from simcse_jax.evaluation import transfer_files
 from simcse_jax.evaluation.postprocess import TARGET, TARGET_ALL
 from simcse_jax.evaluation.tasks import EXTRA, RETRIEVAL, TRANSFER
 from simcse_jax.host.storage import local_path
+from simcse_jax.runs.reporters.opening import check_installed
 from simcse_jax.runs.workdir import Workdir
 from simcse_jax.training.evaluation import read_extra
 from simcse_jax.training.run import train_and_evaluate
@@ -68,6 +69,7 @@ def all_runs(
     runs_of = [(variant, config) for variant, config in variants if not variant.quoted]
     for variant, config in runs_of:
         where = f"variant {variant.name!r}: config"
+        check_installed(config)
         if config.parallel.processes != 1:
             raise UserError(f"{where}.parallel.processes: a sweep runs in one process; set it to 1")
         if not config.eval.data and not config.eval.retrieval.data:

@@ -30,6 +30,7 @@ from simcse_jax.models.parameters import Params
 from simcse_jax.models.platforms import tracing_for
 from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.runs.metrics_file import Metrics
+from simcse_jax.runs.reporters.opening import report_to_all
 from simcse_jax.runs.run_files import BEST_STEP
 from simcse_jax.runs.state import TrainState, frozen_params
 from simcse_jax.runs.workdir import Workdir
@@ -142,6 +143,8 @@ def _train_together(configs: Sequence[config_dict.ConfigDict], workdirs: Sequenc
                 workdir.drop_result()
         metrics = [workdir.metrics(resumed) for workdir in folders]
         with closing_all([*metrics, checkpoints]):
+            for own, config, workdir in zip(metrics, configs, folders, strict=True):
+                report_to_all(own, config, workdir.path, resumed)
             members = [
                 Member(
                     f"{workdir.path.parent.name} ({workdir.path.name})",
@@ -158,10 +161,12 @@ def _train_together(configs: Sequence[config_dict.ConfigDict], workdirs: Sequenc
             group = Group(setup, batches, settings, update, checkpoints, members, best)
             state = train(group, setup.schedule, state, preemption)
             group.leave_out_broken(state.params)  # also those that were given up before a kill
-            results = group.final_scores()
-    for workdir, result in zip(folders, results, strict=True):
-        if result is not None:
-            workdir.write_result(result | {BEST_STEP: _best(workdir)[1]})
+            for own, workdir, result in zip(metrics, folders, group.final_scores(), strict=True):
+                own.flush()
+                if result is not None:
+                    result |= {BEST_STEP: _best(workdir)[1]}
+                    workdir.write_result(result)
+                    own.finish(result)
     shutil.rmtree(folder, ignore_errors=True)
     return [f"{member.name}: {member.problem}" for member in members if member.problem]
 
