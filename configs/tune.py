@@ -7,7 +7,7 @@ size, steps, learning rate and evaluations follow from the number of rows (docs/
 model is compared with the one that it started from, which is kept unless the new one is better.
 """
 
-from collections.abc import Collection
+from collections.abc import Set
 
 from ml_collections import config_dict
 
@@ -24,7 +24,7 @@ def get_config() -> config_dict.ConfigDict:
     return config
 
 
-def complete(config: config_dict.ConfigDict, given: Collection[str]) -> None:
+def complete(config: config_dict.ConfigDict, given: Set[str]) -> None:
     """Sets the others, but for those that are `given`."""
     from simcse_jax.training import tuning  # imports JAX, for which `--help` need not wait
 

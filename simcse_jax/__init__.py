@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 from simcse_jax.version import __version__
 
 if TYPE_CHECKING:
-    from simcse_jax.api import Run, train
+    from simcse_jax.api import Run, encode, evaluate, mine, sweep, train
     from simcse_jax.simcse import SimCSE
 
-__all__ = ["Run", "SimCSE", "__version__", "train"]
+__all__ = ["Run", "SimCSE", "__version__", "encode", "evaluate", "mine", "sweep", "train"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Training from Python: `train`, and the `Run` that it returns."""
+"""The commands from Python: `train` and the `Run` that it returns, `sweep`, `evaluate`, `encode` and `mine`."""
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
@@ -7,9 +7,13 @@ from typing import Any
 
 from ml_collections import config_dict
 
+from simcse_jax.commands import encode as encoding
+from simcse_jax.commands import evaluate as evaluating
+from simcse_jax.commands import mine as mining
+from simcse_jax.commands import sweep as sweeping
 from simcse_jax.config.checks import check_field, validate
 from simcse_jax.config.fields import defaults_of, fields_of, flatten
-from simcse_jax.config.flags import field_meant, leave_out_missing_scores, load_config
+from simcse_jax.config.flags import field_meant, is_of_package, leave_out_missing_scores, load_config
 from simcse_jax.config.loss_fields import fields_of_objectives
 from simcse_jax.config.variants import mistakes_in
 from simcse_jax.data.in_memory import write_examples
@@ -65,7 +69,7 @@ class Run:
 
 
 def train(
-    recipe: str | config_dict.ConfigDict = "unsup_bert",
+    recipe: str | Path | config_dict.ConfigDict = "unsup_bert",
     *,
     workdir: str | Path,
     data: Any = None,
@@ -104,6 +108,10 @@ def train(
       Preempted, KeyboardInterrupt: for SIGTERM and Ctrl-C, after saving.
     """
     require("train", "tensorboardX")
+    if not isinstance(workdir, str | Path):
+        raise UserError(f"workdir {workdir!r:.60}: must be the name of a folder")
+    if not isinstance(callbacks, list | tuple):
+        raise UserError(f"callbacks: {callbacks!r:.60} is not a list of functions")
     for callback in callbacks:
         if not callable(callback):
             raise UserError(f"callbacks: {callback!r:.60} cannot be called")
@@ -117,19 +125,113 @@ def train(
         if value is not None and not isinstance(value, str | Path):
             _check_on_disk(workdir, field)
             path = local_path(str(workdir)) / file
-            if not path.exists() and Workdir(path.parent).exists:
+            used = Workdir(path.parent).exists
+            if used and not path.exists():
                 raise UserError(f"workdir {workdir}: has a run on other data; choose another, or remove this one")
-            write_examples(value, path, field.partition(".")[0])
+            write_examples(value, path, field.partition(".")[0], used)
             set_field(config, field, str(path))
             given[field] = str(path)
     with mistakes_in(name):
         complete(config, {*given})
-    leave_out_missing_scores(config, {*given})
+    if isinstance(recipe, str | Path) and is_of_package(str(recipe)):
+        leave_out_missing_scores(config, {*given})
     validate(config)
     if not is_remote(str(workdir)):
         output_folder(str(workdir), sources(config), option="workdir", utf8=True)
     train_and_evaluate(config, str(workdir), callbacks=callbacks)
     return Run(workdir)
+
+
+def sweep(recipe: str, *, workdir: str | Path, over: Mapping[str, Sequence[Any]] | None = None, **fields: Any) -> Path:
+    """Trains the rows of a table with every seed, as `simcse-jax sweep` does.
+
+    Args:
+      recipe: one with rows, such as `ablations/simcse_table3`; with `over`, any.
+      workdir: where the runs and the table go.
+      over: the rows: by the names of fields, their values; each value meets each other one.
+      **fields: other fields, as for `train`; also those of the table, such as `**{"sweep.seeds": [42, 43]}`.
+
+    Returns:
+      The table, a Markdown file; next to it are the same as .csv, .png and .svg.
+
+    Raises:
+      UserError: as `train`; also when a run has failed.
+    """
+    known = [*flatten(load_config(recipe).config)]
+    argv = [f"--config={recipe}", f"--workdir={workdir}"]
+    argv += [f"--over={_full(name, known)}={_listed(v)}" for name, v in (over or {}).items()]
+    return sweeping.run(argv + [f"--config.{_full(name, known)}={_listed(value)}" for name, value in fields.items()])
+
+
+def evaluate(model: str | Path, data: str | Path | None = None, **options: Any) -> dict[str, Any]:
+    """Scores a model and prints the tables, as `simcse-jax evaluate` does.
+
+    Args:
+      model: as for `SimCSE`.
+      data: SentEval's folder, or a file of graded pairs; None for tasks that have their own.
+      **options: those of the command: `tasks="sts,transfer"`, `split="dev"`.
+
+    Returns:
+      The scores, as the command's `--output` has them.
+
+    Raises:
+      UserError: for any mistake in the options, the data or the model.
+    """
+    return evaluating.run(evaluating.parse(_arguments(options | {"model": model, "data": data})))
+
+
+def encode(model: str | Path, data: str | Path, output: str | Path, **options: Any) -> None:
+    """Writes the embeddings of a file, or of many, as `simcse-jax encode` does; the same call resumes.
+
+    `SimCSE.encode` returns those of a list.
+
+    Args:
+      model: as for `SimCSE`.
+      data: the file, a pattern, or several with commas.
+      output: a .npy or .parquet file, or a folder.
+      **options: those of the command: `column="text"`, `output_dtype="int8"`.
+
+    Raises:
+      UserError: for any mistake in the options, the data or the model.
+    """
+    encoding.run(encoding.parse(_arguments(options | {"model": model, "input": data, "output": output})))
+
+
+def mine(model: str | Path, pairs: str | Path, corpus: str | Path, output: str | Path, **options: Any) -> None:
+    """Finds hard negatives for pairs, as `simcse-jax mine` does; the same call resumes.
+
+    Args:
+      model: as for `SimCSE`.
+      pairs: a file with anchors and positives.
+      corpus: what to search in: a file of sentences, an index, embeddings, or a prepared corpus.
+      output: a .jsonl or .parquet file, which `data` of `train` takes.
+      **options: those of the command: `num_negatives=5`, `columns=["anchor=question", "positive=answer"]`.
+
+    Raises:
+      UserError: for any mistake in the options, the data or the model.
+    """
+    found = {"model": model, "pairs": pairs, "corpus": corpus, "output": output}
+    mining.run(mining.parse(_arguments(options | found)))
+
+
+def _arguments(options: Mapping[str, Any]) -> list[str]:
+    """Options as a command takes them: a name for True, several values after a name for a list."""
+    argv: list[str] = []
+    for name, value in options.items():
+        option = f"--{name.replace('_', '-')}"
+        if isinstance(value, list | tuple):
+            argv += [option, *map(str, value)]
+        elif value is not None and value is not False:
+            argv.append(option if value is True else f"{option}={value}")
+    return argv
+
+
+def _full(name: str, known: Sequence[str]) -> str:
+    return name if name in known else field_meant(name, known, guess=False) or name
+
+
+def _listed(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def set_field(config: config_dict.ConfigDict, name: str, value: Any) -> None:
@@ -154,14 +256,14 @@ def set_field(config: config_dict.ConfigDict, name: str, value: Any) -> None:
     config.update_from_flattened_dict({name: value})
 
 
-def _loaded(recipe: str | config_dict.ConfigDict) -> tuple[config_dict.ConfigDict, Callable[..., None], str]:
+def _loaded(recipe: str | Path | config_dict.ConfigDict) -> tuple[config_dict.ConfigDict, Callable[..., None], str]:
     """A config of its own, the function that completes it, and its name for errors."""
     if isinstance(recipe, config_dict.ConfigDict):
         return config_dict.ConfigDict(recipe.to_dict()), lambda config, given: None, "the config"
-    if not isinstance(recipe, str):
+    if not isinstance(recipe, str | Path):
         raise UserError(f"recipe {recipe!r:.60}: must be the name of a recipe or a config file, or a config")
-    found = load_config(recipe)
-    return found.config, found.complete, recipe
+    found = load_config(str(recipe))
+    return found.config, found.complete, str(recipe)
 
 
 def _given(

@@ -38,7 +38,7 @@ from simcse_jax.encoding.quantization import (
     warn_of_few,
 )
 from simcse_jax.encoding.tokens import TokenEncoder
-from simcse_jax.errors import UserError
+from simcse_jax.errors import UserError, no_such
 from simcse_jax.host.progress import Progress
 from simcse_jax.host.storage import local_path, sha256
 from simcse_jax.huggingface import hub
@@ -54,7 +54,7 @@ from simcse_jax.index.lance import check_options as check_lance_options
 from simcse_jax.index.options import Backend, SearchOptions, check_precision, check_search
 from simcse_jax.index.placed import Storage
 from simcse_jax.index.similarity import similarities
-from simcse_jax.models.config import DTYPES
+from simcse_jax.models.config import DTYPES, SIMILARITIES
 from simcse_jax.models.head import PREFIX
 from simcse_jax.models.model_types import ROTARY
 from simcse_jax.runs import exporting
@@ -693,7 +693,17 @@ class SimCSE:
                 raise UserError(f"{error}".partition("; the export is in")[0]) from None
 
     def _as_set(self) -> Pretrained:
-        """The weights, with the attributes as they are now."""
+        """The weights, with the attributes as they are now.
+
+        Raises:
+          UserError: for an attribute with a value that it cannot have.
+        """
+        self.prompt_of()  # checks the default
+        check_truncation(self.truncate_dim, self.config.token_size)
+        if self.similarity_fn_name not in SIMILARITIES:
+            raise no_such("similarity_fn_name", "similarity", str(self.similarity_fn_name), SIMILARITIES)
+        params = self._model.params.items()
+        kept = {name: value for name, value in params if self.use_head or not name.startswith(PREFIX)}
         settings = self._model.settings._replace(
             prompts=self.prompts,
             default_prompt_name=self.default_prompt_name,
@@ -702,7 +712,7 @@ class SimCSE:
         )
         return dataclasses.replace(
             self._model,
-            params=jax.tree.map(np.asarray, dict(self._model.params)),
+            params=jax.tree.map(np.asarray, kept),
             pooler=self.pooler,
             max_length=self.max_length,
             normalize=self.normalize,

@@ -7,7 +7,7 @@ import pytest
 from support import ROOT, call, sentences, train_args
 
 import simcse_jax
-from simcse_jax import Run, SimCSE, train
+from simcse_jax import Run, SimCSE, encode, evaluate, mine, sweep, train
 from simcse_jax.api import set_field
 from simcse_jax.config import default_config
 from simcse_jax.errors import UserError
@@ -132,6 +132,8 @@ def test_an_objective_of_one_s_own(tiny_bert, tmp_path):
         ({"objective": "infonce"}, "config.objective.infonce: no such objective"),
         ({"recipe": "unsup"}, "--config unsup: no such config file or recipe"),
         ({"callbacks": [7]}, "callbacks: 7 cannot be called"),
+        ({"callbacks": 7}, "callbacks: 7 is not a list of functions"),
+        ({"workdir": None}, "workdir None: must be the name of a folder"),
         ({"workdir": "gs://bucket/run"}, "data.train in memory is written to a disk"),
         ({"train.schedule": "steps"}, "config.train.milestones: must be set"),
     ],
@@ -163,3 +165,27 @@ def test_a_folder_without_a_run(tmp_path):
     with pytest.raises(UserError, match=r"no run\.json there"):
         Run(tmp_path)
     assert {"train", "Run", "SimCSE"} <= {*dir(simcse_jax)}
+
+
+def test_the_other_commands(trained, tiny_bert, corpus, tmp_path):
+    scores = evaluate(trained, corpus["dev"], metric="pearson", output=tmp_path / "scores.json")
+    assert json.loads((tmp_path / "scores.json").read_text()) == scores and scores["dev"]["pairs"] > 2
+    encode(trained, corpus["txt"], tmp_path / "a.npy", normalize=True, max_length=8)
+    found = np.load(tmp_path / "a.npy")
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-5)
+    columns = ["anchor=sent0", "positive=sent1"]
+    mine(trained, corpus["csv"], corpus["txt"], tmp_path / "mined.jsonl", columns=columns, num_negatives=2)
+    assert "negative" in (tmp_path / "mined.jsonl").read_text().partition("\n")[0]
+    for wrong, message in (
+        (lambda: evaluate(trained, corpus["dev"], metrik="pearson"), "unrecognized arguments: --metrik=pearson"),
+        (lambda: encode(trained, "none.txt", tmp_path / "b.npy"), "none.txt: no such file"),
+        (lambda: mine(trained, corpus["csv"], corpus["txt"], tmp_path / "m.csv"), "must end in"),
+    ):
+        with pytest.raises(UserError, match=message):
+            wrong()
+
+
+def test_a_sweep(tiny_bert, corpus, tmp_path):
+    more = {"model.init_from": tiny_bert, "data.train": corpus["txt"], "eval.data": corpus["dev"], "sweep.seeds": [1]}
+    table = sweep("unsup_bert", workdir=tmp_path, over={"learning_rate": [1e-3, 1e-4]}, **SHORT | more)
+    assert table.suffix == ".md" and table.read_text().count("| 0.0001 ") + table.read_text().count("0.0001") >= 1

@@ -51,7 +51,11 @@ KINDS = (".npy", ".parquet")
 
 def main() -> None:
     """The command."""
-    args = parse()
+    run(parse(sys.argv[1:]))
+
+
+def run(args: argparse.Namespace) -> None:
+    """Encodes as the options say."""
     args.ranges_file, args.ranges = args.ranges, given_ranges(args)
     if args.folder:
         encode_into_folder(args)
@@ -256,7 +260,7 @@ def renamed(arguments: Sequence[str]) -> dict[str, str]:
     return {old: new for old, new in RENAMED.items() if old != "--dtype" or earlier}
 
 
-def parse() -> argparse.Namespace:
+def parse(argv: Sequence[str]) -> argparse.Namespace:
     """The options, after all checks that need no file."""
     parser = Parser(
         "encode",
@@ -329,7 +333,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--save-every", type=int, help=f"rows that a kill can lose at most (default: {SAVE_EVERY})")
     parser.add_argument("--parts", type=int, default=1, help="parts that the rows are divided into, a file each")
     parser.add_argument("--part", type=int, help="the one to encode, from 0; other commands encode the others")
-    arguments = parser.spelled_out(sys.argv[1:], RENAMED)
+    arguments = parser.spelled_out(argv, RENAMED)
     args = parser.parse_args(with_new_spellings(arguments, renamed(arguments)))
     for option in ("batch_size", "save_every", "parts", "hosts", "block_rows"):
         value, name = getattr(args, option), option.replace("_", "-")

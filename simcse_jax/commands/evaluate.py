@@ -73,8 +73,15 @@ class Options(NamedTuple):
 
 
 def main() -> None:
-    """Reads the data first, so that a mistake in it is reported before a model is loaded."""
-    options = parse()
+    """The command."""
+    run(parse(sys.argv[1:]))
+
+
+def run(options: Options) -> dict[str, Any]:
+    """Scores a model, prints the tables, writes the scores if that is asked for, and returns them.
+
+    The data are read first, so that a mistake in them is reported before a model is loaded.
+    """
     args = options.args
     from simcse_jax.encoding.arguments import check_truncation
     from simcse_jax.evaluation import postprocess
@@ -122,9 +129,10 @@ def main() -> None:
                     scores |= evaluator.flat(numbers)
                 if options.folders:
                     scores[SETTINGS] = settings
+        written = found.get(0) or {"truncated": {str(size): scores for size, scores in found.items()}}
         if options.output:
-            written = found.get(0) or {"truncated": {str(size): scores for size, scores in found.items()}}
             write_atomically(options.output, json.dumps(written, indent=2) + "\n")
+    return written
 
 
 @dataclasses.dataclass(frozen=True)
@@ -254,7 +262,7 @@ def after_prefix(names: Sequence[str], prefix: str, thing: str, what: str) -> tu
     return [name for name in names if not name.startswith(f"{prefix}:")], found
 
 
-def parse() -> Options:
+def parse(argv: Sequence[str]) -> Options:
     """The command line.
 
     Raises:
@@ -318,7 +326,7 @@ def parse() -> Options:
         help="a JSON file for the scores, with all metrics, aggregations, subsets and folds, and those of each query",
     )
     renamed = {"--compute-dtype": "--dtype", "--grid": "--transfer-protocol"}
-    return _checked(parser.parse_args(with_new_spellings(parser.spelled_out(sys.argv[1:], renamed), renamed)))
+    return _checked(parser.parse_args(with_new_spellings(parser.spelled_out(argv, renamed), renamed)))
 
 
 def _checked(args: argparse.Namespace) -> Options:

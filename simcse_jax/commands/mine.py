@@ -10,6 +10,7 @@ import math
 import re
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,11 @@ LIMITS = ("max_score", "min_score", "absolute_margin", "relative_margin")
 
 def main() -> None:
     """The command."""
-    args = parse()
+    run(parse(sys.argv[1:]))
+
+
+def run(args: argparse.Namespace) -> None:
+    """Mines as the options say."""
     from simcse_jax.bulk.mining.pairs import PairFile, Positives
     from simcse_jax.bulk.resumable import PAIR_KINDS, PartialPairs
     from simcse_jax.host.locks import held_next_to
@@ -132,7 +137,7 @@ def report(path: Path, counted: Counter[str], has_text: bool) -> None:
     print("; ".join([f"{path}: {counted['pairs']:,} pairs with {counted['negatives']:,} hard negatives", *notes]))
 
 
-def parse() -> argparse.Namespace:
+def parse(argv: Sequence[str]) -> argparse.Namespace:
     """The options, after all checks that need no file."""
     parser = Parser(
         "mine",
@@ -186,7 +191,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--block-rows", type=int, default=BLOCK_ROWS, help="pairs that are mined together; a kill loses one block"
     )
-    args = parser.parse_args(sys.argv[1:])
+    args = parser.parse_args(argv)
     args.columns = columns_of(args.columns)
     check_numbers(args)
     return args

@@ -8,6 +8,7 @@ the rows of any recipe.
 
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from simcse_jax.commands.command_line import describe_exit_codes, started_as, warnings_in_a_line
@@ -42,15 +43,25 @@ def help_text() -> str:
 
 
 def main() -> None:
-    """Checks everything that can be checked before the first run."""
+    """The command."""
     if {"-h", "--help"} & set(sys.argv[1:]):
         print(help_text())
         return
+    print(run(sys.argv[1:]).read_text(encoding="utf-8"))
+
+
+def run(argv: Sequence[str]) -> Path:
+    """Trains the rows and writes the table, whose file is returned. Checks what it can before the first run.
+
+    Raises:
+      UserError: for any mistake; also when a run has failed, after the table of the others is written.
+    """
+    given = argv
     from simcse_jax.config.flags import parse, split_config, split_option
     from simcse_jax.training.sweeps.over import OPTION, make_sweep, rows_over
     from simcse_jax.training.sweeps.variants import load_variants, read_sweep
 
-    over, argv = split_option(sys.argv[1:], OPTION)
+    over, argv = split_option(argv, OPTION)
     config, workdir = parse(argv, prepare=(lambda recipe: make_sweep(recipe, over)) if over else None)
     path, _ = split_config(argv)
     variants = read_sweep(config, rows_over(over, config) if over else load_variants(path))
@@ -76,7 +87,7 @@ def main() -> None:
             problems = runner.run_all(runs, config.sweep.vectorize, folder)
         else:
             problems = runner.report_finished(runs, folder)
-        command = shlex.join(["simcse-jax", "sweep", *sys.argv[1:]])
+        command = shlex.join(["simcse-jax", "sweep", *given])
         command = command.encode(errors="backslashreplace").decode()  # a folder's name need not be UTF-8
         runner.check_same_data(runs)  # the new ones too
         by_run, every_absent = scores.read_scores(runs)
@@ -94,6 +105,7 @@ def main() -> None:
             )
         except UserError as error:  # of a full disk, on which runs fail too
             raise UserError(f"{failed}; and {error}" if failed else str(error)) from None
-        print((folder / f"{name}.md").read_text(encoding="utf-8"))
     if failed:
+        print((folder / f"{name}.md").read_text(encoding="utf-8"))
         raise UserError(failed)
+    return folder / f"{name}.md"

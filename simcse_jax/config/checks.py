@@ -172,7 +172,12 @@ def _check_held_out(config: config_dict.ConfigDict) -> None:
     for name, value in (("eval.data", evaluation.data), ("eval.retrieval.data", evaluation.retrieval.data)):
         if value:
             raise UserError(f"{field}: {name}={value} scores the model already; leave one of them out")
-    if data.positives and data.positives not in (*LABELS, "all"):
+    for need, what in (("labels", "labels"), ("teacher", "a teacher")):
+        if others := needing(config.objective, need):
+            raise UserError(f"{field}: objective.{others[0].name} is trained with {what}, by which nothing is held out")
+    if data.mixed:
+        raise UserError(f"{field}: not with data.mixed, since sentences alone have no positives; set eval.data")
+    if data.positives and data.positives not in LABELS:
         raise UserError(f"{field}: not with data.positives={data.positives}, whose pairs are not rows; set eval.data")
     if data.augment.name:
         raise UserError(f"{field}: not with data.augment.name={data.augment.name}, whose pairs are made; set eval.data")

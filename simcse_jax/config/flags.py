@@ -5,6 +5,8 @@ FILE may be the `run.json` of a run, which it repeats.
 
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from absl import flags
@@ -65,7 +67,8 @@ def parse(
 def parse_run(argv: Sequence[str]) -> tuple[config_dict.ConfigDict, str, str | None]:
     """As `parse`; the third value is the folder of `--profile DIR`, not in the config since it changes no result."""
     config, folders = _parse(argv, tuple(FOLDERS))
-    leave_out_missing_scores(config, _fields_in(argv))
+    if is_of_package(split_config(argv)[0]):
+        leave_out_missing_scores(config, _fields_in(argv))
     return config, folders["workdir"] or "", folders["profile"]
 
 
@@ -111,15 +114,16 @@ def _parse(
 
 
 def leave_out_missing_scores(config: config_dict.ConfigDict, given: Collection[str]) -> None:
-    """Leaves out the scores whose data a config file names and that are not there, and says so.
+    """Leaves out the scores whose data a recipe of the package names and that are not there, and says so.
 
     Args:
       given: the names of the fields that the user has set; data named there must exist.
     """
     data = config.eval.data
-    if not data or "eval.data" in given or local_path(data).exists() or config.parallel.process_id:
+    if not data or "eval.data" in given or local_path(data).exists():
         return
-    print(f"{data} is not there, so nothing is scored (config.eval.data names what to score on)", file=sys.stderr)
+    if not config.parallel.process_id:
+        print(f"{data} is not there, so nothing is scored (config.eval.data names what to score on)", file=sys.stderr)
     needing = ("data", "extra", "transfer", "postprocess", "postprocess_data", "postprocess_dimensions")
     config.update_from_flattened_dict(
         {name: FIELDS[name].default if name != "eval.data" else "" for name in (f"eval.{part}" for part in needing)}
@@ -177,12 +181,17 @@ def find_config(path: str) -> tuple[str, str]:
     return f"{find(name)}", f"{colon}{variant}"
 
 
+def is_of_package(path: str) -> bool:
+    """Whether `--config path` is a recipe of the package."""
+    return Path(find_config(path)[0]).resolve().is_relative_to(FOLDER)
+
+
 class Loaded(NamedTuple):
     """A config file's config, with what its functions need later."""
 
     config: config_dict.ConfigDict
     fields: dict[str, Any]  # the values, by dotted names
-    complete: Callable[[config_dict.ConfigDict, Collection[str]], None]  # sets what depends on the given values
+    complete: Callable[[config_dict.ConfigDict, AbstractSet[str]], None]  # sets what depends on the given values
 
 
 def load_config(path: str) -> Loaded:
@@ -207,7 +216,7 @@ def load_config(path: str) -> Loaded:
     raise UserError(f"--config {path}: get_config must return a ConfigDict (see simcse_jax.config.default_config)")
 
 
-def _nothing(config: config_dict.ConfigDict, given: Collection[str]) -> None:
+def _nothing(config: config_dict.ConfigDict, given: AbstractSet[str]) -> None:
     """Most files have all values."""
 
 

@@ -8,7 +8,7 @@ from jaxtyping import Int, Int64
 
 from simcse_jax.data.draws import HELD_OUT, corpus_generator
 
-FEWEST = 10  # rows of each half
+FEWEST = 10  # groups of rows in each half
 
 
 class Split(NamedTuple):
@@ -17,6 +17,11 @@ class Split(NamedTuple):
     rest: Int64[np.ndarray, " R"]
     development: Int64[np.ndarray, " D"]
     test: Int64[np.ndarray, " T"]
+    groups: Int[np.ndarray, " N"]  # of all rows
+
+    def independent(self, rows: Int64[np.ndarray, " M"]) -> int:
+        """The number of groups that these rows are of."""
+        return len(np.unique(self.groups[rows]))
 
 
 def hold_out(columns: Sequence[Sequence[str]], count: int, seed: int) -> Split:
@@ -38,7 +43,8 @@ def hold_out(columns: Sequence[Sequence[str]], count: int, seed: int) -> Split:
             half = int(filled[1] < filled[0])
             parts[group] = 1 + half
             filled[half] += int(sizes[group])
-    return Split(*(np.flatnonzero(parts[of] == part) for part in range(3)))
+    rest, development, test = (np.flatnonzero(parts[of] == part) for part in range(3))
+    return Split(rest, development, test, of)
 
 
 def connected(columns: Sequence[Sequence[str]]) -> Int[np.ndarray, " N"]:

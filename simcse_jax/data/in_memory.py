@@ -3,6 +3,7 @@
 import itertools
 import numbers
 from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,14 @@ from simcse_jax.errors import UserError, broken, reason
 from simcse_jax.host.storage import replacing_file
 
 ROWS = 1 << 16  # written at once, so that an iterator may have more rows than memory holds
+OURS = b"simcse_jax.data"  # in the metadata of the file
 SENTENCES = ("sentence",)
 TUPLES = {2: ("anchor", "positive"), 3: ("anchor", "positive", "negative")}  # the columns of tuples of texts
 GRADED = ("sentence1", "sentence2", "score")  # those of two texts and a number
 
 
-def write_examples(given: Any, path: Path, name: str) -> None:
-    """Writes examples to a .parquet file, whole or not at all. If it is there, they must be the same.
+def write_examples(given: Any, path: Path, name: str, used: bool = False) -> None:
+    """Writes examples to a .parquet file, whole or not at all. One that a run has `used` must have the same.
 
     Args:
       given: an iterable of sentences, of tuples (anchor, positive), (anchor, positive, negative) or (sentence,
@@ -29,9 +31,10 @@ def write_examples(given: Any, path: Path, name: str) -> None:
         `datasets.Dataset`, a dictionary of columns. Columns of a table are chosen by their names, as those of a file.
       path: the file.
       name: of the argument, for errors.
+      used: whether a run reads the file if it is there. Otherwise it is replaced, if it was written here.
 
     Raises:
-      UserError: when there is nothing, or something else; or the file has other examples.
+      UserError: when there is nothing, or something else; or the file has other examples or is not ours.
     """
     parts = _parts(given, name)
     first = next(parts, None)
@@ -40,11 +43,14 @@ def write_examples(given: Any, path: Path, name: str) -> None:
     if not any(pyarrow.types.is_string(kind) or pyarrow.types.is_list(kind) for kind in first.schema.types):
         raise UserError(f"{name}: has the columns {', '.join(first.schema.names)}, none of them text")
     every = itertools.chain([first], parts)
-    if path.exists():
+    if path.exists() and used:
         return _check_same(every, path, name)
-    with replacing_file(path) as file, pyarrow.parquet.ParquetWriter(file, first.schema) as writer:
+    if path.exists() and OURS not in (pyarrow.parquet.read_schema(path).metadata or {}):
+        raise UserError(f"{path}: exists and was not written for a run; choose another workdir")
+    schema = first.schema.with_metadata({OURS: b"of a program"})
+    with replacing_file(path) as file, pyarrow.parquet.ParquetWriter(file, schema) as writer:
         for part in every:
-            writer.write_table(_as(part, first.schema, name))
+            writer.write_table(_as(part, schema, name))
 
 
 def _check_same(parts: Iterable[pyarrow.Table], path: Path, name: str) -> None:
@@ -70,6 +76,8 @@ def _as(part: pyarrow.Table, schema: pyarrow.Schema, name: str) -> pyarrow.Table
 
 def _parts(given: Any, name: str) -> Iterator[pyarrow.Table]:
     """The examples as tables of `ROWS` rows, but for the last one."""
+    if isinstance(given, AbstractSet):
+        raise UserError(f"{name}: a {type(given).__name__} has no order; give a list")
     columns = None if isinstance(given, str | bytes) else columns_of(given)
     if columns is not None:
         yield from _of_table(given, columns, name)
@@ -94,6 +102,8 @@ def _of_table(given: Any, columns: list[Any], name: str) -> Iterator[pyarrow.Tab
         raise UserError(f"{name}: a table without columns")
     if others := [column for column in columns if not isinstance(column, str)]:
         raise UserError(f"{name}: a table with a column {others[0]!r}; give its columns names")
+    if len({*columns}) < len(columns):
+        raise UserError(f"{name}: a table with two columns of one name; rename one")
     if isinstance(given, pyarrow.Table):
         table = given
     elif hasattr(type(given), "to_arrow"):  # Polars
@@ -103,19 +113,21 @@ def _of_table(given: Any, columns: list[Any], name: str) -> Iterator[pyarrow.Tab
     else:
         values = {column: given[column] for column in columns}
         table = _made(lambda: pyarrow.table({n: pyarrow.array(v, from_pandas=True) for n, v in values.items()}), name)
-    fields = [
-        pyarrow.field(field.name, pyarrow.string() if pyarrow.types.is_large_string(field.type) else field.type)
-        for field in table.schema
-    ]
-    table = table.cast(pyarrow.schema(fields))
+    table = table.cast(pyarrow.schema([pyarrow.field(field.name, _plain(field.type)) for field in table.schema]))
     for start in range(0, table.num_rows, ROWS):
         yield table.slice(start, ROWS)
+
+
+def _plain(kind: pyarrow.DataType) -> pyarrow.DataType:
+    """The type that is written: categories are their values."""
+    kind = kind.value_type if pyarrow.types.is_dictionary(kind) else kind
+    return pyarrow.string() if pyarrow.types.is_large_string(kind) else kind
 
 
 def _made(make: Any, name: str) -> pyarrow.Table:
     try:
         return make()
-    except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError, TypeError, ValueError) as error:
+    except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError, TypeError, ValueError, OverflowError) as error:
         raise UserError(f"{name}: cannot be a table: {reason(error)}") from None
 
 

@@ -131,10 +131,11 @@ def halves(pairs: Pairs, seed: int, where: str) -> tuple[Pairs, Pairs]:
       UserError: naming `where` they come from, when there are too few.
     """
     split = hold_out((pairs.first, pairs.second), len(pairs.gold), seed)
-    if min(len(split.development), len(split.test)) < FEWEST:
+    independent = [split.independent(rows) for rows in (split.development, split.test)]
+    if min(independent) < FEWEST:
         raise UserError(
-            f"{where}: {len(pairs.gold)} pairs, of which two halves without common texts have {len(split.development)} "
-            f"and {len(split.test)}; {FEWEST} are needed in each"
+            f"{where}: {len(pairs.gold)} pairs, of which two halves without common texts have {independent[0]} and "
+            f"{independent[1]} that share none with each other; {FEWEST} are needed in each"
         )
     development, test = (
         Pairs([pairs.first[row] for row in rows], [pairs.second[row] for row in rows], pairs.gold[rows], {})

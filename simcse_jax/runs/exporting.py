@@ -35,7 +35,9 @@ def check_places(workdir: Folder, output: Path) -> None:
 
 
 def check_output(output: Path, source: Path | None) -> None:
-    """Refuses a folder that exists and is not an earlier export, or lies in the `source`, the folder of a run."""
+    """Refuses a folder that exists and is not an earlier export, or lies in a run's folder, such as the `source`."""
+    if Workdir(output.absolute().parent).exists:
+        raise UserError(f"--output {output}: lies in the folder of a run; choose another")
     check_replaced_folder(output, source, ("model", "checkpoints", "tensorboard"))
     if output.exists() and not (
         output.is_dir() and ((output / MARKER).is_file() or all(is_of_macos(path.name) for path in output.iterdir()))
@@ -75,15 +77,18 @@ def export(
         check_truncation(truncate_dim, model.config.token_size, "--truncate-dim")
         model = dataclasses.replace(model, settings=model.settings._replace(truncate_dim=truncate_dim))
     other = other_than_scored(workdir, step)
-    for name, values in {**model.params, **(model.language_model or {})}.items():
-        if not np.isfinite(values).all():
-            which = "best checkpoint" if other is None else f"checkpoint of step {other}"
-            raise UserError(f"{workdir}: {name} of the {which} is not finite; it is not exported")
+    _check_finite(model, f"{workdir}: the {'best checkpoint' if other is None else f'checkpoint of step {other}'}")
     run = Workdir(workdir)
     card = model_card(
         model, run.read_run(), run.read_result(), hub_name or output.resolve().name, revision, license, other
     )
     write_export(model, output, card)
+
+
+def _check_finite(model: Pretrained, what: str) -> None:
+    for name, values in {**model.params, **(model.language_model or {})}.items():
+        if not np.isfinite(values).all():
+            raise UserError(f"{what}: {name} is not finite; it is not exported")
 
 
 def write_export(model: Pretrained, output: Path, card: str = "") -> None:
@@ -109,14 +114,19 @@ def save(model: Pretrained, output: Path, hub_name: str = "", revision: str | No
     """
     name, step = split_step(model.name)
     folder = None if re.match(r"\w+:", name) and not is_remote(name) else as_path(name)
+    _check_finite(model, model.name)
     if folder is None or not Workdir(folder).exists:
         check_output(output, None)
+        if output.exists() and output.resolve() == model.folder.resolve():
+            raise UserError(f"--output {output}: is the model's own folder; choose another")
         return write_export(model, output)
     check_places(folder, output)
     run = Workdir(folder)
     named = hub_name or output.resolve().name
-    other = other_than_scored(folder, step)
-    write_export(model, output, model_card(model, run.read_run(), run.read_result(), named, revision, None, other))
+    other, trained = other_than_scored(folder, step), load_workdir(folder, step=step)
+    as_scored = (model.pooler, model.config, model.has_head) == (trained.pooler, trained.config, trained.has_head)
+    scores = run.read_result() if as_scored else None
+    write_export(model, output, model_card(model, run.read_run(), scores, named, revision, None, other))
 
 
 def export_adapter(workdir: Folder, output: Path, step: int | str | None = None) -> None:

@@ -1,5 +1,6 @@
 """The evaluation of a run on rows held out of its training data (`data.held_out`)."""
 
+import dataclasses
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -40,17 +41,17 @@ def hold_out_rows(
     if len(examples.columns) < 2:
         raise UserError(f"{field}: {data} has sentences without positives, which cannot be scored; set eval.data")
     split = hold_out(examples.columns, config.data.held_out, config.seed)
-    parts = f"halves of {len(split.development)} and {len(split.test)} rows"
     if not config.eval.every:  # the end is compared with the start, and nothing is chosen
         both = np.sort(np.concatenate([split.development, split.test]))
         split = split._replace(development=both, test=both)
-        parts = f"{len(both)} rows"
-    if min(len(split.development), len(split.test)) < FEWEST:
+    independent = [split.independent(rows) for rows in (split.development, split.test)]
+    if min(independent) < FEWEST:
+        found = "two halves of " * bool(config.eval.every) + " and ".join(map(str, dict.fromkeys(independent)))
         raise UserError(
-            f"{field}: too many rows of {data} have texts in common: only {parts} can be held out that share none with "
-            f"the others, and {FEWEST} are needed. Name pairs to score on (--eval FILE), or set data.held_out=0"
+            f"{field}: too many rows of {data} have texts in common: of rows that share none, {FEWEST} are needed, and "
+            f"there are {found}. Name pairs to score on (--eval FILE), or set data.held_out=0"
         )
-    rest, development, test = (examples.take(rows) for rows in split)
+    rest, development, test = (examples.take(rows) for rows in split[:3])
     if examples.scores is not None:
         graded = [{NAME: _graded(part, data)} for part in (development, test)]
         chooses = sts.Correlation(f"eval/{NAME}", graded[0])
@@ -70,11 +71,10 @@ def _graded(examples: Examples, where: str) -> sts.Pairs:
 
 
 def _documents(parts: Sequence[Examples]) -> list[str]:
-    """The distinct texts of all columns but the anchors', those of the first parts first."""
-    texts = (text for part in parts for column in part.columns[1:] for text in column if text)
-    found: dict[str, None] = {}
-    for text in texts:
-        if len(found) == MOST_DOCUMENTS:
+    """The distinct texts of all columns but the anchors', the positives of the first two parts first."""
+    found = dict.fromkeys(text for part in parts[:2] for text in part.columns[1])
+    for text in (text for part in parts for column in part.columns[1:] for text in column if text):
+        if len(found) >= MOST_DOCUMENTS:
             break
         found[text] = None
     return [*found]
@@ -87,4 +87,6 @@ def _collection(examples: Examples, documents: Sequence[str]) -> beir.Collection
     pairs = zip(*examples.columns[:2], strict=True)
     judgements = {(queries[anchor], row[positive]): 1 for anchor, positive in pairs}
     ids = {name: text for text, name in reversed(row.items())}
-    return beir.collect({name: text for text, name in queries.items()}, ids, judgements, len(documents))
+    found = beir.collect({name: text for text, name in queries.items()}, ids, judgements, len(documents))
+    places = {text: place for place, text in enumerate(found.second)}
+    return dataclasses.replace(found, own=np.array([places.get(text, -1) for text in found.first]))  # is no answer

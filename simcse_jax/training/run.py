@@ -116,17 +116,23 @@ def train_and_evaluate(
                 state = train(run, setup.schedule, state, preemption)
             intended = checkpoints.best
             best, params = checkpoints.restore_best(state.params)
+            kept = [0] if setup.schedule.keep_start else []  # the start may have been better
             with processes.together():
                 check()
-                if processes.is_first() and (best != intended or folder.scored_step() not in (None, best)):
+                if processes.is_first() and (best != intended or folder.scored_step() not in (None, best, *kept)):
                     folder.drop_result()
             model = setup.embed.with_params(setup.model(whole(params, setup.mesh), checkpoints.tower(best)))
             start = None
-            if setup.schedule.keep_start and best > 0:
-                first = checkpoints.restore_params(0, state.params)
-                start = setup.embed.with_params(setup.model(whole(first, setup.mesh), checkpoints.tower(0)))
-            if setup.schedule.keep_start and not best:
-                processes.say("no checkpoint scored better than the start, which is kept")
+            if kept and int(state.step):
+                start = model
+                if best:
+                    first = checkpoints.restore_params(0, state.params)
+                    start = setup.embed.with_params(setup.model(whole(first, setup.mesh), checkpoints.tower(0)))
+                else:  # none scored better: the last one is compared
+                    best = int(state.step)
+                    model = setup.embed.with_params(
+                        setup.model(whole(state.params, setup.mesh), checkpoints.tower(best))
+                    )
             result = report(folder, model, best, inputs, config.seed, run.patience, start)
             if metrics is not None:
                 metrics.finish(result)

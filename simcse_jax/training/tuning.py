@@ -1,21 +1,22 @@
 """The recipe `tune`: what suits a model and data of one's own.
 
-    rows n               batch    steps                  learning rate
-    pairs and more       16 to 128, about n / 32         5 epochs of few rows, 1 of many      2e-5
-    sentences            64, or fewer of few rows        1 epoch, at most 4,000 steps         1e-5
+    n rows of           batch                 steps                              learning rate
+    pairs and more      16 to 128, n / 32     5 epochs of few rows, 1 of many    2e-5
+    sentences           64                    1 epoch, at most 4,000 steps       1e-5
 
 Ten evaluations, or of 500 steps or fewer the end alone. Of data with pairs, a tenth is held out, but at least 100 rows
 if these are not more than 30%, and at most 2,000.
 """
 
-import itertools
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple
 
 import numpy as np
 from ml_collections import config_dict
 
-from simcse_jax.config.fields import flatten, has_scores
+from simcse_jax.config.checks import check_field
+from simcse_jax.config.fields import FIELDS, flatten, has_scores
 from simcse_jax.data.columns import USUAL_LABELS
 from simcse_jax.data.examples import open_source, open_table
 from simcse_jax.data.held_out import FEWEST
@@ -30,7 +31,10 @@ from simcse_jax.huggingface.load import Pretrained
 from simcse_jax.huggingface.sentence_transformers import DOCUMENT_PROMPTS
 from simcse_jax.runs.loading import load_model
 
-LOOKED_AT = 1000  # rows whose labels and lengths are looked at
+LOOKED_AT = 1000  # rows whose lengths are looked at
+SCORES = ("score", "similarity", "similarity_score", "sim", "relatedness", "relatedness_score", "rating")  # columns
+DUPLICATES = ("is_duplicate", "is_paraphrase", "duplicate", "paraphrase_label")  # columns of labels 0 and 1
+MANY_LABELS = 20
 SHORTEST, STEP = 32, 32  # tokens: the least length, and what it is rounded up to
 MOST_STEPS = 4000  # on sentences alone
 FEW_STEPS = 500  # with no more of them the last checkpoint is taken, and all that is held out compares it
@@ -55,7 +59,7 @@ class Data(NamedTuple):
         return f"pairs labelled {self.positives}" if self.positives else kind_of(self.width)
 
 
-def complete(config: config_dict.ConfigDict, given: Collection[str]) -> None:
+def complete(config: config_dict.ConfigDict, given: AbstractSet[str]) -> None:
     """Sets the fields that depend on the model and the data, and prints them.
 
     Args:
@@ -67,10 +71,13 @@ def complete(config: config_dict.ConfigDict, given: Collection[str]) -> None:
     """
     if not (config.data.train and config.model.init_from):
         return  # as the checks will say
+    for name in given & FIELDS.keys():
+        check_field(f"config.{name}", flatten(config)[name], FIELDS[name])
     processes.initialize(config.parallel)
-    model = load_model(config.model.init_from, config.model.num_layers)
-    data = look_at(config)
-    name_retrieval(config)
+    with processes.together():
+        model = load_model(config.model.init_from, config.model.num_layers)
+        data = look_at(config)
+        name_retrieval(config)
     fields = flatten(config)
     held_out = fields["data.held_out"] if "data.held_out" in given else rows_to_hold_out(config, data)
     found = {**of_model(model, data), **of_data(config, data), "data.held_out": held_out}
@@ -201,13 +208,14 @@ def look_at(config: config_dict.ConfigDict) -> Data:
     if len({(data.width == 1, data.positives, data.score) for data in found}) > 1:
         raise UserError(f"--data {config.data.train}: has {' and '.join(kinds)}; tune on data of one kind")
     texts = [text for data in found for text in data.texts]
-    return found[0]._replace(rows=sum(data.rows for data in found), texts=texts)
+    rows = sum(data.rows for data in found)
+    return found[0]._replace(rows=min(rows, config.data.subsample or rows), texts=texts)
 
 
 def _look_at(config: config_dict.ConfigDict, name: str) -> Data:
     positives, score = config.data.positives, config.data.columns.score
     columns = config.data.columns
-    if not positives and not any(columns[role] for role in ("negative", "score")):
+    if not positives and not any(columns[role] for role in ("anchor", "score")):
         positives, score = _of_labels(name, columns.label)
     source = open_source(name, {**columns, "score": score}, positives, False, pairs=False)
     if source.width != 2:
@@ -226,20 +234,33 @@ def _of_labels(name: str, column: str) -> tuple[str, str]:
     """`data.positives` and the column of scores, by a table's columns of scores and labels; empty: there are none.
 
     Labels of 0 and 1 alone are scores: whether two sentences mean the same.
+
+    Raises:
+      UserError: for other labels than these and those of NLI: whether their pairs are positives cannot be known.
     """
     names, rows, _, _ = open_table(name)
     written = {each.strip().lower(): each for each in reversed(names)}
-    if score := written.get("score"):
+    if score := next((written[each] for each in SCORES if each in written), ""):
         return "", score
-    label = column or next((written[each] for each in USUAL_LABELS if each in written), "")
+    label = column or next((written[each] for each in (*USUAL_LABELS, *DUPLICATES) if each in written), "")
     if label not in names:
         return "", ""
-    place = list(names).index(label)
-    values = {str(row.fields[place]).strip().lower() for row in itertools.islice(rows, LOOKED_AT)}
-    if values == {"0", "1"}:
+    place, values = list(names).index(label), set[Any]()
+    for row in rows:
+        values.add(row.fields[place])
+        if len(values) > MANY_LABELS:
+            break
+    plain = {str(value).strip().lower().removesuffix(".0") for value in values} - {"", "none"}
+    if plain == {"0", "1"}:
         return "", label
     try:
-        found = {parse_label(value, label) for value in values}
-    except UserError:  # labels of another kind
-        return "", ""
-    return ("entailment", "") if found >= {0} else ("", "")
+        if {parse_label(value, label) for value in plain} - {None} == {0, 1, 2} and label not in DUPLICATES:
+            return "entailment", ""
+    except UserError:
+        pass
+    shown = ", ".join(sorted(plain)[:3])
+    raise UserError(
+        f"{name}: the column {label!r} holds {shown}{' …' * (len(plain) > 3)}: tune knows 0 and 1 (whether two "
+        "sentences mean the same), and entailment, neutral and contradiction. Write these, or name the columns of the "
+        "pairs: --config.data.columns.anchor=NAME --config.data.columns.positive=NAME"
+    )

@@ -108,7 +108,7 @@ def test_what_is_wrong_is_said_before_anything_is_written(tiny_bert, corpus, pai
     refused(call("tune", "--data", pairs), "--model NAME is missing")
     refused(call("tune", "--model", tiny_bert), "--data FILE is missing")
     refused(tune(tiny_bert, tmp_path / "none.csv", tmp_path / "run"), "none.csv: no such file")
-    refused(tune(tiny_bert, pairs, tmp_path / "run", "--config.data.held_out=10"), "only halves of 5 and 5 rows")
+    refused(tune(tiny_bert, pairs, tmp_path / "run", "--config.data.held_out=10"), "there are two halves of 5")
     refused(tune(tiny_bert, corpus["txt"], tmp_path / "run", "--config.data.held_out=40"), "without positives")
     both = ("--config.data.held_out=40", f"--eval={pairs}")
     refused(tune(tiny_bert, pairs, tmp_path / "run", *both), "data.held_out=40: eval.data=")

@@ -15,9 +15,9 @@ def test_rows_with_a_text_in_common_are_one_group():
 
 def test_the_parts_share_no_text_and_have_all_rows():
     split = hold_out((ANCHORS, POSITIVES), 100, seed=1)
-    assert sorted(np.concatenate(split).tolist()) == list(range(ROWS))
+    assert sorted(np.concatenate(split[:3]).tolist()) == list(range(ROWS))
     assert len(split.rest) == 300 and {len(split.development), len(split.test)} == {50}
-    texts = [{" ".join(ANCHORS[row].lower().split()) for row in part} for part in split]
+    texts = [{" ".join(ANCHORS[row].lower().split()) for row in part} for part in split[:3]]
     assert not texts[0] & texts[1] and not texts[0] & texts[2] and not texts[1] & texts[2]
 
 

@@ -28,6 +28,7 @@ COLUMNS = {"query": ["a cat", "a dog", "a cow"], "answer": ["the cat", "the dog"
         ([{"query": "a", "pos": ["b", "c"], "neg": ["d"]}], (["a", "a"], ["b", "c"], ["d", "d"])),
         (COLUMNS, (COLUMNS["query"], COLUMNS["answer"])),
         (pandas.DataFrame(COLUMNS), (COLUMNS["query"], COLUMNS["answer"])),
+        (pandas.DataFrame(COLUMNS).astype({"query": "category"}), (COLUMNS["query"], COLUMNS["answer"])),
         (pyarrow.table(COLUMNS), (COLUMNS["query"], COLUMNS["answer"])),
         (datasets.Dataset.from_dict(COLUMNS).select([0, 2]), (["a cat", "a cow"], ["the cat", "the cow"])),
     ],
@@ -56,11 +57,16 @@ def test_an_iterator_is_written_in_pieces(tmp_path, monkeypatch):
     write_examples(rows(), tmp_path / "data.parquet", "data")
     file = pyarrow.parquet.ParquetFile(tmp_path / "data.parquet")
     assert file.num_row_groups == 4 and file.metadata.num_rows == 35 == len(drawn)
-    write_examples(rows(), tmp_path / "data.parquet", "data")  # the same again
+    write_examples(rows(), tmp_path / "data.parquet", "data", used=True)  # the same again
     with pytest.raises(UserError, match=r"data.parquet: this workdir has a run on other data; choose another workdir"):
-        write_examples(list(rows())[:34], tmp_path / "data.parquet", "data")
+        write_examples(list(rows())[:34], tmp_path / "data.parquet", "data", used=True)
     with pytest.raises(UserError, match="this workdir has a run on other data"):
-        write_examples([*rows(), "one more"], tmp_path / "data.parquet", "data")
+        write_examples([*rows(), "one more"], tmp_path / "data.parquet", "data", used=True)
+    write_examples(["others"], tmp_path / "data.parquet", "data")  # no run has read it
+    assert pyarrow.parquet.read_table(tmp_path / "data.parquet").num_rows == 1
+    pyarrow.parquet.write_table(pyarrow.table({"a": ["mine"]}), tmp_path / "mine.parquet")
+    with pytest.raises(UserError, match=r"mine\.parquet: exists and was not written for a run"):
+        write_examples(["others"], tmp_path / "mine.parquet", "data")
 
 
 @pytest.mark.parametrize(
@@ -78,6 +84,9 @@ def test_an_iterator_is_written_in_pieces(tmp_path, monkeypatch):
         (["a\ud800"], "data: item 0: holds a broken character"),
         (pandas.DataFrame({"x": [1.5], "y": [2]}), "data: has the columns x, y, none of them text"),
         (pandas.DataFrame([["a", "b"]]), "data: a table with a column 0; give its columns names"),
+        ({"a", "b"}, "data: a set has no order; give a list"),
+        (pandas.DataFrame([["a", "b"]], columns=["x", "x"]), "data: a table with two columns of one name"),
+        ([{"a": "x", "b": 2**64}], "data: cannot be a table"),
         ("text", "data 'text': give a file's name"),
         (7, "data 7: give a file's name"),
         ({"a": ["x", 1]}, "data: cannot be a table"),

@@ -39,8 +39,26 @@ def test_nothing_else_is_replaced(trained, tmp_path):
         model.save_pretrained(tmp_path / "mine")
     with pytest.raises(UserError, match="folder '': not a name"):
         model.save_pretrained("")
-    with pytest.raises(UserError, match="would take the place of"):
-        save(model._as_set(), trained / "checkpoints")
+    for name in ("checkpoints", "model"):
+        with pytest.raises(UserError, match="lies in the folder of a run"):
+            save(model._as_set(), trained / name)
+    own = SimCSE(tmp_path / "model")
+    with pytest.raises(UserError, match="is the model's own folder"):
+        own.save_pretrained(tmp_path / "model")
+    for name, value in (("truncate_dim", -3), ("default_prompt_name", "none"), ("similarity_fn_name", "angle")):
+        wrong = SimCSE(tmp_path / "model")
+        setattr(wrong, name, value)
+        with pytest.raises(UserError, match=name.replace("default_", "")):
+            wrong.save_pretrained(tmp_path / "new")
+
+
+def test_another_pooler_leaves_the_head_out(trained, tmp_path):
+    model = SimCSE(trained, pooler="avg")
+    model.save_pretrained(tmp_path / "model")
+    found = SimCSE(tmp_path / "model")
+    assert found.pooler == "avg" and not found.use_head
+    np.testing.assert_allclose(found.encode(TEXTS), model.encode(TEXTS), atol=1e-5)
+    assert "The run has no scores" in (tmp_path / "model" / "README.md").read_text()  # of this model
 
 
 def test_a_model_goes_to_the_hub(trained, tmp_path, monkeypatch):

@@ -40,6 +40,23 @@ def test_an_anchor_in_several_rows_is_one_query():
     examples, evaluation = held_out(([anchor for anchor in ANCHORS[:50] for _ in range(2)], POSITIVES))
     (collection,) = evaluation.final[0].tasks.values()
     assert len(collection.first) == 10 and collection.relevant.tolist() == [2] * 10 and len(examples) == 60
+    with pytest.raises(UserError, match="of rows that share none, 10 are needed, and there are two halves of"):
+        held_out(([anchor for anchor in ANCHORS[:20] for _ in range(5)], POSITIVES))
+
+
+def test_a_query_s_own_text_is_no_answer():
+    """Pairs in both directions: a model that knows that both mean the same ranks the other one first."""
+    examples, evaluation = held_out(([*ANCHORS, *POSITIVES], [*POSITIVES, *ANCHORS]), count=80)
+    identity = np.eye(100, dtype=np.float32)
+    numbers = evaluation.final[0](lambda sentences: identity[[int(text.split()[1]) for text in sentences]])
+    assert numbers["retrieval_average"]["ndcg@10"] == 100 and len(examples) == 120
+
+
+def test_all_positives_are_among_the_documents(monkeypatch):
+    monkeypatch.setattr("simcse_jax.training.held_out.MOST_DOCUMENTS", 20)
+    _, evaluation = held_out((ANCHORS, POSITIVES, NEGATIVES))
+    (collection,) = evaluation.final[0].tasks.values()
+    assert len(collection.second) == 40 and collection.relevant.tolist() == [1] * 20
 
 
 def test_pairs_with_scores_are_correlated():
@@ -57,7 +74,7 @@ def test_pairs_with_scores_are_correlated():
         (
             (["the same"] * 100, POSITIVES),
             None,
-            "too many rows of pairs.csv have texts in common: only halves of 0 and 0 rows",
+            "10 are needed, and there are two halves of 0",
         ),
         ((ANCHORS, POSITIVES), np.ones(100, np.float32), "all scores of a half of the pairs are 1: no correlation"),
     ],

@@ -56,7 +56,10 @@ def test_the_model_keeps_its_pooler_and_head(complete, tiny_bert):
             ("entailment", "info_nce", ""),
         ),
         (["premise", "hypothesis", "label"], lambda n: (f"a {n}", f"b {n}", n % 3), ("entailment", "info_nce", "")),
-        (["question", "answer", "label"], lambda n: (f"a {n}", f"b {n}", f"topic {n % 7}"), ("", "info_nce", "")),
+        (["text1", "text2", "label"], lambda n: (f"a {n}", f"b {n}", f"{float(n % 2)}"), ("", "cosent", "label")),
+        (["text1", "text2", "is_duplicate"], lambda n: (f"a {n}", f"b {n}", n // 150), ("", "cosent", "is_duplicate")),
+        (["text1", "text2", "similarity"], lambda n: (f"a {n}", f"b {n}", n / 300), ("", "cosent", "similarity")),
+        (["text1", "text2", "label"], lambda n: (f"a {n}", f"b {n}", n // 100), ("entailment", "info_nce", "")),
         (["sent0", "sent1", "hard_neg"], lambda n: (f"a {n}", f"b {n}", f"c {n}"), ("", "info_nce", "")),
     ],
 )
@@ -64,6 +67,26 @@ def test_what_data_have_chooses_the_objective(complete, names, row, expected):
     config, _ = complete([row(number) for number in range(300)], names)
     (objective,) = (name for name, term in config.objective.items() if term.weight)
     assert (config.data.positives, objective, config.data.columns.score) == expected
+
+
+@pytest.mark.parametrize("label", [lambda n: f"topic {n % 7}", lambda n: n % 2 > 0, lambda n: 1, lambda n: n % 4])
+def test_labels_of_another_kind_are_not_guessed(complete, label):
+    rows = [(f"a {n}", f"b {n}", label(n)) for n in range(300)]
+    with pytest.raises(UserError, match=r"the column 'label' holds .*: tune knows 0 and 1"):
+        complete(rows, ["question", "answer", "label"])
+    columns = ("--config.data.columns.anchor=question", "--config.data.columns.positive=answer")
+    config, _ = complete(rows, ["question", "answer", "label"], "csv", *columns)
+    assert config.objective.info_nce.weight == 1 and not config.data.positives
+
+
+def test_bad_values_are_refused_before_they_are_used(complete):
+    with pytest.raises(UserError, match=r"config\.train\.batch_size=0: must be 2 or more"):
+        complete(PAIRS, ["question", "answer"], "csv", "--config.train.batch_size=0")
+
+
+def test_a_subsample_is_what_is_divided(complete):
+    config, said = complete(PAIRS, ["question", "answer"], "csv", "--config.data.subsample=150")
+    assert config.data.held_out == 45 and "tune: 150 pairs" in said
 
 
 def test_lists_of_negatives_are_counted_by_positives(complete):
