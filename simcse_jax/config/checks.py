@@ -6,22 +6,22 @@ from math import isfinite
 from ml_collections import config_dict
 
 from simcse_jax.config.fields import LARGEST, fields_of, flatten, trains
-from simcse_jax.config.matryoshka_fields import check_matryoshka, matryoshka_conditions
-from simcse_jax.config.partial_fields import check_partial, partial_conditions
-from simcse_jax.config.retrieval_fields import check_retrieval, retrieval_conditions
-from simcse_jax.config.source_fields import check_sources, source_conditions
-from simcse_jax.config.teacher_fields import check_teacher, teacher_conditions
+from simcse_jax.config.matryoshka_fields import check_matryoshka
+from simcse_jax.config.partial_fields import check_partial
+from simcse_jax.config.retrieval_fields import check_retrieval
+from simcse_jax.config.source_fields import check_sources
+from simcse_jax.config.teacher_fields import check_teacher
 from simcse_jax.data.rows import is_text
 from simcse_jax.errors import UserError, nearest, no_such
-from simcse_jax.evaluation.tasks import POSTPROCESSING, RETRIEVAL
+from simcse_jax.evaluation.tasks import POSTPROCESSING
 from simcse_jax.field import Field
-from simcse_jax.host.storage import local_path
 from simcse_jax.models.config import MASKED, SEVERAL_LAYERS
 from simcse_jax.models.head import HEADS
 from simcse_jax.objectives.registry import OBJECTIVES, needing, trained
 
 # Sections that have no effect where nothing is trained.
 OF_TRAINING = ("data.", "objective.", "matryoshka.", "projector.", "teacher.", "views.", "train.")
+OF_SCORING = {"train.epochs", "train.dtype", "train.matmul_precision", "data.max_length"}  # of these
 LARGEST_FLOAT, SMALLEST_FLOAT = 3.4e38, 1.2e-38  # of float32
 
 
@@ -231,51 +231,7 @@ def _check_processes(config: config_dict.ConfigDict) -> None:
 def ineffective(config: config_dict.ConfigDict) -> list[str]:
     """The fields, `NAME=VALUE`, that were set but have no effect with these other fields."""
     given, fields = flatten(config), fields_of(config)
-    objective, augment = config.objective, config.data.augment
-    unused = {name: set(term) - {"weight"} for name, term in objective.items() if not term.weight}
-    off = {f"objective.{name}.{field}" for name, fields in unused.items() for field in fields}
-    separate = bool(needing(objective, "separate_negatives"))
-    policies = {config.views.positive} | ({config.views.negative} if separate else set())
-    by_retrieval = config.eval.development == RETRIEVAL
-    of_folder = bool(config.eval.data) and not local_path(config.eval.data).is_file()
-    conditions = {
-        **partial_conditions(config),
-        **matryoshka_conditions(config),
-        **teacher_conditions(config),
-        "model.convolutions.channels": bool(config.model.convolutions.widths),
-        "model.convolutions.activation": bool(config.model.convolutions.widths),
-        "views.negative": separate,
-        "views.noise": "noisy" in policies,
-        "views.samples": "mean" in policies,
-        "views.cutoff": "cutoff" in (config.views.anchor_change, config.views.positive_change),
-        "views.positive_dropout": config.views.positive != "off",
-        "model.generator": bool(needing(objective, "replaces_tokens")),
-        **dict.fromkeys(("data.columns.score", "data.score_range"), bool(needing(objective, "scores"))),
-        **source_conditions(config),
-        **{f"data.spans.{name}": config.data.positives == "spans" for name in config.data.spans},
-        "data.augment.percent": augment.name in ("crop", "delete", "mlm"),
-        "data.augment.both": bool(augment.name),
-        "data.augment.lexicon": augment.name == "synonym",
-        "data.augment.mlm_model": augment.name == "mlm",
-        "train.bias_correction": config.train.optimizer == "adamw",
-        "train.milestones": config.train.schedule == "steps",
-        "train.mu_dtype": config.train.optimizer == "adamw",
-        "train.round_products": config.train.dtype == "bfloat16",
-        **retrieval_conditions(config),
-        "eval.development": by_retrieval or of_folder,
-        "eval.encoder": config.model.dual_encoder and (by_retrieval or bool(config.eval.data)),
-        "eval.tasks": of_folder,
-        "eval.transfer_protocol": config.eval.transfer,
-        "parallel.process_id": config.parallel.processes > 1,
-        **{f"analysis.{name}": config.analysis.every > 0 for name in config.analysis if name != "every"},
-    }
-    if config.analysis.data and local_path(config.analysis.data).is_file():
-        conditions["analysis.split"] = False
-    projected = any(objective[name].weight for name in config.projector.objectives)
-    conditions |= {name: projected and bool(config.projector.widths) for name in given if name.startswith("projector.")}
-    conditions["projector.bias"] &= config.projector.last_norm == "none"
-    off |= {name for name, holds in conditions.items() if not holds}
+    off = {name for name, field in fields.items() if not field.has_effect(config)}
     if not trains(config):
-        off |= {name for name in given if name.startswith(OF_TRAINING)}
-        off -= {"train.epochs", "train.dtype", "train.matmul_precision", "data.max_length"}
+        off |= {name for name in given if name.startswith(OF_TRAINING)} - OF_SCORING
     return [f"{name}={given[name]}" for name in sorted(off) if given[name] != fields[name].default]

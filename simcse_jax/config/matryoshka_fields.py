@@ -1,5 +1,7 @@
 """The fields of Matryoshka embeddings, whose first elements are embeddings too."""
 
+from typing import Any
+
 from ml_collections import config_dict
 
 from simcse_jax.errors import UserError
@@ -34,17 +36,23 @@ def read_weights(parts: tuple[str, ...]) -> tuple[float, ...]:
     return weights
 
 
+def _seen(config: Any) -> bool:
+    return bool(needing(config.objective, "truncatable"))
+
+
 MATRYOSHKA_FIELDS = {
     "matryoshka.dimensions": field(
         (),
         "Objectives of embeddings are summed over embeddings of these numbers of elements, e.g. 768,256,64; empty: "
         "embeddings as they are.",
         listed("empty, or whole numbers from 1, each once", read_dimensions),
+        only=_seen,
     ),
     "matryoshka.weights": number(
         (),
         "The weight of the objectives at each of them, in the same order; empty: 1.",
         listed("empty, or numbers of 0 or more, at most 1e30, one of them above 1e-30", read_weights),
+        only=lambda config: config.matryoshka.dimensions and _seen(config),
     ),
 }
 
@@ -83,9 +91,3 @@ def check_matryoshka(config: config_dict.ConfigDict) -> None:
                 f"config.matryoshka.dimensions: objective.{name} sees projected embeddings, whose elements are not "
                 "those of the embedding; leave it empty, or take the objective out of projector.objectives"
             )
-
-
-def matryoshka_conditions(config: config_dict.ConfigDict) -> dict[str, bool]:
-    """For each of these fields that may be without effect, whether it has one."""
-    seen = bool(needing(config.objective, "truncatable"))
-    return {"matryoshka.dimensions": seen, "matryoshka.weights": seen and bool(config.matryoshka.dimensions)}
