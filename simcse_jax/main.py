@@ -44,7 +44,7 @@ def main() -> None:
         from simcse_jax.config.flags import parse_run
 
     config, workdir, profile = parse_run(sys.argv[1:])
-    validate(config)
+    config = validate(config)
     require("train", "tensorboardX")
     with importing():
         from simcse_jax.host.outputs import output_folder

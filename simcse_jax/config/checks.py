@@ -3,12 +3,11 @@
 from collections.abc import Mapping
 from math import isfinite
 
-from ml_collections import config_dict
-
 from simcse_jax.config.fields import LARGEST, fields_of, flatten, trains
 from simcse_jax.config.matryoshka_fields import check_matryoshka
 from simcse_jax.config.partial_fields import check_partial
 from simcse_jax.config.retrieval_fields import check_retrieval
+from simcse_jax.config.sections import Config, Section
 from simcse_jax.config.source_fields import check_sources
 from simcse_jax.config.teacher_fields import check_teacher
 from simcse_jax.data.rows import is_text
@@ -25,12 +24,17 @@ OF_SCORING = {"train.epochs", "train.dtype", "train.matmul_precision", "data.max
 LARGEST_FLOAT, SMALLEST_FLOAT = 3.4e38, 1.2e-38  # of float32
 
 
-def validate(config: config_dict.ConfigDict) -> None:
-    """Checks every field that can be checked without reading anything.
+def validate(config: Config) -> Section:
+    """Checks every field that can be checked without reading anything; sections have been checked already.
+
+    Returns:
+      The config as frozen sections, which is what the rooms read.
 
     Raises:
       UserError: with the field, its value and its bounds.
     """
+    if isinstance(config, Section):
+        return config
     if "sweep" in config:
         raise UserError("config.sweep: this config is a sweep; run it with simcse-jax sweep")
     given = flatten(config)
@@ -64,6 +68,7 @@ def validate(config: config_dict.ConfigDict) -> None:
     if analysis.every and not analysis.data and not evaluation.data:
         raise UserError("config.analysis.data: must be set, a file of sentences, since eval.data is empty")
     _check_processes(config)
+    return Section.of(config)
 
 
 def check_type(field: str, value: object, expected: type) -> None:
@@ -118,7 +123,7 @@ def _check_names(given: Mapping[str, object], fields: Mapping[str, Field]) -> No
             raise UserError(f"config.{name} is missing; start a config from simcse_jax.config.default_config()")
 
 
-def _check_model(config: config_dict.ConfigDict) -> None:
+def _check_model(config: Config) -> None:
     model = config.model
     if model.pooler == "cls_before_pooler" and HEADS[model.mlp].trained:
         raise UserError(
@@ -141,7 +146,7 @@ def _check_model(config: config_dict.ConfigDict) -> None:
             )
 
 
-def _check_data(config: config_dict.ConfigDict) -> None:
+def _check_data(config: Config) -> None:
     data, columns, augment = config.data, config.data.columns, config.data.augment
     if (columns.positive or columns.negative or columns.neutral) and not columns.anchor:
         raise UserError("config.data.columns.anchor: must be set too, since another column is")
@@ -158,7 +163,7 @@ def _check_data(config: config_dict.ConfigDict) -> None:
             raise UserError(f"config.data.augment.{field}: must be set for data.augment.name={name}")
 
 
-def _check_spans(config: config_dict.ConfigDict) -> None:
+def _check_spans(config: Config) -> None:
     spans, size = config.data.spans, config.train.batch_size
     if config.data.positives != "spans":
         return
@@ -176,7 +181,7 @@ def _check_spans(config: config_dict.ConfigDict) -> None:
         )
 
 
-def _check_objectives(config: config_dict.ConfigDict) -> None:
+def _check_objectives(config: Config) -> None:
     active = list(trained(config.objective).values())
     if not active:
         raise UserError("config.objective: every term has weight 0.0, so there is nothing to train")
@@ -186,7 +191,7 @@ def _check_objectives(config: config_dict.ConfigDict) -> None:
         _check_masked_anchors(config)
 
 
-def _check_optimization(config: config_dict.ConfigDict) -> None:
+def _check_optimization(config: Config) -> None:
     train = config.train
     if train.patience and not config.eval.data and not config.eval.retrieval.data and trains(config):
         raise UserError(f"config.train.patience={train.patience}: eval.data is empty, so there are no scores")
@@ -194,7 +199,7 @@ def _check_optimization(config: config_dict.ConfigDict) -> None:
         raise UserError("config.train.milestones: must be set for train.schedule=steps, e.g. 500:0.8,1000:0.6")
 
 
-def _check_projector(config: config_dict.ConfigDict) -> None:
+def _check_projector(config: Config) -> None:
     projector = config.projector
     for name in projector.objectives:
         if name not in config.objective:
@@ -207,7 +212,7 @@ def _check_projector(config: config_dict.ConfigDict) -> None:
         raise UserError("config.projector.objectives: must name the objectives that see projected embeddings")
 
 
-def _check_masked_anchors(config: config_dict.ConfigDict) -> None:
+def _check_masked_anchors(config: Config) -> None:
     field = "config.views.anchor_change='masked'"
     if not needing(config.objective, "masks_tokens"):
         raise UserError(f"{field}: needs objective.mlm.weight above 0, the loss of the masked tokens")
@@ -217,7 +222,7 @@ def _check_masked_anchors(config: config_dict.ConfigDict) -> None:
         raise UserError(f"{field}: not with {other}; set views.anchor_change=none")
 
 
-def _check_processes(config: config_dict.ConfigDict) -> None:
+def _check_processes(config: Config) -> None:
     parallel = config.parallel
     if parallel.processes <= 1:
         return
@@ -228,7 +233,7 @@ def _check_processes(config: config_dict.ConfigDict) -> None:
         raise UserError(f"config.parallel.coordinator={parallel.coordinator!r}: must be HOST:PORT of process 0")
 
 
-def ineffective(config: config_dict.ConfigDict) -> list[str]:
+def ineffective(config: Config) -> list[str]:
     """The fields, `NAME=VALUE`, that were set but have no effect with these other fields."""
     given, fields = flatten(config), fields_of(config)
     off = {name for name, field in fields.items() if not field.has_effect(config)}

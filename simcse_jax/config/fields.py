@@ -8,6 +8,7 @@ from ml_collections import config_dict
 from simcse_jax.config.loss_fields import LOSS_FIELDS, LOSS_SECTIONS, fields_of_objectives
 from simcse_jax.config.partial_fields import PARTIAL_FIELDS, PARTIAL_SECTIONS
 from simcse_jax.config.retrieval_fields import RETRIEVAL_FIELDS, RETRIEVAL_SECTIONS
+from simcse_jax.config.sections import Config, is_section
 from simcse_jax.config.source_fields import SOURCE_FIELDS, SOURCE_SECTIONS
 from simcse_jax.data.augment import AUGMENTATIONS
 from simcse_jax.data.examples import POSITIVES
@@ -355,16 +356,16 @@ FIELDS = {
 }
 
 
-def fields_of(config: config_dict.ConfigDict) -> Mapping[str, Field]:
+def fields_of(config: Config) -> Mapping[str, Field]:
     """The fields of a config: the package's, and those of objectives from outside that it names.
 
     Raises:
       UserError: when it names an objective that is nowhere.
     """
     objectives = config.get("objective", {})
-    if not isinstance(objectives, config_dict.ConfigDict):  # the checks refuse it
+    if not is_section(objectives):  # the checks refuse it
         return FIELDS
-    others = [name for name in objectives if name not in OWN and isinstance(objectives[name], config_dict.ConfigDict)]
+    others = [name for name in objectives if name not in OWN and is_section(objectives[name])]
     check_known(others)
     return FIELDS | fields_of_objectives(OBJECTIVES[name] for name in others)
 
@@ -397,11 +398,11 @@ def defaults_of(fields: Mapping[str, Field]) -> config_dict.ConfigDict:
     return config
 
 
-def flatten(config: config_dict.ConfigDict, prefix: str = "") -> dict[str, Any]:
+def flatten(config: Config | Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """All fields by dotted name."""
     fields: dict[str, Any] = {}
     for name, value in config.items():
-        if isinstance(value, config_dict.ConfigDict):
+        if is_section(value):
             fields |= flatten(value, f"{prefix}{name}.")
         else:
             fields[prefix + name] = value
@@ -414,11 +415,11 @@ def short_names(names: Collection[str]) -> list[str]:
     return last if len(set(last)) == len(last) else list(names)
 
 
-def scoring_pooler(config: Mapping[str, Any] | config_dict.ConfigDict) -> str:
+def scoring_pooler(config: Mapping[str, Any]) -> str:
     """The pooler of a run's scores and of its model; `config` is the run's, or that of an earlier `run.json`."""
     return config.get("eval", {}).get("pooler", "") or config["model"]["pooler"]
 
 
-def trains(config: config_dict.ConfigDict) -> bool:
+def trains(config: Config) -> bool:
     """Whether the run trains at all; without a step the initial model is scored."""
     return bool(config.train.max_steps or config.train.epochs)

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from ml_collections import config_dict
-
+from simcse_jax.config.sections import Config
 from simcse_jax.errors import UserError
 from simcse_jax.field import field, listed, number
 from simcse_jax.objectives.discarded import check_kept
@@ -57,19 +56,19 @@ MATRYOSHKA_FIELDS = {
 }
 
 
-def sizes_of(config: config_dict.ConfigDict) -> tuple[int, ...]:
+def sizes_of(config: Config) -> tuple[int, ...]:
     """The sizes, the largest first; none without `matryoshka.dimensions`."""
     return read_dimensions(config.matryoshka.dimensions)
 
 
-def weights_of(config: config_dict.ConfigDict) -> list[float]:
+def weights_of(config: Config) -> list[float]:
     """The weights of `sizes_of`, in its order."""
     dimensions, weights = config.matryoshka.dimensions, config.matryoshka.weights
     by_size = zip(map(int, dimensions), read_weights(weights) or [1.0] * len(dimensions), strict=True)
     return [weight for _, weight in sorted(by_size, reverse=True)]
 
 
-def check_matryoshka(config: config_dict.ConfigDict) -> None:
+def check_matryoshka(config: Config) -> None:
     """Refuses weights of other sizes, and objectives that cannot be taken at several sizes.
 
     Raises:

@@ -1,7 +1,6 @@
 """The fields that say which part of the encoder trains, and which of them go together."""
 
-from ml_collections import config_dict
-
+from simcse_jax.config.sections import Config
 from simcse_jax.errors import UserError
 from simcse_jax.field import BELOW_ONE, above, at_least, field, number
 
@@ -34,7 +33,7 @@ PARTIAL_FIELDS = {
 }
 
 
-def check_partial(config: config_dict.ConfigDict) -> None:
+def check_partial(config: Config) -> None:
     """Refuses an adapter that nothing would read.
 
     Raises:

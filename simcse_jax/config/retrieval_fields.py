@@ -1,7 +1,6 @@
 """The fields of retrieval tasks, and which of them go together with others."""
 
-from ml_collections import config_dict
-
+from simcse_jax.config.sections import Config
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.tasks import MEASURES, RETRIEVAL, STORAGES, USUAL
 from simcse_jax.field import at_least, each_once, field, given, one_of
@@ -50,7 +49,7 @@ RETRIEVAL_FIELDS = {
 }
 
 
-def check_retrieval(config: config_dict.ConfigDict) -> None:
+def check_retrieval(config: Config) -> None:
     """Refuses a choice by retrieval without its data, and data without a choice.
 
     Raises:

@@ -4,8 +4,7 @@ import csv
 from collections.abc import Sequence
 from typing import Any
 
-from ml_collections import config_dict
-
+from simcse_jax.config.sections import Config
 from simcse_jax.data.mixture import read_weights
 from simcse_jax.data.sources import split_sources
 from simcse_jax.data.spans import SPANS
@@ -52,7 +51,7 @@ SOURCE_FIELDS = {
 }
 
 
-def lengths_of(config: config_dict.ConfigDict) -> Lengths | None:
+def lengths_of(config: Config) -> Lengths | None:
     """The most tokens of anchors and of other sentences; None if both are `data.max_length`."""
     lengths = config.data.lengths
     if not lengths.anchor and not lengths.positive:
@@ -60,7 +59,7 @@ def lengths_of(config: config_dict.ConfigDict) -> Lengths | None:
     return Lengths(*(lengths[role] or config.data.max_length for role in ROLES))
 
 
-def longest(config: config_dict.ConfigDict) -> tuple[str, int]:
+def longest(config: Config) -> tuple[str, int]:
     """The most tokens of a sentence, and the field that says so."""
     lengths = config.data.lengths
     fields = {f"data.lengths.{role}": lengths[role] for role in ROLES if lengths[role]}
@@ -70,7 +69,7 @@ def longest(config: config_dict.ConfigDict) -> tuple[str, int]:
     return name, fields[name]
 
 
-def prompts_of(config: config_dict.ConfigDict) -> tuple[Prompts, ...]:
+def prompts_of(config: Config) -> tuple[Prompts, ...]:
     """The prompts of each source, in their order; () without any.
 
     Raises:
@@ -101,7 +100,7 @@ def _split(field: str, text: str, sources: Sequence[str]) -> list[str]:
     return found * (len(sources) if len(found) == 1 else 1)
 
 
-def check_sources(config: config_dict.ConfigDict) -> None:
+def check_sources(config: Config) -> None:
     """Refuses weights and prompts that do not fit the sources, and data whose rows must stay together.
 
     Raises:
@@ -136,7 +135,7 @@ def check_sources(config: config_dict.ConfigDict) -> None:
         check_mixed(config, "config.data.mixed", "set it to False")
 
 
-def check_mixed(config: config_dict.ConfigDict, field: str, otherwise: str) -> None:
+def check_mixed(config: Config, field: str, otherwise: str) -> None:
     """Refuses what cannot leave out the sentences that some sources lack.
 
     Args:

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from ml_collections import config_dict
-
+from simcse_jax.config.sections import Config
 from simcse_jax.errors import UserError
 from simcse_jax.field import field
 from simcse_jax.objectives.registry import needing
@@ -29,7 +28,7 @@ TEACHER_FIELDS = {
 }
 
 
-def check_teacher(config: config_dict.ConfigDict) -> None:
+def check_teacher(config: Config) -> None:
     """Refuses objectives of a teacher without one, and data that have no sentence for it.
 
     Raises:

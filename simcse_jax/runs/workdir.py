@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any
 
 import jax
-from ml_collections import config_dict
 
 from simcse_jax.config.fields import default_config, flatten, scoring_pooler
+from simcse_jax.config.sections import Config, Section
 from simcse_jax.errors import UserError, why
 from simcse_jax.host.storage import Folder, is_of_macos, read_json, write_atomically
 from simcse_jax.huggingface.load import Pretrained
@@ -88,17 +88,17 @@ class Workdir:
             time.sleep(1)
         raise UserError(f"--workdir {self}: not the same folder for every process; use a shared disk or gs://…")
 
-    def check_same_run(self, config: config_dict.ConfigDict, fingerprints: Mapping[str, str]) -> None:
+    def check_same_run(self, config: Section, fingerprints: Mapping[str, str]) -> None:
         """Refuses to resume in a folder that belongs to another config, other data or other weights.
 
         `fingerprints` are SHA-256 of the contents that the named fields refer to. A field that the run's version did
         not have had its default.
         """
         saved = self.read_run()
-        defaults = flatten(config_dict.ConfigDict(resolved(default_config())))
-        before = defaults | flatten(config_dict.ConfigDict(saved["config"]))
+        defaults = flatten(resolved(default_config()))
+        before = defaults | flatten(saved["config"])
         fingerprints_before = saved["sha256"]
-        now = flatten(config_dict.ConfigDict(resolved(config)))
+        now = flatten(resolved(config))
         names = sorted(name for name in before.keys() | now.keys() if name in MEASURED_ON or not name.startswith(FREE))
         differing = [
             f"{name} was {before.get(name)!r}, is {now.get(name)!r}"
@@ -117,7 +117,7 @@ class Workdir:
 
     def create(
         self,
-        config: config_dict.ConfigDict,
+        config: Section,
         fingerprints: Mapping[str, str],
         model: Pretrained,
         tokenizer: Tokenizer,
@@ -220,12 +220,12 @@ def _is_unfinished(folder: Folder) -> bool:
     )
 
 
-def resolved(config: config_dict.ConfigDict) -> dict[str, Any]:
+def resolved(config: Config) -> dict[str, Any]:
     """The config as JSON returns it: tuples are lists."""
     return json.loads(json.dumps(config.to_dict()))
 
 
-def identity(config: config_dict.ConfigDict) -> str:
+def identity(config: Section) -> str:
     """A fingerprint of all fields that must be the same in all processes."""
     fields = {name: value for name, value in sorted(flatten(config).items()) if name != "parallel.process_id"}
     return hashlib.sha256(json.dumps(fields).encode()).hexdigest()

@@ -6,9 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from ml_collections import config_dict
-
 from simcse_jax.config.checks import ineffective, validate
+from simcse_jax.config.sections import Config, Section
 from simcse_jax.devices import processes
 from simcse_jax.devices.backend import slow_bfloat16
 from simcse_jax.devices.mesh import replicate
@@ -35,7 +34,7 @@ from simcse_jax.training.single import SingleRun
 MASKED, TRUNCATED = "masked_token_accuracy", "truncated"  # in `result.json`
 
 
-def train_and_evaluate(config: config_dict.ConfigDict, workdir: str, profile: str | None = None) -> None:
+def train_and_evaluate(config: Config, workdir: str, profile: str | None = None) -> None:
     """Trains as configured, in `workdir`; a run that was started there before resumes.
 
     Args:
@@ -46,7 +45,7 @@ def train_and_evaluate(config: config_dict.ConfigDict, workdir: str, profile: st
       UserError: for a mistake in the config, the data or the workdir; nothing is written before all checks are done.
       Preempted, KeyboardInterrupt: for SIGTERM and Ctrl-C, after saving.
     """
-    validate(config)
+    config = validate(config)
     processes.initialize(config.parallel)
     with contextlib.ExitStack() as job:
         preemption = job.enter_context(contextlib.closing(Preemption()))
@@ -108,7 +107,7 @@ def train_and_evaluate(config: config_dict.ConfigDict, workdir: str, profile: st
             report(folder, setup.embed.with_params(model), best, inputs, config.seed, run.patience)
 
 
-def enter(job: contextlib.ExitStack, folder: Workdir, config: config_dict.ConfigDict, inputs: Inputs) -> Check:
+def enter(job: contextlib.ExitStack, folder: Workdir, config: Section, inputs: Inputs) -> Check:
     """Creates the workdir, or checks that it is this run's, and that all processes run the same on the same data.
 
     The first process has the workdir's lock until `job` ends.

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from ml_collections import config_dict
+from simcse_jax.config.sections import Section
 
 
 class Due(NamedTuple):
@@ -44,7 +44,7 @@ class Schedule(NamedTuple):
         )
 
 
-def make_schedule(config: config_dict.ConfigDict, total: int) -> Schedule:
+def make_schedule(config: Section, total: int) -> Schedule:
     """The schedule of a run of `total` steps."""
     return Schedule(
         total, config.train.log_every, config.eval.every, config.analysis.every, config.checkpoint.keep_every
