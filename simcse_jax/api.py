@@ -50,7 +50,7 @@ class Run:
     @property
     def config(self) -> dict[str, Any]:
         """All fields, by dotted names."""
-        return flatten(config_dict.ConfigDict(self._folder.read_run()["config"]))
+        return flatten(self._folder.read_run()["config"])
 
     @property
     def scores(self) -> dict[str, Any]:

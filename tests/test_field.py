@@ -3,6 +3,7 @@ import math
 import pytest
 
 from simcse_jax import field as rules
+from simcse_jax.config.fields import default_config
 from simcse_jax.errors import UserError
 from simcse_jax.field import BELOW_ONE, Field, explain, field, number
 
@@ -64,3 +65,18 @@ def test_a_rate_is_below_one():
     BELOW_ONE.check("config.x", 0.0)
     with pytest.raises(UserError, match=r"config\.x=1\.0: must be at least 0 and below 1"):
         BELOW_ONE.check("config.x", 1.0)
+
+
+def test_a_field_says_itself_when_it_has_an_effect():
+    config = default_config()
+    config.train.optimizer = "rmsprop"
+    config.model.lora.rank = 4
+    for only, expected in (
+        ("", True),
+        ("model.lora.rank", True),
+        ("model.convolutions.widths", False),
+        ("train.optimizer=rmsprop", True),
+        ("train.optimizer=adamw", False),
+        (lambda config: config.model.lora.rank > 4, False),
+    ):
+        assert field(0, "A number.", only=only).has_effect(config) is expected

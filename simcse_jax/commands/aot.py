@@ -11,11 +11,10 @@ import argparse
 import json
 import sys
 
-from ml_collections import config_dict
-
 from simcse_jax.commands.command_line import Parser, started_as
 from simcse_jax.config.checks import validate
 from simcse_jax.config.flags import find_config, parse
+from simcse_jax.config.sections import Section
 from simcse_jax.config.source_fields import longest
 from simcse_jax.data.columns import ROLES
 from simcse_jax.data.sources import split_sources
@@ -40,7 +39,7 @@ from simcse_jax.training.generator import check_generator
 from simcse_jax.training.inputs import check_divides, check_projector
 
 
-def guess_columns(config: config_dict.ConfigDict) -> int:
+def guess_columns(config: Section) -> int:
     """The number of columns of sentences in a config's data, as far as the config shows it."""
     data, objectives = config.data, trained(config.objective)
     pairs = any(one.labels or one.scores or one.pairing(config.objective[name]) for name, one in objectives.items())
@@ -57,7 +56,7 @@ def guess_columns(config: config_dict.ConfigDict) -> int:
 
 
 def compile_or_explain(
-    config: config_dict.ConfigDict,
+    config: Section,
     encoder: EncoderConfig,
     columns: int,
     topology: str,
@@ -83,9 +82,7 @@ def compile_or_explain(
         raise UserError(f"{topology}, batch {batch}: out of memory: {lacking}; {advice}") from None
 
 
-def encoding_or_explain(
-    config: config_dict.ConfigDict, encoder: EncoderConfig, length: int, topology: str, devices: int
-) -> Report:
+def encoding_or_explain(config: Section, encoder: EncoderConfig, length: int, topology: str, devices: int) -> Report:
     """Compiles the encoding of a batch of sentences of `length` tokens, by `devices` devices.
 
     Raises:
@@ -93,8 +90,7 @@ def encoding_or_explain(
     """
 
     def compiled(sentences: int) -> Report:
-        smaller = config.copy_and_resolve_references()
-        smaller.train.batch_size = sentences * devices
+        smaller = config.replaced("train.batch_size", sentences * devices)
         return compile_encoding(smaller, encoder, length, topology)
 
     def fits(sentences: int) -> bool:
@@ -116,7 +112,7 @@ def encoding_or_explain(
 
 
 def find_chunk(
-    config: config_dict.ConfigDict,
+    config: Section,
     encoder: EncoderConfig,
     columns: int,
     topology: str,
@@ -132,8 +128,7 @@ def find_chunk(
     """
 
     def fits(chunk: int) -> bool:
-        smaller = config.copy_and_resolve_references()
-        smaller.parallel.chunk_size = chunk
+        smaller = config.replaced("parallel.chunk_size", chunk)
         print(f"{topology}: trying --config.parallel.chunk_size={chunk}", file=sys.stderr, flush=True)
         try:
             print(describe(compile_step(smaller, encoder, columns, topology, generator, fill)), flush=True)
@@ -146,7 +141,7 @@ def find_chunk(
 
 
 def choose_batch(
-    config: config_dict.ConfigDict, batch_per_chip: int | None, chips: int, first_chips: int, scaling: str = "weak"
+    config: Section, batch_per_chip: int | None, chips: int, first_chips: int, scaling: str = "weak"
 ) -> int:
     """The batch for a topology.
 
@@ -165,7 +160,7 @@ def choose_batch(
     return config.train.batch_size // first_chips * chips
 
 
-def check_plan(args: argparse.Namespace, config: config_dict.ConfigDict) -> dict[str, float]:
+def check_plan(args: argparse.Namespace, config: Section) -> dict[str, float]:
     """Reads --plan, and sets the share of tokens from it if the run leaves padding out.
 
     Raises:
@@ -187,7 +182,7 @@ def padded_length(tokens: float, max_length: int) -> int:
     return min(next((length for length in FINE_LENGTHS if length >= tokens), max_length), max_length)
 
 
-def _read_arguments() -> tuple[argparse.Namespace, config_dict.ConfigDict]:
+def _read_arguments() -> tuple[argparse.Namespace, Section]:
     """The options and the recipe with its fields, each checked alone."""
     parser = Parser(
         "aot",
@@ -228,7 +223,7 @@ def _read_arguments() -> tuple[argparse.Namespace, config_dict.ConfigDict]:
     parser.add_argument("--output", help="a JSON file for the costs")
     args, rest = parser.parse_known_args()
     config, _ = parse([f"--config={args.config}", *rest], needs_workdir=False)
-    validate(config)
+    config = validate(config)
     if args.batch_per_chip is not None and args.batch_per_chip < 1:
         raise UserError(f"--batch-per-chip {args.batch_per_chip}: must be 1 or more")
     if args.scaling and args.topologies is None:
@@ -247,7 +242,7 @@ def _read_arguments() -> tuple[argparse.Namespace, config_dict.ConfigDict]:
     return args, config
 
 
-def _read_models(config: config_dict.ConfigDict) -> tuple[EncoderConfig, EncoderConfig | None]:
+def _read_models(config: Section) -> tuple[EncoderConfig, EncoderConfig | None]:
     """The encoder, and the generator if the objective has one; both fit the recipe."""
     encoder = encoder_config(config.model.init_from, config.model.num_layers)
     field, most = longest(config)
@@ -292,7 +287,7 @@ def main() -> None:
         for name in names:
             devices = f"GPU{'s'[: chips[name] - 1]}" if gpus.is_gpu(name) else "chips"
             say(f"{name}: {chips[name]} {devices}, batch {batches[name]}; compiling")
-            config.train.batch_size = batches[name]
+            config = config.replaced("train.batch_size", batches[name])
             if args.encode:
                 reports.append(encoding_or_explain(config, encoder, longest(config)[1], name, chips[name]))
             else:

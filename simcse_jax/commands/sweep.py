@@ -58,6 +58,7 @@ def run(argv: Sequence[str]) -> Path:
     """
     given = argv
     from simcse_jax.config.flags import parse, split_config, split_option
+    from simcse_jax.config.sections import Section
     from simcse_jax.training.sweeps.over import OPTION, make_sweep, rows_over
     from simcse_jax.training.sweeps.variants import load_variants, read_sweep
 
@@ -65,6 +66,7 @@ def run(argv: Sequence[str]) -> Path:
     config, workdir = parse(argv, prepare=(lambda recipe: make_sweep(recipe, over)) if over else None)
     path, _ = split_config(argv)
     variants = read_sweep(config, rows_over(over, config) if over else load_variants(path))
+    sweep = Section.of(config.sweep)
     require("train", "tensorboardX", "matplotlib")
     from simcse_jax.host.locks import held
     from simcse_jax.host.outputs import output_folder
@@ -75,7 +77,7 @@ def run(argv: Sequence[str]) -> Path:
     if is_remote(workdir):
         raise UserError(f"--workdir {workdir}: a sweep's folder must be on a disk")
     folder = local_path(workdir)
-    runs = runner.all_runs(variants, config.sweep, folder)
+    runs = runner.all_runs(variants, sweep, folder)
     file, _, argument = path.partition(":")
     name = "_".join([Path(file).stem, argument]) if argument else Path(file).stem
     for _, each in variants:
@@ -83,21 +85,18 @@ def run(argv: Sequence[str]) -> Path:
         output_folder(workdir, sources(each), files=files, option="--workdir", utf8=True)
     with held(folder), warnings_in_a_line():
         runner.check_same_data(runs)
-        if config.sweep.run:
-            problems = runner.run_all(runs, config.sweep.vectorize, folder)
-        else:
-            problems = runner.report_finished(runs, folder)
+        problems = runner.run_all(runs, sweep.vectorize, folder) if sweep.run else runner.report_finished(runs, folder)
         command = shlex.join(["simcse-jax", "sweep", *given])
         command = command.encode(errors="backslashreplace").decode()  # a folder's name need not be UTF-8
         runner.check_same_data(runs)  # the new ones too
         by_run, every_absent = scores.read_scores(runs)
-        absent = {name: tasks for name, tasks in every_absent.items() if name in config.sweep.metrics}
+        absent = {name: tasks for name, tasks in every_absent.items() if name in sweep.metrics}
         failed = f"{len(problems)} of {len(runs)} runs failed; the first: {problems[0]}" if problems else ""
         try:
             table.write(
                 folder,
                 name,
-                config.sweep,
+                sweep,
                 [scores.comparable(*variant, absent) for variant in variants],
                 by_run,
                 notes=[scores.note(absent), f"`{command}`", runner.what_was_run(runs), runner.what_it_ran_on(runs)],

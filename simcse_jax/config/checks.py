@@ -3,35 +3,39 @@
 from collections.abc import Mapping
 from math import isfinite
 
-from ml_collections import config_dict
-
 from simcse_jax.config.fields import LARGEST, fields_of, flatten, has_scores, trains
-from simcse_jax.config.matryoshka_fields import check_matryoshka, matryoshka_conditions
-from simcse_jax.config.partial_fields import check_partial, partial_conditions
-from simcse_jax.config.retrieval_fields import check_retrieval, retrieval_conditions
-from simcse_jax.config.source_fields import check_sources, source_conditions
-from simcse_jax.config.teacher_fields import check_teacher, teacher_conditions
+from simcse_jax.config.matryoshka_fields import check_matryoshka
+from simcse_jax.config.partial_fields import check_partial
+from simcse_jax.config.retrieval_fields import check_retrieval
+from simcse_jax.config.sections import Config, Section
+from simcse_jax.config.source_fields import check_sources
+from simcse_jax.config.teacher_fields import check_teacher
 from simcse_jax.data.labels import LABELS
 from simcse_jax.data.rows import is_text
 from simcse_jax.errors import UserError, nearest, no_such
-from simcse_jax.evaluation.tasks import POSTPROCESSING, RETRIEVAL
+from simcse_jax.evaluation.tasks import POSTPROCESSING
 from simcse_jax.field import Field
-from simcse_jax.host.storage import local_path
 from simcse_jax.models.config import MASKED, SEVERAL_LAYERS
 from simcse_jax.models.head import HEADS
 from simcse_jax.objectives.registry import OBJECTIVES, needing, trained
 
 # Sections that have no effect where nothing is trained.
 OF_TRAINING = ("data.", "objective.", "matryoshka.", "projector.", "teacher.", "views.", "train.")
+OF_SCORING = {"train.epochs", "train.report_to", "train.dtype", "train.matmul_precision", "data.max_length"}  # of these
 LARGEST_FLOAT, SMALLEST_FLOAT = 3.4e38, 1.2e-38  # of float32
 
 
-def validate(config: config_dict.ConfigDict) -> None:
-    """Checks every field that can be checked without reading anything.
+def validate(config: Config) -> Section:
+    """Checks every field that can be checked without reading anything; sections have been checked already.
+
+    Returns:
+      The config as frozen sections, which is what the rooms read.
 
     Raises:
       UserError: with the field, its value and its bounds.
     """
+    if isinstance(config, Section):
+        return config
     if "sweep" in config:
         raise UserError("config.sweep: this config is a sweep; run it with simcse-jax sweep")
     given = flatten(config)
@@ -62,6 +66,7 @@ def validate(config: config_dict.ConfigDict) -> None:
     if analysis.every and not analysis.data and not evaluation.data:
         raise UserError("config.analysis.data: must be set, a file of sentences, since eval.data is empty")
     _check_processes(config)
+    return Section.of(config)
 
 
 def check_field(name: str, value: object, field: Field) -> None:
@@ -124,7 +129,7 @@ def _check_names(given: Mapping[str, object], fields: Mapping[str, Field]) -> No
             raise UserError(f"config.{name} is missing; start a config from simcse_jax.config.default_config()")
 
 
-def _check_model(config: config_dict.ConfigDict) -> None:
+def _check_model(config: Config) -> None:
     model = config.model
     if model.pooler == "cls_before_pooler" and HEADS[model.mlp].trained:
         raise UserError(
@@ -147,7 +152,7 @@ def _check_model(config: config_dict.ConfigDict) -> None:
             )
 
 
-def _check_data(config: config_dict.ConfigDict) -> None:
+def _check_data(config: Config) -> None:
     data, columns, augment = config.data, config.data.columns, config.data.augment
     if (columns.positive or columns.negative or columns.neutral) and not columns.anchor:
         raise UserError("config.data.columns.anchor: must be set too, since another column is")
@@ -164,7 +169,7 @@ def _check_data(config: config_dict.ConfigDict) -> None:
             raise UserError(f"config.data.augment.{field}: must be set for data.augment.name={name}")
 
 
-def _check_held_out(config: config_dict.ConfigDict) -> None:
+def _check_held_out(config: Config) -> None:
     held_out, data, evaluation = config.data.held_out, config.data, config.eval
     if not held_out:
         return
@@ -183,7 +188,7 @@ def _check_held_out(config: config_dict.ConfigDict) -> None:
         raise UserError(f"{field}: not with data.augment.name={data.augment.name}, whose pairs are made; set eval.data")
 
 
-def _check_spans(config: config_dict.ConfigDict) -> None:
+def _check_spans(config: Config) -> None:
     spans, size = config.data.spans, config.train.batch_size
     if config.data.positives != "spans":
         return
@@ -201,7 +206,7 @@ def _check_spans(config: config_dict.ConfigDict) -> None:
         )
 
 
-def _check_objectives(config: config_dict.ConfigDict) -> None:
+def _check_objectives(config: Config) -> None:
     active = list(trained(config.objective).values())
     if not active:
         raise UserError("config.objective: every term has weight 0.0, so there is nothing to train")
@@ -211,7 +216,7 @@ def _check_objectives(config: config_dict.ConfigDict) -> None:
         _check_masked_anchors(config)
 
 
-def _check_optimization(config: config_dict.ConfigDict) -> None:
+def _check_optimization(config: Config) -> None:
     train = config.train
     if train.patience and trains(config) and not has_scores(config):
         raise UserError(f"config.train.patience={train.patience}: eval.data is empty, so there are no scores")
@@ -219,7 +224,7 @@ def _check_optimization(config: config_dict.ConfigDict) -> None:
         raise UserError("config.train.milestones: must be set for train.schedule=steps, e.g. 500:0.8,1000:0.6")
 
 
-def _check_projector(config: config_dict.ConfigDict) -> None:
+def _check_projector(config: Config) -> None:
     projector = config.projector
     for name in projector.objectives:
         if name not in config.objective:
@@ -232,7 +237,7 @@ def _check_projector(config: config_dict.ConfigDict) -> None:
         raise UserError("config.projector.objectives: must name the objectives that see projected embeddings")
 
 
-def _check_masked_anchors(config: config_dict.ConfigDict) -> None:
+def _check_masked_anchors(config: Config) -> None:
     field = "config.views.anchor_change='masked'"
     if not needing(config.objective, "masks_tokens"):
         raise UserError(f"{field}: needs objective.mlm.weight above 0, the loss of the masked tokens")
@@ -242,7 +247,7 @@ def _check_masked_anchors(config: config_dict.ConfigDict) -> None:
         raise UserError(f"{field}: not with {other}; set views.anchor_change=none")
 
 
-def _check_processes(config: config_dict.ConfigDict) -> None:
+def _check_processes(config: Config) -> None:
     parallel = config.parallel
     if parallel.processes <= 1:
         return
@@ -253,55 +258,10 @@ def _check_processes(config: config_dict.ConfigDict) -> None:
         raise UserError(f"config.parallel.coordinator={parallel.coordinator!r}: must be HOST:PORT of process 0")
 
 
-def ineffective(config: config_dict.ConfigDict) -> list[str]:
+def ineffective(config: Config) -> list[str]:
     """The fields, `NAME=VALUE`, that were set but have no effect with these other fields."""
     given, fields = flatten(config), fields_of(config)
-    objective, augment = config.objective, config.data.augment
-    unused = {name: set(term) - {"weight"} for name, term in objective.items() if not term.weight}
-    off = {f"objective.{name}.{field}" for name, fields in unused.items() for field in fields}
-    separate = bool(needing(objective, "separate_negatives"))
-    policies = {config.views.positive} | ({config.views.negative} if separate else set())
-    by_retrieval = config.eval.development == RETRIEVAL
-    of_folder = bool(config.eval.data) and not local_path(config.eval.data).is_file()
-    conditions = {
-        **partial_conditions(config),
-        **matryoshka_conditions(config),
-        **teacher_conditions(config),
-        "model.convolutions.channels": bool(config.model.convolutions.widths),
-        "model.convolutions.activation": bool(config.model.convolutions.widths),
-        "views.negative": separate,
-        "views.noise": "noisy" in policies,
-        "views.samples": "mean" in policies,
-        "views.cutoff": "cutoff" in (config.views.anchor_change, config.views.positive_change),
-        "views.positive_dropout": config.views.positive != "off",
-        "model.generator": bool(needing(objective, "replaces_tokens")),
-        **dict.fromkeys(("data.columns.score", "data.score_range"), bool(needing(objective, "scores"))),
-        **source_conditions(config),
-        **{f"data.spans.{name}": config.data.positives == "spans" for name in config.data.spans},
-        "data.augment.percent": augment.name in ("crop", "delete", "mlm"),
-        "data.augment.both": bool(augment.name),
-        "data.augment.lexicon": augment.name == "synonym",
-        "data.augment.mlm_model": augment.name == "mlm",
-        "train.bias_correction": config.train.optimizer == "adamw",
-        "train.milestones": config.train.schedule == "steps",
-        "train.mu_dtype": config.train.optimizer == "adamw",
-        "train.round_products": config.train.dtype == "bfloat16",
-        **retrieval_conditions(config),
-        "eval.development": by_retrieval or of_folder,
-        "eval.encoder": config.model.dual_encoder and (by_retrieval or bool(config.eval.data)),
-        "eval.tasks": of_folder,
-        "eval.against_start": has_scores(config),
-        "eval.transfer_protocol": config.eval.transfer,
-        "parallel.process_id": config.parallel.processes > 1,
-        **{f"analysis.{name}": config.analysis.every > 0 for name in config.analysis if name != "every"},
-    }
-    if config.analysis.data and local_path(config.analysis.data).is_file():
-        conditions["analysis.split"] = False
-    projected = any(objective[name].weight for name in config.projector.objectives)
-    conditions |= {name: projected and bool(config.projector.widths) for name in given if name.startswith("projector.")}
-    conditions["projector.bias"] &= config.projector.last_norm == "none"
-    off |= {name for name, holds in conditions.items() if not holds}
+    off = {name for name, field in fields.items() if not field.has_effect(config)}
     if not trains(config):
-        off |= {name for name in given if name.startswith(OF_TRAINING)}
-        off -= {"train.epochs", "train.report_to", "train.dtype", "train.matmul_precision", "data.max_length"}
+        off |= {name for name in given if name.startswith(OF_TRAINING)} - OF_SCORING
     return [f"{name}={given[name]}" for name in sorted(off) if given[name] != fields[name].default]

@@ -8,6 +8,7 @@ from ml_collections import config_dict
 from simcse_jax.config.loss_fields import LOSS_FIELDS, LOSS_SECTIONS, fields_of_objectives
 from simcse_jax.config.partial_fields import PARTIAL_FIELDS, PARTIAL_SECTIONS
 from simcse_jax.config.retrieval_fields import RETRIEVAL_FIELDS, RETRIEVAL_SECTIONS
+from simcse_jax.config.sections import Config, is_section
 from simcse_jax.config.source_fields import SOURCE_FIELDS, SOURCE_SECTIONS
 from simcse_jax.data.augment import AUGMENTATIONS
 from simcse_jax.data.examples import POSITIVES
@@ -32,6 +33,7 @@ from simcse_jax.field import (
     one_of,
     rule,
 )
+from simcse_jax.host.storage import is_remote, local_path
 from simcse_jax.models.config import (
     CONVOLUTION_ACTIVATIONS,
     DTYPES,
@@ -41,7 +43,7 @@ from simcse_jax.models.config import (
 )
 from simcse_jax.models.head import HEADS
 from simcse_jax.objectives.objective import Objective
-from simcse_jax.objectives.registry import OBJECTIVES, OWN, add, check_known
+from simcse_jax.objectives.registry import OBJECTIVES, OWN, add, check_known, needing
 
 OPTIMIZERS = {"adamw": "decay rates 0.9 and 0.999", "rmsprop": "decay rate 0.9, no momentum"}
 SCHEDULES = {  # see training/learning_rate.py
@@ -80,6 +82,19 @@ SECTIONS = {
     "parallel": "Devices and processes.",
 }
 
+
+def _scored(config: Any) -> bool:
+    return bool(needing(config.objective, "scores"))
+
+
+def _is_file(data: str) -> bool:
+    return bool(data) and local_path(data).is_file()
+
+
+def _of_folder(config: Any) -> bool:
+    return bool(config.eval.data) and not _is_file(config.eval.data)
+
+
 FIELDS = {
     "seed": number(42, "The seed of all random draws.", rule("from 0 to 2³² - 1", lambda seed: 0 <= seed < 2**32)),
     "model.init_from": field(
@@ -101,9 +116,14 @@ FIELDS = {
         "1,3,5); empty: none.",
         rule(f"odd whole numbers up to {WIDEST_CONVOLUTION}", lambda widths: all(width in ODD for width in widths)),
     ),
-    "model.convolutions.channels": field(256, "The features of each.", at_least(1), at_most(MOST_CHANNELS)),
+    "model.convolutions.channels": field(
+        256, "The features of each.", at_least(1), at_most(MOST_CHANNELS), only="model.convolutions.widths"
+    ),
     "model.convolutions.activation": field(
-        "none", f"What follows them. {explain(CONVOLUTION_ACTIVATIONS)}.", either(CONVOLUTION_ACTIVATIONS)
+        "none",
+        f"What follows them. {explain(CONVOLUTION_ACTIVATIONS)}.",
+        either(CONVOLUTION_ACTIVATIONS),
+        only="model.convolutions.widths",
     ),
     "model.dropout": number(0.1, "The dropout rate in training.", BELOW_ONE),
     "model.attention_dropout": number(
@@ -121,7 +141,9 @@ FIELDS = {
     ),
     "model.dual_encoder": field(False, "A second encoder for positives and negatives; that of the anchors is kept."),
     "model.generator": field(
-        "", "For objective.replaced_token_detection: a model with its language-model head, which is not trained."
+        "",
+        "For objective.replaced_token_detection: a model with its language-model head, which is not trained.",
+        only=lambda config: needing(config.objective, "replaces_tokens"),
     ),
     **PARTIAL_FIELDS,
     "data.train": field(
@@ -132,10 +154,17 @@ FIELDS = {
         "them, also gs://BUCKET/FOLDER.",
         given("a file, hf:NAME, tfds:NAME or sts:FOLDER"),
     ),
-    "data.local_cache": field("", "A folder on this host's disk, for copies of prepared corpora in buckets."),
+    "data.local_cache": field(
+        "",
+        "A folder on this host's disk, for copies of prepared corpora in buckets.",
+        only=lambda config: any(map(is_remote, config.data.train.split(","))),
+    ),
     **SOURCE_FIELDS,
     "data.max_length": field(
-        32, "Tokens per sentence; longer sentences are cut.", at_least(3, "two of them are special tokens")
+        32,
+        "Tokens per sentence; longer sentences are cut.",
+        at_least(3, "two of them are special tokens"),
+        only=lambda config: not all(config.data.lengths.values()),
     ),
     "data.positives": field(
         "",
@@ -144,13 +173,21 @@ FIELDS = {
         "a blank line between documents.",
         empty_or_one_of(POSITIVES),
     ),
-    "data.spans.anchors": field(2, "The anchors of a document.", at_least(1), at_most(1000)),
-    "data.spans.positives": field(
-        2, "The positives of an anchor; the mean of their embeddings is one.", at_least(1), at_most(MOST_POSITIVES)
+    "data.spans.anchors": field(
+        2, "The anchors of a document.", at_least(1), at_most(1000), only="data.positives=spans"
     ),
-    "data.spans.shortest": field(32, "The least word pieces of a span.", at_least(1)),
-    "data.spans.longest": field(512, "The most word pieces of a span.", at_least(1)),
-    "data.spans.tokens": field(2048, "The word pieces that each document must have.", at_least(1)),
+    "data.spans.positives": field(
+        2,
+        "The positives of an anchor; the mean of their embeddings is one.",
+        at_least(1),
+        at_most(MOST_POSITIVES),
+        only="data.positives=spans",
+    ),
+    "data.spans.shortest": field(32, "The least word pieces of a span.", at_least(1), only="data.positives=spans"),
+    "data.spans.longest": field(512, "The most word pieces of a span.", at_least(1), only="data.positives=spans"),
+    "data.spans.tokens": field(
+        2048, "The word pieces that each document must have.", at_least(1), only="data.positives=spans"
+    ),
     "data.held_out": field(
         0,
         "Hold out so many rows to score on, with eval.data empty: half of them choose the best checkpoint and "
@@ -163,22 +200,24 @@ FIELDS = {
     "data.columns.negative": field("", "The column of hard negatives: of one, or a list; or NAME of NAME_1, NAME_2, …"),
     "data.columns.neutral": field("", "The column of further negatives, read only if this is set."),
     "data.columns.label": field("", "The column of the pairs' labels, read if this is set or labels are needed."),
-    "data.columns.score": field("", "The column of the pairs' scores, where an objective needs them."),
+    "data.columns.score": field("", "The column of the pairs' scores, where an objective needs them.", only=_scored),
     "data.score_range": field(
         (),
         "The lowest and the highest score of the data, LOWEST,HIGHEST, e.g. 0,5: scores are scaled to 0 … 1; empty: "
         "they are taken as they are.",
         listed("empty, or the lowest and the highest score, e.g. 0,5", read_range),
+        only=_scored,
     ),
     "data.augment.name": field("", "The kind of change; empty: none.", empty_or_one_of(AUGMENTATIONS)),
     "data.augment.percent": field(
         10.0,
         "The percentage of words that crop and delete remove, or of tokens that mlm replaces.",
         rule("above 0 and below 100", lambda percent: 0 < percent < 100),
+        only=lambda config: config.data.augment.name in ("crop", "delete", "mlm"),
     ),
-    "data.augment.both": field(False, "Change the anchor too, in another way."),
-    "data.augment.lexicon": field("", "For synonym: a WordNet file in WN-LMF."),
-    "data.augment.mlm_model": field("", "For mlm: a model with its language-model head."),
+    "data.augment.both": field(False, "Change the anchor too, in another way.", only="data.augment.name"),
+    "data.augment.lexicon": field("", "For synonym: a WordNet file in WN-LMF.", only="data.augment.name=synonym"),
+    "data.augment.mlm_model": field("", "For mlm: a model with its language-model head.", only="data.augment.name=mlm"),
     **LOSS_FIELDS,
     "train.batch_size": field(
         64, "Examples per step, on all devices together.", at_least(2, "the others of a batch are the negatives")
@@ -198,15 +237,19 @@ FIELDS = {
         "For the schedule steps, STEP:FACTOR,…: from that step on (the first step is 0) the learning rate is this "
         "multiple of train.learning_rate.",
         milestones(LARGEST),
+        only="train.schedule=steps",
     ),
     "train.epsilon": number(1e-8, "Added to the root of the mean square of gradients: ε.", above(0)),
     "train.bias_correction": field(
-        True, "Correct AdamW's means for their start at zero. BERT's own optimizer does not: False."
+        True,
+        "Correct AdamW's means for their start at zero. BERT's own optimizer does not: False.",
+        only="train.optimizer=adamw",
     ),
     "train.mu_dtype": field(
         "float32",
         "The type in which AdamW keeps the mean of gradients; bfloat16: in half the memory, rounded each step.",
         one_of(DTYPES),
+        only="train.optimizer=adamw",
     ),
     "train.weight_decay": number(0.0, "The decay of matrices; biases and norms have none.", at_least(0.0)),
     "train.max_grad_norm": number(1.0, "Clips the gradient's global norm; 0.0: off.", at_least(0.0)),
@@ -235,7 +278,9 @@ FIELDS = {
         "highest", "The precision of float32 products on TPUs and GPUs; highest is float32.", one_of(PRECISIONS)
     ),
     "train.round_products": field(
-        False, "Write products of bfloat16 factors as bfloat16 on TPUs and GPUs: less memory traffic, more rounding."
+        False,
+        "Write products of bfloat16 factors as bfloat16 on TPUs and GPUs: less memory traffic, more rounding.",
+        only="train.dtype=bfloat16",
     ),
     "eval.data": field(
         "data/SentEval/data/downstream",
@@ -245,6 +290,7 @@ FIELDS = {
         "stsb",
         "What chooses the best checkpoint: STS-B's or SICK-R's development set of SentEval's folder, or retrieval.",
         one_of((*DEVELOPMENT, RETRIEVAL)),
+        only=lambda config: config.eval.development == RETRIEVAL or _of_folder(config),
     ),
     "eval.pooler": field(
         "",
@@ -259,11 +305,14 @@ FIELDS = {
         "Of two encoders (model.dual_encoder), the one that is scored and kept. anchor: that of the anchors; better: "
         "both are scored, and the better one is the model at each step.",
         either(("anchor", "better")),
+        only=lambda config: config.model.dual_encoder and (config.eval.development == RETRIEVAL or config.eval.data),
     ),
-    "eval.tasks": field(TASKS, "The tasks that score the best checkpoint at the end.", each_once("task", TASKS)),
+    "eval.tasks": field(
+        TASKS, "The tasks that score the best checkpoint at the end.", each_once("task", TASKS), only=_of_folder
+    ),
     "eval.transfer": field(False, "Also score the transfer tasks at the end."),
     "eval.transfer_protocol": field(
-        "sklearn", f"SentEval's protocol of transfer. {explain(PROTOCOLS)}.", one_of(PROTOCOLS)
+        "sklearn", f"SentEval's protocol of transfer. {explain(PROTOCOLS)}.", one_of(PROTOCOLS), only="eval.transfer"
     ),
     "eval.extra": field(
         (),
@@ -276,6 +325,7 @@ FIELDS = {
         "At the end, compare the best checkpoint with the start, and keep the start unless the checkpoint is better: "
         "the 95% interval of its gain, by a paired bootstrap, lies above 0. Of a file of pairs, one half then chooses "
         "the checkpoint and the other compares, or all do where eval.every=0.",
+        only=lambda config: has_scores(config),
     ),
     "eval.postprocess": field(
         "",
@@ -296,19 +346,25 @@ FIELDS = {
         "",
         "A file of sentences, or of graded pairs (their first sentences), or SentEval's data/downstream; "
         "empty: that of eval.data.",
+        only="analysis.every",
     ),
     "analysis.split": field(
-        "dev", "The split of STS-B that is measured, where the data are SentEval's folder.", one_of(("dev", "test"))
+        "dev",
+        "The split of STS-B that is measured, where the data are SentEval's folder.",
+        one_of(("dev", "test")),
+        only=lambda config: config.analysis.every and not _is_file(config.analysis.data),
     ),
     "analysis.repeated_sentences": field(
         "drop",
         "Whether a sentence that the data repeat is measured as often (keep), or once.",
         one_of(("drop", "keep")),
+        only="analysis.every",
     ),
     "analysis.sentences": field(
         256,
         "The number of sentences that are measured, evenly spread over the data.",
         at_least(FEWEST_ANALYSED, "tokens must occur in several"),
+        only="analysis.every",
     ),
     "checkpoint.keep_every": field(0, "Also keep the checkpoint of every n-th step; 0: none of them.", at_least(0)),
     "parallel.devices": field(0, "The number of devices of each process; 0: all.", at_least(0)),
@@ -320,21 +376,26 @@ FIELDS = {
         "1: this process alone; 0: as Slurm, Open MPI, Kubernetes or the TPU reports; n: set the two fields below.",
         at_least(0),
     ),
-    "parallel.process_id": field(0, "The number of this process, from 0 to n - 1.", at_least(0)),
+    "parallel.process_id": field(
+        0,
+        "The number of this process, from 0 to n - 1.",
+        at_least(0),
+        only=lambda config: config.parallel.processes > 1,
+    ),
     "parallel.coordinator": field("", "The HOST:PORT of process 0."),
 }
 
 
-def fields_of(config: config_dict.ConfigDict) -> Mapping[str, Field]:
+def fields_of(config: Config) -> Mapping[str, Field]:
     """The fields of a config: the package's, and those of objectives from outside that it names.
 
     Raises:
       UserError: when it names an objective that is nowhere.
     """
     objectives = config.get("objective", {})
-    if not isinstance(objectives, config_dict.ConfigDict):  # the checks refuse it
+    if not is_section(objectives):  # the checks refuse it
         return FIELDS
-    others = [name for name in objectives if name not in OWN and isinstance(objectives[name], config_dict.ConfigDict)]
+    others = [name for name in objectives if name not in OWN and is_section(objectives[name])]
     check_known(others)
     return FIELDS | fields_of_objectives(OBJECTIVES[name] for name in others)
 
@@ -367,11 +428,11 @@ def defaults_of(fields: Mapping[str, Field]) -> config_dict.ConfigDict:
     return config
 
 
-def flatten(config: config_dict.ConfigDict, prefix: str = "") -> dict[str, Any]:
+def flatten(config: Config | Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """All fields by dotted name."""
     fields: dict[str, Any] = {}
     for name, value in config.items():
-        if isinstance(value, config_dict.ConfigDict):
+        if is_section(value):
             fields |= flatten(value, f"{prefix}{name}.")
         else:
             fields[prefix + name] = value
@@ -384,16 +445,16 @@ def short_names(names: Collection[str]) -> list[str]:
     return last if len(set(last)) == len(last) else list(names)
 
 
-def scoring_pooler(config: Mapping[str, Any] | config_dict.ConfigDict) -> str:
+def scoring_pooler(config: Mapping[str, Any]) -> str:
     """The pooler of a run's scores and of its model; `config` is the run's, or that of an earlier `run.json`."""
     return config.get("eval", {}).get("pooler", "") or config["model"]["pooler"]
 
 
-def trains(config: config_dict.ConfigDict) -> bool:
+def trains(config: Config) -> bool:
     """Whether the run trains at all; without a step the initial model is scored."""
     return bool(config.train.max_steps or config.train.epochs)
 
 
-def has_scores(config: config_dict.ConfigDict) -> bool:
+def has_scores(config: Config) -> bool:
     """Whether the run is scored while it trains."""
     return bool(config.eval.data or config.eval.retrieval.data or config.data.held_out)

@@ -1,7 +1,8 @@
 """The fields of Matryoshka embeddings, whose first elements are embeddings too."""
 
-from ml_collections import config_dict
+from typing import Any
 
+from simcse_jax.config.sections import Config
 from simcse_jax.errors import UserError
 from simcse_jax.field import field, listed, number
 from simcse_jax.objectives.discarded import check_kept
@@ -34,34 +35,40 @@ def read_weights(parts: tuple[str, ...]) -> tuple[float, ...]:
     return weights
 
 
+def _seen(config: Any) -> bool:
+    return bool(needing(config.objective, "truncatable"))
+
+
 MATRYOSHKA_FIELDS = {
     "matryoshka.dimensions": field(
         (),
         "Objectives of embeddings are summed over embeddings of these numbers of elements, e.g. 768,256,64; empty: "
         "embeddings as they are.",
         listed("empty, or whole numbers from 1, each once", read_dimensions),
+        only=_seen,
     ),
     "matryoshka.weights": number(
         (),
         "The weight of the objectives at each of them, in the same order; empty: 1.",
         listed("empty, or numbers of 0 or more, at most 1e30, one of them above 1e-30", read_weights),
+        only=lambda config: config.matryoshka.dimensions and _seen(config),
     ),
 }
 
 
-def sizes_of(config: config_dict.ConfigDict) -> tuple[int, ...]:
+def sizes_of(config: Config) -> tuple[int, ...]:
     """The sizes, the largest first; none without `matryoshka.dimensions`."""
     return read_dimensions(config.matryoshka.dimensions)
 
 
-def weights_of(config: config_dict.ConfigDict) -> list[float]:
+def weights_of(config: Config) -> list[float]:
     """The weights of `sizes_of`, in its order."""
     dimensions, weights = config.matryoshka.dimensions, config.matryoshka.weights
     by_size = zip(map(int, dimensions), read_weights(weights) or [1.0] * len(dimensions), strict=True)
     return [weight for _, weight in sorted(by_size, reverse=True)]
 
 
-def check_matryoshka(config: config_dict.ConfigDict) -> None:
+def check_matryoshka(config: Config) -> None:
     """Refuses weights of other sizes, and objectives that cannot be taken at several sizes.
 
     Raises:
@@ -83,9 +90,3 @@ def check_matryoshka(config: config_dict.ConfigDict) -> None:
                 f"config.matryoshka.dimensions: objective.{name} sees projected embeddings, whose elements are not "
                 "those of the embedding; leave it empty, or take the objective out of projector.objectives"
             )
-
-
-def matryoshka_conditions(config: config_dict.ConfigDict) -> dict[str, bool]:
-    """For each of these fields that may be without effect, whether it has one."""
-    seen = bool(needing(config.objective, "truncatable"))
-    return {"matryoshka.dimensions": seen, "matryoshka.weights": seen and bool(config.matryoshka.dimensions)}

@@ -1,7 +1,6 @@
 """The fields that say which part of the encoder trains, and which of them go together."""
 
-from ml_collections import config_dict
-
+from simcse_jax.config.sections import Config
 from simcse_jax.errors import UserError
 from simcse_jax.field import BELOW_ONE, above, at_least, field, number
 
@@ -12,22 +11,29 @@ PARTIAL_SECTIONS = {
 
 PARTIAL_FIELDS = {
     "model.lora.rank": field(0, "The rank of the products; 0: no LoRA, the encoder itself trains.", at_least(0)),
-    "model.lora.alpha": field(16.0, "The products are multiplied by alpha / rank.", above(0)),
+    "model.lora.alpha": field(16.0, "The products are multiplied by alpha / rank.", above(0), only="model.lora.rank"),
     "model.lora.targets": field(
         (),
         "The linear maps of each layer that have them, as PEFT names them: query,value (DistilBERT: q_lin,v_lin; "
         "ModernBERT: Wqkv); or all-linear; empty: those of queries and values.",
+        only="model.lora.rank",
     ),
-    "model.lora.dropout": number(0.0, "The dropout rate of their inputs in training.", BELOW_ONE),
+    "model.lora.dropout": number(
+        0.0, "The dropout rate of their inputs in training.", BELOW_ONE, only="model.lora.rank"
+    ),
     "model.lora.init_from": field(
-        "", "A folder in PEFT's format with the products to start from; empty: new ones, which change nothing at first."
+        "",
+        "A folder in PEFT's format with the products to start from; empty: new ones, which change nothing at first.",
+        only="model.lora.rank",
     ),
-    "model.freeze.embeddings": field(False, "The tables of the embedding layer, with their norm."),
+    "model.freeze.embeddings": field(
+        False, "The tables of the embedding layer, with their norm.", only=lambda config: not config.model.lora.rank
+    ),
     "model.freeze.layers": field(0, "The first n layers; with LoRA, they have none.", at_least(0)),
 }
 
 
-def check_partial(config: config_dict.ConfigDict) -> None:
+def check_partial(config: Config) -> None:
     """Refuses an adapter that nothing would read.
 
     Raises:
@@ -38,10 +44,3 @@ def check_partial(config: config_dict.ConfigDict) -> None:
             f"config.model.lora.init_from={config.model.lora.init_from}: model.lora.rank is 0; set it to the rank of "
             "the adapter, r in its adapter_config.json"
         )
-
-
-def partial_conditions(config: config_dict.ConfigDict) -> dict[str, bool]:
-    """For each of these fields that may be without effect, whether it has one."""
-    has_lora = config.model.lora.rank > 0
-    needing = ("alpha", "targets", "dropout", "init_from")
-    return {f"model.lora.{name}": has_lora for name in needing} | {"model.freeze.embeddings": not has_lora}

@@ -1,7 +1,6 @@
 """The fields of retrieval tasks, and which of them go together with others."""
 
-from ml_collections import config_dict
-
+from simcse_jax.config.sections import Config
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.tasks import MEASURES, RETRIEVAL, STORAGES, USUAL
 from simcse_jax.field import at_least, each_once, field, given, one_of
@@ -18,22 +17,39 @@ RETRIEVAL_FIELDS = {
         "The measures, NAME@K; the first one chooses the best checkpoint where eval.development=retrieval.",
         given("one or more measures"),
         each_once("measure", MEASURES),
+        only=lambda config: config.eval.retrieval.data or config.data.held_out,
     ),
-    "eval.retrieval.split": field("test", "The judgements of the scores at the end: qrels/test.tsv.", one_of(SPLITS)),
+    "eval.retrieval.split": field(
+        "test", "The judgements of the scores at the end: qrels/test.tsv.", one_of(SPLITS), only="eval.retrieval.data"
+    ),
     "eval.retrieval.development": field(
-        "dev", "The judgements that choose the best checkpoint where eval.development=retrieval.", one_of(SPLITS)
+        "dev",
+        "The judgements that choose the best checkpoint where eval.development=retrieval.",
+        one_of(SPLITS),
+        only="eval.development=retrieval",
     ),
     "eval.retrieval.documents": field(
-        0, "Keep so many documents: all that are judged, and others drawn at random; 0: all.", at_least(0)
+        0,
+        "Keep so many documents: all that are judged, and others drawn at random; 0: all.",
+        at_least(0),
+        only="eval.retrieval.data",
     ),
-    "eval.retrieval.seed": field(0, "The seed of that draw.", at_least(0)),
+    "eval.retrieval.seed": field(
+        0,
+        "The seed of that draw.",
+        at_least(0),
+        only=lambda config: config.eval.retrieval.data and config.eval.retrieval.documents,
+    ),
     "eval.retrieval.storage": field(
-        "float32", "The type that the documents' embeddings are rounded to.", one_of(STORAGES)
+        "float32",
+        "The type that the documents' embeddings are rounded to.",
+        one_of(STORAGES),
+        only=lambda config: config.eval.retrieval.data or config.data.held_out,
     ),
 }
 
 
-def check_retrieval(config: config_dict.ConfigDict) -> None:
+def check_retrieval(config: Config) -> None:
     """Refuses a choice by retrieval without its data, and data without a choice.
 
     Raises:
@@ -54,13 +70,3 @@ def check_retrieval(config: config_dict.ConfigDict) -> None:
             f"config.eval.postprocess={evaluation.postprocess!r}: is for similarity and transfer; leave it empty, or "
             "eval.retrieval.data"
         )
-
-
-def retrieval_conditions(config: config_dict.ConfigDict) -> dict[str, bool]:
-    """For each of these fields that may be without effect, whether it has one."""
-    fields = config.eval.retrieval
-    found = {f"eval.retrieval.{name}": bool(fields.data) for name in fields if name != "data"}
-    found |= {f"eval.retrieval.{name}": True for name in ("measures", "storage") if config.data.held_out}
-    found["eval.retrieval.development"] = config.eval.development == RETRIEVAL
-    found["eval.retrieval.seed"] &= fields.documents > 0
-    return found

@@ -2,16 +2,15 @@
 
 import csv
 from collections.abc import Sequence
+from typing import Any
 
-from ml_collections import config_dict
-
+from simcse_jax.config.sections import Config
 from simcse_jax.data.mixture import read_weights
 from simcse_jax.data.sources import split_sources
 from simcse_jax.data.spans import SPANS
 from simcse_jax.data.tokens import ROLES, Lengths, Prompts
 from simcse_jax.errors import UserError
 from simcse_jax.field import either, explain, field, listed, rule
-from simcse_jax.host.storage import is_remote
 from simcse_jax.objectives.registry import needing, trained
 
 ONE_SOURCE = "one_source"
@@ -24,17 +23,26 @@ SOURCE_SECTIONS = {
 }
 _LENGTH = rule(f"0, or {SHORTEST} or more (two of them are special tokens)", lambda n: n == 0 or n >= SHORTEST)
 
+
+def _several(config: Any) -> bool:
+    return "," in config.data.train
+
+
 SOURCE_FIELDS = {
     "data.mixed": field(
         False,
         "Sources of data.train may have different columns: a sentence alone is its own positive, and hard negatives "
         "that a source lacks are left out of the loss.",
+        only=lambda config: _several(config) and config.data.batching != ONE_SOURCE,
     ),
-    "data.batching": field("mixed", f"The sources of a batch's rows. {explain(BATCHING)}.", either(BATCHING)),
+    "data.batching": field(
+        "mixed", f"The sources of a batch's rows. {explain(BATCHING)}.", either(BATCHING), only=_several
+    ),
     "data.weights": field(
         (),
         "The share of each source of data.train in an epoch, as numbers in their order, e.g. 3,1; empty: by size.",
         listed("empty, or numbers above 0, from 1e-30 to 1e30, one for each source of data.train", read_weights),
+        only=_several,
     ),
     "data.prompts.anchor": field("", "Before anchors, e.g. 'query: '."),
     "data.prompts.positive": field("", "Before positives and hard negatives, e.g. 'passage: '."),
@@ -43,7 +51,7 @@ SOURCE_FIELDS = {
 }
 
 
-def lengths_of(config: config_dict.ConfigDict) -> Lengths | None:
+def lengths_of(config: Config) -> Lengths | None:
     """The most tokens of anchors and of other sentences; None if both are `data.max_length`."""
     lengths = config.data.lengths
     if not lengths.anchor and not lengths.positive:
@@ -51,7 +59,7 @@ def lengths_of(config: config_dict.ConfigDict) -> Lengths | None:
     return Lengths(*(lengths[role] or config.data.max_length for role in ROLES))
 
 
-def longest(config: config_dict.ConfigDict) -> tuple[str, int]:
+def longest(config: Config) -> tuple[str, int]:
     """The most tokens of a sentence, and the field that says so."""
     lengths = config.data.lengths
     fields = {f"data.lengths.{role}": lengths[role] for role in ROLES if lengths[role]}
@@ -61,7 +69,7 @@ def longest(config: config_dict.ConfigDict) -> tuple[str, int]:
     return name, fields[name]
 
 
-def prompts_of(config: config_dict.ConfigDict) -> tuple[Prompts, ...]:
+def prompts_of(config: Config) -> tuple[Prompts, ...]:
     """The prompts of each source, in their order; () without any.
 
     Raises:
@@ -92,7 +100,7 @@ def _split(field: str, text: str, sources: Sequence[str]) -> list[str]:
     return found * (len(sources) if len(found) == 1 else 1)
 
 
-def check_sources(config: config_dict.ConfigDict) -> None:
+def check_sources(config: Config) -> None:
     """Refuses weights and prompts that do not fit the sources, and data whose rows must stay together.
 
     Raises:
@@ -127,7 +135,7 @@ def check_sources(config: config_dict.ConfigDict) -> None:
         check_mixed(config, "config.data.mixed", "set it to False")
 
 
-def check_mixed(config: config_dict.ConfigDict, field: str, otherwise: str) -> None:
+def check_mixed(config: Config, field: str, otherwise: str) -> None:
     """Refuses what cannot leave out the sentences that some sources lack.
 
     Args:
@@ -147,16 +155,3 @@ def check_mixed(config: config_dict.ConfigDict, field: str, otherwise: str) -> N
             f"{field}: objective.{reading[0].name} reads both sentences of every example, and some sources lack "
             f"one; {otherwise}, or set the objective's weight to 0.0"
         )
-
-
-def source_conditions(config: config_dict.ConfigDict) -> dict[str, bool]:
-    """For each of these fields that may be without effect, whether it has one."""
-    data = config.data
-    several = "," in data.train
-    return {
-        "data.max_length": not all(data.lengths.values()),
-        "data.mixed": several and data.batching != ONE_SOURCE,
-        "data.batching": several,
-        "data.weights": several,
-        "data.local_cache": any(is_remote(part) for part in data.train.split(",")),
-    }

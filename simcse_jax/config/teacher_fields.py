@@ -1,7 +1,8 @@
 """The fields of a teacher: a model whose embeddings of the training sentences some objectives take."""
 
-from ml_collections import config_dict
+from typing import Any
 
+from simcse_jax.config.sections import Config
 from simcse_jax.errors import UserError
 from simcse_jax.field import field
 from simcse_jax.objectives.registry import needing
@@ -11,15 +12,23 @@ TEACHER_SECTIONS = {
 }
 
 
+def _taught(config: Any) -> bool:
+    return bool(needing(config.objective, "teacher"))
+
+
 TEACHER_FIELDS = {
-    "teacher.model": field("", "The model, as for model.init_from; it is used as it is published, and not trained."),
+    "teacher.model": field(
+        "", "The model, as for model.init_from; it is used as it is published, and not trained.", only=_taught
+    ),
     "teacher.kept": field(
-        "", "A folder that keeps its embeddings for other runs on the same sentences; empty: they are not kept."
+        "",
+        "A folder that keeps its embeddings for other runs on the same sentences; empty: they are not kept.",
+        only=_taught,
     ),
 }
 
 
-def check_teacher(config: config_dict.ConfigDict) -> None:
+def check_teacher(config: Config) -> None:
     """Refuses objectives of a teacher without one, and data that have no sentence for it.
 
     Raises:
@@ -35,8 +44,3 @@ def check_teacher(config: config_dict.ConfigDict) -> None:
             f"config.data.mixed: objective.{names[0]} reads all sentences of every example, and some sources lack one; "
             "set it to False, or the objective's weight to 0.0"
         )
-
-
-def teacher_conditions(config: config_dict.ConfigDict) -> dict[str, bool]:
-    """For each of these fields that may be without effect, whether it has one."""
-    return dict.fromkeys(TEACHER_FIELDS, bool(needing(config.objective, "teacher")))

@@ -6,10 +6,10 @@ With one process, none of this does anything. `mesh.py` places arrays over the d
 import contextlib
 import itertools
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import jax
 from jax._src import distributed  # JAX has no public way to its key-value store; Orbax takes this one too
-from ml_collections import config_dict
 
 from simcse_jax.devices import backend
 from simcse_jax.errors import UserError, reason
@@ -20,7 +20,7 @@ END_SECONDS = 60  # for all processes to end, after the first one has
 _calls = itertools.count()
 
 
-def initialize(settings: config_dict.ConfigDict) -> None:
+def initialize(settings: Any) -> None:
     """Joins the other processes as configured in `config.parallel`; call it before anything else uses a device.
 
     Once they are joined, it does nothing.
@@ -34,7 +34,7 @@ def initialize(settings: config_dict.ConfigDict) -> None:
     backend.start(training=True)
 
 
-def _join(settings: config_dict.ConfigDict) -> None:
+def _join(settings: Any) -> None:
     known = {}
     if settings.processes:
         known = {"num_processes": settings.processes, "process_id": settings.process_id}

@@ -13,9 +13,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 import numpy as np
-from ml_collections import config_dict
 
 from simcse_jax.config.fields import default_config, flatten
+from simcse_jax.config.sections import Section
 from simcse_jax.encoding.embedder import Embedder
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.analysis.last_layer import Sample, measure_last_layer
@@ -49,8 +49,8 @@ def read_run(folder: Folder) -> dict[str, Any]:
     workdir = Workdir(folder)
     workdir.check_exists(f"--runs {folder}")
     run = workdir.read_run()
-    fields = flatten(config_dict.ConfigDict(resolved(default_config())))  # for fields that its version did not have
-    fields |= flatten(config_dict.ConfigDict(run["config"]))
+    fields = flatten(resolved(default_config()))  # for fields that its version did not have
+    fields |= flatten(run["config"])
     analysis = {name: fields[f"analysis.{name}"] for name in MEASURED}
     analysis |= {"eval.data": fields["eval.data"], "sha256": run["sha256"].get("analysis.data")}
     kept = ("eval.pooler", "eval.encoder")  # they choose what is scored
@@ -172,7 +172,7 @@ def starting_params(folder: Folder, run: dict[str, Any]) -> Params | None:
     """The run's initial parameters, with the same fresh head; None with a message if those weights are not found."""
     # Only the first encoder and its head make embeddings.
     model_fields = {**run["config"]["model"], "dual_encoder": False}
-    config = config_dict.ConfigDict({"seed": run["config"]["seed"], "model": model_fields, "objective": {}})
+    config = Section.of({"seed": run["config"]["seed"], "model": model_fields, "objective": {}})
     name = config.model.init_from
     try:
         model = load_model(name, config.model.num_layers)

@@ -5,8 +5,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ml_collections import config_dict
-
 from simcse_jax.config.fields import default_config, flatten, short_names
 from simcse_jax.errors import UserError, why
 from simcse_jax.host.storage import read_json
@@ -72,7 +70,7 @@ def read_listed(folder: Path) -> Listed:
     if best not in scored:
         best = max(scored, key=lambda step: next(iter(scored[step].values())), default=None)
     average = result.get("average")
-    known = flatten(config_dict.ConfigDict(run["config"]))
+    known = flatten(run["config"])
     epochs, batch, examples = known.get("train.epochs", 0), known.get("train.batch_size", 0), run.get("examples", 0)
     mixed = known.get("data.batching", "mixed") == "mixed" and batch > 0
     planned = known.get("train.max_steps") or (epochs * (examples // batch) if mixed else 0)

@@ -304,10 +304,8 @@ def _trains(run: Mapping[str, Any]) -> bool:
 
 def changed_fields(run: Mapping[str, Any]) -> dict[str, str]:
     """The fields of a run's config that differ from the defaults and count for its result, fit to be published."""
-    from ml_collections import config_dict
-
     default = flatten(default_config())
-    given = flatten(config_dict.ConfigDict(dict(run["config"])))
+    given = flatten(run["config"])
     return {
         field: public_value(field, value, run.get("hub"))
         for field, value in given.items()

@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jaxtyping import Array, Int, Key
-from ml_collections import config_dict
 
+from simcse_jax.config.sections import Section
 from simcse_jax.devices import processes
 from simcse_jax.errors import UserError
 from simcse_jax.host.storage import Folder, write_atomically
@@ -35,7 +35,7 @@ from simcse_jax.objectives.registry import trained
 
 FROZEN_FILE = "frozen.safetensors"  # in a run's folder `model/`
 FINGERPRINT = f"model/{FROZEN_FILE}"  # the key of its SHA-256 in `run.json`
-Fields: TypeAlias = Mapping[str, Any] | config_dict.ConfigDict
+Fields: TypeAlias = Mapping[str, Any]
 
 
 class TrainState(NamedTuple):
@@ -52,7 +52,7 @@ HEAD_STREAM, SECOND_HEAD_STREAM, PROJECTOR_STREAM = 0x68656164, 0x68656165, 0x68
 CONVOLUTION_STREAM, LORA_STREAM = 0x636F6E76, 0x6C6F7261
 
 
-def convolutions_of(model: Mapping[str, Any] | config_dict.ConfigDict) -> Convolutions | None:
+def convolutions_of(model: Mapping[str, Any]) -> Convolutions | None:
     """Those that a run's `config.model` asks for; None if it has none, as in runs of earlier versions."""
     fields = model.get("convolutions", {})
     if not fields.get("widths"):
@@ -60,18 +60,18 @@ def convolutions_of(model: Mapping[str, Any] | config_dict.ConfigDict) -> Convol
     return Convolutions(tuple(int(width) for width in fields["widths"]), fields["channels"], fields["activation"])
 
 
-def with_parts(encoder: EncoderConfig, model: Mapping[str, Any] | config_dict.ConfigDict) -> EncoderConfig:
+def with_parts(encoder: EncoderConfig, model: Mapping[str, Any]) -> EncoderConfig:
     """The encoder with what a run's `config.model` adds to it, and with the part of it that trains."""
     encoder = computed_as(model, encoder)
     return dataclasses.replace(encoder, convolutions=convolutions_of(model), partial=partial_of(model, encoder))
 
 
-def computed_as(model: Mapping[str, Any] | config_dict.ConfigDict, encoder: EncoderConfig) -> EncoderConfig:
+def computed_as(model: Mapping[str, Any], encoder: EncoderConfig) -> EncoderConfig:
     """The encoder, computed as a run's `config.model` says; older runs say nothing of kernels."""
     return dataclasses.replace(encoder, attention_kernels=model.get("attention_kernels", False))
 
 
-def trained_shapes(encoder: EncoderConfig, run: Mapping[str, Any] | config_dict.ConfigDict) -> Shapes:
+def trained_shapes(encoder: EncoderConfig, run: Mapping[str, Any]) -> Shapes:
     """The abstract float32 parameters of a run's checkpoints, by name.
 
     Args:
@@ -80,7 +80,7 @@ def trained_shapes(encoder: EncoderConfig, run: Mapping[str, Any] | config_dict.
     return split_shapes(encoder, run)[0]
 
 
-def split_shapes(encoder: EncoderConfig, run: Mapping[str, Any] | config_dict.ConfigDict) -> tuple[Shapes, Shapes]:
+def split_shapes(encoder: EncoderConfig, run: Mapping[str, Any]) -> tuple[Shapes, Shapes]:
     """The abstract parameters of a run's checkpoints, and those that are frozen; the arguments as above."""
     encoder = with_parts(encoder, run["model"])
     _, first = build(encoder, with_head=HEADS[run["model"]["mlp"]].trained)
@@ -102,9 +102,7 @@ def pretrained_shapes(encoder: EncoderConfig) -> Shapes:
     return shapes | {name: jax.ShapeDtypeStruct(shape, jnp.float32) for name, shape in head.items()}
 
 
-def initial_params(
-    config: config_dict.ConfigDict, model: Pretrained, adapter: Mapping[str, AnyArray] | None = None
-) -> Params:
+def initial_params(config: Section, model: Pretrained, adapter: Mapping[str, AnyArray] | None = None) -> Params:
     """All initial parameters of a run, frozen ones included: the loaded weights, and fresh ones that the model lacks.
 
     A second encoder starts from the same weights, with a fresh head of its own. `adapter` has LoRA's parameters where
@@ -132,7 +130,7 @@ def initial_params(
     return params
 
 
-def _convolutions(config: config_dict.ConfigDict, model: Pretrained) -> Params:
+def _convolutions(config: Section, model: Pretrained) -> Params:
     """The model's own convolutions if they have the same sizes, otherwise fresh ones; nothing if it trains none."""
     wanted = convolutions_of(config.model)
     if wanted is None:
@@ -148,7 +146,7 @@ def _convolutions(config: config_dict.ConfigDict, model: Pretrained) -> Params:
     return fresh
 
 
-def _head(config: config_dict.ConfigDict, model: Pretrained, stream: int) -> Params:
+def _head(config: Section, model: Pretrained, stream: int) -> Params:
     """The model's own head or a fresh one; nothing if no head is trained."""
     if not HEADS[config.model.mlp].trained:
         return {}

@@ -25,9 +25,9 @@ from pathlib import Path
 from typing import Any
 
 import jax
-from ml_collections import config_dict
 
 from simcse_jax.config.fields import default_config, flatten, scoring_pooler
+from simcse_jax.config.sections import Config, Section
 from simcse_jax.errors import UserError, why
 from simcse_jax.host.storage import Folder, is_of_macos, read_json, write_atomically
 from simcse_jax.huggingface.load import Pretrained
@@ -90,15 +90,15 @@ class Workdir:
             time.sleep(1)
         raise UserError(f"--workdir {self}: not the same folder for every process; use a shared disk or gs://…")
 
-    def check_same_config(self, config: config_dict.ConfigDict) -> None:
+    def check_same_config(self, config: Section) -> None:
         """Refuses to resume in a folder that belongs to another config.
 
         A field that the run's version did not have had its default.
         """
         saved = self.read_run()
-        defaults = flatten(config_dict.ConfigDict(resolved(default_config())))
-        before = defaults | flatten(config_dict.ConfigDict(saved["config"]))
-        now = flatten(config_dict.ConfigDict(resolved(config)))
+        defaults = flatten(resolved(default_config()))
+        before = defaults | flatten(saved["config"])
+        now = flatten(resolved(config))
         names = sorted(name for name in before.keys() | now.keys() if name in MEASURED_ON or not name.startswith(FREE))
         differing = [
             f"{name} was {before.get(name)!r}, is {now.get(name)!r}"
@@ -110,13 +110,13 @@ class Workdir:
             what += f" (and {len(differing) - 1} more)" if len(differing) > 1 else ""
             raise UserError(f"{self} {what}; choose another workdir, or remove this one", differing[1:] and differing)
 
-    def check_same_run(self, config: config_dict.ConfigDict, fingerprints: Mapping[str, str]) -> None:
+    def check_same_run(self, config: Section, fingerprints: Mapping[str, str]) -> None:
         """Refuses to resume in a folder that belongs to another config, other data or other weights.
 
         `fingerprints` are SHA-256 of the contents that the named fields refer to.
         """
         self.check_same_config(config)
-        fingerprints_before, now = self.read_run()["sha256"], flatten(config_dict.ConfigDict(resolved(config)))
+        fingerprints_before, now = self.read_run()["sha256"], flatten(resolved(config))
         for field, fingerprint in fingerprints.items():
             if fingerprints_before.get(field, fingerprint) != fingerprint:  # a run may be analysed from now on
                 raise UserError(
@@ -125,7 +125,7 @@ class Workdir:
 
     def create(
         self,
-        config: config_dict.ConfigDict,
+        config: Section,
         fingerprints: Mapping[str, str],
         model: Pretrained,
         tokenizer: Tokenizer,
@@ -219,7 +219,7 @@ class Workdir:
         write_atomically(self.path / "result.json", json.dumps(result, indent=2) + "\n")
 
 
-def settings_of(config: config_dict.ConfigDict, model: Pretrained, prompts: Mapping[str, str]) -> dict[str, Any]:
+def settings_of(config: Section, model: Pretrained, prompts: Mapping[str, str]) -> dict[str, Any]:
     """What `run.json` has of the trained model's settings: its prompts, and with `model.keep_settings` the others.
 
     Args:
@@ -244,12 +244,12 @@ def _is_unfinished(folder: Folder) -> bool:
     )
 
 
-def resolved(config: config_dict.ConfigDict) -> dict[str, Any]:
+def resolved(config: Config) -> dict[str, Any]:
     """The config as JSON returns it: tuples are lists."""
     return json.loads(json.dumps(config.to_dict()))
 
 
-def identity(config: config_dict.ConfigDict) -> str:
+def identity(config: Section) -> str:
     """A fingerprint of all fields that must be the same in all processes."""
     fields = {name: value for name, value in sorted(flatten(config).items()) if name != "parallel.process_id"}
     return hashlib.sha256(json.dumps(fields).encode()).hexdigest()

@@ -1,7 +1,6 @@
 """What the columns of a run's data allow: some objectives need hard negatives, labelled pairs, or views that differ."""
 
-from ml_collections import config_dict
-
+from simcse_jax.config.sections import Section
 from simcse_jax.data.corpora import AnyCorpus
 from simcse_jax.data.sources import Examples
 from simcse_jax.data.spans import SPANS
@@ -10,12 +9,12 @@ from simcse_jax.objectives.objective import Columns
 from simcse_jax.objectives.registry import needing, trained
 
 
-def positives_of(config: config_dict.ConfigDict) -> int:
+def positives_of(config: Section) -> int:
     """The columns whose mean embedding is an anchor's positive."""
     return int(config.data.spans.positives) if config.data.positives == SPANS else 1
 
 
-def check_corpus(config: config_dict.ConfigDict, corpus: AnyCorpus) -> None:
+def check_corpus(config: Section, corpus: AnyCorpus) -> None:
     """As `check_columns`, where a batch has rows of one source for each of the sources.
 
     Raises:
@@ -25,9 +24,7 @@ def check_corpus(config: config_dict.ConfigDict, corpus: AnyCorpus) -> None:
         check_columns(config, part.num_columns, part.fewest_columns, data=name, most=corpus.num_columns)
 
 
-def check_columns(
-    config: config_dict.ConfigDict, num_columns: int, fewest: int, *, data: str = "", most: int = 0
-) -> None:
+def check_columns(config: Section, num_columns: int, fewest: int, *, data: str = "", most: int = 0) -> None:
     """Refuses objectives that need columns that the data lacks, and pairs of a sentence with itself without dropout.
 
     Args:
@@ -53,7 +50,7 @@ def check_columns(
         objective.check_columns(config, columns)
 
 
-def check_scores(config: config_dict.ConfigDict, examples: Examples) -> None:
+def check_scores(config: Section, examples: Examples) -> None:
     """Refuses scores that are all the same, where pairs are compared by them.
 
     Raises:
@@ -68,7 +65,7 @@ def check_scores(config: config_dict.ConfigDict, examples: Examples) -> None:
         )
 
 
-def _check_views_differ(config: config_dict.ConfigDict) -> None:
+def _check_views_differ(config: Section) -> None:
     """Refuses masks that are meant to make a sentence's two views differ, and drop nothing."""
     views, model = config.views, config.model
     paired = needing(config.objective, "compares_views")

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from ml_collections import config_dict
 
 from simcse_jax.config.fields import FEWEST_ANALYSED
 from simcse_jax.config.matryoshka_fields import sizes_of
+from simcse_jax.config.sections import Section
 from simcse_jax.data.sources import split_sources
 from simcse_jax.devices import processes
 from simcse_jax.errors import UserError
@@ -121,7 +121,7 @@ def _names(evaluator: Final) -> Iterable[str]:
     return (evaluator.name,) if isinstance(evaluator, sts.Correlation) else evaluator.tasks
 
 
-def read_evaluation(config: config_dict.ConfigDict, devices: Sequence[jax.Device] | None = None) -> Evaluation | None:
+def read_evaluation(config: Section, devices: Sequence[jax.Device] | None = None) -> Evaluation | None:
     """Reads the data of all evaluators; None when both `eval.data` and `eval.retrieval.data` are empty.
 
     `devices` are those of the run, None for all.
@@ -143,7 +143,7 @@ def read_evaluation(config: config_dict.ConfigDict, devices: Sequence[jax.Device
 
 
 def _with_retrieval(
-    config: config_dict.ConfigDict, devices: Sequence[jax.Device] | None, found: Evaluation | None
+    config: Section, devices: Sequence[jax.Device] | None, found: Evaluation | None
 ) -> Evaluation | None:
     """The evaluation with retrieval, if it is asked for: its scores at the end, and its choice."""
     fields = config.eval.retrieval
@@ -166,7 +166,7 @@ def _with_retrieval(
     return found._replace(final=[*found.final, final])
 
 
-def _read_folder_or_file(config: config_dict.ConfigDict, fit_on: postprocess.Postprocess | None) -> Evaluation:
+def _read_folder_or_file(config: Section, fit_on: postprocess.Postprocess | None) -> Evaluation:
     data = config.eval.data
     extra = read_extra(data, config.eval.extra)
     if local_path(data).is_file():
@@ -214,7 +214,7 @@ def read_extra(data: str, names: Sequence[str]) -> dict[str, Extra]:
     return found
 
 
-def read_postprocess(config: config_dict.ConfigDict) -> postprocess.Postprocess | None:
+def read_postprocess(config: Section) -> postprocess.Postprocess | None:
     """The post-processing with the sentences that it is fit on; None without post-processing.
 
     Raises:
@@ -231,9 +231,7 @@ def read_postprocess(config: config_dict.ConfigDict) -> postprocess.Postprocess 
         raise UserError(f"config.eval.postprocess_data: {error}") from None
 
 
-def check_sizes(
-    config: config_dict.ConfigDict, encoder: EncoderConfig, evaluation: Evaluation | None
-) -> tuple[int, ...]:
+def check_sizes(config: Section, encoder: EncoderConfig, evaluation: Evaluation | None) -> tuple[int, ...]:
     """The sizes below the whole embedding's at which objectives see it; says so if they never see the whole of it.
 
     Raises:
@@ -258,7 +256,7 @@ def check_sizes(
     return smaller
 
 
-def read_analysis(config: config_dict.ConfigDict, evaluation: Evaluation | None) -> last_layer.Sample | None:
+def read_analysis(config: Section, evaluation: Evaluation | None) -> last_layer.Sample | None:
     """The sentences on which the last layer is measured during training; None if it is not measured.
 
     Raises:

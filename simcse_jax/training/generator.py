@@ -3,9 +3,9 @@
 from typing import NamedTuple
 
 import numpy as np
-from ml_collections import config_dict
 
 from simcse_jax.config.fields import trains
+from simcse_jax.config.sections import Section
 from simcse_jax.config.source_fields import longest
 from simcse_jax.errors import UserError
 from simcse_jax.host.storage import sha256
@@ -40,7 +40,7 @@ class Generator(NamedTuple):
         return sha256(*(params[name] for name in sorted(params)))
 
 
-def check_generator(config: config_dict.ConfigDict, encoder: EncoderConfig, generator: EncoderConfig) -> None:
+def check_generator(config: Section, encoder: EncoderConfig, generator: EncoderConfig) -> None:
     """Checks the shape of config.model.generator against that of the encoder that is trained.
 
     Raises:
@@ -55,7 +55,7 @@ def check_generator(config: config_dict.ConfigDict, encoder: EncoderConfig, gene
         raise UserError(f"{field}: its weights have {sizes}; they must have the same vocabulary")
 
 
-def read_generator(config: config_dict.ConfigDict, model: Pretrained) -> Generator | None:
+def read_generator(config: Section, model: Pretrained) -> Generator | None:
     """Reads the model of config.model.generator; None where no objective needs it, or nothing is trained.
 
     Args:

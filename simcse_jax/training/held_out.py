@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
-from ml_collections import config_dict
 
+from simcse_jax.config.sections import Section
 from simcse_jax.data.held_out import FEWEST, hold_out
 from simcse_jax.data.sources import Examples
 from simcse_jax.errors import UserError
@@ -25,9 +25,7 @@ class HeldOut(NamedTuple):
     evaluation: Evaluation
 
 
-def hold_out_rows(
-    config: config_dict.ConfigDict, examples: Examples, devices: Sequence[jax.Device] | None = None
-) -> HeldOut:
+def hold_out_rows(config: Section, examples: Examples, devices: Sequence[jax.Device] | None = None) -> HeldOut:
     """Holds rows out: half of them choose the best checkpoint, half are the test set; all are if nothing is chosen.
 
     Pairs with scores are compared by Spearman's correlation. Of other pairs, each anchor is a query, whose positives

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
-from ml_collections import config_dict
 
 from simcse_jax.config.fields import LARGEST, flatten, scoring_pooler, trains
+from simcse_jax.config.sections import Section
 from simcse_jax.data.corpora import AnyCorpus
 from simcse_jax.data.sources import by_field
 from simcse_jax.data.tokens import prompts_by_name
@@ -49,7 +49,7 @@ READ = (
 LISTS = ("data.train", "eval.retrieval.data", "eval.postprocess_data")  # those of them that may name several sources
 
 
-def sources(config: config_dict.ConfigDict) -> dict[str, str]:
+def sources(config: Section) -> dict[str, str]:
     """The names of what a run reads, by the fields that have them; not all are files or folders."""
     fields = flatten(config)
     named = {f"config.{field}": fields[field] for field in READ}
@@ -108,7 +108,7 @@ class Inputs(NamedTuple):
         }
 
 
-def read_inputs(config: config_dict.ConfigDict) -> Inputs:
+def read_inputs(config: Section) -> Inputs:
     """Everything a run reads before it starts, checked.
 
     Raises:
@@ -166,7 +166,7 @@ def read_inputs(config: config_dict.ConfigDict) -> Inputs:
     return inputs._replace(evaluation=evaluation and evaluation.with_prompts(inputs.prompts))
 
 
-def read_held_out(config: config_dict.ConfigDict, devices: Sequence[jax.Device]) -> HeldOut:
+def read_held_out(config: Section, devices: Sequence[jax.Device]) -> HeldOut:
     """The rows to train on and the evaluation on the others, whose numbers are printed.
 
     Raises:
@@ -185,7 +185,7 @@ def read_held_out(config: config_dict.ConfigDict, devices: Sequence[jax.Device])
     return held
 
 
-def check_transformer(config: config_dict.ConfigDict, model: Pretrained, masked: Sequence[Objective]) -> None:
+def check_transformer(config: Section, model: Pretrained, masked: Sequence[Objective]) -> None:
     """Refuses what word vectors cannot do: they are scored as they are.
 
     Raises:
@@ -197,7 +197,7 @@ def check_transformer(config: config_dict.ConfigDict, model: Pretrained, masked:
         model.check_layers(field)
 
 
-def choose_devices(config: config_dict.ConfigDict) -> list[jax.Device]:
+def choose_devices(config: Section) -> list[jax.Device]:
     """The first `parallel.devices` of each process, or all; the batch must be divisible by their number."""
     backend.start(training=True)  # a sweep's runs in one program join no others, so nothing has started it
     wanted, there = config.parallel.devices, jax.local_device_count()
@@ -209,7 +209,7 @@ def choose_devices(config: config_dict.ConfigDict) -> list[jax.Device]:
     return devices
 
 
-def check_divides(config: config_dict.ConfigDict, devices: int) -> None:
+def check_divides(config: Section, devices: int) -> None:
     """Refuses a batch size that is not divisible by the number of devices, naming the nearest that are."""
     size = config.train.batch_size
     if size % devices:
@@ -220,14 +220,14 @@ def check_divides(config: config_dict.ConfigDict, devices: int) -> None:
         )
 
 
-def dropped(fields: config_dict.ConfigDict, model: Pretrained) -> list[str]:
+def dropped(fields: Section, model: Pretrained) -> list[str]:
     """What the model's folder asks for, and the trained model will not have; `fields` are `config.model`."""
     if not fields.keep_settings:
         return model.besides
     return dataclasses.replace(model, settings=DEFAULTS, normalize=False).besides
 
 
-def differences(config: config_dict.ConfigDict, model: Pretrained) -> str:
+def differences(config: Section, model: Pretrained) -> str:
     """How a run differs from the sentence encoder that it starts from, for people; empty: not at all.
 
     Of a model that does not state how it makes embeddings, nothing but its length can differ.
@@ -244,7 +244,7 @@ def differences(config: config_dict.ConfigDict, model: Pretrained) -> str:
     return ", ".join(parts)
 
 
-def check_projector(config: config_dict.ConfigDict, encoder: EncoderConfig) -> None:
+def check_projector(config: Section, encoder: EncoderConfig) -> None:
     """Refuses an embedding that is to take the place of a token and has another size.
 
     Raises:

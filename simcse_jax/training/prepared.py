@@ -4,8 +4,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ml_collections import config_dict
-
+from simcse_jax.config.sections import Section
 from simcse_jax.config.source_fields import ONE_SOURCE, check_mixed, lengths_of
 from simcse_jax.data.corpus.local_copy import local_copy
 from simcse_jax.data.corpus.manifest import NAME, Manifest, corpus_path, is_prepared, read_manifest
@@ -27,7 +26,7 @@ from simcse_jax.objectives.registry import needing
 IN_PREPARE = {"positives": "--positives", "mixed": "--mixed"}  # fields whose choice was made then, and its options
 
 
-def open_prepared(config: config_dict.ConfigDict, tokenizer: Tokenizer) -> dict[str, PreparedCorpus]:
+def open_prepared(config: Section, tokenizer: Tokenizer) -> dict[str, PreparedCorpus]:
     """The prepared corpora that `data.train` names, and prints their sizes; none if it names something else.
 
     Several are one, whose rows follow one another, unless a batch has rows of one source alone.
@@ -54,7 +53,7 @@ def open_prepared(config: config_dict.ConfigDict, tokenizer: Tokenizer) -> dict[
     return {name: _open(config, name, [path], tokenizer) for name, path in paths.items()}
 
 
-def _open(config: config_dict.ConfigDict, name: str, paths: Sequence[Path], tokenizer: Tokenizer) -> PreparedCorpus:
+def _open(config: Section, name: str, paths: Sequence[Path], tokenizer: Tokenizer) -> PreparedCorpus:
     """The corpus in one folder, or that of several."""
     data, prepared = config.data, Prepared(*paths)
     manifest = prepared.manifest
@@ -95,7 +94,7 @@ def _open(config: config_dict.ConfigDict, name: str, paths: Sequence[Path], toke
     return PreparedCorpus(prepared, tokenizer.pad_token_id, labels, data.subsample, mixture=mixture)
 
 
-def by_weight(config: config_dict.ConfigDict, names: Sequence[str], sizes: Sequence[int]) -> Mixture:
+def by_weight(config: Section, names: Sequence[str], sizes: Sequence[int]) -> Mixture:
     """The turns of sources by their weights, in an epoch of as many rows as they have, and prints them.
 
     Raises:
@@ -160,7 +159,7 @@ def check_alike(manifests: Mapping[str, Manifest]) -> None:
             )
 
 
-def check_same(config: config_dict.ConfigDict, manifest: Manifest, tokenizer: Tokenizer, name: str) -> None:
+def check_same(config: Section, manifest: Manifest, tokenizer: Tokenizer, name: str) -> None:
     """Refuses a corpus of another tokenizer or length, and fields that were chosen when it was prepared.
 
     Raises:

@@ -5,8 +5,8 @@ import itertools
 from collections.abc import Sequence
 
 import numpy as np
-from ml_collections import config_dict
 
+from simcse_jax.config.sections import Section
 from simcse_jax.config.source_fields import ONE_SOURCE, lengths_of, longest, prompts_of
 from simcse_jax.data.augment import augment
 from simcse_jax.data.batches import tokenize
@@ -29,7 +29,7 @@ from simcse_jax.training.prepared import by_weight, open_prepared
 from simcse_jax.training.teacher import read_teacher, teach
 
 
-def read_training_examples(config: config_dict.ConfigDict) -> Examples:
+def read_training_examples(config: Section) -> Examples:
     """Reads the rows of `data.train`, which are not prepared.
 
     Raises:
@@ -49,7 +49,7 @@ def read_training_examples(config: config_dict.ConfigDict) -> Examples:
 
 
 def read_corpus(
-    config: config_dict.ConfigDict, model: Pretrained, tokenizer: Tokenizer, examples: Examples | None = None
+    config: Section, model: Pretrained, tokenizer: Tokenizer, examples: Examples | None = None
 ) -> AnyCorpus:
     """Reads, augments and tokenizes the training sentences, or opens them prepared, and prints their number.
 
@@ -116,7 +116,7 @@ def read_corpus(
     return checked(config, corpus)
 
 
-def scores_of(config: config_dict.ConfigDict) -> Scores | None:
+def scores_of(config: Section) -> Scores | None:
     """How a run reads scores; None if no objective needs them."""
     objectives = needing(config.objective, "scores")
     if not objectives:
@@ -128,7 +128,7 @@ def scores_of(config: config_dict.ConfigDict) -> Scores | None:
     return Scores(f"objective.{objectives[0].name}", bounds, stated=bounds is not None)
 
 
-def check_drawn(config: config_dict.ConfigDict, names: Sequence[str], sizes: Sequence[int]) -> None:
+def check_drawn(config: Section, names: Sequence[str], sizes: Sequence[int]) -> None:
     """Refuses a subsample without any row of a source that is to have its turns.
 
     Raises:
@@ -146,7 +146,7 @@ def say_prompts(names: Sequence[str], prompts: Sequence[Prompts]) -> None:
         processes.say(f"{name}: prompts {each.anchor!r} and {each.positive!r}")
 
 
-def one_source(config: config_dict.ConfigDict, names: Sequence[str], parts: Sequence[Part]) -> OneSource:
+def one_source(config: Section, names: Sequence[str], parts: Sequence[Part]) -> OneSource:
     """The sources of a run whose batches have rows of one source each.
 
     Raises:
@@ -157,7 +157,7 @@ def one_source(config: config_dict.ConfigDict, names: Sequence[str], parts: Sequ
     return found
 
 
-def checked(config: config_dict.ConfigDict, corpus: AnyCorpus) -> AnyCorpus:
+def checked(config: Section, corpus: AnyCorpus) -> AnyCorpus:
     """The corpus, whose columns are those that the objectives need; otherwise a `UserError`."""
     check_corpus(config, corpus)
     return corpus
@@ -170,7 +170,7 @@ def alone_in(names: Sequence[str], examples: Examples) -> list[str]:
     return [name for number, name in enumerate(names) if widths[of == number].max(initial=0) == 1]
 
 
-def check_roles(config: config_dict.ConfigDict, alone: Sequence[str], count: int) -> None:
+def check_roles(config: Section, alone: Sequence[str], count: int) -> None:
     """Refuses prompts and lengths of positives where there are none.
 
     Args:
@@ -191,7 +191,7 @@ def check_roles(config: config_dict.ConfigDict, alone: Sequence[str], count: int
             raise UserError(f"config.data.prompts.{role}={prompts.positive!r:.100}: {name} {hint}")
 
 
-def check_enough(config: config_dict.ConfigDict, name: str, count: int, pairing: Pairing | None) -> None:
+def check_enough(config: Section, name: str, count: int, pairing: Pairing | None) -> None:
     """Refuses data that do not fill a batch.
 
     Args:
@@ -212,7 +212,7 @@ def check_enough(config: config_dict.ConfigDict, name: str, count: int, pairing:
         raise UserError(f"{name}: {count} sentences make {pairs} pairs, fewer than one batch (train.batch_size={size})")
 
 
-def choose_pairing(config: config_dict.ConfigDict, num_columns: int) -> Pairing | None:
+def choose_pairing(config: Section, num_columns: int) -> Pairing | None:
     """How an objective pairs the sentences of one column; None where rows are pairs.
 
     Raises:
@@ -229,7 +229,7 @@ def choose_pairing(config: config_dict.ConfigDict, num_columns: int) -> Pairing 
     return None
 
 
-def augmented(config: config_dict.ConfigDict, examples: Examples) -> Examples:
+def augmented(config: Section, examples: Examples) -> Examples:
     """Pairs of a sentence and a changed copy of it."""
     options = config.data.augment
     if len(examples.columns) > 1:

@@ -6,10 +6,10 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from ml_collections import config_dict
 
 from simcse_jax.config.fields import fields_of, flatten, numbers_of_step
 from simcse_jax.config.matryoshka_fields import sizes_of, weights_of
+from simcse_jax.config.sections import Section
 from simcse_jax.data.spans import SPANS
 from simcse_jax.field import read_milestones
 from simcse_jax.models.config import EncoderConfig
@@ -33,7 +33,7 @@ Networks = tuple[tuple[str, Graph], ...]  # see `Recipe.networks`
 RENAMED = {"model.lora.dropout": "lora_dropout", "matryoshka.weights": "size_weights"}
 
 
-def make_settings(config: config_dict.ConfigDict, total_steps: int) -> Settings:
+def make_settings(config: Section, total_steps: int) -> Settings:
     """The scalars that a compiled step takes. Runs that differ only in these share one compilation.
 
     They are `fields.numbers_of_step()`, by the last part of their names, and `total_steps`. Those of objectives that
@@ -55,7 +55,7 @@ def make_settings(config: config_dict.ConfigDict, total_steps: int) -> Settings:
     return settings
 
 
-def _is_off(name: str, config: config_dict.ConfigDict) -> bool:
+def _is_off(name: str, config: Section) -> bool:
     """Whether the step does not take a number, since there is nothing that it would be for."""
     model = config.model
     off = {"model.attention_dropout": model.attention_dropout <= 0}
@@ -64,7 +64,7 @@ def _is_off(name: str, config: config_dict.ConfigDict) -> bool:
     return off.get(name, False)
 
 
-def _in_step(name: str, config: config_dict.ConfigDict, total_steps: int) -> Any:
+def _in_step(name: str, config: Section, total_steps: int) -> Any:
     """A field's value as the step takes it."""
     if name == "train.warmup":
         return warmup_steps(config.train.schedule, config.train.warmup, total_steps)
@@ -76,7 +76,7 @@ def _in_step(name: str, config: config_dict.ConfigDict, total_steps: int) -> Any
 
 
 def make_recipe(
-    config: config_dict.ConfigDict,
+    config: Section,
     num_columns: int,
     masking: Masking | None = None,
     networks: Networks = (),
@@ -127,7 +127,7 @@ def make_recipe(
     )
 
 
-def make_networks(config: config_dict.ConfigDict, encoder: EncoderConfig, generator: EncoderConfig) -> Networks:
+def make_networks(config: Section, encoder: EncoderConfig, generator: EncoderConfig) -> Networks:
     """The networks of an objective that replaces tokens: a generator, and a discriminator that is like the encoder.
 
     It has no convolutions: it decides for each token from the encoder's own states.

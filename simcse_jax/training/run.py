@@ -7,9 +7,8 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ml_collections import config_dict
-
 from simcse_jax.config.checks import ineffective, validate
+from simcse_jax.config.sections import Config, Section
 from simcse_jax.devices import processes
 from simcse_jax.devices.backend import slow_bfloat16
 from simcse_jax.devices.mesh import replicate
@@ -39,7 +38,7 @@ MASKED, TRUNCATED = "masked_token_accuracy", "truncated"  # in `result.json`
 
 
 def train_and_evaluate(
-    config: config_dict.ConfigDict,
+    config: Config,
     workdir: str,
     profile: str | None = None,
     callbacks: Sequence[Callable[[int, Mapping[str, float]], object]] = (),
@@ -56,7 +55,7 @@ def train_and_evaluate(
         For a tracker that is not installed or cannot be reached.
       Preempted, KeyboardInterrupt: for SIGTERM and Ctrl-C, after saving.
     """
-    validate(config)
+    config = validate(config)
     check_installed(config)
     processes.initialize(config.parallel)
     with contextlib.ExitStack() as job:
@@ -138,7 +137,7 @@ def train_and_evaluate(
                 metrics.finish(result)
 
 
-def enter(job: contextlib.ExitStack, folder: Workdir, config: config_dict.ConfigDict, inputs: Inputs) -> Check:
+def enter(job: contextlib.ExitStack, folder: Workdir, config: Section, inputs: Inputs) -> Check:
     """Creates the workdir, or checks that it is this run's, and that all processes run the same on the same data.
 
     The first process has the workdir's lock until `job` ends.

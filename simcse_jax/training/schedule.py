@@ -2,9 +2,8 @@
 
 from typing import NamedTuple
 
-from ml_collections import config_dict
-
 from simcse_jax.config.fields import has_scores
+from simcse_jax.config.sections import Section
 
 
 class Due(NamedTuple):
@@ -47,7 +46,7 @@ class Schedule(NamedTuple):
         )
 
 
-def make_schedule(config: config_dict.ConfigDict, total: int) -> Schedule:
+def make_schedule(config: Section, total: int) -> Schedule:
     """The schedule of a run of `total` steps."""
     intervals = config.train.log_every, config.eval.every, config.analysis.every, config.checkpoint.keep_every
     return Schedule(total, *intervals, keep_start=config.eval.against_start and has_scores(config))

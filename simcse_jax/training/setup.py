@@ -6,9 +6,9 @@ import functools
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
-from ml_collections import config_dict
 
 from simcse_jax.config.fields import scoring_pooler
+from simcse_jax.config.sections import Section
 from simcse_jax.data.batches import Corpus
 from simcse_jax.data.corpora import AnyBatches
 from simcse_jax.devices.mesh import data_mesh, place, replicate, replicated, split_over_examples
@@ -35,7 +35,7 @@ NOTHING = Corpus(np.zeros((0, 1, 1), np.int32), np.zeros((0, 1, 1), np.int8))  #
 class Setup:
     """The parts of a program, and its devices. Runs that differ only in numbers of the step share it."""
 
-    config: config_dict.ConfigDict
+    config: Section
     inputs: Inputs
     mesh: Mesh
     graph: Graph  # of the encoder that is trained
@@ -63,11 +63,11 @@ class Setup:
         """The encoders that are scored during training."""
         return range(2 if self.config.model.dual_encoder and self.config.eval.encoder == "better" else 1)
 
-    def settings(self, config: config_dict.ConfigDict) -> Settings:
+    def settings(self, config: Section) -> Settings:
         """The numbers of one run's step. The total by which the learning rate is divided is above 0."""
         return make_settings(config, max(self.schedule.total, 1))
 
-    def state(self, config: config_dict.ConfigDict) -> TrainState:
+    def state(self, config: Section) -> TrainState:
         """The initial state of one run, on no particular device."""
         params = initial_params(config, self.inputs.model, self.inputs.adapter)
         trained, _ = partial.split(params, self.encoder)
@@ -99,7 +99,7 @@ class Setup:
         return (self.inputs.corpus or NOTHING).batches(self.config.train.batch_size, seed)
 
 
-def make_setup(config: config_dict.ConfigDict, inputs: Inputs) -> Setup:
+def make_setup(config: Section, inputs: Inputs) -> Setup:
     """The setup of a run, or of several that share `config`."""
     mesh, model, head = data_mesh(inputs.devices), inputs.model, HEADS[config.model.mlp]
     embed = Embedder(

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import jax
 import numpy as np
-from ml_collections import config_dict
 
+from simcse_jax.config.sections import Section
 from simcse_jax.data.corpora import Taught
 from simcse_jax.data.corpus.shared_folder import put_in_place, temporary_of
 from simcse_jax.data.examples import Examples
@@ -24,7 +24,7 @@ from simcse_jax.runs.loading import load_model
 DIGEST = 64  # bytes
 
 
-def read_teacher(config: config_dict.ConfigDict, size: int) -> Embedder | None:
+def read_teacher(config: Section, size: int) -> Embedder | None:
     """The model of config.teacher.model, as its files say that it encodes; None if no objective needs it.
 
     Args:
@@ -56,7 +56,7 @@ def read_teacher(config: config_dict.ConfigDict, size: int) -> Embedder | None:
     return teacher
 
 
-def teach(config: config_dict.ConfigDict, teacher: Embedder, examples: Examples) -> Taught:
+def teach(config: Section, teacher: Embedder, examples: Examples) -> Taught:
     """The teacher's embeddings of all sentences, each distinct one encoded once, or read where they were kept.
 
     Raises:
@@ -75,7 +75,7 @@ def teach(config: config_dict.ConfigDict, teacher: Embedder, examples: Examples)
     return Taught(_read(file, len(sentences), teacher.dimension), places, key)
 
 
-def _encoded(config: config_dict.ConfigDict, teacher: Embedder, sentences: list[str]) -> np.ndarray:
+def _encoded(config: Section, teacher: Embedder, sentences: list[str]) -> np.ndarray:
     processes.say(f"encoding {len(sentences):,} distinct sentences with the teacher {config.teacher.model}")
     try:
         return teacher.with_progress(sentences, processes.is_first())

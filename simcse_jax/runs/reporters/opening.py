@@ -3,9 +3,8 @@
 import re
 from functools import partial
 
-from ml_collections import config_dict
-
 from simcse_jax.config.fields import TRACKERS, flatten
+from simcse_jax.config.sections import Section
 from simcse_jax.errors import require
 from simcse_jax.host.storage import Folder, is_remote
 from simcse_jax.runs.metrics_file import Metrics
@@ -19,7 +18,7 @@ NEEDED = {TENSORBOARD: ("train", "tensorboardX"), WANDB: ("wandb", "wandb"), MLF
 SEED = re.compile(r"seed\d+")  # the folder of a sweep's run, in one with the variant's name
 
 
-def check_installed(config: config_dict.ConfigDict) -> None:
+def check_installed(config: Section) -> None:
     """Refuses a tracker that is not installed.
 
     Raises:
@@ -29,7 +28,7 @@ def check_installed(config: config_dict.ConfigDict) -> None:
         require(*NEEDED[name])
 
 
-def report_to_all(metrics: Metrics, config: config_dict.ConfigDict, folder: Folder, step: int | None) -> None:
+def report_to_all(metrics: Metrics, config: Section, folder: Folder, step: int | None) -> None:
     """Adds to a run's metrics what `train.report_to` names, each as it is opened, so that closing them closes all.
 
     Args:

@@ -11,8 +11,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from ml_collections import config_dict
 
+from simcse_jax.config.sections import Section
 from simcse_jax.config.source_fields import ONE_SOURCE, lengths_of, longest
 from simcse_jax.devices.flops import product_flops
 from simcse_jax.devices.mesh import coordinates, data_mesh, replicated, split_over_examples
@@ -44,7 +44,7 @@ class OutOfMemory(Exception):
 
 
 def trace_step(
-    config: config_dict.ConfigDict,
+    config: Section,
     encoder: EncoderConfig,
     columns: int,
     devices: list[jax.Device],
@@ -83,7 +83,7 @@ def trace_step(
     )
 
 
-def most_tokens(config: config_dict.ConfigDict, columns: int, devices: int, fill: float) -> tuple[int, ...]:
+def most_tokens(config: Section, columns: int, devices: int, fill: float) -> tuple[int, ...]:
     """The places for tokens of each column, in the program of a batch without padding; see `loss.Recipe.most_tokens`.
 
     Args:
@@ -97,13 +97,13 @@ def most_tokens(config: config_dict.ConfigDict, columns: int, devices: int, fill
     return tuple(math.ceil(fill * together * length) for length in lengths)
 
 
-def column_lengths(config: config_dict.ConfigDict, columns: int) -> tuple[int, ...]:
+def column_lengths(config: Section, columns: int) -> tuple[int, ...]:
     """The places for a sentence of each column; () where all have the same."""
     lengths = lengths_of(config)
     return () if lengths is None or columns == 1 else (lengths.anchor, *[lengths.positive] * (columns - 1))
 
 
-def _batch_shapes(config: config_dict.ConfigDict, columns: int, teacher_size: int) -> dict[str, jax.ShapeDtypeStruct]:
+def _batch_shapes(config: Section, columns: int, teacher_size: int) -> dict[str, jax.ShapeDtypeStruct]:
     length = max(column_lengths(config, columns) or (longest(config)[1],))
     tokens = jax.ShapeDtypeStruct((config.train.batch_size, columns, length), jnp.int32)
     one_a_row = jax.ShapeDtypeStruct((config.train.batch_size,), jnp.int32)
@@ -126,7 +126,7 @@ def placed(tree: Any, sharding: jax.sharding.Sharding) -> Any:
 
 
 def compile_step(
-    config: config_dict.ConfigDict,
+    config: Section,
     encoder: EncoderConfig,
     columns: int,
     topology: str,

@@ -5,8 +5,8 @@ import functools
 import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
-from ml_collections import config_dict
 
+from simcse_jax.config.sections import Section
 from simcse_jax.devices.mesh import data_mesh, replicated, split_over_examples
 from simcse_jax.encoding.embedder import make_embed
 from simcse_jax.models.config import EncoderConfig
@@ -17,7 +17,7 @@ from simcse_jax.training.costs.compile import compile_for, placed
 from simcse_jax.training.costs.roofline import Report
 
 
-def compile_encoding(config: config_dict.ConfigDict, encoder: EncoderConfig, length: int, topology: str) -> Report:
+def compile_encoding(config: Section, encoder: EncoderConfig, length: int, topology: str) -> Report:
     """Compiles the encoding of train.batch_size sentences by a model that `config` trains; see `trace_encoding`.
 
     Raises:
@@ -28,7 +28,7 @@ def compile_encoding(config: config_dict.ConfigDict, encoder: EncoderConfig, len
 
 
 def trace_encoding(
-    config: config_dict.ConfigDict, encoder: EncoderConfig, length: int, devices: list[jax.Device]
+    config: Section, encoder: EncoderConfig, length: int, devices: list[jax.Device]
 ) -> jax.stages.Traced:
     """Traces the function that an `Embedder` compiles for a batch, from shapes alone.
 

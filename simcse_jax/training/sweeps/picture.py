@@ -4,8 +4,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ml_collections import config_dict
-
+from simcse_jax.config.sections import Section
 from simcse_jax.evaluation.plotting import COLOURS, Pictures, new_figure
 from simcse_jax.training.sweeps.metrics import METRICS
 from simcse_jax.training.sweeps.summary import MOST_TOGETHER, Row
@@ -22,7 +21,7 @@ MOST_PANELS = 8  # in a line, where there are many
 Line = list[tuple[str, str, Sequence[Row]]]
 
 
-def plot(rows: Sequence[Row], sweep: config_dict.ConfigDict) -> Pictures:
+def plot(rows: Sequence[Row], sweep: Section) -> Pictures:
     """The table as a picture, a line for each variant. The paper's values have panels of their own.
 
     Each metric has a panel of our seeds, their mean ± standard deviation and, at its right, the difference from the
@@ -62,7 +61,7 @@ def plot(rows: Sequence[Row], sweep: config_dict.ConfigDict) -> Pictures:
     return pictures
 
 
-def arrange(rows: Sequence[Row], sweep: config_dict.ConfigDict) -> list[Line]:
+def arrange(rows: Sequence[Row], sweep: Section) -> list[Line]:
     """The panels, line by line."""
     metrics = list(sweep.metrics)
     with_paper = [metric for metric in metrics if any(row.cells[metric].paper is not None for row in rows)]

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ml_collections import config_dict
 from tqdm import tqdm
 
 from simcse_jax.config.fields import flatten, trains
+from simcse_jax.config.sections import Section
 from simcse_jax.data.sources import by_field
 from simcse_jax.errors import Preempted, UserError
 from simcse_jax.evaluation import transfer_files
@@ -32,7 +32,7 @@ class Run(NamedTuple):
 
     variant: str
     seed: int
-    config: config_dict.ConfigDict
+    config: Section
     workdir: Path
 
     @property
@@ -54,9 +54,7 @@ class Run(NamedTuple):
         return all(name in result for extra in self.config.eval.extra for name in EXTRA[extra])
 
 
-def all_runs(
-    variants: Sequence[tuple[Variant, config_dict.ConfigDict]], sweep: config_dict.ConfigDict, folder: Path
-) -> list[Run]:
+def all_runs(variants: Sequence[tuple[Variant, Section]], sweep: Section, folder: Path) -> list[Run]:
     """Every variant with every seed, seed by seed, so that the table fills evenly.
 
     Raises:
@@ -93,14 +91,13 @@ def all_runs(
     runs = []
     for seed in read_seeds(sweep):
         for variant, base in runs_of:
-            config = base.copy_and_resolve_references().unlock()
-            config.seed = seed
-            config.eval.extra = tuple(dict.fromkeys([*config.eval.extra, *extra_of(base, sweep.metrics)]))
+            extra = tuple(dict.fromkeys([*base.eval.extra, *extra_of(base, sweep.metrics)]))
+            config = base.replaced("seed", seed).replaced("eval.extra", extra)
             runs.append(Run(variant.name, seed, config, folder / variant.name / f"seed{seed}"))
     return runs
 
 
-def check_measured(config: config_dict.ConfigDict, metric: str, where: str) -> None:
+def check_measured(config: Section, metric: str, where: str) -> None:
     """Refuses a column that a run would leave empty.
 
     Raises:
@@ -136,7 +133,7 @@ def check_measured(config: config_dict.ConfigDict, metric: str, where: str) -> N
         raise UserError(f"{where}.eval.tasks={','.join(config.eval.tasks)}: has no {needed.tasks[0]}, for {metric}")
 
 
-def sources(config: config_dict.ConfigDict) -> dict[str, str]:
+def sources(config: Section) -> dict[str, str]:
     """What a run reads, by field."""
     found = by_field("data.train", config.data.train) if trains(config) else {}
     if config.eval.postprocess and config.eval.postprocess_data not in (TARGET, TARGET_ALL):
@@ -148,19 +145,19 @@ def sources(config: config_dict.ConfigDict) -> dict[str, str]:
     return found | ({"eval.data": config.eval.data} if config.eval.data else {})
 
 
-def chosen_by(config: config_dict.ConfigDict) -> str:
+def chosen_by(config: Section) -> str:
     """The column of the development scores that chose the checkpoint; the pairs of a file are in STS-B's."""
     if config.eval.development == RETRIEVAL:
         return RETRIEVAL_DEV
     return "stsb_dev" if local_path(config.eval.data).is_file() else f"{config.eval.development}_dev"
 
 
-def extra_of(config: config_dict.ConfigDict, wanted: Sequence[str]) -> list[str]:
+def extra_of(config: Section, wanted: Sequence[str]) -> list[str]:
     """What `eval.extra` needs for the columns that are wanted; the scores that chose the checkpoint are there."""
     return [extra for metric in wanted if (extra := METRICS[metric].extra) and extra != chosen_by(config)]
 
 
-def scores_tests(config: config_dict.ConfigDict) -> bool:
+def scores_tests(config: Section) -> bool:
     """Whether the best checkpoint is scored on test tasks, not on the development pairs once more."""
     return bool(config.eval.data and config.eval.tasks) and not local_path(config.eval.data).is_file()
 

@@ -4,9 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from ml_collections import config_dict
-
 from simcse_jax.config.fields import trains
+from simcse_jax.config.sections import Section
 from simcse_jax.evaluation.tasks import AGGREGATIONS, EXTRA, GEOMETRY, TASKS
 from simcse_jax.evaluation.tasks import METRICS as CORRELATIONS
 from simcse_jax.host.storage import local_path
@@ -55,9 +54,7 @@ def read_scores(runs: Sequence[Run]) -> Scores:
     return Scores(by_run, absent)
 
 
-def _of_training(
-    config: config_dict.ConfigDict, lines: Sequence[Mapping[str, Any]], result: Mapping[str, Any]
-) -> dict[str, float]:
+def _of_training(config: Section, lines: Sequence[Mapping[str, Any]], result: Mapping[str, Any]) -> dict[str, float]:
     """What the run's course says: the lines of its `metrics.jsonl`."""
     # Step 0 is no candidate for the best checkpoint, unless there is nothing else.
     scored = [line for line in lines if line["step"] or not trains(config)]
@@ -81,7 +78,7 @@ def _of_training(
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _of_tasks(config: config_dict.ConfigDict, result: Mapping[str, Any]) -> dict[str, float]:
+def _of_tasks(config: Section, result: Mapping[str, Any]) -> dict[str, float]:
     """Each test task's figures; versions before some of them were added have fewer."""
     found: dict[str, float] = {}
     for task in TASKS if scores_tests(config) else ():
@@ -101,7 +98,7 @@ def _of_tasks(config: config_dict.ConfigDict, result: Mapping[str, Any]) -> dict
     return found
 
 
-def comparable(variant: Variant, config: config_dict.ConfigDict, absent: Iterable[str] = ()) -> Variant:
+def comparable(variant: Variant, config: Section, absent: Iterable[str] = ()) -> Variant:
     """The variant without the paper's values that are measured otherwise.
 
     These are values of other pairs than STS-B's, averages of fewer tasks, and transfer tasks in another protocol.
@@ -122,7 +119,7 @@ def comparable(variant: Variant, config: config_dict.ConfigDict, absent: Iterabl
     return variant._replace(paper={name: value for name, value in variant.paper.items() if name not in others})
 
 
-def headings(configs: Sequence[config_dict.ConfigDict], absent: Mapping[str, Sequence[str]]) -> dict[str, str]:
+def headings(configs: Sequence[Section], absent: Mapping[str, Sequence[str]]) -> dict[str, str]:
     """The heading of each metric's column: pairs in a file have the file's name, an average the number of its tasks."""
     found = {name: metric.heading for name, metric in METRICS.items()}
     files = dict.fromkeys(local_path(config.eval.data) for config in configs)

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from ml_collections import config_dict
 
+from simcse_jax.config.sections import Section
 from simcse_jax.evaluation.significance import paired_p
 from simcse_jax.training.sweeps.metrics import HEADINGS
 from simcse_jax.training.sweeps.variants import Variant, baseline_of, read_seeds
@@ -38,7 +38,7 @@ class Row(NamedTuple):
 
 
 def summarize(
-    sweep: config_dict.ConfigDict,
+    sweep: Section,
     variants: Sequence[Variant],
     results: Results,
     headings: Mapping[str, str] = HEADINGS,

@@ -5,8 +5,7 @@ import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ml_collections import config_dict
-
+from simcse_jax.config.sections import Section
 from simcse_jax.host.storage import write_together
 from simcse_jax.training.sweeps.metrics import HEADINGS, METRICS
 from simcse_jax.training.sweeps.picture import plot
@@ -17,7 +16,7 @@ EMPTY = "–"  # a cell without a value
 LEVEL = 0.05  # differences with a smaller p are stated at the top
 
 
-def markdown(rows: Sequence[Row], sweep: config_dict.ConfigDict, notes: Sequence[str] = ()) -> str:
+def markdown(rows: Sequence[Row], sweep: Section, notes: Sequence[str] = ()) -> str:
     """The table for people, with the meaning of its columns and the notes below it.
 
     Up to three metrics stand in one table. More of them stand in three: our scores, the paper's and the differences.
@@ -30,7 +29,7 @@ def markdown(rows: Sequence[Row], sweep: config_dict.ConfigDict, notes: Sequence
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
-def _together(rows: Sequence[Row], sweep: config_dict.ConfigDict) -> str:
+def _together(rows: Sequence[Row], sweep: Section) -> str:
     """Each metric's mean, the paper's value, the difference and its p, next to each other."""
     several = _several_baselines(rows)
     header, lines = ["variant", *(["baseline"] if several else [])], []
@@ -55,7 +54,7 @@ def _together(rows: Sequence[Row], sweep: config_dict.ConfigDict) -> str:
     return _table(header, lines, 2 if several else 1)
 
 
-def _ours(rows: Sequence[Row], sweep: config_dict.ConfigDict) -> str:
+def _ours(rows: Sequence[Row], sweep: Section) -> str:
     """The means of all metrics; `n` is the number of seeds, and stands in a cell again if it has fewer."""
     lines = []
     for row in rows:
@@ -70,7 +69,7 @@ def _ours(rows: Sequence[Row], sweep: config_dict.ConfigDict) -> str:
     return _titled("Ours", header, lines)
 
 
-def _papers(rows: Sequence[Row], sweep: config_dict.ConfigDict) -> str:
+def _papers(rows: Sequence[Row], sweep: Section) -> str:
     """The paper's values of the rows that have some."""
     lines = [
         [
@@ -83,7 +82,7 @@ def _papers(rows: Sequence[Row], sweep: config_dict.ConfigDict) -> str:
     return _titled("The paper's", ["variant", *(_heading(rows, metric) for metric in sweep.metrics)], lines)
 
 
-def _differences(rows: Sequence[Row], sweep: config_dict.ConfigDict) -> str:
+def _differences(rows: Sequence[Row], sweep: Section) -> str:
     """Δ and, in brackets, p, of the rows that are compared with another."""
     lines = []
     for row in rows:
@@ -97,7 +96,7 @@ def _differences(rows: Sequence[Row], sweep: config_dict.ConfigDict) -> str:
     return _titled("Δ (p)", header, lines, 2)
 
 
-def findings(rows: Sequence[Row], sweep: config_dict.ConfigDict) -> str:
+def findings(rows: Sequence[Row], sweep: Section) -> str:
     """A sentence for each metric: the best row, and the rows that differ from their baseline; empty without numbers.
 
     A task has none where the average that it is a part of has one.
@@ -106,7 +105,7 @@ def findings(rows: Sequence[Row], sweep: config_dict.ConfigDict) -> str:
     return " ".join(filter(None, (_finding(rows, metric) for metric in sweep.metrics if metric not in parts)))
 
 
-def csv(rows: Sequence[Row], sweep: config_dict.ConfigDict) -> str:
+def csv(rows: Sequence[Row], sweep: Section) -> str:
     """The table for programs: a line for each variant and metric, with the value of every seed."""
     seeds = read_seeds(sweep)
     out = io.StringIO()
@@ -126,7 +125,7 @@ def csv(rows: Sequence[Row], sweep: config_dict.ConfigDict) -> str:
 def write(
     folder: Path,
     name: str,
-    sweep: config_dict.ConfigDict,
+    sweep: Section,
     variants: Sequence[Variant],
     results: Results,
     notes: Sequence[str] = (),
@@ -238,7 +237,7 @@ def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.10g}"
 
 
-def _legend(rows: Sequence[Row], sweep: config_dict.ConfigDict) -> str:
+def _legend(rows: Sequence[Row], sweep: Section) -> str:
     seeds = read_seeds(sweep)
     own = [row for row in rows if not row.quoted]
     missing = [seed not in cell.values for row in own for cell in row.cells.values() for seed in seeds]

@@ -12,10 +12,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
-from ml_collections import config_dict
 
 from simcse_jax.config.checks import ineffective
 from simcse_jax.config.fields import fields_of, flatten, numbers_of_step, trains
+from simcse_jax.config.sections import Section
 from simcse_jax.config.source_fields import ONE_SOURCE
 from simcse_jax.data.corpora import AnyBatches
 from simcse_jax.devices.mesh import AXIS
@@ -47,13 +47,13 @@ from simcse_jax.training.step import Update, make_steps
 BEST = "best."  # in a checkpoint, before the names of the parameters that scored best so far
 
 
-def draws_data(config: config_dict.ConfigDict) -> bool:
+def draws_data(config: Section) -> bool:
     """Whether the training data are other ones with another seed."""
     data = config.data
     return bool(data.augment.name or data.subsample or data.positives in ("next_3_sentences", "spans"))
 
 
-def group_key(config: config_dict.ConfigDict) -> str | None:
+def group_key(config: Section) -> str | None:
     """Runs of the same key can be trained together; None: only alone, since its data depends on its seed.
 
     A run that trains nothing, keeps checkpoints, is analyzed during training, scores two encoders or has batches of one
@@ -83,7 +83,7 @@ def group_key(config: config_dict.ConfigDict) -> str | None:
     return json.dumps(sorted(fields.items()), default=str)
 
 
-def train_together(configs: Sequence[config_dict.ConfigDict], workdirs: Sequence[Path], folder: Path) -> list[str]:
+def train_together(configs: Sequence[Section], workdirs: Sequence[Path], folder: Path) -> list[str]:
     """Trains R runs of one `group_key` in one compiled step, each as it would be alone, to the rounding of sums.
 
     Writes each one's `run.json`, `metrics.jsonl` and `result.json`. There are no checkpoints of single runs: a run that
@@ -108,7 +108,7 @@ def train_together(configs: Sequence[config_dict.ConfigDict], workdirs: Sequence
         return _train_together(configs, workdirs, folder)
 
 
-def _train_together(configs: Sequence[config_dict.ConfigDict], workdirs: Sequence[Path], folder: Path) -> list[str]:
+def _train_together(configs: Sequence[Section], workdirs: Sequence[Path], folder: Path) -> list[str]:
     for field in dict.fromkeys(field for config in configs for field in ineffective(config)):
         print(f"config.{field} has no effect with the other fields", flush=True)
     if configs[0].eval.against_start:
@@ -171,7 +171,7 @@ def _train_together(configs: Sequence[config_dict.ConfigDict], workdirs: Sequenc
     return [f"{member.name}: {member.problem}" for member in members if member.problem]
 
 
-def first_state(setup: Setup, configs: Sequence[config_dict.ConfigDict]) -> TrainState:
+def first_state(setup: Setup, configs: Sequence[Section]) -> TrainState:
     """What all runs start from; `step` is common to them, all other arrays have an axis of runs."""
     states = [setup.state(config) for config in configs]
     state = TrainState(states[0].step, *_stack([state[1:] for state in states]))

@@ -15,6 +15,7 @@ from ml_collections import config_dict
 from simcse_jax.config.checks import check_range, check_type, validate
 from simcse_jax.config.fields import default_config, defaults_of, flatten
 from simcse_jax.config.recorded import is_record
+from simcse_jax.config.sections import Config, Section
 from simcse_jax.config.variants import running
 from simcse_jax.errors import UserError, nearest, no_such
 from simcse_jax.evaluation.tasks import RETRIEVAL
@@ -143,7 +144,7 @@ def _is_variant(given: object) -> bool:
     return numbers and all(isinstance(name, str) for name in (*given.fields, *given.paper))
 
 
-def read_seeds(sweep: config_dict.ConfigDict) -> tuple[int, ...]:
+def read_seeds(sweep: Config) -> tuple[int, ...]:
     """The seeds as integers: those of the command line arrive as text.
 
     Raises:
@@ -152,9 +153,7 @@ def read_seeds(sweep: config_dict.ConfigDict) -> tuple[int, ...]:
     return _parse_seeds("config.sweep.seeds", sweep.seeds)
 
 
-def read_sweep(
-    config: config_dict.ConfigDict, variants: Sequence[Variant]
-) -> list[tuple[Variant, config_dict.ConfigDict]]:
+def read_sweep(config: config_dict.ConfigDict, variants: Sequence[Variant]) -> list[tuple[Variant, Section]]:
     """The variants to run, each with its whole config: the base without `sweep`, the variant's fields laid over.
 
     Raises:
@@ -183,7 +182,7 @@ def read_sweep(
     return [(variant, _lay_over(config, variant)) for variant in chosen]
 
 
-def baseline_of(variant: Variant, sweep: config_dict.ConfigDict) -> str:
+def baseline_of(variant: Variant, sweep: Config) -> str:
     """The name of the variant that it is compared with."""
     return variant.baseline or sweep.baseline
 
@@ -229,7 +228,7 @@ def _choose(sweep: config_dict.ConfigDict, variants: Sequence[Variant]) -> list[
     return chosen
 
 
-def _lay_over(config: config_dict.ConfigDict, variant: Variant) -> config_dict.ConfigDict:
+def _lay_over(config: config_dict.ConfigDict, variant: Variant) -> Section:
     resolved = config.copy_and_resolve_references().unlock()
     del resolved["sweep"]
     known = flatten(resolved)
@@ -249,7 +248,6 @@ def _lay_over(config: config_dict.ConfigDict, variant: Variant) -> config_dict.C
             term = term[part]
         term[last] = value
     try:
-        validate(resolved)
+        return validate(resolved)
     except UserError as error:
         raise UserError(f"variant {variant.name!r}: {error}") from None
-    return resolved

@@ -148,10 +148,10 @@ def test_training_data_that_are_drawn_with_the_seed_differ_from_seed_to_seed(fil
     runs = runner.all_runs(read_sweep(config, load_variants(str(file))), config.sweep, finished[0])
     named = {runner._named_by(each, "data.train") for each in runs}
     assert len(named) == 1
-    for each in runs:
-        each.config.data.subsample = 8
+    runs = [each._replace(config=each.config.replaced("data.subsample", 8)) for each in runs]
     assert len({runner._named_by(each, "data.train") for each in runs}) == 2
-    runs[0].config.objective.softmax_nli.weight = 1.0  # reads labels
+    labelled = runs[0].config.replaced("objective.softmax_nli.weight", 1.0)
+    runs[0] = runs[0]._replace(config=labelled)
     assert len({runner._named_by(each, "data.train") for each in runs}) == 3
 
 
@@ -495,8 +495,7 @@ def test_the_line_below_the_table_names_the_protocol_of_transfer_tasks(file, tmp
     config = parse(["--config", str(file), "--workdir=w"])[0]
     runs = runner.all_runs(read_sweep(config, load_variants(str(file))), config.sweep, tmp_path)
     assert "transfer" not in runner.what_was_run(runs) and runner.what_was_run([]) == ""
-    for each in runs:
-        each.config.eval.transfer = True
+    runs = [each._replace(config=each.config.replaced("eval.transfer", True)) for each in runs]
     assert runner.what_was_run(runs).endswith("eval.transfer_protocol=sklearn")
 
 

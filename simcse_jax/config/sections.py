@@ -1,0 +1,66 @@
+"""A config as the rooms read it: frozen sections, whose fields are attributes. They are made of a ConfigDict, once."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from ml_collections import config_dict
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Section(Mapping[str, Any]):
+    """The fields of a section and the sections in it: `config.train.batch_size`, or `config["train"]["batch_size"]`.
+
+    `checks.validate` makes one of a whole config, whose names and types are then those of `FIELDS`. It can be neither
+    changed nor extended, and is equal to every other one with the same values.
+    """
+
+    _fields: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, config: "Config | Mapping[str, Any]") -> "Section":
+        """A frozen copy of a ConfigDict, whose references are followed, or of nested dictionaries."""
+        return cls({name: cls.of(value) if is_section(value) else value for name, value in config.items()})
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self._fields[name]
+        except KeyError:
+            raise AttributeError(f"no field {name}") from None
+
+    def __getitem__(self, name: str) -> Any:
+        return self._fields[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._fields)
+
+    def __len__(self) -> int:
+        return len(self._fields)
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._fields.items()))
+
+    def __repr__(self) -> str:
+        return repr(self.to_dict())
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as nested dictionaries."""
+        return {name: value.to_dict() if isinstance(value, Section) else value for name, value in self.items()}
+
+    def replaced(self, name: str, value: Any) -> "Section":
+        """The same with another value of the field of this dotted name.
+
+        Raises:
+          KeyError: when there is no such field.
+        """
+        first, dot, rest = name.partition(".")
+        before = self._fields[first]
+        return Section({**self._fields, first: before.replaced(rest, value) if dot else value})
+
+
+Config: TypeAlias = config_dict.ConfigDict | Section  # as users write it, or as it is after the checks
+
+
+def is_section(value: object) -> bool:
+    """Whether a value of a config is a section of it, and not a field."""
+    return isinstance(value, Mapping | config_dict.ConfigDict)

@@ -1,0 +1,48 @@
+import dataclasses
+import json
+
+import pytest
+
+from simcse_jax.config.checks import validate
+from simcse_jax.config.fields import default_config, flatten
+from simcse_jax.config.sections import Section
+
+
+def test_sections_have_the_values_of_the_config_in_its_order():
+    config = default_config()
+    config.eval.tasks = ("STS12",)
+    sections = validate(config)
+    assert sections.train.batch_size == sections["train"]["batch_size"] == 64
+    assert sections.objective["info_nce"].temperature == 0.05
+    assert sections.eval.tasks == ("STS12",)
+    assert list(flatten(sections).items()) == list(flatten(config).items())
+    assert json.dumps(sections.to_dict()) == json.dumps(config.to_dict())
+    assert validate(sections) is sections
+
+
+def test_sections_do_not_change():
+    config = default_config()
+    sections = validate(config)
+    config.train.batch_size = 8
+    assert sections.train.batch_size == 64
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        sections.train.batch_size = 8
+    with pytest.raises(TypeError):
+        sections["seed"] = 1
+    with pytest.raises(AttributeError, match="no field sead"):
+        _ = sections.sead
+
+
+def test_equal_sections_are_one_key_and_a_replaced_field_is_another():
+    first, second = validate(default_config()), validate(default_config())
+    assert first == second and len({first, second}) == 1
+    other = first.replaced("model.lora.rank", 4)
+    assert (first.model.lora.rank, other.model.lora.rank) == (0, 4)
+    assert len({first, other}) == 2 and other.train == first.train
+    with pytest.raises(KeyError):
+        first.replaced("model.lora.rang", 4)
+
+
+def test_sections_of_dictionaries():
+    section = Section.of({"seed": 1, "model": {"mlp": "none"}})
+    assert section.model.mlp == "none" and section.get("train", {}) == {}
