@@ -25,6 +25,11 @@ class UserError(Exception):
     Any function that reads files, names or options may raise it; `Raises:` names it only where that is not plain.
     """
 
+    def __init__(self, message: str = "", listed: Iterable[str] = ()):
+        """The line; `listed` are details of it, of which each is printed on a line of its own below."""
+        self.message, self.listed = message, tuple(listed)
+        super().__init__("\n  ".join([message, *self.listed]))
+
 
 def no_such(where: str, kind: str, name: str, known: Iterable[str]) -> UserError:
     """The error for an unknown name; it gives the nearest known one."""

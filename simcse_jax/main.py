@@ -2,7 +2,14 @@
 
 import sys
 
-from simcse_jax.commands.command_line import describe_exit_codes, importing, run_command, started_as, warnings_in_a_line
+from simcse_jax.commands.command_line import (
+    describe_exit_codes,
+    importing,
+    run_command,
+    say_next,
+    started_as,
+    warnings_in_a_line,
+)
 from simcse_jax.errors import require
 
 ABOUT = """\
@@ -55,7 +62,9 @@ def main() -> None:
     if not is_remote(workdir):
         output_folder(workdir, sources(config), files=FILES, option="--workdir", utf8=True)
     with warnings_in_a_line():
-        train_and_evaluate(config, workdir, profile)
+        is_first = train_and_evaluate(config, workdir, profile)
+    if is_first:
+        say_next("export", "--workdir", workdir, "--output", "DIR")
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from simcse_jax.commands.command_line import (
     add_dtype,
     add_pooler,
     add_prompts,
+    say_next,
     warnings_in_a_line,
     with_new_spellings,
 )
@@ -32,7 +33,7 @@ from simcse_jax.host.storage import Folder, is_remote, local_path
 
 if TYPE_CHECKING:
     from simcse_jax.bulk.embeddings.encoder import Options
-    from simcse_jax.data.sentences import SentenceFile
+    from simcse_jax.data.sentences import SentenceFiles
     from simcse_jax.encoding.quantization import Ranges
 
 BESIDE = f"{{}}.{RANGES}"  # a file next to a .npy of bytes or bits
@@ -57,10 +58,10 @@ def main() -> None:
         encode_into_folder(args)
         return
     output = check_output(args)
-    from simcse_jax.data.sentences import SentenceFile
+    from simcse_jax.data.sentences import SentenceFiles
     from simcse_jax.host.locks import held_next_to
 
-    sentences = SentenceFile(args.input, args.column)
+    sentences = SentenceFiles(args.input, args.column)
     rows, fingerprint = sentences.scan()
     if rows < args.parts:
         raise UserError(f"--parts {args.parts}: {args.input} has only {rows} rows")
@@ -127,6 +128,7 @@ def encode_into_folder(args: argparse.Namespace) -> None:
     what = kind.format(manifest.rows, manifest.dimension, args.output_dtype)
     print(f"{args.output}: {what}, in {files}")
     report_cut(manifest.cut, args.input, plan.key["--max-length"])
+    say_build(args)
 
 
 def output_of_folder(args: argparse.Namespace, sources: Sequence[str]) -> Folder:
@@ -163,6 +165,14 @@ def options_of(args: argparse.Namespace) -> "Options":
     return Options(**{field: getattr(args, field) for field in Options.__dataclass_fields__})
 
 
+def say_build(args: argparse.Namespace) -> None:
+    """Says how an index is built of what was written, where one can be."""
+    if not args.tokens and args.output_dtype not in SMALL and args.parts == 1:
+        output = args.output.rstrip("/")
+        name = f"{output.removesuffix('.npy').removesuffix('.parquet')}.lance"
+        say_next("search", "build", "--embeddings", args.output, "--output", name)
+
+
 def report_cut(cut: int, name: object, max_length: int) -> None:
     """Says how many sentences were cut."""
     if cut:
@@ -180,14 +190,17 @@ def check_output(args: argparse.Namespace) -> Path:
     if args.parts > 1:
         path = Path(name)
         name = str(path.with_name(f"{path.stem}-{args.part:05}-of-{args.parts:05}{path.suffix}"))
+    from simcse_jax.data.several_files import files_of
+
     inputs = {"--input": args.input, "--model": args.model}
+    inputs |= {f"--input {file}": file for file in files_of(args.input) if file != args.input}
     inputs |= {"--ranges": args.ranges_file, "--calibration": args.calibration}
     temporary = (*RESUMED, BESIDE) if args.output_dtype in SMALL else RESUMED
     return output_file(name, inputs, kinds=KINDS, temporary=temporary, streamed=False)
 
 
 def encode_file(
-    args: argparse.Namespace, sentences: "SentenceFile", output: Path, first: int, end: int, fingerprint: str
+    args: argparse.Namespace, sentences: "SentenceFiles", output: Path, first: int, end: int, fingerprint: str
 ) -> None:
     """Encodes the rows from `first` up to, but without, `end` that are not done yet, and writes the output."""
     from simcse_jax.bulk.embeddings.encoder import Encoder
@@ -218,9 +231,10 @@ def encode_file(
     report_cut(embeddings.cut, sentences.path, encoder.max_length)
     with warnings_in_a_line():
         clipped.warn(stacklevel=1)
+    say_build(args)
 
 
-def encode_tokens(args: argparse.Namespace, sentences: "SentenceFile", output: Path, rows: int) -> None:
+def encode_tokens(args: argparse.Namespace, sentences: "SentenceFiles", output: Path, rows: int) -> None:
     """Writes the embeddings of the tokens of all rows, whole or not at all; after a kill, they are made again."""
     import pyarrow.parquet
 

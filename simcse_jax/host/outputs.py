@@ -44,7 +44,7 @@ def output_file(
     streamed: bool = True,
     option: str = "--output",
 ) -> Path:
-    """The file of an option; of a link, what it points to.
+    """The file of an option; of a link, what it points to. Its folder need not exist: whoever writes it makes it.
 
     Args:
       kinds: the endings that the name may have.
@@ -64,8 +64,6 @@ def output_file(
     if path.suffix.lower() not in kinds:
         raise UserError(f"{where}: must end in {' or '.join(kinds)}")
     path = _followed(path, where)
-    if not path.absolute().parent.is_dir():
-        raise UserError(f"{where}: there is no folder {path.parent}")
     others = [path.with_name(form.format(path.name)) for form in temporary]
     for other in others:
         with writing(where):

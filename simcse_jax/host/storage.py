@@ -132,7 +132,6 @@ def write_atomically(path: Folder, content: str | bytes) -> None:
         elif is_stream(path):
             _write_into(path, data)
         else:
-            path.parent.mkdir(parents=True, exist_ok=True)
             with replacing_file(path) as file:
                 file.write(data)
     except Exception as error:  # an OSError, or an error of a store's client
@@ -213,6 +212,8 @@ def _open_stream(path: Folder) -> int:
 def replacing_file(path: Path) -> Iterator[IO[bytes]]:
     """A new file to write to, which replaces `path` and takes its mode after the block; links are followed.
 
+    Its folder is created if it does not exist.
+
     After an error, `path` is unchanged and nothing else is left.
 
     Raises:
@@ -221,6 +222,7 @@ def replacing_file(path: Path) -> Iterator[IO[bytes]]:
     path = Path(os.path.realpath(path))
     if path.is_symlink():
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.tmp")  # see `hidden`
     with _open_alone(temporary) as file:  # until it has its final name
         try:

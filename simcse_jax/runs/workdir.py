@@ -106,9 +106,7 @@ class Workdir:
             if before.get(name) != now.get(name)
         ]
         if differing:
-            raise UserError(
-                f"{self} belongs to another config: {'; '.join(differing)}. Choose another workdir, or remove this one"
-            )
+            raise UserError(f"{self} belongs to another config; choose another workdir, or remove this one", differing)
         for field, fingerprint in fingerprints.items():
             if fingerprints_before.get(field, fingerprint) != fingerprint:  # a run may be analysed from now on
                 raise UserError(

@@ -35,12 +35,15 @@ from simcse_jax.training.single import SingleRun
 MASKED, TRUNCATED = "masked_token_accuracy", "truncated"  # in `result.json`
 
 
-def train_and_evaluate(config: config_dict.ConfigDict, workdir: str, profile: str | None = None) -> None:
+def train_and_evaluate(config: config_dict.ConfigDict, workdir: str, profile: str | None = None) -> bool:
     """Trains as configured, in `workdir`; a run that was started there before resumes.
 
     Args:
       config, workdir: of the run.
       profile: a folder for a trace of a few steps of the first process (`profiling.traced`); None for no trace.
+
+    Returns:
+      Whether this is the first process, which speaks for all.
 
     Raises:
       UserError: for a mistake in the config, the data or the workdir; nothing is written before all checks are done.
@@ -57,6 +60,8 @@ def train_and_evaluate(config: config_dict.ConfigDict, workdir: str, profile: st
                 processes.say(f"config.{field} has no effect with the other fields")
             if config.train.dtype == "bfloat16" and (slow := slow_bfloat16()):
                 processes.say(f"config.train.dtype={slow}")
+            if folder.exists:
+                folder.check_same_run(config, {})  # before sentences are read
             inputs = read_inputs(config)
             trace_folder = output_folder(profile, option="--profile") if profile and processes.is_first() else None
         check = enter(job, folder, config, inputs)
@@ -106,6 +111,7 @@ def train_and_evaluate(config: config_dict.ConfigDict, workdir: str, profile: st
                     folder.drop_result()
             model = setup.model(whole(params, setup.mesh), checkpoints.tower(best))
             report(folder, setup.embed.with_params(model), best, inputs, config.seed, run.patience)
+            return processes.is_first()
 
 
 def enter(job: contextlib.ExitStack, folder: Workdir, config: config_dict.ConfigDict, inputs: Inputs) -> Check:

@@ -53,6 +53,7 @@ class SingleRun:
     ended: bool = False  # by patience
     pending: list[tuple[int, dict[str, jax.Array]]] = dataclasses.field(default_factory=list)  # still on the device
     speed: Speed = dataclasses.field(default_factory=Speed)  # since the last log line
+    last_loss: float | None = None  # of the step that was fetched last
     tokens: int = 0  # of the batch that was read last; counted in the process that writes the metrics
 
     def read(self, step: int) -> Batch:
@@ -134,8 +135,10 @@ class SingleRun:
             self.patience.add(number, score)
             self.write(number, numbers | self.patience.line | which)
             if processes.is_first():
-                progress.write(f"step {number}: {name} {score:.2f}")
+                progress.write(f"step {number}: {name} {score:.2f}{self._loss(', ')}")
             self.decide()
+        elif number and number == self.setup.schedule.total and processes.is_first():
+            progress.write(f"step {number}{self._loss(': ')}")
         if self.ended:
             self.speed.skip(time.perf_counter() - started)
             started = time.perf_counter()
@@ -150,6 +153,10 @@ class SingleRun:
         if preempted:
             self.checkpoints.close()
         self.speed.skip(time.perf_counter() - started)
+
+    def _loss(self, before: str) -> str:
+        """The last step's loss for people, after `before`; "" at the start."""
+        return "" if self.last_loss is None else f"{before}loss {self.last_loss:.4f}"
 
     def decide(self) -> None:
         """Ends the run if its patience is over. All processes do what the first one does: its scores are written."""
@@ -178,6 +185,7 @@ class SingleRun:
             if not all(map(math.isfinite, line.values())):
                 self.stop(number, f"the loss is {line['loss']}, the gradient's norm {line['gradient_norm']}")
         self.pending = []
+        self.last_loss = line.get("loss", self.last_loss)
         return line
 
     def stop(self, number: int, reason: str) -> NoReturn:

@@ -80,7 +80,6 @@ def test_the_batch_is_that_of_the_first_topology_or_given_a_chip():
         (["--topologies=h200:1", "--plan=sentences=1,tokens=3"], "--plan: leave --topologies out"),
         (["--topology=h200:1", "--plan=tokens"], "--plan tokens=: must be a number from 1 to 1e+15"),
         (["--topology=h200:8x"], "--topology h200:8x: must be a number of GPUs"),
-        (["--topology=v5e:2x4", "--output=no/such.json"], "--output no/such.json: there is no folder no"),
     ],
 )
 def test_mistakes_in_the_arguments(arguments, message, monkeypatch):

@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pyarrow.parquet
 import pytest
-from support import call, run, sentences, start_command
+from support import call, refused, run, sentences, start_command
 from support.earlier import as_earlier
 from support.jobs import another_job
 from support.readers import READERS, rows_read
@@ -118,7 +118,7 @@ def test_an_earlier_spelling_gives_what_it_gave(tiny_bert, tmp_path):
     source, output = write(tmp_path, ".txt"), tmp_path / "emb.npy"
     command = ("--model", tiny_bert, "--input", source, "--out", output)
     done = call("encode", *command, "--comp", "bfloat16", "--dtype", "float16")
-    assert done.returncode == 0 and len(done.stderr.splitlines()) == 2, done.stderr
+    assert done.returncode == 0 and done.stderr.count("warning: ") == 2, done.stderr
     found = np.load(output)
     assert found.dtype == np.float16
     np.testing.assert_allclose(found, SimCSE(str(tiny_bert), dtype="bfloat16").encode(TEXTS), atol=2e-3)
@@ -128,7 +128,7 @@ def test_progress_counts_the_rows_of_all_parts(tiny_bert, tmp_path, monkeypatch)
     monkeypatch.setattr("simcse_jax.host.progress.LINE_SECONDS", 0)
     done = encode(tiny_bert, write(tmp_path, ".txt"), tmp_path / "emb.npy", "--save-every", 10)
     counts = [line.split(" sentences")[0] for line in done.stderr.splitlines()]
-    assert len(counts) >= 3 and counts[-1] == "25 of 25" and "\r" not in done.stderr
+    assert len(counts) >= 4 and counts[-2] == "25 of 25" and counts[-1].startswith("next: ") and "\r" not in done.stderr
 
 
 def test_cut_sentences_are_reported_once(tiny_bert, tmp_path):
@@ -261,7 +261,6 @@ def test_mistakes_in_the_options(tmp_path):
     fails("--output : a folder; name a .npy or .parquet", *start, "")
     fails(f"is the folder of --input {good}", *start, f"{tmp_path}/")
     fails("must end in .npy or .parquet", *start, tmp_path / "emb.csv")
-    fails("there is no folder", *start, tmp_path / "none" / "emb.npy")
     output = tmp_path / "emb.npy"
     fails("--part 2: must be from 0 to 1", *start, output, "--parts", 2, "--part", 2)
     fails("--batch-size 0: must be 1 or more", *start, output, "--batch-size", 0)
@@ -271,7 +270,9 @@ def test_mistakes_in_the_options(tmp_path):
     fails("--parts: give --part too", *start, output, "--parts", 2)
     fails("none: no such folder", *start, output)
     fails("no such file", "--model", "none", "--input", tmp_path / "no.txt", "--output", output)
-    fails("give a file of sentences", "--model", "none", "--input", tmp_path, "--output", output)
+    (tmp_path / "empty").mkdir()
+    fails("a folder without .txt", "--model", "none", "--input", tmp_path / "empty", "--output", output)
+    (tmp_path / "empty").rmdir()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus.txt", "other"]
 
 
@@ -493,3 +494,19 @@ def test_options_that_make_no_sense_together_are_refused(options, message, monke
     monkeypatch.setattr(sys, "argv", ["encode", "--model", "m", "--input", "a.txt", "--output", "o.npy", *options])
     with pytest.raises(UserError, match=message):
         parse()
+
+
+def test_a_folder_of_files_is_encoded_into_a_folder_that_is_made(tiny_bert, tmp_path):
+    (tmp_path / "my").mkdir()
+    write(tmp_path / "my", ".txt", TEXTS[:3])
+    write(tmp_path / "my", ".csv", TEXTS[3:])
+    output = tmp_path / "a" / "b" / "emb.npy"
+    for name in (tmp_path / "my", tmp_path / "my" / "*"):
+        done = encode(tiny_bert, name, output)
+        assert done.returncode == 0, done.stderr
+        expected = SimCSE(str(tiny_bert)).encode([*TEXTS[3:], *TEXTS[:3]])
+        np.testing.assert_allclose(np.load(output), expected, atol=1e-6)
+    assert done.stderr.endswith(f"--embeddings {output} --output {output.with_suffix('.lance')}\n")
+    (tmp_path / "my" / "more.parquet").write_bytes(b"")
+    done = encode(tiny_bert, tmp_path / "my" / "*", tmp_path / "my" / "more.parquet")
+    refused(done, "which would be lost")
