@@ -1,4 +1,4 @@
-"""simcse-jax encode --model M --input corpus.txt --output emb.npy: the sentences of files as embeddings.
+"""simcse-jax encode --model M --data corpus.txt --output emb.npy: the sentences of files as embeddings.
 
 For a file, the input is read once before a model is loaded, so that a mistake in it is reported immediately. It is then
 encoded some thousand rows at a time, so memory does not grow with it. A folder gets a file for each block of rows; any
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 BESIDE = f"{{}}.{RANGES}"  # a file next to a .npy of bytes or bits
 # New names of options, by their earlier names.
 RENAMED = {
+    "--input": "--data",
     "--compute-dtype": "--dtype",
     "--dtype": "--output-dtype",
     "--processes": "--parts",
@@ -61,10 +62,10 @@ def main() -> None:
     from simcse_jax.data.sentences import SentenceFiles
     from simcse_jax.host.locks import held_next_to
 
-    sentences = SentenceFiles(args.input, args.column)
+    sentences = SentenceFiles(args.data, args.column)
     rows, fingerprint = sentences.scan()
     if rows < args.parts:
-        raise UserError(f"--parts {args.parts}: {args.input} has only {rows} rows")
+        raise UserError(f"--parts {args.parts}: {args.data} has only {rows} rows")
     first, end = (rows * part // args.parts for part in (args.part, args.part + 1))
     with held_next_to(output):
         if args.tokens:
@@ -100,7 +101,7 @@ def encode_into_folder(args: argparse.Namespace) -> None:
     from simcse_jax.data.corpus.plan import expand
     from simcse_jax.data.corpus.shared_folder import enter, leave
 
-    sources = expand([args.input], "--input")
+    sources = expand([args.data], "--data")
     folder = output_of_folder(args, sources)
     options = options_of(args)
     with contextlib.ExitStack() as job:
@@ -127,7 +128,7 @@ def encode_into_folder(args: argparse.Namespace) -> None:
     kind = "the tokens of {:,} sentences, {} elements each, {}" if args.tokens else "{:,} embeddings of {} elements, {}"
     what = kind.format(manifest.rows, manifest.dimension, args.output_dtype)
     print(f"{args.output}: {what}, in {files}")
-    report_cut(manifest.cut, args.input, plan.key["--max-length"])
+    report_cut(manifest.cut, args.data, plan.key["--max-length"])
     say_build(args)
 
 
@@ -147,7 +148,7 @@ def output_of_folder(args: argparse.Namespace, sources: Sequence[str]) -> Folder
     for name in sources:  # which are too many for a comparison with each file of the folder
         same = name.rpartition("/")[0] == str(folder) if is_remote(name) else _is_in(local_path(name), folder)
         if same:
-            raise UserError(f"--output {args.output}: is the folder of --input {name}; choose another")
+            raise UserError(f"--output {args.output}: is the folder of --data {name}; choose another")
     if folder.is_dir():
         check_own(folder)
     return folder
@@ -190,10 +191,9 @@ def check_output(args: argparse.Namespace) -> Path:
     if args.parts > 1:
         path = Path(name)
         name = str(path.with_name(f"{path.stem}-{args.part:05}-of-{args.parts:05}{path.suffix}"))
-    from simcse_jax.data.several_files import files_of
+    from simcse_jax.data.several_files import as_inputs
 
-    inputs = {"--input": args.input, "--model": args.model}
-    inputs |= {f"--input {file}": file for file in files_of(args.input) if file != args.input}
+    inputs = as_inputs("--data", args.data) | {"--model": args.model}
     inputs |= {"--ranges": args.ranges_file, "--calibration": args.calibration}
     temporary = (*RESUMED, BESIDE) if args.output_dtype in SMALL else RESUMED
     return output_file(name, inputs, kinds=KINDS, temporary=temporary, streamed=False)
@@ -209,7 +209,7 @@ def encode_file(
     from simcse_jax.host.progress import Progress
 
     encoder = Encoder(options_of(args))
-    about = {"--input": fingerprint, **encoder.about(), "--save-every": args.save_every}
+    about = {"--data": fingerprint, **encoder.about(), "--save-every": args.save_every}
     embeddings = PartialEmbeddings(output, end - first, dtype_of(args.output_dtype), about)
     if embeddings.done:
         print(f"{output}: resuming after row {embeddings.done:,} of {end - first:,}", flush=True)
@@ -280,10 +280,10 @@ def parse() -> argparse.Namespace:
     )
     parser.add_argument("--model", required=True, help=MODEL)
     parser.add_argument(
-        "--input",
+        "--data",
         required=True,
-        help="a .txt (a sentence a line), .csv, .tsv, .jsonl or .parquet file; for a folder also a pattern, or several "
-        "with commas, on a disk or in a bucket",
+        help="a .txt (a sentence a line), .csv, .tsv, .jsonl or .parquet file, a folder of them, or a pattern; into "
+        "a folder also several with commas; on a disk or in a bucket",
     )
     parser.add_argument(
         "--output",

@@ -38,6 +38,12 @@ def files_of(name: str) -> list[str]:
     return found
 
 
+def as_inputs(option: str, name: str | None) -> dict[str, str]:
+    """What an option reads, for the checks of outputs (`host.outputs.Inputs`): the name itself and all its files."""
+    files = [] if name is None else [each for each in files_of(name) if each != name]
+    return ({} if name is None else {option: name}) | {f"{option} {file}": file for file in files}
+
+
 def _matching(pattern: str) -> list[str]:
     if not is_remote(pattern):
         return sorted(glob.glob(str(source_path(pattern)), recursive=True))

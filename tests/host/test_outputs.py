@@ -283,8 +283,8 @@ def test_a_line_that_cannot_be_printed_ends_the_command_after_the_results(monkey
 
 COMMANDS = {
     "evaluate": ("--model=model", "--data=data.tsv", "--output"),
-    "encode": ("--model=model", "--input=data.tsv", "--output"),
-    "search": ("--model=model", "--sentences=data.tsv", "--query=x", "--output"),
+    "encode": ("--model=model", "--data=data.tsv", "--output"),
+    "search": ("--model=model", "--data=data.tsv", "--query=x", "--output"),
     "geometry": ("--models", "model@1", "--data=data.tsv", "--output"),
     "analyze": ("--model=model@1", "--data=data.tsv", "--output"),
     "train": ("--config=unsup_bert", "--config.model.init_from=model", "--config.data.train=data.tsv", "--workdir"),
