@@ -125,7 +125,7 @@ def encode(args: argparse.Namespace) -> None:
     (args.folder / "few.txt").write_text("\n".join(args.data.read_text().splitlines()[:SENTENCES]) + "\n")
     target = args.folder / "embeddings.npy"
     command = [sys.executable, "-m", "simcse_jax", "encode", "--model", args.model, "--output", target]
-    command += ["--input", args.folder / "few.txt"]
+    command += ["--data", args.folder / "few.txt"]
     done = subprocess.run(command, env=side_by_side.DEFAULTS | os.environ, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"encode: exit code {done.returncode}: {done.stderr.strip()[-500:]}")

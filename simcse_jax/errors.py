@@ -2,7 +2,7 @@
 
 import difflib
 import importlib.util
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextvars import ContextVar
 
 in_command: ContextVar[bool] = ContextVar("in_command", default=False)  # whether the process is a command's own
@@ -25,10 +25,10 @@ class UserError(Exception):
     Any function that reads files, names or options may raise it; `Raises:` names it only where that is not plain.
     """
 
-    def __init__(self, message: str, details: Sequence[str] = ()):
-        """The line, and lines that a command prints above it."""
-        super().__init__(message)
-        self.details = tuple(details)
+    def __init__(self, message: str = "", listed: Iterable[str] = ()):
+        """The line; `listed` are details of it, of which each is printed on a line of its own below."""
+        self.message, self.listed = message, tuple(listed)
+        super().__init__("\n  ".join([message, *self.listed]))
 
 
 def no_such(where: str, kind: str, name: str, known: Iterable[str]) -> UserError:

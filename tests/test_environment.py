@@ -116,8 +116,8 @@ def test_every_command_explains_itself_in_a_light_installation():
 
 def test_encoding_and_searching_work_in_a_light_installation(tiny_bert, corpus, tmp_path):
     done = light(
-        ["encode", "--model", tiny_bert, "--input", corpus["txt"], "--output", tmp_path / "a.npy"],
-        ["search", "--model", tiny_bert, "--sentences", corpus["txt"], "--queries", corpus["txt"], "--top-k", "1"],
+        ["encode", "--model", tiny_bert, "--data", corpus["txt"], "--output", tmp_path / "a.npy"],
+        ["search", "--model", tiny_bert, "--data", corpus["txt"], "--queries", corpus["txt"], "--top-k", "1"],
     )
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "a.npy").is_file()

@@ -55,6 +55,8 @@ class Resumable:
             raise self.damaged(self.state)
         if "--compute-dtype" in before:  # of version 0.1.0, where --dtype was the output's
             before |= {"--output-dtype": before.get("--dtype"), "--dtype": before["--compute-dtype"]}
+        if "--input" in before:  # the earlier name
+            before["--data"] = before.pop("--input")
         for name in {**self._about, **before} if whole else self._about:
             if before.get(name) != self._about.get(name):
                 raise UserError(

@@ -35,6 +35,11 @@ def started_as(command: str) -> str:
     return f"{PACKAGE}.main" if command == "train" else f"{PACKAGE} {command}"
 
 
+def say_next(command: str, *arguments: str) -> None:
+    """Prints the command that usually follows, on standard error: standard output has results alone."""
+    streams.say(f"next: {started_as(command)} {shlex.join(arguments)}")
+
+
 MODEL = (
     "a folder, a hub id, package:NAME, a workdir (its best checkpoint; WORKDIR@step=200 is that of a step), or "
     "glove:FILE, the average of word vectors"
@@ -223,9 +228,7 @@ def _run(main: Callable[[], None]) -> Any:
         streams.flush()
         return code
     except UserError as error:
-        for line in error.details:
-            streams.say(f"  {line}")
-        return _wrong(str(error))
+        return _wrong(error.message, error.listed)
     except Preempted as stop:
         streams.say(str(stop))
         return PREEMPTED
@@ -243,12 +246,16 @@ def _run(main: Callable[[], None]) -> Any:
         return _unexpected(error)
 
 
-def _wrong(text: str) -> int:
+def _wrong(text: str, listed: Sequence[str] = ()) -> int:
+    streams.say("\n".join([f"error: {_in_a_line(text)}", *(f"  {_in_a_line(each)}" for each in listed)]))
+    return WRONG
+
+
+def _in_a_line(text: str) -> str:
     line = " ".join(text.split())
     if len(line) > LONGEST:  # the mistake stands at the beginning, the remedy at the end
         line = f"{line[: LONGEST // 2]} … {line[-LONGEST // 2 :]}"
-    streams.say(f"error: {line}")
-    return WRONG
+    return line
 
 
 def _unexpected(error: BaseException) -> int:

@@ -1,12 +1,13 @@
-"""simcse-jax demo --model M --sentences FILE: a page to try a model on, for this machine alone."""
+"""simcse-jax demo --model M --data FILE: a page to try a model on, for this machine alone."""
 
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from simcse_jax.commands.command_line import MODEL, Parser, add_pooler, warnings_in_a_line
+from simcse_jax.commands.command_line import MODEL, Parser, add_pooler, warnings_in_a_line, with_new_spellings
 from simcse_jax.errors import UserError, installed, reason
 from simcse_jax.host.ports import bind
 from simcse_jax.serving.demo_guard import Names, launch_options
@@ -28,9 +29,11 @@ def main() -> None:
     )
     parser.add_argument("--model", required=True, help=MODEL)
     searched = parser.add_mutually_exclusive_group(required=True)
-    searched.add_argument("--sentences", help="what to search: .txt, .csv, .tsv, .jsonl or .parquet")
+    searched.add_argument(
+        "--data", help="what to search: a .txt, .csv, .tsv, .jsonl or .parquet file, a folder, or a pattern"
+    )
     searched.add_argument("--index", help="what to search, in place of a file: an index of simcse-jax search build")
-    parser.add_argument("--column", help="the column of --sentences, if its name is not a usual one")
+    parser.add_argument("--column", help="the column of --data, if its name is not a usual one")
     add_pooler(parser)
     parser.add_argument("--host", default=LOCAL, help=f"the address to serve at (default: {LOCAL}, this machine alone)")
     parser.add_argument(
@@ -42,14 +45,15 @@ def main() -> None:
     )
     parser.add_argument("--port", type=int, default=7860, help="0 takes any free one (default: %(default)s)")
     parser.add_argument("--share", action="store_true", help="also a public address, through Gradio's server")
-    args = parser.parse_args()
+    renamed = {"--sentences": "--data"}
+    args = parser.parse_args(with_new_spellings(parser.spelled_out(sys.argv[1:], renamed), renamed))
     if not installed("gradio"):
         raise UserError("the page needs Gradio; pip install 'simcse_jax[demo]'")
     from simcse_jax.data.sentences import read_sentences
 
-    if args.sentences is None and args.column:
-        raise UserError("--column: is for --sentences, which is not given")
-    sentences = read_sentences(args.sentences, args.column) if args.sentences is not None else []
+    if args.data is None and args.column:
+        raise UserError("--column: is for --data, which is not given")
+    sentences = read_sentences(args.data, args.column) if args.data is not None else []
     with bind(args.host, args.port) as free:
         port = free.getsockname()[1]
     keep_to_this_machine()
@@ -62,7 +66,7 @@ def main() -> None:
         if args.index is not None:
             count, sentences = open_index(model, args.index)
         else:
-            print(f"{args.sentences}: encoding {len(sentences)} sentences", flush=True)
+            print(f"{args.data}: encoding {len(sentences)} sentences", flush=True)
             model.build_index(sentences)
             count = len(sentences)
         model.search(sentences[0])  # compiles the program of a single query

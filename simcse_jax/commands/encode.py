@@ -1,4 +1,4 @@
-"""simcse-jax encode --model M --input corpus.txt --output emb.npy: the sentences of files as embeddings.
+"""simcse-jax encode --model M --data corpus.txt --output emb.npy: the sentences of files as embeddings.
 
 For a file, the input is read once before a model is loaded, so that a mistake in it is reported immediately. It is then
 encoded some thousand rows at a time, so memory does not grow with it. A folder gets a file for each block of rows; any
@@ -22,6 +22,7 @@ from simcse_jax.commands.command_line import (
     add_dtype,
     add_pooler,
     add_prompts,
+    say_next,
     warnings_in_a_line,
     with_new_spellings,
 )
@@ -32,12 +33,13 @@ from simcse_jax.host.storage import Folder, is_remote, local_path
 
 if TYPE_CHECKING:
     from simcse_jax.bulk.embeddings.encoder import Options
-    from simcse_jax.data.sentences import SentenceFile
+    from simcse_jax.data.sentences import SentenceFiles
     from simcse_jax.encoding.quantization import Ranges
 
 BESIDE = f"{{}}.{RANGES}"  # a file next to a .npy of bytes or bits
 # New names of options, by their earlier names.
 RENAMED = {
+    "--input": "--data",
     "--compute-dtype": "--dtype",
     "--dtype": "--output-dtype",
     "--processes": "--parts",
@@ -61,13 +63,13 @@ def run(args: argparse.Namespace) -> None:
         encode_into_folder(args)
         return
     output = check_output(args)
-    from simcse_jax.data.sentences import SentenceFile
+    from simcse_jax.data.sentences import SentenceFiles
     from simcse_jax.host.locks import held_next_to
 
-    sentences = SentenceFile(args.input, args.column)
+    sentences = SentenceFiles(args.data, args.column)
     rows, fingerprint = sentences.scan()
     if rows < args.parts:
-        raise UserError(f"--parts {args.parts}: {args.input} has only {rows} rows")
+        raise UserError(f"--parts {args.parts}: {args.data} has only {rows} rows")
     first, end = (rows * part // args.parts for part in (args.part, args.part + 1))
     with held_next_to(output):
         if args.tokens:
@@ -103,7 +105,7 @@ def encode_into_folder(args: argparse.Namespace) -> None:
     from simcse_jax.data.corpus.plan import expand
     from simcse_jax.data.corpus.shared_folder import enter, leave
 
-    sources = expand([args.input], "--input")
+    sources = expand([args.data], "--data")
     folder = output_of_folder(args, sources)
     options = options_of(args)
     with contextlib.ExitStack() as job:
@@ -130,7 +132,8 @@ def encode_into_folder(args: argparse.Namespace) -> None:
     kind = "the tokens of {:,} sentences, {} elements each, {}" if args.tokens else "{:,} embeddings of {} elements, {}"
     what = kind.format(manifest.rows, manifest.dimension, args.output_dtype)
     print(f"{args.output}: {what}, in {files}")
-    report_cut(manifest.cut, args.input, plan.key["--max-length"])
+    report_cut(manifest.cut, args.data, plan.key["--max-length"])
+    say_build(args)
 
 
 def output_of_folder(args: argparse.Namespace, sources: Sequence[str]) -> Folder:
@@ -149,7 +152,7 @@ def output_of_folder(args: argparse.Namespace, sources: Sequence[str]) -> Folder
     for name in sources:  # which are too many for a comparison with each file of the folder
         same = name.rpartition("/")[0] == str(folder) if is_remote(name) else _is_in(local_path(name), folder)
         if same:
-            raise UserError(f"--output {args.output}: is the folder of --input {name}; choose another")
+            raise UserError(f"--output {args.output}: is the folder of --data {name}; choose another")
     if folder.is_dir():
         check_own(folder)
     return folder
@@ -165,6 +168,14 @@ def options_of(args: argparse.Namespace) -> "Options":
     from simcse_jax.bulk.embeddings.encoder import Options
 
     return Options(**{field: getattr(args, field) for field in Options.__dataclass_fields__})
+
+
+def say_build(args: argparse.Namespace) -> None:
+    """Says how an index is built of what was written, where one can be."""
+    if not args.tokens and args.output_dtype not in SMALL and args.parts == 1:
+        output = args.output.rstrip("/")
+        name = f"{output.removesuffix('.npy').removesuffix('.parquet')}.lance"
+        say_next("search", "build", "--embeddings", args.output, "--output", name)
 
 
 def report_cut(cut: int, name: object, max_length: int) -> None:
@@ -184,14 +195,16 @@ def check_output(args: argparse.Namespace) -> Path:
     if args.parts > 1:
         path = Path(name)
         name = str(path.with_name(f"{path.stem}-{args.part:05}-of-{args.parts:05}{path.suffix}"))
-    inputs = {"--input": args.input, "--model": args.model}
+    from simcse_jax.data.several_files import as_inputs
+
+    inputs = as_inputs("--data", args.data) | {"--model": args.model}
     inputs |= {"--ranges": args.ranges_file, "--calibration": args.calibration}
     temporary = (*RESUMED, BESIDE) if args.output_dtype in SMALL else RESUMED
     return output_file(name, inputs, kinds=KINDS, temporary=temporary, streamed=False)
 
 
 def encode_file(
-    args: argparse.Namespace, sentences: "SentenceFile", output: Path, first: int, end: int, fingerprint: str
+    args: argparse.Namespace, sentences: "SentenceFiles", output: Path, first: int, end: int, fingerprint: str
 ) -> None:
     """Encodes the rows from `first` up to, but without, `end` that are not done yet, and writes the output."""
     from simcse_jax.bulk.embeddings.encoder import Encoder
@@ -200,7 +213,7 @@ def encode_file(
     from simcse_jax.host.progress import Progress
 
     encoder = Encoder(options_of(args))
-    about = {"--input": fingerprint, **encoder.about(), "--save-every": args.save_every}
+    about = {"--data": fingerprint, **encoder.about(), "--save-every": args.save_every}
     embeddings = PartialEmbeddings(output, end - first, dtype_of(args.output_dtype), about)
     if embeddings.done:
         print(f"{output}: resuming after row {embeddings.done:,} of {end - first:,}", flush=True)
@@ -222,9 +235,10 @@ def encode_file(
     report_cut(embeddings.cut, sentences.path, encoder.max_length)
     with warnings_in_a_line():
         clipped.warn(stacklevel=1)
+    say_build(args)
 
 
-def encode_tokens(args: argparse.Namespace, sentences: "SentenceFile", output: Path, rows: int) -> None:
+def encode_tokens(args: argparse.Namespace, sentences: "SentenceFiles", output: Path, rows: int) -> None:
     """Writes the embeddings of the tokens of all rows, whole or not at all; after a kill, they are made again."""
     import pyarrow.parquet
 
@@ -270,10 +284,10 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--model", required=True, help=MODEL)
     parser.add_argument(
-        "--input",
+        "--data",
         required=True,
-        help="a .txt (a sentence a line), .csv, .tsv, .jsonl or .parquet file; for a folder also a pattern, or several "
-        "with commas, on a disk or in a bucket",
+        help="a .txt (a sentence a line), .csv, .tsv, .jsonl or .parquet file, a folder of them, or a pattern; into "
+        "a folder also several with commas; on a disk or in a bucket",
     )
     parser.add_argument(
         "--output",

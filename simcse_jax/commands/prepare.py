@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simcse_jax.commands.command_line import Parser, warnings_in_a_line
+from simcse_jax.commands.command_line import Parser, say_next, warnings_in_a_line
 from simcse_jax.errors import UserError
 from simcse_jax.host import streams
 from simcse_jax.host.storage import Folder, is_remote
@@ -60,6 +60,7 @@ def main() -> None:
         print(f"{args.output}: other processes are making the shards that are left; the last one completes the corpus")
         return
     report(manifest, args.output)
+    say_next("train", "--config", "FILE", "--data", args.output, "--model", args.model, "--workdir", "DIR")
 
 
 def prepare(args: argparse.Namespace, folder: Folder, tokenizer: "Tokenizer", vocabulary: int) -> "Manifest | None":

@@ -1,4 +1,4 @@
-"""simcse-jax search --model M --sentences FILE: the nearest sentences to each query, by one model or two.
+"""simcse-jax search --model M --data FILE: the nearest sentences to each query, by one model or two.
 
 simcse-jax search build --embeddings FOLDER --output FOLDER: an index that need not fit into memory.
 """
@@ -57,7 +57,7 @@ def main() -> None:
     on_disk = _is_on_disk(args)
     if args.precision or not (args.index and is_index(local_path(args.index))):  # otherwise an index says what it keeps
         check_small(args.rescore, args.storage, args.precision or "float32", args.backend, "cosine")
-    sentences = read_sentences(args.sentences, args.column) if args.sentences else None
+    sentences = read_sentences(args.data, args.column) if args.data else None
     queries = args.query or (read_sentences(args.queries, args.queries_column) if args.queries else None)
 
     models = _load_models(args, sentences, check, on_disk)
@@ -84,14 +84,16 @@ def _parse() -> tuple[argparse.Namespace, Path | None]:
     parser = Parser(
         "search",
         description="Finds the nearest sentences to each query, by cosine or as the model says. Needs a model, and "
-        "--sentences or an earlier --index. Prints tables; writes the embeddings to --index and the results to "
+        "--data or an earlier --index. Prints tables; writes the embeddings to --index and the results to "
         "--output if given. `build --help` is about indexes that need not fit into memory.",
     )
     parser.add_argument("--model", required=True, help=MODEL)
     add_pooler(parser)
-    parser.add_argument("--sentences", help="the file to search in: .txt, .csv, .tsv, .jsonl or .parquet")
     parser.add_argument(
-        "--column", help="the column of --sentences (default: sentence, text, sent0 or anchor, or the only one)"
+        "--data", help="what to search in: a .txt, .csv, .tsv, .jsonl or .parquet file, a folder of them, or a pattern"
+    )
+    parser.add_argument(
+        "--column", help="the column of --data (default: sentence, text, sent0 or anchor, or the only one)"
     )
     parser.add_argument(
         "--index", help="a folder that keeps the embeddings; it is made, or read and added to; or one of `build`"
@@ -136,13 +138,13 @@ def _parse() -> tuple[argparse.Namespace, Path | None]:
     add_pooler(parser, "--compare-pooler", "the pooler of the second model (default: its own)")
     parser.add_argument("--compare-index", help="like --index, for the second model")
     parser.add_argument("--output", help="a JSON file for the results")
-    renamed = {"--compute-dtype": "--dtype"}
+    renamed = {"--compute-dtype": "--dtype", "--sentences": "--data"}
     args = parser.parse_args(with_new_spellings(parser.spelled_out(sys.argv[1:], renamed), renamed))
     if args.batch_size < 1:
         raise UserError(f"--batch-size {args.batch_size}: must be 1 or more")
-    if not (args.sentences or args.index):
-        raise UserError("nothing to search in; give --sentences FILE, or --index FOLDER that an earlier call made")
-    for option, needed in (("column", "sentences"), ("queries_column", "queries")):
+    if not (args.data or args.index):
+        raise UserError("nothing to search in; give --data FILE, or --index FOLDER that an earlier call made")
+    for option, needed in (("column", "data"), ("queries_column", "queries")):
         if getattr(args, option) and not getattr(args, needed):
             raise UserError(f"--{option.replace('_', '-')}: is for --{needed}, which is not given")
     for option in ("compare_pooler", "compare_index"):
@@ -152,9 +154,12 @@ def _parse() -> tuple[argparse.Namespace, Path | None]:
         args.recall_target = 0.95
     elif not args.approximate or args.backend == "faiss":
         raise UserError("--recall-target: is for --approximate without FAISS; leave it out")
-    inputs = {f"--{name}": getattr(args, name) for name in ("sentences", "queries", "model", "compare")}
+    from simcse_jax.data.several_files import as_inputs
+
+    inputs: dict[str, str | None] = {"--model": args.model, "--compare": args.compare}
+    inputs |= as_inputs("--data", args.data) | as_inputs("--queries", args.queries)
     for option in ("compare_index",) if _is_on_disk(args) else ("index", "compare_index"):
-        _check_index(option, getattr(args, option), option == "index" and not args.sentences, inputs)
+        _check_index(option, getattr(args, option), option == "index" and not args.data, inputs)
     if args.index and args.compare_index and os.path.realpath(args.index) == os.path.realpath(args.compare_index):
         raise UserError("--compare-index: the same folder as --index; each model needs its own")
     inputs |= {"--index": args.index, "--compare-index": args.compare_index, "--ranges": args.ranges}
@@ -171,7 +176,7 @@ def _check_index(option: str, name: str | None, needed: bool, inputs: dict[str, 
     saved = [path for pattern in PATTERNS for path in folder.glob(pattern)]
     check_inputs(saved, inputs, f"--{option.replace('_', '-')} {name}")
     if needed and not is_index(folder):
-        raise UserError(f"--index {name}: no index there; give --sentences to make one")
+        raise UserError(f"--index {name}: no index there; give --data to make one")
     if not is_writable_index(folder):
         raise UserError(f"--{option.replace('_', '-')} {name}: exists and is not an index; choose another folder")
 
@@ -181,8 +186,8 @@ def _is_on_disk(args: argparse.Namespace) -> bool:
     from simcse_jax.index.lance import check_options, is_lance_index
 
     # Sentences are encoded into an index in memory, which can be in no bucket.
-    on_disk = args.index is not None and is_lance_index(args.index) and not (args.sentences and is_remote(args.index))
-    in_memory = {"sentences": bool(args.sentences), "compare": bool(args.compare), "approximate": args.approximate}
+    on_disk = args.index is not None and is_lance_index(args.index) and not (args.data and is_remote(args.index))
+    in_memory = {"data": bool(args.data), "compare": bool(args.compare), "approximate": args.approximate}
     in_memory |= {"backend": args.backend != "jax", "storage": args.storage != "float32"}
     in_memory |= {"rescore": args.rescore is not None, "precision": args.precision is not None}
     check_options(on_disk, args.refine, args.nprobes, **in_memory)

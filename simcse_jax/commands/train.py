@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from simcse_jax.commands.command_line import importing, warnings_in_a_line
+from simcse_jax.commands.command_line import importing, say_next, warnings_in_a_line
 from simcse_jax.errors import require
 
 FILES = ("run.json", "metrics.jsonl", "result.json", "model/*")  # that it writes to the workdir
@@ -30,4 +30,6 @@ def train(argv: Sequence[str]) -> None:
     if not is_remote(workdir):
         output_folder(workdir, sources(config), files=FILES, option="--workdir", utf8=True)
     with warnings_in_a_line():
-        train_and_evaluate(config, workdir, profile)
+        is_first = train_and_evaluate(config, workdir, profile)
+    if is_first:
+        say_next("export", "--workdir", workdir, "--output", "DIR")

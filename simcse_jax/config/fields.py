@@ -148,7 +148,8 @@ FIELDS = {
     **PARTIAL_FIELDS,
     "data.train": field(
         "data/wiki1m_for_simcse.txt",
-        "A .txt, .csv, .tsv, .jsonl or .parquet file, hf:NAME[:CONFIG[:SPLIT]], tfds:NAME[:SPLIT], sts:FOLDER (the "
+        "A .txt, .csv, .tsv, .jsonl or .parquet file, a folder of them, a pattern, "
+        "hf:NAME[:CONFIG[:SPLIT]], tfds:NAME[:SPLIT], sts:FOLDER (the "
         "sentences of SentEval's similarity sets) or sts:FOLDER:TASK[:SPLIT] (the graded pairs of one of them); or "
         "several of them, with commas in between; or the folder of a prepared corpus (docs/corpora.md), or several of "
         "them, also gs://BUCKET/FOLDER.",

@@ -1,8 +1,8 @@
 """Training sentences from files, hub datasets, TensorFlow datasets and SentEval's similarity sets.
 
-A specification is a path ending in .txt, .csv, .tsv, .jsonl or .parquet, `hf:NAME[:CONFIG[:SPLIT]]`,
-`tfds:NAME[:SPLIT]`, `sts:FOLDER` or `sts:FOLDER:TASK[:SPLIT]` (`data.sts`), or several of them with commas in between.
-All of them give one column of sentences per role.
+A specification is a path ending in .txt, .csv, .tsv, .jsonl or .parquet, a folder of such files or a pattern of them
+(`several_files`), `hf:NAME[:CONFIG[:SPLIT]]`, `tfds:NAME[:SPLIT]`, `sts:FOLDER` or `sts:FOLDER:TASK[:SPLIT]`
+(`data.sts`), or several of them with commas in between. All of them give one column of sentences per role.
 """
 
 import dataclasses
@@ -21,11 +21,11 @@ from simcse_jax.data.labels import LABELS, parse_label
 from simcse_jax.data.row_lists import Negatives, peek_lists, read_negatives, split_positives
 from simcse_jax.data.rows import MISSING, Row, Table, read_text
 from simcse_jax.data.scores import Scores
-from simcse_jax.data.sources import Examples, join, split_sources
+from simcse_jax.data.several_files import files_of, source_path
+from simcse_jax.data.sources import ALIKE, Examples, join, split_sources
 from simcse_jax.data.spans import SPANS
 from simcse_jax.data.sts import PREFIX, of_task, read_sts_pairs, read_sts_texts, sts_version
 from simcse_jax.errors import UserError
-from simcse_jax.host.storage import Folder, as_path, is_remote, local_path
 
 __all__ = ["POSITIVES", "Examples", "read_examples"]
 
@@ -76,17 +76,36 @@ def read_examples(
       UserError: in one line, naming the file and the row, or the setting that does not fit the data.
     """
     generator = corpus_generator(seed, NEXT_SENTENCES)
-    sources = split_sources(specification)
-    for source in sources if len(sources) > 1 else ():  # before the first is read
-        if not prefix_of(source) and not source_path(source).is_file():
-            hint = "a comma separates sources; put a name with a comma in double quotes"
-            raise UserError(f"data.train={specification}: {source}: no such file; {hint}")
+    sources = files_by_source(specification)  # before the first is read
     given = (columns or {}, positives, labels, scores, pairs)
-    parts = {source: _read_source(open_source(source, *given), positives, generator) for source in sources}
+    parts = {}
+    for source, files in sources.items():
+        each = {file: _read_source(open_source(file, *given), positives, generator) for file in files}
+        parts[source] = dataclasses.replace(join(each, False, ALIKE), sources=None)
     examples = join(parts, mixed)
     if subsample:
         examples = _subsample(examples, subsample, seed, specification)
     return examples if labels else dataclasses.replace(examples, labels=None)
+
+
+def files_by_source(specification: str) -> dict[str, list[str]]:
+    """The files of each source, of which a folder and a pattern have any number; a library's source is its own.
+
+    Raises:
+      UserError: naming a source that is not there.
+    """
+    sources, found = split_sources(specification), {}
+    several = f"{specification}: " if sources[1:] else ""
+    for source in sources:
+        try:
+            found[source] = [source] if prefix_of(source) else files_of(source)
+        except UserError as error:
+            sts = f"; SentEval's is {PREFIX}FOLDER" if "a folder" in str(error) else ""
+            raise UserError(f"data.train={several}{error}{sts}") from None
+        if several and not prefix_of(source) and not source_path(found[source][0]).is_file():
+            hint = "a comma separates sources; put a name with a comma in double quotes"
+            raise UserError(f"data.train={several}{source}: no such file; {hint}")
+    return found
 
 
 def _read_source(source: "Source", positives: str, generator: np.random.Generator) -> Examples:
@@ -215,18 +234,12 @@ def open_table(specification: str) -> tuple[list[str], Iterator[Row], str, bool]
     path = source_path(specification)
     reader = READERS.get(path.suffix.lower())
     if not path.is_file():
-        what = f"a folder; name a file in it, or SentEval's as {PREFIX}FOLDER" if path.is_dir() else "no such file"
-        raise UserError(f"data.train={specification}: {what}")
+        raise UserError(f"data.train={specification}: {'a folder' if path.is_dir() else 'no such file'}")
     if reader is None:
         raise UserError(
             f"{path}: unknown file type {path.suffix!r}; known are {', '.join(READERS)}, hf:, tfds: and sts:"
         )
     return *reader(path), str(path), True
-
-
-def source_path(specification: str) -> Folder:
-    """The path of a file source, on a disk or in a bucket."""
-    return as_path(specification) if is_remote(specification) else local_path(specification)
 
 
 def _with_label(examples: Examples, label: str, where: str) -> Examples:

@@ -10,6 +10,7 @@ from typing import Any
 from simcse_jax.data.columns import USUAL_NAMES, check_unique
 from simcse_jax.data.files import READERS, count_parquet, read_parquet
 from simcse_jax.data.rows import MISSING, START, Place, Row, is_text, reported, size_and_time
+from simcse_jax.data.several_files import files_of
 from simcse_jax.errors import UserError, broken
 from simcse_jax.host.storage import Folder, as_path
 
@@ -107,9 +108,37 @@ class SentenceFile:
         return chosen if place else itertools.islice(chosen, first, None)
 
 
+class SentenceFiles:
+    """The sentences of all files of a name (`several_files.files_of`), one after the other."""
+
+    def __init__(self, name: str | Path, column: str | None = None):
+        """Checks all files, see `SentenceFile`."""
+        self.path = name
+        self._files = [SentenceFile(file, column) for file in files_of(str(name))]
+        self._rows = [0] * len(self._files)
+
+    def scan(self) -> tuple[int, str]:
+        """Reads all files, see `SentenceFile.scan`; the fingerprint of one alone is its own."""
+        found = [file.scan() for file in self._files]
+        self._rows = [rows for rows, _ in found]
+        digests = [digest for _, digest in found]
+        return sum(self._rows), digests[0] if not digests[1:] else hashlib.sha256("".join(digests).encode()).hexdigest()
+
+    def read(self, first: int = 0) -> Iterator[str]:
+        """The sentences from a row on, after `scan`."""
+        for file, rows in zip(self._files, self._rows, strict=True):
+            if first < rows:
+                yield from file.read(max(first, 0))
+            first -= rows
+
+    def has_changed(self) -> bool:
+        """Whether a file was modified since it was opened."""
+        return any(file.has_changed() for file in self._files)
+
+
 def read_sentences(file: str | Path, column: str | None = None) -> list[str]:
-    """All sentences of a file, see `SentenceFile`; refuses a file in which all rows are blank."""
-    sentences = list(SentenceFile(file, column))
+    """All sentences of a file, a folder or a pattern, see `SentenceFile`; refuses them if all rows are blank."""
+    sentences = list(itertools.chain.from_iterable(SentenceFile(each, column) for each in files_of(str(file))))
     if not any(sentence.strip() for sentence in sentences):
         raise UserError(f"{file}: holds no sentences")
     return sentences

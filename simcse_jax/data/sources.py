@@ -24,6 +24,13 @@ def same_kind(one: int, other: int) -> bool:
     return min(one, len(KINDS)) == min(other, len(KINDS))
 
 
+def described(widths: np.ndarray) -> str:
+    """What rows with these numbers of sentences (N,) are."""
+    fewest, most = int(widths.min(initial=widths.max(initial=0))), int(widths.max(initial=0))
+    same = kind_of(most) if most else "rows"
+    return f"{len(widths):,} " + (same if fewest == most else f"rows of {fewest} to {most} sentences")
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Examples:
     """Columns of N sentences each: anchors, positives, and any number of hard negatives and neutral hypotheses.
@@ -53,14 +60,13 @@ class Examples:
 
     @property
     def kinds(self) -> str:
-        """The number of examples, and what they are: "3 triplets", or "5 rows, from sentences to triplets"."""
-        if self.present is None:
-            return f"{len(self):,} {kind_of(len(self.columns))}"
-        counted = self.present.sum(axis=1)
-        least, most = int(counted.min()), int(counted.max())
-        if least == most:
-            return f"{len(self):,} {kind_of(most)}"
-        return f"{len(self):,} rows, from {kind_of(least)} to {kind_of(most)}"
+        """The number of examples and what they are: "3 pairs", or "3 rows of 2 to 4 sentences"."""
+        return described(np.full(len(self), len(self.columns)) if self.present is None else self.present.sum(axis=1))
+
+    def kinds_of_source(self, number: int) -> str:
+        """As `kinds`, of one source; "0 rows" where none of its rows were drawn."""
+        rows = np.arange(len(self)) if self.sources is None else np.flatnonzero(self.sources == number)
+        return described(np.full(len(rows), len(self.columns)) if self.present is None else self.present[rows].sum(1))
 
 
 def split_sources(specification: str) -> list[str]:
@@ -91,12 +97,17 @@ def by_field(field: str, specification: str) -> dict[str, str]:
     return {f"{field}[{place}]" if names[1:] else field: name for place, name in enumerate(names)}
 
 
-def join(parts: Mapping[str, Examples], mixed: bool) -> Examples:
+MIXED = "name sources of one kind, choose the same columns with data.columns, or set data.mixed=True"
+ALIKE = "the files of a folder or a pattern are read alike; move one, or choose the same columns with data.columns"
+
+
+def join(parts: Mapping[str, Examples], mixed: bool, remedy: str = MIXED) -> Examples:
     """The examples of several sources, in the order of the sources.
 
     Args:
       parts: examples by the name of their source.
       mixed: whether the sources may have different columns.
+      remedy: for the message about those that may not.
     """
     (first, one), *others = parts.items()
     if not others:
@@ -105,7 +116,7 @@ def join(parts: Mapping[str, Examples], mixed: bool) -> Examples:
         if not same_kind(len(other.columns), len(one.columns)) and not mixed:
             raise UserError(
                 f"data.train: {first} has {kind_of(len(one.columns))}, {name} has {kind_of(len(other.columns))}; "
-                "name sources of one kind, choose the same columns with data.columns, or set data.mixed=True"
+                f"{remedy}"
             )
     each = list(parts.values())
     width = max(len(part.columns) for part in each)

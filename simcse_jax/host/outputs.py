@@ -44,7 +44,7 @@ def output_file(
     streamed: bool = True,
     option: str = "--output",
 ) -> Path:
-    """The file of an option; of a link, what it points to. Its folder is made when it is written.
+    """The file of an option; of a link, what it points to. Its folder need not exist: whoever writes it makes it.
 
     Args:
       kinds: the endings that the name may have.

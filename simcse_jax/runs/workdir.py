@@ -106,9 +106,7 @@ class Workdir:
             if before.get(name) != now.get(name)
         ]
         if differing:
-            what = f"belongs to another config: {differing[0]}"
-            what += f" (and {len(differing) - 1} more)" if len(differing) > 1 else ""
-            raise UserError(f"{self} {what}; choose another workdir, or remove this one", differing[1:] and differing)
+            raise UserError(f"{self} belongs to another config; choose another workdir, or remove this one", differing)
 
     def check_same_run(self, config: Section, fingerprints: Mapping[str, str]) -> None:
         """Refuses to resume in a folder that belongs to another config, other data or other weights.

@@ -77,7 +77,7 @@ def read_corpus(
     check_scores(config, examples)
     if data.augment.name:
         examples = augmented(config, examples)
-    group, kinds = 1, examples.kinds
+    group, kinds = 1, [examples.kinds_of_source(number) for number in range(len(names))]
     if data.positives == SPANS:
         spans = Spans(**data.spans)
         examples = cut_spans(
@@ -89,11 +89,16 @@ def read_corpus(
             data.train,
         )
         group = spans.anchors
-        kinds = f"{len(examples) // group} documents, {group} anchors each, {spans.positives} positives an anchor"
+        kinds = [f"{len(examples) // group} documents, {group} anchors each, {spans.positives} positives an anchor"]
     notes = [f"{examples.blank} blank rows skipped"] if examples.blank else []
     notes += [f"{examples.unlabelled} without a label skipped"] if examples.unlabelled else []
     notes += [f"{examples.unscored} without a score skipped"] if examples.unscored else []
-    processes.say(", ".join([f"{data.train}: {kinds}", *notes]))
+    if kinds[1:]:
+        for name, kind in zip(names, kinds, strict=True):
+            processes.say(f"{name}: {kind}")
+        kinds = notes and ["of all files"]
+    if kinds:
+        processes.say(", ".join([f"{data.train}: {kinds[0]}", *notes]))
     pairing = choose_pairing(config, len(examples.columns))
     check_enough(config, data.train, len(examples), pairing)
     check_roles(config, alone_in(names, examples), len(names))

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import math
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -42,13 +41,16 @@ def train_and_evaluate(
     workdir: str,
     profile: str | None = None,
     callbacks: Sequence[Callable[[int, Mapping[str, float]], object]] = (),
-) -> None:
+) -> bool:
     """Trains as configured, in `workdir`; a run that was started there before resumes.
 
     Args:
       config, workdir: of the run.
       profile: a folder for a trace of a few steps of the first process (`profiling.traced`); None for no trace.
       callbacks: called with the step and the scores after each evaluation, in every process.
+
+    Returns:
+      Whether this is the first process, which speaks for all.
 
     Raises:
       UserError: for a mistake in the config, the data or the workdir; nothing is written before all checks are done.
@@ -135,6 +137,7 @@ def train_and_evaluate(
             result = report(folder, model, best, inputs, config.seed, run.patience, start)
             if metrics is not None:
                 metrics.finish(result)
+            return processes.is_first()
 
 
 def enter(job: contextlib.ExitStack, folder: Workdir, config: Section, inputs: Inputs) -> Check:
@@ -200,7 +203,6 @@ def report(
     """
     if inputs.evaluation is None:
         processes.say(f"done; the last checkpoint (step {best}) is in {folder}")
-        say_next(folder)
         return {}
     before = scores_before(folder) if inputs.evaluation.extra else {}
     against: dict[str, Any] = {}
@@ -225,15 +227,7 @@ def report(
             processes.say(f"the first {size} elements: {table}")
     if MASKED in result:
         processes.say(f"masked tokens of the development sentences: {result[MASKED]:.2f}% guessed")
-    say_next(folder)
     return result
-
-
-def say_next(folder: Workdir) -> None:
-    """Prints what to do with a finished run."""
-    name = shlex.quote(str(folder))
-    processes.say(f"next: simcse-jax search --model {name} --sentences FILE --query TEXT, or")
-    processes.say(f"      simcse-jax export --workdir {name} --output FOLDER")
 
 
 def describe_comparison(comparison: Comparison) -> str:

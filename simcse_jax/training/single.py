@@ -54,7 +54,7 @@ class SingleRun:
     ended: bool = False  # by patience
     pending: list[tuple[int, dict[str, jax.Array]]] = dataclasses.field(default_factory=list)  # still on the device
     speed: Speed = dataclasses.field(default_factory=Speed)  # since the last log line
-    last_loss: float = math.nan  # that was fetched
+    last_loss: float | None = None  # of the step that was fetched last
     tokens: int = 0  # of the batch that was read last; counted in the process that writes the metrics
 
     def read(self, step: int) -> Batch:
@@ -140,8 +140,10 @@ class SingleRun:
             self.patience.add(number, score)
             self.write(number, numbers | self.patience.line | which)
             if processes.is_first():
-                progress.write(f"step {number}: {name} {score:.2f}{f', loss {self.last_loss:.4f}' if number else ''}")
+                progress.write(f"step {number}: {name} {score:.2f}{self._loss(', ')}")
             self.decide()
+        elif number and number == self.setup.schedule.total and processes.is_first():
+            progress.write(f"step {number}{self._loss(': ')}")
         if self.ended:
             self.speed.skip(time.perf_counter() - started)
             started = time.perf_counter()
@@ -151,8 +153,6 @@ class SingleRun:
                 self.write(number, evaluator(embed) | which)
         if due.save and number and score is None and not preempted:  # then there is no time to compile
             embed(["Are these parameters fit to be saved?"])
-        if number == self.setup.schedule.total and number and score is None and processes.is_first():
-            progress.write(f"step {number}: loss {self.last_loss:.4f}")
         if due.save or preempted:
             self.save(state, score, tower)
         if preempted:
@@ -160,6 +160,10 @@ class SingleRun:
         for callback in self.callbacks if each else ():
             callback(number, each[tower])
         self.speed.skip(time.perf_counter() - started)
+
+    def _loss(self, before: str) -> str:
+        """The last step's loss for people, after `before`; "" at the start."""
+        return "" if self.last_loss is None else f"{before}loss {self.last_loss:.4f}"
 
     def decide(self) -> None:
         """Ends the run if its patience is over. All processes do what the first one does: its scores are written."""

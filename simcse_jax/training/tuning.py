@@ -18,7 +18,8 @@ from ml_collections import config_dict
 from simcse_jax.config.checks import check_field
 from simcse_jax.config.fields import FIELDS, flatten, has_scores
 from simcse_jax.data.columns import USUAL_LABELS
-from simcse_jax.data.examples import open_source, open_table
+from simcse_jax.data.examples import open_source, open_table, prefix_of
+from simcse_jax.data.several_files import files_of
 from simcse_jax.data.held_out import FEWEST
 from simcse_jax.data.labels import LABELS, parse_label
 from simcse_jax.data.sources import kind_of, split_sources
@@ -203,7 +204,10 @@ def look_at(config: config_dict.ConfigDict) -> Data:
     Raises:
       UserError: in the cases of reading them; also for sources of different kinds.
     """
-    found = [_look_at(config, name) for name in split_sources(config.data.train)]
+    files = [
+        file for name in split_sources(config.data.train) for file in ([name] if prefix_of(name) else files_of(name))
+    ]
+    found = [_look_at(config, file) for file in files]
     kinds = list(dict.fromkeys(data.kind for data in found))
     if len({(data.width == 1, data.positives, data.score) for data in found}) > 1:
         raise UserError(f"--data {config.data.train}: has {' and '.join(kinds)}; tune on data of one kind")

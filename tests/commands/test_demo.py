@@ -38,22 +38,22 @@ def test_a_port_is_looked_for_before_a_model_is_loaded(tmp_path):
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        done = call("demo", "--model", "/nowhere", "--sentences", tmp_path / "s.txt", "--port", port)
+        done = call("demo", "--model", "/nowhere", "--data", tmp_path / "s.txt", "--port", port)
     assert done.returncode == 2 and f"--port {port}: Address already in use" in done.stderr
 
 
 def test_mistakes_are_reported_in_a_line(tmp_path, monkeypatch):
     monkeypatch.setattr(demo, "installed", lambda name: False)
-    done = call("demo", "--model", "m", "--sentences", "s.txt")
+    done = call("demo", "--model", "m", "--data", "s.txt")
     assert (done.returncode, done.stderr) == (
         2,
         "error: the page needs Gradio; pip install 'simcse_jax[demo]'\n",
     )
     monkeypatch.setattr(demo, "installed", lambda name: True)
-    done = call("demo", "--model", "m", "--sentences", tmp_path / "none.txt")
+    done = call("demo", "--model", "m", "--data", tmp_path / "none.txt")
     assert done.returncode == 2 and "no such file" in done.stderr
     (tmp_path / "empty.txt").write_text("\n\n")
-    done = call("demo", "--model", "m", "--sentences", tmp_path / "empty.txt")
+    done = call("demo", "--model", "m", "--data", tmp_path / "empty.txt")
     assert done.returncode == 2 and "holds no sentences" in done.stderr
 
 
@@ -89,7 +89,7 @@ def address(tiny_bert, corpus):
     """Of the page of a tiny model, served by the command itself."""
     if importlib.util.find_spec("gradio") is None:
         pytest.skip("Gradio is not installed: pip install 'simcse_jax[demo]'")
-    command = [sys.executable, "-c", WATCHED, "demo", "--model", str(tiny_bert), "--sentences", str(corpus["txt"])]
+    command = [sys.executable, "-c", WATCHED, "demo", "--model", str(tiny_bert), "--data", str(corpus["txt"])]
     environment = {**os.environ, "XLA_FLAGS": xla_flags()}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     with subprocess.Popen([*command, "--port", "0"], cwd=ROOT, env=environment, **pipes) as server:
@@ -196,3 +196,9 @@ def test_the_page_in_a_browser(browser, address, corpus):
     outside = [url for url in asked if not url.startswith((address, "data:", "blob:"))]
     assert len(asked) > 20 and outside == []
     assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
+
+
+def test_the_earlier_name_of_the_data_is_taken_with_a_line(tmp_path):
+    done = call("demo", "--model", "no/such/model", "--sentences", tmp_path / "none.txt")
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith("warning: --sentences is now --data; the next release drops --sentences\n")

@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pyarrow.parquet
 import pytest
-from support import call, run, sentences, start_command
+from support import call, refused, run, sentences, start_command
 from support.earlier import as_earlier
 from support.jobs import another_job
 from support.readers import READERS, rows_read
@@ -56,7 +56,7 @@ def write(folder, kind, texts=TEXTS):
 
 
 def encode(model, source, output, *more):
-    return call("encode", "--model", model, "--input", source, "--output", output, *more)
+    return call("encode", "--model", model, "--data", source, "--output", output, *more)
 
 
 @pytest.mark.parametrize("kind", [".txt", ".csv", ".tsv", ".jsonl", ".parquet"])
@@ -118,7 +118,8 @@ def test_an_earlier_spelling_gives_what_it_gave(tiny_bert, tmp_path):
     source, output = write(tmp_path, ".txt"), tmp_path / "emb.npy"
     command = ("--model", tiny_bert, "--input", source, "--out", output)
     done = call("encode", *command, "--comp", "bfloat16", "--dtype", "float16")
-    assert done.returncode == 0 and len(done.stderr.splitlines()) == 2, done.stderr
+    assert "warning: --input is now --data; the next release drops --input\n" in done.stderr
+    assert done.returncode == 0 and done.stderr.count("warning: ") == 3, done.stderr
     found = np.load(output)
     assert found.dtype == np.float16
     np.testing.assert_allclose(found, SimCSE(str(tiny_bert), dtype="bfloat16").encode(TEXTS), atol=2e-3)
@@ -128,7 +129,7 @@ def test_progress_counts_the_rows_of_all_parts(tiny_bert, tmp_path, monkeypatch)
     monkeypatch.setattr("simcse_jax.host.progress.LINE_SECONDS", 0)
     done = encode(tiny_bert, write(tmp_path, ".txt"), tmp_path / "emb.npy", "--save-every", 10)
     counts = [line.split(" sentences")[0] for line in done.stderr.splitlines()]
-    assert len(counts) >= 3 and counts[-1] == "25 of 25" and "\r" not in done.stderr
+    assert len(counts) >= 4 and counts[-2] == "25 of 25" and counts[-1].startswith("next: ") and "\r" not in done.stderr
 
 
 def test_cut_sentences_are_reported_once(tiny_bert, tmp_path):
@@ -217,12 +218,12 @@ def test_prompts_and_truncation_are_those_of_the_class(prompted, tmp_path):
         expected = model.encode(TEXTS, **options)
         np.testing.assert_allclose(np.load(output), expected, atol=1e-5)
         assert f"of {expected.shape[1]} elements" in done.stdout
-    common = ("--model", prompted, "--input", source, "--output", output, "--prompt-name", "x")
+    common = ("--model", prompted, "--data", source, "--output", output, "--prompt-name", "x")
     fails("prompt_name='x': the model has the prompts", *common)
     fails("not allowed with", *common, "--prompt", "y")
 
 
-@pytest.mark.parametrize("what", ["--input", "--model", "--pooler", "--normalize", "--dtype", *PROMPTING])
+@pytest.mark.parametrize("what", ["--data", "--model", "--pooler", "--normalize", "--dtype", *PROMPTING])
 def test_encoding_does_not_resume_with_another_input_or_option(what, tiny_bert, tmp_path, monkeypatch):
     source, output = write(tmp_path, ".txt"), tmp_path / "emb.npy"
     with monkeypatch.context() as patch:
@@ -231,7 +232,7 @@ def test_encoding_does_not_resume_with_another_input_or_option(what, tiny_bert, 
             encode(tiny_bert, source, output, "--save-every", 6)
     more = {"--pooler": ("--pooler", "avg"), "--normalize": ("--normalize",), "--model": ("--num-layers", 1)}
     more |= {"--dtype": ("--dtype", "bfloat16"), **PROMPTING}
-    if what == "--input":
+    if what == "--data":
         write(tmp_path, ".txt", [*TEXTS[:-1], "a river"])
     done = encode(tiny_bert, source, output, "--save-every", 6, *more.get(what, ()))
     assert done.returncode == 2 and f"/.emb.npy.partial: begun with another {what};" in done.stderr
@@ -248,7 +249,7 @@ def test_mistakes_in_the_options(tmp_path):
     good, other = write(tmp_path, ".txt"), tmp_path / "other"
     other.mkdir()
     (other / "emb.npy").touch()
-    start = ("--model", "none", "--input", good, "--output")
+    start = ("--model", "none", "--data", good, "--output")
     fails("has other files (emb.npy) and no plan", *start, other)
     fails("--block-rows: emb.npy is a file", *start, "emb.npy", "--block-rows", 5)
     fails("--keep-text: emb.npy is a file", *start, "emb.npy", "--keep-text")
@@ -259,7 +260,7 @@ def test_mistakes_in_the_options(tmp_path):
     fails("--save-every: a kill loses the blocks", *start, f"{tmp_path}/new/", "--save-every", 32768)
     fails("name a folder: gs://bucket/emb.npy/", *start, "gs://bucket/emb.npy")
     fails("--output : a folder; name a .npy or .parquet", *start, "")
-    fails(f"is the folder of --input {good}", *start, f"{tmp_path}/")
+    fails(f"is the folder of --data {good}", *start, f"{tmp_path}/")
     fails("must end in .npy or .parquet", *start, tmp_path / "emb.csv")
     fails("Not a directory", *start, good / "emb.npy")
     output = tmp_path / "emb.npy"
@@ -270,8 +271,10 @@ def test_mistakes_in_the_options(tmp_path):
     fails("has only 25 rows", *start, output, "--parts", 26, "--part", 0)
     fails("--parts: give --part too", *start, output, "--parts", 2)
     fails("none: no such folder", *start, output)
-    fails("no such file", "--model", "none", "--input", tmp_path / "no.txt", "--output", output)
-    fails("give a file of sentences", "--model", "none", "--input", tmp_path, "--output", output)
+    fails("no such file", "--model", "none", "--data", tmp_path / "no.txt", "--output", output)
+    (tmp_path / "empty").mkdir()
+    fails("a folder without .txt", "--model", "none", "--data", tmp_path / "empty", "--output", output)
+    (tmp_path / "empty").rmdir()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus.txt", "other"]
 
 
@@ -286,7 +289,7 @@ def test_a_mistake_in_the_input_leaves_no_folder_so_that_it_can_be_corrected(tin
 
 def test_the_output_is_not_the_input(tmp_path):
     source = write(tmp_path, ".parquet")
-    fails("is the file of --input", "--model", "none", "--input", source, "--output", source)
+    fails("is the file of --data", "--model", "none", "--data", source, "--output", source)
 
 
 def test_embeddings_that_are_not_finite_are_refused_and_leave_nothing(nan_bert, tmp_path):
@@ -308,7 +311,7 @@ def test_numbers_beyond_the_outputs_type_are_refused(tmp_path):
 def test_one_job_at_a_time_writes_an_output(tiny_bert, tmp_path):
     source, output = write(tmp_path, ".txt"), tmp_path / "emb.npy"
     with another_job(held_next_to(output)):
-        fails(f"{output}: process {os.getpid()} on ", "--model", tiny_bert, "--input", source, "--output", output)
+        fails(f"{output}: process {os.getpid()} on ", "--model", tiny_bert, "--data", source, "--output", output)
     assert [path.name for path in tmp_path.iterdir()] == [source.name]
 
 
@@ -334,7 +337,7 @@ def test_a_full_disk_is_reported_and_no_output_is_left(tmp_path):
 def test_a_killed_command_resumes_and_writes_the_same_file(tiny_bert, tmp_path):
     source = tmp_path / "corpus.txt"
     source.write_text("\n".join(f"{text} {number}" for number in range(200) for text in sentences(200)))
-    args = ("--model", tiny_bert, "--input", source, "--save-every", 200, "--output")
+    args = ("--model", tiny_bert, "--data", source, "--save-every", 200, "--output")
     assert run("encode", *args, tmp_path / "whole.npy").returncode == 0
     state, kills = tmp_path / ".emb.npy.state.json", 0
     for rows in (1000, 20000):
@@ -490,6 +493,34 @@ def test_earlier_spellings_still_work_and_name_the_new_ones(old, new, warned, ca
     ],
 )
 def test_options_that_make_no_sense_together_are_refused(options, message, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["encode", "--model", "m", "--input", "a.txt", "--output", "o.npy", *options])
+    monkeypatch.setattr(sys, "argv", ["encode", "--model", "m", "--data", "a.txt", "--output", "o.npy", *options])
     with pytest.raises(UserError, match=message):
         parse()
+
+
+def test_a_folder_of_files_is_encoded_into_a_folder_that_is_made(tiny_bert, tmp_path):
+    (tmp_path / "my").mkdir()
+    write(tmp_path / "my", ".txt", TEXTS[:3])
+    write(tmp_path / "my", ".csv", TEXTS[3:])
+    output = tmp_path / "a" / "b" / "emb.npy"
+    for name in (tmp_path / "my", tmp_path / "my" / "*"):
+        done = encode(tiny_bert, name, output)
+        assert done.returncode == 0, done.stderr
+        expected = SimCSE(str(tiny_bert)).encode([*TEXTS[3:], *TEXTS[:3]])
+        np.testing.assert_allclose(np.load(output), expected, atol=1e-6)
+    assert done.stderr.endswith(f"--embeddings {output} --output {output.with_suffix('.lance')}\n")
+    (tmp_path / "my" / "more.parquet").write_bytes(b"")
+    done = encode(tiny_bert, tmp_path / "my" / "*", tmp_path / "my" / "more.parquet")
+    refused(done, "which would be lost")
+
+
+def test_what_was_begun_under_an_earlier_name_of_an_option_is_resumed(tiny_bert, tmp_path, monkeypatch):
+    source, output = write(tmp_path, ".txt"), tmp_path / "emb.npy"
+    with monkeypatch.context() as patch:
+        stop_at(patch, 2)
+        with pytest.raises(Killed):
+            encode(tiny_bert, source, output, "--save-every", 6)
+    state = tmp_path / ".emb.npy.state.json"
+    state.write_text(state.read_text().replace('"--data"', '"--input"'))
+    done = encode(tiny_bert, source, output, "--save-every", 6)
+    assert done.returncode == 0 and "resuming after row" in done.stdout, done.stderr

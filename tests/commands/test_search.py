@@ -188,7 +188,7 @@ def searched(*args) -> str:
 def test_results_are_printed_and_written(model, tiny_bert, files):
     output = files / "results.json"
     printed = searched(
-        *("--model", tiny_bert, "--sentences", files / "sentences.txt", "--queries", files / "queries.txt"),
+        *("--model", tiny_bert, "--data", files / "sentences.txt", "--queries", files / "queries.txt"),
         *("--top-k", 3, "--output", output),
     )
     written = json.loads(output.read_text())
@@ -206,7 +206,7 @@ def test_results_are_printed_and_written(model, tiny_bert, files):
 
 
 def test_the_threshold_leaves_out_small_cosines(tiny_bert, files):
-    args = ("--model", tiny_bert, "--sentences", files / "sentences.txt", "--query", TEXTS[4], "--threshold")
+    args = ("--model", tiny_bert, "--data", files / "sentences.txt", "--query", TEXTS[4], "--threshold")
     printed = searched(*args, "0.99999")
     assert printed.count(TEXTS[4]) == 3 and "#3" not in printed
     assert "no sentence reaches the threshold" in searched(*args, "1.5")
@@ -217,11 +217,11 @@ def test_an_index_folder_is_made_once_read_then_and_added_to(tiny_bert, files, m
     add = Index.add
     monkeypatch.setattr(Index, "add", lambda self, texts, rows: (encoded.append(len(texts)), add(self, texts, rows)))
     base = ("--model", tiny_bert, "--index", files / "index", "--query", QUERIES[0])
-    first = searched(*base, "--sentences", files / "sentences.txt")
-    assert searched(*base) == searched(*base, "--sentences", files / "sentences.txt") == first
+    first = searched(*base, "--data", files / "sentences.txt")
+    assert searched(*base) == searched(*base, "--data", files / "sentences.txt") == first
     assert encoded == [len(TEXTS)]
     (files / "more.txt").write_text("\n".join([*TEXTS, QUERIES[0]]) + "\n")
-    assert f"#1   1.000  {len(TEXTS):>3}  {QUERIES[0]}" in searched(*base, "--sentences", files / "more.txt")
+    assert f"#1   1.000  {len(TEXTS):>3}  {QUERIES[0]}" in searched(*base, "--data", files / "more.txt")
     assert f"#1   1.000  {len(TEXTS):>3}  {QUERIES[0]}" in searched(*base)
     assert encoded == [len(TEXTS), 1]
 
@@ -232,18 +232,18 @@ def test_one_job_at_a_time_makes_an_index_or_adds_to_it(tiny_bert, files, monkey
     other = f"{files / 'index'}: process {os.getpid()} on "
     with another_job(held(files / "index")), monkeypatch.context() as patch:
         patch.setattr(SimCSE, "encode_counted", None)  # it ends before that
-        refused(*base, "--sentences", files / "sentences.txt", parts=[other])
-    first = searched(*base, "--sentences", files / "sentences.txt")
+        refused(*base, "--data", files / "sentences.txt", parts=[other])
+    first = searched(*base, "--data", files / "sentences.txt")
     with another_job(held(files / "index")):
-        assert searched(*base, "--sentences", files / "sentences.txt") == searched(*base) == first
-        refused(*base, "--sentences", files / "more.txt", parts=[other])
-        refused(*base, "--sentences", files / "queries.txt", parts=["an index of other sentences"])
+        assert searched(*base, "--data", files / "sentences.txt") == searched(*base) == first
+        refused(*base, "--data", files / "more.txt", parts=[other])
+        refused(*base, "--data", files / "queries.txt", parts=["an index of other sentences"])
 
 
 def test_two_models_stand_side_by_side(tiny_bert, files):
     other = write_model(files / "other", "roberta")
     output = files / "results.json"
-    args = ("--model", tiny_bert, "--sentences", files / "sentences.txt", "--query", QUERIES[0], "--query", QUERIES[1])
+    args = ("--model", tiny_bert, "--data", files / "sentences.txt", "--query", QUERIES[0], "--query", QUERIES[1])
     printed = searched(*args, "--compare", other, "--compare-pooler", "avg", "--index", files / "one")
     again = searched(
         *("--model", tiny_bert, "--index", files / "one", "--query", QUERIES[0], "--query", QUERIES[1]),
@@ -276,7 +276,7 @@ def test_two_models_stand_side_by_side(tiny_bert, files):
 
 def test_cut_sentences_are_reported_in_a_line(tiny_bert, files):
     (files / "long.txt").write_text("the cat " * 40 + "\na dog\n")
-    done = call("search", "--model", tiny_bert, "--sentences", files / "long.txt", "--query", "a dog")
+    done = call("search", "--model", tiny_bert, "--data", files / "long.txt", "--query", "a dog")
     assert (done.returncode, done.stderr) == (0, "warning: 1 sentence was longer than 64 tokens and cut there\n")
 
 
@@ -284,7 +284,7 @@ def test_cut_sentences_are_reported_in_a_line(tiny_bert, files):
     "typed", ["the red cat\n\na bird sings\n", "the red cat\r\na bird sings", "\ufeffthe red cat\na bird sings\n\n"]
 )
 def test_queries_are_typed_where_none_is_given(tiny_bert, files, monkeypatch, typed):
-    args = ("--model", tiny_bert, "--sentences", files / "sentences.txt")
+    args = ("--model", tiny_bert, "--data", files / "sentences.txt")
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(typed.encode())))
     assert searched(*args) == searched(*args, "--queries", files / "queries.txt")
 
@@ -292,10 +292,10 @@ def test_queries_are_typed_where_none_is_given(tiny_bert, files, monkeypatch, ty
 @pytest.mark.parametrize(
     ("changes", "parts"),
     [
-        ({"--sentences": None}, ["nothing to search in; give --sentences FILE, or --index FOLDER"]),
-        ({"--sentences": None, "--index": "no/such"}, ["--index no/such: no index there; give --sentences"]),
-        ({"--sentences": "no/such.txt"}, ["no/such.txt: no such file"]),
-        ({"--sentences": "tests"}, ["tests: a folder"]),
+        ({"--data": None}, ["nothing to search in; give --data FILE, or --index FOLDER"]),
+        ({"--data": None, "--index": "no/such"}, ["--index no/such: no index there; give --data"]),
+        ({"--data": "no/such.txt"}, ["no/such.txt: no such file"]),
+        ({"--data": "tests"}, ["tests: a folder"]),
         ({"--index": "tests"}, ["--index tests: exists and is not an index"]),
         ({"--index": __file__}, ["test_search.py: a file; an index is a folder"]),
         ({"--index": "gs://bucket/index"}, ["gs://bucket/index: an index is memory-mapped"]),
@@ -321,7 +321,7 @@ def test_queries_are_typed_where_none_is_given(tiny_bert, files, monkeypatch, ty
     ids=lambda value: " ".join(map(str, value)) if isinstance(value, dict) else "",
 )
 def test_a_bad_argument_is_refused_in_one_line_before_the_model_is_loaded(files, changes, parts):
-    args = {"--model": "no/such/model", "--sentences": files / "sentences.txt", "--query": "the cat"} | changes
+    args = {"--model": "no/such/model", "--data": files / "sentences.txt", "--query": "the cat"} | changes
     refused(*(part for pair in args.items() if pair[1] is not None for part in pair), parts=parts)
 
 
@@ -332,8 +332,8 @@ def refused(*args, parts: list[str]) -> None:
 
 
 def test_the_output_must_not_be_an_input(files):
-    for option in ("--sentences", "--queries"):
-        args = {"--model": "m", "--sentences": files / "sentences.txt", "--queries": files / "queries.txt"}
+    for option in ("--data", "--queries"):
+        args = {"--model": "m", "--data": files / "sentences.txt", "--queries": files / "queries.txt"}
         parts = [f"is the file of {option}, which would be lost; choose another"]
         refused(*(part for pair in args.items() for part in pair), "--output", args[option], parts=parts)
 
@@ -346,16 +346,16 @@ def test_interrupted_typing_ends_like_the_end_of_input(tiny_bert, files, monkeyp
             raise KeyboardInterrupt
 
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(Keyboard(b"the red cat\n")))
-    searched("--model", tiny_bert, "--sentences", files / "sentences.txt", "--output", files / "results.json")
+    searched("--model", tiny_bert, "--data", files / "sentences.txt", "--output", files / "results.json")
     assert [query["query"] for query in json.loads((files / "results.json").read_text())["queries"]] == ["the red cat"]
 
 
 def test_an_index_of_other_sentences_or_of_another_model_is_refused(tiny_bert, files):
     args = ("--model", tiny_bert, "--index", files / "index", "--query", "the cat")
-    searched(*args, "--sentences", files / "sentences.txt")
-    refused(*args, "--sentences", files / "queries.txt", parts=["index: an index of other sentences (row 0 differs)"])
+    searched(*args, "--data", files / "sentences.txt")
+    refused(*args, "--data", files / "queries.txt", parts=["index: an index of other sentences (row 0 differs)"])
     (files / "fewer.txt").write_text("\n".join(TEXTS[:7]) + "\n")
-    refused(*args, "--sentences", files / "fewer.txt", parts=["other sentences (it has 32, 7 were given)"])
+    refused(*args, "--data", files / "fewer.txt", parts=["other sentences (it has 32, 7 were given)"])
     refused(*args, "--pooler", "avg", parts=["an index of", "(pooler cls", "(pooler avg)"])
     refused(*args, "--dtype", "bfloat16", parts=["an index of", "float32)", "bfloat16)"])
 
@@ -384,12 +384,12 @@ def test_minilm_finds_the_partners_of_sts_b_as_numpy_does(minilm, senteval, tmp_
 def test_the_command_makes_and_reads_an_index_in_bytes(tiny_bert, files):
     index, output = files / "index", files / "results.json"
     command = ("--model", tiny_bert, "--index", index, "--query", "the red cat", "--output", output)
-    done = call("search", *command, "--sentences", files / "sentences.txt", "--precision", "int8")
+    done = call("search", *command, "--data", files / "sentences.txt", "--precision", "int8")
     assert done.returncode == 0 and done.stderr.count("those of 32 embeddings alone; give ranges of more") == 1
     made = json.loads(output.read_text())["queries"]
     assert json.loads((index / "index.json").read_text())["precision"] == "int8"
     searched(*command)
-    searched(*command, "--precision", "int8", "--sentences", files / "sentences.txt")
+    searched(*command, "--precision", "int8", "--data", files / "sentences.txt")
     assert json.loads(output.read_text())["queries"] == made
     refused(*command, "--precision", "binary", parts=["an index of int8, not of binary; choose another folder"])
     np.save(files / "ranges.npy", np.stack([np.full(32, -1, np.float32), np.ones(32, np.float32)]))
@@ -397,7 +397,7 @@ def test_the_command_makes_and_reads_an_index_in_bytes(tiny_bert, files):
     refused(*command, "--precision", "int4", parts=["precision 'int4' of an index is not one of"])
     refused(*command, "--ranges", "r.npy", parts=["ranges: are for an index of int8"])
     refused(*command, "--rescore", 3, parts=["rescore=3: "])
-    whole = ("--model", tiny_bert, "--sentences", files / "sentences.txt", "--query", "the red cat")
+    whole = ("--model", tiny_bert, "--data", files / "sentences.txt", "--query", "the red cat")
     new = (*whole, "--index", files / "new")  # nothing is encoded for a search that is refused
     refused(
         *new, "--precision", "int8", "--storage", "int8", parts=["storage='int8': the index keeps and searches int8"]
@@ -423,7 +423,7 @@ def made(tiny_bert, tmp_path_factory):
     """A file, its embeddings in two parts, as .parquet and as .npy, and the index of them."""
     folder = tmp_path_factory.mktemp("made")
     (folder / "texts.txt").write_text("\n".join(SENTENCES) + "\n")
-    encode = ("encode", "--model", tiny_bert, "--input", folder / "texts.txt", "--parts", 2)
+    encode = ("encode", "--model", tiny_bert, "--data", folder / "texts.txt", "--parts", 2)
     for kind in ("parquet", "npy"):
         (folder / kind).mkdir()
     for part in range(2):
@@ -470,14 +470,14 @@ def test_the_search_command_takes_it(made, tiny_bert, tmp_path):
     query = json.loads((tmp_path / "found.json").read_text())["queries"][0]
     assert query["results"][0][0]["row"] == 3
     for option, message in (
-        (("--sentences", made / "texts.txt"), "sentences: is for an index in memory"),
+        (("--data", made / "texts.txt"), "data: is for an index in memory"),
         (("--compare", tiny_bert), "compare: is for an index in memory"),
         (("--backend", "faiss"), "backend: is for an index in memory"),
         (("--refine", "0"), "refine=0: must be a whole number"),
     ):
         done = call(*search, *option)
         assert done.returncode == 2 and message in done.stderr, done.stderr
-    done = call("search", "--model", tiny_bert, "--sentences", made / "texts.txt", "--query", "a", "--refine", "5")
+    done = call("search", "--model", tiny_bert, "--data", made / "texts.txt", "--query", "a", "--refine", "5")
     assert done.returncode == 2 and "refine=5: is for an index of LanceDB" in done.stderr
 
 
@@ -539,7 +539,7 @@ def test_the_demo_takes_it(made, tiny_bert):
     count, some = demo.open_index(SimCSE(str(tiny_bert)), str(made / "index"))
     assert (count, some[:2]) == (30, SENTENCES[:2])
     done = call("demo", "--model", tiny_bert, "--index", made / "index", "--column", "text")
-    assert done.returncode == 2 and "--column: is for --sentences" in done.stderr
+    assert done.returncode == 2 and "--column: is for --data" in done.stderr
 
 
 def test_mistakes_are_reported_in_a_line(made, tmp_path):
@@ -556,3 +556,9 @@ def test_mistakes_are_reported_in_a_line(made, tmp_path):
         done = call(*arguments)
         assert done.returncode == 2 and message in done.stderr and "Traceback" not in done.stderr, done.stderr
     assert os.listdir(tmp_path) == ["thesis.txt"]
+
+
+def test_the_earlier_name_of_the_data_is_taken_with_a_line(files):
+    done = call("search", "--model", "no/such/model", "--sentences", files / "none.txt", "--query", "a cat")
+    assert done.returncode == 2 and "none.txt: no such file" in done.stderr, done.stderr
+    assert done.stderr.startswith("warning: --sentences is now --data; the next release drops --sentences\n")

@@ -32,7 +32,7 @@ def test_lists_and_numbered_columns_hold_several_and_rows_may_have_fewer(write, 
     for name in ("negative", "hard_neg", "neg"):
         found = read_examples(write("a.jsonl", jsonl(ROWS, name)))
         same(found)
-        assert found.kinds == "3 rows, from pairs to pairs with 3 hard negatives"
+        assert found.kinds == "3 rows of 2 to 5 sentences"
         header = ["sent1", f"{name}_2", f"{name}_1", "sent0", f"{name}_3"]  # in any order
         lines = ["p0,m,n,a0,o", "p1,,k,a1,", "p2,,,a2, "]
         same(read_examples(write("a.csv", "\n".join([",".join(header), *lines]) + "\n")))

@@ -8,7 +8,7 @@ import pytest
 from support.object_store import NEEDS_GCSFS
 
 from simcse_jax.data.rows import Place
-from simcse_jax.data.sentences import SentenceFile, check_sentences, only_column, read_sentences
+from simcse_jax.data.sentences import SentenceFile, SentenceFiles, check_sentences, only_column, read_sentences
 from simcse_jax.encoding.arguments import embeddings_or_sentences
 from simcse_jax.errors import UserError
 
@@ -81,8 +81,8 @@ def test_a_file_s_rows_are_counted_and_hashed(tmp_path):
         SentenceFile(tmp_path / "a.csv").scan()
 
 
-def test_a_folder_is_refused(tmp_path):
-    with pytest.raises(UserError, match="a folder; give a file of sentences"):
+def test_a_folder_without_files_is_refused(tmp_path):
+    with pytest.raises(UserError, match=r"a folder without \.txt"):
         read_sentences(tmp_path)
 
 
@@ -253,3 +253,16 @@ def test_a_column_that_is_read_once_is_kept():
     for take in (check_sentences, lambda given: embeddings_or_sentences(given, 4)):
         with pytest.raises(UserError, match="column 'a': 1: not a list of strings"):
             take({"a": 1})
+
+
+def test_the_files_of_a_folder_follow_one_another(tmp_path):
+    for suffix in (".csv", ".txt", ".jsonl"):
+        written(tmp_path, suffix)
+    (tmp_path / "_SUCCESS.txt").write_text("no sentence\n")
+    assert read_sentences(tmp_path) == SENTENCES * 3
+    files = SentenceFiles(tmp_path)
+    rows, fingerprint = files.scan()
+    assert rows == 12 and not files.has_changed()
+    assert [list(files.read(first)) for first in (0, 5, 12)] == [SENTENCES * 3, (SENTENCES * 3)[5:], []]
+    one, alone = SentenceFiles(tmp_path / "corpus.txt"), SentenceFile(tmp_path / "corpus.txt")
+    assert one.scan() == alone.scan() != (rows, fingerprint)

@@ -52,7 +52,7 @@ def test_what_a_source_lacks_is_not_present(several):
     examples = read_examples(",".join(several), mixed=True)
     assert examples.columns == (list("abce"), list("abdf"), ["", "", "", "g"])
     np.testing.assert_array_equal(examples.present, [[1, 0, 0], [1, 0, 0], [1, 1, 0], [1, 1, 1]])
-    assert (examples.blank, examples.kinds) == (2, "4 rows, from sentences to triplets")
+    assert (examples.blank, examples.kinds) == (2, "4 rows of 1 to 3 sentences")
     some = read_examples(",".join(several), mixed=True, subsample=3, seed=1)
     rows = ["abce".index(anchor) for anchor in some.columns[0]]
     assert rows == sorted(rows)
@@ -81,3 +81,26 @@ def test_errors_name_the_source(several, write, tmp_path):
 def test_one_source_stays_as_it_is():
     one = Examples((["a"],), 0)
     assert join({"a.txt": one}, mixed=True) is one
+
+
+def test_a_folder_and_a_pattern_are_one_source_each(write, tmp_path):
+    (tmp_path / "my").mkdir()
+    for name, text in (
+        ("b.csv", "sent0,sent1\nc,d\n"),
+        ("a.jsonl", '{"sent0": "a", "sent1": "b"}\n'),
+        ("_c.csv", "x\n"),
+    ):
+        (tmp_path / "my" / name).write_text(text)
+    folder, alone = str(tmp_path / "my"), write("p.csv", "sent0,sent1\ne,f\n")
+    for name in (folder, f"{folder}/*"):
+        found = read_examples(name)
+        assert (found.columns, found.sources) == ((["a", "c"], ["b", "d"]), None)
+    both = read_examples(f"{alone},{folder}")
+    assert both.sources.tolist() == [0, 1, 1]
+    assert [both.kinds_of_source(number) for number in (0, 1)] == ["1 pairs", "2 pairs"]
+    (tmp_path / "my" / "c.txt").write_text("a sentence\n")
+    for mixed in (False, True):  # the files of one folder are alike
+        refused(folder, "a.jsonl has pairs", "c.txt has sentences; the files of a folder", options={"mixed": mixed})
+    (tmp_path / "empty").mkdir()
+    refused(f"{tmp_path}/empty", "a folder without .txt, ")
+    refused(f"{folder}/*.parquet", "data.train=", "no file matches")

@@ -56,7 +56,7 @@ def test_what_is_missing_or_damaged_is_named(folder, tmp_path):
     refused("sts:", "sts:: no such folder")
     (tmp_path / "empty").mkdir()
     refused(f"sts:{tmp_path}/empty", "no STS set there")
-    refused(str(folder), "a folder; name a file in it, or SentEval's as sts:FOLDER")
+    refused(str(folder), "a folder without .txt, ", "SentEval's is sts:FOLDER")
     refused(f"sts:{folder}", "next_sentence needs a .txt file", options={"positives": "next_sentence"})
     for file, line in (("STS/STS13-en-test/STS.input.FNWN.txt", "two sentences"), ("SICK/SICK_train.txt", "3 columns")):
         path = folder / file

@@ -146,7 +146,7 @@ def test_settings_of_jax_that_our_programs_cannot_have(name, value, training_alo
 
 def test_a_user_s_environment_is_refused_in_a_line(tiny_bert, tmp_path):
     (tmp_path / "a.txt").write_text("the cat\n")
-    command = [sys.executable, "-m", "simcse_jax", "encode", "--model", tiny_bert, "--input", tmp_path / "a.txt"]
+    command = [sys.executable, "-m", "simcse_jax", "encode", "--model", tiny_bert, "--data", tmp_path / "a.txt"]
     command += ["--output", tmp_path / "a.npy"]
     environment = os.environ | {"JAX_PLATFORMS": "rocm"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)

@@ -22,6 +22,7 @@ from simcse_jax.host.outputs import (
     printing,
     takes_place_of,
 )
+from simcse_jax.host.storage import replacing_file
 
 
 def refused(function, name, *args, match: str, **more) -> None:
@@ -52,6 +53,11 @@ def test_a_file_may_be_new_or_replaced_and_a_link_is_followed(tmp_path):
         assert output_file(str(tmp_path / f"{name}.json")) == tmp_path / f"{real}.json"
     assert output_file(str(tmp_path / "a.NPY"), kinds=(".npy",)) == tmp_path / "a.NPY"
     assert len(list(tmp_path.iterdir())) == 3
+    new = output_file(str(tmp_path / "a" / "b" / "new.json"))
+    assert not (tmp_path / "a").exists()  # a check makes nothing
+    with replacing_file(new) as file:
+        file.write(b"{}")
+    assert new.read_text() == "{}"
 
 
 def test_what_can_be_no_file_is_refused(tmp_path):
@@ -278,8 +284,8 @@ def test_a_line_that_cannot_be_printed_ends_the_command_after_the_results(monkey
 
 COMMANDS = {
     "evaluate": ("--model=model", "--data=data.tsv", "--output"),
-    "encode": ("--model=model", "--input=data.tsv", "--output"),
-    "search": ("--model=model", "--sentences=data.tsv", "--query=x", "--output"),
+    "encode": ("--model=model", "--data=data.tsv", "--output"),
+    "search": ("--model=model", "--data=data.tsv", "--query=x", "--output"),
     "geometry": ("--models", "model@1", "--data=data.tsv", "--output"),
     "analyze": ("--model=model@1", "--data=data.tsv", "--output"),
     "train": ("--config=unsup_bert", "--config.model.init_from=model", "--config.data.train=data.tsv", "--workdir"),

@@ -94,7 +94,7 @@ def cases() -> Iterator[Case]:
         yield Case("adapters", "train", damage, train_arguments("run", **fields), inputs, names=names)
     # A model's name that is an adapter.
     yield Case(
-        "adapters", "encode", "instead of a model", ["--model=adapter", f"--input={TEXT}", "--output=o.npy"], inputs
+        "adapters", "encode", "instead of a model", ["--model=adapter", f"--data={TEXT}", "--output=o.npy"], inputs
     )
     for damage, name in (("of no run", "model"), ("of a run without LoRA", "workdir")):
         more = ["--adapter", f"--workdir={name}", "--output=out"]

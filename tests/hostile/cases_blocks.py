@@ -42,8 +42,8 @@ def cases() -> Iterator[Case]:
     yield Case(KIND, "encode", "without --keep-text", BLOCKS[:-1], INPUTS, nothing, REFUSED, "--keep-text")
     yield case("an input that was changed", write("text.txt", "a cat\na dog\n"), "other embeddings")
     yield case("an input that is missing", remove("text.txt"), "text.txt")
-    yield case("no file of a pattern", nothing, "no file matches", "--input=*.jsonl")
-    yield case("an input twice", nothing, "named twice", "--input=text.txt,text.txt")
+    yield case("no file of a pattern", nothing, "no file matches", "--data=*.jsonl")
+    yield case("an input twice", nothing, "named twice", "--data=text.txt,text.txt")
     yield case("into a folder with other files", both(remove(FOLDER), others), "other files")
     yield case("into the folder of the input", nothing, "", "--output=model/")
     for share in (0, 0.3, 0.99):
@@ -64,7 +64,7 @@ def cases() -> Iterator[Case]:
     yield case("--output=gs://bucket/emb.npy", nothing, "name a folder", "--output=gs://bucket/emb.npy")
     for name in ("gs://", "gs:///x", "s3://bucket/blocks", "gs://no such bucket/blocks"):
         yield case(f"--output={name}", nothing, name, f"--output={name}")
-        yield case(f"--input={name}", nothing, name, f"--input={name}")
+        yield case(f"--data={name}", nothing, name, f"--data={name}")
     for option in ("hosts=2", "address=auto", "parts=2", "part=0", "save-every=5"):
         yield case(f"--{option}", nothing, f"--{option.split('=')[0]}", f"--{option}")
     build = ["build", f"--embeddings={FOLDER}", "--output=out.lance"]

@@ -29,12 +29,12 @@ class Place(NamedTuple):
 TUNED = ("--model=model", "--workdir=run", "--config.train.max_steps=1")
 # The first takes sentences, the second graded pairs.
 OF_SENTENCES = [
-    Place("encode", "--input", ["--model=model", "--input={}", "--output=out.npy"]),
-    Place("search", "--sentences", ["--model=model", "--sentences={}", "--query=a", "--output=out.json"]),
-    Place("search", "--queries", ["--model=model", "--sentences=text.txt", "--queries={}", "--output=out.json"]),
+    Place("encode", "--data", ["--model=model", "--data={}", "--output=out.npy"]),
+    Place("search", "--data", ["--model=model", "--data={}", "--query=a", "--output=out.json"]),
+    Place("search", "--queries", ["--model=model", "--data=text.txt", "--queries={}", "--output=out.json"]),
     Place("analyze", "--data", ["--model=model", "--data={}", "--output=out"]),
     Place("train", "data.train", train_arguments("run", data__train="{}")),
-    Place("demo", "--sentences", ["--model=model", "--sentences={}", "--port=0"]),
+    Place("demo", "--data", ["--model=model", "--data={}", "--port=0"]),
     Place("tune", "--data", [*TUNED, "--data={}"]),
     Place("train", "analysis.data", train_arguments("run", analysis__every=1, analysis__data="{}")),
 ]

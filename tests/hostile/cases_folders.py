@@ -288,10 +288,10 @@ def mixed_up() -> Iterator[Case]:
     """Each folder and file in the place of another: a run as a model's tokenizer, an index as a run, and so on."""
     seeds = ("model", "foreign", "exported", "index", "state", "workdir", TEXT, "empty")
     places = {
-        "encode": ("--model={}", f"--input={TEXT}", "--output=out.npy"),
+        "encode": ("--model={}", f"--data={TEXT}", "--output=out.npy"),
         "evaluate": ("--model=model", "--data={}"),
         "export": ("--workdir={}", "--output=out"),
-        "search": ("--model=model", f"--sentences={TEXT}", "--query=a", "--index={}"),
+        "search": ("--model=model", f"--data={TEXT}", "--query=a", "--index={}"),
         "analyze": ("--runs", "{}", "--output=out"),
         "geometry": ("--runs", "{}", f"--data={PAIRS}", "--output=out"),
         "overlap": ("{}",),

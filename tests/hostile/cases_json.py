@@ -22,15 +22,15 @@ class Reader(NamedTuple):
 def readers_of_model(name: str = MODEL) -> list[Reader]:
     """The commands that read a model's folder, the quickest first."""
     return [
-        Reader("encode", [f"--model={name}", f"--input={TEXT}", "--output=out.npy"], [name, TEXT], "out.npy"),
+        Reader("encode", [f"--model={name}", f"--data={TEXT}", "--output=out.npy"], [name, TEXT], "out.npy"),
         Reader("evaluate", [f"--model={name}", f"--data={PAIRS}", "--output=out.json"], [name, PAIRS], "out.json"),
         Reader(
             "search",
-            [f"--model={name}", f"--sentences={TEXT}", "--query=a cat", "--output=out.json"],
+            [f"--model={name}", f"--data={TEXT}", "--query=a cat", "--output=out.json"],
             [name, TEXT],
             "out.json",
         ),
-        Reader("demo", [f"--model={name}", f"--sentences={TEXT}", "--port=0"], [name, TEXT], ""),
+        Reader("demo", [f"--model={name}", f"--data={TEXT}", "--port=0"], [name, TEXT], ""),
         Reader("geometry", [f"--models={name}", f"--data={PAIRS}", "--output=out"], [name, PAIRS], "out"),
         Reader("analyze", [f"--model={name}", f"--data={TEXT}", "--output=out"], [name, TEXT], "out"),
         Reader("train", train_arguments("run", model__init_from=name), [name, TEXT, PAIRS], "run"),
@@ -42,7 +42,7 @@ INDEX = Reader(
 )
 STATE = Reader(
     "encode",
-    ["--model=model", "--input=text.txt", "--output=state/out.npy", "--save-every=4"],
+    ["--model=model", "--data=text.txt", "--output=state/out.npy", "--save-every=4"],
     ["model", "text.txt", "state"],
     "state/out.npy",
     ("state/*",),

@@ -34,7 +34,7 @@ def shown(name: str) -> Make:
     return make
 
 
-SEARCHED = ["--model=model", f"--sentences={TEXT}", "--index=index", "--query=a cat", "--output=out.json"]
+SEARCHED = ["--model=model", f"--data={TEXT}", "--index=index", "--query=a cat", "--output=out.json"]
 FROM_CORPUS = train_arguments("run", data__train="corpus")
 RETRIEVAL = ["--model=model", "--tasks=retrieval:beir", "--output=out.json"]
 READ = {

@@ -28,12 +28,12 @@ CHOICES = {
     "a list": "a,b",
 }
 
-ENCODE = {"--model": "model", "--input": TEXT, "--output": "out.npy"}
+ENCODE = {"--model": "model", "--data": TEXT, "--output": "out.npy"}
 EVALUATE = {"--model": "model", "--data": PAIRS}
-SEARCH = {"--model": "model", "--sentences": TEXT, "--query": "a cat"}
+SEARCH = {"--model": "model", "--data": TEXT, "--query": "a cat"}
 ANALYZE = {"--model": "model", "--data": TEXT, "--output": "out"}
 GEOMETRY = {"--models": "model", "--data": PAIRS, "--output": "out"}
-DEMO = {"--model": "model", "--sentences": TEXT, "--port": "0"}
+DEMO = {"--model": "model", "--data": TEXT, "--port": "0"}
 SERVE = {"--model": "model", "--port": "0"}
 EXPORT = {"--workdir": "none-such", "--output": "out"}
 PREPARE = {"--data": TEXT, "--model": "model", "--max-length": "16", "--output": "out"}
@@ -56,7 +56,7 @@ OPTIONS: dict[str, tuple[dict[str, str], dict[str, dict[str, str]]]] = {
             "--ranges": NAMES,
             "--calibration": NAMES,
             "--model": NAMES,
-            "--input": NAMES,
+            "--data": NAMES,
             "--column": NAMES,
         },
     ),
@@ -92,7 +92,7 @@ OPTIONS: dict[str, tuple[dict[str, str], dict[str, dict[str, str]]]] = {
             "--ranges": NAMES,
             "--pooler": CHOICES,
             "--model": NAMES,
-            "--sentences": NAMES,
+            "--data": NAMES,
             "--column": NAMES,
             "--queries": NAMES,
             "--compare": NAMES,
@@ -163,7 +163,7 @@ OPTIONS: dict[str, tuple[dict[str, str], dict[str, dict[str, str]]]] = {
             "--augment-lexicon": NAMES,
         },
     ),
-    "demo": (DEMO, {"--port": NUMBERS, "--host": NAMES, "--model": NAMES, "--sentences": NAMES, "--pooler": CHOICES}),
+    "demo": (DEMO, {"--port": NUMBERS, "--host": NAMES, "--model": NAMES, "--data": NAMES, "--pooler": CHOICES}),
     "serve": (
         SERVE,
         {

@@ -29,18 +29,16 @@ class Writer(NamedTuple):
 
 
 WRITERS = [
-    Writer("encode", ["--model=model", f"--input={TEXT}", "--output=out.npy"], ("model", TEXT), "out.npy", TEXT),
+    Writer("encode", ["--model=model", f"--data={TEXT}", "--output=out.npy"], ("model", TEXT), "out.npy", TEXT),
     Writer("evaluate", ["--model=model", f"--data={PAIRS}", "--output=out.json"], ("model", PAIRS), "out.json", PAIRS),
     Writer(
         "search",
-        ["--model=model", f"--sentences={TEXT}", "--query=a", "--output=out.json"],
+        ["--model=model", f"--data={TEXT}", "--query=a", "--output=out.json"],
         ("model", TEXT),
         "out.json",
         TEXT,
     ),
-    Writer(
-        "search", ["--model=model", f"--sentences={TEXT}", "--query=a", "--index=out"], ("model", TEXT), "out", TEXT
-    ),
+    Writer("search", ["--model=model", f"--data={TEXT}", "--query=a", "--index=out"], ("model", TEXT), "out", TEXT),
     Writer("geometry", ["--models=model", f"--data={PAIRS}", "--output=out"], ("model", PAIRS), "out", PAIRS),
     Writer("analyze", ["--runs", "workdir", "--output=out"], ("workdir",), "out", "workdir/run.json"),
     Writer("export", ["--workdir=workdir", "--output=out"], ("workdir",), "out", "workdir/run.json"),

@@ -12,7 +12,7 @@ from hostile.seeds import GRADED, MINE, SENTENCES, train_arguments
 
 KIND = "tables of other programs"
 INPUTS = ("model", "text.txt", "pairs.tsv")
-ENCODE = ["--model=model", "--input=x.csv", "--output=out.npy"]
+ENCODE = ["--model=model", "--data=x.csv", "--output=out.npy"]
 TEXTS = [["sentence", "row"], *([text, row] for row, text in enumerate(SENTENCES))]
 PAIRS = [["sentence1", "sentence2", "score"], *map(list, GRADED)]
 MANY = [f"{text} {row}" for row, text in enumerate(SENTENCES * 2)]

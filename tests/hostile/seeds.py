@@ -135,10 +135,10 @@ TAUGHT_RUN = train_arguments(
     teacher__kept="kept",
 )
 PREPARE = ["--data=text.txt", "--model=model", "--max-length=16", "--output=corpus", "--shard-rows=6"]
-ENCODE = ["--model=model", "--input=text.txt", "--output=embeddings/emb.parquet"]
+ENCODE = ["--model=model", "--data=text.txt", "--output=embeddings/emb.parquet"]
 MINE = ["--model=model", "--pairs=train.csv", "--corpus=text.txt", "--output=mined.jsonl"]
 MINED = [*MINE[:3], "--output=mined/out.jsonl", "--block-rows=6"]
-BLOCKS = ["--model=model", "--input=text.txt", "--output=blocks/", "--block-rows=6", "--keep-text"]
+BLOCKS = ["--model=model", "--data=text.txt", "--output=blocks/", "--block-rows=6", "--keep-text"]
 # Made by commands from the above: the inputs, the command line, and what it writes.
 MADE: dict[str, tuple[list[str], str, list[str]]] = {
     "workdir": (
@@ -147,7 +147,7 @@ MADE: dict[str, tuple[list[str], str, list[str]]] = {
         RUN,
     ),
     "exported": (["workdir"], "export", ["--workdir=workdir", "--output=exported"]),
-    "index": (["model", "text.txt"], "search", ["--model=model", "--sentences=text.txt", "--index=index", "--query=a"]),
+    "index": (["model", "text.txt"], "search", ["--model=model", "--data=text.txt", "--index=index", "--query=a"]),
     "corpus": (["model", "text.txt"], "prepare", PREPARE),
     "embeddings": (["model", "text.txt"], "hostile.seeds:encode_into_folder", ENCODE),
     "blocks": (["model", "text.txt"], "encode", BLOCKS),
@@ -158,7 +158,7 @@ MADE: dict[str, tuple[list[str], str, list[str]]] = {
     "state": (
         ["model", "text.txt"],
         "hostile.seeds:encode_half",
-        ["--model=model", "--input=text.txt", "--output=state/out.npy", "--save-every=4"],
+        ["--model=model", "--data=text.txt", "--output=state/out.npy", "--save-every=4"],
     ),
 }
 

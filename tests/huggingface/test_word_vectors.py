@@ -207,8 +207,8 @@ def test_a_run_without_steps_is_scored_exported_and_read_again(glove, corpus, tm
 def test_commands_take_it(glove, corpus, tmp_path):
     for command, *more in (
         ("evaluate", "--model", glove, "--data", corpus["dev"]),
-        ("encode", "--model", glove, "--input", corpus["txt"], "--output", tmp_path / "out.npy"),
-        ("search", "--model", glove, "--sentences", corpus["txt"], "--query", "red cat"),
+        ("encode", "--model", glove, "--data", corpus["txt"], "--output", tmp_path / "out.npy"),
+        ("search", "--model", glove, "--data", corpus["txt"], "--query", "red cat"),
     ):
         done = call(command, *more)
         assert done.returncode == 0, done.stderr
@@ -255,7 +255,7 @@ def test_what_needs_a_transformer_is_refused(glove, corpus, tmp_path, command, m
 
 def test_the_file_is_not_overwritten(corpus, tmp_path):
     path = write_vectors(tmp_path / "vectors.npy")
-    done = call("encode", "--model", f"glove:{path}", "--input", corpus["txt"], "--output", path)
+    done = call("encode", "--model", f"glove:{path}", "--data", corpus["txt"], "--output", path)
     assert done.returncode == 2 and "is the file of --model" in done.stderr
     assert path.read_text().startswith(WORDS[0])
 

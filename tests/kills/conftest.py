@@ -82,13 +82,13 @@ def jobs(warm, tiny_bert, corpus, trained, exported, tmp_path_factory) -> dict[s
     def encode(kind):
         def args(folder):
             output = folder / f"emb{kind}"
-            return ["encode", "--model", tiny_bert, "--input", corpus["txt"], "--output", output, "--save-every", 7]
+            return ["encode", "--model", tiny_bert, "--data", corpus["txt"], "--output", output, "--save-every", 7]
 
         return Job(nothing, args, files_of)
 
     def search(file):
         return lambda folder: [
-            *("search", "--model", tiny_bert, "--sentences", file, "--index", folder / "index", "--query", "the cat")
+            *("search", "--model", tiny_bert, "--data", file, "--index", folder / "index", "--query", "the cat")
         ]
 
     def index_before(folder):

@@ -296,9 +296,10 @@ def without_speed(lines: Iterable[dict]) -> list[dict]:
 
 
 def refused(done: subprocess.CompletedProcess, *parts: object) -> None:
-    """Asserts exit code 2 and a one-line error that contains all the parts."""
+    """Asserts exit code 2 and a one-line error that contains all the parts, or its details below do."""
     assert done.returncode == 2, done.stderr
     errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
     assert len(errors) == 1 and "Traceback" not in done.stderr, done.stderr
+    text = "\n".join([*errors, *(line for line in done.stderr.splitlines() if line.startswith("  "))])
     for part in parts:
-        assert str(part) in errors[0], errors[0]
+        assert str(part) in text, text

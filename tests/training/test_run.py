@@ -100,6 +100,21 @@ def test_a_workdir_that_belongs_to_another_config_or_other_data(trained, tiny_be
         own[kind].write_text(original)
 
 
+def test_what_differs_stands_on_a_line_each_and_is_found_before_sentences_are_read(trained, tiny_bert, corpus):
+    args = train_args(tiny_bert, "no/such.txt", corpus["dev"], trained, "--config.model.mlp=always", "--config.seed=7")
+    done = call("train", *args)
+    refused(done, f"{trained} belongs to another config")
+    assert done.stderr.endswith(f"\n  data.train was {str(corpus['csv'])!r}, is 'no/such.txt'\n  seed was 42, is 7\n")
+
+
+def test_a_short_run_prints_its_loss_and_the_command_that_follows(tiny_bert, corpus, tmp_path):
+    fields = ("--config.train.max_steps=1", "--config.eval.data=")
+    done = call("train", *train_args(tiny_bert, corpus["txt"], "", tmp_path / "run", *fields))
+    assert done.returncode == 0, done.stderr
+    assert f"step 1: loss {lines(tmp_path / 'run')[0]['loss']:.4f}\n" in done.stdout
+    assert done.stderr.endswith(f"next: simcse-jax export --workdir {tmp_path}/run --output DIR\n")
+
+
 def test_a_run_with_a_mean_in_bfloat16_resumes_bit_for_bit_and_with_no_other_type(trained, tiny_bert, corpus, tmp_path):
     more = ["--config.train.mu_dtype=bfloat16", "--config.train.max_steps=4", "--config.eval.every=2"]
     args = train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / "run", *more)
@@ -120,7 +135,7 @@ def test_a_run_of_a_version_that_knew_fewer_fields_had_their_defaults(trained, t
     args = train_args(tiny_bert, corpus["csv"], corpus["dev"], workdir, "--config.model.mlp=always")
     assert call("train", *args).returncode == 0
     whitening = ("--config.eval.postprocess=whitening", "--config.eval.postprocess_data=target")
-    refused(call("train", *args, *whitening), "another config: eval.postprocess was '', is 'whitening'")
+    refused(call("train", *args, *whitening), "eval.postprocess was '', is 'whitening'")
 
 
 NOTHING = ("--config.train.epochs=0", "--config.train.max_steps=0", "--config.model.mlp=none")

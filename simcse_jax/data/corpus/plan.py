@@ -1,7 +1,7 @@
 """The plan of a corpus: its sources, and everything that its tokens depend on."""
 
-import glob
 import hashlib
+import itertools
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -12,14 +12,15 @@ from simcse_jax.data.corpus import shared_folder
 from simcse_jax.data.corpus.shards import MOST_TOKENS, token_type
 from simcse_jax.data.corpus.shared_folder import Plan, hash_file, stamp_of
 from simcse_jax.data.corpus.source_rows import check_usable
-from simcse_jax.data.examples import Source, open_source, prefix_of, source_path
+from simcse_jax.data.examples import Source, open_source, prefix_of
 from simcse_jax.data.files import READERS
 from simcse_jax.data.labels import LABELS
 from simcse_jax.data.separated import reading_of
+from simcse_jax.data.several_files import files_of, source_path
 from simcse_jax.data.sources import kind_of, same_kind, split_sources
 from simcse_jax.data.tokens import Lengths, Prompts, check_prompts
-from simcse_jax.errors import UserError, reason
-from simcse_jax.host.storage import Folder, as_path, is_remote, local_path
+from simcse_jax.errors import UserError
+from simcse_jax.host.storage import Folder, is_remote, local_path
 from simcse_jax.huggingface.tokenizer import Tokenizer
 
 SHARD_ROWS = 1 << 22
@@ -44,7 +45,7 @@ def make_plan(
     """Examines all sources, reading only their first rows; with lists of hard negatives, all rows, to find the longest.
 
     Args:
-      data: sources as in `data.train`, or file patterns.
+      data: sources as in `data.train`, each file of a folder or of a pattern being one.
       tokenizer, vocabulary: of the model.
       max_length: in tokens, where sentences are cut; for all columns, or for anchors and for others.
       columns, positives, labels, mixed: see `data.examples.read_examples`.
@@ -156,17 +157,13 @@ def enter(folder: Folder, plan: Plan) -> Plan:
 
 
 def expand(data: Sequence[str], option: str) -> list[str]:
-    """The sources, with the files that match each pattern, sorted by name."""
+    """The sources, with the files of each folder and of each pattern, sorted by name."""
     found: list[str] = []
-    for given in data:
-        for name in split_sources(given):
-            if prefix_of(name) or not glob.has_magic(name) or (not is_remote(name) and source_path(name).exists()):
-                found.append(name)
-                continue
-            files = _matching(name, option)
-            if not files:
-                raise UserError(f"{option} {name}: no file matches")
-            found += files
+    for name in itertools.chain.from_iterable(map(split_sources, data)):
+        try:
+            found += [name] if prefix_of(name) else files_of(name)
+        except UserError as error:
+            raise UserError(f"{option} {error}") from None
     seen: set[str] = set()
     for name in found:
         place = name if prefix_of(name) or is_remote(name) else os.path.abspath(source_path(name))
@@ -174,15 +171,3 @@ def expand(data: Sequence[str], option: str) -> list[str]:
             raise UserError(f"{option}: {name} is named twice; remove one")
         seen.add(place)
     return found
-
-
-def _matching(pattern: str, option: str) -> list[str]:
-    if not is_remote(pattern):
-        return sorted(glob.glob(str(source_path(pattern)), recursive=True))
-    bucket, _, rest = pattern.removeprefix("gs://").partition("/")
-    try:
-        return sorted(str(path) for path in as_path(f"gs://{bucket}").glob(rest))
-    except UserError:
-        raise
-    except Exception as error:  # of the store's client
-        raise UserError(f"{option} {pattern}: cannot be listed: {reason(error)}") from None

@@ -19,8 +19,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from simcse_jax.data.examples import PREFIXED, prefix_of, source_path
+from simcse_jax.data.examples import PREFIXED, prefix_of
 from simcse_jax.data.rows import reported
+from simcse_jax.data.several_files import source_path
 from simcse_jax.errors import UserError, why
 from simcse_jax.host.flock import Taken, open_alone
 from simcse_jax.host.hidden import DOT, PLAN, dot_before

@@ -193,7 +193,7 @@ def test_killed_actors_and_a_killed_driver_lose_no_row_and_repeat_none(tiny_bert
         tiny_bert,
         "--keep-text",
     ]
-    command += ["--input", big, "--output", f"{tmp_path / 'out'}/", "--block-rows", "50", "--batch-size", "4"]
+    command += ["--data", big, "--output", f"{tmp_path / 'out'}/", "--block-rows", "50", "--batch-size", "4"]
 
     def made():
         return len(list((tmp_path / "out").glob("embeddings-*.parquet")))

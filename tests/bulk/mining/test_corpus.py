@@ -30,7 +30,7 @@ def made(tiny_bert, tmp_path_factory):
     np.save(folder / "npy" / "all.npy", model.encode(TEXTS))
     for options in (["--output", folder / "embeddings/", "--keep-text"], ["--output", folder / "one.parquet"]):
         (folder / "embeddings").mkdir(exist_ok=True)
-        done = call("encode", "--model", tiny_bert, "--input", folder / "texts.txt", *options)
+        done = call("encode", "--model", tiny_bert, "--data", folder / "texts.txt", *options)
         assert done.returncode == 0, done.stderr
     return folder
 
@@ -97,7 +97,7 @@ def test_what_is_no_corpus_is_named(made, tiny_bert, name, column, message):
 
 def test_a_parquet_that_names_no_model_is_refused(made, tiny_bert, tmp_path):
     done = call(
-        *("encode", "--model", tiny_bert, "--input", made / "texts.txt", "--max-length", 4),
+        *("encode", "--model", tiny_bert, "--data", made / "texts.txt", "--max-length", 4),
         *("--output", tmp_path / "cut.parquet"),
     )
     assert done.returncode == 0, done.stderr
