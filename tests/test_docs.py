@@ -40,6 +40,7 @@ OTHERS = {  # options of other programs that the pages name
     "head",  # ray start
     "mode",  # SimCSE's evaluation.py
     "version",  # simcse-jax
+    "include",  # grep
 }
 # Files of other projects.
 EXAMPLES = {

@@ -35,7 +35,7 @@ from benchmarks.training import Setting
 WRONG = [
     (train_step, ["--recipe", "simsce"], "--recipe"),
     (train_step, ["--base", "--model", "x"], "--model"),
-    (train_step, ["--output", "no/such/folder/x.json"], "--output"),
+    (train_step, ["--output", "README.md/x.json"], "--output"),
     (train_step, ["--with", "train.round_products"], "--with train.round_products: must be a field"),
     (train_step, ["--with", "train.rounded=True"], "--with train.rounded=True: must be a field"),
     (systems, ["--system", "SimSCE"], "--system"),

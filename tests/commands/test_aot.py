@@ -16,6 +16,7 @@ from simcse_jax.commands.aot import choose_batch, guess_columns, main, padded_le
 from simcse_jax.config.fields import FIELDS, flatten
 from simcse_jax.config.flags import parse
 from simcse_jax.config.recipes import FOLDER
+from simcse_jax.config.sections import Section
 from simcse_jax.config.variants import list_recipes
 from simcse_jax.devices.flops import product_flops
 from simcse_jax.devices.mesh import AXIS, data_mesh, ways
@@ -134,7 +135,7 @@ def test_a_step_that_does_not_fit_comes_with_the_chunk_size_that_does(limit, adv
     monkeypatch.setattr(aot, "described_devices", lambda topology: [None] * 4)
     monkeypatch.setattr(aot, "describe", str)
     with pytest.raises(UserError) as error:
-        aot.compile_or_explain(tiny_config(), TINY, 1, "v5e:2x2")
+        aot.compile_or_explain(Section.of(tiny_config()), TINY, 1, "v5e:2x2")
     assert str(error.value) == (f"v5e:2x2, batch 32: out of memory: a chip needs 24.0 GiB and has 16.00; {advice}")
     captured = capsys.readouterr()
     assert "trying --config.parallel.chunk_size=4" in captured.err
@@ -150,7 +151,7 @@ def test_an_encoding_that_does_not_fit_comes_with_the_batch_that_does(monkeypatc
     monkeypatch.setattr(aot, "compile_encoding", compile_encoding)
     monkeypatch.setattr(aot, "describe", str)
     with pytest.raises(UserError, match=r"8 sentences a device: out of memory: .*; it fits with --batch-per-chip=2"):
-        aot.encoding_or_explain(tiny_config(), TINY, 16, "v5e:2x2", 4)
+        aot.encoding_or_explain(Section.of(tiny_config()), TINY, 16, "v5e:2x2", 4)
     assert capsys.readouterr().out == "a report\n"
 
 

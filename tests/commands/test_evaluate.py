@@ -1,7 +1,6 @@
 import json
 import re
 import shutil
-import sys
 
 import pytest
 from support import call
@@ -298,12 +297,11 @@ def test_a_bad_argument_of_retrieval_is_refused(tiny_bert, changes, parts):
 
 
 @pytest.fixture
-def parsed(monkeypatch):
+def parsed():
     """The options of a command line."""
 
     def parsed(*arguments: str):
-        monkeypatch.setattr(sys, "argv", ["evaluate", "--model", "none", *arguments])
-        return parse()
+        return parse(["--model", "none", *arguments])
 
     return parsed
 

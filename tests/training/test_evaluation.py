@@ -266,6 +266,7 @@ def test_retrieval_needs_no_other_data_and_reports_its_mistakes(tiny_bert, corpu
         f"eval.retrieval.data={folder},{tmp_path}/other/../one": "is named twice",
         "eval.retrieval.development=train": "config.eval.retrieval.data: .*train.tsv: not found; there are dev, test",
     }
+    args = train_args(tiny_bert, "no/such.txt", "", tmp_path / "other", *NOTHING)
     for field, message in mistakes.items():
         done = call("train", *args, *fields, f"--config.{field}")
         assert done.returncode == 2 and re.search(message, done.stderr), done.stderr
