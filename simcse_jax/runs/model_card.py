@@ -247,6 +247,7 @@ def _with_transformers(arguments: str, model: Pretrained) -> list[str]:
     """Lines of code; `arguments` are the name and perhaps the revision."""
     assert model.pooler is not None
     pooler, max_length = model.pooler, model.max_length
+    prompt = model.settings.prompts.get(model.settings.default_prompt_name or "", "")
     names = NAMES[model.config.model_type]
     # Without a head the pooler's weights are not there, and transformers would make some up.
     pooling_layer = ", add_pooling_layer=False" if names.has_pooler and not model.has_head else ""
@@ -266,6 +267,7 @@ def _with_transformers(arguments: str, model: Pretrained) -> list[str]:
         *imports,
         "",
         SENTENCES,
+        *([f"sentences = [{json.dumps(prompt)} + sentence for sentence in sentences]"] if prompt else []),
         *(["sentences = [sentence.lower() for sentence in sentences]"] if model.tokenizer.lowers_first else []),
         f"tokenizer = AutoTokenizer.from_pretrained({arguments})",
         f"model = AutoModel.from_pretrained({arguments}{pooling_layer}).eval()",
@@ -275,6 +277,7 @@ def _with_transformers(arguments: str, model: Pretrained) -> list[str]:
         *(['    mask = batch["attention_mask"].unsqueeze(-1)'] if pooler not in FIRST_TOKEN else []),
         f"    {POOLING[pooler]}",
         *head,
+        *(["    embeddings = torch.nn.functional.normalize(embeddings)"] if model.normalize else []),
         *([f"    embeddings = embeddings[:, :{size}]"] if (size := truncated_to(model)) else []),
     ]
 

@@ -16,7 +16,7 @@ from simcse_jax.config.fields import default_config
 from simcse_jax.evaluation.tasks import TASKS
 from simcse_jax.host.storage import write_json
 from simcse_jax.huggingface.load import load
-from simcse_jax.huggingface.sentence_transformers import DEFAULTS
+from simcse_jax.huggingface.sentence_transformers import DEFAULTS, Settings
 from simcse_jax.huggingface.write import write_model
 from simcse_jax.models.config import POOLERS
 from simcse_jax.runs import model_card
@@ -29,6 +29,7 @@ HEADLESS = SimpleNamespace(
     pooler="avg",
     has_head=False,
     max_length=128,
+    normalize=False,
     settings=DEFAULTS,
     config=SimpleNamespace(model_type="bert", token_size=384, num_layers=6, convolutions=None),
     tokenizer=SimpleNamespace(lowers_first=False),
@@ -321,6 +322,23 @@ def test_the_snippets_of_all_three_libraries_run(model_type, pooler, has_head, t
     assert ours.shape == (3, 32) and ("torch.tanh" in found["transformers"]) == has_head
     for library in ("sentence-transformers", "transformers"):
         np.testing.assert_allclose(run_snippet(found[library], tmp_path, monkeypatch), ours, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_the_snippets_of_a_model_with_settings_of_its_own(tmp_path, monkeypatch):
+    """Normalize, and a prompt before each sentence."""
+    pytest.importorskip("torch")
+    pytest.importorskip("sentence_transformers")
+    source = support.write_model(tmp_path / "source", "bert")
+    settings = Settings({"query": "the ", "document": ""}, "query")
+    model = dataclasses.replace(load(str(source)), pooler="avg", normalize=True, settings=settings)
+    (tmp_path / "export").mkdir()
+    write_model(model, tmp_path / "export")
+    found = snippets(model_card.model_card(model, a_run(), None, "export"))
+    ours, *others = (run_snippet(code, tmp_path, monkeypatch) for code in reversed(found.values()))
+    np.testing.assert_allclose(np.linalg.norm(ours, axis=1), 1, atol=1e-5)
+    for theirs in others:
+        np.testing.assert_allclose(theirs, ours, atol=1e-5)
 
 
 @pytest.mark.slow
