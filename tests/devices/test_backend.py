@@ -272,6 +272,7 @@ def test_processes_read_the_cache_of_the_first_one(monkeypatch, tiny_bert, corpu
         args = train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / name, "--config.train.max_steps=4")
         ended = finish(start_processes(args))
         assert [code for code, _, _ in ended] == [0, 0], ended
-        assert not any("cache" in errors for _, _, errors in ended), ended
+        said = [line for _, _, errors in ended for line in errors.splitlines() if not line.startswith("next: ")]
+        assert not any("cache" in line for line in said), ended
     assert any((tmp_path / "cache").glob("jit_update-*"))
     assert same(tmp_path / "cold", tmp_path / "warm")
