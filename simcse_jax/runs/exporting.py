@@ -24,6 +24,9 @@ from simcse_jax.runs.model_card import model_card
 from simcse_jax.runs.workdir import Workdir
 
 
+PARTS = ("model", "checkpoints", "tensorboard")  # folders of a run
+
+
 def check_places(workdir: Folder, output: Path) -> None:
     """Refuses folders that cannot be exported from or to.
 
@@ -36,9 +39,9 @@ def check_places(workdir: Folder, output: Path) -> None:
 
 def check_output(output: Path, source: Path | None) -> None:
     """Refuses a folder that exists and is not an earlier export, or lies in a run's folder, such as the `source`."""
-    if Workdir(output.absolute().parent).exists:
-        raise UserError(f"--output {output}: lies in the folder of a run; choose another")
-    check_replaced_folder(output, source, ("model", "checkpoints", "tensorboard"))
+    if output.name in PARTS and Workdir(output.absolute().parent).exists:
+        raise UserError(f"--output {output}: is a part of a run; choose another")
+    check_replaced_folder(output, source, PARTS)
     if output.exists() and not (
         output.is_dir() and ((output / MARKER).is_file() or all(is_of_macos(path.name) for path in output.iterdir()))
     ):

@@ -56,7 +56,7 @@ def test_an_earlier_export_is_replaced_and_nothing_else(trained, exported, tmp_p
     (tmp_path / "mine" / "thesis.txt").write_text("precious")
     with pytest.raises(UserError, match="is not an earlier export"):
         export(trained, tmp_path / "mine")
-    with pytest.raises(UserError, match="lies in the folder of a run; choose another"):
+    with pytest.raises(UserError, match="is a part of a run; choose another"):
         export(trained, trained / "model")
     assert {oct(path.stat().st_mode)[-3:] for path in folder.iterdir() if path.is_file()} == {"644"}
     with pytest.raises(UserError, match="not a run's folder"):

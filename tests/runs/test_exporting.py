@@ -1,4 +1,5 @@
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -40,8 +41,9 @@ def test_nothing_else_is_replaced(trained, tmp_path):
     with pytest.raises(UserError, match="folder '': not a name"):
         model.save_pretrained("")
     for name in ("checkpoints", "model"):
-        with pytest.raises(UserError, match="lies in the folder of a run"):
+        with pytest.raises(UserError, match="is a part of a run"):
             save(model._as_set(), trained / name)
+    model.save_pretrained(shutil.copytree(trained, tmp_path / "run") / "export")  # next to what a run has
     own = SimCSE(tmp_path / "model")
     with pytest.raises(UserError, match="is the model's own folder"):
         own.save_pretrained(tmp_path / "model")
