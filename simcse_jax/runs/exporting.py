@@ -23,7 +23,6 @@ from simcse_jax.runs.lora_export import adapter_writer
 from simcse_jax.runs.model_card import model_card
 from simcse_jax.runs.workdir import Workdir
 
-
 PARTS = ("model", "checkpoints", "tensorboard")  # folders of a run
 
 
@@ -38,7 +37,7 @@ def check_places(workdir: Folder, output: Path) -> None:
 
 
 def check_output(output: Path, source: Path | None) -> None:
-    """Refuses a folder that exists and is not an earlier export, or lies in a run's folder, such as the `source`."""
+    """Refuses a folder that exists and is not an earlier export, or is a part of a run, such as of the `source`."""
     if output.name in PARTS and Workdir(output.absolute().parent).exists:
         raise UserError(f"--output {output}: is a part of a run; choose another")
     check_replaced_folder(output, source, PARTS)
