@@ -1,7 +1,7 @@
 """The commands from Python: `train` and the `Run` that it returns, `sweep`, `evaluate`, `encode` and `mine`."""
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -135,10 +135,10 @@ def train(
         complete(config, {*given})
     if isinstance(recipe, str | Path) and is_of_package(str(recipe)):
         leave_out_missing_scores(config, {*given})
-    validate(config)
+    checked = validate(config)
     if not is_remote(str(workdir)):
-        output_folder(str(workdir), sources(config), option="workdir", utf8=True)
-    train_and_evaluate(config, str(workdir), callbacks=callbacks)
+        output_folder(str(workdir), sources(checked), option="workdir", utf8=True)
+    train_and_evaluate(checked, str(workdir), callbacks=callbacks)
     return Run(workdir)
 
 
@@ -159,8 +159,10 @@ def sweep(recipe: str, *, workdir: str | Path, over: Mapping[str, Sequence[Any]]
     """
     known = [*flatten(load_config(recipe).config)]
     argv = [f"--config={recipe}", f"--workdir={workdir}"]
-    argv += [f"--over={_full(name, known)}={_listed(v)}" for name, v in (over or {}).items()]
-    return sweeping.run(argv + [f"--config.{_full(name, known)}={_listed(value)}" for name, value in fields.items()])
+    argv += [f"--over={_full(name, known) or name}={_listed(v)}" for name, v in (over or {}).items()]
+    return sweeping.run(
+        argv + [f"--config.{_full(name, known) or name}={_listed(value)}" for name, value in fields.items()]
+    )
 
 
 def evaluate(model: str | Path, data: str | Path | None = None, **options: Any) -> dict[str, Any]:
@@ -194,7 +196,7 @@ def encode(model: str | Path, data: str | Path, output: str | Path, **options: A
     Raises:
       UserError: for any mistake in the options, the data or the model.
     """
-    encoding.run(encoding.parse(_arguments(options | {"model": model, "input": data, "output": output})))
+    encoding.run(encoding.parse(_arguments(options | {"model": model, "data": data, "output": output})))
 
 
 def mine(model: str | Path, pairs: str | Path, corpus: str | Path, output: str | Path, **options: Any) -> None:
@@ -226,8 +228,9 @@ def _arguments(options: Mapping[str, Any]) -> list[str]:
     return argv
 
 
-def _full(name: str, known: Sequence[str]) -> str:
-    return name if name in known else field_meant(name, known, guess=False) or name
+def _full(name: str, known: Collection[str]) -> str:
+    """The field that a name or its last part means; "" if none."""
+    return name if name in known else field_meant(name, known, guess=False)
 
 
 def _listed(value: Any) -> str:
@@ -280,7 +283,7 @@ def _given(
         raise UserError(f"model {model!r:.60}: must be a name or a folder")
     known = fields_of(config)
     for name, value in fields.items():
-        full = name if name in known else field_meant(name, known, guess=False)
+        full = _full(name, known)
         if not full:
             raise UserError(f"{name}: no such field; the nearest one is {field_meant(name, known)}")
         if full in found and found[full] != value:

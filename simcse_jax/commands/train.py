@@ -18,8 +18,8 @@ def train(argv: Sequence[str]) -> None:
         from simcse_jax.config.checks import validate
         from simcse_jax.config.flags import parse_run
 
-    config, workdir, profile = parse_run(argv)
-    validate(config)
+    given, workdir, profile = parse_run(argv)
+    config = validate(given)
     require("train", "tensorboardX")
     with importing():
         from simcse_jax.host.outputs import output_folder

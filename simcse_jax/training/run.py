@@ -20,6 +20,7 @@ from simcse_jax.host.locks import Check, held, never_lost
 from simcse_jax.host.outputs import output_folder
 from simcse_jax.host.progress import doing
 from simcse_jax.host.storage import as_path
+from simcse_jax.models.parameters import Params
 from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.runs.reporters.opening import check_installed, report_to_all
 from simcse_jax.runs.run_files import AGAINST_START, BEST_STEP
@@ -122,18 +123,16 @@ def train_and_evaluate(
                 check()
                 if processes.is_first() and (best != intended or folder.scored_step() not in (None, best, *kept)):
                     folder.drop_result()
-            model = setup.embed.with_params(setup.model(whole(params, setup.mesh), checkpoints.tower(best)))
-            start = None
-            if kept and int(state.step):
-                start = model
-                if best:
-                    first = checkpoints.restore_params(0, state.params)
-                    start = setup.embed.with_params(setup.model(whole(first, setup.mesh), checkpoints.tower(0)))
-                else:  # none scored better: the last one is compared
-                    best = int(state.step)
-                    model = setup.embed.with_params(
-                        setup.model(whole(state.params, setup.mesh), checkpoints.tower(best))
-                    )
+
+            def embedder(params: Params, step: int) -> Embedder:
+                return setup.embed.with_params(setup.model(whole(params, setup.mesh), checkpoints.tower(step)))
+
+            start, last = None, int(state.step)
+            if kept and last:
+                start = embedder(checkpoints.restore_params(0, state.params) if best else params, 0)
+                if not best:  # none scored better: the last one is compared
+                    best, params = last, state.params
+            model = embedder(params, best)
             result = report(folder, model, best, inputs, config.seed, run.patience, start)
             if metrics is not None:
                 metrics.finish(result)
