@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from simcse_jax.commands.command_line import importing, say_next, warnings_in_a_line
-from simcse_jax.errors import require
 
 FILES = ("run.json", "metrics.jsonl", "result.json", "model/*")  # that it writes to the workdir
 
@@ -20,7 +19,6 @@ def train(argv: Sequence[str]) -> None:
 
     given, workdir, profile = parse_run(argv)
     config = validate(given)
-    require("train", "tensorboardX")
     with importing():
         from simcse_jax.host.outputs import output_folder
         from simcse_jax.host.storage import is_remote
