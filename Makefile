@@ -102,7 +102,7 @@ test-openvino: $(DEV) .venv/openvino/done
 golden: .venv/requirements-dev.txt
 	PYTHONPATH=.:tests $(BIN)/python -m support.golden
 
-# Most figures of docs/performance.md, ours and the peers in turn, on an idle machine: an hour on two cores. Each
+# Most figures of docs/background/performance.md, ours and the peers in turn, on an idle machine: an hour on two cores. Each
 # benchmark's --help lists its options. They are added to benchmarks/history.csv, unless the machine was not idle.
 # `make bench DATA=wiki.txt TRIPLETS=nli.csv SENTEVAL=data/SentEval/data/downstream` takes other sentences, and scores all STS
 # files.

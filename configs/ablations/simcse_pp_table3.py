@@ -18,7 +18,7 @@ no script for SBERT-large, so it has the paper's rate. The rows "SBERT" are SBER
 The readings of m and of equation 5 are those of `configs/simcse_plus_plus.py`; others:
 `--config.objective.off_dropout.reading` and `--config.objective.dimension_wise.reading`.
 
-The files: `simcse-jax build-data nli_sentences --source MNLI SNLI`, and `wiki_sentences` (docs/data.md).
+The files: `simcse-jax build-data nli_sentences --source MNLI SNLI`, and `wiki_sentences` (docs/guides/data.md).
 """
 
 from typing import Any

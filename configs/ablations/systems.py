@@ -3,7 +3,7 @@
 Each row has the fields of its recipe in `configs/`, except for those that the epoch's size decides: the learning rate,
 the interval of scoring (three times, each a third of the epoch), and the milestones of contrastive tension, which are
 scaled to its 600 steps. Batches have each system's own shape, so the steps of the rows differ. The model, the data and
-what is scored are given on the command line, as in `benchmarks/tables.sh`; `docs/results/` has what came out.
+what is scored are given on the command line, as in `benchmarks/tables.sh`; results are in `docs/background/results/`.
 
 Each system has four learning rates, since those of its authors are for longer runs of larger models: train rows with
 one seed until the best rate of each lies between two others, then the best row of each with more seeds (`sweep.only`,

@@ -77,7 +77,7 @@ SECTIONS = {
     "train": "The optimization.",
     "eval": "Scores during training, and at the end.",
     **RETRIEVAL_SECTIONS,
-    "analysis": "How the space changes during training: eight numbers of the last layer (docs/dynamics.md).",
+    "analysis": "How the space changes during training: eight numbers of the last layer (docs/guides/dynamics.md).",
     "checkpoint": "The checkpoints that a run keeps, besides the two latest and the best one.",
     "parallel": "Devices and processes.",
 }
@@ -151,8 +151,8 @@ FIELDS = {
         "A .txt, .csv, .tsv, .jsonl or .parquet file, a folder of them, a pattern, "
         "hf:NAME[:CONFIG[:SPLIT]], tfds:NAME[:SPLIT], sts:FOLDER (the "
         "sentences of SentEval's similarity sets) or sts:FOLDER:TASK[:SPLIT] (the graded pairs of one of them); or "
-        "several of them, with commas in between; or the folder of a prepared corpus (docs/corpora.md), or several of "
-        "them, also gs://BUCKET/FOLDER.",
+        "several of them, with commas in between; or the folder of a prepared corpus (docs/guides/corpora.md), or "
+        "several of them, also gs://BUCKET/FOLDER.",
         given("a file, hf:NAME, tfds:NAME or sts:FOLDER"),
     ),
     "data.local_cache": field(
@@ -410,7 +410,7 @@ def default_config(*objectives: type[Objective] | str) -> config_dict.ConfigDict
     """The defaults: unsupervised SimCSE of BERT-base with the paper's hyper-parameters (Table A.1).
 
     Args:
-      *objectives: from outside: classes, or names of entry points of other packages (docs/architecture.md).
+      *objectives: from outside: classes, or names of entry points of other packages (docs/background/architecture.md).
     """
     return defaults_of(FIELDS | fields_of_objectives([add(one) for one in objectives]))
 

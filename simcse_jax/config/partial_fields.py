@@ -5,7 +5,7 @@ from simcse_jax.errors import UserError
 from simcse_jax.field import BELOW_ONE, above, at_least, field, number
 
 PARTIAL_SECTIONS = {
-    "model.lora": "Products of low rank that train in the place of the encoder (LoRA; docs/lora.md).",
+    "model.lora": "Products of low rank that train in the place of the encoder (LoRA; docs/guides/lora.md).",
     "model.freeze": "Parts of the encoder that stay as they are.",
 }
 

@@ -5,7 +5,7 @@ from simcse_jax.errors import UserError
 from simcse_jax.evaluation.tasks import MEASURES, RETRIEVAL, STORAGES, USUAL
 from simcse_jax.field import at_least, each_once, field, given, one_of
 
-RETRIEVAL_SECTIONS = {"eval.retrieval": "Scores of retrieval (docs/evaluation.md)."}
+RETRIEVAL_SECTIONS = {"eval.retrieval": "Scores of retrieval (docs/guides/evaluate.md)."}
 SPLITS = ("train", "dev", "test")
 
 RETRIEVAL_FIELDS = {

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 BACKEND, TABLE, FOLDER, CELLS = "lance", "rows", "rows.lance", "vector_idx"
 FORMAT, SMALL_FORMAT = 1, 2  # of float32; of bytes and bits, which earlier versions cannot read
-REFINE, NPROBES = 20, 20  # defaults, which find more than 95% of ten neighbours (figures in docs/use.md)
+REFINE, NPROBES = 20, 20  # defaults, which find more than 95% of ten neighbours (figures in docs/guides/search.md)
 CACHE = 256 * 2**20  # bytes of codes in memory
 FILES_CACHE = 64 * 2**20  # bytes of the table files' metadata in memory
 DISTANCES = {"cosine": "cosine", "dot": "dot", "euclidean": "l2"}  # LanceDB's names; it has no Manhattan distance
