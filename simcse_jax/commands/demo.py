@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from simcse_jax.commands.command_line import MODEL, Parser, add_pooler, warnings_in_a_line, with_new_spellings
-from simcse_jax.errors import UserError, installed, reason
+from simcse_jax.errors import UserError, reason, require
 from simcse_jax.host.ports import bind
 from simcse_jax.serving.demo_guard import Names, launch_options
 
@@ -47,8 +47,7 @@ def main() -> None:
     parser.add_argument("--share", action="store_true", help="also a public address, through Gradio's server")
     renamed = {"--sentences": "--data"}
     args = parser.parse_args(with_new_spellings(parser.spelled_out(sys.argv[1:], renamed), renamed))
-    if not installed("gradio"):
-        raise UserError("the page needs Gradio; pip install 'simcse_jax[demo]'")
+    require("demo", "gradio")
     from simcse_jax.data.sentences import read_sentences
 
     if args.data is None and args.column:

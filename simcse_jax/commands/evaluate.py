@@ -37,6 +37,7 @@ from simcse_jax.evaluation.tasks import (
     TRANSFER,
     USUAL,
 )
+from simcse_jax.host.names import split_label
 from simcse_jax.host.outputs import output_file, printing
 from simcse_jax.host.storage import local_path, read_json
 
@@ -114,7 +115,7 @@ def run(options: Options) -> dict[str, Any]:
     before += encoders(model, args.prompt, args.prompt_name).roles if options.folders or options.benchmarks else ""
     found: dict[int, dict[str, Any]] = {}
     with printing(options.output is not None) as say:
-        say(f"{args.model}: pooler {model.pooler}{' with head' if model.use_head else ''}{before}{after}")
+        say(f"{args.label or args.model}: pooler {model.pooler}{' with head' if model.use_head else ''}{before}{after}")
         settings = {"storage": args.storage or "float32", **encoders(model, args.prompt, args.prompt_name).prompts}
         if options.baseline and (others := unlike(options.baseline, settings)):
             say(f"--baseline {args.baseline}: was scored with {others}")
@@ -274,7 +275,9 @@ def parse(argv: Sequence[str]) -> Options:
         "tasks' data in SentEval's layout or a file of graded pairs, or for retrieval in BEIR's layout; the package "
         "mteb fetches those of its own tasks. Prints tables; writes the scores to --output if it is given.",
     )
-    parser.add_argument("--model", required=True, help=MODEL)
+    parser.add_argument(
+        "--model", required=True, metavar="NAME[=LABEL]", help=f"{MODEL}; LABEL: its name in what is printed"
+    )
     parser.add_argument("--data", help="for STS and transfer: SentEval's data/downstream, or a file of graded pairs")
     every = f"{', '.join((*TASKS, *TRANSFER))}; sts and transfer mean all tasks of a kind; {RETRIEVAL}:FOLDER is one "
     every += f"of retrieval, with corpus.jsonl, queries.jsonl and qrels/test.tsv, {MTEB}:NAME one of the package mteb; "
@@ -331,6 +334,7 @@ def parse(argv: Sequence[str]) -> Options:
 
 def _checked(args: argparse.Namespace) -> Options:
     """The options after the checks."""
+    args.model, args.label = split_label(args.model)
     named, folders = after_prefix(args.tasks.split(","), RETRIEVAL, "FOLDER", "a folder")
     named, benchmarks = after_prefix(named, MTEB, "NAME", "a task of mteb")
     if any(named) or not folders + benchmarks:

@@ -64,16 +64,19 @@ def parse(
     return config, folders.get("workdir") or ""
 
 
-def parse_run(argv: Sequence[str]) -> tuple[config_dict.ConfigDict, str, str | None]:
+def parse_run(argv: Sequence[str], needs_workdir: bool = True) -> tuple[config_dict.ConfigDict, str, str | None]:
     """As `parse`; the third value is the folder of `--profile DIR`, not in the config since it changes no result."""
-    config, folders = _parse(argv, tuple(FOLDERS))
+    config, folders = _parse(argv, tuple(FOLDERS), needs_workdir=needs_workdir)
     if is_of_package(split_config(argv)[0]):
         leave_out_missing_scores(config, _fields_in(argv))
     return config, folders["workdir"] or "", folders["profile"]
 
 
 def _parse(
-    argv: Sequence[str], folders: Sequence[str], prepare: Callable[[config_dict.ConfigDict], None] | None = None
+    argv: Sequence[str],
+    folders: Sequence[str],
+    prepare: Callable[[config_dict.ConfigDict], None] | None = None,
+    needs_workdir: bool = True,
 ) -> tuple[config_dict.ConfigDict, dict[str, str | None]]:
     """The config, and the values of these flags of `FOLDERS`."""
     values = flags.FlagValues()
@@ -94,7 +97,7 @@ def _parse(
         raise UserError(_unknown_field(rest, known) or str(error)) from None
     except RecursionError:  # absl compares an unknown name with those that it knows
         raise UserError(f"unknown argument {max(rest, key=len)!r:.60}…") from None
-    if "workdir" in folders and not values.workdir:
+    if needs_workdir and "workdir" in folders and not values.workdir:
         raise UserError(f"--workdir DIR is missing: {FOLDERS['workdir']}")
     if "profile" in folders and values.profile == "":
         raise UserError("--profile: name a folder")

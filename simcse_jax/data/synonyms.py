@@ -9,7 +9,7 @@ import numpy as np
 
 from simcse_jax.data.draws import row_generator
 from simcse_jax.devices import processes
-from simcse_jax.errors import UserError, reason
+from simcse_jax.errors import UserError, reason, require
 from simcse_jax.host.storage import local_path
 
 # nlpaug's part-of-speech tags leave these out: in WordNet, "a" is the ampere.
@@ -45,12 +45,9 @@ class Synonyms:
         Args:
           lexicon: a WN-LMF file or package, also compressed, or the data directory of the `wn` package.
         """
-        try:
-            from wn.morphy import Morphy
-        except ImportError:
-            raise UserError(
-                "data.augment.name=synonym needs the package wn: pip install 'simcse_jax[wordnet]'"
-            ) from None
+        require("wordnet", "wn", where="data.augment.name=synonym")
+        from wn.morphy import Morphy
+
         path = local_path(lexicon)
         if not lexicon or not path.exists():
             raise UserError(f"data.augment.lexicon={lexicon!r}: no such file; give a WordNet in WN-LMF (.xml, .xml.gz)")

@@ -20,7 +20,7 @@ from typing import IO, Any, TypeAlias
 import numpy as np
 from etils import epath
 
-from simcse_jax.errors import UserError, broken, reason, why
+from simcse_jax.errors import UserError, broken, reason, require, why
 from simcse_jax.host.flock import Taken, open_alone
 
 STORE = ("storage.googleapis.com", 443)
@@ -71,16 +71,14 @@ def as_path(name: str) -> Folder:
         raise UserError(f"{name}: must be a folder on a disk or gs://BUCKET/FOLDER")
     for client in ("gcsfs", "fsspec"):  # they also raise their errors, and we report those
         logging.getLogger(client).setLevel(logging.CRITICAL)
-    try:
-        import fsspec
-        import gcsfs  # noqa: F401 - missing packages come before a missing network
+    require("gcs", "gcsfs", where=name)
+    import fsspec
 
+    try:
         _check_network(name)
         # Otherwise each process keeps its first listing, whatever the others and tensorstore write.
         fsspec.config.conf.setdefault("gs", {})["use_listings_cache"] = False
         found = epath.Path(f"gs://{bucket}").exists()
-    except ImportError:
-        raise UserError(f"{name}: the package that reads it is missing; pip install 'simcse_jax[gcs]'") from None
     except UserError:
         raise
     except Exception as error:  # of the store's client: no access, no network

@@ -38,7 +38,8 @@ def write_model(model: Pretrained, folder: Path) -> None:
     """Writes a model's files into an empty folder, for transformers, sentence-transformers and `load`.
 
     The head becomes the pooler's dense layer (as in the reference's conversion) and a dense module. A language-model
-    head is kept for `AutoModelForMaskedLM`, and for a run that starts from the folder.
+    head is kept for `AutoModelForMaskedLM`, and for a run that starts from the folder. Where there is no head, a pooler
+    that transformers would draw at random, with a warning, becomes the tanh of the first token.
 
     Raises:
       UserError: for a model with other modules of sentence-transformers, which a run never has.
@@ -52,13 +53,17 @@ def write_model(model: Pretrained, folder: Path) -> None:
         return _write_words(model, folder)
     encoder = {name: value for name, value in model.params.items() if not name.startswith(PREFIX)}
     tensors = to_tensors(encoder, model.config.model_type)
+    names = NAMES[model.config.model_type]
+    if names.has_pooler and not model.has_head:
+        tensors[f"{names.pooler}.weight"] = np.eye(model.config.hidden_size, dtype=np.float32)
+        tensors[f"{names.pooler}.bias"] = np.zeros(model.config.hidden_size, np.float32)
     modules = _modules(model, pooler, tensors)
     _write_modules(modules, folder)
     tokenizer = model.tokenizer
     lower = {"do_lower_case": tokenizer.lowers_first}
     write_json(folder / "sentence_bert_config.json", {"max_seq_length": model.max_length} | lower)
     write_json(folder / SETTINGS_FILE, _settings(model))
-    fields: dict[str, Any] = {"architectures": [NAMES[model.config.model_type].architecture]}
+    fields: dict[str, Any] = {"architectures": [names.architecture]}
     if any(module.kind == Kind.LAYERS for module in modules):
         fields["output_hidden_states"] = True
     write_encoder_files(model, tokenizer, folder, pooler, model.has_head, **fields)

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float32, Int64, Shaped
 
 from simcse_jax.encoding.quantization import Quantization
-from simcse_jax.errors import UserError, installed
+from simcse_jax.errors import require
 
 
 class FaissSearch:
@@ -65,8 +65,7 @@ class FaissSearch:
     @staticmethod
     def check_installed() -> None:
         """Raises a `UserError` that says how to install FAISS, if it is missing."""
-        if not installed("faiss"):
-            raise UserError("backend='faiss': FAISS is not installed; pip install 'simcse_jax[faiss]'")
+        require("faiss", "faiss", where="backend='faiss'")
 
     def __len__(self) -> int:
         return self._index.ntotal

@@ -249,8 +249,6 @@ def _with_transformers(arguments: str, model: Pretrained) -> list[str]:
     pooler, max_length = model.pooler, model.max_length
     prompt = model.settings.prompts.get(model.settings.default_prompt_name or "", "")
     names = NAMES[model.config.model_type]
-    # Without a head the pooler's weights are not there, and transformers would make some up.
-    pooling_layer = ", add_pooling_layer=False" if names.has_pooler and not model.has_head else ""
     imports, head = ["from transformers import AutoModel, AutoTokenizer"], []
     if model.has_head and names.has_pooler:
         head = [f"    embeddings = torch.tanh(model.{names.pooler}(embeddings))  # the head"]
@@ -270,7 +268,7 @@ def _with_transformers(arguments: str, model: Pretrained) -> list[str]:
         *([f"sentences = [{json.dumps(prompt)} + sentence for sentence in sentences]"] if prompt else []),
         *(["sentences = [sentence.lower() for sentence in sentences]"] if model.tokenizer.lowers_first else []),
         f"tokenizer = AutoTokenizer.from_pretrained({arguments})",
-        f"model = AutoModel.from_pretrained({arguments}{pooling_layer}).eval()",
+        f"model = AutoModel.from_pretrained({arguments}).eval()",
         f'batch = tokenizer(sentences, padding=True, truncation=True, max_length={max_length}, return_tensors="pt")',
         "with torch.no_grad():",
         "    states = model(**batch, output_hidden_states=True).hidden_states",

@@ -82,7 +82,8 @@ def check_result(result: dict[str, Any], where: str) -> dict[str, Any]:
         elif name == BEST_STEP and not isinstance(value, dict):  # otherwise a file of pairs had this name
             _check_values({name: value}, name, (int,), where)
         elif name == AGAINST_START and "spearman" not in value:  # that was a file of pairs
-            _check_values(value, name, NUMBER, where)
+            needed = {part: value.get(part) for part in ("before", "after", "low", "high")}
+            _check_values(needed, name, NUMBER, where)
         elif name == "transfer_protocol" and isinstance(value, str):
             continue
         elif isinstance(value, dict):

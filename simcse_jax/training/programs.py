@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 from jax.sharding import Mesh
@@ -87,6 +88,15 @@ class Updates:
             which = f"the step for {('most', 'the longest', 'the last')[size]} batches"
         processes.say(f"compiled {which} in {seconds:.1f} s")
         return seconds
+
+    @property
+    def memory(self) -> int:
+        """The bytes that the largest compiled program takes on a device."""
+        found: list[Any] = [program.memory_analysis() for program in self._compiled.values()]
+        return max(
+            each.argument_size_in_bytes + each.output_size_in_bytes - each.alias_size_in_bytes + each.temp_size_in_bytes
+            for each in found
+        )
 
     def at_peak(self, step: int) -> float:
         """The seconds of a compiled step's matrix products at the device's peak; 0.0 where that is not known."""

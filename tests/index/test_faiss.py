@@ -45,5 +45,5 @@ def test_cells_are_made_where_there_are_rows_enough(monkeypatch):
 
 def test_that_it_is_missing_is_said_in_a_line(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"pip install 'simcse_jax\[faiss\]'"):
+    with pytest.raises(UserError, match=r'pip install "simcse_jax\[faiss\]"$'):
         FaissSearch.check_installed()
