@@ -97,12 +97,12 @@ class MaskedLM(Objective):
         if "anchor" in tokens.features:
             hidden = tokens.features["anchor"]
             columns, hidden = [0] * len(hidden), hidden.reshape(-1, *hidden.shape[2:])
-            _, selected = tokens.masked_columns(columns)
+            _, selected = tokens.rows.masked(columns)
         else:
             columns = sorted(
                 {number for view in each_of(tokens.plan.pair()) if not view.tower for number in view.columns}
             )
-            shown, selected = tokens.masked_columns(columns)
+            shown, selected = tokens.rows.masked(columns)
             numbers = [column_number(LANGUAGE_MODEL, column) for column in columns]
             hidden = tokens.encode(ENCODER, shown, columns, numbers)
         return guess_tokens(tokens, hidden, selected, columns)
@@ -120,7 +120,7 @@ def guess_tokens(
     from simcse_jax.models.masking import select_positions
     from simcse_jax.models.parameters import WORD_EMBEDDING, subset
 
-    (ids, _), config = tokens.read(columns), tokens.networks[ENCODER].config
+    (ids, _), config = tokens.rows.read(columns), tokens.networks[ENCODER].config
     # Logits only where they are needed: at half of the positions, three times as many as are masked on average.
     positions, valid = select_positions(selected, -(-ids.shape[1] // 2))
     hidden = jnp.take_along_axis(hidden, positions[:, :, None], axis=1).astype(jnp.float32)

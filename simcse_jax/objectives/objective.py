@@ -1,4 +1,4 @@
-"""An objective, a term of the loss, as a file of this folder declares it; and what its loss is computed of."""
+"""An objective, a term of the loss, as a file of this folder declares it; what it is computed of; the sum of terms."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -237,3 +237,48 @@ class Objective:
           **fields: those of `config.objective.NAME` except the weight.
         """
         raise NotImplementedError
+
+
+class Term(NamedTuple):
+    """A term of a run's loss: an objective, and those of its fields that are compiled in."""
+
+    objective: Objective
+    options: tuple[tuple[str, Any], ...] = ()
+    projected: bool = False  # it sees the views after the projector
+
+    @property
+    def name(self) -> str:
+        """That of its objective."""
+        return self.objective.name
+
+
+def total(
+    terms: Sequence[tuple[Term, Embedded]],
+    numbers: Mapping[str, Mapping[str, Any]],
+    sizes: Sequence[int] = (),
+    size_weights: Float[AnyArray, " S"] | None = None,
+) -> Float[Array, ""]:
+    """Σ weight · objective over the global batch, the same scalar on every device.
+
+    With sizes, an objective of embeddings is itself a weighted sum over embeddings of which the first elements are
+    left, Matryoshka embeddings (Kusupati et al. 2022, arXiv:2205.13147, equation 1):
+
+        ℓ = Σ_m c_m ℓ(h_{1:m})
+
+    Args:
+      terms: the objectives to sum, each with what it sees of the batch.
+      numbers: each objective's scalar fields by name, including its `weight`.
+      sizes: m, numbers of elements; empty: the embeddings as they are.
+      size_weights: (S,) c_m; needed with sizes.
+    """
+    loss = jnp.zeros(())
+    for (objective, options, _), embedded in terms:
+        fields = {**numbers[objective.name], **dict(options)}
+        weight = fields.pop("weight")
+        if sizes and objective.truncatable:
+            assert size_weights is not None
+            each = [objective.loss(embedded.truncated(size), **fields) for size in sizes]
+            loss += weight * sum(size_weights[place] * one for place, one in enumerate(each))
+        else:
+            loss += weight * objective.loss(embedded, **fields)
+    return loss
