@@ -5,13 +5,12 @@ from typing import Any
 
 from jaxtyping import Bool, Float, Int, Key
 
-from simcse_jax.devices.chunks import in_chunks
 from simcse_jax.errors import UserError
 from simcse_jax.models.config import MASKED, EncoderConfig
 from simcse_jax.models.head import HEADS
-from simcse_jax.objectives import info_nce
 from simcse_jax.objectives.lazy import AnyArray, Array, jax, jnp
 from simcse_jax.objectives.objective import Embedded, Objective, Parameters
+from simcse_jax.objectives.similarity import by_rows
 from simcse_jax.objectives.tokens import ENCODER, Sums, Tokens
 from simcse_jax.objectives.views import LANGUAGE_MODEL, Plan, Views, column_number, each_of
 
@@ -52,7 +51,7 @@ def masked_lm(
         scores = logits(hidden, head, word_embedding, activation=activation, eps=eps)
         return jax.nn.logsumexp(scores, axis=1) - jnp.take_along_axis(scores, labels[:, None], axis=1)[:, 0]
 
-    return in_chunks(losses, max(1, info_nce.SIMILARITIES // len(word_embedding)), hidden, labels)
+    return by_rows(losses, len(word_embedding), hidden, labels)
 
 
 def _fresh(encoder: EncoderConfig, key: Key[Array, ""]) -> dict[str, Array]:

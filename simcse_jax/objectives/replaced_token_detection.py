@@ -6,13 +6,12 @@ from typing import Any, ClassVar
 from jaxtyping import Bool, Float, Int, Key
 
 from simcse_jax.data.spans import SPANS
-from simcse_jax.devices.chunks import in_chunks
 from simcse_jax.errors import UserError
 from simcse_jax.field import number, rule, weight
 from simcse_jax.models.config import EncoderConfig
-from simcse_jax.objectives import info_nce
 from simcse_jax.objectives.lazy import AnyArray, Array, jax, jnp
 from simcse_jax.objectives.objective import Embedded, Objective, Parameters
+from simcse_jax.objectives.similarity import by_rows
 from simcse_jax.objectives.tokens import DISCRIMINATOR, GENERATOR, Sums, Tokens
 from simcse_jax.objectives.views import FINDING, REPLACING, WRITING
 
@@ -150,7 +149,7 @@ def replace_tokens(tokens: Tokens) -> Int[Array, "B P T"]:
     if most_tokens is not None and most_tokens < ids.size:  # no logits of padding
         layout = unpadded(mask, most_tokens)
     states = layout.to_tokens(hidden)
-    flat = in_chunks(likeliest, max(1, info_nce.SIMILARITIES // len(table)), states.reshape(-1, states.shape[-1]))
+    flat = by_rows(likeliest, len(table), states.reshape(-1, states.shape[-1]))
     guessed = layout.to_rows(flat.reshape(states.shape[:-1])).astype(ids.dtype)
     kept = (mask == 0) | (jnp.arange(ids.shape[1]) == 0)
     replaced = jnp.where(kept, ids, guessed).reshape(len(columns), -1, ids.shape[1])

@@ -172,7 +172,7 @@ def test_one_device_alone_has_nothing_to_gather_or_to_sum():
 def test_the_gradient_is_the_same_in_chunks_of_any_size(monkeypatch):
     expected = gradient(1, 3)
     assert_same(gradient(1, 3, chunk_size=3), expected)  # 3, 3 and 2 examples
-    monkeypatch.setattr("simcse_jax.objectives.info_nce.SIMILARITIES", 48)  # of 8 × 16: the loss in blocks, too
+    monkeypatch.setattr("simcse_jax.objectives.similarity.SIMILARITIES", 48)  # of 8 × 16: the loss in blocks, too
     assert_same(gradient(2, 3, chunk_size=1), expected)
 
 
