@@ -43,7 +43,7 @@ from simcse_jax.models.config import (
 )
 from simcse_jax.models.head import HEADS
 from simcse_jax.objectives.objective import Objective
-from simcse_jax.objectives.registry import OBJECTIVES, OWN, add, check_known, needing
+from simcse_jax.objectives.registry import BUILT_IN, OBJECTIVES, add, check_known, needing
 
 OPTIMIZERS = {"adamw": "decay rates 0.9 and 0.999", "rmsprop": "decay rate 0.9, no momentum"}
 SCHEDULES = {  # see training/learning_rate.py
@@ -396,7 +396,7 @@ def fields_of(config: Config) -> Mapping[str, Field]:
     objectives = config.get("objective", {})
     if not is_section(objectives):  # the checks refuse it
         return FIELDS
-    others = [name for name in objectives if name not in OWN and is_section(objectives[name])]
+    others = [name for name in objectives if name not in BUILT_IN and is_section(objectives[name])]
     check_known(others)
     return FIELDS | fields_of_objectives(OBJECTIVES[name] for name in others)
 

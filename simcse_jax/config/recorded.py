@@ -8,7 +8,7 @@ from ml_collections import config_dict
 from simcse_jax.config.fields import default_config, flatten
 from simcse_jax.errors import UserError, nearest
 from simcse_jax.host.storage import as_path, read_json
-from simcse_jax.objectives.registry import OWN
+from simcse_jax.objectives.registry import BUILT_IN
 
 ELSEWHERE = ("parallel.processes", "parallel.process_id", "parallel.coordinator")  # where the run was, not what it is
 
@@ -33,7 +33,7 @@ def recorded_config(path: str) -> config_dict.ConfigDict:
     objectives = section.get("objective")
     try:
         config = default_config(
-            *(name for name in objectives if name not in OWN) if isinstance(objectives, dict) else ()
+            *(name for name in objectives if name not in BUILT_IN) if isinstance(objectives, dict) else ()
         )
     except UserError as error:
         raise UserError(f"--config {path}: {error}") from None

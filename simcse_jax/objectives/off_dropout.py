@@ -4,12 +4,10 @@ from typing import Any, ClassVar
 
 from jaxtyping import Bool, Float, Int
 
-from simcse_jax.devices.chunks import in_chunks
 from simcse_jax.field import above, number, reading, weight
-from simcse_jax.objectives import info_nce
-from simcse_jax.objectives.info_nce import normalize
 from simcse_jax.objectives.lazy import AnyArray, Array, jax, jnp
-from simcse_jax.objectives.objective import Embedded, Objective, check_name
+from simcse_jax.objectives.objective import Embedded, Objective
+from simcse_jax.objectives.similarity import by_rows, cosine, normalize
 from simcse_jax.objectives.views import Plan, Views
 
 READINGS = {  # what the paper prints, and what its authors' code computes
@@ -47,10 +45,8 @@ def off_dropout(
       that are more similar by the factor 1 / m. Their script for off-dropout alone sets 0.9, as the paper does, and
       the one for SimCSE++ (run_re_vicreg.sh) sets 1.
 
-    With m = 1 and the same views for both kinds of pairs this is `info_nce`.
-
-    The noise study of Table 1 uses this function with m = 1 and other views: noisy or mean ones for one kind of
-    pairs, ordinary ones for the other.
+    With m = 1 and the same views for both kinds of pairs this is `info_nce`. The noise study of Table 1 has m = 1 and
+    other views: noisy or mean ones for one kind of pairs, ordinary ones for the other.
 
     Args:
       anchors: (B, D) z¹ of the positive pairs, the local rows.
@@ -60,19 +56,14 @@ def off_dropout(
       clean_hard_negatives: (N, D) z⁻ of the global batch, (H, N, D) for H kinds of them, or None.
       own: (B,) the row of `clean_positives` that belongs to each anchor.
       temperature: τ.
-      m: the weight of the negatives, or the factor of the positive's similarity; 0 makes every loss of `paper` 0.
-      reading: paper or released.
+      m, reading: see above; 0 makes every loss of `paper` 0.
       present: False for the hard negatives that are left out of the sums; None keeps all.
 
     Returns:
       (B,) losses.
-
-    Raises:
-      ValueError: for an unknown reading.
     """
-    check_name("reading", reading, READINGS)
-    factor, shift = (1.0, jnp.log(m)) if reading == "paper" else (m, 0.0)  # of the positive and negative logits
-    positive = factor * jnp.sum(normalize(anchors) * normalize(positives), axis=1) / temperature
+    factor, shift = {"paper": (1.0, jnp.log(m)), "released": (m, 0.0)}[reading]  # of positive and negative logits
+    positive = factor * cosine(anchors, positives) / temperature
     others = normalize(clean_positives)
     if clean_hard_negatives is not None:
         hard_negatives = clean_hard_negatives.reshape(-1, clean_hard_negatives.shape[-1])  # kind after kind
@@ -89,8 +80,7 @@ def off_dropout(
         logits = jnp.where(own[:, None] == jnp.arange(len(others)), positive[:, None], logits)
         return jax.nn.logsumexp(logits, axis=1) - positive
 
-    size = max(1, info_nce.SIMILARITIES // len(others))
-    return in_chunks(losses, size, normalize(clean_anchors), positive, own)
+    return by_rows(losses, len(others), normalize(clean_anchors), positive, own)
 
 
 class OffDropout(Objective):

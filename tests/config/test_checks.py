@@ -121,7 +121,7 @@ def test_fields_that_do_not_go_together():
     for first, second, message in (
         ("data.augment.name=crop", "data.positives=all", "set one of them"),
         ("objective.softmax_nli.weight=1", "data.augment.name=crop", "needs labelled pairs"),
-        ("objective.softmax_nli.weight=1", "data.positives=neutral", "must be all, for objective.softmax_nli"),
+        ("objective.softmax_nli.weight=1", "data.positives=neutral", "must be empty or all, for objective.softmax_nli"),
         ("objective.softmax_nli.weight=1", "seed=1", "config.objective.info_nce.weight: next to softmax_nli"),
         (
             "objective.contrastive_tension.weight=1",

@@ -6,9 +6,8 @@ import numpy as np
 
 from simcse_jax.models.masking import Masking
 from simcse_jax.models.projector import Projector
-from simcse_jax.objectives.objective import Embedded
+from simcse_jax.objectives.objective import Embedded, Term
 from simcse_jax.objectives.registry import OBJECTIVES
-from simcse_jax.objectives.total import Term
 from simcse_jax.objectives.views import Plan
 from simcse_jax.runs.state import pretrained_shapes, trained_shapes
 from simcse_jax.training.loss import Recipe

@@ -18,12 +18,12 @@ from simcse_jax.errors import UserError
 from simcse_jax.models import parameters
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.objectives.jensen_shannon import jensen_shannon
+from simcse_jax.objectives.tokens import dropout_keys
 from simcse_jax.runs import exporting
 from simcse_jax.runs.loading import load_model
 from simcse_jax.runs.state import convolutions_of, trained_shapes
 from simcse_jax.simcse import SimCSE
 from simcse_jax.training.loss import make_loss
-from simcse_jax.training.rows import dropout_keys
 from simcse_jax.training.run import train_and_evaluate
 
 CONVOLUTIONS = {"widths": ("1", "3"), "channels": 8, "activation": "relu"}

@@ -30,7 +30,7 @@ from simcse_jax.training.costs.described import HERE, described_devices
 from simcse_jax.training.costs.gpus import is_gpu, nodes_and_gpus
 from simcse_jax.training.costs.program import Program
 from simcse_jax.training.costs.roofline import CHIPS, Report
-from simcse_jax.training.recipe import Networks, make_networks, make_recipe, make_settings
+from simcse_jax.training.setup import Networks, make_networks, make_recipe, make_settings
 from simcse_jax.training.step import init_state, make_step
 
 FRACTIONS = ("XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION")  # JAX's variable, and its old name
