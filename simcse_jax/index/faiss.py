@@ -6,7 +6,6 @@ import numpy as np
 from jaxtyping import Float32, Int64, Shaped
 
 from simcse_jax.encoding.quantization import Quantization
-from simcse_jax.errors import UserError, installed
 
 
 class FaissSearch:
@@ -61,12 +60,6 @@ class FaissSearch:
         if self._quantization is not None and self._has_bits:
             return self._quantization.encode(embeddings)
         return np.ascontiguousarray(embeddings)
-
-    @staticmethod
-    def check_installed() -> None:
-        """Raises a `UserError` that says how to install FAISS, if it is missing."""
-        if not installed("faiss"):
-            raise UserError("backend='faiss': FAISS is not installed; pip install 'simcse_jax[faiss]'")
 
     def __len__(self) -> int:
         return self._index.ntotal

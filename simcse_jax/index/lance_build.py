@@ -26,8 +26,6 @@ from simcse_jax.index.lance import (
     CELLS,
     DISTANCES,
     FOLDER,
-    FORMAT,
-    SMALL_FORMAT,
     TABLE,
     UNSAID,
     About,
@@ -155,7 +153,6 @@ def _found(folder: Folder, model: ModelIdentity, wanted: Wanted) -> About | None
 def _write(folder: Folder, about: About) -> None:
     content = {
         "backend": BACKEND,
-        "format": FORMAT if about.kept.quantization is None else SMALL_FORMAT,
         "rows": about.rows,
         "last": about.last,
         "version": about.version,
@@ -246,5 +243,6 @@ def _find_cells(table: "lancedb.table.Table", before: About | None, dimension: i
     cells = min(math.ceil(rows / ROWS_A_CELL), MOST_CELLS)
     shared: dict[str, Any] = {"distance_type": DISTANCES[similarity], "num_partitions": cells}
     shared |= {"max_iterations": ITERATIONS, "sample_rate": min(SAMPLE_OF_A_CELL, SAMPLE // cells)}
-    table.create_index(kept.searched, config=kept.cells(dimension, shared), name=CELLS, replace=True)
+    column = "vector" if kept.quantization is None else "bits"
+    table.create_index(column, config=kept.cells(dimension, shared), name=CELLS, replace=True)
     return rows
