@@ -1,6 +1,5 @@
 """A folder of embeddings of many files: its plan, its blocks of rows, and its manifest, which is written last."""
 
-import hashlib
 import json
 import time
 from collections.abc import Mapping, Sequence
@@ -12,6 +11,7 @@ from simcse_jax.data.corpus.shared_folder import (
     Plan,
     check_unchanged,
     claimed,
+    json_hash,
     names_in,
     read_sealed,
     remove_leftovers,
@@ -53,7 +53,7 @@ class Block(NamedTuple):
 def fingerprint(plan: Plan) -> str:
     """SHA-256 of a plan, recorded in everything made from it, since a forgotten process may still write."""
     key = {name: value for name, value in plan.key.items() if value is not None or name not in LATER}
-    return hashlib.sha256(json.dumps([key, plan.stamps], sort_keys=True).encode()).hexdigest()
+    return json_hash([key, plan.stamps])
 
 
 def make_plan(
