@@ -24,14 +24,8 @@ from jaxtyping import Shaped
 from simcse_jax.errors import UserError, reason, why
 from simcse_jax.host.locks import LOCK, held
 from simcse_jax.host.storage import is_of_macos, is_remote, local_path, read_json, write_atomically
-from simcse_jax.index.identity import (
-    DAMAGED,
-    ModelIdentity,
-    check_maker,
-    precision_content,
-    read_identity,
-    read_precision,
-)
+from simcse_jax.index import identity
+from simcse_jax.index.identity import ModelIdentity
 from simcse_jax.index.index import Index
 from simcse_jax.version import __version__
 
@@ -60,7 +54,7 @@ def _save(index: Index, folder: Path, model: ModelIdentity) -> None:
         "embeddings": embeddings.name,
         "sentences": sentences.name,
         "versions": {"simcse_jax": __version__, "numpy": np.__version__},
-        **precision_content(index.precision, index.ranges),
+        **identity.precision_content(index.precision, index.ranges),
         **({} if index.ranges is None else {"ranged": index.ranged}),
     }
     try:
@@ -101,13 +95,13 @@ def load(folder: str | Path, model: ModelIdentity) -> Index:
 
 
 def _load(folder: Path, about: dict[str, Any], model: ModelIdentity) -> Index:
-    damaged = DAMAGED.format(folder / ABOUT)
+    damaged = identity.DAMAGED.format(folder / ABOUT)
     if about.get("backend") is not None:
         raise UserError(
             f"{folder}: an index of {about['backend']!s:.40}; open_index opens it, --index of the commands too"
         )
-    precision, ranges = read_precision(about, model.dimension, folder / ABOUT)
-    maker = read_identity(about.get("model"), damaged)
+    precision, ranges = identity.read_precision(about, model.dimension, folder / ABOUT)
+    maker = identity.read_identity(about.get("model"), damaged)
     rows, *names = (about.get(name) for name in ("rows", "embeddings", "sentences"))
     ranged = about.get("ranged", 0)
     if type(rows) is not int or not 0 <= rows < 1 << 48 or type(ranged) is not int:
@@ -117,7 +111,7 @@ def _load(folder: Path, about: dict[str, Any], model: ModelIdentity) -> Index:
     if precision == "int8" and ranges is None and rows:
         raise UserError(damaged)
     embeddings, sentences = (folder / str(name) for name in names)
-    check_maker(folder, maker, model)
+    identity.check_maker(folder, maker, model)
     index = Index(model.dimension, model.similarity, precision)
     index.maker, index.ranges, index.ranged = model, ranges, ranged
     texts = _read_sentences(sentences, rows)

@@ -39,16 +39,10 @@ from simcse_jax.encoding.quantization import (
 )
 from simcse_jax.errors import UserError, reason, require
 from simcse_jax.host.storage import Folder, as_path, is_remote, read_json
+from simcse_jax.index import identity
 from simcse_jax.index.candidates import quantization_for
 from simcse_jax.index.folder import ABOUT
-from simcse_jax.index.identity import (
-    DAMAGED,
-    ModelIdentity,
-    check_maker,
-    precision_content,
-    read_identity,
-    read_precision,
-)
+from simcse_jax.index.identity import ModelIdentity
 from simcse_jax.index.index import ROUNDING, Result
 from simcse_jax.index.options import check_precision
 from simcse_jax.index.similarity import prepared
@@ -121,8 +115,8 @@ class Kept(NamedTuple):
     def content(self) -> dict[str, Any]:
         """The fields of index.json."""
         if self.quantization is None:
-            return precision_content("float32", None) | {"codes": self.codes}
-        return precision_content(self.precision, self.quantization.ranges)
+            return identity.precision_content("float32", None) | {"codes": self.codes}
+        return identity.precision_content(self.precision, self.quantization.ranges)
 
     def cells(self, dimension: int, shared: Mapping[str, Any]) -> Any:
         """LanceDB's configuration for cells and codes; `shared` is common to all codes."""
@@ -158,7 +152,7 @@ class LanceIndex:
         require(BACKEND, "lancedb")
         self.folder = as_path(str(name))
         about = read_about(self.folder)
-        check_maker(self.folder, about.model, model)
+        identity.check_maker(self.folder, about.model, model)
         with errors_of(self.folder):
             self._table = connect(self.folder).open_table(TABLE)
             self._table.checkout(about.version)
@@ -269,8 +263,8 @@ def read_about(folder: Folder) -> About:
     content = read_json(path)
     if content.get("backend") != BACKEND:
         raise UserError(f"{folder}: not an index of LanceDB; load_index reads it")
-    damaged = DAMAGED.format(path)
-    model = read_identity(content.get("model"), damaged)
+    damaged = identity.DAMAGED.format(path)
+    model = identity.read_identity(content.get("model"), damaged)
     numbers = {name: content.get(name) for name in ("rows", "last", "version", "found_in")}
     whole = all(type(number) is int and 0 <= number < 2**62 for number in (*numbers.values(), model.dimension))
     added = content.get("added", [])
@@ -325,10 +319,10 @@ def check_options(on_disk: bool, refine: Any, nprobes: Any, **in_memory: bool) -
 
 def read_kept(content: Mapping[str, Any], dimension: int, path: Folder) -> Kept:
     """What the index.json at `path` says is kept."""
-    precision, ranges = read_precision(content, dimension, path)
+    precision, ranges = identity.read_precision(content, dimension, path)
     codes = content.get("codes", PRODUCT) if precision == "float32" else None  # earlier versions have no others
     if (precision == "float32") != (codes in CODES) or (precision == INT8) != (ranges is not None):
-        raise UserError(DAMAGED.format(path))
+        raise UserError(identity.DAMAGED.format(path))
     return Kept(codes, quantization_for(precision, dimension, ranges))
 
 
