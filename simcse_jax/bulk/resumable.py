@@ -8,7 +8,7 @@ import itertools
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -49,10 +49,9 @@ class Resumable:
             return None
         state = read_json(self.state)
         before, numbers = state.get("about"), [state.get(name) for name in counts]
-        if not isinstance(before, dict) or not all(type(number) is int and number >= 0 for number in numbers):
-            raise self.damaged(self.state)
-        if most is not None and max(numbers) > most:
-            raise self.damaged(self.state)
+        right = isinstance(before, dict) and all(type(number) is int and number >= 0 for number in numbers)
+        if not right or (most is not None and max(numbers) > most):
+            raise self._damaged
         if "--compute-dtype" in before:  # of version 0.1.0, where --dtype was the output's
             before |= {"--output-dtype": before.get("--dtype"), "--dtype": before["--compute-dtype"]}
         if "--input" in before:  # the earlier name
@@ -65,9 +64,9 @@ class Resumable:
                 )
         return state
 
-    def damaged(self, path: Path) -> UserError:
-        """The error for a file that cannot be resumed."""
-        return UserError(f"{path}: damaged; remove it to start again")
+    @property
+    def _damaged(self) -> UserError:
+        return UserError(f"{self.state}: damaged; remove it to start again")
 
     def check_size(self, size: int) -> None:
         """Refuses a partial file that is shorter than its state says, in bytes."""
@@ -78,6 +77,16 @@ class Resumable:
         """Removes the temporary files."""
         for path in (self.state, self._partial):
             path.unlink(missing_ok=True)
+
+    def _complete(self, write: Callable[[IO[bytes]], None]) -> None:
+        """Makes the output whole or not at all, a .parquet by `write`, and removes the temporary files."""
+        if self.output.suffix.lower() == ".parquet":
+            with replacing_file(self.output) as file:
+                write(file)
+            self._partial.unlink()
+        else:
+            replace(self._partial, self.output)
+        self.state.unlink()
 
     def _open(self) -> IO[bytes]:
         if not self.done:
@@ -112,7 +121,7 @@ class PartialEmbeddings(Resumable):
         if state := self.earlier("done", "cut", most=rows):
             self.done, self.cut, self.quantization = state["done"], state["cut"], state.get("quantization")
             if not isinstance(self.quantization, dict | None):
-                raise self.damaged(self.state)
+                raise self._damaged
 
     def append(self, embeddings: np.ndarray, cut: int) -> None:
         """Appends n rows (n, D), of which `cut` sentences were cut; they are safe when this returns."""
@@ -142,7 +151,7 @@ class PartialEmbeddings(Resumable):
             np.lib.format.read_magic(file)
             np.lib.format.read_array_header_1_0(file)
         except ValueError:
-            raise self.damaged(self._partial) from None
+            raise UserError(f"{self._partial}: damaged; remove it to start again") from None
         return file.tell()
 
     def finish(self, sentences: Iterator[str], first_row: int, maker: Mapping[str, Any] | None = None) -> None:
@@ -153,18 +162,14 @@ class PartialEmbeddings(Resumable):
           first_row: the number of the first row in the input, for a .parquet.
           maker: the model to name in a .parquet, if any.
         """
+        is_array = self.output.suffix.lower() != ".parquet"
+        beside = self.output.with_name(f"{self.output.name}.{RANGES}")
         with writing(self.output):
-            if self.output.suffix.lower() == ".parquet":
-                with replacing_file(self.output) as file:
-                    self._write_parquet(file, sentences, first_row, maker)
-                self._partial.unlink()
-            else:
-                beside = self.output.with_name(f"{self.output.name}.{RANGES}")
+            if is_array:
                 beside.unlink(missing_ok=True)  # an earlier output's: a kill never leaves codes with others' ranges
-                replace(self._partial, self.output)
-                if self.quantization is not None:
-                    write_atomically(beside, json.dumps(self.quantization) + "\n")
-            self.state.unlink()
+            self._complete(lambda file: self._write_parquet(file, sentences, first_row, maker))
+            if is_array and self.quantization is not None:
+                write_atomically(beside, json.dumps(self.quantization) + "\n")
 
     def _write_parquet(
         self, file: IO[bytes], sentences: Iterator[str], first_row: int, maker: Mapping[str, Any] | None
@@ -197,7 +202,7 @@ class PartialPairs(Resumable):
         self.counted: Counter[str] = Counter()  # of the records, by what is counted
         if state := self.earlier("done", "bytes", whole=whole):
             if not isinstance(state.get("counted"), dict):
-                raise self.damaged(self.state)
+                raise self._damaged
             self.done, self._bytes, self.counted = state["done"], state["bytes"], Counter(state["counted"])
             self.check_size(self._bytes)
 
@@ -225,13 +230,7 @@ class PartialPairs(Resumable):
           judged: whether they have a judge's scores.
         """
         with writing(self.output):
-            if self.output.suffix.lower() == ".parquet":
-                with replacing_file(self.output) as file:
-                    self._write_parquet(file, has_text, judged)
-                self._partial.unlink()
-            else:
-                replace(self._partial, self.output)
-            self.state.unlink()
+            self._complete(lambda file: self._write_parquet(file, has_text, judged))
 
     def _write_parquet(self, file: IO[bytes], has_text: bool, judged: bool) -> None:
         import pyarrow

@@ -5,9 +5,8 @@ from pathlib import PurePath
 
 from simcse_jax.data.files import READERS
 from simcse_jax.errors import UserError, reason
+from simcse_jax.host.hidden import is_hidden
 from simcse_jax.host.storage import Folder, as_path, is_remote, local_path
-
-SKIPPED = (".", "_")  # how the names of files begin that are not data: hidden ones, macOS's `._*`, Spark's `_SUCCESS`
 
 
 def source_path(name: str) -> Folder:
@@ -29,8 +28,8 @@ def files_of(name: str) -> list[str]:
     if not pattern and (PurePath(name).suffix.lower() in READERS or not source_path(name).is_dir()):
         return [name]  # a bucket is not asked for a file
     found = _matching(name) if pattern else sorted(str(path) for path in source_path(name).iterdir() if path.is_file())
-    own = PurePath(name).name.startswith(SKIPPED)  # such a pattern asks for them
-    found = [each for each in found if own or not PurePath(each).name.startswith(SKIPPED)]
+    own = is_hidden(PurePath(name).name)  # such a pattern asks for them
+    found = [each for each in found if own or not is_hidden(PurePath(each).name)]
     if pattern and not found:
         raise UserError(f"{name}: no file matches")
     if not pattern and not (found := [each for each in found if PurePath(each).suffix.lower() in READERS]):

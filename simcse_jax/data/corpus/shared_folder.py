@@ -209,7 +209,7 @@ def _claim_in_store(job: contextlib.ExitStack, lock: Folder, path: Folder, patie
 
 def write_sealed(path: Folder, content: Mapping[str, Any]) -> None:
     """Writes a JSON object with its hash."""
-    write_atomically(path, json.dumps({**content, SEAL: _hash(content)}) + "\n")
+    write_atomically(path, json.dumps({**content, SEAL: json_hash(content)}) + "\n")
 
 
 def read_sealed(path: Folder) -> dict[str, Any] | None:
@@ -220,13 +220,14 @@ def read_sealed(path: Folder) -> dict[str, Any] | None:
         except FileNotFoundError:
             return None
     content = parse_json(text, str(path))
-    if content.pop(SEAL, None) != _hash(content):
+    if content.pop(SEAL, None) != json_hash(content):
         raise UserError(f"{path}: was changed since it was written; remove it, and run the command again")
     return content
 
 
-def _hash(content: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode(errors="surrogatepass")).hexdigest()
+def json_hash(content: Any) -> str:
+    """SHA-256 of what JSON can hold."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 class Stamp(NamedTuple):
