@@ -136,9 +136,6 @@ class SimCSE:
           batch_size: sentences encoded together on each device; fewer of those longer than 64 tokens.
           dtype: the type to compute in, float32 or bfloat16; embeddings are float32 with both.
           truncate_dim: embeddings keep so many of their elements; None follows the model's files.
-
-        Raises:
-          UserError: in one line, for anything that is wrong with the model or an argument.
         """
         check_path(name, "the model")
         name = str(name)
@@ -363,11 +360,7 @@ class SimCSE:
         return embedder.truncated(int(size), normalized_first=embedder.normalize and normalize is None)
 
     def prompt_of(self, prompt: str | None = None, prompt_name: str | None = None) -> str:
-        """The text that `encode` puts before each sentence with these arguments; empty: none.
-
-        Raises:
-          UserError: when both are given, or the model has no prompt of that name.
-        """
+        """The text that `encode` puts before each sentence with these arguments; empty: none."""
         return resolve_prompt(self.prompts, self.default_prompt_name, prompt, prompt_name)
 
     def token_encoder(self, max_length: int | None = None, batch_size: int | None = None) -> TokenEncoder:
@@ -375,9 +368,6 @@ class SimCSE:
 
         Args:
           max_length, batch_size: see `encode`.
-
-        Raises:
-          UserError: for word vectors, which have no layers.
         """
         self._model.check_layers("an analysis of tokens")
         chosen = self._configured(max_length=max_length, batch_size=batch_size)
@@ -620,9 +610,6 @@ class SimCSE:
           column: of a file of queries, if it has no usual name.
           approximate, recall_target, backend, storage, rescore: see `simcse_jax.index.index.Index.search`.
           refine, nprobes: for an index of `open_index`, see `simcse_jax.index.lance.LanceIndex.search`.
-
-        Raises:
-          UserError: when there is no index, or an argument is wrong.
         """
         compared = self.index.similarity if self.index else "cosine"
         kept = self.index.precision if isinstance(self.index, Index) else "float32"
@@ -693,11 +680,7 @@ class SimCSE:
                 raise UserError(f"{error}".partition("; the export is in")[0]) from None
 
     def _as_set(self) -> Pretrained:
-        """The weights, with the attributes as they are now.
-
-        Raises:
-          UserError: for an attribute with a value that it cannot have.
-        """
+        """The weights, with the attributes as they are now."""
         self.prompt_of()  # checks the default
         check_truncation(self.truncate_dim, self.config.token_size)
         if self.similarity_fn_name not in SIMILARITIES:
@@ -720,11 +703,7 @@ class SimCSE:
         )
 
     def save_index(self, folder: str | Path) -> None:
-        """Writes the index to a folder, whole or not at all; an earlier index there is replaced.
-
-        Raises:
-          UserError: when there is no index, or the folder cannot be written or holds something else.
-        """
+        """Writes the index to a folder, whole or not at all; an earlier index there is replaced."""
         if self.index is None:
             raise UserError("there is no index to save; call build_index first")
         if isinstance(self.index, LanceIndex):
@@ -733,11 +712,7 @@ class SimCSE:
         index_folder.save(self.index, folder, self.index.maker or self.identity())
 
     def load_index(self, folder: str | Path) -> None:
-        """Reads an index that this model made; its embeddings are memory-mapped.
-
-        Raises:
-          UserError: when there is none, one of its files is damaged, or another model made it.
-        """
+        """Reads an index that this model made; its embeddings are memory-mapped."""
         check_path(folder, "the folder")
         self.index = index_folder.load(folder, self.identity())
 

@@ -30,9 +30,6 @@ def validate(config: Config) -> Section:
 
     Returns:
       The config as frozen sections, which is what the rooms read.
-
-    Raises:
-      UserError: with the field, its value and its bounds.
     """
     if isinstance(config, Section):
         return config
@@ -78,21 +75,13 @@ def check_field(name: str, value: object, field: Field) -> None:
 
 
 def check_type(field: str, value: object, expected: type) -> None:
-    """Refuses a value of another type; an integer is as good as a float.
-
-    Raises:
-      UserError: naming the field.
-    """
+    """Refuses a value of another type; an integer is as good as a float."""
     if type(value) is not expected and not (expected is float and type(value) is int):
         raise UserError(f"{field}={value!r}: must be of type {expected.__name__}")
 
 
 def check_range(field: str, value: object) -> None:
-    """Refuses a number that a device cannot hold, and a text that cannot be written, as bytes that are not UTF-8.
-
-    Raises:
-      UserError: naming the field.
-    """
+    """Refuses a number that a device cannot hold, and a text that cannot be written, as bytes that are not UTF-8."""
     if isinstance(value, str) and not is_text(value):
         raise UserError(f"{field}={value!r:.100}: is not UTF-8; type it in UTF-8, or rename the file")
     if type(value) is int and abs(value) > LARGEST and field != "config.seed":
@@ -105,9 +94,6 @@ def check_postprocess(method: str, data: str, dimensions: int, field: str, joint
     """Checks a post-processing as far as possible without reading anything.
 
     `field` is the user's name for `method`; `field + joint + "data"` and `… "dimensions"` are those of the others.
-
-    Raises:
-      UserError: naming the field.
     """
     if method and method not in POSTPROCESSING:
         raise no_such(field, "method", method, POSTPROCESSING)

@@ -388,11 +388,7 @@ FIELDS = {
 
 
 def fields_of(config: Config) -> Mapping[str, Field]:
-    """The fields of a config: the package's, and those of objectives from outside that it names.
-
-    Raises:
-      UserError: when it names an objective that is nowhere.
-    """
+    """The fields of a config: the package's, and those of objectives from outside that it names."""
     objectives = config.get("objective", {})
     if not is_section(objectives):  # the checks refuse it
         return FIELDS

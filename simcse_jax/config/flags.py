@@ -144,11 +144,7 @@ def _in_full(arg: str) -> str:
 
 
 def split_config(argv: Sequence[str]) -> tuple[str, list[str]]:
-    """The value of `--config`, empty if there is none, and the other arguments.
-
-    Raises:
-      UserError: when it is given twice.
-    """
+    """The value of `--config`, empty if there is none, and the other arguments."""
     found, rest = split_option(argv, "--config", "-config")
     if len(found) > 1:
         raise UserError(f"--config is given {len(found)} times: {', '.join(found)}; give it once")
@@ -171,9 +167,6 @@ def find_config(path: str) -> tuple[str, str]:
     """Where the file of `FILE[:VARIANT]` is, a local one or a recipe of the package, and `:VARIANT`.
 
     A `run.json` is taken as it is named.
-
-    Raises:
-      UserError: when there is no such file or recipe.
     """
     if is_record(path):
         return path, ""
@@ -199,9 +192,6 @@ def load_config(path: str) -> Loaded:
 
     A file may have a function `complete(config, given)`: it is called when the values that the user gives are set, and
     gets the names of their fields.
-
-    Raises:
-      UserError: when there is none, or for anything that goes wrong in it.
     """
     if is_record(path):
         config = recorded_config(path)

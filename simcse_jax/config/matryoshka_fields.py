@@ -69,11 +69,7 @@ def weights_of(config: Config) -> list[float]:
 
 
 def check_matryoshka(config: Config) -> None:
-    """Refuses weights of other sizes, and objectives that cannot be taken at several sizes.
-
-    Raises:
-      UserError: naming the field.
-    """
+    """Refuses weights of other sizes, and objectives that cannot be taken at several sizes."""
     dimensions, weights, projector = config.matryoshka.dimensions, config.matryoshka.weights, config.projector
     if weights and len(weights) != len(dimensions):
         raise UserError(

@@ -34,11 +34,7 @@ PARTIAL_FIELDS = {
 
 
 def check_partial(config: Config) -> None:
-    """Refuses an adapter that nothing would read.
-
-    Raises:
-      UserError: naming the field.
-    """
+    """Refuses an adapter that nothing would read."""
     if config.model.lora.init_from and not config.model.lora.rank:
         raise UserError(
             f"config.model.lora.init_from={config.model.lora.init_from}: model.lora.rank is 0; set it to the rank of "

@@ -29,11 +29,7 @@ TEACHER_FIELDS = {
 
 
 def check_teacher(config: Config) -> None:
-    """Refuses objectives of a teacher without one, and data that have no sentence for it.
-
-    Raises:
-      UserError: naming the field.
-    """
+    """Refuses objectives of a teacher without one, and data that have no sentence for it."""
     names = [objective.name for objective in needing(config.objective, "teacher")]
     if not names:
         return

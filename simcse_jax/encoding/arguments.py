@@ -102,11 +102,7 @@ def advice(name: str, parameters: Sequence[str]) -> str:
 
 
 def names_ours(method: Callable[P, R]) -> Callable[P, R]:
-    """Makes a method's error for an unknown argument name the right one.
-
-    Raises:
-      TypeError: from the method, for such an argument.
-    """
+    """Makes a method's error for an unknown argument name the right one."""
     parameters = _names(method)
 
     @functools.wraps(method)

@@ -91,9 +91,6 @@ class Embedder:
 
         Args:
           advance: called with the number of sentences done since the last call, after each batch.
-
-        Raises:
-          NotFinite: naming the first sentence whose embedding is not finite.
         """
         numbers: dict[str, int] = {}
         inverse = np.fromiter((numbers.setdefault(sentence, len(numbers)) for sentence in sentences), np.int64)

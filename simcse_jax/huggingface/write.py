@@ -39,9 +39,6 @@ def write_model(model: Pretrained, folder: Path) -> None:
 
     The head becomes the pooler's dense layer (as in the reference's conversion) and a dense module. A language-model
     head is kept for `AutoModelForMaskedLM`, and for a run that starts from the folder.
-
-    Raises:
-      UserError: for a model with other modules of sentence-transformers, which a run never has.
     """
     pooler = model.pooler
     if pooler not in POOLERS:

@@ -277,11 +277,7 @@ class EncoderConfig:
         return fields
 
     def keep_layers(self, num_layers: int) -> "EncoderConfig":
-        """The first `num_layers` layers; 0 keeps all of them.
-
-        Raises:
-          UserError: when there are fewer, or `config.json` cannot say which of so many share their parameters.
-        """
+        """The first `num_layers` layers; 0 keeps all of them."""
         given = f"model.num_layers={num_layers}, --num-layers {num_layers} or NAME@{num_layers}"
         if not 0 <= num_layers <= self.num_layers:
             raise UserError(f"{given}: the model has {self.num_layers} layers (0 keeps all)")

@@ -32,11 +32,7 @@ class Mask(NamedTuple):
 
 
 def drop(x: Float[Array, "*shape"], mask: Mask | None) -> Float[Array, "*shape"]:
-    """`x` scaled where the mask keeps it, and zeros elsewhere; without a mask (a deterministic pass) `x` itself.
-
-    Raises:
-      ValueError: if the mask has another shape.
-    """
+    """`x` scaled where the mask keeps it, and zeros elsewhere; without a mask (a deterministic pass) `x` itself."""
     if mask is None:
         return x
     if mask.keep.shape != x.shape:
@@ -69,11 +65,7 @@ def threefry2x32(key: Words, x0: UInt32[Array, "..."], x1: UInt32[Array, "..."])
 
 
 def draws(row_keys: Key[Array, " B"], site: int, count: int) -> UInt32[Array, "B N"]:
-    """32 random bits for each of N = `count` places of a row; a place's depend on (row key, site, place) alone.
-
-    Raises:
-      ValueError: if the keys are not one threefry key per row.
-    """
+    """32 random bits for each of N = `count` places of a row; a place's depend on (row key, site, place) alone."""
     words = jax.random.key_data(row_keys)
     if words.ndim != 2 or words.shape[1] != 2:
         raise ValueError(f"draws need one threefry key per row: keys {row_keys.dtype}{list(row_keys.shape)}")
@@ -91,9 +83,6 @@ def token_masks(
       positions: the tokens' positions in their sentences. Keys and positions are broadcast to the tokens' shape.
       sites: a number for each mask, which no other dropout of the model has.
       rate: in [0, 1), rounded to the nearest 2⁻¹⁶; may be traced.
-
-    Raises:
-      ValueError: if the keys are not threefry keys.
     """
 
     def counters() -> Words:

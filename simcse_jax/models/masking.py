@@ -43,9 +43,6 @@ def mask_tokens(
 
     Returns:
       (B, T) ids to encode, and (B, T) booleans: the tokens to predict.
-
-    Raises:
-      ValueError: if there is not one threefry key per row.
     """
     words = jax.random.key_data(row_keys)
     if words.shape != (input_ids.shape[0], 2):
@@ -73,9 +70,6 @@ def select_positions(
 
     Args:
       count: positions per row, at most T.
-
-    Raises:
-      ValueError: if `count` is more than T.
     """
     if count > selected.shape[1]:
         raise ValueError(f"{count} positions asked for in rows of {selected.shape[1]} tokens")

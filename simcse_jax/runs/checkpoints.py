@@ -98,9 +98,6 @@ class Checkpoints:
 
         Args:
           score: of the development pairs; None: not scored.
-
-        Raises:
-          UserError: when this save or the one before fails, e.g. because the disk is full.
         """
         items = {"params": state.params, "optimizer": {"step": state.step, "optimizer": state.optimizer}}
         with self._writable():
@@ -116,11 +113,7 @@ class Checkpoints:
             )
 
     def wait(self) -> None:
-        """Waits for running saves.
-
-        Raises:
-          UserError: when one of them fails, in any process.
-        """
+        """Waits for running saves."""
         with processes.together(), self._writable():
             self._manager.wait_until_finished()
 

@@ -27,11 +27,7 @@ PARTS = ("model", "checkpoints", "tensorboard")  # folders of a run
 
 
 def check_places(workdir: Folder, output: Path) -> None:
-    """Refuses folders that cannot be exported from or to.
-
-    Raises:
-      UserError: when there is no run, or `output` is not an earlier export or cannot be written.
-    """
+    """Refuses folders that cannot be exported from or to."""
     Workdir(workdir).check_exists(f"--workdir {workdir}")
     check_output(output, None if is_remote(workdir) else Path(workdir))
 
@@ -110,9 +106,6 @@ def save(model: Pretrained, output: Path, hub_name: str = "", revision: str | No
     Args:
       model: its name may be that of a run.
       output, hub_name, revision: as for `export`.
-
-    Raises:
-      UserError: in the cases of `export`.
     """
     name, step = split_step(model.name)
     folder = None if re.match(r"\w+:", name) and not is_remote(name) else as_path(name)
@@ -132,21 +125,13 @@ def save(model: Pretrained, output: Path, hub_name: str = "", revision: str | No
 
 
 def export_adapter(workdir: Folder, output: Path, step: int | str | None = None) -> None:
-    """Writes the LoRA of a checkpoint of `workdir` to the folder `output`, whole or not at all; the rest as `export`.
-
-    Raises:
-      UserError: also when the run has no LoRA, or its model is more than that.
-    """
+    """Writes the LoRA of a checkpoint of `workdir` to the folder `output`; the rest as `export`."""
     check_places(workdir, output)
     write_whole(output, adapter_writer(workdir, step))
 
 
 def write_whole(output: Path, write: Callable[[Path], None]) -> None:
-    """Lets `write` fill a new folder, which then takes the place of `output`.
-
-    Raises:
-      UserError: when it cannot be written, or another job exports there.
-    """
+    """Lets `write` fill a new folder, which then takes the place of `output`."""
     output = Path(os.path.realpath(output))  # a link stays one, what it points to is replaced
     try:
         with replacing(output) as temporary:

@@ -120,11 +120,7 @@ def checkpoints_of(folder: Folder) -> contextlib.closing["Checkpoints"]:
 
 
 def choose_step(checkpoints: "Checkpoints", workdir: Workdir, step: int | str | None) -> int:
-    """The step of the checkpoint to load; the arguments are those of `load_workdir`.
-
-    Raises:
-      UserError: when there is none, or not that one; it lists those that are there.
-    """
+    """The step of the checkpoint to load; the arguments are those of `load_workdir`."""
     found, best = checkpoints.steps, checkpoints.best
     if best is None:
         if workdir.has_result:

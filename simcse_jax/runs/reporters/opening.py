@@ -19,11 +19,7 @@ SEED = re.compile(r"seed\d+")  # the folder of a sweep's run, in one with the va
 
 
 def check_installed(config: Section) -> None:
-    """Refuses a tracker that is not installed.
-
-    Raises:
-      UserError: with the command that installs it.
-    """
+    """Refuses a tracker that is not installed."""
     for name in config.train.report_to:
         require(*NEEDED[name])
 
@@ -36,9 +32,6 @@ def report_to_all(metrics: Metrics, config: Section, folder: Folder, step: int |
       config: of the run.
       folder: the run's.
       step: the resumed one, None at a run's start.
-
-    Raises:
-      UserError: when a tracker cannot be reached, or does not know the user.
     """
     name, fields = run_name(folder), flatten(config)
     for kind in config.train.report_to:

@@ -57,9 +57,6 @@ class Tracker:
           name: the tracker's.
           folder: the run's.
           open_run: takes the run's id, None for a new one.
-
-        Raises:
-          UserError: when it cannot be opened, or the file with the id is damaged.
         """
         self._name, self._file = name, folder / f"{name}.json"
         known, last = self._read()
