@@ -4,12 +4,10 @@ from collections.abc import Mapping
 from math import isfinite
 
 from simcse_jax.config.fields import LARGEST, fields_of, flatten, has_scores, trains
-from simcse_jax.config.matryoshka_fields import check_matryoshka
-from simcse_jax.config.partial_fields import check_partial
+from simcse_jax.config.loss_fields import check_matryoshka, check_teacher
 from simcse_jax.config.retrieval_fields import check_retrieval
 from simcse_jax.config.sections import Config, Section
 from simcse_jax.config.source_fields import check_sources
-from simcse_jax.config.teacher_fields import check_teacher
 from simcse_jax.data.labels import LABELS
 from simcse_jax.data.rows import is_text
 from simcse_jax.errors import UserError, nearest, no_such
@@ -41,7 +39,6 @@ def validate(config: Config) -> Section:
     for name, field in fields.items():
         check_field(f"config.{name}", given[name], field)
     _check_model(config)
-    check_partial(config)
     _check_data(config)
     _check_spans(config)
     check_teacher(config)
@@ -126,6 +123,11 @@ def _check_model(config: Config) -> None:
         raise UserError(
             f"config.eval.pooler={config.eval.pooler!r}: the head of model.mlp={model.mlp!r} is trained on the pooler "
             f"{model.pooler!r} and belongs to it; set model.mlp=train or none, or leave eval.pooler empty"
+        )
+    if model.lora.init_from and not model.lora.rank:
+        raise UserError(
+            f"config.model.lora.init_from={model.lora.init_from}: model.lora.rank is 0; set it to the rank of the "
+            "adapter, r in its adapter_config.json"
         )
     widths = model.convolutions.widths
     if widths and HEADS[model.mlp].trained:

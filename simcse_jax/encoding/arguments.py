@@ -4,12 +4,14 @@ import functools
 import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ParamSpec, TypedDict, TypeVar, get_args
+from pathlib import Path
+from typing import Any, ParamSpec, TypedDict, TypeVar, get_args, get_type_hints
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from simcse_jax.data.sentences import only_column
-from simcse_jax.encoding.quantization import check_no_codes
+from simcse_jax.encoding.quantization import Precision, check_no_codes
 from simcse_jax.errors import UserError, broken, nearest
 from simcse_jax.models.config import POOLERS, pooler_of
 
@@ -28,6 +30,16 @@ class EncodeOptions(TypedDict, total=False):
     prompt_name: str | None
     truncate_dim: int | None
 
+
+class AllOptions(EncodeOptions, total=False):
+    """All of them."""
+
+    precision: Precision
+    ranges: ArrayLike | str | Path | None
+    show_progress_bar: bool
+
+
+Options = TypeVar("Options", EncodeOptions, AllOptions)
 
 # Arguments of sentence-transformers and of the SimCSE authors' package, and ours of the same meaning.
 OURS = {
@@ -123,7 +135,7 @@ def _names(method: Callable[..., Any]) -> list[str]:
     names: list[str] = []
     for name, parameter in inspect.signature(method).parameters.items():
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
-            names += get_args(parameter.annotation)[0].__annotations__
+            names += get_type_hints(get_args(parameter.annotation)[0])
         elif name != "self":
             names.append(name)
     return names
@@ -182,11 +194,11 @@ def resolve_prompt(prompts: Mapping[str, str], default: str | None, prompt: str 
     return "" if name is None else prompts[name]
 
 
-def with_prompt_of(options: EncodeOptions, prompts: Mapping[str, str], *names: str) -> EncodeOptions:
+def with_prompt_of(options: Options, prompts: Mapping[str, str], *names: str) -> Options:
     """The options with the first of these names that the model has a prompt of, unless they name a prompt already."""
     if options.get("prompt") is not None or options.get("prompt_name") is not None:
         return options
-    return {**options, "prompt_name": next((name for name in names if name in prompts), None)}
+    return options | {"prompt_name": next((name for name in names if name in prompts), None)}
 
 
 def embeddings_or_sentences(given: Any, dimension: int) -> Any:

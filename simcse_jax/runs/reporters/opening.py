@@ -38,12 +38,8 @@ def report_to_all(metrics: Metrics, config: Section, folder: Folder, step: int |
         if kind == TENSORBOARD:
             metrics.add(TensorBoard(folder, step))
             continue
-        open_run = (
-            partial(WandbRun, name=name, fields=fields, folder=folder)
-            if kind == WANDB
-            else partial(MlflowRun, name=name, fields=fields)
-        )
-        tracker = Tracker(kind, folder, open_run)
+        open_run = partial(WandbRun, folder=folder) if kind == WANDB else MlflowRun
+        tracker = Tracker(kind, folder, partial(open_run, name=name, fields=fields))
         metrics.add(tracker)
         tracker.replay(metrics.lines)
 

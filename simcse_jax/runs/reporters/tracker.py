@@ -36,15 +36,12 @@ class Service(Protocol):
 
     def send(self, rows: Sequence[Row]) -> None:
         """Adds numbers, whose steps do not fall."""
-        ...
 
     def summarize(self, step: int, result: Mapping[str, float]) -> None:
         """Adds the scores of the run's best checkpoint, that of `step`."""
-        ...
 
     def close(self, ended: bool) -> None:
         """Ends the report of a run that has ended, or was stopped."""
-        ...
 
 
 class Tracker:
