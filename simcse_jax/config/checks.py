@@ -24,11 +24,7 @@ LARGEST_FLOAT, SMALLEST_FLOAT = 3.4e38, 1.2e-38  # of float32
 
 
 def validate(config: Config) -> Section:
-    """Checks every field that can be checked without reading anything; sections have been checked already.
-
-    Returns:
-      The config as frozen sections, which is what the rooms read.
-    """
+    """Checks every field that can be checked without reading anything; sections have been checked already."""
     if isinstance(config, Section):
         return config
     if "sweep" in config:

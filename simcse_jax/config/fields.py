@@ -424,8 +424,7 @@ def numbers_of_step(fields: Mapping[str, Field] = FIELDS) -> tuple[str, ...]:
 def default_config(*objectives: type[Objective] | str) -> config_dict.ConfigDict:
     """The defaults: unsupervised SimCSE of BERT-base with the paper's hyper-parameters (Table A.1).
 
-    Args:
-      *objectives: from outside: classes, or names of entry points of other packages (docs/architecture.md).
+    `*objectives`: from outside: classes, or names of entry points of other packages (docs/architecture.md).
     """
     return defaults_of(FIELDS | fields_of_objectives([add(one) for one in objectives]))
 

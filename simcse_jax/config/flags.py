@@ -116,8 +116,7 @@ def _parse(
 def leave_out_missing_scores(config: config_dict.ConfigDict, given: Collection[str]) -> None:
     """Leaves out the scores whose data a recipe of the package names and that are not there, and says so.
 
-    Args:
-      given: the names of the fields that the user has set; data named there must exist.
+    `given`: the names of the fields that the user has set; data named there must exist.
     """
     data = config.eval.data
     if not data or "eval.data" in given or local_path(data).exists():

@@ -141,8 +141,7 @@ def write_atomically(path: Folder, content: str | bytes) -> None:
 def write_together(folder: Path, files: Mapping[str, str | bytes]) -> None:
     """Writes several files like `write_atomically`; if one cannot be written, none is replaced.
 
-    Args:
-      files: contents by name; the last one is the last to be replaced.
+    `files`: contents by name; the last one is the last to be replaced.
     """
     path = folder
     try:

@@ -117,8 +117,7 @@ def own_pooler(name: str) -> str | None:
 def encoder_config(name: str, num_layers: int = 0) -> EncoderConfig:
     """The shape of a model, without its weights and without a download.
 
-    Args:
-      name: a folder, a workdir, `package:NAME` or the hub id of a published encoder.
+    `name`: a folder, a workdir, `package:NAME` or the hub id of a published encoder.
     """
     if split_glove(name) is not None:
         raise UserError(f"{name}: averages word vectors and has no layers; a step of training needs a transformer")

@@ -168,11 +168,7 @@ def vocabulary(backend: "Backend") -> dict[str, int]:
 
 
 def check_backend(backend: "Backend", stated: set[str] | None, where: str) -> None:
-    """Refuses a tokenizer that has no words, adds no tokens at the ends of a sentence, or fails for a new word.
-
-    Args:
-      stated: the tokens of its files; None where they are not known.
-    """
+    """Refuses a tokenizer that has no words, adds no tokens at the ends of a sentence, or fails for a new word."""
     special = {token.content for token in backend.get_added_tokens_decoder().values() if token.special}
     if not vocabulary(backend).keys() - special:
         raise UserError(f"{where}: its vocabulary has no words")

@@ -67,9 +67,6 @@ def select_positions(
     """The first `count` selected positions of each row, so that only they need logits.
 
     Of a row with more than `count`, the last ones are dropped; a row with fewer is filled with unselected positions.
-
-    Args:
-      count: positions per row, at most T.
     """
     if count > selected.shape[1]:
         raise ValueError(f"{count} positions asked for in rows of {selected.shape[1]} tokens")

@@ -94,11 +94,7 @@ class Checkpoints:
         return (self._manager.metrics(step) or {}).get(TOWER, 0)
 
     def save(self, state: TrainState, score: float | None, tower: int = 0) -> None:
-        """Saves in the background; the arrays may be donated as soon as this returns.
-
-        Args:
-          score: of the development pairs; None: not scored.
-        """
+        """Saves in the background; the arrays may be donated as soon as this returns."""
         items = {"params": state.params, "optimizer": {"step": state.step, "optimizer": state.optimizer}}
         with self._writable():
             self._manager.wait_until_finished()

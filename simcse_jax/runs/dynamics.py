@@ -201,8 +201,7 @@ class Records(NamedTuple):
 def read_records(folders: Mapping[str, Folder], labels: Mapping[str, str]) -> Records:
     """Reads the records of runs.
 
-    Args:
-      labels: those that the user gave, by the runs' names; empty for none. Runs of a group have the same.
+    `labels`: those that the user gave, by the runs' names; empty for none. Runs of a group have the same.
     """
     runs = {name: read_run(folder) for name, folder in folders.items()}
     found = {name: _scores(name, folder) for name, folder in folders.items()}

@@ -66,8 +66,7 @@ def load_workdir(folder: Folder, num_layers: int = 0, step: int | str | None = N
     Of two encoders it loads the first one, that of the anchors, unless the run scored both (`eval.encoder`) and the
     second one was better at this step.
 
-    Args:
-      step: of the checkpoint; `LAST`: the latest one; None: the best one.
+    `step`: of the checkpoint; `LAST`: the latest one; None: the best one.
     """
     workdir = Workdir(folder)
     run = workdir.read_run()

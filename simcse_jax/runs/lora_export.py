@@ -57,9 +57,6 @@ def adapter_writer(folder: Folder, step: int | str | None = None) -> Callable[[P
     """Reads the LoRA of a run's checkpoint; returns a function that writes it into an empty folder.
 
     A head of masked words that was trained with it is left out, with a message: no embedding depends on it.
-
-    Args:
-      step: of the checkpoint, or "last"; None for the best one.
     """
     workdir = Workdir(folder)
     run = workdir.read_run()

@@ -74,8 +74,7 @@ def computed_as(model: Mapping[str, Any], encoder: EncoderConfig) -> EncoderConf
 def trained_shapes(encoder: EncoderConfig, run: Mapping[str, Any]) -> Shapes:
     """The abstract float32 parameters of a run's checkpoints, by name.
 
-    Args:
-      run: the run's config, also that of `run.json`; a field that an older run lacks is off.
+    `run`: the run's config, also that of `run.json`; a field that an older run lacks is off.
     """
     return split_shapes(encoder, run)[0]
 

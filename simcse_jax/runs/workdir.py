@@ -217,8 +217,7 @@ class Workdir:
 def settings_of(config: Section, model: Pretrained, prompts: Mapping[str, str]) -> dict[str, Any]:
     """What `run.json` has of the trained model's settings: its prompts, and with `model.keep_settings` the others.
 
-    Args:
-      prompts: of queries and documents, that sentences are trained with.
+    `prompts`: of queries and documents, that sentences are trained with.
     """
     if not config.model.keep_settings:
         return {"prompts": dict(prompts)} if prompts else {}

@@ -25,14 +25,7 @@ def check_installed(config: Section) -> None:
 
 
 def report_to_all(metrics: Metrics, config: Section, folder: Folder, step: int | None) -> None:
-    """Adds to a run's metrics what `train.report_to` names, each as it is opened, so that closing them closes all.
-
-    Args:
-      metrics: of the run, with the lines up to the resumed step.
-      config: of the run.
-      folder: the run's.
-      step: the resumed one, None at a run's start.
-    """
+    """Adds to a run's metrics what `train.report_to` names, each as it is opened, so that closing them closes all."""
     name, fields = run_name(folder), flatten(config)
     for kind in config.train.report_to:
         if kind == TENSORBOARD:

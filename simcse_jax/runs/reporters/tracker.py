@@ -48,13 +48,7 @@ class Tracker:
     """Reports to a service. One that fails at the start ends the run; one that fails later does not."""
 
     def __init__(self, name: str, folder: Folder, open_run: Callable[[str | None], Service]):
-        """Opens the run in the tracker.
-
-        Args:
-          name: the tracker's.
-          folder: the run's.
-          open_run: takes the run's id, None for a new one.
-        """
+        """Opens the run in the tracker."""
         self._name, self._file = name, folder / f"{name}.json"
         known, last = self._read()
         try:
