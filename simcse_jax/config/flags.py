@@ -119,8 +119,7 @@ def _parse(
 def leave_out_missing_scores(config: config_dict.ConfigDict, given: Collection[str]) -> None:
     """Leaves out the scores whose data a recipe of the package names and that are not there, and says so.
 
-    Args:
-      given: the names of the fields that the user has set; data named there must exist.
+    `given`: the names of the fields that the user has set; data named there must exist.
     """
     data = config.eval.data
     if not data or "eval.data" in given or local_path(data).exists():
@@ -147,11 +146,7 @@ def _in_full(arg: str) -> str:
 
 
 def split_config(argv: Sequence[str]) -> tuple[str, list[str]]:
-    """The value of `--config`, empty if there is none, and the other arguments.
-
-    Raises:
-      UserError: when it is given twice.
-    """
+    """The value of `--config`, empty if there is none, and the other arguments."""
     found, rest = split_option(argv, "--config", "-config")
     if len(found) > 1:
         raise UserError(f"--config is given {len(found)} times: {', '.join(found)}; give it once")
@@ -174,9 +169,6 @@ def find_config(path: str) -> tuple[str, str]:
     """Where the file of `FILE[:VARIANT]` is, a local one or a recipe of the package, and `:VARIANT`.
 
     A `run.json` is taken as it is named.
-
-    Raises:
-      UserError: when there is no such file or recipe.
     """
     if is_record(path):
         return path, ""
@@ -202,9 +194,6 @@ def load_config(path: str) -> Loaded:
 
     A file may have a function `complete(config, given)`: it is called when the values that the user gives are set, and
     gets the names of their fields.
-
-    Raises:
-      UserError: when there is none, or for anything that goes wrong in it.
     """
     if is_record(path):
         config = recorded_config(path)

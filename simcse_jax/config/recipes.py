@@ -30,9 +30,6 @@ def find(name: str) -> Path:
 
     A local file wins, whose name may lack the `.py`. Otherwise it is a recipe of the package: `unsup_bert`,
     `unsup-bert`, `unsup_bert.py` and `configs/unsup_bert.py` are the same.
-
-    Raises:
-      UserError: when there is neither; it lists the recipes.
     """
     for local in (local_path(name), local_path(f"{name}.py")):
         if local.is_file():

@@ -22,10 +22,6 @@ def recorded_config(path: str) -> config_dict.ConfigDict:
     """The config that a `run.json` records.
 
     Fields that its version did not have are at their defaults, and so are the processes and their addresses.
-
-    Raises:
-      UserError: when the file cannot be read or has no config, or a field of it is not one of this version. It names
-        the field.
     """
     section = read_json(as_path(path)).get("config")
     if not section or not isinstance(section, dict):

@@ -23,11 +23,7 @@ class NoSuchVariant(UserError):
 
 
 def choose_variant(variant: str, variants: Mapping[str, Any]) -> Any:
-    """The entry of `variants` with this name, the `large` of `--config unsup_bert:large`.
-
-    Raises:
-      NoSuchVariant: there is none; the message lists the names.
-    """
+    """The entry of `variants` with this name, the `large` of `--config unsup_bert:large`."""
     if variant not in variants:
         raise NoSuchVariant(variant, variants)
     return variants[variant]

@@ -89,11 +89,7 @@ class Embedder:
     def encode(self, sentences: Iterable[str], advance: Callable[[int], object] | None = None) -> Encoded:
         """Like a call; also counts the sentences that are cut.
 
-        Args:
-          advance: called with the number of sentences done since the last call, after each batch.
-
-        Raises:
-          NotFinite: naming the first sentence whose embedding is not finite.
+        `advance`: called with the number of sentences done since the last call, after each batch.
         """
         numbers: dict[str, int] = {}
         inverse = np.fromiter((numbers.setdefault(sentence, len(numbers)) for sentence in sentences), np.int64)

@@ -23,8 +23,7 @@ def is_hidden(name: str) -> bool:
 def dot_before(folder: Folder, *names: str, new: str = DOT) -> str:
     """The prefix of these names in a folder: a dot, or nothing where an earlier version wrote one of them.
 
-    Args:
-      folder: on a disk or in a bucket; it need not exist.
+    `folder`: on a disk or in a bucket; it need not exist.
     """
     try:
         found = {dot: [name for name in names if (folder / f"{dot}{name}").exists()] for dot in (DOT, "")}

@@ -98,8 +98,7 @@ class Progress:
     def advance(self, count: int = 1, note: Callable[[], str] | None = None) -> None:
         """Counts what was done since the last call.
 
-        Args:
-          note: makes a text that is shown after the numbers; called only when something is about to be shown.
+        `note`: makes a text that is shown after the numbers; called only when something is about to be shown.
         """
         self._done += count
         if self._bar_shown:

@@ -57,8 +57,7 @@ def write_adapter(
 ) -> None:
     """Writes LoRA's parameters into an empty folder, for PEFT and for `read_adapter`.
 
-    Args:
-      base: the name of the model that the run started from.
+    `base`: the name of the model that the run started from.
     """
     settings, tensors, modules = lora.lora_of(encoder), {}, []
     for (group, site), names in lora.names(encoder).items():
@@ -86,8 +85,7 @@ def read_adapter(name: str, encoder: EncoderConfig, model: Pretrained) -> dict[s
     Those of the pooler's dense layer, which PEFT's `all-linear` adds, are left out where the base has no head: then no
     embedding depends on them.
 
-    Args:
-      encoder: of the model, with `partial`: rank, alpha and targets must be the folder's.
+    `encoder`: of the model, with `partial`: rank, alpha and targets must be the folder's.
     """
     folder = local_path(name)
     if not (folder / CONFIG).is_file():
@@ -184,8 +182,7 @@ def module_of(model_type: str, group: int, site: Site) -> str:
 def sites(encoder: EncoderConfig, targets: Sequence[str], field: str) -> tuple[Site, ...]:
     """The linear maps that are called by the last parts of their modules' names, as in PEFT's `target_modules`.
 
-    Args:
-      targets: names; `ALL` stands for all maps, and none at all for those of queries and values.
+    `targets`: names; `ALL` stands for all maps, and none at all for those of queries and values.
     """
     maps = linear_maps(encoder.model_type)
     if not targets:

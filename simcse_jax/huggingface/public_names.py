@@ -16,9 +16,8 @@ MODELS = ("model.init_from", "model.generator", "data.augment.mlm_model")  # the
 def public_value(field: str, value: Any, hub: Collection[str] | None = None) -> str:
     """A field's value without the folders of files: `/home/me/corpus.csv` becomes `corpus.csv`.
 
-    Args:
-      hub: the fields whose values are the hub's, as `from_hub` found them; None where that was not recorded. Then a
-        name with one slash is a hub id if the field can hold one and neither that folder nor its parent exists here.
+    `hub`: the fields whose values are the hub's, as `from_hub` found them; None where that was not recorded. Then a
+    name with one slash is a hub id if the field can hold one and neither that folder nor its parent exists here.
     """
     if isinstance(value, list | tuple):
         return ", ".join(str(item) for item in value)

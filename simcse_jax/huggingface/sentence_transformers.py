@@ -57,11 +57,7 @@ POOLING_SWITCHES = {
 }
 # The values of the field `pooling_mode`, which newer versions write instead, and their poolers.
 POOLING_MODES = {name.removesuffix("_token").removesuffix("_tokens"): own for name, own in POOLING_SWITCHES.items()}
-
-
 POOLING_MODES |= {"mean_sqrt_len_tokens": "avg_sqrt"}
-
-
 # The transformer's own file; the first that there is. The others are of earlier versions.
 TRANSFORMER_FILES = tuple(
     f"sentence_{kind}_config.json"
@@ -223,12 +219,10 @@ def _read_pooling(folder: Path) -> tuple[str, bool]:
     config = read_json(path)
     modes = config.get("pooling_mode")
     if modes is None:
-        modes = [mode for switch, mode in POOLING_SWITCHES.items() if config.get(f"pooling_mode_{switch}")]
-        unknown = [
-            key
-            for key, on in config.items()
-            if on and key.startswith("pooling_mode_") and key.removeprefix("pooling_mode_") not in POOLING_SWITCHES
-        ]
+        prefix = "pooling_mode_"
+        modes = [mode for switch, mode in POOLING_SWITCHES.items() if config.get(prefix + switch)]
+        on = [key for key, value in config.items() if value and key.startswith(prefix)]
+        unknown = [key for key in on if key.removeprefix(prefix) not in POOLING_SWITCHES]
     else:
         modes = [modes] if isinstance(modes, str) else modes
         if not isinstance(modes, list) or not modes or not all(isinstance(mode, str) for mode in modes):
@@ -262,7 +256,8 @@ def _read_rest(entries: Sequence[_Entry], size: int) -> tuple[tuple[arithmetic.M
         if entry.kind == Kind.DENSE:
             module, own = _read_dense(entry.path, size)
         elif entry.kind == Kind.LAYER_NORM:
-            module, own = _read_layer_norm(entry.path, size)
+            tensors = read_tensors(entry.path, {"norm.weight": (size,), "norm.bias": (size,)})
+            module, own = LayerNorm(), {"scale": tensors["norm.weight"], "bias": tensors["norm.bias"]}
         after.append(module)
         weights |= {f"{arithmetic.PREFIX}{number}.{name}": value for name, value in own.items()}
         size = arithmetic.output_size([module], size)
@@ -292,18 +287,10 @@ def _read_dense(folder: Path, size: int) -> tuple[Dense, Weights]:
     return Dense(activation, after, residual), weights
 
 
-def _read_layer_norm(folder: Path, size: int) -> tuple[LayerNorm, Weights]:
-    tensors = read_tensors(folder, {"norm.weight": (size,), "norm.bias": (size,)})
-    return LayerNorm(), {"scale": tensors["norm.weight"], "bias": tensors["norm.bias"]}
-
-
 def describe(modules: Sequence[arithmetic.Module]) -> str:
     """Modules in a few words, for messages."""
-    names = [
-        f"{type(module).__name__} to {module.size}" if isinstance(module, Dense | Cut) else type(module).__name__
-        for module in modules
-    ]
-    return ", ".join(names)
+    sizes = (f" to {module.size}" if isinstance(module, Dense | Cut) else "" for module in modules)
+    return ", ".join(type(module).__name__ + size for module, size in zip(modules, sizes, strict=True))
 
 
 class Settings(NamedTuple):

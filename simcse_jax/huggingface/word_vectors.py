@@ -180,11 +180,6 @@ class Vocabulary(NamedTuple):
     lower_case: bool = False  # sentences are put into lower case first
     stop_words: frozenset[str] = frozenset()  # left out
 
-    def to_json(self) -> dict[str, Any]:
-        """The fields of the file that sentence-transformers reads."""
-        stop_words = sorted(self.stop_words)
-        return {"vocab": list(self.words), "stop_words": stop_words, "do_lower_case": self.lower_case}
-
 
 def read_vocabulary(path: Path) -> Vocabulary:
     """Reads the file of a `WhitespaceTokenizer`."""
@@ -254,20 +249,14 @@ class WordTokenizer(Tokenizer):
         path.write_bytes(self.content())
 
     def content(self) -> bytes:
-        """The bytes that `save` writes."""
-        return json.dumps(self._vocabulary.to_json()).encode()
+        """The bytes that `save` writes, as sentence-transformers reads them."""
+        words, lower_case, stop_words = self._vocabulary
+        fields = {"vocab": list(words), "stop_words": sorted(stop_words), "do_lower_case": lower_case}
+        return json.dumps(fields).encode()
 
 
-class WordEmbeddings(NamedTuple):
-    """The contents of the module's folder."""
-
-    vocabulary: Vocabulary
-    table: np.ndarray  # (V, D) float32
-    max_length: int  # in words
-
-
-def read_word_embeddings(folder: Path) -> WordEmbeddings:
-    """Reads the module's folder."""
+def read_word_embeddings(folder: Path) -> tuple[Vocabulary, np.ndarray, int]:
+    """The words of a module's folder, their vectors (V, D) float32, and the most words of a sentence."""
     fields = read_json(folder / FILE)
     kind, length = str(fields.get("tokenizer_class")), fields.get("max_seq_length", 1_000_000)
     if kind.rpartition(".")[2] != "WhitespaceTokenizer":
@@ -284,7 +273,7 @@ def read_word_embeddings(folder: Path) -> WordEmbeddings:
         raise UserError(f"{path}: {TENSOR!r} has shape {table.shape}, but {WORDS_FILE} has {words} words")
     if table.dtype.kind != "f" or not np.isfinite(table).all():
         raise UserError(f"{path}: {TENSOR!r} has values that are NaN or infinite")
-    return WordEmbeddings(vocabulary, np.asarray(table, np.float32), length)
+    return vocabulary, np.asarray(table, np.float32), length
 
 
 def write_word_embeddings(folder: Path, vocabulary: Vocabulary, table: np.ndarray, max_length: int) -> None:

@@ -6,10 +6,6 @@ import numpy as np
 from jaxtyping import Float32, Int64, Shaped
 
 from simcse_jax.encoding.quantization import Quantization
-<<<<<<< HEAD
-from simcse_jax.errors import require
-=======
->>>>>>> r2
 
 
 class FaissSearch:
@@ -65,14 +61,6 @@ class FaissSearch:
             return self._quantization.encode(embeddings)
         return np.ascontiguousarray(embeddings)
 
-<<<<<<< HEAD
-    @staticmethod
-    def check_installed() -> None:
-        """Raises a `UserError` that says how to install FAISS, if it is missing."""
-        require("faiss", "faiss", where="backend='faiss'")
-
-=======
->>>>>>> r2
     def __len__(self) -> int:
         return self._index.ntotal
 

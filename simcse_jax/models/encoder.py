@@ -145,7 +145,8 @@ class Encoder(nnx.Module):
           layer's (with `first_only` the last one's is (B, 1, D)). An encoder's final norm, if it has one, is a part of
           the last one. Under `jax.jit` unused ones cost nothing.
         """
-        layout: Layout = Padded(input_ids.shape[1])
+        length = input_ids.shape[1]
+        layout: Layout = Padded(length)
         if most_tokens is not None and most_tokens < input_ids.size:
             layout = unpadded(attention_mask, most_tokens)
 
@@ -156,21 +157,19 @@ class Encoder(nnx.Module):
             too_many = jnp.sum(attention_mask) > most_tokens
             return hidden + jnp.where(too_many, jnp.nan, 0.0).astype(hidden.dtype)
 
-        embedding_mask, masks = self.draw_masks(
-            layout, input_ids.shape[1], dropout_keys, dropout_rate, attention_dropout_rate, lora_dropout_rate
-        )
+        rates = dropout_rate, attention_dropout_rate, lora_dropout_rate
+        embedding_mask, masks = self.draw_masks(layout, length, dropout_keys, *rates)
         hidden = self.embeddings(input_ids, attention_mask, layout, embedding_mask, change)
         if first is not None:
             hidden = layout.with_first(hidden, jnp.asarray(first).astype(hidden.dtype))
-        orders = self.orders(input_ids.shape[1], change.positions)
+        orders = self.orders(length, change.positions)
         hidden_states = [rows(hidden, layout)]
         for number, (group, layer_masks) in enumerate(zip(self.config.groups, masks, strict=True), 1):
             only = first_only and number == self.config.num_layers
             layer, order = self.layers[group], orders[number - 1 in self.config.local_layers]
-            through = functools.partial(
-                layer, attention_mask=attention_mask, layout=layout, masks=layer_masks, order=order, first_only=only
-            )
-            hidden = again(through, hidden, attention_mask) if is_long(input_ids.shape[1]) else through(hidden)
+            given = {"layout": layout, "masks": layer_masks, "order": order, "first_only": only}
+            through = functools.partial(layer, attention_mask=attention_mask, **given)
+            hidden = again(through, hidden, attention_mask) if is_long(length) else through(hidden)
             layout = Padded(1) if only else layout
             if self.final_norm is not None and number == self.config.num_layers:
                 hidden = self.final_norm(hidden.astype(jnp.float32)).astype(hidden.dtype)
@@ -221,8 +220,7 @@ class Encoder(nnx.Module):
         sites = [1 + SITES_PER_LAYER * index for index in range(count)]  # attention's; the layer's other two follow
         # Where an encoder drops nothing of attention's or the feed-forward part's output, this site is not drawn.
         dropped = (self.config.drops_attention_output, self.config.drops_feed_forward_output)
-        numbers = [number for number, drops in enumerate(dropped, 1) if drops]
-        of_layers = [site + number for site in sites for number in numbers]
+        of_layers = [site + number for site in sites for number, drops in enumerate(dropped, 1) if drops]
         attention: Sequence[Mask | Draws | None]
         if isinstance(attention_rate, float) and not attention_rate:
             attention = [None] * count

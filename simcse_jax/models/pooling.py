@@ -31,9 +31,6 @@ def pool(hidden_states: HiddenStates, attention_mask: Mask, pooler: str, skipped
     Args:
       pooler: one of `models.config.POOLERS`, or K of them joined by +, whose vectors are concatenated to (B, K D).
       skipped: tokens at the beginning of every sentence that the poolers leave out, those of a prompt.
-
-    Raises:
-      ValueError: for an unknown pooler.
     """
     names = pooler.split(JOIN)
     for name in names:

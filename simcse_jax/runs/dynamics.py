@@ -71,8 +71,8 @@ def survey_checkpoints(
     first = {name: next(checkpoint_encoders(folder, batch_size)) for name, folder in folders.items()}
     encoders = {name: kept.embed.tokens for name, kept in first.items()}
     max_length = min(encoder.max_length for encoder in encoders.values())
-    encoders = {name: dataclasses.replace(encoder, max_length=max_length) for name, encoder in encoders.items()}
-    surveys = {name: survey(encoder, sentences, protocol, where) for name, encoder in encoders.items()}
+    cut = {name: dataclasses.replace(encoder, max_length=max_length) for name, encoder in encoders.items()}
+    surveys = {name: survey(encoder, sentences, protocol, where) for name, encoder in cut.items()}
     check_same_tokens(surveys)
     return next(iter(surveys.values())), max_length
 
@@ -162,9 +162,8 @@ def checkpoint_encoders(folder: Folder, batch_size: int = 64) -> Iterator[Kept]:
     others = comes_from_outside(run["config"]["objective"])
     with checkpoints_of(folder) as checkpoints:
         for step in steps_of(folder):
-            params = partial.merged(
-                partial.whole(checkpoints.restore_params(step, shapes, others=others), frozen), encoder
-            )
+            trained = checkpoints.restore_params(step, shapes, others=others)
+            params = partial.merged(partial.whole(trained, frozen), encoder)
             yield kept(step, parameters.sentence_encoder(params, checkpoints.tower(step)))
 
 
@@ -202,8 +201,7 @@ class Records(NamedTuple):
 def read_records(folders: Mapping[str, Folder], labels: Mapping[str, str]) -> Records:
     """Reads the records of runs.
 
-    Args:
-      labels: those that the user gave, by the runs' names; empty for none. Runs of a group have the same.
+    `labels`: those that the user gave, by the runs' names; empty for none. Runs of a group have the same.
     """
     runs = {name: read_run(folder) for name, folder in folders.items()}
     found = {name: _scores(name, folder) for name, folder in folders.items()}

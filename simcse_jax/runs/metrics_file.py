@@ -31,9 +31,7 @@ class Metrics:
     def __init__(self, folder: Folder, step: int | None):
         """Opens the file; `step` is the resumed one, None at a run's start."""
         self._path = folder / "metrics.jsonl"
-        self.lines: list[dict[str, Any]] = []
-        if self._path.exists():
-            self.lines = [line for line in _whole_lines(self._path) if step is not None and line["step"] <= step]
+        self.lines = [line for line in read_metrics(folder) if step is not None and line["step"] <= step]
         self._reporters: list[Reporter] = []
         self.flush()
         self._written = -math.inf  # the first new line is written at once

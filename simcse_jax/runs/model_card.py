@@ -76,6 +76,8 @@ def model_card(
     size = truncated_to(model)
     own = (result or {}).get("truncated", {}).get(str(size)) if size else result
     licenses = {"license": license} if license else license_of(run["config"]["model"]["init_from"])
+    whose = f"The scores are those of all {model.config.token_size} numbers; this model gives the first {size}, "
+    whose += "whose scores stand below them." if task_scores(own) else "which were not scored."
     parts = [
         front_matter(run, own, name, licenses),
         f"# {name.rpartition('/')[2]}",
@@ -83,14 +85,14 @@ def model_card(
         "## Use it",
         *snippets(name, revision, model),
         "## Scores",
-        *([whose_scores(model, bool(task_scores(own)))] if size and result else []),
+        *([whose] if size and result else []),
         scores(run, result) if step is None else "The run scored another checkpoint than this one.",
         *against_start(result),
         "## Training",
         training(run) if model.config.num_layers else "Nothing was trained: the vectors are those of the file.",
         "The recipe: simcse_jax's defaults (unsupervised SimCSE of BERT-base), and where it differs from them:",
         table(("field", "value"), [(f"`{key}`", f"`{value}`") for key, value in changed_fields(run).items()]),
-        "Versions: " + ", ".join(f"{package} {version}" for package, version in _versions(run).items()) + ".",
+        "Versions: " + ", ".join(f"{package} {version}" for package, version in run["versions"].items()) + ".",
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -99,12 +101,6 @@ def truncated_to(model: Pretrained) -> int:
     """The elements that the model's embeddings keep, if these are not all; else 0."""
     size = model.settings.truncate_dim or 0
     return size if size < model.config.token_size else 0
-
-
-def whose_scores(model: Pretrained, own: bool) -> str:
-    """Of which size the scores are, for a model that gives a part of its embeddings; `own`: that part was scored."""
-    text = f"The scores are those of all {model.config.token_size} numbers; this model gives the first "
-    return f"{text}{truncated_to(model)}" + (", whose scores stand below them." if own else ", which were not scored.")
 
 
 def description(model: Pretrained, run: Mapping[str, Any]) -> str:
@@ -121,16 +117,12 @@ def description(model: Pretrained, run: Mapping[str, Any]) -> str:
         text = f"The average of the vectors of its words, at most {model.max_length}. Made from `{base}`"
     size = model.settings.truncate_dim or model.config.token_size
     start = f"A sentence encoder: {size} numbers a sentence, to be compared by cosine."
-    if size < model.config.token_size:
+    if truncated_to(model):
         start += f" They are the first of {model.config.token_size}; `truncate_dim` takes more or fewer."
-    text = f"{start} {text} with simcse_jax {_versions(run).get('simcse_jax', '')}".rstrip() + "."
+    text = f"{start} {text} with simcse_jax {run['versions'].get('simcse_jax', '')}".rstrip() + "."
     if sizes := run["config"].get("matryoshka", {}).get("dimensions"):
         text += f" Its first {' or '.join(sizes)} numbers were trained to be embeddings too: `truncate_dim` takes them."
     return text
-
-
-def _versions(run: Mapping[str, Any]) -> Mapping[str, str]:
-    return run.get("versions", {})
 
 
 def license_of(base: str) -> dict[str, str]:
@@ -140,31 +132,20 @@ def license_of(base: str) -> dict[str, str]:
     """
     from huggingface_hub import metadata_load, try_to_load_from_cache
 
-    folder: Path | None = None
+    card: Any = None
     if base.startswith("package:") or local_path(base).is_dir():
         with contextlib.suppress(UserError):  # the package has been removed
-            folder = resolve(base)
-        card = folder / "README.md" if folder else None
+            card = resolve(base) / "README.md"
     elif (hub_name := split_name(base)) is not None:
-        found = try_to_load_from_cache(hub_name[0], "README.md", revision=hub_name[1])
-        card = Path(found) if isinstance(found, str) else None
-    else:
-        card = None
-    if card is None or not card.is_file():
-        return {}
+        card = try_to_load_from_cache(hub_name[0], "README.md", revision=hub_name[1])
     try:
         fields = metadata_load(card) or {}
-    except Exception:  # YAML's own, of many kinds: a card that cannot be read says nothing
+    except Exception:  # no card; or YAML's own, of many kinds: a card that cannot be read says nothing
         return {}
-    known = {name: fields.get(name) for name in LICENSE_FIELDS}
-    if not isinstance(known["license"], str):
-        return {}
-    # A link to a file of the base's repository would lead nowhere from this card.
-    return {
-        name: value
-        for name, value in known.items()
-        if isinstance(value, str) and (name != "license_link" or value.startswith("https://"))
-    }
+    known = {name: fields[name] for name in LICENSE_FIELDS if isinstance(fields.get(name), str)}
+    if not known.get("license_link", "https://").startswith("https://"):
+        del known["license_link"]  # a file of the base's repository, where no link from this card leads
+    return known if "license" in known else {}
 
 
 def data_set_of(run: Mapping[str, Any]) -> str | None:
@@ -204,9 +185,7 @@ def front_matter(
     ]
     base, data_set = config["model"]["init_from"], data_set_of(run)
     fields = ModelCardData(
-        license=licenses.get("license"),
-        license_name=licenses.get("license_name"),
-        license_link=licenses.get("license_link"),
+        **licenses,
         library_name="sentence-transformers",
         pipeline_tag="sentence-similarity",
         tags=TAGS,
@@ -346,8 +325,7 @@ def chosen_on(config: Mapping[str, Any]) -> str:
         return f"the judgements `{evaluation.get('retrieval', {}).get('development', 'dev')}` of retrieval"
     if _is_file(evaluation):
         return "a file of graded pairs"
-    task = DEVELOPMENT[name]
-    return f"the development set of {TITLES.get(task, task)}"
+    return f"the development set of {TITLES.get(DEVELOPMENT[name], DEVELOPMENT[name])}"
 
 
 def against_start(result: Mapping[str, Any] | None) -> list[str]:

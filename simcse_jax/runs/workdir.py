@@ -100,11 +100,8 @@ class Workdir:
         before = defaults | flatten(saved["config"])
         now = flatten(resolved(config))
         names = sorted(name for name in before.keys() | now.keys() if name in MEASURED_ON or not name.startswith(FREE))
-        differing = [
-            f"{name} was {before.get(name)!r}, is {now.get(name)!r}"
-            for name in names
-            if before.get(name) != now.get(name)
-        ]
+        pairs = ((name, before.get(name), now.get(name)) for name in names)
+        differing = [f"{name} was {old!r}, is {new!r}" for name, old, new in pairs if old != new]
         if differing:
             raise UserError(f"{self} belongs to another config; choose another workdir, or remove this one", differing)
 
@@ -220,8 +217,7 @@ class Workdir:
 def settings_of(config: Section, model: Pretrained, prompts: Mapping[str, str]) -> dict[str, Any]:
     """What `run.json` has of the trained model's settings: its prompts, and with `model.keep_settings` the others.
 
-    Args:
-      prompts: of queries and documents, that sentences are trained with.
+    `prompts`: of queries and documents, that sentences are trained with.
     """
     if not config.model.keep_settings:
         return {"prompts": dict(prompts)} if prompts else {}

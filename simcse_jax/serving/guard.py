@@ -117,11 +117,7 @@ class Guard:
             await refused(scope, receive, send)
 
     async def _read(self, receive: Receive, body: bytearray, most: int, announced: int, kept: bool) -> None:
-        """Reads the body of a request, to its end if that is near; fills `body` if it is `kept`.
-
-        Raises:
-          _TooLarge, _Crowded, _Gone.
-        """
+        """Reads the body of a request, to its end if that is near; fills `body` if it is `kept`."""
         size, crowded, far = 0, False, max(most, UNREAD)
         more = announced <= far
         while more:

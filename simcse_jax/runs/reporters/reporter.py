@@ -11,7 +11,6 @@ class Reporter(Protocol):
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
         """Takes the numbers of a step, by their names in groups. It does not raise; `flush` may."""
-        ...
 
     def flush(self) -> None:
         """Shows all numbers so far.
@@ -19,15 +18,12 @@ class Reporter(Protocol):
         Raises:
           UserError: when they cannot be shown, and the run must end.
         """
-        ...
 
     def finish(self, step: int, result: Mapping[str, float]) -> None:
         """The run has ended: takes the scores of its best checkpoint, that of `step`; none where nothing is scored."""
-        ...
 
     def close(self) -> None:
         """Ends the report. Without `finish` before it, the run was stopped."""
-        ...
 
 
 def grouped(values: Mapping[str, Any]) -> dict[str, float]:
