@@ -15,10 +15,9 @@ from jaxtyping import Float, Float64
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.analysis import page
 from simcse_jax.evaluation.analysis.page import Section
-from simcse_jax.evaluation.analysis.report import PAGE, explained, to_json
+from simcse_jax.evaluation.analysis.report import explained, to_json
 from simcse_jax.evaluation.plotting import Pictures, add_grid, new_figure, panels, shortened, styles
 from simcse_jax.evaluation.sts import aligned
-from simcse_jax.host.storage import write_together
 
 # How the dimensions are correlated, and what that is.
 READINGS = {
@@ -228,13 +227,12 @@ def write(
     parts["Versions"] = explained(versions)
     measured = "".join(page.table(caption, [], part, text=True) for caption, part in parts.items())
     sections = [
-        Section("Rank by artificial rows", "", page.figures([(drawn["svg"], in_short(models))])),
+        Section("Rank by artificial rows", "", page.figures({in_short(models): drawn["svg"]})),
         Section("All numbers", tolerance, "".join(tables)),
         Section("How it was measured", f"The claim is that of {PAPER}, section 4.2.", measured),
     ]
-    files[PAGE] = page.page("The rank of the dimensions' correlation", [in_short(models), MEANING], sections)
-    write_together(folder, files)
-    return list(files)
+    part = page.part("rank", "The rank of the dimensions' correlation", [in_short(models), MEANING], sections)
+    return page.write(folder, files, {"rank": part})
 
 
 def picture(models: Mapping[str, Ranks], data: str) -> Pictures:
