@@ -367,6 +367,8 @@ def _label_steps(figure: "Figure", axes: "Axes", lines: Sequence[tuple[Sequence[
             crossed = np.any(np.all((along > box[:2]) & (along < box[2:]), axis=1))
             if inside and free and not crossed:
                 taken.append(box)
+                tie = [pixels[run][place], np.clip(pixels[run][place], box[:2], box[2:])]
+                axes.plot(*axes.transData.inverted().transform(tie).T, color=colour, linewidth=0.6, zorder=2)
                 break
             label.remove()
 
@@ -384,8 +386,6 @@ def _candidates(
     figure: "Figure", axes: "Axes", text: str, point: np.ndarray, colour: str
 ) -> Iterator[tuple["Annotation", np.ndarray]]:
     """The label at each place around its point, nearer ones first, with its box in pixels."""
-    from matplotlib.text import Text
-
     for distance in (7, 12, 18, 26, 36):
         for x, y in AROUND:
             label = axes.annotate(
@@ -397,10 +397,9 @@ def _candidates(
                 va="bottom" if y > 0 else "top" if y < 0 else "center",
                 fontsize=8,
                 color=colour,
-                arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 2},
                 zorder=5,
             )
-            yield label, np.asarray(Text.get_window_extent(label).extents)  # without its line
+            yield label, np.asarray(label.get_window_extent().extents)
 
 
 def _along(points: np.ndarray, step: float) -> np.ndarray:

@@ -39,8 +39,7 @@ function draw(data) {
       const verdict = !better || first === last ? "" : to > from ? "better" : "worse";
       const tile = add(document.getElementById("tiles"), "div", { class: "tile " + verdict });
       add(tile, "span", { class: "what" }, title);
-      add(tile, "span", { class: "change" }, `${first} → ${last}`);
-      if (verdict) add(tile, "span", { class: "verdict" }, verdict);
+      add(add(tile, "span", { class: "change" }, `${first} → ${last}`), "span", { class: "verdict" }, verdict);
     }
     const [was, is] = [before, after].map((model) => data.models[model].nearest), same = was.filter((place, number) => place === is[number]);
     const tile = add(document.getElementById("tiles"), "div", { class: "tile" });
@@ -218,7 +217,7 @@ function min(points, axis) { return Math.min(...points.map((point) => point[axis
 function minus(text) { return text.replace(/-/g, "−"); }
 // From pale to dark: an ordered value has an ordered colour.
 function ramp(share) {
-  const stops = [[232, 163, 61], [207, 91, 74], [138, 49, 117], [46, 40, 120]], place = Math.min(share * 3, 2.999), first = Math.floor(place);
+  const stops = [[232, 163, 61], [207, 91, 74], [150, 60, 130], [88, 76, 180]], place = Math.min(share * 3, 2.999), first = Math.floor(place);
   return `rgb(${stops[first].map((value, part) => Math.round(value + (stops[first + 1][part] - value) * (place - first)))})`;
 }
 // A colour for each place: its direction from the middle is the hue, its distance the strength.

@@ -130,7 +130,7 @@ def changed(found: Mapping[str, Any]) -> list[str]:
         if model not in models or base not in models:
             continue
         before, after = models[base]["numbers"], models[model]["numbers"]
-        parts = [f"{title(name, found)} {_arrow(name, before[name], after[name])}" for name in before]
+        parts = [f"{title(name, found)} {_arrow(name, before, after)}" for name in before]
         same = np.mean(np.array(models[base]["nearest"]) == np.array(models[model]["nearest"]))
         kept = f"{100 * same:.0f}% of the sentences have the same nearest sentence as before"
         lines.append(f"{base} → {model}: {'; '.join([*parts, kept])}.")
@@ -148,15 +148,15 @@ def headline(found: Mapping[str, Any]) -> str:
     if not pairs:
         return f"{' and '.join(models) if len(models) < 3 else f'{len(models)} models'} on {found['data']}"
     model, base = pairs[0]
-    before, after = (models[label]["numbers"]["unrelated"] for label in (base, model))
-    what = (
-        "crowd together" if after > before + 0.02 else "spread out" if after < before - 0.02 else "stay where they were"
-    )
-    return f"{base} → {model}: unrelated sentences {what}, mean cosine {_arrow('unrelated', before, after)}"
+    before, after = (models[label]["numbers"] for label in (base, model))
+    change = after["unrelated"] - before["unrelated"]
+    moved = "crowd together" if change > 0.1 else "spread out" if change < -0.1 else "stay about as far apart"
+    text = f"{base} → {model}: unrelated sentences {moved}, mean cosine {_arrow('unrelated', before, after)}"
+    return f"{text}; Spearman {_arrow('spearman', before, after)}" if "spearman" in before else text
 
 
-def _arrow(name: str, before: float, after: float) -> str:
-    return f"{_digits(name, before)} → {_digits(name, after)}"
+def _arrow(name: str, before: Mapping[str, float], after: Mapping[str, float]) -> str:
+    return f"{_digits(name, before[name])} → {_digits(name, after[name])}"
 
 
 def _digits(name: str, value: float) -> str:
