@@ -205,40 +205,45 @@ def analyze_models(args: Namespace, protocol: Protocol, models: Models, output: 
     Raises:
       UserError: when the data or a model is wrong, or models cannot be compared.
     """
-    from simcse_jax.evaluation.analysis import report, tokens
+    from simcse_jax.evaluation.analysis import report, sentences, tokens
     from simcse_jax.evaluation.analysis.inputs import read_data
     from simcse_jax.evaluation.analysis.map import project_by_size
     from simcse_jax.evaluation.analysis.measure import collect, measure
     from simcse_jax.runs.workdir import versions
 
-    sentences, data, _ = read_data(args.data, args.column, args.split, args.sentences or 0)
+    data = read_data(args.data, args.column, args.split, args.sentences or 0)
     loaded = {label: load(name, args.batch_size) for label, name in models.names.items()}
     max_length = min(model.max_length for model, _ in loaded.values())
     encoders = {label: model.token_encoder(max_length) for label, (model, _) in loaded.items()}
-    surveys = {label: tokens.survey(encoder, sentences, protocol, args.data) for label, encoder in encoders.items()}
+    surveys = {
+        label: tokens.survey(encoder, data.sentences, protocol, args.data) for label, encoder in encoders.items()
+    }
     for pair in models.pairs:
         tokens.check_same_tokens({models.names[label]: surveys[label] for label in pair})
     for (one, _), (other, _) in itertools.combinations(models.pairs, 2):
         tokens.check_in_common(surveys[one], surveys[other])
     found = {}
     with printing(True) as say:
-        say(report.data_lines(data, surveys, max_length))
+        say(report.data_lines(data.name, surveys, max_length))
         for label, encoder in encoders.items():
             found[label] = measure(encoder, surveys[label], show_progress_bar=True)
             say(f"\n{label}\n{report.table(found[label])}")
-        metrics = collect(models.names, models.pairs, surveys, found, data=data, max_length=max_length)
+        metrics = collect(models.names, models.pairs, surveys, found, data=data.name, max_length=max_length)
         say("\n" + report.in_short(metrics))
         if lines := report.change_lines(metrics):
             say(lines)
-        embeddings = {}
-        first = next(iter(surveys.values()))  # whose sentences are those of all
+        sample, embeddings = sentences.sample(data.sentences, data.pairs), {}
         for label, (model, pooler) in loaded.items():
             if pooler:
-                some = [first.sentences[row] for row in first.sample]
-                embeddings[label] = model.encode_counted(some, pooler=pooler).embeddings
+                embeddings[label] = model.encode_counted(sample.texts, pooler=pooler).embeddings
             else:
                 say(f"no map of {label}: how {model.name} pools is not known here; name a pooler, {model.name}@avg")
-        names = report.write(metrics, output, versions=versions(), maps=project_by_size(embeddings))
+        maps = project_by_size({label: rows[sample.sentences] for label, rows in embeddings.items()})
+        compared = None
+        if embeddings:
+            compared = sentences.compare(sample, embeddings, models.pairs, maps.values(), data.name)
+            say("\n" + "\n".join([sentences.headline(compared), *sentences.changed(compared)]))
+        names = report.write(metrics, output, versions=versions(), compared=compared, maps=maps)
         say("\n" + report.files_line(output, report.METRICS, names))
 
 

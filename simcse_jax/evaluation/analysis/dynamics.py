@@ -7,9 +7,8 @@ from typing import Any
 from simcse_jax.evaluation.analysis import page, pictures, report
 from simcse_jax.evaluation.analysis.page import Section
 from simcse_jax.evaluation.analysis.pictures import MEASURES
-from simcse_jax.evaluation.analysis.report import PAGE, PAPER, explained, to_json
+from simcse_jax.evaluation.analysis.report import PAPER, explained, to_json
 from simcse_jax.evaluation.plotting import short_names, unique
-from simcse_jax.host.storage import write_together
 
 FIELDS = (
     "anisotropy",
@@ -78,31 +77,22 @@ def write(
         drawn = pictures.over_steps(found, field, data)
         numbers = {label: [{"step": step, field: value} for step, value in points] for label, points in found.items()}
         files |= {f"{field}.{kind}": content for kind, content in drawn.items()} | {f"{field}.json": to_json(numbers)}
-        content = page.figures([(drawn["svg"], _described(field, found))])
-        sections.append(Section(MEASURES[field].title, MEASURES[field].meaning, content))
+        title, _, meaning = MEASURES[field]
+        content = page.figures({f"{title} by training step. {meaning}": drawn["svg"]})
+        sections.append(Section(title, meaning, content))
     note = page.note("There are no pictures: one run, measured at one step, has nothing to draw.") * measured_once
     sections.append(Section("First and last step", "", note + _ends(runs)))
     sections.append(Section("How it was measured", "", _about({"data": data, **about}, workdirs, versions)))
     about_runs = f"{len(runs)} run{'s' * (len(runs) > 1)}, measured on {data}. The measures are those of {PAPER}."
-    files[PAGE] = page.page("How training changes the space", [report.of_runs(runs), about_runs], sections)
-    write_together(folder, files)
-    return list(files)
-
-
-def _described(field: str, found: Mapping[str, Sequence[tuple[int, float]]]) -> str:
-    """A line chart in words."""
-    parts = [
-        f"{label}: {points[0][1]:.3f} at step {points[0][0]}, {points[-1][1]:.3f} at step {points[-1][0]}."
-        for label, points in found.items()
-    ]
-    return f"{MEASURES[field].title} by training step. {' '.join(parts)}"
+    part = page.part("runs", "How training changes the space", [report.of_runs(runs), about_runs], sections)
+    return page.write(folder, files, {"runs": part})
 
 
 def _ends(runs: Mapping[str, Points]) -> str:
     """The table of the first and the last measured step of each run."""
     fields = [field for field in FIELDS if any(field in point for points in runs.values() for point in points)]
     rows = [
-        [label, str(point["step"]), *(f"{point[field]:.3f}" if field in point else "–" for field in fields)]
+        [label, str(point["step"]), *(f"{point[field]:.3f}" if field in point else None for field in fields)]
         for label, points in runs.items()
         for point in (points[0], *points[1:][-1:])
     ]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from simcse_jax.evaluation.plotting import Pictures, add_grid, line_style, new_figure, panels, shortened, unique
+from simcse_jax.evaluation.plotting import COLOURS, Pictures, add_grid, new_figure, panels, shortened, styles, unique
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,6 +24,7 @@ WINDOW = 25  # tokens of a running mean
 SIZE = (5.0, 3.5)  # inches; two fit next to each other on a page
 LEGEND = 60  # characters in a row of it
 HANDLE = 8  # as many as the line before a name takes
+NAMED = 8  # tokens that changed most
 PANELS = 4  # of a map, next to each other
 
 
@@ -83,25 +84,12 @@ MEASURES = {
 
 
 def line_styles(names: Iterable[str], pairs: Sequence[tuple[str, str]] = ()) -> dict[str, dict[str, Any]]:
-    """The style of each model's line.
-
-    Without pairs every line has its own. With pairs the lines of a model and of its base share colour and marker, and
-    a base is dashed and hollow; the base of several models goes with the first of them.
+    """The style of each model's line; a base, which is no other pair's model, is dashed and hollow.
 
     Args:
       pairs: the names of a model and of the one that it was trained from.
     """
-    names, models = list(names), {model for model, _ in pairs}
-    if not pairs:
-        return {name: line_style(number) for number, name in enumerate(names)}
-    base_of = {base: model for model, base in reversed(pairs) if base not in models and model in names}
-    numbers = {name: number for number, name in enumerate(name for name in names if name not in base_of)}
-    styles = {}
-    for name in names:
-        style = line_style(numbers[base_of.get(name, name)])
-        hollow = {"linestyle": "--", "markerfacecolor": "white"}
-        styles[name] = style | (hollow if name in base_of else {"linestyle": "-"})
-    return styles
+    return styles(names, {base for _, base in pairs} - {model for model, _ in pairs})
 
 
 def layers(
@@ -196,14 +184,30 @@ def self_similarity_change(pairs: Sequence[Mapping[str, Any]]) -> Pictures:
             style: dict[str, Any] = {"marker": "o", "markersize": 3.5, "markerfacecolor": "white"}
             style |= {"linestyle": "", "color": "0.45"}
             panel.plot(ranks, changes, label="a token", zorder=2, **style)
+            for place in _outliers(pair["tokens"]):
+                style = {"textcoords": "offset points", "va": "center", "fontsize": 7.5, "zorder": 4}
+                panel.annotate(pair["tokens"][place]["token"], (ranks[place], changes[place]), (5, 0), **style)
+            style = {"color": COLOURS[0], "linewidth": 1.8}
             mean = np.convolve(changes, np.full(window, 1 / window), "valid")
-            style = {"color": line_style(0)["color"], "linewidth": 1.8}
             panel.plot(ranks[: len(mean)] + (window - 1) / 2, mean, label=f"mean of {window} tokens", zorder=3, **style)
             panel.set_xlabel("rank of the token, the most frequent first")
             add_grid(panel)
         figure.supylabel("change   (above 0: less contextualized)", fontsize=9)
         _legend(figure, places[0])
     return pictures
+
+
+def _outliers(tokens: Sequence[Mapping[str, Any]]) -> list[int]:
+    """The places of the tokens that have a label: those around a sentence, and the largest changes of the others."""
+    changes = np.array([token["change"] for token in tokens])
+    far = np.argsort(-np.abs(changes - np.median(changes)), kind="stable")
+    special = [place for place, token in enumerate(tokens) if token["special"]]
+    chosen: list[int] = []
+    for place in [*special, *far[:NAMED].tolist()]:  # a label takes a height and a width
+        near = [other for other in chosen if abs(place - other) < len(tokens) / 5]
+        if all(abs(changes[place] - changes[other]) > 0.06 * np.ptp(changes) for other in near):
+            chosen.append(place)
+    return chosen
 
 
 def correlation(found: Sequence[Mapping[str, Any]]) -> Pictures:
@@ -219,14 +223,12 @@ def correlation(found: Sequence[Mapping[str, Any]]) -> Pictures:
         axes.set_title(title, loc="left")
         models = list(dict.fromkeys(model for both in found for model, _ in both["pairs"]))
         short = dict(zip(models, unique([shortened(model, 20) for model in models], models), strict=True))
-        for number, both in enumerate(found):
+        labels = [" and ".join(short[model] for model, _ in both["pairs"]) for both in found]
+        for both, (label, style) in zip(found, styles(labels).items(), strict=True):
             y = np.array([np.nan if value is None else value for value in both["by_n"]], np.float64)
-            style = line_style(number)
-            label = f"best: {both['best']:.3f} at n = {both['best_n']}"
-            if len(found) > 1:
-                label = f"{' and '.join(short[model] for model, _ in both['pairs'])}, {label}"
-            every = {"markevery": [both["best_n"] - 1], "markerfacecolor": "black", "linewidth": 1.4}
-            axes.plot(np.arange(1, len(y) + 1), y, label=label, **{**style, **every})
+            best = f"best: {both['best']:.3f} at n = {both['best_n']}"
+            label = f"{label}, {best}" if len(found) > 1 else best
+            axes.plot(np.arange(1, len(y) + 1), y, label=label, markevery=[both["best_n"] - 1], **style)
         axes.set_xlabel("n: the most frequent tokens that are compared")
         axes.set_ylabel("Pearson correlation")
         _finish(figure, axes)
@@ -242,6 +244,7 @@ def embedding_map(found: "Map", data: str) -> Pictures:
     low, high = everything.min(axis=0), everything.max(axis=0)
     middle, half = (low + high) / 2, 0.55 * max(1e-9, (high - low).max())  # both axes have the same scale
     size = np.clip(8000 / len(everything), 5, 24)
+    colours = styles(names)
     with new_figure((0.4 + 3.4 * columns, 0.4 + 4.0 * rows)) as (figure, pictures):
         places = panels(figure, len(names), columns, sharex=True, sharey=True)
         figure.suptitle(f"Sentence embeddings of {shortened(data)}, {found.title}", fontsize=10, x=0.01, ha="left")
@@ -251,7 +254,7 @@ def embedding_map(found: "Map", data: str) -> Pictures:
                 style = {"s": size, "color": "0.82", "linewidths": 0, "rasterized": True}
                 panel.scatter(*found.points[other].T, zorder=1, **style)
             cosine = round(found.cosines[name], 2) + 0.0  # no −0.00
-            style = {"s": size, "color": line_style(0)["color"], "linewidths": 0, "rasterized": True}
+            style = {"s": size, "color": colours[name]["color"], "linewidths": 0, "rasterized": True}
             panel.scatter(*points.T, zorder=2, **style)
             panel.set_title(f"{shortened(name, 38)}\nmean cosine of two sentences: {cosine:.2f}", fontsize=9)
             panel.set_aspect("equal")
@@ -277,11 +280,9 @@ def over_steps(found: Mapping[str, Sequence[tuple[int, float]]], field: str, dat
         axes = figure.subplots()
         axes.set_title(f"{measure.title}, by training step\n{shortened(data)}", loc="left")
         longest = max(len(points) for points in found.values())
-        for number, (name, points) in enumerate(found.items()):
+        for (name, style), points in zip(styles(found).items(), found.values(), strict=True):
             x, y = zip(*points, strict=True)
-            every = max(1, longest // 15)
-            style: dict[str, Any] = {**line_style(number), "markersize": 4.5, "markevery": every, "linewidth": 1.4}
-            axes.plot(x, y, label=shortened(name), **style)
+            axes.plot(x, y, label=shortened(name), markersize=4.5, markevery=max(1, longest // 15), **style)
         axes.set_xlabel("training step")
         axes.set_ylabel(measure.axis)
         axes.xaxis.get_major_locator().set_params(integer=True)  # type: ignore[call-arg]  # a MaxNLocator is there
@@ -295,7 +296,9 @@ def _bars(found: Mapping[str, tuple[int, float]], measure: Measure, data: str) -
         axes = figure.subplots()
         axes.set_title(f"{measure.title}\n{shortened(data)}", loc="left")
         values = [value for _, value in found.values()]
-        bars = axes.barh(range(len(found)), values, height=0.6, color=line_style(0)["color"])
+        bars = axes.barh(
+            range(len(found)), values, height=0.6, color=[style["color"] for style in styles(found).values()]
+        )
         axes.bar_label(bars, [f"{value:.3f}" for value in values], padding=3)
         axes.set_yticks(range(len(found)), [f"{shortened(name)}, step {step}" for name, (step, _) in found.items()])
         axes.invert_yaxis()  # the first run on top

@@ -1,46 +1,40 @@
-"""The report on the space of models: numbers as JSON, pictures as PNG, SVG and JSON, and one page with all of it.
+"""The tokens' part of the report: numbers as JSON, pictures as PNG, SVG and JSON, and the page's sections with them.
 
-The page begins with a sentence on what changed in the last layer; the numbers are also printed as lines for a terminal.
+The numbers are also printed as lines for a terminal.
 """
 
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from simcse_jax.evaluation.analysis import page, pictures
-from simcse_jax.evaluation.analysis.map import MAP, Map
+from simcse_jax.evaluation.analysis import page, pictures, sentences
+from simcse_jax.evaluation.analysis.map import Map
 from simcse_jax.evaluation.analysis.measure import Measurement
-from simcse_jax.evaluation.analysis.page import Section
+from simcse_jax.evaluation.analysis.page import PAGE, Section
 from simcse_jax.evaluation.analysis.pictures import MEASURES
 from simcse_jax.evaluation.analysis.tokens import CHOICES, Survey
 from simcse_jax.evaluation.plotting import Pictures
 from simcse_jax.evaluation.sts import aligned
-from simcse_jax.host.storage import write_together
 
-METRICS, PAGE = "metrics.json", "report.html"
+METRICS = "metrics.json"
 PAPER = "“On Isotropy and Learning Dynamics of Contrastive-based Sentence Representation Learning” (Xiao et al., 2023)"
 PAIRS = {"dimensions": "self-similarity pairs", "dimensions_random_pairs": "random pairs"}
-NOTHING = "–"  # a cell without a value
 Metrics = Mapping[str, Any]  # the measurements; see `write`
 FIELDS = ("anisotropy", "adjusted_self_similarity", "adjusted_intra_sentence_similarity", "alignment", "uniformity")
 MOST = 4  # runs, or pairs of models, that have a sentence each
 Layer = Mapping[str, float]  # the measures of a layer, by field
+Drawing = tuple[Pictures, Any]  # a picture and the numbers drawn
 
 
-class Drawing(NamedTuple):
-    """A picture, its description and its numbers."""
-
-    pictures: Pictures
-    alt: str  # for readers who cannot see it
-    data: dict[str, Any]  # the numbers drawn
-
-
-def write(metrics: Metrics, folder: Path, *, versions: Mapping[str, str], maps: Mapping[str, Map]) -> list[str]:
+def write(
+    metrics: Metrics, folder: Path, *, versions: Mapping[str, str], compared: Metrics | None, maps: Mapping[str, Map]
+) -> list[str]:
     """Writes the report, all of its files or none: `metrics.json`, `report.html`, and NAME.png, .svg and .json.
 
     Args:
-      metrics: as `metrics.collect` gives them.
+      metrics: as `measure.collect` gives them.
+      compared: the sentences, as `sentences.compare` gives them; None: not measured.
 
     Returns:
       The names of the files; the page is the last to be written.
@@ -48,14 +42,15 @@ def write(metrics: Metrics, folder: Path, *, versions: Mapping[str, str], maps: 
     Raises:
       ValueError: when a number is not finite.
     """
-    files: dict[str, str | bytes] = {METRICS: to_json(metrics)}
     drawings = draw(metrics, maps)
-    for name, drawing in drawings.items():
-        files |= {f"{name}.{kind}": content for kind, content in drawing.pictures.items()}
-        files[f"{name}.json"] = to_json(drawing.data)
-    files[PAGE] = html(metrics, drawings, versions)
-    write_together(folder, files)
-    return list(files)
+    files: dict[str, str | bytes] = {METRICS: to_json(metrics)}
+    for name, (drawn, numbers) in drawings.items():
+        files |= {f"{name}.{kind}": content for kind, content in drawn.items()} | {f"{name}.json": to_json(numbers)}
+    parts = {"tokens": part(metrics, drawings, versions)}
+    if compared:
+        files[sentences.SENTENCES] = to_json(compared)
+        parts["sentences"] = sentences.part(compared)
+    return page.write(folder, files, parts)
 
 
 def to_json(value: Mapping[str, Any]) -> str:
@@ -67,12 +62,12 @@ def to_json(value: Mapping[str, Any]) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def explained(facts: Mapping[str, Any]) -> list[list[str]]:
+def explained(facts: Mapping[str, Any]) -> list[list[Any]]:
     """Names and values as the rows of a table, the choices of a protocol with their meanings."""
     rows = []
     for name, value in facts.items():
         meaning = CHOICES.get(name, {}).get(value)
-        rows.append([name.replace("_", " "), f"{value}: {meaning}" if meaning else _value(value)])
+        rows.append([name.replace("_", " "), f"{value}: {meaning}" if meaning else value])
     return rows
 
 
@@ -87,109 +82,85 @@ def pairs_of(metrics: Metrics) -> list[tuple[str, str]]:
 
 
 def draw(metrics: Metrics, maps: Mapping[str, Map]) -> dict[str, Drawing]:
-    """The pictures, by the names of their files."""
+    """The pictures with their numbers, by the names of their files."""
     models, pairs, data = models_of(metrics), pairs_of(metrics), metrics["data"]
-    drawings = {}
+    drawings: dict[str, Drawing] = {}
     for field in MEASURES:
-        if field not in metrics["models"][0]["layers"][0]:
-            continue
-        shown = {
-            name: [{key: row[key] for key in ("layer", field)} for row in found["layers"]]
-            for name, found in models.items()
-        }
-        drawings[field] = Drawing(pictures.layers(shown, field, data, pairs), _described(field, shown), shown)
+        if field in metrics["models"][0]["layers"][0]:
+            shown = {
+                name: [{key: row[key] for key in ("layer", field)} for row in found["layers"]]
+                for name, found in models.items()
+            }
+            drawings[field] = pictures.layers(shown, field, data, pairs), shown
     for field, kind in PAIRS.items():
-        shares = {name: found[field]["cumulated"] for name, found in models.items() if found[field]["cumulated"]}
-        if not shares:  # the mean cosine is not positive, so there is nothing to have a share of
-            continue
-        alt = f"How much of the mean cosine of {kind} the top dimensions give together; a table below has the numbers."
-        drawings[field] = Drawing(pictures.dimensions(shares, kind, data, pairs), alt, shares)
+        # Where the mean cosine is not positive there is nothing to have a share of.
+        if shares := {name: found[field]["cumulated"] for name, found in models.items() if found[field]["cumulated"]}:
+            drawings[field] = pictures.dimensions(shares, kind, data, pairs), shares
     informativity = {model: found["informativity"] for model, found in models.items()}
-    alt = "r² of the cosines with and without the top k dimensions; the table below has the numbers."
-    drawings["informativity"] = Drawing(pictures.informativity(informativity, data, pairs), alt, informativity)
+    drawings["informativity"] = pictures.informativity(informativity, data, pairs), informativity
     if changes := metrics["pairs"]:
-        parts = []
-        for pair in changes:
-            above = sum(token["change"] > 0 for token in pair["tokens"])
-            parts.append(
-                f"From {pair['base']} to {pair['model']}, of {len(pair['tokens'])} frequent tokens {above} are less "
-                "contextualized."
-            )
         shown = {"pairs": [{key: pair[key] for key in ("model", "base", "tokens")} for pair in changes]}
-        alt = f"Self-similarity change. {' '.join(parts)}"
-        drawings["self_similarity_change"] = Drawing(pictures.self_similarity_change(changes), alt, shown)
+        drawings["self_similarity_change"] = pictures.self_similarity_change(changes), shown
     if correlations := metrics["correlations"]:
-        best = "; ".join(
-            f"{_named(both['pairs'])}: at best {both['best']:.3f}, where n = {both['best_n']}" for both in correlations
-        )
-        alt = f"Correlation over the n most frequent tokens. {best}."
-        drawings["correlation"] = Drawing(pictures.correlation(correlations), alt, {"correlations": correlations})
+        drawings["correlation"] = pictures.correlation(correlations), {"correlations": correlations}
     for name, found in maps.items():
-        cosines = ", ".join(f"{value:.2f} of {model}" for model, value in found.cosines.items())
-        alt = f"Sentence embeddings in two dimensions, {found.title}; mean cosine of two sentences: {cosines}."
-        drawings[name] = Drawing(pictures.embedding_map(found, data), alt, found.to_json())
+        drawings[name] = pictures.embedding_map(found, data), found.to_json()
     return drawings
 
 
-def html(metrics: Metrics, drawings: Mapping[str, Drawing], versions: Mapping[str, str]) -> str:
-    """The page."""
+def part(metrics: Metrics, drawings: Mapping[str, Drawing], versions: Mapping[str, str]) -> str:
+    """The part of the page."""
     models = models_of(metrics)
-    names = list(models)
     tokens = " or ".join(f"{count:,}" for count in dict.fromkeys(found["tokens"] for found in models.values()))
     about = (
         f"Measured on {tokens} tokens of {metrics['sentences']:,} sentences of {metrics['data']}, in each layer of "
-        f"{listed(names)}. The measures are those of {PAPER}."
+        f"{listed(list(models))}. The measures are those of {PAPER}."
     )
 
-    def drawn(*names: str, wide: bool = False) -> str:
-        shown = [(drawings[name].pictures["svg"], drawings[name].alt) for name in names]
-        return page.figures(shown, wide=wide)
-
-    def measure(field: str) -> Section:
-        title, _, meaning = MEASURES[field]
-        if (adjusted := f"adjusted_{field}") not in drawings:
-            return Section(title, meaning, drawn(field))
-        more = MEASURES[adjusted].meaning
-        return Section(title, f"{meaning} Adjusted: {more[0].lower()}{more[1:]}", drawn(field, adjusted))
+    def drawn(meanings: Mapping[str, str], wide: bool = False) -> str:
+        shown = {text: drawings[name][0]["svg"] for name, text in meanings.items() if name in drawings}
+        return page.figures(shown, wide)
 
     sections = [
-        Section("In short", "The last layer: most models make their sentence embeddings of it.", _summary(models)),
-        *(measure(field) for field in MEASURES if field in drawings and not field.startswith("adjusted")),
-        Section(
-            "Dimensions",
-            "Which part of the mean cosine single dimensions make up: where few make up most of it, cosines speak of "
-            "these few alone.",
-            drawn(*(field for field in PAIRS if field in drawings)) + _dimensions(models),
-        ),
-        Section(
-            "Informativity",
-            "What the cosines keep when the top k dimensions are removed: near 1, those dimensions add "
-            "nothing to the others.",
-            drawn("informativity") + _informativity(models),
-        ),
+        Section("In short", "The last layer: most models make their sentence embeddings of it.", _summary(models))
     ]
+    for field, (title, _, meaning) in MEASURES.items():
+        if field in drawings and not field.startswith("adjusted"):
+            own = {field: f"{title} by layer. {meaning}"}
+            if (adjusted := f"adjusted_{field}") in drawings:
+                more = MEASURES[adjusted].meaning
+                own[adjusted] = f"{MEASURES[adjusted].title} by layer. {more}"
+                meaning = f"{meaning} Adjusted: {more[0].lower()}{more[1:]}"
+            sections.append(Section(title, meaning, drawn(own)))
+    meaning = (
+        "Which part of the mean cosine single dimensions make up: where few make up most of it, cosines speak of these "
+        "few alone."
+    )
+    shares = {
+        field: f"Share of the mean cosine of {kind} that the top dimensions have." for field, kind in PAIRS.items()
+    }
+    sections.append(Section("Dimensions", meaning, drawn(shares) + _dimensions(models)))
+    meaning = "What the cosines keep without the top k dimensions: near 1, those add nothing to the others."
+    shown = drawn({"informativity": f"r² by the number of dimensions removed. {meaning}"})
+    sections.append(Section("Informativity", meaning, shown + _informativity(models)))
     if changes := metrics["pairs"]:
         compared = listed([f"from {pair['base']} to {pair['model']}" for pair in changes])
         meaning = (
-            f"How much the adjusted self-similarity of a token grew {compared}: above 0, its embedding "
-            "depends less on the context now."
+            f"How much the adjusted self-similarity of a token grew {compared}: above 0, its embedding depends less on "
+            "the context now."
         )
-        content = drawn("self_similarity_change", wide=len(changes) > 1) + _changes(changes)
-        sections.append(Section("Self-similarity change", meaning, content))
+        shown = drawn({"self_similarity_change": f"Self-similarity change. {meaning}"}, len(changes) > 1)
+        sections.append(Section("Self-similarity change", meaning, shown + _changes(changes)))
     if correlations := metrics["correlations"]:
         meaning = (
             "Whether contrastive learning changes the same tokens in two pairs of models: a high correlation says that "
             "the changes are not chance."
         )
-        content = drawn("correlation") + _correlations(correlations)
-        sections.append(Section("Correlation of pairs of models", meaning, content))
-    if maps := [name for name in drawings if name.startswith(MAP)]:
-        meaning = "Where the sentences lie: a point is a sentence, and near ones mean much the same to the model."
-        sections.append(Section("Map of the sentences", meaning, drawn(*maps, wide=True)))
+        shown = drawn({"correlation": f"Correlation over the most frequent tokens. {meaning}"})
+        sections.append(Section("Correlation of pairs of models", meaning, shown + _correlations(correlations)))
     sections.append(Section("All layers", "", "".join(_layers(name, found) for name, found in models.items())))
     sections.append(Section("How it was measured", "", _about(metrics, versions, drawings)))
-    title = f"The space of {names[0]}" if len(names) == 1 else f"The spaces of {len(names)} models"
-    return page.page(title, [in_short(metrics), about], sections)
+    return page.part("tokens", "The tokens, layer by layer", [in_short(metrics), about], sections)
 
 
 def in_short(metrics: Metrics) -> str:
@@ -207,18 +178,6 @@ def _named(pairs: Sequence[Sequence[str]]) -> str:
     return " and ".join(f"{base} → {model}" for model, base in pairs)
 
 
-def _described(field: str, found: Mapping[str, Sequence[Mapping[str, float]]]) -> str:
-    """A line chart in words."""
-    parts = []
-    for name, rows in found.items():
-        first, last, top = rows[0], rows[-1], max(rows, key=lambda row: row[field])
-        parts.append(
-            f"{name}: {_number(first[field])} in layer {first['layer']}, {_number(last[field])} in layer "
-            f"{last['layer']}, at most {_number(top[field])} in layer {top['layer']}."
-        )
-    return f"{MEASURES[field].title} by layer. {' '.join(parts)}"
-
-
 def _summary(models: Mapping[str, Metrics]) -> str:
     last = {name: found["layers"][-1] for name, found in models.items()}
     rows = [
@@ -229,7 +188,7 @@ def _summary(models: Mapping[str, Metrics]) -> str:
     rows.append(
         [
             "Dimensions that make up half of the self-similarity",
-            *(_value(found["dimensions"]["needed"]["50"]) for found in models.values()),
+            *(found["dimensions"]["needed"]["50"] for found in models.values()),
         ]
     )
     return page.table("The last layer in numbers", ["", *models], rows)
@@ -242,8 +201,8 @@ def _dimensions(models: Mapping[str, Metrics]) -> str:
         rows = [
             [
                 name,
-                *(NOTHING if share is None else f"{100 * share:.1f}%" for share in found[field]["top_share"]),
-                *(_value(found[field]["needed"][str(share)]) for share in pictures.SHARES),
+                *(None if share is None else f"{100 * share:.1f}%" for share in found[field]["top_share"]),
+                *(found[field]["needed"][str(share)] for share in pictures.SHARES),
             ]
             for name, found in models.items()
         ]
@@ -269,7 +228,7 @@ def _changes(pairs: Sequence[Metrics]) -> str:
         for kind in ("more_contextualized", "less_contextualized"):
             columns.append([f"{token} ({by_token[token]:+.3f})" for token in pair[kind]])
     rows = [
-        [str(place + 1), *(column[place] if place < len(column) else NOTHING for column in columns)]
+        [str(place + 1), *(column[place] if place < len(column) else None for column in columns)]
         for place in range(max(map(len, columns)))
     ]
     kinds = ("more contextualized", "less contextualized")
@@ -298,7 +257,7 @@ def _about(metrics: Metrics, versions: Mapping[str, str], drawings: Mapping[str,
     for pair in metrics["pairs"]:
         bases[pair["model"]].append(pair["base"])
     rows = [
-        [model["label"], model["model"], ", ".join(bases.get(model["label"], [NOTHING]))]
+        [model["label"], model["model"], ", ".join(bases.get(model["label"], [])) or None]
         + [f"{model[key]:,}" for key in ("tokens", "types", "samples")]
         for model in models
     ]
@@ -311,12 +270,8 @@ def _about(metrics: Metrics, versions: Mapping[str, str], drawings: Mapping[str,
     return "".join([*tables, page.note(f"{files}: {', '.join(drawings)}.")])
 
 
-def _value(value: Any) -> str:
-    return NOTHING if value is None else str(value)
-
-
-def _number(value: float | None) -> str:
-    return NOTHING if value is None else f"{value:.3f}" if abs(value) < 100 else f"{value:.1f}"
+def _number(value: float | None) -> str | None:
+    return None if value is None else f"{value:.3f}" if abs(value) < 100 else f"{value:.1f}"
 
 
 def of_a_model(name: str, layers: Sequence[Layer]) -> str:

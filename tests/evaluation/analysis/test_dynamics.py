@@ -76,7 +76,7 @@ def test_a_run_without_a_measure_is_no_line_of_its_picture(written):
 def test_the_page_has_the_first_and_the_last_step(written):
     folder, *_ = written
     page = (folder / "report.html").read_text()
-    rows = re.findall(r'<tr><th scope="row">(.*?)</th>(.*?)</tr>', page.split("<h2")[7])
+    rows = re.findall(r'<tr><th scope="row">(.*?)</th>(.*?)</tr>', page.split("<h2 id")[7])
     cells = [[name, *re.findall("<td>(.*?)</td>", rest)] for name, rest in rows]
     assert cells[1] == ["temperature &lt;0.05&gt;", "10", "0.400", "0.400", "0.400", "0.400", "0.250", "0.400"]
     assert cells[3] == ["temperature 0.1", "20", "0.100", "0.100", "0.100", "0.100", "–", "0.100"]
@@ -85,7 +85,7 @@ def test_the_page_has_the_first_and_the_last_step(written):
 
 def test_the_page_begins_with_what_changed(written):
     folder, *_ = written
-    first = (folder / "report.html").read_text().split("<nav")[0].split("<p>")[1]
+    first = (folder / "report.html").read_text().split("<nav")[0].split('<p class="lead">')[1]
     assert first.startswith("temperature &lt;0.05&gt;, last layer, from step 0 to step 10: anisotropy fell from 0.900")
 
 

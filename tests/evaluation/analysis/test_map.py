@@ -22,10 +22,11 @@ def test_a_narrow_cone_is_a_small_cloud_next_to_a_wide_one():
     assert {points.shape for points in found.points.values()} == {(80, 2)}
 
 
-def test_pca_is_that_of_the_normalized_rows_of_all_models():
+def test_pca_is_that_of_the_normalized_rows_of_all_models_around_their_means():
     decomposition = pytest.importorskip("sklearn.decomposition")
     parts = {"a": cone(0.3), "b": cone(0.5, count=50, seed=1)}
-    stacked = np.concatenate([normalize(rows) for rows in parts.values()])
+    units = [normalize(rows) for rows in parts.values()]
+    stacked = np.concatenate([rows - rows.mean(axis=0) for rows in units])
     expected = decomposition.PCA(2)
     plane = expected.fit_transform(stacked)
     found = project(parts, umap=False)
