@@ -118,10 +118,12 @@ def train_all(
 def read(configs: Sequence[Section], folders: Sequence[Workdir]) -> Inputs:
     """Everything that runs read before they start, checked, with what people should know of their configs.
 
+    `folders` are those of the runs; empty where nothing is to be written.
+
     Raises:
       UserError: naming the field, the file or the workdir.
     """
-    for config, folder in zip(configs, folders, strict=True):
+    for config, folder in zip(configs, folders, strict=False):
         folder.check_is_folder()
         if folder.exists:  # before anything is read
             folder.check_same_config(config)
