@@ -207,7 +207,6 @@ def analyze_models(args: Namespace, protocol: Protocol, models: Models, output: 
     """
     from simcse_jax.evaluation.analysis import report, sentences, tokens
     from simcse_jax.evaluation.analysis.inputs import read_data
-    from simcse_jax.evaluation.analysis.map import project_by_size
     from simcse_jax.evaluation.analysis.measure import collect, measure
     from simcse_jax.runs.workdir import versions
 
@@ -238,10 +237,8 @@ def analyze_models(args: Namespace, protocol: Protocol, models: Models, output: 
                 embeddings[label] = model.encode_counted(sample.texts, pooler=pooler).embeddings
             else:
                 say(f"no map of {label}: how {model.name} pools is not known here; name a pooler, {model.name}@avg")
-        maps = project_by_size({label: rows[sample.sentences] for label, rows in embeddings.items()})
-        compared = None
-        if embeddings:
-            compared = sentences.compare(sample, embeddings, models.pairs, maps.values(), data.name)
+        compared, maps = sentences.compare(sample, embeddings, models.pairs, data.name)
+        if compared:
             say("\n" + "\n".join([sentences.headline(compared), *sentences.changed(compared)]))
         names = report.write(metrics, output, versions=versions(), compared=compared, maps=maps)
         say("\n" + report.files_line(output, report.METRICS, names))

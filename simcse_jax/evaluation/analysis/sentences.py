@@ -1,6 +1,6 @@
 """What changes for sentences: how alike unrelated and related ones are, where they lie, and the pairs themselves."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +10,7 @@ from simcse_jax.evaluation import geometry, sts
 from simcse_jax.evaluation.analysis import page
 from simcse_jax.evaluation.analysis.inputs import evenly
 from simcse_jax.evaluation.analysis.isotropy import mean_cosine, normalize
-from simcse_jax.evaluation.analysis.map import Map
+from simcse_jax.evaluation.analysis.map import Map, project_by_size
 from simcse_jax.evaluation.analysis.page import Section
 
 MOST = 500  # sentences, and pairs, that are measured: all of them are in the page
@@ -48,7 +48,8 @@ def sample(sentences: Sequence[str], pairs: sts.Pairs | None = None) -> Sample:
     """At most `MOST` different sentences and as many graded pairs, spread evenly over the data."""
     rows = evenly(range(len(pairs.gold)), MOST) if pairs else []
     sides = [(pairs.first[row], pairs.second[row]) for row in rows] if pairs else []
-    different = list(dict.fromkeys(first for first, _ in sides) if sides else dict.fromkeys(sentences))
+    firsts = dict.fromkeys(first for first, _ in sides)
+    different = firsts if len(firsts) > 1 else dict.fromkeys([*sentences, *(text for side in sides for text in side)])
     chosen = evenly([text for text in different if text.strip()], MOST)
     place = {text: number for number, text in enumerate(dict.fromkeys([*chosen, *(t for side in sides for t in side)]))}
     gold = pairs.gold[rows] if pairs else np.zeros(0)
@@ -59,9 +60,8 @@ def compare(
     about: Sample,
     embeddings: Mapping[str, Float[np.ndarray, "T D"]],
     changes: Sequence[tuple[str, str]],
-    maps: Iterable[Map],
     data: str,
-) -> dict[str, Any]:
+) -> tuple[dict[str, Any] | None, dict[str, Map]]:
     """Measures the models on the sample.
 
     Without grades, the related pairs are each sentence and the nearest one to it by the first model.
@@ -69,13 +69,14 @@ def compare(
     Args:
       embeddings: of the sample's texts, of any length, by the models' labels.
       changes: the labels of a model and of the one that it is compared with.
-      maps: of the sample's sentences; each model is on one.
 
     Returns:
       The contents of `sentences.json`: `texts`, `sentences` and `pairs` (their places in `texts` and their grade), and
       of each model its `numbers`, `map`, the `cosines` of the pairs, the place of each sentence's `nearest` one, and
       the `distributions` of the cosines of unrelated and related sentences.
     """
+    if len(about.sentences) < 2 or not embeddings:
+        return None, {}
     rows = {label: normalize(found) for label, found in embeddings.items()}
     own = np.array(about.sentences)
     cosines = {label: found[own] @ found[own].T - 2 * np.eye(len(own)) for label, found in rows.items()}
@@ -85,6 +86,7 @@ def compare(
     pairs = about.pairs or [(number, int(other)) for number, other in enumerate(nearest[first])]
     related = about.gold > geometry.POSITIVE if graded else np.ones(len(pairs), bool)
     names = {"related": "pairs rated above 4" if graded else f"neighbours in {first}", "graded": len(pairs)}
+    maps = project_by_size({label: found[own] for label, found in rows.items()})
     found: dict[str, Any] = {"data": data, "changes": [list(pair) for pair in changes], "texts": about.texts}
     found |= {"sentences": about.sentences, "names": names, "bins": np.round(BINS, 4).tolist(), "models": {}}
     grades = np.round(about.gold, 3).tolist() if graded else [None] * len(pairs)
@@ -100,7 +102,7 @@ def compare(
         if graded:
             numbers["spearman"] = sts.spearman(of_pairs, about.gold)
         numbers["uniformity"] = geometry.uniformity(embedded[own])
-        map_ = next(one for one in maps if label in one.points)
+        map_ = next(one for one in maps.values() if label in one.points)
         found["models"][label] = {
             "numbers": {name: round(number, 6) for name, number in numbers.items()},
             "map": {"title": map_.title, "axes": map_.axes, "points": np.round(map_.points[label], 4).tolist()},
@@ -108,7 +110,7 @@ def compare(
             "nearest": nearest[label].tolist(),
             "distributions": [_density(unrelated), _density(of_pairs[related])],
         }
-    return found
+    return found, maps
 
 
 def _density(cosines: np.ndarray) -> list[float]:
