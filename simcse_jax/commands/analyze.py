@@ -228,7 +228,6 @@ def analyze_models(args: Namespace, protocol: Protocol, models: Models, output: 
             found[label] = measure(encoder, surveys[label], show_progress_bar=True)
             say(f"\n{label}\n{report.table(found[label])}")
         metrics = collect(models.names, models.pairs, surveys, found, data=data.name, max_length=max_length)
-        say("\n" + report.in_short(metrics))
         if lines := report.change_lines(metrics):
             say(lines)
         sample, embeddings = sentences.sample(data.sentences, data.pairs), {}
@@ -298,7 +297,7 @@ def analyze_runs(args: Namespace, protocol: Protocol, output: Path) -> None:
         named = {labels[name]: found for name, found in points.items()}
         workdirs = {label: name for name, label in labels.items()}
         names = dynamics.write(named, output, data=where, about=about, workdirs=workdirs, versions=versions())
-        say(report.of_runs(named))
+        say("\n".join(dynamics.changed(named)))
         say(report.files_line(output, dynamics.DYNAMICS, names))
 
 
