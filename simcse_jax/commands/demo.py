@@ -13,6 +13,8 @@ from simcse_jax.host.ports import bind
 from simcse_jax.serving.demo_guard import Names, launch_options
 
 if TYPE_CHECKING:
+    import gradio
+
     from simcse_jax.simcse import SimCSE
 
 LOCAL = "127.0.0.1"
@@ -33,6 +35,9 @@ def main() -> None:
         "--data", help="what to search: a .txt, .csv, .tsv, .jsonl or .parquet file, a folder, or a pattern"
     )
     searched.add_argument("--index", help="what to search, in place of a file: an index of simcse-jax search build")
+    parser.add_argument(
+        "--compare", metavar="MODEL", help="a second model, whose heat map stands beside the first one's"
+    )
     parser.add_argument("--column", help="the column of --data, if its name is not a usual one")
     add_pooler(parser)
     parser.add_argument("--host", default=LOCAL, help=f"the address to serve at (default: {LOCAL}, this machine alone)")
@@ -57,10 +62,13 @@ def main() -> None:
         port = free.getsockname()[1]
     keep_to_this_machine()
 
+    from simcse_jax.serving.demo_page import build
     from simcse_jax.simcse import SimCSE
 
     model = SimCSE(args.model, pooler=args.pooler)
-    model.similarity_fn_name = "cosine"  # what the page says and colours
+    others = {f"{args.compare}, for comparison": SimCSE(args.compare)} if args.compare else {}
+    for one in (model, *others.values()):
+        one.similarity_fn_name = "cosine"  # what the page says and colours
     with warnings_in_a_line():
         if args.index is not None:
             count, sentences = open_index(model, args.index)
@@ -70,7 +78,8 @@ def main() -> None:
             count = len(sentences)
         model.search(sentences[0])  # compiles the program of a single query
     names = Names(args.host, args.allow_host)
-    serve(model, PurePath(args.model).name, count, sentences, args.host, port, names, args.share)
+    page = build(model, PurePath(args.model).name, count, examples_of(sentences), others)
+    serve(page, args.host, port, names, args.share)
 
 
 def open_index(model: "SimCSE", folder: str) -> tuple[int, list[str]]:
@@ -102,21 +111,16 @@ def examples_of(sentences: Sequence[str]) -> list[str]:
     return different[:: max(1, len(different) // EXAMPLES)][:EXAMPLES]
 
 
-def serve(
-    model: "SimCSE", title: str, count: int, sentences: list[str], host: str, port: int, names: Names, share: bool
-) -> None:
+def serve(page: "gradio.Blocks", host: str, port: int, names: Names, share: bool) -> None:
     """Serves the page until it is interrupted. It answers to `names` only.
-
-    `count` sentences are searched; `sentences` are these or some of them.
 
     Raises:
       UserError: when another process has taken the port in the meantime.
     """
     import gradio as gr
 
-    from simcse_jax.serving.demo_page import CSS, build, shade_rules
+    from simcse_jax.serving.demo_page import CSS, shade_rules
 
-    page = build(model, title, count, examples_of(sentences))
     try:
         page.launch(
             server_name=f"[{host}]" if ":" in host else host,

@@ -155,7 +155,6 @@ def draw_measured(options: Options, say: Callable[[str], None]) -> Found:
     """Measures models and checkpoints, and draws them."""
     from simcse_jax.evaluation import geometry, geometry_pictures
     from simcse_jax.evaluation.analysis import sentences
-    from simcse_jax.evaluation.analysis.map import project_by_size
     from simcse_jax.runs.dynamics import steps_of
 
     args, models = options.args, options.models
@@ -172,8 +171,9 @@ def draw_measured(options: Options, say: Callable[[str], None]) -> Found:
     with doing():
         found, scores, model_facts = measure_models(models, data, args, measure, say)
         places, run_facts = measure_runs(options.runs, measure, args.batch_size, say)
-    maps = project_by_size({label: rows[measure.sample.sentences] for label, rows in measure.embeddings.items()})
-    compared = sentences.compare(measure.sample, measure.embeddings, measure.changes, maps.values(), data.name)
+    compared, _ = sentences.compare(measure.sample, measure.embeddings, measure.changes, data.name)
+    if compared:
+        say("\n".join(["", sentences.headline(compared), *sentences.changed(compared)]))
     facts |= {"density_at": grid, "models": model_facts, "runs": run_facts}
     drawn = {}
     if found:
@@ -186,7 +186,6 @@ def draw_measured(options: Options, say: Callable[[str], None]) -> Found:
         drawn["cosines"] = geometry_pictures.cosines(by_label, data.name)
     if places:
         drawn["runs"] = geometry_pictures.runs(places, data.name)
-    say("\n".join(["", sentences.headline(compared), *sentences.changed(compared)]))
     return facts, drawn, compared
 
 
@@ -300,8 +299,8 @@ def measure_runs(
             found[label].append(Place(kept.step, measured.alignment, measured.uniformity, measured))
             checkpoints.append({"step": kept.step, **measured.numbers()})
             say(line(names[-1], measured))
-        for name in names[1:-1]:  # the report compares the ends
-            del measure.embeddings[name]
+        for between in names[1:-1]:  # the report compares the ends
+            del measure.embeddings[between]
         measure.changes.append((names[-1], names[0]))
         facts[label] = {"workdir": name, "checkpoints": checkpoints}
     return found, facts

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from simcse_jax.evaluation.analysis import page, pictures, report
+from simcse_jax.evaluation.analysis import page, pictures
 from simcse_jax.evaluation.analysis.page import Section
 from simcse_jax.evaluation.analysis.pictures import MEASURES
 from simcse_jax.evaluation.analysis.report import PAPER, explained, to_json
@@ -65,8 +65,7 @@ def write(
     shown = {label: {"workdir": workdirs[label], "points": list(points)} for label, points in runs.items()}
     files: dict[str, str | bytes] = {DYNAMICS: to_json({"data": data, "about": dict(about), "runs": shown})}
     sections = []
-    measured_once = sum(map(len, runs.values())) == 1
-    for field in FIELDS if not measured_once else ():
+    for field in FIELDS:
         found = {
             label: [(int(point["step"]), float(point[field])) for point in points if field in point]
             for label, points in runs.items()
@@ -80,12 +79,26 @@ def write(
         title, _, meaning = MEASURES[field]
         content = page.figures({f"{title} by training step. {meaning}": drawn["svg"]})
         sections.append(Section(title, meaning, content))
-    note = page.note("There are no pictures: one run, measured at one step, has nothing to draw.") * measured_once
-    sections.append(Section("First and last step", "", note + _ends(runs)))
+    sections.append(Section("First and last step", "", _ends(runs)))
     sections.append(Section("How it was measured", "", _about({"data": data, **about}, workdirs, versions)))
     about_runs = f"{len(runs)} run{'s' * (len(runs) > 1)}, measured on {data}. The measures are those of {PAPER}."
-    part = page.part("runs", "How training changes the space", [report.of_runs(runs), about_runs], sections)
+    part = page.part("runs", "How training changes the space", [*changed(runs), about_runs], sections)
     return page.write(folder, files, {"runs": part})
+
+
+def changed(runs: Mapping[str, Points]) -> list[str]:
+    """A line for each run: its measures at its first step and at its last."""
+    lines = []
+    for name, points in runs.items():
+        first, last = points[0], points[-1]
+        steps = f"step {first['step']}" + f" → {last['step']}" * (len(points) > 1)
+        parts = [
+            f"{MEASURES[field].title.lower()} {first[field]:.3f}" + f" → {last[field]:.3f}" * (len(points) > 1)
+            for field in FIELDS
+            if field in first and field in last
+        ]
+        lines.append(f"{name}, last layer, {steps}: {', '.join(parts)}.")
+    return lines
 
 
 def _ends(runs: Mapping[str, Points]) -> str:

@@ -47,16 +47,11 @@ def page(parts: Mapping[str, str]) -> str:
     script = (HERE / "page.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     content = "\n".join(f"<!-- {name} -->{part}<!-- end of {name} -->" for name, part in parts.items())
-    links = re.findall(r'<h2 id="([^"]+)">(.*?)</h2>', content)
-    content = re.sub(r'<h2 class="title">(.*?)</h2>', r"<h1>\1</h1>", content, count=1)
-    title = re.search("<h1>(.*?)</h1>", content)
-    head, section, others = content.partition("<section")
+    title = re.search('<h2 class="title">(.*?)</h2>', content)
     return string.Template((HERE / "page.html").read_text(encoding="utf-8")).substitute(
         title=title[1] if title else "Report",
         policy=f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'",
-        head=head,
-        links="".join(f'<li><a href="#{place}">{name}</a></li>' for place, name in links),
-        sections=section + others,
+        content=content,
         script=script,
     )
 

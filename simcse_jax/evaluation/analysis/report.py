@@ -21,9 +21,6 @@ METRICS = "metrics.json"
 PAPER = "“On Isotropy and Learning Dynamics of Contrastive-based Sentence Representation Learning” (Xiao et al., 2023)"
 PAIRS = {"dimensions": "self-similarity pairs", "dimensions_random_pairs": "random pairs"}
 Metrics = Mapping[str, Any]  # the measurements; see `write`
-FIELDS = ("anisotropy", "adjusted_self_similarity", "adjusted_intra_sentence_similarity", "alignment", "uniformity")
-MOST = 4  # runs, or pairs of models, that have a sentence each
-Layer = Mapping[str, float]  # the measures of a layer, by field
 Drawing = tuple[Pictures, Any]  # a picture and the numbers drawn
 
 
@@ -160,18 +157,7 @@ def part(metrics: Metrics, drawings: Mapping[str, Drawing], versions: Mapping[st
         sections.append(Section("Correlation of pairs of models", meaning, shown + _correlations(correlations)))
     sections.append(Section("All layers", "", "".join(_layers(name, found) for name, found in models.items())))
     sections.append(Section("How it was measured", "", _about(metrics, versions, drawings)))
-    return page.part("tokens", "The tokens, layer by layer", [in_short(metrics), about], sections)
-
-
-def in_short(metrics: Metrics) -> str:
-    """What changed in the last layer from a base to its model, and the measures of the other models."""
-    models, pairs = models_of(metrics), pairs_of(metrics)
-    last = {name: found["layers"][-1] for name, found in models.items()}
-    sentences = [of_two_models(base, name, last[base], last[name]) for name, base in pairs]
-    alone = [name for name in models if name not in {name for pair in pairs for name in pair}]
-    sentences += [of_a_model(name, models[name]["layers"]) for name in alone]
-    shown = sentences[:MOST]
-    return " ".join(shown + ["The tables below have the others."] * (len(sentences) > len(shown)))
+    return page.part("tokens", "The tokens, layer by layer", [about], sections)
 
 
 def _named(pairs: Sequence[Sequence[str]]) -> str:
@@ -179,18 +165,14 @@ def _named(pairs: Sequence[Sequence[str]]) -> str:
 
 
 def _summary(models: Mapping[str, Metrics]) -> str:
-    last = {name: found["layers"][-1] for name, found in models.items()}
+    last = [found["layers"][-1] for found in models.values()]
     rows = [
-        [MEASURES[field].title, *(_number(row[field]) for row in last.values())]
+        [MEASURES[field].title, *(_number(row[field]) for row in last)]
         for field in MEASURES
-        if all(field in row for row in last.values())
+        if all(field in row for row in last)
     ]
-    rows.append(
-        [
-            "Dimensions that make up half of the self-similarity",
-            *(found["dimensions"]["needed"]["50"] for found in models.values()),
-        ]
-    )
+    half = [found["dimensions"]["needed"]["50"] for found in models.values()]
+    rows.append(["Dimensions that make up half of the self-similarity", *half])
     return page.table("The last layer in numbers", ["", *models], rows)
 
 
@@ -198,25 +180,18 @@ def _dimensions(models: Mapping[str, Metrics]) -> str:
     header = ["", *(f"top\u00a0{n}" for n in (1, 2, 3)), *(f"for\u00a0{share}%" for share in pictures.SHARES)]
     tables = []
     for field, kind in PAIRS.items():
-        rows = [
-            [
-                name,
-                *(None if share is None else f"{100 * share:.1f}%" for share in found[field]["top_share"]),
-                *(found[field]["needed"][str(share)] for share in pictures.SHARES),
-            ]
-            for name, found in models.items()
-        ]
-        caption = f"Share of the top dimensions, and how many are needed: {kind}"
-        tables.append(page.table(caption, header, rows))
+        rows = []
+        for name, found in models.items():
+            shares = [None if share is None else f"{100 * share:.1f}%" for share in found[field]["top_share"]]
+            rows.append([name, *shares, *found[field]["needed"].values()])
+        tables.append(page.table(f"Share of the top dimensions, and how many are needed: {kind}", header, rows))
     return "".join(tables)
 
 
 def _informativity(models: Mapping[str, Metrics]) -> str:
-    ks = sorted({row["k"] for found in models.values() for row in found["informativity"]})
-    rows = []
-    for name, found in models.items():
-        by_k = {row["k"]: row["r2"] for row in found["informativity"]}
-        rows.append([name, *(_number(by_k.get(k)) for k in ks)])
+    found = {name: {row["k"]: row["r2"] for row in model["informativity"]} for name, model in models.items()}
+    ks = sorted({k for by_k in found.values() for k in by_k})
+    rows = [[name, *(_number(by_k.get(k)) for k in ks)] for name, by_k in found.items()]
     return page.table("r² without the top k dimensions", ["", *(f"k\u00a0=\u00a0{k}" for k in ks)], rows)
 
 
@@ -272,62 +247,6 @@ def _about(metrics: Metrics, versions: Mapping[str, str], drawings: Mapping[str,
 
 def _number(value: float | None) -> str | None:
     return None if value is None else f"{value:.3f}" if abs(value) < 100 else f"{value:.1f}"
-
-
-def of_a_model(name: str, layers: Sequence[Layer]) -> str:
-    """The measures of the last layer, and the layer whose anisotropy is highest."""
-    last, highest = layers[-1], max(layers, key=lambda row: row["anisotropy"])
-    measures = listed([f"{_title(field)} is {_three_digits(last[field])}" for field in FIELDS if field in last])
-    text = f"In the last layer of {name}, {measures}"
-    if _three_digits(highest["anisotropy"]) == _three_digits(last["anisotropy"]):
-        return f"{text}; no layer has a higher anisotropy."
-    return f"{text}; anisotropy is highest in layer {highest['layer']}, {_three_digits(highest['anisotropy'])}."
-
-
-def of_two_models(before: str, after: str, base: Layer, tuned: Layer) -> str:
-    """How the last layer of one model differs from that of another."""
-    changes = {field: change(base[field], tuned[field]) for field in FIELDS if field in base and field in tuned}
-    if all(text.startswith("stayed") for text in changes.values()):
-        same = listed([f"{_title(field)} {_three_digits(base[field])}" for field in changes])
-        return f"From {before} to {after} nothing changed in these measures of the last layer: {same}."
-    parts = [f"{_title(field)} {text}" for field, text in changes.items()]
-    return f"In the last layer, from {before} to {after}, {listed(parts)}."
-
-
-def of_runs(runs: Mapping[str, Sequence[Mapping[str, float]]]) -> str:
-    """How the last layer of each run changed from its first measured step to its last."""
-    sentences = []
-    for name, points in list(runs.items())[:MOST]:
-        first, last = points[0], points[-1]
-        fields = [field for field in FIELDS if field in first and field in last]
-        if len(points) == 1:
-            numbers = listed([f"{_title(field)} {_three_digits(last[field])}" for field in fields])
-            sentences.append(f"{name} was measured once, at step {last['step']}: {numbers} in the last layer.")
-            continue
-        changes = [f"{_title(field)} {change(first[field], last[field])}" for field in fields]
-        steps = f"from step {first['step']} to step {last['step']}"
-        sentences.append(f"{name}, last layer, {steps}: {listed(changes)}.")
-    if (more := len(runs) - MOST) > 0:
-        sentences.append(f"The table below has {more} more run{'s' * (more > 1)}.")
-    return " ".join(sentences)
-
-
-def change(before: float, after: float) -> str:
-    """The change of a number in words: "fell from 0.470 to 0.120"."""
-    first, last = _three_digits(before), _three_digits(after)
-    if first == last:
-        return f"stayed at {first}"
-    return f"{'rose' if after > before else 'fell'} from {first} to {last}"
-
-
-def _title(field: str) -> str:
-    title = MEASURES[field].title
-    return title[0].lower() + title[1:]
-
-
-def _three_digits(value: float) -> str:
-    text = f"{value:.3f}"
-    return "0.000" if text == "-0.000" else text
 
 
 def listed(parts: Sequence[str]) -> str:
