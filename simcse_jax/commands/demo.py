@@ -38,7 +38,7 @@ def main() -> None:
     parser.add_argument(
         "--compare", metavar="MODEL", help="a second model, whose heat map stands beside the first one's"
     )
-    parser.add_argument("--column", help="the column of --data, if its name is not a usual one")
+    parser.add_argument("--column", only="--data", help="the column of --data, if its name is not a usual one")
     add_pooler(parser)
     parser.add_argument("--host", default=LOCAL, help=f"the address to serve at (default: {LOCAL}, this machine alone)")
     parser.add_argument(
@@ -55,8 +55,6 @@ def main() -> None:
     require("demo", "gradio")
     from simcse_jax.data.sentences import read_sentences
 
-    if args.data is None and args.column:
-        raise UserError("--column: is for --data, which is not given")
     sentences = read_sentences(args.data, args.column) if args.data is not None else []
     with bind(args.host, args.port) as free:
         port = free.getsockname()[1]
