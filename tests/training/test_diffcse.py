@@ -72,7 +72,9 @@ def test_several_runs_at_once_are_each_alone():
     state, data, numbers = (
         jax.tree.map(lambda *x: jnp.stack(x), *each) for each in (states, [batch(1), batch(1, seed=1)], chosen)
     )
-    state, values = make_step(graph, recipe, mesh, together=True)(state._replace(step=jnp.int32(0)), data, numbers, frozen)
+    state, values = make_step(graph, recipe, mesh, together=True)(
+        state._replace(step=jnp.int32(0)), data, numbers, frozen
+    )
     for row, one in enumerate(chosen):
         alone = init_state(jax.tree.map(jnp.array, params), one)
         alone, metrics = make_step(graph, recipe, mesh)(alone, batch(1, seed=row), one, frozen)

@@ -178,7 +178,9 @@ def test_several_runs_at_once_are_each_alone(tiny_bert, corpus):
     states = [init_state(jax.tree.map(jnp.array, trained), one) for one in each]
     stacked = (jax.tree.map(lambda *x: jnp.stack(x), *some) for some in (states, [batch(1)] * 2, each))
     state, data, numbers = stacked
-    state, values = make_step(graph, recipe(1), mesh, together=True)(state._replace(step=jnp.int32(0)), data, numbers, frozen)
+    state, values = make_step(graph, recipe(1), mesh, together=True)(
+        state._replace(step=jnp.int32(0)), data, numbers, frozen
+    )
     for row, one in enumerate(each):
         alone = init_state(jax.tree.map(jnp.array, trained), one)
         _, metrics = make_step(graph, recipe(1), mesh)(alone, batch(1), one, frozen)
