@@ -59,7 +59,8 @@ def off_dropout(
     Returns:
       (B,) losses.
     """
-    factor, shift = {"paper": (1.0, jnp.log(m)), "released": (m, 0.0)}[reading]  # of positive and negative logits
+    readings: dict[str, Any] = {"paper": (1.0, jnp.log(m)), "released": (m, 0.0)}
+    factor, shift = readings[reading]  # of the positive and the negative logits
     positive = factor * cosine(anchors, positives) / temperature
     others = normalize(clean_positives)
     if clean_hard_negatives is not None:
