@@ -25,7 +25,7 @@ def cosine(first: Float[AnyArray, "B D"], second: Float[AnyArray, "B D"]) -> Flo
 
 def comparable(similarity: str, *embeddings: Float[AnyArray, "... D"]) -> list[Float[Array, "... D"]]:
     """Embeddings whose dot products are their similarities, of `MEASURES`."""
-    prepared: Callable[..., Array] = {"cosine": normalize, "dot": jnp.asarray}[similarity]
+    prepared: Any = {"cosine": normalize, "dot": jnp.asarray}[similarity]
     return [prepared(each) for each in embeddings]
 
 

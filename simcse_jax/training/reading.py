@@ -69,7 +69,7 @@ def read_corpus(
             pairing = choose_pairing(config, each.num_columns)
             check_enough(config, name, each.num_rows, pairing)
             opened.append(dataclasses.replace(each, pairing=pairing))
-        found = opened[0] if len(opened) == 1 else one_source(config, list(prepared), opened)
+        found: AnyCorpus = opened[0] if len(opened) == 1 else one_source(config, list(prepared), opened)
     else:
         found = _tokenized(config, model, tokenizer, examples)
     check_corpus(config, found)

@@ -120,6 +120,7 @@ def read(configs: Sequence[Section], folders: Sequence[Workdir]) -> Inputs:
         processes.say(f"config.train.dtype={slow}")
     inputs = read_inputs(configs[0])
     for config in configs[1:]:
+        assert inputs.corpus is not None  # runs that train nothing are alone
         check_corpus(config, inputs.corpus)
     return inputs
 
