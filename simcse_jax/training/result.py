@@ -26,8 +26,10 @@ MASKED, TRUNCATED = "masked_token_accuracy", "truncated"  # in `result.json`
 def finish(training: Training, state: TrainState) -> None:
     """Scores each run's best checkpoint, and writes its `result.json`."""
     for row, run in enumerate(training.runs):
-        if training.setup.together and run.continues and not is_finite(training.setup.of_run(state.params, row)):
-            training.stop(run, int(state.step), "its parameters are not finite")  # also if it stopped before a kill
+        if training.setup.together and run.continues:  # it may have been given up before a kill
+            last = training.setup.of_run(state.params, row).values()
+            if not all(np.isfinite(np.asarray(value)).all() for value in last):
+                training.stop(run, int(state.step), "its parameters are not finite")
         if run.problem:
             continue
         try:
@@ -39,11 +41,6 @@ def finish(training: Training, state: TrainState) -> None:
             continue
         if run.metrics is not None:
             run.metrics.finish(result)
-
-
-def is_finite(params: Params) -> bool:
-    """Whether all parameters are finite."""
-    return all(np.isfinite(np.asarray(value)).all() for value in params.values())
 
 
 def choose(training: Training, row: int, state: TrainState) -> tuple[int, Embedder, Embedder | None]:
