@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simcse_jax.data.columns import choose_columns, choose_labels, choose_scores, fitting, warn_of_unread
+from simcse_jax.data.columns import choose_columns, choose_values, fitting, warn_of_unread
 from simcse_jax.data.datasets import LIBRARIES, Library
-from simcse_jax.data.documents import REACH, next_sentences, read_documents
+from simcse_jax.data.documents import REACH, SPANS, next_sentences, read_documents
 from simcse_jax.data.draws import NEXT_SENTENCES, SUBSAMPLE, corpus_generator
 from simcse_jax.data.files import READERS, read_parquet
 from simcse_jax.data.labels import LABELS, parse_label
@@ -23,7 +23,6 @@ from simcse_jax.data.rows import MISSING, Row, Table, read_text
 from simcse_jax.data.scores import Scores
 from simcse_jax.data.several_files import files_of, source_path
 from simcse_jax.data.sources import ALIKE, Examples, join, split_sources
-from simcse_jax.data.spans import SPANS
 from simcse_jax.data.sts import PREFIX, of_task, read_sts_pairs, read_sts_texts, sts_version
 from simcse_jax.errors import UserError
 
@@ -64,7 +63,7 @@ def read_examples(
       positives: how positives are chosen. Empty: by the column. A label: only hypotheses with this label; `all`:
         hypotheses with any label (SimCSE, Table 4). `next_sentence`, `next_3_sentences`: a following sentence of
         the same document (Table 2, see `data.documents`). `spans`: one column of whole documents, whose spans are
-        drawn once their tokenizer is known (see `data.spans`).
+        drawn once their tokenizer is known (see `data.documents`).
       labels: whether labels are needed, and kept.
       subsample: the number of examples to draw without replacement, kept in order; 0 for all.
       seed: for everything drawn here.
@@ -186,8 +185,8 @@ def open_source(
     names, rows, where, ordered = open_table(specification)
     found = choose_columns(names, columns, where, ordered, graded=scores is not None)
     chosen, negatives = found.places, found.negatives
-    label = choose_labels(names, columns, needed_by, where)
-    score = None if scores is None else choose_scores(names, columns, scores.needed_by, where)
+    label = choose_values("label", names, columns, needed_by, where)
+    score = None if scores is None else choose_values("score", names, columns, scores.needed_by, where)
     if pairs and label is score is None and not any(columns.values()):
         warn_of_unread(names, found, where)
     needing = needed_by or (scores.needed_by if scores else "")

@@ -55,12 +55,8 @@ def read_sts_texts(data: str) -> Table:
     if missing := [task for task, found in files.items() if not found]:
         processes.say(f"{PREFIX}{data}: {', '.join(missing)} not found, and left out")
 
-    def rows() -> Iterator[Row]:
-        for task, found in files.items():
-            for file in found:
-                yield from read_pairs(file, task)
-
-    return ["sentence"], rows()
+    by_file = (read_pairs(file, task) for task, found in files.items() for file in found)
+    return ["sentence"], itertools.chain.from_iterable(by_file)
 
 
 def sts_version(data: str) -> str:
@@ -80,19 +76,14 @@ def files_of(folder: Path, task: str) -> list[Path]:
 
 def read_pairs(path: Path, task: str) -> Iterator[Row]:
     """Both sentences of each pair of a file, each as a row."""
-    columns = PLACES[task][1:] if task in PLACES else (0, 1)
-    for number, row in enumerate(_rows_of_year(path) if task in SUBSETS else read_tabs(path), 1):
-        if (task in HEADERS and number == 1) or (task in PLACES and row.fields == [""]):
-            continue
-        if len(row.fields) <= max(columns):
-            expected = "two sentences, separated by a tab" if task in SUBSETS else f"{max(columns) + 1} columns or more"
-            raise UserError(f"{row.where}: expected {expected}")
-        yield from (Row(row.where, [row.fields[column]]) for column in columns)
-
-
-def _rows_of_year(path: Path) -> Iterator[Row]:
-    """The lines of a year's file: line n is pair n, so no record spans several lines."""
-    return (Row(f"{path}: line {number}", line.split("\t")) for number, line in enumerate(open_text(path), 1))
+    if task in PLACES:
+        rows = _chosen(path, PLACES[task][1:], task in HEADERS)
+    else:  # line n is pair n, so no record spans several lines
+        rows = (Row(f"{path}: line {number}", line.split("\t")) for number, line in enumerate(open_text(path), 1))
+    for row in rows:
+        if len(row.fields) < 2:
+            raise UserError(f"{row.where}: expected two sentences, separated by a tab")
+        yield from (Row(row.where, [sentence]) for sentence in row.fields[:2])
 
 
 def of_task(data: str) -> tuple[str, str, str] | None:
@@ -125,8 +116,10 @@ def read_sts_pairs(data: str) -> Table:
             f"{PREFIX}{data}: no file {missing}; {found[0] or 'it'} must be SentEval's data/downstream, with STS and "
             "SICK"
         )
-    rows = (row for file in files for row in _rows_of(file, task))
-    return COLUMNS, rows
+    by_file = (
+        read_year(file) if task in SUBSETS else read_places(file, PLACES[task], task in HEADERS) for file in files
+    )
+    return COLUMNS, itertools.chain.from_iterable(by_file)
 
 
 def files_of_task(folder: Path, task: str, split: str) -> list[Path]:
@@ -134,10 +127,6 @@ def files_of_task(folder: Path, task: str, split: str) -> list[Path]:
     if task in SINGLE_FILES:
         return [folder / SINGLE_FILES[task][split]]
     return [folder / "STS" / f"{task}-en-test" / f"STS.input.{subset}.txt" for subset in SUBSETS[task]]
-
-
-def _rows_of(file: Path, task: str) -> Iterator[Row]:
-    return read_year(file) if task in SUBSETS else read_places(file, PLACES[task], skip_header=task in HEADERS)
 
 
 def read_places(path: Path, columns: Sequence[int], skip_header: bool = False) -> Iterator[Row]:
@@ -148,14 +137,19 @@ def read_places(path: Path, columns: Sequence[int], skip_header: bool = False) -
       columns: of the score, the first and the second sentence.
       skip_header: whether the first line is a header.
     """
-    for row in itertools.islice(read_tabs(path), int(skip_header), None):
-        fields = row.fields
-        if fields == [""]:
-            continue
-        if len(fields) <= max(columns):
-            raise UserError(f"{row.where}: {len(fields)} tab-separated columns, expected at least {max(columns) + 1}")
-        score, first, second = (fields[column] for column in columns)
+    for row in _chosen(path, columns, skip_header):
+        score, first, second = row.fields
         yield Row(row.where, [first, second, score])
+
+
+def _chosen(path: Path, columns: Sequence[int], skip_header: bool) -> Iterator[Row]:
+    """Some fields of tab-separated lines that are not blank."""
+    for row in itertools.islice(read_tabs(path), int(skip_header), None):
+        count = len(row.fields)
+        if count <= max(columns) and row.fields != [""]:
+            raise UserError(f"{row.where}: {count} tab-separated columns, expected at least {max(columns) + 1}")
+        if row.fields != [""]:
+            yield Row(row.where, [row.fields[column] for column in columns])
 
 
 def read_year(path: Path) -> Iterator[Row]:

@@ -11,13 +11,13 @@ from simcse_jax.config.source_fields import ONE_SOURCE, lengths_of, longest, pro
 from simcse_jax.data.augment import augment
 from simcse_jax.data.batches import tokenize
 from simcse_jax.data.corpora import AnyCorpus, Part
+from simcse_jax.data.documents import SPANS, Spans, cut_spans
 from simcse_jax.data.examples import Examples, read_examples
 from simcse_jax.data.mixture import read_weights
 from simcse_jax.data.one_source import OneSource
 from simcse_jax.data.pairing import Pairing
 from simcse_jax.data.scores import Scores, read_range
 from simcse_jax.data.sources import split_sources
-from simcse_jax.data.spans import SPANS, Spans, cut_spans
 from simcse_jax.data.tokens import ROLES, Lengths, Prompts, check_prompts
 from simcse_jax.devices import processes
 from simcse_jax.errors import UserError

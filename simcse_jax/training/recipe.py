@@ -10,7 +10,7 @@ import numpy as np
 from simcse_jax.config.fields import fields_of, flatten, numbers_of_step
 from simcse_jax.config.matryoshka_fields import sizes_of, weights_of
 from simcse_jax.config.sections import Section
-from simcse_jax.data.spans import SPANS
+from simcse_jax.data.documents import SPANS
 from simcse_jax.field import read_milestones
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.head import HEADS

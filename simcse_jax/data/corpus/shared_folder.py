@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from simcse_jax.data.examples import PREFIXED, prefix_of
-from simcse_jax.data.rows import reported
+from simcse_jax.data.rows import reported, size_and_time
 from simcse_jax.data.several_files import source_path
 from simcse_jax.errors import UserError, why
 from simcse_jax.host.flock import Taken, open_alone
@@ -241,12 +241,8 @@ def stamp_of(source: str) -> Stamp:
     """The stamp of a source."""
     if prefix := prefix_of(source):
         return Stamp(0, PREFIXED[prefix].version(source.removeprefix(prefix)))
-    path = source_path(source)
-    with reported(source):
-        status: Any = path.stat()
-    if is_remote(path):
-        return Stamp(status.length, str(status.mtime))
-    return Stamp(status.st_size, str(status.st_mtime_ns))
+    size, written = size_and_time(source_path(source))
+    return Stamp(size, str(written))
 
 
 def size_of(path: Folder) -> int | None:
