@@ -27,9 +27,6 @@ def augment(
       lexicon: for `synonym`, see `Synonyms`.
       mlm_model: for `mlm`, see `replace_by_mlm`.
       seed, column: these and the row decide the outcome.
-
-    Raises:
-      UserError: naming the wrong field of `data.augment`.
     """
     if name not in AUGMENTATIONS:
         raise UserError(f"data.augment.name={name!r}: must be one of {', '.join(AUGMENTATIONS)}")

@@ -118,9 +118,6 @@ def cut_spans(
       spans: how they are drawn.
       seed: of the run.
       where: the source's name, for messages.
-
-    Raises:
-      UserError: counting documents that are too short.
     """
     tokens = [pieces(document) for document in documents]
     short = sum(len(each) < spans.tokens for each in tokens)

@@ -70,9 +70,6 @@ def read_examples(
       mixed: whether several sources may have different columns (see `Examples.present`).
       scores: how to read each pair's score; rows without a score are left out. None to read no scores.
       pairs: whether a row's sentences belong together; if so, a warning says that labels or scores are not read.
-
-    Raises:
-      UserError: in one line, naming the file and the row, or the setting that does not fit the data.
     """
     generator = corpus_generator(seed, NEXT_SENTENCES)
     sources = files_by_source(specification)  # before the first is read
@@ -88,11 +85,7 @@ def read_examples(
 
 
 def files_by_source(specification: str) -> dict[str, list[str]]:
-    """The files of each source, of which a folder and a pattern have any number; a library's source is its own.
-
-    Raises:
-      UserError: naming a source that is not there.
-    """
+    """The files of each source, of which a folder and a pattern have any number; a library's source is its own."""
     sources, found = split_sources(specification), {}
     several = f"{specification}: " if sources[1:] else ""
     for source in sources:

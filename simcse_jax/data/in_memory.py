@@ -32,9 +32,6 @@ def write_examples(given: Any, path: Path, name: str, used: bool = False) -> Non
       path: the file.
       name: of the argument, for errors.
       used: whether a run reads the file if it is there. Otherwise it is replaced, if it was written here.
-
-    Raises:
-      UserError: when there is nothing, or something else; or the file has other examples or is not ours.
     """
     parts = _parts(given, name)
     first = next(parts, None)

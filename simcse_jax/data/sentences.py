@@ -29,9 +29,6 @@ class SentenceFile:
         Args:
           name: the file, on a disk or in a bucket.
           column: None for one with a usual name (`sentence`, `text`, `sent0`, `anchor`), or the only one.
-
-        Raises:
-          UserError: when the file or column does not exist, or the choice of a column is unclear.
         """
         self.path: Folder = as_path(str(name))
         self._suffix = self.path.suffix.lower()
@@ -150,9 +147,6 @@ def check_sentences(sentences: Iterable[str], what: str = "sentence") -> list[st
     Args:
       sentences: any iterable of strings, or a table of one column (`simcse_jax.data.sentences`).
       what: what errors call a sentence.
-
-    Raises:
-      UserError: naming the first that is not a string, or holds a broken character.
     """
     column, values = only_column(sentences)
     where = "" if column is None else f"column {column!r}: "
@@ -188,9 +182,6 @@ def only_column(given: Any) -> tuple[Any, Iterable[Any]]:
 
     Args:
       given: sentences, which are not checked.
-
-    Raises:
-      UserError: for a table with no or several columns, an array of several axes, or a set.
     """
     kind = type(given).__name__
     if isinstance(given, AbstractSet):

@@ -20,9 +20,6 @@ def files_of(name: str) -> list[str]:
     Args:
       name: a file, which need not exist; a folder, of which the files of known types are read, not those of folders in
         it; or a pattern. On a disk or in a bucket.
-
-    Raises:
-      UserError: when a folder has no such file, no file matches a pattern, or a bucket cannot be reached.
     """
     pattern = glob.has_magic(name) and (is_remote(name) or not source_path(name).exists())
     if not pattern and (PurePath(name).suffix.lower() in READERS or not source_path(name).is_dir()):

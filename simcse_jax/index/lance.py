@@ -357,9 +357,6 @@ def kept_for(wanted: Wanted, embeddings: Iterable[Float[np.ndarray, "_ D"]], dim
       wanted: see `check_wanted`.
       embeddings: of all rows, some at a time; the first `CALIBRATION` give int8's ranges if none are given.
       dimension: D.
-
-    Raises:
-      UserError: when an embedding is not finite, or ranges would come from a single row.
     """
     precision, ranges = wanted.precision or "float32", wanted.ranges
     if precision == INT8 and ranges is None:

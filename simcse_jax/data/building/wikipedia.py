@@ -87,11 +87,7 @@ def _sentences_of(page: Page, tally: Tally) -> list[str]:
 
 
 def read_pages(files: Sequence[str | Path], tally: Tally) -> Iterator[Page]:
-    """The articles of dumps (.xml, .bz2, .gz) and of tables with a column `text`, such as hf:wikimedia/wikipedia.
-
-    Raises:
-      UserError: naming the file or data set and what is wrong in it, or two files that are one dump.
-    """
+    """The articles of dumps (.xml, .bz2, .gz) and of tables with a column `text`, such as hf:wikimedia/wikipedia."""
     dumps: dict[Path, Path] = {}
     for file in files:
         if isinstance(file, Path):

@@ -37,9 +37,6 @@ def local_copy(folder: Folder, cache: str, shown: bool = True) -> Path:
       folder: of the corpus.
       cache: the folder for copies, `data.local_cache`.
       shown: whether to show progress.
-
-    Raises:
-      UserError: when there is not enough space, or a shard is missing or was changed.
     """
     if is_remote(cache):
         raise UserError(f"config.data.local_cache={cache}: must be a folder on this host's disk")

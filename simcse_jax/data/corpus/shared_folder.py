@@ -67,9 +67,6 @@ def enter(folder: Folder, plan: Plan, whose: str, check: Callable[[], object] = 
 
     Returns:
       The plan, with the file names that the folder uses, perhaps an earlier version's.
-
-    Raises:
-      UserError: naming what differs, or when the folder has other files.
     """
     if read_sealed(plan.as_in(folder).own(folder)) is None:
         check()
