@@ -67,7 +67,6 @@ class Encoder:
         """The model as it is now; later changes of its attributes have no effect.
 
         Args:
-          model: of any kind.
           options: of `SimCSE.encode`, in place of the model's own. A `prompt` or `prompt_name` is for all tasks and
             both roles.
         """

@@ -259,7 +259,6 @@ def _small_and_large(
 
     Args:
       lengths: (N, C) tokens of each sentence.
-      together: the number of examples that are encoded together.
       parts: the parts of a batch, encoded one after another or on different devices.
       times: (N,) how often each row is read; None if equally often.
     """

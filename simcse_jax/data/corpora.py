@@ -51,8 +51,6 @@ class AnyBatches(abc.ABC):
         """The programs of a run.
 
         Args:
-          steps: the run's steps.
-          devices: the number of devices that share a batch.
           chunk_size: examples that each device encodes at a time; 0: all of its examples.
           unpad: do not compute padding, if there is enough of it.
         """

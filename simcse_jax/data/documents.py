@@ -38,11 +38,6 @@ def next_sentences(
     Lee, 2018). Near a document's end, k is uniform over the sentences that are left. Every sentence except a
     document's last is an anchor once.
 
-    Args:
-      documents: each a list of sentences in their order.
-      reach: 1 for the next sentence, 3 for the next three.
-      generator: draws k.
-
     Returns:
       Anchors and positives, in the order of the text.
     """
@@ -112,12 +107,8 @@ def cut_spans(
     every epoch, but trains for one.
 
     Args:
-      documents: their texts.
       pieces: from a text to its word pieces.
       text: from word pieces to a text.
-      spans: how they are drawn.
-      seed: of the run.
-      where: the source's name, for messages.
     """
     tokens = [pieces(document) for document in documents]
     short = sum(len(each) < spans.tokens for each in tokens)

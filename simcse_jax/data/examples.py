@@ -57,7 +57,6 @@ def read_examples(
     """Reads all examples of a specification (see the module's docstring).
 
     Args:
-      specification: what to read.
       columns: from role (anchor, positive, negative, neutral; label, score) to column name, for unusual names; empty
         names are ignored. If `label` is set, rows without a label are left out.
       positives: how positives are chosen. Empty: by the column. A label: only hypotheses with this label; `all`:

@@ -67,7 +67,6 @@ def read_parquet(path: Path, columns: Sequence[str] | None = None, first: int = 
     """The names of all columns, and the rows with some of them, read a few thousand at a time.
 
     Args:
-      path: the file.
       columns: the ones to read, in this order; None for all. Errors in other columns do not matter.
       first: the first row to read, from 0; earlier row groups are skipped.
     """

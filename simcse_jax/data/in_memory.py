@@ -29,7 +29,6 @@ def write_examples(given: Any, path: Path, name: str, used: bool = False) -> Non
       given: an iterable of sentences, of tuples (anchor, positive), (anchor, positive, negative) or (sentence,
         sentence, score), or of dictionaries; or a table: pandas' or Polars' frame, Arrow's table, a
         `datasets.Dataset`, a dictionary of columns. Columns of a table are chosen by their names, as those of a file.
-      path: the file.
       name: of the argument, for errors.
       used: whether a run reads the file if it is there. Otherwise it is replaced, if it was written here.
     """

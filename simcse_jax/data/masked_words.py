@@ -48,7 +48,6 @@ def replace_by_mlm(
       model_name: a model with a language-model head, see `huggingface.load.load`.
       percent: above 0, below 100; rounded to a whole number of tokens.
       seed, column: decide with the row which tokens are masked.
-      batch_size: sentences at a time.
     """
     model = _load(model_name)
     tokenizer = Tokenizer(model.folder, model.config)  # pads, and checks that it fits the weights

@@ -105,8 +105,6 @@ def join(parts: Mapping[str, Examples], mixed: bool, remedy: str = MIXED) -> Exa
     """The examples of several sources, in the order of the sources.
 
     Args:
-      parts: examples by the name of their source.
-      mixed: whether the sources may have different columns.
       remedy: for the message about those that may not.
     """
     (first, one), *others = parts.items()

@@ -133,9 +133,7 @@ def read_places(path: Path, columns: Sequence[int], skip_header: bool = False) -
     """The pairs of tab-separated lines, each with the fields `COLUMNS`.
 
     Args:
-      path: the file.
       columns: of the score, the first and the second sentence.
-      skip_header: whether the first line is a header.
     """
     for row in _chosen(path, columns, skip_header):
         score, first, second = row.fields

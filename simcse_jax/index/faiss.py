@@ -24,7 +24,6 @@ class FaissSearch:
         """An empty index.
 
         Args:
-          dimension: D.
           sample: n rows from which to find the cells; None for a flat index.
           quantization: int8 or ubinary; None for float32. Rows of int8 are decoded and compared with the query in
             float32; for ubinary, differing bits are counted.

@@ -200,8 +200,6 @@ class LanceIndex:
         nothing, and such a row in float32 is never found.
 
         Args:
-          queries: (Q, D) embeddings of any length.
-          top_k: the maximum number of results per query.
           threshold: the smallest score of a result, to within 1e-6; None for any.
           refine: how many times `top_k` rows are read and scored; None for `REFINE`.
           nprobes: the number of cells searched; None for `NPROBES`.
@@ -301,7 +299,6 @@ def check_options(on_disk: bool, refine: Any, nprobes: Any, **in_memory: bool) -
     """Refuses search options that belong to another kind of index.
 
     Args:
-      on_disk: whether the index is LanceDB's.
       refine, nprobes: see `LanceIndex.search`; None if not given.
       in_memory: options of other indexes by name, and whether they are given.
     """
@@ -354,9 +351,7 @@ def kept_for(wanted: Wanted, embeddings: Iterable[Float[np.ndarray, "_ D"]], dim
     """What a new index keeps.
 
     Args:
-      wanted: see `check_wanted`.
       embeddings: of all rows, some at a time; the first `CALIBRATION` give int8's ranges if none are given.
-      dimension: D.
     """
     precision, ranges = wanted.precision or "float32", wanted.ranges
     if precision == INT8 and ranges is None:

@@ -107,14 +107,10 @@ def top_k(
     the same arguments.
 
     Args:
-      queries: (Q, D) float32.
       blocks: all rows, in order, on the host or split over devices by `on_devices`.
-      k: the number of results.
-      mesh: the devices.
       recall_target: None for exact. Otherwise `jax.lax.approx_max_k` chooses within each device's part of a block, and
         should find this share of the true results; it is made for TPUs, and exact on a CPU.
       similarity: of `simcse_jax.index.similarity`; for `cosine` queries and rows have unit length.
-      decoding: of rows in bytes.
 
     Returns:
       Scores (Q, k), float32, largest first, -inf where there are fewer rows than k; and the numbers of the rows (Q, k).
@@ -174,11 +170,8 @@ def merge(
     Computes scores (Q, R / devices), and makes a choice of k from them and one from 2k.
 
     Args:
-      queries: (Q, D).
       rows: (R, C), split over the devices; of float32, 16 bits, bytes or packed bits.
       number, count: of the block, and of its rows without padding; `number` is above every block in `best`.
-      best: of the rows before, for each device.
-      decoding: of rows in bytes.
       mesh, recall_target, similarity: see `top_k`.
     """
 

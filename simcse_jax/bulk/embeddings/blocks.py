@@ -160,8 +160,6 @@ def write_tokens(
 
     Args:
       writer: a `pyarrow.parquet.ParquetWriter` with the schema of `schema_of_tokens`.
-      encoder, sentences: what to encode.
-      first_row: the number of the first sentence.
       advance: called with the number of sentences done since the last call.
     """
     done, cut = 0, 0
@@ -175,10 +173,6 @@ def write_tokens(
 
 def encode_here(folder: Folder, plan: Plan, encoder: Encoder) -> Manifest | None:
     """Makes the missing blocks that no other process is making, along with any number of other processes.
-
-    Args:
-      folder: of the embeddings, after `corpus.shared_folder.enter`.
-      plan, encoder: of the folder.
 
     Returns:
       The manifest; None if other processes are still making blocks. The last process writes it.

@@ -114,8 +114,6 @@ def encode_on_ray(folder: Folder, plan: Plan, options: Options, hosts: int | Non
 
     Args:
       folder: of the embeddings, after `corpus.shared_folder.enter`; all hosts must see it.
-      plan, options: of the folder and its encoder.
-      hosts: the number of actors, see `share_of`.
 
     Returns:
       The manifest; None if processes outside the cluster are still making blocks.

@@ -45,7 +45,6 @@ def resolve(sources: Iterable[str], patterns: Iterable[str], splits: Iterable[st
     """The files and data sets that sources name, in order, each once.
 
     Args:
-      sources: folders, files and data sets.
       patterns: of the files in a folder, with {split} for the split.
       splits: the splits to read; a folder must have all.
     """
@@ -155,7 +154,6 @@ def draw(units: Iterable[Callable[[], list[str]]], count: int, seed: int, tally:
     Args:
       units: functions that return the unit's sentences; whoever made a unit without sentences counts it as dropped.
       count: the number of sentences, to which the last unit is cut; if there are fewer, all are taken.
-      seed: for the keys.
       tally: counts units that are not drawn as dropped.
     """
     generator = random.Random(seed)

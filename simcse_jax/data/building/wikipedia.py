@@ -40,9 +40,7 @@ def sentences(
 
     Args:
       files: dumps, or tables with a column `text`.
-      tally: of the pages.
       count, seed: see `draw`.
-      draws: see the module's docstring.
     """
     if draws == "articles":
         for document in _documents(files, tally, count, seed):

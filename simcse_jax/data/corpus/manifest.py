@@ -116,7 +116,6 @@ def spread(counts: np.ndarray, columns: int, empty: int) -> np.ndarray:
 
     Args:
       counts: (c, L + 1), c ≤ C.
-      columns: C.
       empty: the number of tokens of the empty sentence, which fills missing columns.
     """
     missing = np.zeros((columns, counts.shape[1]), np.int64)

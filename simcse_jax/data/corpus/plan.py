@@ -52,7 +52,6 @@ def make_plan(
       prompts: texts put before sentences: none, one for all columns, or one for each; all negatives share the third.
       augment: `name`, `percent`, `both` and `lexicon` of changed copies; None for no copies.
       seed: for changed copies and next sentences.
-      keep_text: whether the sentences are kept too.
       shard_rows: the maximum of a source's rows in a shard; None for the usual number, or less if necessary.
     """
     names = expand(data, "--data")

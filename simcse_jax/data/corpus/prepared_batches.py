@@ -208,7 +208,6 @@ def least_cost(counts: np.ndarray, together: int, parts: int, places: int | np.n
 
     Args:
       counts: (C, L + 1) sentences of each length.
-      together: examples that are encoded together.
       parts: the parts of a batch, which fits if all its parts fit in every column.
       places: of the larger program, in every column or (C,).
     """

@@ -60,8 +60,6 @@ def enter(folder: Folder, plan: Plan, whose: str, check: Callable[[], object] = 
     """Writes the plan into a new folder, or checks that an existing folder has the same plan.
 
     Args:
-      folder: on a disk or in a bucket.
-      plan: what is to be made there.
       whose: how the error describes a folder with another plan: "another corpus's".
       check: called before a new folder is started; raises an error to prevent it.
 
@@ -118,7 +116,6 @@ def leave(folder: Folder, plan: Plan, *notes: str) -> None:
     A corrected source counts as a different one, so the folder could not be resumed.
 
     Args:
-      folder, plan: as entered.
       notes: patterns of the folder's own files that are also removed, since they hold no results.
     """
     there = names_in(folder) if folder.is_dir() else set()
@@ -168,7 +165,6 @@ def claimed(path: Folder, patient: bool = False) -> Iterator[bool]:
     """Claims the work on `path` for the duration of the block. Yields whether it was free; a kill frees it.
 
     Args:
-      path: what is written.
       patient: in a bucket, where a kill frees nothing, check whether the holder is still alive, which takes up to half
         a minute. Without it, an existing claim counts.
     """
