@@ -6,6 +6,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from simcse_jax.data.pairing import Pairing
 from simcse_jax.data.tokens import Prompts
 
 
@@ -106,21 +107,51 @@ class AnyCorpus(Protocol):
         """The batches of a run."""
 
 
-class Part(AnyCorpus, Protocol):
+class Part(AnyCorpus):
     """A corpus whose batches mix all its rows: the whole corpus of a run, or one source."""
 
-    @property
-    def num_examples(self) -> int:
-        """The examples of an epoch: its rows, or the pairs made from them."""
+    pairing: Pairing | None  # makes an epoch's examples from one column; None: the rows are the examples
 
     @property
-    def places(self) -> np.ndarray:
-        """(C,) the places for a sentence of each column."""
-
-    @property
+    @abc.abstractmethod
     def lengths(self) -> tuple[int, ...]:
         """The places for a sentence of each column, at most T; () where all have T."""
 
     @property
+    @abc.abstractmethod
+    def _stored(self) -> tuple[int, int, bool]:
+        """C, T, and whether rows may lack columns."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """A single one, empty."""
+        return ("",)
+
+    @property
+    def parts(self) -> "tuple[Part, ...]":
+        """The corpus itself."""
+        return (self,)
+
+    @property
+    def num_columns(self) -> int:
+        """The number of an example's sentences."""
+        return self._stored[0] if self.pairing is None else 2
+
+    @property
+    def num_examples(self) -> int:
+        """The examples of an epoch: its rows, or the pairs made from them."""
+        return self.num_rows if self.pairing is None else self.pairing.count(self.num_rows)
+
+    def steps_per_epoch(self, batch_size: int) -> int:
+        """The batches of an epoch; the last partial one is dropped."""
+        return self.num_examples // batch_size
+
+    @property
+    def places(self) -> np.ndarray:
+        """(C,) the places for a sentence of each column."""
+        return np.array(self.lengths or [self._stored[1]] * self.num_columns)
+
+    @property
     def shape(self) -> tuple[object, ...]:
         """What batches must share to be computed by one program."""
+        return self.num_columns, self._stored[1], self.lengths, self._stored[2]

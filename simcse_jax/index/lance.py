@@ -220,7 +220,8 @@ class LanceIndex:
                 search = search.distance_type(DISTANCES[self.similarity]).refine_factor(refine)
             else:
                 count = min(refine * top_k, self._rows) if self._in_cells else self._rows
-                search = self._table.search(bits_of(vector)[0], "bits", "vector").limit(count).distance_type("hamming")
+                search = self._table.search(bits_of(vector)[0], "bits", "vector").limit(count)
+                search = search.distance_type("hamming")
             stored = [] if small is None else [self._kept.scored]
             found = search.nprobes(nprobes).select(["row", "sentence", "_distance", *stored]).to_arrow()
         if small is None:

@@ -102,13 +102,14 @@ def read_corpus(
     pairing = choose_pairing(config, len(examples.columns))
     check_enough(config, data.train, len(examples), pairing)
     check_roles(config, alone_in(names, examples), len(names))
-    corpus = tokenize(examples, tokenizer, lengths or data.max_length, prompts)._replace(pairing=pairing, group=group)
+    corpus = tokenize(examples, tokenizer, lengths or data.max_length, prompts)
+    corpus = dataclasses.replace(corpus, pairing=pairing, group=group)
     if corpus.cut:
         at = " and ".join(str(length) for length in dict.fromkeys(lengths or (data.max_length,)))
         every = len(examples) * len(examples.columns) if examples.present is None else int(examples.present.sum())
         processes.say(f"{corpus.cut:,} of {every:,} sentences have more than {at} tokens and are cut there")
     if teacher is not None:
-        corpus = corpus._replace(taught=teach(config, teacher, examples))
+        corpus = dataclasses.replace(corpus, taught=teach(config, teacher, examples))
     if prompts:
         say_prompts(names, prompts)
     if corpus.sizes and (data.weights or data.batching == ONE_SOURCE):
@@ -117,7 +118,7 @@ def read_corpus(
         parts = [corpus.of_source(number) for number in range(len(corpus.sizes))]
         return checked(config, one_source(config, names, parts))
     if data.weights and corpus.sizes:
-        corpus = corpus._replace(mixture=by_weight(config, names, corpus.sizes))
+        corpus = dataclasses.replace(corpus, mixture=by_weight(config, names, corpus.sizes))
     return checked(config, corpus)
 
 
