@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from simcse_jax.data.columns import USUAL_NAMES, check_unique
-from simcse_jax.data.files import READERS, count_parquet, read_parquet
+from simcse_jax.data.files import READERS, count_parquet, files_of, read_parquet
 from simcse_jax.data.rows import MISSING, START, Place, Row, is_text, reported, size_and_time
-from simcse_jax.data.several_files import files_of
 from simcse_jax.errors import UserError, broken
 from simcse_jax.host.storage import Folder, as_path
 
@@ -106,7 +105,7 @@ class SentenceFile:
 
 
 class SentenceFiles:
-    """The sentences of all files of a name (`several_files.files_of`), one after the other."""
+    """The sentences of all files of a name (`files.files_of`), one after the other."""
 
     def __init__(self, name: str | Path, column: str | None = None):
         """Checks all files, see `SentenceFile`."""

@@ -37,7 +37,13 @@ PLACES = {"STSBenchmark": (4, 5, 6), "SICKRelatedness": (3, 1, 2)}
 HEADERS = ("SICKRelatedness",)
 
 
-def read_sts_texts(data: str) -> Table:
+def read_sts(data: str) -> Table:
+    """The sentences of FOLDER, or the pairs of FOLDER:TASK[:SPLIT]."""
+    found = of_task(data)
+    return _read_texts(data) if found is None else _read_pairs(data, *found)
+
+
+def _read_texts(data: str) -> Table:
     """One column: both sentences of all pairs of STS12 to STS16, STS-B and SICK-R, in all splits, in this order.
 
     This includes repeated sentences, and pairs without a score as in STS15 and STS16. Counted this way, the seven sets
@@ -60,8 +66,8 @@ def read_sts_texts(data: str) -> Table:
 
 
 def sts_version(data: str) -> str:
-    """The sizes of all files that `read_sts_texts` reads, and when they were written."""
-    folder = local_path(data)
+    """The sizes of all files in the folder of `read_sts`, and when they were written."""
+    folder = local_path((of_task(data) or (data,))[0])
     files = [file for task in (*SUBSETS, *SINGLE_FILES) for file in files_of(folder, task) if file.is_file()]
     found = [(str(file.relative_to(folder)), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
     return hashlib.sha256(repr(found).encode()).hexdigest()
@@ -98,23 +104,15 @@ def of_task(data: str) -> tuple[str, str, str] | None:
     return (before, task, last) if colon and task in (*SUBSETS, *SINGLE_FILES) else None
 
 
-def read_sts_pairs(data: str) -> Table:
-    """Three columns, sentence1, sentence2 and score: the pairs of one split of one set; a score may be empty.
-
-    Args:
-      data: FOLDER:TASK[:SPLIT], see `of_task`; the folder is SentEval's `data/downstream`.
-    """
-    found = of_task(data)
-    assert found is not None
-    folder, task, split = local_path(found[0]), *found[1:]
+def _read_pairs(data: str, name: str, task: str, split: str) -> Table:
+    """Three columns, sentence1, sentence2 and score: the pairs of one split of one set; a score may be empty."""
     splits = ("test",) if task in SUBSETS else tuple(SINGLE_FILES[task])
     if split not in splits:
         raise no_such(f"{PREFIX}{data}", "split", split, splits)
-    files = files_of_task(folder, task, split)
+    files = files_of_task(local_path(name), task, split)
     if missing := next((file for file in files if not file.is_file()), None):
         raise UserError(
-            f"{PREFIX}{data}: no file {missing}; {found[0] or 'it'} must be SentEval's data/downstream, with STS and "
-            "SICK"
+            f"{PREFIX}{data}: no file {missing}; {name or 'it'} must be SentEval's data/downstream, with STS and SICK"
         )
     by_file = (
         read_year(file) if task in SUBSETS else read_places(file, PLACES[task], task in HEADERS) for file in files

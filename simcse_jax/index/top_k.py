@@ -27,24 +27,18 @@ MAX_QUERIES = 128  # scored together; fewer are padded to a power of two
 WHOLE = 128  # if a device's part must be padded, to a multiple of this
 
 
-class Decoding(NamedTuple):
-    """Decodes an element of a row of bytes: `scale` · code + `shift`."""
-
-    scale: Float32[AnyArray, " D"]
-    shift: Float32[AnyArray, " D"]
+Decoding = tuple[Float32[AnyArray, " D"], Float32[AnyArray, " D"]]  # of an element of bytes: scale · code + shift
 
 
 def decoding_of(quantization: Quantization | None) -> Decoding | None:
     """The `Decoding` of rows of bytes; None for others."""
-    if quantization is None or quantization.precision not in SCALAR:
-        return None
-    return Decoding(*quantization.affine())
+    return None if quantization is None or quantization.precision not in SCALAR else quantization.affine()
 
 
 def decoded(rows: Shaped[Array, "R C"], dimension: int, decoding: Decoding | None) -> Float32[Array, "R {dimension}"]:
     """As `Quantization.decode`, on devices."""
     if decoding is not None:
-        return rows.astype(jnp.float32) * decoding.scale + decoding.shift
+        return rows.astype(jnp.float32) * decoding[0] + decoding[1]
     if rows.dtype != jnp.uint8:
         return rows.astype(jnp.float32)
     bits = (rows[:, :, None] >> np.arange(7, -1, -1, dtype=np.uint8)) & 1

@@ -19,9 +19,9 @@ from simcse_jax.config.checks import check_field
 from simcse_jax.config.fields import FIELDS, flatten, has_scores
 from simcse_jax.data.columns import USUAL_LABELS
 from simcse_jax.data.examples import open_source, open_table, prefix_of
+from simcse_jax.data.files import files_of
 from simcse_jax.data.held_out import FEWEST
 from simcse_jax.data.labels import LABELS, parse_label
-from simcse_jax.data.several_files import files_of
 from simcse_jax.data.sources import kind_of, split_sources
 from simcse_jax.devices import processes
 from simcse_jax.errors import UserError

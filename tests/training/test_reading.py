@@ -143,10 +143,8 @@ def test_without_the_new_fields_several_sources_are_read_as_before(config, corpu
     other = read(changed(made, data__weights=("1", "1")), model)
     np.testing.assert_array_equal(found.input_ids, other.input_ids)
     moved = dataclasses.replace(other, sizes=(39, 31))  # weighted, the same rows have another order
-    assert (
-        found.fingerprint == dataclasses.replace(found, sizes=(39, 31)).fingerprint
-        and other.fingerprint != moved.fingerprint
-    )
+    assert found.fingerprint == dataclasses.replace(found, sizes=(39, 31)).fingerprint
+    assert other.fingerprint != moved.fingerprint
     assert read(changed(config, data__train=str(corpus["csv"]), data__weights=("3",)), model).mixture is None
     order = found.batches(8, 1)._examples(0)
     weighted = read(changed(made, data__weights=("1", "3")), model).batches(8, 1)._examples(0)

@@ -88,20 +88,13 @@ def columns(table: Table, wanted: Sequence[Sequence[str]], where: str) -> Iterat
 
 
 class Tally:
-    """Counts what a builder reads; every unit is used, or dropped for a reason.
-
-    Attributes:
-      unit: what is counted: pairs, captions, pages.
-      read: the number of units.
-      dropped: the number left out, by reason.
-      notes: further lines for the user.
-    """
+    """Counts what a builder reads; every unit is used, or dropped for a reason."""
 
     def __init__(self, unit: str):
-        self.unit = unit
+        self.unit = unit  # what is counted: pairs, captions, pages
         self.read = 0
-        self.dropped: Counter[str] = Counter()
-        self.notes: list[str] = []
+        self.dropped: Counter[str] = Counter()  # by reason
+        self.notes: list[str] = []  # further lines for the user
         self._clock = Clock()
 
     def see(self) -> None:

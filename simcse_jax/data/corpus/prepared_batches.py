@@ -11,7 +11,7 @@ import numpy as np
 from simcse_jax.data.batches import WORTH_LEAVING_OUT
 from simcse_jax.data.corpora import AnyBatches, Part, Programs
 from simcse_jax.data.corpus.prepared import Prepared, Sentences
-from simcse_jax.data.draws import ORDER, SUBSET, Permutation, permutation
+from simcse_jax.data.draws import ORDER, SUBSET, permutation
 from simcse_jax.data.mixture import Mixture
 from simcse_jax.data.pairing import Pairing
 from simcse_jax.data.tokens import Prompts
@@ -168,11 +168,8 @@ class PreparedBatches(AnyBatches):
         positions = np.arange(first, min(first + AT_ONCE, self._corpus.num_rows))
         if self._corpus.mixture is not None:
             return self._corpus.mixture.rows(self._prepared.sizes, self._seed, epoch, positions)
-        rows = self._permutation(epoch)(positions)
+        rows = permutation(self._corpus.num_rows, self._seed, ORDER, epoch)(positions)
         return rows if self._chosen is None else self._chosen(rows)
-
-    def _permutation(self, epoch: int) -> Permutation:
-        return permutation(self._corpus.num_rows, self._seed, ORDER, epoch)
 
 
 def least_cost(counts: np.ndarray, together: int, parts: int, places: int | np.ndarray) -> np.ndarray:

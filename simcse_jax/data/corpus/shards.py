@@ -46,13 +46,8 @@ class Parts(NamedTuple):
 def parts(tokens: int, width: int, rows: int, sentences: int, labels: bool, origins: bool) -> Parts:
     """The offsets for these numbers of tokens (of `width` bytes), rows and sentences, with or without further parts."""
     sizes = tokens * width, (sentences + 1) * ENTRY, rows * labels, 4 * rows * origins
-    starts = np.cumsum([0, *(padded(size) for size in sizes)]).tolist()
+    starts = np.cumsum([0, *(-(-size // ALIGN) * ALIGN for size in sizes)]).tolist()
     return Parts(*starts)
-
-
-def padded(size: int) -> int:
-    """A size in bytes, rounded up to a multiple of `ALIGN`."""
-    return -(-size // ALIGN) * ALIGN
 
 
 def token_type(vocabulary: int) -> np.dtype:
