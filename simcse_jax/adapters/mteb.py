@@ -67,7 +67,6 @@ class Encoder:
         """The model as it is now; later changes of its attributes have no effect.
 
         Args:
-          model: of any kind.
           options: of `SimCSE.encode`, in place of the model's own. A `prompt` or `prompt_name` is for all tasks and
             both roles.
         """
@@ -94,10 +93,6 @@ class Encoder:
           inputs: batches with the texts under "text".
           prompt_type: the role of the texts; None: a task without roles.
           kwargs: mteb's `encode_kwargs`: `batch_size` and `show_progress_bar`.
-
-        Raises:
-          UserError: for texts that are not strings, inputs without texts, embeddings that are not finite, or an option
-            that would change the scores.
         """
         for name in kwargs:
             if name not in HARMLESS:

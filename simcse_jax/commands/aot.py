@@ -17,8 +17,8 @@ from simcse_jax.config.flags import find_config, parse
 from simcse_jax.config.sections import Section
 from simcse_jax.config.source_fields import longest
 from simcse_jax.data.columns import ROLES
+from simcse_jax.data.documents import SPANS
 from simcse_jax.data.sources import split_sources
-from simcse_jax.data.spans import SPANS
 from simcse_jax.data.sts import PREFIX, of_task
 from simcse_jax.encoding.batching import FINE_LENGTHS
 from simcse_jax.errors import UserError

@@ -196,7 +196,7 @@ def check_output(args: argparse.Namespace) -> Path:
     if args.parts > 1:
         path = Path(name)
         name = str(path.with_name(f"{path.stem}-{args.part:05}-of-{args.parts:05}{path.suffix}"))
-    from simcse_jax.data.several_files import as_inputs
+    from simcse_jax.data.files import as_inputs
 
     inputs = as_inputs("--data", args.data) | {"--model": args.model}
     inputs |= {"--ranges": args.ranges_file, "--calibration": args.calibration}

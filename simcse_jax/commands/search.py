@@ -151,7 +151,7 @@ def _parse() -> tuple[argparse.Namespace, Path | None]:
         args.recall_target = 0.95
     elif not args.approximate or args.backend == "faiss":
         raise UserError("--recall-target: is for --approximate without FAISS; leave it out")
-    from simcse_jax.data.several_files import as_inputs
+    from simcse_jax.data.files import as_inputs
 
     inputs: dict[str, str | None] = {"--model": args.model, "--compare": args.compare}
     inputs |= as_inputs("--data", args.data) | as_inputs("--queries", args.queries)

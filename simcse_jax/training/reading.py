@@ -12,13 +12,13 @@ from simcse_jax.config.source_fields import ONE_SOURCE, lengths_of, longest, pro
 from simcse_jax.data.augment import augment
 from simcse_jax.data.batches import tokenize
 from simcse_jax.data.corpora import AnyCorpus, Part
+from simcse_jax.data.documents import SPANS, Spans, cut_spans
 from simcse_jax.data.examples import Examples, read_examples
 from simcse_jax.data.mixture import read_weights
 from simcse_jax.data.one_source import OneSource
 from simcse_jax.data.pairing import Pairing
 from simcse_jax.data.scores import Scores, read_range
 from simcse_jax.data.sources import split_sources
-from simcse_jax.data.spans import SPANS, Spans, cut_spans
 from simcse_jax.data.tokens import ROLES, Lengths, Prompts, check_prompts
 from simcse_jax.devices import processes
 from simcse_jax.errors import UserError
@@ -95,20 +95,23 @@ def _tokenized(config: Section, model: Pretrained, tokenizer: Tokenizer, example
     pairing = choose_pairing(config, len(examples.columns))
     check_enough(config, data.train, len(examples), pairing)
     check_roles(config, alone_in(names, examples), len(names))
-    corpus = tokenize(examples, tokenizer, lengths or data.max_length, prompts)._replace(pairing=pairing, group=group)
+    corpus = tokenize(examples, tokenizer, lengths or data.max_length, prompts)
+    corpus = dataclasses.replace(corpus, pairing=pairing, group=group)
     if corpus.cut:
         at = " and ".join(str(length) for length in dict.fromkeys(lengths or (data.max_length,)))
         every = len(examples) * len(examples.columns) if examples.present is None else int(examples.present.sum())
         processes.say(f"{corpus.cut:,} of {every:,} sentences have more than {at} tokens and are cut there")
     if teacher is not None:
-        corpus = corpus._replace(taught=teach(config, teacher, examples))
+        corpus = dataclasses.replace(corpus, taught=teach(config, teacher, examples))
     if prompts:
         say_prompts(names, prompts)
     if corpus.sizes and (data.weights or data.batching == ONE_SOURCE):
         check_drawn(config, names, corpus.sizes)
     if corpus.sizes and data.batching == ONE_SOURCE:
         return one_source(config, names, [corpus.of_source(number) for number in range(len(corpus.sizes))])
-    return corpus._replace(mixture=by_weight(config, names, corpus.sizes)) if data.weights and corpus.sizes else corpus
+    if data.weights and corpus.sizes:
+        corpus = dataclasses.replace(corpus, mixture=by_weight(config, names, corpus.sizes))
+    return corpus
 
 
 def _spans(config: Section, tokenizer: Tokenizer, documents: Sequence[str]) -> Examples:

@@ -18,7 +18,7 @@ from simcse_jax.config.loss_fields import sizes_of, weights_of
 from simcse_jax.config.sections import Section
 from simcse_jax.data.batches import Corpus
 from simcse_jax.data.corpora import AnyBatches
-from simcse_jax.data.spans import SPANS
+from simcse_jax.data.documents import SPANS
 from simcse_jax.devices.mesh import data_mesh, place, replicate, replicated, split_over_examples
 from simcse_jax.devices.parts import distribute, whole
 from simcse_jax.encoding.embedder import Embedder
