@@ -145,11 +145,12 @@ def in_blocks(
     def of_block(own: tuple[Array, ...]) -> Float[Array, "B H Q d"]:
         start, queries, *others = own
         keys, values, shown = (key, value, mask) if window is None else others
+        seen: Seen = None
         if window is not None:
             places = jnp.arange(BLOCK + 2 * window) - window  # of the keys, as seen from the block's first query
             seen = jnp.abs(jnp.arange(BLOCK)[:, None] - places)[None] <= window
-        else:
-            seen = None if near is None else near._replace(queries=others[0]).seen()
+        elif near is not None:
+            seen = near._replace(queries=others[0]).seen()
         first = jnp.zeros_like(start) if window is None else start - window
         kept = dropout.mask((query.shape[1], BLOCK, keys.shape[2]), (start, first)) if dropout is not None else None
         return whole(queries, keys, values, shown, None, seen, kept, dtype)

@@ -167,8 +167,9 @@ class Encoder(nnx.Module):
         for number, (group, layer_masks) in enumerate(zip(self.config.groups, masks, strict=True), 1):
             only = first_only and number == self.config.num_layers
             layer, order = self.layers[group], orders[number - 1 in self.config.local_layers]
-            given = {"layout": layout, "masks": layer_masks, "order": order, "first_only": only}
-            through = functools.partial(layer, attention_mask=attention_mask, **given)
+            through = functools.partial(
+                layer, attention_mask=attention_mask, layout=layout, masks=layer_masks, order=order, first_only=only
+            )
             hidden = again(through, hidden, attention_mask) if is_long(length) else through(hidden)
             layout = Padded(1) if only else layout
             if self.final_norm is not None and number == self.config.num_layers:

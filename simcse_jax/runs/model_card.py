@@ -164,7 +164,7 @@ def front_matter(
     run: Mapping[str, Any],
     result: Mapping[str, Any] | None,
     name: str,
-    licenses: Mapping[str, str] = MappingProxyType({}),
+    licenses: Mapping[str, Any] = MappingProxyType({}),
 ) -> str:
     """The YAML between two lines of dashes, as the hub reads it."""
     from huggingface_hub import EvalResult, ModelCardData
