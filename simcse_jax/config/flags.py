@@ -33,15 +33,9 @@ MEANT = {
     "model.init_from": ("model_name_or_path", "name", "pretrained"),
     "model.pooler": ("pooler", "pooling", "pooler_type"),
 }
-SHORT = {
-    "data": "data.train",
-    "model": "model.init_from",
-    "eval": "eval.data",
-}  # `train --data FILE`: as the other commands call it
-FOLDERS = {
-    "workdir": "where checkpoints, metrics and results go",
-    "profile": "where a trace of a few steps goes",
-}
+# `train --data FILE`: as the other commands call it.
+SHORT = {"data": "data.train", "model": "model.init_from", "eval": "eval.data"}
+FOLDERS = {"workdir": "where checkpoints, metrics and results go", "profile": "where a trace of a few steps goes"}
 
 
 def parse(

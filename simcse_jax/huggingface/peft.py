@@ -67,13 +67,8 @@ def write_adapter(
     alpha = settings.alpha
     fields: dict[str, Any] = {"peft_type": "LORA", "task_type": "FEATURE_EXTRACTION", BASE: base, "revision": revision}
     fields |= {"r": settings.rank, "lora_alpha": int(alpha) if alpha.is_integer() else alpha, "lora_dropout": dropout}
-    fields |= {
-        "inference_mode": True,
-        "target_modules": modules,
-        "bias": "none",
-        "fan_in_fan_out": False,
-        "init_lora_weights": True,
-    }
+    fields |= {"inference_mode": True, "target_modules": modules, "bias": "none", "fan_in_fan_out": False}
+    fields |= {"init_lora_weights": True}
     write_json(folder / CONFIG, fields)
     write_safetensors(folder / WEIGHTS, tensors)
     write_json(folder / MARKER, {BASE_SHA256: sha, "version": __version__})
@@ -114,11 +109,9 @@ def read_adapter(name: str, encoder: EncoderConfig, model: Pretrained) -> dict[s
         raise UserError(f"{path}: the tensor {other[0]!r:.120} {which}; {advice}")
     params = {}
     for key, (ours, shape) in expected.items():
-        if tensors[key].shape != shape:
-            raise UserError(
-                f"{path}: {key!r} has shape {tensors[key].shape}, but {model.name} needs {shape}: it is an adapter of "
-                "another model"
-            )
+        if (found := tensors[key].shape) != shape:
+            needs = f"but {model.name} needs {shape}: it is an adapter of another model"
+            raise UserError(f"{path}: {key!r} has shape {found}, {needs}")
         params[ours] = np.ascontiguousarray(as_float32(tensors[key], key, str(path)).T)
     return params
 

@@ -56,14 +56,9 @@ def _package_folder(package: str) -> Path:
     folder = next((path.parent for path in sorted(root.rglob("model.safetensors"))), None)
     if folder is None:
         raise UserError(f"package:{package}: {root} holds no model.safetensors")
-    if package in PACKAGE_WEIGHTS:
-        _check_published(package, folder / "model.safetensors")
+    if (published := PACKAGE_WEIGHTS.get(package)) is not None:
+        with open(folder / "model.safetensors", "rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+        if found != published:
+            raise UserError(f"package:{package}: model.safetensors has SHA-256 {found}, not {published}; reinstall it")
     return folder
-
-
-def _check_published(package: str, path: Path) -> None:
-    published = PACKAGE_WEIGHTS[package]
-    with open(path, "rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != published:
-        raise UserError(f"package:{package}: model.safetensors has SHA-256 {found}, not {published}; reinstall it")

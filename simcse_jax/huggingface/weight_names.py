@@ -16,7 +16,7 @@ from simcse_jax.models.parameters import WORD_EMBEDDING
 from simcse_jax.models.sentence_encoder import build
 
 FLOATS = [np.dtype(kind) for kind in (np.float16, ml_dtypes.bfloat16, np.float32, np.float64)]  # of weights
-LEGACY = ((".gamma", ".weight"), (".beta", ".bias"))  # in conversions of BERT's TensorFlow release
+LEGACY = {"gamma": "weight", "beta": "bias"}  # in conversions of BERT's TensorFlow release
 TABLES = {
     "encoder.embeddings.word.embedding": "embeddings.word_embeddings.weight",
     "encoder.embeddings.position.embedding": "embeddings.position_embeddings.weight",
@@ -88,14 +88,10 @@ def _sources(name: str, model_type: str, head: str | None) -> list[str]:
         return [TABLES[name]]
     module, _, kind = name.removeprefix("encoder.").rpartition(".")
     suffix = {"kernel": "weight", "scale": "weight", "bias": "bias"}[kind]
-    if name.startswith(PREFIX):
-        return [f"{head}.{suffix}"]
-    if module == "embeddings.norm":
-        return [f"{names.embedding_norm}.{suffix}"]
-    if module == "final_norm":
-        return [f"final_norm.{suffix}"]
-    if module == "embeddings.projection":
-        return [f"{names.projection}.{suffix}"]
+    alone = {PREFIX.removesuffix("."): head, "embeddings.norm": names.embedding_norm, "final_norm": "final_norm"}
+    alone |= {"embeddings.projection": names.projection}
+    if module in alone:
+        return [f"{alone[module]}.{suffix}"]
     _, index, part = module.split(".")
     return [f"{names.stack.format(index)}.{source}.{suffix}" for source in names.layer[part]]
 
@@ -110,10 +106,8 @@ def normalize_names(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     for name, value in tensors.items():
         for prefix in PREFIXES:
             name = name.removeprefix(prefix)
-        for old, new in LEGACY:
-            if name.endswith(old):
-                name = name.removesuffix(old) + new
-        names[name] = value
+        module, _, kind = name.rpartition(".")
+        names[f"{module}.{LEGACY[kind]}" if module and kind in LEGACY else name] = value
     return names
 
 

@@ -21,7 +21,7 @@ from simcse_jax.models import lora
 from simcse_jax.models.arrays import CONTEXT, AnyArray
 from simcse_jax.models.attention import Near, Order, RelativeBias, is_long
 from simcse_jax.models.changes import UNCHANGED, Change
-from simcse_jax.models.config import EncoderConfig
+from simcse_jax.models.config import EncoderConfig, Site
 from simcse_jax.models.dropout import Draws, Mask, Rate, attention_masks, drop, token_masks
 from simcse_jax.models.layer import Layer, LayerNorm, Masks, dense, linear
 from simcse_jax.models.model_types import FROM_ZERO, ROTARY, WORD_VECTORS
@@ -86,14 +86,12 @@ class Embeddings(nnx.Module):
     ) -> Int[Array, "*tokens"]:
         """Each token's row of the table of positions."""
         if self.config.positions == FROM_ZERO:
-            positions = layout.positions if change.positions is None else layout.to_tokens(change.positions)
-        elif change.positions is not None:
-            positions = layout.to_tokens((change.positions + 1) * attention_mask + self.config.pad_token_id)
-        else:  # tokens count from the index after padding's; a padding token that a text has does not count
-            counted = attention_mask * (jnp.asarray(input_ids) != self.config.pad_token_id)
-            rows = jnp.cumsum(counted, axis=1) * counted + self.config.pad_token_id
-            positions = layout.to_tokens(rows)
-        return jnp.asarray(positions)
+            return layout.positions if change.positions is None else layout.to_tokens(jnp.asarray(change.positions))
+        if change.positions is not None:
+            return layout.to_tokens(jnp.asarray((change.positions + 1) * attention_mask + self.config.pad_token_id))
+        # Tokens count from the index after padding's; a padding token that a text has does not count.
+        counted = attention_mask * (jnp.asarray(input_ids) != self.config.pad_token_id)
+        return layout.to_tokens(jnp.cumsum(counted, axis=1) * counted + self.config.pad_token_id)
 
 
 class Encoder(nnx.Module):
@@ -244,11 +242,11 @@ class Encoder(nnx.Module):
     def lora_masks(self, layout: Layout, keys: Key[Array, "..."], rate: Rate) -> list[dict[str, Mask]]:
         """For each layer the masks of its linear maps with LoRA; `keys` are the tokens'."""
         masks: list[dict[str, Mask]] = [{} for _ in self.config.groups]
-        places = [
-            (layer, site) for layer, group in enumerate(self.config.groups) for site in self.config.adapted(group)
-        ]
-        for size in sorted({lora.features(self.config, site)[0] for _, site in places}):
-            own = [(layer, site) for layer, site in places if lora.features(self.config, site)[0] == size]
+        by_size: dict[int, list[tuple[int, Site]]] = {}
+        for layer, group in enumerate(self.config.groups):
+            for site in self.config.adapted(group):
+                by_size.setdefault(lora.features(self.config, site)[0], []).append((layer, site))
+        for size, own in sorted(by_size.items()):
             drawn = token_masks(keys, layout.positions, [lora.mask_site(*place) for place in own], size, rate)
             for (layer, site), mask in zip(own, drawn, strict=True):
                 masks[layer][site.name] = mask

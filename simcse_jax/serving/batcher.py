@@ -155,13 +155,10 @@ class Batcher:
         return each
 
     def _forget(self, request: _Request) -> None:
-        for key, queue in [*self._queues.items()]:
-            kept = [each for each in queue if each.request is not request]
-            self.waiting -= len(queue) - len(kept)
-            heapq.heapify(kept)
-            self._queues[key] = kept
-            if not kept:
-                del self._queues[key]
+        waiting = [each for queue in self._queues.values() for each in queue if each.request is not request]
+        self._queues, self.waiting = {}, 0
+        for each in waiting:
+            self._push(each)
 
     def take(self) -> tuple[Batch, list[_Waiting]] | None:
         """Removes the next batch from those that wait; None when there is none."""
