@@ -126,7 +126,6 @@ def leave_out_missing_scores(config: config_dict.ConfigDict, given: Collection[s
 
 
 def _fields_in(argv: Sequence[str]) -> set[str]:
-    """The names of the fields that these arguments set."""
     return {_in_full(arg).lstrip("-").partition("=")[0].removeprefix("config.") for arg in argv}
 
 

@@ -15,7 +15,7 @@ from simcse_jax.host.storage import local_path, read_json, sha256, write_json
 from simcse_jax.huggingface.load import Pretrained
 from simcse_jax.huggingface.tokenizer import MARKER
 from simcse_jax.huggingface.weight_files import read_safetensors, write_safetensors
-from simcse_jax.huggingface.weight_names import NAMES, PREFIXES, as_float32
+from simcse_jax.huggingface.weight_names import NAMES, as_float32, normalize_names
 from simcse_jax.models import lora
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.config import EncoderConfig, Lora, Site
@@ -90,8 +90,8 @@ def read_adapter(name: str, encoder: EncoderConfig, model: Pretrained) -> dict[s
     _check_base(fields, folder, model)
     path = folder / WEIGHTS
     unread = () if model.has_head else f"{NAMES[encoder.model_type].pooler}.lora_"
-    named = ((_without_prefix(key), value) for key, value in read_safetensors(path).items())
-    tensors = {key: value for key, value in named if not key.startswith(unread)}
+    named = {key.removeprefix(PREFIX): value for key, value in read_safetensors(path).items()}
+    tensors = {key: value for key, value in normalize_names(named).items() if not key.startswith(unread)}
     expected = {
         f"{module_of(encoder.model_type, group, site)}.{kind}.weight": (ours, (rows, columns))
         for (group, site), names in lora.names(encoder).items()
@@ -149,12 +149,6 @@ def _check_base(fields: Mapping[str, Any], folder: Path, model: Pretrained) -> N
             f"{folder / CONFIG}: {BASE} is {named!r:.100}, but config.model.init_from is {model.name!r:.100}; start "
             "from that model, or write the other name there if they are the same"
         )
-
-
-def _without_prefix(key: str) -> str:
-    """A tensor's name as transformers' class of the encoder alone has it."""
-    key = key.removeprefix(PREFIX)
-    return next((key.removeprefix(prefix) for prefix in PREFIXES if key.startswith(prefix)), key)
 
 
 def linear_maps(model_type: str) -> dict[str, Site]:

@@ -105,7 +105,6 @@ def _check_class(model: dict[str, Any], config: dict[str, Any]) -> str:
 
 
 def _check_special_tokens(kind: str, config: dict[str, Any], names: dict[str, Any]) -> None:
-    """Accepts only the class's own special tokens."""
     special = SPECIAL_TOKENS[kind]
     for field, value in (*config.items(), *names.items()):
         if field.endswith("_token") and _content(value) != special.get(field.removesuffix("_token")):

@@ -133,7 +133,6 @@ def _check_field(name: str, value: Any, where: str) -> None:
 
 
 def _flat(section: Mapping[str, Any], prefix: str, where: str) -> Iterator[tuple[str, Any]]:
-    """The fields by their dotted names."""
     for name, value in section.items():
         if "." in name or prefix.count(".") > DEPTH:
             raise _damaged(where, f"config.{prefix}{name} is not the name of a field")

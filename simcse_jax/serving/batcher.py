@@ -147,13 +147,6 @@ class Batcher:
         heapq.heappush(self._queues.setdefault((each.piece.group, each.piece.length), []), each)
         self.waiting += 1
 
-    def _pop(self, key: tuple[int, int]) -> _Waiting:
-        each = heapq.heappop(self._queues[key])
-        if not self._queues[key]:
-            del self._queues[key]
-        self.waiting -= 1
-        return each
-
     def _forget(self, request: _Request) -> None:
         waiting = [each for queue in self._queues.values() for each in queue if each.request is not request]
         self._queues, self.waiting = {}, 0
@@ -169,8 +162,11 @@ class Batcher:
         offered: list[_Waiting] = []
         shorter = sorted((key for key in self._queues if key[0] == group and key[1] <= length), key=lambda key: -key[1])
         for key in shorter:
-            while key in self._queues and len(offered) < self._most:
-                offered.append(self._pop(key))
+            while self._queues[key] and len(offered) < self._most:
+                offered.append(heapq.heappop(self._queues[key]))
+            if not self._queues[key]:
+                del self._queues[key]
+        self.waiting -= len(offered)
         shape, places = self._choose(length, [each.piece.size for each in offered])
         taken = [offered[place] for place in places]
         for place in {*range(len(offered))}.difference(places):
