@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from simcse_jax.config.recipes import FOLDER
-from simcse_jax.config.variants import list_recipes
+from simcse_jax.config.recipes import FOLDER, list_recipes
 from simcse_jax.field import Field
 
 WIDTH = 100

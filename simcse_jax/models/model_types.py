@@ -230,9 +230,9 @@ def _whole(config: Mapping[str, Any], field: str, default: int | None, where: st
     return value
 
 
-def flag(config: Mapping[str, Any], field: str, where: str) -> bool:
-    """A field of a `config.json` that is true or false; false where it is missing."""
-    value = config.get(field, False)
+def flag(config: Mapping[str, Any], field: str, where: str, default: bool | None = False) -> bool:
+    """A field of a `config.json` that is true or false; None as a default refuses a file without it."""
+    value = config.get(field, default)
     if not isinstance(value, bool):
         raise UserError(f"{where}: {field} is {value!r:.60}, neither true nor false")
     return value
