@@ -39,20 +39,20 @@ EMBEDDING_SITE = 0
 class Embeddings(nnx.Module):
     """Word, position, type and task embeddings, summed and normalized; where they are narrower, then a dense layer.
 
-    Rotary positions have no table: layers apply them.
-
-    A sentence's tokens all have the first type and the first task.
+    Rotary positions have no table: layers apply them. Word vectors are as they are in their table. A sentence's tokens
+    all have the first type and the first task.
     """
 
     def __init__(self, config: EncoderConfig, rngs: nnx.Rngs, dtype: DType):
         def table(rows: int) -> nnx.Embed:
             return nnx.Embed(rows, config.table_size, embedding_init=nnx.initializers.normal(0.02), rngs=rngs)
 
+        is_words = config.model_type == WORD_VECTORS
         self.word = table(config.vocab_size)
-        self.position = None if config.positions == ROTARY else table(config.max_positions)
+        self.position = None if is_words or config.positions == ROTARY else table(config.max_positions)
         self.type = table(config.type_vocab_size) if config.type_vocab_size else None
         self.task = table(config.task_types) if config.task_types else None
-        self.norm = LayerNorm(config, config.table_size)
+        self.norm = None if is_words else LayerNorm(config, config.table_size)
         self.projection = linear(config.table_size, config.hidden_size, rngs) if config.embedding_size else None
         self.config = config
         self.dtype = dtype
@@ -74,7 +74,9 @@ class Embeddings(nnx.Module):
             embedded += self.type.embedding[0]
         if self.task is not None:
             embedded += self.task.embedding[0]
-        embedded = drop(self.norm(embedded, rounded(self.dtype)), mask)
+        if self.norm is not None:
+            embedded = self.norm(embedded, rounded(self.dtype))
+        embedded = drop(embedded, mask)
         if self.projection is not None:
             embedded = dense(embedded, self.projection, self.dtype)
         if change.kept is not None:
@@ -101,8 +103,7 @@ class Encoder(nnx.Module):
     """
 
     def __init__(self, config: EncoderConfig, *, rngs: nnx.Rngs, dtype: DType = jnp.float32):
-        is_words = config.model_type == WORD_VECTORS
-        self.embeddings = WordVectors(config, rngs, dtype) if is_words else Embeddings(config, rngs, dtype)
+        self.embeddings = Embeddings(config, rngs, dtype)
         self.layers = nnx.List([Layer(config, rngs, dtype, group=group) for group in sorted(set(config.groups))])
         self.final_norm = LayerNorm(config, config.hidden_size) if config.pre_norm else None
         # Shared by all layers: a number for each bucket of distances and each head.
@@ -272,23 +273,3 @@ def again(
 
     some = jnp.sum(attention_mask) >= 0
     return for_platform(hidden, some, cpu=in_a_branch, default=lambda hidden, _: light(hidden))
-
-
-class WordVectors(nnx.Module):
-    """The vector of each word, as it is in the table."""
-
-    def __init__(self, config: EncoderConfig, rngs: nnx.Rngs, dtype: DType):
-        self.word = nnx.Embed(config.vocab_size, config.hidden_size, rngs=rngs)
-        self.dtype = dtype
-
-    def __call__(
-        self,
-        input_ids: Int[AnyArray, "B T"],
-        attention_mask: Int[AnyArray, "B T"],
-        layout: Layout,
-        mask: Mask | None,
-        change: Change = UNCHANGED,
-    ) -> Float[Array, "*tokens D"]:
-        """The words' vectors, in `layout`; they are not trained, so nothing changes them."""
-        assert change is UNCHANGED
-        return drop(self.word(layout.to_tokens(jnp.asarray(input_ids))), mask).astype(self.dtype)
