@@ -77,12 +77,7 @@ def output_file(
 
 
 def output_folder(
-    name: str,
-    inputs: Inputs | None = None,
-    *,
-    files: Iterable[str] = (),
-    option: str = "--output",
-    utf8: bool = False,
+    name: str, inputs: Inputs | None = None, *, files: Iterable[str] = (), option: str = "--output", utf8: bool = False
 ) -> Path:
     """The folder of an option, which need not exist yet; it is not created.
 
