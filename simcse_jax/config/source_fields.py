@@ -79,7 +79,6 @@ def prompts_of(config: Config) -> tuple[Prompts, ...]:
 
 
 def _split(field: str, text: str, sources: Sequence[str]) -> list[str]:
-    """A prompt for each source."""
     found = [text]
     if "," in text or '"' in text:
         try:

@@ -164,7 +164,7 @@ def front_matter(
     run: Mapping[str, Any],
     result: Mapping[str, Any] | None,
     name: str,
-    licenses: Mapping[str, str] = MappingProxyType({}),
+    licenses: Mapping[str, Any] = MappingProxyType({}),
 ) -> str:
     """The YAML between two lines of dashes, as the hub reads it."""
     from huggingface_hub import EvalResult, ModelCardData
@@ -181,7 +181,7 @@ def front_matter(
             metric_value=round(values["spearman"], 2),
         )
         for task, values in task_scores(result).items()
-        if task in HUB_DATA_SETS and is_test(config, task) and not postprocessing(config)
+        if task in HUB_DATA_SETS and is_test(config, task) and not config["eval"].get("postprocess")
     ]
     base, data_set = config["model"]["init_from"], data_set_of(run)
     fields = ModelCardData(
@@ -299,11 +299,6 @@ def task_scores(result: Mapping[str, Any] | None) -> dict[str, Mapping[str, Any]
     return {task: values for task, values in found.items() if "spearman" in values and "pairs" in values}
 
 
-def postprocessing(config: Mapping[str, Any]) -> str:
-    """How the embeddings were changed before they were scored; empty: not at all. An export does not contain it."""
-    return config.get("eval", {}).get("postprocess", "")
-
-
 def is_test(config: Mapping[str, Any], task: str) -> bool:
     """Whether a task's pairs are a published test set. Otherwise they are those that the checkpoint was chosen by."""
     evaluation = config.get("eval", {})
@@ -368,8 +363,10 @@ def retrieval(run: Mapping[str, Any], result: Mapping[str, Any] | None) -> str:
     first, *others = found.values()
     names = [name for name in first if name in MEASURES and all(name in values for values in others)]
     rows = [
-        (task, *(f"{values[name]:.2f}" for name in names), values["queries"], _documents(values))
+        (task, *(f"{values[name]:.2f}" for name in names), values["queries"], documents)
         for task, values in found.items()
+        for kept, whole in [(values["documents"], values.get("corpus", values["documents"]))]
+        for documents in [f"{kept} of {whole}" if kept < whole else str(kept)]  # a sample, which is easier, or all
     ]
     fields = run["config"].get("eval", {})
     here = fields.get("retrieval", {})
@@ -383,12 +380,6 @@ def retrieval(run: Mapping[str, Any], result: Mapping[str, Any] | None) -> str:
     else:
         protocol += f"; the checkpoint was chosen on {chosen_on(run['config'])}."
     return protocol + "\n\n" + table(("data", *(MEASURES[name] for name in names), "queries", "documents"), rows)
-
-
-def _documents(values: Mapping[str, Any]) -> str:
-    """Their number; of a sample, which is easier, that of the whole corpus as well."""
-    kept, whole = values["documents"], values.get("corpus", values["documents"])
-    return f"{kept} of {whole}" if kept < whole else str(kept)
 
 
 def similarity(run: Mapping[str, Any], result: Mapping[str, Any] | None) -> str:
@@ -415,7 +406,7 @@ def similarity(run: Mapping[str, Any], result: Mapping[str, Any] | None) -> str:
         protocol += f"No published test set; the checkpoint was chosen on {chosen_on(config)}."
     else:
         protocol += "These are the pairs that the checkpoint was chosen by, not a test set."
-    if method := postprocessing(config):
+    if method := config["eval"].get("postprocess"):
         fitted = config["eval"].get("postprocess_data", "")
         fitted = public_value("eval.postprocess_data", fitted, run.get("hub"))
         protocol += f" The embeddings went through {method} first, fit on `{fitted}`; this model does not contain it."

@@ -15,9 +15,8 @@ from simcse_jax.commands import aot
 from simcse_jax.commands.aot import choose_batch, guess_columns, main, padded_length
 from simcse_jax.config.fields import FIELDS, flatten
 from simcse_jax.config.flags import parse
-from simcse_jax.config.recipes import FOLDER
+from simcse_jax.config.recipes import FOLDER, list_recipes
 from simcse_jax.config.sections import Section
-from simcse_jax.config.variants import list_recipes
 from simcse_jax.devices.flops import product_flops
 from simcse_jax.devices.mesh import AXIS, data_mesh, ways
 from simcse_jax.devices.parts import gather

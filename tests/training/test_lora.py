@@ -19,7 +19,7 @@ from simcse_jax.models import partial
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.runs.dynamics import starting_params
 from simcse_jax.runs.loading import load_model
-from simcse_jax.runs.state import initial_params, trained_shapes, with_parts
+from simcse_jax.runs.state import initial_params, split_shapes, with_parts
 from simcse_jax.simcse import SimCSE
 from simcse_jax.training.loss import make_loss
 from simcse_jax.training.step import init_state, make_step
@@ -165,7 +165,7 @@ def test_a_discriminator_trains_whole_and_the_run_is_the_same_on_two_devices_in_
         runs.append([line["loss"] for line in lines(tmp_path / name) if "loss" in line])
     assert runs[0] == pytest.approx(runs[1], rel=1e-5)
     model = load(str(language_model)).config
-    trained = trained_shapes(model, json.loads((tmp_path / "one" / "run.json").read_text())["config"])
+    trained = split_shapes(model, json.loads((tmp_path / "one" / "run.json").read_text())["config"])[0]
     _, of_base = build(model, with_head=False)
     assert {"discriminator." + name for name in of_base} == {name for name in trained if "discriminator" in name}
     assert {name for name in of_base if name in trained} < of_base.keys()

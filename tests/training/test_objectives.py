@@ -16,7 +16,7 @@ from simcse_jax.runs import exporting
 from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.runs.dynamics import checkpoint_encoders
 from simcse_jax.runs.loading import load_model
-from simcse_jax.runs.state import initial_params, trained_shapes
+from simcse_jax.runs.state import initial_params, split_shapes
 from simcse_jax.training import inputs, loop, setup
 from simcse_jax.training.run import train_and_evaluate
 
@@ -51,7 +51,7 @@ def test_an_objective_s_own_parameters_are_trained_and_saved_and_the_model_is_th
     model, start = load_model(str(tmp_path / "run")), load(str(masked_bert))
     assert model.params.keys() == start.params.keys() | {"head.kernel", "head.bias"}
     checkpoints = Checkpoints(tmp_path / "run", read_only=True)
-    saved = checkpoints.restore_params(checkpoints.best, trained_shapes(model.config, config))
+    saved = checkpoints.restore_params(checkpoints.best, split_shapes(model.config, config)[0])
     first = initial_params(config, start)
     assert saved.keys() == first.keys()
     moved = {name for name in saved if np.abs(np.asarray(saved[name]) - np.asarray(first[name])).max() > 1e-5}
@@ -105,7 +105,7 @@ def test_of_two_encoders_the_better_one_is_the_model(tiny_bert, corpus, tmp_path
     checkpoints = Checkpoints(tmp_path / "run", read_only=True)
     best, last = load_model(str(tmp_path / "run")), load_model(str(tmp_path / "run@step=4"))
     for step, model, tower in ((2, best, 1), (4, last, 0)):
-        saved = checkpoints.restore_params(step, trained_shapes(model.config, config))
+        saved = checkpoints.restore_params(step, split_shapes(model.config, config)[0])
         expected = parameters.sentence_encoder(saved, tower)
         for name, value in model.params.items():
             np.testing.assert_array_equal(value, expected[name])
