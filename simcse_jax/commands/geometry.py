@@ -311,7 +311,7 @@ def measure_runs(
 
 
 def write(
-    output: Path, result: dict[str, Any], drawn: Mapping[str, Mapping[str, bytes]], compared: dict[str, Any] | None
+    output: Path, result: dict[str, Any], drawn: Mapping[str, dict[str, bytes]], compared: dict[str, Any] | None
 ) -> list[str]:
     """Writes the numbers, the pictures and the report, all or none; returns their names."""
     from simcse_jax.evaluation import geometry_pictures
