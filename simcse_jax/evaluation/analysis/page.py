@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from simcse_jax.evaluation.analysis.tokens import CHOICES
 from simcse_jax.evaluation.plotting import Pictures
-from simcse_jax.host.storage import write_together
+from simcse_jax.host.storage import write_together, writing
 
 PAGE = "report.html"
 PARTS = ("sentences", "tokens", "geometry", "runs", "rank")  # in the order of the page
@@ -43,14 +43,15 @@ def write(folder: Path, files: Mapping[str, str | bytes], parts: Mapping[str, st
     """Writes files and the page: all or none. The other parts of the page that is there stay.
 
     Args:
-      parts: of `part`, by their names in `PARTS`.
+      parts: of `part`, by their names in `PARTS`; an empty one is taken out.
 
     Returns:
       The names of the files; the page is the last to be written.
     """
-    old = (folder / PAGE).read_text(encoding="utf-8", errors="replace") if (folder / PAGE).is_file() else ""
-    kept = {name: found for name in PARTS if (found := _between(old, name))}
-    whole = {**files, PAGE: page({name: (kept | parts)[name] for name in PARTS if name in kept | parts})}
+    with writing(f"--output {folder}: {PAGE}"):
+        old = (folder / PAGE).read_text(encoding="utf-8", errors="replace") if (folder / PAGE).is_file() else ""
+    found = {name: parts[name] if name in parts else _between(old, name) for name in PARTS}
+    whole = {**files, PAGE: page({name: part for name, part in found.items() if part})}
     write_together(folder, whole)
     return list(whole)
 

@@ -41,7 +41,7 @@ def write(
     drawings = draw(metrics, maps)
     files: dict[str, str | bytes] = {METRICS: to_json(metrics)}
     files |= {f"{name}.{kind}": content for name, drawn in drawings.items() for kind, content in drawn.items()}
-    parts = {"tokens": part(metrics, drawings, versions)}
+    parts = {"tokens": part(metrics, drawings, versions), "sentences": ""}
     if compared:
         files[sentences.SENTENCES] = to_json(compared)
         parts["sentences"] = sentences.part(compared)
