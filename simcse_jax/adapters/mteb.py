@@ -207,10 +207,6 @@ class Benchmarks:
             rows.append(["average", "", _shown(numbers.get("mteb_average"))])
         return sts.aligned(rows)
 
-    def flat(self, numbers: dict[str, Any]) -> dict[str, Any]:
-        """The numbers."""
-        return numbers
-
     @property
     def protocol(self) -> str:
         """A description of the figures."""

@@ -13,8 +13,6 @@ from simcse_jax.host.ports import bind
 from simcse_jax.serving.demo_guard import Names, launch_options
 
 if TYPE_CHECKING:
-    import gradio
-
     from simcse_jax.simcse import SimCSE
 
 LOCAL = "127.0.0.1"
@@ -60,12 +58,13 @@ def main() -> None:
         port = free.getsockname()[1]
     keep_to_this_machine()
 
-    from simcse_jax.serving.demo_page import build
     from simcse_jax.simcse import SimCSE
 
     model = SimCSE(args.model, pooler=args.pooler)
-    others = {f"{args.compare}, for comparison": SimCSE(args.compare)} if args.compare else {}
-    for one in (model, *others.values()):
+    models = {PurePath(args.model).name: model}
+    if args.compare is not None:
+        models[f"{args.compare}, for comparison"] = SimCSE(args.compare)
+    for one in models.values():
         one.similarity_fn_name = "cosine"  # what the page says and colours
     with warnings_in_a_line():
         if args.index is not None:
@@ -76,8 +75,7 @@ def main() -> None:
             count = len(sentences)
         model.search(sentences[0])  # compiles the program of a single query
     names = Names(args.host, args.allow_host)
-    page = build(model, PurePath(args.model).name, count, examples_of(sentences), others)
-    serve(page, args.host, port, names, args.share)
+    serve(models, count, sentences, args.host, port, names, args.share)
 
 
 def open_index(model: "SimCSE", folder: str) -> tuple[int, list[str]]:
@@ -109,16 +107,21 @@ def examples_of(sentences: Sequence[str]) -> list[str]:
     return different[:: max(1, len(different) // EXAMPLES)][:EXAMPLES]
 
 
-def serve(page: "gradio.Blocks", host: str, port: int, names: Names, share: bool) -> None:
+def serve(
+    models: "dict[str, SimCSE]", count: int, sentences: list[str], host: str, port: int, names: Names, share: bool
+) -> None:
     """Serves the page until it is interrupted. It answers to `names` only.
+
+    `count` sentences are searched; `sentences` are these or some of them.
 
     Raises:
       UserError: when another process has taken the port in the meantime.
     """
     import gradio as gr
 
-    from simcse_jax.serving.demo_page import CSS, shade_rules
+    from simcse_jax.serving.demo_page import CSS, build, shade_rules
 
+    page = build(models, count, examples_of(sentences))
     try:
         page.launch(
             server_name=f"[{host}]" if ":" in host else host,

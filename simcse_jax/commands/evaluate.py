@@ -128,7 +128,7 @@ def run(options: Options) -> dict[str, Any]:
                     numbers = evaluator(embed)
                     at = f"{size} elements: " if size else ""
                     say(f"{at}{evaluator.protocol}\n{evaluator.table(numbers)}")
-                    scores |= evaluator.flat(numbers)
+                    scores |= numbers.pop("transfer", {}) | numbers  # whose tasks stand beside those of similarity
                 if options.folders:
                     scores[SETTINGS] = settings
         written = found.get(0) or {"truncated": {str(size): scores for size, scores in found.items()}}

@@ -9,7 +9,7 @@ the steps (SimCSE++, section 5.3). Writes numbers and pictures.
 import functools
 import json
 from argparse import Namespace
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -67,15 +67,19 @@ class Measure(NamedTuple):
     changes: list[tuple[str, str]]  # the labels of a model and of the one before
 
     def __call__(self, encode: "Encode", label: str) -> "Geometry":
-        """Measures one encoder; identical sentences are encoded once."""
+        """Measures one encoder."""
         from simcse_jax.evaluation import geometry
-        from simcse_jax.evaluation.evaluator import encode_once
 
-        sides = self.pairs.first, self.pairs.second
-        rows = encode_once(encode, sides)
-        row_of = dict(zip([*sides[0], *sides[1]], np.concatenate(rows), strict=True))
+        row_of: dict[str, np.ndarray] = {}
+
+        def remembered(sentences: Sequence[str]) -> np.ndarray:
+            rows = encode(sentences)
+            row_of.update(zip(sentences, rows, strict=True))
+            return rows
+
+        measured = geometry.measure(remembered, self.pairs)
         self.embeddings[label] = np.stack([row_of[text] for text in self.sample.texts])
-        return geometry.of_embeddings(*rows, self.pairs.gold)
+        return measured
 
 
 class Options(NamedTuple):
@@ -308,7 +312,7 @@ def measure_runs(
 
 
 def write(
-    output: Path, result: dict[str, Any], drawn: Mapping[str, Mapping[str, bytes]], compared: dict[str, Any] | None
+    output: Path, result: dict[str, Any], drawn: Mapping[str, dict[str, bytes]], compared: dict[str, Any] | None
 ) -> list[str]:
     """Writes the numbers, the pictures and the report, all or none; returns their names."""
     from simcse_jax.evaluation import geometry_pictures

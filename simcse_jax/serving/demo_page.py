@@ -165,16 +165,16 @@ def cells(lines: Sequence[str], cosines: Float[np.ndarray, "N N"], low: float, h
     return f"<table{kind}><thead><tr><th></th>{marks}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
 
 
-def build(
-    model: Model, title: str, count: int, examples: Sequence[str], others: Mapping[str, Model] | None = None
-) -> "gradio.Blocks":
+def build(models: Mapping[str, Model], count: int, examples: Sequence[str]) -> "gradio.Blocks":
     """The page, which opens with the results of the first example.
 
     Args:
-      others: further models, whose heat maps stand beside the model's, by their titles.
+      models: by their titles; the first one searches, and the heat maps of the others stand beside its own.
+      count: how many sentences it searches.
     """
     import gradio as gr
 
+    title, model = next(iter(models.items()))
     # Requests from all parts reach the model one at a time.
     one: dict[str, Any] = {"concurrency_limit": 1, "concurrency_id": "model"}
     of_page: dict[str, Any] = one | {"show_progress": "minimal", "api_visibility": "private"}
@@ -219,7 +219,7 @@ def build(
             lines.value = "\n".join(examples)
             button = gr.Button("Draw", variant="primary", elem_id="draw")
             picture = gr.HTML(elem_id="picture")
-            button.click(lambda text: heat_map({title: model, **(others or {})}, text), lines, picture, **of_page)
+            button.click(lambda text: heat_map(models, text), lines, picture, **of_page)
         for name, endpoint in endpoints(model).items():
             gr.api(endpoint, api_name=name, **one)
     return page

@@ -133,7 +133,7 @@ def client():
         keep_to_this_machine()
         import gradio_client
 
-        page = demo_page.build(Letters("hhhh", "aaaa", "aab"), "letters", 3, ["aab", "hhhh"])
+        page = demo_page.build({"letters": Letters("hhhh", "aaaa", "aab")}, 3, ["aab", "hhhh"])
         guard = demo_guard.launch_options(demo_guard.Names("127.0.0.1"))
         page.launch(server_name="127.0.0.1", quiet=True, prevent_thread_lock=True, **guard)
         yield gradio_client.Client(page.local_url, verbose=False)

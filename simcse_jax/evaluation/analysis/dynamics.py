@@ -7,7 +7,7 @@ from typing import Any
 from simcse_jax.evaluation.analysis import page, pictures
 from simcse_jax.evaluation.analysis.page import Section
 from simcse_jax.evaluation.analysis.pictures import MEASURES
-from simcse_jax.evaluation.analysis.report import PAPER, explained, to_json
+from simcse_jax.evaluation.analysis.report import PAPER, to_json
 from simcse_jax.evaluation.plotting import short_names, unique
 
 FIELDS = (
@@ -73,14 +73,13 @@ def write(
         found = {label: points for label, points in found.items() if points}
         if not found:
             continue
-        drawn = pictures.over_steps(found, field, data)
-        numbers = {label: [{"step": step, field: value} for step, value in points] for label, points in found.items()}
-        files |= {f"{field}.{kind}": content for kind, content in drawn.items()} | {f"{field}.json": to_json(numbers)}
-        title, _, meaning = MEASURES[field]
-        content = page.figures({f"{title} by training step. {meaning}": drawn["svg"]})
-        sections.append(Section(title, meaning, content))
+        drawn = {field: pictures.over_steps(found, field, data)}
+        files |= {f"{field}.{kind}": content for kind, content in drawn[field].items()}
+        sections.append(page.described(field, drawn))
     sections.append(Section("First and last step", "", _ends(runs)))
-    sections.append(Section("How it was measured", "", _about({"data": data, **about}, workdirs, versions)))
+    measured = page.facts({"What was measured": {"data": data, **about}, "Versions": versions})
+    measured += page.table("The runs", [], list(workdirs.items()), text=True)
+    sections.append(Section("How it was measured", "", measured))
     about_runs = f"{len(runs)} run{'s' * (len(runs) > 1)}, measured on {data}. The measures are those of {PAPER}."
     part = page.part("runs", "How training changes the space", [*changed(runs), about_runs], sections)
     return page.write(folder, files, {"runs": part})
@@ -110,12 +109,6 @@ def _ends(runs: Mapping[str, Points]) -> str:
         for point in (points[0], *points[1:][-1:])
     ]
     return page.table("The last layer", ["", "step", *(MEASURES[field].title for field in fields)], rows)
-
-
-def _about(about: Mapping[str, Any], workdirs: Mapping[str, str], versions: Mapping[str, str]) -> str:
-    parts: dict[str, Sequence[Sequence[str]]]
-    parts = {"What was measured": explained(about), "The runs": list(workdirs.items()), "Versions": explained(versions)}
-    return "".join(page.table(caption, [], rows, text=True) for caption, rows in parts.items())
 
 
 def _value(value: Any) -> str:

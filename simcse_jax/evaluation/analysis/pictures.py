@@ -6,10 +6,11 @@ style and markers, not in colour alone. The same numbers give the same bytes.
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from simcse_jax.evaluation.analysis.page import TEXTS
 from simcse_jax.evaluation.plotting import COLOURS, Pictures, add_grid, new_figure, panels, shortened, styles, unique
 
 if TYPE_CHECKING:
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 
     from simcse_jax.evaluation.analysis.map import Map
 
-COSINE = "mean cosine similarity"
-ADJUSTED = "mean cosine − anisotropy"
 SHARES = (10, 20, 50)  # percent
 WINDOW = 25  # tokens of a running mean
 SIZE = (5.0, 3.5)  # inches; two fit next to each other on a page
@@ -29,59 +28,7 @@ NAMED = 8  # tokens that changed most
 PANELS = 4  # of a map, next to each other
 
 
-class Measure(NamedTuple):
-    """The name and meaning of a number of a layer, or of a step of a run."""
-
-    title: str
-    axis: str
-    meaning: str  # for a newcomer
-
-
-MEASURES = {
-    "anisotropy": Measure(
-        "Anisotropy",
-        COSINE,
-        "How similar two tokens of different sentences are on average: near 0 they point in all directions, near 1 "
-        "they all crowd into a narrow cone.",
-    ),
-    "l2_norm": Measure(
-        "L2 norm",
-        "mean L2 norm",
-        "How far the token embeddings lie from the origin on average.",
-    ),
-    "self_similarity": Measure(
-        "Self-similarity",
-        COSINE,
-        "How similar a token is to itself in other sentences: high means that its embedding hardly depends on the "
-        "context.",
-    ),
-    "adjusted_self_similarity": Measure(
-        "Adjusted self-similarity",
-        ADJUSTED,
-        "How much more similar a token is to itself in other sentences than to any other token.",
-    ),
-    "intra_sentence_similarity": Measure(
-        "Intra-sentence similarity",
-        COSINE,
-        "How similar the tokens of a sentence are to their mean: high means that they have converged to one place.",
-    ),
-    "adjusted_intra_sentence_similarity": Measure(
-        "Adjusted intra-sentence similarity",
-        ADJUSTED,
-        "How much more similar the tokens of a sentence are to their mean than tokens of different sentences to each "
-        "other.",
-    ),
-    "alignment": Measure(
-        "Alignment",
-        "E ‖f(x) − f(x⁺)‖²   (lower is better)",
-        "How far apart the embeddings of two sentences of the same meaning are.",
-    ),
-    "uniformity": Measure(
-        "Uniformity",
-        "log E exp(−2 ‖f(x) − f(y)‖²)   (lower is better)",
-        "How evenly the sentence embeddings are spread over the sphere.",
-    ),
-}
+MEASURES = {name: text for name, text in TEXTS.items() if text.axis}  # of a layer, or of a step of a run
 
 
 def line_styles(names: Iterable[str], pairs: Sequence[tuple[str, str]] = ()) -> dict[str, dict[str, Any]]:

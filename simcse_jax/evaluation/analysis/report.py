@@ -1,4 +1,4 @@
-"""The tokens' part of the report: numbers as JSON, pictures as PNG, SVG and JSON, and the page's sections with them.
+"""The tokens' part of the report: numbers as JSON, pictures as PNG and SVG, and the page's sections with them.
 
 The numbers are also printed as lines for a terminal.
 """
@@ -13,7 +13,7 @@ from simcse_jax.evaluation.analysis.map import Map
 from simcse_jax.evaluation.analysis.measure import Measurement
 from simcse_jax.evaluation.analysis.page import PAGE, Section
 from simcse_jax.evaluation.analysis.pictures import MEASURES
-from simcse_jax.evaluation.analysis.tokens import CHOICES, Survey
+from simcse_jax.evaluation.analysis.tokens import Survey
 from simcse_jax.evaluation.plotting import Pictures
 from simcse_jax.evaluation.sts import aligned
 
@@ -21,13 +21,12 @@ METRICS = "metrics.json"
 PAPER = "“On Isotropy and Learning Dynamics of Contrastive-based Sentence Representation Learning” (Xiao et al., 2023)"
 PAIRS = {"dimensions": "self-similarity pairs", "dimensions_random_pairs": "random pairs"}
 Metrics = Mapping[str, Any]  # the measurements; see `write`
-Drawing = tuple[Pictures, Any]  # a picture and the numbers drawn
 
 
 def write(
     metrics: Metrics, folder: Path, *, versions: Mapping[str, str], compared: Metrics | None, maps: Mapping[str, Map]
 ) -> list[str]:
-    """Writes the report, all of its files or none: `metrics.json`, `report.html`, and NAME.png, .svg and .json.
+    """Writes the report, all or none: `metrics.json`, `sentences.json`, `report.html`, and NAME.png and NAME.svg.
 
     Args:
       metrics: as `measure.collect` gives them.
@@ -41,9 +40,8 @@ def write(
     """
     drawings = draw(metrics, maps)
     files: dict[str, str | bytes] = {METRICS: to_json(metrics)}
-    for name, (drawn, numbers) in drawings.items():
-        files |= {f"{name}.{kind}": content for kind, content in drawn.items()} | {f"{name}.json": to_json(numbers)}
-    parts = {"tokens": part(metrics, drawings, versions)}
+    files |= {f"{name}.{kind}": content for name, drawn in drawings.items() for kind, content in drawn.items()}
+    parts = {"tokens": part(metrics, drawings, versions), "sentences": ""}
     if compared:
         files[sentences.SENTENCES] = to_json(compared)
         parts["sentences"] = sentences.part(compared)
@@ -59,15 +57,6 @@ def to_json(value: Mapping[str, Any]) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def explained(facts: Mapping[str, Any]) -> list[list[Any]]:
-    """Names and values as the rows of a table, the choices of a protocol with their meanings."""
-    rows = []
-    for name, value in facts.items():
-        meaning = CHOICES.get(name, {}).get(value)
-        rows.append([name.replace("_", " "), f"{value}: {meaning}" if meaning else value])
-    return rows
-
-
 def models_of(metrics: Metrics) -> dict[str, Metrics]:
     """The measurements of the models, by their labels."""
     return {model["label"]: model for model in metrics["models"]}
@@ -78,34 +67,29 @@ def pairs_of(metrics: Metrics) -> list[tuple[str, str]]:
     return [(pair["model"], pair["base"]) for pair in metrics["pairs"]]
 
 
-def draw(metrics: Metrics, maps: Mapping[str, Map]) -> dict[str, Drawing]:
-    """The pictures with their numbers, by the names of their files."""
+def draw(metrics: Metrics, maps: Mapping[str, Map]) -> dict[str, Pictures]:
+    """The pictures, by the names of their files."""
     models, pairs, data = models_of(metrics), pairs_of(metrics), metrics["data"]
-    drawings: dict[str, Drawing] = {}
-    for field in MEASURES:
-        if field in metrics["models"][0]["layers"][0]:
-            shown = {
-                name: [{key: row[key] for key in ("layer", field)} for row in found["layers"]]
-                for name, found in models.items()
-            }
-            drawings[field] = pictures.layers(shown, field, data, pairs), shown
+    layers = {name: found["layers"] for name, found in models.items()}
+    drawn = {
+        field: pictures.layers(layers, field, data, pairs)
+        for field in MEASURES
+        if field in metrics["models"][0]["layers"][0]
+    }
     for field, kind in PAIRS.items():
         # Where the mean cosine is not positive there is nothing to have a share of.
         if shares := {name: found[field]["cumulated"] for name, found in models.items() if found[field]["cumulated"]}:
-            drawings[field] = pictures.dimensions(shares, kind, data, pairs), shares
+            drawn[field] = pictures.dimensions(shares, kind, data, pairs)
     informativity = {model: found["informativity"] for model, found in models.items()}
-    drawings["informativity"] = pictures.informativity(informativity, data, pairs), informativity
-    if changes := metrics["pairs"]:
-        shown = {"pairs": [{key: pair[key] for key in ("model", "base", "tokens")} for pair in changes]}
-        drawings["self_similarity_change"] = pictures.self_similarity_change(changes), shown
-    if correlations := metrics["correlations"]:
-        drawings["correlation"] = pictures.correlation(correlations), {"correlations": correlations}
-    for name, found in maps.items():
-        drawings[name] = pictures.embedding_map(found, data), found.to_json()
-    return drawings
+    drawn["informativity"] = pictures.informativity(informativity, data, pairs)
+    if metrics["pairs"]:
+        drawn["self_similarity_change"] = pictures.self_similarity_change(metrics["pairs"])
+    if metrics["correlations"]:
+        drawn["correlation"] = pictures.correlation(metrics["correlations"])
+    return drawn | {name: pictures.embedding_map(found, data) for name, found in maps.items()}
 
 
-def part(metrics: Metrics, drawings: Mapping[str, Drawing], versions: Mapping[str, str]) -> str:
+def part(metrics: Metrics, drawings: Mapping[str, Pictures], versions: Mapping[str, str]) -> str:
     """The part of the page."""
     models = models_of(metrics)
     tokens = " or ".join(f"{count:,}" for count in dict.fromkeys(found["tokens"] for found in models.values()))
@@ -114,47 +98,19 @@ def part(metrics: Metrics, drawings: Mapping[str, Drawing], versions: Mapping[st
         f"{listed(list(models))}. The measures are those of {PAPER}."
     )
 
-    def drawn(meanings: Mapping[str, str], wide: bool = False) -> str:
-        shown = {text: drawings[name][0]["svg"] for name, text in meanings.items() if name in drawings}
-        return page.figures(shown, wide)
-
-    sections = [
-        Section("In short", "The last layer: most models make their sentence embeddings of it.", _summary(models))
+    sections = [page.described("last_layer", {}, more=_summary(models))]
+    sections += [
+        page.described(field, drawings, f"adjusted_{field}")
+        for field in MEASURES
+        if field in drawings and not field.startswith("adjusted")
     ]
-    for field, (title, _, meaning) in MEASURES.items():
-        if field in drawings and not field.startswith("adjusted"):
-            own = {field: f"{title} by layer. {meaning}"}
-            if (adjusted := f"adjusted_{field}") in drawings:
-                more = MEASURES[adjusted].meaning
-                own[adjusted] = f"{MEASURES[adjusted].title} by layer. {more}"
-                meaning = f"{meaning} Adjusted: {more[0].lower()}{more[1:]}"
-            sections.append(Section(title, meaning, drawn(own)))
-    meaning = (
-        "Which part of the mean cosine single dimensions make up: where few make up most of it, cosines speak of these "
-        "few alone."
-    )
-    shares = {
-        field: f"Share of the mean cosine of {kind} that the top dimensions have." for field, kind in PAIRS.items()
-    }
-    sections.append(Section("Dimensions", meaning, drawn(shares) + _dimensions(models)))
-    meaning = "What the cosines keep without the top k dimensions: near 1, those add nothing to the others."
-    shown = drawn({"informativity": f"r² by the number of dimensions removed. {meaning}"})
-    sections.append(Section("Informativity", meaning, shown + _informativity(models)))
+    sections.append(page.described("dimensions", drawings, "dimensions_random_pairs", more=_dimensions(models)))
+    sections.append(page.described("informativity", drawings, more=_informativity(models)))
     if changes := metrics["pairs"]:
-        compared = listed([f"from {pair['base']} to {pair['model']}" for pair in changes])
-        meaning = (
-            f"How much the adjusted self-similarity of a token grew {compared}: above 0, its embedding depends less on "
-            "the context now."
-        )
-        shown = drawn({"self_similarity_change": f"Self-similarity change. {meaning}"}, len(changes) > 1)
-        sections.append(Section("Self-similarity change", meaning, shown + _changes(changes)))
+        more = _changes(changes)
+        sections.append(page.described("self_similarity_change", drawings, more=more, wide=len(changes) > 1))
     if correlations := metrics["correlations"]:
-        meaning = (
-            "Whether contrastive learning changes the same tokens in two pairs of models: a high correlation says that "
-            "the changes are not chance."
-        )
-        shown = drawn({"correlation": f"Correlation over the most frequent tokens. {meaning}"})
-        sections.append(Section("Correlation of pairs of models", meaning, shown + _correlations(correlations)))
+        sections.append(page.described("correlation", drawings, more=_correlations(correlations)))
     sections.append(Section("All layers", "", "".join(_layers(name, found) for name, found in models.items())))
     sections.append(Section("How it was measured", "", _about(metrics, versions, drawings)))
     return page.part("tokens", "The tokens, layer by layer", [about], sections)
@@ -226,7 +182,7 @@ def _layers(name: str, found: Metrics) -> str:
     return page.table(name, ["layer", *(MEASURES[field].title for field in fields)], rows)
 
 
-def _about(metrics: Metrics, versions: Mapping[str, str], drawings: Mapping[str, Drawing]) -> str:
+def _about(metrics: Metrics, versions: Mapping[str, str], drawings: Mapping[str, Pictures]) -> str:
     models: Sequence[Metrics] = metrics["models"]
     bases: dict[str, list[str]] = {pair["model"]: [] for pair in metrics["pairs"]}
     for pair in metrics["pairs"]:
@@ -237,12 +193,10 @@ def _about(metrics: Metrics, versions: Mapping[str, str], drawings: Mapping[str,
         for model in models
     ]
     header = ["", "name", "compared with", "tokens", "types with a self-similarity", "sampled tokens"]
-    tables = [page.table("The models", header, rows, text=True)]
     measured = {"data": metrics["data"], "sentences": f"{metrics['sentences']:,}"}
     parts = {"What was measured": measured, "Protocol": metrics["protocol"], "Versions": versions}
-    tables += [page.table(caption, [], explained(part), text=True) for caption, part in parts.items()]
-    files = f"{METRICS} has all numbers; each picture is next to this page as .png, .svg and .json"
-    return "".join([*tables, page.note(f"{files}: {', '.join(drawings)}.")])
+    files = f"{METRICS} has all numbers; each picture is next to this page as .png and .svg: {', '.join(drawings)}."
+    return page.table("The models", header, rows, text=True) + page.facts(parts) + page.note(files)
 
 
 def _number(value: float | None) -> str | None:
@@ -309,4 +263,4 @@ def change_lines(metrics: Mapping[str, Any]) -> str:
 def files_line(folder: Path, numbers: str, names: Sequence[str]) -> str:
     """The files that were written."""
     pictures = sum(name.endswith(".png") for name in names)
-    return f"{folder}: {numbers}, {PAGE} and {pictures} pictures (PNG, SVG and their numbers in JSON)"
+    return f"{folder}: {numbers}, {PAGE} and {pictures} pictures (PNG and SVG)"
