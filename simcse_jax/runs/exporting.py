@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError
@@ -20,7 +21,7 @@ from simcse_jax.huggingface.tokenizer import MARKER
 from simcse_jax.huggingface.write import write_model
 from simcse_jax.runs.loading import load_workdir, other_than_scored
 from simcse_jax.runs.lora_export import adapter_writer
-from simcse_jax.runs.model_card import model_card
+from simcse_jax.runs.model_card import fields_of, front_matter, license_of, model_card
 from simcse_jax.runs.workdir import Workdir
 
 PARTS = ("model", "checkpoints", "tensorboard")  # folders of a run
@@ -114,10 +115,9 @@ def save(model: Pretrained, output: Path, hub_name: str = "", revision: str | No
     Raises:
       UserError: in the cases of `export`.
     """
-    name, step = split_step(model.name)
-    folder = None if re.match(r"\w+:", name) and not is_remote(name) else as_path(name)
+    folder, step = _run_of(model)
     _check_finite(model, model.name)
-    if folder is None or not Workdir(folder).exists:
+    if folder is None:
         check_output(output, None)
         if output.exists() and output.resolve() == model.folder.resolve():
             raise UserError(f"--output {output}: is the model's own folder; choose another")
@@ -129,6 +129,22 @@ def save(model: Pretrained, output: Path, hub_name: str = "", revision: str | No
     as_scored = (model.pooler, model.config, model.has_head) == (trained.pooler, trained.config, trained.has_head)
     scores = run.read_result() if as_scored else None
     write_export(model, output, model_card(model, run.read_run(), scores, named, revision, None, other))
+
+
+def card_of(model: Pretrained) -> dict[str, Any]:
+    """The front matter of a model's card; of a run's model, of the card that an export of it gets."""
+    folder, _ = _run_of(model)
+    if folder is None:
+        return fields_of(model.folder / "README.md")
+    run = Workdir(folder).read_run()
+    return front_matter(run, None, "", license_of(run["config"]["model"]["init_from"])).to_dict()
+
+
+def _run_of(model: Pretrained) -> tuple[Folder | None, int | str | None]:
+    """The workdir that a model is of, or None, and the step in its name."""
+    name, step = split_step(model.name)
+    folder = None if re.match(r"\w+:", name) and not is_remote(name) else as_path(name)
+    return (folder if folder is not None and Workdir(folder).exists else None), step
 
 
 def export_adapter(workdir: Folder, output: Path, step: int | str | None = None) -> None:
