@@ -218,6 +218,18 @@ class SimCSE:
         return self._configured().dimension
 
     @property
+    def num_parameters(self) -> int:
+        """How many numbers the weights have, those of a language model's head left out."""
+        return sum(
+            array.size for weights in (self._model.params, self._model.module_weights) for array in weights.values()
+        )
+
+    @property
+    def card(self) -> dict[str, Any]:
+        """The fields of its model card that are known: `license`, `base_model`, `datasets` …; a run has them too."""
+        return exporting.card_of(self._model)
+
+    @property
     def tokens(self) -> TokenEncoder:
         """`token_encoder` with the model's own maximum length."""
         return self.token_encoder()
