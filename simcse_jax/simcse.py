@@ -218,6 +218,18 @@ class SimCSE:
         return self._configured().dimension
 
     @property
+    def num_parameters(self) -> int:
+        """How many numbers the weights have, those of a language model's head left out."""
+        return sum(
+            array.size for weights in (self._model.params, self._model.module_weights) for array in weights.values()
+        )
+
+    @property
+    def card(self) -> dict[str, Any]:
+        """The fields of its model card that are known: `license`, `base_model`, `datasets` …; a run has them too."""
+        return exporting.card_of(self._model)
+
+    @property
     def tokens(self) -> TokenEncoder:
         """`token_encoder` with the model's own maximum length."""
         return self.token_encoder()
@@ -303,7 +315,9 @@ class SimCSE:
         return self._configured(**options).encode(check_sentences(sentences), advance)
 
     def _encode_documents(self, sentences: list[str], advance: Callable[[int], object]) -> Encoded:
-        return self.encode_counted(sentences, advance=advance, **with_prompt_of({}, self.prompts, *DOCUMENT_PROMPTS))
+        return self.encode_counted(
+            sentences, advance=advance, **with_prompt_of(EncodeOptions(), self.prompts, *DOCUMENT_PROMPTS)
+        )
 
     def _configured(self, **options: Unpack[EncodeOptions]) -> Embedder:
         """The embedder; an option that is not None replaces the model's own value."""
@@ -411,7 +425,7 @@ class SimCSE:
 
     def identity(self) -> ModelIdentity:
         """All that the embeddings depend on: indexes and half-encoded files belong to it."""
-        embedder = self._configured(**with_prompt_of({}, self.prompts, *DOCUMENT_PROMPTS))
+        embedder = self._configured(**with_prompt_of(EncodeOptions(), self.prompts, *DOCUMENT_PROMPTS))
         settings = repr((self.config, self.max_length))
         more = repr(self.config.convolutions) if self.config.convolutions else ""
         if self.config.positions == ROTARY:
@@ -606,7 +620,7 @@ class SimCSE:
         if isinstance(self.index, LanceIndex):
             found = self.index.search(asked, top_k, threshold, refine=refine, nprobes=nprobes)
         else:
-            own: SearchOptions = {"approximate": approximate, "recall_target": recall_target, "backend": backend}
+            own: dict[str, Any] = {"approximate": approximate, "recall_target": recall_target, "backend": backend}
             own |= {"storage": storage, "rescore": rescore}
             found = self.index.search(asked, top_k, threshold, **own)
         return found[0] if vectors.ndim == 1 else found
@@ -666,8 +680,8 @@ class SimCSE:
             truncate_dim=self.truncate_dim,
             similarity=self.similarity_fn_name,
         )
-        params, own = jax.tree.map(np.asarray, kept), {"max_length": self.max_length, "normalize": self.normalize}
-        return dataclasses.replace(self._model, params=params, pooler=self.pooler, settings=settings, **own)
+        own: dict[str, Any] = {"pooler": self.pooler, "max_length": self.max_length, "normalize": self.normalize}
+        return dataclasses.replace(self._model, params=jax.tree.map(np.asarray, kept), settings=settings, **own)
 
     def save_index(self, folder: str | Path) -> None:
         """Writes the index to a folder, whole or not at all; an earlier index there is replaced."""

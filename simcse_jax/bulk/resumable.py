@@ -30,7 +30,6 @@ class Resumable:
         """Nothing is done so far.
 
         Args:
-          output: the final file.
           about: everything that it depends on, by option name; must be the same as in an earlier call.
         """
         self.output, self._about = output, json.loads(json.dumps(about))
@@ -42,7 +41,6 @@ class Resumable:
 
         Args:
           counts: the names of the state's whole numbers.
-          most: their maximum.
           whole: whether `about` is complete, so that the earlier call must have nothing else.
         """
         if not self.state.is_file() or not self._partial.is_file():
@@ -107,13 +105,7 @@ class PartialEmbeddings(Resumable):
     """Embeddings (N, D) that are written in order, into a .npy or a .parquet."""
 
     def __init__(self, output: Path, rows: int, dtype: np.dtype, about: Mapping[str, Any]):
-        """Looks at the files of an earlier call, if there are any.
-
-        Args:
-          output, about: see `Resumable`.
-          rows: N.
-          dtype: of the file's elements.
-        """
+        """Looks at the files of an earlier call, if there are any."""
         super().__init__(output, about)
         self._rows, self._dtype = rows, np.dtype(dtype)
         self.cut = 0  # how many sentences of the rows that are safe were cut
@@ -160,7 +152,6 @@ class PartialEmbeddings(Resumable):
         Args:
           sentences: of the rows, for a .parquet. A .npy of codes gets a file next to it with `quantization`.
           first_row: the number of the first row in the input, for a .parquet.
-          maker: the model to name in a .parquet, if any.
         """
         is_array = self.output.suffix.lower() != ".parquet"
         beside = self.output.with_name(f"{self.output.name}.{RANGES}")
@@ -194,7 +185,6 @@ class PartialPairs(Resumable):
         """Looks at the files of an earlier call, if there are any.
 
         Args:
-          output, about: see `Resumable`.
           whole: False for only a check, with the part of `about` that is known before models are loaded.
         """
         super().__init__(output, about)
@@ -223,12 +213,7 @@ class PartialPairs(Resumable):
         self.done, self._bytes = done, size
 
     def finish(self, has_text: bool, judged: bool) -> None:
-        """Makes the complete output, whole or not at all, and removes the temporary files.
-
-        Args:
-          has_text: whether records have the negatives' text.
-          judged: whether they have a judge's scores.
-        """
+        """Makes the complete output, whole or not at all, and removes the temporary files."""
         with writing(self.output):
             self._complete(lambda file: self._write_parquet(file, has_text, judged))
 

@@ -9,7 +9,7 @@ the steps (SimCSE++, section 5.3). Writes numbers and pictures.
 import functools
 import json
 from argparse import Namespace
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,6 +18,7 @@ import numpy as np
 from simcse_jax.commands.command_line import (
     Model,
     Parser,
+    add_batch_size,
     add_postprocess,
     add_prompts,
     checked_split,
@@ -66,15 +67,19 @@ class Measure(NamedTuple):
     changes: list[tuple[str, str]]  # the labels of a model and of the one before
 
     def __call__(self, encode: "Encode", label: str) -> "Geometry":
-        """Measures one encoder; identical sentences are encoded once."""
+        """Measures one encoder."""
         from simcse_jax.evaluation import geometry
-        from simcse_jax.evaluation.evaluator import encode_once
 
-        sides = self.pairs.first, self.pairs.second
-        rows = encode_once(encode, sides)
-        row_of = dict(zip([*sides[0], *sides[1]], np.concatenate(rows), strict=True))
+        row_of: dict[str, np.ndarray] = {}
+
+        def remembered(sentences: Sequence[str]) -> np.ndarray:
+            rows = encode(sentences)
+            row_of.update(zip(sentences, rows, strict=True))
+            return rows
+
+        measured = geometry.measure(remembered, self.pairs)
         self.embeddings[label] = np.stack([row_of[text] for text in self.sample.texts])
-        return geometry.of_embeddings(*rows, self.pairs.gold)
+        return measured
 
 
 class Options(NamedTuple):
@@ -155,7 +160,6 @@ def draw_measured(options: Options, say: Callable[[str], None]) -> Found:
     """Measures models and checkpoints, and draws them."""
     from simcse_jax.evaluation import geometry, geometry_pictures
     from simcse_jax.evaluation.analysis import sentences
-    from simcse_jax.evaluation.analysis.map import project_by_size
     from simcse_jax.runs.dynamics import steps_of
 
     args, models = options.args, options.models
@@ -172,8 +176,9 @@ def draw_measured(options: Options, say: Callable[[str], None]) -> Found:
     with doing():
         found, scores, model_facts = measure_models(models, data, args, measure, say)
         places, run_facts = measure_runs(options.runs, measure, args.batch_size, say)
-    maps = project_by_size({label: rows[measure.sample.sentences] for label, rows in measure.embeddings.items()})
-    compared = sentences.compare(measure.sample, measure.embeddings, measure.changes, maps.values(), data.name)
+    compared, _ = sentences.compare(measure.sample, measure.embeddings, measure.changes, data.name)
+    if compared:
+        say("\n".join(["", sentences.headline(compared), *sentences.changed(compared)]))
     facts |= {"density_at": grid, "models": model_facts, "runs": run_facts}
     drawn = {}
     if found:
@@ -186,7 +191,6 @@ def draw_measured(options: Options, say: Callable[[str], None]) -> Found:
         drawn["cosines"] = geometry_pictures.cosines(by_label, data.name)
     if places:
         drawn["runs"] = geometry_pictures.runs(places, data.name)
-    say("\n".join(["", sentences.headline(compared), *sentences.changed(compared)]))
     return facts, drawn, compared
 
 
@@ -300,15 +304,15 @@ def measure_runs(
             found[label].append(Place(kept.step, measured.alignment, measured.uniformity, measured))
             checkpoints.append({"step": kept.step, **measured.numbers()})
             say(line(names[-1], measured))
-        for name in names[1:-1]:  # the report compares the ends
-            del measure.embeddings[name]
+        for between in names[1:-1]:  # the report compares the ends
+            del measure.embeddings[between]
         measure.changes.append((names[-1], names[0]))
         facts[label] = {"workdir": name, "checkpoints": checkpoints}
     return found, facts
 
 
 def write(
-    output: Path, result: dict[str, Any], drawn: Mapping[str, Mapping[str, bytes]], compared: dict[str, Any] | None
+    output: Path, result: dict[str, Any], drawn: Mapping[str, dict[str, bytes]], compared: dict[str, Any] | None
 ) -> list[str]:
     """Writes the numbers, the pictures and the report, all or none; returns their names."""
     from simcse_jax.evaluation import geometry_pictures
@@ -361,8 +365,6 @@ def read_arguments(parser: Parser) -> Options:
                 "measure them separately"
             )
     args.split = checked_split(args.split, args.data)
-    if args.batch_size < 1:
-        raise UserError(f"--batch-size {args.batch_size}: must be 1 or more")
     runs: dict[str, str] = {}
     for spec in args.runs:
         name, label = split_label(spec)
@@ -408,7 +410,7 @@ def _add_options(parser: Parser) -> None:
         help="the models' colours: the average of the seven similarity tasks' test sets, or STS-B's pairs alone "
         "(default: sts_avg if --data is a folder)",
     )
-    parser.add_argument("--batch-size", type=int, default=64, help="sentences encoded together on each device")
+    add_batch_size(parser)
     add_prompts(parser)
     add_postprocess(parser, POSTPROCESSING, "for models that name none")
     parser.add_argument("--output", required=True, help="the folder for geometry.json and the pictures")

@@ -38,19 +38,13 @@ def validate(config: Config) -> Section:
     _check_data(config)
     _check_spans(config)
     check_teacher(config)
-    _check_objectives(config)
-    _check_optimization(config)
+    _check_training(config)
     _check_projector(config)
     check_matryoshka(config)
     check_sources(config)
     evaluation, analysis = config.eval, config.analysis
-    check_postprocess(
-        evaluation.postprocess,
-        evaluation.postprocess_data,
-        evaluation.postprocess_dimensions,
-        "config.eval.postprocess",
-        "_",
-    )
+    fit = evaluation.postprocess_data, evaluation.postprocess_dimensions
+    check_postprocess(evaluation.postprocess, *fit, "config.eval.postprocess", "_")
     check_retrieval(config)
     _check_held_out(config)
     if analysis.every and not analysis.data and not evaluation.data:
@@ -190,18 +184,14 @@ def _check_spans(config: Config) -> None:
         )
 
 
-def _check_objectives(config: Config) -> None:
-    active = list(trained(config.objective).values())
+def _check_training(config: Config) -> None:
+    active, train = list(trained(config.objective).values()), config.train
     if not active:
         raise UserError("config.objective: every term has weight 0.0, so there is nothing to train")
     for objective in active:
         objective.check(config, active)
     if config.views.anchor_change == MASKED:
         _check_masked_anchors(config)
-
-
-def _check_optimization(config: Config) -> None:
-    train = config.train
     if train.patience and trains(config) and not has_scores(config):
         raise UserError(f"config.train.patience={train.patience}: eval.data is empty, so there are no scores")
     if train.schedule == "steps" and not train.milestones:
@@ -215,9 +205,7 @@ def _check_projector(config: Config) -> None:
             raise no_such("config.projector.objectives", "objective", name, tuple(config.objective))
         if name in OBJECTIVES and not OBJECTIVES[name].projectable:
             raise UserError(f"config.projector.objectives: {name} sees no projected embeddings; leave it out")
-    if not projector.widths:
-        return
-    if not projector.objectives:
+    if projector.widths and not projector.objectives:
         raise UserError("config.projector.objectives: must name the objectives that see projected embeddings")
 
 

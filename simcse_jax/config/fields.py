@@ -33,13 +33,7 @@ from simcse_jax.field import (
     rule,
 )
 from simcse_jax.host.storage import is_remote, local_path
-from simcse_jax.models.config import (
-    CONVOLUTION_ACTIVATIONS,
-    DTYPES,
-    MOST_CHANNELS,
-    POOLERS,
-    WIDEST_CONVOLUTION,
-)
+from simcse_jax.models.config import CONVOLUTION_ACTIVATIONS, DTYPES, MOST_CHANNELS, POOLERS, WIDEST_CONVOLUTION
 from simcse_jax.models.head import HEADS
 from simcse_jax.objectives.objective import Objective
 from simcse_jax.objectives.registry import BUILT_IN, OBJECTIVES, add, check_known, needing
@@ -278,9 +272,7 @@ FIELDS = {
     ),
     "train.max_steps": field(0, "Above 0 it replaces the epochs; train.schedule is over these steps.", at_least(0)),
     "train.patience": field(
-        0,
-        "End the run after this number of evaluations without a better development score; 0: never.",
-        at_least(0),
+        0, "End the run after this number of evaluations without a better development score; 0: never.", at_least(0)
     ),
     "train.log_every": field(25, "Steps between lines of metrics.jsonl.", at_least(1)),
     "train.report_to": field(

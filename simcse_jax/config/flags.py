@@ -13,9 +13,8 @@ from absl import flags
 from ml_collections import config_dict, config_flags
 
 from simcse_jax.config.fields import FIELDS, flatten
-from simcse_jax.config.recipes import FOLDER, find
+from simcse_jax.config.recipes import FOLDER, find, mistakes_in, running
 from simcse_jax.config.recorded import is_record, recorded_config
-from simcse_jax.config.variants import mistakes_in, running
 from simcse_jax.errors import UserError, nearest
 from simcse_jax.host.storage import local_path
 from simcse_jax.models.config import pooler_of
@@ -33,15 +32,9 @@ MEANT = {
     "model.init_from": ("model_name_or_path", "name", "pretrained"),
     "model.pooler": ("pooler", "pooling", "pooler_type"),
 }
-SHORT = {
-    "data": "data.train",
-    "model": "model.init_from",
-    "eval": "eval.data",
-}  # `train --data FILE`: as the other commands call it
-FOLDERS = {
-    "workdir": "where checkpoints, metrics and results go",
-    "profile": "where a trace of a few steps goes",
-}
+# `train --data FILE`: as the other commands call it.
+SHORT = {"data": "data.train", "model": "model.init_from", "eval": "eval.data"}
+FOLDERS = {"workdir": "where checkpoints, metrics and results go", "profile": "where a trace of a few steps goes"}
 
 
 def parse(
@@ -135,7 +128,6 @@ def leave_out_missing_scores(config: config_dict.ConfigDict, given: Collection[s
 
 
 def _fields_in(argv: Sequence[str]) -> set[str]:
-    """The names of the fields that these arguments set."""
     return {_in_full(arg).lstrip("-").partition("=")[0].removeprefix("config.") for arg in argv}
 
 

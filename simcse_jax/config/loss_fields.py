@@ -32,14 +32,12 @@ def _sections(objectives: Iterable[Objective]) -> dict[str, str]:
 
 def fields_of_objectives(objectives: Iterable[Objective]) -> dict[str, Field]:
     """The fields of objectives, by dotted names; all but the weight have an effect only if it is not 0."""
-    return {f"objective.{one.name}.{name}": _while_on(one, name) for one in objectives for name in one.fields}
 
+    def while_on(objective: str, own: Field) -> Field:
+        return replace(own, only=lambda config: config.objective[objective].weight and own.has_effect(config))
 
-def _while_on(objective: Objective, name: str) -> Field:
-    own = objective.fields[name]
-    if name == "weight":
-        return own
-    return replace(own, only=lambda config: config.objective[objective.name].weight and own.has_effect(config))
+    named = [(one.name, name, own) for one in objectives for name, own in one.fields.items()]
+    return {f"objective.{one}.{name}": own if name == "weight" else while_on(one, own) for one, name, own in named}
 
 
 LOSS_SECTIONS = {

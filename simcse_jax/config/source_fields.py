@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from simcse_jax.config.sections import Config
+from simcse_jax.data.documents import SPANS
 from simcse_jax.data.mixture import read_weights
 from simcse_jax.data.sources import split_sources
-from simcse_jax.data.spans import SPANS
 from simcse_jax.data.tokens import ROLES, Lengths, Prompts
 from simcse_jax.errors import UserError
 from simcse_jax.field import either, explain, field, listed, rule
@@ -79,7 +79,6 @@ def prompts_of(config: Config) -> tuple[Prompts, ...]:
 
 
 def _split(field: str, text: str, sources: Sequence[str]) -> list[str]:
-    """A prompt for each source."""
     found = [text]
     if "," in text or '"' in text:
         try:

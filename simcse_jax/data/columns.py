@@ -33,8 +33,7 @@ USUAL_NAMES = {
     "negative": ("hard_neg", "negative", "neg", "hard_negative", "negatives", "hard_negatives", "rejected"),
 }
 EARLIER = ("sent0", "anchor", "sentence", "text")  # anchor names that all versions know
-USUAL_LABELS = ("label", "gold_label")
-USUAL_SCORES = ("score", "pos_scores")
+USUAL_VALUES = {"label": ("label", "gold_label"), "score": ("score", "pos_scores")}
 # Columns that number the rows, in any case.
 NUMBERING = {"", "#", "no", "no.", "nr", "row", "id", "_id", "idx", "index", "guid", "uid", "uuid", "pid", "qid"}
 NUMBERING |= {"pairid", "pair_id", "docid", "doc_id", "query_id", "passage_id", "unnamed: 0", "__index_level_0__"}
@@ -60,7 +59,7 @@ def is_sentences(name: str) -> bool:
 
 def is_content(name: str) -> bool:
     """Whether a column's name is none of those for labels, scores and row numbers."""
-    return name.strip().lower() not in {*USUAL_LABELS, *USUAL_SCORES, *NUMBERING}
+    return name.strip().lower() not in {*itertools.chain(*USUAL_VALUES.values()), *NUMBERING}
 
 
 class Chosen(NamedTuple):
@@ -266,36 +265,29 @@ def warn_of_unread(names: Sequence[str], chosen: Chosen, where: str) -> None:
 
 def warn_of_labels(names: Sequence[str], before: str, after: str) -> None:
     """Warns, between two texts, about an unread column of labels or scores: all pairs then count as positives."""
-    unread = next((name for name in names if name.strip().lower() in (*USUAL_LABELS, "score")), None)
+    unread = next((name for name in names if name.strip().lower() in (*USUAL_VALUES["label"], "score")), None)
     if unread is not None:
         said = f"its column {unread!r} is not read, so every pair counts as a positive"
         warnings.warn(f"{before}{said}{after}", stacklevel=3)
 
 
-def choose_labels(names: Sequence[str], columns: Mapping[str, str], needed_by: str, where: str) -> int | None:
-    """The index of the label column: the mapped one or, if `needed_by` names a setting, one with a usual name."""
-    if columns.get("label"):
-        _check_mapped(names, {"label": columns["label"]}, where)
-        check_unique(names, columns["label"], where)
-        return list(names).index(columns["label"])
-    if not needed_by:
+def choose_values(
+    kind: str, names: Sequence[str], columns: Mapping[str, str], needed_by: str, where: str
+) -> int | None:
+    """The index of the column of labels or scores (`kind`: label, score): the mapped one, or one with a usual name.
+
+    None if none is mapped, and `needed_by`, the setting that needs one, is empty.
+    """
+    name = columns.get(kind)
+    if name:
+        _check_mapped(names, {kind: name}, where)
+    elif not needed_by:
         return None
-    found = _named(names, USUAL_LABELS)
-    if not found:
+    elif found := _named(names, USUAL_VALUES[kind]):
+        (name,) = found
+    else:
         raise UserError(
-            f"{where}: no labels, but {needed_by} needs them; it has {', '.join(names)}: set data.columns.label"
-        )
-    return list(names).index(found[0])
-
-
-def choose_scores(names: Sequence[str], columns: Mapping[str, str], needed_by: str, where: str) -> int:
-    """The index of the score column: the mapped one, or one with a usual name; see `choose_labels`."""
-    name = columns.get("score") or next(iter(_named(names, USUAL_SCORES)), None)
-    if mapped := columns.get("score"):
-        _check_mapped(names, {"score": mapped}, where)
-    if name is None:
-        raise UserError(
-            f"{where}: no scores, but {needed_by} needs them; it has {', '.join(names)}: set data.columns.score"
+            f"{where}: no {kind}s, but {needed_by} needs them; it has {', '.join(names)}: set data.columns.{kind}"
         )
     check_unique(names, name, where)
     return list(names).index(name)

@@ -83,23 +83,16 @@ def read(data: str, split: str = "test") -> sts.Pairs:
 
 def measure(encode: Encode, pairs: sts.Pairs) -> Geometry:
     """Measures one encoder; identical sentences are encoded once."""
-    return of_embeddings(*encode_once(encode, (pairs.first, pairs.second)), pairs.gold)
-
-
-def of_embeddings(
-    first: Float[np.ndarray, "P D"], second: Float[np.ndarray, "P D"], gold: Float[np.ndarray, " P"]
-) -> Geometry:
-    """Measures the embeddings of P pairs, of any length."""
-    first, second = normalize(first), normalize(second)
+    first, second = (normalize(side) for side in encode_once(encode, (pairs.first, pairs.second)))
     everything = np.concatenate([first, second])
-    positive = gold > POSITIVE
+    positive = pairs.gold > POSITIVE
     cosines = np.sum(first * second, axis=1)
     return Geometry(
         alignment(first[positive], second[positive]),
         uniformity(everything),
-        sts.spearman(cosines, gold),
+        sts.spearman(cosines, pairs.gold),
         singular_values(everything),
-        cosine_groups(cosines, gold),
+        cosine_groups(cosines, pairs.gold),
     )
 
 

@@ -38,24 +38,6 @@ DISTANCE = "mean ‖f(x) − f(y)‖² of the pairs"
 MOST_UNIFORM = -4.0  # of many dimensions: log exp(−2 × 2), all directions at right angles
 PALE = "0.6"
 SMALLEST = 1e-3  # singular value, next to the largest, that is drawn
-# What a picture shows, and what that says: a section of the report each.
-SECTIONS = {
-    "models": (
-        "Alignment and uniformity",
-        "Lower is better in both: sentences of the same meaning lie near each other, and all together lie spread out.",
-    ),
-    "runs": ("Alignment and uniformity by step", "The same plane while runs trained; a number is a step."),
-    "singular_values": (
-        "Singular values",
-        "How evenly the embeddings use their dimensions: the flatter, the more evenly; a steep fall says that a few "
-        "directions have most of what sets sentences apart.",
-    ),
-    "cosines": (
-        "Cosines by grade",
-        "The higher a pair is graded, the further right its cosine should be, and the less the groups should overlap.",
-    ),
-    "convergence": ("Development scores by step", "How fast the runs reach their best score, and what it is."),
-}
 Panels = Mapping[str, Mapping[str, Geometry]]  # the measures by the models' names, by the titles of the panels
 # Places for the label of a point: right, left, above, below, and between.
 AROUND = ((1, 0), (-1, 0), (0, 1), (0, -1), (0.8, 0.8), (-0.8, 0.8), (0.8, -0.8), (-0.8, -0.8))
@@ -243,11 +225,7 @@ def _wrapped(text: str, width: int) -> list[str]:
 
 def part(facts: Mapping[str, Any], drawn: Mapping[str, Pictures]) -> str:
     """The part of the report with the pictures, and the models' numbers."""
-    sections = [
-        Section(title, meaning, page.figures({f"{title}. {meaning}": drawn[name]["svg"]}, wide=name == "cosines"))
-        for name, (title, meaning) in SECTIONS.items()
-        if name in drawn
-    ]
+    sections = [page.described(name, drawn, wide=name == "cosines") for name in page.TEXTS if name in drawn]
     if found := facts.get("models"):
         rows = [
             [label, f"{model['alignment']:.3f}", f"{model['uniformity']:.3f}", f"{model['spearman']:.2f}"]

@@ -6,7 +6,6 @@ also be a device or a pipe (`storage.write_atomically`).
 
 import contextlib
 import fcntl
-import importlib.util
 import os
 import stat
 import tempfile
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from simcse_jax.errors import UserError
-from simcse_jax.host.names import split_glove, split_step
+from simcse_jax.host.names import package_root, split_glove, split_step
 from simcse_jax.host.storage import is_remote, is_stream, local_path, own_descriptor, writing
 
 Inputs: TypeAlias = Mapping[str, str | Path | None]  # what a command reads, by option; names need not be local paths
@@ -77,12 +76,7 @@ def output_file(
 
 
 def output_folder(
-    name: str,
-    inputs: Inputs | None = None,
-    *,
-    files: Iterable[str] = (),
-    option: str = "--output",
-    utf8: bool = False,
+    name: str, inputs: Inputs | None = None, *, files: Iterable[str] = (), option: str = "--output", utf8: bool = False
 ) -> Path:
     """The folder of an option, which need not exist yet; it is not created.
 
@@ -259,11 +253,7 @@ def _local(inputs: Inputs | None) -> list[tuple[str, Path]]:
 def _place(name: str) -> Path:
     if (glove := split_glove(name)) is not None:
         return glove.file
-    package = name.removeprefix("package:")
-    if package == name or not package.isidentifier() or package == "__main__":  # which has no spec
-        return local_path(name)
-    spec = importlib.util.find_spec(package)
-    return Path(next(iter(spec.submodule_search_locations))) if spec and spec.submodule_search_locations else Path(name)
+    return package_root(name) or local_path(name)
 
 
 def _is_read(path: Path, source: Path) -> bool:

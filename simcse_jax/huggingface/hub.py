@@ -119,7 +119,6 @@ def _explained(where: str, revision: str | None = None, then: str = "") -> Itera
 
 
 def _explain(error: Exception, revision: str | None = None) -> str:
-    """Explains a failure of the hub's client in a few words, and says what to do."""
     from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
 
     chain: list[BaseException] = [error]

@@ -15,7 +15,7 @@ from simcse_jax.host.storage import local_path, read_json, sha256, write_json
 from simcse_jax.huggingface.load import Pretrained
 from simcse_jax.huggingface.tokenizer import MARKER
 from simcse_jax.huggingface.weight_files import read_safetensors, write_safetensors
-from simcse_jax.huggingface.weight_names import NAMES, PREFIXES, as_float32
+from simcse_jax.huggingface.weight_names import NAMES, as_float32, normalize_names
 from simcse_jax.models import lora
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.config import EncoderConfig, Lora, Site
@@ -67,13 +67,8 @@ def write_adapter(
     alpha = settings.alpha
     fields: dict[str, Any] = {"peft_type": "LORA", "task_type": "FEATURE_EXTRACTION", BASE: base, "revision": revision}
     fields |= {"r": settings.rank, "lora_alpha": int(alpha) if alpha.is_integer() else alpha, "lora_dropout": dropout}
-    fields |= {
-        "inference_mode": True,
-        "target_modules": modules,
-        "bias": "none",
-        "fan_in_fan_out": False,
-        "init_lora_weights": True,
-    }
+    fields |= {"inference_mode": True, "target_modules": modules, "bias": "none", "fan_in_fan_out": False}
+    fields |= {"init_lora_weights": True}
     write_json(folder / CONFIG, fields)
     write_safetensors(folder / WEIGHTS, tensors)
     write_json(folder / MARKER, {BASE_SHA256: sha, "version": __version__})
@@ -95,8 +90,8 @@ def read_adapter(name: str, encoder: EncoderConfig, model: Pretrained) -> dict[s
     _check_base(fields, folder, model)
     path = folder / WEIGHTS
     unread = () if model.has_head else f"{NAMES[encoder.model_type].pooler}.lora_"
-    named = ((_without_prefix(key), value) for key, value in read_safetensors(path).items())
-    tensors = {key: value for key, value in named if not key.startswith(unread)}
+    named = {key.removeprefix(PREFIX): value for key, value in read_safetensors(path).items()}
+    tensors = {key: value for key, value in normalize_names(named).items() if not key.startswith(unread)}
     expected = {
         f"{module_of(encoder.model_type, group, site)}.{kind}.weight": (ours, (rows, columns))
         for (group, site), names in lora.names(encoder).items()
@@ -114,11 +109,9 @@ def read_adapter(name: str, encoder: EncoderConfig, model: Pretrained) -> dict[s
         raise UserError(f"{path}: the tensor {other[0]!r:.120} {which}; {advice}")
     params = {}
     for key, (ours, shape) in expected.items():
-        if tensors[key].shape != shape:
-            raise UserError(
-                f"{path}: {key!r} has shape {tensors[key].shape}, but {model.name} needs {shape}: it is an adapter of "
-                "another model"
-            )
+        if (found := tensors[key].shape) != shape:
+            needs = f"but {model.name} needs {shape}: it is an adapter of another model"
+            raise UserError(f"{path}: {key!r} has shape {found}, {needs}")
         params[ours] = np.ascontiguousarray(as_float32(tensors[key], key, str(path)).T)
     return params
 
@@ -156,12 +149,6 @@ def _check_base(fields: Mapping[str, Any], folder: Path, model: Pretrained) -> N
             f"{folder / CONFIG}: {BASE} is {named!r:.100}, but config.model.init_from is {model.name!r:.100}; start "
             "from that model, or write the other name there if they are the same"
         )
-
-
-def _without_prefix(key: str) -> str:
-    """A tensor's name as transformers' class of the encoder alone has it."""
-    key = key.removeprefix(PREFIX)
-    return next((key.removeprefix(prefix) for prefix in PREFIXES if key.startswith(prefix)), key)
 
 
 def linear_maps(model_type: str) -> dict[str, Site]:

@@ -23,7 +23,7 @@ def public_value(field: str, value: Any, hub: Collection[str] | None = None) -> 
         return ", ".join(str(item) for item in value)
     if not isinstance(value, str) or field.startswith("data.columns."):
         return str(value)
-    if len(parts := _sources(field, value)) > 1:
+    if len(parts := sources(field, value)) > 1:
         return ",".join(public_value(field, part, hub) for part in parts)
     kind, colon, rest = value.partition(":")
     if colon and kind in ("hf", "tfds"):
@@ -41,7 +41,7 @@ def public_value(field: str, value: Any, hub: Collection[str] | None = None) -> 
 
 def from_hub(config: Mapping[str, Any]) -> list[str]:
     """The fields of a flat config whose values were fetched from the hub, in a process that has just read them."""
-    names = {field: [_hub_name(field, part) for part in _sources(field, value)] for field, value in config.items()}
+    names = {field: [_hub_name(field, part) for part in sources(field, value)] for field, value in config.items()}
     return [
         field
         for field, parts in names.items()
@@ -49,8 +49,8 @@ def from_hub(config: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _sources(field: str, value: Any) -> list[Any]:
-    """The names in a value; data may have several, with commas in between."""
+def sources(field: str, value: Any) -> list[Any]:
+    """The names in a field's value; data may have several, with commas in between."""
     if field not in LISTS or not isinstance(value, str) or "," not in value or local_path(value).exists():
         return [value]
     return next(csv.reader([value], skipinitialspace=True))

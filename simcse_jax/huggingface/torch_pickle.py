@@ -85,9 +85,9 @@ def _run(file: IO[bytes]) -> tuple[Any, list[Storage]]:
     memo: dict[int, Any] = {}
 
     def pop_to_mark() -> list[Any]:
-        start = marks.pop()
-        values = stack[start:]
-        del stack[start:]
+        first = marks.pop()
+        values = stack[first:]
+        del stack[first:]
         return values
 
     for instruction, value, place in pickletools.genops(file):
@@ -115,10 +115,8 @@ def _run(file: IO[bytes]) -> tuple[Any, list[Storage]]:
         elif name == "BUILD":  # attributes of a dictionary, such as `_metadata`
             stack.pop()
             _check(isinstance(stack[-1], dict))
-        elif name == "GLOBAL":
-            stack.append(_find(*argument.split(" ", 1)))
-        elif name == "STACK_GLOBAL":
-            stack.append(_find(stack.pop(-2), stack.pop()))
+        elif name in ("GLOBAL", "STACK_GLOBAL"):
+            stack.append(_find(*(argument.split(" ", 1) if name == "GLOBAL" else (stack.pop(-2), stack.pop()))))
         elif name == "REDUCE":
             arguments, function = stack.pop(), stack.pop()
             _check(function in FUNCTIONS.values() and isinstance(arguments, tuple))

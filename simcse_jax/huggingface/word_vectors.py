@@ -28,6 +28,7 @@ from simcse_jax.errors import UserError, why
 from simcse_jax.host.storage import read_json, write_json
 from simcse_jax.huggingface.tokenizer import WORDS_FILE, Tokenizer
 from simcse_jax.huggingface.weight_files import read_weights, write_safetensors
+from simcse_jax.models.model_types import flag
 
 BLOCK = 1 << 24  # bytes that are read at a time
 NUMBER = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
@@ -184,16 +185,14 @@ class Vocabulary(NamedTuple):
 def read_vocabulary(path: Path) -> Vocabulary:
     """Reads the file of a `WhitespaceTokenizer`."""
     fields = read_json(path)
-    words, stop_words, lower = (fields.get(name) for name in ("vocab", "stop_words", "do_lower_case"))
-    for name, found in (("vocab", words), ("stop_words", stop_words)):
+    for name in ("vocab", "stop_words"):
+        found = fields.get(name)
         if not isinstance(found, list) or not all(isinstance(word, str) for word in found):
             raise UserError(f"{path}: {name} is {found!r:.60}, not a list of words")
-    if not isinstance(lower, bool):
-        raise UserError(f"{path}: do_lower_case is {lower!r:.60}, neither true nor false")
-    assert words is not None and stop_words is not None
+    lower, words = flag(fields, "do_lower_case", str(path), None), fields["vocab"]
     if len(set(words)) < len(words):
         raise UserError(f"{path}: vocab has a word twice")
-    return Vocabulary(words, lower, frozenset(stop_words))
+    return Vocabulary(words, lower, frozenset(fields["stop_words"]))
 
 
 class WordTokenizer(Tokenizer):

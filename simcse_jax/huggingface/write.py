@@ -113,7 +113,6 @@ def _write_words(model: Pretrained, folder: Path) -> None:
 
 
 def _modules(model: Pretrained, pooler: str, tensors: dict[str, np.ndarray]) -> list[Module]:
-    """The modules equivalent to the model's pooler and head."""
     modules = []
     size: dict[str, Any] = {"word_embedding_dimension": model.config.token_size}
     if model.config.convolutions:
@@ -137,7 +136,6 @@ def _modules(model: Pretrained, pooler: str, tensors: dict[str, np.ndarray]) -> 
 
 
 def _settings(model: Pretrained) -> dict[str, Any]:
-    """The fields of `config_sentence_transformers.json`."""
     settings = model.settings
     fields: dict[str, Any] = {"similarity_fn_name": settings.similarity}
     if any(settings.prompts.values()) or settings.default_prompt_name:

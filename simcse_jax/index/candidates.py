@@ -69,10 +69,6 @@ def rescored(
     Args:
       queries: (Q, D), prepared.
       rough: the candidates' scores, of which -inf and NaN are kept.
-      candidates: their rows.
-      vectors: reads them.
-      k: the number of results.
-      similarity: see `top_k`.
 
     Returns:
       Scores (Q, k), computed in float64 and rounded to float32, and rows. Of equal scores the lower row comes first.

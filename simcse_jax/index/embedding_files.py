@@ -62,11 +62,7 @@ class EmbeddingFiles:
     """The files of a folder, or a single one; N rows of `dimension` elements."""
 
     def __init__(self, name: str):
-        """Examines all files.
-
-        Raises:
-          UserError: when there are none, one cannot be read, or they do not belong together.
-        """
+        """Examines all files."""
         self.name, path = name, as_path(name)
         self.parts = [_look(file) for file in _files(path)]
         first = self.parts[0]

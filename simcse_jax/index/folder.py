@@ -77,11 +77,7 @@ def _save(index: Index, folder: Path, model: ModelIdentity) -> None:
 
 
 def load(folder: str | Path, model: ModelIdentity) -> Index:
-    """Reads an index, memory-mapping its embeddings.
-
-    Raises:
-      UserError: when there is none, a file is missing or damaged, or it is another model's.
-    """
+    """Reads an index, memory-mapping its embeddings."""
     folder = local_folder(folder)
     if not is_index(folder):
         raise UserError(f"{folder}: no index there ({ABOUT} is missing)")

@@ -63,8 +63,6 @@ class Index:
         """An empty index.
 
         Args:
-          dimension: D.
-          similarity: one of `index.similarity`.
           precision: what is kept of an embedding: float32, int8 (a byte per element) or binary (a bit).
           ranges: for int8, (2, D), of embeddings as compared; None for those of the first ones added.
         """
@@ -202,8 +200,6 @@ class Index:
         processes, each must have the same index and make the same search.
 
         Args:
-          queries: (Q, D) embeddings of any length.
-          top_k: the maximum number of results per query.
           threshold: the smallest score of a result, to within 1e-6 for rounding; None for any.
           approximate: see `simcse_jax.index.top_k.top_k`; with FAISS, see `simcse_jax.index.faiss`.
           recall_target: the share of the true results that an approximate search should find; not for FAISS.

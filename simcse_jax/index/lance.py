@@ -200,8 +200,6 @@ class LanceIndex:
         nothing, and such a row in float32 is never found.
 
         Args:
-          queries: (Q, D) embeddings of any length.
-          top_k: the maximum number of results per query.
           threshold: the smallest score of a result, to within 1e-6; None for any.
           refine: how many times `top_k` rows are read and scored; None for `REFINE`.
           nprobes: the number of cells searched; None for `NPROBES`.
@@ -222,7 +220,8 @@ class LanceIndex:
                 search = search.distance_type(DISTANCES[self.similarity]).refine_factor(refine)
             else:
                 count = min(refine * top_k, self._rows) if self._in_cells else self._rows
-                search = self._table.search(bits_of(vector)[0], "bits", "vector").limit(count).distance_type("hamming")
+                search = self._table.search(bits_of(vector)[0], "bits", "vector").limit(count)
+                search = search.distance_type("hamming")
             stored = [] if small is None else [self._kept.scored]
             found = search.nprobes(nprobes).select(["row", "sentence", "_distance", *stored]).to_arrow()
         if small is None:
@@ -301,7 +300,6 @@ def check_options(on_disk: bool, refine: Any, nprobes: Any, **in_memory: bool) -
     """Refuses search options that belong to another kind of index.
 
     Args:
-      on_disk: whether the index is LanceDB's.
       refine, nprobes: see `LanceIndex.search`; None if not given.
       in_memory: options of other indexes by name, and whether they are given.
     """
@@ -354,12 +352,7 @@ def kept_for(wanted: Wanted, embeddings: Iterable[Float[np.ndarray, "_ D"]], dim
     """What a new index keeps.
 
     Args:
-      wanted: see `check_wanted`.
       embeddings: of all rows, some at a time; the first `CALIBRATION` give int8's ranges if none are given.
-      dimension: D.
-
-    Raises:
-      UserError: when an embedding is not finite, or ranges would come from a single row.
     """
     precision, ranges = wanted.precision or "float32", wanted.ranges
     if precision == INT8 and ranges is None:

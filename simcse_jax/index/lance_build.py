@@ -210,14 +210,7 @@ def _batches(
 def _find_cells(
     table: "lancedb.table.Table", before: lance.About | None, dimension: int, similarity: str, kept: lance.Kept
 ) -> int:
-    """Makes cells and codes, or adds new rows to existing cells; returns the number of rows that cells were found from.
-
-    Args:
-      table: all rows.
-      before: the index before this build.
-      dimension, similarity: of the vectors.
-      kept: what the table keeps of them.
-    """
+    """Makes cells and codes, or adds new rows to existing cells; returns the number of rows that gave the cells."""
     rows = table.count_rows()
     if rows < LEAST:
         return 0

@@ -141,15 +141,15 @@ def in_blocks(
     key, value = key.astype(jnp.float32), value.astype(jnp.float32)  # their gradients are sums over the blocks
     starts = jnp.arange(blocks) * BLOCK
     window = near.window if near is not None and near.in_order and near.window <= BLOCK else None
+    close: Seen = None
+    if window is not None:
+        places = jnp.arange(BLOCK + 2 * window) - window  # of the keys, as seen from a block's first query
+        close = jnp.abs(jnp.arange(BLOCK)[:, None] - places)[None] <= window
 
     def of_block(own: tuple[Array, ...]) -> Float[Array, "B H Q d"]:
         start, queries, *others = own
         keys, values, shown = (key, value, mask) if window is None else others
-        if window is not None:
-            places = jnp.arange(BLOCK + 2 * window) - window  # of the keys, as seen from the block's first query
-            seen = jnp.abs(jnp.arange(BLOCK)[:, None] - places)[None] <= window
-        else:
-            seen = None if near is None else near._replace(queries=others[0]).seen()
+        seen = close if window is not None or near is None else near._replace(queries=others[0]).seen()
         first = jnp.zeros_like(start) if window is None else start - window
         kept = dropout.mask((query.shape[1], BLOCK, keys.shape[2]), (start, first)) if dropout is not None else None
         return whole(queries, keys, values, shown, None, seen, kept, dtype)

@@ -16,6 +16,7 @@ from simcse_jax.models.model_types import (
     READERS,
     WORD_VECTORS,
     ModelType,
+    check_same,
     flag,
 )
 
@@ -233,7 +234,7 @@ class EncoderConfig:
             if activation not in ACTIVATIONS:
                 raise UserError(f"{where}: {field} {activation!r:.60} is not one of {', '.join(ACTIVATIONS)}")
         present = (field for field in kind.sizes if field != TASKS or flag(config, "use_task_id", where))
-        sizes = {ours: _whole(config, field, where, kind.names) for ours, field in SIZES.items()}
+        sizes: dict[str, Any] = {ours: _whole(config, field, where, kind.names) for ours, field in SIZES.items()}
         sizes |= {OWN_SIZES[field]: _whole(config, field, where) for field in present}
         fields = cls(
             model_type=config["model_type"],
@@ -304,10 +305,7 @@ def _kind_of(config: Mapping[str, Any], where: str) -> ModelType:
 def _with_usual_names(config: dict[str, Any], names: Mapping[str, str], where: str) -> dict[str, Any]:
     """The fields by BERT's names too, where a model type has other ones."""
     for usual, own in names.items():
-        if usual in config and config.get(own, config[usual]) != config[usual]:
-            raise UserError(
-                f"{where}: {own} is {config[own]!r:.60}, but {usual} {config[usual]!r:.60}; they must be the same"
-            )
+        check_same(config, usual, own, where)
     return config | {usual: config[own] for usual, own in names.items() if own in config}
 
 

@@ -18,6 +18,7 @@ from simcse_jax.models.products import on_gpus, sum_over_tokens, written, writte
 
 Activation = Callable[[Float[Array, "..."]], Float[Array, "..."]]
 Values = Float[AnyArray, "*tokens D"]
+Result = Float[Array, "*tokens D"]
 Each = Float[AnyArray, " D"]  # a number for each channel
 Kept = tuple[Values, Float[Array, "*tokens 1"], Float[Array, "*tokens 1"], Each]
 
@@ -39,7 +40,7 @@ gelu.defvjp(lambda x: (gelu(x), x), _gelu_backward)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4))
-def layer_norm(x: Values, scale: Each, bias: Each, epsilon: float, dtype: jnp.dtype | None = None) -> Values:
+def layer_norm(x: Values, scale: Each, bias: Each, epsilon: float, dtype: jnp.dtype | None = None) -> Result:
     """x̂ · scale + bias with x̂ = (x - mean) / √(variance + ε) of the last axis (Ba et al. 2016, "Layer normalization").
 
     The variance is that of the centred x: E[x²] - E[x]² suffers from cancellation. With a `dtype`, GPUs write
@@ -50,15 +51,15 @@ def layer_norm(x: Values, scale: Each, bias: Each, epsilon: float, dtype: jnp.dt
 
 def _layer_norm_forward(
     x: Values, scale: Each, bias: Each, epsilon: float, dtype: jnp.dtype | None
-) -> tuple[Values, Kept]:
+) -> tuple[Result, Kept]:
     average = functools.partial(jnp.mean, axis=-1, keepdims=True)
 
-    def exact(x: Values) -> tuple[Values, Kept]:
+    def exact(x: Values) -> tuple[Result, Kept]:
         mean = average(x)
         inverse = jax.lax.rsqrt(average(jnp.square(x - mean)) + epsilon)
         return jnp.subtract(x, mean) * (inverse * scale) + bias, (x, mean, inverse, scale)
 
-    def rounded(x: Values) -> tuple[Values, Kept]:
+    def rounded(x: Values) -> tuple[Result, Kept]:
         """E[x²] and E[x] are means of one pass over x. Its rounding to 8 bits changes more than their cancellation."""
         x = written(x, dtype)
         mean = average(x)

@@ -17,7 +17,8 @@ from simcse_jax.models.platforms import for_platform
 
 DType = jax.typing.DTypeLike
 Factor = Float[AnyArray, "..."]
-Values, Sums = Float32[Array, "*tokens F"], Float32[Array, " F"]  # of tokens, and over them
+Values = Float32[Array, "*tokens F"]
+Sums = Float32[Array, " F"]  # over tokens
 Pair = tuple[Factor, Factor]
 Named = tuple[str, Factor]  # subscripts and the array that they index
 Result = TypeVar("Result")

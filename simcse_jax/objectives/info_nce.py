@@ -9,6 +9,7 @@ from simcse_jax.field import above, at_least, either, explain, field, number, we
 from simcse_jax.objectives.lazy import AnyArray, Array, jax, jnp
 from simcse_jax.objectives.objective import Columns, Embedded, Objective
 from simcse_jax.objectives.similarity import MEASURES, by_rows, comparable
+from simcse_jax.objectives.similarity import normalize as normalize  # objectives from outside import it from here
 
 NEGATIVES = {  # which views of the batch's other examples
     "other": "their positives",

@@ -36,14 +36,11 @@ def off_dropout(
     with s = cosine / τ: SimCSE++ equation 3. z¹ and z² are encoded with dropout, z without. The equation has one
     sentence per example (z_j⁺ = z_j) and no hard negatives z⁻; we add them as SimCSE's equation 5 does.
 
-    The paper and its released code differ in m, so there are two readings, which agree at m = 1:
-
-    - `paper`: m multiplies the sum of the negatives, as in the equation. Where the positive pair is clearly the most
-      similar one, m does little more than scale the gradient, which Adam ignores.
-    - `released`: m multiplies s(z_i¹, z_i²), above and below the line (`pos_ratio` in the authors'
-      simcse/models_re.py and models_re_vicreg.py), and the negatives have no factor. Below 1 it asks for positives
-      that are more similar by the factor 1 / m. Their script for off-dropout alone sets 0.9, as the paper does, and
-      the one for SimCSE++ (run_re_vicreg.sh) sets 1.
+    The paper and its released code differ in m (`READINGS`), and agree at m = 1. Where the positive pair is clearly
+    the most similar one, the paper's does little more than scale the gradient, which Adam ignores. The released one
+    multiplies s(z_i¹, z_i²) above and below the line (`pos_ratio` in simcse/models_re.py and models_re_vicreg.py).
+    Below 1 it asks for positives that are more similar by the factor 1 / m. The authors' script for off-dropout alone
+    sets 0.9, as the paper does, and the one for SimCSE++ (run_re_vicreg.sh) sets 1.
 
     With m = 1 and the same views for both kinds of pairs this is `info_nce`. The noise study of Table 1 has m = 1 and
     other views: noisy or mean ones for one kind of pairs, ordinary ones for the other.
@@ -62,7 +59,8 @@ def off_dropout(
     Returns:
       (B,) losses.
     """
-    factor, shift = {"paper": (1.0, jnp.log(m)), "released": (m, 0.0)}[reading]  # of positive and negative logits
+    readings: dict[str, Any] = {"paper": (1.0, jnp.log(m)), "released": (m, 0.0)}
+    factor, shift = readings[reading]  # of the positive and the negative logits
     positive = factor * cosine(anchors, positives) / temperature
     others = normalize(clean_positives)
     if clean_hard_negatives is not None:

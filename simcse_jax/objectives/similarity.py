@@ -25,7 +25,8 @@ def cosine(first: Float[AnyArray, "B D"], second: Float[AnyArray, "B D"]) -> Flo
 
 def comparable(similarity: str, *embeddings: Float[AnyArray, "... D"]) -> list[Float[Array, "... D"]]:
     """Embeddings whose dot products are their similarities, of `MEASURES`."""
-    return [{"cosine": normalize, "dot": jnp.asarray}[similarity](each) for each in embeddings]
+    prepared: Any = {"cosine": normalize, "dot": jnp.asarray}[similarity]
+    return [prepared(each) for each in embeddings]
 
 
 def by_rows(function: Callable[..., Any], columns: int, *rows: Any) -> Any:

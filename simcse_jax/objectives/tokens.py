@@ -74,7 +74,8 @@ class Rows:
         from simcse_jax.models.masking import mask_tokens
 
         keys = self.keys(numbers or [column_number(MASKING, column) for column in columns]).reshape(-1)
-        return mask_tokens(keys, *self.read(columns), vocab_size=self.words, **self.masking._asdict(), **share)
+        ids, mask = self.read(columns)
+        return mask_tokens(keys, ids, mask, vocab_size=self.words, **self.masking._asdict() | share)
 
     def most_tokens(self, columns: Sequence[int]) -> int | None:
         """The maximum number of tokens of these columns; None if padding is computed too."""

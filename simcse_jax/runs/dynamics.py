@@ -98,10 +98,9 @@ def recorded(
     """
     points = {}
     for name, folder in folders.items():
-        points[name] = [
-            {"step": line["step"], **line["analysis"]} for line in Workdir(folder).read_metrics() if "analysis" in line
-        ]
-        if not points[name]:
+        lines = [line for line in Workdir(folder).read_metrics() if "analysis" in line]
+        points[name] = [{"step": line["step"], **line["analysis"]} for line in lines]
+        if not lines:
             raise UserError(
                 f"--runs {name}: nothing was measured while it trained; train it with --config.analysis.every=10, say, "
                 "or give --data to measure the checkpoints that it kept"
@@ -221,12 +220,11 @@ def read_records(folders: Mapping[str, Folder], labels: Mapping[str, str]) -> Re
     measured_on = ""
     if measured:
         points, _, measured_on = recorded(measured, {name: runs[name] for name in measured})
-    for name in folders:
-        if name not in scored and name not in measured:
-            raise UserError(
-                f"--runs {name}: nothing was recorded while it trained: no scores (eval.data), and no measures "
-                "(--config.analysis.every=10); give --data to measure the checkpoints that it kept"
-            )
+    if silent := [name for name in folders if name not in scored and name not in measured]:
+        raise UserError(
+            f"--runs {silent[0]}: nothing was recorded while it trained: no scores (eval.data), and no measures "
+            "(--config.analysis.every=10); give --data to measure the checkpoints that it kept"
+        )
     plane = {
         name: {int(point["step"]): {field: point[field] for field in PLANE} for point in of_run}
         for name, of_run in points.items()

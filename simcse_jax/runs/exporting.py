@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError
@@ -20,7 +21,7 @@ from simcse_jax.huggingface.tokenizer import MARKER
 from simcse_jax.huggingface.write import write_model
 from simcse_jax.runs.loading import load_workdir, other_than_scored, scored_pooler, trained_config
 from simcse_jax.runs.lora_export import adapter_writer
-from simcse_jax.runs.model_card import model_card
+from simcse_jax.runs.model_card import fields_of, front_matter, license_of, model_card
 from simcse_jax.runs.workdir import Workdir
 
 PARTS = ("model", "checkpoints", "tensorboard")  # folders of a run
@@ -102,9 +103,8 @@ def save(model: Pretrained, output: Path, hub_name: str = "", revision: str | No
       model: its name may be that of a run.
       output, hub_name, revision: as for `export`.
     """
-    name, step = split_step(model.name)
-    folder = None if re.match(r"\w+:", name) and not is_remote(name) else as_path(name)
-    if folder is None or not Workdir(folder).exists:
+    folder, step = _run_of(model)
+    if folder is None:
         check_output(output, None)
         if output.exists() and output.resolve() == model.folder.resolve():
             raise UserError(f"--output {output}: is the model's own folder; choose another")
@@ -116,6 +116,22 @@ def save(model: Pretrained, output: Path, hub_name: str = "", revision: str | No
     scores = workdir.read_result() if as_trained else None
     card = model_card(model, run, scores, named, revision, None, other_than_scored(folder, step))
     _write(model, output, model.name, card)
+
+
+def card_of(model: Pretrained) -> dict[str, Any]:
+    """The front matter of a model's card; of a run's model, of the card that an export of it gets."""
+    folder, _ = _run_of(model)
+    if folder is None:
+        return fields_of(model.folder / "README.md")
+    run = Workdir(folder).read_run()
+    return front_matter(run, None, "", license_of(run["config"]["model"]["init_from"])).to_dict()
+
+
+def _run_of(model: Pretrained) -> tuple[Folder | None, int | str | None]:
+    """The workdir that a model is of, or None, and the step in its name."""
+    name, step = split_step(model.name)
+    folder = None if re.match(r"\w+:", name) and not is_remote(name) else as_path(name)
+    return (folder if folder is not None and Workdir(folder).exists else None), step
 
 
 def export_adapter(workdir: Folder, output: Path, step: int | str | None = None) -> None:

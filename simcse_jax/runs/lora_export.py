@@ -18,7 +18,7 @@ from simcse_jax.models import parameters
 from simcse_jax.models.head import HEADS
 from simcse_jax.models.lora import lora_of
 from simcse_jax.runs.loading import checkpoints_of, choose_step, trained_config
-from simcse_jax.runs.state import FINGERPRINT, model_has_lora, trained_shapes, with_parts
+from simcse_jax.runs.state import FINGERPRINT, model_has_lora, split_shapes, with_parts
 from simcse_jax.runs.workdir import Workdir
 
 CARD = """---
@@ -65,7 +65,7 @@ def adapter_writer(folder: Folder, step: int | str | None = None) -> Callable[[P
     encoder = with_parts(trained_config(folder, run), fields)
     with checkpoints_of(folder) as checkpoints:
         chosen = choose_step(checkpoints, workdir, step)
-        trained = checkpoints.restore_params(chosen, trained_shapes(encoder, run["config"]))
+        trained = checkpoints.restore_params(chosen, split_shapes(encoder, run["config"])[0])
         own = parameters.sentence_encoder(trained, checkpoints.tower(chosen))
     for name, value in own.items():
         if not np.isfinite(np.asarray(value)).all():

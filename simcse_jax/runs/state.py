@@ -71,16 +71,11 @@ def computed_as(model: Mapping[str, Any], encoder: EncoderConfig) -> EncoderConf
     return dataclasses.replace(encoder, attention_kernels=model.get("attention_kernels", False))
 
 
-def trained_shapes(encoder: EncoderConfig, run: Mapping[str, Any]) -> Shapes:
-    """The abstract float32 parameters of a run's checkpoints, by name.
+def split_shapes(encoder: EncoderConfig, run: Mapping[str, Any]) -> tuple[Shapes, Shapes]:
+    """The abstract float32 parameters of a run's checkpoints, by name, and those that are frozen.
 
     `run`: the run's config, also that of `run.json`; a field that an older run lacks is off.
     """
-    return split_shapes(encoder, run)[0]
-
-
-def split_shapes(encoder: EncoderConfig, run: Mapping[str, Any]) -> tuple[Shapes, Shapes]:
-    """The abstract parameters of a run's checkpoints, and those that are frozen; the arguments as above."""
     encoder = with_parts(encoder, run["model"])
     _, first = build(encoder, with_head=HEADS[run["model"]["mlp"]].trained)
     shapes = dict(first)

@@ -132,8 +132,7 @@ class Workdir:
 
         `examples` is the number of rows to train on, and `frozen` are the parameters that checkpoints lack, of which
         the fingerprint is written (see `keep_frozen`). `prompts` are those of queries and documents, if sentences are
-        trained with them. It completes what an earlier start
-        left that was killed or ran out of disk space.
+        trained with them. It completes what an earlier start left that was killed or ran out of disk space.
         """
         ours = self.path / "model"
         for path in (self.path / "checkpoints", self.path / "metrics.jsonl", ours):
@@ -167,10 +166,8 @@ class Workdir:
 
         Runs that a sweep trains together have no checkpoints, and so no such file until one continues alone.
         """
-        path = self.path / "model" / FROZEN_FILE
-        if not frozen or path.is_file():
-            return
-        write_frozen(frozen, path.parent)
+        if frozen and not (self.path / "model" / FROZEN_FILE).is_file():
+            write_frozen(frozen, self.path / "model")
 
     def read_run(self) -> dict[str, Any]:
         """The contents of `run.json`."""
@@ -204,8 +201,7 @@ class Workdir:
     def drop_result(self) -> None:
         """Removes `result.json`, if there is one: the scores of a model that the run no longer has."""
         try:
-            if self.has_result:
-                (self.path / "result.json").unlink()
+            (self.path / "result.json").unlink(missing_ok=True)
         except OSError as error:
             raise UserError(f"{self.path / 'result.json'}: cannot be removed ({error.strerror or error})") from None
 
@@ -221,10 +217,8 @@ def settings_of(config: Section, model: Pretrained, prompts: Mapping[str, str]) 
     """
     if not config.model.keep_settings:
         return {"prompts": dict(prompts)} if prompts else {}
-    kept = {"normalize": model.normalize} | {
-        name: value for name, value in model.settings._asdict().items() if name in KEPT_FIELDS
-    }
-    own = model.settings.prompts
+    stated = {"normalize": model.normalize} | model.settings._asdict()
+    kept, own = {name: value for name, value in stated.items() if name in KEPT_FIELDS}, model.settings.prompts
     others = {name: text for name, text in prompts.items() if text not in own.values()}  # not by another name
     return {"prompts": own | others, KEPT: kept}
 

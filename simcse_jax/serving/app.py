@@ -176,7 +176,6 @@ def shortened(embeddings: np.ndarray, size: int) -> np.ndarray:
 
 
 async def _answer(request: Request, error: Exception) -> Response:
-    """The answer to a request that ended with an error."""
     match error:
         case RequestValidationError():
             return replies.wrong_fields(error.errors())

@@ -1,6 +1,5 @@
 """The loop over the steps of a run, or of several that are trained together, and what is due between the steps."""
 
-import collections
 import contextlib
 import dataclasses
 import math
@@ -32,7 +31,7 @@ from simcse_jax.training.patience import Patience
 from simcse_jax.training.programs import Updates
 from simcse_jax.training.schedule import Due
 from simcse_jax.training.setup import Setup
-from simcse_jax.training.speed import Speed
+from simcse_jax.training.speed import Speed, Steps
 from simcse_jax.training.step import METRICS
 
 CHECKED = ("loss", "gradient_norm")  # of each step; all metrics of a log line's
@@ -359,42 +358,6 @@ class Shown:
     def tokens(self) -> TokenEncoder:
         """The token embeddings of the last layer."""
         return dataclasses.replace(self.embedder.tokens, last_only=True)
-
-
-class Steps:
-    """Shows the steps that the devices have finished; the host dispatches others ahead of them.
-
-    Asking whether a step has finished does not wait for it. A loss is fetched when the bar or a line is about to show
-    it, from a step that has finished.
-    """
-
-    def __init__(self, bar: Progress, shown: bool):
-        """Counts on `bar`, if it is `shown`."""
-        self._bar, self._shown = bar, shown
-        self._running: collections.deque[Any] = collections.deque()  # the losses of steps, on the devices
-
-    def dispatched(self, loss: jax.Array) -> None:
-        """Adds a step by its loss, and counts the steps that have finished."""
-        if self._shown:
-            self._running.append(loss)
-            while self._running and self._running[0].is_ready():
-                self._count()
-
-    def wait(self) -> None:
-        """Waits for all steps, and counts each as it finishes."""
-        while self._running:
-            jax.block_until_ready(self._running[0])
-            self._count()
-
-    def _count(self) -> None:
-        loss = self._running.popleft()
-        self._bar.advance(1, lambda: describe(np.asarray(loss)))
-
-
-def describe(loss: np.ndarray) -> str:
-    """The loss for people; the mean over the runs that are trained together, without those that were given up."""
-    finite = loss[np.isfinite(loss)]
-    return f"loss {finite.mean():.4f}" if finite.size else f"loss {loss.flat[0]}"
 
 
 @contextlib.contextmanager

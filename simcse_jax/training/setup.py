@@ -18,7 +18,7 @@ from simcse_jax.config.loss_fields import sizes_of, weights_of
 from simcse_jax.config.sections import Section
 from simcse_jax.data.batches import Corpus
 from simcse_jax.data.corpora import AnyBatches
-from simcse_jax.data.spans import SPANS
+from simcse_jax.data.documents import SPANS
 from simcse_jax.devices.mesh import data_mesh, place, replicate, replicated, split_over_examples
 from simcse_jax.devices.parts import distribute, whole
 from simcse_jax.encoding.embedder import Embedder
@@ -194,38 +194,25 @@ def make_settings(config: Section, total_steps: int) -> Settings:
     `attention_dropout` is among them only if attention has a rate of its own that is not 0 (see `Recipe`),
     `lora_dropout` only if LoRA has one, and `size_weights` (S,) only with `matryoshka.dimensions`.
     """
+    model, schedule, values = config.model, config.train.schedule, flatten(config)
+    values["train.warmup"] = warmup_steps(schedule, config.train.warmup, total_steps)
+    values["train.milestones"] = np.reshape(read_milestones(config.train.milestones), (-1, 2))
+    values["matryoshka.weights"] = np.array(weights_of(config)) if config.matryoshka.dimensions else None
+    if model.attention_dropout <= 0:
+        values["model.attention_dropout"] = None
+    if not (model.lora.rank and model.lora.dropout):
+        values["model.lora.dropout"] = None
     settings: Settings = {
         "total_steps": jnp.float32(total_steps),
         "objective": {name: {} for name in trained(config.objective)},
     }
     for name in numbers_of_step(fields_of(config)):
         section, _, last = name.rpartition(".")
-        objective = section.removeprefix("objective.") if section.startswith("objective.") else None
-        numbers = settings if objective is None else settings["objective"].get(objective)
-        last = RENAMED.get(name, last)
-        if numbers is not None and not _is_off(name, config):
-            numbers[last] = (jnp.uint32 if name == "seed" else jnp.float32)(_in_step(name, config, total_steps))
+        kind, _, objective = section.partition(".")
+        numbers = settings["objective"].get(objective) if kind == "objective" else settings
+        if numbers is not None and values[name] is not None:
+            numbers[RENAMED.get(name, last)] = (jnp.uint32 if name == "seed" else jnp.float32)(values[name])
     return settings
-
-
-def _is_off(name: str, config: Section) -> bool:
-    """Whether the step does not take a number, since there is nothing that it would be for."""
-    model = config.model
-    off = {"model.attention_dropout": model.attention_dropout <= 0}
-    off |= {"model.lora.dropout": not (model.lora.rank and model.lora.dropout)}
-    off |= {"matryoshka.weights": not config.matryoshka.dimensions}
-    return off.get(name, False)
-
-
-def _in_step(name: str, config: Section, total_steps: int) -> Any:
-    """A field's value as the step takes it."""
-    if name == "train.warmup":
-        return warmup_steps(config.train.schedule, config.train.warmup, total_steps)
-    if name == "train.milestones":
-        return np.reshape(read_milestones(config.train.milestones), (-1, 2))
-    if name == "matryoshka.weights":
-        return np.array(weights_of(config))
-    return flatten(config)[name]
 
 
 def make_recipe(

@@ -150,13 +150,8 @@ def recorded(trained, tmp_path):
 def test_runs_without_checkpoints_are_drawn_from_their_records(tmp_path, recorded):
     done = call("geometry", "--runs", *recorded[:2], f"{recorded[2]}=fixed 0.1", "--output", tmp_path / "out")
     assert (done.returncode, done.stderr) == (0, "")
-    assert files(tmp_path / "out") == sorted(
-        [
-            "geometry.json",
-            "report.html",
-            *(f"{name}.{kind}" for name in ("convergence", "runs") for kind in ("png", "svg")),
-        ]
-    )
+    pictures = [f"{name}.{kind}" for name in ("convergence", "runs") for kind in ("png", "svg")]
+    assert files(tmp_path / "out") == sorted(["geometry.json", "report.html", *pictures])
     found = json.loads((tmp_path / "out" / "geometry.json").read_text())
     assert list(found["runs"]) == ["no dropout", "fixed 0.1"]
     assert found["runs"]["no dropout"]["points"][1] == {"step": 4, "alignment": 0.9, "uniformity": -4.0}

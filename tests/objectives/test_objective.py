@@ -114,7 +114,10 @@ def scored(**fields):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"objective__info_nce__weight": 1.0}, "objective.info_nce.weight: next to cosent it would take all pairs for"),
+        (
+            {"objective__info_nce__weight": 1.0},
+            "objective.info_nce.weight: next to cosent it would take all pairs with",
+        ),
         ({"objective__cosent__temperature": 0.0}, "objective.cosent.temperature=0.0: must be above 0"),
         ({"data__augment__name": "crop"}, "objective.cosent.weight: needs pairs with scores, so data.augment.name"),
         ({"data__positives": "entailment"}, "data.positives='entailment': must be empty or all, for objective.cosent"),

@@ -98,7 +98,7 @@ def test_data_that_do_not_fit_are_refused_and_leave_no_workdir(tiny_bert, pairs,
         (write("same.csv", "sent0,sent1,score", *rows), (), "same.csv: all 9 scores are 1.5, so objective.cosent has"),
         (pairs, ["--config.objective.cosine_mse.weight=1"], "but objective.cosine_mse needs scores from 0 to 1"),
         (pairs, ["--config.data.score_range=0,1"], "which is outside of data.score_range=0,1"),
-        (pairs, ["--config.objective.info_nce.weight=1"], "next to cosent it would take all pairs for positives"),
+        (pairs, ["--config.objective.info_nce.weight=1"], "next to cosent it would take all pairs with scores for"),
     ]
     for data, more, message in cases:
         refused(call("train", *arguments(tiny_bert, data, corpus["dev"], tmp_path / "run", *more)), message)

@@ -13,7 +13,7 @@ from support import call, lines, refused, train_args
 from simcse_jax.encoding.embedder import NotFinite
 from simcse_jax.errors import Preempted, UserError
 from simcse_jax.host.progress import Progress
-from simcse_jax.training.loop import Run, Training, closing_all, describe
+from simcse_jax.training.loop import Run, Training, closing_all
 from simcse_jax.training.patience import SINCE_BEST, Patience
 from simcse_jax.training.schedule import Due, Schedule
 from simcse_jax.training.step import METRICS
@@ -160,12 +160,6 @@ def test_no_loss_is_fetched_unless_it_is_shown(monkeypatch):
     monkeypatch.setattr(Loss, "fetched", [])
     Recorded().train(SimpleNamespace(step=0), NEVER)
     assert Loss.fetched == []
-
-
-def test_the_loss_of_several_runs_is_the_mean_of_those_that_continue():
-    assert describe(np.float32(0.25)) == "loss 0.2500"
-    assert describe(np.array([1.0, np.nan, 2.0])) == "loss 1.5000"
-    assert describe(np.array([np.nan, np.inf])) == "loss nan"
 
 
 def test_all_are_closed_and_the_first_error_counts():

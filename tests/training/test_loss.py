@@ -18,7 +18,7 @@ from simcse_jax.models.projector import Projector
 from simcse_jax.objectives.info_nce import info_nce
 from simcse_jax.objectives.tokens import Rows, dropout_keys
 from simcse_jax.objectives.views import CHANGE, Pass, Plan, View, each_of
-from simcse_jax.runs.state import trained_shapes
+from simcse_jax.runs.state import split_shapes
 from simcse_jax.training import gathering
 from simcse_jax.training.loss import embed, encode_views, make_given, make_loss
 
@@ -258,7 +258,7 @@ def test_the_gradient_of_a_shift_is_left_out_where_it_is_zero_and_nowhere_else(c
         numbers["mlm"] = {"weight": 1.0}
         changes = changes | {"masking": Masking(3, (0, 1, 2, 3))}
     generator = np.random.default_rng(0)
-    shapes = trained_shapes(config, fields | {"objective": numbers})
+    shapes = split_shapes(config, fields | {"objective": numbers})[0]
     params = {name: generator.normal(0, 0.2, shape.shape).astype(np.float32) for name, shape in shapes.items()} | params
     chosen = recipe(1, objectives=tuple(terms), projector=projector, **changes)._replace(use_head=False)
 
@@ -335,7 +335,7 @@ def other_terms(columns, positive, negative, two_towers, numbers):
     changes |= {"positive": positive, "negative": negative, "two_towers": two_towers, "masking": masking}
     graph, params, config = random_model(num_layers=1)
     objective = {"mlm": {"weight": 1.0}, "softmax_nli": {"weight": 1.0}}
-    shapes = trained_shapes(config, {"model": {"mlp": "train", "dual_encoder": two_towers}, "objective": objective})
+    shapes = split_shapes(config, {"model": {"mlp": "train", "dual_encoder": two_towers}, "objective": objective})[0]
     generator = np.random.default_rng(0)
     params = {name: generator.normal(0, 0.1, shape.shape).astype(np.float32) for name, shape in shapes.items()} | params
     data = batch(columns) | {"label": np.arange(BATCH, dtype=np.int32) % 3}
@@ -513,7 +513,7 @@ def mixed_function(numbers, devices=1, chunk_size=0):
     fields = {"model": {"mlp": "train", "dual_encoder": False}, "objective": {"mlm": {"weight": 1.0}}}
     fields["objective"]["softmax_nli"] = {"weight": 0.0}
     generator = np.random.default_rng(0)
-    shapes = trained_shapes(config, fields)
+    shapes = split_shapes(config, fields)[0]
     params = {name: generator.normal(0, 0.1, shape.shape).astype(np.float32) for name, shape in shapes.items()} | params
     chosen = recipe(3, **changes)
     function = jax.jit(make_loss(graph, chosen, data_mesh(jax.devices()[:devices])))

@@ -14,7 +14,7 @@ from simcse_jax.models.masking import Masking
 from simcse_jax.objectives.masked_lm import OBJECTIVE
 from simcse_jax.objectives.replaced_token_detection import ReplacedTokenDetection
 from simcse_jax.objectives.tokens import Rows
-from simcse_jax.runs.state import trained_shapes
+from simcse_jax.runs.state import split_shapes
 from simcse_jax.training.loss import make_given, make_loss
 
 pytestmark = pytest.mark.exact
@@ -26,7 +26,7 @@ def test_masked_tokens_are_those_of_the_columns_that_are_there():
     graph, params, config = random_model(num_layers=1)
     fields = {"model": {"mlp": "none", "dual_encoder": False}, "objective": {"mlm": {"weight": 1.0}}}
     fields["objective"]["softmax_nli"] = {"weight": 0.0}
-    shapes = trained_shapes(config, fields)
+    shapes = split_shapes(config, fields)[0]
     params = {name: np.ones(shape.shape, np.float32) for name, shape in shapes.items()} | params
     data = mixed_batch()
     blank = {name: x for name, x in data.items() if name != "present"}  # nothing to mask where nothing is

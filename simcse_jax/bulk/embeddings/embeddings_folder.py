@@ -51,11 +51,7 @@ def make_plan(
     """Examines all sources, reading only their first rows.
 
     Args:
-      sources: file names.
-      column: of the sentences; None for a usual one.
       about: everything besides the sentences that the embeddings depend on.
-      block_rows: the maximum number of rows in a block.
-      keep_text: whether to write sentences next to their embeddings.
     """
     with ThreadPoolExecutor(shared_folder.AT_A_TIME) as threads:  # a bucket answers slowly
         files = list(threads.map(lambda name: SentenceFile(name, column), sources))

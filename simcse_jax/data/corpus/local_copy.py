@@ -32,14 +32,6 @@ def local_copy(folder: Folder, cache: str, shown: bool = True) -> Path:
     """Copies a corpus from a bucket, if not already copied, and returns the copy's folder. Interrupted copies resume.
 
     All processes of a host share the work. A shard is renamed into place once its hash matches the manifest.
-
-    Args:
-      folder: of the corpus.
-      cache: the folder for copies, `data.local_cache`.
-      shown: whether to show progress.
-
-    Raises:
-      UserError: when there is not enough space, or a shard is missing or was changed.
     """
     if is_remote(cache):
         raise UserError(f"config.data.local_cache={cache}: must be a folder on this host's disk")

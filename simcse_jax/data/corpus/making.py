@@ -4,7 +4,7 @@ import contextlib
 import itertools
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +65,7 @@ class _Maker:
         made = left = 0
         there = shared_folder.names_in(self._folder)
         for source in range(len(self._plan.sources)):
-            rows = _Rows(self._key, source, self._change)
+            rows = Items(self._key, source, self._change)
             for block in itertools.count():
                 name = shard_name(source, block)
                 facts = self._facts_if_whole(name) if f"{name}.json" in there else None
@@ -99,7 +99,7 @@ class _Maker:
                 "--output"
             )
 
-    def _make(self, name: str, source: int, block: int, rows: "_Rows") -> dict[str, Any]:
+    def _make(self, name: str, source: int, block: int, rows: Items) -> dict[str, Any]:
         """Writes a shard, and then its facts for the manifest."""
         started, size = time.monotonic(), self._key["shard_rows"]
         with shared_folder.written_to(self._folder / name, *([TEXT] if self._key["keep_text"] else [])) as path:
@@ -163,45 +163,6 @@ class _Maker:
         there = [prompt + text for text in column if text is not None]
         found = iter(self._tokenizer(there, length) if there else ())
         return [NO_TOKENS if text is None else next(found) for text in column]
-
-
-class _Rows:
-    """The rows of a source, read in order, a block at a time."""
-
-    def __init__(self, key: dict[str, Any], source: int, change: Change | None):
-        self._key, self._source, self._change = key, source, change
-        self._opened: Items | None = None
-        self._at = 0  # the number of the next row
-        self._next: list[Item] = []  # that row, if it was read ahead
-
-    def block(self, number: int) -> Iterator[Item]:
-        """The rows of a block; skips those before it."""
-        self._pass_to(number * self._key["shard_rows"])
-        for _ in range(self._key["shard_rows"]):
-            item = self._next.pop() if self._next else next(self._items, None)
-            if item is None:
-                return
-            self._at += 1
-            yield item
-
-    def is_last(self, number: int) -> bool:
-        """Whether no row follows a block."""
-        self._pass_to((number + 1) * self._key["shard_rows"])
-        if not self._next:
-            self._next = list(itertools.islice(self._items, 1))
-        return not self._next
-
-    def _pass_to(self, row: int) -> None:
-        if row > self._at:
-            self._items.pass_over(row - self._at - len(self._next))
-            self._next.clear()
-            self._at = row
-
-    @property
-    def _items(self) -> Items:
-        if self._opened is None:
-            self._opened = Items(self._key, self._source, self._change)
-        return self._opened
 
 
 def shard_name(source: int, block: int) -> str:

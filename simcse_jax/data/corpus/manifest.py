@@ -11,7 +11,7 @@ from simcse_jax.data.corpus.shared_folder import json_hash, size_of
 from simcse_jax.data.rows import reported
 from simcse_jax.data.tokens import Lengths, Prompts
 from simcse_jax.errors import UserError
-from simcse_jax.host.storage import Folder, as_path, is_remote, local_path, parse_json, write_atomically
+from simcse_jax.host.storage import Folder, as_path, is_remote, parse_json, write_atomically
 
 NAME = "corpus.json"
 FORMAT = "simcse_jax corpus 1"
@@ -100,14 +100,10 @@ class Manifest(NamedTuple):
     @property
     def fingerprint(self) -> str:
         """SHA-256 of the manifest, and through the shards' hashes of every byte of the corpus."""
-        return json_hash(self._content())
+        return json_hash(self.content())
 
-    def text(self) -> str:
-        """The file's content."""
-        about = {"format": FEWER if self.lacking else FORMAT, "sha256": self.fingerprint}
-        return json.dumps(about | self._content(), indent=1) + "\n"
-
-    def _content(self) -> dict[str, Any]:
+    def content(self) -> dict[str, Any]:
+        """All of it, as the file has it besides its format and fingerprint."""
         return self._asdict() | {"shards": [shard._asdict() for shard in self.shards]}
 
 
@@ -116,7 +112,6 @@ def spread(counts: np.ndarray, columns: int, empty: int) -> np.ndarray:
 
     Args:
       counts: (c, L + 1), c ≤ C.
-      columns: C.
       empty: the number of tokens of the empty sentence, which fills missing columns.
     """
     missing = np.zeros((columns, counts.shape[1]), np.int64)
@@ -155,7 +150,7 @@ def joined(manifests: Sequence[Manifest], times: Sequence[float] = ()) -> Manife
 
 def corpus_path(name: str) -> Folder:
     """The folder of a corpus, on a disk or in a bucket, whether it exists or not."""
-    return as_path(name.rstrip("/")) if is_remote(name) else local_path(name)
+    return as_path(name.rstrip("/") if is_remote(name) else name)
 
 
 def is_prepared(folder: Folder) -> bool:
@@ -178,7 +173,8 @@ def read_manifest(folder: Folder) -> Manifest:
 
 def write_manifest(folder: Folder, manifest: Manifest) -> None:
     """Writes the manifest."""
-    write_atomically(folder / NAME, manifest.text())
+    about = {"format": FEWER if manifest.lacking else FORMAT, "sha256": manifest.fingerprint}
+    write_atomically(folder / NAME, json.dumps(about | manifest.content(), indent=1) + "\n")
 
 
 def is_whole(folder: Folder, files: Iterable[File]) -> bool:

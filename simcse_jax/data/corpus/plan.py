@@ -14,14 +14,13 @@ from simcse_jax.data.corpus.shared_folder import Plan, hash_file, stamp_of
 from simcse_jax.data.corpus.source_rows import check_usable
 from simcse_jax.data.documents import REACH
 from simcse_jax.data.examples import Source, open_source, prefix_of
-from simcse_jax.data.files import READERS
+from simcse_jax.data.files import READERS, files_of
 from simcse_jax.data.labels import LABELS
 from simcse_jax.data.separated import reading_of
-from simcse_jax.data.several_files import files_of, source_path
 from simcse_jax.data.sources import kind_of, same_kind, split_sources
 from simcse_jax.data.tokens import Lengths, Prompts, check_prompts
 from simcse_jax.errors import UserError
-from simcse_jax.host.storage import Folder, is_remote, local_path
+from simcse_jax.host.storage import Folder, as_path, is_remote, local_path
 from simcse_jax.huggingface.tokenizer import Tokenizer
 
 SHARD_ROWS = 1 << 22
@@ -52,7 +51,6 @@ def make_plan(
       prompts: texts put before sentences: none, one for all columns, or one for each; all negatives share the third.
       augment: `name`, `percent`, `both` and `lexicon` of changed copies; None for no copies.
       seed: for changed copies and next sentences.
-      keep_text: whether the sentences are kept too.
       shard_rows: the maximum of a source's rows in a shard; None for the usual number, or less if necessary.
     """
     names = expand(data, "--data")
@@ -141,7 +139,7 @@ def _reading(name: str, source: Source, columns: Mapping[str, str]) -> list[str]
     if prefix_of(name):
         names, separator = source.names, ""
     else:
-        path = source_path(name)
+        path = as_path(name)
         names, separator = READERS[path.suffix.lower()](path)[0], reading_of(path)
     chosen = [source.names[place] for place in source.chosen]
     in_order = [each for each in names if is_content(each)][:3]
@@ -175,7 +173,7 @@ def expand(data: Sequence[str], option: str) -> list[str]:
             raise UserError(f"{option} {error}") from None
     seen: set[str] = set()
     for name in found:
-        place = name if prefix_of(name) or is_remote(name) else os.path.abspath(source_path(name))
+        place = name if prefix_of(name) or is_remote(name) else os.path.abspath(as_path(name))
         if place in seen:
             raise UserError(f"{option}: {name} is named twice; remove one")
         seen.add(place)

@@ -6,7 +6,7 @@ lies says nothing of how far apart a model's sentences are.
 """
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,12 +25,6 @@ class Map(NamedTuple):
     axes: tuple[str, str]
     points: dict[str, np.ndarray]  # (N, 2), by the models' names
     cosines: dict[str, float]  # the mean cosine of two different rows, before the projection
-
-    def to_json(self) -> dict[str, Any]:
-        """Everything, for JSON."""
-        points = {name: np.round(rows, 4).tolist() for name, rows in self.points.items()}
-        cosines = {name: round(value, 6) for name, value in self.cosines.items()}
-        return {"projection": self.title, "axes": list(self.axes), "mean_cosine": cosines, "points": points}
 
 
 def project(embeddings: Mapping[str, np.ndarray], *, umap: bool | None = None, seed: int = 0) -> Map:

@@ -1,15 +1,34 @@
 "use strict";
-// Draws the sentences' part of a report: numbers, a map and pairs, before and after, with texts under the pointer.
+// The contents, and the pictures of the sentences: numbers, a map and pairs, before and after, texts under the pointer.
 const source = document.getElementById("data-sentences");
 if (source) draw(JSON.parse(source.textContent));
+const contents = add(add(document.body, "nav", { "aria-label": "Contents" }), "ul");
+for (const title of document.querySelectorAll("section > h2")) add(add(contents, "li"), "a", { href: "#" + title.id }, title.textContent);
+document.querySelector(".choice, section").before(contents.parentNode);
 
 function draw(data) {
   const names = Object.keys(data.models);
   const change = data.changes.find((pair) => pair.every((name) => names.includes(name)));
   let [after, before] = change || [names[names.length > 1 ? 1 : 0], names[0]];
+  const base = names[0];
+  const texts = {
+    maps: ["Map of the sentences", "A point is a sentence, and near ones mean much the same to the model. Both maps are one projection, so their sizes can be compared. Each point keeps the colour of its place before: where colours mix, sentences have changed their neighbours."],
+    pairs: ["Pairs of sentences", data.graded
+      ? "A point is a pair of sentences: its cosine before and after, coloured by its grade. A good model has the pairs of a high grade at the top right, and the others far below them."
+      : `A point is a sentence and the one nearest to it by ${base}: their cosine before and after.`],
+    distributions: ["Related and unrelated", "How the cosines are distributed: the less the two overlap, the better search works."],
+  };
+  for (const [id, [title, meaning]] of Object.entries(texts)) {
+    const section = document.createElement("section");
+    add(section, "h2", { id: "to-" + id }, title);
+    add(section, "p", { class: "meaning" }, meaning);
+    add(section, "div", { id });
+    source.before(section);
+  }
   const maps = document.getElementById("maps");
   if (names.length > 1) {
-    const choice = add(maps.closest("section").parentNode, "p", { class: "choice" });
+    const choice = document.createElement("div");
+    choice.className = "choice";
     maps.closest("section").before(choice);
     for (const [label, value, set] of [["before", before, (name) => (before = name)], ["after", after, (name) => (after = name)]]) {
       const select = add(add(choice, "label", {}, label + " "), "select", { id: "choose-" + label });
@@ -33,7 +52,7 @@ function draw(data) {
 
   // The numbers that changed, the first one largest.
   function drawTiles() {
-    for (const { name, title, digits, better } of data.measures) {
+    for (const [name, title, digits, better] of data.measures) {
       const [from, to] = [before, after].map((model) => data.models[model].numbers[name]);
       const [first, last] = [from, to].map((value) => minus(value.toFixed(digits)));
       const verdict = !better || first === last ? "" : to > from ? "better" : "worse";
@@ -88,7 +107,7 @@ function draw(data) {
   function drawPairs(one) {
     const box = document.getElementById("pairs"), wide = 1000, high = 520, edge = { left: 56, right: 16, top: 14, bottom: 44 };
     const [x, y] = [before, after].map((name) => data.models[name].cosines);
-    const graded = data.pairs[0][2] !== null;
+    const graded = data.graded;
     if (one && !graded) return add(box, "p", { class: "note" }, "With a second model, its cosines are drawn against these.");
     const heights = one ? data.pairs.map((pair) => pair[2]) : y;
     const ends = one ? [[floor(x), 1], [Math.min(...heights), Math.max(...heights)]] : [[floor([...x, ...y]), 1], [floor([...x, ...y]), 1]];
@@ -152,7 +171,7 @@ function draw(data) {
       shape(svg, "text", { x: left, y: bottom - each + 24, class: "name" }, name);
     });
     const legend = add(box, "p", { class: "note legend" });
-    for (const [kind, text] of [["unrelated", "unrelated sentences"], ["related", data.names.related]]) {
+    for (const [kind, text] of [["unrelated", "unrelated sentences"], ["related", data.related]]) {
       add(legend, "span", { class: "swatch " + kind });
       legend.append(` ${text}   `);
     }

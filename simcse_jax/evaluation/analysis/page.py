@@ -10,12 +10,25 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from simcse_jax.host.storage import write_together
+from simcse_jax.evaluation.analysis.tokens import CHOICES
+from simcse_jax.evaluation.plotting import Pictures
+from simcse_jax.host.storage import write_together, writing
 
 PAGE = "report.html"
 PARTS = ("sentences", "tokens", "geometry", "runs", "rank")  # in the order of the page
 HERE = Path(__file__).parent
 NOTHING = "–"  # a cell without a value
+
+
+class Text(NamedTuple):
+    """The words for a measure, a picture or a section."""
+
+    title: str
+    meaning: str  # for a newcomer
+    axis: str = ""  # of a measure
+
+
+TEXTS = {name: Text(**text) for name, text in json.loads((HERE / "texts.json").read_text(encoding="utf-8")).items()}
 
 
 class Section(NamedTuple):
@@ -30,14 +43,15 @@ def write(folder: Path, files: Mapping[str, str | bytes], parts: Mapping[str, st
     """Writes files and the page: all or none. The other parts of the page that is there stay.
 
     Args:
-      parts: of `part`, by their names in `PARTS`.
+      parts: of `part`, by their names in `PARTS`; an empty one is taken out.
 
     Returns:
       The names of the files; the page is the last to be written.
     """
-    old = (folder / PAGE).read_text(encoding="utf-8", errors="replace") if (folder / PAGE).is_file() else ""
-    kept = {name: found for name in PARTS if (found := _between(old, name))}
-    whole = {**files, PAGE: page({name: (kept | parts)[name] for name in PARTS if name in kept | parts})}
+    with writing(f"--output {folder}: {PAGE}"):
+        old = (folder / PAGE).read_text(encoding="utf-8", errors="replace") if (folder / PAGE).is_file() else ""
+    found = {name: parts[name] if name in parts else _between(old, name) for name in PARTS}
+    whole = {**files, PAGE: page({name: part for name, part in found.items() if part})}
     write_together(folder, whole)
     return list(whole)
 
@@ -47,16 +61,11 @@ def page(parts: Mapping[str, str]) -> str:
     script = (HERE / "page.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     content = "\n".join(f"<!-- {name} -->{part}<!-- end of {name} -->" for name, part in parts.items())
-    links = re.findall(r'<h2 id="([^"]+)">(.*?)</h2>', content)
-    content = re.sub(r'<h2 class="title">(.*?)</h2>', r"<h1>\1</h1>", content, count=1)
-    title = re.search("<h1>(.*?)</h1>", content)
-    head, section, others = content.partition("<section")
+    title = re.search('<h2 class="title">(.*?)</h2>', content)
     return string.Template((HERE / "page.html").read_text(encoding="utf-8")).substitute(
         title=title[1] if title else "Report",
         policy=f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'",
-        head=head,
-        links="".join(f'<li><a href="#{place}">{name}</a></li>' for place, name in links),
-        sections=section + others,
+        content=content,
         script=script,
     )
 
@@ -98,6 +107,13 @@ def figures(pictures: Mapping[str, bytes], wide: bool = False) -> str:
     return f'<div class="figures{" wide" * wide}">{"".join(shown)}</div>'
 
 
+def described(name: str, drawn: Mapping[str, Pictures], *others: str, more: str = "", wide: bool = False) -> Section:
+    """A section of `TEXTS` with the pictures of this name and of `others`, of those that are drawn, and `more`."""
+    found = [each for each in (name, *others) if each in drawn]
+    shown = {f"{TEXTS[each].title}. {TEXTS[each].meaning}": drawn[each]["svg"] for each in found}
+    return Section(TEXTS[name].title, TEXTS[name].meaning, (figures(shown, wide) if shown else "") + more)
+
+
 def table(caption: str, header: Sequence[str], rows: Sequence[Sequence[Any]], text: bool = False) -> str:
     """A table, the first cell of a row being the row's name; a cell that is None has no value.
 
@@ -120,6 +136,19 @@ def table(caption: str, header: Sequence[str], rows: Sequence[Sequence[Any]], te
         cells = "".join(f"<td>{cell(value)}</td>" for value in rest)
         lines.append(f'<tr><th scope="row">{cell(first)}</th>{cells}</tr>')
     return "\n".join([*lines, "</tbody></table></div>"])
+
+
+def facts(parts: Mapping[str, Mapping[str, Any]]) -> str:
+    """Tables of names and values, by their captions; the choices of a protocol have their meanings."""
+    tables = []
+    for caption, found in parts.items():
+        meanings = {name: CHOICES.get(name, {}).get(value) for name, value in found.items()}
+        rows = [
+            [name.replace("_", " "), f"{value}: {meanings[name]}" if meanings[name] else value]
+            for name, value in found.items()
+        ]
+        tables.append(table(caption, [], rows, text=True))
+    return "".join(tables)
 
 
 def note(text: str) -> str:

@@ -15,7 +15,7 @@ from jaxtyping import Float, Float64
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.analysis import page
 from simcse_jax.evaluation.analysis.page import Section
-from simcse_jax.evaluation.analysis.report import explained, to_json
+from simcse_jax.evaluation.analysis.report import to_json
 from simcse_jax.evaluation.plotting import Pictures, add_grid, new_figure, panels, shortened, styles
 from simcse_jax.evaluation.sts import aligned
 
@@ -222,14 +222,11 @@ def write(
         "Effective rank: the exponential of the entropy of the singular values (Roy & Vetterli, 2007), the mean over "
         "the batches."
     )
-    parts: dict[str, Sequence[Sequence[str]]]
-    parts = {"What was measured": explained({"data": data, **about}), "Readings": list(READINGS.items())}
-    parts["Versions"] = explained(versions)
-    measured = "".join(page.table(caption, [], part, text=True) for caption, part in parts.items())
+    parts = {"What was measured": {"data": data, **about}, "Readings": READINGS, "Versions": versions}
     sections = [
         Section("Rank by artificial rows", "", page.figures({in_short(models): drawn["svg"]})),
         Section("All numbers", tolerance, "".join(tables)),
-        Section("How it was measured", f"The claim is that of {PAPER}, section 4.2.", measured),
+        Section("How it was measured", f"The claim is that of {PAPER}, section 4.2.", page.facts(parts)),
     ]
     part = page.part("rank", "The rank of the dimensions' correlation", [in_short(models), MEANING], sections)
     return page.write(folder, files, {"rank": part})

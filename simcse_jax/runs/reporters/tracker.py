@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 from simcse_jax.errors import UserError, reason
 from simcse_jax.host import progress
 from simcse_jax.host.storage import Folder, read_json, write_atomically
-from simcse_jax.runs.reporters.reporter import grouped
+from simcse_jax.runs.metrics_file import grouped
 
 
 class Row(NamedTuple):

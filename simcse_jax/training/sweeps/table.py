@@ -36,7 +36,7 @@ def markdown(rows: Sequence[Row], sweep: Section, notes: Sequence[str] = ()) -> 
 
 def _together(rows: Sequence[Row], sweep: Section) -> str:
     """Each metric's mean, the paper's value, the difference and its p, next to each other."""
-    several = _several_baselines(rows)
+    several = len({row.baseline for row in rows if not row.quoted}) > 1
     header, lines = ["variant", *(["baseline"] if several else [])], []
     with_paper = {metric: any(row.cells[metric].paper is not None for row in rows) for metric in sweep.metrics}
     for metric in sweep.metrics:
@@ -208,10 +208,6 @@ def _table(header: list[str], lines: list[list[str]], texts: int = 1) -> str:
 def _titled(title: str, header: list[str], lines: list[list[str]], texts: int = 1) -> str:
     """A table with its title; nothing if it has no lines."""
     return f"**{title}**\n\n{_table(header, lines, texts)}" if lines else ""
-
-
-def _several_baselines(rows: Sequence[Row]) -> bool:
-    return len({row.baseline for row in rows if not row.quoted}) > 1
 
 
 def _heading(rows: Sequence[Row], metric: str) -> str:

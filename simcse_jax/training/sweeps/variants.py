@@ -14,9 +14,9 @@ from ml_collections import config_dict
 
 from simcse_jax.config.checks import check_range, check_type, validate
 from simcse_jax.config.fields import default_config, defaults_of, flatten
+from simcse_jax.config.recipes import running
 from simcse_jax.config.recorded import is_record
 from simcse_jax.config.sections import Config, Section
-from simcse_jax.config.variants import running
 from simcse_jax.errors import UserError, nearest, no_such
 from simcse_jax.evaluation.tasks import RETRIEVAL
 from simcse_jax.field import Field, Rule, each_once, field

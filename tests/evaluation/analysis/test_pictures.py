@@ -109,13 +109,6 @@ def test_runs_are_drawn_over_their_steps():
     assert "2.5" not in there  # a step is whole
 
 
-def test_runs_of_one_step_are_bars():
-    found = {"temperature 0.05": [(20, -1.25)], "temperature 0.1": [(10, -2.5)]}
-    there = texts(pictures.over_steps(found, "uniformity", "STS-B test"))
-    assert {"temperature 0.05, step 20", "temperature 0.1, step 10", "-1.250", "-2.500"} <= set(there)
-    assert "training step" not in there
-
-
 def test_lines_stay_apart_in_grey():
     found = {"a": rows("l2_norm", 1.0, 2.0), "b": rows("l2_norm", 2.0, 1.0)}
     drawn = Image.open(io.BytesIO(pictures.layers(found, "l2_norm", "s")["png"]))

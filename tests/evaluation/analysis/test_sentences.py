@@ -3,7 +3,6 @@ import pytest
 
 from simcse_jax.evaluation import sts
 from simcse_jax.evaluation.analysis import sentences
-from simcse_jax.evaluation.analysis.map import project
 from simcse_jax.evaluation.sts import Pairs
 
 TEXTS = [f"sentence {n}" for n in range(12)]
@@ -15,8 +14,9 @@ def rows(seed: int, cone: float) -> np.ndarray:
 
 
 def compared(about: sentences.Sample, changes=(("after", "before"),), **models: np.ndarray) -> dict:
-    plane = project({label: found[about.sentences] for label, found in models.items()}, umap=False)
-    return sentences.compare(about, models, changes, [plane], "some.tsv")
+    found, maps = sentences.compare(about, models, changes, "some.tsv")
+    assert found is not None and {label for one in maps.values() for label in one.points} == set(models)
+    return found
 
 
 def test_graded_pairs_are_measured_before_and_after():
@@ -51,7 +51,7 @@ def test_the_headline_says_what_became_of_unrelated_sentences():
     assert line.endswith("100% of the sentences have the same nearest sentence as before.")
     alone = compared(about, (), one=wide)
     assert sentences.headline(alone) == "one on some.tsv" and sentences.changed(alone)[0].startswith("one: unrelated ")
-    assert "→" not in sentences.part(alone)
+    assert "→" not in " ".join(sentences.changed(alone))
 
 
 def test_without_grades_a_pair_is_a_sentence_and_its_nearest_one():
@@ -60,7 +60,7 @@ def test_without_grades_a_pair_is_a_sentence_and_its_nearest_one():
     found = compared(about, before=rows(0, 0.0), after=rows(1, 0.0))
     assert [pair[1] for pair in found["pairs"]] == found["models"]["before"]["nearest"]
     assert {pair[2] for pair in found["pairs"]} == {None}
-    assert "spearman" not in found["models"]["before"]["numbers"] and "nearest to it by before" in sentences.part(found)
+    assert "spearman" not in found["models"]["before"]["numbers"] and found["related"] == "neighbours in before"
 
 
 def test_large_data_have_a_sample_spread_over_them():
@@ -75,3 +75,14 @@ def test_large_data_have_a_sample_spread_over_them():
 def test_a_model_without_a_map_is_in_no_change():
     found = compared(sentences.sample([], GRADED), (("after", "before"),), before=rows(0, 0.0))
     assert sentences.headline(found) == "before on some.tsv"
+
+
+def test_of_one_sentence_there_is_nothing_to_compare():
+    assert sentences.compare(sentences.sample(["a"] * 6), {"m": rows(0, 0.0)[:1]}, [], "some.txt") == (None, {})
+    alike = Pairs(["query"] * 6, TEXTS[:6], GRADED.gold, {})  # of pairs whose first sentence is the same
+    assert len(sentences.sample([], alike).sentences) == 7
+
+
+def test_models_of_different_sizes_are_compared():
+    about = sentences.sample([], GRADED)
+    assert "crowd" in sentences.headline(compared(about, before=rows(0, 0.0), after=np.c_[rows(0, 9.0), rows(1, 9.0)]))
