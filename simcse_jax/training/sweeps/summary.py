@@ -72,9 +72,9 @@ def summarize(
             )
         rows.append(Row(variant.name, baseline, cells, variant.fields, variant.quoted))
     for metric in sweep.metrics:
-        tested = [row for row in rows if row.cells[metric].p is not None]
-        for row, p in zip(tested, holm([row.cells[metric].p for row in tested]), strict=True):
-            row.cells[metric] = row.cells[metric]._replace(holm=p)
+        tests = [(row.cells, p) for row in rows if (p := row.cells[metric].p) is not None]
+        for (cells, _), corrected in zip(tests, holm([p for _, p in tests]), strict=True):
+            cells[metric] = cells[metric]._replace(holm=corrected)
     return rows
 
 
