@@ -8,7 +8,7 @@ DEV := .venv/requirements-dev.txt $(if $(PEERS),.venv/requirements-peers.txt)
 # Otherwise every process of the tests would compile all modules, and pytest rewrite all tests, once more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: quickstart check test test-all test-exact test-benchmarks test-hostile test-kills test-tpu test-gpu-aot test-onnx test-openvino test-newest test-oldest golden bench lint clean
+.PHONY: quickstart check test test-all test-exact test-benchmarks test-hostile test-kills test-tpu test-gpu-aot test-onnx test-openvino test-newest test-oldest docs release-check images golden bench lint clean
 
 quickstart: .venv/requirements.txt
 	bash examples/quickstart.sh $(BIN)/python
@@ -50,11 +50,14 @@ test-hostile: $(DEV)
 test-kills: $(DEV)
 	KILLS=$(KILLS) SEED=$(SEED) $(BIN)/python -m pytest -m kills tests/kills
 
+# Python that lets the environment $(1) use the packages of .venv.
+others = import sysconfig; here = sysconfig.get_path('purelib'); open(here + '/others.pth', 'w').write(here.replace('$(1)', '.venv'))
+
 # The one test that needs the TPU compiler, in an environment of its own: with libtpu installed, every JAX program looks
 # for a TPU. Packages that .venv has are not installed again.
 test-tpu:
 	test -x .venv-tpu/bin/python || $(PYTHON) -m venv .venv-tpu
-	.venv-tpu/bin/python -c "import sysconfig; here = sysconfig.get_path('purelib'); open(here + '/others.pth', 'w').write(here.replace('.venv-tpu', '.venv'))"
+	.venv-tpu/bin/python -c "$(call others,.venv-tpu)"
 	.venv-tpu/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.txt $(TESTING) "libtpu>=0.0.51"
 	JAX_PLATFORMS=cpu .venv-tpu/bin/python -m pytest tests/commands/test_aot.py
 
@@ -98,11 +101,35 @@ test-onnx: $(DEV) .venv/onnx/done
 test-openvino: $(DEV) .venv/openvino/done
 	BACKEND=openvino BACKEND_PYTHON=.venv/openvino/bin/python $(BIN)/python -m pytest -m backends -s tests/backends
 
+# The site of the docs in build/site: index.html opens from the disk. A broken link, anchor or reference is an error.
+docs: .venv-docs/done
+	JAX_PLATFORMS=cpu NO_MKDOCS_2_WARNING=1 .venv-docs/bin/python -m mkdocs build --quiet
+	@echo build/site/index.html
+
+.venv-docs/done: pyproject.toml
+	test -x .venv-docs/bin/python || $(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/python -c "$(call others,.venv-docs)"
+	.venv-docs/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[docs]"
+	touch $@
+
+# What is uploaded, in dist/, and that it works without the clone, on the oldest and on the newest Python.
+release-check:
+	test -x .venv-release/bin/python || $(PYTHON) -m venv .venv-release
+	.venv-release/bin/python -m pip install --quiet --disable-pip-version-check "build>=1.3" "twine>=6.2"
+	rm -rf dist
+	.venv-release/bin/python -m build --outdir dist .
+	.venv-release/bin/python -m twine check --strict dist/*
+	.ci/installed dist $(PYTHON) $(NEWEST)
+
+# The images of launch/, or their steps in a fresh root where no builder runs. `make images ARGS=JAX=jax` builds for CPUs.
+images:
+	.ci/images $(ARGS)
+
 # Writes the resolved configs again, after a default or a recipe was changed on purpose. The diff shows the effect.
 golden: .venv/requirements-dev.txt
 	PYTHONPATH=.:tests $(BIN)/python -m support.golden
 
-# Most figures of docs/performance.md, ours and the peers in turn, on an idle machine: an hour on two cores. Each
+# Most figures of docs/background/performance.md, ours and the peers in turn, on an idle machine: an hour on two cores. Each
 # benchmark's --help lists its options. They are added to benchmarks/history.csv, unless the machine was not idle.
 # `make bench DATA=wiki.txt TRIPLETS=nli.csv SENTEVAL=data/SentEval/data/downstream` takes other sentences, and scores all STS
 # files.

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Our runs and the plain PyTorch loop's under the same protocol, three seeds each; see docs/curves.md.
+# Our runs and the plain PyTorch loop's under the same protocol, three seeds each; see docs/background/curves.md.
 # Needs requirements-dev.txt and requirements-peers.txt, the MiniLM package, SentEval's folder (with STS and SNLI) and sentences, one a line.
 set -euo pipefail
 if [ $# -ne 3 ]; then

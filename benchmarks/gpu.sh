@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What one accelerator does, in half an hour at most, what matters most first; docs/performance.md has what came out. A GPU is
+# What one accelerator does, in half an hour at most, what matters most first; docs/background/performance.md has what came out. A GPU is
 # compared with PyTorch; a TPU, which belongs to one process at a time, alone (launch/tpu.sh measure starts this there).
 # Needs the package and PyTorch (for a GPU one with CUDA, and sentence-transformers): `pip install -r requirements.txt -r
 # requirements-peers.txt "jax[cuda13]"`; or, without a registry, what benchmarks/gpu_pack.sh has packed: give the sentences

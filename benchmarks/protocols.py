@@ -1,4 +1,4 @@
-"""The effect of the choices that the isotropy paper leaves open, next to its figures: the grid of docs/analysis.md.
+"""The effect of the choices that the isotropy paper leaves open, next to its figures; see docs/guides/analysis.md.
 
     python -m benchmarks.protocols --data SentEval/data/downstream [--seeds 11]
 

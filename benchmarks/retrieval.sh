@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Retrieval trained on mined negatives, and scored at several sizes and precisions; see docs/results/retrieval.md.
+# Retrieval trained on mined negatives, and scored at several sizes and precisions; see docs/background/results/retrieval.md.
 # Needs the MiniLM package, SentEval's folder (with STS, SICK and SNLI) and sentences of Wikipedia, one a line.
 # Run again after a stop, it resumes.
 set -euo pipefail

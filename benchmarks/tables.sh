@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The papers' tables and figures at a size that fits a laptop: 150 steps from a small language model; see docs/results/.
+# The papers' tables and figures at a size that fits a laptop: 150 steps from a small language model; see docs/background/results/.
 # Needs the MiniLM package, SentEval's folder (with STS and SNLI) and sentences, one a line. Run again after a stop, it resumes.
 set -euo pipefail
 if [ $# -lt 3 ]; then
@@ -11,7 +11,7 @@ shift 3
 tables=${*:-language_model learning_rates simcse_table3 simcse_tableD1 simcse_pp_table1 simcse_pp_table2 simcse_pp_table3
   simcse_pp_table5 simcse_tableC1 simcse_figure2 simcse_table6 simcse_tableD2 simcse_pp_table4 generator systems}
 mkdir -p "$output" data
-export GLIBC_TUNABLES="${GLIBC_TUNABLES-glibc.malloc.hugetlb=1}" # a step on a CPU is faster; see docs/performance.md
+export GLIBC_TUNABLES="${GLIBC_TUNABLES-glibc.malloc.hugetlb=1}" # a step on a CPU is faster; see docs/background/performance.md
 
 start=(--config.model.init_from="$output/language_model" --config.train.dtype=bfloat16 --config.eval.data="$senteval")
 short=(--config.train.max_steps=150 --config.train.batch_size=64 --config.train.log_every=50 --config.eval.every=50)
@@ -40,7 +40,7 @@ for table in $tables; do
         --split dev test --output data/nli_sentences.txt ;;
     learning_rates) # three rates an objective, one seed
       rates="batch 64 at 1e-05,batch 64 at 3e-05,batch 64 at 5e-05"
-      # The rates in docs/results/ were found with these readings of SimCSE++; its recipe has the others now.
+      # The rates in docs/background/results/ were found with these readings of SimCSE++; its recipe has the others now.
       plus_plus=(--config.objective.info_nce.weight=0.0 --config.objective.off_dropout.weight=1.0
         --config.objective.dimension_wise.weight=0.1 --config.objective.off_dropout.reading=paper
         --config.objective.dimension_wise.reading=released)
@@ -91,7 +91,7 @@ SimCSE + whitening,SimCSE + flow" ;;
         --config.model.init_from="$output/language_model" --config.train.max_steps=420 --config.eval.every=420 \
         --config.eval.data="$senteval" "${one_task[@]}"
       ln -sfn "$(realpath "$output/generator")" data/generator ;;
-    systems) # one epoch of 9,600 sentences each, all four rates, of which docs/results/ has three each
+    systems) # one epoch of 9,600 sentences each, all four rates, of which docs/background/results/ has three each
       [ -e data/sentences.txt ] || head -n 9600 "$wiki" > data/sentences.txt
       [ -e data/documents.txt ] || awk '{ lines = lines $0 "\n"; words += NF }
         words >= 512 { printf "%s\n", lines; lines = ""; words = 0 }' data/sentences.txt > data/documents.txt

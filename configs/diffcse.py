@@ -18,7 +18,7 @@ off-dropout (m = 0.9 as released, τ = 0.05) and 0.1 · dimension-wise (τ = 5, 
 both on projected embeddings. Replaced tokens are as before, found from the views with dropout. The views without
 dropout pass batch norm as a group of their own. The dimension-wise loss as printed, which `simcse_plus_plus` takes, is
 a sum over dimensions that outweighs the contrast here: the development score then falls from the first evaluation on
-(docs/results).
+(docs/background/results).
 """
 
 from ml_collections import config_dict

@@ -4,7 +4,7 @@ all-MiniLM-L6-v2 is already contrastive: it was trained on a billion pairs, and 
 on it. This run trains it as a masked language model again, without any contrast, for 280 steps. Its STS-B dev falls
 from 86.7 to 71.6 and its anisotropy rises from 0.01 to 0.17, as of a plain encoder. It is no pretrained BERT: it saw
 12,000 sentences, and what it learned before is not wholly gone. It is scored at its end alone, so its end is the
-checkpoint that `model.init_from=WORKDIR` loads. `docs/results/` starts from it.
+checkpoint that `model.init_from=WORKDIR` loads. `docs/background/results/` starts from it.
 """
 
 from ml_collections import config_dict

@@ -8,10 +8,10 @@ the script's rate. There is no script for SBERT-large.
 The readings of m (see `simcse_jax/objectives/off_dropout.py`) and of the dimension-wise loss (see
 `simcse_jax/objectives/dimension_wise.py`) are those that training favours: m as released, the loss as printed, which
 are the best of the four pairs on STS-B with each seed, and have the paper's peaks of m and of τ (a small language
-model; see `docs/results/README.md`). The authors' script for SimCSE++ (run_re_vicreg.sh) sets m to 1, where both
+model; `docs/background/results/README.md`). The authors' script for SimCSE++ (run_re_vicreg.sh) sets m to 1, where both
 readings of it are the same; the paper says 0.9.
 
-The file: `simcse-jax build-data wiki_sentences --source DUMP`, or the authors' (docs/data.md).
+The file: `simcse-jax build-data wiki_sentences --source DUMP`, or the authors' (docs/guides/data.md).
 """
 
 from ml_collections import config_dict

@@ -3,7 +3,7 @@
 `unsup_bert` is BERT-base, `unsup_bert:large` BERT-large. `:mlm` and `:large_mlm` have the auxiliary
 masked-language-model loss, which should help transfer tasks (Table E.1, λ = 0.1).
 
-The file: `simcse-jax build-data wiki_sentences --source DUMP`, or the authors' (docs/data.md).
+The file: `simcse-jax build-data wiki_sentences --source DUMP`, or the authors' (docs/guides/data.md).
 """
 
 from ml_collections import config_dict

@@ -10,7 +10,7 @@ set -euo pipefail
 PYTHON="${PYTHON:-python}"
 DEVICES="${DEVICES:-1}"                 # CPU devices of each process
 JAX_PLATFORMS="${JAX_PLATFORMS:-cpu}"
-# A step on a CPU asks the system for its memory anew; in huge pages that costs less (docs/performance.md).
+# A step on a CPU asks the system for its memory anew; in huge pages that costs less (docs/background/performance.md).
 GLIBC_TUNABLES="${GLIBC_TUNABLES-glibc.malloc.hugetlb=1}"
 LOGS="${LOGS:-}"                        # folder for the output of processes 1 to N - 1; empty: a new one
 GRACE="${GRACE:-30}"                    # seconds from the first failure until the others are killed

@@ -65,12 +65,18 @@ def installed(module: str) -> bool:
     return spec is not None and spec.origin is not None
 
 
-def require(extra: str, *modules: str) -> None:
+def require(extra: str, *modules: str, where: str = "") -> None:
     """Checks, without importing them, that modules are installed which come with an extra of the package.
+
+    Args:
+      extra: its name.
+      modules: by the names that one imports.
+      where: what needs them, such as a field, if that is not plain.
 
     Raises:
       UserError: naming those that are missing and the command that installs them.
     """
     missing = [module for module in modules if not installed(module)]
     if missing:
-        raise UserError(f'not installed: {", ".join(missing)}; run: pip install "simcse_jax[{extra}]"')
+        place = f"{where}: " if where else ""
+        raise UserError(f'{place}not installed: {", ".join(missing)}; run: pip install "simcse_jax[{extra}]"')

@@ -6,7 +6,7 @@ from simcse_jax.commands.command_line import describe_exit_codes, run_command, s
 from simcse_jax.commands.train import train
 
 ABOUT = """\
-usage: {program} --config FILE[:VARIANT] --workdir DIR [--config.FIELD=VALUE …] [--profile DIR]
+usage: {program} --config FILE[:VARIANT] --workdir DIR [--config.FIELD=VALUE …] [--profile DIR] [--dry-run]
 
 Trains a sentence encoder and scores it. Needs a recipe, and the model, the training sentences and the scored pairs that
 the recipe names. Writes to DIR: run.json (config, versions, device), metrics.jsonl and TensorBoard files (losses and
@@ -25,6 +25,7 @@ def help_text() -> str:
         "--data FILE, --model NAME": "short for --config.data.train and --config.model.init_from",
         "--workdir DIR": FOLDERS["workdir"],
         "--profile DIR": f"{FOLDERS['profile']} (default: no trace)",
+        "--dry-run": "check everything, make a few steps, and say what the run takes; nothing is written",
         "--config.FIELD=VALUE": "replaces the recipe's value",
     }
     parts = [describe_flags(flags), describe_recipes(FOLDER), describe_fields(FIELDS, SECTIONS)]

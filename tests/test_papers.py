@@ -1,4 +1,4 @@
-"""docs/papers.md against the papers and the code: every numbered item is there, and whatever the page names works."""
+"""docs/background/papers.md against papers and code: every numbered item is there, and what the page names works."""
 
 import importlib
 import re
@@ -22,7 +22,7 @@ from simcse_jax.evaluation.tasks import POSTPROCESSING
 from simcse_jax.host.names import split_label, split_step
 from simcse_jax.training.sweeps.variants import load_variants, read_sweep
 
-PAGE = ROOT / "docs" / "papers.md"
+PAGE = ROOT / "docs" / "background" / "papers.md"
 ITEMS = {  # the beginning of a paper's heading → the numbered items of the paper
     "SimCSE (": {
         "Table": "1 2 3 4 5 6 7 8 A.1 B.1 B.2 B.3 C.1 D.1 D.2 E.1",
@@ -109,9 +109,9 @@ def test_the_page_says_where_everything_that_is_needed_comes_from():
 
 def test_every_table_in_the_results_is_linked():
     recipes = tuple(path.stem for path in (ROOT / "configs" / "ablations").glob("*.py"))
-    tables = {path.name for path in (ROOT / "docs" / "results").glob("*.md") if path.stem.startswith(recipes)}
-    assert tables, "docs/results/ has tables"
-    assert tables <= set(re.findall(r"\]\(results/(\w+\.md)", TEXT)), "the row of its item in docs/papers.md links each"
+    tables = {path.name for path in PAGE.with_name("results").glob("*.md") if path.stem.startswith(recipes)}
+    assert tables, "results/ has tables"
+    assert tables <= set(re.findall(r"\]\(results/(\w+\.md)", TEXT)), "the row of its item in papers.md links each"
 
 
 def test_every_builder_of_a_data_file_is_named_with_its_file():

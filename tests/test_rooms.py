@@ -1,4 +1,4 @@
-"""The rooms of the package: checks the code against the table in docs/architecture.md.
+"""The rooms of the package: checks the code against the table in docs/background/architecture.md.
 
 An import counts wherever it is: at the top of a file, in a function, or for type checkers alone, because a reader
 has to know that type too.
@@ -47,7 +47,7 @@ def module_of(path: Path) -> str:
 
 
 FILES = {module_of(path.relative_to(PACKAGE)): path for path in sorted(PACKAGE.rglob("*.py"))}
-ROOMS = read_table((ROOT / "docs" / "architecture.md").read_text())
+ROOMS = read_table((ROOT / "docs" / "background" / "architecture.md").read_text())
 MAY_IMPORT = {room.name: set(room.may_import) for room in ROOMS}
 
 

@@ -4,7 +4,7 @@ The positive is a changed copy of the sentence, with its own dropout mask; the a
 say whether it changes both; `--config.data.augment.both=True` does.) Synonyms come from a WordNet in WN-LMF,
 `data/english-wordnet.xml.gz`; the paper uses nlpaug's.
 
-The file: `simcse-jax build-data wiki_sentences --source DUMP`, or the authors' (docs/data.md).
+The file: `simcse-jax build-data wiki_sentences --source DUMP`, or the authors' (docs/guides/data.md).
 """
 
 from ml_collections import config_dict

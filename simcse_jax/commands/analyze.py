@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simcse_jax.commands.command_line import MODEL, Parser, parse_model
+from simcse_jax.commands.command_line import MODEL, Parser, add_batch_size, parse_model
 from simcse_jax.errors import UserError, require
 from simcse_jax.evaluation.analysis.inputs import Models, choose
 from simcse_jax.evaluation.analysis.tokens import CHOICES, Protocol, option
@@ -115,7 +115,7 @@ def read_arguments() -> tuple[Namespace, Protocol, Models]:
         help=f"rows of N(0, 1) that --rank adds to a batch (default: {' '.join(map(str, ARTIFICIAL))})",
     )
     parser.add_argument("--output", required=True, help="the folder for metrics.json, report.html and the pictures")
-    parser.add_argument("--batch-size", type=int, default=64, help="sentences encoded together on each device")
+    add_batch_size(parser)
     choices = parser.add_argument_group("protocol", "what the paper leaves open; the defaults come closest to it")
     for name, values in CHOICES.items():
         text = "; ".join(f"{value}: {meaning}" for value, meaning in values.items())

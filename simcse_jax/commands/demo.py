@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from simcse_jax.commands.command_line import MODEL, Parser, add_pooler, warnings_in_a_line, with_new_spellings
-from simcse_jax.errors import UserError, installed, reason
+from simcse_jax.errors import UserError, reason, require
 from simcse_jax.host.ports import bind
 from simcse_jax.serving.demo_guard import Names, launch_options
 
@@ -36,7 +36,7 @@ def main() -> None:
     parser.add_argument(
         "--compare", metavar="MODEL", help="a second model, whose heat map stands beside the first one's"
     )
-    parser.add_argument("--column", help="the column of --data, if its name is not a usual one")
+    parser.add_argument("--column", only="--data", help="the column of --data, if its name is not a usual one")
     add_pooler(parser)
     parser.add_argument("--host", default=LOCAL, help=f"the address to serve at (default: {LOCAL}, this machine alone)")
     parser.add_argument(
@@ -50,12 +50,9 @@ def main() -> None:
     parser.add_argument("--share", action="store_true", help="also a public address, through Gradio's server")
     renamed = {"--sentences": "--data"}
     args = parser.parse_args(with_new_spellings(parser.spelled_out(sys.argv[1:], renamed), renamed))
-    if not installed("gradio"):
-        raise UserError("the page needs Gradio; pip install 'simcse_jax[demo]'")
+    require("demo", "gradio")
     from simcse_jax.data.sentences import read_sentences
 
-    if args.data is None and args.column:
-        raise UserError("--column: is for --data, which is not given")
     sentences = read_sentences(args.data, args.column) if args.data is not None else []
     with bind(args.host, args.port) as free:
         port = free.getsockname()[1]

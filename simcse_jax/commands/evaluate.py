@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from simcse_jax.commands.command_line import (
     MODEL,
     Parser,
+    add_batch_size,
     add_dtype,
     add_pooler,
     add_postprocess,
@@ -37,6 +38,7 @@ from simcse_jax.evaluation.tasks import (
     TRANSFER,
     USUAL,
 )
+from simcse_jax.host.names import split_label
 from simcse_jax.host.outputs import output_file, printing
 from simcse_jax.host.storage import local_path, read_json
 
@@ -114,7 +116,7 @@ def run(options: Options) -> dict[str, Any]:
     before += encoders(model, args.prompt, args.prompt_name).roles if options.folders or options.benchmarks else ""
     found: dict[int, dict[str, Any]] = {}
     with printing(options.output is not None) as say:
-        say(f"{args.model}: pooler {model.pooler}{' with head' if model.use_head else ''}{before}{after}")
+        say(f"{args.label or args.model}: pooler {model.pooler}{' with head' if model.use_head else ''}{before}{after}")
         settings = {"storage": args.storage or "float32", **encoders(model, args.prompt, args.prompt_name).prompts}
         if options.baseline and (others := unlike(options.baseline, settings)):
             say(f"--baseline {args.baseline}: was scored with {others}")
@@ -274,7 +276,9 @@ def parse(argv: Sequence[str]) -> Options:
         "tasks' data in SentEval's layout or a file of graded pairs, or for retrieval in BEIR's layout; the package "
         "mteb fetches those of its own tasks. Prints tables; writes the scores to --output if it is given.",
     )
-    parser.add_argument("--model", required=True, help=MODEL)
+    parser.add_argument(
+        "--model", required=True, metavar="NAME[=LABEL]", help=f"{MODEL}; LABEL: its name in what is printed"
+    )
     parser.add_argument("--data", help="for STS and transfer: SentEval's data/downstream, or a file of graded pairs")
     every = f"{', '.join((*TASKS, *TRANSFER))}; sts and transfer mean all tasks of a kind; {RETRIEVAL}:FOLDER is one "
     every += f"of retrieval, with corpus.jsonl, queries.jsonl and qrels/test.tsv, {MTEB}:NAME one of the package mteb; "
@@ -298,9 +302,10 @@ def parse(argv: Sequence[str]) -> Options:
     parser.add_argument(
         "--documents",
         type=int,
+        least=1,
         help="for retrieval: keep so many of the corpus, all judged ones and others drawn at random (default: all)",
     )
-    parser.add_argument("--documents-seed", type=int, help="of that draw (default: 0)")
+    parser.add_argument("--documents-seed", type=int, least=0, only="--documents", help="of that draw (default: 0)")
     parser.add_argument(
         "--storage", choices=STORAGES, help="for retrieval: round the documents' embeddings to it (default: float32)"
     )
@@ -312,7 +317,7 @@ def parse(argv: Sequence[str]) -> Options:
     )
     add_pooler(parser)
     parser.add_argument("--num-layers", type=int, default=0, help="keep the first n layers (default: all)")
-    parser.add_argument("--batch-size", type=int, default=64, help="sentences encoded together on each device")
+    add_batch_size(parser)
     add_dtype(parser)
     add_prompts(parser)
     parser.add_argument(
@@ -331,6 +336,7 @@ def parse(argv: Sequence[str]) -> Options:
 
 def _checked(args: argparse.Namespace) -> Options:
     """The options after the checks."""
+    args.model, args.label = split_label(args.model)
     named, folders = after_prefix(args.tasks.split(","), RETRIEVAL, "FOLDER", "a folder")
     named, benchmarks = after_prefix(named, MTEB, "NAME", "a task of mteb")
     if any(named) or not folders + benchmarks:
@@ -358,11 +364,6 @@ def _checked(args: argparse.Namespace) -> Options:
             f"--data is missing; {(sts_tasks + transfer_tasks)[0]} needs SentEval's data/downstream, or a "
             "file of graded pairs"
         )
-    for option, value, least in (("documents", args.documents, 1), ("documents-seed", args.documents_seed, 0)):
-        if value is not None and value < least:
-            raise UserError(f"--{option} {value}: must be {least} or more")
-    if args.documents_seed is not None and args.documents is None:
-        raise UserError("--documents-seed: is for --documents, which is not given")
     aggregations = choose("--aggregation", args.aggregation or "all", AGGREGATIONS, "aggregation")
     if args.split == "dev" and (transfer_tasks or args.regressor or benchmarks):
         own = [*transfer_tasks, *(f"{MTEB}:{name}" for name in benchmarks)]
@@ -377,8 +378,6 @@ def _checked(args: argparse.Namespace) -> Options:
     args.split = checked_split(args.split, None if folders else args.data)
     if args.regressor and not {"STSBenchmark", "SICKRelatedness"} & set(sts_tasks):
         raise UserError("--regressor is for STSBenchmark and SICKRelatedness; --tasks has neither")
-    if args.batch_size < 1:
-        raise UserError(f"--batch-size {args.batch_size}: must be 1 or more")
     check_postprocess(args.postprocess, args.postprocess_data, args.postprocess_dimensions, "--postprocess", "-")
     if args.postprocess and folders + benchmarks:
         raise UserError(

@@ -18,6 +18,7 @@ import numpy as np
 from simcse_jax.commands.command_line import (
     Model,
     Parser,
+    add_batch_size,
     add_postprocess,
     add_prompts,
     checked_split,
@@ -364,8 +365,6 @@ def read_arguments(parser: Parser) -> Options:
                 "measure them separately"
             )
     args.split = checked_split(args.split, args.data)
-    if args.batch_size < 1:
-        raise UserError(f"--batch-size {args.batch_size}: must be 1 or more")
     runs: dict[str, str] = {}
     for spec in args.runs:
         name, label = split_label(spec)
@@ -411,7 +410,7 @@ def _add_options(parser: Parser) -> None:
         help="the models' colours: the average of the seven similarity tasks' test sets, or STS-B's pairs alone "
         "(default: sts_avg if --data is a folder)",
     )
-    parser.add_argument("--batch-size", type=int, default=64, help="sentences encoded together on each device")
+    add_batch_size(parser)
     add_prompts(parser)
     add_postprocess(parser, POSTPROCESSING, "for models that name none")
     parser.add_argument("--output", required=True, help="the folder for geometry.json and the pictures")

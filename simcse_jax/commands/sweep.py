@@ -67,7 +67,7 @@ def run(argv: Sequence[str]) -> Path:
     path, _ = split_config(argv)
     variants = read_sweep(config, rows_over(over, config) if over else load_variants(path))
     sweep = Section.of(config.sweep)
-    require("train", "tensorboardX", "matplotlib")
+    require("train", "matplotlib")
     from simcse_jax.host.locks import held
     from simcse_jax.host.outputs import output_folder
     from simcse_jax.host.storage import is_remote

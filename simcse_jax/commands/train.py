@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 
 from simcse_jax.commands.command_line import importing, say_next, warnings_in_a_line
-from simcse_jax.errors import require
+from simcse_jax.errors import UserError
 
+DRY = "--dry-run"
 FILES = ("run.json", "metrics.jsonl", "result.json", "model/*")  # that it writes to the workdir
 
 
@@ -18,17 +19,24 @@ def train(argv: Sequence[str]) -> None:
         from simcse_jax.config.checks import validate
         from simcse_jax.config.flags import parse_run
 
-    given, workdir, profile = parse_run(argv)
+    is_dry = DRY in argv
+    given, workdir, profile = parse_run([arg for arg in argv if arg != DRY], needs_workdir=not is_dry)
     config = validate(given)
-    require("train", "tensorboardX")
     with importing():
         from simcse_jax.host.outputs import output_folder
         from simcse_jax.host.storage import is_remote
         from simcse_jax.training.inputs import sources
         from simcse_jax.training.run import train_and_evaluate
 
-    if not is_remote(workdir):
+    if workdir and not is_remote(workdir):
         output_folder(workdir, sources(config), files=FILES, option="--workdir", utf8=True)
+    if is_dry:
+        from simcse_jax.training.dry_run import dry_run
+
+        if profile:
+            raise UserError(f"{DRY}: writes nothing; leave --profile out")
+        with warnings_in_a_line():
+            return dry_run(config, workdir)
     with warnings_in_a_line():
         is_first = train_and_evaluate(config, workdir, profile)
     if is_first:

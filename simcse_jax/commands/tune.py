@@ -20,6 +20,7 @@ FLAGS = {
     "--eval FILE": "what compares the model with the start: pairs with scores, SentEval's folder, or one in BEIR's "
     "layout (default: rows of the data that are held out)",
     "--workdir DIR": "where checkpoints, metrics and results go (default: runs/NAME of the data)",
+    "--dry-run": "check everything, make a few steps, and say what the run takes; nothing is written",
     "--config.FIELD=VALUE": "replaces a value",
 }
 

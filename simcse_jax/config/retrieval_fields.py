@@ -5,7 +5,7 @@ from simcse_jax.errors import UserError
 from simcse_jax.evaluation.tasks import MEASURES, RETRIEVAL, STORAGES, USUAL
 from simcse_jax.field import at_least, each_once, field, given, one_of
 
-RETRIEVAL_SECTIONS = {"eval.retrieval": "Scores of retrieval (docs/evaluation.md)."}
+RETRIEVAL_SECTIONS = {"eval.retrieval": "Scores of retrieval (docs/guides/evaluate.md)."}
 SPLITS = ("train", "dev", "test")
 
 RETRIEVAL_FIELDS = {
@@ -50,11 +50,7 @@ RETRIEVAL_FIELDS = {
 
 
 def check_retrieval(config: Config) -> None:
-    """Refuses a choice by retrieval without its data, and data without a choice.
-
-    Raises:
-      UserError: naming the field.
-    """
+    """Refuses a choice by retrieval without its data, and data without a choice."""
     evaluation = config.eval
     if not evaluation.retrieval.data:
         if evaluation.development == RETRIEVAL:

@@ -20,7 +20,7 @@ from typing import IO, Any, TypeAlias
 import numpy as np
 from etils import epath
 
-from simcse_jax.errors import UserError, broken, reason, why
+from simcse_jax.errors import UserError, broken, reason, require, why
 from simcse_jax.host.flock import Taken, open_alone
 
 STORE = ("storage.googleapis.com", 443)
@@ -71,16 +71,14 @@ def as_path(name: str) -> Folder:
         raise UserError(f"{name}: must be a folder on a disk or gs://BUCKET/FOLDER")
     for client in ("gcsfs", "fsspec"):  # they also raise their errors, and we report those
         logging.getLogger(client).setLevel(logging.CRITICAL)
-    try:
-        import fsspec
-        import gcsfs  # noqa: F401 - missing packages come before a missing network
+    require("gcs", "gcsfs", where=name)
+    import fsspec
 
+    try:
         _check_network(name)
         # Otherwise each process keeps its first listing, whatever the others and tensorstore write.
         fsspec.config.conf.setdefault("gs", {})["use_listings_cache"] = False
         found = epath.Path(f"gs://{bucket}").exists()
-    except ImportError:
-        raise UserError(f"{name}: the package that reads it is missing; pip install 'simcse_jax[gcs]'") from None
     except UserError:
         raise
     except Exception as error:  # of the store's client: no access, no network
@@ -141,8 +139,7 @@ def write_atomically(path: Folder, content: str | bytes) -> None:
 def write_together(folder: Path, files: Mapping[str, str | bytes]) -> None:
     """Writes several files like `write_atomically`; if one cannot be written, none is replaced.
 
-    Args:
-      files: contents by name; the last one is the last to be replaced.
+    `files`: contents by name; the last one is the last to be replaced.
     """
     path = folder
     try:
@@ -178,7 +175,7 @@ def own_descriptor(path: Folder) -> int | None:
         if re.fullmatch(rf"/proc/{os.getpid()}(/task/\d+)?/fd|/dev/fd", os.path.realpath(folder)) and last.isdecimal():
             return int(last)
         if not os.path.islink(name):
-            return None
+            break
         name = os.path.join(folder, os.readlink(name))
     return None
 
@@ -276,12 +273,11 @@ def replace(new: Path, path: Path) -> None:
 def read_json(path: Path, kind: type = dict) -> Any:
     """A JSON object (or a list, if `kind` is `list`) from a file."""
     try:
-        text = path.read_text(encoding="utf-8")
+        return parse_json(path.read_text(encoding="utf-8"), str(path), kind)
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {why(error)}") from None
-    except ValueError as error:
+    except UnicodeDecodeError as error:
         raise UserError(f"{path}: not valid JSON: {error}") from None
-    return parse_json(text, str(path), kind)
 
 
 def parse_json(text: str, where: str, kind: type = dict) -> Any:

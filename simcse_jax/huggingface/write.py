@@ -23,7 +23,7 @@ from simcse_jax.version import __version__
 
 TYPES = "sentence_transformers.models"  # all versions of sentence-transformers find their modules here
 CONFIG_FILES = {Kind.CNN: CONFIG}  # of a module's fields; config.json for the others
-PLACES = ("_name_or_path", "name_or_path", "tokenizer_file", "vocab_file", "merges_file", "special_tokens_map_file")
+PLACES = {"_name_or_path", "name_or_path", "tokenizer_file", "vocab_file", "merges_file", "special_tokens_map_file"}
 
 
 class Module(NamedTuple):
@@ -38,10 +38,8 @@ def write_model(model: Pretrained, folder: Path) -> None:
     """Writes a model's files into an empty folder, for transformers, sentence-transformers and `load`.
 
     The head becomes the pooler's dense layer (as in the reference's conversion) and a dense module. A language-model
-    head is kept for `AutoModelForMaskedLM`, and for a run that starts from the folder.
-
-    Raises:
-      UserError: for a model with other modules of sentence-transformers, which a run never has.
+    head is kept for `AutoModelForMaskedLM`, and for a run that starts from the folder. Where there is no head, a pooler
+    that transformers would draw at random, with a warning, becomes the tanh of the first token.
     """
     pooler = model.pooler
     if pooler not in POOLERS:
@@ -52,13 +50,17 @@ def write_model(model: Pretrained, folder: Path) -> None:
         return _write_words(model, folder)
     encoder = {name: value for name, value in model.params.items() if not name.startswith(PREFIX)}
     tensors = to_tensors(encoder, model.config.model_type)
+    names = NAMES[model.config.model_type]
+    if names.has_pooler and not model.has_head:
+        tensors[f"{names.pooler}.weight"] = np.eye(model.config.hidden_size, dtype=np.float32)
+        tensors[f"{names.pooler}.bias"] = np.zeros(model.config.hidden_size, np.float32)
     modules = _modules(model, pooler, tensors)
     _write_modules(modules, folder)
     tokenizer = model.tokenizer
     lower = {"do_lower_case": tokenizer.lowers_first}
     write_json(folder / "sentence_bert_config.json", {"max_seq_length": model.max_length} | lower)
     write_json(folder / SETTINGS_FILE, _settings(model))
-    fields: dict[str, Any] = {"architectures": [NAMES[model.config.model_type].architecture]}
+    fields: dict[str, Any] = {"architectures": [names.architecture]}
     if any(module.kind == Kind.LAYERS for module in modules):
         fields["output_hidden_states"] = True
     write_encoder_files(model, tokenizer, folder, pooler, model.has_head, **fields)
@@ -111,7 +113,6 @@ def _write_words(model: Pretrained, folder: Path) -> None:
 
 
 def _modules(model: Pretrained, pooler: str, tensors: dict[str, np.ndarray]) -> list[Module]:
-    """The modules equivalent to the model's pooler and head."""
     modules = []
     size: dict[str, Any] = {"word_embedding_dimension": model.config.token_size}
     if model.config.convolutions:
@@ -135,7 +136,6 @@ def _modules(model: Pretrained, pooler: str, tensors: dict[str, np.ndarray]) -> 
 
 
 def _settings(model: Pretrained) -> dict[str, Any]:
-    """The fields of `config_sentence_transformers.json`."""
     settings = model.settings
     fields: dict[str, Any] = {"similarity_fn_name": settings.similarity}
     if any(settings.prompts.values()) or settings.default_prompt_name:
@@ -163,8 +163,6 @@ def _write_modules(modules: list[Module], folder: Path, first: tuple[str, Kind] 
 def _forget_places(folder: Path) -> None:
     """Removes the paths of the original model, which transformers writes into files that it saves."""
     for path in (folder / "config.json", folder / "tokenizer_config.json"):
-        if path.is_file():
-            content = read_json(path)
-            kept = {field: value for field, value in content.items() if field not in PLACES}
-            if kept != content:
-                write_json(path, kept)
+        content = read_json(path) if path.is_file() else {}
+        if content.keys() & PLACES:
+            write_json(path, {field: value for field, value in content.items() if field not in PLACES})

@@ -1,17 +1,19 @@
 """What a list of runs shows: where each is, its scores, and the fields in which the runs differ."""
 
 import os
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path, PurePath
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from simcse_jax.config.fields import default_config, flatten, short_names
 from simcse_jax.errors import UserError, why
 from simcse_jax.host.storage import read_json
 from simcse_jax.runs.metrics_file import read_metrics
-from simcse_jax.runs.run_files import BEST_STEP, FREE, check_result, check_run, plain
+from simcse_jax.runs.run_files import AGAINST_START, BEST_STEP, FREE, check_result, check_run, plain
 
 WIDEST = 32  # characters of a value
+NONE: Mapping[Path, str] = MappingProxyType({})
 SCORE = "eval/"  # of a line of metrics; the first one in a line chose the best checkpoint
 
 
@@ -25,15 +27,12 @@ class Listed(NamedTuple):
     best: int | None  # the step of the best checkpoint; None: nothing was scored
     scores: dict[str, float]  # of that step, on the development sets
     average: float | None  # over the test sets; None: it is not finished, or has none
+    compared: tuple[float, float] | None  # the scores before and after training, where it was compared with its start
     is_done: bool
 
 
 def find_runs(folders: Sequence[Path]) -> list[Path]:
-    """The runs' folders in folders, at any depth, sorted by name.
-
-    Raises:
-      UserError: when a folder is not there or cannot be read, or has no run.
-    """
+    """The runs' folders in folders, at any depth, sorted by name."""
 
     def fail(error: OSError) -> None:
         raise UserError(f"{error.filename}: cannot be read: {why(error)}")
@@ -52,11 +51,7 @@ def find_runs(folders: Sequence[Path]) -> list[Path]:
 
 
 def read_listed(folder: Path) -> Listed:
-    """A run as its files describe it.
-
-    Raises:
-      UserError: when one of them is damaged; it names the file.
-    """
+    """A run as its files describe it."""
     run = check_run(read_json(folder / "run.json"), str(folder / "run.json"))
     file = folder / "result.json"
     result = check_result(read_json(file), str(file)) if file.is_file() else {}
@@ -74,8 +69,10 @@ def read_listed(folder: Path) -> Listed:
     epochs, batch, examples = known.get("train.epochs", 0), known.get("train.batch_size", 0), run.get("examples", 0)
     mixed = known.get("data.batching", "mixed") == "mixed" and batch > 0
     planned = known.get("train.max_steps") or (epochs * (examples // batch) if mixed else 0)
+    against = result.get(AGAINST_START, {})
+    compared = (against["before"], against["after"]) if "before" in against else None
     is_done = file.is_file() or 0 < planned <= steps
-    return Listed(folder, known, steps, planned, best, {} if best is None else scored[best], average, is_done)
+    return Listed(folder, known, steps, planned, best, {} if best is None else scored[best], average, compared, is_done)
 
 
 def differing(runs: Sequence[Listed]) -> dict[str, list[Any]]:
@@ -90,19 +87,31 @@ def differing(runs: Sequence[Listed]) -> dict[str, list[Any]]:
     return {name: values for name, values in columns.items() if any(value != values[0] for value in values)}
 
 
-def rows(runs: Sequence[Listed], root: Path) -> Iterator[list[str]]:
-    """A header, and a row a run: its folder, seen from `root`, and all of the above as text."""
+def rows(runs: Sequence[Listed], root: Path, labels: Mapping[Path, str] = NONE) -> Iterator[list[str]]:
+    """A header, and a row a run: its folder, seen from `root`, and all of the above as text.
+
+    `labels` stand in the place of the folders that have one.
+    """
+    before_and_after = ["before", "after"] if any(run.compared for run in runs) else []
     sets = list(dict.fromkeys(name for run in runs for name in run.scores))
     fields = differing(runs)
-    yield ["run", "steps", "", "best", *sets, "test avg.", *short_names(fields)]
+    yield ["run", "steps", "", "best", *sets, "test avg.", *before_and_after, *short_names(fields)]
     for number, run in enumerate(runs):
-        name = str(run.folder.relative_to(root)) if run.folder.is_relative_to(root) else str(run.folder)
+        name = _named(run.folder, root, labels)
         steps = f"{run.steps:,}" + (f" of {run.planned:,}" if run.planned else "")
         scores = [f"{run.scores[one]:.2f}" if one in run.scores else "" for one in sets]
         average = "" if run.average is None else f"{run.average:.2f}"
         best = "" if run.best is None else f"{run.best:,}"
         changed = [_shown(values[number]) for values in fields.values()]
-        yield [name, steps, "done" if run.is_done else "", best, *scores, average, *changed]
+        compared = [f"{score:.2f}" for score in run.compared] if run.compared else [""] * len(before_and_after)
+        yield [name, steps, "done" if run.is_done else "", best, *scores, average, *compared, *changed]
+
+
+def _named(folder: Path, root: Path, labels: Mapping[Path, str]) -> str:
+    for labelled, label in labels.items():
+        if folder.is_relative_to(labelled):
+            return str(PurePath(label) / folder.relative_to(labelled))
+    return str(folder.relative_to(root)) if folder.is_relative_to(root) else str(folder)
 
 
 def _shown(value: Any) -> str:

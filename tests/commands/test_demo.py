@@ -12,6 +12,7 @@ import pytest
 from support import ROOT, call, xla_flags
 from support.chromium import chromium
 
+from simcse_jax import errors
 from simcse_jax.commands import demo
 from simcse_jax.errors import UserError
 from simcse_jax.index.lance import LanceIndex
@@ -43,13 +44,13 @@ def test_a_port_is_looked_for_before_a_model_is_loaded(tmp_path):
 
 
 def test_mistakes_are_reported_in_a_line(tmp_path, monkeypatch):
-    monkeypatch.setattr(demo, "installed", lambda name: False)
+    monkeypatch.setattr(errors, "installed", lambda name: False)
     done = call("demo", "--model", "m", "--data", "s.txt")
     assert (done.returncode, done.stderr) == (
         2,
-        "error: the page needs Gradio; pip install 'simcse_jax[demo]'\n",
+        'error: not installed: gradio; run: pip install "simcse_jax[demo]"\n',
     )
-    monkeypatch.setattr(demo, "installed", lambda name: True)
+    monkeypatch.setattr(errors, "installed", lambda name: True)
     done = call("demo", "--model", "m", "--data", tmp_path / "none.txt")
     assert done.returncode == 2 and "no such file" in done.stderr
     (tmp_path / "empty.txt").write_text("\n\n")

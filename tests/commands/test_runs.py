@@ -11,6 +11,8 @@ def test_the_table_has_the_best_run_first(tmp_path):
     assert first.split()[:4] == ["more/b", "4", "of", "10"] and "72.00" in first
     assert second.split()[:8] == ["a", "10", "of", "10", "done", "8", "71.50", "60.25"]
     assert third.split()[:5] == ["c", "3", "of", "3", "done"]
+    labelled = call("runs", f"{folder / 'a'}=first", f"{folder / 'more'}=others").stdout.splitlines()
+    assert [line.split()[0] for line in labelled] == ["run", "others/b", "first"]
     (alone,) = [line for line in call("runs", str(folder / "a")).stdout.splitlines() if "71.50" in line]
     assert alone.split()[0] == "a"
 

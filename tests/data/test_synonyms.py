@@ -166,5 +166,6 @@ def test_lexicons_that_cannot_be_used(lexicon, tmp_path):
 def test_a_missing_extra_is_named(lexicon, monkeypatch):
     monkeypatch.setitem(sys.modules, "wn", None)
     monkeypatch.setitem(sys.modules, "wn.morphy", None)
-    with pytest.raises(UserError, match=r"pip install 'simcse_jax\[wordnet\]'"):
+    message = r'^data\.augment\.name=synonym: not installed: wn; run: pip install "simcse_jax\[wordnet\]"$'
+    with pytest.raises(UserError, match=message):
         change(["a b"], "synonym", lexicon=lexicon)

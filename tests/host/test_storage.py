@@ -259,7 +259,7 @@ def test_without_gcsfs_the_package_to_install_is_named():
     code = "import sys; sys.modules['gcsfs'] = None; from simcse_jax.host import storage; storage.as_path('gs://bucket/run')"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.stderr.splitlines()[-1].endswith(
-        "UserError: gs://bucket/run: the package that reads it is missing; pip install 'simcse_jax[gcs]'"
+        'UserError: gs://bucket/run: not installed: gcsfs; run: pip install "simcse_jax[gcs]"'
     )
 
 

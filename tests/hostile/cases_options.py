@@ -307,6 +307,7 @@ def flags() -> Iterator[Case]:
         "a workdir of 300 characters": train_arguments(LONG),
         "a workdir of bytes that are the model's": train_arguments("model/\udcff", model__init_from="none"),
         "an empty profile": [*whole, "--profile="],
+        "a dry run with a profile": [*whole, "--dry-run", "--profile=trace"],
         "a field of no section": [*whole, "--config.none=1"],
         "a field of a field": [*whole, "--config.seed.none=1"],
         "a section's value": [*whole, "--config.model=1"],

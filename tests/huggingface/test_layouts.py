@@ -1,4 +1,4 @@
-"""The layouts of well-known models: `docs/models.md` says what each one opens as, and these tests check it."""
+"""The layouts of well-known models: `docs/guides/models.md` says what each one opens as, and these tests check it."""
 
 import dataclasses
 import importlib.util
@@ -102,7 +102,7 @@ def test_tokens_of_the_shared_sentences_are_those_of_transformers(name, tmp_path
 
 def rows() -> dict[str, list[str]]:
     """The cells of the table of layouts, by hub name."""
-    text = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "guides" / "models.md").read_text(encoding="utf-8")
     lines = [re.findall(r"[^|]+", line) for line in text.splitlines() if line.startswith("| `")]
     return {
         name: [cell.strip() for cell in cells] for cells in lines for name in re.findall(r"`([^`]+/[^`]+)`", cells[0])
@@ -111,7 +111,8 @@ def rows() -> dict[str, list[str]]:
 
 def test_the_documentation_has_a_line_for_each_layout_and_a_layout_for_each_line():
     table = rows()
-    lines = (ROOT / "docs" / "models.md").read_text(encoding="utf-8").partition("## What is refused")[0].splitlines()
+    page = (ROOT / "docs" / "guides" / "models.md").read_text(encoding="utf-8")
+    lines = page.partition("## What is refused")[0].splitlines()
     assert sum(line.startswith("| `") for line in lines) == len(LAYOUTS)
     for name, layout in LAYOUTS.items():
         _, model_type, pooler, head, length, prompts = table[name][:6]

@@ -205,7 +205,8 @@ def test_threads_that_search_first_share_one_copy_in_faiss(monkeypatch):
 
 def test_faiss_that_is_not_installed_is_reported_in_one_line(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"backend='faiss': FAISS is not installed; pip install 'simcse_jax\[faiss\]'"):
+    message = r"""^backend='faiss': not installed: faiss; run: pip install "simcse_jax\[faiss\]"$"""
+    with pytest.raises(UserError, match=message):
         filled(3)[0].search(embeddings(1), backend="faiss")
 
 

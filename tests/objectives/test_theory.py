@@ -1,4 +1,4 @@
-"""The papers' proofs about the objectives, as far as they can be computed; `docs/objectives.md` sums them up."""
+"""The papers' proofs about the objectives, as far as they can be computed; docs/background/objectives.md sums up."""
 
 import csv
 

@@ -1,5 +1,5 @@
 import pytest
-from support.listed import write_runs
+from support.listed import write_run, write_runs
 
 from simcse_jax.errors import UserError
 from simcse_jax.runs.listing import differing, find_runs, read_listed, rows
@@ -19,8 +19,21 @@ def test_runs_are_found_at_any_depth_and_read(tmp_path):
     assert [row[0] for row in rows([a], folder / "more")][1] == str(folder / "a")
 
 
+def test_scores_before_and_after_training_have_columns_of_their_own(tmp_path):
+    against = {"before": 60.0, "after": 64.25, "low": 1.0, "high": 7.0, "step": 10}
+    write_run(tmp_path / "tuned", {10: 71.0}, {"average": 60.25, "best_step": 10, "against_start": against})
+    write_run(tmp_path / "other", {10: 71.0})
+    header, tuned, other = rows([read_listed(tmp_path / name) for name in ("tuned", "other")], tmp_path)
+    at = header.index("before")
+    assert header[at : at + 2] == ["before", "after"]
+    assert (tuned[at : at + 2], other[at : at + 2]) == (["60.00", "64.25"], ["", ""])
+
+
 def test_a_damaged_file_is_named(tmp_path):
     folder = write_runs(tmp_path)
     (folder / "a" / "result.json").write_text("[1]")
     with pytest.raises(UserError, match=r"a.result\.json"):
+        read_listed(folder / "a")
+    (folder / "a" / "result.json").write_text('{"against_start": {"before": 1.0}}')
+    with pytest.raises(UserError, match=r"a.result\.json: damaged: against_start\.after"):
         read_listed(folder / "a")

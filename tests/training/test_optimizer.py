@@ -116,7 +116,7 @@ def test_adamw_s_state_has_the_form_of_earlier_checkpoints():
     ],
 )
 def test_rows_without_a_gradient(name, decay, stays, moments_stay):
-    """Of words that no batch had so far, and of words that one had: docs/optimization.md."""
+    """Of words that no batch had so far, and of words that one had: docs/guides/optimization.md."""
     numbers = settings(weight_decay=decay, learning_rate=0.1)
     chosen = Optimization(name)
     params = {"embedding": jnp.ones((3, 2))}

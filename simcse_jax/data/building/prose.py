@@ -12,7 +12,7 @@ a listed abbreviation, an initial ("J. Smith") or letters with a point each ("U.
 import re
 from collections.abc import Iterable
 
-from simcse_jax.errors import UserError
+from simcse_jax.errors import require
 
 ITEM = "\x02"  # in place of the mark of a list item
 UNSEEN = {"table", "ref", "references", "gallery", "imagemap", "math", "chem", "ce", "score", "timeline", "hiero"}
@@ -39,19 +39,13 @@ ABBREVIATIONS = {
 
 def require_parser(file: object) -> None:
     """Checks that the parser is installed."""
-    try:
-        import mwparserfromhell  # noqa: F401
-    except ImportError:
-        raise UserError(
-            f"{file}: a Wikipedia dump needs the package mwparserfromhell: pip install 'simcse_jax[wikipedia]'"
-        ) from None
+    require("wikipedia", "mwparserfromhell", where=str(file))
 
 
 def plain_text(markup: str, hidden: Iterable[str] = ()) -> str:
     """The prose of an article, a paragraph a line.
 
     Args:
-      markup: the article's source.
       hidden: lower-case names of namespaces whose links are invisible: files, categories.
     """
     import mwparserfromhell

@@ -26,7 +26,7 @@ class Assumption(NamedTuple):
     least: float = 0
 
 
-# Rates are those of docs/corpora.md, medians of a virtual machine of two cores.
+# Rates are those of docs/guides/corpora.md, medians of a virtual machine of two cores.
 ASSUMPTIONS = {
     "sentences": Assumption(None, "sentences of the corpus, all columns together"),
     "tokens": Assumption(None, "tokens of a sentence, on average, with those at its ends", least=1),

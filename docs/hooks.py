@@ -1,0 +1,172 @@
+"""What MkDocs adds to the pages: the reference, made from the code, and links to files outside of docs/."""
+
+import argparse
+import contextlib
+import importlib
+import inspect
+import io
+import os
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import simcse_jax
+from simcse_jax.__main__ import COMMANDS
+from simcse_jax.commands.command_line import EXIT_CODES, module_of
+from simcse_jax.config.fields import FIELDS, SECTIONS
+from simcse_jax.field import Field
+from simcse_jax.training.sweeps.variants import FIELDS as OF_SWEEPS
+
+DOCS = Path(__file__).parent
+ROOT = DOCS.parent
+
+PAGES = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md", "SECURITY.md": "security.md"}
+IMPORT = re.compile(r"^from (simcse_jax\.[\w.]+) import (.+)$", re.MULTILINE)
+LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s#]*)(#[^)\s]*)?\)|(`+.*?`+)")
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Adds the generated pages, and those of the repository's root."""
+    from mkdocs.structure.files import File
+
+    made = {"reference/commands.md": commands(), "reference/fields.md": fields(), "reference/api.md": api()}
+    made |= {page: (ROOT / name).read_text(encoding="utf-8") for name, page in PAGES.items()}
+    for name, text in made.items():
+        files.append(File.generated(config, name, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
+    """Links to files outside of docs/ lead to the repository, and a link named `page.md` has the page's title."""
+    uri, repository = page.file.src_uri, "/".join(config.repo_url.split("/")[-2:])
+    markdown = markdown.replace("OWNER/simcse_jax", repository or "OWNER/simcse_jax")
+    folder = ROOT if uri in PAGES.values() else (DOCS / uri).parent
+
+    def link(found: re.Match) -> str:
+        label, target, anchor = found[1], found[2], found[3] or ""
+        if not target or "://" in target or target.startswith("mailto:"):
+            return found[0]  # also code
+        name = Path(os.path.normpath(folder / target)).relative_to(ROOT).as_posix()
+        name = "docs/index.md" if name == "README.md" else f"docs/{PAGES[name]}" if name in PAGES else name
+        if not name.startswith("docs/") or (ROOT / name).is_dir():
+            return f"[{label}]({config.repo_url}/blob/main/{name}{anchor})" if config.repo_url else label
+        file = files.get_file_from_path(name.removeprefix("docs/"))
+        if file and re.fullmatch(r"[\w/]+\.md", label):
+            label = re.search(r"^# (.+)$", file.content_string, re.MULTILINE)[1]
+        return f"[{label}]({os.path.relpath(DOCS / name.removeprefix('docs/'), (DOCS / uri).parent)}{anchor})"
+
+    parts = re.split(r"(^```.*?^```$)", markdown, flags=re.MULTILINE | re.DOTALL)
+    return "".join(part if part.startswith("```") else LINK.sub(link, part) for part in parts)
+
+
+def commands() -> str:
+    """The page of all commands with their options, from the parsers."""
+    codes = "".join(f"\n| {code} | {plain(meaning)} |" for code, meaning in EXIT_CODES.items())
+    parts = ["# Commands", "Each is also `python -m simcse_jax COMMAND`, and ends with one of these codes:"]
+    parts += [f"| exit code | |\n| --- | --- |{codes}"]
+    for name, about in COMMANDS.items():
+        parts += [f"## {name}", f"**{about[0].upper()}{about[1:]}.**", *of_command(name)]
+        if name == "search":
+            parts += ["### search build", *of_command(name, "build")]
+    return "\n\n".join(parts)
+
+
+class _Read(Exception):
+    """Ends a command once its parser is made."""
+
+
+def of_command(name: str, *arguments: str) -> Iterator[str]:
+    """A command's description and its options; of one that has fields in place of a parser, its help without them."""
+    made, shown = [], io.StringIO()
+
+    def catch(parser: argparse.ArgumentParser, *given: object) -> None:
+        made.append(parser)
+        raise _Read
+
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(mock.patch.object(sys, "argv", [f"simcse-jax {name}", *arguments, "--help"]))
+        stack.enter_context(mock.patch.object(argparse.ArgumentParser, "parse_known_args", catch))
+        stack.enter_context(contextlib.redirect_stdout(shown))
+        stack.enter_context(contextlib.suppress(_Read))
+        importlib.import_module(module_of(name)).main()
+    if not made:
+        usage, about, *blocks = shown.getvalue().replace(f"{ROOT}/", "").split("\n\n")
+        yield f"`{usage.removeprefix('usage: ')}`\n\n{plain(about)}\n\n[All fields](fields.md)"
+        for block in blocks:
+            title, *entries = re.split(r"\n  (?! )", block)
+            if title.startswith(("flags", "recipes")):
+                yield plain(title)
+                yield from (entry(name, plain(text)) for name, _, text in (one.partition("\n") for one in entries))
+        return
+    yield plain(made[0].description)
+    formatter = made[0]._get_formatter()
+    for action in made[0]._actions:
+        if not isinstance(action, argparse._HelpAction):
+            needed = " **Required.**" if action.required else ""
+            yield entry(formatter._format_action_invocation(action), plain(formatter._expand_help(action)) + needed)
+    if more := made[0].epilog.partition("exit codes:")[0].strip():
+        yield f"```text\n{more}\n```"
+
+
+def fields() -> str:
+    """The page of all fields of a run and of a sweep."""
+    parts = ["# Fields", "`--config.FIELD=VALUE` sets one on the command line; `train(…)` takes them as arguments."]
+    sections = {"": "Of the whole run.", **SECTIONS, "sweep": "Of a table's runs: `simcse-jax sweep`."}
+    for section, about in sections.items():
+        inside = {name: one for name, one in {**FIELDS, **OF_SWEEPS}.items() if name.rpartition(".")[0] == section}
+        parts += [f"## {section or 'seed'}", plain(about), *(of_field(name, one) for name, one in inside.items())]
+    return "\n\n".join(parts)
+
+
+def of_field(name: str, field: Field) -> str:
+    """A field's default, meaning, bounds, and what decides whether it has an effect."""
+    default = ",".join(map(str, field.default)) if isinstance(field.default, tuple) else field.default
+    kind = "list, with commas" if isinstance(field.default, tuple) else type(field.default).__name__
+    text = f"{plain(field.meaning)} *{plain('; '.join([kind, *(rule.words for rule in field.rules)]))}.*"
+    weight = f"{name.rpartition('.')[0]}.weight"
+    if name.startswith("objective.") and name != weight:
+        text += f" Only with `{weight}` above 0."
+    elif isinstance(field.only, str) and field.only:
+        text += f" Only with `{field.only}`."
+    elif read := conditions(field.only):
+        text += f" Has an effect only for some values of {', '.join(f'`{one}`' for one in read)}."
+    return entry(name, text, f" = {default}" if default != "" else "", name)
+
+
+def conditions(only: Any) -> list[str]:
+    """The fields and sections that the code of a condition reads, and that of functions of its file in it."""
+    if not callable(only):
+        return []
+    lines, _ = inspect.findsource(only)
+    last = max(line for _, _, line in only.__code__.co_lines() if line)
+    source = "".join(lines[only.__code__.co_firstlineno - 1 : last])
+    found = [name for name in re.findall(r"\bconfig\.([a-z_]+(?:\.[a-z_]+)*)", source)]
+    found = [name if name in {*FIELDS, *SECTIONS} else name.rpartition(".")[0] for name in found]
+    for name in re.findall(r"\b(\w+)\(config\)", source):
+        found += conditions(only.__globals__.get(name)) if only.__name__ != name else []
+    return sorted({*found})
+
+
+def api() -> str:
+    """The page of the package's names, and of those that the pages and examples import."""
+    shown = {name: getattr(simcse_jax, name).__module__ for name in simcse_jax.__all__ if name[0] != "_"}
+    parts = ["# Python", "## simcse_jax", *(f"::: {module}.{name}" for name, module in shown.items())]
+    shows = [*DOCS.rglob("*.md"), *ROOT.glob("*.md"), *ROOT.glob("examples/*.py")]
+    pages = "".join(page.read_text(encoding="utf-8") for page in shows)
+    used = {f"{module}.{name.strip()}" for module, names in IMPORT.findall(pages) for name in names.split(",")}
+    return "\n\n".join([*parts, "## Parts that guides and examples use", *(f"::: {name}" for name in sorted(used))])
+
+
+def entry(name: str, text: str, rest: str = "", anchor: str = "") -> str:
+    """An entry of a list of definitions."""
+    return f"`{name}{rest}`{f'{{#{anchor}}}' if anchor else ''}\n:   {text or '–'}"
+
+
+def plain(text: str) -> str:
+    """A help text as Markdown: what is no markup there is none here, and pages are links."""
+    parts = re.split("(`[^`]*`)", " ".join(text.split()))
+    text = "".join(one if one[:1] == "`" else re.sub(r"([*_<\[\\])", r"\\\1", one) for one in parts)
+    return re.sub(r"docs/([\w/\\]+)\.md", lambda page: f"[{page[1]}.md](../{page[1]}.md)".replace("\\", ""), text)

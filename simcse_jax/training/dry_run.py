@@ -1,0 +1,80 @@
+"""What a run would take: `--dry-run` reads what a run reads, makes its first steps, and writes nothing."""
+
+import os
+import time
+
+import jax
+
+from simcse_jax.config.checks import validate
+from simcse_jax.config.sections import Section
+from simcse_jax.devices import processes
+from simcse_jax.host.storage import as_path
+from simcse_jax.runs.reporters.opening import check_installed
+from simcse_jax.runs.workdir import Workdir
+from simcse_jax.training.inputs import Inputs
+from simcse_jax.training.programs import Updates
+from simcse_jax.training.run import read
+from simcse_jax.training.setup import make_setup
+
+STEPS = 4  # that are made; the first one of a program is not timed
+
+
+def dry_run(config: Section, workdir: str = "") -> None:
+    """Checks a run as its beginning does, and prints its steps, and the memory and the seconds that they take.
+
+    Args:
+      config: of the run.
+      workdir: of the run, which must be able to go on there; "": none yet.
+
+    Raises:
+      UserError: for a mistake in the config, the data or the workdir.
+    """
+    config = validate(config)
+    check_installed(config)
+    processes.initialize(config.parallel)
+    with processes.together():
+        inputs = read([config], [Workdir(as_path(workdir))] if workdir else [])
+    steps = inputs.total_steps
+    processes.say(describe(config, inputs))
+    if not steps:
+        return
+    setup = make_setup([config], inputs)
+    state, batches, settings = setup.state(), setup.batches(), setup.settings()
+    updates = Updates(setup, batches)
+    taken = []
+    for step in range(min(STEPS, steps)):
+        batch = setup.read(batches, step)
+        compiled = updates.compile(step, state, batch, settings)
+        started = time.perf_counter()
+        state, metrics = updates(step, state, batch, settings)
+        jax.block_until_ready(metrics)
+        if not compiled:
+            taken.append(time.perf_counter() - started)
+    processes.say(f"memory: {updates.memory / 2**30:.2f} of {available() / 2**30:.0f} GiB on each device")
+    if taken:
+        each = min(taken)
+        processes.say(f"a step takes {each:.3g} s, all of them {for_people(each * steps)}, evaluations not counted")
+    processes.say("nothing was written")
+
+
+def describe(config: Section, inputs: Inputs) -> str:
+    """The run's steps in a line."""
+    if not inputs.total_steps:
+        return "nothing is trained: config.train.epochs and max_steps are 0"
+    epochs = inputs.total_steps * config.train.batch_size / inputs.num_examples
+    text = f"{inputs.total_steps:,} steps of {config.train.batch_size} examples, {epochs:.3g} epochs"
+    scored = f", scored every {config.eval.every:,} steps" if inputs.evaluation and config.eval.every else ""
+    return text + scored + f", on {len(inputs.devices)} device{'s'[: len(inputs.devices) - 1]}"
+
+
+def available() -> int:
+    """The bytes of a device's memory; of a processor, those of the machine."""
+    stats = jax.local_devices()[0].memory_stats() or {}
+    return stats.get("bytes_limit") or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def for_people(seconds: float) -> str:
+    """A duration: 40 s, 12 min, 3.5 h."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

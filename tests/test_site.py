@@ -1,0 +1,76 @@
+"""The site of the docs: what is made from the code for it (`docs/hooks.py`), and that its map has every page."""
+
+import importlib.util
+import re
+
+import pytest
+import yaml
+from support import ROOT
+
+from simcse_jax.__main__ import COMMANDS
+from simcse_jax.config.fields import FIELDS
+from simcse_jax.config.loss_fields import fields_of_objectives
+from simcse_jax.objectives.registry import OBJECTIVES
+
+
+@pytest.fixture(scope="module")
+def hooks():
+    spec = importlib.util.spec_from_file_location("hooks", ROOT / "docs" / "hooks.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_command_has_its_options_and_defaults(hooks):
+    page = hooks.commands()
+    assert re.findall(r"^## (.+)", page, re.MULTILINE) == list(COMMANDS)
+    for name, option in [
+        ("search", "--top-k TOP_K"),
+        ("search build", "--embeddings EMBEDDINGS"),
+        ("demo", "--port PORT"),
+    ]:
+        (section,) = re.findall(rf"^##+ {name}\n(.*?)(?=^##|\Z)", page, re.MULTILINE | re.DOTALL)
+        assert f"`{option}`\n:   " in section
+    assert (
+        "sentences for each query (default: 5)" in page
+        and "glove:FILE, the average of word vectors **Required.**" in page
+    )
+    assert "`unsup_bert:{base,large,mlm,large_mlm}`\n:   Unsupervised SimCSE" in page  # a recipe of `train`
+    assert str(ROOT) not in page
+
+
+def test_every_field_has_its_default_meaning_bounds_and_conditions(hooks):
+    page = hooks.fields()
+    named = re.findall(r"^`([a-z_.]+)(?: = .*)?`\{#(.*)\}$", page, re.MULTILINE)
+    assert {one for one, _ in named} >= {*FIELDS} and all(one == anchor for one, anchor in named)
+    assert {*fields_of_objectives(OBJECTIVES.values())} <= {one for one, _ in named}
+    entries = {one.partition(" ")[0]: one for one in page.split("\n\n`")}
+    assert entries["model.lora.alpha"] == (
+        "model.lora.alpha = 16.0`{#model.lora.alpha}\n"
+        ":   The products are multiplied by alpha / rank. *float; above 0.* Only with `model.lora.rank`."
+    )
+    assert entries["objective.info_nce.temperature"].endswith("Only with `objective.info_nce.weight` above 0.")
+    assert (
+        "Has an effect only for some values of `objective`, `views.negative`, `views.positive`."
+        in entries["views.noise"]
+    )
+    assert "([guides/dynamics.md](../guides/dynamics.md))" in page
+
+
+def test_the_names_of_the_package_and_those_of_the_pages_are_in_the_reference(hooks):
+    names = re.findall(r"^::: (.+)$", hooks.api(), re.MULTILINE)
+    assert {"simcse_jax.simcse.SimCSE", "simcse_jax.api.train", "simcse_jax.api.Run"} <= {*names}
+    assert "simcse_jax.objectives.objective.Objective" in names and len(names) == len(set(names)) > 15
+
+
+def test_every_page_is_in_the_navigation():
+    def pages(entry):
+        inside = entry.values() if isinstance(entry, dict) else entry
+        return [entry] if isinstance(entry, str) else [page for one in inside for page in pages(one)]
+
+    loader = type("Loader", (yaml.SafeLoader,), {})
+    for tag in ("!ENV", "tag:yaml.org,2002:python/object/apply:pymdownx.slugs.slugify"):
+        loader.add_constructor(tag, lambda *_: None)
+    found = pages(yaml.load((ROOT / "mkdocs.yml").read_text("utf-8"), loader)["nav"])
+    written = {page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md")}
+    assert len(found) == len(set(found)) and written <= {*found}

@@ -1,0 +1,60 @@
+"""docs/start/tutorial.md: all its lines run, one after the other, and print what the page shows."""
+
+import os
+import re
+import socket
+import subprocess
+import sys
+
+import pytest
+from support import ROOT
+
+NUMBER = re.compile(r"\d+\.\d+")
+
+
+def blocks():
+    """The page's blocks: their kind and text."""
+    page = (ROOT / "docs" / "start" / "tutorial.md").read_text(encoding="utf-8")
+    return re.findall(r"^```(\w*)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+
+
+def as_a_line(text):
+    """A line with its numbers left out, and the numbers."""
+    return NUMBER.sub("#", text.strip()), [float(number) for number in NUMBER.findall(text)]
+
+
+def test_all_blocks_run_or_are_shown_after_one_that_does():
+    kinds = [kind for kind, _ in blocks()]
+    assert {*kinds} == {"bash", "python", "text"} and kinds[0] != "text"
+
+
+@pytest.mark.optimized
+@pytest.mark.slow
+def test_every_line_runs_and_prints_what_is_shown(minilm, tmp_path):
+    commands = tmp_path / "bin"
+    commands.mkdir()
+    for name, module in (("simcse-jax", "-m simcse_jax"), ("python", "")):
+        (commands / name).write_text(f'#!/bin/sh\nexec {sys.executable} {module} "$@"\n')
+        (commands / name).chmod(0o755)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    code, shown = [], []
+    for kind, text in blocks():
+        if kind == "text":
+            shown.append((len(code) - 1, text))
+        else:
+            code.append(text if kind == "bash" else f"python - <<'END'\n{text}END\n")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        script = "set -e\n" + "printf '\\f'\n".join(code).replace("8000", str(free.getsockname()[1]))
+    ours = ("XLA_FLAGS", "JAX_DISABLE_MOST_OPTIMIZATIONS")  # of the tests: eight devices, and worse programs
+    environment = {name: value for name, value in os.environ.items() if name not in ours}
+    environment |= {"PATH": f"{commands}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    printed = done.stdout.split("\f")
+    for place, text in shown:
+        lines = dict(map(as_a_line, printed[place].splitlines()))
+        for line in text.splitlines():
+            words, numbers = as_a_line(line)
+            assert words in lines, printed[place]
+            assert lines[words] == pytest.approx(numbers, rel=0.1, abs=0.1)
+    assert (tmp_path / "runs" / "tutorial" / "analysis" / "report.html").is_file()
