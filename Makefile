@@ -8,7 +8,7 @@ DEV := .venv/requirements-dev.txt $(if $(PEERS),.venv/requirements-peers.txt)
 # Otherwise every process of the tests would compile all modules, and pytest rewrite all tests, once more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: quickstart check test test-all test-exact test-benchmarks test-hostile test-kills test-tpu test-gpu-aot test-onnx test-openvino test-newest test-oldest docs golden bench lint clean
+.PHONY: quickstart check test test-all test-exact test-benchmarks test-hostile test-kills test-tpu test-gpu-aot test-onnx test-openvino test-newest test-oldest docs release-check images golden bench lint clean
 
 quickstart: .venv/requirements.txt
 	bash examples/quickstart.sh $(BIN)/python
@@ -111,6 +111,19 @@ docs: .venv-docs/done
 	.venv-docs/bin/python -c "$(call others,.venv-docs)"
 	.venv-docs/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[docs]"
 	touch $@
+
+# What is uploaded, in dist/, and that it works without the clone, on the oldest and on the newest Python.
+release-check:
+	test -x .venv-release/bin/python || $(PYTHON) -m venv .venv-release
+	.venv-release/bin/python -m pip install --quiet --disable-pip-version-check "build>=1.3" "twine>=6.2"
+	rm -rf dist
+	.venv-release/bin/python -m build --outdir dist .
+	.venv-release/bin/python -m twine check --strict dist/*
+	.ci/installed dist $(PYTHON) $(NEWEST)
+
+# The images of launch/, or their steps in a fresh root where no builder runs. `make images ARGS=JAX=jax` builds for CPUs.
+images:
+	.ci/images $(ARGS)
 
 # Writes the resolved configs again, after a default or a recipe was changed on purpose. The diff shows the effect.
 golden: .venv/requirements-dev.txt

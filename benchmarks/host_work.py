@@ -14,8 +14,9 @@ import atexit
 import contextlib
 import tempfile
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from benchmarks import side_by_side
@@ -42,54 +43,50 @@ def steps(**options: Any) -> Round:
     import jax
     import tensorboardX  # noqa: F401  # the first log line would import it
 
-    from simcse_jax.devices.mesh import replicate
-    from simcse_jax.devices.parts import distribute
     from simcse_jax.devices.preemption import Preemption
     from simcse_jax.runs.metrics_file import Metrics
     from simcse_jax.runs.reporters.tensorboard import TensorBoard
+    from simcse_jax.runs.workdir import Workdir
     from simcse_jax.training import programs
     from simcse_jax.training.inputs import read_inputs
-    from simcse_jax.training.loop import train
+    from simcse_jax.training.loop import Run, Training
+    from simcse_jax.training.patience import Patience
     from simcse_jax.training.setup import make_setup
-    from simcse_jax.training.single import SingleRun
     from simcse_jax.training.step import METRICS
 
     setting = Setting(**options)
     config = config_of(setting)
-    setup = make_setup(config, read_inputs(config))
-    batches = setup.batches(config.seed)
+    setup = make_setup([config], read_inputs(config))
+    batches, settings, state = setup.batches(), setup.settings(), setup.state()
 
     def count(state: Any, batch: Any, settings: Any, frozen: Any = None) -> Any:
         """The state as it is, but for its step."""
         return state._replace(step=state.step + 1), dict.fromkeys(METRICS, settings["learning_rate"])
 
-    programs.make_step = lambda graph, recipe, mesh: jax.jit(count, donate_argnums=0, keep_unused=True)
-    updates = programs.Updates(setup.graph, setup.recipe, setup.mesh, batches, TOTAL_STEPS, unpad=True)
-    state = distribute(setup.state(config), setup.mesh)
-    settings = replicate(setup.settings(config), setup.replicated)
+    programs.make_step = lambda *_: jax.jit(count, donate_argnums=0, keep_unused=True)
+    updates = programs.Updates(setup, batches)
     folder = tempfile.TemporaryDirectory()
     atexit.register(folder.cleanup)  # it is needed until this process ends
     metrics = Metrics(Path(folder.name), None)
     metrics.add(TensorBoard(Path(folder.name), None))
+    run = Run(config, Workdir(Path(folder.name)), Patience(0), metrics=metrics)
 
-    class Unsaved(SingleRun):
+    class Unsaved(Training):
         """A run without what is due between steps, other than log lines."""
 
         def look(self, *_: Any) -> None:
             """Nothing."""
 
-        def wait(self) -> None:
-            """Nothing."""
-
-    run = Unsaved(setup, batches, updates, settings, None, metrics)
+    training = Unsaved(setup, [run], batches, updates, settings, SimpleNamespace(wait=list))
     done = 0
 
     def go(number: int) -> tuple[float, float]:
         nonlocal state, done
         done += number
+        training.setup = replace(setup, schedule=setup.schedule._replace(total=done))
         with contextlib.closing(Preemption()) as preemption:
             processor, clock = time.thread_time(), time.perf_counter()
-            state = train(run, setup.schedule._replace(total=done), state, preemption)
+            state = training.train(state, preemption)
             return time.thread_time() - processor, time.perf_counter() - clock
 
     first = setup.read(batches, 0)

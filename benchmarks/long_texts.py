@@ -33,8 +33,7 @@ def ours(model: str, tokens: int, dtype: str, training: bool, attention_dropout:
 
     from simcse_jax.config.fields import default_config
     from simcse_jax.huggingface.published import encoder_config
-    from simcse_jax.training.costs.compile import trace_step
-    from simcse_jax.training.costs.encoding import trace_encoding
+    from simcse_jax.training.costs.compile import trace_encoding, trace_step
 
     encoder = encoder_config(MODELS[model])
     encoder = dataclasses.replace(encoder, max_positions=max(encoder.max_positions, tokens))

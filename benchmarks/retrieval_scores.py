@@ -5,7 +5,8 @@
 Each model encodes each text once; its embeddings are then cut to their first elements, and kept in float32, in a byte
 or in a bit an element. Queries stay float32, as in an index; both sentences of a pair of STS are kept alike. Documents
 in bytes and bits are all compared: that is what an index finds that rescores enough candidates. Writes a line for each
-model, size and precision to --output (.csv), and prints a table: the models of --after as mean ± standard deviation.
+model, size and precision to --output (.csv), and prints a table: the models of --after as mean ± standard deviation,
+and for retrieval the p of a paired test over the queries, of their means over those models and the scores before.
 """
 
 import argparse
@@ -56,22 +57,38 @@ class Kept:
     encode_document = __call__
 
 
-def scores(name: str, texts: list[str], pairs: dict[str, sts.Pairs], collections: dict) -> list[dict[str, object]]:
-    """A model's figures, a dictionary for each size and precision; "sts" is the mean of the tasks."""
+Queries = dict[str, float]  # by query
+
+
+def scores(
+    name: str, texts: list[str], pairs: dict[str, sts.Pairs], collections: dict
+) -> tuple[list[dict[str, object]], list[dict[str, Queries]]]:
+    """A model's figures, a dictionary for each size and precision; "sts" is the mean of the tasks.
+
+    Also as many dictionaries with the first measure of each query, by task.
+    """
     rows = SimCSE(name, truncate_dim=None).encode(texts, show_progress_bar=True)
     numbers = {text: number for number, text in enumerate(texts)}
-    found = []
+    found, every_query = [], []
     for size in SIZES:
         for precision in PRECISIONS:
             kept = Kept(numbers, rows, size, precision)
             tasks = sts.evaluate(kept, pairs)
             figures: dict[str, object] = {task: round(sts.figure(result) or 0.0, 4) for task, result in tasks.items()}
             figures["sts"] = round(statistics.fmean(figures.values()), 4)
-            for task, result in retrieval.Retrieval(collections, MEASURES)(kept)["retrieval"].items():
+            ranked = retrieval.Retrieval(collections, MEASURES, per_query=True)(kept)["retrieval"]
+            every_query.append({task: result["per_query"][MEASURES[0]] for task, result in ranked.items()})
+            for task, result in ranked.items():
                 figures |= {f"{task} {measure}": result[measure] for measure in MEASURES}
             bytes_ = Quantization(precision, size, None).width * (4 if precision == "float32" else 1)
             found.append({"model": name, "size": size, "precision": precision, "bytes": bytes_} | figures)
-    return found
+    return found, every_query
+
+
+def over_queries(after: Sequence[Queries], before: Queries) -> float | None:
+    """The p of a paired test over the queries: is the mean of the models' scores another one than before?"""
+    means = {query: statistics.fmean(each[query] for each in after) for query in before}
+    return retrieval.compare(means, before)["p"]
 
 
 def main() -> None:
@@ -88,22 +105,27 @@ def main() -> None:
     every = [text for task in pairs.values() for text in (*task.first, *task.second)]
     every += [text for task in collections.values() for text in (*task.first, *task.second)]
     texts = list(dict.fromkeys(every))
-    found = [line for name in (args.before, *args.after) for line in scores(name, texts, pairs, collections)]
+    by_model = [scores(name, texts, pairs, collections) for name in (args.before, *args.after)]
+    found = [line for lines, _ in by_model for line in lines]
+    before, *after_queries = [queries for _, queries in by_model]
     with open(args.output, "w", newline="") as file:
         writer = csv.DictWriter(file, found[0])
         writer.writeheader()
         writer.writerows(found)
     columns = ["sts", *(f"{task} {MEASURES[0]}" for task in collections)]
     print(f"{len(texts):,} texts; STS is the mean of {', '.join(pairs)}; not there: {', '.join(missing) or 'none'}\n")
-    print("| size | precision | bytes |", " | ".join(f"{name} before | after" for name in columns), "|")
-    print("|", " | ".join(["---"] * (3 + 2 * len(columns))), "|")
-    for line in found[: len(SIZES) * len(PRECISIONS)]:
+    print("| size | precision | bytes |", " | ".join(f"{name} before | after | p" for name in columns), "|")
+    print("|", " | ".join(["---"] * (3 + 3 * len(columns))), "|")
+    for number, line in enumerate(by_model[0][0]):
         alike = [other for other in found if (other["size"], other["precision"]) == (line["size"], line["precision"])]
         cells = [line["size"], line["precision"], line["bytes"]]
         for name in columns:
             after = [float(other[name]) for other in alike if other["model"] != args.before]
             spread = f" ± {statistics.stdev(after):.2f}" if len(after) > 1 else ""
-            cells += [f"{line[name]:.2f}", f"{statistics.fmean(after):.2f}{spread}"]
+            p = None
+            if (task := name.removesuffix(f" {MEASURES[0]}")) in collections:
+                p = over_queries([queries[number][task] for queries in after_queries], before[number][task])
+            cells += [f"{line[name]:.2f}", f"{statistics.fmean(after):.2f}{spread}", "" if p is None else f"{p:.2g}"]
         print("|", " | ".join(map(str, cells)), "|")
 
 

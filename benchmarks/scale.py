@@ -36,7 +36,7 @@ from benchmarks.step_options import SENTENCES
 from benchmarks.training import Setting, read_columns
 from simcse_jax.commands.command_line import Parser, run_command
 from simcse_jax.errors import UserError, reason
-from simcse_jax.evaluation.plotting import line_style, new_figure
+from simcse_jax.evaluation.plotting import new_figure, styles
 from simcse_jax.host.outputs import output_folder
 from simcse_jax.host.storage import write_atomically
 
@@ -245,7 +245,7 @@ def plot(found: dict[str, list[Point]]) -> dict[str, bytes]:
             values = [point.value for point in points]
             time, memory = grid[:, column]
             for plane, field in ((time, "seconds"), (memory, "memory_mib")):
-                style = line_style(0 if field == "seconds" else 1)
+                style = styles(("seconds", "memory_mib"))[field]
                 plane.plot(values, [getattr(point, field) for point in points], markersize=5, **style)
                 plane.grid(alpha=0.3)
             time.set_title(f"slope on log axes: {slope(points, 'seconds'):.2f}")

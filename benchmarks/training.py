@@ -58,20 +58,15 @@ def ours(**options: Any) -> Round:
     """Our step, as `simcse_jax.training.run` builds it of a config."""
     import jax
 
-    from simcse_jax.devices.mesh import replicate
-    from simcse_jax.devices.parts import distribute
     from simcse_jax.training.inputs import read_inputs
     from simcse_jax.training.programs import Updates
     from simcse_jax.training.setup import make_setup
 
     setting = Setting(**options)
     config = config_of(setting)
-    setup = make_setup(config, read_inputs(config))
-    batches, number = setup.batches(config.seed), 0
-    settings = replicate(setup.settings(config), setup.replicated)
-    unpad, frozen = config.train.unpad, setup.frozen
-    updates = Updates(setup.graph, setup.recipe, setup.mesh, batches, TOTAL_STEPS, unpad=unpad, frozen=frozen)
-    state = distribute(setup.state(config), setup.mesh)
+    setup, number = make_setup([config], read_inputs(config)), 0
+    batches, settings, state = setup.batches(), setup.settings(), setup.state()
+    updates = Updates(setup, batches)
 
     first = setup.read(batches, 0)
     for step in range(TOTAL_STEPS):  # all programs, before any step is timed

@@ -24,8 +24,8 @@ from simcse_jax.models.config import DTYPES
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.runs.state import TrainState, initial_params
 from simcse_jax.training.inputs import read_inputs
-from simcse_jax.training.recipe import make_recipe, make_settings
-from simcse_jax.training.step import init_state, make_step, make_steps
+from simcse_jax.training.setup import make_recipe, make_settings
+from simcse_jax.training.step import init_state, make_step
 
 
 def main() -> None:
@@ -61,7 +61,7 @@ def main() -> None:
 
     together = TrainState(states[0].step, *stack([state[1:] for state in states]))
     all_settings = stack(settings)
-    alone, at_once = make_step(graph, recipe, mesh), make_steps(graph, recipe, mesh)
+    alone, at_once = make_step(graph, recipe, mesh), make_step(graph, recipe, mesh, together=True)
 
     def in_turn(steps: int) -> None:
         for run in range(args.runs):

@@ -41,7 +41,8 @@ def on_files(files: Any, config: Any) -> Any:
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     """Links to files outside of docs/ lead to the repository, and a link named `page.md` has the page's title."""
-    uri = page.file.src_uri
+    uri, repository = page.file.src_uri, "/".join(config.repo_url.split("/")[-2:])
+    markdown = markdown.replace("OWNER/simcse_jax", repository or "OWNER/simcse_jax")
     folder = ROOT if uri in PAGES.values() else (DOCS / uri).parent
 
     def link(found: re.Match) -> str:

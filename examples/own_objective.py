@@ -15,8 +15,8 @@ from ml_collections import config_dict
 from simcse_jax.config import default_config
 from simcse_jax.field import above, number, weight
 from simcse_jax.models.dropout import draws
-from simcse_jax.objectives.info_nce import normalize
 from simcse_jax.objectives.objective import Embedded, Objective
+from simcse_jax.objectives.similarity import normalize
 from simcse_jax.objectives.views import OWN, Plan, Views
 
 SHARE = 0.1  # of the words, which are left out

@@ -15,7 +15,7 @@ from simcse_jax.config.checks import check_field, validate
 from simcse_jax.config.fields import defaults_of, fields_of, flatten
 from simcse_jax.config.flags import field_meant, is_of_package, leave_out_missing_scores, load_config
 from simcse_jax.config.loss_fields import fields_of_objectives
-from simcse_jax.config.variants import mistakes_in
+from simcse_jax.config.recipes import mistakes_in
 from simcse_jax.data.in_memory import write_examples
 from simcse_jax.errors import UserError
 from simcse_jax.host.outputs import output_folder

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from simcse_jax.data.sentences import check_sentences, read_sentences
 from simcse_jax.devices.backend import slow_bfloat16
 from simcse_jax.encoding.arguments import (
+    AllOptions,
     EncodeOptions,
     check_options,
     check_path,
@@ -136,9 +137,6 @@ class SimCSE:
           batch_size: sentences encoded together on each device; fewer of those longer than 64 tokens.
           dtype: the type to compute in, float32 or bfloat16; embeddings are float32 with both.
           truncate_dim: embeddings keep so many of their elements; None follows the model's files.
-
-        Raises:
-          UserError: in one line, for anything that is wrong with the model or an argument.
         """
         check_path(name, "the model")
         name = str(name)
@@ -220,6 +218,18 @@ class SimCSE:
         return self._configured().dimension
 
     @property
+    def num_parameters(self) -> int:
+        """How many numbers the weights have, those of a language model's head left out."""
+        return sum(
+            array.size for weights in (self._model.params, self._model.module_weights) for array in weights.values()
+        )
+
+    @property
+    def card(self) -> dict[str, Any]:
+        """The fields of its model card that are known: `license`, `base_model`, `datasets` …; a run has them too."""
+        return exporting.card_of(self._model)
+
+    @property
     def tokens(self) -> TokenEncoder:
         """`token_encoder` with the model's own maximum length."""
         return self.token_encoder()
@@ -258,23 +268,16 @@ class SimCSE:
           precision: int8 or uint8, a byte an element; binary or ubinary, a bit an element, eight of them a byte; as
             sentence-transformers has them (`simcse_jax.encoding.quantization`).
           ranges: for int8 and uint8, the smallest and the largest value of each element, (2, D), or a file with them
-            (`simcse_jax.encoding.quantization.read_ranges`); None takes those of these embeddings. Embeddings can be
-            compared if they have the same ranges.
+            (`read_ranges` there); None takes those of these embeddings. Only equal ranges can be compared.
           show_progress_bar: on standard error: a bar on a terminal, elsewhere a line every half minute.
 
         Raises:
           UserError: naming the first sentence that is not a string, the columns of a table that has several, or the
             argument that is out of its range.
         """
-        chosen = self._configured(
-            pooler=pooler,
-            batch_size=batch_size,
-            max_length=max_length,
-            normalize_to_unit=normalize_to_unit,
-            prompt=prompt,
-            prompt_name=prompt_name,
-            truncate_dim=truncate_dim,
-        )
+        given: EncodeOptions = {"pooler": pooler, "batch_size": batch_size, "max_length": max_length, "prompt": prompt}
+        given |= {"prompt_name": prompt_name, "truncate_dim": truncate_dim, "normalize_to_unit": normalize_to_unit}
+        chosen = self._configured(**given)
         texts = check_sentences([sentences] if isinstance(sentences, str) else sentences)
         own = chosen_ranges(precision, ranges, chosen.dimension, len(texts))
         with Progress(len(texts), shown=show_progress_bar) as bar:
@@ -288,36 +291,14 @@ class SimCSE:
         return found[0] if isinstance(sentences, str) else found
 
     @names_ours
-    def encode_query(
-        self,
-        sentences: str | Iterable[str],
-        *,
-        precision: Precision = "float32",
-        ranges: ArrayLike | str | Path | None = None,
-        show_progress_bar: bool = False,
-        **options: Unpack[EncodeOptions],
-    ) -> np.ndarray:
+    def encode_query(self, sentences: str | Iterable[str], **options: Unpack[AllOptions]) -> np.ndarray:
         """`encode` with the model's prompt "query", unless another is given."""
-        options = with_prompt_of(options, self.prompts, "query")
-        return self.encode(
-            sentences, precision=precision, ranges=ranges, show_progress_bar=show_progress_bar, **options
-        )
+        return self.encode(sentences, **with_prompt_of(options, self.prompts, "query"))
 
     @names_ours
-    def encode_document(
-        self,
-        sentences: str | Iterable[str],
-        *,
-        precision: Precision = "float32",
-        ranges: ArrayLike | str | Path | None = None,
-        show_progress_bar: bool = False,
-        **options: Unpack[EncodeOptions],
-    ) -> np.ndarray:
+    def encode_document(self, sentences: str | Iterable[str], **options: Unpack[AllOptions]) -> np.ndarray:
         """`encode` with the model's prompt "document", "passage" or "corpus", the first that it has, or one given."""
-        options = with_prompt_of(options, self.prompts, *DOCUMENT_PROMPTS)
-        return self.encode(
-            sentences, precision=precision, ranges=ranges, show_progress_bar=show_progress_bar, **options
-        )
+        return self.encode(sentences, **with_prompt_of(options, self.prompts, *DOCUMENT_PROMPTS))
 
     @names_ours
     def encode_counted(
@@ -329,15 +310,14 @@ class SimCSE:
     ) -> Encoded:
         """Like `encode`, but returns how many sentences were cut instead of warning.
 
-        Args:
-          sentences: an iterable of strings.
-          advance: called with the number of sentences done since the last call, after each batch.
-          options: see `encode`.
+        `advance` is called with the number of sentences done since the last call, after each batch.
         """
         return self._configured(**options).encode(check_sentences(sentences), advance)
 
     def _encode_documents(self, sentences: list[str], advance: Callable[[int], object]) -> Encoded:
-        return self.encode_counted(sentences, advance=advance, **with_prompt_of({}, self.prompts, *DOCUMENT_PROMPTS))
+        return self.encode_counted(
+            sentences, advance=advance, **with_prompt_of(EncodeOptions(), self.prompts, *DOCUMENT_PROMPTS)
+        )
 
     def _configured(self, **options: Unpack[EncodeOptions]) -> Embedder:
         """The embedder; an option that is not None replaces the model's own value."""
@@ -363,11 +343,7 @@ class SimCSE:
         return embedder.truncated(int(size), normalized_first=embedder.normalize and normalize is None)
 
     def prompt_of(self, prompt: str | None = None, prompt_name: str | None = None) -> str:
-        """The text that `encode` puts before each sentence with these arguments; empty: none.
-
-        Raises:
-          UserError: when both are given, or the model has no prompt of that name.
-        """
+        """The text that `encode` puts before each sentence with these arguments; empty: none."""
         return resolve_prompt(self.prompts, self.default_prompt_name, prompt, prompt_name)
 
     def token_encoder(self, max_length: int | None = None, batch_size: int | None = None) -> TokenEncoder:
@@ -375,9 +351,6 @@ class SimCSE:
 
         Args:
           max_length, batch_size: see `encode`.
-
-        Raises:
-          UserError: for word vectors, which have no layers.
         """
         self._model.check_layers("an analysis of tokens")
         chosen = self._configured(max_length=max_length, batch_size=batch_size)
@@ -408,10 +381,10 @@ class SimCSE:
           UserError: as `encode`, and for word vectors, which have no layers.
         """
         texts = check_sentences([sentences] if isinstance(sentences, str) else sentences)
-        options = {"batch_size": batch_size, "max_length": max_length}
-        before = {"prompt": prompt, "prompt_name": prompt_name}
+        options: dict[str, Any] = {"batch_size": batch_size, "max_length": max_length}
+        options |= {"prompt": prompt, "prompt_name": prompt_name}
         with Progress(len(texts), shown=show_progress_bar) as bar:
-            found, cut = _encode_tokens(self.token_encoder(**options), texts, self.prompt_of(**before), bar.advance)
+            found, cut = self.encode_tokens_counted(texts, advance=bar.advance, **options)
         warn_of_cut(cut, max_length or self.max_length, stacklevel=4)
         results: list[TokenEmbeddings] | list[np.ndarray] = found if with_tokens else [one.embeddings for one in found]
         return results[0] if isinstance(sentences, str) else results
@@ -421,19 +394,30 @@ class SimCSE:
         sentences: Iterable[str],
         *,
         max_length: int | None = None,
+        batch_size: int | None = None,
         prompt: str | None = None,
         prompt_name: str | None = None,
         advance: Callable[[int], object] | None = None,
     ) -> EncodedTokens:
         """Like `encode_tokens` with tokens, but returns how many sentences were cut instead of warning.
 
-        Args:
-          sentences: an iterable of strings.
-          max_length, prompt, prompt_name: see `encode`.
-          advance: called with the number of sentences done since the last call.
+        `advance` is called with the number of sentences done since the last call; see `encode` for the others.
         """
-        texts = check_sentences(sentences)
-        return _encode_tokens(self.token_encoder(max_length), texts, self.prompt_of(prompt, prompt_name), advance)
+        texts, encoder = check_sentences(sentences), self.token_encoder(max_length, batch_size)
+        before = self.prompt_of(prompt, prompt_name)
+        prompted = [before + text for text in texts] if before else texts
+        ids, cut = encoder.tokenizer.tokenize(prompted, encoder.max_length)
+        embeddings: list[np.ndarray] = [np.empty(0)] * len(texts)
+        for row, states in dataclasses.replace(encoder, last_only=True).hidden_states(prompted):
+            embeddings[row] = states[0, : len(ids[row])].copy()  # a view would keep the padding
+            check_finite(embeddings[row], [texts[row]] * len(ids[row]))
+            if advance:
+                advance(1)
+        found = [
+            TokenEmbeddings([encoder.token(number) for number in own.tolist()], rows)
+            for own, rows in zip(ids, embeddings, strict=True)
+        ]
+        return EncodedTokens(found, len(cut))
 
     def batch_encoder(self, **options: Unpack[EncodeOptions]) -> BatchEncoder:
         """Encodes batches that a caller puts together, such as a server; `options` are those of `encode`."""
@@ -441,7 +425,7 @@ class SimCSE:
 
     def identity(self) -> ModelIdentity:
         """All that the embeddings depend on: indexes and half-encoded files belong to it."""
-        embedder = self._configured(**with_prompt_of({}, self.prompts, *DOCUMENT_PROMPTS))
+        embedder = self._configured(**with_prompt_of(EncodeOptions(), self.prompts, *DOCUMENT_PROMPTS))
         settings = repr((self.config, self.max_length))
         more = repr(self.config.convolutions) if self.config.convolutions else ""
         if self.config.positions == ROTARY:
@@ -620,9 +604,6 @@ class SimCSE:
           column: of a file of queries, if it has no usual name.
           approximate, recall_target, backend, storage, rescore: see `simcse_jax.index.index.Index.search`.
           refine, nprobes: for an index of `open_index`, see `simcse_jax.index.lance.LanceIndex.search`.
-
-        Raises:
-          UserError: when there is no index, or an argument is wrong.
         """
         compared = self.index.similarity if self.index else "cosine"
         kept = self.index.precision if isinstance(self.index, Index) else "float32"
@@ -639,16 +620,9 @@ class SimCSE:
         if isinstance(self.index, LanceIndex):
             found = self.index.search(asked, top_k, threshold, refine=refine, nprobes=nprobes)
         else:
-            found = self.index.search(
-                asked,
-                top_k,
-                threshold,
-                approximate=approximate,
-                recall_target=recall_target,
-                backend=backend,
-                storage=storage,
-                rescore=rescore,
-            )
+            own: dict[str, Any] = {"approximate": approximate, "recall_target": recall_target, "backend": backend}
+            own |= {"storage": storage, "rescore": rescore}
+            found = self.index.search(asked, top_k, threshold, **own)
         return found[0] if vectors.ndim == 1 else found
 
     def _encoded_queries(self, texts: str | Sequence[str]) -> np.ndarray:
@@ -693,11 +667,7 @@ class SimCSE:
                 raise UserError(f"{error}".partition("; the export is in")[0]) from None
 
     def _as_set(self) -> Pretrained:
-        """The weights, with the attributes as they are now.
-
-        Raises:
-          UserError: for an attribute with a value that it cannot have.
-        """
+        """The weights, with the attributes as they are now."""
         self.prompt_of()  # checks the default
         check_truncation(self.truncate_dim, self.config.token_size)
         if self.similarity_fn_name not in SIMILARITIES:
@@ -710,21 +680,11 @@ class SimCSE:
             truncate_dim=self.truncate_dim,
             similarity=self.similarity_fn_name,
         )
-        return dataclasses.replace(
-            self._model,
-            params=jax.tree.map(np.asarray, kept),
-            pooler=self.pooler,
-            max_length=self.max_length,
-            normalize=self.normalize,
-            settings=settings,
-        )
+        own: dict[str, Any] = {"pooler": self.pooler, "max_length": self.max_length, "normalize": self.normalize}
+        return dataclasses.replace(self._model, params=jax.tree.map(np.asarray, kept), settings=settings, **own)
 
     def save_index(self, folder: str | Path) -> None:
-        """Writes the index to a folder, whole or not at all; an earlier index there is replaced.
-
-        Raises:
-          UserError: when there is no index, or the folder cannot be written or holds something else.
-        """
+        """Writes the index to a folder, whole or not at all; an earlier index there is replaced."""
         if self.index is None:
             raise UserError("there is no index to save; call build_index first")
         if isinstance(self.index, LanceIndex):
@@ -733,11 +693,7 @@ class SimCSE:
         index_folder.save(self.index, folder, self.index.maker or self.identity())
 
     def load_index(self, folder: str | Path) -> None:
-        """Reads an index that this model made; its embeddings are memory-mapped.
-
-        Raises:
-          UserError: when there is none, one of its files is damaged, or another model made it.
-        """
+        """Reads an index that this model made; its embeddings are memory-mapped."""
         check_path(folder, "the folder")
         self.index = index_folder.load(folder, self.identity())
 
@@ -754,21 +710,3 @@ class SimCSE:
         check_path(folder, "the folder")
         self.index = LanceIndex(folder, self.identity())
         return self
-
-
-def _encode_tokens(
-    encoder: TokenEncoder, texts: list[str], prompt: str, advance: Callable[[int], object] | None
-) -> EncodedTokens:
-    prompted = [prompt + text for text in texts] if prompt else texts
-    ids, cut = encoder.tokenizer.tokenize(prompted, encoder.max_length)
-    embeddings: list[np.ndarray] = [np.empty(0)] * len(texts)
-    for row, states in dataclasses.replace(encoder, last_only=True).hidden_states(prompted):
-        embeddings[row] = states[0, : len(ids[row])].copy()  # a view would keep the padding
-        check_finite(embeddings[row], [texts[row]] * len(ids[row]))
-        if advance:
-            advance(1)
-    found = [
-        TokenEmbeddings([encoder.token(number) for number in own.tolist()], rows)
-        for own, rows in zip(ids, embeddings, strict=True)
-    ]
-    return EncodedTokens(found, len(cut))

@@ -40,7 +40,8 @@ def test_the_workflow_runs_make_s_targets_on_the_versions_that_the_package_names
     runs = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
     targets = {run.split()[-1] for run in runs if run.startswith("make ")}
     makefile = (ROOT / "Makefile").read_text()
-    assert {"check", "test", "test-all", "test-exact", "test-benchmarks", "test-oldest", "test-tpu", "docs"} == targets
+    tested = {"check", "test", "test-all", "test-exact", "test-benchmarks", "test-oldest", "test-tpu"}
+    assert targets == tested | {"docs", "release-check"}
     assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in targets)
 
 
@@ -85,6 +86,17 @@ def test_the_citation_has_the_version_the_licence_and_the_three_papers():
 def test_the_changelog_has_the_version_after_what_is_unreleased():
     headings = re.findall(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert headings[:2] == ["Unreleased", __version__]
+
+
+def test_a_release_is_tested_on_the_oldest_and_the_newest_python_before_it_is_published_without_a_token():
+    release = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text())["jobs"]
+    tests = yaml.safe_load((ROOT / ".github" / "workflows" / "tests.yml").read_text())["jobs"]["tests"]
+    oldest, *_, newest = tests["strategy"]["matrix"]["python"]
+    check = f"make PYTHON=python{oldest} NEWEST=python{newest} release-check"
+    assert check in [step.get("run") for step in release["build"]["steps"]]
+    publish = release["publish"]
+    assert (publish["needs"], publish["permissions"]) == ("build", {"id-token": "write"})
+    assert publish["if"] == "github.ref_type == 'tag'" and "password" not in str(publish)
 
 
 def test_contributing_names_files_targets_and_constants_that_exist():

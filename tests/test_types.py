@@ -15,7 +15,7 @@ from simcse_jax.devices.mesh import data_mesh
 from simcse_jax.evaluation.sts import cosine
 from simcse_jax.index.top_k import top_k
 from simcse_jax.models.pooling import mean
-from simcse_jax.objectives.info_nce import normalize
+from simcse_jax.objectives.similarity import normalize
 
 SCRIPT = """
 import numpy as np

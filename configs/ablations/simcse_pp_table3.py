@@ -15,7 +15,7 @@ The paper's learning rate for SBERT is 3e-5, the base model's; in its authors' s
 rows. The script names `bert-base-nli-cls-token`, SBERT trained with [CLS]; the paper says only "SBERT on NLI". There is
 no script for SBERT-large, so it has the paper's rate. The rows "SBERT" are SBERT's models with mean pooling.
 
-The readings of m and of equation 5 are those of `configs/simcse_plus_plus.py`; others:
+The readings of m and of equation 5 are those of `configs/simcse_plus_plus.py`, which were chosen on STS-B dev; others:
 `--config.objective.off_dropout.reading` and `--config.objective.dimension_wise.reading`.
 
 The files: `simcse-jax build-data nli_sentences --source MNLI SNLI`, and `wiki_sentences` (docs/guides/data.md).
@@ -154,4 +154,9 @@ def get_variants(encoder: str = "base") -> tuple[Variant, ...]:
             row("SimCSE++", SIMCSE_PLUS_PLUS, 76.66, 84.76, 78.53, 84.37, 79.66, 82.37, 78.09, 80.63),
         ),
     }
-    return choose_variant(encoder, blocks)
+    chosen = choose_variant(encoder, blocks)
+    readings = ("objective.off_dropout.weight", "objective.dimension_wise.weight")
+    return tuple(
+        row._replace(chosen_on=("stsb_dev",)) if any(row.fields.get(name) for name in readings) else row
+        for row in chosen
+    )

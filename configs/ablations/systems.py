@@ -6,8 +6,8 @@ scaled to its 600 steps. Batches have each system's own shape, so the steps of t
 what is scored are given on the command line, as in `benchmarks/tables.sh`; results are in `docs/background/results/`.
 
 Each system has four learning rates, since those of its authors are for longer runs of larger models: train rows with
-one seed until the best rate of each lies between two others, then the best row of each with more seeds (`sweep.only`,
-`sweep.seeds`); a sweep keeps what it has.
+one seed until the best rate of each on STS-B dev lies between two others, then the best row of each with more seeds
+(`sweep.only`, `sweep.seeds`); a sweep keeps what it has. So STS-B dev flatters each row, and the table marks it there.
 
 DeCLUTR needs documents, DiffCSE a generator: `data/documents.txt`, the same sentences one a line, with a blank line
 wherever 512 words have come together; and `data/generator`, a masked language model with the encoder's tokens. An
@@ -67,5 +67,8 @@ def get_variants() -> tuple[Variant, ...]:
         if recipe.data.positives == "spans":
             batch = batch // recipe.data.spans.anchors * LINES
         fields["eval.every"] = fields["analysis.every"] = math.ceil(SENTENCES / batch / 3)
-        rows += [Variant(f"{name} at {rate:.0e}", fields | {"train.learning_rate": rate}) for rate in RATES]
+        rows += [
+            Variant(f"{name} at {rate:.0e}", fields | {"train.learning_rate": rate}, chosen_on=("stsb_dev",))
+            for rate in RATES
+        ]
     return tuple(rows)

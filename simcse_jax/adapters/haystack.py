@@ -32,11 +32,8 @@ class _Embedder:
         self.options = options
         self._loaded: SimCSE | None = None
 
-    def warm_up(self) -> None:
-        """Loads the model, unless it is loaded."""
-        self._ready()
-
-    def _ready(self) -> SimCSE:
+    def warm_up(self) -> SimCSE:
+        """The model, loaded unless it is already."""
         if self._loaded is None:
             self._loaded = open_model(self.model, self.dtype, self.options)
         return self._loaded
@@ -63,7 +60,7 @@ class SimCSETextEmbedder(_Embedder):
     @component.output_types(embedding=list[float])
     def run(self, text: str) -> dict[str, list[float]]:
         """`embedding`, the D numbers of the text, as `SimCSE.encode_query` gives them."""
-        return {"embedding": embed_query(self._ready(), text, self.options)}
+        return {"embedding": embed_query(self.warm_up(), text, self.options)}
 
 
 @component
@@ -101,7 +98,7 @@ class SimCSEDocumentEmbedder(_Embedder):
         if isinstance(documents, Document):
             raise UserError("documents is one Document; give a list")
         texts = [self._text(row, document) for row, document in enumerate(documents)]
-        found = embed_documents(self._ready(), texts, self.options)
+        found = embed_documents(self.warm_up(), texts, self.options)
         pairs = zip(documents, found, strict=True)
         return {"documents": [dataclasses.replace(document, embedding=embedding) for document, embedding in pairs]}
 

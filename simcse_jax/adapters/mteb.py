@@ -14,7 +14,7 @@ import math
 import re
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, Unpack, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, Unpack, get_args, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,7 +24,7 @@ from simcse_jax.errors import UserError, nearest, reason, require
 from simcse_jax.evaluation import sts
 from simcse_jax.evaluation.evaluator import Embed, encode_once, titled
 from simcse_jax.host.storage import sha256
-from simcse_jax.huggingface.public_names import public_value
+from simcse_jax.huggingface.public_names import is_hub_id, public_value
 from simcse_jax.huggingface.sentence_transformers import DOCUMENT_PROMPTS
 from simcse_jax.index.similarity import pairwise, similarities
 from simcse_jax.simcse import SimCSE
@@ -56,8 +56,9 @@ def prompt_names(task: str, kind: str, role: str | None) -> tuple[str, ...]:
 class Encoder:
     """A model as `mteb.evaluate` takes it (mteb's `EncoderProtocol`), with the prompts of its own settings.
 
-    `mteb_model_meta` is mteb's record of the model. Its revision is a fingerprint of all that embeddings depend on, so
-    that results in mteb's cache are never those of another model with the same name.
+    `mteb_model_meta` is mteb's record of the model, with what its leaderboard shows: parameters, memory, framework, and
+    licence, base model and training data as far as the model's card or its run says. Its revision is a fingerprint of
+    all that embeddings depend on, so that results in mteb's cache are never those of another model with the same name.
     """
 
     mteb_model_meta: "ModelMeta"
@@ -67,7 +68,6 @@ class Encoder:
         """The model as it is now; later changes of its attributes have no effect.
 
         Args:
-          model: of any kind.
           options: of `SimCSE.encode`, in place of the model's own. A `prompt` or `prompt_name` is for all tasks and
             both roles.
         """
@@ -94,10 +94,6 @@ class Encoder:
           inputs: batches with the texts under "text".
           prompt_type: the role of the texts; None: a task without roles.
           kwargs: mteb's `encode_kwargs`: `batch_size` and `show_progress_bar`.
-
-        Raises:
-          UserError: for texts that are not strings, inputs without texts, embeddings that are not finite, or an option
-            that would change the scores.
         """
         for name in kwargs:
             if name not in HARMLESS:
@@ -131,9 +127,14 @@ def _meta(model: SimCSE, options: EncodeOptions) -> "ModelMeta":
     """mteb's record of a model."""
     from mteb.models import ModelMeta
     from mteb.models.model_meta import ScoringFunction
+    from mteb.types import Licenses
 
     dimension = model.encode([], **options).shape[1]  # refuses options, too
-    name = re.sub(r"[^\w./-]+", "-", public_value("model.init_from", model.name))
+    public, size = public_value("model.init_from", model.name), model.num_parameters
+    on_hub = is_hub_id(model.name)
+    base, licence, named = (model.card.get(field) for field in ("base_model", "license", "datasets"))
+    data = [one for one in (named if isinstance(named, list) else [named]) if isinstance(one, str)]
+    name = re.sub(r"[^\w./-]+", "-", public)
     own = (model.prompts, model.default_prompt_name, model.normalize, model.truncate_dim, model.max_length)
     about = repr((model.identity(), own, sorted(options.items())))
     return ModelMeta.create_empty(
@@ -145,8 +146,34 @@ def _meta(model: SimCSE, options: EncodeOptions) -> "ModelMeta":
             "framework": ["JAX"],
             "similarity_fn_name": ScoringFunction(model.similarity_fn_name),
             "use_instructions": bool(model.prompts),
+            "n_parameters": size,
+            "n_embedding_parameters": model.config.vocab_size * model.config.table_size,
+            "memory_usage_mb": round(4 * size / 2**20),  # in float32, as they are loaded
+            "license": licence if licence in get_args(Licenses) else None,
+            "adapted_from": base if isinstance(base, str) else None,
+            "training_datasets": _tasks_of(data) if data else None,
+            "public_training_data": f"https://huggingface.co/datasets/{data[0]}" if data else None,
+            "open_weights": True if on_hub else None,
+            "reference": f"https://huggingface.co/{public.partition('@')[0]}" if on_hub else None,
         }
     )
+
+
+def _tasks_of(data_sets: Sequence[str]) -> set[str]:
+    """Data sets of the hub by the names of mteb's tasks that are made of them; others keep their names."""
+    named: dict[str, set[str]] = {name: set() for name in data_sets}
+    for kind in _kinds():
+        named.get(kind.metadata.dataset["path"], set()).add(kind.metadata.name)
+    return {name for data_set, tasks in named.items() for name in tasks or {data_set}}
+
+
+def _kinds() -> list[Any]:
+    """The classes of mteb's tasks."""
+    import mteb
+    import mteb.tasks
+
+    every: list[Any] = [each for each in vars(mteb.tasks).values() if isinstance(each, type)]
+    return [kind for kind in every if issubclass(kind, mteb.AbsTask)]
 
 
 @runtime_checkable
@@ -212,10 +239,6 @@ class Benchmarks:
             rows.append(["average", "", _shown(numbers.get("mteb_average"))])
         return sts.aligned(rows)
 
-    def flat(self, numbers: dict[str, Any]) -> dict[str, Any]:
-        """The numbers."""
-        return numbers
-
     @property
     def protocol(self) -> str:
         """A description of the figures."""
@@ -245,13 +268,11 @@ def read(names: Sequence[str]) -> Benchmarks:
 
 def _task(name: str) -> Any:
     import mteb
-    import mteb.tasks
 
     try:
         task = mteb.get_task(name)
     except KeyError:
-        every: list[Any] = [each for each in vars(mteb.tasks).values() if isinstance(each, type)]
-        closest = nearest(name, [kind.metadata.name for kind in every if issubclass(kind, mteb.AbsTask)])
+        closest = nearest(name, [kind.metadata.name for kind in _kinds()])
         raise UserError(f"--tasks: mteb has no task {name!r}; the nearest one is mteb:{closest}") from None
     if others := sorted(set(task.modalities) - {"text"}):
         raise UserError(f"mteb:{name}: a task of {', '.join(others)}; these models take text alone")

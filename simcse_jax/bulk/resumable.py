@@ -8,7 +8,7 @@ import itertools
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -30,7 +30,6 @@ class Resumable:
         """Nothing is done so far.
 
         Args:
-          output: the final file.
           about: everything that it depends on, by option name; must be the same as in an earlier call.
         """
         self.output, self._about = output, json.loads(json.dumps(about))
@@ -42,17 +41,15 @@ class Resumable:
 
         Args:
           counts: the names of the state's whole numbers.
-          most: their maximum.
           whole: whether `about` is complete, so that the earlier call must have nothing else.
         """
         if not self.state.is_file() or not self._partial.is_file():
             return None
         state = read_json(self.state)
         before, numbers = state.get("about"), [state.get(name) for name in counts]
-        if not isinstance(before, dict) or not all(type(number) is int and number >= 0 for number in numbers):
-            raise self.damaged(self.state)
-        if most is not None and max(numbers) > most:
-            raise self.damaged(self.state)
+        right = isinstance(before, dict) and all(type(number) is int and number >= 0 for number in numbers)
+        if not right or (most is not None and max(numbers) > most):
+            raise self._damaged
         if "--compute-dtype" in before:  # of version 0.1.0, where --dtype was the output's
             before |= {"--output-dtype": before.get("--dtype"), "--dtype": before["--compute-dtype"]}
         if "--input" in before:  # the earlier name
@@ -65,9 +62,9 @@ class Resumable:
                 )
         return state
 
-    def damaged(self, path: Path) -> UserError:
-        """The error for a file that cannot be resumed."""
-        return UserError(f"{path}: damaged; remove it to start again")
+    @property
+    def _damaged(self) -> UserError:
+        return UserError(f"{self.state}: damaged; remove it to start again")
 
     def check_size(self, size: int) -> None:
         """Refuses a partial file that is shorter than its state says, in bytes."""
@@ -78,6 +75,16 @@ class Resumable:
         """Removes the temporary files."""
         for path in (self.state, self._partial):
             path.unlink(missing_ok=True)
+
+    def _complete(self, write: Callable[[IO[bytes]], None]) -> None:
+        """Makes the output whole or not at all, a .parquet by `write`, and removes the temporary files."""
+        if self.output.suffix.lower() == ".parquet":
+            with replacing_file(self.output) as file:
+                write(file)
+            self._partial.unlink()
+        else:
+            replace(self._partial, self.output)
+        self.state.unlink()
 
     def _open(self) -> IO[bytes]:
         if not self.done:
@@ -98,13 +105,7 @@ class PartialEmbeddings(Resumable):
     """Embeddings (N, D) that are written in order, into a .npy or a .parquet."""
 
     def __init__(self, output: Path, rows: int, dtype: np.dtype, about: Mapping[str, Any]):
-        """Looks at the files of an earlier call, if there are any.
-
-        Args:
-          output, about: see `Resumable`.
-          rows: N.
-          dtype: of the file's elements.
-        """
+        """Looks at the files of an earlier call, if there are any."""
         super().__init__(output, about)
         self._rows, self._dtype = rows, np.dtype(dtype)
         self.cut = 0  # how many sentences of the rows that are safe were cut
@@ -112,7 +113,7 @@ class PartialEmbeddings(Resumable):
         if state := self.earlier("done", "cut", most=rows):
             self.done, self.cut, self.quantization = state["done"], state["cut"], state.get("quantization")
             if not isinstance(self.quantization, dict | None):
-                raise self.damaged(self.state)
+                raise self._damaged
 
     def append(self, embeddings: np.ndarray, cut: int) -> None:
         """Appends n rows (n, D), of which `cut` sentences were cut; they are safe when this returns."""
@@ -142,7 +143,7 @@ class PartialEmbeddings(Resumable):
             np.lib.format.read_magic(file)
             np.lib.format.read_array_header_1_0(file)
         except ValueError:
-            raise self.damaged(self._partial) from None
+            raise UserError(f"{self._partial}: damaged; remove it to start again") from None
         return file.tell()
 
     def finish(self, sentences: Iterator[str], first_row: int, maker: Mapping[str, Any] | None = None) -> None:
@@ -151,20 +152,15 @@ class PartialEmbeddings(Resumable):
         Args:
           sentences: of the rows, for a .parquet. A .npy of codes gets a file next to it with `quantization`.
           first_row: the number of the first row in the input, for a .parquet.
-          maker: the model to name in a .parquet, if any.
         """
+        is_array = self.output.suffix.lower() != ".parquet"
+        beside = self.output.with_name(f"{self.output.name}.{RANGES}")
         with writing(self.output):
-            if self.output.suffix.lower() == ".parquet":
-                with replacing_file(self.output) as file:
-                    self._write_parquet(file, sentences, first_row, maker)
-                self._partial.unlink()
-            else:
-                beside = self.output.with_name(f"{self.output.name}.{RANGES}")
+            if is_array:
                 beside.unlink(missing_ok=True)  # an earlier output's: a kill never leaves codes with others' ranges
-                replace(self._partial, self.output)
-                if self.quantization is not None:
-                    write_atomically(beside, json.dumps(self.quantization) + "\n")
-            self.state.unlink()
+            self._complete(lambda file: self._write_parquet(file, sentences, first_row, maker))
+            if is_array and self.quantization is not None:
+                write_atomically(beside, json.dumps(self.quantization) + "\n")
 
     def _write_parquet(
         self, file: IO[bytes], sentences: Iterator[str], first_row: int, maker: Mapping[str, Any] | None
@@ -189,7 +185,6 @@ class PartialPairs(Resumable):
         """Looks at the files of an earlier call, if there are any.
 
         Args:
-          output, about: see `Resumable`.
           whole: False for only a check, with the part of `about` that is known before models are loaded.
         """
         super().__init__(output, about)
@@ -197,7 +192,7 @@ class PartialPairs(Resumable):
         self.counted: Counter[str] = Counter()  # of the records, by what is counted
         if state := self.earlier("done", "bytes", whole=whole):
             if not isinstance(state.get("counted"), dict):
-                raise self.damaged(self.state)
+                raise self._damaged
             self.done, self._bytes, self.counted = state["done"], state["bytes"], Counter(state["counted"])
             self.check_size(self._bytes)
 
@@ -218,20 +213,9 @@ class PartialPairs(Resumable):
         self.done, self._bytes = done, size
 
     def finish(self, has_text: bool, judged: bool) -> None:
-        """Makes the complete output, whole or not at all, and removes the temporary files.
-
-        Args:
-          has_text: whether records have the negatives' text.
-          judged: whether they have a judge's scores.
-        """
+        """Makes the complete output, whole or not at all, and removes the temporary files."""
         with writing(self.output):
-            if self.output.suffix.lower() == ".parquet":
-                with replacing_file(self.output) as file:
-                    self._write_parquet(file, has_text, judged)
-                self._partial.unlink()
-            else:
-                replace(self._partial, self.output)
-            self.state.unlink()
+            self._complete(lambda file: self._write_parquet(file, has_text, judged))
 
     def _write_parquet(self, file: IO[bytes], has_text: bool, judged: bool) -> None:
         import pyarrow

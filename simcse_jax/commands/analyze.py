@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simcse_jax.commands.command_line import MODEL, Parser, parse_model
+from simcse_jax.commands.command_line import MODEL, Parser, add_batch_size, parse_model
 from simcse_jax.errors import UserError, require
 from simcse_jax.evaluation.analysis.inputs import Models, choose
 from simcse_jax.evaluation.analysis.tokens import CHOICES, Protocol, option
@@ -115,7 +115,7 @@ def read_arguments() -> tuple[Namespace, Protocol, Models]:
         help=f"rows of N(0, 1) that --rank adds to a batch (default: {' '.join(map(str, ARTIFICIAL))})",
     )
     parser.add_argument("--output", required=True, help="the folder for metrics.json, report.html and the pictures")
-    parser.add_argument("--batch-size", type=int, default=64, help="sentences encoded together on each device")
+    add_batch_size(parser)
     choices = parser.add_argument_group("protocol", "what the paper leaves open; the defaults come closest to it")
     for name, values in CHOICES.items():
         text = "; ".join(f"{value}: {meaning}" for value, meaning in values.items())
@@ -205,40 +205,41 @@ def analyze_models(args: Namespace, protocol: Protocol, models: Models, output: 
     Raises:
       UserError: when the data or a model is wrong, or models cannot be compared.
     """
-    from simcse_jax.evaluation.analysis import report, tokens
+    from simcse_jax.evaluation.analysis import report, sentences, tokens
     from simcse_jax.evaluation.analysis.inputs import read_data
-    from simcse_jax.evaluation.analysis.map import project_by_size
     from simcse_jax.evaluation.analysis.measure import collect, measure
     from simcse_jax.runs.workdir import versions
 
-    sentences, data, _ = read_data(args.data, args.column, args.split, args.sentences or 0)
+    data = read_data(args.data, args.column, args.split, args.sentences or 0)
     loaded = {label: load(name, args.batch_size) for label, name in models.names.items()}
     max_length = min(model.max_length for model, _ in loaded.values())
     encoders = {label: model.token_encoder(max_length) for label, (model, _) in loaded.items()}
-    surveys = {label: tokens.survey(encoder, sentences, protocol, args.data) for label, encoder in encoders.items()}
+    surveys = {
+        label: tokens.survey(encoder, data.sentences, protocol, args.data) for label, encoder in encoders.items()
+    }
     for pair in models.pairs:
         tokens.check_same_tokens({models.names[label]: surveys[label] for label in pair})
     for (one, _), (other, _) in itertools.combinations(models.pairs, 2):
         tokens.check_in_common(surveys[one], surveys[other])
     found = {}
     with printing(True) as say:
-        say(report.data_lines(data, surveys, max_length))
+        say(report.data_lines(data.name, surveys, max_length))
         for label, encoder in encoders.items():
             found[label] = measure(encoder, surveys[label], show_progress_bar=True)
             say(f"\n{label}\n{report.table(found[label])}")
-        metrics = collect(models.names, models.pairs, surveys, found, data=data, max_length=max_length)
-        say("\n" + report.in_short(metrics))
+        metrics = collect(models.names, models.pairs, surveys, found, data=data.name, max_length=max_length)
         if lines := report.change_lines(metrics):
             say(lines)
-        embeddings = {}
-        first = next(iter(surveys.values()))  # whose sentences are those of all
+        sample, embeddings = sentences.sample(data.sentences, data.pairs), {}
         for label, (model, pooler) in loaded.items():
             if pooler:
-                some = [first.sentences[row] for row in first.sample]
-                embeddings[label] = model.encode_counted(some, pooler=pooler).embeddings
+                embeddings[label] = model.encode_counted(sample.texts, pooler=pooler).embeddings
             else:
                 say(f"no map of {label}: how {model.name} pools is not known here; name a pooler, {model.name}@avg")
-        names = report.write(metrics, output, versions=versions(), maps=project_by_size(embeddings))
+        compared, maps = sentences.compare(sample, embeddings, models.pairs, data.name)
+        if compared:
+            say("\n" + "\n".join([sentences.headline(compared), *sentences.changed(compared)]))
+        names = report.write(metrics, output, versions=versions(), compared=compared, maps=maps)
         say("\n" + report.files_line(output, report.METRICS, names))
 
 
@@ -296,7 +297,7 @@ def analyze_runs(args: Namespace, protocol: Protocol, output: Path) -> None:
         named = {labels[name]: found for name, found in points.items()}
         workdirs = {label: name for name, label in labels.items()}
         names = dynamics.write(named, output, data=where, about=about, workdirs=workdirs, versions=versions())
-        say(report.of_runs(named))
+        say("\n".join(dynamics.changed(named)))
         say(report.files_line(output, dynamics.DYNAMICS, names))
 
 

@@ -17,8 +17,8 @@ from simcse_jax.config.flags import find_config, parse
 from simcse_jax.config.sections import Section
 from simcse_jax.config.source_fields import longest
 from simcse_jax.data.columns import ROLES
+from simcse_jax.data.documents import SPANS
 from simcse_jax.data.sources import split_sources
-from simcse_jax.data.spans import SPANS
 from simcse_jax.data.sts import PREFIX, of_task
 from simcse_jax.encoding.batching import FINE_LENGTHS
 from simcse_jax.errors import UserError
@@ -30,9 +30,8 @@ from simcse_jax.objectives.registry import needing, trained
 from simcse_jax.runs.state import with_parts
 from simcse_jax.training.columns import positives_of
 from simcse_jax.training.costs import gpus
-from simcse_jax.training.costs.compile import OutOfMemory, compile_step, largest_chunk
+from simcse_jax.training.costs.compile import OutOfMemory, compile_encoding, compile_step, largest_chunk
 from simcse_jax.training.costs.described import EXAMPLES, HERE, at_hand, described_devices, prepare
-from simcse_jax.training.costs.encoding import compile_encoding
 from simcse_jax.training.costs.plan import FORM, Plan, describe_plan, read_plan
 from simcse_jax.training.costs.roofline import Report, describe, largest, table
 from simcse_jax.training.generator import check_generator

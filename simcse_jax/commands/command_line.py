@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import errno
 import gc
+import math
 import os
 import re
 import shlex
@@ -122,12 +123,61 @@ class _Formatter(argparse.HelpFormatter):
         return f"{text} (default: %(default)s)".lstrip()
 
 
+class Rule(NamedTuple):
+    """What an option's value must be, and the other options that it goes with."""
+
+    least: float = -math.inf
+    most: float = 2**31 - 1
+    only: str = ""  # `--data`, or `--engine ray`, without which it has no effect; others after " or "
+    without: str = ""  # one that it contradicts
+
+
 class Parser(argparse.ArgumentParser):
-    """argparse with errors of one line, and a help that shows how the command was started, defaults and exit codes."""
+    """argparse with errors of one line, and a help that shows how the command was started, defaults and exit codes.
+
+    `add_argument` takes the fields of `Rule` too, which `parse_args` checks.
+    """
 
     def __init__(self, command: str = "", *, prog: str | None = None, epilog: str = "", **kwargs: Any):
         epilog = "\n".join(filter(None, [epilog, describe_exit_codes()]))
+        self._rules: dict[str, tuple[str, Rule]] = {}  # by the destination; with the option's name
         super().__init__(prog or started_as(command), epilog=epilog, formatter_class=_Formatter, **kwargs)
+
+    def add_argument(self, *names: str, **kwargs: Any) -> argparse.Action:
+        """As argparse has it, with the fields of `Rule`."""
+        rule = Rule(**{field: kwargs.pop(field) for field in Rule._fields if field in kwargs})
+        action = super().add_argument(*names, **kwargs)
+        if rule != Rule():
+            self._rules[action.dest] = names[0], rule
+        return action
+
+    def parse_args(self, *args: Any, **kwargs: Any) -> Any:
+        """As argparse has it.
+
+        Raises:
+          UserError: for an option that breaks its rule.
+        """
+        found = super().parse_args(*args, **kwargs)
+        for dest, (name, rule) in self._rules.items():
+            if (value := getattr(found, dest)) is None:
+                continue
+            if isinstance(value, int | float) and not rule.least <= value <= rule.most:
+                bounds = f"{rule.least} or more" if value < rule.least else f"from {rule.least} to {rule.most}"
+                raise UserError(f"{name} {str(value)[:40]}: must be {bounds}")
+            if value == self.get_default(dest):
+                continue
+            if rule.only and not any(self._is_given(found, other) for other in rule.only.split(" or ")):
+                raise UserError(f"{name}: is for {rule.only}, which is not given; leave it out")
+            if rule.without and self._is_given(found, rule.without):
+                raise UserError(f"{name}: does not go with {rule.without}; leave one of them out")
+        return found
+
+    def _is_given(self, found: argparse.Namespace, option: str) -> bool:
+        """Whether an option is given, or has the value that follows its name."""
+        name, _, value = option.partition(" ")
+        dest = name.removeprefix("--").replace("-", "_")
+        given = getattr(found, dest)
+        return given == value if value else given != self.get_default(dest)
 
     def error(self, message: str) -> NoReturn:
         """Raises a `UserError` instead of printing the usage and leaving."""
@@ -276,15 +326,24 @@ def _unexpected(error: BaseException) -> int:
 
 
 def add_pooler(
-    parser: Parser, option: str = "--pooler", help: str = "from tokens to an embedding (default: the model's own)"
+    parser: Parser,
+    option: str = "--pooler",
+    help: str = "from tokens to an embedding (default: the model's own)",
+    **rule: str,
 ) -> None:
-    """Adds `--pooler`, by our name or another one."""
-    parser.add_argument(option, type=pooler_of, choices=POOLERS, help=help)
+    """Adds `--pooler`, by our name or another one; `rule` has fields of `Rule`."""
+    parser.add_argument(option, type=pooler_of, choices=POOLERS, help=help, **rule)
 
 
-def add_dtype(parser: Parser) -> None:
-    """Adds `--dtype`, the `dtype` of `SimCSE`."""
-    parser.add_argument("--dtype", choices=DTYPES, default=DTYPES[0], help="the type to compute in")
+def add_dtype(parser: Parser, **rule: str) -> None:
+    """Adds `--dtype`, the `dtype` of `SimCSE`; `rule` has fields of `Rule`."""
+    parser.add_argument("--dtype", choices=DTYPES, default=DTYPES[0], help="the type to compute in", **rule)
+
+
+def add_batch_size(parser: Parser, what: str = "sentences") -> None:
+    """Adds `--batch-size`."""
+    text = f"{what} encoded together on each device"
+    parser.add_argument("--batch-size", type=int, default=64, least=1, help=text)
 
 
 def checked_split(split: str | None, data: str | None) -> str:
@@ -298,20 +357,22 @@ def checked_split(split: str | None, data: str | None) -> str:
     return split or "test"
 
 
-def add_prompts(parser: Parser) -> None:
-    """Adds `--prompt`, `--prompt-name` and `--truncate-dim`, the arguments of `SimCSE.encode`."""
+def add_prompts(parser: Parser, **rule: str) -> None:
+    """Adds `--prompt`, `--prompt-name` and `--truncate-dim`, the arguments of `SimCSE.encode`.
+
+    `rule` has fields of `Rule`, for the last one.
+    """
     prompts = parser.add_mutually_exclusive_group()
     before = "text to put before each sentence (default: as the model says)"
     prompts.add_argument("--prompt", type=streams.argument, help=before)
     prompts.add_argument("--prompt-name", help="the same, by its name among the model's prompts")
-    add_truncation(parser)
+    add_truncation(parser, **rule)
 
 
-def add_truncation(parser: Parser) -> None:
-    """Adds `--truncate-dim`, the `truncate_dim` of `SimCSE`."""
-    parser.add_argument(
-        "--truncate-dim", type=int, help="keep the first elements of each embedding (default: as the model says)"
-    )
+def add_truncation(parser: Parser, **rule: str) -> None:
+    """Adds `--truncate-dim`, the `truncate_dim` of `SimCSE`; `rule` has fields of `Rule`."""
+    text = "keep the first elements of each embedding (default: as the model says)"
+    parser.add_argument("--truncate-dim", type=int, help=text, **rule)
 
 
 def add_postprocess(parser: Parser, methods: Collection[str], what: str) -> None:

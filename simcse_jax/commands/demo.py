@@ -33,7 +33,10 @@ def main() -> None:
         "--data", help="what to search: a .txt, .csv, .tsv, .jsonl or .parquet file, a folder, or a pattern"
     )
     searched.add_argument("--index", help="what to search, in place of a file: an index of simcse-jax search build")
-    parser.add_argument("--column", help="the column of --data, if its name is not a usual one")
+    parser.add_argument(
+        "--compare", metavar="MODEL", help="a second model, whose heat map stands beside the first one's"
+    )
+    parser.add_argument("--column", only="--data", help="the column of --data, if its name is not a usual one")
     add_pooler(parser)
     parser.add_argument("--host", default=LOCAL, help=f"the address to serve at (default: {LOCAL}, this machine alone)")
     parser.add_argument(
@@ -50,8 +53,6 @@ def main() -> None:
     require("demo", "gradio")
     from simcse_jax.data.sentences import read_sentences
 
-    if args.data is None and args.column:
-        raise UserError("--column: is for --data, which is not given")
     sentences = read_sentences(args.data, args.column) if args.data is not None else []
     with bind(args.host, args.port) as free:
         port = free.getsockname()[1]
@@ -60,7 +61,11 @@ def main() -> None:
     from simcse_jax.simcse import SimCSE
 
     model = SimCSE(args.model, pooler=args.pooler)
-    model.similarity_fn_name = "cosine"  # what the page says and colours
+    models = {PurePath(args.model).name: model}
+    if args.compare is not None:
+        models[f"{args.compare}, for comparison"] = SimCSE(args.compare)
+    for one in models.values():
+        one.similarity_fn_name = "cosine"  # what the page says and colours
     with warnings_in_a_line():
         if args.index is not None:
             count, sentences = open_index(model, args.index)
@@ -70,7 +75,7 @@ def main() -> None:
             count = len(sentences)
         model.search(sentences[0])  # compiles the program of a single query
     names = Names(args.host, args.allow_host)
-    serve(model, PurePath(args.model).name, count, sentences, args.host, port, names, args.share)
+    serve(models, count, sentences, args.host, port, names, args.share)
 
 
 def open_index(model: "SimCSE", folder: str) -> tuple[int, list[str]]:
@@ -103,7 +108,7 @@ def examples_of(sentences: Sequence[str]) -> list[str]:
 
 
 def serve(
-    model: "SimCSE", title: str, count: int, sentences: list[str], host: str, port: int, names: Names, share: bool
+    models: "dict[str, SimCSE]", count: int, sentences: list[str], host: str, port: int, names: Names, share: bool
 ) -> None:
     """Serves the page until it is interrupted. It answers to `names` only.
 
@@ -116,7 +121,7 @@ def serve(
 
     from simcse_jax.serving.demo_page import CSS, build, shade_rules
 
-    page = build(model, title, count, examples_of(sentences))
+    page = build(models, count, examples_of(sentences))
     try:
         page.launch(
             server_name=f"[{host}]" if ":" in host else host,

@@ -19,6 +19,7 @@ import numpy as np
 from simcse_jax.commands.command_line import (
     MODEL,
     Parser,
+    add_batch_size,
     add_dtype,
     add_pooler,
     add_prompts,
@@ -195,7 +196,7 @@ def check_output(args: argparse.Namespace) -> Path:
     if args.parts > 1:
         path = Path(name)
         name = str(path.with_name(f"{path.stem}-{args.part:05}-of-{args.parts:05}{path.suffix}"))
-    from simcse_jax.data.several_files import as_inputs
+    from simcse_jax.data.files import as_inputs
 
     inputs = as_inputs("--data", args.data) | {"--model": args.model}
     inputs |= {"--ranges": args.ranges_file, "--calibration": args.calibration}
@@ -298,12 +299,12 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--column", help="the column of the sentences (default: sentence, text, sent0 or anchor, or the only one)"
     )
-    add_pooler(parser)
+    add_pooler(parser, without="--tokens")
     parser.add_argument("--num-layers", type=int, default=0, help="keep the first n layers (default: all)")
     parser.add_argument("--max-length", type=int, help="the most tokens of a sentence (default: the model's own)")
-    parser.add_argument("--batch-size", type=int, default=64, help="sentences encoded together on each device")
+    add_batch_size(parser)
     add_dtype(parser)
-    add_prompts(parser)
+    add_prompts(parser, without="--tokens")
     normalize = parser.add_mutually_exclusive_group()
     normalize.add_argument(
         "--normalize",
@@ -320,14 +321,18 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         default="float32",
         help="the type of the output: numbers, a byte an element (int8, uint8), or a bit (binary, ubinary: packed)",
     )
-    calibrated = parser.add_mutually_exclusive_group()
-    calibrated.add_argument(
+    ranged = " or ".join(f"--output-dtype {name}" for name in WITH_RANGES)
+    parser.add_argument(
         "--ranges",
+        only=ranged,
+        without="--calibration",
         help="for int8 and uint8: an earlier output whose ranges to use, or a .npy (2, elements): the smallest and the "
         "largest value of each element (default: those of the first 16,384 rows)",
     )
-    calibrated.add_argument(
-        "--calibration", help="for int8 and uint8: embeddings, as this command writes them, whose ranges to use"
+    parser.add_argument(
+        "--calibration",
+        only=ranged,
+        help="for int8 and uint8: embeddings, as this command writes them, whose ranges to use",
     )
     parser.add_argument(
         "--engine",
@@ -335,35 +340,36 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         default="local",
         help="into a folder: this process, next to others with the same command, or the hosts of a Ray cluster",
     )
-    parser.add_argument("--address", help="of the Ray cluster, or auto (default: one is started on this machine)")
-    parser.add_argument("--hosts", type=int, help="of the Ray cluster, an actor on each (default: all)")
-    parser.add_argument("--block-rows", type=int, help="rows of a file in the folder (default: 131072)")
+    parser.add_argument(
+        "--address", only="--engine ray", help="of the Ray cluster, or auto (default: one is started on this machine)"
+    )
+    parser.add_argument(
+        "--hosts",
+        type=int,
+        least=1,
+        only="--engine ray",
+        help="of the Ray cluster, an actor on each (default: all)",
+    )
+    parser.add_argument("--block-rows", type=int, least=1, help="rows of a file in the folder (default: 131072)")
     parser.add_argument("--keep-text", action="store_true", help="write the sentences into the folder too")
     parser.add_argument(
         "--tokens",
         action="store_true",
         help="the embeddings of tokens: for each sentence a list, into a .parquet or a folder",
     )
-    parser.add_argument("--save-every", type=int, help=f"rows that a kill can lose at most (default: {SAVE_EVERY})")
-    parser.add_argument("--parts", type=int, default=1, help="parts that the rows are divided into, a file each")
+    saved = f"rows that a kill can lose at most (default: {SAVE_EVERY})"
+    parser.add_argument("--save-every", type=int, least=1, without="--tokens", help=saved)
+    divided = "parts that the rows are divided into, a file each"
+    parser.add_argument("--parts", type=int, default=1, least=1, without="--tokens", help=divided)
     parser.add_argument("--part", type=int, help="the one to encode, from 0; other commands encode the others")
     arguments = parser.spelled_out(argv, RENAMED)
     args = parser.parse_args(with_new_spellings(arguments, renamed(arguments)))
-    for option in ("batch_size", "save_every", "parts", "hosts", "block_rows"):
-        value, name = getattr(args, option), option.replace("_", "-")
-        if value is not None and value < 1:
-            raise UserError(f"--{name} {value}: must be 1 or more")
-        if value is not None and value >= 2**31:
-            raise UserError(f"--{name} {str(value)[:40]}: must be below 2³¹")
     named = args.output.endswith("/") or is_remote(args.output)
     is_folder = not args.output.lower().endswith(KINDS) and local_path(args.output).is_dir()
     args.folder = bool(args.output) and (named or is_folder)
     check_options_of_folders(args)
     if args.tokens:
         check_options_of_tokens(args)
-    for name, value in {"--ranges": args.ranges, "--calibration": args.calibration}.items():
-        if value is not None and args.output_dtype not in WITH_RANGES:
-            raise UserError(f"{name}: is for --output-dtype {' and '.join(WITH_RANGES)}")
     if args.parts > 1 and args.output_dtype in WITH_RANGES and not (args.ranges or args.calibration):
         raise UserError(f"--parts: all need the same ranges of {args.output_dtype}; give --ranges or --calibration")
     args.save_every = args.save_every or SAVE_EVERY
@@ -397,9 +403,6 @@ def check_options_of_folders(args: argparse.Namespace) -> None:
         for name, value in given.items():
             if value is not None:
                 raise UserError(f"{name}: {args.output} is a file; name a folder: --output FOLDER/")
-    for name, value in {"--address": args.address, "--hosts": args.hosts}.items():
-        if value is not None and args.engine != "ray":
-            raise UserError(f"{name}: needs --engine ray")
 
 
 def check_options_of_tokens(args: argparse.Namespace) -> None:
@@ -408,9 +411,8 @@ def check_options_of_tokens(args: argparse.Namespace) -> None:
     Raises:
       UserError: naming one.
     """
-    given = {"--pooler": args.pooler, "--truncate-dim": args.truncate_dim, "--save-every": args.save_every}
-    given |= {"--parts": args.part if args.parts == 1 else args.parts}
-    given |= {"--normalize": args.normalize or None, "--no-normalize": args.normalize is False or None}
+    given = {"--part": args.part, "--normalize": args.normalize or None}
+    given |= {"--no-normalize": args.normalize is False or None}
     given |= {f"--output-dtype {args.output_dtype}": True if args.output_dtype in SMALL else None}
     for name, value in given.items():
         if value is not None:

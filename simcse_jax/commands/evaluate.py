@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from simcse_jax.commands.command_line import (
     MODEL,
     Parser,
+    add_batch_size,
     add_dtype,
     add_pooler,
     add_postprocess,
@@ -127,7 +128,7 @@ def run(options: Options) -> dict[str, Any]:
                     numbers = evaluator(embed)
                     at = f"{size} elements: " if size else ""
                     say(f"{at}{evaluator.protocol}\n{evaluator.table(numbers)}")
-                    scores |= evaluator.flat(numbers)
+                    scores |= numbers.pop("transfer", {}) | numbers  # whose tasks stand beside those of similarity
                 if options.folders:
                     scores[SETTINGS] = settings
         written = found.get(0) or {"truncated": {str(size): scores for size, scores in found.items()}}
@@ -301,9 +302,10 @@ def parse(argv: Sequence[str]) -> Options:
     parser.add_argument(
         "--documents",
         type=int,
+        least=1,
         help="for retrieval: keep so many of the corpus, all judged ones and others drawn at random (default: all)",
     )
-    parser.add_argument("--documents-seed", type=int, help="of that draw (default: 0)")
+    parser.add_argument("--documents-seed", type=int, least=0, only="--documents", help="of that draw (default: 0)")
     parser.add_argument(
         "--storage", choices=STORAGES, help="for retrieval: round the documents' embeddings to it (default: float32)"
     )
@@ -315,7 +317,7 @@ def parse(argv: Sequence[str]) -> Options:
     )
     add_pooler(parser)
     parser.add_argument("--num-layers", type=int, default=0, help="keep the first n layers (default: all)")
-    parser.add_argument("--batch-size", type=int, default=64, help="sentences encoded together on each device")
+    add_batch_size(parser)
     add_dtype(parser)
     add_prompts(parser)
     parser.add_argument(
@@ -362,11 +364,6 @@ def _checked(args: argparse.Namespace) -> Options:
             f"--data is missing; {(sts_tasks + transfer_tasks)[0]} needs SentEval's data/downstream, or a "
             "file of graded pairs"
         )
-    for option, value, least in (("documents", args.documents, 1), ("documents-seed", args.documents_seed, 0)):
-        if value is not None and value < least:
-            raise UserError(f"--{option} {value}: must be {least} or more")
-    if args.documents_seed is not None and args.documents is None:
-        raise UserError("--documents-seed: is for --documents, which is not given")
     aggregations = choose("--aggregation", args.aggregation or "all", AGGREGATIONS, "aggregation")
     if args.split == "dev" and (transfer_tasks or args.regressor or benchmarks):
         own = [*transfer_tasks, *(f"{MTEB}:{name}" for name in benchmarks)]
@@ -381,8 +378,6 @@ def _checked(args: argparse.Namespace) -> Options:
     args.split = checked_split(args.split, None if folders else args.data)
     if args.regressor and not {"STSBenchmark", "SICKRelatedness"} & set(sts_tasks):
         raise UserError("--regressor is for STSBenchmark and SICKRelatedness; --tasks has neither")
-    if args.batch_size < 1:
-        raise UserError(f"--batch-size {args.batch_size}: must be 1 or more")
     check_postprocess(args.postprocess, args.postprocess_data, args.postprocess_dimensions, "--postprocess", "-")
     if args.postprocess and folders + benchmarks:
         raise UserError(

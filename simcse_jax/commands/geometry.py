@@ -9,7 +9,7 @@ the steps (SimCSE++, section 5.3). Writes numbers and pictures.
 import functools
 import json
 from argparse import Namespace
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,6 +18,7 @@ import numpy as np
 from simcse_jax.commands.command_line import (
     Model,
     Parser,
+    add_batch_size,
     add_postprocess,
     add_prompts,
     checked_split,
@@ -33,7 +34,9 @@ from simcse_jax.host.progress import doing
 from simcse_jax.host.storage import as_path, local_path
 
 if TYPE_CHECKING:
+    from simcse_jax.evaluation.analysis.sentences import Sample
     from simcse_jax.evaluation.convergence import Curve
+    from simcse_jax.evaluation.evaluator import Encode
     from simcse_jax.evaluation.geometry import Geometry
     from simcse_jax.evaluation.geometry_pictures import Place
     from simcse_jax.evaluation.postprocess import Postprocess
@@ -41,8 +44,9 @@ if TYPE_CHECKING:
     from simcse_jax.simcse import SimCSE
 
 FILE = "geometry.json"
-FILES = (FILE, "*.png", "*.svg")  # what it writes
+FILES = (FILE, "sentences.json", "report.html", "*.png", "*.svg")  # what it writes
 SCORES = ("sts_avg", "stsb")
+Found = tuple[dict[str, Any], dict[str, Any], dict[str, Any] | None]  # facts, pictures, and what changed for sentences
 
 
 class Data(NamedTuple):
@@ -52,6 +56,30 @@ class Data(NamedTuple):
     pairs: "Pairs"
     tasks: "dict[str, Pairs]"  # the similarity tasks whose average is the models' score; empty: the pairs are
     fit_on: "dict[str, Postprocess]"  # by method
+
+
+class Measure(NamedTuple):
+    """Measures encoders, and keeps the embeddings that the report compares."""
+
+    pairs: "Pairs"
+    sample: "Sample"  # of their sentences
+    embeddings: dict[str, np.ndarray]  # of the sample, by the models' labels
+    changes: list[tuple[str, str]]  # the labels of a model and of the one before
+
+    def __call__(self, encode: "Encode", label: str) -> "Geometry":
+        """Measures one encoder."""
+        from simcse_jax.evaluation import geometry
+
+        row_of: dict[str, np.ndarray] = {}
+
+        def remembered(sentences: Sequence[str]) -> np.ndarray:
+            rows = encode(sentences)
+            row_of.update(zip(sentences, rows, strict=True))
+            return rows
+
+        measured = geometry.measure(remembered, self.pairs)
+        self.embeddings[label] = np.stack([row_of[text] for text in self.sample.texts])
+        return measured
 
 
 class Options(NamedTuple):
@@ -78,13 +106,13 @@ def main() -> None:
     inputs |= {f"--models {spec}": model.name for spec, model in models.items()}
     output = output_folder(args.output, inputs | {f"--runs {name}": name for name in runs}, files=FILES)
     with printing(True) as say:
-        facts, drawn = draw_records(runs, say) if args.data is None else draw_measured(options, say)
-        names = write(output, facts, drawn)
+        facts, drawn, compared = draw_records(runs, say) if args.data is None else draw_measured(options, say)
+        names = write(output, facts, drawn, compared)
         say(f"{output}: {', '.join(names)}")
 
 
-def draw_records(runs: Mapping[str, str], say: Callable[[str], None]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Draws what runs recorded while they trained; says the best scores. Returns the facts to write and the pictures.
+def draw_records(runs: Mapping[str, str], say: Callable[[str], None]) -> Found:
+    """Draws what runs recorded while they trained; says the best scores.
 
     Raises:
       UserError: when a run recorded nothing.
@@ -125,12 +153,13 @@ def draw_records(runs: Mapping[str, str], say: Callable[[str], None]) -> tuple[d
         measure = MEASURES.get(records.scored_on.removeprefix(f"{RETRIEVAL}_"), "")
         chosen = ("retrieval", measure) if measure else (where, "Spearman")
         drawn["convergence"] = convergence.convergence(curves, *chosen)
-    return {"measured_on": records.measured_on, "scored_on": records.scored_on, "runs": facts}, drawn
+    return {"measured_on": records.measured_on, "scored_on": records.scored_on, "runs": facts}, drawn, None
 
 
-def draw_measured(options: Options, say: Callable[[str], None]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Measures models and checkpoints, and draws them. Returns the facts to write and the pictures."""
+def draw_measured(options: Options, say: Callable[[str], None]) -> Found:
+    """Measures models and checkpoints, and draws them."""
     from simcse_jax.evaluation import geometry, geometry_pictures
+    from simcse_jax.evaluation.analysis import sentences
     from simcse_jax.runs.dynamics import steps_of
 
     args, models = options.args, options.models
@@ -143,9 +172,13 @@ def draw_measured(options: Options, say: Callable[[str], None]) -> tuple[dict[st
     facts: dict[str, Any] = {"data": data.name, "pairs": len(data.pairs.gold), "positives": positives}
     say(f"{args.data}: {data.name}, {len(data.pairs.gold)} pairs, {positives} of them rated above 4")
     grid = [round(float(cosine), 4) for cosine in geometry.GRID]
+    measure = Measure(data.pairs, sentences.sample([], data.pairs), {}, [])
     with doing():
-        found, scores, model_facts = measure_models(models, data, args, say)
-        places, run_facts = measure_runs(options.runs, data.pairs, args.batch_size, say)
+        found, scores, model_facts = measure_models(models, data, args, measure, say)
+        places, run_facts = measure_runs(options.runs, measure, args.batch_size, say)
+    compared, _ = sentences.compare(measure.sample, measure.embeddings, measure.changes, data.name)
+    if compared:
+        say("\n".join(["", sentences.headline(compared), *sentences.changed(compared)]))
     facts |= {"density_at": grid, "models": model_facts, "runs": run_facts}
     drawn = {}
     if found:
@@ -158,7 +191,7 @@ def draw_measured(options: Options, say: Callable[[str], None]) -> tuple[dict[st
         drawn["cosines"] = geometry_pictures.cosines(by_label, data.name)
     if places:
         drawn["runs"] = geometry_pictures.runs(places, data.name)
-    return facts, drawn
+    return facts, drawn, compared
 
 
 def read_data(args: Namespace, models: Mapping[str, Model]) -> Data:
@@ -218,14 +251,14 @@ def check_fit(encoder: "SimCSE", model: Model, data: Data) -> None:
 
 
 def measure_models(
-    models: Mapping[str, Model], data: Data, args: Namespace, say: Callable[[str], None]
+    models: Mapping[str, Model], data: Data, args: Namespace, measure: Measure, say: Callable[[str], None]
 ) -> "tuple[dict[str, tuple[str, Geometry]], dict[str, float], dict[str, Any]]":
     """Measures each model and says so.
 
     Returns:
       The labels on the pictures and the measures, by what was given; the scores, and the facts to write, by label.
     """
-    from simcse_jax.evaluation import geometry, postprocess, sts
+    from simcse_jax.evaluation import postprocess, sts
     from simcse_jax.evaluation.evaluator import by_task
 
     names = short_names([model.name for model in models.values()])
@@ -240,7 +273,7 @@ def measure_models(
         with doing(label):
             embed = postprocess.applied(encode, data.fit_on.get(model.postprocess))
             for_task = getattr(embed, "for_task", None)
-            measured = geometry.measure(for_task(sts.DEVELOPMENT, data.pairs) if for_task else embed, data.pairs)
+            measured = measure(for_task(sts.DEVELOPMENT, data.pairs) if for_task else embed, label)
             results = by_task(sts.evaluate, embed, data.tasks) if data.tasks else {}
         correlations = {task: result["spearman"] for task, result in results.items()}
         found[spec] = (label, measured)
@@ -253,10 +286,9 @@ def measure_models(
 
 
 def measure_runs(
-    runs: Mapping[str, str], pairs: "Pairs", batch_size: int, say: Callable[[str], None]
+    runs: Mapping[str, str], measure: Measure, batch_size: int, say: Callable[[str], None]
 ) -> "tuple[dict[str, list[Place]], dict[str, Any]]":
     """Measures each kept checkpoint of each run: the places, and the facts to write, by the runs' labels."""
-    from simcse_jax.evaluation import geometry
     from simcse_jax.evaluation.geometry_pictures import Place
     from simcse_jax.runs.dynamics import checkpoint_encoders
 
@@ -264,25 +296,36 @@ def measure_runs(
     facts = {}
     shown = [label or name for label, name in zip(runs.values(), short_names(list(runs)), strict=True)]
     for name, label in zip(runs, unique(shown, list(runs)), strict=True):
-        found[label], checkpoints = [], []
+        found[label], checkpoints, names = [], [], []
         for kept in checkpoint_encoders(as_path(name), batch_size):
-            with doing(f"{label}, step {kept.step}"):
-                measured = geometry.measure(kept.embed.with_progress, pairs)
+            names.append(f"{label}, step {kept.step}")
+            with doing(names[-1]):
+                measured = measure(kept.embed.with_progress, names[-1])
             found[label].append(Place(kept.step, measured.alignment, measured.uniformity, measured))
             checkpoints.append({"step": kept.step, **measured.numbers()})
-            say(line(f"{label}, step {kept.step}", measured))
+            say(line(names[-1], measured))
+        for between in names[1:-1]:  # the report compares the ends
+            del measure.embeddings[between]
+        measure.changes.append((names[-1], names[0]))
         facts[label] = {"workdir": name, "checkpoints": checkpoints}
     return found, facts
 
 
-def write(output: Path, result: dict[str, Any], drawn: Mapping[str, Mapping[str, bytes]]) -> list[str]:
-    """Writes the numbers and the pictures, all or none; returns their names."""
-    from simcse_jax.host.storage import write_together
+def write(
+    output: Path, result: dict[str, Any], drawn: Mapping[str, dict[str, bytes]], compared: dict[str, Any] | None
+) -> list[str]:
+    """Writes the numbers, the pictures and the report, all or none; returns their names."""
+    from simcse_jax.evaluation import geometry_pictures
+    from simcse_jax.evaluation.analysis import page, sentences
 
     files: dict[str, str | bytes] = {FILE: json.dumps(result, indent=2, ensure_ascii=False) + "\n"}
     files |= {f"{name}.{kind}": content for name, kinds in drawn.items() for kind, content in kinds.items()}
-    write_together(output, files)
-    return [FILE, *(f"{name}.png and .svg" for name in drawn)]
+    parts = {"geometry": geometry_pictures.part(result, drawn)}
+    if compared:
+        files[sentences.SENTENCES] = json.dumps(compared, ensure_ascii=False) + "\n"
+        parts["sentences"] = sentences.part(compared)
+    page.write(output, files, parts)
+    return [FILE, page.PAGE, *(f"{name}.png and .svg" for name in drawn)]
 
 
 def line(label: str, found: "Geometry") -> str:
@@ -322,8 +365,6 @@ def read_arguments(parser: Parser) -> Options:
                 "measure them separately"
             )
     args.split = checked_split(args.split, args.data)
-    if args.batch_size < 1:
-        raise UserError(f"--batch-size {args.batch_size}: must be 1 or more")
     runs: dict[str, str] = {}
     for spec in args.runs:
         name, label = split_label(spec)
@@ -369,7 +410,7 @@ def _add_options(parser: Parser) -> None:
         help="the models' colours: the average of the seven similarity tasks' test sets, or STS-B's pairs alone "
         "(default: sts_avg if --data is a folder)",
     )
-    parser.add_argument("--batch-size", type=int, default=64, help="sentences encoded together on each device")
+    add_batch_size(parser)
     add_prompts(parser)
     add_postprocess(parser, POSTPROCESSING, "for models that name none")
     parser.add_argument("--output", required=True, help="the folder for geometry.json and the pictures")

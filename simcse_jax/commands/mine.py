@@ -14,7 +14,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simcse_jax.commands.command_line import MODEL, Parser, add_dtype, add_pooler, add_truncation, warnings_in_a_line
+from simcse_jax.commands.command_line import (
+    MODEL,
+    Parser,
+    add_batch_size,
+    add_dtype,
+    add_pooler,
+    add_truncation,
+    warnings_in_a_line,
+)
 from simcse_jax.errors import UserError
 from simcse_jax.host.outputs import RESUMED, output_file
 
@@ -25,6 +33,7 @@ if TYPE_CHECKING:
 
 OPTIONS = ("columns", "corpus_column", "at_least", "backend", "refine", "nprobes", "batch_size", "block_rows")
 BLOCK_ROWS = 4096
+MOST = 1 << 20  # of negatives, ranks and rows of a block
 LIMITS = ("max_score", "min_score", "absolute_margin", "relative_margin")
 
 
@@ -162,11 +171,13 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--corpus-column", help="the column of a file of sentences, or of a prepared corpus: anchor, positive, negative"
     )
-    parser.add_argument("--num-negatives", type=int, default=3, help="the most of a pair")
-    parser.add_argument("--range-min", type=int, default=0, help="so many of the nearest that remain are passed over")
+    parser.add_argument("--num-negatives", type=int, default=3, least=1, most=MOST, help="the most of a pair")
+    parser.add_argument("--range-min", type=int, default=0, least=0, most=MOST, help="the nearest that are passed over")
     parser.add_argument(
         "--range-max",
         type=int,
+        least=1,
+        most=MOST,
         help="the ranks that are looked at (default: range-min + num-negatives + 1; with limits, 10 for each negative)",
     )
     parser.add_argument("--max-score", type=float, help="leave out candidates with a higher score (default: none)")
@@ -178,19 +189,22 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         "--relative-margin", type=float, help="the same, as a share of the positive's score, such as 0.05"
     )
     parser.add_argument("--sampling", choices=("top", "random"), default="top", help="which of the remaining ones")
-    parser.add_argument("--seed", type=int, help="of --sampling random (default: 42)")
+    parser.add_argument(
+        "--seed", type=int, least=0, most=2**32 - 1, only="--sampling random", help="of the drawing (default: 42)"
+    )
     parser.add_argument("--judge", metavar="MODEL", help="a second model, whose scores the limits are for")
-    parser.add_argument("--at-least", type=int, default=0, help="leave out pairs with fewer negatives")
+    parser.add_argument(
+        "--at-least", type=int, default=0, least=0, most=MOST, help="leave out pairs with fewer negatives"
+    )
     parser.add_argument("--backend", choices=("jax", "faiss"), default="jax", help="what searches an index in memory")
     parser.add_argument("--refine", type=int, help="for an index of LanceDB: rows that are read, see search --help")
     parser.add_argument("--nprobes", type=int, help="for an index of LanceDB: cells that are looked into")
     add_pooler(parser)
-    parser.add_argument("--batch-size", type=int, default=64, help="sentences encoded together on each device")
+    add_batch_size(parser)
     add_dtype(parser)
     add_truncation(parser)
-    parser.add_argument(
-        "--block-rows", type=int, default=BLOCK_ROWS, help="pairs that are mined together; a kill loses one block"
-    )
+    blocks = "pairs that are mined together; a kill loses one block"
+    parser.add_argument("--block-rows", type=int, default=BLOCK_ROWS, least=1, most=MOST, help=blocks)
     args = parser.parse_args(argv)
     args.columns = columns_of(args.columns)
     check_numbers(args)
@@ -222,11 +236,6 @@ def check_numbers(args: argparse.Namespace) -> None:
     Raises:
       UserError: naming the option.
     """
-    least = {"num_negatives": 1, "range_min": 0, "range_max": 1, "at_least": 0, "block_rows": 1, "batch_size": 1}
-    for name, smallest in least.items():
-        value = getattr(args, name)
-        if value is not None and not smallest <= value <= 1 << 20:
-            raise UserError(f"--{_spelled(name)} {str(value)[:40]}: must be from {smallest} to {1 << 20:,}")
     for name in LIMITS:
         value = getattr(args, name)
         if value is not None and not math.isfinite(value):
@@ -245,11 +254,7 @@ def check_numbers(args: argparse.Namespace) -> None:
         )
     if args.at_least > args.num_negatives:
         raise UserError(f"--at-least {args.at_least}: is more than --num-negatives {args.num_negatives}")
-    if args.seed is not None and args.sampling != "random":
-        raise UserError("--seed: has no effect without --sampling random; leave it out")
     args.seed = 42 if args.seed is None else args.seed
-    if not 0 <= args.seed < 2**32:
-        raise UserError(f"--seed {str(args.seed)[:40]}: must be from 0 to 2³² - 1")
 
 
 def _spelled(name: str) -> str:

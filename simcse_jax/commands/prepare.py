@@ -154,12 +154,16 @@ def parse() -> argparse.Namespace:
     before = "text before sentences: one, or one for each column"
     parser.add_argument("--prompt", type=streams.argument, nargs="+", default=[], help=before)
     parser.add_argument("--augment", default="", help=f"changed copies as positives: {', '.join(CHANGES)}")
-    parser.add_argument("--augment-percent", type=float, help="of words that crop and delete remove (default: 10)")
-    parser.add_argument("--augment-both", action="store_true", help="change the anchor too, in another way")
-    parser.add_argument("--augment-lexicon", help="for synonym: a WordNet file in WN-LMF")
-    parser.add_argument("--seed", type=int, help="of changed copies and next_3_sentences (default: 42)")
+    percent, some = "of words that crop and delete remove (default: 10)", "--augment crop or --augment delete"
+    parser.add_argument("--augment-percent", type=float, only=some, help=percent)
+    anchor = "change the anchor too, in another way"
+    parser.add_argument("--augment-both", action="store_true", only="--augment", help=anchor)
+    parser.add_argument("--augment-lexicon", only="--augment synonym", help="for synonym: a WordNet file in WN-LMF")
+    drawn = "--augment or --positives next_3_sentences"
+    seeded = "of changed copies and next_3_sentences (default: 42)"
+    parser.add_argument("--seed", type=int, least=0, most=2**32 - 1, only=drawn, help=seeded)
     parser.add_argument("--keep-text", action="store_true", help="keep the sentences too, in files of their own")
-    parser.add_argument("--shard-rows", type=int, help=f"the most rows of a shard (default: {SHARD_ROWS:,})")
+    parser.add_argument("--shard-rows", type=int, least=1, help=f"the most rows of a shard (default: {SHARD_ROWS:,})")
     parser.add_argument("--verify", action="store_true", help="read all of a corpus on a disk, and compare its hashes")
     args = parser.parse_args(sys.argv[1:])
     if args.verify:
@@ -177,13 +181,8 @@ def parse() -> argparse.Namespace:
         raise UserError(f"--max-length {given}: must be one number, or two: of anchors, and of all others")
     if min(args.max_length) < 3:
         raise UserError(f"--max-length {given}: must be 3 or more; two of them are special tokens")
-    if args.shard_rows is not None and not 1 <= args.shard_rows < 2**31:
-        raise UserError(f"--shard-rows {str(args.shard_rows)[:40]}: must be from 1 to 2³¹ - 1")
     check_choices(args, CHANGES)
-    check_effects(args)
     args.seed = 42 if args.seed is None else args.seed
-    if not 0 <= args.seed < 2**32:
-        raise UserError(f"--seed {str(args.seed)[:40]}: must be from 0 to 2³² - 1")
     args.augment_percent = 10.0 if args.augment_percent is None else args.augment_percent
     if not 0 < args.augment_percent < 100:
         raise UserError(f"--augment-percent {args.augment_percent}: must be above 0 and below 100")
@@ -217,23 +216,6 @@ def check_choices(args: argparse.Namespace, changes: tuple[str, ...]) -> None:
             raise UserError(f"--augment {args.augment}: makes the positives, so --{option} must not be given")
     if args.labels and args.positives not in ("", "all"):
         raise UserError(f"--labels: all pairs must be kept, but --positives {args.positives} leaves some out")
-
-
-def check_effects(args: argparse.Namespace) -> None:
-    """Refuses options that would do nothing.
-
-    Raises:
-      UserError: naming the option, and those that it needs.
-    """
-    needed = {
-        "augment_percent": ("--augment crop or delete", args.augment in ("crop", "delete")),
-        "augment_both": ("--augment", bool(args.augment)),
-        "augment_lexicon": ("--augment synonym", args.augment == "synonym"),
-        "seed": ("--augment or --positives next_3_sentences", args.augment or args.positives == "next_3_sentences"),
-    }
-    for name, (others, holds) in needed.items():
-        if getattr(args, name) not in (None, "") and getattr(args, name) is not False and not holds:
-            raise UserError(f"--{name.replace('_', '-')}: has no effect without {others}; leave it out")
 
 
 def columns_of(given: list[str]) -> dict[str, str]:

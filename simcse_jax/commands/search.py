@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from simcse_jax.commands.command_line import (
     MODEL,
     Parser,
+    add_batch_size,
     add_dtype,
     add_pooler,
     add_truncation,
@@ -93,7 +94,9 @@ def _parse() -> tuple[argparse.Namespace, Path | None]:
         "--data", help="what to search in: a .txt, .csv, .tsv, .jsonl or .parquet file, a folder of them, or a pattern"
     )
     parser.add_argument(
-        "--column", help="the column of --data (default: sentence, text, sent0 or anchor, or the only one)"
+        "--column",
+        only="--data",
+        help="the column of --data (default: sentence, text, sent0 or anchor, or the only one)",
     )
     parser.add_argument(
         "--index", help="a folder that keeps the embeddings; it is made, or read and added to; or one of `build`"
@@ -106,8 +109,10 @@ def _parse() -> tuple[argparse.Namespace, Path | None]:
         help="a query; may be given several times (default: typed, one a line)",
     )
     asked.add_argument("--queries", help="a file of queries")
-    parser.add_argument("--queries-column", help="the column of --queries, if its name is not a usual one")
-    parser.add_argument("--batch-size", type=int, default=64, help="sentences encoded together on each device")
+    parser.add_argument(
+        "--queries-column", only="--queries", help="the column of --queries, if its name is not a usual one"
+    )
+    add_batch_size(parser)
     add_dtype(parser)
     add_truncation(parser)
     parser.add_argument("--top-k", type=int, default=5, help="sentences for each query")
@@ -135,26 +140,18 @@ def _parse() -> tuple[argparse.Namespace, Path | None]:
     parser.add_argument("--refine", type=int, help=f"for an index of `build`: {REFINE_HELP}")
     parser.add_argument("--nprobes", type=int, help=f"for an index of `build`: {NPROBES_HELP}")
     parser.add_argument("--compare", metavar="MODEL", help="a second model, its results next to the first one's")
-    add_pooler(parser, "--compare-pooler", "the pooler of the second model (default: its own)")
-    parser.add_argument("--compare-index", help="like --index, for the second model")
+    add_pooler(parser, "--compare-pooler", "the pooler of the second model (default: its own)", only="--compare")
+    parser.add_argument("--compare-index", only="--compare", help="like --index, for the second model")
     parser.add_argument("--output", help="a JSON file for the results")
     renamed = {"--compute-dtype": "--dtype", "--sentences": "--data"}
     args = parser.parse_args(with_new_spellings(parser.spelled_out(sys.argv[1:], renamed), renamed))
-    if args.batch_size < 1:
-        raise UserError(f"--batch-size {args.batch_size}: must be 1 or more")
     if not (args.data or args.index):
         raise UserError("nothing to search in; give --data FILE, or --index FOLDER that an earlier call made")
-    for option, needed in (("column", "data"), ("queries_column", "queries")):
-        if getattr(args, option) and not getattr(args, needed):
-            raise UserError(f"--{option.replace('_', '-')}: is for --{needed}, which is not given")
-    for option in ("compare_pooler", "compare_index"):
-        if getattr(args, option) and not args.compare:
-            raise UserError(f"--{option.replace('_', '-')}: is for --compare, which is not given")
     if args.recall_target is None:
         args.recall_target = 0.95
     elif not args.approximate or args.backend == "faiss":
         raise UserError("--recall-target: is for --approximate without FAISS; leave it out")
-    from simcse_jax.data.several_files import as_inputs
+    from simcse_jax.data.files import as_inputs
 
     inputs: dict[str, str | None] = {"--model": args.model, "--compare": args.compare}
     inputs |= as_inputs("--data", args.data) | as_inputs("--queries", args.queries)
@@ -335,7 +332,7 @@ def build_index(arguments: Sequence[str]) -> None:
     parser.add_argument("--output", required=True, help="the folder of the index; one that is there is added to")
     parser.add_argument("--backend", choices=("lance",), default="lance", help="the library that keeps the index")
     parser.add_argument("--model", help=f"what made the embeddings, if the files do not say so: {MODEL}")
-    add_pooler(parser, help="the pooler that made them, with --model (default: the model's own)")
+    add_pooler(parser, help="the pooler that made them, with --model (default: the model's own)", only="--model")
     parser.add_argument(
         "--precision",
         choices=("float32", "int8", "binary"),
@@ -349,12 +346,9 @@ def build_index(arguments: Sequence[str]) -> None:
         help="LanceDB's codes of vectors in float32, by which rows are found: a byte for four elements; int8, a byte "
         "an element; or binary, a bit (default: product, or what it has already)",
     )
-    add_dtype(parser)
-    add_truncation(parser)
+    add_dtype(parser, only="--model")
+    add_truncation(parser, only="--model")
     args = parser.parse_args(list(arguments))
-    for option, default in (("pooler", None), ("truncate_dim", None), ("dtype", parser.get_default("dtype"))):
-        if getattr(args, option) != default and not args.model:
-            raise UserError(f"--{option.replace('_', '-')}: is for --model, which is not given")
     from simcse_jax.encoding.quantization import read_ranges
     from simcse_jax.index.embedding_files import EmbeddingFiles
     from simcse_jax.index.lance import Wanted

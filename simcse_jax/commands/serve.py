@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from simcse_jax.commands.command_line import MODEL, Parser, add_dtype, add_pooler, add_truncation
+from simcse_jax.commands.command_line import MODEL, Parser, add_batch_size, add_dtype, add_pooler, add_truncation
 from simcse_jax.errors import UserError, require
 from simcse_jax.host.ports import bind
 from simcse_jax.host.storage import is_remote, local_path
@@ -104,22 +104,17 @@ def parse() -> argparse.Namespace:
         help="further names of this machine, where no key is asked for (default: the local ones, and --host)",
     )
     parser.add_argument("--no-key", action="store_true", help=f"serve others without {KEY}")
-    parser.add_argument("--batch-size", type=int, default=64, help="texts encoded together on each device")
-    parser.add_argument(
-        "--gather", type=float, default=2.0, help="milliseconds that an idle worker waits for further texts"
-    )
-    parser.add_argument("--timeout", type=float, default=30.0, help="seconds that a request may take")
-    parser.add_argument("--max-inputs", type=int, default=2048, help="texts in a request")
-    parser.add_argument("--max-queue", type=int, default=8192, help="texts that wait; above it, requests get 429")
-    parser.add_argument("--max-requests", type=int, default=1024, help="requests at a time; above it, they get 429")
-    parser.add_argument("--max-body", type=float, default=16.0, help="MiB of a request")
+    add_batch_size(parser, "texts")
+    for name, default, least, most, what in (
+        ("--gather", 2.0, 0, 1000, "milliseconds that an idle worker waits for further texts"),
+        ("--timeout", 30.0, 0.01, 3600, "seconds that a request may take"),
+        ("--max-body", 16.0, 0.001, 1024, "MiB of a request"),
+        ("--max-inputs", 2048, 1, 2**31 - 1, "texts in a request"),
+        ("--max-queue", 8192, 1, 2**31 - 1, "texts that wait; above it, requests get 429"),
+        ("--max-requests", 1024, 1, 2**31 - 1, "requests at a time; above it, they get 429"),
+    ):
+        parser.add_argument(name, type=type(default), default=default, least=least, most=most, help=what)
     args = parser.parse_args()
-    for name in ("batch_size", "max_inputs", "max_queue", "max_requests"):
-        if not 1 <= getattr(args, name) < 2**31:
-            raise UserError(f"--{name.replace('_', '-')} {getattr(args, name)}: must be from 1 to {2**31 - 1}")
-    for name, least, most in (("gather", 0, 1000), ("timeout", 0.01, 3600), ("max_body", 0.001, 1024)):
-        if not least <= getattr(args, name) <= most:
-            raise UserError(f"--{name.replace('_', '-')} {getattr(args, name)}: must be from {least} to {most}")
     if args.max_inputs > args.max_queue:
         raise UserError(
             f"--max-inputs {args.max_inputs}: more than --max-queue {args.max_queue}; none such could ever wait"

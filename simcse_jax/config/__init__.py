@@ -4,6 +4,6 @@ A recipe in `configs/` imports `default_config` and `choose_variant` from here.
 """
 
 from simcse_jax.config.fields import default_config
-from simcse_jax.config.variants import choose_variant
+from simcse_jax.config.recipes import choose_variant
 
 __all__ = ["choose_variant", "default_config"]

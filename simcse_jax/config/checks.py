@@ -4,12 +4,10 @@ from collections.abc import Mapping
 from math import isfinite
 
 from simcse_jax.config.fields import LARGEST, fields_of, flatten, has_scores, trains
-from simcse_jax.config.matryoshka_fields import check_matryoshka
-from simcse_jax.config.partial_fields import check_partial
+from simcse_jax.config.loss_fields import check_matryoshka, check_teacher
 from simcse_jax.config.retrieval_fields import check_retrieval
 from simcse_jax.config.sections import Config, Section
 from simcse_jax.config.source_fields import check_sources
-from simcse_jax.config.teacher_fields import check_teacher
 from simcse_jax.data.labels import LABELS
 from simcse_jax.data.rows import is_text
 from simcse_jax.errors import UserError, nearest, no_such
@@ -26,14 +24,7 @@ LARGEST_FLOAT, SMALLEST_FLOAT = 3.4e38, 1.2e-38  # of float32
 
 
 def validate(config: Config) -> Section:
-    """Checks every field that can be checked without reading anything; sections have been checked already.
-
-    Returns:
-      The config as frozen sections, which is what the rooms read.
-
-    Raises:
-      UserError: with the field, its value and its bounds.
-    """
+    """Checks every field that can be checked without reading anything; sections have been checked already."""
     if isinstance(config, Section):
         return config
     if "sweep" in config:
@@ -44,23 +35,16 @@ def validate(config: Config) -> Section:
     for name, field in fields.items():
         check_field(f"config.{name}", given[name], field)
     _check_model(config)
-    check_partial(config)
     _check_data(config)
     _check_spans(config)
     check_teacher(config)
-    _check_objectives(config)
-    _check_optimization(config)
+    _check_training(config)
     _check_projector(config)
     check_matryoshka(config)
     check_sources(config)
     evaluation, analysis = config.eval, config.analysis
-    check_postprocess(
-        evaluation.postprocess,
-        evaluation.postprocess_data,
-        evaluation.postprocess_dimensions,
-        "config.eval.postprocess",
-        "_",
-    )
+    fit = evaluation.postprocess_data, evaluation.postprocess_dimensions
+    check_postprocess(evaluation.postprocess, *fit, "config.eval.postprocess", "_")
     check_retrieval(config)
     _check_held_out(config)
     if analysis.every and not analysis.data and not evaluation.data:
@@ -78,21 +62,13 @@ def check_field(name: str, value: object, field: Field) -> None:
 
 
 def check_type(field: str, value: object, expected: type) -> None:
-    """Refuses a value of another type; an integer is as good as a float.
-
-    Raises:
-      UserError: naming the field.
-    """
+    """Refuses a value of another type; an integer is as good as a float."""
     if type(value) is not expected and not (expected is float and type(value) is int):
         raise UserError(f"{field}={value!r}: must be of type {expected.__name__}")
 
 
 def check_range(field: str, value: object) -> None:
-    """Refuses a number that a device cannot hold, and a text that cannot be written, as bytes that are not UTF-8.
-
-    Raises:
-      UserError: naming the field.
-    """
+    """Refuses a number that a device cannot hold, and a text that cannot be written, as bytes that are not UTF-8."""
     if isinstance(value, str) and not is_text(value):
         raise UserError(f"{field}={value!r:.100}: is not UTF-8; type it in UTF-8, or rename the file")
     if type(value) is int and abs(value) > LARGEST and field != "config.seed":
@@ -105,9 +81,6 @@ def check_postprocess(method: str, data: str, dimensions: int, field: str, joint
     """Checks a post-processing as far as possible without reading anything.
 
     `field` is the user's name for `method`; `field + joint + "data"` and `… "dimensions"` are those of the others.
-
-    Raises:
-      UserError: naming the field.
     """
     if method and method not in POSTPROCESSING:
         raise no_such(field, "method", method, POSTPROCESSING)
@@ -140,6 +113,11 @@ def _check_model(config: Config) -> None:
         raise UserError(
             f"config.eval.pooler={config.eval.pooler!r}: the head of model.mlp={model.mlp!r} is trained on the pooler "
             f"{model.pooler!r} and belongs to it; set model.mlp=train or none, or leave eval.pooler empty"
+        )
+    if model.lora.init_from and not model.lora.rank:
+        raise UserError(
+            f"config.model.lora.init_from={model.lora.init_from}: model.lora.rank is 0; set it to the rank of the "
+            "adapter, r in its adapter_config.json"
         )
     widths = model.convolutions.widths
     if widths and HEADS[model.mlp].trained:
@@ -206,18 +184,14 @@ def _check_spans(config: Config) -> None:
         )
 
 
-def _check_objectives(config: Config) -> None:
-    active = list(trained(config.objective).values())
+def _check_training(config: Config) -> None:
+    active, train = list(trained(config.objective).values()), config.train
     if not active:
         raise UserError("config.objective: every term has weight 0.0, so there is nothing to train")
     for objective in active:
         objective.check(config, active)
     if config.views.anchor_change == MASKED:
         _check_masked_anchors(config)
-
-
-def _check_optimization(config: Config) -> None:
-    train = config.train
     if train.patience and trains(config) and not has_scores(config):
         raise UserError(f"config.train.patience={train.patience}: eval.data is empty, so there are no scores")
     if train.schedule == "steps" and not train.milestones:
@@ -231,9 +205,7 @@ def _check_projector(config: Config) -> None:
             raise no_such("config.projector.objectives", "objective", name, tuple(config.objective))
         if name in OBJECTIVES and not OBJECTIVES[name].projectable:
             raise UserError(f"config.projector.objectives: {name} sees no projected embeddings; leave it out")
-    if not projector.widths:
-        return
-    if not projector.objectives:
+    if projector.widths and not projector.objectives:
         raise UserError("config.projector.objectives: must name the objectives that see projected embeddings")
 
 

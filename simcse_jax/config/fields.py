@@ -6,7 +6,6 @@ from typing import Any
 from ml_collections import config_dict
 
 from simcse_jax.config.loss_fields import LOSS_FIELDS, LOSS_SECTIONS, fields_of_objectives
-from simcse_jax.config.partial_fields import PARTIAL_FIELDS, PARTIAL_SECTIONS
 from simcse_jax.config.retrieval_fields import RETRIEVAL_FIELDS, RETRIEVAL_SECTIONS
 from simcse_jax.config.sections import Config, is_section
 from simcse_jax.config.source_fields import SOURCE_FIELDS, SOURCE_SECTIONS
@@ -34,16 +33,10 @@ from simcse_jax.field import (
     rule,
 )
 from simcse_jax.host.storage import is_remote, local_path
-from simcse_jax.models.config import (
-    CONVOLUTION_ACTIVATIONS,
-    DTYPES,
-    MOST_CHANNELS,
-    POOLERS,
-    WIDEST_CONVOLUTION,
-)
+from simcse_jax.models.config import CONVOLUTION_ACTIVATIONS, DTYPES, MOST_CHANNELS, POOLERS, WIDEST_CONVOLUTION
 from simcse_jax.models.head import HEADS
 from simcse_jax.objectives.objective import Objective
-from simcse_jax.objectives.registry import OBJECTIVES, OWN, add, check_known, needing
+from simcse_jax.objectives.registry import BUILT_IN, OBJECTIVES, add, check_known, needing
 
 OPTIMIZERS = {"adamw": "decay rates 0.9 and 0.999", "rmsprop": "decay rate 0.9, no momentum"}
 SCHEDULES = {  # see training/learning_rate.py
@@ -67,7 +60,8 @@ FEWEST_ANALYSED = 10  # sentences of analysis.sentences
 SECTIONS = {
     "model": "The encoder.",
     "model.convolutions": "Convolutions between the encoder and the pooler (IS-BERT).",
-    **PARTIAL_SECTIONS,
+    "model.lora": "Products of low rank that train in the place of the encoder (LoRA; docs/guides/lora.md).",
+    "model.freeze": "Parts of the encoder that stay as they are.",
     "data": "The training data.",
     **SOURCE_SECTIONS,
     "data.columns": "Names of columns, if they are not the usual ones. Once one is set, only those set are read.",
@@ -145,7 +139,26 @@ FIELDS = {
         "For objective.replaced_token_detection: a model with its language-model head, which is not trained.",
         only=lambda config: needing(config.objective, "replaces_tokens"),
     ),
-    **PARTIAL_FIELDS,
+    "model.lora.rank": field(0, "The rank of the products; 0: no LoRA, the encoder itself trains.", at_least(0)),
+    "model.lora.alpha": field(16.0, "The products are multiplied by alpha / rank.", above(0), only="model.lora.rank"),
+    "model.lora.targets": field(
+        (),
+        "The linear maps of each layer that have them, as PEFT names them: query,value (DistilBERT: q_lin,v_lin; "
+        "ModernBERT: Wqkv); or all-linear; empty: those of queries and values.",
+        only="model.lora.rank",
+    ),
+    "model.lora.dropout": number(
+        0.0, "The dropout rate of their inputs in training.", BELOW_ONE, only="model.lora.rank"
+    ),
+    "model.lora.init_from": field(
+        "",
+        "A folder in PEFT's format with the products to start from; empty: new ones, which change nothing at first.",
+        only="model.lora.rank",
+    ),
+    "model.freeze.embeddings": field(
+        False, "The tables of the embedding layer, with their norm.", only=lambda config: not config.model.lora.rank
+    ),
+    "model.freeze.layers": field(0, "The first n layers; with LoRA, they have none.", at_least(0)),
     "data.train": field(
         "data/wiki1m_for_simcse.txt",
         "A .txt, .csv, .tsv, .jsonl or .parquet file, a folder of them, a pattern, "
@@ -259,9 +272,7 @@ FIELDS = {
     ),
     "train.max_steps": field(0, "Above 0 it replaces the epochs; train.schedule is over these steps.", at_least(0)),
     "train.patience": field(
-        0,
-        "End the run after this number of evaluations without a better development score; 0: never.",
-        at_least(0),
+        0, "End the run after this number of evaluations without a better development score; 0: never.", at_least(0)
     ),
     "train.log_every": field(25, "Steps between lines of metrics.jsonl.", at_least(1)),
     "train.report_to": field(
@@ -388,15 +399,11 @@ FIELDS = {
 
 
 def fields_of(config: Config) -> Mapping[str, Field]:
-    """The fields of a config: the package's, and those of objectives from outside that it names.
-
-    Raises:
-      UserError: when it names an objective that is nowhere.
-    """
+    """The fields of a config: the package's, and those of objectives from outside that it names."""
     objectives = config.get("objective", {})
     if not is_section(objectives):  # the checks refuse it
         return FIELDS
-    others = [name for name in objectives if name not in OWN and is_section(objectives[name])]
+    others = [name for name in objectives if name not in BUILT_IN and is_section(objectives[name])]
     check_known(others)
     return FIELDS | fields_of_objectives(OBJECTIVES[name] for name in others)
 
@@ -409,8 +416,7 @@ def numbers_of_step(fields: Mapping[str, Field] = FIELDS) -> tuple[str, ...]:
 def default_config(*objectives: type[Objective] | str) -> config_dict.ConfigDict:
     """The defaults: unsupervised SimCSE of BERT-base with the paper's hyper-parameters (Table A.1).
 
-    Args:
-      *objectives: from outside: classes, or names of entry points of other packages (docs/background/architecture.md).
+    `*objectives`: from outside: classes, or names of entry points of other packages (docs/background/architecture.md).
     """
     return defaults_of(FIELDS | fields_of_objectives([add(one) for one in objectives]))
 

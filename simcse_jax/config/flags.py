@@ -13,9 +13,8 @@ from absl import flags
 from ml_collections import config_dict, config_flags
 
 from simcse_jax.config.fields import FIELDS, flatten
-from simcse_jax.config.recipes import FOLDER, find
+from simcse_jax.config.recipes import FOLDER, find, mistakes_in, running
 from simcse_jax.config.recorded import is_record, recorded_config
-from simcse_jax.config.variants import mistakes_in, running
 from simcse_jax.errors import UserError, nearest
 from simcse_jax.host.storage import local_path
 from simcse_jax.models.config import pooler_of
@@ -33,15 +32,9 @@ MEANT = {
     "model.init_from": ("model_name_or_path", "name", "pretrained"),
     "model.pooler": ("pooler", "pooling", "pooler_type"),
 }
-SHORT = {
-    "data": "data.train",
-    "model": "model.init_from",
-    "eval": "eval.data",
-}  # `train --data FILE`: as the other commands call it
-FOLDERS = {
-    "workdir": "where checkpoints, metrics and results go",
-    "profile": "where a trace of a few steps goes",
-}
+# `train --data FILE`: as the other commands call it.
+SHORT = {"data": "data.train", "model": "model.init_from", "eval": "eval.data"}
+FOLDERS = {"workdir": "where checkpoints, metrics and results go", "profile": "where a trace of a few steps goes"}
 
 
 def parse(
@@ -119,8 +112,7 @@ def _parse(
 def leave_out_missing_scores(config: config_dict.ConfigDict, given: Collection[str]) -> None:
     """Leaves out the scores whose data a recipe of the package names and that are not there, and says so.
 
-    Args:
-      given: the names of the fields that the user has set; data named there must exist.
+    `given`: the names of the fields that the user has set; data named there must exist.
     """
     data = config.eval.data
     if not data or "eval.data" in given or local_path(data).exists():
@@ -136,7 +128,6 @@ def leave_out_missing_scores(config: config_dict.ConfigDict, given: Collection[s
 
 
 def _fields_in(argv: Sequence[str]) -> set[str]:
-    """The names of the fields that these arguments set."""
     return {_in_full(arg).lstrip("-").partition("=")[0].removeprefix("config.") for arg in argv}
 
 
@@ -147,11 +138,7 @@ def _in_full(arg: str) -> str:
 
 
 def split_config(argv: Sequence[str]) -> tuple[str, list[str]]:
-    """The value of `--config`, empty if there is none, and the other arguments.
-
-    Raises:
-      UserError: when it is given twice.
-    """
+    """The value of `--config`, empty if there is none, and the other arguments."""
     found, rest = split_option(argv, "--config", "-config")
     if len(found) > 1:
         raise UserError(f"--config is given {len(found)} times: {', '.join(found)}; give it once")
@@ -174,9 +161,6 @@ def find_config(path: str) -> tuple[str, str]:
     """Where the file of `FILE[:VARIANT]` is, a local one or a recipe of the package, and `:VARIANT`.
 
     A `run.json` is taken as it is named.
-
-    Raises:
-      UserError: when there is no such file or recipe.
     """
     if is_record(path):
         return path, ""
@@ -202,9 +186,6 @@ def load_config(path: str) -> Loaded:
 
     A file may have a function `complete(config, given)`: it is called when the values that the user gives are set, and
     gets the names of their fields.
-
-    Raises:
-      UserError: when there is none, or for anything that goes wrong in it.
     """
     if is_record(path):
         config = recorded_config(path)

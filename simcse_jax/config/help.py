@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from simcse_jax.config.recipes import FOLDER
-from simcse_jax.config.variants import list_recipes
+from simcse_jax.config.recipes import FOLDER, list_recipes
 from simcse_jax.field import Field
 
 WIDTH = 100
@@ -21,7 +20,7 @@ def describe_recipes(folder: Path) -> str:
     """Each recipe of a folder of the package: its name, its variants and the first line of its docstring."""
     lines = [
         "recipes: --config NAME or NAME:VARIANT; the first variant is the default. To change more than fields, copy a "
-        f"file from {folder}.",
+        f"file from {folder}."
     ]
     for recipe in list_recipes(folder):
         name = recipe.file.relative_to(FOLDER).with_suffix("").as_posix()

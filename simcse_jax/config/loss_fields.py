@@ -1,13 +1,14 @@
-"""The fields of the loss: views of a sentence, a projector, and those that objectives declare."""
+"""The fields of the loss: views of a sentence, a projector, a teacher, sizes, and those that objectives declare."""
 
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from simcse_jax.config.matryoshka_fields import MATRYOSHKA_FIELDS, MATRYOSHKA_SECTIONS
-from simcse_jax.config.teacher_fields import TEACHER_FIELDS, TEACHER_SECTIONS
-from simcse_jax.field import BELOW_ONE, Field, at_least, at_most, either, explain, field, number, one_of, rule
+from simcse_jax.config.sections import Config
+from simcse_jax.errors import UserError
+from simcse_jax.field import BELOW_ONE, Field, at_least, at_most, either, explain, field, listed, number, one_of, rule
 from simcse_jax.models.config import CHANGES, MASKED, NORMS, STATISTICS, is_widths
+from simcse_jax.objectives.discarded import check_kept
 from simcse_jax.objectives.objective import Objective
 from simcse_jax.objectives.registry import OBJECTIVES, needing
 
@@ -31,14 +32,12 @@ def _sections(objectives: Iterable[Objective]) -> dict[str, str]:
 
 def fields_of_objectives(objectives: Iterable[Objective]) -> dict[str, Field]:
     """The fields of objectives, by dotted names; all but the weight have an effect only if it is not 0."""
-    return {f"objective.{one.name}.{name}": _while_on(one, name) for one in objectives for name in one.fields}
 
+    def while_on(objective: str, own: Field) -> Field:
+        return replace(own, only=lambda config: config.objective[objective].weight and own.has_effect(config))
 
-def _while_on(objective: Objective, name: str) -> Field:
-    own = objective.fields[name]
-    if name == "weight":
-        return own
-    return replace(own, only=lambda config: config.objective[objective.name].weight and own.has_effect(config))
+    named = [(one.name, name, own) for one in objectives for name, own in one.fields.items()]
+    return {f"objective.{one}.{name}": own if name == "weight" else while_on(one, own) for one, name, own in named}
 
 
 LOSS_SECTIONS = {
@@ -46,9 +45,9 @@ LOSS_SECTIONS = {
     "projector": "A network with batch norm between the embeddings and some objectives, in training only.",
     "objective": "The loss is the weighted sum of these terms.",
     **_sections(_objectives(teacher=False)),
-    **TEACHER_SECTIONS,
+    "teacher": "A model whose embeddings of all training sentences are computed once, before the run.",
     **_sections(_objectives(teacher=True)),
-    **MATRYOSHKA_SECTIONS,
+    "matryoshka": "The objectives at several sizes of the embeddings (Kusupati et al. 2022).",
 }
 
 
@@ -63,6 +62,38 @@ def _policies(config: Any) -> set[str]:
 def _projects(config: Any) -> bool:
     seen = any(config.objective[name].weight for name in config.projector.objectives)
     return seen and bool(config.projector.widths)
+
+
+def _taught(config: Any) -> bool:
+    return bool(needing(config.objective, "teacher"))
+
+
+def _seen(config: Any) -> bool:
+    return bool(needing(config.objective, "truncatable"))
+
+
+def read_dimensions(parts: tuple[str, ...]) -> tuple[int, ...]:
+    """The sizes in `matryoshka.dimensions`, the largest first.
+
+    Raises:
+      ValueError: when one is no whole number from 1, or is there twice.
+    """
+    sizes = tuple(int(part) for part in parts)
+    if any(size < 1 for size in sizes) or len(set(sizes)) < len(sizes):
+        raise ValueError(f"{sizes} are no sizes")
+    return tuple(sorted(sizes, reverse=True))
+
+
+def read_weights(parts: tuple[str, ...]) -> tuple[float, ...]:
+    """The weights in `matryoshka.weights`, in its order.
+
+    Raises:
+      ValueError: when one is no number from 0 to 1e30, or none is above 1e-30.
+    """
+    weights = tuple(map(float, parts))
+    if not all(0 <= weight <= 1e30 for weight in weights) or (weights and max(weights) <= 1e-30):
+        raise ValueError(f"{weights} are no weights")
+    return weights
 
 
 LOSS_FIELDS = {
@@ -120,7 +151,72 @@ LOSS_FIELDS = {
     ),
     "projector.objectives": field((), "The objectives that see projected embeddings.", only=_projects),
     **fields_of_objectives(_objectives(teacher=False)),
-    **TEACHER_FIELDS,
+    "teacher.model": field(
+        "", "The model, as for model.init_from; it is used as it is published, and not trained.", only=_taught
+    ),
+    "teacher.kept": field(
+        "",
+        "A folder that keeps its embeddings for other runs on the same sentences; empty: they are not kept.",
+        only=_taught,
+    ),
     **fields_of_objectives(_objectives(teacher=True)),
-    **MATRYOSHKA_FIELDS,
+    "matryoshka.dimensions": field(
+        (),
+        "Objectives of embeddings are summed over embeddings of these numbers of elements, e.g. 768,256,64; empty: "
+        "embeddings as they are.",
+        listed("empty, or whole numbers from 1, each once", read_dimensions),
+        only=_seen,
+    ),
+    "matryoshka.weights": number(
+        (),
+        "The weight of the objectives at each of them, in the same order; empty: 1.",
+        listed("empty, or numbers of 0 or more, at most 1e30, one of them above 1e-30", read_weights),
+        only=lambda config: config.matryoshka.dimensions and _seen(config),
+    ),
 }
+
+
+def sizes_of(config: Config) -> tuple[int, ...]:
+    """The sizes, the largest first; none without `matryoshka.dimensions`."""
+    return read_dimensions(config.matryoshka.dimensions)
+
+
+def weights_of(config: Config) -> list[float]:
+    """The weights of `sizes_of`, in its order."""
+    dimensions, weights = config.matryoshka.dimensions, config.matryoshka.weights
+    by_size = zip(map(int, dimensions), read_weights(weights) or [1.0] * len(dimensions), strict=True)
+    return [weight for _, weight in sorted(by_size, reverse=True)]
+
+
+def check_matryoshka(config: Config) -> None:
+    """Refuses weights of other sizes, and objectives that cannot be taken at several sizes."""
+    dimensions, weights, projector = config.matryoshka.dimensions, config.matryoshka.weights, config.projector
+    if weights and len(weights) != len(dimensions):
+        raise UserError(
+            f"config.matryoshka.weights={','.join(weights)}: {len(weights)} weights for {len(dimensions)} of "
+            "matryoshka.dimensions; give one for each, or none"
+        )
+    if not dimensions:
+        return
+    check_kept(config, "config.matryoshka.dimensions", "the first elements are trained")
+    truncated = [objective.name for objective in needing(config.objective, "truncatable")]
+    for name in projector.objectives if projector.widths else ():
+        if name in truncated:
+            raise UserError(
+                f"config.matryoshka.dimensions: objective.{name} sees projected embeddings, whose elements are not "
+                "those of the embedding; leave it empty, or take the objective out of projector.objectives"
+            )
+
+
+def check_teacher(config: Config) -> None:
+    """Refuses objectives of a teacher without one, and data that have no sentence for it."""
+    names = [objective.name for objective in needing(config.objective, "teacher")]
+    if not names:
+        return
+    if not config.teacher.model:
+        raise UserError(f"config.teacher.model: must be set for objective.{names[0]}: a model")
+    if config.data.mixed:
+        raise UserError(
+            f"config.data.mixed: objective.{names[0]} reads all sentences of every example, and some sources lack one; "
+            "set it to False, or the objective's weight to 0.0"
+        )

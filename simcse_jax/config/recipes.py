@@ -1,16 +1,21 @@
-"""Recipes: the config files that come with the package, and the file that `--config` names.
+"""Config files: the recipes of the package, the file that `--config` names, and its variants (`unsup_bert:large`).
 
 An installed package has them in its folder `configs`; in a clone they are next to the package. In both places a config
 file may import a recipe: `from simcse_jax.configs.unsup_bert import get_config`.
 """
 
+import contextlib
 import importlib.machinery
 import importlib.util
+import inspect
 import os
 import sys
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
 
-from simcse_jax.errors import UserError, nearest
+from simcse_jax.errors import UserError, nearest, reason
 from simcse_jax.host.storage import local_path
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -30,9 +35,6 @@ def find(name: str) -> Path:
 
     A local file wins, whose name may lack the `.py`. Otherwise it is a recipe of the package: `unsup_bert`,
     `unsup-bert`, `unsup_bert.py` and `configs/unsup_bert.py` are the same.
-
-    Raises:
-      UserError: when there is neither; it lists the recipes.
     """
     for local in (local_path(name), local_path(f"{name}.py")):
         if local.is_file():
@@ -56,3 +58,92 @@ def let_import() -> None:
     folder = os.getcwd()
     if not sys.flags.safe_path and not {"", folder} & set(sys.path):
         sys.path.append(folder)
+
+
+class NoSuchVariant(UserError):
+    """A config has no variant of this name; `known` lists those that it has."""
+
+    def __init__(self, variant: str, known: Iterable[str]):
+        self.known = tuple(known)
+        super().__init__(f"no variant {variant!r} of this config; it has {', '.join(self.known)}")
+
+
+def choose_variant(variant: str, variants: Mapping[str, Any]) -> Any:
+    """The entry of `variants` with this name, the `large` of `--config unsup_bert:large`."""
+    if variant not in variants:
+        raise NoSuchVariant(variant, variants)
+    return variants[variant]
+
+
+def load_file(file: str | Path) -> ModuleType:
+    """Runs a config file, a Python program. Raises whatever goes wrong in it."""
+    let_import()
+    # By its loader: the name need not end in .py.
+    loader = importlib.machinery.SourceFileLoader("simcse_jax_config_file", str(file))
+    spec = importlib.util.spec_from_loader(loader.name, loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    loader.exec_module(module)
+    return module
+
+
+@contextlib.contextmanager
+def running(path: str) -> Iterator[tuple[ModuleType, tuple[str, ...]]]:
+    """The config file that `--config path` means, and the argument of its functions: none, or that of `FILE:ARGUMENT`.
+
+    Raises:
+      UserError: when there is no such file; and, in one line with its name, for all that goes wrong in it, here or in
+        the functions that are called meanwhile.
+    """
+    name, colon, argument = path.partition(":")
+    file = find(name)
+    with mistakes_in(path):
+        yield load_file(file), (argument,) if colon else ()
+
+
+@contextlib.contextmanager
+def mistakes_in(path: str) -> Iterator[None]:
+    """Raises a `UserError` with the config file's name for all that goes wrong in its functions."""
+    try:
+        yield
+    except NoSuchVariant as error:
+        raise UserError(f"--config {path}: {error}") from None
+    except UserError:
+        raise
+    except (Exception, SystemExit) as error:  # the file is a program: anything can go wrong in it
+        raise UserError(f"--config {path}: {type(error).__name__}: {reason(error)}") from None
+
+
+def variants_of(module: ModuleType) -> tuple[str, ...]:
+    """The variants of a config file, the default one first; empty if it has none."""
+    parameters = inspect.signature(module.get_config).parameters
+    if not parameters:
+        return ()
+    default = next(iter(parameters.values())).default
+    try:
+        module.get_config("?")
+    except NoSuchVariant as error:
+        return (default, *(name for name in error.known if name != default))
+    return ()
+
+
+class Recipe(NamedTuple):
+    """A config file, as `--help` lists it."""
+
+    file: Path
+    about: str  # the first line of its docstring
+    variants: tuple[str, ...] = ()  # the default one first
+
+
+def list_recipes(folder: Path) -> list[Recipe]:
+    """The config files of a folder, sorted by name. For one that cannot be loaded, `about` says why."""
+    recipes = []
+    for file in sorted(folder.glob("*.py")):
+        try:
+            module = load_file(file)
+            about = (module.__doc__ or "").strip().partition("\n")[0]
+            recipes.append(Recipe(file, about, variants_of(module)))
+        except (Exception, SystemExit) as error:  # the file is a program: anything can go wrong in it
+            recipes.append(Recipe(file, f"cannot be loaded: {reason(error)}"))
+    return recipes

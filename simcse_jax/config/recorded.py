@@ -8,7 +8,7 @@ from ml_collections import config_dict
 from simcse_jax.config.fields import default_config, flatten
 from simcse_jax.errors import UserError, nearest
 from simcse_jax.host.storage import as_path, read_json
-from simcse_jax.objectives.registry import OWN
+from simcse_jax.objectives.registry import BUILT_IN
 
 ELSEWHERE = ("parallel.processes", "parallel.process_id", "parallel.coordinator")  # where the run was, not what it is
 
@@ -22,10 +22,6 @@ def recorded_config(path: str) -> config_dict.ConfigDict:
     """The config that a `run.json` records.
 
     Fields that its version did not have are at their defaults, and so are the processes and their addresses.
-
-    Raises:
-      UserError: when the file cannot be read or has no config, or a field of it is not one of this version. It names
-        the field.
     """
     section = read_json(as_path(path)).get("config")
     if not section or not isinstance(section, dict):
@@ -33,7 +29,7 @@ def recorded_config(path: str) -> config_dict.ConfigDict:
     objectives = section.get("objective")
     try:
         config = default_config(
-            *(name for name in objectives if name not in OWN) if isinstance(objectives, dict) else ()
+            *(name for name in objectives if name not in BUILT_IN) if isinstance(objectives, dict) else ()
         )
     except UserError as error:
         raise UserError(f"--config {path}: {error}") from None

@@ -50,11 +50,7 @@ RETRIEVAL_FIELDS = {
 
 
 def check_retrieval(config: Config) -> None:
-    """Refuses a choice by retrieval without its data, and data without a choice.
-
-    Raises:
-      UserError: naming the field.
-    """
+    """Refuses a choice by retrieval without its data, and data without a choice."""
     evaluation = config.eval
     if not evaluation.retrieval.data:
         if evaluation.development == RETRIEVAL:

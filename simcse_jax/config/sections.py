@@ -48,11 +48,7 @@ class Section(Mapping[str, Any]):
         return {name: value.to_dict() if isinstance(value, Section) else value for name, value in self.items()}
 
     def replaced(self, name: str, value: Any) -> "Section":
-        """The same with another value of the field of this dotted name.
-
-        Raises:
-          KeyError: when there is no such field.
-        """
+        """The same with another value of the field of this dotted name."""
         first, dot, rest = name.partition(".")
         before = self._fields[first]
         return Section({**self._fields, first: before.replaced(rest, value) if dot else value})

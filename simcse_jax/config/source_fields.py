@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from simcse_jax.config.sections import Config
+from simcse_jax.data.documents import SPANS
 from simcse_jax.data.mixture import read_weights
 from simcse_jax.data.sources import split_sources
-from simcse_jax.data.spans import SPANS
 from simcse_jax.data.tokens import ROLES, Lengths, Prompts
 from simcse_jax.errors import UserError
 from simcse_jax.field import either, explain, field, listed, rule
@@ -70,11 +70,7 @@ def longest(config: Config) -> tuple[str, int]:
 
 
 def prompts_of(config: Config) -> tuple[Prompts, ...]:
-    """The prompts of each source, in their order; () without any.
-
-    Raises:
-      UserError: when their number is neither 1 nor that of the sources, or a quotation mark does not end.
-    """
+    """The prompts of each source, in their order; () without any."""
     given = config.data.prompts
     if not any(given.values()):
         return ()
@@ -83,7 +79,6 @@ def prompts_of(config: Config) -> tuple[Prompts, ...]:
 
 
 def _split(field: str, text: str, sources: Sequence[str]) -> list[str]:
-    """A prompt for each source."""
     found = [text]
     if "," in text or '"' in text:
         try:
@@ -101,11 +96,7 @@ def _split(field: str, text: str, sources: Sequence[str]) -> list[str]:
 
 
 def check_sources(config: Config) -> None:
-    """Refuses weights and prompts that do not fit the sources, and data whose rows must stay together.
-
-    Raises:
-      UserError: naming the field.
-    """
+    """Refuses weights and prompts that do not fit the sources, and data whose rows must stay together."""
     data = config.data
     prompts = prompts_of(config)
     count = len(split_sources(data.train)) if data.weights else 0
@@ -141,9 +132,6 @@ def check_mixed(config: Config, field: str, otherwise: str) -> None:
     Args:
       config: of a run on sources with different columns.
       field: what says that they are, and `otherwise`: what to do about it.
-
-    Raises:
-      UserError: naming `field`.
     """
     if config.projector.widths:
         raise UserError(

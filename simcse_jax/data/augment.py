@@ -4,14 +4,15 @@ The change to a sentence is a function of (seed, its row, its column) and of not
 Words are separated by white space.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from simcse_jax.data.draws import row_generator
 from simcse_jax.errors import UserError
 
-AUGMENTATIONS = ("crop", "delete", "delete_one", "synonym", "mlm")
+CHANGES = ("crop", "delete", "delete_one", "synonym")  # of one sentence's words
+AUGMENTATIONS = (*CHANGES, "mlm")
 
 
 def augment(
@@ -26,30 +27,38 @@ def augment(
       lexicon: for `synonym`, see `Synonyms`.
       mlm_model: for `mlm`, see `replace_by_mlm`.
       seed, column: these and the row decide the outcome.
-
-    Raises:
-      UserError: naming the wrong field of `data.augment`.
     """
     if name not in AUGMENTATIONS:
         raise UserError(f"data.augment.name={name!r}: must be one of {', '.join(AUGMENTATIONS)}")
     if name in ("crop", "delete", "mlm") and not 0 < percent < 100:
         raise UserError(f"data.augment.percent={percent}: must be above 0 and below 100")
-    # The next two modules need JAX, which is not imported to check a config.
     if name == "mlm":
-        from simcse_jax.data.masked_words import replace_by_mlm
+        from simcse_jax.data.masked_words import replace_by_mlm  # needs JAX, which is not imported to check a config
 
         return replace_by_mlm(sentences, mlm_model, percent, seed=seed, column=column)
+    change, changed, same = change_of(name, percent, lexicon), [], 0
+    for row, text in enumerate(sentences):
+        words = text.split()
+        found = change(words, row_generator(seed, row, column))
+        same += found == words
+        changed.append(" ".join(found))
+    if name == "synonym" and same:
+        from simcse_jax.devices import processes  # needs JAX, too
+
+        processes.say(f"{lexicon}: {same} of {len(sentences)} sentences have no word with a synonym; unchanged")
+    return changed
+
+
+def change_of(name: str, percent: float, lexicon: str) -> Callable[[list[str], np.random.Generator], list[str]]:
+    """The function of words that is one of `CHANGES`; see `augment`."""
     if name == "synonym":
-        from simcse_jax.data.synonyms import replace_by_synonyms
+        from simcse_jax.data.synonyms import Synonyms
 
-        return replace_by_synonyms(sentences, lexicon, seed=seed, column=column)
-
-    def change(words: list[str], generator: np.random.Generator) -> list[str]:
-        if name == "delete_one":
-            return delete_one(words, generator)
-        return (crop if name == "crop" else delete)(words, percent, generator)
-
-    return [" ".join(change(text.split(), row_generator(seed, row, column))) for row, text in enumerate(sentences)]
+        return Synonyms(lexicon).replace
+    if name == "delete_one":
+        return delete_one
+    remove = crop if name == "crop" else delete
+    return lambda words, generator: remove(words, percent, generator)
 
 
 def crop(words: Sequence[str], percent: float, generator: np.random.Generator) -> list[str]:

@@ -1,12 +1,12 @@
 """The token ids of a corpus in memory, and its batches, each a function of (seed, step)."""
 
+import dataclasses
 from collections.abc import Sequence
 from statistics import NormalDist
-from typing import NamedTuple
 
 import numpy as np
 
-from simcse_jax.data.corpora import AnyBatches, Programs, Taught
+from simcse_jax.data.corpora import AnyBatches, Part, Programs, Taught
 from simcse_jax.data.draws import epoch_generator
 from simcse_jax.data.examples import Examples
 from simcse_jax.data.mixture import Mixture
@@ -22,7 +22,8 @@ LOOKED_AT = 2**18  # steps whose tokens are counted before training, which takes
 MANY_STEPS = 500  # a second compilation pays off from this many steps on
 
 
-class Corpus(NamedTuple):
+@dataclasses.dataclass(frozen=True, eq=False)
+class Corpus(Part):
     """N tokenized examples of C columns, padded to the single length T that the run is compiled for."""
 
     input_ids: np.ndarray  # (N, C, T) int32
@@ -40,14 +41,8 @@ class Corpus(NamedTuple):
     cut: int = 0  # the number of sentences that were cut
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """A single one, empty: all rows may be in one batch."""
-        return ("",)
-
-    @property
-    def parts(self) -> "tuple[Corpus, ...]":
-        """The corpus itself."""
-        return (self,)
+    def _stored(self) -> tuple[int, int, bool]:
+        return *self.input_ids.shape[1:], self.present is not None
 
     @property
     def num_rows(self) -> int:
@@ -66,33 +61,9 @@ class Corpus(NamedTuple):
         return Batches(self, batch_size, seed)
 
     @property
-    def num_columns(self) -> int:
-        """The number of an example's sentences."""
-        return self.input_ids.shape[1] if self.pairing is None else 2
-
-    @property
     def fewest_columns(self) -> int:
         """The number of sentences in the example with the fewest."""
         return self.num_columns if self.present is None else int(self.present.sum(axis=1).min())
-
-    @property
-    def num_examples(self) -> int:
-        """The number of an epoch's examples."""
-        return len(self.input_ids) if self.pairing is None else self.pairing.count(len(self.input_ids))
-
-    def steps_per_epoch(self, batch_size: int) -> int:
-        """The batches of an epoch."""
-        return steps_per_epoch(self.num_examples, batch_size)
-
-    @property
-    def shape(self) -> tuple[object, ...]:
-        """What batches must share to be computed by one program."""
-        return self.num_columns, self.input_ids.shape[2], self.lengths, self.present is not None
-
-    @property
-    def places(self) -> np.ndarray:
-        """(C,) the places for a sentence of each column."""
-        return np.array(self.lengths or self.input_ids.shape[2:] * self.num_columns)
 
     def of_source(self, number: int) -> "Corpus":
         """The rows of one of several sources, with only the columns and places that it needs."""
@@ -104,7 +75,8 @@ class Corpus(NamedTuple):
         most = max(padded_length(int(longest.max()), self.input_ids.shape[2]), 1)
         own = tuple(padded_length(length, most) for length in longest.tolist()) if self.lengths and width > 1 else ()
         taught = self.taught and self.taught._replace(places=self.taught.places[rows, :width])
-        return self._replace(
+        return dataclasses.replace(
+            self,
             input_ids=self.input_ids[rows, :width, :most],
             attention_mask=self.attention_mask[rows, :width, :most],
             labels=None if self.labels is None else self.labels[rows],
@@ -148,11 +120,6 @@ def tokenize(
     )
 
 
-def steps_per_epoch(num_examples: int, batch_size: int) -> int:
-    """The last partial batch of an epoch is dropped."""
-    return num_examples // batch_size
-
-
 class Batches(AnyBatches):
     """The batches of a run. Its only state is a cache of the last epoch's order."""
 
@@ -180,7 +147,7 @@ class Batches(AnyBatches):
 
     def _rows_of(self, step: int) -> np.ndarray:
         """The corpus rows of a batch, (B,), or of its pairs, (B, 2)."""
-        epoch, position = divmod(step, steps_per_epoch(self._corpus.num_examples, self.batch_size))
+        epoch, position = divmod(step, self._corpus.steps_per_epoch(self.batch_size))
         if epoch != self._epoch:
             self._epoch, self._order = epoch, self._examples(epoch)
         return self._order[position * self.batch_size : (position + 1) * self.batch_size]
@@ -221,7 +188,7 @@ class Batches(AnyBatches):
 
     def _most_tokens(self, lengths: np.ndarray, steps: int, starts: list[int]) -> np.ndarray:
         """(steps, C): the most tokens encoded together; `starts` are the parts' first rows."""
-        per_epoch = steps_per_epoch(self._corpus.num_examples, self.batch_size)
+        per_epoch = self._corpus.steps_per_epoch(self.batch_size)
         found = []
         for epoch, first in enumerate(range(0, steps, per_epoch)):
             rows = self._examples(epoch)[: min(steps - first, per_epoch) * self.batch_size]
@@ -259,7 +226,6 @@ def _small_and_large(
 
     Args:
       lengths: (N, C) tokens of each sentence.
-      together: the number of examples that are encoded together.
       parts: the parts of a batch, encoded one after another or on different devices.
       times: (N,) how often each row is read; None if equally often.
     """

@@ -33,8 +33,7 @@ USUAL_NAMES = {
     "negative": ("hard_neg", "negative", "neg", "hard_negative", "negatives", "hard_negatives", "rejected"),
 }
 EARLIER = ("sent0", "anchor", "sentence", "text")  # anchor names that all versions know
-USUAL_LABELS = ("label", "gold_label")
-USUAL_SCORES = ("score", "pos_scores")
+USUAL_VALUES = {"label": ("label", "gold_label"), "score": ("score", "pos_scores")}
 # Columns that number the rows, in any case.
 NUMBERING = {"", "#", "no", "no.", "nr", "row", "id", "_id", "idx", "index", "guid", "uid", "uuid", "pid", "qid"}
 NUMBERING |= {"pairid", "pair_id", "docid", "doc_id", "query_id", "passage_id", "unnamed: 0", "__index_level_0__"}
@@ -60,7 +59,7 @@ def is_sentences(name: str) -> bool:
 
 def is_content(name: str) -> bool:
     """Whether a column's name is none of those for labels, scores and row numbers."""
-    return name.strip().lower() not in {*USUAL_LABELS, *USUAL_SCORES, *NUMBERING}
+    return name.strip().lower() not in {*itertools.chain(*USUAL_VALUES.values()), *NUMBERING}
 
 
 class Chosen(NamedTuple):
@@ -85,35 +84,34 @@ def choose_columns(
     mapped. `graded` pairs have no negatives. Columns NAME_1, NAME_2, … are used if there is no NAME for negatives.
     """
     roles = {role: known for role, known in USUAL_NAMES.items() if not (graded and role == "negative")}
-    found = _choose(names, columns, where, ordered, roles)
+    if mapped := {role: columns[role] for role in ROLES if columns.get(role)}:
+        found = _mapped(names, mapped, where)
+    else:
+        read = (columns.get("label"), columns.get("score"))
+        content = [name for name in names if is_content(name) and name not in read]
+        sentences = [name for name in content if is_sentences(name)] or (content if len(content) == 1 else [])
+        found = _by_name(names, sentences, where, roles) or _by_order(names, sentences, content, where, ordered)
     for place in found.places:
         check_unique(names, names[place], where)
     return found._replace(alone=len(names) == 1)
 
 
-def _choose(
-    names: Sequence[str],
-    columns: Mapping[str, str],
-    where: str,
-    ordered: bool,
-    usual_names: Mapping[str, tuple[str, ...]],
-) -> Chosen:
-    mapped = {role: columns[role] for role in ROLES if columns.get(role)}
-    if mapped:
-        further = _numbered(names, mapped.get("negative"), where)
-        _check_mapped(names, {role: name for role, name in mapped.items() if role != "negative" or not further}, where)
-        if "neutral" in mapped and "negative" not in mapped:
-            raise UserError("data.columns.negative: data.columns.neutral is set, so this must be set too")
-        return _chosen(names, {role: [name] for role, name in mapped.items()}, further)
-    read = (columns.get("label"), columns.get("score"))
-    content = [place for place, name in enumerate(names) if is_content(name) and name not in read]
-    by_order = [place for place in content if is_sentences(names[place])]
-    if not by_order and len(content) == 1:
-        by_order = content
+def _mapped(names: Sequence[str], mapped: Mapping[str, str], where: str) -> Chosen:
+    further = _numbered(names, mapped.get("negative"), where)
+    _check_mapped(names, {role: name for role, name in mapped.items() if role != "negative" or not further}, where)
+    if "neutral" in mapped and "negative" not in mapped:
+        raise UserError("data.columns.negative: data.columns.neutral is set, so this must be set too")
+    return _chosen(names, {role: [name] for role, name in mapped.items()}, further)
+
+
+def _by_name(
+    names: Sequence[str], sentences: Sequence[str], where: str, usual_names: Mapping[str, tuple[str, ...]]
+) -> Chosen | None:
+    """The columns of a known pair and those with usual names; None without any."""
     usual: dict[str, list[str]] = {}
-    further = []
+    further: list[str] = []
     pair, weak = _pair_of(names, PAIRS), _pair_of(names, ALONE)
-    is_weak = not pair and bool(weak) and {names[place] for place in by_order} <= set(weak.values())
+    is_weak = not pair and bool(weak) and {*sentences} <= set(weak.values())
     pair = weak if is_weak else pair
     for role, known in usual_names.items():
         found = [pair[role]] if role in pair else _named(names, known)
@@ -123,35 +121,44 @@ def _choose(
             found = further = next(filter(None, (_numbered(names, name, where) for name in known)), [])
         if found:
             usual[role] = found
-    if usual:
-        named = {name for found in usual.values() for name in found}
-        others = [names[place] for place in by_order if names[place] not in named]
-        is_left = "anchor" not in usual and len(others) == 1
-        if is_left:
-            usual, others = {"anchor": others, **usual}, []
-        if missing := next((role for role in list(usual_names)[: len(usual)] if role not in usual), None):
-            last = usual[list(usual)[-1]][0]
+    if not usual:
+        return None
+    named = {name for found in usual.values() for name in found}
+    others = [name for name in sentences if name not in named]
+    is_left = "anchor" not in usual and len(others) == 1
+    if is_left:
+        usual, others = {"anchor": others, **usual}, []
+    if missing := next((role for role in list(usual_names)[: len(usual)] if role not in usual), None):
+        last = usual[list(usual)[-1]][0]
+        raise UserError(
+            f"{where}: has {last!r}, but which column is the {missing}? There are {', '.join(names)}; set "
+            "data.columns.anchor (and positive, negative)"
+        )
+    missed = next((known for role, known in usual_names.items() if role not in usual), ())
+    unsure = (0, 1) if is_weak else (0,) if is_left else ()
+    chosen = _chosen(names, usual, further)
+    return chosen._replace(unsure=unsure, missed=frozenset(missed), unread=tuple(others))
+
+
+def _by_order(
+    names: Sequence[str], sentences: Sequence[str], content: Sequence[str], where: str, ordered: bool
+) -> Chosen:
+    """Up to three columns of sentences; only one if the order means nothing."""
+    count = len(sentences)
+    if not 1 <= count <= (3 if ordered else 1):
+        raise UserError(
+            f"{where}: which columns to use? It has {', '.join(names)}; set data.columns.anchor (and positive, "
+            "negative)"
+        )
+    for name in sentences if where.lower().endswith((".csv", ".tsv")) else ():
+        if len(name.split()) > 3 or len(name) > 60 or name.strip().endswith(ENDS):
             raise UserError(
-                f"{where}: has {last!r}, but which column is the {missing}? There are {', '.join(names)}; set "
-                "data.columns.anchor (and positive, negative)"
+                f"{where}: {name!r:.60} looks like a sentence, not like a column's name; the first line must name "
+                "the columns, e.g. sent0,sent1,hard_neg (or set data.columns.anchor)"
             )
-        missed = next((known for role, known in usual_names.items() if role not in usual), ())
-        unsure = (0, 1) if is_weak else (0,) if is_left else ()
-        chosen = _chosen(names, usual, further)
-        return chosen._replace(unsure=unsure, missed=frozenset(missed), unread=tuple(others))
-    if 1 <= len(by_order) <= (3 if ordered else 1):
-        for name in (names[place] for place in by_order if where.lower().endswith((".csv", ".tsv"))):
-            if len(name.split()) > 3 or len(name) > 60 or name.strip().endswith(ENDS):
-                raise UserError(
-                    f"{where}: {name!r:.60} looks like a sentence, not like a column's name; the first line must name "
-                    "the columns, e.g. sent0,sent1,hard_neg (or set data.columns.anchor)"
-                )
-        left_out = tuple(names[place] for place in content if place not in by_order)
-        negatives = Negatives(min(2, len(by_order)), len(by_order))
-        return Chosen(by_order, negatives, tuple(range(len(by_order))), unread=left_out)
-    raise UserError(
-        f"{where}: which columns to use? It has {', '.join(names)}; set data.columns.anchor (and positive, negative)"
-    )
+    left_out = tuple(name for name in content if name not in sentences)
+    places = [list(names).index(name) for name in sentences]
+    return Chosen(places, Negatives(min(2, count), count), tuple(range(count)), unread=left_out)
 
 
 def _plain(name: str) -> str:
@@ -258,36 +265,29 @@ def warn_of_unread(names: Sequence[str], chosen: Chosen, where: str) -> None:
 
 def warn_of_labels(names: Sequence[str], before: str, after: str) -> None:
     """Warns, between two texts, about an unread column of labels or scores: all pairs then count as positives."""
-    unread = next((name for name in names if name.strip().lower() in (*USUAL_LABELS, "score")), None)
+    unread = next((name for name in names if name.strip().lower() in (*USUAL_VALUES["label"], "score")), None)
     if unread is not None:
         said = f"its column {unread!r} is not read, so every pair counts as a positive"
         warnings.warn(f"{before}{said}{after}", stacklevel=3)
 
 
-def choose_labels(names: Sequence[str], columns: Mapping[str, str], needed_by: str, where: str) -> int | None:
-    """The index of the label column: the mapped one or, if `needed_by` names a setting, one with a usual name."""
-    if columns.get("label"):
-        _check_mapped(names, {"label": columns["label"]}, where)
-        check_unique(names, columns["label"], where)
-        return list(names).index(columns["label"])
-    if not needed_by:
+def choose_values(
+    kind: str, names: Sequence[str], columns: Mapping[str, str], needed_by: str, where: str
+) -> int | None:
+    """The index of the column of labels or scores (`kind`: label, score): the mapped one, or one with a usual name.
+
+    None if none is mapped, and `needed_by`, the setting that needs one, is empty.
+    """
+    name = columns.get(kind)
+    if name:
+        _check_mapped(names, {kind: name}, where)
+    elif not needed_by:
         return None
-    found = _named(names, USUAL_LABELS)
-    if not found:
+    elif found := _named(names, USUAL_VALUES[kind]):
+        (name,) = found
+    else:
         raise UserError(
-            f"{where}: no labels, but {needed_by} needs them; it has {', '.join(names)}: set data.columns.label"
-        )
-    return list(names).index(found[0])
-
-
-def choose_scores(names: Sequence[str], columns: Mapping[str, str], needed_by: str, where: str) -> int:
-    """The index of the score column: the mapped one, or one with a usual name; see `choose_labels`."""
-    name = columns.get("score") or next(iter(_named(names, USUAL_SCORES)), None)
-    if mapped := columns.get("score"):
-        _check_mapped(names, {"score": mapped}, where)
-    if name is None:
-        raise UserError(
-            f"{where}: no scores, but {needed_by} needs them; it has {', '.join(names)}: set data.columns.score"
+            f"{where}: no {kind}s, but {needed_by} needs them; it has {', '.join(names)}: set data.columns.{kind}"
         )
     check_unique(names, name, where)
     return list(names).index(name)

@@ -2,11 +2,13 @@
 
 import abc
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
-from simcse_jax.data.tokens import Prompts
+from simcse_jax.data.pairing import Pairing
+from simcse_jax.data.tokens import NO_PROMPTS, Prompts
+from simcse_jax.host.storage import sha256
 
 
 class Taught(NamedTuple):
@@ -51,8 +53,6 @@ class AnyBatches(abc.ABC):
         """The programs of a run.
 
         Args:
-          steps: the run's steps.
-          devices: the number of devices that share a batch.
           chunk_size: examples that each device encodes at a time; 0: all of its examples.
           unpad: do not compute padding, if there is enough of it.
         """
@@ -66,63 +66,93 @@ class AnyBatches(abc.ABC):
         return []
 
 
-class AnyCorpus(Protocol):
-    """The rows that a run trains on."""
+class AnyCorpus(abc.ABC):
+    """The rows that a run trains on: those of its parts, each of which has batches of its own."""
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The sources with separate batches; a single "" if batches mix all rows."""
-
-    @property
-    def parts(self) -> "tuple[Part, ...]":
-        """The rows of each of these."""
+    names: tuple[str, ...]  # of the parts; a single "" if batches mix all rows
+    parts: "tuple[Part, ...]"
 
     @property
     def num_rows(self) -> int:
         """The number of all rows."""
+        return sum(part.num_rows for part in self.parts)
 
     @property
     def num_columns(self) -> int:
         """The sentences of the example with the most."""
+        return max(part.num_columns for part in self.parts)
 
     @property
     def fewest_columns(self) -> int:
         """The sentences of the example with the fewest."""
+        return min(part.fewest_columns for part in self.parts)
 
     @property
     def prompts(self) -> tuple[Prompts, ...]:
         """Those of each source; () without any."""
+        found = tuple(prompts for part in self.parts for prompts in part.prompts or (NO_PROMPTS,))
+        return found if any(part.prompts for part in self.parts) else ()
 
     @property
     def taught(self) -> Taught | None:
-        """A teacher's embeddings; None without a teacher."""
+        """A teacher's embeddings, which all parts share; None without a teacher."""
+        return self.parts[0].taught
 
     @property
     def fingerprint(self) -> str:
         """SHA-256 of the contents."""
+        return sha256(*(np.frombuffer(part.fingerprint.encode(), np.uint8) for part in self.parts))
 
     def steps_per_epoch(self, batch_size: int) -> int:
-        """The batches that read it once; the last partial one is dropped."""
+        """The batches that read each part once; the last partial one is dropped."""
+        return sum(part.steps_per_epoch(batch_size) for part in self.parts)
 
+    @abc.abstractmethod
     def batches(self, batch_size: int, seed: int) -> AnyBatches:
         """The batches of a run."""
 
 
-class Part(AnyCorpus, Protocol):
+class Part(AnyCorpus):
     """A corpus whose batches mix all its rows: the whole corpus of a run, or one source."""
 
-    @property
-    def num_examples(self) -> int:
-        """The examples of an epoch: its rows, or the pairs made from them."""
+    names = ("",)
+    pairing: Pairing | None  # makes an epoch's examples from one column; None: the rows are the examples
 
     @property
-    def places(self) -> np.ndarray:
-        """(C,) the places for a sentence of each column."""
+    def parts(self) -> "tuple[Part, ...]":  # type: ignore[override] - nobody writes it
+        """The corpus itself."""
+        return (self,)
 
     @property
+    @abc.abstractmethod
     def lengths(self) -> tuple[int, ...]:
         """The places for a sentence of each column, at most T; () where all have T."""
 
     @property
+    @abc.abstractmethod
+    def _stored(self) -> tuple[int, int, bool]:
+        """C, T, and whether rows may lack columns."""
+
+    @property
+    def num_columns(self) -> int:
+        """The number of an example's sentences."""
+        return self._stored[0] if self.pairing is None else 2
+
+    @property
+    def num_examples(self) -> int:
+        """The examples of an epoch: its rows, or the pairs made from them."""
+        return self.num_rows if self.pairing is None else self.pairing.count(self.num_rows)
+
+    def steps_per_epoch(self, batch_size: int) -> int:
+        """The batches of an epoch; the last partial one is dropped."""
+        return self.num_examples // batch_size
+
+    @property
+    def places(self) -> np.ndarray:
+        """(C,) the places for a sentence of each column."""
+        return np.array(self.lengths or [self._stored[1]] * self.num_columns)
+
+    @property
     def shape(self) -> tuple[object, ...]:
         """What batches must share to be computed by one program."""
+        return self.num_columns, self._stored[1], self.lengths, self._stored[2]

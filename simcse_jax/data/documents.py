@@ -1,11 +1,21 @@
-"""Next sentences of documents as positives: the training signals that SimCSE's Table 2 compares dropout with."""
+"""Positives from documents: their next sentences (SimCSE, Table 2), or spans of them, as DeCLUTR's.
 
-from collections.abc import Iterable, Sequence
+DeCLUTR is Giorgi et al. 2021, arXiv:2006.03659.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
+from simcse_jax.data.draws import document_generator
+from simcse_jax.data.sources import Examples
+from simcse_jax.errors import UserError
+
 # The positive is drawn from this many sentences after the anchor.
 REACH = {"next_sentence": 1, "next_3_sentences": 3}
+SPANS = "spans"  # the value of `data.positives`
+Span = tuple[int, int]  # its first word piece, and the one after its last
 
 
 def read_documents(lines: Iterable[str]) -> list[list[str]]:
@@ -28,11 +38,6 @@ def next_sentences(
     Lee, 2018). Near a document's end, k is uniform over the sentences that are left. Every sentence except a
     document's last is an anchor once.
 
-    Args:
-      documents: each a list of sentences in their order.
-      reach: 1 for the next sentence, 3 for the next three.
-      generator: draws k.
-
     Returns:
       Anchors and positives, in the order of the text.
     """
@@ -45,3 +50,76 @@ def next_sentences(
         anchors += document[:last]
         positives += [document[i + k] for i, k in enumerate(ahead.tolist())]
     return anchors, positives
+
+
+class Spans(NamedTuple):
+    """How spans are drawn. Lengths are in word pieces, without special tokens."""
+
+    anchors: int  # per document
+    positives: int  # per anchor
+    shortest: int
+    longest: int
+    tokens: int  # the minimum length of a document
+
+
+def draw_spans(spans: Spans, length: int, generator: np.random.Generator) -> list[list[Span]]:
+    """The spans of a document of `length` word pieces: for each anchor, its own span and those of its positives.
+
+    The document is divided into blocks of `longest` pieces. An anchor lies anywhere in a block of its own, and no
+    other anchor has the block or one next to it: anchors are disjoint. Its length is
+
+        ⌊shortest + Beta(4, 2) · (longest − shortest)⌋,
+
+    and a positive's is the same with Beta(2, 4). A positive starts anywhere from its length before the anchor to the
+    anchor's end, within the document: it is next to the anchor, overlaps it, or lies inside (DeCLUTR, section 3.2, as
+    its released code draws them).
+    """
+    starts = list(range(0, length - spans.longest + 1, spans.longest))
+    reach = spans.longest - spans.shortest
+    found = []
+    for left in range(spans.anchors, 0, -1):
+        size = int(generator.beta(4, 2) * reach + spans.shortest)
+        # As released: with few blocks left, one at an end, which takes only one neighbour along.
+        scarce = len(starts) // left < left
+        block = int(generator.integers(2)) * (len(starts) - 1) if scarce else int(generator.integers(len(starts)))
+        start = starts[block] + int(generator.integers(spans.longest - size + 1))
+        del starts[max(0, block - 1) : block + 2]
+        own = [(start, start + size)]
+        for _ in range(spans.positives):
+            size = int(generator.beta(2, 4) * reach + spans.shortest)
+            first = generator.integers(max(0, start - size), min(own[0][1], length - size) + 1)
+            own.append((int(first), int(first) + size))
+        found.append(own)
+    return found
+
+
+def cut_spans(
+    documents: Sequence[str],
+    pieces: Callable[[str], np.ndarray],
+    text: Callable[[np.ndarray], str],
+    spans: Spans,
+    seed: int,
+    where: str,
+) -> Examples:
+    """Anchors with their positives, a row for each anchor, document by document.
+
+    A document's spans are drawn once per run, from the seed and the document's number. The released code redraws them
+    every epoch, but trains for one.
+
+    Args:
+      pieces: from a text to its word pieces.
+      text: from word pieces to a text.
+    """
+    tokens = [pieces(document) for document in documents]
+    short = sum(len(each) < spans.tokens for each in tokens)
+    if short:
+        raise UserError(
+            f"{where}: {short} of {len(tokens)} documents have fewer than {spans.tokens} word pieces "
+            "(config.data.spans.tokens); leave them out, or set data.spans.longest and data.spans.tokens lower"
+        )
+    columns: tuple[list[str], ...] = tuple([] for _ in range(1 + spans.positives))
+    for number, each in enumerate(tokens):
+        for own in draw_spans(spans, len(each), document_generator(seed, number)):
+            for column, (first, end) in zip(columns, own, strict=True):
+                column.append(text(each[first:end]))
+    return Examples(columns, 0)

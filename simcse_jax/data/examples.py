@@ -1,7 +1,7 @@
 """Training sentences from files, hub datasets, TensorFlow datasets and SentEval's similarity sets.
 
 A specification is a path ending in .txt, .csv, .tsv, .jsonl or .parquet, a folder of such files or a pattern of them
-(`several_files`), `hf:NAME[:CONFIG[:SPLIT]]`, `tfds:NAME[:SPLIT]`, `sts:FOLDER` or `sts:FOLDER:TASK[:SPLIT]`
+(`files.files_of`), `hf:NAME[:CONFIG[:SPLIT]]`, `tfds:NAME[:SPLIT]`, `sts:FOLDER` or `sts:FOLDER:TASK[:SPLIT]`
 (`data.sts`), or several of them with commas in between. All of them give one column of sentences per role.
 """
 
@@ -12,34 +12,24 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simcse_jax.data.columns import choose_columns, choose_labels, choose_scores, fitting, warn_of_unread
+from simcse_jax.data.columns import choose_columns, choose_values, fitting, warn_of_unread
 from simcse_jax.data.datasets import LIBRARIES, Library
-from simcse_jax.data.documents import REACH, next_sentences, read_documents
+from simcse_jax.data.documents import REACH, SPANS, next_sentences, read_documents
 from simcse_jax.data.draws import NEXT_SENTENCES, SUBSAMPLE, corpus_generator
-from simcse_jax.data.files import READERS, read_parquet
+from simcse_jax.data.files import READERS, files_of, read_parquet
 from simcse_jax.data.labels import LABELS, parse_label
 from simcse_jax.data.row_lists import Negatives, peek_lists, read_negatives, split_positives
-from simcse_jax.data.rows import MISSING, Row, Table, read_text
+from simcse_jax.data.rows import MISSING, Row, read_text
 from simcse_jax.data.scores import Scores
-from simcse_jax.data.several_files import files_of, source_path
 from simcse_jax.data.sources import ALIKE, Examples, join, split_sources
-from simcse_jax.data.spans import SPANS
-from simcse_jax.data.sts import PREFIX, of_task, read_sts_pairs, read_sts_texts, sts_version
+from simcse_jax.data.sts import PREFIX, read_sts, sts_version
 from simcse_jax.errors import UserError
+from simcse_jax.host.storage import as_path
 
 __all__ = ["POSITIVES", "Examples", "read_examples"]
 
 
-def _read_sts(data: str) -> Table:
-    return read_sts_texts(data) if of_task(data) is None else read_sts_pairs(data)
-
-
-def _sts_version(data: str) -> str:
-    found = of_task(data)
-    return sts_version(data if found is None else found[0])
-
-
-PREFIXED = {**LIBRARIES, PREFIX: Library(_read_sts, True, _sts_version)}  # sources that are not files, by prefix
+PREFIXED = {**LIBRARIES, PREFIX: Library(read_sts, True, sts_version)}  # sources that are not files, by prefix
 POSITIVES = (*LABELS, "all", *REACH, SPANS)  # the values of `data.positives`, which may also be empty
 
 
@@ -58,22 +48,18 @@ def read_examples(
     """Reads all examples of a specification (see the module's docstring).
 
     Args:
-      specification: what to read.
       columns: from role (anchor, positive, negative, neutral; label, score) to column name, for unusual names; empty
         names are ignored. If `label` is set, rows without a label are left out.
       positives: how positives are chosen. Empty: by the column. A label: only hypotheses with this label; `all`:
         hypotheses with any label (SimCSE, Table 4). `next_sentence`, `next_3_sentences`: a following sentence of
         the same document (Table 2, see `data.documents`). `spans`: one column of whole documents, whose spans are
-        drawn once their tokenizer is known (see `data.spans`).
+        drawn once their tokenizer is known (see `data.documents`).
       labels: whether labels are needed, and kept.
       subsample: the number of examples to draw without replacement, kept in order; 0 for all.
       seed: for everything drawn here.
       mixed: whether several sources may have different columns (see `Examples.present`).
       scores: how to read each pair's score; rows without a score are left out. None to read no scores.
       pairs: whether a row's sentences belong together; if so, a warning says that labels or scores are not read.
-
-    Raises:
-      UserError: in one line, naming the file and the row, or the setting that does not fit the data.
     """
     generator = corpus_generator(seed, NEXT_SENTENCES)
     sources = files_by_source(specification)  # before the first is read
@@ -89,11 +75,7 @@ def read_examples(
 
 
 def files_by_source(specification: str) -> dict[str, list[str]]:
-    """The files of each source, of which a folder and a pattern have any number; a library's source is its own.
-
-    Raises:
-      UserError: naming a source that is not there.
-    """
+    """The files of each source, of which a folder and a pattern have any number; a library's source is its own."""
     sources, found = split_sources(specification), {}
     several = f"{specification}: " if sources[1:] else ""
     for source in sources:
@@ -102,7 +84,7 @@ def files_by_source(specification: str) -> dict[str, list[str]]:
         except UserError as error:
             sts = f"; SentEval's is {PREFIX}FOLDER" if "a folder" in str(error) else ""
             raise UserError(f"data.train={several}{error}{sts}") from None
-        if several and not prefix_of(source) and not source_path(found[source][0]).is_file():
+        if several and not prefix_of(source) and not as_path(found[source][0]).is_file():
             hint = "a comma separates sources; put a name with a comma in double quotes"
             raise UserError(f"data.train={several}{source}: no such file; {hint}")
     return found
@@ -111,12 +93,15 @@ def files_by_source(specification: str) -> dict[str, list[str]]:
 def _read_source(source: "Source", positives: str, generator: np.random.Generator) -> Examples:
     """All examples of one source, with labels and scores if read; `generator` draws next sentences."""
     if positives == SPANS:
-        examples = _whole_documents(source.rows, source.where)
-    elif positives in REACH:
-        examples = _pair(source.rows, positives, generator, source.where)
-    else:
-        examples = _collect(source)
-    return _with_label(examples, positives, source.where) if positives in LABELS else examples
+        return Examples(([" ".join(document) for document in _documents(source.rows, source.where)],), 0)
+    if positives in REACH:
+        return _pair(source.rows, positives, generator, source.where)
+    examples = _collect(source)
+    if positives in LABELS:
+        examples = examples.take(np.flatnonzero(examples.labels == LABELS.index(positives)))
+        if not len(examples):
+            raise UserError(f"{source.where}: no pair is labelled {positives}; choose another data.positives")
+    return examples
 
 
 class Source(NamedTuple):
@@ -154,7 +139,7 @@ class Source(NamedTuple):
             texts[first:first] = read_negatives(self.negatives, [names[at] for at in places], values, row.where)
         if self.label is None or not all(texts):
             return texts, None
-        return texts, _read_label(row.fields[self.label], f"{row.where}: the field {names[self.label]!r}")
+        return texts, parse_label(*self._value(row, self.label))
 
     @property
     def _others(self) -> list[int]:
@@ -163,12 +148,14 @@ class Source(NamedTuple):
 
     def read_score(self, row: Row) -> float | None:
         """A row's score; None if it has none, or if scores are not read."""
-        if self.score is None or self.scores is None:
-            return None
-        value, where = row.fields[self.score], f"{row.where}: the field {self.names[self.score]!r}"
-        if value is MISSING:
+        return None if self.score is None or self.scores is None else self.scores.read(*self._value(row, self.score))
+
+    def _value(self, row: Row, place: int) -> tuple[object, str]:
+        """The value of a row's label or score, and where it is."""
+        where = f"{row.where}: the field {self.names[place]!r}"
+        if row.fields[place] is MISSING:
             raise UserError(f"{where} is missing")
-        return self.scores.read(value, where)
+        return row.fields[place], where
 
 
 def open_source(
@@ -186,8 +173,8 @@ def open_source(
     names, rows, where, ordered = open_table(specification)
     found = choose_columns(names, columns, where, ordered, graded=scores is not None)
     chosen, negatives = found.places, found.negatives
-    label = choose_labels(names, columns, needed_by, where)
-    score = None if scores is None else choose_scores(names, columns, scores.needed_by, where)
+    label = choose_values("label", names, columns, needed_by, where)
+    score = None if scores is None else choose_values("score", names, columns, scores.needed_by, where)
     if pairs and label is score is None and not any(columns.values()):
         warn_of_unread(names, found, where)
     needing = needed_by or (scores.needed_by if scores else "")
@@ -198,7 +185,7 @@ def open_source(
         wanted = [names[place] for place in dict.fromkeys([*chosen, *others])]
         chosen = [wanted.index(names[place]) for place in chosen]
         label, score = (None if place is None else wanted.index(names[place]) for place in (label, score))
-        names, rows = wanted, read_parquet(source_path(specification), wanted)[1]
+        names, rows = wanted, read_parquet(as_path(specification), wanted)[1]
     rows = fitting(rows, found._replace(places=chosen), names, where)
     if negatives.first > 1:
         rows = split_positives(rows, names, chosen[1], *([] if score is None else [score]))
@@ -231,7 +218,7 @@ def open_table(specification: str) -> tuple[list[str], Iterator[Row], str, bool]
     if prefix := prefix_of(specification):
         library = PREFIXED[prefix]
         return *library.read(specification.removeprefix(prefix)), specification, library.ordered
-    path = source_path(specification)
+    path = as_path(specification)
     reader = READERS.get(path.suffix.lower())
     if not path.is_file():
         raise UserError(f"data.train={specification}: {'a folder' if path.is_dir() else 'no such file'}")
@@ -240,13 +227,6 @@ def open_table(specification: str) -> tuple[list[str], Iterator[Row], str, bool]
             f"{path}: unknown file type {path.suffix!r}; known are {', '.join(READERS)}, hf:, tfds: and sts:"
         )
     return *reader(path), str(path), True
-
-
-def _with_label(examples: Examples, label: str, where: str) -> Examples:
-    chosen = examples.take(np.flatnonzero(examples.labels == LABELS.index(label)))
-    if not len(chosen):
-        raise UserError(f"{where}: no pair is labelled {label}; choose another data.positives")
-    return chosen
 
 
 def _subsample(examples: Examples, count: int, seed: int, where: str) -> Examples:
@@ -272,10 +252,6 @@ def _pair(rows: Iterable[Row], positives: str, generator: np.random.Generator, w
             f"put blank lines only between documents"
         )
     return Examples(pairs, 0)
-
-
-def _whole_documents(rows: Iterable[Row], where: str) -> Examples:
-    return Examples(([" ".join(document) for document in _documents(rows, where)],), 0)
 
 
 def _documents(rows: Iterable[Row], where: str) -> list[list[str]]:
@@ -335,9 +311,3 @@ def no_examples_in(where: str, blank: int, unlabelled: int, unscored: int = 0) -
     counts = ((blank, "blank rows"), (unlabelled, "rows without a label"), (unscored, "rows without a score"))
     left_out = " and ".join(f"{count} {kind}" for count, kind in counts if count)
     return UserError(f"{where}: holds no sentences" + (f", only {left_out}" if left_out else ""))
-
-
-def _read_label(value: object, where: str) -> int | None:
-    if value is MISSING:
-        raise UserError(f"{where} is missing")
-    return parse_label(value, where)

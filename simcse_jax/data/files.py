@@ -1,16 +1,18 @@
-"""Reads rows from .txt, .csv, .tsv, .jsonl and .parquet files; `READERS` has a function for each."""
+"""The files that a name stands for, and rows from .txt, .csv, .tsv, .jsonl and .parquet files, see `READERS`."""
 
+import glob
 import itertools
 import json
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from simcse_jax.data.labels import with_names
 from simcse_jax.data.rows import MISSING, START, Lines, Place, Row, Table, errors_of, is_text
 from simcse_jax.data.separated import read_separated
 from simcse_jax.errors import UserError, broken, reason
-from simcse_jax.host.storage import is_remote
+from simcse_jax.host.hidden import is_hidden
+from simcse_jax.host.storage import as_path, is_remote
 
 PARQUET_ROWS = 8192  # read at once
 
@@ -67,7 +69,6 @@ def read_parquet(path: Path, columns: Sequence[str] | None = None, first: int = 
     """The names of all columns, and the rows with some of them, read a few thousand at a time.
 
     Args:
-      path: the file.
       columns: the ones to read, in this order; None for all. Errors in other columns do not matter.
       first: the first row to read, from 0; earlier row groups are skipped.
     """
@@ -140,3 +141,41 @@ READERS: dict[str, Callable[..., Table]] = {  # take a path and, except the last
     ".jsonl": _read_jsonl,
     ".parquet": read_parquet,
 }
+
+
+def files_of(name: str) -> list[str]:
+    """The files of a name, sorted; those whose names begin with a dot or `_` are left out.
+
+    Args:
+      name: a file, which need not exist; a folder, of which the files of known types are read, not those of folders in
+        it; or a pattern. On a disk or in a bucket.
+    """
+    pattern = glob.has_magic(name) and (is_remote(name) or not as_path(name).exists())
+    if not pattern and (PurePath(name).suffix.lower() in READERS or not as_path(name).is_dir()):
+        return [name]  # a bucket is not asked for a file
+    found = _matching(name) if pattern else sorted(str(path) for path in as_path(name).iterdir() if path.is_file())
+    own = is_hidden(PurePath(name).name)  # such a pattern asks for them
+    found = [each for each in found if own or not is_hidden(PurePath(each).name)]
+    if pattern and not found:
+        raise UserError(f"{name}: no file matches")
+    if not pattern and not (found := [each for each in found if PurePath(each).suffix.lower() in READERS]):
+        raise UserError(f"{name}: a folder without {', '.join(READERS)} files")
+    return found
+
+
+def as_inputs(option: str, name: str | None) -> dict[str, str]:
+    """What an option reads, for the checks of outputs (`host.outputs.Inputs`): the name itself and all its files."""
+    files = [] if name is None else [each for each in files_of(name) if each != name]
+    return ({} if name is None else {option: name}) | {f"{option} {file}": file for file in files}
+
+
+def _matching(pattern: str) -> list[str]:
+    if not is_remote(pattern):
+        return sorted(glob.glob(str(as_path(pattern)), recursive=True))
+    bucket, _, rest = pattern.removeprefix("gs://").partition("/")
+    try:
+        return sorted(str(path) for path in as_path(f"gs://{bucket}").glob(rest))
+    except UserError:
+        raise
+    except Exception as error:  # of the store's client
+        raise UserError(f"{pattern}: cannot be listed: {reason(error)}") from None

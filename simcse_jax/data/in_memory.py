@@ -29,12 +29,8 @@ def write_examples(given: Any, path: Path, name: str, used: bool = False) -> Non
       given: an iterable of sentences, of tuples (anchor, positive), (anchor, positive, negative) or (sentence,
         sentence, score), or of dictionaries; or a table: pandas' or Polars' frame, Arrow's table, a
         `datasets.Dataset`, a dictionary of columns. Columns of a table are chosen by their names, as those of a file.
-      path: the file.
       name: of the argument, for errors.
       used: whether a run reads the file if it is there. Otherwise it is replaced, if it was written here.
-
-    Raises:
-      UserError: when there is nothing, or something else; or the file has other examples or is not ours.
     """
     parts = _parts(given, name)
     first = next(parts, None)
@@ -50,7 +46,7 @@ def write_examples(given: Any, path: Path, name: str, used: bool = False) -> Non
     schema = first.schema.with_metadata({OURS: b"of a program"})
     with replacing_file(path) as file, pyarrow.parquet.ParquetWriter(file, schema) as writer:
         for part in every:
-            writer.write_table(_as(part, schema, name))
+            writer.write_table(_made(lambda part=part: part.cast(schema), name, "its rows differ"))
 
 
 def _check_same(parts: Iterable[pyarrow.Table], path: Path, name: str) -> None:
@@ -65,13 +61,6 @@ def _check_same(parts: Iterable[pyarrow.Table], path: Path, name: str) -> None:
         if next(before, None) is None:
             return
     raise UserError(f"{path}: this workdir has a run on other {name}; choose another workdir, or remove this one")
-
-
-def _as(part: pyarrow.Table, schema: pyarrow.Schema, name: str) -> pyarrow.Table:
-    try:
-        return part.cast(schema)
-    except (pyarrow.ArrowInvalid, ValueError) as error:
-        raise UserError(f"{name}: its rows differ: {reason(error)}") from None
 
 
 def _parts(given: Any, name: str) -> Iterator[pyarrow.Table]:
@@ -124,11 +113,11 @@ def _plain(kind: pyarrow.DataType) -> pyarrow.DataType:
     return pyarrow.string() if pyarrow.types.is_large_string(kind) else kind
 
 
-def _made(make: Any, name: str) -> pyarrow.Table:
+def _made(make: Any, name: str, wrong: str = "cannot be a table") -> pyarrow.Table:
     try:
         return make()
     except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError, TypeError, ValueError, OverflowError) as error:
-        raise UserError(f"{name}: cannot be a table: {reason(error)}") from None
+        raise UserError(f"{name}: {wrong}: {reason(error)}") from None
 
 
 def _fields(item: Any, number: int, name: str) -> tuple[Any, ...]:

@@ -46,7 +46,6 @@ def parse_label(value: object, where: str) -> int | None:
 
     Args:
       value: a name in any case, or a number, perhaps as text. For a `NamedLabel`, its name decides.
-      where: the file, row and field, for the message.
     """
     text = ""
     unlabelled: tuple[str, ...] = UNLABELLED

@@ -48,7 +48,6 @@ def replace_by_mlm(
       model_name: a model with a language-model head, see `huggingface.load.load`.
       percent: above 0, below 100; rounded to a whole number of tokens.
       seed, column: decide with the row which tokens are masked.
-      batch_size: sentences at a time.
     """
     model = _load(model_name)
     tokenizer = Tokenizer(model.folder, model.config)  # pads, and checks that it fits the weights
@@ -57,11 +56,10 @@ def replace_by_mlm(
     predict = _make_predict(model, _replacements(backend, model, special_ids, model_name))
     params = {name: value for name, value in model.params.items() if not name.startswith(PREFIX)}
 
-    def draw(row: int, maskable: np.ndarray) -> np.ndarray:
+    masked = []
+    for row, (ids, is_text, maskable) in enumerate(_tokens(sentences, backend, special_ids, model.max_length)):
         count = min(_count(len(maskable), percent), len(maskable))
-        return row_generator(seed, row, column).permutation(maskable)[:count]
-
-    masked = list(_choose(sentences, backend, special_ids, model.max_length, draw))
+        masked.append(Masked(ids, is_text, row_generator(seed, row, column).permutation(maskable)[:count]))
     for rows, length in _batches([len(each.ids) for each in masked], batch_size, model.max_length):
         chosen = [masked[row] for row in rows]
         # Copies of its first row fill the last batch to the shape of the others.
@@ -127,19 +125,14 @@ def _make_predict(model: Pretrained, known: np.ndarray) -> Predict:
     return predict
 
 
-def _choose(
-    sentences: Sequence[str],
-    backend: "Backend",
-    special_ids: Sequence[int],
-    max_length: int,
-    draw: Callable[[int, np.ndarray], np.ndarray],
-) -> Iterator[Masked]:
-    """Tokenizes sentences and chooses the tokens to mask; `draw` selects from a row's maskable positions."""
+def _tokens(
+    sentences: Sequence[str], backend: "Backend", special_ids: Sequence[int], max_length: int
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Each sentence's ids, which of them are text, and the positions that may be masked."""
     for start in range(0, len(sentences), CHUNK):  # encodings are much larger than ids
-        for row, encoding in enumerate(backend.encode_batch_fast(list(sentences[start : start + CHUNK])), start):
+        for encoding in backend.encode_batch_fast(list(sentences[start : start + CHUNK])):
             ids, is_text = np.array(encoding.ids, np.int32), np.array(encoding.special_tokens_mask) == 0
-            maskable = np.flatnonzero((is_text & ~np.isin(ids, special_ids))[:max_length])
-            yield Masked(ids, is_text, draw(row, maskable))
+            yield ids, is_text, np.flatnonzero((is_text & ~np.isin(ids, special_ids))[:max_length])
 
 
 def _batches(lengths: Sequence[int], batch_size: int, max_length: int) -> Iterator[tuple[list[int], int]]:

@@ -6,57 +6,20 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from simcse_jax.data.corpora import AnyBatches, Part, Programs, Taught
+from simcse_jax.data.corpora import AnyBatches, AnyCorpus, Part, Programs
 from simcse_jax.data.mixture import Mixture, share_out
-from simcse_jax.data.tokens import NO_PROMPTS, Prompts
 from simcse_jax.errors import UserError
-from simcse_jax.host.storage import sha256
 
 KEPT = 2  # epochs whose order of sources is kept
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class OneSource:
+class OneSource(AnyCorpus):
     """The sources of a run whose batches have rows of one source each."""
 
     names: tuple[str, ...]
     parts: tuple[Part, ...]
     weights: tuple[float, ...] = ()  # of the sources; () for weights by their number of batches
-
-    @property
-    def num_rows(self) -> int:
-        """The rows of all sources."""
-        return sum(part.num_rows for part in self.parts)
-
-    @property
-    def num_columns(self) -> int:
-        """The number of sentences in the example with the most."""
-        return max(part.num_columns for part in self.parts)
-
-    @property
-    def fewest_columns(self) -> int:
-        """The number of sentences in the example with the fewest."""
-        return min(part.fewest_columns for part in self.parts)
-
-    @property
-    def prompts(self) -> tuple[Prompts, ...]:
-        """The prompts of each source; () if there are none."""
-        found = tuple(prompts for part in self.parts for prompts in part.prompts or (NO_PROMPTS,))
-        return found if any(part.prompts for part in self.parts) else ()
-
-    @property
-    def taught(self) -> Taught | None:
-        """The teacher's embeddings, shared by all sources."""
-        return self.parts[0].taught
-
-    @property
-    def fingerprint(self) -> str:
-        """SHA-256 of all sources."""
-        return sha256(*(np.frombuffer(part.fingerprint.encode(), np.uint8) for part in self.parts))
-
-    def steps_per_epoch(self, batch_size: int) -> int:
-        """The number of batches that would read each source once."""
-        return sum(part.steps_per_epoch(batch_size) for part in self.parts)
 
     def mixture(self, batch_size: int) -> Mixture:
         """The sources' turns in an epoch, a batch each; refuses sources that would have none."""

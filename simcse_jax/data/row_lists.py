@@ -108,8 +108,6 @@ def split_positives(rows: Iterator[Row], names: Sequence[str], place: int, *for_
     A row without positives stays one row, with a blank positive.
 
     Args:
-      rows: the rows.
-      names: of the columns.
       place: the column of positives.
       for_each: columns with a list of values, one for each positive: scores, say.
     """

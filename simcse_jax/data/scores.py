@@ -24,19 +24,16 @@ class Scores(NamedTuple):
         if score is None or self.bounds is None:
             return score
         low, high = self.bounds
+        if not low <= score <= high and self.stated:
+            raise UserError(
+                f"{where} holds {score:g}, which is outside of data.score_range={low:g},{high:g}; correct one of them"
+            )
         if not low <= score <= high:
-            raise UserError(f"{where} holds {score:g}, {self._remedy()}")
+            raise UserError(
+                f"{where} holds {score:g}, but {self.needed_by} needs scores from {low:g} to {high:g}; set "
+                "data.score_range to the lowest and the highest score that there may be, e.g. 0,5"
+            )
         return (score - low) / (high - low)
-
-    def _remedy(self) -> str:
-        assert self.bounds is not None
-        low, high = self.bounds
-        if self.stated:
-            return f"which is outside of data.score_range={low:g},{high:g}; correct one of them"
-        return (
-            f"but {self.needed_by} needs scores from {low:g} to {high:g}; set data.score_range to the lowest and the "
-            "highest score that there may be, e.g. 0,5"
-        )
 
 
 def parse_score(value: object, where: str) -> float | None:

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from simcse_jax.data.columns import USUAL_NAMES, check_unique
-from simcse_jax.data.files import READERS, count_parquet, read_parquet
+from simcse_jax.data.files import READERS, count_parquet, files_of, read_parquet
 from simcse_jax.data.rows import MISSING, START, Place, Row, is_text, reported, size_and_time
-from simcse_jax.data.several_files import files_of
 from simcse_jax.errors import UserError, broken
 from simcse_jax.host.storage import Folder, as_path
 
@@ -29,9 +28,6 @@ class SentenceFile:
         Args:
           name: the file, on a disk or in a bucket.
           column: None for one with a usual name (`sentence`, `text`, `sent0`, `anchor`), or the only one.
-
-        Raises:
-          UserError: when the file or column does not exist, or the choice of a column is unclear.
         """
         self.path: Folder = as_path(str(name))
         self._suffix = self.path.suffix.lower()
@@ -109,7 +105,7 @@ class SentenceFile:
 
 
 class SentenceFiles:
-    """The sentences of all files of a name (`several_files.files_of`), one after the other."""
+    """The sentences of all files of a name (`files.files_of`), one after the other."""
 
     def __init__(self, name: str | Path, column: str | None = None):
         """Checks all files, see `SentenceFile`."""
@@ -150,9 +146,6 @@ def check_sentences(sentences: Iterable[str], what: str = "sentence") -> list[st
     Args:
       sentences: any iterable of strings, or a table of one column (`simcse_jax.data.sentences`).
       what: what errors call a sentence.
-
-    Raises:
-      UserError: naming the first that is not a string, or holds a broken character.
     """
     column, values = only_column(sentences)
     where = "" if column is None else f"column {column!r}: "
@@ -188,9 +181,6 @@ def only_column(given: Any) -> tuple[Any, Iterable[Any]]:
 
     Args:
       given: sentences, which are not checked.
-
-    Raises:
-      UserError: for a table with no or several columns, an array of several axes, or a set.
     """
     kind = type(given).__name__
     if isinstance(given, AbstractSet):

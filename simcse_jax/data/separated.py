@@ -132,9 +132,6 @@ def _is_quoted(first: str, lines: Iterator[str], separator: str, *, has_header: 
 
     Args:
       first: the header, or the first line.
-      lines: the lines after it.
-      separator: between fields.
-      has_header: whether the first line names the columns.
       likely: the answer without a sign, and for lines that neither reading fits (reading reports them). A header whose
         names are all quoted makes it True.
     """

@@ -105,8 +105,6 @@ def join(parts: Mapping[str, Examples], mixed: bool, remedy: str = MIXED) -> Exa
     """The examples of several sources, in the order of the sources.
 
     Args:
-      parts: examples by the name of their source.
-      mixed: whether the sources may have different columns.
       remedy: for the message about those that may not.
     """
     (first, one), *others = parts.items()
@@ -123,13 +121,8 @@ def join(parts: Mapping[str, Examples], mixed: bool, remedy: str = MIXED) -> Exa
     widened = [_widen(part, width) for part in each]
     present = None
     if any(part.present is not None or len(part.columns) < width for part in each):
-        present = np.zeros((sum(map(len, each)), width), bool)
-        first_row = 0
-        for part in each:
-            present[first_row : first_row + len(part), : len(part.columns)] = (
-                True if part.present is None else part.present
-            )
-            first_row += len(part)
+        own = [np.ones((len(part), len(part.columns)), bool) if part.present is None else part.present for part in each]
+        present = np.concatenate([np.pad(rows, ((0, 0), (0, width - rows.shape[1]))) for rows in own])
     labels = [part.labels for part in each if part.labels is not None]
     scores = [part.scores for part in each if part.scores is not None]
     return Examples(

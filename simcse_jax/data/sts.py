@@ -37,7 +37,13 @@ PLACES = {"STSBenchmark": (4, 5, 6), "SICKRelatedness": (3, 1, 2)}
 HEADERS = ("SICKRelatedness",)
 
 
-def read_sts_texts(data: str) -> Table:
+def read_sts(data: str) -> Table:
+    """The sentences of FOLDER, or the pairs of FOLDER:TASK[:SPLIT]."""
+    found = of_task(data)
+    return _read_texts(data) if found is None else _read_pairs(data, *found)
+
+
+def _read_texts(data: str) -> Table:
     """One column: both sentences of all pairs of STS12 to STS16, STS-B and SICK-R, in all splits, in this order.
 
     This includes repeated sentences, and pairs without a score as in STS15 and STS16. Counted this way, the seven sets
@@ -55,17 +61,13 @@ def read_sts_texts(data: str) -> Table:
     if missing := [task for task, found in files.items() if not found]:
         processes.say(f"{PREFIX}{data}: {', '.join(missing)} not found, and left out")
 
-    def rows() -> Iterator[Row]:
-        for task, found in files.items():
-            for file in found:
-                yield from read_pairs(file, task)
-
-    return ["sentence"], rows()
+    by_file = (read_pairs(file, task) for task, found in files.items() for file in found)
+    return ["sentence"], itertools.chain.from_iterable(by_file)
 
 
 def sts_version(data: str) -> str:
-    """The sizes of all files that `read_sts_texts` reads, and when they were written."""
-    folder = local_path(data)
+    """The sizes of all files in the folder of `read_sts`, and when they were written."""
+    folder = local_path((of_task(data) or (data,))[0])
     files = [file for task in (*SUBSETS, *SINGLE_FILES) for file in files_of(folder, task) if file.is_file()]
     found = [(str(file.relative_to(folder)), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
     return hashlib.sha256(repr(found).encode()).hexdigest()
@@ -80,19 +82,14 @@ def files_of(folder: Path, task: str) -> list[Path]:
 
 def read_pairs(path: Path, task: str) -> Iterator[Row]:
     """Both sentences of each pair of a file, each as a row."""
-    columns = PLACES[task][1:] if task in PLACES else (0, 1)
-    for number, row in enumerate(_rows_of_year(path) if task in SUBSETS else read_tabs(path), 1):
-        if (task in HEADERS and number == 1) or (task in PLACES and row.fields == [""]):
-            continue
-        if len(row.fields) <= max(columns):
-            expected = "two sentences, separated by a tab" if task in SUBSETS else f"{max(columns) + 1} columns or more"
-            raise UserError(f"{row.where}: expected {expected}")
-        yield from (Row(row.where, [row.fields[column]]) for column in columns)
-
-
-def _rows_of_year(path: Path) -> Iterator[Row]:
-    """The lines of a year's file: line n is pair n, so no record spans several lines."""
-    return (Row(f"{path}: line {number}", line.split("\t")) for number, line in enumerate(open_text(path), 1))
+    if task in PLACES:
+        rows = _chosen(path, PLACES[task][1:], task in HEADERS)
+    else:  # line n is pair n, so no record spans several lines
+        rows = (Row(f"{path}: line {number}", line.split("\t")) for number, line in enumerate(open_text(path), 1))
+    for row in rows:
+        if len(row.fields) < 2:
+            raise UserError(f"{row.where}: expected two sentences, separated by a tab")
+        yield from (Row(row.where, [sentence]) for sentence in row.fields[:2])
 
 
 def of_task(data: str) -> tuple[str, str, str] | None:
@@ -107,26 +104,20 @@ def of_task(data: str) -> tuple[str, str, str] | None:
     return (before, task, last) if colon and task in (*SUBSETS, *SINGLE_FILES) else None
 
 
-def read_sts_pairs(data: str) -> Table:
-    """Three columns, sentence1, sentence2 and score: the pairs of one split of one set; a score may be empty.
-
-    Args:
-      data: FOLDER:TASK[:SPLIT], see `of_task`; the folder is SentEval's `data/downstream`.
-    """
-    found = of_task(data)
-    assert found is not None
-    folder, task, split = local_path(found[0]), *found[1:]
+def _read_pairs(data: str, name: str, task: str, split: str) -> Table:
+    """Three columns, sentence1, sentence2 and score: the pairs of one split of one set; a score may be empty."""
     splits = ("test",) if task in SUBSETS else tuple(SINGLE_FILES[task])
     if split not in splits:
         raise no_such(f"{PREFIX}{data}", "split", split, splits)
-    files = files_of_task(folder, task, split)
+    files = files_of_task(local_path(name), task, split)
     if missing := next((file for file in files if not file.is_file()), None):
         raise UserError(
-            f"{PREFIX}{data}: no file {missing}; {found[0] or 'it'} must be SentEval's data/downstream, with STS and "
-            "SICK"
+            f"{PREFIX}{data}: no file {missing}; {name or 'it'} must be SentEval's data/downstream, with STS and SICK"
         )
-    rows = (row for file in files for row in _rows_of(file, task))
-    return COLUMNS, rows
+    by_file = (
+        read_year(file) if task in SUBSETS else read_places(file, PLACES[task], task in HEADERS) for file in files
+    )
+    return COLUMNS, itertools.chain.from_iterable(by_file)
 
 
 def files_of_task(folder: Path, task: str, split: str) -> list[Path]:
@@ -136,26 +127,25 @@ def files_of_task(folder: Path, task: str, split: str) -> list[Path]:
     return [folder / "STS" / f"{task}-en-test" / f"STS.input.{subset}.txt" for subset in SUBSETS[task]]
 
 
-def _rows_of(file: Path, task: str) -> Iterator[Row]:
-    return read_year(file) if task in SUBSETS else read_places(file, PLACES[task], skip_header=task in HEADERS)
-
-
 def read_places(path: Path, columns: Sequence[int], skip_header: bool = False) -> Iterator[Row]:
     """The pairs of tab-separated lines, each with the fields `COLUMNS`.
 
     Args:
-      path: the file.
       columns: of the score, the first and the second sentence.
-      skip_header: whether the first line is a header.
     """
-    for row in itertools.islice(read_tabs(path), int(skip_header), None):
-        fields = row.fields
-        if fields == [""]:
-            continue
-        if len(fields) <= max(columns):
-            raise UserError(f"{row.where}: {len(fields)} tab-separated columns, expected at least {max(columns) + 1}")
-        score, first, second = (fields[column] for column in columns)
+    for row in _chosen(path, columns, skip_header):
+        score, first, second = row.fields
         yield Row(row.where, [first, second, score])
+
+
+def _chosen(path: Path, columns: Sequence[int], skip_header: bool) -> Iterator[Row]:
+    """Some fields of tab-separated lines that are not blank."""
+    for row in itertools.islice(read_tabs(path), int(skip_header), None):
+        count = len(row.fields)
+        if count <= max(columns) and row.fields != [""]:
+            raise UserError(f"{row.where}: {count} tab-separated columns, expected at least {max(columns) + 1}")
+        if row.fields != [""]:
+            yield Row(row.where, [row.fields[column] for column in columns])
 
 
 def read_year(path: Path) -> Iterator[Row]:

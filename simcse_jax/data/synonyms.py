@@ -7,28 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from simcse_jax.data.draws import row_generator
-from simcse_jax.devices import processes
 from simcse_jax.errors import UserError, reason, require
 from simcse_jax.host.storage import local_path
 
 # nlpaug's part-of-speech tags leave these out: in WordNet, "a" is the ampere.
 DETERMINERS = re.compile("an?|all|another|any|both|each|either|every|neither|no|some|th(at|e|ese|is|ose)")
 EDGES = re.compile(r"(\W*)(.*?)(\W*)")  # punctuation, the word, punctuation
-
-
-def replace_by_synonyms(sentences: Sequence[str], lexicon: str, *, seed: int, column: int) -> list[str]:
-    """Replaces one word of each sentence with a synonym, and prints how many sentences have no such word."""
-    synonyms = Synonyms(lexicon)
-    changed, without = [], 0
-    for row, sentence in enumerate(sentences):
-        words = sentence.split()
-        replaced = synonyms.replace(words, row_generator(seed, row, column))
-        without += replaced == words
-        changed.append(" ".join(replaced))
-    if without:
-        processes.say(f"{lexicon}: {without} of {len(sentences)} sentences have no word with a synonym; unchanged")
-    return changed
 
 
 class Synonyms:

@@ -55,12 +55,6 @@ def token_ids(
 
     A sentence that is its own positive has the anchor's prompt and length there too. Missing hard negatives have no
     prompt.
-
-    Args:
-      examples: of one source or several.
-      tokenizer: of the model.
-      lengths: the maximum lengths.
-      prompts: of each source; () for none.
     """
     found = [_column(examples, place, tokenizer, lengths, prompts) for place in range(len(examples.columns))]
     cut = np.zeros((len(examples), len(found)), bool)
@@ -99,7 +93,6 @@ def check_prompts(tokenizer: "Tokenizer", prompts: Sequence[Prompts], lengths: L
     """Refuses prompts that leave no room for a sentence.
 
     Args:
-      tokenizer, prompts, lengths: see `token_ids`.
       field: the field with the prompts, "{}" standing for the role.
     """
     for role, each, length in zip(ROLES, zip(*prompts, strict=True), lengths, strict=False):

@@ -33,9 +33,9 @@ def replicated(mesh: Mesh) -> NamedSharding:
     return NamedSharding(mesh, P())
 
 
-def split_over_examples(mesh: Mesh) -> NamedSharding:
-    """The first axis split over the devices."""
-    return NamedSharding(mesh, P(AXIS))
+def split_over_examples(mesh: Mesh, runs: bool = False) -> NamedSharding:
+    """The first axis split over the devices; with `runs` the second one, after an axis of runs."""
+    return NamedSharding(mesh, P(None, AXIS) if runs else P(AXIS))
 
 
 def by_rows(function: Callable[..., jax.Array], sharding: NamedSharding | None) -> jax.stages.Wrapped:

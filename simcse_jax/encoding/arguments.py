@@ -4,12 +4,14 @@ import functools
 import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ParamSpec, TypedDict, TypeVar, get_args
+from pathlib import Path
+from typing import Any, ParamSpec, TypedDict, TypeVar, get_args, get_type_hints
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from simcse_jax.data.sentences import only_column
-from simcse_jax.encoding.quantization import check_no_codes
+from simcse_jax.encoding.quantization import Precision, check_no_codes
 from simcse_jax.errors import UserError, broken, nearest
 from simcse_jax.models.config import POOLERS, pooler_of
 
@@ -29,6 +31,16 @@ class EncodeOptions(TypedDict, total=False):
     truncate_dim: int | None
 
 
+class AllOptions(EncodeOptions, total=False):
+    """All of them."""
+
+    precision: Precision
+    ranges: ArrayLike | str | Path | None
+    show_progress_bar: bool
+
+
+Options = TypeVar("Options", EncodeOptions, AllOptions)
+
 # Arguments of sentence-transformers and of the SimCSE authors' package, and ours of the same meaning.
 OURS = {
     "normalize_embeddings": "normalize_to_unit",
@@ -44,43 +56,28 @@ OURS = {
 }
 # The methods that ours belong to, for the advice in others.
 METHODS = {
-    "normalize_to_unit": "encode",
+    **dict.fromkeys(("normalize_to_unit", "max_length", "sentences", "prompt", "prompt_name"), "encode"),
+    **dict.fromkeys(("name", "dtype", "num_layers"), "SimCSE(…)"),
+    **dict.fromkeys(("truncate_dim", "batch_size", "pooler"), "SimCSE(…) and of encode"),
+    **dict.fromkeys(("precision", "ranges"), "encode and build_index"),
     "show_progress_bar": "encode, build_index and add_to_index",
-    "max_length": "encode",
-    "sentences": "encode",
     "sentences_or_file": "build_index and add_to_index",
-    "name": "SimCSE(…)",
-    "dtype": "SimCSE(…)",
-    "num_layers": "SimCSE(…)",
-    "prompt": "encode",
-    "prompt_name": "encode",
-    "truncate_dim": "SimCSE(…) and of encode",
     "with_tokens": "encode_tokens",
-    "precision": "encode and build_index",
-    "ranges": "encode and build_index",
-    "batch_size": "SimCSE(…) and of encode",
-    "pooler": "SimCSE(…) and of encode",
 }
 # Others of these packages, with the advice to give.
 ARRAYS = "embeddings are NumPy arrays; torch.from_numpy and jax.numpy.asarray convert them"
 DEVICES = "all local devices are used; JAX_PLATFORMS or CUDA_VISIBLE_DEVICES choose others"
 PROMPTS = "the model has attributes of this name; set them, or give encode a prompt="
+FAISS = 'use approximate=True, backend="faiss" of search'
 ELSEWHERE = {
-    "convert_to_numpy": ARRAYS,
-    "convert_to_tensor": ARRAYS,
-    "return_numpy": ARRAYS,
-    "device": DEVICES,
-    "pool": DEVICES,
-    "chunk_size": DEVICES,
+    **dict.fromkeys(("convert_to_numpy", "convert_to_tensor", "return_numpy"), ARRAYS),
+    **dict.fromkeys(("device", "pool", "chunk_size"), DEVICES),
+    **dict.fromkeys(("prompts", "default_prompt_name"), PROMPTS),
+    **dict.fromkeys(("faiss_fast", "num_cells", "num_cells_in_search"), FAISS),
     "keepdim": "a list of one sentence gives a matrix of one row",
     "output_value": "encode_tokens gives the embeddings of tokens",
-    "prompts": PROMPTS,
-    "default_prompt_name": PROMPTS,
     "similarity_fn_name": "the model has an attribute of this name; set it",
     "use_faiss": 'use backend="faiss" of search',
-    "faiss_fast": 'use approximate=True, backend="faiss" of search',
-    "num_cells": 'use approximate=True, backend="faiss" of search',
-    "num_cells_in_search": 'use approximate=True, backend="faiss" of search',
     "revision": 'write it after the name: SimCSE("OWNER/NAME@REVISION")',
     "trust_remote_code": "no code from the hub is run",
 }
@@ -102,20 +99,15 @@ def advice(name: str, parameters: Sequence[str]) -> str:
 
 
 def names_ours(method: Callable[P, R]) -> Callable[P, R]:
-    """Makes a method's error for an unknown argument name the right one.
-
-    Raises:
-      TypeError: from the method, for such an argument.
-    """
+    """Makes a method's error for an unknown argument name the right one."""
     parameters = _names(method)
 
     @functools.wraps(method)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
         for name in kwargs:
             if name not in parameters:
-                where = ".".join([*(type(self).__name__ for self in args[:1]), method.__name__]).removesuffix(
-                    ".__init__"
-                )
+                where = ".".join([*(type(self).__name__ for self in args[:1]), method.__name__])
+                where = where.removesuffix(".__init__")
                 raise TypeError(f"{where} has no argument {name}=; {advice(name, parameters)}")
         return method(*args, **kwargs)
 
@@ -127,7 +119,7 @@ def _names(method: Callable[..., Any]) -> list[str]:
     names: list[str] = []
     for name, parameter in inspect.signature(method).parameters.items():
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
-            names += get_args(parameter.annotation)[0].__annotations__
+            names += get_type_hints(get_args(parameter.annotation)[0])
         elif name != "self":
             names.append(name)
     return names
@@ -186,11 +178,11 @@ def resolve_prompt(prompts: Mapping[str, str], default: str | None, prompt: str 
     return "" if name is None else prompts[name]
 
 
-def with_prompt_of(options: EncodeOptions, prompts: Mapping[str, str], *names: str) -> EncodeOptions:
+def with_prompt_of(options: Options, prompts: Mapping[str, str], *names: str) -> Options:
     """The options with the first of these names that the model has a prompt of, unless they name a prompt already."""
     if options.get("prompt") is not None or options.get("prompt_name") is not None:
         return options
-    return {**options, "prompt_name": next((name for name in names if name in prompts), None)}
+    return options | {"prompt_name": next((name for name in names if name in prompts), None)}
 
 
 def embeddings_or_sentences(given: Any, dimension: int) -> Any:

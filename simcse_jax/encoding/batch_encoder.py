@@ -7,7 +7,6 @@ attention's products, the least part of the work, see rows of a length. So a bat
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import jax
 import numpy as np
 
 from simcse_jax.devices.backend import check_fork
@@ -57,13 +56,11 @@ class BatchEncoder:
         self._params = embedder.arrays
         self._shapes = shapes_by_length(self._batching)
         self._lengths = [*self._shapes]
-        self._functions = {shape: self._function(shape) for shape in self.shapes()}
+        fields = (embedder.graph, embedder.pooler, embedder.use_head, embedder.sharding, embedder.modules, self.skipped)
+        self._functions = {
+            shape: make_embed(*fields, None if shape.is_padded else shape.tokens) for shape in self.shapes()
+        }
         self.most = max(shape.rows for shape in self.shapes())  # sentences of a batch
-
-    def _function(self, shape: Shape) -> jax.stages.Wrapped:
-        embedder, most_tokens = self._embedder, None if shape.is_padded else shape.tokens
-        fields = (embedder.graph, embedder.pooler, embedder.use_head, embedder.sharding, embedder.modules)
-        return make_embed(*fields, self.skipped, most_tokens)
 
     @property
     def workers(self) -> int:
@@ -122,17 +119,15 @@ class BatchEncoder:
 def shapes_by_length(batching: Batching) -> dict[int, list[Shape]]:
     """For each length of a row, the shortest first, the shapes with such rows, the smallest first."""
     known = ROW_LENGTHS if batching.on_cpu else LENGTHS
-    lengths = [*(length for length in known if length < batching.max_length), batching.max_length]
-    return {length: _shapes(length, batching) for length in lengths}
+    return {
+        length: _shapes(length, batching)
+        for length in [*(each for each in known if each < batching.max_length), batching.max_length]
+    }
 
 
 def _shapes(length: int, batching: Batching) -> list[Shape]:
     if not batching.on_cpu or is_long(length):
         few, full = batching.round_up(FEW), batching.size(length)
         return [Shape(rows, length, rows * length) for rows in ([few, full] if few < full else [full])]
-    shapes = []
-    for room in ROOMS:
-        if room >= length:
-            rows = min(SPARE * room // length, batching.batch_size)
-            shapes.append(Shape(rows, length, min(room, rows * length)))
-    return [*dict.fromkeys(shapes)]
+    rooms = [(room, min(SPARE * room // length, batching.batch_size)) for room in ROOMS if room >= length]
+    return [*dict.fromkeys(Shape(rows, length, min(room, rows * length)) for room, rows in rooms)]

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -89,11 +89,7 @@ class Embedder:
     def encode(self, sentences: Iterable[str], advance: Callable[[int], object] | None = None) -> Encoded:
         """Like a call; also counts the sentences that are cut.
 
-        Args:
-          advance: called with the number of sentences done since the last call, after each batch.
-
-        Raises:
-          NotFinite: naming the first sentence whose embedding is not finite.
+        `advance`: called with the number of sentences done since the last call, after each batch.
         """
         numbers: dict[str, int] = {}
         inverse = np.fromiter((numbers.setdefault(sentence, len(numbers)) for sentence in sentences), np.int64)
@@ -109,11 +105,9 @@ class Embedder:
             embeddings[output.rows], cut[output.rows] = output.values, output.cut
             if advance:
                 advance(int(occurrences[output.rows].sum()))
-        if self.normalize:
-            embeddings = to_unit(embeddings)
-        if len(numbers) < len(inverse):
-            embeddings = embeddings[inverse]
-        return Encoded(embeddings, int(cut[inverse].sum()))
+        embeddings = to_unit(embeddings) if self.normalize else embeddings
+        every = embeddings[inverse] if len(numbers) < len(inverse) else embeddings
+        return Encoded(every, int(cut[inverse].sum()))
 
     def with_progress(self, sentences: Sequence[str], shown: bool = True) -> np.ndarray:
         """Like a call, with a bar or lines on standard error (`simcse_jax.host.progress`) if `shown`."""
@@ -214,14 +208,12 @@ def make_embed(
     def embed(params: Params, input_ids: jax.Array, attention_mask: jax.Array) -> jax.Array:
         with jax.default_matmul_precision("highest"):  # float32 on TPUs and GPUs too
             encoder = parameters.merge(graph, parameters.sentence_encoder(params))
-            embeddings = encoder(
-                input_ids,
-                attention_mask,
-                pooler=pooler,
-                use_head=use_head,
-                skipped=skipped,
-                most_tokens=most_tokens,
-            )
-            return arithmetic.apply(modules, params, embeddings)
+            how: dict[str, Any] = {
+                "pooler": pooler,
+                "use_head": use_head,
+                "skipped": skipped,
+                "most_tokens": most_tokens,
+            }
+            return arithmetic.apply(modules, params, encoder(input_ids, attention_mask, **how))
 
     return by_rows(embed, sharding)

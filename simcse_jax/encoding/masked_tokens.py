@@ -31,9 +31,6 @@ def masked_token_accuracy(
     Tokens are hidden as in training (`models.masking.mask_tokens`: 15%, of which 80% become the mask token, 10% a
     random one, and 10% stay). A sentence's own tokens decide which of them, so the number depends on the sentences and
     the parameters alone.
-
-    Returns:
-      0 to 100; NaN if no token was masked.
     """
     function = _make_count(embedder.graph, embedder.sharding, mask_id, special_ids)
     total = np.zeros(2, np.int64)

@@ -77,11 +77,7 @@ def merged(parts: Iterable[Ranges]) -> Ranges:
 
 
 def checked_ranges(ranges: Any, dimension: int | None, where: str = "ranges") -> Ranges:
-    """Ranges as float32, (2, D).
-
-    Args:
-      dimension: D; None: any.
-    """
+    """Ranges as float32, (2, D); D is the `dimension`, or any."""
     try:
         found = np.asarray(ranges)
     except (TypeError, ValueError):

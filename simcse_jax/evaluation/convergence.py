@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from simcse_jax.evaluation.plotting import Pictures, add_grid, line_style, new_figure, shortened
+from simcse_jax.evaluation.plotting import Pictures, add_grid, new_figure, shortened, styles
 
 
 class Curve(NamedTuple):
@@ -62,12 +62,11 @@ def convergence(found: Mapping[str, Curve], title: str, score: str = "Spearman")
     with new_figure((6.6, 4.2 + 0.2 * len(found))) as (figure, pictures):
         axes = figure.subplots()
         axes.set_title(f"Development score on {title} while training", loc="left")
-        for number, (name, one) in enumerate(found.items()):
-            style = line_style(number)
+        for (name, style), one in zip(styles(found).items(), found.values(), strict=True):
             count, at = len(one.best_steps), np.mean(one.best_steps)
             seeds = f", {count} seeds" if count > 1 else ""
             label = f"{shortened(name)}{seeds}: best {np.mean(one.best_scores):.2f} at step {at:.0f}"
-            axes.plot(one.steps, one.mean, markersize=3.5, linewidth=1.3, label=label, zorder=3, **style)
+            axes.plot(one.steps, one.mean, markersize=3.5, label=label, zorder=3, **style)
             band = (one.mean - one.deviation, one.mean + one.deviation)
             axes.fill_between(one.steps, *band, color=style["color"], alpha=0.18, linewidth=0, zorder=2)
             star: dict[str, Any] = {"marker": "*", "s": 110, "edgecolors": "black", "linewidths": 0.7, "zorder": 4}

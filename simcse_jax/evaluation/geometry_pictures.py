@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from simcse_jax.evaluation.analysis import page
+from simcse_jax.evaluation.analysis.page import Section
 from simcse_jax.evaluation.geometry import GRID, GROUPS, Geometry
 from simcse_jax.evaluation.plotting import (
     COLOURS,
     LONGEST,
     Pictures,
     add_grid,
-    line_style,
     new_figure,
     shortened,
     spread,
+    styles,
 )
 
 if TYPE_CHECKING:
@@ -35,12 +37,13 @@ SPEARMAN = "Spearman × 100 of cosines with the gold scores"
 DISTANCE = "mean ‖f(x) − f(y)‖² of the pairs"
 MOST_UNIFORM = -4.0  # of many dimensions: log exp(−2 × 2), all directions at right angles
 PALE = "0.6"
+SMALLEST = 1e-3  # singular value, next to the largest, that is drawn
 Panels = Mapping[str, Mapping[str, Geometry]]  # the measures by the models' names, by the titles of the panels
 # Places for the label of a point: right, left, above, below, and between.
 AROUND = ((1, 0), (-1, 0), (0, 1), (0, -1), (0.8, 0.8), (-0.8, 0.8), (0.8, -0.8), (-0.8, -0.8))
 BETWEEN_ARROWS = 70  # points of a line; shorter lines have one arrow
-MANY = 12  # places of a run; more have small markers, and labels for some alone
-LABELS = 4  # between the ends of such a run
+MANY = 12  # places of a run; more have small markers
+APART = 24  # points between labelled steps of a run
 
 
 def models(
@@ -87,29 +90,30 @@ def models(
 
 
 def singular_values(panels: Panels, title: str) -> Pictures:
-    """The singular values of the models' sentence embeddings, the largest one set to 1 (Figure F.1)."""
+    """The singular values of the models' sentence embeddings, the largest one set to 1 (Figure F.1).
+
+    Those below `SMALLEST` are directions that no sentence uses, zeros up to rounding: they are counted in the legend.
+    """
     most = max(map(len, panels.values()))
-    every = np.concatenate([geometry.singular_values for found in panels.values() for geometry in found.values()])
-    smallest = every[every > 1e-6].min()  # others are zero up to rounding
     width = 6.2 if len(panels) == 1 else 4.8 * len(panels)
-    with new_figure((width, 4.4 + 0.2 * most)) as (figure, pictures):
+    colours = styles(list(dict.fromkeys(name for found in panels.values() for name in found)))
+    with new_figure((width, 4.6 + 0.2 * most)) as (figure, pictures):
         figure.suptitle(f"Singular values of the embeddings of the sentences of {title}", fontsize=10)
         places = figure.subplots(1, len(panels), sharex=True, sharey=True, squeeze=False)[0]
         for axes, (panel, found) in zip(places, panels.items(), strict=True):
             for number, (name, geometry) in enumerate(found.items()):
-                values = geometry.singular_values
+                values = geometry.singular_values[geometry.singular_values >= SMALLEST]
+                left_out = len(geometry.singular_values) - len(values)
                 axes.plot(
                     np.arange(1, len(values) + 1),
                     values,
                     markersize=4,
                     markevery=(0.02 * number, 0.15),
-                    linewidth=1.4,
-                    label=shortened(name),
-                    **line_style(number),
+                    label=shortened(name) + f"  ({left_out} more are 0 up to rounding)" * (left_out > 0),
+                    **colours[name],
                 )
             axes.set_title(panel, loc="left")
             axes.set_yscale("log")
-            axes.set_ylim(max(1e-4, 0.7 * smallest), 1.3)
             axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
             axes.yaxis.set_minor_formatter(lambda value, _: "")
             axes.set_xlabel("number of the singular value, the largest first")
@@ -219,6 +223,20 @@ def _wrapped(text: str, width: int) -> list[str]:
     return textwrap.wrap(text, width)[:3]
 
 
+def part(facts: Mapping[str, Any], drawn: Mapping[str, Pictures]) -> str:
+    """The part of the report with the pictures, and the models' numbers."""
+    sections = [page.described(name, drawn, wide=name == "cosines") for name in page.TEXTS if name in drawn]
+    if found := facts.get("models"):
+        rows = [
+            [label, f"{model['alignment']:.3f}", f"{model['uniformity']:.3f}", f"{model['spearman']:.2f}"]
+            for label, model in found.items()
+        ]
+        numbers = page.table("The models", ["", "alignment", "uniformity", "Spearman × 100"], rows)
+        sections.append(Section("The models in numbers", "geometry.json has all of them.", numbers))
+    about = f"Measured on {facts['data']}." if "data" in facts else "What the runs recorded while they trained."
+    return page.part("geometry", "Alignment, uniformity and the spectrum", [about], sections)
+
+
 class Place(NamedTuple):
     """Where a run is at a step."""
 
@@ -263,12 +281,11 @@ def runs(found: Mapping[str, Sequence[Place]], title: str) -> Pictures:
         axes = figure.subplots()
         axes.set_title(f"Alignment and uniformity on {title}, by training step", loc="left")
         lines = []
-        for number, (name, points) in enumerate(zip(names, found.values(), strict=True)):
+        for name, style, points in zip(names, styles(found).values(), found.values(), strict=True):
             x, y = ([getattr(point, field) for point in points] for field in ("uniformity", "alignment"))
-            style = line_style(number)
             size = 4.5 if len(points) <= MANY else 2.2
-            axes.plot(x, y, markersize=size, linewidth=1.3, label=name, zorder=3, **style)
-            axes.plot(x[:1], y[:1], markersize=5.5, markerfacecolor="white", zorder=4, **style)
+            axes.plot(x, y, markersize=size, label=name, zorder=3, **style)
+            axes.plot(x[:1], y[:1], markersize=5.5, zorder=4, **style | {"markerfacecolor": "white"})
             lines.append(([point.step for point in points], np.column_stack([x, y]), style["color"]))
         alignment_and_uniformity(axes, *np.concatenate([points for _, points, _ in lines]).T)
         handles, _ = axes.get_legend_handles_labels()
@@ -301,13 +318,16 @@ def _point_along(axes: "Axes", points: np.ndarray, colour: str) -> None:
 
 
 def _label_steps(figure: "Figure", axes: "Axes", lines: Sequence[tuple[Sequence[int], np.ndarray, str]]) -> None:
-    """Labels points with their steps as long as there is room, first the ends of the lines; the layout is fixed."""
+    """Labels points with their steps, each tied to its point by a line, where there is room; the layout is fixed.
+
+    The ends of the lines are first. Of the points between them those are labelled that are `APART` from the others.
+    """
     scale = figure.dpi / 72  # pixels a point
     pixels = [axes.transData.transform(points) for _, points, _ in lines]
     half = 3.5 * scale  # of a marker
     taken = [np.concatenate([point - half, point + half]) for run in pixels for point in run]
     ends = [(run, place) for run, (steps, *_) in enumerate(lines) for place in dict.fromkeys((len(steps) - 1, 0))]
-    others = [(run, place) for run, (steps, *_) in enumerate(lines) for place in _between(len(steps))]
+    others = [(run, place) for run, path in enumerate(pixels) for place in _apart(path, APART * scale)]
     frame = axes.get_window_extent().extents
     along = np.concatenate([_along(run, 2 * scale) for run in pixels])
     starts: list[np.ndarray] = []
@@ -325,22 +345,26 @@ def _label_steps(figure: "Figure", axes: "Axes", lines: Sequence[tuple[Sequence[
             crossed = np.any(np.all((along > box[:2]) & (along < box[2:]), axis=1))
             if inside and free and not crossed:
                 taken.append(box)
+                tie = [pixels[run][place], np.clip(pixels[run][place], box[:2], box[2:])]
+                axes.plot(*axes.transData.inverted().transform(tie).T, color=colour, linewidth=0.6, zorder=2)
                 break
             label.remove()
 
 
-def _between(count: int) -> list[int]:
-    """The places between the ends of a run that get labels: all, or a few where there are many."""
-    if count <= MANY:
-        return list(range(1, count - 1))
-    return np.linspace(0, count - 1, LABELS + 2).round().astype(int)[1:-1].tolist()
+def _apart(path: np.ndarray, gap: float) -> list[int]:
+    """Places between the ends of a path (P, 2), each at least `gap` from the ends and from each other."""
+    chosen = [0, len(path) - 1]
+    for place in range(1, len(path) - 1):
+        if min(np.linalg.norm(path[place] - path[other]) for other in chosen) >= gap:
+            chosen.append(place)
+    return chosen[2:]
 
 
 def _candidates(
     figure: "Figure", axes: "Axes", text: str, point: np.ndarray, colour: str
 ) -> Iterator[tuple["Annotation", np.ndarray]]:
     """The label at each place around its point, nearer ones first, with its box in pixels."""
-    for distance in (7, 12, 18):
+    for distance in (7, 12, 18, 26, 36):
         for x, y in AROUND:
             label = axes.annotate(
                 text,

@@ -3,9 +3,11 @@
 Every picture can be read without a caption. The same numbers give the same bytes.
 """
 
+import colorsys
 import contextlib
 import io
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,22 +16,61 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-COLOURS = ("#1f3a5f", "#c46a1b", "#2f8f6f", "#8e3b6f", "#555555")
+COLOURS = ("#1f3a5f", "#d9822b", "#2f8f6f", "#a03b7a", "#7a7f87", "#5aa9e6", "#b3261e", "#8a6d1f", "#6a4fb3", "#8cbf3f")
+ORDERED = ("#e8a33d", "#cf5b4a", "#8a3175", "#1f1b52")  # from the lowest number of a series to the highest
 STYLES = ("-", "--", "-.", ":")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e-?\d+)?")
 LONGEST = 44  # characters of a name
 DPI = 150
 
 Pictures = dict[str, bytes]  # "png" and "svg"
 
 
-def line_style(number: int) -> dict[str, Any]:
-    """The colour, style and marker of the n-th line."""
-    return {
-        "color": COLOURS[number % len(COLOURS)],
-        "linestyle": STYLES[number % len(STYLES)],
-        "marker": MARKERS[number % len(MARKERS)],
-    }
+def styles(names: Iterable[str], dashed: Iterable[str] = ()) -> dict[str, dict[str, Any]]:
+    """The colour, style, marker and width of each line, by its name; no two lines share a colour.
+
+    Names that differ in a number alone, such as temperatures, have colours in its order. A line is thinner than those
+    before it, on which it lies, so that of lines that coincide each is seen.
+
+    Args:
+      dashed: the lines that are dashed, with hollow markers, where all others are solid; none: styles differ too.
+    """
+    names, dashed = list(names), set(dashed)
+    ordered = _in_order(names)
+    found = {}
+    for number, name in enumerate(names):
+        found[name] = {
+            "color": _colour(number) if ordered is None else ordered[name],
+            "linestyle": STYLES[name in dashed if dashed else number % len(STYLES)],
+            "marker": MARKERS[number % len(MARKERS)],
+            "linewidth": 1.3 + 2.4 * (1 - (number + 1) / len(names)),
+        }
+        if name in dashed:
+            found[name]["markerfacecolor"] = "white"
+    return found
+
+
+def _colour(number: int) -> str:
+    """The n-th of any number of different colours."""
+    if number < len(COLOURS):
+        return COLOURS[number]
+    parts = colorsys.hls_to_rgb(0.618 * number % 1, 0.3 + 0.05 * (number % 5), 0.6)
+    return "#" + "".join(f"{round(255 * part):02x}" for part in parts)
+
+
+def _in_order(names: Sequence[str]) -> dict[str, str] | None:
+    """The colours of names that differ in one number alone; None if they differ in more."""
+    numbers = [[*map(float, NUMBER.findall(name))] for name in names]
+    if len(names) < 3 or len({NUMBER.sub("#", name) for name in names}) > 1:
+        return None
+    differing = [column for column in zip(*numbers, strict=True) if len(set(column)) > 1]
+    if len(differing) != 1:
+        return None
+    ends = np.array([[int(colour[start : start + 2], 16) for start in (1, 3, 5)] for colour in ORDERED])
+    places = np.argsort(np.argsort(differing[0])) * (len(ORDERED) - 1) / (len(names) - 1)
+    rows = np.array([np.interp(places, range(len(ORDERED)), part) for part in ends.T]).T.round().astype(int)
+    return {name: "#{:02x}{:02x}{:02x}".format(*row) for name, row in zip(names, rows, strict=True)}
 
 
 def shortened(name: str, longest: int = LONGEST) -> str:

@@ -104,10 +104,6 @@ class WithRegressor:
         """The papers' table with one more row."""
         return self.similarity.table(numbers)
 
-    def flat(self, numbers: dict[str, Any]) -> dict[str, Any]:
-        """The numbers by task, and those over all tasks."""
-        return numbers
-
     @property
     def protocol(self) -> str:
         """A description of the figures."""

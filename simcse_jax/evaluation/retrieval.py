@@ -173,10 +173,6 @@ class Retrieval:
                 rows.append(["difference", *(_difference(result["compared"][name]) for name in self.measures)])
         return sts.aligned(rows)
 
-    def flat(self, numbers: dict[str, Any]) -> dict[str, Any]:
-        """The numbers: tasks have names of their own choice, which could be those of other figures."""
-        return numbers
-
     @property
     def protocol(self) -> str:
         """A description of the figures."""

@@ -255,10 +255,6 @@ class Similarity:
         results = {task: numbers[task] for task in self.tasks}
         return table(results, self.missing, self.metrics, self.aggregations)
 
-    def flat(self, numbers: dict[str, Any]) -> dict[str, Any]:
-        """The numbers by task, and those over all tasks."""
-        return numbers
-
     @property
     def protocol(self) -> str:
         """A description of the figures."""

@@ -259,10 +259,6 @@ class Transfer:
         """The paper's table."""
         return table(numbers["transfer"], self.missing)
 
-    def flat(self, numbers: dict[str, Any]) -> dict[str, Any]:
-        """The numbers by task, and those over all tasks."""
-        return {**numbers["transfer"], **{name: value for name, value in numbers.items() if name != "transfer"}}
-
     @property
     def protocol(self) -> str:
         """A description of the figures."""

@@ -15,11 +15,15 @@ PLAN, MANIFEST, COUNTED, RANGES = "plan.json", "embeddings.json", "rows-*.json",
 BEGUN = (".partial", ".state.json")  # endings of a file that is made in parts
 
 
+def is_hidden(name: str) -> bool:
+    """Whether a file of this name is not data: hidden, macOS's `._*`, Spark's `_SUCCESS`."""
+    return name.startswith((DOT, "_"))
+
+
 def dot_before(folder: Folder, *names: str, new: str = DOT) -> str:
     """The prefix of these names in a folder: a dot, or nothing where an earlier version wrote one of them.
 
-    Args:
-      folder: on a disk or in a bucket; it need not exist.
+    `folder`: on a disk or in a bucket; it need not exist.
     """
     try:
         found = {dot: [name for name in names if (folder / f"{dot}{name}").exists()] for dot in (DOT, "")}

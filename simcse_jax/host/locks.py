@@ -173,13 +173,9 @@ class StoredLock:
         self._alone = threading.Lock()
         self._stop = threading.Event()
         self._lost: UserError | None = None
-        try:
+        with self._errors():
             self._bucket = storage.Client().bucket(bucket)
             self._generation = self._take()
-        except UserError:
-            raise
-        except Exception as error:  # of the store's client
-            raise UserError(f"{path}: cannot be written: {_why(error)}") from None
         self._thread = threading.Thread(target=self._renew_regularly, daemon=True)
         self._thread.start()
 
@@ -189,12 +185,18 @@ class StoredLock:
         Raises:
           UserError: when another job has taken it over, or may have, since the store was out of reach for so long.
         """
-        try:
+        with self._errors(lasting=LOST):
             self._renew(timeout=60)
+
+    @contextlib.contextmanager
+    def _errors(self, lasting: float = 0) -> Iterator[None]:
+        """Reports the errors of the store's client, if there was no renewal for so many seconds."""
+        try:
+            yield
         except UserError:
             raise
-        except Exception as error:  # of the store's client; what is written next reports it
-            if time.monotonic() > self._renewed + LOST:
+        except Exception as error:  # what is written next reports an earlier one
+            if time.monotonic() >= self._renewed + lasting:
                 raise UserError(f"{self._path}: cannot be written: {_why(error)}") from None
 
     def close(self) -> None:
@@ -207,24 +209,17 @@ class StoredLock:
     def _take(self) -> int:
         seen: tuple[int, float] | None = None  # the generation of another job's, and since when
         while True:
-            found = self._bucket.get_blob(self._name)
+            found, generation = self._bucket.get_blob(self._name), None
             if found is None:
                 generation = self._write(0)
             elif seen is None:
-                owner = self._read(found)
-                print(
-                    f"{self._place}: {describe(owner)} was writing there; waiting up to {LOST:.0f} seconds to see "
-                    "whether it still does",
-                    file=sys.stderr,
-                    flush=True,
-                )
-                seen, generation = (found.generation, time.monotonic()), None
+                seen = found.generation, time.monotonic()
+                said = f"was writing there; waiting up to {LOST:.0f} seconds to see whether it still does"
+                print(f"{self._place}: {describe(self._read(found))} {said}", file=sys.stderr, flush=True)
             elif found.generation != seen[0]:
                 raise taken(self._place, self._read(found))
             elif time.monotonic() > seen[1] + LOST:
                 generation = self._write(found.generation)
-            else:
-                generation = None
             if generation is not None:
                 return generation
             time.sleep(LOOK)
@@ -254,16 +249,14 @@ class StoredLock:
 
     def _renew(self, **options: Any) -> None:
         with self._alone:
-            if self._lost is None:
-                generation = self._write(self._generation, **options)
-                if generation is None:
-                    now = self._bucket.get_blob(self._name)
-                    owner = describe(self._read(now) if now else None)
-                    self._lost = UserError(
-                        f"{self._place}: {owner} has taken over, since this job was not heard of for {LOST:.0f} seconds"
-                    )
-                else:
-                    self._generation, self._renewed = generation, time.monotonic()
+            generation = None if self._lost else self._write(self._generation, **options)
+            if generation is not None:
+                self._generation, self._renewed = generation, time.monotonic()
+            elif self._lost is None:
+                now = self._bucket.get_blob(self._name)
+                owner = describe(self._read(now) if now else None)
+                why = f"has taken over, since this job was not heard of for {LOST:.0f} seconds"
+                self._lost = UserError(f"{self._place}: {owner} {why}")
             if self._lost is not None:
                 raise self._lost
 
@@ -285,13 +278,10 @@ def _why(error: Exception) -> str:
 
 
 @contextlib.contextmanager
-def held_in_store(path: Folder, place: Folder) -> Iterator[Callable[[], None]]:
+def held_in_store(path: Folder, place: Folder) -> Iterator[Check]:
     """Holds the lock at `path` during the block; yields a function that raises if it was lost."""
-    lock = StoredLock(path, place)
-    try:
+    with contextlib.closing(StoredLock(path, place)) as lock:
         yield lock.check
-    finally:
-        lock.close()
 
 
 os.register_at_fork(after_in_child=_mine.clear)

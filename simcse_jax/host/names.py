@@ -1,5 +1,6 @@
-"""Names on the command line: RUN@step=200 for a checkpoint, NAME=LABEL for a label, and glove:FILE."""
+"""Names on the command line: RUN@step=200 for a checkpoint, NAME=LABEL for a label, glove:FILE, package:NAME."""
 
+import importlib.util
 import re
 from pathlib import Path
 from typing import NamedTuple
@@ -68,3 +69,12 @@ def split_glove(name: str) -> Glove | None:
     if not match["file"].strip() or is_remote(match["file"]):
         raise UserError(f"{name}: does not name a file on a disk; give glove:FILE, such as glove:glove.6B.300d.txt")
     return Glove(local_path(match["file"]), "lower" in options, "stopwords" in options)
+
+
+def package_root(name: str) -> Path | None:
+    """The folder of the installed package in package:NAME; None for any other name, and where there is none."""
+    package = name.removeprefix("package:")
+    if package == name or not package.isidentifier() or package == "__main__":  # which has no spec
+        return None
+    spec = importlib.util.find_spec(package)
+    return Path(next(iter(spec.submodule_search_locations))) if spec and spec.submodule_search_locations else None

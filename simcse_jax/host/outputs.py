@@ -5,7 +5,7 @@ also be a device or a pipe (`storage.write_atomically`).
 """
 
 import contextlib
-import importlib.util
+import fcntl
 import os
 import stat
 import tempfile
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from simcse_jax.errors import UserError
-from simcse_jax.host.names import split_glove, split_step
+from simcse_jax.host.names import package_root, split_glove, split_step
 from simcse_jax.host.storage import is_remote, is_stream, local_path, own_descriptor, writing
 
 Inputs: TypeAlias = Mapping[str, str | Path | None]  # what a command reads, by option; names need not be local paths
@@ -67,9 +67,8 @@ def output_file(
     others = [path.with_name(form.format(path.name)) for form in temporary]
     for other in others:
         with writing(where):
-            found = _status(other)
-        if found and not stat.S_ISREG(found.st_mode):
-            raise UserError(f"{where}: needs the name {other}, which is not a file; remove that")
+            if (found := _status(other)) and not stat.S_ISREG(found.st_mode):
+                raise UserError(f"{where}: needs the name {other}, which is not a file; remove that")
     _check_replaced(path, where)
     _check_folder(path.absolute().parent, where)
     check_inputs(others, inputs, where)
@@ -77,12 +76,7 @@ def output_file(
 
 
 def output_folder(
-    name: str,
-    inputs: Inputs | None = None,
-    *,
-    files: Iterable[str] = (),
-    option: str = "--output",
-    utf8: bool = False,
+    name: str, inputs: Inputs | None = None, *, files: Iterable[str] = (), option: str = "--output", utf8: bool = False
 ) -> Path:
     """The folder of an option, which need not exist yet; it is not created.
 
@@ -146,11 +140,8 @@ def takes_place_of(output: Path, source: Path) -> bool:
     if _is_read(real, real_source):
         return True
     written = output.stat()
-    return any(
-        (found := _status(path)) is not None and os.path.samestat(found, written)
-        for path in _files(source)
-        if _is_read(path, source)
-    )
+    found = (_status(path) for path in _files(source) if _is_read(path, source))
+    return any(status is not None and os.path.samestat(status, written) for status in found)
 
 
 def _files(folder: Path) -> Iterator[Path]:
@@ -173,10 +164,9 @@ def check_inputs(outputs: Iterable[Path], inputs: Inputs | None, where: str) -> 
     for given, source in _local(inputs):
         for output in outputs:
             with writing(where):
-                lost = takes_place_of(output, source)
-            if lost:
-                what = "a file of" if source.is_dir() else "the file of"
-                raise UserError(f"{where}: {output} is {what} {given}, which would be lost; choose another")
+                if takes_place_of(output, source):
+                    what = "a file of" if source.is_dir() else "the file of"
+                    raise UserError(f"{where}: {output} is {what} {given}, which would be lost; choose another")
 
 
 @contextlib.contextmanager
@@ -205,10 +195,7 @@ def printing(results_are_written: bool) -> Iterator[Callable[[str], None]]:
 def _check_stream(path: Path, where: str, streamed: bool) -> None:
     if not streamed:
         raise UserError(f"{where}: a device or a pipe, and this output is written in parts; name a file")
-    descriptor = own_descriptor(path)
-    if descriptor is not None:
-        import fcntl
-
+    if (descriptor := own_descriptor(path)) is not None:
         with writing(where):
             mode = fcntl.fcntl(descriptor, fcntl.F_GETFL)
         if mode & os.O_ACCMODE == os.O_RDONLY:
@@ -266,11 +253,7 @@ def _local(inputs: Inputs | None) -> list[tuple[str, Path]]:
 def _place(name: str) -> Path:
     if (glove := split_glove(name)) is not None:
         return glove.file
-    package = name.removeprefix("package:")
-    if package == name or not package.isidentifier() or package == "__main__":  # which has no spec
-        return local_path(name)
-    spec = importlib.util.find_spec(package)
-    return Path(next(iter(spec.submodule_search_locations))) if spec and spec.submodule_search_locations else Path(name)
+    return package_root(name) or local_path(name)
 
 
 def _is_read(path: Path, source: Path) -> bool:

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from typing import NamedTuple, TextIO
+from typing import Any, NamedTuple, TextIO
 
 from tqdm import tqdm
 
@@ -81,25 +81,16 @@ class Progress:
         work = _work.get() or _Work("", Clock())
         self._title, self._clock = work
         self._shown, self._bar_shown = shown, shown and on_terminal()
-        self._bar = tqdm(
-            total=total,
-            initial=done,
-            unit=f" {unit}",
-            desc=self._title or None,
-            leave=None,
-            dynamic_ncols=True,
-            miniters=1,
-            delay=DELAY,
-            disable=not self._bar_shown,
-        )
+        looks: dict[str, Any] = {"leave": None, "dynamic_ncols": True, "miniters": 1, "delay": DELAY}
+        named = {"unit": f" {unit}", "desc": self._title or None}
+        self._bar = tqdm(total=total, initial=done, disable=not self._bar_shown, **named, **looks)
         self._total, self._unit, self._first, self._done = total, unit, done, done
         self._start = time.monotonic()
 
     def advance(self, count: int = 1, note: Callable[[], str] | None = None) -> None:
         """Counts what was done since the last call.
 
-        Args:
-          note: makes a text that is shown after the numbers; called only when something is about to be shown.
+        `note`: makes a text that is shown after the numbers; called only when something is about to be shown.
         """
         self._done += count
         if self._bar_shown:

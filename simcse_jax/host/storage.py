@@ -139,8 +139,7 @@ def write_atomically(path: Folder, content: str | bytes) -> None:
 def write_together(folder: Path, files: Mapping[str, str | bytes]) -> None:
     """Writes several files like `write_atomically`; if one cannot be written, none is replaced.
 
-    Args:
-      files: contents by name; the last one is the last to be replaced.
+    `files`: contents by name; the last one is the last to be replaced.
     """
     path = folder
     try:
@@ -176,7 +175,7 @@ def own_descriptor(path: Folder) -> int | None:
         if re.fullmatch(rf"/proc/{os.getpid()}(/task/\d+)?/fd|/dev/fd", os.path.realpath(folder)) and last.isdecimal():
             return int(last)
         if not os.path.islink(name):
-            return None
+            break
         name = os.path.join(folder, os.readlink(name))
     return None
 
@@ -274,12 +273,11 @@ def replace(new: Path, path: Path) -> None:
 def read_json(path: Path, kind: type = dict) -> Any:
     """A JSON object (or a list, if `kind` is `list`) from a file."""
     try:
-        text = path.read_text(encoding="utf-8")
+        return parse_json(path.read_text(encoding="utf-8"), str(path), kind)
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {why(error)}") from None
-    except ValueError as error:
+    except UnicodeDecodeError as error:
         raise UserError(f"{path}: not valid JSON: {error}") from None
-    return parse_json(text, str(path), kind)
 
 
 def parse_json(text: str, where: str, kind: type = dict) -> Any:

@@ -35,19 +35,17 @@ def download(repository: str, revision: str | None, patterns: Sequence[str]) -> 
     """
     from huggingface_hub import snapshot_download
 
-    try:
-        with _client_silent():
-            return Path(snapshot_download(repository, revision=revision, allow_patterns=list(patterns)))
-    except Exception as error:  # the hub's client has dozens of kinds; to us they mean the same
-        raise UserError(f"the download from the hub failed: {_explain(error, revision)}") from None
+    with _explained("the download from the hub failed", revision):
+        return Path(snapshot_download(repository, revision=revision, allow_patterns=list(patterns)))
 
 
 def check_push(repository: str, private: bool, revision: str | None) -> None:
     """Checks, without changing anything, that a push can succeed: name, token, owner, an existing repository."""
     from huggingface_hub import HfApi, get_token
     from huggingface_hub.constants import HF_HUB_OFFLINE
+    from huggingface_hub.errors import RepositoryNotFoundError
 
-    where = f"--push-to-hub {repository}"
+    where, public = f"--push-to-hub {repository}", False
     _check_names(repository, revision, where)
     if HF_HUB_OFFLINE:
         raise UserError(f"{where}: HF_HUB_OFFLINE is set, so nothing can be pushed; unset it")
@@ -56,7 +54,9 @@ def check_push(repository: str, private: bool, revision: str | None) -> None:
         raise UserError(f"{where}: there is no token; {LOG_IN}")
     api = HfApi(token=token)
     _check_owner(api, repository, where)
-    if _is_public(api, repository, where) and private:
+    with _explained(where), contextlib.suppress(RepositoryNotFoundError):
+        public = api.model_info(repository).private is False
+    if public and private:
         raise UserError(f"{where}: exists and is public; make it private on the hub first, or leave out --private")
 
 
@@ -76,28 +76,14 @@ def _check_names(repository: str, revision: str | None, where: str) -> None:
 
 def _check_owner(api: "HfApi", repository: str, where: str) -> None:
     """Refuses a token that may not write to the owner's repositories."""
-    try:
+    with _explained(where):
         me = api.whoami()
-    except Exception as error:
-        raise UserError(f"{where}: {_explain(error)}") from None
     owner = repository.partition("/")[0]
     mine = [me.get("name", ""), *(organization.get("name", "") for organization in me.get("orgs", []))]
     if owner.lower() not in [name.lower() for name in mine]:
         raise UserError(f"{where}: the token belongs to {mine[0]}, who may not push to {owner}; use {mine[0]}/NAME")
     if me.get("auth", {}).get("accessToken", {}).get("role") == "read":
         raise UserError(f"{where}: the token is read-only; create one with write access")
-
-
-def _is_public(api: "HfApi", repository: str, where: str) -> bool:
-    """Whether the repository exists and is public."""
-    from huggingface_hub.errors import RepositoryNotFoundError
-
-    try:
-        return api.model_info(repository).private is False
-    except RepositoryNotFoundError:
-        return False
-    except Exception as error:
-        raise UserError(f"{where}: {_explain(error)}") from None
 
 
 def push(folder: Path, repository: str, private: bool, revision: str | None) -> str:
@@ -108,35 +94,31 @@ def push(folder: Path, repository: str, private: bool, revision: str | None) -> 
     from huggingface_hub import HfApi, get_token
 
     api = HfApi(token=get_token())
-    try:
-        with _client_silent():
-            # Without --private the settings of an organization decide.
-            api.create_repo(repository, private=private or None, exist_ok=True)
-            if revision is not None:
-                api.create_branch(repository, branch=revision, exist_ok=True)
-            message = "Upload a model trained with simcse_jax"
-            commit = api.upload_folder(
-                repo_id=repository, folder_path=folder, revision=revision, commit_message=message
-            )
+    with _explained(f"--push-to-hub {repository}", then=f"; the export is in {folder}"):
+        # Without --private the settings of an organization decide.
+        api.create_repo(repository, private=private or None, exist_ok=True)
+        if revision is not None:
+            api.create_branch(repository, branch=revision, exist_ok=True)
+        message = "Upload a model trained with simcse_jax"
+        commit = api.upload_folder(repo_id=repository, folder_path=folder, revision=revision, commit_message=message)
         return commit.commit_url
-    except Exception as error:
-        raise UserError(f"--push-to-hub {repository}: {_explain(error)}; the export is in {folder}") from None
 
 
 @contextlib.contextmanager
-def _client_silent() -> Iterator[None]:
-    """Silences the client, which reports every retry; we report a failure once."""
+def _explained(where: str, revision: str | None = None, then: str = "") -> Iterator[None]:
+    """Reports a failure of the hub's client once; the client, which reports every retry, is silent."""
     logger = logging.getLogger("huggingface_hub")
     before = logger.level
     logger.setLevel(logging.CRITICAL)
     try:
         yield
+    except Exception as error:  # of dozens of kinds; to us they mean the same
+        raise UserError(f"{where}: {_explain(error, revision)}{then}") from None
     finally:
         logger.setLevel(before)
 
 
 def _explain(error: Exception, revision: str | None = None) -> str:
-    """Explains a failure of the hub's client in a few words, and says what to do."""
     from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
 
     chain: list[BaseException] = [error]

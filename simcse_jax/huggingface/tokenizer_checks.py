@@ -62,20 +62,18 @@ def panics_in_a_line() -> Iterator[None]:
 
 def check_has_vocabulary(folder: Path) -> None:
     """Refuses a folder without a vocabulary: transformers would make an empty tokenizer."""
+    there = {name for name in (*VOCABULARIES, "merges.txt") if (folder / name).is_file()}
     compiled = sorted(glob.glob("*.model", root_dir=folder))  # of macOS's hidden files, none
-    if not compiled and not any((folder / name).is_file() for name in VOCABULARIES):
+    if not compiled and not there.intersection(VOCABULARIES):
         raise UserError(
             f"{folder}: no vocabulary; it must have tokenizer.json, vocab.txt, or vocab.json and merges.txt"
         )
-    alone = not any((folder / name).is_file() for name in VOCABULARIES)
-    if compiled and alone and importlib.util.find_spec("sentencepiece") is None:
+    if not there.intersection(VOCABULARIES) and importlib.util.find_spec("sentencepiece") is None:
         raise UserError(
             f"{folder / compiled[0]}: the package sentencepiece, which reads it, is not installed; install it "
             "and protobuf, or save the tokenizer with transformers where they are: tokenizer.json is enough"
         )
-    if (folder / "vocab.json").is_file() and not any(
-        (folder / name).is_file() for name in ("merges.txt", "tokenizer.json", "vocab.txt")
-    ):
+    if there == {"vocab.json"}:
         raise UserError(f"{folder}: has vocab.json, but not its merges.txt")
 
 
@@ -170,11 +168,7 @@ def vocabulary(backend: "Backend") -> dict[str, int]:
 
 
 def check_backend(backend: "Backend", stated: set[str] | None, where: str) -> None:
-    """Refuses a tokenizer that has no words, adds no tokens at the ends of a sentence, or fails for a new word.
-
-    Args:
-      stated: the tokens of its files; None where they are not known.
-    """
+    """Refuses a tokenizer that has no words, adds no tokens at the ends of a sentence, or fails for a new word."""
     special = {token.content for token in backend.get_added_tokens_decoder().values() if token.special}
     if not vocabulary(backend).keys() - special:
         raise UserError(f"{where}: its vocabulary has no words")

@@ -28,13 +28,10 @@ SPECIAL_TOKENS = {
 OLD_UNK = "<unk>"  # in published MPNets, in addition to their [UNK]
 # The tokenizers of a model's folder; the first one where the folder names none.
 CLASSES = {
-    "bert": ("BertTokenizer",),
+    **dict.fromkeys(("bert", "ernie", "electra", "nomic_bert"), ("BertTokenizer",)),
+    "distilbert": ("DistilBertTokenizer", "BertTokenizer"),  # the same
     "roberta": ("RobertaTokenizer",),
     "mpnet": ("MPNetTokenizer",),
-    "distilbert": ("DistilBertTokenizer", "BertTokenizer"),  # the same
-    "ernie": ("BertTokenizer",),
-    "electra": ("BertTokenizer",),
-    "nomic_bert": ("BertTokenizer",),
     "xlm-roberta": ("XLMRobertaTokenizer",),
 }
 MODELS = dict.fromkeys(CLASSES, "WordPiece") | {"roberta": "BPE", "xlm-roberta": "Unigram"}
@@ -83,12 +80,10 @@ def _read(folder: Path) -> "Tokenizer":
     settings = _settings(kind, config)
     if (folder / "tokenizer.json").is_file():
         parts = _parts_of_tokenizer_json(folder / "tokenizer.json", kind, config)
-    elif MODELS[kind] == "WordPiece" and not any(
-        isinstance(value, dict) for value in (*config.values(), *names.values())
-    ):
-        parts = _parts_of_vocabulary(folder / "vocab.txt", kind)
-    else:
+    elif MODELS[kind] != "WordPiece" or any(isinstance(value, dict) for value in (*config.values(), *names.values())):
         raise Unusual
+    else:
+        parts = _parts_of_vocabulary(folder / "vocab.txt", kind)
     added = [AddedToken(**token) for token in parts.added]
     if kind == "roberta":
         assert isinstance(parts.vocabulary, dict) and parts.merges is not None
@@ -110,15 +105,9 @@ def _check_class(model: dict[str, Any], config: dict[str, Any]) -> str:
 
 
 def _check_special_tokens(kind: str, config: dict[str, Any], names: dict[str, Any]) -> None:
-    """Accepts only the class's own special tokens."""
     special = SPECIAL_TOKENS[kind]
     for field, value in (*config.items(), *names.items()):
-        name = field.removesuffix("_token")
-        if name == field:
-            continue
-        if name in special and _content(value) != special[name]:
-            raise Unusual
-        if name not in special and value is not None:
+        if field.endswith("_token") and _content(value) != special.get(field.removesuffix("_token")):
             raise Unusual
 
 
@@ -153,9 +142,7 @@ def _parts_of_tokenizer_json(path: Path, kind: str, config: dict[str, Any]) -> P
 
 def _rules(normalizer: dict[str, Any] | None) -> bytes | None:
     """SentencePiece's rules in a normalizer or in the first part of a sequence that has some."""
-    parts = [normalizer] if normalizer else []
-    if normalizer and normalizer["type"] == "Sequence":
-        parts = normalizer["normalizers"]
+    parts = normalizer.get("normalizers", [normalizer]) if normalizer else []
     found = (part["precompiled_charsmap"] for part in parts if part["type"] == "Precompiled")
     return next((base64.b64decode(text) for text in found), None)
 
@@ -178,11 +165,8 @@ def _word_piece(
     """BERT's or MPNet's tokenizer. The vocabulary must have the special tokens."""
     from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
-    if isinstance(vocabulary, dict):
-        model = models.WordPiece(vocabulary, unk_token="[UNK]")
-    else:
-        model = models.WordPiece.from_file(vocabulary, unk_token="[UNK]")
-    backend = Tokenizer(model)
+    read = models.WordPiece if isinstance(vocabulary, dict) else models.WordPiece.from_file
+    backend = Tokenizer(read(vocabulary, unk_token="[UNK]"))  # type: ignore[arg-type]
     if any(backend.token_to_id(content) is None for content in SPECIAL_TOKENS[kind].values()):
         raise Unusual
     backend.normalizer = normalizers.BertNormalizer(

@@ -7,7 +7,7 @@ those. A file that asks for anything else is refused.
 
 import pickletools
 from collections.abc import Callable, Iterable
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, cast
 
 import ml_dtypes
 import numpy as np
@@ -31,8 +31,8 @@ VALUES = {
     *("BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT"),
     *("BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8", "BINSTRING", "SHORT_BINSTRING"),
 }
-CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
-EMPTY: dict[str, Callable[[], Any]] = {"EMPTY_DICT": dict, "EMPTY_LIST": list, "EMPTY_TUPLE": tuple}
+MADE: dict[str, Callable[[], Any]] = {"EMPTY_DICT": dict, "EMPTY_LIST": list, "EMPTY_TUPLE": tuple}
+MADE |= {"NONE": lambda: None, "NEWTRUE": lambda: True, "NEWFALSE": lambda: False}
 TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 
 
@@ -85,28 +85,24 @@ def _run(file: IO[bytes]) -> tuple[Any, list[Storage]]:
     memo: dict[int, Any] = {}
 
     def pop_to_mark() -> list[Any]:
-        start = marks.pop()
-        values = stack[start:]
-        del stack[start:]
+        first = marks.pop()
+        values = stack[first:]
+        del stack[first:]
         return values
 
     for instruction, value, place in pickletools.genops(file):
-        argument: Any = value
-        name: str = instruction.name
+        argument, name = cast(Any, value), instruction.name
         if (place or 0) - start > LIMIT:
             raise ValueError(f"its pickle is longer than {LIMIT} bytes")
         if name in VALUES:
             stack.append(argument)
-        elif name in CONSTANTS:
-            stack.append(CONSTANTS[name])
-        elif name in EMPTY:
-            stack.append(EMPTY[name]())
-        elif name in TUPLES:
-            marks.append(len(stack) - TUPLES[name])
-            stack.append(tuple(pop_to_mark()))
+        elif name in MADE:
+            stack.append(MADE[name]())
         elif name == "MARK":
             marks.append(len(stack))
-        elif name == "TUPLE":
+        elif name == "TUPLE" or name in TUPLES:
+            if name in TUPLES:
+                marks.append(len(stack) - TUPLES[name])
             stack.append(tuple(pop_to_mark()))
         elif name in ("APPEND", "APPENDS"):
             values = [stack.pop()] if name == "APPEND" else pop_to_mark()
@@ -119,10 +115,8 @@ def _run(file: IO[bytes]) -> tuple[Any, list[Storage]]:
         elif name == "BUILD":  # attributes of a dictionary, such as `_metadata`
             stack.pop()
             _check(isinstance(stack[-1], dict))
-        elif name == "GLOBAL":
-            stack.append(_find(*argument.split(" ", 1)))
-        elif name == "STACK_GLOBAL":
-            stack.append(_find(stack.pop(-2), stack.pop()))
+        elif name in ("GLOBAL", "STACK_GLOBAL"):
+            stack.append(_find(*(argument.split(" ", 1) if name == "GLOBAL" else (stack.pop(-2), stack.pop()))))
         elif name == "REDUCE":
             arguments, function = stack.pop(), stack.pop()
             _check(function in FUNCTIONS.values() and isinstance(arguments, tuple))
@@ -179,7 +173,7 @@ def _tensor(
     offset: int,
     shape: Any,
     stride: Any,
-    requires_grad: bool = False,
+    trained: Any = False,
     hooks: Any = None,
     metadata: Any = None,
 ) -> Tensor:

@@ -98,7 +98,7 @@ def _read_zip(file: IO[bytes]) -> tuple[dict[str, Tensor], dict[str, bytes]]:
         content, storages = read_pickle(io.BytesIO(_read(archive, index, LIMIT)))
         tensors = _tensors(content)
         needed = {tensor.storage.key for tensor in tensors.values()}
-        by_key = {key: storage for key, storage in _by_key(storages, _size(file)).items() if key in needed}
+        by_key = {key: storage for key, storage in _by_key(storages, file).items() if key in needed}
         for key, storage in by_key.items():
             if archive.getinfo(f"{root}data/{key}").file_size != storage.size:
                 raise ValueError(f"storage {key} does not have the {storage.elements} elements that it should have")
@@ -120,7 +120,7 @@ def _read_legacy(file: IO[bytes]) -> tuple[dict[str, Tensor], dict[str, bytes]]:
     if not (isinstance(system, dict) and system.get("little_endian", True)):
         raise ValueError("its numbers are not little-endian")
     content, storages = read_pickle(file)
-    tensors, by_key = _tensors(content), _by_key(storages, _size(file))
+    tensors, by_key = _tensors(content), _by_key(storages, file)
     keys, _ = read_pickle(file)
     if not isinstance(keys, list) or sorted(map(str, keys)) != sorted(by_key):
         raise ValueError("its list of storages is damaged")
@@ -133,10 +133,6 @@ def _read_legacy(file: IO[bytes]) -> tuple[dict[str, Tensor], dict[str, bytes]]:
         if len(buffers[key]) != storage.size:
             raise EOFError("the file ends early")
     return tensors, buffers
-
-
-def _size(file: IO[bytes]) -> int:
-    return os.fstat(file.fileno()).st_size
 
 
 def _tensors(content: Any) -> dict[str, Tensor]:
@@ -155,9 +151,9 @@ def _tensors(content: Any) -> dict[str, Tensor]:
     return tensors
 
 
-def _by_key(storages: list[Storage], size: int) -> dict[str, Storage]:
-    """The storages by key; together they have at most as many bytes as the file, `size`."""
-    by_key: dict[str, Storage] = {}
+def _by_key(storages: list[Storage], file: IO[bytes]) -> dict[str, Storage]:
+    """The storages by key; together they have at most as many bytes as the file."""
+    by_key, size = dict[str, Storage](), os.fstat(file.fileno()).st_size
     for storage in storages:
         if by_key.setdefault(storage.key, storage) != storage:
             raise ValueError(f"storage {storage.key} is described in two ways")

@@ -16,7 +16,7 @@ from simcse_jax.models.parameters import WORD_EMBEDDING
 from simcse_jax.models.sentence_encoder import build
 
 FLOATS = [np.dtype(kind) for kind in (np.float16, ml_dtypes.bfloat16, np.float32, np.float64)]  # of weights
-LEGACY = ((".gamma", ".weight"), (".beta", ".bias"))  # in conversions of BERT's TensorFlow release
+LEGACY = {"gamma": "weight", "beta": "bias"}  # in conversions of BERT's TensorFlow release
 TABLES = {
     "encoder.embeddings.word.embedding": "embeddings.word_embeddings.weight",
     "encoder.embeddings.position.embedding": "embeddings.position_embeddings.weight",
@@ -70,6 +70,7 @@ NOMIC_LAYER = {
     "output": ("mlp.fc2",),
     "output_norm": ("norm2",),
 }
+PARTS_WITH_BIAS = {"attention_bias": ("qkv", "attention_output"), "feed_forward_bias": ("intermediate", "output")}
 # In transformers' class, which splits and renames what the checkpoints have.
 NOMIC_MODULES = {
     "qkv": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
@@ -88,14 +89,10 @@ def _sources(name: str, model_type: str, head: str | None) -> list[str]:
         return [TABLES[name]]
     module, _, kind = name.removeprefix("encoder.").rpartition(".")
     suffix = {"kernel": "weight", "scale": "weight", "bias": "bias"}[kind]
-    if name.startswith(PREFIX):
-        return [f"{head}.{suffix}"]
-    if module == "embeddings.norm":
-        return [f"{names.embedding_norm}.{suffix}"]
-    if module == "final_norm":
-        return [f"final_norm.{suffix}"]
-    if module == "embeddings.projection":
-        return [f"{names.projection}.{suffix}"]
+    alone = {PREFIX.removesuffix("."): head, "embeddings.norm": names.embedding_norm, "final_norm": "final_norm"}
+    alone |= {"embeddings.projection": names.projection}
+    if module in alone:
+        return [f"{alone[module]}.{suffix}"]
     _, index, part = module.split(".")
     return [f"{names.stack.format(index)}.{source}.{suffix}" for source in names.layer[part]]
 
@@ -110,10 +107,8 @@ def normalize_names(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     for name, value in tensors.items():
         for prefix in PREFIXES:
             name = name.removeprefix(prefix)
-        for old, new in LEGACY:
-            if name.endswith(old):
-                name = name.removesuffix(old) + new
-        names[name] = value
+        module, _, kind = name.rpartition(".")
+        names[f"{module}.{LEGACY[kind]}" if module and kind in LEGACY else name] = value
     return names
 
 
@@ -170,7 +165,8 @@ def _outline(config: EncoderConfig) -> dict[str, tuple[tuple[int, ...], str]]:
     def said(**fields: int) -> str:
         return " and ".join(f"{own.get(field, field)} is {value}" for field, value in fields.items())
 
-    hidden = {"hidden_size": config.hidden_size}
+    size = config.hidden_size
+    hidden = {"hidden_size": size}
     columns = {"embedding_size": config.embedding_size} if config.embedding_size else hidden
     rows = {
         names.words: {"vocab_size": config.vocab_size},
@@ -182,18 +178,16 @@ def _outline(config: EncoderConfig) -> dict[str, tuple[tuple[int, ...], str]]:
     if config.embedding_size:
         tensors[f"{names.projection}.weight"] = hidden | columns
     outline = {source: (tuple(fields.values()), said(**fields)) for source, fields in tensors.items()}
-    count = (
-        {"num_hidden_groups": config.layer_groups} if config.layer_groups else {"num_hidden_layers": config.num_layers}
-    )
+    groups = {"num_hidden_groups": config.layer_groups} if config.layer_groups else {}
+    count = groups or {"num_hidden_layers": config.num_layers}
     modules = [names.stack.format(group) for group in sorted(set(config.groups))]
     inner, parts = {"intermediate_size": config.intermediate_size}, names.layer["intermediate"]
     features = config.intermediate_size * (2 if config.gated else 1) // len(parts)
     if not config.gated:
         outline[f"{modules[0]}.{parts[0]}.bias"] = ((features,), said(**inner))
     else:
-        outline[f"{modules[0]}.{parts[0]}.weight"] = ((features, config.hidden_size), said(**inner, **hidden))
+        outline[f"{modules[0]}.{parts[0]}.weight"] = ((features, size), said(**inner, **hidden))
     if config.positions == ROTARY:  # of the others all have biases
-        size = config.hidden_size
         biases = {"attention_bias": (f"{modules[0]}.{names.layer['qkv'][0]}", 3 * size)}
         biases |= {"feed_forward_bias": (f"{modules[0]}.{parts[0]}", features)}
         biases |= {"norm_bias": (names.embedding_norm, size)}
@@ -201,7 +195,7 @@ def _outline(config: EncoderConfig) -> dict[str, tuple[tuple[int, ...], str]]:
             if getattr(config, field):
                 outline[f"{module}.bias"] = ((width,), f"{BIASES[field]} is true")
     norms = (f"{module}.{names.layer['output_norm'][0]}.weight" for module in modules)
-    return outline | dict.fromkeys(norms, ((config.hidden_size,), said(**count, **hidden)))
+    return outline | dict.fromkeys(norms, ((size,), said(**count, **hidden)))
 
 
 def check_parts(tensors: Container[str], config: EncoderConfig, where: str) -> None:
@@ -231,11 +225,9 @@ def check_parts(tensors: Container[str], config: EncoderConfig, where: str) -> N
     if config.pre_norm:
         norm = f"{stacks[0]}.{names.layer['attention_norm'][0]}.weight"
         surplus[norm] = f"model_type is {config.model_type}, whose first layer has none"
-    flags = BIASES if config.pre_norm else dict.fromkeys(BIASES, "")
-    for part, modules in (("attention", ("qkv", "attention_output")), ("feed_forward", ("intermediate", "output"))):
-        if not getattr(config, f"{part}_bias"):
-            own = flags[f"{part}_bias"]
-            said = f"{own} is false" if own else "there are no biases"
+    for field, modules in PARTS_WITH_BIAS.items():
+        if not getattr(config, field):
+            said = f"{BIASES[field]} is false" if config.pre_norm else "there are no biases"
             sources = (source for module in modules for source in names.layer[module])
             surplus |= {f"{stack}.{source}.bias": said for source in sources for stack in stacks}
     if not config.norm_bias:

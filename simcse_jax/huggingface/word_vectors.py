@@ -28,6 +28,7 @@ from simcse_jax.errors import UserError, why
 from simcse_jax.host.storage import read_json, write_json
 from simcse_jax.huggingface.tokenizer import WORDS_FILE, Tokenizer
 from simcse_jax.huggingface.weight_files import read_weights, write_safetensors
+from simcse_jax.models.model_types import flag
 
 BLOCK = 1 << 24  # bytes that are read at a time
 NUMBER = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
@@ -180,25 +181,18 @@ class Vocabulary(NamedTuple):
     lower_case: bool = False  # sentences are put into lower case first
     stop_words: frozenset[str] = frozenset()  # left out
 
-    def to_json(self) -> dict[str, Any]:
-        """The fields of the file that sentence-transformers reads."""
-        stop_words = sorted(self.stop_words)
-        return {"vocab": list(self.words), "stop_words": stop_words, "do_lower_case": self.lower_case}
-
 
 def read_vocabulary(path: Path) -> Vocabulary:
     """Reads the file of a `WhitespaceTokenizer`."""
     fields = read_json(path)
-    words, stop_words, lower = (fields.get(name) for name in ("vocab", "stop_words", "do_lower_case"))
-    for name, found in (("vocab", words), ("stop_words", stop_words)):
+    for name in ("vocab", "stop_words"):
+        found = fields.get(name)
         if not isinstance(found, list) or not all(isinstance(word, str) for word in found):
             raise UserError(f"{path}: {name} is {found!r:.60}, not a list of words")
-    if not isinstance(lower, bool):
-        raise UserError(f"{path}: do_lower_case is {lower!r:.60}, neither true nor false")
-    assert words is not None and stop_words is not None
+    lower, words = flag(fields, "do_lower_case", str(path), None), fields["vocab"]
     if len(set(words)) < len(words):
         raise UserError(f"{path}: vocab has a word twice")
-    return Vocabulary(words, lower, frozenset(stop_words))
+    return Vocabulary(words, lower, frozenset(fields["stop_words"]))
 
 
 class WordTokenizer(Tokenizer):
@@ -254,20 +248,14 @@ class WordTokenizer(Tokenizer):
         path.write_bytes(self.content())
 
     def content(self) -> bytes:
-        """The bytes that `save` writes."""
-        return json.dumps(self._vocabulary.to_json()).encode()
+        """The bytes that `save` writes, as sentence-transformers reads them."""
+        words, lower_case, stop_words = self._vocabulary
+        fields = {"vocab": list(words), "stop_words": sorted(stop_words), "do_lower_case": lower_case}
+        return json.dumps(fields).encode()
 
 
-class WordEmbeddings(NamedTuple):
-    """The contents of the module's folder."""
-
-    vocabulary: Vocabulary
-    table: np.ndarray  # (V, D) float32
-    max_length: int  # in words
-
-
-def read_word_embeddings(folder: Path) -> WordEmbeddings:
-    """Reads the module's folder."""
+def read_word_embeddings(folder: Path) -> tuple[Vocabulary, np.ndarray, int]:
+    """The words of a module's folder, their vectors (V, D) float32, and the most words of a sentence."""
     fields = read_json(folder / FILE)
     kind, length = str(fields.get("tokenizer_class")), fields.get("max_seq_length", 1_000_000)
     if kind.rpartition(".")[2] != "WhitespaceTokenizer":
@@ -284,7 +272,7 @@ def read_word_embeddings(folder: Path) -> WordEmbeddings:
         raise UserError(f"{path}: {TENSOR!r} has shape {table.shape}, but {WORDS_FILE} has {words} words")
     if table.dtype.kind != "f" or not np.isfinite(table).all():
         raise UserError(f"{path}: {TENSOR!r} has values that are NaN or infinite")
-    return WordEmbeddings(vocabulary, np.asarray(table, np.float32), length)
+    return vocabulary, np.asarray(table, np.float32), length
 
 
 def write_word_embeddings(folder: Path, vocabulary: Vocabulary, table: np.ndarray, max_length: int) -> None:

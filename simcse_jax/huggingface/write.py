@@ -23,7 +23,7 @@ from simcse_jax.version import __version__
 
 TYPES = "sentence_transformers.models"  # all versions of sentence-transformers find their modules here
 CONFIG_FILES = {Kind.CNN: CONFIG}  # of a module's fields; config.json for the others
-PLACES = ("_name_or_path", "name_or_path", "tokenizer_file", "vocab_file", "merges_file", "special_tokens_map_file")
+PLACES = {"_name_or_path", "name_or_path", "tokenizer_file", "vocab_file", "merges_file", "special_tokens_map_file"}
 
 
 class Module(NamedTuple):
@@ -40,9 +40,6 @@ def write_model(model: Pretrained, folder: Path) -> None:
     The head becomes the pooler's dense layer (as in the reference's conversion) and a dense module. A language-model
     head is kept for `AutoModelForMaskedLM`, and for a run that starts from the folder. Where there is no head, a pooler
     that transformers would draw at random, with a warning, becomes the tanh of the first token.
-
-    Raises:
-      UserError: for a model with other modules of sentence-transformers, which a run never has.
     """
     pooler = model.pooler
     if pooler not in POOLERS:
@@ -116,7 +113,6 @@ def _write_words(model: Pretrained, folder: Path) -> None:
 
 
 def _modules(model: Pretrained, pooler: str, tensors: dict[str, np.ndarray]) -> list[Module]:
-    """The modules equivalent to the model's pooler and head."""
     modules = []
     size: dict[str, Any] = {"word_embedding_dimension": model.config.token_size}
     if model.config.convolutions:
@@ -140,7 +136,6 @@ def _modules(model: Pretrained, pooler: str, tensors: dict[str, np.ndarray]) -> 
 
 
 def _settings(model: Pretrained) -> dict[str, Any]:
-    """The fields of `config_sentence_transformers.json`."""
     settings = model.settings
     fields: dict[str, Any] = {"similarity_fn_name": settings.similarity}
     if any(settings.prompts.values()) or settings.default_prompt_name:
@@ -168,8 +163,6 @@ def _write_modules(modules: list[Module], folder: Path, first: tuple[str, Kind] 
 def _forget_places(folder: Path) -> None:
     """Removes the paths of the original model, which transformers writes into files that it saves."""
     for path in (folder / "config.json", folder / "tokenizer_config.json"):
-        if path.is_file():
-            content = read_json(path)
-            kept = {field: value for field, value in content.items() if field not in PLACES}
-            if kept != content:
-                write_json(path, kept)
+        content = read_json(path) if path.is_file() else {}
+        if content.keys() & PLACES:
+            write_json(path, {field: value for field, value in content.items() if field not in PLACES})

@@ -26,7 +26,7 @@ from jaxtyping import Float, Float32, Int64
 from simcse_jax.encoding.quantization import Quantization, Ranges
 from simcse_jax.index.placed import DTYPES, Placed
 from simcse_jax.index.similarity import PRODUCTS, norm_order, similarities
-from simcse_jax.index.top_k import MAX_QUERIES, Block, decoding_of, top_k
+from simcse_jax.index.top_k import MAX_QUERIES, Block, top_k
 
 RESCORE = 4  # candidates per result; docs/guides/search.md says how many of the nearest rows this finds
 CODES = ("int8", "binary")
@@ -43,48 +43,15 @@ def quantization_for(precision: str, dimension: int, ranges: Ranges | None) -> Q
     return Quantization("int8", dimension, ranges) if precision == "int8" else Quantization("ubinary", dimension)
 
 
-def rescored_top_k(
-    queries: Float[np.ndarray, "Q D"],
-    blocks: Sequence[Block],
-    k: int,
-    placed: Placed,
-    rescore: int = RESCORE,
-    recall_target: float | None = None,
-    similarity: str = "dot",
-) -> Found:
-    """The best k of `rescore` · k candidates, by their scores in float32.
-
-    Args:
-      queries, k, recall_target, similarity: see `top_k`.
-      blocks: all rows in float32, on the host.
-      placed: the same in bytes or bits, on devices.
-      rescore: the number of candidates per result.
-
-    Returns:
-      As `top_k`; scores are computed in float64 and rounded to float32.
-    """
-    decoding = decoding_of(placed.quantization)
-    wanted = 1 << (rescore * k - 1).bit_length()  # so that few values compile
-    rough, candidates = top_k(
-        queries, placed.blocks(blocks), wanted, placed.mesh, recall_target, similarity, decoding=decoding
-    )
-    return rescored(queries, rough, candidates, vectors_in(blocks), k, similarity)
-
-
 def vectors_in(blocks: Sequence[Block], quantization: Quantization | None = None) -> Vectors:
     """A function that reads rows of blocks on the host, decoded to float32."""
 
     def read(rows: Int64[np.ndarray, " n"]) -> Float32[np.ndarray, "n D"]:
-        found = None
-        for block in blocks:
-            mine = slice(*np.searchsorted(rows, [block.first, block.first + block.count]))
-            part = np.asarray(block.rows)[rows[mine] - block.first]
-            part = part if quantization is None else quantization.decode(part)
-            if found is None:
-                found = np.zeros((len(rows), part.shape[1]), np.float32)
-            found[mine] = part
-        assert found is not None  # an index without rows is not searched
-        return found
+        ends = [block.first + block.count for block in blocks]
+        parts = np.split(rows, np.searchsorted(rows, ends[:-1]))
+        stored = [np.asarray(block.rows)[part - block.first] for part, block in zip(parts, blocks, strict=True)]
+        found = np.concatenate(stored)
+        return found if quantization is None else quantization.decode(found)
 
     return read
 
@@ -102,10 +69,6 @@ def rescored(
     Args:
       queries: (Q, D), prepared.
       rough: the candidates' scores, of which -inf and NaN are kept.
-      candidates: their rows.
-      vectors: reads them.
-      k: the number of results.
-      similarity: see `top_k`.
 
     Returns:
       Scores (Q, k), computed in float64 and rounded to float32, and rows. Of equal scores the lower row comes first.
@@ -173,8 +136,7 @@ def refined_top_k(
         left = left[~proven] if recall_target is None else left[:0]
         count *= 8
     if len(left):
-        sent = Placed(placed.mesh, keep=False)
-        scores[left], rows[left] = top_k(queries[left], sent.blocks(blocks), k, placed.mesh, None, similarity)
+        scores[left], rows[left] = top_k(queries[left], blocks, k, placed.mesh, None, similarity)
     return scores, rows
 
 

@@ -14,7 +14,7 @@ from jaxtyping import Float, Int64
 
 from simcse_jax.encoding.parquet import MAKER
 from simcse_jax.errors import UserError, reason, why
-from simcse_jax.host.hidden import MANIFEST, PLAN, dot_before
+from simcse_jax.host.hidden import MANIFEST, PLAN, dot_before, is_hidden
 from simcse_jax.host.storage import Folder, as_path, read_json
 from simcse_jax.index.identity import ModelIdentity, read_identity
 
@@ -39,6 +39,16 @@ class Part(NamedTuple):
     sentences: bool  # whether it has sentences
     maker: ModelIdentity | None  # the model that made it
 
+    @property
+    def kind(self) -> tuple[str, ...]:
+        """What all files of an index have in common, for messages."""
+        return (
+            f"embeddings of {self.dimension} elements",
+            f"rows that are {'' if self.numbered else 'not '}numbered",
+            f"rows {'with' if self.sentences else 'without'} their sentences",
+            f"embeddings of the model {'that is not named' if self.maker is None else ' '.join(map(str, self.maker))}",
+        )
+
 
 class Batch(NamedTuple):
     """Some rows of a file."""
@@ -52,25 +62,15 @@ class EmbeddingFiles:
     """The files of a folder, or a single one; N rows of `dimension` elements."""
 
     def __init__(self, name: str):
-        """Examines all files.
-
-        Raises:
-          UserError: when there are none, one cannot be read, or they do not belong together.
-        """
+        """Examines all files."""
         self.name, path = name, as_path(name)
         self.parts = [_look(file) for file in _files(path)]
         first = self.parts[0]
         for part in self.parts[1:]:
-            for what, mine, others in (
-                ("embeddings of {} elements", part.dimension, first.dimension),
-                ("rows that are {}", _numbered(part), _numbered(first)),
-                ("rows {} their sentences", _with_text(part), _with_text(first)),
-                ("embeddings of the model {}", part.maker, first.maker),
-            ):
+            for mine, others in zip(part.kind, first.kind, strict=True):
                 if mine != others:
                     raise UserError(
-                        f"{part.path}: has {what.format(_short(mine))}, {first.path.name} "
-                        f"{what.format(_short(others))}; an index needs embeddings of one kind"
+                        f"{part.path}: has {mine}, {first.path.name} {others}; an index needs embeddings of one kind"
                     )
         self.dimension, self.maker = first.dimension, first.maker
         self.count = sum(part.rows for part in self.parts)
@@ -129,20 +129,6 @@ def _hashes(rows: Int64[np.ndarray, " n"]) -> int:
     return (int(halves[0].sum()) << 32) + int(halves[1].sum())
 
 
-def _numbered(part: Part) -> str:
-    return "numbered" if part.numbered else "not numbered"
-
-
-def _with_text(part: Part) -> str:
-    return "with" if part.sentences else "without"
-
-
-def _short(value: object) -> str:
-    if value is None:
-        return "that is not named"
-    return " ".join(str(each) for each in value) if isinstance(value, ModelIdentity) else str(value)
-
-
 def _files(path: Folder) -> list[Folder]:
     try:
         if not path.exists():
@@ -154,7 +140,7 @@ def _files(path: Folder) -> list[Folder]:
         names = sorted(path.iterdir(), key=lambda file: file.name)
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {why(error)}") from None
-    found = [file for file in names if file.suffix in KINDS and not file.name.startswith((".", "_"))]
+    found = [file for file in names if file.suffix in KINDS and not is_hidden(file.name)]
     listed = {file.name for file in names}
     left = [file for file in names if file.name.endswith(".partial")]
     dot = dot_before(path, PLAN, MANIFEST)
@@ -194,16 +180,14 @@ def _check_listed(manifest: Folder, there: set[str]) -> None:
 def _look(path: Folder) -> Part:
     try:
         with path.open("rb") as file:
-            return _look_npy(path, file) if path.suffix == ".npy" else _look_parquet(path, file)
+            if path.suffix == ".parquet":
+                return _look_parquet(path, file)
+            (rows, dimension), _ = _npy_header(path, file)
+            return Part(path, rows, dimension, numbered=False, sentences=False, maker=None)
     except UserError:
         raise
     except Exception as error:  # of a disk, a store's client, pyarrow or NumPy
         raise UserError(f"{path}: cannot be read as embeddings: {why(error)}") from None
-
-
-def _look_npy(path: Folder, file: Any) -> Part:
-    shape, _ = _npy_header(path, file)
-    return Part(path, shape[0], shape[1], numbered=False, sentences=False, maker=None)
 
 
 def _npy_header(path: Folder, file: Any) -> tuple[tuple[int, int], str]:
@@ -235,16 +219,12 @@ def _look_parquet(path: Folder, file: Any) -> Part:
         if name in schema.names and schema.field(name).type != wanted:
             raise UserError(f"{path}: {name} is {schema.field(name).type}; it must be {wanted}")
     said = (schema.metadata or {}).get(MAKER)
-    maker = None if said is None else _maker(path, said)
-    return Part(path, opened.metadata.num_rows, kind.list_size, numbered, texts, maker)
-
-
-def _maker(path: Folder, said: bytes) -> ModelIdentity:
     damaged = f"{path}: what it says about its model is damaged; encode it again"
     try:
-        return read_identity(json.loads(said), damaged)
+        maker = None if said is None else read_identity(json.loads(said), damaged)
     except ValueError:
         raise UserError(damaged) from None
+    return Part(path, opened.metadata.num_rows, kind.list_size, numbered, texts, maker)
 
 
 def _columns(part: Part, names: list[str]) -> "Iterator[pyarrow.RecordBatch]":

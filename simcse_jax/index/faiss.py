@@ -6,7 +6,6 @@ import numpy as np
 from jaxtyping import Float32, Int64, Shaped
 
 from simcse_jax.encoding.quantization import Quantization
-from simcse_jax.errors import require
 
 
 class FaissSearch:
@@ -25,7 +24,6 @@ class FaissSearch:
         """An empty index.
 
         Args:
-          dimension: D.
           sample: n rows from which to find the cells; None for a flat index.
           quantization: int8 or ubinary; None for float32. Rows of int8 are decoded and compared with the query in
             float32; for ubinary, differing bits are counted.
@@ -35,20 +33,16 @@ class FaissSearch:
         self._quantization = quantization
         self._has_bits = quantization is not None and quantization.precision == "ubinary"
         size = 8 * quantization.width if quantization and self._has_bits else dimension
-        byte, product = faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT
-        flat: Any = faiss.IndexBinaryFlat(size) if self._has_bits else faiss.IndexFlatIP(size)
-        self._index, self._cells = flat, flat  # FAISS refers to the cells' centres without keeping them
         cells = 0 if sample is None else min(self.CELLS, len(sample) // self.ROWS_A_CELL)
-        if cells and self._has_bits:
-            self._index = faiss.IndexBinaryIVF(flat, size, cells)
-        elif cells and quantization:
-            self._index = faiss.IndexIVFScalarQuantizer(flat, size, cells, byte, product, False)
-        elif cells:
-            self._index = faiss.IndexIVFFlat(flat, size, cells, product)
-        elif quantization and not self._has_bits:
-            self._index = faiss.IndexScalarQuantizer(size, byte, product)
-            self._index.is_trained = True
+        if self._has_bits:
+            self._index: Any = faiss.index_binary_factory(size, f"BIVF{cells}" if cells else "BFlat")
+        else:
+            kind = f"IVF{cells}," * bool(cells) + ("SQ8" if quantization else "Flat")
+            self._index = faiss.index_factory(size, kind, faiss.METRIC_INNER_PRODUCT)
+            self._index.is_trained = not cells
         if sample is not None and cells:
+            if not self._has_bits:
+                self._index.by_residual = False
             self._index.train(self._given(sample))
             self._index.nprobe = min(self.CELLS_SEARCHED, cells)
         if quantization and quantization.ranges is not None:
@@ -61,11 +55,6 @@ class FaissSearch:
         if self._quantization is not None and self._has_bits:
             return self._quantization.encode(embeddings)
         return np.ascontiguousarray(embeddings)
-
-    @staticmethod
-    def check_installed() -> None:
-        """Raises a `UserError` that says how to install FAISS, if it is missing."""
-        require("faiss", "faiss", where="backend='faiss'")
 
     def __len__(self) -> int:
         return self._index.ntotal

@@ -24,12 +24,11 @@ from jaxtyping import Shaped
 from simcse_jax.errors import UserError, reason, why
 from simcse_jax.host.locks import LOCK, held
 from simcse_jax.host.storage import is_of_macos, is_remote, local_path, read_json, write_atomically
-from simcse_jax.index.identity import ModelIdentity, check_maker, ranges_content, read_identity, read_ranges
+from simcse_jax.index import identity
+from simcse_jax.index.identity import ModelIdentity
 from simcse_jax.index.index import Index
-from simcse_jax.index.options import PRECISIONS
 from simcse_jax.version import __version__
 
-FORMAT, SMALL_FORMAT = 1, 2  # of float32; of bytes and bits, which earlier versions cannot read
 ABOUT = "index.json"
 UNFINISHED = (f".{ABOUT}.tmp", f"{ABOUT}.tmp")  # left by a kill; the latter by an earlier version
 SENTENCES_AT_ONCE = 1 << 18
@@ -50,17 +49,14 @@ def _save(index: Index, folder: Path, model: ModelIdentity) -> None:
     identifier = uuid.uuid4().hex[:8]
     embeddings, sentences = (folder / pattern.replace(ID, identifier) for pattern in PATTERNS)
     about = {
-        "format": FORMAT if index.precision == "float32" else SMALL_FORMAT,
         "rows": len(index),
         "model": model._asdict(),
         "embeddings": embeddings.name,
         "sentences": sentences.name,
         "versions": {"simcse_jax": __version__, "numpy": np.__version__},
+        **identity.precision_content(index.precision, index.ranges),
+        **({} if index.ranges is None else {"ranged": index.ranged}),
     }
-    if index.precision != "float32":
-        about["precision"] = index.precision
-    if index.ranges is not None:
-        about |= ranges_content(index.ranges) | {"ranged": index.ranged}
     try:
         with _written(embeddings) as file:
             _write_embeddings(index, file)
@@ -81,11 +77,7 @@ def _save(index: Index, folder: Path, model: ModelIdentity) -> None:
 
 
 def load(folder: str | Path, model: ModelIdentity) -> Index:
-    """Reads an index, memory-mapping its embeddings.
-
-    Raises:
-      UserError: when there is none, a file is missing or damaged, or it is another model's.
-    """
+    """Reads an index, memory-mapping its embeddings."""
     folder = local_folder(folder)
     if not is_index(folder):
         raise UserError(f"{folder}: no index there ({ABOUT} is missing)")
@@ -99,46 +91,29 @@ def load(folder: str | Path, model: ModelIdentity) -> Index:
 
 
 def _load(folder: Path, about: dict[str, Any], model: ModelIdentity) -> Index:
-    damaged = f"{folder / ABOUT}: damaged; build the index again"
+    damaged = identity.DAMAGED.format(folder / ABOUT)
     if about.get("backend") is not None:
         raise UserError(
             f"{folder}: an index of {about['backend']!s:.40}; open_index opens it, --index of the commands too"
         )
-    if about.get("format", FORMAT) not in (FORMAT, SMALL_FORMAT):
-        raise UserError(
-            f"{folder / ABOUT}: format {about['format']!r:.40}; this version reads {FORMAT} and {SMALL_FORMAT}"
-        )
-    maker = read_identity(about.get("model"), damaged)
+    precision, ranges = identity.read_precision(about, model.dimension, folder / ABOUT)
+    maker = identity.read_identity(about.get("model"), damaged)
     rows, *names = (about.get(name) for name in ("rows", "embeddings", "sentences"))
-    if type(rows) is not int or not 0 <= rows < 1 << 48:
+    ranged = about.get("ranged", 0)
+    if type(rows) is not int or not 0 <= rows < 1 << 48 or type(ranged) is not int:
         raise UserError(damaged)
     if not all(isinstance(name, str) and fnmatch(name, pattern) for name, pattern in zip(names, PATTERNS, strict=True)):
         raise UserError(damaged)
+    if precision == "int8" and ranges is None and rows:
+        raise UserError(damaged)
     embeddings, sentences = (folder / str(name) for name in names)
-    check_maker(folder, maker, model)
-    index = _empty(about, model, damaged)
-    index.maker = model
+    identity.check_maker(folder, maker, model)
+    index = Index(model.dimension, model.similarity, precision)
+    index.maker, index.ranges, index.ranged = model, ranges, ranged
     texts = _read_sentences(sentences, rows)
     small = index.quantization
     width, dtype = (model.dimension, np.dtype(np.float32)) if small is None else (small.width, small.dtype)
     return index.keep(texts, _map_embeddings(embeddings, (rows, width), dtype))
-
-
-def _empty(about: dict[str, Any], model: ModelIdentity, damaged: str) -> Index:
-    """An empty index with the precision and ranges in `about`."""
-    precision, ranges, ranged = about.get("precision", "float32"), about.get("ranges"), about.get("ranged", 0)
-    small = about.get("format", FORMAT) == SMALL_FORMAT
-    if precision not in PRECISIONS or small != (precision != "float32"):
-        raise UserError(damaged)
-    if ranges is None:
-        if precision == "int8" and about["rows"]:
-            raise UserError(damaged)
-        return Index(model.dimension, model.similarity, precision)
-    if precision == "binary" or type(ranged) is not int:
-        raise UserError(damaged)
-    index = Index(model.dimension, model.similarity, precision)
-    index.ranges, index.ranged = read_ranges(about, model.dimension, damaged), ranged
-    return index
 
 
 def local_folder(folder: str | Path) -> Path:

@@ -6,6 +6,10 @@ from typing import Any, NamedTuple
 from simcse_jax.encoding.quantization import Ranges, checked_ranges
 from simcse_jax.errors import UserError
 from simcse_jax.host.storage import Folder, sha256
+from simcse_jax.index.candidates import CODES
+
+FORMAT, SMALL_FORMAT = 1, 2  # of float32; of bytes and bits, which earlier versions cannot read
+DAMAGED = "{}: damaged; build the index again"
 
 
 class ModelIdentity(NamedTuple):
@@ -32,20 +36,29 @@ def read_identity(content: Any, damaged: str) -> ModelIdentity:
     return maker
 
 
-def ranges_content(ranges: Ranges) -> dict[str, Any]:
-    """Ranges of int8 as an index.json has them."""
-    return {"ranges": ranges.tolist(), "ranges_sha256": sha256(ranges)}
+def precision_content(precision: str, ranges: Ranges | None) -> dict[str, Any]:
+    """The precision of an index, and the ranges of int8, as its index.json has them."""
+    content = {"format": FORMAT} if precision == "float32" else {"format": SMALL_FORMAT, "precision": precision}
+    return content | ({} if ranges is None else {"ranges": ranges.tolist(), "ranges_sha256": sha256(ranges)})
 
 
-def read_ranges(content: Mapping[str, Any], dimension: int, damaged: str) -> Ranges:
-    """The ranges in an index.json; a `UserError` that begins with `damaged` if they are not as they were written."""
+def read_precision(content: Mapping[str, Any], dimension: int, path: Folder) -> tuple[str, Ranges | None]:
+    """Reads `precision_content` back from the index.json at `path`; refuses what is not as it was written."""
+    form, precision = content.get("format", FORMAT), content.get("precision", "float32")
+    if form not in (FORMAT, SMALL_FORMAT):
+        raise UserError(f"{path}: format {form!r:.40}; this version reads {FORMAT} and {SMALL_FORMAT}")
+    ranges, damaged = content.get("ranges"), DAMAGED.format(path)
+    if precision not in (CODES if form == SMALL_FORMAT else ("float32",)):
+        raise UserError(damaged)
+    if ranges is None:
+        return precision, None
     try:
-        found = checked_ranges(content["ranges"], dimension)
+        found = checked_ranges(ranges, dimension)
     except UserError as error:
         raise UserError(f"{damaged} ({error})") from None
-    if sha256(found) != content.get("ranges_sha256"):
+    if precision == "binary" or sha256(found) != content.get("ranges_sha256"):
         raise UserError(f"{damaged} (its ranges were changed)")
-    return found
+    return precision, found
 
 
 def check_queries(maker: ModelIdentity, model: ModelIdentity) -> None:

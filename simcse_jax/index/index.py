@@ -2,12 +2,12 @@
 
 import math
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import jax
 import numpy as np
-from jaxtyping import Float, Float32, Int64, Shaped
+from jaxtyping import Float, Float32, Shaped
 
 from simcse_jax.devices.backend import check_fork
 from simcse_jax.devices.mesh import data_mesh
@@ -23,7 +23,7 @@ from simcse_jax.encoding.quantization import (
 )
 from simcse_jax.errors import UserError
 from simcse_jax.host.storage import sha256
-from simcse_jax.index.candidates import RESCORE, quantization_for, refined_top_k, rescored, rescored_top_k, vectors_in
+from simcse_jax.index.candidates import CODES, RESCORE, Found, quantization_for, refined_top_k, rescored, vectors_in
 from simcse_jax.index.faiss import FaissSearch
 from simcse_jax.index.identity import ModelIdentity
 from simcse_jax.index.options import Backend, check_precision, check_search
@@ -36,6 +36,7 @@ ROUNDING = 1e-6  # of a cosine in float32
 MAKING = threading.Lock()  # one thread at a time copies an index to devices; others wait, and search the same copy
 
 T = TypeVar("T")
+Rough = Callable[[Float32[np.ndarray, "Q D"], int], Found]  # a search for a number of rows by what is stored
 
 
 class Result(NamedTuple):
@@ -62,8 +63,6 @@ class Index:
         """An empty index.
 
         Args:
-          dimension: D.
-          similarity: one of `index.similarity`.
           precision: what is kept of an embedding: float32, int8 (a byte per element) or binary (a bit).
           ranges: for int8, (2, D), of embeddings as compared; None for those of the first ones added.
         """
@@ -112,7 +111,9 @@ class Index:
     def extend(self, other: "Index") -> None:
         """Appends the sentences of another index, which must have the same dimension and similarity."""
         self.check_takes(other.dimension, other.similarity)
-        if self.precision != other.precision or not same_ranges(self, other):
+        ranged = self.precision == "int8" and len(self) > 0 and len(other) > 0
+        same = not ranged or np.array_equal(np.asarray(self.ranges), np.asarray(other.ranges))
+        if self.precision != other.precision or not same:
             raise ValueError(f"rows of {self.precision} and of {other.precision}, or of other ranges")
         if not len(self):
             self.ranges = other.ranges
@@ -199,8 +200,6 @@ class Index:
         processes, each must have the same index and make the same search.
 
         Args:
-          queries: (Q, D) embeddings of any length.
-          top_k: the maximum number of results per query.
           threshold: the smallest score of a result, to within 1e-6 for rounding; None for any.
           approximate: see `simcse_jax.index.top_k.top_k`; with FAISS, see `simcse_jax.index.faiss`.
           recall_target: the share of the true results that an approximate search should find; not for FAISS.
@@ -220,18 +219,29 @@ class Index:
             return [[] for _ in range(len(queries))]
         least = -math.inf if threshold is None else threshold - ROUNDING
         queries = prepared(queries, self.similarity).astype(np.float32)
+        blocks, small, rescore = list(self.blocks()), self._searched_as(storage), rescore or RESCORE
         if backend == "faiss":
-            scores, rows = self._search_faiss(queries, k, approximate, storage, rescore or RESCORE)
+            rough = self._in_faiss(blocks, approximate, storage, small)
+            exact = small is None or self.precision == "int8"  # its scores are those of the decoded rows
         else:
             target = recall_target if approximate else None
-            scores, rows = self._search_jax(queries, k, target, storage, rescore or RESCORE)
+            asked = f"{k} {target} {storage} {rescore} {sha256(queries)}"
+            rough, exact = self._on_devices(blocks, target, storage, small, asked), storage not in CODES
+        if exact:
+            scores, rows = rough(queries, k)
+        else:
+            candidates = rough(queries, min(rescore * k, len(self)))
+            scores, rows = rescored(queries, *candidates, vectors_in(blocks, self.quantization), k, self.similarity)
+        if not (scores < np.inf).all():  # the choice puts NaN first
+            row = int(rows[~(scores < np.inf)][0])
+            raise UserError(f"row {row} of the index has a score that is not finite; build the index again")
         return [
             [
                 Result(self.sentences[row], row, score)
                 for score, row in zip(of_query, numbers, strict=True)
                 if score >= least and score > -math.inf
             ]
-            for of_query, numbers in zip(scores.tolist(), rows.tolist(), strict=True)
+            for of_query, numbers in zip(scores[:, :k].tolist(), rows[:, :k].tolist(), strict=True)
         ]
 
     def _searched_as(self, storage: Storage) -> Quantization | None:
@@ -243,72 +253,43 @@ class Index:
             self.ranged, self._placed, self._faiss = len(self), None, {}
         return quantization_for(storage, self.dimension, self.ranges)
 
-    def _search_jax(
-        self,
-        queries: Float32[np.ndarray, "Q D"],
-        k: int,
-        recall_target: float | None,
-        storage: Storage,
-        rescore: int,
-    ) -> tuple[Float32[np.ndarray, "Q {k}"], Int64[np.ndarray, "Q {k}"]]:
+    def _on_devices(
+        self, blocks: Sequence[Block], target: float | None, storage: Storage, small: Quantization | None, asked: str
+    ) -> Rough:
+        """A search of copies on the devices; exact with 16 bits, and of the decoded rows with bytes and bits."""
         check_fork()
-        blocks = list(self.blocks())
         some = sha256(*[np.asarray(block.rows[:1]) for block in blocks])  # hashing all would read them all
-        asked = f"{k} {recall_target} {storage} {rescore} {sha256(queries)}"
-        small = self._searched_as(storage)
         agree({"the index": f"{len(self)} {self.similarity} {some}", "the search": asked})
         with MAKING:
             if self._placed is None or self._placed.storage != storage:  # keep the vectors in one type only
                 self._placed = None
-                self._placed = Placed(data_mesh(jax.devices()), storage, quantization=small)
+                self._placed = Placed(data_mesh(jax.devices()), storage, small)
             placed = self._placed
-        wanted = 1 << (k - 1).bit_length()  # so that few values compile
-        if storage == "float32":
-            scores, rows = top_k(
-                queries, placed.blocks(blocks), wanted, placed.mesh, recall_target, self.similarity, decoding_of(small)
-            )
-        elif small is not None:
-            scores, rows = rescored_top_k(queries, blocks, k, placed, rescore, recall_target, self.similarity)
-        else:
-            scores, rows = refined_top_k(queries, blocks, wanted, placed, recall_target, self.similarity)
-        if not (scores < np.inf).all():  # the choice puts NaN first
-            row = int(rows[~(scores < np.inf)][0])
-            raise UserError(f"row {row} of the index has a score that is not finite; build the index again")
-        return scores[:, :k], rows[:, :k]
+
+        def rough(queries: Float32[np.ndarray, "Q D"], count: int) -> Found:
+            wanted = 1 << (count - 1).bit_length()  # so that few values compile
+            if small is None and storage != "float32":
+                return refined_top_k(queries, blocks, wanted, placed, target, self.similarity)
+            given, decoding = placed.blocks(blocks), decoding_of(small)
+            return top_k(queries, given, wanted, placed.mesh, target, self.similarity, decoding)
+
+        return rough
 
     def _in_faiss(
         self, blocks: Sequence[Block], approximate: bool, storage: Storage, small: Quantization | None
-    ) -> FaissSearch:
-        """FAISS's index of all rows, after adding those that are new since the last search."""
-        faiss, made_of = self._faiss.get((approximate, storage), (None, 0))
-        if faiss is None or (approximate and len(self) >= 2 * made_of):  # the cells of few rows do not suit many
-            sample = None
-            if approximate:
-                step = -(-len(self) // FaissSearch.SAMPLE)
-                sample = np.concatenate([rows[::step] for rows in self.embeddings()])
-            faiss = FaissSearch(self.dimension, sample, small)
-            self._faiss[approximate, storage] = (faiss, len(self))
-        for block in blocks:
-            if block.first + block.count > len(faiss):
-                new = np.asarray(block.rows)[max(len(faiss) - block.first, 0) : block.count]
-                faiss.add(new if self.quantization is None else self.quantization.decode(new))
-        return faiss
-
-    def _search_faiss(
-        self, queries: Float32[np.ndarray, "Q D"], k: int, approximate: bool, storage: Storage, rescore: int
-    ) -> tuple[Float32[np.ndarray, "Q {k}"], Int64[np.ndarray, "Q {k}"]]:
-        small = self._searched_as(storage)
-        blocks = list(self.blocks())
+    ) -> Rough:
+        """A search of FAISS's index of all rows, after adding those that are new since the last one."""
         with MAKING:
-            faiss = self._in_faiss(blocks, approximate, storage, small)
-        if small is None or self.precision == "int8":  # the scores are already those of the decoded rows
-            return faiss.search(queries, k)
-        rough, rows = faiss.search(queries, min(rescore * k, len(self)))
-        return rescored(queries, rough, rows, vectors_in(blocks, self.quantization), k, self.similarity)
-
-
-def same_ranges(one: Index, other: Index) -> bool:
-    """Whether the rows of both are stored alike."""
-    if one.precision != "int8" or not len(one) or not len(other):
-        return True
-    return np.array_equal(np.asarray(one.ranges), np.asarray(other.ranges))
+            faiss, made_of = self._faiss.get((approximate, storage), (None, 0))
+            if faiss is None or (approximate and len(self) >= 2 * made_of):  # the cells of few rows do not suit many
+                sample = None
+                if approximate:
+                    step = -(-len(self) // FaissSearch.SAMPLE)
+                    sample = np.concatenate([rows[::step] for rows in self.embeddings()])
+                faiss = FaissSearch(self.dimension, sample, small)
+                self._faiss[approximate, storage] = (faiss, len(self))
+            for block in blocks:
+                if block.first + block.count > len(faiss):
+                    new = np.asarray(block.rows)[max(len(faiss) - block.first, 0) : block.count]
+                    faiss.add(new if self.quantization is None else self.quantization.decode(new))
+        return faiss.search

@@ -39,9 +39,10 @@ from simcse_jax.encoding.quantization import (
 )
 from simcse_jax.errors import UserError, reason, require
 from simcse_jax.host.storage import Folder, as_path, is_remote, read_json
+from simcse_jax.index import identity
 from simcse_jax.index.candidates import quantization_for
 from simcse_jax.index.folder import ABOUT
-from simcse_jax.index.identity import ModelIdentity, check_maker, ranges_content, read_identity, read_ranges
+from simcse_jax.index.identity import ModelIdentity
 from simcse_jax.index.index import ROUNDING, Result
 from simcse_jax.index.options import check_precision
 from simcse_jax.index.similarity import prepared
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
     import pyarrow
 
 BACKEND, TABLE, FOLDER, CELLS = "lance", "rows", "rows.lance", "vector_idx"
-FORMAT, SMALL_FORMAT = 1, 2  # of float32; of bytes and bits, which earlier versions cannot read
 REFINE, NPROBES = 20, 20  # defaults, which find more than 95% of ten neighbours (figures in docs/guides/search.md)
 CACHE = 256 * 2**20  # bytes of codes in memory
 FILES_CACHE = 64 * 2**20  # bytes of the table files' metadata in memory
@@ -85,11 +85,6 @@ class Kept(NamedTuple):
         return "float32" if self.quantization is None else INT8 if self.quantization.ranges is not None else BINARY
 
     @property
-    def searched(self) -> str:
-        """The column that LanceDB compares with a query."""
-        return "vector" if self.quantization is None else "bits"
-
-    @property
     def scored(self) -> str:
         """The column that gives a candidate's score."""
         return {"float32": "vector", INT8: "code", BINARY: "bits"}[self.precision]
@@ -115,25 +110,13 @@ class Kept(NamedTuple):
             return [rows]
         rows = prepared(rows, "cosine").astype(np.float32, copy=False)
         stored = self.quantization.encode(rows, clipped)
-        return [stored, self.bits(rows)] if self.precision == INT8 else [stored]
-
-    def bits(self, rows: Float[np.ndarray, "n D"]) -> Shaped[np.ndarray, "n C"]:
-        """The bits of queries, or of rows."""
-        return Quantization("ubinary", rows.shape[1]).encode(rows)
-
-    def scores(self, query: Float[np.ndarray, " D"], stored: Shaped[np.ndarray, "n C"]) -> Float[np.ndarray, " n"]:
-        """The cosines of a query of unit length and rows of bytes or bits, float64."""
-        assert self.quantization is not None
-        return self.quantization.decode(stored).astype(np.float64) @ query.astype(np.float64)
+        return [stored, bits_of(rows)] if self.precision == INT8 else [stored]
 
     def content(self) -> dict[str, Any]:
         """The fields of index.json."""
         if self.quantization is None:
-            return {"codes": self.codes}
-        ranges = self.quantization.ranges
-        if ranges is None:
-            return {"precision": self.precision}
-        return {"precision": self.precision} | ranges_content(ranges)
+            return identity.precision_content("float32", None) | {"codes": self.codes}
+        return identity.precision_content(self.precision, self.quantization.ranges)
 
     def cells(self, dimension: int, shared: Mapping[str, Any]) -> Any:
         """LanceDB's configuration for cells and codes; `shared` is common to all codes."""
@@ -169,7 +152,7 @@ class LanceIndex:
         require(BACKEND, "lancedb")
         self.folder = as_path(str(name))
         about = read_about(self.folder)
-        check_maker(self.folder, about.model, model)
+        identity.check_maker(self.folder, about.model, model)
         with errors_of(self.folder):
             self._table = connect(self.folder).open_table(TABLE)
             self._table.checkout(about.version)
@@ -217,52 +200,46 @@ class LanceIndex:
         nothing, and such a row in float32 is never found.
 
         Args:
-          queries: (Q, D) embeddings of any length.
-          top_k: the maximum number of results per query.
           threshold: the smallest score of a result, to within 1e-6; None for any.
           refine: how many times `top_k` rows are read and scored; None for `REFINE`.
           nprobes: the number of cells searched; None for `NPROBES`.
         """
         least = -math.inf if threshold is None else threshold - ROUNDING
-        search = self._search if self.quantization is None else self._search_small
-        return [search(query, top_k, least, refine or REFINE, nprobes or NPROBES) for query in queries]
+        return [self._search(query, top_k, least, refine or REFINE, nprobes or NPROBES) for query in queries]
 
     def _search(
         self, query: Float[np.ndarray, " D"], top_k: int, least: float, refine: int, nprobes: int
     ) -> list[Result]:
-        vector = prepared(query[None], self.similarity)[0].astype(np.float32)
-        with errors_of(self.folder):
-            search: Any = self._table.search(vector, vector_column_name="vector", query_type="vector")
-            search = search.distance_type(DISTANCES[self.similarity]).limit(min(top_k, self._rows))
-            search = search.nprobes(nprobes).refine_factor(refine).select(["row", "sentence", "_distance"])
-            found = search.to_arrow()
-        distances = found["_distance"].to_numpy().astype(np.float64)
-        scores = -np.sqrt(np.maximum(distances, 0)) if self.similarity == "euclidean" else 1 - distances
-        rows, sentences = found["row"].to_pylist(), found["sentence"].to_pylist()
-        results = [Result(sentences[n] or "", rows[n], float(np.float32(scores[n]))) for n in range(len(rows))]
-        return sorted((one for one in results if one.score >= least), key=lambda one: (-one.score, one.row))
-
-    def _search_small(
-        self, query: Float[np.ndarray, " D"], top_k: int, least: float, refine: int, nprobes: int
-    ) -> list[Result]:
-        """The best rows among those whose bits differ least, or without cells among all."""
-        assert self._kept.quantization is not None
-        vector = prepared(query[None], self.similarity).astype(np.float32)
-        if not vector.any():
+        """The best rows of the nearest cells, or of all; bytes and bits score those whose bits differ least."""
+        vector, small = prepared(query[None], self.similarity).astype(np.float32), self.quantization
+        if small is not None and not vector.any():
             return []
-        count, column = min(refine * top_k, self._rows) if self._in_cells else self._rows, self._kept.scored
         with errors_of(self.folder):
-            search: Any = self._table.search(self._kept.bits(vector)[0], self._kept.searched, "vector")
-            search = search.distance_type("hamming").limit(count).nprobes(nprobes)
-            found = search.select(["row", "sentence", column, "_distance"]).to_arrow()
-        stored = found[column].combine_chunks().flatten().to_numpy().reshape(len(found), self._kept.quantization.width)
-        scores, rows = self._kept.scores(vector[0], stored).astype(np.float32), found["row"].to_numpy()
-        best = [place for place in np.lexsort((rows, -scores))[:top_k].tolist() if scores[place] >= least]
-        sentences = found["sentence"].take(best).to_pylist()
-        return [
-            Result(sentence or "", int(rows[place]), float(scores[place]))
-            for sentence, place in zip(sentences, best, strict=True)
-        ]
+            if small is None:
+                search: Any = self._table.search(vector[0], "vector", "vector").limit(min(top_k, self._rows))
+                search = search.distance_type(DISTANCES[self.similarity]).refine_factor(refine)
+            else:
+                count = min(refine * top_k, self._rows) if self._in_cells else self._rows
+                search = self._table.search(bits_of(vector)[0], "bits", "vector").limit(count)
+                search = search.distance_type("hamming")
+            stored = [] if small is None else [self._kept.scored]
+            found = search.nprobes(nprobes).select(["row", "sentence", "_distance", *stored]).to_arrow()
+        if small is None:
+            distances = found["_distance"].to_numpy().astype(np.float64)
+            scores = -np.sqrt(np.maximum(distances, 0)) if self.similarity == "euclidean" else 1 - distances
+        else:
+            codes = found[self._kept.scored].combine_chunks().flatten().to_numpy().reshape(len(found), small.width)
+            scores = small.decode(codes).astype(np.float64) @ vector[0].astype(np.float64)
+        scores, rows = scores.astype(np.float32), found["row"].to_numpy()
+        best = np.lexsort((rows, -scores))[:top_k]
+        best = best[scores[best] >= least]
+        columns = found["sentence"].take(best).to_pylist(), rows[best].tolist(), scores[best].tolist()
+        return [Result(sentence or "", row, score) for sentence, row, score in zip(*columns, strict=True)]
+
+
+def bits_of(rows: Float[np.ndarray, "n D"]) -> Shaped[np.ndarray, "n C"]:
+    """The bits of queries or rows."""
+    return Quantization("ubinary", rows.shape[1]).encode(rows)
 
 
 def is_lance_index(name: str | Path) -> bool:
@@ -285,20 +262,17 @@ def read_about(folder: Folder) -> About:
     content = read_json(path)
     if content.get("backend") != BACKEND:
         raise UserError(f"{folder}: not an index of LanceDB; load_index reads it")
-    form, damaged = content.get("format"), f"{path}: damaged; build the index again"
-    if form not in (FORMAT, SMALL_FORMAT):
-        raise UserError(f"{path}: format {form!r:.40}; this version reads {FORMAT} and {SMALL_FORMAT}")
-    model = read_identity(content.get("model"), damaged)
+    damaged = identity.DAMAGED.format(path)
+    model = identity.read_identity(content.get("model"), damaged)
     numbers = {name: content.get(name) for name in ("rows", "last", "version", "found_in")}
     whole = all(type(number) is int and 0 <= number < 2**62 for number in (*numbers.values(), model.dimension))
     added = content.get("added", [])
     whole = whole and isinstance(added, list) and all(isinstance(each, str) for each in added)
     if not whole or not numbers["rows"] or model.similarity not in DISTANCES:
         raise UserError(damaged)
-    small = form == SMALL_FORMAT
-    if small and model.similarity != "cosine":
+    kept = read_kept(content, model.dimension, path)
+    if kept.quantization is not None and model.similarity != "cosine":
         raise UserError(damaged)
-    kept = read_kept(content, model.dimension, small, damaged)
     return About(**numbers, dimension=model.dimension, model=model, kept=kept, added=tuple(added))
 
 
@@ -326,7 +300,6 @@ def check_options(on_disk: bool, refine: Any, nprobes: Any, **in_memory: bool) -
     """Refuses search options that belong to another kind of index.
 
     Args:
-      on_disk: whether the index is LanceDB's.
       refine, nprobes: see `LanceIndex.search`; None if not given.
       in_memory: options of other indexes by name, and whether they are given.
     """
@@ -342,19 +315,13 @@ def check_options(on_disk: bool, refine: Any, nprobes: Any, **in_memory: bool) -
             raise UserError(f"{name}: is for an index in memory; one of LanceDB takes refine and nprobes")
 
 
-def read_kept(content: Mapping[str, Any], dimension: int, small: bool, damaged: str) -> Kept:
-    """What an index.json says is kept; `small`: whether its format is that of bytes and bits."""
-    precision, ranges = content.get("precision", "float32"), content.get("ranges")
-    if not small:
-        codes = content.get("codes", PRODUCT)  # earlier versions have no others
-        if precision != "float32" or codes not in CODES:
-            raise UserError(damaged)
-        return Kept(codes)
-    if precision not in (INT8, BINARY) or (ranges is None) != (precision == BINARY):
-        raise UserError(damaged)
-    if ranges is None:
-        return Kept(None, quantization_for(BINARY, dimension, None))
-    return Kept(None, quantization_for(INT8, dimension, read_ranges(content, dimension, damaged)))
+def read_kept(content: Mapping[str, Any], dimension: int, path: Folder) -> Kept:
+    """What the index.json at `path` says is kept."""
+    precision, ranges = identity.read_precision(content, dimension, path)
+    codes = content.get("codes", PRODUCT) if precision == "float32" else None  # earlier versions have no others
+    if (precision == "float32") != (codes in CODES) or (precision == INT8) != (ranges is not None):
+        raise UserError(identity.DAMAGED.format(path))
+    return Kept(codes, quantization_for(precision, dimension, ranges))
 
 
 def check_wanted(wanted: Wanted, similarity: str, has: Kept | None, folder: object) -> None:
@@ -385,20 +352,13 @@ def kept_for(wanted: Wanted, embeddings: Iterable[Float[np.ndarray, "_ D"]], dim
     """What a new index keeps.
 
     Args:
-      wanted: see `check_wanted`.
       embeddings: of all rows, some at a time; the first `CALIBRATION` give int8's ranges if none are given.
-      dimension: D.
-
-    Raises:
-      UserError: when an embedding is not finite, or ranges would come from a single row.
     """
-    if wanted.precision in (None, "float32"):
-        return Kept(wanted.codes or PRODUCT)
-    if wanted.precision == BINARY:
-        return Kept(None, quantization_for(BINARY, dimension, None))
-    return Kept(
-        None, quantization_for(INT8, dimension, _ranges(embeddings) if wanted.ranges is None else wanted.ranges)
-    )
+    precision, ranges = wanted.precision or "float32", wanted.ranges
+    if precision == INT8 and ranges is None:
+        ranges = _ranges(embeddings)
+    codes = wanted.codes or PRODUCT if precision == "float32" else None
+    return Kept(codes, quantization_for(precision, dimension, ranges))
 
 
 def _ranges(embeddings: Iterable[Float[np.ndarray, "_ D"]]) -> Ranges:

@@ -18,27 +18,10 @@ from simcse_jax.errors import UserError, require
 from simcse_jax.host.locks import LOCK, held
 from simcse_jax.host.progress import Progress
 from simcse_jax.host.storage import Folder, as_path, is_of_macos, sha256, write_atomically
+from simcse_jax.index import lance
 from simcse_jax.index.embedding_files import Batch, EmbeddingFiles
 from simcse_jax.index.folder import ABOUT, UNFINISHED
 from simcse_jax.index.identity import ModelIdentity, check_maker
-from simcse_jax.index.lance import (
-    BACKEND,
-    CELLS,
-    DISTANCES,
-    FOLDER,
-    FORMAT,
-    SMALL_FORMAT,
-    TABLE,
-    UNSAID,
-    About,
-    Kept,
-    Wanted,
-    check_wanted,
-    connect,
-    errors_of,
-    kept_for,
-    read_about,
-)
 from simcse_jax.version import __version__
 
 if TYPE_CHECKING:
@@ -56,24 +39,26 @@ GROWN = 2  # cells are found again with this many times as many rows
 
 def check_folder(name: str, embeddings: str) -> Folder:
     """The folder to build in, new or with an index of LanceDB, on a disk or in a bucket."""
-    require(BACKEND, "lancedb")
+    require(lance.BACKEND, "lancedb")
     folder = as_path(name)
     if str(folder) == str(as_path(embeddings)):
         raise UserError(f"{name}: is the folder of the embeddings; choose another")
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{name}: a file; an index is a folder")
     if (folder / ABOUT).exists():
-        read_about(folder)
+        lance.read_about(folder)
     elif folder.is_dir():
         other = sorted(
-            {path.name for path in folder.iterdir() if not is_of_macos(path.name)} - {FOLDER, LOCK, *UNFINISHED}
+            {path.name for path in folder.iterdir() if not is_of_macos(path.name)} - {lance.FOLDER, LOCK, *UNFINISHED}
         )
         if other:
             raise UserError(f"{name}: holds {other[0]} and is not an index; choose another folder")
     return folder
 
 
-def build(folder: Folder, files: EmbeddingFiles, model: ModelIdentity, wanted: Wanted = UNSAID) -> tuple[About, bool]:
+def build(
+    folder: Folder, files: EmbeddingFiles, model: ModelIdentity, wanted: lance.Wanted = lance.UNSAID
+) -> tuple[lance.About, bool]:
     """Builds an index, or adds the embeddings to an existing one; returns it, and whether they were added.
 
     An index that already has the embeddings is unchanged, so a command can be repeated. Numbered rows keep their
@@ -83,7 +68,7 @@ def build(folder: Folder, files: EmbeddingFiles, model: ModelIdentity, wanted: W
         raise UserError(
             f"{files.name}: has embeddings of {files.dimension} elements, those of {model.name} have {model.dimension}"
         )
-    if model.similarity not in DISTANCES:
+    if model.similarity not in lance.DISTANCES:
         raise UserError(f"{model.name}: compares by {model.similarity}, which LanceDB cannot; build an index in memory")
     _found(folder, model, wanted)  # a mistake is reported before there is a folder
     with held(folder) as check:
@@ -92,14 +77,14 @@ def build(folder: Folder, files: EmbeddingFiles, model: ModelIdentity, wanted: W
             return before, False
         contents = _Contents(files)
         embeddings = (batch.embeddings for batch in files.batches())
-        kept = kept_for(wanted, embeddings, files.dimension) if before is None else before.kept
+        kept = lance.kept_for(wanted, embeddings, files.dimension) if before is None else before.kept
         shift = 0 if before is None or files.first > before.last else before.last + 1 - files.first
-        with errors_of(folder):
+        with lance.errors_of(folder):
             table = _added(folder, files, shift, before, kept, contents)
             found_in = _find_cells(table, before, files.dimension, model.similarity, kept)
             rows, version = table.count_rows(), table.version
         added = (*(before.added if before else ()), contents.fingerprint)
-        about = About(rows, files.last + shift, version, found_in, files.dimension, model, kept, added)
+        about = lance.About(rows, files.last + shift, version, found_in, files.dimension, model, kept, added)
         check()
         _write(folder, about)
     return about, True
@@ -133,7 +118,7 @@ class _Contents:
         return " ".join([self.start, *(one.hexdigest() for one in self._hashes)])
 
 
-def _has(before: About, files: EmbeddingFiles) -> bool:
+def _has(before: lance.About, files: EmbeddingFiles) -> bool:
     """Whether the index has these rows; reads all of them only if their beginning matches."""
     contents = _Contents(files)
     for batch in files.batches():
@@ -143,19 +128,18 @@ def _has(before: About, files: EmbeddingFiles) -> bool:
     return contents.fingerprint in before.added
 
 
-def _found(folder: Folder, model: ModelIdentity, wanted: Wanted) -> About | None:
+def _found(folder: Folder, model: ModelIdentity, wanted: lance.Wanted) -> lance.About | None:
     """The existing index, which must be the model's and keep what is wanted."""
-    before = read_about(folder) if (folder / ABOUT).exists() else None
+    before = lance.read_about(folder) if (folder / ABOUT).exists() else None
     if before is not None:
         check_maker(folder, before.model, model)
-    check_wanted(wanted, model.similarity, None if before is None else before.kept, folder)
+    lance.check_wanted(wanted, model.similarity, None if before is None else before.kept, folder)
     return before
 
 
-def _write(folder: Folder, about: About) -> None:
+def _write(folder: Folder, about: lance.About) -> None:
     content = {
-        "backend": BACKEND,
-        "format": FORMAT if about.kept.quantization is None else SMALL_FORMAT,
+        "backend": lance.BACKEND,
         "rows": about.rows,
         "last": about.last,
         "version": about.version,
@@ -168,16 +152,16 @@ def _write(folder: Folder, about: About) -> None:
 
 
 def _added(
-    folder: Folder, files: EmbeddingFiles, shift: int, before: About | None, kept: Kept, contents: _Contents
+    folder: Folder, files: EmbeddingFiles, shift: int, before: lance.About | None, kept: lance.Kept, contents: _Contents
 ) -> "lancedb.table.Table":
     """The table with the embeddings added, all or none."""
     import pyarrow
 
-    database = connect(folder)
+    database = lance.connect(folder)
     schema = pyarrow.schema([("row", pyarrow.int64()), ("sentence", pyarrow.string()), *kept.fields(files.dimension)])
     table = None
     if before is not None:
-        table = database.open_table(TABLE)
+        table = database.open_table(lance.TABLE)
         if table.version != before.version:
             table.checkout(before.version)
             table.restore()  # without the leftovers of an interrupted build
@@ -187,7 +171,7 @@ def _added(
         reader = pyarrow.RecordBatchReader.from_batches(schema, batches)
         try:
             if table is None:
-                return database.create_table(TABLE, reader, schema=schema, mode="overwrite")
+                return database.create_table(lance.TABLE, reader, schema=schema, mode="overwrite")
             table.add(reader)
         except Exception:
             if wrong:  # LanceDB wraps it in an error of its own
@@ -202,7 +186,7 @@ def _batches(
     shift: int,
     bar: Progress,
     wrong: list[UserError],
-    kept: Kept,
+    kept: lance.Kept,
     contents: _Contents,
 ) -> "Iterator[pyarrow.RecordBatch]":
     import pyarrow
@@ -223,15 +207,10 @@ def _batches(
         raise
 
 
-def _find_cells(table: "lancedb.table.Table", before: About | None, dimension: int, similarity: str, kept: Kept) -> int:
-    """Makes cells and codes, or adds new rows to existing cells; returns the number of rows that cells were found from.
-
-    Args:
-      table: all rows.
-      before: the index before this build.
-      dimension, similarity: of the vectors.
-      kept: what the table keeps of them.
-    """
+def _find_cells(
+    table: "lancedb.table.Table", before: lance.About | None, dimension: int, similarity: str, kept: lance.Kept
+) -> int:
+    """Makes cells and codes, or adds new rows to existing cells; returns the number of rows that gave the cells."""
     rows = table.count_rows()
     if rows < LEAST:
         return 0
@@ -244,7 +223,8 @@ def _find_cells(table: "lancedb.table.Table", before: About | None, dimension: i
         if rows < GROWN * found_in:
             return found_in
     cells = min(math.ceil(rows / ROWS_A_CELL), MOST_CELLS)
-    shared: dict[str, Any] = {"distance_type": DISTANCES[similarity], "num_partitions": cells}
+    shared: dict[str, Any] = {"distance_type": lance.DISTANCES[similarity], "num_partitions": cells}
     shared |= {"max_iterations": ITERATIONS, "sample_rate": min(SAMPLE_OF_A_CELL, SAMPLE // cells)}
-    table.create_index(kept.searched, config=kept.cells(dimension, shared), name=CELLS, replace=True)
+    column = "vector" if kept.quantization is None else "bits"
+    table.create_index(column, config=kept.cells(dimension, shared), name=lance.CELLS, replace=True)
     return rows

@@ -5,9 +5,8 @@ from typing import Any, Literal, TypedDict
 
 import numpy as np
 
-from simcse_jax.errors import UserError
+from simcse_jax.errors import UserError, require
 from simcse_jax.index.candidates import CODES
-from simcse_jax.index.faiss import FaissSearch
 from simcse_jax.index.placed import STORAGES, Storage
 from simcse_jax.index.similarity import PRODUCTS
 
@@ -57,7 +56,7 @@ def check_search(
         raise UserError(f"storage={storage!r}: is for backend='jax'; {backend} keeps float32, int8 or binary")
     check_small(rescore, storage, precision, backend, similarity)
     if backend == "faiss":
-        FaissSearch.check_installed()
+        require("faiss", "faiss", where="backend='faiss'")
         if similarity not in PRODUCTS:
             raise UserError(f"backend='faiss': compares by {' or '.join(PRODUCTS)}, not by {similarity}; leave it out")
 

@@ -29,18 +29,9 @@ RESERVE = 0.25  # of a device's memory, for the encoder and the scores
 class Placed:
     """Blocks on the devices, by the host's arrays that they were made from."""
 
-    def __init__(
-        self, mesh: Mesh, storage: Storage = "float32", keep: bool = True, quantization: Quantization | None = None
-    ):
-        """No blocks so far.
-
-        Args:
-          mesh: the devices.
-          storage: the type of elements there.
-          keep: whether blocks that fit stay; otherwise all are sent for every search.
-          quantization: of float32 to int8 or binary.
-        """
-        self.mesh, self.storage, self._keep, self.quantization = mesh, storage, keep, quantization
+    def __init__(self, mesh: Mesh, storage: Storage = "float32", quantization: Quantization | None = None):
+        """No blocks so far; `quantization` is of float32 to int8 or binary."""
+        self.mesh, self.storage, self.quantization = mesh, storage, quantization
         # By the id of the host's array; the array itself is kept too, so that no other gets its id.
         self._blocks: dict[int, tuple[Any, jax.Array]] = {}
         self._lengths: dict[int, tuple[Any, float]] = {}
@@ -54,7 +45,7 @@ class Placed:
             if found is None:
                 rows = stored(np.asarray(block.rows), self.storage, block.first, self.quantization)
                 needed = rows.nbytes / self.mesh.size
-                if not self._keep or needed > room:
+                if needed > room:
                     yield Block(rows, block.first, block.count)
                     continue
                 room -= needed

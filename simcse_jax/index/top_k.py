@@ -27,24 +27,18 @@ MAX_QUERIES = 128  # scored together; fewer are padded to a power of two
 WHOLE = 128  # if a device's part must be padded, to a multiple of this
 
 
-class Decoding(NamedTuple):
-    """Decodes an element of a row of bytes: `scale` · code + `shift`."""
-
-    scale: Float32[AnyArray, " D"]
-    shift: Float32[AnyArray, " D"]
+Decoding = tuple[Float32[AnyArray, " D"], Float32[AnyArray, " D"]]  # of an element of bytes: scale · code + shift
 
 
 def decoding_of(quantization: Quantization | None) -> Decoding | None:
     """The `Decoding` of rows of bytes; None for others."""
-    if quantization is None or quantization.precision not in SCALAR:
-        return None
-    return Decoding(*quantization.affine())
+    return None if quantization is None or quantization.precision not in SCALAR else quantization.affine()
 
 
 def decoded(rows: Shaped[Array, "R C"], dimension: int, decoding: Decoding | None) -> Float32[Array, "R {dimension}"]:
     """As `Quantization.decode`, on devices."""
     if decoding is not None:
-        return rows.astype(jnp.float32) * decoding.scale + decoding.shift
+        return rows.astype(jnp.float32) * decoding[0] + decoding[1]
     if rows.dtype != jnp.uint8:
         return rows.astype(jnp.float32)
     bits = (rows[:, :, None] >> np.arange(7, -1, -1, dtype=np.uint8)) & 1
@@ -107,14 +101,10 @@ def top_k(
     the same arguments.
 
     Args:
-      queries: (Q, D) float32.
       blocks: all rows, in order, on the host or split over devices by `on_devices`.
-      k: the number of results.
-      mesh: the devices.
       recall_target: None for exact. Otherwise `jax.lax.approx_max_k` chooses within each device's part of a block, and
         should find this share of the true results; it is made for TPUs, and exact on a CPU.
       similarity: of `simcse_jax.index.similarity`; for `cosine` queries and rows have unit length.
-      decoding: of rows in bytes.
 
     Returns:
       Scores (Q, k), float32, largest first, -inf where there are fewer rows than k; and the numbers of the rows (Q, k).
@@ -174,11 +164,8 @@ def merge(
     Computes scores (Q, R / devices), and makes a choice of k from them and one from 2k.
 
     Args:
-      queries: (Q, D).
       rows: (R, C), split over the devices; of float32, 16 bits, bytes or packed bits.
       number, count: of the block, and of its rows without padding; `number` is above every block in `best`.
-      best: of the rows before, for each device.
-      decoding: of rows in bytes.
       mesh, recall_target, similarity: see `top_k`.
     """
 

@@ -39,7 +39,9 @@ LONG = 512  # tokens; the attention of longer texts is computed in blocks
 BLOCK = 128  # queries
 RelativeBias = Float[Array, "*B H Q K"] | None  # added to the scores of attention
 Heads = Float[Array, "B H _T d"]
-Attention = Callable[[Heads, Heads, Heads, Int[Array, "B K"]], Heads]  # of queries, keys, values and their mask
+Seen = Bool[Array, "_B Q K"] | None  # which keys each query sees; None: all
+Shown = Int[Array, "B K"]  # 1 for a key and 0 for padding
+Attention = Callable[[Heads, Heads, Heads, Shown], Heads]  # of queries, keys, values and their mask
 PLUGINS = {"tpu": ("libtpu",), "cuda": ("jax_cuda13_plugin", "jax_cuda12_plugin")}
 LANES = 128  # of a TPU's registers, which an array's last axis fills
 MOST_OF_TPU = 2**20  # numbers of a head: its gradients must have room on the chip, also on a v4
@@ -115,48 +117,23 @@ def attend(
 
 
 def whole(
-    query: Heads,
-    key: Heads,
-    value: Heads,
-    attention_mask: Int[Array, "B K"],
-    relative_bias: RelativeBias,
-    near: Bool[Array, "_B Q K"] | None,
-    mask: Mask | None,
-    dtype: DType,
+    query: Heads, key: Heads, value: Heads, mask: Shown, bias: RelativeBias, near: Seen, kept: Mask | None, dtype: DType
 ) -> Float[Array, "B H Q d"]:
     """All queries against all keys at once."""
-    found = scores(query, key, attention_mask, relative_bias, near, dtype)
-    probabilities = drop(softmax(found, rounded(dtype)), mask)
+    scores = einsum("bhqd,bhkd->bhqk", query, key, dtype)
+    scores *= query.shape[-1] ** -0.5
+    if bias is not None:
+        scores += bias
+    seen = mask[:, None, None, :] > 0
+    if near is not None:
+        seen &= near[:, None]
+    scores = jnp.where(seen, scores, jnp.finfo(scores.dtype).min)
+    probabilities = drop(softmax(scores, rounded(dtype)), kept)
     return einsum("bhqk,bhkd->bhqd", probabilities, value, dtype).astype(dtype)
 
 
-def scores(
-    query: Heads,
-    key: Heads,
-    attention_mask: Int[Array, "B K"],
-    relative_bias: RelativeBias,
-    near: Bool[Array, "_B Q K"] | None,
-    dtype: DType,
-) -> Float[Array, "B H Q K"]:
-    """The input of attention's softmax: scaled products, and the least number where the query sees no such key."""
-    found = einsum("bhqd,bhkd->bhqk", query, key, dtype)
-    found *= query.shape[-1] ** -0.5
-    if relative_bias is not None:
-        found += relative_bias
-    seen = attention_mask[:, None, None, :] > 0
-    if near is not None:
-        seen &= near[:, None]
-    return jnp.where(seen, found, jnp.finfo(found.dtype).min)
-
-
 def in_blocks(
-    query: Heads,
-    key: Heads,
-    value: Heads,
-    attention_mask: Int[Array, "B K"],
-    near: Near | None,
-    dropout: Draws | None,
-    dtype: DType,
+    query: Heads, key: Heads, value: Heads, mask: Shown, near: Near | None, dropout: Draws | None, dtype: DType
 ) -> Float[Array, "B H Q d"]:
     """`whole` for one block of queries after the other, each of which is computed again in the backward pass."""
     length = query.shape[2]
@@ -164,44 +141,35 @@ def in_blocks(
     key, value = key.astype(jnp.float32), value.astype(jnp.float32)  # their gradients are sums over the blocks
     starts = jnp.arange(blocks) * BLOCK
     window = near.window if near is not None and near.in_order and near.window <= BLOCK else None
-
-    def block(
-        start: Int[Array, ""], queries: Heads, keys: Heads, values: Heads, mask: Array, near: Array | None, first: Array
-    ) -> Float[Array, "B H Q d"]:
-        kept = dropout.mask((query.shape[1], BLOCK, keys.shape[2]), (start, first)) if dropout is not None else None
-        return whole(queries, keys, values, mask, None, near, kept, dtype)
-
-    if window is None:
-
-        def of_block(own: tuple[Array, ...]) -> Float[Array, "B H Q d"]:
-            start, queries, *positions = own
-            seen = near._replace(queries=positions[0]).seen() if near is not None else None
-            return block(start, queries, key, value, attention_mask, seen, jnp.zeros_like(start))
-
-        positions = [] if near is None else [in_parts(near.queries, 1, blocks)]
-        each = (starts, in_parts(query, 2, blocks), *positions)
-    else:
+    close: Seen = None
+    if window is not None:
         places = jnp.arange(BLOCK + 2 * window) - window  # of the keys, as seen from a block's first query
         close = jnp.abs(jnp.arange(BLOCK)[:, None] - places)[None] <= window
 
-        def of_block(own: tuple[Array, ...]) -> Float[Array, "B H Q d"]:
-            start, queries, keys, values, mask = own
-            return block(start, queries, keys, values, mask, close, start - window)
+    def of_block(own: tuple[Array, ...]) -> Float[Array, "B H Q d"]:
+        start, queries, *others = own
+        keys, values, shown = (key, value, mask) if window is None else others
+        seen = close if window is not None or near is None else near._replace(queries=others[0]).seen()
+        first = jnp.zeros_like(start) if window is None else start - window
+        kept = dropout.mask((query.shape[1], BLOCK, keys.shape[2]), (start, first)) if dropout is not None else None
+        return whole(queries, keys, values, shown, None, seen, kept, dtype)
 
+    if window is not None:
         around = functools.partial(with_neighbours, blocks=blocks, window=window)
-        each = (starts, in_parts(query, 2, blocks), around(key, 2), around(value, 2), around(attention_mask, 1))
+        others = [around(key, 2), around(value, 2), around(mask, 1)]
+    else:
+        others = [] if near is None else [in_parts(near.queries, 1, blocks)]
+    each = (starts, in_parts(query, 2, blocks), *others)
     context = jax.lax.map(jax.checkpoint(of_block, prevent_cse=False), each)
     return jnp.moveaxis(context, 0, 2).reshape(*query.shape[:2], -1, query.shape[3])[:, :, :length]
 
 
-def head_by_head(
-    query: Heads, key: Heads, value: Heads, attention_mask: Int[Array, "B K"], near: Near | None, dtype: DType
-) -> Float[Array, "B H Q d"]:
+def head_by_head(query: Heads, key: Heads, value: Heads, mask: Shown, near: Near | None, dtype: DType) -> Heads:
     """`in_blocks` for one head of one sentence after the other, without dropout; the same numbers.
 
     A block's scores then fit into a CPU's cache: at 8,192 tokens they are 4 MiB in place of 48 for BERT-base's heads.
     """
-    places = () if near is None else tuple(jnp.broadcast_to(x, attention_mask.shape) for x in (near.queries, near.keys))
+    places = () if near is None else tuple(jnp.broadcast_to(x, mask.shape) for x in (near.queries, near.keys))
 
     def of_sentence(own: tuple[Array, ...]) -> Float[Array, "H Q d"]:
         query, key, value, *rest = own
@@ -214,7 +182,7 @@ def head_by_head(
 
         return jax.lax.map(of_head, (query, key, value))
 
-    return jax.lax.map(of_sentence, (query, key, value, attention_mask, *places))
+    return jax.lax.map(of_sentence, (query, key, value, mask, *places))
 
 
 def in_parts(x: Array, axis: int, blocks: int) -> Array:
@@ -238,7 +206,7 @@ def by_platform(
     query: Heads,
     key: Heads,
     value: Heads,
-    attention_mask: Int[Array, "B K"],
+    mask: Shown,
     window: int | None,
     dtype: DType,
     *,
@@ -249,18 +217,15 @@ def by_platform(
     """Sums of the values weighted by attention, in `dtype`, by the platform that it is compiled for.
 
     Args:
-      attention_mask: 1 for tokens and 0 for padding on the right.
+      mask: of padding on the right.
       window: the most positions from a query to the keys that it sees; None: it sees all.
       kernels: whether the hardware's own may be taken.
     """
 
-    def on_tpu(query: Heads, key: Heads, value: Heads, mask: Int[Array, "B K"]) -> Heads:
+    def on_tpu(query: Heads, key: Heads, value: Heads, mask: Shown) -> Heads:
         from simcse_jax.models.flash_attention import flash_attention  # takes half a second to import
 
         return flash_attention(query.astype(dtype), key.astype(dtype), value.astype(dtype), mask, window)
-
-    def on_gpu(query: Heads, key: Heads, value: Heads, mask: Int[Array, "B K"]) -> Heads:
-        return cudnn(query, key, value, mask, window)
 
     branches = {"cpu": on_cpu}
     length, head_size = query.shape[2:]
@@ -268,8 +233,8 @@ def by_platform(
         branches["tpu"] = on_tpu
     fits_cudnn = dtype == jnp.bfloat16 and head_size <= MOST_OF_CUDNN and head_size % 8 == 0
     if kernels and fits_cudnn and has_plugin("cuda"):
-        branches["cuda"] = on_gpu
-    return for_platform(query, key, value, attention_mask, default=otherwise, **branches)
+        branches["cuda"] = lambda query, key, value, mask: cudnn(query, key, value, mask, window)
+    return for_platform(query, key, value, mask, default=otherwise, **branches)
 
 
 def has_plugin(platform: str) -> bool:
@@ -277,14 +242,14 @@ def has_plugin(platform: str) -> bool:
     return any(map(installed, PLUGINS[platform]))
 
 
-def cudnn(query: Heads, key: Heads, value: Heads, attention_mask: Int[Array, "B K"], window: int | None) -> Heads:
+def cudnn(query: Heads, key: Heads, value: Heads, mask: Shown, window: int | None) -> Heads:
     """By cuDNN, in bfloat16. It takes lengths and no masks: a text with padding in its midst gives NaN.
 
     cuDNN's windows end at the query's own place, and JAX passes it no others. So the queries of a local layer go
     `window` places further back: from place i + w, the 2 w + 1 keys up to there are those of the places i − w to i + w.
     """
     query, key, value = (x.astype(jnp.bfloat16).swapaxes(1, 2) for x in (query, key, value))
-    seen = attention_mask > 0
+    seen = mask > 0
     lengths = jnp.sum(seen, axis=1, dtype=jnp.int32)
     late = 0
     local: dict[str, Any] = {}

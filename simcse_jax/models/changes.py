@@ -32,9 +32,6 @@ def shuffled(keys: Key[Array, " B"], attention_mask: Int[AnyArray, "B T"]) -> Ch
     ConSERT's token shuffling (Yan et al. 2021, Section 3.2): an encoder knows the order of its tokens by their
     positions alone, so other positions are another order. All n! permutations of n tokens are equally likely, the
     identity too.
-
-    Args:
-      attention_mask: 1 for a token and 0 for padding, which stays at the end.
     """
     bits = draws(keys, SHUFFLE_SITE, attention_mask.shape[1])
     last = jnp.uint32(0xFFFFFFFF)  # equal draws stay in their order, so padding comes after a token that drew this
@@ -46,8 +43,7 @@ def cutoff(keys: Key[Array, " B"], size: int, share: Float[AnyArray, ""] | float
 
     ConSERT's feature cutoff (Section 3.2; Shen et al. 2020). The columns are drawn for each sentence.
 
-    Args:
-      share: from 0 to 1; may be traced. The product is rounded to float32 before it is rounded down.
+    `share`: from 0 to 1; may be traced. The product is rounded to float32 before it is rounded down.
     """
     order = jnp.argsort(draws(keys, CUTOFF_SITE, size), axis=1, stable=True)
     ranks = jnp.argsort(order, axis=1)  # of each column: exactly one has each rank, also where draws are equal

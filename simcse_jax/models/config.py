@@ -14,8 +14,9 @@ from simcse_jax.models.model_types import (
     MOST_LAYERS,
     NONE,
     READERS,
-    ROTARY,
     WORD_VECTORS,
+    ModelType,
+    check_same,
     flag,
 )
 
@@ -52,6 +53,15 @@ CHANGES = {  # of a sentence in the embedding layer (models/changes.py)
 MASKED = "masked"  # a change of its token ids, which a language model then guesses in the same pass
 
 TASKS = "task_type_vocab_size"  # read where `use_task_id` is true
+
+# The fields of `EncoderConfig` that all files have, and those of some model types, by their names there.
+SIZES = {
+    **{name: name for name in ("vocab_size", "hidden_size", "intermediate_size", "pad_token_id")},
+    **{"num_layers": "num_hidden_layers", "num_heads": "num_attention_heads"},
+    "max_positions": "max_position_embeddings",
+}
+OWN_SIZES = {"type_vocab_size": "type_vocab_size", "embedding_size": "embedding_size"}
+OWN_SIZES |= {"num_hidden_groups": "layer_groups", TASKS: "task_types"}
 
 # The least and the most of each number: hundreds of times the largest published encoder's.
 BOUNDS = {
@@ -210,55 +220,28 @@ class EncoderConfig:
     @classmethod
     def from_hugging_face(cls, config: dict[str, Any], where: str) -> "EncoderConfig":
         """Reads the fields of a `config.json`."""
-        model_type = config.get("model_type")
-        if model_type == WORD_VECTORS:
+        if config.get("model_type") == WORD_VECTORS:
             return cls.of_words(*(_whole(config, field, where) for field in ("vocab_size", "hidden_size")))
-        if not isinstance(model_type, str) or model_type not in MODEL_TYPES:
-            supported = f"supported are {', '.join(MODEL_TYPES)}"
-            if not isinstance(model_type, str) or not model_type:
-                raise UserError(f"{where}: model_type is {model_type!r:.60}, not a name; {supported}")
-            (nearest,) = difflib.get_close_matches(model_type[:60], MODEL_TYPES, n=1, cutoff=0)
-            raise UserError(f"{where}: model_type is {model_type!r:.60}; {supported}; the nearest in name is {nearest}")
-        kind = MODEL_TYPES[model_type]
-        is_rotary = kind.parts.get("positions") == ROTARY  # whose files may say anything: transformers does not read it
-        if not is_rotary and (positions := config.get("position_embedding_type", "absolute")) != "absolute":
-            raise UserError(f"{where}: position_embedding_type is {positions!r:.60}; only 'absolute' is supported")
-        for field, only in kind.only.items():
-            if config.get(field) not in (None, only):
-                raise UserError(
-                    f"{where}: {field} is {config[field]!r:.60}; for the type {model_type} it must be {only}"
-                )
-        for field in OTHER_MODELS:
-            if config.get(field):
-                raise UserError(f"{where}: {field} is {config[field]!r:.60}; such a model is not supported")
-        if is_rotary:
-            config, kind = READERS[model_type](config, kind, where)
+        kind = _kind_of(config, where)
+        if (read := READERS.get(config["model_type"])) is not None:
+            config, kind = read(config, kind, where)
         config = {**BERT_DEFAULTS, **kind.defaults, **_with_usual_names(config, kind.names, where), **kind.fixed}
         if config.get("pad_token_id") is None:
             config["pad_token_id"] = kind.defaults.get("pad_token_id", 0)
-        if (activation := config["hidden_act"]) not in ACTIVATIONS:
-            field = kind.names.get("hidden_act", "hidden_act")
-            raise UserError(f"{where}: {field} {activation!r:.60} is not one of {', '.join(ACTIVATIONS)}")
-        if (activation_of_head := kind.parts.get("language_model_act", "gelu")) not in ACTIVATIONS:
-            known = ", ".join(ACTIVATIONS)
-            raise UserError(f"{where}: classifier_activation {activation_of_head!r:.60} is not one of {known}")
+        own_name = kind.names.get("hidden_act", "hidden_act")
+        head_act = kind.parts.get("language_model_act", "gelu")
+        for field, activation in ((own_name, config["hidden_act"]), ("classifier_activation", head_act)):
+            if activation not in ACTIVATIONS:
+                raise UserError(f"{where}: {field} {activation!r:.60} is not one of {', '.join(ACTIVATIONS)}")
         present = (field for field in kind.sizes if field != TASKS or flag(config, "use_task_id", where))
-        sizes = {field: _whole(config, field, where) for field in present}
+        sizes: dict[str, Any] = {ours: _whole(config, field, where, kind.names) for ours, field in SIZES.items()}
+        sizes |= {OWN_SIZES[field]: _whole(config, field, where) for field in present}
         fields = cls(
-            model_type=model_type,
-            vocab_size=_whole(config, "vocab_size", where),
-            hidden_size=_whole(config, "hidden_size", where, kind.names),
-            num_layers=_whole(config, "num_hidden_layers", where, kind.names),
-            num_heads=_whole(config, "num_attention_heads", where, kind.names),
-            intermediate_size=_whole(config, "intermediate_size", where, kind.names),
-            max_positions=_whole(config, "max_position_embeddings", where),
-            type_vocab_size=sizes.get("type_vocab_size", 0),
+            model_type=config["model_type"],
+            type_vocab_size=sizes.pop("type_vocab_size", 0),
             layer_norm_eps=_epsilon(config["layer_norm_eps"], where),
-            hidden_act=activation,
-            pad_token_id=_whole(config, "pad_token_id", where),
-            embedding_size=sizes.get("embedding_size"),
-            layer_groups=sizes.get("num_hidden_groups"),
-            task_types=sizes.get(TASKS, 0),
+            hidden_act=config["hidden_act"],
+            **sizes,
             **kind.parts,
         )
         if not kind.projects_always and fields.embedding_size == fields.hidden_size:
@@ -268,20 +251,14 @@ class EncoderConfig:
         if fields.max_length < 3:  # two tokens are special
             raise UserError(f"{where}: max_position_embeddings is {fields.max_positions}, too few for a sentence")
         if fields.hidden_size % fields.num_heads:
-            field = kind.names.get("hidden_size", "hidden_size")
-            raise UserError(f"{where}: {field} {fields.hidden_size} is not divisible by {fields.num_heads} heads")
-        if (fields.layer_groups or 1) > fields.num_layers:
-            raise UserError(
-                f"{where}: num_hidden_groups is {fields.layer_groups}, more than {fields.num_layers} layers"
-            )
+            name = kind.names.get("hidden_size", "hidden_size")
+            raise UserError(f"{where}: {name} {fields.hidden_size} is not divisible by {fields.num_heads} heads")
+        if (groups := fields.layer_groups or 1) > fields.num_layers:
+            raise UserError(f"{where}: num_hidden_groups is {groups}, more than {fields.num_layers} layers")
         return fields
 
     def keep_layers(self, num_layers: int) -> "EncoderConfig":
-        """The first `num_layers` layers; 0 keeps all of them.
-
-        Raises:
-          UserError: when there are fewer, or `config.json` cannot say which of so many share their parameters.
-        """
+        """The first `num_layers` layers; 0 keeps all of them."""
         given = f"model.num_layers={num_layers}, --num-layers {num_layers} or NAME@{num_layers}"
         if not 0 <= num_layers <= self.num_layers:
             raise UserError(f"{given}: the model has {self.num_layers} layers (0 keeps all)")
@@ -304,13 +281,31 @@ def is_widths(text: str) -> bool:
     return all(WIDTH.fullmatch(width) for width in text.split(","))
 
 
+def _kind_of(config: Mapping[str, Any], where: str) -> ModelType:
+    """The line of `MODEL_TYPES`; refuses other types, and fields with which a model is another one."""
+    model_type = config.get("model_type")
+    supported = f"supported are {', '.join(MODEL_TYPES)}"
+    if not isinstance(model_type, str) or not model_type:
+        raise UserError(f"{where}: model_type is {model_type!r:.60}, not a name; {supported}")
+    if model_type not in MODEL_TYPES:
+        (nearest,) = difflib.get_close_matches(model_type[:60], MODEL_TYPES, n=1, cutoff=0)
+        raise UserError(f"{where}: model_type is {model_type!r:.60}; {supported}; the nearest in name is {nearest}")
+    kind = MODEL_TYPES[model_type]
+    if model_type not in READERS and (positions := config.get("position_embedding_type", "absolute")) != "absolute":
+        raise UserError(f"{where}: position_embedding_type is {positions!r:.60}; only 'absolute' is supported")
+    for field, only in kind.only.items():
+        if config.get(field) not in (None, only):
+            raise UserError(f"{where}: {field} is {config[field]!r:.60}; for the type {model_type} it must be {only}")
+    for field in OTHER_MODELS:
+        if config.get(field):
+            raise UserError(f"{where}: {field} is {config[field]!r:.60}; such a model is not supported")
+    return kind
+
+
 def _with_usual_names(config: dict[str, Any], names: Mapping[str, str], where: str) -> dict[str, Any]:
     """The fields by BERT's names too, where a model type has other ones."""
     for usual, own in names.items():
-        if usual in config and config.get(own, config[usual]) != config[usual]:
-            raise UserError(
-                f"{where}: {own} is {config[own]!r:.60}, but {usual} {config[usual]!r:.60}; they must be the same"
-            )
+        check_same(config, usual, own, where)
     return config | {usual: config[own] for usual, own in names.items() if own in config}
 
 

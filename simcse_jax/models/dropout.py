@@ -18,10 +18,9 @@ from simcse_jax.models.platforms import for_platform
 
 Words = tuple[UInt32[Array, "..."], UInt32[Array, "..."]]  # 64 bits as two words
 Rate = Float[Array, ""] | float
-LANES = 4  # one threefry block is 64 bits: four masks of 16 bits
-
-
 Place = Int[Array, ""] | int
+Kept = Bool[Array, "..."]
+LANES = 4  # one threefry block is 64 bits: four masks of 16 bits
 
 
 class Mask(NamedTuple):
@@ -32,11 +31,7 @@ class Mask(NamedTuple):
 
 
 def drop(x: Float[Array, "*shape"], mask: Mask | None) -> Float[Array, "*shape"]:
-    """`x` scaled where the mask keeps it, and zeros elsewhere; without a mask (a deterministic pass) `x` itself.
-
-    Raises:
-      ValueError: if the mask has another shape.
-    """
+    """`x` scaled where the mask keeps it, and zeros elsewhere; without a mask (a deterministic pass) `x` itself."""
     if mask is None:
         return x
     if mask.keep.shape != x.shape:
@@ -69,11 +64,7 @@ def threefry2x32(key: Words, x0: UInt32[Array, "..."], x1: UInt32[Array, "..."])
 
 
 def draws(row_keys: Key[Array, " B"], site: int, count: int) -> UInt32[Array, "B N"]:
-    """32 random bits for each of N = `count` places of a row; a place's depend on (row key, site, place) alone.
-
-    Raises:
-      ValueError: if the keys are not one threefry key per row.
-    """
+    """32 random bits for each of N = `count` places of a row; a place's depend on (row key, site, place) alone."""
     words = jax.random.key_data(row_keys)
     if words.ndim != 2 or words.shape[1] != 2:
         raise ValueError(f"draws need one threefry key per row: keys {row_keys.dtype}{list(row_keys.shape)}")
@@ -91,9 +82,6 @@ def token_masks(
       positions: the tokens' positions in their sentences. Keys and positions are broadcast to the tokens' shape.
       sites: a number for each mask, which no other dropout of the model has.
       rate: in [0, 1), rounded to the nearest 2⁻¹⁶; may be traced.
-
-    Raises:
-      ValueError: if the keys are not threefry keys.
     """
 
     def counters() -> Words:
@@ -139,13 +127,7 @@ class Draws(NamedTuple):
 
 
 def _masks(
-    keys: Key[Array, "..."],
-    sites: Sequence[int],
-    counters: Callable[[], Words],
-    size: int,
-    rate: Rate,
-    *,
-    lane_axis: int,
+    keys: Key[Array, "..."], sites: Sequence[int], counters: Callable[[], Words], size: int, rate: Rate, lane_axis: int
 ) -> list[Mask]:
     """Masks from the bits of the counters; four elements along `lane_axis`, which has `size`, share a counter.
 
@@ -163,12 +145,12 @@ def _masks(
         """This site's key for each row, with a last axis that the mask's elements share."""
         return threefry2x32((words[..., :1], words[..., 1:]), site, jnp.uint32(0))
 
-    def draw(site_key: Words) -> list[Bool[Array, "..."]]:
+    def draw(site_key: Words) -> list[Kept]:
         b0, b1 = threefry2x32(site_key, *counters())
         low = jnp.uint32(0xFFFF)
         return [draws >= threshold for draws in (b0 & low, b0 >> 16, b1 & low, b1 >> 16)]
 
-    def together(lanes: Sequence[Bool[Array, "..."]]) -> Bool[Array, "..."]:
+    def together(lanes: Sequence[Kept]) -> Kept:
         axis = lane_axis % lanes[0].ndim
         return jax.lax.slice_in_dim(jnp.concatenate(lanes, axis), 0, size, axis=axis)
 
@@ -176,21 +158,21 @@ def _masks(
         lanes = [kept.astype(jnp.uint8) << lane for lane, kept in enumerate(draw(site_key))]
         return functools.reduce(jnp.bitwise_or, lanes)
 
-    def unpacked(mask: UInt8[Array, "..."]) -> Bool[Array, "..."]:
+    def unpacked(mask: UInt8[Array, "..."]) -> Kept:
         """As `together`, by an axis of lanes: a GPU would compute each part of a concatenation for all of it."""
         axis = lane_axis % mask.ndim
         lane = jnp.arange(LANES, dtype=jnp.uint8).reshape(-1, *[1] * (mask.ndim - axis))
         lanes = (jnp.expand_dims(mask, axis) >> lane & 1) != 0
         return jax.lax.slice_in_dim(jax.lax.collapse(lanes, axis, axis + 2), 0, size, axis=axis)
 
-    def where_used(words: UInt32[Array, "... 2"]) -> list[Bool[Array, "..."]]:
+    def where_used(words: UInt32[Array, "... 2"]) -> list[Kept]:
         return [together(draw(site_keys(jnp.uint32(site), words))) for site in sites]
 
-    def once(words: UInt32[Array, "... 2"]) -> list[Bool[Array, "..."]]:
+    def once(words: UInt32[Array, "... 2"]) -> list[Kept]:
         masks = [packed(site_keys(jnp.uint32(site), words)) for site in sites]
         return [unpacked(mask) for mask in jax.lax.optimization_barrier(masks)]
 
-    def in_a_loop(words: UInt32[Array, "... 2"]) -> list[Bool[Array, "..."]]:
+    def in_a_loop(words: UInt32[Array, "... 2"]) -> list[Kept]:
         numbers = jnp.array(sites, jnp.uint32).reshape(-1, *[1] * words.ndim)
         masks = jax.lax.map(packed, site_keys(numbers, words[None]))
         return [together([(mask >> lane & 1) != 0 for lane in range(LANES)]) for mask in masks]

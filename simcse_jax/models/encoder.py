@@ -21,7 +21,7 @@ from simcse_jax.models import lora
 from simcse_jax.models.arrays import CONTEXT, AnyArray
 from simcse_jax.models.attention import Near, Order, RelativeBias, is_long
 from simcse_jax.models.changes import UNCHANGED, Change
-from simcse_jax.models.config import EncoderConfig
+from simcse_jax.models.config import EncoderConfig, Site
 from simcse_jax.models.dropout import Draws, Mask, Rate, attention_masks, drop, token_masks
 from simcse_jax.models.layer import Layer, LayerNorm, Masks, dense, linear
 from simcse_jax.models.model_types import FROM_ZERO, ROTARY, WORD_VECTORS
@@ -39,20 +39,20 @@ EMBEDDING_SITE = 0
 class Embeddings(nnx.Module):
     """Word, position, type and task embeddings, summed and normalized; where they are narrower, then a dense layer.
 
-    Rotary positions have no table: layers apply them.
-
-    A sentence's tokens all have the first type and the first task.
+    Rotary positions have no table: layers apply them. Word vectors are as they are in their table. A sentence's tokens
+    all have the first type and the first task.
     """
 
     def __init__(self, config: EncoderConfig, rngs: nnx.Rngs, dtype: DType):
         def table(rows: int) -> nnx.Embed:
             return nnx.Embed(rows, config.table_size, embedding_init=nnx.initializers.normal(0.02), rngs=rngs)
 
+        is_words = config.model_type == WORD_VECTORS
         self.word = table(config.vocab_size)
-        self.position = None if config.positions == ROTARY else table(config.max_positions)
+        self.position = None if is_words or config.positions == ROTARY else table(config.max_positions)
         self.type = table(config.type_vocab_size) if config.type_vocab_size else None
         self.task = table(config.task_types) if config.task_types else None
-        self.norm = LayerNorm(config, config.table_size)
+        self.norm = None if is_words else LayerNorm(config, config.table_size)
         self.projection = linear(config.table_size, config.hidden_size, rngs) if config.embedding_size else None
         self.config = config
         self.dtype = dtype
@@ -74,7 +74,9 @@ class Embeddings(nnx.Module):
             embedded += self.type.embedding[0]
         if self.task is not None:
             embedded += self.task.embedding[0]
-        embedded = drop(self.norm(embedded, rounded(self.dtype)), mask)
+        if self.norm is not None:
+            embedded = self.norm(embedded, rounded(self.dtype))
+        embedded = drop(embedded, mask)
         if self.projection is not None:
             embedded = dense(embedded, self.projection, self.dtype)
         if change.kept is not None:
@@ -86,14 +88,12 @@ class Embeddings(nnx.Module):
     ) -> Int[Array, "*tokens"]:
         """Each token's row of the table of positions."""
         if self.config.positions == FROM_ZERO:
-            positions = layout.positions if change.positions is None else layout.to_tokens(change.positions)
-        elif change.positions is not None:
-            positions = layout.to_tokens((change.positions + 1) * attention_mask + self.config.pad_token_id)
-        else:  # tokens count from the index after padding's; a padding token that a text has does not count
-            counted = attention_mask * (jnp.asarray(input_ids) != self.config.pad_token_id)
-            rows = jnp.cumsum(counted, axis=1) * counted + self.config.pad_token_id
-            positions = layout.to_tokens(rows)
-        return jnp.asarray(positions)
+            return layout.positions if change.positions is None else layout.to_tokens(jnp.asarray(change.positions))
+        if change.positions is not None:
+            return layout.to_tokens(jnp.asarray((change.positions + 1) * attention_mask + self.config.pad_token_id))
+        # Tokens count from the index after padding's; a padding token that a text has does not count.
+        counted = attention_mask * (jnp.asarray(input_ids) != self.config.pad_token_id)
+        return layout.to_tokens(jnp.cumsum(counted, axis=1) * counted + self.config.pad_token_id)
 
 
 class Encoder(nnx.Module):
@@ -103,8 +103,7 @@ class Encoder(nnx.Module):
     """
 
     def __init__(self, config: EncoderConfig, *, rngs: nnx.Rngs, dtype: DType = jnp.float32):
-        is_words = config.model_type == WORD_VECTORS
-        self.embeddings = WordVectors(config, rngs, dtype) if is_words else Embeddings(config, rngs, dtype)
+        self.embeddings = Embeddings(config, rngs, dtype)
         self.layers = nnx.List([Layer(config, rngs, dtype, group=group) for group in sorted(set(config.groups))])
         self.final_norm = LayerNorm(config, config.hidden_size) if config.pre_norm else None
         # Shared by all layers: a number for each bucket of distances and each head.
@@ -145,7 +144,8 @@ class Encoder(nnx.Module):
           layer's (with `first_only` the last one's is (B, 1, D)). An encoder's final norm, if it has one, is a part of
           the last one. Under `jax.jit` unused ones cost nothing.
         """
-        layout: Layout = Padded(input_ids.shape[1])
+        length = input_ids.shape[1]
+        layout: Layout = Padded(length)
         if most_tokens is not None and most_tokens < input_ids.size:
             layout = unpadded(attention_mask, most_tokens)
 
@@ -156,13 +156,12 @@ class Encoder(nnx.Module):
             too_many = jnp.sum(attention_mask) > most_tokens
             return hidden + jnp.where(too_many, jnp.nan, 0.0).astype(hidden.dtype)
 
-        embedding_mask, masks = self.draw_masks(
-            layout, input_ids.shape[1], dropout_keys, dropout_rate, attention_dropout_rate, lora_dropout_rate
-        )
+        rates = dropout_rate, attention_dropout_rate, lora_dropout_rate
+        embedding_mask, masks = self.draw_masks(layout, length, dropout_keys, *rates)
         hidden = self.embeddings(input_ids, attention_mask, layout, embedding_mask, change)
         if first is not None:
             hidden = layout.with_first(hidden, jnp.asarray(first).astype(hidden.dtype))
-        orders = self.orders(input_ids.shape[1], change.positions)
+        orders = self.orders(length, change.positions)
         hidden_states = [rows(hidden, layout)]
         for number, (group, layer_masks) in enumerate(zip(self.config.groups, masks, strict=True), 1):
             only = first_only and number == self.config.num_layers
@@ -170,7 +169,7 @@ class Encoder(nnx.Module):
             through = functools.partial(
                 layer, attention_mask=attention_mask, layout=layout, masks=layer_masks, order=order, first_only=only
             )
-            hidden = again(through, hidden, attention_mask) if is_long(input_ids.shape[1]) else through(hidden)
+            hidden = again(through, hidden, attention_mask) if is_long(length) else through(hidden)
             layout = Padded(1) if only else layout
             if self.final_norm is not None and number == self.config.num_layers:
                 hidden = self.final_norm(hidden.astype(jnp.float32)).astype(hidden.dtype)
@@ -221,8 +220,7 @@ class Encoder(nnx.Module):
         sites = [1 + SITES_PER_LAYER * index for index in range(count)]  # attention's; the layer's other two follow
         # Where an encoder drops nothing of attention's or the feed-forward part's output, this site is not drawn.
         dropped = (self.config.drops_attention_output, self.config.drops_feed_forward_output)
-        numbers = [number for number, drops in enumerate(dropped, 1) if drops]
-        of_layers = [site + number for site in sites for number in numbers]
+        of_layers = [site + number for site in sites for number, drops in enumerate(dropped, 1) if drops]
         attention: Sequence[Mask | Draws | None]
         if isinstance(attention_rate, float) and not attention_rate:
             attention = [None] * count
@@ -245,11 +243,11 @@ class Encoder(nnx.Module):
     def lora_masks(self, layout: Layout, keys: Key[Array, "..."], rate: Rate) -> list[dict[str, Mask]]:
         """For each layer the masks of its linear maps with LoRA; `keys` are the tokens'."""
         masks: list[dict[str, Mask]] = [{} for _ in self.config.groups]
-        places = [
-            (layer, site) for layer, group in enumerate(self.config.groups) for site in self.config.adapted(group)
-        ]
-        for size in sorted({lora.features(self.config, site)[0] for _, site in places}):
-            own = [(layer, site) for layer, site in places if lora.features(self.config, site)[0] == size]
+        by_size: dict[int, list[tuple[int, Site]]] = {}
+        for layer, group in enumerate(self.config.groups):
+            for site in self.config.adapted(group):
+                by_size.setdefault(lora.features(self.config, site)[0], []).append((layer, site))
+        for size, own in sorted(by_size.items()):
             drawn = token_masks(keys, layout.positions, [lora.mask_site(*place) for place in own], size, rate)
             for (layer, site), mask in zip(own, drawn, strict=True):
                 masks[layer][site.name] = mask
@@ -275,23 +273,3 @@ def again(
 
     some = jnp.sum(attention_mask) >= 0
     return for_platform(hidden, some, cpu=in_a_branch, default=lambda hidden, _: light(hidden))
-
-
-class WordVectors(nnx.Module):
-    """The vector of each word, as it is in the table."""
-
-    def __init__(self, config: EncoderConfig, rngs: nnx.Rngs, dtype: DType):
-        self.word = nnx.Embed(config.vocab_size, config.hidden_size, rngs=rngs)
-        self.dtype = dtype
-
-    def __call__(
-        self,
-        input_ids: Int[AnyArray, "B T"],
-        attention_mask: Int[AnyArray, "B T"],
-        layout: Layout,
-        mask: Mask | None,
-        change: Change = UNCHANGED,
-    ) -> Float[Array, "*tokens D"]:
-        """The words' vectors, in `layout`; they are not trained, so nothing changes them."""
-        assert change is UNCHANGED
-        return drop(self.word(layout.to_tokens(jnp.asarray(input_ids))), mask).astype(self.dtype)

@@ -142,7 +142,7 @@ def _forward(kernel: Kernel, query: Heads, key: Heads, value: Heads, mask: Int[A
         kernel.walk,
         inputs={"mask": mask[:, None], "query": query, "key": key, "value": value},
         inner=("mask", "key", "value"),
-        outputs=(query, _by_token(query)),
+        outputs=(query, jax.eval_shape(lambda x: x[..., 0][:, :, None].astype(jnp.float32), query)),  # (B, H, 1, T)
         scratch=(LANES, LANES, query.shape[-1]),
         products=2,
     )
@@ -154,18 +154,11 @@ def _forward(kernel: Kernel, query: Heads, key: Heads, value: Heads, mask: Int[A
 def _backward(kernel: Kernel, kept: Kept, gradient: Heads) -> tuple[Heads, Heads, Heads, None]:
     query, key, value, mask, context, total = kept
     weighted = jnp.sum(gradient.astype(jnp.float32) * context.astype(jnp.float32), axis=-1)[:, :, None]
+    inputs = {"mask": mask[:, None], "query": query, "key": key, "value": value}
     of_key, of_value, of_query = _call(
         functools.partial(_gradients, kernel),
         kernel.walk,
-        inputs={
-            "mask": mask[:, None],
-            "query": query,
-            "key": key,
-            "value": value,
-            "gradient": gradient,
-            "total": total,
-            "weighted": weighted,
-        },
+        inputs=inputs | {"gradient": gradient, "total": total, "weighted": weighted},
         inner=("query", "gradient", "total", "weighted"),
         outputs=(key, value),
         whole=(jax.eval_shape(lambda x: x.astype(jnp.float32), query),),
@@ -248,11 +241,6 @@ def _gradients(kernel: Kernel, mask: Ref, *refs: Ref) -> None:
     kernel.for_each_met(begin, meet, end)
 
 
-def _by_token(heads: Heads) -> Any:
-    """The shape of a float32 number for each token of each head, (B, H, 1, T), and where it varies."""
-    return jax.eval_shape(lambda x: x[..., 0][:, :, None].astype(jnp.float32), heads)
-
-
 def _call(
     body: Callable[..., None],
     walk: Walk,
@@ -278,19 +266,15 @@ def _call(
     outer_blocks, met = walk.grid
 
     def spec(like: Any, tokens: int, place: Callable[[Any, Any], Any]) -> pl.BlockSpec:
-        tokens_last = like.shape[-2] == 1
-        before = len(like.shape) - 2
+        tokens_last, before = like.shape[-2] == 1, len(like.shape) - 2
 
         def index(b: Any, h: Any, i: Any, j: Any) -> tuple[Any, ...]:
             return (*(b, h)[:before], *((0, place(i, j)) if tokens_last else (place(i, j), 0)))
 
         return pl.BlockSpec((*[None] * before, *((1, tokens) if tokens_last else (tokens, size))), index)
 
-    def by_outer(like: Any) -> pl.BlockSpec:
-        return spec(like, walk.outer, lambda i, j: i)
-
-    def by_inner(like: Any) -> pl.BlockSpec:
-        return spec(like, walk.inner, walk.read)
+    by_outer = functools.partial(spec, tokens=walk.outer, place=lambda i, j: i)
+    by_inner = functools.partial(spec, tokens=walk.inner, place=walk.read)
 
     def bytes_of(like: Any) -> int:
         return int(batch * heads * length * (1 if like.shape[-2] == 1 else size) * like.dtype.itemsize)
@@ -298,6 +282,7 @@ def _call(
     pairs = batch * heads * outer_blocks * met * walk.outer * walk.inner
     again = met * walk.inner / walk.outer  # times that an array is read by inner blocks
     read = sum(bytes_of(x) * (again if name in inner else 1) for name, x in inputs.items())
+    moved = int(read + sum(map(bytes_of, (*outputs, *whole))))
     call = pl.pallas_call(
         body,
         grid=(batch, heads, outer_blocks, met),
@@ -308,10 +293,6 @@ def _call(
         compiler_params=pltpu.CompilerParams(
             dimension_semantics=("parallel", "parallel", "arbitrary" if whole else "parallel", "arbitrary")
         ),
-        cost_estimate=pl.CostEstimate(
-            flops=2 * products * pairs * size,
-            transcendentals=pairs,
-            bytes_accessed=int(read + sum(map(bytes_of, (*outputs, *whole)))),
-        ),
+        cost_estimate=pl.CostEstimate(flops=2 * products * pairs * size, transcendentals=pairs, bytes_accessed=moved),
     )
     return tuple(call(*inputs.values()))

@@ -61,12 +61,11 @@ class Masks(NamedTuple):
         def first(mask: Mask | None) -> Mask | None:
             return mask and mask._replace(keep=layout.first(mask.keep))
 
-        tokens = first(self.attention_output), first(self.output)
         attention = self.attention
         if isinstance(attention, Mask):
             attention = attention._replace(keep=attention.keep[:, :, :1])
         of_lora = {name: mask._replace(keep=layout.first(mask.keep)) for name, mask in self.lora.items()}
-        return Masks(attention, *tokens, of_lora)
+        return Masks(attention, first(self.attention_output), first(self.output), of_lora)
 
 
 Norm = Callable[..., jax.Array]  # (hidden states, dtype=None), as a `LayerNorm`
@@ -142,9 +141,8 @@ class Layer(nnx.Module):
         attended = attend(query, key, value, attention_mask, order, masks.attention, self.dtype, kernels=self.kernels)
         heads = attended.swapaxes(1, 2)
         context = checkpoint_name(layout.to_tokens(heads.reshape(*heads.shape[:2], -1)), CONTEXT)
-        update = self.adapted(
-            dense(context, self.attention_output, self.dtype), context, "attention_output", masks.lora
-        )
+        update = dense(context, self.attention_output, self.dtype)
+        update = self.adapted(update, context, "attention_output", masks.lora)
         attended = self.after(hidden + drop(update, masks.attention_output), self.attention_norm)
         update = self.feed_forward(self.before(attended, self.output_norm), masks.lora)
         transformed = self.after(attended + drop(update, masks.output), self.output_norm)

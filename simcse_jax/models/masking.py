@@ -43,9 +43,6 @@ def mask_tokens(
 
     Returns:
       (B, T) ids to encode, and (B, T) booleans: the tokens to predict.
-
-    Raises:
-      ValueError: if there is not one threefry key per row.
     """
     words = jax.random.key_data(row_keys)
     if words.shape != (input_ids.shape[0], 2):
@@ -70,12 +67,6 @@ def select_positions(
     """The first `count` selected positions of each row, so that only they need logits.
 
     Of a row with more than `count`, the last ones are dropped; a row with fewer is filled with unselected positions.
-
-    Args:
-      count: positions per row, at most T.
-
-    Raises:
-      ValueError: if `count` is more than T.
     """
     if count > selected.shape[1]:
         raise ValueError(f"{count} positions asked for in rows of {selected.shape[1]} tokens")

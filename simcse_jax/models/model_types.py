@@ -135,10 +135,8 @@ def modernbert(config: dict[str, Any], kind: ModelType, where: str) -> Read:
     parts["local_layers"] = tuple(index for index, attention in enumerate(kinds) if attention == LOCAL)
     parts["window"] = _whole(config, "local_attention", 128, where) // 2
     if (half := config.get("sliding_window")) not in (None, parts["window"]):  # transformers takes this one
-        raise UserError(
-            f"{where}: sliding_window is {half!r:.60}, but local_attention asks for {parts['window']}; it must be half "
-            "of local_attention"
-        )
+        asked = f"but local_attention asks for {parts['window']}; it must be half of local_attention"
+        raise UserError(f"{where}: sliding_window is {half!r:.60}, {asked}")
     parts["language_model_act"] = config.get("classifier_activation", "gelu")
     return config, kind._replace(parts=parts)
 
@@ -155,11 +153,8 @@ def nomic_bert(config: dict[str, Any], kind: ModelType, where: str) -> Read:
     if is_nomic_s(config):
         older, default = "rotary_emb_base", 10000.0
         for usual, own in NOMIC_NAMES.items():
-            # max_position_embeddings are the trained ones there.
-            if usual != "max_position_embeddings" and own in config and config.get(usual, config[own]) != config[own]:
-                raise UserError(
-                    f"{where}: {own} is {config[own]!r:.60}, but {usual} {config[usual]!r:.60}; they must be the same"
-                )
+            if usual != "max_position_embeddings":  # which are the trained ones there
+                check_same(config, usual, own, where)
         config, kind = _usual(config, where), kind._replace(names=NOMIC_NAMES)
     base = _base(config.get("rope_parameters"), "rope_parameters", config, older, default, where)
     if older in config and config[older] != base:
@@ -235,9 +230,9 @@ def _whole(config: Mapping[str, Any], field: str, default: int | None, where: st
     return value
 
 
-def flag(config: Mapping[str, Any], field: str, where: str) -> bool:
-    """A field of a `config.json` that is true or false; false where it is missing."""
-    value = config.get(field, False)
+def flag(config: Mapping[str, Any], field: str, where: str, default: bool | None = False) -> bool:
+    """A field of a `config.json` that is true or false; None as a default refuses a file without it."""
+    value = config.get(field, default)
     if not isinstance(value, bool):
         raise UserError(f"{where}: {field} is {value!r:.60}, neither true nor false")
     return value
@@ -247,6 +242,13 @@ def _refuse(config: Mapping[str, Any], only: Mapping[str, tuple[Any, ...]], wher
     for field, values in only.items():
         if field in config and config[field] not in values:
             raise UserError(f"{where}: {field} is {config[field]!r:.60}; only {values[0]!r} is supported")
+
+
+def check_same(config: Mapping[str, Any], usual: str, own: str, where: str) -> None:
+    """Refuses a file that has a field by two names with different values."""
+    if usual in config and config.get(own, config[usual]) != config[usual]:
+        what = f"{own} is {config[own]!r:.60}, but {usual} {config[usual]!r:.60}"
+        raise UserError(f"{where}: {what}; they must be the same")
 
 
 def _check_heads(config: Mapping[str, Any], where: str, names: Mapping[str, str]) -> None:

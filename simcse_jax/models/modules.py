@@ -66,8 +66,7 @@ ACTIVATIONS: dict[str, Callable[[Float[Array, "B D"]], Float[Array, "B D"]]] = {
 def apply(modules: Sequence[Module], weights: Weights, x: Float[Array, "B D"]) -> Float[Array, "B _E"]:
     """Embeddings (B, D) through all modules, in their order, in float32.
 
-    Args:
-      weights: their weights, with the names that `PREFIX` describes.
+    `weights`: their weights, with the names that `PREFIX` describes.
     """
     for number, module in enumerate(modules):
         own = {name: jnp.asarray(value) for name, value in subset(weights, f"{PREFIX}{number}.").items()}

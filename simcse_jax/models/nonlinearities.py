@@ -18,17 +18,15 @@ from simcse_jax.models.products import on_gpus, sum_over_tokens, written, writte
 
 Activation = Callable[[Float[Array, "..."]], Float[Array, "..."]]
 Values = Float[AnyArray, "*tokens D"]
-Kept = tuple[Values, Float[Array, "*tokens 1"], Float[Array, "*tokens 1"], Float[AnyArray, " D"]]
+Result = Float[Array, "*tokens D"]
+Each = Float[AnyArray, " D"]  # a number for each channel
+Kept = tuple[Values, Float[Array, "*tokens 1"], Float[Array, "*tokens 1"], Each]
 
 
 @jax.custom_vjp
 def gelu(x: Float[AnyArray, "*shape"]) -> Float[Array, "*shape"]:
     """x Φ(x), as 0.5 x (1 + erf(x/√2)): `jax.nn.gelu` uses the complementary error function, which costs more."""
     return jnp.multiply(0.5, x) * (1.0 + jax.lax.erf(x * math.sqrt(0.5)))
-
-
-def _gelu_forward(x: Float[AnyArray, "*shape"]) -> tuple[Float[Array, "*shape"], Float[AnyArray, "*shape"]]:
-    return gelu(x), x
 
 
 def _gelu_backward(x: Float[AnyArray, "*shape"], gradient: Float[Array, "*shape"]) -> tuple[Float[Array, "*shape"]]:
@@ -38,13 +36,11 @@ def _gelu_backward(x: Float[AnyArray, "*shape"], gradient: Float[Array, "*shape"
     return (gradient * (cumulative + x * density),)
 
 
-gelu.defvjp(_gelu_forward, _gelu_backward)
+gelu.defvjp(lambda x: (gelu(x), x), _gelu_backward)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4))
-def layer_norm(
-    x: Values, scale: Float[AnyArray, " D"], bias: Float[AnyArray, " D"], epsilon: float, dtype: jnp.dtype | None = None
-) -> Float[Array, "*tokens D"]:
+def layer_norm(x: Values, scale: Each, bias: Each, epsilon: float, dtype: jnp.dtype | None = None) -> Result:
     """x̂ · scale + bias with x̂ = (x - mean) / √(variance + ε) of the last axis (Ba et al. 2016, "Layer normalization").
 
     The variance is that of the centred x: E[x²] - E[x]² suffers from cancellation. With a `dtype`, GPUs write
@@ -54,16 +50,16 @@ def layer_norm(
 
 
 def _layer_norm_forward(
-    x: Values, scale: Float[AnyArray, " D"], bias: Float[AnyArray, " D"], epsilon: float, dtype: jnp.dtype | None
-) -> tuple[Float[Array, "*tokens D"], Kept]:
+    x: Values, scale: Each, bias: Each, epsilon: float, dtype: jnp.dtype | None
+) -> tuple[Result, Kept]:
     average = functools.partial(jnp.mean, axis=-1, keepdims=True)
 
-    def exact(x: Values) -> tuple[Float[Array, "*tokens D"], Kept]:
+    def exact(x: Values) -> tuple[Result, Kept]:
         mean = average(x)
         inverse = jax.lax.rsqrt(average(jnp.square(x - mean)) + epsilon)
         return jnp.subtract(x, mean) * (inverse * scale) + bias, (x, mean, inverse, scale)
 
-    def rounded(x: Values) -> tuple[Float[Array, "*tokens D"], Kept]:
+    def rounded(x: Values) -> tuple[Result, Kept]:
         """E[x²] and E[x] are means of one pass over x. Its rounding to 8 bits changes more than their cancellation."""
         x = written(x, dtype)
         mean = average(x)
@@ -74,33 +70,25 @@ def _layer_norm_forward(
 
 
 def _layer_norm_backward(
-    epsilon: float, dtype: jnp.dtype | None, kept: Kept, gradient: Float[Array, "*tokens D"]
-) -> tuple[Float[Array, "*tokens D"], Float[Array, " D"], Float[Array, " D"]]:
+    epsilon: float, dtype: jnp.dtype | None, kept: Kept, gradient: Values
+) -> tuple[Values, Each, Each]:
     """With g the gradient of x̂: (g - E[g] - x̂ E[g x̂]) / √(variance + ε)."""
     tokens = tuple(range(gradient.ndim - 1))
 
-    def by_x(
-        kept: Kept, gradient: Float[Array, "*tokens D"]
-    ) -> tuple[Float[Array, "*tokens D"], Float[Array, "*tokens D"]]:
+    def by_x(kept: Kept, gradient: Values) -> tuple[Values, Values]:
         """The gradient of x, and g x̂."""
         x, mean, inverse, scale = kept
         normalized = (x - mean) * inverse
         product = gradient * normalized
 
-        def expected(values: Float[Array, "*tokens D"]) -> Float[Array, "*tokens 1"]:
-            return jnp.mean(values * scale, axis=-1, keepdims=True)
+        of_gradient, of_product = (jnp.mean(y * scale, axis=-1, keepdims=True) for y in (gradient, product))
+        return inverse * (gradient * scale - of_gradient - normalized * of_product), product
 
-        return inverse * (gradient * scale - expected(gradient) - normalized * expected(product)), product
-
-    def exact(
-        kept: Kept, gradient: Float[Array, "*tokens D"]
-    ) -> tuple[Float[Array, "*tokens D"], Float[Array, " D"], Float[Array, " D"]]:
+    def exact(kept: Kept, gradient: Values) -> tuple[Values, Each, Each]:
         gradient_of_x, product = by_x(kept, gradient)
         return gradient_of_x, jnp.sum(product, axis=tokens), jnp.sum(gradient, axis=tokens)
 
-    def rounded(
-        kept: Kept, gradient: Float[Array, "*tokens D"]
-    ) -> tuple[Float[Array, "*tokens D"], Float[Array, " D"], Float[Array, " D"]]:
+    def rounded(kept: Kept, gradient: Values) -> tuple[Values, Each, Each]:
         """x is read again for the sums over tokens: otherwise GPUs write g x̂ as float32, for both of its sums."""
         gradient, summed = written_and_summed(gradient, dtype)
         x, mean, inverse, _ = kept
@@ -120,34 +108,20 @@ def softmax(x: Float[AnyArray, "*shape"], dtype: jnp.dtype | None = None) -> Flo
     return written(jax.nn.softmax(x, axis=-1), dtype)
 
 
-def _softmax_forward(
-    x: Float[AnyArray, "*shape"], dtype: jnp.dtype | None
-) -> tuple[Float[Array, "*shape"], Float[Array, "*shape"]]:
-    probabilities = softmax(x, dtype)
-    return probabilities, probabilities
-
-
-def _softmax_backward(
-    dtype: jnp.dtype | None, probabilities: Float[Array, "*shape"], gradient: Float[Array, "*shape"]
-) -> tuple[Float[Array, "*shape"]]:
+def _softmax_backward(dtype: jnp.dtype | None, probabilities: Values, gradient: Values) -> tuple[Values]:
     """p g - p Σ p g."""
     product = probabilities * gradient
     return (product - probabilities * jnp.sum(product, axis=-1, keepdims=True),)
 
 
-softmax.defvjp(_softmax_forward, _softmax_backward)
-
-
-def quick_gelu(x: Float[AnyArray, "*shape"]) -> Float[Array, "*shape"]:
-    """x σ(1.702 x)."""
-    return jnp.multiply(x, jax.nn.sigmoid(1.702 * x))
+softmax.defvjp(lambda x, dtype: (softmax(x, dtype),) * 2, _softmax_backward)
 
 
 # By the names of `models.config.ACTIVATIONS`.
 ACTIVATION_FUNCTIONS: dict[str, Activation] = {
     **dict.fromkeys(GELU, gelu),
     **dict.fromkeys(GELU_TANH, functools.partial(jax.nn.gelu, approximate=True)),
-    "quick_gelu": quick_gelu,
+    "quick_gelu": lambda x: jnp.multiply(x, jax.nn.sigmoid(1.702 * x)),
     "relu": jax.nn.relu,
     "silu": jax.nn.silu,
     "swish": jax.nn.silu,

@@ -98,15 +98,9 @@ def _move(x: Shaped[AnyArray, " M *F"], there: Int[Array, " N"], back: Int[Array
     return jnp.asarray(x).at[there].get(mode="fill", fill_value=0)
 
 
-def _move_forward(
-    x: Shaped[AnyArray, " M *F"], there: Int[Array, " N"], back: Int[Array, " M"]
-) -> tuple[Shaped[Array, " N *F"], Tables]:
-    return _move(x, there, back), (there, back)
-
-
 def _move_backward(tables: Tables, gradient: Shaped[Array, " N *F"]) -> tuple[Shaped[Array, " M *F"], None, None]:
     there, back = tables
     return _move(gradient, back, there), None, None
 
 
-_move.defvjp(_move_forward, _move_backward)
+_move.defvjp(lambda x, there, back: (_move(x, there, back), (there, back)), _move_backward)

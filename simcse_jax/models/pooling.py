@@ -31,9 +31,6 @@ def pool(hidden_states: HiddenStates, attention_mask: Mask, pooler: str, skipped
     Args:
       pooler: one of `models.config.POOLERS`, or K of them joined by +, whose vectors are concatenated to (B, K D).
       skipped: tokens at the beginning of every sentence that the poolers leave out, those of a prompt.
-
-    Raises:
-      ValueError: for an unknown pooler.
     """
     names = pooler.split(JOIN)
     for name in names:
@@ -73,15 +70,17 @@ def weighted_mean(hidden: Float[Array, "B T D"], attention_mask: Mask) -> Float[
 def last_token(hidden: Float[Array, "B T D"], attention_mask: Mask) -> Float[Array, "B D"]:
     """The vector of a sentence's last token; zeros where the mask has none."""
     last = attention_mask.shape[1] - 1 - jnp.argmax(jnp.flip(attention_mask, 1), axis=1)
-    is_last = (jnp.arange(attention_mask.shape[1]) == last[:, None]) & (attention_mask != 0)
-    return jnp.sum(jnp.where(is_last[:, :, None], hidden.astype(jnp.float32), 0.0), axis=1)
+    return _where((jnp.arange(attention_mask.shape[1]) == last[:, None]) & (attention_mask != 0), hidden)
 
 
 def first_unmasked(hidden: Float[Array, "B T D"], attention_mask: Mask) -> Float[Array, "B D"]:
     """The vector of the first token that the mask has; of the first of all where it has none."""
     first = jnp.argmax(attention_mask, axis=1)
-    is_first = (jnp.arange(attention_mask.shape[1]) == first[:, None])[:, :, None]
-    return jnp.sum(jnp.where(is_first, hidden.astype(jnp.float32), 0.0), axis=1)
+    return _where(jnp.arange(attention_mask.shape[1]) == first[:, None], hidden)
+
+
+def _where(is_it: Array, hidden: Float[Array, "B T D"]) -> Float[Array, "B D"]:
+    return jnp.sum(jnp.where(is_it[:, :, None], hidden.astype(jnp.float32), 0.0), axis=1)
 
 
 def maximum(hidden: Float[Array, "B T D"], attention_mask: Mask) -> Float[Array, "B D"]:

@@ -17,6 +17,8 @@ from simcse_jax.models.platforms import for_platform
 
 DType = jax.typing.DTypeLike
 Factor = Float[AnyArray, "..."]
+Values = Float32[Array, "*tokens F"]
+Sums = Float32[Array, " F"]  # over tokens
 Pair = tuple[Factor, Factor]
 Named = tuple[str, Factor]  # subscripts and the array that they index
 Result = TypeVar("Result")
@@ -134,13 +136,10 @@ def _sum_of_products(x: Named, y: Named, output: str, rounds: bool) -> Float32[A
     order = sorted(left, key=lambda letter: (letter not in output, output.find(letter)))
     axes = tuple(left.index(letter) for letter in order)
     if axes != tuple(range(a.ndim)):
-        a = for_platform(a, cpu=functools.partial(_moved, axes), default=lambda a: a.transpose(axes))
+        in_order = Layout(tuple(range(a.ndim)))  # in memory, so that the compiler folds no transpose into the product
+        moved = functools.partial(jnp.transpose, axes=axes)
+        a = for_platform(a, cpu=lambda a: with_layout_constraint(moved(a), in_order), default=moved)
     return _product(f"{''.join(order)},{right}->{output}", a, b, rounds)
-
-
-def _moved(axes: tuple[int, ...], x: Float[Array, "..."]) -> Float[Array, "..."]:
-    """Transposed in memory, so that the compiler does not fold the transpose into the product, in the slow order."""
-    return with_layout_constraint(x.transpose(axes), Layout(tuple(range(x.ndim))))
 
 
 _rounded.defvjp(_forward, _backward)
@@ -165,9 +164,7 @@ def written(x: Float[AnyArray, "*shape"], dtype: jnp.dtype | None) -> Float32[Ar
     return written_and_summed(x, dtype)[0]
 
 
-def written_and_summed(
-    x: Float[AnyArray, "*shape"], dtype: jnp.dtype | None
-) -> tuple[Float32[Array, "*shape"], Float32[Array, "*shape"]]:
+def written_and_summed(x: Float[AnyArray, "*tokens F"], dtype: jnp.dtype | None) -> tuple[Values, Values]:
     """`written`, and the same values for sums over the tokens, which a GPU takes of what it writes, while it writes it.
 
     There is no barrier before the second. Its conversion to float32 is written with integers (of bfloat16, which is the
@@ -177,7 +174,7 @@ def written_and_summed(
     if dtype is None:
         return x, x
 
-    def rounded(x: Float32[Array, "*shape"]) -> tuple[Float32[Array, "*shape"], Float32[Array, "*shape"]]:
+    def rounded(x: Values) -> tuple[Values, Values]:
         narrow = x.astype(dtype)
         bits = jax.lax.bitcast_convert_type(narrow, jnp.uint16).astype(jnp.uint32) << 16
         wide = jax.lax.bitcast_convert_type(bits, jnp.float32)
@@ -186,7 +183,7 @@ def written_and_summed(
     return on_gpus(rounded, lambda x: (x, x))(x)
 
 
-def sum_over_tokens(x: Float32[Array, "*tokens F"]) -> Float32[Array, " F"]:
+def sum_over_tokens(x: Values) -> Sums:
     """The sum of all vectors, in two steps. With only one, a GPU would write what `written_and_summed` made again."""
     vectors = x.reshape(-1, x.shape[-1])
     if len(vectors) < GROUPS * GROUPS // 8:
@@ -197,7 +194,7 @@ def sum_over_tokens(x: Float32[Array, "*tokens F"]) -> Float32[Array, " F"]:
     return jnp.sum(groups, axis=0)
 
 
-def shifted(y: Float32[Array, "*tokens F"], bias: Float32[AnyArray, " F"], dtype: DType) -> Float32[Array, "*tokens F"]:
+def shifted(y: Values, bias: Float32[AnyArray, " F"], dtype: DType) -> Values:
     """y + bias, for a product of factors in `dtype`.
 
     Where products are rounded, the gradient is written once, rounded, for the bias and for the product's factors.
@@ -206,19 +203,15 @@ def shifted(y: Float32[Array, "*tokens F"], bias: Float32[AnyArray, " F"], dtype
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _shifted(
-    dtype: jnp.dtype, y: Float32[Array, "*tokens F"], bias: Float32[AnyArray, " F"]
-) -> Float32[Array, "*tokens F"]:
+def _shifted(dtype: jnp.dtype, y: Values, bias: Float32[AnyArray, " F"]) -> Values:
     return y + bias
 
 
-def _shifted_backward(
-    dtype: jnp.dtype, _: None, gradient: Float32[Array, "*tokens F"]
-) -> tuple[Float32[Array, "*tokens F"], Float32[Array, " F"]]:
-    def exact(gradient: Float32[Array, "*tokens F"]) -> tuple[Float32[Array, "*tokens F"], Float32[Array, " F"]]:
+def _shifted_backward(dtype: jnp.dtype, _: None, gradient: Values) -> tuple[Values, Sums]:
+    def exact(gradient: Values) -> tuple[Values, Sums]:
         return gradient, jnp.sum(gradient, axis=tuple(range(gradient.ndim - 1)))
 
-    def rounded(gradient: Float32[Array, "*tokens F"]) -> tuple[Float32[Array, "*tokens F"], Float32[Array, " F"]]:
+    def rounded(gradient: Values) -> tuple[Values, Sums]:
         gradient, summed = written_and_summed(gradient, dtype)
         return gradient, sum_over_tokens(summed)
 

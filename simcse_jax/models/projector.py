@@ -57,10 +57,7 @@ def fresh_projector(projector: Projector, hidden_size: int, key: Key[Array, ""])
 
 
 def project(
-    views: Float[AnyArray, "V B D"],
-    projector: Projector,
-    params: Arrays,
-    psum: Callable[[jax.Array], jax.Array],
+    views: Float[AnyArray, "V B D"], projector: Projector, params: Arrays, psum: Callable[[jax.Array], jax.Array]
 ) -> Float[Array, "V B P"]:
     """Projected embeddings: linear layers, each but the last followed by batch norm and a ReLU.
 

@@ -10,10 +10,8 @@ from jaxtyping import Array, Float, Int
 
 from simcse_jax.models import convolutions, parameters
 from simcse_jax.models.arrays import AnyArray
-from simcse_jax.models.changes import UNCHANGED, Change
 from simcse_jax.models.config import EncoderConfig
-from simcse_jax.models.dropout import Rate
-from simcse_jax.models.encoder import Encoder, Keys
+from simcse_jax.models.encoder import Encoder
 from simcse_jax.models.layer import linear
 from simcse_jax.models.pooling import FIRST_TOKEN, pool
 from simcse_jax.models.products import DType
@@ -41,26 +39,14 @@ class SentenceEncoder(nnx.Module):
         pooler: str,
         use_head: bool,
         skipped: int = 0,
-        dropout_keys: Keys = None,
-        dropout_rate: Rate = 0.1,
-        attention_dropout_rate: Rate | None = None,
-        most_tokens: int | None = None,
-        change: Change = UNCHANGED,
+        **options: Any,
     ) -> Float[Array, "B _D"]:
         """(B, T) token ids to (B, D) embeddings, not normalized.
 
-        See `pool` for `skipped`, and `Encoder.__call__` for the other arguments.
+        See `pool` for `skipped`, and `Encoder.__call__` for the other options.
         """
-        features = self.token_features(
-            input_ids,
-            attention_mask,
-            dropout_keys=dropout_keys,
-            dropout_rate=dropout_rate,
-            attention_dropout_rate=attention_dropout_rate,
-            most_tokens=most_tokens,
-            first_only=pooler in FIRST_TOKEN and not skipped,
-            change=change,
-        )
+        only = pooler in FIRST_TOKEN and not skipped
+        features = self.token_features(input_ids, attention_mask, first_only=only, **options)
         return self.pooled(features, attention_mask, pooler, use_head, skipped)
 
     def token_features(

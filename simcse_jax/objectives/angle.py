@@ -6,8 +6,8 @@ from jaxtyping import Float
 
 from simcse_jax.field import above, number, weight
 from simcse_jax.objectives.cosent import CoSENT
-from simcse_jax.objectives.info_nce import normalize
 from simcse_jax.objectives.lazy import AnyArray, Array, jnp
+from simcse_jax.objectives.similarity import normalize
 
 
 def angle_similarity(first: Float[AnyArray, "B D"], second: Float[AnyArray, "B D"]) -> Float[Array, " B"]:

@@ -7,7 +7,7 @@ from jaxtyping import Float
 
 from simcse_jax.field import at_least, at_most, field, number, reading, weight
 from simcse_jax.objectives.lazy import AnyArray, Array, jax, jnp
-from simcse_jax.objectives.objective import Embedded, Objective, check_name
+from simcse_jax.objectives.objective import Embedded, Objective
 
 READINGS = {  # what the paper prints, and what its authors' code computes
     "paper": "a correlation that is not centred, as in SimCSE++'s equation 4",
@@ -46,9 +46,6 @@ def barlow_twins(
 
     Returns:
       The loss of the global batch, a scalar, the same on every device.
-
-    Raises:
-      ValueError: for an unknown reading.
     """
     correlation = cross_correlation(first, second, artificial, psum, reading)
     diagonal = jnp.diagonal(correlation)
@@ -82,7 +79,6 @@ def cross_correlation(
     Returns:
       (D, D), the same on every device.
     """
-    check_name("reading", reading, READINGS)
     count = psum(jnp.float32(len(first))) + len(artificial)
 
     def columns(x: Float[AnyArray, "B D"]) -> tuple[Float[AnyArray, "B D"], Float[AnyArray, "M D"], Float[Array, " D"]]:

@@ -2,22 +2,16 @@
 
 from jaxtyping import Bool, Float
 
-from simcse_jax.objectives.info_nce import MEASURES, normalize
 from simcse_jax.objectives.lazy import AnyArray, Array, jnp
-from simcse_jax.objectives.objective import Embedded, check_name
+from simcse_jax.objectives.objective import Embedded
+from simcse_jax.objectives.similarity import comparable
 
 
 def candidate_scores(
     anchors: Float[AnyArray, "B D"], candidates: Float[AnyArray, "K B D"], similarity: str
 ) -> Float[Array, "K B"]:
-    """How similar each anchor is to its own positive and hard negatives.
-
-    Raises:
-      ValueError: for a similarity of another name than cosine or dot.
-    """
-    check_name("similarity", similarity, MEASURES)
-    if similarity == "cosine":
-        anchors, candidates = normalize(anchors), normalize(candidates)
+    """How similar each anchor is to its own positive and hard negatives."""
+    anchors, candidates = comparable(similarity, anchors, candidates)
     return jnp.sum(anchors * candidates, axis=-1)
 
 

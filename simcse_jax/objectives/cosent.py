@@ -5,18 +5,10 @@ from typing import Any, ClassVar
 
 from jaxtyping import Float
 
-from simcse_jax.devices.chunks import in_chunks
 from simcse_jax.field import above, number, weight
-from simcse_jax.objectives import info_nce
-from simcse_jax.objectives.graded import Graded
-from simcse_jax.objectives.info_nce import normalize
 from simcse_jax.objectives.lazy import AnyArray, Array, jax, jnp
-from simcse_jax.objectives.objective import Embedded
-
-
-def cosine(first: Float[AnyArray, "B D"], second: Float[AnyArray, "B D"]) -> Float[Array, " B"]:
-    """The cosine of each pair."""
-    return jnp.sum(normalize(first) * normalize(second), axis=1)
+from simcse_jax.objectives.objective import Embedded, Objective
+from simcse_jax.objectives.similarity import by_rows, cosine
 
 
 def cosent(
@@ -58,20 +50,21 @@ def cosent(
         kept = jnp.where(lower | ~some[:, None], logits, -jnp.inf)  # a row without any stays finite, and its gradient
         return jnp.where(some, jax.nn.logsumexp(kept, axis=1) - own / temperature, -jnp.inf)
 
-    each = in_chunks(rows, max(1, info_nce.SIMILARITIES // len(logits)), similarities, scores)
+    each = by_rows(rows, len(logits), similarities, scores)
     # The largest exponent of all devices; summed and divided, so that JAX knows it to be the same on all of them.
     largest = jnp.maximum(jnp.max(gather(jax.lax.stop_gradient(each)[None])), 0.0)
     shift = psum(largest) / psum(1)
     return shift + jnp.log(jnp.exp(-shift) + psum(jnp.sum(jnp.exp(each - shift))))
 
 
-class CoSENT(Graded):
+class CoSENT(Objective):
     """Pairs ranked by their cosine, or by another similarity: (B, D), (B, D) to (B,)."""
 
     name = "cosent"
     place = 12
     about = "Pairs with scores: the higher score must have the higher cosine (CoSENT)."
     scores = "ranked"
+    paired = compares_views = False
     fields: ClassVar = {"weight": weight(), "temperature": number(0.05, "Divides cosines.", above(0))}
     similarity = staticmethod(cosine)
 

@@ -2,10 +2,9 @@
 
 from jaxtyping import Float
 
-from simcse_jax.objectives.cosent import cosine
-from simcse_jax.objectives.graded import Graded
 from simcse_jax.objectives.lazy import AnyArray, Array, jnp
-from simcse_jax.objectives.objective import Embedded
+from simcse_jax.objectives.objective import Embedded, Objective
+from simcse_jax.objectives.similarity import cosine
 
 
 def cosine_mse(
@@ -29,13 +28,14 @@ def cosine_mse(
     return jnp.square(cosine(first, second) - scores)
 
 
-class CosineMSE(Graded):
+class CosineMSE(Objective):
     """SBERT's regression."""
 
     name = "cosine_mse"
     place = 14
     about = "Pairs with scores from 0 to 1: the squared error of cosines (SBERT)."
     scores = "unit"
+    paired = compares_views = False
 
     def loss(self, embedded: Embedded) -> Float[Array, ""]:
         """The mean of `cosine_mse` over the batch."""

@@ -7,7 +7,7 @@ from jaxtyping import Float
 
 from simcse_jax.field import above, number, reading, weight
 from simcse_jax.objectives.lazy import AnyArray, Array, jax, jnp
-from simcse_jax.objectives.objective import Embedded, Objective, check_name
+from simcse_jax.objectives.objective import Embedded, Objective
 
 READINGS = {"paper": "SimCSE++'s equation 5 as printed", "released": "the equation in its authors' code"}
 
@@ -48,11 +48,7 @@ def dimension_wise(
 
     Returns:
       The loss of the global batch, a scalar, the same on every device.
-
-    Raises:
-      ValueError: for an unknown reading.
     """
-    check_name("reading", reading, READINGS)
     count = psum(jnp.float32(first.shape[0]))
     degrees = jnp.maximum(count - 1, 1) if reading == "paper" else count
     product = psum(standardize(first, count, degrees, psum).T @ standardize(second, count, degrees, psum))

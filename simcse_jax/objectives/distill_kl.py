@@ -6,9 +6,9 @@ from jaxtyping import Bool, Float
 
 from simcse_jax.field import above, either, field, number, weight
 from simcse_jax.objectives.candidates import taught_scores
-from simcse_jax.objectives.info_nce import MEASURES
 from simcse_jax.objectives.lazy import AnyArray, Array, jax, jnp
 from simcse_jax.objectives.objective import Embedded, Objective
+from simcse_jax.objectives.similarity import MEASURES
 
 
 def distill_kl(

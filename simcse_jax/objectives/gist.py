@@ -4,12 +4,10 @@ from typing import Any, ClassVar
 
 from jaxtyping import Bool, Float, Int
 
-from simcse_jax.devices.chunks import in_chunks
 from simcse_jax.field import above, at_least, either, explain, field, number, weight
-from simcse_jax.objectives import info_nce
-from simcse_jax.objectives.info_nce import normalize
 from simcse_jax.objectives.lazy import AnyArray, Array, jax, jnp
-from simcse_jax.objectives.objective import Embedded, Objective, check_name
+from simcse_jax.objectives.objective import Embedded, Objective
+from simcse_jax.objectives.similarity import by_rows, normalize
 
 MARGINS = {
     "absolute": "is subtracted from the positive's similarity",
@@ -18,11 +16,9 @@ MARGINS = {
 
 
 def gist(
-    anchors: Float[AnyArray, "B D"],
-    positives: Float[AnyArray, "B D"],
+    views: Float[AnyArray, "K B D"],
     candidates: Float[AnyArray, "K N D"],
-    guide_anchors: Float[AnyArray, "B E"],
-    guide_positives: Float[AnyArray, "B E"],
+    guide: Float[AnyArray, "K B E"],
     guide_candidates: Float[AnyArray, "K N E"],
     own: Int[AnyArray, " B"],
     *,
@@ -45,28 +41,17 @@ def gist(
     the guide alone, so that it counts where the guide finds the pair's two sentences equal.
 
     Args:
-      anchors: (B, D) a, the local rows.
-      positives: (B, D) p of the same rows.
-      candidates: (K, N, D) of the global batch: anchors, positives, then each kind of hard negatives n.
-      guide_anchors, guide_positives, guide_candidates: the guide's embeddings of the same sentences.
+      views: (K, B, D) the local rows: anchors a, positives p, then each kind of hard negatives n.
+      candidates: (K, N, D) the same of the global batch.
+      guide, guide_candidates: the guide's embeddings of the same sentences.
       own: (B,) the local rows' positions in the global batch.
-      temperature: τ.
-      margin: m.
-      margin_kind: absolute or relative.
+      temperature, margin, margin_kind: τ, m, and whether it is absolute or relative.
       contrast_anchors, contrast_positives: whether the second and the third sum are there.
       present: False for the hard negatives, H = K - 2 kinds of them, that are left out of the sums; None keeps all.
-
-    Returns:
-      (B,) losses.
-
-    Raises:
-      ValueError: for a margin of another kind.
     """
-    check_name("margin_kind", margin_kind, MARGINS)
     candidates, guide_candidates = normalize(candidates), normalize(guide_candidates)
-    kinds = [(0, 1, True)]  # whose rows, which candidates, and whether an example's own is left out
-    kinds += [(0, 0, True)] if contrast_anchors else []
-    kinds += [(1, 1, True)] if contrast_positives else []
+    # Whose rows, which candidates, and whether an example's own is left out.
+    kinds = [(0, 1, True), *[(0, 0, True)] * contrast_anchors, *[(1, 1, True)] * contrast_positives]
     kinds += [(0, kind, False) for kind in range(2, len(candidates))]
 
     def losses(
@@ -74,8 +59,7 @@ def gist(
     ) -> Float[Array, " R"]:
         positive = jnp.sum(rows[:, 0] * rows[:, 1], axis=1) / temperature
         # From the same product as the others, so that the same sentence has the same similarity.
-        found = guided[:, 0] @ guide_candidates[1].T
-        threshold = jnp.take_along_axis(found, own[:, None], axis=1)
+        threshold = jnp.take_along_axis(guided[:, 0] @ guide_candidates[1].T, own[:, None], axis=1)
         threshold -= margin * (jnp.abs(threshold) if margin_kind == "relative" else 1.0)
         is_own = own[:, None] == jnp.arange(candidates.shape[1])
 
@@ -89,12 +73,8 @@ def gist(
         every = [positive[:, None], *(logits(*kind) for kind in kinds)]
         return jax.nn.logsumexp(jnp.concatenate(every, axis=1), axis=1) - positive
 
-    pairs, guides = (
-        jnp.stack([normalize(one), normalize(other)], axis=1)
-        for one, other in ((anchors, positives), (guide_anchors, guide_positives))
-    )
-    size = max(1, info_nce.SIMILARITIES // (len(kinds) * candidates.shape[1]))
-    return in_chunks(losses, size, pairs, jax.lax.stop_gradient(guides), own)
+    pairs, guides = (jnp.stack([normalize(x[0]), normalize(x[1])], axis=1) for x in (views, guide))
+    return by_rows(losses, len(kinds) * candidates.shape[1], pairs, jax.lax.stop_gradient(guides), own)
 
 
 class GIST(Objective):
@@ -120,10 +100,9 @@ class GIST(Objective):
         assert embedded.teacher is not None  # it needs one
         names = "anchor", "positive", "hard_negatives"
         views, guides = embedded.stacked(*names), embedded.stacked(*names, of=embedded.teacher)
-        all_views, all_guides = embedded.gather(views), embedded.gather(guides)
+        everywhere = views, embedded.gather(views), guides, embedded.gather(guides)
         fields |= {"present": embedded.present_everywhere("hard_negatives")}
-        losses = gist(views[0], views[1], all_views, guides[0], guides[1], all_guides, embedded.own, **fields)
-        return embedded.mean(losses)
+        return embedded.mean(gist(*everywhere, embedded.own, **fields))
 
 
 OBJECTIVE = GIST()

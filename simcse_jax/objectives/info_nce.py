@@ -4,24 +4,17 @@ from typing import Any, ClassVar
 
 from jaxtyping import Bool, Float, Int
 
-from simcse_jax.devices.chunks import in_chunks
 from simcse_jax.errors import UserError
 from simcse_jax.field import above, at_least, either, explain, field, number, weight
 from simcse_jax.objectives.lazy import AnyArray, Array, jax, jnp
-from simcse_jax.objectives.objective import Columns, Embedded, Objective, check_name
+from simcse_jax.objectives.objective import Columns, Embedded, Objective
+from simcse_jax.objectives.similarity import MEASURES, by_rows, comparable
+from simcse_jax.objectives.similarity import normalize as normalize  # objectives from outside import it from here
 
-MEASURES = ("cosine", "dot")  # of the similarity of two embeddings
 NEGATIVES = {  # which views of the batch's other examples
     "other": "their positives",
     "both": "their positives and their anchors, as in NT-Xent",
 }
-SIMILARITIES = 2**22  # computed at a time: all of a batch of 16,384 take 1 GiB, and their gradients as much
-
-
-def normalize(x: Float[AnyArray, "... D"]) -> Float[Array, "... D"]:
-    """Rows of length 1. The lower limit keeps a zero vector's gradient finite, as in PyTorch's cosine similarity."""
-    norm_squared = jnp.sum(x * x, axis=-1, keepdims=True)
-    return jnp.multiply(x, jax.lax.rsqrt(jnp.maximum(norm_squared, 1e-16)))
 
 
 def info_nce(
@@ -57,17 +50,13 @@ def info_nce(
 
     Returns:
       (B,) losses.
-
-    Raises:
-      ValueError: for a similarity of another name.
     """
-    check_name("similarity", similarity, MEASURES)
-    if similarity == "cosine":
-        anchors, positives = normalize(anchors), normalize(positives)
-        hard_negatives = None if hard_negatives is None else normalize(hard_negatives)
-    examples = positives.shape[0]
+    anchors, positives = comparable(similarity, anchors, positives)
+    examples, columns = len(positives), len(positives)
     if hard_negatives is not None:
+        (hard_negatives,) = comparable(similarity, hard_negatives)
         hard_negatives = hard_negatives.reshape(-1, hard_negatives.shape[-1])  # kind after kind
+        columns += len(hard_negatives)
 
     def losses(anchors: Float[AnyArray, "R D"], own: Int[AnyArray, " R"]) -> Float[Array, " R"]:
         logits = anchors @ positives.T / temperature
@@ -81,95 +70,7 @@ def info_nce(
             logits = jnp.concatenate([logits, negative_logits], axis=1)
         return jax.nn.logsumexp(logits, axis=1) - positive
 
-    columns = examples + (0 if hard_negatives is None else len(hard_negatives))
-    return in_chunks(losses, max(1, SIMILARITIES // columns), anchors, own)
-
-
-def symmetric_info_nce(
-    anchors: Float[AnyArray, "B D"],
-    positives: Float[AnyArray, "B D"],
-    all_anchors: Float[AnyArray, "N D"],
-    all_positives: Float[AnyArray, "N D"],
-    hard_negatives: Float[AnyArray, "*H N D"] | None,
-    own: Int[AnyArray, " B"],
-    *,
-    temperature: Float[AnyArray, ""] | float,
-    hard_negative_weight: Float[AnyArray, ""] | float = 1.0,
-    similarity: str = "cosine",
-    present: Bool[AnyArray, "*H N"] | None = None,
-) -> Float[Array, " B"]:
-    """InfoNCE in both directions: anchors find their positives, and positives their anchors.
-
-        ℓ_i = ½ ( ℓ(h_i → h_i⁺) + ℓ(h_i⁺ → h_i) )
-
-    where ℓ(· → ·) is `info_nce`. The isotropy paper's Section 2.3 describes it in words, as the Multiple Negatives
-    Symmetric Ranking Loss of the models that it studies. Hard negatives serve the anchors alone, as in
-    sentence-transformers' loss of that name: a positive chooses among anchors.
-
-    Args:
-      anchors: (B, D) the local rows.
-      positives: (B, D) of the same rows.
-      all_anchors: (N, D) of the global batch.
-      all_positives: (N, D) of the global batch.
-      hard_negatives: (N, D) of the global batch, (H, N, D) for H kinds of them, or None.
-      own: (B,) the local rows' positions in the global batch.
-      temperature: τ.
-      hard_negative_weight: α, from anchors to positives.
-      similarity: cosine or dot.
-      present: see `info_nce`.
-
-    Returns:
-      (B,) losses.
-
-    Raises:
-      ValueError: for a similarity of another name.
-    """
-    common: dict[str, Any] = {"temperature": temperature, "similarity": similarity}
-    weighted = common | {"hard_negative_weight": hard_negative_weight, "present": present}
-    forward = info_nce(anchors, all_positives, hard_negatives, own, **weighted)
-    return (forward + info_nce(positives, all_anchors, None, own, **common)) / 2
-
-
-def nt_xent(
-    anchors: Float[AnyArray, "B D"],
-    positives: Float[AnyArray, "B D"],
-    all_anchors: Float[AnyArray, "N D"],
-    all_positives: Float[AnyArray, "N D"],
-    own: Int[AnyArray, " B"],
-    *,
-    temperature: Float[AnyArray, ""] | float,
-    similarity: str = "cosine",
-    symmetric: bool = True,
-) -> Float[Array, " B"]:
-    """InfoNCE whose negatives are both views of the other examples, also the anchor's own view.
-
-        ℓ_i = −log  e^{s(a_i, b_i)} / ( Σ_j e^{s(a_i, b_j)} + Σ_{j≠i} e^{s(a_i, a_j)} )
-
-    Symmetric, it is ½ (ℓ_i + the same with a and b exchanged), whose mean over the N examples is the mean over 2N rows
-    of NT-Xent: SimCLR (Chen et al. 2020, equation 1), ConSERT (Yan et al. 2021, equation 1), DeCLUTR (Giorgi et al.
-    2021, equations 2 and 3). ConSERT's code has 0.15 (mean ℓ + mean ℓ′), which is this with weight 0.3.
-
-    It is `info_nce` with the view's own rows as hard negatives, of which an anchor's own has the weight 0.
-
-    Args:
-      anchors: (B, D) a, the local rows.
-      positives: (B, D) b of the same rows.
-      all_anchors: (N, D) of the global batch.
-      all_positives: (N, D) of the global batch.
-      own: (B,) the local rows' positions in the global batch.
-      temperature: τ.
-      similarity: cosine or dot.
-      symmetric: also from positives to anchors.
-
-    Returns:
-      (B,) losses.
-
-    Raises:
-      ValueError: for a similarity of another name.
-    """
-    fields: dict[str, Any] = {"temperature": temperature, "hard_negative_weight": 0.0, "similarity": similarity}
-    forward = info_nce(anchors, all_positives, all_anchors, own, **fields)
-    return (forward + info_nce(positives, all_anchors, all_positives, own, **fields)) / 2 if symmetric else forward
+    return by_rows(losses, columns, anchors, own)
 
 
 class InfoNCE(Objective):
@@ -206,24 +107,36 @@ class InfoNCE(Objective):
             )
 
     def loss(self, embedded: Embedded, *, symmetric: bool, negatives: str = "other", **fields: Any) -> Float[Array, ""]:
-        """The mean of `info_nce`, `symmetric_info_nce` or `nt_xent` over the batch."""
-        anchors, own_positives = embedded.pair
+        """The mean of `info_nce` over the batch.
+
+        Symmetric, positives find their anchors too: ½ ( ℓ(h_i → h_i⁺) + ℓ(h_i⁺ → h_i) ). The isotropy paper's Section
+        2.3 describes it in words, as the Multiple Negatives Symmetric Ranking Loss of the models that it studies. Hard
+        negatives serve the anchors alone, as in sentence-transformers' loss of that name.
+
+        Negatives of both views are those of NT-Xent, also the anchor's own view:
+
+            ℓ_i = −log  e^{s(a_i, b_i)} / ( Σ_j e^{s(a_i, b_j)} + Σ_{j≠i} e^{s(a_i, a_j)} )
+
+        It is `info_nce` with the view's own rows as hard negatives, of which an anchor's own has the weight 0. With
+        the symmetric one, the mean over N examples is the mean over 2N rows of SimCLR (Chen et al. 2020, equation 1),
+        ConSERT (Yan et al. 2021, equation 1) and DeCLUTR (Giorgi et al. 2021, equations 2 and 3). ConSERT's code has
+        0.15 (mean ℓ + mean ℓ′), which is this with weight 0.3.
+        """
+        (anchors, positives), own = embedded.pair, embedded.own
         if negatives == "both":
             all_anchors, all_positives = embedded.gather(jnp.stack(embedded.pair))
-            del fields["hard_negative_weight"]  # there are none, see `check_columns`
-            losses = nt_xent(
-                anchors, own_positives, all_anchors, all_positives, embedded.own, symmetric=symmetric, **fields
-            )
-            return embedded.mean(losses)
-        positives, hard_negatives = embedded.everywhere("positive", "hard_negatives")
-        fields |= {"present": embedded.present_everywhere("hard_negatives")}
+            fields |= {"hard_negative_weight": 0.0}
+            forward = info_nce(anchors, all_positives, all_anchors, own, **fields)
+        else:
+            all_positives, hard_negatives = embedded.everywhere("positive", "hard_negatives")
+            present = embedded.present_everywhere("hard_negatives")
+            forward = info_nce(anchors, all_positives, hard_negatives, own, present=present, **fields)
         if not symmetric:
-            return embedded.mean(info_nce(anchors, positives, hard_negatives, embedded.own, **fields))
-        all_anchors = embedded.gather(anchors[None])[0]
-        losses = symmetric_info_nce(
-            anchors, own_positives, all_anchors, positives, hard_negatives, embedded.own, **fields
-        )
-        return embedded.mean(losses)
+            return embedded.mean(forward)
+        if negatives == "other":
+            all_anchors = embedded.gather(anchors[None])[0]
+        others = all_positives if negatives == "both" else None
+        return embedded.mean((forward + info_nce(positives, all_anchors, others, own, **fields)) / 2)
 
 
 OBJECTIVE = InfoNCE()

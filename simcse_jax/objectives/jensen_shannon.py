@@ -7,7 +7,6 @@ from jaxtyping import Float, Int
 from simcse_jax.objectives.lazy import AnyArray, Array, jax, jnp
 from simcse_jax.objectives.objective import Embedded, Objective
 from simcse_jax.objectives.tokens import Tokens
-from simcse_jax.objectives.views import each_of
 
 
 def jensen_shannon(
@@ -58,8 +57,8 @@ class JensenShannon(Objective):
     def tokens(self, tokens: Tokens) -> tuple[Float[Array, "B T D"], Int[Array, "B T"]]:
         """The features of the anchors' tokens, the mean under their masks, and which are tokens."""
         features = jnp.mean(tokens.features["anchor"].astype(jnp.float32), axis=0)
-        (column,) = {view.column for view in each_of(tokens.plan.pair())[:1]}
-        return features, tokens.read([column])[1][:, : features.shape[1]]
+        _, mask = tokens.rows.read(tokens.plan.of_pair[:1], features.shape[1])
+        return features, mask
 
     def loss(self, embedded: Embedded) -> Float[Array, ""]:
         """`jensen_shannon` of the anchors' tokens."""

@@ -6,24 +6,15 @@ from jaxtyping import Bool, Float
 
 from simcse_jax.field import either, field, weight
 from simcse_jax.objectives.candidates import taught_scores
-from simcse_jax.objectives.info_nce import MEASURES
 from simcse_jax.objectives.lazy import AnyArray, Array, jnp
 from simcse_jax.objectives.objective import Embedded, Objective
-
-
-def margins(scores: Float[AnyArray, "K B"]) -> Float[Array, "H B"]:
-    """How much more similar each anchor is to its positive than to its own hard negatives.
-
-    Args:
-      scores: of the positive, then of the hard negatives, see `candidates.candidate_scores`.
-    """
-    return jnp.subtract(scores[0], scores[1:])
+from simcse_jax.objectives.similarity import MEASURES
 
 
 def margin_mse(
-    student: Float[AnyArray, "H B"],
-    teacher: Float[AnyArray, "H B"],
-    present: Bool[AnyArray, "H B"] | None = None,
+    student: Float[AnyArray, "K B"],
+    teacher: Float[AnyArray, "K B"],
+    present: Bool[AnyArray, "K B"] | None = None,
 ) -> Float[Array, " B"]:
     """The squared error of margins, one loss per anchor.
 
@@ -33,14 +24,15 @@ def margin_mse(
     s the dot product. An anchor that has fewer hard negatives has the mean over these.
 
     Args:
-      student: (H, B) margins, see `margins`.
-      teacher: (H, B) of the same sentences.
-      present: False for hard negatives that an anchor lacks; None: it has all. Each has one at least.
+      student: (K, B) scores s of its positive and H hard negatives, see `candidates.candidate_scores`.
+      teacher: (K, B) t, of the same sentences.
+      present: False for candidates that an anchor lacks; None: it has all. Each has one hard negative at least.
 
     Returns:
       (B,) losses.
     """
-    return jnp.mean(jnp.square(student - teacher), axis=0, where=present)
+    ours, theirs = (jnp.subtract(scores[0], scores[1:]) for scores in (student, teacher))
+    return jnp.mean(jnp.square(ours - theirs), axis=0, where=None if present is None else present[1:])
 
 
 class MarginMSE(Objective):
@@ -57,8 +49,7 @@ class MarginMSE(Objective):
 
     def loss(self, embedded: Embedded, *, similarity: str) -> Float[Array, ""]:
         """The mean of `margin_mse` over the batch."""
-        student, teacher, present = taught_scores(embedded, similarity)
-        return embedded.mean(margin_mse(margins(student), margins(teacher), None if present is None else present[1:]))
+        return embedded.mean(margin_mse(*taught_scores(embedded, similarity)))
 
 
 OBJECTIVE = MarginMSE()

@@ -5,13 +5,12 @@ from typing import Any
 
 from jaxtyping import Bool, Float, Int, Key
 
-from simcse_jax.devices.chunks import in_chunks
 from simcse_jax.errors import UserError
 from simcse_jax.models.config import MASKED, EncoderConfig
 from simcse_jax.models.head import HEADS
-from simcse_jax.objectives import info_nce
 from simcse_jax.objectives.lazy import AnyArray, Array, jax, jnp
 from simcse_jax.objectives.objective import Embedded, Objective, Parameters
+from simcse_jax.objectives.similarity import by_rows
 from simcse_jax.objectives.tokens import ENCODER, Sums, Tokens
 from simcse_jax.objectives.views import LANGUAGE_MODEL, Plan, Views, column_number, each_of
 
@@ -52,7 +51,7 @@ def masked_lm(
         scores = logits(hidden, head, word_embedding, activation=activation, eps=eps)
         return jax.nn.logsumexp(scores, axis=1) - jnp.take_along_axis(scores, labels[:, None], axis=1)[:, 0]
 
-    return in_chunks(losses, max(1, info_nce.SIMILARITIES // len(word_embedding)), hidden, labels)
+    return by_rows(losses, len(word_embedding), hidden, labels)
 
 
 def _fresh(encoder: EncoderConfig, key: Key[Array, ""]) -> dict[str, Array]:
@@ -97,12 +96,12 @@ class MaskedLM(Objective):
         if "anchor" in tokens.features:
             hidden = tokens.features["anchor"]
             columns, hidden = [0] * len(hidden), hidden.reshape(-1, *hidden.shape[2:])
-            _, selected = tokens.masked_columns(columns)
+            _, selected = tokens.rows.masked(columns)
         else:
             columns = sorted(
                 {number for view in each_of(tokens.plan.pair()) if not view.tower for number in view.columns}
             )
-            shown, selected = tokens.masked_columns(columns)
+            shown, selected = tokens.rows.masked(columns)
             numbers = [column_number(LANGUAGE_MODEL, column) for column in columns]
             hidden = tokens.encode(ENCODER, shown, columns, numbers)
         return guess_tokens(tokens, hidden, selected, columns)
@@ -120,7 +119,7 @@ def guess_tokens(
     from simcse_jax.models.masking import select_positions
     from simcse_jax.models.parameters import WORD_EMBEDDING, subset
 
-    (ids, _), config = tokens.read(columns), tokens.networks[ENCODER].config
+    (ids, _), config = tokens.rows.read(columns), tokens.networks[ENCODER].config
     # Logits only where they are needed: at half of the positions, three times as many as are masked on average.
     positions, valid = select_positions(selected, -(-ids.shape[1] // 2))
     hidden = jnp.take_along_axis(hidden, positions[:, :, None], axis=1).astype(jnp.float32)

@@ -1,7 +1,7 @@
-"""An objective, a term of the loss, as a file of this folder declares it; and what its loss is computed of."""
+"""An objective, a term of the loss, as a file of this folder declares it; what it is computed of; the sum of terms."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, runtime_checkable
 
@@ -109,16 +109,6 @@ class Columns(NamedTuple):
     most: int  # the columns of the source that has the most
 
 
-def check_name(what: str, name: str, known: Iterable[str]) -> None:
-    """Refuses a name that is not one of the known ones.
-
-    Raises:
-      ValueError: with the names that there are.
-    """
-    if name not in known:
-        raise ValueError(f"{what} is {name!r}; it must be {' or '.join(known)}")
-
-
 class Objective:
     """A kind of term of the loss. A subclass declares everything that it is; nothing else names it.
 
@@ -150,6 +140,13 @@ class Objective:
     projectable = True  # whether it may see projected embeddings
     truncatable = True  # whether it is defined for the first elements of embeddings, too
 
+    @property
+    def judged(self) -> tuple[str, str]:
+        """What somebody has said of its pairs, and which of them are no positives then; empty: nothing."""
+        if self.labels:
+            return "labelled pairs", "contradictions"
+        return ("pairs with scores", "those with low scores") if self.scores else ("", "")
+
     def check(self, config: Any, active: Sequence["Objective"]) -> None:
         """Refuses other fields that do not go together with it, before anything is read.
 
@@ -160,6 +157,21 @@ class Objective:
         Raises:
           UserError: naming the field.
         """
+        (kind, low), data, field = self.judged, config.data, f"objective.{self.name}"
+        if kind and data.augment.name:
+            raise UserError(f"config.{field}.weight: needs {kind}, so data.augment.name must be empty")
+        if kind and data.positives not in ("", "all"):
+            raise UserError(f"config.data.positives={data.positives!r}: must be empty or all, for {field}")
+        if kind and data.columns.negative:
+            raise UserError(
+                f"config.data.columns.negative={data.columns.negative!r}: {field} needs {kind}; leave it empty"
+            )
+        paired = [other.name for other in active if kind and other.paired]
+        if paired and data.positives != "all":
+            raise UserError(
+                f"config.objective.{paired[0]}.weight: next to {self.name} it would take all {kind} for positives, "
+                f"{low} too; set it to 0.0, or data.positives=all if you want that"
+            )
 
     def check_columns(self, config: Any, columns: Columns) -> None:
         """Refuses data that lack what it needs.
@@ -177,7 +189,7 @@ class Objective:
                 f"{field}: needs a hard negative in every row, but some rows of {columns.data} have none; leave these "
                 "rows out"
             )
-        kind = "labelled pairs" if self.labels else "pairs with scores" if self.scores else ""
+        kind, _ = self.judged
         if kind and columns.number != 2:
             raise UserError(
                 f"{field}: needs {kind}, but {columns.data} has {columns.number} column(s) of sentences; choose two "
@@ -237,3 +249,48 @@ class Objective:
           **fields: those of `config.objective.NAME` except the weight.
         """
         raise NotImplementedError
+
+
+class Term(NamedTuple):
+    """A term of a run's loss: an objective, and those of its fields that are compiled in."""
+
+    objective: Objective
+    options: tuple[tuple[str, Any], ...] = ()
+    projected: bool = False  # it sees the views after the projector
+
+    @property
+    def name(self) -> str:
+        """That of its objective."""
+        return self.objective.name
+
+
+def total(
+    terms: Sequence[tuple[Term, Embedded]],
+    numbers: Mapping[str, Mapping[str, Any]],
+    sizes: Sequence[int] = (),
+    size_weights: Float[AnyArray, " S"] | None = None,
+) -> Float[Array, ""]:
+    """Σ weight · objective over the global batch, the same scalar on every device.
+
+    With sizes, an objective of embeddings is itself a weighted sum over embeddings of which the first elements are
+    left, Matryoshka embeddings (Kusupati et al. 2022, arXiv:2205.13147, equation 1):
+
+        ℓ = Σ_m c_m ℓ(h_{1:m})
+
+    Args:
+      terms: the objectives to sum, each with what it sees of the batch.
+      numbers: each objective's scalar fields by name, including its `weight`.
+      sizes: m, numbers of elements; empty: the embeddings as they are.
+      size_weights: (S,) c_m; needed with sizes.
+    """
+    loss = jnp.zeros(())
+    for (objective, options, _), embedded in terms:
+        fields = {**numbers[objective.name], **dict(options)}
+        weight = fields.pop("weight")
+        if sizes and objective.truncatable:
+            assert size_weights is not None
+            each = [objective.loss(embedded.truncated(size), **fields) for size in sizes]
+            loss += weight * sum(size_weights[place] * one for place, one in enumerate(each))
+        else:
+            loss += weight * objective.loss(embedded, **fields)
+    return loss

@@ -4,12 +4,10 @@ from typing import Any, ClassVar
 
 from jaxtyping import Bool, Float, Int
 
-from simcse_jax.devices.chunks import in_chunks
 from simcse_jax.field import above, number, reading, weight
-from simcse_jax.objectives import info_nce
-from simcse_jax.objectives.info_nce import normalize
 from simcse_jax.objectives.lazy import AnyArray, Array, jax, jnp
-from simcse_jax.objectives.objective import Embedded, Objective, check_name
+from simcse_jax.objectives.objective import Embedded, Objective
+from simcse_jax.objectives.similarity import by_rows, cosine, normalize
 from simcse_jax.objectives.views import Plan, Views
 
 READINGS = {  # what the paper prints, and what its authors' code computes
@@ -38,19 +36,14 @@ def off_dropout(
     with s = cosine / τ: SimCSE++ equation 3. z¹ and z² are encoded with dropout, z without. The equation has one
     sentence per example (z_j⁺ = z_j) and no hard negatives z⁻; we add them as SimCSE's equation 5 does.
 
-    The paper and its released code differ in m, so there are two readings, which agree at m = 1:
+    The paper and its released code differ in m (`READINGS`), and agree at m = 1. Where the positive pair is clearly
+    the most similar one, the paper's does little more than scale the gradient, which Adam ignores. The released one
+    multiplies s(z_i¹, z_i²) above and below the line (`pos_ratio` in simcse/models_re.py and models_re_vicreg.py).
+    Below 1 it asks for positives that are more similar by the factor 1 / m. The authors' script for off-dropout alone
+    sets 0.9, as the paper does, and the one for SimCSE++ (run_re_vicreg.sh) sets 1.
 
-    - `paper`: m multiplies the sum of the negatives, as in the equation. Where the positive pair is clearly the most
-      similar one, m does little more than scale the gradient, which Adam ignores.
-    - `released`: m multiplies s(z_i¹, z_i²), above and below the line (`pos_ratio` in the authors'
-      simcse/models_re.py and models_re_vicreg.py), and the negatives have no factor. Below 1 it asks for positives
-      that are more similar by the factor 1 / m. Their script for off-dropout alone sets 0.9, as the paper does, and
-      the one for SimCSE++ (run_re_vicreg.sh) sets 1.
-
-    With m = 1 and the same views for both kinds of pairs this is `info_nce`.
-
-    The noise study of Table 1 uses this function with m = 1 and other views: noisy or mean ones for one kind of
-    pairs, ordinary ones for the other.
+    With m = 1 and the same views for both kinds of pairs this is `info_nce`. The noise study of Table 1 has m = 1 and
+    other views: noisy or mean ones for one kind of pairs, ordinary ones for the other.
 
     Args:
       anchors: (B, D) z¹ of the positive pairs, the local rows.
@@ -60,19 +53,15 @@ def off_dropout(
       clean_hard_negatives: (N, D) z⁻ of the global batch, (H, N, D) for H kinds of them, or None.
       own: (B,) the row of `clean_positives` that belongs to each anchor.
       temperature: τ.
-      m: the weight of the negatives, or the factor of the positive's similarity; 0 makes every loss of `paper` 0.
-      reading: paper or released.
+      m, reading: see above; 0 makes every loss of `paper` 0.
       present: False for the hard negatives that are left out of the sums; None keeps all.
 
     Returns:
       (B,) losses.
-
-    Raises:
-      ValueError: for an unknown reading.
     """
-    check_name("reading", reading, READINGS)
-    factor, shift = (1.0, jnp.log(m)) if reading == "paper" else (m, 0.0)  # of the positive and negative logits
-    positive = factor * jnp.sum(normalize(anchors) * normalize(positives), axis=1) / temperature
+    readings: dict[str, Any] = {"paper": (1.0, jnp.log(m)), "released": (m, 0.0)}
+    factor, shift = readings[reading]  # of the positive and the negative logits
+    positive = factor * cosine(anchors, positives) / temperature
     others = normalize(clean_positives)
     if clean_hard_negatives is not None:
         hard_negatives = clean_hard_negatives.reshape(-1, clean_hard_negatives.shape[-1])  # kind after kind
@@ -89,8 +78,7 @@ def off_dropout(
         logits = jnp.where(own[:, None] == jnp.arange(len(others)), positive[:, None], logits)
         return jax.nn.logsumexp(logits, axis=1) - positive
 
-    size = max(1, info_nce.SIMILARITIES // len(others))
-    return in_chunks(losses, size, normalize(clean_anchors), positive, own)
+    return by_rows(losses, len(others), normalize(clean_anchors), positive, own)
 
 
 class OffDropout(Objective):

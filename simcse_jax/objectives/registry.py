@@ -23,7 +23,7 @@ def _own() -> dict[str, Objective]:
 
 
 OBJECTIVES: dict[str, Objective] = _own()  # by their names in `config.objective`; those from outside come to them
-OWN = frozenset(OBJECTIVES)
+BUILT_IN = frozenset(OBJECTIVES)
 
 
 def add(given: Any) -> Objective:
@@ -44,7 +44,7 @@ def add(given: Any) -> Objective:
         raise UserError(f"objective {kind.__qualname__}: its `name` must be letters, digits and underscores")
     if isinstance(given, str) and given != name:
         raise UserError(f"objective {given}: the class of this entry point has the name {name}; give both one name")
-    if name in OWN:
+    if name in BUILT_IN:
         raise UserError(f"objective {name}: this is the name of one of the package's own; choose another")
     if "weight" not in fields:
         raise UserError(f"objective {name}: its `fields` must have a weight: simcse_jax.field.weight()")
@@ -73,8 +73,9 @@ def _loaded(name: str) -> Any:
         except Exception as error:  # it is a program: anything can go wrong in it
             raise UserError(f"objective {name}: {entry.value}: {type(error).__name__}: {reason(error)}") from None
     raise UserError(
-        f"config.objective.{name}: no such objective; the nearest one here is {nearest(name, OWN)}. If it came with a "
-        f"config file or a package, run that file, or install the package that has it as an entry point of {GROUP}"
+        f"config.objective.{name}: no such objective; the nearest one here is {nearest(name, BUILT_IN)}. If it came "
+        "with a config file or a package, run that file, or install the package that has it as an entry point of "
+        f"{GROUP}"
     )
 
 
@@ -108,4 +109,4 @@ def comes_from_outside(fields: Any) -> bool:
     Args:
       fields: as for `trained`.
     """
-    return any(term.get("weight", 0.0) for name, term in fields.items() if name not in OWN)
+    return any(term.get("weight", 0.0) for name, term in fields.items() if name not in BUILT_IN)

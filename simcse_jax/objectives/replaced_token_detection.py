@@ -5,16 +5,15 @@ from typing import Any, ClassVar
 
 from jaxtyping import Bool, Float, Int, Key
 
-from simcse_jax.data.spans import SPANS
-from simcse_jax.devices.chunks import in_chunks
+from simcse_jax.data.documents import SPANS
 from simcse_jax.errors import UserError
 from simcse_jax.field import number, rule, weight
 from simcse_jax.models.config import EncoderConfig
-from simcse_jax.objectives import info_nce
 from simcse_jax.objectives.lazy import AnyArray, Array, jax, jnp
 from simcse_jax.objectives.objective import Embedded, Objective, Parameters
-from simcse_jax.objectives.tokens import Sums, Tokens
-from simcse_jax.objectives.views import FINDING, GENERATOR, REPLACING, Plan, each_of
+from simcse_jax.objectives.similarity import by_rows
+from simcse_jax.objectives.tokens import DISCRIMINATOR, GENERATOR, Sums, Tokens
+from simcse_jax.objectives.views import FINDING, REPLACING, WRITING
 
 HEAD = "replaced_token_detection."  # the names of its layer's parameters start with this
 
@@ -34,10 +33,9 @@ def replaced_token_detection(
     place of its first token.
 
     The objective is the mean over all real tokens of the global batch, the first and the last of a sentence included.
-    DiffCSE's code takes the mean over all positions of its padded batch. Padding has the label "original" there, so
-    that loss depends on how much of a batch is padding. Where padding adds nothing to the sum, it is ours times the
-    share of positions that are tokens: λ = 0.005 there is about 0.005 times this share here. ⚠ The share is that of
-    the authors' data and batches; the recipe keeps λ as the paper has it.
+    DiffCSE's code takes the mean over all positions of its padded batch, where padding has the label "original". Where
+    padding adds nothing to the sum, that is ours times the share of positions that are tokens: λ = 0.005 there is about
+    0.005 times this share here. ⚠ The share is that of the authors' data; the recipe keeps λ as the paper has it.
 
     Args:
       hidden: (B, T, D) last hidden states of the discriminator.
@@ -69,7 +67,7 @@ class ReplacedTokenDetection(Objective):
     about = "Which tokens did a generator replace? (DiffCSE, section 3)."
     replaces_tokens = every_sentence = True
     paired = compares_views = truncatable = False
-    parameters = Parameters(_fresh, stream=0x68656168, copy_of_encoder="discriminator.")
+    parameters = Parameters(_fresh, stream=0x68656168, copy_of_encoder=f"{DISCRIMINATOR}.")
     fields: ClassVar = {
         "weight": weight(),
         "masking_rate": number(
@@ -93,81 +91,56 @@ class ReplacedTokenDetection(Objective):
             )
 
     def drawn(self, tokens: Tokens) -> Int[Array, "B P T"]:
-        """The sentences with words of the generator."""
-        return replace_tokens(tokens, columns_of(tokens.plan))
+        """Sentences as the generator reads them with some of their words hidden: DiffCSE's x″.
+
+        A share `masking_rate` of the tokens is masked, 80% of them by the mask token, 10% by a random one, 10% not at
+        all. Then every token becomes the generator's most probable one. DiffCSE's paper samples words at the masked
+        positions alone; its code, which made the published models, takes the most probable one at all positions, and
+        so do we. The first token stays what it was. Each of the P sentences of a row has draws of its own.
+        """
+        from simcse_jax.models.language_model import activation, logits
+        from simcse_jax.models.padding import Layout, Padded, unpadded
+        from simcse_jax.models.parameters import LANGUAGE_MODEL, WORD_EMBEDDING, subset
+
+        columns, rows, generator = tokens.plan.of_pair, tokens.rows, tokens.networks[GENERATOR]
+        act, eps = activation(generator.config), generator.config.layer_norm_eps
+        ids, mask = rows.read(columns)
+        masked, _ = rows.masked(columns, (REPLACING, REPLACING + 1), probability=tokens.fields["masking_rate"])
+        hidden = tokens.encode(GENERATOR, masked, columns, (WRITING, WRITING + 1))
+        table, head = generator.params[WORD_EMBEDDING], subset(generator.params, LANGUAGE_MODEL)
+
+        def likeliest(hidden: Float[AnyArray, "R D"]) -> Int[Array, " R"]:
+            scores = logits(hidden, head, table, activation=act, eps=eps)
+            return jnp.argmax(scores, axis=1)
+
+        layout: Layout = Padded(ids.shape[1])
+        most_tokens = rows.most_tokens(columns)
+        if most_tokens is not None and most_tokens < ids.size:  # no logits of padding
+            layout = unpadded(mask, most_tokens)
+        states = layout.to_tokens(hidden)
+        flat = by_rows(likeliest, len(table), states.reshape(-1, states.shape[-1]))
+        guessed = layout.to_rows(flat.reshape(states.shape[:-1])).astype(ids.dtype)
+        kept = (mask == 0) | (jnp.arange(ids.shape[1]) == 0)
+        replaced = jnp.where(kept, ids, guessed).reshape(len(columns), -1, ids.shape[1])
+        return jnp.moveaxis(replaced, 0, 1)
 
     def second_pass(self, tokens: Tokens, drawn: Int[Array, "B P T"], embeddings: Mapping[str, Array]) -> Sums:
         """The losses of finding replaced tokens, over all tokens of a row's sentences.
 
-        The discriminator, a second encoder, reads the replaced sentence, and in the place of its first token the
-        embedding of the original one (DiffCSE, section 3). So the gradient reaches the sentence encoder through that
-        alone.
+        The discriminator, a second encoder, reads the replaced sentence, and the embedding of the original one in the
+        place of its first token. So the gradient reaches the sentence encoder through that alone.
         """
-        columns = columns_of(tokens.plan)
-        ids, mask = tokens.read(columns)
+        columns = tokens.plan.of_pair
+        ids, mask = tokens.rows.read(columns)
         shown = jnp.moveaxis(drawn, 1, 0).reshape(ids.shape)
         first = jnp.concatenate([embeddings["anchor"], embeddings["positive"]])
-        hidden = tokens.encode("discriminator", shown, columns, [FINDING, FINDING + 1], first=first)
+        hidden = tokens.encode(DISCRIMINATOR, shown, columns, [FINDING, FINDING + 1], first=first)
         head = tokens.params[f"{HEAD}kernel"], tokens.params[f"{HEAD}bias"]
         return tokens.sums(replaced_token_detection(hidden, shown != ids, *head), mask > 0, columns)
 
     def loss(self, embedded: Embedded, **_: Any) -> Float[Array, ""]:  # the generator's pass has read the other fields
         """The mean over all tokens of the global batch."""
         return embedded.mean_of_tokens()
-
-
-def columns_of(plan: Plan) -> list[int]:
-    """The columns of the pair's two sentences, which may be one."""
-    return [view.column for view in each_of(plan.pair())[:2]]
-
-
-def replace_tokens(tokens: Tokens, columns: Sequence[int]) -> Int[Array, "B P T"]:
-    """Sentences as the generator reads them with some of their words hidden: DiffCSE's x″.
-
-    A share `masking_rate` of the tokens is masked, 80% of them by the mask token, 10% by a random one, 10% not at all.
-    Then every token becomes the generator's most probable one. DiffCSE's paper samples words at the masked positions
-    alone; its code, which made the published models, takes the most probable one at all positions, and so do we. The
-    first token stays what it was.
-
-    Args:
-      tokens: B rows. Each member has draws of its own, for masks of tokens and for dropout. Nothing has a gradient.
-      columns: of the batch, one for each of P members of a pair; both may be the same.
-
-    Returns:
-      (B, P, T) token ids.
-    """
-    from simcse_jax.models.language_model import activation, logits
-    from simcse_jax.models.masking import mask_tokens
-    from simcse_jax.models.padding import Layout, Padded, unpadded
-    from simcse_jax.models.parameters import LANGUAGE_MODEL, WORD_EMBEDDING, subset
-
-    (ids, mask), members = tokens.read(columns), range(len(columns))
-    config, params = tokens.networks["generator"]
-    table, head = params[WORD_EMBEDDING], subset(params, LANGUAGE_MODEL)
-    masked, _ = mask_tokens(
-        tokens.keys([REPLACING + member for member in members]).reshape(-1),
-        ids,
-        mask,
-        vocab_size=len(table),
-        probability=tokens.fields["masking_rate"],
-        **tokens.masking._asdict(),
-    )
-    hidden = tokens.encode("generator", masked, columns, [GENERATOR + member for member in members])
-
-    def likeliest(hidden: Float[AnyArray, "R D"]) -> Int[Array, " R"]:
-        scores = logits(hidden, head, table, activation=activation(config), eps=config.layer_norm_eps)
-        return jnp.argmax(scores, axis=1)
-
-    layout: Layout = Padded(ids.shape[1])
-    most_tokens = tokens.most_tokens(columns)
-    if most_tokens is not None and most_tokens < ids.size:  # no logits of padding
-        layout = unpadded(mask, most_tokens)
-    rows = layout.to_tokens(hidden)
-    flat = in_chunks(likeliest, max(1, info_nce.SIMILARITIES // len(table)), rows.reshape(-1, rows.shape[-1]))
-    guessed = layout.to_rows(flat.reshape(rows.shape[:-1])).astype(ids.dtype)
-    kept = (mask == 0) | (jnp.arange(ids.shape[1]) == 0)
-    replaced = jnp.where(kept, ids, guessed).reshape(len(columns), -1, ids.shape[1])
-    return jnp.moveaxis(replaced, 0, 1)
 
 
 OBJECTIVE = ReplacedTokenDetection()

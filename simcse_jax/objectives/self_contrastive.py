@@ -5,9 +5,9 @@ from typing import Any, ClassVar
 from jaxtyping import Float
 
 from simcse_jax.field import above, number, weight
-from simcse_jax.objectives.info_nce import normalize
-from simcse_jax.objectives.lazy import AnyArray, Array, jnp
+from simcse_jax.objectives.lazy import AnyArray, Array
 from simcse_jax.objectives.objective import Embedded, Objective
+from simcse_jax.objectives.similarity import cosine
 
 
 def self_contrastive(
@@ -29,7 +29,7 @@ def self_contrastive(
     Returns:
       (B,) losses.
     """
-    return jnp.sum(normalize(first) * normalize(second), axis=1) / temperature
+    return cosine(first, second) / temperature
 
 
 class SelfContrastive(Objective):

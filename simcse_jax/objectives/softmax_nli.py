@@ -54,19 +54,8 @@ class SoftmaxNLI(Objective):
     parameters = Parameters(_fresh, stream=0x68656167)
 
     def check(self, config: Any, active: Sequence[Objective]) -> None:
-        """Refuses pairs without labels, objectives that take all pairs for positives, and truncated embeddings."""
-        if config.data.augment.name:
-            raise UserError(
-                "config.objective.softmax_nli.weight: needs labelled pairs, so data.augment.name must be empty"
-            )
-        if config.data.positives not in ("", "all"):
-            raise UserError(f"config.data.positives={config.data.positives!r}: must be all, for objective.softmax_nli")
-        paired = [other.name for other in active if other.paired]
-        if paired and config.data.positives != "all":
-            raise UserError(
-                f"config.objective.{paired[0]}.weight: next to softmax_nli it would take all labelled pairs for "
-                "positives, contradictions too; set it to 0.0, or data.positives=all if you want that"
-            )
+        """Refuses truncated embeddings, too."""
+        super().check(config, active)
         if config.matryoshka.dimensions:
             raise UserError(
                 "config.matryoshka.dimensions: objective.softmax_nli has a classifier of whole embeddings; leave it "

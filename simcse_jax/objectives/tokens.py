@@ -1,55 +1,120 @@
-"""What an objective's pass over tokens is handed: rows of a batch, their draws, and `encode`."""
+"""The rows of a batch that are encoded at a time, with the keys of all that is drawn for them; passes over tokens."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from jaxtyping import Bool, Float, Int, Key
+from jaxtyping import Bool, Float, Int, Integer, Key
 
 from simcse_jax.models.config import EncoderConfig
-from simcse_jax.objectives.lazy import AnyArray, Array, jnp
+from simcse_jax.objectives.lazy import AnyArray, Array, jax, jnp
 from simcse_jax.objectives.views import MASKING, Plan, column_number
 
-ENCODER, GENERATOR = "encoder", "generator"  # the names among networks of the sentence encoder, and of the frozen one
+# The names among networks: the sentence encoder, the frozen one that writes words, and the one that finds these.
+ENCODER, GENERATOR, DISCRIMINATOR = "encoder", "generator", "discriminator"
 
+# input_ids, attention_mask: (B, C, T); index: (B,) in the global batch; label, score: (B,); present: (B, C), see
+# `Corpus`; teacher: (B, C, E)
+Batch = dict[str, AnyArray]
+Settings = dict[str, Any]  # a pytree of scalars: changing one recompiles nothing
 Sums = tuple[Float[AnyArray, " B"], Int[AnyArray, " B"]]  # for each row, the sum over its tokens and their number
 
 
 class Network(NamedTuple):
     """A network that reads tokens."""
 
-    config: EncoderConfig
+    encoder: Any  # `models.encoder.Encoder`
     params: Mapping[str, Array]  # by their names in checkpoints, without the network's prefix
+
+    @property
+    def config(self) -> EncoderConfig:
+        """Its architecture."""
+        return self.encoder.config
+
+
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """The rows of a batch that are encoded at a time. Several columns P of B rows are stacked into P · B rows."""
+
+    batch: Batch
+    step: Int[AnyArray, ""]
+    settings: Settings
+    column_tokens: tuple[int, ...] = ()  # see `loss.Recipe.most_tokens`
+    drops_attention: bool = True  # see `loss.Recipe`
+    masking: Any = None  # what must be known of the tokenizer (`models.masking.Masking`); None: nothing is masked
+    words: int = 0  # of the vocabulary, where something is masked
+
+    def keys(self, numbers: Sequence[int]) -> Key[Array, "V B"]:
+        """A key for each number and each row."""
+        return dropout_keys(self.settings["seed"], self.step, self.batch["index"], numbers)
+
+    def rates(self, name: str = "dropout") -> dict[str, Any]:
+        """The encoder's arguments for the dropout rate of that name, and attention's and LoRA's if they have others."""
+        others = {f"{part}_dropout_rate": self.settings.get(f"{part}_dropout") for part in ("attention", "lora")}
+        if not self.drops_attention:
+            others["attention_dropout_rate"] = 0.0
+        return {"dropout_rate": self.settings[name]} | others
+
+    def read(self, columns: Sequence[int], length: int = 0) -> tuple[Int[Array, "PB T"], Int[Array, "PB T"]]:
+        """The ids and the mask of P columns, T tokens of each row, the first `length`; 0: all."""
+        parts = self.batch["input_ids"], self.batch["attention_mask"]
+        ids, mask = (jnp.concatenate([part[:, column, : length or None] for column in columns]) for part in parts)
+        return ids, mask
+
+    def masked(
+        self, columns: Sequence[int], numbers: Sequence[int] = (), **share: Any
+    ) -> tuple[Int[Array, "PB T"], Bool[Array, "PB T"]]:
+        """The ids of P columns with some of them masked, and which are; by default as the change `masked` has them.
+
+        Args:
+          columns: P of them.
+          numbers: P numbers of the draws.
+          **share: `probability`, the share of tokens; 15% without it.
+        """
+        from simcse_jax.models.masking import mask_tokens
+
+        keys = self.keys(numbers or [column_number(MASKING, column) for column in columns]).reshape(-1)
+        ids, mask = self.read(columns)
+        return mask_tokens(keys, ids, mask, vocab_size=self.words, **self.masking._asdict() | share)
+
+    def most_tokens(self, columns: Sequence[int]) -> int | None:
+        """The maximum number of tokens of these columns; None if padding is computed too."""
+        return sum(self.column_tokens[column] for column in columns) if self.column_tokens else None
 
 
 @dataclasses.dataclass(frozen=True)
 class Tokens:
-    """The rows of a batch that are computed at a time. Several columns P of B rows are stacked into P · B rows."""
+    """What an objective's pass over tokens is handed."""
 
+    rows: Rows
     plan: Plan
-    read: Callable[[Sequence[int]], tuple[Int[Array, "PB T"], Int[Array, "PB T"]]]  # the ids and the mask of columns
-    keys: Callable[[Sequence[int]], Key[Array, "V B"]]  # a key for each number and each row
-    # encode(network, ids, columns, numbers, first=None) -> (PB, T, D) last hidden states of `ids`, which stand in the
-    # places of P columns, under the dropout masks with these P numbers; `first` (PB, D) takes the place of the first
-    # token's embedding.
-    encode: Callable[..., Float[Array, "PB T D"]]
     networks: Mapping[str, Network]  # ENCODER, and those that the objective needs
     params: Mapping[str, Array]  # everything trained, by name
     fields: Mapping[str, Any]  # the objective's own numbers
-    masking: Any  # what must be known of the tokenizer (`models.masking.Masking`); None: nothing is masked
-    present: Bool[AnyArray, "B C"] | None = None  # False where the data lack a column's sentence; None: nowhere
-    most_tokens: Callable[[Sequence[int]], int | None] = lambda columns: None  # of the columns' rows; None: not known
     # By the names of the objective's views: (M, B, T, D), the last layer under each of a view's M masks.
     features: Mapping[str, Float[Array, "M B T D"]] = dataclasses.field(default_factory=dict)
 
-    def masked_columns(self, columns: Sequence[int]) -> tuple[Int[Array, "PB T"], Bool[Array, "PB T"]]:
-        """The ids of P columns with 15% of them masked, as views with the change `masked`; and which are masked."""
-        from simcse_jax.models.masking import mask_tokens
-        from simcse_jax.models.parameters import WORD_EMBEDDING
+    def encode(
+        self,
+        network: str,
+        ids: Int[Array, "PB T"],
+        columns: Sequence[int],
+        numbers: Sequence[int],
+        first: Float[Array, "PB D"] | None = None,
+    ) -> Float[Array, "PB T D"]:
+        """The last hidden states of `ids`, which stand in the places of P columns.
 
-        keys = self.keys([column_number(MASKING, column) for column in columns]).reshape(-1)
-        words = len(self.params[WORD_EMBEDDING])
-        return mask_tokens(keys, *self.read(columns), vocab_size=words, **self.masking._asdict())
+        Args:
+          network: its name.
+          ids: of tokens.
+          columns: P of them.
+          numbers: of the dropout masks, P of them.
+          first: takes the place of the first token's embedding.
+        """
+        rows, (_, mask) = self.rows, self.rows.read(columns)
+        keys, most = rows.keys(numbers).reshape(-1), rows.most_tokens(columns)
+        encoder = self.networks[network].encoder
+        return encoder(ids, mask, dropout_keys=keys, **rows.rates(), most_tokens=most, first=first)[-1]
 
     def sums(self, losses: Float[Array, "PB T"], counted: Bool[Array, "PB T"], columns: Sequence[int]) -> Sums:
         """The sums of losses of tokens over the P columns of each row, and the numbers of tokens that count.
@@ -58,7 +123,25 @@ class Tokens:
         """
         parts = jnp.where(counted, losses, 0.0), counted
         sums, counts = (jnp.sum(part, axis=1).reshape(len(columns), -1) for part in parts)  # (P, B)
-        if self.present is not None:
-            there = self.present.T[jnp.array(columns)]
+        if "present" in self.rows.batch:
+            there = jnp.asarray(self.rows.batch["present"]).T[jnp.array(columns)]
             sums, counts = jnp.where(there, sums, 0.0), jnp.where(there, counts, 0)
         return jnp.sum(sums, axis=0), jnp.sum(counts, axis=0)
+
+
+def dropout_keys(
+    seed: Integer[AnyArray, ""] | int, step: Int[AnyArray, ""] | int, index: Int[AnyArray, " B"], numbers: Sequence[int]
+) -> Key[Array, "V B"]:
+    """A key for each view of each example: folded from (seed, step, index in the global batch, number).
+
+    Args:
+      seed, step: integer scalars, may be traced.
+      index: (B,) positions of these examples in the *global* batch, also on a device that has only a part of it.
+      numbers: V numbers, of masks or of other draws for an example.
+
+    Returns:
+      (V, B) typed threefry keys. They must be threefry: under `vmap`, rbg ignores all keys but one.
+    """
+    step_key = jax.random.fold_in(jax.random.key(seed, impl="threefry2x32"), step)
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(step_key, index)
+    return jax.vmap(lambda number: jax.vmap(jax.random.fold_in, (0, None))(keys, number))(jnp.asarray(numbers))

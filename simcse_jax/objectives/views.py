@@ -19,7 +19,7 @@ SPREAD = 1 << 12  # between the numbers of a view's columns: above all numbers o
 OWN = 1 << 28  # the first number that is free for an objective from outside
 RATE, POSITIVE_RATE = "dropout", "positive_dropout"  # numbers of the step: the last parts of two fields' names
 # For replaced tokens, a key for each member: which tokens are masked, and dropout in the two networks that read them.
-REPLACING, GENERATOR, FINDING = 1 << 18, (1 << 18) + MEMBERS, (1 << 18) + 2 * MEMBERS
+REPLACING, WRITING, FINDING = 1 << 18, (1 << 18) + MEMBERS, (1 << 18) + 2 * MEMBERS
 
 
 def mask_number(member: int, place: int = 0) -> int:
@@ -107,6 +107,11 @@ class Plan(NamedTuple):
     positive_rate: bool = False  # whether positives have a dropout rate of their own
     positives: int = 1  # the columns after the anchors whose mean embedding is the positive; above 1, no others follow
     lengths: tuple[int, ...] = ()  # the places for a sentence of each column; (): all have the same
+
+    @property
+    def of_pair(self) -> tuple[int, int]:
+        """The columns of the pairs' two sentences, which may be one."""
+        return 0, min(1, self.columns - 1)
 
     def pair(self) -> dict[str, View | tuple[View, ...]]:
         """The views `anchor`, `positive` and `hard_negatives` of the positive pairs."""

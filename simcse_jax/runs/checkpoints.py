@@ -94,14 +94,7 @@ class Checkpoints:
         return (self._manager.metrics(step) or {}).get(TOWER, 0)
 
     def save(self, state: TrainState, score: float | None, tower: int = 0) -> None:
-        """Saves in the background; the arrays may be donated as soon as this returns.
-
-        Args:
-          score: of the development pairs; None: not scored.
-
-        Raises:
-          UserError: when this save or the one before fails, e.g. because the disk is full.
-        """
+        """Saves in the background; the arrays may be donated as soon as this returns."""
         items = {"params": state.params, "optimizer": {"step": state.step, "optimizer": state.optimizer}}
         with self._writable():
             self._manager.wait_until_finished()
@@ -116,11 +109,7 @@ class Checkpoints:
             )
 
     def wait(self) -> None:
-        """Waits for running saves.
-
-        Raises:
-          UserError: when one of them fails, in any process.
-        """
+        """Waits for running saves."""
         with processes.together(), self._writable():
             self._manager.wait_until_finished()
 
@@ -213,7 +202,6 @@ class Checkpoints:
 
     def _restore(self, step: int, **items: Any) -> ocp.args.Composite:
         one = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
-        # Each of several processes reads all of it: where a file is damaged, all of them fail.
         several = jax.process_count() > 1
 
         def placement(array: Any) -> jax.sharding.Sharding:
@@ -221,7 +209,7 @@ class Checkpoints:
 
         def describe(array: Any) -> jax.ShapeDtypeStruct:
             wanted = placement(array)
-            if several and isinstance(wanted, NamedSharding):
+            if several and isinstance(wanted, NamedSharding):  # each reads all: of a damaged file, all of them fail
                 wanted = NamedSharding(wanted.mesh, PartitionSpec())
             return jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=wanted)
 
@@ -243,16 +231,17 @@ class Checkpoints:
             if not path.parent.parent.name.isdigit():
                 continue  # from a save that is running or was killed: Orbax removes it
             try:
-                damaged = not _is_score(path.read_text())
+                metrics = json.loads(path.read_text())
             except FileNotFoundError:
                 continue  # the run has removed it meanwhile
-            except ValueError:
-                damaged = True
-            if damaged:
-                problem = f"{path}: damaged"
-                if read_only:
-                    raise UserError(f"{problem}; start the run again, which sets that checkpoint aside") from None
-                self._set_aside(int(path.parent.parent.name), problem)
+            except (ValueError, RecursionError):
+                metrics = {}
+            if metrics is None or (isinstance(metrics, dict) and type(metrics.get(SCORE)) in (int, float)):
+                continue  # Orbax's null, or a score
+            problem = f"{path}: damaged"
+            if read_only:
+                raise UserError(f"{problem}; start the run again, which sets that checkpoint aside")
+            self._set_aside(int(path.parent.parent.name), problem)
 
     def _set_aside(self, step: int, problem: str) -> None:
         target = self._folder.parent / DAMAGED / str(step)
@@ -325,26 +314,14 @@ def _types_of_mean(optimizer: Any) -> str:
 
 def _alone() -> ocp.options.MultiprocessingOptions:
     me = jax.process_index()
-    if jax.process_count() == 1:
-        return ocp.options.MultiprocessingOptions()
-    return ocp.options.MultiprocessingOptions(
-        primary_host=me, active_processes={me}, barrier_sync_key_prefix=f"reader{me}"
-    )
+    several = {"primary_host": me, "active_processes": {me}, "barrier_sync_key_prefix": f"reader{me}"}
+    return ocp.options.MultiprocessingOptions(**several if jax.process_count() > 1 else {})
 
 
 def _unraisable(problem: Any) -> None:
     # tensorstore's other reads and writes when one fails; each would print a traceback.
     if not str(problem.exc_value).startswith(("Event loop is closed", "Encountered error while reading array")):
         sys.__unraisablehook__(problem)
-
-
-def _is_score(text: str) -> bool:
-    """Whether the metrics of a checkpoint are Orbax's null, or have a score."""
-    try:
-        metrics = json.loads(text)
-    except RecursionError:
-        return False
-    return metrics is None or (isinstance(metrics, dict) and type(metrics.get(SCORE)) in (int, float))
 
 
 def _score(metrics: dict[str, float]) -> float:

@@ -71,8 +71,8 @@ def survey_checkpoints(
     first = {name: next(checkpoint_encoders(folder, batch_size)) for name, folder in folders.items()}
     encoders = {name: kept.embed.tokens for name, kept in first.items()}
     max_length = min(encoder.max_length for encoder in encoders.values())
-    encoders = {name: dataclasses.replace(encoder, max_length=max_length) for name, encoder in encoders.items()}
-    surveys = {name: survey(encoder, sentences, protocol, where) for name, encoder in encoders.items()}
+    cut = {name: dataclasses.replace(encoder, max_length=max_length) for name, encoder in encoders.items()}
+    surveys = {name: survey(encoder, sentences, protocol, where) for name, encoder in cut.items()}
     check_same_tokens(surveys)
     return next(iter(surveys.values())), max_length
 
@@ -98,10 +98,9 @@ def recorded(
     """
     points = {}
     for name, folder in folders.items():
-        points[name] = [
-            {"step": line["step"], **line["analysis"]} for line in Workdir(folder).read_metrics() if "analysis" in line
-        ]
-        if not points[name]:
+        lines = [line for line in Workdir(folder).read_metrics() if "analysis" in line]
+        points[name] = [{"step": line["step"], **line["analysis"]} for line in lines]
+        if not lines:
             raise UserError(
                 f"--runs {name}: nothing was measured while it trained; train it with --config.analysis.every=10, say, "
                 "or give --data to measure the checkpoints that it kept"
@@ -162,9 +161,8 @@ def checkpoint_encoders(folder: Folder, batch_size: int = 64) -> Iterator[Kept]:
     others = comes_from_outside(run["config"]["objective"])
     with checkpoints_of(folder) as checkpoints:
         for step in steps_of(folder):
-            params = partial.merged(
-                partial.whole(checkpoints.restore_params(step, shapes, others=others), frozen), encoder
-            )
+            trained = checkpoints.restore_params(step, shapes, others=others)
+            params = partial.merged(partial.whole(trained, frozen), encoder)
             yield kept(step, parameters.sentence_encoder(params, checkpoints.tower(step)))
 
 
@@ -202,8 +200,7 @@ class Records(NamedTuple):
 def read_records(folders: Mapping[str, Folder], labels: Mapping[str, str]) -> Records:
     """Reads the records of runs.
 
-    Args:
-      labels: those that the user gave, by the runs' names; empty for none. Runs of a group have the same.
+    `labels`: those that the user gave, by the runs' names; empty for none. Runs of a group have the same.
     """
     runs = {name: read_run(folder) for name, folder in folders.items()}
     found = {name: _scores(name, folder) for name, folder in folders.items()}
@@ -223,12 +220,11 @@ def read_records(folders: Mapping[str, Folder], labels: Mapping[str, str]) -> Re
     measured_on = ""
     if measured:
         points, _, measured_on = recorded(measured, {name: runs[name] for name in measured})
-    for name in folders:
-        if name not in scored and name not in measured:
-            raise UserError(
-                f"--runs {name}: nothing was recorded while it trained: no scores (eval.data), and no measures "
-                "(--config.analysis.every=10); give --data to measure the checkpoints that it kept"
-            )
+    if silent := [name for name in folders if name not in scored and name not in measured]:
+        raise UserError(
+            f"--runs {silent[0]}: nothing was recorded while it trained: no scores (eval.data), and no measures "
+            "(--config.analysis.every=10); give --data to measure the checkpoints that it kept"
+        )
     plane = {
         name: {int(point["step"]): {field: point[field] for field in PLANE} for point in of_run}
         for name, of_run in points.items()

@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError
@@ -18,20 +19,16 @@ from simcse_jax.host.storage import Folder, as_path, is_of_macos, is_remote
 from simcse_jax.huggingface.load import Pretrained
 from simcse_jax.huggingface.tokenizer import MARKER
 from simcse_jax.huggingface.write import write_model
-from simcse_jax.runs.loading import load_workdir, other_than_scored
+from simcse_jax.runs.loading import load_workdir, other_than_scored, scored_pooler, trained_config
 from simcse_jax.runs.lora_export import adapter_writer
-from simcse_jax.runs.model_card import model_card
+from simcse_jax.runs.model_card import fields_of, front_matter, license_of, model_card
 from simcse_jax.runs.workdir import Workdir
 
 PARTS = ("model", "checkpoints", "tensorboard")  # folders of a run
 
 
 def check_places(workdir: Folder, output: Path) -> None:
-    """Refuses folders that cannot be exported from or to.
-
-    Raises:
-      UserError: when there is no run, or `output` is not an earlier export or cannot be written.
-    """
+    """Refuses folders that cannot be exported from or to."""
     Workdir(workdir).check_exists(f"--workdir {workdir}")
     check_output(output, None if is_remote(workdir) else Path(workdir))
 
@@ -78,23 +75,18 @@ def export(
     if truncate_dim is not None:
         check_truncation(truncate_dim, model.config.token_size, "--truncate-dim")
         model = dataclasses.replace(model, settings=model.settings._replace(truncate_dim=truncate_dim))
-    other = other_than_scored(workdir, step)
-    _check_finite(model, f"{workdir}: the {'best checkpoint' if other is None else f'checkpoint of step {other}'}")
-    run = Workdir(workdir)
-    card = model_card(
-        model, run.read_run(), run.read_result(), hub_name or output.resolve().name, revision, license, other
-    )
-    write_export(model, output, card)
+    other, run = other_than_scored(workdir, step), Workdir(workdir)
+    name = hub_name or output.resolve().name
+    card = model_card(model, run.read_run(), run.read_result(), name, revision, license, other)
+    what = "best checkpoint" if other is None else f"checkpoint of step {other}"
+    _write(model, output, f"{workdir}: the {what}", card)
 
 
-def _check_finite(model: Pretrained, what: str) -> None:
+def _write(model: Pretrained, output: Path, what: str, card: str = "") -> None:
+    """Writes a model and its card, if it has one, to a folder; see `write_whole`."""
     for name, values in {**model.params, **(model.language_model or {})}.items():
         if not np.isfinite(values).all():
             raise UserError(f"{what}: {name} is not finite; it is not exported")
-
-
-def write_export(model: Pretrained, output: Path, card: str = "") -> None:
-    """Writes a model and its card, if it has one, to a folder; see `write_whole`."""
 
     def write(folder: Path) -> None:
         write_model(model, folder)
@@ -110,43 +102,46 @@ def save(model: Pretrained, output: Path, hub_name: str = "", revision: str | No
     Args:
       model: its name may be that of a run.
       output, hub_name, revision: as for `export`.
-
-    Raises:
-      UserError: in the cases of `export`.
     """
-    name, step = split_step(model.name)
-    folder = None if re.match(r"\w+:", name) and not is_remote(name) else as_path(name)
-    _check_finite(model, model.name)
-    if folder is None or not Workdir(folder).exists:
+    folder, step = _run_of(model)
+    if folder is None:
         check_output(output, None)
         if output.exists() and output.resolve() == model.folder.resolve():
             raise UserError(f"--output {output}: is the model's own folder; choose another")
-        return write_export(model, output)
+        return _write(model, output, model.name)
     check_places(folder, output)
-    run = Workdir(folder)
-    named = hub_name or output.resolve().name
-    other, trained = other_than_scored(folder, step), load_workdir(folder, step=step)
-    as_scored = (model.pooler, model.config, model.has_head) == (trained.pooler, trained.config, trained.has_head)
-    scores = run.read_result() if as_scored else None
-    write_export(model, output, model_card(model, run.read_run(), scores, named, revision, None, other))
+    workdir = Workdir(folder)
+    run, named = workdir.read_run(), hub_name or output.resolve().name
+    as_trained = (model.pooler, model.has_head, model.config) == (*scored_pooler(run), trained_config(folder, run))
+    scores = workdir.read_result() if as_trained else None
+    card = model_card(model, run, scores, named, revision, None, other_than_scored(folder, step))
+    _write(model, output, model.name, card)
+
+
+def card_of(model: Pretrained) -> dict[str, Any]:
+    """The front matter of a model's card; of a run's model, of the card that an export of it gets."""
+    folder, _ = _run_of(model)
+    if folder is None:
+        return fields_of(model.folder / "README.md")
+    run = Workdir(folder).read_run()
+    return front_matter(run, None, "", license_of(run["config"]["model"]["init_from"])).to_dict()
+
+
+def _run_of(model: Pretrained) -> tuple[Folder | None, int | str | None]:
+    """The workdir that a model is of, or None, and the step in its name."""
+    name, step = split_step(model.name)
+    folder = None if re.match(r"\w+:", name) and not is_remote(name) else as_path(name)
+    return (folder if folder is not None and Workdir(folder).exists else None), step
 
 
 def export_adapter(workdir: Folder, output: Path, step: int | str | None = None) -> None:
-    """Writes the LoRA of a checkpoint of `workdir` to the folder `output`, whole or not at all; the rest as `export`.
-
-    Raises:
-      UserError: also when the run has no LoRA, or its model is more than that.
-    """
+    """Writes the LoRA of a checkpoint of `workdir` to the folder `output`; the rest as `export`."""
     check_places(workdir, output)
     write_whole(output, adapter_writer(workdir, step))
 
 
 def write_whole(output: Path, write: Callable[[Path], None]) -> None:
-    """Lets `write` fill a new folder, which then takes the place of `output`.
-
-    Raises:
-      UserError: when it cannot be written, or another job exports there.
-    """
+    """Lets `write` fill a new folder, which then takes the place of `output`."""
     output = Path(os.path.realpath(output))  # a link stays one, what it points to is replaced
     try:
         with replacing(output) as temporary:

@@ -32,11 +32,7 @@ class Listed(NamedTuple):
 
 
 def find_runs(folders: Sequence[Path]) -> list[Path]:
-    """The runs' folders in folders, at any depth, sorted by name.
-
-    Raises:
-      UserError: when a folder is not there or cannot be read, or has no run.
-    """
+    """The runs' folders in folders, at any depth, sorted by name."""
 
     def fail(error: OSError) -> None:
         raise UserError(f"{error.filename}: cannot be read: {why(error)}")
@@ -55,11 +51,7 @@ def find_runs(folders: Sequence[Path]) -> list[Path]:
 
 
 def read_listed(folder: Path) -> Listed:
-    """A run as its files describe it.
-
-    Raises:
-      UserError: when one of them is damaged; it names the file.
-    """
+    """A run as its files describe it."""
     run = check_run(read_json(folder / "run.json"), str(folder / "run.json"))
     file = folder / "result.json"
     result = check_result(read_json(file), str(file)) if file.is_file() else {}

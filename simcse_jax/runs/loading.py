@@ -6,8 +6,9 @@ import dataclasses
 import re
 import shutil
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from simcse_jax.devices.backend import keep_compilations
 from simcse_jax.errors import UserError
 from simcse_jax.host.names import LAST, AtStep, split_glove, split_step
 from simcse_jax.host.storage import Folder, as_path, check_readable, is_remote, read_json
-from simcse_jax.huggingface.load import Pretrained, load
+from simcse_jax.huggingface.load import ChosenPooler, Pretrained, load
 from simcse_jax.huggingface.sentence_transformers import NO_PROMPTS, Settings
 from simcse_jax.huggingface.tokenizer import WORDS_FILE
 from simcse_jax.huggingface.word_vectors import read_vocabulary
@@ -65,15 +66,12 @@ def load_workdir(folder: Folder, num_layers: int = 0, step: int | str | None = N
     Of two encoders it loads the first one, that of the anchors, unless the run scored both (`eval.encoder`) and the
     second one was better at this step.
 
-    Args:
-      step: of the checkpoint; `LAST`: the latest one; None: the best one.
+    `step`: of the checkpoint; `LAST`: the latest one; None: the best one.
     """
     workdir = Workdir(folder)
     run = workdir.read_run()
     model, max_length = run["config"]["model"], run["model"]["max_length"]
-    pooler, has_head = scoring_pooler(run["config"]), HEADS[model["mlp"]].scored
-    where = folder / "model" / "config.json"
-    config = EncoderConfig.from_hugging_face(read_json(where), str(where))
+    (pooler, has_head), config = scored_pooler(run), trained_config(folder, run)
     shapes, of_frozen = split_shapes(config, run["config"])
     with checkpoints_of(folder) as checkpoints:
         chosen = choose_step(checkpoints, workdir, step)
@@ -81,7 +79,6 @@ def load_workdir(folder: Folder, num_layers: int = 0, step: int | str | None = N
         trained, tower = checkpoints.restore_params(chosen, shapes, others=others), checkpoints.tower(chosen)
     copy = _local_copy(folder / "model")
     trained = partial.merged(partial.whole(trained, read_frozen(copy, run, of_frozen)), with_parts(config, model))
-    config = dataclasses.replace(computed_as(model, config), convolutions=convolutions_of(model))
     language_model = {name: np.asarray(value) for name, value in subset(trained, LANGUAGE_MODEL).items()} or None
     own = sentence_encoder(trained, tower)
     params = {name: np.asarray(value) for name, value in own.items() if has_head or not name.startswith(PREFIX)}
@@ -97,8 +94,20 @@ def load_workdir(folder: Folder, num_layers: int = 0, step: int | str | None = N
     stated = dict(run["model"].get(KEPT, {}))
     normalize = stated.pop("normalize", False)
     settings = Settings(NO_PROMPTS | run["model"].get("prompts", {}), **stated)
-    parts = (name, copy, kept, params, pooler, max_length, language_model)
-    return Pretrained(*parts, settings=settings, vocabulary=vocabulary, normalize=normalize)
+    parts = (name, copy, kept, params, pooler, max_length, language_model, normalize)
+    return Pretrained(*parts, settings=settings, vocabulary=vocabulary)
+
+
+def scored_pooler(run: Mapping[str, Any]) -> ChosenPooler:
+    """The pooler of a run's model, and whether a head comes after it; `run` are the contents of `run.json`."""
+    return ChosenPooler(scoring_pooler(run["config"]), HEADS[run["config"]["model"]["mlp"]].scored)
+
+
+def trained_config(folder: Folder, run: Mapping[str, Any]) -> EncoderConfig:
+    """The encoder of a run's model."""
+    where, model = folder / "model" / "config.json", run["config"]["model"]
+    config = computed_as(model, EncoderConfig.from_hugging_face(read_json(where), str(where)))
+    return dataclasses.replace(config, convolutions=convolutions_of(model))
 
 
 def other_than_scored(folder: Folder, step: int | str | None) -> int | None:
@@ -120,11 +129,7 @@ def checkpoints_of(folder: Folder) -> contextlib.closing["Checkpoints"]:
 
 
 def choose_step(checkpoints: "Checkpoints", workdir: Workdir, step: int | str | None) -> int:
-    """The step of the checkpoint to load; the arguments are those of `load_workdir`.
-
-    Raises:
-      UserError: when there is none, or not that one; it lists those that are there.
-    """
+    """The step of the checkpoint to load; the arguments are those of `load_workdir`."""
     found, best = checkpoints.steps, checkpoints.best
     if best is None:
         if workdir.has_result:

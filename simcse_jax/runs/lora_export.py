@@ -9,17 +9,16 @@ import numpy as np
 from simcse_jax.config.fields import scoring_pooler
 from simcse_jax.errors import UserError
 from simcse_jax.host.names import split_step
-from simcse_jax.host.storage import Folder, local_path, read_json
+from simcse_jax.host.storage import Folder, local_path
 from simcse_jax.huggingface.hub import split_name
 from simcse_jax.huggingface.peft import BASE, write_adapter
 from simcse_jax.huggingface.public_names import is_from_hub, public_value
 from simcse_jax.huggingface.resolve import resolve
 from simcse_jax.models import parameters
-from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.head import HEADS
 from simcse_jax.models.lora import lora_of
-from simcse_jax.runs.loading import checkpoints_of, choose_step
-from simcse_jax.runs.state import FINGERPRINT, model_has_lora, trained_shapes, with_parts
+from simcse_jax.runs.loading import checkpoints_of, choose_step, trained_config
+from simcse_jax.runs.state import FINGERPRINT, model_has_lora, split_shapes, with_parts
 from simcse_jax.runs.workdir import Workdir
 
 CARD = """---
@@ -58,18 +57,15 @@ def adapter_writer(folder: Folder, step: int | str | None = None) -> Callable[[P
     """Reads the LoRA of a run's checkpoint; returns a function that writes it into an empty folder.
 
     A head of masked words that was trained with it is left out, with a message: no embedding depends on it.
-
-    Args:
-      step: of the checkpoint, or "last"; None for the best one.
     """
     workdir = Workdir(folder)
     run = workdir.read_run()
     check_adapter(run, str(folder))
-    fields, where = run["config"]["model"], folder / "model" / "config.json"
-    encoder = with_parts(EncoderConfig.from_hugging_face(read_json(where), str(where)), fields)
+    fields = run["config"]["model"]
+    encoder = with_parts(trained_config(folder, run), fields)
     with checkpoints_of(folder) as checkpoints:
         chosen = choose_step(checkpoints, workdir, step)
-        trained = checkpoints.restore_params(chosen, trained_shapes(encoder, run["config"]))
+        trained = checkpoints.restore_params(chosen, split_shapes(encoder, run["config"])[0])
         own = parameters.sentence_encoder(trained, checkpoints.tower(chosen))
     for name, value in own.items():
         if not np.isfinite(np.asarray(value)).all():

@@ -5,14 +5,34 @@ import json
 import math
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from simcse_jax.errors import UserError, why
 from simcse_jax.host.storage import Folder, parse_json, write_atomically
-from simcse_jax.runs.reporters.reporter import RESULT, Reporter, grouped, numbers_in
 from simcse_jax.runs.run_files import BEST_STEP, check_line
 
+TRAIN, RESULT = "train", "result"  # the groups of a step's metrics, and of the numbers in `result.json`
 WRITE_SECONDS = 5  # between two writes of metrics.jsonl
+
+
+class Reporter(Protocol):
+    """Gets the numbers of a run. `Metrics` calls it, in the first process alone."""
+
+    def write(self, step: int, values: Mapping[str, float]) -> None:
+        """Takes the numbers of a step, by their names in groups. It does not raise; `flush` may."""
+
+    def flush(self) -> None:
+        """Shows all numbers so far.
+
+        Raises:
+          UserError: when they cannot be shown, and the run must end.
+        """
+
+    def finish(self, step: int, result: Mapping[str, float]) -> None:
+        """The run has ended: takes the scores of its best checkpoint, that of `step`; none where nothing is scored."""
+
+    def close(self) -> None:
+        """Ends the report. Without `finish` before it, the run was stopped."""
 
 
 def read_metrics(folder: Folder) -> list[dict[str, Any]]:
@@ -31,9 +51,7 @@ class Metrics:
     def __init__(self, folder: Folder, step: int | None):
         """Opens the file; `step` is the resumed one, None at a run's start."""
         self._path = folder / "metrics.jsonl"
-        self.lines: list[dict[str, Any]] = []
-        if self._path.exists():
-            self.lines = [line for line in _whole_lines(self._path) if step is not None and line["step"] <= step]
+        self.lines = [line for line in read_metrics(folder) if step is not None and line["step"] <= step]
         self._reporters: list[Reporter] = []
         self.flush()
         self._written = -math.inf  # the first new line is written at once
@@ -89,3 +107,19 @@ def _whole_lines(path: Folder) -> list[dict[str, Any]]:
             cure = "" if "; remove" in str(error) else "; remove that line"
             raise UserError(f"{error}{cure}") from None
     return lines
+
+
+def grouped(values: Mapping[str, Any]) -> dict[str, float]:
+    """A line of `metrics.jsonl` as GROUP/NAME: what has no group there is in `train`."""
+    return {name if "/" in name else f"{TRAIN}/{name}": value for name, value in numbers_in(values).items()}
+
+
+def numbers_in(values: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
+    """The numbers in nested groups, by the names of all groups and their own, with slashes in between."""
+    found: dict[str, float] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            found |= numbers_in(value, f"{prefix}{name}/")
+        elif isinstance(value, int | float):
+            found[prefix + name] = value
+    return found

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from simcse_jax.config.fields import default_config, flatten, scoring_pooler
 from simcse_jax.errors import UserError
@@ -20,11 +20,14 @@ from simcse_jax.host.storage import local_path
 from simcse_jax.huggingface.hub import split_name
 from simcse_jax.huggingface.load import Pretrained
 from simcse_jax.huggingface.module_folders import AVERAGED
-from simcse_jax.huggingface.public_names import base_name, is_from_hub, public_value
+from simcse_jax.huggingface.public_names import base_name, is_from_hub, public_value, sources
 from simcse_jax.huggingface.resolve import resolve
 from simcse_jax.huggingface.weight_names import NAMES
 from simcse_jax.models.pooling import FIRST_TOKEN
 from simcse_jax.runs.run_files import AGAINST_START, BEST_STEP, FREE, plain
+
+if TYPE_CHECKING:
+    from huggingface_hub import ModelCardData
 
 # The names of these test sets in the Massive Text Embedding Benchmark, whose SICK-R is of all splits together.
 HUB_DATA_SETS = {
@@ -34,6 +37,7 @@ HUB_DATA_SETS = {
 # The rows of published files of training sentences, and the data set of the hub that they are from.
 KNOWN_FILES = {"wiki1m_for_simcse.txt": 1_000_000, "nli_for_simcse.csv": 275_601}
 KNOWN_FILES_FROM = "princeton-nlp/datasets-for-simcse"
+SIMILARITY_SETS = {**HUB_DATA_SETS, "SICKRelatedness": "mteb/sickr-sts"}  # what is trained on is in these, too
 LICENSE_FIELDS = ("license", "license_name", "license_link")  # of a front matter
 TAGS = ["sentence-transformers", "sentence-similarity", "feature-extraction", "simcse", "simcse_jax"]
 SENTENCES = 'sentences = ["A man plays a guitar.", "Someone makes music.", "It rains."]'
@@ -76,21 +80,23 @@ def model_card(
     size = truncated_to(model)
     own = (result or {}).get("truncated", {}).get(str(size)) if size else result
     licenses = {"license": license} if license else license_of(run["config"]["model"]["init_from"])
+    whose = f"The scores are those of all {model.config.token_size} numbers; this model gives the first {size}, "
+    whose += "whose scores stand below them." if task_scores(own) else "which were not scored."
     parts = [
-        front_matter(run, own, name, licenses),
+        f"---\n{front_matter(run, own, name, licenses).to_yaml().strip()}\n---",
         f"# {name.rpartition('/')[2]}",
         description(model, run) + (f" This is its checkpoint of step {step}." if step is not None else ""),
         "## Use it",
         *snippets(name, revision, model),
         "## Scores",
-        *([whose_scores(model, bool(task_scores(own)))] if size and result else []),
+        *([whose] if size and result else []),
         scores(run, result) if step is None else "The run scored another checkpoint than this one.",
         *against_start(result),
         "## Training",
         training(run) if model.config.num_layers else "Nothing was trained: the vectors are those of the file.",
         "The recipe: simcse_jax's defaults (unsupervised SimCSE of BERT-base), and where it differs from them:",
         table(("field", "value"), [(f"`{key}`", f"`{value}`") for key, value in changed_fields(run).items()]),
-        "Versions: " + ", ".join(f"{package} {version}" for package, version in _versions(run).items()) + ".",
+        "Versions: " + ", ".join(f"{package} {version}" for package, version in run["versions"].items()) + ".",
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -99,12 +105,6 @@ def truncated_to(model: Pretrained) -> int:
     """The elements that the model's embeddings keep, if these are not all; else 0."""
     size = model.settings.truncate_dim or 0
     return size if size < model.config.token_size else 0
-
-
-def whose_scores(model: Pretrained, own: bool) -> str:
-    """Of which size the scores are, for a model that gives a part of its embeddings; `own`: that part was scored."""
-    text = f"The scores are those of all {model.config.token_size} numbers; this model gives the first "
-    return f"{text}{truncated_to(model)}" + (", whose scores stand below them." if own else ", which were not scored.")
 
 
 def description(model: Pretrained, run: Mapping[str, Any]) -> str:
@@ -121,16 +121,12 @@ def description(model: Pretrained, run: Mapping[str, Any]) -> str:
         text = f"The average of the vectors of its words, at most {model.max_length}. Made from `{base}`"
     size = model.settings.truncate_dim or model.config.token_size
     start = f"A sentence encoder: {size} numbers a sentence, to be compared by cosine."
-    if size < model.config.token_size:
+    if truncated_to(model):
         start += f" They are the first of {model.config.token_size}; `truncate_dim` takes more or fewer."
-    text = f"{start} {text} with simcse_jax {_versions(run).get('simcse_jax', '')}".rstrip() + "."
+    text = f"{start} {text} with simcse_jax {run['versions'].get('simcse_jax', '')}".rstrip() + "."
     if sizes := run["config"].get("matryoshka", {}).get("dimensions"):
         text += f" Its first {' or '.join(sizes)} numbers were trained to be embeddings too: `truncate_dim` takes them."
     return text
-
-
-def _versions(run: Mapping[str, Any]) -> Mapping[str, str]:
-    return run.get("versions", {})
 
 
 def license_of(base: str) -> dict[str, str]:
@@ -138,54 +134,58 @@ def license_of(base: str) -> dict[str, str]:
 
     Only files of this machine are read: a folder's, a package's, or those that the hub's client has kept.
     """
-    from huggingface_hub import metadata_load, try_to_load_from_cache
+    from huggingface_hub import try_to_load_from_cache
 
-    folder: Path | None = None
+    card: Any = None
     if base.startswith("package:") or local_path(base).is_dir():
         with contextlib.suppress(UserError):  # the package has been removed
-            folder = resolve(base)
-        card = folder / "README.md" if folder else None
+            card = resolve(base) / "README.md"
     elif (hub_name := split_name(base)) is not None:
-        found = try_to_load_from_cache(hub_name[0], "README.md", revision=hub_name[1])
-        card = Path(found) if isinstance(found, str) else None
-    else:
-        card = None
-    if card is None or not card.is_file():
-        return {}
+        card = try_to_load_from_cache(hub_name[0], "README.md", revision=hub_name[1])
+    fields = fields_of(card)
+    known = {name: fields[name] for name in LICENSE_FIELDS if isinstance(fields.get(name), str)}
+    if not known.get("license_link", "https://").startswith("https://"):
+        del known["license_link"]  # a file of the base's repository, where no link from this card leads
+    return known if "license" in known else {}
+
+
+def fields_of(card: Any) -> dict[str, Any]:
+    """The front matter of a model's card; empty if there is none that can be read."""
+    from huggingface_hub import metadata_load
+
     try:
-        fields = metadata_load(card) or {}
-    except Exception:  # YAML's own, of many kinds: a card that cannot be read says nothing
+        return metadata_load(card) or {}
+    except Exception:  # no card; or YAML's own, of many kinds: a card that cannot be read says nothing
         return {}
-    known = {name: fields.get(name) for name in LICENSE_FIELDS}
-    if not isinstance(known["license"], str):
-        return {}
-    # A link to a file of the base's repository would lead nowhere from this card.
-    return {
-        name: value
-        for name, value in known.items()
-        if isinstance(value, str) and (name != "license_link" or value.startswith("https://"))
-    }
 
 
-def data_set_of(run: Mapping[str, Any]) -> str | None:
-    """The hub's name of the training data: that of `hf:NAME`, or of a published file, by its name and size."""
-    train = run["config"]["data"]["train"]
-    if "," in train:  # several sources
-        return None
-    if train.startswith("hf:"):
-        return train.split(":")[1] if is_from_hub("data.train", train, run.get("hub")) else None
-    rows = KNOWN_FILES.get(base_name(train), 0)
-    found = rows and 0.999 * rows <= run.get("examples", 0) <= rows  # a few may be blank
-    return KNOWN_FILES_FROM if found else None
+def data_sets_of(run: Mapping[str, Any]) -> list[str]:
+    """The hub's names of the training data; empty if one of its sources is not known to be there."""
+    parts = sources("data.train", run["config"]["data"]["train"])
+    found = [_data_sets(part, run, alone=len(parts) == 1) for part in parts]
+    return sorted({name for names in found for name in names}) if all(found) else []
+
+
+def _data_sets(source: str, run: Mapping[str, Any], alone: bool) -> list[str]:
+    """Those of `hf:NAME`, of the STS sets, or of a published file, by its name and size."""
+    kind, _, name = source.partition(":")
+    if kind == "hf":
+        return [name.partition(":")[0]] if is_from_hub("data.train", source, run.get("hub")) else []
+    if kind == "sts":
+        tasks = [task for task in SIMILARITY_SETS if f":{task}:" in f":{name}:"]
+        return [SIMILARITY_SETS[task] for task in tasks or SIMILARITY_SETS]
+    rows = KNOWN_FILES.get(base_name(source), 0)
+    found = alone and rows and 0.999 * rows <= run.get("examples", 0) <= rows  # a few may be blank
+    return [KNOWN_FILES_FROM] if found else []
 
 
 def front_matter(
     run: Mapping[str, Any],
     result: Mapping[str, Any] | None,
     name: str,
-    licenses: Mapping[str, str] = MappingProxyType({}),
-) -> str:
-    """The YAML between two lines of dashes, as the hub reads it."""
+    licenses: Mapping[str, Any] = MappingProxyType({}),
+) -> "ModelCardData":
+    """The card's fields for the hub."""
     from huggingface_hub import EvalResult, ModelCardData
 
     config = run["config"]
@@ -200,22 +200,19 @@ def front_matter(
             metric_value=round(values["spearman"], 2),
         )
         for task, values in task_scores(result).items()
-        if task in HUB_DATA_SETS and is_test(config, task) and not postprocessing(config)
+        if task in HUB_DATA_SETS and is_test(config, task) and not config["eval"].get("postprocess")
     ]
-    base, data_set = config["model"]["init_from"], data_set_of(run)
-    fields = ModelCardData(
-        license=licenses.get("license"),
-        license_name=licenses.get("license_name"),
-        license_link=licenses.get("license_link"),
+    base = config["model"]["init_from"]
+    return ModelCardData(
+        **licenses,
         library_name="sentence-transformers",
         pipeline_tag="sentence-similarity",
         tags=TAGS,
         base_model=base.partition("@")[0] if is_from_hub("model.init_from", base, run.get("hub")) else None,
-        datasets=[data_set] if data_set else None,
+        datasets=data_sets_of(run) or None,
         model_name=name.rpartition("/")[2] if results else None,
         eval_results=results or None,
     )
-    return f"---\n{fields.to_yaml().strip()}\n---"
 
 
 def snippets(name: str, revision: str | None, model: Pretrained) -> list[str]:
@@ -320,11 +317,6 @@ def task_scores(result: Mapping[str, Any] | None) -> dict[str, Mapping[str, Any]
     return {task: values for task, values in found.items() if "spearman" in values and "pairs" in values}
 
 
-def postprocessing(config: Mapping[str, Any]) -> str:
-    """How the embeddings were changed before they were scored; empty: not at all. An export does not contain it."""
-    return config.get("eval", {}).get("postprocess", "")
-
-
 def is_test(config: Mapping[str, Any], task: str) -> bool:
     """Whether a task's pairs are a published test set. Otherwise they are those that the checkpoint was chosen by."""
     evaluation = config.get("eval", {})
@@ -346,8 +338,7 @@ def chosen_on(config: Mapping[str, Any]) -> str:
         return f"the judgements `{evaluation.get('retrieval', {}).get('development', 'dev')}` of retrieval"
     if _is_file(evaluation):
         return "a file of graded pairs"
-    task = DEVELOPMENT[name]
-    return f"the development set of {TITLES.get(task, task)}"
+    return f"the development set of {TITLES.get(DEVELOPMENT[name], DEVELOPMENT[name])}"
 
 
 def against_start(result: Mapping[str, Any] | None) -> list[str]:
@@ -390,8 +381,10 @@ def retrieval(run: Mapping[str, Any], result: Mapping[str, Any] | None) -> str:
     first, *others = found.values()
     names = [name for name in first if name in MEASURES and all(name in values for values in others)]
     rows = [
-        (task, *(f"{values[name]:.2f}" for name in names), values["queries"], _documents(values))
+        (task, *(f"{values[name]:.2f}" for name in names), values["queries"], documents)
         for task, values in found.items()
+        for kept, whole in [(values["documents"], values.get("corpus", values["documents"]))]
+        for documents in [f"{kept} of {whole}" if kept < whole else str(kept)]  # a sample, which is easier, or all
     ]
     fields = run["config"].get("eval", {})
     here = fields.get("retrieval", {})
@@ -405,12 +398,6 @@ def retrieval(run: Mapping[str, Any], result: Mapping[str, Any] | None) -> str:
     else:
         protocol += f"; the checkpoint was chosen on {chosen_on(run['config'])}."
     return protocol + "\n\n" + table(("data", *(MEASURES[name] for name in names), "queries", "documents"), rows)
-
-
-def _documents(values: Mapping[str, Any]) -> str:
-    """Their number; of a sample, which is easier, that of the whole corpus as well."""
-    kept, whole = values["documents"], values.get("corpus", values["documents"])
-    return f"{kept} of {whole}" if kept < whole else str(kept)
 
 
 def similarity(run: Mapping[str, Any], result: Mapping[str, Any] | None) -> str:
@@ -437,7 +424,7 @@ def similarity(run: Mapping[str, Any], result: Mapping[str, Any] | None) -> str:
         protocol += f"No published test set; the checkpoint was chosen on {chosen_on(config)}."
     else:
         protocol += "These are the pairs that the checkpoint was chosen by, not a test set."
-    if method := postprocessing(config):
+    if method := config["eval"].get("postprocess"):
         fitted = config["eval"].get("postprocess_data", "")
         fitted = public_value("eval.postprocess_data", fitted, run.get("hub"))
         protocol += f" The embeddings went through {method} first, fit on `{fitted}`; this model does not contain it."

@@ -39,7 +39,10 @@ def check_run(run: dict[str, Any], where: str) -> dict[str, Any]:
             raise _damaged(where, f"config.{name} is missing")
     for name, value in fields.items():
         _check_field(name, value, where)
-    _check_parts(run["config"]["model"], set(fields), where)
+    for section in WHOLE:
+        missing = [name for name in FIELDS if name.startswith(f"model.{section}.") and name not in fields]
+        if missing and section in run["config"]["model"]:
+            raise _damaged(where, f"config.{missing[0]} is missing")
     _part(run["config"], "objective", where)
     _part(run["config"] | {"matryoshka": run["config"].get("matryoshka", {})}, "matryoshka", where)
     for name, term in run["config"]["objective"].items():
@@ -87,8 +90,12 @@ def check_result(result: dict[str, Any], where: str) -> dict[str, Any]:
         elif name == "transfer_protocol" and isinstance(value, str):
             continue
         elif isinstance(value, dict):
-            _check_values({part: value.get(part) for part in ("spearman", "pairs")}, name, NUMBER, where)
-            _check_values({"pearson": value.get("pearson", 0.0)}, name, NUMBER, where)
+            scores = {
+                "spearman": value.get("spearman"),
+                "pairs": value.get("pairs"),
+                "pearson": value.get("pearson", 0.0),
+            }
+            _check_values(scores, name, NUMBER, where)
             for part in ("mean", "wmean"):  # of the subsets
                 _check_values(value.get(part, {}), f"{name}.{part}", NUMBER, where)
         elif value is not None and type(value) not in NUMBER:
@@ -126,15 +133,7 @@ def _check_field(name: str, value: Any, where: str) -> None:
                 raise _damaged(where, f"config.{error}") from None
 
 
-def _check_parts(model: Mapping[str, Any], fields: set[str], where: str) -> None:
-    for section in WHOLE:
-        for name in FIELDS:
-            if section in model and name.startswith(f"model.{section}.") and name not in fields:
-                raise _damaged(where, f"config.{name} is missing")
-
-
 def _flat(section: Mapping[str, Any], prefix: str, where: str) -> Iterator[tuple[str, Any]]:
-    """The fields by their dotted names."""
     for name, value in section.items():
         if "." in name or prefix.count(".") > DEPTH:
             raise _damaged(where, f"config.{prefix}{name} is not the name of a field")

@@ -71,17 +71,11 @@ def computed_as(model: Mapping[str, Any], encoder: EncoderConfig) -> EncoderConf
     return dataclasses.replace(encoder, attention_kernels=model.get("attention_kernels", False))
 
 
-def trained_shapes(encoder: EncoderConfig, run: Mapping[str, Any]) -> Shapes:
-    """The abstract float32 parameters of a run's checkpoints, by name.
-
-    Args:
-      run: the run's config, also that of `run.json`; a field that an older run lacks is off.
-    """
-    return split_shapes(encoder, run)[0]
-
-
 def split_shapes(encoder: EncoderConfig, run: Mapping[str, Any]) -> tuple[Shapes, Shapes]:
-    """The abstract parameters of a run's checkpoints, and those that are frozen; the arguments as above."""
+    """The abstract float32 parameters of a run's checkpoints, by name, and those that are frozen.
+
+    `run`: the run's config, also that of `run.json`; a field that an older run lacks is off.
+    """
     encoder = with_parts(encoder, run["model"])
     _, first = build(encoder, with_head=HEADS[run["model"]["mlp"]].trained)
     shapes = dict(first)
@@ -207,7 +201,11 @@ def partial_of(model: Fields, encoder: EncoderConfig) -> Partial | None:
     if has_lora:
         if layers == encoder.num_layers:
             raise UserError(f"config.model.freeze.layers={layers}: are all that {name} has, so none is left for LoRA")
-        return Partial(embeddings, layers, _lora(model["lora"], encoder, name))
+        fields, size = model["lora"], encoder.hidden_size
+        if fields["rank"] > size:
+            raise UserError(f"config.model.lora.rank={fields['rank']}: is above {size}, the hidden size of {name}")
+        targets = sites(encoder, fields["targets"], "config.model.lora.targets")
+        return Partial(embeddings, layers, Lora(fields["rank"], float(fields["alpha"]), targets))
     all_frozen = embeddings and layers == encoder.num_layers
     if all_frozen and not HEADS[model["mlp"]].scored and not model.get("convolutions", {}).get("widths"):
         raise UserError(
@@ -227,13 +225,6 @@ def _check_layers(count: int, encoder: EncoderConfig, name: str) -> None:
             f"config.model.freeze.layers={count}: layers of {name} share their weights; it must be one of "
             f"{', '.join(map(str, whole))}"
         )
-
-
-def _lora(fields: Fields, encoder: EncoderConfig, name: str) -> Lora:
-    rank = fields["rank"]
-    if rank > encoder.hidden_size:
-        raise UserError(f"config.model.lora.rank={rank}: is above {encoder.hidden_size}, the hidden size of {name}")
-    return Lora(rank, float(fields["alpha"]), sites(encoder, fields["targets"], "config.model.lora.targets"))
 
 
 def frozen_params(model: Fields, pretrained: Pretrained) -> dict[str, np.ndarray]:

@@ -100,11 +100,8 @@ class Workdir:
         before = defaults | flatten(saved["config"])
         now = flatten(resolved(config))
         names = sorted(name for name in before.keys() | now.keys() if name in MEASURED_ON or not name.startswith(FREE))
-        differing = [
-            f"{name} was {before.get(name)!r}, is {now.get(name)!r}"
-            for name in names
-            if before.get(name) != now.get(name)
-        ]
+        pairs = ((name, before.get(name), now.get(name)) for name in names)
+        differing = [f"{name} was {old!r}, is {new!r}" for name, old, new in pairs if old != new]
         if differing:
             raise UserError(f"{self} belongs to another config; choose another workdir, or remove this one", differing)
 
@@ -135,8 +132,7 @@ class Workdir:
 
         `examples` is the number of rows to train on, and `frozen` are the parameters that checkpoints lack, of which
         the fingerprint is written (see `keep_frozen`). `prompts` are those of queries and documents, if sentences are
-        trained with them. It completes what an earlier start
-        left that was killed or ran out of disk space.
+        trained with them. It completes what an earlier start left that was killed or ran out of disk space.
         """
         ours = self.path / "model"
         for path in (self.path / "checkpoints", self.path / "metrics.jsonl", ours):
@@ -170,10 +166,8 @@ class Workdir:
 
         Runs that a sweep trains together have no checkpoints, and so no such file until one continues alone.
         """
-        path = self.path / "model" / FROZEN_FILE
-        if not frozen or path.is_file():
-            return
-        write_frozen(frozen, path.parent)
+        if frozen and not (self.path / "model" / FROZEN_FILE).is_file():
+            write_frozen(frozen, self.path / "model")
 
     def read_run(self) -> dict[str, Any]:
         """The contents of `run.json`."""
@@ -207,8 +201,7 @@ class Workdir:
     def drop_result(self) -> None:
         """Removes `result.json`, if there is one: the scores of a model that the run no longer has."""
         try:
-            if self.has_result:
-                (self.path / "result.json").unlink()
+            (self.path / "result.json").unlink(missing_ok=True)
         except OSError as error:
             raise UserError(f"{self.path / 'result.json'}: cannot be removed ({error.strerror or error})") from None
 
@@ -220,15 +213,12 @@ class Workdir:
 def settings_of(config: Section, model: Pretrained, prompts: Mapping[str, str]) -> dict[str, Any]:
     """What `run.json` has of the trained model's settings: its prompts, and with `model.keep_settings` the others.
 
-    Args:
-      prompts: of queries and documents, that sentences are trained with.
+    `prompts`: of queries and documents, that sentences are trained with.
     """
     if not config.model.keep_settings:
         return {"prompts": dict(prompts)} if prompts else {}
-    kept = {"normalize": model.normalize} | {
-        name: value for name, value in model.settings._asdict().items() if name in KEPT_FIELDS
-    }
-    own = model.settings.prompts
+    stated = {"normalize": model.normalize} | model.settings._asdict()
+    kept, own = {name: value for name, value in stated.items() if name in KEPT_FIELDS}, model.settings.prompts
     others = {name: text for name, text in prompts.items() if text not in own.values()}  # not by another name
     return {"prompts": own | others, KEPT: kept}
 

@@ -24,6 +24,7 @@ from simcse_jax.version import __version__
 
 ABOUT = "Sentence embeddings as in OpenAI's API, and search in an index of sentences."
 ERRORS: dict[int | str, dict[str, Any]] = {"4XX": {"model": schemas.ErrorBody}, "5XX": {"model": schemas.ErrorBody}}
+ANSWERED = (RequestValidationError, HTTPException, Invalid, Full, Exception)  # by `_answer`
 WARMING = 5  # seconds after which to ask again
 
 
@@ -44,13 +45,9 @@ class App:
             redoc_url=None,
             redirect_slashes=False,
             lifespan=self._life,
+            exception_handlers=dict.fromkeys(ANSWERED, _answer),
         )
         self._add_paths(self.asgi)
-        self.asgi.add_exception_handler(RequestValidationError, _wrong_fields)
-        self.asgi.add_exception_handler(HTTPException, _plain)
-        self.asgi.add_exception_handler(Invalid, _invalid)
-        self.asgi.add_exception_handler(Full, _full)
-        self.asgi.add_exception_handler(Exception, _unexpected)
         self.paths = frozenset(self.asgi.openapi()["paths"]) - {"/v1/models/{name}"} | {"/docs", "/openapi.json"}
 
     @property
@@ -178,29 +175,19 @@ def shortened(embeddings: np.ndarray, size: int) -> np.ndarray:
     return np.ascontiguousarray(kept / np.maximum(np.linalg.norm(kept, axis=1, keepdims=True), 1e-12))
 
 
-async def _wrong_fields(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)
-    return replies.wrong_fields(error.errors())
-
-
-async def _plain(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    if error.status_code == 400:  # of FastAPI, for what Python cannot read
-        return replies.error(400, "the body is not JSON in UTF-8", code="not_json")
-    answer = replies.plain(error.status_code, request.url.path)
-    answer.headers.update(error.headers or {})
-    return answer
-
-
-async def _invalid(request: Request, error: Exception) -> Response:
-    assert isinstance(error, Invalid)
-    return replies.error(404 if error.code == "model_not_found" else 400, str(error), error.param, error.code)
-
-
-async def _full(request: Request, error: Exception) -> Response:
-    assert isinstance(error, Full)
-    return replies.retry(429, str(error), error.retry_after)
-
-
-async def _unexpected(request: Request, error: Exception) -> Response:
+async def _answer(request: Request, error: Exception) -> Response:
+    match error:
+        case RequestValidationError():
+            return replies.wrong_fields(error.errors())
+        case HTTPException(status_code=400):  # of FastAPI, for what Python cannot read
+            return replies.error(400, "the body is not JSON in UTF-8", code="not_json")
+        case HTTPException():
+            answer = replies.plain(error.status_code, request.url.path)
+            answer.headers.update(error.headers or {})
+            return answer
+        case Invalid():
+            status = 404 if error.code == "model_not_found" else 400
+            return replies.error(status, str(error), error.param, error.code)
+        case Full():
+            return replies.retry(429, str(error), error.retry_after)
     return replies.error(500, "the server failed; its log says more")

@@ -147,21 +147,11 @@ class Batcher:
         heapq.heappush(self._queues.setdefault((each.piece.group, each.piece.length), []), each)
         self.waiting += 1
 
-    def _pop(self, key: tuple[int, int]) -> _Waiting:
-        each = heapq.heappop(self._queues[key])
-        if not self._queues[key]:
-            del self._queues[key]
-        self.waiting -= 1
-        return each
-
     def _forget(self, request: _Request) -> None:
-        for key, queue in [*self._queues.items()]:
-            kept = [each for each in queue if each.request is not request]
-            self.waiting -= len(queue) - len(kept)
-            heapq.heapify(kept)
-            self._queues[key] = kept
-            if not kept:
-                del self._queues[key]
+        waiting = [each for queue in self._queues.values() for each in queue if each.request is not request]
+        self._queues, self.waiting = {}, 0
+        for each in waiting:
+            self._push(each)
 
     def take(self) -> tuple[Batch, list[_Waiting]] | None:
         """Removes the next batch from those that wait; None when there is none."""
@@ -172,8 +162,11 @@ class Batcher:
         offered: list[_Waiting] = []
         shorter = sorted((key for key in self._queues if key[0] == group and key[1] <= length), key=lambda key: -key[1])
         for key in shorter:
-            while key in self._queues and len(offered) < self._most:
-                offered.append(self._pop(key))
+            while self._queues[key] and len(offered) < self._most:
+                offered.append(heapq.heappop(self._queues[key]))
+            if not self._queues[key]:
+                del self._queues[key]
+        self.waiting -= len(offered)
         shape, places = self._choose(length, [each.piece.size for each in offered])
         taken = [offered[place] for place in places]
         for place in {*range(len(offered))}.difference(places):

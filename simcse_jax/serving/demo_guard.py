@@ -6,11 +6,14 @@ A website that is open in the same browser can send requests to 127.0.0.1, and a
 
 import ipaddress
 import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from simcse_jax.errors import reason
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 EVERYWHERE = ("0.0.0.0", "::")  # the --host that serves at all addresses of the machine
@@ -26,11 +29,6 @@ WRITTEN = (
     *("/gradio_api/queue/join", "/gradio_api/call/", "/gradio_api/run/", "/gradio_api/api/"),
     *("/gradio_api/cancel", "/gradio_api/reset"),
 )
-
-Scope = dict[str, Any]
-Receive = Callable[[], Awaitable[dict[str, Any]]]
-Send = Callable[[dict[str, Any]], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class Names:
@@ -113,44 +111,33 @@ def body_refusal(body: bytes) -> tuple[int, str] | None:
 class Guard:
     """An ASGI application that passes on only the requests that are not refused."""
 
-    def __init__(self, app: App, names: Names):
+    def __init__(self, app: "ASGIApp", names: Names):
         self._app, self._names = app, names
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         """Answers one request."""
+        from starlette.requests import Request
+        from starlette.responses import PlainTextResponse
+
         if scope["type"] == "websocket":  # the page uses none
             await send({"type": "websocket.close", "code": 1008})
             return
-        refused = None
-        if scope["type"] == "http":
-            headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
-            refused = refusal(scope["method"], scope["path"], headers, self._names)
-            if refused is None and scope["method"] == "POST":
-                body, receive = await _read(receive)
-                refused = body_refusal(body)
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        refused, kept = refusal(scope["method"], scope["path"], headers, self._names), []
+        if refused is None and scope["method"] == "POST":
+            body = await Request(scope, receive).body()  # whose length was checked
+            refused, kept = body_refusal(body), [{"type": "http.request", "body": body, "more_body": False}]
         if refused is None:
-            await self._app(scope, receive, send)
-            return
+
+            async def again() -> "Message":
+                return kept.pop() if kept else await receive()
+
+            return await self._app(scope, again, send)
         status, text = refused
-        about = [(b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close")]
-        await send({"type": "http.response.start", "status": status, "headers": about})
-        await send({"type": "http.response.body", "body": f"refused: {text}\n".encode(errors="backslashreplace")})
-
-
-async def _read(receive: Receive) -> tuple[bytes, Receive]:
-    """The body of a request, whose length was checked, and a `receive` that gives it once more."""
-    parts, more = [], True
-    while more:
-        message = await receive()
-        parts.append(message.get("body", b""))
-        more = message.get("more_body", False)
-    body = b"".join(parts)
-    kept = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def again() -> dict[str, Any]:
-        return kept.pop() if kept else await receive()
-
-    return body, again
+        said = f"refused: {text}\n".encode(errors="backslashreplace")
+        await PlainTextResponse(said, status, {"connection": "close"})(scope, receive, send)
 
 
 def launch_options(names: Names) -> dict[str, Any]:

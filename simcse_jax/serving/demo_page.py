@@ -1,7 +1,7 @@
 """The demo page: the answers of its three parts, as HTML for people and as JSON for programs."""
 
 import html
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -40,7 +40,7 @@ class Model(Protocol):
 
 
 def shade_rules() -> str:
-    """The colours of the heat map's scale and cells, s0 (a cosine of 0 or less) to s31 (1), with legible text."""
+    """The colours of the heat map's scale and cells, s0 (the lowest cosine) to s31 (the highest), with legible text."""
     ends = (f"rgb({','.join(map(str, end))})" for end in (LIGHT, DARK))
     rules = [f".scale {{ background: linear-gradient(to right, {', '.join(ends)}); }}"]
     for shade in range(SHADES):
@@ -128,17 +128,28 @@ def cosine(model: Model, first: str, second: str) -> float:
     return float(model.similarity([first.strip()], [second.strip()])[0, 0])
 
 
-def heat_map(model: Model, text: str | None) -> str:
-    """The cosines of all pairs of lines, as a table of coloured cells; blank lines are left out."""
+def heat_map(models: Mapping[str, Model], text: str | None) -> str:
+    """The cosines of all pairs of lines, a table of coloured cells for each model; blank lines are left out.
+
+    All have one scale, from the lowest to the highest cosine of two different lines, so that differences are seen.
+    """
     lines = [line.strip() for line in (text or "").splitlines() if line.strip()]
     if wrong := wrong_with_lines(lines):
         return message(wrong)
-    return cells(lines, model.similarity(lines, lines))
+    found = {title: model.similarity(lines, lines) for title, model in models.items()}
+    others = np.concatenate([cosines[~np.eye(len(lines), dtype=bool)] for cosines in found.values()])
+    low, high = float(others.min()), float(others.max())
+    tables = [
+        f"<figure><figcaption>{html.escape(title)}</figcaption>{cells(lines, cosines, low, high)}</figure>"
+        for title, cosines in found.items()
+    ]
+    scale = f'cosine {low:.2f} <span class="scale"></span> {high:.2f}, the ends of what two different lines have'
+    return f'<div class="heat">{"".join(tables)}</div><p class="note">{scale}</p>'
 
 
-def cells(lines: Sequence[str], cosines: Float[np.ndarray, "N N"]) -> str:
-    """N lines and their cosines (N, N) to HTML."""
-    shades = np.rint(np.clip(cosines, 0, 1) * (SHADES - 1)).astype(int)
+def cells(lines: Sequence[str], cosines: Float[np.ndarray, "N N"], low: float, high: float) -> str:
+    """N lines and their cosines (N, N) to a table; `low` has the palest colour, `high` the darkest."""
+    shades = np.rint(np.clip((cosines - low) / max(high - low, 1e-6), 0, 1) * (SHADES - 1)).astype(int)
     numbers = len(lines) <= WITH_NUMBERS
     rows = []
     for number, line in enumerate(lines):
@@ -151,16 +162,19 @@ def cells(lines: Sequence[str], cosines: Float[np.ndarray, "N N"]) -> str:
     every = 1 if numbers else 5  # narrow columns have no room for all numbers
     marks = "".join(f"<th>{n if n == 1 or n % every == 0 else ''}</th>" for n in range(1, len(lines) + 1))
     kind = " class=numbers" if numbers else ""
-    return (
-        f'<div class="heat"><table{kind}><thead><tr><th></th>{marks}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
-        '</div><p class="note">cosine 0 or less <span class="scale"></span> 1</p>'
-    )
+    return f"<table{kind}><thead><tr><th></th>{marks}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
 
 
-def build(model: Model, title: str, count: int, examples: Sequence[str]) -> "gradio.Blocks":
-    """The page, which opens with the results of the first example."""
+def build(models: Mapping[str, Model], count: int, examples: Sequence[str]) -> "gradio.Blocks":
+    """The page, which opens with the results of the first example.
+
+    Args:
+      models: by their titles; the first one searches, and the heat maps of the others stand beside its own.
+      count: how many sentences it searches.
+    """
     import gradio as gr
 
+    title, model = next(iter(models.items()))
     # Requests from all parts reach the model one at a time.
     one: dict[str, Any] = {"concurrency_limit": 1, "concurrency_id": "model"}
     of_page: dict[str, Any] = one | {"show_progress": "minimal", "api_visibility": "private"}
@@ -205,7 +219,7 @@ def build(model: Model, title: str, count: int, examples: Sequence[str]) -> "gra
             lines.value = "\n".join(examples)
             button = gr.Button("Draw", variant="primary", elem_id="draw")
             picture = gr.HTML(elem_id="picture")
-            button.click(lambda text: heat_map(model, text), lines, picture, **of_page)
+            button.click(lambda text: heat_map(models, text), lines, picture, **of_page)
         for name, endpoint in endpoints(model).items():
             gr.api(endpoint, api_name=name, **one)
     return page

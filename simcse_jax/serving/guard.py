@@ -23,14 +23,6 @@ class _Gone(Exception):
     """The client has hung up."""
 
 
-class _TooLarge(Exception):
-    """The body has more bytes than a request may have."""
-
-
-class _Crowded(Exception):
-    """The bodies of all requests have more bytes than they may have."""
-
-
 class _Watched:
     """`send`, which remembers how far the answer is."""
 
@@ -97,16 +89,10 @@ class Guard:
             async with asyncio.timeout(self._limits.seconds):
                 most = 0 if refused else self._limits.body  # what is refused is read too: else no client sees why
                 kept = refused is None and scope["path"].startswith(PROTECTED)  # nothing else has a use for a body
-                await self._read(receive, body, most, _length(scope), kept)
-                arrived = True
+                wrong = await self._read(receive, body, most, _length(scope), kept)
+                refused, arrived = refused or wrong, True
                 if refused is None:
                     await self._pass_on(scope, bytes(body), receive, send)
-        except _TooLarge:
-            message = f"the body is too large: a request may have {self._limits.body:,} bytes"
-            refused = refused or replies.error(413, message, headers=CLOSE)
-        except _Crowded:
-            message = f"the requests in progress have more than {self._limits.bodies:,} bytes"
-            refused = replies.retry(429, message, 1)
         except TimeoutError:
             seconds = f"{self._limits.seconds:g} s"
             late = replies.error(408, f"no whole request in {seconds}", headers=CLOSE)
@@ -116,12 +102,8 @@ class Guard:
         if refused is not None and not send.status:
             await refused(scope, receive, send)
 
-    async def _read(self, receive: Receive, body: bytearray, most: int, announced: int, kept: bool) -> None:
-        """Reads the body of a request, to its end if that is near; fills `body` if it is `kept`.
-
-        Raises:
-          _TooLarge, _Crowded, _Gone.
-        """
+    async def _read(self, receive: Receive, body: bytearray, most: int, announced: int, kept: bool) -> Response | None:
+        """Reads the body of a request, to its end if that is near, into `body` if it is `kept`; refuses a large one."""
         size, crowded, far = 0, False, max(most, UNREAD)
         more = announced <= far
         while more:
@@ -140,9 +122,11 @@ class Guard:
                 self._held += len(part)
                 body += part
         if max(size, announced) > most:
-            raise _TooLarge
+            said = f"the body is too large: a request may have {self._limits.body:,} bytes"
+            return replies.error(413, said, headers=CLOSE)
         if crowded:
-            raise _Crowded
+            return replies.retry(429, f"the requests in progress have more than {self._limits.bodies:,} bytes", 1)
+        return None
 
     async def _pass_on(self, scope: Scope, body: bytes, receive: Receive, send: _Watched) -> None:
         """Passes the request on, unless the client hangs up first."""
@@ -173,9 +157,8 @@ class Guard:
         if self._key is not None and scope["path"].startswith(PROTECTED):
             kind, _, given = headers.get("authorization", b"").partition(b" ")
             if kind.lower() != b"bearer" or not hmac.compare_digest(given.strip(), self._key):
-                message = "this server needs its key: Authorization: Bearer KEY"
-                if given:
-                    message = "Incorrect API key provided"
+                missing = "this server needs its key: Authorization: Bearer KEY"
+                message = "Incorrect API key provided" if given else missing
                 return replies.error(401, message, headers={"WWW-Authenticate": "Bearer"} | CLOSE)
         if self._in_progress > self._limits.requests and scope["path"].startswith(PROTECTED):
             return replies.retry(429, f"more than {self._limits.requests} requests at the same time", 1)

@@ -51,8 +51,7 @@ def plain(status: int, path: str) -> Response:
 def wrong_fields(errors: Sequence[Mapping[str, Any]]) -> Response:
     """A response to a body that violates its schema, about the first mistake.
 
-    Args:
-      errors: pydantic's, with where each is (`loc`), its `type` and its message (`msg`).
+    `errors`: pydantic's, with where each is (`loc`), its `type` and its message (`msg`).
     """
     first = errors[0]
     place = [str(part) for part in first["loc"] if part != "body"]

@@ -26,18 +26,6 @@ class Invalid(Exception):
         self.param, self.code = param, code
 
 
-class Tokens(Protocol):
-    """A text as tokens, as `simcse_jax.encoding.batching.Sentence`."""
-
-    @property
-    def ids(self) -> np.ndarray:
-        """(T,) int32."""
-
-    @property
-    def cut(self) -> bool:
-        """Whether it was too long for the model."""
-
-
 class Encoder(Protocol):
     """What is needed of a model with a prompt, as `simcse_jax.encoding.batch_encoder.BatchEncoder` has it."""
 
@@ -51,7 +39,7 @@ class Encoder(Protocol):
         """How many threads should encode."""
 
     def tokenize(self, texts: Sequence[str]) -> Sequence[Any]:
-        """`Tokens` of texts."""
+        """Texts as tokens: `ids`, (T,) int32, and whether they were `cut`, as an `encoding.batching.Sentence`."""
 
     def row_length(self, sentence: Any) -> int:
         """The length of the rows that a sentence needs."""

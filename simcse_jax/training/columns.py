@@ -2,8 +2,8 @@
 
 from simcse_jax.config.sections import Section
 from simcse_jax.data.corpora import AnyCorpus
+from simcse_jax.data.documents import SPANS
 from simcse_jax.data.sources import Examples
-from simcse_jax.data.spans import SPANS
 from simcse_jax.errors import UserError
 from simcse_jax.objectives.objective import Columns
 from simcse_jax.objectives.registry import needing, trained

@@ -8,13 +8,12 @@ import jax
 from simcse_jax.config.checks import validate
 from simcse_jax.config.sections import Section
 from simcse_jax.devices import processes
-from simcse_jax.devices.mesh import replicate
-from simcse_jax.devices.parts import distribute
 from simcse_jax.host.storage import as_path
 from simcse_jax.runs.reporters.opening import check_installed
 from simcse_jax.runs.workdir import Workdir
-from simcse_jax.training.inputs import Inputs, read_inputs
+from simcse_jax.training.inputs import Inputs
 from simcse_jax.training.programs import Updates
+from simcse_jax.training.run import read
 from simcse_jax.training.setup import make_setup
 
 STEPS = 4  # that are made; the first one of a program is not timed
@@ -34,25 +33,14 @@ def dry_run(config: Section, workdir: str = "") -> None:
     check_installed(config)
     processes.initialize(config.parallel)
     with processes.together():
-        folder = Workdir(as_path(workdir)) if workdir else None
-        if folder:
-            folder.check_is_folder()
-            if folder.exists:
-                folder.check_same_config(config)
-        inputs = read_inputs(config)
+        inputs = read([config], [Workdir(as_path(workdir))] if workdir else [])
     steps = inputs.total_steps
     processes.say(describe(config, inputs))
     if not steps:
         return
-    setup = make_setup(config, inputs)
-    state, batches = distribute(setup.state(config), setup.mesh), setup.batches(config.seed)
-    updates = Updates(
-        *(setup.graph, setup.recipe, setup.mesh, batches, steps),
-        unpad=config.train.unpad,
-        frozen=setup.frozen,
-        recipes=setup.recipes,
-    )
-    settings = replicate(setup.settings(config), setup.replicated)
+    setup = make_setup([config], inputs)
+    state, batches, settings = setup.state(), setup.batches(), setup.settings()
+    updates = Updates(setup, batches)
     taken = []
     for step in range(min(STEPS, steps)):
         batch = setup.read(batches, step)

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from simcse_jax.config.fields import FEWEST_ANALYSED
-from simcse_jax.config.matryoshka_fields import sizes_of
+from simcse_jax.config.loss_fields import sizes_of
 from simcse_jax.config.sections import Section
 from simcse_jax.data.sources import split_sources
 from simcse_jax.devices import processes

@@ -13,7 +13,7 @@ from simcse_jax.devices.parts import gather, rows_of, sends_rows, spec
 from simcse_jax.models import parameters, partial
 from simcse_jax.models.parameters import Params
 from simcse_jax.models.sentence_encoder import Graph
-from simcse_jax.training.rows import Batch
+from simcse_jax.objectives.tokens import Batch
 
 
 class Gathering(NamedTuple):
@@ -61,16 +61,10 @@ def make_gathering(graph: Graph, params: Params, frozen: Params | None, mesh: Me
         name for name in words if name in params and sends_rows(len(params[name]), split[name], tokens, mesh.size)
     )
     way = ways({name: value.size for name, value in params.items() if name not in tables}, mesh)
-    return Gathering(split, sent_as(graph, params, frozen), way, tables)
-
-
-def sent_as(graph: Graph, params: Params, frozen: Params | None) -> dict[str, jnp.dtype]:
-    """The type in which each parameter is gathered: that of the encoder's products, if they alone read it.
-
-    They round it anyway, so this changes no bit of the loss.
-    """
+    # What products alone read is sent in their type: they round it anyway, so this changes no bit of the loss.
     dtype = type_of_products(graph, partial.of_step(params, frozen))
-    return {name: dtype if parameters.only_multiplied(name) else jnp.dtype(jnp.float32) for name in params}
+    sent = {name: dtype if parameters.only_multiplied(name) else jnp.dtype(jnp.float32) for name in params}
+    return Gathering(split, sent, way, tables)
 
 
 def type_of_products(graph: Graph, params: Params) -> jnp.dtype:

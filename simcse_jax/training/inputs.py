@@ -24,7 +24,6 @@ from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.head import HEADS
 from simcse_jax.models.masking import Masking
 from simcse_jax.models.projector import width
-from simcse_jax.objectives.objective import Objective
 from simcse_jax.objectives.registry import needing
 from simcse_jax.runs.loading import load_model
 from simcse_jax.runs.state import convolutions_of, own_adapter, with_parts
@@ -75,19 +74,9 @@ class Inputs(NamedTuple):
     sizes: tuple[int, ...] = ()  # of truncated embeddings, at which the model is scored too
 
     @property
-    def num_columns(self) -> int:
-        """The number of sentence columns in the data."""
-        return 1 if self.corpus is None else self.corpus.num_columns
-
-    @property
-    def fewest_columns(self) -> int:
-        """The sentences of a row that has the fewest."""
-        return 1 if self.corpus is None else self.corpus.fewest_columns
-
-    @property
     def prompts(self) -> dict[str, str]:
         """The prompts of queries and documents that the model is trained with; {} without one for all sources."""
-        return {} if self.corpus is None else prompts_by_name(self.corpus.prompts, self.num_columns)
+        return {} if self.corpus is None else prompts_by_name(self.corpus.prompts, self.corpus.num_columns)
 
     @property
     def num_examples(self) -> int:
@@ -119,7 +108,10 @@ def read_inputs(config: Section) -> Inputs:
     evaluation = held.evaluation if held else read_evaluation(config, devices)
     model = load_model(config.model.init_from, config.model.num_layers)
     masked = needing(config.objective, "masks_tokens")
-    check_transformer(config, model, masked)
+    if trains(config):  # word vectors are scored as they are
+        model.check_layers("training (train.epochs and train.max_steps other than 0)")
+    for field in [f"objective.{one.name}.weight" for one in masked] + ["analysis.every"] * bool(config.analysis.every):
+        model.check_layers(field)
     tokenizer = model.tokenizer
     convolutions = convolutions_of(config.model)
     unused = ["its convolutions"] if model.config.convolutions and not convolutions else []
@@ -183,18 +175,6 @@ def read_held_out(config: Section, devices: Sequence[jax.Device]) -> HeldOut:
     use = "half choose the best checkpoint, half are the test set" if config.eval.every else "the test set"
     processes.say(f"{config.data.train}: {rows:,} of {len(examples):,} rows are held out: {use}")
     return held
-
-
-def check_transformer(config: Section, model: Pretrained, masked: Sequence[Objective]) -> None:
-    """Refuses what word vectors cannot do: they are scored as they are.
-
-    Raises:
-      UserError: naming the model and the field.
-    """
-    if trains(config):
-        model.check_layers("training (train.epochs and train.max_steps other than 0)")
-    for field in [f"objective.{one.name}.weight" for one in masked] + ["analysis.every"] * bool(config.analysis.every):
-        model.check_layers(field)
 
 
 def choose_devices(config: Section) -> list[jax.Device]:

@@ -1,140 +1,363 @@
-"""The loop over steps, for one run or for several that are trained together."""
+"""The loop over the steps of a run, or of several that are trained together, and what is due between the steps."""
 
-import collections
 import contextlib
+import dataclasses
+import math
 import time
-from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import jax
 import numpy as np
 
+from simcse_jax.config.sections import Section
+from simcse_jax.data.corpora import AnyBatches
 from simcse_jax.devices import processes
 from simcse_jax.devices.preemption import Preemption
+from simcse_jax.encoding.embedder import Embedder, NotFinite
+from simcse_jax.encoding.tokens import TokenEncoder
 from simcse_jax.errors import UserError
+from simcse_jax.evaluation.evaluator import evaluate_all
+from simcse_jax.host import progress
+from simcse_jax.host.locks import Check, never_lost
 from simcse_jax.host.progress import Progress
+from simcse_jax.models.parameters import Params, subset
+from simcse_jax.runs.checkpoints import Checkpoints
+from simcse_jax.runs.metrics_file import Metrics
 from simcse_jax.runs.state import TrainState
-from simcse_jax.training.loss import Batch
-from simcse_jax.training.schedule import Due, Schedule
+from simcse_jax.runs.workdir import Workdir
+from simcse_jax.training.loss import Batch, Settings
+from simcse_jax.training.patience import Patience
+from simcse_jax.training.programs import Updates
+from simcse_jax.training.schedule import Due
+from simcse_jax.training.setup import Setup
+from simcse_jax.training.speed import Speed, Steps
+from simcse_jax.training.step import METRICS
+
+CHECKED = ("loss", "gradient_norm")  # of each step; all metrics of a log line's
+POLL = 2e-4  # seconds between two looks at a batch that is not read yet
+BEST = "best."  # in the checkpoints of several runs, before the names of the parameters that scored best so far
 
 
-class Trainee(Protocol):
-    """A run or several: it computes steps, and does what is due between them."""
+@dataclasses.dataclass
+class Run:
+    """A run in the loop: what it does not share with those that are trained together with it."""
+
+    config: Section
+    folder: Workdir
+    patience: Patience  # its scores are the first process's
+    name: str = ""  # of one of several, for people
+    check: Check = never_lost  # raises if the workdir's lock was lost
+    metrics: Metrics | None = None  # in the first process alone
+    ended: bool = False  # by patience
+    problem: str = ""  # why it was given up
+
+    @property
+    def continues(self) -> bool:
+        """Whether its steps still count: it was not given up, and has not ended."""
+        return not (self.problem or self.ended)
+
+    @property
+    def best(self) -> tuple[float, int]:
+        """The best score after step 0 so far, and its step; of equals the last one, as checkpoints have it."""
+        lines = [line for line in self.metrics.lines if line["step"]] if self.metrics else []
+        scores = [(line[name], line["step"]) for line in lines for name in line if name.startswith("eval/")]
+        return max(scores, default=(-math.inf, 0))
+
+    def write(self, number: int, values: Mapping[str, Any]) -> None:
+        """Adds a line to the metrics."""
+        if self.metrics is not None:
+            self.metrics.write(number, values)
+
+    def say(self, text: str) -> None:
+        """Prints a line, once for all processes."""
+        if processes.is_first():
+            progress.write(f"{self.name}: {text}" if self.name else text)
+
+
+@dataclasses.dataclass
+class Training:
+    """Runs that are trained in one program, one or several, and the results since the last log line.
+
+    A single run whose loss or embeddings are not finite ends with an error. Of several it is given up, and the others
+    continue. One whose patience is over has ended: its best parameters and its metrics stay as they are, while its row
+    is computed as long as others continue.
+    """
+
+    setup: Setup
+    runs: Sequence[Run]
+    batches: Sequence[AnyBatches]
+    updates: Updates
+    settings: Settings
+    checkpoints: Checkpoints
+    traced_update: Callable[..., Any] | None = None  # `updates` with a trace of some calls
+    callbacks: Sequence[Callable[[int, Mapping[str, float]], object]] = ()  # get the step and the scores
+    ahead: int = 1  # how many updates are compiled before the first one
+    best: Params = dataclasses.field(default_factory=dict)  # (R, …) of several runs; one has them in its checkpoints
+    pending: list[tuple[int, dict[str, jax.Array]]] = dataclasses.field(default_factory=list)  # still on the device
+    speed: Speed = dataclasses.field(default_factory=Speed)  # since the last log line
+    last: list[dict[str, float]] = dataclasses.field(default_factory=list)  # of each run, the line of the last step
+    tokens: int = 0  # of the batch that was read last; counted in the process that writes the metrics
+
+    @property
+    def ended(self) -> bool:
+        """Whether no run continues."""
+        return not any(run.continues for run in self.runs)
+
+    def left(self, step: int) -> int:
+        """The steps after this one."""
+        return 0 if self.ended else self.setup.schedule.total - step
+
+    def train(self, state: TrainState, preemption: Preemption) -> TrainState:
+        """Does all remaining updates, unless all runs end earlier. Before the first one, the start is scored.
+
+        Raises:
+          UserError: naming the step that went wrong, or a checkpoint that cannot be saved.
+          Preempted, KeyboardInterrupt: after saving, for SIGTERM and Ctrl-C.
+        """
+        if self.left(int(state.step)):
+            state = self._remaining(state, preemption)
+        self.checkpoints.wait()
+        preemption.finish()
+        return state
+
+    def _remaining(self, state: TrainState, preemption: Preemption) -> TrainState:
+        first, schedule = int(state.step), self.setup.schedule
+        batch = self.read(first)
+        self.compile(first, state, batch)
+        if first == 0:
+            self.look(0, state, schedule.due(0))
+        with Progress(schedule.total, "steps", done=first, shown=processes.is_first()) as bar:
+            steps = Steps(bar, processes.is_first())
+            for number in range(first + 1, schedule.total + 1):
+                state = self.update(number - 1, state, batch)
+                steps.dispatched(self.loss)
+                if number < schedule.total:
+                    batch = self.read(number)
+                due = schedule.due(number)
+                if due.log:
+                    steps.wait()
+                    self.log(number)
+                preempted = preemption.reached(number) and number < schedule.total
+                if due.pause or preempted:
+                    steps.wait()
+                    started = time.monotonic()
+                    self.look(number, state, due, preempted)
+                    bar.skip(time.monotonic() - started)
+                if preempted:
+                    raise preemption.ended(number)
+                if self.ended:
+                    break
+        return state
+
+    def read(self, step: int) -> Batch:
+        """The batch of an update, counted from 0.
+
+        Where the devices have finished all steps before it is there, they wait for data.
+        """
+        while any(each.is_reading(step) for each in self.batches) and not self.is_idle:
+            time.sleep(POLL)
+        started = time.perf_counter()
+        if processes.is_first():
+            self.tokens = sum(each.tokens(step) for each in self.batches)  # before a thread reads the next batch
+        batch = self.setup.read(self.batches, step)
+        if self.is_idle:
+            self.speed.wait(time.perf_counter() - started)
+        return batch
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether this process's devices have finished the steps that were dispatched; it does not wait for them."""
+        loss: Any = self.loss if self.pending else None  # JAX does not declare is_ready
+        return loss is None or loss.is_ready()
+
+    def compile(self, step: int, state: TrainState, batch: Batch) -> None:
+        """Compiles the first updates."""
+        for each in range(step, min(step + self.ahead, self.setup.schedule.total)):
+            own = batch if each == step else self.setup.read(self.batches, each)  # its shape may be another
+            self.updates.compile(each, state, own, self.settings)
+        self.speed = Speed()
+
+    def update(self, step: int, state: TrainState, batch: Batch) -> TrainState:
+        """Dispatches an update; its metrics stay on the device until they are needed."""
+        if seconds := self.updates.compile(step, state, batch, self.settings):
+            self.speed.skip(seconds)
+        state, values = (self.traced_update or self.updates)(step, state, batch, self.settings)
+        self.pending.append((step + 1, values))
+        self.speed.add(math.prod(batch["input_ids"].shape[:-1]), self.tokens, self.updates.at_peak(step))
+        return state
 
     @property
     def loss(self) -> jax.Array:
         """That of the update dispatched last, of one run or (R,) of R runs; still being computed."""
-        ...
-
-    @property
-    def ended(self) -> bool:
-        """Whether it does no further step, although some are left."""
-        ...
-
-    def read(self, step: int) -> Batch:
-        """The batch of update `step`, counted from 0, as `update` takes it."""
-        ...
-
-    def compile(self, step: int, state: TrainState, batch: Batch) -> None:
-        """Compiles what the first update needs."""
-        ...
-
-    def update(self, step: int, state: TrainState, batch: Batch) -> TrainState:
-        """Dispatches update `step`, counted from 0."""
-        ...
+        return self.pending[-1][1]["loss"]
 
     def log(self, number: int) -> None:
-        """Writes the metrics of the step with this number."""
-        ...
+        """Writes the last step's metrics."""
+        self.fetch()
+        for run, line in zip(self.runs, self.last, strict=True):
+            if run.continues:
+                run.write(number, line)
+        self.speed = Speed()  # the time of writing is not the steps'
 
-    def look(self, number: int, state: TrainState, due: Due, preempted: bool) -> None:
-        """Measures, scores and saves as is due; a run that is `preempted` saves in any case, and waits for the save."""
-        ...
+    def fetch(self) -> None:
+        """Waits for the dispatched steps; the first of them whose loss or gradient is not finite stops a run.
 
-    def wait(self) -> None:
-        """Waits until everything is saved."""
-        ...
+        The line of a single run has the speed of the steps since the last line, too.
+        """
+        for number, values in self.pending:
+            names = METRICS if number == self.pending[-1][0] else CHECKED  # each transfer takes its time
+            columns = [np.asarray(values[name]).ravel().tolist() for name in names]  # half of float()'s time
+            self.last = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+            for run, line in zip(self.runs, self.last, strict=True):
+                if run.continues and not all(map(math.isfinite, line.values())):
+                    self.stop(run, number, f"the loss is {line['loss']}, the gradient's norm {line['gradient_norm']}")
+        if self.pending and not self.setup.together:
+            self.last[0] |= self.speed.line()
+        self.pending = []
+
+    def look(self, number: int, state: TrainState, due: Due, preempted: bool = False) -> None:
+        """Measures, scores and saves as is due. The last step of a run is logged and measured in any case.
+
+        The start, if it is saved, is measured and scored before: a run that resumes there has its lines.
+        """
+        if number == 0 and self.checkpoints.latest == 0:
+            return
+        self.fetch()  # counts as the steps' time
+        started = time.perf_counter()
+        found: tuple[dict[str, Any], int] = {}, 0
+        encodes = due.measure or due.score or (due.save and not preempted)  # otherwise there is no time to gather
+        for row, run in enumerate(self.runs):
+            if encodes and run.continues:
+                try:
+                    found = self.measure(row, number, state, due, preempted)
+                except NotFinite as error:
+                    self.stop(run, number, str(error))
+        if due.save or preempted:
+            self.save(state, *found)
+        if preempted:
+            self.checkpoints.close()
+        for callback in self.callbacks if found[0] else ():
+            callback(number, found[0])
+        self.speed.skip(time.perf_counter() - started)
+
+    def measure(
+        self, row: int, number: int, state: TrainState, due: Due, preempted: bool
+    ) -> tuple[dict[str, Any], int]:
+        """Measures and scores a run, given by its row; its scores, and the encoder that has them.
+
+        Of two encoders, the one with the better score is measured; at steps without a score the first one.
+
+        Raises:
+          NotFinite: when embeddings are not finite; the loss misses the parameters after the last update.
+        """
+        run, own = self.runs[row], self.setup.of_run(state.params, row)
+        models = [Shown(self.setup.embed.with_params(self.setup.model(own, tower))) for tower in self.setup.towers]
+        each = [evaluate_all(model, self.setup.scoring) for model in models] if due.score and self.setup.scoring else []
+        tower = max(range(len(each)), key=lambda tower: next(iter(each[tower].values())), default=0)  # a tie: anchors'
+        which = {"second_encoder": tower} if models[1:] else {}
+        if due.measure:
+            self._measure_layers(run, number, models[tower], which)
+        if not each:
+            if due.save and number and not preempted:  # then there is no time to compile
+                models[0](["Are these parameters fit to be saved?"])
+            if number and number == self.setup.schedule.total:
+                run.say(f"step {number}{self._loss(row, ': ')}")
+            return {}, 0
+        name, score = next(iter(each[tower].items()))
+        if number and score >= run.best[0]:
+            self.best |= {part: rows.at[row].set(own[part]) for part, rows in self.best.items()}
+        run.patience.add(number, score)
+        run.write(number, each[tower] | run.patience.line | which)
+        run.say(f"step {number}: {name} {score:.2f}{self._loss(row, ', ')}")
+        self.decide(run)
+        if run.ended:
+            if self.speed.steps:  # it was not logged
+                run.write(number, self.last[row])
+            if not due.measure:
+                self._measure_layers(run, number, models[tower], which)
+        return each[tower], tower
+
+    def _measure_layers(self, run: Run, number: int, model: "Shown", which: dict[str, int]) -> None:
+        for evaluator in self.setup.measuring:
+            run.write(number, evaluator(model) | which)
+
+    def _loss(self, row: int, before: str) -> str:
+        """The last step's loss for people, after `before`; "" at the start."""
+        return f"{before}loss {self.last[row]['loss']:.4f}" if self.last else ""
+
+    def decide(self, run: Run) -> None:
+        """Ends a run if its patience is over. All processes do what the first one does: its scores are written."""
+        if run.patience.evaluations:
+            reason, *_ = processes.gather(str(run.patience) if run.patience.is_over else "")
+            run.ended = bool(reason)
+            if reason:
+                run.say(reason)
+
+    def stop(self, run: Run, number: int, reason: str) -> None:
+        """Gives up a run that went wrong at a step; a single one's last good checkpoint stays.
+
+        Raises:
+          UserError: for a single run.
+        """
+        if self.setup.together:
+            run.problem = f"step {number}: {reason}"
+            run.say(f"{run.problem}; the others continue")
+            return
+        self.checkpoints.close()  # a save may be running
+        if not number:
+            raise UserError(f"step 0: {reason}; config.model.init_from must be another model")
+        saved = self.checkpoints.latest
+        left = "no checkpoint was saved yet" if saved is None else f"the last good checkpoint is that of step {saved}"
+        raise UserError(
+            f"step {number}: {reason}; {left}. "
+            "Start again in another workdir with a lower train.learning_rate or a higher temperature"
+        )
+
+    def save(self, state: TrainState, scores: Mapping[str, Any], tower: int) -> None:
+        """Saves the metrics, then the checkpoint that they belong to.
+
+        Args:
+          state: after the step.
+          scores: of the step; empty if there are none. The first one is a single run's for the choice of the best.
+          tower: the encoder that has them.
+        """
+        with processes.together():
+            for run in self.runs:
+                run.check()
+                if run.metrics is not None:
+                    run.metrics.flush()
+        score = None if self.setup.together else next(iter(scores.values()), None)
+        self.checkpoints.save(self.with_best(state), score, tower)
+
+    def with_best(self, state: TrainState) -> TrainState:
+        """As the checkpoints have it: with the best parameters of several runs."""
+        return state._replace(params=state.params | {BEST + name: value for name, value in self.best.items()})
+
+    def restore(self, state: TrainState) -> tuple[TrainState, int | None]:
+        """The newest saved state and its step; the given one and None if none was saved."""
+        saved = self.checkpoints.resume(self.with_best(state))
+        if saved is None:
+            return state, None
+        self.best = subset(saved.params, BEST)
+        processes.say(f"resuming at step {int(saved.step)} of {self.setup.schedule.total}")
+        return saved._replace(params={name: saved.params[name] for name in state.params}), int(saved.step)
 
 
-def train(trainee: Trainee, schedule: Schedule, state: TrainState, preemption: Preemption) -> TrainState:
-    """Does all remaining updates, unless the trainee ends earlier. Before the first one, the start is scored.
+@dataclasses.dataclass(frozen=True)
+class Shown:
+    """A model for evaluators, which shows its progress."""
 
-    Raises:
-      UserError: naming the step that went wrong, or a checkpoint that cannot be saved.
-      Preempted, KeyboardInterrupt: after saving, for SIGTERM and Ctrl-C.
-    """
-    if int(state.step) < schedule.total and not trainee.ended:
-        state = _remaining(trainee, schedule, state, preemption)
-    trainee.wait()
-    preemption.finish()
-    return state
+    embedder: Embedder
 
+    def __call__(self, sentences: Sequence[str]) -> np.ndarray:
+        """(N, D) embeddings of N sentences."""
+        return self.embedder.with_progress(sentences, processes.is_first())
 
-def _remaining(trainee: Trainee, schedule: Schedule, state: TrainState, preemption: Preemption) -> TrainState:
-    first, total = int(state.step), schedule.total
-    batch = trainee.read(first)
-    trainee.compile(first, state, batch)
-    if first == 0:
-        trainee.look(0, state, schedule.due(0), False)
-    shown = processes.is_first()
-    with Progress(total, "steps", done=first, shown=shown) as bar:
-        steps = Steps(bar, shown)
-        for number in range(first + 1, total + 1):
-            state = trainee.update(number - 1, state, batch)
-            steps.dispatched(trainee.loss)
-            if number < total:
-                batch = trainee.read(number)
-            due = schedule.due(number)
-            if due.log:
-                steps.wait()
-                trainee.log(number)
-            preempted = preemption.reached(number) and number < total
-            if due.pause or preempted:
-                steps.wait()
-                started = time.monotonic()
-                trainee.look(number, state, due, preempted)
-                bar.skip(time.monotonic() - started)
-            if preempted:
-                raise preemption.ended(number)
-            if trainee.ended:
-                break
-    return state
-
-
-class Steps:
-    """Shows the steps that the devices have finished; the host dispatches others ahead of them.
-
-    Asking whether a step has finished does not wait for it. A loss is fetched when the bar or a line is about to show
-    it, from a step that has finished.
-    """
-
-    def __init__(self, bar: Progress, shown: bool):
-        """Counts on `bar`, if it is `shown`."""
-        self._bar, self._shown = bar, shown
-        self._running: collections.deque[Any] = collections.deque()  # the losses of steps, on the devices
-
-    def dispatched(self, loss: jax.Array) -> None:
-        """Adds a step by its loss, and counts the steps that have finished."""
-        if self._shown:
-            self._running.append(loss)
-            while self._running and self._running[0].is_ready():
-                self._count()
-
-    def wait(self) -> None:
-        """Waits for all steps, and counts each as it finishes."""
-        while self._running:
-            jax.block_until_ready(self._running[0])
-            self._count()
-
-    def _count(self) -> None:
-        loss = self._running.popleft()
-        self._bar.advance(1, lambda: describe(np.asarray(loss)))
-
-
-def describe(loss: np.ndarray) -> str:
-    """The loss for people; the mean over the runs that are trained together, without those that were given up."""
-    finite = loss[np.isfinite(loss)]
-    return f"loss {finite.mean():.4f}" if finite.size else f"loss {loss.flat[0]}"
+    @property
+    def tokens(self) -> TokenEncoder:
+        """The token embeddings of the last layer."""
+        return dataclasses.replace(self.embedder.tokens, last_only=True)
 
 
 @contextlib.contextmanager

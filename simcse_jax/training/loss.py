@@ -27,15 +27,21 @@ from simcse_jax.models.parameters import Params
 from simcse_jax.models.pooling import FIRST_TOKEN
 from simcse_jax.models.products import rounding
 from simcse_jax.models.projector import Projector, project
-from simcse_jax.models.sentence_encoder import Graph
-from simcse_jax.objectives.objective import Embedded, Objective, Psum
-from simcse_jax.objectives.registry import OWN
-from simcse_jax.objectives.tokens import ENCODER, GENERATOR, Network, Tokens
-from simcse_jax.objectives.total import Term, total
+from simcse_jax.models.sentence_encoder import Graph, SentenceEncoder
+from simcse_jax.objectives.objective import Embedded, Objective, Psum, Term, total
+from simcse_jax.objectives.registry import BUILT_IN
+from simcse_jax.objectives.tokens import (
+    ENCODER,
+    GENERATOR,
+    Batch,
+    Network,
+    Rows,
+    Settings,
+    Tokens,
+    dropout_keys,
+)
 from simcse_jax.objectives.views import CHANGE, NOISE, Pass, Plan, View, each_of
 from simcse_jax.training.gathering import make_gathering, type_of_products
-from simcse_jax.training.rows import Batch, Rows, Settings, dropout_keys
-from simcse_jax.training.views import embed
 
 
 class Optimization(NamedTuple):
@@ -73,11 +79,15 @@ class Recipe(NamedTuple):
     sizes: tuple[int, ...] = ()  # of the truncated embeddings that objectives see; (): the embeddings as they are
 
     @property
+    def passes(self) -> bool:
+        """Whether an objective has a pass over tokens."""
+        methods = "tokens", "second_pass"
+        return any(term.objective.overrides(method) for term in self.objectives for method in methods)
+
+    @property
     def views(self) -> tuple[View, ...]:
         """The views of all objectives, each once: (V, B, D) embeddings have them in this order."""
-        return tuple(
-            dict.fromkeys(view for term in self.objectives for view in each_of(term.objective.views(self.plan)))
-        )
+        return _views(self.objectives, self.plan)
 
     @property
     def reads_words(self) -> bool:
@@ -87,7 +97,7 @@ class Recipe(NamedTuple):
         and an objective from outside looks at what it likes.
         """
         changed = any(callable(view.change) for view in self.views)
-        return self.masking is not None or changed or any(term.objective.name not in OWN for term in self.objectives)
+        return self.masking is not None or changed or any(term.name not in BUILT_IN for term in self.objectives)
 
     def read_by(self, objective: Objective) -> dict[str, View]:
         """The views whose tokens' features the objective's pass over tokens reads, by its names."""
@@ -108,6 +118,11 @@ class Recipe(NamedTuple):
             elif view:
                 found[name] = jnp.stack([of(one) for one in view])
         return found
+
+
+@functools.lru_cache
+def _views(objectives: tuple[Term, ...], plan: Plan) -> tuple[View, ...]:
+    return tuple(dict.fromkeys(view for term in objectives for view in each_of(term.objective.views(plan))))
 
 
 # Frozen parameters come last: no gradient, and None where there are none. Those of a generator have their own names,
@@ -166,21 +181,20 @@ def loss_of(
     if not alone:
         base = jax.lax.pcast(base, AXIS, to="varying")
     params = partial.whole(params, base)
-    networks, count = dict(recipe.networks), len(batch["index"])
-    generator = read_in_chunks(networks[GENERATOR], recipe, frozen or {}, count) if GENERATOR in networks else {}
-    given = Given(graph, recipe, read_in_chunks(graph, recipe, params, count), generator)
+    given = make_given(graph, recipe, params, frozen or {}, len(batch["index"]))
 
     def psum(x: Any) -> Any:
         return x if alone else jax.lax.psum(x, AXIS)
 
     def rows_of(batch: Batch) -> Rows:
-        return Rows(batch, step, settings, recipe.most_tokens, recipe.drops_attention)
+        words = len(params[parameters.WORD_EMBEDDING]) if recipe.masking else 0
+        return Rows(batch, step, settings, recipe.most_tokens, recipe.drops_attention, recipe.masking, words)
 
     def artificial(count: int, size: int) -> Float[Array, "M D"]:
         key = dropout_keys(settings["seed"], step, jnp.full(1, -1, jnp.int32), [NOISE])[0, 0]
         return jax.random.normal(key, (count, size))
 
-    views, found = in_chunks(lambda batch: first_pass(recipe, given, rows_of(batch)), recipe.chunk_size, batch)
+    views, found = in_chunks(lambda batch: first_pass(given, rows_of(batch)), recipe.chunk_size, batch)
     views = None if views is None else jnp.moveaxis(views, 1, 0)
     projected = project_views(recipe, params, views, psum) if recipe.projector and views is not None else None
     seen = {term.name: projected if term.projected else views for term in recipe.objectives}
@@ -205,83 +219,70 @@ def loss_of(
 
 
 class Given(NamedTuple):
-    """The networks of a step and their parameters, whole on this device."""
+    """What a step computes with, whole on this device."""
 
-    graph: Graph
     recipe: Recipe
-    params: Params  # as the encoder and other networks read them, with copies in the type of products
-    generator: Params  # the frozen ones, likewise
-
-    def network(self, name: str) -> tuple[Graph, Params]:
-        """A network of the recipe by its name."""
-        if name == ENCODER:
-            return self.graph, self.params
-        graph = dict(self.recipe.networks)[name]
-        return graph, self.generator if name == GENERATOR else parameters.subset(self.params, f"{name}.")
+    params: Params  # everything trained, with copies in the type of products
+    towers: Sequence[SentenceEncoder]  # one or two, which encode the views
+    networks: Mapping[str, Network]  # that passes over tokens read, by name
 
     def tokens(self, term: Term, rows: Rows, features: Mapping[View, Float[Array, "M B T D"]] | None = None) -> Tokens:
         """What an objective's pass over tokens is handed."""
-
-        def encode(
-            name: str,
-            ids: Int[Array, "PB T"],
-            columns: Sequence[int],
-            numbers: Sequence[int],
-            first: Float[Array, "PB D"] | None = None,
-        ) -> Float[Array, "PB T D"]:
-            graph, params = self.network(name)
-            encoder = parameters.merge(graph, parameters.sentence_encoder(params)).encoder
-            keys, most_tokens = rows.keys(numbers).reshape(-1), rows.most_tokens(columns)
-            _, mask = rows.tokens(columns)
-            return encoder(ids, mask, dropout_keys=keys, **rows.rates(), most_tokens=most_tokens, first=first)[-1]
-
-        def described(name: str) -> Network:
-            graph, params = self.network(name)
-            return Network(parameters.merge(graph, parameters.sentence_encoder(params)).encoder.config, params)
-
-        views = {} if features is None else self.recipe.read_by(term.objective)
+        own = {} if features is None else self.recipe.read_by(term.objective)
         return Tokens(
-            plan=self.recipe.plan,
-            read=rows.tokens,
-            keys=rows.keys,
-            encode=encode,
-            networks={name: described(name) for name in (ENCODER, *dict(self.recipe.networks))},
-            params=self.params,
-            fields=rows.settings["objective"][term.name],
-            masking=self.recipe.masking,
-            present=rows.batch.get("present"),
-            most_tokens=rows.most_tokens,
-            features={name: (features or {})[view] for name, view in views.items()},
+            rows,
+            self.recipe.plan,
+            self.networks,
+            self.params,
+            rows.settings["objective"][term.name],
+            {name: (features or {})[view] for name, view in own.items()},
         )
 
 
-def read_in_chunks(graph: Graph, recipe: Recipe, params: Params, count: int) -> Params:
-    """The parameters as networks read them for `count` examples: in several chunks, products read copies made once."""
-    if not params or not 0 < recipe.chunk_size < count:
-        return params
-    return params | parameters.copies(params, type_of_products(graph, params))
+def make_given(graph: Graph, recipe: Recipe, params: Params, frozen: Params, count: int) -> Given:
+    """The networks with their parameters, as they are read for `count` examples of a device.
+
+    In several chunks, products read copies that are made once.
+    """
+
+    def read(graph: Graph, params: Params) -> Params:
+        if not 0 < recipe.chunk_size < count:
+            return params
+        return params | parameters.copies(params, type_of_products(graph, params))
+
+    params = read(graph, params)
+    of_views = without_shift(graph, params) if ignores_shift(recipe) else params
+    towers = [
+        parameters.merge(graph, parameters.sentence_encoder(of_views, tower))
+        for tower in range(2 if recipe.plan.two_towers else 1)
+    ]
+    networks = {}
+    for name, own_graph in [(ENCODER, graph), *recipe.networks] if recipe.passes else ():
+        own = params if name == ENCODER else parameters.subset(params, f"{name}.")
+        own = read(own_graph, frozen) if name == GENERATOR else own
+        encoder = parameters.merge(own_graph, parameters.sentence_encoder(own)).encoder
+        networks[name] = Network(encoder, own)
+    return Given(recipe, params, towers, networks)
 
 
-def first_pass(recipe: Recipe, given: Given, rows: Rows) -> tuple[Float[Array, "B V D"] | None, dict[str, Any]]:
+def first_pass(given: Given, rows: Rows) -> tuple[Float[Array, "B V D"] | None, dict[str, Any]]:
     """The embeddings of all views, None without any, and what the objectives' passes over tokens find, by name."""
-    read = without_shift(given.graph, given.params) if ignores_shift(recipe) else given.params
-    views, features = encode_views(given._replace(params=read), rows) if recipe.views else (None, {})
-    passes = [term for term in recipe.objectives if term.objective.overrides("tokens")]
-    found = {term.name: term.objective.tokens(given.tokens(term, rows, features)) for term in passes}
-    return views, found
+    views, features = encode_views(given, rows) if given.recipe.views else (None, {})
+    passes = [term for term in given.recipe.objectives if term.objective.overrides("tokens")]
+    return views, {term.name: term.objective.tokens(given.tokens(term, rows, features)) for term in passes}
 
 
 def encode_views(given: Given, rows: Rows) -> tuple[Float[Array, "B V D"], dict[View, Float[Array, "M B T D"]]]:
     """The embeddings of the recipe's views, and the last layer of those whose tokens' features an objective reads."""
-    graph, recipe, params, _ = given
+    recipe = given.recipe
     wanted, features = recipe.read_by_tokens, {}
 
     def encode(each: Pass, columns: list[int], masks: list[int], changes: list[int]) -> Float[Array, "P B D"]:
-        model = parameters.merge(graph, parameters.sentence_encoder(params, each.tower))
-        ids, mask = rows.tokens(columns, each.length)
+        model = given.towers[each.tower]
+        ids, mask = rows.read(columns, each.length)
         change, needed = UNCHANGED, [view for view in wanted if view.encoded_in == each]
         if each.change == MASKED:
-            ids, _ = given.tokens(recipe.objectives[0], rows).masked_columns(columns)
+            ids, _ = rows.masked(columns)
         elif each.change != "none":
             keys = rows.keys([CHANGE + number for number in changes]).reshape(-1)
         if callable(each.change):
@@ -309,6 +310,37 @@ def encode_views(given: Given, rows: Rows) -> tuple[Float[Array, "B V D"], dict[
         return jnp.sqrt(rows.settings["noise"]) * draw(rows.keys([NOISE + number])[0])
 
     return jnp.moveaxis(embed(recipe.views, encode, noise), 0, 1), features
+
+
+def embed(
+    views: Sequence[View],
+    encode: Callable[[Pass, list[int], list[int], list[int]], jax.Array],
+    noise: Callable[[int, tuple[int, ...]], jax.Array],
+) -> Float[Array, "V B D"]:
+    """(V, B, D) embeddings of the views; an encoding that several views need is done once.
+
+    Args:
+      views: V of them.
+      encode: encode(pass, columns, masks, changes) -> (P, B, D), P columns under as many masks and changes, by their
+        numbers, which do not count in a pass without masks or without a change.
+      noise: noise(number, (B, D)), which is added to a noisy view.
+    """
+    passes: dict[Pass, dict[tuple[int, int, int], None]] = {}
+    for view in views:
+        for draw in view.draws:
+            passes.setdefault(view.encoded_in, {})[draw] = None
+    encoded: dict[tuple[Pass, tuple[int, int, int]], jax.Array] = {}
+    for each, wanted in passes.items():
+        columns, masks, changes = (list(part) for part in zip(*wanted, strict=True))
+        embeddings = encode(each, columns, masks, changes)
+        encoded |= {(each, key): embedding for key, embedding in zip(wanted, embeddings, strict=True)}
+
+    def finish(view: View) -> jax.Array:
+        parts = [encoded[view.encoded_in, draw] for draw in view.draws]
+        embedding = parts[0] if len(parts) == 1 else jnp.mean(jnp.stack(parts), axis=0)
+        return embedding if view.noise is None else embedding + noise(view.noise, embedding.shape)
+
+    return jnp.stack([finish(view) for view in views])
 
 
 def ignores_shift(recipe: Recipe) -> bool:

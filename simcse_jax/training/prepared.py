@@ -10,11 +10,11 @@ from simcse_jax.data.corpus.local_copy import local_copy
 from simcse_jax.data.corpus.manifest import NAME, Manifest, corpus_path, is_prepared, read_manifest
 from simcse_jax.data.corpus.prepared import Prepared
 from simcse_jax.data.corpus.prepared_batches import PreparedCorpus
+from simcse_jax.data.documents import SPANS
 from simcse_jax.data.examples import prefix_of
 from simcse_jax.data.files import READERS
 from simcse_jax.data.mixture import Mixture, read_weights, share_out
 from simcse_jax.data.sources import kind_of, same_kind, split_sources
-from simcse_jax.data.spans import SPANS
 from simcse_jax.data.tokens import Lengths
 from simcse_jax.devices import processes
 from simcse_jax.errors import UserError

@@ -1,22 +1,19 @@
-"""The update of every step of a run, in one program, or in two: the smaller one is enough for most batches."""
+"""The update of every step, in one program, or in two: the smaller one is enough for most batches."""
 
 import time
 from collections.abc import Sequence
 from typing import Any
 
 import jax
-from jax.sharding import Mesh
+import numpy as np
 
-from simcse_jax.data.corpora import AnyBatches
+from simcse_jax.data.corpora import AnyBatches, Programs
 from simcse_jax.devices import processes
 from simcse_jax.devices.flops import peak, product_flops
-from simcse_jax.devices.mesh import split_over_examples
-from simcse_jax.models.parameters import Params
 from simcse_jax.models.platforms import tracing_for
-from simcse_jax.models.sentence_encoder import Graph
+from simcse_jax.objectives.tokens import Batch, Settings
 from simcse_jax.runs.state import TrainState
-from simcse_jax.training.loss import Recipe
-from simcse_jax.training.rows import Batch, Settings
+from simcse_jax.training.setup import Setup
 from simcse_jax.training.step import Metrics, make_step
 
 
@@ -28,42 +25,18 @@ class Updates:
     needed.
     """
 
-    def __init__(
-        self,
-        graph: Graph,
-        recipe: Recipe,
-        mesh: Mesh,
-        batches: AnyBatches,
-        steps: int,
-        *,
-        unpad: bool,
-        frozen: Params | None = None,
-        recipes: Sequence[Recipe] = (),
-    ):
-        """Chooses the programs' sizes.
-
-        Args:
-          graph, recipe, mesh: see `make_step`.
-          batches: of the run.
-          steps: of the run.
-          unpad: do not compute padding, if there is enough of it.
-          frozen: parameters of the step that it does not train, on the devices.
-          recipes: of each source, where a batch has rows of one alone; these differ in their columns.
-        """
-        self._sizes = batches.sizes(steps, mesh.size, recipe.chunk_size, unpad=unpad)
-        self._listing = batches.listing(self._sizes)
+    def __init__(self, setup: Setup, batches: Sequence[AnyBatches]):
+        """Chooses the programs' sizes by the batches of each run."""
+        self._setup, self._sizes = setup, choose_sizes(setup, batches)
+        self._listing = batches[0].listing(self._sizes)
         for line in self._listing:
             processes.say(line)
-        own = recipes or [recipe]
         self._steps = [
-            make_step(graph, own[source]._replace(most_tokens=size), mesh)
+            make_step(setup.graph, setup.recipes[source]._replace(most_tokens=size), setup.mesh, setup.together)
             for source, size in zip(self._sizes.sources, self._sizes.tokens, strict=True)
         ]
-        self._frozen, self._mesh = frozen, mesh
         self._compiled: dict[int, jax.stages.Compiled] = {}
         self._at_peak: dict[int, float] = {}
-        self._platform = mesh.devices.flat[0].platform
-        self._peak = peak(mesh.devices.flat[0])
 
     def compile(self, step: int, state: TrainState, batch: Batch, settings: Settings) -> float:
         """Compiles the program that this step needs, if it is not compiled yet; returns the seconds that this took."""
@@ -72,13 +45,13 @@ class Updates:
             return 0.0
         jax.block_until_ready(state)  # earlier work must not count as compiling
         started = time.perf_counter()
-        by_example = split_over_examples(self._mesh)
+        device, by_example = self._setup.mesh.devices.flat[0], self._setup.by_example
         rows = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=by_example), batch)
-        with tracing_for(self._platform):
-            traced = self._steps[size].trace(state, rows, settings, self._frozen)
+        with tracing_for(device.platform):
+            traced = self._steps[size].trace(state, rows, settings, self._setup.frozen)
         self._compiled[size] = traced.lower().compile()
-        named = "cuda" if self._platform == "gpu" else self._platform
-        self._at_peak[size] = product_flops(traced.jaxpr, platform=named).total() / self._peak if self._peak else 0.0
+        named, most = "cuda" if device.platform == "gpu" else device.platform, peak(device)
+        self._at_peak[size] = product_flops(traced.jaxpr, platform=named).total() / most if most else 0.0
         seconds = time.perf_counter() - started
         if self._listing:
             which = f"program {size + 1} of {len(self._steps)}"
@@ -104,4 +77,18 @@ class Updates:
 
     def __call__(self, step: int, state: TrainState, batch: Batch, settings: Settings) -> tuple[TrainState, Metrics]:
         """Does update `step`, counted from 0, whose program is compiled."""
-        return self._compiled[self._sizes.of(step)](state, batch, settings, self._frozen)
+        return self._compiled[self._sizes.of(step)](state, batch, settings, self._setup.frozen)
+
+
+def choose_sizes(setup: Setup, batches: Sequence[AnyBatches]) -> Programs:
+    """The programs of a run; of several that are trained together one, with places for the longest batch of any."""
+    steps, devices, chunk_size = setup.schedule.total, setup.mesh.size, setup.recipe.chunk_size
+    unpad = setup.config.train.unpad
+    each = [of_run.sizes(steps, devices, chunk_size, unpad=unpad) for of_run in batches]
+    if not setup.together:
+        return each[0]
+    largest = [sizes.tokens[-1] for sizes in each]
+    known = all(largest)
+    if not known and any(sizes.tokens[0] for sizes in each):  # as of a prepared corpus, whose longest one is not known
+        processes.say("these runs are trained together with all padding, as with train.unpad=False")
+    return Programs((tuple(np.max(largest, axis=0).tolist()) if known else (),), lambda step: 0, (0,))

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -11,13 +12,13 @@ from simcse_jax.config.source_fields import ONE_SOURCE, lengths_of, longest, pro
 from simcse_jax.data.augment import augment
 from simcse_jax.data.batches import tokenize
 from simcse_jax.data.corpora import AnyCorpus, Part
+from simcse_jax.data.documents import SPANS, Spans, cut_spans
 from simcse_jax.data.examples import Examples, read_examples
 from simcse_jax.data.mixture import read_weights
 from simcse_jax.data.one_source import OneSource
 from simcse_jax.data.pairing import Pairing
 from simcse_jax.data.scores import Scores, read_range
 from simcse_jax.data.sources import split_sources
-from simcse_jax.data.spans import SPANS, Spans, cut_spans
 from simcse_jax.data.tokens import ROLES, Lengths, Prompts, check_prompts
 from simcse_jax.devices import processes
 from simcse_jax.errors import UserError
@@ -58,19 +59,27 @@ def read_corpus(
     Raises:
       UserError: naming the file and the row, or the field.
     """
-    data = config.data
     field, most = longest(config)
     if most > model.config.max_length:
         raise UserError(f"config.{field}={most}: {model.name} takes at most {model.config.max_length} tokens")
     if prepared := open_prepared(config, tokenizer):
-        opened = []
         check_roles(config, [name for name, each in prepared.items() if each.num_columns == 1], len(prepared))
+        opened = []
         for name, each in prepared.items():
             pairing = choose_pairing(config, each.num_columns)
             check_enough(config, name, each.num_rows, pairing)
             opened.append(dataclasses.replace(each, pairing=pairing))
-        return checked(config, opened[0] if len(opened) == 1 else one_source(config, list(prepared), opened))
-    prompts, lengths, names = prompts_of(config), lengths_of(config), split_sources(data.train)
+        found: AnyCorpus = opened[0] if len(opened) == 1 else one_source(config, list(prepared), opened)
+    else:
+        found = _tokenized(config, model, tokenizer, examples)
+    check_corpus(config, found)
+    return found
+
+
+def _tokenized(config: Section, model: Pretrained, tokenizer: Tokenizer, examples: Examples | None) -> AnyCorpus:
+    """The corpus of texts."""
+    data, prompts, lengths = config.data, prompts_of(config), lengths_of(config)
+    names = split_sources(data.train)
     check_prompts(tokenizer, prompts, lengths or Lengths(*[data.max_length] * 2), "config.data.prompts.{}")
     teacher = read_teacher(config, model.config.token_size)
     examples = read_training_examples(config) if examples is None else examples
@@ -79,46 +88,51 @@ def read_corpus(
         examples = augmented(config, examples)
     group, kinds = 1, [examples.kinds_of_source(number) for number in range(len(names))]
     if data.positives == SPANS:
-        spans = Spans(**data.spans)
-        examples = cut_spans(
-            examples.columns[0],
-            lambda document: tokenizer.pieces(f" {document}"),  # as released: a word's first piece, for RoBERTa too
-            tokenizer.text,
-            spans,
-            config.seed,
-            data.train,
-        )
-        group = spans.anchors
-        kinds = [f"{len(examples) // group} documents, {group} anchors each, {spans.positives} positives an anchor"]
-    notes = [f"{examples.blank} blank rows skipped"] if examples.blank else []
-    notes += [f"{examples.unlabelled} without a label skipped"] if examples.unlabelled else []
-    notes += [f"{examples.unscored} without a score skipped"] if examples.unscored else []
-    if kinds[1:]:
-        for name, kind in zip(names, kinds, strict=True):
-            processes.say(f"{name}: {kind}")
-        kinds = notes and ["of all files"]
-    if kinds:
-        processes.say(", ".join([f"{data.train}: {kinds[0]}", *notes]))
+        examples, group = _spans(config, tokenizer, examples.columns[0]), data.spans.anchors
+        positives = f"{data.spans.positives} positives an anchor"
+        kinds = [f"{len(examples) // group} documents, {group} anchors each, {positives}"]
+    _say_kinds(data.train, names, kinds, examples)
     pairing = choose_pairing(config, len(examples.columns))
     check_enough(config, data.train, len(examples), pairing)
     check_roles(config, alone_in(names, examples), len(names))
-    corpus = tokenize(examples, tokenizer, lengths or data.max_length, prompts)._replace(pairing=pairing, group=group)
+    corpus = tokenize(examples, tokenizer, lengths or data.max_length, prompts)
+    corpus = dataclasses.replace(corpus, pairing=pairing, group=group)
     if corpus.cut:
         at = " and ".join(str(length) for length in dict.fromkeys(lengths or (data.max_length,)))
         every = len(examples) * len(examples.columns) if examples.present is None else int(examples.present.sum())
         processes.say(f"{corpus.cut:,} of {every:,} sentences have more than {at} tokens and are cut there")
     if teacher is not None:
-        corpus = corpus._replace(taught=teach(config, teacher, examples))
+        corpus = dataclasses.replace(corpus, taught=teach(config, teacher, examples))
     if prompts:
         say_prompts(names, prompts)
     if corpus.sizes and (data.weights or data.batching == ONE_SOURCE):
         check_drawn(config, names, corpus.sizes)
-    if data.batching == ONE_SOURCE and corpus.sizes:
-        parts = [corpus.of_source(number) for number in range(len(corpus.sizes))]
-        return checked(config, one_source(config, names, parts))
+    if corpus.sizes and data.batching == ONE_SOURCE:
+        return one_source(config, names, [corpus.of_source(number) for number in range(len(corpus.sizes))])
     if data.weights and corpus.sizes:
-        corpus = corpus._replace(mixture=by_weight(config, names, corpus.sizes))
-    return checked(config, corpus)
+        corpus = dataclasses.replace(corpus, mixture=by_weight(config, names, corpus.sizes))
+    return corpus
+
+
+def _spans(config: Section, tokenizer: Tokenizer, documents: Sequence[str]) -> Examples:
+    def pieces(document: str) -> Any:
+        return tokenizer.pieces(f" {document}")  # as released: a word's first piece, for RoBERTa too
+
+    spans = Spans(**config.data.spans)
+    return cut_spans(documents, pieces, tokenizer.text, spans, config.seed, config.data.train)
+
+
+def _say_kinds(data: str, names: Sequence[str], kinds: list[str], examples: Examples) -> None:
+    """Prints what each source has, and the rows that were skipped."""
+    skipped = {"blank rows": examples.blank, "without a label": examples.unlabelled}
+    skipped["without a score"] = examples.unscored
+    notes = [f"{count} {what} skipped" for what, count in skipped.items() if count]
+    if kinds[1:]:
+        for name, kind in zip(names, kinds, strict=True):
+            processes.say(f"{name}: {kind}")
+        kinds = notes and ["of all files"]
+    if kinds:
+        processes.say(", ".join([f"{data}: {kinds[0]}", *notes]))
 
 
 def scores_of(config: Section) -> Scores | None:
@@ -160,12 +174,6 @@ def one_source(config: Section, names: Sequence[str], parts: Sequence[Part]) -> 
     found = OneSource(tuple(names), tuple(parts), read_weights(config.data.weights))
     found.mixture(config.train.batch_size)
     return found
-
-
-def checked(config: Section, corpus: AnyCorpus) -> AnyCorpus:
-    """The corpus, whose columns are those that the objectives need; otherwise a `UserError`."""
-    check_corpus(config, corpus)
-    return corpus
 
 
 def alone_in(names: Sequence[str], examples: Examples) -> list[str]:

@@ -1,52 +1,86 @@
-"""The parts of a run, or of several that are trained together, after their inputs were read."""
+"""From a config, and what was read, to the parts of a run's program; of several runs that share one, to those of all.
+
+The runs of one program differ in numbers of the step and seeds alone. Their arrays have a first axis of runs then.
+"""
 
 import dataclasses
 import functools
+from collections.abc import Sequence
+from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
 
-from simcse_jax.config.fields import scoring_pooler
+from simcse_jax.config.fields import fields_of, flatten, numbers_of_step, scoring_pooler
+from simcse_jax.config.loss_fields import sizes_of, weights_of
 from simcse_jax.config.sections import Section
 from simcse_jax.data.batches import Corpus
 from simcse_jax.data.corpora import AnyBatches
+from simcse_jax.data.documents import SPANS
 from simcse_jax.devices.mesh import data_mesh, place, replicate, replicated, split_over_examples
+from simcse_jax.devices.parts import distribute, whole
 from simcse_jax.encoding.embedder import Embedder
 from simcse_jax.evaluation.analysis.last_layer import Embed, LastLayer
 from simcse_jax.evaluation.analysis.tokens import Protocol, survey
 from simcse_jax.evaluation.evaluator import Encode, Evaluator
+from simcse_jax.field import read_milestones
 from simcse_jax.models import partial
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.head import HEADS
+from simcse_jax.models.masking import Masking
 from simcse_jax.models.parameters import Params, with_encoder
+from simcse_jax.models.projector import read_projector
 from simcse_jax.models.sentence_encoder import Graph, build
+from simcse_jax.objectives.objective import Term
+from simcse_jax.objectives.registry import needing, trained
+from simcse_jax.objectives.tokens import DISCRIMINATOR, GENERATOR
+from simcse_jax.objectives.views import Plan
 from simcse_jax.runs.state import TrainState, computed_as, frozen_params, initial_params, with_parts
 from simcse_jax.training.inputs import Inputs
+from simcse_jax.training.learning_rate import warmup_steps
 from simcse_jax.training.loss import Batch, Recipe, Settings
-from simcse_jax.training.recipe import make_networks, make_recipe, make_settings
+from simcse_jax.training.optimizer import Optimization
 from simcse_jax.training.schedule import Schedule, make_schedule
 from simcse_jax.training.step import init_state
 
 NOTHING = Corpus(np.zeros((0, 1, 1), np.int32), np.zeros((0, 1, 1), np.int8))  # of a run without steps
+Networks = tuple[tuple[str, Graph], ...]  # see `Recipe.networks`
+# Numbers of the step whose last part would not say what they are.
+RENAMED = {"model.lora.dropout": "lora_dropout", "matryoshka.weights": "size_weights"}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Setup:
-    """The parts of a program, and its devices. Runs that differ only in numbers of the step share it."""
+    """The parts of a program, its devices, and the runs that it trains."""
 
-    config: Section
+    configs: Sequence[Section]  # of each run
     inputs: Inputs
     mesh: Mesh
     graph: Graph  # of the encoder that is trained
-    recipe: Recipe
+    recipes: tuple[Recipe, ...]  # of each source, where a batch has rows of one alone; otherwise one
     embed: Embedder  # for scoring, without parameters; in float32, as users will encode
     schedule: Schedule
     measuring: list[Evaluator[Embed]]  # look at the model every `analysis.every` steps
     scoring: list[Evaluator[Encode]]  # every `eval.every`; the first number chooses the best checkpoint
     encoder: EncoderConfig  # with the part of it that trains
     frozen: Params | None = None  # parameters of the step that are not trained, on the devices
-    recipes: tuple[Recipe, ...] = ()  # of each source, where a batch has rows of one alone
+
+    @property
+    def config(self) -> Section:
+        """That of the first run, for all that they share."""
+        return self.configs[0]
+
+    @property
+    def recipe(self) -> Recipe:
+        """That of the first source."""
+        return self.recipes[0]
+
+    @property
+    def together(self) -> bool:
+        """Whether several runs are trained."""
+        return len(self.configs) > 1
 
     @property
     def replicated(self) -> NamedSharding:
@@ -55,23 +89,34 @@ class Setup:
 
     @functools.cached_property
     def by_example(self) -> NamedSharding:
-        """The first axis split over the devices."""
-        return split_over_examples(self.mesh)
+        """The rows of a batch split over the devices."""
+        return split_over_examples(self.mesh, runs=self.together)
 
     @property
     def towers(self) -> range:
         """The encoders that are scored during training."""
         return range(2 if self.config.model.dual_encoder and self.config.eval.encoder == "better" else 1)
 
-    def settings(self, config: Section) -> Settings:
-        """The numbers of one run's step. The total by which the learning rate is divided is above 0."""
+    def settings(self) -> Settings:
+        """The numbers of the step, on the devices. The total by which the learning rate is divided is above 0."""
+        return replicate(stacked([self._numbers(config) for config in self.configs]), self.replicated)
+
+    def _numbers(self, config: Section) -> Settings:
         return make_settings(config, max(self.schedule.total, 1))
 
-    def state(self, config: Section) -> TrainState:
-        """The initial state of one run, on no particular device."""
-        params = initial_params(config, self.inputs.model, self.inputs.adapter)
-        trained, _ = partial.split(params, self.encoder)
-        return init_state(trained, self.settings(config), self.recipe.optimization)
+    def state(self) -> TrainState:
+        """The initial state, on the devices; its `step` is common to all runs."""
+        states = []
+        for config in self.configs:
+            params = initial_params(config, self.inputs.model, self.inputs.adapter)
+            trained, _ = partial.split(params, self.encoder)
+            states.append(init_state(trained, self._numbers(config), self.recipe.optimization))
+        state = TrainState(states[0].step, *stacked([state[1:] for state in states]))
+        return distribute(state, self.mesh, runs=self.together)
+
+    def of_run(self, params: Params, run: int) -> Params:
+        """The parameters of one run, by its number, whole on every device."""
+        return whole(jax.tree.map(lambda x: x[run], params) if self.together else params, self.mesh)
 
     def model(self, trained: Params, tower: int = 0) -> Params:
         """All parameters, for scoring: with those that are frozen and without LoRA, whose products are added.
@@ -79,29 +124,36 @@ class Setup:
         The first or the second encoder stands in the place of the first one.
 
         Args:
-          trained: whole on every device (`devices.parts.whole`).
+          trained: whole on every device.
           tower: the encoder.
         """
         return with_encoder(partial.merged(partial.of_step(trained, self.frozen), self.encoder), tower)
 
-    def read(self, batches: AnyBatches, step: int) -> Batch:
+    def batches(self) -> list[AnyBatches]:
+        """Those of each run."""
+        return [(self.inputs.corpus or NOTHING).batches(each.train.batch_size, each.seed) for each in self.configs]
+
+    def read(self, batches: Sequence[AnyBatches], step: int) -> Batch:
         """The batch of an update, as the compiled step takes it; each process reads its own rows.
 
         Where one process has all devices, these are NumPy arrays: the step's dispatch places them, in a tenth of the
         time that `place` would take before it.
         """
         if self.by_example.is_fully_addressable:
-            return {**batches[step]}
-        return place(functools.partial(batches.rows, step), batches.batch_size, self.by_example)
-
-    def batches(self, seed: int) -> AnyBatches:
-        """The batches of one run."""
-        return (self.inputs.corpus or NOTHING).batches(self.config.train.batch_size, seed)
+            return stacked([{**each[step]} for each in batches])
+        (own,) = batches
+        return place(functools.partial(own.rows, step), own.batch_size, self.by_example)
 
 
-def make_setup(config: Section, inputs: Inputs) -> Setup:
-    """The setup of a run, or of several that share `config`."""
-    mesh, model, head = data_mesh(inputs.devices), inputs.model, HEADS[config.model.mlp]
+def stacked(trees: Sequence[Any]) -> Any:
+    """The arrays of several runs with a first axis of runs; those of a single one as they are."""
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *trees) if len(trees) > 1 else trees[0]
+
+
+def make_setup(configs: Sequence[Section], inputs: Inputs) -> Setup:
+    """The setup of a run, or of several that are trained together."""
+    config, mesh, model = configs[0], data_mesh(inputs.devices), inputs.model
+    head = HEADS[config.model.mlp]
     embed = Embedder(
         graph=build(computed_as(config.model, model.config), head.trained)[0],
         params={},
@@ -119,14 +171,12 @@ def make_setup(config: Section, inputs: Inputs) -> Setup:
     where = "config.analysis.data"
     corpus = inputs.corpus
     parts = [(part.num_columns, part.lengths) for part in corpus.parts] if corpus is not None else [(1, ())]
-    recipes = [make_recipe(config, columns, masking, networks, lengths=lengths) for columns, lengths in parts]
     return Setup(
-        config,
+        configs,
         inputs,
         mesh,
         graph=build(encoder, head.trained, jnp.dtype(config.train.dtype))[0],
-        recipe=recipes[0],
-        recipes=tuple(recipes),
+        recipes=tuple(make_recipe(config, columns, masking, networks, lengths) for columns, lengths in parts),
         embed=embed,
         schedule=make_schedule(config, inputs.total_steps),
         measuring=[LastLayer(survey(embed.tokens, sample.sentences, Protocol(), where), sample)] if sample else [],
@@ -134,3 +184,94 @@ def make_setup(config: Section, inputs: Inputs) -> Setup:
         encoder=encoder,
         frozen=replicate(frozen, replicated(mesh)) if frozen else None,
     )
+
+
+def make_settings(config: Section, total_steps: int) -> Settings:
+    """The scalars that a compiled step takes. Runs that differ only in these share one compilation.
+
+    They are `fields.numbers_of_step()`, by the last part of their names, and `total_steps`. Those of objectives that
+    have a weight are grouped by objective. `warmup` is a number of steps, and `milestones` (M, 2) steps and factors.
+    `attention_dropout` is among them only if attention has a rate of its own that is not 0 (see `Recipe`),
+    `lora_dropout` only if LoRA has one, and `size_weights` (S,) only with `matryoshka.dimensions`.
+    """
+    model, schedule, values = config.model, config.train.schedule, flatten(config)
+    values["train.warmup"] = warmup_steps(schedule, config.train.warmup, total_steps)
+    values["train.milestones"] = np.reshape(read_milestones(config.train.milestones), (-1, 2))
+    values["matryoshka.weights"] = np.array(weights_of(config)) if config.matryoshka.dimensions else None
+    if model.attention_dropout <= 0:
+        values["model.attention_dropout"] = None
+    if not (model.lora.rank and model.lora.dropout):
+        values["model.lora.dropout"] = None
+    settings: Settings = {
+        "total_steps": jnp.float32(total_steps),
+        "objective": {name: {} for name in trained(config.objective)},
+    }
+    for name in numbers_of_step(fields_of(config)):
+        section, _, last = name.rpartition(".")
+        kind, _, objective = section.partition(".")
+        numbers = settings["objective"].get(objective) if kind == "objective" else settings
+        if numbers is not None and values[name] is not None:
+            numbers[RENAMED.get(name, last)] = (jnp.uint32 if name == "seed" else jnp.float32)(values[name])
+    return settings
+
+
+def make_recipe(
+    config: Section,
+    num_columns: int,
+    masking: Masking | None = None,
+    networks: Networks = (),
+    lengths: Sequence[int] = (),
+) -> Recipe:
+    """The recipe that the step is compiled for. A single column of data is encoded twice, several columns once each.
+
+    `lengths` are the places for a sentence of each column; (): all have the same.
+    """
+    fields, projector, views = config.objective, read_projector(config.projector), config.views
+    plan = Plan(
+        num_columns,
+        views.positive,
+        views.negative if needing(fields, "separate_negatives") else "off",
+        samples=views.samples,
+        two_towers=config.model.dual_encoder,
+        anchor_change=views.anchor_change,
+        positive_change=views.positive_change,
+        positive_rate=views.positive_dropout >= 0,
+        positives=config.data.spans.positives if config.data.positives == SPANS else 1,
+        lengths=tuple(lengths),
+    )
+    return Recipe(
+        pooler=config.model.pooler,
+        use_head=HEADS[config.model.mlp].trained,
+        plan=plan,
+        objectives=tuple(
+            Term(
+                objective,
+                tuple(
+                    (field, config.objective[name][field]) for field, one in objective.fields.items() if not one.of_step
+                ),
+                projector is not None and name in config.projector.objectives,
+            )
+            for name, objective in trained(fields).items()
+        ),
+        drops_attention=config.model.attention_dropout != 0,
+        chunk_size=config.parallel.chunk_size,
+        matmul_precision=config.train.matmul_precision,
+        round_products=config.train.round_products,
+        masking=masking if networks or needing(config.objective, "masks_tokens") else None,
+        optimization=Optimization(
+            config.train.optimizer, config.train.bias_correction, config.train.schedule, config.train.mu_dtype
+        ),
+        projector=projector,
+        networks=networks,
+        sizes=sizes_of(config),
+    )
+
+
+def make_networks(config: Section, encoder: EncoderConfig, generator: EncoderConfig) -> Networks:
+    """The networks of an objective that replaces tokens: a generator, and a discriminator that is like the encoder.
+
+    It has no convolutions: it decides for each token from the encoder's own states.
+    """
+    networks = {GENERATOR: generator, DISCRIMINATOR: dataclasses.replace(encoder, convolutions=None)}
+    dtype = jnp.dtype(config.train.dtype)
+    return tuple((name, build(computed_as(config.model, each), False, dtype)[0]) for name, each in networks.items())

@@ -1,6 +1,13 @@
-"""How fast a run is: what its log lines have in addition to a step's metrics."""
+"""How fast a run is, in its log lines; how far it is, on the bar."""
 
+import collections
 import time
+from typing import Any
+
+import jax
+import numpy as np
+
+from simcse_jax.host.progress import Progress
 
 
 class Speed:
@@ -47,3 +54,39 @@ class Speed:
             "waiting_for_data": min(self._waited / seconds, 1.0),
         }
         return line | ({"share_of_peak": self._at_peak / seconds} if self._at_peak else {})
+
+
+class Steps:
+    """Shows the steps that the devices have finished; the host dispatches others ahead of them.
+
+    Asking whether a step has finished does not wait for it. A loss is fetched when the bar or a line is about to show
+    it, from a step that has finished.
+    """
+
+    def __init__(self, bar: Progress, shown: bool):
+        """Counts on `bar`, if it is `shown`."""
+        self._bar, self._shown = bar, shown
+        self._running: collections.deque[Any] = collections.deque()  # the losses of steps, on the devices
+
+    def dispatched(self, loss: jax.Array) -> None:
+        """Adds a step by its loss, and counts the steps that have finished."""
+        if self._shown:
+            self._running.append(loss)
+            while self._running and self._running[0].is_ready():
+                self._count()
+
+    def wait(self) -> None:
+        """Waits for all steps, and counts each as it finishes."""
+        while self._running:
+            jax.block_until_ready(self._running[0])
+            self._count()
+
+    def _count(self) -> None:
+        loss = self._running.popleft()
+        self._bar.advance(1, lambda: describe(np.asarray(loss)))
+
+
+def describe(loss: np.ndarray) -> str:
+    """The loss for people; the mean over the runs that are trained together, without those that were given up."""
+    finite = loss[np.isfinite(loss)]
+    return f"loss {finite.mean():.4f}" if finite.size else f"loss {loss.flat[0]}"

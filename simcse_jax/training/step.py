@@ -13,11 +13,11 @@ from jaxtyping import Array, Float
 from simcse_jax.devices.parts import constrain
 from simcse_jax.models.parameters import Params
 from simcse_jax.models.sentence_encoder import Graph
+from simcse_jax.objectives.tokens import Batch, Settings
 from simcse_jax.runs.state import TrainState
 from simcse_jax.training.learning_rate import learning_rate
 from simcse_jax.training.loss import Recipe, make_loss
 from simcse_jax.training.optimizer import ADAMW, Optimization, norm_of_whole, optimizer
-from simcse_jax.training.rows import Batch, Settings
 
 METRICS = ("loss", "learning_rate", "gradient_norm")
 
@@ -57,34 +57,21 @@ def make_update(graph: Graph, recipe: Recipe, mesh: Mesh) -> Update:
 
 
 @functools.lru_cache(maxsize=16)
-def make_step(graph: Graph, recipe: Recipe, mesh: Mesh) -> jax.stages.Wrapped:
+def make_step(graph: Graph, recipe: Recipe, mesh: Mesh, together: bool = False) -> jax.stages.Wrapped:
     """The jitted update, which donates the old state. The same arguments give the same function, compiled once.
 
-    Each device updates its part of the state (`devices.parts`).
+    Each device updates its part of the state (`devices.parts`). `together` updates R runs at once: the arrays of
+    states, batches and settings have a first axis of R, so the runs may differ in all numbers and in their seeds. They
+    share `state.step` and the frozen parameters.
     """
     compute = make_update(graph, recipe, mesh)
+    if together:
+        axes = TrainState(step=None, params=0, optimizer=0)  # type: ignore[arg-type]  # numbers in the arrays' places
+        compute = jax.vmap(compute, in_axes=(axes, 0, 0, None), out_axes=(axes, 0))
 
     def update(
         state: TrainState, batch: Batch, settings: Settings, frozen: Params | None = None
     ) -> tuple[TrainState, Metrics]:
-        return constrain(compute(state, batch, settings, frozen), mesh)
+        return constrain(compute(state, batch, settings, frozen), mesh, runs=together)
 
     return jax.jit(update, donate_argnums=0)
-
-
-@functools.lru_cache(maxsize=16)
-def make_steps(graph: Graph, recipe: Recipe, mesh: Mesh) -> jax.stages.Wrapped:
-    """The jitted update of R runs at once, in one program.
-
-    The arrays of states, batches and settings have a first axis of R, so the runs may differ in all numbers and in
-    their seeds. They share `state.step` and the frozen parameters.
-    """
-    axes = TrainState(step=None, params=0, optimizer=0)  # type: ignore[arg-type]  # numbers in the arrays' places
-    each = jax.vmap(make_update(graph, recipe, mesh), in_axes=(axes, 0, 0, None), out_axes=(axes, 0))
-
-    def together(
-        state: TrainState, batch: Batch, settings: Settings, frozen: Params | None = None
-    ) -> tuple[TrainState, Metrics]:
-        return constrain(each(state, batch, settings, frozen), mesh, runs=True)
-
-    return jax.jit(together, donate_argnums=0)

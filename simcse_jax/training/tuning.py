@@ -17,11 +17,11 @@ from ml_collections import config_dict
 
 from simcse_jax.config.checks import check_field
 from simcse_jax.config.fields import FIELDS, flatten, has_scores
-from simcse_jax.data.columns import USUAL_LABELS
+from simcse_jax.data.columns import USUAL_VALUES
 from simcse_jax.data.examples import open_source, open_table, prefix_of
+from simcse_jax.data.files import files_of
 from simcse_jax.data.held_out import FEWEST
 from simcse_jax.data.labels import LABELS, parse_label
-from simcse_jax.data.several_files import files_of
 from simcse_jax.data.sources import kind_of, split_sources
 from simcse_jax.devices import processes
 from simcse_jax.errors import UserError
@@ -246,7 +246,7 @@ def _of_labels(name: str, column: str) -> tuple[str, str]:
     written = {each.strip().lower(): each for each in reversed(names)}
     if score := next((written[each] for each in SCORES if each in written), ""):
         return "", score
-    label = column or next((written[each] for each in (*USUAL_LABELS, *DUPLICATES) if each in written), "")
+    label = column or next((written[each] for each in (*USUAL_VALUES["label"], *DUPLICATES) if each in written), "")
     if label not in names:
         return "", ""
     place, values = list(names).index(label), set[Any]()

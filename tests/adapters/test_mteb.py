@@ -1,9 +1,12 @@
 import json
+import math
+import shutil
 import sys
 import warnings
 
 import numpy as np
 import pytest
+from safetensors import safe_open
 from support import call, refused, sentences
 from support.beir import write_beir
 
@@ -155,6 +158,34 @@ def test_a_prompt_that_is_given_is_for_all_tasks(prompted):
     encoder = Encoder(model)
     model.prompts["STS"] = "the dog "  # after it was made
     np.testing.assert_allclose(encoder.encode(inputs(texts), **given), model.encode(texts), atol=1e-6)
+
+
+def test_the_record_has_what_the_leaderboard_shows(trained, tiny_bert, tmp_path, glove):
+    card = "license: apache-2.0\nbase_model: ann/base\ndatasets:\n- mteb/stsbenchmark-sts\n- ann/nli"
+    folder = tmp_path / "published"
+    shutil.copytree(tiny_bert, folder)
+    (folder / "README.md").write_text(f"---\n{card}\n---\n")
+    meta = Encoder(SimCSE(folder)).mteb_model_meta
+    with safe_open(folder / "model.safetensors", "np") as weights:
+        sizes = {name: math.prod(weights.get_slice(name).get_shape()) for name in weights.keys()}  # noqa: SIM118
+    words = next(size for name, size in sizes.items() if "word_embeddings" in name)
+    own = sum(size for name, size in sizes.items() if "cls." not in name and "pooler." not in name)
+    assert (meta.n_parameters, meta.n_embedding_parameters) == (own, words)
+    assert meta.memory_usage_mb == round(own * 4 / 1024**2) and meta.framework == ["JAX"]
+    assert (meta.license, meta.adapted_from, meta.training_datasets) == (
+        "apache-2.0", "ann/base", {"STSBenchmark", "ann/nli"},
+    )  # fmt: skip
+    assert meta.public_training_data == "https://huggingface.co/datasets/mteb/stsbenchmark-sts"
+    assert meta.zero_shot_percentage(["STSBenchmark", "STS12"]) == 50
+    for known in (tiny_bert, trained, glove):  # a run on a file of one's own
+        meta = Encoder(SimCSE(known)).mteb_model_meta
+        assert (meta.license, meta.training_datasets, meta.open_weights) == (None, None, None) and meta.n_parameters
+    assert Encoder(SimCSE(glove)).mteb_model_meta.n_active_parameters == 0
+    (folder / "README.md").write_text("---\nlicense: ours\nbase_model: [a/b]\ndatasets: ann/nli\n---\n")
+    meta = Encoder(SimCSE(folder)).mteb_model_meta
+    assert (meta.license, meta.adapted_from, meta.training_datasets) == (None, None, {"ann/nli"})
+    (folder / "README.md").write_text("---\ndatasets: [{name: ann/nli}, 1]\n---\n")
+    assert Encoder(SimCSE(folder)).mteb_model_meta.training_datasets is None
 
 
 def test_mteb_takes_it_as_an_encoder_and_knows_it_from_others_of_its_name(tiny_bert, prompted, glove, tmp_path):

@@ -9,7 +9,7 @@ from simcse_jax.evaluation import beir
 
 sys.path.insert(0, str(ROOT))
 from benchmarks.retrieval_data import asked, entailed, write_beir
-from benchmarks.retrieval_scores import Kept
+from benchmarks.retrieval_scores import Kept, over_queries
 
 
 def test_a_hypothesis_asks_for_the_premises_that_entail_it(tmp_path):
@@ -41,3 +41,13 @@ def test_documents_are_compared_as_an_index_keeps_them(precision):
     decoded = cut if precision == "float32" else dequantize(quantize(cut, precision, ranges), precision, 8, ranges)
     np.testing.assert_allclose(kept.encode_document(["d"]), decoded[[3]], rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(kept(["d"]), kept.encode_document(["d"]))
+
+
+def test_the_test_is_over_queries_and_not_over_seeds():
+    """Three seeds that agree, on three queries that do not: the seeds' own test says p < 0.001."""
+    before = {"a": 50.0, "b": 60.0, "c": 70.0}
+    seeds = [{"a": 80.0 + each, "b": 62.0 + each, "c": 61.0 + each} for each in (0.0, 0.1, 0.2)]
+    differences = np.array([30.1, 2.1, -8.9])
+    t = differences.mean() / (differences.std(ddof=1) / 3**0.5)
+    assert over_queries(seeds, before) == pytest.approx(1 - t / (t * t + 2) ** 0.5)  # of two degrees of freedom
+    assert over_queries(seeds, before) > 0.5

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 from support import call, sentences, write_model
 
-from simcse_jax.evaluation.analysis import map as map_
 from simcse_jax.evaluation.analysis import measure, report, tokens
 from simcse_jax.evaluation.analysis.tokens import Protocol
 from simcse_jax.simcse import SimCSE
@@ -30,6 +29,7 @@ def data(tmp_path_factory):
     (folder / "blank.txt").write_text("\n \n")
     (folder / "rare.txt").write_text("the cat\na dog\na bird\n")
     (folder / "few.txt").write_text("the cat sat\n" * 6)
+    (folder / "some.txt").write_text("the cat sat\nthe dog sat\na cat ran\n" * 6)
     return folder
 
 
@@ -46,7 +46,8 @@ def test_two_pairs_of_models_are_measured_and_reported(tmp_path, tiny_bert, robe
     )
     assert (done.returncode, done.stderr) == (0, "")
     found = json.loads((output / "metrics.json").read_text())
-    assert {"metrics.json", "report.html", "anisotropy.png", "correlation.svg"} <= {f.name for f in output.iterdir()}
+    written = {"metrics.json", "sentences.json", "report.html", "anisotropy.png", "correlation.svg"}
+    assert written <= {path.name for path in output.iterdir()}
 
     protocol = Protocol(min_count=3, samples=50, seed=4)
     expected, surveys = {}, {}
@@ -111,18 +112,19 @@ def test_a_model_alone_has_nothing_to_be_compared_with(tmp_path, tiny_bert, data
     assert written["metrics"]["pairs"] == written["metrics"]["correlations"] == [] and "jax" in written["versions"]
     assert columns(written["metrics"]["models"], "samples") == [6]
     assert "the anisotropy baseline has 6 tokens, one from each sentence" in done.stdout
-    assert list(written["maps"]["map"].points) == ["tiny-bert"]
-    assert len(written["maps"]["map"].points["tiny-bert"]) == 6
+    assert written["maps"] == {} and written["compared"] is None  # six times the same sentence
 
 
 def test_figure_1_is_drawn_of_any_kept_checkpoint(tmp_path, trained, tiny_bert, data, written):
     early = f"{trained}@step=last"
-    given = ("--pair", early, tiny_bert, "--models", f"{early}@1=one layer", "--data", data / "few.txt")
+    given = ("--pair", early, tiny_bert, "--models", f"{early}@1=one layer", "--data", data / "some.txt")
     done = call("analyze", *given, "--output", tmp_path / "out")
     assert done.returncode == 0, done.stderr
     assert columns(written["metrics"]["models"], "model") == [str(tiny_bert), early, f"{early}@1"]
+    assert written["compared"]["changes"] == [[list(written["compared"]["models"])[1], "tiny-bert"]]
+    assert "unrelated sentences " in done.stdout and " → " in done.stdout
     before, after, _ = written["maps"]["map"].points.values()
-    assert before.shape == after.shape == (6, 2) and list(written["maps"]["map"].points)[2] == "one layer"
+    assert before.shape == after.shape == (3, 2) and list(written["maps"]["map"].points)[2] == "one layer"
 
 
 def test_a_model_that_pools_in_an_unknown_way_is_measured_without_a_map(tmp_path, tiny_bert, data, written):
@@ -132,11 +134,11 @@ def test_a_model_that_pools_in_an_unknown_way_is_measured_without_a_map(tmp_path
     (model / "modules.json").write_text(json.dumps(modules))
     (model / "1_Pooling").mkdir()
     (model / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_median_tokens": True}))
-    done = call("analyze", "--model", model, "--data", data / "few.txt", "--output", tmp_path / "out")
+    done = call("analyze", "--model", model, "--data", data / "some.txt", "--output", tmp_path / "out")
     assert done.returncode == 0, done.stderr
     assert written["maps"] == {}
     assert f"no map of model: how {model} pools is not known here; name a pooler, {model}@avg" in done.stdout
-    done = call("analyze", "--model", f"{model}@avg", "--data", data / "few.txt", "--output", tmp_path / "out")
+    done = call("analyze", "--model", f"{model}@avg", "--data", data / "some.txt", "--output", tmp_path / "out")
     assert (done.returncode, "no map" in done.stdout) == (0, False)
     assert len(written["maps"]["map"].points) == 1
 
@@ -210,7 +212,7 @@ def test_a_mistake_is_refused_in_one_line_and_nothing_is_written(tmp_path, tiny_
 
 def test_the_papers_figures_are_reached(tmp_path, minilm, senteval, written, monkeypatch):
     """Tables 1 and 3 and Figures 2 to 7 for the fine-tuned MiniLM, and what the authors' own code printed for it."""
-    monkeypatch.setattr(map_, "project", lambda _: map_.Map("no projection", ("", ""), {}, {}))
+    monkeypatch.setattr("simcse_jax.evaluation.analysis.sentences.compare", lambda *_: (None, {}))
     done = call("analyze", "--model", minilm, "--data", senteval, "--output", tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     (found,) = written["metrics"]["models"]

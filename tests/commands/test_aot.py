@@ -15,16 +15,15 @@ from simcse_jax.commands import aot
 from simcse_jax.commands.aot import choose_batch, guess_columns, main, padded_length
 from simcse_jax.config.fields import FIELDS, flatten
 from simcse_jax.config.flags import parse
-from simcse_jax.config.recipes import FOLDER
+from simcse_jax.config.recipes import FOLDER, list_recipes
 from simcse_jax.config.sections import Section
-from simcse_jax.config.variants import list_recipes
 from simcse_jax.devices.flops import product_flops
 from simcse_jax.devices.mesh import AXIS, data_mesh, ways
 from simcse_jax.devices.parts import gather
 from simcse_jax.errors import UserError
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.objectives.registry import OBJECTIVES, needing, trained
-from simcse_jax.training.costs import compile, encoding
+from simcse_jax.training.costs import compile
 from simcse_jax.training.costs.described import PLUGINS, described_devices, prepare
 from simcse_jax.training.costs.program import COLLECTIVES, Program
 from simcse_jax.training.costs.roofline import CHIPS
@@ -234,7 +233,7 @@ def test_a_plan_compiles_training_and_encoding(tiny_bert: Path, tmp_path: Path):
     figures = json.loads((tmp_path / "figures.json").read_text())
     # Of one of two GPUs, at batches of 12 tokens.
     config = tiny_config(**fields | {"model.init_from": ""})
-    traced = encoding.trace_encoding(config, TINY, 12, jax.devices()[:1])
+    traced = compile.trace_encoding(config, TINY, 12, jax.devices()[:1])
     assert figures["encoding"]["flops"] == product_flops(traced.jaxpr).total() // 2
     assert "read_rate" in done.stdout and "exact search: a GPU holds" in done.stdout
 

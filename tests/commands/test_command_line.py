@@ -376,3 +376,24 @@ def test_a_picture_names_layers_and_pooler_of_a_model():
     assert Model("m", 1).details == ", 1 layer"
     assert Model("m", 3, "avg").details == ", 3 layers, avg"
     assert Model("m", 0, "avg", "flow").details == ", avg, flow"
+
+
+def test_an_option_says_itself_what_it_takes_and_goes_with():
+    parser = Parser("x")
+    parser.add_argument("--engine", default="local")
+    parser.add_argument("--hosts", type=int, least=1, only="--engine ray or --address")
+    parser.add_argument("--address")
+    parser.add_argument("--percent", type=float, least=0.5, most=2, without="--address")
+    parser.parse_args(["--engine", "ray", "--hosts", "2", "--percent", "2"])
+    parser.parse_args(["--address", "here", "--hosts", "2"])
+    for given, message in (
+        (["--hosts", "0"], "--hosts 0: must be 1 or more"),
+        (["--hosts", "9" * 99], f"--hosts {'9' * 40}: must be from 1 to {2**31 - 1}"),
+        (["--hosts", "2"], "--hosts: is for --engine ray or --address, which is not given; leave it out"),
+        (["--percent", "0.1"], "--percent 0.1: must be 0.5 or more"),
+        (["--percent", "nan"], "--percent nan: must be from 0.5 to 2"),
+        (["--percent", "1", "--address", "a"], "--percent: does not go with --address; leave one of them out"),
+    ):
+        with pytest.raises(UserError) as error:
+            parser.parse_args(given)
+        assert str(error.value) == message

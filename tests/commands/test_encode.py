@@ -253,7 +253,7 @@ def test_mistakes_in_the_options(tmp_path):
     fails("--block-rows: emb.npy is a file", *start, "emb.npy", "--block-rows", 5)
     fails("--keep-text: emb.npy is a file", *start, "emb.npy", "--keep-text")
     fails("--engine ray: emb.npy is a file", *start, "emb.npy", "--engine", "ray")
-    fails("--hosts: needs --engine ray", *start, f"{tmp_path}/new/", "--hosts", 2)
+    fails("--hosts: is for --engine ray, which is not given", *start, f"{tmp_path}/new/", "--hosts", 2)
     fails("--hosts 0: must be 1 or more", *start, f"{tmp_path}/new/", "--engine", "ray", "--hosts", 0)
     fails("--parts, --part: a folder needs none", *start, f"{tmp_path}/new/", "--parts", 2, "--part", 0)
     fails("--save-every: a kill loses the blocks", *start, f"{tmp_path}/new/", "--save-every", 32768)
@@ -265,7 +265,7 @@ def test_mistakes_in_the_options(tmp_path):
     output = tmp_path / "emb.npy"
     fails("--part 2: must be from 0 to 1", *start, output, "--parts", 2, "--part", 2)
     fails("--batch-size 0: must be 1 or more", *start, output, "--batch-size", 0)
-    fails("--save-every 1000000000000000000000: must be below 2³¹", *start, output, "--save-every", 10**21)
+    fails("--save-every 1000000000000000000000: must be from 1 to 2147483647", *start, output, "--save-every", 10**21)
     fails("--dtype: invalid choice: 'int8'", *start, output, "--dtype", "int8")
     fails("has only 25 rows", *start, output, "--parts", 26, "--part", 0)
     fails("--parts: give --part too", *start, output, "--parts", 2)
@@ -477,17 +477,17 @@ def test_earlier_spellings_still_work_and_name_the_new_ones(old, new, warned, ca
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--ranges", "r.npy"], "--ranges: is for --output-dtype int8 and uint8"),
+        (["--ranges", "r.npy"], "--ranges: is for --output-dtype int8 or --output-dtype uint8"),
         (
             ["--calibration", "c.npy", "--output-dtype", "ubinary"],
-            "--calibration: is for --output-dtype int8 and uint8",
+            "--calibration: is for --output-dtype int8 or --output-dtype uint8",
         ),
         (["--output-dtype", "int8", "--parts", "2", "--part", "0"], "--parts: all need the same ranges of int8"),
         (["--tokens", "--output-dtype", "int8"], "--output-dtype int8: is for sentences"),
-        (["--tokens", "--pooler", "cls"], "--pooler: is for sentences"),
+        (["--tokens", "--pooler", "cls"], "--pooler: does not go with --tokens"),
         (["--tokens", "--normalize"], "--normalize: is for sentences"),
-        (["--tokens", "--truncate-dim", "2"], "--truncate-dim: is for sentences"),
-        (["--tokens", "--parts", "2", "--part", "0"], "--parts: is for sentences"),
+        (["--tokens", "--truncate-dim", "2"], "--truncate-dim: does not go with --tokens"),
+        (["--tokens", "--parts", "2", "--part", "0"], "--parts: does not go with --tokens"),
         (["--tokens"], "--tokens: writes .parquet"),
     ],
 )

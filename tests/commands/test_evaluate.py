@@ -335,7 +335,6 @@ def test_a_regressor_without_its_tasks_is_refused(parsed):
         ("STS12", "--transfer-protocol", "pytorch", "transfer"),
         ("TREC", "--metric", "ndcg@10", "retrieval"),
         ("STS12", "--documents", "10", "retrieval"),
-        ("STS12", "--documents-seed", "1", "retrieval"),
         ("STS12", "--storage", "float16", "retrieval"),
         ("STS12", "--baseline", "none.json", "retrieval"),
     ],

@@ -55,7 +55,12 @@ def test_models_and_runs_are_measured_and_drawn(tmp_path, tiny_bert, trained, co
     pictures = [
         f"{name}.{kind}" for name in ("cosines", "models", "runs", "singular_values") for kind in ("png", "svg")
     ]
-    assert files(output) == sorted(["geometry.json", *pictures])
+    assert files(output) == sorted(["geometry.json", "report.html", "sentences.json", *pictures])
+    compared = json.loads((output / "sentences.json").read_text())
+    last = f"trained, step {steps_of(trained)[-1]}"
+    assert list(compared["models"]) == ["tiny-bert", "tiny-bert, 1 layer, avg", "trained, step 0", last]
+    assert compared["changes"] == [[last, "trained, step 0"]]
+    assert f"trained, step 0 → {last}: unrelated sentences" in done.stdout
 
     found = json.loads((output / "geometry.json").read_text())
     assert (found["data"], found["pairs"], found["positives"]) == ("dev.tsv", 20, 4)
@@ -145,9 +150,8 @@ def recorded(trained, tmp_path):
 def test_runs_without_checkpoints_are_drawn_from_their_records(tmp_path, recorded):
     done = call("geometry", "--runs", *recorded[:2], f"{recorded[2]}=fixed 0.1", "--output", tmp_path / "out")
     assert (done.returncode, done.stderr) == (0, "")
-    assert files(tmp_path / "out") == sorted(
-        ["geometry.json", *(f"{name}.{kind}" for name in ("convergence", "runs") for kind in ("png", "svg"))]
-    )
+    pictures = [f"{name}.{kind}" for name in ("convergence", "runs") for kind in ("png", "svg")]
+    assert files(tmp_path / "out") == sorted(["geometry.json", "report.html", *pictures])
     found = json.loads((tmp_path / "out" / "geometry.json").read_text())
     assert list(found["runs"]) == ["no dropout", "fixed 0.1"]
     assert found["runs"]["no dropout"]["points"][1] == {"step": 4, "alignment": 0.9, "uniformity": -4.0}

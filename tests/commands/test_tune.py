@@ -9,7 +9,7 @@ from support import call, finish, lines, refused, sentences, start_processes
 from simcse_jax import SimCSE
 from simcse_jax.evaluation.against import Comparison
 from simcse_jax.runs.checkpoints import Checkpoints
-from simcse_jax.training import run as training_run
+from simcse_jax.training import result as training_result
 
 SHORT = ("--config.train.max_steps=4", "--config.eval.every=2", "--config.parallel.devices=1")
 
@@ -33,9 +33,9 @@ def tune(model, data, workdir, *more):
 
 @pytest.mark.parametrize("helped", [True, False])
 def test_the_start_is_kept_unless_training_helped(tiny_bert, pairs, tmp_path, monkeypatch, helped):
-    compare = training_run.compare
+    compare = training_result.compare
     low = 1.0 if helped else -1.0
-    monkeypatch.setattr(training_run, "compare", lambda *args: compare(*args)._replace(low=low))
+    monkeypatch.setattr(training_result, "compare", lambda *args: compare(*args)._replace(low=low))
     done = tune(tiny_bert, pairs, tmp_path / "run", "--config.train.learning_rate=1e-3")
     assert done.returncode == 0, done.stderr
     assert "30 of 100 rows are held out" in done.stdout

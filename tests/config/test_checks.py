@@ -121,7 +121,7 @@ def test_fields_that_do_not_go_together():
     for first, second, message in (
         ("data.augment.name=crop", "data.positives=all", "set one of them"),
         ("objective.softmax_nli.weight=1", "data.augment.name=crop", "needs labelled pairs"),
-        ("objective.softmax_nli.weight=1", "data.positives=neutral", "must be all, for objective.softmax_nli"),
+        ("objective.softmax_nli.weight=1", "data.positives=neutral", "must be empty or all, for objective.softmax_nli"),
         ("objective.softmax_nli.weight=1", "seed=1", "config.objective.info_nce.weight: next to softmax_nli"),
         (
             "objective.contrastive_tension.weight=1",
@@ -317,3 +317,30 @@ def test_numbers_that_no_device_holds_and_texts_that_no_file_holds_are_refused(f
     section[last] = value
     with pytest.raises(UserError, match=f"config.{field}=.*{re.escape(says)}"):
         validate(config)
+
+
+def partial_config(**fields):
+    config = default_config()
+    config.update_from_flattened_dict({f"model.{name.replace('__', '.')}": value for name, value in fields.items()})
+    return config
+
+
+def test_an_adapter_needs_a_rank():
+    validate(partial_config(lora__init_from="folder", lora__rank=4))
+    with pytest.raises(UserError, match=r"config\.model\.lora\.init_from=folder: model\.lora\.rank is 0"):
+        validate(partial_config(lora__init_from="folder"))
+
+
+@pytest.mark.parametrize(("name", "value"), [("lora.rank", -1), ("lora.alpha", 0.0), ("lora.dropout", 1.0)])
+def test_bounds_of_lora(name, value):
+    config = default_config()
+    config.update_from_flattened_dict({f"model.{name}": value})
+    with pytest.raises(UserError, match=f"config.model.{name}={value}: must be"):
+        validate(config)
+
+
+def test_what_has_no_effect_without_lora_is_said():
+    without = ineffective(partial_config(lora__alpha=8.0, lora__targets=("query",), lora__dropout=0.1))
+    assert {line.partition("=")[0] for line in without} == {f"model.lora.{x}" for x in ("alpha", "targets", "dropout")}
+    assert not ineffective(partial_config(freeze__embeddings=True, freeze__layers=3))
+    assert ineffective(partial_config(freeze__embeddings=True, lora__rank=4)) == ["model.freeze.embeddings=True"]

@@ -61,6 +61,7 @@ ROWS = {
     "isotropy_batch_size": 3,
     "isotropy_pooling": 3,
     "systems": 48,
+    "ct_parts": 16,
 }
 
 

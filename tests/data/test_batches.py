@@ -1,9 +1,11 @@
+import dataclasses
+
 import numpy as np
 import pytest
 from support import CONFIGS, sentences
 
 from simcse_jax.data import batches as module
-from simcse_jax.data.batches import Batches, Corpus, steps_per_epoch, tokenize
+from simcse_jax.data.batches import Batches, Corpus, tokenize
 from simcse_jax.data.examples import Examples
 from simcse_jax.data.mixture import Mixture
 from simcse_jax.data.pairing import Pairing
@@ -48,7 +50,8 @@ def epoch(number: int) -> range:
 
 @pytest.mark.parametrize(("examples", "batch", "steps"), [(22, 4, 5), (24, 4, 6), (3, 4, 0), (4, 4, 1)])
 def test_the_last_partial_batch_of_an_epoch_is_dropped(examples, batch, steps):
-    assert steps_per_epoch(examples, batch) == steps
+    ids = np.zeros((examples, 1, 8), np.int32)
+    assert Corpus(ids, ids.astype(np.int8)).steps_per_epoch(batch) == steps
 
 
 @pytest.mark.parametrize("number", [0, 1, 7])
@@ -87,7 +90,7 @@ def test_the_columns_of_an_example_stay_together(corpus):
 
 def test_labels_go_with_their_examples(corpus):
     assert "label" not in Batches(corpus, BATCH, seed=0)[0]
-    labelled = corpus._replace(labels=np.arange(EXAMPLES, dtype=np.int32))
+    labelled = dataclasses.replace(corpus, labels=np.arange(EXAMPLES, dtype=np.int32))
     plain, batches = Batches(corpus, BATCH, seed=0), Batches(labelled, BATCH, seed=0)
     for step in (0, 3, STEPS + 1):
         batch = batches[step]
@@ -186,7 +189,7 @@ def test_a_little_padding_stays():
 def test_sources_that_are_read_more_often_count_as_often():
     """Short rows, and long ones that have half of the turns: no batch would fit what fits rows that are read once."""
     lengths = np.concatenate([np.full(90, 4), np.full(10, 24)])[:, None]
-    mixed = of_lengths(lengths)._replace(sizes=(90, 10), mixture=Mixture((50, 50)))
+    mixed = dataclasses.replace(of_lengths(lengths), sizes=(90, 10), mixture=Mixture((50, 50)))
     repeated = of_lengths(np.repeat(lengths, [5] * 90 + [45] * 10, axis=0))  # the same rows, as often as they are read
     weighted, expected = (Batches(each, 16, seed=0).sizes(1000, 1) for each in (mixed, repeated))
     assert weighted.tokens[0] == expected.tokens[0] and len(weighted.tokens) == 2
@@ -229,7 +232,10 @@ def test_rows_of_a_group_stay_together_in_every_order():
 
 
 def test_a_batch_s_tokens_are_those_of_its_mask(corpus):
-    for batches in (Batches(corpus, BATCH, 3), Batches(corpus._replace(pairing=Pairing(1, fresh=False)), BATCH, 3)):
+    for batches in (
+        Batches(corpus, BATCH, 3),
+        Batches(dataclasses.replace(corpus, pairing=Pairing(1, fresh=False)), BATCH, 3),
+    ):
         for step in (0, STEPS, 1):
             assert batches.tokens(step) == batches[step]["attention_mask"].sum() > 0
         assert not batches.is_reading(0)

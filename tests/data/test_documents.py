@@ -1,7 +1,11 @@
 import numpy as np
 import pytest
 
-from simcse_jax.data.documents import next_sentences, read_documents
+from simcse_jax.data.documents import Spans, cut_spans, draw_spans, next_sentences, read_documents
+from simcse_jax.data.draws import document_generator
+from simcse_jax.errors import UserError
+
+RELEASED = Spans(anchors=2, positives=2, shortest=32, longest=512, tokens=2048)
 
 
 @pytest.mark.parametrize(
@@ -33,3 +37,60 @@ def test_the_next_three_are_drawn_uniformly_from_the_remaining_sentences():
         counts[int(place), int(ahead) - int(place)] += 1
     shares = np.array([[0, 1 / 3, 1 / 3, 1 / 3, 0]] * 2 + [[0, 1 / 2, 1 / 2, 0, 0], [0, 1, 0, 0, 0]])
     np.testing.assert_allclose(counts / len(documents), shares, atol=0.04)  # at least 4 standard deviations
+
+
+@pytest.mark.parametrize("spans", [RELEASED, Spans(3, 1, 1, 4, 24), Spans(1, 3, 8, 8, 16)])
+def test_spans_are_in_bounds_and_anchors_are_disjoint(spans):
+    for document in range(300):
+        length = spans.tokens + document % 7
+        found = draw_spans(spans, length, document_generator(1, document))
+        assert [len(own) for own in found] == [1 + spans.positives] * spans.anchors
+        for (start, end), *positives in found:
+            for first, last in [(start, end), *positives]:
+                assert first >= 0 and last <= length and spans.shortest <= last - first <= spans.longest
+            assert start // spans.longest == (end - 1) // spans.longest  # within a block of its own
+            for first, last in positives:
+                assert start - (last - first) <= first <= min(end, length - (last - first))
+        blocks = sorted(own[0][0] // spans.longest for own in found)
+        assert (np.diff(blocks) > 1).all()
+
+
+def test_lengths_and_places_have_the_distributions_of_the_paper():
+    """Beta(4, 2) has the mean 2/3 and the variance 4 · 2 / (36 · 7), Beta(2, 4) the mean 1/3 and the same variance."""
+    drawn = [draw_spans(RELEASED, 2048, document_generator(2, document)) for document in range(2000)]
+    lengths = np.array([[[end - start for start, end in own] for own in found] for found in drawn])
+    shares = (lengths - 32) / 480
+    for part, mean in ((shares[:, :, 0], 2 / 3), (shares[:, :, 1:], 1 / 3)):
+        assert part.mean() == pytest.approx(mean, abs=0.01)
+        assert part.var() == pytest.approx(8 / (36 * 7), abs=0.002)
+    offsets = [first - own[0][0] for found in drawn for own in found for first, _ in own[1:]]
+    assert min(offsets) < -200 and max(offsets) > 200  # before the anchor, and after its start
+    inside = [own[0][0] <= first and last <= own[0][1] for found in drawn for own in found for first, last in own[1:]]
+    assert 0.1 < np.mean(inside) < 0.9
+    starts = [own[0][0] for found in drawn for own in found]
+    assert len({start // 512 for start in starts}) == 4 and len({start % 512 for start in starts}) > 300
+
+
+def cut(documents, seed=1, **changes):
+    spans = Spans(2, 2, 2, 4, 16)._replace(**changes)
+    numbers = [np.array(document.split(), np.int32) for document in documents]
+    texts = iter(numbers)
+    return cut_spans(documents, lambda _: next(texts), lambda ids: " ".join(map(str, ids)), spans, seed, "books.txt")
+
+
+def test_rows_are_anchors_with_their_positives_and_belong_to_the_seed_and_the_document():
+    documents = [" ".join(map(str, range(100 * n, 100 * n + 20))) for n in range(4)]
+    examples = cut(documents)
+    assert len(examples.columns) == 3 and len(examples) == 8
+    for row, sentences in enumerate(zip(*examples.columns, strict=True)):
+        for sentence in sentences:
+            numbers = [int(word) for word in sentence.split()]
+            assert numbers == list(range(numbers[0], numbers[-1] + 1)) and numbers[0] // 100 == row // 2
+    assert cut(documents).columns == examples.columns != cut(documents, seed=2).columns
+    assert cut(documents[:2]).columns == tuple(column[:4] for column in examples.columns)
+
+
+def test_documents_that_are_too_short_are_counted():
+    with pytest.raises(UserError, match=r"books.txt: 2 of 3 documents have fewer than 16 word pieces") as error:
+        cut(["1 2 3", "4", " ".join("5" * 16)])
+    assert "\n" not in str(error.value)

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from simcse_jax.data.batches import Batches, Corpus, steps_per_epoch
+from simcse_jax.data.batches import Batches, Corpus
 from simcse_jax.data.pairing import Pairing
 
 RELEASED, PAPER = Pairing(7, fresh=True), Pairing(7, fresh=False)
@@ -16,7 +16,7 @@ def corpus(sentences, pairing):
 def epoch(pairing, sentences=100, batch=16, seed=3):
     """(steps, batch, 2) sentences of the first epoch."""
     batches = Batches(corpus(sentences, pairing), batch, seed)
-    count = steps_per_epoch(pairing.count(sentences), batch)
+    count = pairing.count(sentences) // batch
     return np.array([batches[step]["input_ids"][..., 0] for step in range(count)])
 
 
@@ -28,7 +28,7 @@ def test_fresh_pairs_are_those_of_sentence_transformers():
     expected = [[tuple(map(int, pair.texts)) for pair in batch] for batch in batches]
     ours = RELEASED.pairs(np.array([int(sentence) for sentence in sentences]))
     assert [[tuple(pair) for pair in batch] for batch in ours[: 16 * len(expected)].reshape(-1, 16, 2)] == expected
-    assert len(expected) == steps_per_epoch(RELEASED.count(100), 16) == 3
+    assert len(expected) == RELEASED.count(100) // 16 == 3
 
 
 @pytest.mark.parametrize("pairing", [RELEASED, PAPER], ids=["released", "paper"])

@@ -58,11 +58,14 @@ def test_what_is_missing_or_damaged_is_named(folder, tmp_path):
     refused(f"sts:{tmp_path}/empty", "no STS set there")
     refused(str(folder), "a folder without .txt, ", "SentEval's is sts:FOLDER")
     refused(f"sts:{folder}", "next_sentence needs a .txt file", options={"positives": "next_sentence"})
-    for file, line in (("STS/STS13-en-test/STS.input.FNWN.txt", "two sentences"), ("SICK/SICK_train.txt", "3 columns")):
+    for file, line in (
+        ("STS/STS13-en-test/STS.input.FNWN.txt", "expected two sentences"),
+        ("SICK/SICK_train.txt", "1 tab-separated columns, expected at least 3"),
+    ):
         path = folder / file
         text = path.read_text()
         path.write_text(text + "alone\n")
-        refused(f"sts:{folder}", f"{path}: line 3: expected {line}")
+        refused(f"sts:{folder}", f"{path}: line 3: {line}")
         path.unlink()
         refused(f"sts:{folder}", f"{path}: cannot be read")
         path.write_text(text)

@@ -1,4 +1,6 @@
+import numpy as np
 import pytest
+from matplotlib.axes import Axes
 from support.pictures import measured, texts
 
 from simcse_jax.evaluation import geometry
@@ -24,6 +26,16 @@ def test_pictures_name_every_model_and_the_better_direction():
         if draw is pictures.models:
             assert sum("lower is better" in text for text in there) == 2
             assert draw(given, "STS-B test") == drawn  # the same bytes
+
+
+def test_singular_values_that_are_zero_up_to_rounding_are_counted_not_drawn():
+    found = measured(0)
+    values = found.singular_values.copy()
+    values[-3:] = (3e-4, 1e-9, 0)
+    drawn = pictures.singular_values({"": {"a": found._replace(singular_values=values)}}, "STS-B test")
+    there = texts(drawn["svg"])
+    assert "a  (3 more are 0 up to rounding)" in there and "0.0001" not in there
+    assert "a" in texts(pictures.singular_values({"": {"a": found}}, "STS-B test")["svg"])
 
 
 def test_a_score_of_other_data_colours_the_points():
@@ -87,6 +99,25 @@ class _Nothing:
 
     def remove(self):
         pass
+
+
+def test_a_step_stands_beside_its_point(monkeypatch):
+    """However crowded the end of a run is, a label is tied to its point, and is not far from it."""
+    ties = []
+    plot = Axes.plot
+    monkeypatch.setattr(
+        Axes, "plot", lambda self, *line, **more: [*plot(self, *line, **more), ties.append((line, more))][:1]
+    )
+    found = {
+        name: [at(step, 0.05 + 0.1 * (1 - 0.9**step) + shift, -1 - 0.9 * (1 - 0.9**step)) for step in range(0, 90, 6)]
+        for name, shift in (("a", 0), ("b", 0.004), ("c", 0.008))
+    }
+    drawn = pictures.runs(found, "STS-B")
+    places = {(place.uniformity, place.alignment) for run in found.values() for place in run}
+    tied = [line for line, more in ties if more.get("linewidth") == 0.6]
+    assert all(any(np.allclose((x[0], y[0]), place) for place in places) for x, y in tied)
+    assert len(tied) == sum(text.removeprefix("step ").isdigit() for text in texts(drawn["svg"])) >= 6
+    assert max(abs(x[0] - x[1]) for x, _ in tied) < 0.1 and max(abs(y[0] - y[1]) for _, y in tied) < 0.02
 
 
 def test_step_labels_that_would_overlap_are_left_out():

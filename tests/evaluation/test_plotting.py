@@ -21,9 +21,44 @@ def test_labels_that_have_room_stay_where_they_are():
     assert crowded == pytest.approx(np.linspace(0, 1, 11))
 
 
-def test_lines_can_be_distinguished_without_their_colours():
-    styles = [tuple(plotting.line_style(number)[part] for part in ("linestyle", "marker")) for number in range(20)]
-    assert all(first != second for first, second in itertools.combinations(styles, 2))
+def test_no_two_lines_share_a_colour_or_a_look_in_grey():
+    found = plotting.styles(f"model {'x' * number}" for number in range(20))
+    assert len({style["color"] for style in found.values()}) == 20
+    looks = [(style["linestyle"], style["marker"]) for style in found.values()]
+    assert all(first != second for first, second in itertools.combinations(looks, 2))
+    dashed = plotting.styles("abc", "b")
+    assert [style["linestyle"] for style in dashed.values()] == ["-", "--", "-"]
+    assert [name for name, style in dashed.items() if style.get("markerfacecolor") == "white"] == ["b"]
+
+
+def test_of_lines_that_coincide_each_is_seen():
+    widths = [style["linewidth"] for style in plotting.styles("abcd").values()]
+    assert all(wide - narrow > 0.5 for wide, narrow in itertools.pairwise(widths)) and widths[-1] > 1
+
+
+def lightness(colour: str) -> float:
+    return float(np.dot([int(colour[start : start + 2], 16) for start in (1, 3, 5)], [0.299, 0.587, 0.114]))
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["temperature 0.1", "temperature 0.025", "temperature 1e-3", "temperature 0.05"],
+        ["run, step 0", "run, step 200", "run, step 40"],
+        ["3 layers of 6", "1 layers of 6", "6 layers of 6", "2 layers of 6"],
+    ],
+)
+def test_ordered_names_have_colours_in_their_order(names):
+    """The higher the number, the darker."""
+    colours = plotting.styles(names)
+    by_number = sorted(names, key=lambda name: float(plotting.NUMBER.search(name)[0]))
+    shades = [lightness(colours[name]["color"]) for name in by_number]
+    assert shades == sorted(shades, reverse=True) and len(set(shades)) == len(names)
+
+
+def test_other_names_have_no_order():
+    for names in (["a 1 1", "a 2 2", "a 3 3"], ["bert 1", "roberta 2", "minilm 3"], ["a 1", "a 2"]):
+        assert [style["color"] for style in plotting.styles(names).values()] == list(plotting.COLOURS[: len(names)])
 
 
 @pytest.mark.parametrize(

@@ -22,13 +22,12 @@ from simcse_jax.devices.mesh import data_mesh
 from simcse_jax.errors import UserError
 from simcse_jax.models import parameters
 from simcse_jax.objectives import registry
-from simcse_jax.objectives.objective import Objective, Parameters
-from simcse_jax.objectives.total import Term
+from simcse_jax.objectives.objective import Objective, Parameters, Term
+from simcse_jax.objectives.tokens import dropout_keys
 from simcse_jax.objectives.views import OWN
 from simcse_jax.runs import exporting
 from simcse_jax.training.loss import make_loss
-from simcse_jax.training.recipe import make_recipe
-from simcse_jax.training.rows import dropout_keys
+from simcse_jax.training.setup import make_recipe
 
 EXAMPLE = ROOT / "examples" / "own_objective.py"
 NUMBERS = {"uniformity": {"weight": 0.5, "spread": 2.0}}

@@ -163,7 +163,17 @@ OPTIONS: dict[str, tuple[dict[str, str], dict[str, dict[str, str]]]] = {
             "--augment-lexicon": NAMES,
         },
     ),
-    "demo": (DEMO, {"--port": NUMBERS, "--host": NAMES, "--model": NAMES, "--data": NAMES, "--pooler": CHOICES}),
+    "demo": (
+        DEMO,
+        {
+            "--port": NUMBERS,
+            "--host": NAMES,
+            "--model": NAMES,
+            "--compare": NAMES,
+            "--data": NAMES,
+            "--pooler": CHOICES,
+        },
+    ),
     "serve": (
         SERVE,
         {

@@ -25,7 +25,6 @@ LATER = (
     *("transformers.models.auto.tokenization_auto", "transformers.models.bert.configuration_bert"),
     *("transformers.tokenization_utils_tokenizers", "transformers.integrations.mistral", "tokenizers.trainers"),
     *(
-        "simcse_jax.runs.tensorboard",
         "safetensors.numpy",
         "scipy.stats",
         "jaxlib.mlir.dialects.mhlo",
@@ -147,6 +146,10 @@ def _import_everything() -> None:
         with contextlib.suppress(ModuleNotFoundError):  # of another version of a library
             importlib.import_module(name)
     from jax._src import xla_bridge
+
+    from simcse_jax.runs.reporters.tensorboard import writer_class
+
+    writer_class()
 
     assert not xla_bridge._backends, "a backend was started by importing"
 

@@ -5,10 +5,10 @@ import pytest
 from simcse_jax.devices.mesh import data_mesh
 from simcse_jax.encoding.quantization import ranges_of
 from simcse_jax.index import candidates
-from simcse_jax.index.candidates import bounds, quantization_for, refined_top_k, rescored, rescored_top_k, vectors_in
+from simcse_jax.index.candidates import bounds, quantization_for, refined_top_k, rescored, vectors_in
 from simcse_jax.index.placed import DTYPES, Placed
 from simcse_jax.index.similarity import prepared, similarities
-from simcse_jax.index.top_k import Block, top_k
+from simcse_jax.index.top_k import Block, decoding_of, top_k
 
 MESH = data_mesh(jax.devices()[:2])
 SIMILARITIES = ["cosine", "dot", "euclidean", "manhattan"]
@@ -26,8 +26,9 @@ def blocks(rows: np.ndarray, size: int = 256) -> list[Block]:
 def test_the_best_of_the_candidates_by_their_true_scores(storage, similarity):
     rows, queries = (prepared(rows_of(count, seed), similarity) for count, seed in ((512, 0), (3, 1)))
     kind = quantization_for(storage, 24, ranges_of(rows) if storage == "int8" else None)
-    placed = Placed(MESH, storage, quantization=kind)
-    scores, found = rescored_top_k(queries, blocks(rows), 4, placed, 8, similarity=similarity)
+    placed = Placed(MESH, storage, kind)
+    rough = top_k(queries, placed.blocks(blocks(rows)), 32, MESH, None, similarity, decoding_of(kind))
+    scores, found = rescored(queries, *rough, vectors_in(blocks(rows)), 4, similarity)
     name = "dot" if similarity == "cosine" else similarity
     small = similarities(queries.astype(np.float64), kind.decode(kind.encode(rows)).astype(np.float64), name)
     true = similarities(queries.astype(np.float64), rows.astype(np.float64), name)

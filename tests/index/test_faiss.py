@@ -1,9 +1,6 @@
-import importlib.util
-
 import numpy as np
 import pytest
 
-from simcse_jax.errors import UserError
 from simcse_jax.index.faiss import FaissSearch
 
 
@@ -41,9 +38,3 @@ def test_cells_are_made_where_there_are_rows_enough(monkeypatch):
         search.add(rows)
     assert few.search(rows, 1)[1][:, 0].tolist() == list(range(400))  # too few for a cell: flat, and exact
     assert np.mean(many.search(rows, 1)[1][:, 0] == np.arange(400)) > 0.9
-
-
-def test_that_it_is_missing_is_said_in_a_line(monkeypatch):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r'pip install "simcse_jax\[faiss\]"$'):
-        FaissSearch.check_installed()

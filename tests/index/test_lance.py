@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -253,7 +254,7 @@ def test_the_columns_have_what_sentence_transformers_defines():
         (BINARY, {"bits": bits}),
     ):
         names, kinds = zip(*kept.fields(12), strict=True)
-        assert names == tuple(columns) and {kept.searched, kept.scored} <= set(names)
+        assert names == tuple(columns) and kept.scored in names
         for kind, found, expected in zip(kinds, kept.values(FEW, Clipped()), columns.values(), strict=True):
             np.testing.assert_array_equal(found, expected)
             assert (kind.list_size, str(kind.value_type).replace("float", "float32")) == (
@@ -266,10 +267,10 @@ def test_the_columns_have_what_sentence_transformers_defines():
 def test_what_index_json_says_is_read_back():
     for kept in (*map(Kept, CODES), INT8, BINARY):
         content = json.loads(json.dumps(kept.content()))
-        found = read_kept(content, 12, kept.quantization is not None, "damaged")
+        found = read_kept(content, 12, Path("ix"))
         assert (found.precision, found.codes) == (kept.precision, kept.codes)
         assert found.content() == kept.content()
-    assert read_kept({}, 12, False, "damaged") == Kept("product")  # of an earlier version
+    assert read_kept({}, 12, Path("ix")) == Kept("product")  # of an earlier version
 
 
 def test_what_index_json_cannot_say():
@@ -287,8 +288,8 @@ def test_what_index_json_cannot_say():
         (content | {"ranges": "wide"}, True),
         (content | {"ranges_sha256": None}, True),
     ):
-        with pytest.raises(UserError, match=r"^damaged"):
-            read_kept(wrong, 12, small, "damaged")
+        with pytest.raises(UserError, match=r"^ix: damaged"):
+            read_kept(wrong | {"format": 1 + small}, 12, Path("ix"))
 
 
 def test_ranges_are_those_of_the_first_rows_at_unit_length(monkeypatch):

@@ -13,7 +13,7 @@ from support.object_store import NEEDS_GCSFS
 from simcse_jax.encoding.quantization import Quantization
 from simcse_jax.errors import UserError
 from simcse_jax.host.locks import held
-from simcse_jax.index import lance_build
+from simcse_jax.index import lance, lance_build
 from simcse_jax.index.embedding_files import EmbeddingFiles
 from simcse_jax.index.lance import UNSAID, Kept, LanceIndex, Wanted, read_about
 
@@ -106,7 +106,7 @@ def test_codes_stay_those_of_the_first_build(tmp_path, monkeypatch):
     assert build(tmp_path, (0, many[:200]), model=model, wanted=Wanted(codes="int8")).kept == Kept("int8")
     assert build(tmp_path, (200, many[200:]), model=model).found_in == 330
     index = LanceIndex(tmp_path / "ix", model)
-    assert index._table.index_stats(lance_build.CELLS).index_type == "IVF_SQ"
+    assert index._table.index_stats(lance.CELLS).index_type == "IVF_SQ"
 
 
 def test_rows_that_overlap_those_of_the_index_follow_them_without_a_gap(tmp_path):

@@ -15,11 +15,6 @@ def test_scores_are_of_an_anchor_s_own_candidates(similarity, score):
     np.testing.assert_allclose(candidate_scores(anchors, candidates, similarity), expected, rtol=1e-5, atol=1e-6)
 
 
-def test_an_unknown_similarity_is_refused():
-    with pytest.raises(ValueError, match="similarity is 'l2'; it must be cosine or dot"):
-        candidate_scores(random(2, 4), random(3, 2, 4), "l2")
-
-
 def test_of_a_batch_the_positive_comes_first():
     views, teacher, there = random(4, 3, 5), random(4, 3, 2, seed=1), random(4, 3, seed=2) > 0
 

@@ -5,8 +5,8 @@ import pytest
 from support.checks import assert_gradient, random
 from support.graded import SCORES, assert_is_peer_s, assert_ranking_sharded_is_whole, loss
 
-from simcse_jax.objectives import info_nce
-from simcse_jax.objectives.cosent import cosine
+from simcse_jax.objectives import similarity
+from simcse_jax.objectives.similarity import cosine
 
 
 def by_the_equation(rows, scores, temperature, similarity):
@@ -61,7 +61,7 @@ def test_no_temperature_overflows():
 def test_parts_of_the_rows_change_nothing(monkeypatch):
     rows = random(2, 8, 6)
     whole = jax.value_and_grad(lambda rows: loss(rows, SCORES))(rows)
-    monkeypatch.setattr(info_nce, "SIMILARITIES", 24)
+    monkeypatch.setattr(similarity, "SIMILARITIES", 24)
     for ours, expected in zip(jax.value_and_grad(lambda rows: loss(rows, SCORES))(rows), whole, strict=True):
         np.testing.assert_allclose(ours, expected, rtol=1e-5, atol=1e-6)
 

@@ -129,8 +129,3 @@ def test_a_large_mean_costs_no_precision():
     expected = by_the_equation(first + np.float32(100), second + np.float32(100), 0.5, "paper")
     ours = dimension_wise(first + np.float32(100), second + np.float32(100), identity, temperature=0.5)
     np.testing.assert_allclose(ours, expected, rtol=1e-4)
-
-
-def test_an_unknown_reading_is_refused():
-    with pytest.raises(ValueError, match="mixture"):
-        dimension_wise(*random(2, 4, 3), identity, temperature=5.0, reading="mixture")

@@ -1,14 +1,24 @@
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.test_util import check_grads
 from support.checks import assert_gradient, assert_sharded_is_whole, cosine, random
+from support.steps import alone
 
 from simcse_jax.objectives import info_nce as module
 
 info_nce = jax.jit(module.info_nce, static_argnames="similarity")
-symmetric_info_nce = jax.jit(module.symmetric_info_nce, static_argnames="similarity")
+
+
+def of_views(anchors, positives, *hard_negatives, symmetric=True, **fields):
+    """The objective's mean on a single device that has the whole batch."""
+    views = {"anchor": anchors, "positive": positives}
+    views |= {"hard_negatives": jnp.stack(hard_negatives)} if hard_negatives else {}
+    usual = {"hard_negative_weight": 1.0, "similarity": "cosine"}
+    return module.OBJECTIVE.loss(alone(views), symmetric=symmetric, **(usual | fields))
 
 
 def by_the_equation(anchors, positives, negatives, temperature, alpha=1.0, similarity=cosine):
@@ -73,21 +83,18 @@ def test_both_directions_by_hand():
     # Anchors x, y; positives x, x (unit vectors). Cosines, one row per anchor: (1, 1), (0, 0).
     # Forward: log 2 and log 2. Backward, columns: both (1, 0), positive 1 and 0: log(1 + e^−1) and log(1 + e).
     anchors, positives = jnp.eye(2), jnp.array([[1.0, 0.0], [1.0, 0.0]])
-    ours = symmetric_info_nce(anchors, positives, anchors, positives, None, jnp.arange(2), temperature=1.0)
     expected = [(np.log(2) + np.log1p(np.exp(-1))) / 2, (np.log(2) + np.log1p(np.exp(1))) / 2]
-    np.testing.assert_allclose(ours, expected, rtol=1e-6)
+    np.testing.assert_allclose(of_views(anchors, positives, temperature=1.0), np.mean(expected), rtol=1e-6)
 
 
 @pytest.mark.parametrize(("similarity", "function"), [("cosine", cosine), ("dot", np.dot)])
 def test_both_directions_are_the_equation_twice(embeddings, similarity, function):
     anchors, positives, negatives = embeddings
-    ours = symmetric_info_nce(
-        *(anchors, positives, anchors, positives, negatives, np.arange(6)),
-        **{"temperature": 0.5, "hard_negative_weight": 2.0, "similarity": similarity},
-    )
+    fields = {"temperature": 0.5, "hard_negative_weight": 2.0, "similarity": similarity}
+    ours = jax.jit(lambda views: of_views(*views, **fields))(embeddings)
     forward = by_the_equation(anchors, positives, [negatives], 0.5, 2.0, function)
     backward = by_the_equation(positives, anchors, [], 0.5, similarity=function)
-    np.testing.assert_allclose(ours, (forward + backward) / 2, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(ours, np.mean(forward + backward) / 2, rtol=1e-4, atol=1e-5)
 
 
 def test_a_weight_of_zero_leaves_the_own_hard_negative_out(embeddings):
@@ -145,12 +152,7 @@ def test_gradient(embeddings):
 @pytest.mark.parametrize(("similarity", "function"), [("cosine", cosine), ("dot", np.dot)])
 def test_gradient_of_both_directions(similarity, function):
     def ours(x):
-        return jnp.sum(
-            symmetric_info_nce(
-                *(x[0], x[1], x[0], x[1], x[2:], jnp.arange(3)),
-                **{"temperature": 0.5, "hard_negative_weight": 2.0, "similarity": similarity},
-            )
-        )
+        return 3 * of_views(*x, temperature=0.5, hard_negative_weight=2.0, similarity=similarity)
 
     def equation(x):
         forward = by_the_equation(x[0], x[1], x[2:], 0.5, 2.0, function)
@@ -161,15 +163,14 @@ def test_gradient_of_both_directions(similarity, function):
 
 @pytest.mark.parametrize("block", [2**22, 48])  # of 8 × 24 similarities: all at once, or two rows at a time
 def test_sharded_is_whole(monkeypatch, block):
-    monkeypatch.setattr("simcse_jax.objectives.info_nce.SIMILARITIES", block)
+    monkeypatch.setattr("simcse_jax.objectives.similarity.SIMILARITIES", block)
 
     def loss(x, shared, own, gather, psum):
-        whole = jnp.moveaxis(gather(x), 1, 0)
-        losses = module.symmetric_info_nce(
-            *(x[:, 0], x[:, 1], whole[0], whole[1], whole[2:], own),
-            **{"temperature": 0.5, "hard_negative_weight": 2.0},
-        )
-        return psum(jnp.sum(losses)) / whole.shape[1]
+        views = {"anchor": x[:, 0], "positive": x[:, 1], "hard_negatives": jnp.moveaxis(x[:, 2:], 1, 0)}
+        several = lambda rows: jnp.moveaxis(gather(jnp.moveaxis(rows, 1, 0)), 0, 1)  # noqa: E731
+        embedded = dataclasses.replace(alone(views), own=own, gather=several, psum=psum)
+        fields = {"temperature": 0.5, "hard_negative_weight": 2.0, "similarity": "cosine"}
+        return module.OBJECTIVE.loss(embedded, symmetric=True, **fields)
 
     assert_sharded_is_whole(loss, random(8, 4, 5))
 
@@ -179,11 +180,6 @@ def test_a_zero_embedding_has_a_finite_gradient():
         return jnp.sum(info_nce(x, x, None, jnp.arange(2), temperature=0.05))
 
     assert np.all(np.isfinite(jax.jit(jax.grad(total))(jnp.array([[0.0, 0.0], [1.0, 2.0]]))))
-
-
-def test_an_unknown_similarity_is_refused(embeddings):
-    with pytest.raises(ValueError, match="euclidean"):
-        info_nce(*embeddings, np.arange(6), temperature=1.0, similarity="euclidean")
 
 
 def consert(first, second, temperature):
@@ -207,8 +203,7 @@ def test_negatives_of_both_views_are_consert_s_loss_with_weight_03():
     expected.backward()
 
     def ours(x):
-        losses = module.nt_xent(x[0], x[1], x[0], x[1], jnp.arange(6), temperature=0.1)
-        return 0.3 * jnp.mean(losses)
+        return 0.3 * of_views(*x, temperature=0.1, negatives="both")
 
     value, gradient = jax.jit(jax.value_and_grad(ours))(random(2, 6, 5))
     assert float(value) == pytest.approx(float(expected.detach()), rel=1e-6)
@@ -219,19 +214,21 @@ def test_negatives_of_both_views_are_consert_s_loss_with_weight_03():
 
 def test_negatives_of_both_views_are_all_anchors_as_hard_negatives_without_the_own_one(embeddings):
     anchors, positives, _ = embeddings
-    fields = {"temperature": 0.1, "similarity": "dot"}
-    one = module.nt_xent(anchors, positives, anchors, positives, np.arange(6), symmetric=False, **fields)
+    fields = {"temperature": 0.1, "similarity": "dot", "negatives": "both"}
     expected = by_the_equation(anchors, positives, [anchors], 0.1, 0.0, np.dot)
-    np.testing.assert_allclose(one, expected, rtol=1e-4, atol=1e-5)
+    one = of_views(anchors, positives, symmetric=False, **fields)
+    np.testing.assert_allclose(one, np.mean(expected), rtol=1e-4, atol=1e-5)
     other = by_the_equation(positives, anchors, [positives], 0.1, 0.0, np.dot)
-    both = module.nt_xent(anchors, positives, anchors, positives, np.arange(6), **fields)
-    np.testing.assert_allclose(both, (expected + other) / 2, rtol=1e-4, atol=1e-5)
+    both = of_views(anchors, positives, **fields)
+    np.testing.assert_allclose(both, np.mean(expected + other) / 2, rtol=1e-4, atol=1e-5)
 
 
 def test_negatives_of_both_views_are_the_same_on_several_devices():
     def loss(rows, shared, own, gather, psum):
-        anchors, positives = rows
-        losses = module.nt_xent(anchors, positives, gather(anchors), gather(positives), own, temperature=0.1)
-        return psum(jnp.sum(losses)) / 8
+        several = lambda views: jnp.stack([gather(view) for view in views])  # noqa: E731
+        embedded = alone(dict(zip(("anchor", "positive"), rows, strict=True)))
+        embedded = dataclasses.replace(embedded, own=own, gather=several, psum=psum)
+        fields = {"temperature": 0.1, "hard_negative_weight": 1.0, "similarity": "cosine"}
+        return module.OBJECTIVE.loss(embedded, symmetric=True, negatives="both", **fields)
 
     assert_sharded_is_whole(loss, tuple(random(2, 8, 5)), devices=(2, 4))

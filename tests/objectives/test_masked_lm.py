@@ -64,7 +64,7 @@ def test_gradient():
 
 @pytest.mark.parametrize("block", [2**22, 14])  # of 8 × 7 logits: all at once, or two predictions at a time
 def test_sharded_is_whole(monkeypatch, block):
-    monkeypatch.setattr("simcse_jax.objectives.info_nce.SIMILARITIES", block)
+    monkeypatch.setattr("simcse_jax.objectives.similarity.SIMILARITIES", block)
     labels = jnp.array([1, 4, 0, 0, 6, 2, 5, 3])
 
     def loss(hidden, shared, own, gather, psum):

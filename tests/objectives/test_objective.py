@@ -4,11 +4,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from support.checks import random
-from support.steps import alone
+from support.steps import alone, term
 
+from simcse_jax.config.checks import validate
 from simcse_jax.config.fields import default_config
 from simcse_jax.errors import UserError
-from simcse_jax.objectives.objective import Columns, Objective, check_name
+from simcse_jax.objectives.info_nce import info_nce
+from simcse_jax.objectives.objective import Columns, Objective, Term, total
 
 VIEWS = {"anchor": random(4, 3), "positive": random(4, 3, seed=1), "hard_negatives": random(2, 4, 3, seed=2)}
 
@@ -67,7 +69,73 @@ def test_data_without_what_it_declares_are_refused(columns, message):
         Labelled().check_columns(default_config(), Columns("data.csv", *columns))
 
 
-def test_an_unknown_name_is_refused():
-    check_name("reading", "paper", ("paper", "released"))
-    with pytest.raises(ValueError, match="reading is 'other'; it must be paper or released"):
-        check_name("reading", "other", ("paper", "released"))
+FIRST, SECOND = random(2, 6, 4)
+
+
+@pytest.fixture
+def pair():
+    """A pair of views on a single device."""
+    return alone({"anchor": FIRST, "positive": SECOND}, params={"scale": jnp.float32(3.0)})
+
+
+def test_the_loss_is_the_weighted_sum_of_the_terms(pair):
+    options = {"info_nce": (("symmetric", False), ("similarity", "dot")), "dimension_wise": (("reading", "released"),)}
+    numbers = {
+        "info_nce": {"weight": 2.0, "temperature": 0.5, "hard_negative_weight": 1.0},
+        "dimension_wise": {"weight": 0.3, "temperature": 5.0},
+    }
+    terms = [(term(name, options[name]), pair) for name in numbers]
+    alone = [total([each], {each[0].name: numbers[each[0].name] | {"weight": 1.0}}) for each in terms]
+    loss = jnp.mean(info_nce(FIRST, SECOND, None, jnp.arange(6), temperature=0.5, similarity="dot"))
+    np.testing.assert_allclose(alone[0], loss, rtol=1e-6)
+    np.testing.assert_allclose(total(terms, numbers), 2.0 * alone[0] + 0.3 * alone[1], rtol=1e-6)
+    assert total([], {}) == 0
+
+
+class Scale(Objective):
+    name = "scale"
+
+    def loss(self, embedded, *, power, sign):
+        return sign * embedded.params["scale"] ** power
+
+
+def test_an_objective_reads_its_parameters_its_numbers_and_its_options(pair):
+    terms = [(Term(Scale(), (("sign", -1),)), pair)]
+    assert total(terms, {"scale": {"weight": 0.5, "power": 2}}) == -4.5
+
+
+def scored(**fields):
+    config = default_config()
+    chosen = {"objective.info_nce.weight": 0.0, "objective.cosent.weight": 1.0}
+    config.update_from_flattened_dict(chosen | {name.replace("__", "."): value for name, value in fields.items()})
+    return config
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (
+            {"objective__info_nce__weight": 1.0},
+            "objective.info_nce.weight: next to cosent it would take all pairs with",
+        ),
+        ({"objective__cosent__temperature": 0.0}, "objective.cosent.temperature=0.0: must be above 0"),
+        ({"data__augment__name": "crop"}, "objective.cosent.weight: needs pairs with scores, so data.augment.name"),
+        ({"data__positives": "entailment"}, "data.positives='entailment': must be empty or all, for objective.cosent"),
+        (
+            {"data__columns__anchor": "a", "data__columns__positive": "b", "data__columns__negative": "c"},
+            "data.columns.negative='c': objective.cosent needs pairs with scores; leave it empty",
+        ),
+        ({"objective__contrastive_tension__weight": 1.0}, "objective.cosent.weight: next to contrastive_tension"),
+        ({"data__score_range": ("5", "0")}, r"data.score_range=\('5', '0'\): must be empty, or the lowest"),
+        ({"data__score_range": ("5",)}, "data.score_range=.*: must be empty, or the lowest"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(fields, message):
+    with pytest.raises(UserError, match=f"config.{message}"):
+        validate(scored(**fields))
+
+
+def test_it_goes_with_each_other_with_masked_words_and_where_it_is_said_with_in_batch_negatives():
+    others = {"objective__angle__weight": 1.0, "objective__cosine_mse__weight": 0.5, "objective__mlm__weight": 0.1}
+    validate(scored(**others, data__score_range=("0", "5")))
+    validate(scored(objective__info_nce__weight=1.0, data__positives="all"))

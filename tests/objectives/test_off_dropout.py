@@ -108,7 +108,7 @@ def test_gradient():
 
 @pytest.mark.parametrize("block", [2**22, 32])  # of 8 × 16 similarities: all at once, or two rows at a time
 def test_sharded_is_whole(monkeypatch, block):
-    monkeypatch.setattr("simcse_jax.objectives.info_nce.SIMILARITIES", block)
+    monkeypatch.setattr("simcse_jax.objectives.similarity.SIMILARITIES", block)
 
     def loss(x, shared, own, gather, psum):
         whole = jnp.moveaxis(gather(x[:, 3:]), 1, 0)

@@ -13,7 +13,6 @@ import pytest
 from support import ROOT, call
 
 from simcse_jax.config.flags import parse
-from simcse_jax.devices.parts import distribute
 from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.simcse import SimCSE
 from simcse_jax.training.inputs import read_inputs
@@ -58,9 +57,9 @@ def test_its_state_is_restored_bit_for_bit_and_its_next_gradient_is_the_same(dev
     monkeypatch.chdir(ROOT)
     arrays = dict(np.load(EARLIER / "arrays.npz"))
     config, _ = parse([*arguments("unused"), f"--config.parallel.devices={devices}"])
-    setup = make_setup(config, read_inputs(config))
+    setup = make_setup([config], read_inputs(config))
     checkpoints = Checkpoints(EARLIER / "run", read_only=True)
-    state = checkpoints.restore(STOPPED, distribute(setup.state(config), setup.mesh))
+    state = checkpoints.restore(STOPPED, setup.state())
     params, expected = state.params, named(arrays, "params")
     assert params.keys() == expected.keys() and int(state.step) == STOPPED == checkpoints.latest
     assert all(np.array_equal(params[name], expected[name]) for name in params)
@@ -69,11 +68,11 @@ def test_its_state_is_restored_bit_for_bit_and_its_next_gradient_is_the_same(dev
     assert moments.keys() == expected.keys()
     assert all(np.array_equal(moments[name], expected[name]) for name in moments)
 
-    batches = setup.batches(config.seed)
+    (batches,) = setup.batches()
     programs = batches.sizes(60, devices)
     recipe = setup.recipe._replace(most_tokens=programs.tokens[programs.of(STOPPED)])
     compute = jax.jit(make_loss(setup.graph, recipe, setup.mesh))
-    loss, gradient = compute(params, state.step, batches[STOPPED], setup.settings(config))
+    loss, gradient = compute(params, state.step, batches[STOPPED], setup.settings())
     assert float(loss) == pytest.approx(float(arrays["loss"]), rel=1e-6)
     expected = named(arrays, "gradient")
     size = np.sqrt(sum(np.sum(np.square(value, dtype=np.float64)) for value in expected.values()))

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from simcse_jax.errors import UserError
-from simcse_jax.runs.metrics_file import Metrics
+from simcse_jax.runs.metrics_file import Metrics, grouped, numbers_in
 
 
 class Recorder:
@@ -97,3 +97,13 @@ def test_metrics_go_back_to_the_resumed_step(tmp_path):
     assert steps == [0, 1, 2, 3, 4]
     Metrics(tmp_path, None).close()  # nothing to resume from: from the start again
     assert (tmp_path / "metrics.jsonl").read_text() == ""
+
+
+def test_names_are_in_groups():
+    line = {"loss": 0.5, "eval/dev": 70.0, "analysis": {"anisotropy": 0.25}}
+    assert grouped(line) == {"train/loss": 0.5, "eval/dev": 70.0, "analysis/anisotropy": 0.25}
+
+
+def test_only_the_numbers_of_a_result_are_reported():
+    result = {"dev": {"spearman": 70.5, "mean": {"pearson": 3}}, "transfer_protocol": "sklearn", "average": None}
+    assert numbers_in(result, "result/") == {"result/dev/spearman": 70.5, "result/dev/mean/pearson": 3}

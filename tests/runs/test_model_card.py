@@ -161,6 +161,14 @@ def test_a_card_knows_all_poolers_and_tasks():
         ("/home/ann/my_wiki1m_for_simcse.txt", 1_000_000, None),
         ("/home/ann/empty.txt", 0, None),
         ("tfds:snli:train", 9, None),
+        ("hf:ann/nli:all,hf:ann/quora", 9, ["ann/nli", "ann/quora"]),
+        ("hf:ann/nli,/home/ann/mine.csv", 9, None),
+        ("sts:/data/SentEval:STSBenchmark:train", 9, ["mteb/stsbenchmark-sts"]),
+        (
+            "sts:/data/SentEval",
+            9,
+            ["mteb/sickr-sts", *(f"mteb/sts{n}-sts" for n in range(12, 17)), "mteb/stsbenchmark-sts"],
+        ),
     ],
 )
 def test_a_data_set_is_named_where_it_is_known(train, examples, expected):

@@ -16,7 +16,7 @@ from simcse_jax.models import partial as split
 from simcse_jax.models.config import Convolutions, EncoderConfig, Lora, Partial, Site
 from simcse_jax.models.language_model import fresh_head
 from simcse_jax.runs import state
-from simcse_jax.runs.state import computed_as, convolutions_of, initial_params, split_shapes, trained_shapes, with_parts
+from simcse_jax.runs.state import computed_as, convolutions_of, initial_params, split_shapes, with_parts
 
 ALL = {"mlm": {"weight": 0.1}, "softmax_nli": {"weight": 1.0}, "info_nce": {"weight": 1.0}}
 HEAD = {"head.kernel", "head.bias"}
@@ -41,22 +41,22 @@ def test_the_shapes_are_those_of_the_initial_parameters(model, objective, dual_e
     config = config_of(objective, mlp=mlp, dual_encoder=dual_encoder)
     params = initial_params(config, model)
     found = {name: (value.shape, value.dtype) for name, value in params.items()}
-    shapes = trained_shapes(model.config, config)
+    shapes = split_shapes(model.config, config)[0]
     assert found == {name: (shape.shape, jnp.float32) for name, shape in shapes.items()}
 
 
 def test_checkpoints_name_them_so(model):
     own = {f"language_model.{part}" for part in ("dense.kernel", "dense.bias", "norm.scale", "norm.bias", "bias")}
-    plain = trained_shapes(model.config, config_of({}))
+    plain = split_shapes(model.config, config_of({}))[0]
     assert plain.keys() == model.params.keys() | HEAD
-    assert trained_shapes(model.config, config_of()).keys() - plain.keys() == own | {"softmax_nli.kernel"}
-    second = trained_shapes(model.config, config_of({}, dual_encoder=True)).keys() - plain.keys()
+    assert split_shapes(model.config, config_of())[0].keys() - plain.keys() == own | {"softmax_nli.kernel"}
+    second = split_shapes(model.config, config_of({}, dual_encoder=True))[0].keys() - plain.keys()
     assert second == {f"second.{name}" for name in plain}
 
 
 def test_a_run_older_than_a_field_has_it_off(model):
     run = {"model": {"mlp": "none"}, "objective": {"info_nce": {"weight": 1.0}}}
-    assert trained_shapes(model.config, run).keys() == model.params.keys()
+    assert split_shapes(model.config, run)[0].keys() == model.params.keys()
 
 
 def test_a_run_says_whether_its_encoder_uses_kernels(model):
@@ -109,9 +109,9 @@ def test_a_projector_and_a_discriminator_are_trained_too(model):
     objective = {"replaced_token_detection": {"weight": 0.1}}
     config = config_of(objective, dual_encoder=True)
     config.projector = {"widths": "2D,D", "bias": False, "last_norm": "plain", "statistics": "together"}
-    params, shapes = initial_params(config, model), trained_shapes(model.config, config)
+    params, shapes = initial_params(config, model), split_shapes(model.config, config)[0]
     assert {name: value.shape for name, value in params.items()} == {name: x.shape for name, x in shapes.items()}
-    plain = trained_shapes(model.config, config_of({}, dual_encoder=True)).keys()
+    plain = split_shapes(model.config, config_of({}, dual_encoder=True))[0].keys()
     own = {f"projector.{part}" for part in ("layers.0.kernel", "norms.0.scale", "norms.0.bias", "layers.1.kernel")}
     own |= {f"replaced_token_detection.{part}" for part in ("kernel", "bias")}
     assert params.keys() - plain == own | {f"discriminator.{name}" for name in model.params}
@@ -197,7 +197,7 @@ def test_parameters_are_split_as_their_shapes_are(tiny_bert):
         trained, frozen = split.split(params, encoder)
         assert {name: value.shape for name, value in trained.items()} == {k: v.shape for k, v in shapes.items()}
         assert frozen.keys() == rest.keys() == state.frozen_params(config.model, model).keys() and frozen
-        assert trained_shapes(model.config, config) == shapes
+        assert split_shapes(model.config, config)[0] == shapes
         merged, own = (
             split.merged(split.whole(trained, frozen), encoder),
             model_config(dual_encoder="lora__rank" in fields),

@@ -107,7 +107,11 @@ def test_a_body_is_json_without_files(body, says):
 
 
 def test_a_body_is_passed_on_whole():
-    parts = [{"body": b'{"data"', "more_body": True}, {"body": b": []}"}, {"type": "http.disconnect"}]
+    parts = [
+        {"type": "http.request", "body": b'{"data"', "more_body": True},
+        {"type": "http.request", "body": b": []}"},
+    ]
+    parts += [{"type": "http.disconnect"}]
     seen = []
 
     async def app(scope, receive, send):

@@ -62,7 +62,7 @@ def test_a_sentence_is_text_not_html():
     model = Letters("<script>alert(1)</script>", "a & b")
     for page in (
         demo_page.search(model, "<b>", 5),
-        demo_page.heat_map(model, "<script>alert('x')</script>\n'onload=\"b\""),
+        demo_page.heat_map({"m": model}, "<script>alert('x')</script>\n'onload=\"b\""),
     ):
         assert "<script" not in page and "'onload" not in page
     assert "&lt;script&gt;" in demo_page.search(model, "b", 5)
@@ -77,11 +77,14 @@ def test_a_sentence_is_text_not_html():
         (lambda model: demo_page.search(model, "a" * 20_001, 5), "20,001 characters; at most 20,000 are allowed"),
         (lambda model: demo_page.compare(model, "a", ""), "The second sentence is empty"),
         (lambda model: demo_page.compare(model, " ", "a"), "The first sentence is empty"),
-        (lambda model: demo_page.heat_map(model, ""), "There are no lines; enter two or more to compare."),
-        (lambda model: demo_page.heat_map(model, None), "There are no lines"),
-        (lambda model: demo_page.heat_map(model, "\n one \n\n"), "There is one line; enter two or more to compare."),
-        (lambda model: demo_page.heat_map(model, "a\n" * 201), "There are 201 lines; at most 200 are allowed."),
-        (lambda model: demo_page.heat_map(model, "a\n" + "b" * 20_001), "Line 2 has 20,001 characters"),
+        (lambda model: demo_page.heat_map({"m": model}, ""), "There are no lines; enter two or more to compare."),
+        (lambda model: demo_page.heat_map({"m": model}, None), "There are no lines"),
+        (
+            lambda model: demo_page.heat_map({"m": model}, "\n one \n\n"),
+            "There is one line; enter two or more to compare.",
+        ),
+        (lambda model: demo_page.heat_map({"m": model}, "a\n" * 201), "There are 201 lines; at most 200 are allowed."),
+        (lambda model: demo_page.heat_map({"m": model}, "a\n" + "b" * 20_001), "Line 2 has 20,001 characters"),
     ],
 )
 def test_what_cannot_be_answered_is_said(answer, says):
@@ -92,7 +95,7 @@ def test_what_cannot_be_answered_is_said(answer, says):
 def test_what_is_long_is_answered():
     model = Letters("a", "b")
     assert "<table>" in demo_page.search(model, "a b " * 5000, 5)
-    page = demo_page.heat_map(model, "\n".join(["c d" * 100, *("abcdefgh"[n % 8] * n for n in range(1, 200))]))
+    page = demo_page.heat_map({"m": model}, "\n".join(["c d" * 100, *("abcdefgh"[n % 8] * n for n in range(1, 200))]))
     assert page.count("<td") == 200 * 200 and page.count("<tr") == 201
     assert len(page) < 2_000_000
 
@@ -102,14 +105,17 @@ def test_a_comparison_is_the_cosine():
     assert "width: 0%" in demo_page.bar(-0.3) and "width: 100%" in demo_page.bar(1.0000001)
 
 
-def test_cells_are_coloured_by_their_cosine():
-    page = demo_page.cells(["x", "y"], np.array([[1, -0.2], [0.5, 1]]))
-    assert re.findall(r"<td class=s(\d+)>([-\d.]+)</td>", page) == [
-        ("31", "1.00"),
-        ("0", "-0.20"),
-        ("16", "0.50"),
-        ("31", "1.00"),
-    ]
+def test_cells_are_coloured_from_the_lowest_cosine_to_the_highest():
+    """Two models stand beside each other, on one scale; that of a line with itself would hide the differences."""
+    page = demo_page.heat_map({"a <b>": Letters(), "second": Letters()}, "aab\nabb\nhhh")
+    cosines = Letters().similarity(["aab", "abb", "hhh"], ["aab", "abb", "hhh"])
+    low, high = cosines[0, 2], cosines[0, 1]
+    assert f"cosine {low:.2f} <span" in page and f"</span> {high:.2f}" in page and "a &lt;b&gt;" in page
+    found = re.findall(r"<td class=s(\d+)>([-\d.]+)</td>", page)
+    one = [("31", "1.00"), ("31", f"{high:.2f}"), ("0", f"{low:.2f}")]
+    assert found[:3] == found[9:12] == one and len(found) == 18 and page.count("<table") == 2
+    narrow = demo_page.cells(["x", "y"], np.array([[1, 0.9], [0.9, 1]]), 0.9, 0.9)
+    assert narrow.count("class=s0") == 2
     scale, *rules = demo_page.shade_rules().split("\n")
     assert scale == ".scale { background: linear-gradient(to right, rgb(247,251,255), rgb(8,48,107)); }"
     assert len(rules) == 32
@@ -127,7 +133,7 @@ def client():
         keep_to_this_machine()
         import gradio_client
 
-        page = demo_page.build(Letters("hhhh", "aaaa", "aab"), "letters", 3, ["aab", "hhhh"])
+        page = demo_page.build({"letters": Letters("hhhh", "aaaa", "aab")}, 3, ["aab", "hhhh"])
         guard = demo_guard.launch_options(demo_guard.Names("127.0.0.1"))
         page.launch(server_name="127.0.0.1", quiet=True, prevent_thread_lock=True, **guard)
         yield gradio_client.Client(page.local_url, verbose=False)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from simcse_jax.config.fields import default_config, flatten
 from simcse_jax.config.flags import parse
-from simcse_jax.config.variants import list_recipes
+from simcse_jax.config.recipes import list_recipes
 from support import ROOT
 
 CONFIGS = ROOT / "configs"

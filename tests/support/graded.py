@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from simcse_jax.objectives.cosent import cosent, cosine
+from simcse_jax.objectives.cosent import cosent
+from simcse_jax.objectives.similarity import cosine
 from support.checks import assert_sharded_is_whole, random
 
 SCORES = np.float32([0.2, 3, 5, 3, 0, 4.4, 0.2, 1])  # two ties

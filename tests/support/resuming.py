@@ -7,7 +7,7 @@ import numpy as np
 
 from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.runs.loading import load_model
-from simcse_jax.runs.state import trained_shapes
+from simcse_jax.runs.state import split_shapes
 from simcse_jax.training.run import train_and_evaluate
 
 
@@ -25,7 +25,7 @@ def trained_and_resumed(config, folder, step=2, last=4):
     kept = [line for line in lines if json.loads(line)["step"] <= step]
     (stopped / "metrics.jsonl").write_text("\n".join(kept) + "\n")
     train_and_evaluate(config, str(stopped))
-    shapes = trained_shapes(load_model(str(folder / "run")).config, config)
+    shapes = split_shapes(load_model(str(folder / "run")).config, config)[0]
     straight, resumed = (
         Checkpoints(folder / name, read_only=True).restore_params(last, shapes) for name in ("run", "stopped")
     )

@@ -6,11 +6,10 @@ import numpy as np
 
 from simcse_jax.models.masking import Masking
 from simcse_jax.models.projector import Projector
-from simcse_jax.objectives.objective import Embedded
+from simcse_jax.objectives.objective import Embedded, Term
 from simcse_jax.objectives.registry import OBJECTIVES
-from simcse_jax.objectives.total import Term
 from simcse_jax.objectives.views import Plan
-from simcse_jax.runs.state import pretrained_shapes, trained_shapes
+from simcse_jax.runs.state import pretrained_shapes, split_shapes
 from simcse_jax.training.loss import Recipe
 from support import random_batch, random_model
 
@@ -80,7 +79,7 @@ def replaced_tokens_step(projector=True, dtype=jnp.float32, **changes):
             for name, shape in shapes.items()
         }
 
-    params = drawn(trained_shapes(config, fields)) | params
+    params = drawn(split_shapes(config, fields)[0]) | params
     frozen = drawn(pretrained_shapes(config))
     terms = (INFO_NCE._replace(projected=projector), term("replaced_token_detection", (), projector))
     networks = (("generator", graph), ("discriminator", graph))

@@ -122,11 +122,11 @@ def digest() -> None:
     from simcse_jax.host.storage import sha256
     from simcse_jax.runs.checkpoints import Checkpoints
     from simcse_jax.runs.loading import load_workdir
-    from simcse_jax.runs.state import trained_shapes
+    from simcse_jax.runs.state import split_shapes
     from simcse_jax.runs.workdir import Workdir
 
     workdir = Path(sys.argv[1])
-    shapes = trained_shapes(load_workdir(workdir).config, Workdir(workdir).read_run()["config"])
+    shapes = split_shapes(load_workdir(workdir).config, Workdir(workdir).read_run()["config"])[0]
     with contextlib.closing(Checkpoints(workdir, read_only=True)) as checkpoints:
         # A run that is killed before it removes an older one keeps it until it saves again.
         steps = sorted(int(path.name) for path in (workdir / "checkpoints").iterdir() if path.name.isdigit())

@@ -23,8 +23,8 @@ from simcse_jax.models.sentence_encoder import build
 from simcse_jax.runs.loading import load_model
 from simcse_jax.simcse import SimCSE
 from simcse_jax.training.evaluation import read_analysis
+from simcse_jax.training.loop import Shown
 from simcse_jax.training.setup import make_setup
-from simcse_jax.training.single import CheckedEmbed
 
 NAMES = {"anisotropy", "self_similarity", "intra_sentence_similarity", "l2_norm", "alignment", "uniformity"}
 NAMES |= {"adjusted_self_similarity", "adjusted_intra_sentence_similarity"}
@@ -83,12 +83,12 @@ def test_the_first_measurement_alone_compiles(tiny_bert):
     given = SimpleNamespace(model=model, tokenizer=Tokenizer(model.folder, model.config), analysis=sample)
     vars(given).update(devices=jax.devices()[:2], evaluation=None, num_columns=1, total_steps=9)
     vars(given).update(language_model=None, generator=None, corpus=None)
-    setup = make_setup(config(model__mlp="none"), given)
+    setup = make_setup([config(model__mlp="none")], given)
     (evaluator,) = setup.measuring
     programs, found = [], []
     for factor in (1.0, 0.5):
         scaled = {name: factor * value for name, value in model.params.items()}
-        embed = CheckedEmbed(setup.embed.with_params(replicate(scaled, setup.replicated)), pytest.fail)
+        embed = Shown(setup.embed.with_params(replicate(scaled, setup.replicated)))
         found.append(evaluator(embed)["analysis"])
         graph, _ = build(model.config, with_head=False)
         function = token_encoder._make_hidden_states(graph, setup.by_example, True)

@@ -20,7 +20,7 @@ from simcse_jax.huggingface.load import load
 from simcse_jax.runs import exporting
 from simcse_jax.runs.loading import load_model
 from simcse_jax.training.run import train_and_evaluate
-from simcse_jax.training.step import init_state, make_step, make_steps
+from simcse_jax.training.step import init_state, make_step
 
 pytestmark = pytest.mark.slow
 
@@ -72,7 +72,9 @@ def test_several_runs_at_once_are_each_alone():
     state, data, numbers = (
         jax.tree.map(lambda *x: jnp.stack(x), *each) for each in (states, [batch(1), batch(1, seed=1)], chosen)
     )
-    state, values = make_steps(graph, recipe, mesh)(state._replace(step=jnp.int32(0)), data, numbers, frozen)
+    state, values = make_step(graph, recipe, mesh, together=True)(
+        state._replace(step=jnp.int32(0)), data, numbers, frozen
+    )
     for row, one in enumerate(chosen):
         alone = init_state(jax.tree.map(jnp.array, params), one)
         alone, metrics = make_step(graph, recipe, mesh)(alone, batch(1, seed=row), one, frozen)

@@ -1,7 +1,6 @@
 import functools
 import json
 import re
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,11 +9,10 @@ from support.beir import write_beir
 from support.senteval import write_similarity
 
 from simcse_jax.config.fields import default_config
-from simcse_jax.evaluation import beir, geometry, postprocess, retrieval, sts, transfer, transfer_files
+from simcse_jax.evaluation import beir, postprocess, retrieval, sts, transfer, transfer_files
 from simcse_jax.evaluation.evaluator import by_task
 from simcse_jax.simcse import SimCSE
 from simcse_jax.training.evaluation import Evaluation, read_analysis, read_evaluation
-from simcse_jax.training.run import final_scores
 
 CHOSEN = ("eval.development=retrieval", "eval.retrieval.measures=mrr@5,recall@10", "eval.retrieval.documents=30")
 NOTHING = ("--config.train.epochs=0", "--config.train.max_steps=0", "--config.model.mlp=none")
@@ -36,45 +34,6 @@ def test_post_processing_stands_before_the_final_scores_alone(method, data, tiny
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert result["dev"]["spearman"] == pytest.approx(expected, abs=0.5) and abs(expected - raw) > 1
     assert lines(tmp_path / "run")[0]["eval/dev"] == pytest.approx(raw, abs=1e-2)
-
-
-def test_a_finished_run_is_scored_on_what_it_lacks_alone():
-    pairs = {"dev": sts.Pairs(["a b", "c"], ["a", "d"], np.array([4.5, 1.0]), {})}
-    extra = {"stsb_dev": sts.Correlation("stsb_dev", pairs), "geometry": geometry.Plane(pairs)}
-    chooses = sts.Correlation("eval/dev", pairs)
-    evaluation = Evaluation(chooses, [sts.Similarity(pairs)], False, None, extra)
-    encoded = []
-
-    class Model:
-        """Counts what it encodes; its first elements are another model."""
-
-        def __init__(self, size=4):
-            self.size = size
-
-        def with_progress(self, some, shown):
-            encoded.append((self.size, len(some)))
-            return np.random.default_rng(len(some)).normal(size=(len(some), 4))[:, : self.size].astype(np.float32)
-
-        def truncated(self, size, normalized_first):
-            return Model(size)
-
-    inputs = SimpleNamespace(evaluation=evaluation, sizes=(2,), language_model=None)
-    whole = final_scores(inputs, Model(), 1, {})
-    assert whole.keys() == {"dev", "average", "stsb_dev", "alignment", "uniformity", "truncated"}
-    assert whole["truncated"]["2"].keys() == whole.keys() - {"truncated"} and len(encoded) == 2 * 3
-    encoded.clear()
-    assert final_scores(inputs, Model(), 1, whole) == whole and len(encoded) == 2 * 3  # nothing is missing: all again
-    encoded.clear()
-    without = {name: value for name, value in whole.items() if name not in ("alignment", "truncated")}
-    without |= {"dev": "kept", "masked_token_accuracy": 20.0, "truncated": {"2": {"dev": "kept, too"}}}
-    again = final_scores(inputs, Model(), 1, without)
-    assert len(encoded) == 1 + 2 and (again["alignment"], again["stsb_dev"]) == (whole["alignment"], whole["stsb_dev"])
-    assert (again["dev"], again["masked_token_accuracy"]) == ("kept", 20.0)
-    expected = {name: value for name, value in whole["truncated"]["2"].items() if name != "average"}
-    assert again["truncated"]["2"] == expected | {"dev": "kept, too"}
-    encoded.clear()
-    incomplete = {name: value for name, value in without.items() if name != "dev"}
-    assert final_scores(inputs, Model(), 1, incomplete) == whole and len(encoded) == 2 * 3
 
 
 def test_pairs_that_have_the_name_of_an_extra_score_are_shown_as_a_task(corpus):

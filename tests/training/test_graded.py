@@ -9,9 +9,11 @@ from support.resuming import trained_and_resumed
 from support.steps import batch, recipe, settings, term
 
 from simcse_jax.config import default_config
-from simcse_jax.config.checks import validate
+from simcse_jax.config.checks import ineffective, validate
+from simcse_jax.data.scores import Scores
 from simcse_jax.devices.mesh import data_mesh
 from simcse_jax.training.loss import make_loss
+from simcse_jax.training.reading import scores_of
 
 NAMES = ("cosent", "angle", "cosine_mse")
 
@@ -96,8 +98,31 @@ def test_data_that_do_not_fit_are_refused_and_leave_no_workdir(tiny_bert, pairs,
         (write("same.csv", "sent0,sent1,score", *rows), (), "same.csv: all 9 scores are 1.5, so objective.cosent has"),
         (pairs, ["--config.objective.cosine_mse.weight=1"], "but objective.cosine_mse needs scores from 0 to 1"),
         (pairs, ["--config.data.score_range=0,1"], "which is outside of data.score_range=0,1"),
-        (pairs, ["--config.objective.info_nce.weight=1"], "next to cosent it would take all pairs for positives"),
+        (pairs, ["--config.objective.info_nce.weight=1"], "next to cosent it would take all pairs with scores for"),
     ]
     for data, more, message in cases:
         refused(call("train", *arguments(tiny_bert, data, corpus["dev"], tmp_path / "run", *more)), message)
         assert not (tmp_path / "run").exists()
+
+
+def scored(**fields):
+    config = default_config()
+    chosen = {"objective.info_nce.weight": 0.0, "objective.cosent.weight": 1.0}
+    config.update_from_flattened_dict(chosen | {name.replace("__", "."): value for name, value in fields.items()})
+    return config
+
+
+def test_scores_are_read_as_the_objectives_need_them():
+    assert scores_of(default_config()) is None
+    assert scores_of(scored()) == Scores("objective.cosent")
+    assert scores_of(scored(data__score_range=("0", "5"))) == Scores("objective.cosent", (0.0, 5.0), True)
+    unit = {"objective__cosine_mse__weight": 1.0}
+    assert scores_of(scored(**unit)) == Scores("objective.cosine_mse", (0.0, 1.0))
+    assert scores_of(scored(**unit, data__score_range=("1", "5"))).bounds == (1.0, 5.0)
+
+
+def test_fields_without_an_objective_of_scores_have_no_effect():
+    fields = {"data__score_range": ("0", "5"), "data__columns__score": "z"}
+    assert not [name for name in ineffective(scored(**fields)) if "score" in name]
+    unused = ineffective(scored(**fields, objective__cosent__weight=0.0, objective__info_nce__weight=1.0))
+    assert {"data.columns.score=z", "data.score_range=('0', '5')"} <= set(unused)

@@ -8,7 +8,7 @@ import pytest
 from simcse_jax.config.fields import SCHEDULES as NAMES
 from simcse_jax.config.fields import default_config
 from simcse_jax.training.learning_rate import SCHEDULES, learning_rate, warmup_steps
-from simcse_jax.training.recipe import make_settings
+from simcse_jax.training.setup import make_settings
 
 RATE = 2e-5
 SHAPES = [(1, 0), (1, 1), (2, 1), (7, 0), (7, 1), (7, 3), (7, 6), (7, 7)]  # T and W

@@ -18,12 +18,12 @@ from simcse_jax.errors import UserError
 from simcse_jax.models import parameters
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.objectives.jensen_shannon import jensen_shannon
+from simcse_jax.objectives.tokens import dropout_keys
 from simcse_jax.runs import exporting
 from simcse_jax.runs.loading import load_model
-from simcse_jax.runs.state import convolutions_of, trained_shapes
+from simcse_jax.runs.state import convolutions_of, split_shapes
 from simcse_jax.simcse import SimCSE
 from simcse_jax.training.loss import make_loss
-from simcse_jax.training.rows import dropout_keys
 from simcse_jax.training.run import train_and_evaluate
 
 CONVOLUTIONS = {"widths": ("1", "3"), "channels": 8, "activation": "relu"}
@@ -34,7 +34,7 @@ OBJECTIVE = {"jensen_shannon": {"weight": 1.0}}
 def small(dtype=jnp.float32):
     _, params, config = random_model(num_layers=1, with_head=False)
     run = {"model": {"mlp": "none", "convolutions": CONVOLUTIONS}, "objective": OBJECTIVE}
-    shapes = trained_shapes(config, run)
+    shapes = split_shapes(config, run)[0]
     generator = np.random.default_rng(0)
     params = {name: generator.normal(0, 0.3, shape.shape).astype(np.float32) for name, shape in shapes.items()} | params
     config = dataclasses.replace(config, convolutions=convolutions_of(run["model"]))

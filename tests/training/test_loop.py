@@ -1,14 +1,22 @@
+import os
+import signal
+import sys
 import time
 from types import SimpleNamespace
 from typing import ClassVar
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from support import call, lines, refused, train_args
 
+from simcse_jax.encoding.embedder import NotFinite
 from simcse_jax.errors import Preempted, UserError
 from simcse_jax.host.progress import Progress
-from simcse_jax.training.loop import closing_all, describe, train
-from simcse_jax.training.schedule import Schedule
+from simcse_jax.training.loop import Run, Training, closing_all
+from simcse_jax.training.patience import SINCE_BEST, Patience
+from simcse_jax.training.schedule import Due, Schedule
+from simcse_jax.training.step import METRICS
 
 
 class Loss:
@@ -31,14 +39,14 @@ class Loss:
         return np.array(self.step, np.float32)
 
 
-class Trainee:
-    """Records the calls of the loop."""
-
-    ended = False
+class Recorded(Training):
+    """Records what the loop does."""
 
     def __init__(self):
         self.said = []
-        self.loss = Loss(0)
+        checkpoints = SimpleNamespace(wait=lambda: self.said.append("wait"))
+        run = Run(None, None, Patience(0))
+        super().__init__(SimpleNamespace(schedule=SCHEDULE), [run], [], None, {}, checkpoints)
 
     def read(self, step):
         self.said.append(f"read {step}")
@@ -50,19 +58,16 @@ class Trainee:
     def update(self, step, state, batch):
         assert step == batch == state.step
         self.said.append(f"update {step}")
-        self.loss = Loss(step + 1)
+        self.pending = [(step + 1, {"loss": Loss(step + 1)})]
         return SimpleNamespace(step=step + 1)
 
     def log(self, number):
         self.said.append(f"log {number}")
 
-    def look(self, number, state, due, preempted):
+    def look(self, number, state, due, preempted=False):
         assert state.step == number
         what = [name for name in ("measure", "score", "save") if getattr(due, name)] + ["preempted"] * preempted
         self.said.append(f"look {number}: {' '.join(what)}")
-
-    def wait(self):
-        self.said.append("wait")
 
 
 def fail():
@@ -79,9 +84,9 @@ SCHEDULE = Schedule(total=3, log_every=2, score_every=2, measure_every=0, keep_e
 
 
 def test_the_next_batch_is_read_while_a_step_runs_and_what_is_due_comes_after_it():
-    trainee = Trainee()
-    assert train(trainee, SCHEDULE, SimpleNamespace(step=0), NEVER).step == 3
-    assert trainee.said == [
+    training = Recorded()
+    assert training.train(SimpleNamespace(step=0), NEVER).step == 3
+    assert training.said == [
         *("read 0", "compile 0", "look 0: score"),
         *("update 0", "read 1", "log 1"),
         *("update 1", "read 2", "log 2", "look 2: score save"),
@@ -90,45 +95,45 @@ def test_the_next_batch_is_read_while_a_step_runs_and_what_is_due_comes_after_it
 
 
 def test_a_resumed_run_does_not_look_at_its_start_and_a_finished_one_does_no_step():
-    trainee = Trainee()
-    train(trainee, SCHEDULE, SimpleNamespace(step=2), NEVER)
-    assert trainee.said == ["read 2", "compile 2", "update 2", "log 3", "look 3: score save", "wait"]
-    finished = Trainee()
-    train(finished, SCHEDULE, SimpleNamespace(step=3), NEVER)
+    training = Recorded()
+    training.train(SimpleNamespace(step=2), NEVER)
+    assert training.said == ["read 2", "compile 2", "update 2", "log 3", "look 3: score save", "wait"]
+    finished = Recorded()
+    finished.train(SimpleNamespace(step=3), NEVER)
     assert finished.said == ["wait"]
 
 
-def test_a_trainee_that_has_ended_does_no_further_step():
-    class Ending(Trainee):
+def test_a_training_that_has_ended_does_no_further_step():
+    class Ending(Recorded):
         @property
         def ended(self):
             return "look 2: score save" in self.said
 
-    trainee = Ending()
-    assert train(trainee, SCHEDULE, SimpleNamespace(step=0), NEVER).step == 2
-    assert trainee.said[-2:] == ["look 2: score save", "wait"]
-    assert train(trainee, SCHEDULE, SimpleNamespace(step=2), NEVER).step == 2
-    assert trainee.said[-2:] == ["wait", "wait"]
+    training = Ending()
+    assert training.train(SimpleNamespace(step=0), NEVER).step == 2
+    assert training.said[-2:] == ["look 2: score save", "wait"]
+    assert training.train(SimpleNamespace(step=2), NEVER).step == 2
+    assert training.said[-2:] == ["wait", "wait"]
 
 
 @pytest.mark.parametrize("step", [2, 3])
 def test_the_end_is_announced_after_everything_is_saved(step):
-    trainee, said = Trainee(), []
-    preemption = SimpleNamespace(reached=lambda number: False, finish=lambda: said.append(trainee.said[-1]))
-    train(trainee, SCHEDULE, SimpleNamespace(step=step), preemption)
+    training, said = Recorded(), []
+    preemption = SimpleNamespace(reached=lambda number: False, finish=lambda: said.append(training.said[-1]))
+    training.train(SimpleNamespace(step=step), preemption)
     assert said == ["wait"]
-    trainee.wait = fail
+    training.checkpoints.wait = fail
     with pytest.raises(UserError, match="disk"):
-        train(trainee, SCHEDULE, SimpleNamespace(step=step), preemption)
+        training.train(SimpleNamespace(step=step), preemption)
     assert said == ["wait"]
 
 
 def test_a_preempted_run_saves_first_but_the_last_step_is_the_end():
-    trainee = Trainee()
+    training = Recorded()
     with pytest.raises(Preempted, match="saved at 1"):
-        train(trainee, SCHEDULE, SimpleNamespace(step=0), stop_at(1, 2, 3))
-    assert trainee.said[-1] == "look 1: preempted"
-    train(Trainee(), SCHEDULE, SimpleNamespace(step=2), stop_at(1, 2, 3))
+        training.train(SimpleNamespace(step=0), stop_at(1, 2, 3))
+    assert training.said[-1] == "look 1: preempted"
+    Recorded().train(SimpleNamespace(step=2), stop_at(1, 2, 3))
 
 
 @pytest.mark.parametrize("ready", [True, False])
@@ -137,30 +142,24 @@ def test_the_bar_counts_each_finished_step_and_leaves_out_evaluations(ready, mon
     monkeypatch.setattr(Loss, "ready", ready)
     monkeypatch.setattr(Progress, "advance", lambda self, count, note: counted.append(note()))
     monkeypatch.setattr(Progress, "skip", lambda self, seconds: skipped.append(seconds))
-    trainee = Trainee()
-    look = Trainee.look
+    training = Recorded()
+    look = Recorded.look
 
     def slow(self, number, *rest):
         assert len(counted) == number  # all steps before an evaluation are counted
         time.sleep(0.05 if number else 0)
         look(self, number, *rest)
 
-    monkeypatch.setattr(Trainee, "look", slow)
-    train(trainee, SCHEDULE, SimpleNamespace(step=0), NEVER)
+    monkeypatch.setattr(Recorded, "look", slow)
+    training.train(SimpleNamespace(step=0), NEVER)
     assert counted == ["loss 1.0000", "loss 2.0000", "loss 3.0000"]
     assert len(skipped) == 2 and min(skipped) >= 0.05
 
 
 def test_no_loss_is_fetched_unless_it_is_shown(monkeypatch):
     monkeypatch.setattr(Loss, "fetched", [])
-    train(Trainee(), SCHEDULE, SimpleNamespace(step=0), NEVER)
+    Recorded().train(SimpleNamespace(step=0), NEVER)
     assert Loss.fetched == []
-
-
-def test_the_loss_of_several_runs_is_the_mean_of_those_that_continue():
-    assert describe(np.float32(0.25)) == "loss 0.2500"
-    assert describe(np.array([1.0, np.nan, 2.0])) == "loss 1.5000"
-    assert describe(np.array([np.nan, np.inf])) == "loss nan"
 
 
 def test_all_are_closed_and_the_first_error_counts():
@@ -179,3 +178,219 @@ def test_all_are_closed_and_the_first_error_counts():
     assert closed == ["a", "b"]
     with pytest.raises(UserError, match="closing"), closing_all([thing("c", UserError("closing"))]):
         pass
+
+
+SPEED = ("seconds", "sentences_per_second", "tokens_per_second", "waiting_for_data")
+
+
+def test_a_loss_that_is_not_finite_stops_the_run(tiny_bert, nan_bert, corpus, tmp_path):
+    args = train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / "run", "--config.eval.every=1")
+    done = call("train", *args, "--config.train.learning_rate=1e30", "--config.train.log_every=1")
+    refused(done, "step 1", "not finite", "no checkpoint was saved yet", "train.learning_rate")
+    assert [line["step"] for line in lines(tmp_path / "run")] == [0, 1]
+    done = call("train", *train_args(nan_bert, corpus["txt"], "", tmp_path / "nan"))
+    refused(done, "step 1: the loss is nan")
+    done = call("train", *train_args(nan_bert, corpus["txt"], corpus["dev"], tmp_path / "nan2"))
+    refused(done, "step 0: the model's embeddings are not finite, that of", "init_from must be another model")
+
+
+def test_ctrl_c_saves_after_the_step_and_names_it_and_the_command(tiny_bert, corpus, tmp_path, monkeypatch):
+    args = train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / "run", "--config.train.log_every=1")
+    log = Training.log
+
+    def ctrl_c(self, number):
+        if number == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+        log(self, number)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Training, "log", ctrl_c)
+        patch.setattr(sys, "orig_argv", ["python", "-m", "simcse_jax.main", "--config", "x"])
+        done = call("train", *args)
+    assert done.returncode == 130, done.stderr
+    assert done.stderr.endswith("Ctrl-C: saved at step 3; resume with:\n  python -m simcse_jax.main --config x\n")
+    assert "Ctrl-C: saving after this step" in done.stderr and "Traceback" not in done.stderr
+    done = call("train", *args)
+    assert done.returncode == 0 and "resuming at step 3 of " in done.stdout, done.stderr
+
+
+class Lines:
+    """Metrics, in a list."""
+
+    def __init__(self):
+        self.lines = []
+
+    def write(self, step, values):
+        self.lines.append({"step": step, **values})
+
+    def flush(self):
+        pass
+
+
+def trained(names=("",), scores=None, patience=0, checkpoints=None, **parts):
+    """Runs in the loop, whose models are their parameters; `scores` are called with them."""
+
+    class Model:
+        def __init__(self, params):
+            self.params = params
+
+        def with_progress(self, sentences, shown):
+            if not np.isfinite(self.params["x"]).all():
+                raise NotFinite("the model's embeddings are not finite")
+            return np.ones((len(sentences), 2))
+
+    together = len(names) > 1
+    setup = SimpleNamespace(
+        together=together,
+        embed=SimpleNamespace(with_params=Model),
+        schedule=SimpleNamespace(total=99),
+        of_run=lambda params, row: {name: value[row] for name, value in params.items()} if together else params,
+        model=lambda params, tower: params,
+        towers=range(1),
+        read=lambda batches, step: parts.get("batch", step),
+        measuring=[lambda model: {"analysis": {"x": 1.0}}],
+        scoring=[lambda model: model([""]) is not None and {"eval/x": scores(model.embedder.params)}] if scores else [],
+    )
+    runs = [Run(None, None, Patience(patience), name, metrics=Lines()) for name in names]
+    checkpoints = checkpoints or SimpleNamespace(latest=4, close=list, save=lambda *_: None)
+    return Training(
+        setup, runs, [parts.get("batches")], parts.get("updates"), {}, checkpoints, best=parts.get("best", {})
+    )
+
+
+def done(number, *losses):
+    """A step that was dispatched."""
+    losses = np.array(losses or 1.0, np.float32)
+    return [(number, dict.fromkeys(METRICS, np.ones_like(losses)) | {"loss": losses})]
+
+
+def test_the_first_step_that_went_wrong_is_named_with_the_last_good_checkpoint():
+    training = trained()
+    training.pending = [*done(5), (6, done(6)[0][1] | {"gradient_norm": np.float32(np.inf)}), *done(7)]
+    with pytest.raises(UserError, match=r"step 6: .*norm inf; the last good checkpoint is that of step 4"):
+        training.fetch()
+
+
+def test_of_several_runs_one_that_went_wrong_is_given_up_and_the_others_continue(capsys):
+    training = trained(("a", "b"), scores=lambda params: 1.0, best={"x": jnp.zeros(2)})
+    training.pending = [*done(5, 1, np.nan), *done(6, 2, np.nan)]
+    training.log(6)
+    assert [run.metrics.lines for run in training.runs] == [
+        [{"step": 6, **dict.fromkeys(METRICS, 1.0), "loss": 2.0}],
+        [],
+    ]
+    assert training.runs[1].problem == "step 5: the loss is nan, the gradient's norm 1.0" and not training.ended
+    params = {"x": jnp.array([np.inf, 1.0])}
+    training.look(7, SimpleNamespace(params=params), Due(False, False, True, False))
+    assert training.runs[0].problem == "step 7: the model's embeddings are not finite" and training.ended
+    printed = capsys.readouterr().out
+    assert "b: step 5: the loss is nan" in printed and "a: step 7: the model's" in printed
+
+
+def names_of(lines):
+    return [(line["step"], sorted(line.keys() - {"step"})) for line in lines]
+
+
+def test_the_step_at_which_patience_ends_a_run_is_logged_and_measured():
+    saved, scores = [], iter([3.0, 2.0, 2.5])
+    checkpoints = SimpleNamespace(save=lambda state, score, tower: saved.append(score))
+    training = trained(scores=lambda params: next(scores), patience=2, checkpoints=checkpoints)
+    (run,) = training.runs
+    state = SimpleNamespace(params={"x": np.ones(1)}, _replace=lambda params: state)
+    for number, due in ((4, Due(True, True, True, True)), (8, Due(False, False, True, True))) * 2:
+        if run.ended:
+            break
+        training.pending = done(number)
+        training.speed.add(16, 100)
+        if due.log:
+            training.log(number)
+        training.look(number, state, due)
+    logged, scored = sorted([*METRICS, *SPEED]), ["eval/x", SINCE_BEST]
+    first = [(4, logged), (4, ["analysis"]), (4, scored)]
+    written = names_of(run.metrics.lines)
+    assert written == [*first, (8, scored), *first] and saved == [3.0, 2.0, 2.5] and run.ended
+    run.patience, run.ended, training.pending = Patience(1, best=9.0), False, done(9)
+    training.speed.add(16, 100)
+    scores = iter([1.0])
+    training.look(9, state, Due(False, False, True, True))
+    assert names_of(run.metrics.lines)[len(written) :] == [(9, scored), (9, logged), (9, ["analysis"])]
+
+
+def test_of_several_runs_one_whose_patience_is_over_ends_with_what_it_has_and_the_others_continue(capsys):
+    scores = {"a": [3.0, 1.0, 9.0, 9.0], "b": [1.0, 2.0, 3.0, 2.0]}
+    training = trained(
+        "ab", lambda params: scores["ab"[int(params["x"]) % 2]][number - 1], 1, best={"x": jnp.arange(2.0)}
+    )
+    one, other = training.runs
+    ends = []
+    for number in range(1, 5):
+        training.pending = done(number, np.nan if number > 2 else 1.0, 1.0)  # of a row that has ended
+        training.log(number)
+        state = SimpleNamespace(params={"x": jnp.arange(2.0) + 10 * number}, _replace=lambda params: None)
+        training.look(number, state, Due(True, False, True, False))
+        ends.append((one.continues, other.continues, training.ended))
+    assert ends == [(True, True, False), (False, True, False), (False, True, False), (False, False, True)]
+    assert [line["step"] for line in one.metrics.lines if "loss" in line] == [1, 2] and not one.problem
+    assert training.best["x"].tolist() == [10.0, 31.0] and other.best == (3.0, 3)
+    assert one.patience.result == {"ended_at_step": 2} and "a: ended at step 2" in capsys.readouterr().out
+
+
+def test_writing_the_metrics_is_none_of_the_steps_time(monkeypatch):
+    training = trained()
+    write = Lines.write
+    monkeypatch.setattr(Lines, "write", lambda *args: (write(*args), time.sleep(0.2)))
+    for number in (1, 2):
+        training.pending = done(number)
+        training.speed.add(80, 800)
+        training.log(number)
+    lines = training.runs[0].metrics.lines
+    assert all(line["seconds"] < 0.1 and line["sentences_per_second"] > 80 / 0.1 for line in lines)
+    assert training.speed.steps == 0
+
+
+class Batches:
+    """Of four sentences and twelve tokens; a batch is there after some looks at it."""
+
+    def __init__(self, looks=0):
+        self.looks = looks
+
+    def is_reading(self, step):
+        self.looks -= 1
+        return self.looks >= 0
+
+    def tokens(self, step):
+        return 12
+
+
+def test_each_step_s_sentences_and_tokens_are_counted_and_the_share_of_the_peak():
+    updates = SimpleNamespace(compile=lambda *_: 0.0, at_peak=lambda step: 0.001)
+    batch = {"input_ids": np.zeros((4, 2, 3), np.int32)}
+    training = trained(batches=Batches(), updates=updates, batch=batch)
+    training.traced_update = lambda step, state, batch, settings: (state, done(1)[0][1])
+    for step in range(3):
+        training.pending = []  # idle
+        training.update(step, None, training.read(step))
+    training.log(3)
+    (line,) = training.runs[0].metrics.lines
+    assert set(line) == {"step", *METRICS, *SPEED, "share_of_peak"} and 0 < line["waiting_for_data"] <= 1
+    counts = [line[name] * line["seconds"] for name in ("sentences_per_second", "tokens_per_second", "share_of_peak")]
+    assert counts == pytest.approx([24, 36, 0.003])
+
+
+@pytest.mark.parametrize(("busy", "waits"), [(1000, False), (3, True), (0, True)])
+def test_only_while_no_step_is_left_do_the_devices_wait_for_data(busy, waits, monkeypatch):
+    """`busy` is how often the devices are found at work; the batch is there after five looks."""
+
+    class Running:
+        def is_ready(self):
+            nonlocal busy
+            busy -= 1
+            return busy < 0
+
+    slept, waited = [], []
+    monkeypatch.setattr(time, "sleep", slept.append)
+    training = trained(batches=Batches(looks=5))
+    training.pending, training.speed = [(1, {"loss": Running()})], SimpleNamespace(wait=waited.append)
+    expected = min(busy, 5)
+    assert training.read(1) == 1
+    assert bool(waited) == waits and len(slept) == expected

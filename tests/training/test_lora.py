@@ -19,10 +19,10 @@ from simcse_jax.models import partial
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.runs.dynamics import starting_params
 from simcse_jax.runs.loading import load_model
-from simcse_jax.runs.state import initial_params, trained_shapes, with_parts
+from simcse_jax.runs.state import initial_params, split_shapes, with_parts
 from simcse_jax.simcse import SimCSE
 from simcse_jax.training.loss import make_loss
-from simcse_jax.training.step import init_state, make_step, make_steps
+from simcse_jax.training.step import init_state, make_step
 
 LORA = ["--config.model.lora.rank=2", "--config.model.lora.dropout=0.2"]
 FROZEN = ["--config.model.freeze.layers=1", "--config.model.freeze.embeddings=True"]
@@ -165,7 +165,7 @@ def test_a_discriminator_trains_whole_and_the_run_is_the_same_on_two_devices_in_
         runs.append([line["loss"] for line in lines(tmp_path / name) if "loss" in line])
     assert runs[0] == pytest.approx(runs[1], rel=1e-5)
     model = load(str(language_model)).config
-    trained = trained_shapes(model, json.loads((tmp_path / "one" / "run.json").read_text())["config"])
+    trained = split_shapes(model, json.loads((tmp_path / "one" / "run.json").read_text())["config"])[0]
     _, of_base = build(model, with_head=False)
     assert {"discriminator." + name for name in of_base} == {name for name in trained if "discriminator" in name}
     assert {name for name in of_base if name in trained} < of_base.keys()
@@ -178,7 +178,9 @@ def test_several_runs_at_once_are_each_alone(tiny_bert, corpus):
     states = [init_state(jax.tree.map(jnp.array, trained), one) for one in each]
     stacked = (jax.tree.map(lambda *x: jnp.stack(x), *some) for some in (states, [batch(1)] * 2, each))
     state, data, numbers = stacked
-    state, values = make_steps(graph, recipe(1), mesh)(state._replace(step=jnp.int32(0)), data, numbers, frozen)
+    state, values = make_step(graph, recipe(1), mesh, together=True)(
+        state._replace(step=jnp.int32(0)), data, numbers, frozen
+    )
     for row, one in enumerate(each):
         alone = init_state(jax.tree.map(jnp.array, trained), one)
         _, metrics = make_step(graph, recipe(1), mesh)(alone, batch(1), one, frozen)

@@ -16,11 +16,11 @@ from simcse_jax.models.config import MASKED
 from simcse_jax.models.masking import Masking
 from simcse_jax.models.projector import Projector
 from simcse_jax.objectives.info_nce import info_nce
-from simcse_jax.objectives.views import CHANGE
-from simcse_jax.runs.state import trained_shapes
+from simcse_jax.objectives.tokens import Rows, dropout_keys
+from simcse_jax.objectives.views import CHANGE, Pass, Plan, View, each_of
+from simcse_jax.runs.state import split_shapes
 from simcse_jax.training import gathering
-from simcse_jax.training.loss import Given, encode_views, make_loss
-from simcse_jax.training.rows import Rows, dropout_keys
+from simcse_jax.training.loss import embed, encode_views, make_given, make_loss
 
 pytestmark = pytest.mark.exact
 ROTARY = ("modernbert", "nomic_bert")
@@ -172,7 +172,7 @@ def test_one_device_alone_has_nothing_to_gather_or_to_sum():
 def test_the_gradient_is_the_same_in_chunks_of_any_size(monkeypatch):
     expected = gradient(1, 3)
     assert_same(gradient(1, 3, chunk_size=3), expected)  # 3, 3 and 2 examples
-    monkeypatch.setattr("simcse_jax.objectives.info_nce.SIMILARITIES", 48)  # of 8 × 16: the loss in blocks, too
+    monkeypatch.setattr("simcse_jax.objectives.similarity.SIMILARITIES", 48)  # of 8 × 16: the loss in blocks, too
     assert_same(gradient(2, 3, chunk_size=1), expected)
 
 
@@ -258,7 +258,7 @@ def test_the_gradient_of_a_shift_is_left_out_where_it_is_zero_and_nowhere_else(c
         numbers["mlm"] = {"weight": 1.0}
         changes = changes | {"masking": Masking(3, (0, 1, 2, 3))}
     generator = np.random.default_rng(0)
-    shapes = trained_shapes(config, fields | {"objective": numbers})
+    shapes = split_shapes(config, fields | {"objective": numbers})[0]
     params = {name: generator.normal(0, 0.2, shape.shape).astype(np.float32) for name, shape in shapes.items()} | params
     chosen = recipe(1, objectives=tuple(terms), projector=projector, **changes)._replace(use_head=False)
 
@@ -291,7 +291,7 @@ def test_a_change_is_drawn_for_its_row_and_member_and_the_rate_is_the_positive_s
 
     changed = {"anchor_change": anchor, "positive_change": positive, "positive_rate": True}
     rows = Rows(data, jnp.int32(0), numbers, ())
-    found = jax.jit(lambda: encode_views(Given(graph, recipe(1, changed=changed), params, {}), rows)[0])()
+    found = jax.jit(lambda: encode_views(make_given(graph, recipe(1, changed=changed), params, {}, 8), rows)[0])()
     expected = jax.jit(lambda: (view(0, anchor, 0.1), view(1, positive, 0.3)))()
     np.testing.assert_allclose(np.moveaxis(found, 1, 0), expected, atol=2e-6)
 
@@ -335,7 +335,7 @@ def other_terms(columns, positive, negative, two_towers, numbers):
     changes |= {"positive": positive, "negative": negative, "two_towers": two_towers, "masking": masking}
     graph, params, config = random_model(num_layers=1)
     objective = {"mlm": {"weight": 1.0}, "softmax_nli": {"weight": 1.0}}
-    shapes = trained_shapes(config, {"model": {"mlp": "train", "dual_encoder": two_towers}, "objective": objective})
+    shapes = split_shapes(config, {"model": {"mlp": "train", "dual_encoder": two_towers}, "objective": objective})[0]
     generator = np.random.default_rng(0)
     params = {name: generator.normal(0, 0.1, shape.shape).astype(np.float32) for name, shape in shapes.items()} | params
     data = batch(columns) | {"label": np.arange(BATCH, dtype=np.int32) % 3}
@@ -513,7 +513,7 @@ def mixed_function(numbers, devices=1, chunk_size=0):
     fields = {"model": {"mlp": "train", "dual_encoder": False}, "objective": {"mlm": {"weight": 1.0}}}
     fields["objective"]["softmax_nli"] = {"weight": 0.0}
     generator = np.random.default_rng(0)
-    shapes = trained_shapes(config, fields)
+    shapes = split_shapes(config, fields)[0]
     params = {name: generator.normal(0, 0.1, shape.shape).astype(np.float32) for name, shape in shapes.items()} | params
     chosen = recipe(3, **changes)
     function = jax.jit(make_loss(graph, chosen, data_mesh(jax.devices()[:devices])))
@@ -591,8 +591,8 @@ from simcse_jax.models.config import MASKED
 from simcse_jax.models.projector import Projector
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.sentence_encoder import SentenceEncoder
+from simcse_jax.objectives.objective import Term
 from simcse_jax.objectives.registry import OBJECTIVES
-from simcse_jax.objectives.total import Term
 from simcse_jax.objectives.views import Plan
 from simcse_jax.training.loss import Recipe, make_loss
 
@@ -636,3 +636,58 @@ def test_hard_negatives_that_rows_lack_change_nothing():
     fewer = {name: x[:, :4] if x.ndim > 1 else x for name, x in data.items()}
     expected, _ = four(*arguments[:2], fewer, arguments[3])
     assert float(without) == pytest.approx(float(expected), rel=1e-5) and float(without) < float(loss)
+
+
+def test_embeddings_are_encoded_once_averaged_and_made_noisy():
+    calls = []
+
+    def encode(each, columns, masks, changes):
+        calls.append((each, columns, masks, changes))
+        sums = [100.0 * each.tower + 10 * c + (m if each.masked else 0.5) for c, m in zip(columns, masks, strict=True)]
+        return jnp.array([[[number] * 3] * 2 for number in sums])
+
+    views = [View(0, (1,)), View(1, (2, 4)), View(0, (1,), noise=7), View(0, ()), View(1, (1,), tower=1)]
+    found = embed(views, encode, lambda number, shape: jnp.full(shape, 1000.0 * number))
+    np.testing.assert_array_equal(found[:, 0, 0], [1.0, 13.0, 7001.0, 0.5, 111.0])
+    assert found.shape == (5, 2, 3)
+    assert calls == [
+        (Pass(), [0, 1, 1], [1, 2, 4], [0, 0, 0]),
+        (Pass(masked=False), [0], [0], [0]),
+        (Pass(1), [1], [1], [0]),
+    ]
+
+
+def test_other_changes_and_rates_are_encoded_apart():
+    calls = []
+
+    def encode(each, columns, masks, changes):
+        calls.append((each, columns, masks, changes))
+        return jnp.arange(len(columns) * 6.0).reshape(-1, 2, 3) + 100 * len(calls)
+
+    views = [View(0, ()), View(0, (), change="cutoff"), View(0, (), change="cutoff", changed=1)]
+    views += [View(0, (1,), change="cutoff"), View(0, (1,), change="cutoff", rate="positive_dropout"), views[1]]
+    found = embed(views, encode, None)
+    np.testing.assert_array_equal(found[:, 0, 0], [100, 200, 206, 300, 400, 200])
+    assert calls == [
+        (Pass(masked=False), [0], [0], [0]),
+        (Pass(masked=False, change="cutoff"), [0, 0], [0, 0], [0, 1]),
+        (Pass(change="cutoff"), [0], [1], [0]),
+        (Pass(change="cutoff", rate="positive_dropout"), [0], [1], [0]),
+    ]
+
+
+def test_the_mean_of_several_columns_is_one_positive_with_masks_of_its_own():
+    views = each_of(Plan(4, "independent", positives=3).pair())
+    assert len(views) == 2 and views[1].others == (2, 3)
+    encoded = []
+
+    def encode(each, columns, masks, changes):
+        encoded.extend(zip(columns, masks, strict=True))
+        return jnp.array(columns, jnp.float32)[:, None, None] * jnp.ones((1, 2, 3))
+
+    found = embed(views, encode, None)
+    assert found[:, 0, 0].tolist() == [0.0, 2.0]
+    assert [column for column, _ in encoded] == [0, 1, 2, 3] and len({mask for _, mask in encoded}) == 4
+    assert Plan(2, "independent", positives=1).pair() == Plan(2, "independent").pair()
+    anchor, positive = each_of(Plan(3, "mean", positives=2, samples=5).pair())
+    assert len(anchor.draws) == 5 and len(set(positive.draws)) == 10

@@ -14,9 +14,9 @@ from simcse_jax import SimCSE
 from simcse_jax.config import default_config
 from simcse_jax.config.checks import validate
 from simcse_jax.devices.mesh import data_mesh
-from simcse_jax.objectives.total import total
+from simcse_jax.objectives.objective import total
 from simcse_jax.training.loss import make_loss
-from simcse_jax.training.recipe import make_recipe, make_settings
+from simcse_jax.training.setup import make_recipe, make_settings
 
 SIZES, WEIGHTS = (8, 5, 2), np.float32([1, 0.5, 2])
 

@@ -16,8 +16,8 @@ from simcse_jax.runs import exporting
 from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.runs.dynamics import checkpoint_encoders
 from simcse_jax.runs.loading import load_model
-from simcse_jax.runs.state import initial_params, trained_shapes
-from simcse_jax.training import inputs, setup, single
+from simcse_jax.runs.state import initial_params, split_shapes
+from simcse_jax.training import inputs, loop, setup
 from simcse_jax.training.run import train_and_evaluate
 
 
@@ -51,7 +51,7 @@ def test_an_objective_s_own_parameters_are_trained_and_saved_and_the_model_is_th
     model, start = load_model(str(tmp_path / "run")), load(str(masked_bert))
     assert model.params.keys() == start.params.keys() | {"head.kernel", "head.bias"}
     checkpoints = Checkpoints(tmp_path / "run", read_only=True)
-    saved = checkpoints.restore_params(checkpoints.best, trained_shapes(model.config, config))
+    saved = checkpoints.restore_params(checkpoints.best, split_shapes(model.config, config)[0])
     first = initial_params(config, start)
     assert saved.keys() == first.keys()
     moved = {name for name in saved if np.abs(np.asarray(saved[name]) - np.asarray(first[name])).max() > 1e-5}
@@ -88,7 +88,7 @@ def test_sbert_s_classifier_starts_undecided_and_learns(tiny_bert, tmp_path):
 def test_of_two_encoders_the_better_one_is_the_model(tiny_bert, corpus, tmp_path, monkeypatch):
     """Contrastive tension; the second encoder scores better at step 2, and the first one at all other steps."""
     scores = iter([5.0, 5.0, 1.0, 9.0, 3.0, 2.0])
-    monkeypatch.setattr(single, "evaluate_all", lambda embed, scoring: {"eval/dev": next(scores)})
+    monkeypatch.setattr(loop, "evaluate_all", lambda embed, scoring: {"eval/dev": next(scores)})
     first = "encoder.layers.0.qkv.kernel"
     monkeypatch.setattr(
         setup.LastLayer, "__call__", lambda self, embed: {"sum": float(embed.embedder.params[first].sum())}
@@ -105,7 +105,7 @@ def test_of_two_encoders_the_better_one_is_the_model(tiny_bert, corpus, tmp_path
     checkpoints = Checkpoints(tmp_path / "run", read_only=True)
     best, last = load_model(str(tmp_path / "run")), load_model(str(tmp_path / "run@step=4"))
     for step, model, tower in ((2, best, 1), (4, last, 0)):
-        saved = checkpoints.restore_params(step, trained_shapes(model.config, config))
+        saved = checkpoints.restore_params(step, split_shapes(model.config, config)[0])
         expected = parameters.sentence_encoder(saved, tower)
         for name, value in model.params.items():
             np.testing.assert_array_equal(value, expected[name])

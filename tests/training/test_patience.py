@@ -7,7 +7,7 @@ import pytest
 from support import call, lines, refused, train_args
 
 from simcse_jax.runs.loading import load_workdir
-from simcse_jax.training import single
+from simcse_jax.training import loop
 from simcse_jax.training.patience import ENDED, SINCE_BEST, Patience
 
 
@@ -50,7 +50,7 @@ SCORES = {0: 9.0, 2: 1.0, 4: 3.0, 6: 2.0, 8: 3.0, 10: 4.0}  # with patience 2 th
 @pytest.fixture
 def train(tiny_bert, corpus, monkeypatch):
     """Trains for ten steps with these scores, or until a Ctrl-C after the score of a step."""
-    look = single.SingleRun.look
+    look = loop.Training.look
 
     def run(workdir, *fields, ctrl_c=None):
         seen = []
@@ -62,8 +62,8 @@ def train(tiny_bert, corpus, monkeypatch):
                 os.kill(os.getpid(), signal.SIGINT)
 
         with monkeypatch.context() as patch:
-            patch.setattr(single, "evaluate_all", lambda embed, evaluators: {"eval/dev": SCORES[seen[-1]]})
-            patch.setattr(single.SingleRun, "look", noted)
+            patch.setattr(loop, "evaluate_all", lambda embed, evaluators: {"eval/dev": SCORES[seen[-1]]})
+            patch.setattr(loop.Training, "look", noted)
             given = ("train.patience=2", "train.max_steps=10", "train.log_every=3", "eval.every=2", *fields)
             args = train_args(tiny_bert, corpus["txt"], corpus["dev"], workdir)
             return call("train", *args, *(f"--config.{field}" for field in given))

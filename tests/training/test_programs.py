@@ -1,11 +1,13 @@
 import json
 import random
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from support import call, train_args
 
 from simcse_jax.runs.loading import load_model
+from simcse_jax.training.programs import choose_sizes
 
 pytestmark = pytest.mark.exact
 
@@ -70,3 +72,26 @@ def test_a_run_that_is_resumed_takes_the_same_programs(run, monkeypatch):
     _, parts = run("parts")
     for name, value in params(whole).items():
         np.testing.assert_array_equal(params(parts)[name], value, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "chosen", "said"),
+    [
+        ((((3, 5),), ((4, 2), (6, 4))), (6, 5), False),
+        ((((5,), ()), ((5,), ())), (), True),
+        ((((),), ((),)), (), False),
+    ],
+)
+def test_several_runs_have_one_program_for_the_longest_batch_of_any(tokens, chosen, said, capsys):
+    """Where that is not known, they say that padding stays."""
+    batches = [SimpleNamespace(sizes=lambda *_, own=own, **__: SimpleNamespace(tokens=own)) for own in tokens]
+    setup = SimpleNamespace(
+        config=SimpleNamespace(train=SimpleNamespace(unpad=True)),
+        recipe=SimpleNamespace(chunk_size=0),
+        mesh=SimpleNamespace(size=1),
+        schedule=SimpleNamespace(total=4),
+        together=True,
+    )
+    found = choose_sizes(setup, batches)
+    assert found.tokens == (chosen,) and found.of(3) == 0
+    assert ("all padding" in capsys.readouterr().out) == said

@@ -1,5 +1,6 @@
 """Runs on several sources: batches of one source each, weights, prompts and lengths."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -141,8 +142,9 @@ def test_without_the_new_fields_several_sources_are_read_as_before(config, corpu
     assert found.mixture is None and found.lengths == () and found.prompts == () and found.sizes == (40, 30)
     other = read(changed(made, data__weights=("1", "1")), model)
     np.testing.assert_array_equal(found.input_ids, other.input_ids)
-    moved = other._replace(sizes=(39, 31))  # weighted, the same rows have another order
-    assert found.fingerprint == found._replace(sizes=(39, 31)).fingerprint and other.fingerprint != moved.fingerprint
+    moved = dataclasses.replace(other, sizes=(39, 31))  # weighted, the same rows have another order
+    assert found.fingerprint == dataclasses.replace(found, sizes=(39, 31)).fingerprint
+    assert other.fingerprint != moved.fingerprint
     assert read(changed(config, data__train=str(corpus["csv"]), data__weights=("3",)), model).mixture is None
     order = found.batches(8, 1)._examples(0)
     weighted = read(changed(made, data__weights=("1", "3")), model).batches(8, 1)._examples(0)

@@ -1,16 +1,21 @@
+import dataclasses
 from types import SimpleNamespace
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from support import random_model
 
-from simcse_jax.config.fields import default_config
+from simcse_jax.config.fields import default_config, numbers_of_step
 from simcse_jax.data.batches import Batches, Corpus
 from simcse_jax.devices.mesh import place
 from simcse_jax.huggingface.tokenizer import Tokenizer
+from simcse_jax.models.config import Convolutions
+from simcse_jax.models.sentence_encoder import build
 from simcse_jax.runs.loading import load_model
 from simcse_jax.simcse import SimCSE
-from simcse_jax.training.setup import make_setup
+from simcse_jax.training.setup import make_networks, make_recipe, make_settings, make_setup
 
 
 @pytest.fixture
@@ -39,39 +44,113 @@ def config(**fields):
 @pytest.mark.parametrize(("mlp", "trained", "scored"), [("train", 1, 0), ("always", 1, 1), ("none", 0, 0)])
 def test_there_is_a_head_if_the_config_says_so(mlp, trained, scored, inputs):
     made = config(model__mlp=mlp)
-    setup = make_setup(made, inputs)
-    assert ("head.kernel" in setup.state(made).params) == bool(trained) == setup.recipe.use_head
+    setup = make_setup([made], inputs)
+    assert ("head.kernel" in setup.state().params) == bool(trained) == setup.recipe.use_head
     assert setup.embed.use_head == bool(scored)
 
 
 def test_it_encodes_like_the_loaded_model(inputs, tiny_bert):
     made = config(model__mlp="none", train__dtype="bfloat16")
-    setup = make_setup(made, inputs)
-    embed = setup.embed.with_params(jax.device_put(setup.state(made).params, setup.replicated))
+    setup = make_setup([made], inputs)
+    embed = setup.embed.with_params(jax.device_put(setup.state().params, setup.replicated))
     texts = ["the cat sat", "a dog ran home"]
     np.testing.assert_allclose(embed(texts), SimCSE(str(tiny_bert), pooler="cls").encode(texts), atol=1e-5)
 
 
 def test_a_process_with_all_devices_leaves_placing_to_the_step_s_dispatch(inputs, monkeypatch):
     made = config(train__batch_size=4)
-    setup = make_setup(made, inputs)
+    setup = make_setup([made], inputs)
     corpus = Corpus(np.arange(96, dtype=np.int32).reshape(12, 1, 8), np.ones((12, 1, 8), np.int8))
     batches = Batches(corpus, 4, seed=0)
-    read, by_example = setup.read(batches, 1), setup.by_example
+    read, by_example = setup.read([batches], 1), setup.by_example
     assert {type(value) for value in read.values()} == {np.ndarray}
     with monkeypatch.context() as patch:  # as one of several processes
         patch.setitem(vars(setup), "by_example", SimpleNamespace(is_fully_addressable=False))
         patch.setattr("simcse_jax.training.setup.place", lambda read, rows, _: place(read, rows, by_example))
-        placed = setup.read(batches, 1)
+        placed = setup.read([batches], 1)
     for name, value in placed.items():
         assert value.sharding == by_example
         np.testing.assert_array_equal(value, read[name])
 
 
 def test_runs_of_one_setup_differ_in_their_numbers(inputs):
-    first, second = config(seed=1), config(seed=2, train__learning_rate=0.5)
-    setup = make_setup(first, inputs)
-    assert setup.settings(first)["learning_rate"] != setup.settings(second)["learning_rate"]
-    assert setup.settings(first)["total_steps"] == 1  # nothing is divided by 0
-    one, other = (setup.state(each).params["head.kernel"] for each in (first, second))
+    configs = [config(seed=1), config(seed=2, train__learning_rate=0.5)]
+    setup = make_setup(configs, inputs)
+    first, second = (make_setup([each], inputs) for each in configs)
+    rates = [float(each.settings()["learning_rate"]) for each in (first, second)]
+    assert setup.settings()["learning_rate"].tolist() == rates and rates[0] != rates[1]
+    assert first.settings()["total_steps"] == 1  # nothing is divided by 0
+    state = setup.state()
+    assert state.step.shape == ()
+    for run, alone in enumerate((first, second)):
+        for name, value in alone.state().params.items():
+            np.testing.assert_array_equal(setup.of_run(state.params, run)[name], value)
+    one, other = state.params["head.kernel"]
     assert not np.array_equal(one, other)
+
+
+def test_the_numbers_of_the_step_are_those_of_the_fields_table():
+    made = config(objective__off_dropout__weight=0.5, train__learning_rate=0.25, views__noise=0.75, seed=2**32 - 1)
+    settings = make_settings(made, 8)
+    assert (settings["total_steps"], settings["learning_rate"], settings["noise"]) == (8, 0.25, 0.75)
+    assert (int(settings["seed"]), settings["seed"].dtype) == (2**32 - 1, jnp.uint32)
+    terms = {"info_nce": {"weight", "temperature", "hard_negative_weight"}}
+    terms |= {"off_dropout": {"weight", "temperature", "m"}}
+    assert {name: set(term) for name, term in settings["objective"].items()} == terms  # those with a weight
+    flat = {name for name in settings if name not in ("total_steps", "objective")}
+    names = {name.rpartition(".")[2] for name in numbers_of_step() if not name.startswith("objective.")}
+    assert flat == names - {"attention_dropout", "weights"}  # the others' rate, and weights of no sizes
+    assert make_settings(config(model__attention_dropout=0.25), 8)["attention_dropout"] == 0.25
+    assert "attention_dropout" not in make_settings(config(model__attention_dropout=0.0), 8)
+    drops = [make_recipe(config(model__attention_dropout=rate), 1).drops_attention for rate in (-1.0, 0.0, 0.25)]
+    assert drops == [True, False, True]
+    assert all(value.dtype == jnp.float32 for term in settings["objective"].values() for value in term.values())
+
+
+def test_the_step_is_compiled_for_everything_but_numbers():
+    first = make_recipe(config(), 1)
+    assert make_recipe(config(train__learning_rate=1.0, objective__info_nce__temperature=1.0, seed=3), 1) == first
+    assert make_recipe(config(eval__pooler="avg", train__warmup=0.1, train__epsilon=1e-6), 1) == first
+    ((objective, options, projected),) = first.objectives
+    assert not projected
+    assert (objective.name, dict(options)) == (
+        "info_nce",
+        {"similarity": "cosine", "symmetric": False, "negatives": "other"},
+    )
+    for fields in (
+        {"objective__info_nce__symmetric": True},
+        {"model__pooler": "avg"},
+        {"model__mlp": "none"},
+        {"parallel__chunk_size": 4},
+        {"objective__barlow_twins__weight": 0.1},
+        {"views__positive": "shared"},
+        {"projector__widths": "2D,D"},
+        {"views__positive_change": "shuffled"},
+        {"views__anchor_change": "cutoff"},
+        {"views__positive_dropout": 0.0},
+        {"train__optimizer": "rmsprop"},
+        {"train__bias_correction": False},
+        {"train__mu_dtype": "bfloat16"},
+        {"train__schedule": "constant"},
+        {"matryoshka__dimensions": ("8",)},
+    ):
+        assert make_recipe(config(**fields), 1) != first, fields
+    rates = [make_recipe(config(views__positive_dropout=rate, views__cutoff=rate), 1) for rate in (0.0, 0.5)]
+    assert rates[0] == rates[1]
+    assert make_recipe(config(), 3) != first  # another number of columns
+
+
+def test_the_objectives_that_the_projector_names_see_projected_embeddings():
+    fields = {"objective__barlow_twins__weight": 0.1, "objective__self_contrastive__weight": 1.0}
+    fields |= {"projector__objectives": ("barlow_twins",)}
+    for widths, expected in (("4096,D", {"barlow_twins"}), ("", set())):
+        recipe = make_recipe(config(projector__widths=widths, **fields), 1)
+        assert {term.name for term in recipe.objectives if term.projected} == expected
+        assert (recipe.projector is not None) == bool(widths)
+
+
+def test_the_discriminator_has_no_convolutions_as_its_parameters_have_none():
+    _, _, encoder = random_model(num_layers=1, with_head=False)
+    own = dataclasses.replace(encoder, convolutions=Convolutions((1, 3), 8, "none"))
+    networks = dict(make_networks(config(), own, encoder))
+    assert networks["discriminator"] == networks["generator"] == build(encoder, False)[0]

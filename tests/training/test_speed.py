@@ -1,8 +1,9 @@
 import time
 
+import numpy as np
 import pytest
 
-from simcse_jax.training.speed import Speed
+from simcse_jax.training.speed import Speed, describe
 
 
 def test_a_line_has_the_work_of_all_steps_in_the_seconds_that_count(monkeypatch):
@@ -28,3 +29,9 @@ def test_the_share_of_the_peak_is_there_where_the_peak_is_known():
     line = speed.line()
     assert line["share_of_peak"] * line["seconds"] == pytest.approx(3e-3)
     assert "share_of_peak" not in Speed().line()
+
+
+def test_the_loss_of_several_runs_is_the_mean_of_those_that_continue():
+    assert describe(np.float32(0.25)) == "loss 0.2500"
+    assert describe(np.array([1.0, np.nan, 2.0])) == "loss 1.5000"
+    assert describe(np.array([np.nan, np.inf])) == "loss nan"

@@ -9,7 +9,7 @@ from simcse_jax.devices.mesh import data_mesh, split_over_examples
 from simcse_jax.devices.parts import distribute
 from simcse_jax.models.parameters import WORD_EMBEDDING
 from simcse_jax.training.optimizer import ADAMW, Optimization
-from simcse_jax.training.step import init_state, make_step, make_steps
+from simcse_jax.training.step import init_state, make_step
 
 pytestmark = pytest.mark.exact
 
@@ -115,7 +115,7 @@ def test_steps_of_two_runs_at_once_are_the_same_on_two_devices_and_on_a_torus(wo
         mesh = data_mesh(jax.devices()[:devices])
         state = init_state(params, settings())
         state, data, chosen = jax.tree.map(lambda x: jnp.stack([x, x]), (state, batch(1), settings()))
-        state, values = make_steps(graph, recipe(1), mesh)(
+        state, values = make_step(graph, recipe(1), mesh, together=True)(
             state._replace(step=jnp.int32(0)), data, chosen | {"learning_rate": rates}
         )
         return np.asarray(values["loss"]), {name: np.asarray(value) for name, value in state.params.items()}

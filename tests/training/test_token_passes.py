@@ -13,9 +13,9 @@ from simcse_jax.devices.mesh import data_mesh
 from simcse_jax.models.masking import Masking
 from simcse_jax.objectives.masked_lm import OBJECTIVE
 from simcse_jax.objectives.replaced_token_detection import ReplacedTokenDetection
-from simcse_jax.runs.state import trained_shapes
-from simcse_jax.training.loss import Given, make_loss
-from simcse_jax.training.rows import Rows
+from simcse_jax.objectives.tokens import Rows
+from simcse_jax.runs.state import split_shapes
+from simcse_jax.training.loss import make_given, make_loss
 
 pytestmark = pytest.mark.exact
 
@@ -26,7 +26,7 @@ def test_masked_tokens_are_those_of_the_columns_that_are_there():
     graph, params, config = random_model(num_layers=1)
     fields = {"model": {"mlp": "none", "dual_encoder": False}, "objective": {"mlm": {"weight": 1.0}}}
     fields["objective"]["softmax_nli"] = {"weight": 0.0}
-    shapes = trained_shapes(config, fields)
+    shapes = split_shapes(config, fields)[0]
     params = {name: np.ones(shape.shape, np.float32) for name, shape in shapes.items()} | params
     data = mixed_batch()
     blank = {name: x for name, x in data.items() if name != "present"}  # nothing to mask where nothing is
@@ -35,8 +35,9 @@ def test_masked_tokens_are_those_of_the_columns_that_are_there():
     @jax.jit
     def losses(data):
         chosen = recipe(3, objectives=(term("mlm"),), masking=MASKING)
-        rows = Rows(data, jnp.int32(0), settings(objective={"mlm": {"weight": 1.0}}), ())
-        return OBJECTIVE.tokens(Given(graph, chosen, params, {}).tokens(chosen.objectives[0], rows))
+        numbers = settings(objective={"mlm": {"weight": 1.0}})
+        rows = Rows(data, jnp.int32(0), numbers, masking=MASKING, words=config.vocab_size)
+        return OBJECTIVE.tokens(make_given(graph, chosen, params, {}, 8).tokens(chosen.objectives[0], rows))
 
     (sums, counts), (expected_sums, expected_counts) = losses(data), losses(blank)
     np.testing.assert_array_equal(counts, expected_counts)
@@ -114,7 +115,7 @@ def replaced(rows=None, **changes):
     graph, params, frozen, recipe = replaced_tokens_step()
     data = {name: x if rows is None else x[rows] for name, x in batch(1).items()}
     rows = Rows(data, jnp.int32(0), replaced_tokens_settings() | changes, ())
-    given = Given(graph, recipe, params, frozen)
+    given = make_given(graph, recipe, params, frozen, 8)
     return np.asarray(jax.jit(lambda: recipe.objectives[1].objective.drawn(given.tokens(recipe.objectives[1], rows)))())
 
 

@@ -6,7 +6,7 @@ import os
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -117,13 +117,6 @@ def _sentences(plan: Plan) -> Iterator[str]:
     return itertools.chain.from_iterable(SentenceFile(each["name"], each["column"]).read() for each in sources)
 
 
-class Written(NamedTuple):
-    """The number of sentences written, and how many of them were cut."""
-
-    rows: int
-    cut: int
-
-
 def schema_of_tokens(size: int, dtype: np.dtype, texts: bool) -> Any:
     """The columns `sentence` (if `texts`), `row`, `tokens` (T texts) and `token_embeddings` (T lists of `size`)."""
     import pyarrow
@@ -155,13 +148,11 @@ def tokens_table(schema: Any, texts: Sequence[str], first_row: int, found: Seque
 
 def write_tokens(
     writer: Any, encoder: Encoder, sentences: Iterator[str], first_row: int, advance: Callable[[int], object] | None
-) -> Written:
-    """Encodes the tokens of sentences and writes their rows, `TOKEN_ROWS` at a time, or fewer if long.
+) -> tuple[int, int]:
+    """Encodes the tokens of sentences and writes their rows, `TOKEN_ROWS` at a time, or fewer if long; counts both.
 
     Args:
       writer: a `pyarrow.parquet.ParquetWriter` with the schema of `schema_of_tokens`.
-      encoder, sentences: what to encode.
-      first_row: the number of the first sentence.
       advance: called with the number of sentences done since the last call.
     """
     done, cut = 0, 0
@@ -170,15 +161,11 @@ def write_tokens(
         encoded = encoder.encode_tokens(part, advance)
         writer.write_table(tokens_table(writer.schema, part, first_row + done, encoded.sentences))
         done, cut = done + len(part), cut + encoded.cut
-    return Written(done, cut)
+    return done, cut
 
 
 def encode_here(folder: Folder, plan: Plan, encoder: Encoder) -> Manifest | None:
     """Makes the missing blocks that no other process is making, along with any number of other processes.
-
-    Args:
-      folder: of the embeddings, after `corpus.shared_folder.enter`.
-      plan, encoder: of the folder.
 
     Returns:
       The manifest; None if other processes are still making blocks. The last process writes it.

@@ -1,30 +1,19 @@
 """A folder of embeddings of many files: its plan, its blocks of rows, and its manifest, which is written last."""
 
-import hashlib
 import json
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
-from simcse_jax.data.corpus.shared_folder import (
-    AT_A_TIME,
-    Plan,
-    check_unchanged,
-    claimed,
-    names_in,
-    read_sealed,
-    remove_leftovers,
-    size_of,
-    stamp_of,
-    write_sealed,
-)
+from simcse_jax.data.corpus import shared_folder
+from simcse_jax.data.corpus.shared_folder import Plan
 from simcse_jax.data.rows import Place
 from simcse_jax.data.sentences import SentenceFile
 from simcse_jax.data.separated import reading_of
 from simcse_jax.errors import UserError
 from simcse_jax.host.hidden import COUNTED, DOT, MANIFEST
-from simcse_jax.host.storage import Folder, as_path, is_remote
+from simcse_jax.host.storage import Folder, is_remote
 
 BLOCK_ROWS = 1 << 17
 LATER = ("--tokens", "--ranges")  # options that plans of earlier versions lack, ignored if unset
@@ -53,7 +42,7 @@ class Block(NamedTuple):
 def fingerprint(plan: Plan) -> str:
     """SHA-256 of a plan, recorded in everything made from it, since a forgotten process may still write."""
     key = {name: value for name, value in plan.key.items() if value is not None or name not in LATER}
-    return hashlib.sha256(json.dumps([key, plan.stamps], sort_keys=True).encode()).hexdigest()
+    return shared_folder.json_hash([key, plan.stamps])
 
 
 def make_plan(
@@ -62,31 +51,31 @@ def make_plan(
     """Examines all sources, reading only their first rows.
 
     Args:
-      sources: file names.
-      column: of the sentences; None for a usual one.
       about: everything besides the sentences that the embeddings depend on.
-      block_rows: the maximum number of rows in a block.
-      keep_text: whether to write sentences next to their embeddings.
     """
-    with ThreadPoolExecutor(AT_A_TIME) as threads:  # a bucket answers slowly
-        looked = list(threads.map(lambda name: (name, SentenceFile(name, column).column, stamp_of(name)), sources))
-        readings = dict(zip(sources, threads.map(lambda name: reading_of(as_path(name)), sources), strict=True))
-    described = [{"name": name, "bytes": stamp.bytes, "column": chosen} for name, chosen, stamp in looked]
+    with ThreadPoolExecutor(shared_folder.AT_A_TIME) as threads:  # a bucket answers slowly
+        files = list(threads.map(lambda name: SentenceFile(name, column), sources))
+        stamps = dict(zip(sources, threads.map(shared_folder.stamp_of, sources), strict=True))
+        readings = dict(zip(sources, threads.map(lambda file: reading_of(file.path), files), strict=True))
+    described = [
+        {"name": name, "bytes": stamps[name].bytes, "column": file.column}
+        for name, file in zip(sources, files, strict=True)
+    ]
     key = {"sources": described, **about, "--block-rows": block_rows, "--keep-text": keep_text}
     if read := {name: reading for name, reading in readings.items() if reading}:
         key["read as"] = read
-    return Plan(key, {name: stamp.written for name, _, stamp in looked}, DOT)
+    return Plan(key, {name: stamp.written for name, stamp in stamps.items()}, DOT)
 
 
 def count_rows(folder: Folder, plan: Plan, source: int, patient: bool = False) -> bool:
     """Counts a source's rows unless another process has or is doing so; returns whether they are counted now."""
     path = plan.own(folder, _counted(source))
-    with claimed(folder / _counted(source), patient) as mine:
-        if mine and read_sealed(path) is None:
+    with shared_folder.claimed(folder / _counted(source), patient) as mine:
+        if mine and shared_folder.read_sealed(path) is None:
             about = plan.key["sources"][source]
             rows, places = SentenceFile(about["name"], about["column"]).count(plan.key["--block-rows"])
-            check_unchanged(folder, plan, [about["name"]])
-            write_sealed(path, {"plan": fingerprint(plan), "rows": rows, "places": places})
+            shared_folder.check_unchanged(folder, plan, [about["name"]])
+            shared_folder.write_sealed(path, {"plan": fingerprint(plan), "rows": rows, "places": places})
         return mine
 
 
@@ -100,9 +89,9 @@ def blocks_of(folder: Folder, plan: Plan) -> list[Block]:
         patient = is_remote(folder) and not any(done)
     found: list[Block] = []
     size, row, mark = plan.key["--block-rows"], 0, fingerprint(plan)
-    with ThreadPoolExecutor(AT_A_TIME) as threads:
+    with ThreadPoolExecutor(shared_folder.AT_A_TIME) as threads:
         paths = [plan.own(folder, _counted(source)) for source in range(len(plan.sources))]
-        counts = threads.map(read_sealed, paths)
+        counts = threads.map(shared_folder.read_sealed, paths)
     for source, (path, counted) in enumerate(zip(paths, counts, strict=True)):
         if counted is None or counted["plan"] != mark:
             raise UserError(f"{path}: belongs to another command; remove it, and run the command again")
@@ -118,7 +107,7 @@ def blocks_of(folder: Folder, plan: Plan) -> list[Block]:
 
 def uncounted(folder: Folder, plan: Plan) -> list[int]:
     """The sources whose rows are not counted yet."""
-    there = names_in(folder)
+    there = shared_folder.names_in(folder)
     return [source for source in range(len(plan.sources)) if plan.own(folder, _counted(source)).name not in there]
 
 
@@ -138,7 +127,7 @@ class Facts(NamedTuple):
 
 def is_made(folder: Folder, block: Block) -> bool:
     """Whether a block's file exists; it is renamed into place when it is whole."""
-    return size_of(folder / block.file) is not None
+    return shared_folder.size_of(folder / block.file) is not None
 
 
 def read_facts(folder: Folder, block: Block) -> Facts:
@@ -173,23 +162,24 @@ class Manifest(NamedTuple):
 
 def finish(folder: Folder, plan: Plan, blocks: Sequence[Block]) -> Manifest | None:
     """Writes and returns the manifest; None if another process is writing it."""
-    with claimed(folder / MANIFEST, patient=True) as mine:
+    with shared_folder.claimed(folder / MANIFEST, patient=True) as mine:
         if not mine:
             return None
         if read_manifest(folder, plan) is None:
-            check_unchanged(folder, plan)
+            shared_folder.check_unchanged(folder, plan)
             facts = _facts(folder, blocks)
             (dimension,) = {each.dimension for each in facts}
             files = [[block.file, block.row] for block in blocks]
             rows, cut = (sum(column) for column in zip(*((each.rows, each.cut) for each in facts), strict=True))
-            write_sealed(plan.own(folder, MANIFEST), Manifest(plan.key, rows, dimension, cut, files)._asdict())
-        remove_leftovers(folder, LEFTOVERS)
+            manifest = Manifest(plan.key, rows, dimension, cut, files)
+            shared_folder.write_sealed(plan.own(folder, MANIFEST), manifest._asdict())
+        shared_folder.remove_leftovers(folder, LEFTOVERS)
     return read_manifest(folder, plan)
 
 
 def read_manifest(folder: Folder, plan: Plan) -> Manifest | None:
     """The manifest; None while blocks are missing."""
-    found = read_sealed(plan.own(folder, MANIFEST))
+    found = shared_folder.read_sealed(plan.own(folder, MANIFEST))
     return None if found is None else Manifest(**found)
 
 
@@ -204,10 +194,10 @@ def complete(folder: Folder, plan: Plan, blocks: Sequence[Block]) -> Manifest | 
 
 def missing(folder: Folder, blocks: Sequence[Block]) -> list[Block]:
     """The blocks without a file."""
-    there = names_in(folder)
+    there = shared_folder.names_in(folder)
     return [block for block in blocks if block.file not in there]
 
 
 def _facts(folder: Folder, blocks: Sequence[Block]) -> list[Facts]:
-    with ThreadPoolExecutor(AT_A_TIME) as threads:
+    with ThreadPoolExecutor(shared_folder.AT_A_TIME) as threads:
         return list(threads.map(lambda block: read_facts(folder, block), blocks))

@@ -114,8 +114,6 @@ def encode_on_ray(folder: Folder, plan: Plan, options: Options, hosts: int | Non
 
     Args:
       folder: of the embeddings, after `corpus.shared_folder.enter`; all hosts must see it.
-      plan, options: of the folder and its encoder.
-      hosts: the number of actors, see `share_of`.
 
     Returns:
       The manifest; None if processes outside the cluster are still making blocks.
@@ -248,11 +246,6 @@ class BlockEncoder:
         return True
 
 
-class _Work(NamedTuple):
-    actor: Any
-    block: Block | None  # None: it loads its model
-
-
 def _made(job: Any, blocks: Sequence[Block], share: Share) -> Iterator[Block]:
     """Yields blocks as they are made, except those that processes outside the cluster are making.
 
@@ -267,17 +260,20 @@ def _made(job: Any, blocks: Sequence[Block], share: Share) -> Iterator[Block]:
         "TPU": {"resources": {"TPU": share.each}},
     }
     kind: Any = ray.remote(scheduling_strategy="SPREAD", **amount[share.kind])(BlockEncoder)
-    waiting, running, clock, lost = deque(blocks), {}, Clock(), 0
+    waiting, clock, lost = deque(blocks), Clock(), 0
+    running: dict[
+        Any, tuple[Any, Block | None]
+    ] = {}  # by its result, an actor with its block; None: it loads its model
 
     def start() -> None:
         actor = kind.remote(job, share)
-        running[actor.load.remote()] = _Work(actor, None)
+        running[actor.load.remote()] = actor, None
 
     for _ in range(min(share.hosts, len(blocks))):
         start()
-    while waiting or any(work.block for work in running.values()):
+    while waiting or any(block for _, block in running.values()):
         done, _ = ray.wait(list(running), num_returns=1, timeout=LOOK_SECONDS)
-        if not done and not any(work.block for work in running.values()) and clock.is_due():
+        if not done and not any(block for _, block in running.values()) and clock.is_due():
             write(f"waiting for a host with {share.each} {share.kind}s, and for the model on it", sys.stderr)
         for result in done:
             actor, block = running.pop(result)
@@ -296,4 +292,4 @@ def _made(job: Any, blocks: Sequence[Block], share: Share) -> Iterator[Block]:
                 yield block
             if waiting:
                 following = waiting.popleft()
-                running[actor.make.remote(following)] = _Work(actor, following)
+                running[actor.make.remote(following)] = actor, following

@@ -50,13 +50,8 @@ def open_corpus(name: str, model: SimCSE, column: str | None, options: SearchOpt
     """Opens an index, or builds one in memory.
 
     Args:
-      name: a file or a folder.
       model: encodes sentences, and gets the index.
       column: of a file of sentences, or the role of a prepared corpus's; None for the usual or the only one.
-      options: of each search.
-
-    Raises:
-      UserError: when there is no such corpus, it is damaged, or another model made its embeddings.
     """
     numbers, mark = None, ""
     on_disk = is_lance_index(name)

@@ -34,9 +34,6 @@ class Miner:
 
         Args:
           model: encodes queries and positives as it encoded the corpus.
-          corpus: to search.
-          positives: of all anchors.
-          choice: how to choose negatives.
           judge: a second model, to whose scores the limits apply; None for the first model's scores.
         """
         self._model, self._corpus, self._positives = model, corpus, positives

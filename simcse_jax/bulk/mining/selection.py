@@ -57,7 +57,6 @@ def select(
       scores: s of K candidates in order of rank; the judge's, if there is one.
       positive: s⁺, the score of the query's positive.
       is_positive: which candidates are positives of the query.
-      choice: see `Choice`.
       row: the query's number, for random draws.
     """
     kept, left_out = ~is_positive, Counter[str]()

@@ -107,7 +107,6 @@ def triplets(
 
     Args:
       pairs: of all sources; a premise in several sources counts once.
-      tally: of the pairs.
       neutral: add a neutral hypothesis, and leave out premises without one (SimCSE, Table 7).
       hypothesis: which of several with the same label to take, `last` or `first`.
 

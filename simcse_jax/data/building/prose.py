@@ -46,7 +46,6 @@ def plain_text(markup: str, hidden: Iterable[str] = ()) -> str:
     """The prose of an article, a paragraph a line.
 
     Args:
-      markup: the article's source.
       hidden: lower-case names of namespaces whose links are invisible: files, categories.
     """
     import mwparserfromhell

@@ -45,7 +45,6 @@ def resolve(sources: Iterable[str], patterns: Iterable[str], splits: Iterable[st
     """The files and data sets that sources name, in order, each once.
 
     Args:
-      sources: folders, files and data sets.
       patterns: of the files in a folder, with {split} for the split.
       splits: the splits to read; a folder must have all.
     """
@@ -89,20 +88,13 @@ def columns(table: Table, wanted: Sequence[Sequence[str]], where: str) -> Iterat
 
 
 class Tally:
-    """Counts what a builder reads; every unit is used, or dropped for a reason.
-
-    Attributes:
-      unit: what is counted: pairs, captions, pages.
-      read: the number of units.
-      dropped: the number left out, by reason.
-      notes: further lines for the user.
-    """
+    """Counts what a builder reads; every unit is used, or dropped for a reason."""
 
     def __init__(self, unit: str):
-        self.unit = unit
+        self.unit = unit  # what is counted: pairs, captions, pages
         self.read = 0
-        self.dropped: Counter[str] = Counter()
-        self.notes: list[str] = []
+        self.dropped: Counter[str] = Counter()  # by reason
+        self.notes: list[str] = []  # further lines for the user
         self._clock = Clock()
 
     def see(self) -> None:
@@ -155,7 +147,6 @@ def draw(units: Iterable[Callable[[], list[str]]], count: int, seed: int, tally:
     Args:
       units: functions that return the unit's sentences; whoever made a unit without sentences counts it as dropped.
       count: the number of sentences, to which the last unit is cut; if there are fewer, all are taken.
-      seed: for the keys.
       tally: counts units that are not drawn as dropped.
     """
     generator = random.Random(seed)

@@ -40,9 +40,7 @@ def sentences(
 
     Args:
       files: dumps, or tables with a column `text`.
-      tally: of the pages.
       count, seed: see `draw`.
-      draws: see the module's docstring.
     """
     if draws == "articles":
         for document in _documents(files, tally, count, seed):
@@ -87,11 +85,7 @@ def _sentences_of(page: Page, tally: Tally) -> list[str]:
 
 
 def read_pages(files: Sequence[str | Path], tally: Tally) -> Iterator[Page]:
-    """The articles of dumps (.xml, .bz2, .gz) and of tables with a column `text`, such as hf:wikimedia/wikipedia.
-
-    Raises:
-      UserError: naming the file or data set and what is wrong in it, or two files that are one dump.
-    """
+    """The articles of dumps (.xml, .bz2, .gz) and of tables with a column `text`, such as hf:wikimedia/wikipedia."""
     dumps: dict[Path, Path] = {}
     for file in files:
         if isinstance(file, Path):

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from simcse_jax.data.corpus import shared_folder
 from simcse_jax.data.corpus.manifest import (
     NAME,
     REPAIR,
@@ -17,16 +18,6 @@ from simcse_jax.data.corpus.manifest import (
     is_whole,
     read_manifest,
     write_manifest,
-)
-from simcse_jax.data.corpus.shared_folder import (
-    LEFTOVERS,
-    PIECE,
-    claimed,
-    hash_file,
-    put_in_place,
-    remove_leftovers,
-    size_of,
-    temporary_of,
 )
 from simcse_jax.errors import UserError, reason
 from simcse_jax.host.progress import Progress
@@ -41,14 +32,6 @@ def local_copy(folder: Folder, cache: str, shown: bool = True) -> Path:
     """Copies a corpus from a bucket, if not already copied, and returns the copy's folder. Interrupted copies resume.
 
     All processes of a host share the work. A shard is renamed into place once its hash matches the manifest.
-
-    Args:
-      folder: of the corpus.
-      cache: the folder for copies, `data.local_cache`.
-      shown: whether to show progress.
-
-    Raises:
-      UserError: when there is not enough space, or a shard is missing or was changed.
     """
     if is_remote(cache):
         raise UserError(f"config.data.local_cache={cache}: must be a folder on this host's disk")
@@ -58,8 +41,8 @@ def local_copy(folder: Folder, cache: str, shown: bool = True) -> Path:
     with writing(where):
         target.mkdir(parents=True, exist_ok=True)
         missing = [shard for shard in manifest.shards if not is_whole(target, shard.files[:1])]
-        begun = sum(size_of(path) or 0 for path in target.glob(LEFTOVERS))  # by others, or by a killed copy
-        needed = sum(shard.bytes for shard in missing) - begun + LEFT
+        begun = target.glob(shared_folder.LEFTOVERS)  # by others, or by a killed copy
+        needed = sum(shard.bytes for shard in missing) - sum(shared_folder.size_of(path) or 0 for path in begun) + LEFT
         free = shutil.disk_usage(target).free
     if not missing and is_prepared(target):
         return target
@@ -67,10 +50,10 @@ def local_copy(folder: Folder, cache: str, shown: bool = True) -> Path:
         raise UserError(f"{where}: {free / 2**30:.1f} GiB are free, but {folder} needs {needed / 2**30:.1f} GiB there")
     _copy_all(folder, target, manifest, missing, shown)
     while not is_prepared(target):
-        with claimed(target / NAME) as mine:
+        with shared_folder.claimed(target / NAME) as mine:
             if mine and not is_prepared(target):
                 write_manifest(target, manifest)
-                remove_leftovers(target)
+                shared_folder.remove_leftovers(target)
         if not mine:  # another process of this host is writing it
             time.sleep(LOOK_SECONDS / 10)
     return target
@@ -98,22 +81,22 @@ def _copy_all(folder: Folder, target: Path, manifest: Manifest, missing: Sequenc
 def _copy(folder: Folder, target: Path, shard: Shard, stop: threading.Event) -> bool:
     """Copies a shard unless another process does or `stop` is set; returns whether it did."""
     path, source = target / shard.file, folder / shard.file
-    with claimed(path) as mine:
+    with shared_folder.claimed(path) as mine:
         if not mine or is_whole(target, shard.files[:1]):
             return False
-        remove_leftovers(target, f".{shard.file}.*tmp")  # left by a killed copy; its space is needed
-        temporary = temporary_of(path)
+        shared_folder.remove_leftovers(target, f".{shard.file}.*tmp")  # left by a killed copy; its space is needed
+        temporary = shared_folder.temporary_of(path)
         try:
             with source.open("rb") as file, open(temporary, "wb") as copy:
-                while piece := file.read(PIECE):
+                while piece := file.read(shared_folder.PIECE):
                     if stop.is_set():
                         return False
                     copy.write(piece)
                 copy.flush()
                 os.fsync(copy.fileno())  # before the rename, so that the right size means a whole file
-            if hash_file(temporary) != shard.sha256:
+            if shared_folder.hash_file(temporary) != shard.sha256:
                 raise UserError(f"{source}: was changed since {NAME} was written; {REPAIR}")
-            put_in_place(temporary, path)
+            shared_folder.put_in_place(temporary, path)
         except UserError:
             raise
         except FileNotFoundError:

@@ -4,12 +4,13 @@ import contextlib
 import itertools
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from simcse_jax.data.corpus import shared_folder
 from simcse_jax.data.corpus.manifest import (
     NAME,
     Manifest,
@@ -22,18 +23,7 @@ from simcse_jax.data.corpus.manifest import (
 )
 from simcse_jax.data.corpus.plan import most_columns
 from simcse_jax.data.corpus.shards import TEXT, ShardWriter
-from simcse_jax.data.corpus.shared_folder import (
-    Plan,
-    check_unchanged,
-    claimed,
-    hash_file,
-    names_in,
-    read_sealed,
-    remove_leftovers,
-    size_of,
-    write_sealed,
-    written_to,
-)
+from simcse_jax.data.corpus.shared_folder import Plan
 from simcse_jax.data.corpus.source_rows import Change, Item, Items, make_change
 from simcse_jax.errors import UserError
 from simcse_jax.host import progress
@@ -73,14 +63,14 @@ class _Maker:
     def make_missing(self, patient: bool) -> tuple[int, int]:
         """Returns how many shards it made, and how many are being made by others."""
         made = left = 0
-        there = names_in(self._folder)
+        there = shared_folder.names_in(self._folder)
         for source in range(len(self._plan.sources)):
-            rows = _Rows(self._key, source, self._change)
+            rows = Items(self._key, source, self._change)
             for block in itertools.count():
                 name = shard_name(source, block)
                 facts = self._facts_if_whole(name) if f"{name}.json" in there else None
                 if facts is None:
-                    with claimed(self._folder / name, patient) as mine:
+                    with shared_folder.claimed(self._folder / name, patient) as mine:
                         if mine:
                             facts = self._facts_if_whole(name)  # another process may just have written it
                             if facts is None:
@@ -109,10 +99,10 @@ class _Maker:
                 "--output"
             )
 
-    def _make(self, name: str, source: int, block: int, rows: "_Rows") -> dict[str, Any]:
+    def _make(self, name: str, source: int, block: int, rows: Items) -> dict[str, Any]:
         """Writes a shard, and then its facts for the manifest."""
         started, size = time.monotonic(), self._key["shard_rows"]
-        with written_to(self._folder / name, *([TEXT] if self._key["keep_text"] else [])) as path:
+        with shared_folder.written_to(self._folder / name, *([TEXT] if self._key["keep_text"] else [])) as path:
             width = self._key["sources"][source]["columns"]
             token = np.dtype(f"<u{self._key['token_bytes']}")
             with contextlib.closing(
@@ -139,15 +129,15 @@ class _Maker:
                 "tokens": writer.tokens,
                 "origins": origins,
                 "bytes": path.stat().st_size,
-                "sha256": hash_file(path),
-                "text_bytes": size_of(text) if self._key["keep_text"] else 0,
-                "text_sha256": hash_file(text) if self._key["keep_text"] else "",
+                "sha256": shared_folder.hash_file(path),
+                "text_bytes": shared_folder.size_of(text) if self._key["keep_text"] else 0,
+                "text_sha256": shared_folder.hash_file(text) if self._key["keep_text"] else "",
                 "left_out": dict(sorted(left_out.items())),
                 "histogram": writer.histogram.tolist(),
                 "last": rows.is_last(block),
             }
             self._check_same(shard_of(facts))
-        write_sealed(self._folder / f"{name}.json", facts)
+        shared_folder.write_sealed(self._folder / f"{name}.json", facts)
         seconds = time.monotonic() - started
         progress.write(f"{name}: {writer.rows:,} rows, {writer.tokens:,} tokens in {seconds:.0f} s")
         return facts
@@ -175,45 +165,6 @@ class _Maker:
         return [NO_TOKENS if text is None else next(found) for text in column]
 
 
-class _Rows:
-    """The rows of a source, read in order, a block at a time."""
-
-    def __init__(self, key: dict[str, Any], source: int, change: Change | None):
-        self._key, self._source, self._change = key, source, change
-        self._opened: Items | None = None
-        self._at = 0  # the number of the next row
-        self._next: list[Item] = []  # that row, if it was read ahead
-
-    def block(self, number: int) -> Iterator[Item]:
-        """The rows of a block; skips those before it."""
-        self._pass_to(number * self._key["shard_rows"])
-        for _ in range(self._key["shard_rows"]):
-            item = self._next.pop() if self._next else next(self._items, None)
-            if item is None:
-                return
-            self._at += 1
-            yield item
-
-    def is_last(self, number: int) -> bool:
-        """Whether no row follows a block."""
-        self._pass_to((number + 1) * self._key["shard_rows"])
-        if not self._next:
-            self._next = list(itertools.islice(self._items, 1))
-        return not self._next
-
-    def _pass_to(self, row: int) -> None:
-        if row > self._at:
-            self._items.pass_over(row - self._at - len(self._next))
-            self._next.clear()
-            self._at = row
-
-    @property
-    def _items(self) -> Items:
-        if self._opened is None:
-            self._opened = Items(self._key, self._source, self._change)
-        return self._opened
-
-
 def shard_name(source: int, block: int) -> str:
     """The name of a shard's file."""
     return f"shard-{source:05}-{block:05}"
@@ -221,7 +172,7 @@ def shard_name(source: int, block: int) -> str:
 
 def read_facts(folder: Folder, name: str) -> dict[str, Any] | None:
     """The facts of a complete shard; None for others."""
-    return read_sealed(folder / f"{name}.json")
+    return shared_folder.read_sealed(folder / f"{name}.json")
 
 
 def shard_of(facts: Mapping[str, Any]) -> Shard:
@@ -231,13 +182,13 @@ def shard_of(facts: Mapping[str, Any]) -> Shard:
 
 def _finish(folder: Folder, plan: Plan) -> Manifest | None:
     """Writes the manifest of all shards."""
-    with claimed(folder / NAME, patient=True) as mine:
+    with shared_folder.claimed(folder / NAME, patient=True) as mine:
         if not mine:
             return None
         if not is_prepared(folder):
-            check_unchanged(folder, plan)
+            shared_folder.check_unchanged(folder, plan)
             write_manifest(folder, _manifest(folder, plan))
-        remove_leftovers(folder)
+        shared_folder.remove_leftovers(folder)
     return read_manifest(folder)
 
 

@@ -1,18 +1,17 @@
 """The manifest of a prepared corpus, `corpus.json`. It is written last, so a folder that has it is complete."""
 
-import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from simcse_jax.data.corpus.shards import NEGATIVES, TEXT, Parts, parts
-from simcse_jax.data.corpus.shared_folder import size_of
+from simcse_jax.data.corpus.shared_folder import json_hash, size_of
 from simcse_jax.data.rows import reported
 from simcse_jax.data.tokens import Lengths, Prompts
-from simcse_jax.errors import UserError, reason
-from simcse_jax.host.storage import Folder, as_path, is_remote, local_path, parse_json, write_atomically
+from simcse_jax.errors import UserError
+from simcse_jax.host.storage import Folder, as_path, is_remote, parse_json, write_atomically
 
 NAME = "corpus.json"
 FORMAT = "simcse_jax corpus 1"
@@ -101,14 +100,10 @@ class Manifest(NamedTuple):
     @property
     def fingerprint(self) -> str:
         """SHA-256 of the manifest, and through the shards' hashes of every byte of the corpus."""
-        return hashlib.sha256(json.dumps(self._content(), sort_keys=True).encode()).hexdigest()
+        return json_hash(self.content())
 
-    def text(self) -> str:
-        """The file's content."""
-        about = {"format": FEWER if self.lacking else FORMAT, "sha256": self.fingerprint}
-        return json.dumps(about | self._content(), indent=1) + "\n"
-
-    def _content(self) -> dict[str, Any]:
+    def content(self) -> dict[str, Any]:
+        """All of it, as the file has it besides its format and fingerprint."""
         return self._asdict() | {"shards": [shard._asdict() for shard in self.shards]}
 
 
@@ -117,7 +112,6 @@ def spread(counts: np.ndarray, columns: int, empty: int) -> np.ndarray:
 
     Args:
       counts: (c, L + 1), c ≤ C.
-      columns: C.
       empty: the number of tokens of the empty sentence, which fills missing columns.
     """
     missing = np.zeros((columns, counts.shape[1]), np.int64)
@@ -156,7 +150,7 @@ def joined(manifests: Sequence[Manifest], times: Sequence[float] = ()) -> Manife
 
 def corpus_path(name: str) -> Folder:
     """The folder of a corpus, on a disk or in a bucket, whether it exists or not."""
-    return as_path(name.rstrip("/")) if is_remote(name) else local_path(name)
+    return as_path(name.rstrip("/") if is_remote(name) else name)
 
 
 def is_prepared(folder: Folder) -> bool:
@@ -170,25 +164,17 @@ def read_manifest(folder: Folder) -> Manifest:
     where = f"{folder / NAME}"
     with reported(where):
         content = parse_json((folder / NAME).read_text(encoding="utf-8"), where)
-    if content.get("format") not in (FORMAT, FEWER):
+    if content.pop("format", None) not in (FORMAT, FEWER):
         raise UserError(f"{where}: not a corpus that this version reads ({FORMAT}, {FEWER}); prepare another one")
-    try:
-        fields = {name: _typed(content[name], kind) for name, kind in _KINDS.items()}
-        shards = [
-            Shard(**{name: _typed(each[name], kind) for name, kind in _SHARD.items()}) for each in fields["shards"]
-        ]
-        manifest = Manifest(**(fields | {"shards": shards}))
-        fingerprint = manifest.fingerprint
-    except (KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{where}: damaged: {reason(error)}; {REPAIR}") from None
-    if fingerprint != content.get("sha256"):
+    if content.pop("sha256", None) != json_hash(content):
         raise UserError(f"{where}: was changed since it was written; {REPAIR}")
-    return manifest
+    return Manifest(**content | {"shards": [Shard(**shard) for shard in content["shards"]]})
 
 
 def write_manifest(folder: Folder, manifest: Manifest) -> None:
     """Writes the manifest."""
-    write_atomically(folder / NAME, manifest.text())
+    about = {"format": FEWER if manifest.lacking else FORMAT, "sha256": manifest.fingerprint}
+    write_atomically(folder / NAME, json.dumps(about | manifest.content(), indent=1) + "\n")
 
 
 def is_whole(folder: Folder, files: Iterable[File]) -> bool:
@@ -207,22 +193,3 @@ def check_sizes(folder: Folder, files: Iterable[File]) -> None:
                 f"{path}: {found}, but {NAME} says {file.bytes:,} bytes; copy it again, or run the command that "
                 "prepared the corpus again"
             )
-
-
-def _typed(value: Any, kind: type) -> Any:
-    if type(value) is not kind:
-        raise TypeError(f"{value!r:.60} is not of type {kind.__name__}")
-    return value
-
-
-_KINDS: Mapping[str, type] = {
-    "key": dict,
-    "sources": list,
-    "rows": int,
-    "columns": int,
-    "token_bytes": int,
-    "labels": bool,
-    "histogram": list,
-    "shards": list,
-}
-_SHARD: Mapping[str, type] = dict(Shard.__annotations__)

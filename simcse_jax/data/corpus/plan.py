@@ -5,22 +5,22 @@ import itertools
 import json
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from simcse_jax.data.columns import EARLIER, is_content
 from simcse_jax.data.corpus import shared_folder
 from simcse_jax.data.corpus.shards import MOST_TOKENS, token_type
 from simcse_jax.data.corpus.shared_folder import Plan, hash_file, stamp_of
 from simcse_jax.data.corpus.source_rows import check_usable
+from simcse_jax.data.documents import REACH
 from simcse_jax.data.examples import Source, open_source, prefix_of
-from simcse_jax.data.files import READERS
+from simcse_jax.data.files import READERS, files_of
 from simcse_jax.data.labels import LABELS
 from simcse_jax.data.separated import reading_of
-from simcse_jax.data.several_files import files_of, source_path
 from simcse_jax.data.sources import kind_of, same_kind, split_sources
 from simcse_jax.data.tokens import Lengths, Prompts, check_prompts
 from simcse_jax.errors import UserError
-from simcse_jax.host.storage import Folder, is_remote, local_path
+from simcse_jax.host.storage import Folder, as_path, is_remote, local_path
 from simcse_jax.huggingface.tokenizer import Tokenizer
 
 SHARD_ROWS = 1 << 22
@@ -46,63 +46,70 @@ def make_plan(
 
     Args:
       data: sources as in `data.train`, each file of a folder or of a pattern being one.
-      tokenizer, vocabulary: of the model.
       max_length: in tokens, where sentences are cut; for all columns, or for anchors and for others.
       columns, positives, labels, mixed: see `data.examples.read_examples`.
       prompts: texts put before sentences: none, one for all columns, or one for each; all negatives share the third.
       augment: `name`, `percent`, `both` and `lexicon` of changed copies; None for no copies.
       seed: for changed copies and next sentences.
-      keep_text: whether the sentences are kept too.
       shard_rows: the maximum of a source's rows in a shard; None for the usual number, or less if necessary.
     """
     names = expand(data, "--data")
+    looked = [_look(name, columns, positives, labels, augment or {}) for name in names]
     lengths = Lengths(max_length, max_length) if isinstance(max_length, int) else max_length
-    longest = max(lengths)
-    sources: list[dict[str, Any]] = []
-    stamps: dict[str, str] = {}
-    read_as: dict[str, list[str]] = {}
-    for name in names:
-        source, stamp = open_source(name, columns, positives, labels), stamp_of(name)
-        if reading := _reading(name, source, columns):
-            read_as[name] = reading
-        made = positives.startswith("next_") or augment
-        if augment and len(source.chosen) > 1:
-            hint = "choose its sentences with --columns anchor=…"
-            raise UserError(f"--augment {augment['name']}: {name} has positives of its own; {hint}")
-        stamps[name] = stamp.written
-        sources.append({"name": name, "bytes": stamp.bytes, "columns": 2 if made else source.widest()})
-    width = _widest(sources, mixed)
+    longest, width = max(lengths), _widest([each.source for each in looked], mixed)
     if not isinstance(max_length, int) and width == 1:
         raise UserError(f"--max-length: two lengths, but {names[0]} has one column of sentences; give one")
     prompts = _for_columns(prompts, width)
     check_prompts(tokenizer, [Prompts(prompts[0], each) for each in prompts[1:] or prompts], lengths, "--prompt")
-    most = MOST_TOKENS // (longest * width)
-    if shard_rows is not None and shard_rows > most:
-        raise UserError(f"--shard-rows {shard_rows}: must be at most {most}, or a shard may have too many tokens")
-    (empty,) = tokenizer([""], longest)
-    by_label = labels or positives in ("all", *LABELS) or columns.get("label")
     key = {
-        "sources": sources,
+        "sources": [each.source for each in looked],
         "tokenizer": hashlib.sha256(tokenizer.content()).hexdigest(),
-        "special_tokens": empty.tolist(),
+        "special_tokens": tokenizer([""], longest)[0].tolist(),
         "token_bytes": token_type(vocabulary).itemsize,
         "max_length": longest,
-        **({} if isinstance(max_length, int) else {"lengths": list(lengths)}),
         "truncation": "right",
         "columns": {role: name for role, name in sorted(columns.items()) if name},
         "positives": positives,
         "labels": labels,
-        # Earlier versions read these differently.
-        **({"read as": read_as} if read_as else {}),
-        # Dataset libraries' labels were once read by number.
-        **({"label_names": True} if by_label and any(map(prefix_of, names)) else {}),
         "prompts": [*prompts] if any(prompts) else [],
         "augment": _identified(augment) if augment else {},
         "seed": seed if augment or positives == "next_3_sentences" else 0,
         "keep_text": keep_text,
-        "shard_rows": shard_rows or min(SHARD_ROWS, most),
+        "shard_rows": _rows_of_a_shard(shard_rows, longest * width),
     }
-    return Plan(json.loads(json.dumps(key)), stamps)
+    if not isinstance(max_length, int):
+        key["lengths"] = list(lengths)
+    if read_as := {name: each.reading for name, each in zip(names, looked, strict=True) if each.reading}:
+        key["read as"] = read_as  # earlier versions read these differently
+    if any(map(prefix_of, names)) and (labels or positives in ("all", *LABELS) or columns.get("label")):
+        key["label_names"] = True  # dataset libraries' labels were once read by number
+    return Plan(json.loads(json.dumps(key)), {name: each.written for name, each in zip(names, looked, strict=True)})
+
+
+def _rows_of_a_shard(asked: int | None, tokens: int) -> int:
+    """The maximum number of rows; `tokens` is that of a row's tokens."""
+    most = MOST_TOKENS // tokens
+    if asked is not None and asked > most:
+        raise UserError(f"--shard-rows {asked}: must be at most {most}, or a shard may have too many tokens")
+    return asked or min(SHARD_ROWS, most)
+
+
+class _Looked(NamedTuple):
+    """What is known of a source from its first rows."""
+
+    source: dict[str, Any]
+    written: str  # see `Stamp`
+    reading: list[str]  # see `_reading`
+
+
+def _look(name: str, columns: Mapping[str, str], positives: str, labels: bool, augment: Mapping[str, Any]) -> _Looked:
+    source, stamp = open_source(name, columns, positives, labels), stamp_of(name)
+    reading = _reading(name, source, columns)
+    if augment and len(source.chosen) > 1:
+        hint = "choose its sentences with --columns anchor=…"
+        raise UserError(f"--augment {augment['name']}: {name} has positives of its own; {hint}")
+    width = 2 if augment or positives in REACH else source.widest()
+    return _Looked({"name": name, "bytes": stamp.bytes, "columns": width}, stamp.written, reading)
 
 
 def _widest(sources: Sequence[Mapping[str, Any]], mixed: bool) -> int:
@@ -132,7 +139,7 @@ def _reading(name: str, source: Source, columns: Mapping[str, str]) -> list[str]
     if prefix_of(name):
         names, separator = source.names, ""
     else:
-        path = source_path(name)
+        path = as_path(name)
         names, separator = READERS[path.suffix.lower()](path)[0], reading_of(path)
     chosen = [source.names[place] for place in source.chosen]
     in_order = [each for each in names if is_content(each)][:3]
@@ -166,7 +173,7 @@ def expand(data: Sequence[str], option: str) -> list[str]:
             raise UserError(f"{option} {error}") from None
     seen: set[str] = set()
     for name in found:
-        place = name if prefix_of(name) or is_remote(name) else os.path.abspath(source_path(name))
+        place = name if prefix_of(name) or is_remote(name) else os.path.abspath(as_path(name))
         if place in seen:
             raise UserError(f"{option}: {name} is named twice; remove one")
         seen.add(place)

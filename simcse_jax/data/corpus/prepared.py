@@ -115,9 +115,7 @@ class Prepared:
         starts = self._entries[entry, 0].astype(np.int64)
         ends = self._entries[entry + 1, 0].astype(np.int64)
         lengths = ends - starts
-        wrong = (lengths < 0) | (lengths > self.length) | (ends > self._size[shard])
-        if wrong.any():
-            raise self.damaged(int(np.broadcast_to(shard, wrong.shape)[wrong][0]))
+        self._refuse((lengths < 0) | (lengths > self.length) | (ends > self._size[shard]), shard)
         lacking = (lengths == 0) & (columns >= NEGATIVES) & (self._special > 0)
         if rows.ndim == 1:
             present = (columns < width) & ~lacking
@@ -129,9 +127,7 @@ class Prepared:
             place = self._first_label[shard] + within
             self._labels.will_need(*_ranges(place, 1, 1))
             sums = sums - label_terms(self._label[place])
-        wrong = lacking & empty & (sums != BEGIN)  # the checksum of no tokens, unlike zeros from a bad disk
-        if wrong.any():
-            raise self.damaged(int(np.broadcast_to(shard, wrong.shape)[wrong][0]))
+        self._refuse(lacking & empty & (sums != BEGIN), shard)  # no tokens have BEGIN, unlike zeros from a bad disk
         lengths = np.where(empty, self._special, lengths)
         return Sentences(starts + self._first_token[shard], lengths, sums, shard, empty, present)
 
@@ -153,9 +149,7 @@ class Prepared:
         read = mask & ~found.empty[..., None]
         ids = np.zeros(mask.shape, np.int32)
         ids[read] = self._ids.take((found.starts[..., None] + place)[read])
-        wrong = (checksums(ids, read, self._factors) != found.sums) & ~found.empty
-        if wrong.any():
-            raise self.damaged(int(np.broadcast_to(found.shards, wrong.shape)[wrong][0]))
+        self._refuse((checksums(ids, read, self._factors) != found.sums) & ~found.empty, found.shards)
         if found.empty.any():
             ids = np.where(found.empty[..., None], self._empty, ids)
         return ids, mask.astype(np.int32)
@@ -169,6 +163,11 @@ class Prepared:
         """The shard of each row, and the row's number in it."""
         shard = np.searchsorted(self._first_row, rows, side="right") - 1
         return shard, rows - self._first_row[shard]
+
+    def _refuse(self, wrong: np.ndarray, shards: np.ndarray) -> None:
+        """Refuses sentences that are wrong (B, C), naming a shard of theirs."""
+        if wrong.any():
+            raise self.damaged(int(np.broadcast_to(shards, wrong.shape)[wrong][0]))
 
     def damaged(self, shard: int) -> UserError:
         """The error for a damaged shard."""

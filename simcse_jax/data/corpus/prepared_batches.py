@@ -8,10 +8,10 @@ from statistics import NormalDist
 
 import numpy as np
 
-from simcse_jax.data.batches import WORTH_LEAVING_OUT, steps_per_epoch
-from simcse_jax.data.corpora import AnyBatches, Programs
+from simcse_jax.data.batches import WORTH_LEAVING_OUT
+from simcse_jax.data.corpora import AnyBatches, Part, Programs
 from simcse_jax.data.corpus.prepared import Prepared, Sentences
-from simcse_jax.data.draws import ORDER, SUBSET, Permutation, permutation
+from simcse_jax.data.draws import ORDER, SUBSET, permutation
 from simcse_jax.data.mixture import Mixture
 from simcse_jax.data.pairing import Pairing
 from simcse_jax.data.tokens import Prompts
@@ -22,7 +22,7 @@ KEPT = 4  # batches whose locations are cached
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class PreparedCorpus:
+class PreparedCorpus(Part):
     """The rows that a run trains on."""
 
     prepared: Prepared
@@ -33,12 +33,10 @@ class PreparedCorpus:
     mixture: Mixture | None = None  # the turns of several corpora in an epoch; None: one turn per row
 
     taught = None  # a prepared corpus has no text for a teacher
-    names = ("",)  # a single one, empty: all rows may be in one batch
 
     @property
-    def parts(self) -> "tuple[PreparedCorpus, ...]":
-        """The corpus itself."""
-        return (self,)
+    def _stored(self) -> tuple[int, int, bool]:
+        return self.prepared.num_columns, self.prepared.length, self.prepared.mixed
 
     @property
     def num_rows(self) -> int:
@@ -46,28 +44,14 @@ class PreparedCorpus:
         return self.subsample or len(self.prepared)
 
     @property
-    def num_columns(self) -> int:
-        """The number of an example's sentences."""
-        return self.prepared.num_columns if self.pairing is None else 2
-
-    @property
     def fewest_columns(self) -> int:
         """The sentences of an example that has the fewest."""
         return self.prepared.fewest_columns if self.pairing is None else 2
 
     @property
-    def num_examples(self) -> int:
-        """The number of an epoch's examples."""
-        return self.num_rows if self.pairing is None else self.pairing.count(self.num_rows)
-
-    @property
     def fingerprint(self) -> str:
         """The manifest's."""
         return self.prepared.manifest.fingerprint
-
-    def steps_per_epoch(self, batch_size: int) -> int:
-        """The batches of an epoch."""
-        return steps_per_epoch(self.num_examples, batch_size)
 
     @property
     def prompts(self) -> tuple[Prompts, ...]:
@@ -78,16 +62,6 @@ class PreparedCorpus:
     def lengths(self) -> tuple[int, ...]:
         """As in `data.batches.Corpus`."""
         return self.prepared.lengths if self.pairing is None else ()
-
-    @property
-    def places(self) -> np.ndarray:
-        """(C,) the places for a sentence of each column."""
-        return np.array(self.lengths or [self.prepared.length] * self.num_columns)
-
-    @property
-    def shape(self) -> tuple[object, ...]:
-        """What batches must share to be computed by one program."""
-        return self.num_columns, self.prepared.length, self.lengths, self.prepared.mixed
 
     def batches(self, batch_size: int, seed: int) -> "PreparedBatches":
         """The batches of a run."""
@@ -171,7 +145,7 @@ class PreparedBatches(AnyBatches):
 
     def _locate(self, step: int) -> tuple[np.ndarray, Sentences]:
         """The rows of a batch, and the locations of their sentences."""
-        epoch, position = divmod(step, steps_per_epoch(self._corpus.num_examples, self.batch_size))
+        epoch, position = divmod(step, self._corpus.steps_per_epoch(self.batch_size))
         examples = position * self.batch_size + np.arange(self.batch_size)
         pairing = self._corpus.pairing
         if pairing is not None:
@@ -194,11 +168,8 @@ class PreparedBatches(AnyBatches):
         positions = np.arange(first, min(first + AT_ONCE, self._corpus.num_rows))
         if self._corpus.mixture is not None:
             return self._corpus.mixture.rows(self._prepared.sizes, self._seed, epoch, positions)
-        rows = self._permutation(epoch)(positions)
+        rows = permutation(self._corpus.num_rows, self._seed, ORDER, epoch)(positions)
         return rows if self._chosen is None else self._chosen(rows)
-
-    def _permutation(self, epoch: int) -> Permutation:
-        return permutation(self._corpus.num_rows, self._seed, ORDER, epoch)
 
 
 def least_cost(counts: np.ndarray, together: int, parts: int, places: int | np.ndarray) -> np.ndarray:
@@ -208,7 +179,6 @@ def least_cost(counts: np.ndarray, together: int, parts: int, places: int | np.n
 
     Args:
       counts: (C, L + 1) sentences of each length.
-      together: examples that are encoded together.
       parts: the parts of a batch, which fits if all its parts fit in every column.
       places: of the larger program, in every column or (C,).
     """

@@ -46,13 +46,8 @@ class Parts(NamedTuple):
 def parts(tokens: int, width: int, rows: int, sentences: int, labels: bool, origins: bool) -> Parts:
     """The offsets for these numbers of tokens (of `width` bytes), rows and sentences, with or without further parts."""
     sizes = tokens * width, (sentences + 1) * ENTRY, rows * labels, 4 * rows * origins
-    starts = np.cumsum([0, *(padded(size) for size in sizes)]).tolist()
+    starts = np.cumsum([0, *(-(-size // ALIGN) * ALIGN for size in sizes)]).tolist()
     return Parts(*starts)
-
-
-def padded(size: int) -> int:
-    """A size in bytes, rounded up to a multiple of `ALIGN`."""
-    return -(-size // ALIGN) * ALIGN
 
 
 def token_type(vocabulary: int) -> np.dtype:
@@ -99,9 +94,6 @@ class ShardWriter:
 
         Args:
           path: of the file; texts go to the same name with `.text`.
-          token: the token type.
-          longest: the maximum number of tokens in a sentence.
-          keep_text: whether to write texts.
         """
         self._token, self._factors = token, weights(longest)
         self._file, self._texts = open(path, "wb"), open(f"{path}{TEXT}.body", "w+b") if keep_text else None
@@ -125,7 +117,6 @@ class ShardWriter:
 
         Args:
           columns: C columns of R arrays of token ids.
-          labels: R labels; None without labels.
           origins: R row numbers in the source, counted from the shard's first.
           texts: C columns of R sentences; used only if texts are kept.
         """
@@ -152,8 +143,6 @@ class ShardWriter:
         Args:
           flat: the tokens of all sentences, concatenated.
           lengths: (R · C,) the sentences' numbers of tokens.
-          width: C.
-          labels: (R,) int8; None without labels.
         """
         ends = np.cumsum(lengths)
         starts = ends - lengths

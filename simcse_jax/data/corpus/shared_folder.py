@@ -20,13 +20,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from simcse_jax.data.examples import PREFIXED, prefix_of
-from simcse_jax.data.rows import reported
-from simcse_jax.data.several_files import source_path
+from simcse_jax.data.rows import reported, size_and_time
 from simcse_jax.errors import UserError, why
 from simcse_jax.host.flock import Taken, open_alone
 from simcse_jax.host.hidden import DOT, PLAN, dot_before
 from simcse_jax.host.locks import held_in_store
-from simcse_jax.host.storage import Folder, is_of_macos, is_remote, parse_json, write_atomically
+from simcse_jax.host.storage import Folder, as_path, is_of_macos, is_remote, parse_json, write_atomically
 
 AT_A_TIME = 32  # sources examined at once
 ATTEMPTS = 20  # before a claim in a bucket counts as a dead process's, perhaps
@@ -60,36 +59,26 @@ def enter(folder: Folder, plan: Plan, whose: str, check: Callable[[], object] = 
     """Writes the plan into a new folder, or checks that an existing folder has the same plan.
 
     Args:
-      folder: on a disk or in a bucket.
-      plan: what is to be made there.
       whose: how the error describes a folder with another plan: "another corpus's".
       check: called before a new folder is started; raises an error to prevent it.
 
     Returns:
       The plan, with the file names that the folder uses, perhaps an earlier version's.
-
-    Raises:
-      UserError: naming what differs, or when the folder has other files.
     """
     if read_sealed(plan.as_in(folder).own(folder)) is None:
         check()
-    attempts = 0
-    while True:
-        with claimed(folder / PLAN, patient=attempts > ATTEMPTS) as mine:  # one claim, whatever names the folder uses
+    for attempt in itertools.count():
+        with claimed(folder / PLAN, patient=attempt > ATTEMPTS) as mine:  # one claim, whatever names the folder uses
             if mine:
-                return _write_or_compare(folder, plan.as_in(folder), whose)
-        attempts += 1
+                plan = plan.as_in(folder)
+                before = read_sealed(plan.own(folder))
+                if before is None:
+                    check_own(folder)
+                    write_sealed(plan.own(folder), {"key": plan.key, "stamps": plan.stamps})
+                else:
+                    _compare(folder, before, plan, whose)
+                break
         time.sleep(0.1)  # another process has just started it
-
-
-def _write_or_compare(folder: Folder, plan: Plan, whose: str) -> Plan:
-    before = read_sealed(plan.own(folder))
-    if before is not None:
-        _compare(folder, before["key"], plan.key, whose)
-        _compare_stamps(folder, before["stamps"], plan.stamps)
-    else:
-        check_own(folder)
-        write_sealed(plan.own(folder), {"key": plan.key, "stamps": plan.stamps})
     return plan
 
 
@@ -121,7 +110,6 @@ def leave(folder: Folder, plan: Plan, *notes: str) -> None:
     A corrected source counts as a different one, so the folder could not be resumed.
 
     Args:
-      folder, plan: as entered.
       notes: patterns of the folder's own files that are also removed, since they hold no results.
     """
     there = names_in(folder) if folder.is_dir() else set()
@@ -135,11 +123,13 @@ def leave(folder: Folder, plan: Plan, *notes: str) -> None:
             folder.rmdir()
 
 
-def _compare(folder: Folder, before: Mapping[str, Any], now: Mapping[str, Any], whose: str) -> None:
-    differing = [name for name in {**now, **before} if before.get(name) != now.get(name)]
+def _compare(folder: Folder, before: Mapping[str, Any], plan: Plan, whose: str) -> None:
+    key, now = before["key"], plan.key
+    differing = [name for name in {**now, **key} if key.get(name) != now.get(name)]
     if differing:
-        was = "; ".join(_difference(name, before.get(name), now.get(name)) for name in differing)
+        was = "; ".join(_difference(name, key.get(name), now.get(name)) for name in differing)
         raise UserError(f"--output {folder}: is {whose}: {was}; choose another folder")
+    _compare_stamps(folder, before["stamps"], plan.stamps)
 
 
 def _difference(name: str, before: Any, now: Any) -> str:
@@ -171,7 +161,6 @@ def claimed(path: Folder, patient: bool = False) -> Iterator[bool]:
     """Claims the work on `path` for the duration of the block. Yields whether it was free; a kill frees it.
 
     Args:
-      path: what is written.
       patient: in a bucket, where a kill frees nothing, check whether the holder is still alive, which takes up to half
         a minute. Without it, an existing claim counts.
     """
@@ -209,7 +198,7 @@ def _claim_in_store(job: contextlib.ExitStack, lock: Folder, path: Folder, patie
 
 def write_sealed(path: Folder, content: Mapping[str, Any]) -> None:
     """Writes a JSON object with its hash."""
-    write_atomically(path, json.dumps({**content, SEAL: _hash(content)}) + "\n")
+    write_atomically(path, json.dumps({**content, SEAL: json_hash(content)}) + "\n")
 
 
 def read_sealed(path: Folder) -> dict[str, Any] | None:
@@ -220,13 +209,14 @@ def read_sealed(path: Folder) -> dict[str, Any] | None:
         except FileNotFoundError:
             return None
     content = parse_json(text, str(path))
-    if content.pop(SEAL, None) != _hash(content):
+    if content.pop(SEAL, None) != json_hash(content):
         raise UserError(f"{path}: was changed since it was written; remove it, and run the command again")
     return content
 
 
-def _hash(content: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode(errors="surrogatepass")).hexdigest()
+def json_hash(content: Any) -> str:
+    """SHA-256 of what JSON can hold."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 class Stamp(NamedTuple):
@@ -240,12 +230,8 @@ def stamp_of(source: str) -> Stamp:
     """The stamp of a source."""
     if prefix := prefix_of(source):
         return Stamp(0, PREFIXED[prefix].version(source.removeprefix(prefix)))
-    path = source_path(source)
-    with reported(source):
-        status: Any = path.stat()
-    if is_remote(path):
-        return Stamp(status.length, str(status.mtime))
-    return Stamp(status.st_size, str(status.st_mtime_ns))
+    size, written = size_and_time(as_path(source))
+    return Stamp(size, str(written))
 
 
 def size_of(path: Folder) -> int | None:

@@ -1,11 +1,12 @@
 """A source's rows as they go into a corpus: one item per row, so that rows keep their numbers."""
 
+import functools
 import itertools
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from simcse_jax.data.augment import crop, delete, delete_one
+from simcse_jax.data.augment import CHANGES, change_of
 from simcse_jax.data.documents import REACH
 from simcse_jax.data.draws import row_generator
 from simcse_jax.data.examples import Source, no_examples_in, open_source
@@ -15,7 +16,6 @@ from simcse_jax.errors import UserError
 
 SOURCE_ROWS = 2**40  # for random draws, the rows of source n are counted from n times this
 NEXT = 2  # the column of `row_generator` for next sentences; changed copies have 0 and 1
-CHANGES = ("crop", "delete", "delete_one", "synonym")
 
 
 class Item(NamedTuple):
@@ -31,29 +31,53 @@ Change = Callable[[str, int, int], str]  # from a sentence, its row and its colu
 
 
 class Items:
-    """The rows of a source, in order."""
+    """The rows of a source, in order, also a block of `shard_rows` at a time."""
 
     def __init__(self, key: Mapping[str, Any], number: int, change: Change | None):
-        """Opens source `number` of a corpus with this key (`plan.make_plan`); `change` makes changed copies."""
-        positives = key["positives"]
-        source = open_source(key["sources"][number]["name"], key["columns"], positives, key["labels"])
-        self._numbered = enumerate(source.rows, number * SOURCE_ROWS)
-        self._looks_ahead = positives in REACH
-        if self._looks_ahead:
-            self._items = _next_sentences(source, self._numbered, REACH[positives], key["seed"])
-        else:
-            self._items = _rows(source, self._numbered, positives, change, bool(change and key["augment"]["both"]))
+        """For source `number` of a corpus with this key (`plan.make_plan`); `change` makes changed copies."""
+        self._key, self._number, self._change = key, number, change
+        self._at = 0  # the number of the next row
+        self._next: list[Item] = []  # that row, if it was read ahead
+
+    @functools.cached_property
+    def _opened(self) -> tuple[Iterator[object], Iterator[Item]]:
+        """The rows as read, which are passed over faster than their items, and the items."""
+        key, positives = self._key, self._key["positives"]
+        source = open_source(key["sources"][self._number]["name"], key["columns"], positives, key["labels"])
+        numbered = enumerate(source.rows, self._number * SOURCE_ROWS)
+        if positives in REACH:
+            items = _next_sentences(source, numbered, REACH[positives], key["seed"])
+            return items, items
+        both = bool(self._change and key["augment"]["both"])
+        return numbered, _rows(source, numbered, positives, self._change, both)
 
     def __iter__(self) -> Iterator[Item]:
         return self
 
     def __next__(self) -> Item:
-        return next(self._items)
+        item = self._next.pop() if self._next else next(self._opened[1])
+        self._at += 1
+        return item
 
-    def pass_over(self, count: int) -> None:
-        """Skips the next rows, which is faster than reading them."""
-        for _ in itertools.islice(self if self._looks_ahead else self._numbered, count):
-            pass
+    def pass_to(self, row: int) -> None:
+        """Skips the rows before this one."""
+        if row > self._at:
+            for _ in itertools.islice(self._opened[0], row - self._at - len(self._next)):
+                pass
+            self._next.clear()
+            self._at = row
+
+    def block(self, number: int) -> Iterator[Item]:
+        """The rows of a block."""
+        self.pass_to(number * self._key["shard_rows"])
+        return itertools.islice(self, self._key["shard_rows"])
+
+    def is_last(self, number: int) -> bool:
+        """Whether no row follows a block."""
+        self.pass_to((number + 1) * self._key["shard_rows"])
+        if not self._next:
+            self._next = list(itertools.islice(self._opened[1], 1))
+        return not self._next
 
 
 def _rows(
@@ -97,18 +121,10 @@ def make_change(augment: Mapping[str, Any], seed: int) -> Change | None:
     """The change that augmentation makes to a sentence: a function of seed, row and column, as in `data.augment`."""
     if not augment:
         return None
-    name, percent = augment["name"], augment["percent"]
-    if name not in CHANGES:
-        raise UserError(f"--augment {name}: must be one of {', '.join(CHANGES)}")
-    if name == "synonym":
-        from simcse_jax.data.synonyms import Synonyms
-
-        synonyms = Synonyms(augment["lexicon"])
-        return lambda text, row, column: " ".join(synonyms.replace(text.split(), row_generator(seed, row, column)))
-    if name == "delete_one":
-        return lambda text, row, column: " ".join(delete_one(text.split(), row_generator(seed, row, column)))
-    remove = crop if name == "crop" else delete
-    return lambda text, row, column: " ".join(remove(text.split(), percent, row_generator(seed, row, column)))
+    if augment["name"] not in CHANGES:
+        raise UserError(f"--augment {augment['name']}: must be one of {', '.join(CHANGES)}")
+    change = change_of(augment["name"], augment["percent"], augment["lexicon"])
+    return lambda text, row, column: " ".join(change(text.split(), row_generator(seed, row, column)))
 
 
 def check_usable(key: Mapping[str, Any]) -> None:

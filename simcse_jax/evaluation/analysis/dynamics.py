@@ -4,12 +4,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from simcse_jax.evaluation.analysis import page, pictures, report
+from simcse_jax.evaluation.analysis import page, pictures
 from simcse_jax.evaluation.analysis.page import Section
 from simcse_jax.evaluation.analysis.pictures import MEASURES
-from simcse_jax.evaluation.analysis.report import PAGE, PAPER, explained, to_json
+from simcse_jax.evaluation.analysis.report import PAPER, to_json
 from simcse_jax.evaluation.plotting import short_names, unique
-from simcse_jax.host.storage import write_together
 
 FIELDS = (
     "anisotropy",
@@ -66,8 +65,7 @@ def write(
     shown = {label: {"workdir": workdirs[label], "points": list(points)} for label, points in runs.items()}
     files: dict[str, str | bytes] = {DYNAMICS: to_json({"data": data, "about": dict(about), "runs": shown})}
     sections = []
-    measured_once = sum(map(len, runs.values())) == 1
-    for field in FIELDS if not measured_once else ():
+    for field in FIELDS:
         found = {
             label: [(int(point["step"]), float(point[field])) for point in points if field in point]
             for label, points in runs.items()
@@ -75,44 +73,42 @@ def write(
         found = {label: points for label, points in found.items() if points}
         if not found:
             continue
-        drawn = pictures.over_steps(found, field, data)
-        numbers = {label: [{"step": step, field: value} for step, value in points] for label, points in found.items()}
-        files |= {f"{field}.{kind}": content for kind, content in drawn.items()} | {f"{field}.json": to_json(numbers)}
-        content = page.figures([(drawn["svg"], _described(field, found))])
-        sections.append(Section(MEASURES[field].title, MEASURES[field].meaning, content))
-    note = page.note("There are no pictures: one run, measured at one step, has nothing to draw.") * measured_once
-    sections.append(Section("First and last step", "", note + _ends(runs)))
-    sections.append(Section("How it was measured", "", _about({"data": data, **about}, workdirs, versions)))
+        drawn = {field: pictures.over_steps(found, field, data)}
+        files |= {f"{field}.{kind}": content for kind, content in drawn[field].items()}
+        sections.append(page.described(field, drawn))
+    sections.append(Section("First and last step", "", _ends(runs)))
+    measured = page.facts({"What was measured": {"data": data, **about}, "Versions": versions})
+    measured += page.table("The runs", [], list(workdirs.items()), text=True)
+    sections.append(Section("How it was measured", "", measured))
     about_runs = f"{len(runs)} run{'s' * (len(runs) > 1)}, measured on {data}. The measures are those of {PAPER}."
-    files[PAGE] = page.page("How training changes the space", [report.of_runs(runs), about_runs], sections)
-    write_together(folder, files)
-    return list(files)
+    part = page.part("runs", "How training changes the space", [*changed(runs), about_runs], sections)
+    return page.write(folder, files, {"runs": part})
 
 
-def _described(field: str, found: Mapping[str, Sequence[tuple[int, float]]]) -> str:
-    """A line chart in words."""
-    parts = [
-        f"{label}: {points[0][1]:.3f} at step {points[0][0]}, {points[-1][1]:.3f} at step {points[-1][0]}."
-        for label, points in found.items()
-    ]
-    return f"{MEASURES[field].title} by training step. {' '.join(parts)}"
+def changed(runs: Mapping[str, Points]) -> list[str]:
+    """A line for each run: its measures at its first step and at its last."""
+    lines = []
+    for name, points in runs.items():
+        first, last = points[0], points[-1]
+        steps = f"step {first['step']}" + f" → {last['step']}" * (len(points) > 1)
+        parts = [
+            f"{MEASURES[field].title.lower()} {first[field]:.3f}" + f" → {last[field]:.3f}" * (len(points) > 1)
+            for field in FIELDS
+            if field in first and field in last
+        ]
+        lines.append(f"{name}, last layer, {steps}: {', '.join(parts)}.")
+    return lines
 
 
 def _ends(runs: Mapping[str, Points]) -> str:
     """The table of the first and the last measured step of each run."""
     fields = [field for field in FIELDS if any(field in point for points in runs.values() for point in points)]
     rows = [
-        [label, str(point["step"]), *(f"{point[field]:.3f}" if field in point else "–" for field in fields)]
+        [label, str(point["step"]), *(f"{point[field]:.3f}" if field in point else None for field in fields)]
         for label, points in runs.items()
         for point in (points[0], *points[1:][-1:])
     ]
     return page.table("The last layer", ["", "step", *(MEASURES[field].title for field in fields)], rows)
-
-
-def _about(about: Mapping[str, Any], workdirs: Mapping[str, str], versions: Mapping[str, str]) -> str:
-    parts: dict[str, Sequence[Sequence[str]]]
-    parts = {"What was measured": explained(about), "The runs": list(workdirs.items()), "Versions": explained(versions)}
-    return "".join(page.table(caption, [], rows, text=True) for caption, rows in parts.items())
 
 
 def _value(value: Any) -> str:

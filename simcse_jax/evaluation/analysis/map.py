@@ -1,11 +1,12 @@
 """Sentence embeddings on a map of two dimensions, one model or several on the same map (isotropy paper, Figure 1).
 
 Embeddings are normalized to length 1, since models are compared by cosines. One projection takes all models',
-so a narrow cone stays a small cloud next to a wide one.
+so a narrow cone stays a small cloud next to a wide one. PCA takes each model's around their own mean: where the mean
+lies says nothing of how far apart a model's sentences are.
 """
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,12 +26,6 @@ class Map(NamedTuple):
     points: dict[str, np.ndarray]  # (N, 2), by the models' names
     cosines: dict[str, float]  # the mean cosine of two different rows, before the projection
 
-    def to_json(self) -> dict[str, Any]:
-        """Everything, for JSON."""
-        points = {name: np.round(rows, 4).tolist() for name, rows in self.points.items()}
-        cosines = {name: round(value, 6) for name, value in self.cosines.items()}
-        return {"projection": self.title, "axes": list(self.axes), "mean_cosine": cosines, "points": points}
-
 
 def project(embeddings: Mapping[str, np.ndarray], *, umap: bool | None = None, seed: int = 0) -> Map:
     """Projects the rows of all models together.
@@ -49,8 +44,9 @@ def project(embeddings: Mapping[str, np.ndarray], *, umap: bool | None = None, s
         raise ValueError("embeddings of different sizes have no common projection")
     rows = {name: normalize(part) for name, part in embeddings.items()}
     stacked = np.concatenate(list(rows.values()))
-    use_umap = installed("umap") if umap is None else umap
-    points, title, axes = _umap(stacked, seed) if use_umap and len(stacked) > NEIGHBOURS else _pca(stacked)
+    use_umap = (installed("umap") if umap is None else umap) and len(stacked) > NEIGHBOURS
+    centred = np.concatenate([part - part.mean(axis=0) for part in rows.values()])
+    points, title, axes = _umap(stacked, seed) if use_umap else _pca(centred)
     parts = np.split(points, np.cumsum([len(part) for part in rows.values()])[:-1])
     cosines = {name: float(mean_cosine(part)) for name, part in rows.items()}
     return Map(title, axes, dict(zip(rows, parts, strict=True)), cosines)
@@ -64,8 +60,7 @@ def project_by_size(embeddings: Mapping[str, np.ndarray]) -> dict[str, Map]:
     return {MAP if len(sizes) == 1 else f"{MAP}_{size}": project(parts) for size, parts in sizes.items()}
 
 
-def _pca(rows: np.ndarray) -> tuple[np.ndarray, str, tuple[str, str]]:
-    centred = rows - rows.mean(axis=0)
+def _pca(centred: np.ndarray) -> tuple[np.ndarray, str, tuple[str, str]]:
     _, values, directions = np.linalg.svd(centred, full_matrices=False)
     share = values**2 / max(np.sum(values**2), 1e-12)
     # A direction and its opposite are the same; this one is chosen.

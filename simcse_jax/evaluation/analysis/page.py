@@ -1,75 +1,162 @@
-"""A self-contained HTML page: it includes its pictures, and may not use any network."""
+"""The report: one self-contained HTML page, which `analyze` and `geometry` write together, each its own parts of it."""
 
 import base64
+import hashlib
 import html
+import json
+import re
 import string
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-# Pictures and style are in the page; the browser refuses everything else.
-POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+from simcse_jax.evaluation.analysis.tokens import CHOICES
+from simcse_jax.evaluation.plotting import Pictures
+from simcse_jax.host.storage import write_together, writing
+
+PAGE = "report.html"
+PARTS = ("sentences", "tokens", "geometry", "runs", "rank")  # in the order of the page
+HERE = Path(__file__).parent
+NOTHING = "–"  # a cell without a value
+
+
+class Text(NamedTuple):
+    """The words for a measure, a picture or a section."""
+
+    title: str
+    meaning: str  # for a newcomer
+    axis: str = ""  # of a measure
+
+
+TEXTS = {name: Text(**text) for name, text in json.loads((HERE / "texts.json").read_text(encoding="utf-8")).items()}
 
 
 class Section(NamedTuple):
-    """A part of a page."""
+    """A section of a part."""
 
     title: str
     meaning: str  # of its numbers, in one sentence
     content: str  # HTML
 
 
-def page(title: str, lead: Sequence[str], sections: Sequence[Section]) -> str:
-    """The page, whole."""
-    parts, links = [], []
-    for number, section in enumerate(sections, 1):
-        name = html.escape(section.title)
-        links.append(f'<li><a href="#s{number}">{name}</a></li>')
-        meaning = f'<p class="meaning">{html.escape(section.meaning)}</p>' if section.meaning else ""
-        opening = f'<section aria-labelledby="s{number}">\n<h2 id="s{number}">{name}</h2>\n{meaning}'
-        parts.append(f"{opening}\n{section.content}\n</section>")
-    return string.Template(Path(__file__).with_name("page.html").read_text(encoding="utf-8")).substitute(
-        title=html.escape(title),
-        policy=POLICY,
-        lead="\n".join(f"<p>{html.escape(paragraph)}</p>" for paragraph in lead),
-        links="".join(links),
-        sections="\n".join(parts),
+def write(folder: Path, files: Mapping[str, str | bytes], parts: Mapping[str, str]) -> list[str]:
+    """Writes files and the page: all or none. The other parts of the page that is there stay.
+
+    Args:
+      parts: of `part`, by their names in `PARTS`; an empty one is taken out.
+
+    Returns:
+      The names of the files; the page is the last to be written.
+    """
+    with writing(f"--output {folder}: {PAGE}"):
+        old = (folder / PAGE).read_text(encoding="utf-8", errors="replace") if (folder / PAGE).is_file() else ""
+    found = {name: parts[name] if name in parts else _between(old, name) for name in PARTS}
+    whole = {**files, PAGE: page({name: part for name, part in found.items() if part})}
+    write_together(folder, whole)
+    return list(whole)
+
+
+def page(parts: Mapping[str, str]) -> str:
+    """The page, whole. The browser refuses all scripts and pictures but its own."""
+    script = (HERE / "page.js").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    content = "\n".join(f"<!-- {name} -->{part}<!-- end of {name} -->" for name, part in parts.items())
+    title = re.search('<h2 class="title">(.*?)</h2>', content)
+    return string.Template((HERE / "page.html").read_text(encoding="utf-8")).substitute(
+        title=title[1] if title else "Report",
+        policy=f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'",
+        content=content,
+        script=script,
     )
 
 
-def figures(pictures: Sequence[tuple[bytes, str]], wide: bool = False) -> str:
+def part(name: str, title: str, lead: Sequence[str], sections: Sequence[Section], data: Any = None) -> str:
+    """A part of the page.
+
+    Args:
+      name: of `PARTS`.
+      data: what the page's script draws, for JSON; None: nothing.
+    """
+    lines = [
+        f'<h2 class="title">{html.escape(title)}</h2>',
+        *(f'<p class="lead">{html.escape(text)}</p>' for text in lead),
+    ]
+    for number, section in enumerate(sections, 1):
+        place = f"{name}-{number}"
+        lines.append(f'<section aria-labelledby="{place}">\n<h2 id="{place}">{html.escape(section.title)}</h2>')
+        lines += [f'<p class="meaning">{html.escape(section.meaning)}</p>'] if section.meaning else []
+        lines.append(f"{section.content}\n</section>")
+    if data is not None:
+        text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+        lines.append(f'<script type="application/json" id="data-{name}">{text}</script>')
+    return "\n".join(lines)
+
+
+def figures(pictures: Mapping[str, bytes], wide: bool = False) -> str:
     """Pictures next to each other, where there is room, as parts of the page itself.
 
     Args:
+      pictures: SVG, by what it shows, in words.
       wide: whether they are too wide for a phone, and scroll there instead of shrinking.
     """
-    parts = []
-    for svg, alt in pictures:
-        source = "data:image/svg+xml;base64," + base64.b64encode(svg).decode()
-        parts.append(f'<figure><img src="{source}" alt="{html.escape(alt)}"></figure>')
-    return f'<div class="figures{" wide" * wide}">{"".join(parts)}</div>'
+    shown = [
+        f'<figure><img src="data:image/svg+xml;base64,{base64.b64encode(svg).decode()}" alt="{html.escape(alt)}">'
+        "</figure>"
+        for alt, svg in pictures.items()
+    ]
+    return f'<div class="figures{" wide" * wide}">{"".join(shown)}</div>'
 
 
-def table(caption: str, header: Sequence[str], rows: Sequence[Sequence[str]], text: bool = False) -> str:
-    """A table, the first cell of a row being the row's name.
+def described(name: str, drawn: Mapping[str, Pictures], *others: str, more: str = "", wide: bool = False) -> Section:
+    """A section of `TEXTS` with the pictures of this name and of `others`, of those that are drawn, and `more`."""
+    found = [each for each in (name, *others) if each in drawn]
+    shown = {f"{TEXTS[each].title}. {TEXTS[each].meaning}": drawn[each]["svg"] for each in found}
+    return Section(TEXTS[name].title, TEXTS[name].meaning, (figures(shown, wide) if shown else "") + more)
+
+
+def table(caption: str, header: Sequence[str], rows: Sequence[Sequence[Any]], text: bool = False) -> str:
+    """A table, the first cell of a row being the row's name; a cell that is None has no value.
 
     Args:
       header: a name for each column; empty for a table of names and values.
-      rows: of as many cells, as text.
+      rows: of as many cells.
       text: whether its cells are text, not numbers.
     """
+
+    def cell(value: Any) -> str:
+        return html.escape(NOTHING if value is None else str(value))
+
     name, kind = html.escape(caption), ' class="text"' if text else ""
-    head = "".join(f'<th scope="col">{html.escape(cell)}</th>' for cell in header)
+    head = "".join(f'<th scope="col">{cell(value)}</th>' for value in header)
     lines = [f'<div class="scroll" role="region" aria-label="{name}" tabindex="0">']
     lines.append(f"<table{kind}><caption>{name}</caption>")
     lines += [f"<thead><tr>{head}</tr></thead>"] if header else []
     lines.append("<tbody>")
     for first, *rest in rows:
-        cells = "".join(f"<td>{html.escape(cell)}</td>" for cell in rest)
-        lines.append(f'<tr><th scope="row">{html.escape(first)}</th>{cells}</tr>')
+        cells = "".join(f"<td>{cell(value)}</td>" for value in rest)
+        lines.append(f'<tr><th scope="row">{cell(first)}</th>{cells}</tr>')
     return "\n".join([*lines, "</tbody></table></div>"])
+
+
+def facts(parts: Mapping[str, Mapping[str, Any]]) -> str:
+    """Tables of names and values, by their captions; the choices of a protocol have their meanings."""
+    tables = []
+    for caption, found in parts.items():
+        meanings = {name: CHOICES.get(name, {}).get(value) for name, value in found.items()}
+        rows = [
+            [name.replace("_", " "), f"{value}: {meanings[name]}" if meanings[name] else value]
+            for name, value in found.items()
+        ]
+        tables.append(table(caption, [], rows, text=True))
+    return "".join(tables)
 
 
 def note(text: str) -> str:
     """A remark."""
     return f'<p class="note">{html.escape(text)}</p>'
+
+
+def _between(old: str, name: str) -> str:
+    """A part of a page that is there."""
+    found = re.search(f"<!-- {name} -->(.*?)<!-- end of {name} -->", old, re.S)
+    return found[1] if found else ""

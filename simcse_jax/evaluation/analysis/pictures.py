@@ -4,12 +4,14 @@ Each is drawn as PNG and as SVG, can be read without a caption, and stays legibl
 style and markers, not in colour alone. The same numbers give the same bytes.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simcse_jax.evaluation.plotting import Pictures, add_grid, line_style, new_figure, panels, shortened, unique
+from simcse_jax.evaluation.analysis.page import TEXTS
+from simcse_jax.evaluation.plotting import COLOURS, Pictures, add_grid, new_figure, panels, shortened, styles, unique
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,101 +19,47 @@ if TYPE_CHECKING:
 
     from simcse_jax.evaluation.analysis.map import Map
 
-COSINE = "mean cosine similarity"
-ADJUSTED = "mean cosine − anisotropy"
 SHARES = (10, 20, 50)  # percent
 WINDOW = 25  # tokens of a running mean
 SIZE = (5.0, 3.5)  # inches; two fit next to each other on a page
 LEGEND = 60  # characters in a row of it
 HANDLE = 8  # as many as the line before a name takes
+NAMED = 8  # tokens that changed most
 PANELS = 4  # of a map, next to each other
 
 
-class Measure(NamedTuple):
-    """The name and meaning of a number of a layer, or of a step of a run."""
-
-    title: str
-    axis: str
-    meaning: str  # for a newcomer
-
-
-MEASURES = {
-    "anisotropy": Measure(
-        "Anisotropy",
-        COSINE,
-        "How similar two tokens of different sentences are on average: near 0 they point in all directions, near 1 "
-        "they all crowd into a narrow cone.",
-    ),
-    "l2_norm": Measure(
-        "L2 norm",
-        "mean L2 norm",
-        "How far the token embeddings lie from the origin on average.",
-    ),
-    "self_similarity": Measure(
-        "Self-similarity",
-        COSINE,
-        "How similar a token is to itself in other sentences: high means that its embedding hardly depends on the "
-        "context.",
-    ),
-    "adjusted_self_similarity": Measure(
-        "Adjusted self-similarity",
-        ADJUSTED,
-        "How much more similar a token is to itself in other sentences than to any other token.",
-    ),
-    "intra_sentence_similarity": Measure(
-        "Intra-sentence similarity",
-        COSINE,
-        "How similar the tokens of a sentence are to their mean: high means that they have converged to one place.",
-    ),
-    "adjusted_intra_sentence_similarity": Measure(
-        "Adjusted intra-sentence similarity",
-        ADJUSTED,
-        "How much more similar the tokens of a sentence are to their mean than tokens of different sentences to each "
-        "other.",
-    ),
-    "alignment": Measure(
-        "Alignment",
-        "E ‖f(x) − f(x⁺)‖²   (lower is better)",
-        "How far apart the embeddings of two sentences of the same meaning are.",
-    ),
-    "uniformity": Measure(
-        "Uniformity",
-        "log E exp(−2 ‖f(x) − f(y)‖²)   (lower is better)",
-        "How evenly the sentence embeddings are spread over the sphere.",
-    ),
-}
+MEASURES = {name: text for name, text in TEXTS.items() if text.axis}  # of a layer, or of a step of a run
 
 
 def line_styles(names: Iterable[str], pairs: Sequence[tuple[str, str]] = ()) -> dict[str, dict[str, Any]]:
-    """The style of each model's line.
-
-    Without pairs every line has its own. With pairs the lines of a model and of its base share colour and marker, and
-    a base is dashed and hollow; the base of several models goes with the first of them.
+    """The style of each model's line; a base, which is no other pair's model, is dashed and hollow.
 
     Args:
       pairs: the names of a model and of the one that it was trained from.
     """
-    names, models = list(names), {model for model, _ in pairs}
-    if not pairs:
-        return {name: line_style(number) for number, name in enumerate(names)}
-    base_of = {base: model for model, base in reversed(pairs) if base not in models and model in names}
-    numbers = {name: number for number, name in enumerate(name for name in names if name not in base_of)}
-    styles = {}
-    for name in names:
-        style = line_style(numbers[base_of.get(name, name)])
-        hollow = {"linestyle": "--", "markerfacecolor": "white"}
-        styles[name] = style | (hollow if name in base_of else {"linestyle": "-"})
-    return styles
+    return styles(names, {base for _, base in pairs} - {model for model, _ in pairs})
+
+
+@contextlib.contextmanager
+def _chart(names: Iterable[str], title: str, across: str, up: str) -> Iterator[tuple["Axes", Pictures]]:
+    """Axes for the lines of these names, with titles, a grid and a legend, and the pictures after the block."""
+    names = [shortened(name) for name in names]
+    with new_figure((SIZE[0], SIZE[1] + 0.2 * -(-len(names) // _columns(names)))) as (figure, pictures):
+        axes = figure.subplots()
+        axes.set_title(title, loc="left")
+        axes.set_xlabel(across)
+        axes.set_ylabel(up)
+        yield axes, pictures
+        add_grid(axes)
+        _legend(figure, axes)
 
 
 def layers(
     found: Mapping[str, Sequence[Mapping[str, float]]], field: str, data: str, pairs: Sequence[tuple[str, str]] = ()
 ) -> Pictures:
     """A measure over the layers, a line for each model (Figures 2 to 7)."""
-    measure = MEASURES[field]
-    with new_figure(_size(found)) as (figure, pictures):
-        axes = figure.subplots()
-        axes.set_title(f"{measure.title} of the tokens, by layer\n{shortened(data)}", loc="left")
+    title = f"{MEASURES[field].title} of the tokens, by layer\n{shortened(data)}"
+    with _chart(found, title, "layer   (0: the embedding layer)", MEASURES[field].axis) as (axes, pictures):
         axes.axhline(0, color="0.5", linewidth=0.8, zorder=1)  # and so 0 is on the scale
         for name, style in line_styles(found, pairs).items():
             x, y = ([row[key] for row in found[name]] for key in ("layer", field))
@@ -119,9 +67,6 @@ def layers(
         if axes.dataLim.ymin >= 0:
             axes.set_ylim(bottom=0)
         axes.set_xticks(range(1 + max(int(rows[-1]["layer"]) for rows in found.values())))
-        axes.set_xlabel("layer   (0: the embedding layer)")
-        axes.set_ylabel(measure.axis)
-        _finish(figure, axes)
     return pictures
 
 
@@ -133,23 +78,18 @@ def dimensions(
     Args:
       found: the cumulated shares of the D dimensions, the largest first, by the models' names.
     """
-    with new_figure(_size(found)) as (figure, pictures):
-        axes = figure.subplots()
-        title = f"Share of the top dimensions in the cosines\nof {kind}, last layer\n{shortened(data)}"
-        axes.set_title(title, loc="left")
+    title = f"Share of the top dimensions in the cosines\nof {kind}, last layer\n{shortened(data)}"
+    across = "dimensions, the largest contribution first\n(markers: as many are needed for 10, 20 and 50%)"
+    with _chart(found, title, across, "% of the mean cosine, cumulated") as (axes, pictures):
         for name, style in line_styles(found, pairs).items():
             percent = 100 * np.asarray(found[name])
-            needed = [int(np.argmax(percent >= share)) for share in SHARES]
-            style = {**style, "markersize": 5, "markevery": needed}
+            style = {**style, "markersize": 5, "markevery": [int(np.argmax(percent >= share)) for share in SHARES]}
             axes.plot(np.arange(1, len(percent) + 1), percent, label=shortened(name), **style)
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
         axes.xaxis.set_minor_formatter(lambda value, _: "")
         axes.set_ylim(bottom=0)
         axes.set_yticks([0, *SHARES, 75, 100])
-        axes.set_xlabel("dimensions, the largest contribution first\n(markers: as many are needed for 10, 20 and 50%)")
-        axes.set_ylabel("% of the mean cosine, cumulated")
-        _finish(figure, axes)
     return pictures
 
 
@@ -157,20 +97,17 @@ def informativity(
     found: Mapping[str, Sequence[Mapping[str, float]]], data: str, pairs: Sequence[tuple[str, str]] = ()
 ) -> Pictures:
     """r² of the cosines before and after the top k dimensions are removed, a line for each model (Table 3)."""
-    with new_figure(_size(found)) as (figure, pictures):
-        axes = figure.subplots()
-        axes.set_title(f"What the cosines keep without the top k dimensions\ntokens of {shortened(data)}", loc="left")
-        ticks = sorted({row["k"] for rows in found.values() for row in rows})
+    title = f"What the cosines keep without the top k dimensions\ntokens of {shortened(data)}"
+    across = "k: dimensions removed, the largest contribution first"
+    with _chart(found, title, across, "r² with the cosines of all dimensions") as (axes, pictures):
         for name, style in line_styles(found, pairs).items():
             x, y = ([row[field] for row in found[name]] for field in ("k", "r2"))
             axes.plot(x, y, label=shortened(name), markersize=5, **style)
         axes.set_xscale("log")
+        ticks = sorted({row["k"] for rows in found.values() for row in rows})
         axes.set_xticks(ticks, map(str, ticks))
         axes.minorticks_off()
         axes.set_ylim(0, 1.03)
-        axes.set_xlabel("k: dimensions removed, the largest contribution first")
-        axes.set_ylabel("r² with the cosines of all dimensions")
-        _finish(figure, axes)
     return pictures
 
 
@@ -196,14 +133,30 @@ def self_similarity_change(pairs: Sequence[Mapping[str, Any]]) -> Pictures:
             style: dict[str, Any] = {"marker": "o", "markersize": 3.5, "markerfacecolor": "white"}
             style |= {"linestyle": "", "color": "0.45"}
             panel.plot(ranks, changes, label="a token", zorder=2, **style)
+            for place in _outliers(pair["tokens"]):
+                style = {"textcoords": "offset points", "va": "center", "fontsize": 7.5, "zorder": 4}
+                panel.annotate(pair["tokens"][place]["token"], (ranks[place], changes[place]), (5, 0), **style)
+            style = {"color": COLOURS[0], "linewidth": 1.8}
             mean = np.convolve(changes, np.full(window, 1 / window), "valid")
-            style = {"color": line_style(0)["color"], "linewidth": 1.8}
             panel.plot(ranks[: len(mean)] + (window - 1) / 2, mean, label=f"mean of {window} tokens", zorder=3, **style)
             panel.set_xlabel("rank of the token, the most frequent first")
             add_grid(panel)
         figure.supylabel("change   (above 0: less contextualized)", fontsize=9)
         _legend(figure, places[0])
     return pictures
+
+
+def _outliers(tokens: Sequence[Mapping[str, Any]]) -> list[int]:
+    """The places of the tokens that have a label: those around a sentence, and the largest changes of the others."""
+    changes = np.array([token["change"] for token in tokens])
+    far = np.argsort(-np.abs(changes - np.median(changes)), kind="stable")
+    special = [place for place, token in enumerate(tokens) if token["special"]]
+    chosen: list[int] = []
+    for place in [*special, *far[:NAMED].tolist()]:  # a label takes a height and a width
+        near = [other for other in chosen if abs(place - other) < len(tokens) / 5]
+        if all(abs(changes[place] - changes[other]) > 0.06 * np.ptp(changes) for other in near):
+            chosen.append(place)
+    return chosen
 
 
 def correlation(found: Sequence[Mapping[str, Any]]) -> Pictures:
@@ -213,23 +166,17 @@ def correlation(found: Sequence[Mapping[str, Any]]) -> Pictures:
       found: of two pairs each: the names in `pairs`; `by_n`, of n = 1, 2, …, None where there is none; `best_n` and
         `best`, the n with the highest correlation, and that.
     """
-    with new_figure((SIZE[0], SIZE[1] + 0.2 * len(found))) as (figure, pictures):
-        axes = figure.subplots()
-        title = "Do two pairs of models change the same tokens?\nCorrelation of their self-similarity changes"
-        axes.set_title(title, loc="left")
-        models = list(dict.fromkeys(model for both in found for model, _ in both["pairs"]))
-        short = dict(zip(models, unique([shortened(model, 20) for model in models], models), strict=True))
-        for number, both in enumerate(found):
+    models = list(dict.fromkeys(model for both in found for model, _ in both["pairs"]))
+    short = dict(zip(models, unique([shortened(model, 20) for model in models], models), strict=True))
+    title = "Do two pairs of models change the same tokens?\nCorrelation of their self-similarity changes"
+    labels = [" and ".join(short[model] for model, _ in both["pairs"]) for both in found]
+    across = "n: the most frequent tokens that are compared"
+    with _chart(labels, title, across, "Pearson correlation") as (axes, pictures):
+        for both, (label, style) in zip(found, styles(labels).items(), strict=True):
             y = np.array([np.nan if value is None else value for value in both["by_n"]], np.float64)
-            style = line_style(number)
-            label = f"best: {both['best']:.3f} at n = {both['best_n']}"
-            if len(found) > 1:
-                label = f"{' and '.join(short[model] for model, _ in both['pairs'])}, {label}"
-            every = {"markevery": [both["best_n"] - 1], "markerfacecolor": "black", "linewidth": 1.4}
-            axes.plot(np.arange(1, len(y) + 1), y, label=label, **{**style, **every})
-        axes.set_xlabel("n: the most frequent tokens that are compared")
-        axes.set_ylabel("Pearson correlation")
-        _finish(figure, axes)
+            best = f"best: {both['best']:.3f} at n = {both['best_n']}"
+            label = f"{label}, {best}" if len(found) > 1 else best
+            axes.plot(np.arange(1, len(y) + 1), y, label=label, markevery=[both["best_n"] - 1], **style)
     return pictures
 
 
@@ -242,6 +189,7 @@ def embedding_map(found: "Map", data: str) -> Pictures:
     low, high = everything.min(axis=0), everything.max(axis=0)
     middle, half = (low + high) / 2, 0.55 * max(1e-9, (high - low).max())  # both axes have the same scale
     size = np.clip(8000 / len(everything), 5, 24)
+    colours = styles(names)
     with new_figure((0.4 + 3.4 * columns, 0.4 + 4.0 * rows)) as (figure, pictures):
         places = panels(figure, len(names), columns, sharex=True, sharey=True)
         figure.suptitle(f"Sentence embeddings of {shortened(data)}, {found.title}", fontsize=10, x=0.01, ha="left")
@@ -251,7 +199,7 @@ def embedding_map(found: "Map", data: str) -> Pictures:
                 style = {"s": size, "color": "0.82", "linewidths": 0, "rasterized": True}
                 panel.scatter(*found.points[other].T, zorder=1, **style)
             cosine = round(found.cosines[name], 2) + 0.0  # no −0.00
-            style = {"s": size, "color": line_style(0)["color"], "linewidths": 0, "rasterized": True}
+            style = {"s": size, "color": colours[name]["color"], "linewidths": 0, "rasterized": True}
             panel.scatter(*points.T, zorder=2, **style)
             panel.set_title(f"{shortened(name, 38)}\nmean cosine of two sentences: {cosine:.2f}", fontsize=9)
             panel.set_aspect("equal")
@@ -266,61 +214,20 @@ def embedding_map(found: "Map", data: str) -> Pictures:
 
 
 def over_steps(found: Mapping[str, Sequence[tuple[int, float]]], field: str, data: str) -> Pictures:
-    """A measure over the steps of runs, a line for each run (Figures 8 to 23).
-
-    Runs that were measured at one step only have bars in place of lines.
-    """
-    measure = MEASURES[field]
-    if all(len(points) == 1 for points in found.values()):
-        return _bars({name: points[0] for name, points in found.items()}, measure, data)
-    with new_figure(_size(found)) as (figure, pictures):
-        axes = figure.subplots()
-        axes.set_title(f"{measure.title}, by training step\n{shortened(data)}", loc="left")
-        longest = max(len(points) for points in found.values())
-        for number, (name, points) in enumerate(found.items()):
+    """A measure over the steps of runs, a line for each run (Figures 8 to 23)."""
+    title = f"{MEASURES[field].title}, by training step\n{shortened(data)}"
+    longest = max(len(points) for points in found.values())
+    with _chart(found, title, "training step", MEASURES[field].axis) as (axes, pictures):
+        for (name, style), points in zip(styles(found).items(), found.values(), strict=True):
             x, y = zip(*points, strict=True)
-            every = max(1, longest // 15)
-            style: dict[str, Any] = {**line_style(number), "markersize": 4.5, "markevery": every, "linewidth": 1.4}
-            axes.plot(x, y, label=shortened(name), **style)
-        axes.set_xlabel("training step")
-        axes.set_ylabel(measure.axis)
+            axes.plot(x, y, label=shortened(name), markersize=4.5, markevery=max(1, longest // 15), **style)
         axes.xaxis.get_major_locator().set_params(integer=True)  # type: ignore[call-arg]  # a MaxNLocator is there
-        _finish(figure, axes)
     return pictures
-
-
-def _bars(found: Mapping[str, tuple[int, float]], measure: Measure, data: str) -> Pictures:
-    """A step and a value for each run."""
-    with new_figure((SIZE[0], 1.6 + 0.3 * len(found))) as (figure, pictures):
-        axes = figure.subplots()
-        axes.set_title(f"{measure.title}\n{shortened(data)}", loc="left")
-        values = [value for _, value in found.values()]
-        bars = axes.barh(range(len(found)), values, height=0.6, color=line_style(0)["color"])
-        axes.bar_label(bars, [f"{value:.3f}" for value in values], padding=3)
-        axes.set_yticks(range(len(found)), [f"{shortened(name)}, step {step}" for name, (step, _) in found.items()])
-        axes.invert_yaxis()  # the first run on top
-        axes.margins(x=0.18)
-        axes.axvline(0, color="0.5", linewidth=0.8)
-        axes.tick_params(axis="y", length=0)
-        axes.set_xlabel(measure.axis)
-    return pictures
-
-
-def _size(names: Iterable[str]) -> tuple[float, float]:
-    """With room for a legend of these names."""
-    names = [shortened(name) for name in names]
-    return SIZE[0], SIZE[1] + 0.2 * -(-len(names) // _columns(names))
 
 
 def _columns(names: Sequence[str]) -> int:
     """Of a legend."""
     return max(1, min(len(names), LEGEND // (HANDLE + max(map(len, names)))))
-
-
-def _finish(figure: "Figure", axes: "Axes") -> None:
-    """The grid, under the lines, and their names below."""
-    add_grid(axes)
-    _legend(figure, axes)
 
 
 def _legend(figure: "Figure", axes: "Axes") -> None:

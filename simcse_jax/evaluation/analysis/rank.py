@@ -15,10 +15,9 @@ from jaxtyping import Float, Float64
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.analysis import page
 from simcse_jax.evaluation.analysis.page import Section
-from simcse_jax.evaluation.analysis.report import PAGE, explained, to_json
-from simcse_jax.evaluation.plotting import Pictures, add_grid, line_style, new_figure, panels, shortened
+from simcse_jax.evaluation.analysis.report import to_json
+from simcse_jax.evaluation.plotting import Pictures, add_grid, new_figure, panels, shortened, styles
 from simcse_jax.evaluation.sts import aligned
-from simcse_jax.host.storage import write_together
 
 # How the dimensions are correlated, and what that is.
 READINGS = {
@@ -223,18 +222,14 @@ def write(
         "Effective rank: the exponential of the entropy of the singular values (Roy & Vetterli, 2007), the mean over "
         "the batches."
     )
-    parts: dict[str, Sequence[Sequence[str]]]
-    parts = {"What was measured": explained({"data": data, **about}), "Readings": list(READINGS.items())}
-    parts["Versions"] = explained(versions)
-    measured = "".join(page.table(caption, [], part, text=True) for caption, part in parts.items())
+    parts = {"What was measured": {"data": data, **about}, "Readings": READINGS, "Versions": versions}
     sections = [
-        Section("Rank by artificial rows", "", page.figures([(drawn["svg"], in_short(models))])),
+        Section("Rank by artificial rows", "", page.figures({in_short(models): drawn["svg"]})),
         Section("All numbers", tolerance, "".join(tables)),
-        Section("How it was measured", f"The claim is that of {PAPER}, section 4.2.", measured),
+        Section("How it was measured", f"The claim is that of {PAPER}, section 4.2.", page.facts(parts)),
     ]
-    files[PAGE] = page.page("The rank of the dimensions' correlation", [in_short(models), MEANING], sections)
-    write_together(folder, files)
-    return list(files)
+    part = page.part("rank", "The rank of the dimensions' correlation", [in_short(models), MEANING], sections)
+    return page.write(folder, files, {"rank": part})
 
 
 def picture(models: Mapping[str, Ranks], data: str) -> Pictures:
@@ -247,13 +242,14 @@ def picture(models: Mapping[str, Ranks], data: str) -> Pictures:
         for panel, (label, ranks) in zip(places, models.items(), strict=True):
             found = [rank for rank in ranks.found if rank.reading == "paper"]
             panel.axhline(ranks.dimensions, color="0.5", linewidth=0.8, linestyle=":", label="the identity's rank")
-            for number, batch in enumerate(dict.fromkeys(rank.batch for rank in found)):
+            sizes = {f"{rank.batch} sentences": rank.batch for rank in found}
+            for (name, batch), style in zip(sizes.items(), styles(sizes).values(), strict=True):
                 own = [rank for rank in found if rank.batch == batch]
-                x, style = [rank.artificial for rank in own], line_style(number) | {"markersize": 5, "linestyle": "-"}
-                panel.plot(x, [_mean(rank.ranks) for rank in own], label=f"{batch} sentences", **style)
+                x, style = [rank.artificial for rank in own], style | {"markersize": 5, "linestyle": "-"}
+                panel.plot(x, [_mean(rank.ranks) for rank in own], label=name, **style)
                 style |= {"linestyle": "--", "markerfacecolor": "white"}
                 effective = [_mean(rank.effective_ranks) for rank in own]
-                panel.plot(x, effective, label=f"{batch} sentences, effective rank", **style)
+                panel.plot(x, effective, label=f"{name}, effective rank", **style)
             panel.set_title(shortened(label, 38), fontsize=9, loc="left")
             panel.set_ylim(bottom=0)
             panel.set_xlabel("artificial rows")

@@ -1,46 +1,36 @@
-"""The report on the space of models: numbers as JSON, pictures as PNG, SVG and JSON, and one page with all of it.
+"""The tokens' part of the report: numbers as JSON, pictures as PNG and SVG, and the page's sections with them.
 
-The page begins with a sentence on what changed in the last layer; the numbers are also printed as lines for a terminal.
+The numbers are also printed as lines for a terminal.
 """
 
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from simcse_jax.evaluation.analysis import page, pictures
-from simcse_jax.evaluation.analysis.map import MAP, Map
+from simcse_jax.evaluation.analysis import page, pictures, sentences
+from simcse_jax.evaluation.analysis.map import Map
 from simcse_jax.evaluation.analysis.measure import Measurement
-from simcse_jax.evaluation.analysis.page import Section
+from simcse_jax.evaluation.analysis.page import PAGE, Section
 from simcse_jax.evaluation.analysis.pictures import MEASURES
-from simcse_jax.evaluation.analysis.tokens import CHOICES, Survey
+from simcse_jax.evaluation.analysis.tokens import Survey
 from simcse_jax.evaluation.plotting import Pictures
 from simcse_jax.evaluation.sts import aligned
-from simcse_jax.host.storage import write_together
 
-METRICS, PAGE = "metrics.json", "report.html"
+METRICS = "metrics.json"
 PAPER = "“On Isotropy and Learning Dynamics of Contrastive-based Sentence Representation Learning” (Xiao et al., 2023)"
 PAIRS = {"dimensions": "self-similarity pairs", "dimensions_random_pairs": "random pairs"}
-NOTHING = "–"  # a cell without a value
 Metrics = Mapping[str, Any]  # the measurements; see `write`
-FIELDS = ("anisotropy", "adjusted_self_similarity", "adjusted_intra_sentence_similarity", "alignment", "uniformity")
-MOST = 4  # runs, or pairs of models, that have a sentence each
-Layer = Mapping[str, float]  # the measures of a layer, by field
 
 
-class Drawing(NamedTuple):
-    """A picture, its description and its numbers."""
-
-    pictures: Pictures
-    alt: str  # for readers who cannot see it
-    data: dict[str, Any]  # the numbers drawn
-
-
-def write(metrics: Metrics, folder: Path, *, versions: Mapping[str, str], maps: Mapping[str, Map]) -> list[str]:
-    """Writes the report, all of its files or none: `metrics.json`, `report.html`, and NAME.png, .svg and .json.
+def write(
+    metrics: Metrics, folder: Path, *, versions: Mapping[str, str], compared: Metrics | None, maps: Mapping[str, Map]
+) -> list[str]:
+    """Writes the report, all or none: `metrics.json`, `sentences.json`, `report.html`, and NAME.png and NAME.svg.
 
     Args:
-      metrics: as `metrics.collect` gives them.
+      metrics: as `measure.collect` gives them.
+      compared: the sentences, as `sentences.compare` gives them; None: not measured.
 
     Returns:
       The names of the files; the page is the last to be written.
@@ -48,14 +38,14 @@ def write(metrics: Metrics, folder: Path, *, versions: Mapping[str, str], maps: 
     Raises:
       ValueError: when a number is not finite.
     """
-    files: dict[str, str | bytes] = {METRICS: to_json(metrics)}
     drawings = draw(metrics, maps)
-    for name, drawing in drawings.items():
-        files |= {f"{name}.{kind}": content for kind, content in drawing.pictures.items()}
-        files[f"{name}.json"] = to_json(drawing.data)
-    files[PAGE] = html(metrics, drawings, versions)
-    write_together(folder, files)
-    return list(files)
+    files: dict[str, str | bytes] = {METRICS: to_json(metrics)}
+    files |= {f"{name}.{kind}": content for name, drawn in drawings.items() for kind, content in drawn.items()}
+    parts = {"tokens": part(metrics, drawings, versions), "sentences": ""}
+    if compared:
+        files[sentences.SENTENCES] = to_json(compared)
+        parts["sentences"] = sentences.part(compared)
+    return page.write(folder, files, parts)
 
 
 def to_json(value: Mapping[str, Any]) -> str:
@@ -65,15 +55,6 @@ def to_json(value: Mapping[str, Any]) -> str:
       ValueError: when a number is not finite.
     """
     return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def explained(facts: Mapping[str, Any]) -> list[list[str]]:
-    """Names and values as the rows of a table, the choices of a protocol with their meanings."""
-    rows = []
-    for name, value in facts.items():
-        meaning = CHOICES.get(name, {}).get(value)
-        rows.append([name.replace("_", " "), f"{value}: {meaning}" if meaning else _value(value)])
-    return rows
 
 
 def models_of(metrics: Metrics) -> dict[str, Metrics]:
@@ -86,152 +67,68 @@ def pairs_of(metrics: Metrics) -> list[tuple[str, str]]:
     return [(pair["model"], pair["base"]) for pair in metrics["pairs"]]
 
 
-def draw(metrics: Metrics, maps: Mapping[str, Map]) -> dict[str, Drawing]:
+def draw(metrics: Metrics, maps: Mapping[str, Map]) -> dict[str, Pictures]:
     """The pictures, by the names of their files."""
     models, pairs, data = models_of(metrics), pairs_of(metrics), metrics["data"]
-    drawings = {}
-    for field in MEASURES:
-        if field not in metrics["models"][0]["layers"][0]:
-            continue
-        shown = {
-            name: [{key: row[key] for key in ("layer", field)} for row in found["layers"]]
-            for name, found in models.items()
-        }
-        drawings[field] = Drawing(pictures.layers(shown, field, data, pairs), _described(field, shown), shown)
+    layers = {name: found["layers"] for name, found in models.items()}
+    drawn = {
+        field: pictures.layers(layers, field, data, pairs)
+        for field in MEASURES
+        if field in metrics["models"][0]["layers"][0]
+    }
     for field, kind in PAIRS.items():
-        shares = {name: found[field]["cumulated"] for name, found in models.items() if found[field]["cumulated"]}
-        if not shares:  # the mean cosine is not positive, so there is nothing to have a share of
-            continue
-        alt = f"How much of the mean cosine of {kind} the top dimensions give together; a table below has the numbers."
-        drawings[field] = Drawing(pictures.dimensions(shares, kind, data, pairs), alt, shares)
+        # Where the mean cosine is not positive there is nothing to have a share of.
+        if shares := {name: found[field]["cumulated"] for name, found in models.items() if found[field]["cumulated"]}:
+            drawn[field] = pictures.dimensions(shares, kind, data, pairs)
     informativity = {model: found["informativity"] for model, found in models.items()}
-    alt = "r² of the cosines with and without the top k dimensions; the table below has the numbers."
-    drawings["informativity"] = Drawing(pictures.informativity(informativity, data, pairs), alt, informativity)
-    if changes := metrics["pairs"]:
-        parts = []
-        for pair in changes:
-            above = sum(token["change"] > 0 for token in pair["tokens"])
-            parts.append(
-                f"From {pair['base']} to {pair['model']}, of {len(pair['tokens'])} frequent tokens {above} are less "
-                "contextualized."
-            )
-        shown = {"pairs": [{key: pair[key] for key in ("model", "base", "tokens")} for pair in changes]}
-        alt = f"Self-similarity change. {' '.join(parts)}"
-        drawings["self_similarity_change"] = Drawing(pictures.self_similarity_change(changes), alt, shown)
-    if correlations := metrics["correlations"]:
-        best = "; ".join(
-            f"{_named(both['pairs'])}: at best {both['best']:.3f}, where n = {both['best_n']}" for both in correlations
-        )
-        alt = f"Correlation over the n most frequent tokens. {best}."
-        drawings["correlation"] = Drawing(pictures.correlation(correlations), alt, {"correlations": correlations})
-    for name, found in maps.items():
-        cosines = ", ".join(f"{value:.2f} of {model}" for model, value in found.cosines.items())
-        alt = f"Sentence embeddings in two dimensions, {found.title}; mean cosine of two sentences: {cosines}."
-        drawings[name] = Drawing(pictures.embedding_map(found, data), alt, found.to_json())
-    return drawings
+    drawn["informativity"] = pictures.informativity(informativity, data, pairs)
+    if metrics["pairs"]:
+        drawn["self_similarity_change"] = pictures.self_similarity_change(metrics["pairs"])
+    if metrics["correlations"]:
+        drawn["correlation"] = pictures.correlation(metrics["correlations"])
+    return drawn | {name: pictures.embedding_map(found, data) for name, found in maps.items()}
 
 
-def html(metrics: Metrics, drawings: Mapping[str, Drawing], versions: Mapping[str, str]) -> str:
-    """The page."""
+def part(metrics: Metrics, drawings: Mapping[str, Pictures], versions: Mapping[str, str]) -> str:
+    """The part of the page."""
     models = models_of(metrics)
-    names = list(models)
     tokens = " or ".join(f"{count:,}" for count in dict.fromkeys(found["tokens"] for found in models.values()))
     about = (
         f"Measured on {tokens} tokens of {metrics['sentences']:,} sentences of {metrics['data']}, in each layer of "
-        f"{listed(names)}. The measures are those of {PAPER}."
+        f"{listed(list(models))}. The measures are those of {PAPER}."
     )
 
-    def drawn(*names: str, wide: bool = False) -> str:
-        shown = [(drawings[name].pictures["svg"], drawings[name].alt) for name in names]
-        return page.figures(shown, wide=wide)
-
-    def measure(field: str) -> Section:
-        title, _, meaning = MEASURES[field]
-        if (adjusted := f"adjusted_{field}") not in drawings:
-            return Section(title, meaning, drawn(field))
-        more = MEASURES[adjusted].meaning
-        return Section(title, f"{meaning} Adjusted: {more[0].lower()}{more[1:]}", drawn(field, adjusted))
-
-    sections = [
-        Section("In short", "The last layer: most models make their sentence embeddings of it.", _summary(models)),
-        *(measure(field) for field in MEASURES if field in drawings and not field.startswith("adjusted")),
-        Section(
-            "Dimensions",
-            "Which part of the mean cosine single dimensions make up: where few make up most of it, cosines speak of "
-            "these few alone.",
-            drawn(*(field for field in PAIRS if field in drawings)) + _dimensions(models),
-        ),
-        Section(
-            "Informativity",
-            "What the cosines keep when the top k dimensions are removed: near 1, those dimensions add "
-            "nothing to the others.",
-            drawn("informativity") + _informativity(models),
-        ),
+    sections = [page.described("last_layer", {}, more=_summary(models))]
+    sections += [
+        page.described(field, drawings, f"adjusted_{field}")
+        for field in MEASURES
+        if field in drawings and not field.startswith("adjusted")
     ]
+    sections.append(page.described("dimensions", drawings, "dimensions_random_pairs", more=_dimensions(models)))
+    sections.append(page.described("informativity", drawings, more=_informativity(models)))
     if changes := metrics["pairs"]:
-        compared = listed([f"from {pair['base']} to {pair['model']}" for pair in changes])
-        meaning = (
-            f"How much the adjusted self-similarity of a token grew {compared}: above 0, its embedding "
-            "depends less on the context now."
-        )
-        content = drawn("self_similarity_change", wide=len(changes) > 1) + _changes(changes)
-        sections.append(Section("Self-similarity change", meaning, content))
+        more = _changes(changes)
+        sections.append(page.described("self_similarity_change", drawings, more=more, wide=len(changes) > 1))
     if correlations := metrics["correlations"]:
-        meaning = (
-            "Whether contrastive learning changes the same tokens in two pairs of models: a high correlation says that "
-            "the changes are not chance."
-        )
-        content = drawn("correlation") + _correlations(correlations)
-        sections.append(Section("Correlation of pairs of models", meaning, content))
-    if maps := [name for name in drawings if name.startswith(MAP)]:
-        meaning = "Where the sentences lie: a point is a sentence, and near ones mean much the same to the model."
-        sections.append(Section("Map of the sentences", meaning, drawn(*maps, wide=True)))
+        sections.append(page.described("correlation", drawings, more=_correlations(correlations)))
     sections.append(Section("All layers", "", "".join(_layers(name, found) for name, found in models.items())))
     sections.append(Section("How it was measured", "", _about(metrics, versions, drawings)))
-    title = f"The space of {names[0]}" if len(names) == 1 else f"The spaces of {len(names)} models"
-    return page.page(title, [in_short(metrics), about], sections)
-
-
-def in_short(metrics: Metrics) -> str:
-    """What changed in the last layer from a base to its model, and the measures of the other models."""
-    models, pairs = models_of(metrics), pairs_of(metrics)
-    last = {name: found["layers"][-1] for name, found in models.items()}
-    sentences = [of_two_models(base, name, last[base], last[name]) for name, base in pairs]
-    alone = [name for name in models if name not in {name for pair in pairs for name in pair}]
-    sentences += [of_a_model(name, models[name]["layers"]) for name in alone]
-    shown = sentences[:MOST]
-    return " ".join(shown + ["The tables below have the others."] * (len(sentences) > len(shown)))
+    return page.part("tokens", "The tokens, layer by layer", [about], sections)
 
 
 def _named(pairs: Sequence[Sequence[str]]) -> str:
     return " and ".join(f"{base} → {model}" for model, base in pairs)
 
 
-def _described(field: str, found: Mapping[str, Sequence[Mapping[str, float]]]) -> str:
-    """A line chart in words."""
-    parts = []
-    for name, rows in found.items():
-        first, last, top = rows[0], rows[-1], max(rows, key=lambda row: row[field])
-        parts.append(
-            f"{name}: {_number(first[field])} in layer {first['layer']}, {_number(last[field])} in layer "
-            f"{last['layer']}, at most {_number(top[field])} in layer {top['layer']}."
-        )
-    return f"{MEASURES[field].title} by layer. {' '.join(parts)}"
-
-
 def _summary(models: Mapping[str, Metrics]) -> str:
-    last = {name: found["layers"][-1] for name, found in models.items()}
+    last = [found["layers"][-1] for found in models.values()]
     rows = [
-        [MEASURES[field].title, *(_number(row[field]) for row in last.values())]
+        [MEASURES[field].title, *(_number(row[field]) for row in last)]
         for field in MEASURES
-        if all(field in row for row in last.values())
+        if all(field in row for row in last)
     ]
-    rows.append(
-        [
-            "Dimensions that make up half of the self-similarity",
-            *(_value(found["dimensions"]["needed"]["50"]) for found in models.values()),
-        ]
-    )
+    half = [found["dimensions"]["needed"]["50"] for found in models.values()]
+    rows.append(["Dimensions that make up half of the self-similarity", *half])
     return page.table("The last layer in numbers", ["", *models], rows)
 
 
@@ -239,25 +136,18 @@ def _dimensions(models: Mapping[str, Metrics]) -> str:
     header = ["", *(f"top\u00a0{n}" for n in (1, 2, 3)), *(f"for\u00a0{share}%" for share in pictures.SHARES)]
     tables = []
     for field, kind in PAIRS.items():
-        rows = [
-            [
-                name,
-                *(NOTHING if share is None else f"{100 * share:.1f}%" for share in found[field]["top_share"]),
-                *(_value(found[field]["needed"][str(share)]) for share in pictures.SHARES),
-            ]
-            for name, found in models.items()
-        ]
-        caption = f"Share of the top dimensions, and how many are needed: {kind}"
-        tables.append(page.table(caption, header, rows))
+        rows = []
+        for name, found in models.items():
+            shares = [None if share is None else f"{100 * share:.1f}%" for share in found[field]["top_share"]]
+            rows.append([name, *shares, *found[field]["needed"].values()])
+        tables.append(page.table(f"Share of the top dimensions, and how many are needed: {kind}", header, rows))
     return "".join(tables)
 
 
 def _informativity(models: Mapping[str, Metrics]) -> str:
-    ks = sorted({row["k"] for found in models.values() for row in found["informativity"]})
-    rows = []
-    for name, found in models.items():
-        by_k = {row["k"]: row["r2"] for row in found["informativity"]}
-        rows.append([name, *(_number(by_k.get(k)) for k in ks)])
+    found = {name: {row["k"]: row["r2"] for row in model["informativity"]} for name, model in models.items()}
+    ks = sorted({k for by_k in found.values() for k in by_k})
+    rows = [[name, *(_number(by_k.get(k)) for k in ks)] for name, by_k in found.items()]
     return page.table("r² without the top k dimensions", ["", *(f"k\u00a0=\u00a0{k}" for k in ks)], rows)
 
 
@@ -269,7 +159,7 @@ def _changes(pairs: Sequence[Metrics]) -> str:
         for kind in ("more_contextualized", "less_contextualized"):
             columns.append([f"{token} ({by_token[token]:+.3f})" for token in pair[kind]])
     rows = [
-        [str(place + 1), *(column[place] if place < len(column) else NOTHING for column in columns)]
+        [str(place + 1), *(column[place] if place < len(column) else None for column in columns)]
         for place in range(max(map(len, columns)))
     ]
     kinds = ("more contextualized", "less contextualized")
@@ -292,87 +182,25 @@ def _layers(name: str, found: Metrics) -> str:
     return page.table(name, ["layer", *(MEASURES[field].title for field in fields)], rows)
 
 
-def _about(metrics: Metrics, versions: Mapping[str, str], drawings: Mapping[str, Drawing]) -> str:
+def _about(metrics: Metrics, versions: Mapping[str, str], drawings: Mapping[str, Pictures]) -> str:
     models: Sequence[Metrics] = metrics["models"]
     bases: dict[str, list[str]] = {pair["model"]: [] for pair in metrics["pairs"]}
     for pair in metrics["pairs"]:
         bases[pair["model"]].append(pair["base"])
     rows = [
-        [model["label"], model["model"], ", ".join(bases.get(model["label"], [NOTHING]))]
+        [model["label"], model["model"], ", ".join(bases.get(model["label"], [])) or None]
         + [f"{model[key]:,}" for key in ("tokens", "types", "samples")]
         for model in models
     ]
     header = ["", "name", "compared with", "tokens", "types with a self-similarity", "sampled tokens"]
-    tables = [page.table("The models", header, rows, text=True)]
     measured = {"data": metrics["data"], "sentences": f"{metrics['sentences']:,}"}
     parts = {"What was measured": measured, "Protocol": metrics["protocol"], "Versions": versions}
-    tables += [page.table(caption, [], explained(part), text=True) for caption, part in parts.items()]
-    files = f"{METRICS} has all numbers; each picture is next to this page as .png, .svg and .json"
-    return "".join([*tables, page.note(f"{files}: {', '.join(drawings)}.")])
+    files = f"{METRICS} has all numbers; each picture is next to this page as .png and .svg: {', '.join(drawings)}."
+    return page.table("The models", header, rows, text=True) + page.facts(parts) + page.note(files)
 
 
-def _value(value: Any) -> str:
-    return NOTHING if value is None else str(value)
-
-
-def _number(value: float | None) -> str:
-    return NOTHING if value is None else f"{value:.3f}" if abs(value) < 100 else f"{value:.1f}"
-
-
-def of_a_model(name: str, layers: Sequence[Layer]) -> str:
-    """The measures of the last layer, and the layer whose anisotropy is highest."""
-    last, highest = layers[-1], max(layers, key=lambda row: row["anisotropy"])
-    measures = listed([f"{_title(field)} is {_three_digits(last[field])}" for field in FIELDS if field in last])
-    text = f"In the last layer of {name}, {measures}"
-    if _three_digits(highest["anisotropy"]) == _three_digits(last["anisotropy"]):
-        return f"{text}; no layer has a higher anisotropy."
-    return f"{text}; anisotropy is highest in layer {highest['layer']}, {_three_digits(highest['anisotropy'])}."
-
-
-def of_two_models(before: str, after: str, base: Layer, tuned: Layer) -> str:
-    """How the last layer of one model differs from that of another."""
-    changes = {field: change(base[field], tuned[field]) for field in FIELDS if field in base and field in tuned}
-    if all(text.startswith("stayed") for text in changes.values()):
-        same = listed([f"{_title(field)} {_three_digits(base[field])}" for field in changes])
-        return f"From {before} to {after} nothing changed in these measures of the last layer: {same}."
-    parts = [f"{_title(field)} {text}" for field, text in changes.items()]
-    return f"In the last layer, from {before} to {after}, {listed(parts)}."
-
-
-def of_runs(runs: Mapping[str, Sequence[Mapping[str, float]]]) -> str:
-    """How the last layer of each run changed from its first measured step to its last."""
-    sentences = []
-    for name, points in list(runs.items())[:MOST]:
-        first, last = points[0], points[-1]
-        fields = [field for field in FIELDS if field in first and field in last]
-        if len(points) == 1:
-            numbers = listed([f"{_title(field)} {_three_digits(last[field])}" for field in fields])
-            sentences.append(f"{name} was measured once, at step {last['step']}: {numbers} in the last layer.")
-            continue
-        changes = [f"{_title(field)} {change(first[field], last[field])}" for field in fields]
-        steps = f"from step {first['step']} to step {last['step']}"
-        sentences.append(f"{name}, last layer, {steps}: {listed(changes)}.")
-    if (more := len(runs) - MOST) > 0:
-        sentences.append(f"The table below has {more} more run{'s' * (more > 1)}.")
-    return " ".join(sentences)
-
-
-def change(before: float, after: float) -> str:
-    """The change of a number in words: "fell from 0.470 to 0.120"."""
-    first, last = _three_digits(before), _three_digits(after)
-    if first == last:
-        return f"stayed at {first}"
-    return f"{'rose' if after > before else 'fell'} from {first} to {last}"
-
-
-def _title(field: str) -> str:
-    title = MEASURES[field].title
-    return title[0].lower() + title[1:]
-
-
-def _three_digits(value: float) -> str:
-    text = f"{value:.3f}"
-    return "0.000" if text == "-0.000" else text
+def _number(value: float | None) -> str | None:
+    return None if value is None else f"{value:.3f}" if abs(value) < 100 else f"{value:.1f}"
 
 
 def listed(parts: Sequence[str]) -> str:
@@ -435,4 +263,4 @@ def change_lines(metrics: Mapping[str, Any]) -> str:
 def files_line(folder: Path, numbers: str, names: Sequence[str]) -> str:
     """The files that were written."""
     pictures = sum(name.endswith(".png") for name in names)
-    return f"{folder}: {numbers}, {PAGE} and {pictures} pictures (PNG, SVG and their numbers in JSON)"
+    return f"{folder}: {numbers}, {PAGE} and {pictures} pictures (PNG and SVG)"

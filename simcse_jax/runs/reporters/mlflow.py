@@ -26,13 +26,7 @@ class MlflowRun:
     keeps, first_step = True, 0
 
     def __init__(self, known: str | None, name: str, fields: Mapping[str, Any]):
-        """Opens the run.
-
-        Args:
-          known: its id; None for a new run. One that the tracker does not have is a new run, too.
-          name: the run's.
-          fields: of its config.
-        """
+        """Opens the run `known`, an id; None makes a new one, and so does one that the tracker does not have."""
         os.environ.setdefault(RETRIES, "3")  # for 14 seconds, and not for 4 minutes
         from mlflow import MlflowClient
         from mlflow.entities import Param
@@ -83,13 +77,11 @@ def _experiment(client: "MlflowClient") -> str:
     if number := os.environ.get("MLFLOW_EXPERIMENT_ID"):
         return number
     name = os.environ.get("MLFLOW_EXPERIMENT_NAME", EXPERIMENT)
-    found = client.get_experiment_by_name(name)
-    if found is None:
+    if (found := client.get_experiment_by_name(name)) is None:
         try:
             return client.create_experiment(name)
         except MlflowException:
-            found = client.get_experiment_by_name(name)  # another job may have created it just now
-            if found is None:
+            if (found := client.get_experiment_by_name(name)) is None:  # another job may have created it just now
                 raise
     return found.experiment_id
 

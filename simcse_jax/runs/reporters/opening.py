@@ -19,38 +19,20 @@ SEED = re.compile(r"seed\d+")  # the folder of a sweep's run, in one with the va
 
 
 def check_installed(config: Section) -> None:
-    """Refuses a tracker that is not installed.
-
-    Raises:
-      UserError: with the command that installs it.
-    """
+    """Refuses a tracker that is not installed."""
     for name in config.train.report_to:
         require(*NEEDED[name])
 
 
 def report_to_all(metrics: Metrics, config: Section, folder: Folder, step: int | None) -> None:
-    """Adds to a run's metrics what `train.report_to` names, each as it is opened, so that closing them closes all.
-
-    Args:
-      metrics: of the run, with the lines up to the resumed step.
-      config: of the run.
-      folder: the run's.
-      step: the resumed one, None at a run's start.
-
-    Raises:
-      UserError: when a tracker cannot be reached, or does not know the user.
-    """
+    """Adds to a run's metrics what `train.report_to` names, each as it is opened, so that closing them closes all."""
     name, fields = run_name(folder), flatten(config)
     for kind in config.train.report_to:
         if kind == TENSORBOARD:
             metrics.add(TensorBoard(folder, step))
             continue
-        open_run = (
-            partial(WandbRun, name=name, fields=fields, folder=folder)
-            if kind == WANDB
-            else partial(MlflowRun, name=name, fields=fields)
-        )
-        tracker = Tracker(kind, folder, open_run)
+        open_run = partial(WandbRun, folder=folder) if kind == WANDB else MlflowRun
+        tracker = Tracker(kind, folder, partial(open_run, name=name, fields=fields))
         metrics.add(tracker)
         tracker.replay(metrics.lines)
 

@@ -1,5 +1,6 @@
 """TensorBoard's files in the workdir."""
 
+import sys
 import tempfile
 import time
 from collections.abc import Mapping
@@ -10,7 +11,24 @@ from simcse_jax.errors import UserError, why
 from simcse_jax.host.storage import Folder, is_remote, write_atomically
 
 if TYPE_CHECKING:
-    from simcse_jax.runs.tensorboard import SummaryWriter
+    from tensorboardX import SummaryWriter
+
+
+def writer_class() -> "type[SummaryWriter]":
+    """tensorboardX's writer, without PyTorch, which the package would import where it is installed.
+
+    That takes two seconds, in which a run's loop stands still, and serves the logs of PyTorch's tensors, of which a run
+    has none.
+    """
+    absent = "torch" not in sys.modules
+    if absent:
+        sys.modules["torch"] = None  # type: ignore[assignment]  # importing it fails, as if it were not installed
+    try:
+        from tensorboardX import SummaryWriter
+    finally:
+        if absent and sys.modules["torch"] is None:
+            del sys.modules["torch"]
+    return SummaryWriter
 
 
 class TensorBoard:
@@ -41,10 +59,8 @@ class TensorBoard:
         if not self._unshown:
             return
         if self._writer is None:
-            from simcse_jax.runs.tensorboard import SummaryWriter
-
             folder = self._temporary.name if self._temporary else str(self._folder)
-            self._writer = SummaryWriter(folder, purge_step=self._purge_step, write_to_disk=True)
+            self._writer = writer_class()(folder, purge_step=self._purge_step, write_to_disk=True)
         for step, seconds, values in self._unshown:
             for name, number in values.items():
                 self._writer.add_scalar(name, number, step, seconds)

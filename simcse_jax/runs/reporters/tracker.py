@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 from simcse_jax.errors import UserError, reason
 from simcse_jax.host import progress
 from simcse_jax.host.storage import Folder, read_json, write_atomically
-from simcse_jax.runs.reporters.reporter import grouped
+from simcse_jax.runs.metrics_file import grouped
 
 
 class Row(NamedTuple):
@@ -36,31 +36,19 @@ class Service(Protocol):
 
     def send(self, rows: Sequence[Row]) -> None:
         """Adds numbers, whose steps do not fall."""
-        ...
 
     def summarize(self, step: int, result: Mapping[str, float]) -> None:
         """Adds the scores of the run's best checkpoint, that of `step`."""
-        ...
 
     def close(self, ended: bool) -> None:
         """Ends the report of a run that has ended, or was stopped."""
-        ...
 
 
 class Tracker:
     """Reports to a service. One that fails at the start ends the run; one that fails later does not."""
 
     def __init__(self, name: str, folder: Folder, open_run: Callable[[str | None], Service]):
-        """Opens the run in the tracker.
-
-        Args:
-          name: the tracker's.
-          folder: the run's.
-          open_run: takes the run's id, None for a new one.
-
-        Raises:
-          UserError: when it cannot be opened, or the file with the id is damaged.
-        """
+        """Opens the run in the tracker."""
         self._name, self._file = name, folder / f"{name}.json"
         known, last = self._read()
         try:

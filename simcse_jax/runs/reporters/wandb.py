@@ -16,13 +16,9 @@ class WandbRun:
     keeps = False
 
     def __init__(self, known: str | None, name: str, fields: Mapping[str, Any], folder: Folder):
-        """Opens the run.
+        """Opens the run `known`, an id, or a new one.
 
-        Args:
-          known: its id; None for a new run.
-          name: the run's.
-          fields: of its config.
-          folder: the run's, which gets wandb's files where it is on a disk and WANDB_DIR names no other one.
+        Its `folder` gets wandb's files where it is on a disk and WANDB_DIR names no other one.
         """
         import wandb
 

@@ -1,4 +1,4 @@
-"""Compiles the training step of a config for a topology that is only described, and reads its costs."""
+"""Compiles a config's training step, or its encoding, for a topology that is only described, and reads its costs."""
 
 import dataclasses
 import functools
@@ -17,6 +17,7 @@ from simcse_jax.config.source_fields import ONE_SOURCE, lengths_of, longest
 from simcse_jax.devices.flops import product_flops
 from simcse_jax.devices.mesh import coordinates, data_mesh, replicated, split_over_examples
 from simcse_jax.devices.parts import shardings
+from simcse_jax.encoding.embedder import make_embed
 from simcse_jax.errors import UserError
 from simcse_jax.models import partial
 from simcse_jax.models.config import EncoderConfig
@@ -25,12 +26,12 @@ from simcse_jax.models.masking import Masking
 from simcse_jax.models.platforms import tracing_for
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.objectives.registry import needing
-from simcse_jax.runs.state import convolutions_of, pretrained_shapes, split_shapes, with_parts
+from simcse_jax.runs.state import computed_as, convolutions_of, pretrained_shapes, split_shapes, with_parts
 from simcse_jax.training.costs.described import HERE, described_devices
 from simcse_jax.training.costs.gpus import is_gpu, nodes_and_gpus
 from simcse_jax.training.costs.program import Program
 from simcse_jax.training.costs.roofline import CHIPS, Report
-from simcse_jax.training.recipe import Networks, make_networks, make_recipe, make_settings
+from simcse_jax.training.setup import Networks, make_networks, make_recipe, make_settings
 from simcse_jax.training.step import init_state, make_step
 
 FRACTIONS = ("XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION")  # JAX's variable, and its old name
@@ -81,6 +82,29 @@ def trace_step(
         placed(settings, everywhere),
         placed(frozen or None, everywhere),
     )
+
+
+def trace_encoding(
+    config: Section, encoder: EncoderConfig, length: int, devices: list[jax.Device]
+) -> jax.stages.Traced:
+    """Traces the function that an `Embedder` compiles for a batch, from shapes alone.
+
+    It is that of a run's evaluation: in bfloat16 it rounds the weights with each batch, where `SimCSE` has copies.
+
+    Args:
+      config: its model, pooler, head, dtype and batch.
+      encoder: the model's shape.
+      length: of every sentence, in tokens, with padding.
+      devices: those that share the batch.
+    """
+    use_head = HEADS[config.model.mlp].scored
+    pooler = config.eval.pooler or config.model.pooler
+    graph, shapes = build(computed_as(config.model, encoder), use_head, jnp.dtype(config.train.dtype))
+    mesh = data_mesh(devices)
+    rows = split_over_examples(mesh)
+    tokens = placed(jax.ShapeDtypeStruct((config.train.batch_size, length), jnp.int32), rows)
+    embed = make_embed(graph, pooler, use_head, rows if len(devices) > 1 else None)
+    return embed.trace(placed(dict(shapes), replicated(mesh)), tokens, tokens)
 
 
 def most_tokens(config: Section, columns: int, devices: int, fill: float) -> tuple[int, ...]:
@@ -140,6 +164,16 @@ def compile_step(
     """
     trace = functools.partial(trace_step, config, encoder, columns, generator=generator, fill=fill)
     return compile_for(topology, trace, config.train.batch_size, config.train.batch_size * columns)
+
+
+def compile_encoding(config: Section, encoder: EncoderConfig, length: int, topology: str) -> Report:
+    """Compiles the encoding of train.batch_size sentences by a model that `config` trains; see `trace_encoding`.
+
+    Raises:
+      OutOfMemory: when it does not fit.
+    """
+    trace = functools.partial(trace_encoding, config, encoder, length)
+    return compile_for(topology, trace, config.train.batch_size, config.train.batch_size)
 
 
 def compile_for(

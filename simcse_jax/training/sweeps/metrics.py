@@ -84,6 +84,17 @@ def retrieval(measure: str) -> str:
     return f"{tasks.RETRIEVAL}_{measure}"
 
 
+def is_development(metric: str) -> bool:
+    """Whether it scores a development set."""
+    return "_dev" in metric
+
+
+def share_data(first: str, second: str) -> bool:
+    """Whether two metrics score a task in common, on the same of its sets."""
+    of_tasks = set(METRICS[first].tasks) & set(METRICS[second].tasks)
+    return first == second or (bool(of_tasks) and is_development(first) == is_development(second))
+
+
 METRICS = {
     "stsb_dev": Metric("STS-B dev", extra="stsb_dev"),
     "sickr_dev": Metric("SICK-R dev", extra="sickr_dev"),

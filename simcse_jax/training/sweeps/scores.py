@@ -1,6 +1,6 @@
 """The scores of a sweep's runs, by the names of `sweep.metrics`, and what may stand next to them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ from simcse_jax.host.storage import local_path
 from simcse_jax.runs import run_files
 from simcse_jax.runs.workdir import Workdir
 from simcse_jax.training.sweeps import metrics
-from simcse_jax.training.sweeps.metrics import METRICS
+from simcse_jax.training.sweeps.metrics import METRICS, is_development
 from simcse_jax.training.sweeps.runner import Run, chosen_by, scores_tests
 from simcse_jax.training.sweeps.variants import Variant
 
@@ -98,25 +98,35 @@ def _of_tasks(config: Section, result: Mapping[str, Any]) -> dict[str, float]:
     return found
 
 
-def comparable(variant: Variant, config: Section, absent: Iterable[str] = ()) -> Variant:
-    """The variant without the paper's values that are measured otherwise.
+def comparable(variant: Variant, config: Section, absent: Mapping[str, Sequence[str]] = {}) -> Variant:
+    """The variant with the paper's averages over the tasks of ours, without its values that are measured otherwise.
 
-    These are values of other pairs than STS-B's, averages of fewer tasks, and transfer tasks in another protocol.
+    Left out are values of other pairs than STS-B's, averages for which the paper lacks a task that is there, and
+    transfer tasks in another protocol.
 
     Args:
       variant, config: of a row.
-      absent: the averages that are without some of their tasks.
+      absent: average → its tasks that it is without, as in `Scores`.
     """
-    others = set(absent)
+    paper, others = dict(variant.paper), set()
+    for name, metric in METRICS.items():
+        scored = metric.tasks if metric.is_transfer else config.eval.tasks
+        there = [
+            METRICS[part].tasks[0] in scored and METRICS[part].tasks[0] not in absent.get(name, ())
+            for part in metric.parts
+        ]
+        if not all(there):
+            parts = [part for part, measured in zip(metric.parts, there, strict=True) if measured]
+            paper.pop(name, None)
+            if parts and all(part in paper for part in parts):
+                paper[name] = fmean(paper[part] for part in parts)
     if local_path(config.eval.data).is_file():
         others |= {"stsb_dev", *GEOMETRY}
-    if set(config.eval.tasks) != set(TASKS):
-        others |= {name for name, metric in METRICS.items() if metric.parts and not metric.is_transfer}
     for name in (name for name, metric in METRICS.items() if metric.is_transfer):
-        allowed = DEVELOPMENT_PROTOCOLS if "_dev" in name else TEST_PROTOCOLS
+        allowed = DEVELOPMENT_PROTOCOLS if is_development(name) else TEST_PROTOCOLS
         if config.eval.transfer_protocol not in allowed:
             others.add(name)
-    return variant._replace(paper={name: value for name, value in variant.paper.items() if name not in others})
+    return variant._replace(paper={name: value for name, value in paper.items() if name not in others})
 
 
 def headings(configs: Sequence[Section], absent: Mapping[str, Sequence[str]]) -> dict[str, str]:
@@ -133,4 +143,4 @@ def headings(configs: Sequence[Section], absent: Mapping[str, Sequence[str]]) ->
 def note(absent: Mapping[str, Sequence[str]]) -> str:
     """A sentence for below the table, which names the tasks that averages are without; empty if there are none."""
     tasks = dict.fromkeys(metrics.TITLES.get(task, task) for names in absent.values() for task in names)
-    return f"Averages are over the tasks that are there, without {', '.join(tasks)}." if tasks else ""
+    return f"Averages, the paper's too, are over the tasks that are there, without {', '.join(tasks)}." if tasks else ""

@@ -7,7 +7,7 @@ import numpy as np
 
 from simcse_jax.config.sections import Section
 from simcse_jax.evaluation.significance import paired_p
-from simcse_jax.training.sweeps.metrics import HEADINGS
+from simcse_jax.training.sweeps.metrics import HEADINGS, share_data
 from simcse_jax.training.sweeps.variants import Variant, baseline_of, read_seeds
 
 Results = Mapping[str, Mapping[int, Mapping[str, float]]]  # variant → seed → metric → value
@@ -25,6 +25,8 @@ class Cell(NamedTuple):
     difference: float | None  # from the baseline: mean over the seeds that both have
     p: float | None
     heading: str  # of the metric
+    holm: float | None = None  # p, corrected for the tests of the metric's column
+    chosen: bool = False  # whether the row's reading or rate was chosen on this metric's data
 
 
 class Row(NamedTuple):
@@ -66,6 +68,23 @@ def summarize(
                 float(np.mean(np.subtract(*pairs))) if shared else None,
                 paired_p(*pairs),
                 headings[metric],
+                chosen=any(share_data(metric, other) for other in variant.chosen_on),
             )
         rows.append(Row(variant.name, baseline, cells, variant.fields, variant.quoted))
+    for metric in sweep.metrics:
+        tested = [row for row in rows if row.cells[metric].p is not None]
+        for row, p in zip(tested, holm([row.cells[metric].p for row in tested]), strict=True):
+            row.cells[metric] = row.cells[metric]._replace(holm=p)
     return rows
+
+
+def holm(ps: Sequence[float]) -> list[float]:
+    """The p-values of several tests, corrected for their number (Holm 1979).
+
+    With them, the chance that any of the differences stated below a level is none is at most that level.
+    """
+    corrected, largest = [0.0] * len(ps), 0.0
+    for rank, index in enumerate(np.argsort(ps)):
+        largest = max(largest, min(1.0, (len(ps) - rank) * ps[index]))
+        corrected[index] = largest
+    return corrected

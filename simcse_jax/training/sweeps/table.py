@@ -5,7 +5,10 @@ import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from simcse_jax.config.sections import Section
+from simcse_jax.evaluation.sts import spearman
 from simcse_jax.host.storage import write_together
 from simcse_jax.training.sweeps.metrics import HEADINGS, METRICS
 from simcse_jax.training.sweeps.picture import plot
@@ -13,7 +16,9 @@ from simcse_jax.training.sweeps.summary import MOST_TOGETHER, Cell, Results, Row
 from simcse_jax.training.sweeps.variants import Variant, read_seeds
 
 EMPTY = "–"  # a cell without a value
-LEVEL = 0.05  # differences with a smaller p are stated at the top
+LEVEL = 0.05  # differences with a smaller p, corrected, are stated at the top
+CHOSEN = "†"
+FEWEST = 3  # rows that have an order
 
 
 def markdown(rows: Sequence[Row], sweep: Section, notes: Sequence[str] = ()) -> str:
@@ -31,7 +36,7 @@ def markdown(rows: Sequence[Row], sweep: Section, notes: Sequence[str] = ()) -> 
 
 def _together(rows: Sequence[Row], sweep: Section) -> str:
     """Each metric's mean, the paper's value, the difference and its p, next to each other."""
-    several = _several_baselines(rows)
+    several = len({row.baseline for row in rows if not row.quoted}) > 1
     header, lines = ["variant", *(["baseline"] if several else [])], []
     with_paper = {metric: any(row.cells[metric].paper is not None for row in rows) for metric in sweep.metrics}
     for metric in sweep.metrics:
@@ -110,7 +115,7 @@ def csv(rows: Sequence[Row], sweep: Section) -> str:
     seeds = read_seeds(sweep)
     out = io.StringIO()
     writer = csv_lib.writer(out, lineterminator="\n")
-    header = ["variant", "metric", "n", "mean", "std", "paper", "baseline", "difference", "p"]
+    header = ["variant", "metric", "n", "mean", "std", "paper", "baseline", "difference", "p", "p_holm", "chosen"]
     writer.writerow(header + [f"seed_{seed}" for seed in seeds])
     for row in rows:
         for metric, cell in row.cells.items():
@@ -118,7 +123,11 @@ def csv(rows: Sequence[Row], sweep: Section) -> str:
             values = [cell.values.get(seed) for seed in seeds]
             name = metric if cell.heading == HEADINGS[metric] else cell.heading
             line = [row.variant, name, len(cell.values), *map(_number, numbers), row.baseline]
-            writer.writerow(line + [_number(value) for value in (cell.difference, cell.p, *values)])
+            writer.writerow(
+                line
+                + [_number(value) for value in (cell.difference, cell.p, cell.holm)]
+                + ["yes" * cell.chosen, *map(_number, values)]
+            )
     return out.getvalue()
 
 
@@ -155,7 +164,10 @@ def write(
 
 
 def _finding(rows: Sequence[Row], metric: str) -> str:
-    """A sentence: the best row, of those with the most seeds, and the rows that differ from their baseline."""
+    """A sentence: the best row, of those with the most seeds, and the rows that differ from their baseline.
+
+    Another says how far their order is the paper's.
+    """
     cells = {row.variant: row.cells[metric] for row in rows if row.cells[metric].values}
     seeds = max(([*cell.values] for cell in cells.values()), key=len, default=[])
     means = {name: cell.mean for name, cell in cells.items() if [*cell.values] == seeds and cell.mean is not None}
@@ -165,16 +177,26 @@ def _finding(rows: Sequence[Row], metric: str) -> str:
     lower = METRICS[metric].lower
     best = (min if lower else max)(means, key=lambda name: means[name])
     extreme = f"the {'lowest' if lower else 'highest'} mean, {_decimals(means[best], metric)}"
-    text = f"{_heading(rows, metric)}: {_escape(best)} has {extreme}{among}"
-    tests = {name: cell.p for name, cell in cells.items() if cell.p is not None}
-    if not tests:
-        return f"{text}."
-    clear = [name for name, p in tests.items() if p < LEVEL]
-    differ = "differs from its baseline" if len(clear) == 1 else "differ from their baseline"
-    differences = {name: cell.difference for name, cell in cells.items() if cell.difference is not None}
-    most = max(clear, key=lambda name: abs(differences[name]), default="")
-    shown = f", {_escape(most)} most ({_decimals(differences[most], metric, '+')})" if most else ""
-    return f"{text}; {len(clear) or 'none'} of {len(tests)} rows {differ} with p < {LEVEL}{shown}."
+    text = f"{_heading(rows, metric)}: {_escape(best)} has {extreme}{_mark(cells[best])}{among}"
+    tests = {name: cell.holm for name, cell in cells.items() if cell.holm is not None}
+    if tests:
+        clear = [name for name, p in tests.items() if p < LEVEL]
+        differ = "differs from its baseline" if len(clear) == 1 else "differ from their baseline"
+        differences = {name: cell.difference for name, cell in cells.items() if cell.difference is not None}
+        most = max(clear, key=lambda name: abs(differences[name]), default="")
+        shown = f", {_escape(most)} most ({_decimals(differences[most], metric, '+')})" if most else ""
+        corrected = " after Holm's correction" * (len(tests) > 1)
+        text += f"; {len(clear) or 'none'} of {len(tests)} rows {differ} with p < {LEVEL}{corrected}{shown}"
+    return f"{text}.{_agreement(list(cells.values()))}"
+
+
+def _agreement(cells: Sequence[Cell]) -> str:
+    """A sentence on the order of the rows that the paper has too; empty where there is none."""
+    pairs = [(cell.mean, cell.paper) for cell in cells if cell.paper is not None]
+    if len({paper for _, paper in pairs}) < FEWEST:
+        return ""
+    rho = spearman(*(np.array(values) for values in zip(*pairs, strict=True))) / 100
+    return f" Spearman's ρ with the paper's values is {rho:.2f}, over {len(pairs)} rows."
 
 
 def _table(header: list[str], lines: list[list[str]], texts: int = 1) -> str:
@@ -188,10 +210,6 @@ def _titled(title: str, header: list[str], lines: list[list[str]], texts: int = 
     return f"**{title}**\n\n{_table(header, lines, texts)}" if lines else ""
 
 
-def _several_baselines(rows: Sequence[Row]) -> bool:
-    return len({row.baseline for row in rows if not row.quoted}) > 1
-
-
 def _heading(rows: Sequence[Row], metric: str) -> str:
     return _escape(rows[0].cells[metric].heading)
 
@@ -203,7 +221,12 @@ def _decimals(value: float, metric: str, sign: str = "") -> str:
 def _mean(cell: Cell, metric: str) -> str:
     if cell.mean is None:
         return EMPTY
-    return _decimals(cell.mean, metric) + ("" if cell.std is None else f" ± {_decimals(cell.std, metric)}")
+    spread = "" if cell.std is None else f" ± {_decimals(cell.std, metric)}"
+    return _decimals(cell.mean, metric) + spread + _mark(cell)
+
+
+def _mark(cell: Cell) -> str:
+    return f" {CHOSEN}" if cell.chosen else ""
 
 
 def _count(cell: Cell) -> str:
@@ -248,10 +271,16 @@ def _legend(rows: Sequence[Row], sweep: Section) -> str:
         f"Mean ± standard deviation (n - 1) over the seeds ({', '.join(map(str, seeds))}); "
         f"{brackets if len(sweep.metrics) <= MOST_TOGETHER else 'n: how many of them are finished'}. "
         "Δ: the mean difference from the baseline over the seeds that both have; "
-        "p: that of a paired two-sided t-test over those seeds, not corrected for the number of rows."
+        "p: that of a paired two-sided t-test over those seeds; "
+        "the text above corrects it for the number of rows, the table does not."
     )
     if any(missing):
         text += f" {EMPTY}: no value; {sum(missing)} of {len(missing)} are missing."
+    if any(cell.chosen for row in own for cell in row.cells.values()):
+        text += f" {CHOSEN}: what a row is, its reading or its rate, was chosen on this column, which flatters it."
+    if sweep.report_once:
+        once = ", ".join(_heading(rows, metric) for metric in sweep.report_once)
+        text += f" Held out, seen by no choice: {once}."
     if any(row.quoted for row in rows):
         text += " Quoted: another system, whose numbers are the paper's; nothing is run."
     return text

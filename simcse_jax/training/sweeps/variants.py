@@ -14,13 +14,13 @@ from ml_collections import config_dict
 
 from simcse_jax.config.checks import check_range, check_type, validate
 from simcse_jax.config.fields import default_config, defaults_of, flatten
+from simcse_jax.config.recipes import running
 from simcse_jax.config.recorded import is_record
 from simcse_jax.config.sections import Config, Section
-from simcse_jax.config.variants import running
 from simcse_jax.errors import UserError, nearest, no_such
 from simcse_jax.evaluation.tasks import RETRIEVAL
 from simcse_jax.field import Field, Rule, each_once, field
-from simcse_jax.training.sweeps.metrics import METRICS, WORDS
+from simcse_jax.training.sweeps.metrics import METRICS, WORDS, is_development, share_data
 
 LONGEST_NAME = 200  # bytes: a folder's name
 LARGEST_SEED = 2**32 - 1
@@ -34,6 +34,7 @@ class Variant(NamedTuple):
     paper: Mapping[str, float] = MappingProxyType({})  # metric to the paper's value, where it gives one
     baseline: str = ""  # the name of the variant it is compared with; empty: the sweep's
     quoted: bool = False  # another system, of which the table has the paper's numbers alone; nothing is run
+    chosen_on: tuple[str, ...] = ()  # the metrics by which its reading or its rate was chosen
 
 
 def _check_metrics(where: str, metrics: Sequence[str]) -> None:
@@ -70,6 +71,11 @@ FIELDS: dict[str, Field] = {
         Rule("integers from 0 to 2³² - 1, each once", _parse_seeds),
     ),
     "sweep.only": field("", "The variants to run, separated by commas; empty: all."),
+    "sweep.report_once": field(
+        (),
+        "Of the columns, those of test sets that no choice has seen; no row may be chosen on them.",
+        Rule(WORDS, each_once("metric", METRICS).check),
+    ),
     "sweep.run": field(
         True, "False: runs nothing, and the table has what is finished, for example on several machines."
     ),
@@ -130,7 +136,7 @@ def load_variants(path: str) -> tuple[Variant, ...]:
         if not _is_variant(variant):
             raise UserError(
                 f"--config {path}: get_variants() returned {variant!r:.100}, where a "
-                "Variant(name, {field: value}, {metric: number}, baseline, quoted) is needed"
+                "Variant(name, {field: value}, {metric: number}, baseline, quoted, (metric,)) is needed"
             )
     return variants
 
@@ -141,7 +147,9 @@ def _is_variant(given: object) -> bool:
     if not isinstance(given.fields, Mapping) or not isinstance(given.paper, Mapping) or type(given.quoted) is not bool:
         return False
     numbers = all(type(value) in (int, float) for value in given.paper.values())
-    return numbers and all(isinstance(name, str) for name in (*given.fields, *given.paper))
+    if type(given.chosen_on) is not tuple:
+        return False
+    return numbers and all(isinstance(name, str) for name in (*given.fields, *given.paper, *given.chosen_on))
 
 
 def read_seeds(sweep: Config) -> tuple[int, ...]:
@@ -200,11 +208,13 @@ def _choose(sweep: config_dict.ConfigDict, variants: Sequence[Variant]) -> list[
         if names.count(name) > 1:
             raise UserError(f"variant {name!r}: two variants have that name")
     for variant in variants:
-        for metric in variant.paper:
-            if metric not in METRICS:
-                raise no_such(f"variant {variant.name!r}: the paper's values", "metric", metric, METRICS)
+        for what, given in (("the paper's values", variant.paper), ("what it was chosen on", variant.chosen_on)):
+            for metric in given:
+                if metric not in METRICS:
+                    raise no_such(f"variant {variant.name!r}: {what}", "metric", metric, METRICS)
         if variant.quoted and (variant.fields or variant.baseline or not variant.paper):
             raise UserError(f"variant {variant.name!r}: is quoted: it has the paper's values alone")
+    _check_held_out(sweep, variants)
     only = [name.strip() for name in sweep.only.split(",") if name.strip()]
     for name in only:
         if name not in names:
@@ -226,6 +236,18 @@ def _choose(sweep: config_dict.ConfigDict, variants: Sequence[Variant]) -> list[
                 f"config.sweep.only leaves out {baseline!r}, the baseline of {variant.name!r}; add it{other}"
             )
     return chosen
+
+
+def _check_held_out(sweep: config_dict.ConfigDict, variants: Sequence[Variant]) -> None:
+    for metric in sweep.report_once:
+        where = f"config.sweep.report_once: {metric}"
+        if metric not in sweep.metrics:
+            raise UserError(f"{where} is not a column; add it to config.sweep.metrics")
+        if is_development(metric):
+            raise UserError(f"{where} is of a development set, which is there to choose on; name test sets")
+        for variant in variants:
+            if any(share_data(metric, other) for other in variant.chosen_on):
+                raise UserError(f"{where} has been seen: variant {variant.name!r} was chosen on it")
 
 
 def _lay_over(config: config_dict.ConfigDict, variant: Variant) -> Section:

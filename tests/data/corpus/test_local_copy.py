@@ -8,7 +8,6 @@ from support.object_store import NEEDS_GCSFS
 from simcse_jax.data.corpus import local_copy as module
 from simcse_jax.data.corpus.local_copy import local_copy
 from simcse_jax.data.corpus.manifest import NAME, read_manifest
-from simcse_jax.data.corpus.shared_folder import hash_file
 from simcse_jax.errors import UserError
 from simcse_jax.host.storage import as_path
 
@@ -127,12 +126,12 @@ def test_what_a_killed_copy_left_takes_no_room_from_the_next(stored, tmp_path, m
         shard.rename(copy / f".{shard.name}.0123.tmp")
     usage = shutil.disk_usage(tmp_path)._replace(free=module.LEFT)
     monkeypatch.setattr(module.shutil, "disk_usage", lambda _: usage)
-    there = []
+    there, real = [], module.shared_folder.hash_file
 
     def counted(path):
         there.append(len(list(copy.glob(f"{path.name.removesuffix('.tmp').rpartition('.')[0]}.*tmp"))))
-        return hash_file(path)
+        return real(path)
 
-    monkeypatch.setattr(module, "hash_file", counted)
+    monkeypatch.setattr(module.shared_folder, "hash_file", counted)
     local_copy(stored, str(tmp_path), shown=False)
     assert there == [1, 1, 1]  # itself

@@ -1,3 +1,4 @@
+import dataclasses
 import threading
 
 import numpy as np
@@ -58,7 +59,7 @@ def test_pairs_of_contrastive_tension_are_those_in_memory(lines, tiny_bert, corp
     whole = in_memory(tiny_bert, corpus["txt"])
     for pairing in (Pairing(3, fresh=True), Pairing(1, fresh=False)):
         prepared = PreparedCorpus(Prepared(lines), 0, pairing=pairing)
-        expected = whole._replace(pairing=pairing)
+        expected = dataclasses.replace(whole, pairing=pairing)
         assert (prepared.num_examples, prepared.num_columns) == (expected.num_examples, expected.num_columns)
         for step in range(3):
             same(prepared.batches(4, 1)[step], InMemory(expected, 4, 1)[step])

@@ -6,7 +6,6 @@ from simcse_jax.data.corpus.shards import (
     ShardWriter,
     checksums,
     label_terms,
-    padded,
     parts,
     token_type,
     weights,
@@ -16,7 +15,7 @@ from simcse_jax.data.corpus.shards import (
 def test_parts_begin_at_multiples_of_the_largest_page():
     found = parts(tokens=3, width=2, rows=2, sentences=4, labels=True, origins=False)
     assert found == (0, ALIGN, 2 * ALIGN, 3 * ALIGN, 3 * ALIGN)
-    assert padded(0) == 0 and padded(1) == padded(ALIGN) == ALIGN
+    assert parts(1, 2, 0, 0, False, False) == (0, ALIGN, 2 * ALIGN, 2 * ALIGN, 2 * ALIGN)
 
 
 def test_tokens_take_two_bytes_where_they_can():

@@ -38,7 +38,7 @@ def test_every_row_has_an_item(documents):
 def test_rows_that_are_passed_over_change_no_others(documents, positives):
     whole, found = read(documents, positives=positives), open_items(documents, positives=positives)
     assert next(found) == whole[0]
-    found.pass_over(2)
+    found.pass_to(3)
     assert list(found) == whole[3:]
 
 

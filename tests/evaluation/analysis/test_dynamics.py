@@ -62,13 +62,11 @@ def test_a_picture_a_measure_and_one_page(written):
     found = json.loads((folder / "dynamics.json").read_text())
     assert found["data"] == "STS-B test" and found["about"] == {"sentences": 1359}
     assert found["runs"]["temperature 0.1"] == {"workdir": "runs/1", "points": runs["temperature 0.1"]}
-    numbers = json.loads((folder / "l2_norm.json").read_text())
-    assert numbers["temperature 0.1"] == [{"step": 0, "l2_norm": 0.9}, {"step": 20, "l2_norm": 0.1}]
 
 
 def test_a_run_without_a_measure_is_no_line_of_its_picture(written):
     folder, *_ = written
-    assert list(json.loads((folder / "alignment.json").read_text())) == ["temperature <0.05>"]
+    assert "temperature &lt;0.05&gt;" in (folder / "alignment.svg").read_text()
     assert "temperature 0.1" not in (folder / "alignment.svg").read_text()
     assert "temperature 0.1" in (folder / "uniformity.svg").read_text()
 
@@ -76,7 +74,7 @@ def test_a_run_without_a_measure_is_no_line_of_its_picture(written):
 def test_the_page_has_the_first_and_the_last_step(written):
     folder, *_ = written
     page = (folder / "report.html").read_text()
-    rows = re.findall(r'<tr><th scope="row">(.*?)</th>(.*?)</tr>', page.split("<h2")[7])
+    rows = re.findall(r'<tr><th scope="row">(.*?)</th>(.*?)</tr>', page.split("<h2 id")[7])
     cells = [[name, *re.findall("<td>(.*?)</td>", rest)] for name, rest in rows]
     assert cells[1] == ["temperature &lt;0.05&gt;", "10", "0.400", "0.400", "0.400", "0.400", "0.250", "0.400"]
     assert cells[3] == ["temperature 0.1", "20", "0.100", "0.100", "0.100", "0.100", "–", "0.100"]
@@ -85,8 +83,8 @@ def test_the_page_has_the_first_and_the_last_step(written):
 
 def test_the_page_begins_with_what_changed(written):
     folder, *_ = written
-    first = (folder / "report.html").read_text().split("<nav")[0].split("<p>")[1]
-    assert first.startswith("temperature &lt;0.05&gt;, last layer, from step 0 to step 10: anisotropy fell from 0.900")
+    first = (folder / "report.html").read_text().split("<section")[0].split('<p class="lead">')[1]
+    assert first.startswith("temperature &lt;0.05&gt;, last layer, step 0 → 10: anisotropy 0.900 → 0.400")
 
 
 def test_runs_without_pairs_have_no_picture_of_alignment(tmp_path):
@@ -96,9 +94,8 @@ def test_runs_without_pairs_have_no_picture_of_alignment(tmp_path):
     assert "Alignment" not in (tmp_path / "report.html").read_text()
 
 
-def test_one_run_measured_once_has_numbers_and_no_pictures(tmp_path):
+def test_one_run_measured_once_is_a_point(tmp_path):
     names = dynamics.write({"a": [point(0, 0.5)]}, tmp_path, data="s.txt", about={}, workdirs={"a": "a"}, versions={})
-    assert names == ["dynamics.json", "report.html"]
+    assert "anisotropy.png" in names
     page = (tmp_path / "report.html").read_text()
-    assert "There are no pictures: one run, measured at one step" in page
-    assert "a was measured once, at step 0: anisotropy 0.500" in page and "<td>0.500</td>" in page
+    assert "a, last layer, step 0: anisotropy 0.500, " in page and "<td>0.500</td>" in page

@@ -22,10 +22,11 @@ def test_a_narrow_cone_is_a_small_cloud_next_to_a_wide_one():
     assert {points.shape for points in found.points.values()} == {(80, 2)}
 
 
-def test_pca_is_that_of_the_normalized_rows_of_all_models():
+def test_pca_is_that_of_the_normalized_rows_of_all_models_around_their_means():
     decomposition = pytest.importorskip("sklearn.decomposition")
     parts = {"a": cone(0.3), "b": cone(0.5, count=50, seed=1)}
-    stacked = np.concatenate([normalize(rows) for rows in parts.values()])
+    units = [normalize(rows) for rows in parts.values()]
+    stacked = np.concatenate([rows - rows.mean(axis=0) for rows in units])
     expected = decomposition.PCA(2)
     plane = expected.fit_transform(stacked)
     found = project(parts, umap=False)
@@ -53,7 +54,6 @@ def test_the_mean_cosine_is_that_of_all_pairs():
 def test_sentences_that_are_all_the_same_have_a_map():
     found = project({"a": np.ones((3, 4), np.float32)}, umap=False)
     assert np.allclose(found.points["a"], 0) and found.cosines["a"] == pytest.approx(1)
-    assert found.to_json()["points"]["a"] == [[0, 0]] * 3
 
 
 def test_models_of_different_sizes_have_no_common_map():

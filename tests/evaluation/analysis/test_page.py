@@ -6,10 +6,11 @@ import json
 import numpy as np
 import pytest
 from PIL import Image
+from selenium.webdriver.common.action_chains import ActionChains
 from support.chromium import chromium
 
-from simcse_jax.evaluation.analysis import dynamics, page, report
-from simcse_jax.evaluation.analysis.map import project
+from simcse_jax.evaluation.analysis import dynamics, page, report, sentences
+from simcse_jax.evaluation.sts import Pairs
 
 MODEL, BASE = "runs/<img src=x onerror=alert(1)>", "package:base_MODEL_WITH_A_NAME_THAT_IS_WIDER_THAN_LONG_WWW@3"
 
@@ -28,11 +29,20 @@ def of_a_model(seed: int) -> dict:
     return {"layers": layers(seed), "dimensions": shares, "dimensions_random_pairs": shares, "informativity": r2}
 
 
+def the_sentences(models: tuple[str, ...], changes: list[list[str]]) -> dict:
+    """Of made-up embeddings: each model's are a little narrower than those of the one before."""
+    generator = np.random.default_rng(0)
+    texts = [f"</script><b>sentence {n}" for n in range(40)]
+    sample = sentences.sample([], Pairs(texts[:20], texts[20:], np.linspace(0, 5, 20), {}))
+    rows = {name: generator.normal(size=(40, 6)) + 0.5 * n for n, name in enumerate(models)}
+    return sentences.compare(sample, rows, [tuple(pair) for pair in changes], "STS-B test")[0]
+
+
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory) -> dict:
     """The folders of a report and of the dynamics of runs."""
     folder = tmp_path_factory.mktemp("pages")
-    tokens = [{"token": f"<i>{n}", "count": 99 - n, "change": (n - 30) / 100} for n in range(60)]
+    tokens = [{"token": f"<i>{n}", "count": 99 - n, "change": (n - 30) / 100, "special": False} for n in range(60)]
     named = [token["token"] for token in tokens]
     models = (MODEL, BASE, "the other model, tuned", "the other model")
     change = {"tokens": tokens, "more_contextualized": named[:10], "less_contextualized": named[:-11:-1]}
@@ -44,8 +54,8 @@ def pages(tmp_path_factory) -> dict:
     pairs = [list(models[:2]), list(models[2:])]
     metrics["pairs"] = [{"model": model, "base": base, **change} for model, base in pairs]
     metrics["correlations"] = [{"pairs": pairs, "by_n": [None, 0.5, 0.7], "best_n": 3, "best": 0.7}]
-    points = {name: np.random.default_rng(0).normal(size=(40, 6)) for name in models}
-    report.write(metrics, folder / "report", versions={"jax": "1"}, maps={"map": project(points, umap=False)})
+    compared = the_sentences(models, pairs)
+    report.write(metrics, folder / "report", versions={"jax": "1"}, compared=compared, maps={})
     steps = {
         value: [{"step": step} | dict.fromkeys(dynamics.FIELDS, step * value) for step in range(9)]
         for value in (0.025, 0.05, 0.1)
@@ -119,7 +129,8 @@ def test_a_page_in_a_browser(browser, pages, name):
     assert look("return [...document.querySelectorAll('table')].every(table => table.caption.textContent.length > 3)")
     assert look("return [...document.querySelectorAll('tbody tr')].every(row => row.cells[0].scope == 'row')")
     assert look("return [...document.querySelectorAll('nav a')].every(a => document.querySelector(a.hash))")
-    assert look("return document.querySelectorAll('nav a').length == document.querySelectorAll('section').length")
+    count = "return document.querySelectorAll(arguments[0]).length"
+    assert look(count, "nav a") == look(count, "section") > 2
     assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
     if name == "report":
         assert MODEL in browser.find_element("tag name", "main").text
@@ -160,13 +171,62 @@ def test_a_page_can_be_read_in_light_and_dark(browser, pages, scheme):
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
 
 
+def test_the_sentences_stand_under_the_pointer_before_and_after(browser, pages):
+    desktop = {"width": 1200, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", desktop)
+    browser.get(pages["report"].as_uri())
+    title = browser.find_element("class name", "title").text
+    assert title.startswith(f"{BASE} → {MODEL}: unrelated sentences ")
+    tiles = browser.find_elements("css selector", ".tile")
+    numbers = [tile.find_element("css selector", ".change").text for tile in tiles]
+    assert numbers[0] in title and len(numbers) == 5 and numbers[4].endswith("%")
+    verdicts = [tile.find_elements("css selector", ".verdict") for tile in tiles]
+    assert [len(found) > 0 and found[0].text in ("better", "worse") for found in verdicts][2]  # Spearman alone
+    panels = browser.find_elements("css selector", "#maps svg")
+    boxes = [panel.rect for panel in panels]
+    assert len(panels) == 2 and boxes[0]["y"] == boxes[1]["y"]  # next to each other, over the whole width
+    assert boxes[1]["x"] + boxes[1]["width"] - boxes[0]["x"] > 0.9 * 1200
+    for picture, count in (("#maps svg", 3), ("#pairs svg", 3)):
+        svg = browser.find_element("css selector", picture)
+        browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", svg)
+        circle = svg.find_elements("tag name", "circle")[7]
+        ActionChains(browser).move_to_element(circle).perform()
+        tip = browser.find_element("id", "tip")
+        assert tip.is_displayed() and len(tip.text.splitlines()) == count
+        assert "</script><b>sentence " in tip.text
+    assert browser.execute_script("return document.querySelectorAll('#pairs .pair').length") == 6
+    # Any two models can be chosen.
+    browser.find_element("css selector", "#choose-after option:last-child").click()
+    captions = [caption.text for caption in browser.find_elements("css selector", "#maps figcaption")]
+    assert captions[1].startswith("the other model: mean cosine ")
+    assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
+
+
+def test_parts_of_other_commands_stay_in_the_page(tmp_path):
+    def part(name: str, title: str) -> dict:
+        return {name: page.part(name, title, [], [page.Section(f"part of {title}", "", "")])}
+
+    page.write(tmp_path, {}, part("geometry", "the old one"))
+    page.write(tmp_path, {"a.json": "{}"}, part("sentences", "second"))
+    found = page.write(tmp_path, {}, part("geometry", "third"))
+    text = (tmp_path / "report.html").read_text()
+    assert found == ["report.html"] and "the old one" not in text
+    assert text.index('<h2 class="title">second</h2>') < text.index('<h2 class="title">third</h2>')
+    assert text.count("<h2 id=") == 2 and "<title>second</title>" in text
+    page.write(tmp_path, {}, {"sentences": ""})  # not measured this time
+    assert "second" not in (tmp_path / "report.html").read_text()
+    (tmp_path / "report.html").write_bytes(b"another page \xff")
+    page.write(tmp_path, {}, part("rank", "ranks"))
+    assert "another page" not in (tmp_path / "report.html").read_text()
+
+
 def test_a_script_in_a_page_would_not_run(browser, tmp_path):
     """Should a name ever come through unescaped, the page's policy refuses what it would do."""
     evil = (
         "<script>document.title = 'run'</script><img src='http://198.51.100.7/x.png' onerror=\"document.title='run'\">"
     )
-    (tmp_path / "page.html").write_text(page.page("still", ["A page."], [page.Section("Part", "", evil)]))
-    browser.get((tmp_path / "page.html").as_uri())
+    page.write(tmp_path, {}, {"rank": page.part("rank", "still", ["A page."], [page.Section("Part", "", evil)])})
+    browser.get((tmp_path / "report.html").as_uri())
     assert browser.title == "still"
     asked = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
     sent = [event for event in asked if event["method"] == "Network.responseReceived"]

@@ -8,7 +8,7 @@ from PIL import Image, ImageColor
 
 from simcse_jax.evaluation.analysis import pictures
 from simcse_jax.evaluation.analysis.map import project
-from simcse_jax.evaluation.plotting import line_style
+from simcse_jax.evaluation.plotting import COLOURS
 
 
 def texts(drawn: dict) -> list[str]:
@@ -48,7 +48,7 @@ def test_the_dimensions_that_are_needed_are_marked():
 
 
 def test_a_token_is_a_point_and_their_mean_a_line():
-    tokens = [{"token": str(n), "change": n / 100} for n in range(40)]
+    tokens = [{"token": str(n), "change": n / 100, "special": False} for n in range(40)]
     pairs = [{"model": f"after {n}", "base": f"before {n}", "tokens": tokens} for n in range(3)]
     there = texts(pictures.self_similarity_change(pairs))
     assert {"Self-similarity change of the 40 most frequent tokens", "mean of 25 tokens"} <= set(there)
@@ -71,17 +71,21 @@ def test_every_two_pairs_of_models_have_a_curve():
     assert {f"{name} and B, best: 0.250 at n = 1" for name in long} <= set(texts(pictures.correlation(alike)))
 
 
-def test_a_model_and_its_base_share_a_colour_and_the_base_is_dashed():
+def test_no_two_models_share_a_colour_and_a_base_is_dashed():
     styles = pictures.line_styles(["a", "A", "b", "B", "C", "alone"], [("A", "a"), ("B", "b"), ("C", "a")])
-    look = {name: (style["color"], style["marker"]) for name, style in styles.items()}
-    assert look["a"] == look["A"] and look["b"] == look["B"]
-    assert len({look[name] for name in ("A", "B", "C", "alone")}) == 4
+    assert len({style["color"] for style in styles.values()}) == 6
     assert {name for name, style in styles.items() if style["linestyle"] == "--"} == {"a", "b"}
-    assert styles["C"]["linestyle"] == styles["alone"]["linestyle"] == "-"
     chain = pictures.line_styles(["a", "b", "c"], [("b", "a"), ("c", "b")])  # a base that is a model, too
     assert [chain[name]["linestyle"] for name in "abc"] == ["--", "-", "-"]
-    eight = pictures.line_styles(list("abcdefgh"))
-    assert len({tuple(style.items()) for style in eight.values()}) == 8
+
+
+def test_tokens_around_a_sentence_and_outliers_are_named():
+    tokens = [{"token": f"w{n}", "change": 0.001 * (n % 7), "special": False} for n in range(60)]
+    tokens[1] |= {"token": "[CLS]", "change": -0.4, "special": True}
+    tokens[2] |= {"token": "[SEP]", "special": True}
+    tokens[40] |= {"token": "far", "change": 0.3}
+    there = texts(pictures.self_similarity_change([{"model": "B", "base": "A", "tokens": tokens}]))
+    assert {"[CLS]", "[SEP]", "far"} <= set(there) and sum(text.startswith("w") for text in there) < 9
 
 
 def test_a_map_has_a_panel_a_model_on_the_same_axes():
@@ -105,17 +109,10 @@ def test_runs_are_drawn_over_their_steps():
     assert "2.5" not in there  # a step is whole
 
 
-def test_runs_of_one_step_are_bars():
-    found = {"temperature 0.05": [(20, -1.25)], "temperature 0.1": [(10, -2.5)]}
-    there = texts(pictures.over_steps(found, "uniformity", "STS-B test"))
-    assert {"temperature 0.05, step 20", "temperature 0.1, step 10", "-1.250", "-2.500"} <= set(there)
-    assert "training step" not in there
-
-
 def test_lines_stay_apart_in_grey():
     found = {"a": rows("l2_norm", 1.0, 2.0), "b": rows("l2_norm", 2.0, 1.0)}
     drawn = Image.open(io.BytesIO(pictures.layers(found, "l2_norm", "s")["png"]))
-    colours = [ImageColor.getrgb(line_style(number)["color"]) for number in range(2)]
+    colours = [ImageColor.getrgb(colour) for colour in COLOURS[:2]]
     shades = [Image.new("RGB", (1, 1), colour).convert("L").getpixel((0, 0)) for colour in colours]
     assert abs(shades[0] - shades[1]) > 50
     grey = np.asarray(drawn.convert("L"), int)

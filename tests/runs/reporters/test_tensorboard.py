@@ -1,8 +1,14 @@
+import os
 import struct
+import subprocess
+import sys
 import time
 
+import pytest
+from support import ROOT
+
 from simcse_jax.runs.metrics_file import Metrics
-from simcse_jax.runs.reporters.tensorboard import TensorBoard
+from simcse_jax.runs.reporters.tensorboard import TensorBoard, writer_class
 
 
 def start(folder, step):
@@ -47,3 +53,27 @@ def test_tensorboard_gets_every_line_once_and_forgets_those_after_the_resumed_st
     (second,) = (tmp_path / "tensorboard").glob("events*")
     assert events(second) == [("start", 2), ("train/loss", 2, 0.75)]
     assert (tmp_path / "metrics.jsonl").read_text().count("\n") == 2
+
+
+SCRIPT = """
+import sys
+from simcse_jax.runs.reporters.tensorboard import writer_class
+writer_class()
+assert "torch" not in sys.modules
+import torch
+print(torch.NAME)
+"""
+
+
+def test_pytorch_is_not_imported_and_can_be_later(tmp_path):
+    (tmp_path / "torch.py").write_text('NAME = "another PyTorch"')
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
+    done = subprocess.run([sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True)
+    assert (done.stdout, done.returncode) == ("another PyTorch\n", 0), done.stderr
+
+
+@pytest.mark.parametrize("before", [sys, None], ids=["imported", "blocked"])
+def test_what_a_user_made_of_pytorch_before_stays(before, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", before)
+    writer_class()
+    assert sys.modules["torch"] is before

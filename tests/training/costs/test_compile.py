@@ -190,3 +190,23 @@ def test_steps_of_other_objectives_are_traced():
     assert "score" in str(compile.trace_step(graded, TINY, 2, jax.devices()).in_tree)
     mixed = compile.trace_step(tiny_config(**{"data.train": "a.txt,b.csv", "data.mixed": True}), TINY, 3, jax.devices())
     assert "present" in str(mixed.in_tree)
+
+
+def encoding_flops(**fields):
+    config = tiny_config(**{"model.pooler": "avg", "model.mlp": "none", "train.batch_size": 32} | fields)
+    return dict(product_flops(compile.trace_encoding(config, TINY, 24, jax.devices()).jaxpr))
+
+
+def test_encoding_computes_each_layer_once():
+    rows = 32 // len(jax.devices())  # of one device
+    tokens, size, inner = 24, TINY.hidden_size, TINY.intermediate_size
+    layer = 2 * rows * tokens * (4 * size * size + 2 * size * inner) + 4 * rows * tokens * tokens * size
+    whole = TINY.num_layers * layer
+    assert encoding_flops() == {6: whole}
+    # As a run is scored: without the head of training, and with one that stays.
+    assert encoding_flops(**{"model.mlp": "train"}) == {6: whole}
+    head = 2 * rows * size * size
+    assert encoding_flops(**{"model.mlp": "always"}) == {6: whole + head}
+    assert encoding_flops(**{"model.pooler": "cls", "model.mlp": "none"})[6] < whole
+    # Only the head, of float32, is not rounded.
+    assert encoding_flops(**{"train.dtype": "bfloat16", "model.mlp": "always"}) == {1: whole, 6: head}

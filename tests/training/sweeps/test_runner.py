@@ -28,9 +28,9 @@ from simcse_jax.errors import Preempted, UserError
 from simcse_jax.host.locks import held
 from simcse_jax.models.platforms import tracing_for
 from simcse_jax.runs.loading import load_model
+from simcse_jax.training.loop import Training
 from simcse_jax.training.run import train_and_evaluate
 from simcse_jax.training.sweeps import runner
-from simcse_jax.training.sweeps.together import Group
 from simcse_jax.training.sweeps.variants import load_variants, read_sweep
 
 VARIANTS = """
@@ -258,9 +258,9 @@ def test_runs_together_equal_each_alone_also_when_stopped_and_with_one_that_fail
             os.kill(os.getpid(), signal.SIGINT)
         log(self, number)
 
-    together, log = "--config.sweep.vectorize=True", Group.log
+    together, log = "--config.sweep.vectorize=True", Training.log
     with monkeypatch.context() as patch:
-        patch.setattr(Group, "log", ctrl_c)
+        patch.setattr(Training, "log", ctrl_c)
         with pytest.raises(KeyboardInterrupt, match="Ctrl-C: saved at step 7; resume with:"):
             run(patch, file, tmp_path, together)
     with monkeypatch.context() as patch:
@@ -322,7 +322,7 @@ def test_runs_together_end_by_patience_where_each_alone_ends(file, tmp_path, mon
 def test_runs_with_lora_together_equal_each_alone_and_one_can_continue_alone(file, tmp_path, monkeypatch):
     traced_for = []
     record = lambda platform: traced_for.append(platform) or tracing_for(platform)  # noqa: E731
-    monkeypatch.setattr("simcse_jax.training.sweeps.together.tracing_for", record)
+    monkeypatch.setattr("simcse_jax.training.programs.tracing_for", record)
     fields = ("model.lora.rank=2", "model.lora.dropout=0.1", "train.learning_rate=0.03", "train.max_steps=4")
     for name in ("alone", "together"):
         given = [f"--config.{field}" for field in (*fields, f"sweep.vectorize={name == 'together'}")]

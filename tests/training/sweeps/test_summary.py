@@ -1,7 +1,8 @@
 import pytest
 from support.sweeps import RESULTS, VARIANTS, sweep
 
-from simcse_jax.training.sweeps.summary import Cell, summarize
+from simcse_jax.training.sweeps.summary import Cell, holm, summarize
+from simcse_jax.training.sweeps.variants import Variant
 
 
 def cell(results, name="better", variants=VARIANTS, metric="stsb_dev", **fields):
@@ -30,3 +31,26 @@ def test_only_the_seeds_that_both_have_are_compared():
 def test_runs_of_other_seeds_are_left_out():
     assert cell(RESULTS, seeds=("44", "42")).values == {44: 77.0, 42: 71.0}
     assert cell(RESULTS, seeds=("44", "42")).difference == pytest.approx(2.0)
+
+
+def test_holm_s_correction():
+    """The smallest of four counts four times, the next three times, and none is below a smaller one's."""
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.9, 0.2]) == pytest.approx([0.9, 0.4]) and holm([0.6, 0.7]) == [1.0, 1.0]
+    assert holm([0.03]) == [0.03] and holm([]) == []
+
+
+def test_a_column_s_tests_are_corrected_for_their_number():
+    variants = (*VARIANTS[:2], Variant("worse", {}))
+    results = RESULTS | {"worse": {seed: {"stsb_dev": value} for seed, value in ((42, 60.0), (43, 63.0), (44, 64.0))}}
+    better, worse = (cell(results, name, variants) for name in ("better", "worse"))
+    assert worse.p < better.p and (worse.holm, better.holm) == pytest.approx((2 * worse.p, better.p))
+    assert cell(results, "base", variants).holm is None
+
+
+def test_a_row_is_marked_in_the_columns_on_which_it_was_chosen():
+    variants = (Variant("base", {}), Variant("better", {}, chosen_on=("STS12", "stsb_dev")))
+    columns = ("stsb_dev", "STS12", "STS12_mean", "STS13", "sts_avg", "STSBenchmark")
+    marked = [metric for metric in columns if cell({}, "better", variants, metric, metrics=columns).chosen]
+    assert marked == ["stsb_dev", "STS12", "STS12_mean", "sts_avg"]
+    assert not cell({}, "base", variants).chosen

@@ -49,9 +49,45 @@ def test_a_table_begins_with_what_it_shows():
     found = table.findings(summarize(sweep(), variants, results), sweep())
     assert found == (
         "STS-B dev: better has the highest mean, 74.00; "
-        "1 of 2 rows differs from its baseline with p < 0.05, worst most (-49.97)."
+        "1 of 2 rows differs from its baseline with p < 0.05 after Holm's correction, worst most (-49.97)."
     )
     assert table.findings(summarize(sweep(), variants, {}), sweep()) == ""
+
+
+def test_a_p_that_the_number_of_rows_explains_is_not_stated():
+    """Of seven rows whose only difference from the baseline is chance, one has a p below 0.05 in every third table."""
+    base = {seed: {"stsb_dev": 70.0} for seed in (42, 43, 44)}
+    clear = {42: {"stsb_dev": 71.0}, 43: {"stsb_dev": 71.4}, 44: {"stsb_dev": 71.8}}
+    results = {"base": base, **{f"row {number}": clear for number in range(7)}}
+    rows = summarize(sweep(), tuple(Variant(name, {}) for name in results), results)
+    assert 0.01 < rows[1].cells["stsb_dev"].p < 0.05
+    assert "none of 7 rows differ from their baseline with p < 0.05 after Holm's" in table.findings(rows, sweep())
+    rows = summarize(sweep(), (Variant("base", {}), Variant("row 0", {})), results)
+    assert "1 of 1 rows differs from its baseline with p < 0.05, row 0" in table.findings(rows, sweep())
+
+
+def test_the_sentences_say_how_far_the_order_is_the_paper_s():
+    """SimCSE, Table D.1, and means that were measured here: the best is the same, the order is not."""
+    values = {"dot": (80.16, 85.9), "0.001": (80.63, 84.9), "0.01": (80.19, 85.4), "0.05": (81.35, 86.2)}
+    values |= {"0.1": (80.80, 82.0), "1": (69.47, 64.0)}
+    variants = [Variant(name, {}, {"stsb_dev": paper}) for name, (_, paper) in values.items()]
+    results = {name: {42: {"stsb_dev": mean}} for name, (mean, _) in values.items()}
+    both = sweep(baseline="0.05")
+    found = table.findings(summarize(both, variants, results), both)
+    assert found.endswith("Spearman's ρ with the paper's values is 0.43, over 6 rows.")
+    assert "ρ" not in table.findings(summarize(both, variants[:2], results), both)
+
+
+def test_a_row_chosen_on_what_it_reports_is_marked():
+    variants = (VARIANTS[0], Variant("better", {}, chosen_on=("stsb_dev",)))
+    both = sweep(("stsb_dev", "STS12"), report_once=("STS12",))
+    rows = summarize(both, variants, RESULTS)
+    text = table.markdown(rows, both)
+    assert "STS-B dev: better has the highest mean, 74.00 †;" in text and "| better | 74.00 ± 3.00 † (3) |" in text
+    assert "†: what a row is, its reading or its rate, was chosen on this column, which flatters it." in text
+    assert "Held out, seen by no choice: STS12." in text
+    assert [row["chosen"] for row in csv.DictReader(io.StringIO(table.csv(rows, both)))] == ["", "", "yes", ""]
+    assert "†" not in table.markdown(summarize(both, VARIANTS, RESULTS), both)
 
 
 def test_the_best_row_is_one_of_those_with_the_most_seeds():

@@ -120,6 +120,18 @@ MISTAKES = [
     ),
     ({}, [*VARIANTS, Variant("x", {"seed": 1}, {"sts_avg": 1.0}, quoted=True)], "'x': is quoted: it has the paper's"),
     ({}, [*VARIANTS, Variant("x", {}, {"sts_avg": 1.0}, "hot", quoted=True)], "'x': is quoted: it has the paper's"),
+    (
+        {},
+        [*VARIANTS, Variant("x", {}, chosen_on=("stsb_de",))],
+        "'x': what it was chosen on: no metric 'stsb_de'; the nearest one is",
+    ),
+    ({"report_once": ("STS12",)}, VARIANTS, "report_once: STS12 is not a column; add it to config.sweep.metrics"),
+    ({"report_once": ("stsb_dev",)}, VARIANTS, "report_once: stsb_dev is of a development set"),
+    (
+        {"report_once": ("sts_avg",)},
+        [*VARIANTS, Variant("x", {}, chosen_on=("STSBenchmark",))],
+        "report_once: sts_avg has been seen: variant 'x' was chosen on it",
+    ),
     ({}, [*VARIANTS, Variant("x", {}, quoted=True)], "'x': is quoted: it has the paper's values alone"),
     (
         {"baseline": "x"},
@@ -154,6 +166,11 @@ def test_a_seed_of_all_runs_is_refused():
     config.seed = 7
     with pytest.raises(UserError, match=r"config\.seed=7: a sweep's runs have the seeds of config\.sweep\.seeds"):
         read_sweep(config, VARIANTS)
+
+
+def test_a_test_set_that_no_choice_has_seen_may_be_held_out():
+    config = base(metrics=("stsb_dev", "STS15", "sts_avg"), report_once=("STS15",))
+    assert len(read_sweep(config, [*VARIANTS, Variant("x", {}, chosen_on=("stsb_dev", "STSBenchmark"))])) == 4
 
 
 def test_variants_that_are_not_run_may_miss_their_baseline():
@@ -195,6 +212,7 @@ def test_a_config_without_a_sweep_is_reported():
         "return [Variant('a', {3: 4})]",
         "return [Variant('a', {}, {'stsb_dev': 'x'})]",
         "return [Variant('a', {}, {'stsb_dev': 1.0}, '', 'yes')]",
+        "return [Variant('a', {}, chosen_on='stsb_dev')]",
     ],
 )
 def test_what_is_no_list_of_variants_is_refused(code, tmp_path):

@@ -1,0 +1,160 @@
+"""What changes for sentences: how alike unrelated and related ones are, where they lie, and the pairs themselves."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from simcse_jax.evaluation import geometry, sts
+from simcse_jax.evaluation.analysis import page
+from simcse_jax.evaluation.analysis.inputs import evenly
+from simcse_jax.evaluation.analysis.isotropy import mean_cosine, normalize
+from simcse_jax.evaluation.analysis.map import Map, project_by_size
+
+MOST = 500  # sentences, and pairs, that are measured: all of them are in the page
+BINS = np.linspace(-1, 1, 81)  # of the cosines' distributions
+SENTENCES = "sentences.json"
+
+
+FAR = 0.1  # by which the mean cosine of unrelated sentences changes where they are said to move
+
+
+class Sample(NamedTuple):
+    """The sentences and pairs that are measured."""
+
+    texts: list[str]  # T different ones: those of the pairs, too
+    sentences: list[int]  # N of them that stand for all
+    pairs: list[tuple[int, int]]  # none without grades
+    gold: np.ndarray  # a grade for each pair
+
+
+def sample(sentences: Sequence[str], pairs: sts.Pairs | None = None) -> Sample:
+    """At most `MOST` different sentences and as many graded pairs, spread evenly over the data."""
+    rows = evenly(range(len(pairs.gold)), MOST) if pairs else []
+    sides = [(pairs.first[row], pairs.second[row]) for row in rows] if pairs else []
+    firsts = dict.fromkeys(first for first, _ in sides)
+    different = firsts if len(firsts) > 1 else dict.fromkeys([*sentences, *(text for side in sides for text in side)])
+    chosen = evenly([text for text in different if text.strip()], MOST)
+    place = {text: number for number, text in enumerate(dict.fromkeys([*chosen, *(t for side in sides for t in side)]))}
+    gold = pairs.gold[rows] if pairs else np.zeros(0)
+    return Sample(list(place), list(range(len(chosen))), [(place[a], place[b]) for a, b in sides], gold)
+
+
+def compare(
+    about: Sample,
+    embeddings: Mapping[str, Float[np.ndarray, "T D"]],
+    changes: Sequence[tuple[str, str]],
+    data: str,
+) -> tuple[dict[str, Any] | None, dict[str, Map]]:
+    """Measures the models on the sample.
+
+    Without grades, the related pairs are each sentence and the nearest one to it by the first model.
+
+    Args:
+      embeddings: of the sample's texts, of any length, by the models' labels.
+      changes: the labels of a model and of the one that it is compared with.
+
+    Returns:
+      The contents of `sentences.json`: `texts`, `sentences` and `pairs` (their places in `texts` and their grade), and
+      of each model its `numbers`, `map`, the `cosines` of the pairs, the place of each sentence's `nearest` one, and
+      the `distributions` of the cosines of unrelated and related sentences.
+    """
+    if len(about.sentences) < 2 or not embeddings:
+        return None, {}
+    rows = {label: normalize(found) for label, found in embeddings.items()}
+    own = np.array(about.sentences)
+    cosines = {label: found[own] @ found[own].T - 2 * np.eye(len(own)) for label, found in rows.items()}
+    nearest = {label: found.argmax(axis=1) for label, found in cosines.items()}
+    first = next(iter(rows))
+    graded = len(about.pairs) > 0
+    pairs = about.pairs or [(number, int(other)) for number, other in enumerate(nearest[first])]
+    related = about.gold > geometry.POSITIVE if graded else np.ones(len(pairs), bool)
+    kind = "pairs rated above 4" if graded else f"neighbours in {first}"
+    measures: list[tuple[str, str, int, str]] = [  # each with its title, its digits, and what is better
+        ("unrelated", "unrelated sentences, mean cosine", 2, ""),
+        *([("related", f"{kind}, mean cosine", 2, "")] if related.any() else []),
+        *([("spearman", f"Spearman × 100 of {len(pairs)} graded pairs", 1, "higher")] if graded else []),
+        ("uniformity", "uniformity", 2, ""),
+    ]
+    maps = project_by_size({label: found[own] for label, found in rows.items()})
+    found: dict[str, Any] = {"data": data, "changes": [list(pair) for pair in changes], "texts": about.texts}
+    found |= {"sentences": about.sentences, "related": kind, "graded": graded, "measures": measures}
+    found |= {"bins": np.round(BINS, 4).tolist(), "models": {}}
+    grades = np.round(about.gold, 3).tolist() if graded else [None] * len(pairs)
+    found["pairs"] = [[*pair, grade] for pair, grade in zip(pairs, grades, strict=True)]
+    sides = np.array(pairs).T
+    upper = np.triu_indices(len(own), 1)
+    for label, embedded in rows.items():
+        of_pairs = np.sum(embedded[sides[0]] * embedded[sides[1]], axis=1)
+        unrelated = cosines[label][upper]
+        numbers = {
+            "unrelated": float(mean_cosine(embedded[own])),
+            "related": float(np.mean(of_pairs[related])) if related.any() else 0.0,
+            "spearman": sts.spearman(of_pairs, about.gold) if graded else 0.0,
+            "uniformity": geometry.uniformity(embedded[own]),
+        }
+        map_ = next(one for one in maps.values() if label in one.points)
+        found["models"][label] = {
+            "numbers": {name: round(numbers[name], 6) for name, *_ in measures},
+            "map": {"title": map_.title, "axes": map_.axes, "points": np.round(map_.points[label], 4).tolist()},
+            "cosines": np.round(of_pairs, 4).tolist(),
+            "nearest": nearest[label].tolist(),
+            "distributions": [_density(unrelated), _density(of_pairs[related])],
+        }
+    return found, maps
+
+
+def _density(cosines: np.ndarray) -> list[float]:
+    if not len(cosines):
+        return []
+    return np.round(np.histogram(np.clip(cosines, -1, 1), BINS, density=True)[0], 4).tolist()
+
+
+def changed(found: Mapping[str, Any]) -> list[str]:
+    """A line for each model and the one that it is compared with, or for each model if there are no such pairs."""
+    models = found["models"]
+    lines = []
+    for model, base in _pairs(found):
+        parts = [f"{title} {_arrow(found, name, base, model)}" for name, title, *_ in found["measures"]]
+        same = np.mean(np.array(models[base]["nearest"]) == np.array(models[model]["nearest"]))
+        parts.append(f"{100 * same:.0f}% of the sentences have the same nearest sentence as before")
+        lines.append(f"{base} → {model}: {'; '.join(parts)}.")
+    for label, one in models.items() if not lines else ():
+        parts = [f"{title} {_digits(one['numbers'][name], digits)}" for name, title, digits, _ in found["measures"]]
+        lines.append(f"{label}: {'; '.join(parts)}.")
+    return lines
+
+
+def headline(found: Mapping[str, Any]) -> str:
+    """The first change in a few words."""
+    models = found["models"]
+    if not (pairs := _pairs(found)):
+        return f"{' and '.join(models) if len(models) < 3 else f'{len(models)} models'} on {found['data']}"
+    model, base = pairs[0]
+    before, after = (models[label]["numbers"]["unrelated"] for label in (base, model))
+    moved = (after > before + FAR) - (after < before - FAR)
+    what = ("stay about as far apart", "crowd together", "spread out")[moved]
+    text = f"{base} → {model}: unrelated sentences {what}, mean cosine {_arrow(found, 'unrelated', base, model)}"
+    return text + (f"; Spearman {_arrow(found, 'spearman', base, model)}" if found["graded"] else "")
+
+
+def part(found: Mapping[str, Any]) -> str:
+    """The part of the page, whose sections its script makes."""
+    about = f"Measured on {len(found['sentences']):,} sentences and {len(found['pairs']):,} pairs of {found['data']}."
+    return page.part("sentences", headline(found), [*changed(found), about], [], found)
+
+
+def _pairs(found: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The models that are compared, each with its base, of which both were measured."""
+    return [(model, base) for model, base in found["changes"] if {model, base} <= found["models"].keys()]
+
+
+def _arrow(found: Mapping[str, Any], measure: str, base: str, model: str) -> str:
+    values = (found["models"][label]["numbers"][measure] for label in (base, model))
+    digits = next(digits for name, _, digits, _ in found["measures"] if name == measure)
+    return " → ".join(_digits(value, digits) for value in values)
+
+
+def _digits(value: float, digits: int) -> str:
+    return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")  # no −0.00

@@ -1,0 +1,34 @@
+"""How similar embeddings are; losses of many similarities, some rows at a time."""
+
+from collections.abc import Callable
+from typing import Any
+
+from jaxtyping import Float
+
+from simcse_jax.devices.chunks import in_chunks
+from simcse_jax.objectives.lazy import AnyArray, Array, jax, jnp
+
+MEASURES = ("cosine", "dot")  # of the similarity of two embeddings
+SIMILARITIES = 2**22  # computed at a time: all of a batch of 16,384 take 1 GiB, and their gradients as much
+
+
+def normalize(x: Float[AnyArray, "... D"]) -> Float[Array, "... D"]:
+    """Rows of length 1. The lower limit keeps a zero vector's gradient finite, as in PyTorch's cosine similarity."""
+    norm_squared = jnp.sum(x * x, axis=-1, keepdims=True)
+    return jnp.multiply(x, jax.lax.rsqrt(jnp.maximum(norm_squared, 1e-16)))
+
+
+def cosine(first: Float[AnyArray, "B D"], second: Float[AnyArray, "B D"]) -> Float[Array, " B"]:
+    """The cosine of each pair."""
+    return jnp.sum(normalize(first) * normalize(second), axis=1)
+
+
+def comparable(similarity: str, *embeddings: Float[AnyArray, "... D"]) -> list[Float[Array, "... D"]]:
+    """Embeddings whose dot products are their similarities, of `MEASURES`."""
+    prepared: Any = {"cosine": normalize, "dot": jnp.asarray}[similarity]
+    return [prepared(each) for each in embeddings]
+
+
+def by_rows(function: Callable[..., Any], columns: int, *rows: Any) -> Any:
+    """`function(*rows)`, at most `SIMILARITIES` at a time, of which each row has `columns`; see `in_chunks`."""
+    return in_chunks(function, max(1, SIMILARITIES // columns), *rows)

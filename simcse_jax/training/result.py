@@ -1,0 +1,157 @@
+"""The result of a run: its best checkpoint, scored."""
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from simcse_jax.devices import processes
+from simcse_jax.encoding.embedder import Embedder
+from simcse_jax.encoding.masked_tokens import masked_token_accuracy
+from simcse_jax.errors import UserError
+from simcse_jax.evaluation.against import Comparison, compare
+from simcse_jax.host.progress import doing
+from simcse_jax.models.parameters import Params
+from simcse_jax.runs.run_files import AGAINST_START, BEST_STEP
+from simcse_jax.runs.state import TrainState
+from simcse_jax.runs.workdir import Workdir
+from simcse_jax.training.inputs import Inputs
+from simcse_jax.training.loop import Run, Training
+
+MASKED, TRUNCATED = "masked_token_accuracy", "truncated"  # in `result.json`
+
+
+def finish(training: Training, state: TrainState) -> None:
+    """Scores each run's best checkpoint, and writes its `result.json`."""
+    for row, run in enumerate(training.runs):
+        if training.setup.together and run.continues:  # it may have been given up before a kill
+            last = training.setup.of_run(state.params, row).values()
+            if not all(np.isfinite(np.asarray(value)).all() for value in last):
+                training.stop(run, int(state.step), "its parameters are not finite")
+        if run.problem:
+            continue
+        try:
+            result = report(run, training.setup.inputs, *choose(training, row, state))
+        except UserError as error:  # as of a post-processing that cannot be fit on its embeddings
+            if not training.setup.together:
+                raise
+            training.stop(run, int(state.step), str(error))
+            continue
+        if run.metrics is not None:
+            run.metrics.finish(result)
+
+
+def choose(training: Training, row: int, state: TrainState) -> tuple[int, Embedder, Embedder | None]:
+    """The best step of a run, given by its row, and its model; also the start's, where they are to be compared."""
+    setup, checkpoints, run = training.setup, training.checkpoints, training.runs[row]
+
+    def model(params: Params, tower: int = 0) -> Embedder:
+        return setup.embed.with_params(setup.model(setup.of_run(params, row), tower))
+
+    if setup.together:
+        return run.best[1], model(training.best), None
+    intended = checkpoints.best
+    best, params = checkpoints.restore_best(state.params)
+    kept = [0] if setup.schedule.keep_start else []  # the start may have been better
+    with processes.together():
+        run.check()
+        if processes.is_first() and (best != intended or run.folder.scored_step() not in (None, best, *kept)):
+            run.folder.drop_result()
+    start, last = None, int(state.step)
+    if kept and last:
+        start = model(checkpoints.restore_params(0, state.params) if best else params, checkpoints.tower(0))
+        if not best:  # none scored better: the last one is compared
+            best, params = last, state.params
+    return best, model(params, checkpoints.tower(best)), start
+
+
+def report(run: Run, inputs: Inputs, best: int, embed: Embedder, start: Embedder | None = None) -> dict[str, Any]:
+    """Scores the best checkpoint on the test sets, writes `result.json` and prints the paper's tables.
+
+    If `eval.extra` asks for more scores of a finished run, only the missing ones are computed. With a `start`, the
+    checkpoint is compared with it, and the start is kept unless the checkpoint is better.
+
+    Returns:
+      The contents of `result.json`; nothing where nothing is scored.
+    """
+    if inputs.evaluation is None:
+        run.say(f"done; the last checkpoint (step {best}) is in {run.folder}")
+        return {}
+    before = scores_before(run.folder) if inputs.evaluation.extra else {}
+    against: dict[str, Any] = {}
+    with doing(run.name):
+        result = final_scores(inputs, embed, run.config.seed, before)
+        if start is not None:
+            comparison = compare(inputs.evaluation.at_end, start, embed, run.config.seed)
+            against = {AGAINST_START: comparison._asdict() | {"step": best}}
+            if not comparison.is_better:
+                best, result = 0, final_scores(inputs, start, run.config.seed, {})
+    result |= {BEST_STEP: best} | run.patience.result | against
+    if processes.is_first():
+        run.folder.write_result(result)
+    first, *others = inputs.evaluation.tables(result)
+    run.say(f"best checkpoint: step {best}; {first}")
+    for table in others:
+        run.say(table)
+    if start is not None:
+        run.say(describe_comparison(comparison))
+    for size, numbers in result.get(TRUNCATED, {}).items():
+        for table in inputs.evaluation.tables(numbers):
+            run.say(f"the first {size} elements: {table}")
+    if MASKED in result:
+        run.say(f"masked tokens of the development sentences: {result[MASKED]:.2f}% guessed")
+    return result
+
+
+def describe_comparison(comparison: Comparison) -> str:
+    """The comparison with the start, for people."""
+    before, after, low, high = comparison
+    verdict = "training helped" if comparison.is_better else "no better, so the start is kept"
+    interval = f"95% interval {low:+.2f} to {high:+.2f}"
+    return f"before {before:.2f}, after {after:.2f}: {after - before:+.2f}, {interval}; {verdict}"
+
+
+def scores_before(folder: Workdir) -> dict[str, Any]:
+    """What `result.json` has of the same model, as the first process sees it; {} if there is none.
+
+    Raises:
+      UserError: when it is damaged.
+    """
+    with processes.together():
+        text = json.dumps(folder.read_result() or {}) if processes.is_first() else ""
+    return json.loads(processes.gather(text)[0])
+
+
+def final_scores(inputs: Inputs, embed: Embedder, seed: int, before: Mapping[str, Any]) -> dict[str, Any]:
+    """The contents of `result.json`: the evaluation's, and of a language model the masked tokens that it guesses.
+
+    `truncated` has the evaluation's for each size below the whole embedding's, at which objectives saw it.
+
+    Args:
+      inputs: of the run; it must have an evaluation.
+      embed: the model, with all parameters of the run.
+      seed: of the run.
+      before: the contents so far, of the same model; kept if `eval.extra` asks for more.
+    """
+    everything = inputs.evaluation
+    assert everything is not None
+
+    def scores(embed: Embedder, before: Mapping[str, Any]) -> dict[str, Any]:
+        evaluation = everything.missing_in(before)
+        kept = before if evaluation is not everything else {}
+        return {**kept, **evaluation.final_scores(lambda some: embed.with_progress(some, processes.is_first()), seed)}
+
+    result = scores(embed, before)
+    if inputs.sizes:
+        smaller = result.get(TRUNCATED, {})
+        result[TRUNCATED] = {
+            str(size): scores(embed.truncated(size, normalized_first=False), smaller.get(str(size), {}))
+            for size in inputs.sizes
+        }
+    if MASKED not in result and inputs.language_model and (pairs := everything.pairs):
+        sentences = list(dict.fromkeys([*pairs.first, *pairs.second]))
+        accuracy = masked_token_accuracy(embed, sentences, **inputs.language_model._asdict())
+        result |= {MASKED: accuracy} if math.isfinite(accuracy) else {}
+    return result
