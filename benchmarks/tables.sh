@@ -9,7 +9,7 @@ fi
 senteval=$1 wiki=$2 output=$3
 shift 3
 tables=${*:-language_model learning_rates simcse_table3 simcse_tableD1 simcse_pp_table1 simcse_pp_table2 simcse_pp_table3
-  simcse_pp_table5 simcse_tableC1 simcse_figure2 simcse_table6 simcse_tableD2 simcse_pp_table4 generator systems}
+  simcse_pp_table5 simcse_tableC1 simcse_figure2 simcse_table6 simcse_tableD2 simcse_pp_table4 generator systems ct_parts}
 mkdir -p "$output" data
 export GLIBC_TUNABLES="${GLIBC_TUNABLES-glibc.malloc.hugetlb=1}" # a step on a CPU is faster; see docs/background/performance.md
 
@@ -19,6 +19,8 @@ unsupervised=(--config.data.train="$wiki")
 supervised=(--config.data.train="$output/snli_neutral.csv" --config.train.learning_rate=5e-5)
 one_task=(--config.eval.tasks=STSBenchmark)
 # Without them, all similarity sets are scored that SENTEVAL has; the tables name those that are missing.
+
+sentences() { [ -e data/sentences.txt ] || head -n 9600 "$wiki" > data/sentences.txt; }
 
 sweep() { # file (with argument), fields
   local file=$1
@@ -92,12 +94,16 @@ SimCSE + whitening,SimCSE + flow" ;;
         --config.eval.data="$senteval" "${one_task[@]}"
       ln -sfn "$(realpath "$output/generator")" data/generator ;;
     systems) # one epoch of 9,600 sentences each, all four rates, of which docs/background/results/ has three each
-      [ -e data/sentences.txt ] || head -n 9600 "$wiki" > data/sentences.txt
+      sentences
       [ -e data/documents.txt ] || awk '{ lines = lines $0 "\n"; words += NF }
         words >= 512 { printf "%s\n", lines; lines = ""; words = 0 }' data/sentences.txt > data/documents.txt
       simcse-jax sweep --config ablations/systems --workdir "$output/systems" "${start[@]}" \
         --config.data.train=data/sentences.txt --config.train.epochs=1 --config.train.log_every=50 \
         --config.sweep.seeds=42 --config.sweep.metrics=stsb_dev,anisotropy,steps,training_minutes ;;
+    ct_parts) # the same sentences; the rate is that of both there
+      sentences
+      simcse-jax sweep --config ablations/ct_parts --workdir "$output/$table" "${start[@]}" \
+        --config.data.train=data/sentences.txt --config.train.epochs=1 --config.train.log_every=50 ;;
     simcse_tableC1) # trains nothing; the flow alone has a seed
       table_c1() { simcse-jax sweep --config ablations/$table --workdir "$output/$table" "${start[@]}" "$@"; }
       table_c1 --config.sweep.seeds=42

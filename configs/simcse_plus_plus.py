@@ -6,9 +6,9 @@ trained with [CLS], and the learning rate 1e-5, where the paper has 3e-5 for bas
 the script's rate. There is no script for SBERT-large.
 
 The readings of m (see `simcse_jax/objectives/off_dropout.py`) and of the dimension-wise loss (see
-`simcse_jax/objectives/dimension_wise.py`) are those that training favours: m as released, the loss as printed, which
-are the best of the four pairs on STS-B with each seed, and have the paper's peaks of m and of τ (a small language
-model; `docs/background/results/README.md`). The authors' script for SimCSE++ (run_re_vicreg.sh) sets m to 1, where both
+`simcse_jax/objectives/dimension_wise.py`) are those that do best on STS-B dev from a small language model: m as
+released, the loss as printed (`docs/background/results/simcse_pp_table5.md`). Which ones made the paper's numbers is
+not known. The authors'' script for SimCSE++ (run_re_vicreg.sh) sets m to 1, where both
 readings of it are the same; the paper says 0.9.
 
 The file: `simcse-jax build-data wiki_sentences --source DUMP`, or the authors' (docs/guides/data.md).
