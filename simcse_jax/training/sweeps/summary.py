@@ -72,9 +72,10 @@ def summarize(
             )
         rows.append(Row(variant.name, baseline, cells, variant.fields, variant.quoted))
     for metric in sweep.metrics:
-        tested = [row for row in rows if row.cells[metric].p is not None]
-        for row, p in zip(tested, holm([row.cells[metric].p for row in tested]), strict=True):
-            row.cells[metric] = row.cells[metric]._replace(holm=p)
+        tested = {row.name: p for row in rows if (p := row.cells[metric].p) is not None}
+        corrected = dict(zip(tested, holm(list(tested.values())), strict=True))
+        for row in rows:
+            row.cells[metric] = row.cells[metric]._replace(holm=corrected.get(row.name))
     return rows
 
 
