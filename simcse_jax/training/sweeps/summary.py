@@ -72,10 +72,10 @@ def summarize(
             )
         rows.append(Row(variant.name, baseline, cells, variant.fields, variant.quoted))
     for metric in sweep.metrics:
-        tested = {row.name: p for row in rows if (p := row.cells[metric].p) is not None}
+        tested = {row.variant: p for row in rows if (p := row.cells[metric].p) is not None}
         corrected = dict(zip(tested, holm(list(tested.values())), strict=True))
         for row in rows:
-            row.cells[metric] = row.cells[metric]._replace(holm=corrected.get(row.name))
+            row.cells[metric] = row.cells[metric]._replace(holm=corrected.get(row.variant))
     return rows
 
 
