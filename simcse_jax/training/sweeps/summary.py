@@ -72,10 +72,9 @@ def summarize(
             )
         rows.append(Row(variant.name, baseline, cells, variant.fields, variant.quoted))
     for metric in sweep.metrics:
-        tested = {row.variant: p for row in rows if (p := row.cells[metric].p) is not None}
-        corrected = dict(zip(tested, holm(list(tested.values())), strict=True))
-        for row in rows:
-            row.cells[metric] = row.cells[metric]._replace(holm=corrected.get(row.variant))
+        tests = [(row.cells, p) for row in rows if (p := row.cells[metric].p) is not None]
+        for (cells, _), corrected in zip(tests, holm([p for _, p in tests]), strict=True):
+            cells[metric] = cells[metric]._replace(holm=corrected)
     return rows
 
 
