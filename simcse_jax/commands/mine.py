@@ -27,7 +27,7 @@ from simcse_jax.errors import UserError
 from simcse_jax.host.outputs import RESUMED, output_file
 
 if TYPE_CHECKING:
-    from simcse_jax.bulk.mining.pairs import PairFile
+    from simcse_jax.bulk.mining.pairs import PairFiles
     from simcse_jax.bulk.mining.selection import Choice
     from simcse_jax.bulk.resumable import PartialPairs
 
@@ -44,15 +44,17 @@ def main() -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Mines as the options say."""
-    from simcse_jax.bulk.mining.pairs import PairFile, Positives
+    from simcse_jax.bulk.mining.pairs import PairFiles, Positives
     from simcse_jax.bulk.resumable import PAIR_KINDS, PartialPairs
+    from simcse_jax.data.files import as_inputs
     from simcse_jax.host.locks import held_next_to
 
-    inputs = {"--pairs": args.pairs, "--model": args.model, "--corpus": args.corpus, "--judge": args.judge}
+    inputs = as_inputs("--pairs", args.pairs) | {"--corpus": args.corpus}
+    inputs |= {"--model": args.model, "--judge": args.judge}
     path = output_file(args.output, inputs, kinds=PAIR_KINDS, temporary=RESUMED, streamed=False)
     try:
         with warnings_in_a_line():
-            pairs = PairFile(args.pairs, args.columns)
+            pairs = PairFiles(args.pairs, args.columns)
         positives = Positives(pairs.read())
     except UserError as error:  # about the fields of a config, which are options here
         raise UserError(re.sub(r"data\.columns\.(\w+)", r"--columns \1=NAME", str(error))) from None
@@ -64,18 +66,17 @@ def run(args: argparse.Namespace) -> None:
 
 
 def mine(
-    args: argparse.Namespace, path: Path, pairs: "PairFile", positives: Any, output_of: "type[PartialPairs]"
+    args: argparse.Namespace, path: Path, pairs: "PairFiles", positives: Any, output_of: "type[PartialPairs]"
 ) -> None:
     """Mines the blocks that are not done yet, and writes the output."""
     from simcse_jax.bulk.mining.corpus import open_corpus
     from simcse_jax.bulk.mining.miner import Miner, check_corpus, check_rows
-    from simcse_jax.data.corpus.shared_folder import hash_file
     from simcse_jax.host.progress import Progress
     from simcse_jax.index.options import check_search
     from simcse_jax.simcse import SimCSE
 
     choice = choice_of(args)
-    about = options_of(args, choice) | {"--pairs": hash_file(pairs.path)} | pairs.reading
+    about = options_of(args, choice) | {"--pairs": pairs.fingerprint()} | pairs.reading
     output_of(path, about, whole=False)  # before models are opened and sentences encoded
     model = SimCSE(
         args.model, pooler=args.pooler, batch_size=args.batch_size, dtype=args.dtype, truncate_dim=args.truncate_dim
@@ -105,8 +106,8 @@ def mine(
             counted["short"] = sum(len(record["negative_rows"]) < args.num_negatives for record in kept)
             output.append(kept, len(block), counted)
             bar.advance(len(block))
-    if hash_file(pairs.path) != about["--pairs"]:
-        raise UserError(f"{pairs.path}: changed while it was read; start again")
+    if pairs.fingerprint() != about["--pairs"]:
+        raise UserError(f"{pairs.name}: changed while it was read; start again")
     if not output.counted["negatives"]:
         output.remove()
         raise UserError(f"--corpus {args.corpus}: no pair has a hard negative there that the options allow; relax them")
@@ -156,13 +157,15 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--model", required=True, help=MODEL)
     parser.add_argument(
-        "--pairs", required=True, help="a .csv, .tsv, .jsonl or .parquet file with anchors and positives"
+        "--pairs",
+        required=True,
+        help="anchors and positives: a .csv, .tsv, .jsonl or .parquet file, a folder, or a pattern",
     )
     parser.add_argument(
         "--corpus",
         required=True,
-        help="what to search in: a file of sentences, a prepared corpus with its text, an index that search made, in "
-        "memory or LanceDB's, or embeddings that encode wrote",
+        help="what to search in: sentences (a file, a folder or a pattern), a prepared corpus with its text, "
+        "an index that search made, in memory or LanceDB's, or embeddings that encode wrote",
     )
     parser.add_argument("--output", required=True, help="a .jsonl or .parquet file for the pairs with their negatives")
     parser.add_argument(

@@ -119,7 +119,7 @@ class Part(AnyCorpus):
     pairing: Pairing | None  # makes an epoch's examples from one column; None: the rows are the examples
 
     @property
-    def parts(self) -> "tuple[Part, ...]":  # type: ignore[override] - nobody writes it
+    def parts(self) -> "tuple[Part, ...]":  # type: ignore[override]  # which is never written
         """The corpus itself."""
         return (self,)
 

@@ -92,7 +92,7 @@ def models(
 def singular_values(panels: Panels, title: str) -> Pictures:
     """The singular values of the models' sentence embeddings, the largest one set to 1 (Figure F.1).
 
-    Those below `SMALLEST` are directions that no sentence uses, zeros up to rounding: they are counted in the legend.
+    Those below `SMALLEST` are directions that hardly any sentence uses: they are counted in the legend.
     """
     most = max(map(len, panels.values()))
     width = 6.2 if len(panels) == 1 else 4.8 * len(panels)
@@ -109,7 +109,7 @@ def singular_values(panels: Panels, title: str) -> Pictures:
                     values,
                     markersize=4,
                     markevery=(0.02 * number, 0.15),
-                    label=shortened(name) + f"  ({left_out} more are 0 up to rounding)" * (left_out > 0),
+                    label=shortened(name) + f"  ({left_out} below {SMALLEST:g} not drawn)" * (left_out > 0),
                     **colours[name],
                 )
             axes.set_title(panel, loc="left")

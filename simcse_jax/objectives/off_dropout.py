@@ -46,18 +46,14 @@ def off_dropout(
     other views: noisy or mean ones for one kind of pairs, ordinary ones for the other.
 
     Args:
-      anchors: (B, D) z¹ of the positive pairs, the local rows.
-      positives: (B, D) z² of the same rows.
+      anchors, positives: (B, D) z¹ and z² of the positive pairs, the local rows.
       clean_anchors: (B, D) z of the negative pairs, the local rows.
       clean_positives: (N, D) z⁺ of the global batch; row own[i] is in no negative pair of anchor i.
       clean_hard_negatives: (N, D) z⁻ of the global batch, (H, N, D) for H kinds of them, or None.
       own: (B,) the row of `clean_positives` that belongs to each anchor.
       temperature: τ.
-      m, reading: see above; 0 makes every loss of `paper` 0.
+      m, reading: see above.
       present: False for the hard negatives that are left out of the sums; None keeps all.
-
-    Returns:
-      (B,) losses.
     """
     readings: dict[str, Any] = {"paper": (1.0, jnp.log(m)), "released": (m, 0.0)}
     factor, shift = readings[reading]  # of the positive and the negative logits

@@ -130,6 +130,9 @@ class Training:
         with Progress(schedule.total, "steps", done=first, shown=processes.is_first()) as bar:
             steps = Steps(bar, processes.is_first())
             for number in range(first + 1, schedule.total + 1):
+                if seconds := self.updates.compile(number - 1, state, batch, self.settings):
+                    self.speed.skip(seconds)
+                    bar.skip(seconds)
                 state = self.update(number - 1, state, batch)
                 steps.dispatched(self.loss)
                 if number < schedule.total:
@@ -179,9 +182,7 @@ class Training:
         self.speed = Speed()
 
     def update(self, step: int, state: TrainState, batch: Batch) -> TrainState:
-        """Dispatches an update; its metrics stay on the device until they are needed."""
-        if seconds := self.updates.compile(step, state, batch, self.settings):
-            self.speed.skip(seconds)
+        """Dispatches an update, which is compiled; its metrics stay on the device until they are needed."""
         state, values = (self.traced_update or self.updates)(step, state, batch, self.settings)
         self.pending.append((step + 1, values))
         self.speed.add(math.prod(batch["input_ids"].shape[:-1]), self.tokens, self.updates.at_peak(step))

@@ -12,7 +12,7 @@ from simcse_jax.data.columns import ROLES
 from simcse_jax.data.corpus.manifest import corpus_path, is_prepared
 from simcse_jax.data.corpus.prepared import Prepared, texts
 from simcse_jax.data.corpus.shared_folder import hash_file, stamp_of
-from simcse_jax.data.sentences import SentenceFile
+from simcse_jax.data.sentences import SentenceFiles
 from simcse_jax.encoding.quantization import Quantization
 from simcse_jax.errors import UserError
 from simcse_jax.host.progress import Progress
@@ -70,13 +70,13 @@ def open_corpus(name: str, model: SimCSE, column: str | None, options: SearchOpt
         model.load_index(name)
     elif is_prepared(path):
         mark = _index_prepared(Path(path), model, column)
-    elif local_path(name).is_dir() or _has_embeddings(local_path(name)):
+    elif _has_embeddings(local_path(name)):
         _refuse_column(name, column)
         numbers, mark = _index_embeddings(name, model)
     else:
-        file = SentenceFile(name, column)
-        rows, mark = file.scan()
-        _fill(model, file.read(), rows)
+        files = SentenceFiles(name, column)
+        rows, mark = files.scan()
+        _fill(model, files.read(), rows)
     index = model.index
     assert index is not None
     has_text = bool(index.first_sentences(1)) if isinstance(index, LanceIndex) else any(index.sentences)
@@ -152,7 +152,9 @@ def _index_embeddings(name: str, model: SimCSE) -> tuple[np.ndarray, str]:
 
 
 def _has_embeddings(path: Path) -> bool:
-    """Whether a file has embeddings, not only sentences."""
+    """Whether a file, or one of a folder, has embeddings, not only sentences."""
+    if path.is_dir():
+        return any(_has_embeddings(each) for each in sorted(path.iterdir()) if each.is_file())
     if path.suffix.lower() != ".parquet" or not path.is_file():
         return path.suffix.lower() == ".npy"
     import pyarrow

@@ -11,7 +11,8 @@ import numpy as np
 from jaxtyping import Int64
 
 from simcse_jax.data.columns import EARLIER, choose_columns, only_sentences, warn_of_labels
-from simcse_jax.data.files import READERS, read_parquet
+from simcse_jax.data.corpus.shared_folder import hash_file
+from simcse_jax.data.files import READERS, files_of, read_parquet
 from simcse_jax.data.row_lists import split_positives
 from simcse_jax.data.rows import MISSING, read_text
 from simcse_jax.data.separated import reading_of
@@ -40,7 +41,7 @@ class PairFile:
         self.path = local_path(name)
         suffix = self.path.suffix.lower()
         if not self.path.is_file():
-            raise UserError(f"--pairs {name}: {'a folder' if self.path.is_dir() else 'no such file'}; name a file")
+            raise UserError(f"--pairs {name}: no such file")
         if suffix not in READERS or suffix == ".txt":
             raise UserError(f"--pairs {name}: must be a .csv, .tsv, .jsonl or .parquet file with anchors and positives")
         names, _ = READERS[suffix](self.path)
@@ -84,6 +85,36 @@ class PairFile:
                 continue
             own = tuple(_row(value, field) for value, field in zip(values[2:], fields[2:], strict=True))
             yield Pair(number, anchor, positive, own)
+
+
+class PairFiles:
+    """The pairs of all files of a name (`data.files.files_of`), one after the other."""
+
+    def __init__(self, name: str, columns: Mapping[str, str]):
+        """Checks all files, see `PairFile`."""
+        self.name = name
+        self._files = [PairFile(file, columns) for file in files_of(name)]
+        first, *others = self._files
+        self.has_rows = first.has_rows
+        for file in others:
+            if file.has_rows != self.has_rows:
+                raise UserError(f"--pairs {name}: {file.path} and {first.path}: the column {ROWS[1]} is in one alone")
+        self.reading = (
+            first.reading
+            if not others
+            else {f"{what} {file.path.name}": value for file in self._files for what, value in file.reading.items()}
+        )
+
+    def read(self, first: int = 0) -> Iterator[Pair | None]:
+        """The pairs from a row on, which is counted over all files; None for a row with a blank sentence."""
+        rows = itertools.chain.from_iterable(file.read() for file in self._files)
+        for number, pair in itertools.islice(enumerate(rows), first, None):
+            yield pair if pair is None else pair._replace(row=number)
+
+    def fingerprint(self) -> str:
+        """SHA-256 of the contents; that of one file alone is its own."""
+        found = [hash_file(file.path) for file in self._files]
+        return found[0] if len(found) == 1 else hashlib.sha256(repr(found).encode()).hexdigest()
 
 
 def _row(value: object, field: str) -> int:

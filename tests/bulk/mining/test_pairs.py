@@ -5,7 +5,8 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from simcse_jax.bulk.mining.pairs import Pair, PairFile, Positives, text_hash
+from simcse_jax.bulk.mining.pairs import Pair, PairFile, PairFiles, Positives, text_hash
+from simcse_jax.data.corpus.shared_folder import hash_file
 from simcse_jax.errors import UserError
 
 ROWS = [("a", "p", 3), ("b", "q", 4), ("", "r", 0), ("a", "s", 5)]
@@ -116,3 +117,21 @@ def test_what_is_no_file_of_pairs_is_refused(tmp_path, name, content, message):
         list(PairFile(str(tmp_path / name), {}).read())
     with pytest.raises(UserError, match="no such file"):
         PairFile(str(tmp_path / "none.csv"), {})
+
+
+def test_pairs_of_several_files_follow_one_another(tmp_path):
+    folder = tmp_path / "pairs"
+    folder.mkdir()
+    (folder / "a.csv").write_text("anchor,positive\na,b\n,\n")
+    (folder / "b.jsonl").write_text('{"anchor": "c", "positive": "d"}\n{"anchor": "e", "positive": "f"}\n')
+    pairs = PairFiles(str(folder), {})
+    expected = [Pair(0, "a", "b"), None, Pair(2, "c", "d"), Pair(3, "e", "f")]
+    assert list(pairs.read()) == expected and list(pairs.read(2)) == expected[2:]
+    assert list(PairFiles(str(folder / "*.jsonl"), {}).read()) == [Pair(0, "c", "d"), Pair(1, "e", "f")]
+    before, alone = pairs.fingerprint(), PairFiles(str(folder / "a.csv"), {}).fingerprint()
+    assert alone == hash_file(folder / "a.csv")  # as of the one file that earlier versions took
+    (folder / "b.jsonl").write_text('{"anchor": "c", "positive": "x"}\n')
+    assert pairs.fingerprint() != before
+    (folder / "c.csv").write_text("anchor,positive,positive_row\na,b,0\n")
+    with pytest.raises(UserError, match=r"c\.csv and .*a\.csv: the column positive_row is in one alone"):
+        PairFiles(str(folder), {})
