@@ -101,6 +101,7 @@ class BarlowTwins(Objective):
 
     name = "barlow_twins"
     place = 4
+    reads = ("anchor", "positive")
     about = "Decorrelated dimensions (SimCSE++, equation 4)."
     fields: ClassVar = {
         "weight": weight(),

@@ -52,6 +52,7 @@ class ContrastiveTension(Objective):
 
     name = "contrastive_tension"
     place = 5
+    reads = ("anchor", "positive")
     about = "Dot products of equal and of different sentences, classified (CT)."
     compares_views = False
     fields: ClassVar = {

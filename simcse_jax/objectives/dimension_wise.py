@@ -77,6 +77,7 @@ class DimensionWise(Objective):
 
     name = "dimension_wise"
     place = 3
+    reads = ("anchor", "positive")
     about = "Each dimension against the other dimensions (SimCSE++, equation 5)."
     fields: ClassVar = {
         "weight": weight(),

@@ -13,7 +13,7 @@ from simcse_jax.objectives.similarity import normalize as normalize  # objective
 
 NEGATIVES = {  # which views of the batch's other examples
     "other": "their positives",
-    "both": "their positives and their anchors, as in NT-Xent",
+    "both": "their positives and their anchors, as in NT-Xent, SimCLR's loss",
 }
 
 

@@ -49,6 +49,7 @@ class JensenShannon(Objective):
 
     name = "jensen_shannon"
     place = 7
+    reads = ("anchor", "positive")
     about = "Each token's features find their own sentence (IS-BERT)."
     features = ("anchor",)
     compares_views = False

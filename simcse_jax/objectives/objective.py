@@ -46,6 +46,8 @@ class Embedded:
     tokens: Any = None  # what the objective's pass over tokens has found, by rows
 
     def __getitem__(self, name: str) -> Float[AnyArray, "*H B D"]:
+        if name not in self.views:
+            raise UserError(f"an objective's loss reads the view {name!r}; it asked for {', '.join(self.views)}")
         return self.views[name]
 
     @property
@@ -131,6 +133,7 @@ class Objective:
     replaces_tokens = False  # the networks `generator`, which writes words, and `discriminator`, which finds them
     every_sentence = False  # all sentences of every example, which sources with different columns lack
     separate_negatives = False  # whether it reads the field views.negative
+    reads: tuple[str, ...] = ("anchor", "positive", "hard_negatives")  # of the pair's views; others are not encoded
     features: tuple[str, ...] = ()  # the names of its views whose tokens' features `tokens` reads
 
     # What it is a loss of.
@@ -216,7 +219,7 @@ class Objective:
 
     def views(self, plan: Plan) -> Views:
         """The views of which its loss is computed, by names of its own; equal ones of several objectives are one."""
-        return plan.pair()
+        return {name: view for name, view in plan.pair().items() if name in self.reads}
 
     def tokens(self, tokens: Tokens) -> Any:
         """A pass over tokens, in the pass that encodes the views: whatever it finds by rows, for `loss`."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from simcse_jax.errors import UserError, nearest, reason
+from simcse_jax.field import Field
 from simcse_jax.objectives.objective import Objective
 
 GROUP = "simcse_jax.objectives"  # of entry points, by which packages bring theirs
@@ -48,6 +49,8 @@ def add(given: Any) -> Objective:
         raise UserError(f"objective {name}: this is the name of one of the package's own; choose another")
     if "weight" not in fields:
         raise UserError(f"objective {name}: its `fields` must have a weight: simcse_jax.field.weight()")
+    if wrong := next((field for field, value in fields.items() if not isinstance(value, Field)), None):
+        raise UserError(f"objective {name}: fields[{wrong!r}] must be made by simcse_jax.field's number() or field()")
     source, before = _source(kind), OBJECTIVES.get(name)
     if before is None or _source(type(before)) != source:
         OBJECTIVES[name] = kind()

@@ -37,6 +37,7 @@ class SelfContrastive(Objective):
 
     name = "self_contrastive"
     place = 6
+    reads = ("anchor", "positive")
     about = "The views of a sentence repel each other (SCD)."
     fields: ClassVar = {"weight": weight(), "temperature": number(0.05, "Divides similarities.", above(0))}
 

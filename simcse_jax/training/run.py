@@ -15,6 +15,7 @@ from simcse_jax.devices.preemption import Preemption
 from simcse_jax.host.locks import Check, held, never_lost
 from simcse_jax.host.outputs import output_folder
 from simcse_jax.host.storage import Folder, as_path
+from simcse_jax.objectives.registry import trained
 from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.runs.reporters.opening import check_installed, report_to_all
 from simcse_jax.runs.state import TrainState, frozen_params
@@ -118,6 +119,9 @@ def read(configs: Sequence[Section], folders: Sequence[Workdir]) -> Inputs:
             folder.check_same_config(config)
     for field in dict.fromkeys(field for config in configs for field in ineffective(config)):
         processes.say(f"config.{field} has no effect with the other fields")
+    terms = trained(configs[0].objective)
+    if len(terms) > 1:
+        processes.say("loss: " + " + ".join(f"{configs[0].objective[name].weight:g} {name}" for name in terms))
     if configs[0].train.dtype == "bfloat16" and (slow := slow_bfloat16()):
         processes.say(f"config.train.dtype={slow}")
     inputs = read_inputs(configs[0])

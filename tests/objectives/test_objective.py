@@ -11,6 +11,8 @@ from simcse_jax.config.fields import default_config
 from simcse_jax.errors import UserError
 from simcse_jax.objectives.info_nce import info_nce
 from simcse_jax.objectives.objective import Columns, Objective, Term, total
+from simcse_jax.objectives.registry import OBJECTIVES
+from simcse_jax.objectives.views import Plan
 
 VIEWS = {"anchor": random(4, 3), "positive": random(4, 3, seed=1), "hard_negatives": random(2, 4, 3, seed=2)}
 
@@ -139,3 +141,18 @@ def test_it_goes_with_each_other_with_masked_words_and_where_it_is_said_with_in_
     others = {"objective__angle__weight": 1.0, "objective__cosine_mse__weight": 0.5, "objective__mlm__weight": 0.1}
     validate(scored(**others, data__score_range=("0", "5")))
     validate(scored(objective__info_nce__weight=1.0, data__positives="all"))
+
+
+def test_only_the_views_that_it_reads_are_encoded():
+    plan = Plan(columns=3, positive="independent")
+    assert set(Objective().views(plan)) == {"anchor", "positive", "hard_negatives"}
+    for objective in (OBJECTIVES["self_contrastive"], OBJECTIVES["barlow_twins"], OBJECTIVES["dimension_wise"]):
+        assert set(objective.views(plan)) == {"anchor", "positive"}
+
+
+def test_a_view_that_was_not_asked_for_is_named():
+    with pytest.raises(
+        UserError,
+        match=r"^an objective's loss reads the view 'anchors'; it asked for anchor, positive, hard_negatives$",
+    ):
+        embedded()["anchors"]
