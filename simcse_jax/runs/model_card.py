@@ -94,8 +94,8 @@ def model_card(
         *against_start(result),
         "## Training",
         training(run) if model.config.num_layers else "Nothing was trained: the vectors are those of the file.",
-        "The recipe: simcse_jax's defaults (unsupervised SimCSE of BERT-base), and where it differs from them:",
-        table(("field", "value"), [(f"`{key}`", f"`{value}`") for key, value in changed_fields(run).items()]),
+        "The fields of the recipe that differ from simcse_jax's defaults:",
+        table(("field", "value"), [(f"`{key}`", f"`{value}`" if value else "(none)") for key, value in changed_fields(run).items()]),
         "Versions: " + ", ".join(f"{package} {version}" for package, version in run["versions"].items()) + ".",
     ]
     return "\n\n".join(parts) + "\n"
@@ -285,13 +285,15 @@ def training(run: Mapping[str, Any]) -> str:
     terms = {name: term["weight"] for name, term in config["objective"].items() if term["weight"]}
     data = public_value("data.train", config["data"]["train"], run.get("hub"))
     fingerprint = run.get("sha256", {}).get("data.train")
-    lines = [f"- Data: `{data}`" + (f" (SHA-256 of its token ids: `{fingerprint}`)" if fingerprint else "")]
+    rows = f", {run['examples']:,} examples" if run.get("examples") else ""
+    lines = [f"- Data: `{data}`{rows}" + (f" (SHA-256 of its token ids: `{fingerprint}`)" if fingerprint else "")]
+    lines += [f"- Tokens of a sentence in training, at most: {config['data']['max_length']}"]
     lines += ["- Loss: " + " + ".join(f"{weight:g} · `{name}`" for name, weight in terms.items())]
     trained, scored = config["model"]["pooler"], scoring_pooler(config)
     lines += [f"- Pooler in training: `{trained}`; of this model and its scores: `{scored}`"] * (trained != scored)
     lines += [f"- Seed: {config['seed']}"]
     if device:
-        lines += [f"- Device, when it began: {device.get('count')} × {device.get('kind')}"]
+        lines += [f"- Device, at the start: {device.get('count')} × {device.get('kind')}"]
     return "\n".join(lines)
 
 
