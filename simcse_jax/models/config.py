@@ -154,7 +154,7 @@ class EncoderConfig:
     hidden_act: str
     pad_token_id: int
     convolutions: Convolutions | None = dataclasses.field(default=None, repr=False)  # after the last layer
-    # The parts, with BERT's as defaults. `repr=False`: the repr is part of `SimCSE.identity`, of which indexes are made.
+    # The parts, with BERT's as defaults. `repr=False`: the repr is part of `SimCSE.identity`, which indexes keep.
     _: dataclasses.KW_ONLY
     positions: str = dataclasses.field(default=FROM_ZERO, repr=False)  # of `models.model_types`
     relative_bias: bool = dataclasses.field(default=False, repr=False)  # added to attention's scores

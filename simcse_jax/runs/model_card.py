@@ -82,6 +82,7 @@ def model_card(
     licenses = {"license": license} if license else license_of(run["config"]["model"]["init_from"])
     whose = f"The scores are those of all {model.config.token_size} numbers; this model gives the first {size}, "
     whose += "whose scores stand below them." if task_scores(own) else "which were not scored."
+    changed = changed_fields(run).items()
     parts = [
         f"---\n{front_matter(run, own, name, licenses).to_yaml().strip()}\n---",
         f"# {name.rpartition('/')[2]}",
@@ -95,7 +96,7 @@ def model_card(
         "## Training",
         training(run) if model.config.num_layers else "Nothing was trained: the vectors are those of the file.",
         "The fields of the recipe that differ from simcse_jax's defaults:",
-        table(("field", "value"), [(f"`{key}`", f"`{value}`" if value else "(none)") for key, value in changed_fields(run).items()]),
+        table(("field", "value"), [(f"`{key}`", f"`{value}`" if value else "(none)") for key, value in changed]),
         "Versions: " + ", ".join(f"{package} {version}" for package, version in run["versions"].items()) + ".",
     ]
     return "\n\n".join(parts) + "\n"
