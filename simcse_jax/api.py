@@ -13,7 +13,7 @@ from simcse_jax.commands import mine as mining
 from simcse_jax.commands import sweep as sweeping
 from simcse_jax.config.checks import check_field, validate
 from simcse_jax.config.fields import defaults_of, fields_of, flatten
-from simcse_jax.config.flags import field_meant, is_of_package, leave_out_missing_scores, load_config
+from simcse_jax.config.flags import SHORT, field_meant, is_of_package, leave_out_missing_scores, load_config
 from simcse_jax.config.loss_fields import fields_of_objectives
 from simcse_jax.config.recipes import mistakes_in
 from simcse_jax.data.in_memory import write_examples
@@ -141,14 +141,25 @@ def train(
     return Run(workdir)
 
 
-def sweep(recipe: str, *, workdir: str | Path, over: Mapping[str, Sequence[Any]] | None = None, **fields: Any) -> Path:
+def sweep(
+    recipe: str,
+    *,
+    workdir: str | Path,
+    over: Mapping[str, Sequence[Any]] | None = None,
+    data: str | Path | None = None,
+    model: str | Path | None = None,
+    eval: str | Path | None = None,
+    **fields: Any,
+) -> Path:
     """Trains the rows of a table with every seed, as `simcse-jax sweep` does.
 
     Args:
       recipe: one with rows, such as `ablations/simcse_table3`; with `over`, any.
       workdir: where the runs and the table go.
       over: the rows: by the names of fields, their values; each value meets each other one.
-      **fields: other fields, as for `train`; also those of the table, such as `**{"sweep.seeds": [42, 43]}`.
+      data, model, eval: as for `train`, but by name: a table is not made of data in memory.
+      **fields: other fields, as for `train`; also those of the table, such as `**{"sweep.seeds": [42, 43]}` (three
+        seeds by default).
 
     Returns:
       The table, a Markdown file; next to it are the same as .csv, .png and .svg.
@@ -157,6 +168,11 @@ def sweep(recipe: str, *, workdir: str | Path, over: Mapping[str, Sequence[Any]]
       UserError: as `train`; also when a run has failed.
     """
     known = [*flatten(load_config(recipe).config)]
+    for short, value in {"data": data, "model": model, "eval": eval}.items():
+        if value is not None:
+            if not isinstance(value, str | Path):
+                raise UserError(f"{short}: a sweep takes the name of a file or folder, not {type(value).__name__}")
+            fields[SHORT[short]] = value
     argv = [f"--config={recipe}", f"--workdir={workdir}"]
     argv += [f"--over={_full(name, known) or name}={_listed(v)}" for name, v in (over or {}).items()]
     return sweeping.run(

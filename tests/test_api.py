@@ -29,7 +29,7 @@ SHORT = {
 def objectives():
     """Those of the package alone, after each test."""
     yield
-    for name in registry.OBJECTIVES.keys() - registry.OWN:
+    for name in registry.OBJECTIVES.keys() - registry.BUILT_IN:
         del registry.OBJECTIVES[name]
 
 
@@ -186,6 +186,11 @@ def test_the_other_commands(trained, tiny_bert, corpus, tmp_path):
 
 
 def test_a_sweep(tiny_bert, corpus, tmp_path):
-    more = {"model.init_from": tiny_bert, "data.train": corpus["txt"], "eval.data": corpus["dev"], "sweep.seeds": [1]}
-    table = sweep("unsup_bert", workdir=tmp_path, over={"learning_rate": [1e-3, 1e-4]}, **SHORT | more)
+    named = {"model": tiny_bert, "data": corpus["txt"], "eval": corpus["dev"]}
+    more = {"over": {"learning_rate": [1e-3, 1e-4]}, "sweep.seeds": [1], **SHORT}
+    with pytest.raises(UserError, match=r"^data: a sweep takes the name of a file or folder, not list$"):
+        sweep("unsup_bert", workdir=tmp_path, **named | more | {"data": ["a", "b"]})
+    table = sweep("unsup_bert", workdir=tmp_path, **named, **more)
+    run = json.loads(next(tmp_path.glob("*/seed1/run.json")).read_text())
+    assert (run["config"]["model"]["init_from"], run["config"]["teacher"]["model"]) == (str(tiny_bert), "")
     assert table.suffix == ".md" and table.read_text().count("| 0.0001 ") + table.read_text().count("0.0001") >= 1

@@ -56,10 +56,10 @@ def read_scores(runs: Sequence[Run]) -> Scores:
 
 def _of_training(config: Section, lines: Sequence[Mapping[str, Any]], result: Mapping[str, Any]) -> dict[str, float]:
     """What the run's course says: the lines of its `metrics.jsonl`."""
-    # Step 0 is no candidate for the best checkpoint, unless there is nothing else.
-    scored = [line for line in lines if line["step"] or not trains(config)]
-    developments = [(line[name], line["step"]) for line in scored for name in line if name.startswith("eval/")]
     scored_step = result.get(run_files.BEST_STEP)  # not the best one where that checkpoint was damaged
+    # Step 0 is a candidate for the best checkpoint only where the start was kept, or there is nothing else.
+    scored = [line for line in lines if line["step"] or scored_step == 0 or not trains(config)]
+    developments = [(line[name], line["step"]) for line in scored for name in line if name.startswith("eval/")]
     developments = [each for each in developments if scored_step in (None, each[1])]
     best, step = max(developments, default=(None, scored_step))  # of equals the last step, as checkpoints have it
     if config.eval.postprocess:

@@ -83,6 +83,12 @@ def test_a_checkpoint_that_took_the_place_of_a_damaged_one_has_its_own_scores(fi
     assert (scores["stsb_dev"], scores["best_step"], scores["anisotropy"]) == (70.0, 20, 0.5)
     (scores,) = read_scores([finished({"STS12": figures(1.0), "best_step": 7}, "b")]).by_run["b"].values()
     assert scores["best_step"] == 7 and "stsb_dev" not in scores  # it was saved without an evaluation
+    (scores,) = read_scores([finished({"STS12": figures(1.0), "best_step": 0}, "c")]).by_run["c"].values()
+    start = next(line for line in LINES if not line["step"])
+    assert (scores["stsb_dev"], scores["best_step"]) == (
+        start["eval/stsb_dev"],
+        0,
+    )  # it was kept, since training did not help
 
 
 def test_averages_are_over_the_tasks_that_all_runs_have(finished):
