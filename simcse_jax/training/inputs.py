@@ -220,7 +220,7 @@ def differences(config: Section, model: Pretrained) -> str:
     ]
     length = config.data.max_length
     if length < model.max_length:
-        parts.append(f"trained with {length} tokens a sentence; it encodes up to {model.max_length}")
+        parts.append(f"this run reads {length} tokens of a sentence, the model {model.max_length}")
     return ", ".join(parts)
 
 
