@@ -332,7 +332,6 @@ def test_results_are_written_where_nothing_can_be_printed(tiny_bert, corpus, tmp
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("builtins.print", full)
-    monkeypatch.setattr("simcse_jax.evaluation.analysis.report.html", lambda *_: "")
     monkeypatch.setattr("simcse_jax.evaluation.analysis.report.draw", lambda *_: {})  # slow
     data = corpus["txt"] if command in ("search", "analyze") else corpus["dev"]
     arguments = [

@@ -11,6 +11,7 @@ from support.steps import batch, mixed_batch, recipe, replaced_tokens_settings, 
 
 from simcse_jax.devices.mesh import data_mesh
 from simcse_jax.models.masking import Masking
+from simcse_jax.models.parameters import WORD_EMBEDDING
 from simcse_jax.objectives.masked_lm import OBJECTIVE
 from simcse_jax.objectives.replaced_token_detection import ReplacedTokenDetection
 from simcse_jax.objectives.tokens import Rows
@@ -114,7 +115,8 @@ def test_without_a_projector_the_embedding_itself_is_the_first_token():
 def replaced(rows=None, **changes):
     graph, params, frozen, recipe = replaced_tokens_step()
     data = {name: x if rows is None else x[rows] for name, x in batch(1).items()}
-    rows = Rows(data, jnp.int32(0), replaced_tokens_settings() | changes, ())
+    words = len(params[WORD_EMBEDDING])
+    rows = Rows(data, jnp.int32(0), replaced_tokens_settings() | changes, (), True, recipe.masking, words)
     given = make_given(graph, recipe, params, frozen, 8)
     return np.asarray(jax.jit(lambda: recipe.objectives[1].objective.drawn(given.tokens(recipe.objectives[1], rows)))())
 
