@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import json
+import math
 import re
 import sys
 from collections.abc import Collection, Mapping, Sequence
@@ -303,9 +304,11 @@ def parse(argv: Sequence[str]) -> Options:
         "--documents",
         type=int,
         least=1,
+        most=math.inf,
         help="for retrieval: keep so many of the corpus, all judged ones and others drawn at random (default: all)",
     )
-    parser.add_argument("--documents-seed", type=int, least=0, only="--documents", help="of that draw (default: 0)")
+    drawn = "of that draw (default: 0)"
+    parser.add_argument("--documents-seed", type=int, least=0, most=math.inf, only="--documents", help=drawn)
     parser.add_argument(
         "--storage", choices=STORAGES, help="for retrieval: round the documents' embeddings to it (default: float32)"
     )

@@ -276,7 +276,7 @@ def read_json(path: Path, kind: type = dict) -> Any:
         return parse_json(path.read_text(encoding="utf-8"), str(path), kind)
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {why(error)}") from None
-    except UnicodeDecodeError as error:
+    except ValueError as error:  # also for a name with a NUL
         raise UserError(f"{path}: not valid JSON: {error}") from None
 
 
