@@ -93,11 +93,7 @@ class PairFiles:
     def __init__(self, name: str, columns: Mapping[str, str]):
         """Checks all files, see `PairFile`."""
         self.name = name
-        try:
-            files = files_of(name)
-        except UserError as error:
-            raise UserError(f"--pairs {error}") from None
-        self._files = [PairFile(file, columns) for file in files]
+        self._files = [PairFile(file, columns) for file in files_of(name)]
         first, *others = self._files
         self.has_rows = first.has_rows
         for file in others:
