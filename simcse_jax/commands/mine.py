@@ -49,10 +49,7 @@ def run(args: argparse.Namespace) -> None:
     from simcse_jax.data.files import as_inputs
     from simcse_jax.host.locks import held_next_to
 
-    try:
-        inputs = as_inputs("--pairs", args.pairs) | {"--corpus": args.corpus}
-    except UserError as error:
-        raise UserError(f"--pairs {error}") from None
+    inputs = as_inputs("--pairs", args.pairs) | {"--corpus": args.corpus}
     inputs |= {"--model": args.model, "--judge": args.judge}
     path = output_file(args.output, inputs, kinds=PAIR_KINDS, temporary=RESUMED, streamed=False)
     try:

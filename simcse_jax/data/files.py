@@ -165,8 +165,13 @@ def files_of(name: str) -> list[str]:
 
 def as_inputs(option: str, name: str | None) -> dict[str, str]:
     """What an option reads, for the checks of outputs (`host.outputs.Inputs`): the name itself and all its files."""
-    files = [] if name is None else [each for each in files_of(name) if each != name]
-    return ({} if name is None else {option: name}) | {f"{option} {file}": file for file in files}
+    if name is None:
+        return {}
+    try:
+        files = files_of(name)
+    except UserError as error:
+        raise UserError(f"{option} {error}") from None
+    return {option: name} | {f"{option} {file}": file for file in files if file != name}
 
 
 def _matching(pattern: str) -> list[str]:

@@ -30,7 +30,7 @@ class Placed:
     """Blocks on the devices, by the host's arrays that they were made from."""
 
     def __init__(self, mesh: Mesh, storage: Storage = "float32", quantization: Quantization | None = None):
-        """No blocks so far; `quantization` is of float32 to int8 or binary."""
+        """No blocks so far; `quantization` turns float32 into int8 or binary."""
         self.mesh, self.storage, self.quantization = mesh, storage, quantization
         # By the id of the host's array; the array itself is kept too, so that no other gets its id.
         self._blocks: dict[int, tuple[Any, jax.Array]] = {}

@@ -128,7 +128,7 @@ def card_of(model: Pretrained) -> dict[str, Any]:
 
 
 def _run_of(model: Pretrained) -> tuple[Folder | None, int | str | None]:
-    """The workdir that a model is of, or None, and the step in its name."""
+    """The workdir that a model comes from, or None, and the step in its name."""
     name, step = split_step(model.name)
     folder = None if re.match(r"\w+:", name) and not is_remote(name) else as_path(name)
     return (folder if folder is not None and Workdir(folder).exists else None), step

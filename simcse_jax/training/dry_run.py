@@ -5,7 +5,6 @@ import time
 
 import jax
 
-from simcse_jax.config.checks import validate
 from simcse_jax.config.sections import Section
 from simcse_jax.devices import processes
 from simcse_jax.host.storage import as_path
@@ -23,13 +22,12 @@ def dry_run(config: Section, workdir: str = "") -> None:
     """Checks a run as its beginning does, and prints its steps, and the memory and the seconds that they take.
 
     Args:
-      config: of the run.
+      config: of the run, after its checks.
       workdir: of the run, which must be able to go on there; "": none yet.
 
     Raises:
-      UserError: for a mistake in the config, the data or the workdir.
+      UserError: for a mistake in the data or the workdir.
     """
-    config = validate(config)
     check_installed(config)
     processes.initialize(config.parallel)
     with processes.together():

@@ -119,9 +119,9 @@ def read(configs: Sequence[Section], folders: Sequence[Workdir]) -> Inputs:
             folder.check_same_config(config)
     for field in dict.fromkeys(field for config in configs for field in ineffective(config)):
         processes.say(f"config.{field} has no effect with the other fields")
-    terms = trained(configs[0].objective)
-    if len(terms) > 1:
-        processes.say("loss: " + " + ".join(f"{configs[0].objective[name].weight:g} {name}" for name in terms))
+    losses = [[f"{config.objective[name].weight:g} {name}" for name in trained(config.objective)] for config in configs]
+    for loss in dict.fromkeys(" + ".join(terms) for terms in losses if len(terms) > 1):
+        processes.say(f"loss: {loss}")
     if configs[0].train.dtype == "bfloat16" and (slow := slow_bfloat16()):
         processes.say(f"config.train.dtype={slow}")
     inputs = read_inputs(configs[0])

@@ -63,8 +63,8 @@ class PairFile:
             cure = "leave out pairs that are not, or name the columns: --columns anchor=NAME positive=NAME"
             warn_of_labels(names, f"--pairs {name}: ", f"; {cure}")
 
-    def read(self, first: int = 0) -> Iterator[Pair | None]:
-        """The pairs from a row on; None for a row with a blank sentence."""
+    def read(self) -> Iterator[Pair | None]:
+        """The pairs; None for a row with a blank sentence."""
         if self._suffix == ".parquet":
             names, rows = self._wanted, read_parquet(self.path, self._wanted)[1]
         else:
@@ -72,7 +72,7 @@ class PairFile:
         places = [names.index(name) for name in self._wanted]
         rows = only_sentences(rows, self._chosen._replace(places=places[:2]), names, str(self.path))
         rows = split_positives(rows, names, places[1], *([names.index(ROWS[1])] if self.has_rows else []))
-        for number, row in itertools.islice(enumerate(rows), first, None):
+        for number, row in enumerate(rows):
             if late := [name for name in row.late if name in ROWS]:
                 raise UserError(
                     f"{row.where}: has the field {late[0]!r}, which the first line lacks; give it there too"

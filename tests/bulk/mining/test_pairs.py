@@ -20,7 +20,7 @@ def test_pairs_are_read_from_any_row_of_any_file(tmp_path):
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(records), tmp_path / "a.parquet")
     for kind in ("csv", "jsonl", "parquet"):
-        file = PairFile(str(tmp_path / f"a.{kind}"), {})
+        file = PairFiles(str(tmp_path / f"a.{kind}"), {})
         assert (list(file.read()), list(file.read(2)), file.has_rows) == (PAIRS, PAIRS[2:], True)
     (tmp_path / "blank.jsonl").write_text(json.dumps(records[0]) + "\n\n" + json.dumps(records[1]) + "\n")
     assert list(PairFile(str(tmp_path / "blank.jsonl"), {}).read()) == [PAIRS[0], None, PAIRS[1]._replace(row=2)]
@@ -38,7 +38,7 @@ def test_each_positive_of_a_list_is_a_pair(tmp_path, suffix):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     if suffix == "parquet":
         pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
-    pairs = PairFile(str(path), {})
+    pairs = PairFiles(str(path), {})
     expected = [Pair(0, "a", "p"), Pair(1, "a", "q"), None, Pair(3, "c", "r")]
     assert [list(pairs.read(first)) for first in (0, 1, 3)] == [expected, expected[1:], expected[3:]]
     (tmp_path / "b.jsonl").write_text(json.dumps(rows[0]) + '\n{"query": "b", "pos": "p"}\n')
@@ -55,7 +55,7 @@ def test_a_column_of_labels_that_is_not_read_is_named(tmp_path):
 
 def test_only_the_first_rows_say_whether_a_column_holds_numbers(tmp_path):
     (tmp_path / "a.csv").write_text("asked,said\nwho,me\nwhen,1969\nhow many,2\n")
-    pairs = PairFile(str(tmp_path / "a.csv"), {})
+    pairs = PairFiles(str(tmp_path / "a.csv"), {})
     assert list(pairs.read(1)) == list(pairs.read())[1:] == [Pair(1, "when", "1969"), Pair(2, "how many", "2")]
     assert pairs.reading == {"columns of --pairs": ["asked", "said"]}
     (tmp_path / "c.tsv").write_text('sent0\tsent1\n"say ""no"""\tb\n')
