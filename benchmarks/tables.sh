@@ -9,7 +9,7 @@ fi
 senteval=$1 wiki=$2 output=$3
 shift 3
 tables=${*:-language_model learning_rates simcse_table3 simcse_tableD1 simcse_pp_table1 simcse_pp_table2 simcse_pp_table3
-  simcse_pp_table5 simcse_tableC1 simcse_figure2 simcse_table6 simcse_tableD2 simcse_pp_table4 generator systems ct_parts}
+  simcse_pp_table5 simcse_tableC1 simcse_figure2 simcse_table6 simcse_tableD2 simcse_pp_table4 generator systems ct_parts diffcse_readings}
 mkdir -p "$output" data
 export GLIBC_TUNABLES="${GLIBC_TUNABLES-glibc.malloc.hugetlb=1}" # a step on a CPU is faster; see docs/background/performance.md
 
@@ -103,6 +103,10 @@ SimCSE + whitening,SimCSE + flow" ;;
     ct_parts) # the same sentences; the rate is that of both there
       sentences
       simcse-jax sweep --config ablations/ct_parts --workdir "$output/$table" "${start[@]}" \
+        --config.data.train=data/sentences.txt --config.train.epochs=1 --config.train.log_every=50 ;;
+    diffcse_readings) # the masking rate with one seed; more seeds of the best with --config.sweep.only and sweep.seeds
+      sentences
+      simcse-jax sweep --config "ablations/$table" --workdir "$output/$table" "${start[@]}" --config.sweep.seeds=42 \
         --config.data.train=data/sentences.txt --config.train.epochs=1 --config.train.log_every=50 ;;
     simcse_tableC1) # trains nothing; the flow alone has a seed
       table_c1() { simcse-jax sweep --config ablations/$table --workdir "$output/$table" "${start[@]}" "$@"; }

@@ -1,10 +1,13 @@
-"""Chooses the tokens that a masked language model has to predict. Shapes: B sentences, T tokens."""
+"""Chooses the tokens that a masked language model has to predict, and draws what it predicts.
+
+Shapes: B sentences, T tokens, V words.
+"""
 
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float32, Int, Int32, Key
+from jaxtyping import Array, Bool, Float, Float32, Int, Int32, Key, UInt32
 
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.dropout import threefry2x32
@@ -47,11 +50,8 @@ def mask_tokens(
     words = jax.random.key_data(row_keys)
     if words.shape != (input_ids.shape[0], 2):
         raise ValueError(f"mask_tokens needs one threefry key per row: keys {row_keys.shape}, ids {input_ids.shape}")
-    key = threefry2x32((words[:, :1], words[:, 1:]), jnp.uint32(SITE), jnp.uint32(0))
-    positions = jnp.arange(input_ids.shape[1], dtype=jnp.uint32)[None]
-    # uint32 words to float32 in [0, 1), exactly.
-    chosen, kind = ((bits >> 8).astype(jnp.float32) * 2.0**-24 for bits in threefry2x32(key, positions, jnp.uint32(0)))
-    word, _ = threefry2x32(key, positions, jnp.uint32(1))
+    chosen, kind = (_uniform(bits) for bits in _bits(words, input_ids.shape[1], 0))
+    word, _ = _bits(words, input_ids.shape[1], 1)
 
     special = jnp.isin(input_ids, jnp.array(special_ids, input_ids.dtype))
     selected = (chosen < probability) & (attention_mask > 0) & ~special
@@ -59,6 +59,30 @@ def mask_tokens(
     replaced = jnp.where(kind < MASKED + RANDOM, (word % jnp.uint32(vocab_size)).astype(input_ids.dtype), input_ids)
     replaced = jnp.where(kind < MASKED, mask_id, replaced)
     return jnp.where(selected, replaced, input_ids), selected
+
+
+def _bits(words: Array, length: int, number: int) -> tuple[UInt32[Array, "B T"], UInt32[Array, "B T"]]:
+    """Two draws for each position of each row, of its key's two words; other ones for each number."""
+    key = threefry2x32((words[:, :1], words[:, 1:]), jnp.uint32(SITE), jnp.uint32(0))
+    return threefry2x32(key, jnp.arange(length, dtype=jnp.uint32)[None], jnp.uint32(number))
+
+
+def _uniform(bits: UInt32[Array, "B T"]) -> Float32[Array, "B T"]:
+    """uint32 words to float32 in [0, 1), exactly."""
+    return (bits >> 8).astype(jnp.float32) * 2.0**-24
+
+
+def uniform(row_keys: Key[Array, " B"], length: int) -> Float32[Array, "B T"]:
+    """A number in [0, 1) for each position of each row, for `draw_tokens`; the same keys give `mask_tokens` others."""
+    return _uniform(_bits(jax.random.key_data(row_keys), length, 2)[0])
+
+
+def draw_tokens(scores: Float[AnyArray, "R V"], at: Float32[AnyArray, " R"]) -> Int32[Array, " R"]:
+    """Draws from softmax(scores): the first word at which the sum of the probabilities exceeds `at`, in [0, 1)."""
+    scores = jnp.asarray(scores, jnp.float32)
+    sums = jnp.cumsum(jnp.exp(scores - jnp.max(scores, axis=1, keepdims=True)), axis=1)
+    words = jnp.sum(sums <= at[:, None] * sums[:, -1:], axis=1)
+    return jnp.minimum(words, scores.shape[1] - 1).astype(jnp.int32)  # rounded, `at` may reach the whole sum
 
 
 def select_positions(

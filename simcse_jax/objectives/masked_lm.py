@@ -108,7 +108,7 @@ class MaskedLM(Objective):
 
     def loss(self, embedded: Embedded) -> Float[Array, ""]:
         """The mean over the masked tokens of the global batch."""
-        return embedded.mean_of_tokens()
+        return embedded.mean_of_tokens(*embedded.tokens)
 
 
 def guess_tokens(

@@ -84,10 +84,10 @@ class Embedded:
         """The mean of per-example losses over the global batch."""
         return self.psum(jnp.sum(losses)) / self.psum(losses.shape[0])
 
-    def mean_of_tokens(self) -> Float[Array, ""]:
-        """The mean of the losses of tokens that the objective's pass has found, `tokens.Sums`; 0 without any."""
-        losses, counts = (self.psum(jnp.sum(part)) for part in self.tokens)
-        return losses / jnp.maximum(counts, 1)
+    def mean_of_tokens(self, sums: Float[AnyArray, " B"], counts: Int[AnyArray, " B"]) -> Float[Array, ""]:
+        """The mean over the tokens of the global batch, of sums over each row's tokens and their numbers; or 0."""
+        total, count = (self.psum(jnp.sum(part)) for part in (sums, counts))
+        return total / jnp.maximum(count, 1)
 
 
 class Parameters(NamedTuple):
@@ -252,6 +252,10 @@ class Objective:
           **fields: those of `config.objective.NAME` except the weight.
         """
         raise NotImplementedError
+
+    def measures(self, embedded: Embedded) -> dict[str, Float[Array, ""]]:
+        """Further numbers of a batch, by name, the same on every device: `NAME/…` of a step's metrics."""
+        return {}
 
 
 class Term(NamedTuple):

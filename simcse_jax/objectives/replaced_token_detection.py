@@ -7,14 +7,18 @@ from jaxtyping import Bool, Float, Int, Key
 
 from simcse_jax.data.documents import SPANS
 from simcse_jax.errors import UserError
-from simcse_jax.field import number, rule, weight
+from simcse_jax.field import either, explain, field, number, rule, weight
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.objectives.lazy import AnyArray, Array, jax, jnp
 from simcse_jax.objectives.objective import Embedded, Objective, Parameters
 from simcse_jax.objectives.similarity import by_rows
-from simcse_jax.objectives.tokens import DISCRIMINATOR, GENERATOR, Sums, Tokens
+from simcse_jax.objectives.tokens import DISCRIMINATOR, GENERATOR, Tokens
 from simcse_jax.objectives.views import FINDING, REPLACING, WRITING
 
+READINGS = {  # what the paper describes, and what its authors' code computes
+    "released": "the generator's most probable word takes the place of every token but the first",
+    "paper": "masked tokens alone are replaced, by words drawn from the generator's distribution",
+}
 HEAD = "replaced_token_detection."  # the names of its layer's parameters start with this
 
 
@@ -75,6 +79,7 @@ class ReplacedTokenDetection(Objective):
             "The share of tokens that are masked before the generator reads a sentence.",
             rule("above 0 and at most 1", lambda rate: 0 < rate <= 1),
         ),
+        "reading": field("released", f"What is replaced. {explain(READINGS)}.", either(READINGS)),
     }
 
     def check(self, config: Any, active: Sequence[Objective]) -> None:
@@ -94,38 +99,43 @@ class ReplacedTokenDetection(Objective):
         """Sentences as the generator reads them with some of their words hidden: DiffCSE's x″.
 
         A share `masking_rate` of the tokens is masked, 80% of them by the mask token, 10% by a random one, 10% not at
-        all. Then every token becomes the generator's most probable one. DiffCSE's paper samples words at the masked
-        positions alone; its code, which made the published models, takes the most probable one at all positions, and
-        so do we. The first token stays what it was. Each of the P sentences of a row has draws of its own.
+        all. Then, as released, every token but the first becomes the generator's most probable one; the paper draws
+        words from its distribution, at the masked positions alone. Each of the P sentences of a row has draws of its
+        own.
         """
         from simcse_jax.models.language_model import activation, logits
+        from simcse_jax.models.masking import draw_tokens, uniform
         from simcse_jax.models.padding import Layout, Padded, unpadded
         from simcse_jax.models.parameters import LANGUAGE_MODEL, WORD_EMBEDDING, subset
 
         columns, rows, generator = tokens.plan.of_pair, tokens.rows, tokens.networks[GENERATOR]
         act, eps = activation(generator.config), generator.config.layer_norm_eps
         ids, mask = rows.read(columns)
-        masked, _ = rows.masked(columns, (REPLACING, REPLACING + 1), probability=tokens.fields["masking_rate"])
+        draws, rate = (REPLACING, REPLACING + 1), tokens.fields["masking_rate"]
+        masked, selected = rows.masked(columns, draws, probability=rate)
         hidden = tokens.encode(GENERATOR, masked, columns, (WRITING, WRITING + 1))
         table, head = generator.params[WORD_EMBEDDING], subset(generator.params, LANGUAGE_MODEL)
 
-        def likeliest(hidden: Float[AnyArray, "R D"]) -> Int[Array, " R"]:
+        sampled = tokens.fields["reading"] == "paper"
+        at = uniform(rows.keys(draws).reshape(-1), ids.shape[1])
+
+        def word(hidden: Float[AnyArray, "R D"], at: Float[AnyArray, " R"]) -> Int[Array, " R"]:
             scores = logits(hidden, head, table, activation=act, eps=eps)
-            return jnp.argmax(scores, axis=1)
+            return draw_tokens(scores, at) if sampled else jnp.argmax(scores, axis=1)
 
         layout: Layout = Padded(ids.shape[1])
         most_tokens = rows.most_tokens(columns)
         if most_tokens is not None and most_tokens < ids.size:  # no logits of padding
             layout = unpadded(mask, most_tokens)
         states = layout.to_tokens(hidden)
-        flat = by_rows(likeliest, len(table), states.reshape(-1, states.shape[-1]))
+        flat = by_rows(word, len(table), states.reshape(-1, states.shape[-1]), layout.to_tokens(at).reshape(-1))
         guessed = layout.to_rows(flat.reshape(states.shape[:-1])).astype(ids.dtype)
-        kept = (mask == 0) | (jnp.arange(ids.shape[1]) == 0)
+        kept = ~selected if sampled else (mask == 0) | (jnp.arange(ids.shape[1]) == 0)
         replaced = jnp.where(kept, ids, guessed).reshape(len(columns), -1, ids.shape[1])
         return jnp.moveaxis(replaced, 0, 1)
 
-    def second_pass(self, tokens: Tokens, drawn: Int[Array, "B P T"], embeddings: Mapping[str, Array]) -> Sums:
-        """The losses of finding replaced tokens, over all tokens of a row's sentences.
+    def second_pass(self, tokens: Tokens, drawn: Int[Array, "B P T"], embeddings: Mapping[str, Array]) -> list[Array]:
+        """Sums over all tokens of a row's sentences: losses of finding replaced ones, tokens, replaced, right ones.
 
         The discriminator, a second encoder, reads the replaced sentence, and the embedding of the original one in the
         place of its first token. So the gradient reaches the sentence encoder through that alone.
@@ -136,11 +146,21 @@ class ReplacedTokenDetection(Objective):
         first = jnp.concatenate([embeddings["anchor"], embeddings["positive"]])
         hidden = tokens.encode(DISCRIMINATOR, shown, columns, [FINDING, FINDING + 1], first=first)
         head = tokens.params[f"{HEAD}kernel"], tokens.params[f"{HEAD}bias"]
-        return tokens.sums(replaced_token_detection(hidden, shown != ids, *head), mask > 0, columns)
+        losses = replaced_token_detection(hidden, replaced := shown != ids, *head)
+        right = losses < jnp.log(2.0)  # the right one of two has more than half of the probability
+        counted = [tokens.sums(each.astype(jnp.float32), mask > 0, columns)[0] for each in (replaced, right)]
+        return [*tokens.sums(losses, mask > 0, columns), *counted]
 
     def loss(self, embedded: Embedded, **_: Any) -> Float[Array, ""]:  # the generator's pass has read the other fields
         """The mean over all tokens of the global batch."""
-        return embedded.mean_of_tokens()
+        losses, counts, *_ = embedded.tokens
+        return embedded.mean_of_tokens(losses, counts)
+
+    def measures(self, embedded: Embedded) -> dict[str, Float[Array, ""]]:
+        """Shares of tokens: those `replaced`, the discriminator's `accuracy`, and `majority`, one answer's for all."""
+        _, counts, replaced, right = embedded.tokens
+        share, accuracy = (embedded.mean_of_tokens(each, counts) for each in (replaced, right))
+        return {"replaced": share, "accuracy": accuracy, "majority": jnp.maximum(share, 1 - share)}
 
 
 OBJECTIVE = ReplacedTokenDetection()

@@ -32,7 +32,6 @@ from simcse_jax.training.programs import Updates
 from simcse_jax.training.schedule import Due
 from simcse_jax.training.setup import Setup
 from simcse_jax.training.speed import Speed, Steps
-from simcse_jax.training.step import METRICS
 
 CHECKED = ("loss", "gradient_norm")  # of each step; all metrics of a log line's
 POLL = 2e-4  # seconds between two looks at a batch that is not read yet
@@ -207,7 +206,7 @@ class Training:
         The line of a single run has the speed of the steps since the last line, too.
         """
         for number, values in self.pending:
-            names = METRICS if number == self.pending[-1][0] else CHECKED  # each transfer takes its time
+            names = tuple(values) if number == self.pending[-1][0] else CHECKED  # each transfer takes its time
             columns = [np.asarray(values[name]).ravel().tolist() for name in names]  # half of float()'s time
             self.last = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
             for run, line in zip(self.runs, self.last, strict=True):

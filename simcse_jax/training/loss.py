@@ -127,7 +127,8 @@ def _views(objectives: tuple[Term, ...], plan: Plan) -> tuple[View, ...]:
 
 # Frozen parameters come last: no gradient, and None where there are none. Those of a generator have their own names,
 # those of the sentence encoder a prefix (`models.partial.BASE`).
-Gradient = Callable[..., tuple[Float[Array, ""], Params]]  # (params, step, batch, settings, frozen=None)
+Loss = tuple[Float[Array, ""], dict[str, Float[Array, ""]]]  # and what the objectives measure, as OBJECTIVE/NAME
+Gradient = Callable[..., tuple[Loss, Params]]  # (params, step, batch, settings, frozen=None)
 
 
 def make_loss(graph: Graph, recipe: Recipe, mesh: Mesh) -> Gradient:
@@ -141,19 +142,19 @@ def make_loss(graph: Graph, recipe: Recipe, mesh: Mesh) -> Gradient:
     """
     loss = functools.partial(loss_of, graph, recipe, mesh.size == 1)
 
-    def gradient_of(loss: Callable[..., Float[Array, ""]], *args: Any) -> tuple[Float[Array, ""], Params]:
+    def gradient_of(loss: Callable[..., Loss], *args: Any) -> tuple[Loss, Params]:
         with jax.default_matmul_precision(recipe.matmul_precision), rounding(recipe.round_products):
-            return jax.value_and_grad(loss)(*args)
+            return jax.value_and_grad(loss, has_aux=True)(*args)
 
     def loss_and_gradient(
         params: Params, step: Int[AnyArray, ""], batch: Batch, settings: Settings, frozen: Params | None = None
-    ) -> tuple[Float[Array, ""], Params]:
+    ) -> tuple[Loss, Params]:
         if mesh.size == 1:
             return gradient_of(loss, params, step, batch, settings, frozen)
         tokens = 0 if recipe.reads_words else batch["input_ids"].size // mesh.size
         gathered = make_gathering(graph, params, frozen, mesh, tokens)
 
-        def loss_of_parts(parts: Params, step: Int[AnyArray, ""], batch: Batch, *others: Any) -> Float[Array, ""]:
+        def loss_of_parts(parts: Params, step: Int[AnyArray, ""], batch: Batch, *others: Any) -> Loss:
             params, batch = gathered(parts, batch)
             return loss(params, step, batch, *others)
 
@@ -175,7 +176,7 @@ def loss_of(
     batch: Batch,
     settings: Settings,
     frozen: Params | None,
-) -> Float[Array, ""]:
+) -> Loss:
     """The loss of the global batch, on a device that has some of its rows; `alone`: that has all of them."""
     base = parameters.subset(frozen or {}, partial.BASE)
     if not alone:
@@ -215,7 +216,12 @@ def loss_of(
         (term, seen_by(recipe, term.objective, of_batch, seen[term.name], batch, found.get(term.name)))
         for term in recipe.objectives
     ]
-    return total(terms, settings["objective"], recipe.sizes, settings.get("size_weights"))
+    measures = {
+        f"{term.name}/{name}": value
+        for term, embedded in terms
+        for name, value in term.objective.measures(embedded).items()
+    }
+    return total(terms, settings["objective"], recipe.sizes, settings.get("size_weights")), measures
 
 
 class Given(NamedTuple):
@@ -234,7 +240,7 @@ class Given(NamedTuple):
             self.recipe.plan,
             self.networks,
             self.params,
-            rows.settings["objective"][term.name],
+            {**rows.settings["objective"][term.name], **dict(term.options)},
             {name: (features or {})[view] for name, view in own.items()},
         )
 

@@ -21,7 +21,7 @@ from simcse_jax.training.optimizer import ADAMW, Optimization, norm_of_whole, op
 
 METRICS = ("loss", "learning_rate", "gradient_norm")
 
-Metrics = dict[str, Float[Array, ""]]  # by the names above
+Metrics = dict[str, Float[Array, ""]]  # by the names above, and OBJECTIVE/NAME of what objectives measure
 Update = Callable[..., tuple[TrainState, Metrics]]  # (state, batch, settings, frozen=None)
 
 
@@ -43,13 +43,14 @@ def make_update(graph: Graph, recipe: Recipe, mesh: Mesh) -> Update:
     def update(
         state: TrainState, batch: Batch, settings: Settings, frozen: Params | None = None
     ) -> tuple[TrainState, Metrics]:
-        loss, gradient = loss_and_gradient(state.params, state.step, batch, settings, frozen)
+        (loss, measures), gradient = loss_and_gradient(state.params, state.step, batch, settings, frozen)
         chosen = optimizer(state.step, settings, recipe.optimization, norm)
         updates, opt_state = chosen.update(gradient, state.optimizer, state.params)
         metrics = {
             "loss": loss,
             "learning_rate": learning_rate(recipe.optimization.schedule, state.step, settings),
             "gradient_norm": norm(gradient),
+            **measures,
         }
         return TrainState(state.step + 1, optax.apply_updates(state.params, updates), opt_state), metrics
 

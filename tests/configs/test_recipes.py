@@ -62,6 +62,7 @@ ROWS = {
     "isotropy_pooling": 3,
     "systems": 48,
     "ct_parts": 16,
+    "diffcse_readings": 9,
 }
 
 

@@ -60,7 +60,7 @@ def gradient(devices=1, dtype=jnp.float32, **changes):
     graph, params, _ = random_model(num_layers=1, dtype=dtype)
     chosen = recipe(1, objectives=(INFO_NCE, Term(objective())), **changes)
     function = jax.jit(make_loss(graph, chosen, data_mesh(jax.devices()[:devices])))
-    loss, values = function(params, jnp.int32(0), batch(1), settings(objective=NUMBERS))
+    (loss, _), values = function(params, jnp.int32(0), batch(1), settings(objective=NUMBERS))
     return float(loss), {name: np.asarray(value) for name, value in values.items()}
 
 
@@ -98,7 +98,7 @@ def test_its_loss_is_the_equation_of_whole_and_shortened_sentences():
     distances = np.square(x[:, None] - y[None]).sum(2)[~np.eye(BATCH, dtype=bool)]
     chosen = recipe(1, objectives=(Term(objective()),))
     function = jax.jit(make_loss(graph, chosen, data_mesh(jax.devices()[:1])))
-    loss, _ = function(params, jnp.int32(0), batch(1), settings(objective=NUMBERS))
+    (loss, _), _ = function(params, jnp.int32(0), batch(1), settings(objective=NUMBERS))
     assert float(loss) == pytest.approx(0.5 * np.log(np.mean(np.exp(-2 * distances))), rel=1e-4)
 
 

@@ -7,7 +7,7 @@ import pytest
 from support import row_keys
 
 from simcse_jax.models.dropout import drop, token_masks
-from simcse_jax.models.masking import mask_tokens, select_positions
+from simcse_jax.models.masking import draw_tokens, mask_tokens, select_positions, uniform
 
 SPECIAL, MASK, WORDS = (0, 1, 2, 3, 4), 4, 1000
 
@@ -46,6 +46,19 @@ def test_rates_are_bert_s():
     assert np.abs(selected.mean(0) - 0.15).max() < 5 * np.sqrt(0.15 * 0.85 / 2000)
     assert_rate(selected[:, 1:] & selected[:, :-1], 0.15**2)
     assert_rate(selected[1:] & selected[:-1], 0.15**2)
+
+
+def test_words_are_drawn_with_their_probabilities():
+    scores = np.log(np.array([0.5, 0.0, 0.2, 0.3]) + 1e-30).astype(np.float32) - 40
+    at = uniform(row_keys(200), 50)
+    assert at.min() >= 0 and at.max() < 1 and len(np.unique(at)) > 9990
+    drawn = np.asarray(draw_tokens(np.tile(scores, (10000, 1)), at.ravel()))
+    for word, probability in enumerate([0.5, 0.0, 0.2, 0.3]):
+        assert_rate(drawn == word, probability) if probability else np.testing.assert_equal((drawn == word).sum(), 0)
+    np.testing.assert_array_equal(draw_tokens(np.tile(scores, (3, 1)), np.float32([0, 0.4999, 1 - 2**-24])), [0, 0, 3])
+    # The numbers are not those by which `mask_tokens` selects the same tokens.
+    _, selected = mask(row_keys(200), random_ids(200, 50), probability=0.5)
+    assert abs(np.mean(np.asarray(at)[selected]) - 0.5) < 4 / np.sqrt(12 * selected.sum())
 
 
 @pytest.mark.parametrize("probability", [0.0, 0.5, 1.0])

@@ -63,7 +63,7 @@ def mixed_batch():
     return data | {"present": present}
 
 
-def replaced_tokens_step(projector=True, dtype=jnp.float32, **changes):
+def replaced_tokens_step(projector=True, dtype=jnp.float32, reading="released", **changes):
     """A tiny DiffCSE: (graph, params, frozen, recipe); the generator has other weights than the encoder."""
     graph, params, config = random_model(num_layers=1, with_head=False, dtype=dtype)
     masking = Masking(mask_id=3, special_ids=(0, 1, 2, 3))
@@ -81,7 +81,10 @@ def replaced_tokens_step(projector=True, dtype=jnp.float32, **changes):
 
     params = drawn(split_shapes(config, fields)[0]) | params
     frozen = drawn(pretrained_shapes(config))
-    terms = (INFO_NCE._replace(projected=projector), term("replaced_token_detection", (), projector))
+    terms = (
+        INFO_NCE._replace(projected=projector),
+        term("replaced_token_detection", (("reading", reading),), projector),
+    )
     networks = (("generator", graph), ("discriminator", graph))
     changes = {"projector": own, "networks": networks, "masking": masking, "use_head": False} | changes
     return graph, params, frozen, recipe(1, objectives=terms, **changes)

@@ -10,7 +10,7 @@ from support.steps import BATCH, batch, replaced_tokens_settings, replaced_token
 from simcse_jax.devices.mesh import data_mesh
 from simcse_jax.huggingface.weight_names import BERT_HEAD, to_tensors
 from simcse_jax.models import parameters
-from simcse_jax.models.masking import mask_tokens
+from simcse_jax.models.masking import mask_tokens, uniform
 from simcse_jax.objectives.tokens import Rows
 from simcse_jax.objectives.views import REPLACING
 from simcse_jax.training.loss import make_loss
@@ -24,7 +24,7 @@ def tensors_of(params):
     return {name: torch.tensor(value) for name, value in to_tensors(params, "bert").items()}
 
 
-def their_loss(params, frozen, data, masked):
+def their_loss(params, frozen, data, masked, drawn):
     """The loss, and the modules whose parameters have its gradient; the steps are those of DiffCSE's `cl_forward`."""
     torch = pytest.importorskip("torch")
     from transformers import BertConfig, BertForMaskedLM, BertModel
@@ -61,8 +61,14 @@ def their_loss(params, frozen, data, masked):
     ids, mask = ids.reshape(2 * BATCH, -1).long(), mask.reshape(2 * BATCH, -1)
     h = projector(encoder(ids, mask).last_hidden_state[:, 0])
     with torch.no_grad():
-        shown = generator(torch.tensor(np.array(masked)), mask).logits.argmax(-1)
-    shown[:, 0] = ids[:, 0]
+        scores = generator.double()(torch.tensor(np.array(masked)), mask).logits
+    if drawn is None:
+        shown = scores.argmax(-1)
+        shown[:, 0] = ids[:, 0]
+    else:  # a word where the sum of the probabilities passes a number, at the masked positions
+        at, selected = (torch.tensor(np.array(part)) for part in drawn)
+        words = torch.searchsorted(scores.softmax(-1).cumsum(-1), at[:, :, None].double(), right=True)[..., 0]
+        shown = torch.where(selected, words, ids)
     replaced = (shown != ids) & (mask > 0)
     assert 10 < replaced.sum() < (mask > 0).sum()
     embedded = discriminator.embeddings(shown * mask)
@@ -79,19 +85,21 @@ def their_loss(params, frozen, data, masked):
 
 
 @pytest.mark.optimized
-def test_loss_and_gradients_of_a_tiny_diffcse():
-    graph, params, frozen, recipe = replaced_tokens_step()
+@pytest.mark.parametrize("reading", ["released", "paper"])
+def test_loss_and_gradients_of_a_tiny_diffcse(reading):
+    graph, params, frozen, recipe = replaced_tokens_step(reading=reading)
     params = {name: np.asarray(value) for name, value in params.items()}
     data, settings = batch(1), replaced_tokens_settings(WEIGHT, dropout=0.0)
     ids, mask = (np.concatenate([data[name][:, 0]] * 2) for name in ("input_ids", "attention_mask"))
     keys = Rows(data, jnp.int32(0), settings, ()).keys([REPLACING, REPLACING + 1]).reshape(-1)
     masking = recipe.masking._asdict()
-    masked, _ = mask_tokens(keys, ids, mask, vocab_size=40, probability=0.3, **masking)
-    loss, encoder, discriminator, projector, head = their_loss(params, frozen, data, masked)
+    masked, selected = mask_tokens(keys, ids, mask, vocab_size=40, probability=0.3, **masking)
+    drawn = (uniform(keys, ids.shape[1]), selected) if reading == "paper" else None
+    loss, encoder, discriminator, projector, head = their_loss(params, frozen, data, masked, drawn)
     loss.backward()
 
     function = jax.jit(make_loss(graph, recipe, data_mesh(jax.devices()[:1])))
-    ours, gradient = function(params, jnp.int32(0), data, settings, frozen)
+    (ours, _), gradient = function(params, jnp.int32(0), data, settings, frozen)
     assert float(ours) == pytest.approx(loss.item(), rel=1e-5)
 
     def same(found, expected, name):

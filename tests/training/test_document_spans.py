@@ -42,7 +42,7 @@ def gradient(devices=1, **changes):
     terms, spans = (NT_XENT, term("mlm")), {"positives": 2, "changed": {"anchor_change": "masked"}}
     chosen = recipe(3, objectives=terms, pooler="avg", use_head=False, masking=MASKED, **spans)
     function = jax.jit(make_loss(graph, chosen._replace(**changes), data_mesh(jax.devices()[:devices])))
-    loss, values = function(params, jnp.int32(0), batch(3), settings(objective=NUMBERS))
+    (loss, _), values = function(params, jnp.int32(0), batch(3), settings(objective=NUMBERS))
     return float(loss), {name: np.asarray(value) for name, value in values.items()}
 
 
@@ -103,9 +103,9 @@ def test_without_masked_anchors_the_tokens_of_all_columns_are_guessed():
         data = batch(3)
         ids = data["input_ids"].copy()
         ids[:, column] = np.where(data["attention_mask"][:, column] > 0, (ids[:, column] - 4 + 7) % 36 + 4, 0)
-        return float(function(params, jnp.int32(0), data | {"input_ids": ids}, settings(objective=NUMBERS))[0])
+        return float(function(params, jnp.int32(0), data | {"input_ids": ids}, settings(objective=NUMBERS))[0][0])
 
-    losses = {float(function(params, jnp.int32(0), batch(3), settings(objective=NUMBERS))[0]), *map(loss, range(3))}
+    losses = {float(function(params, jnp.int32(0), batch(3), settings(objective=NUMBERS))[0][0]), *map(loss, range(3))}
     assert len(losses) == 4
 
 

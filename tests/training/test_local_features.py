@@ -47,7 +47,7 @@ def gradient(devices=1, dtype=jnp.float32, positive="shared", pooler="avg", **ch
     chosen = recipe(1, positive, objectives=(term("jensen_shannon"),), **changes)
     chosen = chosen._replace(pooler=pooler, use_head=False)
     function = jax.jit(make_loss(graph, chosen, data_mesh(jax.devices()[:devices])))
-    loss, values = function(params, jnp.int32(0), batch(1), settings(objective=OBJECTIVE))
+    (loss, _), values = function(params, jnp.int32(0), batch(1), settings(objective=OBJECTIVE))
     return float(loss), {name: np.asarray(value) for name, value in values.items()}
 
 

@@ -39,7 +39,7 @@ def loss_function(devices=1, columns=1, dtype=jnp.float32, model_type="bert", **
 @functools.cache
 def gradient(*args, **kwargs):
     function, arguments = loss_function(*args, **kwargs)
-    loss, values = function(*arguments)
+    (loss, _), values = function(*arguments)
     return float(loss), {name: np.asarray(value) for name, value in values.items()}
 
 
@@ -64,7 +64,7 @@ def test_the_gradient_is_the_same_along_one_axis_of_a_torus_after_the_other(side
     monkeypatch.setattr("simcse_jax.devices.mesh.SMALL", 0)
     function, arguments = loss_function(8)
     assert groups in function.lower(*arguments).as_text()
-    loss, values = function(*arguments)
+    (loss, _), values = function(*arguments)
     found = float(loss), {name: np.asarray(value) for name, value in values.items()}
     assert_same(found, gradient(1))
     assert_same(found, gradient(8))
@@ -82,7 +82,7 @@ def of_words(words, devices=1, columns=3, chunk_size=0):
     table = np.concatenate([params[parameters.WORD_EMBEDDING], np.ones((words - 40, 32), np.float32)])
     params = params | {parameters.WORD_EMBEDDING: table}
     assert ("all_to_all" in str(jax.make_jaxpr(function)(params, *others))) == (devices > 1 and words == 41)
-    loss, values = function(params, *others)
+    (loss, _), values = function(params, *others)
     return float(loss), {name: np.asarray(value) for name, value in values.items()}
 
 
@@ -119,7 +119,7 @@ def test_rows_of_two_encoders_are_exchanged(monkeypatch):
     def gradients(devices):
         function, (params, *others) = loss_function(devices, 2, two_towers=True)
         second = {parameters.SECOND + name: 1.1 * value for name, value in params.items()}
-        loss, values = function(params | second, *others)
+        (loss, _), values = function(params | second, *others)
         return float(loss), {name: np.asarray(value) for name, value in values.items()}
 
     expected = gradients(1)
@@ -220,7 +220,7 @@ def test_two_equal_encoders_have_the_same_gradient_on_positives_on_any_number_of
     for devices, chunk_size in ((1, 0), (2, 3), (4, 0), (8, 0)):
         chosen = recipe(1, "off", objectives=tension, two_towers=True, chunk_size=chunk_size)
         function = jax.jit(make_loss(graph, chosen, data_mesh(jax.devices()[:devices])))
-        loss, values = function(
+        (loss, _), values = function(
             params, jnp.int32(0), batch(1), settings(objective={"contrastive_tension": {"weight": 1.0}})
         )
         results.append((float(loss), {name: np.asarray(value) for name, value in values.items()}))
@@ -264,7 +264,8 @@ def test_the_gradient_of_a_shift_is_left_out_where_it_is_zero_and_nowhere_else(c
 
     def found():
         function = jax.jit(make_loss(graph, chosen, data_mesh(jax.devices()[:1])))
-        return function(params, jnp.int32(0), batch(1), settings(objective=numbers))
+        (loss, _), gradient = function(params, jnp.int32(0), batch(1), settings(objective=numbers))
+        return loss, gradient
 
     (loss, usual), name = found(), "encoder.layers.0.output_norm.bias"
     monkeypatch.setattr("simcse_jax.training.loss.without_shift", lambda graph, params: params)
@@ -345,7 +346,7 @@ def other_terms(columns, positive, negative, two_towers, numbers):
         mesh = data_mesh(jax.devices()[:devices])
         chosen_recipe = recipe(columns, chunk_size=chunk_size, most_tokens=most_tokens, **changes)
         function = jax.jit(make_loss(graph, chosen_recipe, mesh))
-        loss, values = function(params, jnp.int32(0), data, chosen)
+        (loss, _), values = function(params, jnp.int32(0), data, chosen)
         return float(loss), {name: np.asarray(value) for name, value in values.items()}
 
     return compute
@@ -519,7 +520,7 @@ def mixed_function(numbers, devices=1, chunk_size=0):
     function = jax.jit(make_loss(graph, chosen, data_mesh(jax.devices()[:devices])))
 
     def compute(data):
-        loss, values = function(params, jnp.int32(0), data, settings(objective=numbers))
+        (loss, _), values = function(params, jnp.int32(0), data, settings(objective=numbers))
         return float(loss), {name: np.asarray(value) for name, value in values.items()}
 
     return compute
@@ -568,7 +569,7 @@ def test_a_mixed_batch_s_loss_is_that_of_its_sentences_without_the_missing_colum
     similar = np.exp(unit[0] @ np.concatenate([unit[1], unit[2][data["present"][:, 2]]]).T / 0.05)
     expected = np.mean(np.log(similar.sum(axis=1) / np.diag(similar)))
     function, arguments = loss_function(1, 3)
-    loss, _ = function(*arguments[:2], data, arguments[3])
+    (loss, _), _ = function(*arguments[:2], data, arguments[3])
     assert float(loss) == pytest.approx(expected, rel=1e-4)
 
 
@@ -605,7 +606,7 @@ info_nce = Term(OBJECTIVES["info_nce"], (("similarity", "cosine"), ("symmetric",
 recipe = Recipe("cls", True, Plan(1, "independent"), (info_nce,))
 loss = make_loss(graph, recipe, data_mesh(jax.devices()[:1]))
 settings = {"seed": 0, "dropout": 0.1, "noise": 0.0, "objective": {"info_nce": terms}}
-print(jax.jit(loss)(params, 0, batch, settings)[0])
+print(jax.jit(loss)(params, 0, batch, settings)[0][0])
 """
 
 
@@ -624,14 +625,14 @@ def test_hard_negatives_that_rows_lack_change_nothing():
     widths = np.array([5, 3, 4, 2, 5, 3, 4, 5])
     data["present"] = np.arange(5) < widths[:, None]
     function, arguments = loss_function(1, 5)
-    loss, values = function(*arguments[:2], data, arguments[3])
+    (loss, _), values = function(*arguments[:2], data, arguments[3])
     other = data | {"input_ids": np.where(data["present"][..., None], data["input_ids"], 7)}
-    again, others = function(*arguments[:2], other, arguments[3])
+    (again, _), others = function(*arguments[:2], other, arguments[3])
     assert float(loss) == float(again) > 0
     for name in values:
         np.testing.assert_array_equal(values[name], others[name], err_msg=name)
     data["present"][:, 4] = False
-    without, _ = function(*arguments[:2], data, arguments[3])
+    (without, _), _ = function(*arguments[:2], data, arguments[3])
     four, arguments = loss_function(1, 4)
     fewer = {name: x[:, :4] if x.ndim > 1 else x for name, x in data.items()}
     expected, _ = four(*arguments[:2], fewer, arguments[3])

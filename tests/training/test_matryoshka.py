@@ -79,7 +79,7 @@ def test_the_gradient_is_the_same_on_any_number_of_devices_and_in_chunks(devices
         function = jax.jit(make_loss(graph, chosen, data_mesh(jax.devices()[:count])))
         numbers = settings() | {"size_weights": jnp.float32([1, 0.5])}
         results.append(function(params, jnp.int32(0), batch(1), numbers))
-    (expected, gradient), (found, other) = results
+    ((expected, _), gradient), ((found, _), other) = results
     np.testing.assert_allclose(found, expected, rtol=1e-5)
     for name, value in gradient.items():
         scale = max(np.abs(value).max(), 1e-3)

@@ -51,7 +51,7 @@ def diffcse(devices=1, weight=0.5, most_tokens=(), **changes):
     """The loss and the gradients of a tiny DiffCSE."""
     graph, params, frozen, recipe = replaced_tokens_step(most_tokens=most_tokens, **changes)
     function = jax.jit(make_loss(graph, recipe, data_mesh(jax.devices()[:devices])))
-    value, gradient = function(params, jnp.int32(0), batch(1), replaced_tokens_settings(weight), frozen)
+    (value, _), gradient = function(params, jnp.int32(0), batch(1), replaced_tokens_settings(weight), frozen)
     return float(value), {name: np.asarray(value) for name, value in gradient.items()}
 
 
@@ -67,6 +67,13 @@ SPLIT = [
     pytest.param(4, {"chunk_size": 1}, marks=pytest.mark.slow),
     pytest.param(8, {}, marks=pytest.mark.slow),
 ]
+
+
+@pytest.mark.slow
+def test_words_drawn_from_the_generator_are_the_same_on_any_number_of_devices_and_in_chunks():
+    expected = diffcse(reading="paper")
+    assert abs(expected[0] - diffcse()[0]) > 1e-3
+    assert_same(diffcse(2, reading="paper", **SPLIT[0][1]), expected)
 
 
 @pytest.mark.parametrize(("devices", "changes"), SPLIT)
@@ -112,8 +119,8 @@ def test_without_a_projector_the_embedding_itself_is_the_first_token():
     assert np.abs(found["discriminator.encoder.layers.0.output.kernel"]).max() > 1e-4
 
 
-def replaced(rows=None, **changes):
-    graph, params, frozen, recipe = replaced_tokens_step()
+def replaced(rows=None, reading="released", **changes):
+    graph, params, frozen, recipe = replaced_tokens_step(reading=reading)
     data = {name: x if rows is None else x[rows] for name, x in batch(1).items()}
     words = len(params[WORD_EMBEDDING])
     rows = Rows(data, jnp.int32(0), replaced_tokens_settings() | changes, (), True, recipe.masking, words)
@@ -132,6 +139,21 @@ def test_each_member_has_draws_of_its_own_which_belong_to_its_example():
     np.testing.assert_array_equal(replaced(rows=slice(2, 5)), found[2:5])
     assert (replaced(seed=jnp.uint32(4)) != found).any()
     assert (replaced(dropout=jnp.float32(0.0)) != found).any()  # the generator's own dropout is on
+
+
+def test_the_paper_s_reading_replaces_masked_tokens_alone_by_words_of_the_generator_s_distribution():
+    ids, mask = (batch(1)[name][:, 0] for name in ("input_ids", "attention_mask"))
+    every = jnp.float32(1.0)
+    numbers = replaced_tokens_settings()["objective"]
+    numbers["replaced_token_detection"]["masking_rate"] = every
+    found, usual = replaced(reading="paper", objective=numbers), replaced(reading="paper")
+    special = (mask == 0) | (ids < 4)
+    for member in (0, 1):
+        np.testing.assert_array_equal(found[:, member][special], ids[special])
+    assert (found != ids[:, None])[~np.stack([special] * 2, axis=1)].mean() > 0.9
+    changed = (usual != ids[:, None]) & (mask[:, None] > 0)
+    assert 0.1 < changed[~np.stack([special] * 2, axis=1)].mean() < 0.5
+    np.testing.assert_array_equal(replaced(rows=slice(2, 5), reading="paper"), usual[2:5])
 
 
 @pytest.mark.slow
