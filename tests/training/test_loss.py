@@ -146,7 +146,8 @@ def test_attention_s_own_rate_reaches_every_pass():
     function, (*arguments, numbers) = loss_function()
 
     def loss(**rates):
-        return float(function(*arguments, numbers | {name: jnp.float32(rate) for name, rate in rates.items()})[0])
+        (value, _), _ = function(*arguments, numbers | {name: jnp.float32(rate) for name, rate in rates.items()})
+        return float(value)
 
     assert loss() == loss(attention_dropout=0.1) != loss(attention_dropout=0.4)
     assert loss(dropout=0.4, attention_dropout=0.1) != loss(dropout=0.4)
