@@ -22,11 +22,11 @@ from simcse_jax.host import progress
 from simcse_jax.host.locks import Check, never_lost
 from simcse_jax.host.progress import Progress
 from simcse_jax.models.parameters import Params, subset
+from simcse_jax.objectives.rows import Batch, Settings
 from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.runs.metrics_file import Metrics
 from simcse_jax.runs.state import TrainState
 from simcse_jax.runs.workdir import Workdir
-from simcse_jax.training.loss import Batch, Settings
 from simcse_jax.training.patience import Patience
 from simcse_jax.training.programs import Updates
 from simcse_jax.training.schedule import Due

@@ -30,16 +30,8 @@ from simcse_jax.models.projector import Projector, project
 from simcse_jax.models.sentence_encoder import Graph, SentenceEncoder
 from simcse_jax.objectives.objective import Embedded, Objective, Psum, Term, total
 from simcse_jax.objectives.registry import BUILT_IN
-from simcse_jax.objectives.tokens import (
-    ENCODER,
-    GENERATOR,
-    Batch,
-    Network,
-    Rows,
-    Settings,
-    Tokens,
-    dropout_keys,
-)
+from simcse_jax.objectives.rows import Batch, Rows, Settings, dropout_keys
+from simcse_jax.objectives.tokens import ENCODER, GENERATOR, Network, Tokens
 from simcse_jax.objectives.views import CHANGE, NOISE, Pass, Plan, View, each_of
 from simcse_jax.training.gathering import make_gathering, type_of_products
 

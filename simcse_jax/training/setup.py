@@ -35,12 +35,13 @@ from simcse_jax.models.projector import read_projector
 from simcse_jax.models.sentence_encoder import Graph, build
 from simcse_jax.objectives.objective import Term
 from simcse_jax.objectives.registry import needing, trained
+from simcse_jax.objectives.rows import Batch, Settings
 from simcse_jax.objectives.tokens import DISCRIMINATOR, GENERATOR
 from simcse_jax.objectives.views import Plan
 from simcse_jax.runs.state import TrainState, computed_as, frozen_params, initial_params, with_parts
 from simcse_jax.training.inputs import Inputs
 from simcse_jax.training.learning_rate import warmup_steps
-from simcse_jax.training.loss import Batch, Recipe, Settings
+from simcse_jax.training.loss import Recipe
 from simcse_jax.training.optimizer import Optimization
 from simcse_jax.training.schedule import Schedule, make_schedule
 from simcse_jax.training.step import init_state

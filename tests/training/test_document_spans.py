@@ -20,7 +20,7 @@ from simcse_jax.models.language_model import fresh_head, logits
 from simcse_jax.models.masking import Masking, mask_tokens
 from simcse_jax.models.nonlinearities import ACTIVATION_FUNCTIONS
 from simcse_jax.models.pooling import mean
-from simcse_jax.objectives.tokens import dropout_keys
+from simcse_jax.objectives.rows import dropout_keys
 from simcse_jax.objectives.views import MASKING, SPREAD
 from simcse_jax.training.inputs import read_inputs
 from simcse_jax.training.loss import make_loss

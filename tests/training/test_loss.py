@@ -16,7 +16,7 @@ from simcse_jax.models.config import MASKED
 from simcse_jax.models.masking import Masking
 from simcse_jax.models.projector import Projector
 from simcse_jax.objectives.info_nce import info_nce
-from simcse_jax.objectives.tokens import Rows, dropout_keys
+from simcse_jax.objectives.rows import Rows, dropout_keys
 from simcse_jax.objectives.views import CHANGE, Pass, Plan, View, each_of
 from simcse_jax.runs.state import split_shapes
 from simcse_jax.training import gathering
