@@ -284,7 +284,7 @@ def encode_views(given: Given, rows: Rows) -> tuple[Float[Array, "B V D"], dict[
         layers = model.token_features(
             ids,
             mask,
-            dropout_keys=rows.keys(masks).reshape(-1) if each.masked else None,
+            dropout_keys=rows.keys(masks).reshape(-1) if each.dropout else None,
             **rows.rates(each.rate),
             most_tokens=rows.most_tokens(columns),
             first_only=recipe.pooler in FIRST_TOKEN and not needed,

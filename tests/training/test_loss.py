@@ -643,7 +643,7 @@ def test_embeddings_are_encoded_once_averaged_and_made_noisy():
 
     def encode(each, columns, masks, changes):
         calls.append((each, columns, masks, changes))
-        sums = [100.0 * each.tower + 10 * c + (m if each.masked else 0.5) for c, m in zip(columns, masks, strict=True)]
+        sums = [100.0 * each.tower + 10 * c + (m if each.dropout else 0.5) for c, m in zip(columns, masks, strict=True)]
         return jnp.array([[[number] * 3] * 2 for number in sums])
 
     views = [View(0, (1,)), View(1, (2, 4)), View(0, (1,), noise=7), View(0, ()), View(1, (1,), tower=1)]
@@ -652,7 +652,7 @@ def test_embeddings_are_encoded_once_averaged_and_made_noisy():
     assert found.shape == (5, 2, 3)
     assert calls == [
         (Pass(), [0, 1, 1], [1, 2, 4], [0, 0, 0]),
-        (Pass(masked=False), [0], [0], [0]),
+        (Pass(dropout=False), [0], [0], [0]),
         (Pass(1), [1], [1], [0]),
     ]
 
@@ -669,8 +669,8 @@ def test_other_changes_and_rates_are_encoded_apart():
     found = embed(views, encode, None)
     np.testing.assert_array_equal(found[:, 0, 0], [100, 200, 206, 300, 400, 200])
     assert calls == [
-        (Pass(masked=False), [0], [0], [0]),
-        (Pass(masked=False, change="cutoff"), [0, 0], [0, 0], [0, 1]),
+        (Pass(dropout=False), [0], [0], [0]),
+        (Pass(dropout=False, change="cutoff"), [0, 0], [0, 0], [0, 1]),
         (Pass(change="cutoff"), [0], [1], [0]),
         (Pass(change="cutoff", rate="positive_dropout"), [0], [1], [0]),
     ]
