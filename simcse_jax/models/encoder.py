@@ -23,8 +23,9 @@ from simcse_jax.models.attention import Near, Order, RelativeBias, is_long
 from simcse_jax.models.changes import UNCHANGED, Change
 from simcse_jax.models.config import EncoderConfig, Site
 from simcse_jax.models.dropout import Draws, Mask, Rate, attention_masks, drop, token_masks
-from simcse_jax.models.layer import Layer, LayerNorm, Masks, dense, linear
+from simcse_jax.models.layer import Layer, Masks, dense, linear
 from simcse_jax.models.model_types import FROM_ZERO, ROTARY, WORD_VECTORS
+from simcse_jax.models.norm import Norm
 from simcse_jax.models.padding import Layout, Padded, unpadded
 from simcse_jax.models.platforms import for_platform
 from simcse_jax.models.products import DType, rounded
@@ -52,7 +53,7 @@ class Embeddings(nnx.Module):
         self.position = None if is_words or config.positions == ROTARY else table(config.max_positions)
         self.type = table(config.type_vocab_size) if config.type_vocab_size else None
         self.task = table(config.task_types) if config.task_types else None
-        self.norm = None if is_words else LayerNorm(config, config.table_size)
+        self.norm = None if is_words else Norm(config, config.table_size)
         self.projection = linear(config.table_size, config.hidden_size, rngs) if config.embedding_size else None
         self.config = config
         self.dtype = dtype
@@ -105,7 +106,7 @@ class Encoder(nnx.Module):
     def __init__(self, config: EncoderConfig, *, rngs: nnx.Rngs, dtype: DType = jnp.float32):
         self.embeddings = Embeddings(config, rngs, dtype)
         self.layers = nnx.List([Layer(config, rngs, dtype, group=group) for group in sorted(set(config.groups))])
-        self.final_norm = LayerNorm(config, config.hidden_size) if config.pre_norm else None
+        self.final_norm = Norm(config, config.hidden_size) if config.pre_norm else None
         # Shared by all layers: a number for each bucket of distances and each head.
         shape = (BUCKETS, config.num_heads)
         relative = nnx.initializers.normal(0.02)

@@ -98,19 +98,18 @@ class ReplacedTokenDetection(Objective):
         positions alone; its code, which made the published models, takes the most probable one at all positions, and
         so do we. The first token stays what it was. Each of the P sentences of a row has draws of its own.
         """
-        from simcse_jax.models.language_model import activation, logits
+        from simcse_jax.models.language_model import logits
         from simcse_jax.models.padding import Layout, Padded, unpadded
         from simcse_jax.models.parameters import LANGUAGE_MODEL, WORD_EMBEDDING, subset
 
         columns, rows, generator = tokens.plan.of_pair, tokens.rows, tokens.networks[GENERATOR]
-        act, eps = activation(generator.config), generator.config.layer_norm_eps
         ids, mask = rows.read(columns)
         masked, _ = rows.masked(columns, (REPLACING, REPLACING + 1), probability=tokens.fields["masking_rate"])
         hidden = tokens.encode(GENERATOR, masked, columns, (WRITING, WRITING + 1))
         table, head = generator.params[WORD_EMBEDDING], subset(generator.params, LANGUAGE_MODEL)
 
         def likeliest(hidden: Float[AnyArray, "R D"]) -> Int[Array, " R"]:
-            scores = logits(hidden, head, table, activation=act, eps=eps)
+            scores = logits(hidden, head, table, generator.config)
             return jnp.argmax(scores, axis=1)
 
         layout: Layout = Padded(ids.shape[1])
