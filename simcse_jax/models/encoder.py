@@ -150,20 +150,13 @@ class Encoder(nnx.Module):
         if most_tokens is not None and most_tokens < input_ids.size:
             layout = unpadded(attention_mask, most_tokens)
 
-        def rows(hidden: Float[Array, "... D"], layout: Layout) -> Float[Array, "B _ D"]:
-            hidden = layout.to_rows(hidden)
-            if most_tokens is None:
-                return hidden
-            too_many = jnp.sum(attention_mask) > most_tokens
-            return hidden + jnp.where(too_many, jnp.nan, 0.0).astype(hidden.dtype)
-
         rates = dropout_rate, attention_dropout_rate, lora_dropout_rate
         embedding_mask, masks = self.draw_masks(layout, length, dropout_keys, *rates)
         hidden = self.embeddings(input_ids, attention_mask, layout, embedding_mask, change)
         if first is not None:
             hidden = layout.with_first(hidden, jnp.asarray(first).astype(hidden.dtype))
         orders = self.orders(length, change.positions)
-        hidden_states = [rows(hidden, layout)]
+        hidden_states = [rows_of(hidden, layout, attention_mask, most_tokens)]
         for number, (group, layer_masks) in enumerate(zip(self.config.groups, masks, strict=True), 1):
             only = first_only and number == self.config.num_layers
             layer, order = self.layers[group], orders[number - 1 in self.config.local_layers]
@@ -174,7 +167,7 @@ class Encoder(nnx.Module):
             layout = Padded(1) if only else layout
             if self.final_norm is not None and number == self.config.num_layers:
                 hidden = self.final_norm(hidden.astype(jnp.float32)).astype(hidden.dtype)
-            hidden_states.append(rows(hidden, layout))
+            hidden_states.append(rows_of(hidden, layout, attention_mask, most_tokens))
         return tuple(hidden_states)
 
     def orders(self, length: int, positions: Int[AnyArray, "B T"] | None = None) -> tuple[Order, Order]:
@@ -253,6 +246,17 @@ class Encoder(nnx.Module):
             for (layer, site), mask in zip(own, drawn, strict=True):
                 masks[layer][site.name] = mask
         return masks
+
+
+def rows_of(
+    hidden: Float[Array, "... D"], layout: Layout, attention_mask: Int[AnyArray, "B T"], most_tokens: int | None
+) -> Float[Array, "B _ D"]:
+    """The hidden states of each sentence; all are NaN if there are more tokens than the layout has places for."""
+    hidden = layout.to_rows(hidden)
+    if most_tokens is None:
+        return hidden
+    too_many = jnp.sum(attention_mask) > most_tokens
+    return hidden + jnp.where(too_many, jnp.nan, 0.0).astype(hidden.dtype)
 
 
 def again(
