@@ -67,7 +67,8 @@ class _Objective(NamedTuple):
     @property
     def shape(self) -> tuple[int, int, int]:
         """K, C, M: the classes, the penalties and the masks."""
-        return self.targets.shape[1], *self.penalties.shape[2:]
+        _, _, choices, fits = self.penalties.shape
+        return self.targets.shape[1], choices, fits
 
     def times(self, matrix: Float[Array, "R S"], array: Float[Array, "S K C M"]) -> Float[Array, "R K C M"]:
         """The matrix product with each fit's own part of an array."""
