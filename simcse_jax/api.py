@@ -107,13 +107,7 @@ def train(
         before all checks are done.
       Preempted, KeyboardInterrupt: for SIGTERM and Ctrl-C, after saving.
     """
-    if not isinstance(workdir, str | Path):
-        raise UserError(f"workdir {workdir!r:.60}: must be the name of a folder")
-    if not isinstance(callbacks, list | tuple):
-        raise UserError(f"callbacks: {callbacks!r:.60} is not a list of functions")
-    for callback in callbacks:
-        if not callable(callback):
-            raise UserError(f"callbacks: {callback!r:.60} cannot be called")
+    _check_arguments(workdir, callbacks)
     config, complete, name = _loaded(recipe)
     given = _given(config, data, model, eval, objective, fields)
     for field, value in given.items():
@@ -122,14 +116,8 @@ def train(
         output_folder(str(workdir), option="workdir", utf8=True)
     for field, value, file in (("data.train", data, DATA), ("eval.data", eval, EVAL)):
         if value is not None and not isinstance(value, str | Path):
-            _check_on_disk(workdir, field)
-            path = local_path(str(workdir)) / file
-            used = Workdir(path.parent).exists
-            if used and not path.exists():
-                raise UserError(f"workdir {workdir}: has a run on other data; choose another, or remove this one")
-            write_examples(value, path, field.partition(".")[0], used)
-            set_field(config, field, str(path))
-            given[field] = str(path)
+            given[field] = _written(value, workdir, field, file)
+            set_field(config, field, given[field])
     with mistakes_in(name):
         complete(config, {*given})
     if isinstance(recipe, str | Path) and is_of_package(str(recipe)):
@@ -319,6 +307,23 @@ def _alone(config: config_dict.ConfigDict, objective: Any) -> dict[str, Any]:
     return {f"objective.{each}.weight": float(each == name) for each in config.objective}
 
 
-def _check_on_disk(workdir: str | Path, field: str) -> None:
+def _check_arguments(workdir: Any, callbacks: Any) -> None:
+    if not isinstance(workdir, str | Path):
+        raise UserError(f"workdir {workdir!r:.60}: must be the name of a folder")
+    if not isinstance(callbacks, list | tuple):
+        raise UserError(f"callbacks: {callbacks!r:.60} is not a list of functions")
+    for callback in callbacks:
+        if not callable(callback):
+            raise UserError(f"callbacks: {callback!r:.60} cannot be called")
+
+
+def _written(value: Any, workdir: str | Path, field: str, file: str) -> str:
+    """The path of a file in the workdir with what a program has in memory; a run that is there must have it already."""
     if is_remote(str(workdir)):
         raise UserError(f"workdir {workdir}: {field} in memory is written to a disk; write it to a file, and name that")
+    path = local_path(str(workdir)) / file
+    used = Workdir(path.parent).exists
+    if used and not path.exists():
+        raise UserError(f"workdir {workdir}: has a run on other data; choose another, or remove this one")
+    write_examples(value, path, field.partition(".")[0], used)
+    return str(path)

@@ -1,5 +1,6 @@
 """simcse-jax export --workdir DIR --output FOLDER: a model for transformers and sentence-transformers."""
 
+import argparse
 import re
 
 from simcse_jax.commands.command_line import Parser, started_as
@@ -12,8 +13,8 @@ from simcse_jax.huggingface import hub
 LICENSE = re.compile(r"[a-z0-9][a-z0-9.-]*")
 
 
-def main() -> None:
-    """The command."""
+def parse() -> argparse.Namespace:
+    """The arguments, of which those that exclude each other are refused."""
     parser = Parser(
         "export",
         description="Exports a trained model for transformers and sentence-transformers. Needs the folder of a run. "
@@ -51,6 +52,12 @@ def main() -> None:
             raise UserError(f"--{option.replace('_', '-')}: is for a whole model; leave out --adapter")
     if args.license is not None and not LICENSE.fullmatch(args.license):
         raise UserError(f"--license {args.license}: must be one of the hub's identifiers, such as apache-2.0 or mit")
+    return args
+
+
+def main() -> None:
+    """The command."""
+    args = parse()
     from simcse_jax.host.storage import as_path
     from simcse_jax.runs.exporting import check_places, export, export_adapter
 

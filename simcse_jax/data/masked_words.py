@@ -14,7 +14,7 @@ from simcse_jax.huggingface.tokenizer import CHUNK, Tokenizer, read_backend, spe
 from simcse_jax.huggingface.tokenizer_checks import vocabulary
 from simcse_jax.models import parameters
 from simcse_jax.models.head import PREFIX
-from simcse_jax.models.language_model import activation, logits
+from simcse_jax.models.language_model import logits
 from simcse_jax.models.sentence_encoder import build
 
 if TYPE_CHECKING:
@@ -116,8 +116,7 @@ def _make_predict(model: Pretrained, known: np.ndarray) -> Predict:
                 jnp.take_along_axis(hidden, places[:, :, None], axis=1),
                 head,
                 params["encoder.embeddings.word.embedding"],
-                activation=activation(model.config),
-                eps=model.config.layer_norm_eps,
+                model.config,
             )
         allowed = known & (jnp.arange(len(known)) != before[:, :, None])
         return jnp.argmax(jnp.where(allowed, scores, -jnp.inf), axis=-1)

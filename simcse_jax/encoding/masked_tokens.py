@@ -14,7 +14,7 @@ from simcse_jax.encoding.batching import compute
 from simcse_jax.encoding.embedder import Embedder
 from simcse_jax.models import parameters
 from simcse_jax.models.arrays import AnyArray
-from simcse_jax.models.language_model import activation, logits
+from simcse_jax.models.language_model import logits
 from simcse_jax.models.masking import mask_tokens, select_positions
 from simcse_jax.models.parameters import Params
 from simcse_jax.models.sentence_encoder import Graph
@@ -66,8 +66,7 @@ def _make_count(
                 jnp.take_along_axis(hidden, positions[:, :, None], axis=1),
                 parameters.subset(params, parameters.LANGUAGE_MODEL),
                 table,
-                activation=activation(encoder.config),
-                eps=encoder.config.layer_norm_eps,
+                encoder.config,
             )
         right = jnp.argmax(scores, axis=-1) == jnp.take_along_axis(input_ids, positions, axis=1)
         return jnp.stack([jnp.sum(right & valid, axis=1), jnp.sum(valid, axis=1)], axis=1)

@@ -153,6 +153,24 @@ class _Carry(NamedTuple):
     failures: jax.Array  # (C,)
     stopped: jax.Array  # (C,) bool
 
+    def after(self, params: dict[str, jax.Array], optimizer: Any, hits: jax.Array, tenacity: int) -> "_Carry":
+        """After a round that ended with these parameters and so many hits (C,) on held-out rows."""
+        better = (hits > self.best) & ~self.stopped
+        failed = ~better & ~self.stopped
+        chosen = jnp.repeat(better, len(params["biases"]) // len(hits))
+        return _Carry(
+            self.rounds + 1,
+            params,
+            optimizer,
+            jnp.where(better, hits, self.best),
+            {
+                "weights": jnp.where(chosen[:, None], params["weights"], self.kept["weights"]),
+                "biases": jnp.where(chosen, params["biases"], self.kept["biases"]),
+            },
+            self.failures + failed,
+            self.stopped | (failed & (self.failures >= tenacity)),
+        )
+
 
 @functools.partial(jax.jit, static_argnums=0)
 def _fit(
@@ -196,21 +214,7 @@ def _fit(
         params, optimizer = jax.lax.fori_loop(start, start + epochs, epoch, (carry.params, carry.optimizer))
         right = logits(params, rows[held_out]).argmax(-1) == labels[held_out][:, None]
         hits = jnp.sum(right & (jnp.arange(len(held_out)) < held_out_count)[:, None], axis=0)
-        better = (hits > carry.best) & ~carry.stopped
-        failed = ~better & ~carry.stopped
-        chosen = jnp.repeat(better, classes)
-        return _Carry(
-            carry.rounds + 1,
-            params,
-            optimizer,
-            jnp.where(better, hits, carry.best),
-            {
-                "weights": jnp.where(chosen[:, None], params["weights"], carry.kept["weights"]),
-                "biases": jnp.where(chosen, params["biases"], carry.kept["biases"]),
-            },
-            carry.failures + failed,
-            carry.stopped | (failed & (carry.failures >= settings.tenacity)),
-        )
+        return carry.after(params, optimizer, hits, settings.tenacity)
 
     def unfinished(carry: _Carry) -> jax.Array:
         return (carry.rounds < settings.rounds) & ~jnp.all(carry.stopped)

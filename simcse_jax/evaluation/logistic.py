@@ -17,6 +17,8 @@ fits; a row that a fit does not train on has weight 0. Three things make it fast
 - The logits of rows that were left out are known at the end: these are the predictions.
 """
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -53,6 +55,59 @@ def predict(
     return (logits[:, 0] > 0 if classes == 2 else logits.argmax(axis=1)).T.astype(np.int64)
 
 
+class _Objective(NamedTuple):
+    """The objectives of all fits, M × C. The longest axis of a row is the last one, as vector units need it."""
+
+    rows: Float[Array, "N D"]
+    variances: Float[Array, " D"]
+    targets: Float[Array, "N K 1 1"]
+    weights: Float[Array, "N 1 1 M"]
+    penalties: Float[Array, "D 1 C M"]  # 0 for the bias
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """K, C, M: the classes, the penalties and the masks."""
+        _, _, choices, fits = self.penalties.shape
+        return self.targets.shape[1], choices, fits
+
+    def times(self, matrix: Float[Array, "R S"], array: Float[Array, "S K C M"]) -> Float[Array, "R K C M"]:
+        """The matrix product with each fit's own part of an array."""
+        product = jnp.matmul(matrix, array.reshape(len(array), -1), precision="highest")
+        return product.reshape(-1, *self.shape)
+
+    def probabilities(self, logits: Float[Array, "N K C M"]) -> Float[Array, "N K C M"]:
+        """Those of the classes."""
+        return jax.nn.softmax(logits, axis=1) if self.shape[0] > 1 else jax.nn.sigmoid(logits)
+
+    def gradient(
+        self, params: Float[Array, "D K C M"], logits: Float[Array, "N K C M"]
+    ) -> tuple[Float[Array, "D K C M"], Float[Array, "D K C M"]]:
+        """The gradient, and the inverse of the Hessian's approximate diagonal."""
+        p = self.probabilities(logits)
+        curvature = jnp.sum(self.weights * p * (1 - p), axis=0, keepdims=True)
+        inverse = 1 / jnp.maximum(curvature * self.variances[:, None, None, None] + self.penalties, 1e-12)
+        return self.times(self.rows.T, self.weights * (p - self.targets)) + self.penalties * params, inverse
+
+    def derivatives(
+        self, step: jax.Array | float, params: jax.Array, logits: jax.Array, direction: jax.Array, change: jax.Array
+    ) -> tuple[Float[Array, "1 1 C M"], Float[Array, "1 1 C M"]]:
+        """The first and the second derivative by the step along a direction, whose logits are `change`."""
+        p = self.probabilities(logits + step * change)
+        centre = jnp.sum(p * change, axis=1, keepdims=True) if self.shape[0] > 1 else p * change
+        spread = p * change * (change - centre)
+        penalized = self.penalties * direction
+        first = _dot(self.weights * (p - self.targets), change) + _dot(penalized, params + step * direction)
+        second = _dot(self.weights, spread) + _dot(penalized, direction)
+        return first, jnp.maximum(second, 1e-30)
+
+    def line_search(self, *line: jax.Array) -> Float[Array, "1 1 C M"]:
+        """Two steps of Newton's method; the second one is limited by the first."""
+        first, second = self.derivatives(0.0, *line)
+        step = -first / second
+        first, second = self.derivatives(step, *line)
+        return jnp.clip(step - first / second, 0.1 * step, 4 * step)
+
+
 @jax.jit
 def _fit(
     rows: Float[Array, "N D"],
@@ -61,56 +116,21 @@ def _fit(
     weights: Float[Array, "M N"],
     penalties: Float[Array, "M C"],
 ) -> Float[Array, "N K C M"]:
-    """(N, D), (D,), (N, K), (M, N), (M, C) to the logits (N, K, C, M) of the converged fits.
-
-    The longest axis of a row is the last one, as vector units need it.
-    """
-    (count, width), (fits, choices), classes = rows.shape, penalties.shape, targets.shape[1]
+    """(N, D), (D,), (N, K), (M, N), (M, C) to the logits (N, K, C, M) of the converged fits."""
+    count, width = rows.shape
     weights, targets = weights.T[:, None, None, :], targets[:, :, None, None]
     penalties = jnp.where((jnp.arange(width) < width - 1)[:, None, None, None], penalties.T, 0.0)
-
-    def times(matrix: jax.Array, array: jax.Array) -> jax.Array:
-        product = jnp.matmul(matrix, array.reshape(len(array), -1), precision="highest")
-        return product.reshape(-1, classes, choices, fits)
-
-    def probabilities(logits: jax.Array) -> jax.Array:
-        return jax.nn.softmax(logits, axis=1) if classes > 1 else jax.nn.sigmoid(logits)
-
-    def gradient(params: jax.Array, logits: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """The gradient, and the inverse of the Hessian's approximate diagonal."""
-        p = probabilities(logits)
-        curvature = jnp.sum(weights * p * (1 - p), axis=0, keepdims=True)
-        inverse = 1 / jnp.maximum(curvature * variances[:, None, None, None] + penalties, 1e-12)
-        return times(rows.T, weights * (p - targets)) + penalties * params, inverse
-
-    def derivatives(
-        step: jax.Array | float, params: jax.Array, logits: jax.Array, direction: jax.Array, change: jax.Array
-    ) -> tuple[jax.Array, jax.Array]:
-        """The objective's first and second derivative by the step along a direction, whose logits are `change`."""
-        p = probabilities(logits + step * change)
-        centre = jnp.sum(p * change, axis=1, keepdims=True) if classes > 1 else p * change
-        spread = p * change * (change - centre)
-        penalized = penalties * direction
-        first = _dot(weights * (p - targets), change) + _dot(penalized, params + step * direction)
-        second = _dot(weights, spread) + _dot(penalized, direction)
-        return first, jnp.maximum(second, 1e-30)
-
-    def line_search(*line: jax.Array) -> jax.Array:
-        """Two steps of Newton's method; the second one is limited by the first."""
-        first, second = derivatives(0.0, *line)
-        step = -first / second
-        first, second = derivatives(step, *line)
-        return jnp.clip(step - first / second, 0.1 * step, 4 * step)
+    objective = _Objective(rows, variances, targets, weights, penalties)
 
     def iterate(carry: tuple) -> tuple:
         number, params, logits, slope, inverse, gap, steps, changes, scales = carry
         direction = _newton_like(slope, inverse, steps, changes, scales)
         direction = jnp.where(gap > TOLERANCE, -direction, 0)  # fits that have converged do not move
-        along = times(rows, direction)
-        length = line_search(params, logits, direction, along)
+        along = objective.times(rows, direction)
+        length = objective.line_search(params, logits, direction, along)
         step = length * direction
         params, logits = params + step, logits + length * along
-        before, (slope, inverse) = slope, gradient(params, logits)
+        before, (slope, inverse) = slope, objective.gradient(params, logits)
         product = _dot(step, slope - before)
         scale = jnp.where(product > 0, 1 / jnp.where(product > 0, product, 1), 0)
         memory = ((step, *steps[:-1]), (slope - before, *changes[:-1]), (scale, *scales[:-1]))
@@ -119,9 +139,9 @@ def _fit(
     def distance(slope: jax.Array, inverse: jax.Array) -> jax.Array:
         return _dot(slope * inverse, slope) / 2
 
-    params = jnp.zeros((width, classes, choices, fits))
-    logits = jnp.broadcast_to(rows[:, :1, None, None] * 0, (count, classes, choices, fits))  # XLA would fold zeros
-    slope, inverse = gradient(params, logits)
+    params = jnp.zeros((width, *objective.shape))
+    logits = jnp.broadcast_to(rows[:, :1, None, None] * 0, (count, *objective.shape))  # XLA would fold zeros
+    slope, inverse = objective.gradient(params, logits)
     gap = distance(slope, inverse)
     memory = (jnp.zeros_like(params),) * MEMORY, (jnp.zeros_like(params),) * MEMORY, (jnp.zeros_like(gap),) * MEMORY
 

@@ -76,20 +76,31 @@ def read_pickle(file: IO[bytes]) -> tuple[Any, list[Storage]]:
         raise ValueError("its pickle is damaged") from None
 
 
+class _Stack(list[Any]):
+    """The values that instructions have put there and not taken yet."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._marks: list[int] = []
+
+    def mark(self, count: int = 0) -> None:
+        """Remembers the place below the last `count` values."""
+        self._marks.append(len(self) - count)
+
+    def pop_to_mark(self) -> list[Any]:
+        """Takes all values above the last mark."""
+        first = self._marks.pop()
+        values = self[first:]
+        del self[first:]
+        return values
+
+
 def _run(file: IO[bytes]) -> tuple[Any, list[Storage]]:
     start = file.tell()
     storages: list[Storage] = []
     used = 0  # elements of arguments; a pickle can name a long list in three bytes, again and again
-    stack: list[Any] = []
-    marks: list[int] = []
+    stack = _Stack()
     memo: dict[int, Any] = {}
-
-    def pop_to_mark() -> list[Any]:
-        first = marks.pop()
-        values = stack[first:]
-        del stack[first:]
-        return values
-
     for instruction, value, place in pickletools.genops(file):
         argument, name = cast(Any, value), instruction.name
         if (place or 0) - start > LIMIT:
@@ -99,17 +110,17 @@ def _run(file: IO[bytes]) -> tuple[Any, list[Storage]]:
         elif name in MADE:
             stack.append(MADE[name]())
         elif name == "MARK":
-            marks.append(len(stack))
+            stack.mark()
         elif name == "TUPLE" or name in TUPLES:
             if name in TUPLES:
-                marks.append(len(stack) - TUPLES[name])
-            stack.append(tuple(pop_to_mark()))
+                stack.mark(TUPLES[name])
+            stack.append(tuple(stack.pop_to_mark()))
         elif name in ("APPEND", "APPENDS"):
-            values = [stack.pop()] if name == "APPEND" else pop_to_mark()
+            values = [stack.pop()] if name == "APPEND" else stack.pop_to_mark()
             _check(isinstance(stack[-1], list))
             stack[-1].extend(values)
         elif name in ("SETITEM", "SETITEMS"):
-            values = [stack.pop(-2), stack.pop()] if name == "SETITEM" else pop_to_mark()
+            values = [stack.pop(-2), stack.pop()] if name == "SETITEM" else stack.pop_to_mark()
             _check(isinstance(stack[-1], dict))
             stack[-1] |= _dictionary(zip(values[::2], values[1::2], strict=True))
         elif name == "BUILD":  # attributes of a dictionary, such as `_metadata`

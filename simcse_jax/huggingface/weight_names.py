@@ -11,7 +11,7 @@ from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.head import PREFIX
 from simcse_jax.models.language_model import shapes
-from simcse_jax.models.model_types import BIASES, MODEL_TYPES, ROTARY
+from simcse_jax.models.model_types import MODEL_TYPES, ROTARY
 from simcse_jax.models.parameters import WORD_EMBEDDING
 from simcse_jax.models.sentence_encoder import build
 
@@ -70,7 +70,11 @@ NOMIC_LAYER = {
     "output": ("mlp.fc2",),
     "output_norm": ("norm2",),
 }
-PARTS_WITH_BIAS = {"attention_bias": ("qkv", "attention_output"), "feed_forward_bias": ("intermediate", "output")}
+BIASES = {  # by a part of an encoder, the field of `EncoderConfig` that says whether it has a bias
+    **dict.fromkeys(("qkv", "attention_output"), "attention_bias"),
+    **dict.fromkeys(("intermediate", "output"), "feed_forward_bias"),
+    **dict.fromkeys(("norm", "attention_norm", "output_norm", "final_norm"), "norm_bias"),
+}
 # In transformers' class, which splits and renames what the checkpoints have.
 NOMIC_MODULES = {
     "qkv": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
@@ -148,7 +152,8 @@ def to_params(
         sources = _sources(name, config.model_type, head)
         wanted = expected.shape[::-1] if name.endswith("kernel") else expected.shape
         wanted = (wanted[0] // len(sources), *wanted[1:])
-        parts = [as_float32(part(source, wanted), source, where) for source in sources]
+        own = _field_of_bias(name, config)
+        parts = [as_float32(part(source, wanted, own and f"{own} is true"), source, where) for source in sources]
         joined = np.concatenate(parts) if len(parts) > 1 else parts[0]
         params[name] = np.ascontiguousarray(joined.T) if name.endswith("kernel") else joined
     return params
@@ -187,15 +192,14 @@ def _outline(config: EncoderConfig) -> dict[str, tuple[tuple[int, ...], str]]:
         outline[f"{modules[0]}.{parts[0]}.bias"] = ((features,), said(**inner))
     else:
         outline[f"{modules[0]}.{parts[0]}.weight"] = ((features, size), said(**inner, **hidden))
-    if config.positions == ROTARY:  # of the others all have biases
-        biases = {"attention_bias": (f"{modules[0]}.{names.layer['qkv'][0]}", 3 * size)}
-        biases |= {"feed_forward_bias": (f"{modules[0]}.{parts[0]}", features)}
-        biases |= {"norm_bias": (names.embedding_norm, size)}
-        for field, (module, width) in biases.items():
-            if getattr(config, field):
-                outline[f"{module}.bias"] = ((width,), f"{BIASES[field]} is true")
     norms = (f"{module}.{names.layer['output_norm'][0]}.weight" for module in modules)
     return outline | dict.fromkeys(norms, ((size,), said(**count, **hidden)))
+
+
+def _field_of_bias(name: str, config: EncoderConfig) -> str:
+    """The field of `config.json` that says whether the encoder has our parameter `name`, a bias; empty if none does."""
+    *_, part, kind = name.split(".")
+    return MODEL_TYPES[config.model_type].biases.get(BIASES.get(part, ""), "") if kind == "bias" else ""
 
 
 def check_parts(tensors: Container[str], config: EncoderConfig, where: str) -> None:
@@ -210,7 +214,7 @@ def check_parts(tensors: Container[str], config: EncoderConfig, where: str) -> N
     names, sizes = NAMES[config.model_type], MODEL_TYPES[config.model_type].sizes
     surplus = {}
     if not config.task_types:
-        said = "use_task_id is false" if "task_type_vocab_size" in sizes else f"model_type is {config.model_type}"
+        said = "use_task_id is not true" if "task_type_vocab_size" in sizes else f"model_type is {config.model_type}"
         surplus[TABLES["encoder.embeddings.task.embedding"]] = said
     if not config.relative_bias:
         surplus[TABLES["encoder.relative_bias"]] = f"model_type is {config.model_type}"
@@ -220,22 +224,21 @@ def check_parts(tensors: Container[str], config: EncoderConfig, where: str) -> N
         norm = f"{names.stack.format(config.layer_groups)}.{names.layer['output_norm'][0]}.weight"
         surplus[norm] = f"num_hidden_groups is {config.layer_groups}"
     if config.positions == ROTARY:
-        surplus[_table("position")] = "positions are rotary"
+        surplus[_table("position")] = f"model_type is {config.model_type}, whose positions are rotary"
     stacks = [names.stack.format(group) for group in sorted(set(config.groups))]
     if config.pre_norm:
         norm = f"{stacks[0]}.{names.layer['attention_norm'][0]}.weight"
         surplus[norm] = f"model_type is {config.model_type}, whose first layer has none"
-    for field, modules in PARTS_WITH_BIAS.items():
-        if not getattr(config, field):
-            said = f"{BIASES[field]} is false" if config.pre_norm else "there are no biases"
-            sources = (source for module in modules for source in names.layer[module])
-            surplus |= {f"{stack}.{source}.bias": said for source in sources for stack in stacks}
-    if not config.norm_bias:
-        norms = [f"{stack}.{names.layer[norm][0]}" for stack in stacks for norm in ("attention_norm", "output_norm")]
-        surplus |= {f"{norm}.bias": "norm_bias is false" for norm in (names.embedding_norm, *norms, "final_norm")}
+    parts = [f"layers.{group}.{part}" for group in config.groups for part in names.layer]
+    for part in ("embeddings.norm", "final_norm", *parts):
+        name = f"encoder.{part}.bias"
+        if not getattr(config, BIASES[part.rpartition(".")[2]]):
+            own = _field_of_bias(name, config)
+            said = f"{own} is not true" if own else f"model_type is {config.model_type}, which has no such biases"
+            surplus |= dict.fromkeys(_sources(name, config.model_type, None), said)
     for source, said in surplus.items():
         if source in tensors:
-            raise UserError(f"{where}: has the tensor {source!r}, but config.json says that {said}")
+            raise UserError(f"{where}: has the tensor {source!r}, but in config.json {said}")
 
 
 def as_float32(tensor: np.ndarray, name: str, where: str) -> np.ndarray:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import jax
 import numpy as np
-from jaxtyping import Float, Float32, Shaped
+from jaxtyping import Float, Float32, Int, Shaped
 
 from simcse_jax.devices.backend import check_fork
 from simcse_jax.devices.mesh import data_mesh
@@ -235,13 +235,19 @@ class Index:
         if not (scores < np.inf).all():  # the choice puts NaN first
             row = int(rows[~(scores < np.inf)][0])
             raise UserError(f"row {row} of the index has a score that is not finite; build the index again")
+        return self._results(scores[:, :k], rows[:, :k], least)
+
+    def _results(
+        self, scores: Float[np.ndarray, "Q k"], rows: Int[np.ndarray, "Q k"], least: float
+    ) -> list[list[Result]]:
+        """The rows that were found for each query, without those that score less than `least`."""
         return [
             [
                 Result(self.sentences[row], row, score)
                 for score, row in zip(of_query, numbers, strict=True)
                 if score >= least and score > -math.inf
             ]
-            for of_query, numbers in zip(scores[:, :k].tolist(), rows[:, :k].tolist(), strict=True)
+            for of_query, numbers in zip(scores.tolist(), rows.tolist(), strict=True)
         ]
 
     def _searched_as(self, storage: Storage) -> Quantization | None:

@@ -23,8 +23,9 @@ from simcse_jax.models.attention import Near, Order, RelativeBias, is_long
 from simcse_jax.models.changes import UNCHANGED, Change
 from simcse_jax.models.config import EncoderConfig, Site
 from simcse_jax.models.dropout import Draws, Mask, Rate, attention_masks, drop, token_masks
-from simcse_jax.models.layer import Layer, LayerNorm, Masks, dense, linear
+from simcse_jax.models.layer import Layer, Masks, dense, linear
 from simcse_jax.models.model_types import FROM_ZERO, ROTARY, WORD_VECTORS
+from simcse_jax.models.norm import Norm
 from simcse_jax.models.padding import Layout, Padded, unpadded
 from simcse_jax.models.platforms import for_platform
 from simcse_jax.models.products import DType, rounded
@@ -52,7 +53,7 @@ class Embeddings(nnx.Module):
         self.position = None if is_words or config.positions == ROTARY else table(config.max_positions)
         self.type = table(config.type_vocab_size) if config.type_vocab_size else None
         self.task = table(config.task_types) if config.task_types else None
-        self.norm = None if is_words else LayerNorm(config, config.table_size)
+        self.norm = None if is_words else Norm(config, config.table_size)
         self.projection = linear(config.table_size, config.hidden_size, rngs) if config.embedding_size else None
         self.config = config
         self.dtype = dtype
@@ -105,7 +106,7 @@ class Encoder(nnx.Module):
     def __init__(self, config: EncoderConfig, *, rngs: nnx.Rngs, dtype: DType = jnp.float32):
         self.embeddings = Embeddings(config, rngs, dtype)
         self.layers = nnx.List([Layer(config, rngs, dtype, group=group) for group in sorted(set(config.groups))])
-        self.final_norm = LayerNorm(config, config.hidden_size) if config.pre_norm else None
+        self.final_norm = Norm(config, config.hidden_size) if config.pre_norm else None
         # Shared by all layers: a number for each bucket of distances and each head.
         shape = (BUCKETS, config.num_heads)
         relative = nnx.initializers.normal(0.02)
@@ -149,20 +150,13 @@ class Encoder(nnx.Module):
         if most_tokens is not None and most_tokens < input_ids.size:
             layout = unpadded(attention_mask, most_tokens)
 
-        def rows(hidden: Float[Array, "... D"], layout: Layout) -> Float[Array, "B _ D"]:
-            hidden = layout.to_rows(hidden)
-            if most_tokens is None:
-                return hidden
-            too_many = jnp.sum(attention_mask) > most_tokens
-            return hidden + jnp.where(too_many, jnp.nan, 0.0).astype(hidden.dtype)
-
         rates = dropout_rate, attention_dropout_rate, lora_dropout_rate
         embedding_mask, masks = self.draw_masks(layout, length, dropout_keys, *rates)
         hidden = self.embeddings(input_ids, attention_mask, layout, embedding_mask, change)
         if first is not None:
             hidden = layout.with_first(hidden, jnp.asarray(first).astype(hidden.dtype))
         orders = self.orders(length, change.positions)
-        hidden_states = [rows(hidden, layout)]
+        hidden_states = [rows_of(hidden, layout, attention_mask, most_tokens)]
         for number, (group, layer_masks) in enumerate(zip(self.config.groups, masks, strict=True), 1):
             only = first_only and number == self.config.num_layers
             layer, order = self.layers[group], orders[number - 1 in self.config.local_layers]
@@ -173,7 +167,7 @@ class Encoder(nnx.Module):
             layout = Padded(1) if only else layout
             if self.final_norm is not None and number == self.config.num_layers:
                 hidden = self.final_norm(hidden.astype(jnp.float32)).astype(hidden.dtype)
-            hidden_states.append(rows(hidden, layout))
+            hidden_states.append(rows_of(hidden, layout, attention_mask, most_tokens))
         return tuple(hidden_states)
 
     def orders(self, length: int, positions: Int[AnyArray, "B T"] | None = None) -> tuple[Order, Order]:
@@ -252,6 +246,17 @@ class Encoder(nnx.Module):
             for (layer, site), mask in zip(own, drawn, strict=True):
                 masks[layer][site.name] = mask
         return masks
+
+
+def rows_of(
+    hidden: Float[Array, "... D"], layout: Layout, attention_mask: Int[AnyArray, "B T"], most_tokens: int | None
+) -> Float[Array, "B _ D"]:
+    """The hidden states of each sentence; all are NaN if there are more tokens than the layout has places for."""
+    hidden = layout.to_rows(hidden)
+    if most_tokens is None:
+        return hidden
+    too_many = jnp.sum(attention_mask) > most_tokens
+    return hidden + jnp.where(too_many, jnp.nan, 0.0).astype(hidden.dtype)
 
 
 def again(

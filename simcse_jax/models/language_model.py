@@ -11,16 +11,15 @@ from jaxtyping import Array, Float, Key
 
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.config import EncoderConfig
-from simcse_jax.models.nonlinearities import ACTIVATION_FUNCTIONS, Activation, layer_norm
+from simcse_jax.models.nonlinearities import ACTIVATION_FUNCTIONS, Activation
+from simcse_jax.models.norm import normalized
 
 
 def logits(
     hidden: Float[AnyArray, "*P D"],
     head: Mapping[str, Float[AnyArray, "..."]],
     word_embedding: Float[AnyArray, "V E"],
-    *,
-    activation: Activation,
-    eps: float,
+    config: EncoderConfig,
 ) -> Float[Array, "*P V"]:
     """Scores of all words at P positions: norm(activation(h W + b)) Eᵀ + c (Devlin et al. 2019, as in their code).
 
@@ -29,12 +28,12 @@ def logits(
       head: `dense.kernel` W (D, E), `dense.bias` b, `norm.scale` and `norm.bias` (E,), `bias` c (V,). Some encoders'
         heads lack b and the norm's bias.
       word_embedding: E (V, E), the encoder's own: the decoder is tied to it.
+      config: of the encoder, whose norm the head has, and whose `activation`.
     """
     x = jnp.asarray(hidden, jnp.float32) @ head["dense.kernel"]
     if "dense.bias" in head:
         x += head["dense.bias"]
-    scale = head["norm.scale"]
-    x = layer_norm(activation(x), scale, head.get("norm.bias", jnp.zeros_like(scale)), eps)
+    x = normalized(activation(config)(x), head["norm.scale"], head.get("norm.bias"), config)
     return x @ word_embedding.astype(jnp.float32).T + head["bias"]
 
 

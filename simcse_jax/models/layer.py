@@ -3,7 +3,6 @@
 Shapes as in `models.encoder`, and F the feed-forward network's features.
 """
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -19,7 +18,8 @@ from simcse_jax.models.dropout import Draws, Mask, drop
 from simcse_jax.models.lora import NO_MASKS, Adapters
 from simcse_jax.models.lora import Masks as LoraMasks
 from simcse_jax.models.model_types import ROTARY
-from simcse_jax.models.nonlinearities import ACTIVATION_FUNCTIONS, layer_norm
+from simcse_jax.models.nonlinearities import ACTIVATION_FUNCTIONS
+from simcse_jax.models.norm import Norm
 from simcse_jax.models.padding import Layout, Padded
 from simcse_jax.models.products import Copied, DType, einsum, rounded, shifted
 from simcse_jax.models.rotary import rotate
@@ -68,27 +68,6 @@ class Masks(NamedTuple):
         return Masks(attention, first(self.attention_output), first(self.output), of_lora)
 
 
-Norm = Callable[..., jax.Array]  # (hidden states, dtype=None), as a `LayerNorm`
-
-
-class LayerNorm(nnx.Module):
-    """Layer normalization of the hidden states, in float32."""
-
-    def __init__(self, config: EncoderConfig, size: int):
-        self.scale = nnx.Param(jnp.ones(size))
-        self.bias = nnx.Param(jnp.zeros(size)) if config.norm_bias else None
-        self.epsilon = config.layer_norm_eps
-
-    def __call__(self, x: Float[Array, "*tokens D"], dtype: jnp.dtype | None = None) -> Float[Array, "*tokens D"]:
-        """Each token's vector with mean 0 and variance 1, then scaled and, where there is a bias, shifted.
-
-        With a `dtype`, GPUs round x and the result to it.
-        """
-        scale = self.scale[...]
-        bias = jnp.zeros_like(scale) if self.bias is None else self.bias[...]
-        return layer_norm(x, scale, bias, self.epsilon, dtype)
-
-
 class Layer(nnx.Module):
     """A transformer layer: attention, then a feed-forward network, each added to its input.
 
@@ -104,10 +83,10 @@ class Layer(nnx.Module):
         size, inner, bias = config.hidden_size, config.intermediate_size, config.feed_forward_bias
         self.qkv = linear(size, 3 * size, rngs, bias=config.attention_bias)  # one product for query, key and value
         self.attention_output = linear(size, size, rngs, bias=config.attention_bias)
-        self.attention_norm = None if config.pre_norm and is_first else LayerNorm(config, size)
+        self.attention_norm = None if config.pre_norm and is_first else Norm(config, size)
         self.intermediate = linear(size, 2 * inner if config.gated else inner, rngs, bias=bias)
         self.output = linear(inner, size, rngs, bias=bias)
-        self.output_norm = LayerNorm(config, size)
+        self.output_norm = Norm(config, size)
         self.lora = Adapters(config, group, rngs) if config.adapted(group) else None
         self.pre_norm, self.gated, self.rotary = config.pre_norm, config.gated, config.positions == ROTARY
         self.num_heads = config.num_heads

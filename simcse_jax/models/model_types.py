@@ -15,7 +15,7 @@ NONE: Mapping[str, Any] = MappingProxyType({})
 GLOBAL, LOCAL = "full_attention", "sliding_attention"  # of `layer_types`
 MOST_BASE, MOST_WINDOW = 1e12, 1 << 26
 ONLY_DEFAULT: dict[str, tuple[Any, ...]] = {"rope_scaling": (None,), "partial_rotary_factor": (1.0, None)}
-BIASES = {  # fields of `EncoderConfig`, and ModernBERT's
+MODERNBERT_BIASES = {
     "attention_bias": "attention_bias",
     "feed_forward_bias": "mlp_bias",
     "norm_bias": "norm_bias",
@@ -52,6 +52,7 @@ class ModelType(NamedTuple):
     fixed: Mapping[str, Any] = NONE  # written in transformers' code; what the file says is not read
     only: Mapping[str, Any] = NONE  # what a field must be if it is there
     projects_always: bool = False  # also where the embeddings have the hidden size
+    biases: Mapping[str, str] = NONE  # fields of `EncoderConfig` that say which biases there are, and its names of them
 
 
 # RoBERTa's head of masked words always has the exact GELU.
@@ -95,6 +96,7 @@ MODEL_TYPES = {
         sizes=(),
         names=MODERNBERT_NAMES,
         defaults={"layer_norm_eps": 1e-5, "pad_token_id": 50283},
+        biases=MODERNBERT_BIASES,
     ),
     "nomic_bert": ModelType(
         {**GATED_ROTARY, "attention_bias": False, "feed_forward_bias": False}, defaults={"hidden_act": "silu"}
@@ -130,7 +132,7 @@ def modernbert(config: dict[str, Any], kind: ModelType, where: str) -> Read:
     _check_heads(config, where, kind.names)
     # transformers does not read the usual names of these.
     config = {field: x for field, x in config.items() if kind.names.get(field, field) in config}
-    parts = dict(kind.parts) | {ours: flag(config, theirs, where) for ours, theirs in BIASES.items()}
+    parts = dict(kind.parts) | {ours: flag(config, theirs, where) for ours, theirs in kind.biases.items()}
     parts |= {"rotary_base": rotary_base, "local_rotary_base": local_rotary_base}
     parts["local_layers"] = tuple(index for index, attention in enumerate(kinds) if attention == LOCAL)
     parts["window"] = _whole(config, "local_attention", 128, where) // 2

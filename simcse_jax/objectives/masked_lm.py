@@ -1,6 +1,6 @@
 """Masked language modelling, SimCSE's auxiliary objective. Shapes: V words, P predictions."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jaxtyping import Bool, Float, Int, Key
@@ -22,9 +22,7 @@ def masked_lm(
     labels: Int[AnyArray, " P"],
     head: Mapping[str, AnyArray],
     word_embedding: Float[AnyArray, "V E"],
-    *,
-    activation: Callable[[Array], Array],
-    eps: float,
+    config: EncoderConfig,
 ) -> Float[Array, " P"]:
     """The cross-entropy of the masked words, one per prediction, in float32.
 
@@ -38,8 +36,7 @@ def masked_lm(
       labels: (P,) the original tokens.
       head: dense.kernel (D, E), dense.bias, norm.scale, norm.bias (E,), bias (V,).
       word_embedding: (V, E) E; most encoders' tables are as wide as the hidden states.
-      activation: the encoder's.
-      eps: added to the variance in the norm.
+      config: of the encoder.
 
     Returns:
       (P,) losses.
@@ -48,7 +45,7 @@ def masked_lm(
     from simcse_jax.models.language_model import logits
 
     def losses(hidden: Float[AnyArray, "R D"], labels: Int[AnyArray, " R"]) -> Float[Array, " R"]:
-        scores = logits(hidden, head, word_embedding, activation=activation, eps=eps)
+        scores = logits(hidden, head, word_embedding, config)
         return jax.nn.logsumexp(scores, axis=1) - jnp.take_along_axis(scores, labels[:, None], axis=1)[:, 0]
 
     return by_rows(losses, len(word_embedding), hidden, labels)
@@ -115,11 +112,10 @@ def guess_tokens(
     tokens: Tokens, hidden: Float[Array, "PB T D"], selected: Bool[Array, "PB T"], columns: Sequence[int]
 ) -> Sums:
     """The losses at the selected tokens of P columns, from their last hidden states."""
-    from simcse_jax.models.language_model import activation
     from simcse_jax.models.masking import select_positions
     from simcse_jax.models.parameters import WORD_EMBEDDING, subset
 
-    (ids, _), config = tokens.rows.read(columns), tokens.networks[ENCODER].config
+    ids, _ = tokens.rows.read(columns)
     # Logits only where they are needed: at half of the positions, three times as many as are masked on average.
     positions, valid = select_positions(selected, -(-ids.shape[1] // 2))
     hidden = jnp.take_along_axis(hidden, positions[:, :, None], axis=1).astype(jnp.float32)
@@ -129,8 +125,7 @@ def guess_tokens(
         labels.reshape(-1),
         subset(tokens.params, PREFIX),
         tokens.params[WORD_EMBEDDING],
-        activation=activation(config),
-        eps=config.layer_norm_eps,
+        tokens.networks[ENCODER].config,
     )
     return tokens.sums(losses.reshape(valid.shape), valid, columns)
 

@@ -103,13 +103,12 @@ class ReplacedTokenDetection(Objective):
         words from its distribution, at the masked positions alone. Each of the P sentences of a row has draws of its
         own.
         """
-        from simcse_jax.models.language_model import activation, logits
+        from simcse_jax.models.language_model import logits
         from simcse_jax.models.masking import draw_tokens, uniform
         from simcse_jax.models.padding import Layout, Padded, unpadded
         from simcse_jax.models.parameters import LANGUAGE_MODEL, WORD_EMBEDDING, subset
 
         columns, rows, generator = tokens.plan.of_pair, tokens.rows, tokens.networks[GENERATOR]
-        act, eps = activation(generator.config), generator.config.layer_norm_eps
         ids, mask = rows.read(columns)
         draws, rate = (REPLACING, REPLACING + 1), tokens.fields["masking_rate"]
         masked, selected = rows.masked(columns, draws, probability=rate)
@@ -120,7 +119,7 @@ class ReplacedTokenDetection(Objective):
         at = uniform(rows.keys(draws).reshape(-1), ids.shape[1])
 
         def word(hidden: Float[AnyArray, "R D"], at: Float[AnyArray, " R"]) -> Int[Array, " R"]:
-            scores = logits(hidden, head, table, activation=act, eps=eps)
+            scores = logits(hidden, head, table, generator.config)
             return draw_tokens(scores, at) if sampled else jnp.argmax(scores, axis=1)
 
         layout: Layout = Padded(ids.shape[1])

@@ -52,7 +52,7 @@ class Pass(NamedTuple):
     """What sentences must share to be encoded together."""
 
     tower: int = 0  # which of two encoders
-    masked: bool = True  # whether under dropout masks
+    dropout: bool = True  # whether under dropout masks
     rate: str = RATE  # the name of their dropout rate among the numbers of the step
     change: str | Change = "none"
     length: int = 0  # the places of a sentence; 0: all that the batch has

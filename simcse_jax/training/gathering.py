@@ -13,7 +13,7 @@ from simcse_jax.devices.parts import gather, rows_of, sends_rows, spec
 from simcse_jax.models import parameters, partial
 from simcse_jax.models.parameters import Params
 from simcse_jax.models.sentence_encoder import Graph
-from simcse_jax.objectives.tokens import Batch
+from simcse_jax.objectives.rows import Batch
 
 
 class Gathering(NamedTuple):

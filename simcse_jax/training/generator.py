@@ -1,7 +1,9 @@
 """The generator of replaced tokens: a pretrained language model that is read once and never trained."""
 
+import dataclasses
 from typing import NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 
 from simcse_jax.config.fields import trains
@@ -16,8 +18,12 @@ from simcse_jax.models import parameters
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.head import PREFIX
 from simcse_jax.models.masking import Masking
+from simcse_jax.models.sentence_encoder import build
 from simcse_jax.objectives.registry import needing
+from simcse_jax.objectives.tokens import DISCRIMINATOR, GENERATOR
 from simcse_jax.runs.loading import load_model
+from simcse_jax.runs.state import computed_as
+from simcse_jax.training.token_passes import Networks
 
 
 class Generator(NamedTuple):
@@ -83,3 +89,13 @@ def read_generator(config: Section, model: Pretrained) -> Generator | None:
     if masking != own:
         raise UserError(f"{field}: its tokenizer has other special tokens than that of {model.name}")
     return Generator(generator, masking)
+
+
+def networks_of(config: Section, encoder: EncoderConfig, generator: EncoderConfig) -> Networks:
+    """The networks of an objective that replaces tokens: a generator, and a discriminator that is like the encoder.
+
+    It has no convolutions: it decides for each token from the encoder's own states.
+    """
+    networks = {GENERATOR: generator, DISCRIMINATOR: dataclasses.replace(encoder, convolutions=None)}
+    dtype = jnp.dtype(config.train.dtype)
+    return tuple((name, build(computed_as(config.model, each), False, dtype)[0]) for name, each in networks.items())

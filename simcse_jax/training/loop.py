@@ -1,10 +1,9 @@
 """The loop over the steps of a run, or of several that are trained together, and what is due between the steps."""
 
-import contextlib
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -14,22 +13,21 @@ from simcse_jax.config.sections import Section
 from simcse_jax.data.corpora import AnyBatches
 from simcse_jax.devices import processes
 from simcse_jax.devices.preemption import Preemption
-from simcse_jax.encoding.embedder import Embedder, NotFinite
-from simcse_jax.encoding.tokens import TokenEncoder
+from simcse_jax.encoding.embedder import NotFinite
 from simcse_jax.errors import UserError
-from simcse_jax.evaluation.evaluator import evaluate_all
 from simcse_jax.host import progress
 from simcse_jax.host.locks import Check, never_lost
 from simcse_jax.host.progress import Progress
 from simcse_jax.models.parameters import Params, subset
+from simcse_jax.objectives.rows import Batch, Settings
 from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.runs.metrics_file import Metrics
 from simcse_jax.runs.state import TrainState
 from simcse_jax.runs.workdir import Workdir
-from simcse_jax.training.loss import Batch, Settings
 from simcse_jax.training.patience import Patience
 from simcse_jax.training.programs import Updates
 from simcse_jax.training.schedule import Due
+from simcse_jax.training.scoring import Chosen, choose
 from simcse_jax.training.setup import Setup
 from simcse_jax.training.speed import Speed, Steps
 
@@ -246,41 +244,36 @@ class Training:
     ) -> tuple[dict[str, Any], int]:
         """Measures and scores a run, given by its row; its scores, and the encoder that has them.
 
-        Of two encoders, the one with the better score is measured; at steps without a score the first one.
-
         Raises:
           NotFinite: when embeddings are not finite; the loss misses the parameters after the last update.
         """
         run, own = self.runs[row], self.setup.of_run(state.params, row)
-        models = [Shown(self.setup.embed.with_params(self.setup.model(own, tower))) for tower in self.setup.towers]
-        each = [evaluate_all(model, self.setup.scoring) for model in models] if due.score and self.setup.scoring else []
-        tower = max(range(len(each)), key=lambda tower: next(iter(each[tower].values())), default=0)  # a tie: anchors'
-        which = {"second_encoder": tower} if models[1:] else {}
+        chosen = choose(self.setup, own, due.score)
         if due.measure:
-            self._measure_layers(run, number, models[tower], which)
-        if not each:
+            self._measure_layers(run, number, chosen)
+        if not chosen.scores:
             if due.save and number and not preempted:  # then there is no time to compile
-                models[0](["Are these parameters fit to be saved?"])
+                chosen.model(["Are these parameters fit to be saved?"])
             if number and number == self.setup.schedule.total:
                 run.say(f"step {number}{self._loss(row, ': ')}")
             return {}, 0
-        name, score = next(iter(each[tower].items()))
+        name, score = next(iter(chosen.scores.items()))
         if number and score >= run.best[0]:
             self.best |= {part: rows.at[row].set(own[part]) for part, rows in self.best.items()}
         run.patience.add(number, score)
-        run.write(number, each[tower] | run.patience.line | which)
+        run.write(number, chosen.scores | run.patience.line | chosen.which)
         run.say(f"step {number}: {name} {score:.2f}{self._loss(row, ', ')}")
         self.decide(run)
         if run.ended:
             if self.speed.steps:  # it was not logged
                 run.write(number, self.last[row])
             if not due.measure:
-                self._measure_layers(run, number, models[tower], which)
-        return each[tower], tower
+                self._measure_layers(run, number, chosen)
+        return chosen.scores, chosen.tower
 
-    def _measure_layers(self, run: Run, number: int, model: "Shown", which: dict[str, int]) -> None:
+    def _measure_layers(self, run: Run, number: int, chosen: Chosen) -> None:
         for evaluator in self.setup.measuring:
-            run.write(number, evaluator(model) | which)
+            run.write(number, evaluator(chosen.model) | chosen.which)
 
     def _loss(self, row: int, before: str) -> str:
         """The last step's loss for people, after `before`; "" at the start."""
@@ -342,33 +335,3 @@ class Training:
         self.best = subset(saved.params, BEST)
         processes.say(f"resuming at step {int(saved.step)} of {self.setup.schedule.total}")
         return saved._replace(params={name: saved.params[name] for name in state.params}), int(saved.step)
-
-
-@dataclasses.dataclass(frozen=True)
-class Shown:
-    """A model for evaluators, which shows its progress."""
-
-    embedder: Embedder
-
-    def __call__(self, sentences: Sequence[str]) -> np.ndarray:
-        """(N, D) embeddings of N sentences."""
-        return self.embedder.with_progress(sentences, processes.is_first())
-
-    @property
-    def tokens(self) -> TokenEncoder:
-        """The token embeddings of the last layer."""
-        return dataclasses.replace(self.embedder.tokens, last_only=True)
-
-
-@contextlib.contextmanager
-def closing_all(things: Sequence[Any]) -> Iterator[None]:
-    """Closes all of them after the block; an error inside the block takes precedence over errors while closing."""
-    try:
-        yield
-    except BaseException:
-        for thing in things:
-            with contextlib.suppress(UserError):
-                thing.close()
-        raise
-    for thing in things:
-        thing.close()

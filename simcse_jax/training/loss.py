@@ -21,39 +21,21 @@ from simcse_jax.models import parameters, partial
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.changes import DRAWN, UNCHANGED
 from simcse_jax.models.config import MASKED
-from simcse_jax.models.convolutions import PREFIX as CONVOLUTIONS
 from simcse_jax.models.masking import Masking
 from simcse_jax.models.parameters import Params
 from simcse_jax.models.pooling import FIRST_TOKEN
 from simcse_jax.models.products import rounding
-from simcse_jax.models.projector import Projector, project
+from simcse_jax.models.projector import Projector
 from simcse_jax.models.sentence_encoder import Graph, SentenceEncoder
-from simcse_jax.objectives.objective import Embedded, Objective, Psum, Term, total
+from simcse_jax.objectives.objective import Embedded, Objective, Term, total
 from simcse_jax.objectives.registry import BUILT_IN
-from simcse_jax.objectives.tokens import (
-    ENCODER,
-    GENERATOR,
-    Batch,
-    Network,
-    Rows,
-    Settings,
-    Tokens,
-    dropout_keys,
-)
+from simcse_jax.objectives.rows import Batch, Rows, Settings, dropout_keys
+from simcse_jax.objectives.tokens import ENCODER, Network, Tokens
 from simcse_jax.objectives.views import CHANGE, NOISE, Pass, Plan, View, each_of
 from simcse_jax.training.gathering import make_gathering, type_of_products
-
-
-class Optimization(NamedTuple):
-    """What an update is compiled for; its numbers are settings."""
-
-    optimizer: str = "adamw"
-    bias_correction: bool = True  # of AdamW's means
-    schedule: str = "linear"
-    mu_dtype: str = "float32"  # in which AdamW keeps the mean of gradients
-
-
-ADAMW = Optimization()
+from simcse_jax.training.optimizer import ADAMW, Optimization
+from simcse_jax.training.projection import project_views, without_shift
+from simcse_jax.training.token_passes import Networks, make_networks, second_pass
 
 
 class Recipe(NamedTuple):
@@ -71,7 +53,7 @@ class Recipe(NamedTuple):
     projector: Projector | None = None  # between the embeddings and some objectives
     # The networks that objectives need besides the encoder, by name: `generator`, whose parameters are frozen, and
     # others, whose parameters have the name as a prefix.
-    networks: tuple[tuple[str, Graph], ...] = ()
+    networks: Networks = ()
     # Of each column, the most tokens that the examples have that are encoded at a time (`Batches.sizes`): nothing is
     # computed of padding then; (): it is computed too.
     most_tokens: tuple[int, ...] = ()
@@ -191,17 +173,23 @@ def loss_of(
         words = len(params[parameters.WORD_EMBEDDING]) if recipe.masking else 0
         return Rows(batch, step, settings, recipe.most_tokens, recipe.drops_attention, recipe.masking, words)
 
+    def tokens_of(term: Term, batch: Batch) -> Tokens:
+        return given.tokens(term, rows_of(batch))
+
     def artificial(count: int, size: int) -> Float[Array, "M D"]:
         key = dropout_keys(settings["seed"], step, jnp.full(1, -1, jnp.int32), [NOISE])[0, 0]
         return jax.random.normal(key, (count, size))
 
     views, found = in_chunks(lambda batch: first_pass(given, rows_of(batch)), recipe.chunk_size, batch)
     views = None if views is None else jnp.moveaxis(views, 1, 0)
-    projected = project_views(recipe, params, views, psum) if recipe.projector and views is not None else None
+    projected = None
+    if recipe.projector and views is not None:
+        projected = project_views(recipe.projector, params, recipe.views, recipe.plan, views, psum)
     seen = {term.name: projected if term.projected else views for term in recipe.objectives}
     for term in recipe.objectives:
         if term.objective.overrides("second_pass"):
-            found[term.name] = second_pass(given, term, seen[term.name], batch, rows_of)
+            embeddings = embeddings_of(recipe, term.objective, seen[term.name])
+            found[term.name] = second_pass(term, tokens_of, recipe.chunk_size, batch, embeddings)
     of_batch = Embedded(
         views={},
         own=batch["index"],
@@ -262,13 +250,8 @@ def make_given(graph: Graph, recipe: Recipe, params: Params, frozen: Params, cou
         parameters.merge(graph, parameters.sentence_encoder(of_views, tower))
         for tower in range(2 if recipe.plan.two_towers else 1)
     ]
-    networks = {}
-    for name, own_graph in [(ENCODER, graph), *recipe.networks] if recipe.passes else ():
-        own = params if name == ENCODER else parameters.subset(params, f"{name}.")
-        own = read(own_graph, frozen) if name == GENERATOR else own
-        encoder = parameters.merge(own_graph, parameters.sentence_encoder(own)).encoder
-        networks[name] = Network(encoder, own)
-    return Given(recipe, params, towers, networks)
+    graphs = ((ENCODER, graph), *recipe.networks) if recipe.passes else ()
+    return Given(recipe, params, towers, make_networks(graphs, params, frozen, read))
 
 
 def first_pass(given: Given, rows: Rows) -> tuple[Float[Array, "B V D"] | None, dict[str, Any]]:
@@ -298,7 +281,7 @@ def encode_views(given: Given, rows: Rows) -> tuple[Float[Array, "B V D"], dict[
         layers = model.token_features(
             ids,
             mask,
-            dropout_keys=rows.keys(masks).reshape(-1) if each.masked else None,
+            dropout_keys=rows.keys(masks).reshape(-1) if each.dropout else None,
             **rows.rates(each.rate),
             most_tokens=rows.most_tokens(columns),
             first_only=recipe.pooler in FIRST_TOKEN and not needed,
@@ -364,60 +347,9 @@ def ignores_shift(recipe: Recipe) -> bool:
     return projected and not (recipe.use_head or recipe.pooler == "avg_sqrt" or differ or recipe.read_by_tokens)
 
 
-def without_shift(graph: Graph, params: Params) -> Params:
-    """The parameters, without the gradient of the bias that the last layer adds to all embeddings, if it does.
-
-    Where batch norm takes that away again, the gradient is zero. Left to rounding it would be noise, which Adam blows
-    up to full steps that differ from machine to machine.
-    """
-    if any(name.startswith(CONVOLUTIONS) for name in params):  # what they read has an end
-        return params
-    config = parameters.merge(graph, parameters.sentence_encoder(params)).encoder.config
-    groups = config.groups
-    if groups.count(groups[-1]) > 1:  # layers before the last one add the same bias
-        return params
-    last = "encoder.final_norm.bias" if config.pre_norm else f"encoder.layers.{groups[-1]}.output_norm.bias"
-    names = {last, parameters.SECOND + last} & params.keys()
-    return params | {name: jax.lax.stop_gradient(params[name]) for name in names}
-
-
-def project_views(recipe: Recipe, params: Params, views: Float[Array, "V B D"], psum: Psum) -> Float[Array, "V B P"]:
-    """The views after the projector. Those of other masks, for negative pairs, share no statistics with the pairs'."""
-    assert recipe.projector is not None
-    numbers = range(len(views))
-    groups = [[number] for number in numbers]
-    if recipe.projector.statistics == "together":
-        of_pairs = each_of(recipe.plan.pair())
-        pairs = [number for number in numbers if recipe.views[number] in of_pairs]
-        groups = [pairs, [number for number in numbers if number not in pairs]]
-    own = parameters.subset(params, parameters.PROJECTOR)
-    projected: dict[int, jax.Array] = {}
-    for group in filter(None, groups):
-        rows = project(views[jnp.array(group)], recipe.projector, own, psum)
-        projected |= dict(zip(group, rows, strict=True))
-    return jnp.stack([projected[number] for number in numbers])
-
-
 def embeddings_of(recipe: Recipe, objective: Objective, views: Float[Array, "V B D"] | None) -> dict[str, Array]:
     """An objective's embeddings by its names for their views; {} without any view."""
     return {} if views is None else recipe.named(objective, lambda view: views[recipe.views.index(view)])
-
-
-def second_pass(
-    given: Given, term: Term, views: Float[Array, "V B D"] | None, batch: Batch, rows_of: Callable[[Batch], Rows]
-) -> Any:
-    """What an objective's pass over tokens after the projector finds, in chunks."""
-    objective, embeddings = term.objective, embeddings_of(given.recipe, term.objective, views)
-
-    def draw(batch: Batch) -> Any:  # apart, so that the backward pass does not do it again
-        return objective.drawn(given.tokens(term, rows_of(batch)))
-
-    def find(batch: Batch, drawn: Any, embeddings: dict[str, Float[Array, "B D"]]) -> Any:
-        return objective.second_pass(given.tokens(term, rows_of(batch)), drawn, embeddings)
-
-    drawn = in_chunks(draw, given.recipe.chunk_size, batch)
-    lone = {name: rows for name, rows in embeddings.items() if rows.ndim == 2}
-    return in_chunks(find, given.recipe.chunk_size, batch, drawn, lone)
 
 
 def seen_by(

@@ -1,7 +1,7 @@
 """From a gradient to an update: clipping by the global norm, AdamW or RMSprop, weight decay."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,10 +13,21 @@ from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.parameters import Params
 from simcse_jax.models.platforms import for_platform
 from simcse_jax.training.learning_rate import learning_rate
-from simcse_jax.training.loss import ADAMW, Optimization
 
 MEAN, SQUARE = 0.9, 0.999  # AdamW's decay of the means of gradients and of their squares: β₁ and β₂
 RMSPROP_SQUARE = 0.9  # ρ
+
+
+class Optimization(NamedTuple):
+    """What an update is compiled for; its numbers are settings."""
+
+    optimizer: str = "adamw"
+    bias_correction: bool = True  # of AdamW's means
+    schedule: str = "linear"
+    mu_dtype: str = "float32"  # in which AdamW keeps the mean of gradients
+
+
+ADAMW = Optimization()
 
 
 def optimizer(

@@ -11,7 +11,7 @@ from simcse_jax.data.corpora import AnyBatches, Programs
 from simcse_jax.devices import processes
 from simcse_jax.devices.flops import peak, product_flops
 from simcse_jax.models.platforms import tracing_for
-from simcse_jax.objectives.tokens import Batch, Settings
+from simcse_jax.objectives.rows import Batch, Settings
 from simcse_jax.runs.state import TrainState
 from simcse_jax.training.setup import Setup
 from simcse_jax.training.step import Metrics, make_step

@@ -12,6 +12,7 @@ from simcse_jax.config.sections import Config, Section
 from simcse_jax.devices import processes
 from simcse_jax.devices.backend import slow_bfloat16
 from simcse_jax.devices.preemption import Preemption
+from simcse_jax.host.closing import closing_all
 from simcse_jax.host.locks import Check, held, never_lost
 from simcse_jax.host.outputs import output_folder
 from simcse_jax.host.storage import Folder, as_path
@@ -22,7 +23,7 @@ from simcse_jax.runs.state import TrainState, frozen_params
 from simcse_jax.runs.workdir import Workdir, identity
 from simcse_jax.training.columns import check_corpus
 from simcse_jax.training.inputs import Inputs, read_inputs
-from simcse_jax.training.loop import Run, Training, closing_all
+from simcse_jax.training.loop import Run, Training
 from simcse_jax.training.patience import Patience
 from simcse_jax.training.profiling import LAST_TRACED, traced
 from simcse_jax.training.programs import Updates

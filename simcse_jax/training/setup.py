@@ -35,18 +35,19 @@ from simcse_jax.models.projector import read_projector
 from simcse_jax.models.sentence_encoder import Graph, build
 from simcse_jax.objectives.objective import Term
 from simcse_jax.objectives.registry import needing, trained
-from simcse_jax.objectives.tokens import DISCRIMINATOR, GENERATOR
+from simcse_jax.objectives.rows import Batch, Settings
 from simcse_jax.objectives.views import Plan
 from simcse_jax.runs.state import TrainState, computed_as, frozen_params, initial_params, with_parts
+from simcse_jax.training.generator import networks_of
 from simcse_jax.training.inputs import Inputs
 from simcse_jax.training.learning_rate import warmup_steps
-from simcse_jax.training.loss import Batch, Recipe, Settings
+from simcse_jax.training.loss import Recipe
 from simcse_jax.training.optimizer import Optimization
 from simcse_jax.training.schedule import Schedule, make_schedule
 from simcse_jax.training.step import init_state
+from simcse_jax.training.token_passes import Networks
 
 NOTHING = Corpus(np.zeros((0, 1, 1), np.int32), np.zeros((0, 1, 1), np.int8))  # of a run without steps
-Networks = tuple[tuple[str, Graph], ...]  # see `Recipe.networks`
 # Numbers of the step whose last part would not say what they are.
 RENAMED = {"model.lora.dropout": "lora_dropout", "matryoshka.weights": "size_weights"}
 
@@ -164,7 +165,7 @@ def make_setup(configs: Sequence[Section], inputs: Inputs) -> Setup:
         sharding=split_over_examples(mesh),
     )
     sample, evaluation, generator = inputs.analysis, inputs.evaluation, inputs.generator
-    networks = make_networks(config, model.config, generator.model.config) if generator else ()
+    networks = networks_of(config, model.config, generator.model.config) if generator else ()
     masking = generator.masking if generator else inputs.language_model
     encoder = with_parts(model.config, config.model)
     frozen = (generator.params if generator else {}) | partial.in_step(frozen_params(config.model, model))
@@ -265,13 +266,3 @@ def make_recipe(
         networks=networks,
         sizes=sizes_of(config),
     )
-
-
-def make_networks(config: Section, encoder: EncoderConfig, generator: EncoderConfig) -> Networks:
-    """The networks of an objective that replaces tokens: a generator, and a discriminator that is like the encoder.
-
-    It has no convolutions: it decides for each token from the encoder's own states.
-    """
-    networks = {GENERATOR: generator, DISCRIMINATOR: dataclasses.replace(encoder, convolutions=None)}
-    dtype = jnp.dtype(config.train.dtype)
-    return tuple((name, build(computed_as(config.model, each), False, dtype)[0]) for name, each in networks.items())

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 from simcse_jax.devices.parts import constrain
 from simcse_jax.models.parameters import Params
 from simcse_jax.models.sentence_encoder import Graph
-from simcse_jax.objectives.tokens import Batch, Settings
+from simcse_jax.objectives.rows import Batch, Settings
 from simcse_jax.runs.state import TrainState
 from simcse_jax.training.learning_rate import learning_rate
 from simcse_jax.training.loss import Recipe, make_loss

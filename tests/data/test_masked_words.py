@@ -13,7 +13,7 @@ from simcse_jax.huggingface.load import load
 from simcse_jax.huggingface.weight_names import BERT_HEAD
 from simcse_jax.models import parameters
 from simcse_jax.models.config import EncoderConfig
-from simcse_jax.models.language_model import activation, logits, shapes
+from simcse_jax.models.language_model import logits, shapes
 from simcse_jax.models.sentence_encoder import build
 
 MASK = 39
@@ -74,15 +74,8 @@ def test_words_become_the_best_other_ones(masked_model):
         masked = ids.copy()
         masked[[place + 1 for place in places]] = MASK
         hidden = encode(masked[None], (np.arange(12) < length)[None].astype(int))
-        scores = np.array(
-            logits(
-                hidden,
-                model.language_model,
-                model.params["encoder.embeddings.word.embedding"],
-                activation=activation(model.config),
-                eps=model.config.layer_norm_eps,
-            )
-        )
+        table = model.params["encoder.embeddings.word.embedding"]
+        scores = np.array(logits(hidden, model.language_model, table, model.config))
         scores[:, :4] = scores[:, len(vocabulary) :] = -np.inf
         for place in places:
             scores[place + 1, ids[place + 1]] = -np.inf

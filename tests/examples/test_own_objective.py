@@ -23,7 +23,7 @@ from simcse_jax.errors import UserError
 from simcse_jax.models import parameters
 from simcse_jax.objectives import registry
 from simcse_jax.objectives.objective import Objective, Parameters, Term
-from simcse_jax.objectives.tokens import dropout_keys
+from simcse_jax.objectives.rows import dropout_keys
 from simcse_jax.objectives.views import OWN
 from simcse_jax.runs import exporting
 from simcse_jax.training.loss import make_loss

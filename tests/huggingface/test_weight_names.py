@@ -184,7 +184,7 @@ CONTRADICTIONS = [
     (
         "ernie",
         {"use_task_id": False},
-        r"the tensor 'embeddings\.task_type_embeddings\.weight', .* use_task_id is false",
+        r"the tensor 'embeddings\.task_type_embeddings\.weight', .* use_task_id is not true",
     ),
     ("ernie", {"task_type_vocab_size": 4}, r"task_type_embeddings\.weight' has shape .* task_type_vocab_size is 4"),
     ("bert", {"type_vocab_size": 3}, r"token_type_embeddings\.weight' has shape .*: type_vocab_size is 3"),
@@ -197,7 +197,7 @@ CONTRADICTIONS = [
     ),
     ("modernbert", {"num_hidden_layers": 3}, r"'layers\.2\.mlp_norm\.weight' is missing; .* num_hidden_layers is 3"),
     ("modernbert", {"mlp_bias": True}, r"'layers\.0\.mlp\.Wi\.bias' is missing; .* mlp_bias is true"),
-    ("modernbert", {"attention_bias": True}, r"'layers\.0\.attn\.Wqkv\.bias' is missing; .* attention_bias is true"),
+    ("modernbert", {"attention_bias": True}, r"'layers\.0\.attn\.Wo\.bias' is missing; .* attention_bias is true"),
     ("modernbert", {"norm_bias": True}, r"'embeddings\.norm\.bias' is missing; .* norm_bias is true"),
     ("modernbert", {"vocab_size": 41}, r"'embeddings\.tok_embeddings\.weight' has shape .*: vocab_size is 41"),
     ("nomic_bert", {"intermediate_size": 49}, r"'encoder\.layers\.0\.mlp\.fc12\.weight' has shape \(48, 32\)"),
@@ -215,16 +215,16 @@ def test_a_config_that_contradicts_its_weights_names_the_field_and_the_tensor(mo
 
 
 SURPLUS = [
-    ("modernbert", "layers.0.attn.Wqkv.bias", "attention_bias is false"),
-    ("modernbert", "layers.0.mlp.Wo.bias", "mlp_bias is false"),
-    ("modernbert", "layers.1.attn.Wo.bias", "attention_bias is false"),
-    ("modernbert", "embeddings.norm.bias", "norm_bias is false"),
-    ("modernbert", "layers.1.attn_norm.bias", "norm_bias is false"),
-    ("modernbert", "final_norm.bias", "norm_bias is false"),
+    ("modernbert", "layers.0.attn.Wqkv.bias", "attention_bias is not true"),
+    ("modernbert", "layers.0.mlp.Wo.bias", "mlp_bias is not true"),
+    ("modernbert", "layers.1.attn.Wo.bias", "attention_bias is not true"),
+    ("modernbert", "embeddings.norm.bias", "norm_bias is not true"),
+    ("modernbert", "layers.1.attn_norm.bias", "norm_bias is not true"),
+    ("modernbert", "final_norm.bias", "norm_bias is not true"),
     ("modernbert", "layers.0.attn_norm.weight", "model_type is modernbert, whose first layer has none"),
-    ("nomic_bert", "encoder.layers.0.attn.out_proj.bias", "there are no biases"),
-    ("nomic_bert", "encoder.layers.1.mlp.fc11.bias", "there are no biases"),
-    ("nomic_bert", "embeddings.position_embeddings.weight", "positions are rotary"),
+    ("nomic_bert", "encoder.layers.0.attn.out_proj.bias", "model_type is nomic_bert, which has no such biases"),
+    ("nomic_bert", "encoder.layers.1.mlp.fc11.bias", "model_type is nomic_bert, which has no such biases"),
+    ("nomic_bert", "embeddings.position_embeddings.weight", "model_type is nomic_bert, whose positions are rotary"),
     ("bert", "embeddings.task_type_embeddings.weight", "model_type is bert"),
     ("roberta", "encoder.relative_attention_bias.weight", "model_type is roberta"),
 ]
@@ -234,7 +234,7 @@ SURPLUS = [
 def test_weights_of_parts_that_the_config_lacks_are_named(model_type, tensor, message, tmp_path):
     folder = write_model(tmp_path / "model", model_type)
     edit_tensors(folder, lambda own: own | {tensor: np.ones(32, np.float32)})
-    with pytest.raises(UserError, match=f"has the tensor '{tensor}', but config.json says that {message}"):
+    with pytest.raises(UserError, match=f"has the tensor '{tensor}', but in config.json {message}"):
         load(str(folder))
 
 
@@ -243,3 +243,16 @@ def test_a_task_that_weights_lack_is_missed(tmp_path):
     edit_json(folder / "config.json", **CONFIGS["ernie"])
     with pytest.raises(UserError, match=r"task_type_embeddings\.weight' is missing; .* task_type_vocab_size is 3"):
         load(str(folder))
+
+
+def test_a_bias_that_weights_lack_is_asked_for_by_the_field_that_the_file_has(tmp_path):
+    """NomicBERT's config has no field for the biases of its norms, and each of ModernBERT's norms is looked at."""
+    nomic = write_model(tmp_path / "nomic", "nomic_bert")
+    edit_tensors(nomic, lambda own: {name: value for name, value in own.items() if name != "emb_ln.bias"})
+    with pytest.raises(UserError, match=r"'emb_ln\.bias' is missing; is this a nomic_bert checkpoint\?"):
+        load(str(nomic))
+    modern = write_model(tmp_path / "modern", "modernbert")
+    edit_json(modern / "config.json", norm_bias=True)
+    edit_tensors(modern, lambda own: own | {"embeddings.norm.bias": np.ones(32, np.float32)})
+    with pytest.raises(UserError, match=r"'final_norm\.bias' is missing; config\.json says that norm_bias is true"):
+        load(str(modern))

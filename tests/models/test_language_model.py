@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import shutil
 
@@ -112,11 +113,11 @@ def same(found, wanted):
 def test_logits_by_numpy():
     generator = np.random.default_rng(1)
     hidden, words = generator.normal(size=(5, 32)), generator.normal(size=(40, 32))
-    head = random_head()
+    head, config = random_head(), encoder_config("bert", hidden_act="relu", layer_norm_eps=0.5)
     x = np.maximum(hidden @ np.float64(head["dense.kernel"]) + head["dense.bias"], 0)
     x = (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 0.5)
     wanted = (x * head["norm.scale"] + head["norm.bias"]) @ words.T + head["bias"]
-    found = language_model.logits(jnp.array(hidden), head, jnp.array(words), activation=jax.nn.relu, eps=0.5)
+    found = language_model.logits(jnp.array(hidden), head, jnp.array(words), config)
     assert found.dtype == jnp.float32
     np.testing.assert_allclose(found, wanted, atol=1e-4)
 
@@ -126,15 +127,16 @@ def test_logits_of_two_numbers_by_hand():
     head = {"dense.kernel": np.array([[0.0, 1.0], [1.0, 0.0]]), "dense.bias": np.zeros(2)}
     head |= {"norm.scale": np.array([2.0, 3.0]), "norm.bias": np.array([0.0, 1.0]), "bias": np.array([0.0, 0.0, 10.0])}
     words = jnp.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
-    found = language_model.logits(jnp.array([[1.0, 3.0]]), head, words, activation=jax.nn.relu, eps=0.0)
+    config = dataclasses.replace(encoder_config("bert", hidden_act="relu"), layer_norm_eps=0.0)
+    found = language_model.logits(jnp.array([[1.0, 3.0]]), head, words, config)
     np.testing.assert_allclose(found, [[2.0, -2.0, 10.0]], rtol=1e-6)
 
 
 def test_logits_are_float32_whatever_the_encoder_s_dtype():
-    head, words = random_head(), jnp.ones((40, 32))
+    head, words, config = random_head(), jnp.ones((40, 32)), encoder_config("bert")
     hidden = jnp.full((1, 32), 1.5, jnp.bfloat16)
-    found = language_model.logits(hidden, head, words, activation=jax.nn.gelu, eps=1e-12)
-    exact = language_model.logits(hidden.astype(jnp.float32), head, words, activation=jax.nn.gelu, eps=1e-12)
+    found = language_model.logits(hidden, head, words, config)
+    exact = language_model.logits(hidden.astype(jnp.float32), head, words, config)
     assert found.dtype == jnp.float32
     np.testing.assert_array_equal(found, exact)
 
@@ -342,7 +344,6 @@ def test_logits_are_those_of_transformers(tmp_path, model_type, hidden_act):
             hidden.reshape(-1, 32),
             model.language_model,
             model.params["encoder.embeddings.word.embedding"],
-            activation=language_model.activation(model.config),
-            eps=model.config.layer_norm_eps,
+            model.config,
         ).reshape(theirs.shape)
         np.testing.assert_allclose(np.asarray(ours)[mask > 0], theirs[mask > 0], atol=1e-4)

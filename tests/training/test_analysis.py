@@ -23,7 +23,7 @@ from simcse_jax.models.sentence_encoder import build
 from simcse_jax.runs.loading import load_model
 from simcse_jax.simcse import SimCSE
 from simcse_jax.training.evaluation import read_analysis
-from simcse_jax.training.loop import Shown
+from simcse_jax.training.scoring import Shown
 from simcse_jax.training.setup import make_setup
 
 NAMES = {"anisotropy", "self_similarity", "intra_sentence_similarity", "l2_norm", "alignment", "uniformity"}

@@ -11,7 +11,7 @@ from simcse_jax.devices.mesh import data_mesh
 from simcse_jax.huggingface.weight_names import BERT_HEAD, to_tensors
 from simcse_jax.models import parameters
 from simcse_jax.models.masking import mask_tokens, uniform
-from simcse_jax.objectives.tokens import Rows
+from simcse_jax.objectives.rows import Rows
 from simcse_jax.objectives.views import REPLACING
 from simcse_jax.training.loss import make_loss
 

@@ -18,9 +18,8 @@ from simcse_jax.errors import UserError
 from simcse_jax.models import parameters
 from simcse_jax.models.language_model import fresh_head, logits
 from simcse_jax.models.masking import Masking, mask_tokens
-from simcse_jax.models.nonlinearities import ACTIVATION_FUNCTIONS
 from simcse_jax.models.pooling import mean
-from simcse_jax.objectives.tokens import dropout_keys
+from simcse_jax.objectives.rows import dropout_keys
 from simcse_jax.objectives.views import MASKING, SPREAD
 from simcse_jax.training.inputs import read_inputs
 from simcse_jax.training.loss import make_loss
@@ -80,7 +79,7 @@ def test_one_pass_makes_the_anchors_and_guesses_their_masked_tokens():
         partner = jnp.roll(jnp.arange(2 * BATCH), BATCH)
         contrast = -jnp.mean(jax.nn.log_softmax(scores)[jnp.arange(2 * BATCH), partner])
         head = parameters.subset(params, parameters.LANGUAGE_MODEL)
-        words = logits(hidden, head, vocabulary, activation=ACTIVATION_FUNCTIONS["gelu"], eps=config.layer_norm_eps)
+        words = logits(hidden, head, vocabulary, config)
         guesses = jnp.take_along_axis(jax.nn.log_softmax(words), ids[:, 0, :, None], axis=2)[:, :, 0]
         return contrast - jnp.sum(jnp.where(selected, guesses, 0.0)) / jnp.sum(selected)
 

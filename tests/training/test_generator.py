@@ -6,12 +6,15 @@ import shutil
 
 import numpy as np
 import pytest
+from support import random_model
 from support.models import edit_json
 
 from simcse_jax.config.fields import default_config
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import load
-from simcse_jax.training.generator import read_generator
+from simcse_jax.models.config import Convolutions
+from simcse_jax.models.sentence_encoder import build
+from simcse_jax.training.generator import networks_of, read_generator
 
 
 def read(folder, model=None, **fields):
@@ -66,3 +69,10 @@ def test_a_generator_with_another_vocabulary_of_weights_is_refused(language_mode
     model = load(str(language_model))
     smaller = dataclasses.replace(model, config=dataclasses.replace(model.config, vocab_size=39))
     assert "its weights have 40 words" in refusal(language_model, smaller)
+
+
+def test_the_discriminator_has_no_convolutions_as_its_parameters_have_none():
+    _, _, encoder = random_model(num_layers=1, with_head=False)
+    own = dataclasses.replace(encoder, convolutions=Convolutions((1, 3), 8, "none"))
+    networks = dict(networks_of(default_config(), own, encoder))
+    assert networks["discriminator"] == networks["generator"] == build(encoder, False)[0]

@@ -18,7 +18,7 @@ from simcse_jax.errors import UserError
 from simcse_jax.models import parameters
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.objectives.jensen_shannon import jensen_shannon
-from simcse_jax.objectives.tokens import dropout_keys
+from simcse_jax.objectives.rows import dropout_keys
 from simcse_jax.runs import exporting
 from simcse_jax.runs.loading import load_model
 from simcse_jax.runs.state import convolutions_of, split_shapes

@@ -13,7 +13,7 @@ from support import call, lines, refused, train_args
 from simcse_jax.encoding.embedder import NotFinite
 from simcse_jax.errors import Preempted, UserError
 from simcse_jax.host.progress import Progress
-from simcse_jax.training.loop import Run, Training, closing_all
+from simcse_jax.training.loop import Run, Training
 from simcse_jax.training.patience import SINCE_BEST, Patience
 from simcse_jax.training.schedule import Due, Schedule
 from simcse_jax.training.step import METRICS
@@ -161,24 +161,6 @@ def test_no_loss_is_fetched_unless_it_is_shown(monkeypatch):
     monkeypatch.setattr(Loss, "fetched", [])
     Recorded().train(SimpleNamespace(step=0), NEVER)
     assert Loss.fetched == []
-
-
-def test_all_are_closed_and_the_first_error_counts():
-    closed = []
-
-    def thing(name, error=None):
-        def close():
-            closed.append(name)
-            if error:
-                raise error
-
-        return SimpleNamespace(close=close)
-
-    with pytest.raises(UserError, match="within"), closing_all([thing("a", UserError("closing")), thing("b")]):
-        raise UserError("within")
-    assert closed == ["a", "b"]
-    with pytest.raises(UserError, match="closing"), closing_all([thing("c", UserError("closing"))]):
-        pass
 
 
 SPEED = ("seconds", "sentences_per_second", "tokens_per_second", "waiting_for_data")

@@ -7,16 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from support import random_model
-from support.steps import BATCH, INFO_NCE, batch, mixed_batch, recipe, replaced_tokens_step, settings, term
+from support.steps import BATCH, batch, mixed_batch, recipe, replaced_tokens_step, settings, term
 
 from simcse_jax.devices.mesh import AXIS, data_mesh
 from simcse_jax.models import attention, parameters
 from simcse_jax.models.changes import DRAWN, Change
-from simcse_jax.models.config import MASKED
 from simcse_jax.models.masking import Masking
-from simcse_jax.models.projector import Projector
 from simcse_jax.objectives.info_nce import info_nce
-from simcse_jax.objectives.tokens import Rows, dropout_keys
+from simcse_jax.objectives.rows import Rows, dropout_keys
 from simcse_jax.objectives.views import CHANGE, Pass, Plan, View, each_of
 from simcse_jax.runs.state import split_shapes
 from simcse_jax.training import gathering
@@ -230,50 +228,6 @@ def test_two_equal_encoders_have_the_same_gradient_on_positives_on_any_number_of
     for name in parameters.sentence_encoder(params):
         assert np.abs(values[parameters.SECOND + name] - values[name]).max() <= 1e-5 * np.abs(values[name]).max(), name
     assert np.abs(values["head.kernel"]).max() > 1e-3
-
-
-@pytest.mark.parametrize(
-    ("changes", "is_free"),
-    [
-        ({}, True),
-        ({"projector": Projector(("D",), last_norm="none")}, False),  # there is no batch norm
-        ({"projector": Projector(("D", "D"), last_norm="none")}, True),
-        pytest.param({"two_towers": True}, False, marks=pytest.mark.slow),  # their difference counts
-        # in one pass with the losses of masked tokens
-        pytest.param({"changed": (("anchor_change", MASKED),)}, False, marks=pytest.mark.slow),
-        ({"model_type": "albert"}, False),  # the first layer adds the same bias as the second, which it precedes
-    ],
-    ids=["one encoder", "no norm", "a norm between", "two encoders", "masked anchors", "shared layers"],
-)
-def test_the_gradient_of_a_shift_is_left_out_where_it_is_zero_and_nowhere_else(changes, is_free, monkeypatch):
-    changes = dict(changes)
-    model_type = changes.pop("model_type", "bert")
-    graph, params, config = random_model(model_type, num_layers=1 + (model_type == "albert"), with_head=False)
-    projector = changes.pop("projector", Projector(("D",)))
-    fields = {"model": {"mlp": "none", "dual_encoder": "two_towers" in changes}, "projector": projector._asdict()}
-    fields["projector"]["widths"] = ",".join(projector.widths)
-    terms, numbers = [INFO_NCE._replace(projected=True)], {"info_nce": {"weight": 1.0}}
-    numbers["info_nce"] |= {"temperature": 0.05, "hard_negative_weight": 1.0}
-    if "changed" in changes:
-        terms.append(term("mlm"))
-        numbers["mlm"] = {"weight": 1.0}
-        changes = changes | {"masking": Masking(3, (0, 1, 2, 3))}
-    generator = np.random.default_rng(0)
-    shapes = split_shapes(config, fields | {"objective": numbers})[0]
-    params = {name: generator.normal(0, 0.2, shape.shape).astype(np.float32) for name, shape in shapes.items()} | params
-    chosen = recipe(1, objectives=tuple(terms), projector=projector, **changes)._replace(use_head=False)
-
-    def found():
-        function = jax.jit(make_loss(graph, chosen, data_mesh(jax.devices()[:1])))
-        (loss, _), gradient = function(params, jnp.int32(0), batch(1), settings(objective=numbers))
-        return loss, gradient
-
-    (loss, usual), name = found(), "encoder.layers.0.output_norm.bias"
-    monkeypatch.setattr("simcse_jax.training.loss.without_shift", lambda graph, params: params)
-    whole_loss, whole = found()
-    size, usual_size = (np.abs(gradient.pop(name)).max() for gradient in (whole, usual))
-    assert size < 1e-5 and usual_size == 0 if is_free else size == usual_size > 1e-3
-    assert_same((float(loss), usual), (float(whole_loss), whole))
 
 
 @pytest.mark.parametrize("anchor, positive", [("cutoff", "shuffled"), ("none", "cutoff")])
@@ -645,7 +599,7 @@ def test_embeddings_are_encoded_once_averaged_and_made_noisy():
 
     def encode(each, columns, masks, changes):
         calls.append((each, columns, masks, changes))
-        sums = [100.0 * each.tower + 10 * c + (m if each.masked else 0.5) for c, m in zip(columns, masks, strict=True)]
+        sums = [100.0 * each.tower + 10 * c + (m if each.dropout else 0.5) for c, m in zip(columns, masks, strict=True)]
         return jnp.array([[[number] * 3] * 2 for number in sums])
 
     views = [View(0, (1,)), View(1, (2, 4)), View(0, (1,), noise=7), View(0, ()), View(1, (1,), tower=1)]
@@ -654,7 +608,7 @@ def test_embeddings_are_encoded_once_averaged_and_made_noisy():
     assert found.shape == (5, 2, 3)
     assert calls == [
         (Pass(), [0, 1, 1], [1, 2, 4], [0, 0, 0]),
-        (Pass(masked=False), [0], [0], [0]),
+        (Pass(dropout=False), [0], [0], [0]),
         (Pass(1), [1], [1], [0]),
     ]
 
@@ -671,8 +625,8 @@ def test_other_changes_and_rates_are_encoded_apart():
     found = embed(views, encode, None)
     np.testing.assert_array_equal(found[:, 0, 0], [100, 200, 206, 300, 400, 200])
     assert calls == [
-        (Pass(masked=False), [0], [0], [0]),
-        (Pass(masked=False, change="cutoff"), [0, 0], [0, 0], [0, 1]),
+        (Pass(dropout=False), [0], [0], [0]),
+        (Pass(dropout=False, change="cutoff"), [0, 0], [0, 0], [0, 1]),
         (Pass(change="cutoff"), [0], [1], [0]),
         (Pass(change="cutoff", rate="positive_dropout"), [0], [1], [0]),
     ]

@@ -17,7 +17,7 @@ from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.runs.dynamics import checkpoint_encoders
 from simcse_jax.runs.loading import load_model
 from simcse_jax.runs.state import initial_params, split_shapes
-from simcse_jax.training import inputs, loop, setup
+from simcse_jax.training import inputs, scoring, setup
 from simcse_jax.training.run import train_and_evaluate
 
 
@@ -88,7 +88,7 @@ def test_sbert_s_classifier_starts_undecided_and_learns(tiny_bert, tmp_path):
 def test_of_two_encoders_the_better_one_is_the_model(tiny_bert, corpus, tmp_path, monkeypatch):
     """Contrastive tension; the second encoder scores better at step 2, and the first one at all other steps."""
     scores = iter([5.0, 5.0, 1.0, 9.0, 3.0, 2.0])
-    monkeypatch.setattr(loop, "evaluate_all", lambda embed, scoring: {"eval/dev": next(scores)})
+    monkeypatch.setattr(scoring, "evaluate_all", lambda embed, scoring: {"eval/dev": next(scores)})
     first = "encoder.layers.0.qkv.kernel"
     monkeypatch.setattr(
         setup.LastLayer, "__call__", lambda self, embed: {"sum": float(embed.embedder.params[first].sum())}

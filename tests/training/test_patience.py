@@ -7,7 +7,7 @@ import pytest
 from support import call, lines, refused, train_args
 
 from simcse_jax.runs.loading import load_workdir
-from simcse_jax.training import loop
+from simcse_jax.training import loop, scoring
 from simcse_jax.training.patience import ENDED, SINCE_BEST, Patience
 
 
@@ -62,7 +62,7 @@ def train(tiny_bert, corpus, monkeypatch):
                 os.kill(os.getpid(), signal.SIGINT)
 
         with monkeypatch.context() as patch:
-            patch.setattr(loop, "evaluate_all", lambda embed, evaluators: {"eval/dev": SCORES[seen[-1]]})
+            patch.setattr(scoring, "evaluate_all", lambda embed, evaluators: {"eval/dev": SCORES[seen[-1]]})
             patch.setattr(loop.Training, "look", noted)
             given = ("train.patience=2", "train.max_steps=10", "train.log_every=3", "eval.every=2", *fields)
             args = train_args(tiny_bert, corpus["txt"], corpus["dev"], workdir)

@@ -1,21 +1,17 @@
-import dataclasses
 from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support import random_model
 
 from simcse_jax.config.fields import default_config, numbers_of_step
 from simcse_jax.data.batches import Batches, Corpus
 from simcse_jax.devices.mesh import place
 from simcse_jax.huggingface.tokenizer import Tokenizer
-from simcse_jax.models.config import Convolutions
-from simcse_jax.models.sentence_encoder import build
 from simcse_jax.runs.loading import load_model
 from simcse_jax.simcse import SimCSE
-from simcse_jax.training.setup import make_networks, make_recipe, make_settings, make_setup
+from simcse_jax.training.setup import make_recipe, make_settings, make_setup
 
 
 @pytest.fixture
@@ -147,10 +143,3 @@ def test_the_objectives_that_the_projector_names_see_projected_embeddings():
         recipe = make_recipe(config(projector__widths=widths, **fields), 1)
         assert {term.name for term in recipe.objectives if term.projected} == expected
         assert (recipe.projector is not None) == bool(widths)
-
-
-def test_the_discriminator_has_no_convolutions_as_its_parameters_have_none():
-    _, _, encoder = random_model(num_layers=1, with_head=False)
-    own = dataclasses.replace(encoder, convolutions=Convolutions((1, 3), 8, "none"))
-    networks = dict(make_networks(config(), own, encoder))
-    assert networks["discriminator"] == networks["generator"] == build(encoder, False)[0]

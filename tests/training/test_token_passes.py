@@ -14,7 +14,7 @@ from simcse_jax.models.masking import Masking
 from simcse_jax.models.parameters import WORD_EMBEDDING
 from simcse_jax.objectives.masked_lm import OBJECTIVE
 from simcse_jax.objectives.replaced_token_detection import ReplacedTokenDetection
-from simcse_jax.objectives.tokens import Rows
+from simcse_jax.objectives.rows import Rows
 from simcse_jax.runs.state import split_shapes
 from simcse_jax.training.loss import make_given, make_loss
 

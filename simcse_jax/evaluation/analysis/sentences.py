@@ -88,12 +88,7 @@ def compare(
     for label, embedded in rows.items():
         of_pairs = np.sum(embedded[sides[0]] * embedded[sides[1]], axis=1)
         unrelated = cosines[label][upper]
-        numbers = {
-            "unrelated": float(mean_cosine(embedded[own])),
-            "related": float(np.mean(of_pairs[related])) if related.any() else 0.0,
-            "spearman": sts.spearman(of_pairs, about.gold) if graded else 0.0,
-            "uniformity": geometry.uniformity(embedded[own]),
-        }
+        numbers = _numbers(embedded[own], of_pairs, related, about.gold)
         map_ = next(one for one in maps.values() if label in one.points)
         found["models"][label] = {
             "numbers": {name: round(numbers[name], 6) for name, *_ in measures},
@@ -103,6 +98,25 @@ def compare(
             "distributions": [_density(unrelated), _density(of_pairs[related])],
         }
     return found, maps
+
+
+def _numbers(
+    rows: Float[np.ndarray, "N D"], of_pairs: Float[np.ndarray, " P"], related: np.ndarray, gold: np.ndarray
+) -> dict[str, float]:
+    """All measures of a model; 0 where there is nothing to measure.
+
+    Args:
+      rows: of unit length, the sentences' embeddings.
+      of_pairs: the cosines of the pairs.
+      related: which of the pairs are.
+      gold: a grade for each pair, or none at all.
+    """
+    return {
+        "unrelated": float(mean_cosine(rows)),
+        "related": float(np.mean(of_pairs[related])) if related.any() else 0.0,
+        "spearman": sts.spearman(of_pairs, gold) if len(gold) else 0.0,
+        "uniformity": geometry.uniformity(rows),
+    }
 
 
 def _density(cosines: np.ndarray) -> list[float]:

@@ -31,8 +31,10 @@ from simcse_jax.training.costs.described import HERE, described_devices
 from simcse_jax.training.costs.gpus import is_gpu, nodes_and_gpus
 from simcse_jax.training.costs.program import Program
 from simcse_jax.training.costs.roofline import CHIPS, Report
-from simcse_jax.training.setup import Networks, make_networks, make_recipe, make_settings
+from simcse_jax.training.generator import networks_of
+from simcse_jax.training.setup import make_recipe, make_settings
 from simcse_jax.training.step import init_state, make_step
+from simcse_jax.training.token_passes import Networks
 
 FRACTIONS = ("XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION")  # JAX's variable, and its old name
 
@@ -67,7 +69,7 @@ def trace_step(
     networks: Networks = ()
     frozen = partial.in_step(rest)
     if generator is not None:
-        networks = make_networks(config, encoder, generator)
+        networks = networks_of(config, encoder, generator)
         frozen |= pretrained_shapes(generator)
     recipe = make_recipe(config, columns, masking, networks, column_lengths(config, columns))
     if fill < 1:

@@ -1,0 +1,57 @@
+"""What evaluators say of a run's model between the steps: by which of its encoders, and its scores."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from simcse_jax.devices import processes
+from simcse_jax.encoding.embedder import Embedder
+from simcse_jax.encoding.tokens import TokenEncoder
+from simcse_jax.evaluation.evaluator import evaluate_all
+from simcse_jax.models.parameters import Params
+from simcse_jax.training.setup import Setup
+
+
+@dataclasses.dataclass(frozen=True)
+class Shown:
+    """A model for evaluators, which shows its progress."""
+
+    embedder: Embedder
+
+    def __call__(self, sentences: Sequence[str]) -> np.ndarray:
+        """(N, D) embeddings of N sentences."""
+        return self.embedder.with_progress(sentences, processes.is_first())
+
+    @property
+    def tokens(self) -> TokenEncoder:
+        """The token embeddings of the last layer."""
+        return dataclasses.replace(self.embedder.tokens, last_only=True)
+
+
+class Chosen(NamedTuple):
+    """The encoder of a run that stands for its model, and its scores; {} where none were due."""
+
+    model: Shown
+    tower: int
+    scores: dict[str, Any]
+    which: dict[str, int]  # of two encoders, for the metrics
+
+
+def choose(setup: Setup, params: Params, score: bool) -> Chosen:
+    """Of two encoders the one with the better score; without scores, and with equal ones, the anchors'.
+
+    Args:
+      setup: the run's.
+      params: all that train, whole on every device.
+      score: whether a score is due.
+
+    Raises:
+      NotFinite: when embeddings are not finite.
+    """
+    models = [Shown(setup.embed.with_params(setup.model(params, tower))) for tower in setup.towers]
+    each = [evaluate_all(model, setup.scoring) for model in models] if score and setup.scoring else []
+    tower = max(range(len(each)), key=lambda tower: next(iter(each[tower].values())), default=0)
+    which = {"second_encoder": tower} if models[1:] else {}
+    return Chosen(models[tower], tower, each[tower] if each else {}, which)
