@@ -301,3 +301,12 @@ def total(
         else:
             loss += weight * objective.loss(embedded, **fields)
     return loss
+
+
+def measured(terms: Sequence[tuple[Term, Embedded]]) -> dict[str, Float[Array, ""]]:
+    """What the objectives measure of a batch, as OBJECTIVE/NAME."""
+    return {
+        f"{term.name}/{name}": value
+        for term, embedded in terms
+        for name, value in term.objective.measures(embedded).items()
+    }

@@ -27,7 +27,7 @@ from simcse_jax.models.pooling import FIRST_TOKEN
 from simcse_jax.models.products import rounding
 from simcse_jax.models.projector import Projector
 from simcse_jax.models.sentence_encoder import Graph, SentenceEncoder
-from simcse_jax.objectives.objective import Embedded, Objective, Term, total
+from simcse_jax.objectives.objective import Embedded, Objective, Term, measured, total
 from simcse_jax.objectives.registry import BUILT_IN
 from simcse_jax.objectives.rows import Batch, Rows, Settings, dropout_keys
 from simcse_jax.objectives.tokens import ENCODER, Network, Tokens
@@ -204,12 +204,7 @@ def loss_of(
         (term, seen_by(recipe, term.objective, of_batch, seen[term.name], batch, found.get(term.name)))
         for term in recipe.objectives
     ]
-    measures = {
-        f"{term.name}/{name}": value
-        for term, embedded in terms
-        for name, value in term.objective.measures(embedded).items()
-    }
-    return total(terms, settings["objective"], recipe.sizes, settings.get("size_weights")), measures
+    return total(terms, settings["objective"], recipe.sizes, settings.get("size_weights")), measured(terms)
 
 
 class Given(NamedTuple):
