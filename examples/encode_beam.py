@@ -4,7 +4,6 @@ python encode_beam.py MODEL 'text/*.parquet' embeddings/part [OPTIONS of Beam, s
 """
 
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import apache_beam as beam
@@ -29,8 +28,8 @@ class Encode(beam.DoFn):
         """Opens one model for all threads of a process."""
         self.model = self.shared.acquire(lambda: SimCSE(self.name))
 
-    def process(self, batch: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        """Encodes a batch."""
+    def process(self, batch: Any) -> Any:
+        """Encodes a batch, a list of dictionaries; gives those with embeddings."""
         embeddings = self.model.encode([row["sentence"] for row in batch])
         for row, embedding in zip(batch, embeddings.astype(np.float32), strict=True):
             yield {"sentence": row["sentence"], "row": row["row"], "embedding": embedding}
