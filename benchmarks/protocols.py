@@ -1,4 +1,4 @@
-"""The effect of the choices that the isotropy paper leaves open, next to its figures; see docs/guides/analysis.md.
+"""The effect of the choices that the isotropy paper leaves open, for docs/background/results/tokens.md.
 
     python -m benchmarks.protocols --data SentEval/data/downstream [--seeds 11]
 

@@ -6,7 +6,8 @@
 From the paper: the learning rates, λ, the masking rates, batch 64, 2 epochs, the generators, τ = 0.05. From the
 released code: the projector (D → 2D → D with batch norm over both views, which takes the place of SimCSE's head, and is
 dropped at test time), an evaluation every 125 steps, and a generator that replaces words at all positions by its most
-probable one, with its own dropout on, where the paper samples words at masked positions.
+probable one, with its own dropout on, where the paper samples words at masked positions
+(`objective.replaced_token_detection.reading=paper`).
 
 What differs here: the loss of replaced tokens is the mean over real tokens. The released code takes the mean over all
 positions, padding included, so the λ of the paper weighs it about 1 / (share of positions that are tokens) times as

@@ -25,7 +25,8 @@ ROOT = DOCS.parent
 
 PAGES = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md", "SECURITY.md": "security.md"}
 IMPORT = re.compile(r"^from (simcse_jax\.[\w.]+) import (.+)$", re.MULTILINE)
-LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s#]*)(#[^)\s]*)?\)|(`+.*?`+)")
+LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s#]*)(#[^)\s]*)?\)|(`+.*?`+)(?!\{)")
+HELP = re.compile(r"`simcse-jax ([a-z -]+) --help`")
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -40,12 +41,17 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
-    """Links to files outside of docs/ lead to the repository, and a link named `page.md` has the page's title."""
+    """Links to files outside of docs/ lead to the repository, and one named `page.md` has the page's title.
+
+    Names of fields, and `simcse-jax COMMAND --help`, become links to the reference.
+    """
     uri, repository = page.file.src_uri, "/".join(config.repo_url.split("/")[-2:])
     markdown = markdown.replace("OWNER/simcse_jax", repository or "OWNER/simcse_jax")
     folder = ROOT if uri in PAGES.values() else (DOCS / uri).parent
 
     def link(found: re.Match) -> str:
+        if entry := of_reference(found[4] or ""):
+            return f"[{found[4]}]({os.path.relpath(entry, Path(uri).parent)})"
         label, target, anchor = found[1], found[2], found[3] or ""
         if not target or "://" in target or target.startswith("mailto:"):
             return found[0]  # also code
@@ -60,6 +66,14 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
     parts = re.split(r"(^```.*?^```$)", markdown, flags=re.MULTILINE | re.DOTALL)
     return "".join(part if part.startswith("```") else LINK.sub(link, part) for part in parts)
+
+
+def of_reference(code: str) -> str:
+    """Where the reference says what some code on a page names: a field, also with a value, or a command's help."""
+    if command := HELP.fullmatch(code):
+        return f"reference/commands.md#{command[1].replace(' ', '-')}"
+    name = code.strip("`").partition("=")[0]
+    return f"reference/fields.md#{name}" if name in {**FIELDS, **OF_SWEEPS} else ""
 
 
 def commands() -> str:

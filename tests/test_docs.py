@@ -42,11 +42,6 @@ OTHERS = {  # options of other programs that the pages name
     "version",  # simcse-jax
     "include",  # grep
 }
-# Files of other projects.
-EXAMPLES = {
-    "docs/02-concepts.md",  # axlearn
-    "configs/types.py",  # MaxText
-}
 
 
 @functools.cache
@@ -128,7 +123,7 @@ def test_every_field_of_a_config_exists():
         named = re.findall(r"`([a-z_]+(?:\.[a-z_]+)+)(?:=[^`]*)?`", text)
         fields = [*FIELD.findall(text), *(name for name in named if looks_like_a_field(name))]
         found += len(fields)
-        faults += [f"{page.relative_to(ROOT)}: {field}" for field in fields if field not in KNOWN_FIELDS | EXAMPLES]
+        faults += [f"{page.relative_to(ROOT)}: {field}" for field in fields if field not in KNOWN_FIELDS]
     assert found > 60
     assert not faults, report(faults)
 
@@ -153,7 +148,7 @@ def test_every_file_of_the_project_that_a_page_names_exists():
             if re.search("[A-Z]{3}", name) and not name.endswith(".md"):
                 continue  # a placeholder
             found += 1
-            if name not in EXAMPLES and not (ROOT / name).exists():
+            if not (ROOT / name).exists():
                 faults.append(f"{page.relative_to(ROOT)}: {name}")
     assert found > 60
     assert not faults, report(faults)

@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -61,6 +62,27 @@ def test_the_names_of_the_package_and_those_of_the_pages_are_in_the_reference(ho
     names = re.findall(r"^::: (.+)$", hooks.api(), re.MULTILINE)
     assert {"simcse_jax.simcse.SimCSE", "simcse_jax.api.train", "simcse_jax.api.Run"} <= {*names}
     assert "simcse_jax.objectives.objective.Objective" in names and len(names) == len(set(names)) > 15
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("`train.epochs=0` ends", "[`train.epochs=0`](../reference/fields.md#train.epochs) ends"),
+        ("`sweep.seeds`, `train.no`", "[`sweep.seeds`](../reference/fields.md#sweep.seeds), `train.no`"),
+        ("[`seed`](costs.md)", "[`seed`](costs.md)"),
+        ("`seed`{#seed}", "`seed`{#seed}"),
+        ("```\n`seed`\n```", "```\n`seed`\n```"),
+        ("`simcse-jax serve --help`", "[`simcse-jax serve --help`](../reference/commands.md#serve)"),
+        (
+            "`simcse-jax search build --help`",
+            "[`simcse-jax search build --help`](../reference/commands.md#search-build)",
+        ),
+    ],
+)
+def test_fields_and_helps_that_a_page_names_are_links_to_the_reference(hooks, text, expected):
+    page, config = SimpleNamespace(file=SimpleNamespace(src_uri="guides/x.md")), SimpleNamespace(repo_url="")
+    files = SimpleNamespace(get_file_from_path=lambda name: None)
+    assert hooks.on_page_markdown(text, page, config, files) == expected
 
 
 def test_every_page_is_in_the_navigation():

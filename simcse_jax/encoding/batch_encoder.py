@@ -5,42 +5,17 @@ attention's products, the least part of the work, see rows of a length. So a bat
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from simcse_jax.devices.backend import check_fork
-from simcse_jax.encoding.batching import FEW, LENGTHS, Batch, Batching, Sentence
+from simcse_jax.encoding.batching import FEW, LENGTHS, Batch, Batching, Sentence, Shape
 from simcse_jax.encoding.embedder import Embedder, make_embed, to_unit
 from simcse_jax.models.attention import is_long
 
 ROW_LENGTHS = (16, 32, 64, 128, 256, 512)  # where padding is not computed
 ROOMS = (64, 128, 256, 512)  # tokens of a batch without padding
-SPARE = 2  # times as many places have its rows: attention's products at those that stay empty cost a CPU 2 to 9%
 FULL = 0.75  # of a room: a smaller one that is fuller is better only if a large one is emptier than this
-
-
-class Shape(NamedTuple):
-    """The shape of a batch; each has a program."""
-
-    rows: int
-    length: int  # of a row, in tokens
-    tokens: int  # that its sentences have together, at most; the places of all rows where padding is computed
-
-    @property
-    def is_padded(self) -> bool:
-        """Whether padding is computed."""
-        return self.tokens == self.rows * self.length
-
-    def take(self, sizes: Sequence[int]) -> list[int]:
-        """Which of the sentences with so many tokens each are in a batch of this shape: all that fit, in turn."""
-        taken: list[int] = []
-        left = self.tokens
-        for place, size in enumerate(sizes):
-            if size <= left and len(taken) < self.rows:
-                taken.append(place)
-                left -= size
-        return taken
 
 
 class BatchEncoder:
@@ -100,9 +75,7 @@ class BatchEncoder:
 
     def encode(self, sentences: Sequence[Sentence], shape: Shape) -> np.ndarray:
         """(B, D) float32 embeddings of B sentences."""
-        ids, mask = self._batching.place(Batch(list(sentences), shape.length, shape.rows))
-        if not shape.is_padded:
-            mask[len(sentences) :] = 0  # rows without a sentence have no tokens
+        ids, mask = self._batching.place(Batch(list(sentences), shape))
         embeddings = np.asarray(self._functions[shape](self._params, ids, mask))[: len(sentences)]
         return to_unit(embeddings) if self._embedder.normalize else embeddings
 
@@ -129,5 +102,4 @@ def _shapes(length: int, batching: Batching) -> list[Shape]:
     if not batching.on_cpu or is_long(length):
         few, full = batching.round_up(FEW), batching.size(length)
         return [Shape(rows, length, rows * length) for rows in ([few, full] if few < full else [full])]
-    rooms = [(room, min(SPARE * room // length, batching.batch_size)) for room in ROOMS if room >= length]
-    return [*dict.fromkeys(Shape(rows, length, min(room, rows * length)) for room, rows in rooms)]
+    return [*dict.fromkeys(batching.packed(length, room) for room in ROOMS if room >= length)]

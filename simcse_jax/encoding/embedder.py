@@ -95,12 +95,13 @@ class Embedder:
         inverse = np.fromiter((numbers.setdefault(sentence, len(numbers)) for sentence in sentences), np.int64)
         occurrences = np.bincount(inverse, minlength=len(numbers))
         skipped = 0 if self.include_prompt else self.tokenizer.count_prompt(self.prompt, self.max_length)
-        embed = make_embed(self.graph, self.pooler, self.use_head, self.sharding, self.modules, skipped)
+        fields = (self.graph, self.pooler, self.use_head, self.sharding, self.modules, skipped)
+        packed = functools.partial(make_embed, *fields)
         embeddings = np.empty((len(numbers), self.dimension), np.float32)
         cut = np.zeros(len(numbers), bool)
         unique = list(numbers)
         texts = [self.prompt + sentence for sentence in unique] if self.prompt else unique
-        for output in compute(embed, self.arrays, texts, self.batching, IN_FLIGHT):
+        for output in compute(make_embed(*fields), self.arrays, texts, self.batching, IN_FLIGHT, packed):
             check_finite(output.values, [unique[row] for row in output.rows])
             embeddings[output.rows], cut[output.rows] = output.values, output.cut
             if advance:

@@ -6,7 +6,7 @@ import pytest
 from support import random_model, sentences
 
 from simcse_jax.encoding import batching
-from simcse_jax.encoding.batching import Batching, compute, make_batches
+from simcse_jax.encoding.batching import Batching, Shape, compute, make_batches, make_packed
 from simcse_jax.huggingface.tokenizer import Tokenizer
 
 pytestmark = pytest.mark.exact
@@ -30,9 +30,26 @@ def test_every_sentence_is_in_one_batch_of_its_length(tokenizer, texts, monkeypa
     for sentence in found:
         tokens = len(texts[sentence.row].split()) + 2
         assert (len(sentence.ids), sentence.cut) == (min(tokens, 48), tokens > 48)
-    assert all(len(sentence.ids) <= batch.length for batch in made for sentence in batch.sentences)
-    assert all(len(batch.sentences) <= batch.size for batch in made)
+    assert all(len(sentence.ids) <= batch.shape.length for batch in made for sentence in batch.sentences)
+    assert all(len(batch.sentences) <= batch.shape.rows for batch in made)
     assert sum(sentence.cut for sentence in found) == sum(len(text.split()) + 2 > 48 for text in texts) > 0
+
+
+def test_few_sentences_fill_the_room_of_few_shapes_and_padding_is_not_computed(tokenizer, texts):
+    own = Batching(tokenizer, 48, 32)
+    made = list(make_packed(texts, own))
+    assert sorted(sentence.row for batch in made for sentence in batch.sentences) == list(range(len(texts)))
+    assert {batch.shape for batch in made} == {Shape(21, 48, 512), Shape(32, 32, 512)}
+    for batch in made:
+        sizes = [len(sentence.ids) for sentence in batch.sentences]
+        assert max(sizes) <= batch.shape.length and sum(sizes) <= 512
+        assert own.place(batch)[1].sum(1).tolist() == sizes + [0] * (batch.shape.rows - len(sizes))
+
+
+def test_rows_whose_attention_is_in_blocks_are_padded(tokenizer, monkeypatch):
+    monkeypatch.setattr(batching, "is_long", lambda length: length > 32)
+    made = list(make_packed([f"{'the cat ' * 20}sat", *sentences(40)], Batching(tokenizer, 64, 32)))
+    assert [(batch.shape.length, batch.shape.is_padded) for batch in made] == [(64, True), (32, False)]
 
 
 def test_no_sentences_make_no_batch(tokenizer):
@@ -47,7 +64,10 @@ def test_a_batch_on_a_cpu_has_at_most_1024_tokens(tokenizer, length, size):
 def test_a_batch_is_filled_up_with_its_first_sentence(tokenizer):
     batch = next(make_batches(["the cat sat", "a dog"], Batching(tokenizer, 64, 8)))
     ids, mask = Batching(tokenizer, 64, 8).place(batch)
-    assert ids.shape == mask.shape == (batch.size, batch.length) and len(batch.sentences) == 2 < batch.size
+    assert (
+        ids.shape == mask.shape == (batch.shape.rows, batch.shape.length)
+        and len(batch.sentences) == 2 < batch.shape.rows
+    )
     assert (ids[2:] == ids[0]).all() and (mask[2:] == mask[0]).all()
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from simcse_jax.errors import UserError
 
 # The choices that the isotropy paper leaves open: the values of each, the default first, with their meanings. The
-# defaults come closest to its figures (docs/guides/analysis.md).
+# defaults come closest to its figures (docs/background/results/tokens.md).
 CHOICES = {
     "special_tokens": {
         "in": "the tokens around a sentence, [CLS] and [SEP], are measured like any others",
