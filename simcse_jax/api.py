@@ -1,7 +1,7 @@
 """The commands from Python: `train` and the `Run` that it returns, `sweep`, `evaluate`, `encode` and `mine`."""
 
 import functools
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -167,7 +167,7 @@ def sweep(
     Raises:
       UserError: as `train`; also when a run has failed.
     """
-    known = [*flatten(load_config(recipe).config)]
+    known = load_config(recipe).fields
     for short, value in {"data": data, "model": model, "eval": eval}.items():
         if value is not None:
             if not isinstance(value, str | Path):
@@ -243,7 +243,7 @@ def _arguments(options: Mapping[str, Any]) -> list[str]:
     return argv
 
 
-def _full(name: str, known: Collection[str]) -> str:
+def _full(name: str, known: Mapping[str, Any]) -> str:
     """The field that a name or its last part means; "" if none."""
     return name if name in known else field_meant(name, known, guess=False)
 
@@ -260,7 +260,7 @@ def set_field(config: config_dict.ConfigDict, name: str, value: Any) -> None:
     """
     known = fields_of(config)
     if name not in known:
-        raise UserError(f"{name}: no such field; the nearest one is {field_meant(name, known)}")
+        raise UserError(f"{name}: no such field; the nearest one is {field_meant(name, flatten(config))}")
     default = known[name].default
     if isinstance(default, tuple) and not isinstance(value, str) and hasattr(value, "__iter__"):
         value = tuple(map(str, value))
@@ -296,7 +296,7 @@ def _given(
             found[name] = str(value)
     if model is not None and "model.init_from" not in found:
         raise UserError(f"model {model!r:.60}: must be a name or a folder")
-    known = fields_of(config)
+    known = flatten(config)
     for name, value in fields.items():
         full = _full(name, known)
         if not full:

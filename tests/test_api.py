@@ -119,6 +119,7 @@ def test_an_objective_of_one_s_own(tiny_bert, tmp_path):
     ("given", "message"),
     [
         ({"bacth_size": 8}, r"bacth_size: no such field; the nearest one is train.batch_size"),
+        ({"temprature": 0.1}, "temprature: no such field; the nearest one is objective.info_nce.temperature"),
         ({"weight": 1.0}, "weight: no such field; the nearest one is "),
         ({"batch_size": "8"}, "train.batch_size='8': must be of type int"),
         ({"batch_size": 1}, "train.batch_size=1: must be 2 or more"),

@@ -10,7 +10,8 @@ from typing import Any
 from ml_collections import config_dict
 
 from simcse_jax.config.fields import flatten, short_names
-from simcse_jax.errors import UserError, nearest
+from simcse_jax.config.flags import field_meant
+from simcse_jax.errors import UserError
 from simcse_jax.training.sweeps.variants import Variant, sweep_defaults
 
 OPTION = "--over"
@@ -32,7 +33,7 @@ def rows_over(given: Sequence[str], config: config_dict.ConfigDict) -> tuple[Var
                 f"{OPTION} {each}: give a field and its values, e.g. {OPTION} train.learning_rate=1e-5,3e-5"
             )
         if name not in known:
-            raise UserError(f"{OPTION} {name}: no such field; the nearest one is {nearest(name, known)}")
+            raise UserError(f"{OPTION} {name}: no such field; the nearest one is {field_meant(name, known)}")
         if name in values:
             raise UserError(f"{OPTION} {name}: is given twice; give all values at once, with commas")
         values[name] = [_read(name, text.strip(), known[name]) for text in texts.split(",")]

@@ -35,6 +35,7 @@ def test_values_have_their_fields_types_and_fields_of_one_name_their_whole_names
         (["train.batch_size"], "give a field and its values"),
         (["train.batch_size="], "give a field and its values"),
         (["train.batch=8"], "no such field; the nearest one is train.batch_size"),
+        (["temprature=0.1"], "no such field; the nearest one is objective.info_nce.temperature"),
         (["train.batch_size=8,x"], "'x' is not of its type, int"),
         (["train.batch_size=8,"], "'' is not of its type, int"),
         (["train.unpad=yes"], "'yes' is not of its type, bool"),
