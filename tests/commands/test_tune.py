@@ -39,10 +39,12 @@ def test_the_start_is_kept_unless_training_helped(tiny_bert, pairs, tmp_path, mo
     done = tune(tiny_bert, pairs, tmp_path / "run", "--config.train.learning_rate=1e-3")
     assert done.returncode == 0, done.stderr
     assert "30 of 100 rows are held out" in done.stdout
-    assert re.search(r"before \S+, after \S+: \S+, 95% interval \S+ to \S+; ", done.stdout)
-    assert ("training helped" if helped else "no better, so the start is kept") in done.stdout
+    header = r"before and after training \(Spearman × 100\):\nbefore \|  after \| change \| +95% interval\n[-+]+\n"
+    verdict = "training helped" if helped else "no better, so the start is kept"
+    assert re.search(rf"{header} *\S+ \| *\S+ \| *\S+ \| +\S+ to \S+\n{verdict}\n", done.stdout)
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     against = result["against_start"]
+    assert against["measure"] == "Spearman × 100"
     assert (result["best_step"] > 0) == helped and against["step"] in (2, 4)
     found, start = SimCSE(tmp_path / "run"), SimCSE(tiny_bert)
     assert (np.abs(found.encode(["a b"]) - start.encode(["a b"])).max() < 1e-5) == (not helped)
@@ -123,4 +125,4 @@ def test_help_and_the_name_of_the_workdir(tiny_bert, pairs, monkeypatch):
     monkeypatch.setattr("simcse_jax.commands.tune.train", given.append)
     assert call("tune", "--model", tiny_bert, f"--data={pairs}").returncode == 0
     assert given[0][:4] == ["--config", "tune", "--workdir", "runs/my_pairs"]
-    assert isinstance(Comparison(0, 1, 0.5, 2).is_better, bool)
+    assert isinstance(Comparison(0, 1, 0.5, 2, "").is_better, bool)
