@@ -111,7 +111,12 @@ def test_what_is_wrong_is_said_before_anything_is_written(tiny_bert, corpus, pai
     refused(call("tune", "--model", tiny_bert), "--data FILE is missing")
     refused(tune(tiny_bert, tmp_path / "none.csv", tmp_path / "run"), "none.csv: no such file")
     refused(tune(tiny_bert, pairs, tmp_path / "run", "--config.data.held_out=10"), "there are two halves of 5")
-    refused(tune(tiny_bert, corpus["txt"], tmp_path / "run", "--config.data.held_out=40"), "without positives")
+    alone = tune(tiny_bert, corpus["txt"], tmp_path / "run", "--config.data.held_out=40")
+    refused(alone, "without positives")
+    few = tune(tiny_bert, corpus["txt"], tmp_path / "alone", "--dry-run")
+    assert "sentences alone cannot tell whether training helps; give --eval FILE: pairs" in few.stdout
+    both = f"{corpus['txt']},{pairs}"
+    refused(tune(tiny_bert, both, tmp_path / "run"), f"--data {both}: has sentences and pairs with scores")
     both = ("--config.data.held_out=40", f"--eval={pairs}")
     refused(tune(tiny_bert, pairs, tmp_path / "run", *both), "data.held_out=40: eval.data=")
     (tmp_path / "few.csv").write_text("sentence1,sentence2,score\na,b,1\nc,d,2\n")
