@@ -16,6 +16,7 @@ from simcse_jax.config.fields import defaults_of, fields_of, flatten
 from simcse_jax.config.flags import SHORT, field_meant, is_of_package, leave_out_missing_scores, load_config
 from simcse_jax.config.loss_fields import fields_of_objectives
 from simcse_jax.config.recipes import mistakes_in
+from simcse_jax.config.sections import Section
 from simcse_jax.data.in_memory import write_examples
 from simcse_jax.errors import UserError
 from simcse_jax.host.outputs import output_folder
@@ -48,9 +49,9 @@ class Run:
         return f"Run({self.workdir!r})"
 
     @property
-    def config(self) -> dict[str, Any]:
-        """All fields, by dotted names."""
-        return flatten(self._folder.read_run()["config"])
+    def config(self) -> Section:
+        """All fields: `config.train.batch_size`, or `config["train.batch_size"]`; `config.to_dict()` is a copy."""
+        return Section.of(self._folder.read_run()["config"])
 
     @property
     def scores(self) -> dict[str, Any]:
