@@ -12,6 +12,7 @@ from ml_collections import config_dict
 from simcse_jax.config.fields import flatten, short_names
 from simcse_jax.config.flags import field_meant
 from simcse_jax.errors import UserError
+from simcse_jax.training.sweeps.metrics import AGAINST
 from simcse_jax.training.sweeps.variants import Variant, sweep_defaults
 
 OPTION = "--over"
@@ -54,7 +55,8 @@ def make_sweep(config: config_dict.ConfigDict, given: Sequence[str]) -> None:
     if "sweep" in config:
         raise UserError(f"{OPTION}: this config has rows of its own; give a recipe, such as unsup_bert")
     names = ", ".join(each.partition("=")[0] for each in given)
-    config.sweep = sweep_defaults(f"Values of {names}", "Ours", ("stsb_dev",), rows_over(given, config)[0].name)
+    columns = AGAINST if config.eval.against_start else ("stsb_dev",)
+    config.sweep = sweep_defaults(f"Values of {names}", "Ours", columns, rows_over(given, config)[0].name)
 
 
 def _read(name: str, text: str, default: Any) -> Any:

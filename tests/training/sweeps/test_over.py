@@ -17,7 +17,7 @@ def test_each_value_of_a_field_meets_each_one_of_the_others():
     rows = read_sweep(config, rows_over(over, config))
     assert [row.name for row, _ in rows] == ["batch_size=8 init_from=a-b", "batch_size=16 init_from=a-b"]
     assert [(each.train.batch_size, each.model.init_from) for _, each in rows] == [(8, "a/b"), (16, "a/b")]
-    assert config.sweep.baseline == rows[0][0].name
+    assert config.sweep.baseline == rows[0][0].name and config.sweep.metrics == ("stsb_dev",)
 
 
 def test_values_have_their_fields_types_and_fields_of_one_name_their_whole_names():
