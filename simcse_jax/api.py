@@ -157,7 +157,8 @@ def sweep(
     Args:
       recipe: one with rows, such as `ablations/simcse_table3`; with `over`, any.
       workdir: where the runs and the table go.
-      over: the rows: by the names of fields, their values; each value meets each other one.
+      over: the rows: by the names of fields, their values; each value meets each other one. `"0.05=usual"` is a value
+        with the row's label.
       data, model, eval: as for `train`, but by name: a table is not made of data in memory.
       **fields: other fields, as for `train`; also those of the table, such as `**{"sweep.seeds": [42, 43]}` (three
         seeds by default).

@@ -32,7 +32,8 @@ def help_text() -> str:
 
     flags = {
         "--config FILE[:VARIANT]": "a recipe with rows; with --over any recipe",
-        "--over FIELD=VALUE,VALUE": "rows with these values of a field; given again, each value meets each other one",
+        "--over FIELD=VALUE,VALUE": "rows with these values of a field (VALUE=LABEL names a row); given again, each "
+        "value meets each other one",
         "--workdir DIR": FOLDERS["workdir"],
         "--config.FIELD=VALUE": f"replaces the value in all rows ({started_as('train')} --help has the fields)",
     }

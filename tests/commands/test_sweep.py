@@ -37,10 +37,10 @@ def test_tuned_models_are_compared_by_what_is_held_out(tiny_bert, tmp_path, scor
     done = call("sweep", *args, f"--data={tmp_path / 'pairs.csv'}")
     assert done.returncode == 0, done.stderr
     measure = "Spearman × 100" if scores else "nDCG@10 × 100"
-    assert f"| variant | before: {measure} | Δ | p | after: {measure} | Δ | p |" in done.stdout
-    assert f"before: {measure}: all rows have the same mean." in done.stdout and "data.held_out=21" in done.stdout
+    assert f"| variant | {measure}, before | Δ | p | {measure}, after | Δ | p |" in done.stdout
+    assert f"{measure}, before: all rows have the same mean." in done.stdout and "data.held_out=21" in done.stdout
     with open(tmp_path / "sweep" / "tune.csv", newline="") as file:
-        cells = {(row["variant"], row["metric"].partition(":")[0]): row["seed_2"] for row in csv.DictReader(file)}
+        cells = {(row["variant"], row["metric"].rpartition(" ")[2]): row["seed_2"] for row in csv.DictReader(file)}
     for (variant, metric), value in cells.items():
         result = json.loads((tmp_path / "sweep" / variant / "seed2" / "result.json").read_text())
         assert float(value) == result["against_start"][metric]

@@ -1,4 +1,4 @@
-"""`sweep --over FIELD=VALUE,VALUE …`: a table of a recipe at these values of its fields, without a file of rows.
+"""`sweep --over FIELD=VALUE[=LABEL],… …`: a table of a recipe at these values of its fields, without a file of rows.
 
 Of several `--over`, each value of one meets each value of the others.
 """
@@ -12,6 +12,7 @@ from ml_collections import config_dict
 from simcse_jax.config.fields import flatten, short_names
 from simcse_jax.config.flags import field_meant
 from simcse_jax.errors import UserError
+from simcse_jax.host.names import split_label
 from simcse_jax.training.sweeps.metrics import AGAINST
 from simcse_jax.training.sweeps.variants import Variant, sweep_defaults
 
@@ -20,13 +21,13 @@ WORDS = {"true": True, "1": True, "false": False, "0": False}
 
 
 def rows_over(given: Sequence[str], config: config_dict.ConfigDict) -> tuple[Variant, ...]:
-    """The rows: `temperature=0.05` for `objective.info_nce.temperature`.
+    """The rows: `temperature=0.05` for `objective.info_nce.temperature`, unless the value has a label.
 
     Raises:
       UserError: when a field is not one of the config, is given twice, or a value is not of its type.
     """
     known = flatten(config)
-    values: dict[str, list[Any]] = {}
+    values: dict[str, list[tuple[Any, str]]] = {}
     for each in given:
         name, equals, texts = each.partition("=")
         if not equals or not texts.strip():
@@ -37,12 +38,18 @@ def rows_over(given: Sequence[str], config: config_dict.ConfigDict) -> tuple[Var
             raise UserError(f"{OPTION} {name}: no such field; the nearest one is {field_meant(name, known)}")
         if name in values:
             raise UserError(f"{OPTION} {name}: is given twice; give all values at once, with commas")
-        values[name] = [_read(name, text.strip(), known[name]) for text in texts.split(",")]
+        try:
+            labelled = [split_label(text.strip()) for text in texts.split(",")]
+        except UserError as error:
+            raise UserError(f"{OPTION} {name}: {error}") from None
+        values[name] = [(_read(name, text, known[name]), label) for text, label in labelled]
     short = short_names(values)
     return tuple(
-        Variant(" ".join(f"{name}={_shown(value)}" for name, value in zip(short, row, strict=True)), fields)
+        Variant(
+            " ".join(label or f"{name}={_shown(value)}" for name, (value, label) in zip(short, row, strict=True)),
+            {name: value for name, (value, _) in zip(values, row, strict=True)},
+        )
         for row in itertools.product(*values.values())
-        for fields in [dict(zip(values, row, strict=True))]
     )
 
 

@@ -146,7 +146,7 @@ def headings(
     files = dict.fromkeys(local_path(config.eval.data) for config in configs)
     found["stsb_dev"] = ", ".join(dict.fromkeys(path.name if path.is_file() else "STS-B dev" for path in files))
     for name in metrics.AGAINST if measures else ():
-        found[name] += f": {' or '.join(measures)}"
+        found[name] = f"{' or '.join(measures)}, {name}"
     for name, tasks in absent.items():
         every = len(METRICS[name].tasks)
         found[name] += f", {every - len(tasks)} of {every}"

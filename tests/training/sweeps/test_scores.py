@@ -64,7 +64,7 @@ def test_every_figure_of_a_run_is_read(finished):
     others = {"retrieval_dev", "held_out_dev"}  # STS-B chose the checkpoint
     assert scores.keys() == METRICS.keys() - others and absent == {}
     assert (scores["before"], scores["after"], measures) == (70.0, 71.0, ("nDCG@10 × 100",))
-    assert headings([run.config], {}, measures)["after"] == "after: nDCG@10 × 100"
+    assert headings([run.config], {}, measures)["after"] == "nDCG@10 × 100, after"
     assert {name: scores[f"retrieval_{name}"] for name in MEASURES} == averages
     assert [scores[f"STS13{kind}"] for kind in ("", "_pearson", "_mean", "_mean_pearson", "_wmean")] == [
         20,
