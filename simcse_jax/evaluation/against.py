@@ -76,7 +76,8 @@ def compare(evaluators: Sequence[Any], before: Embed, after: Embed, seed: int) -
     every = [[statistic(np.arange(len(task.groups))) for statistic in task[1:]] for task in tasks]
     was, now = np.mean(every, axis=0)
     measure += " × 100" + f", mean of {len(tasks)} tasks" * (len(tasks) > 1)
-    return Comparison(*(round(float(number), 4) for number in (was, now, low, high)), measure)
+    was, now, low, high = (round(float(number), 4) for number in (was, now, low, high))
+    return Comparison(was, now, low, high, measure)
 
 
 def rows_of(groups: Int[np.ndarray, " P"]) -> list[np.ndarray]:

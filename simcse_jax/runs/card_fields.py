@@ -25,7 +25,7 @@ def card_fields(**given: Unpack[CardFields]) -> dict[str, Any]:
     Raises:
       UserError: naming the one that the hub would not take.
     """
-    license, base_model, language = (given.get(name) for name in ("license", "base_model", "language"))
+    license, base_model, language = given.get("license"), given.get("base_model"), given.get("language")
     found: dict[str, Any] = {}
     if license is not None:
         if not isinstance(license, str) or not LICENSE.fullmatch(license):
