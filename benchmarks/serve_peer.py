@@ -42,6 +42,10 @@ class Theirs:
         found = self._model.tokenizer(list(texts), truncation=True, max_length=self.max_length)
         return [Sentence(np.array(ids), False) for ids in found["input_ids"]]
 
+    def count(self, text: str) -> int:
+        """The number of a text's tokens."""
+        return len(self._model.tokenizer(text)["input_ids"])
+
     def row_length(self, sentence: Sentence) -> int:
         """Its own length, so that sentences are sorted by it, as its `encode` does."""
         return len(sentence.ids)

@@ -1,7 +1,7 @@
 """The commands from Python: `train` and the `Run` that it returns, `sweep`, `evaluate`, `encode` and `mine`."""
 
 import functools
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from simcse_jax.config.fields import defaults_of, fields_of, flatten
 from simcse_jax.config.flags import SHORT, field_meant, is_of_package, leave_out_missing_scores, load_config
 from simcse_jax.config.loss_fields import fields_of_objectives
 from simcse_jax.config.recipes import mistakes_in
+from simcse_jax.config.sections import Section
 from simcse_jax.data.in_memory import write_examples
 from simcse_jax.errors import UserError
 from simcse_jax.host.outputs import output_folder
@@ -48,9 +49,9 @@ class Run:
         return f"Run({self.workdir!r})"
 
     @property
-    def config(self) -> dict[str, Any]:
-        """All fields, by dotted names."""
-        return flatten(self._folder.read_run()["config"])
+    def config(self) -> Section:
+        """All fields: `config.train.batch_size`, or `config["train.batch_size"]`; `config.to_dict()` is a copy."""
+        return Section.of(self._folder.read_run()["config"])
 
     @property
     def scores(self) -> dict[str, Any]:
@@ -144,7 +145,8 @@ def sweep(
     Args:
       recipe: one with rows, such as `ablations/simcse_table3`; with `over`, any.
       workdir: where the runs and the table go.
-      over: the rows: by the names of fields, their values; each value meets each other one.
+      over: the rows: by the names of fields, their values; each value meets each other one. `"0.05=usual"` is a value
+        with the row's label.
       data, model, eval: as for `train`, but by name: a table is not made of data in memory.
       **fields: other fields, as for `train`; also those of the table, such as `**{"sweep.seeds": [42, 43]}` (three
         seeds by default).
@@ -155,7 +157,7 @@ def sweep(
     Raises:
       UserError: as `train`; also when a run has failed.
     """
-    known = [*flatten(load_config(recipe).config)]
+    known = load_config(recipe).fields
     for short, value in {"data": data, "model": model, "eval": eval}.items():
         if value is not None:
             if not isinstance(value, str | Path):
@@ -231,7 +233,7 @@ def _arguments(options: Mapping[str, Any]) -> list[str]:
     return argv
 
 
-def _full(name: str, known: Collection[str]) -> str:
+def _full(name: str, known: Mapping[str, Any]) -> str:
     """The field that a name or its last part means; "" if none."""
     return name if name in known else field_meant(name, known, guess=False)
 
@@ -248,7 +250,7 @@ def set_field(config: config_dict.ConfigDict, name: str, value: Any) -> None:
     """
     known = fields_of(config)
     if name not in known:
-        raise UserError(f"{name}: no such field; the nearest one is {field_meant(name, known)}")
+        raise UserError(f"{name}: no such field; the nearest one is {field_meant(name, flatten(config))}")
     default = known[name].default
     if isinstance(default, tuple) and not isinstance(value, str) and hasattr(value, "__iter__"):
         value = tuple(map(str, value))
@@ -284,7 +286,7 @@ def _given(
             found[name] = str(value)
     if model is not None and "model.init_from" not in found:
         raise UserError(f"model {model!r:.60}: must be a name or a folder")
-    known = fields_of(config)
+    known = flatten(config)
     for name, value in fields.items():
         full = _full(name, known)
         if not full:

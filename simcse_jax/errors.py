@@ -45,6 +45,11 @@ def reason(error: BaseException) -> str:
     return " ".join(str(error).split())[:200] or type(error).__name__
 
 
+def option(name: str, value: object) -> str:
+    """An argument with its value as its reader writes it: `--base-model a/b` for a command, `base_model=a/b` if not."""
+    return f"--{name.replace('_', '-')} {value}" if in_command.get() else f"{name}={value}"
+
+
 def broken(text: str) -> str:
     """What is wrong with a text that cannot be written, for a message: it has half of a character without the other."""
     half = next(each for each in text if "\ud800" <= each <= "\udfff")

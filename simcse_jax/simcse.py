@@ -59,6 +59,7 @@ from simcse_jax.models.config import DTYPES, SIMILARITIES
 from simcse_jax.models.head import PREFIX
 from simcse_jax.models.model_types import ROTARY
 from simcse_jax.runs import exporting
+from simcse_jax.runs.card_fields import CardFields, card_fields
 from simcse_jax.runs.loading import load_model
 
 Several = list[str] | tuple[str, ...]
@@ -630,27 +631,36 @@ class SimCSE:
             check_queries(self.index.maker, self.identity())
         return self.encode_query(texts)
 
-    def save_pretrained(self, folder: str | Path) -> None:
+    @names_ours
+    def save_pretrained(self, folder: str | Path, **card: Unpack[CardFields]) -> None:
         """Writes the model, with its attributes as they are now, for transformers, sentence-transformers and `SimCSE`.
 
         A run's model gets its model card. `simcse-jax export` also keeps a language-model head.
 
         Args:
           folder: a new folder, or that of an earlier export, which is replaced.
+          **card: of a run's model, for its card: `license="apache-2.0"`, `base_model="OWNER/NAME"` (the hub's name of
+            what training started from), `language="en"` or several codes; otherwise what the run knows.
 
         Raises:
-          UserError: when it is another folder or cannot be written, or the model has modules that cannot be.
+          UserError: when it is another folder or cannot be written, the model has modules that cannot be, or a field of
+            the card is wrong, or given for a model that is not a run's.
         """
         check_path(folder, "folder")
-        exporting.save(self._as_set(), local_path(str(folder)))
+        fields = card_fields(**card)
+        exporting.save(self._as_set(), local_path(str(folder)), fields=fields)
 
-    def push_to_hub(self, repository: str, *, private: bool = False, revision: str | None = None) -> str:
+    @names_ours
+    def push_to_hub(
+        self, repository: str, *, private: bool = False, revision: str | None = None, **card: Unpack[CardFields]
+    ) -> str:
         """Uploads what `save_pretrained` writes.
 
         Args:
           repository: OWNER/NAME.
           private: whether only you and your organization see it, if it is new.
           revision: the branch; None for the main one.
+          **card: as for `save_pretrained`.
 
         Returns:
           The address of the commit.
@@ -658,9 +668,10 @@ class SimCSE:
         Raises:
           UserError: when the hub refuses it, or there is no token (`hf auth login`).
         """
+        fields = card_fields(**card)
         hub.check_push(repository, private, revision)
         with tempfile.TemporaryDirectory() as folder:
-            exporting.save(self._as_set(), Path(folder) / "model", repository, revision)
+            exporting.save(self._as_set(), Path(folder) / "model", repository, revision, fields)
             try:
                 return hub.push(Path(folder) / "model", repository, private, revision)
             except UserError as error:

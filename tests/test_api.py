@@ -50,7 +50,8 @@ def test_it_is_the_command_s_run(tiny_bert, corpus, tmp_path):
     )
     np.testing.assert_array_equal(SimCSE(tmp_path / "a").encode(TEXTS), run.model.encode(TEXTS))
     assert run.scores == json.loads((tmp_path / "a" / "result.json").read_text())
-    assert run.config["train.batch_size"] == 8 and run.config["model.init_from"] == str(tiny_bert)
+    assert run.config["train.batch_size"] == run.config.train.batch_size == 8
+    assert isinstance(run.config.eval.tasks, tuple) and run.config["model.init_from"] == str(tiny_bert)
     assert seen == [(0, "eval/dev"), (2, "eval/dev"), (4, "eval/dev")]
     assert [line["step"] for line in run.metrics if "loss" in line] == [1, 2, 4]
     assert repr(Run(tmp_path / "b")) == f"Run({str(tmp_path / 'b')!r})"
@@ -119,6 +120,7 @@ def test_an_objective_of_one_s_own(tiny_bert, tmp_path):
     ("given", "message"),
     [
         ({"bacth_size": 8}, r"bacth_size: no such field; the nearest one is train.batch_size"),
+        ({"temprature": 0.1}, "temprature: no such field; the nearest one is objective.info_nce.temperature"),
         ({"weight": 1.0}, "weight: no such field; the nearest one is "),
         ({"batch_size": "8"}, "train.batch_size='8': must be of type int"),
         ({"batch_size": 1}, "train.batch_size=1: must be 2 or more"),

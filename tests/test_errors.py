@@ -1,6 +1,6 @@
 import pytest
 
-from simcse_jax.errors import UserError, broken, installed, near, nearest, no_such, reason, require
+from simcse_jax.errors import UserError, broken, in_command, installed, near, nearest, no_such, option, reason, require
 
 
 def test_the_nearest_name_is_found_at_any_distance():
@@ -44,3 +44,10 @@ def test_a_folder_of_data_is_no_package(tmp_path, monkeypatch):
     (tmp_path / "real_package" / "__init__.py").touch()
     assert installed("real_package") and not installed("only_data") and not installed("nowhere")
     assert not installed("nowhere.core")
+
+
+def test_an_argument_is_written_as_its_reader_gives_it():
+    assert option("base_model", "a/b") == "base_model=a/b"
+    token = in_command.set(True)
+    assert option("base_model", "a/b") == "--base-model a/b"
+    in_command.reset(token)

@@ -1,7 +1,6 @@
 """simcse-jax export --workdir DIR --output FOLDER: a model for transformers and sentence-transformers."""
 
 import argparse
-import re
 
 from simcse_jax.commands.command_line import Parser, started_as
 from simcse_jax.errors import UserError
@@ -9,8 +8,6 @@ from simcse_jax.host.names import split_step
 from simcse_jax.host.outputs import printing
 from simcse_jax.host.storage import local_path
 from simcse_jax.huggingface import hub
-
-LICENSE = re.compile(r"[a-z0-9][a-z0-9.-]*")
 
 
 def parse() -> argparse.Namespace:
@@ -41,17 +38,26 @@ def parse() -> argparse.Namespace:
         help="the hub's name of a licence, e.g. apache-2.0 (default: the base model's, if known)",
     )
     parser.add_argument(
+        "--base-model",
+        metavar="NAME",
+        help="for the model card: the hub's name of the model that training started from (default: the run's, if it "
+        "came from the hub)",
+    )
+    parser.add_argument(
+        "--language",
+        metavar="CODE[,CODE]",
+        help="for the model card: the languages, such as en or en,de (default: none are named)",
+    )
+    parser.add_argument(
         "--private", action="store_true", help="with --push-to-hub: only you and your organization see it"
     )
     parser.add_argument("--revision", help="with --push-to-hub: the branch (default: main)")
     args = parser.parse_args()
     if args.push_to_hub is None and (args.private or args.revision is not None):
         raise UserError(f"--{'private' if args.private else 'revision'}: has no use without --push-to-hub OWNER/NAME")
-    for option in ("push_to_hub", "license", "truncate_dim"):
+    for option in ("push_to_hub", "license", "base_model", "language", "truncate_dim"):
         if args.adapter and getattr(args, option) is not None:
             raise UserError(f"--{option.replace('_', '-')}: is for a whole model; leave out --adapter")
-    if args.license is not None and not LICENSE.fullmatch(args.license):
-        raise UserError(f"--license {args.license}: must be one of the hub's identifiers, such as apache-2.0 or mit")
     return args
 
 
@@ -59,8 +65,10 @@ def main() -> None:
     """The command."""
     args = parse()
     from simcse_jax.host.storage import as_path
+    from simcse_jax.runs.card_fields import card_fields
     from simcse_jax.runs.exporting import check_places, export, export_adapter
 
+    fields = card_fields(license=args.license, base_model=args.base_model, language=args.language)
     name, step = split_step(args.workdir)
     workdir, output = as_path(name), local_path(args.output)
     check_places(workdir, output)
@@ -73,7 +81,7 @@ def main() -> None:
             say(f"  peft.AutoPeftModelForFeatureExtraction.from_pretrained({args.output!r})")
             say("  --config.model.lora.init_from, which trains it further")
         return
-    export(workdir, output, args.push_to_hub, args.revision, args.license, step, args.truncate_dim)
+    export(workdir, output, args.push_to_hub, args.revision, fields, step, args.truncate_dim)
     with printing(args.push_to_hub is not None) as say:
         say(f"exported to {args.output}; open it with")
         say(f"  sentence_transformers.SentenceTransformer({args.output!r})")

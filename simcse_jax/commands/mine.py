@@ -137,14 +137,18 @@ def options_of(args: argparse.Namespace, choice: "Choice") -> dict[str, Any]:
 
 def report(path: Path, counted: Counter[str], has_text: bool) -> None:
     """Prints what was found."""
-    for name in LIMITS:
-        if count := counted[f"left out by {name}"]:
-            print(f"--{name.replace('_', '-')}: left out {count:,} candidates")
-    notes = [f"{counted['short']:,} with fewer than asked for"] if counted["short"] else []
-    notes += [f"{counted['too few']:,} left out by --at-least"] if counted["too few"] else []
-    notes += [f"{counted['blank']:,} blank rows left out"] if counted["blank"] else []
-    notes += [] if has_text else ["rows alone, since the corpus has no text"]
-    print("; ".join([f"{path}: {counted['pairs']:,} pairs with {counted['negatives']:,} hard negatives", *notes]))
+    print(f"{path}: {counted['pairs']:,} pairs with {counted['negatives']:,} hard negatives")
+    notes = {
+        "pairs with fewer than asked for": counted["short"],
+        "pairs left out by --at-least": counted["too few"],
+        "blank rows left out": counted["blank"],
+        **{f"candidates left out by --{_spelled(name)}": counted[f"left out by {name}"] for name in LIMITS},
+    }
+    for note, count in notes.items():
+        if count:
+            print(f"{count:10,}  {note}")
+    if not has_text:
+        print(f"{path}: rows alone, since the corpus has no text")
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:

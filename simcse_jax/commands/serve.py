@@ -5,6 +5,7 @@ import gc
 import ipaddress
 import os
 import sys
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,7 @@ MIB = 2**20
 
 def main() -> None:
     """Takes the port and checks all options first, so that a mistake is reported before a model is loaded."""
+    started = time.monotonic()
     args = parse()
     require("serve", "fastapi", "uvicorn", "prometheus_client", "orjson")
     from simcse_jax.serving.server import address_of, serve
@@ -59,7 +61,7 @@ def main() -> None:
 
         metrics = Metrics()
         service = service_of(args, limits, metrics)
-        app = App(service, metrics)
+        app = App(service, metrics, lambda: print(f"ready after {time.monotonic() - started:.1f} s", flush=True))
         names = {"localhost", LOCAL, "::1", args.host.lower(), *map(str.lower, args.allow_host)}
         guarded = Guard(app.asgi, limits, metrics, app.paths, key, names if local and key is None else None)
         where = "this machine alone" if local else "all who can reach this machine"

@@ -32,7 +32,8 @@ def help_text() -> str:
 
     flags = {
         "--config FILE[:VARIANT]": "a recipe with rows; with --over any recipe",
-        "--over FIELD=VALUE,VALUE": "rows with these values of a field; given again, each value meets each other one",
+        "--over FIELD=VALUE,VALUE": "rows with these values of a field (VALUE=LABEL names a row); given again, each "
+        "value meets each other one",
         "--workdir DIR": FOLDERS["workdir"],
         "--config.FIELD=VALUE": f"replaces the value in all rows ({started_as('train')} --help has the fields)",
     }
@@ -89,7 +90,7 @@ def run(argv: Sequence[str]) -> Path:
         command = shlex.join(["simcse-jax", "sweep", *given])
         command = command.encode(errors="backslashreplace").decode()  # a folder's name need not be UTF-8
         runner.check_same_data(runs)  # the new ones too
-        by_run, every_absent = scores.read_scores(runs)
+        by_run, every_absent, measures = scores.read_scores(runs)
         absent = {name: tasks for name, tasks in every_absent.items() if name in sweep.metrics}
         failed = f"{len(problems)} of {len(runs)} runs failed; the first: {problems[0]}" if problems else ""
         try:
@@ -100,7 +101,7 @@ def run(argv: Sequence[str]) -> Path:
                 [scores.comparable(*variant, absent) for variant in variants],
                 by_run,
                 notes=[scores.note(absent), f"`{command}`", runner.what_was_run(runs), runner.what_it_ran_on(runs)],
-                headings=scores.headings([config for _, config in variants], absent),
+                headings=scores.headings([config for _, config in variants], absent, measures),
             )
         except UserError as error:  # of a full disk, on which runs fail too
             raise UserError(f"{failed}; and {error}" if failed else str(error)) from None

@@ -4,7 +4,7 @@ FILE may be the `run.json` of a run, which it repeats.
 """
 
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -215,15 +215,35 @@ def _unknown_field(argv: Sequence[str], known: Mapping[str, Any]) -> str | None:
     return None
 
 
-def field_meant(name: str, known: Iterable[str], guess: bool = True) -> str:
-    """The only field whose name ends so, one that others call so, or the most similar one; "" without a `guess`."""
-    known = list(known)
+def field_meant(name: str, known: Mapping[str, Any], guess: bool = True) -> str:
+    """The only field whose name ends so, one that others call so, or the most similar one; "" without a `guess`.
+
+    A name without dots is compared with the last parts of the fields; of those of several objectives, one that is
+    trained with is meant.
+
+    Args:
+      known: the values of the fields, by their dotted names.
+    """
     ending = [field for field in known if field.endswith(f".{name}")]
     if len(ending) == 1:
         return ending[0]
     last = name.rpartition(".")[2]
-    others = (field for field, names in MEANT.items() if last in names and field in known)
-    return next(others, None) or (nearest(name, known) if guess else "")
+    others = next((field for field, names in MEANT.items() if last in names and field in known), "")
+    if others or not guess:
+        return others
+    if last != name:
+        return nearest(name, known)
+    alike: dict[str, list[str]] = {}
+    for field in known:
+        alike.setdefault(field.rpartition(".")[2], []).append(field)
+    fields = alike[nearest(name, alike)]
+    return nearest(name, [field for field in fields if _counts(field, known)] or fields)
+
+
+def _counts(field: str, known: Mapping[str, Any]) -> bool:
+    """Whether a field is not that of an objective that the loss is without."""
+    section, _, rest = field.partition(".")
+    return section != "objective" or bool(known.get(f"objective.{rest.partition('.')[0]}.weight"))
 
 
 def _last_of_each_list(argv: Sequence[str], known: Mapping[str, Any]) -> list[str]:

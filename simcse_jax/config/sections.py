@@ -9,7 +9,7 @@ from ml_collections import config_dict
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Section(Mapping[str, Any]):
-    """The fields of a section and the sections in it: `config.train.batch_size`, or `config["train"]["batch_size"]`.
+    """The fields of a section and the sections in it: `config.train.batch_size`, or `config["train.batch_size"]`.
 
     `checks.validate` makes one of a whole config, whose names and types are then those of `FIELDS`. It can be neither
     changed nor extended, and is equal to every other one with the same values.
@@ -19,17 +19,27 @@ class Section(Mapping[str, Any]):
 
     @classmethod
     def of(cls, config: "Config | Mapping[str, Any]") -> "Section":
-        """A frozen copy of a ConfigDict, whose references are followed, or of nested dictionaries."""
-        return cls({name: cls.of(value) if is_section(value) else value for name, value in config.items()})
+        """A frozen copy of a ConfigDict, whose references are followed, or of nested dictionaries; lists are tuples."""
+
+        def frozen(value: Any) -> Any:
+            return cls.of(value) if is_section(value) else tuple(value) if isinstance(value, list) else value
+
+        return cls({name: frozen(value) for name, value in config.items()})
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # asked for while it is copied and has no fields yet
+            raise AttributeError(name)
         try:
             return self._fields[name]
         except KeyError:
             raise AttributeError(f"no field {name}") from None
 
     def __getitem__(self, name: str) -> Any:
-        return self._fields[name]
+        first, dot, rest = name.partition(".")
+        found = self._fields[first]
+        if dot and not isinstance(found, Section):
+            raise KeyError(name)
+        return found[rest] if dot else found
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._fields)

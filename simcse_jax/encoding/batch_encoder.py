@@ -49,6 +49,10 @@ class BatchEncoder:
         cut = set(too_long)
         return [Sentence(row, ids, row in cut) for row, ids in enumerate(tokens)]
 
+    def count(self, text: str) -> int:
+        """The number of tokens that a text has with the prompt before it, also where it is too long."""
+        return self._embedder.tokenizer.count(self._embedder.prompt + text)
+
     def row_length(self, sentence: Sentence) -> int:
         """The length of the shortest rows that have room for a sentence, in tokens."""
         return self._lengths[np.searchsorted(self._lengths, len(sentence.ids))]

@@ -17,6 +17,7 @@ from simcse_jax.evaluation import sts
 from simcse_jax.evaluation.beir import Collection
 from simcse_jax.evaluation.evaluator import Embed, encode_once
 from simcse_jax.evaluation.retrieval import BEST, Retrieval, score, sides
+from simcse_jax.evaluation.tasks import MEASURES
 
 RESAMPLES = 1000
 INTERVAL = (2.5, 97.5)  # percent
@@ -39,6 +40,7 @@ class Comparison(NamedTuple):
     after: float
     low: float
     high: float
+    measure: str  # of the scores, for people
 
     @property
     def is_better(self) -> bool:
@@ -56,7 +58,9 @@ def compare(evaluators: Sequence[Any], before: Embed, after: Embed, seed: int) -
     """
     similarity = [each for each in evaluators if isinstance(each, sts.Similarity)]
     tasks = [task for each in similarity for task in _of_similarity(each, before, after)]
+    measure = "Spearman"
     if not tasks:
+        measure = MEASURES[next(each.measures[0] for each in evaluators if isinstance(each, Retrieval))]
         tasks = [
             task for each in evaluators if isinstance(each, Retrieval) for task in _of_retrieval(each, before, after)
         ]
@@ -71,7 +75,9 @@ def compare(evaluators: Sequence[Any], before: Embed, after: Embed, seed: int) -
     low, high = np.percentile([difference() for _ in range(RESAMPLES)], INTERVAL)
     every = [[statistic(np.arange(len(task.groups))) for statistic in task[1:]] for task in tasks]
     was, now = np.mean(every, axis=0)
-    return Comparison(*(round(float(number), 4) for number in (was, now, low, high)))
+    measure += " × 100" + f", mean of {len(tasks)} tasks" * (len(tasks) > 1)
+    was, now, low, high = (round(float(number), 4) for number in (was, now, low, high))
+    return Comparison(was, now, low, high, measure)
 
 
 def rows_of(groups: Int[np.ndarray, " P"]) -> list[np.ndarray]:

@@ -84,6 +84,11 @@ class Tokenizer:
             tokens.append(ids)
         return tokens, cut
 
+    def count(self, text: str) -> int:
+        """The number of tokens of a text of any length, special ones included."""
+        (encoding,) = self._encodings([text], None, self._backend.encode_batch_fast)
+        return len(encoding.ids)
+
     def words(self, sentences: Sequence[str], max_length: int) -> list[np.ndarray]:
         """For each token of `__call__`, the number of its word in the sentence; −1 for a special token around it.
 

@@ -3,8 +3,9 @@
 import dataclasses
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,7 @@ def export(
     output: Path,
     hub_name: str | None = None,
     revision: str | None = None,
-    license: str | None = None,
+    fields: Mapping[str, Any] = MappingProxyType({}),
     step: int | str | None = None,
     truncate_dim: int | None = None,
 ) -> None:
@@ -62,7 +63,7 @@ def export(
       output: a new folder, an empty one, or that of an earlier export, which is replaced.
       hub_name: OWNER/NAME, the name in the model card's code; None for the folder's own name.
       revision: the branch there, None for the main one.
-      license: the hub's identifier of a licence, for the card; None for that of the base model, if known.
+      fields: of the card's front matter, from `card_fields`; others are those that the run knows.
       step: of the checkpoint, or "last"; None for the best one.
       truncate_dim: the elements that the model's embeddings keep, by its settings; None for all.
 
@@ -77,7 +78,7 @@ def export(
         model = dataclasses.replace(model, settings=model.settings._replace(truncate_dim=truncate_dim))
     other, run = other_than_scored(workdir, step), Workdir(workdir)
     name = hub_name or output.resolve().name
-    card = model_card(model, run.read_run(), run.read_result(), name, revision, license, other)
+    card = model_card(model, run.read_run(), run.read_result(), name, revision, fields, other)
     what = "best checkpoint" if other is None else f"checkpoint of step {other}"
     _write(model, output, f"{workdir}: the {what}", card)
 
@@ -96,15 +97,26 @@ def _write(model: Pretrained, output: Path, what: str, card: str = "") -> None:
     write_whole(output, write)
 
 
-def save(model: Pretrained, output: Path, hub_name: str = "", revision: str | None = None) -> None:
+def save(
+    model: Pretrained,
+    output: Path,
+    hub_name: str = "",
+    revision: str | None = None,
+    fields: Mapping[str, Any] = MappingProxyType({}),
+) -> None:
     """Writes a model that a program has changed, such as its prompts, with the card of the run that it comes from.
 
     Args:
       model: its name may be that of a run.
-      output, hub_name, revision: as for `export`.
+      output, hub_name, revision, fields: as for `export`.
+
+    Raises:
+      UserError: as `export`; also for fields of a model that is not a run's, which gets no card.
     """
     folder, step = _run_of(model)
     if folder is None:
+        if fields:
+            raise UserError(f"{next(iter(fields))}: is for the card of a run's model, and {model.name} is not a run")
         check_output(output, None)
         if output.exists() and output.resolve() == model.folder.resolve():
             raise UserError(f"--output {output}: is the model's own folder; choose another")
@@ -114,7 +126,7 @@ def save(model: Pretrained, output: Path, hub_name: str = "", revision: str | No
     run, named = workdir.read_run(), hub_name or output.resolve().name
     as_trained = (model.pooler, model.has_head, model.config) == (*scored_pooler(run), trained_config(folder, run))
     scores = workdir.read_result() if as_trained else None
-    card = model_card(model, run, scores, named, revision, None, other_than_scored(folder, step))
+    card = model_card(model, run, scores, named, revision, fields, other_than_scored(folder, step))
     _write(model, output, model.name, card)
 
 

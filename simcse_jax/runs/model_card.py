@@ -63,7 +63,7 @@ def model_card(
     result: Mapping[str, Any] | None,
     name: str,
     revision: str | None = None,
-    license: str | None = None,
+    given: Mapping[str, Any] = MappingProxyType({}),
     step: int | None = None,
 ) -> str:
     """The whole file.
@@ -72,19 +72,19 @@ def model_card(
       run: the contents of `run.json`.
       name: the name to load it by: OWNER/NAME on the hub, or a folder's base name.
       revision: the hub's branch, None for the main one.
-      license: the hub's identifier of a licence; None for that of the model that training started from, if known.
+      given: fields of the front matter that count more than what the run knows (`card_fields`).
       step: of the checkpoint; None for the best one, which is the one that the run scored.
     """
     assert model.pooler is not None  # runs have ours
     result = result if step is None else None
     size = truncated_to(model)
     own = (result or {}).get("truncated", {}).get(str(size)) if size else result
-    licenses = {"license": license} if license else license_of(run["config"]["model"]["init_from"])
+    given = given if "license" in given else {**license_of(run["config"]["model"]["init_from"]), **given}
     whose = f"The scores are those of all {model.config.token_size} numbers; this model gives the first {size}, "
     whose += "whose scores stand below them." if task_scores(own) else "which were not scored."
     changed = changed_fields(run).items()
     parts = [
-        f"---\n{front_matter(run, own, name, licenses).to_yaml().strip()}\n---",
+        f"---\n{front_matter(run, own, name, given).to_yaml().strip()}\n---",
         f"# {name.rpartition('/')[2]}",
         description(model, run) + (f" This is its checkpoint of step {step}." if step is not None else ""),
         "## Use it",
@@ -184,9 +184,9 @@ def front_matter(
     run: Mapping[str, Any],
     result: Mapping[str, Any] | None,
     name: str,
-    licenses: Mapping[str, Any] = MappingProxyType({}),
+    given: Mapping[str, Any] = MappingProxyType({}),
 ) -> "ModelCardData":
-    """The card's fields for the hub."""
+    """The card's fields for the hub; those that are `given` count more than what the run knows."""
     from huggingface_hub import EvalResult, ModelCardData
 
     config = run["config"]
@@ -204,12 +204,12 @@ def front_matter(
         if task in HUB_DATA_SETS and is_test(config, task) and not config["eval"].get("postprocess")
     ]
     base = config["model"]["init_from"]
+    known = {"base_model": base.partition("@")[0]} if is_from_hub("model.init_from", base, run.get("hub")) else {}
     return ModelCardData(
-        **licenses,
+        **{**known, **given},
         library_name="sentence-transformers",
         pipeline_tag="sentence-similarity",
         tags=TAGS,
-        base_model=base.partition("@")[0] if is_from_hub("model.init_from", base, run.get("hub")) else None,
         datasets=data_sets_of(run) or None,
         model_name=name.rpartition("/")[2] if results else None,
         eval_results=results or None,

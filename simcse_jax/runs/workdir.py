@@ -28,7 +28,7 @@ import jax
 
 from simcse_jax.config.fields import default_config, flatten, scoring_pooler
 from simcse_jax.config.sections import Config, Section
-from simcse_jax.errors import UserError, why
+from simcse_jax.errors import UserError, option, why
 from simcse_jax.host.storage import Folder, is_of_macos, read_json, write_atomically
 from simcse_jax.huggingface.load import Pretrained
 from simcse_jax.huggingface.peft import base_fingerprint
@@ -78,7 +78,7 @@ class Workdir:
     def check_is_folder(self) -> None:
         """Refuses a file."""
         if self.path.exists() and not self.path.is_dir():
-            raise UserError(f"--workdir {self}: is a file")
+            raise UserError(f"{option('workdir', self)}: is a file")
 
     def wait(self) -> None:
         """Waits until this process sees the run that the first one created, which a network disk may show late."""
@@ -88,7 +88,8 @@ class Workdir:
             if self.exists:
                 return
             time.sleep(1)
-        raise UserError(f"--workdir {self}: not the same folder for every process; use a shared disk or gs://…")
+        where = option("workdir", self)
+        raise UserError(f"{where}: not the same folder for every process; use a shared disk or gs://…")
 
     def check_same_config(self, config: Section) -> None:
         """Refuses to resume in a folder that belongs to another config.

@@ -4,7 +4,7 @@ import asyncio
 import base64
 import contextlib
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import numpy as np
@@ -31,9 +31,12 @@ WARMING = 5  # seconds after which to ask again
 class App:
     """A FastAPI application (`asgi`) for a service."""
 
-    def __init__(self, service: Service, metrics: Metrics):
-        """`service` is started with the application, and is warm before requests are answered."""
-        self._service, self._metrics = service, metrics
+    def __init__(self, service: Service, metrics: Metrics, on_ready: Callable[[], object] = lambda: None):
+        """`service` is started with the application, and is warm before requests are answered.
+
+        `on_ready` is called when they are.
+        """
+        self._service, self._metrics, self._on_ready = service, metrics, on_ready
         self._created, self.ready = int(time.time()), False
         self._not_compiled: Exception | None = None
         metrics.watch(lambda: self.ready, lambda: service.waiting)
@@ -70,6 +73,7 @@ class App:
             self._not_compiled = error
         else:
             self.ready = True
+            self._on_ready()
 
     def _add_paths(self, app: FastAPI) -> None:
         secured: dict[str, Any] = {

@@ -41,6 +41,9 @@ class Encoder(Protocol):
     def tokenize(self, texts: Sequence[str]) -> Sequence[Any]:
         """Texts as tokens: `ids`, (T,) int32, and whether they were `cut`, as an `encoding.batching.Sentence`."""
 
+    def count(self, text: str) -> int:
+        """The number of tokens of a text, also where it is too long."""
+
     def row_length(self, sentence: Any) -> int:
         """The length of the rows that a sentence needs."""
 
@@ -199,12 +202,15 @@ class Service:
             texts = [text[:most] for text in texts]
         for number, text in enumerate(texts):
             if len(text) > most:
-                raise _too_long(f"has {len(text)} characters", number, encoder, param)
+                raise _too_long(f"{len(text):,} characters", number, encoder, param)
         numbers: dict[str, int] = {}
         rows = [numbers.setdefault(text, len(numbers)) for text in texts]
         sentences = await self._tokenize([*numbers], encoder)
         if len(sentences) < len(numbers):
-            raise _too_long("has more", rows.index(len(sentences)), encoder, param)
+            number = rows.index(len(sentences))
+            loop = asyncio.get_running_loop()
+            count = await loop.run_in_executor(self._tokenizing, encoder.count, texts[number])
+            raise _too_long(f"{count:,} tokens", number, encoder, param)
         pieces = [Piece(each, encoder.row_length(each), len(each.ids), encoder.skipped) for each in sentences]
         embeddings = np.stack(await self._batcher.submit(pieces))
         if not np.isfinite(embeddings).all():
@@ -252,6 +258,6 @@ class Service:
 
 def _too_long(what: str, number: int, encoder: Encoder, param: str) -> Invalid:
     where = f"{param}[{number}]" if number else param
-    return Invalid(
-        f"{where} {what}; this model reads at most {encoder.max_length} tokens", param, "context_length_exceeded"
-    )
+    most = f"this model reads at most {encoder.max_length} tokens"
+    cure = "shorten it, or start the server with --truncate, which cuts such texts"
+    return Invalid(f"{where} has {what}; {most}; {cure}", param, "context_length_exceeded")

@@ -111,9 +111,9 @@ class Evaluation(NamedTuple):
                 yield f"transfer{after} (accuracy, protocol {evaluator.transfer_protocol}):\n{evaluator.table(numbers)}"
             elif isinstance(evaluator, retrieval.Retrieval):
                 yield f"retrieval: {evaluator.protocol}\n{evaluator.table(numbers)}"
-        extra = [f"{name} {numbers[name]:.4g}" for each in self.extra for name in EXTRA[each]]
+        extra = [name for each in self.extra for name in EXTRA[each]]
         if extra:
-            yield f"also{after}: {', '.join(extra)}"
+            yield f"also{after}:\n{sts.aligned([extra, [f'{numbers[name]:.4g}' for name in extra]])}"
 
 
 def _names(evaluator: Final) -> Iterable[str]:

@@ -10,7 +10,7 @@ import numpy as np
 from simcse_jax.config.sections import Section
 from simcse_jax.data.held_out import FEWEST, hold_out
 from simcse_jax.data.sources import Examples
-from simcse_jax.errors import UserError
+from simcse_jax.errors import UserError, option
 from simcse_jax.evaluation import beir, retrieval, sts
 from simcse_jax.training.evaluation import Evaluation
 
@@ -47,7 +47,7 @@ def hold_out_rows(config: Section, examples: Examples, devices: Sequence[jax.Dev
         found = "two halves of " * bool(config.eval.every) + " and ".join(map(str, dict.fromkeys(independent)))
         raise UserError(
             f"{field}: too many rows of {data} have texts in common: of rows that share none, {FEWEST} are needed, and "
-            f"there are {found}. Name pairs to score on (--eval FILE), or set data.held_out=0"
+            f"there are {found}. Name pairs to score on ({option('eval', 'FILE')}), or set data.held_out=0"
         )
     rest, development, test = (examples.take(rows) for rows in split[:3])
     if examples.scores is not None:

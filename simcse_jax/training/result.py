@@ -12,6 +12,7 @@ from simcse_jax.encoding.embedder import Embedder
 from simcse_jax.encoding.masked_tokens import masked_token_accuracy
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.against import Comparison, compare
+from simcse_jax.evaluation.sts import aligned
 from simcse_jax.host.progress import doing
 from simcse_jax.models.parameters import Params
 from simcse_jax.runs.run_files import AGAINST_START, BEST_STEP
@@ -91,9 +92,8 @@ def report(run: Run, inputs: Inputs, best: int, embed: Embedder, start: Embedder
     result |= {BEST_STEP: best} | run.patience.result | against
     if processes.is_first():
         run.folder.write_result(result)
-    first, *others = inputs.evaluation.tables(result)
-    run.say(f"best checkpoint: step {best}; {first}")
-    for table in others:
+    run.say(f"best checkpoint: step {best}")
+    for table in inputs.evaluation.tables(result):
         run.say(table)
     if start is not None:
         run.say(describe_comparison(comparison))
@@ -107,10 +107,11 @@ def report(run: Run, inputs: Inputs, best: int, embed: Embedder, start: Embedder
 
 def describe_comparison(comparison: Comparison) -> str:
     """The comparison with the start, for people."""
-    before, after, low, high = comparison
+    before, after, low, high, measure = comparison
+    numbers = [f"{before:.2f}", f"{after:.2f}", f"{after - before:+.2f}", f"{low:+.2f} to {high:+.2f}"]
+    table = aligned([["before", "after", "change", "95% interval"], numbers])
     verdict = "training helped" if comparison.is_better else "no better, so the start is kept"
-    interval = f"95% interval {low:+.2f} to {high:+.2f}"
-    return f"before {before:.2f}, after {after:.2f}: {after - before:+.2f}, {interval}; {verdict}"
+    return f"before and after training ({measure}):\n{table}\n{verdict}"
 
 
 def scores_before(folder: Workdir) -> dict[str, Any]:

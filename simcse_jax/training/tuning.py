@@ -24,7 +24,7 @@ from simcse_jax.data.held_out import FEWEST
 from simcse_jax.data.labels import LABELS, parse_label
 from simcse_jax.data.sources import kind_of, split_sources
 from simcse_jax.devices import processes
-from simcse_jax.errors import UserError
+from simcse_jax.errors import UserError, option
 from simcse_jax.evaluation.beir import CORPUS, QRELS
 from simcse_jax.evaluation.tasks import RETRIEVAL
 from simcse_jax.host.storage import local_path
@@ -95,7 +95,8 @@ def complete(config: config_dict.ConfigDict, given: AbstractSet[str]) -> None:
     if not has_scores(config):
         least = -(-2 * FEWEST * 10 // 3)
         why = "sentences alone cannot" if data.width == 1 else f"fewer than {least} rows are too few to"
-        processes.say(f"tune: {why} tell whether training helps; give --eval FILE: pairs with scores, or BEIR's layout")
+        judge = option("eval", "FILE")
+        processes.say(f"tune: {why} tell whether training helps; give {judge}: pairs with scores, or BEIR's layout")
 
 
 def shown(config: config_dict.ConfigDict) -> Iterator[tuple[str, Any]]:
@@ -210,7 +211,8 @@ def look_at(config: config_dict.ConfigDict) -> Data:
     found = [_look_at(config, file) for file in files]
     kinds = list(dict.fromkeys(data.kind for data in found))
     if len({(data.width == 1, data.positives, data.score) for data in found}) > 1:
-        raise UserError(f"--data {config.data.train}: has {' and '.join(kinds)}; tune on data of one kind")
+        what = f"has {' and '.join(kinds)}; tune on data of one kind"
+        raise UserError(f"{option('data', config.data.train)}: {what}")
     texts = [text for data in found for text in data.texts]
     rows = sum(data.rows for data in found)
     return found[0]._replace(rows=min(rows, config.data.subsample or rows), texts=texts)
@@ -266,5 +268,5 @@ def _of_labels(name: str, column: str) -> tuple[str, str]:
     raise UserError(
         f"{name}: the column {label!r} holds {shown}{' …' * (len(plain) > 3)}: tune knows 0 and 1 (whether two "
         "sentences mean the same), and entailment, neutral and contradiction. Write these, or name the columns of the "
-        "pairs: --config.data.columns.anchor=NAME --config.data.columns.positive=NAME"
+        "pairs: data.columns.anchor=NAME and data.columns.positive=NAME"
     )

@@ -5,6 +5,7 @@ import shutil
 
 import numpy as np
 import pytest
+from huggingface_hub import metadata_load
 from support import ROOT, WORDS, call, refused, run, train_args, write_model
 from support.jobs import another_job
 
@@ -82,11 +83,16 @@ def test_any_checkpoint_can_be_exported_without_the_scores_of_the_best(trained, 
     assert "Spearman × 100 |" not in (tmp_path / str(other) / "README.md").read_text()
 
 
-def test_a_licence_can_be_given(trained, tmp_path):
-    done = call("export", "--workdir", trained, "--output", tmp_path / "model", "--license", "mit")
-    assert done.returncode == 0 and "\nlicense: mit\n" in (tmp_path / "model" / "README.md").read_text()
-    done = call("export", "--workdir", trained, "--output", tmp_path / "other", "--license", "The MIT License")
-    assert done.returncode == 2 and "--license The MIT License: must be one of" in done.stderr
+def test_licence_base_model_and_languages_can_be_given(trained, tmp_path):
+    given = ["--license", "mit", "--base-model", "ann/base", "--language", "en,de"]
+    done = call("export", "--workdir", trained, "--output", tmp_path / "model", *given)
+    assert done.returncode == 0, done.stderr
+    fields = metadata_load(tmp_path / "model" / "README.md")
+    assert (fields["license"], fields["base_model"], fields["language"]) == ("mit", "ann/base", ["en", "de"])
+    for option, value in (("--license", "The MIT License"), ("--base-model", "runs/a/b"), ("--language", "English")):
+        done = call("export", "--workdir", trained, "--output", tmp_path / "other", option, value)
+        refused(done, f"{option} {value}: must be ")
+        refused(call("export", "--workdir", trained, "--output", tmp_path / "x", "--adapter", option, "en"), option)
     assert not (tmp_path / "other").exists()
 
 

@@ -39,10 +39,12 @@ def test_the_start_is_kept_unless_training_helped(tiny_bert, pairs, tmp_path, mo
     done = tune(tiny_bert, pairs, tmp_path / "run", "--config.train.learning_rate=1e-3")
     assert done.returncode == 0, done.stderr
     assert "30 of 100 rows are held out" in done.stdout
-    assert re.search(r"before \S+, after \S+: \S+, 95% interval \S+ to \S+; ", done.stdout)
-    assert ("training helped" if helped else "no better, so the start is kept") in done.stdout
+    header = r"before and after training \(Spearman × 100\):\nbefore \|  after \| change \| +95% interval\n[-+]+\n"
+    verdict = "training helped" if helped else "no better, so the start is kept"
+    assert re.search(rf"{header} *\S+ \| *\S+ \| *\S+ \| +\S+ to \S+\n{verdict}\n", done.stdout)
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     against = result["against_start"]
+    assert against["measure"] == "Spearman × 100"
     assert (result["best_step"] > 0) == helped and against["step"] in (2, 4)
     found, start = SimCSE(tmp_path / "run"), SimCSE(tiny_bert)
     assert (np.abs(found.encode(["a b"]) - start.encode(["a b"])).max() < 1e-5) == (not helped)
@@ -109,7 +111,12 @@ def test_what_is_wrong_is_said_before_anything_is_written(tiny_bert, corpus, pai
     refused(call("tune", "--model", tiny_bert), "--data FILE is missing")
     refused(tune(tiny_bert, tmp_path / "none.csv", tmp_path / "run"), "none.csv: no such file")
     refused(tune(tiny_bert, pairs, tmp_path / "run", "--config.data.held_out=10"), "there are two halves of 5")
-    refused(tune(tiny_bert, corpus["txt"], tmp_path / "run", "--config.data.held_out=40"), "without positives")
+    alone = tune(tiny_bert, corpus["txt"], tmp_path / "run", "--config.data.held_out=40")
+    refused(alone, "without positives")
+    few = tune(tiny_bert, corpus["txt"], tmp_path / "alone", "--dry-run")
+    assert "sentences alone cannot tell whether training helps; give --eval FILE: pairs" in few.stdout
+    both = f"{corpus['txt']},{pairs}"
+    refused(tune(tiny_bert, both, tmp_path / "run"), f"--data {both}: has sentences and pairs with scores")
     both = ("--config.data.held_out=40", f"--eval={pairs}")
     refused(tune(tiny_bert, pairs, tmp_path / "run", *both), "data.held_out=40: eval.data=")
     (tmp_path / "few.csv").write_text("sentence1,sentence2,score\na,b,1\nc,d,2\n")
@@ -123,4 +130,4 @@ def test_help_and_the_name_of_the_workdir(tiny_bert, pairs, monkeypatch):
     monkeypatch.setattr("simcse_jax.commands.tune.train", given.append)
     assert call("tune", "--model", tiny_bert, f"--data={pairs}").returncode == 0
     assert given[0][:4] == ["--config", "tune", "--workdir", "runs/my_pairs"]
-    assert isinstance(Comparison(0, 1, 0.5, 2).is_better, bool)
+    assert isinstance(Comparison(0, 1, 0.5, 2, "").is_better, bool)

@@ -46,6 +46,22 @@ def test_what_other_packages_call_fields_is_understood_or_answered_with_what_was
     assert all(field in flatten(config) for field in flags.MEANT)
 
 
+@pytest.mark.parametrize(
+    ("recipe", "given", "meant"),
+    [
+        ("unsup_bert", "temprature", "objective.info_nce.temperature"),
+        ("unsup_bert", "weigth", "objective.info_nce.weight"),
+        ("scd", "temprature", "objective.self_contrastive.temperature"),
+        ("simcse_plus_plus", "temprature", "objective.off_dropout.temperature"),
+        ("unsup_bert", "batchsize", "train.batch_size"),
+        ("unsup_bert", "gist.temprature", "objective.gist.temperature"),
+    ],
+)
+def test_of_fields_of_the_same_name_that_of_a_trained_objective_is_meant(recipe, given, meant):
+    with pytest.raises(UserError, match=f"nearest one is --config.{meant}$"):
+        flags.parse([f"--config={recipe}", f"--config.{given}=1", "--workdir=w"])
+
+
 def test_of_a_field_that_is_given_twice_the_last_value_counts_in_lists_too():
     for again in (("--config.eval.tasks=STS13,STS14",), ("-config.eval.tasks", "STS13,STS14")):
         config, _ = parse("--config.eval.tasks=STS12", "--config.seed=1", *again, "--config.seed=2")

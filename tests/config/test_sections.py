@@ -1,5 +1,7 @@
+import copy
 import dataclasses
 import json
+import pickle
 
 import pytest
 
@@ -13,7 +15,8 @@ def test_sections_have_the_values_of_the_config_in_its_order():
     config.eval.tasks = ("STS12",)
     sections = validate(config)
     assert sections.train.batch_size == sections["train"]["batch_size"] == 64
-    assert sections.objective["info_nce"].temperature == 0.05
+    assert sections.objective["info_nce"].temperature == sections["objective.info_nce.temperature"] == 0.05
+    assert "train.batch_size" in sections and sections.get("train.none") is sections.get("seed.none") is None
     assert sections.eval.tasks == ("STS12",)
     assert list(flatten(sections).items()) == list(flatten(config).items())
     assert json.dumps(sections.to_dict()) == json.dumps(config.to_dict())
@@ -44,5 +47,7 @@ def test_equal_sections_are_one_key_and_a_replaced_field_is_another():
 
 
 def test_sections_of_dictionaries():
-    section = Section.of({"seed": 1, "model": {"mlp": "none"}})
+    section = Section.of({"seed": 1, "model": {"mlp": "none"}, "eval": {"tasks": ["STS12"]}})
+    assert section.eval.tasks == ("STS12",) and {section: 1}[section] == 1
+    assert copy.deepcopy(section) == pickle.loads(pickle.dumps(section)) == section
     assert section.model.mlp == "none" and section.get("train", {}) == {}

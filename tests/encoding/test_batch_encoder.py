@@ -41,6 +41,8 @@ def test_a_batch_of_any_lengths_is_encoded_as_each_sentence_alone(make, monkeypa
     encoder = BatchEncoder(embedder)
     found = encoder.tokenize(TEXTS)
     assert [each.cut for each in found] == [False] * 7 + [True]
+    assert [encoder.count(text) for text in TEXTS[:7]] == [len(each.ids) for each in found[:7]]
+    assert encoder.count(TEXTS[7]) > 40
     assert (encoder.skipped > 0) == bool(options)
     length = max(encoder.row_length(sentence) for sentence in found)
     assert length == 40 and encoder.row_length(found[0]) == 16 and encoder.row_length(found[6]) in (24, 32)

@@ -27,6 +27,7 @@ def test_a_gain_beyond_chance_and_one_within_it():
     helped = compare([PAIRS], model(0.5), model(0.1), seed=3)
     assert helped.is_better and helped.low > 0 and helped.before < helped.after
     assert helped.low < helped.after - helped.before < helped.high
+    assert helped.measure == "Spearman × 100"
     assert helped.after == pytest.approx(PAIRS(model(0.1))["held_out"]["spearman"], abs=1e-3)
     same = compare([PAIRS], model(0.2), model(0.21), seed=3)
     assert not same.is_better and same.low < 0 < same.high + 1
@@ -64,8 +65,10 @@ def test_retrieval_is_compared_by_query():
         return np.stack([identity[int(s.split()[1]) // (2 if s[0] == "a" else 1)] for s in sentences])
 
     found = compare([task], poor, good, seed=0)
-    assert found.is_better and found.after == 100
     assert found.before == pytest.approx(task(poor)["retrieval_average"]["ndcg@10"], abs=1e-3)
+    assert found.is_better and found.after == 100 and found.measure == "nDCG@10 × 100"
+    task = retrieval.Retrieval({"held_out": collection, "other": collection}, ["mrr@10", "ndcg@10"])
+    assert compare([task], poor, good, seed=0).measure == "MRR@10 × 100, mean of 2 tasks"
 
 
 def test_queries_with_one_answer_are_drawn_together():

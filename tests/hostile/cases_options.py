@@ -193,7 +193,11 @@ OPTIONS: dict[str, tuple[dict[str, str], dict[str, dict[str, str]]]] = {
             "--pooler": CHOICES,
         },
     ),
-    "export": (EXPORT, {"--workdir": NAMES, "--license": NAMES, "--push-to-hub": NAMES, "--revision": NAMES}),
+    "export": (
+        EXPORT,
+        {"--workdir": NAMES, "--license": NAMES, "--push-to-hub": NAMES, "--revision": NAMES}
+        | {"--base-model": NAMES, "--language": NAMES},
+    ),
     "aot": (
         AOT,
         {

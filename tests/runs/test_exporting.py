@@ -14,8 +14,9 @@ TEXTS = ["a cat", "the dog and a cow"]
 def test_a_model_is_saved_as_its_attributes_are(trained, tmp_path):
     model = SimCSE(trained)
     model.prompts["query"], model.default_prompt_name, model.normalize, model.max_length = "the ", "query", True, 12
-    model.save_pretrained(tmp_path / "model")
+    model.save_pretrained(tmp_path / "model", license="mit", base_model="ann/base", language="en")
     found = SimCSE(tmp_path / "model")
+    assert found.card.items() >= {"license": "mit", "base_model": "ann/base", "language": ["en"]}.items()
     assert (found.prompts, found.default_prompt_name, found.max_length) == (model.prompts, "query", 12)
     assert found.normalize and found.use_head == model.use_head
     np.testing.assert_allclose(found.encode(TEXTS), model.encode(TEXTS), atol=1e-5)
@@ -23,6 +24,10 @@ def test_a_model_is_saved_as_its_attributes_are(trained, tmp_path):
     found.save_pretrained(tmp_path / "again")  # not a run's: without its card
     np.testing.assert_allclose(SimCSE(tmp_path / "again").encode(TEXTS), model.encode(TEXTS), atol=1e-5)
     assert not (tmp_path / "again" / "README.md").exists()
+    with pytest.raises(UserError, match=r"language: is for the card of a run's model, and .*model is not a run"):
+        found.save_pretrained(tmp_path / "again", language="en")
+    with pytest.raises(TypeError, match="has no argument licence=; the nearest one is license="):
+        found.save_pretrained(tmp_path / "again", licence="mit")
 
 
 def test_the_first_layers_alone_are_saved(tiny_bert, tmp_path):
@@ -70,10 +75,11 @@ def test_a_model_goes_to_the_hub(trained, tmp_path, monkeypatch):
 
     def push(folder, *args):
         pushed.append(([file.name for file in sorted(folder.iterdir())], *args))
+        assert "\nlanguage:\n- en\n" in (folder / "README.md").read_text()
         return "https://hub/commit"
 
     monkeypatch.setattr(hub, "check_push", lambda *args: None)
     monkeypatch.setattr(hub, "push", push)
-    assert SimCSE(trained).push_to_hub("me/mine", private=True, revision="dev") == "https://hub/commit"
+    assert SimCSE(trained).push_to_hub("me/mine", private=True, revision="dev", language="en") == "https://hub/commit"
     ((files, *rest),) = pushed
     assert rest == ["me/mine", True, "dev"] and {"README.md", "model.safetensors", "modules.json"} <= {*files}

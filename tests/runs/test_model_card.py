@@ -222,7 +222,7 @@ def test_the_licence_is_that_of_the_base_model_s_card(tmp_path, fields, expected
     described = front_matter(card)
     assert {name: value for name, value in described.items() if name.startswith("license")} == expected
     assert "base_model" not in described and str(tmp_path) not in card
-    given = model_card.model_card(HEADLESS, a_run(model__init_from=base), None, "x", license="mit")
+    given = model_card.model_card(HEADLESS, a_run(model__init_from=base), None, "x", given={"license": "mit"})
     assert front_matter(given)["license"] == "mit"
 
 
@@ -238,6 +238,12 @@ def test_the_licence_of_a_hub_s_model_is_read_from_the_client_s_cache(tmp_path, 
     assert "license" not in described and described["base_model"] == "ann/other"
 
 
+def test_what_is_given_counts_more_than_what_the_run_knows():
+    fields = {"base_model": "ann/other", "language": ["no", "en"]}
+    given = front_matter(model_card.model_card(HEADLESS, a_run(model__init_from="ann/base"), None, "x", given=fields))
+    assert (given["base_model"], given["language"]) == ("ann/other", ["no", "en"])  # no: Norwegian, not False
+
+
 def test_no_licence_is_made_up():
     for base in ("/home/ann/gone", "package:no_such_package", "no name"):
         assert model_card.license_of(base) == {}
@@ -248,7 +254,9 @@ def test_the_hub_s_client_reads_the_front_matter(tmp_path):
     run_ = a_run(
         model__init_from="ann/base@v1", data__train="hf:owner/nli:train", eval__data="/data/SentEval/data/downstream"
     )
-    (tmp_path / "README.md").write_text(model_card.model_card(HEADLESS, run_, result, "ann/best", license="apache-2.0"))
+    (tmp_path / "README.md").write_text(
+        model_card.model_card(HEADLESS, run_, result, "ann/best", given={"license": "apache-2.0"})
+    )
     fields = metadata_load(tmp_path / "README.md")
     data = ModelCard.load(tmp_path / "README.md").data
     assert isinstance(data, ModelCardData) and fields is not None

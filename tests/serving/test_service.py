@@ -38,10 +38,16 @@ def test_embeddings_are_those_of_each_text_alone_and_equal_texts_are_encoded_onc
     play(scene)
 
 
-@pytest.mark.parametrize("text", ["seventeen letters", "x" * 1000], ids=["cut", "not even tokenized"])
-def test_a_text_that_is_too_long_is_refused_or_cut(text):
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("seventeen letters", "17 tokens"), ("x" * 1000, "1,000 characters")],
+    ids=["cut", "not even tokenized"],
+)
+def test_a_text_that_is_too_long_is_refused_or_cut(text, size):
     async def refuses(service, encoder):
-        with pytest.raises(Invalid, match=r"input\[1\] .*; this model reads at most 16 tokens") as found:
+        with pytest.raises(
+            Invalid, match=rf"input\[1\] has {size}; this model reads at most 16 tokens; .* --truncate"
+        ) as found:
             await service.embed(["a", text])
         assert (found.value.param, found.value.code) == ("input", "context_length_exceeded")
         assert encoder.batches == []
@@ -66,7 +72,7 @@ def test_a_short_request_need_not_wait_until_a_long_one_is_tokenized():
         found, _ = await asyncio.gather(service.embed(texts), service.embed(["a"]))
         np.testing.assert_array_equal(found.embeddings, [FakeEncoder().alone(text) for text in texts])
         assert calls.index(["a"]) == 1 and len(calls) == 5
-        with pytest.raises(Invalid, match=r"input\[2\] has more"):  # known before the rest is tokenized
+        with pytest.raises(Invalid, match=r"input\[2\] has 17 tokens"):  # known before the rest is tokenized
             await service.embed(["a", "a", "seventeen letters", *texts])
         assert len(calls) == 6
 

@@ -41,6 +41,9 @@ class FakeEncoder:
         cut = self.max_length
         return [Sentence(text, np.arange(min(len(text), cut)), len(text) > cut) for text in texts]
 
+    def count(self, text):
+        return len(self.prompt + text)
+
     def row_length(self, sentence):
         return 8 if len(sentence.ids) <= 8 else 16
 

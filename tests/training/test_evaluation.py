@@ -143,7 +143,7 @@ def test_a_run_may_be_chosen_by_sickr_and_scored_with_another_pooler_than_it_is_
     assert done.returncode == 0, done.stderr
     scored = {line["step"]: line["eval/sickr_dev"] for line in lines(tmp_path / "run") if "eval/sickr_dev" in line}
     best = max((1, 2), key=lambda step: (scored[step], step))
-    assert set(scored) == {0, 1, 2} and f"best checkpoint: step {best};" in done.stdout
+    assert set(scored) == {0, 1, 2} and f"best checkpoint: step {best}\n" in done.stdout
     result = json.loads((tmp_path / "run" / "result.json").read_text())
 
     model = SimCSE(str(tmp_path / "run"))
@@ -188,7 +188,7 @@ def test_retrieval_may_choose_the_checkpoint_and_is_scored_at_the_end(tiny_bert,
     name = "eval/retrieval_mrr@5"
     scored = {line["step"]: line[name] for line in lines(tmp_path / "run") if name in line}
     best = max((1, 2), key=lambda step: (scored[step], step))
-    assert set(scored) == {0, 1, 2} and f"best checkpoint: step {best};" in done.stdout
+    assert set(scored) == {0, 1, 2} and f"best checkpoint: step {best}\n" in done.stdout
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert set(result) == {"dev", "average", "best_step", "retrieval", "retrieval_average"}
     assert set(result["retrieval_average"]) == {"mrr@5", "recall@10"} and set(result["retrieval"]) == {"one", "two"}

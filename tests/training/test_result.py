@@ -34,6 +34,9 @@ def test_a_finished_run_is_scored_on_what_it_lacks_alone():
     inputs = SimpleNamespace(evaluation=evaluation, sizes=(2,), language_model=None)
     whole = final_scores(inputs, Model(), 1, {})
     assert whole.keys() == {"dev", "average", "stsb_dev", "alignment", "uniformity", "truncated"}
+    numbers = whole | {"stsb_dev": 80.127, "alignment": 0.25, "uniformity": -2.5}
+    also = "also:\nstsb_dev | alignment | uniformity\n---------+-----------+-----------\n"
+    assert [*evaluation.tables(numbers)][-1] == f"{also}   80.13 |      0.25 |       -2.5"
     assert whole["truncated"]["2"].keys() == whole.keys() - {"truncated"} and len(encoded) == 2 * 3
     encoded.clear()
     assert final_scores(inputs, Model(), 1, whole) == whole and len(encoded) == 2 * 3  # nothing is missing: all again

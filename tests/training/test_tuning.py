@@ -98,7 +98,7 @@ def test_lists_of_negatives_are_counted_by_positives(complete):
 def test_sentences_alone_are_not_judged(complete):
     config, said = complete([f"sentence number {n}\n" for n in range(300)], kind="txt")
     assert (config.data.held_out, config.train.batch_size, config.train.learning_rate) == (0, 64, 1e-5)
-    assert "sentences alone cannot tell whether training helps; give --eval FILE" in said
+    assert "sentences alone cannot tell whether training helps; give eval=FILE: pairs" in said  # outside a command
 
 
 def test_what_is_given_stays(complete):
@@ -135,7 +135,7 @@ def test_sources_of_two_kinds_are_refused(tmp_path, tiny_bert):
     (tmp_path / "a.txt").write_text("".join(f"{sentence}\n" for sentence in sentences(20)))
     (tmp_path / "b.csv").write_text("question,answer\n" + "".join(f"q{n},a{n}\n" for n in range(20)))
     argv = ["--config=tune", f"--data={tmp_path / 'a.txt'},{tmp_path / 'b.csv'}", f"--model={tiny_bert}"]
-    with pytest.raises(UserError, match=r"has sentences and pairs; tune on data of one kind"):
+    with pytest.raises(UserError, match=r"^data=.*b.csv: has sentences and pairs; tune on data of one kind"):
         parse(argv, needs_workdir=False)
 
 

@@ -162,6 +162,8 @@ def _changes(pairs: Sequence[Metrics]) -> str:
         [str(place + 1), *(column[place] if place < len(column) else None for column in columns)]
         for place in range(max(map(len, columns)))
     ]
+    if not rows:
+        return page.note("No token's self-similarity changed.")
     kinds = ("more contextualized", "less contextualized")
     names = [pair["model"] for pair in pairs]
     header = [f"{name}: {kind}" if len(pairs) > 1 else kind for name in names for kind in kinds]
@@ -251,8 +253,8 @@ def change_lines(metrics: Mapping[str, Any]) -> str:
     lines = []
     for pair in metrics["pairs"]:
         lines.append(f"\n{pair['base']} → {pair['model']}")
-        lines.append(f"more contextualized: {' '.join(pair['more_contextualized'])}")
-        lines.append(f"less contextualized: {' '.join(pair['less_contextualized'])}")
+        lines.append(f"more contextualized: {' '.join(pair['more_contextualized']) or 'none'}")
+        lines.append(f"less contextualized: {' '.join(pair['less_contextualized']) or 'none'}")
     for both in metrics["correlations"]:
         names = " and ".join(f"{base} → {model}" for model, base in both["pairs"])
         where = f"the {both['best_n']} most frequent of {len(both['by_n'])} tokens"

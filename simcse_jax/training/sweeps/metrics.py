@@ -5,6 +5,8 @@
     stsb_dev, sickr_dev                 the best checkpoint's Spearman correlation on a development set
     retrieval_MEASURE                   the average over the retrieval tasks: retrieval_ndcg@10, and so on
     retrieval_dev                       the first of eval.retrieval.measures where it chose the checkpoint
+    held_out_dev                        the best checkpoint's score on rows of data.held_out that choose it
+    before, after                       of the start and of the best checkpoint, as eval.against_start compares them
     TASK[_dev]                          a transfer task: MR, CR, SUBJ, MPQA, SST2, TREC, MRPC
     transfer_avg, transfer_dev_avg      the average over the transfer tasks
     alignment, uniformity               on STS-B's pairs
@@ -21,6 +23,8 @@ from typing import NamedTuple
 from simcse_jax.evaluation import sts, tasks
 
 ANISOTROPY, MINUTES, BEST_STEP, STEPS = "anisotropy", "training_minutes", "best_step", "steps"
+BEFORE, AFTER = AGAINST = ("before", "after")
+HELD_OUT_DEV = "held_out_dev"
 RETRIEVAL_DEV = f"{tasks.RETRIEVAL}_dev"
 TITLES = sts.TITLES | {"SST2": "SST"}  # of tasks, where the papers' tables have another name
 
@@ -101,6 +105,8 @@ METRICS = {
     **_similarities(),
     **_transfers(),
     RETRIEVAL_DEV: Metric("retrieval dev"),
+    HELD_OUT_DEV: Metric("held out, dev"),
+    **{name: Metric(name) for name in AGAINST},
     **{retrieval(name): Metric(title, measure=name) for name, title in tasks.MEASURES.items()},
     **{name: Metric(name, extra="geometry", lower=True, decimals=3) for name in tasks.GEOMETRY},
     ANISOTROPY: Metric("anisotropy", lower=True, decimals=3),

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
-from simcse_jax.config.fields import flatten, trains
+from simcse_jax.config.fields import flatten, has_scores, trains
 from simcse_jax.config.sections import Section
 from simcse_jax.data.sources import by_field
-from simcse_jax.errors import Preempted, UserError
+from simcse_jax.errors import Preempted, UserError, option
 from simcse_jax.evaluation import transfer_files
 from simcse_jax.evaluation.postprocess import TARGET, TARGET_ALL
 from simcse_jax.evaluation.tasks import EXTRA, RETRIEVAL, TRANSFER
@@ -22,7 +22,7 @@ from simcse_jax.runs.reporters.opening import check_installed
 from simcse_jax.runs.workdir import Workdir
 from simcse_jax.training.evaluation import read_extra
 from simcse_jax.training.run import train_and_evaluate
-from simcse_jax.training.sweeps.metrics import ANISOTROPY, METRICS, MINUTES, RETRIEVAL_DEV
+from simcse_jax.training.sweeps.metrics import AGAINST, ANISOTROPY, HELD_OUT_DEV, METRICS, MINUTES, RETRIEVAL_DEV
 from simcse_jax.training.sweeps.together import draws_data, group_key, train_together
 from simcse_jax.training.sweeps.variants import Variant, read_seeds
 
@@ -61,17 +61,20 @@ def all_runs(variants: Sequence[tuple[Variant, Section]], sweep: Section, folder
       UserError: for a mistake that would stop every run, before the first starts.
     """
     if folder.exists() and not folder.is_dir():
-        raise UserError(f"--workdir {folder}: is a file")
-    if sweep.vectorize and MINUTES in sweep.metrics:
-        raise UserError(f"config.sweep.vectorize: runs trained together have no {MINUTES} of their own")
+        raise UserError(f"{option('workdir', folder)}: is a file")
+    if alone := [metric for metric in sweep.metrics if metric in (MINUTES, *AGAINST) and sweep.vectorize]:
+        raise UserError(f"config.sweep.vectorize: runs trained together have no {alone[0]} of their own")
     runs_of = [(variant, config) for variant, config in variants if not variant.quoted]
     for variant, config in runs_of:
         where = f"variant {variant.name!r}: config"
         check_installed(config)
         if config.parallel.processes != 1:
             raise UserError(f"{where}.parallel.processes: a sweep runs in one process; set it to 1")
-        if not config.eval.data and not config.eval.retrieval.data:
-            raise UserError(f"{where}.eval.data is empty; a sweep is a table of scores")
+        if not has_scores(config):
+            name = option("eval", "FILE")
+            raise UserError(
+                f"{where}.eval.data is empty, and a sweep is a table of scores; give {name}: pairs with scores"
+            )
         for field, name in sources(config).items():
             if not name.startswith(("hf:", "tfds:")) and not local_path(name.removeprefix("sts:")).exists():
                 raise UserError(f"{where}.{field}={name}: no such file (config.sweep.only chooses other rows)")
@@ -112,7 +115,11 @@ def check_measured(config: Section, metric: str, where: str) -> None:
         )
     if extra_of(config, [metric]) and not config.eval.data:
         raise UserError(f"{where}.eval.data: must be set for the metric {metric}")
-    if needed.measure and not of_retrieval.data:
+    if metric in AGAINST and not config.eval.against_start:
+        raise UserError(f"{where}.eval.against_start: must be set for the metric {metric}")
+    if metric == HELD_OUT_DEV and not config.data.held_out:
+        raise UserError(f"{where}.data.held_out: must be set for the metric {metric}")
+    if needed.measure and not (of_retrieval.data or config.data.held_out):
         raise UserError(f"{where}.eval.retrieval.data: must be set for the metric {metric}")
     if needed.measure and needed.measure not in of_retrieval.measures:
         measures = ",".join(of_retrieval.measures)
@@ -147,6 +154,8 @@ def sources(config: Section) -> dict[str, str]:
 
 def chosen_by(config: Section) -> str:
     """The column of the development scores that chose the checkpoint; the pairs of a file are in STS-B's."""
+    if config.data.held_out:
+        return HELD_OUT_DEV
     if config.eval.development == RETRIEVAL:
         return RETRIEVAL_DEV
     return "stsb_dev" if local_path(config.eval.data).is_file() else f"{config.eval.development}_dev"
@@ -262,6 +271,8 @@ def what_was_run(runs: Sequence[Run]) -> str:
         names.remove("eval.tasks")
     if any(run.config.eval.retrieval.data for run in runs):
         names += [f"eval.retrieval.{name}" for name in ("data", "split", "documents", "storage")]
+    if any(run.config.data.held_out for run in runs):
+        names.append("data.held_out")
     if any(run.config.eval.transfer for run in runs):
         names.append("eval.transfer_protocol")
     common = [f"{name}={_text(fields[0][name])}" for name in names if all(f[name] == fields[0][name] for f in fields)]
@@ -308,6 +319,8 @@ def check_same_data(runs: Sequence[Run]) -> None:
 def _named_by(run: Run, field: str) -> tuple[Any, ...]:
     """The values of a config that decide which contents a field has."""
     config = run.config
+    if config.data.held_out and field in ("eval.data", "eval.retrieval.data"):
+        field = "data.train"  # of which it is a part
     if field == "eval.data":
         return config.eval.data, config.eval.development
     if field == "model.init_from":

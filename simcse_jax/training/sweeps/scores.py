@@ -25,6 +25,7 @@ class Scores(NamedTuple):
 
     by_run: dict[str, dict[int, dict[str, float]]]  # variant → seed → metric → value
     absent: dict[str, tuple[str, ...]]  # average → its tasks that it is without; averages of all tasks are left out
+    measures: tuple[str, ...] = ()  # of `before` and `after`
 
 
 def read_scores(runs: Sequence[Run]) -> Scores:
@@ -36,6 +37,7 @@ def read_scores(runs: Sequence[Run]) -> Scores:
     are that one's. An average is over the tasks that all finished runs have, so that rows can be compared.
     """
     by_run: dict[str, dict[int, dict[str, float]]] = {}
+    measures: dict[str, None] = {}
     for run in runs:
         seeds = by_run.setdefault(run.variant, {})
         if run.is_done():
@@ -43,6 +45,8 @@ def read_scores(runs: Sequence[Run]) -> Scores:
             result = folder.read_result()
             assert result is not None  # it is done
             seeds[run.seed] = _of_training(run.config, folder.read_metrics(), result) | _of_tasks(run.config, result)
+            if measure := result.get(run_files.AGAINST_START, {}).get("measure"):
+                measures[measure] = None
     absent = {}
     for name, metric in METRICS.items():
         with_parts = [scores for seeds in by_run.values() for scores in seeds.values() if {*metric.parts} & {*scores}]
@@ -51,7 +55,7 @@ def read_scores(runs: Sequence[Run]) -> Scores:
             scores[name] = fmean(scores[part] for part in there)
         if with_parts and len(there) < len(metric.parts):
             absent[name] = tuple(METRICS[part].tasks[0] for part in metric.parts if part not in there)
-    return Scores(by_run, absent)
+    return Scores(by_run, absent, tuple(measures))
 
 
 def _of_training(config: Section, lines: Sequence[Mapping[str, Any]], result: Mapping[str, Any]) -> dict[str, float]:
@@ -74,6 +78,8 @@ def _of_training(config: Section, lines: Sequence[Mapping[str, Any]], result: Ma
         metrics.STEPS: max((line["step"] for line in lines), default=None) if trains(config) else None,
         metrics.MINUTES: sum(seconds) / 60 if seconds else None,
     }
+    against = result.get(run_files.AGAINST_START, {})
+    found |= {name: against.get(name) for name in metrics.AGAINST}
     found |= {name: result[name] for names in EXTRA.values() for name in names if name in result}
     return {name: value for name, value in found.items() if value is not None}
 
@@ -129,11 +135,18 @@ def comparable(variant: Variant, config: Section, absent: Mapping[str, Sequence[
     return variant._replace(paper={name: value for name, value in paper.items() if name not in others})
 
 
-def headings(configs: Sequence[Section], absent: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """The heading of each metric's column: pairs in a file have the file's name, an average the number of its tasks."""
+def headings(
+    configs: Sequence[Section], absent: Mapping[str, Sequence[str]], measures: Sequence[str] = ()
+) -> dict[str, str]:
+    """The heading of each metric's column.
+
+    Pairs in a file have the file's name, an average the number of its tasks, `before` and `after` their `measures`.
+    """
     found = {name: metric.heading for name, metric in METRICS.items()}
     files = dict.fromkeys(local_path(config.eval.data) for config in configs)
     found["stsb_dev"] = ", ".join(dict.fromkeys(path.name if path.is_file() else "STS-B dev" for path in files))
+    for name in metrics.AGAINST if measures else ():
+        found[name] = f"{' or '.join(measures)}, {name}"
     for name, tasks in absent.items():
         every = len(METRICS[name].tasks)
         found[name] += f", {every - len(tasks)} of {every}"

@@ -28,7 +28,8 @@ COMPILED = {
 def draws_data(config: Section) -> bool:
     """Whether the training data are other ones with another seed."""
     data = config.data
-    return bool(data.augment.name or data.subsample or data.positives in ("next_3_sentences", "spans"))
+    drawn = data.augment.name or data.subsample or data.held_out
+    return bool(drawn or data.positives in ("next_3_sentences", "spans"))
 
 
 def group_key(config: Section) -> str | None:

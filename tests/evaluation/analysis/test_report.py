@@ -268,6 +268,10 @@ def test_changes_are_said_where_there_are_any():
     pair = {"model": "tuned", "base": "base", "more_contextualized": ["a", "b"], "less_contextualized": ["c"]}
     said = "\nbase → tuned\nmore contextualized: a b\nless contextualized: c"
     assert report.change_lines({"pairs": [pair], "correlations": []}) == said
+    same = pair | {"more_contextualized": [], "less_contextualized": []}
+    said_of_same = "\nbase → tuned\nmore contextualized: none\nless contextualized: none"
+    assert report.change_lines({"pairs": [same], "correlations": []}) == said_of_same
+    assert "No token" in report._changes([same | {"tokens": []}])
     both = {"pairs": [["tuned", "base"], ["x", "y"]], "best": 0.98765, "best_n": 12, "by_n": [None] * 30}
     line = "base → tuned and y → x: correlation of the changes: at best 0.988, over the 12 most frequent of 30 tokens"
     assert report.change_lines({"pairs": [pair], "correlations": [both]}) == f"{said}\n\n{line}"

@@ -203,7 +203,9 @@ def test_a_sigterm_ends_the_sweep_also_after_the_last_step_of_a_run(file, tmp_pa
 
 
 REFUSED = {
-    "--config.eval.data=": "eval.data is empty",
+    "--config.eval.data=": "variant 'a': config.eval.data is empty, and a sweep is a table of scores; give eval=FILE: ",
+    "--config.sweep.metrics=after": "variant 'a': config.eval.against_start: must be set for the metric after",
+    "--config.sweep.metrics=held_out_dev": "variant 'a': config.data.held_out: must be set for the metric held_out_dev",
     "--config.eval.data=no/such": "config.eval.data=no/such: no such file",
     "--config.data.train=no/such.txt": "variant 'a': config.data.train=no/such.txt: no such file",
     "--config.parallel.processes=0": "a sweep runs in one process",
@@ -231,11 +233,11 @@ def test_a_mistake_that_stops_every_run_is_reported_before_the_first(argument, f
 
 def test_more_that_is_refused(file, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match=r"--workdir .*file: is a file"):
+    with pytest.raises(UserError, match=r"workdir=.*file: is a file"):
         run(monkeypatch, file, tmp_path / "file")
-    minutes = "--config.sweep.metrics=training_minutes"
-    with pytest.raises(UserError, match="no training_minutes of their own"):
-        run(monkeypatch, file, tmp_path, minutes, "--config.sweep.vectorize=True")
+    for metric in ("training_minutes", "after"):
+        with pytest.raises(UserError, match=f"no {metric} of their own"):
+            run(monkeypatch, file, tmp_path, f"--config.sweep.metrics={metric}", "--config.sweep.vectorize=True")
     with pytest.raises(UserError, match=r"is a sweep; run it with simcse-jax sweep"):
         validate(parse(["--config", str(file), "--workdir=w"])[0])
 

@@ -57,9 +57,14 @@ def test_every_figure_of_a_run_is_read(finished):
     extra = {"sickr_dev": 66.0, "alignment": 0.2, "uniformity": -2.5}
     averages = {name: 50.0 + place for place, name in enumerate(MEASURES)}
     found = {"retrieval": {"tiny": averages | {"queries": 6, "documents": 40}}, "retrieval_average": averages}
+    found |= {"against_start": {"before": 70.0, "after": 71.0, "low": 0.1, "high": 2.0, "measure": "nDCG@10 × 100"}}
     run = finished(tasks | {"average": 40.0, "transfer": transfer} | found | extra)
-    (scores,), absent = read_scores([run]).by_run["a"].values(), read_scores([run]).absent
-    assert scores.keys() == METRICS.keys() - {"retrieval_dev"} and absent == {}  # STS-B chose the checkpoint
+    by_run, absent, measures = read_scores([run])
+    (scores,) = by_run["a"].values()
+    others = {"retrieval_dev", "held_out_dev"}  # STS-B chose the checkpoint
+    assert scores.keys() == METRICS.keys() - others and absent == {}
+    assert (scores["before"], scores["after"], measures) == (70.0, 71.0, ("nDCG@10 × 100",))
+    assert headings([run.config], {}, measures)["after"] == "nDCG@10 × 100, after"
     assert {name: scores[f"retrieval_{name}"] for name in MEASURES} == averages
     assert [scores[f"STS13{kind}"] for kind in ("", "_pearson", "_mean", "_mean_pearson", "_wmean")] == [
         20,
