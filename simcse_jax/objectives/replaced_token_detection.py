@@ -133,7 +133,7 @@ class ReplacedTokenDetection(Objective):
         replaced = jnp.where(kept, ids, guessed).reshape(len(columns), -1, ids.shape[1])
         return jnp.moveaxis(replaced, 0, 1)
 
-    def second_pass(self, tokens: Tokens, drawn: Int[Array, "B P T"], embeddings: Mapping[str, Array]) -> list[Array]:
+    def second_pass(self, tokens: Tokens, drawn: Int[Array, "B P T"], embeddings: Mapping[str, Array]) -> list[AnyArray]:
         """Sums over all tokens of a row's sentences: losses of finding replaced ones, tokens, replaced, right ones.
 
         The discriminator, a second encoder, reads the replaced sentence, and the embedding of the original one in the
@@ -145,7 +145,8 @@ class ReplacedTokenDetection(Objective):
         first = jnp.concatenate([embeddings["anchor"], embeddings["positive"]])
         hidden = tokens.encode(DISCRIMINATOR, shown, columns, [FINDING, FINDING + 1], first=first)
         head = tokens.params[f"{HEAD}kernel"], tokens.params[f"{HEAD}bias"]
-        losses = replaced_token_detection(hidden, replaced := shown != ids, *head)
+        replaced = shown != ids
+        losses = replaced_token_detection(hidden, replaced, *head)
         right = losses < jnp.log(2.0)  # the right one of two has more than half of the probability
         counted = [tokens.sums(each.astype(jnp.float32), mask > 0, columns)[0] for each in (replaced, right)]
         return [*tokens.sums(losses, mask > 0, columns), *counted]
