@@ -133,7 +133,9 @@ class ReplacedTokenDetection(Objective):
         replaced = jnp.where(kept, ids, guessed).reshape(len(columns), -1, ids.shape[1])
         return jnp.moveaxis(replaced, 0, 1)
 
-    def second_pass(self, tokens: Tokens, drawn: Int[Array, "B P T"], embeddings: Mapping[str, Array]) -> list[AnyArray]:
+    def second_pass(
+        self, tokens: Tokens, drawn: Int[Array, "B P T"], embeddings: Mapping[str, Array]
+    ) -> list[AnyArray]:
         """Sums over all tokens of a row's sentences: losses of finding replaced ones, tokens, replaced, right ones.
 
         The discriminator, a second encoder, reads the replaced sentence, and the embedding of the original one in the
