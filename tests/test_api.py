@@ -1,5 +1,6 @@
 import importlib.util
 import json
+import re
 
 import numpy as np
 import pandas
@@ -114,6 +115,22 @@ def test_an_objective_of_one_s_own(tiny_bert, tmp_path):
     run = train(workdir=tmp_path / "run", data=TEXTS, model=tiny_bert, eval="", objective=own_objective(), **SHORT)
     assert run.config["objective.uniformity.weight"] == 1 and run.config["objective.info_nce.weight"] == 0
     assert run.scores == {}
+
+
+def test_the_loss_of_the_page_is_info_nce(tiny_bert, tmp_path):
+    """The page's class trains what the package's objective trains, with hard negatives left out."""
+    page = (ROOT / "docs" / "guides" / "own_loss.md").read_text(encoding="utf-8")
+    names = {}
+    exec(re.search(r"^```python\n(.*?)^fields = ", page, re.MULTILINE | re.DOTALL)[1], names)
+    ours = {"objective": "info_nce", "objective.info_nce.temperature": 0.05}
+    own = {"objective": names["MyLoss"], "objective.my_loss.temperature": 0.05}
+    losses = []
+    for name, fields in (("own", own), ("ours", ours)):
+        more = SHORT | {"log_every": 1} | fields
+        run = train(workdir=tmp_path / name, data=TEXTS, model=tiny_bert, eval="", **more)
+        losses.append([line["loss"] for line in run.metrics if "loss" in line])
+    assert len(losses[0]) == 4
+    np.testing.assert_allclose(*losses, rtol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,8 @@ def help_text() -> str:
         "--config FILE[:VARIANT]": "a recipe with rows; with --over any recipe",
         "--over FIELD=VALUE,VALUE": "rows with these values of a field (VALUE=LABEL names a row); given again, each "
         "value meets each other one",
+        "--data FILE, --model NAME, --eval DATA": "short for --config.data.train, --config.model.init_from and "
+        "--config.eval.data",
         "--workdir DIR": FOLDERS["workdir"],
         "--config.FIELD=VALUE": f"replaces the value in all rows ({started_as('train')} --help has the fields)",
     }

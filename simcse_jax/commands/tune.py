@@ -10,9 +10,9 @@ from simcse_jax.errors import UserError
 ABOUT = """\
 usage: {program} --model NAME --data FILE [--eval FILE] [--workdir DIR] [--config.FIELD=VALUE …]
 
-Trains a sentence encoder further on data of your own, and keeps it if it is better than it was. What the data are, and
-what suits their number, is found out and printed; `{train} --help` has the fields with which to decide otherwise. The
-same command resumes a run that was stopped."""
+Trains a sentence encoder further on data of your own, and keeps the model it started from if training did not help.
+Recognizes the kind of data, picks settings for its size, and prints them; `{train} --help` has the fields that replace
+them. The same command resumes a run that was stopped."""
 
 FLAGS = {
     "--model NAME": MODEL.partition(", or glove")[0],

@@ -30,17 +30,15 @@ def describe_recipes(folder: Path) -> str:
 
 
 def describe_fields(fields: Mapping[str, Field], sections: Mapping[str, str]) -> str:
-    """Each field with its default, meaning, type and rules; each section with its heading."""
-    lines, seen = ["fields, which a recipe may change:"], set()
-    for name, field in fields.items():
-        path = name.split(".")
-        for section in (".".join(path[:end]) for end in range(1, len(path))):
-            if section not in seen:
-                lines += ["", textwrap.fill(f"{section}: {sections[section]}", WIDTH)]
-                seen.add(section)
-        kind = "list, with commas" if isinstance(field.default, tuple) else type(field.default).__name__
-        kind = "; ".join([f"Type {kind}", *(rule.words for rule in field.rules)])
-        lines.append(_entry(f"--config.{name}={_show(field.default)}", f"{field.meaning} {kind}."))
+    """Each section with its heading, and under it its own fields with default, meaning, type and rules."""
+    lines = ["fields, which a recipe may change:"]
+    for section in ("", *sections):
+        lines += ["", textwrap.fill(f"{section}: {sections[section]}", WIDTH)] if section else []
+        for name, field in fields.items():
+            if name.rpartition(".")[0] == section:
+                kind = "list, with commas" if isinstance(field.default, tuple) else type(field.default).__name__
+                kind = "; ".join([f"Type {kind}", *(rule.words for rule in field.rules)])
+                lines.append(_entry(f"--config.{name}={_show(field.default)}", f"{field.meaning} {kind}."))
     return "\n".join(lines)
 
 

@@ -44,9 +44,11 @@ def test_the_help_of_a_sweep_has_its_own_fields_and_all_tables():
 
 def test_fields_are_under_their_headings():
     fields = {"a.b": field(1, "One.", at_least(0)), "a.c.d": field((), "Two."), "a.c.e": field("", "Three.")}
+    fields = {"z": field(1, "Zero."), **fields, "a.f": field(2, "After its neighbour's section.")}
     assert describe_fields(fields, {"a": "First.", "a.c": "Second."}).splitlines() == [
-        "fields, which a recipe may change:", "",
-        "a: First.", "  --config.a.b=1", "      One. Type int; 0 or more.", "",
+        "fields, which a recipe may change:", "  --config.z=1", "      Zero. Type int.", "",
+        "a: First.", "  --config.a.b=1", "      One. Type int; 0 or more.",
+        "  --config.a.f=2", "      After its neighbour's section. Type int.", "",
         "a.c: Second.", "  --config.a.c.d=", "      Two. Type list, with commas.",
         "  --config.a.c.e=", "      Three. Type str.",
     ]  # fmt: skip
