@@ -106,4 +106,4 @@ def _shapes(length: int, batching: Batching) -> list[Shape]:
     if not batching.on_cpu or is_long(length):
         few, full = batching.round_up(FEW), batching.size(length)
         return [Shape(rows, length, rows * length) for rows in ([few, full] if few < full else [full])]
-    return [*dict.fromkeys(batching.packed(length, room) for room in ROOMS if room >= length)]
+    return [*dict.fromkeys(batching.shape_without_padding(length, room) for room in ROOMS if room >= length)]

@@ -1,7 +1,8 @@
 """Batches of sentences of similar length, and a compiled function run on them.
 
 A thread tokenizes some thousand sentences while the devices work on those before them, so memory for anything but the
-sentences and the result does not grow with their number. On a CPU several threads compute a batch each.
+sentences and the result does not grow with their number. On a CPU several threads compute a batch each; few sentences
+are tokenized first, and put into those batches that take least.
 """
 
 import collections
@@ -9,7 +10,7 @@ import contextlib
 import dataclasses
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -30,8 +31,10 @@ FINE_LENGTHS = (*range(8, 16, 2), *range(16, 32, 4), *range(32, 64, 8), *range(6
 # So many distinct sentences are worth compiling the fine lengths: on a CPU, and on others, which take seconds for a
 # length and encode thousands of sentences in one.
 MANY, MANY_ELSEWHERE = 2**11, 2**15
-PACKED_LENGTHS = (32, 128, 512)  # of rows, where padding is not computed
-ROOM = 512  # tokens of a batch without padding
+# Where padding is not computed: the lengths of rows, of which those are taken that cost least, and the tokens of a
+# batch. Reading a compiled program takes about as long as encoding `PROGRAM` tokens, and compiling it more.
+PACKED_LENGTHS = ((16, 64), (32, 128), (16, 32, 64, 128))
+ROOM, PROGRAM = 512, 1024
 SPARE = 2  # times as many places have its rows: attention's products at those that stay empty cost a CPU 2 to 9%
 FULL_BATCH_LENGTH = 64  # tokens; batches of longer sentences have fewer of them instead of more tokens
 CPU_TOKENS = 1024  # in a batch at most, so that its activations stay in a core's cache
@@ -65,9 +68,11 @@ class Shape(NamedTuple):
         taken: list[int] = []
         left = self.tokens
         for place, size in enumerate(sizes):
-            if size <= left and len(taken) < self.rows:
+            if size <= left:
                 taken.append(place)
                 left -= size
+            if not left or len(taken) == self.rows:
+                break
         return taken
 
 
@@ -120,8 +125,8 @@ class Batching:
         """Whether this process has all devices."""
         return self.sharding is None or self.sharding.is_fully_addressable
 
-    def packed(self, length: int, room: int) -> Shape:
-        """A batch without padding: sentences of up to `length` tokens, and of `room` tokens together."""
+    def shape_without_padding(self, length: int, room: int) -> Shape:
+        """Of a batch of sentences of up to `length` tokens, of `room` tokens together where so many rows have them."""
         rows = min(SPARE * room // length, self.batch_size)
         return Shape(rows, length, min(room, rows * length))
 
@@ -156,15 +161,15 @@ def compute(
     sentences: Sequence[str],
     batching: Batching,
     in_flight: int,
-    packed: Callable[[int], Callable[..., jax.Array]] | None = None,
+    unpadded: Callable[[int], Callable[..., jax.Array]] | None = None,
 ) -> Iterator[Output]:
     """Runs a compiled function on batches of sentences of similar length.
 
     Args:
       function: takes the parameters, token ids and mask, both (B, T), and returns an array of B rows.
       in_flight: the maximum number of batches that are dispatched and not fetched, on each thread.
-      packed: gives the same function for batches of at most so many tokens, without computing padding. A CPU runs it
-        on few sentences.
+      unpadded: gives the same function for batches of at most so many tokens, without computing padding. A CPU runs it
+        on few sentences where that takes less.
     """
     check_fork()
     # Results from other processes arrive by a collective, and no other collective may run at the same time.
@@ -174,7 +179,7 @@ def compute(
 
     def run(batch: Batch, lock: threading.Lock) -> jax.Array:
         ids, mask = batching.place(batch)
-        program = packed(batch.shape.tokens) if packed and not batch.shape.is_padded else function
+        program = unpadded(batch.shape.tokens) if unpadded and not batch.shape.is_padded else function
         with lock:  # two threads would otherwise compile the same shape
             output = program(params, ids, mask)
         return jax.block_until_ready(output) if batching.on_cpu else output
@@ -184,9 +189,10 @@ def compute(
         return Output(rows, cut, mesh.fetch(output.result())[: len(rows)])
 
     with _threads(batching.threads) as pool:
-        packs = packed is not None and batching.on_cpu and FEW < len(sentences) < MANY
-        for batch in make_packed(sentences, batching) if packs else make_batches(sentences, batching):
-            # The next batch is tokenized while this one runs. There are no collectives, which are unsafe in parallel.
+        large = batching.batch_size * PACKED_LENGTHS[0][0] >= ROOM  # otherwise short rows do not fill the room
+        packs = unpadded is not None and batching.on_cpu and large and FEW < len(sentences) < MANY
+        for batch in (cheapest_batches if packs else make_batches)(sentences, batching):
+            # Later sentences are tokenized while this batch runs. There are no collectives, which are unsafe then.
             output = pool.submit(run, batch, compiling[batch.shape])
             rows, cut = (np.array([sentence[part] for sentence in batch.sentences]) for part in (0, 2))
             waiting.append((rows, cut, output))
@@ -214,17 +220,22 @@ def padded_lengths(count: int, batching: Batching) -> list[int]:
 
 
 def make_batches(sentences: Sequence[str], batching: Batching) -> Iterator[Batch]:
-    """Batches of similar length, the longest first.
+    """Batches of similar length, the longest first, padded.
 
     Sentences that do not fill a batch wait for others of their length. At the end they share batches with shorter ones.
     """
-    lengths = padded_lengths(len(sentences), batching)
+    return _padded(_tokenized(sentences, batching), padded_lengths(len(sentences), batching), batching)
+
+
+def _padded(parts: Iterable[list[Sentence]], lengths: Sequence[int], batching: Batching) -> Iterator[Batch]:
+    count = 0
 
     def padded(sentence: Sentence) -> int:
         return lengths[np.searchsorted(lengths, len(sentence.ids))]
 
     by_length: dict[int, list[Sentence]] = {length: [] for length in lengths}
-    for part in _tokenized(sentences, batching):
+    for part in parts:
+        count += len(part)
         for sentence in part:
             by_length[padded(sentence)].append(sentence)
         for length in reversed(lengths):
@@ -234,7 +245,7 @@ def make_batches(sentences: Sequence[str], batching: Batching) -> Iterator[Batch
                 del waiting[:size]
     rest = [sentence for waiting in by_length.values() for sentence in waiting]
     rest.sort(key=lambda sentence: -len(sentence.ids))
-    few = 1 if batching.on_cpu and len(sentences) == 1 else batching.round_up(FEW)
+    few = 1 if batching.on_cpu and count == 1 else batching.round_up(FEW)
     while rest:
         length = padded(rest[0])
         size = batching.size(length)
@@ -244,24 +255,36 @@ def make_batches(sentences: Sequence[str], batching: Batching) -> Iterator[Batch
         del rest[:size]
 
 
-def make_packed(sentences: Sequence[str], batching: Batching) -> Iterator[Batch]:
-    """Batches without padding, the longest sentences first; short ones fill the room that these leave.
+def cheapest_batches(sentences: Sequence[str], batching: Batching) -> list[Batch]:
+    """Of few sentences, those batches, with padding or without, that take least with the programs that they need."""
+    found = [sentence for part in _tokenized(sentences, batching) for sentence in part]
+    found.sort(key=lambda sentence: -len(sentence.ids))
+    plans = [list(_padded([found], padded_lengths(len(found), batching), batching))]
+    plans += [_packed(found, lengths, batching) for lengths in PACKED_LENGTHS]
 
-    So few sentences need two or three programs, where padding to similar lengths needs eight, and compiling, or reading
-    a compiled program, takes as long as they do.
-    """
-    rest = [sentence for part in _tokenized(sentences, batching) for sentence in part]
-    rest.sort(key=lambda sentence: -len(sentence.ids))
-    lengths = [*(length for length in PACKED_LENGTHS if length < batching.max_length), batching.max_length]
+    def cost(batches: list[Batch]) -> int:
+        return sum(batch.shape.tokens for batch in batches) + PROGRAM * len({batch.shape for batch in batches})
+
+    return min(plans, key=cost)
+
+
+def _packed(sentences: list[Sentence], lengths: Sequence[int], batching: Batching) -> list[Batch]:
+    """Batches without padding, the longest sentences first; short ones fill the room that these leave."""
+    most = batching.max_length
+    lengths = [*(length for length in (*lengths, ROOM) if length < most), most]
+    batches, rest = [], sentences
     while rest:
         length = lengths[np.searchsorted(lengths, len(rest[0].ids))]
-        shape = batching.packed(length, ROOM)
         if is_long(length):  # attention then is computed in blocks of padded rows
             size = batching.size(length)
             shape = Shape(size, length, size * length)
+        else:
+            shape = batching.shape_without_padding(length, ROOM)
         taken = shape.take([len(sentence.ids) for sentence in rest])
-        yield Batch([rest[place] for place in taken], shape)
-        rest = [sentence for place, sentence in enumerate(rest) if place not in set(taken)]
+        batches.append(Batch([rest[place] for place in taken], shape))
+        left = {*range(len(rest))} - {*taken}
+        rest = [rest[place] for place in sorted(left)]
+    return batches
 
 
 def _tokenized(sentences: Sequence[str], batching: Batching) -> Iterator[list[Sentence]]:

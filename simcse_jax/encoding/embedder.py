@@ -96,12 +96,12 @@ class Embedder:
         occurrences = np.bincount(inverse, minlength=len(numbers))
         skipped = 0 if self.include_prompt else self.tokenizer.count_prompt(self.prompt, self.max_length)
         fields = (self.graph, self.pooler, self.use_head, self.sharding, self.modules, skipped)
-        packed = functools.partial(make_embed, *fields)
+        program = functools.cache(functools.partial(make_embed, *fields))
         embeddings = np.empty((len(numbers), self.dimension), np.float32)
         cut = np.zeros(len(numbers), bool)
         unique = list(numbers)
         texts = [self.prompt + sentence for sentence in unique] if self.prompt else unique
-        for output in compute(make_embed(*fields), self.arrays, texts, self.batching, IN_FLIGHT, packed):
+        for output in compute(program(None), self.arrays, texts, self.batching, IN_FLIGHT, program):
             check_finite(output.values, [unique[row] for row in output.rows])
             embeddings[output.rows], cut[output.rows] = output.values, output.cut
             if advance:

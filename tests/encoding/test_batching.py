@@ -6,7 +6,7 @@ import pytest
 from support import random_model, sentences
 
 from simcse_jax.encoding import batching
-from simcse_jax.encoding.batching import Batching, Shape, compute, make_batches, make_packed
+from simcse_jax.encoding.batching import Batching, Shape, cheapest_batches, compute, make_batches
 from simcse_jax.huggingface.tokenizer import Tokenizer
 
 pytestmark = pytest.mark.exact
@@ -36,10 +36,10 @@ def test_every_sentence_is_in_one_batch_of_its_length(tokenizer, texts, monkeypa
 
 
 def test_few_sentences_fill_the_room_of_few_shapes_and_padding_is_not_computed(tokenizer, texts):
-    own = Batching(tokenizer, 48, 32)
-    made = list(make_packed(texts, own))
+    own = Batching(tokenizer, 48, 64)
+    made = cheapest_batches(texts, own)
     assert sorted(sentence.row for batch in made for sentence in batch.sentences) == list(range(len(texts)))
-    assert {batch.shape for batch in made} == {Shape(21, 48, 512), Shape(32, 32, 512)}
+    assert {batch.shape for batch in made} == {Shape(21, 48, 512), Shape(64, 16, 512)}
     for batch in made:
         sizes = [len(sentence.ids) for sentence in batch.sentences]
         assert max(sizes) <= batch.shape.length and sum(sizes) <= 512
@@ -48,8 +48,17 @@ def test_few_sentences_fill_the_room_of_few_shapes_and_padding_is_not_computed(t
 
 def test_rows_whose_attention_is_in_blocks_are_padded(tokenizer, monkeypatch):
     monkeypatch.setattr(batching, "is_long", lambda length: length > 32)
-    made = list(make_packed([f"{'the cat ' * 20}sat", *sentences(40)], Batching(tokenizer, 64, 32)))
-    assert [(batch.shape.length, batch.shape.is_padded) for batch in made] == [(64, True), (32, False)]
+    texts = [f"{'the cat ' * n}sat" for n in [20, *range(2, 14)] * 8]
+    made = cheapest_batches(texts, Batching(tokenizer, 64, 64))
+    assert {(batch.shape.length, batch.shape.is_padded) for batch in made} == {(64, True), (32, False)}
+
+
+def test_few_sentences_are_padded_where_that_takes_less(tokenizer):
+    """Short ones that do not fill the rooms, and few lengths."""
+    texts = ["the cat"] * 90
+    padded = sum(batch.shape.tokens for batch in make_batches(texts, Batching(tokenizer, 64, 32)))
+    made = cheapest_batches(texts, Batching(tokenizer, 64, 32))
+    assert sum(batch.shape.tokens for batch in made) == padded and {batch.shape.length for batch in made} == {8}
 
 
 def test_no_sentences_make_no_batch(tokenizer):

@@ -53,12 +53,12 @@ def test_shapes_are_few_and_every_row_comes_back_in_its_place(model, many, monke
     monkeypatch.setattr(batching, "TOKENIZED_AT_ONCE", 7)  # several parts, whose rests wait for each other
     monkeypatch.setattr(batching, "MANY", many)
     recorder = Recorder(model[2])
-    found = encode((model[0], model[1], recorder), texts, batch_size=16)
+    found = encode((model[0], model[1], recorder), texts, batch_size=16 if many == 1 else 64)
     if many == 1:
         assert {length for _, length in recorder.shapes} <= {*batching.FINE_LENGTHS, 64}
         assert {rows for rows, _ in recorder.shapes} <= {8, 16}
     else:
-        assert set(recorder.shapes) == {(16, 32), (16, 64)}  # without padding
+        assert set(recorder.shapes) == {(64, 16), (16, 64)}  # without padding
     np.testing.assert_allclose(found.embeddings, alone, atol=1e-5)
     assert found.cut == sum(len(text.split()) + 2 > 64 for text in texts) > 0
 
@@ -106,7 +106,7 @@ def test_a_text_alone_is_a_batch_of_one_row(model):
 
 def test_a_shape_compiles_once(model, monkeypatch):
     monkeypatch.setattr(batching, "CPU_LENGTHS", (16, 32))
-    embed = make_embed(model[0], "max", False, None, (), 0)
+    embed = make_embed(model[0], "max", False, None, (), 0, None)
     before = embed._cache_size()
     for texts in (sentences(20), sentences(30, seed=1), sentences(20)):
         encode(model, texts, pooler="max", batch_size=10)
