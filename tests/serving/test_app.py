@@ -1,5 +1,6 @@
 import asyncio
 import base64
+import gc
 
 import httpx
 import numpy as np
@@ -8,7 +9,9 @@ import pytest
 from support.fake_server import FakeEncoder, started
 
 from simcse_jax.index.index import Result
-from simcse_jax.serving.app import shortened
+from simcse_jax.serving.app import App, shortened
+from simcse_jax.serving.prometheus import Metrics
+from simcse_jax.serving.service import Limits, Service
 
 GOOD = {"model": "fake", "input": "a"}
 # What is wrong, and the field that the answer names.
@@ -268,3 +271,23 @@ def test_shortened_embeddings_have_length_1():
     found = shortened(np.array([[3, 4, 12], [0, 0, 5]], np.float32), 2)
     np.testing.assert_allclose(found, [[0.6, 0.8], [0, 0]], atol=1e-7)
     assert found.flags.c_contiguous
+
+
+def test_it_is_ready_also_where_nobody_reads_that_it_is():
+    async def scene():
+        ended = asyncio.Event()
+
+        def say():
+            ended.set()
+            raise BrokenPipeError
+
+        failures = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
+        app = App(Service("fake", {None: FakeEncoder()}, Limits()), Metrics(), say)
+        async with app.asgi.router.lifespan_context(app.asgi):
+            await asyncio.wait_for(ended.wait(), 20)
+        gc.collect()
+        await asyncio.sleep(0)
+        assert app.ready and not failures
+
+    asyncio.run(scene())
