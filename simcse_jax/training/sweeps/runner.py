@@ -135,7 +135,7 @@ def check_measured(config: Section, metric: str, where: str) -> None:
     if metric == HELD_OUT_DEV and not scored:
         raise UserError(
             f"{where}.eval.every=0: must be above 0 for the metric {metric}: where nothing is chosen, all rows held "
-            "out are the test set; the metric after, with eval.against_start, is of that"
+            "out are the test set. Set it, or eval.against_start and the metric after"
         )
     if needed.measure and not (of_retrieval.data or config.data.held_out):
         raise UserError(f"{where}.eval.retrieval.data: must be set for the metric {metric}")
