@@ -13,7 +13,14 @@ from simcse_jax.commands import mine as mining
 from simcse_jax.commands import sweep as sweeping
 from simcse_jax.config.checks import check_field, validate
 from simcse_jax.config.fields import defaults_of, fields_of, flatten
-from simcse_jax.config.flags import SHORT, field_meant, is_of_package, leave_out_missing_scores, load_config
+from simcse_jax.config.flags import (
+    SHORT,
+    field_meant,
+    is_of_package,
+    leave_out_missing_scores,
+    load_config,
+    no_such_field,
+)
 from simcse_jax.config.loss_fields import fields_of_objectives
 from simcse_jax.config.recipes import mistakes_in
 from simcse_jax.config.sections import Section
@@ -163,11 +170,12 @@ def sweep(
             if not isinstance(value, str | Path):
                 raise UserError(f"{short}: a sweep takes the name of a file or folder, not {type(value).__name__}")
             fields[SHORT[short]] = value
+    known |= {name: value for name, value in fields.items() if name in known}  # weights of objectives
     argv = [f"--config={recipe}", f"--workdir={workdir}"]
-    argv += [f"--over={_full(name, known) or name}={_listed(v)}" for name, v in (over or {}).items()]
-    return sweeping.run(
-        argv + [f"--config.{_full(name, known) or name}={_listed(value)}" for name, value in fields.items()]
-    )
+    argv += [f"--over={_full(name, known)}={_listed(v)}" for name, v in (over or {}).items()]
+    for name, value in fields.items():
+        argv.append(f"--config.{name if name.startswith('sweep.') else _full(name, known)}={_listed(value)}")
+    return sweeping.run(argv)
 
 
 def evaluate(model: str | Path, data: str | Path | None = None, **options: Any) -> dict[str, Any]:
@@ -234,8 +242,14 @@ def _arguments(options: Mapping[str, Any]) -> list[str]:
 
 
 def _full(name: str, known: Mapping[str, Any]) -> str:
-    """The field that a name or its last part means; "" if none."""
-    return name if name in known else field_meant(name, known, guess=False)
+    """The field that a name or its last part means.
+
+    Raises:
+      UserError: when there is none, or one of several could be meant.
+    """
+    if not (full := name if name in known else field_meant(name, known)):
+        raise UserError(f"{name}: {no_such_field(name, known)}")
+    return full
 
 
 def _listed(value: Any) -> str:
@@ -250,7 +264,7 @@ def set_field(config: config_dict.ConfigDict, name: str, value: Any) -> None:
     """
     known = fields_of(config)
     if name not in known:
-        raise UserError(f"{name}: no such field; the nearest one is {field_meant(name, flatten(config))}")
+        raise UserError(f"{name}: {no_such_field(name, flatten(config))}")
     default = known[name].default
     if isinstance(default, tuple) and not isinstance(value, str) and hasattr(value, "__iter__"):
         value = tuple(map(str, value))
@@ -287,10 +301,9 @@ def _given(
     if model is not None and "model.init_from" not in found:
         raise UserError(f"model {model!r:.60}: must be a name or a folder")
     known = flatten(config)
+    known |= found | {name: value for name, value in fields.items() if name in known}  # weights of objectives
     for name, value in fields.items():
         full = _full(name, known)
-        if not full:
-            raise UserError(f"{name}: no such field; the nearest one is {field_meant(name, known)}")
         if full in found and found[full] != value:
             raise UserError(f"{name}: {full} is given twice")
         found[full] = value

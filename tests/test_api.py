@@ -9,8 +9,9 @@ from support import ROOT, call, sentences, train_args
 
 import simcse_jax
 from simcse_jax import Run, SimCSE, encode, evaluate, mine, sweep, train
-from simcse_jax.api import set_field
+from simcse_jax.api import _given, set_field
 from simcse_jax.config import default_config
+from simcse_jax.config.flags import load_config
 from simcse_jax.errors import UserError
 from simcse_jax.objectives import registry
 
@@ -138,7 +139,7 @@ def test_the_loss_of_the_page_is_info_nce(tiny_bert, tmp_path):
     [
         ({"bacth_size": 8}, r"bacth_size: no such field; the nearest one is train.batch_size"),
         ({"temprature": 0.1}, "temprature: no such field; the nearest one is objective.info_nce.temperature"),
-        ({"weight": 1.0}, "weight: no such field; the nearest one is "),
+        ({"dropout": 0.2}, "dropout: could be model.dropout, model.lora.dropout; give the whole name of one of them"),
         ({"batch_size": "8"}, "train.batch_size='8': must be of type int"),
         ({"batch_size": 1}, "train.batch_size=1: must be 2 or more"),
         ({"lr": 1, "learning_rate": 2.0}, "learning_rate: train.learning_rate is given twice"),
@@ -204,11 +205,31 @@ def test_the_other_commands(trained, tiny_bert, corpus, tmp_path):
             wrong()
 
 
+@pytest.mark.parametrize(
+    ("fields", "objective", "full"),
+    [
+        ({"temperature": 0.1}, None, "objective.cosent.temperature"),
+        ({"temperature": 0.1}, "gist", "objective.gist.temperature"),
+        (
+            {"temperature": 0.1, "objective.cosent.weight": 0.0, "objective.info_nce.weight": 1.0},
+            None,
+            "objective.info_nce.temperature",
+        ),
+    ],
+)
+def test_a_short_name_means_a_field_of_what_is_trained(fields, objective, full):
+    found = _given(load_config("graded").config, None, None, None, objective, fields)
+    assert found[full] == 0.1 and sum(name.endswith("temperature") for name in found) == 1
+
+
 def test_a_sweep(tiny_bert, corpus, tmp_path):
     named = {"model": tiny_bert, "data": corpus["txt"], "eval": corpus["dev"]}
     more = {"over": {"learning_rate": [1e-3, 1e-4]}, "sweep.seeds": [1], **SHORT}
     with pytest.raises(UserError, match=r"^data: a sweep takes the name of a file or folder, not list$"):
         sweep("unsup_bert", workdir=tmp_path, **named | more | {"data": ["a", "b"]})
+    with pytest.raises(UserError, match=r"^temperature: could be objective\.angle\.temperature, "):
+        few = {"over": {"temperature": [0.1]}, "objective.info_nce.weight": 0.0, "objective.mlm.weight": 1.0}
+        sweep("unsup_bert", workdir=tmp_path, **few)
     table = sweep("unsup_bert", workdir=tmp_path, **named, **more)
     run = json.loads(next(tmp_path.glob("*/seed1/run.json")).read_text())
     assert (run["config"]["model"]["init_from"], run["config"]["teacher"]["model"]) == (str(tiny_bert), "")

@@ -32,8 +32,8 @@ def help_text() -> str:
 
     flags = {
         "--config FILE[:VARIANT]": "a recipe with rows; with --over any recipe",
-        "--over FIELD=VALUE,VALUE": "rows with these values of a field (VALUE=LABEL names a row); given again, each "
-        "value meets each other one",
+        "--over FIELD=VALUE,VALUE": "rows with these values of a field (VALUE=LABEL names a row, == is an = in a "
+        "value); given again, each value meets each other one",
         "--data FILE, --model NAME, --eval DATA": "short for --config.data.train, --config.model.init_from and "
         "--config.eval.data",
         "--workdir DIR": FOLDERS["workdir"],
@@ -62,11 +62,13 @@ def run(argv: Sequence[str]) -> Path:
     given = argv
     from simcse_jax.config.flags import parse, split_config, split_option
     from simcse_jax.config.sections import Section
-    from simcse_jax.training.sweeps.over import OPTION, make_sweep, rows_over
+    from simcse_jax.training.sweeps.over import OPTION, make_sweep, name_columns, rows_over
     from simcse_jax.training.sweeps.variants import load_variants, read_sweep
 
     over, argv = split_option(argv, OPTION)
     config, workdir = parse(argv, prepare=(lambda recipe: make_sweep(recipe, over)) if over else None)
+    if over:
+        name_columns(config)
     path, _ = split_config(argv)
     variants = read_sweep(config, rows_over(over, config) if over else load_variants(path))
     sweep = Section.of(config.sweep)

@@ -211,33 +211,60 @@ def _unknown_field(argv: Sequence[str], known: Mapping[str, Any]) -> str | None:
             name = name.removeprefix("config.")
             if not known:
                 return "--config: the file's config has no fields; start from simcse_jax.config.default_config()"
-            return f"--config.{name}: no such field; the nearest one is --config.{field_meant(name, known)}"
+            return f"--config.{name}: {no_such_field(name, known, '--config.')}"
     return None
 
 
-def field_meant(name: str, known: Mapping[str, Any], guess: bool = True) -> str:
-    """The only field whose name ends so, one that others call so, or the most similar one; "" without a `guess`.
+def field_meant(name: str, known: Mapping[str, Any]) -> str:
+    """The field that a short name means; "" if it is none's, or one of several fields is as likely.
 
-    A name without dots is compared with the last parts of the fields; of those of several objectives, one that is
-    trained with is meant.
+    That is the only field whose name ends so; of several the only one that does not belong to an objective that is
+    not trained with; or the one that others call so.
 
     Args:
       known: the values of the fields, by their dotted names.
     """
-    ending = [field for field in known if field.endswith(f".{name}")]
+    ending = _ending(name, known)
     if len(ending) == 1:
         return ending[0]
+    counting = [field for field in ending if _counts(field, known)]
+    if len(counting) == 1:
+        return counting[0]
+    usual = "" if "." in name else _called(name, known)
+    return usual if usual and _counts(usual, known) else ""
+
+
+def no_such_field(name: str, known: Mapping[str, Any], before: str = "") -> str:
+    """Says which field is meant, or could be, by a name that is none's, for people; `before` is put before the names.
+
+    A name without dots is compared with the last parts of the fields; of those of several objectives, one that is
+    trained with is meant.
+    """
+    if not (meant := field_meant(name, known)) and (ending := _ending(name, known)):
+        several = [field for field in ending if _counts(field, known)] or ending
+        return f"could be {', '.join(before + field for field in several)}; give the whole name of one of them"
     last = name.rpartition(".")[2]
-    others = next((field for field, names in MEANT.items() if last in names and field in known), "")
-    if others or not guess:
-        return others
-    if last != name:
-        return nearest(name, known)
-    alike: dict[str, list[str]] = {}
-    for field in known:
-        alike.setdefault(field.rpartition(".")[2], []).append(field)
-    fields = alike[nearest(name, alike)]
-    return nearest(name, [field for field in fields if _counts(field, known)] or fields)
+    if not (meant := meant or _called(last, known)):
+        alike: dict[str, list[str]] = {}
+        for field in known:
+            alike.setdefault(field.rpartition(".")[2], []).append(field)
+        fields = alike[nearest(name, alike)]
+        fields = [field for field in fields if _counts(field, known)] or fields
+        meant = nearest(name, known if last != name else fields)
+    return f"no such field; the nearest one is {before}{meant}"
+
+
+def _called(last: str, known: Mapping[str, Any]) -> str:
+    """The field that others call so, by its last part; "" if none."""
+    return next((field for field, names in MEANT.items() if last in names and field in known), "")
+
+
+def _ending(name: str, known: Mapping[str, Any]) -> list[str]:
+    """The fields whose names end so, or else in our word for the last part."""
+    section, dot, last = name.rpartition(".")
+    ours = section + dot + _called(last, known).rpartition(".")[2]
+    found = ([field for field in known if f".{field}".endswith(f".{each}")] for each in (name, ours))
+    return next(filter(None, found), [])
 
 
 def _counts(field: str, known: Mapping[str, Any]) -> bool:

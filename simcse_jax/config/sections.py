@@ -22,7 +22,9 @@ class Section(Mapping[str, Any]):
         """A frozen copy of a ConfigDict, whose references are followed, or of nested dictionaries; lists are tuples."""
 
         def frozen(value: Any) -> Any:
-            return cls.of(value) if is_section(value) else tuple(value) if isinstance(value, list) else value
+            if isinstance(value, list | tuple):
+                return tuple(map(frozen, value))
+            return cls.of(value) if is_section(value) else value
 
         return cls({name: frozen(value) for name, value in config.items()})
 
@@ -35,11 +37,12 @@ class Section(Mapping[str, Any]):
             raise AttributeError(f"no field {name}") from None
 
     def __getitem__(self, name: str) -> Any:
-        first, dot, rest = name.partition(".")
-        found = self._fields[first]
-        if dot and not isinstance(found, Section):
-            raise KeyError(name)
-        return found[rest] if dot else found
+        found: Any = self
+        for part in name.split(".") if isinstance(name, str) else (name,):
+            if not isinstance(found, Section) or part not in found._fields:
+                raise KeyError(name)
+            found = found._fields[part]
+        return found
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._fields)
@@ -55,13 +58,19 @@ class Section(Mapping[str, Any]):
 
     def to_dict(self) -> dict[str, Any]:
         """The same as nested dictionaries."""
-        return {name: value.to_dict() if isinstance(value, Section) else value for name, value in self.items()}
+
+        def plain(value: Any) -> Any:
+            if isinstance(value, tuple):
+                return tuple(map(plain, value))
+            return value.to_dict() if isinstance(value, Section) else value
+
+        return {name: plain(value) for name, value in self.items()}
 
     def replaced(self, name: str, value: Any) -> "Section":
         """The same with another value of the field of this dotted name."""
+        _ = self[name]  # it is there
         first, dot, rest = name.partition(".")
-        before = self._fields[first]
-        return Section({**self._fields, first: before.replaced(rest, value) if dot else value})
+        return Section({**self._fields, first: self._fields[first].replaced(rest, value) if dot else value})
 
 
 Config: TypeAlias = config_dict.ConfigDict | Section  # as users write it, or as it is after the checks

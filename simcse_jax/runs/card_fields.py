@@ -39,7 +39,8 @@ def card_fields(**given: Unpack[CardFields]) -> dict[str, Any]:
             raise UserError(f"{option('base_model', base_model)}: {what}")
         found["base_model"] = base_model
     if language is not None:
-        codes = language.split(",") if isinstance(language, str) else list(language)
+        codes = language.split(",") if isinstance(language, str) else language
+        codes = codes if isinstance(codes, list | tuple) else []
         codes = [code.strip() if isinstance(code, str) else "" for code in codes]
         if not codes or not all(LANGUAGE.fullmatch(code) for code in codes):
             what = "must be codes of ISO 639, such as en or en,de; or multilingual"

@@ -73,7 +73,8 @@ class App:
             self._not_compiled = error
         else:
             self.ready = True
-            self._on_ready()
+            with contextlib.suppress(OSError):  # standard output may be closed
+                self._on_ready()
 
     def _add_paths(self, app: FastAPI) -> None:
         secured: dict[str, Any] = {

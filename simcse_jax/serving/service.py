@@ -13,6 +13,7 @@ from simcse_jax.index.index import ROUNDING, Result
 from simcse_jax.serving.batcher import Batch, Batcher, Done, Piece
 
 CHARACTERS_PER_TOKEN = 32  # a text with more for each token that the model reads is not even tokenized
+COUNTED = 100_000  # characters of a text whose tokens are counted when it is refused
 TOKENIZED_AT_ONCE = 32  # texts of a request; then it is other requests' turn, or it is over meanwhile
 QUERIES = 16  # searched together; fewer are filled up, so that few programs are compiled
 LEAST_TOP_K = 8  # the numbers of results that are searched for are powers of two from here on
@@ -208,9 +209,10 @@ class Service:
         sentences = await self._tokenize([*numbers], encoder)
         if len(sentences) < len(numbers):
             number = rows.index(len(sentences))
-            loop = asyncio.get_running_loop()
-            count = await loop.run_in_executor(self._tokenizing, encoder.count, texts[number])
-            raise _too_long(f"{count:,} tokens", number, encoder, param)
+            loop, counted = asyncio.get_running_loop(), texts[number][:COUNTED]
+            count = await loop.run_in_executor(self._tokenizing, encoder.count, counted)
+            size = f"{count:,}" if counted == texts[number] else f"more than {max(count, encoder.max_length):,}"
+            raise _too_long(f"{size} tokens", number, encoder, param)
         pieces = [Piece(each, encoder.row_length(each), len(each.ids), encoder.skipped) for each in sentences]
         embeddings = np.stack(await self._batcher.submit(pieces))
         if not np.isfinite(embeddings).all():

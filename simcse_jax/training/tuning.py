@@ -70,7 +70,13 @@ def complete(config: config_dict.ConfigDict, given: AbstractSet[str]) -> None:
     Raises:
       UserError: when the model or the data cannot be read, or cannot be tuned.
     """
-    if not (config.data.train and config.model.init_from):
+    for field, short in {"data.train": ("data", "FILE"), "model.init_from": ("model", "NAME")}.items():
+        if flatten(config)[field]:
+            continue
+        if "sweep" in config:  # whose rows may name it, too late for what follows from it
+            raise UserError(
+                f"config.{field} is empty, and other fields of the rows follow from it; give {option(*short)}"
+            )
         return  # as the checks will say
     for name in given & FIELDS.keys():
         check_field(f"config.{name}", flatten(config)[name], FIELDS[name])

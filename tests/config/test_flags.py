@@ -62,6 +62,40 @@ def test_of_fields_of_the_same_name_that_of_a_trained_objective_is_meant(recipe,
         flags.parse([f"--config={recipe}", f"--config.{given}=1", "--workdir=w"])
 
 
+@pytest.mark.parametrize(
+    ("recipe", "name", "meant"),
+    [
+        ("unsup_bert", "temperature", "objective.info_nce.temperature"),
+        ("graded", "temperature", "objective.cosent.temperature"),
+        ("graded", "tau", "objective.cosent.temperature"),
+        ("graded", "weight", "objective.cosent.weight"),
+        ("simcse_plus_plus", "temp", ""),
+        ("scd", "temperature", "objective.self_contrastive.temperature"),
+        ("unsup_bert", "gist.tau", "objective.gist.temperature"),
+        ("unsup_bert", "dropout", ""),
+        ("unsup_bert", "data", "data.train"),
+        ("unsup_bert", "lr", "train.learning_rate"),
+        ("unsup_bert", "train.lr", "train.learning_rate"),
+        ("unsup_bert", "temprature", ""),
+    ],
+)
+def test_a_short_name_means_a_field_that_counts(recipe, name, meant):
+    assert flags.field_meant(name, flags.load_config(recipe).fields) == meant
+
+
+def test_where_no_objective_with_such_a_field_is_trained_the_whole_name_is_asked_for():
+    known = flags.load_config("graded").fields | {"objective.cosent.weight": 0.0}
+    for name in ("temperature", "tau"):
+        assert flags.field_meant(name, known) == ""
+        told = flags.no_such_field(name, known, "config.")
+        assert told.startswith("could be config.objective.angle.temperature, config.objective.cosent.temperature, ")
+        assert told.endswith("; give the whole name of one of them")
+    known = flags.load_config("simcse_plus_plus").fields
+    both = "objective.dimension_wise.temperature, objective.off_dropout.temperature"
+    assert flags.no_such_field("temperature", known).startswith(f"could be {both};")
+    assert flags.field_meant("tau", known | {"objective.info_nce.weight": 1.0}) == "objective.info_nce.temperature"
+
+
 def test_of_a_field_that_is_given_twice_the_last_value_counts_in_lists_too():
     for again in (("--config.eval.tasks=STS13,STS14",), ("-config.eval.tasks", "STS13,STS14")):
         config, _ = parse("--config.eval.tasks=STS12", "--config.seed=1", *again, "--config.seed=2")

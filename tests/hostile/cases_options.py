@@ -327,6 +327,16 @@ def flags() -> Iterator[Case]:
         if command == "sweep":
             arguments = [argument.replace("unsup_bert", "ablations/simcse_table3") for argument in arguments]
         yield Case("options", command, name, arguments, ("model", TEXT, PAIRS))
+    over = {
+        "a row of nothing": "",
+        "a row of a short name": "temperature=0.1",
+        "a row whose label is empty": "train.learning_rate=1e-3=",
+        "a row whose label has a slash": "train.learning_rate=1e-3=a/b",
+        "a row with two labels": "model.init_from=model=a=b",
+        "a row of 300 characters": f"data.prompts.anchor={LONG}",
+    }
+    for name, value in over.items():
+        yield Case("options", "sweep", name, [*whole, f"--over={value}"], ("model", TEXT, PAIRS))
     one_set = train_arguments("run", eval__postprocess="whitening", eval__postprocess_data="target_all")
     yield Case("options", "train", "all splits of a file", one_set, ("model", TEXT, PAIRS), names=PAIRS)
 

@@ -19,7 +19,7 @@ def test_what_is_given_is_what_the_card_has():
     [
         ("license", ["", "The MIT License", 3], "must be one of the hub's identifiers"),
         ("base_model", ["", "package:x", "a/b/c", "/models/x", "a/b@main", 3], "must be a model's name on the hub"),
-        ("language", ["", "English", "EN", "en,", [], ["en", 3], "en_US"], "must be codes of ISO 639"),
+        ("language", ["", "English", "EN", "en,", [], ["en", 3], "en_US", 5, {"en": 1}], "must be codes of ISO 639"),
     ],
 )
 def test_what_the_hub_would_not_take_is_refused(name, values, told):

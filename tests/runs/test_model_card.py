@@ -442,3 +442,10 @@ def test_retrieval_has_a_table_of_its_own():
     pairs = scores(run(data="retrieval.tsv"), {"retrieval": {"spearman": 70.0, "pairs": 9}})
     assert "| retrieval | 70.00 | 9 |" in pairs and "trec_eval" not in pairs
     assert "has no scores" in scores(run(), None)
+
+
+@pytest.mark.parametrize(("measure", "start"), [("nDCG@10 × 100", "nDCG@10 × 100: before"), (None, "Before")])
+def test_the_comparison_with_the_start_names_its_measure(measure, start):
+    against = {"before": 30.0, "after": 35.5, "low": 4.0, "high": 7.25} | ({"measure": measure} if measure else {})
+    (text,) = model_card.against_start({"against_start": against, "best_step": 10})
+    assert text.startswith(f"{start} training 30.00, after it 35.50: +5.50, with a 95% interval from +4.00 to +7.25 ")

@@ -8,7 +8,9 @@ import pytest
 from support.fake_server import FakeEncoder, started
 
 from simcse_jax.index.index import Result
-from simcse_jax.serving.app import shortened
+from simcse_jax.serving.app import App, shortened
+from simcse_jax.serving.prometheus import Metrics
+from simcse_jax.serving.service import Limits, Service
 
 GOOD = {"model": "fake", "input": "a"}
 # What is wrong, and the field that the answer names.
@@ -268,3 +270,15 @@ def test_shortened_embeddings_have_length_1():
     found = shortened(np.array([[3, 4, 12], [0, 0, 5]], np.float32), 2)
     np.testing.assert_allclose(found, [[0.6, 0.8], [0, 0]], atol=1e-7)
     assert found.flags.c_contiguous
+
+
+def test_it_is_ready_also_where_standard_output_is_closed():
+    def say():
+        raise BrokenPipeError
+
+    async def scene():
+        app = App(Service("fake", {None: FakeEncoder()}, Limits()), Metrics(), say)
+        await app._warm()
+        assert app.ready and app.failure is None
+
+    asyncio.run(scene())

@@ -59,6 +59,21 @@ def test_a_text_that_is_too_long_is_refused_or_cut(text, size):
     play(cuts, limits={"cut": True})
 
 
+def test_of_a_huge_text_a_part_is_counted(monkeypatch):
+    monkeypatch.setattr("simcse_jax.serving.service.COUNTED", 20)
+
+    async def scene(service, encoder):
+        counted, count = [], encoder.count
+        encoder.count = lambda text: counted.append(text) or count(text)
+        with pytest.raises(Invalid, match=r"input has more than 20 tokens; this model reads at most 16"):
+            await service.embed(["x" * 100])
+        with pytest.raises(Invalid, match=r"input has 20 tokens"):
+            await service.embed(["y" * 20])
+        assert counted == ["x" * 20, "y" * 20]
+
+    play(scene)
+
+
 def test_a_short_request_need_not_wait_until_a_long_one_is_tokenized():
     calls = []
 

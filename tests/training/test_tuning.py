@@ -5,10 +5,11 @@ import pytest
 from support import sentences
 
 from simcse_jax.config.fields import flatten
-from simcse_jax.config.flags import parse
+from simcse_jax.config.flags import SHORT, parse
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import load
 from simcse_jax.training import tuning
+from simcse_jax.training.sweeps.over import make_sweep
 
 
 @pytest.fixture
@@ -82,6 +83,15 @@ def test_labels_of_another_kind_are_not_guessed(complete, label):
 def test_bad_values_are_refused_before_they_are_used(complete):
     with pytest.raises(UserError, match=r"config\.train\.batch_size=0: must be 2 or more"):
         complete(PAIRS, ["question", "answer"], "csv", "--config.train.batch_size=0")
+
+
+@pytest.mark.parametrize(("left_out", "give"), [("model", "model=NAME"), ("data", "data=FILE")])
+def test_what_the_fields_of_a_sweep_s_rows_follow_from_must_be_there(left_out, give, tiny_bert):
+    given = {"model": f"--model={tiny_bert}", "data": "--data=pairs.csv"}
+    del given[left_out]
+    over = [f"{SHORT[left_out]}={tiny_bert}"]
+    with pytest.raises(UserError, match=f"config.{SHORT[left_out]} is empty, and other fields.*; give {give}$"):
+        parse(["--config=tune", *given.values()], False, lambda config: make_sweep(config, over))
 
 
 def test_a_subsample_is_what_is_divided(complete):

@@ -20,7 +20,9 @@ The aggregation of a task's subsets is `all` where none is named, the correlatio
 
 from typing import NamedTuple
 
+from simcse_jax.config.sections import Config
 from simcse_jax.evaluation import sts, tasks
+from simcse_jax.host.storage import local_path
 
 ANISOTROPY, MINUTES, BEST_STEP, STEPS = "anisotropy", "training_minutes", "best_step", "steps"
 BEFORE, AFTER = AGAINST = ("before", "after")
@@ -93,10 +95,28 @@ def is_development(metric: str) -> bool:
     return "_dev" in metric
 
 
+def chosen_by(config: Config) -> str:
+    """The column of the development scores that chose the checkpoint; the pairs of a file are in STS-B's."""
+    if config.data.held_out:
+        return HELD_OUT_DEV
+    if config.eval.development == tasks.RETRIEVAL:
+        return RETRIEVAL_DEV
+    return "stsb_dev" if local_path(config.eval.data).is_file() else f"{config.eval.development}_dev"
+
+
 def share_data(first: str, second: str) -> bool:
-    """Whether two metrics score a task in common, on the same of its sets."""
-    of_tasks = set(METRICS[first].tasks) & set(METRICS[second].tasks)
-    return first == second or (bool(of_tasks) and is_development(first) == is_development(second))
+    """Whether two metrics score a task in common, on the same of its sets.
+
+    `before` and `after` may be of any test task of similarity or retrieval, held-out rows among them.
+    """
+    same_sets = is_development(first) == is_development(second)
+    return first == second or (same_sets and bool(_tasks(first) & _tasks(second)))
+
+
+def _tasks(name: str) -> set[str]:
+    if name in AGAINST:
+        return {*tasks.TASKS, tasks.RETRIEVAL}
+    return {*METRICS[name].tasks, *[tasks.RETRIEVAL] * bool(METRICS[name].measure)}
 
 
 METRICS = {

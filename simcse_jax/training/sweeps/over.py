@@ -1,22 +1,24 @@
 """`sweep --over FIELD=VALUE[=LABEL],… …`: a table of a recipe at these values of its fields, without a file of rows.
 
-Of several `--over`, each value of one meets each value of the others.
+Of several `--over`, each value of one meets each value of the others. An `==` in a value or label stands for `=`.
 """
 
 import itertools
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from ml_collections import config_dict
 
 from simcse_jax.config.fields import flatten, short_names
-from simcse_jax.config.flags import field_meant
+from simcse_jax.config.flags import no_such_field
 from simcse_jax.errors import UserError
-from simcse_jax.host.names import split_label
-from simcse_jax.training.sweeps.metrics import AGAINST
+from simcse_jax.host.storage import local_path
+from simcse_jax.training.sweeps.metrics import AGAINST, chosen_by
 from simcse_jax.training.sweeps.variants import Variant, sweep_defaults
 
 OPTION = "--over"
+LABEL = re.compile("(?<!=)(?<!@step)=(?!=)")  # what stands before one
 WORDS = {"true": True, "1": True, "false": False, "0": False}
 
 
@@ -35,13 +37,10 @@ def rows_over(given: Sequence[str], config: config_dict.ConfigDict) -> tuple[Var
                 f"{OPTION} {each}: give a field and its values, e.g. {OPTION} train.learning_rate=1e-5,3e-5"
             )
         if name not in known:
-            raise UserError(f"{OPTION} {name}: no such field; the nearest one is {field_meant(name, known)}")
+            raise UserError(f"{OPTION} {name}: {no_such_field(name, known)}")
         if name in values:
             raise UserError(f"{OPTION} {name}: is given twice; give all values at once, with commas")
-        try:
-            labelled = [split_label(text.strip()) for text in texts.split(",")]
-        except UserError as error:
-            raise UserError(f"{OPTION} {name}: {error}") from None
+        labelled = [_split(name, text.strip(), isinstance(known[name], str)) for text in texts.split(",")]
         values[name] = [(_read(name, text, known[name]), label) for text, label in labelled]
     short = short_names(values)
     return tuple(
@@ -56,14 +55,35 @@ def rows_over(given: Sequence[str], config: config_dict.ConfigDict) -> tuple[Var
 def make_sweep(config: config_dict.ConfigDict, given: Sequence[str]) -> None:
     """Gives a recipe's config the section `sweep` of these rows; the first one is the baseline.
 
+    It has no columns yet: they follow from the whole config (`name_columns`).
+
     Raises:
       UserError: when the config is a sweep already; see also `rows_over`.
     """
     if "sweep" in config:
         raise UserError(f"{OPTION}: this config has rows of its own; give a recipe, such as unsup_bert")
     names = ", ".join(each.partition("=")[0] for each in given)
-    columns = AGAINST if config.eval.against_start else ("stsb_dev",)
-    config.sweep = sweep_defaults(f"Values of {names}", "Ours", columns, rows_over(given, config)[0].name)
+    config.sweep = sweep_defaults(f"Values of {names}", "Ours", (), rows_over(given, config)[0].name)
+
+
+def name_columns(config: config_dict.ConfigDict) -> None:
+    """Sets the columns, unless they are given: the scores before and after training, or what chooses the checkpoint."""
+    if not config.sweep.metrics:
+        config.sweep.metrics = AGAINST if config.eval.against_start else (chosen_by(config),)
+
+
+def _split(name: str, text: str, is_string: bool) -> tuple[str, str]:
+    """A value and its label, which is empty where there is none; an existing path is a value as a whole."""
+    if is_string and local_path(text).exists():
+        return text, ""
+    parts = LABEL.split(text, 0 if is_string else 1)  # a number has no =
+    value, *labels = (part.replace("==", "=").strip() for part in parts)
+    if labels and (not value or labels[1:] or not labels[0] or set(labels[0]) & set("@/")):
+        raise UserError(
+            f"{OPTION} {name}={text}: is not VALUE=LABEL, with one = and neither @ nor / in the label; write == for "
+            "an = that belongs to the value"
+        )
+    return value, "".join(labels)
 
 
 def _read(name: str, text: str, default: Any) -> Any:

@@ -18,11 +18,21 @@ from simcse_jax.evaluation import transfer_files
 from simcse_jax.evaluation.postprocess import TARGET, TARGET_ALL
 from simcse_jax.evaluation.tasks import EXTRA, RETRIEVAL, TRANSFER
 from simcse_jax.host.storage import local_path
+from simcse_jax.objectives.registry import needing
 from simcse_jax.runs.reporters.opening import check_installed
 from simcse_jax.runs.workdir import Workdir
 from simcse_jax.training.evaluation import read_extra
 from simcse_jax.training.run import train_and_evaluate
-from simcse_jax.training.sweeps.metrics import AGAINST, ANISOTROPY, HELD_OUT_DEV, METRICS, MINUTES, RETRIEVAL_DEV
+from simcse_jax.training.sweeps.metrics import (
+    AFTER,
+    AGAINST,
+    ANISOTROPY,
+    HELD_OUT_DEV,
+    METRICS,
+    MINUTES,
+    RETRIEVAL_DEV,
+    chosen_by,
+)
 from simcse_jax.training.sweeps.together import draws_data, group_key, train_together
 from simcse_jax.training.sweeps.variants import Variant, read_seeds
 
@@ -80,6 +90,9 @@ def all_runs(variants: Sequence[tuple[Variant, Section]], sweep: Section, folder
                 raise UserError(f"{where}.{field}={name}: no such file (config.sweep.only chooses other rows)")
         for metric in sweep.metrics:
             check_measured(config, metric, where)
+        if config.data.held_out and HELD_OUT_DEV in variant.chosen_on:  # not on what is the test set here
+            check_measured(config, HELD_OUT_DEV, where)
+    _check_same_tests(runs_of)
     measured = [(config.eval.data, tuple(extra_of(config, sweep.metrics))) for _, config in runs_of]
     for data, extra in dict.fromkeys(measured):
         try:
@@ -119,8 +132,18 @@ def check_measured(config: Section, metric: str, where: str) -> None:
         raise UserError(f"{where}.eval.against_start: must be set for the metric {metric}")
     if metric == HELD_OUT_DEV and not config.data.held_out:
         raise UserError(f"{where}.data.held_out: must be set for the metric {metric}")
+    if metric == HELD_OUT_DEV and not scored:
+        raise UserError(
+            f"{where}.eval.every=0: must be above 0 for the metric {metric}: where nothing is chosen, all rows held "
+            "out are the test set. Set it, or eval.against_start and the metric after"
+        )
     if needed.measure and not (of_retrieval.data or config.data.held_out):
         raise UserError(f"{where}.eval.retrieval.data: must be set for the metric {metric}")
+    if needed.measure and config.data.held_out and (graded := needing(config.objective, "scores")):
+        raise UserError(
+            f"{where}.data.held_out={config.data.held_out}: pairs with scores, which objective.{graded[0].name} needs, "
+            f"are judged by Spearman's correlation, not by {metric}; set config.sweep.metrics={_instead(config)}"
+        )
     if needed.measure and needed.measure not in of_retrieval.measures:
         measures = ",".join(of_retrieval.measures)
         raise UserError(f"{where}.eval.retrieval.measures={measures}: has no {needed.measure}, for {metric}")
@@ -132,12 +155,37 @@ def check_measured(config: Section, metric: str, where: str) -> None:
         if not config.eval.transfer:
             raise UserError(f"{where}.eval.transfer: must be set for the metric {metric}")
     elif not scores_tests(config):
-        raise UserError(
-            f"{where}.eval.data={config.eval.data} has no test tasks for {metric}; give SentEval's folder and "
-            "eval.tasks, or set config.sweep.metrics=stsb_dev"
-        )
+        what = f"eval.data={config.eval.data} has no test tasks for {metric}; give SentEval's folder and eval.tasks, or"
+        if config.data.held_out:
+            what = f"data.held_out={config.data.held_out}: {metric} is not measured on rows held out;"
+        raise UserError(f"{where}.{what} set config.sweep.metrics={_instead(config)}")
     elif not set(needed.tasks) & set(config.eval.tasks):
         raise UserError(f"{where}.eval.tasks={','.join(config.eval.tasks)}: has no {needed.tasks[0]}, for {metric}")
+
+
+def _instead(config: Section) -> str:
+    """A column that a run fills."""
+    return AFTER if config.eval.against_start else chosen_by(config)
+
+
+def _check_same_tests(rows: Sequence[tuple[Variant, Section]]) -> None:
+    """Refuses rows of which some choose a checkpoint on half of the pairs and others are scored on all of them."""
+    seen: dict[tuple[str, int], tuple[bool, str]] = {}
+    for variant, config in rows:
+        evaluation, held_out = config.eval, config.data.held_out
+        if not held_out and not (evaluation.data and local_path(evaluation.data).is_file()):
+            continue
+        halved = bool(evaluation.every and (held_out or evaluation.against_start))
+        other, name = seen.setdefault((evaluation.data, held_out), (halved, variant.name))
+        if other != halved:
+            pairs, cure = "the rows held out", "eval.every to 0 in all rows or in none"
+            if not held_out:
+                pairs, cure = evaluation.data, "eval.every and eval.against_start alike in all rows"
+            half, whole = (variant.name, name) if halved else (name, variant.name)
+            raise UserError(
+                f"variant {half!r} would be scored on half of {pairs}, as the other half chooses its checkpoint, and "
+                f"variant {whole!r} on all of them, so a table cannot compare them; set config.{cure}"
+            )
 
 
 def sources(config: Section) -> dict[str, str]:
@@ -150,15 +198,6 @@ def sources(config: Section) -> dict[str, str]:
     if config.eval.retrieval.data:
         found |= by_field("eval.retrieval.data", config.eval.retrieval.data)
     return found | ({"eval.data": config.eval.data} if config.eval.data else {})
-
-
-def chosen_by(config: Section) -> str:
-    """The column of the development scores that chose the checkpoint; the pairs of a file are in STS-B's."""
-    if config.data.held_out:
-        return HELD_OUT_DEV
-    if config.eval.development == RETRIEVAL:
-        return RETRIEVAL_DEV
-    return "stsb_dev" if local_path(config.eval.data).is_file() else f"{config.eval.development}_dev"
 
 
 def extra_of(config: Section, wanted: Sequence[str]) -> list[str]:
@@ -309,17 +348,22 @@ def check_same_data(runs: Sequence[Run]) -> None:
         for field, contents in folder.read_run()["sha256"].items() if folder.exists else ():
             other, first = seen.setdefault((field, *_named_by(run, field)), (run, contents))
             if first != contents:
+                named = "data.held_out" if _is_held_out(run, field) else field
                 raise UserError(
-                    f"{run.name} and {other.name} read different contents of config.{field}="
-                    f"{flatten(run.config)[field]}, so a table cannot compare them; keep the runs of other data in "
+                    f"{run.name} and {other.name} read different contents of config.{named}="
+                    f"{flatten(run.config)[named]}, so a table cannot compare them; keep the runs of other data in "
                     f"another workdir, or remove {run.workdir} to run it again"
                 )
+
+
+def _is_held_out(run: Run, field: str) -> bool:
+    return bool(run.config.data.held_out) and field in ("eval.data", "eval.retrieval.data")
 
 
 def _named_by(run: Run, field: str) -> tuple[Any, ...]:
     """The values of a config that decide which contents a field has."""
     config = run.config
-    if config.data.held_out and field in ("eval.data", "eval.retrieval.data"):
+    if _is_held_out(run, field):
         field = "data.train"  # of which it is a part
     if field == "eval.data":
         return config.eval.data, config.eval.development

@@ -12,8 +12,8 @@ from simcse_jax.host.storage import local_path
 from simcse_jax.runs import run_files
 from simcse_jax.runs.workdir import Workdir
 from simcse_jax.training.sweeps import metrics
-from simcse_jax.training.sweeps.metrics import METRICS, is_development
-from simcse_jax.training.sweeps.runner import Run, chosen_by, scores_tests
+from simcse_jax.training.sweeps.metrics import METRICS, chosen_by, is_development
+from simcse_jax.training.sweeps.runner import Run, scores_tests
 from simcse_jax.training.sweeps.variants import Variant
 
 # The papers' protocols of transfer tasks; which one scored development sets (SimCSE, Table D.2) is open.
@@ -31,9 +31,10 @@ class Scores(NamedTuple):
 def read_scores(runs: Sequence[Run]) -> Scores:
     """The scores of the finished runs; a metric that a run does not have is left out.
 
-    `stsb_dev`, or `sickr_dev` or `retrieval_dev` where `eval.development` says so, is the best of the development
-    scores (of `eval.data` if that is a file), by which the checkpoint was chosen, or that checkpoint's score after the
-    post-processing; `best_step` is its step. Where that checkpoint was damaged and the next best one was scored, they
+    `stsb_dev`, or `sickr_dev` or `retrieval_dev` where `eval.development` says so, or `held_out_dev` with
+    `data.held_out`, is the best of the development scores (of `eval.data` if that is a file), by which the checkpoint
+    was chosen, or that checkpoint's score after the post-processing; `best_step` is its step. `before` and `after` are
+    those of `eval.against_start`. Where that checkpoint was damaged and the next best one was scored, they
     are that one's. An average is over the tasks that all finished runs have, so that rows can be compared.
     """
     by_run: dict[str, dict[int, dict[str, float]]] = {}

@@ -177,7 +177,7 @@ def _finding(rows: Sequence[Row], metric: str) -> str:
     lower = METRICS[metric].lower
     best = (min if lower else max)(means, key=lambda name: means[name])
     extreme = f"the {'lowest' if lower else 'highest'} mean, {_decimals(means[best], metric)}"
-    if len({_decimals(mean, metric) for mean in means.values()}) == 1:
+    if len({*means.values()}) == 1:
         return f"{_heading(rows, metric)}: all rows have the same mean{among}."
     text = f"{_heading(rows, metric)}: {_escape(best)} has {extreme}{_mark(cells[best])}{among}"
     tests = {name: cell.holm for name, cell in cells.items() if cell.holm is not None}

@@ -14,7 +14,7 @@ from ml_collections import config_dict
 
 from simcse_jax.config.checks import check_range, check_type, validate
 from simcse_jax.config.fields import default_config, defaults_of, flatten
-from simcse_jax.config.flags import field_meant
+from simcse_jax.config.flags import no_such_field
 from simcse_jax.config.recipes import running
 from simcse_jax.config.recorded import is_record
 from simcse_jax.config.sections import Config, Section
@@ -257,8 +257,7 @@ def _lay_over(config: config_dict.ConfigDict, variant: Variant) -> Section:
     known = flatten(resolved)
     for name, value in variant.fields.items():
         if name not in known:
-            meant = field_meant(name, known)
-            raise UserError(f"variant {variant.name!r}: no field config.{name}; the nearest one is config.{meant}")
+            raise UserError(f"variant {variant.name!r}: config.{name}: {no_such_field(name, known, 'config.')}")
         if name == "seed":
             raise UserError(f"variant {variant.name!r}: config.seed is set by config.sweep.seeds")
         expected = type(known[name])

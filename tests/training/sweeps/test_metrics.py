@@ -4,7 +4,7 @@ from simcse_jax.config.fields import defaults_of
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.tasks import EXTRA, TASKS, TRANSFER
 from simcse_jax.evaluation.tasks import MEASURES as RANKINGS
-from simcse_jax.training.sweeps.metrics import HEADINGS, METRICS, WORDS
+from simcse_jax.training.sweeps.metrics import HEADINGS, METRICS, WORDS, share_data
 from simcse_jax.training.sweeps.variants import FIELDS
 
 
@@ -54,3 +54,24 @@ def test_an_unknown_name_is_refused_with_the_nearest(name, nearest):
         rule.check("config.sweep.metrics", ("stsb_dev", name))
     assert f"no metric {name!r}; the nearest one is {nearest}" in str(caught.value)
     assert defaults_of(FIELDS).sweep.metrics == ()
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "shared"),
+    [
+        ("STS12", "sts_avg", True),
+        ("STSBenchmark", "stsb_dev", False),
+        ("before", "after", True),
+        ("after", "retrieval_ndcg@10", True),
+        ("retrieval_mrr@10", "retrieval_ndcg@10", True),
+        ("after", "STSBenchmark", True),
+        ("after", "held_out_dev", False),
+        ("retrieval_ndcg@10", "retrieval_dev", False),
+        ("after", "MR", False),
+        ("after", "best_step", False),
+        ("steps", "best_step", False),
+    ],
+)
+def test_two_metrics_share_data_where_they_may_be_of_the_same_test_set(first, second, shared):
+    assert share_data(first, second) == share_data(second, first) == shared
+    assert share_data(first, first) and share_data(second, second)

@@ -3,7 +3,7 @@ import pytest
 from simcse_jax.config.fields import default_config
 from simcse_jax.config.flags import split_option
 from simcse_jax.errors import UserError
-from simcse_jax.training.sweeps.over import OPTION, make_sweep, rows_over
+from simcse_jax.training.sweeps.over import OPTION, make_sweep, name_columns, rows_over
 from simcse_jax.training.sweeps.variants import read_sweep
 
 
@@ -14,6 +14,7 @@ def test_each_value_of_a_field_meets_each_one_of_the_others():
     assert rest == ["--config=x", "--workdir=w"]
     config = default_config()
     make_sweep(config, over)
+    name_columns(config)
     rows = read_sweep(config, rows_over(over, config))
     assert [row.name for row, _ in rows] == ["batch_size=8 init_from=a-b", "batch_size=16 init_from=a-b"]
     assert [(each.train.batch_size, each.model.init_from) for _, each in rows] == [(8, "a/b"), (16, "a/b")]
@@ -51,6 +52,7 @@ def test_values_have_their_fields_types_and_fields_of_one_name_their_whole_names
         (["train.batch_size"], "give a field and its values"),
         (["train.batch_size="], "give a field and its values"),
         (["train.batch=8"], "no such field; the nearest one is train.batch_size"),
+        (["weights=1"], "could be data.weights, matryoshka.weights; give the whole name of one of them"),
         (["temprature=0.1"], "no such field; the nearest one is objective.info_nce.temperature"),
         (["train.batch_size=8,x"], "'x' is not of its type, int"),
         (["train.batch_size=8,"], "'' is not of its type, int"),
@@ -65,14 +67,58 @@ def test_a_mistake_names_the_field(over, told):
     assert str(caught.value).startswith("--over ")
 
 
-def test_what_is_no_label_is_refused():
-    with pytest.raises(UserError, match=r"^--over seed: 1=: the label is empty; give NAME=LABEL"):
-        rows_over(["seed=1=,2"], default_config())
+@pytest.mark.parametrize(
+    ("over", "value", "name"),
+    [
+        ("seed=1=a=b", 1, "a=b"),
+        ("seed=1=tau==b", 1, "tau=b"),
+        ("model.init_from=runs/a@step=5", "runs/a@step=5", "init_from=runs-a@step=5"),
+        ("model.init_from=runs/a@step=5=mine", "runs/a@step=5", "mine"),
+        ("model.init_from=runs/t==1/b", "runs/t=1/b", "init_from=runs-t=1-b"),
+        ("model.init_from=runs/t==1=x==1", "runs/t=1", "x=1"),
+        ("train.unpad=true=packed", True, "packed"),
+    ],
+)
+def test_two_equals_signs_are_one_that_belongs_to_the_value(over, value, name):
+    (row,) = rows_over([over], default_config())
+    assert (row.fields, row.name) == ({over.partition("=")[0]: value}, name)
+
+
+@pytest.mark.parametrize(
+    "over",
+    ["seed=1=", "model.init_from=runs/t=1/b", "model.init_from=a=b=c", "data.prompts.anchor=q=@", "data.train==x"],
+)
+def test_what_is_no_label_is_refused(over):
+    with pytest.raises(
+        UserError, match="is not VALUE=LABEL, with one = and neither @ nor / in the label; write == for"
+    ):
+        rows_over([over], default_config())
+
+
+def test_labels_are_names_of_rows():
     config = default_config()
     over = ["train.batch_size=8=small,16=small"]
     make_sweep(config, over)
+    name_columns(config)
     with pytest.raises(UserError, match="variant 'small': two variants have that name"):
         read_sweep(config, rows_over(over, config))
-    for label in ("a/b", ".."):
-        with pytest.raises(UserError, match="a name must be a valid folder name"):
-            read_sweep(config, rows_over([f"train.batch_size=8={label}"], config))
+    with pytest.raises(UserError, match="a name must be a valid folder name"):
+        read_sweep(config, rows_over(["train.batch_size=8=.."], config))
+
+
+@pytest.mark.parametrize(
+    ("fields", "columns"),
+    [
+        ({}, ("stsb_dev",)),
+        ({"eval.against_start": True}, ("before", "after")),
+        ({"eval.data": "", "data.held_out": 100}, ("held_out_dev",)),
+        ({"eval.development": "retrieval"}, ("retrieval_dev",)),
+        ({"eval.against_start": True, "sweep.metrics": ("steps",)}, ("steps",)),
+    ],
+)
+def test_the_columns_follow_from_the_whole_config_unless_they_are_given(fields, columns):
+    config = default_config()
+    make_sweep(config, ["seed=1"])
+    config.update_from_flattened_dict(fields)
+    name_columns(config)
+    assert config.sweep.metrics == columns

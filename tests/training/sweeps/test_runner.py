@@ -22,7 +22,9 @@ from support.sweeps import sweep_text
 
 from simcse_jax.commands import sweep
 from simcse_jax.config.checks import validate
+from simcse_jax.config.fields import default_config
 from simcse_jax.config.flags import parse
+from simcse_jax.config.sections import Section
 from simcse_jax.devices.preemption import Preemption
 from simcse_jax.errors import Preempted, UserError
 from simcse_jax.host.locks import held
@@ -31,7 +33,7 @@ from simcse_jax.runs.loading import load_model
 from simcse_jax.training.loop import Training
 from simcse_jax.training.run import train_and_evaluate
 from simcse_jax.training.sweeps import runner
-from simcse_jax.training.sweeps.variants import load_variants, read_sweep
+from simcse_jax.training.sweeps.variants import Variant, load_variants, read_sweep, sweep_defaults
 
 VARIANTS = """
     Variant("a", {}, {"stsb_dev": 50.0}),
@@ -229,6 +231,100 @@ def test_a_mistake_that_stops_every_run_is_reported_before_the_first(argument, f
     with pytest.raises(UserError, match=re.escape(REFUSED[argument])) as caught:
         run(monkeypatch, file, tmp_path / "sweep", argument)
     assert "\n" not in str(caught.value) and not (tmp_path / "sweep").exists()
+
+
+def rows(tmp_path, *each, **base):
+    """Rows that differ in these fields, as they are checked."""
+    (tmp_path / "pairs.tsv").write_text("a\tb\n")
+    found = []
+    for number, fields in enumerate(each):
+        config = default_config()
+        train = {"data.train": str(tmp_path / "pairs.tsv"), "eval.data": "", "parallel.devices": 1}
+        config.update_from_flattened_dict(train | {"eval.tasks": ()} | base | fields)
+        found.append((Variant(f"row {number}", {}), validate(config)))
+    return found
+
+
+def columns(*names):
+    return Section.of({"sweep": sweep_defaults("", "", names, "row 0")}).sweep
+
+
+HELD_OUT = {"data.held_out": 100, "eval.against_start": True}
+
+
+@pytest.mark.parametrize(
+    ("base", "each", "told"),
+    [
+        (HELD_OUT, [{"eval.every": 0}, {"eval.every": 10}], "'row 1' would be scored on half of the rows held out, "),
+        (
+            HELD_OUT,
+            [{"eval.every": 10}, {"eval.every": 0}],
+            "'row 0' would be scored on half of .* and variant 'row 1'",
+        ),
+        (
+            {"eval.data": "pairs.tsv", "eval.against_start": True},
+            [{"eval.every": 10}, {"eval.every": 0}],
+            r"'row 0' would be scored on half of pairs\.tsv, .*; set config\.eval\.every and eval\.against_start alike",
+        ),
+    ],
+)
+def test_rows_that_would_be_scored_on_other_pairs_are_refused_before_the_first_run(
+    base, each, told, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=told) as caught:
+        runner.all_runs(rows(tmp_path, *each, **base), columns("after"), tmp_path / "sweep")
+    assert "\n" not in str(caught.value)
+    for same in (0, 10):
+        runner.all_runs(rows(tmp_path, *[{"eval.every": same}] * 2, **base), columns("after"), tmp_path / "sweep")
+
+
+@pytest.mark.parametrize(
+    ("fields", "metric", "told"),
+    [
+        ({"eval.every": 0}, "held_out_dev", r"config\.eval\.every=0: must be above 0 for the metric held_out_dev"),
+        (
+            {},
+            "sts_avg",
+            r"data\.held_out=100: sts_avg is not measured on rows held out; set config\.sweep\.metrics=after$",
+        ),
+        ({"eval.against_start": False}, "STS12", "; set config.sweep.metrics=held_out_dev$"),
+        (
+            {"objective.cosent.weight": 1.0, "objective.info_nce.weight": 0.0},
+            "retrieval_ndcg@10",
+            r"pairs with scores, which objective\.cosent needs, are judged by Spearman's .*; set config\..*=after$",
+        ),
+    ],
+)
+def test_columns_that_rows_held_out_do_not_fill_are_refused(fields, metric, told, tmp_path):
+    ((_, config),) = rows(tmp_path, fields, **HELD_OUT)
+    with pytest.raises(UserError, match=told):
+        runner.check_measured(config, metric, "config")
+    ((_, config),) = rows(tmp_path, {}, **HELD_OUT)
+    for good in ("held_out_dev", "after", "retrieval_ndcg@10"):
+        runner.check_measured(config, good, "config")
+
+
+def test_a_row_that_was_chosen_on_what_is_the_test_set_is_refused(tmp_path):
+    ((variant, config),) = rows(tmp_path, {"eval.every": 0}, **HELD_OUT)
+    runner.all_runs([(variant, config)], columns("after"), tmp_path / "sweep")
+    with pytest.raises(UserError, match=r"'row 0': config\.eval\.every=0: must be above 0 for the metric held_out_dev"):
+        chosen = variant._replace(chosen_on=("held_out_dev",))
+        runner.all_runs([(chosen, config)], columns("after"), tmp_path / "sweep")
+
+
+def test_other_contents_of_rows_held_out_are_named_by_their_field(tmp_path):
+    runs = runner.all_runs(rows(tmp_path, {}, {}, **HELD_OUT), columns("after"), tmp_path / "sweep")[:2]
+    for number, each in enumerate(runs):
+        each.workdir.mkdir(parents=True)
+        about = {
+            "config": each.config.to_dict(),
+            "sha256": {"eval.retrieval.data": f"{number}"},
+            "model": {"max_length": 32},
+        }
+        (each.workdir / "run.json").write_text(json.dumps(about))
+    with pytest.raises(UserError, match=r"read different contents of config\.data\.held_out=100, so a table"):
+        runner.check_same_data(runs)
 
 
 def test_more_that_is_refused(file, tmp_path, monkeypatch):

@@ -101,6 +101,15 @@ def test_the_best_row_is_one_of_those_with_the_most_seeds():
     )
 
 
+def test_means_that_differ_below_the_decimals_are_not_the_same():
+    rows = RESULTS["base"].items()
+    close = RESULTS | {"better": {seed: {"stsb_dev": row["stsb_dev"] + 1e-5 * seed} for seed, row in rows}}
+    found = table.findings(summarize(sweep(), VARIANTS[:2], close), sweep())
+    assert found.startswith("STS-B dev: better has the highest mean, 72.00; 1 of 1 rows differs from its baseline")
+    same = table.findings(summarize(sweep(), VARIANTS[:2], RESULTS | {"better": RESULTS["base"]}), sweep())
+    assert same == "STS-B dev: all rows have the same mean."
+
+
 def test_without_a_test_no_row_is_said_not_to_differ():
     one_seed = {name: {42: {"stsb_dev": value}} for name, value in (("base", 70.0), ("better", 71.0))}
     found = table.findings(summarize(sweep(), VARIANTS[:2], one_seed), sweep())

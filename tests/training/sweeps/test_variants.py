@@ -132,6 +132,11 @@ MISTAKES = [
         [*VARIANTS, Variant("x", {}, chosen_on=("STSBenchmark",))],
         "report_once: sts_avg has been seen: variant 'x' was chosen on it",
     ),
+    (
+        {"metrics": ("before", "after"), "report_once": ("after",)},
+        [*VARIANTS, Variant("x", {}, chosen_on=("retrieval_mrr@10",))],
+        "report_once: after has been seen: variant 'x' was chosen on it",
+    ),
     ({}, [*VARIANTS, Variant("x", {}, quoted=True)], "'x': is quoted: it has the paper's values alone"),
     (
         {"baseline": "x"},
@@ -141,10 +146,10 @@ MISTAKES = [
     (
         {},
         [*VARIANTS, Variant("x", {"model.poler": "avg"})],
-        "'x': no field config.model.poler; the nearest one is config.m",
+        "'x': config.model.poler: no such field; the nearest one is config.model.pooler",
     ),
-    ({}, [*VARIANTS, Variant("x", {"model": 1})], "'x': no field config.model;"),
-    ({}, [*VARIANTS, Variant("x", {"sweep.seeds": (1,)})], "'x': no field config.sweep.seeds;"),
+    ({}, [*VARIANTS, Variant("x", {"model": 1})], "'x': config.model: no such field;"),
+    ({}, [*VARIANTS, Variant("x", {"sweep.seeds": (1,)})], "'x': config.sweep.seeds: no such field;"),
     ({}, [*VARIANTS, Variant("x", {"seed": 1})], "'x': config.seed is set by config.sweep.seeds"),
     ({}, [*VARIANTS, Variant("x", {"train.epochs": 1.0})], "'x': config.train.epochs=1.0: must be of type int"),
     ({}, [*VARIANTS, Variant("x", {TEMPERATURE: True})], f"'x': config.{TEMPERATURE}=True: must be of type float"),
