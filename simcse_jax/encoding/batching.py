@@ -231,7 +231,7 @@ def _padded(parts: Iterable[list[Sentence]], lengths: Sequence[int], batching: B
     count = 0
 
     def padded(sentence: Sentence) -> int:
-        return lengths[np.searchsorted(lengths, len(sentence.ids))]
+        return lengths[int(np.searchsorted(lengths, len(sentence.ids)))]
 
     by_length: dict[int, list[Sentence]] = {length: [] for length in lengths}
     for part in parts:
@@ -274,7 +274,7 @@ def _packed(sentences: list[Sentence], lengths: Sequence[int], batching: Batchin
     lengths = [*(length for length in (*lengths, ROOM) if length < most), most]
     batches, rest = [], sentences
     while rest:
-        length = lengths[np.searchsorted(lengths, len(rest[0].ids))]
+        length = lengths[int(np.searchsorted(lengths, len(rest[0].ids)))]
         if is_long(length):  # attention then is computed in blocks of padded rows
             size = batching.size(length)
             shape = Shape(size, length, size * length)
