@@ -590,7 +590,7 @@ def test_hard_negatives_that_rows_lack_change_nothing():
     (without, _), _ = function(*arguments[:2], data, arguments[3])
     four, arguments = loss_function(1, 4)
     fewer = {name: x[:, :4] if x.ndim > 1 else x for name, x in data.items()}
-    expected, _ = four(*arguments[:2], fewer, arguments[3])
+    (expected, _), _ = four(*arguments[:2], fewer, arguments[3])
     assert float(without) == pytest.approx(float(expected), rel=1e-5) and float(without) < float(loss)
 
 
