@@ -1,4 +1,4 @@
-"""Chooses the tokens that a masked language model has to predict, and draws what it predicts.
+"""Chooses the tokens that a masked language model has to predict, and the noise to draw what it predicts.
 
 Shapes: B sentences, T tokens, V words.
 """
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Float32, Int, Int32, Key, UInt32
+from jaxtyping import Array, Bool, Float32, Int, Int32, Key, UInt32
 
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.dropout import threefry2x32
@@ -72,17 +72,20 @@ def _uniform(bits: UInt32[Array, "B T"]) -> Float32[Array, "B T"]:
     return (bits >> 8).astype(jnp.float32) * 2.0**-24
 
 
-def uniform(row_keys: Key[Array, " B"], length: int) -> Float32[Array, "B T"]:
-    """A number in [0, 1) for each position of each row, for `draw_tokens`; the same keys give `mask_tokens` others."""
-    return _uniform(_bits(jax.random.key_data(row_keys), length, 2)[0])
+def token_keys(row_keys: Key[Array, " B"], length: int) -> tuple[UInt32[Array, "B T"], UInt32[Array, "B T"]]:
+    """The two words of a key for each position of each row, for `gumbel`; the same keys give `mask_tokens` others."""
+    return _bits(jax.random.key_data(row_keys), length, 2)
 
 
-def draw_tokens(scores: Float[AnyArray, "R V"], at: Float32[AnyArray, " R"]) -> Int32[Array, " R"]:
-    """Draws from softmax(scores): the first word at which the sum of the probabilities exceeds `at`, in [0, 1)."""
-    scores = jnp.asarray(scores, jnp.float32)
-    sums = jnp.cumsum(jnp.exp(scores - jnp.max(scores, axis=1, keepdims=True)), axis=1)
-    words = jnp.sum(sums <= at[:, None] * sums[:, -1:], axis=1)
-    return jnp.minimum(words, scores.shape[1] - 1).astype(jnp.int32)  # rounded, `at` may reach the whole sum
+def gumbel(first: UInt32[AnyArray, " R"], second: UInt32[AnyArray, " R"], size: int) -> Float32[Array, "R V"]:
+    """Gumbel noise for each of V words, of the two words of a key.
+
+    The word with the largest sum of score and noise is one drawn from softmax(scores). Rounding hardly ever changes it,
+    where the inverse of the distribution function goes to a neighbour in one of two thousand tokens.
+    """
+    counters = jnp.arange(-(-size // 2), dtype=jnp.uint32)[None]
+    bits = jnp.concatenate(threefry2x32((first[:, None], second[:, None]), counters, jnp.uint32(0)), axis=1)[:, :size]
+    return -jnp.log(-jnp.log(_uniform(bits) + 2.0**-25))
 
 
 def select_positions(

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from jaxtyping import Bool, Float, Int, Key
+from jaxtyping import Bool, Float, Int, Key, UInt32
 
 from simcse_jax.data.documents import SPANS
 from simcse_jax.errors import UserError
@@ -104,7 +104,7 @@ class ReplacedTokenDetection(Objective):
         own.
         """
         from simcse_jax.models.language_model import logits
-        from simcse_jax.models.masking import draw_tokens, uniform
+        from simcse_jax.models.masking import gumbel, token_keys
         from simcse_jax.models.padding import Layout, Padded, unpadded
         from simcse_jax.models.parameters import LANGUAGE_MODEL, WORD_EMBEDDING, subset
 
@@ -116,18 +116,19 @@ class ReplacedTokenDetection(Objective):
         table, head = generator.params[WORD_EMBEDDING], subset(generator.params, LANGUAGE_MODEL)
 
         sampled = tokens.fields["reading"] == "paper"
-        at = uniform(rows.keys(draws).reshape(-1), ids.shape[1])
+        keys = token_keys(rows.keys(draws).reshape(-1), ids.shape[1])
 
-        def word(hidden: Float[AnyArray, "R D"], at: Float[AnyArray, " R"]) -> Int[Array, " R"]:
+        def word(hidden: Float[AnyArray, "R D"], *key: UInt32[AnyArray, " R"]) -> Int[Array, " R"]:
             scores = logits(hidden, head, table, generator.config)
-            return draw_tokens(scores, at) if sampled else jnp.argmax(scores, axis=1)
+            return jnp.argmax(scores + gumbel(*key, len(table)) if sampled else scores, axis=1)
 
         layout: Layout = Padded(ids.shape[1])
         most_tokens = rows.most_tokens(columns)
         if most_tokens is not None and most_tokens < ids.size:  # no logits of padding
             layout = unpadded(mask, most_tokens)
         states = layout.to_tokens(hidden)
-        flat = by_rows(word, len(table), states.reshape(-1, states.shape[-1]), layout.to_tokens(at).reshape(-1))
+        parts = [layout.to_tokens(part).reshape(-1) for part in keys]
+        flat = by_rows(word, len(table), states.reshape(-1, states.shape[-1]), *parts)
         guessed = layout.to_rows(flat.reshape(states.shape[:-1])).astype(ids.dtype)
         kept = ~selected if sampled else (mask == 0) | (jnp.arange(ids.shape[1]) == 0)
         replaced = jnp.where(kept, ids, guessed).reshape(len(columns), -1, ids.shape[1])

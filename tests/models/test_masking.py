@@ -7,7 +7,7 @@ import pytest
 from support import row_keys
 
 from simcse_jax.models.dropout import drop, token_masks
-from simcse_jax.models.masking import draw_tokens, mask_tokens, select_positions, uniform
+from simcse_jax.models.masking import gumbel, mask_tokens, select_positions, token_keys
 
 SPECIAL, MASK, WORDS = (0, 1, 2, 3, 4), 4, 1000
 
@@ -49,16 +49,19 @@ def test_rates_are_bert_s():
 
 
 def test_words_are_drawn_with_their_probabilities():
-    scores = np.log(np.array([0.5, 0.0, 0.2, 0.3]) + 1e-30).astype(np.float32) - 40
-    at = uniform(row_keys(200), 50)
-    assert at.min() >= 0 and at.max() < 1 and len(np.unique(at)) > 9990
-    drawn = np.asarray(draw_tokens(np.tile(scores, (10000, 1)), at.ravel()))
-    for word, probability in enumerate([0.5, 0.0, 0.2, 0.3]):
+    probabilities = np.array([0.5, 0.0, 0.2, 0.25, 0.05])
+    scores = np.log(probabilities + 1e-30) - 40
+    keys = [part.ravel() for part in token_keys(row_keys(200), 50)]
+    assert len({*zip(*(part.tolist() for part in keys), strict=True)}) == 10_000
+    noise = np.asarray(gumbel(*keys, 5))
+    drawn = np.argmax(scores + noise, axis=1)
+    for word, probability in enumerate(probabilities):
         assert_rate(drawn == word, probability) if probability else np.testing.assert_equal((drawn == word).sum(), 0)
-    np.testing.assert_array_equal(draw_tokens(np.tile(scores, (3, 1)), np.float32([0, 0.4999, 1 - 2**-24])), [0, 0, 3])
-    # The numbers are not those by which `mask_tokens` selects the same tokens.
+    assert np.isfinite(noise).all() and np.mean(noise) == pytest.approx(0.5772, abs=4 * 1.2825 / np.sqrt(noise.size))
+    # A word's noise depends on neither other words nor the tokens that `mask_tokens` selects by the same keys.
+    assert np.abs(np.corrcoef(noise, rowvar=False) - np.eye(5)).max() < 0.05
     _, selected = mask(row_keys(200), random_ids(200, 50), probability=0.5)
-    assert abs(np.mean(np.asarray(at)[selected]) - 0.5) < 4 / np.sqrt(12 * selected.sum())
+    assert abs(np.corrcoef(noise[:, 0], selected.ravel())[0, 1]) < 0.04
 
 
 @pytest.mark.parametrize("probability", [0.0, 0.5, 1.0])

@@ -10,7 +10,7 @@ from support.steps import BATCH, batch, replaced_tokens_settings, replaced_token
 from simcse_jax.devices.mesh import data_mesh
 from simcse_jax.huggingface.weight_names import BERT_HEAD, to_tensors
 from simcse_jax.models import parameters
-from simcse_jax.models.masking import mask_tokens, uniform
+from simcse_jax.models.masking import gumbel, mask_tokens, token_keys
 from simcse_jax.objectives.rows import Rows
 from simcse_jax.objectives.views import REPLACING
 from simcse_jax.training.loss import make_loss
@@ -65,10 +65,9 @@ def their_loss(params, frozen, data, masked, drawn):
     if drawn is None:
         shown = scores.argmax(-1)
         shown[:, 0] = ids[:, 0]
-    else:  # a word where the sum of the probabilities passes a number, at the masked positions
-        at, selected = (torch.tensor(np.array(part)) for part in drawn)
-        words = torch.searchsorted(scores.softmax(-1).cumsum(-1), at[:, :, None].double(), right=True)[..., 0]
-        shown = torch.where(selected, words, ids)
+    else:  # the largest sum of score and noise, at the masked positions
+        noise, selected = (torch.tensor(np.array(part)) for part in drawn)
+        shown = torch.where(selected, (scores + noise).argmax(-1), ids)
     replaced = (shown != ids) & (mask > 0)
     assert 10 < replaced.sum() < (mask > 0).sum()
     embedded = discriminator.embeddings(shown * mask)
@@ -94,7 +93,8 @@ def test_loss_and_gradients_of_a_tiny_diffcse(reading):
     keys = Rows(data, jnp.int32(0), settings, ()).keys([REPLACING, REPLACING + 1]).reshape(-1)
     masking = recipe.masking._asdict()
     masked, selected = mask_tokens(keys, ids, mask, vocab_size=40, probability=0.3, **masking)
-    drawn = (uniform(keys, ids.shape[1]), selected) if reading == "paper" else None
+    noise = gumbel(*(part.ravel() for part in token_keys(keys, ids.shape[1])), 40).reshape(*ids.shape, 40)
+    drawn = (noise, selected) if reading == "paper" else None
     loss, encoder, discriminator, projector, head = their_loss(params, frozen, data, masked, drawn)
     loss.backward()
 
