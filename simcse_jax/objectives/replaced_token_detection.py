@@ -118,9 +118,11 @@ class ReplacedTokenDetection(Objective):
         sampled = tokens.fields["reading"] == "paper"
         keys = token_keys(rows.keys(draws).reshape(-1), ids.shape[1])
 
-        def word(hidden: Float[AnyArray, "R D"], *key: UInt32[AnyArray, " R"]) -> Int[Array, " R"]:
+        def word(
+            hidden: Float[AnyArray, "R D"], first: UInt32[AnyArray, " R"], second: UInt32[AnyArray, " R"]
+        ) -> Int[Array, " R"]:
             scores = logits(hidden, head, table, generator.config)
-            return jnp.argmax(scores + gumbel(*key, len(table)) if sampled else scores, axis=1)
+            return jnp.argmax(scores + gumbel(first, second, len(table)) if sampled else scores, axis=1)
 
         layout: Layout = Padded(ids.shape[1])
         most_tokens = rows.most_tokens(columns)
