@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from simcse_jax.devices.backend import check_fork
-from simcse_jax.encoding.batching import FEW, LENGTHS, Batch, Batching, Sentence, Shape
+from simcse_jax.encoding.batching import FEW, LENGTHS, Batch, Batching, Sentence, Shape, fitting, padded_shape
 from simcse_jax.encoding.embedder import Embedder, make_embed, to_unit
 from simcse_jax.models.attention import is_long
 
@@ -55,7 +55,7 @@ class BatchEncoder:
 
     def row_length(self, sentence: Sentence) -> int:
         """The length of the shortest rows that have room for a sentence, in tokens."""
-        return self._lengths[np.searchsorted(self._lengths, len(sentence.ids))]
+        return fitting(self._lengths, sentence)
 
     def choose(self, length: int, sizes: Sequence[int]) -> tuple[Shape, list[int]]:
         """The shape of the next batch, and which of the sentences that wait are in it; the first one always is.
@@ -105,5 +105,5 @@ def shapes_by_length(batching: Batching) -> dict[int, list[Shape]]:
 def _shapes(length: int, batching: Batching) -> list[Shape]:
     if not batching.on_cpu or is_long(length):
         few, full = batching.round_up(FEW), batching.size(length)
-        return [Shape(rows, length, rows * length) for rows in ([few, full] if few < full else [full])]
+        return [padded_shape(rows, length) for rows in ([few, full] if few < full else [full])]
     return [*dict.fromkeys(batching.shape_without_padding(length, room) for room in ROOMS if room >= length)]

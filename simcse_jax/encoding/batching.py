@@ -5,6 +5,7 @@ sentences and the result does not grow with their number. On a CPU several threa
 are tokenized first, and put into those batches that take least.
 """
 
+import bisect
 import collections
 import contextlib
 import dataclasses
@@ -74,6 +75,16 @@ class Shape(NamedTuple):
             if not left or len(taken) == self.rows:
                 break
         return taken
+
+
+def padded_shape(rows: int, length: int) -> Shape:
+    """Where padding is computed."""
+    return Shape(rows, length, rows * length)
+
+
+def fitting(lengths: Sequence[int], sentence: Sentence) -> int:
+    """The first of some ascending lengths, in tokens, that has room for a sentence."""
+    return lengths[bisect.bisect_left(lengths, len(sentence.ids))]
 
 
 class Batch(NamedTuple):
@@ -230,28 +241,25 @@ def make_batches(sentences: Sequence[str], batching: Batching) -> Iterator[Batch
 def _padded(parts: Iterable[list[Sentence]], lengths: Sequence[int], batching: Batching) -> Iterator[Batch]:
     count = 0
 
-    def padded(sentence: Sentence) -> int:
-        return lengths[int(np.searchsorted(lengths, len(sentence.ids)))]
-
     by_length: dict[int, list[Sentence]] = {length: [] for length in lengths}
     for part in parts:
         count += len(part)
         for sentence in part:
-            by_length[padded(sentence)].append(sentence)
+            by_length[fitting(lengths, sentence)].append(sentence)
         for length in reversed(lengths):
             size, waiting = batching.size(length), by_length[length]
             while len(waiting) >= size:
-                yield Batch(waiting[:size], Shape(size, length, size * length))
+                yield Batch(waiting[:size], padded_shape(size, length))
                 del waiting[:size]
     rest = [sentence for waiting in by_length.values() for sentence in waiting]
     rest.sort(key=lambda sentence: -len(sentence.ids))
     few = 1 if batching.on_cpu and count == 1 else batching.round_up(FEW)
     while rest:
-        length = padded(rest[0])
+        length = fitting(lengths, rest[0])
         size = batching.size(length)
         if len(rest) <= few < size:
             size = few
-        yield Batch(rest[:size], Shape(size, length, size * length))
+        yield Batch(rest[:size], padded_shape(size, length))
         del rest[:size]
 
 
@@ -274,16 +282,15 @@ def _packed(sentences: list[Sentence], lengths: Sequence[int], batching: Batchin
     lengths = [*(length for length in (*lengths, ROOM) if length < most), most]
     batches, rest = [], sentences
     while rest:
-        length = lengths[int(np.searchsorted(lengths, len(rest[0].ids)))]
+        length = fitting(lengths, rest[0])
         if is_long(length):  # attention then is computed in blocks of padded rows
-            size = batching.size(length)
-            shape = Shape(size, length, size * length)
+            shape = padded_shape(batching.size(length), length)
         else:
             shape = batching.shape_without_padding(length, ROOM)
         taken = shape.take([len(sentence.ids) for sentence in rest])
         batches.append(Batch([rest[place] for place in taken], shape))
-        left = {*range(len(rest))} - {*taken}
-        rest = [rest[place] for place in sorted(left)]
+        gone = {*taken}
+        rest = [sentence for place, sentence in enumerate(rest) if place not in gone]
     return batches
 
 

@@ -96,6 +96,7 @@ class Embedder:
         occurrences = np.bincount(inverse, minlength=len(numbers))
         skipped = 0 if self.include_prompt else self.tokenizer.count_prompt(self.prompt, self.max_length)
         fields = (self.graph, self.pooler, self.use_head, self.sharding, self.modules, skipped)
+        # A cache of its own: that of `make_embed` hashes the whole graph, and a program is asked for with every batch.
         program = functools.cache(functools.partial(make_embed, *fields))
         embeddings = np.empty((len(numbers), self.dimension), np.float32)
         cut = np.zeros(len(numbers), bool)
