@@ -206,7 +206,7 @@ def load(name: str, num_layers: int = 0) -> Pretrained:
         if ours and is_written_as(ours.pooler, whole.num_layers, pooler):
             pooler = ours.pooler
     elif not refusal:
-        pooler, with_head, guess = (*ours, "") if ours else _by_name(name, hf_config, tensors)
+        pooler, with_head, guess = (*ours, "") if ours else _by_name(name, hf_config, tensors, whole)
     tensors |= modules.dense if modules else {}
     head = head_module(tensors) if with_head else None
     if with_head and head is None:
@@ -276,12 +276,14 @@ def _read_marker(marker: dict[str, Any], path: Path) -> ChosenPooler:
     return ChosenPooler(pooler, with_head)
 
 
-def _by_name(name: str, hf_config: dict[str, Any], tensors: Container[str]) -> tuple[str, bool, str]:
+def _by_name(
+    name: str, hf_config: dict[str, Any], tensors: Container[str], config: EncoderConfig
+) -> tuple[str, bool, str]:
     """The pooler of a published model; of others the one that the reference's tool takes for a model of its code.
 
-    That is by the name, and for a model of other code `cls` alone. Signs of its code are the layer `mlp.dense`, an
-    architecture `…ForCL`, or, since its conversion leaves neither, the words sup, unsup or simcse in the name of a
-    model with a pooler's layer.
+    That is by the name, and for a model of other code `cls` alone, or a decoder's last token. Signs of its code are the
+    layer `mlp.dense`, an architecture `…ForCL`, or, since its conversion leaves neither, the words sup, unsup or simcse
+    in the name of a model with a pooler's layer.
 
     Returns:
       The pooler, whether there is a head, which follows `cls` alone, and what was guessed, in words.
@@ -294,6 +296,8 @@ def _by_name(name: str, hf_config: dict[str, Any], tensors: Container[str]) -> t
     named = _name_of(path).partition("@")[0].lower()
     by_word = LIKE_REFERENCE.search(named)
     trained = "mlp.dense.weight" in tensors or "ForCL" in str(hf_config.get("architectures"))
+    if config.causal:
+        return "last", False, ""
     if not trained and (head_module(tensors) is None or not by_word):
         return "cls", False, ""
     said = f"{name}: its files do not say how to pool; inferred from its name, as in the SimCSE authors' tool: pooler"

@@ -40,6 +40,16 @@ _MODERNBERT = _config("modernbert", 50368, 768, 22, intermediate_size=1152)
 _NOMIC_BERT = _config("nomic_bert", 30528, 768, 12)
 _MPNET = _config("mpnet", 30527, 768, 12)
 _MULTILINGUAL_MINILM = _config("bert", 250037, 384, 12, num_attention_heads=12)
+_QWEN3: dict[str, Any] = {"num_key_value_heads": 8, "max_position_embeddings": 32768, "rope_theta": 1e6}
+_QWEN3_0_6B, _QWEN3_4B, _QWEN3_8B = (
+    _config("qwen3", words, width, layers, num_attention_heads=heads, intermediate_size=inner, **_QWEN3)
+    for words, width, layers, heads, inner in (
+        *((151669, 1024, 28, 16, 3072), (151665, 2560, 36, 32, 9728), (151665, 4096, 36, 32, 12288)),
+    )
+)
+_GEMMA: dict[str, Any] = {"num_attention_heads": 3, "num_key_value_heads": 1, "intermediate_size": 1152}
+_GEMMA |= {"max_position_embeddings": 2048, "sliding_window": 512, "use_bidirectional_attention": True}
+_MISTRAL: dict[str, Any] = {"num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 14336}
 PUBLISHED = {
     "bert-base-uncased": _BERT_BASE,
     "bert-large-uncased": _BERT_LARGE,
@@ -89,6 +99,13 @@ PUBLISHED = {
     "answerdotai/ModernBERT-large": _config("modernbert", 50368, 1024, 28, intermediate_size=2624),
     "Alibaba-NLP/gte-modernbert-base": _MODERNBERT,
     "nomic-ai/nomic-embed-text-v1.5": _NOMIC_BERT,
+    "Qwen/Qwen3-Embedding-0.6B": _QWEN3_0_6B,
+    "Qwen/Qwen3-Embedding-4B": _QWEN3_4B,
+    "Qwen/Qwen3-Embedding-8B": _QWEN3_8B,
+    "google/embeddinggemma-300m": _config("gemma3_text", 262144, 768, 24, **_GEMMA),
+    "intfloat/e5-mistral-7b-instruct": _config(
+        "mistral", 32000, 4096, 32, max_position_embeddings=32768, sliding_window=4096, **_MISTRAL
+    ),
 }
 # The poolers that the authors evaluate with, by their repositories: DiffCSE's and SCD's drop their projector at test
 # time, though their checkpoints may contain it and name SimCSE's class, which has a head. Neither ConSERT's nor

@@ -14,7 +14,7 @@ from simcse_jax.errors import UserError
 from simcse_jax.host.storage import read_json
 from simcse_jax.huggingface.tokenizer_rules import SPECIAL_TOKENS
 from simcse_jax.models.config import EncoderConfig
-from simcse_jax.models.model_types import AFTER_PADDING
+from simcse_jax.models.model_types import AFTER_PADDING, MODEL_TYPES, ROTARY
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Backend
@@ -93,7 +93,7 @@ def stated_tokens(folder: Path) -> set[str] | None:
         model = whole.get("model")
         if not isinstance(model, dict) or not isinstance(model.get("vocab"), dict | list):
             raise UserError(f"{path}: has no 'model' with a 'vocab'")
-        for field in ("truncation", "padding"):
+        for field in ("truncation", "padding")[: 1 + _padding_counts(folder)]:
             if is_left(whole.get(field)):
                 raise UserError(f"{path}: the direction of {field} is Left; only Right is supported")
         if model.get("dropout"):
@@ -126,11 +126,18 @@ def is_left(side: Any) -> bool:
     return isinstance(side, dict) and str(side.get("direction")).lower() == "left"
 
 
+def _padding_counts(folder: Path) -> bool:
+    """Whether embeddings depend on the side of the padding. Those of rotary positions, which are relative, do not."""
+    model_type = read_json(folder / "config.json").get("model_type") if (folder / "config.json").is_file() else None
+    kind = MODEL_TYPES.get(model_type) if isinstance(model_type, str) else None
+    return kind is None or kind.parts.get("positions") != ROTARY
+
+
 def check_sides(folder: Path) -> None:
-    """Refuses truncation or padding at the left in `tokenizer_config.json`."""
+    """Refuses truncation at the left in `tokenizer_config.json`, and padding there where positions count it."""
     path = folder / "tokenizer_config.json"
     config = read_json(path) if path.is_file() else {}
-    for field in ("truncation_side", "padding_side"):
+    for field in ("truncation_side", "padding_side")[: 1 + _padding_counts(folder)]:
         if config.get(field) not in (None, "right"):
             raise UserError(f"{path}: {field} is {config[field]!r:.60}; only 'right' is supported")
 
@@ -168,13 +175,11 @@ def vocabulary(backend: "Backend") -> dict[str, int]:
 
 
 def check_backend(backend: "Backend", stated: set[str] | None, where: str) -> None:
-    """Refuses a tokenizer that has no words, adds no tokens at the ends of a sentence, or fails for a new word."""
+    """Refuses a tokenizer that has no words, or fails for a new word."""
     special = {token.content for token in backend.get_added_tokens_decoder().values() if token.special}
     if not vocabulary(backend).keys() - special:
         raise UserError(f"{where}: its vocabulary has no words")
     ends = backend.encode("").tokens
-    if len(ends) < 2:
-        raise UserError(f"{where}: its tokenizer puts no tokens at the ends of a sentence, such as [CLS] and [SEP]")
     unknown = getattr(backend.model, "unk_token", None)
     for token in [*ends, *([unknown] if unknown else [])]:
         if backend.token_to_id(token) is None or (stated is not None and token not in stated):
@@ -183,8 +188,11 @@ def check_backend(backend: "Backend", stated: set[str] | None, where: str) -> No
 
 
 def check_ids(backend: "Backend", config: EncoderConfig, where: str) -> None:
-    """Refuses the tokenizer of another model: ids beyond the embedding table, or another padding."""
+    """Refuses the tokenizer of another model: no tokens at the ends, ids beyond the table, or another padding."""
     ends = backend.encode("").ids
+    if len(ends) < (1 if config.causal else 2):
+        usual = "<|endoftext|> (add one to its post_processor)" if config.causal else "[CLS] and [SEP]"
+        raise UserError(f"{where}: its tokenizer puts no tokens at the ends of a sentence, such as {usual}")
     largest = max([*vocabulary(backend).values(), *ends])
     if largest >= config.vocab_size:
         raise UserError(f"{where}: its tokenizer has token {largest}, its weights only {config.vocab_size} rows")

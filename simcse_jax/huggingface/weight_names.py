@@ -1,7 +1,8 @@
 """Converts between the weights of Hugging Face's checkpoints and our parameters, by name."""
 
+import itertools
 from collections.abc import Container, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -70,10 +71,26 @@ NOMIC_LAYER = {
     "output": ("mlp.fc2",),
     "output_norm": ("norm2",),
 }
+# Qwen2, Llama and Mistral; Qwen3 has norms of queries and keys, Gemma 3 also of what a layer adds.
+LLAMA_LAYER = {
+    "qkv": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+    "attention_output": ("self_attn.o_proj",),
+    "attention_norm": ("input_layernorm",),
+    "intermediate": ("mlp.gate_proj", "mlp.up_proj"),
+    "output": ("mlp.down_proj",),
+    "output_norm": ("post_attention_layernorm",),
+}
+QWEN3_LAYER = LLAMA_LAYER | {"query_norm": ("self_attn.q_norm",), "key_norm": ("self_attn.k_norm",)}
+GEMMA3_LAYER = QWEN3_LAYER | {
+    "attention_result_norm": ("post_attention_layernorm",),
+    "output_norm": ("pre_feedforward_layernorm",),
+    "output_result_norm": ("post_feedforward_layernorm",),
+}
 BIASES = {  # by a part of an encoder, the field of `EncoderConfig` that says whether it has a bias
     **dict.fromkeys(("qkv", "attention_output"), "attention_bias"),
     **dict.fromkeys(("intermediate", "output"), "feed_forward_bias"),
     **dict.fromkeys(("norm", "attention_norm", "output_norm", "final_norm"), "norm_bias"),
+    **dict.fromkeys(("query_norm", "key_norm", "attention_result_norm", "output_result_norm"), "norm_bias"),
 }
 # In transformers' class, which splits and renames what the checkpoints have.
 NOMIC_MODULES = {
@@ -93,12 +110,19 @@ def _sources(name: str, model_type: str, head: str | None) -> list[str]:
         return [TABLES[name]]
     module, _, kind = name.removeprefix("encoder.").rpartition(".")
     suffix = {"kernel": "weight", "scale": "weight", "bias": "bias"}[kind]
-    alone = {PREFIX.removesuffix("."): head, "embeddings.norm": names.embedding_norm, "final_norm": "final_norm"}
+    alone = {PREFIX.removesuffix("."): head, "embeddings.norm": names.embedding_norm, "final_norm": names.final_norm}
     alone |= {"embeddings.projection": names.projection}
     if module in alone:
         return [f"{alone[module]}.{suffix}"]
     _, index, part = module.split(".")
     return [f"{names.stack.format(index)}.{source}.{suffix}" for source in names.layer[part]]
+
+
+def _ends(name: str, columns: int, sources: int, config: EncoderConfig) -> list[int]:
+    """Where the parts of a parameter from several tensors end, along our last axis."""
+    if sources == len(config.qkv_widths) and name.split(".")[-2] == "qkv":
+        return [*itertools.accumulate(config.qkv_widths)]
+    return [columns // sources * number for number in range(1, sources + 1)]
 
 
 def _table(name: str) -> str:
@@ -151,9 +175,12 @@ def to_params(
     for name, expected in build(config, with_head=head is not None)[1].items():
         sources = _sources(name, config.model_type, head)
         wanted = expected.shape[::-1] if name.endswith("kernel") else expected.shape
-        wanted = (wanted[0] // len(sources), *wanted[1:])
         own = _field_of_bias(name, config)
-        parts = [as_float32(part(source, wanted, own and f"{own} is true"), source, where) for source in sources]
+        said, ends = own and f"{own} is true", [0, *_ends(name, wanted[0], len(sources), config)]
+        parts = [
+            as_float32(part(source, (end - first, *wanted[1:]), said), source, where)
+            for source, (first, end) in zip(sources, itertools.pairwise(ends), strict=True)
+        ]
         joined = np.concatenate(parts) if len(parts) > 1 else parts[0]
         params[name] = np.ascontiguousarray(joined.T) if name.endswith("kernel") else joined
     return params
@@ -192,6 +219,13 @@ def _outline(config: EncoderConfig) -> dict[str, tuple[tuple[int, ...], str]]:
         outline[f"{modules[0]}.{parts[0]}.bias"] = ((features,), said(**inner))
     else:
         outline[f"{modules[0]}.{parts[0]}.weight"] = ((features, size), said(**inner, **hidden))
+    if config.head_dim:  # decoders', whose heads need not make up the hidden size
+        query, key, value = (f"{modules[0]}.{source}.weight" for source in names.layer["qkv"])
+        heads = {"num_attention_heads": config.num_heads, "head_dim": config.head_dim}
+        keys = {"num_key_value_heads": config.key_heads or config.num_heads, "head_dim": config.head_dim}
+        widths = config.qkv_widths
+        outline[query] = ((widths[0], size), said(**heads, **hidden))
+        outline |= dict.fromkeys((key, value), ((widths[1], size), said(**keys, **hidden)))
     norms = (f"{module}.{names.layer['output_norm'][0]}.weight" for module in modules)
     return outline | dict.fromkeys(norms, ((size,), said(**count, **hidden)))
 
@@ -200,6 +234,12 @@ def _field_of_bias(name: str, config: EncoderConfig) -> str:
     """The field of `config.json` that says whether the encoder has our parameter `name`, a bias; empty if none does."""
     *_, part, kind = name.split(".")
     return MODEL_TYPES[config.model_type].biases.get(BIASES.get(part, ""), "") if kind == "bias" else ""
+
+
+def _has_bias(part: str, config: EncoderConfig) -> bool:
+    if part == "attention_output" and config.attention_output_bias is not None:
+        return config.attention_output_bias
+    return bool(getattr(config, BIASES[part]))
 
 
 def check_parts(tensors: Container[str], config: EncoderConfig, where: str) -> None:
@@ -226,13 +266,13 @@ def check_parts(tensors: Container[str], config: EncoderConfig, where: str) -> N
     if config.positions == ROTARY:
         surplus[_table("position")] = f"model_type is {config.model_type}, whose positions are rotary"
     stacks = [names.stack.format(group) for group in sorted(set(config.groups))]
-    if config.pre_norm:
+    if config.pre_norm and config.embedding_norm:
         norm = f"{stacks[0]}.{names.layer['attention_norm'][0]}.weight"
         surplus[norm] = f"model_type is {config.model_type}, whose first layer has none"
     parts = [f"layers.{group}.{part}" for group in config.groups for part in names.layer]
     for part in ("embeddings.norm", "final_norm", *parts):
         name = f"encoder.{part}.bias"
-        if not getattr(config, BIASES[part.rpartition(".")[2]]):
+        if not _has_bias(part.rpartition(".")[2], config):
             own = _field_of_bias(name, config)
             said = f"{own} is not true" if own else f"model_type is {config.model_type}, which has no such biases"
             surplus |= dict.fromkeys(_sources(name, config.model_type, None), said)
@@ -254,7 +294,7 @@ def as_float32(tensor: np.ndarray, name: str, where: str) -> np.ndarray:
     return values
 
 
-def to_tensors(params: Mapping[str, AnyArray], model_type: str) -> dict[str, np.ndarray]:
+def to_tensors(params: Mapping[str, AnyArray], config: EncoderConfig) -> dict[str, np.ndarray]:
     """The inverse of `to_params`, for `BertModel` and the like; a head becomes the pooler's layer.
 
     Classes without a pooler, such as `DistilBertModel`, leave that layer unread.
@@ -264,8 +304,9 @@ def to_tensors(params: Mapping[str, AnyArray], model_type: str) -> dict[str, np.
         array = np.asarray(value, np.float32)
         if name.endswith("kernel"):
             array = array.T
-        sources = _sources(name, model_type, head=NAMES[model_type].pooler)
-        for source, part in zip(sources, np.split(array, len(sources)), strict=True):
+        sources = _sources(name, config.model_type, head=NAMES[config.model_type].pooler)
+        inner = _ends(name, array.shape[0], len(sources), config)[:-1]
+        for source, part in zip(sources, np.split(array, inner), strict=True):
             tensors[source] = np.ascontiguousarray(part)
     return tensors
 
@@ -286,10 +327,13 @@ def read_head(
     """
     words = tensors.get(NAMES[config.model_type].words)
     decoders = [tensors[name] for name in DECODERS if name in tensors]
+    own = NAMES[config.model_type].language_model
+    if not own:
+        return None
     if not (tied or decoders) or any(words is None or not np.array_equal(decoder, words) for decoder in decoders):
         return None
-    head, heads = {}, [names.language_model for names in NAMES.values()]
-    own, wanted = NAMES[config.model_type].language_model, shapes(config)
+    head, heads = {}, [names.language_model for names in NAMES.values() if names.language_model]
+    wanted = shapes(config)
     if any(own[name] in tensors for name in own.keys() - wanted.keys()):  # a bias that the config says is not there
         return None
     for name, shape in wanted.items():
@@ -331,6 +375,10 @@ MODERNBERT_HEAD = _language_model("head.dense", "head.norm", "decoder.bias")
 NOMIC_HEAD = _language_model(f"{_BERT}.transform.dense", f"{_BERT}.transform.layer_norm", f"{_BERT}.bias")
 
 
+NO_HEAD: Mapping[str, str] = {}  # decoders guess the next word, and have no masked ones
+DECODER: dict[str, Any] = {"has_pooler": False, "words": "embed_tokens.weight", "final_norm": "norm"}
+
+
 class Names(NamedTuple):
     """Those of a model type."""
 
@@ -344,6 +392,7 @@ class Names(NamedTuple):
     has_pooler: bool = True  # False: transformers' class has none, and leaves our head unread
     words: str = TABLES["encoder.embeddings.word.embedding"]
     embedding_norm: str = "embeddings.LayerNorm"
+    final_norm: str = "final_norm"
     head_may_lack: tuple[str, ...] = ()  # biases of the language model's head, zero where a checkpoint has none
     modules: Mapping[str, tuple[str, ...]] | None = None  # of linear maps in transformers' class; None: as in `layer`
     module_stack: str = ""  # the module of a layer there; empty: as in `stack`
@@ -382,6 +431,11 @@ NAMES = {
         modules=NOMIC_MODULES,
         module_stack="layers.{}",
     ),
+    "qwen2": Names("model.", "Qwen2Model", NO_HEAD, LLAMA_LAYER, "layers.{}", **DECODER),
+    "qwen3": Names("model.", "Qwen3Model", NO_HEAD, QWEN3_LAYER, "layers.{}", **DECODER),
+    "llama": Names("model.", "LlamaModel", NO_HEAD, LLAMA_LAYER, "layers.{}", **DECODER),
+    "mistral": Names("model.", "MistralModel", NO_HEAD, LLAMA_LAYER, "layers.{}", **DECODER),
+    "gemma3_text": Names("model.", "Gemma3TextModel", NO_HEAD, GEMMA3_LAYER, "layers.{}", **DECODER),
 }
 PREFIXES = tuple(dict.fromkeys(names.prefix for names in NAMES.values()))
 # The decoder's bias and weights under other names; the weights are stored although they are tied.

@@ -49,7 +49,7 @@ def write_model(model: Pretrained, folder: Path) -> None:
     if model.vocabulary is not None:
         return _write_words(model, folder)
     encoder = {name: value for name, value in model.params.items() if not name.startswith(PREFIX)}
-    tensors = to_tensors(encoder, model.config.model_type)
+    tensors = to_tensors(encoder, model.config)
     names = NAMES[model.config.model_type]
     if names.has_pooler and not model.has_head:
         tensors[f"{names.pooler}.weight"] = np.eye(model.config.hidden_size, dtype=np.float32)

@@ -37,6 +37,7 @@ from simcse_jax.models.rotary import Rotation
 
 LONG = 512  # tokens; the attention of longer texts is computed in blocks
 BLOCK = 128  # queries
+EVERYTHING = 1 << 30  # a window that leaves nothing out
 RelativeBias = Float[Array, "*B H Q K"] | None  # added to the scores of attention
 Heads = Float[Array, "B H _T d"]
 Seen = Bool[Array, "_B Q K"] | None  # which keys each query sees; None: all
@@ -54,16 +55,22 @@ def is_long(length: int) -> bool:
 
 
 class Near(NamedTuple):
-    """The keys that a query sees: those that are at most `window` positions away."""
+    """The keys that a query sees: those that are at most `window` positions away, and, if `causal`, not after it."""
 
     queries: Int[Array, "_B Q"]  # positions
     keys: Int[Array, "_B K"]
     window: int
     in_order: bool  # whether positions count up, so that near keys are neighbours
+    causal: bool = False
 
     def seen(self) -> Bool[Array, "_B Q K"]:
         """Which keys each query sees."""
-        return jnp.abs(self.queries[:, :, None] - self.keys[:, None]) <= self.window
+        return self.at(self.queries[:, :, None] - self.keys[:, None])
+
+    def at(self, distance: Int[Array, "*shape"]) -> Bool[Array, "*shape"]:
+        """Whether a query sees a key at such a distance, the query's position minus the key's."""
+        near = jnp.abs(distance) <= self.window
+        return near & (distance >= 0) if self.causal else near
 
 
 class Order(NamedTuple):
@@ -108,7 +115,7 @@ def attend(
         blocks = functools.partial(in_blocks, near=near, dropout=None, dtype=dtype)
         heads = functools.partial(head_by_head, near=near, dtype=dtype)
         window = None if near is None else near.window
-        kernels = kernels and (near is None or near.in_order)
+        kernels = kernels and (near is None or (near.in_order and not near.causal))
         return by_platform(query, key, value, mask, window, dtype, kernels=kernels, on_cpu=heads, otherwise=blocks)
     if isinstance(dropout, Draws):
         dropout = dropout.mask((query.shape[1], query.shape[2], key.shape[2]))
@@ -142,9 +149,9 @@ def in_blocks(
     starts = jnp.arange(blocks) * BLOCK
     window = near.window if near is not None and near.in_order and near.window <= BLOCK else None
     close: Seen = None
-    if window is not None:
+    if near is not None and window is not None:
         places = jnp.arange(BLOCK + 2 * window) - window  # of the keys, as seen from a block's first query
-        close = jnp.abs(jnp.arange(BLOCK)[:, None] - places)[None] <= window
+        close = near.at(jnp.arange(BLOCK)[:, None] - places)[None]
 
     def of_block(own: tuple[Array, ...]) -> Float[Array, "B H Q d"]:
         start, queries, *others = own

@@ -7,15 +7,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from simcse_jax.errors import UserError
+from simcse_jax.models import decoders, model_types
 from simcse_jax.models.model_types import (
     AFTER_PADDING,
     FROM_ZERO,
     MODEL_TYPES,
     MOST_LAYERS,
     NONE,
-    READERS,
     WORD_VECTORS,
     ModelType,
+    RotaryScaling,
     check_same,
     flag,
 )
@@ -80,6 +81,8 @@ BOUNDS = {
 MOST_WORDS = 4096  # of a sentence whose word vectors are averaged; it is padded to so many in memory
 # With any of these the model computes something else.
 OTHER_MODELS = ("is_decoder", "add_cross_attention", "pruned_heads", "quantization_config")
+
+READERS = model_types.READERS | decoders.READERS  # of configs that say more than sizes
 
 
 def pooler_of(name: str) -> str:
@@ -167,7 +170,7 @@ class EncoderConfig:
     task_types: int = dataclasses.field(default=0, repr=False)  # 0: the model has none
     language_model_act: str | None = dataclasses.field(default=None, repr=False)  # None: `hidden_act`
     rotary_base: float = dataclasses.field(default=0.0, repr=False)  # of `ROTARY` positions
-    local_rotary_base: float = dataclasses.field(default=0.0, repr=False)  # in local layers
+    local_rotary_base: float = dataclasses.field(default=0.0, repr=False)  # in local layers; 0: all rotate as one
     local_layers: tuple[int, ...] = dataclasses.field(default=(), repr=False)  # whose attention sees a window
     window: int = dataclasses.field(default=0, repr=False)  # the most positions from a query to a key in local layers
     gated: bool = dataclasses.field(default=False, repr=False)  # the feed-forward network
@@ -176,6 +179,18 @@ class EncoderConfig:
     feed_forward_bias: bool = dataclasses.field(default=True, repr=False)
     norm_bias: bool = dataclasses.field(default=True, repr=False)
     language_model_bias: bool = dataclasses.field(default=True, repr=False)  # of the dense layer in its head
+    # The parts of decoders, which read a text from left to right, or (`causal` False) as encoders do.
+    causal: bool = dataclasses.field(default=False, repr=False)
+    head_dim: int | None = dataclasses.field(default=None, repr=False)  # None: hidden_size / num_heads
+    key_heads: int | None = dataclasses.field(default=None, repr=False)  # of keys and values; None: num_heads
+    attention_output_bias: bool | None = dataclasses.field(default=None, repr=False)  # None: as attention_bias
+    rms_norm: bool = dataclasses.field(default=False, repr=False)
+    norm_offset: float = dataclasses.field(default=0.0, repr=False)  # added to norms' scales
+    query_key_norm: bool = dataclasses.field(default=False, repr=False)  # of each head's queries and keys
+    result_norm: bool = dataclasses.field(default=False, repr=False)  # also of what is added to the hidden states
+    embedding_norm: bool = dataclasses.field(default=True, repr=False)
+    embedding_scale: float = dataclasses.field(default=1.0, repr=False)
+    rotary_scaling: RotaryScaling | None = dataclasses.field(default=None, repr=False)  # by `rotary_base`
     partial: Partial | None = dataclasses.field(default=None, repr=False)  # None: all of it trains
     attention_kernels: bool = dataclasses.field(default=False, repr=False)  # whether the hardware's own may be used
 
@@ -188,6 +203,32 @@ class EncoderConfig:
     def table_size(self) -> int:
         """The columns of the tables of words, positions and types."""
         return self.embedding_size or self.hidden_size
+
+    @property
+    def head_size(self) -> int:
+        """d, the numbers in a head."""
+        return self.head_dim or self.hidden_size // self.num_heads
+
+    @property
+    def heads_width(self) -> int:
+        """The features of all heads' queries, and of what attention gives."""
+        return self.num_heads * self.head_size
+
+    @property
+    def qkv_widths(self) -> tuple[int, int, int]:
+        """The features of queries, keys and values."""
+        keys = (self.key_heads or self.num_heads) * self.head_size
+        return self.heads_width, keys, keys
+
+    def columns(self, site: Site) -> slice:
+        """Which columns of its product a linear map makes."""
+        wide = self.intermediate_size * (1 + self.gated)
+        totals = {"attention_output": self.hidden_size, "intermediate": wide, "output": self.hidden_size}
+        widths = [totals.get(site.part, sum(self.qkv_widths)) // site.count] * site.count
+        if site.part == "qkv" and site.count == len(self.qkv_widths):
+            widths = [*self.qkv_widths]
+        first = sum(widths[: site.index])
+        return slice(first, first + widths[site.index])
 
     @property
     def max_length(self) -> int:
@@ -236,10 +277,11 @@ class EncoderConfig:
         present = (field for field in kind.sizes if field != TASKS or flag(config, "use_task_id", where))
         sizes: dict[str, Any] = {ours: _whole(config, field, where, kind.names) for ours, field in SIZES.items()}
         sizes |= {OWN_SIZES[field]: _whole(config, field, where) for field in present}
+        epsilon = kind.names.get("layer_norm_eps", "layer_norm_eps")
         fields = cls(
             model_type=config["model_type"],
             type_vocab_size=sizes.pop("type_vocab_size", 0),
-            layer_norm_eps=_epsilon(config["layer_norm_eps"], where),
+            layer_norm_eps=_epsilon(config["layer_norm_eps"], epsilon, where),
             hidden_act=config["hidden_act"],
             **sizes,
             **kind.parts,
@@ -250,7 +292,7 @@ class EncoderConfig:
             raise UserError(f"{where}: pad_token_id is {fields.pad_token_id}, but vocab_size {fields.vocab_size}")
         if fields.max_length < 3:  # two tokens are special
             raise UserError(f"{where}: max_position_embeddings is {fields.max_positions}, too few for a sentence")
-        if fields.hidden_size % fields.num_heads:
+        if not fields.head_dim and fields.hidden_size % fields.num_heads:
             name = kind.names.get("hidden_size", "hidden_size")
             raise UserError(f"{where}: {name} {fields.hidden_size} is not divisible by {fields.num_heads} heads")
         if (groups := fields.layer_groups or 1) > fields.num_layers:
@@ -323,11 +365,11 @@ def _whole(config: Mapping[str, Any], field: str, where: str, names: Mapping[str
     return value
 
 
-def _epsilon(value: Any, where: str) -> float:
+def _epsilon(value: Any, name: str, where: str) -> float:
     if type(value) not in (int, float):
-        raise UserError(f"{where}: layer_norm_eps is {value!r:.60}, not a number")
+        raise UserError(f"{where}: {name} is {value!r:.60}, not a number")
     if not 0 <= value < 1:  # false for a NaN
-        raise UserError(f"{where}: layer_norm_eps is {value!r:.60}; it must be between 0 and 1")
+        raise UserError(f"{where}: {name} is {value!r:.60}; it must be between 0 and 1")
     return float(value)
 
 

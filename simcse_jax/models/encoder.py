@@ -19,7 +19,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from simcse_jax.models import lora
 from simcse_jax.models.arrays import CONTEXT, AnyArray
-from simcse_jax.models.attention import Near, Order, RelativeBias, is_long
+from simcse_jax.models.attention import EVERYTHING, Near, Order, RelativeBias, is_long
 from simcse_jax.models.changes import UNCHANGED, Change
 from simcse_jax.models.config import EncoderConfig, Site
 from simcse_jax.models.dropout import Draws, Mask, Rate, attention_masks, drop, token_masks
@@ -40,8 +40,8 @@ EMBEDDING_SITE = 0
 class Embeddings(nnx.Module):
     """Word, position, type and task embeddings, summed and normalized; where they are narrower, then a dense layer.
 
-    Rotary positions have no table: layers apply them. Word vectors are as they are in their table. A sentence's tokens
-    all have the first type and the first task.
+    Rotary positions have no table: layers apply them. Word vectors are as they are in their table, a decoder's words
+    are not normalized, but may be scaled. A sentence's tokens all have the first type and the first task.
     """
 
     def __init__(self, config: EncoderConfig, rngs: nnx.Rngs, dtype: DType):
@@ -53,7 +53,7 @@ class Embeddings(nnx.Module):
         self.position = None if is_words or config.positions == ROTARY else table(config.max_positions)
         self.type = table(config.type_vocab_size) if config.type_vocab_size else None
         self.task = table(config.task_types) if config.task_types else None
-        self.norm = None if is_words else Norm(config, config.table_size)
+        self.norm = Norm(config, config.table_size) if config.embedding_norm and not is_words else None
         self.projection = linear(config.table_size, config.hidden_size, rngs) if config.embedding_size else None
         self.config = config
         self.dtype = dtype
@@ -69,6 +69,8 @@ class Embeddings(nnx.Module):
         """The hidden states before the first layer, in `layout`, after the change."""
         rows = None if self.position is None else self.rows_of_positions(input_ids, attention_mask, layout, change)
         embedded = self.word(layout.to_tokens(jnp.asarray(input_ids)))
+        if self.config.embedding_scale != 1.0:
+            embedded *= self.config.embedding_scale
         if self.position is not None and rows is not None:
             embedded += self.position(rows)
         if self.type is not None:
@@ -173,18 +175,22 @@ class Encoder(nnx.Module):
     def orders(self, length: int, positions: Int[AnyArray, "B T"] | None = None) -> tuple[Order, Order]:
         """What global and local layers know of the order of T tokens, by their positions if these are others.
 
-        A local layer's queries see the keys that are at most `window` positions away.
+        A local layer's queries see the keys that are at most `window` positions away; a decoder's, none after them.
         """
-        config, head_size = self.config, self.config.hidden_size // self.config.num_heads
+        config, in_order = self.config, positions is None
         bias = self.relative_bias_of(length, positions)
         if config.positions != ROTARY:
             return Order(bias), Order(bias)
         where = jnp.arange(length)[None] if positions is None else jnp.asarray(positions)
-        everywhere = Order(bias, rotation(where, head_size, config.rotary_base))
+        before = Near(where, where, EVERYTHING, in_order, causal=True) if config.causal else None
+        turned = rotation(where, config.head_size, config.rotary_base, config.rotary_scaling)
+        everywhere = Order(bias, turned, before)
         if not config.local_layers:
             return everywhere, everywhere
-        near = Near(where, where, config.window, in_order=positions is None)
-        return everywhere, Order(bias, rotation(where, head_size, config.local_rotary_base), near)
+        near = Near(where, where, config.window, in_order, config.causal)
+        if config.local_rotary_base:
+            turned = rotation(where, config.head_size, config.local_rotary_base)
+        return everywhere, Order(bias, turned, near)
 
     def relative_bias_of(self, length: int, positions: Int[AnyArray, "B T"] | None = None) -> RelativeBias:
         """(H, T, T) numbers that MPNet adds to the scores of T tokens; None for other models.

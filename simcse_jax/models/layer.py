@@ -3,6 +3,7 @@
 Shapes as in `models.encoder`, and F the feed-forward network's features.
 """
 
+import itertools
 from typing import NamedTuple
 
 import jax
@@ -24,7 +25,7 @@ from simcse_jax.models.padding import Layout, Padded
 from simcse_jax.models.products import Copied, DType, einsum, rounded, shifted
 from simcse_jax.models.rotary import rotate
 
-QUERY, KEY_AND_VALUE, QUERY_KEY_AND_VALUE = slice(0, 1), slice(1, 3), slice(0, 3)  # thirds of one product
+QUERY, KEY_AND_VALUE, QUERY_KEY_AND_VALUE = slice(0, 1), slice(1, 3), slice(0, 3)  # parts of one product
 
 
 def linear(features_in: int, features_out: int, rngs: nnx.Rngs, *, bias: bool = True) -> nnx.Linear:
@@ -72,7 +73,8 @@ class Layer(nnx.Module):
     """A transformer layer: attention, then a feed-forward network, each added to its input.
 
     The norm comes after each sum, or (`pre_norm`) before attention and before the feed-forward network; then a first
-    layer has none before attention, since its input comes from the embeddings' norm.
+    layer has none before attention if its input comes from the embeddings' norm. With `result_norm` another one comes
+    before each sum.
 
     With `first_only` only each sentence's first token has a result, (B, 1, D): the other tokens serve as keys and
     values, and nothing else is computed for them.
@@ -81,16 +83,23 @@ class Layer(nnx.Module):
     def __init__(self, config: EncoderConfig, rngs: nnx.Rngs, dtype: DType, *, group: int = 0):
         is_first = not group
         size, inner, bias = config.hidden_size, config.intermediate_size, config.feed_forward_bias
-        self.qkv = linear(size, 3 * size, rngs, bias=config.attention_bias)  # one product for query, key and value
-        self.attention_output = linear(size, size, rngs, bias=config.attention_bias)
-        self.attention_norm = None if config.pre_norm and is_first else Norm(config, size)
+        self.widths = config.qkv_widths
+        self.qkv = linear(size, sum(self.widths), rngs, bias=config.attention_bias)  # query, key and value in a product
+        output_bias = config.attention_bias if config.attention_output_bias is None else config.attention_output_bias
+        self.attention_output = linear(config.heads_width, size, rngs, bias=output_bias)
+        self.query_norm, self.key_norm = (
+            Norm(config, config.head_size) if config.query_key_norm else None for _ in range(2)
+        )
+        self.attention_norm = None if config.pre_norm and is_first and config.embedding_norm else Norm(config, size)
+        self.attention_result_norm, self.output_result_norm = (
+            Norm(config, size) if config.result_norm else None for _ in range(2)
+        )
         self.intermediate = linear(size, 2 * inner if config.gated else inner, rngs, bias=bias)
         self.output = linear(inner, size, rngs, bias=bias)
         self.output_norm = Norm(config, size)
         self.lora = Adapters(config, group, rngs) if config.adapted(group) else None
         self.pre_norm, self.gated, self.rotary = config.pre_norm, config.gated, config.positions == ROTARY
-        self.num_heads = config.num_heads
-        self.head_size = size // config.num_heads
+        self.head_size = config.head_size
         self.activation, self.kernels = config.hidden_act, config.attention_kernels
         self.dtype = dtype
 
@@ -116,14 +125,19 @@ class Layer(nnx.Module):
         else:
             query, key, value = self.project(shown, layout, QUERY_KEY_AND_VALUE, masks.lora)
             of_keys = order
+        query, key = self.of_head(query, self.query_norm), self.of_head(key, self.key_norm)
         query, key = rotate(query, order.rotation), rotate(key, of_keys.rotation)
+        if (shared := query.shape[1] // key.shape[1]) > 1:  # Ainslie et al. 2023, arXiv:2305.13245
+            key, value = (jnp.repeat(x, shared, axis=1) for x in (key, value))
         attended = attend(query, key, value, attention_mask, order, masks.attention, self.dtype, kernels=self.kernels)
         heads = attended.swapaxes(1, 2)
         context = checkpoint_name(layout.to_tokens(heads.reshape(*heads.shape[:2], -1)), CONTEXT)
         update = dense(context, self.attention_output, self.dtype)
         update = self.adapted(update, context, "attention_output", masks.lora)
+        update = update if self.attention_result_norm is None else self.attention_result_norm(update)
         attended = self.after(hidden + drop(update, masks.attention_output), self.attention_norm)
         update = self.feed_forward(self.before(attended, self.output_norm), masks.lora)
+        update = update if self.output_result_norm is None else self.output_result_norm(update)
         transformed = self.after(attended + drop(update, masks.output), self.output_norm)
         return transformed.astype(self.dtype)
 
@@ -135,6 +149,10 @@ class Layer(nnx.Module):
         """What becomes of its result, added to the hidden states."""
         return added if self.pre_norm or norm is None else norm(added, rounded(self.dtype))
 
+    def of_head(self, x: Float[Array, "B H T d"], norm: Norm | None) -> Float[Array, "B H T d"]:
+        """Queries or keys, each head's normalized if there is a norm."""
+        return x if norm is None else norm(x.astype(jnp.float32)).astype(x.dtype)
+
     def adapted(
         self, y: Float[Array, "*tokens G"], x: Float[Array, "*tokens F"], part: str, masks: LoraMasks, start: int = 0
     ) -> Float[Array, "*tokens G"]:
@@ -142,25 +160,26 @@ class Layer(nnx.Module):
         return y if self.lora is None else self.lora(y, x, part, masks, self.dtype, start)
 
     def project(
-        self, hidden: Float[Array, "*tokens D"], layout: Layout, thirds: slice, masks: LoraMasks
-    ) -> list[Float[Array, "B H _ d"]]:
-        """The heads' queries, keys and values, or those of the three that `thirds` selects."""
-        size = hidden.shape[-1]
-        columns = slice(thirds.start * size, thirds.stop * size)
+        self, hidden: Float[Array, "*tokens D"], layout: Layout, parts: slice, masks: LoraMasks
+    ) -> list[Float[Array, "B _ _ d"]]:
+        """The heads' queries, keys and values, or those of the three that `parts` selects."""
+        ends = [*itertools.accumulate(self.widths, initial=0)]
+        columns = slice(ends[parts.start], ends[parts.stop])
         bias: jax.Array | None = None
         if self.qkv.bias is not None:
-            bias = self.qkv.bias[...].reshape(3, size)
+            of_query, of_key, of_value = jnp.split(self.qkv.bias[...], ends[1:-1])
             # The key's bias adds the same to all scores of a query, so its gradient is zero. Left to rounding it would
             # be noise, which Adam blows up to full steps that differ from machine to machine. Rotated, it is not.
-            bias = jnp.stack([bias[0], bias[1] if self.rotary else jax.lax.stop_gradient(bias[1]), bias[2]]).ravel()
+            of_key = of_key if self.rotary else jax.lax.stop_gradient(of_key)
+            bias = jnp.concatenate([of_query, of_key, of_value])
         projected = product(hidden, self.qkv.kernel[...][:, columns], self.dtype)
         if bias is not None:
             projected = shifted(projected, bias[columns], self.dtype)
         projected = self.adapted(projected, hidden, "qkv", masks, columns.start)
-        parts = jnp.split(projected.astype(self.dtype), thirds.stop - thirds.start, axis=-1)
-        rows = [layout.to_rows(part) for part in parts]
+        inner = [end - columns.start for end in ends[parts.start + 1 : parts.stop]]
+        rows = [layout.to_rows(part) for part in jnp.split(projected.astype(self.dtype), inner, axis=-1)]
         # Heads before tokens: the products below are then of contiguous matrices.
-        return [row.reshape(*row.shape[:2], self.num_heads, self.head_size).swapaxes(1, 2) for row in rows]
+        return [row.reshape(*row.shape[:2], -1, self.head_size).swapaxes(1, 2) for row in rows]
 
     def feed_forward(self, hidden: Float[Array, "*tokens D"], masks: LoraMasks) -> Float[Array, "*tokens D"]:
         """Two dense layers with the activation between them; with a gate, of half the features, times the others.

@@ -43,6 +43,7 @@ class Adapters(nnx.Module):
 
     def __init__(self, config: EncoderConfig, group: int, rngs: nnx.Rngs):
         self.lora, self.sites = lora_of(config), config.adapted(group)
+        self.config = config
         for site in self.sites:
             setattr(self, site.name, Adapter(features(config, site), self.lora.rank, rngs))
 
@@ -58,10 +59,8 @@ class Adapters(nnx.Module):
         """`y`, the product `part` of x or its columns from `start` on, with what the adapters add to these."""
         stop = start + y.shape[-1]
         for site in self.sites:
-            adapter = getattr(self, site.name)
-            width = adapter.b.kernel[...].shape[1]
-            first = site.index * width
-            low, high = max(start, first), min(stop, first + width)
+            adapter, own = getattr(self, site.name), self.config.columns(site)
+            first, low, high = own.start, max(start, own.start), min(stop, own.stop)
             if site.part != part or low >= high:
                 continue
             inputs = drop(x, masks.get(site.name)).reshape(-1, x.shape[-1])
@@ -80,9 +79,9 @@ def lora_of(config: EncoderConfig) -> Lora:
 
 def features(config: EncoderConfig, site: Site) -> tuple[int, int]:
     """(F, G), the numbers of features that a linear map reads and makes."""
-    size, inner = config.hidden_size, config.intermediate_size
-    joined = {"qkv": 3 * size, "attention_output": size, "intermediate": inner * (1 + config.gated), "output": size}
-    return inner if site.part == "output" else size, joined[site.part] // site.count
+    read = {"attention_output": config.heads_width, "output": config.intermediate_size}
+    made = config.columns(site)
+    return read.get(site.part, config.hidden_size), made.stop - made.start
 
 
 def mask_site(layer: int, site: Site) -> int:
@@ -122,14 +121,13 @@ def merge(params: Arrays, config: EncoderConfig, prefix: str = "") -> dict[str, 
     for (group, site), (a, b) in names(config).items():
         kernel = f"{prefix}encoder.layers.{group}.{site.part}.kernel"
         factors = result.pop(prefix + a), result.pop(prefix + b)
-        result[kernel] = _add(result[kernel], *factors, lora_of(config), site)
+        result[kernel] = _add(result[kernel], *factors, lora_of(config).scale, config.columns(site).start)
     return result
 
 
 @functools.partial(jax.jit, static_argnums=(3, 4))
 def _add(
-    kernel: Float[AnyArray, "F G"], a: Float[AnyArray, "F R"], b: Float[AnyArray, "R H"], lora: Lora, site: Site
+    kernel: Float[AnyArray, "F G"], a: Float[AnyArray, "F R"], b: Float[AnyArray, "R H"], scale: float, first: int
 ) -> Float[Array, "F G"]:
-    first = site.index * b.shape[1]
-    update = lora.scale * jnp.matmul(a, b, precision="highest")
+    update = scale * jnp.matmul(a, b, precision="highest")
     return jnp.asarray(kernel).at[:, first : first + b.shape[1]].add(update)

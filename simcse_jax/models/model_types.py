@@ -42,6 +42,18 @@ NOMIC_ONLY: dict[str, tuple[Any, ...]] = {
 NOMIC_KEPT = ("model_type", "vocab_size", "type_vocab_size", "pad_token_id", "bos_token_id", "eos_token_id")
 
 
+class RotaryScaling(NamedTuple):
+    """How the frequencies of rotary positions differ from the usual ones (see `models.rotary.frequencies`)."""
+
+    kind: str  # of `decoders.SCALINGS`
+    factor: float  # s
+    length: int = 0  # n
+    low: float = 0.0
+    high: float = 0.0
+    attention: float = 1.0  # what cosines and sines are multiplied by
+    rounded: bool = True
+
+
 class ModelType(NamedTuple):
     """A line of `MODEL_TYPES`. All fields that are named here are those of `config.json`, except for `parts`."""
 
@@ -67,6 +79,15 @@ DISTILBERT_NAMES = {
 MODERNBERT_NAMES = {"hidden_act": "hidden_activation", "layer_norm_eps": "norm_eps"}
 # `READERS` have what their configs say of rotations, windows and biases.
 GATED_ROTARY: Mapping[str, Any] = MappingProxyType({"positions": ROTARY, "gated": True})
+# RMSNorm before each part, no norm of the word embeddings.
+_DECODER_PARTS = {"pre_norm": True, "rms_norm": True, "embedding_norm": False, "causal": True}
+_NO_BIASES = {"attention_bias": False, "feed_forward_bias": False, "norm_bias": False}
+DECODER = ModelType(
+    {**GATED_ROTARY, **_DECODER_PARTS, **_NO_BIASES},
+    sizes=(),
+    names={"layer_norm_eps": "rms_norm_eps"},
+    defaults={"layer_norm_eps": 1e-6, "hidden_act": "silu"},
+)
 MODEL_TYPES = {
     "bert": ModelType(),
     "roberta": ROBERTA,
@@ -101,6 +122,21 @@ MODEL_TYPES = {
     "nomic_bert": ModelType(
         {**GATED_ROTARY, "attention_bias": False, "feed_forward_bias": False}, defaults={"hidden_act": "silu"}
     ),
+    # Decoders; `decoders.READERS` have their heads, windows and rotations.
+    "qwen2": DECODER._replace(parts={**DECODER.parts, "attention_bias": True, "attention_output_bias": False}),
+    "qwen3": DECODER._replace(
+        parts={**DECODER.parts, "query_key_norm": True},
+        defaults={**DECODER.defaults, "head_dim": 128},
+        biases={"attention_bias": "attention_bias"},
+    ),
+    "llama": DECODER._replace(biases={"attention_bias": "attention_bias", "feed_forward_bias": "mlp_bias"}),
+    "mistral": DECODER,
+    "gemma3_text": DECODER._replace(
+        parts={**DECODER.parts, "query_key_norm": True, "result_norm": True, "norm_offset": 1.0},
+        names={"layer_norm_eps": "rms_norm_eps", "hidden_act": "hidden_activation"},
+        defaults={**DECODER.defaults, "hidden_act": "gelu_pytorch_tanh", "head_dim": 256},
+        biases={"attention_bias": "attention_bias"},
+    ),
 }
 
 
@@ -111,14 +147,14 @@ def modernbert(config: dict[str, Any], kind: ModelType, where: str) -> Read:
     """ModernBERT (Warner et al. 2024, arXiv:2412.13663); older files have the period of global layers."""
     layers, kinds = config.get("num_hidden_layers"), config.get("layer_types")
     if kinds is None:
-        every = _whole(config, "global_attn_every_n_layers", 3, where)
+        every = whole(config, "global_attn_every_n_layers", 3, where)
         count = layers if type(layers) is int and layers <= MOST_LAYERS else 0  # other numbers are refused elsewhere
         kinds = [LOCAL if index % every else GLOBAL for index in range(count)]
     elif not isinstance(kinds, list) or not all(kind in (LOCAL, GLOBAL) for kind in kinds):
         raise UserError(f"{where}: layer_types is {kinds!r:.60}; it must be a list of {GLOBAL} and {LOCAL}")
     elif type(layers) is int and len(kinds) != layers:
         raise UserError(f"{where}: layer_types has {len(kinds)} entries, but num_hidden_layers is {layers}")
-    _refuse(config, ONLY_DEFAULT, where)
+    refuse(config, ONLY_DEFAULT, where)
     ropes = config.get("rope_parameters") or {}
     if not isinstance(ropes, dict):
         raise UserError(f"{where}: rope_parameters is {ropes!r:.60}; it must have {GLOBAL} and {LOCAL}")
@@ -129,13 +165,13 @@ def modernbert(config: dict[str, Any], kind: ModelType, where: str) -> Read:
         _base(ropes.get(kind), f"rope_parameters.{kind}", config, older, default, where)
         for kind, older, default in ((GLOBAL, "global_rope_theta", 160000.0), (LOCAL, "local_rope_theta", 10000.0))
     )
-    _check_heads(config, where, kind.names)
+    check_heads(config, where, kind.names)
     # transformers does not read the usual names of these.
     config = {field: x for field, x in config.items() if kind.names.get(field, field) in config}
     parts = dict(kind.parts) | {ours: flag(config, theirs, where) for ours, theirs in kind.biases.items()}
     parts |= {"rotary_base": rotary_base, "local_rotary_base": local_rotary_base}
     parts["local_layers"] = tuple(index for index, attention in enumerate(kinds) if attention == LOCAL)
-    parts["window"] = _whole(config, "local_attention", 128, where) // 2
+    parts["window"] = whole(config, "local_attention", 128, where) // 2
     if (half := config.get("sliding_window")) not in (None, parts["window"]):  # transformers takes this one
         asked = f"but local_attention asks for {parts['window']}; it must be half of local_attention"
         raise UserError(f"{where}: sliding_window is {half!r:.60}, {asked}")
@@ -150,7 +186,7 @@ def nomic_bert(config: dict[str, Any], kind: ModelType, where: str) -> Read:
     Nomic's `rotary_scaling_factor` changes the rotation of a batch with more than `max_trained_positions` tokens; such
     a model takes no more than these.
     """
-    _refuse(config, ONLY_DEFAULT | NOMIC_ONLY, where)
+    refuse(config, ONLY_DEFAULT | NOMIC_ONLY, where)
     older, default = "rope_theta", 1000.0
     if is_nomic_s(config):
         older, default = "rotary_emb_base", 10000.0
@@ -163,7 +199,7 @@ def nomic_bert(config: dict[str, Any], kind: ModelType, where: str) -> Read:
         raise UserError(
             f"{where}: {older} is {config[older]!r:.60}, but rope_parameters.rope_theta {base}; they must be the same"
         )
-    _check_heads(config, where, kind.names)
+    check_heads(config, where, kind.names)
     return config, kind._replace(parts={**kind.parts, "rotary_base": base})
 
 
@@ -192,7 +228,7 @@ def _usual(config: dict[str, Any], where: str) -> dict[str, Any]:
         raise UserError(f"{where}: activation_function is {activation!r:.60}, not one of {', '.join(GATED)}")
     usual = {usual: config[own] for usual, own in NOMIC_NAMES.items() if own in config}
     if config.get("rotary_scaling_factor") is not None:
-        trained, most = (_whole(config, field, None, where) for field in ("max_trained_positions", "n_positions"))
+        trained, most = (whole(config, field, None, where) for field in ("max_trained_positions", "n_positions"))
         usual["max_position_embeddings"] = min(trained, most)
     others = {field: value for field, value in config.items() if field not in NOMIC_NAMES.values()}
     return others | usual | {"hidden_act": GATED[activation]}
@@ -223,7 +259,8 @@ def _base(rope: Any, name: str, config: dict[str, Any], older: str, default: flo
     return float(base)
 
 
-def _whole(config: Mapping[str, Any], field: str, default: int | None, where: str) -> int:
+def whole(config: Mapping[str, Any], field: str, default: int | None, where: str) -> int:
+    """A field of a `config.json` that is a positive whole number; None as a default refuses a file without it."""
     value = config.get(field, default)
     if type(value) is not int:  # True is one to Python
         raise UserError(f"{where}: {field} is {value!r:.60}, not a whole number")
@@ -240,7 +277,8 @@ def flag(config: Mapping[str, Any], field: str, where: str, default: bool | None
     return value
 
 
-def _refuse(config: Mapping[str, Any], only: Mapping[str, tuple[Any, ...]], where: str) -> None:
+def refuse(config: Mapping[str, Any], only: Mapping[str, tuple[Any, ...]], where: str) -> None:
+    """Refuses fields with other values than these, the first of which is named."""
     for field, values in only.items():
         if field in config and config[field] not in values:
             raise UserError(f"{where}: {field} is {config[field]!r:.60}; only {values[0]!r} is supported")
@@ -253,7 +291,7 @@ def check_same(config: Mapping[str, Any], usual: str, own: str, where: str) -> N
         raise UserError(f"{where}: {what}; they must be the same")
 
 
-def _check_heads(config: Mapping[str, Any], where: str, names: Mapping[str, str]) -> None:
+def check_heads(config: Mapping[str, Any], where: str, names: Mapping[str, str]) -> None:
     """Rotary positions turn pairs of a head's numbers, so a head must have an even number of them."""
     size, heads = config.get("hidden_size"), config.get("num_attention_heads")
     if type(size) is not int or type(heads) is not int or heads < 1 or size % heads:

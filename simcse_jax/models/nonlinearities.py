@@ -102,6 +102,11 @@ def _layer_norm_backward(
 layer_norm.defvjp(_layer_norm_forward, _layer_norm_backward)
 
 
+def rms_norm(x: Result, scale: Each, epsilon: float) -> Result:
+    """x / √(E[x²] + ε) · scale over the last axis (Zhang and Sennrich 2019, arXiv:1910.07467, equation 4)."""
+    return x * jax.lax.rsqrt(jnp.mean(jnp.square(x), axis=-1, keepdims=True) + epsilon) * scale
+
+
 @functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
 def softmax(x: Float[AnyArray, "*shape"], dtype: jnp.dtype | None = None) -> Float[Array, "*shape"]:
     """exp(x) / Σ exp(x) over the last axis; rounded to `dtype` if there is one (see `products.written`)."""

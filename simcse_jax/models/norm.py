@@ -6,14 +6,14 @@ from jaxtyping import Array, Float
 
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.config import EncoderConfig
-from simcse_jax.models.nonlinearities import layer_norm
+from simcse_jax.models.nonlinearities import layer_norm, rms_norm
 
 
 class Norm(nnx.Module):
-    """Layer normalization of the hidden states, in float32."""
+    """Layer or root-mean-square normalization of the hidden states, in float32."""
 
     def __init__(self, config: EncoderConfig, size: int):
-        self.scale = nnx.Param(jnp.ones(size))
+        self.scale = nnx.Param(jnp.full(size, 1.0 - config.norm_offset))
         self.bias = nnx.Param(jnp.zeros(size)) if config.norm_bias else None
         self.config = config
 
@@ -31,7 +31,10 @@ def normalized(
 ) -> Float[Array, "*tokens D"]:
     """Each token's vector with mean 0 and variance 1, then scaled and, where there is a bias, shifted.
 
-    With a `dtype`, GPUs round x and the result to it.
+    With `rms_norm` its mean square is 1 instead, and nothing is shifted. With a `dtype`, GPUs round x and the result of
+    a layer norm to it.
     """
+    if config.rms_norm:
+        return rms_norm(x, scale + config.norm_offset, config.layer_norm_eps)
     bias = jnp.zeros_like(scale) if bias is None else bias
     return layer_norm(x, scale, bias, config.layer_norm_eps, dtype)

@@ -20,6 +20,7 @@ from simcse_jax.host.storage import sha256
 from simcse_jax.huggingface.load import Pretrained, choose_pooler
 from simcse_jax.huggingface.sentence_transformers import DEFAULTS
 from simcse_jax.huggingface.tokenizer import Tokenizer, special_tokens
+from simcse_jax.huggingface.weight_names import NAMES
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.head import HEADS
 from simcse_jax.models.masking import Masking
@@ -129,6 +130,11 @@ def read_inputs(config: Section) -> Inputs:
         choose_pooler(model, pooler)
     with_parts(model.config, config.model)  # refuses what does not fit
     adapter = own_adapter(config.model, model)
+    if masked and not NAMES[model.config.model_type].language_model:
+        raise UserError(
+            f"{model.name}: a model of the type {model.config.model_type} guesses no masked words; leave out the "
+            "objective that masks them, or start from an encoder such as BERT"
+        )
     language_model = Masking(*special_tokens(model.folder)) if masked else None
     generator = read_generator(config, model)
     check_projector(config, model.config)

@@ -16,7 +16,7 @@ from simcse_jax.huggingface.published import encoder_config
 from simcse_jax.huggingface.write import write_model
 from simcse_jax.simcse import SimCSE
 
-POOLERS = {"mean_tokens": "avg", "cls_token": "cls", "": "cls"}
+POOLERS = {"mean_tokens": "avg", "cls_token": "cls", "": "cls", "lasttoken": "last"}
 
 
 @pytest.fixture(params=LAYOUTS)
@@ -31,7 +31,9 @@ def test_each_opens_with_the_pooler_the_head_and_the_prompts_of_its_files(opened
     layout, model = LAYOUTS[name], load(str(folder))
     assert not model.refusal and choose_pooler(model, None) == (POOLERS[layout.pooling], layout.dense == 32)
     assert (model.normalize, model.max_length) == (layout.normalize, layout.length)
-    assert [type(module).__name__ for module in model.modules] == ["Dense"] * (layout.dense == 16)
+    assert [type(module).__name__ for module in model.modules] == ["Dense"] * (
+        (layout.dense == 16) + len(layout.linear)
+    )
     assert {name: text for name, text in model.settings.prompts.items() if text} == {
         name: text for name, text in layout.prompts.items() if text
     }
@@ -48,6 +50,7 @@ OTHERS = [
         *("intfloat/multilingual-e5-small", "sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2"),
         *("almanach/camembert-base", "nghuyong/ernie-2.0-base-en", "sentence-transformers/LaBSE"),
         *("distilbert/distilroberta-base", "answerdotai/ModernBERT-base", "nomic-ai/nomic-embed-text-v1.5"),
+        *("Qwen/Qwen3-Embedding-0.6B", "google/embeddinggemma-300m", "intfloat/e5-mistral-7b-instruct"),
     )
 ]
 
@@ -58,7 +61,7 @@ def test_tokens_are_those_of_transformers_in_ten_scripts_and_after_an_export(nam
     from transformers import AutoTokenizer
 
     folder = write_layout(tmp_path / "model", LAYOUTS[name])
-    model = dataclasses.replace(load(str(folder)), normalize=False, pooler="avg")
+    model = dataclasses.replace(load(str(folder)), normalize=False, pooler="avg", modules=())
     (tmp_path / "export").mkdir()
     write_model(model, tmp_path / "export")
     texts = sentences_of_scripts()
@@ -80,6 +83,7 @@ def shared_sentences() -> list[str]:
 
 
 KINDS = [*TOKENIZED, "almanach/camembert-base", "distilbert/distilroberta-base", "answerdotai/ModernBERT-base", MINILM]
+KINDS += ["Qwen/Qwen3-Embedding-0.6B", "google/embeddinggemma-300m"]
 
 
 @pytest.mark.slow
@@ -118,7 +122,7 @@ def test_the_documentation_has_a_line_for_each_layout_and_a_layout_for_each_line
         _, model_type, pooler, head, length, prompts = table[name][:6]
         assert model_type == f"`{layout.model_type}`", name
         assert pooler.startswith(f"`{POOLERS[layout.pooling]}`") and ("unit length" in pooler) == layout.normalize, name
-        assert ("–" not in head) == bool(layout.dense) and length.isdigit(), name
+        assert ("–" not in head) == bool(layout.dense or layout.linear) and length.isdigit(), name
         assert all(f"`{prompt}`" in prompts for prompt in layout.prompts), name
 
 

@@ -37,11 +37,13 @@ def test_published_shapes_are_known():
     sizes |= {"answerdotai/ModernBERT-base": 149_014_272, "answerdotai/ModernBERT-large": 394_781_696}
     sizes |= {"nomic-ai/nomic-embed-text-v1.5": 136_731_648, "thenlper/gte-small": 33_360_000 - 384 * 385}
     sizes |= {"nghuyong/ernie-2.0-base-en": 109_482_240 + 2 * 768 - 768 * 769}  # BERT-base with four types
+    sizes |= {"Qwen/Qwen3-Embedding-0.6B": 595_776_512, "Qwen/Qwen3-Embedding-4B": 4_021_774_336}
+    sizes |= {"google/embeddinggemma-300m": 302_863_104, "intfloat/e5-mistral-7b-instruct": 7_110_660_096}
     for name, size in sizes.items():
         _, params = build(encoder_config(name), with_head=False)
         assert sum(value.size for value in params.values()) == size, name
     with pytest.raises(
-        UserError, match=r"gpt2: no such folder, .* bert-base-uncased, .*bge-m3, .*nomic-embed-text-v1.5$"
+        UserError, match=r"gpt2: no such folder, .* bert-base-uncased, .*bge-m3, .*e5-mistral-7b-instruct$"
     ):
         encoder_config("gpt2")
 

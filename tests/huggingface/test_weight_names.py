@@ -17,7 +17,7 @@ from simcse_jax.models.sentence_encoder import build
 def test_tensors_survive_the_round_trip(tiny_folder):
     tensors = {k: v for k, v in load_file(tiny_folder / "model.safetensors").items()}
     model = load(str(tiny_folder))
-    back = to_tensors(model.params, model.config.model_type)
+    back = to_tensors(model.params, model.config)
     assert {name for name in tensors if not name.startswith("pooler")} == set(back)
     for name, value in back.items():
         np.testing.assert_array_equal(value, tensors[name])
@@ -111,7 +111,7 @@ def source(request, tmp_path_factory):
 def test_tensors_survive_the_round_trip_with_their_prefix_and_without(source, tmp_path):
     model, tensors = load(str(source)), load_file(source / "model.safetensors")
     names = NAMES[model.config.model_type]
-    back = to_tensors(model.params, model.config.model_type)
+    back = to_tensors(model.params, model.config)
     assert {name for name in tensors if not name.startswith("pooler")} == set(back)
     for name, value in back.items():
         np.testing.assert_array_equal(value, tensors[name])

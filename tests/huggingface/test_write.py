@@ -5,7 +5,7 @@ import shutil
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
-from support import CONFIGS, KINDS, write_model
+from support import ENCODERS, KINDS, write_model
 from support.models import edit_json, edit_tensors, same
 
 from simcse_jax.errors import UserError
@@ -145,7 +145,7 @@ def test_the_first_of_layers_that_share_weights_are_written_with_their_number_of
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model_type", CONFIGS)
+@pytest.mark.parametrize("model_type", ENCODERS)
 def test_transformers_opens_the_language_model(model_type, tmp_path):
     torch = pytest.importorskip("torch")
     from transformers import AutoModel, AutoModelForMaskedLM
@@ -156,7 +156,7 @@ def test_transformers_opens_the_language_model(model_type, tmp_path):
     write_folder(dataclasses.replace(source, pooler="avg", language_model=head), tmp_path / "model")
     theirs, loading = AutoModelForMaskedLM.from_pretrained(tmp_path / "model", output_loading_info=True)
     assert not loading["missing_keys"] and not loading["mismatched_keys"]
-    expected = head_tensors(head, model_type) | to_tensors(source.params, model_type)
+    expected = head_tensors(head, model_type) | to_tensors(source.params, source.config)
     theirs.save_pretrained(tmp_path / "theirs")  # NomicBERT's names in files are not those of its modules
     tensors = {name: value.numpy() for name, value in theirs.state_dict().items()}
     tensors |= load_file(tmp_path / "theirs" / "model.safetensors")

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
-from support import CONFIGS, random_batch, random_model, row_keys
+from support import CONFIGS, ENCODERS, random_batch, random_model, row_keys
 
 from simcse_jax.models import parameters
 from simcse_jax.models.config import POOLERS, EncoderConfig
@@ -20,6 +20,7 @@ ROWS = 6
 BERT = pytest.param("bert", marks=pytest.mark.optimized)
 ALBERT = pytest.param("albert", marks=pytest.mark.slow)
 MPNET = pytest.param("mpnet", marks=pytest.mark.slow)
+QWEN3 = pytest.param("qwen3", marks=pytest.mark.slow)
 
 
 @functools.cache
@@ -50,7 +51,9 @@ def apart(left, right):
     return min(np.abs(left[pooler] - right[pooler]).max() for pooler in POOLERS)
 
 
-@pytest.mark.parametrize("model_type", ["bert", MPNET, ALBERT, "modernbert"])  # RoBERTa numbers positions as MPNet does
+@pytest.mark.parametrize(
+    "model_type", ["bert", MPNET, ALBERT, "modernbert", QWEN3]
+)  # RoBERTa numbers positions as MPNet does
 def test_padding_chunking_and_order_change_nothing_with_dropout_on(model_type):
     keys = row_keys(ROWS)
     whole = embed(model_type, keys=keys)
@@ -327,7 +330,32 @@ def test_embeddings_by_numpy(model_type):
     np.testing.assert_allclose(found, x, atol=1e-5)
 
 
-@pytest.mark.parametrize("model_type", [BERT, *(kind for kind in CONFIGS if kind != "bert")])
+def test_a_decoder_s_token_knows_those_before_it_alone_also_in_blocks(monkeypatch):
+    """By the whole matrix of scores, and in blocks of queries as for a long text; Gemma reads both ways."""
+    ids, mask = (array[:, 0] for array in random_batch(2, 16))
+    mask[:] = 1
+    other = ids.copy()
+    other[:, 9:] = 4 + (ids[:, 9:] + 7) % 36
+    states = {}
+    for length in (512, 8):  # above which a text is long
+        monkeypatch.setattr("simcse_jax.models.attention.LONG", length)
+        monkeypatch.setattr("simcse_jax.models.attention.BLOCK", 4)
+        for kind in ("mistral", "qwen3"):
+            graph, params, _ = random_model(kind)
+            run = jax.jit(
+                lambda ids, graph=graph, params=params: parameters.merge(graph, params).encoder(ids, mask)[-1]
+            )
+            states[kind, length], changed = run(ids), run(other)
+            np.testing.assert_allclose(states[kind, length][:, :9], changed[:, :9], atol=1e-6)
+            assert np.abs(states[kind, length][:, 9:] - changed[:, 9:]).max(axis=-1).min() > 1e-3
+        np.testing.assert_allclose(states["qwen3", length], states["qwen3", 512], atol=1e-5)
+        np.testing.assert_allclose(states["mistral", length], states["mistral", 512], atol=1e-5)
+    graph, params, _ = random_model("gemma3_text")
+    both = [parameters.merge(graph, params).encoder(each, mask)[-1] for each in (ids, other)]
+    assert np.abs(both[0][:, :9] - both[1][:, :9]).max() > 1e-3
+
+
+@pytest.mark.parametrize("model_type", [BERT, *(kind for kind in ENCODERS if kind != "bert"), "qwen3"])
 def test_masks_are_bit_equal_whatever_the_padding_and_without_it(model_type):
     """Of narrow embeddings and of layers that share their weights, too; no two places have the same."""
     graph, params, config = random_model(model_type)

@@ -2,6 +2,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from simcse_jax.models.model_types import RotaryScaling
 from simcse_jax.models.rotary import frequencies, rotate, rotation
 
 X = jnp.asarray(np.random.default_rng(0).normal(size=(2, 3, 5, 8)), jnp.float32)
@@ -37,3 +38,15 @@ def test_frequencies_fall_from_1_to_almost_the_base_s_inverse():
 def test_the_rotation_of_the_first_token():
     by = rotation(np.array([[3, 0, 1]]), 8, 100.0)
     np.testing.assert_array_equal(by.first().cos, rotation(np.array([[3]]), 8, 100.0).cos)
+
+
+def test_scaled_frequencies_of_long_wavelengths_shrink_and_short_ones_stay():
+    usual = frequencies(64, 1e4)
+    np.testing.assert_allclose(frequencies(64, 1e4, RotaryScaling("linear", 4.0)), usual / 4, rtol=1e-6)
+    for kind, low, high in (("llama3", 1.0, 4.0), ("yarn", 1.0, 32.0)):
+        found = frequencies(64, 1e4, RotaryScaling(kind, 4.0, 256, low, high)) / usual
+        turns = 256 * usual / (2 * np.pi)
+        np.testing.assert_allclose(found[turns > high * 1.5], 1.0, rtol=1e-6)
+        np.testing.assert_allclose(found[turns < low / 1.5], 0.25, rtol=1e-6)
+        assert np.all(np.diff(found) <= 1e-7) and np.any((found > 0.26) & (found < 0.99))
+    assert rotation(np.array([[0]]), 8, 1e4, RotaryScaling("yarn", 4.0, 256, 1.0, 32.0, attention=1.5)).cos.max() == 1.5

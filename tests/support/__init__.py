@@ -82,6 +82,20 @@ CONFIGS |= {
     | {"model_type": "nomic_bert", "architectures": ["NomicBertModel"], "hidden_act": "silu"}
     | {"rope_parameters": {"rope_type": "default", "rope_theta": 100.0}},
 }
+# Decoders: two heads of queries share one of keys; Qwen3's and Gemma's heads are wider than the hidden size asks for.
+DECODER = SIZES | {"hidden_act": "silu", "num_key_value_heads": 2, "max_position_embeddings": 64, "pad_token_id": 0}
+CONFIGS |= {
+    "qwen2": DECODER | {"model_type": "qwen2", "architectures": ["Qwen2Model"]},
+    "qwen3": DECODER | {"model_type": "qwen3", "architectures": ["Qwen3Model"], "head_dim": 12},
+    "llama": DECODER | {"model_type": "llama", "architectures": ["LlamaModel"], "mlp_bias": True},
+    "mistral": DECODER | {"model_type": "mistral", "architectures": ["MistralModel"], "sliding_window": 5},
+    "gemma3_text": {name: value for name, value in DECODER.items() if name != "hidden_act"}
+    | {"model_type": "gemma3_text", "architectures": ["Gemma3TextModel"], "hidden_activation": "gelu_pytorch_tanh"}
+    | {"head_dim": 12, "query_pre_attn_scalar": 12, "sliding_window": 4, "use_bidirectional_attention": True}
+    | {"layer_types": ["sliding_attention", "full_attention"]},
+}
+DECODERS = ("qwen2", "qwen3", "llama", "mistral", "gemma3_text")
+ENCODERS = tuple(kind for kind in CONFIGS if kind not in DECODERS)
 KINDS = ("bert", "roberta", "mpnet", "distilbert")  # those that many tests run with
 SPECIAL = {
     "bert": ["[PAD]", "[UNK]", "[CLS]", "[SEP]"],
@@ -90,7 +104,7 @@ SPECIAL = {
     "distilbert": ["[PAD]", "[UNK]", "[CLS]", "[SEP]"],
 }
 SPECIAL |= {kind: SPECIAL["roberta"] for kind in ("xlm-roberta", "camembert")}
-SPECIAL |= {kind: SPECIAL["bert"] for kind in ("ernie", "electra", "albert", "modernbert", "nomic_bert")}
+SPECIAL |= {kind: SPECIAL["bert"] for kind in ("ernie", "electra", "albert", "modernbert", "nomic_bert", *DECODERS)}
 
 
 def write_tokenizer(folder: Path, model_type: str) -> None:
@@ -122,10 +136,11 @@ def write_model(folder: Path, model_type: str, **changes) -> Path:
     _, shapes = build(config, with_head=True)
     generator = np.random.default_rng(0)
     params = {
-        name: np.float32(name.endswith("scale")) + generator.normal(0, 0.15, shape.shape).astype(np.float32)
+        name: np.float32(name.endswith("scale") and not config.norm_offset)
+        + generator.normal(0, 0.15, shape.shape).astype(np.float32)
         for name, shape in shapes.items()
     }
-    tensors = to_tensors(params, model_type)
+    tensors = to_tensors(params, config)
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     write_tokenizer(folder, model_type)
     return folder

@@ -145,6 +145,63 @@ def write_modernbert(folder: Path) -> int:
     return len(vocabulary) + len(special)
 
 
+QWEN_SPLIT = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+
+
+def write_qwen(folder: Path) -> int:
+    """Qwen3-Embedding's tokenizer, as `tokenizer.json`: bytes, the end token after a text; returns their number."""
+    from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {word: n for n, word in enumerate([*letters, *("".join(pair) for pair in MERGES)])}
+    backend = Tokenizer(models.BPE(vocabulary, MERGES))
+    backend.normalizer = normalizers.NFC()
+    split = pre_tokenizers.Split(Regex(QWEN_SPLIT), "isolated")
+    backend.pre_tokenizer = pre_tokenizers.Sequence([split, pre_tokenizers.ByteLevel(False, use_regex=False)])
+    backend.decoder = decoders.ByteLevel()
+    special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+    backend.add_special_tokens([AddedToken(name, normalized=False) for name in special])
+    end = (special[0], backend.token_to_id(special[0]))
+    ends = processors.TemplateProcessing(single=f"$A {special[0]}", special_tokens=[end])
+    backend.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=False), ends])
+    backend.save(str(folder / "tokenizer.json"))
+    config = {"tokenizer_class": "Qwen2Tokenizer", "pad_token": special[0], "eos_token": special[2], "unk_token": None}
+    config |= {"padding_side": "left", "model_max_length": 64, "add_prefix_space": False, "bos_token": None}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    return len(vocabulary) + len(special)
+
+
+def write_sentence_piece_bytes(folder: Path, special: list[str], config: dict[str, object], single: str) -> int:
+    """Gemma's or Llama's tokenizer: pairs of characters, and bytes for those that it lacks; returns their number."""
+    from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+
+    is_gemma = config["tokenizer_class"] == "GemmaTokenizer"
+    letters = [*letters_of_scripts(), *"ABCDEFGHIJKLMNOPQRSTUVWXYZ.!'-1▁"]
+    merges = [("d", "o"), ("▁", "s"), ("t", "h"), ("▁", "th"), ("д", "а")]
+    words = [*special, *(f"<0x{n:02X}>" for n in range(256)), *letters, *("".join(pair) for pair in merges)]
+    vocabulary = {word: n for n, word in enumerate(words)}
+    backend = Tokenizer(models.BPE(vocabulary, merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+    space = normalizers.Replace(" ", "▁")
+    backend.normalizer = space if is_gemma else normalizers.Sequence([normalizers.Prepend("▁"), space])
+    if is_gemma:
+        backend.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+    backend.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
+    backend.add_special_tokens([AddedToken(name, normalized=False) for name in special])
+    ends = [(name, vocabulary[name]) for name in special if name in single]
+    backend.post_processor = processors.TemplateProcessing(single=single, special_tokens=ends)
+    backend.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"model_max_length": 64} | config))
+    return len(words)
+
+
+GEMMA = {"tokenizer_class": "GemmaTokenizer", "add_bos_token": True, "add_eos_token": True, "padding_side": "left"}
+GEMMA |= {"pad_token": "<pad>", "eos_token": "<eos>", "bos_token": "<bos>", "unk_token": "<unk>"}
+LLAMA = {"tokenizer_class": "LlamaTokenizer", "add_bos_token": True, "add_eos_token": True, "legacy": True}
+LLAMA |= {"pad_token": "</s>", "eos_token": "</s>", "bos_token": "<s>", "unk_token": "<unk>"}
+
+
 def write_byte_level(folder: Path) -> int:
     """RoBERTa's tokenizer, as `tokenizer.json`, `vocab.json` and `merges.txt`; returns the number of tokens."""
     from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, processors
@@ -179,6 +236,7 @@ class Layout(NamedTuple):
     length: int = 64  # in sentence_bert_config.json
     prompts: Mapping[str, str] = MappingProxyType({})
     bin: bool = False  # weights in pytorch_model.bin
+    linear: tuple[int, ...] = ()  # the widths of dense modules without activation and bias
     config: Mapping[str, object] = MappingProxyType({})  # another config.json for the same encoder, apart from words
 
 
@@ -208,6 +266,13 @@ def write_tokenizer(folder: Path, kind: str) -> int:
     """A tokenizer by the name of its class; word_piece is BERT's, and byte_level RoBERTa's."""
     if kind in ("byte_level", "modernbert"):
         return write_byte_level(folder) if kind == "byte_level" else write_modernbert(folder)
+    if kind == "qwen":
+        return write_qwen(folder)
+    if kind == "gemma":
+        special = ["<pad>", "<eos>", "<bos>", "<unk>", "<mask>"]
+        return write_sentence_piece_bytes(folder, special, GEMMA, "<bos> $A <eos>")
+    if kind == "llama":
+        return write_sentence_piece_bytes(folder, ["<unk>", "<s>", "</s>"], LLAMA, "<s> $A </s>")
     special = {"CamembertTokenizer": CAMEMBERT, "AlbertTokenizer": ALBERT}.get(kind, XLMR)
     return write_word_piece(folder) if kind == "word_piece" else write_unigram(folder, special, kind)
 
@@ -257,7 +322,7 @@ def _language_model(layout: Layout, tensors: dict[str, np.ndarray]) -> dict[str,
 
 def _write_modules(folder: Path, layout: Layout) -> None:
     modules = [("", "Transformer"), ("1_Pooling", "Pooling")]
-    modes = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens")
+    modes = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "lasttoken")
     switches = {f"pooling_mode_{mode}": mode == layout.pooling for mode in modes}
     (folder / "1_Pooling").mkdir()
     (folder / "1_Pooling" / "config.json").write_text(json.dumps({"word_embedding_dimension": 32} | switches))
@@ -271,6 +336,15 @@ def _write_modules(folder: Path, layout: Layout) -> None:
         shapes = {"linear.weight": (layout.dense, 32), "linear.bias": (layout.dense,)}
         weights = {name: generator.normal(0, 0.2, shape).astype(np.float32) for name, shape in shapes.items()}
         save_file(weights, folder / "2_Dense" / "model.safetensors")
+    for number, (made, read) in enumerate(zip(layout.linear, (32, *layout.linear), strict=False), 2):
+        place = folder / f"{number}_Dense"
+        modules.append((place.name, "Dense"))
+        place.mkdir()
+        fields = {"in_features": read, "out_features": made, "bias": False}
+        fields |= {"activation_function": "torch.nn.modules.linear.Identity"}
+        (place / "config.json").write_text(json.dumps(fields))
+        weights = {"linear.weight": np.random.default_rng(number).normal(0, 0.2, (made, read)).astype(np.float32)}
+        save_file(weights, place / "model.safetensors")
     if layout.normalize:
         modules.append((f"{len(modules)}_Normalize", "Normalize"))
         (folder / modules[-1][0]).mkdir()
@@ -299,6 +373,11 @@ NOMIC = CONFIGS["nomic_bert"] | {
     **{"mlp_fc2_bias": False, "prenorm": False, "parallel_block": False, "use_rms_norm": False, "causal": False},
 }
 ERNIE_2 = {"use_task_id": False, "type_vocab_size": 4}  # those of later versions have a table of tasks
+# What Qwen3-Embedding's, EmbeddingGemma's and E5-Mistral's files say for their tasks; Gemma has more of them.
+QWEN_QUERY = "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery:"
+GEMMA_PROMPTS = {"query": "task: search result | query: ", "document": "title: none | text: "}
+GEMMA_PROMPTS |= {"STS": "task: sentence similarity | query: "}
+E5_QUERY = "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery: "
 LAYOUTS = {
     "intfloat/multilingual-e5-small": Layout("bert", XLMR_CLASS, pooling="mean_tokens", normalize=True),
     "intfloat/multilingual-e5-base": Layout("xlm-roberta", XLMR_CLASS, pooling="mean_tokens", normalize=True),
@@ -351,4 +430,19 @@ LAYOUTS = {
     "answerdotai/ModernBERT-base": Layout("modernbert", "modernbert", MODERN, architecture="ModernBertForMaskedLM"),
     "Alibaba-NLP/gte-modernbert-base": Layout("modernbert", "modernbert", MODERN, pooling="cls_token"),
     "nomic-ai/nomic-embed-text-v1.5": Layout("nomic_bert", "word_piece", pooling="mean_tokens", config=NOMIC),
+    "Qwen/Qwen3-Embedding-0.6B": Layout(
+        *("qwen3", "qwen", {"bos_token_id": 261, "eos_token_id": 261, "pad_token_id": None}),
+        pooling="lasttoken",
+        normalize=True,
+        prompts={"query": QWEN_QUERY, "document": ""},
+    ),
+    "google/embeddinggemma-300m": Layout(
+        *("gemma3_text", "gemma"), pooling="mean_tokens", linear=(48, 32), normalize=True, prompts=GEMMA_PROMPTS
+    ),
+    "intfloat/e5-mistral-7b-instruct": Layout(
+        *("mistral", "llama", {"pad_token_id": 2, "bos_token_id": 1, "eos_token_id": 2}),
+        pooling="lasttoken",
+        normalize=True,
+        prompts={"web_search_query": E5_QUERY},
+    ),
 }

@@ -10,6 +10,7 @@ from support.steps import BATCH, batch, replaced_tokens_settings, replaced_token
 from simcse_jax.devices.mesh import data_mesh
 from simcse_jax.huggingface.weight_names import BERT_HEAD, to_tensors
 from simcse_jax.models import parameters
+from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.masking import gumbel, mask_tokens, token_keys
 from simcse_jax.objectives.rows import Rows
 from simcse_jax.objectives.views import REPLACING
@@ -17,11 +18,12 @@ from simcse_jax.training.loss import make_loss
 
 pytestmark = pytest.mark.slow
 WEIGHT = 0.5
+BERT = EncoderConfig.from_hugging_face(CONFIGS["bert"], "test")
 
 
 def tensors_of(params):
     torch = pytest.importorskip("torch")
-    return {name: torch.tensor(value) for name, value in to_tensors(params, "bert").items()}
+    return {name: torch.tensor(value) for name, value in to_tensors(params, BERT).items()}
 
 
 def their_loss(params, frozen, data, masked, drawn):
@@ -111,7 +113,7 @@ def test_loss_and_gradients_of_a_tiny_diffcse(reading):
             name: value for name, value in parameters.subset(gradient, prefix).items() if name.startswith("encoder.")
         }
         theirs = dict(model.named_parameters())
-        for name, value in to_tensors(own, "bert").items():
+        for name, value in to_tensors(own, BERT).items():
             same(value, theirs[name].grad, f"{prefix}{name}")
     modules = {"layers.0": projector[0], "norms.0": projector[1], "layers.1": projector[3]}
     for name, value in parameters.subset(gradient, "projector.").items():

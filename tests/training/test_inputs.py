@@ -2,7 +2,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from support import call, refused, train_args
+from support import call, refused, train_args, write_model
 
 from simcse_jax.config import default_config
 from simcse_jax.data.batches import Corpus
@@ -52,6 +52,13 @@ def test_other_mistakes_leave_no_workdir_either(tiny_bert, corpus, tmp_path):
     arguments = train_args(tiny_bert, corpus["csv"], corpus["dev"], tmp_path / "run", "--config.model.dropout=0")
     mixed = [f"--config.data.train={corpus['csv']},{corpus['txt']}", "--config.data.mixed=True"]
     refused(call("train", *arguments, *mixed), "all dropout rates are 0")
+
+
+def test_a_decoder_has_no_masked_words_to_guess(corpus, tmp_path):
+    folder, run = write_model(tmp_path / "decoder", "qwen3"), tmp_path / "run"
+    args = train_args(folder, corpus["txt"], corpus["dev"], run, "--config.objective.mlm.weight=0.1")
+    refused(call("train", *args), str(folder), "a model of the type qwen3 guesses no masked words")
+    assert not run.exists()
 
 
 def test_a_batch_that_does_not_divide_names_the_nearest_that_do(tiny_bert, corpus, tmp_path):

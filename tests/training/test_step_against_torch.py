@@ -60,7 +60,7 @@ def train_ours(folder, batches):
         batch = {"input_ids": ids[number], "attention_mask": mask[number], "index": np.arange(BATCH, dtype=np.int32)}
         state, metrics = update(state, batch, settings)
         losses.append(float(metrics["loss"]))
-    return losses, to_tensors(state.params, "bert")
+    return losses, to_tensors(state.params, model.config)
 
 
 def train_torch(folder, batches):

@@ -1,0 +1,93 @@
+import pytest
+from support import CONFIGS, DECODERS
+
+from simcse_jax.errors import UserError
+from simcse_jax.models.config import EncoderConfig
+
+
+def read(kind, **changes):
+    return EncoderConfig.from_hugging_face(CONFIGS[kind] | changes, "m/config.json")
+
+
+@pytest.mark.parametrize("kind", DECODERS)
+def test_heads_share_keys_and_have_a_size_of_their_own(kind):
+    config = read(kind, head_dim=10, query_pre_attn_scalar=10)
+    assert (config.head_size, config.heads_width, config.qkv_widths) == (10, 40, (40, 20, 20))
+    assert read(kind, num_key_value_heads=None).qkv_widths[1] == read(kind).heads_width
+    assert not config.embedding_norm and config.rms_norm and config.causal == (kind != "gemma3_text")
+
+
+def test_windows_end_with_the_query_or_lie_around_it():
+    assert (read("mistral").local_layers, read("mistral").window) == ((0, 1), 4)
+    assert read("mistral", sliding_window=None).local_layers == ()
+    assert read("qwen3", sliding_window=9).local_layers == ()
+    asked = {"use_sliding_window": True, "sliding_window": 9}
+    assert read("qwen3", max_window_layers=1, **asked).local_layers == (1,)
+    assert read("qwen2", layer_types=["sliding_attention", "full_attention"], **asked).local_layers == (0,)
+    assert (read("gemma3_text").local_layers, read("gemma3_text").window) == ((0,), 2)
+    assert read("gemma3_text", use_bidirectional_attention=False).window == 3
+    assert read("gemma3_text", layer_types=None, num_hidden_layers=7).local_layers == (0, 1, 2, 3, 4, 6)
+
+
+def test_older_and_newer_fields_of_rotations_say_the_same():
+    linear = {"rope_type": "linear", "factor": 2.0}
+    newer = read("llama", rope_parameters=linear | {"rope_theta": 500.0})
+    assert newer == read("llama", rope_theta=500.0, rope_scaling={"type": "linear", "factor": 2.0})
+    assert (newer.rotary_base, newer.rotary_scaling.factor) == (500.0, 2.0)
+    ropes = {"full_attention": linear | {"rope_theta": 7e5}, "sliding_attention": {"rope_theta": 300.0}}
+    gemma = read("gemma3_text", rope_parameters=ropes)
+    assert gemma == read("gemma3_text", rope_theta=7e5, rope_local_base_freq=300, rope_scaling=linear)
+    assert (gemma.rotary_base, gemma.local_rotary_base) == (7e5, 300.0)
+    assert read("qwen3").rotary_base == 1e4 and read("gemma3_text").rotary_base == 1e6
+
+
+YARN = {"rope_type": "yarn", "factor": 4.0}
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+WRONG = [
+    ("qwen3", {"auto_map": {"AutoModel": "x.Y"}}, "auto_map is {'AutoModel': 'x.Y'}; only None is supported"),
+    ("qwen2", {"is_causal": False}, "is_causal is False; only True is supported"),
+    ("qwen3", {"head_dim": 7}, "head_dim is 7; rotary positions need an even number, at most 4096"),
+    ("qwen3", {"head_dim": "8"}, "head_dim is '8', not a whole number"),
+    ("llama", {"hidden_size": 30}, "hidden_size 30 is not divisible by 4 heads"),
+    ("llama", {"num_key_value_heads": 3}, "num_attention_heads 4 is not divisible by num_key_value_heads 3"),
+    ("llama", {"num_key_value_heads": 0}, "num_key_value_heads is 0; it must be from 1 to "),
+    ("mistral", {"sliding_window": 0}, "sliding_window is 0; it must be from 1 to "),
+    ("mistral", {"rms_norm_eps": -1}, "rms_norm_eps is -1; it must be between 0 and 1"),
+    (
+        "qwen2",
+        {"use_sliding_window": True, "layer_types": ["x", "y"]},
+        r"layer_types is \['x', 'y'\]; it must be a list",
+    ),
+    ("gemma3_text", {"layer_types": ["full_attention"]}, "layer_types has 1 entries, but num_hidden_layers is 2"),
+    ("gemma3_text", {"query_pre_attn_scalar": 5}, "query_pre_attn_scalar is 5; only 12 is supported"),
+    ("gemma3_text", {"attn_logit_softcapping": 50.0}, "attn_logit_softcapping is 50.0; only None is supported"),
+    ("gemma3_text", {"use_bidirectional_attention": 1}, "use_bidirectional_attention is 1, neither true nor false"),
+    ("gemma3_text", {"rope_parameters": 3}, "rope_parameters is 3; it must have full_attention and sliding_attention"),
+    (
+        "gemma3_text",
+        {"rope_parameters": {"sliding_attention": YARN}},
+        "rope_parameters.sliding_attention has a scaling",
+    ),
+    ("llama", {"rope_theta": 0.5}, r"rope_theta is 0\.5; it must be from 1 to 1e\+12"),
+    ("llama", {"rope_theta": "x"}, "rope_theta is 'x', not a positive number"),
+    ("llama", {"rope_scaling": "x"}, "rope_scaling is 'x'; it must have a rope_theta"),
+    (
+        "llama",
+        {"rope_scaling": {"rope_type": "longrope"}},
+        "rope_scaling.rope_type is 'longrope', not one of default, ",
+    ),
+    ("llama", {"rope_scaling": {"rope_type": "linear"}}, "rope_scaling.factor is None, not a positive number"),
+    ("llama", {"rope_scaling": YARN | {"factor": 0.5}}, r"rope_scaling.factor is 0\.5; it must be 1 or more"),
+    ("llama", {"rope_scaling": YARN | {"mscale": 1.0}}, "rope_scaling.mscale is not supported"),
+    (
+        "llama",
+        {"rope_scaling": LLAMA3 | {"low_freq_factor": 4.0}},
+        "rope_scaling turns from 4.0 to 4.0; the first must",
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "changes", "message"), WRONG)
+def test_an_unsupported_decoder_is_refused_naming_the_file_and_the_field(kind, changes, message):
+    with pytest.raises(UserError, match=rf"^m/config\.json: {message}"):
+        read(kind, **changes)
