@@ -80,6 +80,8 @@ def prompts_of(config: Config) -> tuple[Prompts, ...]:
 
 def _split(field: str, text: str, sources: Sequence[str]) -> list[str]:
     found = [text]
+    if len(sources) == 1 and not text.startswith('"'):  # whatever it has in it
+        return [text]
     if "," in text or '"' in text:
         try:
             found = next(csv.reader([text], strict=True))

@@ -21,6 +21,10 @@ def test_a_prompt_is_for_all_sources_or_for_each():
     assert prompts_of(listed) == (Prompts("q: ", "a, b: "), Prompts("", 'say "it": '))
     lines = config_of(data__prompts__anchor="Instruct: find\nQuery: ")
     assert prompts_of(lines)[1].anchor == "Instruct: find\nQuery: "
+    one = config_of(data__train="a.csv", data__prompts__anchor='Instruct: for this, find\nQuery: "')
+    assert prompts_of(one) == (Prompts('Instruct: for this, find\nQuery: "', ""),)
+    one.data.prompts.anchor = '"with, quotes: "'
+    assert prompts_of(one) == (Prompts("with, quotes: ", ""),)
 
 
 def test_lengths_are_by_column_where_one_is_set():

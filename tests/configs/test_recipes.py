@@ -32,6 +32,7 @@ ARGUMENTS = {
     "is_bert": ("released", "paper"),
     "sbert_nli": ("bert", "bert_large", "roberta", "roberta_large"),
     "graded": ("cosent", "angle", "cosine_mse"),
+    "retrieval_qwen3": ("lora", "whole"),
 }
 ROWS = {
     "full_length": 5,
@@ -452,7 +453,7 @@ def test_the_map_of_the_code_says_what_each_recipe_is_composed_of():
     rows = [line.split("|")[2] for line in table.splitlines() if line.startswith("|")][2:]
     named = [name for cell in rows for name in re.findall(r"`([\w:]+)`", cell)]
     recipes = {path.stem for path in (ROOT / "configs").glob("*.py")} - {"quickstart", "tune"}
-    assert len(rows) == 13 and {name.partition(":")[0] for name in named} == recipes
+    assert len(rows) == 14 and {name.partition(":")[0] for name in named} == recipes
     for name in named:
         file, colon, variant = name.partition(":")
         assert recipe(f"{file}.py{colon}{variant}")
