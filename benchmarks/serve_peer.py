@@ -17,7 +17,7 @@ class Sentence(NamedTuple):
     """A text as tokens."""
 
     ids: np.ndarray
-    cut: bool
+    cut: int
 
 
 class Shape(NamedTuple):
@@ -40,11 +40,7 @@ class Theirs:
     def tokenize(self, texts: Sequence[str]) -> list[Sentence]:
         """Texts as tokens, cut."""
         found = self._model.tokenizer(list(texts), truncation=True, max_length=self.max_length)
-        return [Sentence(np.array(ids), False) for ids in found["input_ids"]]
-
-    def count(self, text: str) -> int:
-        """The number of a text's tokens."""
-        return len(self._model.tokenizer(text)["input_ids"])
+        return [Sentence(np.array(ids), 0) for ids in found["input_ids"]]
 
     def row_length(self, sentence: Sentence) -> int:
         """Its own length, so that sentences are sorted by it, as its `encode` does."""
@@ -88,7 +84,7 @@ def main() -> None:
 
     encoder: Any = Theirs(str(load_model(args.model, 0).folder))
     limits, metrics = Limits(), Metrics()
-    service = Service("sentence-transformers", {None: encoder}, limits, gather=0.002, observe=metrics.encoded)
+    service = Service("sentence-transformers", {None: encoder}, limits, observe=metrics.encoded)
     app = App(service, metrics)
     with bind("127.0.0.1", args.port) as bound:
         guard = Guard(app.asgi, limits, metrics, app.paths)

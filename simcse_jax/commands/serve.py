@@ -108,7 +108,6 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--no-key", action="store_true", help=f"serve others without {KEY}")
     add_batch_size(parser, "texts")
     for name, default, least, most, what in (
-        ("--gather", 2.0, 0, 1000, "milliseconds that an idle worker waits for further texts"),
         ("--timeout", 30.0, 0.01, 3600, "seconds that a request may take"),
         ("--max-body", 16.0, 0.001, 1024, "MiB of a request"),
         ("--max-inputs", 2048, 1, 2**31 - 1, "texts in a request"),
@@ -177,7 +176,6 @@ def service_of(args: argparse.Namespace, limits: "Limits", metrics: "Metrics") -
         limits,
         search=search,
         query_prompt="query" if "query" in model.prompts else None,
-        gather=args.gather / 1000,
         observe=metrics.encoded,
     )
 

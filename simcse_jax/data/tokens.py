@@ -70,7 +70,8 @@ def _column(
 ) -> tuple[list[np.ndarray], list[int]]:
     sentences = examples.columns[place]
     if not prompts and lengths.anchor == lengths.positive:
-        return tokenizer.tokenize(sentences, lengths.anchor)
+        tokens, too_long = tokenizer.tokenize(sentences, lengths.anchor)
+        return tokens, [*too_long]
     roles = np.full(len(sentences), min(place, 1))
     if place == 1 and examples.present is not None:
         roles = examples.present[:, 1].astype(np.int64)

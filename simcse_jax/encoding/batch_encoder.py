@@ -14,8 +14,9 @@ from simcse_jax.encoding.embedder import Embedder, make_embed, to_unit
 from simcse_jax.models.attention import is_long
 
 ROW_LENGTHS = (16, 32, 64, 128, 256, 512)  # where padding is not computed
-ROOMS = (64, 128, 256, 512)  # tokens of a batch without padding
-FULL = 0.75  # of a room: a smaller one that is fuller is better only if a large one is emptier than this
+ROOMS = (16, 24, 32, 48, 64, 128, 256, 512)  # tokens of a batch without padding
+SMALL = 64  # a room up to this, or to twice a row's length, has two rows of its own length: a program for all lengths
+BATCH = 32  # tokens that a CPU computes in the time that a batch takes besides its tokens
 
 
 class BatchEncoder:
@@ -45,13 +46,8 @@ class BatchEncoder:
     def tokenize(self, texts: Sequence[str]) -> list[Sentence]:
         """Sentences as tokens, with the prompt before each; those that are too long are cut, and say so."""
         prompted = [self._embedder.prompt + text for text in texts]
-        tokens, too_long = self._embedder.tokenizer.tokenize(prompted, self.max_length)
-        cut = set(too_long)
-        return [Sentence(row, ids, row in cut) for row, ids in enumerate(tokens)]
-
-    def count(self, text: str) -> int:
-        """The number of tokens that a text has with the prompt before it, also where it is too long."""
-        return self._embedder.tokenizer.count(self._embedder.prompt + text)
+        tokens, cut = self._embedder.tokenizer.tokenize(prompted, self.max_length)
+        return [Sentence(row, ids, cut.get(row, 0)) for row, ids in enumerate(tokens)]
 
     def row_length(self, sentence: Sentence) -> int:
         """The length of the shortest rows that have room for a sentence, in tokens."""
@@ -60,20 +56,20 @@ class BatchEncoder:
     def choose(self, length: int, sizes: Sequence[int]) -> tuple[Shape, list[int]]:
         """The shape of the next batch, and which of the sentences that wait are in it; the first one always is.
 
-        A program computes all of its places. So small batches cost a CPU less than a large one that is not full; a GPU
-        or TPU takes about the same time for both.
+        A program computes all of its places, so a CPU takes the batch with most tokens for its time: one text alone is
+        in one of its size. A GPU or TPU takes about the same time for any batch.
 
         Args:
           length: the row length of the first sentence.
           sizes: the tokens of sentences of this row length or a smaller one.
         """
-        found = [(shape, shape.take(sizes)) for shape in self._shapes[length]]
+        found = [(shape, shape.take(sizes)) for shape in self._shapes[length] if sizes[0] <= shape.tokens]
         if not self._batching.on_cpu:
             return next((each for each in found if len(each[1]) == len(sizes)), found[-1])
 
         def worth(each: tuple[Shape, list[int]]) -> tuple[float, int]:
             shape, taken = each
-            return min(sum(sizes[place] for place in taken) / shape.tokens, FULL), shape.tokens
+            return sum(sizes[place] for place in taken) / (BATCH + shape.tokens), shape.tokens
 
         return max(found, key=worth)
 
@@ -85,7 +81,7 @@ class BatchEncoder:
 
     def shapes(self) -> list[Shape]:
         """Those of every batch that there can be: each is a program."""
-        return [shape for length in self._lengths for shape in self._shapes[length]]
+        return [*dict.fromkeys(shape for length in self._lengths for shape in self._shapes[length])]
 
     def warm(self, shape: Shape) -> None:
         """Compiles the program of a shape, or reads it from the cache."""
@@ -106,4 +102,6 @@ def _shapes(length: int, batching: Batching) -> list[Shape]:
     if not batching.on_cpu or is_long(length):
         few, full = batching.round_up(FEW), batching.size(length)
         return [padded_shape(rows, length) for rows in ([few, full] if few < full else [full])]
-    return [*dict.fromkeys(batching.shape_without_padding(length, room) for room in ROOMS if room >= length)]
+    rows = {room: room if room <= max(SMALL, 2 * length) else length for room in ROOMS}
+    shapes = (batching.shape_without_padding(min(each, batching.max_length), room) for room, each in rows.items())
+    return [*dict.fromkeys(shapes)]

@@ -49,7 +49,7 @@ class Sentence(NamedTuple):
 
     row: int  # its place among all sentences
     ids: np.ndarray  # (T,) int32
-    cut: bool  # whether it was too long for the model
+    cut: int  # tokens that were cut off, where it was too long for the model
 
 
 class Shape(NamedTuple):
@@ -98,7 +98,7 @@ class Output(NamedTuple):
     """The result of a function for a batch."""
 
     rows: np.ndarray  # (B,) places of the sentences
-    cut: np.ndarray  # (B,) whether each was cut
+    cut: np.ndarray  # (B,) tokens that were cut off of each
     values: np.ndarray  # (B, …)
 
 
@@ -300,11 +300,9 @@ def _tokenized(sentences: Sequence[str], batching: Batching) -> Iterator[list[Se
     parts = [order[start : start + TOKENIZED_AT_ONCE] for start in range(0, len(order), TOKENIZED_AT_ONCE)]
 
     def tokenize(part: np.ndarray) -> list[Sentence]:
-        tokens, too_long = batching.tokenizer.tokenize([sentences[row] for row in part], batching.max_length)
-        cut = set(too_long)
-        return [
-            Sentence(int(row), ids, place in cut) for place, (row, ids) in enumerate(zip(part, tokens, strict=True))
-        ]
+        tokens, cut = batching.tokenizer.tokenize([sentences[row] for row in part], batching.max_length)
+        places = enumerate(zip(part, tokens, strict=True))
+        return [Sentence(int(row), ids, cut.get(place, 0)) for place, (row, ids) in places]
 
     with _threads(1) as pool:
         following = [pool.submit(tokenize, part) for part in parts[:1]]

@@ -73,21 +73,20 @@ class Tokenizer:
         """Token ids, one int32 array per sentence, at most `max_length` long, including special tokens."""
         return self.tokenize(sentences, max_length)[0]
 
-    def tokenize(self, sentences: Sequence[str], max_length: int) -> tuple[list[np.ndarray], list[int]]:
-        """Token ids as from `__call__`, and the rows of sentences that were cut. Thread-safe."""
+    def tokenize(self, sentences: Sequence[str], max_length: int) -> tuple[list[np.ndarray], dict[int, int]]:
+        """Token ids as from `__call__`, and the rows of sentences that were cut, each with the number of tokens lost.
+
+        Thread-safe.
+        """
         tokens: list[np.ndarray] = []
-        cut = []
+        cut = {}
         for encoding in self._encodings(sentences, max_length, self._backend.encode_batch_fast):
             ids = np.array(encoding.ids, np.int32)
             if len(ids) == max_length and encoding.overflowing:
-                cut.append(len(tokens))
+                special = self._backend.num_special_tokens_to_add(False)  # each part has them
+                cut[len(tokens)] = sum(len(part) - special for part in encoding.overflowing)
             tokens.append(ids)
         return tokens, cut
-
-    def count(self, text: str) -> int:
-        """The number of tokens of a text of any length, special ones included."""
-        (encoding,) = self._encodings([text], None, self._backend.encode_batch_fast)
-        return len(encoding.ids)
 
     def words(self, sentences: Sequence[str], max_length: int) -> list[np.ndarray]:
         """For each token of `__call__`, the number of its word in the sentence; −1 for a special token around it.

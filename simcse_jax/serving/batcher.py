@@ -79,7 +79,6 @@ class Batcher:
         most: int,
         workers: int,
         most_waiting: int,
-        gather: float = 0.0,
         observe: Callable[[Done], object] = lambda done: None,
     ):
         """Takes requests after `start`.
@@ -89,10 +88,9 @@ class Batcher:
           choose: the shape of a batch with rows of this length, and which of the pieces with these sizes are in it, the
             first one always.
           most_waiting: pieces that may wait; more are refused.
-          gather: seconds that a worker without work waits for further pieces.
         """
         self._run, self._choose, self._most, self._workers = run, choose, most, workers
-        self._most_waiting, self._gather, self._observe = most_waiting, gather, observe
+        self._most_waiting, self._observe = most_waiting, observe
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="batch")
         self._queues: dict[tuple[int, int], list[_Waiting]] = {}  # heaps, by group and length
         self._numbers = itertools.count()
@@ -179,8 +177,6 @@ class Batcher:
             if not self._queues:
                 self._some.clear()
                 await self._some.wait()
-                if self._gather:
-                    await asyncio.sleep(self._gather)
             if (found := self.take()) is None:
                 continue
             batch, taken = found

@@ -13,7 +13,6 @@ from simcse_jax.index.index import ROUNDING, Result
 from simcse_jax.serving.batcher import Batch, Batcher, Done, Piece
 
 CHARACTERS_PER_TOKEN = 32  # a text with more for each token that the model reads is not even tokenized
-COUNTED = 100_000  # characters of a text whose tokens are counted when it is refused
 TOKENIZED_AT_ONCE = 32  # texts of a request; then it is other requests' turn, or it is over meanwhile
 QUERIES = 16  # searched together; fewer are filled up, so that few programs are compiled
 LEAST_TOP_K = 8  # the numbers of results that are searched for are powers of two from here on
@@ -40,10 +39,7 @@ class Encoder(Protocol):
         """How many threads should encode."""
 
     def tokenize(self, texts: Sequence[str]) -> Sequence[Any]:
-        """Texts as tokens: `ids`, (T,) int32, and whether they were `cut`, as an `encoding.batching.Sentence`."""
-
-    def count(self, text: str) -> int:
-        """The number of tokens of a text, also where it is too long."""
+        """Texts as tokens: `ids`, (T,) int32, and how many were `cut` off, as an `encoding.batching.Sentence`."""
 
     def row_length(self, sentence: Any) -> int:
         """The length of the rows that a sentence needs."""
@@ -105,7 +101,6 @@ class Service:
         *,
         search: Callable[[np.ndarray, int], list[list[Result]]] | None = None,
         query_prompt: str | None = None,
-        gather: float = 0.0,
         observe: Callable[[Done], object] = lambda done: None,
     ):
         """Takes requests after `start`.
@@ -114,7 +109,6 @@ class Service:
           encoders: by the name of a prompt; None is what is used without one.
           search: the nearest sentences of an index to queries (Q, D), at most so many for each.
           query_prompt: the prompt of queries.
-          gather: seconds that an idle worker waits for further texts.
         """
         self.name, self.limits = name, limits
         self.dimension = encoders[None].dimension
@@ -129,7 +123,6 @@ class Service:
             most=first.most,
             workers=first.workers,
             most_waiting=limits.waiting,
-            gather=gather,
             observe=observe,
         )
         self._searches = Batcher(
@@ -207,12 +200,9 @@ class Service:
         numbers: dict[str, int] = {}
         rows = [numbers.setdefault(text, len(numbers)) for text in texts]
         sentences = await self._tokenize([*numbers], encoder)
-        if len(sentences) < len(numbers):
-            number = rows.index(len(sentences))
-            loop, counted = asyncio.get_running_loop(), texts[number][:COUNTED]
-            count = await loop.run_in_executor(self._tokenizing, encoder.count, counted)
-            size = f"{count:,}" if counted == texts[number] else f"more than {max(count, encoder.max_length):,}"
-            raise _too_long(f"{size} tokens", number, encoder, param)
+        if sentences[-1].cut and not self.limits.cut:
+            size = len(sentences[-1].ids) + sentences[-1].cut
+            raise _too_long(f"{size:,} tokens", rows.index(len(sentences) - 1), encoder, param)
         pieces = [Piece(each, encoder.row_length(each), len(each.ids), encoder.skipped) for each in sentences]
         embeddings = np.stack(await self._batcher.submit(pieces))
         if not np.isfinite(embeddings).all():
@@ -220,15 +210,15 @@ class Service:
         return Embedded(embeddings[rows], sum(len(sentences[row].ids) for row in rows))
 
     async def _tokenize(self, texts: Sequence[str], encoder: Encoder) -> list[Any]:
-        """The tokens of texts, up to the first one that is too long and is not to be cut."""
+        """The tokens of texts, up to and with the first one that is too long and is not to be cut."""
         loop = asyncio.get_running_loop()
         found: list[Any] = []
         for start in range(0, len(texts), TOKENIZED_AT_ONCE):
             some = texts[start : start + TOKENIZED_AT_ONCE]
             for sentence in await loop.run_in_executor(self._tokenizing, encoder.tokenize, some):
+                found.append(sentence)
                 if sentence.cut and not self.limits.cut:
                     return found
-                found.append(sentence)
         return found
 
     async def search(self, queries: Sequence[str], top_k: int, threshold: float | None) -> Found:

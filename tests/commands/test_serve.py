@@ -39,7 +39,6 @@ def index(model, tmp_path_factory):
         (["--max-inputs", "9000"], {}, "--max-inputs 9000: more than --max-queue 8192"),
         (["--timeout", "0"], {}, "--timeout 0.0: must be 0.01 or more"),
         (["--timeout", "nan"], {}, "--timeout nan: must be"),
-        (["--gather", "-1"], {}, "--gather -1.0: must be"),
         (["--max-body", "inf"], {}, "--max-body inf: must be"),
         (["--name", " "], {}, "--name: is empty"),
         (["--port", "70000"], {}, "--port 70000: must be from 0 to 65535"),

@@ -40,9 +40,7 @@ def test_a_batch_of_any_lengths_is_encoded_as_each_sentence_alone(make, monkeypa
         on_accelerator(monkeypatch)
     encoder = BatchEncoder(embedder)
     found = encoder.tokenize(TEXTS)
-    assert [each.cut for each in found] == [False] * 7 + [True]
-    assert [encoder.count(text) for text in TEXTS[:7]] == [len(each.ids) for each in found[:7]]
-    assert encoder.count(TEXTS[7]) > 40
+    assert [each.cut > 0 for each in found] == [False] * 7 + [True]
     assert (encoder.skipped > 0) == bool(options)
     length = max(encoder.row_length(sentence) for sentence in found)
     assert length == 40 and encoder.row_length(found[0]) == 16 and encoder.row_length(found[6]) in (24, 32)
@@ -97,9 +95,9 @@ def test_its_shapes_on_an_accelerator_are_those_of_encode(make, monkeypatch):
 def test_every_shape_can_be_compiled_before_also_with_a_long_prompt(make):
     encoder = BatchEncoder(make(prompt="the cat " * 17, batch_size=8))
     assert encoder.shapes() == [
-        *(Shape(8, 16, 64), Shape(8, 16, 128)),
-        *(Shape(4, 32, 64), Shape(8, 32, 128), Shape(8, 32, 256)),
-        *(Shape(3, 40, 64), Shape(6, 40, 128), Shape(8, 40, 256), Shape(8, 40, 320)),
+        *(Shape(2, 16, 16), Shape(2, 24, 24), Shape(2, 32, 32), Shape(2, 40, 48), Shape(3, 40, 64)),
+        *(Shape(8, 16, 128), Shape(8, 32, 128), Shape(8, 32, 256)),
+        *(Shape(6, 40, 128), Shape(8, 40, 256), Shape(8, 40, 320)),
     ]
     assert encoder.most == 8
     encoder.warm(encoder.shapes()[0])
@@ -111,6 +109,7 @@ def test_every_sentence_has_room_in_every_shape_of_its_rows(make, max_length, ba
     shapes = encoder.shapes()
     assert len(set(shapes)) == len(shapes) <= 24
     assert all(shape.length <= shape.tokens <= shape.rows * shape.length for shape in shapes)
+    assert all(encoder.choose(encoder._lengths[-1], [size])[0].tokens >= size for size in range(1, max_length + 1))
     assert all(1 <= shape.rows <= batch_size and shape.length <= max_length for shape in shapes)
     assert [shape for shape in shapes if shape.length > 512] == [Shape(1, 8192, 8192)] * (max_length == 8192)
 
@@ -118,13 +117,19 @@ def test_every_sentence_has_room_in_every_shape_of_its_rows(make, max_length, ba
 @pytest.mark.parametrize(
     ("sizes", "tokens", "places"),
     [
-        ([10], 64, [0]),
+        ([10], 16, [0]),
+        ([20], 24, [0]),
+        ([20, 20], 48, [0, 1]),
         ([40, 40], 128, [0, 1]),
         ([40, 30, 20], 64, [0, 2]),
         ([40, 40, 20], 128, [0, 1, 2]),
         ([40] * 9 + [25] * 60, 512, [*range(15)]),
         ([40] * 9, 256, [*range(6)]),  # 360 of 512 are too few
-        ([64] * 3 + [3] * 90, 256, [*range(8)]),  # no row is left
+        (
+            [64] * 3 + [3] * 90,
+            128,
+            [0, 1],
+        ),  # in 256, eight rows would hold five short ones more
     ],
 )
 def test_a_cpu_prefers_a_small_batch_to_one_that_is_not_full(make, sizes, tokens, places):

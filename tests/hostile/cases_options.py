@@ -180,7 +180,6 @@ OPTIONS: dict[str, tuple[dict[str, str], dict[str, dict[str, str]]]] = {
             "--port": NUMBERS,
             "--batch-size": NUMBERS,
             "--truncate-dim": NUMBERS,
-            "--gather": NUMBERS,
             "--timeout": NUMBERS,
             "--max-inputs": NUMBERS,
             "--max-queue": NUMBERS,

@@ -23,8 +23,8 @@ def test_cut_sentences_are_reported(tmp_path):
     folder = write_model(tmp_path / "m", "bert")
     config = EncoderConfig.from_hugging_face(json.loads((folder / "config.json").read_text()), "test")
     tokenizer = Tokenizer(folder, config)
-    tokens, cut = tokenizer.tokenize(["the cat", "the cat sat", "the cat sat on"], 5)
-    assert [len(ids) for ids in tokens] == [4, 5, 5] and cut == [2]
+    tokens, cut = tokenizer.tokenize(["the cat", "the cat sat", "the cat sat on", "the cat " * 5], 5)
+    assert [len(ids) for ids in tokens] == [4, 5, 5, 5] and cut == {2: 1, 3: 7}
     np.testing.assert_array_equal(tokens[1][:4], tokens[2][:4])
 
 

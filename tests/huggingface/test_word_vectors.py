@@ -334,7 +334,7 @@ def test_words_are_looked_up_as_they_are_then_without_punctuation_then_in_lower_
 def test_sentences_are_cut_and_padded():
     tokenizer = WordTokenizer(Vocabulary(KNOWN))
     rows, cut = tokenizer.tokenize(["the cat the", "the", "the cat"], 2)
-    assert [row.tolist() for row in rows] == [[1, 2], [1], [1, 2]] and cut == [0]
+    assert [row.tolist() for row in rows] == [[1, 2], [1], [1, 2]] and cut == {0: 1}
     padded, mask = tokenizer.pad(rows, 3)
     assert padded.tolist() == [[1, 2, 0], [1, 0, 0], [1, 2, 0]] and mask.sum(1).tolist() == [2, 1, 2]
     assert tokenizer.count_prompt("the the x", 9) == 2 and tokenizer.token(2) == "cat"

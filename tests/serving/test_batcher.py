@@ -52,7 +52,7 @@ def test_requests_that_arrive_together_share_batches_and_get_their_own_results()
         assert len(batches) == 10 and batcher.waiting == 0
         assert await batcher.submit([]) == []
 
-    play(scene, gather=0.01)
+    play(scene)
 
 
 def taken(batcher, pieces):

@@ -17,7 +17,7 @@ from simcse_jax.serving.service import Limits, Service
 class Sentence(NamedTuple):
     text: str
     ids: np.ndarray
-    cut: bool
+    cut: int
 
 
 class Shape(NamedTuple):
@@ -39,10 +39,7 @@ class FakeEncoder:
     def tokenize(self, texts):
         texts = [self.prompt + text for text in texts]
         cut = self.max_length
-        return [Sentence(text, np.arange(min(len(text), cut)), len(text) > cut) for text in texts]
-
-    def count(self, text):
-        return len(self.prompt + text)
+        return [Sentence(text, np.arange(min(len(text), cut)), max(len(text) - cut, 0)) for text in texts]
 
     def row_length(self, sentence):
         return 8 if len(sentence.ids) <= 8 else 16
