@@ -138,9 +138,9 @@ TRIPLETS ?= examples/everyday/triplets.csv
 SENTEVAL ?=
 BENCH := runs/bench
 ENCODE = $(BIN)/python -m benchmarks.encode --data $(DATA) --onnx-python .venv/onnx/bin/python \
-  --openvino-python .venv/openvino/bin/python
+  --openvino-python .venv/openvino/bin/python --representax-python .venv/representax/bin/python
 
-bench: test-benchmarks .venv/onnx/done .venv/openvino/done
+bench: test-benchmarks .venv/onnx/done .venv/openvino/done .venv/representax/done
 	mkdir -p $(BENCH)
 	rm -f $(BENCH)/*.json
 	$(BIN)/python -m benchmarks.train_step --data $(DATA) --rounds 3 --steps 8 --output $(BENCH)/train_step.json
@@ -150,6 +150,8 @@ bench: test-benchmarks .venv/onnx/done .venv/openvino/done
 	  --output $(BENCH)/train_step_base.json
 	$(BIN)/python -m benchmarks.train_step --chunk 32 --batch-size 128 --data $(DATA) --recipe unsup --dtype float32 \
 	  --peers sentence-transformers --rounds 3 --steps 2 --output $(BENCH)/train_step_chunks.json
+	$(BIN)/python -m benchmarks.train_step --data $(TRIPLETS) --recipe pairs --rounds 3 --steps 4 --warmup 2 \
+	  --representax-python .venv/representax/bin/python --output $(BENCH)/train_step_pairs.json
 	$(BIN)/python -m benchmarks.host_work --output $(BENCH)/host_work.json
 	$(ENCODE) --output $(BENCH)/encode.json
 	$(ENCODE) --words 1 6 --output $(BENCH)/encode_short.json
@@ -170,6 +172,12 @@ bench: test-benchmarks .venv/onnx/done .venv/openvino/done
 	$(PYTHON) -m venv .venv/$*
 	.venv/$*/bin/python -m pip install --quiet --disable-pip-version-check "sentence-transformers[$*]" torch==2.13.0
 	.venv/$*/bin/python -m pip uninstall --quiet --yes torchvision
+	touch $@
+
+# The other encoder in JAX. It takes one release of transformers, another than ours.
+.venv/representax/done: | $(BIN)/python
+	$(PYTHON) -m venv .venv/representax
+	.venv/representax/bin/python -m pip install --quiet --disable-pip-version-check "representax[hf]==0.0.2"
 	touch $@
 
 lint: .venv/requirements-dev.txt

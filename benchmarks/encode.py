@@ -1,14 +1,15 @@
 """`SimCSE.encode` and sentence-transformers' `encode`, in turn, on the same sentences and the same weights.
 
     python -m benchmarks.encode [--base] [--data FILE …] [--rows 2000] [--words 1 6] [--single] [--onnx-python PYTHON]
-        [--openvino-python PYTHON] [--output FILE]
+        [--openvino-python PYTHON] [--representax-python PYTHON] [--output FILE]
 
-In float32 and in bfloat16, theirs with PyTorch and, in float32, with ONNX Runtime and OpenVINO. These need an older
-release of transformers than ours (optimum-onnx 0.1 takes those below 4.58), so each has an environment of its own,
-whose Python is given:
+In float32 and in bfloat16, theirs with PyTorch and, in float32, with ONNX Runtime and OpenVINO; representax, the other
+encoder in JAX, in both. These need other releases of transformers than ours (optimum-onnx 0.1 takes those below 4.58),
+so each has an environment of its own, whose Python is given:
 
-    make .venv/onnx/done .venv/openvino/done
-    python -m benchmarks.encode --onnx-python .venv/onnx/bin/python --openvino-python .venv/openvino/bin/python
+    make .venv/onnx/done .venv/openvino/done .venv/representax/done
+    python -m benchmarks.encode --onnx-python .venv/onnx/bin/python --openvino-python .venv/openvino/bin/python \
+        --representax-python .venv/representax/bin/python
 
 A file of pairs in STS-B's layout (`sts-test.csv`) or a graded `.tsv` gives the sentences of both sides. Ours encodes
 each distinct sentence once; all are counted on both sides. `--words 1 6` cuts the running text of a file into texts of
@@ -20,7 +21,6 @@ float32, and the largest difference of an element between our embeddings and the
 import argparse
 import itertools
 import json
-import os
 import statistics
 import sys
 import tempfile
@@ -32,7 +32,7 @@ import numpy as np
 
 from benchmarks import side_by_side
 from benchmarks.random_models import folder_of_model
-from benchmarks.side_by_side import Contender, Need
+from benchmarks.side_by_side import Contender, Need, python_of
 from benchmarks.step_options import SENTENCES, add_model, add_order
 from benchmarks.work import encoder_flops
 from simcse_jax.commands.command_line import Parser, run_command
@@ -46,6 +46,7 @@ OURS = {"float32": "simcse_jax, float32", "bfloat16": "simcse_jax, bfloat16"}
 THEIRS = {"float32": "sentence-transformers, float32", "bfloat16": "sentence-transformers, bfloat16"}
 ONNX = "sentence-transformers, ONNX"
 OPENVINO = "sentence-transformers, OpenVINO"
+REPRESENTAX = {"float32": "representax, float32", "bfloat16": "representax, bfloat16"}
 
 
 def parse() -> argparse.Namespace:
@@ -65,6 +66,7 @@ def parse() -> argparse.Namespace:
         "--onnx-python", default=sys.executable, help="of the environment that has optimum-onnx; empty: without it"
     )
     parser.add_argument("--openvino-python", help="of the one that has optimum-intel (default: without OpenVINO)")
+    parser.add_argument("--representax-python", help="of the one that has representax (default: without it)")
     parser.add_argument("--alone", action="store_true", help="without sentence-transformers")
     add_order(parser)
     parser.add_argument("--output", type=output_file, help="the figures as JSON")
@@ -138,7 +140,7 @@ def measure(name: str, sentences: Sequence[str], args: argparse.Namespace) -> di
     found["ratios"] = {
         f"{first} / {second}": side_by_side.spread(comparison.ratios(first, second))
         for first in OURS.values()
-        for second in [*OURS.values(), *THEIRS.values(), ONNX, OPENVINO]
+        for second in [*OURS.values(), *THEIRS.values(), ONNX, OPENVINO, *REPRESENTAX.values()]
         if first != second and comparison.ratios(first, second)
     }
     for pair, ratio in found["ratios"].items():
@@ -168,16 +170,19 @@ def contenders_of(args: argparse.Namespace, folder: Path) -> list[Contender]:
     pooler = "avg" if args.base else None  # as sentence-transformers takes for a folder that names none
     for dtype in args.dtype:
         add(OURS[dtype], "ours", model=args.model, dtype=dtype, batch_size=args.batch_size, pooler=pooler)
+    if args.representax_python:
+        python = python_of(args.representax_python)
+        options = {"folder": model, "batch_size": 1 if args.single else args.peer_batch_size}
+        for dtype in args.dtype:
+            add(REPRESENTAX[dtype], "representax", python, **options, dtype=dtype)
     if args.alone:
         return contenders
     for dtype in args.dtype:
         add(THEIRS[dtype], "theirs", folder=model, dtype=dtype, batch_size=args.peer_batch_size)
     for name, python in ((ONNX, args.onnx_python), (OPENVINO, args.openvino_python)):
         if python:
-            # With a slash: a bare name is looked up in PATH. Not resolved, since an environment's Python is a link.
-            python = os.path.abspath(python) if os.sep in python else python
             backend = {"batch_size": args.peer_batch_size, "backend": name.split()[-1].lower()}
-            add(name, "theirs", python, folder=model, dtype="float32", **backend)
+            add(name, "theirs", python_of(python), folder=model, dtype="float32", **backend)
     return contenders
 
 
@@ -199,7 +204,7 @@ def agreement(embeddings: dict[str, np.ndarray]) -> dict[str, float]:
         first, second = embeddings.get(who["float32"]), embeddings.get(who["bfloat16"])
         if first is not None and second is not None:
             found[f"least cosine of {who['bfloat16']} to its float32"] = float(sts.cosine(first, second).min())
-    for name in (THEIRS["float32"], ONNX, OPENVINO):
+    for name in (THEIRS["float32"], ONNX, OPENVINO, REPRESENTAX["float32"]):
         if exact is not None and name in embeddings:
             found[f"largest difference of {OURS['float32']} to {name}"] = float(np.abs(exact - embeddings[name]).max())
     return found

@@ -1,4 +1,4 @@
-"""Encoders as contenders (see `benchmarks.contender`): `SimCSE.encode` and sentence-transformers' `encode`.
+"""Encoders as contenders (see `benchmarks.contender`): `SimCSE.encode`, sentence-transformers' and representax'.
 
 A round encodes all of `sentences`, a JSON file with a list of strings, and its work is their number. With `save` the
 embeddings are written to that file, in float32. Each contender warms up by encoding them once: that compiles. With
@@ -29,6 +29,11 @@ def theirs(sentences: str, save: str, single: bool = False, **options: Any) -> R
     return _rounds(their_encode(**options), sentences, save, single)
 
 
+def representax(sentences: str, save: str, single: bool = False, **options: Any) -> Round:
+    """representax' `embed`; for the options see `representax_encode`."""
+    return _rounds(representax_encode(**options), sentences, save, single)
+
+
 def our_encode(model: str, dtype: str, batch_size: int, pooler: str | None = None) -> Encode:
     """Ours: a model's name, the dtype of its products, sentences a batch, and a pooler (None: the model's own)."""
     from simcse_jax import SimCSE
@@ -48,6 +53,26 @@ def their_encode(folder: str, dtype: str, batch_size: int, backend: str = "torch
     device = "cuda" if torch.cuda.is_available() else "cpu"
     encoder = SentenceTransformer(folder, device=device, backend=backend, model_kwargs=options)
     return lambda sentences: encoder.encode(sentences, batch_size=batch_size)
+
+
+def representax_encode(folder: str, dtype: str, batch_size: int) -> Encode:
+    """representax: a folder of sentence-transformers, the dtype of its products, sentences a batch.
+
+    It pads to the longest of its lengths unless it gets others, and takes sentences as they come; sorted they pad less.
+    """
+    import jax.numpy as jnp
+    from representax.integrations import load_sentence_transformer
+
+    longest = json.loads((Path(folder) / "sentence_bert_config.json").read_text())["max_seq_length"]
+    lengths = [*(length for length in (16, 24, 32, 48, 64, 128, 256) if length < longest), longest]
+    encoder = load_sentence_transformer(folder, compute_dtype=jnp.dtype(dtype), sequence_length_buckets=lengths)
+
+    def encode(sentences: Sequence[str]) -> np.ndarray:
+        order = sorted(range(len(sentences)), key=lambda row: len(sentences[row]))
+        found = encoder.embed([sentences[row] for row in order], batch_size=batch_size)
+        return found[np.argsort(order)]
+
+    return encode
 
 
 def _rounds(encode: Encode, sentences: str, save: str, single: bool) -> Round:

@@ -26,6 +26,8 @@ PACKAGES = (
     "optimum-onnx",
     "openvino",
     "optimum-intel",
+    "representax",
+    "equinox",
     "faiss-cpu",
     "numpy",
 )

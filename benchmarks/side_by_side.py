@@ -48,6 +48,14 @@ class Contender(NamedTuple):
     folder: Path = ROOT
 
 
+def python_of(name: str) -> str:
+    """The Python of an environment, for a process in another folder.
+
+    With a slash: a bare name is looked up in PATH. Not resolved, since an environment's Python is a link.
+    """
+    return os.path.abspath(name) if os.sep in name else name
+
+
 class Need(NamedTuple):
     """The operations for a unit of work (see `benchmarks.work`), and their dtype, float32 or bfloat16."""
 

@@ -1,28 +1,31 @@
 """A training step, PyTorch's and sentence-transformers', in turn, on the same sentences and weights.
 
-    python -m benchmarks.train_step [--data FILE] [--recipe unsup sup simcse_plus_plus] [--dtype float32 bfloat16]
-        [--base] [--chunk N] [--with FIELD=VALUE …] [--output FILE]
+    python -m benchmarks.train_step [--data FILE] [--recipe unsup sup simcse_plus_plus pairs] [--base] [--chunk N]
+        [--dtype float32 bfloat16] [--with FIELD=VALUE …] [--representax-python PYTHON] [--output FILE]
 
 The peers are a PyTorch loop as the reference has it, eager and with `torch.compile`, and sentence-transformers' Trainer
 with MultipleNegativesRankingLoss (it needs accelerate). With `--chunk N` we encode N examples at a time, the Trainer N
 sentences of a column (its Cached loss), and the loop, which cannot, the whole batch. SimCSE++ has no peer: its step is
 compared with our own step of unsupervised SimCSE, which encodes a sentence twice; SimCSE++ does so three times.
+`pairs` (columns sent0 and sent1) is the recipe of representax, multiple negatives ranking with averaged tokens, and its
+job the only peer; it has an environment of its own (`make .venv/representax/done`).
 `--with train.round_products=True` adds our step with these fields of its config, `--flags` with flags of XLA's.
-`benchmarks.training` defines a step, `benchmarks.work` the operations that are counted. A sentence (in sup: a triplet)
-is one example of the batch, however often it is encoded.
+`benchmarks.training` defines a step, `benchmarks.work` the operations that are counted. A sentence (in sup: a triplet,
+in pairs: a pair) is one example of the batch, however often it is encoded.
 """
 
 import argparse
 import ast
 import os
 import statistics
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 from benchmarks import side_by_side
 from benchmarks.random_models import folder_of_model
-from benchmarks.side_by_side import Comparison, Contender, Need
+from benchmarks.side_by_side import Comparison, Contender, Need, python_of
 from benchmarks.step_options import add_options
 from benchmarks.training import RECIPES, Setting, read_columns
 from benchmarks.work import training_flops
@@ -42,6 +45,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--dtype", nargs="+", choices=("float32", "bfloat16"), default=["float32", "bfloat16"])
     parser.add_argument("--chunk", type=int, default=0, help="examples encoded at a time (default: all)")
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS), help="default: all")
+    parser.add_argument("--representax-python", default=sys.executable, help="of the environment that has representax")
     parser.add_argument("--flags", default="", metavar="XLA_FLAGS", help="ours once more, with these flags of XLA's")
     parser.add_argument(
         "--with", nargs="+", default=[], dest="fields", metavar="FIELD=VALUE", help="ours once more, so"
@@ -98,6 +102,10 @@ def measure(setting: Setting, args: argparse.Namespace) -> dict[str, Any]:
     if setting.recipe == "simcse_plus_plus":
         simcse = own | {"recipe": "unsup"}
         contenders.append(Contender(OUR_SIMCSE, "benchmarks.training:ours", simcse))
+    elif setting.recipe == "pairs":
+        options = own | {"model": str(resolve(setting.model))}
+        python = python_of(args.representax_python)
+        contenders.append(Contender("representax", "benchmarks.training:representax", options, python))
     else:
         for name in args.peers:
             factory, options = PEERS[name]
@@ -106,7 +114,7 @@ def measure(setting: Setting, args: argparse.Namespace) -> dict[str, Any]:
     chunks = f", chunks of {setting.chunk_size}" if setting.chunk_size else ""
     comparison = side_by_side.compare(
         f"{'BERT-base, ' if args.base else ''}{setting.recipe}, {setting.dtype}, batch {setting.batch_size}{chunks}",
-        "triplets" if setting.recipe == "sup" else "sentences",
+        {"sup": "triplets", "pairs": "pairs"}.get(setting.recipe, "sentences"),
         contenders,
         args.rounds,
         needs=needs,

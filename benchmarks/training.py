@@ -1,9 +1,10 @@
-"""Training steps as contenders (`benchmarks.contender`): ours, the PyTorch loop's, sentence-transformers' Trainer's.
+"""Training steps as contenders (`benchmarks.contender`): ours, a PyTorch loop's, sentence-transformers', representax'.
 
-All factories take the fields of `Setting`, the peers a folder as the model; they import no JAX. A round does `steps`
-steps and its work are the examples trained on. Reading batches is part of a step, compilation is not. All train the
-same model on the same examples, each in an order of its own: [CLS] and a dense head with tanh, dropout 0.1, cross
-entropy of cosines / 0.05, AdamW, clipping at 1.0, a learning rate that falls linearly.
+All factories take the fields of `Setting`, the peers a folder as the model; PyTorch's import no JAX. A round does
+`steps` steps and its work are the examples trained on. Reading batches is part of a step, compilation is not. All train
+the same model on the same examples, each in an order of its own: [CLS] and a dense head with tanh (`pairs`: the average
+of the tokens), dropout 0.1, cross entropy of cosines / 0.05, AdamW, clipping at 1.0, a learning rate that falls
+linearly.
 """
 
 import dataclasses
@@ -19,7 +20,13 @@ from benchmarks.contender import Done, Round
 from simcse_jax.data.examples import read_examples
 
 # The config of a recipe, and how many sentences of an example it encodes.
-RECIPES = {"unsup": ("unsup_bert", 2), "sup": ("sup_bert", 3), "simcse_plus_plus": ("simcse_plus_plus", 3)}
+RECIPES = {
+    "unsup": ("unsup_bert", 2),
+    "sup": ("sup_bert", 3),
+    "simcse_plus_plus": ("simcse_plus_plus", 3),
+    "pairs": ("sup_bert", 2),
+}
+COLUMNS = {"sup": {}, "pairs": {"anchor": "sent0", "positive": "sent1"}}
 TOTAL_STEPS = 20_000  # of the learning rate's decay: more than are ever done
 
 
@@ -46,12 +53,12 @@ class Setting:
 
 
 def read_columns(data: str, recipe: str) -> tuple[list[str], ...]:
-    """The sentences of each example, by column: one column, or of `sup` two or three."""
+    """The sentences of each example, by column: one column, of `pairs` two, of `sup` two or three."""
     return read_examples(data, _columns(data, recipe)).columns
 
 
 def _columns(data: str, recipe: str) -> dict[str, str]:
-    return {} if recipe == "sup" or Path(data).suffix == ".txt" else {"anchor": "sent0"}
+    return {} if Path(data).suffix == ".txt" else COLUMNS.get(recipe, {"anchor": "sent0"})
 
 
 def ours(**options: Any) -> Round:
@@ -94,6 +101,8 @@ def config_of(setting: Setting) -> Any:
     config.train.max_steps = TOTAL_STEPS
     config.parallel.devices, config.parallel.chunk_size = setting.devices, setting.chunk_size
     config.eval.data = ""
+    if setting.recipe == "pairs":
+        config.model.pooler, config.model.mlp = "avg", "none"
     config.update_from_flattened_dict(setting.fields)
     return config
 
@@ -216,6 +225,63 @@ def trainer(**options: Any) -> Round:
             torch.cuda.synchronize()
 
     return _rounds(run, setting)
+
+
+def representax(**options: Any) -> Round:
+    """A job of representax on `pairs`, in the environment that has it: multiple negatives ranking, its own defaults.
+
+    It encodes the layers again in the backward pass, and tokenizes batches in threads. With chunks: its GradCache.
+    """
+    import jax
+    from representax.train.job import build_job_runtime
+
+    setting = Setting(**options)
+    pairs = zip(*read_columns(setting.data, setting.recipe), strict=True)
+    rows = [{"query": query, "positive": text} for query, text in pairs]
+    runtime = build_job_runtime(_representax_job(setting), resolvers={"memory": lambda source: rows})
+    state, batches, key, number = runtime.state, iter(runtime.batches), jax.random.key(0), 0
+
+    def run(steps: int) -> None:
+        nonlocal state, number
+        for _ in range(steps):
+            batch = runtime.place_batch(next(batches))
+            state = runtime.step(state, batch, jax.random.fold_in(key, number)).state
+            number += 1
+        jax.block_until_ready(state)
+
+    return _rounds(run, setting)
+
+
+def _representax_job(setting: Setting) -> Any:
+    from representax import JobConfig
+
+    encoder = {"model_name_or_path": setting.model, "sequence_length_buckets": [setting.max_length]}
+    falling = {"init_value": 5e-5, "end_value": 0.0, "transition_steps": TOTAL_STEPS}
+    training: dict[str, Any] = {
+        "global_batch_size": setting.batch_size,
+        "batch": {"micro_batch_size": setting.batch_size},
+        "max_steps": TOTAL_STEPS,
+        "seed": 0,
+    }
+    if setting.dtype == "bfloat16":
+        training["precision"] = {"compute_dtype": "bfloat16", "activation_dtype": "bfloat16"}
+    if setting.chunk_size:
+        training["grad_cache"] = {"micro_batch_size": setting.chunk_size}
+    return JobConfig(
+        name="benchmark",
+        model={"target": "representax.models.sentence:SentenceEncoder.load_from_hf", "parameters": encoder},
+        task={"kind": "retrieval"},
+        loss={"kind": "mnr", "scale": 20.0},
+        optimization={
+            "optimizer": {"target": "optax.adamw", "parameters": {"weight_decay": 0.0}},
+            "schedule": {"target": "optax.linear_schedule", "parameters": falling},
+        },
+        data={
+            "distribution": {"sources": [{"uri": "memory:", "mapper": "representax.data.distribution.identity"}]},
+            "collate": {"target": "representax.tasks.retrieval:RetrievalCollator"},
+        },
+        training=training,
+    )
 
 
 def _rounds(run: Callable[[int], None], setting: Setting) -> Round:

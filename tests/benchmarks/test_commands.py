@@ -220,7 +220,9 @@ def test_brute_force_and_cells_find_the_nearest():
 
 
 def start_forked(args, env, **options):
-    """A contender, forked from a process that has imported what most of them import."""
+    """A contender, forked from a process that has imported what most of them import; of another Python, started."""
+    if args[0] != sys.executable:
+        return subprocess.Popen(args, env=env, **options)
     assert env["XLA_PYTHON_CLIENT_PREALLOCATE"] == "false"
     ours = {name: value for name, value in env.items() if name != "CUDA_VISIBLE_DEVICES" or name in os.environ}
     return start_process(args, ours, **options)
@@ -257,6 +259,35 @@ def test_a_step_of_all_contenders(recipe, dtype, chunk, tiny_bert, corpus, tmp_p
     for figures in found["contenders"].values():
         assert figures["rate"]["min"] > 0
         assert 0 < figures["share_of_peak"]["median"] < 1
+
+
+@pytest.fixture
+def representax():
+    """The Python of the environment that has representax."""
+    python = os.environ.get("REPRESENTAX_PYTHON", str(ROOT / ".venv/representax/bin/python"))
+    if not os.path.exists(python):
+        pytest.skip("representax is not there: make .venv/representax/done, or its Python in REPRESENTAX_PYTHON")
+    return python
+
+
+@pytest.mark.benchmarks
+@pytest.mark.parametrize(("dtype", "chunk"), [("float32", 0), ("bfloat16", 4)])
+def test_a_step_next_to_representax(dtype, chunk, exported, corpus, tmp_path, run, representax):
+    few = ["--rounds", 1, "--steps", 1, "--warmup", 1, "--batch-size", 8, "--recipe", "pairs", "--dtype", dtype]
+    few += ["--chunk", chunk, "--data", corpus["csv"], "--representax-python", representax]
+    (found,) = run(train_step, tmp_path / "out.json", "--model", exported, *few)
+    assert found["missing"] == {} and found["unit"] == "pairs"
+    assert list(found["contenders"]) == ["simcse_jax", "representax"]
+
+
+@pytest.mark.benchmarks
+def test_representax_encodes_the_same(exported, corpus, tmp_path, run, representax):
+    few = ["--model", exported, "--rounds", 1, "--dtype", "float32", "--rows", 20, "--alone"]
+    few += ["--representax-python", representax]
+    (found,) = run(encode, tmp_path / "out.json", "--data", corpus["dev"], *few)
+    assert found["missing"] == {}
+    ours, theirs = encode.OURS["float32"], encode.REPRESENTAX["float32"]
+    assert found["agreement"][f"largest difference of {ours} to {theirs}"] < 1e-5
 
 
 @pytest.mark.benchmarks
