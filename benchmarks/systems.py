@@ -43,6 +43,7 @@ SYSTEMS = {
     "SCD": System("scd", 1.3, batches=3),
     "IS-BERT": System("is_bert"),
     "DeCLUTR": System("declutr:short", fields=SHORT),
+    "ESimCSE": System("esimcse"),
     "DiffCSE": System("diffcse", 3.2),
     "DiffCSE + SimCSE++": System("diffcse:simcse_plus_plus"),
 }

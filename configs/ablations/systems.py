@@ -24,7 +24,7 @@ from typing import Any
 from ml_collections import config_dict
 
 from simcse_jax.config import default_config
-from simcse_jax.configs import consert, ct, declutr, diffcse, is_bert, scd, simcse_plus_plus
+from simcse_jax.configs import consert, ct, declutr, diffcse, esimcse, is_bert, scd, simcse_plus_plus
 from simcse_jax.evaluation.tasks import TASKS
 from simcse_jax.training.sweeps.variants import Variant, as_recipe, sweep_defaults
 
@@ -33,6 +33,7 @@ GIVEN = ("model.init_from", "data.train", "train.epochs", "train.max_steps")  # 
 RATES = (1e-5, 3e-5, 1e-4, 3e-4)
 CT = {"train.milestones": "60:0.8,120:0.6,180:0.4,240:0.2"}  # a tenth, two, three and four tenths of its steps
 MEAN = {"model.pooler": "avg", "model.mlp": "none"}
+ESIMCSE = {f"{of}reading": "released" for of in ("views.repetition_", "objective.momentum_contrast.")}
 DOCUMENTS, GENERATOR = {"data.train": "data/documents.txt"}, {"model.generator": "data/generator"}
 SYSTEMS: dict[str, tuple[config_dict.ConfigDict, dict[str, Any]]] = {  # recipe, other fields
     "SimCSE": (default_config(), {}),
@@ -47,6 +48,8 @@ SYSTEMS: dict[str, tuple[config_dict.ConfigDict, dict[str, Any]]] = {  # recipe,
     "DeCLUTR (8 anchors)": (declutr.get_config("short"), DOCUMENTS | {"train.batch_size": 8}),
     "DiffCSE": (diffcse.get_config(), GENERATOR),
     "DiffCSE + SimCSE++": (diffcse.get_config("simcse_plus_plus"), GENERATOR),
+    "ESimCSE": (esimcse.get_config(), {}),
+    "ESimCSE (released)": (esimcse.get_config(), ESIMCSE),
 }
 
 

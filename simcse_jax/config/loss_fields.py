@@ -7,7 +7,7 @@ from typing import Any
 from simcse_jax.config.sections import Config
 from simcse_jax.errors import UserError
 from simcse_jax.field import BELOW_ONE, Field, at_least, at_most, either, explain, field, listed, number, one_of, rule
-from simcse_jax.models.config import CHANGES, MASKED, NORMS, STATISTICS, is_widths
+from simcse_jax.models.config import CHANGES, MASKED, NORMS, REPEATED, REPETITIONS, STATISTICS, is_widths
 from simcse_jax.objectives.discarded import check_kept
 from simcse_jax.objectives.objective import Objective
 from simcse_jax.objectives.registry import OBJECTIVES, needing
@@ -125,7 +125,23 @@ LOSS_FIELDS = {
         "The change of the anchors; masked: they are embedded as objective.mlm sees them, in one pass for both.",
         one_of((*CHANGES, MASKED)),
     ),
-    "views.positive_change": field("none", "The change of the positives.", one_of(CHANGES)),
+    "views.positive_change": field(
+        "none",
+        "The change of the positives; repeated: some of their tokens stand there twice.",
+        one_of((*CHANGES, REPEATED)),
+    ),
+    "views.repetition": field(
+        0.32,
+        "The largest share of a sentence's tokens that are repeated, for repeated.",
+        rule("from 0 to 1", lambda rate: 0 <= rate <= 1),
+        only=f"views.positive_change={REPEATED}",
+    ),
+    "views.repetition_reading": field(
+        "paper",
+        f"How many of N tokens are repeated, for repeated. {explain(REPETITIONS)}.",
+        either(REPETITIONS),
+        only=f"views.positive_change={REPEATED}",
+    ),
     "views.cutoff": number(
         0.2,
         "The share of the columns that are zero, for cutoff.",

@@ -1,9 +1,10 @@
-"""Augmentations in the embedding layer: shuffled token positions, or some columns set to zero.
+"""Changes of a sentence: shuffled positions, or columns set to zero, in the embedding layer; tokens that are repeated.
 
 A change belongs to an example, as a dropout mask does: it is drawn from the row's key, and padding, chunks and devices
 do not change it. Shapes: B sentences, T tokens, D hidden size.
 """
 
+import dataclasses
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -13,7 +14,9 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.dropout import draws
 
-SHUFFLE_SITE, CUTOFF_SITE = 1 << 16, (1 << 16) + 1  # above those of any number of layers
+SHUFFLE_SITE, CUTOFF_SITE, REPETITION_SITE = (
+    (1 << 16) + number for number in range(3)
+)  # above those of any number of layers
 
 
 class Change(NamedTuple):
@@ -48,6 +51,47 @@ def cutoff(keys: Key[Array, " B"], size: int, share: Float[AnyArray, ""] | float
     order = jnp.argsort(draws(keys, CUTOFF_SITE, size), axis=1, stable=True)
     ranks = jnp.argsort(order, axis=1)  # of each column: exactly one has each rank, also where draws are equal
     return Change(kept=ranks >= jnp.floor(jnp.float32(share) * jnp.float32(size)).astype(jnp.int32))
+
+
+@dataclasses.dataclass(frozen=True)
+class Repeated:
+    """Some tokens of each sentence twice, one right after the other, which makes it that much longer.
+
+    ESimCSE's sub-word repetition (Wu et al. 2022, arXiv:2109.04380, equations 3 and 4). How many are repeated is drawn
+    for each sentence, and which ones: neither the first nor the last token, [CLS] and [SEP]. A sentence of N others
+    repeats up to max(2, ⌊rate · N⌋) of them in the paper, and at most all. In its authors' code it is one fewer than
+    min(10, ⌊rate · (N + 2)⌋), since `randrange` leaves its end out.
+    """
+
+    rate: float
+    reading: str = "paper"  # of `config.REPETITIONS`
+
+    def most(self, length: int) -> int:
+        """The most tokens that are repeated in a sentence of `length`, [CLS] and [SEP] included."""
+        others = max(length - 2, 0)
+        if self.reading == "paper":
+            return min(others, max(2, int(self.rate * others)))
+        return min(others, max(0, min(10, int(self.rate * length)) - 1))
+
+    def __call__(
+        self, keys: Key[Array, " B"], ids: Int[AnyArray, "B T"], attention_mask: Int[AnyArray, "B T"]
+    ) -> tuple[Int[Array, "B W"], Int[Array, "B W"]]:
+        """The ids and the mask, in W = T + most(T) places, so that nothing is cut."""
+        ids, mask = jnp.asarray(ids), jnp.asarray(attention_mask)
+        places = jnp.arange(ids.shape[1])
+        lengths = jnp.sum(mask > 0, axis=1)
+        limits = jnp.array([self.most(length) for length in range(ids.shape[1] + 1)], jnp.uint32)
+        bits = draws(keys, REPETITION_SITE, ids.shape[1])
+        count = bits[:, 0] % (limits[lengths] + 1)  # the first token, which is never repeated, has no other use of them
+        inner = (places > 0) & (places < lengths[:, None] - 1)
+        order = jnp.argsort(jnp.where(inner, bits >> 1, jnp.uint32(0xFFFFFFFF)), axis=1, stable=True)
+        ranks = jnp.argsort(order, axis=1).astype(jnp.uint32)
+        copies = (inner & (ranks < count[:, None])).astype(jnp.int32)
+        ends = jnp.cumsum((mask > 0) + copies, axis=1)  # of each token with its copy
+        wide = jnp.arange(ids.shape[1] + self.most(ids.shape[1]))
+        source = jnp.sum(ends[:, None] <= wide[:, None], axis=2)  # which token stands in each place
+        repeated = jnp.take_along_axis(ids, jnp.minimum(source, ids.shape[1] - 1), axis=1)
+        return repeated, (wide < ends[:, -1:]).astype(mask.dtype)
 
 
 Draw = Callable[[Key[Array, " B"], Int[AnyArray, "B T"], int, Float[AnyArray, ""] | float], Change]

@@ -52,6 +52,11 @@ CHANGES = {  # of a sentence in the embedding layer (models/changes.py)
     "cutoff": "some columns zero in all of its tokens",
 }
 MASKED = "masked"  # a change of its token ids, which a language model then guesses in the same pass
+REPEATED = "repeated"  # a change of a positive's token ids: some of them stand there twice
+REPETITIONS = {  # how many tokens of a sentence of N, [CLS] and [SEP] not counted; each number is as likely
+    "paper": "0 to max(2, ⌊rate · N⌋)",
+    "released": "0 to min(10, ⌊rate · (N + 2)⌋) - 1",
+}
 
 TASKS = "task_type_vocab_size"  # read where `use_task_id` is true
 

@@ -12,7 +12,7 @@ from simcse_jax.field import Field, weight
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.objectives.lazy import AnyArray, Array, jnp
 from simcse_jax.objectives.tokens import Tokens
-from simcse_jax.objectives.views import Plan, Views
+from simcse_jax.objectives.views import Plan, View, Views
 
 Summed = TypeVar("Summed", bound=Array | int)
 
@@ -44,6 +44,7 @@ class Embedded:
     teacher: Mapping[str, Float[AnyArray, "..."]] | None = None  # a teacher's embeddings of the views' sentences
     present: Mapping[str, Bool[AnyArray, "..."]] | None = None  # False where the data lack a sentence; None: nowhere
     tokens: Any = None  # what the objective's pass over tokens has found, by rows
+    state: Mapping[str, AnyArray] | None = None  # what the objective keeps from step to step, whole on every device
 
     def __getitem__(self, name: str) -> Float[AnyArray, "*H B D"]:
         if name not in self.views:
@@ -239,6 +240,40 @@ class Objective:
         """
         raise NotImplementedError
 
+    def state(
+        self, encoder: EncoderConfig, params: Mapping[str, Array], key: Key[Array, ""], **fields: Any
+    ) -> dict[str, Array]:
+        """What it keeps from step to step besides parameters, as it is before the first one; checkpoints have it.
+
+        Args:
+          encoder: of the run.
+          params: everything that is trained, at the start; the state must have copies, no array of these.
+          key: for random values.
+          **fields: those of `config.objective.NAME`.
+        """
+        return {}
+
+    def left(self, plan: Plan) -> Mapping[str, View]:
+        """Views that a step encodes for `after`, without gradient and with the parameters before the update.
+
+        The encoder of a view whose `tower` is the objective's name has the arrays of its state in the place of the
+        parameters with the same names.
+        """
+        return {}
+
+    def after(
+        self, state: Mapping[str, Array], left: Mapping[str, Float[Array, "N D"]], params: Mapping[str, Array], **_: Any
+    ) -> dict[str, Array]:
+        """The state after a step.
+
+        Args:
+          state: before it.
+          left: the embeddings of the views of that name, of the global batch in its order.
+          params: everything trained, after the update.
+          **_: the objective's fields except the weight.
+        """
+        raise NotImplementedError
+
     def overrides(self, method: str) -> bool:
         """Whether it has a method of its own in the place of one of this class."""
         return getattr(type(self), method) is not getattr(Objective, method)
@@ -270,6 +305,10 @@ class Term(NamedTuple):
         """That of its objective."""
         return self.objective.name
 
+    def fields(self, numbers: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+        """All fields of its objective, of which `numbers` has those of the step, by objective."""
+        return {**numbers[self.name], **dict(self.options)}
+
 
 def total(
     terms: Sequence[tuple[Term, Embedded]],
@@ -291,8 +330,8 @@ def total(
       size_weights: (S,) c_m; needed with sizes.
     """
     loss = jnp.zeros(())
-    for (objective, options, _), embedded in terms:
-        fields = {**numbers[objective.name], **dict(options)}
+    for term, embedded in terms:
+        objective, fields = term.objective, term.fields(numbers)
         weight = fields.pop("weight")
         if sizes and objective.truncatable:
             assert size_weights is not None

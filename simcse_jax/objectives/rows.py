@@ -12,6 +12,7 @@ from simcse_jax.objectives.views import MASKING, column_number
 # input_ids, attention_mask: (B, C, T); index: (B,) in the global batch; label, score: (B,); present: (B, C), see
 # `Corpus`; teacher: (B, C, E)
 Batch = dict[str, AnyArray]
+Kept = dict[str, dict[str, Array]]  # what objectives keep from step to step, by their names (`Objective.state`)
 Settings = dict[str, Any]  # a pytree of scalars: changing one recompiles nothing
 
 

@@ -43,15 +43,15 @@ POLICY_MASKS: dict[str, Callable[[int, int], tuple[int, ...]]] = {
 }
 
 
-# A change of the tokens that an objective brings: change(keys, ids, mask) -> (ids, mask), each (B, T), from a key for
-# each row. A function at the top of a file, so that it is the same each time.
+# A change of the tokens: change(keys, ids, mask) -> (ids, mask), each (B, T) or with more places, from a key for each
+# row. A function at the top of a file, or a frozen dataclass that is one, so that it is the same each time.
 Change = Callable[..., Any]
 
 
 class Pass(NamedTuple):
     """What sentences must share to be encoded together."""
 
-    tower: int = 0  # which of two encoders
+    tower: int | str = 0  # which of two encoders
     dropout: bool = True  # whether under dropout masks
     rate: str = RATE  # the name of their dropout rate among the numbers of the step
     change: str | Change = "none"
@@ -64,7 +64,7 @@ class View(NamedTuple):
     column: int  # of the batch
     masks: tuple[int, ...]  # the numbers of its dropout masks; several embeddings are averaged; (): no dropout
     noise: int | None = None  # the number of its Gaussian noise
-    tower: int = 0
+    tower: int | str = 0  # which of two encoders; the name of an objective: that of its state
     change: str | Change = "none"
     changed: int = 0  # the number of its change, the same under all of its masks
     rate: str = RATE
@@ -102,8 +102,8 @@ class Plan(NamedTuple):
     negative: str = "off"  # that of negative pairs which are encoded separately
     samples: int = 10  # K of the policy `mean`
     two_towers: bool = False  # a second encoder for all but the anchors
-    anchor_change: str = "none"  # of `models.config.CHANGES`, or MASKED
-    positive_change: str = "none"
+    anchor_change: str | Change = "none"  # of `models.config.CHANGES`, or MASKED
+    positive_change: str | Change = "none"
     positive_rate: bool = False  # whether positives have a dropout rate of their own
     positives: int = 1  # the columns after the anchors whose mean embedding is the positive; above 1, no others follow
     lengths: tuple[int, ...] = ()  # the places for a sentence of each column; (): all have the same

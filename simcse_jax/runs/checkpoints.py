@@ -95,7 +95,7 @@ class Checkpoints:
 
     def save(self, state: TrainState, score: float | None, tower: int = 0) -> None:
         """Saves in the background; the arrays may be donated as soon as this returns."""
-        items = {"params": state.params, "optimizer": {"step": state.step, "optimizer": state.optimizer}}
+        items = _items(state)
         with self._writable():
             self._manager.wait_until_finished()
             self._remove_deleted()
@@ -180,9 +180,9 @@ class Checkpoints:
 
     def restore(self, step: int, like: TrainState) -> TrainState:
         """The state saved at `step`, with the shapes and the placement of `like`."""
-        optimizer = {"step": like.step, "optimizer": like.optimizer}
-        restored = self._restore(step, params=like.params, optimizer=optimizer)
-        return TrainState(restored.optimizer["step"], restored.params, restored.optimizer["optimizer"])
+        restored = self._restore(step, **_items(like))
+        kept = restored.kept if like.kept else {}
+        return TrainState(restored.optimizer["step"], restored.params, restored.optimizer["optimizer"], kept)
 
     def restore_params(
         self, step: int, like: Mapping[str, jax.Array | jax.ShapeDtypeStruct], *, others: bool = False
@@ -303,6 +303,12 @@ def checksum(tree: Any) -> jax.Array:
             place = place * jnp.uint32(size) + jax.lax.broadcasted_iota(jnp.uint32, bits.shape, axis)
         total += jnp.uint32(2 * number + 1) * jnp.sum((2 * place + 1) * bits, dtype=jnp.uint32)
     return total
+
+
+def _items(state: TrainState) -> dict[str, Any]:
+    """The parts of a checkpoint, each in a folder of its own; `kept` is there only if an objective keeps something."""
+    items = {"params": state.params, "optimizer": {"step": state.step, "optimizer": state.optimizer}}
+    return items | ({"kept": state.kept} if state.kept else {})
 
 
 def _types_of_mean(optimizer: Any) -> str:

@@ -32,6 +32,7 @@ from simcse_jax.models.projector import Projector, fresh_projector, read_project
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.objectives.objective import Parameters
 from simcse_jax.objectives.registry import trained
+from simcse_jax.objectives.rows import Kept
 
 FROZEN_FILE = "frozen.safetensors"  # in a run's folder `model/`
 FINGERPRINT = f"model/{FROZEN_FILE}"  # the key of its SHA-256 in `run.json`
@@ -44,12 +45,13 @@ class TrainState(NamedTuple):
     step: Int[AnyArray, ""]
     params: Params
     optimizer: optax.OptState
+    kept: Kept
 
 
 Shapes = dict[str, jax.ShapeDtypeStruct]
 # Folded into the seed for fresh parameters, so that they share no key with the masks. Objectives have streams too.
 HEAD_STREAM, SECOND_HEAD_STREAM, PROJECTOR_STREAM = 0x68656164, 0x68656165, 0x68656169
-CONVOLUTION_STREAM, LORA_STREAM = 0x636F6E76, 0x6C6F7261
+CONVOLUTION_STREAM, LORA_STREAM, STATE_STREAM = 0x636F6E76, 0x6C6F7261, 0x73746174
 
 
 def convolutions_of(model: Mapping[str, Any]) -> Convolutions | None:
@@ -122,6 +124,17 @@ def initial_params(config: Section, model: Pretrained, adapter: Mapping[str, Any
             params |= _objective_params(name, own, model, config.seed)
             params |= {own.copy_of_encoder + part: jnp.array(encoder[part]) for part in _copied(own, encoder)}
     return params
+
+
+def initial_kept(config: Section, encoder: EncoderConfig, trained_params: Params) -> Kept:
+    """What the objectives of a run keep from step to step, as it is before the first one."""
+    key = _key(config.seed, STATE_STREAM)
+    found = {}
+    for name, objective in trained(config.objective).items():
+        if objective.overrides("state"):
+            fields = {field: config.objective[name][field] for field in objective.fields if field != "weight"}
+            found[name] = objective.state(encoder, trained_params, key, **fields)
+    return found
 
 
 def _convolutions(config: Section, model: Pretrained) -> Params:

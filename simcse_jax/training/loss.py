@@ -4,9 +4,10 @@ Encode in chunks, project, a second pass over tokens in chunks, sum. What is enc
 objectives say.
 """
 
+import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -29,7 +30,7 @@ from simcse_jax.models.projector import Projector
 from simcse_jax.models.sentence_encoder import Graph, SentenceEncoder
 from simcse_jax.objectives.objective import Embedded, Objective, Term, measured, total
 from simcse_jax.objectives.registry import BUILT_IN
-from simcse_jax.objectives.rows import Batch, Rows, Settings, dropout_keys
+from simcse_jax.objectives.rows import Batch, Kept, Rows, Settings, dropout_keys
 from simcse_jax.objectives.tokens import ENCODER, Network, Tokens
 from simcse_jax.objectives.views import CHANGE, NOISE, Pass, Plan, View, each_of
 from simcse_jax.training.gathering import make_gathering, type_of_products
@@ -110,29 +111,41 @@ def _views(objectives: tuple[Term, ...], plan: Plan) -> tuple[View, ...]:
 # Frozen parameters come last: no gradient, and None where there are none. Those of a generator have their own names,
 # those of the sentence encoder a prefix (`models.partial.BASE`).
 Loss = tuple[Float[Array, ""], dict[str, Float[Array, ""]]]  # and what the objectives measure, as OBJECTIVE/NAME
-Gradient = Callable[..., tuple[Loss, Params]]  # (params, step, batch, settings, frozen=None)
+Gradient = Callable[..., tuple[Loss, Params]]  # (params, step, batch, settings, frozen=None, kept=None)
+
+
+@contextlib.contextmanager
+def products_of(recipe: Recipe) -> Iterator[None]:
+    """While a step is traced: the precision of its products."""
+    with jax.default_matmul_precision(recipe.matmul_precision), rounding(recipe.round_products):
+        yield
 
 
 def make_loss(graph: Graph, recipe: Recipe, mesh: Mesh) -> Gradient:
-    """Builds loss_and_gradient(params, step, batch, settings, frozen=None), the gradient being that of the global loss.
+    """Builds loss_and_gradient(params, step, batch, settings, frozen=None, kept=None), of the global loss.
 
     Every device encodes its rows of the batch; embeddings are all-gathered *with* their gradients, so N devices
     compute what one device computes with the whole batch. The parameters, too, are gathered from the parts that the
     devices keep (`devices.parts`), and the gradient is split like them. One device alone has nothing to gather and to
     sum. `frozen` are the parameters of the network that replaces tokens, and those of the sentence encoder that do not
-    train.
+    train, `kept` what objectives keep (`TrainState.kept`).
     """
     loss = functools.partial(loss_of, graph, recipe, mesh.size == 1)
 
     def gradient_of(loss: Callable[..., Loss], *args: Any) -> tuple[Loss, Params]:
-        with jax.default_matmul_precision(recipe.matmul_precision), rounding(recipe.round_products):
+        with products_of(recipe):
             return jax.value_and_grad(loss, has_aux=True)(*args)
 
     def loss_and_gradient(
-        params: Params, step: Int[AnyArray, ""], batch: Batch, settings: Settings, frozen: Params | None = None
+        params: Params,
+        step: Int[AnyArray, ""],
+        batch: Batch,
+        settings: Settings,
+        frozen: Params | None = None,
+        kept: Kept | None = None,
     ) -> tuple[Loss, Params]:
         if mesh.size == 1:
-            return gradient_of(loss, params, step, batch, settings, frozen)
+            return gradient_of(loss, params, step, batch, settings, frozen, kept)
         tokens = 0 if recipe.reads_words else batch["input_ids"].size // mesh.size
         gathered = make_gathering(graph, params, frozen, mesh, tokens)
 
@@ -141,10 +154,10 @@ def make_loss(graph: Graph, recipe: Recipe, mesh: Mesh) -> Gradient:
             return loss(params, step, batch, *others)
 
         # It sums the gradients of replicated parameters by itself, so there is no psum of them here.
-        specs = (gathered.split, P(), P(AXIS), P(), P())
+        specs = (gathered.split, P(), P(AXIS), P(), P(), P())
         function = functools.partial(gradient_of, loss_of_parts)
         on_all = jax.shard_map(function, mesh=mesh, in_specs=specs, out_specs=(P(), gathered.split))
-        return on_all(params, step, batch, settings, frozen)
+        return on_all(params, step, batch, settings, frozen, kept)
 
     return loss_and_gradient
 
@@ -158,6 +171,7 @@ def loss_of(
     batch: Batch,
     settings: Settings,
     frozen: Params | None,
+    kept: Kept | None,
 ) -> Loss:
     """The loss of the global batch, on a device that has some of its rows; `alone`: that has all of them."""
     base = parameters.subset(frozen or {}, partial.BASE)
@@ -170,8 +184,7 @@ def loss_of(
         return x if alone else jax.lax.psum(x, AXIS)
 
     def rows_of(batch: Batch) -> Rows:
-        words = len(params[parameters.WORD_EMBEDDING]) if recipe.masking else 0
-        return Rows(batch, step, settings, recipe.most_tokens, recipe.drops_attention, recipe.masking, words)
+        return make_rows(recipe, params, step, batch, settings)
 
     def tokens_of(term: Term, batch: Batch) -> Tokens:
         return given.tokens(term, rows_of(batch))
@@ -201,10 +214,17 @@ def loss_of(
         score=batch.get("score"),
     )
     terms = [
-        (term, seen_by(recipe, term.objective, of_batch, seen[term.name], batch, found.get(term.name)))
+        (term, seen_by(recipe, term.objective, own, seen[term.name], batch, found.get(term.name)))
         for term in recipe.objectives
+        for own in [dataclasses.replace(of_batch, state=(kept or {}).get(term.name))]
     ]
     return total(terms, settings["objective"], recipe.sizes, settings.get("size_weights")), measured(terms)
+
+
+def make_rows(recipe: Recipe, params: Params, step: Int[AnyArray, ""], batch: Batch, settings: Settings) -> Rows:
+    """The rows of a batch with what is drawn for them."""
+    words = len(params[parameters.WORD_EMBEDDING]) if recipe.masking else 0
+    return Rows(batch, step, settings, recipe.most_tokens, recipe.drops_attention, recipe.masking, words)
 
 
 class Given(NamedTuple):
@@ -212,7 +232,7 @@ class Given(NamedTuple):
 
     recipe: Recipe
     params: Params  # everything trained, with copies in the type of products
-    towers: Sequence[SentenceEncoder]  # one or two, which encode the views
+    towers: Mapping[int | str, SentenceEncoder]  # which encode the views
     networks: Mapping[str, Network]  # that passes over tokens read, by name
 
     def tokens(self, term: Term, rows: Rows, features: Mapping[View, Float[Array, "M B T D"]] | None = None) -> Tokens:
@@ -223,7 +243,7 @@ class Given(NamedTuple):
             self.recipe.plan,
             self.networks,
             self.params,
-            {**rows.settings["objective"][term.name], **dict(term.options)},
+            term.fields(rows.settings["objective"]),
             {name: (features or {})[view] for name, view in own.items()},
         )
 
@@ -235,29 +255,37 @@ def make_given(graph: Graph, recipe: Recipe, params: Params, frozen: Params, cou
     """
 
     def read(graph: Graph, params: Params) -> Params:
-        if not 0 < recipe.chunk_size < count:
-            return params
-        return params | parameters.copies(params, type_of_products(graph, params))
+        return with_copies(graph, recipe, params, count)
 
     params = read(graph, params)
     of_views = without_shift(graph, params) if ignores_shift(recipe) else params
-    towers = [
-        parameters.merge(graph, parameters.sentence_encoder(of_views, tower))
+    towers: dict[int | str, SentenceEncoder] = {
+        tower: parameters.merge(graph, parameters.sentence_encoder(of_views, tower))
         for tower in range(2 if recipe.plan.two_towers else 1)
-    ]
+    }
     graphs = ((ENCODER, graph), *recipe.networks) if recipe.passes else ()
     return Given(recipe, params, towers, make_networks(graphs, params, frozen, read))
 
 
+def with_copies(graph: Graph, recipe: Recipe, params: Params, count: int) -> Params:
+    """The parameters, for `count` examples of a device; in several chunks with copies in the type of products."""
+    if not 0 < recipe.chunk_size < count:
+        return params
+    return params | parameters.copies(params, type_of_products(graph, params))
+
+
 def first_pass(given: Given, rows: Rows) -> tuple[Float[Array, "B V D"] | None, dict[str, Any]]:
     """The embeddings of all views, None without any, and what the objectives' passes over tokens find, by name."""
-    views, features = encode_views(given, rows) if given.recipe.views else (None, {})
+    own = given.recipe.views
+    views, features = encode_views(given, rows, own) if own else (None, {})
     passes = [term for term in given.recipe.objectives if term.objective.overrides("tokens")]
     return views, {term.name: term.objective.tokens(given.tokens(term, rows, features)) for term in passes}
 
 
-def encode_views(given: Given, rows: Rows) -> tuple[Float[Array, "B V D"], dict[View, Float[Array, "M B T D"]]]:
-    """The embeddings of the recipe's views, and the last layer of those whose tokens' features an objective reads."""
+def encode_views(
+    given: Given, rows: Rows, views: Sequence[View]
+) -> tuple[Float[Array, "B V D"], dict[View, Float[Array, "M B T D"]]]:
+    """The embeddings of views, and the last layer of those whose tokens' features an objective reads."""
     recipe = given.recipe
     wanted, features = recipe.read_by_tokens, {}
 
@@ -269,8 +297,11 @@ def encode_views(given: Given, rows: Rows) -> tuple[Float[Array, "B V D"], dict[
             ids, _ = rows.masked(columns)
         elif each.change != "none":
             keys = rows.keys([CHANGE + number for number in changes]).reshape(-1)
+        most_tokens = rows.most_tokens(columns)
         if callable(each.change):
-            ids, mask = each.change(keys, ids, mask)
+            ids, mask = each.change(keys, given_ids := ids, mask)
+            if most_tokens is not None:
+                most_tokens += ids.size - given_ids.size  # each row may have as many tokens more as it has places
         elif each.change in DRAWN:
             change = DRAWN[each.change](keys, mask, model.encoder.config.hidden_size, rows.settings["cutoff"])
         layers = model.token_features(
@@ -278,7 +309,7 @@ def encode_views(given: Given, rows: Rows) -> tuple[Float[Array, "B V D"], dict[
             mask,
             dropout_keys=rows.keys(masks).reshape(-1) if each.dropout else None,
             **rows.rates(each.rate),
-            most_tokens=rows.most_tokens(columns),
+            most_tokens=most_tokens,
             first_only=recipe.pooler in FIRST_TOKEN and not needed,
             change=change,
         )
@@ -293,7 +324,7 @@ def encode_views(given: Given, rows: Rows) -> tuple[Float[Array, "B V D"], dict[
         draw = jax.vmap(lambda key: jax.random.normal(key, shape[1:]))
         return jnp.sqrt(rows.settings["noise"]) * draw(rows.keys([NOISE + number])[0])
 
-    return jnp.moveaxis(embed(recipe.views, encode, noise), 0, 1), features
+    return jnp.moveaxis(embed(views, encode, noise), 0, 1), features
 
 
 def embed(

@@ -24,6 +24,8 @@ from simcse_jax.devices import processes
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import Pretrained
 from simcse_jax.huggingface.tokenizer import Tokenizer
+from simcse_jax.models.changes import Repeated
+from simcse_jax.models.config import REPEATED
 from simcse_jax.objectives.registry import needing, trained
 from simcse_jax.training.columns import check_corpus, check_scores
 from simcse_jax.training.prepared import by_weight, open_prepared
@@ -62,6 +64,7 @@ def read_corpus(
     field, most = longest(config)
     if most > model.config.max_length:
         raise UserError(f"config.{field}={most}: {model.name} takes at most {model.config.max_length} tokens")
+    _check_repeated(config, model)
     if prepared := open_prepared(config, tokenizer):
         check_roles(config, [name for name, each in prepared.items() if each.num_columns == 1], len(prepared))
         opened = []
@@ -74,6 +77,19 @@ def read_corpus(
         found = _tokenized(config, model, tokenizer, examples)
     check_corpus(config, found)
     return found
+
+
+def _check_repeated(config: Section, model: Pretrained) -> None:
+    """Refuses positives that would have more tokens than the model takes, once some are repeated."""
+    views, length = config.views, (lengths_of(config) or Lengths(*[config.data.max_length] * 2)).positive
+    if views.positive_change != REPEATED:
+        return
+    longer = length + Repeated(views.repetition, views.repetition_reading).most(length)
+    if longer > model.config.max_length:
+        raise UserError(
+            f"config.views.positive_change={REPEATED}: a positive of {length} tokens then has up to {longer}, and "
+            f"{model.name} takes at most {model.config.max_length}; set a lower data.max_length"
+        )
 
 
 def _tokenized(config: Section, model: Pretrained, tokenizer: Tokenizer, examples: Examples | None) -> AnyCorpus:

@@ -27,7 +27,8 @@ from simcse_jax.evaluation.analysis.tokens import Protocol, survey
 from simcse_jax.evaluation.evaluator import Encode, Evaluator
 from simcse_jax.field import read_milestones
 from simcse_jax.models import partial
-from simcse_jax.models.config import EncoderConfig
+from simcse_jax.models.changes import Repeated
+from simcse_jax.models.config import REPEATED, EncoderConfig
 from simcse_jax.models.head import HEADS
 from simcse_jax.models.masking import Masking
 from simcse_jax.models.parameters import Params, with_encoder
@@ -37,7 +38,7 @@ from simcse_jax.objectives.objective import Term
 from simcse_jax.objectives.registry import needing, trained
 from simcse_jax.objectives.rows import Batch, Settings
 from simcse_jax.objectives.views import Plan
-from simcse_jax.runs.state import TrainState, computed_as, frozen_params, initial_params, with_parts
+from simcse_jax.runs.state import TrainState, computed_as, frozen_params, initial_kept, initial_params, with_parts
 from simcse_jax.training.generator import networks_of
 from simcse_jax.training.inputs import Inputs
 from simcse_jax.training.learning_rate import warmup_steps
@@ -111,7 +112,8 @@ class Setup:
         for config in self.configs:
             params = initial_params(config, self.inputs.model, self.inputs.adapter)
             trained, _ = partial.split(params, self.encoder)
-            states.append(init_state(trained, self._numbers(config), self.recipe.optimization))
+            kept = initial_kept(config, self.encoder, trained)
+            states.append(init_state(trained, self._numbers(config), self.recipe.optimization, kept))
         state = TrainState(states[0].step, *stacked([state[1:] for state in states]))
         return distribute(state, self.mesh, runs=self.together)
 
@@ -228,6 +230,7 @@ def make_recipe(
     `lengths` are the places for a sentence of each column; (): all have the same.
     """
     fields, projector, views = config.objective, read_projector(config.projector), config.views
+    repeated = Repeated(views.repetition, views.repetition_reading)
     plan = Plan(
         num_columns,
         views.positive,
@@ -235,7 +238,7 @@ def make_recipe(
         samples=views.samples,
         two_towers=config.model.dual_encoder,
         anchor_change=views.anchor_change,
-        positive_change=views.positive_change,
+        positive_change=repeated if views.positive_change == REPEATED else views.positive_change,
         positive_rate=views.positive_dropout >= 0,
         positives=config.data.spans.positives if config.data.positives == SPANS else 1,
         lengths=tuple(lengths),

@@ -13,8 +13,9 @@ from jaxtyping import Array, Float
 from simcse_jax.devices.parts import constrain
 from simcse_jax.models.parameters import Params
 from simcse_jax.models.sentence_encoder import Graph
-from simcse_jax.objectives.rows import Batch, Settings
+from simcse_jax.objectives.rows import Batch, Kept, Settings
 from simcse_jax.runs.state import TrainState
+from simcse_jax.training.keeping import make_keeping
 from simcse_jax.training.learning_rate import learning_rate
 from simcse_jax.training.loss import Recipe, make_loss
 from simcse_jax.training.optimizer import ADAMW, Optimization, norm_of_whole, optimizer
@@ -25,9 +26,11 @@ Metrics = dict[str, Float[Array, ""]]  # by the names above, and OBJECTIVE/NAME 
 Update = Callable[..., tuple[TrainState, Metrics]]  # (state, batch, settings, frozen=None)
 
 
-def init_state(params: Params, settings: Mapping[str, Any], chosen: Optimization = ADAMW) -> TrainState:
+def init_state(
+    params: Params, settings: Mapping[str, Any], chosen: Optimization = ADAMW, kept: Kept | None = None
+) -> TrainState:
     """The state before the first update; the optimizer's part is on no particular device, whatever `params` are."""
-    return TrainState(jnp.zeros((), jnp.int32), params, _fresh(params, settings, chosen))
+    return TrainState(jnp.zeros((), jnp.int32), params, _fresh(params, settings, chosen), kept or {})
 
 
 @functools.partial(jax.jit, static_argnames="chosen")  # one program in place of one for each shape
@@ -37,13 +40,13 @@ def _fresh(params: Params, settings: Mapping[str, Any], chosen: Optimization) ->
 
 def make_update(graph: Graph, recipe: Recipe, mesh: Mesh) -> Update:
     """Builds update(state, batch, settings, frozen=None) -> (state, metrics), not jitted; see `make_loss`."""
-    loss_and_gradient = make_loss(graph, recipe, mesh)
+    loss_and_gradient, keep = make_loss(graph, recipe, mesh), make_keeping(graph, recipe, mesh)
     norm = norm_of_whole if mesh.size == 1 else optax.tree.norm
 
     def update(
         state: TrainState, batch: Batch, settings: Settings, frozen: Params | None = None
     ) -> tuple[TrainState, Metrics]:
-        (loss, measures), gradient = loss_and_gradient(state.params, state.step, batch, settings, frozen)
+        (loss, measures), gradient = loss_and_gradient(state.params, state.step, batch, settings, frozen, state.kept)
         chosen = optimizer(state.step, settings, recipe.optimization, norm)
         updates, opt_state = chosen.update(gradient, state.optimizer, state.params)
         metrics = {
@@ -52,7 +55,10 @@ def make_update(graph: Graph, recipe: Recipe, mesh: Mesh) -> Update:
             "gradient_norm": norm(gradient),
             **measures,
         }
-        return TrainState(state.step + 1, optax.apply_updates(state.params, updates), opt_state), metrics
+        new = TrainState(state.step + 1, optax.apply_updates(state.params, updates), opt_state, {})
+        if state.kept:
+            new = new._replace(kept=keep(state, new.params, batch, settings, frozen))
+        return new, metrics
 
     return update
 
@@ -67,7 +73,7 @@ def make_step(graph: Graph, recipe: Recipe, mesh: Mesh, together: bool = False) 
     """
     compute = make_update(graph, recipe, mesh)
     if together:
-        axes = TrainState(step=None, params=0, optimizer=0)  # type: ignore[arg-type]  # numbers in the arrays' places
+        axes = TrainState(step=None, params=0, optimizer=0, kept=0)  # type: ignore[arg-type]  # numbers in the arrays' places
         compute = jax.vmap(compute, in_axes=(axes, 0, 0, None), out_axes=(axes, 0))
 
     def update(

@@ -22,6 +22,7 @@ ARGUMENTS = {
     "simcse_pp_table5": ("all", "m_paper_dcl_released", "m_released_dcl_paper"),
     "simcse_plus_plus": ("base", "large", "sbert_base", "sbert_base_released", "sbert_large"),
     "diffcse": ("sts", "transfer", "roberta", "roberta_transfer", "simcse_plus_plus"),
+    "esimcse": ("base", "large", "roberta", "roberta_large"),
     "sup_bert": ("base", "large", "neutral", "mlm", "large_mlm"),
     "sup_roberta": ("base", "large", "mlm", "large_mlm"),
     "unsup_bert": ("base", "large", "mlm", "large_mlm"),
@@ -61,7 +62,7 @@ ROWS = {
     "isotropy_temperature_wide": 5,
     "isotropy_batch_size": 3,
     "isotropy_pooling": 3,
-    "systems": 48,
+    "systems": 56,
     "ct_parts": 16,
     "diffcse_readings": 9,
 }
@@ -453,7 +454,7 @@ def test_the_map_of_the_code_says_what_each_recipe_is_composed_of():
     rows = [line.split("|")[2] for line in table.splitlines() if line.startswith("|")][2:]
     named = [name for cell in rows for name in re.findall(r"`([\w:]+)`", cell)]
     recipes = {path.stem for path in (ROOT / "configs").glob("*.py")} - {"quickstart", "tune"}
-    assert len(rows) == 14 and {name.partition(":")[0] for name in named} == recipes
+    assert len(rows) == 15 and {name.partition(":")[0] for name in named} == recipes
     for name in named:
         file, colon, variant = name.partition(":")
         assert recipe(f"{file}.py{colon}{variant}")
@@ -484,6 +485,25 @@ def test_simcse_plus_plus_has_the_paper_s_numbers():
     assert (base["objective.dimension_wise.temperature"], base["objective.dimension_wise.weight"]) == (5.0, 0.1)
     assert (base["objective.info_nce.weight"], base["objective.off_dropout.weight"]) == (0.0, 1.0)
     assert base["views.negative"] == "off"
+
+
+def test_esimcse_has_the_numbers_of_its_script():
+    found, contrast = {}, "objective.momentum_contrast"
+    for argument in ARGUMENTS["esimcse"]:
+        own = recipe(f"esimcse.py:{argument}")
+        names = "model.init_from", "train.learning_rate", "model.dropout", "views.repetition", f"{contrast}.queue"
+        found[argument] = tuple(own[name] for name in names)
+        assert (own["train.batch_size"], own["train.epochs"], own["data.max_length"]) == (64, 1, 32)
+        assert (own["model.pooler"], own["model.mlp"], own["eval.every"]) == ("cls", "train", 125)
+        assert (own[f"{contrast}.momentum"], own[f"{contrast}.temperature"]) == (0.995, 0.05)
+        assert (own[f"{contrast}.weight"], own["objective.info_nce.weight"]) == (1.0, 0.0)
+        assert (own["views.anchor_change"], own["views.positive_change"]) == ("none", "repeated")
+    assert found == {
+        "base": ("bert-base-uncased", 3e-5, 0.1, 0.32, 160),
+        "large": ("bert-large-uncased", 1e-5, 0.1, 0.32, 160),
+        "roberta": ("roberta-base", 1e-5, 0.1, 0.30, 160),
+        "roberta_large": ("roberta-large", 1e-5, 0.15, 0.28, 128),
+    }
 
 
 def test_pairs_outside_the_noise_study_have_the_usual_views():

@@ -9,8 +9,8 @@ import pytest
 from support import random_batch, random_model, row_keys
 
 from simcse_jax.models import changes, parameters
-from simcse_jax.models.changes import DRAWN, Change, cutoff, shuffled
-from simcse_jax.models.config import CHANGES
+from simcse_jax.models.changes import DRAWN, Change, Repeated, cutoff, shuffled
+from simcse_jax.models.config import CHANGES, REPETITIONS
 
 pytestmark = pytest.mark.exact
 
@@ -116,3 +116,68 @@ def test_leaving_padding_out_changes_nothing(name, model_type):
         compiled(model_type, 70)(ids, mask, change, keys), compiled(model_type)(ids, mask, change, keys), strict=True
     ):
         np.testing.assert_allclose(ours * mask[..., None], theirs * mask[..., None], atol=2e-6)
+
+
+READINGS = tuple(REPETITIONS)
+
+
+def of_length(length, places=None, rows=1):
+    """Sentences of the tokens 1 to `length`, padded with zeros."""
+    ids = np.zeros((rows, places or length), np.int32)
+    ids[:, :length] = np.arange(1, length + 1)
+    return ids, (ids > 0).astype(np.int32)
+
+
+def counts_of(ids, mask):
+    """How often each token of a sentence of `of_length` stands in it, in its order."""
+    words = [int(word) for word, there in zip(np.asarray(ids), np.asarray(mask), strict=True) if there]
+    assert words == sorted(words) and not np.asarray(mask)[len(words) :].any()
+    return np.bincount(words)[1:]
+
+
+@pytest.mark.parametrize("reading", READINGS)
+def test_repeated_tokens_stand_next_to_each_other_and_nothing_is_cut(reading):
+    lengths = (2, 3, 5, 9, 16, 32)
+    change = Repeated(0.32, reading)
+    for length in lengths:
+        ids, mask = change(row_keys(40), *of_length(length, rows=40))
+        assert ids.shape == (40, length + change.most(length)) == mask.shape
+        counts = [counts_of(*row) for row in zip(ids, mask, strict=True)]
+        assert all(len(each) == length and set(each) <= {1, 2} for each in counts)
+        assert all(each[0] == each[-1] == 1 for each in counts)  # [CLS] and [SEP]
+        assert max(each.sum() for each in counts) <= length + change.most(length)
+
+
+def released(length, rate):
+    """The numbers of repeated tokens that ESimCSE's code can draw."""
+    return range(min(10, int(rate * length)) or 1)
+
+
+def paper(length, rate):
+    return range(min(length - 2, max(2, int(rate * (length - 2)))) + 1)
+
+
+@pytest.mark.parametrize("reading, possible", [("released", released), ("paper", paper)])
+@pytest.mark.parametrize("length, rate", [(8, 0.32), (32, 0.32), (32, 0.28), (4, 0.3), (3, 0.3), (32, 0.9)])
+def test_each_number_of_repeated_tokens_is_as_likely_and_so_is_each_token(reading, possible, length, rate):
+    rows = 1500
+    ids, mask = Repeated(rate, reading)(row_keys(rows, seed=2), *of_length(length, rows=rows))
+    numbers = np.asarray(mask).sum(axis=1) - length
+    expected = possible(length, rate)
+    assert set(numbers) == set(expected)
+    times = np.bincount(numbers)
+    assert np.abs(times - rows / len(expected)).max() < 5 * np.sqrt(rows / len(expected))
+    twice = np.sum([counts_of(*row) for row in zip(ids, mask, strict=True)], axis=0)[1:-1] - rows
+    assert np.abs(twice - twice.mean()).max() <= 5 * np.sqrt(max(twice.mean(), 1))
+
+
+@pytest.mark.parametrize("reading", READINGS)
+def test_what_is_repeated_depends_on_the_row_alone_and_not_on_padding(reading):
+    change, (ids, mask) = Repeated(0.4, reading), sentences()
+    whole, there = (np.asarray(part) for part in change(row_keys(ROWS), ids, mask))
+    wider, still = (np.asarray(part)[:, : whole.shape[1]] for part in change(row_keys(ROWS), *sentences(24)))
+    np.testing.assert_array_equal(still, there)
+    np.testing.assert_array_equal(wider * there, whole * there)
+    two = [np.asarray(change(row_keys(ROWS)[i : i + 2], ids[i : i + 2], mask[i : i + 2])[1]) for i in (0, 2, 4)]
+    np.testing.assert_array_equal(np.concatenate(two), there)
+    assert (there != np.asarray(change(row_keys(ROWS, 1), ids, mask)[1])).any()

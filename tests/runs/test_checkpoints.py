@@ -17,7 +17,7 @@ from simcse_jax.runs.state import TrainState
 def state(step):
     generator = np.random.default_rng(step)
     params = {name: jnp.asarray(generator.normal(size=(30, 40)), jnp.float32) for name in ("a.kernel", "b.kernel")}
-    return TrainState(jnp.int32(step), params, ({"mu": params, "count": jnp.int32(step)}, ()))
+    return TrainState(jnp.int32(step), params, ({"mu": params, "count": jnp.int32(step)}, ()), {})
 
 
 @pytest.fixture(scope="module")

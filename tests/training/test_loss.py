@@ -247,7 +247,8 @@ def test_a_change_is_drawn_for_its_row_and_member_and_the_rate_is_the_positive_s
 
     changed = {"anchor_change": anchor, "positive_change": positive, "positive_rate": True}
     rows = Rows(data, jnp.int32(0), numbers, ())
-    found = jax.jit(lambda: encode_views(make_given(graph, recipe(1, changed=changed), params, {}, 8), rows)[0])()
+    chosen = recipe(1, changed=changed)
+    found = jax.jit(lambda: encode_views(make_given(graph, chosen, params, {}, 8), rows, chosen.views)[0])()
     expected = jax.jit(lambda: (view(0, anchor, 0.1), view(1, positive, 0.3)))()
     np.testing.assert_allclose(np.moveaxis(found, 1, 0), expected, atol=2e-6)
 

@@ -26,7 +26,14 @@ from simcse_jax.models.masking import Masking
 from simcse_jax.models.platforms import tracing_for
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.objectives.registry import needing
-from simcse_jax.runs.state import computed_as, convolutions_of, pretrained_shapes, split_shapes, with_parts
+from simcse_jax.runs.state import (
+    computed_as,
+    convolutions_of,
+    initial_kept,
+    pretrained_shapes,
+    split_shapes,
+    with_parts,
+)
 from simcse_jax.training.costs.described import HERE, described_devices
 from simcse_jax.training.costs.gpus import is_gpu, nodes_and_gpus
 from simcse_jax.training.costs.program import Program
@@ -75,7 +82,8 @@ def trace_step(
     if fill < 1:
         recipe = recipe._replace(most_tokens=most_tokens(config, columns, len(devices), fill))
     initialize = functools.partial(init_state, chosen=recipe.optimization)
-    state = jax.eval_shape(initialize, shapes, settings)
+    kept = jax.eval_shape(functools.partial(initial_kept, config, with_parts(encoder, config.model)), shapes)
+    state = jax.eval_shape(initialize, shapes, settings, kept=kept)
     step = make_step(graph, recipe, mesh)
     everywhere = replicated(mesh)
     return step.trace(

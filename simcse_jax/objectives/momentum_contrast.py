@@ -1,0 +1,163 @@
+"""InfoNCE with more negatives than a batch has: a queue of embeddings of a momentum encoder, as in ESimCSE."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from jaxtyping import Bool, Float, Int, Key
+
+from simcse_jax.field import BELOW_ONE, above, at_least, at_most, field, number, reading, weight
+from simcse_jax.models.config import EncoderConfig
+from simcse_jax.objectives.lazy import AnyArray, Array, jax, jnp
+from simcse_jax.objectives.objective import Embedded, Objective
+from simcse_jax.objectives.similarity import by_rows, normalize
+from simcse_jax.objectives.views import RATE, Plan, View
+
+READINGS = {  # of where the momentum encoder starts
+    "paper": "the momentum encoder starts as a copy of the encoder",
+    "released": "it starts from random weights, as its authors' code does",
+}
+QUEUE, FILLED = "queue", "filled"  # names in the state, besides those of the momentum encoder's parameters
+
+
+def momentum_contrast(
+    anchors: Float[AnyArray, "B D"],
+    positives: Float[AnyArray, "N D"],
+    hard_negatives: Float[AnyArray, "*H N D"] | None,
+    queue: Float[AnyArray, "M D"],
+    filled: Int[AnyArray, ""] | int,
+    own: Int[AnyArray, " B"],
+    *,
+    temperature: Float[AnyArray, ""] | float,
+    present: Bool[AnyArray, "*H N"] | None = None,
+) -> Float[Array, " B"]:
+    """InfoNCE with in-batch negatives and those of a queue, one loss per anchor.
+
+        ℓ_i = −log  e^{s(h_i, h_i⁺)} / ( Σ_j e^{s(h_i, h_j⁺)} + Σ_j e^{s(h_i, h_j⁻)} + Σ_m e^{s(h_i, q_m)} )
+
+    with s = cosine / τ, j over the N examples of the global batch, m over the queue: ESimCSE (Wu et al. 2022,
+    arXiv:2109.04380) equation 6. It has no hard negatives h⁻; we add them as SimCSE's equation 5 does. With an empty
+    queue this is `info_nce`.
+
+    Args:
+      anchors: (B, D) the local rows.
+      positives: (N, D) of the global batch.
+      hard_negatives: (N, D) of the global batch, (H, N, D) for H kinds of them, or None.
+      queue: (M, D) embeddings of earlier steps, the newest last.
+      filled: how many of them, the last ones, are there.
+      own: (B,) the row of `positives` that belongs to each anchor.
+      temperature: τ.
+      present: False for the hard negatives that are left out of the sums; None keeps all.
+    """
+    others, kept = [jnp.asarray(positives)], [jnp.ones(len(positives), bool)]
+    if hard_negatives is not None:
+        others.append(jnp.asarray(hard_negatives).reshape(-1, hard_negatives.shape[-1]))  # kind after kind
+        kept.append(jnp.ones(len(others[1]), bool) if present is None else jnp.asarray(present).reshape(-1))
+    others.append(jnp.asarray(queue))
+    kept.append(jnp.arange(len(queue)) >= len(queue) - filled)
+    columns, counted = normalize(jnp.concatenate(others)), jnp.concatenate(kept)
+
+    def losses(anchors: Float[AnyArray, "R D"], own: Int[AnyArray, " R"]) -> Float[Array, " R"]:
+        logits = jnp.where(counted, anchors @ columns.T / temperature, -jnp.inf)
+        return jax.nn.logsumexp(logits, axis=1) - jnp.take_along_axis(logits, own[:, None], axis=1)[:, 0]
+
+    return by_rows(losses, len(columns), normalize(anchors), own)
+
+
+class MomentumContrast(Objective):
+    """ESimCSE's contrast. Its state is the queue and the momentum encoder, which encodes what enters it.
+
+    The queue is in the order of the global batch, so it is the same on any number of devices and in any chunks. It gets
+    the anchors of each step, unchanged and without dropout, after the step's loss has been computed.
+    """
+
+    name = "momentum_contrast"
+    place = 3
+    about = "InfoNCE with a queue of negatives from a momentum encoder (ESimCSE, equation 6)."
+    projectable = False  # the queue has embeddings
+    fields: ClassVar = {
+        "weight": weight(),
+        "temperature": number(0.05, "Divides similarities.", above(0)),
+        "queue": field(160, "How many embeddings of earlier steps are negatives.", at_least(1), at_most(2**20)),
+        "momentum": number(0.995, "The momentum encoder becomes γ · itself + (1 - γ) · the encoder.", BELOW_ONE),
+        "reading": reading(READINGS),
+    }
+
+    def state(
+        self, encoder: EncoderConfig, params: Mapping[str, Array], key: Key[Array, ""], **fields: Any
+    ) -> dict[str, Array]:
+        """The momentum encoder, by the names of the encoder's trained parameters, and an empty queue.
+
+        As released it is random, as BERT's weights before pretraining are: the code copies the encoder before the
+        pretrained weights are read. It follows the encoder before it encodes anything.
+        """
+        own = {name: jnp.array(value) for name, value in params.items() if _copied(name)}
+        if fields["reading"] == "released":
+            own = {
+                name: _random(jax.random.fold_in(key, place), name, value)
+                for place, (name, value) in enumerate(sorted(own.items()))
+            }
+            own = _followed(own, params, fields["momentum"])
+        queue = jnp.zeros((fields["queue"], encoder.token_size), jnp.float32)
+        return {**own, QUEUE: queue, FILLED: jnp.zeros((), jnp.int32)}
+
+    def left(self, plan: Plan) -> Mapping[str, View]:
+        """The anchors by the momentum encoder. A head is the trained one, as in the released code."""
+        anchor = plan.pair()["anchor"]
+        assert isinstance(anchor, View)
+        plain = anchor._replace(masks=(), noise=None, change="none", changed=0, rate=RATE)
+        return {"anchor": plain._replace(tower=self.name)}
+
+    def after(
+        self,
+        state: Mapping[str, Array],
+        left: Mapping[str, Float[Array, "N D"]],
+        params: Mapping[str, Array],
+        **fields: Any,
+    ) -> dict[str, Array]:
+        """The batch enters the queue, the oldest leave it, and the momentum encoder follows (equation 5)."""
+        size, rows = len(state[QUEUE]), left["anchor"]
+        own = {name: value for name, value in state.items() if _copied(name)}
+        return {
+            **_followed(own, params, fields["momentum"]),
+            QUEUE: jnp.concatenate([state[QUEUE], rows])[-size:],
+            FILLED: jnp.minimum(state[FILLED] + len(rows), size),
+        }
+
+    def loss(self, embedded: Embedded, *, temperature: Float[AnyArray, ""] | float, **_: Any) -> Float[Array, ""]:
+        """The mean of `momentum_contrast` over the batch."""
+        anchors, state = embedded["anchor"], embedded.state
+        assert state is not None
+        positives, hard_negatives = embedded.everywhere("positive", "hard_negatives")
+        losses = momentum_contrast(
+            anchors,
+            positives,
+            hard_negatives,
+            state[QUEUE][:, : anchors.shape[1]],  # truncated as the embeddings are
+            state[FILLED],
+            embedded.own,
+            temperature=temperature,
+            present=embedded.present_everywhere("hard_negatives"),
+        )
+        return embedded.mean(losses)
+
+
+def _copied(name: str) -> bool:
+    """Whether the momentum encoder has a parameter of its own of this name."""
+    from simcse_jax.models.convolutions import PREFIX
+
+    return name.startswith(("encoder.", PREFIX))
+
+
+def _followed(own: Mapping[str, Array], params: Mapping[str, Array], momentum: Any) -> dict[str, Array]:
+    """γ · own + (1 − γ) · params."""
+    return {name: momentum * value + (1 - momentum) * params[name] for name, value in own.items()}
+
+
+def _random(key: Key[Array, ""], name: str, like: Array) -> Array:
+    """A parameter as BERT's initialization has it: N(0, 0.02²), biases 0 and scales 1."""
+    if name.endswith((".scale", ".bias")):
+        return jnp.full(like.shape, float(name.endswith(".scale")), like.dtype)
+    return 0.02 * jax.random.normal(key, like.shape, like.dtype)
+
+
+OBJECTIVE = MomentumContrast()

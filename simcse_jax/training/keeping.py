@@ -1,0 +1,70 @@
+"""What objectives keep from step to step: the last part of an update, without gradient."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
+from jaxtyping import Array, Float
+
+from simcse_jax.devices.chunks import in_chunks
+from simcse_jax.devices.mesh import AXIS
+from simcse_jax.models import parameters, partial
+from simcse_jax.models.parameters import Params
+from simcse_jax.models.sentence_encoder import Graph
+from simcse_jax.objectives.rows import Batch, Kept, Settings
+from simcse_jax.runs.state import TrainState
+from simcse_jax.training.loss import Given, Recipe, encode_views, make_rows, products_of, with_copies
+
+
+def make_keeping(graph: Graph, recipe: Recipe, mesh: Mesh) -> Callable[..., Kept]:
+    """Builds keep(state, params, batch, settings, frozen=None) -> `TrainState.kept` after the step.
+
+    `state` is that before the step, `params` are those after it. Each device encodes its rows of the batch, in the
+    recipe's chunks; objectives see those of all devices in the order of the batch.
+    """
+    terms = [term for term in recipe.objectives if term.objective.overrides("state")]
+    views = tuple(dict.fromkeys(view for term in terms for view in term.objective.left(recipe.plan).values()))
+
+    def encode(
+        params: Params, kept: Kept, step: Array, batch: Batch, settings: Settings, frozen: Params | None
+    ) -> Float[Array, "B V D"]:
+        """The embeddings of this device's rows."""
+        whole = partial.of_step(params, frozen)
+        towers = {}
+        for tower in {view.tower for view in views}:
+            own = with_copies(graph, recipe, {**whole, **kept.get(str(tower), {})}, len(batch["index"]))
+            towers[tower] = parameters.merge(graph, parameters.sentence_encoder(own, 1 if tower == 1 else 0))
+        given = Given(recipe, whole, towers, {})
+
+        def embedded(batch: Batch) -> Float[Array, "B V D"]:
+            return encode_views(given, make_rows(recipe, params, step, batch, settings), views)[0]
+
+        return in_chunks(embedded, recipe.chunk_size, batch)
+
+    def on_all(params: Params, kept: Kept, *others: Any) -> Float[Array, "N V D"]:
+        """The same for the global batch, from parameters that the devices keep in parts."""
+        if mesh.size == 1:
+            return encode(params, kept, *others)
+
+        def on_each(params: Params, kept: Kept, *others: Any) -> Float[Array, "B V D"]:
+            params, kept = jax.lax.pcast((params, kept), AXIS, to="varying")
+            return encode(params, kept, *others)
+
+        specs = (P(), P(), P(), P(AXIS), P(), P())
+        return jax.shard_map(on_each, mesh=mesh, in_specs=specs, out_specs=P(AXIS))(params, kept, *others)
+
+    def keep(state: TrainState, params: Params, batch: Batch, settings: Settings, frozen: Params | None = None) -> Kept:
+        with products_of(recipe):
+            rows = on_all(state.params, state.kept, state.step, batch, settings, frozen) if views else None
+        kept = {}
+        for term in terms:
+            named = term.objective.left(recipe.plan)
+            left = {} if rows is None else {name: rows[:, views.index(view)] for name, view in named.items()}
+            fields = term.fields(settings["objective"])
+            del fields["weight"]
+            kept[term.name] = term.objective.after(state.kept[term.name], left, params, **fields)
+        return kept
+
+    return keep

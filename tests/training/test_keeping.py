@@ -1,0 +1,117 @@
+"""What objectives keep from step to step: the same on any devices and in any chunks, saved, and resumed bit for bit."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support import random_model
+from support.resuming import trained_and_resumed
+from support.steps import batch, recipe, settings, term
+
+from simcse_jax import SimCSE
+from simcse_jax.config import default_config
+from simcse_jax.config.checks import validate
+from simcse_jax.devices.mesh import data_mesh
+from simcse_jax.devices.parts import distribute
+from simcse_jax.errors import UserError
+from simcse_jax.models.changes import Repeated
+from simcse_jax.objectives.momentum_contrast import OBJECTIVE
+from simcse_jax.runs.state import TrainState
+from simcse_jax.training.run import train_and_evaluate
+from simcse_jax.training.step import init_state, make_step
+
+NAME = OBJECTIVE.name
+TERM = term(NAME, (("queue", 20), ("reading", "paper")))
+STEPS = 3  # of 8 sentences: the queue fills, and the oldest leave it
+
+
+def numbers(momentum=0.5, **changes):
+    """A large ε makes AdamW's steps smooth, so that rounding is not blown up."""
+    own = {NAME: {"weight": 1.0, "temperature": 0.05, "momentum": momentum}}
+    return settings(objective=own, learning_rate=0.1, epsilon=1.0) | changes
+
+
+def fresh(chosen):
+    graph, params, config = random_model(num_layers=1)
+    params = jax.tree.map(jnp.array, params)
+    momentum = float(chosen["objective"][NAME]["momentum"])
+    state = OBJECTIVE.state(config, params, jax.random.key(0), queue=20, reading="paper", momentum=momentum)
+    return graph, init_state(params, chosen, kept={NAME: state})
+
+
+def esimcse(**changes):
+    return recipe(1, objectives=(TERM,), changed={"positive_change": Repeated(0.4)}, **changes)
+
+
+def trained(devices=1, chosen=None, **changes):
+    """The state after the steps, and the loss of each."""
+    chosen = chosen or numbers()
+    graph, state = fresh(chosen)
+    mesh = data_mesh(jax.devices()[:devices])
+    step, state, losses = make_step(graph, esimcse(**changes), mesh), distribute(state, mesh), []
+    for number in range(STEPS):
+        state, metrics = step(state, batch(1, seed=number), chosen)
+        losses.append(float(metrics["loss"]))
+    return state, losses
+
+
+@pytest.fixture(scope="module")
+def whole():
+    return trained()
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize(
+    "devices, changes", [(4, {}), (2, {"chunk_size": 3}), (1, {"chunk_size": 3, "most_tokens": (40,)})]
+)
+def test_the_queue_and_the_momentum_encoder_are_the_same_on_several_devices_and_in_chunks(whole, devices, changes):
+    """Also without padding: 3 sentences have at most 40 tokens."""
+    (expected, losses), (found, own) = whole, trained(devices, **changes)
+    np.testing.assert_allclose(own, losses, rtol=1e-5)
+    assert int(found.kept[NAME]["filled"]) == 20
+    for name, value in expected.kept[NAME].items():
+        np.testing.assert_allclose(found.kept[NAME][name], value, atol=1e-5, err_msg=name)
+
+
+def test_several_runs_in_one_program_keep_what_each_of_them_keeps_alone(whole):
+    chosen = [numbers(), numbers(0.9, seed=jnp.uint32(5))]
+    graph, _ = fresh(chosen[0])
+    states = [fresh(each)[1] for each in chosen]
+    together = TrainState(states[0].step, *jax.tree.map(lambda *rows: jnp.stack(rows), *[each[1:] for each in states]))
+    step = make_step(graph, esimcse(), data_mesh(jax.devices()[:1]), together=True)
+    stacked = jax.tree.map(lambda *rows: jnp.stack(rows), *chosen)
+    for number in range(STEPS):
+        data = {name: np.stack([rows] * 2) for name, rows in batch(1, seed=number).items()}
+        together, _ = step(together, data, stacked)
+    for row, alone in enumerate((whole[0], trained(chosen=chosen[1])[0])):
+        for name, value in alone.kept[NAME].items():
+            np.testing.assert_allclose(together.kept[NAME][name][row], value, atol=1e-5, err_msg=name)
+
+
+def config_of(model, data, dev, **fields):
+    config = default_config()
+    chosen = {"model.init_from": str(model), "data.train": str(data), "data.max_length": 16, "eval.data": str(dev)}
+    chosen |= {"train.batch_size": 8, "train.max_steps": 4, "eval.every": 2, "parallel.devices": 2}
+    chosen |= {"objective.info_nce.weight": 0.0, "train.log_every": 1, "parallel.chunk_size": 3}
+    chosen |= {f"objective.{NAME}.weight": 1.0, f"objective.{NAME}.queue": 20, "views.positive_change": "repeated"}
+    config.update_from_flattened_dict(chosen | {name.replace("__", "."): value for name, value in fields.items()})
+    validate(config)
+    return config
+
+
+def test_a_run_resumes_bit_for_bit_and_its_model_is_an_encoder_alone(tiny_bert, corpus, tmp_path, capsys):
+    trained_and_resumed(config_of(tiny_bert, corpus["txt"], corpus["dev"]), tmp_path)
+    sums = [json.loads((tmp_path / run / "checkpoints/4/checksum/metadata").read_text()) for run in ("run", "stopped")]
+    assert sums[0] == sums[1] and sums[0].keys() == {"params", "optimizer", "kept"}
+    before = json.loads((tmp_path / "run/checkpoints/2/checksum/metadata").read_text())
+    assert before["kept"] != sums[0]["kept"]
+    assert SimCSE(str(tmp_path / "run")).encode(["A sentence."]).shape == (1, 32)
+
+
+def test_positives_that_would_be_too_long_are_refused(tiny_bert, corpus, tmp_path):
+    config = config_of(tiny_bert, corpus["txt"], corpus["dev"], data__max_length=64)
+    with pytest.raises(UserError, match=r"positive_change=repeated: a positive of 64 tokens then has up to 83"):
+        train_and_evaluate(config, str(tmp_path / "run"))
+    assert not (tmp_path / "run" / "checkpoints").exists()
