@@ -3,7 +3,8 @@
 Alignment, uniformity, singular values and cosine densities on STS-B, for models in comparison (`--models`; SimCSE,
 Figures 3, F.1 and G.1; SimCSE++, Figure 1) and for the checkpoints of training runs (`--runs`; SimCSE, Figure 2).
 Without `--data` it draws what the runs recorded while they trained: the same plane, and their development scores over
-the steps (SimCSE++, section 5.3). Writes numbers and pictures.
+the steps (SimCSE++, section 5.3). Of runs it also draws the spectrum and the terms of the objective (SimCSE, Section
+5). Writes numbers and pictures.
 """
 
 import functools
@@ -35,6 +36,7 @@ from simcse_jax.host.storage import as_path, local_path
 
 if TYPE_CHECKING:
     from simcse_jax.evaluation.analysis.sentences import Sample
+    from simcse_jax.evaluation.analysis.spectrum import Spectrum
     from simcse_jax.evaluation.convergence import Curve
     from simcse_jax.evaluation.evaluator import Encode
     from simcse_jax.evaluation.geometry import Geometry
@@ -66,7 +68,7 @@ class Measure(NamedTuple):
     embeddings: dict[str, np.ndarray]  # of the sample, by the models' labels
     changes: list[tuple[str, str]]  # the labels of a model and of the one before
 
-    def __call__(self, encode: "Encode", label: str) -> "Geometry":
+    def __call__(self, encode: "Encode", label: str, temperature: float | None = None) -> "Geometry":
         """Measures one encoder."""
         from simcse_jax.evaluation import geometry
 
@@ -77,7 +79,7 @@ class Measure(NamedTuple):
             row_of.update(zip(sentences, rows, strict=True))
             return rows
 
-        measured = geometry.measure(remembered, self.pairs)
+        measured = geometry.measure(remembered, self.pairs, temperature)
         self.embeddings[label] = np.stack([row_of[text] for text in self.sample.texts])
         return measured
 
@@ -118,6 +120,7 @@ def draw_records(runs: Mapping[str, str], say: Callable[[str], None]) -> Found:
       UserError: when a run recorded nothing.
     """
     from simcse_jax.evaluation import convergence, geometry_pictures
+    from simcse_jax.evaluation.analysis import spectrum
     from simcse_jax.runs.dynamics import folder_name, read_records
 
     records = read_records({name: as_path(name) for name in runs}, runs)
@@ -131,6 +134,7 @@ def draw_records(runs: Mapping[str, str], say: Callable[[str], None]) -> Found:
         )
     curves: dict[str, Curve] = {}
     places: dict[str, list[Place]] = {}
+    spectra: dict[str, dict[int, Spectrum]] = {}
     facts: dict[str, Any] = {}
     for first, names in records.groups.items():
         label = labels[first]
@@ -145,9 +149,13 @@ def draw_records(runs: Mapping[str, str], say: Callable[[str], None]) -> Found:
             places[label] = geometry_pictures.mean_of(measured)
             facts[label]["points"] = [place.to_json() for place in places[label]]
             say(f"{label}: alignment and uniformity at {len(places[label])} steps")
-    drawn = {}
+        if flattened := [records.spectra[name] for name in names if name in records.spectra]:
+            spectra[label] = spectrum.mean_of(flattened)
+            facts[label]["spectrum"] = [{"step": step, **one.rounded()} for step, one in spectra[label].items()]
+    where = f"{records.measured_on} (recorded)"
+    drawn = draw_spectra(spectra, where)
     if places:
-        drawn["runs"] = geometry_pictures.runs(places, f"{records.measured_on} (recorded)")
+        drawn["runs"] = geometry_pictures.runs(places, where)
     if curves:
         where = {"stsb_dev": "STS-B dev", "sickr_dev": "SICK-R dev"}.get(records.scored_on, records.scored_on)
         measure = MEASURES.get(records.scored_on.removeprefix(f"{RETRIEVAL}_"), "")
@@ -191,7 +199,21 @@ def draw_measured(options: Options, say: Callable[[str], None]) -> Found:
         drawn["cosines"] = geometry_pictures.cosines(by_label, data.name)
     if places:
         drawn["runs"] = geometry_pictures.runs(places, data.name)
+        spectra = {
+            label: {place.step: place.geometry.spectrum for place in of_run if place.geometry}
+            for label, of_run in places.items()
+        }
+        drawn |= draw_spectra(spectra, data.name)
     return facts, drawn, compared
+
+
+def draw_spectra(spectra: "Mapping[str, Mapping[int, Spectrum]]", title: str) -> dict[str, dict[str, bytes]]:
+    """The pictures of the runs' spectra over their steps; none without any."""
+    from simcse_jax.evaluation import spectrum_pictures
+
+    if not any(spectra.values()):
+        return {}
+    return {"spectrum": spectrum_pictures.spectrum(spectra, title), "terms": spectrum_pictures.terms(spectra, title)}
 
 
 def read_data(args: Namespace, models: Mapping[str, Model]) -> Data:
@@ -300,7 +322,7 @@ def measure_runs(
         for kept in checkpoint_encoders(as_path(name), batch_size):
             names.append(f"{label}, step {kept.step}")
             with doing(names[-1]):
-                measured = measure(kept.embed.with_progress, names[-1])
+                measured = measure(kept.embed.with_progress, names[-1], kept.temperature)
             found[label].append(Place(kept.step, measured.alignment, measured.uniformity, measured))
             checkpoints.append({"step": kept.step, **measured.numbers()})
             say(line(names[-1], measured))

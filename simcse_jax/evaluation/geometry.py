@@ -13,7 +13,9 @@ from jaxtyping import Float
 
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import sts
+from simcse_jax.evaluation.analysis import spectrum
 from simcse_jax.evaluation.analysis.isotropy import normalize
+from simcse_jax.evaluation.analysis.spectrum import Spectrum
 from simcse_jax.evaluation.evaluator import Embed, Encode, by_task, encode_once
 from simcse_jax.evaluation.tasks import GEOMETRY
 from simcse_jax.host.storage import local_path
@@ -41,12 +43,13 @@ class Geometry(NamedTuple):
     alignment: float
     uniformity: float
     spearman: float  # of all pairs, × 100
-    singular_values: Float[np.ndarray, " min(N,D)"]  # (min(N, D),) of N sentences, falling from 1
+    spectrum: Spectrum
     groups: dict[str, Group]  # by the names of `GROUPS`
 
     def numbers(self) -> dict[str, float]:
-        """The three figures alone, for JSON."""
-        return {name: round(float(getattr(self, name)), 6) for name in (*GEOMETRY, "spearman")}
+        """All that is one number, for JSON."""
+        own = {name: round(float(getattr(self, name)), 6) for name in (*GEOMETRY, "spearman")}
+        return own | self.spectrum.rounded()
 
     def to_json(self) -> dict[str, Any]:
         """Everything, for JSON."""
@@ -55,7 +58,7 @@ class Geometry(NamedTuple):
             | {"density": _rounded(group.density)}
             for name, group in self.groups.items()
         }
-        return {**self.numbers(), "singular_values": _rounded(self.singular_values), "groups": groups}
+        return {**self.numbers(), "singular_values": _rounded(self.spectrum.singular_values), "groups": groups}
 
 
 def read(data: str, split: str = "test") -> sts.Pairs:
@@ -81,8 +84,11 @@ def read(data: str, split: str = "test") -> sts.Pairs:
     return sts.Pairs(first, second, gold, {})
 
 
-def measure(encode: Encode, pairs: sts.Pairs) -> Geometry:
-    """Measures one encoder; identical sentences are encoded once."""
+def measure(encode: Encode, pairs: sts.Pairs, temperature: float | None = None) -> Geometry:
+    """Measures one encoder; identical sentences are encoded once.
+
+    `temperature`: that of its objective, for `spectrum.measure`.
+    """
     first, second = (normalize(side) for side in encode_once(encode, (pairs.first, pairs.second)))
     everything = np.concatenate([first, second])
     positive = pairs.gold > POSITIVE
@@ -91,7 +97,7 @@ def measure(encode: Encode, pairs: sts.Pairs) -> Geometry:
         alignment(first[positive], second[positive]),
         uniformity(everything),
         sts.spearman(cosines, pairs.gold),
-        singular_values(everything),
+        spectrum.measure(everything, (first[positive], second[positive]), temperature),
         cosine_groups(cosines, pairs.gold),
     )
 
@@ -144,15 +150,6 @@ def uniformity(embeddings: Float[np.ndarray, "N D"], block: int = 1024) -> float
             kernel = np.exp(4.0 * cosines - 4.0)  # ‖a − b‖² = 2 − 2 a·b
             total += np.sum(np.triu(kernel, 1) if start == other else kernel)
     return float(np.log(total / (count * (count - 1) / 2)))
-
-
-def singular_values(embeddings: Float[np.ndarray, "N D"]) -> Float[np.ndarray, " min(N,D)"]:
-    """The singular values of the matrix whose rows are the normalized embeddings, divided by the largest.
-
-    SimCSE, Figure F.1, with the matrix W of its Section 5: normalized and not centred.
-    """
-    values = np.linalg.svd(normalize(embeddings), compute_uv=False)
-    return values / max(values[0], 1e-12)
 
 
 def cosine_groups(cosines: Float[np.ndarray, " P"], gold: Float[np.ndarray, " P"]) -> dict[str, Group]:

@@ -18,6 +18,7 @@ from simcse_jax.evaluation.geometry import GRID, GROUPS, Geometry
 from simcse_jax.evaluation.plotting import (
     COLOURS,
     LONGEST,
+    SMALLEST,
     Pictures,
     add_grid,
     new_figure,
@@ -37,7 +38,6 @@ SPEARMAN = "Spearman × 100 of cosines with the gold scores"
 DISTANCE = "mean ‖f(x) − f(y)‖² of the pairs"
 MOST_UNIFORM = -4.0  # of many dimensions: log exp(−2 × 2), all directions at right angles
 PALE = "0.6"
-SMALLEST = 1e-3  # singular value, next to the largest, that is drawn
 Panels = Mapping[str, Mapping[str, Geometry]]  # the measures by the models' names, by the titles of the panels
 # Places for the label of a point: right, left, above, below, and between.
 AROUND = ((1, 0), (-1, 0), (0, 1), (0, -1), (0.8, 0.8), (-0.8, 0.8), (0.8, -0.8), (-0.8, -0.8))
@@ -102,8 +102,9 @@ def singular_values(panels: Panels, title: str) -> Pictures:
         places = figure.subplots(1, len(panels), sharex=True, sharey=True, squeeze=False)[0]
         for axes, (panel, found) in zip(places, panels.items(), strict=True):
             for number, (name, geometry) in enumerate(found.items()):
-                values = geometry.singular_values[geometry.singular_values >= SMALLEST]
-                left_out = len(geometry.singular_values) - len(values)
+                every = geometry.spectrum.singular_values
+                values = every[every >= SMALLEST]
+                left_out = len(every) - len(values)
                 axes.plot(
                     np.arange(1, len(values) + 1),
                     values,

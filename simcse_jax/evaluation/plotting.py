@@ -23,6 +23,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e-?\d+)?")
 LONGEST = 44  # characters of a name
 DPI = 150
+SMALLEST = 1e-3  # singular value, next to the largest, that is drawn
 
 Pictures = dict[str, bytes]  # "png" and "svg"
 

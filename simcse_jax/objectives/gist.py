@@ -82,6 +82,7 @@ class GIST(Objective):
 
     name = "gist"
     place = 18
+    contrasts = True
     about = "InfoNCE without the negatives that the teacher finds too similar (GIST)."
     teacher = True
     fields: ClassVar = {

@@ -72,6 +72,7 @@ class MomentumContrast(Objective):
 
     name = "momentum_contrast"
     place = 3
+    contrasts = True
     about = "InfoNCE with a queue of negatives from a momentum encoder (ESimCSE, equation 6)."
     projectable = False  # the queue has embeddings
     fields: ClassVar = {

@@ -101,6 +101,15 @@ def trained(fields: Any) -> dict[str, Objective]:
     return {name: objective for name, objective in OBJECTIVES.items() if fields.get(name, {}).get("weight", 0.0) > 0}
 
 
+def temperature_of(fields: Any) -> float | None:
+    """That of the first contrast that is trained; None: there is none.
+
+    Args:
+      fields: as for `trained`.
+    """
+    return next((fields[name].get("temperature") for name, one in trained(fields).items() if one.contrasts), None)
+
+
 def needing(fields: Any, need: str) -> list[Objective]:
     """The trained objectives that need something, an attribute of `Objective`; `fields` as for `trained`."""
     return [objective for objective in trained(fields).values() if getattr(objective, need)]

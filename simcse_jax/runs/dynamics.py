@@ -1,14 +1,14 @@
 """How runs changed while they trained: what they recorded, and what is measured on the checkpoints that they kept.
 
 They record development scores and changes of the last layer, among them where a run is on SimCSE's plane of alignment
-and uniformity. Runs that differ in their seed, and in nothing else that changes training, are a group; a figure shows
-its mean.
+and uniformity, and its spectrum. Runs that differ in their seed, and in nothing else that changes training, are a
+group; a figure shows its mean.
 """
 
 import dataclasses
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from simcse_jax.config.sections import Section
 from simcse_jax.encoding.embedder import Embedder
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.analysis.last_layer import Sample, measure_last_layer
+from simcse_jax.evaluation.analysis.spectrum import NUMBERS, Spectrum
 from simcse_jax.evaluation.analysis.tokens import Protocol, Survey, check_same_tokens, survey
 from simcse_jax.host.storage import Folder, sha256
 from simcse_jax.huggingface.load import choose_pooler
@@ -27,9 +28,9 @@ from simcse_jax.models import parameters, partial
 from simcse_jax.models.head import has_head
 from simcse_jax.models.parameters import Params
 from simcse_jax.models.sentence_encoder import build
-from simcse_jax.objectives.registry import comes_from_outside
+from simcse_jax.objectives.registry import comes_from_outside, temperature_of
 from simcse_jax.runs.loading import checkpoints_of, load_model, load_workdir
-from simcse_jax.runs.run_files import FREE
+from simcse_jax.runs.run_files import FREE, SINGULAR_VALUES
 from simcse_jax.runs.state import initial_params, own_adapter, read_frozen, split_shapes, with_parts
 from simcse_jax.runs.workdir import Workdir, resolved
 
@@ -84,8 +85,8 @@ def measure_checkpoints(
     for kept in checkpoint_encoders(folder, batch_size):
         encoder = dataclasses.replace(kept.embed.tokens, max_length=max_length)
         encode = kept.embed.with_progress
-        numbers = measure_last_layer(encode, encoder, surveyed, sample, show_progress_bar=True)
-        yield {"step": kept.step, **numbers}
+        found = measure_last_layer(encode, encoder, surveyed, sample, kept.temperature, show_progress_bar=True)
+        yield {"step": kept.step, **found.analysis}
 
 
 def recorded(
@@ -123,6 +124,7 @@ class Kept(NamedTuple):
 
     step: int
     embed: Embedder  # with the run's pooler and, if it belongs to the model, its head
+    temperature: float | None  # of the run's objective
 
 
 def steps_of(folder: Folder) -> list[int]:
@@ -149,9 +151,10 @@ def checkpoint_encoders(folder: Folder, batch_size: int = 64) -> Iterator[Kept]:
     graph, _ = build(model.config, with_head=has_head(model.params))
     tokenizer = Tokenizer(model.folder, model.config)
     embed = Embedder(graph, model.params, pooler, use_head, tokenizer, model.max_length, batch_size)
+    temperature = temperature_of(run["config"]["objective"])
 
     def kept(step: int, params: Params) -> Kept:
-        return Kept(step, embed.with_params({name: params[name] for name in model.params}))
+        return Kept(step, embed.with_params({name: params[name] for name in model.params}), temperature)
 
     start = starting_params(folder, run)
     if start is not None:
@@ -194,6 +197,7 @@ class Records(NamedTuple):
     scores: dict[str, dict[int, float]]  # of the development pairs, by step
     scored_on: str  # the name of these pairs
     plane: dict[str, dict[int, dict[str, float]]]  # alignment and uniformity, by step
+    spectra: dict[str, dict[int, Spectrum]]  # by step; earlier versions recorded none
     measured_on: str  # the name of the sentences
 
 
@@ -230,13 +234,14 @@ def read_records(folders: Mapping[str, Folder], labels: Mapping[str, str]) -> Re
         for name, of_run in points.items()
         if all(field in point for point in of_run for field in PLANE)
     }
-    if not scored and not plane:
+    spectra = {name: own for name in points if (own := _spectra(lines[name]))}
+    if not scored and not plane and not spectra:
         raise UserError(
             f"--runs {next(iter(folders))}: there is nothing to draw: alignment was not measured, which needs "
             "analysis.data of pairs, and nothing was scored (eval.data); give --data to measure the checkpoints that "
             "it kept"
         )
-    return Records(_groups(runs, labels), scored, next(iter(tasks), ""), plane, measured_on)
+    return Records(_groups(runs, labels), scored, next(iter(tasks), ""), plane, spectra, measured_on)
 
 
 def folder_name(name: str) -> str:
@@ -256,6 +261,15 @@ def _scores(name: str, folder: Folder) -> tuple[str, dict[int, float]]:
     if len(tasks) > 1:
         raise UserError(f"--runs {name}: metrics.jsonl has scores of {' and '.join(sorted(tasks))}; one is expected")
     return next(iter(tasks), ""), scores
+
+
+def _spectra(lines: Iterable[dict[str, Any]]) -> dict[int, Spectrum]:
+    found = {}
+    for line in lines:
+        if line.get(SINGULAR_VALUES) and "analysis" in line:
+            numbers = {name: line["analysis"][name] for name in NUMBERS if name in line["analysis"]}
+            found[line["step"]] = Spectrum(numbers, np.array(line[SINGULAR_VALUES]))
+    return found
 
 
 def _groups(runs: Mapping[str, Mapping[str, Any]], labels: Mapping[str, str]) -> dict[str, list[str]]:

@@ -23,6 +23,7 @@ KEPT_FIELDS = {"normalize", "default_prompt_name", "similarity", "truncate_dim"}
 DEPTH = 8  # of a config; ours have 3 levels
 NUMBER = (int, float)
 AGAINST_START = "against_start"  # in `result.json`: the comparison of `eval.against_start`
+SINGULAR_VALUES = "singular_values"  # in `metrics.jsonl`: of the sentences that `analysis.every` measures
 BEST_STEP = "best_step"  # in `result.json`: the step of the checkpoint that has the scores; earlier versions lack it
 
 
@@ -104,7 +105,7 @@ def check_result(result: dict[str, Any], where: str) -> dict[str, Any]:
 
 
 def check_line(line: dict[str, Any], where: str) -> dict[str, Any]:
-    """A line of metrics, unchanged: its step, and numbers or groups of numbers."""
+    """A line of metrics, unchanged: its step, numbers or groups of numbers, and a list of singular values."""
     if type(line.get("step")) is not int or not 0 <= line["step"] < 1 << 53:
         raise _damaged(where, "has no 'step'")
     for name, value in line.items():
@@ -112,6 +113,9 @@ def check_line(line: dict[str, Any], where: str) -> dict[str, Any]:
             _check_values(value, name, NUMBER, where)
             if not all(-inf < number < inf for number in value.values()):
                 raise _damaged(where, f"{name} has numbers that are not finite")
+        elif name == SINGULAR_VALUES:
+            if type(value) is not list or not all(type(one) in NUMBER and 0 <= one < inf for one in value):
+                raise _damaged(where, f"{name} is {value!r:.60}")
         elif type(value) not in NUMBER:
             raise _damaged(where, f"{name} is {value!r:.60}")
     return line

@@ -22,7 +22,7 @@ from simcse_jax.data.documents import SPANS
 from simcse_jax.devices.mesh import data_mesh, place, replicate, replicated, split_over_examples
 from simcse_jax.devices.parts import distribute, whole
 from simcse_jax.encoding.embedder import Embedder
-from simcse_jax.evaluation.analysis.last_layer import Embed, LastLayer
+from simcse_jax.evaluation.analysis.last_layer import Embed, LastLayer, Sample
 from simcse_jax.evaluation.analysis.tokens import Protocol, survey
 from simcse_jax.evaluation.evaluator import Encode, Evaluator
 from simcse_jax.field import read_milestones
@@ -35,7 +35,7 @@ from simcse_jax.models.parameters import Params, with_encoder
 from simcse_jax.models.projector import read_projector
 from simcse_jax.models.sentence_encoder import Graph, build
 from simcse_jax.objectives.objective import Term
-from simcse_jax.objectives.registry import needing, trained
+from simcse_jax.objectives.registry import needing, temperature_of, trained
 from simcse_jax.objectives.rows import Batch, Settings
 from simcse_jax.objectives.views import Plan
 from simcse_jax.runs.state import TrainState, computed_as, frozen_params, initial_kept, initial_params, with_parts
@@ -171,7 +171,6 @@ def make_setup(configs: Sequence[Section], inputs: Inputs) -> Setup:
     masking = generator.masking if generator else inputs.language_model
     encoder = with_parts(model.config, config.model)
     frozen = (generator.params if generator else {}) | partial.in_step(frozen_params(config.model, model))
-    where = "config.analysis.data"
     corpus = inputs.corpus
     parts = [(part.num_columns, part.lengths) for part in corpus.parts] if corpus is not None else [(1, ())]
     return Setup(
@@ -182,11 +181,16 @@ def make_setup(configs: Sequence[Section], inputs: Inputs) -> Setup:
         recipes=tuple(make_recipe(config, columns, masking, networks, lengths) for columns, lengths in parts),
         embed=embed,
         schedule=make_schedule(config, inputs.total_steps),
-        measuring=[LastLayer(survey(embed.tokens, sample.sentences, Protocol(), where), sample)] if sample else [],
+        measuring=[_measuring(embed, sample, config)] if sample else [],
         scoring=[evaluation.development] if evaluation else [],
         encoder=encoder,
         frozen=replicate(frozen, replicated(mesh)) if frozen else None,
     )
+
+
+def _measuring(embed: Embedder, sample: Sample, config: Section) -> LastLayer:
+    surveyed = survey(embed.tokens, sample.sentences, Protocol(), "config.analysis.data")
+    return LastLayer(surveyed, sample, temperature_of(config.objective))
 
 
 def make_settings(config: Section, total_steps: int) -> Settings:

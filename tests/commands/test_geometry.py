@@ -52,9 +52,8 @@ def test_models_and_runs_are_measured_and_drawn(tmp_path, tiny_bert, trained, co
         8,
     )
     assert (done.returncode, done.stderr) == (0, "")
-    pictures = [
-        f"{name}.{kind}" for name in ("cosines", "models", "runs", "singular_values") for kind in ("png", "svg")
-    ]
+    names = ("cosines", "models", "runs", "singular_values", "spectrum", "terms")
+    pictures = [f"{name}.{kind}" for name in names for kind in ("png", "svg")]
     assert files(output) == sorted(["geometry.json", "report.html", "sentences.json", *pictures])
     compared = json.loads((output / "sentences.json").read_text())
     last = f"trained, step {steps_of(trained)[-1]}"
@@ -80,6 +79,10 @@ def test_models_and_runs_are_measured_and_drawn(tmp_path, tiny_bert, trained, co
     assert [point["step"] for point in checkpoints] == [0, *steps_of(trained)]
     assert len({point["alignment"] for point in checkpoints}) == len(checkpoints) > 2
     assert found["runs"]["trained"]["workdir"] == str(trained)
+    for point in checkpoints:  # at the run's temperature
+        assert point["alignment_term"] == pytest.approx((point["alignment"] / 2 - 1) / 0.05, abs=1e-4)
+        assert point["uniformity_term"] >= point["uniformity_bound"]
+    assert "top_eigenvalue" in found["models"]["tiny-bert"] and "alignment_term" not in found["models"]["tiny-bert"]
 
 
 @pytest.fixture
@@ -142,7 +145,9 @@ def recorded(trained, tmp_path):
         with open(folder / "metrics.jsonl", "a") as file:
             for step in (0, 4, 8):
                 place = {"alignment": 0.1 * step + number, "uniformity": -1.0 * step}
-                file.write(json.dumps({"step": step, "analysis": place}) + "\n")
+                place |= {"top_eigenvalue": 9.0 - step, "effective_rank": 1.0 + number, "uniformity_term": 19.0 - step}
+                line = {"step": step, "analysis": place, "singular_values": [1.0, 0.1 * (1 + number)]}
+                file.write(json.dumps(line) + "\n")
         folders.append(folder)
     return folders
 
@@ -150,11 +155,14 @@ def recorded(trained, tmp_path):
 def test_runs_without_checkpoints_are_drawn_from_their_records(tmp_path, recorded):
     done = call("geometry", "--runs", *recorded[:2], f"{recorded[2]}=fixed 0.1", "--output", tmp_path / "out")
     assert (done.returncode, done.stderr) == (0, "")
-    pictures = [f"{name}.{kind}" for name in ("convergence", "runs") for kind in ("png", "svg")]
+    names = ("convergence", "runs", "spectrum", "terms")
+    pictures = [f"{name}.{kind}" for name in names for kind in ("png", "svg")]
     assert files(tmp_path / "out") == sorted(["geometry.json", "report.html", *pictures])
     found = json.loads((tmp_path / "out" / "geometry.json").read_text())
     assert list(found["runs"]) == ["no dropout", "fixed 0.1"]
     assert found["runs"]["no dropout"]["points"][1] == {"step": 4, "alignment": 0.9, "uniformity": -4.0}
+    expected = {"step": 4, "top_eigenvalue": 5.0, "effective_rank": 1.5, "uniformity_term": 15.0}
+    assert found["runs"]["no dropout"]["spectrum"][1] == expected
     scored = [line for line in map(json.loads, (recorded[0] / "metrics.jsonl").read_text().splitlines())]
     scored = {line["step"]: line["eval/dev"] for line in scored if "eval/dev" in line}
     assert found["runs"]["fixed 0.1"]["scores"]["mean"] == pytest.approx(list(scored.values()), abs=1e-4)

@@ -6,6 +6,7 @@ import scipy.stats
 
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import geometry
+from simcse_jax.evaluation.analysis import spectrum
 from simcse_jax.evaluation.sts import Pairs
 
 # In the plane, of other lengths than 1: at 0°, 90°, 180° and 270°.
@@ -59,21 +60,6 @@ def test_blocks_change_nothing(block):
     assert geometry.uniformity(vectors(17), block) == pytest.approx(geometry.uniformity(vectors(17), 17), abs=1e-12)
 
 
-def test_singular_values_of_a_worked_example():
-    # Normalized: twice (1, 0) and once (0, 1), so the singular values are √2 and 1.
-    rows = np.array([[3.0, 0.0], [0.5, 0.0], [0.0, 2.0]])
-    assert geometry.singular_values(rows) == pytest.approx([1.0, 1 / math.sqrt(2)], abs=1e-12)
-    assert geometry.singular_values(np.ones((4, 3))) == pytest.approx([1.0, 0.0, 0.0], abs=1e-9)
-
-
-def test_singular_values_are_the_roots_of_eigenvalues():
-    rows = vectors(12)
-    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-    values = np.sqrt(np.linalg.eigvalsh(unit.T @ unit)[::-1])
-    assert geometry.singular_values(rows) == pytest.approx(values / values[0], abs=1e-9)
-    assert len(geometry.singular_values(rows[:3])) == 3
-
-
 @pytest.mark.parametrize("change", ["rotation", "scale", "scale of each row", "order"])
 def test_the_geometry_does_not_depend_on(change):
     rows = vectors(30)
@@ -87,7 +73,9 @@ def test_the_geometry_does_not_depend_on(change):
         geometry.alignment(rows[:15], rows[15:]), abs=1e-12
     )
     assert geometry.uniformity(changed) == pytest.approx(geometry.uniformity(rows), abs=1e-12)
-    assert geometry.singular_values(changed) == pytest.approx(geometry.singular_values(rows), abs=1e-9)
+    ours, theirs = (spectrum.measure(each, (each[:15], each[15:]), 0.05) for each in (changed, rows))
+    assert ours.numbers == pytest.approx(theirs.numbers, abs=1e-9)
+    assert ours.singular_values == pytest.approx(theirs.singular_values, abs=1e-9)
 
 
 def test_pairs_are_grouped_by_their_gold_score():
@@ -131,7 +119,7 @@ def test_all_is_measured_on_the_right_sentences():
     assert found.uniformity == pytest.approx(expected, abs=1e-6)
     assert found.spearman == pytest.approx(100 * scipy.stats.spearmanr([0, -1, 1], [4.5, 4.0, 1.0]).statistic)
     assert [group.pairs for group in found.groups.values()] == [0, 1, 0, 0, 2]
-    assert found.singular_values == pytest.approx([1.0, math.sqrt(1 / 5)], abs=1e-6)  # five on one axis
+    assert found.spectrum.singular_values == pytest.approx([1.0, math.sqrt(1 / 5)], abs=1e-6)  # five on one axis
 
 
 def test_embeddings_that_are_not_finite_are_refused():

@@ -30,9 +30,10 @@ def test_pictures_name_every_model_and_the_better_direction():
 
 def test_singular_values_near_zero_are_counted_not_drawn():
     found = measured(0)
-    values = found.singular_values.copy()
+    values = found.spectrum.singular_values.copy()
     values[-3:] = (3e-4, 1e-9, 0)
-    drawn = pictures.singular_values({"": {"a": found._replace(singular_values=values)}}, "STS-B test")
+    few = found._replace(spectrum=found.spectrum._replace(singular_values=values))
+    drawn = pictures.singular_values({"": {"a": few}}, "STS-B test")
     there = texts(drawn["svg"])
     assert "a  (3 below 0.001 not drawn)" in there and "0.0001" not in there
     assert "a" in texts(pictures.singular_values({"": {"a": found}}, "STS-B test")["svg"])

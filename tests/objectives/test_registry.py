@@ -5,7 +5,7 @@ import jax
 from support import ROOT, random_model
 
 from simcse_jax.config.fields import default_config
-from simcse_jax.objectives.registry import OBJECTIVES, needing, trained
+from simcse_jax.objectives.registry import OBJECTIVES, needing, temperature_of, trained
 from simcse_jax.runs.state import CONVOLUTION_STREAM, HEAD_STREAM, PROJECTOR_STREAM, SECOND_HEAD_STREAM
 
 CHECKED = """
@@ -43,6 +43,16 @@ def test_needs_are_those_of_trained_objectives():
         "separate_negatives": ["off_dropout"],
     }
     assert not any(needing(default_config().objective, need) for need in needs)
+
+
+def test_the_temperature_is_that_of_the_trained_contrast():
+    """Not of the dimension-wise loss, whose own one divides the similarities of dimensions."""
+    fields = default_config().objective
+    assert temperature_of(fields) == 0.05
+    fields.info_nce.weight, fields.mlm.weight, fields.dimension_wise.weight = 0.0, 1.0, 0.1
+    assert temperature_of(fields) is None
+    fields.off_dropout.weight, fields.off_dropout.temperature = 1.0, 0.1
+    assert temperature_of(fields) == 0.1
 
 
 def test_no_two_parameters_share_a_stream_or_a_name():

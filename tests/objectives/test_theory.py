@@ -1,4 +1,7 @@
-"""The papers' proofs about the objectives, as far as they can be computed; docs/background/objectives.md sums up."""
+"""The papers' proofs about the objectives, as far as they can be computed, and what runs recorded of them.
+
+docs/background/objectives.md sums up, docs/background/spectrum.md has the runs.
+"""
 
 import csv
 
@@ -8,6 +11,7 @@ import numpy as np
 import pytest
 from support import ROOT, row_keys
 
+from simcse_jax.evaluation.analysis import spectrum
 from simcse_jax.huggingface.load import load
 from simcse_jax.huggingface.tokenizer import Tokenizer
 from simcse_jax.models import parameters
@@ -50,17 +54,18 @@ def real(minilm):
 
 
 def uniformity(h, temperature):
-    """The second term of SimCSE's equation 6 over m unit vectors, from the objective: its ℓ_i have −1/τ and no 1/m."""
+    """The second term of SimCSE's equation 6 over m unit vectors, from the objective: its ℓ_i have −1/τ and no 1/m.
+
+    Where a sentence is its own positive, without dropout or under one mask, the first term is −1/τ whatever h is.
+    """
     losses = info_nce(h, h, None, jnp.arange(len(h)), temperature=temperature)
     return jnp.mean(losses) + 1 / temperature - jnp.log(len(h))
 
 
 def assert_equation_7(h, temperature):
     """(1/m) Σ_i log( (1/m) Σ_j exp(h_iᵀh_j / τ) ) ≥ 1/(τ m²) Σ_i Σ_j h_iᵀh_j; returns the difference."""
-    h = unit(np.float64(h))
-    similarity = h @ h.T
-    left = np.mean(np.log(np.mean(np.exp(similarity / temperature), axis=1)))
-    right = similarity.mean() / temperature
+    left, right = spectrum.uniformity_term(h, temperature), spectrum.uniformity_bound(h, temperature)
+    assert spectrum.alignment_term(h, h, temperature) == pytest.approx(-1 / temperature)
     assert float(uniformity(jnp.float32(h), temperature)) == pytest.approx(left, rel=1e-5, abs=1e-5)
     assert left >= right - 1e-12
     return left - right
@@ -82,9 +87,12 @@ def test_equation_7_of_simcse_on_real_embeddings(real):
 
 
 def eigenvalue_and_sum(h):
-    """λ_max(WWᵀ) and Sum(WWᵀ), W having the unit vectors in its rows."""
+    """λ_max(WWᵀ) and Sum(WWᵀ), W having the unit vectors in its rows, and the smallest element of WWᵀ."""
     product = unit(np.float64(h)) @ unit(np.float64(h)).T
-    return np.linalg.eigvalsh(product)[-1], product.sum(), product.min()
+    largest = spectrum.measure(h).numbers["top_eigenvalue"]
+    assert largest == pytest.approx(np.linalg.eigvalsh(product)[-1])
+    assert len(h) ** 2 * spectrum.uniformity_bound(h, 1.0) == pytest.approx(product.sum(), abs=1e-9)
+    return largest, product.sum(), product.min()
 
 
 def test_the_sum_of_similarities_bounds_the_top_eigenvalue_if_none_is_negative(real):
@@ -102,7 +110,7 @@ def test_the_sum_of_similarities_bounds_the_top_eigenvalue_if_none_is_negative(r
 def test_the_sum_bounds_nothing_if_similarities_are_negative():
     """Sum can be 0 for any spectrum; λ_max is at least m / min(m, D), since the eigenvalues add up to m."""
     largest, total, _ = eigenvalue_and_sum(np.array([[1.0, 0.0], [-1.0, 0.0]]))
-    assert (largest, total) == (2, 0)
+    assert (largest, total) == pytest.approx((2, 0))
     h = np.random.default_rng(0).normal(size=(32, 8))
     largest, total, _ = eigenvalue_and_sum(np.concatenate([h, -h]))
     assert total == pytest.approx(0, abs=1e-9) and largest >= 64 / 8
@@ -112,15 +120,61 @@ def test_minimizing_uniformity_flattens_the_spectrum():
     """Gradient descent on this term alone, from a cone: Sum and λ_max fall, while the trace stays m."""
     h = jnp.float32(np.random.default_rng(0).normal(size=(BATCH, 16)) + 2)
     gradient = jax.jit(jax.grad(lambda h: uniformity(h, 0.5)))
-    found = [eigenvalue_and_sum(h)]
+    found, ranks = [eigenvalue_and_sum(np.asarray(h))], [spectrum.measure(np.asarray(h)).numbers["effective_rank"]]
     for _ in range(3):
         for _ in range(200):
             h -= 20 * gradient(h)
-        found.append(eigenvalue_and_sum(h))
+        found.append(eigenvalue_and_sum(np.asarray(h)))
+        ranks.append(spectrum.measure(np.asarray(h)).numbers["effective_rank"])
+    assert ranks == sorted(ranks) and ranks[0] < 12 < 15.9 < ranks[-1] <= 16
     eigenvalues, sums, least = zip(*found, strict=True)
     assert list(eigenvalues) == sorted(eigenvalues, reverse=True) and list(sums) == sorted(sums, reverse=True)
     assert eigenvalues[0] > BATCH / 2 and eigenvalues[-1] < 1.5 * BATCH / 16  # of 64 / 16 at best
     assert least[0] > 0 > least[-1] and sums[-1] < eigenvalues[-1]  # the sum is no bound by then
+
+
+def recorded():
+    """The rows of the runs on docs/background/spectrum.md, by run, in the order of their steps."""
+    with open(ROOT / "docs" / "background" / "spectrum" / "runs.csv", newline="", encoding="utf-8") as file:
+        rows = [
+            {name: value if name == "run" else float(value) for name, value in row.items()}
+            for row in csv.DictReader(file)
+        ]
+    return {run: [row for row in rows if row["run"] == run] for run in dict.fromkeys(row["run"] for row in rows)}
+
+
+def test_recorded_runs_flatten_the_spectrum_between_the_bounds():
+    """SimCSE's Section 5 with 256 sentences at τ = 0.05, with dropout, without it and under one mask."""
+    runs, m = recorded(), 256
+    assert len(runs) == 3
+    for rows in runs.values():
+        for row in rows:
+            total = row["uniformity_bound"] * 0.05 * m**2
+            assert row["uniformity_term"] >= max(row["uniformity_bound"], 20 - np.log(m))
+            assert total / m <= row["top_eigenvalue"] <= min(total, 1.01 * total / m)
+            assert row["step"] < 20 or row["uniformity_term"] < 20 - np.log(m) + 0.1
+        first, last = rows[0], rows[-1]
+        assert all(last[name] < first[name] for name in ("uniformity_term", "uniformity_bound", "top_eigenvalue"))
+        assert last["effective_rank"] > first["effective_rank"]
+        assert last["alignment_term"] > first["alignment_term"]
+
+
+def test_the_page_of_the_spectrum_has_the_numbers_of_its_runs():
+    runs, text = recorded(), (ROOT / "docs" / "background" / "spectrum.md").read_text(encoding="utf-8")
+    digits = {
+        "alignment_term": 2,
+        "uniformity_term": 2,
+        "uniformity_bound": 2,
+        "top_eigenvalue": 1,
+        "effective_rank": 1,
+    }
+    expected = [
+        f"| {run} | {row['step']:g} | " + " | ".join(f"{row[name]:.{n}f}" for name, n in digits.items()) + " |"
+        for run, rows in runs.items()
+        for row in (rows[0], rows[-1])
+    ]
+    found = [line for line in text.splitlines() if line.startswith(tuple(f"| {run} |" for run in runs))]
+    assert [line.replace("−", "-") for line in found] == expected
 
 
 def losses_at_bounds(s, temperature, n):

@@ -8,6 +8,7 @@ from support import call, sentences
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import geometry, sts
 from simcse_jax.evaluation.analysis.dynamics import FIELDS
+from simcse_jax.evaluation.analysis.spectrum import TERMS
 from simcse_jax.host.progress import Progress
 from simcse_jax.host.storage import as_path
 from simcse_jax.runs.dynamics import checkpoint_encoders, folder_name, read_records, steps_of
@@ -41,7 +42,9 @@ def test_kept_checkpoints_are_measured_and_drawn_together(trained, corpus, tmp_p
     assert list(found["runs"]) == ["temperature 0.05", "temperature 0.1"]
     assert found["runs"]["temperature 0.1"]["workdir"] == str(other)
     first, second = (run["points"] for run in found["runs"].values())
-    assert first == second  # of the same parameters
+    for one, other in zip(first, second, strict=True):  # of the same parameters, which the terms see at τ
+        assert {**one, **{name: other[name] for name in TERMS}} == other
+        assert one["alignment_term"] == pytest.approx(2 * other["alignment_term"], abs=1e-5)
     assert [point["step"] for point in first] == [0, *steps_of(trained)]
     assert (found["about"]["sentences"], found["about"]["pairs_of_alignment"]) == (20, 4)
 
@@ -142,10 +145,10 @@ def test_every_checkpoint_is_encoded_with_its_own_parameters(trained, tmp_path):
 
 def test_step_0_is_the_start_of_the_run(trained, tiny_bert):
     """With the fresh head that its seed gives: the run has scored it before the first step."""
-    step, embed = next(checkpoint_encoders(as_path(str(trained))))
+    step, embed, temperature = next(checkpoint_encoders(as_path(str(trained))))
     lines = map(json.loads, (trained / "metrics.jsonl").read_text().splitlines())
     before = next(line["eval/dev"] for line in lines if line["step"] == 0 and "eval/dev" in line)
-    assert step == 0
+    assert (step, temperature) == (0, 0.05)
     data = json.loads((trained / "run.json").read_text())["config"]["eval"]["data"]
     assert geometry.measure(embed, geometry.read(data)).spearman == pytest.approx(before, abs=1e-3)
 
@@ -206,7 +209,7 @@ def test_runs_that_differ_in_the_seed_alone_are_a_group(run):
     assert found.groups == {"a": ["a", "b"], "c": ["c"]}
     assert found.scores == {"a": {0: 50.0, 10: 60.5}, "b": {0: 51.0, 10: 62.0}, "c": {0: 40.0}}
     assert found.plane == {"a": {10: {"alignment": 0.25, "uniformity": -1.5}}}
-    assert (found.scored_on, found.measured_on) == ("stsb_dev", "dev.tsv")
+    assert (found.scored_on, found.measured_on, found.spectra) == ("stsb_dev", "dev.tsv", {})
     assert read(one, two, a="mine").groups == {"a": ["a"], "b": ["b"]}  # labels separate
 
 
@@ -245,6 +248,17 @@ def test_runs_of_other_scored_pairs_or_of_another_model_are_no_seeds_of_one_anot
     assert read(one, other).groups == {"a": ["a"], "b": ["b"]}
     better = run("c", scores(60.0), seed=3, eval__encoder="better")  # of two encoders, not the first one's
     assert read(one, with_contents(better, eval__data="news")).groups == {"a": ["a"], "c": ["c"]}
+
+
+def test_the_spectrum_is_read_where_it_was_recorded(run):
+    """Also without positive pairs, which are no reason then to refuse to draw."""
+    numbers = {"uniformity": -1.5, "top_eigenvalue": 2.0, "effective_rank": 1.9}
+    lines = [{"step": 10, "analysis": numbers, "singular_values": [1.0, 0.5]}, {"step": 20, "analysis": numbers}]
+    found = read(run("a", lines))
+    assert found.plane == {} and list(found.spectra["a"]) == [10]
+    spectrum = found.spectra["a"][10]
+    assert spectrum.numbers == {"top_eigenvalue": 2.0, "effective_rank": 1.9}
+    assert spectrum.singular_values.tolist() == [1.0, 0.5]
 
 
 def test_records_without_alignment_have_no_place(run):

@@ -132,6 +132,9 @@ def test_a_damaged_result_is_refused(result):
         {"step": 1, "analysis": 3},
         {"step": 1, "analysis": {"l2_norm": float("nan")}},
         {"step": 1, "analysis": {"anisotropy": "x"}},
+        {"step": 1, "singular_values": 1.0},
+        {"step": 1, "singular_values": [1.0, "x"]},
+        {"step": 1, "singular_values": [1.0, float("nan")]},
     ],
 )
 def test_a_damaged_line_is_refused(line, tmp_path):

@@ -17,6 +17,7 @@ from simcse_jax.errors import UserError
 from simcse_jax.evaluation import sts
 from simcse_jax.evaluation.analysis.inputs import read_data
 from simcse_jax.evaluation.analysis.last_layer import Sample, measure_last_layer, positives
+from simcse_jax.evaluation.analysis.spectrum import NUMBERS
 from simcse_jax.evaluation.analysis.tokens import Protocol, survey
 from simcse_jax.huggingface.tokenizer import Tokenizer
 from simcse_jax.models.sentence_encoder import build
@@ -27,7 +28,7 @@ from simcse_jax.training.scoring import Shown
 from simcse_jax.training.setup import make_setup
 
 NAMES = {"anisotropy", "self_similarity", "intra_sentence_similarity", "l2_norm", "alignment", "uniformity"}
-NAMES |= {"adjusted_self_similarity", "adjusted_intra_sentence_similarity"}
+NAMES |= {"adjusted_self_similarity", "adjusted_intra_sentence_similarity", *NUMBERS}
 
 
 def lines(workdir):
@@ -65,6 +66,16 @@ def test_the_start_every_nth_step_and_the_end_are_measured(analysed):
     assert steps == sorted(steps)  # an analysis stands before the score whose checkpoint it belongs to
 
 
+def test_what_simcse_s_section_5_says_holds_at_every_step(analysed):
+    for line in (line for line in lines(analysed) if "analysis" in line):
+        numbers, spectrum = line["analysis"], np.array(line["singular_values"])
+        assert numbers["uniformity_term"] >= numbers["uniformity_bound"]  # equation 7
+        assert numbers["alignment_term"] == pytest.approx((numbers["alignment"] / 2 - 1) / 0.05, abs=1e-4)
+        sentences = numbers["top_eigenvalue"] * np.sum(spectrum**2)  # the trace of W Wᵀ, the number of sentences
+        assert sentences == pytest.approx(20, abs=1e-2)
+        assert 0.05 * 20 * numbers["uniformity_bound"] <= numbers["top_eigenvalue"]  # Sum / m
+
+
 def test_the_analysis_of_a_step_is_that_of_the_model_it_saved(analysed, corpus, tmp_path):
     """What the last line says, the analysis of the saved checkpoint says too, with all layers."""
     scored = {line["step"]: line["eval/dev"] for line in lines(analysed) if "eval/dev" in line}
@@ -72,9 +83,10 @@ def test_the_analysis_of_a_step_is_that_of_the_model_it_saved(analysed, corpus, 
     model, dev = SimCSE(str(analysed)), sts.read_graded_pairs(corpus["dev"])
     tokens = model.token_encoder()
     sample = Sample(list(dict.fromkeys(dev.first)), positives(dev, 128))
-    expected = measure_last_layer(model.encode, tokens, survey(tokens, sample.sentences, Protocol()), sample)
-    found = next(line["analysis"] for line in lines(analysed) if line["step"] == best and "analysis" in line)
-    assert found == pytest.approx(expected, abs=1e-5)
+    expected = measure_last_layer(model.encode, tokens, survey(tokens, sample.sentences, Protocol()), sample, 0.05)
+    found = next(line for line in lines(analysed) if line["step"] == best and "analysis" in line)
+    assert found["analysis"] == pytest.approx(expected.analysis, abs=1e-5)
+    assert found["singular_values"] == pytest.approx(expected.singular_values, abs=1e-5)
 
 
 def test_the_first_measurement_alone_compiles(tiny_bert):

@@ -1,7 +1,7 @@
-"""The last layer in eight numbers, cheap enough to measure during training: section 4 of the isotropy paper.
+"""The last layer in a few numbers, cheap enough to measure during training: section 4 of the isotropy paper.
 
-Token embeddings give six of them, as `measure` measures them with its default protocol; sentence embeddings
-give alignment and uniformity (SimCSE, eq. 2 and 3). All sentences are the same every time.
+Token embeddings give six of them, as `measure` measures them with its default protocol; sentence embeddings give
+alignment and uniformity (SimCSE, eq. 2 and 3) and the spectrum (its Section 5). All sentences are the same every time.
 """
 
 import hashlib
@@ -13,6 +13,7 @@ from typing import Protocol as Interface
 import numpy as np
 
 from simcse_jax.evaluation import geometry, sts
+from simcse_jax.evaluation.analysis import spectrum
 from simcse_jax.evaluation.analysis.inputs import evenly
 from simcse_jax.evaluation.analysis.measure import measure
 from simcse_jax.evaluation.analysis.tokens import Survey, TokenEncoder
@@ -55,35 +56,54 @@ def positives(pairs: sts.Pairs, count: int) -> list[tuple[str, str]]:
 
 
 class LastLayer(NamedTuple):
-    """An evaluator: {"analysis": the numbers of `measure_last_layer`}."""
+    """An evaluator, of the names of what `measure_last_layer` returns."""
 
     survey: Survey  # of the sample's sentences, by the model's tokenizer
     sample: Sample
+    temperature: float | None  # of the objective
 
     def __call__(self, embed: Embed) -> dict[str, Any]:
         """The numbers of one model."""
-        return {"analysis": measure_last_layer(embed, embed.tokens, self.survey, self.sample)}
+        return measure_last_layer(embed, embed.tokens, *self)._asdict()
+
+
+class Measured(NamedTuple):
+    """Of one model."""
+
+    analysis: dict[str, float]  # the numbers, by name
+    singular_values: list[float]  # of the sentence embeddings, falling from 1
 
 
 def measure_last_layer(
-    encode: Encode, tokens: TokenEncoder, survey: Survey, sample: Sample, *, show_progress_bar: bool = False
-) -> dict[str, float]:
+    encode: Encode,
+    tokens: TokenEncoder,
+    survey: Survey,
+    sample: Sample,
+    temperature: float | None = None,
+    *,
+    show_progress_bar: bool = False,
+) -> Measured:
     """Measures one model.
 
     Args:
       tokens: sentences to the hidden states of layers, of which the last one counts.
       survey: of the sample's sentences, by the model's tokenizer.
+      temperature: of the objective; None: it has none.
 
     Returns:
-      `anisotropy`, `self_similarity`, `intra_sentence_similarity`, `l2_norm`, `adjusted_self_similarity`,
-      `adjusted_intra_sentence_similarity`, `alignment` where there are positives, and `uniformity`.
+      The numbers `anisotropy`, `self_similarity`, `intra_sentence_similarity`, `l2_norm`, `adjusted_self_similarity`,
+      `adjusted_intra_sentence_similarity`, `alignment` where there are positives, `uniformity`, and those of
+      `spectrum.measure`.
     """
     sides = [list(side) for side in zip(*sample.positives, strict=True)] or [[], []]
     embeddings = encode([*sample.sentences, *sides[0], *sides[1]])
     found = measure(tokens, survey, show_progress_bar=show_progress_bar).to_json()["layers"][-1]
     del found["layer"]
     count, pairs = len(sample.sentences), len(sample.positives)
-    if pairs:
-        found["alignment"] = geometry.alignment(embeddings[count : count + pairs], embeddings[count + pairs :])
+    positives = (embeddings[count : count + pairs], embeddings[count + pairs :]) if pairs else None
+    if positives:
+        found["alignment"] = geometry.alignment(*positives)
     found["uniformity"] = geometry.uniformity(embeddings[:count])
-    return {name: round(float(value), 6) for name, value in found.items()}
+    flat = spectrum.measure(embeddings[:count], positives, temperature)
+    numbers = {name: round(float(value), 6) for name, value in found.items()} | flat.rounded()
+    return Measured(numbers, np.round(flat.singular_values, 5).tolist())

@@ -16,6 +16,7 @@ from simcse_jax.errors import UserError
 from simcse_jax.evaluation.analysis import page
 from simcse_jax.evaluation.analysis.page import Section
 from simcse_jax.evaluation.analysis.report import to_json
+from simcse_jax.evaluation.analysis.spectrum import effective_rank
 from simcse_jax.evaluation.plotting import Pictures, add_grid, new_figure, panels, shortened, styles
 from simcse_jax.evaluation.sts import aligned
 
@@ -89,19 +90,6 @@ def numerical_rank(singular_values: Float64[np.ndarray, " D"]) -> tuple[int, flo
     """
     tolerance = float(len(singular_values) * np.finfo(np.float64).eps * singular_values.max(initial=0.0))
     return int(np.sum(singular_values > tolerance)), tolerance
-
-
-def effective_rank(singular_values: Float64[np.ndarray, " D"]) -> float:
-    """exp(−Σ_k p_k ln p_k), p_k = σ_k / Σ_j σ_j: Roy & Vetterli 2007, "The effective rank", definition 1.
-
-    It is n where n singular values are equal and the others zero, and less where a few are larger than the others; of
-    zeros only it is 0.
-    """
-    whole = singular_values.sum()
-    if whole == 0:
-        return 0.0
-    shares = singular_values[singular_values > 0] / whole
-    return float(np.exp(-np.sum(shares * np.log(shares))))
 
 
 def bound(batch: int, artificial: int, size: int, reading: str) -> int:

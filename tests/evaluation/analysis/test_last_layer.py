@@ -3,8 +3,10 @@ import pytest
 from support.fake_encoder import FakeEncoder
 
 from simcse_jax.evaluation import geometry
+from simcse_jax.evaluation.analysis import spectrum
 from simcse_jax.evaluation.analysis.last_layer import Sample, measure_last_layer, positives
 from simcse_jax.evaluation.analysis.measure import measure
+from simcse_jax.evaluation.analysis.spectrum import NUMBERS
 from simcse_jax.evaluation.analysis.tokens import Protocol, survey
 from simcse_jax.evaluation.sts import Pairs
 from simcse_jax.host import progress
@@ -21,7 +23,7 @@ def test_the_numbers_are_those_of_the_report_and_of_the_geometry():
     tokens = FakeEncoder()
     found = survey(tokens, SENTENCES, Protocol())
     sample = Sample(SENTENCES, [("a b", "a bc d"), ("k", "ijk l")])
-    numbers = measure_last_layer(encode, tokens, found, sample)
+    numbers, singular_values = measure_last_layer(encode, tokens, found, sample, 0.05)
     expected = measure(tokens, found).to_json()["layers"][-1]
     assert {name: numbers[name] for name in expected if name != "layer"} == {
         name: value for name, value in expected.items() if name != "layer"
@@ -29,9 +31,12 @@ def test_the_numbers_are_those_of_the_report_and_of_the_geometry():
     first, second = (np.array([encode([pair[side]])[0] for pair in sample.positives]) for side in (0, 1))
     assert numbers["alignment"] == pytest.approx(geometry.alignment(first, second), abs=1e-6)
     assert numbers["uniformity"] == pytest.approx(geometry.uniformity(encode(SENTENCES)), abs=1e-6)
-    assert len(numbers) == 8
-    without = measure_last_layer(encode, tokens, found, Sample(SENTENCES, []))
-    assert without == {name: value for name, value in numbers.items() if name != "alignment"}
+    flat = spectrum.measure(encode(SENTENCES), (first, second), 0.05)
+    assert {name: numbers[name] for name in NUMBERS} == pytest.approx(flat.numbers, abs=1e-6)
+    assert singular_values == pytest.approx(flat.singular_values, abs=1e-5)
+    assert len(numbers) == 8 + len(NUMBERS)
+    without = measure_last_layer(encode, tokens, found, Sample(SENTENCES, []), 0.05).analysis
+    assert without == {name: value for name, value in numbers.items() if not name.startswith("alignment")}
 
 
 def test_the_measurement_shows_its_progress_if_asked(monkeypatch, capsys):

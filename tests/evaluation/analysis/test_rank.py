@@ -43,14 +43,6 @@ def test_the_numerical_rank_is_numpys(values):
     assert tolerance == len(values) * np.finfo(float).eps * max(values)
 
 
-def test_the_effective_rank_counts_equal_values():
-    assert rank.effective_rank(np.array([3.0, 3, 3, 0, 0])) == pytest.approx(3)
-    assert rank.effective_rank(np.array([1.0, 0, 0])) == pytest.approx(1)
-    assert rank.effective_rank(np.zeros(3)) == 0
-    p = np.array([0.5, 0.25, 0.25])
-    assert rank.effective_rank(8 * p) == pytest.approx(2**1.5)  # an entropy of 1.5 bits
-
-
 def test_the_claim_of_the_paper():
     """A batch bounds the rank, and artificial rows raise it until the dimensions bound it."""
     found = rank.measure(rows(40), [8, 16], [0, 5, 30], batches=3, seed=0)

@@ -1,0 +1,125 @@
+"""Why the contrastive objective flattens the spectrum: the quantities of SimCSE's Section 5.
+
+With unlimited negatives the objective is, to a constant, the sum of two terms (equation 6):
+
+    −(1/τ) E f(x)ᵀf(x⁺)  +  E log E e^{f(x)ᵀf(x⁻)/τ}
+
+The second one, over m sentences, is bounded from below by the mean similarity (equation 7, Jensen's inequality):
+
+    (1/m) Σ_i log( (1/m) Σ_j e^{h_iᵀh_j/τ} )  ≥  1/(τ m²) Σ_i Σ_j h_iᵀh_j  =  Sum(W Wᵀ) / (τ m²)
+
+W is the (m, D) matrix of the normalized embeddings, h_i its rows, not centred. The eigenvalues of W Wᵀ, the squares of
+W's singular values, add up to m. If no element of W Wᵀ is negative, Sum(W Wᵀ) is an upper bound of the largest one
+(Merikoski 1984); Sum(W Wᵀ) / m is always a lower one. docs/background/spectrum.md explains it.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Float64
+
+from simcse_jax.evaluation.analysis.isotropy import normalize
+
+Rows = Float[np.ndarray, "N D"]
+Positives = tuple[Float[np.ndarray, "P D"], Float[np.ndarray, "P D"]]
+TERMS = ("alignment_term", "uniformity_term", "uniformity_bound")  # with a temperature
+NUMBERS = (*TERMS, "top_eigenvalue", "effective_rank", "singular_value_entropy")
+
+
+class Spectrum(NamedTuple):
+    """Of the embeddings of N sentences."""
+
+    numbers: Mapping[str, float]  # by name, of `NUMBERS`
+    singular_values: Float[np.ndarray, " min(N,D)"]  # of W, falling from 1: divided by the largest
+
+    def rounded(self) -> dict[str, float]:
+        """The numbers, for JSON."""
+        return {name: round(number, 6) for name, number in self.numbers.items()}
+
+
+def measure(embeddings: Rows, positives: Positives | None = None, temperature: float | None = None) -> Spectrum:
+    """All of it.
+
+    Args:
+      embeddings: of any length.
+      positives: the two sides of positive pairs; None: there are none.
+      temperature: that of the objective; None: it has none.
+
+    Returns:
+      `top_eigenvalue`, `effective_rank` and `singular_value_entropy`; with a temperature `uniformity_term` and
+      `uniformity_bound`, the two sides of equation 7, and with positives too `alignment_term`.
+    """
+    values = singular_values(embeddings)
+    numbers = {
+        "top_eigenvalue": float(values[0] ** 2),
+        "effective_rank": effective_rank(values),
+        "singular_value_entropy": entropy(values),
+    }
+    if temperature is not None:
+        if positives is not None:
+            numbers["alignment_term"] = alignment_term(*positives, temperature)
+        numbers["uniformity_term"] = uniformity_term(embeddings, temperature)
+        numbers["uniformity_bound"] = uniformity_bound(embeddings, temperature)
+    return Spectrum(numbers, values / max(values[0], 1e-12))
+
+
+def mean_of(runs: Sequence[Mapping[int, Spectrum]]) -> dict[int, Spectrum]:
+    """The spectra of runs that differ in their seed, by the steps that all of them measured, with their means."""
+    found = {}
+    for step in sorted(set.intersection(*map(set, runs))):
+        each = [spectra[step] for spectra in runs]
+        names = [name for name in each[0].numbers if all(name in one.numbers for one in each)]
+        numbers = {name: float(np.mean([one.numbers[name] for one in each])) for name in names}
+        found[step] = Spectrum(numbers, np.mean([one.singular_values for one in each], axis=0))
+    return found
+
+
+def alignment_term(first: Float[np.ndarray, "P D"], second: Float[np.ndarray, "P D"], temperature: float) -> float:
+    """−(1/τ) E f(x)ᵀf(x⁺) over positive pairs: SimCSE, the first term of equation 6; −1/τ at best.
+
+    Args:
+      first, second: the embeddings of the two sides, of any length.
+    """
+    return float(-np.mean(np.sum(normalize(first) * normalize(second), axis=1)) / temperature)
+
+
+def uniformity_term(embeddings: Rows, temperature: float, block: int = 1024) -> float:
+    """(1/m) Σ_i log( (1/m) Σ_j exp(h_iᵀh_j / τ) ), j = i included: SimCSE, the left side of equation 7.
+
+    From 1/τ − log m, where all others are far away, to 1/τ, where all are the same.
+
+    Args:
+      block: rows compared with all others at a time.
+    """
+    rows, total = normalize(embeddings), 0.0
+    for start in range(0, len(rows), block):
+        logits = rows[start : start + block] @ rows.T / temperature
+        largest = logits.max(axis=1, keepdims=True)
+        total += np.sum(largest[:, 0] + np.log(np.mean(np.exp(logits - largest), axis=1)))
+    return float(total / len(rows))
+
+
+def uniformity_bound(embeddings: Rows, temperature: float) -> float:
+    """Sum(W Wᵀ) / (τ m²) = ‖Σ_i h_i‖² / (τ m²): SimCSE, the right side of equation 7, the mean similarity over τ."""
+    return float(np.sum(normalize(embeddings).mean(axis=0) ** 2) / temperature)
+
+
+def singular_values(embeddings: Rows) -> Float64[np.ndarray, " min(N,D)"]:
+    """The singular values of W, the largest first; their squares are the eigenvalues of W Wᵀ and add up to N."""
+    return np.linalg.svd(normalize(embeddings), compute_uv=False)
+
+
+def entropy(singular_values: Float64[np.ndarray, " K"]) -> float:
+    """−Σ_k p_k ln p_k, p_k = σ_k / Σ_j σ_j; 0 where one of them has all, ln K where all are equal."""
+    shares = singular_values[singular_values > 0] / max(singular_values.sum(), 1e-300)
+    return float(-np.sum(shares * np.log(shares))) + 0.0  # no −0.0
+
+
+def effective_rank(singular_values: Float64[np.ndarray, " K"]) -> float:
+    """The exponential of their entropy: Roy & Vetterli 2007, "The effective rank", definition 1.
+
+    It is n where n singular values are equal and the others zero, and less where a few are larger than the others; of
+    zeros only it is 0.
+    """
+    return float(np.exp(entropy(singular_values))) if np.any(singular_values > 0) else 0.0

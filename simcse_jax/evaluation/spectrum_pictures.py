@@ -1,0 +1,118 @@
+"""Pictures of how training flattens the spectrum (SimCSE, Section 5), over the steps of runs.
+
+Each is drawn as PNG and as SVG. It needs no caption, and is legible in grey.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from simcse_jax.evaluation.analysis.spectrum import Spectrum
+from simcse_jax.evaluation.plotting import SMALLEST, Pictures, add_grid, new_figure, panels, shortened, styles
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Spectra = Mapping[str, Mapping[int, Spectrum]]  # by step, by the runs' names
+SHOWN = 6  # steps of a run
+WIDTHS, HEIGHT = {1: 4.6, 2: 3.3, 3: 2.5}, 2.9  # of a panel, in inches, by the panels next to each other
+LETTERS = 13  # of a legend, in an inch
+SOLID, DASHED = {"linestyle": "-"}, {"linestyle": "--", "markerfacecolor": "white"}
+# What a panel of `terms` shows, by its title: the solid lines, the dashed ones, and the axis.
+TERMS = {
+    "Equation 6, first term:\nalignment of the positive pairs": ("alignment_term", "", "−E f(x)ᵀf(x⁺) / τ"),
+    "Equation 7: the uniformity term (solid)\nand its lower bound (dashed)": (
+        "uniformity_term",
+        "uniformity_bound",
+        "E log E exp(hᵀh′/τ);   E hᵀh′/τ",
+    ),
+    "The top eigenvalue of W Wᵀ\n(all of them add up to {sentences:,})": ("top_eigenvalue", "", "λ₁"),
+    "The effective rank\n(at most {most:,})": ("effective_rank", "", "exp(entropy of the singular values)"),
+}
+
+
+def spectrum(found: Spectra, title: str) -> Pictures:
+    """The singular values of the sentence embeddings at some steps, the largest set to 1: a panel for each run.
+
+    Args:
+      found: none without a step.
+    """
+    every = sorted({step for spectra in found.values() for step in spectra})
+    steps = [every[place] for place in _places(len(every))]
+    names = [f"step {step:,}" for step in steps]
+    columns = min(3, len(found))
+    rows = -(-len(found) // columns)
+    with new_figure((0.8 + WIDTHS[columns] * columns, 1.0 + HEIGHT * rows)) as (figure, pictures):
+        places = panels(figure, len(found), columns, sharex=True, sharey=True)
+        figure.suptitle(f"Singular values of the embeddings of {title}, by training step", fontsize=10)
+        for axes, (run, spectra) in zip(places, found.items(), strict=True):
+            for number, (step, style) in enumerate(zip(steps, styles(names).values(), strict=True)):
+                if step in spectra:
+                    values = spectra[step].singular_values
+                    values = values[values >= SMALLEST]
+                    style |= {"markersize": 3.5, "markevery": (0.03 * number, 0.2), "label": names[number]}
+                    axes.plot(np.arange(1, len(values) + 1), values, **style)
+            axes.set_title(shortened(run, 30), loc="left", fontsize=9)
+            axes.set_xscale("log")
+            axes.set_yscale("log")
+            for axis in (axes.xaxis, axes.yaxis):
+                axis.set_major_formatter(lambda value, _: f"{value:g}")
+                axis.set_minor_formatter(lambda value, _: "")
+            axes.tick_params(labelbottom=True)
+            axes.set_xlabel("number, the largest first")
+            add_grid(axes)
+        for row in range(rows):
+            places[row * columns].set_ylabel("singular value / the largest   (flatter is more isotropic)", fontsize=8)
+        _legend(figure, names)
+    return pictures
+
+
+def terms(found: Spectra, title: str) -> Pictures:
+    """The two terms of the objective, the bound of the second one, and what it bounds, over the steps of runs.
+
+    Args:
+      found: none without a step. Without a temperature there are no terms, and their panels are left out.
+    """
+    every = [one for spectra in found.values() for one in spectra.values()]
+    shown = [text for text, (field, *_) in TERMS.items() if any(field in one.numbers for one in every)]
+    first = every[0]
+    sentences = round(first.numbers["top_eigenvalue"] * float(np.sum(first.singular_values**2)))
+    facts = {"sentences": sentences, "most": len(first.singular_values)}
+    columns, rows = 2, -(-len(shown) // 2)
+    names = {run: shortened(run) for run in found}
+    with new_figure((0.8 + WIDTHS[columns] * columns, 1.0 + HEIGHT * rows)) as (figure, pictures):
+        figure.suptitle(f"The objective and the spectrum of the embeddings of {title}", fontsize=10)
+        for axes, text in zip(panels(figure, len(shown), columns), shown, strict=True):
+            solid, dashed, up = TERMS[text]
+            for (run, style), spectra in zip(styles(found).items(), found.values(), strict=True):
+                for field, how in ((solid, SOLID), (dashed, DASHED)):
+                    points = [(step, one.numbers[field]) for step, one in spectra.items() if field in one.numbers]
+                    label = names[run] if field == solid else None
+                    if points:
+                        more = {"markersize": 4, "markevery": max(1, len(points) // 10), "label": label}
+                        axes.plot(*zip(*points, strict=True), **style | how | more)
+            axes.set_title(text.format(**facts), loc="left", fontsize=9)
+            axes.set_xlabel("training step")
+            axes.set_ylabel(up)
+            axes.xaxis.get_major_locator().set_params(integer=True)  # type: ignore[call-arg]  # a MaxNLocator is there
+            add_grid(axes)
+        _legend(figure, names.values())
+    return pictures
+
+
+def _places(count: int) -> list[int]:
+    """At most `SHOWN` of so many steps, closest to each other at the start, where most changes; the ends among them."""
+    return sorted({0, *np.geomspace(1, max(1, count - 1), SHOWN - 1).round().astype(int).tolist()})[:count]
+
+
+def _legend(figure: "Figure", names: Iterable[str]) -> None:
+    """Of all panels together, each name once, in this order."""
+    handles: dict[str, Any] = {}
+    for axes in figure.axes:
+        handles |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+    shown = [name for name in names if name in handles]
+    columns = int(figure.get_figwidth() * LETTERS / (max(map(len, shown)) + 10))  # 10: the line before a name
+    style: dict[str, Any] = {"loc": "outside lower center", "frameon": False, "handlelength": 3.5}
+    rows = -(-len(shown) // max(1, columns))
+    figure.legend([handles[name] for name in shown], shown, ncols=-(-len(shown) // rows), **style)

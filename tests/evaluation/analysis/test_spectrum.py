@@ -1,0 +1,91 @@
+import math
+
+import numpy as np
+import pytest
+
+from simcse_jax.evaluation.analysis import spectrum
+from simcse_jax.evaluation.analysis.spectrum import NUMBERS, Spectrum
+
+
+def vectors(rows: int, shift: float = 0.5, size: int = 5, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(rows, size)) + shift
+
+
+def unit(rows):
+    return [row / math.sqrt(sum(row * row)) for row in rows]
+
+
+@pytest.mark.parametrize("temperature", [0.05, 1.0])
+def test_the_terms_are_their_formulas_pair_by_pair(temperature):
+    """SimCSE, equations 6 and 7, with a double loop."""
+    rows, others = vectors(17), vectors(17, seed=1)
+    h, m = unit(rows), 17
+    similarity = [[float(sum(a * b)) for b in h] for a in h]
+    left = sum(math.log(sum(math.exp(s / temperature) for s in row) / m) for row in similarity) / m
+    right = sum(sum(row) for row in similarity) / (temperature * m * m)
+    positive = sum(float(sum(a * b)) for a, b in zip(h, unit(others), strict=True)) / m
+    assert spectrum.uniformity_term(rows, temperature) == pytest.approx(left, abs=1e-9)
+    for block in (1, 7, 17):
+        assert spectrum.uniformity_term(rows, temperature, block) == pytest.approx(left, abs=1e-9)
+    assert spectrum.uniformity_bound(rows, temperature) == pytest.approx(right, abs=1e-9)
+    assert spectrum.alignment_term(rows, others, temperature) == pytest.approx(-positive / temperature, abs=1e-9)
+
+
+def test_the_terms_of_worked_examples():
+    same, across = np.ones((4, 3)), np.eye(4)
+    assert spectrum.alignment_term(same, 2 * same, 0.05) == pytest.approx(-20)  # at its best
+    assert spectrum.alignment_term(across[:2], across[2:], 0.05) == 0
+    # All sentences in one place: both sides of equation 7 are 1/τ. At right angles: a row has 1/τ once, 0 three times.
+    assert spectrum.uniformity_term(same, 0.05) == pytest.approx(20)
+    assert spectrum.uniformity_bound(same, 0.05) == pytest.approx(20)
+    assert spectrum.uniformity_term(across, 0.5) == pytest.approx(math.log((math.e**2 + 3) / 4))
+    assert spectrum.uniformity_bound(across, 0.5) == pytest.approx(2 / 4)
+    assert spectrum.uniformity_term(across, 1e-3) == pytest.approx(1000 - math.log(4))  # e^1000 is too large
+
+
+def test_singular_values_of_worked_examples():
+    # Normalized: twice (1, 0) and once (0, 1).
+    rows = np.array([[3.0, 0.0], [0.5, 0.0], [0.0, 2.0]])
+    assert spectrum.singular_values(rows) == pytest.approx([math.sqrt(2), 1.0], abs=1e-12)
+    assert spectrum.singular_values(np.ones((4, 3))) == pytest.approx([2.0, 0.0, 0.0], abs=1e-9)
+
+
+def test_singular_values_are_the_roots_of_eigenvalues():
+    rows = vectors(12)
+    w = np.array(unit(rows))
+    values = spectrum.singular_values(rows)
+    assert values**2 == pytest.approx(np.linalg.eigvalsh(w.T @ w)[::-1], abs=1e-9)
+    assert sum(values**2) == pytest.approx(12)  # the trace of W Wᵀ
+    assert len(spectrum.singular_values(rows[:3])) == 3
+
+
+def test_the_effective_rank_counts_equal_values():
+    assert spectrum.effective_rank(np.array([3.0, 3, 3, 0, 0])) == pytest.approx(3)
+    assert spectrum.effective_rank(np.array([1.0, 0, 0])) == pytest.approx(1)
+    assert (spectrum.effective_rank(np.zeros(3)), spectrum.entropy(np.zeros(3))) == (0, 0)
+    p = np.array([0.5, 0.25, 0.25])
+    assert spectrum.entropy(8 * p) == pytest.approx(1.5 * math.log(2))  # 1.5 bits
+    assert spectrum.effective_rank(8 * p) == pytest.approx(2**1.5)
+
+
+def test_what_is_measured():
+    rows, others = vectors(9), vectors(9, seed=1)
+    found = spectrum.measure(rows, (rows, others), 0.05)
+    values = spectrum.singular_values(rows)
+    assert set(found.numbers) == set(NUMBERS)
+    assert found.numbers["top_eigenvalue"] == pytest.approx(values[0] ** 2)
+    assert found.singular_values == pytest.approx(values / values[0])
+    assert found.numbers["singular_value_entropy"] == pytest.approx(math.log(found.numbers["effective_rank"]))
+    without = {name: value for name, value in found.numbers.items() if name != "alignment_term"}
+    assert spectrum.measure(rows, None, 0.05).numbers == without
+    assert set(spectrum.measure(rows, (rows, others)).numbers) == set(NUMBERS[3:])
+
+
+def test_the_mean_of_seeds_is_over_the_steps_that_all_have():
+    def of(value: float, **more: float) -> Spectrum:
+        return Spectrum({"top_eigenvalue": value, **more}, np.array([1.0, value / 10]))
+
+    found = spectrum.mean_of([{0: of(1), 5: of(2, alignment_term=3)}, {5: of(4), 9: of(1)}])
+    assert list(found) == [5]
+    assert found[5].numbers == {"top_eigenvalue": 3.0}
+    assert found[5].singular_values == pytest.approx([1.0, 0.3])

@@ -1,0 +1,52 @@
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+from support.pictures import texts
+
+from simcse_jax.evaluation import spectrum_pictures as pictures
+from simcse_jax.evaluation.analysis.spectrum import measure
+
+
+def run(shifts: dict[int, float], temperature: float | None = 0.05):
+    """Spectra of 30 random embeddings by step, in a cone that the shift makes narrow."""
+    rows = np.random.default_rng(0).normal(size=(2, 30, 8))
+    return {step: measure(rows[0] + shift, tuple(rows + shift), temperature) for step, shift in shifts.items()}
+
+
+STEPS = {0: 3.0, 10: 2.0, 20: 1.0, 1000: 0.0}
+
+
+def test_the_spectrum_has_a_panel_a_run_and_a_line_a_step():
+    found = {"the $first$ run": run(STEPS), "x" * 90: run({0: 3.0})}
+    drawn = pictures.spectrum(found, "STS-B dev")
+    there = texts(drawn["svg"])
+    assert [text for text in there if text.startswith("step ")] == ["step 0", "step 10", "step 20", "step 1,000"]
+    assert {"the $first$ run", "…" + "x" * 29} <= set(there)
+    assert any("STS-B dev, by training step" in text for text in there)
+    assert drawn["png"].startswith(b"\x89PNG") and pictures.spectrum(found, "STS-B dev") == drawn  # the same bytes
+
+
+@pytest.mark.parametrize(("count", "last"), [(1, [0]), (2, [0, 1]), (4, [0, 1, 2, 3]), (16, [0, 1, 2, 4, 8, 15])])
+def test_a_few_of_many_steps_are_drawn_the_ends_among_them(count, last):
+    there = texts(pictures.spectrum({"a": run(dict.fromkeys(range(count), 1.0))}, "STS-B")["svg"])
+    assert [text for text in there if text.startswith("step ")] == [f"step {step}" for step in last]
+
+
+def test_both_sides_of_equation_7_are_drawn_of_every_run(monkeypatch):
+    drawn, plot = [], Axes.plot
+    monkeypatch.setattr(
+        Axes, "plot", lambda self, x, y, **style: [drawn.append((x, y, style)), *plot(self, x, y, **style)][1:]
+    )
+    found = {"a": run(STEPS), "b": run({0: 3.0, 10: 1.0})}
+    there = texts(pictures.terms(found, "STS-B dev")["svg"])
+    kinds = [style["linestyle"] for *_, style in drawn]
+    assert (kinds.count("-"), kinds.count("--")) == (2 * 4, 2)  # the terms and the spectrum of both runs; the bounds
+    bound = next((x, y) for x, y, style in drawn if style["linestyle"] == "--")
+    assert bound == (tuple(STEPS), tuple(one.numbers["uniformity_bound"] for one in found["a"].values()))
+    assert {"a", "b", "(all of them add up to 30)", "(at most 8)"} <= set(there)
+    assert [text for text in there if text in ("a", "b")] == ["a", "b"]  # once each
+
+
+def test_without_a_temperature_the_spectrum_alone_is_drawn():
+    there = texts(pictures.terms({"a": run(STEPS, None)}, "STS-B dev")["svg"])
+    assert "The top eigenvalue of W Wᵀ" in there and not any("quation" in text for text in there)
