@@ -45,4 +45,5 @@ def get_config(lengths: str = "released") -> config_dict.ConfigDict:
     config.train.schedule = "slanted_triangular"
     config.train.warmup = 0.1
     config.eval.every = 0
+    config.checkpoint.keep_every = 5000  # to resume from, since no evaluation saves any
     return config
