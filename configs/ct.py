@@ -6,9 +6,10 @@ all (`eval.encoder`). `ct:sbert` is CT-SBERT: the same as `ct` from SBERT traine
 
 Dot products of mean-pooled last layers, binary cross-entropy. These values are the released code's: a batch of 16
 pairs, of which 2 are positive; no dropout; RMSprop with ρ 0.9 and ε 1e-7 outside the root; the learning rates 1e-5,
-8e-6, 6e-6, 4e-6 and 2e-6 from the steps 0, 500, 1000, 1500 and 2000 on; 5,000 updates; 75 tokens; the mean over the
-batch; no clipping of gradients. What differs here: the code draws sentences with replacement, while an epoch of ours
-reads each at most once. The sentences are those of unsupervised SimCSE.
+8e-6, 6e-6, 4e-6 and 2e-6 from the steps 0, 501, 1001, 1501 and 2001 on (TensorFlow counts a boundary of 500 to the
+interval before it); 5,000 updates; 75 tokens; the mean over the batch; no clipping of gradients. What differs here: the
+code draws sentences with replacement, while an epoch of ours reads each at most once. The sentences are those of
+unsupervised SimCSE.
 
 The scores in SimCSE's Table 5 (72.05) are those of checkpoints on the hub, which the authors trained with other,
 unpublished settings. So this recipe is not expected to give them.
@@ -43,7 +44,7 @@ def get_config(variant: str = "base") -> config_dict.ConfigDict:
     config.train.epsilon = 1e-7
     config.train.learning_rate = 1e-5
     config.train.schedule = "steps"
-    config.train.milestones = "500:0.8,1000:0.6,1500:0.4,2000:0.2"
+    config.train.milestones = "501:0.8,1001:0.6,1501:0.4,2001:0.2"
     config.train.max_grad_norm = 0.0
     config.eval.every = 500
     return config

@@ -3,7 +3,8 @@
 RoBERTa-base, mean pooling. Two anchors a document, each with the mean of two positives. NT-Xent at τ = 0.05 over the
 anchors and these means, where the document's other anchor is a negative too, plus the masked language model with weight
 1: the anchors are embedded with 15% of their tokens masked, and one pass serves both. Decay 0.1, ε 1e-6 without bias
-correction, clipping at 1, a slanted triangular schedule, one epoch: the released code's.
+correction, clipping at 1, a slanted triangular schedule, one epoch, and the last weights, which no development set
+chooses: the released code's.
 
 The code has 4 documents on a GPU and gathers the embeddings of all GPUs; ⚠ that there are 4 of them, and 497,868
 documents of OpenWebText, could not be looked up. `train.batch_size` counts anchors: 32 of 16 documents. `:short` is for
@@ -43,4 +44,6 @@ def get_config(lengths: str = "released") -> config_dict.ConfigDict:
     config.train.bias_correction = False
     config.train.schedule = "slanted_triangular"
     config.train.warmup = 0.1
+    config.eval.every = 0
+    config.checkpoint.keep_every = 5000  # to resume from, since no evaluation saves any
     return config

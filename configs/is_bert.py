@@ -5,9 +5,10 @@ convolutions, and the learning rate 1e-6 (⚠ the paper's rate could not be look
 
 Convolutions of 1, 3 and 5 tokens with 256 channels each make 768 features of a token from the last hidden states. The
 sentence is their mean, at test time too. One encoding serves both, so `views.positive=shared`. Paper and code agree on
-batches of 32, one epoch, and 10% warm-up; decay 0.01, ε 1e-7 without bias correction, and 128 tokens are the code's.
-What differs here: a convolution sees zeros at padding, where the code's sees what the encoder has there; and the last
-partial batch of the epoch is dropped. Scored every 1000 steps, as in the code.
+batches of 32, one epoch, and 10% warm-up; decay 0.01, ε 1e-7 without bias correction, and 131 tokens (`max_seq_length`
+128, and 3) are the code's. What differs here: a convolution sees zeros at padding, where the code's sees what the
+encoder has there; the last partial batch of the epoch is dropped; and the cosine chooses the checkpoint, where the code
+takes the best of four similarities. Scored every 1000 steps, as in the code.
 
 The file: `simcse-jax build-data nli_sentences --source MNLI SNLI`.
 """
@@ -27,7 +28,7 @@ def get_config(reading: str = "released") -> config_dict.ConfigDict:
     config.model.convolutions.widths = ("1", "3", "5")
     config.model.convolutions.activation, config.train.learning_rate = choose_variant(reading, READINGS)
     config.data.train = "data/nli_sentences.txt"
-    config.data.max_length = 128
+    config.data.max_length = 131
     config.views.positive = "shared"
     config.objective.info_nce.weight = 0.0
     config.objective.jensen_shannon.weight = 1.0

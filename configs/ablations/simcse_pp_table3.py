@@ -16,7 +16,8 @@ rows. The script names `bert-base-nli-cls-token`, SBERT trained with [CLS]; the 
 no script for SBERT-large, so it has the paper's rate. The rows "SBERT" are SBERT's models with mean pooling.
 
 The readings of m and of equation 5 are those of `configs/simcse_plus_plus.py`, which were chosen on STS-B dev; others:
-`--config.objective.off_dropout.reading` and `--config.objective.dimension_wise.reading`.
+`--config.objective.off_dropout.reading` and `--config.objective.dimension_wise.reading`. The row "dimension-wise" has
+the paper's τ_DCL of 5; its authors' code of it (models_vicreg.py) has 10, and its script's output is named "t5".
 
 The files: `simcse-jax build-data nli_sentences --source MNLI SNLI`, and `wiki_sentences` (docs/guides/data.md).
 """

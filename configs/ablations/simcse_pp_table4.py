@@ -11,8 +11,9 @@ checkpoint, loaded from the hub and not trained, with the numbers of their paper
 Whitening and flow train no encoder: they are fit on the embeddings of Wikipedia's sentences
 (`data/wiki1m_for_simcse.txt`) or of NLI's without labels (`data/nli_sentences.txt`, one a line). After SimCSE they are
 fit on NLI's, which the paper leaves open, on the embeddings that SimCSE is scored with. The paper gives τ_DCL = 0.05
-and leaves open the learning rate and the batch (here those of SimCSE++) and the reading of equation 5: it is
-`released`, since with the equation's plain product over the batch, logits of 64 / 0.05 would leave almost no gradient.
+(the help of its authors' code says 20 for this loss alone) and leaves open the learning rate and the batch (here those
+of SimCSE++) and the reading of equation 5: it is `released`, since with the equation's plain product over the batch,
+logits of 64 / 0.05 would leave almost no gradient.
 
 The files: `simcse-jax build-data nli_sentences --source MNLI SNLI`, and `wiki_sentences --source DUMP`.
 """

@@ -109,11 +109,13 @@ def _check_model(config: Config) -> None:
             f"config.model.mlp={model.mlp!r}: the pooler cls_before_pooler never has a head; "
             "set model.mlp=none, or model.pooler=cls"
         )
-    if config.eval.pooler not in ("", model.pooler) and HEADS[model.mlp].scored:
-        raise UserError(
-            f"config.eval.pooler={config.eval.pooler!r}: the head of model.mlp={model.mlp!r} is trained on the pooler "
-            f"{model.pooler!r} and belongs to it; set model.mlp=train or none, or leave eval.pooler empty"
-        )
+    poolers = {"eval.pooler": config.eval.pooler, "eval.development_pooler": config.eval.development_pooler}
+    for name, pooler in poolers.items():
+        if pooler not in ("", model.pooler) and HEADS[model.mlp].scored:
+            raise UserError(
+                f"config.{name}={pooler!r}: the head of model.mlp={model.mlp!r} is trained on the pooler "
+                f"{model.pooler!r} and belongs to it; set model.mlp=train or none, or leave {name} empty"
+            )
     if model.lora.init_from and not model.lora.rank:
         raise UserError(
             f"config.model.lora.init_from={model.lora.init_from}: model.lora.rank is 0; set it to the rank of the "
@@ -122,7 +124,7 @@ def _check_model(config: Config) -> None:
     widths = model.convolutions.widths
     if widths and HEADS[model.mlp].trained:
         raise UserError(f"config.model.mlp={model.mlp!r}: no head follows convolutions; set model.mlp=none")
-    for name, pooler in (("model.pooler", model.pooler), ("eval.pooler", config.eval.pooler)):
+    for name, pooler in {"model.pooler": model.pooler, **poolers}.items():
         if widths and pooler in SEVERAL_LAYERS:
             raise UserError(
                 f"config.{name}={pooler!r}: reads several layers, but model.convolutions.widths={widths!r} "

@@ -309,6 +309,11 @@ FIELDS = {
         "The pooler of scores, and of the trained model; empty: model.pooler, that of training.",
         empty_or_one_of(POOLERS),
     ),
+    "eval.development_pooler": field(
+        "",
+        "The pooler of the scores that choose the best checkpoint; empty: that of all scores.",
+        empty_or_one_of(POOLERS),
+    ),
     "eval.every": field(
         250, "Steps between evaluations; each one also saves a checkpoint. 0: the start and the end alone.", at_least(0)
     ),
@@ -455,6 +460,11 @@ def short_names(names: Collection[str]) -> list[str]:
 def scoring_pooler(config: Mapping[str, Any]) -> str:
     """The pooler of a run's scores and of its model; `config` is the run's, or that of an earlier `run.json`."""
     return config.get("eval", {}).get("pooler", "") or config["model"]["pooler"]
+
+
+def choosing_pooler(config: Config) -> str:
+    """The pooler of the scores that choose a run's best checkpoint."""
+    return config.eval.development_pooler or scoring_pooler(config)
 
 
 def trains(config: Config) -> bool:

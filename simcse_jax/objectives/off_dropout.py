@@ -40,7 +40,7 @@ def off_dropout(
     the most similar one, the paper's does little more than scale the gradient, which Adam ignores. The released one
     multiplies s(z_i¹, z_i²) above and below the line (`pos_ratio` in simcse/models_re.py and models_re_vicreg.py).
     Below 1 it asks for positives that are more similar by the factor 1 / m. The authors' script for off-dropout alone
-    sets 0.9, as the paper does, and the one for SimCSE++ (run_re_vicreg.sh) sets 1.
+    sets 0.9, as the paper does; `configs/simcse_plus_plus.py` has what the one for SimCSE++ does.
 
     With m = 1 and the same views for both kinds of pairs this is `info_nce`. The noise study of Table 1 has m = 1 and
     other views: noisy or mean ones for one kind of pairs, ordinary ones for the other.

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from simcse_jax.config.fields import LARGEST, flatten, scoring_pooler, trains
+from simcse_jax.config.fields import LARGEST, choosing_pooler, flatten, scoring_pooler, trains
 from simcse_jax.config.sections import Section
 from simcse_jax.data.corpora import AnyCorpus
 from simcse_jax.data.sources import by_field
@@ -126,7 +126,7 @@ def read_inputs(config: Section) -> Inputs:
             f"{model.name} has no such convolutions of its own; set it to ()"
         )
     model = dataclasses.replace(model, config=dataclasses.replace(model.config, convolutions=convolutions))
-    for pooler in (config.model.pooler, scoring_pooler(config)):
+    for pooler in (config.model.pooler, scoring_pooler(config), choosing_pooler(config)):
         choose_pooler(model, pooler)
     with_parts(model.config, config.model)  # refuses what does not fit
     adapter = own_adapter(config.model, model)

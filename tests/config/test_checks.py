@@ -234,6 +234,10 @@ def test_a_head_at_test_time_belongs_to_its_pooler():
         UserError, match=r"config.eval.pooler='avg': the head of model.mlp='always' is trained on .*cls"
     ):
         parse("--config.eval.pooler=avg", "--config.model.mlp=always")
+    with pytest.raises(
+        UserError, match=r"config.eval.development_pooler='avg': the head .* eval.development_pooler empty"
+    ):
+        parse("--config.eval.development_pooler=avg", "--config.model.mlp=always")
 
 
 def test_the_development_set_of_a_file_is_the_file(tmp_path):
