@@ -135,11 +135,27 @@ def _sum_of_products(x: Named, y: Named, output: str, rounds: bool) -> Float32[A
     (left, a), (right, b) = sorted((x, y), key=lambda named: [letter not in named[0] for letter in output])
     order = sorted(left, key=lambda letter: (letter not in output, output.find(letter)))
     axes = tuple(left.index(letter) for letter in order)
-    if axes != tuple(range(a.ndim)):
-        in_order = Layout(tuple(range(a.ndim)))  # in memory, so that the compiler folds no transpose into the product
-        moved = functools.partial(jnp.transpose, axes=axes)
-        a = for_platform(a, cpu=lambda a: with_layout_constraint(moved(a), in_order), default=moved)
-    return _product(f"{''.join(order)},{right}->{output}", a, b, rounds)
+    subscripts = f"{''.join(order)},{right}->{output}"
+    if axes == tuple(range(a.ndim)):
+        return _product(subscripts, a, b, rounds)
+
+    def elsewhere(a: Factor, b: Factor) -> Float32[Array, "..."]:
+        return _product(subscripts, jnp.transpose(a, axes), b, rounds)
+
+    def in_order(a: Factor, b: Factor) -> Float32[Array, "..."]:
+        return _product(subscripts, _in_memory(jnp.transpose(a, axes)), b, rounds)
+
+    def swapped(a: Factor, b: Factor) -> Float32[Array, "..."]:
+        return _in_memory(_product("mn,nk->mk", _in_memory(b.T), a, rounds)).T
+
+    # A wide factor of a kernel's gradient is expensive to transpose: rather the other one, and the float32 result.
+    is_wide = a.ndim == 2 and a.size > b.size + 2 * a.shape[1] * b.shape[1]
+    return for_platform(a, b, cpu=swapped if is_wide else in_order, default=elsewhere)
+
+
+def _in_memory(x: Factor) -> Factor:
+    """`x` in memory in the order of its axes, so that the compiler folds no transpose into a product."""
+    return with_layout_constraint(x, Layout(tuple(range(x.ndim))))
 
 
 _rounded.defvjp(_forward, _backward)

@@ -114,6 +114,21 @@ def test_products_of_a_bfloat16_step_sum_over_the_left_factors_last_axis_with_a_
     assert layouts == ([", ".join(map(str, reversed(range(x.ndim))))] if platform == "cpu" else [])
 
 
+@pytest.mark.parametrize(("features", "transposed"), [(2, ["2x64", "2x8"]), (40, ["8x64"])])
+def test_for_the_gradient_of_a_kernel_a_cpu_transposes_the_factor_that_takes_less(features, transposed):
+    generator = np.random.default_rng(0)
+    shapes = ((64, 8), (8, features), (64, features))
+    x, kernel, gradient = (jnp.asarray(generator.normal(size=shape), jnp.float32) for shape in shapes)
+
+    def of_kernel(x, kernel, gradient):
+        return jax.vjp(lambda kernel: einsum("nf,fg->ng", x, kernel, jnp.bfloat16), kernel)[1](gradient)[0]
+
+    step = jax.jit(of_kernel)
+    np.testing.assert_allclose(step(x, kernel, gradient), rounded(x).T @ rounded(gradient), atol=1e-4)
+    text = step.trace(x, kernel, gradient).lower(lowering_platforms=("cpu",)).as_text()
+    assert re.findall(r"LayoutConstraint.*-> tensor<(\d+x\d+)x", text) == transposed
+
+
 @pytest.mark.platforms
 @pytest.mark.parametrize(
     ("platform", "written"), [("cpu", "f32 f32 f32"), ("cuda", "bf16 bf16 f32"), ("tpu", "bf16 bf16 f32")]
