@@ -146,7 +146,7 @@ def _sum_of_products(x: Named, y: Named, output: str, rounds: bool) -> Float32[A
         return _product(subscripts, _in_memory(jnp.transpose(a, axes)), b, rounds)
 
     def swapped(a: Factor, b: Factor) -> Float32[Array, "..."]:
-        return _in_memory(_product("mn,nk->mk", _in_memory(b.T), a, rounds)).T
+        return jnp.transpose(_in_memory(_product("mn,nk->mk", _in_memory(jnp.transpose(b)), a, rounds)))
 
     # A wide factor of a kernel's gradient is expensive to transpose: rather the other one, and the float32 result.
     is_wide = a.ndim == 2 and a.size > b.size + 2 * a.shape[1] * b.shape[1]
