@@ -45,6 +45,7 @@ def train_ours(args: argparse.Namespace, data: Path, equal_texts: str, seed: int
     config.seed, config.model.init_from = seed, args.start
     config.model.pooler, config.model.mlp = "avg", "none"
     config.data.train, config.data.max_length, config.data.equal_texts = str(data), LENGTH, equal_texts
+    config.data.columns.update(anchor="hypothesis", positive="premise")  # in the order of the file, as theirs
     config.objective.info_nce.temperature = TEMPERATURE
     config.train.batch_size, config.train.epochs = args.batch_size, args.epochs
     config.train.learning_rate = args.learning_rate
@@ -62,8 +63,8 @@ def train_theirs(args: argparse.Namespace, data: Path, seed: int, folder: Path) 
         SentenceTransformer,
         SentenceTransformerTrainer,
         SentenceTransformerTrainingArguments,
-        losses,
     )
+    from sentence_transformers.losses import MultipleNegativesRankingLoss
     from sentence_transformers.training_args import BatchSamplers
 
     model = SentenceTransformer(args.start, device="cpu")
@@ -80,7 +81,7 @@ def train_theirs(args: argparse.Namespace, data: Path, seed: int, folder: Path) 
         report_to=[],
         use_cpu=True,
     )
-    loss = losses.MultipleNegativesRankingLoss(model, scale=1 / TEMPERATURE)
+    loss = MultipleNegativesRankingLoss(model, scale=1 / TEMPERATURE)
     with open(data, newline="") as file:
         rows = list(csv.DictReader(file))
     SentenceTransformerTrainer(model, options, train_dataset=Dataset.from_list(rows), loss=loss).train()
