@@ -126,6 +126,12 @@ def test_gist():
     np.testing.assert_allclose(gist(of_batch(teacher=guide())), expected, rtol=1e-5)
 
 
+def test_momentum_contrast_with_an_empty_queue():
+    state = {"queue": jnp.zeros((2, 5)), "filled": jnp.int32(0)}
+    found = OBJECTIVES["momentum_contrast"].loss(of_batch(state=state), **NUMBER)
+    np.testing.assert_allclose(found, contrast((1, 2)), rtol=1e-5)
+
+
 def test_jensen_shannon():
     local, mask = random(6, 2, 5, seed=1), np.ones((6, 2), np.int32)
     ours = OBJECTIVES["jensen_shannon"].loss(of_batch(tokens=(jnp.asarray(local), mask)))
@@ -151,7 +157,8 @@ def test_every_objective_of_the_package_that_contrasts_is_tested_here():
     """And no other one reads whether texts are equal."""
     config = {name: {"weight": 1.0} for name in OBJECTIVES}
     named = {one.name for one in needing(config, "contrasts")}
-    assert named == {"info_nce", "off_dropout", "gist", "jensen_shannon", "contrastive_tension"}
+    in_sums = {"info_nce", "off_dropout", "gist", "momentum_contrast"}
+    assert named == {*in_sums, "jensen_shannon", "contrastive_tension"}
 
 
 @pytest.mark.parametrize("loss", [info_nce, off_dropout, gist])
