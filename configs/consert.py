@@ -27,6 +27,7 @@ from simcse_jax.config import choose_variant, default_config
 def get_config(encoder: str = "base") -> config_dict.ConfigDict:
     """The released code's hyper-parameters."""
     config = default_config()
+    config.data.equal_texts = "negatives"  # as in the authors' code
     encoders = {
         "base": ("bert-base-uncased", "cutoff", "off", 10, 186),
         "large": ("bert-large-uncased", "none", "independent", 25, 93),

@@ -23,6 +23,7 @@ from simcse_jax.config import choose_variant, default_config
 def get_config(variant: str = "base") -> config_dict.ConfigDict:
     """The released code's hyper-parameters."""
     config = default_config()
+    config.data.equal_texts = "negatives"  # as in the authors' code
     variants = {
         "base": ("bert-base-uncased", "paper", "anchor"),
         "released": ("bert-base-uncased", "released", "better"),

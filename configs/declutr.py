@@ -26,6 +26,7 @@ LENGTHS = {"released": (512, 2048, 512), "short": (128, 512, 128)}
 def get_config(lengths: str = "released") -> config_dict.ConfigDict:
     """The released configuration; the lengths are the variant's."""
     config = default_config()
+    config.data.equal_texts = "negatives"  # as in the authors' code
     spans = config.data.spans
     spans.longest, spans.tokens, config.data.max_length = choose_variant(lengths, LENGTHS)
     config.model.init_from = "roberta-base"

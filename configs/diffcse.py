@@ -40,6 +40,7 @@ VARIANTS = {  # (encoder, generator), learning rate, masking rate, λ
 def get_config(variant: str = "sts") -> config_dict.ConfigDict:
     """DiffCSE's hyper-parameters."""
     config = default_config()
+    config.data.equal_texts = "negatives"  # as in the authors' code
     (encoder, generator), learning_rate, masking_rate, weight = choose_variant(variant, VARIANTS)
     config.model.init_from, config.model.generator = encoder, generator
     config.model.mlp = "none"

@@ -28,6 +28,7 @@ VARIANTS = {  # encoder, learning rate, dropout, rate of repetition, queue
 def get_config(variant: str = "base") -> config_dict.ConfigDict:
     """ESimCSE's hyper-parameters."""
     config = default_config()
+    config.data.equal_texts = "negatives"  # as in the authors' code
     encoder, learning_rate, dropout, repetition, queue = choose_variant(variant, VARIANTS)
     config.model.init_from, config.model.dropout = encoder, dropout
     config.views.positive_change = "repeated"

@@ -23,6 +23,7 @@ READINGS = {"released": ("none", 2e-6), "paper": ("relu", 1e-6)}
 def get_config(reading: str = "released") -> config_dict.ConfigDict:
     """BERT-base; the activation and the learning rate are the reading's."""
     config = default_config()
+    config.data.equal_texts = "negatives"  # as in the authors' code
     config.model.pooler = "avg"
     config.model.mlp = "none"
     config.model.convolutions.widths = ("1", "3", "5")

@@ -26,6 +26,7 @@ ENCODERS = {
 def get_config(encoder: str = "bert") -> config_dict.ConfigDict:
     """The paper's hyper-parameters, and the library's where it gives none."""
     config = default_config()
+    config.data.equal_texts = "negatives"  # as in the authors' code
     config.model.init_from = choose_variant(encoder, ENCODERS)
     config.model.pooler = "avg"
     config.model.mlp = "none"

@@ -21,6 +21,7 @@ from simcse_jax.config import default_config
 def get_config() -> config_dict.ConfigDict:
     """SCD's hyper-parameters."""
     config = default_config()
+    config.data.equal_texts = "negatives"  # as in the authors' code
     config.model.init_from = "bert-base-uncased"
     config.model.mlp = "none"
     config.model.dropout = 0.05

@@ -23,6 +23,7 @@ from simcse_jax.config import choose_variant, default_config
 def get_config(encoder: str = "base") -> config_dict.ConfigDict:
     """The paper's hyper-parameters."""
     config = default_config()
+    config.data.equal_texts = "negatives"  # as in the authors' code
     encoders = {
         "base": ("bert-base-uncased", 3e-5),
         "large": ("bert-large-uncased", 8e-6),

@@ -14,6 +14,7 @@ from simcse_jax.config import choose_variant, default_config
 def get_config(variant: str = "base") -> config_dict.ConfigDict:
     """The paper's hyper-parameters."""
     config = default_config()
+    config.data.equal_texts = "negatives"  # as in the authors' code
     base, large = ("roberta-base", 512, 1e-5), ("roberta-large", 512, 3e-5)
     variants = {"base": base, "large": large, "mlm": base, "large_mlm": large}
     config.model.init_from, config.train.batch_size, config.train.learning_rate = choose_variant(variant, variants)

@@ -33,6 +33,7 @@ EACH_WAY = ("RMSprop", "no clipping", "no dropout", "its schedule", "75 tokens")
 def get_config() -> config_dict.ConfigDict:
     """SimCSE, one epoch."""
     config = default_config()
+    config.data.equal_texts = "negatives"  # as in the authors' code
     config.train.learning_rate = 1e-4
     config.eval.every = 50
     columns = ("stsb_dev", *TASKS, "sts_avg", "best_step", "steps")

@@ -23,6 +23,7 @@ RATE, READING = (f"objective.replaced_token_detection.{name}" for name in ("mask
 def get_config() -> config_dict.ConfigDict:
     """SimCSE, one epoch."""
     config = default_config()
+    config.data.equal_texts = "negatives"  # as in the authors' code
     config.train.learning_rate = 1e-4
     config.eval.every = 50
     columns = ("stsb_dev", *TASKS, "sts_avg", "alignment", "uniformity", "best_step", "steps")

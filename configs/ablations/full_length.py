@@ -19,6 +19,7 @@ STEPS = 15_625
 def get_config() -> config_dict.ConfigDict:
     """Unsupervised SimCSE."""
     config = default_config()
+    config.data.equal_texts = "negatives"  # as in the authors' code
     config.train.max_steps = STEPS
     config.eval.every = STEPS // 25
     columns = ("stsb_dev", *TASKS, "sts_avg", "alignment", "uniformity", "best_step")

@@ -23,6 +23,7 @@ from simcse_jax.training.sweeps.variants import Variant, sweep_defaults
 def setting(table: str, section: str, baseline: str) -> config_dict.ConfigDict:
     """Entailment pairs of NLI, one epoch of batches of 64, mean pooling; of each table of the paper's ablations."""
     config = default_config()
+    config.data.equal_texts = "negatives"  # as in the authors' code
     config.model.init_from = "microsoft/mpnet-base"
     config.model.pooler = "avg"
     config.model.mlp = "none"

@@ -15,6 +15,7 @@ from simcse_jax.training.sweeps.variants import Variant, sweep_defaults
 def get_config() -> config_dict.ConfigDict:
     """Unsupervised SimCSE of BERT-base."""
     config = default_config()
+    config.data.equal_texts = "negatives"  # as in the authors' code
     config.analysis.every = 10
     config.sweep = sweep_defaults(
         "Alignment and uniformity while training", "SimCSE, Figure 2", ("stsb_dev",), baseline="unsupervised SimCSE"

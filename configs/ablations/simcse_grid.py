@@ -18,6 +18,7 @@ def get_config(setting: str = "unsup") -> config_dict.ConfigDict:
     """SimCSE of BERT-base."""
     baseline = choose_variant(setting, BASELINES)
     config = default_config()
+    config.data.equal_texts = "negatives"  # as in the authors' code
     if setting == "sup":  # as configs/sup_bert.py
         config.model.mlp = "always"
         config.data.train = "data/nli_for_simcse.csv"

@@ -20,6 +20,7 @@ COLUMNS = (*TASKS, "sts_avg")
 def get_config() -> config_dict.ConfigDict:
     """SimCSE of BERT-base, with positive and negative pairs that may have views of their own."""
     config = default_config()
+    config.data.equal_texts = "negatives"  # as in the authors' code
     config.objective.info_nce.weight = 0.0
     config.objective.off_dropout.weight = 1.0
     config.objective.off_dropout.m = 1.0

@@ -32,6 +32,7 @@ def get_config(readings: str = "both") -> config_dict.ConfigDict:
     """Unsupervised SimCSE of BERT-base with Barlow Twins in the first reading."""
     first, *_ = choose_variant(readings, READINGS)
     config = default_config()
+    config.data.equal_texts = "negatives"  # as in the authors' code
     config.objective.barlow_twins.update(FIELDS[first])
     config.eval.every = 125
     title = "Barlow Twins" + ("" if readings == "both" else f", reading {readings}")

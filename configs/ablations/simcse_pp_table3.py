@@ -68,6 +68,7 @@ def published(size: str) -> dict[str, Any]:
 def get_config(encoder: str = "base") -> config_dict.ConfigDict:
     """SimCSE++, as `configs/simcse_plus_plus.py`; the weights of its terms are the variants'."""
     config = default_config()
+    config.data.equal_texts = "negatives"  # as in the authors' code
     config.model.init_from, config.train.learning_rate = choose_variant(encoder, ENCODERS)
     config.objective.off_dropout.temperature = 0.05
     config.objective.off_dropout.m = 0.9

@@ -31,6 +31,7 @@ COLUMNS = (*TASKS, "sts_avg")
 def get_config() -> config_dict.ConfigDict:
     """The dimension-wise loss alone, on Wikipedia."""
     config = default_config()
+    config.data.equal_texts = "negatives"  # as in the authors' code
     config.model.pooler = "avg_static_last"
     config.model.mlp = "none"
     config.objective.info_nce.weight = 0.0

@@ -41,6 +41,7 @@ def get_config(readings: str = "all") -> config_dict.ConfigDict:
     """SimCSE++ of BERT-base, as `configs/simcse_plus_plus.py`."""
     first, *_ = choose_variant(readings, READINGS)
     config = default_config()
+    config.data.equal_texts = "negatives"  # as in the authors' code
     config.objective.info_nce.weight = 0.0
     config.objective.off_dropout.weight = 1.0
     config.objective.off_dropout.temperature = 0.05

@@ -12,6 +12,7 @@ from simcse_jax.training.sweeps.variants import Variant, sweep_defaults
 def get_config() -> config_dict.ConfigDict:
     """Unsupervised SimCSE of BERT-base, with the settings of SimCSE++."""
     config = default_config()
+    config.data.equal_texts = "negatives"  # as in the authors' code
     config.objective.off_dropout.reading = "released"
     config.eval.every = 125
     config.sweep = sweep_defaults("Running time", "SimCSE++, Table 6", ("training_minutes",), baseline="SimCSE")

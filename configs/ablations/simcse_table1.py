@@ -16,6 +16,7 @@ from simcse_jax.training.sweeps.variants import Variant, sweep_defaults
 def get_config() -> config_dict.ConfigDict:
     """Unsupervised SimCSE of BERT-base."""
     config = default_config()
+    config.data.equal_texts = "negatives"  # as in the authors' code
     config.data.augment.lexicon = "data/english-wordnet.xml.gz"
     config.data.augment.mlm_model = "bert-base-uncased"
     config.sweep = sweep_defaults("Discrete augmentations", "SimCSE, Table 1", ("stsb_dev",), baseline="none")

@@ -16,6 +16,7 @@ from simcse_jax.training.sweeps.variants import Variant, sweep_defaults
 def get_config() -> config_dict.ConfigDict:
     """Unsupervised SimCSE of BERT-base."""
     config = default_config()
+    config.data.equal_texts = "negatives"  # as in the authors' code
     config.sweep = sweep_defaults("Unsupervised objectives", "SimCSE, Table 2", ("stsb_dev",), baseline="SimCSE")
     return config
 

@@ -9,6 +9,7 @@ from simcse_jax.training.sweeps.variants import Variant, sweep_defaults
 def get_config() -> config_dict.ConfigDict:
     """Unsupervised SimCSE of BERT-base."""
     config = default_config()
+    config.data.equal_texts = "negatives"  # as in the authors' code
     config.sweep = sweep_defaults("Dropout rates", "SimCSE, Table 3", ("stsb_dev",), baseline="0.1")
     return config
 

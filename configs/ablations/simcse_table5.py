@@ -72,6 +72,7 @@ SUP_ROBERTA_LARGE = SUP_BERT | {"model.init_from": "roberta-large", "train.learn
 def get_config() -> config_dict.ConfigDict:
     """Unsupervised SimCSE of BERT-base, as `configs/unsup_bert.py`."""
     config = default_config()
+    config.data.equal_texts = "negatives"  # as in the authors' code
     config.sweep = sweep_defaults("STS tasks", "SimCSE, Table 5", COLUMNS, baseline=BERT)
     return config
 

@@ -16,6 +16,7 @@ from simcse_jax.training.sweeps.variants import Variant, sweep_defaults
 def get_config() -> config_dict.ConfigDict:
     """Supervised SimCSE of BERT-base, as `configs/sup_bert.py`."""
     config = default_config()
+    config.data.equal_texts = "negatives"  # as in the authors' code
     config.model.mlp = "always"
     config.data.train = "data/nli_with_neutral.csv"
     config.train.batch_size = 512

@@ -23,6 +23,7 @@ SBERT, NLI, TARGET = "SBERT-base (published)", "BERT-base-whitening (NLI)", "BER
 def get_config() -> config_dict.ConfigDict:
     """BERT-base, without training."""
     config = default_config()
+    config.data.equal_texts = "negatives"  # as in the authors' code
     config.model.mlp = "none"
     config.train.epochs = 0
     config.sweep = sweep_defaults("Protocols of STS", "SimCSE, Table B.2", (*ALL, *WMEAN), baseline=SBERT)

@@ -23,6 +23,7 @@ BERT, SBERT = "BERT-base (first-last avg.)", "SBERT-base (first-last avg.)"
 def get_config() -> config_dict.ConfigDict:
     """Unsupervised SimCSE of BERT-base, as `configs/unsup_bert.py`."""
     config = default_config()
+    config.data.equal_texts = "negatives"  # as in the authors' code
     config.sweep = sweep_defaults("STS tasks, weighted means", "SimCSE, Table B.3", COLUMNS, baseline=BERT)
     return config
 

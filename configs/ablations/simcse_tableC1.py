@@ -45,6 +45,7 @@ PAPER = {
 def get_config(encoder: str = "bert") -> config_dict.ConfigDict:
     """The model alone."""
     config = default_config()
+    config.data.equal_texts = "negatives"  # as in the authors' code
     config.model.init_from = choose_variant(encoder, ENCODERS)
     config.model.pooler = "avg" if encoder == "sbert" else "avg_static_last"
     config.model.mlp = "none"

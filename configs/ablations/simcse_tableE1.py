@@ -45,6 +45,7 @@ MLM = {"objective.mlm.weight": 0.1}
 def get_config() -> config_dict.ConfigDict:
     """Unsupervised SimCSE of BERT-base, as `configs/unsup_bert.py`, also scored on transfer tasks."""
     config = default_config()
+    config.data.equal_texts = "negatives"  # as in the authors' code
     config.eval.transfer = True
     config.eval.transfer_protocol = "pytorch"
     config.sweep = sweep_defaults("Transfer tasks", "SimCSE, Table E.1", COLUMNS, baseline=BERT)

@@ -24,7 +24,7 @@ from typing import Any
 from ml_collections import config_dict
 
 from simcse_jax.config import default_config
-from simcse_jax.configs import consert, ct, declutr, diffcse, esimcse, is_bert, scd, simcse_plus_plus
+from simcse_jax.configs import consert, ct, declutr, diffcse, esimcse, is_bert, scd, simcse_plus_plus, unsup_bert
 from simcse_jax.evaluation.tasks import TASKS
 from simcse_jax.training.sweeps.variants import Variant, as_recipe, sweep_defaults
 
@@ -36,8 +36,8 @@ MEAN = {"model.pooler": "avg", "model.mlp": "none"}
 ESIMCSE = {f"{of}reading": "released" for of in ("views.repetition_", "objective.momentum_contrast.")}
 DOCUMENTS, GENERATOR = {"data.train": "data/documents.txt"}, {"model.generator": "data/generator"}
 SYSTEMS: dict[str, tuple[config_dict.ConfigDict, dict[str, Any]]] = {  # recipe, other fields
-    "SimCSE": (default_config(), {}),
-    "SimCSE (mean)": (default_config(), MEAN),
+    "SimCSE": (unsup_bert.get_config(), {}),
+    "SimCSE (mean)": (unsup_bert.get_config(), MEAN),
     "SimCSE++": (simcse_plus_plus.get_config(), {}),
     "CT": (ct.get_config(), CT),
     "CT (released)": (ct.get_config("released"), CT),
@@ -56,6 +56,7 @@ SYSTEMS: dict[str, tuple[config_dict.ConfigDict, dict[str, Any]]] = {  # recipe,
 def get_config() -> config_dict.ConfigDict:
     """Unsupervised SimCSE, one epoch."""
     config = default_config()
+    config.data.equal_texts = "negatives"  # as in the authors' code
     columns = ("stsb_dev", *TASKS, "sts_avg", "alignment", "uniformity", "anisotropy", "steps", "training_minutes")
     config.sweep = sweep_defaults("Systems trained on sentences alone", "All systems", columns, "SimCSE at 3e-05")
     return config

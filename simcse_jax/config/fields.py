@@ -440,6 +440,11 @@ def defaults_of(fields: Mapping[str, Field]) -> config_dict.ConfigDict:
     return config
 
 
+def values_before(fields: Mapping[str, Field] = FIELDS) -> dict[str, Any]:
+    """What fields are in runs of versions that did not have them, by dotted name, where that is not the default."""
+    return {name: one.before for name, one in fields.items() if one.before is not None}
+
+
 def flatten(config: Config | Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """All fields by dotted name."""
     fields: dict[str, Any] = {}

@@ -5,7 +5,7 @@ from typing import Any
 
 from ml_collections import config_dict
 
-from simcse_jax.config.fields import default_config, flatten
+from simcse_jax.config.fields import default_config, flatten, values_before
 from simcse_jax.errors import UserError, nearest
 from simcse_jax.host.storage import as_path, read_json
 from simcse_jax.objectives.registry import BUILT_IN
@@ -21,7 +21,8 @@ def is_record(path: str) -> bool:
 def recorded_config(path: str) -> config_dict.ConfigDict:
     """The config that a `run.json` records.
 
-    Fields that its version did not have are at their defaults, and so are the processes and their addresses.
+    Fields that its version did not have are as they were in effect then, and the processes and their addresses are at
+    their defaults.
     """
     section = read_json(as_path(path)).get("config")
     if not section or not isinstance(section, dict):
@@ -34,6 +35,7 @@ def recorded_config(path: str) -> config_dict.ConfigDict:
     except UserError as error:
         raise UserError(f"--config {path}: {error}") from None
     known = flatten(config)
+    config.update_from_flattened_dict(values_before())
     for name, value in _flat(section, known):
         if name not in known:
             hint = f"the nearest one is {nearest(name, known)}"

@@ -10,11 +10,13 @@ from simcse_jax.data.mixture import read_weights
 from simcse_jax.data.sources import split_sources
 from simcse_jax.data.tokens import ROLES, Lengths, Prompts
 from simcse_jax.errors import UserError
-from simcse_jax.field import either, explain, field, listed, rule
+from simcse_jax.field import either, empty_or_one_of, explain, field, listed, rule
 from simcse_jax.objectives.registry import needing, trained
 
 ONE_SOURCE = "one_source"
 BATCHING = {"mixed": "any of them", ONE_SOURCE: "one of them, so negatives in the batch are of the same source"}
+LEFT_OUT, NEGATIVES = "left_out", "negatives"
+EQUAL_TEXTS = {LEFT_OUT: "no negatives of it", NEGATIVES: "negatives like all others, as in the papers"}
 SHORTEST = 3  # tokens: two of them are special
 
 SOURCE_SECTIONS = {
@@ -38,6 +40,14 @@ SOURCE_FIELDS = {
     "data.batching": field(
         "mixed", f"The sources of a batch's rows. {explain(BATCHING)}.", either(BATCHING), only=_several
     ),
+    "data.equal_texts": field(
+        "",
+        "What the batch's texts are to an anchor that equal it or its positive, and what further positives of an equal "
+        f"anchor are. {explain(EQUAL_TEXTS)}; empty: {LEFT_OUT} where rows have two texts or more, else {NEGATIVES}.",
+        empty_or_one_of(EQUAL_TEXTS),
+        only=lambda config: config.data.equal_texts == NEGATIVES or needing(config.objective, "contrasts"),
+        before=NEGATIVES,
+    ),
     "data.weights": field(
         (),
         "The share of each source of data.train in an epoch, as numbers in their order, e.g. 3,1; empty: by size.",
@@ -49,6 +59,12 @@ SOURCE_FIELDS = {
     "data.lengths.anchor": field(0, "Tokens of an anchor.", _LENGTH),
     "data.lengths.positive": field(0, "Tokens of a positive, and of hard negatives.", _LENGTH),
 }
+
+
+def leaves_equal_out(config: Config, columns: int) -> bool:
+    """Whether equal texts are no negatives, in data with so many columns of sentences."""
+    wanted = config.data.equal_texts or (LEFT_OUT if columns > 1 else NEGATIVES)
+    return wanted == LEFT_OUT and bool(needing(config.objective, "contrasts"))
 
 
 def lengths_of(config: Config) -> Lengths | None:

@@ -34,6 +34,7 @@ class Corpus(Part):
     pairing: Pairing | None = None  # makes an epoch's examples from one column; None: the rows are the examples
     scores: np.ndarray | None = None  # (N,) float32
     taught: Taught | None = None
+    texts: np.ndarray | None = None  # (N, C) int32, equal for equal texts (`data.equal_texts`); None: not needed
     lengths: tuple[int, ...] = ()  # the places for a sentence of each column, at most T; () for T in all
     sizes: tuple[int, ...] = ()  # the rows of each of several sources, in order; () for a single one
     mixture: Mixture | None = None  # the turns of the sources in an epoch; None: one turn per row
@@ -51,9 +52,9 @@ class Corpus(Part):
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of all rows, and of the sources' sizes if the order depends on them."""
+        """SHA-256 of all rows, and of the sources' sizes if the order depends on them, and of which texts are equal."""
         sizes = None if self.mixture is None else np.array(self.sizes)
-        arrays = (self.input_ids, self.labels, self.present, self.scores, sizes)
+        arrays = (self.input_ids, self.labels, self.present, self.scores, sizes, self.texts)
         return sha256(*(array for array in arrays if array is not None))
 
     def batches(self, batch_size: int, seed: int) -> "Batches":
@@ -139,6 +140,8 @@ class Batches(AnyBatches):
         if self._corpus.taught is not None:
             places = self._corpus.take(self._corpus.taught.places, rows)
             batch["teacher"] = np.asarray(self._corpus.taught.embeddings[places])
+        if self._corpus.texts is not None:
+            batch["text"] = self._corpus.take(self._corpus.texts, rows)
         return batch | {name: array[rows] for name, array in further.items() if array is not None}
 
     def tokens(self, step: int) -> int:

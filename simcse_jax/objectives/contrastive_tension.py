@@ -55,6 +55,7 @@ class ContrastiveTension(Objective):
     reads = ("anchor", "positive")
     about = "Dot products of equal and of different sentences, classified (CT)."
     compares_views = False
+    contrasts = True
     fields: ClassVar = {
         "weight": weight(),
         "negatives": field(7, "The negative pairs after each positive one: K.", at_least(1), at_most(1000)),
@@ -84,9 +85,14 @@ class ContrastiveTension(Objective):
         return Pairing(fields.negatives, fresh=fields.reading == "released")
 
     def loss(self, embedded: Embedded, *, negatives: int, **fields: Any) -> Float[Array, ""]:
-        """The mean of `contrastive_tension`. `reading` is the data's."""
+        """The mean of `contrastive_tension`, without negative pairs of equal texts. `reading` is the data's."""
         # By the place in the global batch, so that a group may lie on several devices.
-        return embedded.mean(contrastive_tension(*embedded.pair, embedded.own % (negatives + 1) == 0))
+        is_positive = embedded.own % (negatives + 1) == 0
+        losses = contrastive_tension(*embedded.pair, is_positive)
+        if embedded.texts is None:
+            return embedded.mean(losses)
+        kept = is_positive | (embedded.texts["anchor"] != embedded.texts["positive"])
+        return embedded.psum(jnp.sum(jnp.where(kept, losses, 0.0))) / embedded.psum(jnp.sum(kept))
 
 
 OBJECTIVE = ContrastiveTension()

@@ -2,10 +2,11 @@
 
 from typing import Any, ClassVar
 
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 
 from simcse_jax.field import above, at_least, either, explain, field, number, weight
 from simcse_jax.objectives.lazy import AnyArray, Array, jax, jnp
+from simcse_jax.objectives.negatives import Candidates
 from simcse_jax.objectives.objective import Embedded, Objective
 from simcse_jax.objectives.similarity import by_rows, normalize
 
@@ -27,7 +28,7 @@ def gist(
     margin_kind: str = "absolute",
     contrast_anchors: bool = True,
     contrast_positives: bool = True,
-    present: Bool[AnyArray, "H N"] | None = None,
+    known: Candidates | None = None,
 ) -> Float[Array, " B"]:
     """Guided InfoNCE, one loss per anchor.
 
@@ -47,7 +48,7 @@ def gist(
       own: (B,) the local rows' positions in the global batch.
       temperature, margin, margin_kind: τ, m, and whether it is absolute or relative.
       contrast_anchors, contrast_positives: whether the second and the third sum are there.
-      present: False for the hard negatives, H = K - 2 kinds of them, that are left out of the sums; None keeps all.
+      known: which of the candidates are left out of the sums whatever the guide finds; None: none of them.
     """
     candidates, guide_candidates = normalize(candidates), normalize(guide_candidates)
     # Whose rows, which candidates, and whether an example's own is left out.
@@ -55,26 +56,31 @@ def gist(
     kinds += [(0, kind, False) for kind in range(2, len(candidates))]
 
     def losses(
-        rows: Float[AnyArray, "R 2 D"], guided: Float[AnyArray, "R 2 E"], own: Int[AnyArray, " R"]
+        rows: Float[AnyArray, "R 2 D"],
+        guided: Float[AnyArray, "R 2 E"],
+        own: Int[AnyArray, " R"],
+        pairs: Int[AnyArray, "R 2"] | None,
     ) -> Float[Array, " R"]:
         positive = jnp.sum(rows[:, 0] * rows[:, 1], axis=1) / temperature
         # From the same product as the others, so that the same sentence has the same similarity.
         threshold = jnp.take_along_axis(guided[:, 0] @ guide_candidates[1].T, own[:, None], axis=1)
         threshold -= margin * (jnp.abs(threshold) if margin_kind == "relative" else 1.0)
         is_own = own[:, None] == jnp.arange(candidates.shape[1])
+        never = None if known is None else known.left_out(pairs)
 
         def logits(side: int, kind: int, leaves_out_own: bool) -> Float[Array, "R N"]:
             is_near = guided[:, side] @ guide_candidates[kind].T > threshold
             left_out = is_near | is_own if leaves_out_own else is_near
-            if present is not None and kind > 1:
-                left_out |= ~present[kind - 2]
+            if never is not None:
+                left_out |= never[..., kind, :]
             return jnp.where(left_out, -jnp.inf, rows[:, side] @ candidates[kind].T / temperature)
 
         every = [positive[:, None], *(logits(*kind) for kind in kinds)]
         return jax.nn.logsumexp(jnp.concatenate(every, axis=1), axis=1) - positive
 
     pairs, guides = (jnp.stack([normalize(x[0]), normalize(x[1])], axis=1) for x in (views, guide))
-    return by_rows(losses, len(kinds) * candidates.shape[1], pairs, jax.lax.stop_gradient(guides), own)
+    rows = pairs, jax.lax.stop_gradient(guides), own, known and known.pairs
+    return by_rows(losses, len(kinds) * candidates.shape[1], *rows)
 
 
 class GIST(Objective):
@@ -84,7 +90,7 @@ class GIST(Objective):
     place = 18
     contrasts = True
     about = "InfoNCE without the negatives that the teacher finds too similar (GIST)."
-    teacher = True
+    teacher = contrasts = True
     fields: ClassVar = {
         "weight": weight(),
         "temperature": number(0.01, "Divides similarities.", above(0)),
@@ -102,8 +108,7 @@ class GIST(Objective):
         names = "anchor", "positive", "hard_negatives"
         views, guides = embedded.stacked(*names), embedded.stacked(*names, of=embedded.teacher)
         everywhere = views, embedded.gather(views), guides, embedded.gather(guides)
-        fields |= {"present": embedded.present_everywhere("hard_negatives")}
-        return embedded.mean(gist(*everywhere, embedded.own, **fields))
+        return embedded.mean(gist(*everywhere, embedded.own, known=embedded.candidates(*names), **fields))
 
 
 OBJECTIVE = GIST()

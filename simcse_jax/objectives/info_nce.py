@@ -2,11 +2,12 @@
 
 from typing import Any, ClassVar
 
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 
 from simcse_jax.errors import UserError
 from simcse_jax.field import above, at_least, either, explain, field, number, weight
 from simcse_jax.objectives.lazy import AnyArray, Array, jax, jnp
+from simcse_jax.objectives.negatives import Candidates
 from simcse_jax.objectives.objective import Columns, Embedded, Objective
 from simcse_jax.objectives.similarity import MEASURES, by_rows, comparable
 from simcse_jax.objectives.similarity import normalize as normalize  # objectives from outside import it from here
@@ -26,7 +27,7 @@ def info_nce(
     temperature: Float[AnyArray, ""] | float,
     hard_negative_weight: Float[AnyArray, ""] | float = 1.0,
     similarity: str = "cosine",
-    present: Bool[AnyArray, "*H N"] | None = None,
+    candidates: Candidates | None = None,
 ) -> Float[Array, " B"]:
     """InfoNCE with in-batch negatives, one loss per anchor.
 
@@ -45,8 +46,7 @@ def info_nce(
       temperature: τ.
       hard_negative_weight: α; 0 leaves an anchor's own hard negatives out.
       similarity: cosine or dot.
-      present: False for the hard negatives that are left out of the sums, of the shape of `hard_negatives` without
-        its last axis; None keeps all.
+      candidates: which positives and hard negatives of other examples are left out of the sums; None keeps all.
 
     Returns:
       (B,) losses.
@@ -58,19 +58,21 @@ def info_nce(
         hard_negatives = hard_negatives.reshape(-1, hard_negatives.shape[-1])  # kind after kind
         columns += len(hard_negatives)
 
-    def losses(anchors: Float[AnyArray, "R D"], own: Int[AnyArray, " R"]) -> Float[Array, " R"]:
+    def losses(
+        anchors: Float[AnyArray, "R D"], own: Int[AnyArray, " R"], pairs: Int[AnyArray, "R 2"] | None
+    ) -> Float[Array, " R"]:
         logits = anchors @ positives.T / temperature
         positive = jnp.take_along_axis(logits, own[:, None], axis=1)[:, 0]
         if hard_negatives is not None:
             negative_logits = anchors @ hard_negatives.T / temperature
             is_own = own[:, None] == jnp.arange(len(hard_negatives)) % examples
             negative_logits += jnp.where(is_own, jnp.log(hard_negative_weight), 0.0)
-            if present is not None:
-                negative_logits = jnp.where(present.reshape(-1), negative_logits, -jnp.inf)
             logits = jnp.concatenate([logits, negative_logits], axis=1)
+        if candidates is not None:
+            logits = candidates.kept(logits, own, pairs)
         return jax.nn.logsumexp(logits, axis=1) - positive
 
-    return by_rows(losses, columns, anchors, own)
+    return by_rows(losses, columns, anchors, own, candidates and candidates.pairs)
 
 
 class InfoNCE(Objective):
@@ -80,6 +82,7 @@ class InfoNCE(Objective):
     place = 1
     contrasts = True
     about = "Pairs against the other sentences of the batch (SimCSE, equations 1, 4, 5 and 8)."
+    contrasts = True
     fields: ClassVar = {
         "weight": weight(1.0),
         "temperature": number(0.05, "Divides similarities.", above(0)),
@@ -127,17 +130,21 @@ class InfoNCE(Objective):
         if negatives == "both":
             all_anchors, all_positives = embedded.gather(jnp.stack(embedded.pair))
             fields |= {"hard_negative_weight": 0.0}
-            forward = info_nce(anchors, all_positives, all_anchors, own, **fields)
+            candidates = embedded.candidates("positive", "anchor")
+            forward = info_nce(anchors, all_positives, all_anchors, own, candidates=candidates, **fields)
         else:
             all_positives, hard_negatives = embedded.everywhere("positive", "hard_negatives")
-            present = embedded.present_everywhere("hard_negatives")
-            forward = info_nce(anchors, all_positives, hard_negatives, own, present=present, **fields)
+            candidates = embedded.candidates("positive", "hard_negatives")
+            forward = info_nce(anchors, all_positives, hard_negatives, own, candidates=candidates, **fields)
         if not symmetric:
             return embedded.mean(forward)
         if negatives == "other":
             all_anchors = embedded.gather(anchors[None])[0]
         others = all_positives if negatives == "both" else None
-        return embedded.mean((forward + info_nce(positives, all_anchors, others, own, **fields)) / 2)
+        names = ["anchor"] if others is None else ["anchor", "positive"]
+        candidates = embedded.candidates(*names, pair=("positive", "anchor"))
+        backward = info_nce(positives, all_anchors, others, own, candidates=candidates, **fields)
+        return embedded.mean((forward + backward) / 2)
 
 
 OBJECTIVE = InfoNCE()

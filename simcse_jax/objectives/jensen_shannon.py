@@ -5,6 +5,7 @@ from collections.abc import Callable
 from jaxtyping import Float, Int
 
 from simcse_jax.objectives.lazy import AnyArray, Array, jax, jnp
+from simcse_jax.objectives.negatives import Candidates
 from simcse_jax.objectives.objective import Embedded, Objective
 from simcse_jax.objectives.tokens import Tokens
 
@@ -15,6 +16,7 @@ def jensen_shannon(
     sentences: Float[AnyArray, "N D"],
     own: Int[AnyArray, " B"],
     psum: Callable[[Array], Array],
+    candidates: Candidates | None = None,
 ) -> Float[Array, ""]:
     """Each token's features find their own sentence's vector, and no other one.
 
@@ -32,13 +34,20 @@ def jensen_shannon(
       sentences: (N, D) the vectors of all sentences of the global batch.
       own: (B,) the position of each local sentence in `sentences`.
       psum: sums an array over the devices; the identity where one device has all rows.
+      candidates: which sentences are left out as negatives; N − 1 is the number of the others then. None: none are.
 
     Returns:
       The loss of the global batch, a scalar, the same on every device.
     """
     scores = jnp.einsum("btd,nd->btn", local, sentences)
     is_own = own[:, None, None] == jnp.arange(len(sentences))
-    losses = jnp.where(is_own, jax.nn.softplus(-scores), jax.nn.softplus(scores) / (len(sentences) - 1))
+    others: Array | int = len(sentences) - 1
+    own_losses, losses = jax.nn.softplus(-scores), jax.nn.softplus(scores)
+    if candidates is not None:
+        is_negative = ~(candidates.left_out() | is_own)
+        losses = jnp.where(is_negative, losses, 0.0)
+        others = jnp.maximum(jnp.sum(is_negative, axis=-1, keepdims=True), 1)
+    losses = jnp.where(is_own, own_losses, losses / others)
     there = mask > 0
     total = psum(jnp.sum(jnp.where(there[:, :, None], losses, 0.0)))
     return total / psum(jnp.sum(there).astype(jnp.float32)) - 2 * jnp.log(2.0)
@@ -53,6 +62,7 @@ class JensenShannon(Objective):
     about = "Each token's features find their own sentence (IS-BERT)."
     features = ("anchor",)
     compares_views = False
+    contrasts = True
     projectable = False  # the features of tokens have no projector
 
     def tokens(self, tokens: Tokens) -> tuple[Float[Array, "B T D"], Int[Array, "B T"]]:
@@ -64,7 +74,8 @@ class JensenShannon(Objective):
     def loss(self, embedded: Embedded) -> Float[Array, ""]:
         """`jensen_shannon` of the anchors' tokens."""
         (local, mask), sentences = embedded.tokens, embedded.gather(embedded["positive"][None])[0]
-        return jensen_shannon(local[..., : sentences.shape[1]], mask, sentences, embedded.own, embedded.psum)
+        local, candidates = local[..., : sentences.shape[1]], embedded.candidates("positive")
+        return jensen_shannon(local, mask, sentences, embedded.own, embedded.psum, candidates)
 
 
 OBJECTIVE = JensenShannon()

@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from jaxtyping import Bool, Float, Int, Key
+from jaxtyping import Float, Int, Key
 
 from simcse_jax.field import BELOW_ONE, above, at_least, at_most, field, number, reading, weight
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.objectives.lazy import AnyArray, Array, jax, jnp
+from simcse_jax.objectives.negatives import Candidates
 from simcse_jax.objectives.objective import Embedded, Objective
 from simcse_jax.objectives.similarity import by_rows, normalize
 from simcse_jax.objectives.views import RATE, Plan, View
@@ -28,7 +29,7 @@ def momentum_contrast(
     own: Int[AnyArray, " B"],
     *,
     temperature: Float[AnyArray, ""] | float,
-    present: Bool[AnyArray, "*H N"] | None = None,
+    candidates: Candidates | None = None,
 ) -> Float[Array, " B"]:
     """InfoNCE with in-batch negatives and those of a queue, one loss per anchor.
 
@@ -46,21 +47,27 @@ def momentum_contrast(
       filled: how many of them, the last ones, are there.
       own: (B,) the row of `positives` that belongs to each anchor.
       temperature: τ.
-      present: False for the hard negatives that are left out of the sums; None keeps all.
+      candidates: which positives and hard negatives of the batch are left out of the sums; None keeps all. Those of
+        the queue have no texts, and stay.
     """
-    others, kept = [jnp.asarray(positives)], [jnp.ones(len(positives), bool)]
+    others = [jnp.asarray(positives)]
     if hard_negatives is not None:
         others.append(jnp.asarray(hard_negatives).reshape(-1, hard_negatives.shape[-1]))  # kind after kind
-        kept.append(jnp.ones(len(others[1]), bool) if present is None else jnp.asarray(present).reshape(-1))
+    of_batch = sum(map(len, others))
     others.append(jnp.asarray(queue))
-    kept.append(jnp.arange(len(queue)) >= len(queue) - filled)
+    kept = [jnp.ones(of_batch, bool), jnp.arange(len(queue)) >= len(queue) - filled]
     columns, counted = normalize(jnp.concatenate(others)), jnp.concatenate(kept)
 
-    def losses(anchors: Float[AnyArray, "R D"], own: Int[AnyArray, " R"]) -> Float[Array, " R"]:
+    def losses(
+        anchors: Float[AnyArray, "R D"], own: Int[AnyArray, " R"], pairs: Int[AnyArray, "R 2"] | None
+    ) -> Float[Array, " R"]:
         logits = jnp.where(counted, anchors @ columns.T / temperature, -jnp.inf)
+        if candidates is not None:
+            there = candidates.kept(logits[:, :of_batch], own, pairs)
+            logits = jnp.concatenate([there, logits[:, of_batch:]], axis=1)
         return jax.nn.logsumexp(logits, axis=1) - jnp.take_along_axis(logits, own[:, None], axis=1)[:, 0]
 
-    return by_rows(losses, len(columns), normalize(anchors), own)
+    return by_rows(losses, len(columns), normalize(anchors), own, candidates and candidates.pairs)
 
 
 class MomentumContrast(Objective):
@@ -74,6 +81,7 @@ class MomentumContrast(Objective):
     place = 3
     contrasts = True
     about = "InfoNCE with a queue of negatives from a momentum encoder (ESimCSE, equation 6)."
+    contrasts = True
     projectable = False  # the queue has embeddings
     fields: ClassVar = {
         "weight": weight(),
@@ -137,7 +145,7 @@ class MomentumContrast(Objective):
             state[FILLED],
             embedded.own,
             temperature=temperature,
-            present=embedded.present_everywhere("hard_negatives"),
+            candidates=embedded.candidates("positive", "hard_negatives"),
         )
         return embedded.mean(losses)
 

@@ -11,6 +11,7 @@ from simcse_jax.errors import UserError
 from simcse_jax.field import Field, weight
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.objectives.lazy import AnyArray, Array, jnp
+from simcse_jax.objectives.negatives import NO_ANCHOR, Candidates
 from simcse_jax.objectives.tokens import Tokens
 from simcse_jax.objectives.views import Plan, View, Views
 
@@ -43,6 +44,7 @@ class Embedded:
     score: Float[AnyArray, " B"] | None = None  # of each pair, see `data.scores`
     teacher: Mapping[str, Float[AnyArray, "..."]] | None = None  # a teacher's embeddings of the views' sentences
     present: Mapping[str, Bool[AnyArray, "..."]] | None = None  # False where the data lack a sentence; None: nowhere
+    texts: Mapping[str, Int[AnyArray, "..."]] | None = None  # equal numbers for equal texts; None: they are not told
     tokens: Any = None  # what the objective's pass over tokens has found, by rows
     state: Mapping[str, AnyArray] | None = None  # what the objective keeps from step to step, whole on every device
 
@@ -71,11 +73,25 @@ class Embedded:
         """Which sentences of these views the local rows have; None: all of them."""
         return None if self.present is None else self.stacked(*names, of=self.present)
 
-    def present_everywhere(self, several: str) -> Bool[Array, "H N"] | None:
-        """Which sentences of several views the data have, for the global batch; None: all of them."""
-        if self.present is None or several not in self.present:
-            return None
-        return self.gather(self.present[several])
+    def candidates(self, *names: str, pair: tuple[str, str] = ("anchor", "positive")) -> Candidates | None:
+        """What leaves out some of these views of the global batch as negatives, kind after kind; None: nothing does.
+
+        Args:
+          *names: of the candidates' views.
+          pair: the names of an example's two views, of which the second is the positive of the first; all rows have
+            both.
+        """
+        present = texts = anchors = pairs = None
+        if self.present is not None and any(name in self.views for name in {*names} - {*pair}):
+            there = {name: jnp.ones_like(rows) if name in pair else rows for name, rows in self.present.items()}
+            present = self.gather(self.stacked(*names, of=there))
+        if self.texts is not None:
+            of_positive = {name: jnp.full_like(rows, NO_ANCHOR) for name, rows in self.texts.items()}
+            of_positive[pair[1]] = jnp.asarray(self.texts[pair[0]])
+            texts, anchors = (self.gather(self.stacked(*names, of=of)) for of in (self.texts, of_positive))
+            pairs = jnp.stack([self.texts[name] for name in pair], axis=1)
+        found = Candidates(present, texts, anchors, pairs)
+        return None if present is texts is None else found
 
     def truncated(self, size: int) -> "Embedded":
         """The same with the first elements of each embedding alone."""
@@ -134,6 +150,7 @@ class Objective:
     replaces_tokens = False  # the networks `generator`, which writes words, and `discriminator`, which finds them
     every_sentence = False  # all sentences of every example, which sources with different columns lack
     separate_negatives = False  # whether it reads the field views.negative
+    contrasts = False  # whether other sentences of the batch are negatives; equal texts are then told (`texts`)
     reads: tuple[str, ...] = ("anchor", "positive", "hard_negatives")  # of the pair's views; others are not encoded
     features: tuple[str, ...] = ()  # the names of its views whose tokens' features `tokens` reads
 

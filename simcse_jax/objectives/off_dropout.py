@@ -2,10 +2,11 @@
 
 from typing import Any, ClassVar
 
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 
 from simcse_jax.field import above, number, reading, weight
 from simcse_jax.objectives.lazy import AnyArray, Array, jax, jnp
+from simcse_jax.objectives.negatives import Candidates
 from simcse_jax.objectives.objective import Embedded, Objective
 from simcse_jax.objectives.similarity import by_rows, cosine, normalize
 from simcse_jax.objectives.views import Plan, Views
@@ -27,7 +28,7 @@ def off_dropout(
     temperature: Float[AnyArray, ""] | float,
     m: Float[AnyArray, ""] | float,
     reading: str = "paper",
-    present: Bool[AnyArray, "*H N"] | None = None,
+    candidates: Candidates | None = None,
 ) -> Float[Array, " B"]:
     """Off-dropout InfoNCE, one loss per anchor.
 
@@ -53,7 +54,7 @@ def off_dropout(
       own: (B,) the row of `clean_positives` that belongs to each anchor.
       temperature: τ.
       m, reading: see above.
-      present: False for the hard negatives that are left out of the sums; None keeps all.
+      candidates: which clean positives and hard negatives are left out of the sums; None keeps all.
     """
     readings: dict[str, Any] = {"paper": (1.0, jnp.log(m)), "released": (m, 0.0)}
     factor, shift = readings[reading]  # of the positive and the negative logits
@@ -64,17 +65,20 @@ def off_dropout(
         others = jnp.concatenate([others, normalize(hard_negatives)])
 
     def losses(
-        clean_anchors: Float[AnyArray, "R D"], positive: Float[AnyArray, " R"], own: Int[AnyArray, " R"]
+        clean_anchors: Float[AnyArray, "R D"],
+        positive: Float[AnyArray, " R"],
+        own: Int[AnyArray, " R"],
+        pairs: Int[AnyArray, "R 2"] | None,
     ) -> Float[Array, " R"]:
         logits = clean_anchors @ others.T / temperature + shift
-        if present is not None:
-            kept = jnp.concatenate([jnp.ones(len(clean_positives), bool), present.reshape(-1)])
-            logits = jnp.where(kept, logits, -jnp.inf)
+        if candidates is not None:
+            logits = candidates.kept(logits, own, pairs)
         # The positive pair takes the place of the anchor's own row, so the sum has each of its terms once.
         logits = jnp.where(own[:, None] == jnp.arange(len(others)), positive[:, None], logits)
         return jax.nn.logsumexp(logits, axis=1) - positive
 
-    return by_rows(losses, len(others), normalize(clean_anchors), positive, own)
+    pairs = candidates and candidates.pairs
+    return by_rows(losses, len(others), normalize(clean_anchors), positive, own, pairs)
 
 
 class OffDropout(Objective):
@@ -84,7 +88,7 @@ class OffDropout(Objective):
     place = 2
     contrasts = True
     about = "InfoNCE whose negative pairs have masks of their own (SimCSE++, equation 3)."
-    separate_negatives = True
+    separate_negatives = contrasts = True
     fields: ClassVar = {
         "weight": weight(),
         "temperature": number(0.05, "Divides similarities.", above(0)),
@@ -98,8 +102,9 @@ class OffDropout(Objective):
 
     def loss(self, embedded: Embedded, **fields: Any) -> Float[Array, ""]:
         """The mean of `off_dropout` over the batch."""
-        positives, hard_negatives = embedded.everywhere("clean_positive", "clean_hard_negatives")
-        fields |= {"present": embedded.present_everywhere("clean_hard_negatives")}
+        names = "clean_positive", "clean_hard_negatives"
+        positives, hard_negatives = embedded.everywhere(*names)
+        fields |= {"candidates": embedded.candidates(*names, pair=("clean_anchor", "clean_positive"))}
         losses = off_dropout(
             *embedded.pair, embedded["clean_anchor"], positives, hard_negatives, embedded.own, **fields
         )

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Int, Integer, Key
 from simcse_jax.objectives.lazy import AnyArray, Array, jax, jnp
 from simcse_jax.objectives.views import MASKING, column_number
 
-# input_ids, attention_mask: (B, C, T); index: (B,) in the global batch; label, score: (B,); present: (B, C), see
+# input_ids, attention_mask: (B, C, T); index: (B,) in the global batch; label, score: (B,); present, text: (B, C), see
 # `Corpus`; teacher: (B, C, E)
 Batch = dict[str, AnyArray]
 Kept = dict[str, dict[str, Array]]  # what objectives keep from step to step, by their names (`Objective.state`)

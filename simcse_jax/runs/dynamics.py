@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from simcse_jax.config.fields import default_config, flatten
+from simcse_jax.config.fields import default_config, flatten, values_before
 from simcse_jax.config.sections import Section
 from simcse_jax.encoding.embedder import Embedder
 from simcse_jax.errors import UserError
@@ -50,7 +50,7 @@ def read_run(folder: Folder) -> dict[str, Any]:
     workdir = Workdir(folder)
     workdir.check_exists(f"--runs {folder}")
     run = workdir.read_run()
-    fields = flatten(resolved(default_config()))  # for fields that its version did not have
+    fields = flatten(resolved(default_config())) | values_before()  # for fields that its version did not have
     fields |= flatten(run["config"])
     analysis = {name: fields[f"analysis.{name}"] for name in MEASURED}
     analysis |= {"eval.data": fields["eval.data"], "sha256": run["sha256"].get("analysis.data")}

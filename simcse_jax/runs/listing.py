@@ -6,7 +6,7 @@ from pathlib import Path, PurePath
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from simcse_jax.config.fields import default_config, flatten, short_names
+from simcse_jax.config.fields import default_config, flatten, short_names, values_before
 from simcse_jax.errors import UserError, why
 from simcse_jax.host.storage import read_json
 from simcse_jax.runs.metrics_file import read_metrics
@@ -78,9 +78,9 @@ def read_listed(folder: Path) -> Listed:
 def differing(runs: Sequence[Listed]) -> dict[str, list[Any]]:
     """The fields in which runs differ and that change results, with each run's value.
 
-    A field that a run's version did not have was at its default.
+    A field that a run's version did not have was at its default, or had the value that is in `values_before`.
     """
-    defaults = {name: plain(value) for name, value in flatten(default_config()).items()}
+    defaults = {name: plain(value) for name, value in flatten(default_config()).items()} | values_before()
     every = [defaults | {name: plain(value) for name, value in run.fields.items()} for run in runs]
     names = [name for name in dict.fromkeys(name for one in every for name in one) if not name.startswith(FREE)]
     columns = {name: [one.get(name) for one in every] for name in names}

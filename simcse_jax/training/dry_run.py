@@ -30,8 +30,11 @@ def dry_run(config: Section, workdir: str = "") -> None:
     """
     check_installed(config)
     processes.initialize(config.parallel)
+    folders = [Workdir(as_path(workdir))] if workdir else []
     with processes.together():
-        inputs = read([config], [Workdir(as_path(workdir))] if workdir else [])
+        for folder in folders:
+            config = folder.continued(config)
+        inputs = read([config], folders)
     steps = inputs.total_steps
     processes.say(describe(config, inputs))
     if not steps:

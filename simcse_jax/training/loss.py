@@ -38,6 +38,8 @@ from simcse_jax.training.optimizer import ADAMW, Optimization
 from simcse_jax.training.projection import project_views, without_shift
 from simcse_jax.training.token_passes import Networks, make_networks, second_pass
 
+MEAN = -2  # the first number of the means of several texts, below those of texts and `negatives.NO_ANCHOR`
+
 
 class Recipe(NamedTuple):
     """What a compiled step is specialized on; everything else is data or `settings`."""
@@ -394,10 +396,15 @@ def seen_by(
     def present(view: View) -> Bool[Array, " B"]:
         return jnp.asarray(batch["present"])[:, view.column]
 
+    def text(view: View) -> Int[Array, " B"]:  # the mean of several sentences has none, unless they are equal
+        first, *others = (jnp.asarray(batch["text"])[:, column] for column in view.columns)
+        return functools.reduce(lambda one, other: jnp.where(one == other, one, MEAN - batch["index"]), others, first)
+
     return dataclasses.replace(
         of_batch,
         views=embeddings_of(recipe, objective, views),
         tokens=tokens,
         teacher=recipe.named(objective, taught) if "teacher" in batch else None,
         present=recipe.named(objective, present) if "present" in batch else None,
+        texts=recipe.named(objective, text) if "text" in batch else None,
     )

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from simcse_jax.config.sections import Section
-from simcse_jax.config.source_fields import ONE_SOURCE, check_mixed, lengths_of
+from simcse_jax.config.source_fields import LEFT_OUT, ONE_SOURCE, check_mixed, leaves_equal_out, lengths_of
 from simcse_jax.data.corpus.local_copy import local_copy
 from simcse_jax.data.corpus.manifest import NAME, Manifest, corpus_path, is_prepared, read_manifest
 from simcse_jax.data.corpus.prepared import Prepared
@@ -43,7 +43,11 @@ def open_prepared(config: Section, tokenizer: Tokenizer) -> dict[str, PreparedCo
                 f"config.data.train={name}: every batch needs rows of the whole corpus, which a bucket gives too "
                 "slowly; set data.local_cache to a folder on this host's disk, into which it is copied first"
             )
-        paths[name] = local_copy(folder, data.local_cache, processes.is_first()) if is_remote(folder) else Path(folder)
+        if is_remote(folder):
+            wanted = leaves_equal_out(config, read_manifest(folder).columns)
+            paths[name] = local_copy(folder, data.local_cache, processes.is_first(), texts=wanted)
+        else:
+            paths[name] = Path(folder)
     separate = data.batching == ONE_SOURCE
     if paths and not separate:
         first, *others = paths.values()
@@ -91,7 +95,25 @@ def _open(config: Section, name: str, paths: Sequence[Path], tokenizer: Tokenize
         )
     processes.say(f"{name}: {kinds(manifest)}, prepared")
     mixture = by_weight(config, split_sources(name), prepared.sizes) if data.weights and paths[1:] else None
-    return PreparedCorpus(prepared, tokenizer.pad_token_id, labels, data.subsample, mixture=mixture)
+    told = tells_equal(config, prepared, name)
+    return PreparedCorpus(prepared, tokenizer.pad_token_id, labels, data.subsample, mixture=mixture, texts=told)
+
+
+def tells_equal(config: Section, prepared: Prepared, name: str) -> bool:
+    """Whether equal texts are to be left out of the negatives; says so where that cannot be, but was not asked for.
+
+    Raises:
+      UserError: where it was asked for, and the text was not kept.
+    """
+    if not leaves_equal_out(config, prepared.num_columns):
+        return False
+    if prepared.has_text:
+        return True
+    why, remedy = f"{name} was prepared without its text, by which texts are compared", "prepare it with --keep-text"
+    if config.data.equal_texts == LEFT_OUT:
+        raise UserError(f"config.data.equal_texts={LEFT_OUT}: {why}; {remedy}, or set it to negatives")
+    processes.say(f"{why}: equal texts are negatives of each other; {remedy}, and they are not")
+    return False
 
 
 def by_weight(config: Section, names: Sequence[str], sizes: Sequence[int]) -> Mixture:

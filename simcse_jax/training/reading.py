@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from simcse_jax.config.sections import Section
-from simcse_jax.config.source_fields import ONE_SOURCE, lengths_of, longest, prompts_of
+from simcse_jax.config.source_fields import ONE_SOURCE, leaves_equal_out, lengths_of, longest, prompts_of
 from simcse_jax.data.augment import augment
-from simcse_jax.data.batches import tokenize
+from simcse_jax.data.batches import Corpus, tokenize
 from simcse_jax.data.corpora import AnyCorpus, Part
 from simcse_jax.data.documents import SPANS, Spans, cut_spans
+from simcse_jax.data.equal_texts import numbered
 from simcse_jax.data.examples import Examples, read_examples
 from simcse_jax.data.mixture import read_weights
 from simcse_jax.data.one_source import OneSource
@@ -124,10 +125,22 @@ def _tokenized(config: Section, model: Pretrained, tokenizer: Tokenizer, example
     if corpus.sizes and (data.weights or data.batching == ONE_SOURCE):
         check_drawn(config, names, corpus.sizes)
     if corpus.sizes and data.batching == ONE_SOURCE:
-        return one_source(config, names, [corpus.of_source(number) for number in range(len(corpus.sizes))])
+        firsts = itertools.accumulate(corpus.sizes, initial=0)
+        parts = [corpus.of_source(number) for number in range(len(corpus.sizes))]
+        told = [with_texts(config, part, examples, first) for part, first in zip(parts, firsts, strict=False)]
+        return one_source(config, names, told)
     if data.weights and corpus.sizes:
         corpus = dataclasses.replace(corpus, mixture=by_weight(config, names, corpus.sizes))
-    return corpus
+    return with_texts(config, corpus, examples)
+
+
+def with_texts(config: Section, corpus: Corpus, examples: Examples, first: int = 0) -> Corpus:
+    """A corpus that tells which texts are equal, if these are left out; `first` is its first row in `examples`."""
+    width, rows = corpus.input_ids.shape[1], slice(first, first + corpus.num_rows)
+    if not leaves_equal_out(config, width):
+        return corpus
+    columns = (column[rows] for column in examples.columns[:width])
+    return dataclasses.replace(corpus, texts=numbered(zip(*columns, strict=True))[0])
 
 
 def _spans(config: Section, tokenizer: Tokenizer, documents: Sequence[str]) -> Examples:

@@ -78,6 +78,7 @@ def train_all(
         preemption = job.enter_context(contextlib.closing(Preemption()))
         with processes.together():
             folders = [Workdir(workdir) for workdir in workdirs]
+            configs = [folder.continued(config) for folder, config in zip(folders, configs, strict=True)]
             inputs = read(configs, folders)
             trace = output_folder(profile, option="--profile") if profile and processes.is_first() else None
         checks = [enter(job, *each, inputs, together is None) for each in zip(folders, configs, strict=True)]

@@ -9,6 +9,7 @@ import numpy as np
 from simcse_jax.config.sections import Section
 from simcse_jax.data.corpora import Taught
 from simcse_jax.data.corpus.shared_folder import put_in_place, temporary_of
+from simcse_jax.data.equal_texts import numbered
 from simcse_jax.data.examples import Examples
 from simcse_jax.devices import processes
 from simcse_jax.encoding.arguments import resolve_prompt
@@ -62,10 +63,7 @@ def teach(config: Section, teacher: Embedder, examples: Examples) -> Taught:
     Raises:
       UserError: when the folder that keeps them cannot be written, or the file there is damaged.
     """
-    numbers: dict[str, int] = {}
-    rows = zip(*examples.columns, strict=True)
-    places = np.array([[numbers.setdefault(text, len(numbers)) for text in row] for row in rows], np.int32)
-    sentences = list(numbers)
+    places, sentences = numbered(zip(*examples.columns, strict=True))
     key = _key(teacher, sentences)
     if not config.teacher.kept:
         return Taught(_encoded(config, teacher, sentences), places, key)

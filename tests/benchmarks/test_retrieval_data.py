@@ -8,6 +8,7 @@ from simcse_jax.encoding.quantization import dequantize, quantize
 from simcse_jax.evaluation import beir
 
 sys.path.insert(0, str(ROOT))
+from benchmarks.equal_texts import write_copies
 from benchmarks.retrieval_data import asked, entailed, write_beir
 from benchmarks.retrieval_scores import Kept, over_queries
 
@@ -29,6 +30,14 @@ def test_a_hypothesis_asks_for_the_premises_that_entail_it(tmp_path):
     documents = [found.second[row] for row in found.judged[:, 1].tolist()]
     assert found.first == ["c"] and sorted(documents) == ["a b", "e f"]
     assert found.second[found.own[0]] == "c"  # which is left out of its own ranking
+
+
+@pytest.mark.parametrize("of", [0, 2])
+def test_a_tenth_of_the_rows_are_copies(of, tmp_path):
+    (tmp_path / "pairs.csv").write_text("a,b\n" + "".join(f"a{row},b{row}\n" for row in range(50)))
+    lines = write_copies(tmp_path / "pairs.csv", 40, of, tmp_path / "copies.csv").read_text().splitlines()
+    assert lines[0] == "a,b" and len(lines) == 41 and len(set(lines[1:37])) == 36
+    assert set(lines[37:]) <= set(lines[1 : 1 + (of or 36)])
 
 
 @pytest.mark.parametrize("precision", ["float32", "int8", "binary"])

@@ -27,7 +27,8 @@ def test_fields_are_changed_as_those_of_a_recipe_and_missing_ones_are_at_their_d
     recorded.eval.tasks, recorded.train.learning_rate = ("STS12",), 1.0
     recorded.parallel.coordinator, recorded.parallel.processes = "host:1", 2  # where it was
     fields = json.loads(recorded.to_json())
-    del fields["train"]["mu_dtype"]  # a version that did not have it
+    del fields["train"]["mu_dtype"], fields["data"]["equal_texts"]  # a version that did not have them
+    recorded.data.equal_texts = "negatives"  # as it was then
     (tmp_path / "run.json").write_text(json.dumps({"config": fields}))
     config, _ = flags.parse([f"--config={tmp_path}/run.json", "--workdir=w", "--config.seed=7"])
     validate(config)

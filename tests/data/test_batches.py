@@ -231,6 +231,16 @@ def test_rows_of_a_group_stay_together_in_every_order():
     assert sorted(orders[0]) == sorted(orders[1]) == list(range(24)) and (orders[0] != orders[1]).any()
 
 
+def test_equal_texts_go_with_their_examples(corpus):
+    texts = np.arange(corpus.input_ids.shape[0] * corpus.input_ids.shape[1], dtype=np.int32)
+    told = dataclasses.replace(corpus, texts=texts.reshape(corpus.input_ids.shape[:2]) // 3)
+    assert "text" not in corpus.batches(4, 0)[0] and told.fingerprint != corpus.fingerprint
+    for step in range(3):
+        batch = told.batches(4, 0)[step]
+        rows = [np.flatnonzero((corpus.input_ids == ids).all(axis=(1, 2)))[0] for ids in batch["input_ids"]]
+        np.testing.assert_array_equal(batch["text"], told.texts[rows])
+
+
 def test_a_batch_s_tokens_are_those_of_its_mask(corpus):
     for batches in (
         Batches(corpus, BATCH, 3),

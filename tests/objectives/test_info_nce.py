@@ -9,6 +9,7 @@ from support.checks import assert_gradient, assert_sharded_is_whole, cosine, ran
 from support.steps import alone
 
 from simcse_jax.objectives import info_nce as module
+from simcse_jax.objectives.negatives import Candidates
 
 info_nce = jax.jit(module.info_nce, static_argnames="similarity")
 
@@ -107,6 +108,11 @@ def test_a_weight_of_zero_leaves_the_own_hard_negative_out(embeddings):
     assert np.all(np.isfinite(jax.jit(jax.grad(total))(embeddings, 0.0)))
 
 
+def there(present):
+    """All positives, and these hard negatives."""
+    return Candidates(np.concatenate([np.ones((1, 6), bool), present]))
+
+
 PRESENT = np.array([[True, False, True, False, False, True], [True, False, True, True, False, False]])  # of two kinds
 
 
@@ -119,19 +125,21 @@ def test_negatives_that_are_not_there_are_no_terms_of_the_sums(embeddings, alpha
     expected = []
     for i, anchor in enumerate(anchors):
         terms = [np.exp(cosine(anchor, positive) / 0.05) for positive in positives]
-        for kind, there in zip(np.float64(kinds), PRESENT, strict=True):
-            terms += [alpha ** (i == j) * np.exp(cosine(anchor, kind[j]) / 0.05) for j in np.flatnonzero(there)]
+        for kind, own in zip(np.float64(kinds), PRESENT, strict=True):
+            terms += [alpha ** (i == j) * np.exp(cosine(anchor, kind[j]) / 0.05) for j in np.flatnonzero(own)]
         expected.append(np.log(sum(terms) / terms[i]))
-    ours = info_nce(*embeddings[:2], kinds, np.arange(6), present=PRESENT, **arguments)
+    ours = info_nce(*embeddings[:2], kinds, np.arange(6), candidates=there(PRESENT), **arguments)
     np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-5)
     whole = info_nce(*embeddings[:2], kinds, np.arange(6), **arguments)
     np.testing.assert_array_equal(
-        info_nce(*embeddings[:2], kinds, np.arange(6), present=np.ones_like(PRESENT), **arguments), whole
+        info_nce(*embeddings[:2], kinds, np.arange(6), candidates=there(np.ones_like(PRESENT)), **arguments), whole
     )
-    none = info_nce(*embeddings[:2], kinds, np.arange(6), present=np.zeros_like(PRESENT), **arguments)
+    none = info_nce(*embeddings[:2], kinds, np.arange(6), candidates=there(np.zeros_like(PRESENT)), **arguments)
     without = info_nce(*embeddings[:2], None, np.arange(6), temperature=0.05)
     np.testing.assert_allclose(none, without, rtol=1e-6)
-    gradient = jax.grad(lambda x: jnp.sum(info_nce(*embeddings[:2], x, np.arange(6), present=PRESENT, **arguments)))
+    gradient = jax.grad(
+        lambda x: jnp.sum(info_nce(*embeddings[:2], x, np.arange(6), candidates=there(PRESENT), **arguments))
+    )
     found = np.asarray(jax.jit(gradient)(random(2, 6, 5, seed=1)))
     assert np.isfinite(found).all() and (found[~PRESENT] == 0).all() and (found[PRESENT] != 0).any()
 

@@ -10,6 +10,7 @@ from support.steps import alone
 
 from simcse_jax.objectives.info_nce import info_nce
 from simcse_jax.objectives.momentum_contrast import OBJECTIVE, momentum_contrast
+from simcse_jax.objectives.negatives import Candidates
 from simcse_jax.objectives.views import Plan
 
 ANCHORS, POSITIVES, NEGATIVES = random(3, 6, 4)
@@ -41,7 +42,8 @@ def test_the_gradient_is_the_equation_s():
 def test_hard_negatives_count_unless_the_data_lack_them():
     present = np.array([True, False, True, True, False, True])
     for kept in (None, present):
-        found = momentum_contrast(ANCHORS, POSITIVES, NEGATIVES, QUEUE, 4, OWN, temperature=0.05, present=kept)
+        there = None if kept is None else Candidates(np.stack([np.ones(6, bool), kept]))
+        found = momentum_contrast(ANCHORS, POSITIVES, NEGATIVES, QUEUE, 4, OWN, temperature=0.05, candidates=there)
         expected = by_the_equation(ANCHORS, POSITIVES, QUEUE, 4, NEGATIVES, kept)
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 

@@ -42,11 +42,14 @@ def test_one_view_and_several_come_from_all_devices():
 
 
 def test_sentences_that_the_data_lack_are_told_by_the_names_of_their_views():
-    assert embedded().present_in("positive") is None and embedded().present_everywhere("hard_negatives") is None
+    assert embedded().present_in("positive") is None and embedded().candidates("positive", "hard_negatives") is None
     there = {"anchor": np.ones(4, bool), "hard_negatives": random(2, 4) > 0}
     seen = dataclasses.replace(embedded(), present=there)
     assert seen.present_in("anchor", "hard_negatives").shape == (3, 4)
-    assert seen.present_everywhere("hard_negatives").shape == (2, 8)
+    found = dataclasses.replace(seen, present=there | {"positive": ~there["anchor"]})
+    there = found.candidates("positive", "hard_negatives").present
+    assert there.shape == (3, 8) and there[0].all() and not there.all()  # all rows have a positive
+    assert found.candidates("anchor", pair=("positive", "anchor")) is None
 
 
 def test_the_mean_is_over_all_devices():

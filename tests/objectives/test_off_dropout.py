@@ -8,6 +8,7 @@ from support.checks import assert_gradient, assert_sharded_is_whole, cosine, ran
 
 from simcse_jax.objectives import off_dropout as module
 from simcse_jax.objectives.info_nce import info_nce
+from simcse_jax.objectives.negatives import Candidates
 
 off_dropout = jax.jit(module.off_dropout, static_argnames="reading")
 READINGS = pytest.mark.parametrize("reading", ["paper", "released"])
@@ -94,7 +95,8 @@ def test_with_the_same_views_and_no_factor_it_is_info_nce(kinds):
 def test_negatives_that_are_not_there_are_no_terms_of_the_sums():
     x = random(6, 6, 5)
     there = np.array([[True, False, True, False, False, True], [False, False, True, True, False, False]])
-    ours = off_dropout(*x[:4], x[4:], np.arange(6), temperature=0.05, m=0.9, present=there)
+    candidates = Candidates(np.concatenate([np.ones((1, 6), bool), there]))
+    ours = off_dropout(*x[:4], x[4:], np.arange(6), temperature=0.05, m=0.9, candidates=candidates)
     kinds = [kind[mask] for kind, mask in zip(x[4:], there, strict=True)]
     np.testing.assert_allclose(ours, by_the_equation(*x[:4], kinds, 0.05, 0.9), rtol=1e-4, atol=1e-5)
 

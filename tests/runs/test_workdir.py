@@ -50,6 +50,23 @@ def test_it_belongs_to_one_config_and_its_fields_contents(trained, tiny_bert, co
     assert [line.partition(" was ")[0] for line in error.value.listed] == ["train.learning_rate", "train.warmup"]
 
 
+def test_a_run_of_a_version_without_a_field_goes_on_as_it_began(trained, tiny_bert, corpus, tmp_path):
+    args = train_args(tiny_bert, corpus["csv"], corpus["dev"], trained, "--config.model.mlp=always")
+    config = validate(parse([*args, "--config.data.equal_texts="])[0])
+    run = json.loads((trained / "run.json").read_text())
+    assert Workdir(trained).continued(config) == config == Workdir(tmp_path).continued(config)
+    del run["config"]["data"]["equal_texts"]
+    (tmp_path / "run.json").write_text(json.dumps(run))
+    workdir = Workdir(tmp_path)
+    assert workdir.continued(config) == config.replaced("data.equal_texts", "negatives")
+    workdir.check_same_config(config)
+    left_out = config.replaced("data.equal_texts", "left_out")
+    assert workdir.continued(left_out) == left_out
+    with pytest.raises(UserError) as error:
+        workdir.check_same_config(left_out)
+    assert list(error.value.listed) == ["data.equal_texts was 'negatives', is 'left_out'"]
+
+
 def test_a_result_is_whole_or_not_there(tmp_path):
     Workdir(tmp_path).write_result({"average": 1.5})
     assert Workdir(tmp_path).read_result() == {"average": 1.5}

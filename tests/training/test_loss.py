@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from support import random_model
-from support.steps import BATCH, batch, mixed_batch, recipe, replaced_tokens_step, settings, term
+from support.steps import BATCH, INFO_NCE, alone, batch, mixed_batch, recipe, replaced_tokens_step, settings, term
 
 from simcse_jax.devices.mesh import AXIS, data_mesh
 from simcse_jax.models import attention, parameters
@@ -18,7 +18,7 @@ from simcse_jax.objectives.rows import Rows, dropout_keys
 from simcse_jax.objectives.views import CHANGE, Pass, Plan, View, each_of
 from simcse_jax.runs.state import split_shapes
 from simcse_jax.training import gathering
-from simcse_jax.training.loss import embed, encode_views, make_given, make_loss
+from simcse_jax.training.loss import embed, encode_views, make_given, make_loss, seen_by
 
 pytestmark = pytest.mark.exact
 ROTARY = ("modernbert", "nomic_bert")
@@ -502,7 +502,20 @@ def test_what_stands_where_a_source_has_no_sentence_changes_neither_loss_nor_gra
     [(2, 1), (4, 0), (8, 0), (1, 3)],
 )
 def test_a_mixed_batch_is_the_same_on_any_number_of_devices_and_in_chunks(devices, chunk_size):
-    assert_same(mixed_function(ALL_MIXED, devices, chunk_size)(mixed_batch()), mixed_function(ALL_MIXED)(mixed_batch()))
+    """With equal texts, which change the loss."""
+    data = mixed_batch()
+    told = data | {"text": np.random.default_rng(0).integers(6, size=(BATCH, 3)).astype(np.int32)}
+    expected = mixed_function(ALL_MIXED)(told)
+    assert_same(mixed_function(ALL_MIXED, devices, chunk_size)(told), expected)
+    assert expected[0] < mixed_function(ALL_MIXED)(data)[0] - 0.1
+
+
+def test_the_mean_of_several_texts_equals_none_but_their_own_text():
+    data = batch(3) | {"text": np.array([[0, 1, 1], [1, 2, 3], [3, 4, 4], *[[5, 6, 7]] * 5], np.int32)}
+    seen = seen_by(recipe(3, positives=2), INFO_NCE.objective, alone({"anchor": jnp.zeros((BATCH, 1))}), None, data)
+    np.testing.assert_array_equal(seen.texts["anchor"], data["text"][:, 0])
+    assert seen.texts["positive"][:3].tolist() == [1, -3, 4] and len(np.unique(seen.texts["positive"])) == BATCH
+    assert seen_by(recipe(3), INFO_NCE.objective, seen, None, batch(3)).texts is None
 
 
 def test_a_mixed_batch_s_loss_is_that_of_its_sentences_without_the_missing_columns():

@@ -99,6 +99,11 @@ def test_what_does_not_fit_the_corpus_is_refused(prepared, tiny_bert, corpus, tm
         assert not (tmp_path / "run").exists()
     labels = ["--config.objective.softmax_nli.weight=1.0", "--config.objective.info_nce.weight=0.0"]
     refused(call("train", *args, *labels, "--config.model.pooler=avg"), "without labels", "--labels")
+    prepare(tmp_path / "tokens", tiny_bert, corpus["csv"])
+    args = train_args(
+        tiny_bert, tmp_path / "tokens", corpus["dev"], tmp_path / "run", "--config.data.equal_texts=left_out"
+    )
+    refused(call("train", *args), "config.data.equal_texts=left_out", "without its text", "prepare it with --keep-text")
 
 
 def test_rows_that_lack_columns_are_refused_where_they_would_count(tiny_bert, corpus, tmp_path):

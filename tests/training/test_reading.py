@@ -151,6 +151,24 @@ def test_without_the_new_fields_several_sources_are_read_as_before(config, corpu
     assert np.bincount(order >= 40).tolist() == [40, 30] and np.bincount(weighted >= 40).tolist() == [18, 52]
 
 
+def test_equal_texts_are_told_where_rows_have_two_or_more(config, corpus, pairs, model):
+    both = f"{corpus['txt']},{pairs}"
+    for name, fields, told in (
+        (str(pairs), {}, [True]),
+        (str(pairs), {"data__equal_texts": "negatives"}, [False]),
+        (str(pairs), {"objective__info_nce__weight": 0.0, "objective__barlow_twins__weight": 1.0}, [False]),
+        (str(corpus["txt"]), {}, [False]),
+        (str(corpus["txt"]), {"data__equal_texts": "left_out"}, [True]),
+        (both, {"data__mixed": True}, [True]),
+        (both, {"data__batching": "one_source"}, [False, True]),
+    ):
+        parts = read(changed(config, data__train=name, **fields), model).parts
+        assert [part.texts is not None for part in parts] == told, (name, fields)
+        assert all(part.texts.shape == part.input_ids.shape[:2] for part in parts if part.texts is not None)
+    texts = read(changed(config, data__train=both, data__mixed=True), model).texts
+    np.testing.assert_array_equal(texts[:40, 0], texts[:40, 1])  # a sentence alone is its own positive
+
+
 @pytest.mark.parametrize("batching", ["mixed", "one_source"])
 def test_prepared_corpora_give_the_rows_that_files_give(batching, config, corpus, pairs, tiny_bert, model, tmp_path):
     fields = {"data__batching": batching, "data__mixed": batching == "mixed", "data__weights": ("1", "2")}

@@ -12,8 +12,7 @@ from simcse_jax.data.corpus import shared_folder
 from simcse_jax.data.corpus.manifest import (
     NAME,
     REPAIR,
-    Manifest,
-    Shard,
+    File,
     is_prepared,
     is_whole,
     read_manifest,
@@ -23,15 +22,16 @@ from simcse_jax.errors import UserError, reason
 from simcse_jax.host.progress import Progress
 from simcse_jax.host.storage import Folder, is_remote, local_path, writing
 
-AT_A_TIME = 8  # shards
+AT_A_TIME = 8  # files
 LEFT = 1 << 28  # bytes of disk space to leave free
 LOOK_SECONDS = 0.5  # between checks of what this host's other processes have copied
 
 
-def local_copy(folder: Folder, cache: str, shown: bool = True) -> Path:
+def local_copy(folder: Folder, cache: str, shown: bool = True, texts: bool = False) -> Path:
     """Copies a corpus from a bucket, if not already copied, and returns the copy's folder. Interrupted copies resume.
 
-    All processes of a host share the work. A shard is renamed into place once its hash matches the manifest.
+    All processes of a host share the work. A file is renamed into place once its hash matches the manifest. `texts`
+    copies the shards' texts as well, if they were kept.
     """
     if is_remote(cache):
         raise UserError(f"config.data.local_cache={cache}: must be a folder on this host's disk")
@@ -40,15 +40,16 @@ def local_copy(folder: Folder, cache: str, shown: bool = True) -> Path:
     where = f"config.data.local_cache={cache}"
     with writing(where):
         target.mkdir(parents=True, exist_ok=True)
-        missing = [shard for shard in manifest.shards if not is_whole(target, shard.files[:1])]
+        files = [file for shard in manifest.shards for file in shard.files[: 1 + texts]]
+        missing = [file for file in files if not is_whole(target, [file])]
         begun = target.glob(shared_folder.LEFTOVERS)  # by others, or by a killed copy
-        needed = sum(shard.bytes for shard in missing) - sum(shared_folder.size_of(path) or 0 for path in begun) + LEFT
+        needed = sum(file.bytes for file in missing) - sum(shared_folder.size_of(path) or 0 for path in begun) + LEFT
         free = shutil.disk_usage(target).free
     if not missing and is_prepared(target):
         return target
     if missing and needed > free:
         raise UserError(f"{where}: {free / 2**30:.1f} GiB are free, but {folder} needs {needed / 2**30:.1f} GiB there")
-    _copy_all(folder, target, manifest, missing, shown)
+    _copy_all(folder, target, files, missing, shown)
     while not is_prepared(target):
         with shared_folder.claimed(target / NAME) as mine:
             if mine and not is_prepared(target):
@@ -59,42 +60,43 @@ def local_copy(folder: Folder, cache: str, shown: bool = True) -> Path:
     return target
 
 
-def _copy_all(folder: Folder, target: Path, manifest: Manifest, missing: Sequence[Shard], shown: bool) -> None:
-    total = sum(shard.bytes for shard in manifest.shards)
-    done = total - sum(shard.bytes for shard in missing)
+def _copy_all(folder: Folder, target: Path, files: Sequence[File], missing: Sequence[File], shown: bool) -> None:
+    total = sum(file.bytes for file in files)
+    done = total - sum(file.bytes for file in missing)
     stop = threading.Event()
     with Progress(total, "bytes", done=done, shown=shown) as bar, ThreadPoolExecutor(AT_A_TIME) as threads:
         while missing:
             try:
-                copied = list(threads.map(lambda shard: _copy(folder, target, shard, stop), missing))
+                copied = list(threads.map(lambda file: _copy(folder, target, file, stop), missing))
             except BaseException:  # Ctrl-C, too
                 stop.set()
                 threads.shutdown(cancel_futures=True)
                 raise
-            left = [shard for shard in missing if not is_whole(target, shard.files[:1])]
-            bar.advance(sum(shard.bytes for shard in missing) - sum(shard.bytes for shard in left))
+            left = [file for file in missing if not is_whole(target, [file])]
+            bar.advance(sum(file.bytes for file in missing) - sum(file.bytes for file in left))
             if left and not any(copied):  # another process of this host has them
                 time.sleep(LOOK_SECONDS)
             missing = left
 
 
-def _copy(folder: Folder, target: Path, shard: Shard, stop: threading.Event) -> bool:
-    """Copies a shard unless another process does or `stop` is set; returns whether it did."""
-    path, source = target / shard.file, folder / shard.file
+def _copy(folder: Folder, target: Path, file: File, stop: threading.Event) -> bool:
+    """Copies a file unless another process does or `stop` is set; returns whether it did."""
+    path, source = target / file.name, folder / file.name
     with shared_folder.claimed(path) as mine:
-        if not mine or is_whole(target, shard.files[:1]):
+        if not mine or is_whole(target, [file]):
             return False
-        shared_folder.remove_leftovers(target, f".{shard.file}.*tmp")  # left by a killed copy; its space is needed
+        # Of a killed copy, whose space is needed, but not of the shard's text, whose name goes on with a t.
+        shared_folder.remove_leftovers(target, f".{file.name}.[!t]*tmp")
         temporary = shared_folder.temporary_of(path)
         try:
-            with source.open("rb") as file, open(temporary, "wb") as copy:
-                while piece := file.read(shared_folder.PIECE):
+            with source.open("rb") as opened, open(temporary, "wb") as copy:
+                while piece := opened.read(shared_folder.PIECE):
                     if stop.is_set():
                         return False
                     copy.write(piece)
                 copy.flush()
                 os.fsync(copy.fileno())  # before the rename, so that the right size means a whole file
-            if shared_folder.hash_file(temporary) != shard.sha256:
+            if shared_folder.hash_file(temporary) != file.sha256:
                 raise UserError(f"{source}: was changed since {NAME} was written; {REPAIR}")
             shared_folder.put_in_place(temporary, path)
         except UserError:

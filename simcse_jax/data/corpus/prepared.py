@@ -77,6 +77,15 @@ class Prepared:
         """The number of sentences in the row with the fewest."""
         return self.manifest.fewest
 
+    @property
+    def has_text(self) -> bool:
+        """Whether the text of all rows was kept."""
+        return all(manifest.key["keep_text"] for manifest in self._manifests)
+
+    def file(self, shard: int) -> Path:
+        """A shard's file."""
+        return self._paths[shard]
+
     def counts(self, times: Sequence[float] = ()) -> np.ndarray:
         """(C, L + 1): the sentences of each length, by column; `times` is how often each corpus's rows are read."""
         return joined(self._manifests, times).counts
@@ -197,7 +206,7 @@ def origins(corpus: Prepared, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]
         sources[own], found[own] = shard.source, shard.first + within[own]
         if shard.origins:
             start = shard.parts(corpus.manifest.token_bytes, corpus.manifest.labels).origins
-            path = corpus.folder / shard.file
+            path = corpus.file(number)
             listed = np.memmap(path, "<u4", "r", start, (shard.rows,))
             numbers = listed[within[own]].astype(np.int64)
             if (numbers < within[own]).any() or (numbers >= shard.source_rows).any():
@@ -208,21 +217,22 @@ def origins(corpus: Prepared, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 def texts(corpus: Prepared, rows: np.ndarray) -> list[list[str]]:
     """The sentences of rows without prompts, without columns that a row lacks; refused if the text was not kept."""
-    if not corpus.manifest.key["keep_text"]:
+    if not corpus.has_text:
         raise UserError(f"{corpus.folder}: was prepared without its text; prepare it again with --keep-text")
     found: list[list[str]] = [[]] * len(rows)
     shards, within = corpus.shards_of(rows)
     for number in np.unique(shards).tolist():
         shard = corpus.manifest.shards[number]
         own = np.flatnonzero(shards == number)
-        path = corpus.folder / shard.files[1].name
+        folder = corpus.file(number).parent
+        path = folder / shard.files[1].name
         if size_of(path) is None:
             raise UserError(
-                f"{path}: missing; a copy in data.local_cache has no text, so name the corpus itself, or give the "
+                f"{path}: missing; a copy in data.local_cache may have no text, so name the corpus itself, or give the "
                 "command again that prepared it"
             )
-        check_sizes(corpus.folder, shard.files[1:])
-        for place, texts in zip(own.tolist(), _texts_of(corpus.folder, shard, within[own].tolist()), strict=True):
+        check_sizes(folder, shard.files[1:])
+        for place, texts in zip(own.tolist(), _texts_of(folder, shard, within[own].tolist()), strict=True):
             found[place] = texts
     return found
 

@@ -10,8 +10,9 @@ import numpy as np
 
 from simcse_jax.data.batches import WORTH_LEAVING_OUT
 from simcse_jax.data.corpora import AnyBatches, Part, Programs
-from simcse_jax.data.corpus.prepared import Prepared, Sentences
+from simcse_jax.data.corpus.prepared import Prepared, Sentences, texts
 from simcse_jax.data.draws import ORDER, SUBSET, permutation
+from simcse_jax.data.equal_texts import numbered
 from simcse_jax.data.mixture import Mixture
 from simcse_jax.data.pairing import Pairing
 from simcse_jax.data.tokens import Prompts
@@ -31,6 +32,7 @@ class PreparedCorpus(Part):
     subsample: int = 0  # rows drawn with the run's seed; 0 for all
     pairing: Pairing | None = None  # as in `data.batches.Corpus`
     mixture: Mixture | None = None  # the turns of several corpora in an epoch; None: one turn per row
+    texts: bool = False  # whether batches tell which texts are equal, by the texts that were kept
 
     taught = None  # a prepared corpus has no text for a teacher
 
@@ -80,10 +82,12 @@ class PreparedBatches(AnyBatches):
         # Of this object alone, and for both threads.
         self._rows_near = functools.lru_cache(KEPT)(self._permuted)
         self._located = functools.lru_cache(KEPT)(self._locate)
-        self._alone = threading.Lock()
+        self._numbered = functools.lru_cache(KEPT)(self._number)
+        self._alone = threading.Lock()  # of `_located`
+        self._telling = threading.Lock()  # of `_numbered`, which reads texts: the step does not wait for it
 
     def rows(self, step: int, part: slice) -> dict[str, np.ndarray]:
-        """See `AnyBatches`. Only these rows' tokens are read, but all rows are located."""
+        """See `AnyBatches`. Only these rows' tokens are read, but all rows are located, and their texts compared."""
         first, last, _ = part.indices(self.batch_size)
         for key in [key for key in self._ahead if key[0] < step or key[0] > step + 1]:
             self._ahead.pop(key).cancel()
@@ -141,7 +145,21 @@ class PreparedBatches(AnyBatches):
             batch["label"] = self._prepared.labels(rows[first:last])
         if self._prepared.mixed:
             batch["present"] = own.present
+        if self._corpus.texts:
+            with self._telling:
+                batch["text"] = self._numbered(step)[first:last]
         return batch
+
+    def _number(self, step: int) -> np.ndarray:
+        """(B, C) the numbers of a batch's texts, the same in every process."""
+        with self._alone:
+            rows, _ = self._located(step)
+        found = texts(self._prepared, rows.ravel())
+        if rows.ndim > 1:  # pairs of single sentences
+            return numbered(found)[0].reshape(rows.shape)
+        # As in `Prepared.locate`: a sentence alone is its own positive, and others that a row lacks are empty.
+        columns = self._prepared.num_columns
+        return numbered([*own, *own * (len(own) == 1), *[""] * columns][:columns] for own in found)[0]
 
     def _locate(self, step: int) -> tuple[np.ndarray, Sentences]:
         """The rows of a batch, and the locations of their sentences."""

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from simcse_jax.config.sections import Section
-from simcse_jax.config.source_fields import ONE_SOURCE, lengths_of, longest
+from simcse_jax.config.source_fields import ONE_SOURCE, leaves_equal_out, lengths_of, longest
 from simcse_jax.devices.flops import product_flops
 from simcse_jax.devices.mesh import coordinates, data_mesh, replicated, split_over_examples
 from simcse_jax.devices.parts import shardings
@@ -151,6 +151,8 @@ def _batch_shapes(config: Section, columns: int, teacher_size: int) -> dict[str,
         batch["teacher"] = jax.ShapeDtypeStruct(size, jnp.float32)
     if config.data.mixed and config.data.batching != ONE_SOURCE and columns > 1:
         batch["present"] = jax.ShapeDtypeStruct((config.train.batch_size, columns), bool)
+    if leaves_equal_out(config, columns):
+        batch["text"] = jax.ShapeDtypeStruct((config.train.batch_size, columns), jnp.int32)
     return batch
 
 

@@ -57,6 +57,15 @@ def test_a_shard_that_a_whole_copy_lost_is_copied_again(stored, store, tmp_path)
     assert not [request for request in store.requests if "shard-00000-00000" in request]
 
 
+def test_texts_are_copied_where_they_are_wanted(stored, store, triplets, tmp_path):
+    copy = local_copy(stored, str(tmp_path), shown=False)
+    store.requests.clear()
+    assert local_copy(stored, str(tmp_path), shown=False, texts=True) == copy
+    assert not [request for request in store.requests if "shard" in request and ".text" not in request]
+    assert {path.name for path in copy.iterdir()} == {NAME, *ALL, *(f"{name}.text" for name in ALL)}
+    assert all((copy / f"{name}.text").read_bytes() == (triplets / f"{name}.text").read_bytes() for name in ALL)
+
+
 ALL = tuple(f"shard-00000-0000{block}" for block in range(3))
 
 
@@ -86,7 +95,7 @@ def test_a_copy_that_is_interrupted_ends_at_once(triplets, tmp_path):
     stop = threading.Event()
     stop.set()
     for shard in read_manifest(triplets).shards:
-        assert not module._copy(triplets, tmp_path, shard, stop)
+        assert not module._copy(triplets, tmp_path, shard.files[0], stop)
     assert not list(tmp_path.iterdir())
 
 

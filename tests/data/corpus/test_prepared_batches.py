@@ -134,3 +134,60 @@ def test_places_are_what_costs_least_on_average():
         return np.where(sums > places, 64 * 32, places).mean()
 
     assert cost(size) < 1.01 * min(cost(places) for places in range(1300, 2049, 5))
+
+
+def equal(batch):
+    """Which texts of a batch are equal, whatever their numbers."""
+    numbers = batch["text"].ravel()
+    return numbers[:, None] == numbers
+
+
+@pytest.fixture(scope="module")
+def repeated(shared, tiny_bert):
+    """Pairs, triplets and sentences that share texts, prepared with prompts and cut at three tokens."""
+
+    def write(folder):
+        folder.mkdir()
+        words = ["the cat sat", "the cat ran", "a dog", "the dog sat on the mat", "a cat"]
+        rows = [",".join(words[(row * step) % 5] for step in (1, 2, 3)) for row in range(1, 9)]
+        (folder / "triplets.csv").write_text("\n".join(["sent0,sent1,hard_neg", *rows]) + "\n")
+        (folder / "lines.txt").write_text("\n".join(words * 2) + "\n")
+        options = {"keep_text": True, "max_length": 4, "shard_rows": 3}
+        data = folder / "triplets.csv", folder / "lines.txt"
+        prepare(folder / "mixed", tiny_bert, *data, mixed=True, prompts=["the ", "a ", "cat "], **options)
+        for path in data:
+            prepare(folder / path.stem, tiny_bert, path, **options)
+
+    return shared("prepared-repeated", write)
+
+
+def test_equal_texts_are_those_before_they_are_cut(repeated):
+    corpus = PreparedCorpus(Prepared(repeated / "mixed"), 0, texts=True)
+    assert "text" not in dataclasses.replace(corpus, texts=False).batches(6, 3)[0]
+    rows = [line.split(",") for line in (repeated / "triplets.csv").read_text().splitlines()[1:]]
+    rows += [[line, line, ""] for line in (repeated / "lines.txt").read_text().splitlines()]
+    order = permutation(len(rows), 3, ORDER, 0)(np.arange(len(rows)))
+    for step in (0, 2, 1):
+        batch, of_step = corpus.batches(6, 3)[step], order[6 * step : 6 * step + 6]
+        texts = np.array([text for row in of_step for text in rows[row]], object)
+        np.testing.assert_array_equal(equal(batch), texts[:, None] == texts)
+        assert batch["text"].dtype == np.int32
+
+
+def test_of_several_corpora_and_in_several_processes_the_same_texts_are_equal(repeated):
+    several = PreparedCorpus(Prepared(repeated / "triplets", repeated / "lines"), 0, texts=True)
+    mixed = PreparedCorpus(Prepared(repeated / "mixed"), 0, texts=True)
+    for step in range(3):
+        whole = several.batches(6, 3)[step]["text"]
+        np.testing.assert_array_equal(whole, mixed.batches(6, 3)[step]["text"])
+        parts = [several.batches(6, 3).rows(step, slice(first, first + 2))["text"] for first in (0, 2, 4)]
+        np.testing.assert_array_equal(np.concatenate(parts), whole)
+
+
+def test_pairs_of_single_sentences_are_told(repeated):
+    corpus = PreparedCorpus(Prepared(repeated / "lines"), 0, texts=True, pairing=Pairing(1, fresh=False))
+    for step in range(2):
+        batch = corpus.batches(4, 3)[step]
+        ids = batch["input_ids"].reshape(8, -1)
+        assert (equal(batch) <= (ids[:, None] == ids).all(axis=2)).all() and equal(batch).sum() > 8
+        assert (batch["text"][::2, 0] == batch["text"][::2, 1]).all()
