@@ -88,7 +88,6 @@ class GIST(Objective):
 
     name = "gist"
     place = 18
-    contrasts = True
     about = "InfoNCE without the negatives that the teacher finds too similar (GIST)."
     teacher = contrasts = True
     fields: ClassVar = {

@@ -80,7 +80,6 @@ class InfoNCE(Objective):
 
     name = "info_nce"
     place = 1
-    contrasts = True
     about = "Pairs against the other sentences of the batch (SimCSE, equations 1, 4, 5 and 8)."
     contrasts = True
     fields: ClassVar = {

@@ -79,7 +79,6 @@ class MomentumContrast(Objective):
 
     name = "momentum_contrast"
     place = 3
-    contrasts = True
     about = "InfoNCE with a queue of negatives from a momentum encoder (ESimCSE, equation 6)."
     contrasts = True
     projectable = False  # the queue has embeddings

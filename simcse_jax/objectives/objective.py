@@ -157,7 +157,6 @@ class Objective:
     # What it is a loss of.
     embeds = True  # sentences; False: tokens alone
     paired = True  # whether it takes every pair for a positive one
-    contrasts = False  # a positive with the batch, by cosines over its field `temperature`: SimCSE's equation 1, varied
     compares_views = True  # two views of a sentence, which must differ
     projectable = True  # whether it may see projected embeddings
     truncatable = True  # whether it is defined for the first elements of embeddings, too

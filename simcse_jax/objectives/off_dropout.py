@@ -86,7 +86,6 @@ class OffDropout(Objective):
 
     name = "off_dropout"
     place = 2
-    contrasts = True
     about = "InfoNCE whose negative pairs have masks of their own (SimCSE++, equation 3)."
     separate_negatives = contrasts = True
     fields: ClassVar = {

@@ -107,7 +107,8 @@ def temperature_of(fields: Any) -> float | None:
     Args:
       fields: as for `trained`.
     """
-    return next((fields[name].get("temperature") for name, one in trained(fields).items() if one.contrasts), None)
+    contrasts = (fields[name] for name, one in trained(fields).items() if one.contrasts)
+    return next((own["temperature"] for own in contrasts if "temperature" in own), None)
 
 
 def needing(fields: Any, need: str) -> list[Objective]:
