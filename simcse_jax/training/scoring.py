@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from simcse_jax.config.fields import choosing_pooler
 from simcse_jax.devices import processes
 from simcse_jax.encoding.embedder import Embedder
 from simcse_jax.encoding.tokens import TokenEncoder
@@ -51,10 +50,9 @@ def choose(setup: Setup, params: Params, score: bool) -> Chosen:
     Raises:
       NotFinite: when embeddings are not finite.
     """
-    models = [setup.embed.with_params(setup.model(params, tower)) for tower in setup.towers]
-    pooler = choosing_pooler(setup.config)
-    judged = [Shown(dataclasses.replace(model, pooler=pooler)) for model in models if score and setup.scoring]
+    own = [setup.model(params, tower) for tower in setup.towers]
+    judged = [Shown(setup.judge.with_params(each)) for each in own] if score and setup.scoring else []
     each = [evaluate_all(model, setup.scoring) for model in judged]
     tower = max(range(len(each)), key=lambda tower: next(iter(each[tower].values())), default=0)
-    which = {"second_encoder": tower} if models[1:] else {}
-    return Chosen(Shown(models[tower]), tower, each[tower] if each else {}, which)
+    which = {"second_encoder": tower} if own[1:] else {}
+    return Chosen(Shown(setup.embed.with_params(own[tower])), tower, each[tower] if each else {}, which)

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
 
-from simcse_jax.config.fields import fields_of, flatten, numbers_of_step, scoring_pooler
+from simcse_jax.config.fields import choosing_pooler, fields_of, flatten, numbers_of_step, scoring_pooler
 from simcse_jax.config.loss_fields import sizes_of, weights_of
 from simcse_jax.config.sections import Section
 from simcse_jax.data.batches import Corpus
@@ -73,6 +73,11 @@ class Setup:
     def config(self) -> Section:
         """That of the first run, for all that they share."""
         return self.configs[0]
+
+    @property
+    def judge(self) -> Embedder:
+        """As `embed`, with the pooler of the scores that choose a checkpoint."""
+        return dataclasses.replace(self.embed, pooler=choosing_pooler(self.config))
 
     @property
     def recipe(self) -> Recipe:

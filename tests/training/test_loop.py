@@ -226,6 +226,7 @@ def trained(names=("",), scores=None, patience=0, checkpoints=None, **parts):
     setup = SimpleNamespace(
         together=together,
         embed=SimpleNamespace(with_params=Model),
+        judge=SimpleNamespace(with_params=Model),
         schedule=SimpleNamespace(total=99),
         of_run=lambda params, row: {name: value[row] for name, value in params.items()} if together else params,
         model=lambda params, tower: params,

@@ -12,6 +12,7 @@ def setup(*scores):
     found = dict(enumerate(scores))
     return SimpleNamespace(
         embed=SimpleNamespace(with_params=lambda params: params),
+        judge=SimpleNamespace(with_params=lambda params: params),
         model=lambda params, tower: tower,
         towers=range(len(scores)),
         scoring=[lambda model: {"eval/dev": found[model.embedder], "eval/other": -found[model.embedder]}],
