@@ -11,7 +11,6 @@ shift 3
 tables=${*:-language_model learning_rates simcse_table3 simcse_tableD1 simcse_pp_table1 simcse_pp_table2 simcse_pp_table3
   simcse_pp_table5 simcse_tableC1 simcse_figure2 simcse_table6 simcse_tableD2 simcse_pp_table4 generator systems ct_parts diffcse_readings}
 mkdir -p "$output" data
-export GLIBC_TUNABLES="${GLIBC_TUNABLES-glibc.malloc.hugetlb=1}" # a step on a CPU is faster; see docs/background/performance.md
 
 start=(--config.model.init_from="$output/language_model" --config.train.dtype=bfloat16 --config.eval.data="$senteval")
 short=(--config.train.max_steps=150 --config.train.batch_size=64 --config.train.log_every=50 --config.eval.every=50)

@@ -10,8 +10,6 @@ set -euo pipefail
 PYTHON="${PYTHON:-python}"
 DEVICES="${DEVICES:-1}"                 # CPU devices of each process
 JAX_PLATFORMS="${JAX_PLATFORMS:-cpu}"
-# A step on a CPU asks the system for its memory anew; in huge pages that costs less (docs/background/performance.md).
-GLIBC_TUNABLES="${GLIBC_TUNABLES-glibc.malloc.hugetlb=1}"
 LOGS="${LOGS:-}"                        # folder for the output of processes 1 to N - 1; empty: a new one
 GRACE="${GRACE:-30}"                    # seconds from the first failure until the others are killed
 DRY_RUN="${DRY_RUN:-0}"                 # 1: print the commands and run nothing; as --dry-run
@@ -37,7 +35,7 @@ ending=0
 end_all() { [ ${#pids[@]} = 0 ] || kill -TERM "${pids[@]}" 2>/dev/null || true; }
 trap 'ending=1; end_all' TERM INT
 for ((i = 0; i < processes; i++)); do
-  command=(env PYTHONUNBUFFERED=1 JAX_PLATFORMS="$JAX_PLATFORMS" GLIBC_TUNABLES="$GLIBC_TUNABLES"
+  command=(env PYTHONUNBUFFERED=1 JAX_PLATFORMS="$JAX_PLATFORMS"
     XLA_FLAGS="${XLA_FLAGS:+$XLA_FLAGS }--xla_force_host_platform_device_count=$DEVICES"
     "$PYTHON" -m simcse_jax.main "$@" --config.parallel.processes="$processes" --config.parallel.process_id="$i"
     --config.parallel.coordinator="127.0.0.1:$port")

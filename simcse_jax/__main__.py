@@ -6,6 +6,7 @@ from pathlib import Path
 
 from simcse_jax.commands.command_line import PACKAGE, SCRIPT, module_of, run_command
 from simcse_jax.errors import UserError, near
+from simcse_jax.host import huge_pages
 from simcse_jax.version import __version__
 
 COMMANDS = {
@@ -27,6 +28,9 @@ COMMANDS = {
     "serve": "answer requests for embeddings and search over HTTP, as OpenAI's API does",
     "demo": "open a page in the browser on which to try a model",
 }
+
+
+TRAINING = ("train", "tune", "sweep")
 
 
 def help_text(program: str) -> str:
@@ -70,6 +74,8 @@ def dispatch() -> None:
 
 def main() -> None:
     """The console script."""
+    if sys.argv[1:2] and sys.argv[1] in TRAINING:
+        huge_pages.use()
     run_command(dispatch)
 
 

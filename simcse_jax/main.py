@@ -4,6 +4,7 @@ import sys
 
 from simcse_jax.commands.command_line import describe_exit_codes, run_command, started_as
 from simcse_jax.commands.train import train
+from simcse_jax.host import huge_pages
 
 ABOUT = """\
 usage: {program} --config FILE[:VARIANT] --workdir DIR [--config.FIELD=VALUE …] [--profile DIR] [--dry-run]
@@ -41,4 +42,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    huge_pages.use()
     run_command(main)

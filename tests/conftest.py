@@ -16,6 +16,7 @@ from xla_flags import known
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("HAYSTACK_TELEMETRY_ENABLED", "False")
+os.environ.setdefault("GLIBC_TUNABLES", "")  # commands would start anew for huge pages, which no test needs
 # As those of an object store's tests set it, so that their processes too are forked from one that has imported all.
 os.environ["NO_GCE_CHECK"] = "true"
 # Compiling takes a twelfth to a third of the time without them. `make test-all` compiles its second part as

@@ -278,9 +278,6 @@ def test_the_dry_run_of_local_processes(programs):
         assert command[command.index("python3") + 1 :][: 2 + len(ARGUMENTS)] == [*MAIN, *ARGUMENTS]
         assert command[-2] == f"--config.parallel.process_id={index}"
     assert first[-1] == second[-1]
-    assert "GLIBC_TUNABLES=glibc.malloc.hugetlb=1" in first
-    (other,) = dry_run("local_processes.sh", "1", *ARGUMENTS, programs=programs, GLIBC_TUNABLES="glibc.malloc.check=1")
-    assert "GLIBC_TUNABLES=glibc.malloc.check=1" in other  # the user's own stays
 
 
 # Slurm
