@@ -566,7 +566,7 @@ def test_a_row_of_each_kind_runs(table, rows, corpus, tmp_path, monkeypatch):
             if "roberta" in folder.name:
                 shutil.copytree(roberta, folder)
             else:
-                add_mask_token(write_model(folder, "bert", max_position_embeddings=128))  # IS-BERT reads as many
+                add_mask_token(write_model(folder, "bert", max_position_embeddings=136))  # IS-BERT reads 131
     add_language_model(shutil.copytree(tmp_path / "bert-base-uncased", tmp_path / "distilbert-base-uncased"))
     senteval = write_all(write_similarity(tmp_path / "senteval", corpus["dev"]))
     words = [line.replace(",", "") for line in corpus["txt"].read_text().splitlines()]
