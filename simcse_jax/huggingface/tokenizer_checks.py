@@ -93,7 +93,7 @@ def stated_tokens(folder: Path) -> set[str] | None:
         model = whole.get("model")
         if not isinstance(model, dict) or not isinstance(model.get("vocab"), dict | list):
             raise UserError(f"{path}: has no 'model' with a 'vocab'")
-        for field in ("truncation", "padding")[: 1 + _padding_counts(folder)]:
+        for field in _sides(folder):
             if is_left(whole.get(field)):
                 raise UserError(f"{path}: the direction of {field} is Left; only Right is supported")
         if model.get("dropout"):
@@ -126,18 +126,19 @@ def is_left(side: Any) -> bool:
     return isinstance(side, dict) and str(side.get("direction")).lower() == "left"
 
 
-def _padding_counts(folder: Path) -> bool:
-    """Whether embeddings depend on the side of the padding. Those of rotary positions, which are relative, do not."""
+def _sides(folder: Path) -> tuple[str, ...]:
+    """What must be on the right. Padding need not where positions are rotary: embeddings do not depend on its side."""
     model_type = read_json(folder / "config.json").get("model_type") if (folder / "config.json").is_file() else None
     kind = MODEL_TYPES.get(model_type) if isinstance(model_type, str) else None
-    return kind is None or kind.parts.get("positions") != ROTARY
+    is_rotary = kind is not None and kind.parts.get("positions") == ROTARY
+    return ("truncation",) if is_rotary else ("truncation", "padding")
 
 
 def check_sides(folder: Path) -> None:
     """Refuses truncation at the left in `tokenizer_config.json`, and padding there where positions count it."""
     path = folder / "tokenizer_config.json"
     config = read_json(path) if path.is_file() else {}
-    for field in ("truncation_side", "padding_side")[: 1 + _padding_counts(folder)]:
+    for field in (f"{side}_side" for side in _sides(folder)):
         if config.get(field) not in (None, "right"):
             raise UserError(f"{path}: {field} is {config[field]!r:.60}; only 'right' is supported")
 

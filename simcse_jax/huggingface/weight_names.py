@@ -87,10 +87,11 @@ GEMMA3_LAYER = QWEN3_LAYER | {
     "output_result_norm": ("post_feedforward_layernorm",),
 }
 BIASES = {  # by a part of an encoder, the field of `EncoderConfig` that says whether it has a bias
-    **dict.fromkeys(("qkv", "attention_output"), "attention_bias"),
+    "qkv": "attention_bias",
+    "attention_output": "attention_output_bias",
     **dict.fromkeys(("intermediate", "output"), "feed_forward_bias"),
-    **dict.fromkeys(("norm", "attention_norm", "output_norm", "final_norm"), "norm_bias"),
-    **dict.fromkeys(("query_norm", "key_norm", "attention_result_norm", "output_result_norm"), "norm_bias"),
+    **dict.fromkeys(("norm", "attention_norm", "output_norm", "final_norm", "query_norm", "key_norm"), "norm_bias"),
+    **dict.fromkeys(("attention_result_norm", "output_result_norm"), "norm_bias"),
 }
 # In transformers' class, which splits and renames what the checkpoints have.
 NOMIC_MODULES = {
@@ -236,12 +237,6 @@ def _field_of_bias(name: str, config: EncoderConfig) -> str:
     return MODEL_TYPES[config.model_type].biases.get(BIASES.get(part, ""), "") if kind == "bias" else ""
 
 
-def _has_bias(part: str, config: EncoderConfig) -> bool:
-    if part == "attention_output" and config.attention_output_bias is not None:
-        return config.attention_output_bias
-    return bool(getattr(config, BIASES[part]))
-
-
 def check_parts(tensors: Container[str], config: EncoderConfig, where: str) -> None:
     """Refuses weights of parts that `config.json` says are not there: without them a model computes something else.
 
@@ -272,7 +267,7 @@ def check_parts(tensors: Container[str], config: EncoderConfig, where: str) -> N
     parts = [f"layers.{group}.{part}" for group in config.groups for part in names.layer]
     for part in ("embeddings.norm", "final_norm", *parts):
         name = f"encoder.{part}.bias"
-        if not _has_bias(part.rpartition(".")[2], config):
+        if not getattr(config, BIASES[part.rpartition(".")[2]]):
             own = _field_of_bias(name, config)
             said = f"{own} is not true" if own else f"model_type is {config.model_type}, which has no such biases"
             surplus |= dict.fromkeys(_sources(name, config.model_type, None), said)

@@ -14,9 +14,8 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.dropout import draws
 
-SHUFFLE_SITE, CUTOFF_SITE, REPETITION_SITE = (
-    (1 << 16) + number for number in range(3)
-)  # above those of any number of layers
+# Above those of any number of layers.
+SHUFFLE_SITE, CUTOFF_SITE, REPETITION_SITE = ((1 << 16) + number for number in range(3))
 
 
 class Change(NamedTuple):

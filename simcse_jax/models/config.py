@@ -180,7 +180,8 @@ class EncoderConfig:
     window: int = dataclasses.field(default=0, repr=False)  # the most positions from a query to a key in local layers
     gated: bool = dataclasses.field(default=False, repr=False)  # the feed-forward network
     pre_norm: bool = dataclasses.field(default=False, repr=False)  # a norm before each part of a layer, and a final one
-    attention_bias: bool = dataclasses.field(default=True, repr=False)
+    attention_bias: bool = dataclasses.field(default=True, repr=False)  # of queries, keys and values
+    attention_output_bias: bool = dataclasses.field(default=True, repr=False)
     feed_forward_bias: bool = dataclasses.field(default=True, repr=False)
     norm_bias: bool = dataclasses.field(default=True, repr=False)
     language_model_bias: bool = dataclasses.field(default=True, repr=False)  # of the dense layer in its head
@@ -188,7 +189,6 @@ class EncoderConfig:
     causal: bool = dataclasses.field(default=False, repr=False)
     head_dim: int | None = dataclasses.field(default=None, repr=False)  # None: hidden_size / num_heads
     key_heads: int | None = dataclasses.field(default=None, repr=False)  # of keys and values; None: num_heads
-    attention_output_bias: bool | None = dataclasses.field(default=None, repr=False)  # None: as attention_bias
     rms_norm: bool = dataclasses.field(default=False, repr=False)
     norm_offset: float = dataclasses.field(default=0.0, repr=False)  # added to norms' scales
     query_key_norm: bool = dataclasses.field(default=False, repr=False)  # of each head's queries and keys

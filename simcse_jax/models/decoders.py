@@ -4,19 +4,19 @@ Qwen2 and Qwen3, Llama, Mistral, Gemma 3; EmbeddingGemma is a Gemma 3 that reads
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from simcse_jax.errors import UserError
 from simcse_jax.models.model_types import (
     GLOBAL,
     LOCAL,
-    MOST_BASE,
-    MOST_LAYERS,
     ModelType,
     Read,
     RotaryScaling,
+    base_of_rotation,
     flag,
+    local_layers,
     refuse,
     whole,
 )
@@ -39,34 +39,34 @@ LENGTH = "original_max_position_embeddings"
 
 def qwen(config: dict[str, Any], kind: ModelType, where: str) -> Read:
     """Qwen2 (arXiv:2407.10671) and Qwen3 (arXiv:2505.09388); the last layers have windows if a file asks for it."""
-    config, parts = _heads(config, kind, where)
-    parts |= _one_rotation(config, where)
-    if not config.get("use_sliding_window") or config.get("sliding_window", 4096) is None:
-        return config, kind._replace(parts=parts)
-    first = config.get("max_window_layers", 28)
-    kinds = config.get("layer_types") or [LOCAL if i >= first else GLOBAL for i in range(_layers(config))]
-    return config, kind._replace(parts=parts | _windows(config, parts, kinds, where))
+    parts = _heads(config, kind, where) | _one_rotation(config, where)
+    if config.get("use_sliding_window") and config.get("sliding_window", 4096) is not None:
+
+        def is_local(index: int) -> bool:
+            stated = config.get("max_window_layers", 28)
+            return index >= (0 if stated == 0 else whole(config, "max_window_layers", 28, where))
+
+        parts |= _windows(config, parts, is_local, where)
+    return config, kind._replace(parts=parts)
 
 
 def llama(config: dict[str, Any], kind: ModelType, where: str) -> Read:
     """Llama (arXiv:2307.09288, 2407.21783): every layer sees the whole text."""
-    config, parts = _heads(config, kind, where)
-    return config, kind._replace(parts=parts | _one_rotation(config, where))
+    return config, kind._replace(parts=_heads(config, kind, where) | _one_rotation(config, where))
 
 
 def mistral(config: dict[str, Any], kind: ModelType, where: str) -> Read:
     """Mistral (arXiv:2310.06825), whose layers all have windows, unless `sliding_window` is null."""
-    config, parts = _heads(config, kind, where)
-    parts |= _one_rotation(config, where)
+    parts = _heads(config, kind, where) | _one_rotation(config, where)
     if config.get("sliding_window", 4096) is not None:
-        parts |= _windows(config, parts, [LOCAL] * _layers(config), where)
+        parts |= _windows({**config, "layer_types": None}, parts, lambda _: True, where)  # which are not read
     return config, kind._replace(parts=parts)
 
 
 def gemma3(config: dict[str, Any], kind: ModelType, where: str) -> Read:
     """Gemma 3 (arXiv:2503.19786): local and global layers rotate by bases of their own. A text that is read in both
     directions, as by EmbeddingGemma (arXiv:2509.20354), has windows to both sides."""
-    config, parts = _heads(config, kind, where)
+    parts = _heads(config, kind, where)
     refuse(config, {"query_pre_attn_scalar": (parts["head_dim"],), "attn_logit_softcapping": (None,)}, where)
     ropes = config.get("rope_parameters") or {}
     if not isinstance(ropes, dict):
@@ -80,16 +80,16 @@ def gemma3(config: dict[str, Any], kind: ModelType, where: str) -> Read:
     both_ways = "use_bidirectional_attention"
     parts["causal"] = config.get(both_ways) is None or not flag(config, both_ways, where)
     parts["embedding_scale"] = math.sqrt(whole(config, "hidden_size", None, where))
-    every = whole(config, "sliding_window_pattern", 6, where)
-    kinds = config.get("layer_types") or [LOCAL if (i + 1) % every else GLOBAL for i in range(_layers(config))]
-    return config, kind._replace(parts=parts | _windows(config, parts, kinds, where))
+    every = "sliding_window_pattern"
+    parts |= _windows(config, parts, lambda index: (index + 1) % whole(config, every, 6, where), where)
+    return config, kind._replace(parts=parts)
 
 
 READERS = {"qwen2": qwen, "qwen3": qwen, "llama": llama, "mistral": mistral, "gemma3_text": gemma3}
 
 
-def _heads(config: dict[str, Any], kind: ModelType, where: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The config with `head_dim`, and the parts of its model type with the heads and the biases."""
+def _heads(config: Mapping[str, Any], kind: ModelType, where: str) -> dict[str, Any]:
+    """The parts of its model type, with the heads and the biases."""
     refuse(config, ONLY, where)
     heads = whole(config, "num_attention_heads", None, where)
     keys = heads if config.get("num_key_value_heads") is None else whole(config, "num_key_value_heads", None, where)
@@ -105,7 +105,7 @@ def _heads(config: dict[str, Any], kind: ModelType, where: str) -> tuple[dict[st
     if head % 2 or head > MOST_HEAD:
         raise UserError(f"{where}: head_dim is {head}; rotary positions need an even number, at most {MOST_HEAD}")
     parts = {**kind.parts, "head_dim": head, "key_heads": keys}
-    return config, parts | {ours: flag(config, theirs, where) for ours, theirs in kind.biases.items()}
+    return parts | {ours: flag(config, theirs, where) for ours, theirs in kind.biases.items()}
 
 
 def _one_rotation(config: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -114,24 +114,16 @@ def _one_rotation(config: Mapping[str, Any], where: str) -> dict[str, Any]:
     return {"rotary_base": base, "rotary_scaling": scaling}
 
 
-def _layers(config: Mapping[str, Any]) -> int:
-    count = config.get("num_hidden_layers")
-    return count if type(count) is int and 0 <= count <= MOST_LAYERS else 0  # other numbers are refused elsewhere
-
-
-def _windows(config: Mapping[str, Any], parts: Mapping[str, Any], kinds: Any, where: str) -> dict[str, Any]:
+def _windows(
+    config: Mapping[str, Any], parts: Mapping[str, Any], is_local: Callable[[int], object], where: str
+) -> dict[str, Any]:
     """The layers whose attention sees a window, and the most positions from a query to a key in it.
 
     A window of w tokens ends with the query's own; one to both sides has w / 2 of them before it and after it.
     """
-    if not isinstance(kinds, list) or not all(kind in (LOCAL, GLOBAL) for kind in kinds):
-        raise UserError(f"{where}: layer_types is {kinds!r:.60}; it must be a list of {GLOBAL} and {LOCAL}")
-    if len(kinds) != _layers(config):
-        count = config.get("num_hidden_layers")
-        raise UserError(f"{where}: layer_types has {len(kinds)} entries, but num_hidden_layers is {count!r:.60}")
     window = whole(config, "sliding_window", 4096, where)
-    local = tuple(i for i, kind in enumerate(kinds) if kind == LOCAL)
-    return {"local_layers": local, "window": window - 1 if parts["causal"] else window // 2}
+    window = window - 1 if parts["causal"] else window // 2
+    return {"local_layers": local_layers(config, is_local, where), "window": window}
 
 
 def _rotation(
@@ -140,22 +132,19 @@ def _rotation(
     """The base of rotary positions and how their frequencies are scaled, from the newer or the older fields."""
     if config.get("rope_scaling") is not None:  # transformers takes the older field where a file has both
         name, stated = "rope_scaling", config["rope_scaling"]
-    stated = {} if stated is None else stated
     if not isinstance(stated, dict):
-        raise UserError(f"{where}: {name} is {stated!r:.60}; it must have a rope_theta")
-    field, default = older
-    field = f"{name}.rope_theta" if "rope_theta" in stated else field
-    base = _number({field: stated.get("rope_theta", config.get(field, default))}, field, None, where)
-    if not 1 <= base <= MOST_BASE:
-        raise UserError(f"{where}: {field} is {base!r:.60}; it must be from 1 to {MOST_BASE:.0e}")
+        return base_of_rotation(stated, name, config, *older, where), None
     kind = stated.get("rope_type", stated.get("type", "default"))
-    if kind != "default" and kind not in SCALINGS:
+    if kind != "default" and kind not in [*SCALINGS]:  # it may be a list
         raise UserError(f"{where}: {name}.rope_type is {kind!r:.60}, not one of default, {', '.join(SCALINGS)}")
-    known = {"rope_type", "type", "rope_theta", *SCALINGS.get(kind, {}), *([LENGTH] if kind != "default" else [])}
-    if others := stated.keys() - known:
-        raise UserError(f"{where}: {name}.{min(map(str, others)):.60} is not supported")
-    if kind == "default":
-        return base, None
+    of_scaling = {} if kind == "default" else {LENGTH: None} | SCALINGS[kind]
+    usual = {field: value for field, value in stated.items() if field not in {"rope_type", "type", *of_scaling}}
+    base = base_of_rotation(usual, name, config, *older, where)
+    return base, _scaling(config, kind, stated, name, where) if of_scaling else None
+
+
+def _scaling(config: Mapping[str, Any], kind: str, stated: Mapping[str, Any], name: str, where: str) -> RotaryScaling:
+    """How frequencies are scaled, by the fields of this kind; `name` is that of the dictionary `stated`."""
     asked = {f"{name}.{field}": value for field, value in stated.items()}
     numbers = {
         field: _number(asked, f"{name}.{field}", default, where)
@@ -172,10 +161,10 @@ def _rotation(
     if kind == "yarn":
         low, high = numbers["beta_slow"], numbers["beta_fast"]
         attention = numbers["attention_factor"] or 0.1 * math.log(factor) + 1.0
-        rounded = flag({"truncate": True} | stated, "truncate", where)
+        rounded = flag({"truncate": True, **stated}, "truncate", where)
     if kind != "linear" and not 0 < low < high:
         raise UserError(f"{where}: {name} turns from {high} to {low}; the first must be the larger one, both positive")
-    return base, RotaryScaling(kind, factor, length, low, high, attention, rounded)
+    return RotaryScaling(kind, factor, length, low, high, attention, rounded)
 
 
 def _number(fields: Mapping[str, Any], field: str, default: float | None, where: str) -> float:

@@ -85,8 +85,7 @@ class Layer(nnx.Module):
         size, inner, bias = config.hidden_size, config.intermediate_size, config.feed_forward_bias
         self.widths = config.qkv_widths
         self.qkv = linear(size, sum(self.widths), rngs, bias=config.attention_bias)  # query, key and value in a product
-        output_bias = config.attention_bias if config.attention_output_bias is None else config.attention_output_bias
-        self.attention_output = linear(config.heads_width, size, rngs, bias=output_bias)
+        self.attention_output = linear(config.heads_width, size, rngs, bias=config.attention_output_bias)
         self.query_norm, self.key_norm = (
             Norm(config, config.head_size) if config.query_key_norm else None for _ in range(2)
         )

@@ -16,7 +16,7 @@ GLOBAL, LOCAL = "full_attention", "sliding_attention"  # of `layer_types`
 MOST_BASE, MOST_WINDOW = 1e12, 1 << 26
 ONLY_DEFAULT: dict[str, tuple[Any, ...]] = {"rope_scaling": (None,), "partial_rotary_factor": (1.0, None)}
 MODERNBERT_BIASES = {
-    "attention_bias": "attention_bias",
+    **dict.fromkeys(("attention_bias", "attention_output_bias"), "attention_bias"),
     "feed_forward_bias": "mlp_bias",
     "norm_bias": "norm_bias",
     "language_model_bias": "classifier_bias",
@@ -79,11 +79,12 @@ DISTILBERT_NAMES = {
 MODERNBERT_NAMES = {"hidden_act": "hidden_activation", "layer_norm_eps": "norm_eps"}
 # `READERS` have what their configs say of rotations, windows and biases.
 GATED_ROTARY: Mapping[str, Any] = MappingProxyType({"positions": ROTARY, "gated": True})
+NO_BIASES = dict.fromkeys(("attention_bias", "attention_output_bias", "feed_forward_bias"), False)
 # RMSNorm before each part, no norm of the word embeddings.
-_DECODER_PARTS = {"pre_norm": True, "rms_norm": True, "embedding_norm": False, "causal": True}
-_NO_BIASES = {"attention_bias": False, "feed_forward_bias": False, "norm_bias": False}
+_DECODER_PARTS = {"pre_norm": True, "rms_norm": True, "norm_bias": False, "embedding_norm": False, "causal": True}
+_ATTENTION_BIASES = dict.fromkeys(("attention_bias", "attention_output_bias"), "attention_bias")
 DECODER = ModelType(
-    {**GATED_ROTARY, **_DECODER_PARTS, **_NO_BIASES},
+    {**GATED_ROTARY, **NO_BIASES, **_DECODER_PARTS},
     sizes=(),
     names={"layer_norm_eps": "rms_norm_eps"},
     defaults={"layer_norm_eps": 1e-6, "hidden_act": "silu"},
@@ -119,23 +120,21 @@ MODEL_TYPES = {
         defaults={"layer_norm_eps": 1e-5, "pad_token_id": 50283},
         biases=MODERNBERT_BIASES,
     ),
-    "nomic_bert": ModelType(
-        {**GATED_ROTARY, "attention_bias": False, "feed_forward_bias": False}, defaults={"hidden_act": "silu"}
-    ),
+    "nomic_bert": ModelType({**GATED_ROTARY, **NO_BIASES}, defaults={"hidden_act": "silu"}),
     # Decoders; `decoders.READERS` have their heads, windows and rotations.
-    "qwen2": DECODER._replace(parts={**DECODER.parts, "attention_bias": True, "attention_output_bias": False}),
+    "qwen2": DECODER._replace(parts={**DECODER.parts, "attention_bias": True}),
     "qwen3": DECODER._replace(
         parts={**DECODER.parts, "query_key_norm": True},
         defaults={**DECODER.defaults, "head_dim": 128},
-        biases={"attention_bias": "attention_bias"},
+        biases=_ATTENTION_BIASES,
     ),
-    "llama": DECODER._replace(biases={"attention_bias": "attention_bias", "feed_forward_bias": "mlp_bias"}),
+    "llama": DECODER._replace(biases={**_ATTENTION_BIASES, "feed_forward_bias": "mlp_bias"}),
     "mistral": DECODER,
     "gemma3_text": DECODER._replace(
         parts={**DECODER.parts, "query_key_norm": True, "result_norm": True, "norm_offset": 1.0},
         names={"layer_norm_eps": "rms_norm_eps", "hidden_act": "hidden_activation"},
         defaults={**DECODER.defaults, "hidden_act": "gelu_pytorch_tanh", "head_dim": 256},
-        biases={"attention_bias": "attention_bias"},
+        biases=_ATTENTION_BIASES,
     ),
 }
 
@@ -145,15 +144,8 @@ Read = tuple[dict[str, Any], ModelType]
 
 def modernbert(config: dict[str, Any], kind: ModelType, where: str) -> Read:
     """ModernBERT (Warner et al. 2024, arXiv:2412.13663); older files have the period of global layers."""
-    layers, kinds = config.get("num_hidden_layers"), config.get("layer_types")
-    if kinds is None:
-        every = whole(config, "global_attn_every_n_layers", 3, where)
-        count = layers if type(layers) is int and layers <= MOST_LAYERS else 0  # other numbers are refused elsewhere
-        kinds = [LOCAL if index % every else GLOBAL for index in range(count)]
-    elif not isinstance(kinds, list) or not all(kind in (LOCAL, GLOBAL) for kind in kinds):
-        raise UserError(f"{where}: layer_types is {kinds!r:.60}; it must be a list of {GLOBAL} and {LOCAL}")
-    elif type(layers) is int and len(kinds) != layers:
-        raise UserError(f"{where}: layer_types has {len(kinds)} entries, but num_hidden_layers is {layers}")
+    every = "global_attn_every_n_layers"
+    local = local_layers(config, lambda index: index % whole(config, every, 3, where), where)
     refuse(config, ONLY_DEFAULT, where)
     ropes = config.get("rope_parameters") or {}
     if not isinstance(ropes, dict):
@@ -162,7 +154,7 @@ def modernbert(config: dict[str, Any], kind: ModelType, where: str) -> Read:
         other = min(map(str, others))
         raise UserError(f"{where}: rope_parameters.{other:.60} is not supported; only {GLOBAL} and {LOCAL} are")
     rotary_base, local_rotary_base = (
-        _base(ropes.get(kind), f"rope_parameters.{kind}", config, older, default, where)
+        base_of_rotation(ropes.get(kind), f"rope_parameters.{kind}", config, older, default, where)
         for kind, older, default in ((GLOBAL, "global_rope_theta", 160000.0), (LOCAL, "local_rope_theta", 10000.0))
     )
     check_heads(config, where, kind.names)
@@ -170,7 +162,7 @@ def modernbert(config: dict[str, Any], kind: ModelType, where: str) -> Read:
     config = {field: x for field, x in config.items() if kind.names.get(field, field) in config}
     parts = dict(kind.parts) | {ours: flag(config, theirs, where) for ours, theirs in kind.biases.items()}
     parts |= {"rotary_base": rotary_base, "local_rotary_base": local_rotary_base}
-    parts["local_layers"] = tuple(index for index, attention in enumerate(kinds) if attention == LOCAL)
+    parts["local_layers"] = local
     parts["window"] = whole(config, "local_attention", 128, where) // 2
     if (half := config.get("sliding_window")) not in (None, parts["window"]):  # transformers takes this one
         asked = f"but local_attention asks for {parts['window']}; it must be half of local_attention"
@@ -194,7 +186,7 @@ def nomic_bert(config: dict[str, Any], kind: ModelType, where: str) -> Read:
             if usual != "max_position_embeddings":  # which are the trained ones there
                 check_same(config, usual, own, where)
         config, kind = _usual(config, where), kind._replace(names=NOMIC_NAMES)
-    base = _base(config.get("rope_parameters"), "rope_parameters", config, older, default, where)
+    base = base_of_rotation(config.get("rope_parameters"), "rope_parameters", config, older, default, where)
     if older in config and config[older] != base:
         raise UserError(
             f"{where}: {older} is {config[older]!r:.60}, but rope_parameters.rope_theta {base}; they must be the same"
@@ -241,7 +233,20 @@ READERS: dict[str, Callable[[dict[str, Any], ModelType, str], Read]] = {
 }
 
 
-def _base(rope: Any, name: str, config: dict[str, Any], older: str, default: float, where: str) -> float:
+def local_layers(config: Mapping[str, Any], is_local: Callable[[int], object], where: str) -> tuple[int, ...]:
+    """The layers whose attention sees a window: those of `layer_types`, or of `is_local` where a file has none."""
+    layers, kinds = config.get("num_hidden_layers"), config.get("layer_types")
+    if kinds is None:
+        count = layers if type(layers) is int and layers <= MOST_LAYERS else 0  # other numbers are refused elsewhere
+        return tuple(filter(is_local, range(count)))
+    if not isinstance(kinds, list) or not all(kind in (LOCAL, GLOBAL) for kind in kinds):
+        raise UserError(f"{where}: layer_types is {kinds!r:.60}; it must be a list of {GLOBAL} and {LOCAL}")
+    if type(layers) is int and len(kinds) != layers:
+        raise UserError(f"{where}: layer_types has {len(kinds)} entries, but num_hidden_layers is {layers}")
+    return tuple(index for index, kind in enumerate(kinds) if kind == LOCAL)
+
+
+def base_of_rotation(rope: Any, name: str, config: Mapping[str, Any], older: str, default: float, where: str) -> float:
     """The base of rotary positions, in `rope` or in the older field."""
     rope = {} if rope is None else rope
     if not isinstance(rope, dict):

@@ -34,7 +34,7 @@ def make_keeping(graph: Graph, recipe: Recipe, mesh: Mesh) -> Callable[..., Kept
         whole = partial.of_step(params, frozen)
         towers = {}
         for tower in {view.tower for view in views}:
-            own = with_copies(graph, recipe, {**whole, **kept.get(str(tower), {})}, len(batch["index"]))
+            own = with_copies(graph, {**whole, **kept.get(str(tower), {})}, recipe, len(batch["index"]))
             towers[tower] = parameters.merge(graph, parameters.sentence_encoder(own, 1 if tower == 1 else 0))
         given = Given(recipe, whole, towers, {})
 

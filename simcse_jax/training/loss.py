@@ -256,9 +256,7 @@ def make_given(graph: Graph, recipe: Recipe, params: Params, frozen: Params, cou
     In several chunks, products read copies that are made once.
     """
 
-    def read(graph: Graph, params: Params) -> Params:
-        return with_copies(graph, recipe, params, count)
-
+    read = functools.partial(with_copies, recipe=recipe, count=count)
     params = read(graph, params)
     of_views = without_shift(graph, params) if ignores_shift(recipe) else params
     towers: dict[int | str, SentenceEncoder] = {
@@ -269,7 +267,7 @@ def make_given(graph: Graph, recipe: Recipe, params: Params, frozen: Params, cou
     return Given(recipe, params, towers, make_networks(graphs, params, frozen, read))
 
 
-def with_copies(graph: Graph, recipe: Recipe, params: Params, count: int) -> Params:
+def with_copies(graph: Graph, params: Params, recipe: Recipe, count: int) -> Params:
     """The parameters, for `count` examples of a device; in several chunks with copies in the type of products."""
     if not 0 < recipe.chunk_size < count:
         return params
