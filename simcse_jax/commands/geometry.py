@@ -152,10 +152,10 @@ def draw_records(runs: Mapping[str, str], say: Callable[[str], None]) -> Found:
         if flattened := [records.spectra[name] for name in names if name in records.spectra]:
             spectra[label] = spectrum.mean_of(flattened)
             facts[label]["spectrum"] = [{"step": step, **one.rounded()} for step, one in spectra[label].items()]
-    where = f"{records.measured_on} (recorded)"
-    drawn = draw_spectra(spectra, where)
+    title = f"{records.measured_on} (recorded)"
+    drawn = draw_spectra(spectra, title)
     if places:
-        drawn["runs"] = geometry_pictures.runs(places, where)
+        drawn["runs"] = geometry_pictures.runs(places, title)
     if curves:
         where = {"stsb_dev": "STS-B dev", "sickr_dev": "SICK-R dev"}.get(records.scored_on, records.scored_on)
         measure = MEASURES.get(records.scored_on.removeprefix(f"{RETRIEVAL}_"), "")

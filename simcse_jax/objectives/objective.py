@@ -44,7 +44,7 @@ class Embedded:
     score: Float[AnyArray, " B"] | None = None  # of each pair, see `data.scores`
     teacher: Mapping[str, Float[AnyArray, "..."]] | None = None  # a teacher's embeddings of the views' sentences
     present: Mapping[str, Bool[AnyArray, "..."]] | None = None  # False where the data lack a sentence; None: nowhere
-    texts: Mapping[str, Int[AnyArray, "..."]] | None = None  # equal numbers for equal texts; None: they are not told
+    texts: Mapping[str, Int[AnyArray, "..."]] | None = None  # equal numbers for equal texts; None: not known
     tokens: Any = None  # what the objective's pass over tokens has found, by rows
     state: Mapping[str, AnyArray] | None = None  # what the objective keeps from step to step, whole on every device
 
@@ -150,7 +150,7 @@ class Objective:
     replaces_tokens = False  # the networks `generator`, which writes words, and `discriminator`, which finds them
     every_sentence = False  # all sentences of every example, which sources with different columns lack
     separate_negatives = False  # whether it reads the field views.negative
-    contrasts = False  # whether other sentences of the batch are negatives; equal texts are then told (`texts`)
+    contrasts = False  # whether other sentences of the batch are negatives; it may then be given `texts`
     reads: tuple[str, ...] = ("anchor", "positive", "hard_negatives")  # of the pair's views; others are not encoded
     features: tuple[str, ...] = ()  # the names of its views whose tokens' features `tokens` reads
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from simcse_jax.config.fields import default_config, flatten, values_before
+from simcse_jax.config.fields import flatten
 from simcse_jax.config.sections import Section
 from simcse_jax.encoding.embedder import Embedder
 from simcse_jax.errors import UserError
@@ -32,7 +32,7 @@ from simcse_jax.objectives.registry import comes_from_outside, temperature_of
 from simcse_jax.runs.loading import checkpoints_of, load_model, load_workdir
 from simcse_jax.runs.run_files import FREE, SINGULAR_VALUES
 from simcse_jax.runs.state import initial_params, own_adapter, read_frozen, split_shapes, with_parts
-from simcse_jax.runs.workdir import Workdir, resolved
+from simcse_jax.runs.workdir import Workdir, earlier_defaults
 
 MEASURED = ("data", "sentences", "split", "repeated_sentences")  # the fields of `analysis` that choose the sentences
 Point = dict[str, float]  # `step`, and the measures
@@ -50,8 +50,7 @@ def read_run(folder: Folder) -> dict[str, Any]:
     workdir = Workdir(folder)
     workdir.check_exists(f"--runs {folder}")
     run = workdir.read_run()
-    fields = flatten(resolved(default_config())) | values_before()  # for fields that its version did not have
-    fields |= flatten(run["config"])
+    fields = earlier_defaults() | flatten(run["config"])
     analysis = {name: fields[f"analysis.{name}"] for name in MEASURED}
     analysis |= {"eval.data": fields["eval.data"], "sha256": run["sha256"].get("analysis.data")}
     kept = ("eval.pooler", "eval.encoder")  # they choose what is scored

@@ -96,23 +96,16 @@ class Workdir:
 
         Fields at their default that the run's version did not have are as they were in effect then.
         """
-        if not self.exists:
-            return config
-        saved = flatten(self.read_run()["config"])
-        for name, value in values_before().items():
-            if name not in saved and config[name] == FIELDS[name].default:
-                config = config.replaced(name, value)
-        return config
+        return _continued(config, flatten(self.read_run()["config"])) if self.exists else config
 
     def check_same_config(self, config: Section) -> None:
         """Refuses to resume in a folder that belongs to another config.
 
         A field that the run's version did not have had its default, or the value that is in `values_before`.
         """
-        saved = self.read_run()
-        defaults = flatten(resolved(default_config())) | values_before()
-        before = defaults | flatten(saved["config"])
-        now = flatten(resolved(self.continued(config)))
+        saved = flatten(self.read_run()["config"])
+        before = earlier_defaults() | saved
+        now = flatten(resolved(_continued(config, saved)))
         names = sorted(name for name in before.keys() | now.keys() if name in MEASURED_ON or not name.startswith(FREE))
         pairs = ((name, before.get(name), now.get(name)) for name in names)
         differing = [f"{name} was {old!r}, is {new!r}" for name, old, new in pairs if old != new]
@@ -244,6 +237,18 @@ def _is_unfinished(folder: Folder) -> bool:
     return folder.is_dir() and all(
         name.removesuffix(".tmp").removeprefix(".") in ours or is_of_macos(name) for name in names
     )
+
+
+def earlier_defaults() -> dict[str, Any]:
+    """All fields, by dotted name, as they were in effect in a run whose version did not have them."""
+    return flatten(resolved(default_config())) | values_before()
+
+
+def _continued(config: Section, saved: Mapping[str, Any]) -> Section:
+    for name, value in values_before().items():
+        if name not in saved and config[name] == FIELDS[name].default:
+            config = config.replaced(name, value)
+    return config
 
 
 def resolved(config: Config) -> dict[str, Any]:

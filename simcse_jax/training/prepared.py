@@ -95,11 +95,11 @@ def _open(config: Section, name: str, paths: Sequence[Path], tokenizer: Tokenize
         )
     processes.say(f"{name}: {kinds(manifest)}, prepared")
     mixture = by_weight(config, split_sources(name), prepared.sizes) if data.weights and paths[1:] else None
-    told = tells_equal(config, prepared, name)
-    return PreparedCorpus(prepared, tokenizer.pad_token_id, labels, data.subsample, mixture=mixture, texts=told)
+    compared = compares_texts(config, prepared, name)
+    return PreparedCorpus(prepared, tokenizer.pad_token_id, labels, data.subsample, mixture=mixture, texts=compared)
 
 
-def tells_equal(config: Section, prepared: Prepared, name: str) -> bool:
+def compares_texts(config: Section, prepared: Prepared, name: str) -> bool:
     """Whether equal texts are to be left out of the negatives; says so where that cannot be, but was not asked for.
 
     Raises:

@@ -127,15 +127,15 @@ def _tokenized(config: Section, model: Pretrained, tokenizer: Tokenizer, example
     if corpus.sizes and data.batching == ONE_SOURCE:
         firsts = itertools.accumulate(corpus.sizes, initial=0)
         parts = [corpus.of_source(number) for number in range(len(corpus.sizes))]
-        told = [with_texts(config, part, examples, first) for part, first in zip(parts, firsts, strict=False)]
-        return one_source(config, names, told)
+        numbered_parts = [with_texts(config, part, examples, first) for part, first in zip(parts, firsts, strict=False)]
+        return one_source(config, names, numbered_parts)
     if data.weights and corpus.sizes:
         corpus = dataclasses.replace(corpus, mixture=by_weight(config, names, corpus.sizes))
     return with_texts(config, corpus, examples)
 
 
 def with_texts(config: Section, corpus: Corpus, examples: Examples, first: int = 0) -> Corpus:
-    """A corpus that tells which texts are equal, if these are left out; `first` is its first row in `examples`."""
+    """A corpus with numbers of its texts, if equal ones are left out; `first` is its first row in `examples`."""
     width, rows = corpus.input_ids.shape[1], slice(first, first + corpus.num_rows)
     if not leaves_equal_out(config, width):
         return corpus

@@ -32,7 +32,7 @@ class PreparedCorpus(Part):
     subsample: int = 0  # rows drawn with the run's seed; 0 for all
     pairing: Pairing | None = None  # as in `data.batches.Corpus`
     mixture: Mixture | None = None  # the turns of several corpora in an epoch; None: one turn per row
-    texts: bool = False  # whether batches tell which texts are equal, by the texts that were kept
+    texts: bool = False  # whether batches have numbers of texts, by the texts that were kept
 
     taught = None  # a prepared corpus has no text for a teacher
 
@@ -84,7 +84,7 @@ class PreparedBatches(AnyBatches):
         self._located = functools.lru_cache(KEPT)(self._locate)
         self._numbered = functools.lru_cache(KEPT)(self._number)
         self._alone = threading.Lock()  # of `_located`
-        self._telling = threading.Lock()  # of `_numbered`, which reads texts: the step does not wait for it
+        self._comparing = threading.Lock()  # of `_numbered`, which reads texts: the step does not wait for it
 
     def rows(self, step: int, part: slice) -> dict[str, np.ndarray]:
         """See `AnyBatches`. Only these rows' tokens are read, but all rows are located, and their texts compared."""
@@ -146,7 +146,7 @@ class PreparedBatches(AnyBatches):
         if self._prepared.mixed:
             batch["present"] = own.present
         if self._corpus.texts:
-            with self._telling:
+            with self._comparing:
                 batch["text"] = self._numbered(step)[first:last]
         return batch
 
