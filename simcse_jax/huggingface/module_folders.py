@@ -105,7 +105,7 @@ def read_tensors(folder: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[st
             raise UserError(f"{path}: the tensor {name!r} has shape {tensors[name].shape}, not {shape}")
     if other := tensors.keys() - shapes.keys():
         raise Unsupported(f"{path}: the tensor {min(other)!r} is not supported")
-    return {name: as_float32(tensors[name], name, str(path)) for name in shapes}
+    return {name: np.array(as_float32(tensors[name], name, str(path))) for name in shapes}
 
 
 def read_layers(folder: Path, pooler: str) -> str:

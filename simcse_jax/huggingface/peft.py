@@ -112,7 +112,7 @@ def read_adapter(name: str, encoder: EncoderConfig, model: Pretrained) -> dict[s
         if (found := tensors[key].shape) != shape:
             needs = f"but {model.name} needs {shape}: it is an adapter of another model"
             raise UserError(f"{path}: {key!r} has shape {found}, {needs}")
-        params[ours] = np.ascontiguousarray(as_float32(tensors[key], key, str(path)).T)
+        params[ours] = np.array(as_float32(tensors[key], key, str(path)).T, order="C")
     return params
 
 

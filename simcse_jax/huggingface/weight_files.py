@@ -1,17 +1,22 @@
 """Reads the tensors of a folder in Hugging Face format, from any of the usual files, and writes safetensors.
 
+Tensors of safetensors are read from the disk where their elements are used, so a model that is converted one tensor at
+a time is never in memory twice. They change with the file: what outlives the conversion must be a copy.
+
 A `pytorch_model.bin` is read without PyTorch and without running code from the file, in both layouts: the zip archive
 (PyTorch 1.6 and later) and the older stream of pickles. The places of all tensors are checked before any of their data
 is read, and no more is read than the file has bytes, whatever it says.
 """
 
 import io
+import json
 import math
 import os
 import zipfile
 from pathlib import Path
 from typing import IO, Any
 
+import ml_dtypes
 import numpy as np
 
 from simcse_jax.errors import UserError, reason, why
@@ -20,28 +25,42 @@ from simcse_jax.huggingface.torch_pickle import LIMIT, Storage, Tensor, read_pic
 
 NAMES = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 # The types of safetensors that NumPy has too.
-TYPES = {"F64", "F32", "F16", "BF16", "C64", "BOOL", *(f"{sign}{bits}" for sign in "IU" for bits in (8, 16, 32, 64))}
+TYPES = {f"F{bits}": np.dtype(f"<f{bits // 8}") for bits in (16, 32, 64)}
+TYPES |= {f"{sign}{bits}": np.dtype(f"<{sign.lower()}{bits // 8}") for sign in "IU" for bits in (8, 16, 32, 64)}
+TYPES |= {"BF16": np.dtype(ml_dtypes.bfloat16), "C64": np.dtype("<c8"), "BOOL": np.dtype(bool)}
+METADATA = "__metadata__"  # in the header of safetensors, besides the tensors
 LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 
 
 def read_safetensors(path: Path) -> dict[str, np.ndarray]:
-    """The tensors of one safetensors file, by name."""
+    """The tensors of one safetensors file, by name, as read-only views of the file."""
     from safetensors import SafetensorError, safe_open
-    from safetensors.numpy import load_file
 
     try:
-        with safe_open(path, framework="numpy") as file:
+        with safe_open(path, framework="numpy") as file:  # checks that each has its place in the file
             types = {name: file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118
         other = next((name for name in types if types[name] not in TYPES), None)
         if other is not None:
             raise UserError(f"{path}: {other!r} has the type {types[other]}; convert the weights to F32, F16 or BF16")
-        return load_file(path)
+        return _mapped(path)
     except (OSError, SafetensorError, ValueError, KeyError) as error:
         raise UserError(f"{path}: truncated or damaged ({reason(error)}); download it again") from None
 
 
+def _mapped(path: Path) -> dict[str, np.ndarray]:
+    """The tensors of a file that has been checked: the length of its JSON, the JSON, and the tensors' bytes."""
+    content = np.asarray(np.memmap(path, np.uint8, mode="r"))
+    start = 8 + int.from_bytes(content[:8].tobytes(), "little")
+    header = json.loads(content[8:start].tobytes())
+    places = {name: [start + offset for offset in header[name]["data_offsets"]] for name in header.keys() - {METADATA}}
+    return {
+        name: content[first:end].view(TYPES[header[name]["dtype"]]).reshape(header[name]["shape"])
+        for name, (first, end) in places.items()
+    }
+
+
 def read_weights(folder: Path) -> tuple[dict[str, np.ndarray], Path]:
-    """The tensors of a model folder, and the file that they come from.
+    """The tensors of a model folder, of safetensors as views of their files, and the file that they come from.
 
     Looks for `model.safetensors`, then for its shards, then for `pytorch_model.bin` (whole or sharded).
     """

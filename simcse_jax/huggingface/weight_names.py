@@ -183,7 +183,7 @@ def to_params(
             for source, (first, end) in zip(sources, itertools.pairwise(ends), strict=True)
         ]
         joined = np.concatenate(parts) if len(parts) > 1 else parts[0]
-        params[name] = np.ascontiguousarray(joined.T) if name.endswith("kernel") else joined
+        params[name] = np.array(joined.T if name.endswith("kernel") else joined, order="C")  # not the file's
     return params
 
 
@@ -340,7 +340,7 @@ def read_head(
             return None
         if value.shape != (shape[::-1] if name.endswith("kernel") else shape):  # e.g. padded to more words
             return None
-        head[name] = np.ascontiguousarray(value.T if name.endswith("kernel") else value, np.float32)
+        head[name] = np.array(value.T if name.endswith("kernel") else value, np.float32, order="C")
     return head
 
 

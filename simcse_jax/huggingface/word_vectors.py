@@ -272,7 +272,7 @@ def read_word_embeddings(folder: Path) -> tuple[Vocabulary, np.ndarray, int]:
         raise UserError(f"{path}: {TENSOR!r} has shape {table.shape}, but {WORDS_FILE} has {words} words")
     if table.dtype.kind != "f" or not np.isfinite(table).all():
         raise UserError(f"{path}: {TENSOR!r} has values that are NaN or infinite")
-    return vocabulary, np.asarray(table, np.float32), length
+    return vocabulary, np.array(table, np.float32), length
 
 
 def write_word_embeddings(folder: Path, vocabulary: Vocabulary, table: np.ndarray, max_length: int) -> None:

@@ -268,7 +268,7 @@ def read_frozen(folder: Path, run: Mapping[str, Any], shapes: Mapping[str, Any])
     path, mend = folder / FROZEN_FILE, "copy it from a backup, or run the training's command again, which writes it"
     if not path.is_file():
         raise UserError(f"{path}: is missing; {mend}")
-    found = read_safetensors(path)
+    found = {name: np.array(value) for name, value in read_safetensors(path).items()}
     same = {name: value.shape for name, value in found.items()} == {name: each.shape for name, each in shapes.items()}
     if not same or base_fingerprint(found) != run["sha256"].get(FINGERPRINT):
         raise UserError(f"{path}: damaged: not the parameters that the run froze; remove it and {mend}")

@@ -1,7 +1,9 @@
 import json
 import shutil
+import tracemalloc
 
 import pytest
+from support import write_model
 from support.models import edit_json, edit_tensors
 
 from simcse_jax.errors import UserError
@@ -15,6 +17,20 @@ def test_num_layers_keeps_the_first(tiny_folder):
     assert set(first.params) == {name for name in whole.params if not name.startswith("encoder.layers.1.")}
     with pytest.raises(UserError, match="has 2 layers"):
         load(str(tiny_folder), 3)
+
+
+def test_a_model_is_never_in_memory_twice_nor_changes_with_its_file(tmp_path):
+    folder = write_model(tmp_path / "wide", "bert", intermediate_size=20_000)  # 10 MB
+    tracemalloc.start()
+    params = load(str(folder)).params
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1.2 * sum(array.nbytes for array in params.values())
+    before = {name: array.copy() for name, array in params.items()}
+    content = (folder / "model.safetensors").read_bytes()
+    with open(folder / "model.safetensors", "r+b") as file:  # as another program writes, in its place
+        file.write(content[: len(content) // 2] + bytes(len(content) - len(content) // 2))
+    assert all((params[name] == value).all() for name, value in before.items())
 
 
 def test_a_checkpoint_s_own_pooler_is_not_a_head(tiny_folder):
