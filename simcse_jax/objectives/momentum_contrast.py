@@ -91,7 +91,7 @@ class MomentumContrast(Objective):
     }
 
     def state(
-        self, encoder: EncoderConfig, params: Mapping[str, Array], key: Key[Array, ""], **fields: Any
+        self, encoder: EncoderConfig, params: Mapping[str, AnyArray], key: Key[Array, ""], **fields: Any
     ) -> dict[str, Array]:
         """The momentum encoder, by the names of the encoder's trained parameters, and an empty queue.
 
@@ -156,7 +156,7 @@ def _copied(name: str) -> bool:
     return name.startswith(("encoder.", PREFIX))
 
 
-def _followed(own: Mapping[str, Array], params: Mapping[str, Array], momentum: Any) -> dict[str, Array]:
+def _followed(own: Mapping[str, Array], params: Mapping[str, AnyArray], momentum: Any) -> dict[str, Array]:
     """γ · own + (1 − γ) · params."""
     return {name: momentum * value + (1 - momentum) * params[name] for name, value in own.items()}
 

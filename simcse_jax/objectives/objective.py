@@ -258,7 +258,7 @@ class Objective:
         raise NotImplementedError
 
     def state(
-        self, encoder: EncoderConfig, params: Mapping[str, Array], key: Key[Array, ""], **fields: Any
+        self, encoder: EncoderConfig, params: Mapping[str, AnyArray], key: Key[Array, ""], **fields: Any
     ) -> dict[str, Array]:
         """What it keeps from step to step besides parameters, as it is before the first one; checkpoints have it.
 

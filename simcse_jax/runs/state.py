@@ -27,7 +27,7 @@ from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.config import Convolutions, EncoderConfig, Lora, Partial
 from simcse_jax.models.head import HEADS, PREFIX
 from simcse_jax.models.model_types import WORD_VECTORS
-from simcse_jax.models.parameters import Params
+from simcse_jax.models.parameters import Arrays, Params
 from simcse_jax.models.projector import Projector, fresh_projector, read_projector
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.objectives.objective import Parameters
@@ -98,23 +98,25 @@ def pretrained_shapes(encoder: EncoderConfig) -> Shapes:
     return shapes | {name: jax.ShapeDtypeStruct(shape, jnp.float32) for name, shape in head.items()}
 
 
-def initial_params(config: Section, model: Pretrained, adapter: Mapping[str, AnyArray] | None = None) -> Params:
+def initial_params(
+    config: Section, model: Pretrained, adapter: Mapping[str, AnyArray] | None = None
+) -> dict[str, AnyArray]:
     """All initial parameters of a run, frozen ones included: the loaded weights, and fresh ones that the model lacks.
+
+    The loaded ones are the model's own arrays, on the host as a rule: they belong on no device as a whole.
 
     A second encoder starts from the same weights, with a fresh head of its own. `adapter` has LoRA's parameters where
     they are not fresh.
     """
-    loaded = {name: value for name, value in model.params.items() if name.startswith("encoder.")}
-    encoder: Params = jax.device_put(loaded, may_alias=False)  # a step donates the buffers
+    encoder: dict[str, AnyArray] = {name: value for name, value in model.params.items() if name.startswith("encoder.")}
     encoder |= _convolutions(config, model)
     if model_has_lora(config.model):
         encoder |= lora.fresh(with_parts(model.config, config.model), _key(config.seed, LORA_STREAM))
-        encoder |= {name: jnp.asarray(value) for name, value in (adapter or {}).items()}
-    params = encoder | _head(config, model, HEAD_STREAM)
+        encoder |= adapter or {}
+    params = {**encoder, **_head(config, model, HEAD_STREAM)}
     if config.model.dual_encoder:
-        second = encoder | _head(config, model, SECOND_HEAD_STREAM)
-        # Copies: a step donates the buffers of its old state, each once.
-        params |= {parameters.SECOND + name: jnp.array(value) for name, value in second.items()}
+        params |= {parameters.SECOND + name: value for name, value in encoder.items()}
+        params |= {parameters.SECOND + name: value for name, value in _head(config, model, SECOND_HEAD_STREAM).items()}
     if HEADS[config.model.mlp].trained and choose_pooler(model, config.model.pooler)[1]:
         processes.say(f"{model.name}: its own head is trained further")
     if projector := read_projector(config.get("projector", {})):
@@ -122,11 +124,11 @@ def initial_params(config: Section, model: Pretrained, adapter: Mapping[str, Any
     for name, objective in trained(config.objective).items():
         if own := objective.parameters:
             params |= _objective_params(name, own, model, config.seed)
-            params |= {own.copy_of_encoder + part: jnp.array(encoder[part]) for part in _copied(own, encoder)}
+            params |= {own.copy_of_encoder + part: encoder[part] for part in _copied(own, encoder)}
     return params
 
 
-def initial_kept(config: Section, encoder: EncoderConfig, trained_params: Params) -> Kept:
+def initial_kept(config: Section, encoder: EncoderConfig, trained_params: Mapping[str, AnyArray]) -> Kept:
     """What the objectives of a run keep from step to step, as it is before the first one."""
     key = _key(config.seed, STATE_STREAM)
     found = {}
@@ -137,12 +139,12 @@ def initial_kept(config: Section, encoder: EncoderConfig, trained_params: Params
     return found
 
 
-def _convolutions(config: Section, model: Pretrained) -> Params:
+def _convolutions(config: Section, model: Pretrained) -> Arrays:
     """The model's own convolutions if they have the same sizes, otherwise fresh ones; nothing if it trains none."""
     wanted = convolutions_of(config.model)
     if wanted is None:
         return {}
-    own = {name: jnp.asarray(value) for name, value in model.params.items() if name.startswith(convolutions.PREFIX)}
+    own = {name: value for name, value in model.params.items() if name.startswith(convolutions.PREFIX)}
     encoder = dataclasses.replace(model.config, convolutions=wanted)
     fresh = convolutions.fresh(encoder, _key(config.seed, CONVOLUTION_STREAM))
     if {name: value.shape for name, value in own.items()} == {name: value.shape for name, value in fresh.items()}:
@@ -153,23 +155,23 @@ def _convolutions(config: Section, model: Pretrained) -> Params:
     return fresh
 
 
-def _head(config: Section, model: Pretrained, stream: int) -> Params:
+def _head(config: Section, model: Pretrained, stream: int) -> Arrays:
     """The model's own head or a fresh one; nothing if no head is trained."""
     if not HEADS[config.model.mlp].trained:
         return {}
     if choose_pooler(model, config.model.pooler)[1]:
-        return {name: jnp.asarray(value) for name, value in model.params.items() if name.startswith(PREFIX)}
+        return {name: value for name, value in model.params.items() if name.startswith(PREFIX)}
     size = model.config.hidden_size
     kernel = 0.02 * jax.random.normal(_key(config.seed, stream), (size, size), jnp.float32)
     return {f"{PREFIX}kernel": kernel, f"{PREFIX}bias": jnp.zeros(size, jnp.float32)}
 
 
-def _objective_params(name: str, own: Parameters, model: Pretrained, seed: int) -> Params:
+def _objective_params(name: str, own: Parameters, model: Pretrained, seed: int) -> Arrays:
     """An objective's own parameters: the model's if it has them, otherwise fresh ones."""
     names = _shapes(own, model.config).keys()
     loaded = {parameters.LANGUAGE_MODEL + part: value for part, value in (model.language_model or {}).items()}
     if names <= loaded.keys():
-        return {part: jnp.asarray(loaded[part]) for part in names}
+        return {part: loaded[part] for part in names}
     if own.pretrained:
         processes.say(f"{model.name}: has no {own.pretrained}; objective.{name} starts with a fresh one")
     return own.fresh(model.config, _key(seed, own.stream))

@@ -45,7 +45,7 @@ from simcse_jax.training.learning_rate import warmup_steps
 from simcse_jax.training.loss import Recipe
 from simcse_jax.training.optimizer import Optimization
 from simcse_jax.training.schedule import Schedule, make_schedule
-from simcse_jax.training.step import init_state
+from simcse_jax.training.step import split_state
 from simcse_jax.training.token_passes import Networks
 
 NOTHING = Corpus(np.zeros((0, 1, 1), np.int32), np.zeros((0, 1, 1), np.int8))  # of a run without steps
@@ -112,15 +112,19 @@ class Setup:
         return make_settings(config, max(self.schedule.total, 1))
 
     def state(self) -> TrainState:
-        """The initial state, on the devices; its `step` is common to all runs."""
-        states = []
+        """The initial state, on the devices; its `step` is common to all runs.
+
+        Weights go from the host straight to their places, where the optimizer's part is made: no device ever has all of
+        either.
+        """
+        params, kept = [], []
         for config in self.configs:
-            params = initial_params(config, self.inputs.model, self.inputs.adapter)
-            trained, _ = partial.split(params, self.encoder)
-            kept = initial_kept(config, self.encoder, trained)
-            states.append(init_state(trained, self._numbers(config), self.recipe.optimization, kept))
-        state = TrainState(states[0].step, *stacked([state[1:] for state in states]))
-        return distribute(state, self.mesh, runs=self.together)
+            every = initial_params(config, self.inputs.model, self.inputs.adapter)
+            params.append(partial.split(every, self.encoder)[0])
+            kept.append(initial_kept(config, self.encoder, params[-1]))
+        numbers = stacked([self._numbers(config) for config in self.configs])
+        split, own = distribute((stacked(params), stacked(kept)), self.mesh, runs=self.together)
+        return split_state(split, numbers, self.recipe.optimization, own, self.mesh, self.together)
 
     def of_run(self, params: Params, run: int) -> Params:
         """The parameters of one run, by its number, whole on every device."""

@@ -10,7 +10,7 @@ import optax
 from jax.sharding import Mesh
 from jaxtyping import Array, Float
 
-from simcse_jax.devices.parts import constrain
+from simcse_jax.devices.parts import constrain, shardings
 from simcse_jax.models.parameters import Params
 from simcse_jax.models.sentence_encoder import Graph
 from simcse_jax.objectives.rows import Batch, Kept, Settings
@@ -20,6 +20,8 @@ from simcse_jax.training.learning_rate import learning_rate
 from simcse_jax.training.loss import Recipe, make_loss
 from simcse_jax.training.optimizer import ADAMW, Optimization, norm_of_whole, optimizer
 
+# Where the axis of runs is in a state of several.
+RUNS = TrainState(step=None, params=0, optimizer=0, kept=0)  # type: ignore[arg-type]  # numbers in the arrays' places
 METRICS = ("loss", "learning_rate", "gradient_norm")
 
 Metrics = dict[str, Float[Array, ""]]  # by the names above, and OBJECTIVE/NAME of what objectives measure
@@ -36,6 +38,20 @@ def init_state(
 @functools.partial(jax.jit, static_argnames="chosen")  # one program in place of one for each shape
 def _fresh(params: Params, settings: Mapping[str, Any], chosen: Optimization) -> optax.OptState:
     return optimizer(jnp.zeros((), jnp.int32), settings, chosen).init(params)
+
+
+def split_state(
+    params: Params, settings: Mapping[str, Any], chosen: Optimization, kept: Kept, mesh: Mesh, together: bool = False
+) -> TrainState:
+    """`init_state` of arrays that `devices.parts` has split, which are donated: the rest is made where it belongs."""
+
+    def make(params: Params, settings: Mapping[str, Any], kept: Kept) -> TrainState:
+        return init_state(params, settings, chosen, kept)
+
+    if together:
+        make = jax.vmap(make, out_axes=RUNS)
+    wanted = shardings(jax.eval_shape(make, params, settings, kept), mesh, runs=together)
+    return jax.jit(make, donate_argnums=(0, 2), out_shardings=wanted)(params, settings, kept)
 
 
 def make_update(graph: Graph, recipe: Recipe, mesh: Mesh) -> Update:
@@ -73,8 +89,7 @@ def make_step(graph: Graph, recipe: Recipe, mesh: Mesh, together: bool = False) 
     """
     compute = make_update(graph, recipe, mesh)
     if together:
-        axes = TrainState(step=None, params=0, optimizer=0, kept=0)  # type: ignore[arg-type]  # numbers in the arrays' places
-        compute = jax.vmap(compute, in_axes=(axes, 0, 0, None), out_axes=(axes, 0))
+        compute = jax.vmap(compute, in_axes=(RUNS, 0, 0, None), out_axes=(RUNS, 0))
 
     def update(
         state: TrainState, batch: Batch, settings: Settings, frozen: Params | None = None

@@ -45,6 +45,17 @@ def test_there_is_a_head_if_the_config_says_so(mlp, trained, scored, inputs):
     assert setup.embed.use_head == bool(scored)
 
 
+def test_no_two_arrays_of_a_state_share_a_buffer_nor_one_with_the_model(inputs):
+    """A step gives up the buffers of its old state: one that is there twice could be given up once only."""
+    inputs.devices = inputs.devices[:1]
+    state = make_setup([config(model__dual_encoder=True)], inputs).state()
+    arrays = jax.tree.leaves(state)
+    assert sum(map(np.size, arrays)) > 3 * 2 * sum(map(np.size, inputs.model.params.values()))  # with both moments
+    pointers = [array.addressable_data(0).unsafe_buffer_pointer() for array in arrays]
+    pointers += [array.ctypes.data for array in inputs.model.params.values()]
+    assert len(set(pointers)) == len(pointers)
+
+
 def test_it_encodes_like_the_loaded_model(inputs, tiny_bert):
     made = config(model__mlp="none", train__dtype="bfloat16")
     setup = make_setup([made], inputs)
