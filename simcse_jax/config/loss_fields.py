@@ -45,7 +45,7 @@ LOSS_SECTIONS = {
     "projector": "A network with batch norm between the embeddings and some objectives, in training only.",
     "objective": "The loss is the weighted sum of these terms.",
     **_sections(_objectives(teacher=False)),
-    "teacher": "A model whose embeddings of all training sentences are computed once, before the run.",
+    "teacher": "A model, or two, whose embeddings of all training sentences are computed once, before the run.",
     **_sections(_objectives(teacher=True)),
     "matryoshka": "The objectives at several sizes of the embeddings (Kusupati et al. 2022).",
 }
@@ -169,6 +169,15 @@ LOSS_FIELDS = {
     **fields_of_objectives(_objectives(teacher=False)),
     "teacher.model": field(
         "", "The model, as for model.init_from; it is used as it is published, and not trained.", only=_taught
+    ),
+    "teacher.second": field(
+        "", "A second teacher; the similarities of both are cosines, and their mean is learned.", only=_taught
+    ),
+    "teacher.share": field(
+        0.5,
+        "The share of the first teacher in the mean of two.",
+        rule("above 0 and below 1", lambda share: 0 < share < 1),
+        only=lambda config: _taught(config) and config.teacher.second,
     ),
     "teacher.kept": field(
         "",

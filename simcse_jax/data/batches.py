@@ -139,7 +139,7 @@ class Batches(AnyBatches):
         further = {"label": self._corpus.labels, "present": self._corpus.present, "score": self._corpus.scores}
         if self._corpus.taught is not None:
             places = self._corpus.take(self._corpus.taught.places, rows)
-            batch["teacher"] = np.asarray(self._corpus.taught.embeddings[places])
+            batch["teacher"] = self._corpus.taught.of(places)
         if self._corpus.texts is not None:
             batch["text"] = self._corpus.take(self._corpus.texts, rows)
         return batch | {name: array[rows] for name, array in further.items() if array is not None}

@@ -12,11 +12,32 @@ from simcse_jax.host.storage import sha256
 
 
 class Taught(NamedTuple):
-    """A teacher's embeddings of all sentences: sentence c of row n has the embedding `places[n, c]`."""
+    """A teacher's embeddings of all sentences, or two teachers': sentence c of row n has those at `places[n, c]`."""
 
     embeddings: np.ndarray  # (U, E) float32, of each distinct sentence
     places: np.ndarray  # (N, C) int32
     key: str  # what they depend on
+    second: np.ndarray | None = None  # (U, F) float32, by the second teacher
+    share: float = 1.0  # the first teacher's, of their cosines
+
+    def of(self, places: np.ndarray) -> np.ndarray:
+        """The embeddings at these places, (…, E); of two teachers both side by side, (…, E + F).
+
+        They are √α t₁ / ‖t₁‖ and √(1 − α) t₂ / ‖t₂‖ with α the share, so that the cosine of two sentences is
+        α cos₁ + (1 − α) cos₂, the mixture of RankCSE (Liu et al. 2023, arXiv:2305.16726, Section 3.3).
+        """
+        first = np.asarray(self.embeddings[places])
+        if self.second is None:
+            return first
+        parts = (first, self.share), (self.second[places], 1 - self.share)
+        return np.concatenate([np.float32(np.sqrt(share)) * _unit(rows) for rows, share in parts], axis=-1)
+
+
+def _unit(rows: np.ndarray) -> np.ndarray:
+    """Rows (…, E) of length 1."""
+    lengths: np.ndarray = np.linalg.norm(rows, axis=-1, keepdims=True)
+    found: np.ndarray = rows / np.maximum(lengths, np.finfo(np.float32).tiny)
+    return found
 
 
 class Programs(NamedTuple):

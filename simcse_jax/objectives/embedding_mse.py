@@ -45,8 +45,13 @@ class EmbeddingMSE(Objective):
     paired = compares_views = projectable = False  # a teacher's embeddings have no projector
 
     def check(self, config: Any, active: Sequence[Objective]) -> None:
-        """Refuses embeddings that the model does not keep."""
+        """Refuses embeddings that the model does not keep, and two teachers."""
         check_kept(config, "config.objective.embedding_mse.weight", "the trained embedding is the teacher's")
+        if config.teacher.second:
+            raise UserError(
+                f"config.teacher.second={config.teacher.second}: objective.{self.name} compares elements, of which two "
+                "teachers have no mean; leave it empty"
+            )
 
     def check_teacher(self, names: tuple[str, str], sizes: tuple[int, int]) -> None:
         """Refuses a teacher whose embeddings have another size."""

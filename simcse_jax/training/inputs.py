@@ -39,6 +39,7 @@ READ = (
     "model.generator",
     "model.lora.init_from",
     "teacher.model",
+    "teacher.second",
     "data.train",
     "data.augment.lexicon",
     "eval.data",

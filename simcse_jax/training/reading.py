@@ -30,7 +30,7 @@ from simcse_jax.models.config import REPEATED
 from simcse_jax.objectives.registry import needing, trained
 from simcse_jax.training.columns import check_corpus, check_scores
 from simcse_jax.training.prepared import by_weight, open_prepared
-from simcse_jax.training.teacher import read_teacher, teach
+from simcse_jax.training.teacher import read_teachers, teach
 
 
 def read_training_examples(config: Section) -> Examples:
@@ -98,7 +98,7 @@ def _tokenized(config: Section, model: Pretrained, tokenizer: Tokenizer, example
     data, prompts, lengths = config.data, prompts_of(config), lengths_of(config)
     names = split_sources(data.train)
     check_prompts(tokenizer, prompts, lengths or Lengths(*[data.max_length] * 2), "config.data.prompts.{}")
-    teacher = read_teacher(config, model.config.token_size)
+    teachers = read_teachers(config, model.config.token_size)
     examples = read_training_examples(config) if examples is None else examples
     check_scores(config, examples)
     if data.augment.name:
@@ -118,8 +118,8 @@ def _tokenized(config: Section, model: Pretrained, tokenizer: Tokenizer, example
         at = " and ".join(str(length) for length in dict.fromkeys(lengths or (data.max_length,)))
         every = len(examples) * len(examples.columns) if examples.present is None else int(examples.present.sum())
         processes.say(f"{corpus.cut:,} of {every:,} sentences have more than {at} tokens and are cut there")
-    if teacher is not None:
-        corpus = dataclasses.replace(corpus, taught=teach(config, teacher, examples))
+    if teachers:
+        corpus = dataclasses.replace(corpus, taught=teach(config, teachers, examples))
     if prompts:
         say_prompts(names, prompts)
     if corpus.sizes and (data.weights or data.batching == ONE_SOURCE):

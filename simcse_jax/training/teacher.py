@@ -1,6 +1,7 @@
-"""The teacher: a model that is read once, and its embeddings of all training sentences."""
+"""The teachers: models that are read once, and their embeddings of all training sentences."""
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 
 import jax
@@ -25,26 +26,38 @@ from simcse_jax.runs.loading import load_model
 DIGEST = 64  # bytes
 
 
-def read_teacher(config: Section, size: int) -> Embedder | None:
-    """The model of config.teacher.model, as its files say that it encodes; None if no objective needs it.
+def names_of(config: Section) -> dict[str, str]:
+    """The models of the teachers by their fields: one, or two."""
+    named = {f"config.teacher.{field}": config.teacher[field] for field in ("model", "second")}
+    return {field: name for field, name in named.items() if name}
+
+
+def read_teachers(config: Section, size: int) -> list[Embedder]:
+    """The models of config.teacher, as their files say that they encode; none if no objective needs them.
 
     Args:
       config: of the run.
       size: the elements of the embeddings that are trained.
 
     Raises:
-      UserError: when it cannot be read, its embeddings have another size and the objective compares elements, or the
+      UserError: when one cannot be read, its embeddings have another size and the objective compares elements, or the
         folder that is to keep them cannot be written to.
     """
     if not (objectives := needing(config.objective, "teacher")):
-        return None
-    name = config.teacher.model
+        return []
     if config.teacher.kept:
         output_folder(config.teacher.kept, option="config.teacher.kept")
+    found = [_read_teacher(field, name) for field, name in names_of(config).items()]
+    for objective in objectives:
+        objective.check_teacher((config.teacher.model, config.model.init_from), (found[0].dimension, size))
+    return found
+
+
+def _read_teacher(field: str, name: str) -> Embedder:
     try:
         model = load_model(name)
     except UserError as error:
-        raise UserError(f"config.teacher.model: {error}") from None
+        raise UserError(f"{field}: {error}") from None
     settings = model.settings
     teacher = on_local_devices(model, model.tokenizer, choose_pooler_aloud(model, None, stacklevel=2), "float32")
     prompt = resolve_prompt(settings.prompts, settings.default_prompt_name, None, None)
@@ -52,33 +65,41 @@ def read_teacher(config: Section, size: int) -> Embedder | None:
     teacher = dataclasses.replace(teacher, normalize=model.normalize, prompt=prompt, batch_size=batch_size)
     if settings.truncate_dim and settings.truncate_dim < teacher.dimension:
         teacher = teacher.truncated(settings.truncate_dim, normalized_first=model.normalize)
-    for objective in objectives:
-        objective.check_teacher((name, config.model.init_from), (teacher.dimension, size))
     return teacher
 
 
-def teach(config: Section, teacher: Embedder, examples: Examples) -> Taught:
-    """The teacher's embeddings of all sentences, each distinct one encoded once, or read where they were kept.
+def teach(config: Section, teachers: Sequence[Embedder], examples: Examples) -> Taught:
+    """The teachers' embeddings of all sentences, each distinct one encoded once, or read where they were kept.
 
     Raises:
       UserError: when the folder that keeps them cannot be written, or the file there is damaged.
     """
     places, sentences = numbered(zip(*examples.columns, strict=True))
-    key = _key(teacher, sentences)
+    keys = [_key(teacher, sentences) for teacher in teachers]
+    named = zip(names_of(config).items(), teachers, keys, strict=True)
+    found = [_taught(config, *name, teacher, key, sentences) for name, teacher, key in named]
+    if len(found) == 1:
+        return Taught(found[0], places, keys[0])
+    share = config.teacher.share
+    key = sha256(np.frombuffer(f"{keys} {share}".encode(), np.uint8))
+    return Taught(found[0], places, key, found[1], share)
+
+
+def _taught(config: Section, field: str, name: str, teacher: Embedder, key: str, sentences: list[str]) -> np.ndarray:
     if not config.teacher.kept:
-        return Taught(_encoded(config, teacher, sentences), places, key)
+        return _encoded(field, name, teacher, sentences)
     file = local_path(config.teacher.kept) / f"{key}.npy"
     if not file.is_file():
-        _write(file, _encoded(config, teacher, sentences))
-    return Taught(_read(file, len(sentences), teacher.dimension), places, key)
+        _write(file, _encoded(field, name, teacher, sentences))
+    return _read(file, len(sentences), teacher.dimension)
 
 
-def _encoded(config: Section, teacher: Embedder, sentences: list[str]) -> np.ndarray:
-    processes.say(f"encoding {len(sentences):,} distinct sentences with the teacher {config.teacher.model}")
+def _encoded(field: str, name: str, teacher: Embedder, sentences: list[str]) -> np.ndarray:
+    processes.say(f"encoding {len(sentences):,} distinct sentences with the teacher {name}")
     try:
         return teacher.with_progress(sentences, processes.is_first())
     except UserError as error:
-        raise UserError(f"config.teacher.model={config.teacher.model}: {error}") from None
+        raise UserError(f"{field}={name}: {error}") from None
 
 
 def _key(teacher: Embedder, sentences: list[str]) -> str:

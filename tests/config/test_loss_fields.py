@@ -15,7 +15,7 @@ def test_every_objective_has_its_weight_its_section_and_its_readings():
     for name in objectives:
         assert LOSS_FIELDS[f"objective.{name}.weight"].of_step and f"objective.{name}" in LOSS_SECTIONS
     readings = [field for name, field in LOSS_FIELDS.items() if name.endswith(".reading")]
-    assert len(readings) == 6 and not any(field.of_step for field in readings)
+    assert len(readings) == 8 and not any(field.of_step for field in readings)
 
 
 def test_infonce_alone_is_on_by_default():
@@ -94,7 +94,7 @@ def config_of(**fields):
     return config
 
 
-@pytest.mark.parametrize("name", ["embedding_mse", "margin_mse", "distill_kl", "gist"])
+@pytest.mark.parametrize("name", ["embedding_mse", "margin_mse", "distill_kl", "gist", "ranking_distillation"])
 def test_each_needs_a_teacher(name):
     weight = {f"objective__{name}__weight": 1.0}
     with pytest.raises(UserError, match=f"config.teacher.model: must be set for objective.{name}: a model"):

@@ -23,6 +23,7 @@ ARGUMENTS = {
     "simcse_plus_plus": ("base", "large", "sbert_base", "sbert_base_released", "sbert_large"),
     "diffcse": ("sts", "transfer", "roberta", "roberta_transfer", "simcse_plus_plus"),
     "esimcse": ("base", "large", "roberta", "roberta_large"),
+    "rank_cse": ("base", "listnet", "roberta"),
     "sup_bert": ("base", "large", "neutral", "mlm", "large_mlm"),
     "sup_roberta": ("base", "large", "mlm", "large_mlm"),
     "unsup_bert": ("base", "large", "mlm", "large_mlm"),
@@ -454,7 +455,7 @@ def test_the_map_of_the_code_says_what_each_recipe_is_composed_of():
     rows = [line.split("|")[2] for line in table.splitlines() if line.startswith("|")][2:]
     named = [name for cell in rows for name in re.findall(r"`([\w:]+)`", cell)]
     recipes = {path.stem for path in (ROOT / "configs").glob("*.py")} - {"quickstart", "tune"}
-    assert len(rows) == 15 and {name.partition(":")[0] for name in named} == recipes
+    assert len(rows) == 16 and {name.partition(":")[0] for name in named} == recipes
     for name in named:
         file, colon, variant = name.partition(":")
         assert recipe(f"{file}.py{colon}{variant}")
@@ -504,6 +505,25 @@ def test_esimcse_has_the_numbers_of_its_script():
         "roberta": ("roberta-base", 1e-5, 0.1, 0.30, 160),
         "roberta_large": ("roberta-large", 1e-5, 0.15, 0.28, 128),
     }
+
+
+def test_rank_cse_has_the_numbers_of_the_public_script():
+    found, consistency, distillation = {}, "objective.ranking_consistency.", "objective.ranking_distillation."
+    for argument in ARGUMENTS["rank_cse"]:
+        own = recipe(f"rank_cse.py:{argument}")
+        names = "model.init_from", "teacher.model", "teacher.second"
+        found[argument] = *(own[name] for name in names), own[f"{distillation}method"], own[f"{distillation}weight"]
+        assert (own["train.batch_size"], own["train.epochs"], own["train.learning_rate"]) == (128, 1, 3e-5)
+        assert (own["data.max_length"], own["eval.every"], own["model.dropout"]) == (32, 125, 0.1)
+        assert (own["model.pooler"], own["model.mlp"], own["teacher.share"]) == ("cls", "train", 1 / 3)
+        assert (own["objective.info_nce.weight"], own[f"{consistency}weight"]) == (1.0, 1.0)
+        temperatures = {own[f"{term}temperature"] for term in (consistency, distillation, "objective.info_nce.")}
+        assert (temperatures, own[f"{distillation}teacher_temperature"]) == ({0.05}, 0.025)
+        assert (own[f"{consistency}reading"], own[f"{distillation}reading"]) == ("paper", "paper")
+    bert = "bert-base-uncased", "voidism/diffcse-bert-base-uncased-sts", "princeton-nlp/unsup-simcse-bert-large-uncased"
+    roberta = "roberta-base", "voidism/diffcse-roberta-base-sts", "princeton-nlp/unsup-simcse-roberta-large"
+    assert found["base"] == (*bert, "listmle", 1.0) and found["listnet"] == (*bert, "listnet", 0.1)
+    assert found["roberta"] == (*roberta, "listmle", 1.0)
 
 
 def test_pairs_outside_the_noise_study_have_the_usual_views():

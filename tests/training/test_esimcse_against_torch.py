@@ -4,14 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support import CONFIGS, random_model
+from support import random_model
+from support.against_torch import assert_same_gradient, embedded, module_of, similarities
 from support.steps import batch, recipe, settings, term
 
 from simcse_jax.devices.mesh import data_mesh
-from simcse_jax.huggingface.weight_names import to_tensors
 from simcse_jax.models import parameters
 from simcse_jax.models.changes import Repeated
-from simcse_jax.models.config import EncoderConfig
 from simcse_jax.objectives.momentum_contrast import OBJECTIVE
 from simcse_jax.objectives.rows import Rows
 from simcse_jax.objectives.views import CHANGE
@@ -20,28 +19,6 @@ from simcse_jax.training.step import init_state, make_step
 
 pytestmark = pytest.mark.slow
 NAME, GAMMA, SIZE, RATE = OBJECTIVE.name, 0.75, 12, 0.4
-BERT = EncoderConfig.from_hugging_face(CONFIGS["bert"], "test")
-
-
-def module_of(params):
-    """Their encoder and the head, with the parameters of ours, in float64 so that the differences are ours."""
-    torch = pytest.importorskip("torch")
-    from transformers import BertConfig, BertModel
-
-    config = BertConfig(**CONFIGS["bert"] | {"num_hidden_layers": 1}, attn_implementation="eager")
-    encoder = BertModel(config, add_pooling_layer=False).eval()
-    tensors = {name: torch.tensor(np.array(value)) for name, value in to_tensors(dict(params), BERT).items()}
-    encoder.load_state_dict(tensors, strict=False)
-    head = torch.nn.Linear(config.hidden_size, config.hidden_size)
-    head.weight.data, head.bias.data = (torch.tensor(np.array(params[f"head.{name}"])) for name in ("kernel", "bias"))
-    head.weight.data = head.weight.data.T.contiguous()
-    return encoder.double(), head.double()
-
-
-def embedded(encoder, head, ids, mask):
-    torch = pytest.importorskip("torch")
-    ids, mask = (torch.tensor(np.array(part)).long() for part in (ids, mask))
-    return torch.tanh(head(encoder(ids, mask).last_hidden_state[:, 0]))
 
 
 def twice(keys, ids, mask, reading):
@@ -60,9 +37,8 @@ def their_loss(params, queue, ids, mask, positives):
     torch = pytest.importorskip("torch")
     encoder, head = module_of(params)
     z1, z2 = embedded(encoder, head, ids, mask), embedded(encoder, head, *positives)
-    columns = torch.cat([z2, queue])
-    similarities = torch.nn.functional.cosine_similarity(z1[:, None], columns[None], dim=-1) / 0.05
-    loss = torch.nn.functional.cross_entropy(similarities, torch.arange(len(z1)))
+    logits = similarities(z1, torch.cat([z2, queue])) / 0.05
+    loss = torch.nn.functional.cross_entropy(logits, torch.arange(len(z1)))
     loss.backward()
     return loss.item(), encoder, head
 
@@ -95,14 +71,7 @@ def test_losses_gradients_and_state_of_two_steps(reading):
         loss, encoder, head = their_loss(state.params, queue, ids, mask, twice(keys, ids, mask, reading))
         (ours, _), gradient = gradient_of(state.params, state.step, data, numbers, None, state.kept)
         assert float(ours) == pytest.approx(loss, rel=1e-5)
-        theirs = {name: value.grad.numpy() for name, value in encoder.named_parameters()}
-        found = to_tensors({name: value for name, value in gradient.items() if name.startswith("encoder.")}, BERT)
-        found |= {"weight": gradient["head.kernel"].T, "bias": gradient["head.bias"]}
-        theirs |= {name: value.grad.numpy() for name, value in head.named_parameters()}
-        assert theirs.keys() == found.keys()
-        for name, value in found.items():
-            limit = 1e-5 * max(np.abs(theirs[name]).max(), 1e-2)
-            assert np.abs(np.asarray(value) - theirs[name]).max() <= limit, name
+        assert_same_gradient(gradient, encoder, head)
 
         # The released code: γ · momentum + (1 - γ) · encoder, then the batch enters the queue, then the update.
         if number:

@@ -9,13 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from support import call, lines, random_model, refused, train_args, write_model
-from support.checks import random
+from support.checks import cosine, random
 from support.resuming import trained_and_resumed
 from support.steps import alone, batch, recipe, settings, term
 
 from simcse_jax import SimCSE
 from simcse_jax.config import default_config
 from simcse_jax.config.checks import validate
+from simcse_jax.config.flags import parse
 from simcse_jax.data.batches import Batches, Corpus
 from simcse_jax.data.corpora import Taught
 from simcse_jax.data.pairing import Pairing
@@ -27,10 +28,11 @@ from simcse_jax.training import teacher
 from simcse_jax.training.inputs import read_inputs
 from simcse_jax.training.loss import make_loss, seen_by
 
-NAMES = ("embedding_mse", "margin_mse", "distill_kl", "gist")
 GIST = (("margin_kind", "absolute"), ("contrast_anchors", True), ("contrast_positives", True))
 DOT = (("similarity", "dot"),)
-TERMS = (term("embedding_mse"), term("margin_mse", DOT), term("distill_kl", DOT), term("gist", GIST))
+RANKS = term("ranking_distillation", (("method", "listmle"), ("reading", "paper")))
+TERMS = (term("embedding_mse"), term("margin_mse", DOT), term("distill_kl", DOT), term("gist", GIST), RANKS)
+TERMS += (term("ranking_consistency", (("reading", "paper"),)),)
 
 
 @pytest.mark.exact
@@ -40,6 +42,8 @@ def test_the_gradient_is_the_same_on_any_number_of_devices_and_in_chunks(devices
     numbers = {"embedding_mse": {"weight": 1.0}, "margin_mse": {"weight": 0.1}}
     numbers |= {"distill_kl": {"weight": 1.0, "temperature": 2.0}}
     numbers |= {"gist": {"weight": 1.0, "temperature": 0.05, "margin": 0.0}}
+    numbers |= {"ranking_consistency": {"weight": 1.0, "temperature": 0.05}}
+    numbers |= {"ranking_distillation": {"weight": 1.0, "temperature": 0.05, "teacher_temperature": 0.025}}
     data = batch(3) | {"teacher": random(8, 3, 32)}
     results = []
     for count, size in ((1, 0), (devices, chunk_size)):
@@ -108,38 +112,55 @@ def test_pairs_that_are_made_of_one_column_have_theirs_too():
     np.testing.assert_array_equal(rows["teacher"][..., 0], rows["input_ids"][..., 0])
 
 
-def test_a_run_resumes_bit_for_bit_and_its_teacher_s_embeddings_are_kept(tiny_bert, corpus, larger, tmp_path, capsys):
-    weights = {"objective__gist__weight": 1.0, "objective__margin_mse__weight": 0.01}
-    config = config_of(tiny_bert, corpus["csv"], corpus["dev"], larger, **weights, teacher__kept=str(tmp_path / "kept"))
+def test_the_cosine_of_two_teachers_is_the_weighted_mean_of_theirs():
+    first, second = random(5, 6), random(5, 4, seed=1)
+    second[3] = 0.0  # of no direction
+    found = Taught(first, np.zeros((0, 1), np.int32), "", second, 0.25).of(np.array([[0, 1], [2, 4], [0, 3]]))
+    assert found.shape == (3, 2, 10) and found.dtype == np.float32
+    for (a, b), rows in zip(((0, 1), (2, 4)), found, strict=False):
+        mixed = 0.25 * cosine(first[a], first[b]) + 0.75 * cosine(second[a], second[b])
+        assert cosine(*rows) == pytest.approx(mixed, abs=1e-6)
+        np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1.0, rtol=1e-6)
+    assert np.isfinite(found).all() and not found[2, 1, 6:].any()
+
+
+def test_rank_cse_resumes_bit_for_bit_and_its_teachers_embeddings_are_kept(tiny_bert, corpus, larger, tmp_path, capsys):
+    fields = {"model.init_from": tiny_bert, "data.train": corpus["csv"], "data.max_length": 16}
+    fields |= {"eval.data": corpus["dev"], "eval.every": 2, "train.batch_size": 8, "train.max_steps": 4}
+    fields |= {"parallel.devices": 2, "parallel.chunk_size": 3, "teacher.kept": tmp_path / "kept"}
+    fields |= {"teacher.model": larger, "teacher.second": tiny_bert}
+    argv = ["--config=rank_cse", "--workdir=w", *(f"--config.{name}={value}" for name, value in fields.items())]
+    config, _ = parse(argv)
     trained_and_resumed(config, tmp_path)
     printed = capsys.readouterr().out
-    assert (printed.count("distinct sentences with"), printed.count("different sentences\n")) == (
-        1,
-        2,
-    )  # made, then read
-    assert (
-        printed.count(f"with the teacher {larger}\n") == 1 and printed.count(f"{tmp_path}/kept: has the teacher's") == 2
-    )
+    for name in (larger, tiny_bert):
+        assert printed.count(f"distinct sentences with the teacher {name}\n") == 1  # made, then read
+    assert printed.count(f"{tmp_path}/kept: has the teacher's") == 4
+    assert SimCSE(str(tmp_path / "run")).encode(["A sentence."]).shape == (1, 32)
     moved = config.copy_and_resolve_references()
     moved.teacher.kept = ""  # where they are kept changes no result
     Workdir(tmp_path / "run").check_same_run(moved, {})
-    (file,) = (tmp_path / "kept").glob("*.npy")
-    file.write_bytes(file.read_bytes()[:100])
+    files = list((tmp_path / "kept").glob("*.npy"))
+    for file in files:
+        file.write_bytes(file.read_bytes()[:100])
     examples = Examples((["a cat"], ["a dog"]), 0)
-    one = teacher.read_teacher(config, 32)
-    again = teacher.teach(config, one, examples)  # other sentences: another file
-    np.testing.assert_array_equal(again.embeddings[again.places[0]], one(["a cat", "a dog"]))
-    assert len(list((tmp_path / "kept").glob("*.npy"))) == 2
+    read = teacher.read_teachers(config, 32)
+    again = teacher.teach(config, read, examples)  # other sentences: other files
+    for one, found in zip(read, (again.embeddings, again.second), strict=True):
+        np.testing.assert_array_equal(found[again.places[0]], one(["a cat", "a dog"]))
+    config.teacher.share = 0.5
+    assert teacher.teach(config, read, examples).key != again.key
+    assert len(files) == 2 and len(list((tmp_path / "kept").glob("*.npy"))) == 4
     args = train_args(tiny_bert, corpus["csv"], corpus["dev"], tmp_path / "next", "--config.objective.gist.weight=1")
     args += [f"--config.teacher.model={larger}", f"--config.teacher.kept={tmp_path}/kept"]
-    refused(call("train", *args), f"{file}: ", "remove it, and it is made again")
+    refused(call("train", *args), f"{tmp_path}/kept/", "remove it, and it is made again")
 
 
 def test_embeddings_that_were_kept_are_those_that_were_written(tiny_bert, corpus, larger, tmp_path):
     kept = str(tmp_path / "kept")
     config = config_of(tiny_bert, corpus["csv"], corpus["dev"], larger, objective__gist__weight=1.0, teacher__kept=kept)
-    one, examples = teacher.read_teacher(config, 32), Examples((["a cat"], ["a dog"]), 0)
-    first = teacher.teach(config, one, examples)
+    read, examples = teacher.read_teachers(config, 32), Examples((["a cat"], ["a dog"]), 0)
+    first = teacher.teach(config, read, examples)
     (file,) = (tmp_path / "kept").iterdir()
     np.testing.assert_array_equal(np.load(file), first.embeddings)
     content = file.read_bytes()
@@ -149,7 +170,7 @@ def test_embeddings_that_were_kept_are_those_that_were_written(tiny_bert, corpus
     for damaged in (changed, content[:-1], content + b"0", archive.getvalue(), b"", b"0"):
         file.write_bytes(damaged)
         with pytest.raises(UserError, match=rf"^{file}: .*; remove it, and it is made again"):
-            teacher.teach(config, one, examples)
+            teacher.teach(config, read, examples)
 
 
 def test_teachers_that_differ_in_their_architecture_alone_have_files_of_their_own(tiny_bert, corpus, larger, tmp_path):
@@ -159,7 +180,7 @@ def test_teachers_that_differ_in_their_architecture_alone_have_files_of_their_ow
     examples, keys = Examples((["a cat"], ["a dog"]), 0), []
     for name in (larger, other):
         config = config_of(tiny_bert, corpus["csv"], corpus["dev"], name, objective__gist__weight=1.0)
-        keys.append(teacher.teach(config, teacher.read_teacher(config, 32), examples).key)
+        keys.append(teacher.teach(config, teacher.read_teachers(config, 32), examples).key)
     assert keys[0] != keys[1]
 
 
@@ -185,6 +206,10 @@ def test_teachers_and_data_that_do_not_fit_are_refused(tiny_bert, corpus, larger
     cases = [
         (args(corpus["csv"], "embedding_mse", larger), "its embeddings have 48 elements, those of"),
         (args(corpus["csv"], "gist", "/no/such"), "config.teacher.model: "),
+        (args(corpus["csv"], "gist", larger, "--config.teacher.second=/no/such"), "config.teacher.second: "),
+        (args(corpus["csv"], "gist", "", f"--config.teacher.second={larger}"), "config.teacher.model: must be set"),
+        (args(corpus["csv"], "embedding_mse", tiny_bert, f"--config.teacher.second={larger}"), "have no mean"),
+        (args(corpus["txt"], "ranking_distillation", ""), "must be set for objective.ranking_distillation"),
         (args(corpus["txt"], "margin_mse", larger), "objective.margin_mse.weight: needs hard negatives"),
         (args(corpus["csv"], "gist", ""), "config.teacher.model: must be set for objective.gist"),
         (args(corpus["csv"], "gist", larger, f"--config.teacher.kept={corpus['csv']}"), "config.teacher.kept"),

@@ -1,0 +1,86 @@
+"""The two views of a sentence rank the other sentences of the batch alike: the first of RankCSE's two terms."""
+
+from typing import Any, ClassVar
+
+from jaxtyping import Float
+
+from simcse_jax.field import above, number, reading, weight
+from simcse_jax.objectives.lazy import AnyArray, Array, jax, jnp
+from simcse_jax.objectives.objective import Embedded, Objective
+from simcse_jax.objectives.similarity import by_rows, normalize
+
+READINGS = {
+    "paper": "the Jensen-Shannon divergence, as in RankCSE",
+    "released": "as in its public code, which is not its authors': the negative entropy of both lists",
+}
+SMALLEST = 1e-7  # as released: of a probability, and of the logarithm of the mean
+
+
+def ranking_consistency(
+    anchors: Float[AnyArray, "B D"],
+    positives: Float[AnyArray, "B D"],
+    all_anchors: Float[AnyArray, "N D"],
+    all_positives: Float[AnyArray, "N D"],
+    *,
+    temperature: Float[AnyArray, ""] | float,
+    reading: str = "paper",
+) -> Float[Array, " B"]:
+    """How much the similarity lists of a sentence's two views differ, one loss per sentence.
+
+        ℓ_i = ½ KL(P_i ‖ M_i) + ½ KL(Q_i ‖ M_i),      M_i = ½ (P_i + Q_i)
+        P_i = softmax_j cos(h_i, h_j⁺) / τ,           Q_i = softmax_j cos(h_i⁺, h_j) / τ
+
+    with j over the N examples of the global batch: the ranking consistency of RankCSE (Liu et al. 2023,
+    arXiv:2305.16726, Section 3.2), the Jensen-Shannon divergence of lists whose softmax is the probability of being the
+    most similar one.
+
+    Its public code, perceptiveshawty/RankCSE, bounds log M_i from below by 1e-7, where it means to bound M_i. No
+    logarithm of a probability is above 0, so log M_i is that constant, and ½ Σ P log P + ½ Σ Q log Q is left: lists
+    that are flat are rewarded, whether they agree or not. P and Q are at least 1e-7 there.
+
+    Args:
+      anchors, positives: (B, D) h and h⁺, the local rows.
+      all_anchors, all_positives: (N, D) those of the global batch.
+      temperature: τ.
+      reading: of `READINGS`.
+
+    Returns:
+      (B,) losses, from 0 to log 2 in the paper's reading.
+    """
+    others = normalize(all_positives), normalize(all_anchors)
+
+    def losses(*rows: Float[AnyArray, "R D"]) -> Float[Array, " R"]:
+        logs = [
+            jax.nn.log_softmax(row @ columns.T / temperature, axis=1) for row, columns in zip(rows, others, strict=True)
+        ]
+        if reading == "released":
+            logs = [jnp.maximum(log, jnp.log(SMALLEST)) for log in logs]
+            of_mean = jnp.full_like(logs[0], SMALLEST)
+        else:
+            of_mean = jnp.logaddexp(*logs) - jnp.log(2.0)
+        p, q = (jnp.sum(jnp.exp(log) * (log - of_mean), axis=1) for log in logs)
+        return (p + q) / 2
+
+    return by_rows(losses, 2 * len(others[0]), normalize(anchors), normalize(positives))
+
+
+class RankingConsistency(Objective):
+    """RankCSE's consistency of two views."""
+
+    name = "ranking_consistency"
+    place = 8
+    reads = ("anchor", "positive")
+    about = "The two views of a sentence rank the batch alike: the Jensen-Shannon divergence (RankCSE)."
+    fields: ClassVar = {
+        "weight": weight(),
+        "temperature": number(0.05, "Divides similarities.", above(0)),
+        "reading": reading(READINGS),
+    }
+
+    def loss(self, embedded: Embedded, **fields: Any) -> Float[Array, ""]:
+        """The mean of `ranking_consistency` over the batch."""
+        everywhere = embedded.gather(jnp.stack(embedded.pair))
+        return embedded.mean(ranking_consistency(*embedded.pair, *everywhere, **fields))
+
+
+OBJECTIVE = RankingConsistency()
