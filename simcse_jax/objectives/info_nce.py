@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 from jaxtyping import Float, Int
 
 from simcse_jax.errors import UserError
-from simcse_jax.field import above, at_least, either, explain, field, number, weight
+from simcse_jax.field import above, at_least, either, explain, field, number, one_of, weight
 from simcse_jax.objectives.lazy import AnyArray, Array, jax, jnp
 from simcse_jax.objectives.negatives import Candidates
 from simcse_jax.objectives.objective import Columns, Embedded, Objective
@@ -13,8 +13,9 @@ from simcse_jax.objectives.similarity import MEASURES, by_rows, comparable
 from simcse_jax.objectives.similarity import normalize as normalize  # objectives from outside import it from here
 
 NEGATIVES = {  # which views of the batch's other examples
-    "other": "their positives",
+    "other": "their positives and hard negatives",
     "both": "their positives and their anchors, as in NT-Xent, SimCLR's loss",
+    "positives": "their positives, and no hard negatives, which are another objective's",
 }
 
 
@@ -86,12 +87,15 @@ class InfoNCE(Objective):
         "weight": weight(1.0),
         "temperature": number(0.05, "Divides similarities.", above(0)),
         "hard_negative_weight": number(
-            1.0, "The weight of an anchor's own hard negatives: α of SimCSE's equation 8.", at_least(0)
+            1.0,
+            "The weight of an anchor's own hard negatives: α of SimCSE's equation 8.",
+            at_least(0),
+            only=lambda config: config.objective.info_nce.negatives != "positives",
         ),
         "similarity": field("cosine", "The similarity of two embeddings.", either(MEASURES)),
         "symmetric": field(False, "Also find the anchor of each positive."),
         "negatives": field(
-            "other", f"Which sentences of the other examples are negatives. {explain(NEGATIVES)}.", either(NEGATIVES)
+            "other", f"Which sentences of the other examples are negatives. {explain(NEGATIVES)}.", one_of(NEGATIVES)
         ),
     }
 
@@ -132,12 +136,13 @@ class InfoNCE(Objective):
             candidates = embedded.candidates("positive", "anchor")
             forward = info_nce(anchors, all_positives, all_anchors, own, candidates=candidates, **fields)
         else:
-            all_positives, hard_negatives = embedded.everywhere("positive", "hard_negatives")
-            candidates = embedded.candidates("positive", "hard_negatives")
+            kinds = "positive", "hard_negatives" if negatives == "other" else ""  # which no view has
+            all_positives, hard_negatives = embedded.everywhere(*kinds)
+            candidates = embedded.candidates(*kinds)
             forward = info_nce(anchors, all_positives, hard_negatives, own, candidates=candidates, **fields)
         if not symmetric:
             return embedded.mean(forward)
-        if negatives == "other":
+        if negatives != "both":
             all_anchors = embedded.gather(anchors[None])[0]
         others = all_positives if negatives == "both" else None
         names = ["anchor"] if others is None else ["anchor", "positive"]

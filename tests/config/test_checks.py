@@ -75,7 +75,7 @@ MISTAKES = {
     "--config.views.positive_change=order": "must be one of none, shuffled, cutoff",
     "--config.views.cutoff=1": "config.views.cutoff=1.0: must be at least 0 and below 1",
     "--config.views.positive_dropout=-0.5": "config.views.positive_dropout=-0.5: must be at least 0 and below 1, or -1",
-    "--config.objective.info_nce.negatives=all": "must be other or both",
+    "--config.objective.info_nce.negatives=all": "must be one of other, both, positives",
     "--config.views.samples=0": "1 or more",
     "--config.views.noise=-1": "0.0 or more",
     "--config.data.positives=entailed": "config.data.positives='entailed': must be empty or one of entailment,",

@@ -24,6 +24,7 @@ ARGUMENTS = {
     "diffcse": ("sts", "transfer", "roberta", "roberta_transfer", "simcse_plus_plus"),
     "esimcse": ("base", "large", "roberta", "roberta_large"),
     "rank_cse": ("base", "listnet", "roberta"),
+    "sncse": ("base", "large", "roberta", "roberta_large"),
     "sup_bert": ("base", "large", "neutral", "mlm", "large_mlm"),
     "sup_roberta": ("base", "large", "mlm", "large_mlm"),
     "unsup_bert": ("base", "large", "mlm", "large_mlm"),
@@ -455,7 +456,7 @@ def test_the_map_of_the_code_says_what_each_recipe_is_composed_of():
     rows = [line.split("|")[2] for line in table.splitlines() if line.startswith("|")][2:]
     named = [name for cell in rows for name in re.findall(r"`([\w:]+)`", cell)]
     recipes = {path.stem for path in (ROOT / "configs").glob("*.py")} - {"quickstart", "tune"}
-    assert len(rows) == 16 and {name.partition(":")[0] for name in named} == recipes
+    assert len(rows) == 17 and {name.partition(":")[0] for name in named} == recipes
     for name in named:
         file, colon, variant = name.partition(":")
         assert recipe(f"{file}.py{colon}{variant}")
@@ -524,6 +525,27 @@ def test_rank_cse_has_the_numbers_of_the_public_script():
     roberta = "roberta-base", "voidism/diffcse-roberta-base-sts", "princeton-nlp/unsup-simcse-roberta-large"
     assert found["base"] == (*bert, "listmle", 1.0) and found["listnet"] == (*bert, "listnet", 0.1)
     assert found["roberta"] == (*roberta, "listmle", 1.0)
+
+
+def test_sncse_has_the_numbers_of_its_code():
+    found, margin = {}, "objective.bidirectional_margin."
+    for argument in ARGUMENTS["sncse"]:
+        own = recipe(f"sncse.py:{argument}")
+        names = "model.init_from", "train.batch_size", "train.learning_rate", f"{margin}weight"
+        found[argument] = tuple(own[name] for name in names)
+        assert (own[f"{margin}lower"], own[f"{margin}upper"], own["objective.info_nce.temperature"]) == (0.1, 0.3, 0.05)
+        assert (own["train.epochs"], own["data.max_length"], own["eval.every"]) == (1, 32, 125)
+        assert (own["model.pooler"], own["model.mlp"], own["objective.info_nce.negatives"]) == (
+            "cls",
+            "train",
+            "positives",
+        )
+    assert found == {
+        "base": ("bert-base-uncased", 256, 1e-5, 1e-3),
+        "large": ("bert-large-uncased", 128, 5e-6, 1e-3),
+        "roberta": ("roberta-base", 256, 1e-5, 5e-4),
+        "roberta_large": ("roberta-large", 128, 5e-6, 5e-4),
+    }
 
 
 def test_pairs_outside_the_noise_study_have_the_usual_views():

@@ -95,6 +95,11 @@ FIELDS: dict[str, tuple[tuple[str, ...], str]] = {  # of a run on train.csv: fie
     "a column of scores that is not there": ((*COSENT, "data.columns.score=none"), "none"),
     "no teacher": ((ONLY, "objective.gist.weight=1"), "teacher.model"),
     "no teacher for a ranking": ((ONLY, "objective.ranking_distillation.weight=1"), "teacher.model"),
+    "no soft negatives": (("objective.bidirectional_margin.weight=1", "data.train=text.txt"), "soft negatives"),
+    "a margin's bounds in the wrong order": (
+        ("objective.bidirectional_margin.weight=1", "objective.bidirectional_margin.upper=0.05"),
+        "objective.bidirectional_margin.lower",
+    ),
     "labels that are not there": ((ONLY, "objective.softmax_nli.weight=1"), "objective.softmax_nli"),
     "sizes of no number": (("matryoshka.dimensions=16,many",), "matryoshka.dimensions"),
     "a size of zero": (("matryoshka.dimensions=16,0",), "matryoshka.dimensions"),

@@ -98,6 +98,14 @@ def test_both_directions_are_the_equation_twice(embeddings, similarity, function
     np.testing.assert_allclose(ours, np.mean(forward + backward) / 2, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_hard_negatives_may_be_left_to_other_objectives(embeddings, symmetric):
+    anchors, positives, negatives = embeddings
+    found = of_views(anchors, positives, negatives, symmetric=symmetric, negatives="positives", temperature=0.5)
+    losses = [by_the_equation(anchors, positives, [], 0.5), by_the_equation(positives, anchors, [], 0.5)]
+    np.testing.assert_allclose(found, np.mean(losses[: 1 + symmetric]), rtol=1e-5)
+
+
 def test_a_weight_of_zero_leaves_the_own_hard_negative_out(embeddings):
     def total(x, alpha):
         return jnp.sum(info_nce(*x, jnp.arange(6), temperature=0.05, hard_negative_weight=alpha))

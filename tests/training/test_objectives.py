@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 from support import sentences, write_model
 from support.models import add_mask_token
+from support.resuming import trained_and_resumed
 
+from simcse_jax import SimCSE
 from simcse_jax.config.checks import validate
 from simcse_jax.config.fields import default_config
+from simcse_jax.config.flags import parse
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import load
 from simcse_jax.models import parameters
@@ -174,6 +177,61 @@ def test_data_without_what_an_objective_needs_is_refused_before_anything_is_comp
 
 
 @pytest.mark.slow
+def negated(folder, name, column, missing=""):
+    """Sentences with soft negatives, which every third one lacks."""
+    pairs = zip(sentences(48, 1), sentences(48, 2), strict=True)
+    rows = [f"{sentence},{missing if row % 3 == 0 else other}" for row, (sentence, other) in enumerate(pairs)]
+    (folder / name).write_text("\n".join([f"sentence,{column}", *rows]) + "\n")
+    return folder / name
+
+
+def sncse(model, data, dev, *more):
+    given = {"model.init_from": model, "data.train": data, "data.max_length": 16, "eval.data": dev, "eval.every": 2}
+    given |= {"train.batch_size": 8, "train.max_steps": 4, "parallel.devices": 2, "parallel.chunk_size": 3}
+    config, _ = parse(["--config=sncse", "--workdir=w", *(f"--config.{key}={x}" for key, x in given.items()), *more])
+    validate(config)
+    return config
+
+
+@pytest.mark.slow
+def test_sncse_resumes_bit_for_bit_and_is_exported(tiny_bert, corpus, tmp_path):
+    trained_and_resumed(sncse(tiny_bert, negated(tmp_path, "some.csv", "negation_1"), corpus["dev"]), tmp_path)
+    exporting.export(tmp_path / "run", tmp_path / "exported")
+    assert SimCSE(str(tmp_path / "exported")).encode(["A sentence."]).shape == (1, 32)
+
+
+def test_rows_may_lack_a_soft_negative_and_sentences_are_their_own_positives(tiny_bert, corpus, tmp_path, capsys):
+    some = sncse(tiny_bert, negated(tmp_path, "some.csv", "negation_1"), corpus["dev"])
+    found = inputs.read_inputs(some).corpus
+    assert "some.csv: 48 rows of 2 to 3 sentences" in capsys.readouterr().out
+    np.testing.assert_array_equal(found.present, [[True, True, row % 3 > 0] for row in range(48)])
+    np.testing.assert_array_equal(found.input_ids[:, 0], found.input_ids[:, 1])
+
+    blank = sncse(tiny_bert, negated(tmp_path, "blank.csv", "negation"), corpus["dev"])
+    assert inputs.read_inputs(blank).corpus.num_rows == 32  # a single column has one in every row
+    assert "blank.csv: 32 triplets, 16 blank rows skipped" in capsys.readouterr().out
+
+
+def test_data_without_soft_negatives_and_bounds_without_a_margin_are_refused(tiny_bert, corpus, tmp_path):
+    data = negated(tmp_path, "some.csv", "negation_1")
+    without = negated(tmp_path, "other.csv", "other")
+    pairs = ["--config.data.columns.negative="]
+    margin = "--config.objective.bidirectional_margin."
+    cases = [
+        (without, [], r"other.csv: no column 'negation' \(data.columns.negative\); it has sentence, other"),
+        (data, pairs, "bidirectional_margin.weight: needs soft negatives, .* set data.columns.negative"),
+        (
+            data,
+            [f"{margin}lower=0.4"],
+            "bidirectional_margin.lower=0.4: is above objective.bidirectional_margin.upper=0.3",
+        ),
+        (data, [f"{margin}upper=-1"], "bidirectional_margin.upper=-1.0: must be 0 or more"),
+    ]
+    for file, fields, message in cases:
+        with pytest.raises(UserError, match=message):
+            inputs.read_inputs(sncse(tiny_bert, file, corpus["dev"], *fields))
+
+
 def test_a_distilbert_is_trained_as_a_language_model_and_starts_a_run_again(corpus, tmp_path, capsys):
     model = add_mask_token(write_model(tmp_path / "distilbert", "distilbert"))
     fields = {"objective__info_nce__weight": 0.0, "objective__mlm__weight": 1.0, "model__mlp": "none"}
