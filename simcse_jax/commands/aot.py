@@ -247,6 +247,11 @@ def _read_models(config: Section) -> tuple[EncoderConfig, EncoderConfig | None]:
     field, most = longest(config)
     if most > encoder.max_length:
         raise UserError(f"config.{field}={most}: the model takes {encoder.max_length} tokens")
+    if config.views.positive_template or config.views.denoising != "none":
+        raise UserError(
+            "config.views.positive_template, config.views.denoising: the step has tokens of templates, which aot, "
+            "without a tokenizer, does not know; leave them out"
+        )
     generator = encoder_config(config.model.generator) if needing(config.objective, "replaces_tokens") else None
     if generator:
         check_generator(config, encoder, generator)

@@ -8,6 +8,7 @@ import argparse
 import re
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,11 +46,13 @@ def main() -> None:
 
     if not is_remote(folder):
         check_output(args)
-    model = load_model(args.model)
+    model = replace(load_model(args.model), template=args.template)
     model.check_layers("training on a corpus")
     if (most := max(args.max_length)) > model.config.max_length:
         raise UserError(f"--max-length {most}: {args.model} takes at most {model.config.max_length} tokens")
     tokenizer, vocabulary = model.tokenizer, model.config.vocab_size
+    if tokenizer.template is not None and min(args.max_length) <= tokenizer.template.size:
+        raise UserError(f"--max-length {min(args.max_length)}: the template alone has {tokenizer.template.size} tokens")
     del model
     try:
         with warnings_in_a_line():
@@ -124,6 +127,7 @@ def parse() -> argparse.Namespace:
     """The options, after all checks that need no file."""
     from simcse_jax.data.corpus.plan import SHARD_ROWS
     from simcse_jax.data.corpus.source_rows import CHANGES
+    from simcse_jax.models.config import PLACE, is_template
 
     parser = Parser(
         "prepare",
@@ -153,6 +157,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--mixed", action="store_true", help="sources may have different columns")
     before = "text before sentences: one, or one for each column"
     parser.add_argument("--prompt", type=streams.argument, nargs="+", default=[], help=before)
+    around = "as config.model.template: text around every sentence, [X] the sentence's place (default: the model's own)"
+    parser.add_argument("--template", type=streams.argument, default="", help=around)
     parser.add_argument("--augment", default="", help=f"changed copies as positives: {', '.join(CHANGES)}")
     percent, some = "of words that crop and delete remove (default: 10)", "--augment crop or --augment delete"
     parser.add_argument("--augment-percent", type=float, only=some, help=percent)
@@ -182,6 +188,8 @@ def parse() -> argparse.Namespace:
     if min(args.max_length) < 3:
         raise UserError(f"--max-length {given}: must be 3 or more; two of them are special tokens")
     check_choices(args, CHANGES)
+    if args.template and not is_template(args.template):
+        raise UserError(f"--template {args.template!r:.100}: must be a text around {PLACE}, which it has once")
     args.seed = 42 if args.seed is None else args.seed
     args.augment_percent = 10.0 if args.augment_percent is None else args.augment_percent
     if not 0 < args.augment_percent < 100:

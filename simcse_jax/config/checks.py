@@ -13,7 +13,7 @@ from simcse_jax.data.rows import is_text
 from simcse_jax.errors import UserError, nearest, no_such
 from simcse_jax.evaluation.tasks import POSTPROCESSING
 from simcse_jax.field import Field
-from simcse_jax.models.config import MASKED, SEVERAL_LAYERS
+from simcse_jax.models.config import MASK, MASK_TOKEN, MASKED, REPEATED, SEVERAL_LAYERS
 from simcse_jax.models.head import HEADS
 from simcse_jax.objectives.registry import OBJECTIVES, needing, trained
 
@@ -35,6 +35,7 @@ def validate(config: Config) -> Section:
     for name, field in fields.items():
         check_field(f"config.{name}", given[name], field)
     _check_model(config)
+    _check_templates(config)
     _check_data(config)
     _check_spans(config)
     check_teacher(config)
@@ -130,6 +131,27 @@ def _check_model(config: Config) -> None:
                 f"config.{name}={pooler!r}: reads several layers, but model.convolutions.widths={widths!r} "
                 f"leaves one; set {name}=avg"
             )
+
+
+def _check_templates(config: Config) -> None:
+    """Refuses templates without the mask token that a pooler reads, and changes that would be made to a template."""
+    model, views, evaluation = config.model, config.views, config.eval
+    poolers = (model.pooler, evaluation.pooler, evaluation.development_pooler)
+    for name, text in (("model.template", model.template), ("views.positive_template", views.positive_template)):
+        if text and MASK_TOKEN in poolers and MASK not in text:
+            raise UserError(f"config.{name}={text!r:.100}: has no {MASK}, which the pooler {MASK_TOKEN} reads")
+    if views.positive_template and views.positive_change != "none":
+        raise UserError(
+            f"config.views.positive_template: not with views.positive_change={views.positive_change!r}; set one of them"
+        )
+    if model.template and views.positive_change == REPEATED:
+        raise UserError(
+            f"config.views.positive_change={REPEATED!r}: repeats words of model.template too; leave one out"
+        )
+    if views.anchor_change == MASKED and MASK_TOKEN in poolers:
+        raise UserError(
+            f"config.views.anchor_change={MASKED!r}: the pooler {MASK_TOKEN} would read masked words; set it to none"
+        )
 
 
 def _check_data(config: Config) -> None:

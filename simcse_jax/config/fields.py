@@ -5,7 +5,7 @@ from typing import Any
 
 from ml_collections import config_dict
 
-from simcse_jax.config.loss_fields import LOSS_FIELDS, LOSS_SECTIONS, fields_of_objectives
+from simcse_jax.config.loss_fields import LOSS_FIELDS, LOSS_SECTIONS, TEMPLATE, fields_of_objectives
 from simcse_jax.config.retrieval_fields import RETRIEVAL_FIELDS, RETRIEVAL_SECTIONS
 from simcse_jax.config.sections import Config, is_section
 from simcse_jax.config.source_fields import SOURCE_FIELDS, SOURCE_SECTIONS
@@ -33,7 +33,15 @@ from simcse_jax.field import (
     rule,
 )
 from simcse_jax.host.storage import is_remote, local_path
-from simcse_jax.models.config import CONVOLUTION_ACTIVATIONS, DTYPES, MOST_CHANNELS, POOLERS, WIDEST_CONVOLUTION
+from simcse_jax.models.config import (
+    CONVOLUTION_ACTIVATIONS,
+    DTYPES,
+    MASK,
+    MOST_CHANNELS,
+    PLACE,
+    POOLERS,
+    WIDEST_CONVOLUTION,
+)
 from simcse_jax.models.head import HEADS
 from simcse_jax.objectives.objective import Objective
 from simcse_jax.objectives.registry import BUILT_IN, OBJECTIVES, add, check_known, needing
@@ -99,6 +107,12 @@ FIELDS = {
     ),
     "model.num_layers": field(0, "Keep the first n layers; 0: all.", at_least(0)),
     "model.pooler": field("cls", f"From tokens to an embedding. {explain(POOLERS)}.", one_of(POOLERS)),
+    "model.template": field(
+        "",
+        f"A text around every sentence, which the model keeps: {PLACE} is the sentence's place, {MASK} a mask token. "
+        "data.max_length counts its tokens too, and a long sentence is cut, never the template; empty: none.",
+        TEMPLATE,
+    ),
     "model.mlp": field(
         "train",
         "The head after the pooler. train: in training only; always: at test time too; none: never.",

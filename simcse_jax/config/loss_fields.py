@@ -7,7 +7,18 @@ from typing import Any
 from simcse_jax.config.sections import Config
 from simcse_jax.errors import UserError
 from simcse_jax.field import BELOW_ONE, Field, at_least, at_most, either, explain, field, listed, number, one_of, rule
-from simcse_jax.models.config import CHANGES, MASKED, NORMS, REPEATED, REPETITIONS, STATISTICS, is_widths
+from simcse_jax.models.config import (
+    CHANGES,
+    DENOISING,
+    MASKED,
+    NORMS,
+    PLACE,
+    REPEATED,
+    REPETITIONS,
+    STATISTICS,
+    is_template,
+    is_widths,
+)
 from simcse_jax.objectives.discarded import check_kept
 from simcse_jax.objectives.objective import Objective
 from simcse_jax.objectives.registry import OBJECTIVES, needing
@@ -96,6 +107,7 @@ def read_weights(parts: tuple[str, ...]) -> tuple[float, ...]:
     return weights
 
 
+TEMPLATE = rule(f"empty, or a text around {PLACE}, which it has once", lambda text: not text or is_template(text))
 LOSS_FIELDS = {
     "views.positive": field("independent", "The masks of positive pairs.", one_of(POLICIES)),
     "views.negative": field(
@@ -141,6 +153,12 @@ LOSS_FIELDS = {
         f"How many of N tokens are repeated, for repeated. {explain(REPETITIONS)}.",
         either(REPETITIONS),
         only=f"views.positive_change={REPEATED}",
+    ),
+    "views.positive_template": field(
+        "", "Another template of the positives, with the same special tokens; empty: model.template.", TEMPLATE
+    ),
+    "views.denoising": field(
+        "none", f"What is taken from embeddings in training (PromptBERT). {explain(DENOISING)}.", one_of(DENOISING)
     ),
     "views.cutoff": number(
         0.2,

@@ -145,8 +145,9 @@ def on_local_devices(model: Pretrained, tokenizer: Tokenizer, chosen: ChosenPool
     mesh, several = Mesh(np.array(devices), ("data",)), len(devices) > 1
     place = NamedSharding(mesh, PartitionSpec()) if several else devices[0]
     params = jax.device_put(model.params, place)
+    config = dataclasses.replace(model.config, mask_token_id=tokenizer.mask_token_id)
     return Embedder(
-        graph=build(model.config, has_head(model.params), jnp.dtype(dtype))[0],
+        graph=build(config, has_head(model.params), jnp.dtype(dtype))[0],
         params=params,
         pooler=chosen.pooler,
         use_head=chosen.use_head,

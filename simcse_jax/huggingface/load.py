@@ -5,6 +5,7 @@ Python package, or `glove:SETTINGS_FILE` for a file of word vectors.
 """
 
 import dataclasses
+import functools
 import re
 import warnings
 from collections.abc import Container, Mapping
@@ -44,7 +45,7 @@ from simcse_jax.huggingface.word_vectors import (
     read_glove,
     read_word_embeddings,
 )
-from simcse_jax.models.config import POOLERS, SEVERAL_LAYERS, EncoderConfig, pooler_of
+from simcse_jax.models.config import MASK_TOKEN, POOLERS, SEVERAL_LAYERS, EncoderConfig, pooler_of
 from simcse_jax.models.head import has_head
 from simcse_jax.models.model_types import WORD_VECTORS
 from simcse_jax.models.modules import Module
@@ -86,6 +87,7 @@ class Pretrained:
     refusal: str = ""
     guess: str = ""
     vocabulary: Vocabulary | None = None  # of word vectors; None for a transformer
+    template: str = ""  # that its tokenizer gets, by its text; empty: it keeps the one that it has, if any
 
     @property
     def has_head(self) -> bool:
@@ -101,7 +103,16 @@ class Pretrained:
     @property
     def tokenizer(self) -> Tokenizer:
         """Its tokenizer, read anew."""
-        return Tokenizer(self.folder, self.config) if self.vocabulary is None else WordTokenizer(self.vocabulary)
+        if self.vocabulary is not None:
+            return WordTokenizer(self.vocabulary)
+        return Tokenizer(self.folder, self.config, self.template)
+
+    @functools.cached_property
+    def has_mask_token(self) -> bool:
+        """Whether its tokenizer puts a mask token next to every sentence."""
+        tokenizer = self.tokenizer
+        there = tokenizer.template
+        return there is not None and tokenizer.mask_token_id in there.before + there.after
 
     def check_layers(self, what: str) -> None:
         """Refuses word vectors where a transformer is needed."""
@@ -137,11 +148,16 @@ def choose_pooler(model: Pretrained, pooler: str | None) -> ChosenPooler:
 
     Raises:
       UserError: when none was given and this encoder lacks the model's own, word vectors are to be pooled otherwise
-        than by their average, or a pooler needs layers that convolutions leave out.
+        than by their average, or a pooler needs layers that convolutions leave out, or a template with a mask token.
     """
     chosen = pooler_of(pooler) if pooler else model.pooler
     if model.vocabulary is not None and chosen not in ("avg", None):
         model.check_layers(f"the pooler {chosen}")
+    if chosen == MASK_TOKEN and not model.has_mask_token:
+        raise UserError(
+            f"the pooler {chosen}: {model.name} has no template with a mask token; train one with model.template, or "
+            "take another pooler"
+        )
     if chosen in SEVERAL_LAYERS and model.config.convolutions:
         raise UserError(
             f"the pooler {chosen} reads several layers, but {model.name} has convolutions over the last one"

@@ -1,7 +1,8 @@
-"""The folders of sentence-transformers' modules CNN and WeightedLayerPooling, and the tensors of any module.
+"""The folders of sentence-transformers' modules CNN, WeightedLayerPooling and WordWeights, and tensors of any module.
 
 CNN comes between Transformer and Pooling, and has no activation. A ReLU after it is a module Dense over the tokens: the
 identity, and a ReLU. WeightedLayerPooling averages hidden states of several layers, as some of our poolers do.
+WordWeights that count mask tokens alone make a mean the pooler `mask_token`.
 """
 
 from collections.abc import Mapping
@@ -12,10 +13,11 @@ import numpy as np
 
 from simcse_jax.errors import UserError
 from simcse_jax.host.storage import read_json
+from simcse_jax.huggingface.tokenizer_rules import MASK_TOKENS
 from simcse_jax.huggingface.weight_files import read_weights
 from simcse_jax.huggingface.weight_names import as_float32
 from simcse_jax.models.arrays import AnyArray
-from simcse_jax.models.config import MOST_CHANNELS, WIDEST_CONVOLUTION, Convolutions
+from simcse_jax.models.config import MASK_TOKEN, MOST_CHANNELS, WIDEST_CONVOLUTION, Convolutions
 from simcse_jax.models.convolutions import PREFIX
 from simcse_jax.models.parameters import Arrays
 from simcse_jax.models.pooling import FIRST_TOKEN
@@ -123,6 +125,25 @@ def read_layers(folder: Path, pooler: str) -> str:
         if ours is not None and np.array_equal(whole * ours.sum(), ours * whole.sum()):
             return name
     raise Unsupported(f"{path}: these weights of layers before the pooling {pooler} are not supported")
+
+
+def read_word_weights(folder: Path, pooler: str) -> str:
+    """Our pooler that equals weights of words and then `pooler`: they count mask tokens alone."""
+    path = folder / "config.json"
+    config = read_json(path)
+    vocabulary, weights, unknown = config.get("vocab"), config.get("word_weights"), config.get("unknown_word_weight", 1)
+    if not isinstance(vocabulary, list) or not isinstance(weights, dict):
+        raise UserError(f"{path}: damaged: it must have 'vocab', a list, and 'word_weights'")
+    if pooler != "avg" or unknown != 0 or list(weights.values()) != [1] or not weights.keys() <= set(MASK_TOKENS):
+        raise Unsupported(f"{path}: only weights that count mask tokens alone, in a mean, are supported")
+    return MASK_TOKEN
+
+
+def word_weights_module(vocabulary: list[str], mask_token: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The fields and the tensors of the module WordWeights that counts mask tokens alone."""
+    fields = {"vocab": vocabulary, "word_weights": {mask_token: 1.0}, "unknown_word_weight": 0.0}
+    counted = np.array([[word == mask_token] for word in vocabulary], np.float32)
+    return fields, {"emb_layer.weight": counted}
 
 
 def layer_weights(pooler: str, num_layers: int) -> np.ndarray | None:

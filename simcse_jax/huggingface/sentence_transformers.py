@@ -11,7 +11,14 @@ import numpy as np
 
 from simcse_jax.errors import UserError
 from simcse_jax.host.storage import read_json
-from simcse_jax.huggingface.module_folders import Unsupported, is_relu, read_cnn, read_layers, read_tensors
+from simcse_jax.huggingface.module_folders import (
+    Unsupported,
+    is_relu,
+    read_cnn,
+    read_layers,
+    read_tensors,
+    read_word_weights,
+)
 from simcse_jax.models import modules as arithmetic
 from simcse_jax.models.config import SIMILARITIES, Convolutions
 from simcse_jax.models.model_types import flag
@@ -32,6 +39,7 @@ class Kind(enum.StrEnum):
     CNN = "CNN"
     WORDS = "WordEmbeddings"
     LAYERS = "WeightedLayerPooling"
+    WORD_WEIGHTS = "WordWeights"
     POOLING = "Pooling"
     DENSE = "Dense"
     LAYER_NORM = "LayerNorm"
@@ -144,19 +152,24 @@ def read_modules(folder: Path, size_of_words: int = 0) -> Modules:
     hidden = size_of_words or int(next((config[name] for name in HIDDEN_SIZES if name in config), 0))
     convolutions, convolution_weights, entries = _read_convolutions(entries, 0 if size_of_words else hidden)
     kinds = [entry.kind for entry in entries]
-    layers = kinds[:1] == [Kind.LAYERS] and not convolutions
+    layers, weighted = kinds[:1] == [Kind.LAYERS] and not convolutions, kinds[:1] == [Kind.WORD_WEIGHTS]
+    place = int(layers or weighted)  # of the pooling
+    found = [kinds.count(kind) for kind in (Kind.POOLING, Kind.LAYERS, Kind.WORD_WEIGHTS)]
     if Kind.CNN in kinds:
         raise Unsupported(f"{folder / LISTING}: CNN is supported only directly after Transformer")
-    if kinds.count(Kind.POOLING) != 1 or kinds.index(Kind.POOLING) != layers or kinds.count(Kind.LAYERS) != layers:
+    if found != [1, layers, weighted] or kinds.index(Kind.POOLING) != place:
         raise Unsupported(
-            f"{folder / LISTING}: only one Pooling directly after Transformer, CNN or WeightedLayerPooling is supported"
+            f"{folder / LISTING}: only one Pooling directly after Transformer, CNN, WeightedLayerPooling or "
+            "WordWeights is supported"
         )
-    pooler, include_prompt = _read_pooling(entries[layers].path)
-    if size_of_words and (layers or pooler != "avg"):
+    pooler, include_prompt = _read_pooling(entries[place].path)
+    if size_of_words and (place or pooler != "avg"):
         raise Unsupported(f"{folder / LISTING}: of the poolings of word vectors only the mean is supported")
     if layers and config.get("output_hidden_states") is True:  # otherwise the module does nothing
         pooler = read_layers(entries[0].path, pooler)
-    rest = [entry for entry in entries[layers + 1 :] if entry.kind != Kind.DROPOUT]
+    if weighted:
+        pooler = read_word_weights(entries[0].path, pooler)
+    rest = [entry for entry in entries[place + 1 :] if entry.kind != Kind.DROPOUT]
     for entry in rest:
         _check_names(entry.path)
     normalize = bool(rest) and rest[-1].kind == Kind.NORMALIZE

@@ -18,6 +18,7 @@ import numpy as np
 from simcse_jax.errors import UserError, reason
 from simcse_jax.host.storage import read_json
 from simcse_jax.huggingface.sentence_transformers import transformer_fields
+from simcse_jax.huggingface.template import add_template, make_template, read_template
 from simcse_jax.huggingface.tokenizer_checks import (
     check_backend,
     check_has_vocabulary,
@@ -27,8 +28,8 @@ from simcse_jax.huggingface.tokenizer_checks import (
     panics_in_a_line,
     stated_tokens,
 )
-from simcse_jax.huggingface.tokenizer_rules import SPECIAL_TOKENS, read_usual
-from simcse_jax.models.config import EncoderConfig
+from simcse_jax.huggingface.tokenizer_rules import MASK_TOKENS, read_usual
+from simcse_jax.models.config import EncoderConfig, Template
 
 if TYPE_CHECKING:
     from tokenizers import Encoding
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
 MARKER = "simcse_jax.json"  # in the folders that we write: the pooler, and whether there is a head
 
 CHUNK = 8192  # sentences tokenized at a time
-# The mask tokens of the encoders, for folders whose files state none.
-MASK_TOKENS = tuple(special["mask"] for special in SPECIAL_TOKENS.values())
 
 # A tokenizer's possible files, which are copied with a trained model.
 FILES = (
@@ -49,29 +48,49 @@ WORDS_FILE = "whitespacetokenizer_config.json"  # of word vectors: `word_tokeniz
 
 
 class Tokenizer:
-    """Sentences to token ids with the model's special tokens, cut at `max_length`."""
+    """Sentences to token ids with the model's special tokens and its template, cut at `max_length`."""
 
-    def __init__(self, folder: Path, config: EncoderConfig):
-        """Reads a model folder's tokenizer."""
+    template: Template | None = None  # around every sentence; None: special tokens alone
+    mask_token: str | None = None
+
+    def __init__(self, folder: Path, config: EncoderConfig, template: str = ""):
+        """Reads a model folder's tokenizer, and gives it a template by its text, unless that is empty."""
         self.pad_token_id = config.pad_token_id
         self._where = _name(folder)
-        self._backend, _ = read_backend(folder)
+        self._backend, self.mask_token = read_backend(folder)
+        if template:
+            add_template(self._backend, template, self.mask_token, self._where)
+        self.template = read_template(self._backend)
         self._lock = threading.Lock()  # the backend keeps truncation as state
         check_ids(self._backend, config, self._where)
 
     def __getstate__(self) -> dict[str, Any]:  # a lock cannot be sent to another process
-        return {"pad_token_id": self.pad_token_id, "where": self._where, "content": self.content()}
+        own = {"pad_token_id": self.pad_token_id, "where": self._where, "mask_token": self.mask_token}
+        return own | {"content": self.content()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         from tokenizers import Tokenizer as Backend
 
-        self.pad_token_id, self._where = state["pad_token_id"], state["where"]
+        self.pad_token_id, self._where, self.mask_token = (
+            state[name] for name in ("pad_token_id", "where", "mask_token")
+        )
         self._backend = Backend.from_buffer(state["content"])
+        self.template = read_template(self._backend)
         self._lock = threading.Lock()
 
     def __call__(self, sentences: Sequence[str], max_length: int) -> list[np.ndarray]:
         """Token ids, one int32 array per sentence, at most `max_length` long, including special tokens."""
         return self.tokenize(sentences, max_length)[0]
+
+    @property
+    def mask_token_id(self) -> int | None:
+        """The id of its mask token; None without one."""
+        return None if self.mask_token is None else self._backend.token_to_id(self.mask_token)
+
+    def make_template(self, text: str) -> Template:
+        """Another template by its text, with the same special tokens at the ends; see `template.make_template`."""
+        with self._lock:
+            return make_template(self._backend, text, self.mask_token, self._where)
 
     def tokenize(self, sentences: Sequence[str], max_length: int) -> tuple[list[np.ndarray], dict[int, int]]:
         """Token ids as from `__call__`, and the rows of sentences that were cut, each with the number of tokens lost.
@@ -120,6 +139,10 @@ class Tokenizer:
         assert text is not None
         return text
 
+    def vocabulary(self, size: int) -> list[str]:
+        """The texts of the token ids from 0 to `size`; empty where an id has none."""
+        return [self._backend.id_to_token(number) or "" for number in range(size)]
+
     def _encodings(
         self, sentences: Sequence[str], max_length: int | None, encode: Callable[[list[str]], list["Encoding"]]
     ) -> Iterator["Encoding"]:
@@ -127,6 +150,7 @@ class Tokenizer:
             if max_length is None:
                 self._backend.no_truncation()
             else:
+                self._check_room(max_length)
                 self._backend.enable_truncation(max_length)
             for start in range(0, len(sentences), CHUNK):  # an encoding is much larger than its ids
                 chunk = list(sentences[start : start + CHUNK])
@@ -137,6 +161,13 @@ class Tokenizer:
                         raise
                     raise UserError(f"{self._where}: {_failed_on(chunk, encode)}: {reason(error)}") from None
                 yield from encodings
+
+    def _check_room(self, max_length: int) -> None:
+        """Refuses a length that a template fills: the library would then cut nothing."""
+        if self.template is not None and max_length <= self.template.size:
+            raise UserError(
+                f"{max_length} tokens leave no room for a sentence: the model's template alone has {self.template.size}"
+            )
 
     @property
     def lowers_first(self) -> bool:

@@ -25,6 +25,7 @@ SPECIAL_TOKENS = {
     **dict.fromkeys(("roberta", "xlm-roberta"), ROBERTA_TOKENS),
     "mpnet": ROBERTA_TOKENS | {"unk": "[UNK]"},
 }
+MASK_TOKENS = tuple(special["mask"] for special in SPECIAL_TOKENS.values())  # for folders whose files state none
 OLD_UNK = "<unk>"  # in published MPNets, in addition to their [UNK]
 # The tokenizers of a model's folder; the first one where the folder names none.
 CLASSES = {

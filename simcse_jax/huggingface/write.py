@@ -9,13 +9,14 @@ import numpy as np
 from simcse_jax.errors import UserError
 from simcse_jax.host.storage import read_json, write_json
 from simcse_jax.huggingface.load import Pretrained
-from simcse_jax.huggingface.module_folders import CONFIG, cnn_module, pooling_for, relu_module
+from simcse_jax.huggingface.module_folders import CONFIG, cnn_module, pooling_for, relu_module, word_weights_module
 from simcse_jax.huggingface.sentence_transformers import LISTING, POOLING_SWITCHES, SETTINGS_FILE, Kind
 from simcse_jax.huggingface.tokenizer import FILES, MARKER, WORDS_FILE, Tokenizer
+from simcse_jax.huggingface.tokenizer_rules import SPECIAL_TOKENS
 from simcse_jax.huggingface.weight_files import write_safetensors
 from simcse_jax.huggingface.weight_names import NAMES, head_tensors, to_tensors
 from simcse_jax.huggingface.word_vectors import write_word_embeddings
-from simcse_jax.models.config import POOLERS
+from simcse_jax.models.config import MASK_TOKEN, POOLERS
 from simcse_jax.models.convolutions import PREFIX
 from simcse_jax.models.model_types import MODEL_TYPES, for_transformers
 from simcse_jax.models.parameters import WORD_EMBEDDING
@@ -54,9 +55,9 @@ def write_model(model: Pretrained, folder: Path) -> None:
     if names.has_pooler and not model.has_head:
         tensors[f"{names.pooler}.weight"] = np.eye(model.config.hidden_size, dtype=np.float32)
         tensors[f"{names.pooler}.bias"] = np.zeros(model.config.hidden_size, np.float32)
-    modules = _modules(model, pooler, tensors)
-    _write_modules(modules, folder)
     tokenizer = model.tokenizer
+    modules = _modules(model, tokenizer, pooler, tensors)
+    _write_modules(modules, folder)
     lower = {"do_lower_case": tokenizer.lowers_first}
     write_json(folder / "sentence_bert_config.json", {"max_seq_length": model.max_length} | lower)
     write_json(folder / SETTINGS_FILE, _settings(model))
@@ -97,6 +98,23 @@ def write_encoder_files(
         if (model.folder / name).is_file():
             shutil.copyfile(model.folder / name, target / name)
     tokenizer.save(target / "tokenizer.json")
+    if tokenizer.template is not None:
+        _keep_template(target / "tokenizer_config.json", model, tokenizer)
+
+
+def _keep_template(path: Path, model: Pretrained, tokenizer: Tokenizer) -> None:
+    """Makes transformers read `tokenizer.json` as it is: a class for a type of model makes a post-processor of its own.
+
+    Such a class also knows the special tokens, which must be stated then.
+    """
+    fields = read_json(path) if path.is_file() else {}
+    there = set(tokenizer.vocabulary(model.config.vocab_size))
+    usual = SPECIAL_TOKENS.get(model.config.model_type, {})
+    stated = {f"{name}_token": token for name, token in usual.items() if token in there}
+    own = {"pad_token": tokenizer.token(tokenizer.pad_token_id)}
+    own |= {"mask_token": tokenizer.mask_token} if tokenizer.mask_token else {}
+    kept = {name: value for name, value in fields.items() if name not in ("add_bos_token", "add_eos_token")}
+    write_json(path, stated | own | kept | {"tokenizer_class": "PreTrainedTokenizerFast"})
 
 
 def _write_words(model: Pretrained, folder: Path) -> None:
@@ -112,7 +130,7 @@ def _write_words(model: Pretrained, folder: Path) -> None:
     write_json(folder / MARKER, {"pooler": model.pooler, "head": False, "version": __version__})
 
 
-def _modules(model: Pretrained, pooler: str, tensors: dict[str, np.ndarray]) -> list[Module]:
+def _modules(model: Pretrained, tokenizer: Tokenizer, pooler: str, tensors: dict[str, np.ndarray]) -> list[Module]:
     modules = []
     size: dict[str, Any] = {"word_embedding_dimension": model.config.token_size}
     if model.config.convolutions:
@@ -124,6 +142,11 @@ def _modules(model: Pretrained, pooler: str, tensors: dict[str, np.ndarray]) -> 
     if weights is not None:
         fields = size | {"layer_start": 0, "num_hidden_layers": layers}
         modules.append(Module(Kind.LAYERS, fields, {"layer_weights": weights}))
+    if over_tokens == MASK_TOKEN:
+        assert tokenizer.mask_token is not None  # the pooler needs one
+        words = word_weights_module(tokenizer.vocabulary(model.config.vocab_size), tokenizer.mask_token)
+        modules.append(Module(Kind.WORD_WEIGHTS, *words))
+        over_tokens = "avg"
     switches = {f"pooling_mode_{name}": stands_for == over_tokens for name, stands_for in POOLING_SWITCHES.items()}
     modules.append(Module(Kind.POOLING, size | switches, {}))
     if model.has_head:

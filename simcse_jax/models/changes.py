@@ -1,4 +1,4 @@
-"""Changes of a sentence: shuffled positions, or columns set to zero, in the embedding layer; tokens that are repeated.
+"""Changes of a sentence: shuffled positions, or columns set to zero, in the embedding layer; other tokens.
 
 A change belongs to an example, as a dropout mask does: it is drawn from the row's key, and padding, chunks and devices
 do not change it. Shapes: B sentences, T tokens, D hidden size.
@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from simcse_jax.models.arrays import AnyArray
+from simcse_jax.models.config import Template
 from simcse_jax.models.dropout import draws
 
 # Above those of any number of layers.
@@ -91,6 +92,58 @@ class Repeated:
         source = jnp.sum(ends[:, None] <= wide[:, None], axis=2)  # which token stands in each place
         repeated = jnp.take_along_axis(ids, jnp.minimum(source, ids.shape[1] - 1), axis=1)
         return repeated, (wide < ends[:, -1:]).astype(mask.dtype)
+
+
+@dataclasses.dataclass(frozen=True)
+class Retemplated:
+    """Another template around each sentence, in the place of the one that its tokens have."""
+
+    own: Template
+    other: Template
+
+    @property
+    def growth(self) -> int:
+        """How many tokens more a sentence has then."""
+        return self.other.size - self.own.size
+
+    def __call__(
+        self, keys: Key[Array, " B"], ids: Int[AnyArray, "B T"], attention_mask: Int[AnyArray, "B T"]
+    ) -> tuple[Int[Array, "B W"], Int[Array, "B W"]]:
+        """The ids and the mask, in W places, T or as many more as the other template is longer."""
+        ids, mask = jnp.asarray(ids), jnp.asarray(attention_mask)
+        before, after = len(self.other.before), jnp.array(self.other.after, ids.dtype)
+        places = jnp.arange(ids.shape[1] + max(self.growth, 0))
+        ends = jnp.sum(mask > 0, axis=1, keepdims=True) + self.growth
+        source = jnp.clip(places - before + len(self.own.before), 0, ids.shape[1] - 1)
+        found = ids[:, source].at[:, :before].set(jnp.array(self.other.before, ids.dtype))
+        if len(after):
+            place = places - (ends - len(after))  # in the text after the sentence
+            found = jnp.where(place >= 0, after[jnp.clip(place, 0, len(after) - 1)], found)
+        return found, (places < ends).astype(mask.dtype)
+
+
+def template_alone(
+    template: Template, lengths: Int[Array, " B"], first: int = 0
+) -> tuple[Int[Array, "B W"], Int[Array, "B W"], Change]:
+    """The W tokens of a template without a sentence, at the positions that they have around B sentences.
+
+    That is PromptBERT's template denoising (Jiang et al. 2022, arXiv:2201.04337), which takes the embedding of these
+    from that of the sentence.
+
+    Args:
+      template: around the sentences.
+      lengths: of the sentences with their template.
+      first: what is added to all positions.
+
+    Returns:
+      Ids, mask and positions.
+    """
+    rows = (len(lengths), template.size)
+    places = jnp.arange(template.size)
+    words = jnp.maximum(lengths - template.size, 0)[:, None]
+    positions = first + places + jnp.where(places >= len(template.before), words, 0)
+    ids = jnp.array(template.before + template.after, jnp.int32)
+    return jnp.broadcast_to(ids, rows), jnp.ones(rows, jnp.int32), Change(positions=positions)
 
 
 Draw = Callable[[Key[Array, " B"], Int[AnyArray, "B T"], int, Float[AnyArray, ""] | float], Change]

@@ -4,7 +4,7 @@ import dataclasses
 import difflib
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from simcse_jax.errors import UserError
 from simcse_jax.models import decoders, model_types
@@ -36,9 +36,11 @@ POOLERS = {  # see pooling.py
     "avg_sqrt": "the sum of the last layer over the tokens, divided by the square root of their number",
     "avg_weighted": "the mean of the last layer over the tokens, the n-th of them with weight n",
     "last": "the last layer's last token",
+    "mask_token": "the last layer's mask token, that of model.template",
 }
 OTHER_NAMES = {"mean": "avg"}  # of poolers, where a name is given; what is written has ours
 SEVERAL_LAYERS = ("avg_top2", "avg_first_last", "avg_static_last")  # those that read more than the last layer
+MASK_TOKEN = "mask_token"  # the pooler that must know which tokens are mask tokens
 NORMS = {  # batch norms after a projector's last layer
     "plain": "without scale and shift",
     "affine": "with scale and shift",
@@ -53,6 +55,12 @@ CHANGES = {  # of a sentence in the embedding layer (models/changes.py)
 }
 MASKED = "masked"  # a change of its token ids, which a language model then guesses in the same pass
 REPEATED = "repeated"  # a change of a positive's token ids: some of them stand there twice
+PLACE, MASK = "[X]", "[MASK]"  # in the text of a template: the place of the sentence, and the mask token
+DENOISING = {  # what is taken from the embedding of a sentence in a template
+    "none": "nothing",
+    "paper": "that of the template alone, whose tokens keep the positions that they have around the sentence",
+    "released": "the same, but positions count from the table's first row, which RoBERTa's do not otherwise",
+}
 REPETITIONS = {  # how many tokens of a sentence of N, [CLS] and [SEP] not counted; each number is as likely
     "paper": "0 to max(2, ⌊rate · N⌋)",
     "released": "0 to min(10, ⌊rate · (N + 2)⌋) - 1",
@@ -93,6 +101,18 @@ READERS = model_types.READERS | decoders.READERS  # of configs that say more tha
 def pooler_of(name: str) -> str:
     """Our name of a pooler that has another one; any other name as it is."""
     return OTHER_NAMES.get(name, name)
+
+
+class Template(NamedTuple):
+    """The ids of the tokens around every sentence, special ones at the ends included."""
+
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        """Their number."""
+        return len(self.before) + len(self.after)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -198,6 +218,7 @@ class EncoderConfig:
     rotary_scaling: RotaryScaling | None = dataclasses.field(default=None, repr=False)  # by `rotary_base`
     partial: Partial | None = dataclasses.field(default=None, repr=False)  # None: all of it trains
     attention_kernels: bool = dataclasses.field(default=False, repr=False)  # whether the hardware's own may be used
+    mask_token_id: int | None = dataclasses.field(default=None, repr=False)  # its tokenizer's, if that is known
 
     @property
     def token_size(self) -> int:
@@ -326,6 +347,11 @@ class EncoderConfig:
 def is_widths(text: str) -> bool:
     """Whether a text has a projector's widths: each a number, D for the hidden size, or a multiple of it such as 2D."""
     return all(WIDTH.fullmatch(width) for width in text.split(","))
+
+
+def is_template(text: str) -> bool:
+    """Whether a text has the place of a sentence, once, and something else."""
+    return text.count(PLACE) == 1 and bool(text.replace(PLACE, "").strip())
 
 
 def _kind_of(config: Mapping[str, Any], where: str) -> ModelType:

@@ -24,7 +24,7 @@ from simcse_jax.models.changes import UNCHANGED, Change
 from simcse_jax.models.config import EncoderConfig, Site
 from simcse_jax.models.dropout import Draws, Mask, Rate, attention_masks, drop, token_masks
 from simcse_jax.models.layer import Layer, Masks, dense, linear
-from simcse_jax.models.model_types import FROM_ZERO, ROTARY, WORD_VECTORS
+from simcse_jax.models.model_types import AFTER_PADDING, FROM_ZERO, ROTARY, WORD_VECTORS
 from simcse_jax.models.norm import Norm
 from simcse_jax.models.padding import Layout, Padded, unpadded
 from simcse_jax.models.platforms import for_platform
@@ -72,7 +72,11 @@ class Embeddings(nnx.Module):
         if self.config.embedding_scale != 1.0:
             embedded *= self.config.embedding_scale
         if self.position is not None and rows is not None:
-            embedded += self.position(rows)
+            of_positions = self.position(rows)
+            if change.positions is not None and self.config.positions == AFTER_PADDING:  # padding's row never learns
+                is_padding = rows[..., None] == self.config.pad_token_id
+                of_positions = jnp.where(is_padding, jax.lax.stop_gradient(of_positions), of_positions)
+            embedded += of_positions
         if self.type is not None:
             embedded += self.type.embedding[0]
         if self.task is not None:

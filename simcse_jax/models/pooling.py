@@ -3,9 +3,10 @@
 from collections.abc import Callable, Sequence
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from simcse_jax.models.arrays import AnyArray
+from simcse_jax.models.config import MASK_TOKEN
 
 FIRST_TOKEN = ("cls", "cls_before_pooler")  # poolers that read nothing but the last layer's first token
 JOIN = "+"  # between the poolers of a model that concatenates their vectors, such as cls+avg
@@ -13,7 +14,13 @@ HiddenStates = Sequence[Float[Array, "B _ D"]]  # of L + 1 layers; the last may 
 Mask = Int[AnyArray, "B T"]
 
 
-def pool(hidden_states: HiddenStates, attention_mask: Mask, pooler: str, skipped: int = 0) -> Float[Array, "B _D"]:
+def pool(
+    hidden_states: HiddenStates,
+    attention_mask: Mask,
+    pooler: str,
+    skipped: int = 0,
+    is_mask_token: Bool[Array, "B T"] | None = None,
+) -> Float[Array, "B _D"]:
     """Pools L + 1 hidden states of shape (B, T, D) into (B, D), in float32.
 
     `cls` and `cls_before_pooler` take the last layer's first token (they differ in the head, which comes
@@ -26,11 +33,13 @@ def pool(hidden_states: HiddenStates, attention_mask: Mask, pooler: str, skipped
     whitening's own code take layer 1 too. `max` takes each dimension's maximum
     in the last layer over a sentence's tokens ("On Isotropy and Learning Dynamics of Contrastive-based
     Sentence Representation Learning", appendix D). `avg_sqrt`, `avg_weighted` and `last` are sentence-transformers'
-    `mean_sqrt_len_tokens`, `weightedmean` and `lasttoken`.
+    `mean_sqrt_len_tokens`, `weightedmean` and `lasttoken`. `mask_token` takes the last layer's vector at the mask token
+    (PromptBERT), or the mean of several; zeros where there is none.
 
     Args:
       pooler: one of `models.config.POOLERS`, or K of them joined by +, whose vectors are concatenated to (B, K D).
       skipped: tokens at the beginning of every sentence that the poolers leave out, those of a prompt.
+      is_mask_token: which tokens are mask tokens, for `mask_token`.
     """
     names = pooler.split(JOIN)
     for name in names:
@@ -40,7 +49,11 @@ def pool(hidden_states: HiddenStates, attention_mask: Mask, pooler: str, skipped
     if skipped:
         attention_mask = attention_mask * (jnp.arange(attention_mask.shape[1]) >= skipped)
         functions = functions | AFTER_PROMPT
-    vectors = [functions[name](hidden_states, attention_mask) for name in names]
+    masks = dict.fromkeys(names, attention_mask)
+    if MASK_TOKEN in names:
+        assert is_mask_token is not None
+        masks[MASK_TOKEN] = attention_mask * is_mask_token
+    vectors = [functions[name](hidden_states, masks[name]) for name in names]
     return vectors[0] if len(vectors) == 1 else jnp.concatenate(vectors, axis=1)
 
 
@@ -105,6 +118,7 @@ POOLER_FUNCTIONS: dict[str, Callable[[HiddenStates, Mask], Float[Array, "B D"]]]
     "avg_sqrt": lambda layers, mask: mean_sqrt(layers[-1], mask),
     "avg_weighted": lambda layers, mask: weighted_mean(layers[-1], mask),
     "last": lambda layers, mask: last_token(layers[-1], mask),
+    MASK_TOKEN: lambda layers, mask: mean(layers[-1], mask),
 }
 # In their place where the tokens of a prompt are left out.
 AFTER_PROMPT: dict[str, Callable[[HiddenStates, Mask], Float[Array, "B D"]]] = {

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from flax import nnx
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from simcse_jax.models import convolutions, parameters
 from simcse_jax.models.arrays import AnyArray
@@ -47,7 +47,8 @@ class SentenceEncoder(nnx.Module):
         """
         only = pooler in FIRST_TOKEN and not skipped
         features = self.token_features(input_ids, attention_mask, first_only=only, **options)
-        return self.pooled(features, attention_mask, pooler, use_head, skipped)
+        is_mask_token = self.is_mask_token(input_ids)
+        return self.pooled(features, attention_mask, pooler, use_head, skipped, is_mask_token)
 
     def token_features(
         self,
@@ -70,6 +71,11 @@ class SentenceEncoder(nnx.Module):
         activation = config.convolutions.activation
         return (convolutions.convolve(self.convolutions, states[-1], attention_mask, activation, dtype),)
 
+    def is_mask_token(self, input_ids: Int[AnyArray, "B T"]) -> Bool[Array, "B T"] | None:
+        """Which tokens are mask tokens; None where their id is not known."""
+        number = self.encoder.config.mask_token_id
+        return None if number is None else jnp.asarray(input_ids) == number
+
     def pooled(
         self,
         features: tuple[Float[Array, "B _ _E"], ...],
@@ -77,9 +83,16 @@ class SentenceEncoder(nnx.Module):
         pooler: str,
         use_head: bool,
         skipped: int = 0,
+        is_mask_token: Bool[Array, "B T"] | None = None,
+        removed: Float[Array, "B _D"] | None = None,
     ) -> Float[Array, "B _D"]:
-        """The embeddings of sentences with these `token_features`; the other arguments are those of a call."""
-        embeddings = pool(features, attention_mask, pooler, skipped)
+        """The embeddings of sentences with these `token_features`; the other arguments are those of a call and `pool`.
+
+        `removed` is taken from what the pooler gives, before the head.
+        """
+        embeddings = pool(features, attention_mask, pooler, skipped, is_mask_token)
+        if removed is not None:
+            embeddings -= removed
         if not use_head:
             return embeddings
         assert self.head is not None

@@ -7,7 +7,7 @@ The numbers here are part of these keys: with another number a run would not res
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from simcse_jax.models.config import MASKED
+from simcse_jax.models.config import MASKED, Template
 
 MEMBERS = 4  # anchor, positive, and two hard negatives, one after the other in the numbers of masks
 FURTHER = 1 << 24  # the first number of masks of further hard negatives: above all others
@@ -15,6 +15,7 @@ NOISE = 1 << 16  # the first number of the keys for noise on embeddings
 LANGUAGE_MODEL = 1 << 17  # for dropout in the masked-language-model pass, a key for each column
 MASKING = LANGUAGE_MODEL + MEMBERS  # which of its tokens are masked
 CHANGE = 1 << 19  # the first number of the keys for changes of the input
+DENOISING = 1 << 27  # added to a mask's number: of the template alone, whose embedding is taken from the sentence's
 SPREAD = 1 << 12  # between the numbers of a view's columns: above all numbers of masks
 OWN = 1 << 28  # the first number that is free for an objective from outside
 RATE, POSITIVE_RATE = "dropout", "positive_dropout"  # numbers of the step: the last parts of two fields' names
@@ -56,6 +57,7 @@ class Pass(NamedTuple):
     rate: str = RATE  # the name of their dropout rate among the numbers of the step
     change: str | Change = "none"
     length: int = 0  # the places of a sentence; 0: all that the batch has
+    removed: Template | None = None  # around the sentences; what it alone is embedded as is taken away
 
 
 class View(NamedTuple):
@@ -70,6 +72,7 @@ class View(NamedTuple):
     rate: str = RATE
     others: tuple[int, ...] = ()  # further columns, whose embeddings are averaged with that of `column`
     length: int = 0  # the places of a sentence; 0: all that the batch has
+    removed: Template | None = None  # around the sentence; what it alone is embedded as is taken away
 
     @property
     def columns(self) -> tuple[int, ...]:
@@ -88,7 +91,7 @@ class View(NamedTuple):
     def encoded_in(self) -> Pass:
         """The pass that encodes it."""
         length = 0 if self.change == MASKED else self.length  # masked tokens are drawn for all places
-        return Pass(self.tower, bool(self.masks), self.rate, self.change, length)
+        return Pass(self.tower, bool(self.masks), self.rate, self.change, length, self.removed)
 
 
 Views = Mapping[str, View | tuple[View, ...]]  # by the names that an objective gives them; one view, or any number
@@ -107,6 +110,9 @@ class Plan(NamedTuple):
     positive_rate: bool = False  # whether positives have a dropout rate of their own
     positives: int = 1  # the columns after the anchors whose mean embedding is the positive; above 1, no others follow
     lengths: tuple[int, ...] = ()  # the places for a sentence of each column; (): all have the same
+    template: Template | None = None  # around every sentence
+    positive_template: Template | None = None  # in its place, by the change of the positives
+    denoising: str = "none"  # of `models.config.DENOISING`
 
     @property
     def of_pair(self) -> tuple[int, int]:
@@ -123,7 +129,8 @@ class Plan(NamedTuple):
         They have neither changes nor a rate of their own: they are encoded separately to be without such noise.
         """
         return self._named(
-            self.negative, self._replace(anchor_change="none", positive_change="none", positive_rate=False)
+            self.negative,
+            self._replace(anchor_change="none", positive_change="none", positive_rate=False, positive_template=None),
         )
 
     def _named(self, policy: str, inputs: "Plan") -> dict[str, View | tuple[View, ...]]:
@@ -136,6 +143,7 @@ class Plan(NamedTuple):
     def _view(self, member: int, column: int, policy: str, inputs: "Plan") -> View:
         masks, noise = POLICY_MASKS[policy](member, self.samples), member if policy == "noisy" else None
         change = (inputs.anchor_change, inputs.positive_change, "none")[min(member, 2)]
+        template = (inputs.positive_template if member == 1 else None) or inputs.template
         others = tuple(range(2, 1 + self.positives)) if member == 1 else ()
         return View(
             column,
@@ -147,6 +155,7 @@ class Plan(NamedTuple):
             others=others,
             length=max(self.lengths[column] for column in (column, *others)) if self.lengths else 0,
             rate=POSITIVE_RATE if member == 1 and masks and inputs.positive_rate else RATE,
+            removed=None if inputs.denoising == "none" else template,
         )
 
 

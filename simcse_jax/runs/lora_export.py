@@ -34,7 +34,7 @@ from peft import AutoPeftModelForFeatureExtraction
 model = AutoPeftModelForFeatureExtraction.from_pretrained("this folder")
 ```
 
-An embedding is what the pooler `{pooler}` makes of the last hidden states.
+An embedding is what the pooler `{pooler}` makes of the last hidden states{around}.
 """
 
 
@@ -75,7 +75,9 @@ def adapter_writer(folder: Folder, step: int | str | None = None) -> Callable[[P
     (base, revision), sha = base_for_peft(fields["init_from"], run.get("hub")), run["sha256"].get(FINGERPRINT, "")
     settings = lora_of(encoder)
     name = public_value("model.init_from", fields["init_from"], run.get("hub"))
-    card = CARD.format(base=name, pooler=scoring_pooler(run["config"]), rank=settings.rank, alpha=settings.alpha)
+    around = f" of a sentence in the place of [X] in `{text}`" if (text := fields.get("template")) else ""
+    pooler = scoring_pooler(run["config"])
+    card = CARD.format(base=name, pooler=pooler, rank=settings.rank, alpha=settings.alpha, around=around)
 
     def write(target: Path) -> None:
         write_adapter(own, encoder, target, base=base, revision=revision, sha=sha, dropout=fields["lora"]["dropout"])

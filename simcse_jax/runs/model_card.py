@@ -23,6 +23,7 @@ from simcse_jax.huggingface.module_folders import AVERAGED
 from simcse_jax.huggingface.public_names import base_name, is_from_hub, public_value, sources
 from simcse_jax.huggingface.resolve import resolve
 from simcse_jax.huggingface.weight_names import NAMES
+from simcse_jax.models.config import MASK_TOKEN
 from simcse_jax.models.pooling import FIRST_TOKEN
 from simcse_jax.runs.run_files import AGAINST_START, BEST_STEP, FREE, plain
 
@@ -53,6 +54,8 @@ POOLING = {
     "    embeddings = (states[-1] * weights).sum(1) / weights.sum(1)  # of the last layer",
     "last": "embeddings = states[-1][torch.arange(len(mask)), mask.sum((1, 2)).long() - 1]  # of the last token",
     "max": 'embeddings = states[-1].masked_fill(mask == 0, float("-inf")).amax(1)  # of the last layer',
+    "mask_token": 'mask = mask * (batch["input_ids"] == tokenizer.mask_token_id).unsqueeze(-1)\n'
+    "    embeddings = (states[-1] * mask).sum(1) / mask.sum(1)  # of the mask token",
 }
 PAIRS_IN = (".tsv", ".csv", ".txt")  # files of graded pairs, by the ends of their names
 
@@ -252,7 +255,7 @@ def _with_transformers(arguments: str, model: Pretrained) -> list[str]:
         head = [f"    embeddings = torch.tanh(model.{names.pooler}(embeddings))  # the head"]
     elif model.has_head:
         repository, comma, revision = arguments.partition(", ")
-        folder = f"{3 if pooler in AVERAGED else 2}_Dense"  # after the pooling, and the layers' average if there is one
+        folder = f"{3 if pooler in (*AVERAGED, MASK_TOKEN) else 2}_Dense"  # after the pooling and what comes before it
         imports = ["from safetensors.torch import load_file", *imports, "from transformers.utils import cached_file"]
         head = [
             f'    head = load_file(cached_file({repository}, "{folder}/model.safetensors"{comma}{revision}))',

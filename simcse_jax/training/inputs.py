@@ -21,7 +21,7 @@ from simcse_jax.huggingface.load import Pretrained, choose_pooler
 from simcse_jax.huggingface.sentence_transformers import DEFAULTS
 from simcse_jax.huggingface.tokenizer import Tokenizer, special_tokens
 from simcse_jax.huggingface.weight_names import NAMES
-from simcse_jax.models.config import EncoderConfig
+from simcse_jax.models.config import EncoderConfig, Template
 from simcse_jax.models.head import HEADS
 from simcse_jax.models.masking import Masking
 from simcse_jax.models.projector import width
@@ -74,11 +74,17 @@ class Inputs(NamedTuple):
     generator: Generator | None = None  # replaces tokens
     adapter: dict[str, np.ndarray] | None = None  # LoRA's first values; None: fresh ones
     sizes: tuple[int, ...] = ()  # of truncated embeddings, at which the model is scored too
+    positive_template: Template | None = None  # around positives, in place of the tokenizer's
 
     @property
     def prompts(self) -> dict[str, str]:
         """The prompts of queries and documents that the model is trained with; {} without one for all sources."""
         return {} if self.corpus is None else prompts_by_name(self.corpus.prompts, self.corpus.num_columns)
+
+    @property
+    def template(self) -> Template | None:
+        """Around every sentence."""
+        return self.tokenizer.template
 
     @property
     def num_examples(self) -> int:
@@ -109,6 +115,9 @@ def read_inputs(config: Section) -> Inputs:
     held = read_held_out(config, devices) if config.data.held_out and trains(config) else None
     evaluation = held.evaluation if held else read_evaluation(config, devices)
     model = load_model(config.model.init_from, config.model.num_layers)
+    model = dataclasses.replace(model, template=config.model.template)
+    if model.template:
+        model.check_layers("model.template")
     masked = needing(config.objective, "masks_tokens")
     if trains(config):  # word vectors are scored as they are
         model.check_layers("training (train.epochs and train.max_steps other than 0)")
@@ -126,7 +135,9 @@ def read_inputs(config: Section) -> Inputs:
             f"config.model.convolutions.widths={config.model.convolutions.widths}: nothing is trained, and "
             f"{model.name} has no such convolutions of its own; set it to ()"
         )
-    model = dataclasses.replace(model, config=dataclasses.replace(model.config, convolutions=convolutions))
+    known = dataclasses.replace(model.config, convolutions=convolutions, mask_token_id=tokenizer.mask_token_id)
+    model = dataclasses.replace(model, config=known)
+    positive_template = read_positive_template(config, model, tokenizer)
     for pooler in (config.model.pooler, scoring_pooler(config), choosing_pooler(config)):
         choose_pooler(model, pooler)
     with_parts(model.config, config.model)  # refuses what does not fit
@@ -161,8 +172,26 @@ def read_inputs(config: Section) -> Inputs:
     inputs = Inputs(
         *(devices, evaluation, model, tokenizer, corpus, language_model, analysis, total_steps, generator, adapter),
         sizes=sizes,
+        positive_template=positive_template,
     )
     return inputs._replace(evaluation=evaluation and evaluation.with_prompts(inputs.prompts))
+
+
+def read_positive_template(config: Section, model: Pretrained, tokenizer: Tokenizer) -> Template | None:
+    """The template around positives, if they have one of their own.
+
+    Raises:
+      UserError: naming the field that needs a template, when the sentences have none.
+    """
+    views = config.views
+    if tokenizer.template is not None:
+        return tokenizer.make_template(views.positive_template) if views.positive_template else None
+    for name, off in (("positive_template", ""), ("denoising", "none")):
+        if views[name] != off:
+            raise UserError(
+                f"config.views.{name}={views[name]!r:.100}: {model.name} has no template; set model.template"
+            )
+    return None
 
 
 def read_held_out(config: Section, devices: Sequence[jax.Device]) -> HeldOut:

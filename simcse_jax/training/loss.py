@@ -20,11 +20,12 @@ from simcse_jax.devices.chunks import in_chunks
 from simcse_jax.devices.mesh import AXIS
 from simcse_jax.models import parameters, partial
 from simcse_jax.models.arrays import AnyArray
-from simcse_jax.models.changes import DRAWN, UNCHANGED
-from simcse_jax.models.config import MASKED
+from simcse_jax.models.changes import DRAWN, UNCHANGED, template_alone
+from simcse_jax.models.config import MASK_TOKEN, MASKED
 from simcse_jax.models.masking import Masking
+from simcse_jax.models.model_types import AFTER_PADDING
 from simcse_jax.models.parameters import Params
-from simcse_jax.models.pooling import FIRST_TOKEN
+from simcse_jax.models.pooling import FIRST_TOKEN, pool
 from simcse_jax.models.products import rounding
 from simcse_jax.models.projector import Projector
 from simcse_jax.models.sentence_encoder import Graph, SentenceEncoder
@@ -32,7 +33,7 @@ from simcse_jax.objectives.objective import Embedded, Objective, Term, measured,
 from simcse_jax.objectives.registry import BUILT_IN
 from simcse_jax.objectives.rows import Batch, Kept, Rows, Settings, dropout_keys
 from simcse_jax.objectives.tokens import ENCODER, Network, Tokens
-from simcse_jax.objectives.views import CHANGE, NOISE, Pass, Plan, View, each_of
+from simcse_jax.objectives.views import CHANGE, DENOISING, NOISE, Pass, Plan, View, each_of
 from simcse_jax.training.gathering import make_gathering, type_of_products
 from simcse_jax.training.optimizer import ADAMW, Optimization
 from simcse_jax.training.projection import project_views, without_shift
@@ -78,11 +79,12 @@ class Recipe(NamedTuple):
     def reads_words(self) -> bool:
         """Whether anything but the encoder sees the ids of tokens, which must be those of words then.
 
-        A language model's head scores all words, a generator and a change may write words that are not in the batch,
-        and an objective from outside looks at what it likes.
+        A language model's head scores all words, a generator, a change and a template may write words that are not in
+        the batch, mask tokens are known by their id, and an objective from outside looks at what it likes.
         """
         changed = any(callable(view.change) for view in self.views)
-        return self.masking is not None or changed or any(term.name not in BUILT_IN for term in self.objectives)
+        own = self.pooler == MASK_TOKEN or any(view.removed for view in self.views)  # ids that are written here
+        return self.masking is not None or changed or own or any(term.name not in BUILT_IN for term in self.objectives)
 
     def read_by(self, objective: Objective) -> dict[str, View]:
         """The views whose tokens' features the objective's pass over tokens reads, by its names."""
@@ -304,20 +306,26 @@ def encode_views(
                 most_tokens += ids.size - given_ids.size  # each row may have as many tokens more as it has places
         elif each.change in DRAWN:
             change = DRAWN[each.change](keys, mask, model.encoder.config.hidden_size, rows.settings["cutoff"])
-        layers = model.token_features(
-            ids,
-            mask,
-            dropout_keys=rows.keys(masks).reshape(-1) if each.dropout else None,
-            **rows.rates(each.rate),
-            most_tokens=most_tokens,
-            first_only=recipe.pooler in FIRST_TOKEN and not needed,
-            change=change,
-        )
+
+        def features_of(ids: Array, mask: Array, numbers: list[int], **options: Any) -> tuple[Array, ...]:
+            drawn = rows.keys(numbers).reshape(-1) if each.dropout else None
+            return model.token_features(ids, mask, dropout_keys=drawn, **rows.rates(each.rate), **options)
+
+        only = recipe.pooler in FIRST_TOKEN and not needed
+        layers = features_of(ids, mask, masks, most_tokens=most_tokens, first_only=only, change=change)
         draws = list(zip(columns, masks, changes, strict=True))
         for view in needed:
             tokens = jnp.split(layers[-1], len(columns))
             features[view] = jnp.stack([tokens[draws.index(draw)] for draw in view.draws])
-        embeddings = model.pooled(layers, mask, recipe.pooler, recipe.use_head)
+        removed = None
+        if each.removed:
+            alone, there, placed = template_alone(
+                each.removed, jnp.sum(mask > 0, axis=1), first_position(model, recipe)
+            )
+            of_template = features_of(alone, there, [DENOISING + number for number in masks], change=placed)
+            removed = pool(of_template, there, recipe.pooler, is_mask_token=model.is_mask_token(alone))
+        of_mask = model.is_mask_token(ids)
+        embeddings = model.pooled(layers, mask, recipe.pooler, recipe.use_head, is_mask_token=of_mask, removed=removed)
         return embeddings.reshape(len(columns), -1, embeddings.shape[-1])
 
     def noise(number: int, shape: tuple[int, ...]) -> Float[Array, "B D"]:
@@ -325,6 +333,13 @@ def encode_views(
         return jnp.sqrt(rows.settings["noise"]) * draw(rows.keys([NOISE + number])[0])
 
     return jnp.moveaxis(embed(views, encode, noise), 0, 1), features
+
+
+def first_position(model: SentenceEncoder, recipe: Recipe) -> int:
+    """What the positions of a template alone begin with; see `models.config.DENOISING`."""
+    config = model.encoder.config
+    from_the_first_row = recipe.plan.denoising == "released" and config.positions == AFTER_PADDING
+    return -1 - config.pad_token_id if from_the_first_row else 0
 
 
 def embed(
@@ -361,16 +376,20 @@ def embed(
 def ignores_shift(recipe: Recipe) -> bool:
     """Whether a vector that is added to all hidden states of the last layer changes no loss of embeddings.
 
-    Batch norm takes it away again, but not if a head or the pooler avg_sqrt, which adds it √T times, comes in between.
-    Two encoders have a vector each, and statistics of both together leave their difference. And anchors with masked
-    tokens share their pass with the loss of these tokens.
+    The embedding of a template alone has it too, and is taken away before a head. Batch norm takes it away again, but
+    not if a head comes in between, nor if two encoders have a vector each and share statistics. Neither is so with the
+    pooler avg_sqrt, which adds it √T times, and where anchors with masked tokens share their pass with the loss of
+    these tokens.
     """
+    unread = recipe.pooler != "avg_sqrt" and not recipe.read_by_tokens
+    if recipe.views and all(view.removed for view in recipe.views):
+        return unread
     if recipe.projector is None or not recipe.projector.ignores_shift:
         return False
     projected = all(term.projected for term in recipe.objectives if term.objective.views(recipe.plan))
     together = recipe.projector.statistics == "together"
     differ = together and any(view.tower for view in recipe.views)
-    return projected and not (recipe.use_head or recipe.pooler == "avg_sqrt" or differ or recipe.read_by_tokens)
+    return projected and unread and not (recipe.use_head or differ)
 
 
 def embeddings_of(recipe: Recipe, objective: Objective, views: Float[Array, "V B D"] | None) -> dict[str, Array]:

@@ -192,6 +192,7 @@ def check_same(config: Section, manifest: Manifest, tokenizer: Tokenizer, name: 
         raise UserError(
             f"config.data.train={name}: was prepared with another tokenizer than that of "
             f"{config.model.init_from}; prepare it again with --model {config.model.init_from}"
+            + (f" --template {config.model.template!r:.100}" if config.model.template else "")
         )
     lengths, own = lengths_of(config) or Lengths(*[data.max_length] * 2), manifest.lengths
     if lengths[: manifest.columns] != own[: manifest.columns]:

@@ -66,6 +66,7 @@ def read_corpus(
     if most > model.config.max_length:
         raise UserError(f"config.{field}={most}: {model.name} takes at most {model.config.max_length} tokens")
     _check_repeated(config, model)
+    _check_template(config, model, tokenizer)
     if prepared := open_prepared(config, tokenizer):
         check_roles(config, [name for name, each in prepared.items() if each.num_columns == 1], len(prepared))
         opened = []
@@ -89,6 +90,27 @@ def _check_repeated(config: Section, model: Pretrained) -> None:
     if longer > model.config.max_length:
         raise UserError(
             f"config.views.positive_change={REPEATED}: a positive of {length} tokens then has up to {longer}, and "
+            f"{model.name} takes at most {model.config.max_length}; set a lower data.max_length"
+        )
+
+
+def _check_template(config: Section, model: Pretrained, tokenizer: Tokenizer) -> None:
+    """Refuses lengths that leave no room for a sentence in its template, or none for a longer one of positives."""
+    template, other = tokenizer.template, config.views.positive_template
+    if template is None:
+        return
+    lengths = lengths_of(config)
+    shortest = min(lengths or (config.data.max_length,))
+    if shortest <= template.size:
+        field = "lengths" if lengths else "max_length"
+        raise UserError(
+            f"config.data.{field}={shortest}: the template alone has {template.size} tokens; set it to more, "
+            f"{template.size + 32} for 32 tokens of a sentence"
+        )
+    longer = longest(config)[1] - template.size + (tokenizer.make_template(other).size if other else 0)
+    if longer > model.config.max_length:
+        raise UserError(
+            f"config.views.positive_template={other!r:.100}: a positive then has up to {longer} tokens, and "
             f"{model.name} takes at most {model.config.max_length}; set a lower data.max_length"
         )
 

@@ -27,8 +27,8 @@ from simcse_jax.evaluation.analysis.tokens import Protocol, survey
 from simcse_jax.evaluation.evaluator import Encode, Evaluator
 from simcse_jax.field import read_milestones
 from simcse_jax.models import partial
-from simcse_jax.models.changes import Repeated
-from simcse_jax.models.config import REPEATED, EncoderConfig
+from simcse_jax.models.changes import Repeated, Retemplated
+from simcse_jax.models.config import REPEATED, EncoderConfig, Template
 from simcse_jax.models.head import HEADS
 from simcse_jax.models.masking import Masking
 from simcse_jax.models.parameters import Params, with_encoder
@@ -187,7 +187,10 @@ def make_setup(configs: Sequence[Section], inputs: Inputs) -> Setup:
         inputs,
         mesh,
         graph=build(encoder, head.trained, jnp.dtype(config.train.dtype))[0],
-        recipes=tuple(make_recipe(config, columns, masking, networks, lengths) for columns, lengths in parts),
+        recipes=tuple(
+            make_recipe(config, columns, masking, networks, lengths, inputs.template, inputs.positive_template)
+            for columns, lengths in parts
+        ),
         embed=embed,
         schedule=make_schedule(config, inputs.total_steps),
         measuring=[_measuring(embed, sample, config)] if sample else [],
@@ -237,13 +240,20 @@ def make_recipe(
     masking: Masking | None = None,
     networks: Networks = (),
     lengths: Sequence[int] = (),
+    template: Template | None = None,
+    positive_template: Template | None = None,
 ) -> Recipe:
     """The recipe that the step is compiled for. A single column of data is encoded twice, several columns once each.
 
-    `lengths` are the places for a sentence of each column; (): all have the same.
+    `lengths` are the places for a sentence of each column; (): all have the same. `template` is around the sentences,
+    and `positive_template` takes its place around positives; None: there is none, or no other one.
     """
     fields, projector, views = config.objective, read_projector(config.projector), config.views
-    repeated = Repeated(views.repetition, views.repetition_reading)
+    positive_change: Any = views.positive_change
+    if positive_change == REPEATED:
+        positive_change = Repeated(views.repetition, views.repetition_reading)
+    if template and positive_template:
+        positive_change = Retemplated(template, positive_template)
     plan = Plan(
         num_columns,
         views.positive,
@@ -251,10 +261,13 @@ def make_recipe(
         samples=views.samples,
         two_towers=config.model.dual_encoder,
         anchor_change=views.anchor_change,
-        positive_change=repeated if views.positive_change == REPEATED else views.positive_change,
+        positive_change=positive_change,
         positive_rate=views.positive_dropout >= 0,
         positives=config.data.spans.positives if config.data.positives == SPANS else 1,
         lengths=tuple(lengths),
+        template=template,
+        positive_template=positive_template,
+        denoising=views.denoising,
     )
     return Recipe(
         pooler=config.model.pooler,

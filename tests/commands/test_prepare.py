@@ -1,14 +1,21 @@
+import dataclasses
 import json
 import os
 import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 from support import ROOT, call, refused, run, start_process
 from support.object_store import NEEDS_GCSFS
 
 from simcse_jax.commands.prepare import columns_of
+from simcse_jax.config import default_config
+from simcse_jax.config.checks import validate
+from simcse_jax.errors import UserError
+from simcse_jax.huggingface.load import load
+from simcse_jax.training.reading import read_corpus
 
 
 @pytest.fixture
@@ -162,3 +169,24 @@ def test_two_processes_one_of_which_is_killed_make_the_same_bytes(arguments, cor
     for process in both:
         process.wait()
         process.stdout.close()
+
+
+def test_a_corpus_is_prepared_with_a_template_that_its_run_must_have(tiny_bert, corpus, tmp_path):
+    text, out = "the cat [X] sat on mat", tmp_path / "out"
+    args = ["--data", corpus["txt"], "--model", tiny_bert, "--output", out, "--max-length", "16"]
+    refused(call("prepare", *args, "--template", "the cat"), "--template 'the cat'", "a text around [X]")
+    refused(call("prepare", *args[:-1], "7", "--template", text), "--max-length 7: the template alone has 7 tokens")
+    done = call("prepare", *args, "--template", text)
+    assert done.returncode == 0, done.stderr
+    config = default_config()
+    config.data.train, config.data.max_length, config.model.template = str(out), 16, text
+    config.train.batch_size = 32
+    model = dataclasses.replace(load(str(tiny_bert)), template=text)
+    batch = read_corpus(validate(config.copy_and_resolve_references()), model, model.tokenizer).batches(32, 0)[0]
+    ends = np.array(model.tokenizer.template.after)
+    lengths = batch["attention_mask"][:, 0].sum(axis=1)
+    for ids, length in zip(batch["input_ids"][:, 0], lengths, strict=True):
+        np.testing.assert_array_equal(ids[length - len(ends) : length], ends)
+    config.model.template = ""
+    with pytest.raises(UserError, match="was prepared with another tokenizer"):
+        read_corpus(validate(config), load(str(tiny_bert)), load(str(tiny_bert)).tokenizer)

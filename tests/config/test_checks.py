@@ -96,6 +96,10 @@ MISTAKES = {
     "--config.data.columns.positive=b": "columns.anchor: must be set too",
     "--config.seed=-1": "from 0",
     "--config.data.train=": "data.train",
+    "--config.model.template=no place": "config.model.template='no place': must be empty, or a text around [X]",
+    "--config.model.template=[X]": "must be empty, or a text around [X]",
+    "--config.views.positive_template=[X] is [X]": "must be empty, or a text around [X], which it has once",
+    "--config.views.denoising=mine": "must be one of none, paper, released",
 }
 
 
@@ -115,6 +119,24 @@ def test_fields_that_do_not_go_together():
     ):
         with pytest.raises(UserError, match=message):
             parse(*tension, f"--config.{argument}")
+    for arguments, message in (
+        (
+            ("model.template=A [X].", "model.pooler=mask_token"),
+            r"config.model.template='A \[X\].': has no \[MASK\], which",
+        ),
+        (
+            ("views.positive_template=A [X].", "eval.pooler=mask_token", "model.mlp=none"),
+            "has no .MASK., which the pooler",
+        ),
+        (("views.positive_template=A [X].", "views.positive_change=cutoff"), "not with views.positive_change='cutoff'"),
+        (("model.template=A [X].", "views.positive_change=repeated"), "repeats words of model.template too"),
+        (
+            ("views.anchor_change=masked", "model.pooler=mask_token", "objective.mlm.weight=1"),
+            "config.views.anchor_change='masked': the pooler mask_token would read masked words",
+        ),
+    ):
+        with pytest.raises(UserError, match=message):
+            parse(*(f"--config.{argument}" for argument in arguments))
     twice = ("--config.model.dual_encoder=True", "--config.eval.encoder=better")
     with pytest.raises(UserError, match=r"objective\.mlm trains the language model of the anchors' encoder"):
         parse(*twice, "--config.objective.mlm.weight=0.1")

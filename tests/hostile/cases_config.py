@@ -97,6 +97,7 @@ def cases() -> Iterator[Case]:
                 field(name, value, text, EITHER) for text, value in HUGE.items() if text == "10^20" or name in ALL_HUGE
             )
     yield from trackers()
+    yield from templates()
     for name in SWEEP_FIELDS:
         values = OPEN if name in ("sweep.title", "sweep.source") else CHOSEN | {"twice": "a,a", "minus one": "-1"}
         for text, value in values.items():
@@ -134,6 +135,19 @@ def field(name: str, value: str, text: str, end: str) -> Case:
         names=last,
         leaves=("run", "run/*"),
     )
+
+
+def templates() -> Iterator[Case]:
+    wrong = {"without a place": "A text.", "a place alone": " [X] ", "with two places": "[X] [X]"}
+    for text, value in wrong.items():
+        yield field("model.template", value, text, REFUSED)
+        yield field("views.positive_template", value, text, REFUSED)
+    yield field("model.template", "[X] is [MASK].", "of a model without a mask token", REFUSED)
+    yield field("model.template", "the cat " * 8 + "[X]", "longer than a sentence", REFUSED)
+    for more in ("--config.model.template=a [X] b", "--config.model.template="):
+        one = field("model.pooler", "mask_token", f"mask_token with {more}", REFUSED)
+        yield replace(one, arguments=[*one.arguments, more], names="mask_token")
+    yield field("views.denoising", "paper", "without a template", REFUSED)
 
 
 def trackers() -> Iterator[Case]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 from support import ENCODERS, KINDS, write_model
-from support.models import edit_json, edit_tensors, same
+from support.models import add_mask_token, edit_json, edit_tensors, same
 
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import choose_pooler, load
@@ -15,7 +15,7 @@ from simcse_jax.huggingface.sentence_transformers import Settings
 from simcse_jax.huggingface.tokenizer import MARKER
 from simcse_jax.huggingface.weight_names import NAMES, head_tensors, to_tensors
 from simcse_jax.huggingface.write import write_model as write_folder
-from simcse_jax.models.config import POOLERS
+from simcse_jax.models.config import MASK_TOKEN, POOLERS
 from simcse_jax.models.language_model import shapes
 from simcse_jax.models.modules import Dense, LayerNorm
 from simcse_jax.simcse import SimCSE
@@ -28,6 +28,9 @@ def test_a_written_model_is_read_again(pooler, with_head, tmp_path):
     architectures = ["BertForCL" if with_head else "BertModel"]  # the reference's class implies a head
     source = write_model(tmp_path / "source", "bert", architectures=architectures, _name_or_path="/home/ann")
     model = dataclasses.replace(load(str(source)), pooler=pooler)
+    if pooler == MASK_TOKEN:
+        add_mask_token(source)
+        model = dataclasses.replace(model, template="the cat [X] sat on [MASK].")
     folder = tmp_path / "model"
     folder.mkdir()
     write_folder(model, folder)

@@ -9,8 +9,8 @@ import pytest
 from support import random_batch, random_model, row_keys
 
 from simcse_jax.models import changes, parameters
-from simcse_jax.models.changes import DRAWN, Change, Repeated, cutoff, shuffled
-from simcse_jax.models.config import CHANGES, REPETITIONS
+from simcse_jax.models.changes import DRAWN, Change, Repeated, Retemplated, cutoff, shuffled, template_alone
+from simcse_jax.models.config import CHANGES, REPETITIONS, Template
 
 pytestmark = pytest.mark.exact
 
@@ -181,3 +181,31 @@ def test_what_is_repeated_depends_on_the_row_alone_and_not_on_padding(reading):
     two = [np.asarray(change(row_keys(ROWS)[i : i + 2], ids[i : i + 2], mask[i : i + 2])[1]) for i in (0, 2, 4)]
     np.testing.assert_array_equal(np.concatenate(two), there)
     assert (there != np.asarray(change(row_keys(ROWS, 1), ids, mask)[1])).any()
+
+
+TEMPLATES = [Template((1, 5), (6, 7, 2)), Template((1,), (8, 2)), Template((1, 5, 9, 9), (2,)), Template((1, 5), ())]
+
+
+@pytest.mark.parametrize("other", TEMPLATES)
+@pytest.mark.parametrize("own", TEMPLATES[:2])
+def test_another_template_takes_the_place_of_the_first_one(own, other):
+    words = [[], [30], [31, 32, 33], list(range(20, 27))]
+
+    def rows(template, places):
+        found = [[*template.before, *each, *template.after] for each in words]
+        mask = np.array([[1] * len(row) + [0] * (places - len(row)) for row in found])
+        return np.array([row + [0] * (places - len(row)) for row in found]), mask
+
+    ids, mask = rows(own, own.size + 9)
+    change = Retemplated(own, other)
+    found, there = (np.asarray(part) for part in change(row_keys(4), ids, mask))
+    expected, real = rows(other, own.size + 9 + max(change.growth, 0))
+    np.testing.assert_array_equal(there, real)
+    np.testing.assert_array_equal(found * there, expected)
+
+
+def test_a_template_alone_has_the_positions_that_it_has_around_a_sentence():
+    ids, mask, change = template_alone(TEMPLATES[0], jnp.array([5, 9]))
+    assert ids.tolist() == [[1, 5, 6, 7, 2]] * 2 and mask.tolist() == [[1] * 5] * 2 and change.kept is None
+    assert change.positions.tolist() == [[0, 1, 2, 3, 4], [0, 1, 6, 7, 8]]
+    assert template_alone(TEMPLATES[0], jnp.array([6]), -2)[2].positions.tolist() == [[-2, -1, 1, 2, 3]]

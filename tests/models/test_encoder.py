@@ -31,7 +31,7 @@ def compiled(model_type):
     def run(ids, mask, keys, rate):
         model = parameters.merge(graph, params)
         states = model.encoder(ids, mask, dropout_keys=keys, dropout_rate=rate)
-        return {pooler: jnp.tanh(model.head(pool(states, mask, pooler))) for pooler in POOLERS}
+        return {pooler: jnp.tanh(model.head(pool(states, mask, pooler, is_mask_token=mask > 0))) for pooler in POOLERS}
 
     return run
 

@@ -15,7 +15,10 @@ def test_poolers_of_the_first_token_read_no_other():
     ones = np.ones((2, 3), np.int32)
     layers = jnp.array(np.random.default_rng(0).normal(size=(3, 2, 3, 4)))
     layers, changed = list(layers), list(layers.at[:, :, 1:].add(1))
-    same = [pooler for pooler in POOLERS if np.array_equal(pool(layers, ones, pooler), pool(changed, ones, pooler))]
+    found = [
+        [pool(each, ones, name, is_mask_token=jnp.ones((2, 3), bool)) for name in POOLERS] for each in (layers, changed)
+    ]
+    same = [name for name, one, other in zip(POOLERS, *found, strict=True) if np.array_equal(one, other)]
     assert same == list(FIRST_TOKEN)
 
 
@@ -26,12 +29,17 @@ def test_poolers_by_hand():
     expected = {"cls": 5.0, "cls_before_pooler": 5.0, "avg": 8.0, "avg_top2": 5.0, "avg_first_last": 5.0}
     expected |= {"avg_static_last": 8.5}
     expected |= {"max": 11.0, "avg_sqrt": 16 / 2**0.5, "avg_weighted": (5 + 2 * 11) / 3, "last": 11.0}
-    found = {pooler: float(pool(tuple(layers), mask, pooler)[0, 0]) for pooler in POOLERS}
+    expected |= {"mask_token": 11.0}  # the second token; the third, of padding, does not count
+    is_mask = jnp.array([[False, True, True]])
+    found = {pooler: float(pool(tuple(layers), mask, pooler, 0, is_mask)[0, 0]) for pooler in POOLERS}
     assert found == pytest.approx(expected)
     np.testing.assert_allclose(pool(tuple(layers), mask, "avg+cls+last"), [[8, 5, 11]])
+    np.testing.assert_allclose(pool(tuple(layers), mask, "avg+mask_token", 0, is_mask), [[8, 11]])
+    both = [float(pool(tuple(layers), mask, "mask_token", 0, jnp.full((1, 3), there))[0, 0]) for there in (True, False)]
+    assert both == [8.0, 0.0]  # the mean of two; nothing where there is none
     averages = {"avg_top2": 7.0, "avg_first_last": 7.0, "avg_static_last": 10.0}
     # Without a prompt of one token, all poolers have the second one alone; the weighted mean keeps its weight.
-    alone = {pooler: float(pool(tuple(layers), mask, pooler, 1)[0, 0]) for pooler in POOLERS}
+    alone = {pooler: float(pool(tuple(layers), mask, pooler, 1, is_mask)[0, 0]) for pooler in POOLERS}
     assert alone == pytest.approx(dict.fromkeys(POOLERS, 11.0) | averages)
     nothing = {pooler: float(pool(tuple(layers), mask, pooler, 2)[0, 0]) for pooler in ("cls", "avg", "last")}
     assert nothing == {"cls": 5.0, "avg": 0.0, "last": 0.0}  # as in sentence-transformers

@@ -1,6 +1,7 @@
 import pytest
 
 from simcse_jax.config.loss_fields import POLICIES
+from simcse_jax.models.config import Template
 from simcse_jax.objectives.off_dropout import OBJECTIVE as OFF_DROPOUT
 from simcse_jax.objectives.views import LANGUAGE_MODEL, MASKING, POLICY_MASKS, Plan, View, column_number, each_of
 
@@ -86,3 +87,14 @@ def test_all_numbers_of_draws_of_many_negatives_differ_and_those_of_the_first_ar
     assert len(set(drawn)) == len(drawn) and max(drawn) < 2**32
     assert policies["independent"][:4] == [0, 1, 2, 3] and policies["mean"][9:11] == [5, 9]
     assert columns[:4] == [LANGUAGE_MODEL + column for column in range(4)]
+
+
+def test_what_a_template_alone_gives_is_taken_from_each_view_by_its_own_template():
+    first, second = Template((1,), (2,)), Template((1, 3), (2,))
+    templates = {"template": first, "positive_template": second, "positive_change": "another"}
+    assert {view.removed for view in each_of(pair(3, "independent", **templates))} == {None}
+    plan = Plan(3, "independent", "off", denoising="paper", **templates)
+    assert [view.removed for view in each_of(plan.pair())] == [first, second, first]
+    assert [view.removed for view in each_of(plan.separate())] == [first] * 3
+    anchor, positive, _ = each_of(plan.pair())
+    assert anchor.encoded_in.removed == first and anchor.encoded_in != positive.encoded_in

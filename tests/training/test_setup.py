@@ -27,6 +27,8 @@ def inputs(tiny_bert):
         total_steps=0,
         generator=None,
         adapter=None,
+        template=None,
+        positive_template=None,
         **given,
     )
 

@@ -67,12 +67,13 @@ def trace_step(
     for tokens that a program without padding has.
     """
     mesh = data_mesh(devices)
-    encoder = dataclasses.replace(encoder, convolutions=convolutions_of(config.model))
+    masking = Masking(mask_id=103, special_ids=(0, 100, 101, 102, 103))  # BERT's
+    convolutions = convolutions_of(config.model)
+    encoder = dataclasses.replace(encoder, convolutions=convolutions, mask_token_id=masking.mask_id)
     shapes, rest = split_shapes(encoder, config)
     graph, _ = build(with_parts(encoder, config.model), HEADS[config.model.mlp].trained, jnp.dtype(config.train.dtype))
     settings = make_settings(config, total_steps=1)
     batch = _batch_shapes(config, columns, with_parts(encoder, config.model).token_size)
-    masking = Masking(mask_id=103, special_ids=(0, 100, 101, 102, 103))  # BERT's
     networks: Networks = ()
     frozen = partial.in_step(rest)
     if generator is not None:
@@ -109,7 +110,8 @@ def trace_encoding(
     """
     use_head = HEADS[config.model.mlp].scored
     pooler = config.eval.pooler or config.model.pooler
-    graph, shapes = build(computed_as(config.model, encoder), use_head, jnp.dtype(config.train.dtype))
+    encoder = dataclasses.replace(computed_as(config.model, encoder), mask_token_id=103)  # BERT's
+    graph, shapes = build(encoder, use_head, jnp.dtype(config.train.dtype))
     mesh = data_mesh(devices)
     rows = split_over_examples(mesh)
     tokens = placed(jax.ShapeDtypeStruct((config.train.batch_size, length), jnp.int32), rows)

@@ -1,0 +1,317 @@
+"""Steps with templates: PromptBERT next to PyTorch, the same on any devices; runs resumed and exported."""
+
+import dataclasses
+import json
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support import CONFIGS, call, random_model, train_args, write_model
+from support.resuming import trained_and_resumed
+from support.steps import BATCH, recipe, settings
+
+from simcse_jax.config.flags import parse
+from simcse_jax.devices.mesh import data_mesh
+from simcse_jax.errors import UserError
+from simcse_jax.huggingface.peft import module_of, sites
+from simcse_jax.huggingface.tokenizer import MARKER
+from simcse_jax.huggingface.weight_names import to_tensors
+from simcse_jax.models import lora, partial
+from simcse_jax.models.changes import Retemplated
+from simcse_jax.models.config import EncoderConfig, Lora, Partial, Template
+from simcse_jax.models.sentence_encoder import build
+from simcse_jax.simcse import SimCSE
+from simcse_jax.training.loss import ignores_shift, make_loss
+
+MASK = 39
+TEMPERATURE = 0.5  # at 0.05 rounding is ten times as large
+NUMBERS = {"info_nce": {"weight": 1.0, "temperature": TEMPERATURE, "hard_negative_weight": 1.0}}
+FIRST, SECOND = Template((2, 4, 5), (6, MASK, 7, 3)), Template((2, 8), (9, 10, MASK, 7, 3))
+WORDS = [[int(word) for word in np.random.default_rng(row).integers(11, MASK, 3 + 2 * row % 7)] for row in range(BATCH)]
+
+
+def around(template, words=()):
+    return [*template.before, *words, *template.after]
+
+
+def padded(rows, pad=0, places=0):
+    longest = places or max(map(len, rows))
+    mask = np.array([[1] * len(row) + [0] * (longest - len(row)) for row in rows])
+    return np.array([row + [pad] * (longest - len(row)) for row in rows]), mask
+
+
+def prompt_bert(denoising, **changes):
+    plan = {"positive_change": Retemplated(FIRST, SECOND), "template": FIRST, "positive_template": SECOND}
+    return recipe(1, changed=plan | {"denoising": denoising}, **changes)._replace(pooler="mask_token")
+
+
+def model_of(model_type):
+    _, params, config = random_model(model_type, num_layers=1)
+    for name in (name for name in params if name.endswith("attention_output.kernel")):
+        params[name] = params[name] * 8  # what a sentence adds to its template must not be lost in rounding
+    config = dataclasses.replace(config, mask_token_id=MASK)
+    return build(config, with_head=True)[0], jax.tree.map(jnp.asarray, params), config
+
+
+def data_of(config, words=WORDS):
+    places = FIRST.size + max(map(len, WORDS))
+    ids, mask = padded([around(FIRST, each) for each in words], config.pad_token_id, places)
+    index = np.arange(BATCH, dtype=np.int32)
+    return {"input_ids": np.int32(ids)[:, None], "attention_mask": np.int32(mask)[:, None], "index": index}
+
+
+def compiled(model, chosen, devices=1):
+    graph, params, config = model
+    function = jax.jit(make_loss(graph, chosen, data_mesh(jax.devices()[:devices])))
+
+    def loss_and_gradient(words=WORDS, bias=0.0, **numbers):
+        own, data = params | {"head.bias": params["head.bias"] + bias}, data_of(config, words)
+        (loss, _), gradient = function(own, jnp.int32(0), data, settings(objective=NUMBERS, **numbers))
+        return float(loss), gradient
+
+    return loss_and_gradient
+
+
+def their_loss(model_type, params, config, denoising):
+    """PromptBERT in PyTorch, in float64: sentences are lists of tokens, and a template alone is encoded for each."""
+    torch = pytest.importorskip("torch")
+    import transformers
+
+    kind = {"bert": "Bert", "roberta": "Roberta"}[model_type]
+    fields = CONFIGS[model_type] | {"num_hidden_layers": 1}
+    own = getattr(transformers, f"{kind}Config")(**fields, attn_implementation="eager")
+    encoder = getattr(transformers, f"{kind}Model")(own, add_pooling_layer=False).eval()
+    tensors = {name: torch.tensor(np.array(value)) for name, value in to_tensors(dict(params), config).items()}
+    encoder.load_state_dict(tensors, strict=False)
+    encoder = encoder.double()
+    head = torch.nn.Linear(config.hidden_size, config.hidden_size).double()
+    head.weight.data = torch.tensor(np.array(params["head.kernel"])).double().T.contiguous()
+    head.bias.data = torch.tensor(np.array(params["head.bias"])).double()
+
+    def masks_of(ids, mask, positions=None):
+        ids, mask = torch.tensor(ids), torch.tensor(mask)
+        positions = None if positions is None else torch.tensor(positions)
+        return encoder(ids, mask, position_ids=positions).last_hidden_state[ids == MASK]
+
+    views = []
+    for template in (FIRST, SECOND):
+        found = masks_of(*padded([around(template, words) for words in WORDS], config.pad_token_id))
+        if denoising != "none":
+            first = config.pad_token_id + 1 if (model_type, denoising) == ("roberta", "paper") else 0
+            places = [
+                [*range(len(template.before)), *range(len(template.before) + len(words), template.size + len(words))]
+                for words in WORDS
+            ]
+            alone = [around(template)] * BATCH
+            found = found - masks_of(np.array(alone), np.ones((BATCH, template.size), int), np.array(places) + first)
+        views.append(torch.tanh(head(found)))
+    cosines = torch.nn.functional.cosine_similarity(views[0][:, None], views[1][None], dim=-1)
+    loss = torch.nn.functional.cross_entropy(cosines / TEMPERATURE, torch.arange(BATCH))
+    loss.backward()
+    theirs = {name: value.grad.numpy() for name, value in encoder.named_parameters()}
+    return loss.item(), theirs | {f"head.{name}": value.grad.numpy() for name, value in head.named_parameters()}
+
+
+@pytest.mark.slow
+@pytest.mark.optimized
+@pytest.mark.parametrize(
+    ("model_type", "denoising"), [("bert", "paper"), ("roberta", "paper"), ("roberta", "released"), ("bert", "none")]
+)
+def test_the_loss_of_prompt_bert_and_its_gradient_are_pytorch_s(model_type, denoising):
+    model = _, params, config = model_of(model_type)
+    loss, theirs = their_loss(model_type, params, config, denoising)
+    ours, gradient = compiled(model, prompt_bert(denoising))(dropout=0.0)
+    assert ours == pytest.approx(loss, rel=1e-5)
+    encoder = {name: value for name, value in gradient.items() if name.startswith("encoder.")}
+    found = to_tensors(encoder, EncoderConfig.from_hugging_face(CONFIGS[model_type], "test"))
+    found |= {"head.weight": gradient["head.kernel"].T, "head.bias": gradient["head.bias"]}
+    assert theirs.keys() == found.keys()
+    floor = max(np.abs(value).max() for value in theirs.values()) / 100  # rounding is that of larger terms
+    for name, value in found.items():
+        limit = 1e-5 * max(np.abs(theirs[name]).max(), floor)
+        assert np.abs(np.asarray(value) - theirs[name]).max() <= limit, name
+
+
+def their_loss_of_prompt_eol(config, base, trained, triplets):
+    """PromptEOL in PyTorch, in float64: each sentence by itself, its last place, W + α/r (A B)ᵀ."""
+    torch = pytest.importorskip("torch")
+    from transformers import LlamaConfig, LlamaModel
+
+    def tensor(value):
+        return torch.tensor(np.array(value), dtype=torch.float64)
+
+    fields = CONFIGS["llama"] | {"num_hidden_layers": 1}
+    model = LlamaModel(LlamaConfig(**fields, attn_implementation="eager")).double().eval()
+    weights = {name: tensor(value) for name, value in to_tensors(dict(base), config).items()}
+    own = {name: tensor(value).requires_grad_() for name, value in trained.items()}
+    for (layer, site), (a, b) in lora.names(config).items():
+        weights[f"{module_of('llama', layer, site)}.weight"] += config.lora.scale * (own[a] @ own[b]).T
+    rows = [row for column in zip(*triplets, strict=True) for row in column]
+    states = [
+        torch.func.functional_call(model, weights, (torch.tensor([row]),)).last_hidden_state[0, -1] for row in rows
+    ]
+    anchors, positives, negatives = torch.stack(states).split(len(triplets))
+    others = torch.cat([positives, negatives])
+    cosines = torch.nn.functional.cosine_similarity(anchors[:, None], others[None], dim=-1)
+    loss = torch.nn.functional.cross_entropy(cosines / TEMPERATURE, torch.arange(len(triplets)))
+    loss.backward()
+    return loss.item(), {name: value.grad.numpy() for name, value in own.items()}
+
+
+@pytest.mark.slow
+@pytest.mark.optimized
+def test_the_loss_of_prompt_eol_and_the_gradient_of_its_lora_are_pytorch_s():
+    _, base, config = random_model("llama", with_head=False, num_layers=1)
+    own = Partial(lora=Lora(2, 3.0, sites(config, ("all-linear",), "targets")))
+    config = dataclasses.replace(config, partial=own)
+    generator = np.random.default_rng(1)
+    fresh = lora.fresh(config, jax.random.key(0))
+    trained = {name: generator.normal(0, 0.15, value.shape).astype(np.float32) for name, value in fresh.items()}
+    template = Template((2, 4, 5, 6), (7, 8, 9))
+    shuffled = [[WORDS[(row + 3 * column) % BATCH] for column in range(3)] for row in range(BATCH)]
+    triplets = [[around(template, words) for words in row] for row in shuffled]
+    loss, theirs = their_loss_of_prompt_eol(config, base, trained, triplets)
+
+    ids, mask = (part.reshape(BATCH, 3, -1) for part in padded([words for row in triplets for words in row]))
+    data = {"input_ids": np.int32(ids), "attention_mask": np.int32(mask), "index": np.arange(BATCH, dtype=np.int32)}
+    chosen = recipe(3)._replace(pooler="last", use_head=False)
+    function = jax.jit(make_loss(build(config, with_head=False)[0], chosen, data_mesh(jax.devices()[:1])))
+    numbers = settings(objective=NUMBERS, dropout=0.0, lora_dropout=0.0)
+    (ours, _), gradient = function(trained, jnp.int32(0), data, numbers, partial.in_step(base))
+    assert float(ours) == pytest.approx(loss, rel=1e-5)
+    assert gradient.keys() == theirs.keys() and len(theirs) == 14
+    for name, value in theirs.items():
+        assert np.abs(np.asarray(gradient[name]) - value).max() <= 1e-5 * np.abs(value).max(), name
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize(
+    ("devices", "changes"),
+    [(4, {}), pytest.param(2, {"chunk_size": 2, "most_tokens": (40,)}, marks=pytest.mark.slow)],
+)
+def test_the_loss_and_its_gradient_are_the_same_on_several_devices_and_in_chunks(devices, changes, alone):
+    """Also without padding; with dropout in sentences and templates."""
+    loss, gradient = alone()
+    again, found = compiled(model_of("bert"), prompt_bert("paper", **changes), devices)()
+    assert again == pytest.approx(loss, rel=1e-5)
+    for name, value in gradient.items():
+        np.testing.assert_allclose(found[name], value, rtol=1e-4, atol=1e-5 * np.abs(value).max() + 1e-9, err_msg=name)
+
+
+@pytest.fixture(scope="module")
+def alone():
+    return compiled(model_of("bert"), prompt_bert("paper"))
+
+
+@pytest.mark.exact
+def test_a_template_alone_has_dropout_masks_of_its_own(alone):
+    """A sentence without words is its template alone: without dropout nothing is left of it but the head's bias."""
+    nothing = [[] for _ in range(BATCH)]
+    assert alone(nothing, bias=0.5, dropout=0.0)[0] == pytest.approx(np.log(BATCH), abs=1e-5)
+    assert abs(alone(nothing, bias=0.5)[0] - np.log(BATCH)) > 0.01
+
+
+@pytest.mark.exact
+def test_the_shift_of_the_last_layer_is_no_part_of_it(alone):
+    _, gradient = alone()
+    assert not np.any(gradient["encoder.layers.0.output_norm.bias"])
+    chosen = prompt_bert("paper")
+    assert ignores_shift(chosen) and not ignores_shift(chosen._replace(pooler="avg_sqrt"))
+    assert not ignores_shift(prompt_bert("none"))
+
+
+EOL = ["--config.model.template=the cat [X] sat on mat", "--config.model.pooler=last", "--config.model.mlp=none"]
+MASKED = ["--config.model.template=the cat [X] sat on [MASK].", "--config.model.pooler=mask_token"]
+PROMPT_BERT = [*MASKED, "--config.views.positive_template=a dog [X] [MASK]", "--config.views.denoising=paper"]
+PARALLEL = ["--config.parallel.devices=2", "--config.parallel.chunk_size=3"]
+SENTENCES = ["the cat", "A man is here.", "", "the cat sits on a man " * 20]
+
+
+def run_of(model, corpus, workdir, *more):
+    done = call("train", *train_args(model, corpus["txt"], corpus["dev"], workdir, *more))
+    assert done.returncode == 0, done.stderr
+    return workdir
+
+
+def exported_as_it_is(workdir, output):
+    """The run's model and its export, which give the same embeddings of texts alone."""
+    done = call("export", "--workdir", workdir, "--output", output)
+    assert done.returncode == 0, done.stderr
+    run, export = SimCSE(str(workdir)), SimCSE(str(output))
+    with pytest.warns(UserWarning, match="1 sentence was longer than 64 tokens"):
+        np.testing.assert_array_equal(run.encode(SENTENCES), export.encode(SENTENCES))
+    return run
+
+
+def test_a_model_keeps_its_template_in_every_use(masked_bert, corpus, tmp_path):
+    nothing = ["--config.train.max_steps=0", "--config.train.epochs=0"]
+    workdir = run_of(masked_bert, corpus, tmp_path / "run", *MASKED, *nothing)
+    run = exported_as_it_is(workdir, tmp_path / "model")
+    plain = SimCSE(str(masked_bert))
+    texts = [f"the cat {sentence} sat on [MASK]." for sentence in SENTENCES[:3]]
+    for found, tokens in zip(run.encode(SENTENCES[:3]), plain.encode_tokens(texts, with_tokens=True), strict=True):
+        np.testing.assert_allclose(found, tokens.embeddings[tokens.tokens.index("[MASK]")], atol=1e-6)
+    served = run.batch_encoder()
+    shape, _ = served.choose(served.row_length(served.tokenize(["the cat"])[0]), [10])
+    np.testing.assert_allclose(served.encode(served.tokenize(["the cat"]), shape)[0], run.encode("the cat"), atol=1e-6)
+    done = call("evaluate", "--model", tmp_path / "model", "--data", corpus["dev"])
+    scored = json.loads((workdir / "result.json").read_text())["dev"]["spearman"]
+    assert done.returncode == 0 and f"{scored:.2f}" in done.stdout
+    with pytest.raises(UserError, match="8 tokens leave no room for a sentence: the model's template alone has 8"):
+        run.encode("the cat", max_length=8)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (["model.template=the [X] [MASK]"], "no mask token, for which the template"),
+        (["model.pooler=mask_token"], "the pooler mask_token: .*tiny-bert has no template with a mask token"),
+        (["views.denoising=paper"], "config.views.denoising='paper': .*tiny-bert has no template; set model.template"),
+        (["model.template=the cat [X] sat on mat", "data.max_length=7"], "data.max_length=7: the template alone has 7"),
+        (
+            ["model.template=the [X]", "views.positive_template=a dog [X]", "data.max_length=64"],
+            "views.positive_template='a dog .X.': a positive then has up to 65 tokens",
+        ),
+    ],
+)
+def test_templates_that_do_not_fit_are_refused(fields, message, tiny_bert, corpus, tmp_path):
+    more = [f"--config.{field}" for field in fields]
+    done = call("train", *train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / "run", *more))
+    assert done.returncode == 2 and re.search(message, done.stderr) and done.stderr.count("\n") == 1, done.stderr
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("system", ["prompt_bert", "prompt_eol"])
+def test_a_run_is_resumed_bit_for_bit_and_its_export_opens_in_sentence_transformers(
+    system, masked_bert, corpus, tmp_path
+):
+    there = pytest.importorskip("sentence_transformers")
+    lora = ["--config.model.lora.rank=2", "--config.model.lora.targets=all-linear", "--config.model.lora.dropout=0.1"]
+    model = masked_bert if system == "prompt_bert" else write_model(tmp_path / "llama", "llama")
+    more = PROMPT_BERT if system == "prompt_bert" else [*EOL, *lora, *PARALLEL]
+    more = [
+        *more,
+        "--config.model.num_layers=1",
+        "--config.eval.every=2",
+        "--config.train.max_steps=4",
+        "--config.parallel.devices=2",
+    ]
+    config, _ = parse(train_args(model, corpus["txt"], corpus["dev"], "w", *more))
+    trained_and_resumed(config, tmp_path)
+    run = exported_as_it_is(tmp_path / "run", tmp_path / "model")
+    theirs = there.SentenceTransformer(str(tmp_path / "model"), device="cpu").encode(SENTENCES)
+    ours, _ = run.encode_counted(SENTENCES)
+    np.testing.assert_allclose(ours, theirs, atol=1e-5)
+    (tmp_path / "model" / MARKER).unlink()  # as after another program
+    again, _ = SimCSE(str(tmp_path / "model")).encode_counted(SENTENCES)
+    np.testing.assert_array_equal(again, ours)
+
+
+def test_ids_of_words_reach_a_step_that_looks_for_mask_tokens_or_encodes_a_template():
+    plain = recipe(1)
+    assert not plain.reads_words and plain._replace(pooler="mask_token").reads_words
+    assert plain._replace(plan=plain.plan._replace(template=FIRST, denoising="paper")).reads_words
+    assert not plain._replace(plan=plain.plan._replace(template=FIRST)).reads_words
