@@ -1,5 +1,6 @@
 """Every recipe and every sweep of `configs/`: it parses, is valid, and agrees with the paper."""
 
+import math
 import re
 
 import pytest
@@ -25,6 +26,8 @@ ARGUMENTS = {
     "esimcse": ("base", "large", "roberta", "roberta_large"),
     "rank_cse": ("base", "listnet", "roberta"),
     "sncse": ("base", "large", "roberta", "roberta_large"),
+    "prompt_bert": ("base", "roberta"),
+    "prompt_eol": ("llama", "qwen2", "qwen3", "mistral", "gemma3", "unsupervised", "unsupervised_qwen3"),
     "sup_bert": ("base", "large", "neutral", "mlm", "large_mlm"),
     "sup_roberta": ("base", "large", "mlm", "large_mlm"),
     "unsup_bert": ("base", "large", "mlm", "large_mlm"),
@@ -456,7 +459,7 @@ def test_the_map_of_the_code_says_what_each_recipe_is_composed_of():
     rows = [line.split("|")[2] for line in table.splitlines() if line.startswith("|")][2:]
     named = [name for cell in rows for name in re.findall(r"`([\w:]+)`", cell)]
     recipes = {path.stem for path in (ROOT / "configs").glob("*.py")} - {"quickstart", "tune"}
-    assert len(rows) == 17 and {name.partition(":")[0] for name in named} == recipes
+    assert len(rows) == 19 and {name.partition(":")[0] for name in named} == recipes
     for name in named:
         file, colon, variant = name.partition(":")
         assert recipe(f"{file}.py{colon}{variant}")
@@ -546,6 +549,40 @@ def test_sncse_has_the_numbers_of_its_code():
         "roberta": ("roberta-base", 256, 1e-5, 5e-4),
         "roberta_large": ("roberta-large", 128, 5e-6, 5e-4),
     }
+
+
+def test_prompt_bert_has_the_numbers_and_the_templates_of_its_script():
+    shared = {
+        "train.batch_size": 256,
+        "train.learning_rate": 1e-5,
+        "train.epochs": 1,
+        "eval.every": 125,
+        "model.mlp": "train",
+    }
+    shared |= {"model.pooler": "mask_token", "views.denoising": "paper", "data.max_length": 32 + 10}
+    shared |= {"objective.info_nce.temperature": 0.05, "model.dropout": 0.1, "eval.development": "stsb"}
+    templates = {
+        "base": ("bert-base-uncased", 'This sentence of "[X]" means [MASK].', 'This sentence : "[X]" means [MASK].'),
+        "roberta": ("roberta-base", "This sentence : ' [X] ' means [MASK].", "The sentence : ' [X] ' means [MASK]."),
+    }
+    for argument in ARGUMENTS["prompt_bert"]:
+        own = recipe(f"prompt_bert.py:{argument}")
+        assert {name: own[name] for name in shared} == shared
+        names = ("model.init_from", "model.template", "views.positive_template")
+        assert tuple(own[name] for name in names) == templates[argument]
+
+
+def test_prompt_eol_has_the_numbers_of_its_script():
+    shared = {"train.batch_size": 256, "train.learning_rate": 5e-4, "train.epochs": 1, "eval.every": 50}
+    shared |= {"model.lora.rank": 64, "model.lora.alpha": 16.0, "model.lora.dropout": 0.05, "data.max_length": 32 + 12}
+    shared |= {"model.lora.targets": ("all-linear",), "model.pooler": "last", "model.mlp": "none", "model.dropout": 0.0}
+    shared |= {"model.template": 'This sentence : "[X]" means in one word:"', "objective.info_nce.temperature": 0.05}
+    rows = {"data/nli_for_simcse.csv": 275_601, "data/wiki1m_for_simcse.txt": 1_000_000}
+    for argument in ARGUMENTS["prompt_eol"]:
+        own = recipe(f"prompt_eol.py:{argument}")
+        assert {name: own[name] for name in shared} == shared
+        assert ("wiki" in own["data.train"]) == argument.startswith("unsupervised")
+        assert math.ceil(own["train.warmup"] * (rows[own["data.train"]] // 256)) == 100
 
 
 def test_pairs_outside_the_noise_study_have_the_usual_views():
