@@ -14,6 +14,8 @@ which it is not; here both are the latter, as the exported model has them. Its `
 sentences that end without one, and tokenizes them together with the template; its training does neither. The
 supervised models are left out: their head is BERT's own, of masked words, and their denoising stays at test time.
 
+With `--config.train.epochs=0` BERT is scored as it is, in the first template.
+
 ⚠ The paper's text could not be read whole here. The head in training is the code's, SimCSE's; `model.mlp=none` leaves
 it out.
 """

@@ -1,4 +1,5 @@
 import dataclasses
+import json
 import shutil
 
 import jax
@@ -17,6 +18,8 @@ from simcse_jax.huggingface.module_folders import (
     layer_weights,
     pooling_for,
     read_tensors,
+    read_word_weights,
+    word_weights_module,
 )
 from simcse_jax.huggingface.tokenizer import MARKER
 from simcse_jax.huggingface.write import write_model as write_folder
@@ -155,3 +158,19 @@ def test_a_mean_of_layers_is_written_before_the_mean_of_tokens():
     tokens, weights = pooling_for("avg_top2", 2)
     assert (tokens, weights.tolist()) == ("avg", [0, 1, 1])
     assert pooling_for("max", 2) == ("max", None)
+
+
+def test_of_weights_of_words_only_those_of_mask_tokens_are_read(tmp_path):
+    fields, tensors = word_weights_module(["a", "[MASK]", "b"], "[MASK]")
+    assert tensors["emb_layer.weight"].tolist() == [[0.0], [1.0], [0.0]]
+    (tmp_path / "config.json").write_text(json.dumps(fields))
+    assert read_word_weights(tmp_path, "avg") == "mask_token"
+    with pytest.raises(Unsupported, match="only weights that count mask tokens alone, in a mean, are supported"):
+        read_word_weights(tmp_path, "max")
+    for changes in ({"word_weights": {"a": 1.0}}, {"unknown_word_weight": 0.5}, {"word_weights": {"[MASK]": 2.0}}):
+        (tmp_path / "config.json").write_text(json.dumps(fields | changes))
+        with pytest.raises(Unsupported, match="only weights that count mask tokens alone"):
+            read_word_weights(tmp_path, "avg")
+    (tmp_path / "config.json").write_text(json.dumps(fields | {"word_weights": ["a"]}))
+    with pytest.raises(UserError, match="damaged: it must have 'vocab', a list, and 'word_weights'"):
+        read_word_weights(tmp_path, "avg")

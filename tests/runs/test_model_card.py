@@ -11,6 +11,7 @@ import support
 import yaml
 from huggingface_hub import ModelCard, ModelCardData, metadata_load
 from support.layouts import write_byte_level
+from support.models import add_mask_token
 
 from simcse_jax.config.fields import default_config
 from simcse_jax.evaluation.tasks import TASKS
@@ -319,6 +320,8 @@ CASES = [
     ("electra", "cls", True),
     ("albert", "cls", True),
     ("albert", "avg", False),
+    ("bert", "mask_token", False),
+    ("distilbert", "mask_token", True),
 ]
 
 
@@ -330,6 +333,9 @@ def test_the_snippets_of_all_three_libraries_run(model_type, pooler, has_head, t
     architecture = "BertForCL" if has_head else "BertModel"  # the reference's class says that there is a head
     source = support.write_model(tmp_path / "source", model_type, architectures=[architecture])
     model = dataclasses.replace(load(str(source)), pooler=pooler)
+    if pooler == "mask_token":
+        add_mask_token(source)
+        model = dataclasses.replace(model, template="the cat [X] sat on [MASK].")
     (tmp_path / "export").mkdir()
     write_model(model, tmp_path / "export")
     found = snippets(model_card.model_card(model, a_run(), None, "export"))
