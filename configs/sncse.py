@@ -11,9 +11,10 @@ soft negative. The authors make negations by rules on spaCy's dependency parse (
 writes a JSON list of both in each line), and their training takes "Not " and the sentence where it finds none, which
 is the case for each sentence without a punctuation mark at its end.
 
-⚠ Without the authors' prompts: their embedding is that of the mask in `This sentence : " X " means [MASK] .`, for
-positives and soft negatives in `This sentence of " X " means [MASK] .`, with ` .` after sentences that end in no
-punctuation mark. Here it is that of [CLS] of the sentence. The paper's text could not be read whole here.
+The templates are the authors', and count in the 32 tokens, as in the code. It puts ` .` after sentences that end in no
+punctuation mark, which is left to the file here. For RoBERTa it has a token of a space before each sentence, too.
+
+⚠ The paper's text could not be read whole here.
 """
 
 from ml_collections import config_dict
@@ -35,7 +36,9 @@ def get_config(variant: str = "base") -> config_dict.ConfigDict:
     config.data.equal_texts = "negatives"  # as in the authors' code
     config.model.init_from, weight, rates = choose_variant(variant, VARIANTS)
     config.train.batch_size, config.train.learning_rate = rates
-    # To switch once sentences can be put into templates: the templates above, and the pooler of the mask's token.
+    config.model.pooler = "mask_token"
+    config.model.template = 'This sentence : " [X] " means [MASK] .'
+    config.views.positive_template = 'This sentence of " [X] " means [MASK] .'
     config.data.train = "data/wiki1m_negated.csv"
     config.data.columns.anchor = config.data.columns.positive = "sentence"  # its own positive
     config.data.columns.negative = "negation"

@@ -155,7 +155,9 @@ LOSS_FIELDS = {
         only=f"views.positive_change={REPEATED}",
     ),
     "views.positive_template": field(
-        "", "Another template of the positives, with the same special tokens; empty: model.template.", TEMPLATE
+        "",
+        "Another template of positives and hard negatives, with the same special tokens; empty: model.template.",
+        TEMPLATE,
     ),
     "views.denoising": field(
         "none", f"What is taken from embeddings in training (PromptBERT). {explain(DENOISING)}.", one_of(DENOISING)

@@ -111,7 +111,7 @@ class Plan(NamedTuple):
     positives: int = 1  # the columns after the anchors whose mean embedding is the positive; above 1, no others follow
     lengths: tuple[int, ...] = ()  # the places for a sentence of each column; (): all have the same
     template: Template | None = None  # around every sentence
-    positive_template: Template | None = None  # in its place, by the change of the positives
+    positive_template: Template | None = None  # in its place around all but anchors, by the change of the positives
     denoising: str = "none"  # of `models.config.DENOISING`
 
     @property
@@ -142,8 +142,9 @@ class Plan(NamedTuple):
 
     def _view(self, member: int, column: int, policy: str, inputs: "Plan") -> View:
         masks, noise = POLICY_MASKS[policy](member, self.samples), member if policy == "noisy" else None
-        change = (inputs.anchor_change, inputs.positive_change, "none")[min(member, 2)]
-        template = (inputs.positive_template if member == 1 else None) or inputs.template
+        template, change = inputs.template, (inputs.anchor_change, inputs.positive_change, "none")[min(member, 2)]
+        if inputs.positive_template and member > 0:
+            template, change = inputs.positive_template, inputs.positive_change
         others = tuple(range(2, 1 + self.positives)) if member == 1 else ()
         return View(
             column,

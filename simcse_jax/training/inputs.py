@@ -74,7 +74,7 @@ class Inputs(NamedTuple):
     generator: Generator | None = None  # replaces tokens
     adapter: dict[str, np.ndarray] | None = None  # LoRA's first values; None: fresh ones
     sizes: tuple[int, ...] = ()  # of truncated embeddings, at which the model is scored too
-    positive_template: Template | None = None  # around positives, in place of the tokenizer's
+    positive_template: Template | None = None  # around all but anchors, in place of the tokenizer's
 
     @property
     def prompts(self) -> dict[str, str]:
@@ -178,7 +178,7 @@ def read_inputs(config: Section) -> Inputs:
 
 
 def read_positive_template(config: Section, model: Pretrained, tokenizer: Tokenizer) -> Template | None:
-    """The template around positives, if they have one of their own.
+    """The template around positives and hard negatives, if they have one of their own.
 
     Raises:
       UserError: naming the field that needs a template, when the sentences have none.

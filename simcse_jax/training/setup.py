@@ -246,7 +246,7 @@ def make_recipe(
     """The recipe that the step is compiled for. A single column of data is encoded twice, several columns once each.
 
     `lengths` are the places for a sentence of each column; (): all have the same. `template` is around the sentences,
-    and `positive_template` takes its place around positives; None: there is none, or no other one.
+    and `positive_template` takes its place around all but anchors; None: there is none, or no other one.
     """
     fields, projector, views = config.objective, read_projector(config.projector), config.views
     positive_change: Any = views.positive_change

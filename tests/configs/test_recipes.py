@@ -539,10 +539,12 @@ def test_sncse_has_the_numbers_of_its_code():
         assert (own[f"{margin}lower"], own[f"{margin}upper"], own["objective.info_nce.temperature"]) == (0.1, 0.3, 0.05)
         assert (own["train.epochs"], own["data.max_length"], own["eval.every"]) == (1, 32, 125)
         assert (own["model.pooler"], own["model.mlp"], own["objective.info_nce.negatives"]) == (
-            "cls",
+            "mask_token",
             "train",
             "positives",
         )
+        templates = {'This sentence : " [X] " means [MASK] .', 'This sentence of " [X] " means [MASK] .'}
+        assert {own["model.template"], own["views.positive_template"]} == templates
     assert found == {
         "base": ("bert-base-uncased", 256, 1e-5, 1e-3),
         "large": ("bert-large-uncased", 128, 5e-6, 1e-3),

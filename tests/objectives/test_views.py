@@ -94,7 +94,8 @@ def test_what_a_template_alone_gives_is_taken_from_each_view_by_its_own_template
     templates = {"template": first, "positive_template": second, "positive_change": "another"}
     assert {view.removed for view in each_of(pair(3, "independent", **templates))} == {None}
     plan = Plan(3, "independent", "off", denoising="paper", **templates)
-    assert [view.removed for view in each_of(plan.pair())] == [first, second, first]
+    assert [view.removed for view in each_of(plan.pair())] == [first, second, second]
+    assert [view.change for view in each_of(plan.pair())] == ["none", "another", "another"]
     assert [view.removed for view in each_of(plan.separate())] == [first] * 3
     anchor, positive, _ = each_of(plan.pair())
     assert anchor.encoded_in.removed == first and anchor.encoded_in != positive.encoded_in

@@ -194,25 +194,25 @@ def sncse(model, data, dev, *more):
 
 
 @pytest.mark.slow
-def test_sncse_resumes_bit_for_bit_and_is_exported(tiny_bert, corpus, tmp_path):
-    trained_and_resumed(sncse(tiny_bert, negated(tmp_path, "some.csv", "negation_1"), corpus["dev"]), tmp_path)
+def test_sncse_resumes_bit_for_bit_and_is_exported(masked_bert, corpus, tmp_path):
+    trained_and_resumed(sncse(masked_bert, negated(tmp_path, "some.csv", "negation_1"), corpus["dev"]), tmp_path)
     exporting.export(tmp_path / "run", tmp_path / "exported")
     assert SimCSE(str(tmp_path / "exported")).encode(["A sentence."]).shape == (1, 32)
 
 
-def test_rows_may_lack_a_soft_negative_and_sentences_are_their_own_positives(tiny_bert, corpus, tmp_path, capsys):
-    some = sncse(tiny_bert, negated(tmp_path, "some.csv", "negation_1"), corpus["dev"])
+def test_rows_may_lack_a_soft_negative_and_sentences_are_their_own_positives(masked_bert, corpus, tmp_path, capsys):
+    some = sncse(masked_bert, negated(tmp_path, "some.csv", "negation_1"), corpus["dev"])
     found = inputs.read_inputs(some).corpus
     assert "some.csv: 48 rows of 2 to 3 sentences" in capsys.readouterr().out
     np.testing.assert_array_equal(found.present, [[True, True, row % 3 > 0] for row in range(48)])
     np.testing.assert_array_equal(found.input_ids[:, 0], found.input_ids[:, 1])
 
-    blank = sncse(tiny_bert, negated(tmp_path, "blank.csv", "negation"), corpus["dev"])
+    blank = sncse(masked_bert, negated(tmp_path, "blank.csv", "negation"), corpus["dev"])
     assert inputs.read_inputs(blank).corpus.num_rows == 32  # a single column has one in every row
     assert "blank.csv: 32 triplets, 16 blank rows skipped" in capsys.readouterr().out
 
 
-def test_data_without_soft_negatives_and_bounds_without_a_margin_are_refused(tiny_bert, corpus, tmp_path):
+def test_data_without_soft_negatives_and_bounds_without_a_margin_are_refused(masked_bert, corpus, tmp_path):
     data = negated(tmp_path, "some.csv", "negation_1")
     without = negated(tmp_path, "other.csv", "other")
     pairs = ["--config.data.columns.negative="]
@@ -229,7 +229,7 @@ def test_data_without_soft_negatives_and_bounds_without_a_margin_are_refused(tin
     ]
     for file, fields, message in cases:
         with pytest.raises(UserError, match=message):
-            inputs.read_inputs(sncse(tiny_bert, file, corpus["dev"], *fields))
+            inputs.read_inputs(sncse(masked_bert, file, corpus["dev"], *fields))
 
 
 def test_a_distilbert_is_trained_as_a_language_model_and_starts_a_run_again(corpus, tmp_path, capsys):
