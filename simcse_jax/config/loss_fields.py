@@ -20,7 +20,7 @@ from simcse_jax.models.config import (
     is_widths,
 )
 from simcse_jax.objectives.discarded import check_kept
-from simcse_jax.objectives.objective import Objective
+from simcse_jax.objectives.objective import SCORES, Objective
 from simcse_jax.objectives.registry import OBJECTIVES, needing
 
 POLICIES = {  # which dropout masks the sentences of a pair get; see objectives/views.py
@@ -34,7 +34,7 @@ POLICIES = {  # which dropout masks the sentences of a pair get; see objectives/
 
 def _objectives(teacher: bool) -> list[Objective]:
     """Those that learn from a teacher, whose fields follow its own, or the others."""
-    return [objective for objective in OBJECTIVES.values() if objective.teacher == teacher]
+    return [objective for objective in OBJECTIVES.values() if bool(objective.teacher) == teacher]
 
 
 def _sections(objectives: Iterable[Objective]) -> dict[str, str]:
@@ -77,6 +77,15 @@ def _projects(config: Any) -> bool:
 
 def _taught(config: Any) -> bool:
     return bool(needing(config.objective, "teacher"))
+
+
+def _modelled(config: Any) -> bool:
+    return _taught(config) and bool(config.teacher.model)
+
+
+def scored_by_data(config: Any) -> bool:
+    """Whether the data have a teacher's scores of each anchor's positive and hard negatives: no model is named."""
+    return _taught(config) and not config.teacher.model
 
 
 def _seen(config: Any) -> bool:
@@ -188,21 +197,24 @@ LOSS_FIELDS = {
     "projector.objectives": field((), "The objectives that see projected embeddings.", only=_projects),
     **fields_of_objectives(_objectives(teacher=False)),
     "teacher.model": field(
-        "", "The model, as for model.init_from; it is used as it is published, and not trained.", only=_taught
+        "",
+        "The model, as for model.init_from; it is used as it is published, and not trained; empty: margin_mse and "
+        "distill_kl read the scores in the data.",
+        only=_taught,
     ),
     "teacher.second": field(
-        "", "A second teacher; the similarities of both are cosines, and their mean is learned.", only=_taught
+        "", "A second teacher; the similarities of both are cosines, and their mean is learned.", only=_modelled
     ),
     "teacher.share": field(
         0.5,
         "The share of the first teacher in the mean of two.",
         rule("above 0 and below 1", lambda share: 0 < share < 1),
-        only=lambda config: _taught(config) and config.teacher.second,
+        only=lambda config: _modelled(config) and config.teacher.second,
     ),
     "teacher.kept": field(
         "",
         "A folder that keeps its embeddings for other runs on the same sentences; empty: they are not kept.",
-        only=_taught,
+        only=_modelled,
     ),
     **fields_of_objectives(_objectives(teacher=True)),
     "matryoshka.dimensions": field(
@@ -258,8 +270,9 @@ def check_teacher(config: Config) -> None:
     names = [objective.name for objective in needing(config.objective, "teacher")]
     if not names:
         return
-    if not config.teacher.model:
-        raise UserError(f"config.teacher.model: must be set for objective.{names[0]}: a model")
+    needed = [one.name for one in needing(config.objective, "teacher") if one.teacher != SCORES]
+    if needed and not config.teacher.model:
+        raise UserError(f"config.teacher.model: must be set for objective.{needed[0]}: a model")
     if config.data.mixed:
         raise UserError(
             f"config.data.mixed: objective.{names[0]} reads all sentences of every example, and some sources lack one; "

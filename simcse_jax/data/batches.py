@@ -32,7 +32,7 @@ class Corpus(Part):
     present: np.ndarray | None = None  # (N, C) bool, False for columns that a row lacks; None: every row has all
     group: int = 1  # rows that stay together, in order, in every epoch
     pairing: Pairing | None = None  # makes an epoch's examples from one column; None: the rows are the examples
-    scores: np.ndarray | None = None  # (N,) float32
+    scores: np.ndarray | None = None  # (N,) float32, or (N, C - 1) of positives and hard negatives
     taught: Taught | None = None
     texts: np.ndarray | None = None  # (N, C) int32, equal for equal texts (`data.equal_texts`); None: not needed
     lengths: tuple[int, ...] = ()  # the places for a sentence of each column, at most T; () for T in all
@@ -75,13 +75,14 @@ class Corpus(Part):
         longest = np.count_nonzero(self.attention_mask[rows, :width], axis=2).max(axis=0)
         most = max(padded_length(int(longest.max()), self.input_ids.shape[2]), 1)
         own = tuple(padded_length(length, most) for length in longest.tolist()) if self.lengths and width > 1 else ()
+        scores = None if self.scores is None else self.scores[rows]
         taught = self.taught and self.taught._replace(places=self.taught.places[rows, :width])
         return dataclasses.replace(
             self,
             input_ids=self.input_ids[rows, :width, :most],
             attention_mask=self.attention_mask[rows, :width, :most],
             labels=None if self.labels is None else self.labels[rows],
-            scores=None if self.scores is None else self.scores[rows],
+            scores=scores if scores is None or scores.ndim == 1 else scores[:, : width - 1],
             present=None if present is None or present[:, :width].all() else present[:, :width],
             taught=taught,
             lengths=own,

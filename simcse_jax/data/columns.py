@@ -34,13 +34,21 @@ USUAL_NAMES = {
 }
 EARLIER = ("sent0", "anchor", "sentence", "text")  # anchor names that all versions know
 USUAL_VALUES = {"label": ("label", "gold_label"), "score": ("score", "pos_scores")}
+# Scores of a row's positive and of its hard negatives: in a column each (of `mine` with a judge, of FlagEmbedding, of
+# `mine` alone), or in one column of lists, as sentence-transformers names it.
+SCORED_APART = (
+    ("positive_judged", "negative_judged"),
+    ("pos_scores", "neg_scores"),
+    ("positive_score", "negative_scores"),
+)
+SCORED_TOGETHER = ("scores", "score", "labels", "label")
 # Columns that number the rows, in any case.
 NUMBERING = {"", "#", "no", "no.", "nr", "row", "id", "_id", "idx", "index", "guid", "uid", "uuid", "pid", "qid"}
 NUMBERING |= {"pairid", "pair_id", "docid", "doc_id", "query_id", "passage_id", "unnamed: 0", "__index_level_0__"}
 # Columns of metadata, in any case, read as sentences only if mapped, or if there is nothing else.
 METADATA = {"genre", "source", "lang", "language", "url", "uri", "link", "date", "time", "timestamp", "year", "split"}
 METADATA |= {"category", "topic", "domain", "dataset", "subset", "type", "tag", "tags", "author", "file", "filename"}
-METADATA |= {"neg_scores"}
+METADATA |= {"labels", "scores", "negative_rows", *itertools.chain(*SCORED_APART)}
 LOOKED_AT = 1000  # rows examined to see whether a column chosen without its name holds sentences
 MANY = 12  # in this many rows, sentences are rarely all alike
 NOT_SENTENCES: dict[str, Callable[[str], object]] = {  # if all cells of a column match
@@ -291,6 +299,27 @@ def choose_values(
         )
     check_unique(names, name, where)
     return list(names).index(name)
+
+
+def choose_candidate_scores(names: Sequence[str], columns: Mapping[str, str], needed_by: str, where: str) -> list[int]:
+    """The indices of the columns with the scores of a row's positive and its hard negatives: two, or one of lists.
+
+    `columns` may map the score to a column of lists, or to one of two that belong together.
+    """
+    mapped = columns.get("score")
+    if mapped:
+        _check_mapped(names, {"score": mapped}, where)
+    known = [pair for pair in SCORED_APART if not mapped or mapped in pair]
+    found = next((list(pair) for pair in known if {*pair} <= {*names}), [mapped] if mapped else [])
+    found = found or _named(names, SCORED_TOGETHER)
+    if not found:
+        raise UserError(
+            f"{where}: no scores of positives and hard negatives, but {needed_by} needs them; it has "
+            f"{', '.join(names)}: set data.columns.score, or teacher.model to a model that gives them"
+        )
+    for name in found:
+        check_unique(names, name, where)
+    return [list(names).index(name) for name in found]
 
 
 def check_unique(names: Sequence[str], name: str, where: str) -> None:

@@ -57,7 +57,8 @@ class AnyBatches(abc.ABC):
         """The batch of update `step`, counted from 0.
 
         It has `input_ids` and `attention_mask` (B, C, T), `index` (B,) and, if the corpus has them, `label` (B,),
-        `score` (B,), `present` (B, C), `teacher` (B, C, E), and `text` (B, C), equal numbers for equal texts.
+        `score` (B,) or (B, C - 1), `present` (B, C), `teacher` (B, C, E), and `text` (B, C), equal numbers for equal
+        texts.
         """
         return self.rows(step, slice(None))
 

@@ -8,11 +8,17 @@ A specification is a path ending in .txt, .csv, .tsv, .jsonl or .parquet, a fold
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from simcse_jax.data.columns import choose_columns, choose_values, fitting, warn_of_unread
+from simcse_jax.data.columns import (
+    choose_candidate_scores,
+    choose_columns,
+    choose_values,
+    fitting,
+    warn_of_unread,
+)
 from simcse_jax.data.datasets import LIBRARIES, Library
 from simcse_jax.data.documents import REACH, SPANS, next_sentences, read_documents
 from simcse_jax.data.draws import NEXT_SENTENCES, SUBSAMPLE, corpus_generator
@@ -20,7 +26,7 @@ from simcse_jax.data.files import READERS, files_of, read_parquet
 from simcse_jax.data.labels import LABELS, parse_label
 from simcse_jax.data.row_lists import Negatives, peek_lists, read_negatives, split_positives
 from simcse_jax.data.rows import MISSING, Row, read_text
-from simcse_jax.data.scores import Scores
+from simcse_jax.data.scores import Scores, read_candidates
 from simcse_jax.data.sources import ALIKE, Examples, join, split_sources
 from simcse_jax.data.sts import PREFIX, read_sts, sts_version
 from simcse_jax.errors import UserError
@@ -58,7 +64,7 @@ def read_examples(
       subsample: the number of examples to draw without replacement, kept in order; 0 for all.
       seed: for everything drawn here.
       mixed: whether several sources may have different columns (see `Examples.present`).
-      scores: how to read each pair's score; rows without a score are left out. None to read no scores.
+      scores: how to read scores; pairs without one are left out, but all candidates need theirs. None to read none.
       pairs: whether a row's sentences belong together; if so, a warning says that labels or scores are not read.
     """
     generator = corpus_generator(seed, NEXT_SENTENCES)
@@ -115,6 +121,7 @@ class Source(NamedTuple):
     where: str  # the source's name, for messages
     score: int | None = None  # the column of scores; None if not read
     scores: Scores | None = None  # how to read it
+    candidates: tuple[int, ...] = ()  # the columns of the scores of positives and hard negatives
 
     @property
     def width(self) -> int:
@@ -150,8 +157,12 @@ class Source(NamedTuple):
         """A row's score; None if it has none, or if scores are not read."""
         return None if self.score is None or self.scores is None else self.scores.read(*self._value(row, self.score))
 
+    def read_candidates(self, row: Row, count: int) -> list[float]:
+        """The scores of a row's positive and hard negatives, `count` texts."""
+        return read_candidates([self._value(row, place) for place in self.candidates], count)
+
     def _value(self, row: Row, place: int) -> tuple[object, str]:
-        """The value of a row's label or score, and where it is."""
+        """The value of a row's label or scores, and where it is."""
         where = f"{row.where}: the field {self.names[place]!r}"
         if row.fields[place] is MISSING:
             raise UserError(f"{where} is missing")
@@ -171,28 +182,33 @@ def open_source(
     if scores and not labels and positives == "all":
         needed_by = ""  # all pairs, whatever their score
     names, rows, where, ordered = open_table(specification)
-    found = choose_columns(names, columns, where, ordered, graded=scores is not None)
+    found = choose_columns(names, columns, where, ordered, graded=scores is not None and not scores.of_candidates)
     chosen, negatives = found.places, found.negatives
     label = choose_values("label", names, columns, needed_by, where)
-    score = None if scores is None else choose_values("score", names, columns, scores.needed_by, where)
-    if pairs and label is score is None and not any(columns.values()):
+    score, candidates = None, list[int]()
+    if scores and scores.of_candidates:
+        candidates = choose_candidate_scores(names, columns, scores.needed_by, where)
+    elif scores:
+        score = choose_values("score", names, columns, scores.needed_by, where)
+    if pairs and label is score is None and not candidates and not any(columns.values()):
         warn_of_unread(names, found, where)
     needing = needed_by or (scores.needed_by if scores else "")
     if needing and len(chosen) < 2:
         raise UserError(f"{where}: one column of sentences, but {needing} needs pairs; set data.columns.positive")
     if not prefix_of(specification) and where.lower().endswith(".parquet"):  # do not read its other columns
-        others = [place for place in (label, score) if place is not None]
+        others = [place for place in (label, score, *candidates) if place is not None]
         wanted = [names[place] for place in dict.fromkeys([*chosen, *others])]
         chosen = [wanted.index(names[place]) for place in chosen]
         label, score = (None if place is None else wanted.index(names[place]) for place in (label, score))
+        candidates = [wanted.index(names[place]) for place in candidates]
         names, rows = wanted, read_parquet(as_path(specification), wanted)[1]
     rows = fitting(rows, found._replace(places=chosen), names, where)
     if negatives.first > 1:
-        rows = split_positives(rows, names, chosen[1], *([] if score is None else [score]))
+        rows = split_positives(rows, names, chosen[1], *(candidates[:1] if score is None else [score]))
     if not negatives.numbered and negatives.first < negatives.end:
         rows, lists = peek_lists(rows, chosen[negatives.first])
         negatives = negatives._replace(lists=lists)
-    return Source(names, rows, chosen, negatives, label, where, score, scores)
+    return Source(names, rows, chosen, negatives, label, where, score, scores, tuple(candidates))
 
 
 def check_positives(specification: str, positives: str, labels: bool) -> str:
@@ -264,7 +280,7 @@ def _documents(rows: Iterable[Row], where: str) -> list[list[str]]:
 def _collect(source: Source) -> Examples:
     collected: list[list[str]] = [[] for _ in range(source.width)]
     labels: list[int] = []
-    scores: list[float] = []
+    scores: list[Any] = []  # of each row, or of all its candidates
     widths: list[int] = []  # the sentences of each row, where these may differ
     blank = unlabelled = unscored = 0
     for row in source.rows:
@@ -281,6 +297,8 @@ def _collect(source: Source) -> Examples:
                 unscored += 1
                 continue
             scores.append(score)
+        elif source.candidates:
+            scores.append(source.read_candidates(row, len(sentences) - 1))
         if label is not None:
             labels.append(label)
         if source.negatives.may_differ:
@@ -297,8 +315,18 @@ def _collect(source: Source) -> Examples:
         unlabelled,
         unscored,
         present=present_columns(np.array(widths or [len(collected)]), len(collected)),
-        scores=None if source.score is None else np.array(scores, np.float32),
+        scores=_as_array(scores, len(collected) - 1) if scores else None,
     )
+
+
+def _as_array(scores: list[Any], candidates: int) -> np.ndarray:
+    """(N,) scores of pairs, or (N, K) of K candidates, 0 for those that a row lacks."""
+    if not isinstance(scores[0], list):
+        return np.array(scores, np.float32)
+    found = np.zeros((len(scores), candidates), np.float32)
+    for row, own in zip(found, scores, strict=True):
+        row[: len(own)] = own
+    return found
 
 
 def present_columns(widths: np.ndarray, columns: int) -> np.ndarray | None:

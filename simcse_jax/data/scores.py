@@ -1,4 +1,4 @@
-"""Scores of sentence pairs: how similar they are, graded by people or by another model."""
+"""Scores of sentence pairs, graded by people or by another model; and of an anchor's positive and hard negatives."""
 
 import decimal
 import math
@@ -9,6 +9,7 @@ from typing import NamedTuple
 from simcse_jax.errors import UserError
 
 LARGEST = 1e30  # score: differences of such scores still fit float32
+OF_PAIR = "write a number, or leave it empty for a pair without one"
 
 
 class Scores(NamedTuple):
@@ -17,6 +18,7 @@ class Scores(NamedTuple):
     needed_by: str  # the field that needs them, for messages
     bounds: tuple[float, float] | None = None
     stated: bool = False  # whether the bounds come from `data.score_range` rather than the objective
+    of_candidates: bool = False  # of a row's positive and of each of its hard negatives, rather than of a pair
 
     def read(self, value: object, where: str) -> float | None:
         """A score as the objectives take it; None for a pair without one."""
@@ -36,7 +38,7 @@ class Scores(NamedTuple):
         return (score - low) / (high - low)
 
 
-def parse_score(value: object, where: str) -> float | None:
+def parse_score(value: object, where: str, cure: str = OF_PAIR) -> float | None:
     """A number, perhaps written as text; None for empty text or None. Refuses numbers too large to compare."""
     if value is None or (isinstance(value, str) and not value.strip()):
         return None
@@ -48,10 +50,7 @@ def parse_score(value: object, where: str) -> float | None:
         except (ValueError, OverflowError):
             score = math.nan
     if not abs(score) <= LARGEST:
-        raise UserError(
-            f"{where} holds {value!r:.60}, which is not a score; write a number, or leave it empty for a pair without "
-            "one"
-        )
+        raise UserError(f"{where} holds {value!r:.60}, which is not a score; {cure}")
     return score
 
 
@@ -63,3 +62,36 @@ def read_range(parts: Sequence[str]) -> tuple[float, float] | None:
     if not -LARGEST <= low < high <= LARGEST:
         raise ValueError(f"{low} and {high} are not bounds")
     return low, high
+
+
+def read_candidates(columns: Sequence[tuple[object, str]], count: int) -> list[float]:
+    """The scores of a row's positive and of its hard negatives, in this order.
+
+    Margins, the positive's score less that of each negative, are as good: nothing else of the scores is learned.
+
+    Args:
+      columns: values, each with where it is. Two are the positive's score and those of the negatives; a single one has
+        all of these in a list, or the margins.
+      count: the positive and the hard negatives of the row.
+
+    Raises:
+      UserError: naming the field with another number of scores, or with something else than a number.
+    """
+    listed = [value if isinstance(value, list) else [] if value in (None, "") else [value] for value, _ in columns]
+    places = [where for _, where in columns]
+    if len(columns) == 1 and len(listed[0]) not in (count, count - 1):
+        raise UserError(
+            f"{places[0]} has {len(listed[0])} scores for a positive and {count - 1} hard negatives; give {count}, or "
+            f"{count - 1} margins: the positive's score less each negative's"
+        )
+    for where, values, texts in zip(places, listed, (1, count - 1), strict=False) if columns[1:] else ():
+        if len(values) != texts:
+            raise UserError(f"{where} has {len(values)} scores for {texts} texts; give one for each")
+    found = []
+    for where, values in zip(places, listed, strict=True):
+        for number, value in enumerate(values, 1):
+            score = parse_score(value, where, "write a number")
+            if score is None:
+                raise UserError(f"{where} lacks score {number} of {len(values)}; write a number, or leave the row out")
+            found.append(score)
+    return found if len(found) == count else [0.0, *(-margin for margin in found)]

@@ -45,7 +45,7 @@ class Examples:
     unlabelled: int = 0  # rows left out because they had no label
     unscored: int = 0  # rows left out because they had no score
     present: np.ndarray | None = None  # (N, C) bool; None if every row has all columns
-    scores: np.ndarray | None = None  # (N,) float32; None if not needed
+    scores: np.ndarray | None = None  # (N,) float32, or (N, C - 1) of positives and hard negatives; None if not needed
     sources: np.ndarray | None = None  # (N,) source numbers, ascending; None for a single source
 
     def __len__(self) -> int:
@@ -124,7 +124,7 @@ def join(parts: Mapping[str, Examples], mixed: bool, remedy: str = MIXED) -> Exa
         own = [np.ones((len(part), len(part.columns)), bool) if part.present is None else part.present for part in each]
         present = np.concatenate([np.pad(rows, ((0, 0), (0, width - rows.shape[1]))) for rows in own])
     labels = [part.labels for part in each if part.labels is not None]
-    scores = [part.scores for part in each if part.scores is not None]
+    scores = [_to_width(part.scores, width - 1) for part in each if part.scores is not None]
     return Examples(
         tuple([sentence for column in columns for sentence in column] for columns in zip(*widened, strict=True)),
         sum(part.blank for part in each),
@@ -135,6 +135,11 @@ def join(parts: Mapping[str, Examples], mixed: bool, remedy: str = MIXED) -> Exa
         np.concatenate(scores) if len(scores) == len(each) else None,
         np.repeat(np.arange(len(each)), [len(part) for part in each]),
     )
+
+
+def _to_width(scores: np.ndarray, candidates: int) -> np.ndarray:
+    """(N,) scores of pairs as they are, those of candidates as (N, candidates)."""
+    return scores if scores.ndim == 1 else np.pad(scores, ((0, 0), (0, candidates - scores.shape[1])))
 
 
 def _widen(part: Examples, width: int) -> Sequence[list[str]]:

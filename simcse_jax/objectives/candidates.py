@@ -20,12 +20,18 @@ def taught_scores(
 ) -> tuple[Float[Array, "K B"], Float[Array, "K B"], Bool[Array, "K B"] | None]:
     """The student's and the teacher's scores of a batch, the positive's first, and which candidates there are.
 
+    The teacher's are of its embeddings, or those that the data have.
+
     Returns:
       (K, B) the student's, (K, B) the teacher's, and (K, B) False for hard negatives that an anchor lacks, or None
       where each has all.
     """
     own = "positive", "hard_negatives"
-    assert embedded.teacher is not None  # the objective declares that it needs one
     student = candidate_scores(embedded["anchor"], embedded.stacked(*own), similarity)
-    teacher = candidate_scores(embedded.teacher["anchor"], embedded.stacked(*own, of=embedded.teacher), similarity)
+    if embedded.teacher is not None:
+        of_teacher = embedded.stacked(*own, of=embedded.teacher)
+        teacher = candidate_scores(embedded.teacher["anchor"], of_teacher, similarity)
+    else:
+        assert embedded.score is not None  # the data have the scores where there is no model
+        teacher = jnp.transpose(embedded.score)
     return student, teacher, embedded.present_in(*own)

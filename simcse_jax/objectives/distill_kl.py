@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float
 from simcse_jax.field import above, either, field, number, weight
 from simcse_jax.objectives.candidates import taught_scores
 from simcse_jax.objectives.lazy import AnyArray, Array, jax, jnp
-from simcse_jax.objectives.objective import Embedded, Objective
+from simcse_jax.objectives.objective import SCORES, Embedded, Objective
 from simcse_jax.objectives.similarity import MEASURES
 
 
@@ -47,7 +47,8 @@ class DistillKL(Objective):
     name = "distill_kl"
     place = 17
     about = "Which of an anchor's own positive and hard negatives is near, as the teacher has it."
-    teacher = hard_negatives = True
+    teacher = SCORES
+    hard_negatives = True
     fields: ClassVar = {
         "weight": weight(),
         "temperature": number(1.0, "Divides similarities, in both.", above(0)),

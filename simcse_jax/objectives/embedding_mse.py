@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float
 from simcse_jax.errors import UserError
 from simcse_jax.objectives.discarded import check_kept
 from simcse_jax.objectives.lazy import AnyArray, Array, jnp
-from simcse_jax.objectives.objective import Embedded, Objective
+from simcse_jax.objectives.objective import EMBEDDINGS, Embedded, Objective
 
 
 def embedding_mse(
@@ -41,7 +41,7 @@ class EmbeddingMSE(Objective):
     name = "embedding_mse"
     place = 15
     about = "Embeddings as the teacher's: the squared error."
-    teacher = True
+    teacher = EMBEDDINGS
     paired = compares_views = projectable = False  # a teacher's embeddings have no projector
 
     def check(self, config: Any, active: Sequence[Objective]) -> None:

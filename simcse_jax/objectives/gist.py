@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from simcse_jax.field import above, at_least, either, explain, field, number, weight
 from simcse_jax.objectives.lazy import AnyArray, Array, jax, jnp
 from simcse_jax.objectives.negatives import Candidates
-from simcse_jax.objectives.objective import Embedded, Objective
+from simcse_jax.objectives.objective import EMBEDDINGS, Embedded, Objective
 from simcse_jax.objectives.similarity import by_rows, normalize
 
 MARGINS = {
@@ -89,7 +89,8 @@ class GIST(Objective):
     name = "gist"
     place = 18
     about = "InfoNCE without the negatives that the teacher finds too similar (GIST)."
-    teacher = contrasts = True
+    teacher = EMBEDDINGS
+    contrasts = True
     fields: ClassVar = {
         "weight": weight(),
         "temperature": number(0.01, "Divides similarities.", above(0)),

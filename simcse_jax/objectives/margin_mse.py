@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float
 from simcse_jax.field import either, field, weight
 from simcse_jax.objectives.candidates import taught_scores
 from simcse_jax.objectives.lazy import AnyArray, Array, jnp
-from simcse_jax.objectives.objective import Embedded, Objective
+from simcse_jax.objectives.objective import SCORES, Embedded, Objective
 from simcse_jax.objectives.similarity import MEASURES
 
 
@@ -41,7 +41,8 @@ class MarginMSE(Objective):
     name = "margin_mse"
     place = 16
     about = "Positives against hard negatives as the teacher has them: the squared error (MarginMSE)."
-    teacher = hard_negatives = True
+    teacher = SCORES
+    hard_negatives = True
     fields: ClassVar = {
         "weight": weight(),
         "similarity": field("dot", "The similarity of two embeddings, in both.", either(MEASURES)),

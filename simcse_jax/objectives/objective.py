@@ -15,6 +15,7 @@ from simcse_jax.objectives.negatives import NO_ANCHOR, Candidates
 from simcse_jax.objectives.tokens import Tokens
 from simcse_jax.objectives.views import Plan, View, Views
 
+EMBEDDINGS, SCORES = "embeddings", "scores"  # what an objective learns from a teacher
 Summed = TypeVar("Summed", bound=Array | int)
 
 
@@ -41,7 +42,8 @@ class Embedded:
     artificial: Callable[[int, int], Array]  # M, D -> (M, D) standard normal rows, the same on every device
     params: Mapping[str, Array]  # everything trained, by name; an objective reads its own
     label: Int[AnyArray, " B"] | None = None  # 0, 1, 2: entailment, neutral, contradiction
-    score: Float[AnyArray, " B"] | None = None  # of each pair, see `data.scores`
+    # (B,) of each pair, see `data.scores`; or (B, C - 1) a teacher's, of the positive and the hard negatives.
+    score: Float[AnyArray, "..."] | None = None
     teacher: Mapping[str, Float[AnyArray, "..."]] | None = None  # a teacher's embeddings of the views' sentences
     present: Mapping[str, Bool[AnyArray, "..."]] | None = None  # False where the data lack a sentence; None: nowhere
     texts: Mapping[str, Int[AnyArray, "..."]] | None = None  # equal numbers for equal texts; None: not known
@@ -144,7 +146,7 @@ class Objective:
     # What it needs of the data, and what training prepares for it.
     labels = False  # a label for each pair
     scores = ""  # a score for each pair: `ranked`, whose order counts, or `unit`, from 0 to 1
-    teacher = False  # a teacher's embeddings of all sentences
+    teacher = ""  # a teacher's `EMBEDDINGS` of all sentences, or its `SCORES` of candidates, which data may have too
     hard_negatives = False  # one or more in every row
     masks_tokens = False  # the tokenizer's mask token
     replaces_tokens = False  # the networks `generator`, which writes words, and `discriminator`, which finds them

@@ -6,7 +6,7 @@ from jaxtyping import Float, Int
 
 from simcse_jax.field import above, either, explain, field, number, reading, weight
 from simcse_jax.objectives.lazy import AnyArray, Array, jax, jnp
-from simcse_jax.objectives.objective import Embedded, Objective
+from simcse_jax.objectives.objective import EMBEDDINGS, Embedded, Objective
 from simcse_jax.objectives.similarity import by_rows, normalize
 
 METHODS = {
@@ -95,7 +95,7 @@ class RankingDistillation(Objective):
     place = 18
     reads = ("anchor", "positive")
     about = "A sentence ranks the others of the batch as the teacher does (RankCSE)."
-    teacher = True
+    teacher = EMBEDDINGS
     compares_views = False  # equal views have a list to learn, too
     fields: ClassVar = {
         "weight": weight(),

@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from simcse_jax.config.loss_fields import scored_by_data
 from simcse_jax.config.sections import Section
 from simcse_jax.config.source_fields import LEFT_OUT, ONE_SOURCE, check_mixed, leaves_equal_out, lengths_of
 from simcse_jax.data.corpus.local_copy import local_copy
@@ -74,7 +75,7 @@ def _open(config: Section, name: str, paths: Sequence[Path], tokenizer: Tokenize
     labels = bool(needing(config.objective, "labels"))
     if labels and not manifest.labels:
         raise UserError(f"{name}: was prepared without labels; prepare it again with --labels")
-    if needing(config.objective, "scores"):
+    if needing(config.objective, "scores") or scored_by_data(config):
         raise UserError(
             f"config.data.train={name}: a prepared corpus has no scores, which an objective needs; name the "
             "files themselves"

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from simcse_jax.config.loss_fields import scored_by_data
 from simcse_jax.config.sections import Section
 from simcse_jax.config.source_fields import ONE_SOURCE, leaves_equal_out, lengths_of, longest, prompts_of
 from simcse_jax.data.augment import augment
@@ -189,6 +190,8 @@ def _say_kinds(data: str, names: Sequence[str], kinds: list[str], examples: Exam
 def scores_of(config: Section) -> Scores | None:
     """How a run reads scores; None if no objective needs them."""
     objectives = needing(config.objective, "scores")
+    if not objectives and scored_by_data(config):
+        return Scores(f"objective.{needing(config.objective, 'teacher')[0].name}", of_candidates=True)
     if not objectives:
         return None
     bounds = read_range(config.data.score_range)

@@ -7,6 +7,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
+from simcse_jax.config.loss_fields import scored_by_data
 from simcse_jax.config.sections import Section
 from simcse_jax.data.corpora import Taught
 from simcse_jax.data.corpus.shared_folder import put_in_place, temporary_of
@@ -43,7 +44,7 @@ def read_teachers(config: Section, size: int) -> list[Embedder]:
       UserError: when one cannot be read, its embeddings have another size and the objective compares elements, or the
         folder that is to keep them cannot be written to.
     """
-    if not (objectives := needing(config.objective, "teacher")):
+    if not (objectives := needing(config.objective, "teacher")) or scored_by_data(config):
         return []
     if config.teacher.kept:
         output_folder(config.teacher.kept, option="config.teacher.kept")

@@ -1,3 +1,6 @@
+import json
+import math
+import warnings
 from decimal import Decimal
 
 import numpy as np
@@ -100,3 +103,78 @@ def test_a_record_without_a_score_is_refused_by_line(write):
 
 def test_a_column_of_scores_is_never_one_of_sentences(write):
     assert read_examples(write("a.csv", "left,right,score\na,b,3\n")).columns == (["a"], ["b"])
+
+
+TAUGHT = Scores("objective.margin_mse", of_candidates=True)
+FLAG = {"query": "a", "pos": ["p", "q"], "neg": ["n", "m"], "pos_scores": [1, 0.5], "neg_scores": [0.25, 0.125]}
+FEWER = {"query": "b", "pos": ["r"], "neg": ["o"], "pos_scores": [2], "neg_scores": [-1]}
+MINED = {"anchor": "a", "positive": "p", "negative": ["n", "m"], "row": 0, "negative_rows": [4, 2]}
+MINED |= {"positive_score": 1, "negative_scores": [0.5, 0.25]}
+JUDGED = MINED | {"positive_judged": 3, "negative_judged": [2, 1]}
+
+
+def written(*rows):
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def test_positives_and_negatives_have_flagembedding_s_scores(write, write_parquet):
+    columns = {name: [FLAG[name], FEWER[name]] for name in FLAG}
+    for path in (write("a.jsonl", written(FLAG, FEWER)), write_parquet(**columns)):
+        found = read_examples(path, scores=TAUGHT)
+        assert found.columns == (["a", "a", "b"], ["p", "q", "r"], ["n", "n", "o"], ["m", "m", ""])
+        assert found.scores.tolist() == [[1, 0.25, 0.125], [0.5, 0.25, 0.125], [2, -1, 0]]
+        assert found.present.sum(axis=1).tolist() == [4, 4, 3]
+
+
+def test_mined_pairs_have_the_judge_s_scores_or_the_model_s_own(write):
+    judged, mined = write("a.jsonl", written(JUDGED)), write("b.jsonl", written(MINED))
+    assert read_examples(judged, scores=TAUGHT).scores.tolist() == [[3, 2, 1]]
+    assert read_examples(mined, scores=TAUGHT).scores.tolist() == [[1, 0.5, 0.25]]
+    assert read_examples(judged, {"score": "negative_scores"}, scores=TAUGHT).scores.tolist() == [[1, 0.5, 0.25]]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert read_examples(judged).columns == (["a"], ["p"], ["n"], ["m"])  # and says nothing of the other columns
+
+
+def test_one_column_has_all_scores_or_the_margins_as_sentence_transformers_takes_them(write):
+    texts = {"query": "a", "positive": "p", "negative_1": "n", "negative_2": "m"}
+    for name in ("label", "labels", "score", "scores"):
+        path = write("a.jsonl", written(texts | {name: [1, 0.5, 0.25]}, texts | {name: [0.5, 0.75]}))
+        assert read_examples(path, scores=TAUGHT).scores.tolist() == [[1, 0.5, 0.25], [0, -0.5, -0.75]]
+    found = read_examples(write("a.csv", "query,positive,negative,label\na,p,n,0.5\n"), scores=TAUGHT)
+    assert found.scores.tolist() == [[0, -0.5]]
+    path = write("b.jsonl", written({"anchor": "a", "pos": ["p", "q"], "neg": "n", "kd": [[1, 2], [3]]}))
+    found = read_examples(path, {"score": "kd"}, scores=TAUGHT)  # of each positive of a list
+    assert found.scores.tolist() == [[1, 2], [0, -3]]
+
+
+def test_sources_with_other_numbers_of_candidates_are_joined(write):
+    first, second = write("a.jsonl", written(FEWER)), write("b.jsonl", written(FLAG))
+    found = read_examples(f"{first},{second}", scores=TAUGHT)
+    assert found.scores.tolist() == [[2, -1, 0], [1, 0.25, 0.125], [0.5, 0.25, 0.125]]
+    assert found.take(np.array([0])).scores.tolist() == [[2, -1, 0]]
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "parts"),
+    [
+        ([FLAG | {"neg_scores": [1]}], {}, ["line 1: the field 'neg_scores' has 1 scores for 2 texts"]),
+        ([FLAG, FLAG | {"neg_scores": None}], {}, ["line 2: the field 'neg_scores' has 0 scores for 2 texts"]),
+        ([FLAG | {"pos_scores": [1]}], {}, ["line 1: the field 'pos_scores' has 1 values for 2 positives"]),
+        ([FLAG, FLAG | {"pos_scores": [1, None]}], {}, ["line 2: the field 'pos_scores' has 0 scores for 1 texts"]),
+        ([FLAG, FLAG | {"neg_scores": [1, None]}], {}, ["line 2: the field 'neg_scores' lacks score 2 of 2"]),
+        (
+            [FLAG | {"neg_scores": [math.nan, 1]}],
+            {},
+            ["line 1: the field 'neg_scores' holds nan, which is not a score"],
+        ),
+        ([FLAG | {"neg_scores": [1, "high"]}], {}, ["line 1: the field 'neg_scores' holds 'high'"]),
+        ([FLAG, {**FEWER, "neg_scores": "0.5"}, {"query": "c"}], {}, ["line 3: the field 'pos' is missing"]),
+        ([FLAG, {name: FEWER[name] for name in FLAG if name != "neg_scores"}], {}, ["'neg_scores' is missing"]),
+        ([MINED | {"kd": [1, 2, 3, 4]}], {"score": "kd"}, ["line 1: the field 'kd' has 4 scores", "2 margins"]),
+        ([MINED], {"score": "kd"}, ["no column 'kd' (data.columns.score)"]),
+        ([{"anchor": "a", "positive": "p", "negative": "n"}], {}, ["no scores of positives", "teacher.model"]),
+    ],
+)
+def test_scores_of_other_candidates_and_none_at_all_are_refused(write, rows, columns, parts):
+    refused(write("a.jsonl", written(*rows)), *parts, options={"scores": TAUGHT}, **columns)

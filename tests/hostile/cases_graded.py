@@ -1,7 +1,9 @@
 """Scores that are none, data without the columns that an objective needs, teachers that do not fit, and sizes."""
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from hostile.case import DONE, REFUSED, Case
@@ -13,13 +15,15 @@ from support import write_model
 
 KIND = "scores and teachers"
 INPUTS = ("model", "text.txt", "train.csv", "pairs.tsv")
-SCORED, TEACHER = "scored.csv", "teacher"
+SCORED, JUDGED, TEACHER = "scored.csv", "judged.jsonl", "teacher"
 HEAD = "sentence1,sentence2,score\n"
 ROWS = HEAD + "".join(f"a cat,the dog ran,{score}\n" for score in (0, 0.25, 0.5, 1) * 2)
 ONLY = "objective.info_nce.weight=0"
 COSENT, MSE = (ONLY, "objective.cosent.weight=1"), (ONLY, "objective.cosine_mse.weight=1")
+MARGINS = (ONLY, "objective.margin_mse.weight=1")
 TRAIN = train_arguments("run", data__train="train.csv")
 OF_SCORES = train_arguments("run", data__train=SCORED)
+OF_CANDIDATES = train_arguments("run", data__train=JUDGED)
 
 
 def nothing(folder: Path) -> None:
@@ -80,6 +84,18 @@ SCORES: dict[str, tuple[str, str, str]] = {  # the file, how it ends, and what t
     "one column of sentences": ("sentence1,score\n" + "a cat,1\n" * 8, REFUSED, "data.columns.positive"),
     "next to negatives, which are not read": (HEAD.replace("\n", ",hard_neg\n") + "a,b,1,c\na,b,0,c\n" * 4, DONE, ""),
     "one pair without": (ROWS + "a,b,\n", DONE, ""),
+}
+FLAG = {"query": "a cat", "pos": ["the dog ran"], "neg": ["a", "b"], "pos_scores": [1], "neg_scores": [0.5, 0.25]}
+CANDIDATES: dict[str, tuple[Any, str]] = {  # the last of the rows, and what the error names
+    "too few": (FLAG | {"neg_scores": [1]}, "neg_scores"),
+    "too many": (FLAG | {"pos_scores": [1, 1]}, "pos_scores"),
+    "NaN": (FLAG | {"neg_scores": [1, float("nan")]}, "neg_scores"),
+    "null": (FLAG | {"pos_scores": None}, "pos_scores"),
+    "words": (FLAG | {"neg_scores": ["high", "low"]}, "neg_scores"),
+    "an object": (FLAG | {"neg_scores": {"a": 1, "b": 2}}, "neg_scores"),
+    "nested": (FLAG | {"neg_scores": [[1], [2]]}, "neg_scores"),
+    "left out": ({name: value for name, value in FLAG.items() if name != "neg_scores"}, "neg_scores"),
+    "of no negatives": (FLAG | {"neg": [], "neg_scores": []}, "in every row"),
 }
 FIELDS: dict[str, tuple[tuple[str, ...], str]] = {  # of a run on train.csv: fields, and what the error names
     "CoSENT of pairs without scores": (COSENT, "objective.cosent"),
@@ -210,6 +226,9 @@ def cases() -> Iterator[Case]:
     for damage, (content, end, names) in SCORES.items():
         fields = MSE if "est" in damage else COSENT
         yield case(f"scores: {damage}", OF_SCORES, fields, write(SCORED, content), end, names)
+    for damage, (row, names) in CANDIDATES.items():
+        content = "".join(json.dumps(each) + "\n" for each in [*[FLAG] * 8, row])
+        yield case(f"scores of candidates: {damage}", OF_CANDIDATES, MARGINS, write(JUDGED, content), REFUSED, names)
     for damage, put in PLACES.items():
         yield case(f"scores: {damage}", OF_SCORES, COSENT, instead(SCORED, put), REFUSED, SCORED)
     for damage, (fields, names) in FIELDS.items():

@@ -4,6 +4,7 @@ import pytest
 from support.checks import assert_gradient, assert_sharded_is_whole, random
 from support.taught import assert_same_loss_of_scores, scores_of_both
 
+from simcse_jax.objectives.candidates import candidate_scores
 from simcse_jax.objectives.margin_mse import margin_mse
 
 
@@ -18,6 +19,17 @@ def test_is_sentence_transformers_loss(similarity, negatives):
         return losses.MarginMSELoss(None, function)
 
     assert_same_loss_of_scores(lambda *both: loss(*both, similarity), peer, similarity, negatives)
+
+
+@pytest.mark.parametrize("negatives", [1, 2])
+def test_margins_of_the_data_are_sentence_transformers_labels(negatives):
+    def ours(rows, scores):
+        student = candidate_scores(rows[0], jnp.stack(list(rows[1:])), "dot")
+        return jnp.mean(margin_mse(student, scores))
+
+    assert_same_loss_of_scores(
+        ours, lambda losses, function: losses.MarginMSELoss(None, function), "dot", negatives, True
+    )
 
 
 def test_value_and_gradient_are_the_equation_s():

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from simcse_jax.data.scores import read_candidates
 from simcse_jax.objectives.candidates import candidate_scores
 from support.checks import cosine, random
 
@@ -41,8 +42,10 @@ def scores_of_both(rows, teacher, similarity):
     return tuple(candidate_scores(x[0], jnp.stack(list(x[1:])), similarity) for x in (rows, teacher))
 
 
-def assert_same_loss_of_scores(ours, make_peer, similarity, negatives):
+def assert_same_loss_of_scores(ours, make_peer, similarity, negatives, margins=False):
     """As `assert_same_loss`, for `ours(rows, teacher)` and a loss of labels: a teacher's scores of the candidates.
+
+    With `margins`, the labels are their differences, and `ours(rows, scores)` takes what is read of these, (K, B).
 
     `make_peer(losses, function)` makes it, of the module of losses and the function of similarity.
     """
@@ -51,7 +54,11 @@ def assert_same_loss_of_scores(ours, make_peer, similarity, negatives):
     function, score = {"dot": (util.pairwise_dot_score, np.dot), "cosine": (util.pairwise_cos_sim, cosine)}[similarity]
     teacher = random(2 + negatives, 6, 9, seed=3)
     scores = [[score(a, b) for a, b in zip(teacher[0], others, strict=True)] for others in teacher[1:]]
-    labels = torch.tensor(np.float32(scores).T)  # of the positive, then of each negative
+    labels = np.float32(scores).T  # of the positive, then of each negative
+    if margins:
+        labels = labels[:, :1] - labels[:, 1:]
+        teacher = np.float32([read_candidates([(list(row), "here")], 1 + negatives) for row in labels.tolist()]).T
+    labels = torch.tensor(labels)
     peer = make_peer(losses, function)
     rows = random(2 + negatives, 6, 5)
     assert_same_loss(lambda rows: ours(rows, teacher), lambda x: peer.compute_loss_from_embeddings(x, labels), rows)

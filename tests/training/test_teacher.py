@@ -27,6 +27,7 @@ from simcse_jax.runs.workdir import Workdir
 from simcse_jax.training import teacher
 from simcse_jax.training.inputs import read_inputs
 from simcse_jax.training.loss import make_loss, seen_by
+from simcse_jax.training.run import train_and_evaluate
 
 GIST = (("margin_kind", "absolute"), ("contrast_anchors", True), ("contrast_positives", True))
 DOT = (("similarity", "dot"),)
@@ -156,6 +157,24 @@ def test_rank_cse_resumes_bit_for_bit_and_its_teachers_embeddings_are_kept(tiny_
     refused(call("train", *args), f"{tmp_path}/kept/", "remove it, and it is made again")
 
 
+def test_scores_in_the_data_train_as_the_teacher_that_gave_them(tiny_bert, corpus, larger, tmp_path):
+    rows = [line.split(",") for line in corpus["csv"].read_text().splitlines()[1:17]]
+    model, scored = SimCSE(larger), tmp_path / "scored.jsonl"
+    with scored.open("w") as file:
+        for anchor, positive, negative in rows:
+            first, *others = model.encode([anchor, positive, negative])
+            of_positive, of_negative = (float(first @ other) for other in others)
+            record = {"query": anchor, "pos": [positive], "neg": [negative]}
+            file.write(json.dumps(record | {"pos_scores": [of_positive], "neg_scores": [of_negative]}) + "\n")
+    weights = {"objective__margin_mse__weight": 0.01, "objective__distill_kl__weight": 1.0, "train__max_steps": 2}
+    losses = []
+    for name, by in (("taught", larger), ("scored", "")):
+        config = config_of(tiny_bert, scored, corpus["dev"], by, **weights)
+        train_and_evaluate(config, str(tmp_path / name))
+        losses.append([line["loss"] for line in lines(tmp_path / name) if "loss" in line])
+    assert len(losses[0]) == 2 and losses[0] == pytest.approx(losses[1], rel=1e-4)
+
+
 def test_embeddings_that_were_kept_are_those_that_were_written(tiny_bert, corpus, larger, tmp_path):
     kept = str(tmp_path / "kept")
     config = config_of(tiny_bert, corpus["csv"], corpus["dev"], larger, objective__gist__weight=1.0, teacher__kept=kept)
@@ -212,6 +231,7 @@ def test_teachers_and_data_that_do_not_fit_are_refused(tiny_bert, corpus, larger
         (args(corpus["txt"], "ranking_distillation", ""), "must be set for objective.ranking_distillation"),
         (args(corpus["txt"], "margin_mse", larger), "objective.margin_mse.weight: needs hard negatives"),
         (args(corpus["csv"], "gist", ""), "config.teacher.model: must be set for objective.gist"),
+        (args(corpus["csv"], "margin_mse", ""), "no scores of positives and hard negatives, but objective.margin_mse"),
         (args(corpus["csv"], "gist", larger, f"--config.teacher.kept={corpus['csv']}"), "config.teacher.kept"),
         (args(corpus["csv"], "gist", larger, "--config.teacher.kept=gs://b/f"), "must be a folder on a disk"),
     ]

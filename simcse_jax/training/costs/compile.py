@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from simcse_jax.config.loss_fields import scored_by_data
 from simcse_jax.config.sections import Section
 from simcse_jax.config.source_fields import ONE_SOURCE, leaves_equal_out, lengths_of, longest
 from simcse_jax.devices.flops import product_flops
@@ -148,7 +149,9 @@ def _batch_shapes(config: Section, columns: int, teacher_size: int) -> dict[str,
         batch["label"] = one_a_row
     if needing(config.objective, "scores"):
         batch["score"] = jax.ShapeDtypeStruct((config.train.batch_size,), jnp.float32)
-    if needing(config.objective, "teacher"):  # whose embeddings are taken to have the model's size
+    if scored_by_data(config):
+        batch["score"] = jax.ShapeDtypeStruct((config.train.batch_size, columns - 1), jnp.float32)
+    elif needing(config.objective, "teacher"):  # whose embeddings are taken to have the model's size
         size = (config.train.batch_size, columns, teacher_size)
         batch["teacher"] = jax.ShapeDtypeStruct(size, jnp.float32)
     if config.data.mixed and config.data.batching != ONE_SOURCE and columns > 1:
