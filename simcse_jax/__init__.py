@@ -6,9 +6,10 @@ from simcse_jax.version import __version__
 
 if TYPE_CHECKING:
     from simcse_jax.api import Run, encode, evaluate, mine, sweep, train
+    from simcse_jax.encoding.cross_encoder import CrossEncoder
     from simcse_jax.simcse import SimCSE
 
-__all__ = ["Run", "SimCSE", "__version__", "encode", "evaluate", "mine", "sweep", "train"]
+__all__ = ["CrossEncoder", "Run", "SimCSE", "__version__", "encode", "evaluate", "mine", "sweep", "train"]
 
 
 def __getattr__(name: str) -> Any:
@@ -17,6 +18,10 @@ def __getattr__(name: str) -> Any:
         from simcse_jax.simcse import SimCSE
 
         return SimCSE
+    if name == "CrossEncoder":
+        from simcse_jax.encoding.cross_encoder import CrossEncoder
+
+        return CrossEncoder
     if name in __all__:
         from simcse_jax import api
 

@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 from support import ROOT, call, sentences
+from support.cross_encoders import write_cross_encoder
 
 ELSEWHERE = ("jax.distributed.initialize", "pip install")  # blocks for several processes; what is installed already
 
@@ -27,6 +28,7 @@ def test_the_code_of_a_page_runs(name, trained, minilm, tmp_path, monkeypatch):
     (tmp_path / "embeddings").mkdir()
     for file in ("corpus.txt", "more.txt", "captions.txt"):
         (tmp_path / file).write_text("\n".join(sentences(120)) + "\n")
+    write_cross_encoder(tmp_path / "judge")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("support.ROOT", tmp_path)
     names = {}

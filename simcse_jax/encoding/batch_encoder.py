@@ -10,7 +10,8 @@ import numpy as np
 
 from simcse_jax.devices.backend import check_fork
 from simcse_jax.encoding.batching import FEW, LENGTHS, Batch, Batching, Sentence, Shape, fitting, padded_shape
-from simcse_jax.encoding.embedder import Embedder, make_embed, to_unit
+from simcse_jax.encoding.embedder import Embedder, to_unit
+from simcse_jax.huggingface.tokenizer import Text
 from simcse_jax.models.attention import is_long
 
 ROW_LENGTHS = (16, 32, 64, 128, 256, 512)  # where padding is not computed
@@ -26,16 +27,12 @@ class BatchEncoder:
         check_fork()
         self._embedder, self._batching = embedder, embedder.batching
         self.dimension, self.max_length = embedder.dimension, embedder.max_length
-        self.skipped = (
-            0 if embedder.include_prompt else embedder.tokenizer.count_prompt(embedder.prompt, embedder.max_length)
-        )
+        self.skipped = embedder.skipped
         self._params = embedder.arrays
         self._shapes = shapes_by_length(self._batching)
         self._lengths = [*self._shapes]
-        fields = (embedder.graph, embedder.pooler, embedder.use_head, embedder.sharding, embedder.modules, self.skipped)
-        self._functions = {
-            shape: make_embed(*fields, None if shape.is_padded else shape.tokens) for shape in self.shapes()
-        }
+        programs = embedder.programs
+        self._functions = {shape: programs(None if shape.is_padded else shape.tokens) for shape in self.shapes()}
         self.most = max(shape.rows for shape in self.shapes())  # sentences of a batch
 
     @property
@@ -43,9 +40,9 @@ class BatchEncoder:
         """How many threads should encode: on a GPU or TPU, one prepares a batch while another one's is computed."""
         return self._batching.threads if self._batching.on_cpu else 2
 
-    def tokenize(self, texts: Sequence[str]) -> list[Sentence]:
+    def tokenize(self, texts: Sequence[Text]) -> list[Sentence]:
         """Sentences as tokens, with the prompt before each; those that are too long are cut, and say so."""
-        prompted = [self._embedder.prompt + text for text in texts]
+        prompted = self._embedder.prompted(texts)
         tokens, cut = self._embedder.tokenizer.tokenize(prompted, self.max_length)
         return [Sentence(row, ids, cut.get(row, 0)) for row, ids in enumerate(tokens)]
 

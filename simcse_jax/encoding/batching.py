@@ -21,7 +21,7 @@ from jax.sharding import NamedSharding
 
 from simcse_jax.devices import mesh
 from simcse_jax.devices.backend import check_fork
-from simcse_jax.huggingface.tokenizer import Tokenizer
+from simcse_jax.huggingface.tokenizer import Text, Tokenizer
 from simcse_jax.models.attention import is_long
 from simcse_jax.models.parameters import Arrays
 
@@ -48,7 +48,7 @@ class Sentence(NamedTuple):
     """A sentence as tokens."""
 
     row: int  # its place among all sentences
-    ids: np.ndarray  # (T,) int32
+    ids: np.ndarray  # (T,) int32; (T, 2) where tokens have types
     cut: int  # tokens that were cut off, where it was too long for the model
 
 
@@ -169,7 +169,7 @@ class Batching:
 def compute(
     function: Callable[..., jax.Array],
     params: Arrays,
-    sentences: Sequence[str],
+    sentences: Sequence[Text],
     batching: Batching,
     in_flight: int,
     unpadded: Callable[[int], Callable[..., jax.Array]] | None = None,
@@ -230,7 +230,7 @@ def padded_lengths(count: int, batching: Batching) -> list[int]:
     return [*(length for length in known if length < batching.max_length), batching.max_length]
 
 
-def make_batches(sentences: Sequence[str], batching: Batching) -> Iterator[Batch]:
+def make_batches(sentences: Sequence[Text], batching: Batching) -> Iterator[Batch]:
     """Batches of similar length, the longest first, padded.
 
     Sentences that do not fill a batch wait for others of their length. At the end they share batches with shorter ones.
@@ -263,7 +263,7 @@ def _padded(parts: Iterable[list[Sentence]], lengths: Sequence[int], batching: B
         del rest[:size]
 
 
-def cheapest_batches(sentences: Sequence[str], batching: Batching) -> list[Batch]:
+def cheapest_batches(sentences: Sequence[Text], batching: Batching) -> list[Batch]:
     """Of few sentences, those batches, with padding or without, that take least with the programs that they need."""
     found = [sentence for part in _tokenized(sentences, batching) for sentence in part]
     found.sort(key=lambda sentence: -len(sentence.ids))
@@ -294,9 +294,10 @@ def _packed(sentences: list[Sentence], lengths: Sequence[int], batching: Batchin
     return batches
 
 
-def _tokenized(sentences: Sequence[str], batching: Batching) -> Iterator[list[Sentence]]:
+def _tokenized(sentences: Sequence[Text], batching: Batching) -> Iterator[list[Sentence]]:
     """All sentences, roughly the longest first, some thousand at a time. The next ones are tokenized meanwhile."""
-    order = np.argsort([-len(sentence) for sentence in sentences], kind="stable")
+    sizes = [len(one) if isinstance(one, str) else len(one[0]) + len(one[1]) for one in sentences]
+    order = np.argsort([-size for size in sizes], kind="stable")
     parts = [order[start : start + TOKENIZED_AT_ONCE] for start in range(0, len(order), TOKENIZED_AT_ONCE)]
 
     def tokenize(part: np.ndarray) -> list[Sentence]:

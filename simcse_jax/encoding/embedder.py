@@ -19,7 +19,7 @@ from simcse_jax.encoding.tokens import TokenEncoder
 from simcse_jax.errors import UserError
 from simcse_jax.host.progress import Progress
 from simcse_jax.huggingface.load import ChosenPooler, Pretrained
-from simcse_jax.huggingface.tokenizer import Tokenizer
+from simcse_jax.huggingface.tokenizer import Text, Tokenizer
 from simcse_jax.models import modules as arithmetic
 from simcse_jax.models import parameters
 from simcse_jax.models.head import has_head
@@ -46,8 +46,9 @@ class Embedder:
     be those of a whole run, and only the sentence encoder's are used. `SentenceEncoder` explains pooler and head,
     `Batching` the fields from tokenizer to sharding, `models.modules` what comes after pooler and head. With
     `normalize`, embeddings have length 1. `prompt` is put before every sentence; the pooler leaves its tokens out
-    unless `include_prompt`. `copies` are those of `params` that products read (`parameters.copies`): rounded once,
-    not with every batch.
+    unless `include_prompt`. A sentence may be a pair of texts, whose tokens have types if the tokenizer is `typed`; a
+    prompt is then put before the first one. `copies` are those of `params` that products read (`parameters.copies`):
+    rounded once, not with every batch.
     """
 
     graph: Graph
@@ -82,27 +83,23 @@ class Embedder:
         modules = (*self.modules, *own, Cut(size))
         return dataclasses.replace(self, modules=modules, normalize=self.normalize and not own)
 
-    def __call__(self, sentences: Iterable[str]) -> np.ndarray:
+    def __call__(self, sentences: Iterable[Text]) -> np.ndarray:
         """(N, D) float32 embeddings of N sentences, in their order."""
         return self.encode(sentences).embeddings
 
-    def encode(self, sentences: Iterable[str], advance: Callable[[int], object] | None = None) -> Encoded:
+    def encode(self, sentences: Iterable[Text], advance: Callable[[int], object] | None = None) -> Encoded:
         """Like a call; also counts the sentences that are cut.
 
         `advance`: called with the number of sentences done since the last call, after each batch.
         """
-        numbers: dict[str, int] = {}
+        numbers: dict[Text, int] = {}
         inverse = np.fromiter((numbers.setdefault(sentence, len(numbers)) for sentence in sentences), np.int64)
         occurrences = np.bincount(inverse, minlength=len(numbers))
-        skipped = 0 if self.include_prompt else self.tokenizer.count_prompt(self.prompt, self.max_length)
-        fields = (self.graph, self.pooler, self.use_head, self.sharding, self.modules, skipped)
-        # A cache of its own: that of `make_embed` hashes the whole graph, and a program is asked for with every batch.
-        program = functools.cache(functools.partial(make_embed, *fields))
+        program = self.programs
         embeddings = np.empty((len(numbers), self.dimension), np.float32)
         cut = np.zeros(len(numbers), bool)
         unique = list(numbers)
-        texts = [self.prompt + sentence for sentence in unique] if self.prompt else unique
-        for output in compute(program(None), self.arrays, texts, self.batching, IN_FLIGHT, program):
+        for output in compute(program(None), self.arrays, self.prompted(unique), self.batching, IN_FLIGHT, program):
             check_finite(output.values, [unique[row] for row in output.rows])
             embeddings[output.rows], cut[output.rows] = output.values, output.cut
             if advance:
@@ -110,6 +107,25 @@ class Embedder:
         embeddings = to_unit(embeddings) if self.normalize else embeddings
         every = embeddings[inverse] if len(numbers) < len(inverse) else embeddings
         return Encoded(every, int(cut[inverse].sum()))
+
+    @property
+    def skipped(self) -> int:
+        """The tokens of the prompt that the pooler leaves out."""
+        return 0 if self.include_prompt else self.tokenizer.count_prompt(self.prompt, self.max_length)
+
+    @property
+    def programs(self) -> Callable[[int | None], jax.stages.Wrapped]:
+        """The compiled function for batches of at most so many tokens, without computing padding; None: with it."""
+        fields = (self.graph, self.pooler, self.use_head, self.sharding, self.modules)
+        more = (self.skipped, self.tokenizer.typed)
+        # A cache of its own: that of `make_embed` hashes the whole graph, and a program is asked for with every batch.
+        return functools.cache(lambda most_tokens: make_embed(*fields, *more, most_tokens=most_tokens))
+
+    def prompted(self, sentences: Sequence[Text]) -> Sequence[Text]:
+        """The sentences with the prompt before each; before the first text of a pair."""
+        if not self.prompt:
+            return sentences
+        return [self.prompt + one if isinstance(one, str) else (self.prompt + one[0], one[1]) for one in sentences]
 
     def with_progress(self, sentences: Sequence[str], shown: bool = True) -> np.ndarray:
         """Like a call, with a bar or lines on standard error (`simcse_jax.host.progress`) if `shown`."""
@@ -172,7 +188,7 @@ class NotFinite(UserError):
     """An embedding has a NaN or infinite element, or one too large for a length in float32."""
 
 
-def check_finite(embeddings: np.ndarray, sentences: Sequence[str]) -> None:
+def check_finite(embeddings: np.ndarray, sentences: Sequence[Text]) -> None:
     """Checks embeddings (N, D) of N sentences.
 
     Raises:
@@ -201,11 +217,14 @@ def make_embed(
     sharding: NamedSharding | None,
     modules: tuple[Module, ...] = (),
     skipped: int = 0,
+    typed: bool = False,
+    *,
     most_tokens: int | None = None,
 ) -> jax.stages.Wrapped:
     """The compiled function of an `Embedder` with these fields: of parameters, token ids and mask, both (B, T).
 
-    With `most_tokens` nothing is computed for padding, and all B sentences together have at most so many tokens.
+    With `most_tokens` nothing is computed for padding, and all B sentences together have at most so many tokens. With
+    `typed` the mask has each token's type + 1 (`Tokenizer.pad`).
     """
 
     def embed(params: Params, input_ids: jax.Array, attention_mask: jax.Array) -> jax.Array:
@@ -217,6 +236,9 @@ def make_embed(
                 "skipped": skipped,
                 "most_tokens": most_tokens,
             }
+            if typed:
+                how["token_types"] = jnp.maximum(attention_mask - 1, 0)
+                attention_mask = jnp.minimum(attention_mask, 1)
             return arithmetic.apply(modules, params, encoder(input_ids, attention_mask, **how))
 
     return by_rows(embed, sharding)

@@ -198,7 +198,7 @@ def load(name: str, num_layers: int = 0) -> Pretrained:
     listed = (folder / LISTING).is_file() and (marker is None or has_modules(folder))
     transformer = transformer_folder(folder) if listed else folder
 
-    hf_config = _read_config(transformer, folder)
+    hf_config = read_config(transformer, folder)
     whole = EncoderConfig.from_hugging_face(hf_config, str(transformer / "config.json"))
     config = whole.keep_layers(num_layers)
     if config.model_type == WORD_VECTORS:
@@ -228,7 +228,7 @@ def load(name: str, num_layers: int = 0) -> Pretrained:
     if with_head and head is None:
         raise UserError(f"{path}: the model has a head, but its tensor 'pooler.dense.weight' is missing")
     params, language_model = to_params(tensors, config, head, str(path)), read_head(tensors, config, tied=is_tied)
-    parts = (name, transformer, config, params, pooler, _max_length(transformer, config), language_model)
+    parts = (name, transformer, config, params, pooler, max_length_of(transformer, config), language_model)
     model = Pretrained(*parts, settings=settings, refusal=refusal, guess=guess)
     return model if modules is None else _with_modules(model, modules)
 
@@ -273,7 +273,8 @@ def _check_kind(folder: Path, hf_config: dict[str, Any], settings: Settings, lis
         raise Unsupported(f"{folder / 'config.json'}: {what}")
 
 
-def _read_config(transformer: Path, folder: Path) -> dict[str, Any]:
+def read_config(transformer: Path, folder: Path) -> dict[str, Any]:
+    """The `config.json` of a model's transformer; refuses a `folder` without one."""
     if (transformer / "config.json").is_file():
         return read_json(transformer / "config.json")
     if (folder / "adapter_config.json").is_file():
@@ -330,7 +331,7 @@ def _name_of(path: Path) -> str:
     return path.parents[1].name.rpartition("--")[2] if path.parent.name == "snapshots" else path.name
 
 
-def _max_length(folder: Path, config: EncoderConfig) -> int:
+def max_length_of(folder: Path, config: EncoderConfig) -> int:
     """The length stated in the model's files, if any: sentence-transformers writes it in one of two places."""
     usual = folder / "tokenizer_config.json"
     for stated in (

@@ -328,13 +328,7 @@ def read_settings(folder: Path) -> Settings:
         raise UserError(f"{path}: model_type is {kind!r:.60}, not a name")
     if kind != USUAL_TYPE:
         return Settings(model_type=kind)  # its prompts are not for embeddings
-    prompts = fields.get("prompts") or {}
-    if not isinstance(prompts, dict) or not all(isinstance(text, str | None) for text in prompts.values()):
-        raise UserError(f"{path}: prompts is {prompts!r:.60}; it must have a text for each name")
-    prompts = NO_PROMPTS | {name: text or "" for name, text in prompts.items()}
-    default = fields.get("default_prompt_name")
-    if default is not None and (not isinstance(default, str) or default not in prompts):
-        raise UserError(f"{path}: default_prompt_name is {default!r:.60}, but its prompts are {', '.join(prompts)}")
+    prompts, default = read_prompts(fields, path)
     similarity = fields.get("similarity_fn_name") or SIMILARITIES[0]
     if similarity not in SIMILARITIES:
         raise UserError(f"{path}: similarity_fn_name is {similarity!r:.60}; supported are {', '.join(SIMILARITIES)}")
@@ -342,3 +336,15 @@ def read_settings(folder: Path) -> Settings:
     if size is not None and (not isinstance(size, int) or isinstance(size, bool) or size < 1):
         raise UserError(f"{path}: truncate_dim is {size!r:.60}; it must be a whole number, 1 or more")
     return Settings(prompts, default, similarity, size)
+
+
+def read_prompts(fields: dict[str, Any], path: Path) -> tuple[dict[str, str], str | None]:
+    """The prompts in the fields of the file, and the name of the one that is used by default."""
+    prompts = fields.get("prompts") or {}
+    if not isinstance(prompts, dict) or not all(isinstance(text, str | None) for text in prompts.values()):
+        raise UserError(f"{path}: prompts is {prompts!r:.60}; it must have a text for each name")
+    prompts = NO_PROMPTS | {name: text or "" for name, text in prompts.items()}
+    default = fields.get("default_prompt_name")
+    if default is not None and (not isinstance(default, str) or default not in prompts):
+        raise UserError(f"{path}: default_prompt_name is {default!r:.60}, but its prompts are {', '.join(prompts)}")
+    return prompts, default

@@ -11,7 +11,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from tokenizers import Encoding
     from tokenizers import Tokenizer as Backend
 
+# A sentence, or two texts that a cross-encoder reads together.
+Text: TypeAlias = str | tuple[str, str]
 MARKER = "simcse_jax.json"  # in the folders that we write: the pooler, and whether there is a head
 
 CHUNK = 8192  # sentences tokenized at a time
@@ -48,14 +50,19 @@ WORDS_FILE = "whitespacetokenizer_config.json"  # of word vectors: `word_tokeniz
 
 
 class Tokenizer:
-    """Sentences to token ids with the model's special tokens and its template, cut at `max_length`."""
+    """Sentences to token ids with the model's special tokens and its template, cut at `max_length`; or pairs of texts.
+
+    The texts of a pair are cut together. The tokens of a `typed` one have types, too: 1 for those of a pair's second
+    text, otherwise 0.
+    """
 
     template: Template | None = None  # around every sentence; None: special tokens alone
     mask_token: str | None = None
+    typed = False
 
-    def __init__(self, folder: Path, config: EncoderConfig, template: str = ""):
+    def __init__(self, folder: Path, config: EncoderConfig, template: str = "", typed: bool = False):
         """Reads a model folder's tokenizer, and gives it a template by its text, unless that is empty."""
-        self.pad_token_id = config.pad_token_id
+        self.pad_token_id, self.typed = config.pad_token_id, typed
         self._where = _name(folder)
         self._backend, self.mask_token = read_backend(folder)
         if template:
@@ -66,20 +73,24 @@ class Tokenizer:
 
     def __getstate__(self) -> dict[str, Any]:  # a lock cannot be sent to another process
         own = {"pad_token_id": self.pad_token_id, "where": self._where, "mask_token": self.mask_token}
+        own |= {"typed": self.typed}
         return own | {"content": self.content()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         from tokenizers import Tokenizer as Backend
 
-        self.pad_token_id, self._where, self.mask_token = (
-            state[name] for name in ("pad_token_id", "where", "mask_token")
+        self.pad_token_id, self._where, self.mask_token, self.typed = (
+            state[name] for name in ("pad_token_id", "where", "mask_token", "typed")
         )
         self._backend = Backend.from_buffer(state["content"])
         self.template = read_template(self._backend)
         self._lock = threading.Lock()
 
-    def __call__(self, sentences: Sequence[str], max_length: int) -> list[np.ndarray]:
-        """Token ids, one int32 array per sentence, at most `max_length` long, including special tokens."""
+    def __call__(self, sentences: Sequence[Text], max_length: int) -> list[np.ndarray]:
+        """Token ids, one int32 array per sentence, at most `max_length` long, including special tokens.
+
+        With types, an array is (T, 2): each token's id and type.
+        """
         return self.tokenize(sentences, max_length)[0]
 
     @property
@@ -92,7 +103,7 @@ class Tokenizer:
         with self._lock:
             return make_template(self._backend, text, self.mask_token, self._where)
 
-    def tokenize(self, sentences: Sequence[str], max_length: int) -> tuple[list[np.ndarray], dict[int, int]]:
+    def tokenize(self, sentences: Sequence[Text], max_length: int) -> tuple[list[np.ndarray], dict[int, int]]:
         """Token ids as from `__call__`, and the rows of sentences that were cut, each with the number of tokens lost.
 
         Thread-safe.
@@ -104,7 +115,7 @@ class Tokenizer:
             if len(ids) == max_length and encoding.overflowing:
                 special = self._backend.num_special_tokens_to_add(False)  # each part has them
                 cut[len(tokens)] = sum(len(part) - special for part in encoding.overflowing)
-            tokens.append(ids)
+            tokens.append(np.stack([ids, np.array(encoding.type_ids, np.int32)], axis=1) if self.typed else ids)
         return tokens, cut
 
     def words(self, sentences: Sequence[str], max_length: int) -> list[np.ndarray]:
@@ -144,7 +155,7 @@ class Tokenizer:
         return [self._backend.id_to_token(number) or "" for number in range(size)]
 
     def _encodings(
-        self, sentences: Sequence[str], max_length: int | None, encode: Callable[[list[str]], list["Encoding"]]
+        self, sentences: Sequence[Text], max_length: int | None, encode: Callable[[list[Any]], list["Encoding"]]
     ) -> Iterator["Encoding"]:
         with self._lock:
             if max_length is None:
@@ -191,16 +202,16 @@ class Tokenizer:
             return self._backend.to_str().encode()
 
     def pad(self, rows: Sequence[np.ndarray], length: int) -> tuple[np.ndarray, np.ndarray]:
-        """Pads B rows on the right: token ids and mask, both (B, length) int32."""
+        """Pads B rows on the right: token ids and mask, both (B, length) int32. With types, the mask has type + 1."""
         ids = np.full((len(rows), length), self.pad_token_id, np.int32)
         mask = np.zeros((len(rows), length), np.int32)
         for row, tokens in enumerate(rows):
-            ids[row, : len(tokens)] = tokens
-            mask[row, : len(tokens)] = 1
+            ids[row, : len(tokens)] = tokens[:, 0] if self.typed else tokens
+            mask[row, : len(tokens)] = tokens[:, 1] + 1 if self.typed else 1
         return ids, mask
 
 
-def _failed_on(sentences: list[str], encode: Callable[[list[str]], list["Encoding"]]) -> str:
+def _failed_on(sentences: list[Text], encode: Callable[[list[Any]], list["Encoding"]]) -> str:
     """The sentence that a tokenizer fails on, in words."""
     for sentence in sentences:
         try:

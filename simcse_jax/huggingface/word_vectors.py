@@ -213,7 +213,7 @@ class WordTokenizer(Tokenizer):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(state["vocabulary"])  # type: ignore[misc]
 
-    def tokenize(self, sentences: Sequence[str], max_length: int) -> tuple[list[np.ndarray], dict[int, int]]:
+    def tokenize(self, sentences: Sequence[Any], max_length: int) -> tuple[list[np.ndarray], dict[int, int]]:
         """The numbers of the words; the rows of sentences that were cut at `max_length` known words, and their loss."""
         found = [self._words_of(sentence) for sentence in sentences]
         cut = {row: len(numbers) - max_length for row, numbers in enumerate(found) if len(numbers) > max_length}

@@ -41,7 +41,8 @@ class Embeddings(nnx.Module):
     """Word, position, type and task embeddings, summed and normalized; where they are narrower, then a dense layer.
 
     Rotary positions have no table: layers apply them. Word vectors are as they are in their table, a decoder's words
-    are not normalized, but may be scaled. A sentence's tokens all have the first type and the first task.
+    are not normalized, but may be scaled. All tokens have the first task, and the first type unless `token_types` are
+    given.
     """
 
     def __init__(self, config: EncoderConfig, rngs: nnx.Rngs, dtype: DType):
@@ -65,6 +66,7 @@ class Embeddings(nnx.Module):
         layout: Layout,
         mask: Mask | None,
         change: Change = UNCHANGED,
+        token_types: Int[AnyArray, "B T"] | None = None,
     ) -> Float[Array, "*tokens D"]:
         """The hidden states before the first layer, in `layout`, after the change."""
         rows = None if self.position is None else self.rows_of_positions(input_ids, attention_mask, layout, change)
@@ -78,7 +80,8 @@ class Embeddings(nnx.Module):
                 of_positions = jnp.where(is_padding, jax.lax.stop_gradient(of_positions), of_positions)
             embedded += of_positions
         if self.type is not None:
-            embedded += self.type.embedding[0]
+            types = None if token_types is None else layout.to_tokens(jnp.asarray(token_types))
+            embedded += self.type.embedding[0] if types is None else self.type(types)
         if self.task is not None:
             embedded += self.task.embedding[0]
         if self.norm is not None:
@@ -132,6 +135,7 @@ class Encoder(nnx.Module):
         first_only: bool = False,
         change: Change = UNCHANGED,
         first: Float[AnyArray, "B D"] | None = None,
+        token_types: Int[AnyArray, "B T"] | None = None,
     ) -> tuple[Float[Array, "B _ D"], ...]:
         """Encodes B sentences of T tokens, padded on the right.
 
@@ -145,6 +149,7 @@ class Encoder(nnx.Module):
             padding, which changes results only by the rounding of sums. With more tokens, all results are NaN.
           first_only: compute the last layer for each sentence's first token alone.
           first: (B, D) vectors that replace each sentence's first token after the embedding layer's norm and dropout.
+          token_types: (B, T) rows of the table of types, for pairs of texts; None: all 0.
 
         Returns:
           L + 1 hidden states of shape (B, T, D) and the encoder's dtype: the embedding layer's, then each
@@ -158,7 +163,7 @@ class Encoder(nnx.Module):
 
         rates = dropout_rate, attention_dropout_rate, lora_dropout_rate
         embedding_mask, masks = self.draw_masks(layout, length, dropout_keys, *rates)
-        hidden = self.embeddings(input_ids, attention_mask, layout, embedding_mask, change)
+        hidden = self.embeddings(input_ids, attention_mask, layout, embedding_mask, change, token_types)
         if first is not None:
             hidden = layout.with_first(hidden, jnp.asarray(first).astype(hidden.dtype))
         orders = self.orders(length, change.positions)

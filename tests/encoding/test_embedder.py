@@ -25,6 +25,8 @@ def encode(model, texts, batch_size=4, max_length=64, **options):
 class Recorder:
     """A tokenizer that counts what passes through it."""
 
+    typed = False
+
     def __init__(self, tokenizer):
         self.tokenizer, self.tokenized, self.shapes = tokenizer, [], []
 
@@ -106,7 +108,7 @@ def test_a_text_alone_is_a_batch_of_one_row(model):
 
 def test_a_shape_compiles_once(model, monkeypatch):
     monkeypatch.setattr(batching, "CPU_LENGTHS", (16, 32))
-    embed = make_embed(model[0], "max", False, None, (), 0, None)
+    embed = make_embed(model[0], "max", False, None, (), 0, False, most_tokens=None)
     before = embed._cache_size()
     for texts in (sentences(20), sentences(30, seed=1), sentences(20)):
         encode(model, texts, pooler="max", batch_size=10)

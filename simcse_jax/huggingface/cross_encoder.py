@@ -1,0 +1,203 @@
+"""Loads a cross-encoder: an encoder whose classification head scores two texts that it reads together.
+
+The head of every model type is a few of `models.modules` after a pooler, so that what computes embeddings scores pairs.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from simcse_jax.errors import UserError
+from simcse_jax.host.names import split_glove, split_step
+from simcse_jax.host.storage import local_path, read_json
+from simcse_jax.huggingface.load import Pretrained, max_length_of, read_config
+from simcse_jax.huggingface.resolve import resolve
+from simcse_jax.huggingface.sentence_transformers import (
+    LISTING,
+    SETTINGS_FILE,
+    Settings,
+    read_prompts,
+    read_settings,
+    transformer_fields,
+    transformer_folder,
+)
+from simcse_jax.huggingface.weight_files import read_weights
+from simcse_jax.huggingface.weight_names import as_float32, check_parts, normalize_names, to_params
+from simcse_jax.models import modules as arithmetic
+from simcse_jax.models.config import GELU, EncoderConfig
+from simcse_jax.models.model_types import FROM_ZERO
+from simcse_jax.models.modules import ACTIVATIONS, Dense, LayerNorm, Module
+
+KIND = "CrossEncoder"  # the model type in sentence-transformers' settings
+CLASSIFIER = "ForSequenceClassification"  # the end of transformers' names of these classes
+TASK = "sequence-classification"
+TYPED = ("BertTokenizer", "ElectraTokenizer")  # the classes that give types unless a file says otherwise
+EARLIER = "sbert_ce_default_activation_function"  # where sentence-transformers 3 wrote the activation
+
+
+class Head(NamedTuple):
+    """The modules of a classification head in transformers' class, by their names."""
+
+    dense: str
+    out: str
+    activation: str  # between them, of `ACTIVATIONS`; empty: the one that config.json names
+    norm: str = ""  # after the activation, of ModernBERT
+
+
+_BERT = Head("pooler.dense", "classifier", "Tanh")
+_ROBERTA = Head("classifier.dense", "classifier.out_proj", "Tanh")
+HEADS = {
+    "bert": _BERT,
+    "ernie": _BERT,
+    **dict.fromkeys(("roberta", "xlm-roberta", "camembert"), _ROBERTA),
+    "electra": _ROBERTA._replace(activation="GELU"),
+    "distilbert": Head("pre_classifier", "classifier", "ReLU"),
+    "modernbert": Head("head.dense", "classifier", "", norm="head.norm"),
+}
+OWN_ACTIVATIONS = {**dict.fromkeys(GELU, "GELU"), "relu": "ReLU", "silu": "SiLU", "swish": "SiLU"}  # of ModernBERT
+POOLERS = {"cls": "cls", "mean": "avg"}  # its `classifier_pooling`
+
+
+def is_cross_encoder(name: str) -> bool:
+    """Whether a folder, or a model of the hub, says that it is one; other names of models are not."""
+    if not local_path(name).is_dir() and (split_glove(name) or split_step(name).step is not None or ":" in name):
+        return False
+    folder = resolve(name)
+    if (folder / SETTINGS_FILE).is_file() and read_settings(folder).model_type == KIND:
+        return True
+    path = folder / "config.json"
+    found = read_json(path).get("architectures") if path.is_file() else None
+    return not (folder / LISTING).is_file() and CLASSIFIER in str(found)
+
+
+def load_cross_encoder(name: str) -> Pretrained:
+    """Loads a cross-encoder by name: a folder in Hugging Face format, or a hub id.
+
+    Its `modules` end in the scores: one for each label, after the activation that its files name, which is a sigmoid
+    for a single label unless they say otherwise.
+
+    Raises:
+      UserError: when it is none, it has parts that this package lacks, or its files are damaged.
+    """
+    folder = resolve(name)
+    if not is_cross_encoder(name):
+        raise UserError(
+            f"{name}: is no cross-encoder: neither does {SETTINGS_FILE} say so, nor is it one of transformers' "
+            f"classes …{CLASSIFIER}"
+        )
+    transformer = transformer_folder(folder) if (folder / LISTING).is_file() else folder
+    _check_modules(folder, transformer)
+    where = str(transformer / "config.json")
+    fields = read_config(transformer, folder)
+    config = EncoderConfig.from_hugging_face(fields, where)
+    if config.model_type not in HEADS:
+        raise UserError(f"{where}: cross-encoders of the type {config.model_type} are not supported")
+    tensors, path = read_weights(transformer)
+    tensors = normalize_names(tensors)
+    check_parts(tensors, config, str(path))
+    modules, weights = _read_head(tensors, HEADS[config.model_type], config, fields, (where, str(path)))
+    labels = modules[-1].size if isinstance(modules[-1], Dense) else 0
+    modules[-1] = Dense(_activation(folder, fields, labels), labels)
+    pooling = fields.get("classifier_pooling", "cls") if config.model_type == "modernbert" else "cls"
+    if pooling not in POOLERS:
+        raise UserError(f"{where}: classifier_pooling is {pooling!r:.60}, not one of {', '.join(POOLERS)}")
+    return Pretrained(
+        *(name, transformer, config, to_params(tensors, config, None, str(path)), POOLERS[pooling]),
+        max_length_of(transformer, config),
+        modules=tuple(modules),
+        module_weights=weights,
+        settings=_settings(folder),
+    )
+
+
+def reads_types(model: Pretrained) -> bool:
+    """Whether the encoder reads which of a pair's texts a token is of: it has types, and its tokenizer gives them."""
+    config, stated = (
+        read_json(path) if (path := model.folder / name).is_file() else {}
+        for name in ("config.json", "tokenizer_config.json")
+    )
+    inputs, kind = stated.get("model_input_names"), stated.get("tokenizer_class") or config.get("tokenizer_class")
+    if inputs is not None:
+        given = "token_type_ids" in inputs
+    else:
+        given = str(kind).removesuffix("Fast") in TYPED if kind else model.config.positions == FROM_ZERO
+    return model.config.type_vocab_size > 1 and given
+
+
+def _check_modules(folder: Path, transformer: Path) -> None:
+    """Refuses further modules, and a transformer that is to compute something else."""
+    listed = read_json(folder / LISTING, kind=list) if (folder / LISTING).is_file() else []
+    if listed[1:]:
+        raise UserError(f"{folder / LISTING}: a cross-encoder with the module {listed[1].get('type')} is not supported")
+    task = transformer_fields(transformer).get("transformer_task", TASK)
+    if task != TASK:
+        raise UserError(f"{transformer}: its transformer_task is {task!r:.60}; only {TASK} is supported")
+
+
+def _read_head(
+    tensors: Mapping[str, np.ndarray],
+    head: Head,
+    config: EncoderConfig,
+    fields: Mapping[str, Any],
+    files: tuple[str, str],
+) -> tuple[list[Module], dict[str, np.ndarray]]:
+    """The modules of a head, with their weights; `files` are those of the config and of the weights, for errors."""
+    where, path = files
+    size = config.hidden_size
+
+    def read(tensor: str, *shape: int | None) -> np.ndarray:
+        if tensor not in tensors:
+            raise UserError(f"{path}: the tensor {tensor!r} of its classification head is missing")
+        found = tensors[tensor].shape
+        if len(found) != len(shape) or any(want not in (None, have) for want, have in zip(shape, found, strict=True)):
+            raise UserError(f"{path}: {tensor!r} has shape {found}, but hidden_size is {size}")
+        return as_float32(tensors[tensor], tensor, path)
+
+    def bias(module: str, count: int) -> np.ndarray:
+        name = f"{module}.bias"
+        return read(name, count) if name in tensors else np.zeros(count, np.float32)
+
+    own = fields.get("classifier_activation", "gelu")
+    activation = head.activation or OWN_ACTIVATIONS.get(own if isinstance(own, str) else "", "")
+    if not activation:
+        raise UserError(f"{where}: classifier_activation {own!r:.60} is not supported")
+    modules: list[Module] = [Dense(activation, size)]
+    weights = [{"kernel": read(f"{head.dense}.weight", size, size).T, "bias": bias(head.dense, size)}]
+    if head.norm:
+        if config.layer_norm_eps != arithmetic.LAYER_NORM_EPSILON:
+            raise UserError(f"{where}: norm_eps is {config.layer_norm_eps}; heads with 1e-05 alone are supported")
+        modules.append(LayerNorm())
+        weights.append({"scale": read(f"{head.norm}.weight", size), "bias": bias(head.norm, size)})
+    kernel = read(f"{head.out}.weight", None, size)
+    modules.append(Dense("Identity", len(kernel)))
+    weights.append({"kernel": kernel.T, "bias": bias(head.out, len(kernel))})
+    named = ((f"{arithmetic.PREFIX}{number}.", each) for number, each in enumerate(weights))
+    return modules, {prefix + name: value for prefix, each in named for name, value in each.items()}
+
+
+def _activation(folder: Path, fields: Mapping[str, Any], labels: int) -> str:
+    """What is applied to the scores: the files' own choice, or else a sigmoid for one label and nothing for several."""
+    settings = folder / SETTINGS_FILE
+    in_config = fields.get("sentence_transformers")
+    stated = {
+        settings: read_json(settings).get("activation_fn") if settings.is_file() else None,
+        folder / "config.json": in_config.get("activation_fn") if isinstance(in_config, dict) else fields.get(EARLIER),
+    }
+    for path, name in stated.items():
+        if isinstance(name, str) and name.startswith("torch."):  # others are code, which is not run
+            activation = name.rpartition(".")[2]
+            if activation not in ACTIVATIONS:
+                raise UserError(f"{path}: the activation {name!r:.80} is not supported")
+            return activation
+    return "Sigmoid" if labels == 1 else "Identity"
+
+
+def _settings(folder: Path) -> Settings:
+    """Its prompts, which come before the first of two texts."""
+    path = folder / SETTINGS_FILE
+    if not path.is_file():
+        return Settings(model_type=KIND)
+    prompts, default = read_prompts(read_json(path), path)
+    return Settings(prompts, default, model_type=KIND)
