@@ -70,6 +70,7 @@ def mine(
 ) -> None:
     """Mines the blocks that are not done yet, and writes the output."""
     from simcse_jax.bulk.mining.corpus import open_corpus
+    from simcse_jax.bulk.mining.judge import open_judge
     from simcse_jax.bulk.mining.miner import Miner, check_corpus, check_rows
     from simcse_jax.host.progress import Progress
     from simcse_jax.index.options import check_search
@@ -82,7 +83,9 @@ def mine(
         args.model, pooler=args.pooler, batch_size=args.batch_size, dtype=args.dtype, truncate_dim=args.truncate_dim
     )
     check_search(1, None, backend=args.backend, similarity=model.similarity_fn_name)
-    judge = SimCSE(args.judge, batch_size=args.batch_size, dtype=args.dtype) if args.judge is not None else None
+    judge, judge_s = None, {"--judge": None}
+    if args.judge is not None:
+        judge, judge_s = open_judge(args.judge, args.batch_size, args.dtype)
     options: Any = {name: getattr(args, name) for name in ("refine", "nprobes") if getattr(args, name) is not None}
     options |= {"backend": args.backend} if args.backend != "jax" else {}
     corpus = open_corpus(args.corpus, model, args.corpus_column, options)
@@ -90,8 +93,7 @@ def mine(
     check_rows(corpus, positives, args.corpus)
     about |= {"--corpus": corpus.fingerprint, "--model": model.identity()._asdict()}
     about |= {"model's prompts": model.prompts}  # of the queries
-    about |= {"judge's prompts": judge.prompts} if judge else {}
-    output = output_of(path, about | {"--judge": judge.identity()._asdict() if judge else None})
+    output = output_of(path, about | judge_s)
     if output.done:
         print(f"{path}: resuming after row {output.done:,} of {positives.rows:,}", flush=True)
     miner, left = Miner(model, corpus, positives, choice, judge), pairs.read(output.done)
@@ -199,7 +201,11 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--seed", type=int, least=0, most=2**32 - 1, only="--sampling random", help="of the drawing (default: 42)"
     )
-    parser.add_argument("--judge", metavar="MODEL", help="a second model, whose scores the limits are for")
+    parser.add_argument(
+        "--judge",
+        metavar="MODEL",
+        help="a second model or a cross-encoder, whose scores the limits are for; the output has them",
+    )
     parser.add_argument(
         "--at-least", type=int, default=0, least=0, most=MOST, help="leave out pairs with fewer negatives"
     )
@@ -248,8 +254,6 @@ def check_numbers(args: argparse.Namespace) -> None:
         if value is not None and not math.isfinite(value):
             raise UserError(f"--{_spelled(name)} {value}: must be a number")
     limited = any(getattr(args, name) is not None for name in LIMITS)
-    if args.judge is not None and not limited:
-        raise UserError(f"--judge: its scores are compared with limits; give --{' or --'.join(map(_spelled, LIMITS))}")
     if args.range_max is None:
         from simcse_jax.bulk.mining.selection import default_range_max
 

@@ -9,6 +9,8 @@ from hostile.case import DONE, REFUSED, SAME, Case
 from hostile.damages import PLACES, Make, as_earlier, both, copy, cut, instead, remove, write
 from hostile.json_damages import WHOLE, change_json
 from hostile.seeds import MINE, MINED
+from safetensors.numpy import load_file, save_file
+from support.cross_encoders import write_cross_encoder
 
 KIND = "hard negatives"
 INPUTS = ("model", "text.txt", "train.csv")
@@ -33,6 +35,37 @@ FILES: dict[str, tuple[str | bytes, str, str]] = {  # of pairs: the file, how it
     "a blank row among others": (HEAD + ",\n", DONE, ""),
     "the same pair many times": (HEAD + "a cat,the cat sat\n" * 50, DONE, ""),
 }
+SETTINGS = "config_sentence_transformers.json"
+NUMBERED_PROMPT = '{"model_type": "CrossEncoder", "prompts": {"query": 3}}'
+
+
+def judge(folder: Path) -> None:
+    """A cross-encoder."""
+    write_cross_encoder(folder / "judge")
+
+
+def edit_tensors(name: str, drop: str = "", nan: str = "") -> Make:
+    """Leaves out a tensor of a model, or makes it NaN."""
+
+    def make(folder: Path) -> None:
+        file = folder / name / "model.safetensors"
+        tensors = {each: value for each, value in load_file(file).items() if each != drop}
+        tensors |= {nan: tensors[nan] * np.float32("nan")} if nan else {}
+        save_file(tensors, file, metadata={"format": "pt"})
+
+    return make
+
+
+def softmax(config: dict[str, Any]) -> None:
+    """An activation that is not supported."""
+    config["sentence_transformers"] = {"activation_fn": "torch.nn.modules.activation.Softmax"}
+
+
+def of_nomic(config: dict[str, Any]) -> None:
+    """A type without such a head."""
+    config.update(model_type="nomic_bert", hidden_act="silu", rope_parameters={"rope_theta": 100.0})
+
+
 NUMBERED: dict[str, tuple[str, str]] = {  # with rows of a corpus that has no text
     "no numbers of rows": (HEAD, "positive_row"),
     "a word as a row": (ROWS + "a,b,first\n", "positive_row"),
@@ -63,7 +96,6 @@ OPTIONS: dict[str, tuple[list[str], str]] = {
     "a seed below zero": (["--sampling=random", "--seed=-1"], "--seed -1"),
     "a huge seed": (["--sampling=random", f"--seed={2**40}"], "--seed"),
     "blocks of no rows": (["--block-rows=0"], "--block-rows 0"),
-    "a judge without limits": (["--judge=model"], "--judge"),
     "a judge that is missing": (["--judge=none-such", "--max-score=0.9"], "none-such"),
     "a judge that is no model": (["--judge=text.txt", "--max-score=0.9"], "text.txt"),
     "a judge of a corpus without text": (["--judge=model", "--max-score=0.9", "--corpus=rows.npy"], "--judge"),
@@ -94,6 +126,15 @@ OPTIONS: dict[str, tuple[list[str], str]] = {
     "embeddings of another size": (["--corpus=wide.npy"], "wide.npy"),
     "embeddings with NaN": (["--corpus=nan.npy"], "nan.npy"),
     "embeddings in bytes": (["--corpus=bytes.npy"], "bytes.npy"),
+}
+JUDGES: dict[str, tuple[Make, str]] = {  # a cross-encoder in the folder `judge`, and what the error names
+    "of two labels": (lambda folder: write_cross_encoder(folder / "judge", labels=2), "has 2 labels"),
+    "without its head": (both(judge, edit_tensors("judge", drop="classifier.weight")), "classifier.weight"),
+    "with NaN": (both(judge, edit_tensors("judge", nan="classifier.bias")), "not finite"),
+    "with weights cut": (both(judge, cut("judge/model.safetensors", 0.5)), "judge"),
+    "with another activation": (both(judge, change_json("judge/config.json", softmax)), "Softmax"),
+    "of another type": (both(judge, change_json("judge/config.json", of_nomic)), "nomic_bert"),
+    "with a prompt that is a number": (both(judge, write(f"judge/{SETTINGS}", NUMBERED_PROMPT)), "prompts"),
 }
 STATES: dict[str, Callable[[dict[str, Any]], Any]] = {  # what an earlier call left, changed
     "more rows done than there are bytes": lambda state: state.update(bytes=10**9),
@@ -135,6 +176,9 @@ def cases() -> Iterator[Case]:
         yield case(f"pairs: {damage}", ON_ROWS, both(prepare, write(PAIRS, text)), REFUSED, names)
     for damage, (options, names) in OPTIONS.items():
         yield case(damage, [*MINE, *options], prepare, REFUSED, names)
+    for damage, (make, names) in JUDGES.items():
+        yield case(f"a cross-encoder {damage}", [*MINE, "--judge=judge"], make, REFUSED, names)
+    yield case("a cross-encoder", [*MINE, "--judge=judge"], judge, DONE)
     yield from interrupted()
     yield from indexes()
 

@@ -3,6 +3,7 @@
 import numpy as np
 
 from simcse_jax.bulk.mining.corpus import Corpus
+from simcse_jax.bulk.mining.judge import EncoderJudge
 from simcse_jax.bulk.mining.miner import Miner
 from simcse_jax.bulk.mining.pairs import Pair, Positives
 from simcse_jax.bulk.mining.selection import Choice
@@ -32,7 +33,7 @@ def corpus_of(texts: list[str], model: Fixed, has_text: bool = True) -> Corpus:
 
 def mined(pairs: list[Pair], corpus: Corpus, choice: Choice, model: Fixed, judge: Fixed | None = None) -> list[dict]:
     """The records of all pairs, in one block."""
-    return Miner(model, corpus, Positives(iter(pairs)), choice, judge).mine(pairs)[0]
+    return Miner(model, corpus, Positives(iter(pairs)), choice, EncoderJudge(judge) if judge else None).mine(pairs)[0]
 
 
 def pairs_of(count: int, positives: list[str]) -> list[Pair]:

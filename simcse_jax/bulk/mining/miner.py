@@ -1,6 +1,5 @@
 """Mines hard negatives for blocks of pairs: encodes the queries, searches, and selects among the nearest rows."""
 
-import itertools
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -9,6 +8,7 @@ import numpy as np
 from jaxtyping import Float, Float32
 
 from simcse_jax.bulk.mining.corpus import Corpus
+from simcse_jax.bulk.mining.judge import Judge
 from simcse_jax.bulk.mining.pairs import Pair, Positives, text_hash
 from simcse_jax.bulk.mining.selection import Choice, select
 from simcse_jax.errors import UserError
@@ -29,12 +29,12 @@ class Candidates(NamedTuple):
 class Miner:
     """Finds hard negatives for blocks of pairs."""
 
-    def __init__(self, model: SimCSE, corpus: Corpus, positives: Positives, choice: Choice, judge: SimCSE | None):
+    def __init__(self, model: SimCSE, corpus: Corpus, positives: Positives, choice: Choice, judge: Judge | None):
         """Takes what is needed.
 
         Args:
           model: encodes queries and positives as it encoded the corpus.
-          judge: a second model, to whose scores the limits apply; None for the first model's scores.
+          judge: gives the scores to which the limits apply; None for the first model's own.
         """
         self._model, self._corpus, self._positives = model, corpus, positives
         self._choice, self._judge = choice, judge
@@ -124,20 +124,12 @@ class Miner:
         self, anchors: Sequence[str], found: list[Candidates], positives: Sequence[str], of: Sequence[int]
     ) -> list[tuple[Float32[np.ndarray, " K"], float]] | None:
         """The judge's scores of each pair's candidates, and of its positive; `of` are the pairs' anchors."""
-        judge = self._judge
-        if judge is None:
+        if self._judge is None:
             return None
         texts = [[result.sentence for result in each.results] for each in found]
-        distinct = list(dict.fromkeys([*itertools.chain(*texts), *positives]))
-        places = {text: place for place, text in enumerate(distinct)}
-        documents, queries = judge.encode_document(distinct), judge.encode_query(list(anchors))
-        judged = []
-        for number, positive in zip(of, positives, strict=True):
-            rows = documents[[places[text] for text in (*texts[number], positive)]]
-            query = np.broadcast_to(queries[number], rows.shape)
-            scores = pairwise(query, rows, judge.similarity_fn_name)
-            judged.append((scores[:-1], float(scores[-1])))
-        return judged
+        together = [[*texts[number], positive] for number, positive in zip(of, positives, strict=True)]
+        scores = self._judge.score_of_each([anchors[number] for number in of], together)
+        return [(each[:-1], float(each[-1])) for each in scores]
 
 
 def check_corpus(corpus: Corpus, has_rows: bool, judged: bool, choice: Choice, name: str) -> None:

@@ -1,0 +1,48 @@
+import numpy as np
+import pytest
+from support.cross_encoders import write_cross_encoder
+from support.mined import Fixed, corpus_of, pairs_of
+
+from simcse_jax import CrossEncoder
+from simcse_jax.bulk.mining.judge import EncoderJudge, open_judge
+from simcse_jax.bulk.mining.miner import Miner
+from simcse_jax.bulk.mining.pairs import Positives
+from simcse_jax.bulk.mining.selection import Choice
+from simcse_jax.errors import UserError
+
+TEXTS = [f"text {number}" for number in range(20)]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return str(write_cross_encoder(tmp_path_factory.mktemp("judge") / "model"))
+
+
+def test_an_encoder_compares_each_query_with_its_own_documents():
+    model = Fixed()
+    documents = [TEXTS[:3], TEXTS[2:4], TEXTS[:1]]
+    found = EncoderJudge(model).score_of_each(["a", "b", "a"], documents)
+    for query, own, scores in zip("aba", documents, found, strict=True):
+        np.testing.assert_allclose(scores, model.encode_document(own) @ model.encode_query([query])[0], atol=1e-6)
+
+
+def test_a_cross_encoder_s_scores_choose_negatives_and_are_written(folder):
+    model, pairs = Fixed(), pairs_of(4, TEXTS)
+    judge, about = open_judge(folder, 8, "float32")
+    assert isinstance(judge, CrossEncoder) and about == {"--judge": CrossEncoder(folder).identity()}
+    choice = Choice(3, 0, 12, relative_margin=0.02)
+    records, left_out = Miner(model, corpus_of(TEXTS, model), Positives(iter(pairs)), choice, judge).mine(pairs)
+    assert left_out["relative_margin"]
+    for record in records:
+        asked = [record["positive"], *record["negative"]]
+        scores = judge.predict([(record["anchor"], text) for text in asked])
+        np.testing.assert_allclose([record["positive_judged"], *record["negative_judged"]], scores, atol=1e-6)
+        assert all(score <= scores[0] * 0.98 for score in scores[1:])
+
+
+def test_what_judges_nothing_is_refused(tmp_path, tiny_bert):
+    judge, about = open_judge(str(tiny_bert), 8, "float32")
+    assert isinstance(judge, EncoderJudge) and list(about) == ["judge's prompts", "--judge"]
+    two = write_cross_encoder(tmp_path / "two", labels=2)
+    with pytest.raises(UserError, match=r"^--judge .*two: has 2 labels; mining needs a cross-encoder with one score"):
+        open_judge(str(two), 8, "float32")
