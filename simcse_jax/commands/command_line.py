@@ -13,12 +13,15 @@ import sys
 import textwrap
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from simcse_jax.errors import Preempted, UserError, in_command, reason
 from simcse_jax.host import report, streams
 from simcse_jax.host.storage import local_path
 from simcse_jax.models.config import DTYPES, POOLERS, pooler_of
+
+if TYPE_CHECKING:
+    from simcse_jax.encoding.cross_encoder import CrossEncoder
 
 SCRIPT, PACKAGE = PROGRAMS = ("simcse-jax", "python -m simcse_jax")
 
@@ -367,6 +370,20 @@ def add_prompts(parser: Parser, **rule: str) -> None:
     prompts.add_argument("--prompt", type=streams.argument, help=before)
     prompts.add_argument("--prompt-name", help="the same, by its name among the model's prompts")
     add_truncation(parser, **rule)
+
+
+def open_reranker(name: str, batch_size: int, dtype: str) -> "CrossEncoder":
+    """The cross-encoder of `--rerank`.
+
+    Raises:
+      UserError: when it is none, cannot be read, or has several labels.
+    """
+    from simcse_jax.encoding.cross_encoder import CrossEncoder
+
+    try:
+        return CrossEncoder(name, batch_size=batch_size, dtype=dtype).check_one_label("reranking")
+    except UserError as error:
+        raise UserError(f"--rerank {error}") from None
 
 
 def add_truncation(parser: Parser, **rule: str) -> None:

@@ -19,6 +19,7 @@ from simcse_jax.commands.command_line import (
     add_dtype,
     add_pooler,
     add_truncation,
+    open_reranker,
     warnings_in_a_line,
     with_new_spellings,
 )
@@ -28,6 +29,7 @@ from simcse_jax.host.outputs import check_inputs, output_file, printing
 from simcse_jax.host.storage import is_remote, local_path
 
 if TYPE_CHECKING:
+    from simcse_jax.encoding.cross_encoder import CrossEncoder
     from simcse_jax.index.index import Index, Result
     from simcse_jax.simcse import SimCSE
 
@@ -61,9 +63,11 @@ def main() -> None:
     sentences = read_sentences(args.data, args.column) if args.data else None
     queries = args.query or (read_sentences(args.queries, args.queries_column) if args.queries else None)
 
+    judge = None if args.rerank is None else open_reranker(args.rerank, args.batch_size, args.dtype)
     models = _load_models(args, sentences, check, on_disk)
     titles = [f"{model.name}, pooler {model.pooler}{' with head' if model.use_head else ''}" for model in models]
     by = "" if args.compare else f", {titles[0]}"
+    by += f", reranked by {judge.name}" if judge else ""
     index = models[0].index
     assert index is not None
     found: list[Found] = []
@@ -71,13 +75,13 @@ def main() -> None:
         say(f"{len(index)} sentences{by}\n")
         try:
             for batch in [queries] if queries is not None else _typed():
-                answered = list(zip(batch, _search(args, models, batch), strict=True))
+                answered = list(zip(batch, _search(args, models, judge, batch), strict=True))
                 found += answered
                 for query, results in answered:
                     say(table(query, titles, results) + "\n")
         finally:  # also keeps what was found before a wrong query or an interruption
             if output and (found or sys.exc_info()[0] is None):
-                _write(output, models, found)
+                _write(output, models, judge, found)
 
 
 def _parse() -> tuple[argparse.Namespace, Path | None]:
@@ -139,6 +143,14 @@ def _parse() -> tuple[argparse.Namespace, Path | None]:
     parser.add_argument("--ranges", help="for --precision int8: a file with them (default: those of the sentences)")
     parser.add_argument("--refine", type=int, help=f"for an index of `build`: {REFINE_HELP}")
     parser.add_argument("--nprobes", type=int, help=f"for an index of `build`: {NPROBES_HELP}")
+    parser.add_argument("--rerank", metavar="FOLDER", help="a cross-encoder, which sorts what was found anew")
+    parser.add_argument(
+        "--candidates",
+        type=int,
+        least=1,
+        only="--rerank",
+        help="sentences for each query that it reads (default: 100, or --top-k if that is more)",
+    )
     parser.add_argument("--compare", metavar="MODEL", help="a second model, its results next to the first one's")
     add_pooler(parser, "--compare-pooler", "the pooler of the second model (default: its own)", only="--compare")
     parser.add_argument("--compare-index", only="--compare", help="like --index, for the second model")
@@ -147,13 +159,15 @@ def _parse() -> tuple[argparse.Namespace, Path | None]:
     args = parser.parse_args(with_new_spellings(parser.spelled_out(sys.argv[1:], renamed), renamed))
     if not (args.data or args.index):
         raise UserError("nothing to search in; give --data FILE, or --index FOLDER that an earlier call made")
+    if args.candidates is not None and args.candidates < args.top_k:
+        raise UserError(f"--candidates {args.candidates}: must be --top-k, {args.top_k}, or more")
     if args.recall_target is None:
         args.recall_target = 0.95
     elif not args.approximate or args.backend == "faiss":
         raise UserError("--recall-target: is for --approximate without FAISS; leave it out")
     from simcse_jax.data.files import as_inputs
 
-    inputs: dict[str, str | None] = {"--model": args.model, "--compare": args.compare}
+    inputs: dict[str, str | None] = {"--model": args.model, "--compare": args.compare, "--rerank": args.rerank}
     inputs |= as_inputs("--data", args.data) | as_inputs("--queries", args.queries)
     for option in ("compare_index",) if _is_on_disk(args) else ("index", "compare_index"):
         _check_index(option, getattr(args, option), option == "index" and not args.data, inputs)
@@ -213,16 +227,24 @@ def _load_models(
 
 
 def _search(
-    args: argparse.Namespace, models: "list[SimCSE]", queries: list[str]
+    args: argparse.Namespace, models: "list[SimCSE]", judge: "CrossEncoder | None", queries: list[str]
 ) -> "Iterable[tuple[list[Result], ...]]":
     """The results of each model, for each query."""
+    from simcse_jax.index.reranking import CANDIDATES, reranked
+
     options = {"approximate": args.approximate, "recall_target": args.recall_target, "backend": args.backend}
     options |= {"storage": args.storage, "rescore": args.rescore, "refine": args.refine, "nprobes": args.nprobes}
     with warnings_in_a_line():
-        return zip(*[model.search(queries, args.top_k, args.threshold, **options) for model in models], strict=True)
+        if judge is None:
+            found = [model.search(queries, args.top_k, args.threshold, **options) for model in models]
+        else:
+            count = args.candidates or max(CANDIDATES, args.top_k)
+            every = [model.search(queries, count, **options) for model in models]
+            found = [reranked(judge, queries, each, args.top_k, args.threshold) for each in every]
+        return zip(*found, strict=True)
 
 
-def _write(output: Path, models: "list[SimCSE]", found: "list[Found]") -> None:
+def _write(output: Path, models: "list[SimCSE]", judge: "CrossEncoder | None", found: "list[Found]") -> None:
     from simcse_jax.host.storage import write_atomically
 
     described = [{"name": model.name, "pooler": model.pooler, "head": model.use_head} for model in models]
@@ -230,7 +252,8 @@ def _write(output: Path, models: "list[SimCSE]", found: "list[Found]") -> None:
         {"query": query, "results": [[result._asdict() for result in each] for each in results]}
         for query, results in found
     ]
-    write_atomically(output, json.dumps({"models": described, "queries": queries}, indent=2, ensure_ascii=False) + "\n")
+    content = {"models": described} | ({"reranked_by": judge.name} if judge else {}) | {"queries": queries}
+    write_atomically(output, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
 class Kept(NamedTuple):

@@ -9,9 +9,10 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 from support import call, sentences, write_model
+from support.cross_encoders import write_cross_encoder
 from support.jobs import another_job
 
-from simcse_jax import SimCSE
+from simcse_jax import CrossEncoder, SimCSE
 from simcse_jax.commands import demo
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import sts
@@ -562,3 +563,24 @@ def test_the_earlier_name_of_the_data_is_taken_with_a_line(files):
     done = call("search", "--model", "no/such/model", "--sentences", files / "none.txt", "--query", "a cat")
     assert done.returncode == 2 and "none.txt: no such file" in done.stderr, done.stderr
     assert done.stderr.startswith("warning: --sentences is now --data; the next release drops --sentences\n")
+
+
+def test_what_is_found_is_reranked_by_a_cross_encoder(tiny_bert, files):
+    judge = write_cross_encoder(files / "judge")
+    asked = ["--model", tiny_bert, "--data", files / "sentences.txt", "--queries", files / "queries.txt"]
+    options = ["--rerank", judge, "--candidates", 8, "--top-k", 3, "--output", files / "out.json"]
+    done = call("search", *asked, *options)
+    assert done.returncode == 0 and f"reranked by {judge}" in done.stdout.splitlines()[0], done.stderr
+    written = json.loads((files / "out.json").read_text())
+    assert written["reranked_by"] == str(judge)
+    model, cross = SimCSE(str(tiny_bert)), CrossEncoder(judge)
+    model.build_index(TEXTS)
+    for query, found in zip(QUERIES, written["queries"], strict=True):
+        candidates = model.search(query, 8)
+        scores = cross.predict([(query, one.sentence) for one in candidates])
+        best = np.argsort(-scores, kind="stable")[:3].tolist()
+        assert [one["row"] for one in found["results"][0]] == [candidates[place].row for place in best]
+        np.testing.assert_allclose([one["score"] for one in found["results"][0]], scores[best], atol=1e-5)
+    refused(*asked, "--rerank", tiny_bert, parts=["--rerank ", "is no cross-encoder"])
+    refused(*asked, "--rerank", judge, "--candidates", 2, parts=["--candidates 2: must be --top-k, 5, or more"])
+    refused(*asked, "--candidates", 9, parts=["--candidates", "--rerank"])

@@ -98,6 +98,8 @@ OPTIONS: dict[str, tuple[dict[str, str], dict[str, dict[str, str]]]] = {
             "--compare": NAMES,
             "--compare-index": NAMES,
             "--compare-pooler": CHOICES,
+            "--rerank": NAMES,
+            "--candidates": NUMBERS,
         },
     ),
     "mine": (
@@ -189,6 +191,7 @@ OPTIONS: dict[str, tuple[dict[str, str], dict[str, dict[str, str]]]] = {
             "--name": NAMES,
             "--model": NAMES,
             "--index": NAMES,
+            "--rerank": NAMES,
             "--pooler": CHOICES,
         },
     ),
