@@ -9,7 +9,15 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from simcse_jax.commands.command_line import MODEL, Parser, add_batch_size, add_dtype, add_pooler, add_truncation
+from simcse_jax.commands.command_line import (
+    MODEL,
+    Parser,
+    add_batch_size,
+    add_dtype,
+    add_pooler,
+    add_truncation,
+    open_reranker,
+)
 from simcse_jax.errors import UserError, require
 from simcse_jax.host.ports import bind
 from simcse_jax.host.storage import is_remote, local_path
@@ -80,12 +88,13 @@ def parse() -> argparse.Namespace:
     parser = Parser(
         "serve",
         description="Serves a model over HTTP: /v1/embeddings and /v1/models as in OpenAI's API, /v1/search in an "
-        "index, /health, /ready, /metrics for Prometheus, and /docs. Requests that arrive together share batches. "
-        f"Needs a model. Prints its address. With {KEY} in the environment, clients need that key. SIGTERM ends it "
-        "after the requests in progress.",
+        "index, /v1/rerank with a cross-encoder, /health, /ready, /metrics for Prometheus, and /docs. Requests that "
+        f"arrive together share batches. Needs a model. Prints its address. With {KEY} in the environment, clients "
+        "need that key. SIGTERM ends it after the requests in progress.",
     )
     parser.add_argument("--model", required=True, help=MODEL)
     parser.add_argument("--index", help="what /v1/search searches: a folder of `search --index` or of `search build`")
+    parser.add_argument("--rerank", metavar="FOLDER", help="a cross-encoder, which /v1/rerank sorts documents with")
     parser.add_argument("--name", help="the name that clients give (default: the model's, without its folder)")
     add_pooler(parser)
     add_dtype(parser)
@@ -163,6 +172,10 @@ def service_of(args: argparse.Namespace, limits: "Limits", metrics: "Metrics") -
         truncate_dim=args.truncate_dim,
     )
     search = None if args.index is None else search_of(model, args.index)
+    reranker = None
+    if args.rerank is not None:
+        judge = open_reranker(args.rerank, args.batch_size, args.dtype)
+        reranker = public_value("model.init_from", judge.name), judge.batch_encoder()
     if args.normalize is not None and model.index is not None and model.index.similarity != "cosine":
         raise UserError(
             f"--{'' if args.normalize else 'no-'}normalize: changes the scores of an index that is compared by "
@@ -176,6 +189,7 @@ def service_of(args: argparse.Namespace, limits: "Limits", metrics: "Metrics") -
         limits,
         search=search,
         query_prompt="query" if "query" in model.prompts else None,
+        reranker=reranker,
         observe=metrics.encoded,
     )
 

@@ -1,5 +1,6 @@
 """The OpenAPI description as a page. It needs nothing from other machines, as Swagger's scripts would."""
 
+import json
 from collections.abc import Iterator
 from html import escape
 from typing import Any
@@ -72,8 +73,8 @@ def _example(method: str, path: str, schema: dict[str, Any]) -> str:
         for name, field in schema["properties"].items()
         if "examples" in field or name in schema.get("required", ())
     }
-    content = ", ".join(f'"{name}": "{value}"' for name, value in fields.items())
-    return f"curl -X {method} http://127.0.0.1:8000{path} -H 'Content-Type: application/json' -d '{{{content}}}'"
+    at = f"http://127.0.0.1:8000{path}"
+    return f"curl -X {method} {at} -H 'Content-Type: application/json' -d '{json.dumps(fields, ensure_ascii=False)}'"
 
 
 def _name(schema: dict[str, Any]) -> str:

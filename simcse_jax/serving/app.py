@@ -1,4 +1,4 @@
-"""The endpoints of the server: OpenAI's API for embeddings, search, health, metrics, and a page that describes them."""
+"""The endpoints of the server: embeddings as in OpenAI's API, search, reranking, health, metrics; a page of them."""
 
 import asyncio
 import base64
@@ -22,7 +22,7 @@ from simcse_jax.serving.prometheus import Metrics
 from simcse_jax.serving.service import Invalid, Service
 from simcse_jax.version import __version__
 
-ABOUT = "Sentence embeddings as in OpenAI's API, and search in an index of sentences."
+ABOUT = "Sentence embeddings as in OpenAI's API, search in an index of sentences, and reranking."
 ERRORS: dict[int | str, dict[str, Any]] = {"4XX": {"model": schemas.ErrorBody}, "5XX": {"model": schemas.ErrorBody}}
 ANSWERED = (RequestValidationError, HTTPException, Invalid, Full, Exception)  # by `_answer`
 WARMING = 5  # seconds after which to ask again
@@ -84,6 +84,7 @@ class App:
         }
         app.post("/v1/embeddings", response_model=schemas.Embeddings, **secured)(self.embeddings)
         app.post("/v1/search", response_model=schemas.Searches, **secured)(self.search)
+        app.post("/v1/rerank", response_model=schemas.Reranked, **secured)(self.rerank)
         app.get("/v1/models", response_model=schemas.Models, **secured)(self.models)
         app.get("/v1/models/{name:path}", response_model=schemas.Model, **secured)(self.model)
         app.get("/health", response_model=schemas.State, tags=["state"])(self.health)
@@ -129,14 +130,36 @@ class App:
         ]
         return self._list(data, found.tokens)
 
+    async def rerank(self, request: schemas.RerankRequest) -> Response:
+        """Documents by the cross-encoder's score of query and document together, best first."""
+        name = self._service.reranker_name
+        if name is None:
+            said = "there is no cross-encoder to rerank with; the server has no --rerank"
+            return replies.error(404, said, code="no_reranker")
+        if request.model is not None:
+            self._check_model(request.model, name)
+        if (refused := self._not_ready()) is not None:
+            return refused
+        found = await self._service.rerank(request.query, request.documents, request.top_n)
+        results: list[dict[str, Any]] = [
+            {"index": place, "relevance_score": score}
+            | ({"document": {"text": request.documents[place]}} if request.return_documents else {})
+            for place, score in zip(found.places, found.scores, strict=True)
+        ]
+        return _json({"model": name, "results": results, "usage": _usage(found.tokens)})
+
     async def models(self) -> schemas.Models:
-        """The model that is served."""
-        return schemas.Models(data=[self._about()])
+        """The model that is served, and the cross-encoder if there is one."""
+        return schemas.Models(data=[self._about(name) for name in self._names])
 
     async def model(self, name: str) -> schemas.Model:
         """The model of this name."""
-        self._check_model(name)
-        return self._about()
+        self._check_model(name, *self._names)
+        return self._about(name)
+
+    @property
+    def _names(self) -> list[str]:
+        return [name for name in (self._service.name, self._service.reranker_name) if name is not None]
 
     async def health(self) -> schemas.State:
         """Whether the server lives, also while it compiles."""
@@ -154,14 +177,14 @@ class App:
         """This page."""
         return HTMLResponse(page(self.asgi.openapi()))
 
-    def _about(self) -> schemas.Model:
-        return schemas.Model(id=self._service.name, created=self._created)
+    def _about(self, name: str) -> schemas.Model:
+        return schemas.Model(id=name, created=self._created)
 
-    def _check_model(self, name: str) -> None:
-        if name != self._service.name:
-            raise Invalid(
-                f"there is no model {name!r:.100}; this server has {self._service.name!r}", "model", "model_not_found"
-            )
+    def _check_model(self, name: str, *known: str) -> None:
+        known = known or (self._service.name,)
+        if name not in known:
+            there = " and ".join(map(repr, known))
+            raise Invalid(f"there is no model {name!r:.100}; this server has {there}", "model", "model_not_found")
 
     def _not_ready(self) -> Response | None:
         if self.ready:
@@ -169,9 +192,15 @@ class App:
         return replies.retry(503, "the server is not ready: it compiles its programs", WARMING, "not_ready")
 
     def _list(self, data: list[dict[str, Any]], tokens: int) -> Response:
-        usage = {"prompt_tokens": tokens, "total_tokens": tokens}
-        content = {"object": "list", "data": data, "model": self._service.name, "usage": usage}
-        return Response(orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY), media_type="application/json")
+        return _json({"object": "list", "data": data, "model": self._service.name, "usage": _usage(tokens)})
+
+
+def _usage(tokens: int) -> dict[str, int]:
+    return {"prompt_tokens": tokens, "total_tokens": tokens}
+
+
+def _json(content: dict[str, Any]) -> Response:
+    return Response(orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY), media_type="application/json")
 
 
 def shortened(embeddings: np.ndarray, size: int) -> np.ndarray:

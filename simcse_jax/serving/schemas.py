@@ -107,6 +107,50 @@ class SearchRequest(Request):
     threshold: float | None = Field(None, allow_inf_nan=False, description="The smallest score of a result.")
 
 
+def texts_of(given: Any) -> Any:
+    """Documents as a list of texts, which are those of objects with a field `text`."""
+    if not isinstance(given, list):
+        raise PydanticCustomError("texts", "must be a list of strings")
+    fields = [one["text"] if isinstance(one, dict) and one.keys() == {"text"} else one for one in given]
+    return check_texts(fields)
+
+
+class RerankRequest(Request):
+    """A query, and documents to sort by it."""
+
+    query: Annotated[StrictStr, BeforeValidator(check_texts)] = Field(
+        description="A text.", examples=["Who makes music?"]
+    )
+    documents: Annotated[list[str], BeforeValidator(texts_of)] = Field(
+        description='Texts, or objects {"text": …}.', examples=[["A man plays a guitar.", "A dog runs."]]
+    )
+    model: StrictStr | None = Field(None, description="The name of the cross-encoder in /v1/models, or none.")
+    top_n: StrictInt | None = Field(None, ge=1, description="At most so many results; by default all.")
+    return_documents: StrictBool = Field(False, description="Whether each result has its document.")
+
+
+class Document(BaseModel):
+    """A document of the request."""
+
+    text: str
+
+
+class RerankResult(BaseModel):
+    """A document's score."""
+
+    index: int = Field(description="The document's place in the request.")
+    relevance_score: float = Field(description="What the cross-encoder gives, after its activation.")
+    document: Document | None = Field(None, description="Only with return_documents.")
+
+
+class Reranked(BaseModel):
+    """The documents, best first, as Cohere's, Jina's and vLLM's servers have them."""
+
+    model: str
+    results: list[RerankResult]
+    usage: Usage
+
+
 class SearchResult(BaseModel):
     """A sentence of the index."""
 
@@ -142,7 +186,7 @@ class Model(BaseModel):
 
 
 class Models(BaseModel):
-    """The only model, as a list."""
+    """The model, and the cross-encoder if there is one."""
 
     object: Literal["list"] = "list"
     data: list[Model]

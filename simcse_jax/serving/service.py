@@ -1,4 +1,4 @@
-"""What a server computes, without HTTP: embeddings of texts, and the sentences of an index nearest to queries."""
+"""What a server computes, without HTTP: embeddings, the nearest sentences of an index, scores of documents."""
 
 import asyncio
 import dataclasses
@@ -38,8 +38,8 @@ class Encoder(Protocol):
     def workers(self) -> int:
         """How many threads should encode."""
 
-    def tokenize(self, texts: Sequence[str]) -> Sequence[Any]:
-        """Texts as tokens: `ids`, (T,) int32, and how many were `cut` off, as an `encoding.batching.Sentence`."""
+    def tokenize(self, texts: Sequence[Any]) -> Sequence[Any]:
+        """Texts, or pairs, as tokens: T `ids` of each, and how many were `cut` off, as `encoding.batching.Sentence`."""
 
     def row_length(self, sentence: Any) -> int:
         """The length of the rows that a sentence needs."""
@@ -62,6 +62,14 @@ class Embedded(NamedTuple):
 
     embeddings: np.ndarray  # (N, D) float32
     tokens: int  # that the model has read, special ones and prompts included
+
+
+class Ranked(NamedTuple):
+    """A request's documents, best first."""
+
+    places: list[int]  # in the request
+    scores: list[float]
+    tokens: int
 
 
 class Found(NamedTuple):
@@ -101,6 +109,7 @@ class Service:
         *,
         search: Callable[[np.ndarray, int], list[list[Result]]] | None = None,
         query_prompt: str | None = None,
+        reranker: tuple[str, Encoder] | None = None,
         observe: Callable[[Done], object] = lambda done: None,
     ):
         """Takes requests after `start`.
@@ -109,6 +118,7 @@ class Service:
           encoders: by the name of a prompt; None is what is used without one.
           search: the nearest sentences of an index to queries (Q, D), at most so many for each.
           query_prompt: the prompt of queries.
+          reranker: a cross-encoder with a score for each pair of texts, and its name.
         """
         self.name, self.limits = name, limits
         self.dimension = encoders[None].dimension
@@ -116,15 +126,13 @@ class Service:
         self._by_group = {encoder.skipped: encoder for encoder in encoders.values()}
         self._closed = threading.Event()
         self._tokenizing = ThreadPoolExecutor(1, thread_name_prefix="tokenize")
-        first = encoders[None]
-        self._batcher = Batcher(
-            lambda batch: self._by_group[batch.group].encode(batch.payloads, batch.shape),
-            first.choose,
-            most=first.most,
-            workers=first.workers,
-            most_waiting=limits.waiting,
-            observe=observe,
-        )
+        self._batcher = self._batcher_of(encoders[None], self._by_group, observe)
+        self.reranker_name: str | None = None
+        self._reranker: Encoder | None = None
+        self._pairs: Batcher | None = None
+        if reranker is not None:
+            self.reranker_name, own = reranker
+            self._reranker, self._pairs = own, self._batcher_of(own, {own.skipped: own}, observe)
         self._searches = Batcher(
             self._run_search,
             lambda _, sizes: (1 if len(sizes) == 1 else QUERIES, range(len(sizes))),
@@ -133,27 +141,44 @@ class Service:
             most_waiting=limits.waiting,
         )
 
+    def _batcher_of(
+        self, first: Encoder, by_group: Mapping[int, Encoder], observe: Callable[[Done], object]
+    ) -> Batcher:
+        """Batches for encoders that differ in their group alone."""
+        return Batcher(
+            lambda batch: by_group[batch.group].encode(batch.payloads, batch.shape),
+            first.choose,
+            most=first.most,
+            workers=first.workers,
+            most_waiting=self.limits.waiting,
+            observe=observe,
+        )
+
     @property
     def can_search(self) -> bool:
         """Whether there is an index."""
         return self._search is not None
 
     @property
+    def _batchers(self) -> list[Batcher]:
+        return [self._batcher, self._searches, *([self._pairs] if self._pairs else [])]
+
+    @property
     def waiting(self) -> int:
         """The texts and queries that wait for a batch."""
-        return self._batcher.waiting + self._searches.waiting
+        return sum(batcher.waiting for batcher in self._batchers)
 
     @property
     def failure(self) -> BaseException | None:
         """What ended a worker; without it, requests would wait in vain."""
-        return self._batcher.failure or self._searches.failure
+        return next((batcher.failure for batcher in self._batchers if batcher.failure), None)
 
     def warm(self) -> None:
         """Compiles every program of the encoders, and the usual ones of a search; until `close`, in any thread.
 
         It takes seconds to minutes.
         """
-        for encoder in self._by_group.values():
+        for encoder in [*self._by_group.values(), *([self._reranker] if self._reranker else [])]:
             for shape in encoder.shapes():
                 if self._closed.is_set():
                     return
@@ -164,14 +189,14 @@ class Service:
 
     def start(self) -> None:
         """Starts to work, in a running event loop."""
-        self._batcher.start()
-        self._searches.start()
+        for batcher in self._batchers:
+            batcher.start()
 
     async def close(self) -> None:
         """Ends the work."""
         self._closed.set()
-        await self._batcher.close()
-        await self._searches.close()
+        for batcher in self._batchers:
+            await batcher.close()
         self._tokenizing.shutdown()
 
     async def embed(self, texts: Sequence[str], prompt_name: str | None = None, param: str = "input") -> Embedded:
@@ -188,28 +213,53 @@ class Service:
         if prompt_name not in self._encoders:
             known = ", ".join(name for name in self._encoders if name is not None) or "none"
             raise Invalid(f"the model has no prompt {prompt_name!r:.60}; its prompts: {known}", "prompt_name")
-        encoder = self._encoders[prompt_name]
+        found = await self._run(texts, self._encoders[prompt_name], self._batcher, param)
+        return Embedded(*found)
+
+    async def rerank(self, query: str, documents: Sequence[str], top_n: int | None) -> Ranked:
+        """The documents by their scores with the query, best first; equal ones in the order of the request.
+
+        Args:
+          top_n: at most so many; None for all.
+
+        Raises:
+          Invalid: when there is no cross-encoder, or as for `embed`.
+          Full: when too many texts wait.
+        """
+        if self._reranker is None or self._pairs is None:
+            raise Invalid("there is no cross-encoder; the server was started without --rerank", None, "no_reranker")
+        pairs = [(query, document) for document in documents]
+        scores, tokens = await self._run(pairs, self._reranker, self._pairs, "documents")
+        places = np.argsort(-scores[:, 0], kind="stable")[:top_n]
+        return Ranked(places.tolist(), scores[places, 0].tolist(), tokens)
+
+    async def _run(
+        self, texts: Sequence[str | tuple[str, str]], encoder: Encoder, batcher: Batcher, param: str
+    ) -> tuple[np.ndarray, int]:
+        """What an encoder makes of texts, or of pairs, each distinct one encoded once; and the tokens that it reads."""
         if not 1 <= len(texts) <= self.limits.inputs:
             raise Invalid(f"{len(texts)} texts; a request has from 1 to {self.limits.inputs}", param)
         most = encoder.max_length * CHARACTERS_PER_TOKEN
         if self.limits.cut:  # what comes after would be cut anyway, once it has been tokenized
-            texts = [text[:most] for text in texts]
+            texts = [each[:most] if isinstance(each, str) else (each[0][:most], each[1][:most]) for each in texts]
         for number, text in enumerate(texts):
-            if len(text) > most:
-                raise _too_long(f"{len(text):,} characters", number, encoder, param)
-        numbers: dict[str, int] = {}
+            size = len(text) if isinstance(text, str) else max(map(len, text))
+            if size > most:
+                raise _too_long(f"{size:,} characters", number, encoder, param)
+        numbers: dict[str | tuple[str, str], int] = {}
         rows = [numbers.setdefault(text, len(numbers)) for text in texts]
         sentences = await self._tokenize([*numbers], encoder)
-        if sentences[-1].cut and not self.limits.cut:
-            size = len(sentences[-1].ids) + sentences[-1].cut
-            raise _too_long(f"{size:,} tokens", rows.index(len(sentences) - 1), encoder, param)
+        if (last := sentences[-1]).cut and not self.limits.cut:
+            pair = isinstance(texts[0], tuple)
+            what = "too many tokens, together with the query" if pair else f"{len(last.ids) + last.cut:,} tokens"
+            raise _too_long(what, rows.index(len(sentences) - 1), encoder, param)
         pieces = [Piece(each, encoder.row_length(each), len(each.ids), encoder.skipped) for each in sentences]
-        embeddings = np.stack(await self._batcher.submit(pieces))
-        if not np.isfinite(embeddings).all():
-            raise FloatingPointError("an embedding is not finite; the model's weights are damaged")
-        return Embedded(embeddings[rows], sum(len(sentences[row].ids) for row in rows))
+        values = np.stack(await batcher.submit(pieces))
+        if not np.isfinite(values).all():
+            raise FloatingPointError("a result is not finite; the model's weights are damaged")
+        return values[rows], sum(len(sentences[row].ids) for row in rows)
 
-    async def _tokenize(self, texts: Sequence[str], encoder: Encoder) -> list[Any]:
+    async def _tokenize(self, texts: Sequence[Any], encoder: Encoder) -> list[Any]:
         """The tokens of texts, up to and with the first one that is too long and is not to be cut."""
         loop = asyncio.get_running_loop()
         found: list[Any] = []

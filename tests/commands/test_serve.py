@@ -11,9 +11,10 @@ import numpy as np
 import openai
 import pytest
 from support import call, refused, sentences
+from support.cross_encoders import write_cross_encoder
 from support.served import served
 
-from simcse_jax import SimCSE
+from simcse_jax import CrossEncoder, SimCSE
 from simcse_jax.commands import serve
 
 KEY = "a-key-of-the-tests"
@@ -46,6 +47,7 @@ def index(model, tmp_path_factory):
         ([], {"SIMCSE_JAX_API_KEY": ""}, "SIMCSE_JAX_API_KEY: must be printable ASCII"),
         ([], {"SIMCSE_JAX_API_KEY": "a b"}, "SIMCSE_JAX_API_KEY: must be printable ASCII"),
         (["--port", "0", "--index", "/no/such/index"], {}, "--index /no/such/index: no such folder"),
+        (["--port", "0", "--rerank", "/no/such/judge"], {}, "--rerank /no/such/judge: no such folder"),
     ],
 )
 def test_a_mistake_is_reported_in_a_line(arguments, environment, message, tiny_bert, monkeypatch):
@@ -125,6 +127,20 @@ def test_the_server_gives_openai_s_client_what_the_class_gives(prompted, model, 
         for each in late:
             np.testing.assert_allclose([one["embedding"] for one in each], alone, atol=1e-5)
         assert len(late) == 5 and server.process.wait(timeout=30) == 0
+
+
+@pytest.mark.slow
+def test_the_server_reranks_as_the_class_does(tiny_bert, tmp_path):
+    judge = write_cross_encoder(tmp_path / "judge")
+    documents = sentences(20)
+    with served("--model", tiny_bert, "--rerank", judge, "--batch-size", "8") as server:
+        body = {"query": "the red cat", "documents": documents, "top_n": 5, "return_documents": True}
+        answer = httpx.post(f"{server.url}/v1/rerank", json=body, timeout=60).json()
+    expected = CrossEncoder(judge).rank("the red cat", documents, top_k=5)
+    assert [one["index"] for one in answer["results"]] == [one["corpus_id"] for one in expected]
+    scores = [one["relevance_score"] for one in answer["results"]]
+    np.testing.assert_allclose(scores, [one["score"] for one in expected], atol=1e-5)
+    assert answer["results"][0]["document"]["text"] == documents[expected[0]["corpus_id"]]
 
 
 def ask_slowly(url, texts, go_on):

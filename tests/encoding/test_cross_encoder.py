@@ -106,6 +106,17 @@ def test_documents_are_ranked(model):
     ]
 
 
+def test_a_server_s_batches_have_the_same_scores(model):
+    encoder = model.batch_encoder()
+    sentences = encoder.tokenize([("the dog ran", "home"), ("a", "b c")])
+    length = max(map(encoder.row_length, sentences))
+    shape, taken = encoder.choose(length, [len(each.ids) for each in sentences])
+    scores = encoder.encode([sentences[place] for place in taken], shape)
+    assert scores.shape == (2, 1) and encoder.dimension == 1
+    np.testing.assert_allclose(scores[:, 0], model.predict([("the dog ran", "home"), ("a", "b c")]), atol=1e-6)
+    encoder.warm(shape)
+
+
 def test_a_shorter_length_and_bfloat16(model):
     folder = model.name
     short = CrossEncoder(folder, max_length=16)

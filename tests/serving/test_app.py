@@ -5,7 +5,7 @@ import httpx
 import numpy as np
 import openai
 import pytest
-from support.fake_server import FakeEncoder, started
+from support.fake_server import FakeEncoder, FakeReranker, started
 
 from simcse_jax.index.index import Result
 from simcse_jax.serving.app import App, shortened
@@ -65,6 +65,29 @@ SEARCHES = [
     ({"query": "a", "threshold": "x"}, "threshold"),
     (b'{"query": "a", "threshold": NaN}', "threshold"),
     ({"query": "a", "model": "other"}, "model"),
+]
+
+
+RERANKED = {"query": "ab", "documents": ["a"]}
+RERANKINGS = [
+    ({}, "query"),
+    ({"query": "ab"}, "documents"),
+    ({**RERANKED, "query": ""}, "query"),
+    ({**RERANKED, "query": ["ab"]}, "query"),
+    ({**RERANKED, "documents": []}, "documents"),
+    ({**RERANKED, "documents": "a"}, "documents"),
+    ({**RERANKED, "documents": ["a", ""]}, "documents"),
+    ({**RERANKED, "documents": ["a", 3]}, "documents"),
+    ({**RERANKED, "documents": [{"text": 3}]}, "documents"),
+    ({**RERANKED, "documents": [{"title": "a"}]}, "documents"),
+    ({**RERANKED, "documents": ["a"] * 9}, "documents"),
+    ({**RERANKED, "documents": ["a" * 14]}, "documents"),
+    ({**RERANKED, "documents": ["a" * 9999]}, "documents"),
+    ({**RERANKED, "top_n": 0}, "top_n"),
+    ({**RERANKED, "top_n": "2"}, "top_n"),
+    ({**RERANKED, "return_documents": 1}, "return_documents"),
+    ({**RERANKED, "model": "fake"}, "model"),
+    ({**RERANKED, "rank_fields": ["text"]}, "rank_fields"),
 ]
 
 
@@ -254,7 +277,8 @@ def test_the_description_names_every_path_and_field():
     async def scene(server):
         found = (await server.client.get("/openapi.json")).json()
         assert set(found["paths"]) == {
-            *("/v1/embeddings", "/v1/search", "/v1/models", "/v1/models/{name}", "/health", "/ready", "/metrics")
+            *("/v1/embeddings", "/v1/search", "/v1/rerank", "/v1/models", "/v1/models/{name}"),
+            *("/health", "/ready", "/metrics"),
         }
         fields = found["components"]["schemas"]["EmbeddingsRequest"]["properties"]
         assert set(fields) == {"input", "model", "encoding_format", "dimensions", "prompt_name", "user"}
@@ -282,3 +306,38 @@ def test_it_is_ready_also_where_standard_output_is_closed():
         assert app.ready and app.failure is None
 
     asyncio.run(scene())
+
+
+def test_documents_are_reranked_as_the_usual_servers_do():
+    documents = ["x a", "aab", {"text": "b a"}, "zz"]
+    texts = ["x a", "aab", "b a", "zz"]
+
+    async def scene(server):
+        async def ask(**more):
+            answer = await server.client.post("/v1/rerank", json={"query": "ab", "documents": documents, **more})
+            return answer.status_code, answer.json()
+
+        status, found = await ask()
+        assert (status, found["model"], found["usage"]["total_tokens"]) == (200, "judge", sum(map(len, texts)) + 4 * 3)
+        assert found["results"] == [  # of equal ones the earlier first
+            {"index": index, "relevance_score": score} for index, score in ((1, 3.0), (2, 2.0), (0, 1.0), (3, 0.0))
+        ]
+        _, found = await ask(top_n=2, return_documents=True, model="judge")
+        assert [one["document"]["text"] for one in found["results"]] == ["aab", "b a"]
+        assert [one["id"] for one in (await server.client.get("/v1/models")).json()["data"]] == ["fake", "judge"]
+        assert (await server.client.get("/v1/models/judge")).json()["id"] == "judge"
+        assert (await server.client.post("/v1/embeddings", json={"model": "judge", "input": "a"})).status_code == 404
+        assert "/v1/rerank" in (await server.client.get("/docs")).text
+        for body, field in RERANKINGS:
+            answer = await server.client.post("/v1/rerank", json=body)
+            assert answer.status_code in (400, 404) and answer.json()["error"]["param"] == field, (body, answer.text)
+
+    play(scene, reranker=FakeReranker(), inputs=8)
+
+
+def test_without_a_cross_encoder_nothing_is_reranked():
+    async def scene(server):
+        answer = await server.client.post("/v1/rerank", json=RERANKED)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (404, "no_reranker")
+
+    play(scene)

@@ -33,3 +33,11 @@ def test_the_first_text_that_is_none_is_named(given, message):
 def test_defaults_are_openai_s():
     request = schemas.EmbeddingsRequest(model="m", input="a")
     assert (request.encoding_format, request.dimensions, request.prompt_name) == ("float", None, None)
+
+
+def test_documents_may_be_objects_with_a_text():
+    request = schemas.RerankRequest(query="q", documents=["a", {"text": "b"}])
+    assert (request.documents, request.top_n, request.return_documents) == (["a", "b"], None, False)
+    for given in ("a", [{"text": "a", "title": "b"}], [{}], [["a"]]):
+        with pytest.raises(ValidationError):
+            schemas.RerankRequest(query="q", documents=given)

@@ -2,7 +2,7 @@ import asyncio
 
 import numpy as np
 import pytest
-from support.fake_server import FakeEncoder
+from support.fake_server import FakeEncoder, FakeReranker
 
 from simcse_jax.index.index import Index
 from simcse_jax.serving.batcher import Full
@@ -179,3 +179,31 @@ def test_every_shape_is_compiled_before():
         assert encoder.warmed == encoder.shapes()
 
     play(scene)
+
+
+def test_documents_are_scored_with_their_query_and_equal_ones_once():
+    judge = FakeReranker()
+
+    async def scene(service, encoder):
+        found = await service.rerank("ab", ["b", "aab", "b"], None)
+        assert found == ([1, 0, 2], [3.0, 1.0, 1.0], 4 + 6 + 4)
+        assert sorted(text for batch in judge.batches for text in batch) == ["ab|aab", "ab|b"]
+        assert (await service.rerank("ab", ["b", "aab", "b"], 2))[:2] == ([1, 0], [3.0, 1.0])
+        assert encoder.batches == [] and service.waiting == 0
+        with pytest.raises(Invalid, match=r"documents\[1\] has too many tokens, together with the query; this model"):
+            await service.rerank("ab", ["b", "b" * 14], None)
+        service.warm()
+        assert judge.warmed == judge.shapes()
+
+    play(scene, reranker=("judge", judge))
+
+    async def without(service, encoder):
+        with pytest.raises(Invalid, match="started without --rerank"):
+            await service.rerank("ab", ["b"], None)
+
+    play(without)
+
+    async def cut(service, encoder):
+        assert (await service.rerank("ab", ["b" * 40, "a"], None)).places == [0, 1]
+
+    play(cut, reranker=("judge", FakeReranker()), limits={"cut": True})

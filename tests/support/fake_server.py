@@ -69,6 +69,20 @@ class FakeEncoder:
         self.warmed.append(shape)
 
 
+class FakeReranker(FakeEncoder):
+    """A token a character of both texts; the score is the number of the query's letters in the document."""
+
+    dimension = 1
+
+    def tokenize(self, texts):
+        joined = ["|".join(pair) for pair in texts]
+        return super().tokenize(joined)
+
+    def alone(self, text):
+        query, document = text.split("|")
+        return np.float32([sum(document.count(letter) for letter in query)])
+
+
 class Started(NamedTuple):
     """A running application."""
 
@@ -79,11 +93,14 @@ class Started(NamedTuple):
 
 
 @contextlib.asynccontextmanager
-async def started(encoder=None, search=None, key=None, names=None, wait=True, **limits) -> AsyncIterator[Started]:
+async def started(
+    encoder=None, search=None, key=None, names=None, wait=True, reranker=None, **limits
+) -> AsyncIterator[Started]:
     """The whole application, asked without sockets; `wait` until it is ready."""
     encoder, limits, metrics = encoder or FakeEncoder(), Limits(**limits), Metrics()
     encoders = {None: encoder, "query": encoder}
-    service = Service("fake", encoders, limits, search=search, query_prompt="query", observe=metrics.encoded)
+    more = {"observe": metrics.encoded, "reranker": ("judge", reranker) if reranker else None}
+    service = Service("fake", encoders, limits, search=search, query_prompt="query", **more)
     app = App(service, metrics)
     guard = Guard(app.asgi, limits, metrics, app.paths, key, names)
     transport = httpx.ASGITransport(guard, raise_app_exceptions=False)
