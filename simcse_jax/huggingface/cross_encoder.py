@@ -153,7 +153,7 @@ def _read_head(
         found = tensors[tensor].shape
         if len(found) != len(shape) or any(want not in (None, have) for want, have in zip(shape, found, strict=True)):
             raise UserError(f"{path}: {tensor!r} has shape {found}, but hidden_size is {size}")
-        return as_float32(tensors[tensor], tensor, path)
+        return np.array(as_float32(tensors[tensor], tensor, path))  # not the file's
 
     def bias(module: str, count: int) -> np.ndarray:
         name = f"{module}.bias"

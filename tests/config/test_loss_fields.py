@@ -2,7 +2,15 @@ import pytest
 
 from simcse_jax.config.checks import ineffective, validate
 from simcse_jax.config.fields import default_config
-from simcse_jax.config.loss_fields import LOSS_FIELDS, LOSS_SECTIONS, POLICIES, read_dimensions, sizes_of, weights_of
+from simcse_jax.config.loss_fields import (
+    LOSS_FIELDS,
+    LOSS_SECTIONS,
+    POLICIES,
+    read_dimensions,
+    scored_by_data,
+    sizes_of,
+    weights_of,
+)
 from simcse_jax.errors import UserError
 from simcse_jax.field import Field
 from simcse_jax.objectives.registry import OBJECTIVES
@@ -95,10 +103,18 @@ def config_of(**fields):
 
 
 @pytest.mark.parametrize("name", ["embedding_mse", "margin_mse", "distill_kl", "gist", "ranking_distillation"])
-def test_each_needs_a_teacher(name):
+def test_each_needs_a_teacher_or_scores_in_the_data(name):
     weight = {f"objective__{name}__weight": 1.0}
-    with pytest.raises(UserError, match=f"config.teacher.model: must be set for objective.{name}: a model"):
-        validate(config_of(**weight))
+    if name in ("margin_mse", "distill_kl"):
+        config = config_of(**weight, data__columns__score="kd", teacher__kept="f", data__score_range=("0", "5"))
+        validate(config)
+        assert scored_by_data(config) and not scored_by_data(config_of(**weight, teacher__model="m"))
+        assert ineffective(config) == ["data.score_range=('0', '5')", "teacher.kept=f"]
+        with pytest.raises(UserError, match="config.teacher.model: must be set for objective.gist: a model"):
+            validate(config_of(**weight, objective__gist__weight=1.0))
+    else:
+        with pytest.raises(UserError, match=f"config.teacher.model: must be set for objective.{name}: a model"):
+            validate(config_of(**weight))
     with pytest.raises(UserError, match=rf"config.data.mixed: objective.{name} reads all sentences of every example"):
         validate(config_of(**weight, teacher__model="m", data__mixed=True))
     validate(config_of(**weight, teacher__model="m", model__mlp="none"))
