@@ -110,7 +110,7 @@ def test_each_needs_a_teacher_or_scores_in_the_data(name):
         validate(config)
         assert scored_by_data(config) and not scored_by_data(config_of(**weight, teacher__model="m"))
         assert ineffective(config) == ["data.score_range=('0', '5')", "teacher.kept=f"]
-        with pytest.raises(UserError, match="config.teacher.model: must be set for objective.gist: a model"):
+        with pytest.raises(UserError, match=r"^config\.teacher\.model: must be set for objective\.gist: a model"):
             validate(config_of(**weight, objective__gist__weight=1.0))
     else:
         with pytest.raises(UserError, match=f"config.teacher.model: must be set for objective.{name}: a model"):

@@ -114,10 +114,16 @@ def test_a_source_s_part_of_a_joined_corpus_has_no_more_than_it_needs():
     present[9:, 1] = False
     joined = random_corpus(12, 3, 24, 4, present=present, sizes=(5, 4, 3), prompts=(Prompts("a", "b"),) * 3)
     joined.attention_mask[5:9, :, 10:] = 0
+    scores = np.arange(24, dtype=np.float32).reshape(12, 2)  # of the positives and the hard negatives
+    joined = dataclasses.replace(joined, scores=scores)
     triplets, pairs, alone = (joined.of_source(number) for number in range(3))
     assert triplets.input_ids.shape[:2] == (5, 3) and triplets.present is None
     assert pairs.input_ids.shape == (4, 2, 16) and pairs.present is None and len(pairs.prompts) == 1
     assert alone.input_ids.shape[:2] == (3, 1) and alone.num_columns == 1
+    np.testing.assert_array_equal(triplets.scores, scores[:5])
+    np.testing.assert_array_equal(pairs.scores, scores[5:9, :1])
+    of_pairs = dataclasses.replace(joined, scores=scores[:, 0])
+    np.testing.assert_array_equal(of_pairs.of_source(1).scores, scores[5:9, 0])
     np.testing.assert_array_equal(pairs.input_ids, joined.input_ids[5:9, :2, :16])
     assert OneSource(("a", "b", "c"), (triplets, pairs, alone)).prompts == joined.prompts
     assert len({part.fingerprint for part in (triplets, pairs, alone)}) == 3
