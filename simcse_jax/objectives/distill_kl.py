@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from jaxtyping import Bool, Float
 
-from simcse_jax.field import above, either, field, number, weight
+from simcse_jax.field import above, at_least, either, field, number, weight
 from simcse_jax.objectives.candidates import taught_scores
 from simcse_jax.objectives.lazy import AnyArray, Array, jax, jnp
 from simcse_jax.objectives.objective import SCORES, Embedded, Objective
@@ -16,11 +16,12 @@ def distill_kl(
     teacher: Float[AnyArray, "K B"],
     *,
     temperature: Float[AnyArray, ""] | float,
+    teacher_temperature: Float[AnyArray, ""] | float | None = None,
     present: Bool[AnyArray, "K B"] | None = None,
 ) -> Float[Array, " B"]:
     """The divergence of the student's distribution over its candidates from the teacher's, one loss per anchor.
 
-        ℓ_i = τ² Σ_k P_ik log(P_ik / Q_ik),      P_i = softmax(t_i / τ),      Q_i = softmax(s_i / τ)
+        ℓ_i = τ² Σ_k P_ik log(P_ik / Q_ik),      P_i = softmax(t_i / τ'),     Q_i = softmax(s_i / τ)
 
     As Lin et al. 2020 (arXiv:2010.11386) distill a ranking, over an anchor's own positive and hard negatives;
     `DistillKLDivLoss` of sentence-transformers is its mean, with s the dot product. τ² keeps the size of the gradient.
@@ -29,6 +30,7 @@ def distill_kl(
       student: (K, B) scores s of its positive and hard negatives, see `candidates.candidate_scores`.
       teacher: (K, B) t, of the same sentences.
       temperature: τ.
+      teacher_temperature: τ', for scores of another scale, such as a cross-encoder's; None: τ.
       present: False for candidates that an anchor lacks; None: it has all.
 
     Returns:
@@ -36,7 +38,8 @@ def distill_kl(
     """
     if present is not None:
         student, teacher = (jnp.where(present, scores, -jnp.inf) for scores in (student, teacher))
-    log_p, log_q = (jax.nn.log_softmax(scores / temperature, axis=0) for scores in (teacher, student))
+    of_teacher = temperature if teacher_temperature is None else teacher_temperature
+    log_p, log_q = (jax.nn.log_softmax(x / by, axis=0) for x, by in ((teacher, of_teacher), (student, temperature)))
     differences = log_p - log_q if present is None else jnp.where(present, log_p - log_q, 0.0)
     return jnp.square(temperature) * jnp.sum(jnp.exp(log_p) * differences, axis=0)
 
@@ -52,13 +55,25 @@ class DistillKL(Objective):
     fields: ClassVar = {
         "weight": weight(),
         "temperature": number(1.0, "Divides similarities, in both.", above(0)),
+        "teacher_temperature": number(
+            0.0, "Divides the teacher's similarities or scores in its place; 0.0: temperature does.", at_least(0)
+        ),
         "similarity": field("dot", "The similarity of two embeddings, in both.", either(MEASURES)),
     }
 
-    def loss(self, embedded: Embedded, *, temperature: Float[AnyArray, ""], similarity: str) -> Float[Array, ""]:
+    def loss(
+        self,
+        embedded: Embedded,
+        *,
+        temperature: Float[AnyArray, ""],
+        teacher_temperature: Float[AnyArray, ""],
+        similarity: str,
+    ) -> Float[Array, ""]:
         """The mean of `distill_kl` over the batch."""
         student, teacher, present = taught_scores(embedded, similarity)
-        return embedded.mean(distill_kl(student, teacher, temperature=temperature, present=present))
+        own = jnp.where(teacher_temperature > 0, teacher_temperature, temperature)
+        losses = distill_kl(student, teacher, temperature=temperature, teacher_temperature=own, present=present)
+        return embedded.mean(losses)
 
 
 OBJECTIVE = DistillKL()

@@ -8,19 +8,25 @@ from support.taught import assert_same_loss_of_scores, scores_of_both
 from simcse_jax.objectives.distill_kl import distill_kl
 
 
-def loss(rows, teacher, similarity="dot", temperature=1.0, present=None):
-    scores = scores_of_both(rows, teacher, similarity)
-    return jnp.mean(distill_kl(*scores, temperature=temperature, present=present))
+def loss(rows, teacher, similarity="dot", temperature=1.0, present=None, teacher_temperature=None):
+    scores, temperatures = scores_of_both(rows, teacher, similarity), (temperature, teacher_temperature)
+    return jnp.mean(
+        distill_kl(*scores, temperature=temperatures[0], teacher_temperature=temperatures[1], present=present)
+    )
 
 
 @pytest.mark.parametrize(
-    ("similarity", "negatives", "temperature"), [("dot", 1, 1.0), ("dot", 3, 2.0), ("cosine", 2, 0.1)]
+    ("similarity", "negatives", "temperature", "of_teacher"),
+    [("dot", 1, 1.0, None), ("dot", 3, 2.0, 0.5), ("cosine", 2, 0.1, None)],
 )
-def test_is_sentence_transformers_loss(similarity, negatives, temperature):
+def test_is_sentence_transformers_loss(similarity, negatives, temperature, of_teacher):
     def peer(losses, function):
-        return losses.DistillKLDivLoss(None, function, temperature=temperature)
+        return losses.DistillKLDivLoss(None, function, temperature=temperature, teacher_temperature=of_teacher)
 
-    assert_same_loss_of_scores(lambda *both: loss(*both, similarity, temperature), peer, similarity, negatives)
+    def ours(*both):
+        return loss(*both, similarity, temperature, teacher_temperature=of_teacher)
+
+    assert_same_loss_of_scores(ours, peer, similarity, negatives)
 
 
 def test_value_and_gradient_are_the_equation_s():
