@@ -5,7 +5,7 @@ from typing import Any
 
 from ml_collections import config_dict
 
-from simcse_jax.config.loss_fields import LOSS_FIELDS, LOSS_SECTIONS, TEMPLATE, fields_of_objectives, scored_by_data
+from simcse_jax.config.loss_fields import LOSS_FIELDS, LOSS_SECTIONS, TEMPLATE, fields_of_objectives, reads_scores
 from simcse_jax.config.retrieval_fields import RETRIEVAL_FIELDS, RETRIEVAL_SECTIONS
 from simcse_jax.config.sections import Config, is_section
 from simcse_jax.config.source_fields import SOURCE_FIELDS, SOURCE_SECTIONS
@@ -87,10 +87,6 @@ SECTIONS = {
 
 def _scored(config: Any) -> bool:
     return bool(needing(config.objective, "scores"))
-
-
-def _has_scores(config: Any) -> bool:
-    return _scored(config) or scored_by_data(config)
 
 
 def _is_file(data: str) -> bool:
@@ -232,11 +228,7 @@ FIELDS = {
     "data.columns.negative": field("", "The column of hard negatives: of one, or a list; or NAME of NAME_1, NAME_2, …"),
     "data.columns.neutral": field("", "The column of further negatives, read only if this is set."),
     "data.columns.label": field("", "The column of the pairs' labels, read if this is set or labels are needed."),
-    "data.columns.score": field(
-        "",
-        "The column of scores, where an objective needs them: of pairs, or of positives and hard negatives.",
-        only=_has_scores,
-    ),
+    "data.columns.score": field("", "The column of scores, of pairs or of a row's candidates.", only=reads_scores),
     "data.score_range": field(
         (),
         "The lowest and the highest score of the data, LOWEST,HIGHEST, e.g. 0,5: scores are scaled to 0 … 1; empty: "

@@ -88,6 +88,11 @@ def scored_by_data(config: Any) -> bool:
     return _taught(config) and not config.teacher.model
 
 
+def reads_scores(config: Any) -> bool:
+    """Whether a run reads scores in the data, of pairs or of positives and hard negatives."""
+    return bool(needing(config.objective, "scores")) or scored_by_data(config)
+
+
 def _seen(config: Any) -> bool:
     return bool(needing(config.objective, "truncatable"))
 
