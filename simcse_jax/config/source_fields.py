@@ -48,6 +48,12 @@ SOURCE_FIELDS = {
         only=lambda config: config.data.equal_texts == NEGATIVES or needing(config.objective, "contrasts"),
         before=NEGATIVES,
     ),
+    "data.no_duplicates": field(
+        False,
+        "No two rows of a batch have a text in common, in whatever columns: rows that would have change places with "
+        "others of the epoch. A text in more rows than there are batches stays in several rows of some.",
+        only=lambda config: needing(config.objective, "contrasts"),
+    ),
     "data.weights": field(
         (),
         "The share of each source of data.train in an epoch, as numbers in their order, e.g. 3,1; empty: by size.",
@@ -65,6 +71,11 @@ def leaves_equal_out(config: Config, columns: int) -> bool:
     """Whether equal texts are no negatives, in data with so many columns of sentences."""
     wanted = config.data.equal_texts or (LEFT_OUT if columns > 1 else NEGATIVES)
     return wanted == LEFT_OUT and bool(needing(config.objective, "contrasts"))
+
+
+def keeps_apart(config: Config) -> bool:
+    """Whether no two rows of a batch may have a text in common."""
+    return bool(config.data.no_duplicates and needing(config.objective, "contrasts"))
 
 
 def lengths_of(config: Config) -> Lengths | None:
@@ -126,6 +137,7 @@ def check_sources(config: Config) -> None:
     by_source = {
         "data.weights": bool(data.weights),
         "data.batching": data.batching == ONE_SOURCE,
+        "data.no_duplicates": data.no_duplicates,
         **{
             f"data.prompts.{role}": len(set(each)) > 1
             for role, each in zip(ROLES, zip(*prompts, strict=True), strict=False)
@@ -135,6 +147,11 @@ def check_sources(config: Config) -> None:
     if name is not None:
         raise UserError(f"config.{name}: spans are drawn from all documents together; leave it as it is by default")
     pairing = [name for name, each in trained(config.objective).items() if each.pairing(config.objective[name])]
+    if data.no_duplicates and pairing:
+        raise UserError(
+            f"config.data.no_duplicates: objective.{pairing[0]} makes its pairs of all sentences of an epoch, and some "
+            "of a sentence and itself; set it to False, or the objective's weight to 0.0"
+        )
     if data.weights and pairing and data.batching != ONE_SOURCE:
         raise UserError(
             f"config.data.weights: objective.{pairing[0]} makes its pairs of all sentences of an epoch; leave it "

@@ -10,6 +10,7 @@ from simcse_jax.data.corpora import AnyBatches, Part, Programs, Taught
 from simcse_jax.data.draws import epoch_generator
 from simcse_jax.data.examples import Examples
 from simcse_jax.data.mixture import Mixture
+from simcse_jax.data.no_duplicates import kept_apart, left_together
 from simcse_jax.data.pairing import Pairing
 from simcse_jax.data.tokens import Lengths, Prompts, padded_length, token_ids
 from simcse_jax.host.storage import sha256
@@ -35,6 +36,7 @@ class Corpus(Part):
     scores: np.ndarray | None = None  # (N,) float32, or (N, C - 1) of positives and hard negatives
     taught: Taught | None = None
     texts: np.ndarray | None = None  # (N, C) int32, equal for equal texts (`data.equal_texts`); None: not needed
+    apart: np.ndarray | None = None  # (N, C) as `texts`, -1 for none: no two rows of a batch share one; None: they may
     lengths: tuple[int, ...] = ()  # the places for a sentence of each column, at most T; () for T in all
     sizes: tuple[int, ...] = ()  # the rows of each of several sources, in order; () for a single one
     mixture: Mixture | None = None  # the turns of the sources in an epoch; None: one turn per row
@@ -54,7 +56,7 @@ class Corpus(Part):
     def fingerprint(self) -> str:
         """SHA-256 of all rows, and of the sources' sizes if the order depends on them, and of which texts are equal."""
         sizes = None if self.mixture is None else np.array(self.sizes)
-        arrays = (self.input_ids, self.labels, self.present, self.scores, sizes, self.texts)
+        arrays = (self.input_ids, self.labels, self.present, self.scores, sizes, self.texts, self.apart)
         return sha256(*(array for array in arrays if array is not None))
 
     def batches(self, batch_size: int, seed: int) -> "Batches":
@@ -200,6 +202,12 @@ class Batches(AnyBatches):
             found.append(np.add.reduceat(by_batch, starts, axis=1).max(axis=1))
         return np.concatenate(found)
 
+    def repeated(self) -> list[str]:
+        """See `AnyBatches`."""
+        if self._corpus.apart is None:
+            return []
+        return left_together(self._examples(0), self._corpus.apart, self.batch_size)
+
     def _times(self) -> np.ndarray | None:
         """(N,) how often each row is read in an epoch; None for once each."""
         mixture, sizes = self._corpus.mixture, self._corpus.sizes
@@ -207,13 +215,19 @@ class Batches(AnyBatches):
 
     def _examples(self, epoch: int) -> np.ndarray:
         """The corpus rows in the order of an epoch, (N,), or those of its pairs, (M, 2)."""
+        order = self._permuted(epoch)
+        if self._corpus.apart is not None:
+            return kept_apart(order, self._corpus.apart, self.batch_size, self._seed, epoch)
+        return order if self._corpus.pairing is None else self._corpus.pairing.pairs(order)
+
+    def _permuted(self, epoch: int) -> np.ndarray:
+        """(N,) the corpus rows in an order of the epoch."""
         if self._corpus.mixture is not None:
             every = np.arange(self._corpus.mixture.total)
             return self._corpus.mixture.rows(self._corpus.sizes, self._seed, epoch, every)
         group = self._corpus.group
         order = epoch_generator(self._seed, epoch).permutation(len(self._corpus.input_ids) // group)
-        order = (order[:, None] * group + np.arange(group)).ravel()
-        return order if self._corpus.pairing is None else self._corpus.pairing.pairs(order)
+        return (order[:, None] * group + np.arange(group)).ravel()
 
 
 def _programs(tokens: tuple[tuple[int, ...], ...], which: np.ndarray) -> Programs:

@@ -87,6 +87,10 @@ class AnyBatches(abc.ABC):
         """What the user is told about batches that differ in their shape."""
         return []
 
+    def repeated(self) -> list[str]:
+        """What the user is told about equal texts in batches that should have none."""
+        return []
+
 
 class AnyCorpus(abc.ABC):
     """The rows that a run trains on: those of its parts, each of which has batches of its own."""

@@ -6,9 +6,10 @@
 | `row_generator` | how one sentence is augmented | (seed, row) | from (0, 0, column, `ROWS`) |
 | `document_generator` | the spans of one document | (seed, document) | from (0, 0, 0, `DOCUMENTS`) |
 | `negative_generator` | the hard negatives of one query | (seed, row) | from (0, 0, 0, `NEGATIVES`) |
+| `place_generator` | the places of rows with equal texts | (seed, epoch) | from (0, 0, 0, `PLACES`) |
 | `corpus_generator` | next sentences; subsamples; rows held out | hashed from seed and purpose | from 0 |
 
-They never overlap. Philox gives every pair of a key and a counter its own numbers. The first four share keys, and use
+They never overlap. Philox gives every pair of a key and a counter its own numbers. The first five share keys, and use
 counters so far apart that no run gets from one to the other. A hashed key is one of 2^128: a collision with another
 stream's key does not happen in practice.
 """
@@ -19,7 +20,7 @@ import numpy as np
 
 NEXT_SENTENCES, SUBSAMPLE, HELD_OUT = 0, 1, 4  # purposes of `corpus_generator`
 ORDER, SUBSET = 2, 3  # of `permutation`
-ROWS, DOCUMENTS, NEGATIVES = 0x6175676D, 0x7370616E, 0x6E656773
+ROWS, DOCUMENTS, NEGATIVES, PLACES = 0x6175676D, 0x7370616E, 0x6E656773, 0x706C6163
 ROUNDS = 8
 FIRST, SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)  # odd, so products keep all bits
 
@@ -42,6 +43,11 @@ def document_generator(seed: int, document: int) -> np.random.Generator:
 def negative_generator(seed: int, row: int) -> np.random.Generator:
     """For the choice among one query's hard negatives, given by its row."""
     return np.random.Generator(np.random.Philox(key=[seed, row], counter=[0, 0, 0, NEGATIVES]))
+
+
+def place_generator(seed: int, epoch: int) -> np.random.Generator:
+    """For the places in an epoch of rows that equal texts keep apart."""
+    return np.random.Generator(np.random.Philox(key=[seed, epoch], counter=[0, 0, 0, PLACES]))
 
 
 def corpus_generator(seed: int, purpose: int) -> np.random.Generator:

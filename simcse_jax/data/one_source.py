@@ -122,6 +122,11 @@ class OneSourceBatches(AnyBatches):
             )
         return lines
 
+    def repeated(self) -> list[str]:
+        """See `AnyBatches`."""
+        each = zip(self.corpus.names, self._each, strict=True)
+        return [f"{name}: {line}" for name, batches in each for line in batches.repeated()]
+
     def _turn(self, step: int) -> tuple[int, int]:
         """The source of a step, and which of the source's own steps it is."""
         epoch, place = divmod(step, self._mixture.total)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from simcse_jax.config.loss_fields import scored_by_data
 from simcse_jax.config.sections import Section
-from simcse_jax.config.source_fields import LEFT_OUT, ONE_SOURCE, check_mixed, leaves_equal_out, lengths_of
+from simcse_jax.config.source_fields import LEFT_OUT, ONE_SOURCE, check_mixed, keeps_apart, leaves_equal_out, lengths_of
 from simcse_jax.data.corpus.local_copy import local_copy
 from simcse_jax.data.corpus.manifest import NAME, Manifest, corpus_path, is_prepared, read_manifest
 from simcse_jax.data.corpus.prepared import Prepared
-from simcse_jax.data.corpus.prepared_batches import PreparedCorpus
+from simcse_jax.data.corpus.prepared_batches import PreparedCorpus, hashed_texts
 from simcse_jax.data.documents import SPANS
 from simcse_jax.data.examples import prefix_of
 from simcse_jax.data.files import READERS
@@ -45,7 +45,7 @@ def open_prepared(config: Section, tokenizer: Tokenizer) -> dict[str, PreparedCo
                 "slowly; set data.local_cache to a folder on this host's disk, into which it is copied first"
             )
         if is_remote(folder):
-            wanted = leaves_equal_out(config, read_manifest(folder).columns)
+            wanted = keeps_apart(config) or leaves_equal_out(config, read_manifest(folder).columns)
             paths[name] = local_copy(folder, data.local_cache, processes.is_first(), texts=wanted)
         else:
             paths[name] = Path(folder)
@@ -97,20 +97,25 @@ def _open(config: Section, name: str, paths: Sequence[Path], tokenizer: Tokenize
     processes.say(f"{name}: {kinds(manifest)}, prepared")
     mixture = by_weight(config, split_sources(name), prepared.sizes) if data.weights and paths[1:] else None
     compared = compares_texts(config, prepared, name)
-    return PreparedCorpus(prepared, tokenizer.pad_token_id, labels, data.subsample, mixture=mixture, texts=compared)
+    apart = hashed_texts(prepared) if keeps_apart(config) else None
+    return PreparedCorpus(
+        prepared, tokenizer.pad_token_id, labels, data.subsample, mixture=mixture, texts=compared, apart=apart
+    )
 
 
 def compares_texts(config: Section, prepared: Prepared, name: str) -> bool:
     """Whether equal texts are to be left out of the negatives; says so where that cannot be, but was not asked for.
 
     Raises:
-      UserError: where it was asked for, and the text was not kept.
+      UserError: where it was asked for, or batches without equal texts were, and the text was not kept.
     """
+    why, remedy = f"{name} was prepared without its text, by which texts are compared", "prepare it with --keep-text"
+    if keeps_apart(config) and not prepared.has_text:
+        raise UserError(f"config.data.no_duplicates: {why}; {remedy}, or set it to False")
     if not leaves_equal_out(config, prepared.num_columns):
         return False
     if prepared.has_text:
         return True
-    why, remedy = f"{name} was prepared without its text, by which texts are compared", "prepare it with --keep-text"
     if config.data.equal_texts == LEFT_OUT:
         raise UserError(f"config.data.equal_texts={LEFT_OUT}: {why}; {remedy}, or set it to negatives")
     processes.say(f"{why}: equal texts are negatives of each other; {remedy}, and they are not")

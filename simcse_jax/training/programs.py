@@ -29,7 +29,7 @@ class Updates:
         """Chooses the programs' sizes by the batches of each run."""
         self._setup, self._sizes = setup, choose_sizes(setup, batches)
         self._listing = batches[0].listing(self._sizes)
-        for line in self._listing:
+        for line in (*self._listing, *batches[0].repeated()):
             processes.say(line)
         self._steps = [
             make_step(setup.graph, setup.recipes[source]._replace(most_tokens=size), setup.mesh, setup.together)

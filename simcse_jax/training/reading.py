@@ -9,7 +9,7 @@ import numpy as np
 
 from simcse_jax.config.loss_fields import scored_by_data
 from simcse_jax.config.sections import Section
-from simcse_jax.config.source_fields import ONE_SOURCE, leaves_equal_out, lengths_of, longest, prompts_of
+from simcse_jax.config.source_fields import ONE_SOURCE, keeps_apart, leaves_equal_out, lengths_of, longest, prompts_of
 from simcse_jax.data.augment import augment
 from simcse_jax.data.batches import Corpus, tokenize
 from simcse_jax.data.corpora import AnyCorpus, Part
@@ -17,6 +17,7 @@ from simcse_jax.data.documents import SPANS, Spans, cut_spans
 from simcse_jax.data.equal_texts import numbered
 from simcse_jax.data.examples import Examples, read_examples
 from simcse_jax.data.mixture import read_weights
+from simcse_jax.data.no_duplicates import hashed
 from simcse_jax.data.one_source import OneSource
 from simcse_jax.data.pairing import Pairing
 from simcse_jax.data.scores import Scores, read_range
@@ -158,12 +159,17 @@ def _tokenized(config: Section, model: Pretrained, tokenizer: Tokenizer, example
 
 
 def with_texts(config: Section, corpus: Corpus, examples: Examples, first: int = 0) -> Corpus:
-    """A corpus with numbers of its texts, if equal ones are left out; `first` is its first row in `examples`."""
+    """A corpus with numbers of its texts, where something depends on which are equal.
+
+    `first` is its first row in `examples`.
+    """
     width, rows = corpus.input_ids.shape[1], slice(first, first + corpus.num_rows)
-    if not leaves_equal_out(config, width):
-        return corpus
-    columns = (column[rows] for column in examples.columns[:width])
-    return dataclasses.replace(corpus, texts=numbered(zip(*columns, strict=True))[0])
+    columns = [column[rows] for column in examples.columns[:width]]
+    if leaves_equal_out(config, width):
+        corpus = dataclasses.replace(corpus, texts=numbered(zip(*columns, strict=True))[0])
+    if keeps_apart(config):
+        corpus = dataclasses.replace(corpus, apart=hashed(zip(*columns, strict=True), width))
+    return corpus
 
 
 def _spans(config: Section, tokenizer: Tokenizer, documents: Sequence[str]) -> Examples:

@@ -58,6 +58,15 @@ def test_lengths_are_by_column_where_one_is_set():
             },
             "data.weights: objective.contrastive_tension",
         ),
+        ({"data__no_duplicates": True, "data__positives": "spans"}, "data.no_duplicates: spans"),
+        (
+            {
+                "data__no_duplicates": True,
+                "objective__contrastive_tension__weight": 1.0,
+                "objective__info_nce__weight": 0.0,
+            },
+            "data.no_duplicates: objective.contrastive_tension makes its pairs",
+        ),
     ],
 )
 def test_refusals(fields, message):
@@ -70,3 +79,5 @@ def test_what_has_no_effect_is_said():
     assert ineffective(alone) == ["data.batching=one_source", "data.mixed=True"]
     assert ineffective(config_of(data__batching="one_source", data__mixed=True)) == ["data.mixed=True"]
     assert ineffective(config_of(data__batching="one_source", data__weights=("1", "2"))) == []
+    apart = {"data__no_duplicates": True, "objective__info_nce__weight": 0.0, "objective__barlow_twins__weight": 1.0}
+    assert ineffective(config_of(**apart)) == ["data.no_duplicates=True"]

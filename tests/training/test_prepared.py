@@ -104,6 +104,8 @@ def test_what_does_not_fit_the_corpus_is_refused(prepared, tiny_bert, corpus, tm
         tiny_bert, tmp_path / "tokens", corpus["dev"], tmp_path / "run", "--config.data.equal_texts=left_out"
     )
     refused(call("train", *args), "config.data.equal_texts=left_out", "without its text", "prepare it with --keep-text")
+    args[-1] = "--config.data.no_duplicates=True"
+    refused(call("train", *args), "config.data.no_duplicates", "without its text", "prepare it with --keep-text")
 
 
 def test_rows_that_lack_columns_are_refused_where_they_would_count(tiny_bert, corpus, tmp_path):

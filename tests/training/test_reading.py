@@ -93,10 +93,16 @@ def test_a_run_says_how_many_sentences_are_cut(config, model, capsys):
 
 
 @pytest.mark.exact
-def test_a_run_of_batches_of_one_source_resumes_bit_for_bit(config, tmp_path, capsys):
+def test_a_run_of_batches_of_one_source_resumes_bit_for_bit(config, corpus, pairs, tmp_path, capsys):
+    """Without duplicates, as far as that can be: of seven equal queries, four have a batch or the rest of an epoch."""
+    header, *rows = pairs.read_text().splitlines()
+    rows[1:7] = [rows[0].split(",")[0] + "," + row.split(",")[1] for row in rows[1:7]]
+    (tmp_path / "pairs.csv").write_text("\n".join([header, *rows]) + "\n")
+    sources = f"{corpus['csv']},{tmp_path / 'pairs.csv'}"
     made = changed(config, data__batching="one_source", data__weights=("1", "2"), **QUERIES)
-    trained_and_resumed(made, tmp_path)
+    trained_and_resumed(changed(made, data__train=sources, data__no_duplicates=True), tmp_path)
     printed = capsys.readouterr().out
+    assert "pairs.csv: data.no_duplicates: 3 of the 30 rows of the first epoch" in printed
     first = printed.index("batches of one source each, 8 an epoch")
     assert first < printed.index("compiled program 1 of 2") and "compiled program 2 of 2" in printed
     assert "train.csv: 3 batches (37.5%), " in printed and "pairs.csv: 5 batches (62.5%), " in printed
@@ -167,6 +173,17 @@ def test_equal_texts_are_told_where_rows_have_two_or_more(config, corpus, pairs,
         assert all(part.texts.shape == part.input_ids.shape[:2] for part in parts if part.texts is not None)
     texts = read(changed(config, data__train=both, data__mixed=True), model).texts
     np.testing.assert_array_equal(texts[:40, 0], texts[:40, 1])  # a sentence alone is its own positive
+
+
+@pytest.mark.parametrize("batching", ["mixed", "one_source"])
+def test_texts_that_are_kept_apart_are_those_of_each_part(batching, config, corpus, pairs, model):
+    fields = {"data__train": f"{corpus['txt']},{pairs}", "data__mixed": batching == "mixed", "data__batching": batching}
+    found = read(changed(config, data__no_duplicates=True, data__equal_texts="negatives", **fields), model)
+    assert [part.apart.shape for part in found.parts] == [part.input_ids.shape[:2] for part in found.parts]
+    assert all(part.apart.min() >= 0 and part.texts is None for part in found.parts)
+    off = {"objective__info_nce__weight": 0.0, "objective__barlow_twins__weight": 1.0}
+    for other in ({}, {"data__no_duplicates": True, **off}):
+        assert all(part.apart is None for part in read(changed(config, **fields, **other), model).parts)
 
 
 @pytest.mark.parametrize("batching", ["mixed", "one_source"])

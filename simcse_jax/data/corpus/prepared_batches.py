@@ -14,12 +14,14 @@ from simcse_jax.data.corpus.prepared import Prepared, Sentences, texts
 from simcse_jax.data.draws import ORDER, SUBSET, permutation
 from simcse_jax.data.equal_texts import numbered
 from simcse_jax.data.mixture import Mixture
+from simcse_jax.data.no_duplicates import hashed, kept_apart, left_together
 from simcse_jax.data.pairing import Pairing
 from simcse_jax.data.tokens import Prompts
 
 AT_ONCE = 1 << 14  # positions permuted at once and cached: permuting each batch alone would be ten times slower
 SHARES = (0.9, 0.99, 0.999, 0.999997)  # candidates for the share of batches that fit the smaller program
 KEPT = 4  # batches whose locations are cached
+EPOCHS = 2  # whose whole order is cached, where rows are kept apart: the last one's, while a thread reads ahead
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -33,6 +35,7 @@ class PreparedCorpus(Part):
     pairing: Pairing | None = None  # as in `data.batches.Corpus`
     mixture: Mixture | None = None  # the turns of several corpora in an epoch; None: one turn per row
     texts: bool = False  # whether batches have numbers of texts, by the texts that were kept
+    apart: np.ndarray | None = None  # as in `data.batches.Corpus`, of all rows of the corpus
 
     taught = None  # a prepared corpus has no text for a teacher
 
@@ -81,6 +84,7 @@ class PreparedBatches(AnyBatches):
         self._ahead: dict[tuple[int, int, int], Future[dict[str, np.ndarray]]] = {}
         # Of this object alone, and for both threads.
         self._rows_near = functools.lru_cache(KEPT)(self._permuted)
+        self._apart = functools.lru_cache(EPOCHS)(self._kept_apart)
         self._located = functools.lru_cache(KEPT)(self._locate)
         self._numbered = functools.lru_cache(KEPT)(self._number)
         self._alone = threading.Lock()  # of `_located`
@@ -132,6 +136,13 @@ class PreparedBatches(AnyBatches):
 
         return Programs((tuple(small.tolist()), ()), of, (0, 0))
 
+    def repeated(self) -> list[str]:
+        """See `AnyBatches`."""
+        if self._corpus.apart is None:
+            return []
+        with self._alone:
+            return left_together(self._apart(0), self._corpus.apart, self.batch_size)
+
     def _read(self, step: int, first: int, last: int) -> dict[str, np.ndarray]:
         with self._alone:
             rows, found = self._located(step)
@@ -174,6 +185,8 @@ class PreparedBatches(AnyBatches):
 
     def _order(self, epoch: int, positions: np.ndarray) -> np.ndarray:
         """The rows at these positions of an epoch."""
+        if self._corpus.apart is not None:
+            return self._apart(epoch)[positions]
         blocks = positions // AT_ONCE
         found = np.empty(positions.shape, np.int64)
         for block in np.unique(blocks).tolist():
@@ -183,11 +196,26 @@ class PreparedBatches(AnyBatches):
 
     def _permuted(self, epoch: int, block: int) -> np.ndarray:
         first = block * AT_ONCE
-        positions = np.arange(first, min(first + AT_ONCE, self._corpus.num_rows))
+        return self._rows_at(epoch, np.arange(first, min(first + AT_ONCE, self._corpus.num_rows)))
+
+    def _kept_apart(self, epoch: int) -> np.ndarray:
+        """(N,) the rows of a whole epoch."""
+        assert self._corpus.apart is not None
+        order = self._rows_at(epoch, np.arange(self._corpus.num_rows))
+        return kept_apart(order, self._corpus.apart, self.batch_size, self._seed, epoch)
+
+    def _rows_at(self, epoch: int, positions: np.ndarray) -> np.ndarray:
         if self._corpus.mixture is not None:
             return self._corpus.mixture.rows(self._prepared.sizes, self._seed, epoch, positions)
         rows = permutation(self._corpus.num_rows, self._seed, ORDER, epoch)(positions)
         return rows if self._chosen is None else self._chosen(rows)
+
+
+def hashed_texts(prepared: Prepared) -> np.ndarray:
+    """(N, C) of all rows, as `PreparedCorpus.apart`; reads the text of all of them."""
+    firsts = range(0, len(prepared), AT_ONCE)
+    parts = (np.arange(first, min(first + AT_ONCE, len(prepared))) for first in firsts)
+    return hashed((row for part in parts for row in texts(prepared, part)), prepared.num_columns)
 
 
 def least_cost(counts: np.ndarray, together: int, parts: int, places: int | np.ndarray) -> np.ndarray:

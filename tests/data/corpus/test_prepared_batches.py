@@ -1,4 +1,5 @@
 import dataclasses
+import itertools
 import threading
 
 import numpy as np
@@ -7,7 +8,7 @@ from support.corpora import in_memory, prepare, tokenizer_of
 
 from simcse_jax.data.batches import Batches
 from simcse_jax.data.corpus.prepared import Prepared
-from simcse_jax.data.corpus.prepared_batches import PreparedCorpus, least_cost
+from simcse_jax.data.corpus.prepared_batches import PreparedCorpus, hashed_texts, least_cost
 from simcse_jax.data.draws import ORDER, permutation
 from simcse_jax.data.pairing import Pairing
 
@@ -191,3 +192,31 @@ def test_pairs_of_single_sentences_are_told(repeated):
         ids = batch["input_ids"].reshape(8, -1)
         assert (equal(batch) <= (ids[:, None] == ids).all(axis=2)).all() and equal(batch).sum() > 8
         assert (batch["text"][::2, 0] == batch["text"][::2, 1]).all()
+
+
+def test_no_batch_has_a_text_twice_however_it_is_shared(repeated):
+    """Ten lines, each text twice, in batches of four: the same in every process, and from any step on."""
+    prepared = Prepared(repeated / "lines")
+    corpus = PreparedCorpus(prepared, 0, texts=True, apart=hashed_texts(prepared))
+    whole = corpus.batches(4, 3)
+    usual = dataclasses.replace(corpus, apart=None).batches(4, 3)
+    met = [0, 0]
+    for step in range(8):
+        batch = whole[step]
+        for place, found in enumerate((batch, usual[step])):
+            met[place] += 4 - len({*found["text"].ravel().tolist()})
+        parts = [corpus.batches(4, 3).rows(step, slice(first, first + 2))["input_ids"] for first in (0, 2)]
+        np.testing.assert_array_equal(np.concatenate(parts), batch["input_ids"])
+    assert met[0] == 0 < met[1] and not whole.repeated() and not usual.repeated()
+    for epoch in range(3):
+        orders = [np.sort(each._order(epoch, np.arange(10))).tolist() for each in (whole, usual)]
+        assert orders == [list(range(10))] * 2
+
+
+def test_texts_of_all_rows_are_those_of_their_columns(repeated):
+    found = hashed_texts(Prepared(repeated / "mixed"))
+    lines, triplets = (repeated / "lines.txt").read_text().splitlines(), (repeated / "triplets.csv").read_text()
+    expected = [*",".join(triplets.splitlines()[1:]).split(","), *itertools.chain(*([line, "", ""] for line in lines))]
+    texts = np.array(expected, object)
+    np.testing.assert_array_equal(found.ravel()[:, None] == found.ravel(), texts[:, None] == texts)
+    np.testing.assert_array_equal(found.ravel() < 0, texts == "")
