@@ -13,6 +13,8 @@ full stop and the closing quote are one token; here each is tokenized by itself,
 long sentence is cut. Its `evaluation.py` adds a full stop to sentences that end without one, and writes single quotes
 for double ones; its training does neither. The authors' OPT is not among the types of model here.
 
+The file of triplets: `simcse-jax build-data nli --source MNLI SNLI`; of sentences: `wiki_sentences --source DUMP`.
+
 ⚠ The paper's text could not be read whole here, so only what the code does is compared.
 """
 

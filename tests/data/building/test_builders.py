@@ -6,7 +6,8 @@ from support import ROOT
 from simcse_jax.data.building.builders import BUILDERS, Options
 
 DOWNLOADED = {"data/english-wordnet.xml.gz", "data/glove.6B.300d.txt"}  # as they are
-GIVEN = {"data/documents.txt", "data/mined.csv"}  # DeCLUTR: any corpus of long documents; pairs with their negatives
+# DeCLUTR: any corpus of long documents; pairs with their negatives; SNCSE: sentences with their negations.
+GIVEN = {"data/documents.txt", "data/mined.csv", "data/wiki1m_negated.csv"}
 NAMED = {  # by the recipes and the fields' defaults
     name
     for path in [*(ROOT / "configs").rglob("*.py"), ROOT / "simcse_jax/config/fields.py"]
