@@ -58,6 +58,7 @@ from simcse_jax.index.similarity import similarities
 from simcse_jax.models.config import DTYPES, SIMILARITIES
 from simcse_jax.models.head import PREFIX
 from simcse_jax.models.model_types import ROTARY
+from simcse_jax.models.modules import PREFIX as MODULES
 from simcse_jax.runs import exporting
 from simcse_jax.runs.card_fields import CardFields, card_fields
 from simcse_jax.runs.loading import load_model
@@ -221,9 +222,7 @@ class SimCSE:
     @property
     def num_parameters(self) -> int:
         """How many numbers the weights have, those of a language model's head left out."""
-        return sum(
-            array.size for weights in (self._model.params, self._model.module_weights) for array in weights.values()
-        )
+        return sum(array.size for array in self._model.params.values())
 
     @property
     def card(self) -> dict[str, Any]:
@@ -334,7 +333,7 @@ class SimCSE:
             batch_size=(self.batch_size if batch_size is None else batch_size) * len(jax.local_devices()),
             normalize=self.normalize if normalize is None else normalize,
             prompt=self.prompt_of(options.get("prompt"), options.get("prompt_name")),
-            modules=self._model.modules if pooler == self.own_pooler else (),
+            modules=self.config.modules if pooler == self.own_pooler else (),
         )
         check_truncation(size, embedder.dimension)
         size = self.truncate_dim if size is None else size
@@ -438,10 +437,10 @@ class SimCSE:
             more += repr(self.normalize)
         read = f"{settings} {more} {self.use_head}"
         if read not in self._digests:
-            params = self._model.params
+            params = self._model.without_modules().params
             arrays = [params[name] for name in sorted(params) if self.use_head or not name.startswith(PREFIX)]
             if embedder.modules or not embedder.include_prompt:
-                arrays += [value for _, value in sorted(embedder.module_weights.items())]
+                arrays += [value for name, value in sorted(self._model.params.items()) if name.startswith(MODULES)]
             about = settings.encode() + embedder.tokenizer.content() + more.encode()
             self._digests[read] = sha256(np.frombuffer(about, np.uint8), *map(np.asarray, arrays))
         return ModelIdentity(
@@ -643,8 +642,8 @@ class SimCSE:
             what training started from), `language="en"` or several codes; otherwise what the run knows.
 
         Raises:
-          UserError: when it is another folder or cannot be written, the model has modules that cannot be, or a field of
-            the card is wrong, or given for a model that is not a run's.
+          UserError: when it is another folder or cannot be written, the model has a pooler that cannot be, or a field
+            of the card is wrong, or given for a model that is not a run's.
         """
         check_path(folder, "folder")
         fields = card_fields(**card)
@@ -680,19 +679,20 @@ class SimCSE:
     def _as_set(self) -> Pretrained:
         """The weights, with the attributes as they are now."""
         self.prompt_of()  # checks the default
-        check_truncation(self.truncate_dim, self.config.token_size)
+        model = self._model if self.pooler == self.own_pooler else self._model.without_modules()
+        check_truncation(self.truncate_dim, model.config.sentence_size)
         if self.similarity_fn_name not in SIMILARITIES:
             raise no_such("similarity_fn_name", "similarity", str(self.similarity_fn_name), SIMILARITIES)
-        params = self._model.params.items()
+        params = model.params.items()
         kept = {name: value for name, value in params if self.use_head or not name.startswith(PREFIX)}
-        settings = self._model.settings._replace(
+        settings = model.settings._replace(
             prompts=self.prompts,
             default_prompt_name=self.default_prompt_name,
             truncate_dim=self.truncate_dim,
             similarity=self.similarity_fn_name,
         )
         own: dict[str, Any] = {"pooler": self.pooler, "max_length": self.max_length, "normalize": self.normalize}
-        return dataclasses.replace(self._model, params=jax.tree.map(np.asarray, kept), settings=settings, **own)
+        return dataclasses.replace(model, params=jax.tree.map(np.asarray, kept), settings=settings, **own)
 
     def save_index(self, folder: str | Path) -> None:
         """Writes the index to a folder, whole or not at all; an earlier index there is replaced."""

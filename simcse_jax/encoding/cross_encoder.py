@@ -23,7 +23,6 @@ from simcse_jax.huggingface.load import ChosenPooler
 from simcse_jax.huggingface.public_names import public_value
 from simcse_jax.huggingface.tokenizer import Tokenizer
 from simcse_jax.models.config import DTYPES
-from simcse_jax.models.modules import output_size
 
 Pair = tuple[str, str] | list[str]
 
@@ -58,7 +57,7 @@ class CrossEncoder:
         check_options(None, batch_size, max_length, model.max_length)
         self.batch_size, self.max_length = batch_size, max_length or model.max_length  # in pairs, in tokens
         self.config = model.config
-        self.num_labels = output_size(model.modules, 0)
+        self.num_labels = model.config.sentence_size
         self._model, self._tokenizer = model, Tokenizer(model.folder, model.config, typed=reads_types(model))
         self._embedder: Embedder | None = None
         self._placing = threading.Lock()
@@ -166,8 +165,8 @@ class CrossEncoder:
     def identity(self) -> dict[str, Any]:
         """All that the scores depend on."""
         model = self._model
-        about = repr((model.config, self.max_length, model.pooler, model.modules, self._prompt, self._tokenizer.typed))
-        arrays = [np.asarray(value) for _, value in sorted({**model.params, **model.module_weights}.items())]
+        about = repr((model.config, self.max_length, model.pooler, model.config.modules, self._prompt, self._tokenizer.typed))
+        arrays = [np.asarray(value) for _, value in sorted(model.params.items())]
         digest = sha256(np.frombuffer(about.encode() + self._tokenizer.content(), np.uint8), *arrays)
         return {"name": public_value("model.init_from", self.name), "dtype": self.dtype, "sha256": digest}
 

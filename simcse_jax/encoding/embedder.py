@@ -20,10 +20,9 @@ from simcse_jax.errors import UserError
 from simcse_jax.host.progress import Progress
 from simcse_jax.huggingface.load import ChosenPooler, Pretrained
 from simcse_jax.huggingface.tokenizer import Text, Tokenizer
-from simcse_jax.models import modules as arithmetic
 from simcse_jax.models import parameters
+from simcse_jax.models.config import Cut, Module, Normalize, output_size
 from simcse_jax.models.head import has_head
-from simcse_jax.models.modules import Cut, Module, Normalize
 from simcse_jax.models.parameters import Arrays, Params
 from simcse_jax.models.pooling import JOIN
 from simcse_jax.models.sentence_encoder import Graph, build
@@ -63,19 +62,18 @@ class Embedder:
     prompt: str = ""
     include_prompt: bool = True
     modules: tuple[Module, ...] = ()
-    module_weights: Arrays = dataclasses.field(default_factory=dict)
     copies: Arrays = dataclasses.field(default_factory=dict)
 
     @property
     def arrays(self) -> Arrays:
         """What the program of `make_embed` reads."""
-        return {**parameters.sentence_encoder(self.params), **self.copies, **self.module_weights}
+        return {**parameters.sentence_encoder(self.params), **self.copies}
 
     @property
     def dimension(self) -> int:
         """The number of elements of an embedding."""
         size = parameters.token_size(self.params)
-        return arithmetic.output_size(self.modules, size * len(self.pooler.split(JOIN)))
+        return output_size(self.modules, size * len(self.pooler.split(JOIN)))
 
     def truncated(self, size: int, *, normalized_first: bool) -> "Embedder":
         """Embeddings with their first `size` elements alone; of length 1 before the cut or, if at all, after it."""
@@ -171,8 +169,7 @@ def on_local_devices(model: Pretrained, tokenizer: Tokenizer, chosen: ChosenPool
         max_length=model.max_length,
         sharding=NamedSharding(mesh, PartitionSpec("data")) if several else None,
         include_prompt=model.include_prompt,
-        modules=model.modules,
-        module_weights=jax.device_put(dict(model.module_weights), place),
+        modules=model.config.modules,
         copies=parameters.copies(parameters.sentence_encoder(params), jnp.dtype(dtype)),
     )
 
@@ -233,12 +230,13 @@ def make_embed(
             how: dict[str, Any] = {
                 "pooler": pooler,
                 "use_head": use_head,
+                "modules": modules,
                 "skipped": skipped,
                 "most_tokens": most_tokens,
             }
             if typed:
                 how["token_types"] = jnp.maximum(attention_mask - 1, 0)
                 attention_mask = jnp.minimum(attention_mask, 1)
-            return arithmetic.apply(modules, params, encoder(input_ids, attention_mask, **how))
+            return encoder(input_ids, attention_mask, **how)
 
     return by_rows(embed, sharding)

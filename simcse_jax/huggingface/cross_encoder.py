@@ -3,6 +3,7 @@
 The head of every model type is a few of `models.modules` after a pooler, so that what computes embeddings scores pairs.
 """
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,9 +27,9 @@ from simcse_jax.huggingface.sentence_transformers import (
 from simcse_jax.huggingface.weight_files import read_weights
 from simcse_jax.huggingface.weight_names import as_float32, check_parts, normalize_names, to_params
 from simcse_jax.models import modules as arithmetic
-from simcse_jax.models.config import GELU, EncoderConfig
+from simcse_jax.models.config import Dense, EncoderConfig, GELU, LayerNorm, Module
 from simcse_jax.models.model_types import FROM_ZERO
-from simcse_jax.models.modules import ACTIVATIONS, Dense, LayerNorm, Module
+from simcse_jax.models.modules import ACTIVATIONS
 
 KIND = "CrossEncoder"  # the model type in sentence-transformers' settings
 CLASSIFIER = "ForSequenceClassification"  # the end of transformers' names of these classes
@@ -99,15 +100,14 @@ def load_cross_encoder(name: str) -> Pretrained:
     check_parts(tensors, config, str(path))
     modules, weights = _read_head(tensors, HEADS[config.model_type], config, fields, (where, str(path)))
     labels = modules[-1].size if isinstance(modules[-1], Dense) else 0
-    modules[-1] = Dense(_activation(folder, fields, labels), labels)
+    modules[-1] = Dense(_activation(folder, fields, labels), labels, inputs=config.hidden_size)
     pooling = fields.get("classifier_pooling", "cls") if config.model_type == "modernbert" else "cls"
     if pooling not in POOLERS:
         raise UserError(f"{where}: classifier_pooling is {pooling!r:.60}, not one of {', '.join(POOLERS)}")
     return Pretrained(
-        *(name, transformer, config, to_params(tensors, config, None, str(path)), POOLERS[pooling]),
+        *(name, transformer, dataclasses.replace(config, modules=tuple(modules))),
+        *({**to_params(tensors, config, None, str(path)), **weights}, POOLERS[pooling]),
         max_length_of(transformer, config),
-        modules=tuple(modules),
-        module_weights=weights,
         settings=_settings(folder),
     )
 
@@ -163,15 +163,15 @@ def _read_head(
     activation = head.activation or OWN_ACTIVATIONS.get(own if isinstance(own, str) else "", "")
     if not activation:
         raise UserError(f"{where}: classifier_activation {own!r:.60} is not supported")
-    modules: list[Module] = [Dense(activation, size)]
+    modules: list[Module] = [Dense(activation, size, inputs=size)]
     weights = [{"kernel": read(f"{head.dense}.weight", size, size).T, "bias": bias(head.dense, size)}]
     if head.norm:
         if config.layer_norm_eps != arithmetic.LAYER_NORM_EPSILON:
             raise UserError(f"{where}: norm_eps is {config.layer_norm_eps}; heads with 1e-05 alone are supported")
-        modules.append(LayerNorm())
+        modules.append(LayerNorm(inputs=size))
         weights.append({"scale": read(f"{head.norm}.weight", size), "bias": bias(head.norm, size)})
     kernel = read(f"{head.out}.weight", None, size)
-    modules.append(Dense("Identity", len(kernel)))
+    modules.append(Dense("Identity", len(kernel), inputs=size))
     weights.append({"kernel": kernel.T, "bias": bias(head.out, len(kernel))})
     named = ((f"{arithmetic.PREFIX}{number}.", each) for number, each in enumerate(weights))
     return modules, {prefix + name: value for prefix, each in named for name, value in each.items()}

@@ -8,7 +8,7 @@ import dataclasses
 import functools
 import re
 import warnings
-from collections.abc import Container, Mapping
+from collections.abc import Container
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -48,12 +48,14 @@ from simcse_jax.huggingface.word_vectors import (
 from simcse_jax.models.config import MASK_TOKEN, POOLERS, SEVERAL_LAYERS, EncoderConfig, pooler_of
 from simcse_jax.models.head import has_head
 from simcse_jax.models.model_types import WORD_VECTORS
-from simcse_jax.models.modules import Module
+from simcse_jax.models.modules import PREFIX
 from simcse_jax.models.parameters import WORD_EMBEDDING, Arrays
 
 # The reference's released models state their pooler only in their names, not in their files; those that its scripts
 # train are in my-unsup-simcse-bert-base-uncased and the like.
 REFERENCE_NAME = re.compile(r"(unsup|sup)-simcse-(bert|roberta)-(base|large)")
+# In our marker, of a model that is not itself without the folders of its modules.
+NEEDS_MODULES = ("convolutions", "modules")
 # A model that others trained with the reference's code and named themselves: sup_mydata, my-unsup-2024.
 LIKE_REFERENCE = re.compile(r"^(my[_-])?(un)?sup([_-]|$)|(un)?sup[_-]simcse")
 
@@ -62,14 +64,15 @@ LIKE_REFERENCE = re.compile(r"^(my[_-])?(un)?sup([_-]|$)|(un)?sup[_-]simcse")
 class Pretrained:
     """A model read from a folder.
 
-    `params` has a head's parameters if a pooler of the model is followed by one, and those of convolutions if and only
-    if `config` names some. `pooler` is the model's own, None if its folder asks for something that this package lacks
-    (`refusal` then says what); `guess` says how it was found where the files do not state it, empty: they do.
+    `params` has a head's parameters if a pooler of the model is followed by one, and those of convolutions and modules
+    if and only if `config` names some. `pooler` is the model's own, None if its folder asks for something that this
+    package lacks (`refusal` then says what); `guess` says how it was found where the files do not state it, empty: they
+    do.
     `language_model` is the checkpoint's masked-language-model head (see `models.language_model`), None if it has none.
 
     The others are for folders of sentence-transformers: `normalize` says whether embeddings have unit length,
-    `include_prompt` whether the pooler reads a prompt's tokens; `modules` come after pooler and head, with their
-    weights, and `settings` are the prompts, the truncation and the similarity.
+    `include_prompt` whether the pooler reads a prompt's tokens; `settings` are the prompts, the truncation and the
+    similarity.
     """
 
     name: str
@@ -81,8 +84,6 @@ class Pretrained:
     language_model: dict[str, np.ndarray] | None = None
     normalize: bool = False
     include_prompt: bool = True
-    modules: tuple[Module, ...] = ()
-    module_weights: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
     settings: Settings = DEFAULTS
     refusal: str = ""
     guess: str = ""
@@ -119,6 +120,11 @@ class Pretrained:
         if self.vocabulary is not None:
             raise UserError(f"{self.name}: averages word vectors and has no layers; {what} needs a transformer")
 
+    def without_modules(self) -> "Pretrained":
+        """The same model with nothing after pooler and head but what `normalize` says."""
+        params = {name: value for name, value in self.params.items() if not name.startswith(PREFIX)}
+        return dataclasses.replace(self, config=dataclasses.replace(self.config, modules=()), params=params)
+
     @property
     def besides(self) -> list[str]:
         """What its folder asks for in addition to encoder, pooler and head, in words."""
@@ -126,7 +132,7 @@ class Pretrained:
         prompts = [name for name, text in settings.prompts.items() if text]
         parts = [f"its own pooling ({self.refusal})"] if self.refusal else []
         parts += [f"the prompts {', '.join(prompts)}"] if prompts else []
-        parts += [f"the modules {describe(self.modules)}"] if self.modules else []
+        parts += [f"the modules {describe(self.config.modules)}"] if self.config.modules else []
         parts += ["the module Normalize"] if self.normalize else []
         parts += ["include_prompt=false"] if not self.include_prompt else []
         parts += [f"the truncation to {settings.truncate_dim} elements"] if settings.truncate_dim else []
@@ -213,7 +219,7 @@ def load(name: str, num_layers: int = 0) -> Pretrained:
     try:
         if marker is None or listed:
             _check_kind(folder, hf_config, settings, listed)
-        modules = read_modules(folder) if listed or (marker and marker.get("convolutions")) else None
+        modules = read_modules(folder) if listed or (marker and any(map(marker.get, NEEDS_MODULES))) else None
     except Unsupported as error:
         refusal = str(error)
     ours = None if marker is None else _read_marker(marker, folder / MARKER)
@@ -236,12 +242,10 @@ def load(name: str, num_layers: int = 0) -> Pretrained:
 def _with_modules(model: Pretrained, modules: Modules) -> Pretrained:
     return dataclasses.replace(
         model,
-        config=dataclasses.replace(model.config, convolutions=modules.convolutions),
-        params={**model.params, **modules.convolution_weights},
+        config=dataclasses.replace(model.config, convolutions=modules.convolutions, modules=modules.after),
+        params={**model.params, **modules.convolution_weights, **modules.weights},
         normalize=modules.normalize,
         include_prompt=modules.include_prompt,
-        modules=modules.after,
-        module_weights=modules.weights,
     )
 
 

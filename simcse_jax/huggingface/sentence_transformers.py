@@ -19,10 +19,9 @@ from simcse_jax.huggingface.module_folders import (
     read_tensors,
     read_word_weights,
 )
-from simcse_jax.models import modules as arithmetic
-from simcse_jax.models.config import SIMILARITIES, Convolutions
+from simcse_jax.models.config import SIMILARITIES, Convolutions, Cut, Dense, LayerNorm, Module, Normalize, output_size
 from simcse_jax.models.model_types import flag
-from simcse_jax.models.modules import ACTIVATIONS, Cut, Dense, LayerNorm, Normalize
+from simcse_jax.models.modules import ACTIVATIONS, PREFIX
 from simcse_jax.models.pooling import JOIN
 
 LISTING = "modules.json"  # lists a folder's modules
@@ -93,7 +92,7 @@ class Modules(NamedTuple):
     convolution_weights: Weights  # by our names
     pooler: str  # one of ours, or several joined by +
     dense: Weights  # the head's tensors, by the names of BERT's pooler; empty without a head
-    after: tuple[arithmetic.Module, ...]  # what comes after pooler and head
+    after: tuple[Module, ...]  # what comes after pooler and head
     weights: Weights  # of these
     include_prompt: bool  # whether the pooler reads a prompt's tokens
     normalize: bool  # whether embeddings have unit length in the end
@@ -179,7 +178,7 @@ def read_modules(folder: Path, size_of_words: int = 0) -> Modules:
     dense: Weights = {}
     if rest and rest[0].kind == Kind.DENSE and not size_of_words and not convolutions:
         module, weights = _read_dense(rest[0].path, size)
-        if module == Dense("Tanh", hidden) and size == hidden:
+        if module == Dense("Tanh", hidden, inputs=hidden):
             dense = {"pooler.dense.weight": weights["kernel"].T, "pooler.dense.bias": weights["bias"]}
             del rest[0]
     after, weights = _read_rest(rest, size)
@@ -259,21 +258,21 @@ def _check_names(folder: Path) -> None:
             raise Unsupported(f"{path}: {field} is {config[field]!r:.60}; only 'sentence_embedding' is supported")
 
 
-def _read_rest(entries: Sequence[_Entry], size: int) -> tuple[tuple[arithmetic.Module, ...], Weights]:
+def _read_rest(entries: Sequence[_Entry], size: int) -> tuple[tuple[Module, ...], Weights]:
     """The modules after pooler and head, and all their weights; `size` is that of the embeddings before them."""
-    after: list[arithmetic.Module] = []
+    after: list[Module] = []
     weights: Weights = {}
     for number, entry in enumerate(entries):
-        module: arithmetic.Module = Normalize()
+        module: Module = Normalize()
         own: Weights = {}
         if entry.kind == Kind.DENSE:
             module, own = _read_dense(entry.path, size)
         elif entry.kind == Kind.LAYER_NORM:
             tensors = read_tensors(entry.path, {"norm.weight": (size,), "norm.bias": (size,)})
-            module, own = LayerNorm(), {"scale": tensors["norm.weight"], "bias": tensors["norm.bias"]}
+            module, own = LayerNorm(inputs=size), {"scale": tensors["norm.weight"], "bias": tensors["norm.bias"]}
         after.append(module)
-        weights |= {f"{arithmetic.PREFIX}{number}.{name}": value for name, value in own.items()}
-        size = arithmetic.output_size([module], size)
+        weights |= {f"{PREFIX}{number}.{name}": value for name, value in own.items()}
+        size = output_size([module], size)
     return tuple(after), weights
 
 
@@ -293,12 +292,13 @@ def _read_dense(folder: Path, size: int) -> tuple[Dense, Weights]:
     shapes |= {"linear.bias": (after,)} if bias else {}
     shapes |= {"residual.weight": (after, size)} if residual and after != size else {}
     tensors = read_tensors(folder, shapes)
-    weights = {"kernel": tensors["linear.weight"].T, "bias": tensors.get("linear.bias", np.zeros(after, np.float32))}
+    weights = {"kernel": tensors["linear.weight"].T}
+    weights |= {"bias": tensors["linear.bias"]} if bias else {}
     weights |= {"residual": tensors["residual.weight"].T} if "residual.weight" in tensors else {}
-    return Dense(activation, after, residual), weights
+    return Dense(activation, after, residual, inputs=size, bias=bool(bias)), weights
 
 
-def describe(modules: Sequence[arithmetic.Module]) -> str:
+def describe(modules: Sequence[Module]) -> str:
     """Modules in a few words, for messages."""
     sizes = (f" to {module.size}" if isinstance(module, Dense | Cut) else "" for module in modules)
     return ", ".join(type(module).__name__ + size for module, size in zip(modules, sizes, strict=True))

@@ -8,7 +8,7 @@ import numpy as np
 
 from simcse_jax.errors import UserError
 from simcse_jax.host.storage import read_json, write_json
-from simcse_jax.huggingface.load import Pretrained
+from simcse_jax.huggingface.load import NEEDS_MODULES, Pretrained
 from simcse_jax.huggingface.module_folders import CONFIG, cnn_module, pooling_for, relu_module, word_weights_module
 from simcse_jax.huggingface.sentence_transformers import LISTING, POOLING_SWITCHES, SETTINGS_FILE, Kind
 from simcse_jax.huggingface.tokenizer import FILES, MARKER, WORDS_FILE, Tokenizer
@@ -16,10 +16,11 @@ from simcse_jax.huggingface.tokenizer_rules import SPECIAL_TOKENS
 from simcse_jax.huggingface.weight_files import write_safetensors
 from simcse_jax.huggingface.weight_names import NAMES, head_tensors, to_tensors
 from simcse_jax.huggingface.word_vectors import write_word_embeddings
-from simcse_jax.models.config import MASK_TOKEN, POOLERS
-from simcse_jax.models.convolutions import PREFIX
+from simcse_jax.models.config import MASK_TOKEN, POOLERS, Dense, LayerNorm
+from simcse_jax.models.convolutions import PREFIX as CONVOLUTIONS
 from simcse_jax.models.model_types import MODEL_TYPES, for_transformers
-from simcse_jax.models.parameters import WORD_EMBEDDING
+from simcse_jax.models.modules import PREFIX as MODULES
+from simcse_jax.models.parameters import WORD_EMBEDDING, subset
 from simcse_jax.version import __version__
 
 TYPES = "sentence_transformers.models"  # all versions of sentence-transformers find their modules here
@@ -45,11 +46,9 @@ def write_model(model: Pretrained, folder: Path) -> None:
     pooler = model.pooler
     if pooler not in POOLERS:
         raise UserError(model.refusal or f"{model.name}: the pooler {pooler} cannot be written")
-    if model.modules or not model.include_prompt:
-        raise UserError(f"{model.name}: {' and '.join(model.besides)} cannot be written")
     if model.vocabulary is not None:
         return _write_words(model, folder)
-    encoder = {name: value for name, value in model.params.items() if not name.startswith(PREFIX)}
+    encoder = {name: value for name, value in model.params.items() if not name.startswith((CONVOLUTIONS, MODULES))}
     tensors = to_tensors(encoder, model.config)
     names = NAMES[model.config.model_type]
     if names.has_pooler and not model.has_head:
@@ -78,7 +77,8 @@ def write_encoder_files(
     `fields` are set in `config.json`, in addition to its own.
     """
     marker = {"pooler": pooler, "head": has_head, "version": __version__}
-    write_json(target / MARKER, marker | ({"convolutions": True} if model.config.convolutions else {}))
+    needed = {"convolutions": model.config.convolutions, "modules": model.config.modules or not model.include_prompt}
+    write_json(target / MARKER, marker | {name: True for name in NEEDS_MODULES if needed[name]})
     if model.vocabulary is not None:
         sizes = {"vocab_size": model.config.vocab_size, "hidden_size": model.config.hidden_size}
         write_json(target / "config.json", {"model_type": model.config.model_type} | sizes)
@@ -124,8 +124,7 @@ def _write_words(model: Pretrained, folder: Path) -> None:
     words.mkdir()
     write_word_embeddings(words, model.vocabulary, np.asarray(model.params[WORD_EMBEDDING]), model.max_length)
     pooling = {"word_embedding_dimension": model.config.hidden_size, "pooling_mode_mean_tokens": True}
-    normalize = [Module(Kind.NORMALIZE, {}, {})] if model.normalize else []
-    _write_modules([Module(Kind.POOLING, pooling, {}), *normalize], folder, (words.name, Kind.WORDS))
+    _write_modules([Module(Kind.POOLING, pooling, {}), *_modules_after(model)], folder, (words.name, Kind.WORDS))
     write_json(folder / SETTINGS_FILE, _settings(model))
     write_json(folder / MARKER, {"pooler": model.pooler, "head": False, "version": __version__})
 
@@ -148,14 +147,36 @@ def _modules(model: Pretrained, tokenizer: Tokenizer, pooler: str, tensors: dict
         modules.append(Module(Kind.WORD_WEIGHTS, *words))
         over_tokens = "avg"
     switches = {f"pooling_mode_{name}": stands_for == over_tokens for name, stands_for in POOLING_SWITCHES.items()}
-    modules.append(Module(Kind.POOLING, size | switches, {}))
+    include = {} if model.include_prompt else {"include_prompt": False}
+    modules.append(Module(Kind.POOLING, size | switches | include, {}))
     if model.has_head:
         fields = {"in_features": model.config.hidden_size, "out_features": model.config.hidden_size, "bias": True}
         fields |= {"activation_function": "torch.nn.modules.activation.Tanh"}
         pooling_layer = NAMES[model.config.model_type].pooler
         dense = {f"linear.{part}": tensors[f"{pooling_layer}.{part}"] for part in ("weight", "bias")}
         modules.append(Module(Kind.DENSE, fields, dense))
-    return [*modules, *([Module(Kind.NORMALIZE, {}, {})] if model.normalize else [])]
+    return [*modules, *_modules_after(model)]
+
+
+def _modules_after(model: Pretrained) -> list[Module]:
+    """What comes after pooler and head."""
+    modules = []
+    for number, module in enumerate(model.config.modules):
+        own = {name: np.asarray(value) for name, value in subset(model.params, f"{MODULES}{number}.").items()}
+        if isinstance(module, Dense):
+            package = "linear" if module.activation == "Identity" else "activation"
+            fields: dict[str, Any] = {"in_features": module.inputs, "out_features": module.size, "bias": module.bias}
+            fields |= {"activation_function": f"torch.nn.modules.{package}.{module.activation}"}
+            fields |= {"use_residual": True} if module.residual else {}
+            names = {"kernel": "linear.weight", "bias": "linear.bias", "residual": "residual.weight"}
+            tensors = {names[name]: np.ascontiguousarray(value.T) for name, value in own.items()}
+            modules.append(Module(Kind.DENSE, fields, tensors))
+        elif isinstance(module, LayerNorm):
+            tensors = {"norm.weight": own["scale"], "norm.bias": own["bias"]}
+            modules.append(Module(Kind.LAYER_NORM, {"dimension": module.inputs}, tensors))
+        else:
+            modules.append(Module(Kind.NORMALIZE, {}, {}))
+    return modules + ([Module(Kind.NORMALIZE, {}, {})] if model.normalize else [])
 
 
 def _settings(model: Pretrained) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import dataclasses
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from simcse_jax.errors import UserError
@@ -130,6 +130,52 @@ class Convolutions:
 
 
 @dataclasses.dataclass(frozen=True)
+class Dense:
+    """A linear layer and an activation: `kernel` (D, E), `bias` (E,) and, to add inputs of D ≠ E, `residual` (D, E)."""
+
+    activation: str  # of `models.modules.ACTIVATIONS`
+    size: int  # E
+    residual: bool = False  # adds the input to the output
+    # `repr=False`: see `EncoderConfig`
+    _: dataclasses.KW_ONLY
+    inputs: int = dataclasses.field(repr=False)  # D
+    bias: bool = dataclasses.field(default=True, repr=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class LayerNorm:
+    """Layer normalization: `scale` (D,) and `bias` (D,)."""
+
+    _: dataclasses.KW_ONLY
+    inputs: int = dataclasses.field(repr=False)  # D
+
+
+@dataclasses.dataclass(frozen=True)
+class Normalize:
+    """Scales embeddings to length 1."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Cut:
+    """Keeps the first elements of an embedding."""
+
+    size: int
+
+
+Module = Dense | LayerNorm | Normalize | Cut
+
+
+def output_size(modules: Sequence[Module], size: int) -> int:
+    """The number of elements of an embedding after all modules; `size` is that before them."""
+    for module in modules:
+        if isinstance(module, Dense):
+            size = module.size
+        elif isinstance(module, Cut):
+            size = min(size, module.size)
+    return size
+
+
+@dataclasses.dataclass(frozen=True)
 class Site:
     """A linear map of a layer, as Hugging Face's classes have them: some columns of one of our products."""
 
@@ -219,11 +265,17 @@ class EncoderConfig:
     partial: Partial | None = dataclasses.field(default=None, repr=False)  # None: all of it trains
     attention_kernels: bool = dataclasses.field(default=False, repr=False)  # whether the hardware's own may be used
     mask_token_id: int | None = dataclasses.field(default=None, repr=False)  # its tokenizer's, if that is known
+    modules: tuple[Module, ...] = dataclasses.field(default=(), repr=False)  # after its own pooler and head
 
     @property
     def token_size(self) -> int:
-        """The number of features of a token that the pooler reads, and so of an embedding."""
+        """The number of features of a token that the pooler reads."""
         return self.convolutions.size if self.convolutions else self.hidden_size
+
+    @property
+    def sentence_size(self) -> int:
+        """The number of elements of a sentence's embedding."""
+        return output_size(self.modules, self.token_size)
 
     @property
     def table_size(self) -> int:

@@ -1,44 +1,17 @@
 """Modules after the pooler and the head in some models of sentence-transformers: functions of embeddings."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from simcse_jax.models.arrays import AnyArray
+from simcse_jax.models.config import Cut, Dense, LayerNorm, Module, Normalize
 from simcse_jax.models.nonlinearities import gelu, layer_norm
-from simcse_jax.models.parameters import subset
 
 PREFIX = "modules."  # the names of their weights start with it, and with the module's number: modules.0.kernel
 LAYER_NORM_EPSILON = 1e-5  # PyTorch's default, which sentence-transformers leaves as it is
-
-
-class Dense(NamedTuple):
-    """A linear layer and an activation: `kernel` (D, E), `bias` (E,) and, to add inputs of D ≠ E, `residual` (D, E)."""
-
-    activation: str  # of `ACTIVATIONS`
-    size: int  # E
-    residual: bool = False  # adds the input to the output
-
-
-class LayerNorm(NamedTuple):
-    """Layer normalization: `scale` (D,) and `bias` (D,)."""
-
-
-class Normalize(NamedTuple):
-    """Scales embeddings to length 1."""
-
-
-class Cut(NamedTuple):
-    """Keeps the first elements of an embedding."""
-
-    size: int
-
-
-Module = Dense | LayerNorm | Normalize | Cut
-Weights = Mapping[str, AnyArray]
 
 # By the names of PyTorch's classes, with the defaults of their arguments.
 ACTIVATIONS: dict[str, Callable[[Float[Array, "B D"]], Float[Array, "B D"]]] = {
@@ -63,16 +36,31 @@ ACTIVATIONS: dict[str, Callable[[Float[Array, "B D"]], Float[Array, "B D"]]] = {
 }
 
 
-def apply(modules: Sequence[Module], weights: Weights, x: Float[Array, "B D"]) -> Float[Array, "B _E"]:
+def shapes(module: Module) -> dict[str, tuple[int, ...]]:
+    """The shapes of a module's weights, by name."""
+    match module:
+        case Dense(size=size, inputs=inputs):
+            found: dict[str, tuple[int, ...]] = {"kernel": (inputs, size)}
+            found |= {"bias": (size,)} if module.bias else {}
+            return found | ({"residual": (inputs, size)} if module.residual and inputs != size else {})
+        case LayerNorm(inputs=inputs):
+            return {"scale": (inputs,), "bias": (inputs,)}
+    return {}
+
+
+def apply(
+    modules: Sequence[Module], weights: Sequence[Mapping[str, Any]], x: Float[Array, "B D"]
+) -> Float[Array, "B _E"]:
     """Embeddings (B, D) through all modules, in their order, in float32.
 
-    `weights`: their weights, with the names that `PREFIX` describes.
+    `weights`: of each, by name, arrays or Flax's parameters; the last modules may have none.
     """
     for number, module in enumerate(modules):
-        own = {name: jnp.asarray(value) for name, value in subset(weights, f"{PREFIX}{number}.").items()}
+        own = {name: weights[number][name][...] for name in shapes(module)}
         match module:
             case Dense():
-                y = ACTIVATIONS[module.activation](x @ own["kernel"] + own["bias"])
+                y = x @ own["kernel"]
+                y = ACTIVATIONS[module.activation](y + own["bias"] if module.bias else y)
                 x = y + (x @ own["residual"] if "residual" in own else x) if module.residual else y
             case LayerNorm():
                 x = layer_norm(x, own["scale"], own["bias"], LAYER_NORM_EPSILON)
@@ -81,13 +69,3 @@ def apply(modules: Sequence[Module], weights: Weights, x: Float[Array, "B D"]) -
             case Cut():
                 x = x[:, : module.size]
     return x
-
-
-def output_size(modules: Sequence[Module], size: int) -> int:
-    """The number of elements of an embedding after all modules; `size` is that before them."""
-    for module in modules:
-        if isinstance(module, Dense):
-            size = module.size
-        elif isinstance(module, Cut):
-            size = min(size, module.size)
-    return size

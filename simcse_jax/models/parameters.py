@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from simcse_jax.models import convolutions
+from simcse_jax.models import convolutions, modules
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.head import PREFIX
 from simcse_jax.models.products import Copied, DType
@@ -17,7 +17,7 @@ Arrays = Mapping[str, AnyArray]  # parameters on a device or on the host
 Model = TypeVar("Model", bound=nnx.Module)
 Value = TypeVar("Value")  # an array, its shape or its sharding
 
-PARTS = ("encoder.", convolutions.PREFIX, PREFIX)  # of a sentence encoder
+PARTS = ("encoder.", convolutions.PREFIX, PREFIX, modules.PREFIX)  # of a sentence encoder
 # Prefixes of what a run may train in addition to the sentence encoder's `PARTS`: a second encoder, a language model's
 # head, and a projector. Objectives name their other parameters.
 SECOND, LANGUAGE_MODEL, PROJECTOR = "second.", "language_model.", "projector."

@@ -1,6 +1,7 @@
-"""An encoder with its convolutions, its pooler and its head: sentences in, one vector each out."""
+"""An encoder with its convolutions, pooler, head and modules: sentences in, one vector each out."""
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -9,8 +10,9 @@ from flax import nnx
 from jaxtyping import Array, Bool, Float, Int
 
 from simcse_jax.models import convolutions, parameters
+from simcse_jax.models import modules as arithmetic
 from simcse_jax.models.arrays import AnyArray
-from simcse_jax.models.config import EncoderConfig
+from simcse_jax.models.config import EncoderConfig, Module
 from simcse_jax.models.encoder import Encoder
 from simcse_jax.models.layer import linear
 from simcse_jax.models.pooling import FIRST_TOKEN, pool
@@ -20,9 +22,10 @@ from simcse_jax.models.products import DType
 class SentenceEncoder(nnx.Module):
     """Encoder, pooler and, if the model has one, the head: a dense D→D layer with tanh.
 
-    Some models have convolutions before the pooler (`EncoderConfig.convolutions`), which then reads nothing else.
+    Some models have convolutions before the pooler (`EncoderConfig.convolutions`), which then reads nothing else, and
+    modules at the end (`EncoderConfig.modules`).
 
-    The embeddings and the head are float32, whatever the encoder's `dtype`. A new head has weights
+    The embeddings, the head and the modules are float32, whatever the encoder's `dtype`. A new head has weights
     N(0, 0.02²) and bias zero (SimCSE, section 6.3 and its code).
     """
 
@@ -30,6 +33,11 @@ class SentenceEncoder(nnx.Module):
         self.encoder = Encoder(config, rngs=rngs, dtype=dtype)
         self.convolutions = nnx.List(convolutions.layers(config)) if config.convolutions else None
         self.head = linear(config.hidden_size, config.hidden_size, rngs) if with_head else None
+        weights = [
+            {name: nnx.Param(jnp.zeros(shape)) for name, shape in arithmetic.shapes(module).items()}
+            for module in config.modules
+        ]
+        self.modules = nnx.List([nnx.Dict(own) for own in weights])
 
     def __call__(
         self,
@@ -38,17 +46,19 @@ class SentenceEncoder(nnx.Module):
         *,
         pooler: str,
         use_head: bool,
+        modules: Sequence[Module] = (),
         skipped: int = 0,
         **options: Any,
     ) -> Float[Array, "B _D"]:
         """(B, T) token ids to (B, D) embeddings, not normalized.
 
-        See `pool` for `skipped`, and `Encoder.__call__` for the other options.
+        `modules` come last: the model's own or, with another pooler, none of them, and then others without weights. See
+        `pool` for `skipped`, and `Encoder.__call__` for the other options.
         """
         only = pooler in FIRST_TOKEN and not skipped
         features = self.token_features(input_ids, attention_mask, first_only=only, **options)
         is_mask_token = self.is_mask_token(input_ids)
-        return self.pooled(features, attention_mask, pooler, use_head, skipped, is_mask_token)
+        return self.pooled(features, attention_mask, pooler, use_head, modules, skipped, is_mask_token)
 
     def token_features(
         self,
@@ -82,6 +92,7 @@ class SentenceEncoder(nnx.Module):
         attention_mask: Int[AnyArray, "B T"],
         pooler: str,
         use_head: bool,
+        modules: Sequence[Module] = (),
         skipped: int = 0,
         is_mask_token: Bool[Array, "B T"] | None = None,
         removed: Float[Array, "B _D"] | None = None,
@@ -93,10 +104,10 @@ class SentenceEncoder(nnx.Module):
         embeddings = pool(features, attention_mask, pooler, skipped, is_mask_token)
         if removed is not None:
             embeddings -= removed
-        if not use_head:
-            return embeddings
-        assert self.head is not None
-        return jnp.tanh(self.head(embeddings))
+        if use_head:
+            assert self.head is not None
+            embeddings = jnp.tanh(self.head(embeddings))
+        return arithmetic.apply(modules, self.modules, embeddings)
 
 
 Graph = nnx.GraphDef[SentenceEncoder]

@@ -105,7 +105,7 @@ class MomentumContrast(Objective):
                 for place, (name, value) in enumerate(sorted(own.items()))
             }
             own = _followed(own, params, fields["momentum"])
-        queue = jnp.zeros((fields["queue"], encoder.token_size), jnp.float32)
+        queue = jnp.zeros((fields["queue"], encoder.sentence_size), jnp.float32)
         return {**own, QUEUE: queue, FILLED: jnp.zeros((), jnp.int32)}
 
     def left(self, plan: Plan) -> Mapping[str, View]:

@@ -40,7 +40,7 @@ def softmax_nli(
 
 
 def _fresh(encoder: EncoderConfig, key: Key[Array, ""]) -> dict[str, Array]:
-    return {KERNEL: 0.02 * jax.random.normal(key, (3 * encoder.token_size, 3), jnp.float32)}
+    return {KERNEL: 0.02 * jax.random.normal(key, (3 * encoder.sentence_size, 3), jnp.float32)}
 
 
 class SoftmaxNLI(Objective):

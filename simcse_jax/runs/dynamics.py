@@ -149,7 +149,8 @@ def checkpoint_encoders(folder: Folder, batch_size: int = 64) -> Iterator[Kept]:
     pooler, use_head = choose_pooler(model, None)
     graph, _ = build(model.config, with_head=has_head(model.params))
     tokenizer = Tokenizer(model.folder, model.config)
-    embed = Embedder(graph, model.params, pooler, use_head, tokenizer, model.max_length, batch_size)
+    read = (graph, model.params, pooler, use_head, tokenizer, model.max_length, batch_size)
+    embed = Embedder(*read, modules=model.config.modules)
     temperature = temperature_of(run["config"]["objective"])
 
     def kept(step: int, params: Params) -> Kept:

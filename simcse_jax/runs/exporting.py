@@ -74,7 +74,7 @@ def export(
     check_places(workdir, output)
     model = load_workdir(workdir, step=step)
     if truncate_dim is not None:
-        check_truncation(truncate_dim, model.config.token_size, "--truncate-dim")
+        check_truncation(truncate_dim, model.config.sentence_size, "--truncate-dim")
         model = dataclasses.replace(model, settings=model.settings._replace(truncate_dim=truncate_dim))
     other, run = other_than_scored(workdir, step), Workdir(workdir)
     name = hub_name or output.resolve().name

@@ -28,7 +28,7 @@ from simcse_jax.models.model_types import WORD_VECTORS
 from simcse_jax.models.parameters import LANGUAGE_MODEL, sentence_encoder, subset
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.objectives.registry import comes_from_outside
-from simcse_jax.runs.run_files import KEPT
+from simcse_jax.runs.run_files import KEPT, modules_of
 from simcse_jax.runs.state import computed_as, convolutions_of, read_frozen, split_shapes, with_parts
 from simcse_jax.runs.workdir import Workdir
 
@@ -107,7 +107,7 @@ def trained_config(folder: Folder, run: Mapping[str, Any]) -> EncoderConfig:
     """The encoder of a run's model."""
     where, model = folder / "model" / "config.json", run["config"]["model"]
     config = computed_as(model, EncoderConfig.from_hugging_face(read_json(where), str(where)))
-    return dataclasses.replace(config, convolutions=convolutions_of(model))
+    return dataclasses.replace(config, convolutions=convolutions_of(model), modules=modules_of(run))
 
 
 def other_than_scored(folder: Folder, step: int | str | None) -> int | None:

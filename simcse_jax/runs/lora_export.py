@@ -18,6 +18,7 @@ from simcse_jax.models import parameters
 from simcse_jax.models.head import HEADS
 from simcse_jax.models.lora import lora_of
 from simcse_jax.runs.loading import checkpoints_of, choose_step, trained_config
+from simcse_jax.runs.run_files import MODULES
 from simcse_jax.runs.state import FINGERPRINT, model_has_lora, split_shapes, with_parts
 from simcse_jax.runs.workdir import Workdir
 
@@ -48,6 +49,7 @@ def check_adapter(run: dict[str, Any], where: str) -> None:
         "convolutions": bool(model.get("convolutions", {}).get("widths")),
         f"the first {model.get('num_layers', 0)} layers of its base alone": model.get("num_layers", 0) > 0,
     }
+    reasons["modules after its pooler"] = bool(run["model"].get(MODULES))
     for what, holds in reasons.items():
         if holds:
             raise UserError(f"{where}: its model has {what}, which is not in an adapter; leave out --adapter")

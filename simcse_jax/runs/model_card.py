@@ -22,6 +22,7 @@ from simcse_jax.huggingface.load import Pretrained
 from simcse_jax.huggingface.module_folders import AVERAGED
 from simcse_jax.huggingface.public_names import base_name, is_from_hub, public_value, sources
 from simcse_jax.huggingface.resolve import resolve
+from simcse_jax.huggingface.sentence_transformers import describe
 from simcse_jax.huggingface.weight_names import NAMES
 from simcse_jax.models.config import MASK_TOKEN
 from simcse_jax.models.pooling import FIRST_TOKEN
@@ -83,7 +84,7 @@ def model_card(
     size = truncated_to(model)
     own = (result or {}).get("truncated", {}).get(str(size)) if size else result
     given = given if "license" in given else {**license_of(run["config"]["model"]["init_from"]), **given}
-    whose = f"The scores are those of all {model.config.token_size} numbers; this model gives the first {size}, "
+    whose = f"The scores are those of all {model.config.sentence_size} numbers; this model gives the first {size}, "
     whose += "whose scores stand below them." if task_scores(own) else "which were not scored."
     changed = changed_fields(run).items()
     parts = [
@@ -108,13 +109,15 @@ def model_card(
 def truncated_to(model: Pretrained) -> int:
     """The elements that the model's embeddings keep, if these are not all; else 0."""
     size = model.settings.truncate_dim or 0
-    return size if size < model.config.token_size else 0
+    return size if size < model.config.sentence_size else 0
 
 
 def description(model: Pretrained, run: Mapping[str, Any]) -> str:
     """The model in a line."""
     base = public_value("model.init_from", run["config"]["model"]["init_from"], run.get("hub"))
     head = ", then a dense layer with tanh" if model.has_head else ", no head"
+    if model.config.modules:
+        head += f", then {describe(model.config.modules)}"
     if model.config.convolutions:
         head = f" of convolutions of {', '.join(map(str, model.config.convolutions.widths))} tokens" + head
     text = (
@@ -123,10 +126,10 @@ def description(model: Pretrained, run: Mapping[str, Any]) -> str:
     )
     if not model.config.num_layers:  # word vectors
         text = f"The average of the vectors of its words, at most {model.max_length}. Made from `{base}`"
-    size = model.settings.truncate_dim or model.config.token_size
+    size = model.settings.truncate_dim or model.config.sentence_size
     start = f"A sentence encoder: {size} numbers a sentence, to be compared by cosine."
     if truncated_to(model):
-        start += f" They are the first of {model.config.token_size}; `truncate_dim` takes more or fewer."
+        start += f" They are the first of {model.config.sentence_size}; `truncate_dim` takes more or fewer."
     text = f"{start} {text} with simcse_jax {run['versions'].get('simcse_jax', '')}".rstrip() + "."
     if sizes := run["config"].get("matryoshka", {}).get("dimensions"):
         text += f" Its first {' or '.join(sizes)} numbers were trained to be embeddings too: `truncate_dim` takes them."
@@ -222,7 +225,7 @@ def front_matter(
 def snippets(name: str, revision: str | None, model: Pretrained) -> list[str]:
     """Ways to load it, in Markdown; each sets `embeddings`, (3, D), to the same numbers."""
     only = ", batch_size=1" if model.config.convolutions else ""  # the library convolves padding too
-    in_transformers = model.config.num_layers and not model.config.convolutions
+    in_transformers = model.config.num_layers and not (model.config.convolutions or model.config.modules)
     arguments = json.dumps(name) + (f", revision={json.dumps(revision)}" if revision else "")
     found = {
         "sentence-transformers": [

@@ -4,12 +4,14 @@ The rest of the code relies on their types. Files of earlier versions may lack f
 more.
 """
 
-from collections.abc import Iterator, Mapping
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
 from math import inf
 from typing import Any
 
 from simcse_jax.config.fields import FIELDS
 from simcse_jax.errors import UserError
+from simcse_jax.models.config import Dense, LayerNorm, Module, Normalize
 
 NEEDED = ("seed", "model.init_from", "model.pooler", "model.mlp", "data.train", "eval.data", "eval.tasks")
 # Fields that do not change the result, so a run may resume with other values.
@@ -20,6 +22,8 @@ FREE = (
 WHOLE = ("lora", "freeze")  # sections of config.model that have all of their fields, or are not there at all
 KEPT = "kept"  # in `model`: what the trained model keeps of the one that it started from (`model.keep_settings`)
 KEPT_FIELDS = {"normalize", "default_prompt_name", "similarity", "truncate_dim"}
+MODULES = "modules"  # in `model`: what comes after its pooler and head (`model.keep_modules`)
+TYPES = {kind.__name__: kind for kind in (Dense, LayerNorm, Normalize)}
 DEPTH = 8  # of a config; ours have 3 levels
 NUMBER = (int, float)
 AGAINST_START = "against_start"  # in `result.json`: the comparison of `eval.against_start`
@@ -57,12 +61,27 @@ def check_run(run: dict[str, Any], where: str) -> dict[str, Any]:
     _check_values(kept, f"model.{KEPT}", (str, int, bool, type(None)), where)
     if not {*kept} <= KEPT_FIELDS:
         raise _damaged(where, f"model.{KEPT} has {', '.join(sorted({*kept} - KEPT_FIELDS))}")
+    try:
+        modules_of(run)
+    except (KeyError, TypeError, ValueError):
+        raise _damaged(where, f"model.{MODULES} is {run['model'][MODULES]!r:.60}") from None
     _check_values(_part(run, "sha256", where), "sha256", (str,), where)
     _check_values(run.setdefault("versions", {}), "versions", (str,), where)
     _check_values(run.setdefault("device", {}), "device", (str, int), where)
     if not isinstance(run.get("hub") or [], list) or type(run.get("examples", 0)) is not int:
         raise _damaged(where, "hub is not a list, or examples not a whole number")
     return run
+
+
+def written_modules(modules: Iterable[Module]) -> list[dict[str, Any]]:
+    """A model's modules as `run.json` has them: the name of each and its fields."""
+    return [{"type": type(module).__name__} | dataclasses.asdict(module) for module in modules]
+
+
+def modules_of(run: Mapping[str, Any]) -> tuple[Module, ...]:
+    """The modules of a run's model, which runs of earlier versions do not have."""
+    found = [(TYPES[fields["type"]], fields) for fields in run["model"].get(MODULES, [])]
+    return tuple(kind(**{name: value for name, value in fields.items() if name != "type"}) for kind, fields in found)
 
 
 def check_result(result: dict[str, Any], where: str) -> dict[str, Any]:

@@ -21,8 +21,9 @@ from simcse_jax.errors import UserError
 from simcse_jax.host.storage import Folder, write_atomically
 from simcse_jax.huggingface.load import Pretrained, choose_pooler
 from simcse_jax.huggingface.peft import base_fingerprint, read_adapter, sites
+from simcse_jax.huggingface.sentence_transformers import describe
 from simcse_jax.huggingface.weight_files import read_safetensors
-from simcse_jax.models import convolutions, language_model, lora, parameters, partial
+from simcse_jax.models import convolutions, language_model, lora, modules, parameters, partial
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.config import Convolutions, EncoderConfig, Lora, Partial
 from simcse_jax.models.head import HEADS, PREFIX
@@ -110,6 +111,9 @@ def initial_params(
     """
     encoder: dict[str, AnyArray] = {name: value for name, value in model.params.items() if name.startswith("encoder.")}
     encoder |= _convolutions(config, model)
+    encoder |= {name: value for name, value in model.params.items() if name.startswith(modules.PREFIX)}
+    if model.config.modules:
+        processes.say(f"{model.name}: its modules {describe(model.config.modules)} are trained further")
     if model_has_lora(config.model):
         encoder |= lora.fresh(with_parts(model.config, config.model), _key(config.seed, LORA_STREAM))
         encoder |= adapter or {}
@@ -178,7 +182,7 @@ def _objective_params(name: str, own: Parameters, model: Pretrained, seed: int) 
 
 
 def _fresh_projector(projector: Projector, encoder: EncoderConfig, seed: int) -> Params:
-    params = fresh_projector(projector, encoder.token_size, _key(seed, PROJECTOR_STREAM))
+    params = fresh_projector(projector, encoder.sentence_size, _key(seed, PROJECTOR_STREAM))
     return {parameters.PROJECTOR + name: value for name, value in params.items()}
 
 
@@ -222,7 +226,8 @@ def partial_of(model: Fields, encoder: EncoderConfig) -> Partial | None:
         targets = sites(encoder, fields["targets"], "config.model.lora.targets")
         return Partial(embeddings, layers, Lora(fields["rank"], float(fields["alpha"]), targets))
     all_frozen = embeddings and layers == encoder.num_layers
-    if all_frozen and not HEADS[model["mlp"]].scored and not model.get("convolutions", {}).get("widths"):
+    others = encoder.modules or model.get("convolutions", {}).get("widths")
+    if all_frozen and not HEADS[model["mlp"]].scored and not others:
         raise UserError(
             f"config.model.freeze.layers={layers}: with model.freeze.embeddings all of {name} is frozen, so there is "
             "nothing to train; freeze fewer layers, or set model.lora.rank"

@@ -38,7 +38,16 @@ from simcse_jax.huggingface.write import write_encoder_files
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.head import HEADS
 from simcse_jax.runs.metrics_file import Metrics, read_metrics
-from simcse_jax.runs.run_files import BEST_STEP, FREE, KEPT, KEPT_FIELDS, check_result, check_run
+from simcse_jax.runs.run_files import (
+    BEST_STEP,
+    FREE,
+    KEPT,
+    KEPT_FIELDS,
+    MODULES,
+    check_result,
+    check_run,
+    written_modules,
+)
 from simcse_jax.runs.state import FINGERPRINT, FROZEN_FILE, write_frozen
 from simcse_jax.version import __version__
 
@@ -157,12 +166,13 @@ class Workdir:
             # A copy's second name is where it was to go.
             raise UserError(f"{error.filename2 or error.filename or self}: cannot be written: {why(error)}") from None
         devices = jax.devices()
+        modules = {MODULES: written_modules(model.config.modules)} if model.config.modules else {}
         run = {
             "config": resolved(config),
             "hub": from_hub(flatten(config)),
             "examples": examples,
             "sha256": dict(fingerprints) | ({FINGERPRINT: base_fingerprint(frozen)} if frozen else {}),
-            "model": {"max_length": model.max_length} | settings_of(config, model, prompts or {}),
+            "model": {"max_length": model.max_length} | settings_of(config, model, prompts or {}) | modules,
             "versions": {"python": platform.python_version(), **versions()},
             "device": {"kind": devices[0].device_kind, "platform": devices[0].platform, "count": len(devices)},
         }

@@ -237,7 +237,7 @@ def check_sizes(config: Section, encoder: EncoderConfig, evaluation: Evaluation 
     Raises:
       UserError: for one above it, or too small for a post-processing.
     """
-    sizes, whole = sizes_of(config), encoder.token_size
+    sizes, whole = sizes_of(config), encoder.sentence_size
     if sizes and sizes[0] > whole:
         raise UserError(f"config.matryoshka.dimensions: {sizes[0]} is more than the embedding's {whole} elements")
     if sizes and sizes[0] < whole:

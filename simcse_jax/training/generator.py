@@ -94,8 +94,8 @@ def read_generator(config: Section, model: Pretrained) -> Generator | None:
 def networks_of(config: Section, encoder: EncoderConfig, generator: EncoderConfig) -> Networks:
     """The networks of an objective that replaces tokens: a generator, and a discriminator that is like the encoder.
 
-    It has no convolutions: it decides for each token from the encoder's own states.
+    It has no convolutions and no modules: it decides for each token from the encoder's own states.
     """
-    networks = {GENERATOR: generator, DISCRIMINATOR: dataclasses.replace(encoder, convolutions=None)}
+    networks = {GENERATOR: generator, DISCRIMINATOR: dataclasses.replace(encoder, convolutions=None, modules=())}
     dtype = jnp.dtype(config.train.dtype)
     return tuple((name, build(computed_as(config.model, each), False, dtype)[0]) for name, each in networks.items())

@@ -25,7 +25,7 @@ from simcse_jax.models.config import EncoderConfig, Template
 from simcse_jax.models.head import HEADS
 from simcse_jax.models.masking import Masking
 from simcse_jax.models.projector import width
-from simcse_jax.objectives.registry import needing
+from simcse_jax.objectives.registry import needing, trained
 from simcse_jax.runs.loading import load_model
 from simcse_jax.runs.state import convolutions_of, own_adapter, with_parts
 from simcse_jax.training.evaluation import Evaluation, check_sizes, read_analysis, read_evaluation
@@ -124,10 +124,12 @@ def read_inputs(config: Section) -> Inputs:
     for field in [f"objective.{one.name}.weight" for one in masked] + ["analysis.every"] * bool(config.analysis.every):
         model.check_layers(field)
     tokenizer = model.tokenizer
-    convolutions = convolutions_of(config.model)
+    convolutions, kept = convolutions_of(config.model), keeps_modules(config, model)
     unused = ["its convolutions"] if model.config.convolutions and not convolutions else []
-    if left_out := unused + dropped(config.model, model):
-        processes.say(f"{model.name}: training uses the encoder only; dropped: {', '.join(left_out)}")
+    if left_out := unused + dropped(config.model, model, kept):
+        used = "the encoder and its modules" if kept else "the encoder only"
+        processes.say(f"{model.name}: training uses {used}; dropped: {', '.join(left_out)}")
+    model = model if kept else model.without_modules()
     if trains(config) and (others := differences(config, model)):
         processes.say(f"{model.name}: {others}")
     if not trains(config) and convolutions not in (None, model.config.convolutions):
@@ -153,7 +155,7 @@ def read_inputs(config: Section) -> Inputs:
     analysis = read_analysis(config, evaluation)
     if evaluation and evaluation.postprocess:
         try:
-            postprocess.check(evaluation.postprocess, model.config.token_size, evaluation.tasks)
+            postprocess.check(evaluation.postprocess, model.config.sentence_size, evaluation.tasks)
         except UserError as error:
             raise UserError(f"config.eval.postprocess_data={config.eval.postprocess_data}: {error}") from None
     if not trains(config):
@@ -236,8 +238,22 @@ def check_divides(config: Section, devices: int) -> None:
         )
 
 
-def dropped(fields: Section, model: Pretrained) -> list[str]:
+def keeps_modules(config: Section, model: Pretrained) -> bool:
+    """Whether a run's model has the modules after pooler and head of the model that it starts from.
+
+    They belong to its own pooler, over its own convolutions or none, and to objectives that compare sentences with
+    sentences alone, not with their tokens.
+    """
+    poolers = {config.model.pooler, scoring_pooler(config), choosing_pooler(config)}
+    same = poolers == {model.pooler} and convolutions_of(config.model) == model.config.convolutions
+    with_tokens = any(one.contrasts and one.features for one in trained(config.objective).values())
+    return config.model.keep_modules and bool(model.config.modules) and same and not with_tokens
+
+
+def dropped(fields: Section, model: Pretrained, keeps_modules: bool) -> list[str]:
     """What the model's folder asks for, and the trained model will not have; `fields` are `config.model`."""
+    if keeps_modules:
+        model = model.without_modules()
     if not fields.keep_settings:
         return model.besides
     return dataclasses.replace(model, settings=DEFAULTS, normalize=False).besides
@@ -268,9 +284,9 @@ def check_projector(config: Section, encoder: EncoderConfig) -> None:
     """
     projector, wanted = config.projector, encoder.hidden_size
     for name in [one.name for one in needing(config.objective, "replaces_tokens")]:
-        size = encoder.token_size
+        size = encoder.sentence_size
         if projector.widths and name in projector.objectives:
-            size = width(projector.widths.split(",")[-1], size)
+            size = width(projector.widths.split(",")[-1], encoder.sentence_size)
         if size != wanted:
             raise UserError(
                 f"config.projector.widths={projector.widths!r}: gives embeddings of {size} numbers; objective.{name} "

@@ -324,8 +324,9 @@ def encode_views(
             )
             of_template = features_of(alone, there, [DENOISING + number for number in masks], change=placed)
             removed = pool(of_template, there, recipe.pooler, is_mask_token=model.is_mask_token(alone))
-        of_mask = model.is_mask_token(ids)
-        embeddings = model.pooled(layers, mask, recipe.pooler, recipe.use_head, is_mask_token=of_mask, removed=removed)
+        modules, of_mask = model.encoder.config.modules, model.is_mask_token(ids)
+        last: dict[str, Any] = {"is_mask_token": of_mask, "removed": removed}
+        embeddings = model.pooled(layers, mask, recipe.pooler, recipe.use_head, modules, **last)
         return embeddings.reshape(len(columns), -1, embeddings.shape[-1])
 
     def noise(number: int, shape: tuple[int, ...]) -> Float[Array, "B D"]:

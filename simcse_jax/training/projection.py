@@ -8,6 +8,7 @@ from jaxtyping import Array, Float
 
 from simcse_jax.models import parameters
 from simcse_jax.models.convolutions import PREFIX as CONVOLUTIONS
+from simcse_jax.models.modules import PREFIX as MODULES
 from simcse_jax.models.parameters import Params
 from simcse_jax.models.projector import Projector, project
 from simcse_jax.models.sentence_encoder import Graph
@@ -49,7 +50,7 @@ def without_shift(graph: Graph, params: Params) -> Params:
     Where batch norm takes that away again, the gradient is zero. Left to rounding it would be noise, which Adam blows
     up to full steps that differ from machine to machine.
     """
-    if any(name.startswith(CONVOLUTIONS) for name in params):  # what they read has an end
+    if any(name.startswith((CONVOLUTIONS, MODULES)) for name in params):  # what convolutions read has an end
         return params
     config = parameters.merge(graph, parameters.sentence_encoder(params)).encoder.config
     groups = config.groups

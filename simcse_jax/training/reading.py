@@ -122,7 +122,7 @@ def _tokenized(config: Section, model: Pretrained, tokenizer: Tokenizer, example
     data, prompts, lengths = config.data, prompts_of(config), lengths_of(config)
     names = split_sources(data.train)
     check_prompts(tokenizer, prompts, lengths or Lengths(*[data.max_length] * 2), "config.data.prompts.{}")
-    teachers = read_teachers(config, model.config.token_size)
+    teachers = read_teachers(config, model.config.sentence_size)
     examples = read_training_examples(config) if examples is None else examples
     check_scores(config, examples)
     if data.augment.name:

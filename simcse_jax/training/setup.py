@@ -174,6 +174,7 @@ def make_setup(configs: Sequence[Section], inputs: Inputs) -> Setup:
         tokenizer=inputs.tokenizer,
         max_length=model.max_length,
         sharding=split_over_examples(mesh),
+        modules=model.config.modules,
     )
     sample, evaluation, generator = inputs.analysis, inputs.evaluation, inputs.generator
     networks = networks_of(config, model.config, generator.model.config) if generator else ()

@@ -105,7 +105,7 @@ def _encoded(field: str, name: str, teacher: Embedder, sentences: list[str]) -> 
 
 def _key(teacher: Embedder, sentences: list[str]) -> str:
     """What the embeddings depend on."""
-    arrays = [np.asarray(value) for _, value in sorted({**teacher.params, **teacher.module_weights}.items())]
+    arrays = [np.asarray(value) for _, value in sorted(teacher.params.items())]
     architecture = parameters.merge(teacher.graph, parameters.sentence_encoder(teacher.params)).encoder.config
     about = (architecture, teacher.pooler, teacher.use_head, teacher.max_length, teacher.normalize, teacher.prompt)
     text = repr((*about, teacher.include_prompt, teacher.modules, sentences)).encode()

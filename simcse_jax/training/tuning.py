@@ -123,7 +123,7 @@ def of_model(model: Pretrained, data: Data) -> dict[str, Any]:
       UserError: for a model with parts that training would leave out.
     """
     model.check_layers("tuning")
-    if model.refusal or model.modules or not model.include_prompt:
+    if model.refusal or not model.include_prompt:
         raise UserError(f"{model.name}: {' and '.join(model.besides)}: cannot be tuned, since training would drop it")
     prompts = model.settings.prompts
     anchor, positive = prompts.get("query", ""), next(filter(None, map(prompts.get, DOCUMENT_PROMPTS)), "")

@@ -43,7 +43,7 @@ def test_what_this_package_lacks_is_refused_by_its_name(folder):
     changed(folder, sentence_transformers={"activation_fn": "torch.nn.modules.activation.Softmax"})
     refused(folder, "config.json: the activation 'torch.nn.modules.activation.Softmax' is not supported")
     changed(folder, sentence_transformers={"activation_fn": "mine.Activation"})  # code, which is not run
-    assert load_cross_encoder(str(folder)).modules[-1].activation == "Sigmoid"
+    assert load_cross_encoder(str(folder)).config.modules[-1].activation == "Sigmoid"
     changed(folder, "sentence_bert_config.json", transformer_task="text-generation")
     refused(folder, "transformer_task is 'text-generation'")
     changed(folder, "sentence_bert_config.json", transformer_task="sequence-classification")

@@ -74,7 +74,7 @@ def trace_step(
     shapes, rest = split_shapes(encoder, config)
     graph, _ = build(with_parts(encoder, config.model), HEADS[config.model.mlp].trained, jnp.dtype(config.train.dtype))
     settings = make_settings(config, total_steps=1)
-    batch = _batch_shapes(config, columns, with_parts(encoder, config.model).token_size)
+    batch = _batch_shapes(config, columns, with_parts(encoder, config.model).sentence_size)
     networks: Networks = ()
     frozen = partial.in_step(rest)
     if generator is not None:
@@ -116,7 +116,7 @@ def trace_encoding(
     mesh = data_mesh(devices)
     rows = split_over_examples(mesh)
     tokens = placed(jax.ShapeDtypeStruct((config.train.batch_size, length), jnp.int32), rows)
-    embed = make_embed(graph, pooler, use_head, rows if len(devices) > 1 else None)
+    embed = make_embed(graph, pooler, use_head, rows if len(devices) > 1 else None, encoder.modules)
     return embed.trace(placed(dict(shapes), replicated(mesh)), tokens, tokens)
 
 
