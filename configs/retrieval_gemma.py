@@ -1,7 +1,7 @@
 """A retriever from EmbeddingGemma: as `retrieval_qwen3:whole`, with its prompts, its mean pooling and its sizes.
 
-Its two dense modules are left out, so the run trains and exports the encoder with embeddings of 768 numbers
-(EmbeddingGemma: arXiv:2509.20354).
+Its two dense modules after the pooler, 768 to 3072 to 768 numbers, train with the encoder (EmbeddingGemma:
+arXiv:2509.20354).
 """
 
 from ml_collections import config_dict

@@ -148,10 +148,7 @@ FIELDS = {
         "starts from.",
     ),
     "model.keep_modules": field(
-        True,
-        "What sentence-transformers has after the pooler and the head of the model it starts from, such as Dense, is "
-        "trained with it, if the pooler is the model's own; otherwise it is left out.",
-        before=False,
+        True, "Modules after the start's own pooler and head, such as Dense, are trained and kept.", before=False
     ),
     "model.dual_encoder": field(False, "A second encoder for positives and negatives; that of the anchors is kept."),
     "model.generator": field(

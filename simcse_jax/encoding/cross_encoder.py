@@ -165,7 +165,9 @@ class CrossEncoder:
     def identity(self) -> dict[str, Any]:
         """All that the scores depend on."""
         model = self._model
-        about = repr((model.config, self.max_length, model.pooler, model.config.modules, self._prompt, self._tokenizer.typed))
+        about = repr(
+            (model.config, self.max_length, model.pooler, model.config.modules, self._prompt, self._tokenizer.typed)
+        )
         arrays = [np.asarray(value) for _, value in sorted(model.params.items())]
         digest = sha256(np.frombuffer(about.encode() + self._tokenizer.content(), np.uint8), *arrays)
         return {"name": public_value("model.init_from", self.name), "dtype": self.dtype, "sha256": digest}

@@ -27,7 +27,7 @@ from simcse_jax.huggingface.sentence_transformers import (
 from simcse_jax.huggingface.weight_files import read_weights
 from simcse_jax.huggingface.weight_names import as_float32, check_parts, normalize_names, to_params
 from simcse_jax.models import modules as arithmetic
-from simcse_jax.models.config import Dense, EncoderConfig, GELU, LayerNorm, Module
+from simcse_jax.models.config import GELU, Dense, EncoderConfig, LayerNorm, Module
 from simcse_jax.models.model_types import FROM_ZERO
 from simcse_jax.models.modules import ACTIVATIONS
 

@@ -30,7 +30,7 @@ from simcse_jax.models.parameters import Params
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.objectives.registry import comes_from_outside, temperature_of
 from simcse_jax.runs.loading import checkpoints_of, load_model, load_workdir
-from simcse_jax.runs.run_files import FREE, SINGULAR_VALUES
+from simcse_jax.runs.run_files import FREE, SINGULAR_VALUES, modules_of
 from simcse_jax.runs.state import initial_params, own_adapter, read_frozen, split_shapes, with_parts
 from simcse_jax.runs.workdir import Workdir, earlier_defaults
 
@@ -177,6 +177,7 @@ def starting_params(folder: Folder, run: dict[str, Any]) -> Params | None:
     name = config.model.init_from
     try:
         model = load_model(name, config.model.num_layers)
+        model = model if modules_of(run) else model.without_modules()
         adapter = own_adapter(config.model, model)
     except UserError as error:
         print(f"{folder}: step 0 is left out: {error}", flush=True)

@@ -46,10 +46,10 @@ def check_adapter(run: dict[str, Any], where: str) -> None:
         raise UserError(f"{where}: has no LoRA (its model.lora.rank is 0); leave out --adapter")
     reasons = {
         "a head": HEADS[model["mlp"]].scored,
+        "modules after its pooler": bool(run["model"].get(MODULES)),
         "convolutions": bool(model.get("convolutions", {}).get("widths")),
         f"the first {model.get('num_layers', 0)} layers of its base alone": model.get("num_layers", 0) > 0,
     }
-    reasons["modules after its pooler"] = bool(run["model"].get(MODULES))
     for what, holds in reasons.items():
         if holds:
             raise UserError(f"{where}: its model has {what}, which is not in an adapter; leave out --adapter")

@@ -12,6 +12,7 @@ from typing import Any
 from simcse_jax.config.fields import FIELDS
 from simcse_jax.errors import UserError
 from simcse_jax.models.config import Dense, LayerNorm, Module, Normalize
+from simcse_jax.models.modules import ACTIVATIONS
 
 NEEDED = ("seed", "model.init_from", "model.pooler", "model.mlp", "data.train", "eval.data", "eval.tasks")
 # Fields that do not change the result, so a run may resume with other values.
@@ -23,7 +24,8 @@ WHOLE = ("lora", "freeze")  # sections of config.model that have all of their fi
 KEPT = "kept"  # in `model`: what the trained model keeps of the one that it started from (`model.keep_settings`)
 KEPT_FIELDS = {"normalize", "default_prompt_name", "similarity", "truncate_dim"}
 MODULES = "modules"  # in `model`: what comes after its pooler and head (`model.keep_modules`)
-TYPES = {kind.__name__: kind for kind in (Dense, LayerNorm, Normalize)}
+KINDS = {kind.__name__: kind for kind in (Dense, LayerNorm, Normalize)}
+TYPES_OF_FIELDS: dict[str, type] = {"activation": str, "size": int, "inputs": int, "bias": bool, "residual": bool}
 DEPTH = 8  # of a config; ours have 3 levels
 NUMBER = (int, float)
 AGAINST_START = "against_start"  # in `result.json`: the comparison of `eval.against_start`
@@ -75,13 +77,27 @@ def check_run(run: dict[str, Any], where: str) -> dict[str, Any]:
 
 def written_modules(modules: Iterable[Module]) -> list[dict[str, Any]]:
     """A model's modules as `run.json` has them: the name of each and its fields."""
-    return [{"type": type(module).__name__} | dataclasses.asdict(module) for module in modules]
+    return [{"kind": type(module).__name__} | dataclasses.asdict(module) for module in modules]
 
 
 def modules_of(run: Mapping[str, Any]) -> tuple[Module, ...]:
-    """The modules of a run's model, which runs of earlier versions do not have."""
-    found = [(TYPES[fields["type"]], fields) for fields in run["model"].get(MODULES, [])]
-    return tuple(kind(**{name: value for name, value in fields.items() if name != "type"}) for kind, fields in found)
+    """The modules of a run's model, which runs of earlier versions do not have.
+
+    Raises:
+      KeyError, TypeError, ValueError: where they are damaged.
+    """
+    return tuple(_module(**fields) for fields in run["model"].get(MODULES, []))
+
+
+def _module(kind: str, **fields: Any) -> Module:
+    for name, value in fields.items():
+        expected = TYPES_OF_FIELDS[name]
+        fits = type(value) is expected
+        if not fits or (expected is int and value < 1):
+            raise ValueError
+    if fields.get("activation", "Identity") not in ACTIVATIONS:
+        raise ValueError
+    return KINDS[kind](**fields)
 
 
 def check_result(result: dict[str, Any], where: str) -> dict[str, Any]:

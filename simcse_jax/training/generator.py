@@ -73,7 +73,7 @@ def read_generator(config: Section, model: Pretrained) -> Generator | None:
     """
     if not needing(config.objective, "replaces_tokens") or not trains(config):
         return None
-    generator = load_model(config.model.generator)
+    generator = load_model(config.model.generator).without_modules()
     field = f"config.model.generator={config.model.generator}"
     if generator.language_model is None:
         raise UserError(f"{field}: has no language-model head; use a pretrained checkpoint that kept it")

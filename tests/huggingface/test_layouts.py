@@ -31,7 +31,7 @@ def test_each_opens_with_the_pooler_the_head_and_the_prompts_of_its_files(opened
     layout, model = LAYOUTS[name], load(str(folder))
     assert not model.refusal and choose_pooler(model, None) == (POOLERS[layout.pooling], layout.dense == 32)
     assert (model.normalize, model.max_length) == (layout.normalize, layout.length)
-    assert [type(module).__name__ for module in model.modules] == ["Dense"] * (
+    assert [type(module).__name__ for module in model.config.modules] == ["Dense"] * (
         (layout.dense == 16) + len(layout.linear)
     )
     assert {name: text for name, text in model.settings.prompts.items() if text} == {
@@ -61,7 +61,7 @@ def test_tokens_are_those_of_transformers_in_ten_scripts_and_after_an_export(nam
     from transformers import AutoTokenizer
 
     folder = write_layout(tmp_path / "model", LAYOUTS[name])
-    model = dataclasses.replace(load(str(folder)), normalize=False, pooler="avg", modules=())
+    model = dataclasses.replace(load(str(folder)).without_modules(), normalize=False, pooler="avg")
     (tmp_path / "export").mkdir()
     write_model(model, tmp_path / "export")
     texts = sentences_of_scripts()

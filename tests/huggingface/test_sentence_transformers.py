@@ -17,8 +17,7 @@ from simcse_jax.huggingface.sentence_transformers import (
     read_settings,
 )
 from simcse_jax.index import similarity
-from simcse_jax.models.config import SIMILARITIES
-from simcse_jax.models.modules import Cut, Dense, LayerNorm, Normalize
+from simcse_jax.models.config import SIMILARITIES, Cut, Dense, LayerNorm, Normalize
 
 TANH = "torch.nn.modules.activation.Tanh"
 
@@ -75,14 +74,14 @@ def test_a_last_module_normalize_asks_for_unit_length(tiny_bert, tmp_path):
     for name, more, expected in (("plain", (), False), ("unit", (normalize, ("3_Dropout", "Dropout")), True)):
         folder = shutil.copytree(tiny_bert, tmp_path / name)
         write_modules(folder, pooling, *more)
-        assert load(str(folder)).normalize is expected and load(str(folder)).modules == ()
+        assert load(str(folder)).normalize is expected and load(str(folder)).config.modules == ()
     assert load(str(tiny_bert)).normalize is False
     folder = shutil.copytree(tiny_bert, tmp_path / "between")
     write_dense(folder, "3_Dense", 32, 8, bias=np.ones(8, np.float32))
     dense = {"in_features": 32, "out_features": 8, "activation_function": "torch.nn.ReLU"}
     write_modules(folder, pooling, normalize, ("3_Dense", "Dense", dense))
     model = load(str(folder))
-    assert (model.normalize, model.modules) == (False, (Normalize(), Dense("ReLU", 8)))
+    assert (model.normalize, model.config.modules) == (False, (Normalize(), Dense("ReLU", 8, inputs=32)))
 
 
 def test_a_dense_tanh_module_is_a_head(folder):
@@ -92,7 +91,7 @@ def test_a_dense_tanh_module_is_a_head(folder):
     write_modules(folder, {"pooling_mode_mean_tokens": True}, ("2_Dense", "Dense", fields))
     model = load(str(folder))
     np.testing.assert_array_equal(model.params["head.kernel"], weight.T)
-    assert choose_pooler(model, None) == ("avg", True) and model.modules == ()
+    assert choose_pooler(model, None) == ("avg", True) and model.config.modules == ()
     assert choose_pooler(model, "avg_top2") == ("avg_top2", False)
 
 
@@ -107,9 +106,10 @@ def test_any_other_dense_layer_is_a_module_after_the_head(bert):
     write_modules(bert, {"pooling_mode": ["cls", "mean"], "include_prompt": False}, *more)
     model = load(str(bert))
     assert choose_pooler(model, None) == ("cls+avg", False) and not model.include_prompt
-    assert model.modules == (Dense("Tanh", 6), LayerNorm())
-    assert sorted(model.module_weights) == [f"modules.{name}" for name in ("0.bias", "0.kernel", "1.bias", "1.scale")]
-    np.testing.assert_array_equal(model.module_weights["modules.0.kernel"], weight.T)
+    assert model.config.modules == (Dense("Tanh", 6, inputs=64, bias=False), LayerNorm(inputs=6))
+    own = {name: value for name, value in model.params.items() if name.startswith("modules.")}
+    assert sorted(own) == [f"modules.{name}" for name in ("0.kernel", "1.bias", "1.scale")]
+    np.testing.assert_array_equal(own["modules.0.kernel"], weight.T)
     assert model.besides == ["the modules Dense to 6, LayerNorm", "include_prompt=false"]
 
 
@@ -137,7 +137,7 @@ def test_what_is_not_supported_is_refused_unless_a_pooler_is_named(bert, pooling
     model = load(str(bert))
     with pytest.raises(UserError, match=f"{message}.*; name a pooler"):
         choose_pooler(model, None)
-    assert choose_pooler(model, "avg") == ("avg", False) and model.modules == ()
+    assert choose_pooler(model, "avg") == ("avg", False) and model.config.modules == ()
     assert model.besides[0].startswith("its own pooling (")
 
 
@@ -227,7 +227,7 @@ def test_all_names_of_a_class_are_known():
 
 
 def test_modules_are_described_in_a_few_words():
-    assert describe([Dense("Tanh", 3), Normalize(), Cut(2)]) == "Dense to 3, Normalize, Cut to 2"
+    assert describe([Dense("Tanh", 3, inputs=4), Normalize(), Cut(2)]) == "Dense to 3, Normalize, Cut to 2"
 
 
 def write(folder, fields):

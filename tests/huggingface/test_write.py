@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 from support import ENCODERS, KINDS, write_model
-from support.models import add_mask_token, edit_json, edit_tensors, same
+from support.models import add_mask_token, drawn_modules, edit_json, edit_tensors, same
 
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import choose_pooler, load
@@ -15,9 +15,8 @@ from simcse_jax.huggingface.sentence_transformers import Settings
 from simcse_jax.huggingface.tokenizer import MARKER
 from simcse_jax.huggingface.weight_names import NAMES, head_tensors, to_tensors
 from simcse_jax.huggingface.write import write_model as write_folder
-from simcse_jax.models.config import MASK_TOKEN, POOLERS
+from simcse_jax.models.config import MASK_TOKEN, POOLERS, Dense, LayerNorm, Normalize
 from simcse_jax.models.language_model import shapes
-from simcse_jax.models.modules import Dense, LayerNorm
 from simcse_jax.simcse import SimCSE
 
 
@@ -99,13 +98,34 @@ def test_what_cannot_be_written_is_refused_and_settings_are_written(tmp_path):
     (tmp_path / "model" / MARKER).unlink()
     assert load(str(tmp_path / "model")).settings == settings
     for changes, message in (
-        ({"modules": (Dense("ReLU", 8), LayerNorm())}, "the modules Dense to 8, LayerNorm cannot be written"),
-        ({"include_prompt": False}, "include_prompt=false cannot be written"),
         ({"pooler": "avg+cls"}, r"the pooler avg\+cls cannot be written"),
         ({"pooler": None, "refusal": "modules.json: no"}, "modules.json: no"),
     ):
         with pytest.raises(UserError, match=message):
             write_folder(dataclasses.replace(model, **changes), tmp_path / "other")
+
+
+def test_modules_are_read_back_and_sentence_transformers_computes_the_same(tmp_path):
+    modules = (
+        *(Dense("Identity", 48, inputs=32, bias=False), Normalize(), Dense("Tanh", 20, residual=True, inputs=48)),
+        *(LayerNorm(inputs=20), Dense("ReLU", 20, residual=True, inputs=20)),
+    )
+    model = load(str(write_model(tmp_path / "source", "bert")))
+    config, params = dataclasses.replace(model.config, modules=modules), {**model.params, **drawn_modules(modules)}
+    model = dataclasses.replace(model, config=config, params=params, pooler="avg", include_prompt=False, normalize=True)
+    (tmp_path / "model").mkdir()
+    write_folder(model, tmp_path / "model")
+    found, texts = load(str(tmp_path / "model")), ["the cat", "a dog ran"]
+    assert (found.config, found.include_prompt, found.normalize) == (model.config, False, True)
+    assert found.params.keys() == model.params.keys()
+    for name in found.params:
+        np.testing.assert_array_equal(found.params[name], model.params[name])
+    ours = SimCSE(tmp_path / "model").encode(texts, prompt="the ")
+    library = pytest.importorskip("sentence_transformers").SentenceTransformer(str(tmp_path / "model"), device="cpu")
+    np.testing.assert_allclose(library.encode(texts, prompt="the "), ours, atol=1e-5)
+    shutil.rmtree(tmp_path / "model" / "2_Dense")
+    with pytest.raises(UserError, match="2_Dense"):  # not the same model without it
+        load(str(tmp_path / "model"))
 
 
 def random_head(config):

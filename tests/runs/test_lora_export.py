@@ -21,7 +21,7 @@ from simcse_jax.runs.workdir import resolved
 def run_of(**fields):
     config = default_config()
     config.update_from_flattened_dict({f"model.{name.replace('__', '.')}": value for name, value in fields.items()})
-    return {"config": resolved(config)}
+    return {"config": resolved(config), "model": {"max_length": 32}}
 
 
 @pytest.mark.parametrize(
@@ -39,6 +39,8 @@ def test_a_model_that_is_more_than_base_and_lora_is_refused(fields, said):
         check_adapter(run_of(**{"lora__rank": 2} | fields), "run")
     with pytest.raises(UserError, match="run: has no LoRA"):  # a run of an earlier version
         check_adapter({"config": {"model": {"mlp": "none", "init_from": "x"}}}, "run")
+    with pytest.raises(UserError, match="run: its model has modules after its pooler, which is not in an adapter"):
+        check_adapter(run_of(lora__rank=2) | {"model": {"modules": [{"kind": "Normalize"}]}}, "run")
 
 
 def run_folder(folder, **fields):

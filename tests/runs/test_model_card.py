@@ -32,7 +32,7 @@ HEADLESS = SimpleNamespace(
     max_length=128,
     normalize=False,
     settings=DEFAULTS,
-    config=SimpleNamespace(model_type="bert", token_size=384, num_layers=6, convolutions=None),
+    config=SimpleNamespace(model_type="bert", sentence_size=384, num_layers=6, convolutions=None, modules=()),
     tokenizer=SimpleNamespace(lowers_first=False),
 )
 

@@ -1,7 +1,7 @@
 """Shared by the tests of `huggingface/`: changes to a model's folder."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import jax
@@ -10,8 +10,9 @@ from safetensors.numpy import load_file, save_file
 
 from simcse_jax.huggingface.load import Pretrained
 from simcse_jax.huggingface.weight_names import head_tensors
-from simcse_jax.models.config import EncoderConfig
+from simcse_jax.models.config import EncoderConfig, Module
 from simcse_jax.models.language_model import fresh_head
+from simcse_jax.models.modules import PREFIX, shapes
 
 
 def edit_json(path: Path, **changes: object) -> None:
@@ -48,3 +49,13 @@ def same(left: Pretrained, right: Pretrained) -> None:
     assert set(left.params) == set(right.params)
     for name, value in left.params.items():
         np.testing.assert_array_equal(value, right.params[name], err_msg=name)
+
+
+def drawn_modules(modules: Sequence[Module]) -> dict[str, np.ndarray]:
+    """Random weights of modules, by the names of a model's parameters."""
+    generator = np.random.default_rng(3)
+    return {
+        f"{PREFIX}{number}.{name}": generator.normal(0, 0.3, shape).astype(np.float32)
+        for number, module in enumerate(modules)
+        for name, shape in shapes(module).items()
+    }

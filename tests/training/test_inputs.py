@@ -106,7 +106,7 @@ def test_what_is_missing_is_a_part_of_the_data_s_fingerprint():
 def test_an_embedding_in_the_place_of_a_token_has_its_size():
     config = default_config()
     config.objective.replaced_token_detection.weight = 0.1
-    encoder = SimpleNamespace(token_size=32, hidden_size=32)
+    encoder = SimpleNamespace(sentence_size=32, hidden_size=32)
     check_projector(config, encoder)
     config.projector.widths = "2D,64"
     check_projector(config, encoder)  # it does not see that one
