@@ -35,7 +35,7 @@ from simcse_jax.training.costs.described import EXAMPLES, HERE, at_hand, describ
 from simcse_jax.training.costs.plan import FORM, Plan, describe_plan, read_plan
 from simcse_jax.training.costs.roofline import Report, describe, largest, table
 from simcse_jax.training.generator import check_generator
-from simcse_jax.training.inputs import check_divides, check_projector
+from simcse_jax.training.inputs import check_divides, check_parts, check_projector
 
 
 def guess_columns(config: Section) -> int:
@@ -208,7 +208,7 @@ def _read_arguments() -> tuple[argparse.Namespace, Section]:
         help="examples for each chip (default: train.batch_size spread over the first topology)",
     )
     parser.add_argument(
-        "--columns", type=int, choices=(1, 2, 3, 4), help="sentences of an example: 1 to 4 (default: from the config)"
+        "--columns", type=int, help="sentences of an example, e.g. 9 with 7 hard negatives (default: from the config)"
     )
     parser.add_argument(
         "--fill",
@@ -225,6 +225,8 @@ def _read_arguments() -> tuple[argparse.Namespace, Section]:
     config = validate(config)
     if args.batch_per_chip is not None and args.batch_per_chip < 1:
         raise UserError(f"--batch-per-chip {args.batch_per_chip}: must be 1 or more")
+    if args.columns is not None and args.columns < 1:
+        raise UserError(f"--columns {args.columns}: must be 1 or more")
     if args.scaling and args.topologies is None:
         raise UserError(f"--scaling {args.scaling}: give --topologies, the sizes to compare")
     if args.scaling == "strong" and args.batch_per_chip is not None:
@@ -274,6 +276,8 @@ def main() -> None:
     else:
         prepare(any(map(gpus.is_gpu, names)))
     chips = {name: len(described_devices(name)) for name in names}
+    for count in chips.values():
+        check_parts(config, count)
     first = chips[names[0]]
     batches = {
         name: choose_batch(config, args.batch_per_chip, count, first, args.scaling or "weak")

@@ -61,6 +61,7 @@ TRACKERS = {  # see runs/reporters
 MOST_POSITIVES = 15  # of an anchor: each has masks of its own (objectives/views.py)
 PRECISIONS = ("highest", "high", "default")  # JAX's names
 LARGEST = 2**31 - 1  # whole number: steps and rows are counted in int32 on devices
+GATHERED = ("step", BY_LAYER := "layer")  # see training/gathering.py
 ODD = tuple(map(str, range(1, WIDEST_CONVOLUTION + 1, 2)))
 FEWEST_ANALYSED = 10  # sentences of analysis.sentences
 
@@ -404,6 +405,17 @@ FIELDS = {
     "parallel.devices": field(0, "The number of devices of each process; 0: all.", at_least(0)),
     "parallel.chunk_size": field(
         0, "Examples encoded at a time on each device: less memory for more time; 0: all.", at_least(0)
+    ),
+    "parallel.parts": field(
+        0,
+        "The number of devices that share a copy of the parameters and of the optimizer's state; 0: all.",
+        at_least(0),
+    ),
+    "parallel.gather": field(
+        "step",
+        "Parameters are whole on each device for a step (step), or those of a layer while it computes (layer): less "
+        "memory, and each layer is computed again in the backward pass.",
+        one_of(GATHERED),
     ),
     "parallel.processes": field(
         1,

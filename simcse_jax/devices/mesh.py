@@ -16,16 +16,33 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-AXIS = "data"
+# The state and the rows of a batch are split over `AXIS`. Where devices have several copies of the state, these are
+# along `COPIES`, and rows are split over both.
+AXIS, COPIES = "model", "data"
 SMALL = 2**16  # numbers: of smaller arrays the bytes do not matter, but each exchange takes its time
 
 
-def data_mesh(devices: list[jax.Device]) -> Mesh:
-    """The one-dimensional mesh over which a batch is split; chips of a torus with several ways go row by row."""
+def data_mesh(devices: list[jax.Device], parts: int = 0) -> Mesh:
+    """The mesh over which a batch is split: copies of the parameters, and the devices that share each of them.
+
+    Chips of a torus with several ways go row by row.
+
+    Args:
+      parts: the number of devices that share a copy, which divides that of all; 0: all.
+    """
     kind = (jax.sharding.AxisType.Auto,)
     if len(sides(devices)) > 1:
-        return Mesh(np.array(sorted(devices, key=coordinates)), (AXIS,), axis_types=kind)
-    return jax.make_mesh((len(devices),), (AXIS,), axis_types=kind, devices=devices)
+        mesh = Mesh(np.array(sorted(devices, key=coordinates)), (AXIS,), axis_types=kind)
+    else:
+        mesh = jax.make_mesh((len(devices),), (AXIS,), axis_types=kind, devices=devices)
+    if parts in (0, len(devices)):
+        return mesh
+    return Mesh(mesh.devices.reshape(-1, parts), (COPIES, AXIS), axis_types=kind * 2)
+
+
+def of_rows(mesh: Mesh) -> str | tuple[str, ...]:
+    """The axes over which the rows of a batch are split."""
+    return (COPIES, AXIS) if COPIES in mesh.axis_names else AXIS
 
 
 def replicated(mesh: Mesh) -> NamedSharding:
@@ -35,7 +52,7 @@ def replicated(mesh: Mesh) -> NamedSharding:
 
 def split_over_examples(mesh: Mesh, runs: bool = False) -> NamedSharding:
     """The first axis split over the devices; with `runs` the second one, after an axis of runs."""
-    return NamedSharding(mesh, P(None, AXIS) if runs else P(AXIS))
+    return NamedSharding(mesh, P(None, of_rows(mesh)) if runs else P(of_rows(mesh)))
 
 
 def by_rows(function: Callable[..., jax.Array], sharding: NamedSharding | None) -> jax.stages.Wrapped:
@@ -132,10 +149,10 @@ def ways(sizes: Mapping[str, int], mesh: Mesh) -> dict[str, Way]:
 
     Small arrays go to all chips at once, which XLA does for many of them together.
     """
-    found = sides(list(mesh.devices.flat))
+    found = (mesh.shape[AXIS],) if COPIES in mesh.axis_names else sides(list(mesh.devices.flat))
     starts = range(len(found))
     choices = [Way(found, tuple((start + step) % len(found) for step in starts)) for start in starts]
-    chosen = dict.fromkeys(sizes, Way((mesh.size,), (0,)))
+    chosen = dict.fromkeys(sizes, Way((mesh.shape[AXIS],), (0,)))
     sent = [0.0] * len(found)
     for name in sorted((name for name in sizes if sizes[name] >= SMALL), key=lambda name: (-sizes[name], name)):
         loads = [[load + sizes[name] * way.share(axis) for axis, load in enumerate(sent)] for way in choices]

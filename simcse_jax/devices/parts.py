@@ -1,8 +1,10 @@
 """The state of a run, split over the devices: each keeps and updates a part of the parameters and of the moments.
 
 An array is split along its longest axis that the devices divide, or not at all; so its name and its shape stay, and a
-checkpoint is the same on any number of devices. A step gathers the parameters, and sums each part's gradient where the
-part is (Rajbhandari et al. 2020, arXiv:1910.02054, ZeRO's first two stages and the parameters' float32 copies).
+checkpoint is the same on any number of devices. Parameters are gathered, and each part's gradient is summed where the
+part is (Rajbhandari et al. 2020, arXiv:1910.02054, ZeRO): all at a step's beginning (the first two stages and the
+parameters' float32 copies), or each where it is read (the third). With several copies of the state (`mesh.COPIES`) a
+gradient is then summed over these.
 """
 
 import functools
@@ -34,7 +36,7 @@ def shardings(tree: Any, mesh: Mesh, runs: bool = False) -> Any:
 
     def of(array: Any) -> NamedSharding:
         shape = np.shape(array)
-        split = spec(shape[1:], mesh.size) if runs else spec(shape, mesh.size)
+        split = spec(shape[1:] if runs else shape, mesh.shape[AXIS])
         return NamedSharding(mesh, P(None, *split) if runs and split else split)
 
     return jax.tree.map(of, tree)
@@ -70,20 +72,39 @@ def _copy(tree: Any, mesh: Mesh) -> Any:
     return jax.lax.with_sharding_constraint(tree, replicated(mesh))
 
 
-def gather(part: Float[Array, "..."], split: P, dtype: jnp.dtype, way: Way) -> Float[Array, "..."]:
-    """Within `shard_map`: the whole array, rounded to `dtype` on its way; its gradient is summed in float32.
+def spread(part: Float[Array, "..."], split: P, mesh: Mesh) -> Float[Array, "..."]:
+    """Within `shard_map`: what a device keeps of an array, device-varying; its gradient is summed over the copies.
 
-    JAX's own rule would sum the gradient in `dtype`. What is not split is made device-varying; its gradient is summed
-    over the devices.
+    Cast once, before all that reads it. Otherwise JAX casts at every use, and sums the gradient over the devices each
+    time (with chunks, in every iteration of the scan).
     """
-    if AXIS not in split:
-        return jax.lax.pcast(part, AXIS, to="varying")
-    return _gather(split.index(AXIS), dtype, way, part)
+    others = tuple(axis for axis in mesh.axis_names if axis not in split)
+    return jax.lax.pcast(part, others, to="varying") if others else part
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
-def _gather(axis: int, dtype: jnp.dtype, way: Way, part: Float[Array, "..."]) -> Float[Array, "..."]:
-    array = part.astype(dtype)
+def gather(part: Float[Array, "..."], split: P, dtype: jnp.dtype, way: Way) -> Float[Array, "..."]:
+    """Within `shard_map`: the whole array of `spread` parts, rounded to `dtype` on its way; see `gather_rounded`."""
+    return gather_rounded(rounded(part, dtype), part, split, way) if AXIS in split else part
+
+
+def rounded(part: Float[Array, "..."], dtype: jnp.dtype) -> Float[Array, "..."]:
+    """What is sent of a part, without gradient."""
+    return jax.lax.stop_gradient(part.astype(dtype))
+
+
+def gather_rounded(sent: Float[Array, "..."], part: Float[Array, "..."], split: P, way: Way) -> Float[Array, "..."]:
+    """Within `shard_map`: the whole array of what the devices send of their `spread` parts (`rounded`).
+
+    Its gradient is the part's, summed in float32, where JAX's own rule would sum it in the type that is sent. Of the
+    part itself nothing is read.
+    """
+    return _gather(split.index(AXIS) if AXIS in split else None, way, sent, part)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+def _gather(axis: int | None, way: Way, array: Float[Array, "..."], part: Float[Array, "..."]) -> Float[Array, "..."]:
+    if axis is None:
+        return array.astype(part.dtype)
     if len(way.order) == 1:  # with an axis that is merged afterwards, XLA for CPUs fuses, and rounds, otherwise
         return jax.lax.all_gather(array, AXIS, axis=axis, tiled=True).astype(part.dtype)
     for number, side in reversed(list(enumerate(way.order))):
@@ -93,14 +114,14 @@ def _gather(axis: int, dtype: jnp.dtype, way: Way, part: Float[Array, "..."]) ->
     return array.reshape(*before, -1, *after).astype(part.dtype)
 
 
-def _forward(axis: int, dtype: jnp.dtype, way: Way, part: Float[Array, "..."]) -> tuple[Float[Array, "..."], None]:
-    return _gather(axis, dtype, way, part), None
+def _forward(
+    axis: int | None, way: Way, array: Float[Array, "..."], part: Float[Array, "..."]
+) -> tuple[Float[Array, "..."], None]:
+    return _gather(axis, way, array, part), None
 
 
-def _backward(
-    axis: int, dtype: jnp.dtype, way: Way, _: None, gradient: Float[Array, "..."]
-) -> tuple[Float[Array, "..."]]:
-    return (_summed_part(gradient, axis, way),)
+def _backward(axis: int | None, way: Way, _: None, gradient: Float[Array, "..."]) -> tuple[None, Float[Array, "..."]]:
+    return None, gradient if axis is None else _summed_part(gradient, axis, way)
 
 
 def _summed_part(gradient: Float[Array, "..."], axis: int, way: Way) -> Float[Array, "..."]:
@@ -135,8 +156,8 @@ def sends_rows(rows: int, split: P, numbers: int, devices: int) -> bool:
 def rows_of(part: Float[Array, "..."], split: P, numbers: Int[Array, " N"]) -> Float[Array, "N D"]:
     """Within `shard_map`: the rows of a table that this device needs, bit for bit; nothing else of it is sent.
 
-    All devices get the numbers of all rows that are needed, and each sends of its part what the others need. Gradients
-    go back in the same way, and are added up, in float32, where the part is.
+    Devices that share a copy get the numbers of all rows that they need, and each sends of its part what the others
+    need. Gradients go back in the same way, and are added up, in float32, where the part is.
 
     Args:
       numbers: of the rows in the whole table, other ones on each device; a row may occur several times.

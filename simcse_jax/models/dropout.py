@@ -73,7 +73,7 @@ def draws(row_keys: Key[Array, " B"], site: int, count: int) -> UInt32[Array, "B
 
 
 def token_masks(
-    keys: Key[Array, "..."], positions: Int[Array, "..."], sites: Sequence[int], size: int, rate: Rate
+    keys: Key[Array, "..."], positions: Int[Array, "..."], sites: Sequence[Place], size: int, rate: Rate
 ) -> list[Mask]:
     """Masks of hidden states: channels of tokens are dropped with probability `rate`.
 
@@ -93,7 +93,7 @@ def token_masks(
 
 def attention_masks(
     row_keys: Key[Array, " B"],
-    sites: Sequence[int],
+    sites: Sequence[Place],
     shape: tuple[int, int, int],
     rate: Rate,
     first: tuple[Place, Place] = (0, 0),
@@ -117,7 +117,7 @@ class Draws(NamedTuple):
     """Masks of attention's probabilities that are drawn where they are needed, a part at a time."""
 
     row_keys: Key[Array, " B"]
-    site: int
+    site: Place
     rate: Rate
 
     def mask(self, shape: tuple[int, int, int], first: tuple[Place, Place] = (0, 0)) -> Mask:
@@ -127,7 +127,12 @@ class Draws(NamedTuple):
 
 
 def _masks(
-    keys: Key[Array, "..."], sites: Sequence[int], counters: Callable[[], Words], size: int, rate: Rate, lane_axis: int
+    keys: Key[Array, "..."],
+    sites: Sequence[Place],
+    counters: Callable[[], Words],
+    size: int,
+    rate: Rate,
+    lane_axis: int,
 ) -> list[Mask]:
     """Masks from the bits of the counters; four elements along `lane_axis`, which has `size`, share a counter.
 

@@ -17,12 +17,12 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from simcse_jax.models import lora
+from simcse_jax.models import by_layer, lora
 from simcse_jax.models.arrays import CONTEXT, AnyArray
 from simcse_jax.models.attention import EVERYTHING, Near, Order, RelativeBias, is_long
 from simcse_jax.models.changes import UNCHANGED, Change
 from simcse_jax.models.config import EncoderConfig, Site
-from simcse_jax.models.dropout import Draws, Mask, Rate, attention_masks, drop, token_masks
+from simcse_jax.models.dropout import Draws, Mask, Place, Rate, attention_masks, drop, token_masks
 from simcse_jax.models.layer import Layer, Masks, dense, linear
 from simcse_jax.models.model_types import AFTER_PADDING, FROM_ZERO, ROTARY, WORD_VECTORS
 from simcse_jax.models.norm import Norm
@@ -70,7 +70,7 @@ class Embeddings(nnx.Module):
     ) -> Float[Array, "*tokens D"]:
         """The hidden states before the first layer, in `layout`, after the change."""
         rows = None if self.position is None else self.rows_of_positions(input_ids, attention_mask, layout, change)
-        embedded = self.word(layout.to_tokens(jnp.asarray(input_ids)))
+        embedded = self.words(layout.to_tokens(jnp.asarray(input_ids)))
         if self.config.embedding_scale != 1.0:
             embedded *= self.config.embedding_scale
         if self.position is not None and rows is not None:
@@ -93,6 +93,11 @@ class Embeddings(nnx.Module):
             embedded = jnp.where(layout.of_examples(jnp.asarray(change.kept)), embedded, 0.0)
         return embedded.astype(self.dtype)
 
+    def words(self, ids: Int[Array, "*tokens"]) -> Float[Array, "*tokens W"]:
+        """Their rows of the table."""
+        table = self.word.embedding.get_value()
+        return table.way.rows(table.part, ids) if isinstance(table, by_layer.Part) else self.word(ids)
+
     def rows_of_positions(
         self, input_ids: Int[AnyArray, "B T"], attention_mask: Int[AnyArray, "B T"], layout: Layout, change: Change
     ) -> Int[Array, "*tokens"]:
@@ -109,7 +114,8 @@ class Embeddings(nnx.Module):
 class Encoder(nnx.Module):
     """BERT or one of its relatives without any head; or word vectors, with no layers at all.
 
-    `layers` has the parameters: one for each layer, or one for each group of layers that share theirs.
+    `layers` has the parameters: one for each layer, or one for each group of layers that share theirs. If they are in
+    parts, one layer at a time is whole (`models.by_layer`).
     """
 
     def __init__(self, config: EncoderConfig, *, rngs: nnx.Rngs, dtype: DType = jnp.float32):
@@ -162,24 +168,40 @@ class Encoder(nnx.Module):
             layout = unpadded(attention_mask, most_tokens)
 
         rates = dropout_rate, attention_dropout_rate, lora_dropout_rate
-        embedding_mask, masks = self.draw_masks(layout, length, dropout_keys, *rates)
+        drawn = functools.partial(self.draw_masks, layout, length, dropout_keys, *rates)
+        in_parts = by_layer.in_parts(self.layers)
+        embedding_mask, masks = drawn(layers=() if in_parts else None)
         hidden = self.embeddings(input_ids, attention_mask, layout, embedding_mask, change, token_types)
         if first is not None:
             hidden = layout.with_first(hidden, jnp.asarray(first).astype(hidden.dtype))
         orders = self.orders(length, change.positions)
-        hidden_states = [rows_of(hidden, layout, attention_mask, most_tokens)]
-        for number, (group, layer_masks) in enumerate(zip(self.config.groups, masks, strict=True), 1):
-            only = first_only and number == self.config.num_layers
-            layer, order = self.layers[group], orders[number - 1 in self.config.local_layers]
-            through = functools.partial(
-                layer, attention_mask=attention_mask, layout=layout, masks=layer_masks, order=order, first_only=only
-            )
-            hidden = again(through, hidden, attention_mask) if is_long(length) else through(hidden)
-            layout = Padded(1) if only else layout
-            if self.final_norm is not None and number == self.config.num_layers:
-                hidden = self.final_norm(hidden.astype(jnp.float32)).astype(hidden.dtype)
-            hidden_states.append(rows_of(hidden, layout, attention_mask, most_tokens))
-        return tuple(hidden_states)
+        numbers = range(self.config.num_layers)
+        layers = [self.layers[group] for group in self.config.groups]
+        kinds = [(number in self.config.local_layers, first_only and number == numbers[-1]) for number in numbers]
+
+        def compute(like: int, number: Place, layer: Layer, hidden: Float[Array, "..."]) -> Float[Array, "..."]:
+            """Layer `number`, whose kind is that of layer `like`."""
+            is_local, only = kinds[like]
+            (own,) = drawn(layers=[(number, self.config.groups[like])])[1] if in_parts else [masks[like]]
+            return layer(hidden, attention_mask, layout, own, orders[is_local], first_only=only)
+
+        states = [hidden]
+        for run in by_layer.alike(layers, kinds) if in_parts else [range(number, number + 1) for number in numbers]:
+            computed = functools.partial(compute, run[0])
+            if len(run) > 1:
+                own = layers[run.start : run.stop]
+                states += [*by_layer.in_a_loop(own, run[0], computed, states[-1], kept(length))]
+                continue
+
+            def through(hidden: Float[Array, "..."], number: int = run[0]) -> Float[Array, "..."]:
+                return computed(number, by_layer.gathered(layers[number]) if in_parts else layers[number], hidden)
+
+            is_light = in_parts or is_long(length)
+            states.append(again(through, states[-1], attention_mask, kept(length)) if is_light else through(states[-1]))
+        if self.final_norm is not None:
+            states[-1] = self.final_norm(states[-1].astype(jnp.float32)).astype(hidden.dtype)
+        layouts = [layout, *(Padded(1) if only else layout for _, only in kinds)]
+        return tuple(rows_of(*each, attention_mask, most_tokens) for each in zip(states, layouts, strict=True))
 
     def orders(self, length: int, positions: Int[AnyArray, "B T"] | None = None) -> tuple[Order, Order]:
         """What global and local layers know of the order of T tokens, by their positions if these are others.
@@ -220,19 +242,23 @@ class Encoder(nnx.Module):
         dropout_rate: Rate,
         attention_rate: Rate | None = None,
         lora_rate: Rate | None = None,
+        layers: Sequence[tuple[Place, int]] | None = None,
     ) -> tuple[Mask | None, Sequence[Masks]]:
-        """The masks of the embeddings and of each layer, for sentences of T = `length` tokens."""
-        count = self.config.num_layers
+        """The masks of the embeddings and of each layer, for sentences of T = `length` tokens.
+
+        With `layers` only of these, by their numbers and their groups.
+        """
+        layers = [*enumerate(self.config.groups)] if layers is None else layers
         attention_rate = dropout_rate if attention_rate is None else attention_rate
         if dropout_keys is None:
-            return None, [Masks()] * count
-        sites = [1 + SITES_PER_LAYER * index for index in range(count)]  # attention's; the layer's other two follow
+            return None, [Masks()] * len(layers)
+        sites = [1 + SITES_PER_LAYER * index for index, _ in layers]  # attention's; the layer's other two follow
         # Where an encoder drops nothing of attention's or the feed-forward part's output, this site is not drawn.
         dropped = (self.config.drops_attention_output, self.config.drops_feed_forward_output)
         of_layers = [site + number for site in sites for number, drops in enumerate(dropped, 1) if drops]
         attention: Sequence[Mask | Draws | None]
-        if isinstance(attention_rate, float) and not attention_rate:
-            attention = [None] * count
+        if not sites or (isinstance(attention_rate, float) and not attention_rate):
+            attention = [None] * len(sites)
         elif is_long(length):
             attention = [Draws(dropout_keys, site, attention_rate) for site in sites]
         else:
@@ -246,18 +272,21 @@ class Encoder(nnx.Module):
             others = token_masks(keys, layout.positions, of_layers, size, dropout_rate)
         drawn = iter(others)
         outputs = [[next(drawn) if drops else None for drops in dropped] for _ in sites]
-        of_lora = [{} for _ in sites] if lora_rate is None else self.lora_masks(layout, keys, lora_rate)
+        of_lora = [{} for _ in sites] if lora_rate is None else self.lora_masks(layout, keys, lora_rate, layers)
         return embedding, [Masks(*each) for each in zip(attention, *zip(*outputs, strict=True), of_lora, strict=True)]
 
-    def lora_masks(self, layout: Layout, keys: Key[Array, "..."], rate: Rate) -> list[dict[str, Mask]]:
-        """For each layer the masks of its linear maps with LoRA; `keys` are the tokens'."""
-        masks: list[dict[str, Mask]] = [{} for _ in self.config.groups]
+    def lora_masks(
+        self, layout: Layout, keys: Key[Array, "..."], rate: Rate, layers: Sequence[tuple[Place, int]]
+    ) -> list[dict[str, Mask]]:
+        """For each of these layers the masks of its linear maps with LoRA; `keys` are the tokens'."""
+        masks: list[dict[str, Mask]] = [{} for _ in layers]
         by_size: dict[int, list[tuple[int, Site]]] = {}
-        for layer, group in enumerate(self.config.groups):
+        for layer, (_, group) in enumerate(layers):
             for site in self.config.adapted(group):
                 by_size.setdefault(lora.features(self.config, site)[0], []).append((layer, site))
         for size, own in sorted(by_size.items()):
-            drawn = token_masks(keys, layout.positions, [lora.mask_site(*place) for place in own], size, rate)
+            sites = [lora.mask_site(layers[layer][0], site) for layer, site in own]
+            drawn = token_masks(keys, layout.positions, sites, size, rate)
             for (layer, site), mask in zip(own, drawn, strict=True):
                 masks[layer][site.name] = mask
         return masks
@@ -274,17 +303,23 @@ def rows_of(
     return hidden + jnp.where(too_many, jnp.nan, 0.0).astype(hidden.dtype)
 
 
+def kept(length: int) -> tuple[str, ...]:
+    """The names of results that are kept in a layer that is computed again: of a long text, attention's."""
+    return (CONTEXT,) if is_long(length) else ()
+
+
 def again(
     through: Callable[[Float[Array, "..."]], Float[Array, "..."]],
     hidden: Float[Array, "..."],
     attention_mask: Int[AnyArray, "B T"],
+    kept: Sequence[str],
 ) -> Float[Array, "..."]:
-    """A layer of a long text: its input and attention's result are kept, and the backward pass computes the rest again.
+    """A layer whose input and the results of these names are kept; the backward pass computes the rest again.
 
     XLA for CPUs sees through `jax.checkpoint`, joins both computations, and so keeps everything. It does not see into a
     branch, which is taken always here: a mask has no negative numbers, but that it cannot know.
     """
-    light = jax.checkpoint(through, policy=jax.checkpoint_policies.save_only_these_names(CONTEXT))
+    light = jax.checkpoint(through, policy=jax.checkpoint_policies.save_only_these_names(*kept))
 
     def in_a_branch(hidden: Float[Array, "..."], some: Bool[Array, ""]) -> Float[Array, "..."]:
         result = jax.eval_shape(through, hidden)

@@ -18,7 +18,7 @@ from jaxtyping import Array, Float, Key
 
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.config import EncoderConfig, Lora, Site
-from simcse_jax.models.dropout import Mask, drop
+from simcse_jax.models.dropout import Mask, Place, drop
 from simcse_jax.models.parameters import Arrays
 from simcse_jax.models.products import DType, einsum
 
@@ -84,7 +84,7 @@ def features(config: EncoderConfig, site: Site) -> tuple[int, int]:
     return read.get(site.part, config.hidden_size), made.stop - made.start
 
 
-def mask_site(layer: int, site: Site) -> int:
+def mask_site(layer: Place, site: Site) -> Place:
     """The number of a linear map's masks, which no other dropout has; the same whatever else has LoRA."""
     return SITE + (len(PARTS) * layer + PARTS.index(site.part)) * MOST_JOINED + site.index
 

@@ -9,6 +9,7 @@ from flax import nnx
 
 from simcse_jax.models import convolutions, modules
 from simcse_jax.models.arrays import AnyArray
+from simcse_jax.models.by_layer import Part
 from simcse_jax.models.head import PREFIX
 from simcse_jax.models.products import Copied, DType
 
@@ -59,7 +60,7 @@ def split(model: Model) -> tuple[nnx.GraphDef[Model], Params]:
     return graph, {".".join(map(str, path)): variable[...] for path, variable in nnx.to_flat_state(state)}
 
 
-def merge(graph: nnx.GraphDef[Model], params: Arrays) -> Model:
+def merge(graph: nnx.GraphDef[Model], params: Mapping[str, AnyArray | Part]) -> Model:
     """The inverse of `split`; cheap, meant to be called inside a traced function.
 
     The products of parameters that have `copies` here read these.
@@ -75,13 +76,15 @@ def merge(graph: nnx.GraphDef[Model], params: Arrays) -> Model:
     return nnx.merge(graph, nnx.from_flat_state(flat.items()))
 
 
-def copies(params: Params, dtype: DType) -> Params:
+def copies(params: Mapping[str, jax.Array | Part], dtype: DType) -> Params:
     """A copy in `dtype` of each parameter that products alone read (see `products.Copied`); none in float32.
 
-    Copies have their parameters' names with `COPY` at the end, so that they are chosen by the same prefixes.
+    A `Part` has none. Copies have their parameters' names with `COPY` at the end, so that they are chosen by the same
+    prefixes.
     """
-    copied = [name for name in params if only_multiplied(name) and dtype != jnp.float32]
-    return {name + COPY: jax.lax.stop_gradient(params[name].astype(dtype)) for name in copied}
+    arrays = {name: value for name, value in params.items() if not isinstance(value, Part)}
+    copied = [name for name in arrays if only_multiplied(name) and dtype != jnp.float32]
+    return {name + COPY: jax.lax.stop_gradient(arrays[name].astype(dtype)) for name in copied}
 
 
 def abstract(build: Callable[[], Model]) -> tuple[nnx.GraphDef[Model], dict[str, jax.ShapeDtypeStruct]]:

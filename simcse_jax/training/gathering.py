@@ -1,52 +1,87 @@
-"""The parameters of a step, whole on each device: gathered from the parts that the devices keep (`devices.parts`)."""
+"""The parameters of a step, from the parts that the devices keep (`devices.parts`).
 
+All become whole at its beginning; or, by layer, those of a layer when it computes, and words when they are looked up.
+"""
+
+import re
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import Mesh
+from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
+from jaxtyping import Array, Float, Int
 
-from simcse_jax.devices.mesh import AXIS, Way, ways
-from simcse_jax.devices.parts import gather, rows_of, sends_rows, spec
+from simcse_jax.devices import mesh as meshes
+from simcse_jax.devices.mesh import AXIS, Way, of_rows, replicated, ways
+from simcse_jax.devices.parts import gather, gather_rounded, rounded, rows_of, sends_rows, shardings, spread
 from simcse_jax.models import parameters, partial
+from simcse_jax.models.by_layer import Part
 from simcse_jax.models.parameters import Params
 from simcse_jax.models.sentence_encoder import Graph
 from simcse_jax.objectives.rows import Batch
+
+LAYER, NUMBER = "encoder.layers.", re.compile(r"\d+")  # in the names of what a layer has
+
+
+class Kept(NamedTuple):
+    """How devices keep a parameter that is in parts, and how it becomes whole (`models.by_layer.Way`)."""
+
+    split: P
+    devices: int  # that have a part each
+    way: Way
+
+    def gather(self, sent: jax.Array, part: jax.Array) -> jax.Array:
+        """The whole array, of what the devices send of their parts."""
+        return gather_rounded(sent, part, self.split, self.way)
+
+    def rows(self, part: jax.Array, numbers: Int[Array, "*tokens"]) -> Float[Array, "*tokens D"]:
+        """Rows of a table: the devices exchange these alone, if that pays."""
+        length = len(part) * (self.devices if self.split and self.split[0] == AXIS else 1)
+        if not sends_rows(length, self.split, numbers.size, self.devices):
+            return jnp.take(self.gather(part, part), numbers, axis=0)
+        return rows_of(part, self.split, numbers.reshape(-1)).reshape(*numbers.shape, -1)
 
 
 class Gathering(NamedTuple):
     """How each parameter comes from the parts, by name."""
 
+    mesh: Mesh
     split: dict[str, P]  # how the devices keep it
     sent: dict[str, jnp.dtype]  # the type in which it is gathered
     way: dict[str, Way]
     tables: tuple[str, ...]  # of which each device gets the rows of its tokens alone
+    late: frozenset[str]  # which become whole where they are read
 
     def __call__(self, parts: Mapping[str, jax.Array], batch: Batch) -> tuple[Params, Batch]:
         """Within `shard_map`: the parameters and the batch, of this device.
 
         Of `tables` it has the rows of the batch's tokens, in their order, and then the ids of the batch are 0, 1, 2, ….
-
-        All are cast to device-varying, once, here. Otherwise JAX casts at every use, and sums the gradient over the
-        devices each time (with chunks, in every iteration of the scan).
         """
         ids = jnp.asarray(batch["input_ids"])
-        whole = {
-            name: rows_of(part, self.split[name], ids.reshape(-1))
-            if name in self.tables
-            else gather(part, self.split[name], self.sent[name], self.way[name])
-            for name, part in parts.items()
-        }
+        found = {name: self.read(name, part, ids) for name, part in parts.items()}
         if not self.tables:
-            return whole, batch
+            return found, batch
         places = jnp.arange(ids.size, dtype=ids.dtype).reshape(ids.shape)
-        return whole, {**batch, "input_ids": jax.lax.pcast(places, AXIS, to="varying")}
+        return found, {**batch, "input_ids": jax.lax.pcast(places, of_rows(self.mesh), to="varying")}
+
+    def read(self, name: str, part: jax.Array, ids: Int[Array, "..."]) -> Any:
+        """The parameter `name`, whole or (`late`) as a `Part`; or its rows `ids`."""
+        split, devices = self.split[name], self.mesh.shape[AXIS]
+        if self.mesh.size > 1:
+            part = spread(part, split, self.mesh)
+        if name in self.tables:
+            return rows_of(part, split, ids.reshape(-1))
+        if name in self.late:
+            return Part(rounded(part, self.sent[name]), part, Kept(split, devices, self.way[name]))
+        return gather(part, split, self.sent[name], self.way[name])
 
 
-def make_gathering(graph: Graph, params: Params, frozen: Params | None, mesh: Mesh, tokens: int) -> Gathering:
-    """Chooses for each parameter of a step.
+def make_gathering(
+    graph: Graph, params: Params, frozen: Params, mesh: Mesh, tokens: int, by_layer: bool = False
+) -> tuple[Gathering, Gathering]:
+    """Chooses for each parameter of a step: for those that train, and for those that do not.
 
     Args:
       graph: of the encoder.
@@ -54,17 +89,34 @@ def make_gathering(graph: Graph, params: Params, frozen: Params | None, mesh: Me
       mesh: the devices.
       tokens: the number of places for tokens in each device's part of the batch, if the networks read no other rows of
         the word embeddings than those of the batch's tokens; otherwise 0.
+      by_layer: whether a layer's parameters become whole when it computes, and words when they are looked up.
     """
-    split = {name: spec(value.shape, mesh.size) for name, value in params.items()}
-    words = [prefix + parameters.WORD_EMBEDDING for prefix in ("", parameters.SECOND) if tokens]
-    tables = tuple(
-        name for name in words if name in params and sends_rows(len(params[name]), split[name], tokens, mesh.size)
-    )
-    way = ways({name: value.size for name, value in params.items() if name not in tables}, mesh)
     # What products alone read is sent in their type: they round it anyway, so this changes no bit of the loss.
     dtype = type_of_products(graph, partial.of_step(params, frozen))
-    sent = {name: dtype if parameters.only_multiplied(name) else jnp.dtype(jnp.float32) for name in params}
-    return Gathering(split, sent, way, tables)
+
+    def made(arrays: Params, kept: Mapping[str, NamedSharding], tokens: int) -> Gathering:
+        split = {name: sharding.spec for name, sharding in kept.items()}
+        words = [name for name in arrays if name.endswith(parameters.WORD_EMBEDDING)]
+        rows = [name for name in words if sends_rows(len(arrays[name]), split[name], tokens, mesh.shape[AXIS])]
+        tables = tuple(rows if tokens and not by_layer else ())
+        sent = {name: dtype if parameters.only_multiplied(name) else jnp.dtype(jnp.float32) for name in arrays}
+        kind = {name: NUMBER.sub("*", name) if by_layer else name for name in arrays if name not in tables}
+        way = ways({kind[name]: value.size for name, value in arrays.items() if name in kind}, mesh)
+        large = [name for name, value in arrays.items() if LAYER in name and value.size >= meshes.SMALL]
+        late = [*large, *(words if tokens else ())] if by_layer else []
+        return Gathering(mesh, split, sent, {name: way[kind[name]] for name in kind}, tables, frozenset(late))
+
+    return made(params, shardings(params, mesh), tokens), made(frozen, of_frozen(frozen, mesh, by_layer), tokens)
+
+
+def of_frozen(frozen: Mapping[str, Any], mesh: Mesh, by_layer: bool) -> dict[str, NamedSharding]:
+    """How the devices keep the parameters that do not train: whole, or by layer in parts like those that do."""
+    return shardings(frozen, mesh) if by_layer else dict.fromkeys(frozen, replicated(mesh))
+
+
+def as_multiplied(frozen: Mapping[str, Any], dtype: jnp.dtype) -> dict[str, Any]:
+    """Parameters that do not train, as a step by layer keeps them: in the type of products what these alone read."""
+    return {name: value.astype(dtype) if parameters.only_multiplied(name) else value for name, value in frozen.items()}
 
 
 def type_of_products(graph: Graph, params: Params) -> jnp.dtype:

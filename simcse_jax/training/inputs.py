@@ -222,9 +222,17 @@ def choose_devices(config: Section) -> list[jax.Device]:
     if wanted > there:
         raise UserError(f"config.parallel.devices={wanted}: there are {there} (0: all of them)")
     devices = [d for process in range(jax.process_count()) for d in jax.local_devices(process)[: wanted or None]]
+    check_parts(config, len(devices))
     if trains(config):
         check_divides(config, len(devices))
     return devices
+
+
+def check_parts(config: Section, devices: int) -> None:
+    """Refuses copies of the state that the devices cannot share evenly."""
+    parts = config.parallel.parts
+    if parts and devices % parts:
+        raise UserError(f"config.parallel.parts={parts}: must divide {devices}, the number of devices (0: all of them)")
 
 
 def check_divides(config: Section, devices: int) -> None:

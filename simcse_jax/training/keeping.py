@@ -9,7 +9,7 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float
 
 from simcse_jax.devices.chunks import in_chunks
-from simcse_jax.devices.mesh import AXIS
+from simcse_jax.devices.mesh import of_rows
 from simcse_jax.models import parameters, partial
 from simcse_jax.models.parameters import Params
 from simcse_jax.models.sentence_encoder import Graph
@@ -49,11 +49,12 @@ def make_keeping(graph: Graph, recipe: Recipe, mesh: Mesh) -> Callable[..., Kept
             return encode(params, kept, *others)
 
         def on_each(params: Params, kept: Kept, *others: Any) -> Float[Array, "B V D"]:
-            params, kept = jax.lax.pcast((params, kept), AXIS, to="varying")
+            params, kept = jax.lax.pcast((params, kept), of_rows(mesh), to="varying")
             return encode(params, kept, *others)
 
-        specs = (P(), P(), P(), P(AXIS), P(), P())
-        return jax.shard_map(on_each, mesh=mesh, in_specs=specs, out_specs=P(AXIS))(params, kept, *others)
+        rows = P(of_rows(mesh))
+        specs = (P(), P(), P(), rows, P(), P())
+        return jax.shard_map(on_each, mesh=mesh, in_specs=specs, out_specs=rows)(params, kept, *others)
 
     def keep(state: TrainState, params: Params, batch: Batch, settings: Settings, frozen: Params | None = None) -> Kept:
         with products_of(recipe):

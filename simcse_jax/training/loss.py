@@ -17,8 +17,8 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Bool, Float, Int
 
 from simcse_jax.devices.chunks import in_chunks
-from simcse_jax.devices.mesh import AXIS
-from simcse_jax.models import parameters, partial
+from simcse_jax.devices.mesh import of_rows
+from simcse_jax.models import by_layer, parameters, partial
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.changes import DRAWN, UNCHANGED, template_alone
 from simcse_jax.models.config import MASK_TOKEN, MASKED
@@ -63,6 +63,7 @@ class Recipe(NamedTuple):
     most_tokens: tuple[int, ...] = ()
     optimization: Optimization = ADAMW
     sizes: tuple[int, ...] = ()  # of the truncated embeddings that objectives see; (): the embeddings as they are
+    by_layer: bool = False  # whether one layer at a time is whole, and computed again in the backward pass
 
     @property
     def passes(self) -> bool:
@@ -130,11 +131,11 @@ def make_loss(graph: Graph, recipe: Recipe, mesh: Mesh) -> Gradient:
 
     Every device encodes its rows of the batch; embeddings are all-gathered *with* their gradients, so N devices
     compute what one device computes with the whole batch. The parameters, too, are gathered from the parts that the
-    devices keep (`devices.parts`), and the gradient is split like them. One device alone has nothing to gather and to
-    sum. `frozen` are the parameters of the network that replaces tokens, and those of the sentence encoder that do not
-    train, `kept` what objectives keep (`TrainState.kept`).
+    devices keep (`training.gathering`), and the gradient is split like them. One device alone has nothing to gather and
+    to sum. `frozen` are the parameters of the network that replaces tokens, and those of the sentence encoder that do
+    not train, `kept` what objectives keep (`TrainState.kept`).
     """
-    loss = functools.partial(loss_of, graph, recipe, mesh.size == 1)
+    loss = functools.partial(loss_of, graph, recipe, None if mesh.size == 1 else of_rows(mesh))
 
     def gradient_of(loss: Callable[..., Loss], *args: Any) -> tuple[Loss, Params]:
         with products_of(recipe):
@@ -148,20 +149,22 @@ def make_loss(graph: Graph, recipe: Recipe, mesh: Mesh) -> Gradient:
         frozen: Params | None = None,
         kept: Kept | None = None,
     ) -> tuple[Loss, Params]:
-        if mesh.size == 1:
-            return gradient_of(loss, params, step, batch, settings, frozen, kept)
         tokens = 0 if recipe.reads_words else batch["input_ids"].size // mesh.size
-        gathered = make_gathering(graph, params, frozen, mesh, tokens)
+        trained, base = make_gathering(graph, params, frozen or {}, mesh, tokens, recipe.by_layer)
 
-        def loss_of_parts(parts: Params, step: Int[AnyArray, ""], batch: Batch, *others: Any) -> Loss:
-            params, batch = gathered(parts, batch)
-            return loss(params, step, batch, *others)
+        def loss_of_parts(
+            parts: Params, step: Array, batch: Batch, settings: Settings, frozen: Params, kept: Kept | None
+        ) -> Loss:
+            frozen, _ = base(frozen, batch)
+            params, batch = trained(parts, batch)
+            return loss(params, step, batch, settings, frozen, kept)
 
-        # It sums the gradients of replicated parameters by itself, so there is no psum of them here.
-        specs = (gathered.split, P(), P(AXIS), P(), P(), P())
         function = functools.partial(gradient_of, loss_of_parts)
-        on_all = jax.shard_map(function, mesh=mesh, in_specs=specs, out_specs=(P(), gathered.split))
-        return on_all(params, step, batch, settings, frozen, kept)
+        if mesh.size > 1:
+            # It sums the gradients of replicated parameters by itself, so there is no psum of them here.
+            specs = (trained.split, P(), P(of_rows(mesh)), P(), base.split, P())
+            function = jax.shard_map(function, mesh=mesh, in_specs=specs, out_specs=(P(), trained.split))
+        return function(params, step, batch, settings, frozen or {}, kept)
 
     return loss_and_gradient
 
@@ -169,23 +172,20 @@ def make_loss(graph: Graph, recipe: Recipe, mesh: Mesh) -> Gradient:
 def loss_of(
     graph: Graph,
     recipe: Recipe,
-    alone: bool,
+    axes: str | tuple[str, ...] | None,
     params: Params,
     step: Int[AnyArray, ""],
     batch: Batch,
     settings: Settings,
-    frozen: Params | None,
+    frozen: Params,
     kept: Kept | None,
 ) -> Loss:
-    """The loss of the global batch, on a device that has some of its rows; `alone`: that has all of them."""
-    base = parameters.subset(frozen or {}, partial.BASE)
-    if not alone:
-        base = jax.lax.pcast(base, AXIS, to="varying")
-    params = partial.whole(params, base)
-    given = make_given(graph, recipe, params, frozen or {}, len(batch["index"]))
+    """The loss of the global batch, on a device that has its part of the rows along `axes`, or (None) all of them."""
+    params = partial.of_step(params, frozen)
+    given = make_given(graph, recipe, params, frozen, len(batch["index"]))
 
     def psum(x: Any) -> Any:
-        return x if alone else jax.lax.psum(x, AXIS)
+        return x if axes is None else jax.lax.psum(x, axes)
 
     def rows_of(batch: Batch) -> Rows:
         return make_rows(recipe, params, step, batch, settings)
@@ -210,10 +210,10 @@ def loss_of(
     of_batch = Embedded(
         views={},
         own=batch["index"],
-        gather=lambda x: jnp.asarray(x) if alone else jax.lax.all_gather(x, AXIS, axis=1, tiled=True),
+        gather=lambda x: jnp.asarray(x) if axes is None else jax.lax.all_gather(x, axes, axis=1, tiled=True),
         psum=psum,
         artificial=artificial,
-        params=params,
+        params=by_layer.whole(params),
         label=batch.get("label"),
         score=batch.get("score"),
     )
@@ -235,7 +235,7 @@ class Given(NamedTuple):
     """What a step computes with, whole on this device."""
 
     recipe: Recipe
-    params: Params  # everything trained, with copies in the type of products
+    params: Params  # everything trained, with copies in the type of products, some as a `Part`
     towers: Mapping[int | str, SentenceEncoder]  # which encode the views
     networks: Mapping[str, Network]  # that passes over tokens read, by name
 
@@ -246,7 +246,7 @@ class Given(NamedTuple):
             rows,
             self.recipe.plan,
             self.networks,
-            self.params,
+            by_layer.whole(self.params),
             term.fields(rows.settings["objective"]),
             {name: (features or {})[view] for name, view in own.items()},
         )

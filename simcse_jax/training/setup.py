@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
 
-from simcse_jax.config.fields import choosing_pooler, fields_of, flatten, numbers_of_step, scoring_pooler
+from simcse_jax.config.fields import BY_LAYER, choosing_pooler, fields_of, flatten, numbers_of_step, scoring_pooler
 from simcse_jax.config.loss_fields import sizes_of, weights_of
 from simcse_jax.config.sections import Section
 from simcse_jax.data.batches import Corpus
@@ -31,7 +31,7 @@ from simcse_jax.models.changes import Repeated, Retemplated
 from simcse_jax.models.config import REPEATED, EncoderConfig, Template
 from simcse_jax.models.head import HEADS
 from simcse_jax.models.masking import Masking
-from simcse_jax.models.parameters import Params, with_encoder
+from simcse_jax.models.parameters import Arrays, Params, with_encoder
 from simcse_jax.models.projector import read_projector
 from simcse_jax.models.sentence_encoder import Graph, build
 from simcse_jax.objectives.objective import Term
@@ -39,6 +39,7 @@ from simcse_jax.objectives.registry import needing, temperature_of, trained
 from simcse_jax.objectives.rows import Batch, Settings
 from simcse_jax.objectives.views import Plan
 from simcse_jax.runs.state import TrainState, computed_as, frozen_params, initial_kept, initial_params, with_parts
+from simcse_jax.training.gathering import as_multiplied
 from simcse_jax.training.generator import networks_of
 from simcse_jax.training.inputs import Inputs
 from simcse_jax.training.learning_rate import warmup_steps
@@ -139,7 +140,11 @@ class Setup:
           trained: whole on every device.
           tower: the encoder.
         """
-        return with_encoder(partial.merged(partial.of_step(trained, self.frozen), self.encoder), tower)
+        frozen = self.frozen
+        if self.recipe.by_layer:  # as it was read: what the step has is in parts, and may be rounded
+            base = partial.in_step(frozen_params(self.config.model, self.inputs.model))
+            frozen = replicate(base, self.replicated)
+        return with_encoder(partial.merged(partial.of_step(trained, frozen), self.encoder), tower)
 
     def batches(self) -> list[AnyBatches]:
         """Those of each run."""
@@ -164,7 +169,8 @@ def stacked(trees: Sequence[Any]) -> Any:
 
 def make_setup(configs: Sequence[Section], inputs: Inputs) -> Setup:
     """The setup of a run, or of several that are trained together."""
-    config, mesh, model = configs[0], data_mesh(inputs.devices), inputs.model
+    config, model = configs[0], inputs.model
+    mesh = data_mesh(inputs.devices, config.parallel.parts)
     head = HEADS[config.model.mlp]
     embed = Embedder(
         graph=build(computed_as(config.model, model.config), head.trained)[0],
@@ -197,8 +203,14 @@ def make_setup(configs: Sequence[Section], inputs: Inputs) -> Setup:
         measuring=[_measuring(embed, sample, config)] if sample else [],
         scoring=[evaluation.development] if evaluation else [],
         encoder=encoder,
-        frozen=replicate(frozen, replicated(mesh)) if frozen else None,
+        frozen=_placed(frozen, config, mesh) if frozen else None,
     )
+
+
+def _placed(frozen: Arrays, config: Section, mesh: Mesh) -> Params:
+    if config.parallel.gather == BY_LAYER:
+        return distribute(as_multiplied(frozen, jnp.dtype(config.train.dtype)), mesh)
+    return replicate(frozen, replicated(mesh))
 
 
 def _measuring(embed: Embedder, sample: Sample, config: Section) -> LastLayer:
@@ -295,4 +307,5 @@ def make_recipe(
         projector=projector,
         networks=networks,
         sizes=sizes_of(config),
+        by_layer=config.parallel.gather == BY_LAYER,
     )

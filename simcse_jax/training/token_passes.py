@@ -6,7 +6,7 @@ from typing import Any
 from jaxtyping import Array, Float
 
 from simcse_jax.devices.chunks import in_chunks
-from simcse_jax.models import parameters
+from simcse_jax.models import by_layer, parameters
 from simcse_jax.models.parameters import Params
 from simcse_jax.models.sentence_encoder import Graph
 from simcse_jax.objectives.objective import Term
@@ -25,7 +25,7 @@ def make_networks(
         own = params if name == ENCODER else parameters.subset(params, f"{name}.")
         own = read(graph, frozen) if name == GENERATOR else own
         encoder = parameters.merge(graph, parameters.sentence_encoder(own)).encoder
-        networks[name] = Network(encoder, own)
+        networks[name] = Network(encoder, by_layer.whole(own))
     return networks
 
 

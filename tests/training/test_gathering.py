@@ -1,27 +1,35 @@
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import PartitionSpec as P
 from support import random_model
-from support.steps import batch
+from support.steps import batch, recipe, replaced_tokens_settings, replaced_tokens_step, settings
 
 from simcse_jax.devices.mesh import AXIS, data_mesh
+from simcse_jax.devices.parts import distribute
 from simcse_jax.models import parameters
+from simcse_jax.runs.checkpoints import Checkpoints
+from simcse_jax.training import gathering
 from simcse_jax.training.gathering import make_gathering, type_of_products
+from simcse_jax.training.loss import make_loss
+from simcse_jax.training.step import init_state, make_step
 
 WORDS = parameters.WORD_EMBEDDING
+KERNEL = "encoder.layers.0.qkv.kernel"
 
 
 @pytest.mark.parametrize(("tokens", "tables"), [(0, ()), (5, (WORDS,)), (6, ())])
 def test_rows_are_exchanged_of_word_embeddings_that_are_large_enough(tokens, tables):
     """40 words on 2 devices, which each need at most 5 of them."""
     graph, params, _ = random_model(num_layers=1, dtype=jnp.bfloat16)
-    made = make_gathering(graph, params, None, data_mesh(jax.devices()[:2]), tokens)
-    assert made.tables == tables
+    made, _ = make_gathering(graph, params, {}, data_mesh(jax.devices()[:2]), tokens)
+    assert made.tables == tables and not made.late
     assert made.way.keys() == params.keys() - set(tables)
     assert made.split[WORDS] == P(AXIS)
-    assert (made.sent[WORDS], made.sent["encoder.layers.0.qkv.kernel"]) == (jnp.float32, jnp.bfloat16)
+    assert (made.sent[WORDS], made.sent[KERNEL]) == (jnp.float32, jnp.bfloat16)
     assert type_of_products(graph, params) == jnp.bfloat16
 
 
@@ -30,7 +38,7 @@ def test_what_a_device_looks_up_in_its_tables_is_what_stands_in_the_whole_ones(t
     graph, params, _ = random_model(num_layers=1)
     params |= {parameters.SECOND + WORDS: 2 * params[WORDS]}
     mesh = data_mesh(jax.devices()[:2])
-    made = make_gathering(graph, params, None, mesh, tokens)
+    made, _ = make_gathering(graph, params, {}, mesh, tokens)
     assert len(made.tables) == (2 if tokens else 0)
     ids = batch(3)["input_ids"][:, :, :2]
 
@@ -42,3 +50,150 @@ def test_what_a_device_looks_up_in_its_tables_is_what_stands_in_the_whole_ones(t
     first, second = jax.jit(function)(params, ids)
     np.testing.assert_array_equal(first, np.asarray(params[WORDS])[ids])
     np.testing.assert_array_equal(second, 2 * np.asarray(params[WORDS])[ids])
+
+
+@pytest.fixture
+def in_small(monkeypatch):
+    """Of a tiny model, too, layers are gathered when they compute, and rows of the words that they need exchanged."""
+    monkeypatch.setattr("simcse_jax.devices.mesh.SMALL", 512)  # kernels are larger, biases and norms smaller
+    monkeypatch.setattr(gathering, "sends_rows", lambda rows, split, tokens, devices: AXIS in split)
+
+
+def gradient(devices=1, parts=0, columns=3, model_type="bert", dtype=jnp.float32, pooler="avg", **changes):
+    """With the pooler `cls` the last layer is not like the others: it is computed for first tokens alone."""
+    graph, params, _ = random_model(model_type, dtype=dtype)
+    function = jax.jit(
+        make_loss(graph, recipe(columns, pooler=pooler, **changes), data_mesh(jax.devices()[:devices], parts))
+    )
+    (loss, _), values = function(params, jnp.int32(0), batch(columns), settings())
+    return float(loss), {name: np.asarray(value) for name, value in values.items()}
+
+
+expected = functools.cache(gradient)
+
+
+def assert_same(found, expected, tolerance=1e-5):
+    assert found[0] == pytest.approx(expected[0], rel=tolerance)
+    for name, value in expected[1].items():
+        assert np.abs(found[1][name] - value).max() <= tolerance * max(np.abs(value).max(), 1e-3), name
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize(
+    ("devices", "parts", "changes"),
+    [
+        (8, 4, {"by_layer": True, "chunk_size": 0}),
+        *(
+            pytest.param(*each, marks=pytest.mark.slow)
+            for each in (
+                (1, 1, {"by_layer": True, "chunk_size": 3}),
+                (2, 1, {"by_layer": True, "pooler": "cls"}),
+                (8, 8, {"by_layer": True}),
+                (8, 2, {"by_layer": True}),
+                (8, 1, {"by_layer": True}),
+                (4, 2, {"by_layer": True, "chunk_size": 1}),
+                (8, 4, {}),
+                (4, 2, {"chunk_size": 1}),
+                (8, 1, {}),
+            )
+        ),
+    ],
+)
+def test_the_gradient_is_the_same_by_layer_and_on_two_axes_of_devices(devices, parts, changes, in_small):
+    pooler = changes.get("pooler", "avg")
+    assert_same(gradient(devices, parts, **changes), expected(pooler=pooler))
+
+
+@pytest.mark.exact
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("model_type", "dtype"),
+    [("qwen3", jnp.float32), ("qwen3", jnp.bfloat16), ("albert", jnp.float32), ("mpnet", jnp.float32)],
+)
+def test_other_encoders_have_the_same_gradient_by_layer(model_type, dtype, in_small):
+    """A decoder; layers that share their weights; a narrow table of words; numbers that all layers share."""
+    found = gradient(4, 2, 2, model_type, dtype, by_layer=True, chunk_size=1)
+    if dtype == jnp.float32:
+        assert_same(found, gradient(1, 1, 2, model_type, dtype))
+    else:  # on the same devices: a sum in another order may round a factor to its neighbour
+        expected = gradient(4, 2, 2, model_type, dtype, chunk_size=1)
+        assert found[0] == expected[0]
+        assert_same(found, expected, 1e-2)
+
+
+@pytest.mark.exact
+@pytest.mark.slow
+def test_a_generator_that_does_not_train_is_in_parts_too(in_small):
+    """Its words, and those of the encoder that reads what it writes, are looked up in whole tables."""
+    graph, params, frozen, chosen = replaced_tokens_step()
+    numbers = replaced_tokens_settings()
+
+    def compute(devices, parts, **changes):
+        mesh = data_mesh(jax.devices()[:devices], parts)
+        function = jax.jit(make_loss(graph, chosen._replace(**changes), mesh))
+        (loss, _), values = function(params, jnp.int32(0), batch(1), numbers, frozen)
+        return float(loss), {name: np.asarray(value) for name, value in values.items()}
+
+    assert_same(compute(4, 2, by_layer=True, chunk_size=1), compute(1, 1))
+
+
+def gathers(jaxpr, inside=()):
+    """(shape of the whole array, names of the primitives around it) of each exchange that gathers."""
+    for equation in jaxpr.eqns:
+        if equation.primitive.name == "all_gather":
+            yield equation.outvars[0].aval.shape, inside
+        for part in jax.tree.leaves(list(equation.params.values()), is_leaf=lambda x: hasattr(x, "eqns")):
+            part = getattr(part, "jaxpr", part)
+            if hasattr(part, "eqns"):
+                yield from gathers(part, (*inside, equation.primitive.name))
+
+
+def test_a_layer_is_gathered_where_it_computes_forward_and_backward(in_small):
+    """Both in a loop, or each apart if they differ. Otherwise they are gathered before all else."""
+    graph, params, _ = random_model()
+
+    def found(by_layer, pooler="avg"):
+        function = make_loss(graph, recipe(1, by_layer=by_layer, pooler=pooler), data_mesh(jax.devices()[:2]))
+        jaxpr = jax.make_jaxpr(function)(params, jnp.int32(0), batch(1), settings())
+        all_of_them = [inside[1:-1] for shape, inside in gathers(jaxpr.jaxpr) if shape == params[KERNEL].shape]
+        # Some are dead code: what objectives could read.
+        return sorted(inside for inside in all_of_them if inside or not by_layer)
+
+    assert found(False) == [(), ()]
+    assert found(True) == [("scan",), ("scan", "remat2")]
+    assert found(True, "cls") == [*[("cond",)] * 2, *[("cond", "remat2")] * 2]
+
+
+@pytest.mark.exact
+def test_a_state_is_resumed_bit_for_bit_and_on_another_layout_up_to_rounding(tmp_path, in_small):
+    graph, params, _ = random_model(num_layers=1)
+    chosen = recipe(1, chunk_size=1, by_layer=True)
+    data = batch(1)
+
+    def start(devices, parts):
+        mesh = data_mesh(jax.devices()[:devices], parts)
+        return make_step(graph, chosen, mesh), distribute(init_state(params, settings()), mesh)
+
+    def go(step, state, count):
+        for _ in range(count):
+            state, _ = step(state, data, settings())
+        return state
+
+    step, state = start(4, 2)
+    state = go(step, state, 1)
+    assert state.params[KERNEL].addressable_shards[0].data.size == params[KERNEL].size // 2
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.save(state, None)
+    checkpoints.close()
+    straight = go(step, state, 1)
+
+    def resumed(step, like):
+        checkpoints = Checkpoints(tmp_path, read_only=True)
+        return go(step, checkpoints.restore(1, like), 1)
+
+    again = resumed(*start(4, 2))
+    other = resumed(*start(1, 1))
+    assert int(straight.step) == int(again.step) == int(other.step) == 2
+    for name, value in straight.params.items():
+        np.testing.assert_array_equal(again.params[name], value)
+        np.testing.assert_allclose(other.params[name], value, atol=1e-5, err_msg=name)

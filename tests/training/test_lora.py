@@ -63,25 +63,28 @@ NUMBERS = settings(lora_dropout=0.2)
 @pytest.mark.parametrize(
     ("fields", "columns", "others"),
     [
-        (LORA, 1, [(1, BATCH // 4), (2, 0), (4, 0), (8, 0)]),
+        (LORA, 1, [(1, BATCH // 4), (2, 0), (4, 0, True), (8, 0)]),
         pytest.param(LORA, 3, [(2, 2)], marks=pytest.mark.optimized),
-        (FROZEN, 3, [(4, 2)]),
+        (FROZEN, 3, [(4, 2, True)]),
     ],
 )
 def test_gradients_are_of_what_trains_and_the_same_in_chunks_and_on_any_number_of_devices(
-    fields, columns, others, tiny_bert, corpus
+    fields, columns, others, tiny_bert, corpus, monkeypatch
 ):
+    """Also if devices keep what is frozen in parts, and gather it by layer."""
+    monkeypatch.setattr("simcse_jax.devices.mesh.SMALL", 512)
     graph, trained, frozen = parts(tiny_bert, corpus, *fields)
 
-    def loss_and_gradient(devices, chunk_size=0):
-        function = make_loss(graph, recipe(columns, chunk_size=chunk_size), data_mesh(jax.devices()[:devices]))
+    def loss_and_gradient(devices, chunk_size=0, by_layer=False):
+        chosen, mesh = recipe(columns, chunk_size=chunk_size, by_layer=by_layer), data_mesh(jax.devices()[:devices])
+        function = make_loss(graph, chosen, mesh)
         (loss, _), gradient = jax.jit(function)(trained, jnp.int32(0), batch(columns), NUMBERS, frozen)
         return loss, gradient
 
     loss, gradient = loss_and_gradient(1)
     assert gradient.keys() == trained.keys() and not {name for name in gradient if "embeddings" in name}
-    for devices, chunk_size in others:
-        again, found = loss_and_gradient(devices, chunk_size)
+    for other in others:
+        again, found = loss_and_gradient(*other)
         assert float(again) == pytest.approx(float(loss), rel=1e-5)
         for name, value in gradient.items():
             assert np.abs(value).max() > 1e-7 or "qkv.bias" in name, name

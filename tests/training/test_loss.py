@@ -129,7 +129,7 @@ def test_a_head_of_masked_words_reads_the_whole_table(monkeypatch):
     """And the words of a generator are others than the batch's."""
     with_rows(monkeypatch)
     chosen = []
-    monkeypatch.setattr("simcse_jax.training.loss.make_gathering", lambda *args: chosen.append(args[-1]) or 1 / 0)
+    monkeypatch.setattr("simcse_jax.training.loss.make_gathering", lambda *args: chosen.append(args[-2]) or 1 / 0)
     masking = Masking(mask_id=3, special_ids=(0, 1, 2, 3))
     replaced = {"masking": masking, "networks": replaced_tokens_step()[-1].networks}
     for changes in ({}, {"masking": masking}, replaced):

@@ -39,6 +39,7 @@ from simcse_jax.training.costs.described import HERE, described_devices
 from simcse_jax.training.costs.gpus import is_gpu, nodes_and_gpus
 from simcse_jax.training.costs.program import Program
 from simcse_jax.training.costs.roofline import CHIPS, Report
+from simcse_jax.training.gathering import as_multiplied, of_frozen
 from simcse_jax.training.generator import networks_of
 from simcse_jax.training.setup import make_recipe, make_settings
 from simcse_jax.training.step import init_state, make_step
@@ -67,7 +68,7 @@ def trace_step(
     `generator` is the shape of config.model.generator, where an objective needs it. `fill` is the share of the places
     for tokens that a program without padding has.
     """
-    mesh = data_mesh(devices)
+    mesh = data_mesh(devices, config.parallel.parts)
     masking = Masking(mask_id=103, special_ids=(0, 100, 101, 102, 103))  # BERT's
     convolutions = convolutions_of(config.model)
     encoder = dataclasses.replace(encoder, convolutions=convolutions, mask_token_id=masking.mask_id)
@@ -86,13 +87,14 @@ def trace_step(
     initialize = functools.partial(init_state, chosen=recipe.optimization)
     kept = jax.eval_shape(functools.partial(initial_kept, config, with_parts(encoder, config.model)), shapes)
     state = jax.eval_shape(initialize, shapes, settings, kept=kept)
+    if recipe.by_layer:
+        frozen = jax.eval_shape(functools.partial(as_multiplied, dtype=jnp.dtype(config.train.dtype)), frozen)
     step = make_step(graph, recipe, mesh)
-    everywhere = replicated(mesh)
     return step.trace(
         jax.tree.map(placed, state, shardings(state, mesh)),
         placed(batch, split_over_examples(mesh)),
-        placed(settings, everywhere),
-        placed(frozen or None, everywhere),
+        placed(settings, replicated(mesh)),
+        jax.tree.map(placed, frozen, of_frozen(frozen, mesh, recipe.by_layer)) or None,
     )
 
 

@@ -1,0 +1,106 @@
+"""Parameters in parts: those of a layer become whole when it computes, and are dropped after.
+
+Layers that differ in their values alone are computed in a loop: a program then has one layer, however many there are,
+and never has two of them whole. The backward pass gathers each layer, and computes it, again.
+"""
+
+import dataclasses
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jaxtyping import Array, Float, Int
+
+Module = TypeVar("Module", bound=nnx.Module)
+
+
+@runtime_checkable
+class Way(Protocol):
+    """How a parameter becomes whole; equal for those of layers that are computed in a loop."""
+
+    def gather(self, sent: jax.Array, part: jax.Array) -> jax.Array:
+        """The whole array, of what is sent of a part. The gradient is the part's."""
+
+    def rows(self, part: jax.Array, numbers: Int[Array, "*tokens"]) -> Float[Array, "*tokens D"]:
+        """Rows of a table, by their numbers."""
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """What a device keeps of a parameter; it stands in the place of the array. `sent` is rounded, without gradient."""
+
+    sent: Any  # arrays, or what JAX puts in their places
+    part: Any
+    way: Way = dataclasses.field(metadata={"static": True})
+
+
+def is_part(value: Any) -> bool:
+    """Whether something that stands in the place of an array is in parts."""
+    return isinstance(value, Part)
+
+
+def in_parts(module: nnx.Module) -> bool:
+    """Whether a module has parameters in parts."""
+    return any(map(is_part, jax.tree.leaves(nnx.state(module, nnx.Param), is_leaf=is_part)))
+
+
+def whole(tree: Any) -> Any:
+    """The same parameters without parts; one that nothing reads then costs nothing."""
+    return jax.tree.map(lambda x: x.way.gather(x.sent, x.part) if is_part(x) else x, tree, is_leaf=is_part)
+
+
+def gathered(layer: Module) -> Module:
+    """The layer, whole."""
+    graph, state = nnx.split(layer)
+    return nnx.merge(graph, whole(state))
+
+
+def alike(layers: Sequence[nnx.Module], kinds: Sequence[Hashable]) -> list[range]:
+    """Which layers, one after the other, differ in their parameters' values alone.
+
+    Args:
+      layers: all of them; those that share their parameters are the same object.
+      kinds: what else makes them differ.
+    """
+    described: list[Any] = []
+    found: list[range] = []
+    for number, (layer, kind) in enumerate(zip(layers, kinds, strict=True)):
+        graph, state = nnx.split(layer)
+        described.append((graph, jax.tree.structure(state), [x.shape for x in jax.tree.leaves(state)], kind))
+        if number and described[-1] == described[-2] and all(layer is not layers[other] for other in found[-1]):
+            found[-1] = range(found[-1].start, number + 1)
+        else:
+            found.append(range(number, number + 1))
+    return found
+
+
+def in_a_loop(
+    layers: Sequence[nnx.Module],
+    first: int,
+    compute: Callable[[Int[Array, ""], Any, Float[Array, "..."]], Float[Array, "..."]],
+    hidden: Float[Array, "..."],
+    kept: Sequence[str],
+) -> Float[Array, "L ..."]:
+    """What each of some layers that are `alike` makes of the result of the one before.
+
+    Args:
+      layers: L of them, the first one's number is `first`.
+      compute: compute(number, layer, hidden) of a layer that is whole.
+      hidden: the first one's input.
+      kept: names of results within a layer that are not computed again.
+    """
+    graph, _ = nnx.split(layers[0])
+    states = [nnx.split(layer)[1] for layer in layers]
+
+    def turn(hidden: Float[Array, "..."], own: Any) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
+        number, state = own
+        hidden = compute(number, nnx.merge(graph, whole(state)), hidden)
+        return hidden, hidden
+
+    policy = jax.checkpoint_policies.save_only_these_names(*kept)
+    turn = jax.checkpoint(turn, policy=policy, prevent_cse=False)
+    stacked = jax.tree.map(lambda *each: jnp.stack(each), *states)
+    return jax.lax.scan(turn, hidden, (jnp.arange(first, first + len(layers)), stacked))[1]
