@@ -60,6 +60,8 @@ def choose(training: Training, row: int, state: TrainState) -> tuple[int, Embedd
         run.check()
         if processes.is_first() and (best != intended or run.folder.scored_step() not in (None, best, *kept)):
             run.folder.drop_result()
+    if setup.inputs.evaluation is None:  # nothing needs the model, and whole it may not fit into a device
+        return best, setup.embed, None
     start, last = None, int(state.step)
     if kept and last:
         start = model(checkpoints.restore_params(0, state.params) if best else params, checkpoints.tower(0))

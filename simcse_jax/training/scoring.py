@@ -4,10 +4,12 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from simcse_jax.devices import processes
-from simcse_jax.encoding.embedder import Embedder
+from simcse_jax.encoding.embedder import Embedder, NotFinite
 from simcse_jax.encoding.tokens import TokenEncoder
 from simcse_jax.evaluation.evaluator import evaluate_all
 from simcse_jax.models.parameters import Params
@@ -37,6 +39,21 @@ class Chosen(NamedTuple):
     tower: int
     scores: dict[str, Any]
     which: dict[str, int]  # of two encoders, for the metrics
+
+
+def check_parts(params: Params) -> None:
+    """Refuses parameters that are not finite, as embeddings of theirs would be; devices look at their parts.
+
+    Raises:
+      NotFinite: when they are not.
+    """
+    if not _are_finite(params):
+        raise NotFinite("the parameters are not finite")
+
+
+@jax.jit
+def _are_finite(params: Params) -> jax.Array:
+    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(value)) for value in params.values()]))
 
 
 def choose(setup: Setup, params: Params, score: bool) -> Chosen:
