@@ -65,7 +65,6 @@ def test_the_batch_is_that_of_the_first_topology_or_given_a_chip():
         (["--topology=v5e:2x4", *GENERATOR], "model.generator=distilroberta-base: its weights have 50,265 words"),
         (["--topology=v5e:2x4", "--batch-per-chip=0"], "--batch-per-chip 0: must be 1 or more"),
         (["--topology=v5e:2x4", "--columns=0"], "--columns 0: must be 1 or more"),
-        (["--topology=v5e:2x4", "--config.parallel.parts=3"], "parallel.parts=3: must divide 8, the number of devices"),
         (["--topology=v5e:2x4", "--scaling=strong"], "--scaling strong: give --topologies"),
         (
             ["--topologies=v5e:2x4", "--scaling=strong", "--batch-per-chip=8"],

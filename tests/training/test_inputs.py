@@ -33,6 +33,7 @@ def test_other_mistakes_leave_no_workdir_either(tiny_bert, corpus, tmp_path):
     (tmp_path / "short.csv").write_text("sent0,sent1\na cat,a dog\nalone\n")
     cases = {
         "--config.sede=1": ("no such field", "seed"),
+        "--config.parallel.parts=2": ("parallel.parts=2: must divide 1, the number of devices",),
         "--config.model.init_from=/no/such": ("/no/such", "no such folder"),
         f"--config.data.train={tmp_path}/short.csv": ("short.csv: line 3", "1 columns"),
         "--config.eval.data=/no/such": ("config.eval.data", "/no/such"),
