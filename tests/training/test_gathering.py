@@ -82,43 +82,32 @@ def assert_same(found, expected, tolerance=1e-5):
 @pytest.mark.parametrize(
     ("devices", "parts", "changes"),
     [
-        (8, 4, {"by_layer": True, "chunk_size": 0}),
+        (8, 4, {"by_layer": True}),
         *(
             pytest.param(*each, marks=pytest.mark.slow)
             for each in (
                 (1, 1, {"by_layer": True, "chunk_size": 3}),
-                (2, 1, {"by_layer": True, "pooler": "cls"}),
                 (8, 8, {"by_layer": True}),
                 (8, 2, {"by_layer": True}),
                 (8, 1, {"by_layer": True}),
-                (4, 2, {"by_layer": True, "chunk_size": 1}),
-                (8, 4, {}),
                 (4, 2, {"chunk_size": 1}),
-                (8, 1, {}),
             )
         ),
     ],
 )
 def test_the_gradient_is_the_same_by_layer_and_on_two_axes_of_devices(devices, parts, changes, in_small):
-    pooler = changes.get("pooler", "avg")
-    assert_same(gradient(devices, parts, **changes), expected(pooler=pooler))
+    assert_same(gradient(devices, parts, **changes), expected())
 
 
 @pytest.mark.exact
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("model_type", "dtype"),
-    [("qwen3", jnp.float32), ("qwen3", jnp.bfloat16), ("albert", jnp.float32), ("mpnet", jnp.float32)],
-)
-def test_other_encoders_have_the_same_gradient_by_layer(model_type, dtype, in_small):
-    """A decoder; layers that share their weights; a narrow table of words; numbers that all layers share."""
-    found = gradient(4, 2, 2, model_type, dtype, by_layer=True, chunk_size=1)
-    if dtype == jnp.float32:
-        assert_same(found, gradient(1, 1, 2, model_type, dtype))
-    else:  # on the same devices: a sum in another order may round a factor to its neighbour
-        expected = gradient(4, 2, 2, model_type, dtype, chunk_size=1)
-        assert found[0] == expected[0]
-        assert_same(found, expected, 1e-2)
+def test_a_decoder_in_bfloat16_has_the_same_loss_by_layer(in_small):
+    """Bit for bit. In gradients a layer that is computed again may round a factor to its neighbour."""
+    at_once, by_layer = (
+        gradient(4, 2, 2, "qwen3", jnp.bfloat16, chunk_size=1, by_layer=by_layer) for by_layer in (False, True)
+    )
+    assert by_layer[0] == at_once[0]
+    assert_same(by_layer, at_once, 1e-2)
 
 
 @pytest.mark.exact
