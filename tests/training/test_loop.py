@@ -225,6 +225,7 @@ def trained(names=("",), scores=None, patience=0, checkpoints=None, **parts):
     together = len(names) > 1
     setup = SimpleNamespace(
         together=together,
+        recipe=SimpleNamespace(by_layer=False),
         embed=SimpleNamespace(with_params=Model),
         judge=SimpleNamespace(with_params=Model),
         schedule=SimpleNamespace(total=99),
