@@ -5,6 +5,7 @@ from math import isfinite
 
 from simcse_jax.config.fields import LARGEST, fields_of, flatten, has_scores, trains
 from simcse_jax.config.loss_fields import check_matryoshka, check_teacher
+from simcse_jax.config.parallel_fields import check_processes
 from simcse_jax.config.retrieval_fields import check_retrieval
 from simcse_jax.config.sections import Config, Section
 from simcse_jax.config.source_fields import check_sources
@@ -50,7 +51,7 @@ def validate(config: Config) -> Section:
     _check_held_out(config)
     if analysis.every and not analysis.data and not evaluation.data:
         raise UserError("config.analysis.data: must be set, a file of sentences, since eval.data is empty")
-    _check_processes(config)
+    check_processes(config)
     return Section.of(config)
 
 
@@ -241,17 +242,6 @@ def _check_masked_anchors(config: Config) -> None:
     if config.model.convolutions.widths or replaced:
         other = "model.convolutions.widths" if config.model.convolutions.widths else f"objective.{replaced[0]}"
         raise UserError(f"{field}: not with {other}; set views.anchor_change=none")
-
-
-def _check_processes(config: Config) -> None:
-    parallel = config.parallel
-    if parallel.processes <= 1:
-        return
-    if parallel.process_id >= parallel.processes:
-        raise UserError(f"config.parallel.process_id={parallel.process_id!r}: must be below {parallel.processes}")
-    _, colon, port = parallel.coordinator.rpartition(":")
-    if not (colon and port.isdigit()):
-        raise UserError(f"config.parallel.coordinator={parallel.coordinator!r}: must be HOST:PORT of process 0")
 
 
 def ineffective(config: Config) -> list[str]:

@@ -6,6 +6,7 @@ from typing import Any
 from ml_collections import config_dict
 
 from simcse_jax.config.loss_fields import LOSS_FIELDS, LOSS_SECTIONS, TEMPLATE, fields_of_objectives, reads_scores
+from simcse_jax.config.parallel_fields import PARALLEL_FIELDS
 from simcse_jax.config.retrieval_fields import RETRIEVAL_FIELDS, RETRIEVAL_SECTIONS
 from simcse_jax.config.sections import Config, is_section
 from simcse_jax.config.source_fields import SOURCE_FIELDS, SOURCE_SECTIONS
@@ -61,7 +62,6 @@ TRACKERS = {  # see runs/reporters
 MOST_POSITIVES = 15  # of an anchor: each has masks of its own (objectives/views.py)
 PRECISIONS = ("highest", "high", "default")  # JAX's names
 LARGEST = 2**31 - 1  # whole number: steps and rows are counted in int32 on devices
-GATHERED = ("step", BY_LAYER := "layer")  # see training/gathering.py
 ODD = tuple(map(str, range(1, WIDEST_CONVOLUTION + 1, 2)))
 FEWEST_ANALYSED = 10  # sentences of analysis.sentences
 
@@ -402,33 +402,7 @@ FIELDS = {
         only="analysis.every",
     ),
     "checkpoint.keep_every": field(0, "Also keep the checkpoint of every n-th step; 0: none of them.", at_least(0)),
-    "parallel.devices": field(0, "The number of devices of each process; 0: all.", at_least(0)),
-    "parallel.chunk_size": field(
-        0, "Examples encoded at a time on each device: less memory for more time; 0: all.", at_least(0)
-    ),
-    "parallel.parts": field(
-        0,
-        "The number of devices that share a copy of the parameters and of the optimizer's state; 0: all.",
-        at_least(0),
-    ),
-    "parallel.gather": field(
-        "step",
-        "Parameters are whole on each device for a step (step), or those of a layer while it computes (layer): less "
-        "memory, and each layer is computed again in the backward pass.",
-        one_of(GATHERED),
-    ),
-    "parallel.processes": field(
-        1,
-        "1: this process alone; 0: as Slurm, Open MPI, Kubernetes or the TPU reports; n: set the two fields below.",
-        at_least(0),
-    ),
-    "parallel.process_id": field(
-        0,
-        "The number of this process, from 0 to n - 1.",
-        at_least(0),
-        only=lambda config: config.parallel.processes > 1,
-    ),
-    "parallel.coordinator": field("", "The HOST:PORT of process 0."),
+    **PARALLEL_FIELDS,
 }
 
 

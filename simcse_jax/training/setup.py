@@ -13,8 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
 
-from simcse_jax.config.fields import BY_LAYER, choosing_pooler, fields_of, flatten, numbers_of_step, scoring_pooler
+from simcse_jax.config.fields import choosing_pooler, fields_of, flatten, numbers_of_step, scoring_pooler
 from simcse_jax.config.loss_fields import sizes_of, weights_of
+from simcse_jax.config.parallel_fields import BY_LAYER
 from simcse_jax.config.sections import Section
 from simcse_jax.data.batches import Corpus
 from simcse_jax.data.corpora import AnyBatches

@@ -306,17 +306,6 @@ def test_fields_that_are_too_many_or_missing_are_named():
         validate(config)
 
 
-def test_several_processes_need_to_know_each_other():
-    two = ("--config.parallel.processes=2", "--config.parallel.coordinator=host:1234")
-    assert parse(*two, "--config.parallel.process_id=1")[0].parallel.process_id == 1
-    for argument, message in (
-        ("--config.parallel.process_id=2", "config.parallel.process_id=2: must be below 2"),
-        ("--config.parallel.coordinator=host", "config.parallel.coordinator='host': must be HOST:PORT of process 0"),
-    ):
-        with pytest.raises(UserError, match=message):
-            parse(*two, argument)
-
-
 @pytest.mark.parametrize(
     ("field", "value", "says"),
     [
