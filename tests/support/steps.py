@@ -79,7 +79,7 @@ def replaced_tokens_step(projector=True, dtype=jnp.float32, reading="released", 
             for name, shape in shapes.items()
         }
 
-    params = drawn(split_shapes(config, fields)[0]) | params
+    params = jax.tree.map(jnp.asarray, drawn(split_shapes(config, fields)[0]) | params)
     frozen = drawn(pretrained_shapes(config))
     terms = (
         INFO_NCE._replace(projected=projector),

@@ -94,7 +94,7 @@ def test_the_first_measurement_alone_compiles(tiny_bert):
     sample = Sample([*sentences(20), " ".join(sentences(9))], [])
     given = SimpleNamespace(model=model, tokenizer=Tokenizer(model.folder, model.config), analysis=sample)
     vars(given).update(devices=jax.devices()[:2], evaluation=None, num_columns=1, total_steps=9)
-    vars(given).update(language_model=None, generator=None, corpus=None)
+    vars(given).update(language_model=None, generator=None, corpus=None, template=None, positive_template=None)
     setup = make_setup([config(model__mlp="none")], given)
     (evaluator,) = setup.measuring
     programs, found = [], []
