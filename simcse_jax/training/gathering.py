@@ -18,6 +18,7 @@ from simcse_jax.devices.mesh import AXIS, Way, of_rows, replicated, ways
 from simcse_jax.devices.parts import gather, gather_rounded, rounded, rows_of, sends_rows, shardings, spread
 from simcse_jax.models import parameters, partial
 from simcse_jax.models.by_layer import Part
+from simcse_jax.models.model_types import AFTER_PADDING
 from simcse_jax.models.parameters import Params
 from simcse_jax.models.sentence_encoder import Graph
 from simcse_jax.objectives.rows import Batch
@@ -53,26 +54,31 @@ class Gathering(NamedTuple):
     way: dict[str, Way]
     tables: tuple[str, ...]  # of which each device gets the rows of its tokens alone
     late: frozenset[str]  # which become whole where they are read
+    padding: int  # the id of padding, if the encoder asks whether a token is that; otherwise -1
 
     def __call__(self, parts: Mapping[str, jax.Array], batch: Batch) -> tuple[Params, Batch]:
         """Within `shard_map`: the parameters and the batch, of this device.
 
         Of `tables` it has the rows of the batch's tokens, in their order, and then the ids of the batch are 0, 1, 2, ….
+        Where an encoder asks which tokens are padding, rows of padding come first, up to its id, which it keeps.
         """
         ids = jnp.asarray(batch["input_ids"])
-        found = {name: self.read(name, part, ids) for name, part in parts.items()}
+        first = jnp.full(self.padding + 1, self.padding, ids.dtype)
+        numbers = jnp.concatenate([first, ids.reshape(-1)])
+        found = {name: self.read(name, part, numbers) for name, part in parts.items()}
         if not self.tables:
             return found, batch
-        places = jnp.arange(ids.size, dtype=ids.dtype).reshape(ids.shape)
-        return found, {**batch, "input_ids": jax.lax.pcast(places, of_rows(self.mesh), to="varying")}
+        places = jnp.arange(len(first), len(numbers), dtype=ids.dtype).reshape(ids.shape)
+        places = jax.lax.pcast(places, of_rows(self.mesh), to="varying")
+        return found, {**batch, "input_ids": jnp.where(ids == self.padding, ids, places)}
 
-    def read(self, name: str, part: jax.Array, ids: Int[Array, "..."]) -> Any:
-        """The parameter `name`, whole or (`late`) as a `Part`; or its rows `ids`."""
+    def read(self, name: str, part: jax.Array, numbers: Int[Array, " N"]) -> Any:
+        """The parameter `name`, whole or (`late`) as a `Part`; or its rows with these numbers."""
         split, devices = self.split[name], self.mesh.shape[AXIS]
         if self.mesh.size > 1:
             part = spread(part, split, self.mesh)
         if name in self.tables:
-            return rows_of(part, split, ids.reshape(-1))
+            return rows_of(part, split, numbers)
         if name in self.late:
             return Part(rounded(part, self.sent[name]), part, Kept(split, devices, self.way[name]))
         return gather(part, split, self.sent[name], self.way[name])
@@ -92,7 +98,8 @@ def make_gathering(
       by_layer: whether a layer's parameters become whole when it computes, and words when they are looked up.
     """
     # What products alone read is sent in their type: they round it anyway, so this changes no bit of the loss.
-    dtype = type_of_products(graph, partial.of_step(params, frozen))
+    every = partial.of_step(params, frozen)
+    dtype, padding = type_of_products(graph, every), padding_of(graph, every)
 
     def made(arrays: Params, kept: Mapping[str, NamedSharding], tokens: int) -> Gathering:
         split = {name: sharding.spec for name, sharding in kept.items()}
@@ -104,7 +111,7 @@ def make_gathering(
         way = ways({kind[name]: value.size for name, value in arrays.items() if name in kind}, mesh)
         large = [name for name, value in arrays.items() if LAYER in name and value.size >= meshes.SMALL]
         late = [*large, *(words if tokens else ())] if by_layer else []
-        return Gathering(mesh, split, sent, {name: way[kind[name]] for name in kind}, tables, frozenset(late))
+        return Gathering(mesh, split, sent, {name: way[kind[name]] for name in kind}, tables, frozenset(late), padding)
 
     return made(params, shardings(params, mesh), tokens), made(frozen, of_frozen(frozen, mesh, by_layer), tokens)
 
@@ -122,3 +129,9 @@ def as_multiplied(frozen: Mapping[str, Any], dtype: jnp.dtype) -> dict[str, Any]
 def type_of_products(graph: Graph, params: Params) -> jnp.dtype:
     """The type of the factors of an encoder's products."""
     return jnp.dtype(parameters.merge(graph, parameters.sentence_encoder(params)).encoder.embeddings.dtype)
+
+
+def padding_of(graph: Graph, params: Params) -> int:
+    """The id of padding, if an encoder's positions depend on which tokens have it; otherwise -1."""
+    config = parameters.merge(graph, parameters.sentence_encoder(params)).encoder.config
+    return config.pad_token_id if config.positions == AFTER_PADDING else -1

@@ -35,19 +35,23 @@ def test_rows_are_exchanged_of_word_embeddings_that_are_large_enough(tokens, tab
 
 @pytest.mark.parametrize("tokens", [0, 5])
 def test_what_a_device_looks_up_in_its_tables_is_what_stands_in_the_whole_ones(tokens):
-    graph, params, _ = random_model(num_layers=1)
+    """RoBERTa asks which tokens are padding, whose id is 1: the same ones as in the batch, and no second token."""
+    graph, params, _ = random_model("roberta", num_layers=1)
     params |= {parameters.SECOND + WORDS: 2 * params[WORDS]}
     mesh = data_mesh(jax.devices()[:2])
     made, _ = make_gathering(graph, params, {}, mesh, tokens)
     assert len(made.tables) == (2 if tokens else 0)
-    ids = batch(3)["input_ids"][:, :, :2]
+    ids = batch(3)["input_ids"][:, :, :2].copy()
+    ids[0, 0], ids[-1, 0] = (7, 8), (9, 1)
 
     def look_up(parts, ids):
         whole, shown = made(parts, {"input_ids": ids})
-        return tuple(whole[name][shown["input_ids"]] for name in (WORDS, parameters.SECOND + WORDS))
+        found = tuple(whole[name][shown["input_ids"]] for name in (WORDS, parameters.SECOND + WORDS))
+        return *found, shown["input_ids"] == 1
 
     function = jax.shard_map(look_up, mesh=mesh, in_specs=(made.split, P(AXIS)), out_specs=P(AXIS))
-    first, second = jax.jit(function)(params, ids)
+    first, second, is_padding = jax.jit(function)(params, ids)
+    np.testing.assert_array_equal(is_padding, ids == 1)
     np.testing.assert_array_equal(first, np.asarray(params[WORDS])[ids])
     np.testing.assert_array_equal(second, 2 * np.asarray(params[WORDS])[ids])
 
