@@ -249,8 +249,9 @@ class Training:
         """
         run, setup = self.runs[row], self.setup
         if setup.recipe.by_layer and not due.measure and not (due.score and setup.scoring):
-            check_parts(state.params)  # a whole model may not fit into a device
-            own, chosen = state.params, None
+            own = {name: value[row] for name, value in state.params.items()} if setup.together else state.params
+            check_parts(own)  # a whole model may not fit into a device
+            chosen = None
         else:
             own = setup.of_run(state.params, row)
             chosen = choose(setup, own, due.score)

@@ -272,6 +272,14 @@ def test_of_several_runs_one_that_went_wrong_is_given_up_and_the_others_continue
     assert "b: step 5: the loss is nan" in printed and "a: step 7: the model's" in printed
 
 
+def test_parts_of_a_model_that_is_never_whole_are_checked_run_by_run():
+    training = trained(("a", "b"))
+    training.setup.recipe.by_layer = True
+    state = SimpleNamespace(params={"x": jnp.array([np.inf, 1.0])}, _replace=lambda params: None)
+    training.look(7, state, Due(log=False, measure=False, score=False, save=True))
+    assert [run.problem for run in training.runs] == ["step 7: the parameters are not finite", ""]
+
+
 def names_of(lines):
     return [(line["step"], sorted(line.keys() - {"step"})) for line in lines]
 
