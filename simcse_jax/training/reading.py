@@ -97,10 +97,18 @@ def _check_repeated(config: Section, model: Pretrained) -> None:
 
 
 def _check_template(config: Section, model: Pretrained, tokenizer: Tokenizer) -> None:
-    """Refuses lengths that leave no room for a sentence in its template, or none for a longer one of positives."""
+    """Refuses lengths that leave no room for a sentence in its template, or none for a longer one of positives.
+
+    And positives with repeated tokens, which would be the template's too.
+    """
     template, other = tokenizer.template, config.views.positive_template
     if template is None:
         return
+    if config.views.positive_change == REPEATED:
+        raise UserError(
+            f"config.views.positive_change={REPEATED!r}: repeats words of the template that {model.name} has, too; "
+            "set it to none"
+        )
     lengths = lengths_of(config)
     shortest = min(lengths or (config.data.max_length,))
     if shortest <= template.size:

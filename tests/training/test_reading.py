@@ -268,3 +268,10 @@ def test_objectives_that_need_the_same_columns_take_sources_alone(config, corpus
         read(changed(made, data__batching="mixed", data__mixed=True), model)
     weighted = changed(made, objective__info_nce__hard_negative_weight=2.0)
     assert read(weighted, model).num_columns == 3  # one source has them
+
+
+def test_repeated_tokens_are_refused_where_the_model_has_a_template_already(config, model):
+    own = dataclasses.replace(model, template="the cat [X] sat")
+    fields = validate(changed(config, **{"views.positive_change": "repeated"}))
+    with pytest.raises(UserError, match=r"repeats words of the template that .*tiny-bert has, too"):
+        read_corpus(fields, own, own.tokenizer)
