@@ -147,8 +147,9 @@ def checkpoint_encoders(folder: Folder, batch_size: int = 64) -> Iterator[Kept]:
     """
     model, run = load_workdir(folder), Workdir(folder).read_run()
     pooler, use_head = choose_pooler(model, None)
-    graph, _ = build(model.config, with_head=has_head(model.params))
     tokenizer = Tokenizer(model.folder, model.config)
+    config = dataclasses.replace(model.config, mask_token_id=tokenizer.mask_token_id)
+    graph, _ = build(config, with_head=has_head(model.params))
     read = (graph, model.params, pooler, use_head, tokenizer, model.max_length, batch_size)
     embed = Embedder(*read, modules=model.config.modules)
     temperature = temperature_of(run["config"]["objective"])
@@ -178,6 +179,7 @@ def starting_params(folder: Folder, run: dict[str, Any]) -> Params | None:
     try:
         model = load_model(name, config.model.num_layers)
         model = model if modules_of(run) else model.without_modules()
+        model = dataclasses.replace(model, template=model_fields.get("template", ""))
         adapter = own_adapter(config.model, model)
     except UserError as error:
         print(f"{folder}: step 0 is left out: {error}", flush=True)

@@ -22,6 +22,7 @@ from simcse_jax.models import lora, partial
 from simcse_jax.models.changes import Retemplated
 from simcse_jax.models.config import EncoderConfig, Lora, Partial, Template
 from simcse_jax.models.sentence_encoder import build
+from simcse_jax.runs.dynamics import checkpoint_encoders
 from simcse_jax.simcse import SimCSE
 from simcse_jax.training.loss import ignores_shift, make_loss
 
@@ -256,6 +257,8 @@ def test_a_model_keeps_its_template_in_every_use(masked_bert, corpus, tmp_path):
     served = run.batch_encoder()
     shape, _ = served.choose(served.row_length(served.tokenize(["the cat"])[0]), [10])
     np.testing.assert_allclose(served.encode(served.tokenize(["the cat"]), shape)[0], run.encode("the cat"), atol=1e-6)
+    start = next(checkpoint_encoders(workdir)).embed
+    np.testing.assert_allclose(start(SENTENCES[:3]), run.encode(SENTENCES[:3]), atol=1e-6)
     done = call("evaluate", "--model", tmp_path / "model", "--data", corpus["dev"])
     scored = json.loads((workdir / "result.json").read_text())["dev"]["spearman"]
     assert done.returncode == 0 and f"{scored:.2f}" in done.stdout
