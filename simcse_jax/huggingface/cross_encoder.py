@@ -85,8 +85,8 @@ def load_cross_encoder(name: str) -> Pretrained:
     folder = resolve(name)
     if not is_cross_encoder(name):
         raise UserError(
-            f"{name}: is no cross-encoder: neither does {SETTINGS_FILE} say so, nor is it one of transformers' "
-            f"classes …{CLASSIFIER}"
+            f"{name}: is not a cross-encoder, by {SETTINGS_FILE} or an architecture …{CLASSIFIER} in config.json; "
+            "name one that scores pairs, such as cross-encoder/ms-marco-MiniLM-L6-v2"
         )
     transformer = transformer_folder(folder) if (folder / LISTING).is_file() else folder
     _check_modules(folder, transformer)

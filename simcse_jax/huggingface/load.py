@@ -273,8 +273,8 @@ def _check_kind(folder: Path, hf_config: dict[str, Any], settings: Settings, lis
         raise Unsupported(f"{folder}: has {SETTINGS_FILE}, but no {LISTING} that says how to pool")
     architectures = hf_config.get("architectures")
     if not listed and "ForSequenceClassification" in str(architectures):
-        what = f"architectures is {architectures!r:.60}, a classifier or cross-encoder, which has no pooler of its own"
-        raise Unsupported(f"{folder / 'config.json'}: {what}")
+        kind = "a classifier or cross-encoder, for CrossEncoder, --judge or --rerank"
+        raise Unsupported(f"{folder / 'config.json'}: architectures is {architectures!r:.60}, {kind}")
 
 
 def read_config(transformer: Path, folder: Path) -> dict[str, Any]:

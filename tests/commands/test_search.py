@@ -581,6 +581,6 @@ def test_what_is_found_is_reranked_by_a_cross_encoder(tiny_bert, files):
         best = np.argsort(-scores, kind="stable")[:3].tolist()
         assert [one["row"] for one in found["results"][0]] == [candidates[place].row for place in best]
         np.testing.assert_allclose([one["score"] for one in found["results"][0]], scores[best], atol=1e-5)
-    refused(*asked, "--rerank", tiny_bert, parts=["--rerank ", "is no cross-encoder"])
+    refused(*asked, "--rerank", tiny_bert, parts=["--rerank ", "is not a cross-encoder"])
     refused(*asked, "--rerank", judge, "--candidates", 2, parts=["--candidates 2: must be --top-k, 5, or more"])
     refused(*asked, "--candidates", 9, parts=["--candidates", "--rerank"])

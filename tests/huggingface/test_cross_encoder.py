@@ -31,7 +31,7 @@ def test_a_folder_says_that_it_is_one(folder, tiny_bert, exported):
         is_cross_encoder(str(folder)) and not is_cross_encoder(str(tiny_bert)) and not is_cross_encoder(str(exported))
     )
     for name in (tiny_bert, exported):
-        refused(name, f"{name}: is no cross-encoder", "ForSequenceClassification")
+        refused(name, f"{name}: is not a cross-encoder", "ForSequenceClassification")
     changed(folder, architectures=["BertModel"])
     assert not is_cross_encoder(str(folder))
     changed(folder, "config_sentence_transformers.json", model_type="CrossEncoder")
