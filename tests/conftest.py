@@ -79,6 +79,7 @@ share_contexts()
 
 # Files with long tests. They begin first: at the end no process waits for another one's long test.
 LONG = [
+    "test_notebook.py",
     "test_tutorial.py",
     "test_quickstart.py",
     "test_resume.py",
