@@ -2,7 +2,6 @@
 
 import dataclasses
 import tempfile
-import threading
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -27,7 +26,7 @@ from simcse_jax.encoding.arguments import (
     with_prompt_of,
 )
 from simcse_jax.encoding.batch_encoder import BatchEncoder
-from simcse_jax.encoding.embedder import Embedder, Encoded, check_finite, on_local_devices, warn_of_cut
+from simcse_jax.encoding.embedder import Embedder, Encoded, Weights, check_finite, warn_of_cut
 from simcse_jax.encoding.quantization import (
     SCALAR,
     Clipped,
@@ -82,28 +81,6 @@ class EncodedTokens(NamedTuple):
 
     sentences: list[TokenEmbeddings]
     cut: int
-
-
-class Weights:
-    """A model's weights, which move to the devices when they are first used.
-
-    JAX starts no thread before, so a process that has only loaded a model may be forked.
-    """
-
-    def __init__(self, model: Pretrained, tokenizer: Tokenizer, chosen: ChosenPooler, dtype: str):
-        self.model, self.tokenizer = model, tokenizer
-        self._chosen, self._dtype = chosen, dtype
-        self._embedder: Embedder | None = None
-        self._placing = threading.Lock()
-
-    @property
-    def embedder(self) -> Embedder:
-        """The model on all local devices."""
-        with self._placing:
-            if self._embedder is None:
-                self._embedder = on_local_devices(self.model, self.tokenizer, self._chosen, self._dtype)
-                self.model = dataclasses.replace(self.model, params=self._embedder.params)  # no second copy
-            return self._embedder
 
 
 class SimCSE:

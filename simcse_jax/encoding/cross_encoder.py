@@ -1,7 +1,6 @@
 """Cross-encoders: scores of two texts that a model reads together."""
 
 import dataclasses
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -14,7 +13,7 @@ from simcse_jax.data.rows import is_text
 from simcse_jax.data.sentences import check_sentences
 from simcse_jax.encoding.arguments import check_options, check_path, is_whole, names_ours, resolve_prompt
 from simcse_jax.encoding.batch_encoder import BatchEncoder
-from simcse_jax.encoding.embedder import Embedder, on_local_devices, warn_of_cut
+from simcse_jax.encoding.embedder import Embedder, Weights, warn_of_cut
 from simcse_jax.errors import UserError, broken
 from simcse_jax.host.progress import Progress
 from simcse_jax.host.storage import sha256
@@ -58,9 +57,9 @@ class CrossEncoder:
         self.batch_size, self.max_length = batch_size, max_length or model.max_length  # in pairs, in tokens
         self.config = model.config
         self.num_labels = model.config.sentence_size
-        self._model, self._tokenizer = model, Tokenizer(model.folder, model.config, typed=reads_types(model))
-        self._embedder: Embedder | None = None
-        self._placing = threading.Lock()
+        assert model.pooler is not None  # a cross-encoder has its own
+        tokenizer = Tokenizer(model.folder, model.config, typed=reads_types(model))
+        self._weights = Weights(model, tokenizer, ChosenPooler(model.pooler, use_head=False), dtype)
 
     @staticmethod
     def is_named(name: str) -> bool:
@@ -164,30 +163,23 @@ class CrossEncoder:
 
     def identity(self) -> dict[str, Any]:
         """All that the scores depend on."""
-        model = self._model
-        about = repr(
-            (model.config, self.max_length, model.pooler, model.config.modules, self._prompt, self._tokenizer.typed)
-        )
+        model, tokenizer = self._weights.model, self._weights.tokenizer
+        about = repr((model.config, self.max_length, model.pooler, model.config.modules, self._prompt, tokenizer.typed))
         arrays = [np.asarray(value) for _, value in sorted(model.params.items())]
-        digest = sha256(np.frombuffer(about.encode() + self._tokenizer.content(), np.uint8), *arrays)
+        digest = sha256(np.frombuffer(about.encode() + tokenizer.content(), np.uint8), *arrays)
         return {"name": public_value("model.init_from", self.name), "dtype": self.dtype, "sha256": digest}
 
     @property
     def _prompt(self) -> str:
         """The text before the first of two."""
-        settings = self._model.settings
+        settings = self._weights.model.settings
         return resolve_prompt(settings.prompts, settings.default_prompt_name, None, None)
 
     def _configured(self, batch_size: int | None = None) -> Embedder:
         """The model on all local devices."""
-        with self._placing:
-            if self._embedder is None:
-                assert self._model.pooler is not None  # a cross-encoder has its own
-                chosen = ChosenPooler(self._model.pooler, use_head=False)
-                self._embedder = on_local_devices(self._model, self._tokenizer, chosen, self.dtype)
-                self._model = dataclasses.replace(self._model, params=self._embedder.params)  # no second copy
         together = (batch_size or self.batch_size) * len(jax.local_devices())
-        return dataclasses.replace(self._embedder, batch_size=together, max_length=self.max_length, prompt=self._prompt)
+        own: dict[str, Any] = {"batch_size": together, "max_length": self.max_length, "prompt": self._prompt}
+        return dataclasses.replace(self._weights.embedder, **own)
 
 
 def _check_pairs(pairs: Iterable[Pair]) -> list[tuple[str, str]]:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import threading
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -172,6 +173,28 @@ def on_local_devices(model: Pretrained, tokenizer: Tokenizer, chosen: ChosenPool
         modules=model.config.modules,
         copies=parameters.copies(parameters.sentence_encoder(params), jnp.dtype(dtype)),
     )
+
+
+class Weights:
+    """A model's weights, which move to the devices when they are first used.
+
+    JAX starts no thread before, so a process that has only loaded a model may be forked.
+    """
+
+    def __init__(self, model: Pretrained, tokenizer: Tokenizer, chosen: ChosenPooler, dtype: str):
+        self.model, self.tokenizer = model, tokenizer
+        self._chosen, self._dtype = chosen, dtype
+        self._embedder: Embedder | None = None
+        self._placing = threading.Lock()
+
+    @property
+    def embedder(self) -> Embedder:
+        """The model on all local devices."""
+        with self._placing:
+            if self._embedder is None:
+                self._embedder = on_local_devices(self.model, self.tokenizer, self._chosen, self._dtype)
+                self.model = dataclasses.replace(self.model, params=self._embedder.params)  # no second copy
+            return self._embedder
 
 
 def warn_of_cut(cut: int, max_length: int, stacklevel: int) -> None:
