@@ -17,7 +17,6 @@ from simcse_jax.data.documents import SPANS, Spans, cut_spans
 from simcse_jax.data.equal_texts import numbered
 from simcse_jax.data.examples import Examples, read_examples
 from simcse_jax.data.mixture import read_weights
-from simcse_jax.data.no_duplicates import hashed
 from simcse_jax.data.one_source import OneSource
 from simcse_jax.data.pairing import Pairing
 from simcse_jax.data.scores import Scores, read_range
@@ -172,12 +171,15 @@ def with_texts(config: Section, corpus: Corpus, examples: Examples, first: int =
     `first` is its first row in `examples`.
     """
     width, rows = corpus.input_ids.shape[1], slice(first, first + corpus.num_rows)
-    columns = [column[rows] for column in examples.columns[:width]]
-    if leaves_equal_out(config, width):
-        corpus = dataclasses.replace(corpus, texts=numbered(zip(*columns, strict=True))[0])
-    if keeps_apart(config):
-        corpus = dataclasses.replace(corpus, apart=hashed(zip(*columns, strict=True), width))
-    return corpus
+    left_out, apart = leaves_equal_out(config, width), keeps_apart(config)
+    if not (left_out or apart):
+        return corpus
+    columns = (column[rows] for column in examples.columns[:width])
+    numbers, texts = numbered(zip(*columns, strict=True))
+    there = np.array([bool(text) for text in texts])[numbers]
+    return dataclasses.replace(
+        corpus, texts=numbers if left_out else None, apart=np.where(there, numbers, -1) if apart else None
+    )
 
 
 def _spans(config: Section, tokenizer: Tokenizer, documents: Sequence[str]) -> Examples:
