@@ -230,14 +230,14 @@ def _search(
     args: argparse.Namespace, models: "list[SimCSE]", judge: "CrossEncoder | None", queries: list[str]
 ) -> "Iterable[tuple[list[Result], ...]]":
     """The results of each model, for each query."""
-    from simcse_jax.index.reranking import CANDIDATES, reranked
-
     options = {"approximate": args.approximate, "recall_target": args.recall_target, "backend": args.backend}
     options |= {"storage": args.storage, "rescore": args.rescore, "refine": args.refine, "nprobes": args.nprobes}
     with warnings_in_a_line():
         if judge is None:
             found = [model.search(queries, args.top_k, args.threshold, **options) for model in models]
         else:
+            from simcse_jax.index.reranking import CANDIDATES, reranked
+
             count = args.candidates or max(CANDIDATES, args.top_k)
             every = [model.search(queries, count, **options) for model in models]
             found = [reranked(judge, queries, each, args.top_k, args.threshold) for each in every]

@@ -113,7 +113,7 @@ def load_cross_encoder(name: str) -> Pretrained:
 
 
 def reads_types(model: Pretrained) -> bool:
-    """Whether the encoder reads which of a pair's texts a token is of: it has types, and its tokenizer gives them."""
+    """Whether the encoder reads to which of two texts a token belongs: it has types, and its tokenizer gives them."""
     config, stated = (
         read_json(path) if (path := model.folder / name).is_file() else {}
         for name in ("config.json", "tokenizer_config.json")

@@ -20,7 +20,7 @@ def taught_scores(
 ) -> tuple[Float[Array, "K B"], Float[Array, "K B"], Bool[Array, "K B"] | None]:
     """The student's and the teacher's scores of a batch, the positive's first, and which candidates there are.
 
-    The teacher's are of its embeddings, or those that the data have.
+    The teacher's come from its embeddings, or from the data.
 
     Returns:
       (K, B) the student's, (K, B) the teacher's, and (K, B) False for hard negatives that an anchor lacks, or None

@@ -126,7 +126,7 @@ def read_inputs(config: Section) -> Inputs:
     tokenizer = model.tokenizer
     convolutions, kept = convolutions_of(config.model), keeps_modules(config, model)
     unused = ["its convolutions"] if model.config.convolutions and not convolutions else []
-    if left_out := unused + dropped(config.model, model, kept):
+    if left_out := unused + dropped(config.model, model.without_modules() if kept else model):
         used = "the encoder and its modules" if kept else "the encoder only"
         processes.say(f"{model.name}: training uses {used}; dropped: {', '.join(left_out)}")
     model = model if kept else model.without_modules()
@@ -258,10 +258,8 @@ def keeps_modules(config: Section, model: Pretrained) -> bool:
     return config.model.keep_modules and bool(model.config.modules) and same and not with_tokens
 
 
-def dropped(fields: Section, model: Pretrained, keeps_modules: bool) -> list[str]:
+def dropped(fields: Section, model: Pretrained) -> list[str]:
     """What the model's folder asks for, and the trained model will not have; `fields` are `config.model`."""
-    if keeps_modules:
-        model = model.without_modules()
     if not fields.keep_settings:
         return model.besides
     return dataclasses.replace(model, settings=DEFAULTS, normalize=False).besides
@@ -294,7 +292,7 @@ def check_projector(config: Section, encoder: EncoderConfig) -> None:
     for name in [one.name for one in needing(config.objective, "replaces_tokens")]:
         size = encoder.sentence_size
         if projector.widths and name in projector.objectives:
-            size = width(projector.widths.split(",")[-1], encoder.sentence_size)
+            size = width(projector.widths.split(",")[-1], size)
         if size != wanted:
             raise UserError(
                 f"config.projector.widths={projector.widths!r}: gives embeddings of {size} numbers; objective.{name} "
