@@ -9,7 +9,8 @@ fi
 senteval=$1 wiki=$2 output=$3
 shift 3
 tables=${*:-language_model learning_rates simcse_table3 simcse_tableD1 simcse_pp_table1 simcse_pp_table2 simcse_pp_table3
-  simcse_pp_table5 simcse_tableC1 simcse_figure2 simcse_table6 simcse_tableD2 simcse_pp_table4 generator systems ct_parts diffcse_readings}
+  simcse_pp_table5 simcse_tableC1 simcse_figure2 simcse_table6 simcse_tableD2 simcse_pp_table4 generator systems ct_parts diffcse_readings
+  isotropy_dynamics rank_bottleneck}
 mkdir -p "$output" data
 
 start=(--config.model.init_from="$output/language_model" --config.train.dtype=bfloat16 --config.eval.data="$senteval")
@@ -107,6 +108,31 @@ SimCSE + whitening,SimCSE + flow" ;;
       sentences
       simcse-jax sweep --config "ablations/$table" --workdir "$output/$table" "${start[@]}" --config.sweep.seeds=42 \
         --config.data.train=data/sentences.txt --config.train.epochs=1 --config.train.log_every=50 ;;
+    isotropy_dynamics) # one epoch of SNLI's pairs each; draw it: simcse-jax analyze --runs OUTPUT/isotropy_*/*/seed42
+      [ -e "$output/snli_pairs.csv" ] || simcse-jax build-data nli_pairs --source "$senteval/SNLI" --split dev test \
+        --output "$output/snli_pairs.csv"
+      dynamics() { # table, rows, the first of them, steps of an epoch, steps between two measurements
+        simcse-jax sweep --config "ablations/isotropy_$1" --workdir "$output/isotropy_$1" "${start[@]}" "${one_task[@]}" \
+          --config.data.train="$output/snli_pairs.csv" --config.checkpoint.keep_every=0 --config.sweep.seeds=42 \
+          --config.sweep.only="$2" --config.sweep.baseline="$3" --config.eval.every="$4" --config.analysis.every="$5"
+      }
+      dynamics temperature 0.025,0.05,0.1 0.05 104 8
+      dynamics temperature_wide 0.001,0.01,1 0.001 104 8
+      dynamics pooling cls,max cls 104 8
+      dynamics batch_size 16 16 418 22
+      dynamics batch_size 256 256 26 2 ;;
+    rank_bottleneck) # the rows that answer first
+      table_rank() {
+        simcse-jax sweep --config ablations/$table --workdir "$output/$table" "${start[@]}" "${unsupervised[@]}" \
+          --config.eval.tasks=STSBenchmark,SICKRelatedness --config.train.batch_size=64 --config.train.log_every=25 "$@"
+      }
+      table_rank --config.sweep.seeds=42
+      only=SimCSE
+      for reading in paper released; do
+        for row in "0 rows" "45 rows" "136 rows" "320 rows" "projector of 63" "projector of 32" "projector of 64" \
+          "0 rows at ten times the weight"; do only+=",$reading $row"; done
+      done
+      table_rank --config.sweep.seeds=42,43 --config.sweep.only="$only" ;;
     simcse_tableC1) # trains nothing; the flow alone has a seed
       table_c1() { simcse-jax sweep --config ablations/$table --workdir "$output/$table" "${start[@]}" "$@"; }
       table_c1 --config.sweep.seeds=42

@@ -10,7 +10,8 @@
     TASK[_dev]                          a transfer task: MR, CR, SUBJ, MPQA, SST2, TREC, MRPC
     transfer_avg, transfer_dev_avg      the average over the transfer tasks
     alignment, uniformity               on STS-B's pairs
-    anisotropy                          of the best checkpoint's last layer, as `analysis.every` measured it
+    anisotropy, effective_rank          of the best checkpoint: of its last layer, and of its sentence embeddings, as
+                                        `analysis.every` measured them
     training_minutes, best_step         without evaluations and compilation; of the best development score
     steps                               all of the run
 
@@ -24,7 +25,8 @@ from simcse_jax.config.sections import Config
 from simcse_jax.evaluation import sts, tasks
 from simcse_jax.host.storage import local_path
 
-ANISOTROPY, MINUTES, BEST_STEP, STEPS = "anisotropy", "training_minutes", "best_step", "steps"
+MINUTES, BEST_STEP, STEPS = "training_minutes", "best_step", "steps"
+ANALYZED = ("anisotropy", "effective_rank")  # by `analysis.every`
 BEFORE, AFTER = AGAINST = ("before", "after")
 HELD_OUT_DEV = "held_out_dev"
 RETRIEVAL_DEV = f"{tasks.RETRIEVAL}_dev"
@@ -129,7 +131,8 @@ METRICS = {
     **{name: Metric(name) for name in AGAINST},
     **{retrieval(name): Metric(title, measure=name) for name, title in tasks.MEASURES.items()},
     **{name: Metric(name, extra="geometry", lower=True, decimals=3) for name in tasks.GEOMETRY},
-    ANISOTROPY: Metric("anisotropy", lower=True, decimals=3),
+    "anisotropy": Metric("anisotropy", lower=True, decimals=3),
+    "effective_rank": Metric("effective rank", decimals=1),
     MINUTES: Metric("training, min", lower=True),
     BEST_STEP: Metric("best step", lower=True, decimals=0),
     STEPS: Metric("steps", lower=True, decimals=0),

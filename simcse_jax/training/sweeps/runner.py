@@ -26,7 +26,7 @@ from simcse_jax.training.run import train_and_evaluate
 from simcse_jax.training.sweeps.metrics import (
     AFTER,
     AGAINST,
-    ANISOTROPY,
+    ANALYZED,
     HELD_OUT_DEV,
     METRICS,
     MINUTES,
@@ -121,7 +121,7 @@ def check_measured(config: Section, metric: str, where: str) -> None:
     """
     needed, of_retrieval = METRICS[metric], config.eval.retrieval
     measured, scored = config.analysis.every, config.eval.every
-    if metric == ANISOTROPY and (not measured or scored % measured):
+    if metric in ANALYZED and (not measured or scored % measured):
         raise UserError(
             f"{where}.analysis.every={measured}: must divide eval.every={scored} for the metric {metric}, so that "
             "every checkpoint that can be the best one is measured"

@@ -71,10 +71,10 @@ def _of_training(config: Section, lines: Sequence[Mapping[str, Any]], result: Ma
         first = next(iter(result.values()))  # the development pairs, if they are scored at the end
         best = result["development"] if scores_tests(config) else first["spearman"]
     seconds = [line["seconds"] for line in lines if "seconds" in line]
-    anisotropies = {line["step"]: line["analysis"]["anisotropy"] for line in lines if "analysis" in line}
+    analyzed = {line["step"]: line["analysis"] for line in lines if "analysis" in line}
     found = {
         chosen_by(config): best,
-        metrics.ANISOTROPY: anisotropies.get(step),
+        **{name: analyzed.get(step, {}).get(name) for name in metrics.ANALYZED},
         metrics.BEST_STEP: step if trains(config) else None,
         metrics.STEPS: max((line["step"] for line in lines), default=None) if trains(config) else None,
         metrics.MINUTES: sum(seconds) / 60 if seconds else None,

@@ -14,7 +14,7 @@ LINES = (
     {"step": 5, "loss": 1.0, "seconds": 60.0},
     {"step": 5, "eval/stsb_dev": 71.0},
     {"step": 10, "eval/stsb_dev": 72.0, "seconds": 30.0},
-    {"step": 15, "analysis": {"anisotropy": 0.25, "l2_norm": 3.0}},
+    {"step": 15, "analysis": {"anisotropy": 0.25, "effective_rank": 9.5}},
     {"step": 15, "eval/stsb_dev": 72.0},
     {"step": 20, "analysis": {"anisotropy": 0.5, "l2_norm": 3.0}},
     {"step": 20, "eval/stsb_dev": 70.0},
@@ -79,7 +79,7 @@ def test_every_figure_of_a_run_is_read(finished):
     assert (scores["SST2"], scores["SST2_dev"], scores["transfer_avg"], scores["transfer_dev_avg"]) == (84, 74, 83, 73)
     # Step 0 is no candidate, and of equal scores the last one is the best checkpoint.
     assert (scores["stsb_dev"], scores["best_step"], scores["training_minutes"]) == (72.0, 15, 1.5)
-    assert (scores["anisotropy"], scores["steps"]) == (0.25, 20)
+    assert (scores["anisotropy"], scores["effective_rank"], scores["steps"]) == (0.25, 9.5, 20)
     assert (scores["sickr_dev"], scores["alignment"], scores["uniformity"]) == (66.0, 0.2, -2.5)
 
 
