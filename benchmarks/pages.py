@@ -4,7 +4,8 @@
 
 For when the code says something else of the same numbers. Each NAME.csv that a sweep wrote, with its NAME.md beside
 it, gives both again: means, differences, tests and sentences from the seeds' numbers and the paper's. The title, the
-source and all that follows the legend (the command, versions, what people wrote) stay. Pictures are left as they are.
+source and all that follows the legend (the command, versions, what people wrote) stay. `--pictures` draws these again,
+without the sentence that says in which fields the rows differ, since a CSV has no fields.
 """
 
 import argparse
@@ -14,7 +15,7 @@ from statistics import fmean
 
 from simcse_jax.config.sections import Section
 from simcse_jax.host.storage import write_together
-from simcse_jax.training.sweeps import table
+from simcse_jax.training.sweeps import picture, table
 from simcse_jax.training.sweeps.metrics import HEADINGS, METRICS
 from simcse_jax.training.sweeps.summary import summarize
 from simcse_jax.training.sweeps.variants import Variant, sweep_defaults
@@ -52,7 +53,7 @@ def read(file: Path) -> tuple[list[Variant], dict[str, dict[int, dict[str, float
     return list(rows.values()), results, headings, seeds
 
 
-def pages(file: Path) -> dict[str, str]:
+def pages(file: Path, pictures: bool = False) -> dict[str, str | bytes]:
     """The files of a table by their endings, from its CSV and the page beside it."""
     variants, results, headings, seeds = read(file)
     title, source, *parts = file.with_suffix(".md").read_text(encoding="utf-8").strip().split("\n\n")
@@ -61,17 +62,20 @@ def pages(file: Path) -> dict[str, str]:
     config.seeds = tuple(map(str, seeds))
     sweep = Section.of(config)
     rows = summarize(sweep, variants, results, HEADINGS | headings)
-    return {"md": table.markdown(rows, sweep, notes), "csv": table.csv(rows, sweep)}
+    written: dict[str, str | bytes] = {"md": table.markdown(rows, sweep, notes), "csv": table.csv(rows, sweep)}
+    return written | dict(picture.plot(rows, sweep) if pictures else {})
 
 
 def main() -> None:
     """Writes them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    folder = parser.parse_args().folder
+    parser.add_argument("--pictures", action="store_true")
+    args = parser.parse_args()
+    folder = args.folder
     for file in sorted(folder.glob("*.csv")):
         if file.read_text(encoding="utf-8").startswith("variant,metric,"):
-            write_together(folder, {f"{file.stem}.{kind}": text for kind, text in pages(file).items()})
+            write_together(folder, {f"{file.stem}.{kind}": text for kind, text in pages(file, args.pictures).items()})
             print(file.stem)
 
 

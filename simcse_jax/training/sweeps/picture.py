@@ -23,14 +23,14 @@ def plot(rows: Sequence[Row], sweep: Section) -> Pictures:
     """The table as a picture: a panel for each metric, a line in it for each variant.
 
     A panel has our seeds, their mean ± standard deviation, and the paper's values on the same axis; at its right, our
-    difference from the baseline. A metric without any value has none.
+    difference from the baseline. A metric that we have no value of has none, unless nothing of ours is there.
 
     Returns:
       The picture as "png" and as "svg". The same table gives the same bytes.
     """
-    metrics = [
-        metric for metric in sweep.metrics if any((row.cells[metric].values or row.cells[metric].paper) for row in rows)
-    ] or list(sweep.metrics)[:1]
+    ours = [metric for metric in sweep.metrics if any(row.cells[metric].values for row in rows)]
+    theirs = [metric for metric in sweep.metrics if any(row.cells[metric].paper for row in rows)]
+    metrics = ours or theirs or list(sweep.metrics)[:1]
     fewest = range(min(MOST_PANELS - 1, len(metrics)), min(MOST_PANELS, len(metrics)) + 1)
     columns = min(fewest, key=lambda count: (-(-len(metrics) // count), -len(metrics) % count))
     names = [row.variant + " (quoted)" * row.quoted for row in rows]
