@@ -109,6 +109,9 @@ def replicate(tree: Any, sharding: NamedSharding) -> Any:
     return jax.tree.map(copy, tree)
 
 
+ByRows = Callable[[Callable[..., jax.Array], NamedSharding | None], jax.stages.Wrapped]  # as `by_rows`
+
+
 class Way(NamedTuple):
     """The sides of a torus, whose chips are counted row by row, and the order in which a sum goes along its axes."""
 

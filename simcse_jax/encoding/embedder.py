@@ -14,7 +14,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from simcse_jax.devices import backend
 from simcse_jax.devices.backend import keep_compilations
-from simcse_jax.devices.mesh import by_rows
+from simcse_jax.devices.mesh import ByRows, by_rows
 from simcse_jax.encoding.batching import Batching, compute
 from simcse_jax.encoding.tokens import TokenEncoder
 from simcse_jax.errors import UserError
@@ -48,7 +48,7 @@ class Embedder:
     `normalize`, embeddings have length 1. `prompt` is put before every sentence; the pooler leaves its tokens out
     unless `include_prompt`. A sentence may be a pair of texts, whose tokens have types if the tokenizer is `typed`; a
     prompt is then put before the first one. `copies` are those of `params` that products read (`parameters.copies`):
-    rounded once, not with every batch.
+    rounded once, not with every batch. `by_rows` compiles for devices that share the rows of a batch.
     """
 
     graph: Graph
@@ -64,6 +64,7 @@ class Embedder:
     include_prompt: bool = True
     modules: tuple[Module, ...] = ()
     copies: Arrays = dataclasses.field(default_factory=dict)
+    by_rows: ByRows = by_rows
 
     @property
     def arrays(self) -> Arrays:
@@ -116,7 +117,7 @@ class Embedder:
     def programs(self) -> Callable[[int | None], jax.stages.Wrapped]:
         """The compiled function for batches of at most so many tokens, without computing padding; None: with it."""
         fields = (self.graph, self.pooler, self.use_head, self.sharding, self.modules)
-        more = (self.skipped, self.tokenizer.typed)
+        more = (self.skipped, self.tokenizer.typed, self.by_rows)
         # A cache of its own: that of `make_embed` hashes the whole graph, and a program is asked for with every batch.
         return functools.cache(lambda most_tokens: make_embed(*fields, *more, most_tokens=most_tokens))
 
@@ -140,7 +141,8 @@ class Embedder:
     def tokens(self) -> TokenEncoder:
         """The token embeddings of every layer, before pooler and head."""
         params = {**self.params, **self.copies}
-        return TokenEncoder(self.graph, params, self.tokenizer, self.max_length, self.batch_size, self.sharding)
+        batching = self.max_length, self.batch_size, self.sharding
+        return TokenEncoder(self.graph, params, self.tokenizer, *batching, by_rows=self.by_rows)
 
     def with_params(self, params: Arrays) -> "Embedder":
         """The same model with other parameters."""
@@ -238,6 +240,7 @@ def make_embed(
     modules: tuple[Module, ...] = (),
     skipped: int = 0,
     typed: bool = False,
+    by_rows: ByRows = by_rows,
     *,
     most_tokens: int | None = None,
 ) -> jax.stages.Wrapped:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding
 
-from simcse_jax.devices.mesh import by_rows
+from simcse_jax.devices.mesh import ByRows, by_rows
 from simcse_jax.encoding.batching import Batching, compute
 from simcse_jax.huggingface.tokenizer import Tokenizer
 from simcse_jax.models import parameters
@@ -24,7 +24,7 @@ class TokenEncoder:
     """An encoder's token embeddings. `dataclasses.replace` changes the parameters without compiling again.
 
     `params` may be those of a whole run, and only the sentence encoder's are used. `last_only` leaves out all layers
-    but the last one, so that less is fetched. `Batching` explains the other fields.
+    but the last one, so that less is fetched. `by_rows` compiles. `Batching` explains the other fields.
     """
 
     graph: Graph
@@ -34,6 +34,7 @@ class TokenEncoder:
     batch_size: int = 64
     sharding: NamedSharding | None = None
     last_only: bool = False
+    by_rows: ByRows = by_rows
 
     def tokenize(self, sentences: Sequence[str]) -> tuple[list[tuple[np.ndarray, np.ndarray]], int]:
         """Each sentence's token ids and their words' numbers (`Tokenizer.words`), (T,) each; how many were cut."""
@@ -51,7 +52,7 @@ class TokenEncoder:
           The sentence's row, long sentences first, and (L + 1, ≥ T, D) float32: the embedding layer's states, then each
           layer's (with `last_only`, only the last one's). Padding may follow the T tokens.
         """
-        function = _make_hidden_states(self.graph, self.sharding, self.last_only)
+        function = _make_hidden_states(self.graph, self.sharding, self.last_only, self.by_rows)
         batching = Batching(self.tokenizer, self.max_length, self.batch_size, self.sharding)
         params = parameters.sentence_encoder(self.params)
         for output in compute(function, params, list(sentences), batching, IN_FLIGHT):
@@ -59,7 +60,9 @@ class TokenEncoder:
 
 
 @functools.lru_cache(maxsize=16)
-def _make_hidden_states(graph: Graph, sharding: NamedSharding | None, last_only: bool) -> Callable[..., jax.Array]:
+def _make_hidden_states(
+    graph: Graph, sharding: NamedSharding | None, last_only: bool, by_rows: ByRows
+) -> Callable[..., jax.Array]:
     def hidden_states(params: Params, input_ids: jax.Array, attention_mask: jax.Array) -> jax.Array:
         with jax.default_matmul_precision("highest"):  # float32 on TPUs and GPUs too
             states = parameters.merge(graph, params).encoder(input_ids, attention_mask)

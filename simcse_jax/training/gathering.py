@@ -3,8 +3,9 @@
 All become whole at its beginning; or, by layer, those of a layer when it computes, and words when they are looked up.
 """
 
+import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -82,6 +83,31 @@ class Gathering(NamedTuple):
         if name in self.late:
             return Part(rounded(part, self.sent[name]), part, Kept(split, devices, self.way[name]))
         return gather(part, split, self.sent[name], self.way[name])
+
+
+@dataclasses.dataclass(frozen=True)
+class ByLayer:
+    """Compiles what an `Embedder` computes as `mesh.by_rows` does, for parameters in parts, gathered by layer."""
+
+    graph: Graph
+    mesh: Mesh
+
+    def __call__(self, function: Callable[..., jax.Array], sharding: NamedSharding | None) -> jax.stages.Wrapped:
+        """The compiled function(parameters, *arrays)."""
+        rows = P(of_rows(self.mesh))
+
+        def of_all(params: Params, *arrays: jax.Array) -> jax.Array:
+            made, _ = make_gathering(self.graph, params, {}, self.mesh, tokens=1, by_layer=True)
+
+            none = jnp.zeros(0, jnp.int32)  # there are no `tables`
+
+            def of_own(parts: Params, *arrays: jax.Array) -> jax.Array:
+                return function({name: made.read(name, part, none) for name, part in parts.items()}, *arrays)
+
+            specs = (made.split, *[rows] * len(arrays))
+            return jax.shard_map(of_own, mesh=self.mesh, in_specs=specs, out_specs=rows)(params, *arrays)
+
+        return jax.jit(of_all, out_shardings=sharding)
 
 
 def make_gathering(

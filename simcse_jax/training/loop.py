@@ -27,7 +27,7 @@ from simcse_jax.runs.workdir import Workdir
 from simcse_jax.training.patience import Patience
 from simcse_jax.training.programs import Updates
 from simcse_jax.training.schedule import Due
-from simcse_jax.training.scoring import Chosen, check_parts, choose
+from simcse_jax.training.scoring import Chosen, choose
 from simcse_jax.training.setup import Setup
 from simcse_jax.training.speed import Speed, Steps
 
@@ -248,17 +248,12 @@ class Training:
           NotFinite: when embeddings are not finite; the loss misses the parameters after the last update.
         """
         run, setup = self.runs[row], self.setup
-        if setup.recipe.by_layer and not due.measure and not (due.score and setup.scoring):
-            own = {name: value[row] for name, value in state.params.items()} if setup.together else state.params
-            check_parts(own)  # a whole model may not fit into a device
-            chosen = None
-        else:
-            own = setup.of_run(state.params, row)
-            chosen = choose(setup, own, due.score)
-        if due.measure and chosen:
+        own = setup.of_run(state.params, row)
+        chosen = choose(setup, own, due.score)
+        if due.measure:
             self._measure_layers(run, number, chosen)
-        if chosen is None or not chosen.scores:
-            if due.save and number and not preempted and chosen:  # then there is no time to compile
+        if not chosen.scores:
+            if due.save and number and not preempted:  # then there is no time to compile
                 chosen.model(["Are these parameters fit to be saved?"])
             if number and number == setup.schedule.total:
                 run.say(f"step {number}{self._loss(row, ': ')}")

@@ -60,7 +60,7 @@ def choose(training: Training, row: int, state: TrainState) -> tuple[int, Embedd
         run.check()
         if processes.is_first() and (best != intended or run.folder.scored_step() not in (None, best, *kept)):
             run.folder.drop_result()
-    if setup.inputs.evaluation is None:  # nothing needs the model, and whole it may not fit into a device
+    if setup.inputs.evaluation is None:  # nothing needs the model
         return best, setup.embed, None
     start, last = None, int(state.step)
     if kept and last:

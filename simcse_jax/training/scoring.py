@@ -4,12 +4,10 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from simcse_jax.devices import processes
-from simcse_jax.encoding.embedder import Embedder, NotFinite
+from simcse_jax.encoding.embedder import Embedder
 from simcse_jax.encoding.tokens import TokenEncoder
 from simcse_jax.evaluation.evaluator import evaluate_all
 from simcse_jax.models.parameters import Params
@@ -41,27 +39,12 @@ class Chosen(NamedTuple):
     which: dict[str, int]  # of two encoders, for the metrics
 
 
-def check_parts(params: Params) -> None:
-    """Refuses parameters that are not finite, as embeddings of theirs would be; devices look at their parts.
-
-    Raises:
-      NotFinite: when they are not.
-    """
-    if not _are_finite(params):
-        raise NotFinite("the parameters are not finite")
-
-
-@jax.jit
-def _are_finite(params: Params) -> jax.Array:
-    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(value)) for value in params.values()]))
-
-
 def choose(setup: Setup, params: Params, score: bool) -> Chosen:
     """Of two encoders the one with the better score; without scores, and with equal ones, the anchors'.
 
     Args:
       setup: the run's.
-      params: all that train, whole on every device.
+      params: all that train, of `Setup.of_run`.
       score: whether a score is due.
 
     Raises:

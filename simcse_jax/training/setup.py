@@ -40,7 +40,7 @@ from simcse_jax.objectives.registry import needing, temperature_of, trained
 from simcse_jax.objectives.rows import Batch, Settings
 from simcse_jax.objectives.views import Plan
 from simcse_jax.runs.state import TrainState, computed_as, frozen_params, initial_kept, initial_params, with_parts
-from simcse_jax.training.gathering import as_multiplied
+from simcse_jax.training.gathering import ByLayer, as_multiplied
 from simcse_jax.training.generator import networks_of
 from simcse_jax.training.inputs import Inputs
 from simcse_jax.training.learning_rate import warmup_steps
@@ -129,8 +129,9 @@ class Setup:
         return split_state(split, numbers, self.recipe.optimization, own, self.mesh, self.together)
 
     def of_run(self, params: Params, run: int) -> Params:
-        """The parameters of one run, by its number, whole on every device."""
-        return whole(jax.tree.map(lambda x: x[run], params) if self.together else params, self.mesh)
+        """The parameters of one run, by its number, as they are scored: whole on every device, or by layer in parts."""
+        own = jax.tree.map(lambda x: x[run], params) if self.together else params
+        return own if self.recipe.by_layer else whole(own, self.mesh)
 
     def model(self, trained: Params, tower: int = 0) -> Params:
         """All parameters, for scoring: with those that are frozen and without LoRA, whose products are added.
@@ -138,13 +139,12 @@ class Setup:
         The first or the second encoder stands in the place of the first one.
 
         Args:
-          trained: whole on every device.
+          trained: of `of_run`.
           tower: the encoder.
         """
         frozen = self.frozen
-        if self.recipe.by_layer:  # as it was read: what the step has is in parts, and may be rounded
-            base = partial.in_step(frozen_params(self.config.model, self.inputs.model))
-            frozen = replicate(base, self.replicated)
+        if self.recipe.by_layer:  # as it was read: what the step has may be rounded
+            frozen = distribute(partial.in_step(frozen_params(self.config.model, self.inputs.model)), self.mesh)
         return with_encoder(partial.merged(partial.of_step(trained, frozen), self.encoder), tower)
 
     def batches(self) -> list[AnyBatches]:
@@ -173,8 +173,9 @@ def make_setup(configs: Sequence[Section], inputs: Inputs) -> Setup:
     config, model = configs[0], inputs.model
     mesh = data_mesh(inputs.devices, config.parallel.parts)
     head = HEADS[config.model.mlp]
+    scored = build(computed_as(config.model, model.config), head.trained)[0]
     embed = Embedder(
-        graph=build(computed_as(config.model, model.config), head.trained)[0],
+        graph=scored,
         params={},
         pooler=scoring_pooler(config),
         use_head=head.scored,
@@ -183,6 +184,8 @@ def make_setup(configs: Sequence[Section], inputs: Inputs) -> Setup:
         sharding=split_over_examples(mesh),
         modules=model.config.modules,
     )
+    if config.parallel.gather == BY_LAYER:
+        embed = dataclasses.replace(embed, by_rows=ByLayer(scored, mesh))
     sample, evaluation, generator = inputs.analysis, inputs.evaluation, inputs.generator
     networks = networks_of(config, model.config, generator.model.config) if generator else ()
     masking = generator.masking if generator else inputs.language_model

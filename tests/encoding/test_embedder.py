@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from support import random_model, sentences
 
+from simcse_jax.devices.mesh import by_rows
 from simcse_jax.encoding import batching
 from simcse_jax.encoding.embedder import Embedder, NotFinite, check_finite, make_embed
 from simcse_jax.huggingface.tokenizer import Tokenizer
@@ -108,7 +109,7 @@ def test_a_text_alone_is_a_batch_of_one_row(model):
 
 def test_a_shape_compiles_once(model, monkeypatch):
     monkeypatch.setattr(batching, "CPU_LENGTHS", (16, 32))
-    embed = make_embed(model[0], "max", False, None, (), 0, False, most_tokens=None)
+    embed = make_embed(model[0], "max", False, None, (), 0, False, by_rows, most_tokens=None)
     before = embed._cache_size()
     for texts in (sentences(20), sentences(30, seed=1), sentences(20)):
         encode(model, texts, pooler="max", batch_size=10)

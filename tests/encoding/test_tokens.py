@@ -66,7 +66,7 @@ def test_long_sentences_are_cut_and_counted(tiny_bert):
 def test_other_parameters_do_not_compile_anew(encoder):
     some = sentences(20, seed=3)
     first = dict(encoder.hidden_states(some))
-    compiled = token_encoder._make_hidden_states(encoder.graph, encoder.sharding, False)
+    compiled = token_encoder._make_hidden_states(encoder.graph, encoder.sharding, False, encoder.by_rows)
     programs = compiled._cache_size()
     params = jax.tree.map(lambda value: value * 1.1, encoder.params)
     other = dict(dataclasses.replace(encoder, params=params).hidden_states(some))

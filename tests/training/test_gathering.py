@@ -8,12 +8,15 @@ from jax.sharding import PartitionSpec as P
 from support import random_model
 from support.steps import batch, recipe, replaced_tokens_settings, replaced_tokens_step, settings
 
-from simcse_jax.devices.mesh import AXIS, data_mesh
+from simcse_jax.devices import mesh
+from simcse_jax.devices.mesh import AXIS, data_mesh, split_over_examples
 from simcse_jax.devices.parts import distribute
+from simcse_jax.encoding.embedder import make_embed
+from simcse_jax.encoding.tokens import _make_hidden_states
 from simcse_jax.models import parameters
 from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.training import gathering
-from simcse_jax.training.gathering import make_gathering, type_of_products
+from simcse_jax.training.gathering import ByLayer, make_gathering, type_of_products
 from simcse_jax.training.loss import make_loss
 from simcse_jax.training.step import init_state, make_step
 
@@ -155,6 +158,33 @@ def test_a_layer_is_gathered_where_it_computes_forward_and_backward(in_small):
     assert found(False) == [(), ()]
     assert found(True) == [("scan",), ("scan", "remat2")]
     assert found(True, "cls") == [*[("cond",)] * 2, *[("cond", "remat2")] * 2]
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize(("model_type", "pooler"), [("bert", "cls"), ("qwen3", "last")])
+def test_a_model_in_parts_is_scored_by_layer_and_never_whole(model_type, pooler, in_small):
+    """Its embeddings are those of the whole model, also where padding is not computed, and so are its tokens'."""
+    graph, params, _ = random_model(model_type)
+    sharding = split_over_examples(data_mesh(jax.devices()[:4], 2))
+    ids, mask = (batch(1)[name][:, 0] for name in ("input_ids", "attention_mask"))
+    split, by_layer = distribute(params, sharding.mesh), ByLayer(graph, sharding.mesh)
+
+    def embedded(params, most_tokens=None, **how):
+        function = make_embed(graph, pooler, False, sharding, most_tokens=most_tokens, **how)
+        return function, np.asarray(function(params, ids, mask))
+
+    _, expected = embedded(params)
+    function, found = embedded(split, by_rows=by_layer)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    np.testing.assert_allclose(embedded(split, mask.size // 4, by_rows=by_layer)[1], expected, atol=1e-5)
+    jaxpr = jax.make_jaxpr(function)(split, ids, mask).jaxpr
+    kernels = [inside for shape, inside in gathers(jaxpr) if shape == params[KERNEL].shape]
+    assert kernels and all({"scan", "cond"} & {*inside} for inside in kernels)
+    states, expected = (
+        _make_hidden_states(graph, sharding, False, by_rows)(params, ids, mask)
+        for params, by_rows in ((split, by_layer), (params, mesh.by_rows))
+    )
+    np.testing.assert_allclose(states, expected, atol=1e-5)
 
 
 @pytest.mark.exact

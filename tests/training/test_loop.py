@@ -225,7 +225,6 @@ def trained(names=("",), scores=None, patience=0, checkpoints=None, **parts):
     together = len(names) > 1
     setup = SimpleNamespace(
         together=together,
-        recipe=SimpleNamespace(by_layer=False),
         embed=SimpleNamespace(with_params=Model),
         judge=SimpleNamespace(with_params=Model),
         schedule=SimpleNamespace(total=99),
@@ -270,14 +269,6 @@ def test_of_several_runs_one_that_went_wrong_is_given_up_and_the_others_continue
     assert training.runs[0].problem == "step 7: the model's embeddings are not finite" and training.ended
     printed = capsys.readouterr().out
     assert "b: step 5: the loss is nan" in printed and "a: step 7: the model's" in printed
-
-
-def test_parts_of_a_model_that_is_never_whole_are_checked_run_by_run():
-    training = trained(("a", "b"))
-    training.setup.recipe.by_layer = True
-    state = SimpleNamespace(params={"x": jnp.array([np.inf, 1.0])}, _replace=lambda params: None)
-    training.look(7, state, Due(log=False, measure=False, score=False, save=True))
-    assert [run.problem for run in training.runs] == ["step 7: the parameters are not finite", ""]
 
 
 def names_of(lines):
