@@ -11,7 +11,7 @@ from simcse_jax.field import either, explain, field, number, rule, weight
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.objectives.lazy import AnyArray, Array, jax, jnp
 from simcse_jax.objectives.objective import Embedded, Objective, Parameters
-from simcse_jax.objectives.similarity import by_rows
+from simcse_jax.objectives.similarity import replace_rows
 from simcse_jax.objectives.tokens import DISCRIMINATOR, GENERATOR, Tokens
 from simcse_jax.objectives.views import FINDING, REPLACING, WRITING
 
@@ -105,7 +105,6 @@ class ReplacedTokenDetection(Objective):
         """
         from simcse_jax.models.language_model import logits
         from simcse_jax.models.masking import gumbel, token_keys
-        from simcse_jax.models.padding import Layout, Padded, unpadded
         from simcse_jax.models.parameters import LANGUAGE_MODEL, WORD_EMBEDDING, subset
 
         columns, rows, generator = tokens.plan.of_pair, tokens.rows, tokens.networks[GENERATOR]
@@ -122,19 +121,14 @@ class ReplacedTokenDetection(Objective):
             hidden: Float[AnyArray, "R D"], first: UInt32[AnyArray, " R"], second: UInt32[AnyArray, " R"]
         ) -> Int[Array, " R"]:
             scores = logits(hidden, head, table, generator.config)
-            return jnp.argmax(scores + gumbel(first, second, len(table)) if sampled else scores, axis=1)
+            scores += gumbel(first, second, len(table)) if sampled else 0
+            return jnp.argmax(scores, axis=1)
 
-        layout: Layout = Padded(ids.shape[1])
-        most_tokens = rows.most_tokens(columns)
-        if most_tokens is not None and most_tokens < ids.size:  # no logits of padding
-            layout = unpadded(mask, most_tokens)
-        states = layout.to_tokens(hidden)
-        parts = [layout.to_tokens(part).reshape(-1) for part in keys]
-        flat = by_rows(word, len(table), states.reshape(-1, states.shape[-1]), *parts)
-        guessed = layout.to_rows(flat.reshape(states.shape[:-1])).astype(ids.dtype)
-        kept = ~selected if sampled else (mask == 0) | (jnp.arange(ids.shape[1]) == 0)
-        replaced = jnp.where(kept, ids, guessed).reshape(len(columns), -1, ids.shape[1])
-        return jnp.moveaxis(replaced, 0, 1)
+        wanted = selected if sampled else (mask > 0) & (jnp.arange(ids.shape[1]) > 0)
+        states = jax.lax.stop_gradient(hidden).reshape(-1, hidden.shape[-1])
+        ids_of, wanted_of, *of_key = (x.reshape(-1) for x in (ids, wanted, *keys))
+        replaced = replace_rows(ids_of, wanted_of, word, len(table), states, *of_key)
+        return jnp.moveaxis(replaced.reshape(len(columns), -1, ids.shape[1]), 0, 1)
 
     def second_pass(
         self, tokens: Tokens, drawn: Int[Array, "B P T"], embeddings: Mapping[str, Array]

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Shaped
 
 from simcse_jax.devices.chunks import in_chunks
 from simcse_jax.objectives.lazy import AnyArray, Array, jax, jnp
@@ -32,3 +32,27 @@ def comparable(similarity: str, *embeddings: Float[AnyArray, "... D"]) -> list[F
 def by_rows(function: Callable[..., Any], columns: int, *rows: Any) -> Any:
     """`function(*rows)`, at most `SIMILARITIES` at a time, of which each row has `columns`; see `in_chunks`."""
     return in_chunks(function, max(1, SIMILARITIES // columns), *rows)
+
+
+def replace_rows(
+    values: Shaped[AnyArray, " R"],
+    wanted: Bool[AnyArray, " R"],
+    function: Callable[..., Any],
+    columns: int,
+    *rows: Shaped[AnyArray, "R ..."],
+) -> Shaped[Array, " R"]:
+    """`values`, but those of `function(*rows)` where they are `wanted`, without gradient.
+
+    As many are computed at a time as in `by_rows`. Rows that are not wanted take no time: they come last, and the loop
+    ends before them.
+    """
+    size = min(len(values), max(1, SIMILARITIES // columns))
+    first = jnp.argsort(~wanted, stable=True)
+    first = jnp.pad(first, (0, -len(values) % size), mode="edge")  # computed twice, in the worst case
+
+    def block(number: Array, values: Array) -> Array:
+        own = jax.lax.dynamic_slice_in_dim(first, number * size, size)
+        found = function(*(row[own] for row in rows)).astype(values.dtype)
+        return values.at[own].set(jnp.where(wanted[own], found, values[own]))
+
+    return jax.lax.fori_loop(0, -(-jnp.sum(wanted) // size), block, values)

@@ -1,3 +1,4 @@
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -5,7 +6,7 @@ from support.checks import cosine as by_hand
 from support.checks import random
 
 from simcse_jax.objectives import similarity
-from simcse_jax.objectives.similarity import by_rows, comparable, cosine, normalize
+from simcse_jax.objectives.similarity import by_rows, comparable, cosine, normalize, replace_rows
 
 
 def test_rows_have_length_1_and_their_products_are_similarities():
@@ -25,3 +26,21 @@ def test_rows_are_computed_some_at_a_time(most, monkeypatch):
     monkeypatch.setattr(similarity, "SIMILARITIES", most)
     found = by_rows(lambda rows: seen.append(len(rows)) or 2 * rows, 3, jnp.arange(5.0))
     assert found.tolist() == [0, 2, 4, 6, 8] and max(seen) == (5 if most > 7 else 2)
+
+
+@pytest.mark.parametrize("most", [2**22, 7])
+def test_rows_that_are_wanted_are_replaced_and_no_others_computed(most, monkeypatch):
+    monkeypatch.setattr(similarity, "SIMILARITIES", most)  # 2 rows at a time, or all
+    computed = []
+
+    def double(rows):
+        jax.debug.callback(lambda rows: computed.append(sorted({*rows.tolist()})), rows)
+        return 2 * rows
+
+    wanted = jnp.array([False, True, False, True, False, False, True])
+    found = jax.jit(lambda rows: replace_rows(rows, wanted, double, 3, rows))(jnp.arange(7.0))
+    assert found.tolist() == [0, 2, 2, 6, 4, 5, 12]
+    jax.effects_barrier()
+    assert computed == ([[0, 1, 2, 3, 4, 5, 6]] if most > 7 else [[1, 3], [0, 6]])
+    nothing = replace_rows(jnp.arange(7.0), jnp.zeros(7, bool), double, 3, jnp.arange(7.0))
+    assert nothing.tolist() == [*range(7)]
