@@ -125,7 +125,7 @@ class Training:
         if first == 0:
             self.look(0, state, schedule.due(0))
         with Progress(schedule.total, "steps", done=first, shown=processes.is_first()) as bar:
-            steps = Steps(bar, processes.is_first())
+            steps = Steps(bar)
             for number in range(first + 1, schedule.total + 1):
                 if seconds := self.updates.compile(number - 1, state, batch, self.settings):
                     self.speed.skip(seconds)

@@ -9,6 +9,8 @@ import numpy as np
 
 from simcse_jax.host.progress import Progress
 
+AHEAD, FEWEST = 1.0, 2  # the host may be so many seconds before the devices, or so many steps, if these take longer
+
 
 class Speed:
     """Counts the work of steps, and the seconds that they take, since the last log line."""
@@ -57,32 +59,39 @@ class Speed:
 
 
 class Steps:
-    """Shows the steps that the devices have finished; the host dispatches others ahead of them.
+    """Follows the steps on the devices, ahead of which the host dispatches others; shows those that have finished.
 
     Asking whether a step has finished does not wait for it. A loss is fetched when the bar or a line is about to show
     it, from a step that has finished.
     """
 
-    def __init__(self, bar: Progress, shown: bool):
-        """Counts on `bar`, if it is `shown`."""
-        self._bar, self._shown = bar, shown
-        self._running: collections.deque[Any] = collections.deque()  # the losses of steps, on the devices
+    def __init__(self, bar: Progress):
+        """Counts on `bar`."""
+        self._bar = bar
+        self._running: collections.deque[tuple[float, Any]] = collections.deque()  # when dispatched; the loss
 
     def dispatched(self, loss: jax.Array) -> None:
-        """Adds a step by its loss, and counts the steps that have finished."""
-        if self._shown:
-            self._running.append(loss)
-            while self._running and self._running[0].is_ready():
-                self._count()
+        """Adds a step by its loss, and counts the steps that have finished.
+
+        Waits where the host is more than `AHEAD` before the devices: a run that is to end, because of a signal, first
+        finishes what was dispatched.
+        """
+        self._running.append((time.monotonic(), loss))
+        while self._running and (self._running[0][1].is_ready() or self._is_far_ahead):
+            self._count()
+
+    @property
+    def _is_far_ahead(self) -> bool:
+        return len(self._running) > FEWEST and self._running[-1][0] - self._running[0][0] > AHEAD
 
     def wait(self) -> None:
         """Waits for all steps, and counts each as it finishes."""
         while self._running:
-            jax.block_until_ready(self._running[0])
             self._count()
 
     def _count(self) -> None:
-        loss = self._running.popleft()
+        _, loss = self._running.popleft()
+        jax.block_until_ready(loss)
         self._bar.advance(1, lambda: describe(np.asarray(loss)))
 
 

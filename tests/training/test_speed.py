@@ -3,7 +3,8 @@ import time
 import numpy as np
 import pytest
 
-from simcse_jax.training.speed import Speed, describe
+from simcse_jax.host.progress import Progress
+from simcse_jax.training.speed import Speed, Steps, describe
 
 
 def test_a_line_has_the_work_of_all_steps_in_the_seconds_that_count(monkeypatch):
@@ -35,3 +36,32 @@ def test_the_loss_of_several_runs_is_the_mean_of_those_that_continue():
     assert describe(np.float32(0.25)) == "loss 0.2500"
     assert describe(np.array([1.0, np.nan, 2.0])) == "loss 1.5000"
     assert describe(np.array([np.nan, np.inf])) == "loss nan"
+
+
+@pytest.mark.parametrize(("seconds", "most"), [(0.01, 101), (0.3, 4), (10.0, 2)])
+def test_the_host_is_a_second_or_two_steps_ahead_of_the_devices_at_most(seconds, most, monkeypatch):
+    """So a signal ends a run soon, however long a step takes. The devices finish a step when it is waited for."""
+    now, running, waited = [0.0], [], []
+
+    class Loss:
+        def is_ready(self):
+            return False
+
+        def block_until_ready(self):
+            waited.append(running.pop(0))
+            return self
+
+        def __array__(self, dtype=None, copy=None):
+            return np.float32(1)
+
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    steps = Steps(Progress(300, "steps", shown=False))
+    ahead = 0
+    for step in range(300):
+        now[0] += seconds  # what the host has to do itself
+        running.append(step)
+        steps.dispatched(Loss())
+        ahead = max(ahead, len(running))
+    assert ahead == most
+    steps.wait()
+    assert waited == [*range(300)]
