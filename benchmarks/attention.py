@@ -41,7 +41,9 @@ def ours(tokens: Sequence[int], batch_tokens: int, rounds: int) -> Round:
         heads = functools.partial(head_by_head, near=None, dtype=dtype)
         way: Any = functools.partial(attend, order=NO_ORDER, dropout=None, dtype=dtype)
         if name == "kernel":
-            way = functools.partial(by_platform, window=None, dtype=dtype, kernels=True, on_cpu=heads, otherwise=heads)
+            way = functools.partial(
+                by_platform, reach=(None, None), dtype=dtype, kernels=True, on_cpu=heads, otherwise=heads
+            )
 
         def program(*arrays: Any, mask: Any) -> Any:
             gradient, *three = (x.astype(dtype).swapaxes(1, 2) for x in arrays)

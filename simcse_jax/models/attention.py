@@ -43,6 +43,7 @@ Heads = Float[Array, "B H _T d"]
 Seen = Bool[Array, "_B Q K"] | None  # which keys each query sees; None: all
 Shown = Int[Array, "B K"]  # 1 for a key and 0 for padding
 Attention = Callable[[Heads, Heads, Heads, Shown], Heads]  # of queries, keys, values and their mask
+Reach = tuple[int | None, int | None]  # the most positions to the keys before and after a query that it sees; None: any
 PLUGINS = {"tpu": ("libtpu",), "cuda": ("jax_cuda13_plugin", "jax_cuda12_plugin")}
 LANES = 128  # of a TPU's registers, which an array's last axis fills
 MOST_OF_TPU = 2**20  # numbers of a head: its gradients must have room on the chip, also on a v4
@@ -62,6 +63,12 @@ class Near(NamedTuple):
     window: int
     in_order: bool  # whether positions count up, so that near keys are neighbours
     causal: bool = False
+
+    @property
+    def reach(self) -> Reach:
+        """How far a query sees."""
+        before = self.window if self.window < EVERYTHING else None
+        return before, 0 if self.causal else before
 
     def seen(self) -> Bool[Array, "_B Q K"]:
         """Which keys each query sees."""
@@ -114,9 +121,9 @@ def attend(
             return in_blocks(query, key, value, mask, near, dropout, dtype)
         blocks = functools.partial(in_blocks, near=near, dropout=None, dtype=dtype)
         heads = functools.partial(head_by_head, near=near, dtype=dtype)
-        window = None if near is None else near.window
-        kernels = kernels and (near is None or (near.in_order and not near.causal))
-        return by_platform(query, key, value, mask, window, dtype, kernels=kernels, on_cpu=heads, otherwise=blocks)
+        reach = (None, None) if near is None else near.reach
+        kernels = kernels and (near is None or near.in_order)
+        return by_platform(query, key, value, mask, reach, dtype, kernels=kernels, on_cpu=heads, otherwise=blocks)
     if isinstance(dropout, Draws):
         dropout = dropout.mask((query.shape[1], query.shape[2], key.shape[2]))
     seen = None if order.near is None else order.near.seen()
@@ -214,7 +221,7 @@ def by_platform(
     key: Heads,
     value: Heads,
     mask: Shown,
-    window: int | None,
+    reach: Reach,
     dtype: DType,
     *,
     kernels: bool,
@@ -225,14 +232,14 @@ def by_platform(
 
     Args:
       mask: of padding on the right.
-      window: the most positions from a query to the keys that it sees; None: it sees all.
+      reach: which keys a query sees.
       kernels: whether the hardware's own may be taken.
     """
 
     def on_tpu(query: Heads, key: Heads, value: Heads, mask: Shown) -> Heads:
         from simcse_jax.models.flash_attention import flash_attention  # takes half a second to import
 
-        return flash_attention(query.astype(dtype), key.astype(dtype), value.astype(dtype), mask, window)
+        return flash_attention(query.astype(dtype), key.astype(dtype), value.astype(dtype), mask, *reach)
 
     branches = {"cpu": on_cpu}
     length, head_size = query.shape[2:]
@@ -240,7 +247,7 @@ def by_platform(
         branches["tpu"] = on_tpu
     fits_cudnn = dtype == jnp.bfloat16 and head_size <= MOST_OF_CUDNN and head_size % 8 == 0
     if kernels and fits_cudnn and has_plugin("cuda"):
-        branches["cuda"] = lambda query, key, value, mask: cudnn(query, key, value, mask, window)
+        branches["cuda"] = lambda query, key, value, mask: cudnn(query, key, value, mask, reach)
     return for_platform(query, key, value, mask, default=otherwise, **branches)
 
 
@@ -249,7 +256,7 @@ def has_plugin(platform: str) -> bool:
     return any(map(installed, PLUGINS[platform]))
 
 
-def cudnn(query: Heads, key: Heads, value: Heads, mask: Shown, window: int | None) -> Heads:
+def cudnn(query: Heads, key: Heads, value: Heads, mask: Shown, reach: Reach) -> Heads:
     """By cuDNN, in bfloat16. It takes lengths and no masks: a text with padding in its midst gives NaN.
 
     cuDNN's windows end at the query's own place, and JAX passes it no others. So the queries of a local layer go
@@ -260,9 +267,12 @@ def cudnn(query: Heads, key: Heads, value: Heads, mask: Shown, window: int | Non
     lengths = jnp.sum(seen, axis=1, dtype=jnp.int32)
     late = 0
     local: dict[str, Any] = {}
-    if window is not None and window < query.shape[1]:  # a wider one leaves nothing out
-        late = window
-        local = {"query_seq_lengths": lengths + late, "is_causal": True, "local_window_size": (2 * late, 0)}
+    before, after = (most if most is not None and most < query.shape[1] else None for most in reach)  # if it matters
+    if after is not None:
+        late = after
+        local = {"query_seq_lengths": lengths + late, "is_causal": True}
+        if before is not None:
+            local["local_window_size"] = (before + late, 0)
         query = jnp.pad(query, ((0, 0), (late, 0), (0, 0), (0, 0)))
         key, value = (jnp.pad(x, ((0, 0), (0, late), (0, 0), (0, 0))) for x in (key, value))
     found = jax.nn.dot_product_attention(

@@ -1,7 +1,8 @@
 """Attention of long texts on TPUs, as kernels that keep no scores: a running softmax over blocks of keys.
 
 Dao 2023, "FlashAttention-2: Faster attention with better parallelism and work partitioning" (arXiv:2307.08691),
-algorithms 1 and 2. A local layer's queries meet the blocks within its window alone. JAX's own kernels for TPUs (splash
+algorithms 1 and 2. Queries meet the blocks of the keys that they see alone: those within a local layer's window, and
+for decoders those before their own. JAX's own kernels for TPUs (splash
 attention) say nothing of the devices over which their results vary, and so cannot be a part of a step, whose
 `shard_map` checks that.
 
@@ -40,47 +41,74 @@ class Walk(NamedTuple):
     length: int  # T, a multiple of both
     outer: int  # tokens of a block
     inner: int
-    window: int | None  # the most positions from a query to a key; None: any
+    before: int | None  # how far before its own place an outer token sees inner ones; None: to the start
+    after: int | None  # and how far after it; None: to the end
 
     @property
-    def reach(self) -> int:
-        """The inner blocks on each side of an outer one that its tokens see."""
-        return -(-(self.window or 0) // self.inner)
+    def mirrored(self) -> "Walk":
+        """The same pairs, with keys in the outer blocks and queries in the inner ones, or the other way round."""
+        return self._replace(before=self.after, after=self.before)
+
+    @property
+    def blocks(self) -> int:
+        """The inner blocks of the text."""
+        return self.length // self.inner
 
     @property
     def near(self) -> int:
         """The inner blocks that an outer one sees, those before the text's start and after its end among them."""
-        return self.outer // self.inner + 2 * self.reach
+        if self.before is None or self.after is None:
+            return self.blocks
+        return self.outer // self.inner + -(-self.before // self.inner) + -(-self.after // self.inner)
 
     @property
     def is_local(self) -> bool:
-        """Whether outer blocks meet some of the inner blocks only."""
-        return self.window is not None and self.near < self.length // self.inner
+        """Whether outer blocks are handed some of the inner blocks only."""
+        return self.near < self.blocks
 
     @property
     def grid(self) -> tuple[int, int]:
-        """How many outer blocks there are, and how many inner ones each of them meets."""
-        return self.length // self.outer, self.near if self.is_local else self.length // self.inner
+        """How many outer blocks there are, and how many inner ones each of them is handed."""
+        return self.length // self.outer, self.near if self.is_local else self.blocks
 
-    def met(self, i: Any, j: Any) -> Any:
-        """The number of the j-th inner block that the outer block i meets; there may be none with this number."""
-        return i * (self.outer // self.inner) - self.reach + j if self.is_local else j
+    @property
+    def share(self) -> float:
+        """The share of what outer blocks are handed that they meet, about."""
+        to_one_side = (self.before is None) != (self.after is None)
+        return 0.5 + 0.5 / self.grid[0] if to_one_side else 1.0
 
-    def exists(self, block: Any) -> Any:
-        """Whether the text has an inner block of this number."""
-        return (block >= 0) & (block < self.length // self.inner)
+    def first(self, i: Any) -> Any:
+        """The first inner block that the outer block i sees; below 0 where the text does not reach."""
+        return 0 if self.before is None else i * (self.outer // self.inner) + -self.before // self.inner
+
+    def last(self, i: Any) -> Any:
+        """The last one; above all blocks where the text does not reach."""
+        own = (i + 1) * (self.outer // self.inner) - 1
+        return self.blocks - 1 if self.after is None else own + -(-self.after // self.inner)
+
+    def handed(self, i: Any, j: Any) -> Any:
+        """The number of the j-th inner block that the outer block i is handed; there may be none with this number."""
+        return self.first(i) + j if self.is_local else j
+
+    def meets(self, i: Any, block: Any) -> Any:
+        """Whether the outer block i sees an inner one of this number, and the text has it."""
+        return (block >= jnp.maximum(self.first(i), 0)) & (block <= jnp.minimum(self.last(i), self.blocks - 1))
 
     def read(self, i: Any, j: Any) -> Any:
-        """The number of the block to read as the j-th: one that exists."""
-        return jnp.clip(self.met(i, j), 0, self.length // self.inner - 1)
+        """The number of the block to read as the j-th: one that is met, so that none is read for nothing."""
+        least, most = jnp.maximum(self.first(i), 0), jnp.minimum(self.last(i), self.blocks - 1)
+        return jnp.clip(self.handed(i, j), least, most)
 
     def seen(self, shown: Array, i: Any, block: Any) -> Array:
-        """(O, I): for which tokens of an outer and an inner block the key is `shown` and within the window."""
+        """(O, I): for which tokens of an outer and an inner block the key is `shown` and within reach."""
         shown = jnp.broadcast_to(shown, (self.outer, self.inner))
-        if self.window is None:
+        if self.before is self.after is None:
             return shown
         first, second = (jax.lax.broadcasted_iota(jnp.int32, shown.shape, axis) for axis in (0, 1))
-        return shown & (jnp.abs(first + i * self.outer - second - block * self.inner) <= self.window)
+        distance = first + i * self.outer - second - block * self.inner
+        if self.before is not None:
+            shown &= distance <= self.before
+        return shown if self.after is None else shown & (-distance <= self.after)
 
 
 class Kernel(NamedTuple):
@@ -99,16 +127,21 @@ class Kernel(NamedTuple):
     ) -> None:
         """begin(), meet(outer block, inner block) for each inner block, end()."""
         i, j = pl.program_id(2), pl.program_id(3)
-        block = self.walk.met(i, j)
+        block = self.walk.handed(i, j)
         pl.when(j == 0)(begin)
-        pl.when(self.walk.exists(block))(lambda: meet(i, block))
+        pl.when(self.walk.meets(i, block))(lambda: meet(i, block))
         pl.when(j == self.walk.grid[1] - 1)(end)
 
 
 def flash_attention(
-    query: Heads, key: Heads, value: Heads, attention_mask: Int[Array, "B T"], window: int | None
+    query: Heads,
+    key: Heads,
+    value: Heads,
+    attention_mask: Int[Array, "B T"],
+    before: int | None = None,
+    after: int | None = None,
 ) -> Heads:
-    """softmax(q kᵀ / √d) v over the keys that the mask has and that are at most `window` positions away.
+    """softmax(q kᵀ / √d) v over the keys that the mask has and that are within reach.
 
     For TPUs. The factors of products have the type of the arguments, bfloat16 or float32; sums are float32. Float32
     products are as exact as `jax.default_matmul_precision` asks, with three passes (`high`) as exact as with six. A
@@ -117,11 +150,13 @@ def flash_attention(
     Args:
       query, key, value: of one type.
       attention_mask: 1 for a token and 0 for padding, anywhere.
+      before, after: the most positions from a query to the keys before and after it; None: any.
     """
     length = query.shape[2]
     outer = min(BLOCKS, key=lambda size: -(-length // size) * size)
     missing = -length % outer
-    walk = Walk(length + missing, outer, outer if window is None else LANES, window)
+    inner = LANES if before is not None and after is not None else outer
+    walk = Walk(length + missing, outer, inner, before, after)
     asked = cast(Any, jax.config).jax_default_matmul_precision  # JAX adds it when imported
     exact = query.dtype == jnp.float32 and asked not in (None, "default", "fastest", "bfloat16")
     precision = jax.lax.Precision.HIGHEST if exact else jax.lax.Precision.DEFAULT
@@ -155,6 +190,7 @@ def _backward(kernel: Kernel, kept: Kept, gradient: Heads) -> tuple[Heads, Heads
     query, key, value, mask, context, total = kept
     weighted = jnp.sum(gradient.astype(jnp.float32) * context.astype(jnp.float32), axis=-1)[:, :, None]
     inputs = {"mask": mask[:, None], "query": query, "key": key, "value": value}
+    kernel = kernel._replace(walk=kernel.walk.mirrored)
     of_key, of_value, of_query = _call(
         functools.partial(_gradients, kernel),
         kernel.walk,
@@ -279,8 +315,8 @@ def _call(
     def bytes_of(like: Any) -> int:
         return int(batch * heads * length * (1 if like.shape[-2] == 1 else size) * like.dtype.itemsize)
 
-    pairs = batch * heads * outer_blocks * met * walk.outer * walk.inner
-    again = met * walk.inner / walk.outer  # times that an array is read by inner blocks
+    pairs = int(batch * heads * outer_blocks * met * walk.outer * walk.inner * walk.share)
+    again = walk.share * met * walk.inner / walk.outer  # times that an array is read by inner blocks
     read = sum(bytes_of(x) * (again if name in inner else 1) for name, x in inputs.items())
     moved = int(read + sum(map(bytes_of, (*outputs, *whole))))
     call = pl.pallas_call(

@@ -12,7 +12,7 @@ from support import CONFIGS, random_batch, random_model, row_keys
 from simcse_jax.config.fields import default_config
 from simcse_jax.devices.mesh import AXIS, data_mesh
 from simcse_jax.models import attention, flash_attention, parameters
-from simcse_jax.models.attention import Near, by_platform, head_by_head, in_blocks, whole
+from simcse_jax.models.attention import EVERYTHING, Near, by_platform, head_by_head, in_blocks, whole
 from simcse_jax.models.changes import Change
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.dropout import Draws
@@ -20,6 +20,7 @@ from simcse_jax.models.sentence_encoder import build
 from simcse_jax.training.costs.compile import trace_step
 
 ROWS, LENGTH = 3, 22
+ALL = (None, None)  # the reach of queries that see all keys
 
 
 @pytest.fixture
@@ -244,7 +245,10 @@ def batch():
 
 
 @pytest.mark.exact
-@pytest.mark.parametrize("model_type", ["bert", pytest.param("modernbert", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "model_type",
+    ["bert", *(pytest.param(each, marks=pytest.mark.slow) for each in ("modernbert", "qwen3", "gemma3_text"))],
+)
 def test_a_step_with_kernels_is_the_same_step(model_type, long, batch, monkeypatch):
     graph, params, config = model_with_kernels(model_type)
     assert_used = {}
@@ -290,20 +294,21 @@ def test_kernels_are_left_out_where_they_do_not_apply(long, batch, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("dtype", "size", "window", "applies"),
+    ("dtype", "size", "reach", "applies"),
     [
-        (jnp.bfloat16, 64, None, True),
-        (jnp.bfloat16, 64, 64, True),
-        (jnp.float32, 64, None, False),
-        (jnp.bfloat16, 36, None, False),
-        (jnp.bfloat16, 136, None, False),
+        (jnp.bfloat16, 64, ALL, True),
+        (jnp.bfloat16, 64, (64, 64), True),
+        (jnp.bfloat16, 64, (None, 0), True),
+        (jnp.float32, 64, ALL, False),
+        (jnp.bfloat16, 36, ALL, False),
+        (jnp.bfloat16, 136, ALL, False),
     ],
 )
-def test_cudnn_is_taken_where_it_can_compute_it(dtype, size, window, applies, monkeypatch):
+def test_cudnn_is_taken_where_it_can_compute_it(dtype, size, reach, applies, monkeypatch):
     used = compiled_for("cuda", monkeypatch)
     monkeypatch.setattr(attention, "cudnn", lambda query, *_: query + 1)
     three = [jnp.ones((1, 2, 600, size), dtype)] * 3
-    found = by_platform(*three, jnp.ones((1, 600), jnp.int32), window, dtype, kernels=True, **ELSEWHERE)
+    found = by_platform(*three, jnp.ones((1, 600), jnp.int32), reach, dtype, kernels=True, **ELSEWHERE)
     assert bool(used) == applies and float(found[0, 0, 0, 0]) == (2 if applies else 3)
 
 
@@ -316,7 +321,7 @@ def test_cudnn_is_given_lengths_and_a_mask_that_is_no_length_gives_nan(monkeypat
 
     monkeypatch.setattr(jax.nn, "dot_product_attention", instead)
     query = jnp.ones((2, 3, 4, 8), jnp.bfloat16)
-    found = attention.cudnn(query, query, query, jnp.array([[1, 1, 1, 0], [1, 0, 1, 0]]), None)
+    found = attention.cudnn(query, query, query, jnp.array([[1, 1, 1, 0], [1, 0, 1, 0]]), ALL)
     assert given["shape"] == (2, 4, 3, 8) and given["implementation"] == "cudnn"
     assert given["key_value_seq_lengths"].tolist() == [3, 2]
     assert bool(jnp.isfinite(found[0]).all()) and bool(jnp.isnan(found[1]).all())
@@ -328,14 +333,17 @@ def as_jax_computes_it(*args, implementation, compute=jax.nn.dot_product_attenti
     return compute(*args, implementation="xla", **options)
 
 
-@pytest.mark.parametrize("window", [None, 0, 1, 3, LENGTH - 1, LENGTH, 100])
-def test_cudnn_s_windows_are_on_both_sides_of_a_query(window, monkeypatch):
+@pytest.mark.parametrize(
+    ("window", "causal"),
+    [(None, False), *[(window, False) for window in (0, 1, 3, LENGTH - 1, LENGTH, 100)], (3, True), (EVERYTHING, True)],
+)
+def test_cudnn_s_windows_are_on_both_sides_of_a_query_or_before_it(window, causal, monkeypatch):
     """Though cuDNN has none on the right: values and gradients are those of the blocks."""
     monkeypatch.setattr(jax.nn, "dot_product_attention", as_jax_computes_it)
     three = [jax.random.normal(jax.random.key(n), (TEXTS, 2, LENGTH, 8)).astype(jnp.bfloat16) for n in range(3)]
     mask = (jnp.arange(LENGTH) < jnp.array([[LENGTH], [9], [2], [1]])).astype(jnp.int32)
     places = jnp.arange(LENGTH)[None]
-    near = None if window is None else attention.Near(places, places, window, in_order=True)
+    near = None if window is None else attention.Near(places, places, window, True, causal)
     kept = mask[:, None, :, None].astype(jnp.float32)
 
     def result(attend, *three):
@@ -346,7 +354,7 @@ def test_cudnn_s_windows_are_on_both_sides_of_a_query(window, monkeypatch):
         return attention.in_blocks(*three, mask, near, None, jnp.bfloat16)
 
     def kernel(*three):
-        return attention.cudnn(*three, mask, window)
+        return attention.cudnn(*three, mask, ALL if near is None else near.reach)
 
     run = jax.jit(jax.value_and_grad(result, (1, 2, 3), has_aux=True), static_argnums=0)
     (_, expected), gradients = run(blocks, *three)
@@ -382,7 +390,7 @@ def test_a_step_of_several_devices_with_kernels_is_lowered_for_their_platform(pl
 def test_a_tpu_s_kernel_is_taken_where_a_head_has_room_on_the_chip(length, size, applies, monkeypatch):
     used = compiled_for("tpu", monkeypatch)
     three = [jax.ShapeDtypeStruct((1, 1, length, size), jnp.float32)] * 3
-    own = functools.partial(by_platform, window=None, dtype=jnp.float32, kernels=True, **ELSEWHERE)
+    own = functools.partial(by_platform, reach=ALL, dtype=jnp.float32, kernels=True, **ELSEWHERE)
     jax.eval_shape(own, *three, jax.ShapeDtypeStruct((1, length), jnp.int32))
     assert bool(used) == applies
 
@@ -394,5 +402,5 @@ def test_without_a_plugin_or_unasked_a_program_has_no_kernels(kernels, monkeypat
     for module, name in ((attention, "cudnn"), (flash_attention, "flash_attention")):
         monkeypatch.setattr(module, name, None)  # fails where it is traced
     three = [jnp.ones((1, 2, 640, 64), jnp.bfloat16)] * 3
-    own = functools.partial(by_platform, window=None, dtype=jnp.bfloat16, kernels=kernels, **ELSEWHERE)
+    own = functools.partial(by_platform, reach=ALL, dtype=jnp.bfloat16, kernels=kernels, **ELSEWHERE)
     assert float(jax.jit(own)(*three, jnp.ones((1, 640), jnp.int32))[0, 0, 0, 0]) == 3  # a CPU's

@@ -39,9 +39,15 @@ def loss(attention, query, key, value, mask):
     return jnp.sum(jnp.sin(found.astype(jnp.float32)) * weights), found
 
 
-def plain(window, dtype):
-    places = jnp.arange(T)
-    near = None if window is None else (jnp.abs(places[:, None] - places) <= window)[None]
+def within(reach, length):
+    """(Q, K): which keys are within reach of which queries."""
+    before, after = (length if most is None else most for most in reach)
+    distance = np.arange(length)[:, None] - np.arange(length)
+    return (distance <= before) & (distance >= -after)
+
+
+def plain(reach, dtype):
+    near = jnp.asarray(within(reach, T))[None]
     return lambda query, key, value, mask: whole(query, key, value, mask, None, near, None, dtype)
 
 
@@ -54,14 +60,26 @@ def differences(found, expected):
 
 @pytest.mark.exact
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16], ids=["float32", "bfloat16"])
-@pytest.mark.parametrize("size", [32, 64])
-@pytest.mark.parametrize("window", [None, 1, 5, 40, 200])
-def test_values_and_gradients_are_those_of_all_scores_at_once(window, size, dtype):
+@pytest.mark.parametrize(
+    ("size", "reach"),
+    [
+        (32, (None, None)),
+        (64, (1, 1)),
+        (32, (5, 5)),
+        (64, (40, 40)),
+        (32, (200, 200)),
+        (64, (None, 0)),
+        (32, (5, 0)),
+        (64, (40, 0)),
+        (32, (3, 70)),
+    ],
+)
+def test_values_and_gradients_are_those_of_all_scores_at_once(reach, size, dtype):
     *three, mask = factors(size, dtype)
-    own = functools.partial(flash_attention, window=window)
+    before, after = reach
+    own = functools.partial(flash_attention, before=before, after=after)
     gradient = [
-        jax.jit(jax.grad(functools.partial(loss, each), (0, 1, 2), has_aux=True))
-        for each in (own, plain(window, dtype))
+        jax.jit(jax.grad(functools.partial(loss, each), (0, 1, 2), has_aux=True)) for each in (own, plain(reach, dtype))
     ]
     with jax.default_matmul_precision("highest"):
         (gradients, found), (expected_gradients, expected) = (each(*three, mask) for each in gradient)
@@ -77,8 +95,8 @@ def test_values_and_gradients_are_those_of_all_scores_at_once(window, size, dtyp
 def test_a_text_of_padding_alone_gives_zeros():
     *three, mask = factors(32, jnp.float32)
     nothing = mask.at[1].set(0)
-    gradient = jax.grad(lambda *x: jnp.sum(flash_attention(*x, nothing, None) ** 2), (0, 1, 2))
-    assert not np.any(flash_attention(*three, nothing, None)[1])
+    gradient = jax.grad(lambda *x: jnp.sum(flash_attention(*x, nothing) ** 2), (0, 1, 2))
+    assert not np.any(flash_attention(*three, nothing)[1])
     assert all(bool(jnp.isfinite(x).all()) and not np.any(x[1]) for x in gradient(*three))
 
 
@@ -87,7 +105,7 @@ def test_a_text_of_padding_alone_gives_zeros():
 def test_several_devices_give_what_one_gives():
     *three, mask = factors(32, jnp.float32, rows=4)
     mesh = data_mesh(jax.devices()[:4])
-    own = functools.partial(loss, functools.partial(flash_attention, window=20))
+    own = functools.partial(loss, functools.partial(flash_attention, before=20, after=20))
 
     def of_part(query, key, value, mask):
         (value, _), gradients = jax.value_and_grad(own, (0, 1, 2), has_aux=True)(query, key, value, mask)
@@ -101,22 +119,38 @@ def test_several_devices_give_what_one_gives():
 
 def test_several_runs_at_once_give_what_each_gives():
     *three, mask = factors(32, jnp.float32)
-    own = jax.grad(lambda *x: jnp.sum(jnp.sin(flash_attention(*x, mask, 20))), (0, 1, 2))
+    own = jax.grad(lambda *x: jnp.sum(jnp.sin(flash_attention(*x, mask, 20, 20))), (0, 1, 2))
     runs = [jnp.stack([x, 2 * x]) for x in three]
     expected = [jnp.stack(each) for each in zip(own(*three), own(*(2 * x for x in three)), strict=True)]
     assert max(differences(jax.jit(jax.vmap(own))(*runs), expected)) < 1e-5
 
 
-@pytest.mark.parametrize("window", [None, 0, 16, 17, 100, 1000])
-def test_every_pair_that_sees_each_other_is_met_once(window):
-    walk = Walk(512, 64, 16, window)
+@pytest.mark.parametrize(
+    "reach",
+    [
+        (None, None),
+        (None, 0),
+        (0, None),
+        (17, None),
+        (1000, 1000),
+        *[(w, w) for w in (0, 16, 17, 100)],
+        (17, 0),
+        (0, 40),
+    ],
+)
+def test_every_pair_that_sees_each_other_is_met_once_and_no_block_without_one(reach):
+    walk = Walk(512, 64, 16, *reach)
     met = np.zeros((512, 512), int)
     outer, inner = walk.grid
+    close = within(reach, 512)
     for i in range(outer):
-        for block in {int(walk.met(i, j)) for j in range(inner)}:
-            if walk.exists(block):
-                met[i * 64 : (i + 1) * 64, block * 16 : (block + 1) * 16] += 1
-    close = np.abs(np.arange(512)[:, None] - np.arange(512)) <= (512 if window is None else window)
+        for block in [int(walk.handed(i, j)) for j in range(inner)]:
+            if walk.meets(i, block):
+                own = slice(i * 64, (i + 1) * 64), slice(block * 16, (block + 1) * 16)
+                met[own] += 1
+                assert close[own].any()
+        assert {int(walk.read(i, j)) for j in range(inner)} == {*np.flatnonzero(met[i * 64, ::16]).tolist()}
     assert (met[close] == 1).all() and met.max() == 1
-    if window == 16:
+    if reach == (16, 16):
         assert inner == 6  # of 32
+    assert walk.mirrored.mirrored == walk and walk.mirrored.before == walk.after
