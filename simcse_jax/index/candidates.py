@@ -28,7 +28,7 @@ from simcse_jax.index.placed import DTYPES, Placed
 from simcse_jax.index.similarity import PRODUCTS, norm_order, similarities
 from simcse_jax.index.top_k import MAX_QUERIES, Block, top_k
 
-RESCORE = 4  # candidates per result; docs/guides/search.md says how many of the nearest rows this finds
+RESCORE = 4  # candidates per result; docs/background/search.md says how many of the nearest rows this finds
 CODES = ("int8", "binary")
 
 Found = tuple[Float32[np.ndarray, "Q K"], Int64[np.ndarray, "Q K"]]

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 BACKEND, TABLE, FOLDER, CELLS = "lance", "rows", "rows.lance", "vector_idx"
-REFINE, NPROBES = 20, 20  # defaults, which find more than 95% of ten neighbours (figures in docs/guides/search.md)
+REFINE, NPROBES = 20, 20  # defaults, which find more than 95% of ten neighbours (figures in docs/background/search.md)
 CACHE = 256 * 2**20  # bytes of codes in memory
 FILES_CACHE = 64 * 2**20  # bytes of the table files' metadata in memory
 DISTANCES = {"cosine": "cosine", "dot": "dot", "euclidean": "l2"}  # LanceDB's names; it has no Manhattan distance
