@@ -15,6 +15,7 @@ from simcse_jax.errors import UserError, installed
 sys.path.insert(0, str(ROOT))
 from benchmarks import (
     compile_time,
+    decoder_curves,
     encode,
     history,
     host_work,
@@ -325,6 +326,19 @@ def test_encode_and_sts_agree_with_sentence_transformers(exported, corpus, tmp_p
     (found,) = run(sts, tmp_path / "out.json", "--data", corpus["dev"], *few)
     ours, theirs = (figures["notes"]["scores"] for figures in found["contenders"].values())
     assert ours == pytest.approx(theirs, abs=1e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", decoder_curves.KINDS)
+def test_a_decoder_learns_as_in_pytorch(kind, tmp_path, monkeypatch):
+    """Four steps of AdamW, with a decay and clipping."""
+    monkeypatch.setattr(decoder_curves, "SIZE", decoder_curves.SIZE | {"hidden_size": 32, "intermediate_size": 48})
+    monkeypatch.setattr(decoder_curves, "BATCH", 16)
+    pairs = [("the cat sat", "a cat sits"), ("dogs run", "a dog runs"), ("it rains", "rain falls"), ("hi", "hello you")]
+    (tmp_path / "pairs.csv").write_text("\n".join(["sent0,sent1", *(",".join(pair) for pair in pairs * 8)]) + "\n")
+    decoder_curves.write(kind, tmp_path, str(tmp_path / "pairs.csv"))
+    losses, batches = decoder_curves.ours(kind, str(tmp_path), str(tmp_path / "pairs.csv"), 4)
+    assert losses == pytest.approx(decoder_curves.theirs(kind, str(tmp_path), batches), abs=1e-3)
 
 
 @pytest.mark.benchmarks
