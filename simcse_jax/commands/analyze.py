@@ -63,13 +63,13 @@ def read_arguments() -> tuple[Namespace, Protocol, Models]:
         description="Isotropy and contextualization of models' layers, or how the last one changed in training. "
         "Needs models and sentences, or the folders of runs. Writes numbers, pictures and a page to --output.",
     )
-    name = "NAME[@LAYERS][=LABEL]"
+    name = "NAME[@LAYERS][@POOLER][=LABEL]"
     parser.add_argument(
         *("--models", "--model"),
         nargs="+",
         default=[],
         metavar=name,
-        help=f"{MODEL}, each; NAME@3: 3 layers; LABEL: its name in the report",
+        help=f"{MODEL}, each; NAME@3: 3 layers, NAME@cls: that pooler; LABEL: its name in the report",
     )
     parser.add_argument(
         *("--pair", "--second-pair"),
@@ -230,13 +230,14 @@ def analyze_models(args: Namespace, protocol: Protocol, models: Models, output: 
         metrics = collect(models.names, models.pairs, surveys, found, data=data.name, max_length=max_length)
         if lines := report.change_lines(metrics):
             say(lines)
-        sample, embeddings = sentences.sample(data.sentences, data.pairs), {}
+        sample, embeddings, poolers = sentences.sample(data.sentences, data.pairs), {}, {}
         for label, (model, pooler) in loaded.items():
             if pooler:
                 embeddings[label] = model.encode_counted(sample.texts, pooler=pooler).embeddings
+                poolers[label] = pooler
             else:
                 say(f"no map of {label}: how {model.name} pools is not known here; name a pooler, {model.name}@avg")
-        compared, maps = sentences.compare(sample, embeddings, models.pairs, data.name)
+        compared, maps = sentences.compare(sample, embeddings, models.pairs, data.name, poolers)
         if compared:
             say("\n" + "\n".join([sentences.headline(compared), *sentences.changed(compared)]))
         names = report.write(metrics, output, versions=versions(), compared=compared, maps=maps)

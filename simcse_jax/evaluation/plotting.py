@@ -80,13 +80,16 @@ def shortened(name: str, longest: int = LONGEST) -> str:
 
 
 def short_names(names: Sequence[str]) -> list[str]:
-    """Names for a picture: the last part of a path, with as many parts before it as distinguish the names."""
+    """Names for a picture: the last part of a path, with as many parts before it as distinguish the names.
+
+    A sweep's run, ROW/seedN, keeps its row.
+    """
     cleaned = [name.removeprefix("package:").rstrip("/") for name in names]
     parts = [[part for part in name.split("/") if part] or [name] for name in cleaned]
 
     def short(number: int) -> str:
         others = [other for place, other in enumerate(parts) if cleaned[place] != cleaned[number]]
-        count = 1
+        count = 2 if re.fullmatch(r"seed\d+", parts[number][-1]) else 1
         while any(other[-count:] == parts[number][-count:] for other in others) and count < len(parts[number]):
             count += 1
         return "/".join(parts[number][-count:])

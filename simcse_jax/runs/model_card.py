@@ -337,12 +337,19 @@ def _is_file(evaluation: Mapping[str, Any]) -> bool:
     return Path(evaluation.get("data", "")).suffix.lower() in PAIRS_IN
 
 
-def chosen_on(config: Mapping[str, Any]) -> str:
-    """The data that chose the checkpoint."""
+def choice(config: Mapping[str, Any]) -> str:
+    """Which data chose the checkpoint, if any did."""
+    held_out = config.get("data", {}).get("held_out")
+    if held_out and not config.get("eval", {}).get("every"):
+        return "no checkpoint was chosen: it is that of the last step"
+    return f"the checkpoint was chosen on {_chosen_on(config)}"
+
+
+def _chosen_on(config: Mapping[str, Any]) -> str:
     evaluation = config.get("eval", {})
     name = evaluation.get("development", "stsb")
     if config.get("data", {}).get("held_out"):
-        return "other rows held out of the training data" if evaluation.get("every") else "these rows"
+        return "other rows held out of the training data"
     if name == RETRIEVAL:
         return f"the judgements `{evaluation.get('retrieval', {}).get('development', 'dev')}` of retrieval"
     if _is_file(evaluation):
@@ -406,7 +413,7 @@ def retrieval(run: Mapping[str, Any], result: Mapping[str, Any] | None) -> str:
     if fields.get("development") == RETRIEVAL and here.get("development", "dev") == here.get("split", "test"):
         protocol += ". These are the judgements that the checkpoint was chosen by, not a test set."
     else:
-        protocol += f"; the checkpoint was chosen on {chosen_on(run['config'])}."
+        protocol += f"; {choice(run['config'])}."
     return protocol + "\n\n" + table(("data", *(MEASURES[name] for name in names), "queries", "documents"), rows)
 
 
@@ -426,12 +433,12 @@ def similarity(run: Mapping[str, Any], result: Mapping[str, Any] | None) -> str:
     )
     halved = config.get("eval", {}).get("against_start") and config.get("eval", {}).get("every", 1)
     if config.get("data", {}).get("held_out") or (halved and _is_file(config["eval"])):
-        other = "the other half of them" if halved else "its last step"
-        protocol += f"Pairs that were not trained on; the checkpoint was chosen by {other}."
+        protocol += "Pairs that were not trained on; "
+        protocol += "the checkpoint was chosen by the other half of them." if halved else f"{choice(config)}."
     elif test:
-        protocol += f"SentEval's test sets; the checkpoint was chosen on {chosen_on(config)}."
+        protocol += f"SentEval's test sets; {choice(config)}."
     elif config.get("eval", {}).get("development") == RETRIEVAL:
-        protocol += f"No published test set; the checkpoint was chosen on {chosen_on(config)}."
+        protocol += f"No published test set; {choice(config)}."
     else:
         protocol += "These are the pairs that the checkpoint was chosen by, not a test set."
     if method := config["eval"].get("postprocess"):

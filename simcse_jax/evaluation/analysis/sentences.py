@@ -46,6 +46,7 @@ def compare(
     embeddings: Mapping[str, Float[np.ndarray, "T D"]],
     changes: Sequence[tuple[str, str]],
     data: str,
+    poolers: Mapping[str, str] = {},
 ) -> tuple[dict[str, Any] | None, dict[str, Map]]:
     """Measures the models on the sample.
 
@@ -54,6 +55,7 @@ def compare(
     Args:
       embeddings: of the sample's texts, of any length, by the models' labels.
       changes: the labels of a model and of the one that it is compared with.
+      poolers: by label; where two that are compared have others, the report says so.
 
     Returns:
       The contents of `sentences.json`: `texts`, `sentences` and `pairs` (their places in `texts` and their grade), and
@@ -78,7 +80,12 @@ def compare(
         ("uniformity", "uniformity", 2, ""),
     ]
     maps = project_by_size({label: found[own] for label, found in rows.items()})
-    found: dict[str, Any] = {"data": data, "changes": [list(pair) for pair in changes], "texts": about.texts}
+    found: dict[str, Any] = {
+        "data": data,
+        "poolers": {**poolers},
+        "changes": [list(pair) for pair in changes],
+        "texts": about.texts,
+    }
     found |= {"sentences": about.sentences, "related": kind, "graded": graded, "measures": measures}
     found |= {"bins": np.round(BINS, 4).tolist(), "models": {}}
     grades = np.round(about.gold, 3).tolist() if graded else [None] * len(pairs)
@@ -134,6 +141,12 @@ def changed(found: Mapping[str, Any]) -> list[str]:
         same = np.mean(np.array(models[base]["nearest"]) == np.array(models[model]["nearest"]))
         parts.append(f"{100 * same:.0f}% of the sentences have the same nearest sentence as before")
         lines.append(f"{base} → {model}: {'; '.join(parts)}.")
+        if _pool_otherwise(found, base, model):
+            of = found["poolers"]
+            lines.append(
+                f"{base} takes the pooler {of[base]} and {model} {of[model]}, so what changed is not the training "
+                f"alone: compare with {base}@{of[model]}"
+            )
     for label, one in models.items() if not lines else ():
         parts = [f"{title} {_digits(one['numbers'][name], digits)}" for name, title, digits, _ in found["measures"]]
         lines.append(f"{label}: {'; '.join(parts)}.")
@@ -150,6 +163,7 @@ def headline(found: Mapping[str, Any]) -> str:
     moved = (after > before + FAR) - (after < before - FAR)
     what = ("stay about as far apart", "crowd together", "spread out")[moved]
     text = f"{base} → {model}: unrelated sentences {what}, mean cosine {_arrow(found, 'unrelated', base, model)}"
+    text += ", by different poolers" * _pool_otherwise(found, base, model)
     return text + (f"; Spearman {_arrow(found, 'spearman', base, model)}" if found["graded"] else "")
 
 
@@ -162,6 +176,10 @@ def part(found: Mapping[str, Any]) -> str:
 def _pairs(found: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The models that are compared, each with its base, of which both were measured."""
     return [(model, base) for model, base in found["changes"] if {model, base} <= found["models"].keys()]
+
+
+def _pool_otherwise(found: Mapping[str, Any], base: str, model: str) -> bool:
+    return found["poolers"].get(base) != found["poolers"].get(model)
 
 
 def _arrow(found: Mapping[str, Any], measure: str, base: str, model: str) -> str:

@@ -54,6 +54,20 @@ def test_the_headline_says_what_became_of_unrelated_sentences():
     assert "→" not in " ".join(sentences.changed(alone))
 
 
+def test_where_two_models_pool_otherwise_the_report_says_so():
+    found, _ = sentences.compare(
+        sentences.sample([], GRADED),
+        {"base": rows(0, 0.0), "run": rows(0, 9.0)},
+        [("run", "base")],
+        "some.tsv",
+        {"base": "avg", "run": "cls"},
+    )
+    assert ", by different poolers; Spearman " in sentences.headline(found)
+    assert sentences.changed(found)[1].endswith("compare with base@cls")
+    same = sentences.headline(found | {"poolers": {"base": "cls", "run": "cls"}})
+    assert "poolers" not in same
+
+
 def test_without_grades_a_pair_is_a_sentence_and_its_nearest_one():
     about = sentences.sample([*TEXTS, TEXTS[0], " "])
     assert about.texts == TEXTS and about.pairs == []
