@@ -26,6 +26,7 @@ from simcse_jax.config.recipes import mistakes_in
 from simcse_jax.config.sections import Section
 from simcse_jax.data.in_memory import write_examples
 from simcse_jax.errors import UserError
+from simcse_jax.host import progress
 from simcse_jax.host.outputs import output_folder
 from simcse_jax.host.storage import as_path, is_remote, local_path
 from simcse_jax.models.config import pooler_of
@@ -97,7 +98,7 @@ def train(
       workdir: where checkpoints, metrics and scores go.
       data: a source as for `data.train`; or sentences, tuples of two or three sentences, or of two and a score,
         dictionaries, or a table (pandas, Polars, Arrow, datasets, a dictionary of columns). What is in memory is
-        written to `data.parquet` in the workdir, an iterator in pieces.
+        written to `data.parquet` in the workdir, that of an iterator as it comes.
       model: the model to start from, as for `model.init_from`.
       eval: a file or folder as for `eval.data`; or pairs with scores, as for `data`, written to `eval.parquet`. Empty:
         nothing is scored.
@@ -111,8 +112,8 @@ def train(
       The finished run.
 
     Raises:
-      UserError: in one line, for any mistake in a field, the data or the workdir. Nothing is written but data in memory
-        before all checks are done.
+      UserError: in one line, for any mistake in a field, the data or the workdir. Until all checks are done nothing is
+        written but data in memory.
       Preempted, KeyboardInterrupt: for SIGTERM and Ctrl-C, after saving.
     """
     _check_arguments(workdir, callbacks)
@@ -291,7 +292,7 @@ def _loaded(recipe: str | Path | config_dict.ConfigDict) -> tuple[config_dict.Co
 def _given(
     config: config_dict.ConfigDict, data: Any, model: Any, eval: Any, objective: Any, fields: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The values by dotted names; those in memory are left out."""
+    """The values by dotted names; those in memory are left out. Says which fields the last parts of names mean."""
     found: dict[str, Any] = {}
     if objective is not None:
         found |= _alone(config, objective)
@@ -302,8 +303,11 @@ def _given(
         raise UserError(f"model {model!r:.60}: must be a name or a folder")
     known = flatten(config)
     known |= found | {name: value for name, value in fields.items() if name in known}  # weights of objectives
+    meant = {name: _full(name, known) for name in fields}
+    if short := [full for name, full in meant.items() if full != name]:
+        progress.write(f"set: {', '.join(short)}")
     for name, value in fields.items():
-        full = _full(name, known)
+        full = meant[name]
         if full in found and found[full] != value:
             raise UserError(f"{name}: {full} is given twice")
         found[full] = value

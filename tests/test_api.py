@@ -112,10 +112,12 @@ def own_objective():
     return module.Uniformity
 
 
-def test_an_objective_of_one_s_own(tiny_bert, tmp_path):
+def test_an_objective_of_one_s_own(tiny_bert, tmp_path, capsys):
     run = train(workdir=tmp_path / "run", data=TEXTS, model=tiny_bert, eval="", objective=own_objective(), **SHORT)
     assert run.config["objective.uniformity.weight"] == 1 and run.config["objective.info_nce.weight"] == 0
     assert run.scores == {}
+    meant = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("set: "))
+    assert {"train.batch_size", "train.max_steps"} <= {*meant.removeprefix("set: ").split(", ")}
 
 
 def test_the_loss_of_the_page_is_info_nce(tiny_bert, tmp_path):
