@@ -31,6 +31,9 @@ FLAGS = {  # besides a parser's options
     "search": {"embeddings", "codes"},  # of `search build`
 }
 OTHERS = {  # options of other programs that the pages name
+    "nodes",  # sbatch
+    "gpus-per-node",
+    "ntasks-per-node",
     "no-deps",  # pip
     "wheel-dir",
     "logdir",  # xprof, TensorBoard
