@@ -70,6 +70,7 @@ ROWS = {
     "systems": 56,
     "ct_parts": 16,
     "diffcse_readings": 9,
+    "rank_bottleneck": 20,
 }
 
 
