@@ -103,7 +103,7 @@ def test_the_first_measurement_alone_compiles(tiny_bert):
         embed = Shown(setup.embed.with_params(replicate(scaled, setup.replicated)))
         found.append(evaluator(embed)["analysis"])
         graph, _ = build(model.config, with_head=False)
-        function = token_encoder._make_hidden_states(graph, setup.by_example, True)
+        function = token_encoder._make_hidden_states(graph, setup.by_example, True, setup.embed.by_rows)
         programs.append(function._cache_size())
     assert programs == [1, 1]
     assert found[0]["anisotropy"] != found[1]["anisotropy"]
