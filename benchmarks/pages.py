@@ -72,10 +72,10 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--pictures", action="store_true")
     args = parser.parse_args()
-    folder = args.folder
-    for file in sorted(folder.glob("*.csv")):
+    for file in sorted(args.folder.glob("*.csv")):
         if file.read_text(encoding="utf-8").startswith("variant,metric,"):
-            write_together(folder, {f"{file.stem}.{kind}": text for kind, text in pages(file, args.pictures).items()})
+            files = {f"{file.stem}.{kind}": text for kind, text in pages(file, args.pictures).items()}
+            write_together(args.folder, files)
             print(file.stem)
 
 

@@ -259,8 +259,8 @@ def has_plugin(platform: str) -> bool:
 def cudnn(query: Heads, key: Heads, value: Heads, mask: Shown, reach: Reach) -> Heads:
     """By cuDNN, in bfloat16. It takes lengths and no masks: a text with padding in its midst gives NaN.
 
-    cuDNN's windows end at the query's own place, and JAX passes it no others. So the queries of a local layer go
-    `window` places further back: from place i + w, the 2 w + 1 keys up to there are those of the places i − w to i + w.
+    cuDNN's windows end at the query's own place, and JAX passes it no others. So queries that see w keys after them go
+    w places further back: from place i + w, the 2 w + 1 keys up to there are those of the places i − w to i + w.
     """
     query, key, value = (x.astype(jnp.bfloat16).swapaxes(1, 2) for x in (query, key, value))
     seen = mask > 0

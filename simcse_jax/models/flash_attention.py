@@ -90,14 +90,18 @@ class Walk(NamedTuple):
         """The number of the j-th inner block that the outer block i is handed; there may be none with this number."""
         return self.first(i) + j if self.is_local else j
 
+    def met(self, i: Any) -> tuple[Any, Any]:
+        """The first and the last inner block that the outer block i sees and the text has."""
+        return jnp.maximum(self.first(i), 0), jnp.minimum(self.last(i), self.blocks - 1)
+
     def meets(self, i: Any, block: Any) -> Any:
         """Whether the outer block i sees an inner one of this number, and the text has it."""
-        return (block >= jnp.maximum(self.first(i), 0)) & (block <= jnp.minimum(self.last(i), self.blocks - 1))
+        least, most = self.met(i)
+        return (block >= least) & (block <= most)
 
     def read(self, i: Any, j: Any) -> Any:
         """The number of the block to read as the j-th: one that is met, so that none is read for nothing."""
-        least, most = jnp.maximum(self.first(i), 0), jnp.minimum(self.last(i), self.blocks - 1)
-        return jnp.clip(self.handed(i, j), least, most)
+        return jnp.clip(self.handed(i, j), *self.met(i))
 
     def seen(self, shown: Array, i: Any, block: Any) -> Array:
         """(O, I): for which tokens of an outer and an inner block the key is `shown` and within reach."""

@@ -339,22 +339,19 @@ def _is_file(evaluation: Mapping[str, Any]) -> bool:
 
 def choice(config: Mapping[str, Any]) -> str:
     """Which data chose the checkpoint, if any did."""
-    held_out = config.get("data", {}).get("held_out")
-    if held_out and not config.get("eval", {}).get("every"):
-        return "no checkpoint was chosen: it is that of the last step"
-    return f"the checkpoint was chosen on {_chosen_on(config)}"
-
-
-def _chosen_on(config: Mapping[str, Any]) -> str:
     evaluation = config.get("eval", {})
     name = evaluation.get("development", "stsb")
     if config.get("data", {}).get("held_out"):
-        return "other rows held out of the training data"
-    if name == RETRIEVAL:
-        return f"the judgements `{evaluation.get('retrieval', {}).get('development', 'dev')}` of retrieval"
-    if _is_file(evaluation):
-        return "a file of graded pairs"
-    return f"the development set of {TITLES.get(DEVELOPMENT[name], DEVELOPMENT[name])}"
+        if not evaluation.get("every"):
+            return "no checkpoint was chosen: it is that of the last step"
+        data = "other rows held out of the training data"
+    elif name == RETRIEVAL:
+        data = f"the judgements `{evaluation.get('retrieval', {}).get('development', 'dev')}` of retrieval"
+    elif _is_file(evaluation):
+        data = "a file of graded pairs"
+    else:
+        data = f"the development set of {TITLES.get(DEVELOPMENT[name], DEVELOPMENT[name])}"
+    return f"the checkpoint was chosen on {data}"
 
 
 def against_start(result: Mapping[str, Any] | None) -> list[str]:

@@ -98,7 +98,6 @@ class ByLayer:
 
         def of_all(params: Params, *arrays: jax.Array) -> jax.Array:
             made, _ = make_gathering(self.graph, params, {}, self.mesh, tokens=1, by_layer=True)
-
             none = jnp.zeros(0, jnp.int32)  # there are no `tables`
 
             def of_own(parts: Params, *arrays: jax.Array) -> jax.Array:

@@ -20,7 +20,7 @@ from simcse_jax.config.sections import Section
 from simcse_jax.data.batches import Corpus
 from simcse_jax.data.corpora import AnyBatches
 from simcse_jax.data.documents import SPANS
-from simcse_jax.devices.mesh import data_mesh, place, replicate, replicated, split_over_examples
+from simcse_jax.devices.mesh import by_rows, data_mesh, place, replicate, replicated, split_over_examples
 from simcse_jax.devices.parts import distribute, whole
 from simcse_jax.encoding.embedder import Embedder
 from simcse_jax.evaluation.analysis.last_layer import Embed, LastLayer, Sample
@@ -183,9 +183,8 @@ def make_setup(configs: Sequence[Section], inputs: Inputs) -> Setup:
         max_length=model.max_length,
         sharding=split_over_examples(mesh),
         modules=model.config.modules,
+        by_rows=ByLayer(scored, mesh) if config.parallel.gather == BY_LAYER else by_rows,
     )
-    if config.parallel.gather == BY_LAYER:
-        embed = dataclasses.replace(embed, by_rows=ByLayer(scored, mesh))
     sample, evaluation, generator = inputs.analysis, inputs.evaluation, inputs.generator
     networks = networks_of(config, model.config, generator.model.config) if generator else ()
     masking = generator.masking if generator else inputs.language_model

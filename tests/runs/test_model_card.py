@@ -430,11 +430,11 @@ def test_what_chose_the_checkpoint(fields, words):
 )
 def test_what_is_said_of_rows_held_out(every, words):
     """Where no checkpoint was chosen, all of them are a test set."""
-    told = {"config": {"eval": {"every": every}, "data": {"held_out": 0.1}}}
+    held = {"config": {"eval": {"every": every}, "data": {"held_out": 0.1}}}
     result = {"retrieval": {"held_out": FOUND}, "retrieval_average": {}}
-    assert words in scores(told, result)
+    assert words in scores(held, result)
     pairs = {"held_out": {"spearman": 70.0, "pairs": 9}}
-    assert ("no checkpoint was chosen" in scores(told, pairs)) == (not every)
+    assert ("no checkpoint was chosen" in scores(held, pairs)) == (not every)
 
 
 @pytest.mark.parametrize(("data", "of_test"), [("data/senteval-1.0", True), ("a.b/SentEval", True), ("dev.tsv", False)])
