@@ -56,7 +56,7 @@ def their_encode(folder: str, dtype: str, batch_size: int, backend: str = "torch
 
 
 def representax_encode(folder: str, dtype: str, batch_size: int) -> Encode:
-    """representax: a folder of sentence-transformers, the dtype of its products, sentences a batch.
+    """representax: a folder of sentence-transformers, the dtype of its weights and products, sentences a batch.
 
     It pads to the longest of its lengths unless it gets others, and takes sentences as they come; sorted they pad less.
     """
@@ -65,7 +65,10 @@ def representax_encode(folder: str, dtype: str, batch_size: int) -> Encode:
 
     longest = json.loads((Path(folder) / "sentence_bert_config.json").read_text())["max_seq_length"]
     lengths = [*(length for length in (16, 24, 32, 48, 64, 128, 256) if length < longest), longest]
-    encoder = load_sentence_transformer(folder, compute_dtype=jnp.dtype(dtype), sequence_length_buckets=lengths)
+    kept = jnp.dtype(dtype)  # of the weights too: with others its layers refuse bfloat16
+    encoder = load_sentence_transformer(
+        folder, parameter_dtype=kept, compute_dtype=kept, sequence_length_buckets=lengths
+    )
 
     def encode(sentences: Sequence[str]) -> np.ndarray:
         order = sorted(range(len(sentences)), key=lambda row: len(sentences[row]))

@@ -97,9 +97,22 @@ SimCSE + whitening,SimCSE + flow" ;;
       sentences
       [ -e data/documents.txt ] || awk '{ lines = lines $0 "\n"; words += NF }
         words >= 512 { printf "%s\n", lines; lines = ""; words = 0 }' data/sentences.txt > data/documents.txt
-      simcse-jax sweep --config ablations/systems --workdir "$output/systems" "${start[@]}" \
-        --config.data.train=data/sentences.txt --config.train.epochs=1 --config.train.log_every=50 \
-        --config.sweep.seeds=42 --config.sweep.metrics=stsb_dev,anisotropy,steps,training_minutes ;;
+      [ -e data/negated.csv ] || { # SNCSE's negations, by one rule in place of its authors' parser
+        echo sentence,negation
+        sed -E 's/"/""/g; h
+          s/\b(is|are|was|were|has|have|had|can|could|will|would|may|might|must|should|does|did)\b/& not/; t pair
+          s/^/Not /; :pair
+          G; s/(.*)\n(.*)/"\2","\1"/' data/sentences.txt
+      } > data/negated.csv
+      systems() {
+        simcse-jax sweep --config ablations/systems --workdir "$output/systems" "${start[@]}" \
+          --config.data.train=data/sentences.txt --config.train.epochs=1 --config.train.log_every=50 \
+          --config.sweep.seeds=42 --config.sweep.metrics=stsb_dev,anisotropy,steps,training_minutes "$@"
+      }
+      systems --config.sweep.only="SimCSE at 1e-04,DiffCSE at 1e-04" # RankCSE's teachers
+      ln -sfn "$(realpath "$output/systems/DiffCSE at 1e-04/seed42")" data/teacher_diffcse
+      ln -sfn "$(realpath "$output/systems/SimCSE at 1e-04/seed42")" data/teacher_simcse
+      systems ;;
     ct_parts) # the same sentences; the rate is that of both there
       sentences
       simcse-jax sweep --config ablations/ct_parts --workdir "$output/$table" "${start[@]}" \

@@ -14,8 +14,11 @@ wherever 512 words have come together; and `data/generator`, a masked language m
 anchor of DeCLUTR stands for half a document; since 32 anchors a step leave 19 steps, a second row has 8, as the
 released code has on one GPU.
 
-CT, ConSERT, IS-BERT and DeCLUTR train the mean of the tokens, SimCSE [CLS] with a head. "SimCSE (mean)" trains the mean
-too, without a head, so that one sees what is the pooler's doing.
+RankCSE has two teachers, `data/teacher_diffcse` and `data/teacher_simcse`, rows of this table that were trained before.
+SNCSE reads `data/negated.csv`: each sentence with "not" after its first auxiliary verb, or "Not " before it.
+
+CT, ConSERT, IS-BERT and DeCLUTR train the mean of the tokens, PromptBERT and SNCSE [MASK], SimCSE [CLS] with a head.
+"SimCSE (mean)" trains the mean too, without a head, so that one sees what is the pooler's doing.
 """
 
 import math
@@ -24,7 +27,20 @@ from typing import Any
 from ml_collections import config_dict
 
 from simcse_jax.config import default_config
-from simcse_jax.configs import consert, ct, declutr, diffcse, esimcse, is_bert, scd, simcse_plus_plus, unsup_bert
+from simcse_jax.configs import (
+    consert,
+    ct,
+    declutr,
+    diffcse,
+    esimcse,
+    is_bert,
+    prompt_bert,
+    rank_cse,
+    scd,
+    simcse_plus_plus,
+    sncse,
+    unsup_bert,
+)
 from simcse_jax.evaluation.tasks import TASKS
 from simcse_jax.training.sweeps.variants import Variant, as_recipe, sweep_defaults
 
@@ -35,6 +51,7 @@ CT = {"train.milestones": "60:0.8,120:0.6,180:0.4,240:0.2"}  # a tenth, two, thr
 MEAN = {"model.pooler": "avg", "model.mlp": "none"}
 ESIMCSE = {f"{of}reading": "released" for of in ("views.repetition_", "objective.momentum_contrast.")}
 DOCUMENTS, GENERATOR = {"data.train": "data/documents.txt"}, {"model.generator": "data/generator"}
+TEACHERS = {"teacher.model": "data/teacher_diffcse", "teacher.second": "data/teacher_simcse"}
 SYSTEMS: dict[str, tuple[config_dict.ConfigDict, dict[str, Any]]] = {  # recipe, other fields
     "SimCSE": (unsup_bert.get_config(), {}),
     "SimCSE (mean)": (unsup_bert.get_config(), MEAN),
@@ -50,6 +67,10 @@ SYSTEMS: dict[str, tuple[config_dict.ConfigDict, dict[str, Any]]] = {  # recipe,
     "DiffCSE + SimCSE++": (diffcse.get_config("simcse_plus_plus"), GENERATOR),
     "ESimCSE": (esimcse.get_config(), {}),
     "ESimCSE (released)": (esimcse.get_config(), ESIMCSE),
+    "PromptBERT": (prompt_bert.get_config(), {}),
+    "SNCSE": (sncse.get_config(), {"data.train": "data/negated.csv"}),
+    "RankCSE": (rank_cse.get_config(), TEACHERS),
+    "RankCSE (ListNet)": (rank_cse.get_config("listnet"), TEACHERS),
 }
 
 

@@ -67,7 +67,7 @@ ROWS = {
     "isotropy_temperature_wide": 5,
     "isotropy_batch_size": 3,
     "isotropy_pooling": 3,
-    "systems": 56,
+    "systems": 72,
     "ct_parts": 16,
     "diffcse_readings": 9,
     "rank_bottleneck": 20,
