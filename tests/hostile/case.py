@@ -21,12 +21,12 @@ COMPARED = (SAME, REFUSED_OR_SAME, KEPT)  # with the output of the undamaged inp
 
 @dataclass(frozen=True)
 class Seeds:
-    """Undamaged inputs, which cases copy: the paths of folders and files that all processes of the tests share."""
+    """Undamaged inputs, which cases copy: folders and files that all processes of the tests share."""
 
-    paths: dict[str, Path]
+    path: Callable[[str], Path]  # makes it if it is not there yet
 
     def copy(self, name: str, target: Path) -> Path:
-        source = self.paths[name]
+        source = self.path(name)
         (shutil.copytree if source.is_dir() else shutil.copy2)(source, target)  # with the time of its last change
         return target
 

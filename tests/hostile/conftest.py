@@ -3,16 +3,17 @@
 from collections import Counter
 
 import pytest
+from hostile.case import Seeds
 from hostile.runner import Runner, environment
-from hostile.seeds import load_seeds, make_seeds
+from hostile.seeds import make_seed
 from hostile.zygote import Zygote
 
 
 @pytest.fixture(scope="module")
 def runner(shared, tmp_path_factory):
     with Zygote(environment()) as zygote:
-        seeds = shared("hostile", lambda folder: make_seeds(zygote, folder))
-        yield Runner(zygote, load_seeds(seeds), tmp_path_factory.mktemp("cases"))
+        seeds = Seeds(lambda name: shared(f"hostile-{name}", lambda to: make_seed(name, to, seeds, zygote)) / name)
+        yield Runner(zygote, seeds, tmp_path_factory.mktemp("cases"))
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -80,7 +80,7 @@ def write_sharded_model(folder: Path) -> None:
     (folder / "model.safetensors").unlink()
 
 
-def write_small_adapter(folder: Path) -> None:
+def write_small_adapter() -> None:
     """A random adapter of the model `model`."""
     import dataclasses
 
@@ -89,7 +89,7 @@ def write_small_adapter(folder: Path) -> None:
     from simcse_jax.models import lora
     from simcse_jax.models.config import Lora, Partial
 
-    model = load(str(folder.parent / "model"))
+    model, folder = load("model"), Path("adapter")
     own = Lora(2, 4.0, sites(model.config, (), ""))
     encoder = dataclasses.replace(model.config, partial=Partial(lora=own))
     draw = np.random.default_rng(0)
@@ -112,10 +112,8 @@ SIMPLE: dict[str, Callable[[Path], object]] = {  # by the name in a case's folde
     "text.txt": write_text,
     "pairs.tsv": write_pairs,
     "train.csv": write_triplets,
-    "adapter": write_small_adapter,
     "beir": write_beir,
 }
-FOREIGN = "foreign"
 RUN = train_arguments(
     "workdir",
     data__train="train.csv",
@@ -141,12 +139,14 @@ MINED = [*MINE[:3], "--output=mined/out.jsonl", "--block-rows=6"]
 BLOCKS = ["--model=model", "--data=text.txt", "--output=blocks/", "--block-rows=6", "--keep-text"]
 # Made by commands from the above: the inputs, the command line, and what it writes.
 MADE: dict[str, tuple[list[str], str, list[str]]] = {
+    "adapter": (["model"], "hostile.seeds:write_small_adapter", []),
     "workdir": (
         ["model", "train.csv", "pairs.tsv"],
         "train",
         RUN,
     ),
     "exported": (["workdir"], "export", ["--workdir=workdir", "--output=exported"]),
+    "foreign": (["exported"], "hostile.seeds:write_sentence_transformer", []),
     "index": (["model", "text.txt"], "search", ["--model=model", "--data=text.txt", "--index=index", "--query=a"]),
     "corpus": (["model", "text.txt"], "prepare", PREPARE),
     "embeddings": (["model", "text.txt"], "hostile.seeds:encode_into_folder", ENCODE),
@@ -163,9 +163,9 @@ MADE: dict[str, tuple[list[str], str, list[str]]] = {
 }
 
 
-def write_sentence_transformer(folder: Path, exported: Path) -> None:
+def write_sentence_transformer() -> None:
     """An export as another program would have written it: without our own file."""
-    shutil.copytree(exported, folder, ignore=shutil.ignore_patterns("simcse_jax.json"))
+    shutil.copytree("exported", "foreign", ignore=shutil.ignore_patterns("simcse_jax.json"))
 
 
 def encode_into_folder() -> None:
@@ -214,28 +214,14 @@ def mine_half() -> None:
     mine.main()
 
 
-def make_seeds(zygote: Zygote, base: Path) -> Seeds:
-    """All of them, in the folder `base`."""
-    base.mkdir(parents=True, exist_ok=True)
-    seeds = Seeds({})
-    for name, write in SIMPLE.items():
-        write(base / name)
-        seeds.paths[name] = base / name
-    for name, (inputs, command, arguments) in MADE.items():
-        folder = base / f"for-{name}"
-        folder.mkdir()
-        for part in inputs:
-            seeds.copy(part, folder / part)
-        done = zygote.run(command, arguments, folder)
-        assert done.code == 0 and (folder / name).exists(), (name, done)
-        seeds.paths[name] = folder / name
-    seeds.paths[FOREIGN] = base / FOREIGN
-    write_sentence_transformer(base / FOREIGN, seeds.paths["exported"])
-    return seeds
-
-
-def load_seeds(base: Path) -> Seeds:
-    """Those that `make_seeds` made."""
-    return Seeds(
-        {name: base / name for name in (*SIMPLE, FOREIGN)} | {name: base / f"for-{name}" / name for name in MADE}
-    )
+def make_seed(name: str, folder: Path, seeds: Seeds, zygote: Zygote) -> None:
+    """One of them, in a new folder."""
+    folder.mkdir()
+    if name in SIMPLE:
+        SIMPLE[name](folder / name)
+        return
+    inputs, command, arguments = MADE[name]
+    for part in inputs:
+        seeds.copy(part, folder / part)
+    done = zygote.run(command, arguments, folder)
+    assert done.code == 0 and (folder / name).exists(), (name, done)

@@ -49,7 +49,7 @@ FILES = (
     cases_graded,
     cases_tables,
 )
-PER_KIND = 5  # of the sample
+PER_KIND = 3  # of the sample
 
 
 def all_cases() -> list[Case]:

@@ -54,7 +54,7 @@ def test_the_harness_finds_every_fault(tmp_path):
     write_text(tmp_path / "text.txt")
     found = {}
     with Zygote(environment(), imports=False) as zygote:
-        runner = Runner(zygote, Seeds({"text.txt": tmp_path / "text.txt"}), tmp_path)
+        runner = Runner(zygote, Seeds(lambda name: tmp_path / name), tmp_path)
         for fault in FAULTS:
             end = {"writes_another_result": SAME, "names_nothing": REFUSED}.get(fault, EITHER)
             options = {"seconds": 1} if fault == "hangs" else {}
