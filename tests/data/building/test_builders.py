@@ -7,7 +7,7 @@ from simcse_jax.data.building.builders import BUILDERS, Options
 
 DOWNLOADED = {"data/english-wordnet.xml.gz", "data/glove.6B.300d.txt"}  # as they are
 # DeCLUTR: any corpus of long documents; pairs with their negatives; SNCSE: sentences with their negations.
-GIVEN = {"data/documents.txt", "data/mined.csv", "data/wiki1m_negated.csv"}
+GIVEN = {"data/documents.txt", "data/mined.csv", "data/negated.csv", "data/wiki1m_negated.csv"}
 NAMED = {  # by the recipes and the fields' defaults
     name
     for path in [*(ROOT / "configs").rglob("*.py"), ROOT / "simcse_jax/config/fields.py"]
