@@ -5,6 +5,7 @@ has to know that type too.
 """
 
 import ast
+import functools
 import graphlib
 import re
 from collections.abc import Iterator
@@ -73,7 +74,10 @@ def imports_of(source: str, known: set[str]) -> set[str]:
     return found
 
 
-IMPORTS = {module: imports_of(path.read_text(), set(FILES)) for module, path in FILES.items()}
+@functools.cache
+def imports() -> dict[str, set[str]]:
+    """Those of every module; not when tests are collected, which every process does."""
+    return {module: imports_of(path.read_text(), set(FILES)) for module, path in FILES.items()}
 
 
 def room_of(module: str) -> str:
@@ -82,7 +86,7 @@ def room_of(module: str) -> str:
 
 def crossings() -> Iterator[tuple[str, str]]:
     """The imports that leave a room."""
-    for module, imported in IMPORTS.items():
+    for module, imported in imports().items():
         for other in sorted(imported):
             if room_of(module) != room_of(other):
                 yield module, other
@@ -139,7 +143,7 @@ def test_the_table_allows_only_needed_imports():
 
 def test_no_files_import_each_other_in_a_circle():
     try:
-        graphlib.TopologicalSorter(IMPORTS).prepare()
+        graphlib.TopologicalSorter(imports()).prepare()
     except graphlib.CycleError as error:
         pytest.fail(" ← ".join(error.args[1]))
 

@@ -2,36 +2,36 @@
 
 import pytest
 from support import sentences
+from support.later import later, needs
 
 from simcse_jax import SimCSE
 from simcse_jax.encoding.quantization import ranges_of
 from simcse_jax.errors import UserError
 
-pytest.importorskip("haystack", reason="haystack-ai is not installed (requirements-dev.txt)")
-from haystack import Document, Pipeline
-from haystack.components.retrievers.in_memory import InMemoryEmbeddingRetriever
-from haystack.components.writers import DocumentWriter
-from haystack.document_stores.in_memory import InMemoryDocumentStore
-
-from simcse_jax.adapters.haystack import SimCSEDocumentEmbedder, SimCSETextEmbedder
+needs("haystack", "haystack-ai is not installed (requirements-dev.txt)")
+haystack = later("haystack")
+writers = later("haystack.components.writers")
+retrievers = later("haystack.components.retrievers.in_memory")
+stores = later("haystack.document_stores.in_memory")
+ours = later("simcse_jax.adapters.haystack")
 
 
 def test_pipelines_store_the_embeddings_of_the_class_and_find_by_them(prompted):
     model, texts, query = SimCSE(prompted, truncate_dim=32), sentences(20), sentences(1, 7)[0]
-    store = InMemoryDocumentStore(embedding_similarity_function="cosine")
-    indexing = Pipeline()
-    indexing.add_component("embedder", SimCSEDocumentEmbedder(model))
-    indexing.add_component("writer", DocumentWriter(store))
+    store = stores.InMemoryDocumentStore(embedding_similarity_function="cosine")
+    indexing = haystack.Pipeline()
+    indexing.add_component("embedder", ours.SimCSEDocumentEmbedder(model))
+    indexing.add_component("writer", writers.DocumentWriter(store))
     indexing.connect("embedder", "writer")
-    given = [Document(content=text) for text in texts]
+    given = [haystack.Document(content=text) for text in texts]
     assert indexing.run({"embedder": {"documents": given}}) == {"writer": {"documents_written": 20}}
     assert all(document.embedding is None for document in given)
     own = {document.content: document.embedding for document in store.filter_documents()}
     assert [own[text] for text in texts] == model.encode_document(texts).tolist()
 
-    asking = Pipeline()
-    asking.add_component("embedder", SimCSETextEmbedder(model))
-    asking.add_component("retriever", InMemoryEmbeddingRetriever(store, top_k=3))
+    asking = haystack.Pipeline()
+    asking.add_component("embedder", ours.SimCSETextEmbedder(model))
+    asking.add_component("retriever", retrievers.InMemoryEmbeddingRetriever(store, top_k=3))
     asking.connect("embedder.embedding", "retriever.query_embedding")
     found = asking.run({"embedder": {"text": query}})["retriever"]["documents"]
     model.similarity_fn_name = "cosine"  # as the store compares
@@ -43,21 +43,21 @@ def test_a_pipeline_that_was_written_gives_the_same_embeddings(prompted):
     model = SimCSE(prompted)
     ranges = ranges_of(model.encode(sentences(9)))
     options = {"precision": "int8", "ranges": ranges, "document_prompt": "a bird "}
-    component = SimCSEDocumentEmbedder(prompted, meta_fields_to_embed=["title", "none", "year"], **options)
-    pipeline = Pipeline()
+    component = ours.SimCSEDocumentEmbedder(prompted, meta_fields_to_embed=["title", "none", "year"], **options)
+    pipeline = haystack.Pipeline()
     pipeline.add_component("embedder", component)
-    again = Pipeline.loads(pipeline.dumps(), allowed_modules=["simcse_jax.adapters.haystack"])
-    document = Document(content="the cat", meta={"title": "a dog", "year": 0})
+    again = haystack.Pipeline.loads(pipeline.dumps(), allowed_modules=["simcse_jax.adapters.haystack"])
+    document = haystack.Document(content="the cat", meta={"title": "a dog", "year": 0})
     (found,) = again.run({"embedder": {"documents": [document]}})["embedder"]["documents"]
     expected = model.encode("a bird a dog\n0\nthe cat", precision="int8", ranges=ranges, prompt="")
     assert found.embedding == expected.tolist() and found.id == document.id
 
 
 def test_a_model_is_loaded_when_it_is_needed_and_once(prompted):
-    missing = SimCSETextEmbedder("nowhere/at-all/ever")
+    missing = ours.SimCSETextEmbedder("nowhere/at-all/ever")
     with pytest.raises(UserError, match="nowhere"):
         missing.warm_up()
-    embedder = SimCSETextEmbedder(prompted, query_prompt="a bird ", dtype="bfloat16")
+    embedder = ours.SimCSETextEmbedder(prompted, query_prompt="a bird ", dtype="bfloat16")
     embedder.warm_up()
     loaded = embedder._loaded
     found = embedder.run("the cat")["embedding"]
@@ -67,16 +67,16 @@ def test_a_model_is_loaded_when_it_is_needed_and_once(prompted):
 
 def test_what_cannot_be_right_is_refused(prompted):
     with pytest.raises(UserError, match=r"^document 1 is 'the cat', not a Document$"):
-        SimCSEDocumentEmbedder(prompted).run([Document(content="a dog"), "the cat"])
+        ours.SimCSEDocumentEmbedder(prompted).run([haystack.Document(content="a dog"), "the cat"])
     with pytest.raises(UserError, match=r"^SimCSETextEmbedder: was given a loaded model, which no file can hold"):
-        SimCSETextEmbedder(SimCSE(prompted)).to_dict()
+        ours.SimCSETextEmbedder(SimCSE(prompted)).to_dict()
     with pytest.raises(UserError, match="documents is one Document; give a list"):
-        SimCSEDocumentEmbedder(prompted).run(Document(content="a dog"))
+        ours.SimCSEDocumentEmbedder(prompted).run(haystack.Document(content="a dog"))
     with pytest.raises(UserError, match="meta_fields_to_embed='title': a string; give a list of names"):
-        SimCSEDocumentEmbedder(prompted, meta_fields_to_embed="title")
+        ours.SimCSEDocumentEmbedder(prompted, meta_fields_to_embed="title")
     with pytest.raises(UserError, match="embedding_separator=3: not a string"):
-        SimCSEDocumentEmbedder(prompted, embedding_separator=3)
+        ours.SimCSEDocumentEmbedder(prompted, embedding_separator=3)
     with pytest.raises(UserError, match="give ranges= too"):
-        SimCSETextEmbedder(prompted, precision="int8")
+        ours.SimCSETextEmbedder(prompted, precision="int8")
     with pytest.raises(TypeError, match="has no argument normalize_embeddings=; use normalize_to_unit="):
-        SimCSEDocumentEmbedder(prompted, normalize_embeddings=True)
+        ours.SimCSEDocumentEmbedder(prompted, normalize_embeddings=True)

@@ -5,18 +5,18 @@ import asyncio
 import numpy as np
 import pytest
 from support import sentences
+from support.later import later, needs
 
 from simcse_jax import SimCSE
 
-pytest.importorskip("langchain_core", reason="langchain-core is not installed (requirements-dev.txt)")
-from langchain_core.vectorstores import InMemoryVectorStore
-
-from simcse_jax.adapters.langchain import SimCSEEmbeddings
+needs("langchain_core", "langchain-core is not installed (requirements-dev.txt)")
+vectorstores = later("langchain_core.vectorstores")
+ours = later("simcse_jax.adapters.langchain")
 
 
 def test_a_vector_store_has_the_embeddings_of_the_class_and_finds_by_them(prompted):
     model, texts = SimCSE(prompted, truncate_dim=32), sentences(20)
-    store = InMemoryVectorStore.from_texts(texts, SimCSEEmbeddings(model))
+    store = vectorstores.InMemoryVectorStore.from_texts(texts, ours.SimCSEEmbeddings(model))
     vectors = [document["vector"] for document in store.store.values()]
     assert vectors == model.encode_document(texts).tolist()
     query = sentences(1, 7)[0]
@@ -28,7 +28,7 @@ def test_a_vector_store_has_the_embeddings_of_the_class_and_finds_by_them(prompt
 
 def test_asynchronous_calls_and_options(prompted):
     model, texts = SimCSE(prompted), sentences(3)
-    adapter = SimCSEEmbeddings(str(prompted), query_prompt="a bird ", normalize_to_unit=True, truncate_dim=3)
+    adapter = ours.SimCSEEmbeddings(str(prompted), query_prompt="a bird ", normalize_to_unit=True, truncate_dim=3)
 
     async def both():
         return await asyncio.gather(adapter.aembed_query(texts[0]), adapter.aembed_documents(texts))
@@ -42,7 +42,7 @@ def test_asynchronous_calls_and_options(prompted):
 def test_ranges_are_those_that_the_file_had(tiny_bert, tmp_path):
     model, file = SimCSE(str(tiny_bert)), tmp_path / "ranges.npy"
     np.save(file, np.stack([-np.ones(model.dimension), np.ones(model.dimension)]).astype(np.float32))
-    adapter = SimCSEEmbeddings(model, precision="int8", ranges=str(file))
+    adapter = ours.SimCSEEmbeddings(model, precision="int8", ranges=str(file))
     before = adapter.embed_query("a cat")
     np.save(file, 2 * np.load(file))
     assert adapter.embed_query("a cat") == before
@@ -52,4 +52,4 @@ def test_arguments_of_other_packages_are_named(prompted):
     with pytest.raises(
         TypeError, match=r"^SimCSEEmbeddings has no argument normalize_embeddings=; use normalize_to_un"
     ):
-        SimCSEEmbeddings(prompted, normalize_embeddings=True)
+        ours.SimCSEEmbeddings(prompted, normalize_embeddings=True)

@@ -6,19 +6,16 @@ import pickle
 import numpy as np
 import pytest
 from support import sentences
+from support.later import later, needs
 
 from simcse_jax import SimCSE
 from simcse_jax.encoding.quantization import ranges_of
 from simcse_jax.errors import UserError
 
-pytest.importorskip("llama_index.core", reason="llama-index-core is not installed (requirements-dev.txt)")
-from llama_index.core import VectorStoreIndex
-from llama_index.core.ingestion.cache import IngestionCache
-from llama_index.core.ingestion.pipeline import IngestionPipeline, get_transformation_hash
-from llama_index.core.schema import TextNode
-from llama_index.core.storage.kvstore import SimpleKVStore
-
-from simcse_jax.adapters.llama_index import SimCSEEmbedding
+needs("llama_index", "llama-index-core is not installed (requirements-dev.txt)")
+core = later("llama_index.core")
+ingestion = later("llama_index.core.ingestion.pipeline")
+ours = later("simcse_jax.adapters.llama_index")
 
 
 @pytest.fixture(scope="module")
@@ -28,8 +25,8 @@ def model(prompted):
 
 def test_an_index_has_the_embeddings_of_the_class_and_finds_by_them(model):
     texts, query = sentences(20), sentences(1, 7)[0]
-    adapter = SimCSEEmbedding(model)
-    index = VectorStoreIndex([TextNode(text=text) for text in texts], embed_model=adapter)
+    adapter = ours.SimCSEEmbedding(model)
+    index = core.VectorStoreIndex([core.schema.TextNode(text=text) for text in texts], embed_model=adapter)
     stored = index.vector_store.data.embedding_dict
     own = {index.docstore.get_node(name).text: vector for name, vector in stored.items()}
     assert [own[text] for text in texts] == model.encode_document(texts).tolist()
@@ -42,7 +39,7 @@ def test_asynchronous_calls_and_options(prompted, model):
     texts = sentences(3)
     ranges = ranges_of(model.encode(sentences(9), truncate_dim=3))
     options = {"truncate_dim": 3, "precision": "uint8", "ranges": ranges}
-    adapter = SimCSEEmbedding(str(prompted), document_prompt="a bird ", **options)
+    adapter = ours.SimCSEEmbedding(str(prompted), document_prompt="a bird ", **options)
 
     async def all_of_them():
         asked = (
@@ -56,29 +53,29 @@ def test_asynchronous_calls_and_options(prompted, model):
     expected = model.encode(texts, prompt="a bird ", **options).tolist()
     assert query == model.encode_query(texts[0], **options).tolist()
     assert (document, documents) == (expected[0], expected)
-    again = SimCSEEmbedding.from_dict(adapter.to_dict())
+    again = ours.SimCSEEmbedding.from_dict(adapter.to_dict())
     assert again.get_text_embedding_batch(texts) == expected
     assert pickle.loads(pickle.dumps(adapter)).get_text_embedding_batch(texts) == expected
 
 
 def test_another_model_of_the_same_name_is_neither_opened_nor_found_in_a_cache(prompted, model):
-    nodes = [TextNode(text="the cat", id_="1")]
-    cache = IngestionCache()
-    other = SimCSEEmbedding(SimCSE(prompted, truncate_dim=32, pooler="cls"))
+    nodes = [core.schema.TextNode(text="the cat", id_="1")]
+    cache = ingestion.IngestionCache()
+    other = ours.SimCSEEmbedding(SimCSE(prompted, truncate_dim=32, pooler="cls"))
     found = [
-        IngestionPipeline(transformations=[adapter], cache=cache).run(nodes=nodes)[0].embedding
-        for adapter in (SimCSEEmbedding(model), other)
+        ingestion.IngestionPipeline(transformations=[adapter], cache=cache).run(nodes=nodes)[0].embedding
+        for adapter in (ours.SimCSEEmbedding(model), other)
     ]
     assert found[0] == model.encode_document(["the cat"]).tolist()[0] != found[1]
     with pytest.raises(UserError, match="is not the model that these settings were written for"):
-        SimCSEEmbedding.from_dict(other.to_dict())
+        ours.SimCSEEmbedding.from_dict(other.to_dict())
 
 
 def test_a_cache_that_knows_texts_alone_is_refused_and_ranges_are_those_of_the_beginning(prompted, model, tmp_path):
-    store = SimpleKVStore()
+    store = core.storage.kvstore.SimpleKVStore()
     with pytest.raises(UserError, match="embeddings_cache: LlamaIndex finds embeddings there by their text alone"):
-        SimCSEEmbedding(model, embeddings_cache=store)
-    adapter = SimCSEEmbedding(model)
+        ours.SimCSEEmbedding(model, embeddings_cache=store)
+    adapter = ours.SimCSEEmbedding(model)
     adapter.embeddings_cache = store
     for asked in (adapter.get_query_embedding, adapter.get_text_embedding):
         with pytest.raises(UserError, match="a query would have a document's"):
@@ -86,22 +83,24 @@ def test_a_cache_that_knows_texts_alone_is_refused_and_ranges_are_those_of_the_b
     keys = set()
     for scale in (1, 2):  # another file of the same name
         np.save(tmp_path / "ranges.npy", scale * ranges_of(model.encode(sentences(9))))
-        coded = SimCSEEmbedding(model, precision="int8", ranges=tmp_path / "ranges.npy")
-        keys.add(get_transformation_hash([TextNode(text="the cat")], coded))
+        coded = ours.SimCSEEmbedding(model, precision="int8", ranges=tmp_path / "ranges.npy")
+        keys.add(ingestion.get_transformation_hash([core.schema.TextNode(text="the cat")], coded))
     assert len(keys) == 2
 
 
 def test_arguments_of_other_packages_are_named(prompted):
     with pytest.raises(TypeError, match=r"^SimCSEEmbedding has no argument normalize=; use normalize_to_unit="):
-        SimCSEEmbedding(prompted, normalize=True)
+        ours.SimCSEEmbedding(prompted, normalize=True)
 
 
 def test_what_is_changed_later_neither_belies_the_fingerprint_nor_compares_codes_of_two_calls(prompted):
     given, texts = SimCSE(prompted), ["the cat", "a dog"]
-    adapter = SimCSEEmbedding(given)
+    adapter = ours.SimCSEEmbedding(given)
     found = adapter.get_text_embedding_batch(texts)
     given.prompts["document"], given.normalize = "he ran ", True
-    assert adapter.get_text_embedding_batch(texts) == found != SimCSEEmbedding(given).get_text_embedding_batch(texts)
+    assert (
+        adapter.get_text_embedding_batch(texts) == found != ours.SimCSEEmbedding(given).get_text_embedding_batch(texts)
+    )
     adapter.precision = "int8"
     with pytest.raises(UserError, match="give ranges= too"):
         adapter.get_text_embedding_batch(texts)

@@ -9,6 +9,8 @@ import pytest
 from safetensors import safe_open
 from support import call, refused, sentences
 from support.beir import write_beir
+from support.later import later, needs
+from support.mteb_tasks import at_hand, clustering_task, register, retrieval_task, sts_task
 
 from simcse_jax.adapters.mteb import Benchmarks, Encoder, prompt_names, read
 from simcse_jax.commands import evaluate as evaluate_module
@@ -26,10 +28,8 @@ def test_without_mteb_the_command_names_what_installs_it(tiny_bert, monkeypatch)
         Encoder(None)
 
 
-mteb = pytest.importorskip("mteb", reason="mteb is not installed: pip install -r requirements-peers.txt")
-
-from mteb.abstasks import AbsTaskSTS  # noqa: E402
-from support.mteb_tasks import at_hand, clustering_task, register, retrieval_task, sts_task  # noqa: E402
+needs("mteb", "mteb is not installed: pip install -r requirements-peers.txt")
+mteb = later("mteb")
 
 
 @pytest.fixture
@@ -245,7 +245,7 @@ def test_a_score_that_is_not_defined_has_no_figure(tiny_bert, monkeypatch, tmp_p
 
 
 def test_what_mteb_cannot_score_is_refused_in_one_line(tiny_bert, nan_bert, prompted, pairs, monkeypatch):
-    images = at_hand(AbsTaskSTS, {}, "LocalImages", "STS", "cosine_spearman", ["image"])
+    images = at_hand(mteb.abstasks.AbsTaskSTS, {}, "LocalImages", "STS", "cosine_spearman", ["image"])
     tasks = register(monkeypatch, sts_task(pairs), images)
 
     def evaluated(model, tasks, *more):
@@ -265,7 +265,9 @@ def test_what_mteb_cannot_score_is_refused_in_one_line(tiny_bert, nan_bert, prom
 
 
 def test_an_error_in_mteb_s_own_code_is_a_line_and_one_in_the_model_is_not(tiny_bert, pairs, monkeypatch, tmp_path):
-    empty = at_hand(AbsTaskSTS, {"dev": None}, "LocalEmpty", "STS", "cosine_spearman")  # without the split test
+    empty = at_hand(
+        mteb.abstasks.AbsTaskSTS, {"dev": None}, "LocalEmpty", "STS", "cosine_spearman"
+    )  # without the split test
     tasks = register(monkeypatch, sts_task(pairs), empty)
     done = call("evaluate", "--model", tiny_bert, "--tasks", tasks, "--output", tmp_path / "scores.json")
     refused(done, "mteb:LocalEmpty: mteb could not score it: KeyError: 'test'")

@@ -11,6 +11,7 @@ import pytest
 from support import call, sentences, write_model
 from support.cross_encoders import write_cross_encoder
 from support.jobs import another_job
+from support.later import needs
 
 from simcse_jax import CrossEncoder, SimCSE
 from simcse_jax.commands import demo
@@ -413,7 +414,7 @@ def test_the_command_makes_and_reads_an_index_in_bytes(tiny_bert, files):
     np.testing.assert_allclose([one["score"] for one in found], [one["score"] for one in expected], atol=1e-6)
 
 
-pytest.importorskip("lancedb", reason="LanceDB is not installed: pip install 'simcse_jax[lance]'")
+needs("lancedb", "LanceDB is not installed: pip install 'simcse_jax[lance]'")
 
 
 SENTENCES = sentences(30)

@@ -8,14 +8,16 @@ import time
 
 import httpx
 import numpy as np
-import openai
 import pytest
 from support import call, refused, sentences
 from support.cross_encoders import write_cross_encoder
+from support.later import later
 from support.served import served
 
 from simcse_jax import CrossEncoder, SimCSE
 from simcse_jax.commands import serve
+
+openai = later("openai")
 
 KEY = "a-key-of-the-tests"
 

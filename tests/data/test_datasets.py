@@ -1,13 +1,15 @@
 import sys
 
-import datasets
 import pytest
 from support.data import refused
+from support.later import later
 
 from simcse_jax.data.building.nli import read_pairs
 from simcse_jax.data.building.reading import Tally
 from simcse_jax.data.datasets import LIBRARIES
 from simcse_jax.data.examples import PREFIXED, read_examples
+
+datasets = later("datasets")
 
 
 @pytest.fixture(scope="module")

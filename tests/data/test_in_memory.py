@@ -1,9 +1,9 @@
-import datasets
 import numpy as np
 import pandas
 import pyarrow
 import pyarrow.parquet
 import pytest
+from support.later import later
 
 from simcse_jax.data import in_memory
 from simcse_jax.data.examples import read_examples
@@ -11,6 +11,7 @@ from simcse_jax.data.in_memory import write_examples
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.sts import read_graded_pairs
 
+datasets = later("datasets")
 PAIRS = [("a cat", "the cat"), ("a dog", "the dog"), ("a cow", "the cow")]
 COLUMNS = {"query": ["a cat", "a dog", "a cow"], "answer": ["the cat", "the dog", "the cow"], "id": [1, 2, 3]}
 
@@ -30,11 +31,11 @@ COLUMNS = {"query": ["a cat", "a dog", "a cow"], "answer": ["the cat", "the dog"
         (pandas.DataFrame(COLUMNS), (COLUMNS["query"], COLUMNS["answer"])),
         (pandas.DataFrame(COLUMNS).astype({"query": "category"}), (COLUMNS["query"], COLUMNS["answer"])),
         (pyarrow.table(COLUMNS), (COLUMNS["query"], COLUMNS["answer"])),
-        (datasets.Dataset.from_dict(COLUMNS).select([0, 2]), (["a cat", "a cow"], ["the cat", "the cow"])),
+        (lambda: datasets.Dataset.from_dict(COLUMNS).select([0, 2]), (["a cat", "a cow"], ["the cat", "the cow"])),
     ],
 )
 def test_examples_are_read_as_those_of_a_file(given, columns, tmp_path):
-    write_examples(given, tmp_path / "new" / "data.parquet", "data")
+    write_examples(given() if callable(given) else given, tmp_path / "new" / "data.parquet", "data")
     found = read_examples(str(tmp_path / "new" / "data.parquet"))
     assert tuple(map(list, found.columns)) == columns
 

@@ -1,9 +1,11 @@
 import jax
 import numpy as np
 import pytest
-from sklearn.linear_model import LogisticRegression
+from support.later import later
 
 from simcse_jax.evaluation import logistic
+
+linear_model = later("sklearn.linear_model")
 
 CHOICES = np.array([0.25, 8.0])
 
@@ -18,7 +20,7 @@ def made(classes: int, rows: int = 240, width: int = 12, scale: float = 1.0):
 
 
 def fitted(inputs, labels, mask, c):
-    return LogisticRegression(C=c, solver="newton-cholesky", tol=1e-10).fit(inputs[mask], labels[mask])
+    return linear_model.LogisticRegression(C=c, solver="newton-cholesky", tol=1e-10).fit(inputs[mask], labels[mask])
 
 
 @pytest.mark.parametrize("classes", [2, 3, 6])

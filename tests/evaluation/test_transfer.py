@@ -1,13 +1,15 @@
 import numpy as np
 import pytest
-from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import f1_score
-from sklearn.model_selection import StratifiedKFold
 from support import senteval_classifier
+from support.later import later
 from support.senteval import WORDS, write, write_all
 
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import logistic, transfer, transfer_files
+
+linear_model, metrics, model_selection = map(
+    later, ("sklearn.linear_model", "sklearn.metrics", "sklearn.model_selection")
+)
 
 VECTORS = dict(zip(WORDS, np.random.default_rng(0).normal(size=(len(WORDS), 6)), strict=True))
 
@@ -31,7 +33,7 @@ VECTORS["?"] = np.zeros(6)
 def test_folds_are_those_of_scikit_learn(labels):
     labels = np.random.default_rng(1).permutation(list(labels))
     folds = transfer.stratified_folds(labels)
-    peer = StratifiedKFold(n_splits=10, shuffle=True, random_state=1111).split(labels, labels)
+    peer = model_selection.StratifiedKFold(n_splits=10, shuffle=True, random_state=1111).split(labels, labels)
     for number, (_, test) in enumerate(peer):
         np.testing.assert_array_equal(np.flatnonzero(folds == number), test)
 
@@ -40,9 +42,9 @@ def expected(inputs, labels, train, test, dev=None):
     """SentEval's loops with scikit-learn: the predictions for `test`, and the development accuracy."""
 
     def fit(c, rows):
-        return LogisticRegression(C=c, solver="newton-cholesky", tol=1e-10).fit(inputs[rows], labels[rows])
+        return linear_model.LogisticRegression(C=c, solver="newton-cholesky", tol=1e-10).fit(inputs[rows], labels[rows])
 
-    kfold = StratifiedKFold(n_splits=10, shuffle=True, random_state=1111)
+    kfold = model_selection.StratifiedKFold(n_splits=10, shuffle=True, random_state=1111)
     inner = [(train, dev)] if dev is not None else [(train[a], train[b]) for a, b in kfold.split(train, labels[train])]
     scores = []
     for c in (2.0**power for power in range(-2, 4)):
@@ -59,7 +61,9 @@ def prepared(found, folds=10):
     if "test" in rows:
         splits = [(rows["train"], rows["test"])]
     else:
-        splits = StratifiedKFold(n_splits=folds, shuffle=True, random_state=1111).split(inputs, found.labels)
+        splits = model_selection.StratifiedKFold(n_splits=folds, shuffle=True, random_state=1111).split(
+            inputs, found.labels
+        )
     return inputs, list(splits), rows.get("dev")
 
 
@@ -74,7 +78,7 @@ def test_each_protocol_is_sent_evals(tmp_path, task):
         accuracies.append(round(100 * np.mean(predicted == found.labels[test]), 2))
         development.append(score)
         if task == "MRPC":
-            assert result["f1"] == pytest.approx(100 * f1_score(found.labels[test], predicted), abs=0.01)
+            assert result["f1"] == pytest.approx(100 * metrics.f1_score(found.labels[test], predicted), abs=0.01)
     assert [fold["accuracy"] for fold in result["folds"]] == pytest.approx(accuracies)
     assert result["accuracy"] == pytest.approx(np.mean(accuracies), abs=0.01)
     assert result["dev_accuracy"] == pytest.approx(np.mean(development), abs=0.01)
@@ -108,7 +112,7 @@ def test_the_papers_protocol_is_that_of_sent_evals_pytorch_classifier(tmp_path, 
         assert (fold["accuracy"], fold["dev_accuracy"]) == pytest.approx((accuracy, score))
         assert fold["regularization"] == pytest.approx(penalty)
         if task == "MRPC":
-            assert result["f1"] == pytest.approx(100 * f1_score(found.labels[test], predicted), abs=0.01)
+            assert result["f1"] == pytest.approx(100 * metrics.f1_score(found.labels[test], predicted), abs=0.01)
 
 
 def test_tasks_that_are_too_small_for_the_papers_protocol_are_refused(tmp_path):

@@ -4,6 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.embeddings import MODEL, clustered, write_parquet
+from support.later import needs
 
 from simcse_jax.encoding.quantization import Clipped, quantize, ranges_of
 from simcse_jax.errors import UserError
@@ -25,7 +26,7 @@ from simcse_jax.index.lance import (
 )
 from simcse_jax.index.similarity import prepared, similarities
 
-pytest.importorskip("lancedb", reason="LanceDB is not installed: pip install 'simcse_jax[lance]'")
+needs("lancedb", "LanceDB is not installed: pip install 'simcse_jax[lance]'")
 VECTORS = clustered(600)
 QUERIES = clustered(8, seed=1)
 FEW = clustered(200)

@@ -7,6 +7,7 @@ import pytest
 from support import xml_store
 from support.embeddings import MODEL, clustered, write_parquet
 from support.jobs import another_job
+from support.later import needs
 from support.models import edit_json
 from support.object_store import NEEDS_GCSFS
 
@@ -17,7 +18,7 @@ from simcse_jax.index import lance, lance_build
 from simcse_jax.index.embedding_files import EmbeddingFiles
 from simcse_jax.index.lance import UNSAID, Kept, LanceIndex, Wanted, read_about
 
-pytest.importorskip("lancedb", reason="LanceDB is not installed: pip install 'simcse_jax[lance]'")
+needs("lancedb", "LanceDB is not installed: pip install 'simcse_jax[lance]'")
 VECTORS = clustered(90)
 
 

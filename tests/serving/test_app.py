@@ -3,14 +3,16 @@ import base64
 
 import httpx
 import numpy as np
-import openai
 import pytest
 from support.fake_server import FakeEncoder, FakeReranker, started
+from support.later import later
 
 from simcse_jax.index.index import Result
 from simcse_jax.serving.app import App, shortened
 from simcse_jax.serving.prometheus import Metrics
 from simcse_jax.serving.service import Limits, Service
+
+openai = later("openai")
 
 GOOD = {"model": "fake", "input": "a"}
 # What is wrong, and the field that the answer names.

@@ -1,15 +1,21 @@
-"""Tasks of mteb made of data at hand. Import it where mteb is installed."""
+"""Tasks of mteb made of data at hand."""
+
+from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import mteb
 import pytest
-from datasets import Dataset
-from mteb.abstasks import AbsTask, AbsTaskClustering, AbsTaskRetrieval, AbsTaskSTS
 
 from simcse_jax.evaluation.sts import Pairs
+from support.later import later
+
+if TYPE_CHECKING:
+    from mteb.abstasks import AbsTask
+
+mteb, abstasks, datasets = later("mteb"), later("mteb.abstasks"), later("datasets")
 
 
 def described(name: str, kind: str, main_score: str, modalities: Sequence[str] = ("text",)) -> mteb.TaskMetadata:
@@ -36,7 +42,7 @@ def at_hand(base: type[AbsTask], data: dict, *description: object, **more: objec
 
 def sts_task(pairs: Pairs, name: str = "LocalSTS") -> type[AbsTask]:
     rows = {"sentence1": pairs.first, "sentence2": pairs.second, "score": pairs.gold.tolist()}
-    return at_hand(AbsTaskSTS, {"test": Dataset.from_dict(rows)}, name, "STS", "cosine_spearman")
+    return at_hand(abstasks.AbsTaskSTS, {"test": datasets.Dataset.from_dict(rows)}, name, "STS", "cosine_spearman")
 
 
 def retrieval_task(folder: Path, name: str = "LocalRetrieval") -> type[AbsTask]:
@@ -48,23 +54,23 @@ def retrieval_task(folder: Path, name: str = "LocalRetrieval") -> type[AbsTask]:
         query, document, grade = line.split("\t")
         judged.setdefault(query, {})[document] = int(grade)
     split = {
-        "corpus": Dataset.from_list(
+        "corpus": datasets.Dataset.from_list(
             [{"id": each["_id"], "title": each["title"], "text": each["text"]} for each in corpus]
         ),
-        "queries": Dataset.from_list(
+        "queries": datasets.Dataset.from_list(
             [{"id": each["_id"], "text": each["text"]} for each in queries if each["_id"] in judged]
         ),
         "relevant_docs": judged,
         "top_ranked": None,
     }
-    return at_hand(AbsTaskRetrieval, {"default": {"test": split}}, name, "Retrieval", "ndcg_at_10")
+    return at_hand(abstasks.AbsTaskRetrieval, {"default": {"test": split}}, name, "Retrieval", "ndcg_at_10")
 
 
 def clustering_task(sentences: list[str], labels: list[int], name: str = "LocalClustering") -> type[AbsTask]:
     """It draws which sentences it scores."""
-    data = {"test": Dataset.from_dict({"sentences": sentences, "labels": labels})}
+    data = {"test": datasets.Dataset.from_dict({"sentences": sentences, "labels": labels})}
     drawn = {"max_fraction_of_documents_to_embed": 0.5, "max_documents_per_cluster": 8, "n_clusters": 3}
-    return at_hand(AbsTaskClustering, data, name, "Clustering", "v_measure", **drawn)
+    return at_hand(abstasks.AbsTaskClustering, data, name, "Clustering", "v_measure", **drawn)
 
 
 def register(patch: pytest.MonkeyPatch, *kinds: type[AbsTask]) -> str:

@@ -5,8 +5,10 @@ import copy
 
 import numpy as np
 import pytest
-from sklearn.model_selection import StratifiedKFold
 
+from support.later import later
+
+model_selection = later("sklearn.model_selection")
 PENALTIES = (1e-5, 1e-4, 1e-3, 1e-2)
 
 
@@ -54,7 +56,7 @@ def fit(inputs, labels, classes, penalty, train, held_out=None, fast=False):
 
 def protocol(inputs, labels, classes, train, test, dev=None, fast=False):
     """The penalty, chosen by folds of `train` or by `dev`, after the classes of `test` and development accuracy."""
-    kfold = StratifiedKFold(n_splits=5 if fast else 10, shuffle=True, random_state=1111)
+    kfold = model_selection.StratifiedKFold(n_splits=5 if fast else 10, shuffle=True, random_state=1111)
     inner = [(train, dev)] if dev is not None else [(train[a], train[b]) for a, b in kfold.split(train, labels[train])]
     scores = []
     for penalty in PENALTIES:
