@@ -190,7 +190,7 @@ def test_a_model_in_parts_is_scored_by_layer_and_never_whole(model_type, pooler,
 @pytest.mark.exact
 def test_a_state_is_resumed_bit_for_bit_and_on_another_layout_up_to_rounding(tmp_path, in_small):
     graph, params, _ = random_model(num_layers=1)
-    chosen = recipe(1, chunk_size=1, by_layer=True)
+    chosen = recipe(1, by_layer=True)
     data = batch(1)
 
     def start(devices, parts):

@@ -42,6 +42,7 @@ def config(tiny_bert, corpus, pairs):
     made = default_config()
     fields = {
         "model.init_from": str(tiny_bert),
+        "model.num_layers": 1,
         "data.train": f"{corpus['csv']},{pairs}",
         "data.max_length": 24,
         "train.batch_size": 8,
