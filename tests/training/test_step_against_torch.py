@@ -10,6 +10,7 @@ from support.steps import term
 from simcse_jax.data.batches import tokenize
 from simcse_jax.data.examples import read_examples
 from simcse_jax.devices.mesh import data_mesh
+from simcse_jax.devices.parts import distribute
 from simcse_jax.huggingface.load import load
 from simcse_jax.huggingface.resolve import resolve
 from simcse_jax.huggingface.tokenizer import Tokenizer
@@ -54,7 +55,7 @@ def train_ours(folder, batches):
     info_nce = term("info_nce", (("similarity", "cosine"), ("symmetric", False)))
     recipe = Recipe("avg", False, Plan(3, "independent"), (info_nce,))
     update = make_step(graph, recipe, mesh)
-    state = init_state(jax.tree.map(jnp.asarray, model.params), settings)
+    state = distribute(init_state(jax.tree.map(jnp.asarray, model.params), settings), mesh)
     losses = []
     for number in range(STEPS):
         batch = {"input_ids": ids[number], "attention_mask": mask[number], "index": np.arange(BATCH, dtype=np.int32)}
