@@ -102,29 +102,31 @@ def test_an_encoder_of_long_texts_is_the_same_encoder(model_type, first_only, mo
     graph, params, _ = random_model(model_type)
     ids, mask = (array[:, 0] for array in random_batch(ROWS, LENGTH))
     places = jnp.arange(LENGTH)[None] * jnp.ones((ROWS, 1), jnp.int32)
-    swapped = Change(positions=places.at[:, 1].set(2).at[:, 2].set(1))
+    swapped = places.at[:, 1].set(2).at[:, 2].set(1)
 
-    def run(**options):
+    def make(**options):
         @jax.jit  # a new one each time: the constants are read while it is traced
-        def gradient(params):
-            def loss(params):
-                last = parameters.merge(graph, params).encoder(
-                    ids, mask, dropout_keys=row_keys(ROWS), dropout_rate=0.2, first_only=first_only, **options
-                )[-1]
-                return jnp.sum(jnp.sin(last) * mask[:, : last.shape[1], None])
+        @jax.value_and_grad
+        def gradient(params, positions):
+            last = parameters.merge(graph, params).encoder(
+                *(ids, mask),
+                change=Change(positions=positions),
+                **{"dropout_keys": row_keys(ROWS), "dropout_rate": 0.2, "first_only": first_only},
+                **options,
+            )[-1]
+            return jnp.sum(jnp.sin(last) * mask[:, : last.shape[1], None])
 
-            return jax.value_and_grad(loss)(params)
+        return gradient
 
-        return gradient(params)
-
-    cases = {"in order": {}, "swapped": {"change": swapped}, "unpadded": {"most_tokens": int(mask.sum())}}
-    expected = {name: run(**cases[name]) for name in ("in order", "swapped")}
+    at_once = make()
+    expected = {"in order": at_once(params, places), "swapped": at_once(params, swapped)}
     expected["unpadded"] = expected["in order"]  # which padding changes in nothing
     assert abs(expected["in order"][0] - expected["swapped"][0]) > 1e-3
     monkeypatch.setattr(attention, "LONG", 4)
     monkeypatch.setattr(attention, "BLOCK", 8)
-    for name, options in cases.items():
-        value, gradients = run(**options)
+    cases = {"in order": (None, {}), "swapped": (swapped, {}), "unpadded": (None, {"most_tokens": int(mask.sum())})}
+    for name, (positions, options) in cases.items():
+        value, gradients = make(**options)(params, positions)
         np.testing.assert_allclose(value, expected[name][0], rtol=1e-5, err_msg=name)
         largest = max(float(jnp.abs(each).max()) for each in expected[name][1].values())
         for parameter, each in gradients.items():
@@ -151,7 +153,8 @@ def test_a_cpu_has_one_head_s_scores_at_a_time_in_both_passes():
 
 @pytest.mark.parametrize("model_type", ["bert", "modernbert"])
 def test_memory_grows_with_the_length_and_not_with_its_square(model_type, monkeypatch):
-    config = dataclasses.replace(random_model(model_type)[2], max_positions=4096)
+    layers = 2 if model_type == "modernbert" else 1  # the second one's tokens see those near them alone
+    config = dataclasses.replace(random_model(model_type, num_layers=layers)[2], max_positions=4096)
     graph, params = build(config, with_head=False)
 
     def temporaries(length):
@@ -206,13 +209,14 @@ def compiled_for(platform, monkeypatch):
 
 
 def model_with_kernels(model_type):
-    _, params, config = random_model(model_type)
+    """BERT's layers are alike; of the others one is enough of each kind."""
+    _, params, config = random_model(model_type, num_layers=1 if model_type == "bert" else 2)
     config = dataclasses.replace(config, attention_kernels=True)
     return build(config, True)[0], params, config
 
 
-def gradient_of(graph, rate=0.0, positions=None, **options):
-    """A new function of parameters, ids, mask and keys: a number of the last hidden states, and its gradient."""
+def number_of(graph, rate=0.0, positions=None, **options):
+    """A new function of parameters, ids, mask and keys: a number of the last hidden states."""
 
     def loss(params, ids, mask, keys):
         change = Change(positions=positions)
@@ -221,7 +225,12 @@ def gradient_of(graph, rate=0.0, positions=None, **options):
         )[-1]
         return jnp.sum(jnp.sin(last.astype(jnp.float32)) * mask[:, :, None])
 
-    return jax.jit(jax.value_and_grad(loss))
+    return loss
+
+
+def gradient_of(graph, **options):
+    """The number and its gradient, compiled."""
+    return jax.jit(jax.value_and_grad(number_of(graph, **options)))
 
 
 def assert_same(found, expected, most):
@@ -251,14 +260,12 @@ def batch():
 )
 def test_a_step_with_kernels_is_the_same_step(model_type, long, batch, monkeypatch):
     graph, params, config = model_with_kernels(model_type)
-    assert_used = {}
-    for case, options in {"padded": {}, "unpadded": {"most_tokens": int(batch[1].sum())}}.items():
-        with monkeypatch.context() as patch:
-            expected = gradient_of(graph, **options)(params, *batch)
-            assert_used[case] = compiled_for("tpu", patch)
-            found = gradient_of(graph, **options)(params, *batch)
-        assert_same(found, expected, 1e-5)
-        assert len(assert_used[case]) >= config.num_layers, "the kernels were not used"
+    expected = gradient_of(graph)(params, *batch)  # which padding changes in nothing
+    used = compiled_for("tpu", monkeypatch)
+    for options in ({}, {"most_tokens": int(batch[1].sum())}):
+        used.clear()
+        assert_same(gradient_of(graph, **options)(params, *batch), expected, 1e-5)
+        assert len(used) >= config.num_layers, "the kernels were not used"
 
 
 @pytest.mark.exact
@@ -279,17 +286,21 @@ def test_a_step_of_several_devices_with_kernels_is_the_same_step(long, batch, mo
 def test_kernels_are_left_out_where_they_do_not_apply(long, batch, monkeypatch):
     graph, params, config = model_with_kernels("modernbert")
     used = compiled_for("tpu", monkeypatch)
-    gradient_of(graph, rate=0.1).trace(params, *batch)
+    jax.eval_shape(number_of(graph, rate=0.1), params, *batch)
     assert not used  # attention's dropout
+    jax.eval_shape(number_of(graph), params, *batch)
+    of_layer, rest = divmod(len(used), config.num_layers)
+    assert of_layer and not rest
+    used.clear()
     places = jnp.arange(LENGTH)[None] * jnp.ones((TEXTS, 1), jnp.int32)
-    gradient_of(graph, positions=places[:, ::-1]).trace(params, *batch)
-    assert len(set(config.local_layers)) > 0 and len(used) % (config.num_layers - len(config.local_layers)) == 0
+    jax.eval_shape(number_of(graph, positions=places[:, ::-1]), params, *batch)
+    assert config.local_layers and len(used) == of_layer * (config.num_layers - len(config.local_layers))
     used.clear()
     without, _ = build(dataclasses.replace(config, attention_kernels=False), True)
-    gradient_of(without).trace(params, *batch)
+    jax.eval_shape(number_of(without), params, *batch)
     assert not used
     monkeypatch.setattr(attention, "LONG", LENGTH)
-    gradient_of(graph).trace(params, *batch)
+    jax.eval_shape(number_of(graph), params, *batch)
     assert not used  # a short text
 
 
