@@ -28,7 +28,7 @@ from simcse_jax.huggingface.tokenizer_checks import (
     panics_in_a_line,
     stated_tokens,
 )
-from simcse_jax.huggingface.tokenizer_rules import MASK_TOKENS, read_usual
+from simcse_jax.huggingface.tokenizer_rules import MASK_TOKENS, read_usual, read_whole
 from simcse_jax.models.config import EncoderConfig, Template
 
 if TYPE_CHECKING:
@@ -262,9 +262,10 @@ def _read(folder: Path) -> tuple["Backend", str | None]:
         mask_token = _stated_mask_token(folder)
     elif (usual := read_usual(folder)) is not None:
         backend, mask_token = usual, None  # the usual one
+    elif (stated := stated_tokens(folder)) and (whole := read_whole(folder)) is not None:
+        backend, mask_token = whole, None
     else:
         os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # it warns that PyTorch is missing
-        stated = stated_tokens(folder)
         from transformers import AutoTokenizer
 
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)

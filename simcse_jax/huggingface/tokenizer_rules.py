@@ -4,6 +4,8 @@ transformers 5 takes only vocabulary, merges, SentencePiece's rules and added to
 vocabulary of WordPiece also from `vocab.txt`): normalizer, pre-tokenizer and post-processor come from the model's
 class, with the settings of `tokenizer_config.json`. A folder is usual if nothing else plays a part: the class is the
 model's, the special tokens are the class's own, and no others are added.
+
+A class that is no model's takes all of `tokenizer.json`, and makes the tokens that the other files name special.
 """
 
 import base64
@@ -36,6 +38,11 @@ CLASSES = {
     "xlm-roberta": ("XLMRobertaTokenizer",),
 }
 MODELS = dict.fromkeys(CLASSES, "WordPiece") | {"roberta": "BPE", "xlm-roberta": "Unigram"}
+# Of no model; and the models whose tokenizers may be of these. For others transformers takes no notice of the class.
+WHOLE = ("PreTrainedTokenizerFast", "TokenizersBackend")
+OF_ANY_CLASS = (*CLASSES, "modernbert", "albert", "camembert")
+NAMED = {f"{name}_token" for name in ROBERTA_TOKENS}
+LARGEST = 100_000  # of a larger vocabulary transformers looks whether it is Mistral's, and then mends its rules
 # Settings and their defaults; the types are those of possible values.
 WORD_PIECE: dict[str, bool | None] = {"do_lower_case": True, "tokenize_chinese_chars": True, "strip_accents": None}
 ROBERTA: dict[str, bool | None] = {"add_prefix_space": False, "trim_offsets": True}
@@ -69,14 +76,32 @@ def read_usual(folder: Path) -> "Tokenizer | None":
         return None
 
 
+def read_whole(folder: Path) -> "Tokenizer | None":
+    """The tokenizer of a folder whose class is no model's; None for any other folder, unusual or damaged."""
+    try:
+        return _whole(folder)
+    except Exception:
+        return None
+
+
+def _files(folder: Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """The contents of `config.json`, `tokenizer_config.json` and, where it is read, `special_tokens_map.json`."""
+    model, config = read_json(folder / "config.json"), _optional(folder / "tokenizer_config.json")
+    names = _optional(folder / "special_tokens_map.json") if "added_tokens_decoder" not in config else {}
+    return model, config, names
+
+
+def _check_fields(folder: Path, config: dict[str, Any], names: dict[str, Any]) -> None:
+    if (folder / "added_tokens.json").exists() or any(config.get(field) or names.get(field) for field in UNUSUAL):
+        raise Unusual
+
+
 def _read(folder: Path) -> "Tokenizer":
     from tokenizers import AddedToken
 
-    model, config = read_json(folder / "config.json"), _optional(folder / "tokenizer_config.json")
-    names = _optional(folder / "special_tokens_map.json") if "added_tokens_decoder" not in config else {}
+    model, config, names = _files(folder)
     kind = _check_class(model, config)
-    if (folder / "added_tokens.json").exists() or any(config.get(field) or names.get(field) for field in UNUSUAL):
-        raise Unusual
+    _check_fields(folder, config, names)
     _check_special_tokens(kind, config, names)
     settings = _settings(kind, config)
     if (folder / "tokenizer.json").is_file():
@@ -92,6 +117,43 @@ def _read(folder: Path) -> "Tokenizer":
     if isinstance(parts.vocabulary, list):
         return _unigram(parts.vocabulary, parts.rules, added, **settings)
     return _word_piece(kind, parts.vocabulary, added, **settings)
+
+
+def _whole(folder: Path) -> "Tokenizer":
+    """The tokenizer of `tokenizer.json`, with the tokens that the other files name as special ones."""
+    from tokenizers import AddedToken, Tokenizer
+
+    model, config, names = _files(folder)
+    _check_fields(folder, config, names)
+    stated_class = config.get("tokenizer_class") or model.get("tokenizer_class")
+    if stated_class not in WHOLE or model.get("model_type") not in OF_ANY_CLASS:
+        raise Unusual
+    whole = read_json(folder / "tokenizer.json")
+    _check_sides(whole)
+    tokens = {token.pop("id"): token for token in whole["added_tokens"]}
+    decoder = {int(number): token for number, token in config.get("added_tokens_decoder", tokens).items()}
+    if decoder != tokens or not whole.get("post_processor"):
+        raise Unusual
+    backend = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    known = {token["content"]: token["special"] for token in tokens.values()}
+    named = {field: value for field, value in config.items() if field.endswith("_token")}
+    # A map's objects are the file's own tokens; others would be added with flags of theirs.
+    named |= {name: _content(value) if _content(value) in known else value for name, value in names.items()}
+    named = {field: content for field, content in named.items() if content}
+    for field, content in named.items():
+        if field not in NAMED or not isinstance(content, str) or not known.get(content, True):
+            raise Unusual
+        if backend.token_to_id(content) is None:
+            raise Unusual
+    if backend.get_vocab_size() > LARGEST:
+        raise Unusual
+    backend.add_special_tokens(
+        [AddedToken(content, normalized=False, special=True) for content in named.values() if content not in known]
+    )
+    added = {token.content for token in backend.get_added_tokens_decoder().values() if token.special}
+    if named.get("mask_token") not in (None, next((token for token in MASK_TOKENS if token in added), None)):
+        raise Unusual
+    return backend
 
 
 def _check_class(model: dict[str, Any], config: dict[str, Any]) -> str:
@@ -122,8 +184,7 @@ def _settings(kind: str, config: dict[str, Any]) -> dict[str, Any]:
 def _parts_of_tokenizer_json(path: Path, kind: str, config: dict[str, Any]) -> Parts:
     """The added tokens must be the class's special tokens, and those listed in `tokenizer_config.json`, if any."""
     whole = read_json(path)
-    if any("left" in str(whole.get(field)).lower() for field in ("truncation", "padding")):
-        raise Unusual
+    _check_sides(whole)
     tokens = {token.pop("id"): token for token in whole["added_tokens"]}
     decoder = {int(number): token for number, token in config.get("added_tokens_decoder", tokens).items()}
     vocabulary = whole["model"]["vocab"]
@@ -139,6 +200,11 @@ def _parts_of_tokenizer_json(path: Path, kind: str, config: dict[str, Any]) -> P
         raise Unusual
     added = [token for _, token in sorted(tokens.items())]
     return Parts(vocabulary, whole["model"].get("merges"), added, _rules(whole.get("normalizer")))
+
+
+def _check_sides(whole: dict[str, Any]) -> None:
+    if any("left" in str(whole.get(field)).lower() for field in ("truncation", "padding")):
+        raise Unusual
 
 
 def _rules(normalizer: dict[str, Any] | None) -> bytes | None:

@@ -1,12 +1,13 @@
 import json
 
 import pytest
-from support import CONFIGS
+from support import CONFIGS, write_model
 from support.layouts import XLMR, write_unigram
 
+from simcse_jax.errors import UserError
 from simcse_jax.huggingface.resolve import resolve
 from simcse_jax.huggingface.tokenizer import Tokenizer, read_backend
-from simcse_jax.huggingface.tokenizer_rules import read_usual
+from simcse_jax.huggingface.tokenizer_rules import read_usual, read_whole
 from simcse_jax.models.config import EncoderConfig
 
 TEXTS = ["Élan VITAL, naïve café!", "漢字 kanji", " leading space", "[MASK] <mask> it", "", "don't\tstop\n", "🎸 rock"]
@@ -218,6 +219,78 @@ def test_other_folders_are_left_to_transformers(config, change, tmp_path):
     if change:
         change(folder)
     assert read_usual(folder) is None
+
+
+GENERIC = {"tokenizer_class": "PreTrainedTokenizerFast"}
+TYPED = {"__type": "AddedToken", "content": "[CLS]"}
+
+
+@pytest.mark.parametrize("model_type", ["bert", "modernbert", "xlm-roberta"])
+@pytest.mark.parametrize(
+    ("config", "names"),
+    [
+        ({}, {}),
+        (
+            {"tokenizer_class": "TokenizersBackend", "mask_token": "[MASK]", "bos_token": None, "do_lower_case": False},
+            {},
+        ),
+        ({"mask_token": "stop", "cls_token": "b"}, {"mask_token": "[MASK]", "sep_token": "cafe"}),
+        ({}, {"cls_token": {"content": "[CLS]", "lstrip": True}}),
+    ],
+    ids=str,
+)
+def test_a_tokenizer_of_no_model_s_class_is_read_whole_as_transformers_reads_it(model_type, config, names, tmp_path):
+    folder = write_bert(tmp_path / "m", lowercase=False, **GENERIC | config)
+    unusual_file("config.json", {"model_type": model_type})(folder)
+    unusual_file("special_tokens_map.json", names)(folder)
+    assert read_whole(folder) is not None
+    backend, mask_token = read_backend(folder)
+    assert mask_token == "[MASK]" and "V" in backend.encode("V").tokens
+    same_as_transformers(folder, backend)
+
+
+def test_a_file_without_added_tokens_is_read_whole(tmp_path):
+    folder = write_model(tmp_path, "modernbert")
+    backend, _ = read_backend(folder)
+    assert read_whole(folder) is not None and len(backend.get_added_tokens_decoder()) == 4
+    same_as_transformers(folder, backend)
+
+
+@pytest.mark.parametrize(
+    ("config", "change"),
+    [
+        ({}, unusual_file("config.json", {"model_type": "qwen2"})),
+        ({"cls_token": "[NEW]"}, None),  # would get a number of its own
+        ({"cls_token": TYPED}, None),
+        ({}, unusual_file("special_tokens_map.json", {"cls_token": TYPED | {"content": "stop"}})),
+        ({"add_bos_token": True}, None),
+        ({"image_token": "stop"}, None),
+        ({"mask_token": "stop"}, None),
+        ({"additional_special_tokens": ["stop"]}, None),
+        ({"added_tokens_decoder": {"0": {"content": "[PAD]", "special": True}}}, None),
+        ({}, edit_tokenizer(lambda parts: parts["added_tokens"][2].update(special=False) or parts)),
+        ({}, edit_tokenizer(lambda parts: parts.update(post_processor=None))),
+        ({}, edit_tokenizer(lambda parts: parts["truncation"].update(direction="Left"))),
+        (
+            {},
+            edit_tokenizer(lambda parts: parts["model"]["vocab"].update({f"w{n}": n for n in range(200, 10**5 + 200)})),
+        ),
+    ],
+)
+def test_what_is_not_read_whole_is_left_to_transformers(config, change, tmp_path):
+    folder = write_bert(tmp_path / "m", **GENERIC | {"cls_token": "[CLS]"} | config)
+    if change:
+        change(folder)
+    assert read_whole(folder) is None
+
+
+def test_a_file_that_is_read_whole_is_checked_first(tmp_path):
+    folder = write_bert(tmp_path / "m", **GENERIC)
+    assert read_backend(folder)[1] == "[MASK]"
+    growing = {"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 9}
+    edit_tokenizer(lambda parts: parts.update(normalizer={"type": "Sequence", "normalizers": [growing] * 9}))(folder)
+    with pytest.raises(UserError, match="normalizer can make"):
+        read_backend(folder)
 
 
 def test_other_folders_of_mpnet_are_left_to_transformers(tmp_path):
