@@ -117,12 +117,14 @@ def test_the_server_gives_openai_s_client_what_the_class_gives(prompted, model, 
         asks = [threading.Thread(target=lambda: late.append(ask_slowly(server.url, texts, go_on))) for _ in range(5)]
         for thread in asks:
             thread.start()
-        while "simcse_requests_in_progress 6.0" not in httpx.get(f"{server.url}/metrics").text:
-            time.sleep(0.01)
-        server.process.send_signal(signal.SIGTERM)
-        with pytest.raises(httpx.TransportError):  # refused, or reset where the port was closed before it was accepted
-            while httpx.get(f"{server.url}/health"):
-                time.sleep(0.01)
+        with httpx.Client(headers={"Connection": "close"}) as again:
+            while "simcse_requests_in_progress 6.0" not in again.get(f"{server.url}/metrics").text:
+                time.sleep(0.05)
+            server.process.send_signal(signal.SIGTERM)
+            # Refused, or reset where the port was closed before it was accepted.
+            with pytest.raises(httpx.TransportError):
+                while again.get(f"{server.url}/health"):
+                    time.sleep(0.05)
         go_on.set()
         for thread in asks:
             thread.join()

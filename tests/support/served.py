@@ -40,8 +40,9 @@ def served(*arguments: object, **environment: str) -> Iterator[Served]:
         rest = threading.Thread(target=lambda: said.extend(process.stdout), daemon=True)
         rest.start()
         try:
-            while httpx.get(f"{found[1]}/ready").status_code != 200:
-                time.sleep(0.05)
+            with httpx.Client() as client:  # each `httpx.get` would read all of the certificates again
+                while client.get(f"{found[1]}/ready").status_code != 200:
+                    time.sleep(0.1)
             yield Served(found[1], process, said)
         finally:
             process.terminate()
