@@ -12,7 +12,7 @@ from benchmarks.side_by_side import Comparison, Contender, Need, compare
 
 
 def fake(title, function="steady", **options):
-    return Contender(title, f"tests.support.fakes:{function}", options)
+    return Contender(title, f"tests.benchmarks.fakes:{function}", options)
 
 
 def answers(*rounds):

@@ -1,4 +1,7 @@
-"""Contenders that compute nothing, for the harness's tests; the harness imports them in its processes."""
+"""Contenders that compute nothing, for the harness's tests; the harness imports them in its processes.
+
+Not in `support`, with which each process would import JAX and the package.
+"""
 
 import os
 from pathlib import Path
