@@ -283,6 +283,15 @@ def test_ties_share_their_rank():
     assert sts.spearman(similarity, gold) == pytest.approx(100 * 0.5)
 
 
+@pytest.mark.parametrize("count", [2, 3, 30, 1379])
+def test_it_is_scipy_s_to_the_last_bit(count):
+    generator = np.random.default_rng(count)
+    similarity, gold = generator.normal(size=count), np.round(generator.normal(size=count) + np.arange(count) % 2, 1)
+    for some in (similarity, np.round(similarity, 1), gold):  # without ties and with some
+        assert sts.spearman(some, gold) == 100 * scipy.stats.spearmanr(some, gold).statistic
+    assert np.isnan(sts.spearman(np.append(similarity, np.nan), np.append(gold, 0.0)))
+
+
 def test_cosines_are_of_length_free_vectors_and_0_for_a_zero_vector():
     first, second = (
         np.array([[3.0, 4.0], [0, 0], [1, 0]], np.float32),
