@@ -133,6 +133,7 @@ def test_a_copy_in_another_process_has_an_identity_of_its_own(tiny_bert):
 
 def test_what_has_no_order_is_refused(model):
     two = {"id": ["1"], "text": ["a"]}
+    model.build_index(["a"])
     for given, message in ((two, "a dict with the columns id, text"), ({"a", "b"}, "a set, not a list")):
         calls = (model.encode, model.build_index, model.add_to_index, model.search, model.encode_counted)
         for call in (*calls, lambda given: model.similarity("a", given)):
