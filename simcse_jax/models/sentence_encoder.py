@@ -124,13 +124,6 @@ def build(
     return graph, dict(shapes)
 
 
-class _OneKey(nnx.Rngs):
-    """Gives the same key whenever one is asked for: where only shapes matter, counting takes half of the time."""
-
-    def params(self) -> jax.Array:
-        return self["default"].key[...]
-
-
 @functools.lru_cache(maxsize=16)  # loading, scoring and training ask for the same one; each takes a tenth of a second
 def _built(config: EncoderConfig, with_head: bool, dtype: jnp.dtype) -> tuple[Graph, dict[str, jax.ShapeDtypeStruct]]:
-    return parameters.abstract(lambda: SentenceEncoder(config, with_head=with_head, rngs=_OneKey(0), dtype=dtype))
+    return parameters.abstract(lambda: SentenceEncoder(config, with_head=with_head, rngs=nnx.Rngs(0), dtype=dtype))
