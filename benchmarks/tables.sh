@@ -109,7 +109,8 @@ SimCSE + whitening,SimCSE + flow" ;;
           --config.data.train=data/sentences.txt --config.train.epochs=1 --config.train.log_every=50 \
           --config.sweep.seeds=42 --config.sweep.metrics=stsb_dev,anisotropy,steps,training_minutes "$@"
       }
-      systems --config.sweep.only="SimCSE at 1e-04,DiffCSE at 1e-04" # RankCSE's teachers
+      # RankCSE's teachers first
+      systems --config.sweep.only="SimCSE at 1e-04,DiffCSE at 1e-04" --config.sweep.baseline="SimCSE at 1e-04"
       ln -sfn "$(realpath "$output/systems/DiffCSE at 1e-04/seed42")" data/teacher_diffcse
       ln -sfn "$(realpath "$output/systems/SimCSE at 1e-04/seed42")" data/teacher_simcse
       systems ;;

@@ -128,11 +128,8 @@ def _whole(folder: Path) -> "Tokenizer":
     stated_class = config.get("tokenizer_class") or model.get("tokenizer_class")
     if stated_class not in WHOLE or model.get("model_type") not in OF_ANY_CLASS:
         raise Unusual
-    whole = read_json(folder / "tokenizer.json")
-    _check_sides(whole)
-    tokens = {token.pop("id"): token for token in whole["added_tokens"]}
-    decoder = {int(number): token for number, token in config.get("added_tokens_decoder", tokens).items()}
-    if decoder != tokens or not whole.get("post_processor"):
+    whole, tokens = _tokenizer_json(folder / "tokenizer.json", config)
+    if not whole.get("post_processor"):
         raise Unusual
     backend = Tokenizer.from_file(str(folder / "tokenizer.json"))
     known = {token["content"]: token["special"] for token in tokens.values()}
@@ -182,11 +179,8 @@ def _settings(kind: str, config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parts_of_tokenizer_json(path: Path, kind: str, config: dict[str, Any]) -> Parts:
-    """The added tokens must be the class's special tokens, and those listed in `tokenizer_config.json`, if any."""
-    whole = read_json(path)
-    _check_sides(whole)
-    tokens = {token.pop("id"): token for token in whole["added_tokens"]}
-    decoder = {int(number): token for number, token in config.get("added_tokens_decoder", tokens).items()}
+    """The added tokens must be the class's special tokens."""
+    whole, tokens = _tokenizer_json(path, config)
     vocabulary = whole["model"]["vocab"]
     numbers = vocabulary
     if MODELS[kind] == "Unigram":
@@ -194,7 +188,7 @@ def _parts_of_tokenizer_json(path: Path, kind: str, config: dict[str, Any]) -> P
         numbers = {piece: number for number, (piece, _) in enumerate(vocabulary)}
     contents = {number: token["content"] for number, token in tokens.items()}
     usual = set(SPECIAL_TOKENS[kind].values()) | ({OLD_UNK} & set(contents.values()) if kind == "mpnet" else set())
-    if decoder != tokens or contents != {numbers[content]: content for content in usual}:
+    if contents != {numbers[content]: content for content in usual}:
         raise Unusual
     if whole["model"]["type"] != MODELS[kind] or not all(token["special"] for token in tokens.values()):
         raise Unusual
@@ -202,9 +196,15 @@ def _parts_of_tokenizer_json(path: Path, kind: str, config: dict[str, Any]) -> P
     return Parts(vocabulary, whole["model"].get("merges"), added, _rules(whole.get("normalizer")))
 
 
-def _check_sides(whole: dict[str, Any]) -> None:
-    if any("left" in str(whole.get(field)).lower() for field in ("truncation", "padding")):
+def _tokenizer_json(path: Path, config: dict[str, Any]) -> tuple[dict[str, Any], dict[int, dict[str, Any]]]:
+    """The file, and its added tokens by number: those listed in `tokenizer_config.json`, if any."""
+    whole = read_json(path)
+    tokens = {token.pop("id"): token for token in whole["added_tokens"]}
+    listed = {int(number): token for number, token in config.get("added_tokens_decoder", tokens).items()}
+    left = any("left" in str(whole.get(field)).lower() for field in ("truncation", "padding"))
+    if left or listed != tokens:
         raise Unusual
+    return whole, tokens
 
 
 def _rules(normalizer: dict[str, Any] | None) -> bytes | None:

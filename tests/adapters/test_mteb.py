@@ -265,9 +265,8 @@ def test_what_mteb_cannot_score_is_refused_in_one_line(tiny_bert, nan_bert, prom
 
 
 def test_an_error_in_mteb_s_own_code_is_a_line_and_one_in_the_model_is_not(tiny_bert, pairs, monkeypatch, tmp_path):
-    empty = at_hand(
-        mteb.abstasks.AbsTaskSTS, {"dev": None}, "LocalEmpty", "STS", "cosine_spearman"
-    )  # without the split test
+    without_test = {"dev": None}
+    empty = at_hand(mteb.abstasks.AbsTaskSTS, without_test, "LocalEmpty", "STS", "cosine_spearman")
     tasks = register(monkeypatch, sts_task(pairs), empty)
     done = call("evaluate", "--model", tiny_bert, "--tasks", tasks, "--output", tmp_path / "scores.json")
     refused(done, "mteb:LocalEmpty: mteb could not score it: KeyError: 'test'")

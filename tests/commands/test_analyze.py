@@ -213,7 +213,7 @@ def test_a_mistake_is_refused_in_one_line_and_nothing_is_written(tmp_path, tiny_
 
 def test_the_papers_figures_are_reached(tmp_path, minilm, senteval, written, monkeypatch):
     """Tables 1 and 3 and Figures 2 to 7 for the fine-tuned MiniLM, and what the authors' own code printed for it."""
-    nothing = Sample([], [], [], np.zeros(0))  # the pairs, which no figure is of, are not encoded as well
+    nothing = Sample([], [], [], np.zeros(0))  # no figure needs the pairs, so they are not encoded as well
     monkeypatch.setattr("simcse_jax.evaluation.analysis.sentences.sample", lambda *_: nothing)
     # Small batches have less padding.
     done = call("analyze", "--model", minilm, "--data", senteval, "--output", tmp_path, "--batch-size", 8)
