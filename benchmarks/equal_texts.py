@@ -1,12 +1,13 @@
-"""Equal texts as negatives, left out, and kept apart by sentence-transformers: what the trained models retrieve.
+"""Equal texts as negatives, left out, and kept apart by us and sentence-transformers: what trained models retrieve.
 
     python -m benchmarks.equal_texts --start MODEL --pairs PAIRS.csv --collections FOLDER FOLDER --output FOLDER
 
 MODEL is a folder that both programs read; PAIRS.csv and the collections are those of `benchmarks.retrieval_data`. Some
-rows of the pairs are drawn, and a tenth of the data are copies of some of these (--of). Each seed trains three models
+rows of the pairs are drawn, and a tenth of the data are copies of some of these (--of). Each seed trains four models
 on them from MODEL, with the same batch size, steps, learning rate, temperature and length: with
-`data.equal_texts=negatives`, with `left_out`, and sentence-transformers' MultipleNegativesRankingLoss with
-`BatchSamplers.NO_DUPLICATES`. All are scored by our evaluator. What is there already is not trained again.
+`data.equal_texts=negatives`, with `left_out`, with `data.no_duplicates`, and sentence-transformers'
+MultipleNegativesRankingLoss with `BatchSamplers.NO_DUPLICATES`. All are scored by our evaluator. What is there already
+is not trained again.
 """
 
 import argparse
@@ -23,7 +24,12 @@ from simcse_jax.training.run import train_and_evaluate
 
 SEEDS = (42, 43, 44)
 LENGTH, TEMPERATURE = 32, 0.05
-NAMES = ("negatives", "left_out", "no_duplicates")
+OURS = {  # fields of data
+    "negatives": {"equal_texts": "negatives"},
+    "left out": {"equal_texts": "left_out"},
+    "kept apart": {"equal_texts": "negatives", "no_duplicates": True},
+}
+NAMES = (*OURS, "kept apart by sentence-transformers")
 
 
 def write_copies(pairs: Path, count: int, of: int, output: Path) -> Path:
@@ -39,12 +45,13 @@ def write_copies(pairs: Path, count: int, of: int, output: Path) -> Path:
     return output
 
 
-def train_ours(args: argparse.Namespace, data: Path, equal_texts: str, seed: int, workdir: Path) -> str:
+def train_ours(args: argparse.Namespace, data: Path, name: str, seed: int, workdir: Path) -> str:
     """Trains with our package; returns the model's name."""
     config = default_config()
     config.seed, config.model.init_from = seed, args.start
     config.model.pooler, config.model.mlp = "avg", "none"
-    config.data.train, config.data.max_length, config.data.equal_texts = str(data), LENGTH, equal_texts
+    config.data.train, config.data.max_length = str(data), LENGTH
+    config.data.update(OURS[name])
     config.data.columns.update(anchor="hypothesis", positive="premise")  # in the order of the file, as theirs
     config.objective.info_nce.temperature = TEMPERATURE
     config.train.batch_size, config.train.epochs = args.batch_size, args.epochs
@@ -111,10 +118,10 @@ def main() -> None:
             folder = args.output / f"{name}-{seed}"
             if seed is None:
                 model = args.start
-            elif name == "no_duplicates":
-                model = train_theirs(args, data, seed, folder)
-            else:
+            elif name in OURS:
                 model = train_ours(args, data, name, seed, folder)
+            else:
+                model = train_theirs(args, data, seed, folder)
             scores = scored(SimCSE(model))["retrieval"]
             found[name].append({task: result["ndcg@10"] for task, result in scores.items()})
             print(name, seed, found[name][-1], flush=True)
