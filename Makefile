@@ -8,7 +8,7 @@ DEV := .venv/requirements-dev.txt $(if $(PEERS),.venv/requirements-peers.txt)
 # Otherwise every process of the tests would compile all modules, and pytest rewrite all tests, once more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: quickstart check test test-all test-exact test-benchmarks test-hostile test-kills test-tpu test-gpu-aot test-onnx test-openvino test-newest test-oldest docs release-check images golden bench lint clean
+.PHONY: quickstart check test test-all test-optimized test-exact test-benchmarks test-hostile test-kills test-tpu test-gpu-aot test-onnx test-openvino test-newest test-oldest docs release-check images golden bench lint clean
 
 quickstart: .venv/requirements.txt
 	bash examples/quickstart.sh $(BIN)/python
@@ -19,17 +19,20 @@ check: .venv/requirements-dev.txt
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# mypy is one of the tests.
+# mypy is one of the tests. MARKS="slow or hostile" runs other tests than the quick ones.
 test: $(DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(if $(MARKS),-m "$(MARKS)")
 
 AS_USERS := JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(BIN)/python -m pytest --ignore=tests/hostile
 
 # The slow tests, compiled quickly; then those of numbers, at least one of each kind, compiled as users do.
 test-all: $(DEV)
 	$(BIN)/python -m pytest --ignore=tests/hostile -m "slow and not optimized" -n $(WORKERS) --dist worksteal
+	$(MAKE) test-optimized
+
+test-optimized: $(DEV)
 	$(AS_USERS) -m optimized -n $(WORKERS) --dist worksteal
 
 # The exact tests that `make test` compiles quickly, compiled as users do. For a new JAX or a change of how steps are
@@ -41,7 +44,8 @@ test-exact: $(DEV)
 test-benchmarks: $(DEV)
 	$(BIN)/python -m pytest -m benchmarks tests/benchmarks -n $(WORKERS) --dist worksteal
 
-# Every command over a table of bad inputs; SECURITY.md has its kinds and counts. Fewer processes than cores: a command has threads.
+# Every command over a table of bad inputs; SECURITY.md has its kinds and counts. PART=0/3 is a third of it, with some of
+# every command. Fewer processes than cores: a command has threads.
 test-hostile: $(DEV)
 	$(BIN)/python -m pytest tests/hostile -m hostile -n $(WORKERS) --dist worksteal
 

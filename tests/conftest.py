@@ -90,7 +90,7 @@ LONG = [
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: item.path.name not in LONG)
+    items.sort(key=lambda item: item.path.name not in LONG and "slow" not in item.keywords)
 
 
 def pytest_collection_finish() -> None:

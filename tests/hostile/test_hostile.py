@@ -1,5 +1,7 @@
 """Every command over a table of bad inputs: a line on standard error and exit code 2, or a right result."""
 
+import os
+
 import pytest
 from hostile.case import EITHER, REFUSED, SAME, Case, Seeds
 from hostile.runner import Runner, environment
@@ -11,10 +13,11 @@ from support import ROOT
 from simcse_jax.__main__ import COMMANDS
 
 TABLE = all_cases()
+PART, PARTS = map(int, (os.environ.get("PART") or "0/1").split("/"))
 
 
 @pytest.mark.hostile
-@pytest.mark.parametrize("case", TABLE, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", TABLE[PART::PARTS], ids=lambda case: case.name)
 def test_case(case, runner):
     found = runner.run(case)
     assert not found, f"{found}\n{case.command} {' '.join(case.arguments)!r:.500}\n{runner.last}"
