@@ -1,9 +1,9 @@
 """Recall and bytes of embeddings in bytes and bits, next to float32: python -m benchmarks.small_embeddings.
 
-Needs a model, files of sentences to search in, and files of queries. Prints a table for docs/background/search.md: for each
-way to keep and search the vectors, how many of the ten nearest rows of the exact search in float32 it finds, the bytes
-of a vector where it is searched and on the disk, and the time of all queries asked together, the best of three. Of an
-index of LanceDB the queries are asked one after the other, once, and the bytes on the disk are those of its whole
+Needs a model, files of sentences to search in, and files of queries. Prints a table for docs/background/search.md: for
+each way to keep and search the vectors, how many of the ten nearest rows of the exact search in float32 it finds, the
+bytes of a vector where it is searched and on the disk, and the time of all queries asked together, the best of three.
+Of an index of LanceDB the queries are asked one after the other, once, and the bytes on the disk are those of its whole
 folder, which has no sentences here.
 """
 

@@ -37,7 +37,8 @@ def help_text() -> str:
         "--data FILE, --model NAME, --eval DATA": "short for --config.data.train, --config.model.init_from and "
         "--config.eval.data",
         "--workdir DIR": FOLDERS["workdir"],
-        "--config.FIELD=VALUE": f"for the rows that do not set the field themselves ({started_as('train')} --help has the fields)",
+        "--config.FIELD=VALUE": "for the rows that do not set the field themselves "
+        f"({started_as('train')} --help has the fields)",
     }
     sections = {"sweep": "The table. A recipe sets the first four."}
     recipes, fields = describe_recipes(FOLDER / "ablations"), describe_fields(FIELDS, sections)
