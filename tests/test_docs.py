@@ -24,8 +24,8 @@ FIELD = re.compile(r"--config\.([a-z][\w.]*[a-z_])")
 SWEEP = {f"sweep.{name}" for name in sweep_defaults("", "", ("stsb_dev",), baseline="")}
 KNOWN_FIELDS = {*FIELDS, *SWEEP}
 FLAGS = {  # besides a parser's options
-    "main": {"config", *SHORT, *FOLDERS},
-    "tune": {"config", *SHORT, "workdir"},
+    "main": {"config", *SHORT, *FOLDERS, "dry-run"},
+    "tune": {"config", *SHORT, "workdir", "dry-run"},
     "sweep": {"config", "over", *SHORT, "workdir"},
     "aot": {"config", *SHORT},
     "search": {"embeddings", "codes"},  # of `search build`
