@@ -6,8 +6,8 @@ MODEL is a folder that both programs read; PAIRS.csv and the collections are tho
 rows of the pairs are drawn, and a tenth of the data are copies of some of these (--of). Each seed trains four models
 on them from MODEL, with the same batch size, steps, learning rate, temperature and length: with
 `data.equal_texts=negatives`, with `left_out`, with `data.no_duplicates`, and sentence-transformers'
-MultipleNegativesRankingLoss with `BatchSamplers.NO_DUPLICATES`. All are scored by our evaluator. What is there already
-is not trained again.
+MultipleNegativesRankingLoss with `BatchSamplers.NO_DUPLICATES`. All are scored by our evaluator, with --documents as
+in `simcse-jax evaluate`. What is there already is not trained again.
 """
 
 import argparse
@@ -105,13 +105,14 @@ def main() -> None:
     parser.add_argument("--output", required=True, type=Path)
     parser.add_argument("--rows", type=int, default=1280)
     parser.add_argument("--of", type=int, default=0)
+    parser.add_argument("--documents", type=int, default=0)
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--learning-rate", type=float, default=5e-5)
     args = parser.parse_args()
     args.output.mkdir(parents=True, exist_ok=True)
     data = write_copies(args.pairs, args.rows, args.of, args.output / "pairs.csv")
-    scored = retrieval.Retrieval(retrieval.read(args.collections), ("ndcg@10",))
+    scored = retrieval.Retrieval(retrieval.read(args.collections, documents=args.documents), ("ndcg@10",))
     found: dict[str, list[dict[str, float]]] = {"start": [], **{name: [] for name in NAMES}}
     for seed in (None, *SEEDS):
         for name in NAMES if seed else ("start",):
