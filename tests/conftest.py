@@ -77,7 +77,7 @@ with contextlib.suppress(ImportError):
 
 share_contexts()
 
-# Files with long tests. They begin first: at the end no process waits for another one's long test.
+# Files with long tests. They and slow tests begin first: at the end no process waits for another one's long test.
 LONG = [
     "test_notebook.py",
     "test_tutorial.py",
