@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def main() -> None:
-    """Prints the figures of `docs/background/architecture.md`."""
+    """Prints the figures."""
     package = Path(sys.argv[1] if len(sys.argv) > 1 else "simcse_jax")
     files = {path: path.read_text(encoding="utf-8") for path in sorted(package.rglob("*.py"))}
     trees = {path: ast.parse(text) for path, text in files.items()}

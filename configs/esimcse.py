@@ -4,10 +4,10 @@
 code agree on batch 64, 1 epoch, τ = 0.05, γ = 0.995, 32 tokens, SimCSE's head in training only, an evaluation every
 125 steps, and the learning rates. The queue, the rate of repetition and dropout are those of the code's script.
 
-Both readings are the paper's, as printed. The code differs in three things. It repeats up to min(10, ⌊rate · tokens⌋)
-less one tokens (`views.repetition_reading=released`). Its momentum encoder starts from random weights, because it is
-copied before the pretrained ones are read (`objective.momentum_contrast.reading=released`). And it empties the queue
-at the start of each further epoch, which one epoch does not notice.
+Both readings are the paper's, as printed. The code repeats up to min(10, ⌊rate · tokens⌋) less one tokens
+(`views.repetition_reading=released`), and its momentum encoder starts from random weights, because it is copied before
+the pretrained ones are read (`objective.momentum_contrast.reading=released`). What no field says: it draws the
+repetitions once, before training, has a queue per GPU, and empties it at the start of each further epoch.
 
 ⚠ The paper's text could not be read whole again here; it has dropout 0.15 for both large models, the script for
 RoBERTa-large alone.
