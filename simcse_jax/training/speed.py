@@ -2,14 +2,13 @@
 
 import collections
 import time
-from typing import Any
 
 import jax
 import numpy as np
 
 from simcse_jax.host.progress import Progress
 
-AHEAD, FEWEST = 1.0, 2  # the host may be so many seconds before the devices, or so many steps, if these take longer
+AHEAD, FEWEST = 1.0, 2  # the host may be so many seconds of work before the devices, and so many steps at least
 
 
 class Speed:
@@ -68,21 +67,19 @@ class Steps:
     def __init__(self, bar: Progress):
         """Counts on `bar`."""
         self._bar = bar
-        self._running: collections.deque[tuple[float, Any]] = collections.deque()  # when dispatched; the loss
+        self._running: collections.deque[jax.Array] = collections.deque()  # losses
+        self._began, self._finished, self._most = 0.0, 0, FEWEST
 
     def dispatched(self, loss: jax.Array) -> None:
         """Adds a step by its loss, and counts the steps that have finished.
 
-        Waits where the host is more than `AHEAD` before the devices: a run that is to end, because of a signal, first
-        finishes what was dispatched.
+        Waits where the host is more than `AHEAD` before the devices, at the rate of the steps until now: a run that is
+        to end, because of a signal, first finishes what was dispatched.
         """
-        self._running.append((time.monotonic(), loss))
-        while self._running and (self._running[0][1].is_ready() or self._is_far_ahead):
+        self._began = self._began or time.monotonic()
+        self._running.append(loss)
+        while self._running and (self._running[0].is_ready() or len(self._running) > self._most):
             self._count()
-
-    @property
-    def _is_far_ahead(self) -> bool:
-        return len(self._running) > FEWEST and self._running[-1][0] - self._running[0][0] > AHEAD
 
     def wait(self) -> None:
         """Waits for all steps, and counts each as it finishes."""
@@ -90,8 +87,9 @@ class Steps:
             self._count()
 
     def _count(self) -> None:
-        _, loss = self._running.popleft()
-        jax.block_until_ready(loss)
+        loss = jax.block_until_ready(self._running.popleft())
+        self._finished += 1
+        self._most = max(FEWEST, int(AHEAD * self._finished / max(time.monotonic() - self._began, 1e-6)))
         self._bar.advance(1, lambda: describe(np.asarray(loss)))
 
 
