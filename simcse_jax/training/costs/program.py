@@ -266,7 +266,8 @@ class Program:
             (callee,) = self._callees(line)
             lines = self.computations[callee]
             root = next(x for x in lines.values() if x.is_root)
-            made = [lines[name] for name in root.operands] if root.opcode == "tuple" else [root] * len(line.arrays)
+            made = [lines[name] for name in root.operands] if root.opcode == "tuple" else [root]
+            made = [maker for maker in made for _ in maker.arrays]  # one may return several, e.g. a reduction's two
         written = []
         for array, maker in zip(line.arrays, made, strict=True):
             while maker.opcode == "bitcast":

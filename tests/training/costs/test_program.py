@@ -280,6 +280,26 @@ def test_a_gpu_s_program_is_read_with_its_launches_and_consumers():
     assert sum(each.bytes for each in program.consumers()) == program.bytes_accessed()
 
 
+def test_a_fusion_may_return_several_arrays_of_one_instruction():
+    program = Program("""\
+HloModule jit_f, is_scheduled=true
+
+%fused (p.0: s32[9,512]) -> ((s32[9], s32[9]), s32[9,512]) {
+  %p.0 = s32[9,512]{1,0} parameter(0)
+  %reverse = s32[9,512]{1,0} reverse(%p.0), dimensions={1}
+  %zero = s32[] constant(0)
+  %reduce = (s32[9]{0}, s32[9]{0}) reduce(%reverse, %p.0, %zero, %zero), dimensions={1}, to_apply=%larger
+  ROOT %tuple = ((s32[9]{0}, s32[9]{0}), s32[9,512]{1,0}) tuple(%reduce, %reverse)
+}
+
+ENTRY %main (x: s32[9,512]) -> ((s32[9], s32[9]), s32[9,512]) {
+  %x = s32[9,512]{1,0} parameter(0)
+  ROOT %fusion = ((s32[9]{0}, s32[9]{0}), s32[9,512]{1,0}) fusion(%x), kind=kInput, calls=%fused
+}
+""")
+    assert program.bytes_accessed() == 4 * (9 * 512 + 9 + 9 + 9 * 512)
+
+
 PLACES = list(np.ndindex(2, 4, 1))  # of eight chips
 
 
