@@ -56,7 +56,6 @@ from simcse_jax.index.placed import Storage
 from simcse_jax.index.similarity import similarities
 from simcse_jax.models.config import DTYPES, SIMILARITIES
 from simcse_jax.models.head import PREFIX
-from simcse_jax.models.model_types import ROTARY
 from simcse_jax.models.modules import PREFIX as MODULES
 from simcse_jax.runs import exporting
 from simcse_jax.runs.card_fields import CardFields, card_fields
@@ -300,6 +299,9 @@ class SimCSE:
         """The embedder; an option that is not None replaces the model's own value."""
         pooler, size, batch_size = options.get("pooler"), options.get("truncate_dim"), options.get("batch_size")
         max_length, normalize = options.get("max_length"), options.get("normalize_to_unit")
+        if not is_whole(self.max_length, 3, self.config.max_length):
+            most = self.config.max_length
+            raise UserError(f"model.max_length is {self.max_length!r:.60}; it must be a whole number from 3 to {most}")
         check_options(pooler, batch_size, max_length, self.max_length, normalize)
         pooler, use_head = choose_pooler(self._model, self.pooler if pooler is None else pooler)
         embedder = dataclasses.replace(
@@ -404,10 +406,7 @@ class SimCSE:
         """All that the embeddings depend on: indexes and half-encoded files belong to it."""
         embedder = self._configured(**with_prompt_of(EncodeOptions(), self.prompts, *DOCUMENT_PROMPTS))
         settings = repr((self.config, self.max_length))
-        more = repr(self.config.convolutions) if self.config.convolutions else ""
-        if self.config.positions == ROTARY:
-            more += repr((self.config.rotary_base, self.config.local_rotary_base))
-            more += repr((self.config.local_layers, self.config.window))
+        more = self.config.identity
         if embedder.modules or not embedder.include_prompt:
             more += repr((embedder.modules, embedder.include_prompt))
         if self.normalize != self._model.normalize and self.similarity_fn_name != "cosine":  # of directions alone

@@ -417,6 +417,23 @@ def test_an_index_belongs_to_the_rotations_and_the_windows_too(tmp_path):
         (folder / "config.json").write_text(json.dumps(config | change))
         found.append(SimCSE(str(folder)).identity())
     assert len(set(found)) == 4
+    for kind, changes in (
+        ("llama", {"rope_scaling": {"rope_type": "linear", "factor": 8.0}}),
+        ("gemma3_text", {"use_bidirectional_attention": False, "sliding_window": 4}),  # the same window in numbers
+    ):
+        folder = write_model(tmp_path / kind, kind)
+        before = SimCSE(str(folder)).identity()
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps(config | changes))
+        assert SimCSE(str(folder)).identity() != before, kind
+
+
+@pytest.mark.parametrize("length", [2, 65, 10.0, None])
+def test_a_length_that_the_model_cannot_have_is_refused(model, length):
+    changed = copy.copy(model)
+    changed.max_length = length
+    with pytest.raises(UserError, match=rf"model\.max_length is {length}; it must be a whole number from 3 to 64"):
+        changed.encode("the cat")
 
 
 def test_embeddings_in_bytes_and_bits_are_those_of_the_numbers(model, tmp_path):

@@ -134,7 +134,7 @@ class CrossEncoder:
     def score_of_each(
         self, queries: Sequence[str], documents: Sequence[Sequence[str]], advance: Callable[[int], object] | None = None
     ) -> list[Float32[np.ndarray, " n"]]:
-        """The scores of each query with its own documents.
+        """The scores of each query with its own documents; a `UserWarning` says how many pairs were cut.
 
         Args:
           queries: Q texts.
@@ -144,8 +144,9 @@ class CrossEncoder:
         if not queries:
             return []
         pairs = [(query, text) for query, own in zip(queries, documents, strict=True) for text in own]
-        scores = self._configured().encode(pairs, advance).embeddings[:, 0]
-        return np.split(scores, np.cumsum([len(own) for own in documents])[:-1])
+        scores, cut = self._configured().encode(pairs, advance)
+        warn_of_cut(cut, self.max_length, stacklevel=3)
+        return np.split(scores[:, 0], np.cumsum([len(own) for own in documents])[:-1])
 
     def check_one_label(self, what: str) -> Self:
         """This object, if it has a single label; `what` needs one.
@@ -165,6 +166,7 @@ class CrossEncoder:
         """All that the scores depend on."""
         model, tokenizer = self._weights.model, self._weights.tokenizer
         about = repr((model.config, self.max_length, model.pooler, model.config.modules, self._prompt, tokenizer.typed))
+        about += model.config.identity
         arrays = [np.asarray(value) for _, value in sorted(model.params.items())]
         digest = sha256(np.frombuffer(about.encode() + tokenizer.content(), np.uint8), *arrays)
         return {"name": public_value("model.init_from", self.name), "dtype": self.dtype, "sha256": digest}

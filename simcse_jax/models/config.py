@@ -14,6 +14,7 @@ from simcse_jax.models.model_types import (
     MODEL_TYPES,
     MOST_LAYERS,
     NONE,
+    ROTARY,
     WORD_VECTORS,
     ModelType,
     RotaryScaling,
@@ -266,6 +267,16 @@ class EncoderConfig:
     attention_kernels: bool = dataclasses.field(default=False, repr=False)  # whether the hardware's own may be used
     mask_token_id: int | None = dataclasses.field(default=None, repr=False)  # its tokenizer's, if that is known
     modules: tuple[Module, ...] = dataclasses.field(default=(), repr=False)  # after its own pooler and head
+
+    @property
+    def identity(self) -> str:
+        """What embeddings depend on besides the weights and the repr; indexes and half-encoded files keep it."""
+        found = repr(self.convolutions) if self.convolutions else ""
+        if self.positions == ROTARY:
+            found += repr((self.rotary_base, self.local_rotary_base)) + repr((self.local_layers, self.window))
+        if self.causal or self.rotary_scaling:
+            found += repr((self.causal, self.rotary_scaling))
+        return found
 
     @property
     def token_size(self) -> int:

@@ -1,6 +1,7 @@
 """The teachers: models that are read once, and their embeddings of all training sentences."""
 
 import dataclasses
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from simcse_jax.encoding.embedder import Embedder, on_local_devices
 from simcse_jax.errors import UserError, why
 from simcse_jax.host.outputs import output_folder
 from simcse_jax.host.storage import local_path, sha256, writing
+from simcse_jax.huggingface.cross_encoder import is_cross_encoder
 from simcse_jax.huggingface.load import choose_pooler_aloud
 from simcse_jax.models import parameters
 from simcse_jax.objectives.registry import needing
@@ -56,11 +58,14 @@ def read_teachers(config: Section, size: int) -> list[Embedder]:
 
 def _read_teacher(field: str, name: str) -> Embedder:
     try:
+        if is_cross_encoder(name):
+            raise UserError(f"{name} is a cross-encoder; score candidates with mine --judge, and leave the field empty")
         model = load_model(name)
+        pooler = choose_pooler_aloud(model, None, stacklevel=2)
     except UserError as error:
         raise UserError(f"{field}: {error}") from None
     settings = model.settings
-    teacher = on_local_devices(model, model.tokenizer, choose_pooler_aloud(model, None, stacklevel=2), "float32")
+    teacher = on_local_devices(model, model.tokenizer, pooler, "float32")
     prompt = resolve_prompt(settings.prompts, settings.default_prompt_name, None, None)
     batch_size = 64 * len(jax.local_devices())
     teacher = dataclasses.replace(teacher, normalize=model.normalize, prompt=prompt, batch_size=batch_size)
@@ -108,7 +113,7 @@ def _key(teacher: Embedder, sentences: list[str]) -> str:
     arrays = [np.asarray(value) for _, value in sorted(teacher.params.items())]
     architecture = parameters.merge(teacher.graph, parameters.sentence_encoder(teacher.params)).encoder.config
     about = (architecture, teacher.pooler, teacher.use_head, teacher.max_length, teacher.normalize, teacher.prompt)
-    text = repr((*about, teacher.include_prompt, teacher.modules, sentences)).encode()
+    text = (repr((*about, teacher.include_prompt, teacher.modules, sentences)) + architecture.identity).encode()
     return sha256(np.frombuffer(text + teacher.tokenizer.content(), np.uint8), *arrays)
 
 
@@ -122,6 +127,8 @@ def _write(file: Path, embeddings: np.ndarray) -> None:
                 np.save(opened, embeddings)
             with temporary.open("ab") as opened:
                 opened.write(_digest(np.memmap(temporary, np.uint8, "r")))
+                opened.flush()
+                os.fsync(opened.fileno())  # before the rename, which means that it is whole
             put_in_place(temporary, file)
         finally:
             temporary.unlink(missing_ok=True)

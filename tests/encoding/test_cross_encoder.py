@@ -95,6 +95,11 @@ def test_the_order_of_pairs_their_batches_and_copies_change_nothing(model):
     )
 
 
+def test_pairs_that_are_cut_are_said_wherever_they_are_scored(model):
+    with pytest.warns(UserWarning, match="2 sentences were longer than 64 tokens"):
+        model.score_of_each(["the " * 200], [["home", "x"]])
+
+
 def test_documents_are_ranked(model):
     documents = ["home", "the cat", "x", "home"]
     scores = model.predict([("a dog", text) for text in documents])

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from support import call, lines, random_model, refused, train_args, write_model
 from support.checks import cosine, random
+from support.cross_encoders import write_cross_encoder
 from support.resuming import trained_and_resumed
 from support.steps import alone, batch, recipe, settings, term
 
@@ -216,6 +217,8 @@ def test_a_student_comes_near_its_teacher(tiny_bert, corpus, tmp_path):
 
 
 def test_teachers_and_data_that_do_not_fit_are_refused(tiny_bert, corpus, larger, tmp_path):
+    judge = write_cross_encoder(tmp_path / "judge")
+
     def args(data, name, by, *more):
         chosen = ["--config.objective.info_nce.weight=0", f"--config.objective.{name}.weight=1"]
         chosen += ["--config.model.mlp=none"]
@@ -232,6 +235,7 @@ def test_teachers_and_data_that_do_not_fit_are_refused(tiny_bert, corpus, larger
         (args(corpus["txt"], "ranking_distillation", ""), "must be set for objective.ranking_distillation"),
         (args(corpus["txt"], "margin_mse", larger), "objective.margin_mse.weight: needs hard negatives"),
         (args(corpus["csv"], "gist", ""), "config.teacher.model: must be set for objective.gist"),
+        (args(corpus["csv"], "gist", judge), f"config.teacher.model: {judge} is a cross-encoder; score candidates"),
         (args(corpus["csv"], "margin_mse", ""), "no scores of positives and hard negatives, but objective.margin_mse"),
         (args(corpus["csv"], "gist", larger, f"--config.teacher.kept={corpus['csv']}"), "config.teacher.kept"),
         (args(corpus["csv"], "gist", larger, "--config.teacher.kept=gs://b/f"), "must be a folder on a disk"),
