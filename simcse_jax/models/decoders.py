@@ -67,10 +67,15 @@ def gemma3(config: dict[str, Any], kind: ModelType, where: str) -> Read:
     """Gemma 3 (arXiv:2503.19786): local and global layers rotate by bases of their own. A text that is read in both
     directions, as by EmbeddingGemma (arXiv:2509.20354), has windows to both sides."""
     parts = _heads(config, kind, where)
-    refuse(config, {"query_pre_attn_scalar": (parts["head_dim"],), "attn_logit_softcapping": (None,)}, where)
+    refuse(
+        {"query_pre_attn_scalar": 256} | config,  # transformers' default
+        {"query_pre_attn_scalar": (parts["head_dim"],), "attn_logit_softcapping": (None,)},
+        where,
+    )
     ropes = config.get("rope_parameters") or {}
     if not isinstance(ropes, dict):
         raise UserError(f"{where}: rope_parameters is {ropes!r:.60}; it must have {GLOBAL} and {LOCAL}")
+    config = {field: value for field, value in config.items() if field != LENGTH}  # not read where layers differ
     base, scaling = _rotation(config, f"rope_parameters.{GLOBAL}", ropes.get(GLOBAL), ("rope_theta", 1e6), where)
     others = {field: value for field, value in config.items() if field != "rope_scaling"}  # the global layers'
     local, other = _rotation(others, f"rope_parameters.{LOCAL}", ropes.get(LOCAL), ("rope_local_base_freq", 1e4), where)
@@ -155,7 +160,10 @@ def _scaling(config: Mapping[str, Any], kind: str, stated: Mapping[str, Any], na
     if factor < 1:
         raise UserError(f"{where}: {name}.factor is {factor}; it must be 1 or more")
     most = whole(config, "max_position_embeddings", None, where)
-    length = whole(asked | {f"{name}.{LENGTH}": stated.get(LENGTH, most)}, f"{name}.{LENGTH}", None, where)
+    if config.get(LENGTH) is not None:  # transformers takes this one where a file has both
+        length = whole(config, LENGTH, None, where)
+    else:
+        length = whole(asked | {f"{name}.{LENGTH}": stated.get(LENGTH, most)}, f"{name}.{LENGTH}", None, where)
     low, high = (numbers.get(field, 0.0) for field in ("low_freq_factor", "high_freq_factor"))
     attention, rounded = 1.0, True
     if kind == "yarn":

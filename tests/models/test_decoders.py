@@ -43,6 +43,22 @@ def test_older_and_newer_fields_of_rotations_say_the_same():
 
 YARN = {"rope_type": "yarn", "factor": 4.0}
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+
+
+def test_a_gemma_without_a_scale_of_attention_has_transformers_own():
+    config = {name: value for name, value in CONFIGS["gemma3_text"].items() if name != "query_pre_attn_scalar"}
+    assert EncoderConfig.from_hugging_face(config | {"head_dim": 256}, "m").head_size == 256
+    with pytest.raises(UserError, match="query_pre_attn_scalar is 256; only 12 is supported"):
+        EncoderConfig.from_hugging_face(config, "m")
+
+
+@pytest.mark.parametrize("scaling", [YARN, LLAMA3])
+def test_the_length_before_scaling_counts_in_either_place(scaling):
+    length = "original_max_position_embeddings"
+    for place, own in ((scaling | {length: 32}, {}), (scaling, {length: 32}), (scaling | {length: 9}, {length: 32})):
+        assert read("llama", rope_scaling=place, **own).rotary_scaling.length == 32
+
+
 WRONG = [
     ("qwen3", {"auto_map": {"AutoModel": "x.Y"}}, "auto_map is {'AutoModel': 'x.Y'}; only None is supported"),
     ("qwen2", {"is_causal": False}, "is_causal is False; only True is supported"),

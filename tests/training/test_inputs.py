@@ -62,6 +62,15 @@ def test_a_decoder_has_no_masked_words_to_guess(corpus, tmp_path):
     assert not run.exists()
 
 
+def test_a_shuffled_text_has_no_last_token_for_a_decoder(corpus, tmp_path):
+    folder, run = write_model(tmp_path / "decoder", "qwen3"), tmp_path / "run"
+    shuffled = ["--config.views.positive_change=shuffled", "--config.model.pooler=last"]
+    refused(
+        call("train", *train_args(folder, corpus["txt"], corpus["dev"], run, *shuffled)), "the pooler last does not"
+    )
+    assert not run.exists()
+
+
 def test_a_batch_that_does_not_divide_names_the_nearest_that_do(tiny_bert, corpus, tmp_path):
     args = train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / "run", "--config.parallel.devices=3")
     refused(call("train", *args), "train.batch_size=8", "6 and 9")
