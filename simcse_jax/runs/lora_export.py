@@ -1,5 +1,6 @@
 """A run's LoRA as a folder of PEFT's."""
 
+import json
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,9 @@ from simcse_jax.huggingface.resolve import resolve
 from simcse_jax.models import parameters
 from simcse_jax.models.head import HEADS
 from simcse_jax.models.lora import lora_of
+from simcse_jax.objectives.registry import comes_from_outside
 from simcse_jax.runs.loading import checkpoints_of, choose_step, trained_config
-from simcse_jax.runs.run_files import MODULES
+from simcse_jax.runs.run_files import KEPT, MODULES
 from simcse_jax.runs.state import FINGERPRINT, model_has_lora, split_shapes, with_parts
 from simcse_jax.runs.workdir import Workdir
 
@@ -35,7 +37,7 @@ from peft import AutoPeftModelForFeatureExtraction
 model = AutoPeftModelForFeatureExtraction.from_pretrained("this folder")
 ```
 
-An embedding is what the pooler `{pooler}` makes of the last hidden states{around}.
+An embedding is what the pooler `{pooler}` makes of the last hidden states{around}.{more}
 """
 
 
@@ -67,7 +69,8 @@ def adapter_writer(folder: Folder, step: int | str | None = None) -> Callable[[P
     encoder = with_parts(trained_config(folder, run), fields)
     with checkpoints_of(folder) as checkpoints:
         chosen = choose_step(checkpoints, workdir, step)
-        trained = checkpoints.restore_params(chosen, split_shapes(encoder, run["config"])[0])
+        others = comes_from_outside(run["config"]["objective"])
+        trained = checkpoints.restore_params(chosen, split_shapes(encoder, run["config"])[0], others=others)
         own = parameters.sentence_encoder(trained, checkpoints.tower(chosen))
     for name, value in own.items():
         if not np.isfinite(np.asarray(value)).all():
@@ -79,7 +82,13 @@ def adapter_writer(folder: Folder, step: int | str | None = None) -> Callable[[P
     name = public_value("model.init_from", fields["init_from"], run.get("hub"))
     around = f" of a sentence in the place of [X] in `{text}`" if (text := fields.get("template")) else ""
     pooler = scoring_pooler(run["config"])
-    card = CARD.format(base=name, pooler=pooler, rank=settings.rank, alpha=settings.alpha, around=around)
+    more = " It has unit length." if run["model"].get(KEPT, {}).get("normalize") else ""
+    prompts = {role: text for role, text in run["model"].get("prompts", {}).items() if text}
+    if prompts:
+        more += "\n\nTexts put before sentences:\n\n" + "\n".join(
+            f"- {role}: `{json.dumps(text, ensure_ascii=False)}`" for role, text in prompts.items()
+        )
+    card = CARD.format(base=name, pooler=pooler, rank=settings.rank, alpha=settings.alpha, around=around, more=more)
 
     def write(target: Path) -> None:
         write_adapter(own, encoder, target, base=base, revision=revision, sha=sha, dropout=fields["lora"]["dropout"])

@@ -24,7 +24,8 @@ from simcse_jax.huggingface.public_names import base_name, is_from_hub, public_v
 from simcse_jax.huggingface.resolve import resolve
 from simcse_jax.huggingface.sentence_transformers import describe
 from simcse_jax.huggingface.weight_names import NAMES
-from simcse_jax.models.config import MASK_TOKEN
+from simcse_jax.models.config import MASK_TOKEN, SIMILARITIES
+from simcse_jax.models.model_types import ROTARY
 from simcse_jax.models.pooling import FIRST_TOKEN
 from simcse_jax.runs.run_files import AGAINST_START, BEST_STEP, FREE, plain
 
@@ -58,6 +59,8 @@ POOLING = {
     "mask_token": 'mask = mask * (batch["input_ids"] == tokenizer.mask_token_id).unsqueeze(-1)\n'
     "    embeddings = (states[-1] * mask).sum(1) / mask.sum(1)  # of the mask token",
 }
+# By the similarities of `models.config`.
+COMPARED = dict(zip(SIMILARITIES, ("cosine", "dot product", "Euclidean distance", "Manhattan distance"), strict=True))
 PAIRS_IN = (".tsv", ".csv", ".txt")  # files of graded pairs, by the ends of their names
 
 
@@ -127,7 +130,7 @@ def description(model: Pretrained, run: Mapping[str, Any]) -> str:
     if not model.config.num_layers:  # word vectors
         text = f"The average of the vectors of its words, at most {model.max_length}. Made from `{base}`"
     size = model.settings.truncate_dim or model.config.sentence_size
-    start = f"A sentence encoder: {size} numbers a sentence, to be compared by cosine."
+    start = f"A sentence encoder: {size} numbers a sentence, to be compared by {COMPARED[model.settings.similarity]}."
     if truncated_to(model):
         start += f" They are the first of {model.config.sentence_size}; `truncate_dim` takes more or fewer."
     text = f"{start} {text} with simcse_jax {run['versions'].get('simcse_jax', '')}".rstrip() + "."
@@ -254,6 +257,7 @@ def _with_transformers(arguments: str, model: Pretrained) -> list[str]:
     prompt = model.settings.prompts.get(model.settings.default_prompt_name or "", "")
     names = NAMES[model.config.model_type]
     imports, head = ["from transformers import AutoModel, AutoTokenizer"], []
+    right = ', padding_side="right"' if model.config.positions == ROTARY else ""  # its files may say left
     if model.has_head and names.has_pooler:
         head = [f"    embeddings = torch.tanh(model.{names.pooler}(embeddings))  # the head"]
     elif model.has_head:
@@ -271,7 +275,7 @@ def _with_transformers(arguments: str, model: Pretrained) -> list[str]:
         SENTENCES,
         *([f"sentences = [{json.dumps(prompt)} + sentence for sentence in sentences]"] if prompt else []),
         *(["sentences = [sentence.lower() for sentence in sentences]"] if model.tokenizer.lowers_first else []),
-        f"tokenizer = AutoTokenizer.from_pretrained({arguments})",
+        f"tokenizer = AutoTokenizer.from_pretrained({arguments}{right})",
         f"model = AutoModel.from_pretrained({arguments}).eval()",
         f'batch = tokenizer(sentences, padding=True, truncation=True, max_length={max_length}, return_tensors="pt")',
         "with torch.no_grad():",

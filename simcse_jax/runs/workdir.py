@@ -236,8 +236,9 @@ def settings_of(config: Section, model: Pretrained, prompts: Mapping[str, str]) 
         return {"prompts": dict(prompts)} if prompts else {}
     stated = {"normalize": model.normalize} | model.settings._asdict()
     kept, own = {name: value for name, value in stated.items() if name in KEPT_FIELDS}, model.settings.prompts
-    others = {name: text for name, text in prompts.items() if text not in own.values()}  # not by another name
-    return {"prompts": own | others, KEPT: kept}
+    usual = own.get(model.settings.default_prompt_name or "")
+    trained = {} if {*prompts.values()} == {usual} else prompts  # all texts have the one that `encode` puts before them
+    return {"prompts": {**own, **trained}, KEPT: kept}
 
 
 def _is_unfinished(folder: Folder) -> bool:

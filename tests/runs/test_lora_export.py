@@ -52,20 +52,46 @@ def run_folder(folder, **fields):
     return folder
 
 
-@pytest.mark.parametrize("weight", [0.0, 0.1])
-def test_a_head_of_masked_words_is_left_out_and_that_is_said(weight, tmp_path, monkeypatch, capsys):
-    saved = SimpleNamespace(
-        steps=[3],
-        best=3,
-        restore_params=lambda step, shapes: {name: np.zeros(each.shape) for name, each in shapes.items()},
-        tower=lambda step: 0,
-        close=lambda: None,
+@pytest.fixture
+def saved(monkeypatch):
+    """A checkpoint of zeros; `others` says whether it was read as one that may have more."""
+
+    def restore_params(step, shapes, others):
+        found.others = others
+        return {name: np.zeros(each.shape) for name, each in shapes.items()}
+
+    found = SimpleNamespace(
+        steps=[3], best=3, restore_params=restore_params, tower=lambda step: 0, close=lambda: None, others=None
     )
-    monkeypatch.setattr(lora_export, "checkpoints_of", lambda folder: contextlib.closing(saved))
+    monkeypatch.setattr(lora_export, "checkpoints_of", lambda folder: contextlib.closing(found))
+    return found
+
+
+def test_parameters_of_an_objective_of_one_s_own_are_left_out(saved, tmp_path):
+    adapter_writer(run_folder(tmp_path, own_loss={"weight": 1.0}))
+    assert saved.others
+
+
+def test_the_card_says_how_embeddings_are_made(saved, tmp_path):
+    folder = run_folder(tmp_path)
+    run = json.loads((folder / "run.json").read_text())
+    run["model"] |= {"prompts": {"query": "Instruct: \n", "document": ""}, "kept": {"normalize": True}}
+    (folder / "run.json").write_text(json.dumps(run))
+    (tmp_path / "out").mkdir()
+    adapter_writer(folder)(tmp_path / "out")
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert card.endswith(
+        'hidden states. It has unit length.\n\nTexts put before sentences:\n\n- query: `"Instruct: \\n"`\n'
+    )
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.1])
+def test_a_head_of_masked_words_is_left_out_and_that_is_said(weight, saved, tmp_path, capsys):
     write = adapter_writer(run_folder(tmp_path, mlm={"weight": weight}))
     assert ("its head of masked words is left out" in capsys.readouterr().out) == bool(weight)
     (tmp_path / "out").mkdir()
     write(tmp_path / "out")
+    assert not saved.others
     assert len(load_file(tmp_path / "out" / WEIGHTS)) == 8  # A and B of queries and values
 
 

@@ -32,7 +32,9 @@ HEADLESS = SimpleNamespace(
     max_length=128,
     normalize=False,
     settings=DEFAULTS,
-    config=SimpleNamespace(model_type="bert", sentence_size=384, num_layers=6, convolutions=None, modules=()),
+    config=SimpleNamespace(
+        model_type="bert", sentence_size=384, num_layers=6, convolutions=None, modules=(), positions="from zero"
+    ),
     tokenizer=SimpleNamespace(lowers_first=False),
 )
 
@@ -322,6 +324,7 @@ CASES = [
     ("albert", "avg", False),
     ("bert", "mask_token", False),
     ("distilbert", "mask_token", True),
+    ("qwen3", "last", False),  # whose tokenizer pads on the left
 ]
 
 
@@ -333,6 +336,9 @@ def test_the_snippets_of_all_three_libraries_run(model_type, pooler, has_head, t
     architecture = "BertForCL" if has_head else "BertModel"  # the reference's class says that there is a head
     source = support.write_model(tmp_path / "source", model_type, architectures=[architecture])
     model = dataclasses.replace(load(str(source)), pooler=pooler)
+    if model_type == "qwen3":
+        settings = source / "tokenizer_config.json"
+        settings.write_text(json.dumps(json.loads(settings.read_text()) | {"padding_side": "left"}))
     if pooler == "mask_token":
         add_mask_token(source)
         model = dataclasses.replace(model, template="the cat [X] sat on [MASK].")
@@ -352,11 +358,13 @@ def test_the_snippets_of_a_model_with_settings_of_its_own(tmp_path, monkeypatch)
     pytest.importorskip("torch")
     pytest.importorskip("sentence_transformers")
     source = support.write_model(tmp_path / "source", "bert")
-    settings = Settings({"query": "the ", "document": ""}, "query")
+    settings = Settings({"query": "the ", "document": ""}, "query", "dot")
     model = dataclasses.replace(load(str(source)), pooler="avg", normalize=True, settings=settings)
     (tmp_path / "export").mkdir()
     write_model(model, tmp_path / "export")
-    found = snippets(model_card.model_card(model, a_run(), None, "export"))
+    card = model_card.model_card(model, a_run(), None, "export")
+    found = snippets(card)
+    assert "32 numbers a sentence, to be compared by dot product." in card
     ours, *others = (run_snippet(code, tmp_path, monkeypatch) for code in reversed(found.values()))
     np.testing.assert_allclose(np.linalg.norm(ours, axis=1), 1, atol=1e-5)
     for theirs in others:

@@ -1,5 +1,6 @@
 import errno
 import json
+from types import SimpleNamespace
 
 import pytest
 from support import train_args
@@ -8,7 +9,8 @@ from simcse_jax.config.checks import validate
 from simcse_jax.config.fields import default_config
 from simcse_jax.config.flags import parse
 from simcse_jax.errors import UserError
-from simcse_jax.runs.workdir import Workdir, identity
+from simcse_jax.huggingface.sentence_transformers import Settings
+from simcse_jax.runs.workdir import Workdir, identity, settings_of
 
 
 def test_it_reads_a_run_s_files(trained):
@@ -98,3 +100,22 @@ def test_a_full_disk_is_the_one_that_is_written_to(tmp_path, monkeypatch):
     monkeypatch.setattr("simcse_jax.runs.workdir.write_encoder_files", full)
     with pytest.raises(UserError, match=r"^written\.json: cannot be written: No space left"):
         Workdir(tmp_path / "run").create(default_config(), {}, None, None, 0)
+
+
+@pytest.mark.parametrize(
+    ("own", "default", "prompts", "kept"),
+    [
+        # Loading adds an empty prompt of documents, which others of the file would come after.
+        ({"query": "q: ", "document": "", "passage": "p: "}, None, {"query": "q: ", "document": "p: "}, "p: "),
+        ({"query": "q: ", "document": "p: "}, None, {"query": "q: ", "document": ""}, ""),
+        ({"query": "q: ", "document": "d: ", "sts": "s: "}, "sts", {"query": "s: ", "document": "s: "}, "d: "),
+        ({"query": "q: ", "document": "d: ", "sts": "s: "}, "sts", {"query": "q: ", "document": "s: "}, "s: "),
+        ({"query": "q: ", "document": "d: "}, None, {}, "d: "),
+    ],
+)
+def test_a_model_that_keeps_its_settings_has_the_prompts_it_was_trained_with(own, default, prompts, kept):
+    config = default_config()
+    config.model.keep_settings = True
+    model = SimpleNamespace(normalize=True, settings=Settings(prompts=own, default_prompt_name=default))
+    found = settings_of(config, model, prompts)["prompts"]
+    assert found == own | {"document": kept}
