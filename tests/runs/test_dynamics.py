@@ -153,6 +153,14 @@ def test_step_0_is_the_start_of_the_run(trained, tiny_bert):
     assert geometry.measure(embed, geometry.read(data)).spearman == pytest.approx(before, abs=1e-3)
 
 
+def test_a_start_that_was_saved_is_measured_once(trained, tmp_path):
+    """As of runs with `eval.against_start`."""
+    run = shutil.copytree(trained, tmp_path / "run")
+    first, *_ = steps_of(run)
+    (run / "checkpoints" / str(first)).rename(run / "checkpoints" / "0")
+    assert [kept.step for kept in checkpoint_encoders(as_path(str(run)))] == steps_of(run)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
