@@ -44,8 +44,8 @@ class Corpus(Part):
     cut: int = 0  # the number of sentences that were cut
 
     @property
-    def _stored(self) -> tuple[int, int, bool]:
-        return *self.input_ids.shape[1:], self.present is not None
+    def _stored(self) -> tuple[int, int, bool, bool]:
+        return *self.input_ids.shape[1:], self.present is not None, self.texts is not None
 
     @property
     def num_rows(self) -> int:

@@ -156,8 +156,8 @@ class Part(AnyCorpus):
 
     @property
     @abc.abstractmethod
-    def _stored(self) -> tuple[int, int, bool]:
-        """C, T, and whether rows may lack columns."""
+    def _stored(self) -> tuple[int, int, bool, bool]:
+        """C, T, whether rows may lack columns, and whether batches have the numbers of texts."""
 
     @property
     def num_columns(self) -> int:
@@ -181,4 +181,4 @@ class Part(AnyCorpus):
     @property
     def shape(self) -> tuple[object, ...]:
         """What batches must share to be computed by one program."""
-        return self.num_columns, self._stored[1], self.lengths, self._stored[2]
+        return self.num_columns, self.lengths, *self._stored[1:]

@@ -44,12 +44,16 @@ def open_prepared(config: Section, tokenizer: Tokenizer) -> dict[str, PreparedCo
                 f"config.data.train={name}: every batch needs rows of the whole corpus, which a bucket gives too "
                 "slowly; set data.local_cache to a folder on this host's disk, into which it is copied first"
             )
-        if is_remote(folder):
-            wanted = keeps_apart(config) or leaves_equal_out(config, read_manifest(folder).columns)
+    separate = data.batching == ONE_SOURCE
+    remote = {name: folder for name, folder in folders.items() if is_remote(folder)}
+    columns = {name: read_manifest(folder).columns for name, folder in folders.items()} if remote else {}
+    for name, folder in folders.items():
+        if name in remote:
+            most = columns[name] if separate else max(columns.values())  # where rows lack columns, they are read too
+            wanted = keeps_apart(config) or leaves_equal_out(config, most)
             paths[name] = local_copy(folder, data.local_cache, processes.is_first(), texts=wanted)
         else:
             paths[name] = Path(folder)
-    separate = data.batching == ONE_SOURCE
     if paths and not separate:
         first, *others = paths.values()
         if others:

@@ -66,7 +66,6 @@ def read_corpus(
     field, most = longest(config)
     if most > model.config.max_length:
         raise UserError(f"config.{field}={most}: {model.name} takes at most {model.config.max_length} tokens")
-    _check_repeated(config, model)
     _check_template(config, model, tokenizer)
     if prepared := open_prepared(config, tokenizer):
         check_roles(config, [name for name, each in prepared.items() if each.num_columns == 1], len(prepared))
@@ -79,14 +78,15 @@ def read_corpus(
     else:
         found = _tokenized(config, model, tokenizer, examples)
     check_corpus(config, found)
+    if config.views.positive_change == REPEATED:
+        for part in found.parts:
+            _check_repeated(config, model, int(part.places[min(1, part.num_columns - 1)]))
     return found
 
 
-def _check_repeated(config: Section, model: Pretrained) -> None:
-    """Refuses positives that would have more tokens than the model takes, once some are repeated."""
-    views, length = config.views, (lengths_of(config) or Lengths(*[config.data.max_length] * 2)).positive
-    if views.positive_change != REPEATED:
-        return
+def _check_repeated(config: Section, model: Pretrained, length: int) -> None:
+    """Refuses positives of `length` tokens that would have more than the model takes, once some are repeated."""
+    views = config.views
     longer = length + Repeated(views.repetition, views.repetition_reading).most(length)
     if longer > model.config.max_length:
         raise UserError(

@@ -127,3 +127,12 @@ def test_a_source_s_part_of_a_joined_corpus_has_no_more_than_it_needs():
     np.testing.assert_array_equal(pairs.input_ids, joined.input_ids[5:9, :2, :16])
     assert OneSource(("a", "b", "c"), (triplets, pairs, alone)).prompts == joined.prompts
     assert len({part.fingerprint for part in (triplets, pairs, alone)}) == 3
+
+
+def test_sources_share_programs_if_both_compare_texts_or_neither(corpus):
+    alike = random_corpus(22, 3, 24, 1)
+    compares = dataclasses.replace(alike, texts=np.zeros((22, 3), np.int32))
+    for other, count in ((alike, 1), (compares, 2)):
+        both = OneSource(("a", "b"), (corpus.parts[0], other))
+        assert len({part.shape for part in both.parts}) == count
+        assert len(both.batches(BATCH, 5).sizes(12, 1, unpad=False).tokens) == count

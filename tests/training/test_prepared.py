@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from support.corpora import prepare, tokenizer_of
 from support.object_store import NEEDS_GCSFS
 from support.resuming import trained_and_resumed
 
+from simcse_jax import training
 from simcse_jax.config import default_config
 from simcse_jax.data.batches import Batches
 from simcse_jax.data.draws import ORDER, permutation
@@ -169,6 +171,25 @@ def test_several_corpora_that_do_not_fit_are_told_what_helps(prepared, tiny_bert
     refused(run("lines", more=[unused]), f"{unused[2:]}: {tmp_path / 'lines'} has one column of sentences")
     refused(run("lines", "wide", more=[unused, one_source]), f"{unused[2:]}: {tmp_path / 'lines'} has one column")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(("batching", "copied"), [("", [True, True]), ("one_source", [False, True])])
+def test_copies_have_the_texts_that_are_compared(batching, copied, tiny_bert, corpus, tmp_path, monkeypatch):
+    """Those of sentences alone too, where their rows are in batches with pairs."""
+    folders, wanted = {"lines": corpus["txt"], "triplets": corpus["csv"]}, []
+    for name, data in folders.items():
+        prepare(tmp_path / name, tiny_bert, data, keep_text=True)
+
+    def local_copy(folder, cache, is_first, texts):
+        wanted.append(texts)
+        return Path(folder)
+
+    monkeypatch.setattr(training.prepared, "is_remote", lambda folder: True)
+    monkeypatch.setattr(training.prepared, "local_copy", local_copy)
+    config = short_run(",".join(str(tmp_path / name) for name in folders), tiny_bert, corpus)
+    config.data.local_cache, config.data.mixed, config.data.batching = str(tmp_path), not batching, batching
+    opened = open_prepared(config, tokenizer_of(tiny_bert))
+    assert wanted == copied and [each.texts for each in opened.values()] == copied[-len(opened) :]
 
 
 @NEEDS_GCSFS

@@ -276,3 +276,14 @@ def test_repeated_tokens_are_refused_where_the_model_has_a_template_already(conf
     fields = validate(changed(config, **{"views.positive_change": "repeated"}))
     with pytest.raises(UserError, match=r"repeats words of the template that .*tiny-bert has, too"):
         read_corpus(fields, own, own.tokenizer)
+
+
+def test_repeated_tokens_need_room(config, model, tmp_path):
+    """Also where a sentence is its own positive, of the anchors' length."""
+    (tmp_path / "long.txt").write_text(f"{'the cat ' * 40}\n" * 20)
+    alone = changed(config, data__train=str(tmp_path / "long.txt"), views__positive_change="repeated")
+    read(changed(alone, data__max_length=32), model)
+    read(changed(alone, data__max_length=60, data__lengths__anchor=32), model)
+    for fields in ({"data__max_length": 60}, {"data__max_length": 16, "data__lengths__anchor": 60}):
+        with pytest.raises(UserError, match=r"a positive of 60 tokens then has up to 78, and .* takes at most 64"):
+            read(changed(alone, **fields), model)

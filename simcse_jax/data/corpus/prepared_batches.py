@@ -40,8 +40,8 @@ class PreparedCorpus(Part):
     taught = None  # a prepared corpus has no text for a teacher
 
     @property
-    def _stored(self) -> tuple[int, int, bool]:
-        return self.prepared.num_columns, self.prepared.length, self.prepared.mixed
+    def _stored(self) -> tuple[int, int, bool, bool]:
+        return self.prepared.num_columns, self.prepared.length, self.prepared.mixed, self.texts
 
     @property
     def num_rows(self) -> int:
