@@ -10,7 +10,9 @@ from simcse_jax.host.storage import local_path
 from simcse_jax.huggingface.hub import split_name
 
 LISTS = ("data.train", "eval.retrieval.data", "eval.postprocess_data")  # these may name several sources
-MODELS = ("model.init_from", "model.generator", "data.augment.mlm_model")  # these fields may name a model on the hub
+# These fields may name a model on the hub.
+MODELS = ("model.init_from", "model.generator", "teacher.model", "teacher.second", "data.augment.mlm_model")
+TEXTS = ("data.columns.", "data.prompts.", "model.template", "views.positive_template")  # no names of files
 
 
 def public_value(field: str, value: Any, hub: Collection[str] | None = None) -> str:
@@ -21,7 +23,7 @@ def public_value(field: str, value: Any, hub: Collection[str] | None = None) -> 
     """
     if isinstance(value, list | tuple):
         return ", ".join(str(item) for item in value)
-    if not isinstance(value, str) or field.startswith("data.columns."):
+    if not isinstance(value, str) or field.startswith(TEXTS):
         return str(value)
     if len(parts := sources(field, value)) > 1:
         return ",".join(public_value(field, part, hub) for part in parts)

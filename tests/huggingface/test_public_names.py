@@ -26,6 +26,11 @@ from simcse_jax.huggingface.public_names import from_hub, public_value
         ("model.init_from", "configs/removed", "removed"),  # a folder that was removed
         ("eval.data", "SentEval/downstream", "downstream"),
         ("data.columns.anchor", "question/title", "question/title"),
+        ("data.prompts.anchor", "query/passage: ", "query/passage: "),
+        ("model.template", "either/or [X] [MASK]", "either/or [X] [MASK]"),
+        ("views.positive_template", 'This / "[X]" means [MASK].', 'This / "[X]" means [MASK].'),
+        ("teacher.model", "BAAI/bge-base-en", "BAAI/bge-base-en"),
+        ("teacher.second", "/home/ann/runs/first", "first"),
         ("train.learning_rate", 3e-05, "3e-05"),
         ("eval.tasks", ["STS12", "STS13"], "STS12, STS13"),
     ],
