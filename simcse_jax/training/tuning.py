@@ -30,6 +30,7 @@ from simcse_jax.evaluation.tasks import RETRIEVAL
 from simcse_jax.host.storage import local_path
 from simcse_jax.huggingface.load import Pretrained
 from simcse_jax.huggingface.sentence_transformers import DOCUMENT_PROMPTS
+from simcse_jax.objectives.registry import needing
 from simcse_jax.runs.loading import load_model
 
 LOOKED_AT = 1000  # rows whose lengths are looked at
@@ -167,6 +168,8 @@ def name_retrieval(config: config_dict.ConfigDict) -> None:
 def rows_to_hold_out(config: config_dict.ConfigDict, data: Data) -> int:
     """How many rows are held out to choose the checkpoint and to compare it with the start."""
     if config.eval.data or config.eval.retrieval.data or data.width == 1:
+        return 0
+    if needing(config.objective, "labels") or needing(config.objective, "teacher"):  # by which nothing is held out
         return 0
     count = min(MANY, max(data.rows // 10, min(FEW, 3 * data.rows // 10)))
     return count if count >= 2 * FEWEST else 0

@@ -166,3 +166,9 @@ def test_steps_follow_from_the_number_of_rows(rows, width, batch, steps):
     assert found["train.batch_size"] == batch
     assert (found["train.max_steps"] or found["train.epochs"] * (rows // batch)) == steps
     assert found["eval.every"] == (steps // 10 if steps > 500 else 0)
+
+
+def test_nothing_is_held_out_of_what_a_teacher_teaches(complete, tiny_bert):
+    teacher = ("--config.objective.gist.weight=1", f"--config.teacher.model={tiny_bert}")
+    config, _ = complete(PAIRS, ["question", "answer"], "csv", *teacher)
+    assert config.data.held_out == 0
