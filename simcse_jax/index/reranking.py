@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from simcse_jax.encoding.arguments import is_whole
 from simcse_jax.encoding.cross_encoder import CrossEncoder
 from simcse_jax.errors import UserError
 from simcse_jax.index.index import Result
@@ -26,8 +27,12 @@ def reranked(
       threshold: the smallest score that is kept; None for any.
 
     Raises:
-      UserError: when the results have no texts, as those of an index of embeddings alone.
+      UserError: when the results have no texts, as those of an index of embeddings alone, or an argument is wrong.
     """
+    if isinstance(queries, str) or len(queries) != len(results):
+        raise UserError("reranked takes a list of queries, and as many lists of results as `search` gives for them")
+    if not is_whole(top_k, 1):
+        raise UserError(f"top_k {top_k!r:.60}: must be a whole number, 1 or more")
     texts = [[result.sentence for result in own] for own in results]
     if any(own and not any(own) for own in texts):
         raise UserError(f"{judge.name}: reranks texts, and the index has none; build it of embeddings with sentences")

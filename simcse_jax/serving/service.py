@@ -243,9 +243,11 @@ class Service:
         if self.limits.cut:  # what comes after would be cut anyway, once it has been tokenized
             texts = [each[:most] if isinstance(each, str) else (each[0][:most], each[1][:most]) for each in texts]
         for number, text in enumerate(texts):
-            size = len(text) if isinstance(text, str) else max(map(len, text))
-            if size > most:
-                raise _too_long(f"{size:,} characters", number, encoder, param)
+            query, document = ("", text) if isinstance(text, str) else text
+            if len(query) > most:
+                raise _too_long(f"{len(query):,} characters", 0, encoder, "query")
+            if len(document) > most:
+                raise _too_long(f"{len(document):,} characters", number, encoder, param)
         numbers: dict[str | tuple[str, str], int] = {}
         rows = [numbers.setdefault(text, len(numbers)) for text in texts]
         sentences = await self._tokenize([*numbers], encoder)

@@ -78,6 +78,7 @@ def _check_views_differ(config: Section) -> None:
         and max(rates) <= 0  # -1: the same as another one
         and not noise
         and not changed
+        and views.positive_template in ("", model.template)
         and not model.dual_encoder
     ):
         raise UserError(

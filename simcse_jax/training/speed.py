@@ -2,6 +2,7 @@
 
 import collections
 import time
+from typing import Any
 
 import jax
 import numpy as np
@@ -67,7 +68,7 @@ class Steps:
     def __init__(self, bar: Progress):
         """Counts on `bar`."""
         self._bar = bar
-        self._running: collections.deque[jax.Array] = collections.deque()  # losses
+        self._running: collections.deque[Any] = collections.deque()  # losses; JAX does not declare is_ready
         self._began, self._finished, self._most = 0.0, 0, FEWEST
 
     def dispatched(self, loss: jax.Array) -> None:

@@ -192,6 +192,9 @@ def test_documents_are_scored_with_their_query_and_equal_ones_once():
         assert encoder.batches == [] and service.waiting == 0
         with pytest.raises(Invalid, match=r"documents\[1\] has too many tokens, together with the query; this model"):
             await service.rerank("ab", ["b", "b" * 14], None)
+        with pytest.raises(Invalid, match=r"query has 2,000 characters; this model") as error:
+            await service.rerank("a" * 2000, ["b", "a"], None)
+        assert error.value.param == "query"
         service.warm()
         assert judge.warmed == judge.shapes()
 
