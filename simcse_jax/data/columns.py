@@ -158,15 +158,20 @@ def _by_order(
             f"{where}: which columns to use? It has {', '.join(names)}; set data.columns.anchor (and positive, "
             "negative)"
         )
-    for name in sentences if where.lower().endswith((".csv", ".tsv")) else ():
-        if len(name.split()) > 3 or len(name) > 60 or name.strip().endswith(ENDS):
-            raise UserError(
-                f"{where}: {name!r:.60} looks like a sentence, not like a column's name; the first line must name "
-                "the columns, e.g. sent0,sent1,hard_neg (or set data.columns.anchor)"
-            )
+    check_header(sentences, where, "the columns, e.g. sent0,sent1,hard_neg (or set data.columns.anchor)")
     left_out = tuple(name for name in content if name not in sentences)
     places = [list(names).index(name) for name in sentences]
     return Chosen(places, Negatives(min(2, count), count), tuple(range(count)), unread=left_out)
+
+
+def check_header(names: Sequence[str], where: str, remedy: str) -> None:
+    """Refuses a table of a text file whose first line is a sentence, which would be lost."""
+    for name in names if where.lower().endswith((".csv", ".tsv")) else ():
+        if len(name.split()) > 3 or len(name) > 60 or name.strip().endswith(ENDS):
+            raise UserError(
+                f"{where}: {name!r:.60} looks like a sentence, not like a column's name; the first line must name "
+                f"{remedy}"
+            )
 
 
 def _plain(name: str) -> str:

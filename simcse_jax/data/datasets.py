@@ -15,6 +15,9 @@ def read_hub_dataset(specification: str) -> Table:
     """The names of all columns, and the rows, of `NAME[:CONFIG[:SPLIT]]`; NAME may be a folder of `datasets`."""
     data, where = _load_hub_dataset(specification), f"hf:{specification}"
     names = list(data.column_names)
+    for name, feature in data.features.items():
+        if getattr(feature, "decode", False):  # pictures and sounds, for which libraries may be missing, are not read
+            data = data.cast_column(name, type(feature)(decode=False))
     named = [with_names(getattr(data.features.get(name), "names", None)) for name in names]
 
     def rows() -> Iterator[Row]:

@@ -43,7 +43,9 @@ def write_examples(given: Any, path: Path, name: str, used: bool = False) -> Non
         return _check_same(every, path, name)
     if path.exists() and OURS not in (pyarrow.parquet.read_schema(path).metadata or {}):
         raise UserError(f"{path}: exists and was not written for a run; choose another workdir")
-    schema = first.schema.with_metadata({OURS: b"of a program"})
+    text = pyarrow.string()  # of a column that is empty so far: texts may follow
+    fields = [field.with_type(text) if pyarrow.types.is_null(field.type) else field for field in first.schema]
+    schema = pyarrow.schema(fields, metadata={OURS: b"of a program"})
     with replacing_file(path) as file, pyarrow.parquet.ParquetWriter(file, schema) as writer:
         for part in every:
             writer.write_table(_made(lambda part=part: part.cast(schema), name, "its rows differ"))
@@ -73,10 +75,11 @@ def _parts(given: Any, name: str) -> Iterator[pyarrow.Table]:
         return
     if isinstance(given, str | bytes) or not hasattr(given, "__iter__"):
         raise UserError(f"{name} {given!r:.60}: give a file's name, sentences, tuples of them, or a table")
-    rows = enumerate(given)
+    rows, of_first = enumerate(given), list[str]()
     while part := list(itertools.islice(rows, ROWS)):
         if isinstance(part[0][1], Mapping):
-            yield _made(lambda part=part: pyarrow.Table.from_pylist([dict(row) for _, row in part]), name)
+            of_first = of_first or [*part[0][1]]
+            yield _made(lambda part=part: pyarrow.Table.from_pylist(_of_names(part, of_first, name)), name)
             continue
         fields = [_fields(row, number, name) for number, row in part]
         names = _names(fields[0])
@@ -84,6 +87,16 @@ def _parts(given: Any, name: str) -> Iterator[pyarrow.Table]:
             if _names(row) != names:
                 raise UserError(f"{name}: item {number} is {row!r:.60}, item {part[0][0]} {fields[0]!r:.60}")
         yield pyarrow.table(dict(zip(names, map(list, zip(*fields, strict=True)), strict=True)))
+
+
+def _of_names(part: Iterable[tuple[int, Any]], names: list[str], given: str) -> list[dict[str, Any]]:
+    """Dictionaries with the fields of the first one, in its order; of others PyArrow would read nothing."""
+    found = []
+    for number, row in part:
+        if late := [name for name in row if name not in names and row[name] is not None]:
+            raise UserError(f"{given}: item {number} has {late[0]!r:.60}, which item 0 lacks; give it there too (None)")
+        found.append({name: row.get(name) for name in names})
+    return found
 
 
 def _of_table(given: Any, columns: list[Any], name: str) -> Iterator[pyarrow.Table]:

@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any
 
-from simcse_jax.data.columns import USUAL_NAMES, check_unique
+from simcse_jax.data.columns import USUAL_NAMES, check_header, check_unique
 from simcse_jax.data.files import READERS, count_parquet, files_of, read_parquet
 from simcse_jax.data.rows import MISSING, START, Place, Row, is_text, reported, size_and_time
 from simcse_jax.errors import UserError, broken
@@ -169,6 +169,7 @@ def _choose(names: list[str], column: str | None, where: str) -> str:
         raise UserError(f"{where}: which column to use? It has {', '.join(names)}; name one with column (--column)")
     else:
         column = usual or names[0]
+        check_header([column], where, "the column, e.g. sentence; a .txt file has none, or name this one (--column)")
     check_unique(names, column, where)
     return column
 

@@ -151,3 +151,13 @@ def test_a_split_of_a_tensorflow_dataset_is_read(prepared, split, count):
 )
 def test_a_bad_tensorflow_dataset_is_refused_by_name(prepared, rest, columns, parts):
     refused(f"tfds:{rest}", f"tfds:{rest}", *parts, **columns)
+
+
+def test_sounds_and_pictures_next_to_the_texts_are_not_decoded(tmp_path):
+    """For which a library may be missing."""
+    sound = {"bytes": b"not a sound", "path": None}
+    data = datasets.Dataset.from_dict({"text": ["a b", "c d"], "sound": [sound, sound]})
+    data = data.cast_column("sound", datasets.Audio())
+    data.save_to_disk(tmp_path / "saved")
+    found = read_examples(f"hf:{tmp_path / 'saved'}", {"anchor": "text"})
+    assert [*found.columns[0]] == ["a b", "c d"]

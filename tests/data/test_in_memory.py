@@ -97,3 +97,14 @@ def test_what_is_no_data_is_refused_and_nothing_is_written(given, message, tmp_p
     with pytest.raises(UserError, match=message):
         write_examples(given, tmp_path / "data.parquet", "data")
     assert not list(tmp_path.iterdir())
+
+
+def test_dictionaries_have_the_fields_of_the_first_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(in_memory, "ROWS", 2)
+    rows = [{"anchor": "a", "positive": "b", "negative": None}] * 3
+    late = [{"negative": "d", "positive": "c", "anchor": "a"}, {"anchor": "a", "positive": "e"}]
+    write_examples([*rows, *late], tmp_path / "data.parquet", "data")
+    found = pyarrow.parquet.read_table(tmp_path / "data.parquet").to_pydict()
+    assert found == {"anchor": ["a"] * 5, "positive": [*"bbbce"], "negative": [None, None, None, "d", None]}
+    with pytest.raises(UserError, match="data: item 1 has 'negative', which item 0 lacks"):
+        write_examples([late[1], late[0]], tmp_path / "other.parquet", "data")

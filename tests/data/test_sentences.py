@@ -49,6 +49,7 @@ def test_only_the_chosen_column_must_be_text(tmp_path):
     ("name", "content", "column", "message"),
     [
         ("a.csv", "n,body\n1,x\n", None, r"a\.csv: which column to use\? It has n, body"),
+        ("a.csv", "A dog runs.\nCats sleep.\n", None, r"a\.csv: 'A dog runs\.' looks like a sentence, .* \(--column\)"),
         ("a.csv", "n,body\n1,x\n", "text", r"a\.csv: no column 'text'; it has n, body"),
         ("a.jsonl", '{"text": "x"}\n{"n": 1}\n', None, r"a\.jsonl: line 2: the field 'text' is missing"),
         ("a.jsonl", '{"text": "x"}\n{"text": 1}\n', None, r"a\.jsonl: line 2: the field 'text' holds 1, not text"),
