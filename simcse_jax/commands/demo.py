@@ -61,6 +61,9 @@ def main() -> None:
     from simcse_jax.simcse import SimCSE
 
     model = SimCSE(args.model, pooler=args.pooler)
+    if args.index is not None and model.similarity_fn_name != "cosine":
+        other = f"{args.model} compares by {model.similarity_fn_name}"
+        raise UserError(f"--index {args.index}: the page shows cosines, and {other}; give --data")
     models = {PurePath(args.model).name: model}
     if args.compare is not None:
         models[f"{args.compare}, for comparison"] = SimCSE(args.compare)

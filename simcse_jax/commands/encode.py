@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -134,7 +134,7 @@ def encode_into_folder(args: argparse.Namespace) -> None:
     what = kind.format(manifest.rows, manifest.dimension, args.output_dtype)
     print(f"{args.output}: {what}, in {files}")
     report_cut(manifest.cut, args.data, plan.key["--max-length"])
-    say_build(args)
+    say_build(args, encoder.maker())
 
 
 def output_of_folder(args: argparse.Namespace, sources: Sequence[str]) -> Folder:
@@ -171,12 +171,19 @@ def options_of(args: argparse.Namespace) -> "Options":
     return Options(**{field: getattr(args, field) for field in Options.__dataclass_fields__})
 
 
-def say_build(args: argparse.Namespace) -> None:
-    """Says how an index is built of what was written, where one can be."""
-    if not args.tokens and args.output_dtype not in SMALL and args.parts == 1:
-        output = args.output.rstrip("/")
-        name = f"{output.removesuffix('.npy').removesuffix('.parquet')}.lance"
-        say_next("search", "build", "--embeddings", args.output, "--output", name)
+def say_build(args: argparse.Namespace, maker: dict[str, Any] | None) -> None:
+    """Says how an index is built of what was written, where one can be; `maker` is the model that it is for."""
+    if maker is None or args.tokens or args.output_dtype in SMALL or args.parts > 1:
+        return
+    output, model = args.output.rstrip("/"), []
+    if output.endswith(".npy"):  # other files name the model themselves
+        if args.num_layers or args.prompt is not None or args.prompt_name is not None:
+            return  # which `search build` cannot be given
+        options = {"--model": args.model, "--pooler": args.pooler, "--truncate-dim": args.truncate_dim}
+        options |= {"--dtype": args.dtype} if args.dtype != "float32" else {}
+        model = [text for option, value in options.items() if value for text in (option, str(value))]
+    name = f"{output.removesuffix('.npy').removesuffix('.parquet')}.lance"
+    say_next("search", "build", "--embeddings", args.output, "--output", name, *model)
 
 
 def report_cut(cut: int, name: object, max_length: int) -> None:
@@ -236,7 +243,7 @@ def encode_file(
     report_cut(embeddings.cut, sentences.path, encoder.max_length)
     with warnings_in_a_line():
         clipped.warn(stacklevel=1)
-    say_build(args)
+    say_build(args, encoder.maker())
 
 
 def encode_tokens(args: argparse.Namespace, sentences: "SentenceFiles", output: Path, rows: int) -> None:

@@ -129,6 +129,9 @@ def test_progress_counts_the_rows_of_all_parts(tiny_bert, tmp_path, monkeypatch)
     done = encode(tiny_bert, write(tmp_path, ".txt"), tmp_path / "emb.npy", "--save-every", 10)
     counts = [line.split(" sentences")[0] for line in done.stderr.splitlines()]
     assert len(counts) >= 4 and counts[-2] == "25 of 25" and counts[-1].startswith("next: ") and "\r" not in done.stderr
+    # which works: the file of numbers does not say what made them
+    build = counts[-1].partition("search build ")[2].split()
+    assert build[-2:] == ["--model", str(tiny_bert)] and call("search", "build", *build).returncode == 0
 
 
 def test_cut_sentences_are_reported_once(tiny_bert, tmp_path):
@@ -506,7 +509,8 @@ def test_a_folder_of_files_is_encoded_into_a_folder_that_is_made(tiny_bert, tmp_
         assert done.returncode == 0, done.stderr
         expected = SimCSE(str(tiny_bert)).encode([*TEXTS[3:], *TEXTS[:3]])
         np.testing.assert_allclose(np.load(output), expected, atol=1e-6)
-    assert done.stderr.endswith(f"--embeddings {output} --output {output.with_suffix('.lance')}\n")
+    build = f"--embeddings {output} --output {output.with_suffix('.lance')}"
+    assert done.stderr.endswith(f"{build} --model {tiny_bert}\n")
     (tmp_path / "my" / "more.parquet").write_bytes(b"")
     done = encode(tiny_bert, tmp_path / "my" / "*", tmp_path / "my" / "more.parquet")
     refused(done, "which would be lost")
