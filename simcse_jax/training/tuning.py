@@ -30,7 +30,7 @@ from simcse_jax.evaluation.tasks import RETRIEVAL
 from simcse_jax.host.storage import local_path
 from simcse_jax.huggingface.load import Pretrained
 from simcse_jax.huggingface.sentence_transformers import DOCUMENT_PROMPTS
-from simcse_jax.objectives.registry import needing
+from simcse_jax.objectives.registry import needing, trained
 from simcse_jax.runs.loading import load_model
 
 LOOKED_AT = 1000  # rows whose lengths are looked at
@@ -85,7 +85,7 @@ def complete(config: config_dict.ConfigDict, given: AbstractSet[str]) -> None:
     with processes.together():
         model = load_model(config.model.init_from, config.model.num_layers)
         data = look_at(config)
-        name_retrieval(config)
+        name_retrieval(config, given)
     fields = flatten(config)
     held_out = fields["data.held_out"] if "data.held_out" in given else rows_to_hold_out(config, data)
     found = {**of_model(model, data), **of_data(config, data), "data.held_out": held_out}
@@ -148,21 +148,27 @@ def of_data(config: config_dict.ConfigDict, data: Data) -> dict[str, Any]:
     found: dict[str, Any] = {"data.positives": data.positives}
     if data.score:
         found["data.columns.score"] = data.score
-    if not any(term.weight for name, term in config.objective.items() if name != "info_nce"):
+    if not any(one.embeds for name, one in trained(config.objective).items() if name != "info_nce"):
         found |= {f"objective.{name}.weight": float(name == chosen) for name in {chosen, "info_nce"}}
     return found
 
 
-def name_retrieval(config: config_dict.ConfigDict) -> None:
+def name_retrieval(config: config_dict.ConfigDict, given: AbstractSet[str]) -> None:
     """Moves the name of a folder in BEIR's layout from `eval.data` to where such folders are named."""
-    folder = local_path(config.eval.data)
+    folder, fields = local_path(config.eval.data), config.eval.retrieval
     if not config.eval.data or not (folder / CORPUS).is_file():
         return
-    split = "dev" if (folder / QRELS / "dev.tsv").is_file() else "test"
-    if split == "test":
-        processes.say(f"{folder}: has no {QRELS}/dev.tsv, so its test queries choose the checkpoint too")
-    config.eval.retrieval.data, config.eval.data = config.eval.data, ""
-    config.eval.development, config.eval.retrieval.development = RETRIEVAL, split
+    if fields.data:
+        raise UserError(
+            f"config.eval.retrieval.data={fields.data}: {folder} is such a folder too; name all of them here"
+        )
+    fields.data, config.eval.data = config.eval.data, ""
+    if "eval.development" not in given:
+        config.eval.development = RETRIEVAL
+    if "eval.retrieval.development" not in given:
+        fields.development = "dev" if (folder / QRELS / "dev.tsv").is_file() else "test"
+        if fields.development == "test":
+            processes.say(f"{folder}: has no {QRELS}/dev.tsv, so its test queries choose the checkpoint too")
 
 
 def rows_to_hold_out(config: config_dict.ConfigDict, data: Data) -> int:
@@ -231,7 +237,11 @@ def _look_at(config: config_dict.ConfigDict, name: str) -> Data:
     positives, score = config.data.positives, config.data.columns.score
     columns = config.data.columns
     if not positives and not any(columns[role] for role in ("anchor", "score")):
-        positives, score = _of_labels(name, columns.label)
+        try:
+            positives, score = _of_labels(name, columns.label)
+        except UserError:
+            if open_source(name, {**columns}, "", False, pairs=False).width == 2:
+                raise  # other rows have no use for labels
     source = open_source(name, {**columns, "score": score}, positives, False, pairs=False)
     if source.width != 2:
         positives = score = ""

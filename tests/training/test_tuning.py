@@ -139,6 +139,11 @@ def test_a_folder_for_retrieval_compares(complete, tmp_path):
     config, _ = complete(PAIRS, ["question", "answer"], "csv", f"--eval={folder}")
     assert (config.eval.data, config.eval.retrieval.data) == ("", str(folder)) and not config.data.held_out
     assert config.eval.development == "retrieval" and config.eval.retrieval.development == "dev"
+    with pytest.raises(UserError, match=r"config\.eval\.retrieval\.data=other: .* is such a folder too"):
+        complete(PAIRS, ["question", "answer"], "csv", f"--eval={folder}", "--config.eval.retrieval.data=other")
+    own = ("--config.eval.retrieval.development=train", "--config.eval.development=sickr")
+    config, _ = complete(PAIRS, ["question", "answer"], "csv", f"--eval={folder}", *own)
+    assert (config.eval.retrieval.development, config.eval.development) == ("train", "sickr")
 
 
 def test_sources_of_two_kinds_are_refused(tmp_path, tiny_bert):
@@ -172,3 +177,14 @@ def test_nothing_is_held_out_of_what_a_teacher_teaches(complete, tiny_bert):
     teacher = ("--config.objective.gist.weight=1", f"--config.teacher.model={tiny_bert}")
     config, _ = complete(PAIRS, ["question", "answer"], "csv", *teacher)
     assert config.data.held_out == 0
+
+
+def test_labels_of_sentences_alone_are_no_matter(complete):
+    config, said = complete([(f"text {row}", ("news", "sports")[row % 2]) for row in range(200)], ["text", "label"])
+    assert "tune: 200 sentences" in said and not config.data.positives
+
+
+def test_scored_pairs_have_their_objective_next_to_one_of_tokens(complete):
+    rows = [(f"a {row}", f"b {row}", row % 6) for row in range(200)]
+    config, _ = complete(rows, ["sentence1", "sentence2", "score"], "csv", "--config.objective.mlm.weight=0.1")
+    assert (config.objective.cosent.weight, config.objective.info_nce.weight) == (1.0, 0.0)
