@@ -1,5 +1,6 @@
 """The runs of a sweep: which are finished, which remain, and what they have in common."""
 
+import glob
 import hashlib
 import signal
 import time
@@ -12,12 +13,14 @@ from tqdm import tqdm
 
 from simcse_jax.config.fields import flatten, has_scores, trains
 from simcse_jax.config.sections import Section
+from simcse_jax.data.examples import prefix_of
 from simcse_jax.data.sources import by_field
+from simcse_jax.data.sts import PREFIX, of_task
 from simcse_jax.errors import Preempted, UserError, option
 from simcse_jax.evaluation import transfer_files
 from simcse_jax.evaluation.postprocess import TARGET, TARGET_ALL
 from simcse_jax.evaluation.tasks import EXTRA, RETRIEVAL, TRANSFER
-from simcse_jax.host.storage import local_path
+from simcse_jax.host.storage import is_remote, local_path
 from simcse_jax.objectives.registry import needing
 from simcse_jax.runs.reporters.opening import check_installed
 from simcse_jax.runs.workdir import Workdir
@@ -35,6 +38,8 @@ from simcse_jax.training.sweeps.metrics import (
 )
 from simcse_jax.training.sweeps.together import draws_data, group_key, train_together
 from simcse_jax.training.sweeps.variants import Variant, read_seeds
+
+TOGETHER = "together-"  # what the names of folders begin with that have the checkpoints of several runs
 
 
 class Run(NamedTuple):
@@ -86,7 +91,7 @@ def all_runs(variants: Sequence[tuple[Variant, Section]], sweep: Section, folder
                 f"{where}.eval.data is empty, and a sweep is a table of scores; give {name}: pairs with scores"
             )
         for field, name in sources(config).items():
-            if not name.startswith(("hf:", "tfds:")) and not local_path(name.removeprefix("sts:")).exists():
+            if not _is_there(name):
                 raise UserError(f"{where}.{field}={name}: no such file (config.sweep.only chooses other rows)")
         for metric in sweep.metrics:
             check_measured(config, metric, where)
@@ -200,6 +205,15 @@ def sources(config: Section) -> dict[str, str]:
     return found | ({"eval.data": config.eval.data} if config.eval.data else {})
 
 
+def _is_there(name: str) -> bool:
+    """Whether a source can be read, as far as the names of files say that."""
+    kind = prefix_of(name)
+    if kind == PREFIX:
+        rest = name.removeprefix(PREFIX)
+        return local_path((of_task(rest) or (rest,))[0]).exists()
+    return bool(kind) or is_remote(name) or local_path(name).exists() or bool(glob.glob(name))
+
+
 def extra_of(config: Section, wanted: Sequence[str]) -> list[str]:
     """What `eval.extra` needs for the columns that are wanted; the scores that chose the checkpoint are there."""
     return [extra for metric in wanted if (extra := METRICS[metric].extra) and extra != chosen_by(config)]
@@ -228,6 +242,12 @@ def run_all(runs: Sequence[Run], vectorize: bool, folder: Path) -> list[str]:
     """
     pending = [run for run in runs if not run.is_done()]
     print(f"{len(runs)} runs, {len(runs) - len(pending)} of them done", flush=True)
+    for run in pending if vectorize and not any(folder.glob(f"{TOGETHER}*")) else ():
+        if Workdir(run.workdir).has_result and not (run.workdir / "checkpoints").exists():
+            raise UserError(
+                f"{run.workdir}: lacks scores that a column of config.sweep.metrics needs, and runs that were trained "
+                "together keep no checkpoints; leave the column out, or remove the run to train it again"
+            )
     problems: list[str] = []
     signals: list[int] = []
     before = signal.signal(signal.SIGTERM, lambda number, frame: signals.append(number))
@@ -281,7 +301,7 @@ def make_groups(runs: Sequence[Run], pending: Sequence[Run], folder: Path) -> li
 
 def group_folder(group: Sequence[Run], folder: Path) -> Path:
     """Where a group has its checkpoints, by its members."""
-    return folder / f"together-{hashlib.sha256(' '.join(run.name for run in group).encode()).hexdigest()[:8]}"
+    return folder / f"{TOGETHER}{hashlib.sha256(' '.join(run.name for run in group).encode()).hexdigest()[:8]}"
 
 
 def _run(group: Sequence[Run], folder: Path) -> list[str]:

@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import signal
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -243,6 +244,32 @@ def rows(tmp_path, *each, **base):
         config.update_from_flattened_dict(train | {"eval.tasks": ()} | base | fields)
         found.append((Variant(f"row {number}", {}), validate(config)))
     return found
+
+
+def test_sources_are_those_of_a_run(tmp_path):
+    """Also patterns, folders with a task, and buckets, which are not asked."""
+    (tmp_path / "STS").mkdir()
+    pattern, task = f"{tmp_path}/*.tsv", f"sts:{tmp_path}/STS:STS12:test"
+
+    def check(*names):
+        given = {"eval.data": str(tmp_path / "pairs.tsv"), "eval.every": 0}
+        each = rows(tmp_path, *({"data.train": name} for name in names), **given)
+        return runner.all_runs(each, columns("stsb_dev"), tmp_path / "sweep")
+
+    assert check(pattern, task, f"sts:{tmp_path}/STS", "gs://bucket/a.txt", "hf:x")
+    for name in (f"{tmp_path}/*.csv", f"sts:{tmp_path}/none:STS12:test"):
+        with pytest.raises(UserError, match="no such file"):
+            check(name)
+
+
+def test_scores_of_runs_without_a_checkpoint_are_not_dropped_for_a_new_column(tmp_path):
+    """Those that were trained together; before, all were trained again."""
+    (tmp_path / "a" / "seed1").mkdir(parents=True)
+    (tmp_path / "a" / "seed1" / "result.json").write_text("{}")
+    run = SimpleNamespace(workdir=tmp_path / "a" / "seed1", is_done=lambda: False)
+    with pytest.raises(UserError, match=r"a/seed1: lacks scores that a column of config\.sweep\.metrics needs"):
+        runner.run_all([run], True, tmp_path)
+    assert (tmp_path / "a" / "seed1" / "result.json").exists()
 
 
 def columns(*names):
