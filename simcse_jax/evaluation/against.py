@@ -15,7 +15,7 @@ from jaxtyping import Float64, Int
 from simcse_jax.data.held_out import connected
 from simcse_jax.evaluation import sts
 from simcse_jax.evaluation.beir import Collection
-from simcse_jax.evaluation.evaluator import Embed, encode_once
+from simcse_jax.evaluation.evaluator import Embed, by_task, encode_once
 from simcse_jax.evaluation.retrieval import BEST, Retrieval, score, sides
 from simcse_jax.evaluation.tasks import MEASURES
 
@@ -87,17 +87,17 @@ def rows_of(groups: Int[np.ndarray, " P"]) -> list[np.ndarray]:
 
 
 def _of_similarity(evaluator: sts.Similarity, before: Embed, after: Embed) -> list[Task]:
-    pairs = [*evaluator.tasks.values()]
-    texts = [side for each in pairs for side in (each.first, each.second)]
-    encoded = [encode_once(embed, texts) for embed in (before, after)]
+    def cosines_of(embed: Embed, tasks: dict[str, sts.Pairs]) -> dict[str, Float64[np.ndarray, " P"]]:
+        sides = encode_once(embed, [side for each in tasks.values() for side in (each.first, each.second)])
+        return {name: sts.cosine(*sides[2 * place : 2 * place + 2]) for place, name in enumerate(tasks)}
 
-    def statistic(embeddings: Sequence[np.ndarray], place: int) -> Statistic:
-        cosines: Float64[np.ndarray, " P"] = sts.cosine(*embeddings[2 * place : 2 * place + 2])
-        return lambda rows: sts.spearman(cosines[rows], pairs[place].gold[rows])
+    def statistic(cosines: Float64[np.ndarray, " P"], gold: np.ndarray) -> Statistic:
+        return lambda rows: sts.spearman(cosines[rows], gold[rows])
 
+    found = [by_task(cosines_of, embed, evaluator.tasks) for embed in (before, after)]
     return [
-        Task(connected((each.first, each.second)), *(statistic(embeddings, place) for embeddings in encoded))
-        for place, each in enumerate(pairs)
+        Task(connected((each.first, each.second)), *(statistic(cosines[name], each.gold) for cosines in found))
+        for name, each in evaluator.tasks.items()
     ]
 
 

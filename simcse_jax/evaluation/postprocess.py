@@ -15,7 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Float32, Float64
 
-from simcse_jax.data.examples import PREFIXED, read_examples
+from simcse_jax.data.examples import prefix_of, read_examples
+from simcse_jax.data.files import files_of as files_of_source
 from simcse_jax.data.sources import split_sources
 from simcse_jax.data.sts import SINGLE_FILES, SUBSETS, files_of, read_pairs
 from simcse_jax.errors import UserError
@@ -59,7 +60,7 @@ def read(method: str, data: str, dimensions: int = 0, scored: str = "") -> Postp
         return Postprocess(method, None, dimensions, read_all_splits(scored))
     sentences: list[str] = []
     for source in split_sources(data):
-        if not source.startswith(tuple(PREFIXED)) and not local_path(source).is_file():
+        if not prefix_of(source) and not all(local_path(file).is_file() for file in files_of_source(source)):
             known = f", nor is it {TARGET!r} or {TARGET_ALL!r}" if source == data else ""
             raise UserError(f"{source}: no such file{known}")
         sentences += itertools.chain(*read_examples(source, pairs=False).columns)
@@ -214,7 +215,8 @@ def read_all_splits(data: str) -> dict[str, list[str]]:
     found = {}
     for task in SUBSETS:
         if inputs := files_of(folder, task):
-            found[task] = 3 * [str(row.fields[0]) for file in inputs for row in read_pairs(file, task)]
+            rows = itertools.chain.from_iterable(read_pairs(file, task) for file in inputs)
+            found[task] = 3 * [" ".join(str(row.fields[0]).split()) for row in rows]  # as they are scored
     for task, files in SINGLE_FILES.items():
         if (folder / files["test"]).is_file():
             splits = {name: read_task(folder, task, name) for name in files}

@@ -87,4 +87,5 @@ def _collection(examples: Examples, documents: Sequence[str]) -> beir.Collection
     ids = {name: text for text, name in reversed(row.items())}
     found = beir.collect({name: text for text, name in queries.items()}, ids, judgements, len(documents))
     places = {text: place for place, text in enumerate(found.second)}
-    return dataclasses.replace(found, own=np.array([places.get(text, -1) for text in found.first]))  # is no answer
+    own = [-1 if (queries[text], row.get(text)) in judgements else places.get(text, -1) for text in found.first]
+    return dataclasses.replace(found, own=np.array(own))  # unless it is judged, no answer

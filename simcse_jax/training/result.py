@@ -12,6 +12,7 @@ from simcse_jax.encoding.embedder import Embedder
 from simcse_jax.encoding.masked_tokens import masked_token_accuracy
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.against import Comparison, compare
+from simcse_jax.evaluation.postprocess import applied
 from simcse_jax.evaluation.sts import aligned
 from simcse_jax.host.progress import doing
 from simcse_jax.models.parameters import Params
@@ -87,7 +88,9 @@ def report(run: Run, inputs: Inputs, best: int, embed: Embedder, start: Embedder
     with doing(run.name):
         result = final_scores(inputs, embed, run.config.seed, before)
         if start is not None:
-            comparison = compare(inputs.evaluation.at_end, start, embed, run.config.seed)
+            seed, postprocess = run.config.seed, inputs.evaluation.postprocess
+            first, last = (applied(each, postprocess, seed) for each in (start, embed))
+            comparison = compare(inputs.evaluation.at_end, first, last, seed)
             against = {AGAINST_START: comparison._asdict() | {"step": best}}
             if not comparison.is_better:
                 best, result = 0, final_scores(inputs, start, run.config.seed, {})

@@ -3,6 +3,7 @@ import pytest
 
 from simcse_jax.evaluation import beir, retrieval, sts
 from simcse_jax.evaluation.against import compare
+from simcse_jax.evaluation.postprocess import Postprocess, applied
 
 GENERATOR = np.random.default_rng(0)
 GOLD = GENERATOR.permutation(200) / 200
@@ -33,6 +34,14 @@ def test_a_gain_beyond_chance_and_one_within_it():
     assert not same.is_better and same.low < 0 < same.high + 1
     harmed = compare([PAIRS], model(0.1), model(0.5), seed=3)
     assert not harmed.is_better and harmed.high < 0
+
+
+def test_a_post_processing_is_that_of_the_scores():
+    """Fit for each model and task, as where the result is scored."""
+    before, after = (applied(model(noise), Postprocess("whitening", None, 2)) for noise in (0.5, 0.1))
+    found = compare([PAIRS], before, after, seed=3)
+    assert found.before == pytest.approx(PAIRS(before)["held_out"]["spearman"], abs=1e-3)
+    assert abs(found.before - compare([PAIRS], model(0.5), model(0.1), seed=3).before) > 1
 
 
 def test_the_interval_is_that_of_the_paired_differences():

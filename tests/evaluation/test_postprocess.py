@@ -297,3 +297,21 @@ def test_a_file_of_pairs_has_one_set_and_nothing_has_none(corpus):
         read_all_splits(str(corpus["dev"]))
     with pytest.raises(UserError, match="is not SentEval's folder"):
         postprocess.read("whitening", "target_all")
+
+
+def test_sentences_are_fit_on_as_they_are_scored(folder):
+    """Files of the years have double and trailing spaces, which the tasks leave out."""
+    subset = sts.SUBSETS["STS13"][0]
+    path = folder / "STS" / "STS13-en-test" / f"STS.input.{subset}.txt"
+    path.write_text(path.read_text().replace(" 0 ", "  0 ", 1).replace("\t", " \t", 1))
+    pairs, _ = sts.read(str(folder), ["STS13"])
+    fit_on = postprocess.read("whitening", "target_all", 2, str(folder))
+    embed = postprocess.applied(lambda texts: np.random.default_rng(len(texts)).normal(size=(len(texts), 4)), fit_on)
+    sts.Similarity(pairs)(embed)  # all sentences are there
+
+
+def test_a_source_is_also_a_folder_or_a_pattern(tmp_path):
+    for name in "ab":
+        (tmp_path / f"{name}.txt").write_text(f"{name} cat\n{name} dog\n")
+    for source in (str(tmp_path), f"{tmp_path}/*.txt"):
+        assert postprocess.read("whitening", source).sentences == ["a cat", "a dog", "b cat", "b dog"]

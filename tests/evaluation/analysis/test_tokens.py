@@ -179,10 +179,14 @@ def test_models_are_compared_only_if_they_make_the_same_tokens():
         tokens.check_same_tokens({"one": one, "other": other})
 
 
-def test_pairs_of_models_need_tokens_in_common():
+def test_pairs_of_models_need_tokens_in_common(monkeypatch):
     letters = "a b c d e f g h i"
     first = tokens.survey(FakeEncoder(), [f"{letters} j"] * 3, ALL)
     tokens.check_in_common(first, tokens.survey(FakeEncoder(), [f"{letters} k j"] * 3, ALL))
+    rare = [f"{letters} k"] * 3 + ["j"]
+    monkeypatch.setattr(tokens, "FREQUENT", 10)  # the others are not correlated
+    with pytest.raises(UserError, match="have 9 frequent tokens in common"):
+        tokens.check_in_common(first, tokens.survey(FakeEncoder(), rare, ALL))
     with pytest.raises(UserError, match="have 9 frequent tokens in common"):
         tokens.check_in_common(first, tokens.survey(FakeEncoder(), [f"{letters} k"] * 3, ALL))
 
