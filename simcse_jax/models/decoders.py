@@ -18,6 +18,7 @@ from simcse_jax.models.model_types import (
     flag,
     local_layers,
     refuse,
+    rotations,
     whole,
 )
 
@@ -72,9 +73,7 @@ def gemma3(config: dict[str, Any], kind: ModelType, where: str) -> Read:
         {"query_pre_attn_scalar": (parts["head_dim"],), "attn_logit_softcapping": (None,)},
         where,
     )
-    ropes = config.get("rope_parameters") or {}
-    if not isinstance(ropes, dict):
-        raise UserError(f"{where}: rope_parameters is {ropes!r:.60}; it must have {GLOBAL} and {LOCAL}")
+    ropes = rotations(config, where)
     config = {field: value for field, value in config.items() if field != LENGTH}  # not read where layers differ
     base, scaling = _rotation(config, f"rope_parameters.{GLOBAL}", ropes.get(GLOBAL), ("rope_theta", 1e6), where)
     others = {field: value for field, value in config.items() if field != "rope_scaling"}  # the global layers'

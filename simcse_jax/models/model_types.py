@@ -147,12 +147,7 @@ def modernbert(config: dict[str, Any], kind: ModelType, where: str) -> Read:
     every = "global_attn_every_n_layers"
     local = local_layers(config, lambda index: index % whole(config, every, 3, where), where)
     refuse(config, ONLY_DEFAULT, where)
-    ropes = config.get("rope_parameters") or {}
-    if not isinstance(ropes, dict):
-        raise UserError(f"{where}: rope_parameters is {ropes!r:.60}; it must have {GLOBAL} and {LOCAL}")
-    if others := ropes.keys() - {GLOBAL, LOCAL}:
-        other = min(map(str, others))
-        raise UserError(f"{where}: rope_parameters.{other:.60} is not supported; only {GLOBAL} and {LOCAL} are")
+    ropes = rotations(config, where)
     rotary_base, local_rotary_base = (
         base_of_rotation(ropes.get(kind), f"rope_parameters.{kind}", config, older, default, where)
         for kind, older, default in ((GLOBAL, "global_rope_theta", 160000.0), (LOCAL, "local_rope_theta", 10000.0))
@@ -169,6 +164,17 @@ def modernbert(config: dict[str, Any], kind: ModelType, where: str) -> Read:
         raise UserError(f"{where}: sliding_window is {half!r:.60}, {asked}")
     parts["language_model_act"] = config.get("classifier_activation", "gelu")
     return config, kind._replace(parts=parts)
+
+
+def rotations(config: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """What a file says of the rotary positions of global and of local layers; {} where it says nothing."""
+    found = config.get("rope_parameters") or {}
+    if not isinstance(found, dict):
+        raise UserError(f"{where}: rope_parameters is {found!r:.60}; it must have {GLOBAL} and {LOCAL}")
+    if others := found.keys() - {GLOBAL, LOCAL}:
+        other = min(map(str, others))
+        raise UserError(f"{where}: rope_parameters.{other:.60} is not supported; only {GLOBAL} and {LOCAL} are")
+    return found
 
 
 def nomic_bert(config: dict[str, Any], kind: ModelType, where: str) -> Read:

@@ -78,6 +78,7 @@ WRONG = [
     ("gemma3_text", {"query_pre_attn_scalar": 5}, "query_pre_attn_scalar is 5; only 12 is supported"),
     ("gemma3_text", {"attn_logit_softcapping": 50.0}, "attn_logit_softcapping is 50.0; only None is supported"),
     ("gemma3_text", {"use_bidirectional_attention": 1}, "use_bidirectional_attention is 1, neither true nor false"),
+    ("gemma3_text", {"rope_parameters": {"rope_theta": 1e4}}, r"rope_parameters\.rope_theta is not supported; only "),
     ("gemma3_text", {"rope_parameters": 3}, "rope_parameters is 3; it must have full_attention and sliding_attention"),
     (
         "gemma3_text",
