@@ -135,7 +135,7 @@ SimCSE + whitening,SimCSE + flow" ;;
       dynamics pooling cls,max cls 104 8
       dynamics batch_size 16 16 418 22
       dynamics batch_size 256 256 26 2 ;;
-    rank_bottleneck) # all rows with one seed, those of 75 steps with two; the page has five rows
+    rank_bottleneck) # all rows with one seed, those of 75 steps with two; the page has twelve rows, four of them with two
       table_rank() {
         simcse-jax sweep --config ablations/$table --workdir "$output/$table" "${start[@]}" "${unsupervised[@]}" \
           "${one_task[@]}" --config.train.batch_size=64 --config.train.log_every=25 "$@"

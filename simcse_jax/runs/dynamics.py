@@ -157,14 +157,14 @@ def checkpoint_encoders(folder: Folder, batch_size: int = 64) -> Iterator[Kept]:
     def kept(step: int, params: Params) -> Kept:
         return Kept(step, embed.with_params({name: params[name] for name in model.params}), temperature)
 
-    steps = steps_of(folder)
-    if 0 not in steps and (start := starting_params(folder, run)) is not None:
+    is_kept = (folder / "checkpoints" / "0").exists()
+    if not is_kept and (start := starting_params(folder, run)) is not None:
         yield kept(0, start)
     shapes, of_frozen = split_shapes(model.config, run["config"])
     encoder, frozen = with_parts(model.config, run["config"]["model"]), read_frozen(model.folder, run, of_frozen)
     others = comes_from_outside(run["config"]["objective"])
     with checkpoints_of(folder) as checkpoints:
-        for step in steps:
+        for step in steps_of(folder):
             trained = checkpoints.restore_params(step, shapes, others=others)
             params = partial.merged(partial.whole(trained, frozen), encoder)
             yield kept(step, parameters.sentence_encoder(params, checkpoints.tower(step)))

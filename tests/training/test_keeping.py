@@ -15,11 +15,9 @@ from simcse_jax.config import default_config
 from simcse_jax.config.checks import validate
 from simcse_jax.devices.mesh import data_mesh
 from simcse_jax.devices.parts import distribute
-from simcse_jax.errors import UserError
 from simcse_jax.models.changes import Repeated
 from simcse_jax.objectives.momentum_contrast import OBJECTIVE
 from simcse_jax.runs.state import TrainState
-from simcse_jax.training.run import train_and_evaluate
 from simcse_jax.training.step import init_state, make_step
 
 NAME = OBJECTIVE.name
@@ -110,10 +108,3 @@ def test_a_run_resumes_bit_for_bit_and_its_model_is_an_encoder_alone(tiny_bert, 
     before = json.loads((tmp_path / "run/checkpoints/2/checksum/metadata").read_text())
     assert before["kept"] != sums[0]["kept"]
     assert SimCSE(str(tmp_path / "run")).encode(["A sentence."]).shape == (1, 32)
-
-
-def test_positives_that_would_be_too_long_are_refused(tiny_bert, corpus, tmp_path):
-    config = config_of(tiny_bert, corpus["txt"], corpus["dev"], data__max_length=64)
-    with pytest.raises(UserError, match=r"positive_change=repeated: a positive of 64 tokens then has up to 83"):
-        train_and_evaluate(config, str(tmp_path / "run"))
-    assert not (tmp_path / "run" / "checkpoints").exists()
