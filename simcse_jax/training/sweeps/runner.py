@@ -1,6 +1,5 @@
 """The runs of a sweep: which are finished, which remain, and what they have in common."""
 
-import glob
 import hashlib
 import signal
 import time
@@ -14,6 +13,7 @@ from tqdm import tqdm
 from simcse_jax.config.fields import flatten, has_scores, trains
 from simcse_jax.config.sections import Section
 from simcse_jax.data.examples import prefix_of
+from simcse_jax.data.files import files_of
 from simcse_jax.data.sources import by_field
 from simcse_jax.data.sts import PREFIX, of_task
 from simcse_jax.errors import Preempted, UserError, option
@@ -211,7 +211,12 @@ def _is_there(name: str) -> bool:
     if kind == PREFIX:
         rest = name.removeprefix(PREFIX)
         return local_path((of_task(rest) or (rest,))[0]).exists()
-    return bool(kind) or is_remote(name) or local_path(name).exists() or bool(glob.glob(name))
+    if kind or is_remote(name) or local_path(name).exists():
+        return True
+    try:
+        return all(local_path(file).exists() for file in files_of(name))
+    except UserError:  # of a pattern that nothing matches
+        return False
 
 
 def extra_of(config: Section, wanted: Sequence[str]) -> list[str]:
