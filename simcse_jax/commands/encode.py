@@ -238,12 +238,13 @@ def encode_file(
             embeddings.append(rows, encoded.cut)
     if embeddings.done != end - first or sentences.has_changed():
         raise UserError(f"{sentences.path}: changed while it was read; start again")
-    embeddings.finish(itertools.islice(sentences.read(first), end - first), first, encoder.maker())
+    maker = encoder.maker()
+    embeddings.finish(itertools.islice(sentences.read(first), end - first), first, maker)
     print(f"{output}: {end - first:,} embeddings of {encoder.dimension} elements, {args.output_dtype}")
     report_cut(embeddings.cut, sentences.path, encoder.max_length)
     with warnings_in_a_line():
         clipped.warn(stacklevel=1)
-    say_build(args, encoder.maker())
+    say_build(args, maker)
 
 
 def encode_tokens(args: argparse.Namespace, sentences: "SentenceFiles", output: Path, rows: int) -> None:

@@ -142,10 +142,11 @@ def read_inputs(config: Section) -> Inputs:
     positive_template = read_positive_template(config, model, tokenizer)
     for pooler in (config.model.pooler, scoring_pooler(config), choosing_pooler(config)):
         choose_pooler(model, pooler)
-    if "shuffled" in config.views.values() and model.config.causal and config.model.pooler == "last":
+    shuffled = [name for name, value in config.views.items() if value == "shuffled"]
+    if shuffled and model.config.causal and config.model.pooler == "last":
         raise UserError(
-            f"config.views: a text that {model.name} reads from left to right ends somewhere else when it is "
-            "shuffled, and the pooler last does not know where; choose another change, or model.pooler=avg"
+            f"config.views.{shuffled[0]}=shuffled: {model.name} reads from left to right, and the pooler last does not "
+            "know where a shuffled text ends; choose another change, or model.pooler=avg"
         )
     with_parts(model.config, config.model)  # refuses what does not fit
     adapter = own_adapter(config.model, model)

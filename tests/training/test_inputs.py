@@ -66,7 +66,9 @@ def test_a_shuffled_text_has_no_last_token_for_a_decoder(corpus, tmp_path):
     folder, run = write_model(tmp_path / "decoder", "qwen3"), tmp_path / "run"
     shuffled = ["--config.views.positive_change=shuffled", "--config.model.pooler=last"]
     refused(
-        call("train", *train_args(folder, corpus["txt"], corpus["dev"], run, *shuffled)), "the pooler last does not"
+        call("train", *train_args(folder, corpus["txt"], corpus["dev"], run, *shuffled)),
+        "config.views.positive_change=shuffled",
+        "the pooler last does not",
     )
     assert not run.exists()
 
