@@ -135,18 +135,10 @@ SimCSE + whitening,SimCSE + flow" ;;
       dynamics pooling cls,max cls 104 8
       dynamics batch_size 16 16 418 22
       dynamics batch_size 256 256 26 2 ;;
-    rank_bottleneck) # all rows with one seed, those of 75 steps with two; the page has twelve rows, four of them with two
-      table_rank() {
-        simcse-jax sweep --config ablations/$table --workdir "$output/$table" "${start[@]}" "${unsupervised[@]}" \
-          "${one_task[@]}" --config.train.batch_size=64 --config.train.log_every=25 "$@"
-      }
-      table_rank --config.sweep.seeds=42
-      only=SimCSE
-      for reading in paper released; do
-        for row in "0 rows" "45 rows" "136 rows" "320 rows" "projector of 63" "projector of 32" "projector of 64" \
-          "0 rows at ten times the weight"; do only+=",$reading $row"; done
-      done
-      table_rank --config.sweep.seeds=42,43 --config.sweep.only="$only" ;;
+    rank_bottleneck) # in float32, as the page
+      simcse-jax sweep --config ablations/$table --workdir "$output/$table" "${start[@]}" "${unsupervised[@]}" \
+        "${one_task[@]}" --config.train.dtype=float32 --config.train.batch_size=64 --config.train.log_every=25 \
+        --config.sweep.seeds=42,43 ;;
     simcse_tableC1) # trains nothing; the flow alone has a seed
       table_c1() { simcse-jax sweep --config ablations/$table --workdir "$output/$table" "${start[@]}" "$@"; }
       table_c1 --config.sweep.seeds=42
