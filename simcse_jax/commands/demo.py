@@ -9,13 +9,12 @@ from urllib.parse import urlsplit
 
 from simcse_jax.commands.command_line import MODEL, Parser, add_pooler, warnings_in_a_line, with_new_spellings
 from simcse_jax.errors import UserError, reason, require
-from simcse_jax.host.ports import bind
+from simcse_jax.host.ports import LOCAL, bind, is_local
 from simcse_jax.serving.demo_guard import Names, launch_options
 
 if TYPE_CHECKING:
     from simcse_jax.simcse import SimCSE
 
-LOCAL = "127.0.0.1"
 EXAMPLES = 6
 FONTS, FONTS_OF_CODE = ["system-ui", "sans-serif"], ["ui-monospace", "monospace"]  # the machine's own
 
@@ -142,7 +141,7 @@ def serve(
         raise UserError(f"--host {host} --port {port}: {reason(error)}") from None
     if page.share_url:
         names.add(urlsplit(page.share_url).netloc)
-    where = "this machine alone" if host in (LOCAL, "localhost") else "open to all who can reach this machine"
+    where = "this machine alone" if is_local(host) else "open to all who can reach this machine"
     print(f"open {page.local_url} ({where}); Ctrl-C ends it", flush=True)
     if share:
         print(f"public for a while: {page.share_url or 'no; Gradio gave no address'}", flush=True)

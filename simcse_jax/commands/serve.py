@@ -2,7 +2,6 @@
 
 import argparse
 import gc
-import ipaddress
 import os
 import sys
 import time
@@ -19,7 +18,7 @@ from simcse_jax.commands.command_line import (
     open_reranker,
 )
 from simcse_jax.errors import UserError, require
-from simcse_jax.host.ports import bind
+from simcse_jax.host.ports import LOCAL, bind, is_local
 from simcse_jax.host.storage import is_remote, local_path
 
 if TYPE_CHECKING:
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from simcse_jax.serving.service import Limits, Service
     from simcse_jax.simcse import SimCSE
 
-LOCAL = "127.0.0.1"
 KEY = "SIMCSE_JAX_API_KEY"
 MIB = 2**20
 
@@ -64,14 +62,15 @@ def main() -> None:
         raise UserError(f"--index {args.index}: no such folder")
     with bind(args.host, args.port) as bound:
         from simcse_jax.serving.app import App
+        from simcse_jax.serving.demo_guard import Names
         from simcse_jax.serving.guard import Guard
         from simcse_jax.serving.prometheus import Metrics
 
         metrics = Metrics()
         service = service_of(args, limits, metrics)
         app = App(service, metrics, lambda: print(f"ready after {time.monotonic() - started:.1f} s", flush=True))
-        names = {"localhost", LOCAL, "::1", args.host.lower(), *map(str.lower, args.allow_host)}
-        guarded = Guard(app.asgi, limits, metrics, app.paths, key, names if local and key is None else None)
+        names = Names(args.host, args.allow_host) if key is None else None
+        guarded = Guard(app.asgi, limits, metrics, app.paths, key, names)
         where = "this machine alone" if local else "all who can reach this machine"
         asked = f"the key of {KEY}" if key else "no key"
         said = f"{service.name}: {address_of(bound)}/v1 ({where}, {asked}); {address_of(bound)}/docs; Ctrl-C ends it"
@@ -146,14 +145,6 @@ def read_key() -> str | None:
     return key
 
 
-def is_local(host: str) -> bool:
-    """Whether only this machine can reach the address."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
-
-
 def service_of(args: argparse.Namespace, limits: "Limits", metrics: "Metrics") -> "Service":
     """The model with its index, loaded.
 
@@ -196,12 +187,20 @@ def service_of(args: argparse.Namespace, limits: "Limits", metrics: "Metrics") -
 
 def search_of(model: "SimCSE", folder: str) -> "Callable[[np.ndarray, int], list[list[Result]]]":
     """Opens an index of the model, in memory or on a disk, and returns the function that searches it."""
-    from simcse_jax.index.lance import is_lance_index
+    import numpy as np
 
-    if is_lance_index(folder):
-        model.open_index(folder)
-    else:
-        model.load_index(folder)
+    from simcse_jax.index.lance import is_lance_index
+    from simcse_jax.serving.service import QUERIES
+
+    on_disk = is_lance_index(folder)
+    (model.open_index if on_disk else model.load_index)(folder)
     index = model.index
     assert index is not None
-    return lambda queries, top_k: index.search(queries, top_k)
+    if on_disk:  # one query after the other, nothing is compiled
+        return index.search
+
+    def search(queries: "np.ndarray", top_k: int) -> "list[list[Result]]":
+        rows = 1 if len(queries) == 1 else QUERIES  # filled up, so that few programs are compiled
+        return index.search(np.resize(queries, (rows, queries.shape[1])), top_k)[: len(queries)]
+
+    return search

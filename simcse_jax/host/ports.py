@@ -1,8 +1,11 @@
 """Binding a port of this machine."""
 
+import ipaddress
 import socket
 
 from simcse_jax.errors import UserError
+
+LOCAL = "127.0.0.1"
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -23,3 +26,11 @@ def bind(host: str, port: int) -> socket.socket:
         bound.close()
         raise UserError(f"--host {host} --port {port}: {error.strerror}; choose another --port") from None
     return bound
+
+
+def is_local(host: str) -> bool:
+    """Whether only this machine can reach the address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"

@@ -146,10 +146,13 @@ class Batcher:
         self.waiting += 1
 
     def _forget(self, request: _Request) -> None:
-        waiting = [each for queue in self._queues.values() for each in queue if each.request is not request]
-        self._queues, self.waiting = {}, 0
-        for each in waiting:
-            self._push(each)
+        for key, queue in [*self._queues.items()]:
+            others = [each for each in queue if each.request is not request]
+            self.waiting -= len(queue) - len(others)
+            heapq.heapify(others)
+            self._queues[key] = others
+            if not others:
+                del self._queues[key]
 
     def take(self) -> tuple[Batch, list[_Waiting]] | None:
         """Removes the next batch from those that wait; None when there is none."""
@@ -174,11 +177,8 @@ class Batcher:
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            if not self._queues:
-                self._some.clear()
+            while (found := self.take()) is None:
                 await self._some.wait()
-            if (found := self.take()) is None:
-                continue
             batch, taken = found
             started = time.monotonic()
             waited = started - min(each.request.arrived for each in taken)

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from simcse_jax.serving import replies
-from simcse_jax.serving.demo_guard import host_name
+from simcse_jax.serving.demo_guard import Names, host_name
 from simcse_jax.serving.prometheus import Metrics
 from simcse_jax.serving.service import Limits
 
@@ -47,7 +47,7 @@ class Guard:
         metrics: Metrics,
         paths: Collection[str],
         key: str | None = None,
-        names: Collection[str] | None = None,
+        names: Names | None = None,
     ):
         """Refuses what the limits do not allow.
 
@@ -69,7 +69,6 @@ class Guard:
             return
         started, watched = time.monotonic(), _Watched(send)
         status = 500
-        self._in_progress += 1
         self._metrics.in_progress.inc()
         try:
             await self._answer(scope, receive, watched)
@@ -77,7 +76,6 @@ class Guard:
         except _Gone:
             status = HUNG_UP
         finally:
-            self._in_progress -= 1
             self._metrics.in_progress.dec()
             path = scope["path"] if scope["path"] in self._paths else "other"
             self._metrics.answered(path, status, time.monotonic() - started)
@@ -85,10 +83,11 @@ class Guard:
     async def _answer(self, scope: Scope, receive: Receive, send: _Watched) -> None:
         refused, arrived = self._refusal(scope), False
         body = bytearray()
+        kept = refused is None and scope["path"].startswith(PROTECTED)  # nothing else has a use for a body
+        self._in_progress += kept  # what is refused takes no place of others, however long its body takes
         try:
             async with asyncio.timeout(self._limits.seconds):
                 most = 0 if refused else self._limits.body  # what is refused is read too: else no client sees why
-                kept = refused is None and scope["path"].startswith(PROTECTED)  # nothing else has a use for a body
                 wrong = await self._read(receive, body, most, _length(scope), kept)
                 refused, arrived = refused or wrong, True
                 if refused is None:
@@ -98,6 +97,7 @@ class Guard:
             late = replies.error(408, f"no whole request in {seconds}", headers=CLOSE)
             refused = replies.error(504, f"no answer in {seconds}") if arrived else refused or late
         finally:
+            self._in_progress -= kept
             self._held -= len(body)
         if refused is not None and not send.status:
             await refused(scope, receive, send)
@@ -152,7 +152,7 @@ class Guard:
     def _refusal(self, scope: Scope) -> Response | None:
         headers = {name.decode("latin-1").lower(): value for name, value in scope["headers"]}
         host = headers.get("host", b"").decode("latin-1")
-        if self._names is not None and host_name(host) not in self._names:
+        if self._names is not None and ((name := host_name(host)) is None or name not in self._names):
             return replies.error(403, f"{host!r:.100} is not a name of this server (--allow-host NAME adds one)")
         if self._key is not None and scope["path"].startswith(PROTECTED):
             kind, _, given = headers.get("authorization", b"").partition(b" ")
@@ -160,7 +160,7 @@ class Guard:
                 missing = "this server needs its key: Authorization: Bearer KEY"
                 message = "Incorrect API key provided" if given else missing
                 return replies.error(401, message, headers={"WWW-Authenticate": "Bearer"} | CLOSE)
-        if self._in_progress > self._limits.requests and scope["path"].startswith(PROTECTED):
+        if self._in_progress >= self._limits.requests and scope["path"].startswith(PROTECTED):
             return replies.retry(429, f"more than {self._limits.requests} requests at the same time", 1)
         return None
 

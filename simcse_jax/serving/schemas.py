@@ -126,7 +126,7 @@ class RerankRequest(Request):
     )
     model: StrictStr | None = Field(None, description="The name of the cross-encoder in /v1/models, or none.")
     top_n: StrictInt | None = Field(None, ge=1, description="At most so many results; by default all.")
-    return_documents: StrictBool = Field(False, description="Whether each result has its document.")
+    return_documents: StrictBool | None = Field(False, description="Whether each result has its document.")
 
 
 class Document(BaseModel):

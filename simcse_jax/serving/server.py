@@ -73,7 +73,8 @@ class _Server(uvicorn.Server):
             await self.lifespan.shutdown()
             raise UserError(f"--port: {error.strerror}; choose another") from None
         if self.started:
-            print(self._said, flush=True)
+            with contextlib.suppress(OSError):  # standard output may be closed
+                print(self._said, flush=True)
 
     async def on_tick(self, counter: int) -> bool:
         return await super().on_tick(counter) or self._failure() is not None

@@ -14,7 +14,7 @@ from simcse_jax.serving.batcher import Batch, Batcher, Done, Piece
 
 CHARACTERS_PER_TOKEN = 32  # a text with more for each token that the model reads is not even tokenized
 TOKENIZED_AT_ONCE = 32  # texts of a request; then it is other requests' turn, or it is over meanwhile
-QUERIES = 16  # searched together; fewer are filled up, so that few programs are compiled
+QUERIES = 16  # searched together at most
 LEAST_TOP_K = 8  # the numbers of results that are searched for are powers of two from here on
 
 
@@ -135,7 +135,7 @@ class Service:
             self._reranker, self._pairs = own, self._batcher_of(own, {own.skipped: own}, observe)
         self._searches = Batcher(
             self._run_search,
-            lambda _, sizes: (1 if len(sizes) == 1 else QUERIES, range(len(sizes))),
+            lambda _, sizes: (len(sizes), range(len(sizes))),
             most=QUERIES,
             workers=1,
             most_waiting=limits.waiting,
@@ -296,8 +296,7 @@ class Service:
 
     def _run_search(self, batch: Batch) -> list[list[Result]]:
         assert self._search is not None
-        filled = batch.payloads + batch.payloads[:1] * (batch.shape - len(batch.payloads))
-        return self._search(np.stack(filled), batch.group)[: len(batch.payloads)]
+        return self._search(np.stack(batch.payloads), batch.group)
 
 
 def _too_long(what: str, number: int, encoder: Encoder, param: str) -> Invalid:

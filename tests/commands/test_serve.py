@@ -5,6 +5,7 @@ import re
 import signal
 import threading
 import time
+from types import SimpleNamespace
 
 import httpx
 import numpy as np
@@ -69,15 +70,16 @@ def test_what_is_missing_is_named(monkeypatch):
     refused(done, 'not installed: uvicorn; run: pip install "simcse_jax[serve]"')
 
 
-@pytest.mark.parametrize(
-    ("host", "local"),
-    [
-        *(("127.0.0.1", True), ("127.9.9.9", True), ("::1", True), ("localhost", True)),
-        *(("0.0.0.0", False), ("::", False), ("10.0.0.1", False), ("example.org", False)),
-    ],
-)
-def test_which_addresses_are_this_machine_s_own(host, local):
-    assert serve.is_local(host) is local
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_only_searches_in_memory_are_filled_up_to_few_sizes(monkeypatch, on_disk):
+    asked = []
+    index = SimpleNamespace(search=lambda queries, top_k: asked.append(len(queries)) or [[row[0]] for row in queries])
+    model = SimpleNamespace(open_index=lambda folder: None, load_index=lambda folder: None, index=index)
+    monkeypatch.setattr("simcse_jax.index.lance.is_lance_index", lambda folder: on_disk)
+    search = serve.search_of(model, "folder")
+    for number in (1, 3):
+        assert search(np.arange(number * 2.0).reshape(number, 2), 8) == [[row * 2.0] for row in range(number)]
+    assert asked == ([1, 3] if on_disk else [1, 16])
 
 
 def test_the_server_gives_openai_s_client_what_the_class_gives(prompted, model, index):
@@ -169,5 +171,7 @@ def test_others_are_served_without_a_key_only_with_a_warning_and_ctrl_c_ends_it(
         client = openai.OpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0)
         found = client.embeddings.create(model=tiny_bert.name, input="the cat " * 40)
         assert found.usage.prompt_tokens == 64
+        rebound = {"Host": "evil.com"}  # a website's name, which it lets point here
+        assert httpx.get(f"{address}/v1/models", headers=rebound).status_code == 403
         server.process.send_signal(signal.SIGINT)
         assert server.process.wait(timeout=30) == 130

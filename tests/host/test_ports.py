@@ -3,7 +3,7 @@ import socket
 import pytest
 
 from simcse_jax.errors import UserError
-from simcse_jax.host.ports import bind
+from simcse_jax.host.ports import bind, is_local
 
 
 def test_a_port_is_taken_at_once():
@@ -29,3 +29,14 @@ def test_a_port_is_taken_at_once():
 def test_a_wrong_place_is_reported(host, port, message):
     with pytest.raises(UserError, match=message):
         bind(host, port)
+
+
+@pytest.mark.parametrize(
+    ("host", "local"),
+    [
+        *(("127.0.0.1", True), ("127.9.9.9", True), ("::1", True), ("localhost", True)),
+        *(("0.0.0.0", False), ("::", False), ("10.0.0.1", False), ("example.org", False)),
+    ],
+)
+def test_which_addresses_are_this_machine_s_own(host, local):
+    assert is_local(host) is local

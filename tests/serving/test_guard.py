@@ -5,6 +5,7 @@ import pytest
 from support.fake_server import FakeEncoder, started
 
 from simcse_jax.serving import guard
+from simcse_jax.serving.demo_guard import Names
 
 BODY = {"model": "fake", "input": "a"}
 
@@ -71,7 +72,7 @@ def test_a_request_by_another_name_of_this_machine_is_refused():
         for host in ("localhost", "LOCALHOST:8000", "[::1]:8000", "testserver"):
             assert (await server.client.get("/health", headers={"Host": host})).status_code == 200, host
 
-    play(scene, names={"localhost", "::1", "testserver"})
+    play(scene, names=Names("testserver"))
 
 
 def test_a_body_that_is_too_large_is_refused_whether_its_length_is_announced_or_not():
@@ -225,3 +226,16 @@ def test_other_protocols_are_not_answered():
 @pytest.mark.parametrize("value", [b"-5", b"x", b"\xb2"])
 def test_a_length_that_is_no_number_counts_as_none(value):
     assert guard._length({"headers": [(b"content-length", value)]}) == 0
+
+
+def test_who_has_no_key_takes_no_place_of_others():
+    async def scene(server):
+        never = asyncio.Event()
+        waiting = [asyncio.create_task(ask(server, never.wait)) for _ in range(2)]
+        await asyncio.sleep(0.1)
+        headers = {"Authorization": "Bearer secret"}
+        assert (await server.client.post("/v1/embeddings", json=BODY, headers=headers)).status_code == 200
+        for each in waiting:
+            each.cancel()
+
+    play(scene, key="secret", requests=1)

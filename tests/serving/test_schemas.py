@@ -38,6 +38,8 @@ def test_defaults_are_openai_s():
 def test_documents_may_be_objects_with_a_text():
     request = schemas.RerankRequest(query="q", documents=["a", {"text": "b"}])
     assert (request.documents, request.top_n, request.return_documents) == (["a", "b"], None, False)
+    nulls = dict.fromkeys(("model", "top_n", "return_documents"))  # as clients write what was not given
+    assert not schemas.RerankRequest(query="q", documents=["a"], **nulls).return_documents
     for given in ("a", [{"text": "a", "title": "b"}], [{}], [["a"]]):
         with pytest.raises(ValidationError):
             schemas.RerankRequest(query="q", documents=given)
