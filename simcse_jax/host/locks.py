@@ -30,6 +30,7 @@ import os
 import shlex
 import shutil
 import socket
+import stat
 import sys
 import threading
 import time
@@ -176,6 +177,7 @@ class StoredLock:
         with self._errors():
             self._bucket = storage.Client().bucket(bucket)
             self._generation = self._take()
+        self._renewed = time.monotonic()  # it may have waited
         self._thread = threading.Thread(target=self._renew_regularly, daemon=True)
         self._thread.start()
 
@@ -359,6 +361,8 @@ def replacing(folder: Path) -> Iterator[Path]:
         temporary.mkdir()
         try:
             yield temporary
+            if folder.exists():
+                os.chmod(temporary, stat.S_IMODE(folder.stat().st_mode))  # who may read it does not change
             _replace(folder, temporary, earlier)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)  # after a swap it has the earlier contents

@@ -20,5 +20,6 @@ def test_all_are_closed_and_the_first_error_counts():
     with pytest.raises(UserError, match="within"), closing_all([thing("a", UserError("closing")), thing("b")]):
         raise UserError("within")
     assert closed == ["a", "b"]
-    with pytest.raises(UserError, match="closing"), closing_all([thing("c", UserError("closing"))]):
+    with pytest.raises(UserError, match="closing"), closing_all([thing("c", UserError("closing")), thing("d")]):
         pass
+    assert closed == ["a", "b", "c", "d"]

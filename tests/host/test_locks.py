@@ -3,6 +3,7 @@ import fcntl
 import os
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import threading
@@ -204,10 +205,12 @@ def test_a_folder_is_replaced_as_a_whole_or_not_at_all(tmp_path, swaps):
         (new / "a").write_text("1")
         assert not folder.exists()
     (tmp_path / "deep" / ".model.new").mkdir()  # left by a killed process
+    folder.chmod(0o700)  # nobody else may read it, nor what replaces it
     with replacing(folder) as new:
         (new / "b").write_text("2")
         assert os.listdir(folder) == ["a"]
     assert os.listdir(folder) == ["b"] and os.listdir(tmp_path / "deep") == ["model"]
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     with pytest.raises(ZeroDivisionError), replacing(folder) as new:
         (new / "c").write_text("3")
         raise ZeroDivisionError

@@ -100,8 +100,10 @@ class Tracker:
     def close(self) -> None:
         """Sends the rest, and ends the report."""
         with self._warned("the same command sends what is missing"):
-            self._send()
-            self._service.close(self._ended)
+            try:
+                self._send()
+            finally:
+                self._service.close(self._ended)
             self._save()
 
     @contextlib.contextmanager
