@@ -99,10 +99,10 @@ SimCSE + whitening,SimCSE + flow" ;;
         words >= 512 { printf "%s\n", lines; lines = ""; words = 0 }' data/sentences.txt > data/documents.txt
       [ -e data/negated.csv ] || { # SNCSE's negations, by one rule in place of its authors' parser
         echo sentence,negation
-        sed -E 's/"/""/g; h
+        sed -E 'h
           s/\b(is|are|was|were|has|have|had|can|could|will|would|may|might|must|should|does|did)\b/& not/; t pair
           s/^/Not /; :pair
-          G; s/(.*)\n(.*)/"\2","\1"/' data/sentences.txt
+          G; s/"/""/g; s/(.*)\n(.*)/"\2","\1"/' data/sentences.txt
       } > data/negated.csv
       systems() {
         simcse-jax sweep --config ablations/systems --workdir "$output/systems" "${start[@]}" \

@@ -65,13 +65,14 @@ create() {
 
 # The Python of a TPU VM can be too old; uv installs one.
 install() {
-  local archive=/tmp/simcse_jax.tar.gz
+  local archive
+  archive="/tmp/simcse_jax-$(id -un)-$NAME.tar.gz" # not another user's or run's
   local steps='mkdir -p ~/simcse_jax && tar -xzf ~/simcse_jax.tar.gz -C ~/simcse_jax && cd ~/simcse_jax'
   steps+=' && { [ -x ~/.local/bin/uv ] || curl -LsSf https://astral.sh/uv/install.sh | sh; }'
   steps+=' && { [ -x .venv/bin/python ] || ~/.local/bin/uv venv --python 3.12 .venv; }'
   steps+=" && ~/.local/bin/uv pip install -e '.[train,gcs]' 'jax[tpu]'${SETUP:+ && $SETUP}"
   run git -C "$(dirname "$0")/.." archive --format=tar.gz --output="$archive" HEAD &&
-    tpu tpu-vm scp "$archive" "$NAME:" --worker=all && on_workers "$steps"
+    tpu tpu-vm scp "$archive" "$NAME:simcse_jax.tar.gz" --worker=all && on_workers "$steps"
 }
 
 # A process that holds the TPU may be left from a lost connection: it is asked to save first.

@@ -329,7 +329,7 @@ def test_the_dry_run_of_a_tpu_from_its_creation_to_its_end(programs):
     assert create[1:6] == ["compute", "tpus", "queued-resources", "create", "simcse"]
     assert "--spot" in create and "--node-id=simcse" in create
     assert archive[0] == "git" and archive[3] == "archive"
-    assert copy[3:7] == ["tpu-vm", "scp", option(archive, "output"), "simcse:"]
+    assert copy[3:7] == ["tpu-vm", "scp", option(archive, "output"), "simcse:simcse_jax.tar.gz"]
     for command in (copy, install, run):
         assert "--worker=all" in command
     for command in (create, copy, install, run, delete):
