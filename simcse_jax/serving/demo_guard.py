@@ -45,7 +45,9 @@ class Names:
         """Adds a name."""
         self._known.add(_bare(name))
 
-    def __contains__(self, name: str) -> bool:
+    def __contains__(self, name: str | None) -> bool:
+        if name is None:  # no valid one
+            return False
         return _bare(name) in self._known or (self._any_address and _is_address(_bare(name)))
 
     def are_origin(self, origin: str, host: str) -> bool:
@@ -72,8 +74,7 @@ def refusal(method: str, path: str, headers: Mapping[str, str], names: Names) ->
       headers: by their names in lower case.
     """
     host = headers.get("host", "")
-    name = host_name(host)
-    if name is None or name not in names:
+    if host_name(host) not in names:
         return 403, f"this page answers to {names}, not to {host!r:.100}; --allow-host NAME adds a name"
     origin = headers.get("origin")
     if origin is not None and not names.are_origin(origin, host):

@@ -152,7 +152,7 @@ class Guard:
     def _refusal(self, scope: Scope) -> Response | None:
         headers = {name.decode("latin-1").lower(): value for name, value in scope["headers"]}
         host = headers.get("host", b"").decode("latin-1")
-        if self._names is not None and ((name := host_name(host)) is None or name not in self._names):
+        if self._names is not None and host_name(host) not in self._names:
             return replies.error(403, f"{host!r:.100} is not a name of this server (--allow-host NAME adds one)")
         if self._key is not None and scope["path"].startswith(PROTECTED):
             kind, _, given = headers.get("authorization", b"").partition(b" ")
