@@ -4,6 +4,7 @@ Results are in .OUTPUT.partial until complete. .OUTPUT.state.json says how much 
 input, models and options. Use these classes with the output's lock (`host.locks`).
 """
 
+import contextlib
 import itertools
 import json
 import os
@@ -155,12 +156,15 @@ class PartialEmbeddings(Resumable):
         """
         is_array = self.output.suffix.lower() != ".parquet"
         beside = self.output.with_name(f"{self.output.name}.{RANGES}")
-        with writing(self.output):
+        with writing(self.output), contextlib.ExitStack() as afterwards:
+            if is_array and self.quantization is not None:  # written before the codes get their name: a disk may be full
+                ranges = afterwards.enter_context(replacing_file(beside))
+                ranges.write(f"{json.dumps(self.quantization)}\n".encode())
+                ranges.flush()
+                os.fsync(ranges.fileno())
             if is_array:
                 beside.unlink(missing_ok=True)  # an earlier output's: a kill never leaves codes with others' ranges
             self._complete(lambda file: self._write_parquet(file, sentences, first_row, maker))
-            if is_array and self.quantization is not None:
-                write_atomically(beside, json.dumps(self.quantization) + "\n")
 
     def _write_parquet(
         self, file: IO[bytes], sentences: Iterator[str], first_row: int, maker: Mapping[str, Any] | None

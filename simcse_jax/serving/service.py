@@ -12,7 +12,8 @@ import numpy as np
 from simcse_jax.index.index import ROUNDING, Result
 from simcse_jax.serving.batcher import Batch, Batcher, Done, Piece
 
-CHARACTERS_PER_TOKEN = 32  # a text with more for each token that the model reads is not even tokenized
+CHARACTERS_PER_TOKEN = 32  # a text with more for each token that the model reads is not tokenized whole
+UNSETTLED = 128  # tokens at the end of a text's beginning that depend on what follows: WordPiece's words end at 100
 TOKENIZED_AT_ONCE = 32  # texts of a request; then it is other requests' turn, or it is over meanwhile
 QUERIES = 16  # searched together at most
 LEAST_TOP_K = 8  # the numbers of results that are searched for are powers of two from here on
@@ -240,9 +241,7 @@ class Service:
         if not 1 <= len(texts) <= self.limits.inputs:
             raise Invalid(f"{len(texts)} texts; a request has from 1 to {self.limits.inputs}", param)
         most = encoder.max_length * CHARACTERS_PER_TOKEN
-        if self.limits.cut:  # what comes after would be cut anyway, once it has been tokenized
-            texts = [each[:most] if isinstance(each, str) else (each[0][:most], each[1][:most]) for each in texts]
-        for number, text in enumerate(texts):
+        for number, text in enumerate(() if self.limits.cut else texts):
             query, document = ("", text) if isinstance(text, str) else text
             if len(query) > most:
                 raise _too_long(f"{len(query):,} characters", 0, encoder, "query")
@@ -267,6 +266,8 @@ class Service:
         found: list[Any] = []
         for start in range(0, len(texts), TOKENIZED_AT_ONCE):
             some = texts[start : start + TOKENIZED_AT_ONCE]
+            if self.limits.cut:
+                some = await loop.run_in_executor(self._tokenizing, _beginnings, some, encoder)
             for sentence in await loop.run_in_executor(self._tokenizing, encoder.tokenize, some):
                 found.append(sentence)
                 if sentence.cut and not self.limits.cut:
@@ -297,6 +298,24 @@ class Service:
     def _run_search(self, batch: Batch) -> list[list[Result]]:
         assert self._search is not None
         return self._search(np.stack(batch.payloads), batch.group)
+
+
+def _beginnings(texts: Sequence[Any], encoder: Encoder) -> list[Any]:
+    """Of each text, or of both of a pair, as much as decides the tokens that are not cut; of short ones, all."""
+
+    def beginning(text: str, pair: bool) -> str:
+        size = encoder.max_length * CHARACTERS_PER_TOKEN
+        while size < len(text):
+            (sentence,) = encoder.tokenize([("", text[:size]) if pair else text[:size]])
+            if sentence.cut >= UNSETTLED:
+                return text[:size]
+            size *= 2  # few tokens: white space, or a long unknown word
+        return text
+
+    return [
+        beginning(text, False) if isinstance(text, str) else (beginning(text[0], True), beginning(text[1], True))
+        for text in texts
+    ]
 
 
 def _too_long(what: str, number: int, encoder: Encoder, param: str) -> Invalid:

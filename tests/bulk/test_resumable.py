@@ -97,6 +97,21 @@ def test_a_kill_leaves_no_codes_with_the_ranges_of_others(tmp_path, monkeypatch)
     assert os.listdir(tmp_path) == [output.name]
 
 
+def test_codes_have_no_name_yet_when_their_ranges_cannot_be_written(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    partial = PartialEmbeddings(tmp_path / "emb.npy", 2, np.int8, {})
+    partial.quantization = {"precision": "int8"}
+    partial.append(np.ones((2, 3), np.int8), 0)
+    with monkeypatch.context() as patch, pytest.raises(UserError, match=r"emb.npy: cannot be written: No space"):
+        patch.setattr(os, "fsync", full)
+        partial.finish(iter(["a", "b"]), 0)
+    assert sorted(os.listdir(tmp_path)) == [".emb.npy.partial", ".emb.npy.state.json"]
+    PartialEmbeddings(tmp_path / "emb.npy", 2, np.int8, {}).finish(iter(["a", "b"]), 0)
+    assert sorted(os.listdir(tmp_path)) == ["emb.npy", "emb.npy.quantization.json"]
+
+
 def test_nothing_is_left_of_a_parquet_file_that_could_not_be_written(tmp_path, monkeypatch):
     partial = PartialEmbeddings(tmp_path / "emb.parquet", 2, np.float32, {})
     partial.append(np.ones((2, 3), np.float32), 0)

@@ -59,6 +59,31 @@ def test_a_text_that_is_too_long_is_refused_or_cut(text, size):
     play(cuts, limits={"cut": True})
 
 
+def test_a_cut_text_has_the_tokens_of_the_whole_one_and_not_much_more_of_it_is_tokenized():
+    read = []
+
+    class Spaceless(FakeEncoder):
+        """White space is no token."""
+
+        def tokenize(self, texts):
+            read.extend(map(len, texts))
+            return super().tokenize([text.replace(" ", "") for text in texts])
+
+    class SpacelessReranker(FakeReranker):
+        def tokenize(self, texts):
+            read.extend(len(document) for _, document in texts)
+            return super().tokenize([(query, document.replace(" ", "")) for query, document in texts])
+
+    async def scene(service, _):
+        for text, tokens in (("abc" + " " * 5000 + "def", 6), ("letters " * 20_000, 16)):
+            read.clear()
+            assert (await service.embed([text])).tokens == tokens
+            assert (await service.rerank("", [text], None)).tokens == min(tokens + 1, 16)
+            assert sum(read) < 40_000
+
+    play(scene, {None: Spaceless()}, reranker=("judge", SpacelessReranker()), limits={"cut": True})
+
+
 def test_a_short_request_need_not_wait_until_a_long_one_is_tokenized():
     calls = []
 
