@@ -157,11 +157,11 @@ class PartialEmbeddings(Resumable):
         is_array = self.output.suffix.lower() != ".parquet"
         beside = self.output.with_name(f"{self.output.name}.{RANGES}")
         with writing(self.output), contextlib.ExitStack() as afterwards:
-            if is_array and self.quantization is not None:  # written before the codes get their name: a disk may be full
+            if is_array and self.quantization is not None:
                 ranges = afterwards.enter_context(replacing_file(beside))
                 ranges.write(f"{json.dumps(self.quantization)}\n".encode())
                 ranges.flush()
-                os.fsync(ranges.fileno())
+                os.fsync(ranges.fileno())  # the disk may be full; then the codes do not get their name
             if is_array:
                 beside.unlink(missing_ok=True)  # an earlier output's: a kill never leaves codes with others' ranges
             self._complete(lambda file: self._write_parquet(file, sentences, first_row, maker))

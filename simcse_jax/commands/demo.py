@@ -2,6 +2,7 @@
 
 import os
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING
@@ -145,4 +146,7 @@ def serve(
     print(f"open {page.local_url} ({where}); Ctrl-C ends it", flush=True)
     if share:
         print(f"public for a while: {page.share_url or 'no; Gradio gave no address'}", flush=True)
-    page.block_thread()
+    try:
+        threading.Event().wait()
+    finally:
+        page.close(verbose=False)

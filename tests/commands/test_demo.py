@@ -2,6 +2,7 @@ import importlib.util
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -104,8 +105,9 @@ def address(tiny_bert, corpus):
         rest = threading.Thread(target=lambda: said.extend(server.stdout), daemon=True)
         rest.start()
         yield found[1]
-        server.terminate()
+        server.send_signal(signal.SIGINT)
         rest.join(timeout=30)
+    assert (server.returncode, said[-1]) == (130, "interrupted\n")
     assert not re.search("Traceback|connects to", "".join(said)), "".join(said)
 
 
