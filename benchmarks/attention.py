@@ -145,10 +145,10 @@ def tried(column: str, measure: Callable[..., Figures], *args: Any) -> Figures:
 def main() -> None:
     """Prints each length's rows as they are measured."""
     parser = Parser(prog="benchmarks.attention", description=__doc__.splitlines()[0])
-    parser.add_argument("--tokens", nargs="+", type=int, default=[512, 2048, 8192], help="of a text")
-    parser.add_argument("--batch-tokens", type=int, default=16384, help="of all texts of a call")
+    parser.add_argument("--tokens", nargs="+", type=int, least=1, default=[512, 2048, 8192], help="of a text")
+    parser.add_argument("--batch-tokens", type=int, least=1, default=16384, help="of all texts of a call")
     parser.add_argument("--peers", nargs="*", choices=("pytorch",), default=["pytorch"])
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, least=1, default=5)
     parser.add_argument("--output", type=output_file, help="the figures as JSON")
     args = parser.parse_args()
     options = {name: value for name, value in vars(args).items() if name not in ("peers", "output")}

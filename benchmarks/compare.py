@@ -134,16 +134,15 @@ def parse() -> argparse.Namespace:
     model.add_argument("--base", action="store_true", help="a BERT-base-sized model with random weights")
     parser.add_argument("--data", default=str(ROOT / SENTENCES), help="sentences: .txt, or a .csv with sent0")
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
-    parser.add_argument("--batch-size", type=int, default=64)
-    parser.add_argument("--max-length", type=int, default=32, help="tokens, of train_step and host_work")
-    parser.add_argument("--steps", type=int, default=4, help="of a round of train_step, and before the first one")
-    parser.add_argument("--rows", type=int, default=500, help="sentences of a round of encode")
-    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--batch-size", type=int, least=1, default=64)
+    parser.add_argument("--max-length", type=int, least=1, default=32, help="tokens, of train_step and host_work")
+    parser.add_argument(
+        "--steps", type=int, least=1, default=4, help="of a round of train_step, and before the first one"
+    )
+    parser.add_argument("--rows", type=int, least=1, default=500, help="sentences of a round of encode")
+    parser.add_argument("--rounds", type=int, least=1, default=6)
     parser.add_argument("--output", type=output_file, help="the figures as JSON")
     args = parser.parse_args()
-    for option in ("batch_size", "max_length", "steps", "rows", "rounds"):
-        if getattr(args, option) < 1:
-            raise UserError(f"--{option.replace('_', '-')} {getattr(args, option)}: must be 1 or more")
     if not Path(args.data).is_file():
         raise UserError(f"--data {args.data}: no such file")
     return args

@@ -54,19 +54,16 @@ def parse() -> argparse.Namespace:
     """The command line."""
     parser = Parser(prog="benchmarks.corpus", description=__doc__.splitlines()[0])
     parser.add_argument("--folder", required=True, help="where the corpus is made, on the disk that is measured")
-    parser.add_argument("--rows", type=int, default=10**8, help="of the corpus")
+    parser.add_argument("--rows", type=int, least=1, default=10**8, help="of the corpus")
     parser.add_argument("--data", help="a file of sentences; default: random tokens of 4 to 32 a sentence")
     parser.add_argument("--model", default=MINILM, help="whose tokenizer is used")
-    parser.add_argument("--batch-size", type=int, default=512, help="rows of a batch")
-    parser.add_argument("--batches", type=int, default=200, help="that are read for the rate")
-    parser.add_argument("--rounds", type=int, default=5, help="cold and warm readings, in turn")
+    parser.add_argument("--batch-size", type=int, least=1, default=512, help="rows of a batch")
+    parser.add_argument("--batches", type=int, least=1, default=200, help="that are read for the rate")
+    parser.add_argument("--rounds", type=int, least=1, default=5, help="cold and warm readings, in turn")
     parser.add_argument("--keep", action="store_true", help="keep the corpus")
     parser.add_argument("--output", help="a JSON file")
     parser.add_argument("--read", action="store_true", help=argparse.SUPPRESS)  # the process of one reading
     args = parser.parse_args()
-    for option in ("rows", "batch_size", "batches", "rounds"):
-        if getattr(args, option) < 1:
-            raise UserError(f"--{option.replace('_', '-')} {getattr(args, option)}: must be 1 or more")
     if args.rows < args.batch_size:
         raise UserError(f"--rows {args.rows}: must be --batch-size ({args.batch_size}) or more")
     if not args.read and (folder := Path(args.folder)).exists() and not (args.keep and (folder / NAME).exists()):

@@ -45,7 +45,7 @@ def parse() -> argparse.Namespace:
     """The command line."""
     parser = Parser(prog="benchmarks.decoder_curves", description=__doc__.splitlines()[0])
     parser.add_argument("pairs")
-    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--steps", type=int, least=1, default=100)
     parser.add_argument("--kind", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--output", type=Path)
     return parser.parse_args()

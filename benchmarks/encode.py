@@ -55,12 +55,14 @@ def parse() -> argparse.Namespace:
     add_model(parser)
     parser.add_argument("--data", action="append", help="a file of sentences or of pairs; may be given again")
     parser.add_argument("--column", help="of a table")
-    parser.add_argument("--rows", type=int, default=2000, help="so many sentences, evenly spread over the file")
+    parser.add_argument(
+        "--rows", type=int, least=1, default=2000, help="so many sentences, evenly spread over the file"
+    )
     parser.add_argument("--words", nargs=2, type=int, metavar=("LEAST", "MOST"), help="of a text: cuts the sentences")
     parser.add_argument("--dtype", nargs="+", choices=tuple(OURS), default=list(OURS))
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--batch-size", type=int, default=64, help="ours")
-    parser.add_argument("--peer-batch-size", type=int, default=32, help="theirs; 32 is its own default")
+    parser.add_argument("--rounds", type=int, least=1, default=3)
+    parser.add_argument("--batch-size", type=int, least=1, default=64, help="ours")
+    parser.add_argument("--peer-batch-size", type=int, least=1, default=32, help="theirs; 32 is its own default")
     parser.add_argument("--single", action="store_true", help="a call for each text")
     parser.add_argument(
         "--onnx-python", default=sys.executable, help="of the environment that has optimum-onnx; empty: without it"

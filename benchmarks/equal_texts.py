@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from simcse_jax import SimCSE
+from simcse_jax.commands.command_line import Parser, run_command
 from simcse_jax.config import default_config
 from simcse_jax.evaluation import retrieval
 from simcse_jax.training.run import train_and_evaluate
@@ -98,16 +99,16 @@ def train_theirs(args: argparse.Namespace, data: Path, seed: int, folder: Path) 
 
 def main() -> None:
     """Trains, scores and prints the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(prog="benchmarks.equal_texts", description=__doc__.splitlines()[0])
     parser.add_argument("--start", required=True)
     parser.add_argument("--pairs", required=True, type=Path)
     parser.add_argument("--collections", required=True, nargs="+")
     parser.add_argument("--output", required=True, type=Path)
-    parser.add_argument("--rows", type=int, default=1280)
+    parser.add_argument("--rows", type=int, least=1, default=1280)
     parser.add_argument("--of", type=int, default=0)
     parser.add_argument("--documents", type=int, default=0)
-    parser.add_argument("--batch-size", type=int, default=64)
-    parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--batch-size", type=int, least=1, default=64)
+    parser.add_argument("--epochs", type=int, least=1, default=4)
     parser.add_argument("--learning-rate", type=float, default=5e-5)
     args = parser.parse_args()
     args.output.mkdir(parents=True, exist_ok=True)
@@ -136,4 +137,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

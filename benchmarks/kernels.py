@@ -23,8 +23,8 @@ def parse() -> argparse.Namespace:
     """The command line."""
     parser = Parser(prog="benchmarks.kernels", description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, help="of the trace")
-    parser.add_argument("--steps", type=int, default=TRACED, help="that were traced")
-    parser.add_argument("--top", type=int, default=10)
+    parser.add_argument("--steps", type=int, least=1, default=TRACED, help="that were traced")
+    parser.add_argument("--top", type=int, least=1, default=10)
     parser.add_argument("--output", type=output_file, help="the figures as JSON")
     return parser.parse_args()
 

@@ -118,13 +118,13 @@ def parse() -> argparse.Namespace:
     """The command line."""
     parser = Parser(prog="benchmarks.long_texts", description=__doc__.splitlines()[0])
     parser.add_argument("--model", nargs="+", choices=MODELS, default=list(MODELS))
-    parser.add_argument("--tokens", nargs="+", type=int, default=[128, 512, 2048, 8192])
+    parser.add_argument("--tokens", nargs="+", type=int, least=1, default=[128, 512, 2048, 8192])
     parser.add_argument("--dtype", nargs="+", choices=("float32", "bfloat16"), default=["float32"])
     parser.add_argument("--what", nargs="+", choices=WHAT, default=list(WHAT))
     parser.add_argument("--attention-dropout", type=float, default=0.1)
     parser.add_argument("--kernels", action="store_true", help="ours also with model.attention_kernels")
     parser.add_argument("--peers", nargs="*", choices=("pytorch",), default=["pytorch"])
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, least=1, default=3)
     parser.add_argument("--output", type=output_file, help="the figures as JSON")
     return parser.parse_args()
 

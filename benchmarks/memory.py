@@ -9,12 +9,12 @@ temporaries, i.e. activations, gradients and the similarity matrix; parameters a
 parameter) come on top and are the same in every row.
 """
 
-import argparse
 import json
 from pathlib import Path
 
 import jax
 
+from simcse_jax.commands.command_line import Parser, run_command
 from simcse_jax.config.fields import default_config
 from simcse_jax.huggingface.published import encoder_config
 from simcse_jax.training.costs.compile import memory_of_error, trace_step
@@ -38,11 +38,11 @@ def temporaries(model: str, tokens: int, batch_size: int, chunk_size: int, topol
 
 def main() -> None:
     """Prints a line for each batch size as soon as it is known."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = Parser(prog="benchmarks.memory", description=__doc__.splitlines()[0])
     parser.add_argument("--model", default="bert-base-uncased")
     parser.add_argument("--batches", default="64,128,256,512,1024,2048,4096,8192,16384")
-    parser.add_argument("--tokens", type=int, default=32, help="of a sentence")
-    parser.add_argument("--chunk-size", type=int, default=64)
+    parser.add_argument("--tokens", type=int, least=1, default=32, help="of a sentence")
+    parser.add_argument("--chunk-size", type=int, least=1, default=64)
     parser.add_argument("--topology", help="e.g. v5e:1x1; default: a CPU device")
     parser.add_argument("--output", help="a JSON file")
     args = parser.parse_args()
@@ -60,4 +60,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

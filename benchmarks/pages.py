@@ -8,11 +8,11 @@ source and all that follows the legend (the command, versions, what people wrote
 without the sentence that says in which fields the rows differ, since a CSV has no fields.
 """
 
-import argparse
 import csv
 from pathlib import Path
 from statistics import fmean
 
+from simcse_jax.commands.command_line import Parser, run_command
 from simcse_jax.config.sections import Section
 from simcse_jax.host.storage import write_together
 from simcse_jax.training.sweeps import picture, table
@@ -68,7 +68,7 @@ def pages(file: Path, pictures: bool = False) -> dict[str, str | bytes]:
 
 def main() -> None:
     """Writes them."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(prog="benchmarks.pages", description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--pictures", action="store_true")
     args = parser.parse_args()
@@ -80,4 +80,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

@@ -7,7 +7,6 @@ defaults. The last row counts the first [PAD] after each sentence, except the lo
 authors' published code does: it gives the published self-similarity to all digits.
 """
 
-import argparse
 import dataclasses
 from collections.abc import Iterator, Sequence
 
@@ -15,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from simcse_jax.commands.command_line import Parser, run_command
 from simcse_jax.evaluation.analysis.inputs import read_data
 from simcse_jax.evaluation.analysis.measure import Measurement, measure
 from simcse_jax.evaluation.analysis.tokens import Protocol, TokenEncoder, survey
@@ -107,9 +107,9 @@ class WithPadding:
 
 def main() -> None:
     """Prints the grid."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = Parser(prog="benchmarks.protocols", description=__doc__.splitlines()[0])
     parser.add_argument("--data", required=True, help="SentEval's data/downstream")
-    parser.add_argument("--seeds", type=int, default=11, help="samples that anisotropy and r² are the mean of")
+    parser.add_argument("--seeds", type=int, least=1, default=11, help="samples that anisotropy and r² are the mean of")
     args = parser.parse_args()
     sentences, data, _ = read_data(args.data, None)
     model = SimCSE(MODEL)
@@ -158,4 +158,4 @@ def _largest(found: np.ndarray, published: Sequence[float]) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

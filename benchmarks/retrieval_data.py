@@ -12,12 +12,12 @@ Writes into the folder --output: pairs.csv (hypothesis, premise) and corpus.txt,
 `simcse-jax mine` searches; and `snli` and `paraphrases` in BEIR's layout.
 """
 
-import argparse
 import csv
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from simcse_jax.commands.command_line import Parser, run_command
 from simcse_jax.data.building.nli import read_pairs
 from simcse_jax.data.building.reading import Tally
 from simcse_jax.data.labels import LABELS
@@ -83,7 +83,7 @@ def asked(premises: Entailed) -> dict[str, list[str]]:
 
 def main() -> None:
     """Writes everything, and says how much."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = Parser(prog="benchmarks.retrieval_data", description=__doc__.splitlines()[0])
     parser.add_argument("--data", required=True, type=Path)
     parser.add_argument("--sentences", required=True)
     parser.add_argument("--output", required=True, type=Path)
@@ -112,4 +112,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

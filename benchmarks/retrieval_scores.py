@@ -9,7 +9,6 @@ model, size and precision to --output (.csv), and prints a table: the models of 
 and for retrieval the p of a paired test over the queries, of their means over those models and the scores before.
 """
 
-import argparse
 import csv
 import statistics
 from collections.abc import Sequence
@@ -18,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from simcse_jax import SimCSE
+from simcse_jax.commands.command_line import Parser, run_command
 from simcse_jax.encoding.quantization import Quantization, ranges_of
 from simcse_jax.evaluation import retrieval, sts
 from simcse_jax.evaluation.tasks import TASKS
@@ -93,7 +93,7 @@ def over_queries(after: Sequence[Queries], before: Queries) -> float | None:
 
 def main() -> None:
     """Scores all models and prints the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(prog="benchmarks.retrieval_scores", description=__doc__.splitlines()[0])
     parser.add_argument("--data", required=True)
     parser.add_argument("--collections", required=True, nargs="+")
     parser.add_argument("--before", required=True)
@@ -130,4 +130,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

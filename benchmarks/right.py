@@ -44,7 +44,7 @@ def parse() -> argparse.Namespace:
         "--model", required=True, help="whose tokenizer the small encoder has, and that is encoded with"
     )
     parser.add_argument("--recorded", type=Path, help="the folder of a CPU's record (default: this is to be one)")
-    parser.add_argument("--together", type=int, default=2, help="runs at a time")
+    parser.add_argument("--together", type=int, least=1, default=2, help="runs at a time")
     parser.add_argument("--output", type=output_file, help="the figures as JSON")
     return parser.parse_args()
 

@@ -75,7 +75,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--axes", nargs="+", choices=tuple(AXES), default=list(AXES))
     parser.add_argument("--largest", type=int, default=max(AXES["batch"]), help="the largest batch")
-    parser.add_argument("--steps", type=int, default=2, help="timed, after the first; the median counts")
+    parser.add_argument("--steps", type=int, least=1, default=2, help="timed, after the first; the median counts")
     parser.add_argument("--seconds", type=float, default=600.0, help="for all together")
     parser.add_argument("--output", type=output_folder, help="a folder for the figures and the plot")
     parser.add_argument("--redraw", type=Path, metavar="JSON", help="draw an earlier scale.json; measure nothing")

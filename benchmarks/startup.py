@@ -73,7 +73,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--model", default=MINILM)
     parser.add_argument("--data", default=SENTENCES, help="training sentences: .txt, or a .csv with sent0")
     parser.add_argument("--what", nargs="+", choices=tuple(TARGETS), default=list(TARGETS))
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, least=1, default=3)
     parser.add_argument("--output", type=output_file, help="the figures as JSON")
     return parser.parse_args()
 

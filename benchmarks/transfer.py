@@ -8,7 +8,6 @@ once, as in the evaluation. Seconds are processor time, summed over all threads,
 count. Needs scikit-learn.
 """
 
-import argparse
 import json
 import time
 import warnings
@@ -18,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from simcse_jax.commands.command_line import Parser, run_command
 from simcse_jax.evaluation import transfer, transfer_files
 from simcse_jax.evaluation.tasks import TRANSFER
 from simcse_jax.simcse import SimCSE
@@ -58,12 +58,14 @@ def compare(inputs: np.ndarray, task: transfer_files.Task, limit: int) -> dict[s
 
 def main() -> None:
     """Prints a line for each fold and the means, as soon as they are known."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = Parser(prog="benchmarks.transfer", description=__doc__.splitlines()[0])
     parser.add_argument("--model", required=True)
     parser.add_argument("--pooler")
     parser.add_argument("--data", required=True, help="SentEval's data/downstream")
     parser.add_argument("--tasks", default=",".join(TRANSFER))
-    parser.add_argument("--folds", type=int, default=transfer_files.FOLDS, help="of MR, CR, SUBJ and MPQA: the first n")
+    parser.add_argument(
+        "--folds", type=int, least=1, default=transfer_files.FOLDS, help="of MR, CR, SUBJ and MPQA: the first n"
+    )
     parser.add_argument("--cache", type=Path, help="a folder for the embeddings, which later runs use again")
     parser.add_argument("--output", type=Path, help="a JSON file")
     args = parser.parse_args()
@@ -97,4 +99,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

@@ -5,7 +5,6 @@
 Both train MiniLM (`--model`) with unsupervised SimCSE on the project's own sentences; compilation is not counted.
 """
 
-import argparse
 import statistics
 import time
 
@@ -15,6 +14,7 @@ import numpy as np
 
 from benchmarks import side_by_side
 from benchmarks.random_models import MINILM
+from simcse_jax.commands.command_line import Parser, run_command
 from simcse_jax.config.fields import default_config
 from simcse_jax.data.batches import Batches
 from simcse_jax.devices.backend import keep_compilations
@@ -30,9 +30,9 @@ from simcse_jax.training.step import init_state, make_step
 
 def main() -> None:
     """Times the two in turn, A B A B …, and prints sentences per second."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = Parser(prog="benchmarks.vectorize", description=__doc__.splitlines()[0])
     for name, default in (("runs", 8), ("batch-size", 16), ("num-layers", 3), ("steps", 10), ("rounds", 3)):
-        parser.add_argument(f"--{name}", type=int, default=default)
+        parser.add_argument(f"--{name}", type=int, least=1, default=default)
     parser.add_argument("--model", default=MINILM)
     parser.add_argument("--dtype", choices=DTYPES, default="float32")
     parser.add_argument("--output", type=output_file, help="the figures as JSON")
@@ -98,4 +98,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

@@ -164,9 +164,10 @@ class Parser(argparse.ArgumentParser):
         for dest, (name, rule) in self._rules.items():
             if (value := getattr(found, dest)) is None:
                 continue
-            if isinstance(value, int | float) and not rule.least <= value <= rule.most:
-                bounds = f"{rule.least} or more" if value < rule.least else f"from {rule.least} to {rule.most}"
-                raise UserError(f"{name} {str(value)[:40]}: must be {bounds}")
+            for each in value if isinstance(value, list) else [value]:
+                if isinstance(each, int | float) and not rule.least <= each <= rule.most:
+                    bounds = f"{rule.least} or more" if each < rule.least else f"from {rule.least} to {rule.most}"
+                    raise UserError(f"{name} {str(each)[:40]}: must be {bounds}")
             if value == self.get_default(dest):
                 continue
             if rule.only and not any(self._is_given(found, other) for other in rule.only.split(" or ")):
