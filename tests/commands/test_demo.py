@@ -20,7 +20,7 @@ from simcse_jax.index.lance import LanceIndex
 
 # Runs the command, which reports every connection to another machine that Python opens.
 WATCHED = """
-import runpy, sys
+import runpy, signal, sys
 
 def watch(event, args):
     if event == "socket.connect" and isinstance(args[1], tuple) and args[1][0] not in ("127.0.0.1", "::1", "0.0.0.0"):
@@ -29,6 +29,7 @@ def watch(event, args):
         print("connects to", args[0], flush=True)
 
 sys.addaudithook(watch)
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 runpy.run_module("simcse_jax", run_name="__main__", alter_sys=True)
 """
 
