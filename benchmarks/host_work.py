@@ -26,7 +26,6 @@ from benchmarks.side_by_side import Comparison, Contender
 from benchmarks.step_options import SENTENCES
 from benchmarks.training import TOTAL_STEPS, Setting, config_of
 from simcse_jax.commands.command_line import Parser, run_command
-from simcse_jax.errors import UserError
 from simcse_jax.host.outputs import output_file
 
 TARGET = 0.3  # milliseconds a step, of one layer and a batch of 64
@@ -105,18 +104,16 @@ def parse() -> argparse.Namespace:
     """The command line."""
     parser = Parser(prog="benchmarks.host_work", description=__doc__.splitlines()[0])
     parser.add_argument("--data", default=SENTENCES, help="sentences: .txt, or a .csv with sent0; or a prepared corpus")
-    parser.add_argument("--layers", type=int, nargs="+", default=[1, 12], help="of the models, from 1 to 12")
+    parser.add_argument(
+        "--layers", type=int, least=1, most=12, nargs="+", default=[1, 12], help="of the models, from 1 to 12"
+    )
     parser.add_argument("--batch-size", type=int, least=1, default=64)
     parser.add_argument("--max-length", type=int, least=1, default=32, help="tokens")
     parser.add_argument("--devices", type=int, least=1, default=1)
     parser.add_argument("--steps", type=int, least=1, default=500, help="of a round")
     parser.add_argument("--rounds", type=int, least=1, default=5)
     parser.add_argument("--output", type=output_file, help="the figures as JSON")
-    args = parser.parse_args()
-    for layers in args.layers:
-        if not 1 <= layers <= 12:
-            raise UserError(f"--layers {layers}: must be from 1 to 12")
-    return args
+    return parser.parse_args()
 
 
 def figures(comparison: Comparison) -> dict[str, dict[str, Any]]:

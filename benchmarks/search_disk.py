@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 
 from simcse_jax.commands.command_line import Parser, run_command
-from simcse_jax.errors import UserError
 from simcse_jax.host.outputs import output_file
 from simcse_jax.index.embedding_files import EmbeddingFiles
 from simcse_jax.index.identity import ModelIdentity
@@ -178,19 +177,15 @@ def in_process(step: str, kind: str, folder: Path) -> dict[str, float]:
 def parse() -> argparse.Namespace:
     """The command line."""
     parser = Parser(prog="benchmarks.search_disk", description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, least=1, default=1_000_000)
-    parser.add_argument("--dimension", type=int, least=1, default=384)
+    parser.add_argument("--rows", type=int, least=LEAST, default=1_000_000)
+    parser.add_argument("--dimension", type=int, least=4, default=384)
     parser.add_argument("--queries", type=int, least=1, default=200)
     parser.add_argument("--embeddings", help="a folder that encode wrote; every so many of its rows are the queries")
     parser.add_argument("--only", choices=KINDS.values(), nargs="+", default=list(KINDS.values()))
     parser.add_argument("--folder", help="for the files, removed afterwards (default: the temporary folder)")
     parser.add_argument("--output", type=output_file, help="the figures as JSON")
     parser.add_argument("--step", nargs=3, help=argparse.SUPPRESS)
-    args = parser.parse_args()
-    for option, least in (("rows", LEAST), ("dimension", 4), ("queries", 1)):
-        if getattr(args, option) < least:
-            raise UserError(f"--{option} {getattr(args, option)}: must be {least:,} or more")
-    return args
+    return parser.parse_args()
 
 
 def main() -> None:
