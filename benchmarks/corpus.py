@@ -20,11 +20,10 @@ import sys
 import time
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import numpy as np
 
-from benchmarks import machine
+from benchmarks import side_by_side
 from benchmarks.random_models import MINILM
 from simcse_jax.commands.command_line import Parser, run_command
 from simcse_jax.data.corpus.making import shard_name
@@ -61,7 +60,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--batches", type=int, least=1, default=200, help="that are read for the rate")
     parser.add_argument("--rounds", type=int, least=1, default=5, help="cold and warm readings, in turn")
     parser.add_argument("--keep", action="store_true", help="keep the corpus")
-    parser.add_argument("--output", help="a JSON file")
+    parser.add_argument("--output", type=output_file, help="the figures as JSON")
     parser.add_argument("--read", action="store_true", help=argparse.SUPPRESS)  # the process of one reading
     args = parser.parse_args()
     if args.rows < args.batch_size:
@@ -166,7 +165,9 @@ def reading(args: argparse.Namespace, cold: bool) -> dict[str, float]:
                     pass
     options = ["--batch-size", str(args.batch_size), "--batches", str(args.batches), "--folder", args.folder, "--read"]
     command = [sys.executable, "-m", "benchmarks.corpus", *options]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+    if done.returncode:  # it has said why
+        raise SystemExit(done.returncode)
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -177,7 +178,6 @@ def main() -> None:
     if args.read:
         print(json.dumps(read(folder, args.batch_size, args.batches)))
         return
-    output = output_file(args.output) if args.output else None
     if not folder.exists():
         started = time.perf_counter()
         try:
@@ -196,9 +196,7 @@ def main() -> None:
         if not args.keep:
             shutil.rmtree(folder)
     print(table(results))
-    if output:
-        content: dict[str, Any] = {"results": results, "machine": machine.describe(), "versions": machine.versions()}
-        output.write_text(json.dumps(content, indent=2) + "\n")
+    side_by_side.report("corpus", [{"title": name, "readings": each} for name, each in results.items()], args.output)
 
 
 def table(results: dict[str, list[dict[str, float]]]) -> str:

@@ -16,7 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import side_by_side
 from simcse_jax.commands.command_line import Parser, run_command
+from simcse_jax.host.outputs import output_file
 
 SIZE: dict[str, Any] = {
     "hidden_size": 256,
@@ -47,25 +49,24 @@ def parse() -> argparse.Namespace:
     parser.add_argument("pairs")
     parser.add_argument("--steps", type=int, least=1, default=100)
     parser.add_argument("--kind", nargs="+", choices=KINDS, default=list(KINDS))
-    parser.add_argument("--output", type=Path)
+    parser.add_argument("--output", type=output_file, help="the losses as JSON")
     return parser.parse_args()
 
 
 def main() -> None:
     """Prints a table for each kind."""
-    args, found = parse(), {}
+    args, found = parse(), []
     for kind in args.kind:
         with tempfile.TemporaryDirectory() as folder:
             write(kind, Path(folder), args.pairs)
             losses, batches = ours(kind, folder, args.pairs, args.steps)
-            found[kind] = {"simcse_jax": losses, "pytorch": theirs(kind, folder, batches)}
-        curves = np.array([found[kind]["simcse_jax"], found[kind]["pytorch"]])
+            found.append({"title": kind, "simcse_jax": losses, "pytorch": theirs(kind, folder, batches)})
+        curves = np.array([found[-1]["simcse_jax"], found[-1]["pytorch"]])
         print(f"\n{kind}: the losses differ by at most {np.abs(curves[0] - curves[1]).max():.5f}\n")
         print("| step | ours | PyTorch |\n| --- | --- | --- |")
         for step in sorted({1, *range(10, args.steps + 1, 10), args.steps}):
             print(f"| {step} | {curves[0, step - 1]:.4f} | {curves[1, step - 1]:.4f} |", flush=True)
-    if args.output:
-        args.output.write_text(json.dumps(found) + "\n")
+    side_by_side.report("decoder_curves", found, args.output)
 
 
 def write(kind: str, folder: Path, pairs: str) -> None:

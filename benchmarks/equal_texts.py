@@ -72,8 +72,8 @@ def train_theirs(args: argparse.Namespace, data: Path, seed: int, folder: Path) 
         SentenceTransformerTrainer,
         SentenceTransformerTrainingArguments,
     )
-    from sentence_transformers.losses import MultipleNegativesRankingLoss
-    from sentence_transformers.training_args import BatchSamplers
+    from sentence_transformers.base.sampler import BatchSamplers
+    from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 
     model = SentenceTransformer(args.start, device="cpu")
     model.max_seq_length = LENGTH

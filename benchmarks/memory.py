@@ -9,13 +9,12 @@ temporaries, i.e. activations, gradients and the similarity matrix; parameters a
 parameter) come on top and are the same in every row.
 """
 
-import json
-from pathlib import Path
-
 import jax
 
+from benchmarks import side_by_side
 from simcse_jax.commands.command_line import Parser, run_command
 from simcse_jax.config.fields import default_config
+from simcse_jax.host.outputs import output_file
 from simcse_jax.huggingface.published import encoder_config
 from simcse_jax.training.costs.compile import memory_of_error, trace_step
 from simcse_jax.training.costs.described import described_devices, prepare
@@ -40,23 +39,22 @@ def main() -> None:
     """Prints a line for each batch size as soon as it is known."""
     parser = Parser(prog="benchmarks.memory", description=__doc__.splitlines()[0])
     parser.add_argument("--model", default="bert-base-uncased")
-    parser.add_argument("--batches", default="64,128,256,512,1024,2048,4096,8192,16384")
+    parser.add_argument("--batches", type=int, least=1, nargs="+", default=[2**power for power in range(6, 15)])
     parser.add_argument("--tokens", type=int, least=1, default=32, help="of a sentence")
     parser.add_argument("--chunk-size", type=int, least=1, default=64)
     parser.add_argument("--topology", help="e.g. v5e:1x1; default: a CPU device")
-    parser.add_argument("--output", help="a JSON file")
+    parser.add_argument("--output", type=output_file, help="the figures as JSON")
     args = parser.parse_args()
     prepare()
     rows = []
     print(f"| batch | all at once, GiB | in chunks of {args.chunk_size}, GiB |\n| --- | --- | --- |", flush=True)
-    for batch_size in map(int, args.batches.split(",")):
+    for batch_size in args.batches:
         row = {"batch": batch_size}
         for name, chunk_size in (("whole", 0), ("chunks", args.chunk_size)):
             row[name] = temporaries(args.model, args.tokens, batch_size, chunk_size, args.topology)
         rows.append(row)
         print(f"| {batch_size} | {row['whole']:.2f} | {row['chunks']:.2f} |", flush=True)
-    if args.output:
-        Path(args.output).write_text(json.dumps(rows, indent=2) + "\n")
+    side_by_side.report("memory", rows, args.output)
 
 
 if __name__ == "__main__":

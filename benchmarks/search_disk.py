@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import side_by_side
 from simcse_jax.commands.command_line import Parser, run_command
 from simcse_jax.host.outputs import output_file
 from simcse_jax.index.embedding_files import EmbeddingFiles
@@ -195,7 +196,7 @@ def main() -> None:
         step, kind, folder = args.step
         print(json.dumps({"build": build, "search": search}[step](kind, Path(folder))))
         return
-    results: dict[str, Any] = {}
+    results: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(dir=args.folder) as name:
         folder = Path(name)
         if args.embeddings:
@@ -211,10 +212,10 @@ def main() -> None:
         print(f"{files.count:,} rows of {files.dimension}, the nearest {TOP_K}", flush=True)
         for title, kind in KINDS.items():
             if kind in args.only:
-                results[title] = in_process("build", kind, folder) | in_process("search", kind, folder)
-                print(title, json.dumps({name: round(value, 3) for name, value in results[title].items()}), flush=True)
-    if args.output:
-        args.output.write_text(json.dumps({"results": results}, indent=2) + "\n")
+                found = in_process("build", kind, folder) | in_process("search", kind, folder)
+                print(title, json.dumps({name: round(value, 3) for name, value in found.items()}), flush=True)
+                results.append({"title": title} | found)
+    side_by_side.report("search_disk", results, args.output)
 
 
 if __name__ == "__main__":

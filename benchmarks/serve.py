@@ -144,12 +144,24 @@ def requests(sentences: Sequence[str], texts: int, model: str) -> list[bytes]:
 
 
 async def load(url: str, bodies: Sequence[bytes], texts: int, clients: int, seconds: float) -> list[Answer]:
-    """The answers to all requests that were sent within so many seconds."""
+    """The answers to all requests that were sent within so many seconds.
+
+    Raises:
+      UserError: when nothing listens there any more.
+    """
     split = urlsplit(url)
     end, following, answers = time.perf_counter() + seconds, itertools.cycle(bodies), []
 
+    async def connect() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        try:
+            return await asyncio.open_connection(split.hostname, split.port)
+        except OSError as error:
+            raise UserError(
+                f"{url}: the server has ended ({error.strerror or error}); see what it said above"
+            ) from None
+
     async def client() -> None:
-        reader, writer = await asyncio.open_connection(split.hostname, split.port)
+        reader, writer = await connect()
         while time.perf_counter() < end:
             started = time.perf_counter()
             try:
@@ -158,7 +170,7 @@ async def load(url: str, bodies: Sequence[bytes], texts: int, clients: int, seco
                     good = await read_answer(reader, texts)
             except (OSError, EOFError, TimeoutError):
                 answers.append(Answer(time.perf_counter() - started, False))
-                reader, writer = await asyncio.open_connection(split.hostname, split.port)
+                reader, writer = await connect()
             else:
                 answers.append(Answer(time.perf_counter() - started, good))
         writer.close()

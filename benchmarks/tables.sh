@@ -20,7 +20,14 @@ supervised=(--config.data.train="$output/snli_neutral.csv" --config.train.learni
 one_task=(--config.eval.tasks=STSBenchmark)
 # Without them, all similarity sets are scored that SENTEVAL has; the tables name those that are missing.
 
-sentences() { [ -e data/sentences.txt ] || head -n 9600 "$wiki" > data/sentences.txt; }
+write() { cat > "$1.part" && mv "$1.part" "$1"; } # whole, or not at all after a stop
+sentences() {
+  [ -e data/sentences.txt ] || head -n 9600 "$wiki" | write data/sentences.txt
+  head -n 9600 "$wiki" | cmp -s - data/sentences.txt || {
+    echo "data/sentences.txt: not the first lines of $wiki; remove it, data/documents.txt and data/negated.csv" >&2
+    exit 2
+  }
+}
 
 sweep() { # file (with argument), fields
   local file=$1
@@ -96,14 +103,14 @@ SimCSE + whitening,SimCSE + flow" ;;
     systems) # one epoch of 9,600 sentences each, all four rates, of which docs/background/results/ has three each
       sentences
       [ -e data/documents.txt ] || awk '{ lines = lines $0 "\n"; words += NF }
-        words >= 512 { printf "%s\n", lines; lines = ""; words = 0 }' data/sentences.txt > data/documents.txt
+        words >= 512 { printf "%s\n", lines; lines = ""; words = 0 }' data/sentences.txt | write data/documents.txt
       [ -e data/negated.csv ] || { # SNCSE's negations, by one rule in place of its authors' parser
         echo sentence,negation
         sed -E 'h
           s/\b(is|are|was|were|has|have|had|can|could|will|would|may|might|must|should|does|did)\b/& not/; t pair
           s/^/Not /; :pair
           G; s/"/""/g; s/(.*)\n(.*)/"\2","\1"/' data/sentences.txt
-      } > data/negated.csv
+      } | write data/negated.csv
       systems() {
         simcse-jax sweep --config ablations/systems --workdir "$output/systems" "${start[@]}" \
           --config.data.train=data/sentences.txt --config.train.epochs=1 --config.train.log_every=50 \

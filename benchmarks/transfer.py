@@ -8,7 +8,6 @@ once, as in the evaluation. Seconds are processor time, summed over all threads,
 count. Needs scikit-learn.
 """
 
-import json
 import time
 import warnings
 from collections.abc import Callable
@@ -17,9 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import side_by_side
 from simcse_jax.commands.command_line import Parser, run_command
 from simcse_jax.evaluation import transfer, transfer_files
 from simcse_jax.evaluation.tasks import TRANSFER
+from simcse_jax.host.outputs import output_file
 from simcse_jax.simcse import SimCSE
 
 
@@ -67,7 +68,7 @@ def main() -> None:
         "--folds", type=int, least=1, default=transfer_files.FOLDS, help="of MR, CR, SUBJ and MPQA: the first n"
     )
     parser.add_argument("--cache", type=Path, help="a folder for the embeddings, which later runs use again")
-    parser.add_argument("--output", type=Path, help="a JSON file")
+    parser.add_argument("--output", type=output_file, help="the figures as JSON")
     args = parser.parse_args()
     warnings.filterwarnings("ignore", message="lbfgs failed to converge")
     names = args.tasks.split(",")
@@ -76,7 +77,7 @@ def main() -> None:
     tasks, _ = transfer_files.read(args.data, names)
     if args.cache:
         args.cache.mkdir(parents=True, exist_ok=True)
-    model, results = None, {}
+    model, results = None, []
     print("| task | fold | ours | scikit-learn | ours, s | scikit-learn, s |\n" + "| --- " * 6 + "|", flush=True)
     for name, task in tasks.items():
         kept = args.cache / f"{args.model.replace('/', '_')}-{args.pooler}-{name}.npy" if args.cache else None
@@ -87,15 +88,15 @@ def main() -> None:
             inputs = transfer.features(model.encode, task)
             if kept:
                 np.save(kept, inputs)
-        results[name] = found = compare(inputs, task, args.folds)
+        found = compare(inputs, task, args.folds)
         for number, row in enumerate(found["folds"]):
             cells = f"{row['ours']:.2f} | {row['sklearn']:.2f} | {row['ours_s']:.2f} | {row['sklearn_s']:.2f}"
             print(f"| {name} | {number} | {cells} |")
         mean = {key: float(np.mean([row[key] for row in found["folds"]])) for key in found["folds"][0]}
         times = f"{mean['ours_s']:.2f}; all at once {found['ours_at_once_s']:.2f} | {mean['sklearn_s']:.2f}"
         print(f"| {name} | mean | {mean['ours']:.2f} | {mean['sklearn']:.2f} | {times} |", flush=True)
-        if args.output:
-            args.output.write_text(json.dumps(results, indent=2) + "\n")
+        results.append({"title": name} | found)
+    side_by_side.report("transfer", results, args.output)
 
 
 if __name__ == "__main__":
