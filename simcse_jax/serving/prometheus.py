@@ -34,12 +34,13 @@ class Metrics:
         by = ["path", "status"]
         self._requests = Counter("simcse_requests", "Requests that were answered", by, **named)
         self._seconds = Histogram("simcse_request_seconds", "From a request to its answer", ["path"], **timed)
-        self._texts = Counter("simcse_texts", "Texts that were encoded", **named)
-        self._tokens = Counter("simcse_tokens", "Tokens of these texts", **named)
-        self._computed = Counter("simcse_computed_tokens", "Places for tokens in batches, also empty ones", **named)
-        self._rows = Histogram("simcse_batch_texts", "Texts of a batch", buckets=ROWS, **named)
-        self._batch_seconds = Histogram("simcse_batch_seconds", "Time to compute a batch", **timed)
-        self._waited = Histogram("simcse_queue_seconds", "How long the first text of a batch waited", **timed)
+        of = ["kind"]  # texts or pairs of them
+        self._texts = Counter("simcse_texts", "Texts that were encoded, or pairs that were scored", of, **named)
+        self._tokens = Counter("simcse_tokens", "Tokens of these texts", of, **named)
+        self._computed = Counter("simcse_computed_tokens", "Places for tokens in batches, also empty ones", of, **named)
+        self._rows = Histogram("simcse_batch_texts", "Texts of a batch", of, buckets=ROWS, **named)
+        self._batch_seconds = Histogram("simcse_batch_seconds", "Time to compute a batch", of, **timed)
+        self._waited = Histogram("simcse_queue_seconds", "How long the first text of a batch waited", of, **timed)
         self.in_progress = Gauge("simcse_requests_in_progress", "Requests that are read or answered", **named)
         self._ready = Gauge("simcse_ready", "Whether all programs are compiled", **named)
         self._waiting = Gauge("simcse_waiting_texts", "Texts that wait for a batch", **named)
@@ -54,15 +55,15 @@ class Metrics:
         self._requests.labels(path, str(status)).inc()
         self._seconds.labels(path).observe(seconds)
 
-    def encoded(self, done: Done) -> None:
-        """Counts a batch of sentences."""
+    def encoded(self, kind: str, done: Done) -> None:
+        """Counts a batch; `kind` is "texts" or "pairs"."""
         batch = done.batch
-        self._texts.inc(len(batch.payloads))
-        self._tokens.inc(sum(len(sentence.ids) for sentence in batch.payloads))
-        self._computed.inc(batch.shape.tokens)
-        self._rows.observe(len(batch.payloads))
-        self._batch_seconds.observe(done.seconds)
-        self._waited.observe(done.waited)
+        self._texts.labels(kind).inc(len(batch.payloads))
+        self._tokens.labels(kind).inc(sum(len(sentence.ids) for sentence in batch.payloads))
+        self._computed.labels(kind).inc(batch.shape.tokens)
+        self._rows.labels(kind).observe(len(batch.payloads))
+        self._batch_seconds.labels(kind).observe(done.seconds)
+        self._waited.labels(kind).observe(done.waited)
 
     def text(self) -> bytes:
         """All of it, as Prometheus reads it."""

@@ -5,6 +5,7 @@ import dataclasses
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -111,7 +112,7 @@ class Service:
         search: Callable[[np.ndarray, int], list[list[Result]]] | None = None,
         query_prompt: str | None = None,
         reranker: tuple[str, Encoder] | None = None,
-        observe: Callable[[Done], object] = lambda done: None,
+        observe: Callable[[str, Done], object] = lambda kind, done: None,
     ):
         """Takes requests after `start`.
 
@@ -120,6 +121,7 @@ class Service:
           search: the nearest sentences of an index to queries (Q, D), at most so many for each.
           query_prompt: the prompt of queries.
           reranker: a cross-encoder with a score for each pair of texts, and its name.
+          observe: called after each batch, with what it was of: "texts" or "pairs".
         """
         self.name, self.limits = name, limits
         self.dimension = encoders[None].dimension
@@ -127,13 +129,13 @@ class Service:
         self._by_group = {encoder.skipped: encoder for encoder in encoders.values()}
         self._closed = threading.Event()
         self._tokenizing = ThreadPoolExecutor(1, thread_name_prefix="tokenize")
-        self._batcher = self._batcher_of(encoders[None], self._by_group, observe)
+        self._batcher = self._batcher_of(encoders[None], self._by_group, partial(observe, "texts"))
         self.reranker_name: str | None = None
         self._reranker: Encoder | None = None
         self._pairs: Batcher | None = None
         if reranker is not None:
             self.reranker_name, own = reranker
-            self._reranker, self._pairs = own, self._batcher_of(own, {own.skipped: own}, observe)
+            self._reranker, self._pairs = own, self._batcher_of(own, {own.skipped: own}, partial(observe, "pairs"))
         self._searches = Batcher(
             self._run_search,
             lambda _, sizes: (len(sizes), range(len(sizes))),

@@ -263,9 +263,9 @@ def test_figures_of_requests_and_batches():
             'simcse_requests_total{path="/v1/embeddings",status="400"} 1.0',
             'simcse_requests_total{path="other",status="404"} 1.0',
             'simcse_request_seconds_count{path="/v1/embeddings"} 2.0',
-            "simcse_texts_total 2.0",
-            "simcse_tokens_total 3.0",
-            "simcse_computed_tokens_total 16.0",  # a batch of two rows of 8
+            'simcse_texts_total{kind="texts"} 2.0',
+            'simcse_tokens_total{kind="texts"} 3.0',
+            'simcse_computed_tokens_total{kind="texts"} 16.0',  # a batch of two rows of 8
             "simcse_ready 1.0",
             "simcse_waiting_texts 0.0",
             "simcse_requests_in_progress 1.0",
@@ -330,6 +330,8 @@ def test_documents_are_reranked_as_the_usual_servers_do():
         assert (await server.client.get("/v1/models/judge")).json()["id"] == "judge"
         assert (await server.client.post("/v1/embeddings", json={"model": "judge", "input": "a"})).status_code == 404
         assert "/v1/rerank" in (await server.client.get("/docs")).text
+        figures = (await server.client.get("/metrics")).text
+        assert 'simcse_texts_total{kind="pairs"} 8.0' in figures and 'kind="texts"' not in figures
         for body, field in RERANKINGS:
             answer = await server.client.post("/v1/rerank", json=body)
             assert answer.status_code in (400, 404) and answer.json()["error"]["param"] == field, (body, answer.text)
