@@ -167,7 +167,7 @@ def reading(args: argparse.Namespace, cold: bool) -> dict[str, float]:
     command = [sys.executable, "-m", "benchmarks.corpus", *options]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
     if done.returncode:  # it has said why
-        raise SystemExit(done.returncode)
+        sys.exit(done.returncode)
     return json.loads(done.stdout.splitlines()[-1])
 
 
