@@ -2,56 +2,66 @@
 PYTHON ?= python3
 WORKERS ?= 2
 BIN := .venv/bin
-# `make test PEERS=` leaves out PyTorch and what needs it, gigabytes for some versions of Python: comparisons are skipped.
-PEERS ?= 1
-DEV := .venv/requirements-dev.txt $(if $(PEERS),.venv/requirements-peers.txt)
+# What `make test-all` and the benchmarks compare with, PyTorch among it; `make test` reads what it computed.
+PEERS := .venv/requirements-peers.txt
 # Otherwise every process of the tests would compile all modules, and pytest rewrite all tests, once more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: quickstart check test test-all test-optimized test-exact test-benchmarks test-hostile test-kills test-tpu test-gpu-aot test-onnx test-openvino test-newest test-oldest docs release-check images golden bench lint clean
+.PHONY: quickstart check test test-all test-slow record mutants test-optimized test-exact test-benchmarks test-hostile test-kills test-tpu test-gpu-aot test-onnx test-openvino test-newest test-oldest docs release-check images golden bench lint clean
 
 quickstart: .venv/requirements.txt
 	bash examples/quickstart.sh $(BIN)/python
 
-# As `make lint`, but changes nothing.
+# As `make lint`, but changes nothing; and the code and commands of the docs.
 check: .venv/requirements-dev.txt
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python -m pytest -m "slow or not slow" tests/test_snippets.py tests/test_types.py
 
-# mypy is one of the tests. MARKS="slow or hostile" runs other tests than the quick ones.
-test: $(DEV)
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(if $(MARKS),-m "$(MARKS)")
+test: .venv/requirements-dev.txt
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+
+# Everything; next to the peers, and compiled as users do where that matters.
+test-all: test test-slow test-optimized
+
+# What `make test` leaves out, but for tests of numbers. TESTS="tests/data tests/index" are rooms.
+TESTS := tests --ignore=tests/hostile
+APART := optimized or hostile or kills or backends or benchmarks
+test-slow: $(PEERS)
+	$(BIN)/python -m pytest $(TESTS) -m "slow and not ($(APART))" -n $(WORKERS) --dist worksteal || test $$? = 5
+
+# What the peers compute, for `make test` (tests/support/recorded.py).
+record: $(PEERS)
+	PEERS=record $(BIN)/python -m pytest -m "slow or not slow" $(shell grep -rl "support.recorded import" tests --include="test_*.py")
+
+# How many small changes of the package `make test` and `make test-all` find; an hour. `make mutants COUNT=40 SEED=7`
+# draws others.
+mutants: $(PEERS)
+	$(BIN)/python tests/mutants.py $(or $(COUNT),120) $(or $(SEED),0)
 
 AS_USERS := JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(BIN)/python -m pytest --ignore=tests/hostile
 
-# The slow tests, compiled quickly; then those of numbers, at least one of each kind, compiled as users do.
-test-all: $(DEV)
-	$(BIN)/python -m pytest --ignore=tests/hostile -m "slow and not optimized" -n $(WORKERS) --dist worksteal
-	$(MAKE) test-optimized
-
-test-optimized: $(DEV)
+test-optimized: $(PEERS)
 	$(AS_USERS) -m optimized -n $(WORKERS) --dist worksteal
 
 # The exact tests that `make test` compiles quickly, compiled as users do. For a new JAX or a change of how steps are
 # compiled.
-test-exact: $(DEV)
+test-exact: $(PEERS)
 	$(AS_USERS) -m "exact and not slow and not optimized" -n $(WORKERS) --dist worksteal
 
 # The benchmarks themselves, on tiny models. `make bench` runs them before it measures.
-test-benchmarks: $(DEV)
+test-benchmarks: $(PEERS)
 	$(BIN)/python -m pytest -m benchmarks tests/benchmarks -n $(WORKERS) --dist worksteal
 
-# Every command over a table of bad inputs; SECURITY.md has its kinds and counts. PART=0/3 is a third of it, with some of
-# every command. Fewer processes than cores: a command has threads.
-test-hostile: $(DEV)
+# Every command over a table of bad inputs; SECURITY.md has its kinds and counts: a random draw of every kind, which
+# changes with the commit, or SEED=7; ALL=1 is the whole table, for a release.
+test-hostile: .venv/requirements-dev.txt
 	$(BIN)/python -m pytest tests/hostile -m hostile -n $(WORKERS) --dist worksteal
 
 # Commands that are killed at random places, and full disks (with the right to mount one). The output has the seed;
 # `make test-kills SEED=7` draws the same places again, KILLS=2 kills each job twice.
-test-kills: $(DEV)
+test-kills: .venv/requirements-dev.txt
 	KILLS=$(KILLS) SEED=$(SEED) $(BIN)/python -m pytest -m kills tests/kills
 
 # Python that lets the environment $(1) use the packages of .venv.
@@ -99,10 +109,10 @@ test-oldest:
 	$(call fast,$(PYTHON),.venv-oldest,.venv-oldest.txt,$(ROOMS))
 
 # Our exports in ONNX Runtime and in OpenVINO, opened by sentence-transformers in the environments below.
-test-onnx: $(DEV) .venv/onnx/done
+test-onnx: $(PEERS) .venv/onnx/done
 	BACKEND=onnx BACKEND_PYTHON=.venv/onnx/bin/python $(BIN)/python -m pytest -m backends -s tests/backends
 
-test-openvino: $(DEV) .venv/openvino/done
+test-openvino: $(PEERS) .venv/openvino/done
 	BACKEND=openvino BACKEND_PYTHON=.venv/openvino/bin/python $(BIN)/python -m pytest -m backends -s tests/backends
 
 # The site of the docs in build/site: index.html opens from the disk. A broken link, anchor or reference is an error.

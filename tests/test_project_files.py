@@ -40,7 +40,7 @@ def test_the_workflow_runs_make_s_targets_on_the_versions_that_the_package_names
     runs = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
     targets = {run.split()[-1] for run in runs if run.startswith("make ")}
     makefile = (ROOT / "Makefile").read_text()
-    tested = {"check", "test", "test-all", "test-exact", "test-benchmarks", "test-oldest", "test-tpu"}
+    tested = {"check", "test", "test-all", "test-exact", "test-benchmarks", "test-hostile", "test-oldest", "test-tpu"}
     assert targets == tested | {"docs", "release-check"}
     assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in targets)
 
