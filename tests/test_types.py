@@ -43,7 +43,9 @@ def test_a_users_calls_are_not_checked():
     assert (done.stdout, done.returncode) == ("(2,)\n", 0), done.stderr
 
 
-def test_mypy_accepts_the_package_and_knows_the_types_of_a_model_s_results(tmp_path):
+@pytest.mark.slow
+def test_mypy_knows_the_types_of_a_model_s_results(tmp_path):
+    """`make check` runs mypy over the package."""
     asked = {
         "SimCSE": "def (name: str | pathlib.Path",
         'SimCSE("x").encode("y")': "numpy.ndarray[",
@@ -55,12 +57,10 @@ def test_mypy_accepts_the_package_and_knows_the_types_of_a_model_s_results(tmp_p
     file = tmp_path / "use.py"
     file.write_text("from simcse_jax import SimCSE\n" + "".join(f"reveal_type({each})\n" for each in asked))
     options = ["--config-file", ROOT / "pyproject.toml", "--cache-dir", ROOT / ".mypy_cache"]
-    command = [sys.executable, "-m", "mypy", ROOT / "simcse_jax", file, *options]  # its memory is free again after it
+    command = [sys.executable, "-m", "mypy", file, *options]  # its memory is free again after it
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    out, errors = done.stdout, done.stderr
-    assert done.returncode == 0, out + errors
-    named = re.sub(r"tuple\[[^\[\]]*fallback=([\w.]+)\]", r"\1", out)
+    assert done.returncode == 0, done.stdout + done.stderr
+    named = re.sub(r"tuple\[[^\[\]]*fallback=([\w.]+)\]", r"\1", done.stdout)
     revealed = re.findall(r'Revealed type is "(.*)"', named)
-    assert len(revealed) == len(asked), out + errors
     for found, wanted in zip(revealed, asked.values(), strict=True):
         assert found.removeprefix("builtins.").startswith(wanted), (found, wanted)

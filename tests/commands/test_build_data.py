@@ -23,7 +23,7 @@ def snli(tmp_path):
     ("name", "columns"),
     [
         ("nli", (["A man eats."], ["He eats."], ['He "sleeps", or so.'])),
-        ("nli_anli", (["A man eats."], ["He eats."], ['He "sleeps", or so.'])),
+        ("nli_neutral", (["A man eats."], ["He eats."], ['He "sleeps", or so.'], ["He is hungry."])),
         ("nli_pairs", (["A man eats."] * 3, [row[1] for row in PAIRS])),
         ("nli_sentences", ([text for row in PAIRS for text in row[:2]],)),
     ],
@@ -35,14 +35,10 @@ def test_what_it_writes_is_what_training_reads(name, columns, snli, tmp_path):
     assert done.stdout.startswith("3 pairs read, ") and f"out{kind} (the papers' number: " in done.stdout
     examples = read_examples(str(tmp_path / f"out{kind}"), labels=name == "nli_pairs")
     assert examples.columns == columns
+    if name == "nli_neutral":
+        assert "1 triplets with a neutral sentence written" in done.stdout
     if name == "nli_pairs":
         assert examples.labels.tolist() == [0, 2, 1]
-
-
-def test_the_neutral_hypotheses_are_a_column_of_their_own(snli, tmp_path):
-    done = call("build-data", "nli_neutral", "--source", str(snli), "--output", str(tmp_path / "out.csv"))
-    assert done.returncode == 0 and "1 triplets with a neutral sentence written" in done.stdout
-    assert (tmp_path / "out.csv").read_text().startswith("sent0,sent1,hard_neg,neutral\nA man eats.,")
 
 
 def test_captions_are_drawn(tmp_path):
@@ -59,28 +55,25 @@ def test_captions_are_drawn(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "parts"),
+    ("given", "parts"),
     [
-        (["nil", "--source", "snli"], ["invalid choice: 'nil'", "build-data --help"]),
-        (["nli"], ["--source"]),
-        (["nli", "--source", "none"], ["none: no such file or folder"]),
-        (["nli", "--source", "snli", "snli"], ["given twice"]),
-        (["nli", "--source", "snli", "snli/snli_1.0_train.jsonl"], ["snli_1.0_train.jsonl is given twice"]),
-        (["nli", "--source", "snli", "none"], ["none: no such file or folder"]),
-        (["nli", "--source", "pairs.csv", "--split", "train"], ["--split: has no effect on", "pairs.csv"]),
-        (["nli", "--source", "hf:x", "--split", "dev"], ["--split: has no effect on --source hf:x"]),
-        (["nli", "--source", ""], ["has no name"]),
-        (["nli", "--source", "snli", "--split", "test"], ["has no file *_test.jsonl"]),
-        (["nli", "--source", "snli", "--output", "out.txt"], ["must end in .csv"]),
-        (["nli", "--source", "snli", "--output", "snli"], ["a folder"]),
-        (["nli", "--source", "pairs.csv", "--output", "pairs.csv"], ["the file of --source", "would be lost"]),
-        (["nli", "--source", "snli", "--seed", "1"], ["--seed: has no effect on nli"]),
-        (["qqp", "--source", "pairs.csv"], ["it must have question1"]),
-        (["flickr_captions", "--source", "pairs.csv", "--count", "-1"], ["--count -1"]),
-        (["nli_neutral", "--source", "pairs.csv"], ["gives no triplets with a neutral sentence"]),
+        ("nil --source snli", ["invalid choice: 'nil'", "build-data --help"]),
+        ("nli", ["--source"]),
+        ("nli --source snli none", ["none: no such file or folder"]),
+        ("nli --source snli snli/snli_1.0_train.jsonl", ["snli_1.0_train.jsonl is given twice"]),
+        ("nli --source pairs.csv --split train", ["--split: has no effect on", "pairs.csv"]),
+        ("nli --source hf:x --split dev", ["--split: has no effect on --source hf:x"]),
+        ("nli --source snli --split test", ["has no file *_test.jsonl"]),
+        ("nli --source snli --output out.txt", ["must end in .csv"]),
+        ("nli --source pairs.csv --output pairs.csv", ["the file of --source", "would be lost"]),
+        ("nli --source snli --seed 1", ["--seed: has no effect on nli"]),
+        ("qqp --source pairs.csv", ["it must have question1"]),
+        ("flickr_captions --source pairs.csv --count -1", ["--count -1"]),
+        ("nli_neutral --source pairs.csv", ["gives no triplets with a neutral sentence"]),
     ],
 )
-def test_mistakes_leave_what_was_there(arguments, parts, snli, tmp_path):
+def test_mistakes_leave_what_was_there(given, parts, snli, tmp_path):
+    arguments = given.split()
     (tmp_path / "pairs.csv").write_text("sent0,sent1,label\na,b,0\n")
     (tmp_path / "out.csv").write_text("before\n")
     if "--output" not in arguments:

@@ -10,7 +10,7 @@ import threading
 from types import SimpleNamespace
 
 import pytest
-from support import ROOT, call, xla_flags
+from support import ROOT, call, refused, xla_flags
 from support.chromium import chromium
 
 from simcse_jax import errors
@@ -34,30 +34,34 @@ runpy.run_module("simcse_jax", run_name="__main__", alter_sys=True)
 """
 
 
-@pytest.mark.skipif(importlib.util.find_spec("gradio") is None, reason="needs Gradio")
-def test_a_port_is_looked_for_before_a_model_is_loaded(tmp_path):
+def test_the_command_serves_the_models_and_the_sentences(tiny_bert, corpus, monkeypatch):
+    served = []
+    monkeypatch.setattr(errors, "installed", lambda name: True)
+    monkeypatch.setattr(demo, "serve", lambda *given: served.extend(given))
+    given = ("--model", tiny_bert, "--sentences", corpus["txt"], "--compare", f"{tiny_bert}", "--port", 0)
+    done = call("demo", *given)
+    assert (done.returncode, done.stdout) == (0, f"{corpus['txt']}: encoding 40 sentences\n"), done.stderr
+    assert done.stderr == "warning: --sentences is now --data; the next release drops --sentences\n"
+    models, count, sentences, host, port, _, share = served
+    assert list(models) == ["tiny-bert", f"{tiny_bert}, for comparison"] and count == len(sentences) == 40
+    assert models["tiny-bert"].search(sentences[3], 1)[0].row == 3
+    assert (host, share) == ("127.0.0.1", False) and port > 0
+
+
+def test_mistakes_are_reported_before_a_model_is_loaded(tmp_path, monkeypatch):
+    monkeypatch.setattr(errors, "installed", lambda name: False)
+    refused(call("demo", "--model", "m", "--data", "s.txt"), "not installed: gradio", 'pip install "simcse_jax[demo]"')
+    monkeypatch.setattr(errors, "installed", lambda name: True)
+    refused(call("demo", "--model", "m", "--index", "i", "--column", "text"), "--column: is for --data")
+    (tmp_path / "s.txt").write_text("\n\n")
+    refused(call("demo", "--model", "m", "--data", tmp_path / "s.txt"), "holds no sentences")
     (tmp_path / "s.txt").write_text("a\nb\n")
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
         done = call("demo", "--model", "/nowhere", "--data", tmp_path / "s.txt", "--port", port)
-    assert done.returncode == 2 and f"--port {port}: Address already in use" in done.stderr
-
-
-def test_mistakes_are_reported_in_a_line(tmp_path, monkeypatch):
-    monkeypatch.setattr(errors, "installed", lambda name: False)
-    done = call("demo", "--model", "m", "--data", "s.txt")
-    assert (done.returncode, done.stderr) == (
-        2,
-        'error: not installed: gradio; run: pip install "simcse_jax[demo]"\n',
-    )
-    monkeypatch.setattr(errors, "installed", lambda name: True)
-    done = call("demo", "--model", "m", "--data", tmp_path / "none.txt")
-    assert done.returncode == 2 and "no such file" in done.stderr
-    (tmp_path / "empty.txt").write_text("\n\n")
-    done = call("demo", "--model", "m", "--data", tmp_path / "empty.txt")
-    assert done.returncode == 2 and "holds no sentences" in done.stderr
+    refused(done, f"--port {port}: Address already in use")
 
 
 def test_an_index_without_sentences_has_nothing_to_show():
@@ -200,9 +204,3 @@ def test_the_page_in_a_browser(browser, address, corpus):
     outside = [url for url in asked if not url.startswith((address, "data:", "blob:"))]
     assert len(asked) > 20 and outside == []
     assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
-
-
-def test_the_earlier_name_of_the_data_is_taken_with_a_line(tmp_path):
-    done = call("demo", "--model", "no/such/model", "--sentences", tmp_path / "none.txt")
-    assert done.returncode == 2, done.stderr
-    assert done.stderr.startswith("warning: --sentences is now --data; the next release drops --sentences\n")

@@ -37,20 +37,8 @@ def scored(encode, corpus) -> tuple[float, float]:
 
 def test_models_and_runs_are_measured_and_drawn(tmp_path, tiny_bert, trained, corpus):
     output = tmp_path / "new" / "folder"
-    models = [f"{tiny_bert}", f"{tiny_bert}@1@avg"]
-    done = call(
-        "geometry",
-        "--models",
-        *models,
-        "--runs",
-        trained,
-        "--data",
-        corpus["dev"],
-        "--output",
-        output,
-        "--batch-size",
-        8,
-    )
+    given = ("--models", tiny_bert, f"{tiny_bert}@1@avg", "--runs", trained, "--data", corpus["dev"])
+    done = call("geometry", *given, "--output", output, "--batch-size", 8)
     assert (done.returncode, done.stderr) == (0, "")
     names = ("cosines", "models", "runs", "singular_values", "spectrum", "terms")
     pictures = [f"{name}.{kind}" for name in names for kind in ("png", "svg")]
@@ -177,81 +165,45 @@ def test_a_label_does_not_hide_that_runs_differ(tmp_path, recorded):
     assert not (tmp_path / "out").exists()
 
 
-@pytest.fixture(scope="module")
-def low(tmp_path_factory):
-    """Graded pairs without one above 4."""
-    path = tmp_path_factory.mktemp("low") / "low.tsv"
-    path.write_text("sentence1\tsentence2\tscore\nthe cat\ta dog\t4\nhe ran\tshe sings\t1\n")
-    return path
+MISTAKES = [
+    ("", "nothing to measure"),
+    ("--models m", "--data: is missing"),
+    ("--models m m --data d", "--models: m is given twice"),
+    ("--models m=a m@avg=a --data d", "--models: the label a is given twice"),
+    ("--models m= --data d", "the label is empty"),
+    ("--models m --panels a b --data d", "--panels: must have a title for each --models, 1"),
+    ("--runs r r", "--runs: r is given twice"),
+    ("--runs r=a r=b", "--runs: r is given twice"),
+    ("--runs r --data d --prompt a", "--prompt: is for --models"),
+    ("--runs r --data d --score stsb", "--score: is for --models"),
+    ("--models m --runs r --data d --prompt a", "--prompt: is for --models"),
+    ("--models m --runs r --data d --truncate-dim 8", "--truncate-dim: is for --models"),
+    (f"--models m --data {__file__} --split dev", "--split dev: is for SentEval's folder"),
+    ("--models m@whitening --data d", "--postprocess-data: must be set for whitening"),
+    ("--models m --data d --postprocess-data target", "--postprocess-data=target: has no effect without --postprocess"),
+    ("--models m@flow --data d --postprocess-data t --postprocess-dimensions 4", "--postprocess-dimensions=4"),
+]
 
 
-@pytest.mark.parametrize(
-    ("changes", "parts"),
-    [
-        ({"--models": None}, ["nothing to measure", "--models", "--runs"]),
-        ({"--models": ["no/such/model"]}, ["no/such/model: no such folder"]),
-        ({"--models": ["{model}", "{model}@bad"]}, ["tiny-bert@bad: no such folder"]),
-        ({"--models": ["{model}@9"]}, ["the model has 2 layers"]),
-        ({"--models": ["{model}", "{model}"]}, ["--models", "is given twice"]),
-        ({"--runs": ["{model}"]}, ["--runs", "tiny-bert", "not a run's folder"]),
-        ({"--runs": ["no/such/run"]}, ["--runs no/such/run", "not a run's folder"]),
-        ({"--data": "no/such/data"}, ["no/such/data: no such folder or file"]),
-        ({"--data": "tests"}, ["tests: no STSBenchmark"]),
-        ({"--data": "{low}"}, ["low.tsv: no pair is rated above 4"]),
-        ({"--split": "train"}, ["--split", "'train'"]),
-        ({"--output": __file__}, ["--output", "test_geometry.py: is a file", "must be a folder"]),
-        ({"--output": __file__ + "/folder"}, ["--output", "cannot be written: Not a directory"]),
-        ({"--batch-size": "0"}, ["--batch-size 0", "1 or more"]),
-        ({"--models": None, "--runs": ["{low}"], "--prompt": "a"}, ["--prompt: is for --models"]),
-        ({"--prompt-name": "x"}, ["prompt_name='x'", "query, document"]),
-        ({"--truncate-dim": "99"}, ["truncate_dim 99"]),
-        ({"--data": None}, ["--data: is missing"]),
-        ({"--data": None, "--models": None, "--runs": ["{model}"]}, ["--runs", "not a run's folder"]),
-        ({"--models": ["{model}@whitening"]}, ["--postprocess-data: must be set for whitening"]),
-        ({"--postprocess": "pca"}, ["--postprocess", "'pca'", "whitening"]),
-        ({"--postprocess-data": "target"}, ["--postprocess-data=target: has no effect without --postprocess"]),
-        ({"--models": ["{model}@flow"], "--postprocess-data": "none.txt"}, ["none.txt: no such file"]),
-        (
-            {"--models": ["{model}@flow"], "--postprocess-data": "{low}"},
-            ["different sentences; flow of 32 dimensions", "33 or more"],
-        ),
-        (
-            {"--models": ["{model}@flow"], "--postprocess-data": "target", "--postprocess-dimensions": "4"},
-            ["--postprocess-dimensions=4: must be 0"],
-        ),
-        (
-            {"--models": ["{model}@whitening@flow"], "--postprocess-data": "target"},
-            ["tiny-bert@whitening: no such folder"],
-        ),
-        ({"--models": ["{model}=a", "{model}@avg=a"]}, ["--models: the label a is given twice"]),
-        ({"--models": ["{model}="]}, ["the label is empty; give NAME=LABEL"]),
-        ({"--panels": ["a", "b"]}, ["--panels: must have a title for each --models, 1; it has 2"]),
-        ({"--score": "sts_avg"}, ["--score sts_avg", "is a file of pairs"]),
-        ({"--models": None, "--runs": ["{low}"], "--score": "stsb"}, ["--score: is for --models"]),
-    ],
-    ids=lambda value: " ".join(map(str, value)) if isinstance(value, dict) else "",
-)
-def test_a_mistake_is_refused_in_one_line_and_nothing_is_written(tmp_path, tiny_bert, corpus, low, changes, parts):
-    args = {"--models": ["{model}"], "--data": str(corpus["dev"]), "--output": str(tmp_path / "out")} | changes
-    given = []
-    for option, values in args.items():
-        values = [values] if isinstance(values, str) else values
-        given += [] if values is None else [option, *(value.format(model=tiny_bert, low=low) for value in values)]
-    done = call("geometry", *given)
-    assert done.returncode == 2, done.stderr
-    assert len(done.stderr.splitlines()) == 1 and done.stderr.startswith("error: ")
-    assert [part for part in parts if part not in done.stderr] == [], done.stderr
-    assert not (tmp_path / "out" / "geometry.json").exists()
+def test_options_that_are_wrong_or_do_not_go_together_are_named(monkeypatch):
+    for given, message in MISTAKES:
+        with pytest.raises(UserError) as error:
+            read(monkeypatch, *given.split())
+        assert message in str(error.value), given
 
 
-@pytest.mark.parametrize(("kept", "what"), [(0, "no checkpoints were kept"), (1, "one checkpoint was kept")])
-def test_a_run_without_checkpoints_is_refused(tmp_path, trained, corpus, kept, what):
-    workdir = shutil.copytree(trained, tmp_path / "run")
-    for path in sorted((workdir / "checkpoints").iterdir())[kept:]:
-        shutil.rmtree(path)
-    done = call("geometry", "--runs", workdir, "--data", corpus["dev"], "--output", tmp_path / "out")
-    assert done.returncode == 2
-    assert f"{what}; train it with --config.checkpoint.keep_every" in done.stderr
+def test_data_are_read_before_a_model_and_nothing_is_written_after_a_mistake(tmp_path, tiny_bert, trained, corpus):
+    data = ("--data", corpus["dev"], "--output", tmp_path / "out")
+    refused(call("geometry", "--models", "no/such", *data, "--score", "sts_avg"), "--score sts_avg", "a file of pairs")
+    (tmp_path / "few.txt").write_text("a cat\na dog\n")
+    few = ("--postprocess-data", tmp_path / "few.txt")
+    refused(call("geometry", "--models", f"{tiny_bert}@flow", *data, *few), "flow of 32 dimensions", "33 or more")
+    refused(call("geometry", "--models", f"{tiny_bert}@whitening@flow", *data, *few), "tiny-bert@whitening")
+    for kept, what in ((1, "one checkpoint was kept"), (0, "no checkpoints were kept")):
+        workdir = shutil.copytree(trained, tmp_path / f"run{kept}")
+        for path in sorted((workdir / "checkpoints").iterdir())[kept:]:
+            shutil.rmtree(path)
+        refused(call("geometry", "--runs", workdir, *data), what, "checkpoint.keep_every")
     assert not (tmp_path / "out").exists()
 
 
@@ -293,28 +245,6 @@ def test_each_models_option_is_a_panel(monkeypatch):
 
 def test_runs_have_their_labels(monkeypatch):
     assert read(monkeypatch, "--runs", "runs/a=x", "runs/tau=1@y").runs == {"runs/a": "x", "runs/tau=1@y": ""}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (
-            ["--models", "m", "--runs", "r", "--data", "x", "--prompt", "in "],
-            "--prompt: is for --models",
-        ),
-        (
-            ["--models", "m", "--runs", "r", "--data", "x", "--truncate-dim", "8"],
-            "--truncate-dim: is for --models",
-        ),
-        (
-            ["--models", "m", "--data", __file__, "--split", "dev"],
-            "--split dev: is for SentEval's folder",
-        ),
-    ],
-)
-def test_what_would_have_no_effect_is_refused(monkeypatch, arguments, message):
-    with pytest.raises(UserError, match=message):
-        read(monkeypatch, *arguments)
 
 
 def test_the_split_is_that_of_the_test_where_none_is_given(monkeypatch):

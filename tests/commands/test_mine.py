@@ -65,17 +65,8 @@ def test_what_is_mined_trains(arguments, tiny_bert, corpus, tmp_path):
 
 
 def test_a_killed_one_that_is_given_again_has_the_same_bytes(arguments, tmp_path, monkeypatch):
-    options = [
-        *arguments,
-        "--sampling",
-        "random",
-        "--range-max",
-        20,
-        "--judge",
-        arguments[1],
-        "--relative-margin",
-        0.0,
-    ]
+    options = [*arguments, "--judge", arguments[1], "--relative-margin", 0.0]
+    options += ["--sampling", "random", "--range-max", 20]
     (tmp_path / "whole").mkdir()
     report, whole = mined(tmp_path / "whole", *options)
     with killed_at(3, monkeypatch):
@@ -121,23 +112,20 @@ def test_mistakes_are_named_and_nothing_is_left(arguments, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus.txt", "pairs.csv"]
 
 
-GIVEN = ["--model=m", "--pairs=p.csv", "--corpus=c.txt", "--output=o.jsonl"]
-
-
 @pytest.mark.parametrize(
     ("options", "parts"),
     [
-        (["--num-negatives=0"], ["--num-negatives 0", "1 or more"]),
-        (["--range-min=5", "--range-max=6"], ["--num-negatives 3", "only 1 ranks", "--range-max 6"]),
-        (["--max-score=nan"], ["--max-score nan", "must be a number"]),
-        (["--seed=1"], ["--seed", "--sampling random"]),
-        (["--sampling=random", "--seed=-1"], ["--seed -1", "0 or more"]),
-        (["--at-least=4"], ["--at-least 4", "--num-negatives 3"]),
-        (["--columns", "negative=x"], ["--columns negative=x", "anchor=NAME"]),
-        (["--columns", "anchor=x"], ["give both"]),
-        (["--columns", "anchor=x", "positive=x"], ["--columns", "both x"]),
-        (["--block-rows=0"], ["--block-rows 0", "1 or more"]),
+        ("--num-negatives=0", ["--num-negatives 0", "1 or more"]),
+        ("--range-min=5 --range-max=6", ["--num-negatives 3", "only 1 ranks", "--range-max 6"]),
+        ("--max-score=nan", ["--max-score nan", "must be a number"]),
+        ("--seed=1", ["--seed", "--sampling random"]),
+        ("--sampling=random --seed=-1", ["--seed -1", "0 or more"]),
+        ("--at-least=4", ["--at-least 4", "--num-negatives 3"]),
+        ("--columns negative=x", ["--columns negative=x", "anchor=NAME"]),
+        ("--columns anchor=x", ["give both"]),
+        ("--columns anchor=x positive=x", ["--columns", "both x"]),
+        ("--block-rows=0", ["--block-rows 0", "1 or more"]),
     ],
 )
 def test_what_cannot_be_is_refused_before_a_file_is_read(options, parts):
-    refused(call("mine", *GIVEN, *options), *parts)
+    refused(call("mine", "--model=m", "--pairs=p.csv", "--corpus=c.txt", "--output=o.jsonl", *options.split()), *parts)

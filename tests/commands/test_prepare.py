@@ -10,7 +10,7 @@ import pytest
 from support import ROOT, call, refused, run, start_process
 from support.object_store import NEEDS_GCSFS
 
-from simcse_jax.commands.prepare import columns_of
+from simcse_jax.commands.prepare import columns_of, parse
 from simcse_jax.config import default_config
 from simcse_jax.config.checks import validate
 from simcse_jax.errors import UserError
@@ -24,35 +24,32 @@ def arguments(tiny_bert, corpus, tmp_path):
 
 
 def test_a_corpus_is_made_completed_and_verified(arguments, tmp_path):
-    done = call("prepare", *arguments, "--shard-rows", 30)
-    assert done.returncode == 0, done.stderr
-    assert "shard-00000-00001: 10 rows" in done.stdout
+    def verified():
+        return call("prepare", "--output", tmp_path / "out", "--verify")
+
+    given = [*arguments, "--shard-rows", 30, "--keep-text"]
+    done = call("prepare", *given)
+    assert done.returncode == 0 and "shard-00000-00001: 10 rows" in done.stdout, done.stderr
     assert done.stdout.splitlines()[-1].startswith("40 rows, ") and "in 2 shards" in done.stdout
-    again = call("prepare", *arguments, "--shard-rows", 30)
+    again = call("prepare", *given)
     assert again.returncode == 0 and again.stdout.splitlines() == [done.stdout.splitlines()[-1]]
     refused(call("prepare", *arguments), "is another corpus's", "shard_rows was 30")
-    refused(call("prepare", *arguments, "--verify"), "--verify", "leave out --data, --model, --max-length")
-    verified = call("prepare", "--output", tmp_path / "out", "--verify")
-    assert verified.returncode == 0 and "as they were written" in verified.stdout, verified.stderr
+    whole = verified()
+    assert whole.returncode == 0 and "as they were written" in whole.stdout, whole.stderr
     shard = tmp_path / "out" / "shard-00000-00001"
-    shard.write_bytes(b"\1" + shard.read_bytes()[1:])
-    refused(call("prepare", "--output", tmp_path / "out", "--verify"), shard, "was changed", "remove it and run")
-    shard.unlink()
-    assert "shard-00000-00001: 10 rows" in call("prepare", *arguments, "--shard-rows", 30).stdout
-    assert call("prepare", "--output", tmp_path / "out", "--verify").stdout == verified.stdout
-
-
-def test_verify_reads_the_text_too(arguments, tmp_path):
-    folder = tmp_path / "out"
-    assert call("prepare", *arguments, "--shard-rows", 30, "--keep-text").returncode == 0
-    text = folder / "shard-00000-00001.text"
+    text = shard.with_suffix(".text")
     text.write_bytes(text.read_bytes()[:-1] + b"?")
-    refused(call("prepare", "--output", folder, "--verify"), text, "was changed")
+    refused(verified(), text, "was changed")
+    shard.write_bytes(b"\1" + shard.read_bytes()[1:])
+    refused(verified(), shard, "was changed", "remove it and run")
     text.unlink()
-    refused(call("prepare", "--output", folder, "--verify"), text, "missing")
-    for path in [*folder.glob("*.text"), folder / "plan.json"]:  # as in a copy for training
+    refused(verified(), text, "missing")
+    shard.unlink()
+    assert "shard-00000-00001: 10 rows" in call("prepare", *given).stdout
+    assert verified().stdout == whole.stdout
+    for path in [*(tmp_path / "out").glob("*.text"), tmp_path / "out" / "plan.json"]:  # as in a copy for training
         path.unlink(missing_ok=True)
-    assert call("prepare", "--output", folder, "--verify").returncode == 0
+    assert verified().returncode == 0
 
 
 def test_rows_that_are_left_out_are_counted(arguments, tmp_path):
@@ -69,49 +66,55 @@ def test_rows_that_are_left_out_are_counted(arguments, tmp_path):
 def test_cut_sentences_are_told(arguments):
     done = call("prepare", *arguments, "--max-length", 6)
     (line,) = [line for line in done.stdout.splitlines() if "that are kept" in line]
-    assert (
-        line.endswith(" sentences have all 6 tokens that are kept: longer ones were cut") and int(line.split()[0]) > 0
-    )
+    assert line.endswith(" have all 6 tokens that are kept: longer ones were cut") and int(line.split()[0]) > 0
 
 
 @pytest.mark.parametrize(
-    ("more", "parts"),
+    ("more", "part"),
     [
-        (["--max-length", 65], ("--max-length 65", "at most 64")),
-        (["--max-length", 2], ("--max-length 2", "3 or more")),
-        (["--shard-rows", 0], ("--shard-rows 0",)),
-        (["--seed", -1, "--positives", "next_3_sentences"], ("--seed -1",)),
-        (["--positives", "spans"], ("--positives spans", ".txt")),
-        (["--positives", "neighbours"], ("--positives neighbours: must be one of entailment",)),
-        (["--augment", "mlm"], ("--augment mlm", "config.data.augment")),
-        (["--augment", "crop", "--augment-percent", 100], ("--augment-percent 100",)),
-        (["--augment", "synonym"], ("--augment-lexicon",)),
-        (["--augment-percent", 50], ("--augment-percent: is for --augment crop or --augment delete",)),
-        (["--augment", "delete_one", "--augment-percent", 0], ("--augment-percent: is for --augment crop",)),
-        (["--augment-both"], ("--augment-both: is for --augment,",)),
-        (["--augment", "crop", "--augment-lexicon", "x.xml"], ("--augment-lexicon", "--augment synonym")),
-        (["--seed", 7, "--positives", "next_sentence"], ("--seed", "next_3_sentences")),
-        (["--shard-rows", 2**31 - 1], ("--shard-rows 2147483647", "at most 89478485")),
+        ("--max-length 2", "--max-length 2: must be 3 or more"),
+        ("--max-length 3 4 5", "--max-length 3 4 5: must be one number, or two"),
+        ("--shard-rows 0", "--shard-rows 0"),
+        ("--seed -1 --positives next_3_sentences", "--seed -1"),
+        ("--seed 7 --positives next_sentence", "--seed: is for --augment or --positives next_3_sentences"),
+        ("--positives spans", "--positives spans: they are drawn from whole documents"),
+        ("--positives neighbours", "--positives neighbours: must be one of entailment"),
+        ("--augment mlm", "--augment mlm: must be one of"),
+        ("--augment synonym", "--augment-lexicon: must be given for --augment synonym"),
+        ("--augment crop --augment-percent 100", "--augment-percent 100.0: must be above 0"),
+        ("--augment-percent 50", "--augment-percent: is for --augment crop or --augment delete"),
+        ("--augment delete_one --augment-percent 0", "--augment-percent: is for --augment crop"),
+        ("--augment-both", "--augment-both: is for --augment,"),
+        ("--augment crop --augment-lexicon x.xml", "--augment-lexicon: is for --augment synonym"),
+        ("--augment crop --labels", "--augment crop: makes the positives, so --labels"),
+        ("--augment crop --positives all", "--augment crop: makes the positives, so --positives"),
+        ("--labels --positives neutral", "--labels: all pairs must be kept"),
+        ("--template word", "--template 'word': must be a text around [X]"),
+        ("--verify", "--verify: reads the corpus in --output and nothing else; leave out --data, --model"),
+    ],
+)
+def test_options_that_are_wrong_or_do_not_go_together_are_named(more, part, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["prepare", "--data", "d", "--model", "m", "--output", "o", *more.split()])
+    with pytest.raises(UserError) as error:
+        parse()
+    assert str(error.value).startswith(part)
+
+
+def test_columns_are_roles_with_names():
+    assert columns_of(["anchor=a=b", "positive=c"]) == {"anchor": "a=b", "positive": "c"}
+    for given, part in ((["anchor"], "ROLE=NAME"), (["x=y"], "ROLE=NAME"), (["positive=p"], "anchor must be")):
+        with pytest.raises(UserError, match=rf"^--columns.*{part}"):
+            columns_of(given)
+
+
+def test_mistakes_in_the_data_are_named_by_the_options_and_can_be_corrected(arguments, tmp_path):
+    refused(call("prepare", *arguments, "--max-length", 65), "--max-length 65", "at most 64")
+    for more, parts in (
         (["--positives", "entailment"], ("--positives entailment needs", "--columns label=")),
         (["--labels"], ("--labels needs", "--columns label=")),
         (["--data", "/no/such.txt"], ("--data /no/such.txt: no such file",)),
-        (["--augment", "crop", "--labels"], ("--augment crop", "--labels")),
-        (["--labels", "--positives", "neutral"], ("--labels", "leaves some out")),
-        (["--columns", "anchor"], ("--columns anchor", "ROLE=NAME")),
-        (["--columns", "positive=sent1"], ("--columns", "anchor must be")),
-        (["--columns", "anchor=other"], ("other",)),
-        (["--prompt", "a", "b"], ("--prompt", "for 3 columns")),
-        (["--model", "/no/such"], ("/no/such",)),
-        (["--data", "/no/such/*.txt"], ("/no/such/*.txt", "no file")),
-        (["--data", "gs://"], ("gs://",)),
-    ],
-)
-def test_mistakes_are_found_before_anything_is_written(more, parts, arguments, tmp_path):
-    refused(call("prepare", *arguments, *more), *parts)
-    assert not (tmp_path / "out").exists() or not list((tmp_path / "out").iterdir())
-
-
-def test_a_mistake_in_the_data_can_be_corrected(arguments, tmp_path):
+    ):
+        refused(call("prepare", *arguments, *more), *parts)
     path = arguments[1] = tmp_path / "text.txt"
     path.write_bytes(b"a cat\ncaf\xe9\n")
     refused(call("prepare", *arguments), path, "line 2 is not UTF-8")
@@ -120,17 +123,6 @@ def test_a_mistake_in_the_data_can_be_corrected(arguments, tmp_path):
     assert call("prepare", *arguments).returncode == 0
     path.write_text("a dog\na bird\n")
     refused(call("prepare", *arguments), f"{path}: was changed since")
-    path.write_text("a cat\na mouse\n")
-    refused(call("prepare", *arguments), f"{path}: bytes was")
-    (tmp_path / "out" / "plan.json").unlink()
-    refused(call("prepare", *arguments), "has other files")
-
-
-def test_options_that_are_missing_are_named(tiny_bert, corpus, tmp_path):
-    refused(call("prepare", "--output", tmp_path, "--model", tiny_bert), "--data")
-    refused(call("prepare", "--output", tmp_path, "--data", corpus["txt"]), "--model")
-    refused(call("prepare", "--output", tmp_path / "none", "--verify"), "corpus.json")
-    assert columns_of(["anchor=a=b"]) == {"anchor": "a=b"}
 
 
 @NEEDS_GCSFS
@@ -174,7 +166,6 @@ def test_two_processes_one_of_which_is_killed_make_the_same_bytes(arguments, cor
 def test_a_corpus_is_prepared_with_a_template_that_its_run_must_have(tiny_bert, corpus, tmp_path):
     text, out = "the cat [X] sat on mat", tmp_path / "out"
     args = ["--data", corpus["txt"], "--model", tiny_bert, "--output", out, "--max-length", "16"]
-    refused(call("prepare", *args, "--template", "the cat"), "--template 'the cat'", "a text around [X]")
     refused(call("prepare", *args[:-1], "7", "--template", text), "--max-length 7: the template alone has 7 tokens")
     done = call("prepare", *args, "--template", text)
     assert done.returncode == 0, done.stderr

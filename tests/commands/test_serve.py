@@ -36,27 +36,21 @@ def index(model, tmp_path_factory):
     return tmp_path_factory.getbasetemp() / next(tmp_path_factory.getbasetemp().glob("index*")) / "i"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "environment", "message"),
-    [
-        (["--max-queue", "0"], {}, "--max-queue 0: must be 1 or more"),
-        (["--max-inputs", "9000"], {}, "--max-inputs 9000: more than --max-queue 8192"),
-        (["--timeout", "0"], {}, "--timeout 0.0: must be 0.01 or more"),
-        (["--timeout", "nan"], {}, "--timeout nan: must be"),
-        (["--max-body", "inf"], {}, "--max-body inf: must be"),
-        (["--name", " "], {}, "--name: is empty"),
-        (["--port", "70000"], {}, "--port 70000: must be from 0 to 65535"),
-        (["--host", "0.0.0.0", "--port", "0"], {}, "set SIMCSE_JAX_API_KEY in the environment, or give --no-key"),
-        ([], {"SIMCSE_JAX_API_KEY": ""}, "SIMCSE_JAX_API_KEY: must be printable ASCII"),
-        ([], {"SIMCSE_JAX_API_KEY": "a b"}, "SIMCSE_JAX_API_KEY: must be printable ASCII"),
-        (["--port", "0", "--index", "/no/such/index"], {}, "--index /no/such/index: no such folder"),
-        (["--port", "0", "--rerank", "/no/such/judge"], {}, "--rerank /no/such/judge: no such folder"),
-    ],
-)
-def test_a_mistake_is_reported_in_a_line(arguments, environment, message, tiny_bert, monkeypatch):
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    refused(call("serve", "--model", tiny_bert, *arguments), message)
+def test_a_mistake_is_reported_in_a_line_before_a_model_is_loaded(monkeypatch):
+    for given, message in (
+        ("--max-queue 0", "--max-queue 0: must be 1 or more"),
+        ("--max-inputs 9000", "--max-inputs 9000: more than --max-queue 8192"),
+        ("--timeout 0", "--timeout 0.0: must be 0.01 or more"),
+        ("--timeout nan", "--timeout nan: must be"),
+        ("--name=", "--name: is empty"),
+        ("--port 70000", "--port 70000: must be from 0 to 65535"),
+        ("--host 0.0.0.0 --port 0", "set SIMCSE_JAX_API_KEY in the environment, or give --no-key"),
+        ("--port 0 --index /no/such/index", "--index /no/such/index: no such folder"),
+    ):
+        refused(call("serve", "--model", "no/such/model", *given.split()), message)
+    for key in ("", "a b"):
+        monkeypatch.setenv("SIMCSE_JAX_API_KEY", key)
+        refused(call("serve", "--model", "no/such/model"), "SIMCSE_JAX_API_KEY: must be printable ASCII")
 
 
 def test_lengths_that_change_what_is_found_are_refused(prompted, index):
@@ -82,8 +76,9 @@ def test_only_searches_in_memory_are_filled_up_to_few_sizes(monkeypatch, on_disk
     assert asked == ([1, 3] if on_disk else [1, 16])
 
 
-def test_the_server_gives_openai_s_client_what_the_class_gives(prompted, model, index):
-    arguments = ["--model", prompted, "--index", index, "--name", "mine", "--batch-size", "8"]
+def test_the_server_gives_openai_s_client_what_the_class_gives(prompted, model, index, tmp_path):
+    judge = write_cross_encoder(tmp_path / "judge")
+    arguments = ["--model", prompted, "--index", index, "--rerank", judge, "--name", "mine", "--batch-size", "8"]
     with served(*arguments, SIMCSE_JAX_API_KEY=KEY) as server:
         assert f"mine: {server.url}/v1 (this machine alone, the key of SIMCSE_JAX_API_KEY)" in server.said[0]
         assert KEY not in "".join(server.said) and any(re.match(r"ready after \d+\.\d s$", one) for one in server.said)
@@ -114,6 +109,14 @@ def test_the_server_gives_openai_s_client_what_the_class_gives(prompted, model, 
             scores = [one["score"] for one in got["results"]]
             np.testing.assert_allclose(scores, [one.score for one in right], atol=1e-5)
 
+        body = {"query": "the red cat", "documents": texts[:20], "top_n": 5, "return_documents": True}
+        answer = httpx.post(f"{server.url}/v1/rerank", json=body, headers=headers, timeout=60).json()
+        expected = CrossEncoder(judge).rank("the red cat", texts[:20], top_k=5)
+        assert [one["index"] for one in answer["results"]] == [one["corpus_id"] for one in expected]
+        scores = [one["relevance_score"] for one in answer["results"]]
+        np.testing.assert_allclose(scores, [one["score"] for one in expected], atol=1e-5)
+        assert answer["results"][0]["document"]["text"] == texts[expected[0]["corpus_id"]]
+
         # In flight when SIGTERM comes: half of each has arrived.
         late, go_on = [], threading.Event()
         asks = [threading.Thread(target=lambda: late.append(ask_slowly(server.url, texts, go_on))) for _ in range(5)]
@@ -133,20 +136,6 @@ def test_the_server_gives_openai_s_client_what_the_class_gives(prompted, model, 
         for each in late:
             np.testing.assert_allclose([one["embedding"] for one in each], alone, atol=1e-5)
         assert len(late) == 5 and server.process.wait(timeout=30) == 0
-
-
-@pytest.mark.slow
-def test_the_server_reranks_as_the_class_does(tiny_bert, tmp_path):
-    judge = write_cross_encoder(tmp_path / "judge")
-    documents = sentences(20)
-    with served("--model", tiny_bert, "--rerank", judge, "--batch-size", "8") as server:
-        body = {"query": "the red cat", "documents": documents, "top_n": 5, "return_documents": True}
-        answer = httpx.post(f"{server.url}/v1/rerank", json=body, timeout=60).json()
-    expected = CrossEncoder(judge).rank("the red cat", documents, top_k=5)
-    assert [one["index"] for one in answer["results"]] == [one["corpus_id"] for one in expected]
-    scores = [one["relevance_score"] for one in answer["results"]]
-    np.testing.assert_allclose(scores, [one["score"] for one in expected], atol=1e-5)
-    assert answer["results"][0]["document"]["text"] == documents[expected[0]["corpus_id"]]
 
 
 def ask_slowly(url, texts, go_on):

@@ -1,13 +1,13 @@
 import csv
 import json
 import re
+import shutil
 
 import numpy as np
 import pytest
 from support import call, finish, lines, refused, sentences, start_processes
 
 from simcse_jax import SimCSE
-from simcse_jax.evaluation.against import Comparison
 from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.training import result as training_result
 
@@ -56,29 +56,20 @@ def test_the_start_is_kept_unless_training_helped(tiny_bert, pairs, tmp_path, mo
 
 def test_the_model_keeps_its_settings(tiny_bert, pairs, tmp_path):
     """What its files say, in the run and in an export; and that a run's own prompts are added."""
-    import shutil
-
     folder = shutil.copytree(tiny_bert, tmp_path / "model")
     modules = [("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize")]
-    entries = [
-        {"idx": n, "name": str(n), "path": path, "type": f"sentence_transformers.models.{kind}"}
-        for n, (kind, path) in enumerate(modules)
-    ]
+    entries = [{"path": path, "type": f"sentence_transformers.models.{kind}"} for kind, path in modules]
     (folder / "modules.json").write_text(json.dumps(entries))
-    for _, path in modules[1:]:
-        (folder / path).mkdir()
+    (folder / "1_Pooling").mkdir()
     pooling = {"word_embedding_dimension": 32, "pooling_mode_mean_tokens": True}
     (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
     settings = {"prompts": {"query": "find: ", "other": "x "}, "similarity_fn_name": "dot"}
-    settings |= {"default_prompt_name": "other"}
+    settings["default_prompt_name"] = "other"
     (folder / "config_sentence_transformers.json").write_text(json.dumps(settings))
     before = SimCSE(folder)
     done = tune(folder, pairs, tmp_path / "run")
-    assert done.returncode == 0, done.stderr
-    assert (
-        "dropped" not in done.stdout
-        and call("export", "--workdir", tmp_path / "run", "--output", tmp_path / "out").returncode == 0
-    )
+    assert done.returncode == 0 and "dropped" not in done.stdout, done.stderr
+    assert call("export", "--workdir", tmp_path / "run", "--output", tmp_path / "out").returncode == 0
     for model in (SimCSE(tmp_path / "run"), SimCSE(tmp_path / "out")):
         assert model.normalize and model.pooler == before.pooler == "avg" and not model.use_head
         assert (model.prompts["other"], model.prompts["query"]) == ("x ", before.prompts["query"])
@@ -109,18 +100,12 @@ def test_several_processes_tune_together(tiny_bert, pairs, tmp_path):
 def test_what_is_wrong_is_said_before_anything_is_written(tiny_bert, corpus, pairs, tmp_path):
     refused(call("tune", "--data", pairs), "--model NAME is missing")
     refused(call("tune", "--model", tiny_bert), "--data FILE is missing")
-    refused(tune(tiny_bert, tmp_path / "none.csv", tmp_path / "run"), "none.csv: no such file")
-    refused(tune(tiny_bert, pairs, tmp_path / "run", "--config.data.held_out=10"), "there are two halves of 5")
     alone = tune(tiny_bert, corpus["txt"], tmp_path / "run", "--config.data.held_out=40")
     refused(alone, "without positives")
     few = tune(tiny_bert, corpus["txt"], tmp_path / "alone", "--dry-run")
     assert "sentences alone cannot tell whether training helps; give --eval FILE: pairs" in few.stdout
     both = f"{corpus['txt']},{pairs}"
     refused(tune(tiny_bert, both, tmp_path / "run"), f"--data {both}: has sentences and pairs with scores")
-    both = ("--config.data.held_out=40", f"--eval={pairs}")
-    refused(tune(tiny_bert, pairs, tmp_path / "run", *both), "data.held_out=40: eval.data=")
-    (tmp_path / "few.csv").write_text("sentence1,sentence2,score\na,b,1\nc,d,2\n")
-    refused(tune(tiny_bert, pairs, tmp_path / "run", f"--eval={tmp_path / 'few.csv'}"), "few.csv: 2 pairs, of which")
     assert not (tmp_path / "run").exists()
 
 
@@ -130,4 +115,3 @@ def test_help_and_the_name_of_the_workdir(tiny_bert, pairs, monkeypatch):
     monkeypatch.setattr("simcse_jax.commands.tune.train", given.append)
     assert call("tune", "--model", tiny_bert, f"--data={pairs}").returncode == 0
     assert given[0][:4] == ["--config", "tune", "--workdir", "runs/my_pairs"]
-    assert isinstance(Comparison(0, 1, 0.5, 2, "").is_better, bool)
