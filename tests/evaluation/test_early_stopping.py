@@ -1,12 +1,14 @@
 import numpy as np
 import pytest
 from support import senteval_classifier
+from support.recorded import recorded
 
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import early_stopping
 
 PENALTIES = (1e-5, 0.1, 3.0)
 COUNT, WIDTH = 190, 100
+LAYERS = [(*sizes, seed) for sizes in ((1, 2), (7, 3)) for seed in (0, 1111, 2**32 - 1)] + [(384, 6, 1111)]
 
 
 def problem(classes: int):
@@ -23,49 +25,65 @@ def masks(first: int):
     return ~held_out & (numbers < COUNT - 10), held_out
 
 
-def compare(found, inputs, labels, classes, penalties, *rows, fast=False) -> list[int]:
-    """Asserts that both have the same accuracies and classes; the numbers of rounds."""
-    lengths = []
-    for number, penalty in enumerate(penalties):
-        predicted, accuracy, rounds = senteval_classifier.fit(inputs, labels, classes, penalty, *rows, fast=fast)
-        assert found.accuracy[number] == pytest.approx(accuracy, abs=1e-12)
-        np.testing.assert_array_equal(found.predicted[number], predicted)
-        lengths.append(rounds)
-    return lengths
-
-
-@pytest.mark.parametrize("protocol", ["pytorch", "pytorch_fast"])
-def test_each_classifier_is_that_of_pytorch(protocol):
+def cases() -> dict[str, tuple]:
+    """Inputs, labels, the number of classes, penalties, and masks of splits; those with one mask draw the other."""
     inputs, labels = problem(3)
     (one, held_out), (other, other_held_out) = masks(0), masks(40)
     other[:30] = False  # fewer batches than the first
-    splits = [early_stopping.given(one, held_out), early_stopping.given(other, other_held_out)]
-    splits.append(early_stopping.drawn(one))
-    classifier = early_stopping.Classifier(inputs, labels, 3, splits, early_stopping.SETTINGS[protocol])
-    rows = [(np.flatnonzero(one), np.flatnonzero(held_out)), (np.flatnonzero(other), np.flatnonzero(other_held_out))]
-    rows.append((np.flatnonzero(one),))
-    found = [classifier.fit(split, PENALTIES) for split in splits]
-    pairs = zip(found, rows, strict=True)
-    lengths = [compare(each, inputs, labels, 3, PENALTIES, *own, fast=protocol != "pytorch") for each, own in pairs]
-    assert any(len(set(own)) > 1 for own in lengths)  # those of one program stop at different times
-    assert any(len({tuple(row) for row in each.predicted}) > 2 for each in found)  # the penalty counts
+    protocol = (inputs, labels, 3, PENALTIES, [(one, held_out), (other, other_held_out), (one,)])
+    line = np.linspace(-3, 3, 2060)
+    train = np.arange(len(line)) % 34 == 0
+    long = (line[:, None], (line < 0).astype(int), 2, PENALTIES[:1], [(train, ~train)])
+    rare = (*problem(2), 6, PENALTIES[:1], [masks(0)])
+    return {"pytorch": protocol, "pytorch_fast": protocol, "long": long, "rare": rare}
 
 
-def test_training_ends_after_the_last_round():
-    place = np.linspace(-3, 3, 2060)
-    labels, train = (place < 0).astype(int), np.arange(len(place)) % 34 == 0
-    split = early_stopping.given(train, ~train)
-    found = early_stopping.Classifier(place[:, None], labels, 2, [split]).fit(split, PENALTIES[:1])
-    assert compare(found, place[:, None], labels, 2, PENALTIES[:1], *split[:2]) == [51]
+def theirs() -> dict[str, np.ndarray]:
+    """Of each case and split: the classes of all rows, the accuracies and the numbers of rounds, by penalty."""
+    import torch
+
+    found = {}
+    for name, (inputs, labels, classes, penalties, splits) in cases().items():
+        for number, split in enumerate(splits):
+            rows = [np.flatnonzero(mask) for mask in split]
+            fits = [
+                senteval_classifier.fit(inputs, labels, classes, p, *rows, fast=name == "pytorch_fast")
+                for p in penalties
+            ]
+            for field, values in zip(("predicted", "accuracy", "rounds"), zip(*fits, strict=True), strict=True):
+                found[f"{name}/{number}/{field}"] = np.stack(values).astype(float if field == "accuracy" else np.int16)
+    for inputs, outputs, seed in LAYERS:
+        torch.manual_seed(seed)
+        layer = torch.nn.Linear(inputs, outputs)
+        found[f"weights/{inputs}/{outputs}/{seed}"] = layer.weight.detach().numpy()
+        found[f"biases/{inputs}/{outputs}/{seed}"] = layer.bias.detach().numpy()
+    return found
 
 
-def test_a_class_that_does_not_occur_has_its_weights():
-    inputs, labels = problem(2)
-    split = early_stopping.given(*masks(0))
-    found = early_stopping.Classifier(inputs, labels, 6, [split]).fit(split, PENALTIES[:1])
-    compare(found, inputs, labels, 6, PENALTIES[:1], *split[:2])
-    other = early_stopping.Classifier(inputs, labels, 2, [split]).fit(split, PENALTIES[:1])
-    assert not np.array_equal(found.predicted, other.predicted)
+@pytest.fixture(scope="module")
+def peer():
+    return recorded("early_stopping", theirs, "torch")
+
+
+@pytest.mark.parametrize("name", ["pytorch", "pytorch_fast", "long", "rare"])
+def test_each_classifier_is_that_of_pytorch(name, peer):
+    inputs, labels, classes, penalties, splits = cases()[name]
+    splits = [early_stopping.given(*each) if len(each) > 1 else early_stopping.drawn(*each) for each in splits]
+    settings = early_stopping.SETTINGS[name if name in early_stopping.SETTINGS else "pytorch"]
+    classifier = early_stopping.Classifier(inputs, labels, classes, splits, settings)
+    found = [classifier.fit(split, penalties) for split in splits]
+    rounds = [peer[f"{name}/{number}/rounds"].tolist() for number in range(len(splits))]
+    for number, each in enumerate(found):
+        assert each.accuracy == pytest.approx(peer[f"{name}/{number}/accuracy"], abs=1e-12)
+        np.testing.assert_array_equal(each.predicted, peer[f"{name}/{number}/predicted"])
+    if name == "long":
+        assert rounds == [[51]]  # training ends after the last one
+    elif name == "rare":  # classes that do not occur have their weights
+        other = early_stopping.Classifier(inputs, labels, 2, splits).fit(splits[0], penalties)
+        assert not np.array_equal(found[0].predicted, other.predicted)
+    else:
+        assert any(len(set(own)) > 1 for own in rounds)  # those of one program stop at different times
+        assert any(len({tuple(row) for row in each.predicted}) > 2 for each in found)  # the penalty counts
 
 
 def test_embeddings_whose_products_are_too_large_are_refused():
@@ -77,15 +95,11 @@ def test_embeddings_whose_products_are_too_large_are_refused():
         classifier.fit(split, PENALTIES[:1])
 
 
-@pytest.mark.parametrize("inputs, outputs", [(1, 2), (7, 3), (384, 6), (1536, 2)])
-@pytest.mark.parametrize("seed", [0, 1111, 2**32 - 1])
-def test_a_linear_layer_starts_as_in_pytorch(inputs, outputs, seed):
-    torch = pytest.importorskip("torch")
-    torch.manual_seed(seed)
-    layer = torch.nn.Linear(inputs, outputs)
-    weights, biases = early_stopping.linear(inputs, outputs, seed)
-    np.testing.assert_array_equal(weights, layer.weight.detach().numpy(), strict=True)
-    np.testing.assert_array_equal(biases, layer.bias.detach().numpy(), strict=True)
+def test_a_linear_layer_starts_as_in_pytorch(peer):
+    for inputs, outputs, seed in LAYERS:
+        weights, biases = early_stopping.linear(inputs, outputs, seed)
+        np.testing.assert_array_equal(weights, peer[f"weights/{inputs}/{outputs}/{seed}"], strict=True)
+        np.testing.assert_array_equal(biases, peer[f"biases/{inputs}/{outputs}/{seed}"], strict=True)
 
 
 def test_orders_follow_one_another_as_in_numpy():
