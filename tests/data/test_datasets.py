@@ -38,8 +38,7 @@ def test_a_hub_dataset_saved_on_disk_is_read(hub, rest, expected):
 
 
 @pytest.mark.parametrize(
-    ("rest", "parts"),
-    [("splits:nosuch", ["no split 'nosuch'", "train, dev"]), ("missing", ["could not be loaded"])],
+    ("rest", "parts"), [("splits:nosuch", ["no split 'nosuch'", "train, dev"]), ("missing", ["could not be loaded"])]
 )
 def test_a_hub_dataset_that_cannot_be_loaded_is_named(hub, rest, parts):
     refused(f"hf:{hub}/{rest}", f"hf:{hub}/{rest}", *parts)

@@ -10,12 +10,7 @@ RELEASED = Spans(anchors=2, positives=2, shortest=32, longest=512, tokens=2048)
 
 @pytest.mark.parametrize(
     ("lines", "documents"),
-    [
-        ([], []),
-        (["", " "], []),
-        (["a", "b"], [["a", "b"]]),
-        (["", "a", "b", "", "\t", " c ", ""], [["a", "b"], ["c"]]),
-    ],
+    [([], []), (["", " "], []), (["a", "b"], [["a", "b"]]), (["", "a", "b", "", "\t", " c ", ""], [["a", "b"], ["c"]])],
 )
 def test_blank_lines_separate_documents(lines, documents):
     assert read_documents(lines) == documents

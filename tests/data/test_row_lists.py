@@ -9,15 +9,19 @@ from simcse_jax.data.examples import read_examples
 from simcse_jax.data.scores import Scores
 
 ROWS = [["n", "m", "o"], ["k"], []]
+SCORES = Scores("objective.cosent")
 LISTED = [
     {"query": "a", "pos": ["p", "q"], "neg": ["n", "m"], "pos_scores": [1, 0.5], "neg_scores": [0.1, 0.2]},
     {"query": "b", "pos": ["r"], "neg": [], "pos_scores": [0.25], "neg_scores": [], "prompt": "Find it: "},
 ]
 
 
+def lines(*rows: dict) -> str:
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
 def jsonl(rows, name="negative"):
-    pairs = (dict(sent0=f"a{at}", sent1=f"p{at}") | {name: row} for at, row in enumerate(rows))
-    return "".join(json.dumps(pair) + "\n" for pair in pairs)
+    return lines(*(dict(sent0=f"a{at}", sent1=f"p{at}") | {name: row} for at, row in enumerate(rows)))
 
 
 def same(examples, rows=ROWS):
@@ -33,16 +37,14 @@ def test_lists_and_numbered_columns_hold_several_and_rows_may_have_fewer(write, 
         found = read_examples(write("a.jsonl", jsonl(ROWS, name)))
         same(found)
         assert found.kinds == "3 rows of 2 to 5 sentences"
-        header = ["sent1", f"{name}_2", f"{name}_1", "sent0", f"{name}_3"]  # in any order
-        lines = ["p0,m,n,a0,o", "p1,,k,a1,", "p2,,,a2, "]
-        same(read_examples(write("a.csv", "\n".join([",".join(header), *lines]) + "\n")))
+        header = f"sent1,{name}_2,{name}_1,sent0,{name}_3"  # in any order
+        same(read_examples(write("a.csv", f"{header}\np0,m,n,a0,o\np1,,k,a1,\np2,,,a2, \n")))
     same(read_examples(write("a.jsonl", jsonl([*ROWS[:2], None])), {"negative": ""}))  # null: none
     same(read_examples(write_parquet(sent0=["a0", "a1", "a2"], sent1=["p0", "p1", "p2"], negative=[*ROWS[:2], None])))
     mapped = {"anchor": "sent0", "positive": "sent1", "negative": "other"}
     same(read_examples(write("a.jsonl", jsonl(ROWS, "other")), mapped))
-    same(
-        read_examples(write("b.csv", "sent0,sent1,other_1,other_2,other_3\na0,p0,n,m,o\na1,p1,k,,\na2,p2,,,\n"), mapped)
-    )
+    table = "sent0,sent1,other_1,other_2,other_3\na0,p0,n,m,o\na1,p1,k,,\na2,p2,,,\n"
+    same(read_examples(write("b.csv", table), mapped))
 
 
 def test_all_rows_with_as_many_lack_none_and_a_column_next_to_numbered_ones_is_chosen_by_name(write):
@@ -66,15 +68,18 @@ def test_sources_with_other_numbers_of_negatives_and_neutral_hypotheses_are_join
 @pytest.mark.parametrize(
     ("name", "content", "parts"),
     [
-        ("a.csv", 'sent0,sent1,neg\na,p,"[""b"", ""c""]"\n', ["line 2", "'neg' is a list written as text", "neg_1"]),
-        ("a.csv", "sent0,sent1,neg\na,p,\"['b', 'c']\"\n", ["line 2", "a list written as text"]),
+        ("a.csv", 'sent0,sent1,neg\na,p,"[""b"", ""c""]"\n', ["line 2", "'neg' is a list written as text"]),
+        ("a.csv", "sent0,sent1,neg\na,p,\"['b', 'c']\"\n", ["line 2", "'neg' is a list written as text"]),
+        ("a.csv", "query,pos\na,\"['p', 'q']\"\n", ["line 2: the field 'pos' is a list written as text"]),
         ("a.csv", "sent0,sent1,neg_1,neg_3\na,p,n,m\n", ["a.csv", "neg_3, but no neg_2"]),
         ("a.csv", "sent0,sent1,neg_1,neg_2\na,p,n,m\na,p,,m\n", ["line 3", "'neg_1' is empty, but 'neg_2' is not"]),
         ("a.jsonl", jsonl([["n"], ["n", " "]]), ["line 2", "empty sentence, number 2 of 2"]),
-        ("a.jsonl", jsonl([["n"], "m"]), ["line 2", "is 'm', but that of the first row is a list"]),
-        ("a.jsonl", jsonl(["n", ["m"]]), ["line 2", "is a list, but that of the first row is text"]),
+        ("a.jsonl", jsonl([["n"], "m"]), ["line 2", "is 'm'", "a list"]),
+        ("a.jsonl", jsonl(["n", ["m"]]), ["line 2", "is a list"]),
         ("a.jsonl", jsonl([["n", 3]]), ["line 1", "holds 3, not text"]),
         ("a.jsonl", jsonl([["n"] * (row_lists.MOST + 1)]), ["line 1", "1,025 sentences; at most 1,024"]),
+        ("a.jsonl", lines(LISTED[0], {"query": "b"}), ["line 2: the field 'pos' is missing"]),
+        ("a.jsonl", lines(LISTED[0], LISTED[1] | {"pos": "p"}), ["line 2: the field 'pos' is 'p'", "a list"]),
     ],
 )
 def test_what_is_no_list_of_sentences_is_refused(write, name, content, parts):
@@ -84,48 +89,32 @@ def test_what_is_no_list_of_sentences_is_refused(write, name, content, parts):
 def test_brackets_are_text_too(write):
     path = write("a.csv", 'sent0,sent1,neg\na,p,[applause]\nb,q,"[1, 2]"\n')
     assert read_examples(path).columns[2] == ["[applause]", "[1, 2]"]
-
-
-def lines(*rows: dict) -> str:
-    return "".join(json.dumps(row) + "\n" for row in rows)
+    assert read_examples(write("b.csv", "query,pos\na,[applause]\n")).columns[1] == ["[applause]"]
 
 
 def test_each_positive_of_a_list_is_a_pair_with_all_negatives_of_its_row(write, write_parquet):
-    columns = LISTED[0].keys()
-    tables = (
-        write("a.jsonl", lines(*LISTED)),
-        write_parquet(**{name: [row[name] for row in LISTED] for name in columns}),
-    )
-    for path in tables:
+    columns = {name: [row[name] for row in LISTED] for name in LISTED[0]}
+    for path in (write("a.jsonl", lines(*LISTED)), write_parquet(**columns)):
         examples = read_examples(path)
         assert examples.columns == (["a", "a", "b"], ["p", "q", "r"], ["n", "n", ""], ["m", "m", ""])
         assert examples.present.sum(1).tolist() == [4, 4, 2]
-        graded = read_examples(path, scores=Scores("objective.cosent"))
+        graded = read_examples(path, scores=SCORES)
         assert (graded.columns, graded.scores.tolist()) == ((["a", "a", "b"], ["p", "q", "r"]), [1, 0.5, 0.25])
 
 
 def test_rows_without_a_positive_are_left_out_and_one_score_is_that_of_one(write):
     rows = ({"anchor": "a", "pos": ["p"], "score": 3}, {"anchor": "b", "pos": [], "score": []})
-    examples = read_examples(write("a.jsonl", lines(*rows)), scores=Scores("objective.cosent"))
+    examples = read_examples(write("a.jsonl", lines(*rows)), scores=SCORES)
     assert (examples.columns, examples.blank, examples.scores.tolist()) == ((["a"], ["p"]), 1, [3])
 
 
 @pytest.mark.parametrize(
-    ("second", "parts"),
+    ("second", "part"),
     [
-        ({"pos": "p"}, ["line 2", "the field 'pos' is 'p', but that of the first row is a list"]),
-        ({"pos": ["p", "q"], "pos_scores": 1}, ["line 2", "'pos_scores' has 1 values for 2 positives"]),
-        ({"pos": [3]}, ["line 2", "the field 'pos' holds 3, not text"]),
-        ({"pos": ["p", "q"], "pos_scores": [1]}, ["line 2", "'pos_scores' has 1 values for 2 positives"]),
+        ({"pos": ["p", "q"], "pos_scores": 1}, "'pos_scores' has 1 values for 2 positives"),
+        ({"pos": ["p", "q"], "pos_scores": [1]}, "'pos_scores' has 1 values for 2 positives"),
+        ({"pos": [3]}, "the field 'pos' holds 3, not text"),
     ],
 )
-def test_what_is_no_list_of_positives_is_refused(write, second, parts):
-    path = write("a.jsonl", lines(LISTED[0], {**LISTED[1], **second}))
-    refused(path, *parts, options={"scores": Scores("objective.cosent")})
-
-
-def test_a_missing_list_and_one_that_is_written_as_text_are_refused(write):
-    refused(write("a.jsonl", lines(LISTED[0], {"query": "b"})), "line 2: the field 'pos' is missing")
-    text = "query,pos\na,\"['p', 'q']\"\n"
-    refused(write("a.csv", text), "line 2: the field 'pos' is a list written as text")
-    assert read_examples(write("b.csv", "query,pos\na,[applause]\n")).columns[1] == ["[applause]"]
+def test_what_is_no_list_of_positives_is_refused(write, second, part):
+    refused(write("a.jsonl", lines(LISTED[0], LISTED[1] | second)), "line 2", part, options={"scores": SCORES})

@@ -1,7 +1,7 @@
 import pytest
+from support.data import raises
 
 from simcse_jax.data.rows import MISSING, Lines, Place, is_number, is_text, open_text, read_text, size_and_time
-from simcse_jax.errors import UserError
 
 
 def test_lines_are_read_from_a_place_on_without_their_ends(tmp_path):
@@ -11,19 +11,42 @@ def test_lines_are_read_from_a_place_on_without_their_ends(tmp_path):
     lines = Lines(path)
     assert (next(iter(lines)), lines.place) == ("one", Place(1, 8))
     assert list(Lines(path, Place(1, 8))) == ["two", "three\rfour"]
+    path.write_bytes(b"one\ntwo\n\xff\n")
+    raises("a.txt: line 3 is not UTF-8 (byte 0xff)", list, Lines(path, Place(1, 4)))
 
 
 def test_a_missing_file_is_named(tmp_path):
     for read in (size_and_time, lambda path: list(open_text(path))):
-        with pytest.raises(UserError, match=r"a\.txt: cannot be read: (?i:no such file)"):
-            read(tmp_path / "a.txt")
+        raises("a.txt: cannot be read: No such file", read, tmp_path / "a.txt")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("gut\nschön\n".encode("latin-1"), ": line 2 is not UTF-8 (byte 0xf6)"),
+        (
+            "the cat\nsat\n".encode("utf-16-le"),
+            ": line 1 has a zero byte, so it is not UTF-8 text; it looks like UTF-16",
+        ),
+        ("the cat\n".encode("utf-16-be"), ": line 1 has a zero byte, so it is not UTF-8 text; it looks like UTF-16"),
+        ("the cat\n".encode("utf-32-be"), ": line 1 has a zero byte, so it is not UTF-8 text; it looks like UTF-32"),
+        (b"one\ntwo, a zero \0 byte\n", ": line 2 has a zero byte, so it is not UTF-8 text; it looks like a binary"),
+        ("the cat\n".encode("utf-16"), ": is UTF-16, not UTF-8"),
+        ("the cat\n".encode("utf-32"), ": is UTF-32, not UTF-8"),
+        (b"\x1f\x8b\x08\0", ": is a gzip file, not text"),
+        (b"PK\x03\x04", ": is a zip file, not text"),
+        (b"one\rtwo\r", ": its lines end in CR alone"),
+    ],
+)
+def test_a_file_of_other_bytes_than_utf_8_is_refused_by_its_line(content, said, tmp_path):
+    (tmp_path / "a.txt").write_bytes(content)
+    raises(f"a.txt{said}", list, open_text(tmp_path / "a.txt"))
 
 
 def test_text_is_read_without_white_space_around_it_and_nothing_else_is_text():
     assert [read_text(value, "here") for value in (" a b ", "", None)] == ["a b", "", ""]
     for value, said in ((MISSING, "is missing"), (3, "holds 3, not text"), ("a\ud83d", "holds a broken character")):
-        with pytest.raises(UserError, match=f"here {said}"):
-            read_text(value, "here")
+        raises(f"here {said}", read_text, value, "here")
 
 
 def test_half_of_a_character_is_not_text():

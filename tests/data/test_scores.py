@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import numpy as np
 import pytest
-from support.data import refused
+from support.data import raises, refused
 
 from simcse_jax.data.examples import read_examples
 from simcse_jax.data.scores import Scores, parse_score, read_range
@@ -15,29 +15,17 @@ UNIT = Scores("objective.cosine_mse", (0.0, 1.0))
 FIVE = Scores("objective.cosent", (0.0, 5.0), stated=True)
 
 
-@pytest.mark.parametrize(
-    ("value", "score"),
-    [
-        ("3.2", 3.2),
-        (" -1 ", -1.0),
-        (2, 2.0),
-        (np.float32(0.5), 0.5),
-        ("1e-3", 0.001),
-        (Decimal("2.5"), 2.5),
-        ("", None),
-        (" ", None),
-    ],
-)
-def test_a_score_is_a_number_or_its_text(value, score):
-    assert parse_score(value, "here") == score and parse_score(None, "here") is None
+def test_a_score_is_a_number_or_its_text():
+    values = ["3.2", " -1 ", 2, np.float32(0.5), "1e-3", Decimal("2.5"), "1e30", "", " ", None]
+    expected = [3.2, -1.0, 2.0, 0.5, 0.001, 2.5, 1e30, None, None, None]
+    assert [parse_score(value, "here") for value in values] == expected
 
 
 @pytest.mark.parametrize(
     "value", ["high", "3,2", "1_5", Decimal("NaN"), "nan", "inf", "1e31", True, [3], float("nan"), 10**400]
 )
-def test_anything_else_is_none(value, write):
-    with pytest.raises(Exception, match=r"^here holds .*, which is not a score; write a number, or leave it empty"):
-        parse_score(value, "here")
+def test_anything_else_is_none(value):
+    raises("here holds ", parse_score, value, "here")
 
 
 def test_a_range_is_its_lowest_and_highest_score():
@@ -57,7 +45,8 @@ def test_scores_go_with_their_pairs_and_pairs_without_one_are_left_out(write):
     assert (examples.blank, examples.unscored) == (1, 1)
     np.testing.assert_allclose(read_examples(write("b.csv", GRADED), scores=FIVE).scores, [0.64, 1], rtol=1e-6)
     assert examples.take(np.array([1])).scores.tolist() == [5.0]
-    assert read_examples(write("c.csv", "sent0,sent1,score\na,b,3\n")).scores is None
+    unread = read_examples(write("c.csv", "left,right,score\na,b,3\n"))
+    assert (unread.columns, unread.scores) == ((["a"], ["b"]), None)
 
 
 def test_they_come_from_every_kind_of_source(write, write_parquet):
@@ -81,28 +70,23 @@ def test_labels_and_scores_go_together_and_all_pairs_may_be_positives(write):
 @pytest.mark.parametrize(
     ("content", "scores", "columns", "parts"),
     [
-        ("sent0,sent1\na,b\n", SCORES, {}, ["no scores, but objective.cosent needs them", "set data.columns.score"]),
-        ("sent0,sent1,label\na,b,0\n", SCORES, {}, ["no scores", "sent0, sent1, label"]),
+        ("sent0,sent1,label\na,b,0\n", SCORES, {}, ["a.csv: no scores", "objective.cosent", "data.columns.score"]),
         ("sent0,sent1\na,b\n", SCORES, {"score": "z"}, ["no column 'z' (data.columns.score)"]),
         ("sent0,sent1,score,score\na,b,1,1\n", SCORES, {}, ["2 columns are called 'score'"]),
-        ("text,score\na,1\n", SCORES, {}, ["one column of sentences, but objective.cosent needs pairs"]),
+        ("text,score\na,1\n", SCORES, {}, ["objective.cosent needs pairs"]),
         ("sent0,sent1,score\na,b,1\nc,d,much\n", SCORES, {}, ["a.csv: line 3: the field 'score' holds 'much'"]),
-        ("sent0,sent1,score\na,b,1.5\n", UNIT, {}, ["line 2", "holds 1.5, but objective.cosine_mse needs", "0 to 1"]),
-        ("sent0,sent1,score\na,b,6\n", FIVE, {}, ["line 2", "holds 6", "outside of data.score_range=0,5"]),
-        ("sent0,sent1,score\na,b,\n", SCORES, {}, ["holds no sentences, only 1 rows without a score"]),
+        ("sent0,sent1,score\na,b,1.5\n", UNIT, {}, ["line 2", "holds 1.5", "objective.cosine_mse", "0 to 1"]),
+        ("sent0,sent1,score\na,b,6\n", FIVE, {}, ["line 2", "holds 6", "data.score_range=0,5"]),
+        ("sent0,sent1,score\na,b,\n", SCORES, {}, ["holds no sentences", "1 rows without a score"]),
     ],
 )
 def test_missing_and_wrong_scores_are_refused(write, content, scores, columns, parts):
-    refused(write("a.csv", content), "a.csv", *parts, options={"scores": scores}, **columns)
+    refused(write("a.csv", content), *parts, options={"scores": scores}, **columns)
 
 
 def test_a_record_without_a_score_is_refused_by_line(write):
     path = write("a.jsonl", '{"sent0": "a", "sent1": "b", "score": 0}\n{"sent0": "c", "sent1": "d"}\n')
     refused(path, "line 2", "'score' is missing", options={"scores": SCORES})
-
-
-def test_a_column_of_scores_is_never_one_of_sentences(write):
-    assert read_examples(write("a.csv", "left,right,score\na,b,3\n")).columns == (["a"], ["b"])
 
 
 TAUGHT = Scores("objective.margin_mse", of_candidates=True)
@@ -113,68 +97,65 @@ MINED |= {"positive_score": 1, "negative_scores": [0.5, 0.25]}
 JUDGED = MINED | {"positive_judged": 3, "negative_judged": [2, 1]}
 
 
-def written(*rows):
-    return "".join(json.dumps(row) + "\n" for row in rows)
+@pytest.fixture
+def taught(write):
+    """What is read of rows, with the scores of their candidates."""
+
+    def read(*rows, name="a.jsonl", **columns):
+        return read_examples(write(name, "".join(json.dumps(row) + "\n" for row in rows)), columns, scores=TAUGHT)
+
+    return read
 
 
-def test_positives_and_negatives_have_flagembedding_s_scores(write, write_parquet):
-    columns = {name: [FLAG[name], FEWER[name]] for name in FLAG}
-    for path in (write("a.jsonl", written(FLAG, FEWER)), write_parquet(**columns)):
-        found = read_examples(path, scores=TAUGHT)
+def test_positives_and_negatives_have_flagembedding_s_scores(taught, write_parquet):
+    parquet = write_parquet(**{name: [FLAG[name], FEWER[name]] for name in FLAG})
+    for found in (taught(FLAG, FEWER), read_examples(parquet, scores=TAUGHT)):
         assert found.columns == (["a", "a", "b"], ["p", "q", "r"], ["n", "n", "o"], ["m", "m", ""])
         assert found.scores.tolist() == [[1, 0.25, 0.125], [0.5, 0.25, 0.125], [2, -1, 0]]
         assert found.present.sum(axis=1).tolist() == [4, 4, 3]
 
 
-def test_mined_pairs_have_the_judge_s_scores_or_the_model_s_own(write):
-    judged, mined = write("a.jsonl", written(JUDGED)), write("b.jsonl", written(MINED))
-    assert read_examples(judged, scores=TAUGHT).scores.tolist() == [[3, 2, 1]]
-    assert read_examples(mined, scores=TAUGHT).scores.tolist() == [[1, 0.5, 0.25]]
-    assert read_examples(judged, {"score": "negative_scores"}, scores=TAUGHT).scores.tolist() == [[1, 0.5, 0.25]]
+def test_mined_pairs_have_the_judge_s_scores_or_the_model_s_own(write, taught):
+    assert taught(MINED).scores.tolist() == [[1, 0.5, 0.25]]
+    assert taught(JUDGED).scores.tolist() == [[3, 2, 1]]
+    assert taught(JUDGED, score="negative_scores").scores.tolist() == [[1, 0.5, 0.25]]
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert read_examples(judged).columns == (["a"], ["p"], ["n"], ["m"])  # and says nothing of the other columns
+        warnings.simplefilter("error")  # says nothing of the other columns
+        assert read_examples(write("b.jsonl", json.dumps(JUDGED))).columns == (["a"], ["p"], ["n"], ["m"])
 
 
-def test_one_column_has_all_scores_or_the_margins_as_sentence_transformers_takes_them(write):
+def test_one_column_has_all_scores_or_the_margins_as_sentence_transformers_takes_them(write, taught):
     texts = {"query": "a", "positive": "p", "negative_1": "n", "negative_2": "m"}
     for name in ("label", "labels", "score", "scores"):
-        path = write("a.jsonl", written(texts | {name: [1, 0.5, 0.25]}, texts | {name: [0.5, 0.75]}))
-        assert read_examples(path, scores=TAUGHT).scores.tolist() == [[1, 0.5, 0.25], [0, -0.5, -0.75]]
+        found = taught(texts | {name: [1, 0.5, 0.25]}, texts | {name: [0.5, 0.75]})
+        assert found.scores.tolist() == [[1, 0.5, 0.25], [0, -0.5, -0.75]]
     found = read_examples(write("a.csv", "query,positive,negative,label\na,p,n,0.5\n"), scores=TAUGHT)
     assert found.scores.tolist() == [[0, -0.5]]
-    path = write("b.jsonl", written({"anchor": "a", "pos": ["p", "q"], "neg": "n", "kd": [[1, 2], [3]]}))
-    found = read_examples(path, {"score": "kd"}, scores=TAUGHT)  # of each positive of a list
-    assert found.scores.tolist() == [[1, 2], [0, -3]]
+    found = taught({"anchor": "a", "pos": ["p", "q"], "neg": "n", "kd": [[1, 2], [3]]}, score="kd")
+    assert found.scores.tolist() == [[1, 2], [0, -3]]  # of each positive of a list
 
 
 def test_sources_with_other_numbers_of_candidates_are_joined(write):
-    first, second = write("a.jsonl", written(FEWER)), write("b.jsonl", written(FLAG))
+    first, second = write("a.jsonl", json.dumps(FEWER) + "\n"), write("b.jsonl", json.dumps(FLAG) + "\n")
     found = read_examples(f"{first},{second}", scores=TAUGHT)
     assert found.scores.tolist() == [[2, -1, 0], [1, 0.25, 0.125], [0.5, 0.25, 0.125]]
     assert found.take(np.array([0])).scores.tolist() == [[2, -1, 0]]
 
 
 @pytest.mark.parametrize(
-    ("rows", "columns", "parts"),
+    ("rows", "columns", "part"),
     [
-        ([FLAG | {"neg_scores": [1]}], {}, ["line 1: the field 'neg_scores' has 1 scores for 2 texts"]),
-        ([FLAG, FLAG | {"neg_scores": None}], {}, ["line 2: the field 'neg_scores' has 0 scores for 2 texts"]),
-        ([FLAG | {"pos_scores": [1]}], {}, ["line 1: the field 'pos_scores' has 1 values for 2 positives"]),
-        ([FLAG, FLAG | {"pos_scores": [1, None]}], {}, ["line 2: the field 'pos_scores' has 0 scores for 1 texts"]),
-        ([FLAG, FLAG | {"neg_scores": [1, None]}], {}, ["line 2: the field 'neg_scores' lacks score 2 of 2"]),
-        (
-            [FLAG | {"neg_scores": [math.nan, 1]}],
-            {},
-            ["line 1: the field 'neg_scores' holds nan, which is not a score"],
-        ),
-        ([FLAG | {"neg_scores": [1, "high"]}], {}, ["line 1: the field 'neg_scores' holds 'high'"]),
-        ([FLAG, {**FEWER, "neg_scores": "0.5"}, {"query": "c"}], {}, ["line 3: the field 'pos' is missing"]),
-        ([FLAG, {name: FEWER[name] for name in FLAG if name != "neg_scores"}], {}, ["'neg_scores' is missing"]),
-        ([MINED | {"kd": [1, 2, 3, 4]}], {"score": "kd"}, ["line 1: the field 'kd' has 4 scores", "2 margins"]),
-        ([MINED], {"score": "kd"}, ["no column 'kd' (data.columns.score)"]),
-        ([{"anchor": "a", "positive": "p", "negative": "n"}], {}, ["no scores of positives", "teacher.model"]),
+        ([FLAG | {"neg_scores": [1]}], {}, "line 1: the field 'neg_scores' has 1 scores for 2 texts"),
+        ([FLAG, FLAG | {"neg_scores": None}], {}, "line 2: the field 'neg_scores' has 0 scores for 2 texts"),
+        ([FLAG | {"pos_scores": [1]}], {}, "line 1: the field 'pos_scores' has 1 values for 2 positives"),
+        ([FLAG, FLAG | {"pos_scores": [1, None]}], {}, "line 2: the field 'pos_scores' has 0 scores for 1 texts"),
+        ([FLAG, FLAG | {"neg_scores": [1, None]}], {}, "line 2: the field 'neg_scores' lacks score 2 of 2"),
+        ([FLAG | {"neg_scores": [math.nan, 1]}], {}, "line 1: the field 'neg_scores' holds nan, which is not a score"),
+        ([FLAG, {name: FEWER[name] for name in FLAG if name != "neg_scores"}], {}, "'neg_scores' is missing"),
+        ([MINED | {"kd": [1, 2, 3, 4]}], {"score": "kd"}, "line 1: the field 'kd' has 4 scores"),
+        ([MINED], {"score": "kd"}, "no column 'kd' (data.columns.score)"),
+        ([{"anchor": "a", "positive": "p", "negative": "n"}], {}, "no scores of positives and hard negatives"),
     ],
 )
-def test_scores_of_other_candidates_and_none_at_all_are_refused(write, rows, columns, parts):
-    refused(write("a.jsonl", written(*rows)), *parts, options={"scores": TAUGHT}, **columns)
+def test_scores_of_other_candidates_and_none_at_all_are_refused(taught, rows, columns, part):
+    raises(part, taught, *rows, **columns)

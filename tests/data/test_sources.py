@@ -1,10 +1,9 @@
 import numpy as np
 import pytest
-from support.data import refused
+from support.data import raises, refused
 
 from simcse_jax.data.examples import read_examples
 from simcse_jax.data.sources import Examples, join, split_sources
-from simcse_jax.errors import UserError
 
 
 def test_a_comma_separates_sources_unless_it_is_in_a_name(write, monkeypatch, tmp_path):
@@ -23,7 +22,6 @@ def test_a_comma_separates_sources_unless_it_is_in_a_name(write, monkeypatch, tm
     ("specification", "part"),
     [
         ("a.txt,,b.txt", "source 2 of 3 has no name"),
-        (",a.txt", "source 1 of 2"),
         ("a.txt,", "source 2 of 2"),
         ("a.txt, b.txt,a.txt", "a.txt is named twice"),
         ("a.txt,./a.txt", "a.txt is named twice"),
@@ -31,8 +29,7 @@ def test_a_comma_separates_sources_unless_it_is_in_a_name(write, monkeypatch, tm
     ],
 )
 def test_lists_with_mistakes_are_refused(specification, part):
-    with pytest.raises(UserError, match=part):
-        split_sources(specification)
+    raises(part, split_sources, specification)
 
 
 @pytest.fixture
@@ -68,14 +65,11 @@ def test_labels_and_next_sentences_come_from_each_source(write):
     assert read_examples(",".join(documents), positives="next_sentence").columns == (list("ace"), list("bdf"))
 
 
-def test_errors_name_the_source(several, write, tmp_path):
+def test_errors_name_the_source(several, tmp_path):
     sentences, pairs, triplets = several
-    refused(f"{sentences},{tmp_path}/none.txt", "none.txt", "no such file")
     refused(f"{tmp_path}/no,ne.txt", f"{tmp_path}/no: no such file", "in double quotes")
     refused(f"{sentences},{triplets}", sentences, "has sentences", triplets, "has triplets", "data.mixed=True")
-    labelled = write("n.csv", "sent0,sent1,label\na,b,0\n")
-    refused(f"{labelled},{pairs}", "p.csv: no labels", "objective.softmax_nli", options={"labels": True})
-    refused(f"{sentences},{write('l.txt', b'caf' + bytes([233]))}", "l.txt: line 1 is not UTF-8")
+    refused(f"{triplets},{pairs}", "t.csv: no labels", "objective.softmax_nli", options={"labels": True})
 
 
 def test_one_source_stays_as_it_is():
@@ -85,12 +79,9 @@ def test_one_source_stays_as_it_is():
 
 def test_a_folder_and_a_pattern_are_one_source_each(write, tmp_path):
     (tmp_path / "my").mkdir()
-    for name, text in (
-        ("b.csv", "sent0,sent1\nc,d\n"),
-        ("a.jsonl", '{"sent0": "a", "sent1": "b"}\n'),
-        ("_c.csv", "x\n"),
-    ):
-        (tmp_path / "my" / name).write_text(text)
+    write("my/b.csv", "sent0,sent1\nc,d\n")
+    write("my/a.jsonl", '{"sent0": "a", "sent1": "b"}\n')
+    write("my/_c.csv", "x\n")
     folder, alone = str(tmp_path / "my"), write("p.csv", "sent0,sent1\ne,f\n")
     for name in (folder, f"{folder}/*"):
         found = read_examples(name)
@@ -98,9 +89,7 @@ def test_a_folder_and_a_pattern_are_one_source_each(write, tmp_path):
     both = read_examples(f"{alone},{folder}")
     assert both.sources.tolist() == [0, 1, 1]
     assert [both.kinds_of_source(number) for number in (0, 1)] == ["1 pairs", "2 pairs"]
-    (tmp_path / "my" / "c.txt").write_text("a sentence\n")
+    write("my/c.txt", "a sentence\n")
     for mixed in (False, True):  # the files of one folder are alike
         refused(folder, "a.jsonl has pairs", "c.txt has sentences; the files of a folder", options={"mixed": mixed})
-    (tmp_path / "empty").mkdir()
-    refused(f"{tmp_path}/empty", "a folder without .txt, ")
     refused(f"{folder}/*.parquet", "data.train=", "no file matches")

@@ -1,12 +1,19 @@
 """Shared by the tests of `data/`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from simcse_jax.data.augment import augment
 from simcse_jax.data.examples import read_examples
 from simcse_jax.errors import UserError
+
+
+def raises(part: str, call: Callable, *arguments: object, **options: object) -> None:
+    """The call is refused, in a one-line message that contains the part."""
+    with pytest.raises(UserError) as error:
+        call(*arguments, **options)
+    assert "\n" not in str(error.value) and part in str(error.value), str(error.value)
 
 
 def refused(specification: str, *parts: str, options: dict | None = None, **columns: str) -> None:

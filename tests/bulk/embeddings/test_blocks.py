@@ -12,13 +12,7 @@ from support.readers import READERS, rows_read
 from simcse_jax import SimCSE
 from simcse_jax.bulk.embeddings import blocks as module
 from simcse_jax.bulk.embeddings import encoder as encoder_module
-from simcse_jax.bulk.embeddings.blocks import (
-    encode_here,
-    make_block,
-    quantization_of,
-    schema_of_tokens,
-    tokens_table,
-)
+from simcse_jax.bulk.embeddings.blocks import encode_here, make_block, quantization_of, schema_of_tokens, tokens_table
 from simcse_jax.bulk.embeddings.embeddings_folder import Facts, blocks_of, fingerprint, finish, is_made, read_facts
 from simcse_jax.data.corpus.shared_folder import claimed, temporary_of
 from simcse_jax.data.sentences import SentenceFile

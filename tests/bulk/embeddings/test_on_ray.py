@@ -182,17 +182,7 @@ def test_mistakes_about_the_cluster_are_found_before_rows_are_counted(job, tmp_p
 def test_killed_actors_and_a_killed_driver_lose_no_row_and_repeat_none(tiny_bert, sources, tmp_path):
     big = tmp_path / "big.txt"
     big.write_text(sources[0].read_text() * 200)
-    command = [
-        sys.executable,
-        "-m",
-        "simcse_jax",
-        "encode",
-        "--engine",
-        "ray",
-        "--model",
-        tiny_bert,
-        "--keep-text",
-    ]
+    command = [sys.executable, "-m", "simcse_jax", "encode", "--engine", "ray", "--model", tiny_bert, "--keep-text"]
     command += ["--data", big, "--output", f"{tmp_path / 'out'}/", "--block-rows", "50", "--batch-size", "4"]
 
     def made():

@@ -24,11 +24,7 @@ def test_qqp_is_glue_s_duplicates(tmp_path):
     tally = Tally("pairs")
     expected = [('How "old" is it?', "What age?"), ('"Quote', "What?")]
     assert list(qqp(resolve([str(tmp_path)], QUESTION_FILES), tally)) == expected
-    assert (tally.read, tally.used, tally.dropped) == (
-        4,
-        2,
-        {"no duplicates": 1, "with a wrong number of columns": 1},
-    )
+    assert (tally.read, tally.used, tally.dropped) == (4, 2, {"no duplicates": 1, "with a wrong number of columns": 1})
 
 
 def test_qqp_of_quora_s_own_file_has_quotes_line_breaks_and_a_blank_line(tmp_path):
