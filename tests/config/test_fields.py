@@ -1,20 +1,12 @@
+import jax.numpy as jnp
 import pytest
 
-from simcse_jax.config.fields import (
-    FIELDS,
-    SECTIONS,
-    default_config,
-    defaults_of,
-    flatten,
-    numbers_of_step,
-    trains,
-)
+from simcse_jax.config.fields import FIELDS, SECTIONS, default_config, defaults_of, flatten, numbers_of_step, trains
 from simcse_jax.errors import UserError
 from simcse_jax.field import number
-
-
-def test_no_default_is_none():
-    assert None not in flatten(default_config()).values()
+from simcse_jax.models import config as models
+from simcse_jax.models.nonlinearities import ACTIVATION_FUNCTIONS
+from simcse_jax.models.pooling import pool
 
 
 def test_the_default_config_has_every_field_and_is_another_one_each_time():
@@ -25,46 +17,26 @@ def test_the_default_config_has_every_field_and_is_another_one_each_time():
     assert defaults_of({"a.b.c": number(1.5, "")}).a.b.c == 1.5
 
 
-@pytest.mark.parametrize("name", FIELDS)
-def test_a_field_has_a_meaning_and_its_default_keeps_its_rules(name):
-    field = FIELDS[name]
-    assert field.meaning[0].isupper() or field.meaning[0].isdigit()
-    assert field.meaning.endswith((".", "…"))
-    assert isinstance(field.default, bool | int | float | str | tuple)
-    for rule in field.rules:
-        rule.check(name, field.default)
-
-
-def test_every_section_has_a_heading():
+def test_a_field_has_a_meaning_a_heading_and_bounds_and_its_default_keeps_these():
     sections = {".".join(name.split(".")[:end]) for name in FIELDS for end in range(1, name.count(".") + 1)}
     assert sections == set(SECTIONS)
-
-
-def test_numbers_are_bounded_texts_with_choices_are_checked():
     for name, field in FIELDS.items():
+        assert field.meaning[0].isupper() or field.meaning[0].isdigit(), name
+        assert field.meaning.endswith((".", "…")), name
+        assert isinstance(field.default, bool | int | float | str | tuple), name
+        for rule in field.rules:
+            rule.check(name, field.default)
         if isinstance(field.default, int | float) and not isinstance(field.default, bool):
-            assert field.rules, name
-            for rule in field.rules[:1]:
-                least = -2 if field.default == -1 else -1  # -1: as another field
-                with pytest.raises(UserError, match=f"{name}={least}"):
-                    rule.check(name, least)
+            least = -2 if field.default == -1 else -1  # -1: as another field
+            with pytest.raises(UserError, match=f"{name}={least}"):
+                field.rules[0].check(name, least)
 
 
 def test_the_numbers_of_the_step():
-    objectives = {name for name in FIELDS if name.startswith("objective.")}
-    floats = {name for name in objectives if isinstance(FIELDS[name].default, float)}
-    others = {
-        "seed",
-        "model.dropout",
-        "model.attention_dropout",
-        "model.lora.dropout",
-        "views.noise",
-        "views.cutoff",
-        "views.positive_dropout",
-    }
-    others |= {"train.learning_rate", "train.weight_decay", "train.max_grad_norm"}
-    others |= {"train.epsilon", "train.warmup", "train.milestones", "matryoshka.weights"}
-    assert set(numbers_of_step()) == floats | others
+    floats = {name for name in FIELDS if name.startswith("objective.") and isinstance(FIELDS[name].default, float)}
+    others = "seed model.dropout model.attention_dropout model.lora.dropout views.noise views.cutoff train.milestones"
+    others += " views.positive_dropout train.learning_rate train.weight_decay train.max_grad_norm train.epsilon"
+    assert set(numbers_of_step()) == floats | {*others.split(), "train.warmup", "matryoshka.weights"}
     assert FIELDS["objective.off_dropout.m"].of_step
     assert not FIELDS["objective.barlow_twins.artificial"].of_step
     assert not FIELDS["data.augment.percent"].of_step
@@ -80,12 +52,6 @@ def test_a_run_trains_unless_it_has_neither_epochs_nor_steps():
 
 
 def test_names_are_those_of_the_code():
-    import jax.numpy as jnp
-
-    from simcse_jax.models import config as models
-    from simcse_jax.models.nonlinearities import ACTIVATION_FUNCTIONS
-    from simcse_jax.models.pooling import pool
-
     assert set(models.ACTIVATIONS) == set(ACTIVATION_FUNCTIONS)
     states, mask = list(jnp.ones((3, 1, 2, 4))), jnp.ones((1, 2), int)
     found = (pool(states, mask, pooler, is_mask_token=mask > 0) for pooler in models.POOLERS)

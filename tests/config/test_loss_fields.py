@@ -12,35 +12,32 @@ from simcse_jax.config.loss_fields import (
     weights_of,
 )
 from simcse_jax.errors import UserError
-from simcse_jax.field import Field
 from simcse_jax.objectives.registry import OBJECTIVES
 from simcse_jax.objectives.views import Plan
 
 
-def test_every_objective_has_its_weight_its_section_and_its_readings():
-    objectives = {name.split(".")[1] for name in LOSS_FIELDS if name.startswith("objective.")}
-    assert objectives == set(OBJECTIVES)
-    for name in objectives:
+def config_of(**fields):
+    config = default_config()
+    config.update_from_flattened_dict({name.replace("__", "."): value for name, value in fields.items()})
+    return config
+
+
+def sized(dimensions=(), weights=(), **fields):
+    return config_of(matryoshka__dimensions=dimensions, matryoshka__weights=weights, **fields)
+
+
+def test_every_objective_has_its_weight_its_section_and_its_readings_and_infonce_alone_is_on():
+    weights = {name: field.default for name, field in LOSS_FIELDS.items() if name.endswith(".weight")}
+    assert weights.keys() == {f"objective.{name}.weight" for name in OBJECTIVES}
+    assert {name for name, weight in weights.items() if weight} == {"objective.info_nce.weight"}
+    for name in OBJECTIVES:
         assert LOSS_FIELDS[f"objective.{name}.weight"].of_step and f"objective.{name}" in LOSS_SECTIONS
     readings = [field for name, field in LOSS_FIELDS.items() if name.endswith(".reading")]
     assert len(readings) == 8 and not any(field.of_step for field in readings)
 
 
-def test_infonce_alone_is_on_by_default():
-    weights = {name: field.default for name, field in LOSS_FIELDS.items() if name.endswith(".weight")}
-    assert {name for name, weight in weights.items() if weight} == {"objective.info_nce.weight"}
-
-
 def test_every_policy_is_one_of_the_views():
     assert all(Plan(1, policy).pair() for policy in POLICIES)
-    assert isinstance(LOSS_FIELDS["views.positive"], Field)
-
-
-def sized(dimensions=(), weights=(), **fields):
-    config = default_config()
-    config.matryoshka.dimensions, config.matryoshka.weights = dimensions, weights
-    config.update_from_flattened_dict({name.replace("__", "."): value for name, value in fields.items()})
-    return config
 
 
 def test_sizes_fall_and_keep_their_weights():
@@ -55,37 +52,28 @@ def test_sizes_fall_and_keep_their_weights():
 
 
 PROJECTED = {"model__mlp": "none", "projector__widths": "2D,D", "projector__objectives": ("info_nce",)}
+CLASSIFIED = {"objective__info_nce__weight": 0.0, "objective__softmax_nli__weight": 1.0}
 
 
 @pytest.mark.parametrize(
-    ("dimensions", "weights", "fields", "message"),
+    ("dimensions", "weights", "fields", "named"),
     [
-        (("64", "64"), (), {}, r"matryoshka.dimensions=\('64', '64'\): must be empty, or whole numbers from 1, each"),
-        (("64",), ("-1",), {}, r"matryoshka.weights=\('-1',\): must be empty, or numbers of 0 or more"),
-        (("64",), ("0",), {}, "one of them above 1e-30"),
-        (("64",), ("1e39",), {}, "at most 1e30"),
-        (("64",), ("1e-46",), {}, "one of them above 1e-30"),
-        (("6_4",), (), {}, "whole numbers from 1"),
-        ((64, 32), (), {}, r"matryoshka.dimensions=\(64, 32\): its numbers must be texts, as in \('64', '32'\)"),
-        (("64", "32"), ("1",), {}, "matryoshka.weights=1: 1 weights for 2 of matryoshka.dimensions; give one for each"),
-        (
-            ("64",),
-            (),
-            {},
-            "matryoshka.dimensions: with model.mlp=train the first elements are trained only",
-        ),
-        ((), ("1",), {}, "matryoshka.weights=1: 1 weights for 0 of matryoshka.dimensions"),
-        (("64",), (), PROJECTED, "matryoshka.dimensions: objective.info_nce sees projected embeddings"),
-        (
-            ("64",),
-            (),
-            {"objective__info_nce__weight": 0.0, "objective__softmax_nli__weight": 1.0},
-            "matryoshka.dimensions: objective.softmax_nli has a classifier of whole embeddings",
-        ),
+        (("64", "64"), (), {}, "dimensions"),
+        (("6_4",), (), {}, "dimensions"),
+        ((64, 32), (), {}, "dimensions"),
+        (("64",), ("-1",), {}, "weights"),
+        (("64",), ("0",), {}, "weights"),
+        (("64",), ("1e39",), {}, "weights"),
+        (("64",), ("1e-46",), {}, "weights"),
+        (("64", "32"), ("1",), {}, "weights"),
+        ((), ("1",), {}, "weights"),
+        (("64",), (), {}, "dimensions"),  # the head sees all of an embedding
+        (("64",), (), PROJECTED, "dimensions"),
+        (("64",), (), CLASSIFIED, "dimensions"),
     ],
 )
-def test_what_does_not_go_together_is_refused(dimensions, weights, fields, message):
-    with pytest.raises(UserError, match=f"config.*{message}"):
+def test_sizes_that_do_not_fit_are_refused(dimensions, weights, fields, named):
+    with pytest.raises(UserError, match=rf"^config\.matryoshka\.{named}[=:]"):
         validate(sized(dimensions, weights, **fields))
 
 
@@ -96,46 +84,38 @@ def test_objectives_of_tokens_alone_have_no_sizes():
     assert "matryoshka.dimensions=('64',)" in ineffective(sized(("64",), train__epochs=0))
 
 
-def config_of(**fields):
-    config = default_config()
-    config.update_from_flattened_dict({name.replace("__", "."): value for name, value in fields.items()})
-    return config
-
-
 @pytest.mark.parametrize("name", ["embedding_mse", "margin_mse", "distill_kl", "gist", "ranking_distillation"])
 def test_each_needs_a_teacher_or_scores_in_the_data(name):
     weight = {f"objective__{name}__weight": 1.0}
+    needs_teacher = r"^config\.teacher\.model: .*objective\."
     if name in ("margin_mse", "distill_kl"):
         config = config_of(**weight, data__columns__score="kd", teacher__kept="f", data__score_range=("0", "5"))
         validate(config)
         assert scored_by_data(config) and not scored_by_data(config_of(**weight, teacher__model="m"))
         assert ineffective(config) == ["data.score_range=('0', '5')", "teacher.kept=f"]
-        with pytest.raises(UserError, match=r"^config\.teacher\.model: must be set for objective\.gist: a model"):
+        with pytest.raises(UserError, match=f"{needs_teacher}gist"):
             validate(config_of(**weight, objective__gist__weight=1.0))
     else:
-        with pytest.raises(UserError, match=f"config.teacher.model: must be set for objective.{name}: a model"):
+        with pytest.raises(UserError, match=f"{needs_teacher}{name}"):
             validate(config_of(**weight))
-    with pytest.raises(UserError, match=rf"config.data.mixed: objective.{name} reads all sentences of every example"):
+    with pytest.raises(UserError, match=rf"^config\.data\.mixed: objective\.{name}"):
         validate(config_of(**weight, teacher__model="m", data__mixed=True))
     validate(config_of(**weight, teacher__model="m", model__mlp="none"))
 
 
 @pytest.mark.parametrize(
-    ("fields", "message"),
+    ("field", "value"),
     [
-        ({"objective__gist__margin_kind": "both"}, "objective.gist.margin_kind='both': must be absolute or relative"),
-        ({"objective__gist__temperature": 0.0}, "objective.gist.temperature=0.0: must be above 0"),
-        ({"objective__margin_mse__similarity": "l2"}, "objective.margin_mse.similarity='l2': must be cosine or dot"),
-        ({"objective__distill_kl__temperature": 0.0}, "objective.distill_kl.temperature=0.0: must be above 0"),
-        (
-            {"projector__widths": "2D,D", "projector__objectives": ("embedding_mse",)},
-            "projector.objectives: embedding_mse sees no projected embeddings",
-        ),
+        ("objective.gist.margin_kind", "both"),
+        ("objective.gist.temperature", 0.0),
+        ("objective.margin_mse.similarity", "l2"),
+        ("objective.distill_kl.temperature", 0.0),
+        ("projector.objectives", ("embedding_mse",)),
     ],
 )
-def test_what_is_out_of_range_is_refused(fields, message):
-    with pytest.raises(UserError, match=f"config.{message}"):
-        validate(config_of(**fields))
+def test_what_is_out_of_range_is_refused(field, value):
+    with pytest.raises(UserError, match=f"^config.{field}[=:]"):
+        validate(config_of(projector__widths="2D,D", **{field: value}))
 
 
 def test_a_teacher_of_nothing_has_no_effect():

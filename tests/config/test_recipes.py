@@ -9,16 +9,7 @@ from support import ROOT
 
 from simcse_jax.config import choose_variant, recipes
 from simcse_jax.config.flags import parse
-from simcse_jax.config.recipes import (
-    FOLDER,
-    NoSuchVariant,
-    Recipe,
-    find,
-    list_recipes,
-    load_file,
-    names,
-    variants_of,
-)
+from simcse_jax.config.recipes import FOLDER, NoSuchVariant, Recipe, find, list_recipes, load_file, names, variants_of
 from simcse_jax.errors import UserError
 
 CHAIN = {  # a local file that imports a local module, which imports a recipe of the package
@@ -47,27 +38,17 @@ def test_the_recipes_have_names():
 
 
 @pytest.mark.parametrize("name", ["unsup_bert", "unsup_bert.py", "configs/unsup_bert", "configs/unsup_bert.py"])
-def test_a_recipe_is_found_from_any_folder(name, tmp_path, monkeypatch):
+def test_a_recipe_is_found_from_any_folder_where_no_local_file_wins(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert find(name) == FOLDER / "unsup_bert.py"
-    config, _ = parse([f"--config={name}:large"], needs_workdir=False)
-    assert config.model.init_from == "bert-large-uncased"
-    config, _ = parse(["--config", f"{name}:large", "--config.seed=3"], needs_workdir=False)
-    assert (config.model.init_from, config.seed) == ("bert-large-uncased", 3)
-
-
-def test_a_recipe_of_a_table_is_found_with_its_folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for name in ("ablations/simcse_table3", "configs/ablations/simcse_table3.py"):
-        assert find(name) == FOLDER / "ablations" / "simcse_table3.py"
-
-
-@pytest.mark.parametrize("local", ["unsup_bert.py", "configs/unsup_bert.py"])
-def test_a_local_file_wins(local, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / local).parent.mkdir(exist_ok=True)
-    (tmp_path / local).write_text("")
-    assert find(local).resolve() == find(local.removesuffix(".py")).resolve() == tmp_path / local
+    assert find(name.replace("unsup_bert", "ablations/simcse_table3")) == FOLDER / "ablations" / "simcse_table3.py"
+    for argv in ([f"--config={name}:large"], ["--config", f"{name}:large"]):
+        config, _ = parse([*argv, "--config.seed=3"], needs_workdir=False)
+        assert (config.model.init_from, config.seed) == ("bert-large-uncased", 3)
+    local = tmp_path / (name.removesuffix(".py") + ".py")
+    local.parent.mkdir(exist_ok=True)
+    local.write_text("")
+    assert find(name).resolve() == local
 
 
 def test_the_file_of_a_recipe_is_shown_by_the_first_process(tmp_path, monkeypatch, capsys):
@@ -81,21 +62,18 @@ def test_the_file_of_a_recipe_is_shown_by_the_first_process(tmp_path, monkeypatc
     assert capsys.readouterr().err == ""
 
 
-def test_an_unknown_name_lists_the_recipes():
+def test_an_unknown_name_lists_the_recipes_of_which_a_copy_of_the_package_may_have_none(tmp_path, monkeypatch):
     with pytest.raises(UserError) as caught:
         find("unsup_brt")
-    for part in ("--config unsup_brt: no such config file or recipe", "is unsup_bert,", *names()):
+    for part in ("--config unsup_brt: ", "is unsup_bert,", *names()):
         assert part in str(caught.value)
-
-
-def test_a_copy_of_the_package_without_recipes_still_says_that_a_file_is_missing(tmp_path, monkeypatch):
     monkeypatch.setattr(recipes, "FOLDER", tmp_path)
-    with pytest.raises(UserError, match=r"^--config unsup_brt: no such config file or recipe$"):
+    with pytest.raises(UserError, match=r"^--config unsup_brt: .*recipe$"):
         find("unsup_brt")
 
 
 def test_the_config_is_given_once():
-    with pytest.raises(UserError, match="--config is given 2 times: unsup_bert, sup_bert"):
+    with pytest.raises(UserError, match=r"--config .*unsup_bert, sup_bert"):
         parse(["--config", "unsup_bert", "--config=sup_bert"], needs_workdir=False)
 
 
@@ -127,14 +105,8 @@ def test_variants_are_found_with_the_default_one_first(tmp_path):
     assert variants(f"def get_config(size='large'):\n{choosing}") == ("large", "base")
     assert variants("def get_config():\n    return 1") == ()
     assert variants("def get_config(rate='0.1'):\n    return rate") == ()  # any text is one
-    assert variants_of(load_file(ROOT / "configs" / "sup_bert.py")) == (
-        "base",
-        "large",
-        "neutral",
-        "mlm",
-        "large_mlm",
-        "joint",
-    )
+    found = variants_of(load_file(FOLDER / "sup_bert.py"))
+    assert found == ("base", "large", "neutral", "mlm", "large_mlm", "joint")
 
 
 def test_recipes_are_listed_and_a_broken_one_says_why(tmp_path):

@@ -1,7 +1,7 @@
 import json
 
 import pytest
-from support import call
+from support import call, refused
 
 from simcse_jax.config import flags
 from simcse_jax.config.checks import validate
@@ -10,16 +10,10 @@ from simcse_jax.config.recorded import recorded_config
 from simcse_jax.errors import UserError
 
 
-def test_a_run_is_repeated_by_its_record(trained, tmp_path):
-    done = call("train", "--config", str(trained / "run.json"), "--workdir", str(tmp_path / "again"))
-    assert done.returncode == 0, done.stderr
-    runs = [json.loads((folder / "run.json").read_text()) for folder in (trained, tmp_path / "again")]
-    assert runs[0]["config"] == runs[1]["config"] and runs[0]["sha256"] == runs[1]["sha256"]
-    losses = [
-        [json.loads(line).get("loss") for line in (folder / "metrics.jsonl").read_text().splitlines()]
-        for folder in (trained, tmp_path / "again")
-    ]
-    assert losses[0] == losses[1] and any(losses[0])
+def test_the_record_of_a_run_is_its_config(trained):
+    config = recorded_config(str(trained / "run.json"))
+    assert config.train.learning_rate == 1e-3 and config.model.mlp == "always" and config.train.max_steps == 8
+    assert json.loads(config.to_json()) == json.loads((trained / "run.json").read_text())["config"]
 
 
 def test_fields_are_changed_as_those_of_a_recipe_and_missing_ones_are_at_their_defaults(tmp_path):
@@ -32,45 +26,35 @@ def test_fields_are_changed_as_those_of_a_recipe_and_missing_ones_are_at_their_d
     (tmp_path / "run.json").write_text(json.dumps({"config": fields}))
     config, _ = flags.parse([f"--config={tmp_path}/run.json", "--workdir=w", "--config.seed=7"])
     validate(config)
-    recorded.seed, recorded.parallel.coordinator, recorded.parallel.processes = (
-        7,
-        "",
-        default_config().parallel.processes,
-    )
+    recorded.seed, recorded.parallel = 7, default_config().parallel
     assert flatten(config) == flatten(recorded)
     assert isinstance(config.train.learning_rate, float) and isinstance(config.eval.tasks, tuple)
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "named"),
     [
         ("{", "not valid JSON"),
-        ("[1]", "run.json"),
+        ("[1]", ""),
         ("{}", "has no config"),
-        (
-            '{"config": {"train": {"epoch": 1}}}',
-            "no field train.epoch in this version; the nearest one is train.epochs",
-        ),
-        ('{"config": {"train": {"epochs": "two"}}}', "train.epochs is 'two'; its default is 1"),
         ('{"config": {}}', "has no config"),
-        ('{"config": {"train.epoch": 2}}', "no field train.epoch in this version"),
-        ('{"config": {"train": {"epochs": {}}}}', "train.epochs is {}; its default is 1"),
+        ('{"config": {"train": {"epoch": 1}}}', "no field train.epoch .* train.epochs$"),
+        ('{"config": {"train.epoch": 2}}', "no field train.epoch"),
+        ('{"config": {"train": 3}}', "no field train"),
+        ('{"config": {"train": {"epochs": "two"}}}', "train.epochs is 'two'.* 1$"),
+        ('{"config": {"train": {"epochs": {}}}}', "train.epochs is {}"),
         ('{"config": {"train": {"learning_rate": true}}}', "train.learning_rate is True"),
-        ('{"config": {"train": 3}}', "no field train in this version"),
-        ('{"config": {"objective": {"mine": {"weight": 1.0}}}}', "config.objective.mine: no such objective"),
+        ('{"config": {"objective": {"mine": {"weight": 1.0}}}}', "config.objective.mine"),
     ],
 )
-def test_a_record_that_is_none_is_named(content, told, tmp_path):
+def test_a_record_that_is_none_is_named(content, named, tmp_path):
     (tmp_path / "run.json").write_text(content)
-    with pytest.raises(UserError, match=r"run\.json: ") as caught:
+    with pytest.raises(UserError, match=rf"run\.json: .*{named}"):
         recorded_config(str(tmp_path / "run.json"))
-    assert told in str(caught.value)
 
 
 def test_what_is_not_there_or_no_table_is_said(trained):
-    with pytest.raises(UserError, match=r"none/run.json: cannot be read"):
+    with pytest.raises(UserError, match=r"none/run.json"):
         recorded_config("none/run.json")
-    done = call("sweep", "--config", str(trained / "run.json"), "--workdir", "w")
-    assert done.returncode == 2 and "repeats one run" in done.stderr
-    done = call("sweep", "--config", "mine.py:settings.json", "--workdir", "w")
-    assert done.returncode == 2 and "mine.py: no such config file" in done.stderr
+    refused(call("sweep", "--config", trained / "run.json", "--workdir", "w"), "run.json")
+    refused(call("sweep", "--config", "mine.py:settings.json", "--workdir", "w"), "mine.py")

@@ -15,29 +15,28 @@ CHOSEN = {"development": "retrieval", "retrieval__data": "folder"}
 
 
 @pytest.mark.parametrize(
-    ("fields", "message"),
+    ("fields", "named"),
     [
-        ({"development": "retrieval"}, "eval.retrieval.data: must be set for eval.development=retrieval"),
-        ({"retrieval__data": "folder", "data": ""}, "eval.development='stsb': eval.data is empty, so nothing would"),
-        ({**CHOSEN, "postprocess": "whitening", "postprocess_data": "target"}, "eval.postprocess='whitening': is for"),
-        ({"retrieval__measures": ()}, r"eval.retrieval.measures=\(\): must be one or more measures"),
-        ({"retrieval__measures": ("ndcg@7",)}, "eval.retrieval.measures: no measure 'ndcg@7'; the nearest one is"),
-        ({"retrieval__measures": ("mrr@5", "mrr@5")}, "eval.retrieval.measures: mrr@5 is given twice"),
-        ({"retrieval__split": "all"}, "eval.retrieval.split='all': must be one of train, dev, test"),
-        ({"retrieval__documents": -1}, "eval.retrieval.documents=-1: must be 0 or more"),
-        ({"retrieval__seed": -1}, "eval.retrieval.seed=-1: must be 0 or more"),
-        ({"retrieval__storage": "int8"}, "eval.retrieval.storage='int8': must be one of float32, float16, bfloat16"),
+        ({"development": "retrieval"}, "retrieval.data"),
+        ({"retrieval__data": "folder", "data": ""}, "development"),
+        ({**CHOSEN, "postprocess": "whitening", "postprocess_data": "target"}, "postprocess"),
+        ({"retrieval__measures": ()}, "retrieval.measures"),
+        ({"retrieval__measures": ("ndcg@7",)}, "retrieval.measures"),
+        ({"retrieval__measures": ("mrr@5", "mrr@5")}, "retrieval.measures"),
+        ({"retrieval__split": "all"}, "retrieval.split"),
+        ({"retrieval__documents": -1}, "retrieval.documents"),
+        ({"retrieval__seed": -1}, "retrieval.seed"),
+        ({"retrieval__storage": "int8"}, "retrieval.storage"),
     ],
 )
-def test_what_does_not_go_together_is_refused(fields, message):
-    with pytest.raises(UserError, match=f"config.{message}"):
+def test_what_does_not_go_together_is_refused(fields, named):
+    with pytest.raises(UserError, match=rf"^config\.eval\.{named}[=:]"):
         validate(config_of(**fields))
 
 
 def test_it_goes_with_and_without_other_data():
-    validate(config_of(**CHOSEN))
-    validate(config_of(**CHOSEN, data=""))
-    validate(config_of(retrieval__data="folder"))
+    for fields in (CHOSEN, {**CHOSEN, "data": ""}, {"retrieval__data": "folder"}):
+        validate(config_of(**fields))
     config = config_of(**CHOSEN, data="")
     config.train.patience = 3
     validate(config)

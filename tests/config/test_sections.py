@@ -32,7 +32,7 @@ def test_sections_do_not_change():
         sections.train.batch_size = 8
     with pytest.raises(TypeError):
         sections["seed"] = 1
-    with pytest.raises(AttributeError, match="no field sead"):
+    with pytest.raises(AttributeError, match="sead"):
         _ = sections.sead
 
 
@@ -46,24 +46,20 @@ def test_equal_sections_are_one_key_and_a_replaced_field_is_another():
         first.replaced("model.lora.rang", 4)
 
 
-def test_sections_of_dictionaries():
+def test_sections_of_dictionaries_have_tuples_for_lists():
     section = Section.of({"seed": 1, "model": {"mlp": "none"}, "eval": {"tasks": ["STS12"]}})
     assert section.eval.tasks == ("STS12",) and {section: 1}[section] == 1
     assert copy.deepcopy(section) == pickle.loads(pickle.dumps(section)) == section
     assert section.model.mlp == "none" and section.get("train", {}) == {}
+    section = Section.of({"a": [[1, 2], ({"b": [3]},)]})
+    assert section.a == ((1, 2), (Section.of({"b": (3,)}),)) and {section: 1}[section] == 1
+    assert section.to_dict() == {"a": ((1, 2), ({"b": (3,)},))}
 
 
 def test_names_that_are_no_fields_are_named_in_full():
     section = Section.of({"seed": 1, "model": {"mlp": "none"}})
     assert 5 not in section and None not in section and "model.mlp.x" not in section
     for name in ("model.zz", "zz", "seed.zz"):
-        with pytest.raises(KeyError, match=f"^'{name}'$"):
-            section[name]
-        with pytest.raises(KeyError, match=f"^'{name}'$"):
-            section.replaced(name, 1)
-
-
-def test_lists_in_lists_are_tuples_too():
-    section = Section.of({"a": [[1, 2], ({"b": [3]},)]})
-    assert section.a == ((1, 2), (Section.of({"b": (3,)}),)) and {section: 1}[section] == 1
-    assert section.to_dict() == {"a": ((1, 2), ({"b": (3,)},))}
+        for look in (section.__getitem__, lambda name: section.replaced(name, 1)):
+            with pytest.raises(KeyError, match=f"^'{name}'$"):
+                look(name)

@@ -15,13 +15,16 @@ def function(weights):
     return lambda rows: jnp.tanh(rows["x"] @ weights) * (1 + rows["index"][:, None])
 
 
-@pytest.mark.parametrize("size", [0, 1, 2, 3, 5, 9, 10, 11])
+@pytest.mark.parametrize("size", [0, 1, 3, 5, 10, 11])
 def test_values_and_gradients_are_those_of_all_rows_at_once(size):
     def loss(weights, size):
-        return jnp.sum(jnp.sin(in_chunks(function(weights), size, ROWS)))
+        found = in_chunks(function(weights), size, ROWS)
+        return jnp.sum(jnp.sin(found)), found
 
-    np.testing.assert_allclose(in_chunks(function(WEIGHTS), size, ROWS), function(WEIGHTS)(ROWS), atol=1e-6)
-    chunked, whole = (jax.jit(jax.grad(loss), static_argnums=1)(WEIGHTS, count) for count in (size, 0))
+    (chunked, found), (whole, _) = (
+        jax.jit(jax.grad(loss, has_aux=True), static_argnums=1)(WEIGHTS, n) for n in (size, 0)
+    )
+    np.testing.assert_allclose(found, function(WEIGHTS)(ROWS), atol=1e-6)
     np.testing.assert_allclose(chunked, whole, rtol=1e-5, atol=1e-6)
 
 

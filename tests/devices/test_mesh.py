@@ -6,18 +6,8 @@ import numpy as np
 import pytest
 
 from simcse_jax.devices import mesh as module
-from simcse_jax.devices.mesh import (
-    SMALL,
-    Way,
-    by_rows,
-    data_mesh,
-    place,
-    replicate,
-    replicated,
-    sides,
-    split_over_examples,
-    ways,
-)
+from simcse_jax.devices.mesh import SMALL, Way, by_rows, data_mesh, place, replicate, replicated, sides, ways
+from simcse_jax.devices.mesh import split_over_examples as by_example
 
 
 @pytest.fixture
@@ -33,7 +23,7 @@ def test_each_device_s_rows_are_read_and_no_others(mesh):
         asked.append(part)
         return {name: value[part] for name, value in rows.items()}
 
-    placed = place(read, 8, split_over_examples(mesh))
+    placed = place(read, 8, by_example(mesh))
     assert sorted((part.start, part.stop) for part in asked) == [(0, 2), (2, 4), (4, 6), (6, 8)]
     for name, value in rows.items():
         np.testing.assert_array_equal(placed[name], value)
@@ -55,7 +45,7 @@ def test_a_function_of_rows_is_computed_by_all_devices_and_gives_the_same(mesh):
     params, x, y = {"w": np.eye(3, dtype=np.float32)}, np.arange(24.0, dtype=np.float32).reshape(8, 3), np.arange(8.0)
     traced = []
     expected = by_rows(function, None)(params, x, y)
-    found = by_rows(function, split_over_examples(mesh))(params, x, y)
+    found = by_rows(function, by_example(mesh))(params, x, y)
     assert traced[0] == (8, 3) and traced[-1] == (2, 3)  # what a device computes
     np.testing.assert_array_equal(found, expected)
     assert [shard.data.shape for shard in found.addressable_shards] == [(2, 3)] * 4
@@ -67,25 +57,12 @@ def chips(*lengths, slice_index=0):
     return [SimpleNamespace(platform="tpu", coords=list(place), slice_index=slice_index) for place in places][::-1]
 
 
-@pytest.mark.parametrize(
-    ("lengths", "expected"),
-    [
-        ((1,), (1,)),
-        ((8,), (8,)),
-        ((2, 2), (4,)),
-        ((2, 4), (8,)),
-        ((4, 4), (4, 4)),
-        ((4, 8), (32,)),
-        ((2, 2, 2), (2, 2, 2)),
-        ((1, 4, 4), (4, 4)),
-        ((2, 4, 4), (2, 4, 4)),
-    ],
-)
-def test_a_torus_with_several_ways_has_the_sides_of_its_chips(lengths, expected):
-    assert sides(chips(*lengths)) == expected
-
-
-def test_what_is_no_whole_torus_has_one_side():
+def test_a_torus_with_several_ways_has_the_sides_of_its_chips_and_what_is_no_whole_torus_one_side():
+    for lengths in ((4, 4), (2, 2, 2), (2, 4, 4)):
+        assert sides(chips(*lengths)) == lengths
+    assert sides(chips(1, 4, 4)) == (4, 4)
+    for lengths in ((1,), (8,), (2, 2), (2, 4), (4, 8)):
+        assert sides(chips(*lengths)) == (np.prod(lengths),)
     assert sides(jax.devices()[:4]) == (4,)
     assert sides(chips(4, 4)[1:]) == (15,)
     assert sides(chips(4, 4) + chips(4, 4)) == (32,)  # two cores a chip

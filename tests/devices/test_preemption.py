@@ -45,20 +45,15 @@ def send(number):
     time.sleep(0.05)  # until the thread that answers has done so
 
 
-def test_before_the_first_step_a_signal_ends_the_run_at_once(preemption, capfd):
-    with pytest.raises(Preempted, match="SIGTERM: no new step was done; the same command starts again"):
-        send(signal.SIGTERM)
-    with pytest.raises(KeyboardInterrupt, match="Ctrl-C: no new step was done; start again with:"):
-        send(signal.SIGINT)
-    assert not preemption._training
-
-
-def test_before_the_first_step_of_a_resumed_run_the_saved_step_is_named(preemption):
-    preemption.resumed(500)
-    with pytest.raises(Preempted, match="SIGTERM: step 500 is saved; the same command resumes there"):
-        send(signal.SIGTERM)
-    with pytest.raises(KeyboardInterrupt, match="Ctrl-C: step 500 is saved; resume with:"):
-        send(signal.SIGINT)
+def test_before_the_first_step_a_signal_ends_the_run_at_once_and_a_resumed_one_names_its_step(preemption):
+    for saved, then in (("no new step was done", "starts? again"), ("step 500 is saved", "resume")):
+        with pytest.raises(Preempted, match=f"SIGTERM: {saved}; the same command {then}"):
+            send(signal.SIGTERM)
+        with pytest.raises(KeyboardInterrupt, match=f"Ctrl-C: {saved}; {then}"):
+            send(signal.SIGINT)
+        assert not preemption._training
+        preemption.resumed(500)
+        preemption._interrupted = False  # as a run that starts again
 
 
 def test_sigterm_is_noted_until_closed():
@@ -111,18 +106,13 @@ def test_a_second_ctrl_c_leaves_another_programs_process_and_a_notebook_alive(no
     assert ended == []
 
 
-def test_joined_processes_leave_with_one_code(joined, preemption):
+def test_joined_processes_leave_with_one_code_and_finish_after_a_ctrl_c_in_the_last_step(joined, preemption):
     joined.append(3)
     assert not preemption.reached(1)
     send(signal.SIGINT)
     assert not preemption.reached(2) and preemption.reached(3)
     error = preemption.ended(3)
     assert isinstance(error, Preempted) and str(error) == "Ctrl-C: saved at step 3; the same command resumes there"
-
-
-def test_joined_processes_finish_after_a_ctrl_c_in_the_last_step(joined, preemption):
-    preemption.reached(1)
-    send(signal.SIGINT)
     preemption.finish()
 
 
@@ -139,17 +129,13 @@ def test_the_answer_does_not_wait_for_the_main_thread(preemption, capsys):
     signal.signal(signal.SIGINT, handler)
 
 
-def test_after_the_last_step_a_ctrl_c_ends_the_run_at_once(preemption):
+@pytest.mark.parametrize("finished", [False, True])
+def test_a_ctrl_c_in_the_last_step_or_after_it_ends_the_run(finished, preemption):
     preemption.reached(1)
-    preemption.finish()
     with pytest.raises(KeyboardInterrupt, match="all steps were done and saved; resume with:"):
+        if finished:
+            preemption.finish()
         send(signal.SIGINT)
-
-
-def test_a_ctrl_c_in_the_last_step_is_not_lost(preemption):
-    preemption.reached(1)
-    send(signal.SIGINT)
-    with pytest.raises(KeyboardInterrupt, match="all steps were done"):
         preemption.finish()
 
 

@@ -1,13 +1,14 @@
 """What one process can find out of several; tests/training/test_several_processes.py starts them for real."""
 
 import pytest
-from support import run
+from support import refused, run
 
 from simcse_jax.devices import processes
 from simcse_jax.errors import UserError
 
 
 def test_a_mistake_of_one_process_ends_all(monkeypatch):
+    assert [processes.gather(text) for text in ("", "Grüße")] == [[""], ["Grüße"]]  # of one process
     with pytest.raises(UserError, match=r"^mine$"), processes.together():
         raise UserError("mine")
     with processes.together():
@@ -27,13 +28,4 @@ def test_processes_that_run_different_things_are_refused(monkeypatch):
 
 def test_processes_that_cannot_be_found(tmp_path):
     args = ("--config=configs/unsup_bert.py", f"--workdir={tmp_path}/run", "--config.parallel.processes=0")
-    done = run("train", *args)
-    assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
-    reported = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
-    assert len(reported) == 1 and "parallel.processes=0: " in reported[0]
-    assert "parallel.processes=1 for this process alone" in reported[0]
-
-
-@pytest.mark.parametrize("text", ["", "a line", "Grüße"])
-def test_one_process_gathers_its_own_text(text):
-    assert processes.gather(text) == [text]
+    refused(run("train", *args), "parallel.processes=0: ", "parallel.processes=1 ")
