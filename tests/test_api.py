@@ -1,4 +1,3 @@
-import importlib.util
 import json
 import re
 
@@ -6,6 +5,7 @@ import numpy as np
 import pandas
 import pytest
 from support import ROOT, call, sentences, train_args
+from support.steps import alone
 
 import simcse_jax
 from simcse_jax import Run, SimCSE, encode, evaluate, mine, sweep, train
@@ -14,17 +14,26 @@ from simcse_jax.config import default_config
 from simcse_jax.config.flags import load_config
 from simcse_jax.errors import UserError
 from simcse_jax.objectives import registry
+from simcse_jax.objectives.objective import Objective
 
 TEXTS = sentences(64)
 GRADED = [(TEXTS[row], TEXTS[row + 20], row % 5) for row in range(20)]
-SHORT = {
-    "batch_size": 8,
-    "max_steps": 4,
-    "max_length": 16,
-    "learning_rate": 1e-3,
-    "eval.every": 2,
-    "parallel.devices": 1,
-}
+SHORT = {"batch_size": 8, "max_steps": 4, "max_length": 16, "learning_rate": 1e-3}
+SHORT |= {"eval.every": 2, "parallel.devices": 1}
+
+
+class Stop(Exception):
+    pass
+
+
+def stop_at(last):
+    """A callback that ends a run after it has been scored at a step."""
+
+    def stop(step, scores):
+        if step == last:
+            raise Stop
+
+    return stop
 
 
 @pytest.fixture(autouse=True)
@@ -35,105 +44,60 @@ def objectives():
         del registry.OBJECTIVES[name]
 
 
-def test_it_is_the_command_s_run(tiny_bert, corpus, tmp_path):
+def test_it_is_the_command_s_run_also_on_data_in_memory_and_after_a_stop(tiny_bert, corpus, tmp_path):
     """The same parameters, bit for bit."""
     fields = ("--config.train.max_steps=4", "--config.eval.every=2")
     assert call("train", *train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / "a", *fields)).returncode == 0
-    seen = []
-    more = SHORT | {"log_every": 2}
-    run = train(
-        "configs/unsup_bert.py",
-        workdir=tmp_path / "b",
-        data=corpus["txt"],
-        model=tiny_bert,
-        eval=str(corpus["dev"]),
-        callbacks=[lambda step, scores: seen.append((step, *scores))],
-        **more,
-    )
+    lines, seen = corpus["txt"].read_text().splitlines(), []
+
+    def again(data=lines, *callbacks):
+        more = SHORT | {"log_every": 2, "eval": str(corpus["dev"]), "callbacks": callbacks}
+        return train("configs/unsup_bert.py", workdir=tmp_path / "b", data=data, model=tiny_bert, **more)
+
+    with pytest.raises(Stop):
+        again(lines, lambda step, scores: seen.append((step, *scores)), stop_at(2))
+    run = again()
     np.testing.assert_array_equal(SimCSE(tmp_path / "a").encode(TEXTS), run.model.encode(TEXTS))
     assert run.scores == json.loads((tmp_path / "a" / "result.json").read_text())
     assert run.config["train.batch_size"] == run.config.train.batch_size == 8
     assert isinstance(run.config.eval.tasks, tuple) and run.config["model.init_from"] == str(tiny_bert)
-    assert seen == [(0, "eval/dev"), (2, "eval/dev"), (4, "eval/dev")]
+    assert run.config["data.train"] == str(tmp_path / "b" / "data.parquet")  # the run's own
+    assert seen == [(0, "eval/dev"), (2, "eval/dev")]
     assert [line["step"] for line in run.metrics if "loss" in line] == [1, 2, 4]
     assert repr(Run(tmp_path / "b")) == f"Run({str(tmp_path / 'b')!r})"
-
-
-def test_data_in_memory_are_the_run_s_own(tiny_bert, tmp_path):
-    table = pandas.DataFrame({"query": TEXTS[:30], "answer": TEXTS[30:60]})
-
-    def again(data=table, **fields):
-        return train(workdir=tmp_path / "run", data=data, model=tiny_bert, eval=GRADED, **SHORT | fields)
-
-    class Stop(Exception):
-        pass
-
-    def stop(step, scores):
-        if step == 2:
-            raise Stop
-
-    with pytest.raises(Stop):
-        again(callbacks=[stop])
-    run = again()
-    assert run.config["data.train"] == str(tmp_path / "run" / "data.parquet")
-    assert run.scores["eval"]["pairs"] == 20
-    whole = train(workdir=tmp_path / "whole", data=table, model=tiny_bert, eval=GRADED, **SHORT)
-    np.testing.assert_array_equal(run.model.encode(TEXTS), whole.model.encode(TEXTS))
     with pytest.raises(UserError, match="this workdir has a run on other data"):
-        again(table[:29])
-    assert call("export", "--workdir", tmp_path / "run", "--output", tmp_path / "out").returncode == 0
+        again(lines[:29])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("last", [0, 2])
 def test_a_run_that_keeps_its_start_resumes_anywhere(last, tiny_bert, tmp_path):
-    class Stop(Exception):
-        pass
-
-    def stop(step, scores):
-        if step == last:
-            raise Stop
-
     def tune(workdir, **more):
-        return train(
-            "tune", workdir=tmp_path / workdir, data=GRADED * 5, model=tiny_bert, eval=GRADED[:], **SHORT | more
-        )
+        given = SHORT | {"data": GRADED * 5, "eval": GRADED[:]} | more
+        return train("tune", workdir=tmp_path / workdir, model=tiny_bert, **given)
 
     with pytest.raises(Stop):
-        tune("run", callbacks=[stop])
+        tune("run", callbacks=[stop_at(last)])
     run, whole = tune("run"), tune("whole")
     np.testing.assert_array_equal(run.model.encode(TEXTS), whole.model.encode(TEXTS))
     assert run.scores == whole.scores and [line["step"] for line in run.metrics if "eval/eval" in line] == [0, 2, 4]
 
 
-def own_objective():
-    spec = importlib.util.spec_from_file_location("own_objective", ROOT / "examples" / "own_objective.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.Uniformity
-
-
-def test_an_objective_of_one_s_own(tiny_bert, tmp_path, capsys):
-    run = train(workdir=tmp_path / "run", data=TEXTS, model=tiny_bert, eval="", objective=own_objective(), **SHORT)
-    assert run.config["objective.uniformity.weight"] == 1 and run.config["objective.info_nce.weight"] == 0
-    assert run.scores == {}
-    meant = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("set: "))
-    assert {"train.batch_size", "train.max_steps"} <= {*meant.removeprefix("set: ").split(", ")}
-
-
-def test_the_loss_of_the_page_is_info_nce(tiny_bert, tmp_path):
-    """The page's class trains what the package's objective trains, with hard negatives left out."""
+def test_the_loss_of_the_page_is_info_nce_and_is_trained(tiny_bert, tmp_path, capsys):
     page = (ROOT / "docs" / "guides" / "own_loss.md").read_text(encoding="utf-8")
     names = {}
     exec(re.search(r"^```python\n(.*?)^fields = ", page, re.MULTILINE | re.DOTALL)[1], names)
-    ours = {"objective": "info_nce", "objective.info_nce.temperature": 0.05}
-    own = {"objective": names["MyLoss"], "objective.my_loss.temperature": 0.05}
-    losses = []
-    for name, fields in (("own", own), ("ours", ours)):
-        more = SHORT | {"log_every": 1} | fields
-        run = train(workdir=tmp_path / name, data=TEXTS, model=tiny_bert, eval="", **more)
-        losses.append([line["loss"] for line in run.metrics if "loss" in line])
-    assert len(losses[0]) == 4
-    np.testing.assert_allclose(*losses, rtol=1e-5)
+    a, b = np.random.default_rng(0).normal(size=(2, 8, 5)).astype(np.float32)
+    found = names["MyLoss"]().loss(alone({"anchor": a, "positive": b}), temperature=0.05)
+    a, b = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in (a, b))
+    expected = np.mean(np.log(np.exp(a @ b.T / 0.05).sum(axis=1)) - np.sum(a * b, axis=1) / 0.05)
+    assert float(found) == pytest.approx(expected, rel=1e-4)
+    own = {"objective": names["MyLoss"], "objective.my_loss.temperature": 0.05, "max_steps": 2}
+    run = train(workdir=tmp_path / "run", data=TEXTS, model=tiny_bert, eval="", **SHORT | own)
+    assert run.scores == {}
+    assert run.config["objective.my_loss.weight"] == 1 and run.config["objective.info_nce.weight"] == 0
+    meant = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("set: "))
+    assert {"train.batch_size", "train.max_steps"} <= {*meant.removeprefix("set: ").split(", ")}
 
 
 @pytest.mark.parametrize(
@@ -151,6 +115,7 @@ def test_the_loss_of_the_page_is_info_nce(tiny_bert, tmp_path):
         ({"eval": pandas.DataFrame({"a": ["x"], "b": ["y"]})}, "needs the columns sentence1, sentence2 and score"),
         ({"model": 7}, "model 7: must be a name or a folder"),
         ({"objective": 7}, "is not a subclass of"),
+        ({"objective": type("InfoNCE", (Objective,), {"name": "info_nce"})}, "objective info_nce: this is the name of"),
         ({"objective": "infonce"}, "config.objective.infonce: no such objective"),
         ({"recipe": "unsup"}, "--config unsup: no such config file or recipe"),
         ({"callbacks": [7]}, "callbacks: 7 cannot be called"),
@@ -165,14 +130,6 @@ def test_mistakes_are_exceptions_in_one_line(given, message, tiny_bert, tmp_path
     with pytest.raises(UserError, match=message):
         train(**arguments | given)
     assert not (tmp_path / "run" / "run.json").exists()
-
-
-def test_two_objectives_of_one_name(tiny_bert, tmp_path):
-    class InfoNCE(own_objective()):
-        name = "info_nce"
-
-    with pytest.raises(UserError, match="objective info_nce: this is the name of one of the package's own"):
-        train(workdir=tmp_path / "run", data=TEXTS, model=tiny_bert, objective=InfoNCE)
 
 
 def test_a_config_s_fields_are_set_in_their_types():
@@ -207,16 +164,15 @@ def test_the_other_commands(trained, tiny_bert, corpus, tmp_path):
             wrong()
 
 
+WEIGHTS = {"objective.cosent.weight": 0.0, "objective.info_nce.weight": 1.0}
+
+
 @pytest.mark.parametrize(
     ("fields", "objective", "full"),
     [
         ({"temperature": 0.1}, None, "objective.cosent.temperature"),
         ({"temperature": 0.1}, "gist", "objective.gist.temperature"),
-        (
-            {"temperature": 0.1, "objective.cosent.weight": 0.0, "objective.info_nce.weight": 1.0},
-            None,
-            "objective.info_nce.temperature",
-        ),
+        ({"temperature": 0.1} | WEIGHTS, None, "objective.info_nce.temperature"),
     ],
 )
 def test_a_short_name_means_a_field_of_what_is_trained(fields, objective, full):
@@ -224,6 +180,7 @@ def test_a_short_name_means_a_field_of_what_is_trained(fields, objective, full):
     assert found[full] == 0.1 and sum(name.endswith("temperature") for name in found) == 1
 
 
+@pytest.mark.slow
 def test_a_sweep(tiny_bert, corpus, tmp_path):
     named = {"model": tiny_bert, "data": corpus["txt"], "eval": corpus["dev"]}
     more = {"over": {"learning_rate": [1e-3, 1e-4]}, "sweep.seeds": [1], **SHORT}

@@ -19,6 +19,7 @@ from simcse_jax.errors import UserError
 from simcse_jax.simcse import SimCSE
 from simcse_jax.training.sweeps.variants import sweep_defaults
 
+pytestmark = pytest.mark.slow
 OPTION = re.compile(r"(?<![\w-])--([a-z][\w-]*)")  # "config" of --config.seed
 FIELD = re.compile(r"--config\.([a-z][\w.]*[a-z_])")
 SWEEP = {f"sweep.{name}" for name in sweep_defaults("", "", ("stsb_dev",), baseline="")}
@@ -30,20 +31,9 @@ FLAGS = {  # besides a parser's options
     "aot": {"config", *SHORT},
     "search": {"embeddings", "codes"},  # of `search build`
 }
-OTHERS = {  # options of other programs that the pages name
-    "nodes",  # sbatch
-    "gpus-per-node",
-    "ntasks-per-node",
-    "no-deps",  # pip
-    "wheel-dir",
-    "logdir",  # xprof, TensorBoard
-    "backend-store-uri",  # mlflow
-    "xla_gpu_enable_triton_gemm",  # XLA
-    "dry-run",  # launch/*.sh
-    "head",  # ray start
-    "mode",  # SimCSE's evaluation.py
-    "version",  # simcse-jax
-    "include",  # grep
+OTHERS = {  # options of other programs that the pages name: of sbatch, pip, TensorBoard, mlflow, XLA, Ray, grep, …
+    *("nodes", "gpus-per-node", "ntasks-per-node", "no-deps", "wheel-dir", "logdir", "backend-store-uri", "include"),
+    *("xla_gpu_enable_triton_gemm", "dry-run", "head", "mode", "version"),
 }
 
 

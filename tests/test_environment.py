@@ -1,5 +1,6 @@
 """What a fresh machine gets, and what works without the extra "train"."""
 
+import csv
 import importlib.metadata
 import json
 import re
@@ -9,9 +10,12 @@ import tomllib
 
 import pytest
 import xla_flags
-from support import ROOT, refused
+from support import ROOT, call, refused
 
+from simcse_jax import errors
 from simcse_jax.__main__ import COMMANDS
+from simcse_jax.data.examples import read_examples
+from simcse_jax.errors import UserError
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 ONLY_TO_TRAIN = ("datasets", "tensorflow_datasets", "tensorboardX", "matplotlib")
@@ -57,23 +61,6 @@ def test_nothing_in_the_quickstart_s_environment_needs_pytorch():
     assert "tensorflow" not in found
 
 
-def test_every_module_imports_without_pytorch():
-    code = """
-import sys
-
-class Block:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("torch", "tensorflow"):
-            raise ModuleNotFoundError(name)
-
-sys.meta_path.insert(0, Block())
-import simcse_jax.main, simcse_jax.training.run, simcse_jax.simcse
-import simcse_jax.commands.evaluate, simcse_jax.commands.export
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
-    assert done.returncode == 0, done.stderr
-
-
 def test_the_tests_leave_out_what_xla_does_not_know_and_end_with_a_line_where_they_need_it():
     needed, known = "--xla_force_host_platform_device_count=8", "--xla_llvm_disable_expensive_passes=true"
     for wrong in ("--xla_none_such=1", "--xla_backend_optimization_level=high"):
@@ -81,12 +68,6 @@ def test_the_tests_leave_out_what_xla_does_not_know_and_end_with_a_line_where_th
     assert xla_flags.known([needed], [known, "--xla_none_such=1"]) == [needed, known]
     with pytest.raises(SystemExit, match=r"^XLA_FLAGS=--xla_none_such=1: Unknown flag in XLA_FLAGS"):
         xla_flags.known(["--xla_none_such=1"], [known])
-
-
-def light(*commands):
-    """Runs commands where the modules of the extra "train" are missing."""
-    arguments = [json.dumps(ONLY_TO_TRAIN), json.dumps([list(map(str, command)) for command in commands])]
-    return subprocess.run([sys.executable, "-c", LIGHT, *arguments], capture_output=True, text=True, cwd=ROOT)
 
 
 def requirements_of(lines):
@@ -108,49 +89,43 @@ def test_the_core_brings_nothing_that_only_training_needs():
     assert not core & {"datasets", "tensorflow-datasets", "tensorboardx", "matplotlib", "pandas"}
 
 
-def test_every_command_explains_itself_in_a_light_installation():
-    done = light(*([name, "--help"] for name in COMMANDS))
+def test_without_the_extra_train_and_pytorch_every_command_explains_itself_and_encoding_and_searching_work(
+    tiny_bert, corpus, tmp_path
+):
+    given = ["--model", str(tiny_bert), "--data", str(corpus["txt"])]
+    commands = [[name, "--help"] for name in COMMANDS]
+    commands += [["encode", *given, "--output", str(tmp_path / "a.npy")]]
+    commands += [["search", *given, "--queries", str(corpus["txt"]), "--top-k", "1"]]
+    arguments = [json.dumps([*ONLY_TO_TRAIN, "torch", "tensorflow"]), json.dumps(commands)]
+    done = subprocess.run([sys.executable, "-c", LIGHT, *arguments], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     assert re.findall(r"^usage: simcse-jax ([\w-]+) ", done.stdout, re.MULTILINE) == list(COMMANDS)
-
-
-def test_encoding_and_searching_work_in_a_light_installation(tiny_bert, corpus, tmp_path):
-    done = light(
-        ["encode", "--model", tiny_bert, "--data", corpus["txt"], "--output", tmp_path / "a.npy"],
-        ["search", "--model", tiny_bert, "--data", corpus["txt"], "--queries", corpus["txt"], "--top-k", "1"],
-    )
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "a.npy").is_file()
-    assert corpus["txt"].read_text().splitlines()[0] in done.stdout
+    assert (tmp_path / "a.npy").is_file() and corpus["txt"].read_text().splitlines()[0] in done.stdout
 
 
 @pytest.mark.parametrize(
     ("command", "missing"),
     [
-        (["train", "--config=unsup_bert", "--workdir={}"], "tensorboardX"),
-        (["sweep", "--config=ablations/simcse_table3", "--workdir={}"], "matplotlib"),
-        (["analyze", "--model=m", "--data=x.txt", "--output={}"], "matplotlib"),
-        (["geometry", "--models=m", "--data=x", "--output={}"], "matplotlib"),
+        ("train --config=unsup_bert --workdir={}", "tensorboardX"),
+        ("sweep --config=ablations/simcse_table3 --workdir={}", "matplotlib"),
+        ("analyze --model=m --data=x.txt --output={}", "matplotlib"),
+        ("geometry --models=m --data=x --output={}", "matplotlib"),
     ],
 )
-def test_what_needs_more_names_the_command_that_installs_it(command, missing, tmp_path):
-    done = light([part.format(tmp_path / "out") for part in command])
+def test_what_needs_more_names_the_command_that_installs_it(command, missing, tmp_path, monkeypatch):
+    monkeypatch.setattr(errors, "installed", lambda name: name not in ONLY_TO_TRAIN)
+    done = call(*command.format(tmp_path / "out").split())
     refused(done, f'not installed: {missing}; run: pip install "simcse_jax[train]"')
 
 
 @pytest.mark.parametrize(("prefix", "missing"), [("hf:x", "datasets"), ("tfds:x", "tensorflow_datasets")])
 def test_data_sets_of_hubs_name_the_command_that_installs_their_library(prefix, missing, monkeypatch):
-    from simcse_jax.data.examples import read_examples
-    from simcse_jax.errors import UserError
-
     monkeypatch.setitem(sys.modules, missing, None)
     with pytest.raises(UserError, match=rf'^not installed: {missing}; run: pip install "simcse_jax\[train\]"$'):
         read_examples(prefix)
 
 
 def test_no_training_sentence_stands_in_the_held_out_pairs():
-    import csv
-
     folder = ROOT / "examples" / "everyday"
     with open(folder / "triplets.csv", encoding="utf-8", newline="") as file:
         triplets = list(csv.DictReader(file))

@@ -10,7 +10,6 @@ from simcse_jax.field import BELOW_ONE, Field, explain, field, number
 NAMES = ("STS12", "STS13")
 BROKEN = [
     (rules.at_least(0), -1, "f=-1: must be 0 or more"),
-    (rules.at_least(0.0), -1.0, "f=-1.0: must be 0.0 or more"),
     (rules.at_least(0), math.nan, "f=nan: must be 0 or more"),
     (rules.at_least(0), math.inf, "f=inf: must be 0 or more"),
     (rules.at_least(2, "why"), 1, "f=1: must be 2 or more (why)"),
@@ -25,6 +24,7 @@ BROKEN = [
     (rules.empty_or_named("task", NAMES), "STS1", "f: no task 'STS1'; the nearest one is STS1"),
     (rules.each_once("task", NAMES), ("STS31",), "f: no task 'STS31'; the nearest one is STS13"),
     (rules.each_once("task", NAMES), ("STS12", "STS12"), "f: STS12 is given twice; list each task once"),
+    (BELOW_ONE, 1.0, "f=1.0: must be at least 0 and below 1"),
 ]
 KEPT = [
     (rules.at_least(0), (0, 0.0, 5)),
@@ -36,20 +36,21 @@ KEPT = [
     (rules.empty_or_one_of(NAMES), ("", *NAMES)),
     (rules.empty_or_named("task", NAMES), ("", *NAMES)),
     (rules.each_once("task", NAMES), ((), NAMES)),
+    (BELOW_ONE, (0.0, 0.999)),
 ]
 
 
-@pytest.mark.parametrize("rule, value, message", BROKEN, ids=[message for *_, message in BROKEN])
-def test_a_broken_rule_names_field_and_value(rule, value, message):
-    with pytest.raises(UserError) as caught:
-        rule.check("f", value)
-    assert str(caught.value).startswith(message)
+def test_a_broken_rule_names_field_and_value():
+    for rule, value, message in BROKEN:
+        with pytest.raises(UserError) as caught:
+            rule.check("f", value)
+        assert str(caught.value).startswith(message)
 
 
-@pytest.mark.parametrize("rule, values", KEPT, ids=[rule.words for rule, _ in KEPT])
-def test_values_at_the_bound_keep_the_rule(rule, values):
-    for value in values:
-        rule.check("f", value)
+def test_values_at_the_bound_keep_the_rule():
+    for rule, values in KEPT:
+        for value in values:
+            rule.check("f", value)
 
 
 def test_a_field_is_compiled_in_and_a_number_is_an_argument():
@@ -59,12 +60,6 @@ def test_a_field_is_compiled_in_and_a_number_is_an_argument():
 
 def test_choices_are_explained_by_name():
     assert explain({"a": "the first", "b": "the last"}) == "a: the first; b: the last"
-
-
-def test_a_rate_is_below_one():
-    BELOW_ONE.check("config.x", 0.0)
-    with pytest.raises(UserError, match=r"config\.x=1\.0: must be at least 0 and below 1"):
-        BELOW_ONE.check("config.x", 1.0)
 
 
 def test_a_field_says_itself_when_it_has_an_effect():

@@ -51,9 +51,10 @@ def source(tmp_path_factory) -> Path:
     """A clone, as far as a build needs it."""
     folder = tmp_path_factory.mktemp("source")
     for name in SOURCES:
-        path = ROOT / name
-        copy = shutil.copytree if path.is_dir() else shutil.copy
-        copy(path, folder / name, **({"ignore": shutil.ignore_patterns("__pycache__")} if path.is_dir() else {}))
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(ROOT / name, folder)
     return folder
 
 
@@ -66,13 +67,10 @@ def use(site: Path, folder: Path) -> str:
     """What a program prints that uses recipes, from `folder`, with the package installed in `site`."""
     (folder / "mine.py").write_text(MINE)
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run(
-        [sys.executable, "-c", RECIPE, str(site)], cwd=folder, capture_output=True, text=True, env=environment
-    )
-    assert done.returncode == 0, done.stderr
-    assert (
-        "usage: simcse-jax train" in done.stdout and " sup_bert:{base,large,neutral,mlm,large_mlm,joint}" in done.stdout
-    )
+    command = [sys.executable, "-c", RECIPE, str(site)]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0 and "usage: simcse-jax train" in done.stdout, done.stderr
+    assert " sup_bert:{base,large,neutral,mlm,large_mlm,joint}" in done.stdout
     return done.stdout.splitlines()[0]
 
 
@@ -83,9 +81,8 @@ def test_every_file_is_in_the_wheel(wheel, source):
     wanted |= {f"simcse_jax/{file.relative_to(source)}" for file in (source / "configs").rglob("*.py")}
     info = f"simcse_jax-{__version__}.dist-info"
     assert not wanted - names
-    assert {name for name in names if not name.startswith("simcse_jax/")} == {
-        f"{info}/{name}" for name in ("METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE")
-    } | {f"{info}/top_level.txt"}
+    added = ("METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE", "top_level.txt")
+    assert {name for name in names if not name.startswith("simcse_jax/")} == {f"{info}/{name}" for name in added}
 
 
 def test_the_wheel_has_licence_author_and_console_script(wheel):

@@ -22,26 +22,14 @@ from simcse_jax.evaluation.tasks import POSTPROCESSING
 from simcse_jax.host.names import split_label, split_step
 from simcse_jax.training.sweeps.variants import load_variants, read_sweep
 
+pytestmark = pytest.mark.slow
 PAGE = ROOT / "docs" / "background" / "papers.md"
 ITEMS = {  # the beginning of a paper's heading → the numbered items of the paper
-    "SimCSE (": {
-        "Table": "1 2 3 4 5 6 7 8 A.1 B.1 B.2 B.3 C.1 D.1 D.2 E.1",
-        "Figure": "1 2 3 F.1 G.1",
-        "Equation": "1 2 3 4 5 6 7 8",
-        "Appendix": "A B C D E F G",
-    },
-    "SimCSE++ (": {
-        "Table": "1 2 3 4 5 6 7",
-        "Figure": "1",
-        "Equation": "1 2 3 4 5 6 7 8",
-        "Appendix": "A B",
-    },
-    "On Isotropy and Learning Dynamics (": {
-        "Table": "1 2 3",
-        "Figure": " ".join(map(str, range(1, 25))),
-        "Equation": " ".join(map(str, range(1, 18))),
-        "Appendix": "A B C D E",
-    },
+    "SimCSE (": {"Table": "1 2 3 4 5 6 7 8 A.1 B.1 B.2 B.3 C.1 D.1 D.2 E.1", "Figure": "1 2 3 F.1 G.1"}
+    | {"Equation": "1 2 3 4 5 6 7 8", "Appendix": "A B C D E F G"},
+    "SimCSE++ (": {"Table": "1 2 3 4 5 6 7", "Figure": "1", "Equation": "1 2 3 4 5 6 7 8", "Appendix": "A B"},
+    "On Isotropy and Learning Dynamics (": {"Table": "1 2 3", "Figure": " ".join(map(str, range(1, 25)))}
+    | {"Equation": " ".join(map(str, range(1, 18))), "Appendix": "A B C D E"},
 }
 CLAIMS = {  # and the sections that claim something that a command or a test checks
     "SimCSE (": {"4", "5"},

@@ -95,7 +95,11 @@ def test_a_release_is_tested_on_the_oldest_and_the_newest_python_before_it_is_pu
     check = f"make PYTHON=python{oldest} NEWEST=python{newest} release-check"
     assert check in [step.get("run") for step in release["build"]["steps"]]
     publish = release["publish"]
-    assert (publish["needs"], publish["permissions"]) == ("build", {"id-token": "write"})
+    assert (publish["needs"], publish["permissions"]) == (["build", "tests"], {"id-token": "write"})
+    assert [step["run"].split()[-1] for step in release["tests"]["steps"] if "run" in step] == [
+        "test-all",
+        "test-hostile",
+    ]
     assert publish["if"] == "github.ref_type == 'tag'" and "password" not in str(publish)
 
 

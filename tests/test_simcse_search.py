@@ -132,15 +132,15 @@ def test_a_copy_in_another_process_has_an_identity_of_its_own(tiny_bert):
 
 
 def test_what_has_no_order_is_refused(model):
-    two = {"id": ["1"], "text": ["a"]}
     model.build_index(["a"])
-    for given, message in ((two, "a dict with the columns id, text"), ({"a", "b"}, "a set, not a list")):
+    for given, message in (
+        ({"id": ["1"], "text": ["a"]}, "a dict with the columns id, text"),
+        ({"a", "b"}, "a set, not a list"),
+    ):
         calls = (model.encode, model.build_index, model.add_to_index, model.search, model.encode_counted)
         for call in (*calls, lambda given: model.similarity("a", given)):
             with pytest.raises(UserError, match=message):
                 call(given)
-    with pytest.raises(UserError, match="query 1 is 3"):
-        model.search(["a", 3])
 
 
 def test_a_table_of_one_column_is_its_sentences(model):
@@ -155,14 +155,6 @@ def test_a_table_of_one_column_is_its_sentences(model):
         assert model.index.sentences == texts * 2 and model.search(table, top_k=1) == model.search(texts, top_k=1)
     with pytest.raises(UserError, match="column 'text': query 1 is None"):
         model.search({"text": ["a", None]})
-
-
-@pytest.mark.parametrize("name", ["", " ", None, 3])
-def test_an_index_needs_the_name_of_a_folder(model, name):
-    model.build_index(["a"])
-    for call in (model.save_index, model.load_index):
-        with pytest.raises(UserError, match=r"the folder .*: not a name"):
-            call(name)
 
 
 def test_an_index_in_bytes_keeps_its_ranges(tiny_bert, tmp_path):
@@ -192,16 +184,3 @@ def test_an_index_in_bytes_keeps_its_ranges(tiny_bert, tmp_path):
     same.truncate_dim = None
     same.build_index(texts, precision="binary")
     assert same.search("the cat")[0].score <= 1
-    for options, message in (
-        ({"precision": "int4"}, "not one of float32, int8, binary"),
-        ({"precision": "int8", "ranges": ranges[:, 1:]}, r"ranges: of shape \(2, 31\)"),
-        ({"precision": "binary", "ranges": ranges}, "ranges: are for an index of int8"),
-    ):
-        with pytest.raises(UserError, match=message):
-            same.build_index(texts, **options)
-    for options, message in (
-        ({"rescore": 4}, "all rows of binary"),
-        ({"storage": "int8"}, "the index keeps and searches binary"),
-    ):
-        with pytest.raises(UserError, match=message):
-            same.search("the cat", **options)

@@ -45,13 +45,7 @@ def test_options_are_those_of_encode(model):
     np.testing.assert_allclose(model.encode_tokens(TEXTS, batch_size=1)[0], model.encode_tokens(TEXTS)[0], atol=1e-5)
     done = []
     assert model.encode_tokens_counted(TEXTS, max_length=4, advance=done.append).cut > 0 and sum(done) == len(TEXTS)
-    for given, options, message in (
-        (["a", 3], {}, "sentence 1 is 3"),
-        ({"a"}, {}, "a set, not a list"),
-        (["a"], {"max_length": 2}, "max_length 2"),
-        (["a"], {"batch_size": 0}, "batch_size 0"),
-        (["a"], {"prompt": 3}, "prompt=3"),
-    ):
+    for given, options, message in ((["a", 3], {}, "sentence 1 is 3"), (["a"], {"max_length": 2}, "max_length 2")):
         with pytest.raises(UserError, match=message):
             model.encode_tokens(given, **options)
     with pytest.raises(TypeError, match="has no argument pooler=; it is an argument of"):

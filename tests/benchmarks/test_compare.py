@@ -39,23 +39,22 @@ def repository(tmp_path_factory):
 
 
 def worktrees(repository):
-    return subprocess.run(["git", "worktree", "list"], cwd=repository, capture_output=True, text=True).stdout.count(
-        "\n"
-    )
+    command = ["git", "worktree", "list"]
+    return subprocess.run(command, cwd=repository, capture_output=True, text=True).stdout.count("\n")
 
 
 def test_commits_are_found_by_any_name_and_others_are_refused(repository, tmp_path):
     old, new = compare.commits("HEAD~1", "HEAD", repository)
     assert old.sha != new.sha and old.name == f"OLD, HEAD~1, {old.sha[:10]}"
     assert compare.commits(old.sha[:7], "HEAD", repository)[0].name == f"OLD, {old.sha[:7]}"
-    with pytest.raises(UserError, match="NEW 0123abc: no such commit"):
-        compare.commits("HEAD", "0123abc", repository)
-    with pytest.raises(UserError, match="OLD --all: no such commit"):
-        compare.commits("--all", "HEAD", repository)
-    with pytest.raises(UserError, match="OLD : no such commit"):
-        compare.commits("", "HEAD", repository)
-    with pytest.raises(UserError, match="is no git repository"):
-        compare.commits("HEAD", "HEAD", tmp_path)
+    for old, new, folder, message in (
+        ("HEAD", "0123abc", repository, "NEW 0123abc: no such commit"),
+        ("--all", "HEAD", repository, "OLD --all: no such commit"),
+        ("", "HEAD", repository, "OLD : no such commit"),
+        ("HEAD", "HEAD", tmp_path, "is no git repository"),
+    ):
+        with pytest.raises(UserError, match=message):
+            compare.commits(old, new, folder)
 
 
 def test_each_commit_s_own_code_runs_in_a_worktree_that_is_removed(repository, monkeypatch):
@@ -94,23 +93,6 @@ def test_the_ratio_is_that_of_paired_rounds_and_missing_where_a_commit_failed():
     for alone in rounds:
         failed = Comparison("", "sentences", "OLD, a", {alone: rounds[alone]}, {}, about, {}, {})
         assert compare.result("train_step", failed)["new_is"] is None
-
-
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (["HEAD"], "NEW"),
-        (["HEAD", "HEAD", "--benchmark", "lunch"], "lunch"),
-        (["HEAD", "HEAD", "--rounds", "0"], "--rounds 0: must be 1 or more"),
-        (["HEAD", "HEAD", "--batch-size", "-3"], "--batch-size -3"),
-        (["HEAD", "HEAD", "--data", "none.txt"], "--data none.txt: no such file"),
-        (["HEAD", "HEAD", "--base", "--model", "x"], "--model"),
-    ],
-)
-def test_wrong_options_are_reported(arguments, told, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["compare", *arguments])
-    with pytest.raises(UserError, match=told):
-        compare.parse()
 
 
 @pytest.mark.parametrize("benchmark", list(compare.FACTORIES))

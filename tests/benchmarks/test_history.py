@@ -21,20 +21,9 @@ def contender(rate, ratio, share=None):
     return {"rate": middle(rate), "ours_is": middle(ratio), "share_of_peak": middle(share), "device": "A Xeon"}
 
 
-CONTENT = {
-    "benchmark": "train_step",
-    "date": "2026-01-02T03:04:05+00:00",
-    "commit": "0123456789",
-    "machine": ABOUT,
-    "busy": 0.01,
-    "results": [
-        {
-            "title": "unsup, float32, batch 64",
-            "unit": "sentences",
-            "contenders": {"simcse_jax": contender(40.0, 1.0, 0.5), "pytorch": contender(32.0, 1.25)},
-        }
-    ],
-}
+CONTENT = {"benchmark": "train_step", "date": "2026-01-02T03:04:05+00:00", "commit": "0123456789", "busy": 0.01}
+CONTENT |= {"machine": ABOUT, "results": [{"title": "unsup, float32, batch 64", "unit": "sentences"}]}
+CONTENT["results"][0]["contenders"] = {"simcse_jax": contender(40.0, 1.0, 0.5), "pytorch": contender(32.0, 1.25)}
 FIGURES = [
     ("unsup, float32, batch 64: simcse_jax", "40", "sentences/s"),
     ("unsup, float32, batch 64: simcse_jax, of the peak", "50", "%"),
@@ -58,36 +47,36 @@ def test_a_comparison_has_each_rate_the_ratios_and_the_shares_of_the_peak():
     }
 
 
-def test_curves_and_the_host_s_work_have_their_own_figures():
-    curve = {"axis": "batch", "points": [{"value": 64, "seconds": 0.5, "memory_mib": 7}]}
-    assert list(history.figures(curve)) == [("batch 64", 0.5, "s")]
-    work = {"title": "host work, batch 64", "contenders": {"1 layer": contender(1, 1)}}
-    work["host_work"] = {"1 layer": {"processor_ms": {"median": 0.2}, "clock_ms": None, "arrays": 59}}
-    assert list(history.figures(work)) == [("host work, batch 64, 1 layer", 0.2, "ms")]
+CURVE = {"axis": "batch", "points": [{"value": 64, "seconds": 0.5}, {"value": 128, "seconds": float("nan")}]}
+WORK = {"title": "host work", "contenders": {"1 layer": contender(1, 1)}}
+WORK["host_work"] = {"1 layer": {"processor_ms": {"median": 0.2}, "clock_ms": None, "arrays": 59}}
+LOAD = {"server": "s", "texts": 32, "lost": 1, "texts_per_second": 400.0, "of_encode": 0.8, "p50_ms": 30.0}
+SINGLE = {"title": "a call", "unit": "sentences", "contenders": {"ours": contender(40.0, 1.0)}}
+SINGLE["contenders"]["ours"]["notes"] = {"p50_ms": 2.0, "other": 1}
+PEAK = {"title": "t", "unit": "texts", "contenders": {}, "peak_gflops": {"float32": {"median": 200.0}}}
 
 
-def test_a_server_s_load_has_its_throughput_and_its_latencies():
-    load = {"server": "a server", "texts": 32, "requests": 7, "lost": 1, "texts_per_second": 400.0, "of_encode": 0.8}
-    assert list(history.figures(load | {"p50_ms": 30.0, "p99_ms": 90.0})) == [
-        ("a server, 32 texts a request: texts", 400.0, "texts/s"),
-        ("a server, 32 texts a request: of encode", 80.0, "%"),
-        ("a server, 32 texts a request: p50", 30.0, "ms"),
-        ("a server, 32 texts a request: p99", 90.0, "ms"),
-        ("a server, 32 texts a request: lost", 1, "requests"),
-    ]
-
-
-def test_a_machine_s_peak_is_a_figure_and_what_is_not_finite_is_none():
-    result = {"title": "t", "unit": "texts", "contenders": {}, "peak_gflops": {"float32": {"median": 200.0}}}
-    assert list(history.figures(result)) == [("t: the machine's products, float32", 200.0, "GFLOP/s")]
-    lost = {"axis": "batch", "points": [{"value": 1, "seconds": float("nan")}, {"value": 2, "seconds": 0.5}]}
-    assert [row.figure for row in history.rows(CONTENT | {"results": [lost]})] == ["batch 2"]
-
-
-def test_calls_of_single_texts_have_their_latencies():
-    result = {"title": "a call each", "unit": "sentences", "contenders": {"ours": contender(40.0, 1.0)}}
-    result["contenders"]["ours"]["notes"] = {"p50_ms": 2.0, "other": 1}
-    assert list(history.figures(result))[1:] == [("a call each: ours, p50", 2.0, "ms")]
+@pytest.mark.parametrize(
+    ("result", "expected"),
+    [
+        (CURVE, [("batch 64", "0.5", "s")]),  # what is not finite is none
+        (WORK, [("host work, 1 layer", "0.2", "ms")]),
+        (
+            LOAD | {"requests": 7, "p99_ms": 90.0},
+            [
+                ("s, 32 texts a request: texts", "400", "texts/s"),
+                ("s, 32 texts a request: of encode", "80", "%"),
+                ("s, 32 texts a request: p50", "30", "ms"),
+                ("s, 32 texts a request: p99", "90", "ms"),
+                ("s, 32 texts a request: lost", "1", "requests"),
+            ],
+        ),
+        (SINGLE, [("a call: ours", "40", "sentences/s"), ("a call: ours, p50", "2", "ms")]),
+        (PEAK, [("t: the machine's products, float32", "200", "GFLOP/s")]),
+    ],
+)
+def test_results_of_each_kind_have_their_own_figures(result, expected):
+    assert [tuple(row[4:]) for row in history.rows(CONTENT | {"results": [result]})] == expected
 
 
 def test_the_header_is_written_once_and_no_figure_twice(tmp_path, monkeypatch, capsys):
@@ -130,17 +119,14 @@ def test_other_files_are_refused_and_nothing_is_written(tmp_path, monkeypatch):
     assert file.read_text() == "date,value\n1,2\n"
 
 
-def test_the_project_s_own_history_has_these_columns():
-    lines = (ROOT / "benchmarks" / "history.csv").read_text().splitlines()
-    assert lines[0] == ",".join(Row._fields)
-
-
 def test_a_report_has_what_the_history_needs(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(machine, "busy", lambda: 0.5)
     side_by_side.report("train_step", CONTENT["results"], tmp_path / "x.json")
     content = history.read(tmp_path / "x.json")
     assert [tuple(row[4:]) for row in history.rows(content)] == FIGURES
     assert content["busy"] == 0.5 and content["commit"] == machine.commit() and content["date"].endswith("+00:00")
+    lines = (ROOT / "benchmarks" / "history.csv").read_text().splitlines()  # the project's own
+    assert lines[0] == ",".join(Row._fields)
 
 
 def test_a_commit_has_a_plus_where_files_were_changed(tmp_path, monkeypatch):

@@ -36,15 +36,8 @@ def test_the_gpu_s_stages_run_on_a_cpu_and_stop_for_none_that_fails(tiny_bert, c
     """All but those that need a GPU's compiler or its trace; a second call does what is missing."""
     (tmp_path / "scratch").mkdir()
     (tmp_path / "scratch" / "base").symlink_to(tiny_bert)
-    sizes = {
-        "STEPS": "2",
-        "RUN_STEPS": "50",
-        "ROWS": "20",
-        "LONG_ROWS": "4",
-        "BATCH": "8",
-        "TOKENS": "64",
-        "BATCH_TOKENS": "64",
-    }
+    sizes = {"STEPS": "2", "RUN_STEPS": "50", "ROWS": "20", "LONG_ROWS": "4", "BATCH": "8"}
+    sizes |= {"TOKENS": "64", "BATCH_TOKENS": "64"}
     here = {"ANY_DEVICE": "1", "PATIENCE": "9", "START": str(tiny_bert), "PATH": os.path.dirname(sys.executable)}
     environment = os.environ | sizes | here | {"PATH": f"{here['PATH']}:{os.environ['PATH']}"}
 

@@ -19,11 +19,12 @@ def snli(tmp_path):
     return tmp_path / "snli"
 
 
+@pytest.mark.filterwarnings("ignore:.*only its columns")
 @pytest.mark.parametrize(
     ("name", "columns"),
     [
         ("nli", (["A man eats."], ["He eats."], ['He "sleeps", or so.'])),
-        ("nli_neutral", (["A man eats."], ["He eats."], ['He "sleeps", or so.'], ["He is hungry."])),
+        ("nli_neutral", (["A man eats."], ["He eats."], ['He "sleeps", or so.'])),
         ("nli_pairs", (["A man eats."] * 3, [row[1] for row in PAIRS])),
         ("nli_sentences", ([text for row in PAIRS for text in row[:2]],)),
     ],
@@ -37,6 +38,7 @@ def test_what_it_writes_is_what_training_reads(name, columns, snli, tmp_path):
     assert examples.columns == columns
     if name == "nli_neutral":
         assert "1 triplets with a neutral sentence written" in done.stdout
+        assert (tmp_path / "out.csv").read_text().startswith("sent0,sent1,hard_neg,neutral\nA man eats.,")
     if name == "nli_pairs":
         assert examples.labels.tolist() == [0, 2, 1]
 

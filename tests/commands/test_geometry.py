@@ -87,6 +87,7 @@ def senteval_of_two(tmp_path, corpus):
     return tmp_path / "senteval"
 
 
+@pytest.mark.slow
 def test_panels_of_models_with_labels_and_post_processing(tmp_path, tiny_bert, senteval_of_two):
     output = tmp_path / "out"
     first = [f"{tiny_bert}@avg=BERT (avg)", f"{tiny_bert}@1@avg@whitening"]

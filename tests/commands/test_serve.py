@@ -1,7 +1,9 @@
 """The command, in a process of its own, asked by OpenAI's client."""
 
+import asyncio
 import json
 import re
+import shutil
 import signal
 import threading
 import time
@@ -13,6 +15,7 @@ import pytest
 from support import call, refused, sentences
 from support.cross_encoders import write_cross_encoder
 from support.later import later
+from support.models import edit_json
 from support.served import served
 
 from simcse_jax import CrossEncoder, SimCSE
@@ -76,6 +79,39 @@ def test_only_searches_in_memory_are_filled_up_to_few_sizes(monkeypatch, on_disk
     assert asked == ([1, 3] if on_disk else [1, 16])
 
 
+def test_the_command_serves_the_model_and_its_index(tiny_bert, tmp_path, monkeypatch):
+    """Without a socket: the application that the command makes is asked in this process."""
+    folder = shutil.copytree(tiny_bert, tmp_path / "short")
+    edit_json(folder / "tokenizer_config.json", model_max_length=8)  # few programs
+    model, texts = SimCSE(folder), [" ".join(text.split()[:4]) for text in sentences(9)]
+    model.build_index(texts)
+    model.save_index(tmp_path / "index")
+    told = []
+
+    async def ask(application, said):
+        transport = httpx.ASGITransport(application, raise_app_exceptions=False)
+        async with (
+            application._app.router.lifespan_context(application._app),
+            httpx.AsyncClient(transport=transport, base_url="http://localhost") as client,
+        ):
+            while (await client.get("/ready")).status_code != 200:
+                await asyncio.sleep(0.05)
+            told.append(said)
+            for path, body in (("embeddings", {"model": "short", "input": texts}), ("search", {"query": texts[2]})):
+                told.append((await client.post(f"/v1/{path}", json=body)).json()["data"])
+
+    serves = lambda application, bound, seconds, said, *more: asyncio.run(ask(application, said))  # noqa: E731
+    monkeypatch.setattr("simcse_jax.serving.server.serve", serves)
+    options = ("--index", tmp_path / "index", "--port", 0, "--batch-size", 8)
+    done = call("serve", "--model", folder, *options)
+    assert done.returncode == 0 and "ready after" in done.stdout, done.stderr
+    said, embeddings, found = told
+    assert said.startswith("short: http://127.0.0.1:") and "(this machine alone, no key)" in said
+    np.testing.assert_allclose([one["embedding"] for one in embeddings], model.encode(texts), atol=1e-5)
+    assert found[0]["results"][0].items() >= {"sentence": texts[2], "row": 2}.items()
+
+
+@pytest.mark.slow
 def test_the_server_gives_openai_s_client_what_the_class_gives(prompted, model, index, tmp_path):
     judge = write_cross_encoder(tmp_path / "judge")
     arguments = ["--model", prompted, "--index", index, "--rerank", judge, "--name", "mine", "--batch-size", "8"]

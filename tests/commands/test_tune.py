@@ -31,7 +31,7 @@ def tune(model, data, workdir, *more):
     return call("tune", "--model", model, "--data", data, "--workdir", workdir, *SHORT, *more)
 
 
-@pytest.mark.parametrize("helped", [True, False])
+@pytest.mark.parametrize("helped", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_the_start_is_kept_unless_training_helped(tiny_bert, pairs, tmp_path, monkeypatch, helped):
     compare = training_result.compare
     low = 1.0 if helped else -1.0
@@ -54,6 +54,7 @@ def test_the_start_is_kept_unless_training_helped(tiny_bert, pairs, tmp_path, mo
     assert again.returncode == 0 and json.loads((tmp_path / "run" / "result.json").read_text()) == result
 
 
+@pytest.mark.slow
 def test_the_model_keeps_its_settings(tiny_bert, pairs, tmp_path):
     """What its files say, in the run and in an export; and that a run's own prompts are added."""
     folder = shutil.copytree(tiny_bert, tmp_path / "model")
@@ -76,6 +77,7 @@ def test_the_model_keeps_its_settings(tiny_bert, pairs, tmp_path):
         assert (model.default_prompt_name, model.similarity_fn_name) == ("other", "dot")
 
 
+@pytest.mark.slow
 def test_the_best_checkpoint_of_a_file_of_pairs_is_judged_by_its_other_half(tiny_bert, corpus, pairs, tmp_path):
     done = tune(tiny_bert, corpus["txt"], tmp_path / "run", f"--eval={pairs}", "--config.train.batch_size=8")
     assert done.returncode == 0, done.stderr
@@ -100,8 +102,6 @@ def test_several_processes_tune_together(tiny_bert, pairs, tmp_path):
 def test_what_is_wrong_is_said_before_anything_is_written(tiny_bert, corpus, pairs, tmp_path):
     refused(call("tune", "--data", pairs), "--model NAME is missing")
     refused(call("tune", "--model", tiny_bert), "--data FILE is missing")
-    alone = tune(tiny_bert, corpus["txt"], tmp_path / "run", "--config.data.held_out=40")
-    refused(alone, "without positives")
     few = tune(tiny_bert, corpus["txt"], tmp_path / "alone", "--dry-run")
     assert "sentences alone cannot tell whether training helps; give --eval FILE: pairs" in few.stdout
     both = f"{corpus['txt']},{pairs}"

@@ -19,35 +19,22 @@ GOOD = {"model": "fake", "input": "a"}
 MISTAKES = [
     (b"", None),
     (b"{", None),
-    (b"nonsense", None),
     (b"[]", None),
-    (b"null", None),
     (b"\xff\xfe{}", None),
     (b"[" * 100_000, None),
     (b"9" * 5000, None),
     (b'{"input": "a"}', "model"),
     (b'{"model": "fake"}', "input"),
-    ({**GOOD, "model": None}, "model"),
     ({**GOOD, "model": 3}, "model"),
     ({**GOOD, "model": "other"}, "model"),
     (b'{"model": "\\ud800", "input": "a"}', "model"),
-    ({**GOOD, "input": None}, "input"),
     ({**GOOD, "input": ""}, "input"),
-    ({**GOOD, "input": []}, "input"),
-    ({**GOOD, "input": {"text": "a"}}, "input"),
-    ({**GOOD, "input": 7}, "input"),
-    ({**GOOD, "input": [1, 2]}, "input"),
     ({**GOOD, "input": [[1, 2]]}, "input"),
-    ({**GOOD, "input": ["a", None]}, "input"),
-    ({**GOOD, "input": ["a", ""]}, "input"),
     ({**GOOD, "input": ["a"] * 9}, "input"),
     ({**GOOD, "input": "a" * 17}, "input"),
-    (b'{"model": "fake", "input": "\\ud800"}', "input"),
     (b'{"model": "fake", "input": NaN}', "input"),
     ({**GOOD, "dimensions": 0}, "dimensions"),
-    ({**GOOD, "dimensions": -1}, "dimensions"),
     ({**GOOD, "dimensions": 5}, "dimensions"),
-    ({**GOOD, "dimensions": 2.0}, "dimensions"),
     ({**GOOD, "dimensions": "2"}, "dimensions"),
     ({**GOOD, "dimensions": True}, "dimensions"),
     (b'{"model": "fake", "input": "a", "dimensions": 1e400}', "dimensions"),
@@ -59,34 +46,22 @@ MISTAKES = [
 ]
 SEARCHES = [
     ({}, "query"),
-    ({"query": 1}, "query"),
     ({"query": "a" * 17}, "query"),
     ({"query": "a", "top_k": 0}, "top_k"),
     ({"query": "a", "top_k": 10**6}, "top_k"),
-    ({"query": "a", "top_k": 1.5}, "top_k"),
     ({"query": "a", "threshold": "x"}, "threshold"),
     (b'{"query": "a", "threshold": NaN}', "threshold"),
     ({"query": "a", "model": "other"}, "model"),
 ]
-
-
 RERANKED = {"query": "ab", "documents": ["a"]}
 RERANKINGS = [
     ({}, "query"),
     ({"query": "ab"}, "documents"),
-    ({**RERANKED, "query": ""}, "query"),
     ({**RERANKED, "query": ["ab"]}, "query"),
-    ({**RERANKED, "documents": []}, "documents"),
-    ({**RERANKED, "documents": "a"}, "documents"),
-    ({**RERANKED, "documents": ["a", ""]}, "documents"),
-    ({**RERANKED, "documents": ["a", 3]}, "documents"),
-    ({**RERANKED, "documents": [{"text": 3}]}, "documents"),
     ({**RERANKED, "documents": [{"title": "a"}]}, "documents"),
     ({**RERANKED, "documents": ["a"] * 9}, "documents"),
     ({**RERANKED, "documents": ["a" * 14]}, "documents"),
-    ({**RERANKED, "documents": ["a" * 9999]}, "documents"),
     ({**RERANKED, "top_n": 0}, "top_n"),
-    ({**RERANKED, "top_n": "2"}, "top_n"),
     ({**RERANKED, "return_documents": 1}, "return_documents"),
     ({**RERANKED, "model": "fake"}, "model"),
     ({**RERANKED, "rank_fields": ["text"]}, "rank_fields"),
@@ -107,10 +82,8 @@ def find(queries, top_k):
 
 def test_openai_s_client_gets_what_the_encoder_gives():
     async def scene(server):
-        transport = server.client._transport
-        client = openai.AsyncOpenAI(
-            base_url="http://testserver/v1", api_key="none", http_client=httpx.AsyncClient(transport=transport)
-        )
+        http = httpx.AsyncClient(transport=server.client._transport)
+        client = openai.AsyncOpenAI(base_url="http://testserver/v1", api_key="none", http_client=http)
         texts = ["a", "bb", "a longer text"]
         right = np.stack([server.encoder.alone(text) for text in texts])
         for form in (openai.NOT_GIVEN, "float", "base64"):  # without one the client asks for base64
@@ -173,16 +146,15 @@ def test_search_answers_each_query():
         found = (await server.client.post("/v1/search", json={"query": ["a", "bb"], "top_k": 2})).json()
         assert [each["index"] for each in found["data"]] == [0, 1] and found["usage"]["total_tokens"] == 3
         first = f"near {server.encoder.alone('a')[0]:.3f}"
-        assert found["data"][0]["results"] == [
-            {"row": 0, "score": 1.0, "sentence": first},
-            {"row": 1, "score": 0.75, "sentence": first},
-        ]
+        expected = [{"row": row, "score": score, "sentence": first} for row, score in ((0, 1.0), (1, 0.75))]
+        assert found["data"][0]["results"] == expected
         least = (await server.client.post("/v1/search", json={"query": "a", "threshold": 0.75})).json()
         assert [one["row"] for one in least["data"][0]["results"]] == [0, 1]
 
     async def without(server):
-        found = await server.client.post("/v1/search", json={"query": "a"})
-        assert (found.status_code, found.json()["error"]["code"]) == (404, "no_index")
+        for path, body, code in (("search", {"query": "a"}, "no_index"), ("rerank", RERANKED, "no_reranker")):
+            found = await server.client.post(f"/v1/{path}", json=body)
+            assert (found.status_code, found.json()["error"]["code"]) == (404, code)
 
     play(scene, search=find)
     play(without)
@@ -190,16 +162,16 @@ def test_search_answers_each_query():
 
 def test_other_paths_and_methods():
     async def scene(server):
-        for method, path, status in [
-            ("GET", "/nowhere", 404),
-            ("POST", "/v1/embeddings/", 404),
-            ("GET", "/v1/embeddings", 405),
-            ("POST", "/health", 405),
-            ("GET", "/v1/models/other/one", 404),
-            ("HEAD", "/health", 200),
-        ]:
-            found = await server.client.request(method, path)
-            assert found.status_code == status, (method, path)
+        for request, status in (
+            ("GET /nowhere", 404),
+            ("POST /v1/embeddings/", 404),
+            ("GET /v1/embeddings", 405),
+            ("POST /health", 405),
+            ("GET /v1/models/other/one", 404),
+            ("HEAD /health", 200),
+        ):
+            found = await server.client.request(*request.split())
+            assert found.status_code == status, request
             assert status == 200 or found.json()["error"]["message"]
 
     play(scene)
@@ -337,11 +309,3 @@ def test_documents_are_reranked_as_the_usual_servers_do():
             assert answer.status_code in (400, 404) and answer.json()["error"]["param"] == field, (body, answer.text)
 
     play(scene, reranker=FakeReranker(), inputs=8)
-
-
-def test_without_a_cross_encoder_nothing_is_reranked():
-    async def scene(server):
-        answer = await server.client.post("/v1/rerank", json=RERANKED)
-        assert (answer.status_code, answer.json()["error"]["code"]) == (404, "no_reranker")
-
-    play(scene)

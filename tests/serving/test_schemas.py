@@ -4,9 +4,9 @@ from pydantic import ValidationError
 from simcse_jax.serving import schemas
 
 
-@pytest.mark.parametrize("given", ["a", ["a", "b\0c", " ", "日本"]])
-def test_texts_are_taken_as_they_are(given):
-    assert schemas.SearchRequest(query=given).query == given
+def test_texts_are_taken_as_they_are():
+    for given in ("a", ["a", "b\0c", " ", "日本"]):
+        assert schemas.SearchRequest(query=given).query == given
 
 
 @pytest.mark.parametrize(

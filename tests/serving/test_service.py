@@ -38,22 +38,21 @@ def test_embeddings_are_those_of_each_text_alone_and_equal_texts_are_encoded_onc
     play(scene)
 
 
-@pytest.mark.parametrize(
-    ("text", "size"),
-    [("seventeen letters", "17 tokens"), ("x" * 1000, "1,000 characters")],
-    ids=["cut", "not even tokenized"],
-)
-def test_a_text_that_is_too_long_is_refused_or_cut(text, size):
+def test_a_text_that_is_too_long_is_refused_or_cut():
+    """One of 1,000 characters is not even tokenized."""
+    texts = {"seventeen letters": "17 tokens", "x" * 1000: "1,000 characters"}
+
     async def refuses(service, encoder):
-        with pytest.raises(
-            Invalid, match=rf"input\[1\] has {size}; this model reads at most 16 tokens; .* --truncate"
-        ) as found:
-            await service.embed(["a", text])
-        assert (found.value.param, found.value.code) == ("input", "context_length_exceeded")
+        for text, size in texts.items():
+            expected = rf"input\[1\] has {size}; this model reads at most 16 tokens; .* --truncate"
+            with pytest.raises(Invalid, match=expected) as found:
+                await service.embed(["a", text])
+            assert (found.value.param, found.value.code) == ("input", "context_length_exceeded")
         assert encoder.batches == []
 
     async def cuts(service, encoder):
-        assert (await service.embed([text])).tokens == 16
+        for text in texts:
+            assert (await service.embed([text])).tokens == 16
 
     play(refuses)
     play(cuts, limits={"cut": True})
@@ -164,15 +163,6 @@ def test_a_search_gives_the_index_s_own_results():
     assert set(asked) == {(1, 8), (QUERIES, 16), (20 - QUERIES, 16), (QUERIES, 8)}
 
 
-def test_without_an_index_there_is_no_search():
-    async def scene(service, encoder):
-        assert not service.can_search
-        with pytest.raises(Invalid, match="no index"):
-            await service.search(["a"], 1, None)
-
-    play(scene)
-
-
 def test_a_search_for_very_many_results_is_refused():
     async def scene(service, encoder):
         with pytest.raises(Invalid, match="top_k: 3 queries times 4 results; a request has at most 11"):
@@ -198,14 +188,6 @@ def test_who_ends_it_waits_for_no_program_but_the_one_that_is_compiled():
     play(lambda service, _: scene(service, encoder), {None: encoder})
 
 
-def test_every_shape_is_compiled_before():
-    async def scene(service, encoder):
-        service.warm()
-        assert encoder.warmed == encoder.shapes()
-
-    play(scene)
-
-
 def test_documents_are_scored_with_their_query_and_equal_ones_once():
     judge = FakeReranker()
 
@@ -221,13 +203,16 @@ def test_documents_are_scored_with_their_query_and_equal_ones_once():
             await service.rerank("a" * 2000, ["b", "a"], None)
         assert error.value.param == "query"
         service.warm()
-        assert judge.warmed == judge.shapes()
+        assert judge.warmed == judge.shapes() and encoder.warmed == encoder.shapes()
 
     play(scene, reranker=("judge", judge))
 
     async def without(service, encoder):
         with pytest.raises(Invalid, match="started without --rerank"):
             await service.rerank("ab", ["b"], None)
+        assert not service.can_search
+        with pytest.raises(Invalid, match="no index"):
+            await service.search(["a"], 1, None)
 
     play(without)
 
