@@ -10,22 +10,17 @@ from simcse_jax.training.costs.described import at_hand, described_devices
 pytestmark = pytest.mark.platforms
 
 
-@pytest.mark.parametrize(
-    ("topology", "message"),
-    [
+def test_a_missing_compiler_and_an_unknown_topology_are_explained(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    for topology, message in (
         ("v5e:2x4", r"`pip install libtpu`.*JAX_PLATFORMS=cpu"),
         ("h200:1", r'--topology h200:1: JAX\'s CUDA plugin is missing: run `pip install "jax\[cuda13\]"`'),
         ("h200:0", "--topology h200:0: must be a number of GPUs"),
         ("h2000:1", "must be one of v4, v5e, v5p, v6e, a100, h100, h200, b200 and a shape, .*; or here alone"),
-    ],
-)
-def test_a_missing_compiler_and_an_unknown_topology_are_explained(topology, message, monkeypatch):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match=message):
-        described_devices(topology)
+    ):
+        with pytest.raises(UserError, match=message):
+            described_devices(topology)
 
-
-def test_what_a_plugin_cannot_describe_is_one_line(monkeypatch):
     def fail(*_, **__):
         raise jax.errors.JaxRuntimeError("INVALID_ARGUMENT: no such field")
 

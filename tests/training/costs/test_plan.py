@@ -59,6 +59,8 @@ def test_where_search_ends():
     assert limits["rows_on_a_device"] == pytest.approx(0.75 * 151_397_597_184 / row)
     assert limits["devices"] == -(-1e10 // limits["rows_on_a_device"])
     assert limits["hosts"] == -(-1e10 // (48e9 / row))
+    assert plan("sentences=1,tokens=3", "v5e:4x4", 1).assumed["hosts"] == 4
+    assert plan("sentences=1,tokens=3,hosts=1", "v5e:4x4", 1).assumed["hosts"] == 1
     assert limits["seconds_a_query"] == pytest.approx(0.75 * 151_397_597_184 / 4.8e12)
 
 
@@ -73,11 +75,6 @@ def test_every_assumption_is_in_the_table():
     assert json.loads(json.dumps(made.to_json()))["assumptions"]["hosts"] == 2
 
 
-def test_hosts_of_tpus():
-    assert plan("sentences=1,tokens=3", "v5e:4x4", 1).assumed["hosts"] == 4
-    assert plan("sentences=1,tokens=3,hosts=1", "v5e:4x4", 1).assumed["hosts"] == 1
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -89,9 +86,7 @@ def test_hosts_of_tpus():
         ("sentences=many", "--plan sentences=many: must be a number above 0 and at most 1e+15"),
         ("sentences=1e16", "--plan sentences=1e16: must be a number above 0 and at most 1e+15"),
         ("sentences=1,tokens=0.5", "--plan tokens=0.5: must be a number from 1 to 1e+15"),
-        ("sentences=1,tokens=2,hosts=0.5", "--plan hosts=0.5: must be a number from 1 to 1e+15"),
         ("sentences=nan", "must be a number above 0"),
-        ("sentences=inf", "must be a number above 0"),
         ("sentences=-1", "must be a number above 0"),
         ("sentences=1,tokens=2,encode_utilization=1.5", "must be a number above 0 and at most 1"),
         ("sentences=1,sentences=2", "has sentences twice"),
@@ -104,6 +99,5 @@ def test_mistakes_in_a_plan(text, message):
 
 
 def test_bytes_for_people():
-    assert [amount(size) for size in (5, 1500, 520e9, 15.36e12, 3.072e16)] == [
-        "5 B", "1.5 kB", "520 GB", "15.4 TB", "30.72 PB"
-    ]  # fmt: skip
+    found = [amount(size) for size in (5, 1500, 520e9, 15.36e12, 3.072e16)]
+    assert found == ["5 B", "1.5 kB", "520 GB", "15.4 TB", "30.72 PB"]

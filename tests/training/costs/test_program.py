@@ -9,7 +9,6 @@ from simcse_jax.devices.parts import gather
 from simcse_jax.training.costs.program import Collective, Consumer, Program, axes_of, first_group
 
 X, W = jnp.ones((64, 32)), jnp.ones((32, 32))
-PRODUCT = 2 * 64 * 32 * 32  # FLOPs of X @ W
 
 
 def read(function, *args):
@@ -20,21 +19,18 @@ def repeated(times):
     return lambda x, w: jax.lax.scan(lambda x, _: (jnp.tanh(x @ w), None), x, None, length=times)[0]
 
 
-@pytest.mark.parametrize(
-    "function",
-    [
+def test_without_loops_the_bytes_are_those_of_xla_s_cost_analysis():
+    for function in (
         lambda x, w: jnp.tanh(x @ w).sum(),
         lambda x, w: x[3:10] * 2 + x[20:27],
         lambda x, w: jax.nn.softmax(x @ w),
         lambda x, w: jax.lax.dynamic_update_slice(x, w[:2], (w[0, 0].astype(int), 0)),
         lambda x, w: jax.grad(lambda w: jnp.sum(jax.nn.softmax(jnp.tanh(x @ w) @ w.T)[:, 0]))(w),
-    ],
-)
-def test_without_loops_the_bytes_are_those_of_xla_s_cost_analysis(function):
-    compiled = jax.jit(function).lower(X, W).compile()
-    program = Program(compiled.as_text())
-    assert program.bytes_accessed(on_chip=True) == compiled.cost_analysis()["bytes accessed"]
-    assert program.bytes_accessed() == program.bytes_accessed(on_chip=True)  # a CPU's memory is all of one kind
+    ):
+        compiled = jax.jit(function).lower(X, W).compile()
+        program = Program(compiled.as_text())
+        assert program.bytes_accessed(on_chip=True) == compiled.cost_analysis()["bytes accessed"]
+        assert program.bytes_accessed() == program.bytes_accessed(on_chip=True)  # a CPU's memory is all of one kind
 
 
 def test_bytes_of_a_loop_are_multiplied():
@@ -110,14 +106,11 @@ def test_collectives_are_told_apart_by_the_axes_of_a_torus():
     assert program.collectives()[0] == Collective("all-gather", 2, 1, quarter)
 
 
-def test_the_bytes_that_a_ring_sends():
+def test_the_bytes_that_a_ring_sends_and_nodes_after_their_devices():
     sent = {kind: Collective(kind, 4, 1, 1000).bytes_sent for kind in ("all-reduce", "all-gather", "reduce-scatter")}
     assert sent == {"all-reduce": 1500, "all-gather": 750, "reduce-scatter": 750}
     assert Collective("collective-permute", 4, 1, 1000).bytes_sent == 1000
     assert Collective("all-reduce", 1, 1, 1000).bytes_sent == 0
-
-
-def test_nodes_exchange_parts_after_their_devices():
     for kind, ways in (("all-reduce", 2), ("all-gather", 1)):
         exchange = Collective(kind, 16, 1, 1600)  # over 2 nodes with 8 devices each
         assert exchange.sent_inside(8) == ways * 1600 * 7 / 8
@@ -300,12 +293,9 @@ ENTRY %main (x: s32[9,512]) -> ((s32[9], s32[9]), s32[9,512]) {
     assert program.bytes_accessed() == 4 * (9 * 512 + 9 + 9 + 9 * 512)
 
 
-PLACES = list(np.ndindex(2, 4, 1))  # of eight chips
-
-
-@pytest.mark.parametrize(
-    ("groups", "group", "axes"),
-    [
+def test_a_collective_s_first_group_and_the_axes_along_which_it_is():
+    places = list(np.ndindex(2, 4, 1))  # of eight chips
+    for groups, group, axes in (
         ("{{0,1,2,3},{4,5,6,7}}", (0, 1, 2, 3), (1,)),
         ("{{0,4},{1,5},{2,6},{3,7}}", (0, 4), (0,)),
         ("{{0,1,4,5},{2,3,6,7}}", (0, 1, 4, 5), (0, 1)),
@@ -316,9 +306,7 @@ PLACES = list(np.ndindex(2, 4, 1))  # of eight chips
         ("mesh['a'=2,'b'=4] {'a'}", (0, 4), (0,)),
         ("mesh['a'=2,'b'=4] {'a','b'}", tuple(range(8)), (0, 1)),
         ("{}", tuple(range(8)), (0, 1)),
-    ],
-)
-def test_a_collective_s_first_group_and_the_axes_along_which_it_is(groups, group, axes):
-    assert first_group(f", replica_groups={groups}, dimensions={{0}}", 8) == group
-    assert axes_of(group, PLACES) == axes
-    assert axes_of(group, ()) == axes_of(group, [()] * 8) == ()  # of devices that are no TPUs
+    ):
+        assert first_group(f", replica_groups={groups}, dimensions={{0}}", 8) == group
+        assert axes_of(group, places) == axes
+        assert axes_of(group, ()) == axes_of(group, [()] * 8) == ()  # of devices that are no TPUs

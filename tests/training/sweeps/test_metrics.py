@@ -10,26 +10,14 @@ from simcse_jax.training.sweeps.variants import FIELDS
 
 def test_every_figure_has_a_name_and_a_heading():
     headings = {
-        "stsb_dev": "STS-B dev",
-        "sts_avg": "STS avg.",
-        "sts_mean_pearson": "STS avg. (mean, Pearson)",
-        "sts_wmean": "STS avg. (wmean)",
-        "STS12": "STS12",
-        "STS12_wmean": "STS12 (wmean)",
-        "STSBenchmark_pearson": "STS-B (Pearson)",
-        "SICKRelatedness": "SICK-R",
-        "sickr_dev": "SICK-R dev",
-        "transfer_avg": "transfer avg.",
-        "transfer_dev_avg": "transfer dev avg.",
-        "SST2": "SST",
-        "MRPC_dev": "MRPC dev",
-        "uniformity": "uniformity",
-        "training_minutes": "training, min",
-        "best_step": "best step",
-        "retrieval_dev": "retrieval dev",
-        "retrieval_ndcg@10": "nDCG@10",
+        "stsb_dev": "STS-B dev", "sts_avg": "STS avg.", "sts_mean_pearson": "STS avg. (mean, Pearson)",
+        "sts_wmean": "STS avg. (wmean)", "STS12": "STS12", "STS12_wmean": "STS12 (wmean)",
+        "STSBenchmark_pearson": "STS-B (Pearson)", "SICKRelatedness": "SICK-R", "sickr_dev": "SICK-R dev",
+        "transfer_avg": "transfer avg.", "transfer_dev_avg": "transfer dev avg.", "SST2": "SST",
+        "MRPC_dev": "MRPC dev", "uniformity": "uniformity", "training_minutes": "training, min",
+        "best_step": "best step", "retrieval_dev": "retrieval dev", "retrieval_ndcg@10": "nDCG@10",
         "retrieval_recall@100": "Recall@100",
-    }
+    }  # fmt: skip
     assert headings.items() <= HEADINGS.items()
     assert len(set(HEADINGS.values())) == len(HEADINGS) == 2 + 8 * 6 + 8 * 2 + 6 + 5 + len(RANKINGS)
     named = [word for word in WORDS.replace(",", "").replace(";", "").split() if word in METRICS]
@@ -45,20 +33,16 @@ def test_an_average_has_a_part_for_each_task():
     assert METRICS["MR"].is_transfer and not METRICS["STS12_mean"].is_transfer and not METRICS["alignment"].is_transfer
 
 
-@pytest.mark.parametrize(
-    "name, nearest", [("STS12_weighted", "STS12_wmean"), ("sts_whole_avg", "sts_avg"), ("uniform", "uniformity")]
-)
-def test_an_unknown_name_is_refused_with_the_nearest(name, nearest):
+def test_an_unknown_name_is_refused_with_the_nearest():
     (rule,) = FIELDS["sweep.metrics"].rules
-    with pytest.raises(UserError) as caught:
-        rule.check("config.sweep.metrics", ("stsb_dev", name))
-    assert f"no metric {name!r}; the nearest one is {nearest}" in str(caught.value)
+    for name, near in (("STS12_weighted", "STS12_wmean"), ("sts_whole_avg", "sts_avg"), ("uniform", "uniformity")):
+        with pytest.raises(UserError, match=f"no metric {name!r}; the nearest one is {near}"):
+            rule.check("config.sweep.metrics", ("stsb_dev", name))
     assert defaults_of(FIELDS).sweep.metrics == ()
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "shared"),
-    [
+def test_two_metrics_share_data_where_they_may_be_of_the_same_test_set():
+    for first, second, shared in (
         ("STS12", "sts_avg", True),
         ("STSBenchmark", "stsb_dev", False),
         ("before", "after", True),
@@ -70,8 +54,6 @@ def test_an_unknown_name_is_refused_with_the_nearest(name, nearest):
         ("after", "MR", False),
         ("after", "best_step", False),
         ("steps", "best_step", False),
-    ],
-)
-def test_two_metrics_share_data_where_they_may_be_of_the_same_test_set(first, second, shared):
-    assert share_data(first, second) == share_data(second, first) == shared
-    assert share_data(first, first) and share_data(second, second)
+    ):
+        assert share_data(first, second) == share_data(second, first) == shared
+        assert share_data(first, first) and share_data(second, second)

@@ -26,32 +26,48 @@ def test_the_markdown():
     text = table.markdown(summarize(both, VARIANTS, RESULTS), both, ["`a command`", "", "last"])
     lines = text.splitlines()
     assert lines[:3] == ["# A title", "", "SimCSE, Table 3."]
-    assert lines[4] == (
-        "STS-B dev: better has the highest mean, 74.00; none of 1 rows differ from their baseline with p < 0.05."
-    )
-    lines = lines[2:]
-    assert lines[4] == "| variant | STS-B dev | paper | Δ | p | STS avg. | paper | Δ | p |"
-    assert lines[5] == "| --- |" + " ---: |" * 8
-    assert lines[6] == "| base | 72.00 ± 2.00 (3) | 82.5 | baseline |  | – | – | baseline |  |"
-    assert lines[7] == "| better | 74.00 ± 3.00 (3) | 84.0 | +2.00 | 0.074 | 60.00 (1) | 76.25 | – | – |"
-    assert lines[8] == r"| a\|b | – | – | – | – | – | – | – | – |"
-    assert "paired two-sided t-test" in lines[10]
-    assert "(42, 43, 44)" in lines[10]
-    assert "11 of 18 are missing" in lines[10]
-    assert lines[11:] == ["", "`a command`", "", "last"]
-    assert text.endswith("last\n")
-    assert "**" not in text
+    best = "STS-B dev: better has the highest mean, 74.00; none of 1 rows differ from their baseline with p < 0.05."
+    assert lines[4:11] == [
+        best,
+        "",
+        "| variant | STS-B dev | paper | Δ | p | STS avg. | paper | Δ | p |",
+        "| --- |" + " ---: |" * 8,
+        "| base | 72.00 ± 2.00 (3) | 82.5 | baseline |  | – | – | baseline |  |",
+        "| better | 74.00 ± 3.00 (3) | 84.0 | +2.00 | 0.074 | 60.00 (1) | 76.25 | – | – |",
+        r"| a\|b | – | – | – | – | – | – | – | – |",
+    ]
+    assert all(part in lines[12] for part in ("paired two-sided t-test", "(42, 43, 44)", "11 of 18 are missing"))
+    assert lines[13:] == ["", "`a command`", "", "last"] and text.endswith("last\n") and "**" not in text
+    plain = table.markdown(summarize(sweep(), (Variant("base", {}), Variant("better", {})), RESULTS), sweep())
+    assert "| variant | STS-B dev | Δ | p |" in plain and "missing" not in plain  # no column of the paper's
+
+
+def found(names, results, **fields):
+    """The sentences above the table of these rows, by their names or as variants."""
+    variants = [Variant(name, {}) if isinstance(name, str) else name for name in names]
+    return table.findings(summarize(sweep(**fields), variants, results), sweep(**fields))
 
 
 def test_a_table_begins_with_what_it_shows():
-    variants = (*VARIANTS[:2], Variant("worst", {}))
-    results = RESULTS | {"worst": {42: {"stsb_dev": 20.1}, 43: {"stsb_dev": 22.0}, 44: {"stsb_dev": 24.0}}}
-    found = table.findings(summarize(sweep(), variants, results), sweep())
-    assert found == (
+    worst = {"worst": {seed: {"stsb_dev": value} for seed, value in ((42, 20.1), (43, 22.0), (44, 24.0))}}
+    assert found(("base", "better", "worst"), RESULTS | worst) == (
         "STS-B dev: better has the highest mean, 74.00; "
         "1 of 2 rows differs from its baseline with p < 0.05 after Holm's correction, worst most (-49.97)."
     )
-    assert table.findings(summarize(sweep(), variants, {}), sweep()) == ""
+    assert found(VARIANTS, {}) == ""
+    # The best row is one of those with the most seeds: others may be worse at every seed that they share.
+    assert found(("base", "better", "lucky"), RESULTS | {"lucky": {44: {"stsb_dev": 76.0}}}) == (
+        "STS-B dev: better has the highest mean, 74.00, of the 2 rows with 3 seeds; "
+        "none of 1 rows differ from their baseline with p < 0.05."
+    )
+    one_seed = {name: {42: {"stsb_dev": value}} for name, value in (("base", 70.0), ("better", 71.0))}
+    assert found(("base", "better"), one_seed) == "STS-B dev: better has the highest mean, 71.00."  # without a test
+    # Means that differ below the decimals are not the same.
+    close = {seed: {"stsb_dev": row["stsb_dev"] + 1e-5 * seed} for seed, row in RESULTS["base"].items()}
+    text = found(("base", "better"), RESULTS | {"better": close})
+    assert text.startswith("STS-B dev: better has the highest mean, 72.00; 1 of 1 rows differs from its baseline")
+    same = found(("base", "better"), RESULTS | {"better": RESULTS["base"]})
+    assert same == "STS-B dev: all rows have the same mean."
 
 
 def test_a_p_that_the_number_of_rows_explains_is_not_stated():
@@ -59,11 +75,8 @@ def test_a_p_that_the_number_of_rows_explains_is_not_stated():
     base = {seed: {"stsb_dev": 70.0} for seed in (42, 43, 44)}
     clear = {42: {"stsb_dev": 71.0}, 43: {"stsb_dev": 71.4}, 44: {"stsb_dev": 71.8}}
     results = {"base": base, **{f"row {number}": clear for number in range(7)}}
-    rows = summarize(sweep(), tuple(Variant(name, {}) for name in results), results)
-    assert 0.01 < rows[1].cells["stsb_dev"].p < 0.05
-    assert "none of 7 rows differ from their baseline with p < 0.05 after Holm's" in table.findings(rows, sweep())
-    rows = summarize(sweep(), (Variant("base", {}), Variant("row 0", {})), results)
-    assert "1 of 1 rows differs from its baseline with p < 0.05, row 0" in table.findings(rows, sweep())
+    assert "none of 7 rows differ from their baseline with p < 0.05 after Holm's" in found(results, results)
+    assert "1 of 1 rows differs from its baseline with p < 0.05, row 0" in found(("base", "row 0"), results)
 
 
 def test_the_sentences_say_how_far_the_order_is_the_paper_s():
@@ -72,10 +85,9 @@ def test_the_sentences_say_how_far_the_order_is_the_paper_s():
     values |= {"0.1": (80.80, 82.0), "1": (69.47, 64.0)}
     variants = [Variant(name, {}, {"stsb_dev": paper}) for name, (_, paper) in values.items()]
     results = {name: {42: {"stsb_dev": mean}} for name, (mean, _) in values.items()}
-    both = sweep(baseline="0.05")
-    found = table.findings(summarize(both, variants, results), both)
-    assert found.endswith("Spearman's ρ with the paper's values is 0.43, over 6 rows.")
-    assert "ρ" not in table.findings(summarize(both, variants[:2], results), both)
+    text = found(variants, results, baseline="0.05")
+    assert text.endswith("Spearman's ρ with the paper's values is 0.43, over 6 rows.")
+    assert "ρ" not in found(variants[:2], results, baseline="0.05")
 
 
 def test_a_row_chosen_on_what_it_reports_is_marked():
@@ -90,47 +102,11 @@ def test_a_row_chosen_on_what_it_reports_is_marked():
     assert "†" not in table.markdown(summarize(both, VARIANTS, RESULTS), both)
 
 
-def test_the_best_row_is_one_of_those_with_the_most_seeds():
-    """With fewer, the highest mean may be of a row that is worse at every seed that it shares with others."""
-    variants = (*VARIANTS[:2], Variant("lucky", {}))
-    results = RESULTS | {"lucky": {44: {"stsb_dev": 76.0}}}
-    found = table.findings(summarize(sweep(), variants, results), sweep())
-    assert found == (
-        "STS-B dev: better has the highest mean, 74.00, of the 2 rows with 3 seeds; "
-        "none of 1 rows differ from their baseline with p < 0.05."
-    )
-
-
-def test_means_that_differ_below_the_decimals_are_not_the_same():
-    rows = RESULTS["base"].items()
-    close = RESULTS | {"better": {seed: {"stsb_dev": row["stsb_dev"] + 1e-5 * seed} for seed, row in rows}}
-    found = table.findings(summarize(sweep(), VARIANTS[:2], close), sweep())
-    assert found.startswith("STS-B dev: better has the highest mean, 72.00; 1 of 1 rows differs from its baseline")
-    same = table.findings(summarize(sweep(), VARIANTS[:2], RESULTS | {"better": RESULTS["base"]}), sweep())
-    assert same == "STS-B dev: all rows have the same mean."
-
-
-def test_without_a_test_no_row_is_said_not_to_differ():
-    one_seed = {name: {42: {"stsb_dev": value}} for name, value in (("base", 70.0), ("better", 71.0))}
-    found = table.findings(summarize(sweep(), VARIANTS[:2], one_seed), sweep())
-    assert found == "STS-B dev: better has the highest mean, 71.00."
-
-
-def test_the_markdown_has_no_column_of_the_paper_s_where_it_says_nothing():
-    variants = (Variant("base", {}), Variant("better", {}))
-    text = table.markdown(summarize(sweep(), variants, RESULTS), sweep())
-    assert "| variant | STS-B dev | Δ | p |" in text
-    assert "missing" not in text
-
-
 def test_the_csv_has_every_number():
     both = sweep(("stsb_dev", "sts_avg"))
     rows = list(csv.DictReader(io.StringIO(table.csv(summarize(both, VARIANTS, RESULTS), both))))
-    assert [(row["variant"], row["metric"]) for row in rows[:3]] == [
-        ("base", "stsb_dev"),
-        ("base", "sts_avg"),
-        ("better", "stsb_dev"),
-    ]
+    names = [(row["variant"], row["metric"]) for row in rows[:3]]
+    assert names == [("base", "stsb_dev"), ("base", "sts_avg"), ("better", "stsb_dev")]
     better = rows[2]
     assert (better["n"], better["mean"], better["std"], better["paper"]) == ("3", "74", "3", "84")
     assert (better["baseline"], better["difference"], better["p"][:7]) == ("base", "2", "0.07417")
@@ -138,18 +114,14 @@ def test_the_csv_has_every_number():
     assert (rows[4]["variant"], rows[4]["n"], rows[4]["mean"], rows[4]["p"]) == ("a|b", "0", "", "")
 
 
-def test_four_files_are_written(tmp_path):
+def test_four_files_are_written_or_none(tmp_path):
     rows = table.write(tmp_path / "new", "name", sweep(), VARIANTS, RESULTS, ["a note"])
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["name.csv", "name.md", "name.png", "name.svg"]
     assert (tmp_path / "new" / "name.md").read_text() == table.markdown(rows, sweep(), ["a note"])
     assert (tmp_path / "new" / "name.csv").read_text() == table.csv(rows, sweep())
     assert (tmp_path / "new" / "name.png").read_bytes() == plot(rows, sweep())["png"]
-
-
-def test_a_folder_that_cannot_be_written_to_is_reported(tmp_path):
-    (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="cannot be written"):
-        table.write(tmp_path / "file", "name", sweep(), VARIANTS, RESULTS)
+        table.write(tmp_path / "new" / "name.md", "name", sweep(), VARIANTS, RESULTS)
 
 
 def test_other_pairs_have_their_own_heading_everywhere(tmp_path):
@@ -180,15 +152,13 @@ def test_a_quoted_row_has_the_paper_s_values_alone():
 
 def test_many_metrics_stand_in_three_tables():
     many = sweep(MANY)
+    values = {  # by seed, in the order of MANY
+        "base": {42: (70.0, None, 60.0, -2.0, 10), 43: (None, None, 60.5, None, 10)},
+        "better": {42: (71.0, 50.0, 61.0, -2.1234, 20), 43: (73.0, 51.0, 62.0, None, 20)},
+    }
     results = {
-        "base": {
-            42: {"stsb_dev": 70.0, "sts_avg": 60.0, "uniformity": -2.0, "best_step": 10},
-            43: {"sts_avg": 60.5, "best_step": 10},
-        },
-        "better": {
-            42: {"stsb_dev": 71.0, "STS12": 50.0, "sts_avg": 61.0, "uniformity": -2.1234, "best_step": 20},
-            43: {"stsb_dev": 73.0, "STS12": 51.0, "sts_avg": 62.0, "best_step": 20},
-        },
+        name: {seed: {k: v for k, v in zip(MANY, row, strict=True) if v is not None} for seed, row in seeds.items()}
+        for name, seeds in values.items()
     }
     parts = table.markdown(summarize(many, [*VARIANTS, QUOTED], results), many).split("**")
     assert parts[1::2] == ["Ours", "The paper's", "Δ (p)"]
@@ -196,11 +166,8 @@ def test_many_metrics_stand_in_three_tables():
     assert "| base | 2 | 70.00 (1) | – | 60.25 ± 0.35 | -2.000 (1) | 10 ± 0 |" in ours and "GloVe" not in ours
     assert "| better | 2 | 72.00 ± 1.41 | 50.50 ± 0.71 | 61.50 ± 0.71 | -2.123 (1) | 20 ± 0 |" in ours
     assert "| GloVe (quoted) | 58.0 | – | 61.30 | – | – |" in paper and "a\\|b" not in paper
-    assert (
-        "| better | base | +1.00 | – | +1.25 (0.13) | -0.123 | +10 |" in difference
-        and "| base | base" not in difference
-        and "GloVe" not in difference
-    )
+    assert "| better | base | +1.00 | – | +1.25 (0.13) | -0.123 | +10 |" in difference
+    assert "| base | base" not in difference and "GloVe" not in difference
     assert "n: how many of them are finished" in difference
     # The lower the better; a task has no sentence of its own where its average has one.
     assert "uniformity: better has the lowest mean, -2.123" in top and "best step: base has the lowest mean, 10" in top
