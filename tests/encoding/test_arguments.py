@@ -9,32 +9,23 @@ from simcse_jax.encoding.arguments import ELSEWHERE, METHODS, OURS, advice, embe
 from simcse_jax.errors import UserError
 
 
-@pytest.mark.parametrize(
-    "given",
-    ["the cat", ["the cat", "a dog"], [], ("a", None), [b"a"], 7, None, b"the cat", [["a", "b"]]],
-)
-def test_anything_without_numbers_is_left_to_the_check_of_sentences(given):
-    found = embeddings_or_sentences(given, 3)
-    assert found == (list(given) if isinstance(given, tuple) else given) and not isinstance(found, np.ndarray)
-
-
-def test_a_list_that_begins_with_a_sentence_is_one_of_sentences():
-    assert embeddings_or_sentences(["the cat", 1.0], 3) == ["the cat", 1.0]
-
-
-def test_generators_and_arrays_of_strings_are_sentences():
+def test_anything_without_numbers_is_left_to_the_check_of_sentences():
+    for given in ("the cat", ["the cat", "a dog"], [], ("a", None), [b"a"], 7, None, [["a", "b"]]):
+        found = embeddings_or_sentences(given, 3)
+        assert found == (list(given) if isinstance(given, tuple) else given) and not isinstance(found, np.ndarray)
     texts = ["the cat", "a dog"]
     for given in (iter(texts), np.array(texts), np.array(texts, object)):
         assert list(embeddings_or_sentences(given, 3)) == texts
     assert embeddings_or_sentences(np.array("the cat"), 3) == "the cat"
+    assert embeddings_or_sentences(["the cat", 1.0], 3) == ["the cat", 1.0]
 
 
-@pytest.mark.parametrize("kind", [np.array, list, tuple, iter, lambda rows: [np.float32(row) for row in rows]])
-def test_embeddings_become_one_array(kind):
-    for rows in ([1.0, 2.0, 3.0], [[1, 2, 3], [4, 5, 6]]):
-        found = embeddings_or_sentences(kind(rows), 3)
-        assert found.dtype == np.float32
-        np.testing.assert_array_equal(found, rows)
+def test_embeddings_become_one_array():
+    for kind in (np.array, list, tuple, iter, lambda rows: [np.float32(row) for row in rows]):
+        for rows in ([1.0, 2.0, 3.0], [[1, 2, 3], [4, 5, 6]]):
+            found = embeddings_or_sentences(kind(rows), 3)
+            assert found.dtype == np.float32
+            np.testing.assert_array_equal(found, rows)
     assert embeddings_or_sentences(np.zeros((0, 3)), 3).shape == (0, 3)
 
 
@@ -42,15 +33,12 @@ def test_embeddings_become_one_array(kind):
     ("given", "message"),
     [
         ([1.0, 2.0], r"embeddings of shape \(2,\); this model's are \(3,\) or \(N, 3\)"),
-        (np.zeros((2, 2, 3)), r"shape \(2, 2, 3\)"),
         (np.float32(1), r"shape \(\)"),
         ([[1.0, 2.0, 3.0], [1.0, 2.0]], r"embedding 1 has shape \(2,\), embedding 0 \(3,\)"),
         ([1.0, "the cat"], "item 1 is 'the cat', item 0 is 1.0; give one kind alone"),
-        ([[1.0, 2.0, 3.0], "the cat"], "item 1 is 'the cat', item 0 is \\[1.0, 2.0, 3.0\\]"),
         ([np.zeros(3), None], "item 1 is None"),
         (np.ones((2, 3), complex), "embeddings of type complex128: give real numbers"),
         ([np.ones(3), np.ones(3, complex)], "an embedding of type complex128"),
-        (np.ones((2, 3), bool), "embeddings of type bool"),
         (np.ones((2, 3), np.int8), "embeddings of type int8: encoding.quantization.dequantize"),
         (list(np.ones((2, 3), np.uint8)), "embeddings of type uint8: encoding.quantization.dequantize"),
         ({"id": [1], "text": ["a"]}, "a dict with the columns id, text: give one column of sentences"),

@@ -1,9 +1,7 @@
-import json
-import shutil
-
 import numpy as np
 import pytest
 from support.cross_encoders import TOKENIZERS, write_cross_encoder, write_theirs
+from support.recorded import recorded
 
 from simcse_jax import CrossEncoder
 from simcse_jax.errors import UserError
@@ -11,7 +9,9 @@ from simcse_jax.errors import UserError
 LONG = "the cat sat on the mat and the dog ran home " * 4
 PAIRS = [("the cat", "da что"), ("a dog", LONG), (LONG, "x"), (LONG, LONG), ("", "the"), ("what [SEP] is", "</s> it")]
 PAIRS += [("the dog ran", "home " * n) for n in range(1, 9)]
-FIRST = ("bert", "roberta", "xlm-roberta", "modernbert")  # the others are slow
+LINEAR = {"sbert_ce_default_activation_function": "torch.nn.modules.linear.Identity"}
+SIGMOID = {"sentence_transformers": {"activation_fn": "torch.nn.modules.activation.Sigmoid", "version": "4.0"}}
+BERT = {"one label": (1, {}), "three": (3, {}), "linear": (1, LINEAR), "sigmoid": (3, SIGMOID)}
 
 
 @pytest.fixture(scope="module")
@@ -31,58 +31,44 @@ def assert_same(folder, expected):
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    "kind", [kind if kind in FIRST else pytest.param(kind, marks=pytest.mark.slow) for kind in TOKENIZERS]
-)
-def test_scores_are_those_of_sentence_transformers(kind, tmp_path):
-    linear = {"sbert_ce_default_activation_function": "torch.nn.modules.linear.Identity"}
-    folder = write_theirs(tmp_path / kind, kind, **(linear if kind != "bert" else {}))  # whose sigmoid is the default
-    assert_same(folder, theirs(folder))
-
-
-def test_several_labels_and_the_activations_and_layouts_of_files(tmp_path):
-    sentence_transformers = pytest.importorskip("sentence_transformers")
-    folder = write_theirs(tmp_path / "three", "bert", num_labels=3)
-    three = theirs(folder)
-    assert three.shape == (len(PAIRS), 3)
-    assert_same(folder, three)
-    # As sentence-transformers 6 saves one, with an activation of its own and a prompt.
-    torch = pytest.importorskip("torch")
-    prompts = {"prompts": {"ask": "find it: "}, "default_prompt_name": "ask"}
-    their = sentence_transformers.CrossEncoder(
-        str(folder), device="cpu", local_files_only=True, activation_fn=torch.nn.Tanh(), **prompts
-    )
-    their.save_pretrained(str(tmp_path / "saved"))
-    assert (tmp_path / "saved" / "modules.json").is_file()
-    assert_same(tmp_path / "saved", their.predict(PAIRS))
-    # As earlier versions wrote the activation.
-    for number, field in enumerate(
-        (
-            {"sbert_ce_default_activation_function": "torch.nn.modules.linear.Identity"},
-            {"sentence_transformers": {"activation_fn": "torch.nn.modules.activation.Sigmoid", "version": "4.0"}},
-        )
-    ):
-        copied = shutil.copytree(folder, tmp_path / f"copied{number}")
-        config = json.loads((copied / "config.json").read_text())
-        (copied / "config.json").write_text(json.dumps(config | field))
-        expected = theirs(copied)
-        np.testing.assert_allclose(expected, three if not number else 1 / (1 + np.exp(-three)), atol=1e-6)
-        assert_same(copied, expected)
+def test_scores_are_those_of_sentence_transformers_with_any_labels_and_activations(tmp_path):
+    folders = {
+        name: write_cross_encoder(tmp_path / name, labels, num_labels=labels, **fields)
+        for name, (labels, fields) in BERT.items()
+    }
+    compute = lambda: {name: theirs(folder) for name, folder in folders.items()}  # noqa: E731
+    peer = recorded("cross_encoder", compute, "torch", "sentence-transformers")
+    for name, folder in folders.items():
+        assert_same(folder, peer[name])
+    np.testing.assert_allclose(peer["sigmoid"], 1 / (1 + np.exp(-peer["three"])), atol=1e-6)
+    np.testing.assert_allclose(peer["one label"], 1 / (1 + np.exp(-peer["linear"])), atol=1e-6)
 
 
 @pytest.mark.slow
-def test_modernbert_may_average_and_have_biases(tmp_path):
-    changes = {"classifier_pooling": "mean", "classifier_bias": True, "classifier_activation": "silu"}
-    folder = write_theirs(tmp_path / "model", "modernbert", **changes)
+@pytest.mark.parametrize("kind", [*TOKENIZERS, "averaged"])
+def test_scores_of_every_kind_are_those_of_sentence_transformers(kind, tmp_path):
+    averaged = {"classifier_pooling": "mean", "classifier_bias": True, "classifier_activation": "silu"}
+    kind, changes = ("modernbert", averaged) if kind == "averaged" else (kind, LINEAR)
+    folder = write_theirs(tmp_path / kind, kind, **changes)
     assert_same(folder, theirs(folder))
+
+
+@pytest.mark.slow
+def test_a_folder_that_sentence_transformers_saved_has_its_activation_and_prompt(tmp_path):
+    sentence_transformers, torch = map(pytest.importorskip, ("sentence_transformers", "torch"))
+    folder = write_theirs(tmp_path / "three", "bert", num_labels=3)
+    options = {"activation_fn": torch.nn.Tanh(), "prompts": {"ask": "find it: "}, "default_prompt_name": "ask"}
+    their = sentence_transformers.CrossEncoder(str(folder), device="cpu", local_files_only=True, **options)
+    their.save_pretrained(str(tmp_path / "saved"))
+    assert (tmp_path / "saved" / "modules.json").is_file()
+    assert_same(tmp_path / "saved", their.predict(PAIRS))
 
 
 def test_the_order_of_pairs_their_batches_and_copies_change_nothing(model):
     pairs = [pair for pair in PAIRS if LONG not in pair]
     scores = model.predict(pairs)
-    np.testing.assert_allclose(
-        model.predict([*reversed(pairs), *pairs], batch_size=3)[: len(pairs)], scores[::-1], atol=1e-6
-    )
+    found = model.predict([*reversed(pairs), *pairs], batch_size=3)
+    np.testing.assert_allclose(found, [*scores[::-1], *scores], atol=1e-6)
     one = model.predict(pairs[0])
     assert one.shape == () and float(one) == pytest.approx(scores[0], abs=1e-6)
     assert model.predict([]).shape == (0,)
@@ -90,12 +76,8 @@ def test_the_order_of_pairs_their_batches_and_copies_change_nothing(model):
     assert np.abs(swapped - scores).max() > 1e-3  # a text's place is its type
     each = model.score_of_each(["the dog ran", "a", "b"], [["home", "home home"], [], ["x"]])
     assert [len(scores) for scores in each] == [2, 0, 1] and model.score_of_each([], []) == []
-    np.testing.assert_allclose(
-        each[0], model.predict([("the dog ran", "home"), ("the dog ran", "home home")]), atol=1e-6
-    )
-
-
-def test_pairs_that_are_cut_are_said_wherever_they_are_scored(model):
+    expected = model.predict([("the dog ran", "home"), ("the dog ran", "home home")])
+    np.testing.assert_allclose(each[0], expected, atol=1e-6)
     with pytest.warns(UserWarning, match="2 sentences were longer than 64 tokens"):
         model.score_of_each(["the " * 200], [["home", "x"]])
 
@@ -106,9 +88,8 @@ def test_documents_are_ranked(model):
     ranked = model.rank("a dog", documents, return_documents=True)
     assert [one["corpus_id"] for one in ranked] == np.argsort(-scores, kind="stable").tolist()
     assert [one["text"] for one in ranked] == [documents[one["corpus_id"]] for one in ranked]
-    assert model.rank("a dog", documents, top_k=2) == [
-        {name: one[name] for name in ("corpus_id", "score")} for one in ranked[:2]
-    ]
+    first = [{name: one[name] for name in ("corpus_id", "score")} for one in ranked[:2]]
+    assert model.rank("a dog", documents, top_k=2) == first
 
 
 def test_a_server_s_batches_have_the_same_scores(model):
@@ -133,21 +114,16 @@ def test_a_shorter_length_and_bfloat16(model):
     assert short.identity() != model.identity() == CrossEncoder(folder).identity()
 
 
-@pytest.mark.parametrize(
-    ("pairs", "message"),
-    [
-        ([("a", "b"), ("a",)], "pair 1 is ('a',), not two strings"),
+def test_what_is_no_pair_is_refused(model):
+    for pairs, message in (
+        ([("a", "b"), ("a",)], r"pair 1 is \('a',\), not two strings"),
         ([("a", "b"), "ab"], "pair 1 is 'ab', not two strings"),
-        ([("a", None)], "pair 0 is ('a', None), not two strings"),
-        (["a", "b", "c"], "pair 0 is ['a', 'b', 'c'], not two strings"),
+        ([("a", None)], r"pair 0 is \('a', None\), not two strings"),
         ("ab", "'ab': not a list of pairs of strings"),
         ([("a", "\ud800")], "pair 0 "),
-    ],
-)
-def test_what_is_no_pair_is_refused(model, pairs, message):
-    with pytest.raises(UserError) as error:
-        model.predict(pairs)
-    assert message in str(error.value) and "\n" not in str(error.value)
+    ):
+        with pytest.raises(UserError, match=message):
+            model.predict(pairs)
 
 
 def test_several_labels_where_one_is_needed_and_wrong_arguments_are_refused(model, tmp_path):
@@ -155,9 +131,9 @@ def test_several_labels_where_one_is_needed_and_wrong_arguments_are_refused(mode
     with pytest.raises(UserError, match="two: has 2 labels; rank needs a cross-encoder with one score"):
         two.rank("a", ["b"])
     for options, message in (
-        ({"batch_size": 0}, "batch_size 0: must be"),
+        ({"batch_size": 0}, "batch_size 0"),
         ({"max_length": 65}, "max_length 65: must be a whole number from 3 to 64"),
-        ({"dtype": "int8"}, "dtype 'int8' is not one of float32, bfloat16"),
+        ({"dtype": "int8"}, "dtype 'int8' is not one of"),
     ):
         with pytest.raises(UserError, match=message):
             CrossEncoder(model.name, **options)

@@ -6,8 +6,7 @@ import pytest
 from simcse_jax.encoding.parquet import MAKER, rows_table, schema_of
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32"])
-@pytest.mark.parametrize("texts", [None, ["a cat", "", "a dog"]])
+@pytest.mark.parametrize(("dtype", "texts"), [("float16", None), ("float32", ["a cat", "", "a dog"])])
 def test_a_row_has_its_number_its_embedding_and_its_text_if_wanted(dtype, texts):
     embeddings = np.arange(12, dtype=dtype).reshape(3, 4)[:, ::-1]
     table = rows_table(schema_of(4, np.dtype(dtype), None, texts is not None), texts, 7, embeddings)

@@ -1,10 +1,10 @@
 import json
-import shutil
 import warnings
 
 import numpy as np
 import pyarrow.parquet
 import pytest
+from support.recorded import recorded
 
 from simcse_jax.encoding.parquet import rows_table, schema_of
 from simcse_jax.encoding.quantization import (
@@ -26,31 +26,39 @@ from simcse_jax.errors import UserError
 DIMENSION = 21  # its bits do not fill their last byte
 
 
-def embeddings(rows: int = 300, seed: int = 0) -> np.ndarray:
+def embeddings(rows: int = 120, seed: int = 0) -> np.ndarray:
     """With a dimension that is constant, one that is zero, and one whose range is tiny."""
     found = np.random.default_rng(seed).normal(size=(rows, DIMENSION)).astype(np.float32)
     found[:, 3], found[:, 7], found[:, 9] = 0.25, 0, 1 + found[:, 9] * np.float32(1e-6)
     return found
 
 
+def theirs() -> dict[str, np.ndarray]:
+    """Of the two sets of embeddings, by precision; the second one with the ranges of the first."""
+    from sentence_transformers.util.quantization import quantize_embeddings
+
+    found, ranges = {}, ranges_of(embeddings())
+    for precision in set(PRECISIONS) - {"float32"}:
+        own = {"ranges": ranges} if precision.endswith("int8") else {}
+        found[precision] = quantize_embeddings(embeddings(), precision)
+        found[f"{precision}/others"] = quantize_embeddings(1.3 * embeddings(seed=1), precision, **own)
+    return found
+
+
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_values_are_those_of_sentence_transformers(precision):
-    theirs = pytest.importorskip("sentence_transformers.util.quantization").quantize_embeddings
     rows, others = embeddings(), 1.3 * embeddings(seed=1)  # partly beyond the ranges
     assert len(rows) > FEW
-    found = quantize(rows, precision)
-    expected = theirs(rows, precision)
-    assert found.dtype == expected.dtype and found.shape == expected.shape
-    np.testing.assert_array_equal(found, expected)
+    peer = recorded("quantization", theirs, "sentence-transformers") | {"float32": rows, "float32/others": others}
     ranges = ranges_of(rows) if precision.endswith("int8") else None
-    np.testing.assert_array_equal(quantize(others, precision, ranges), theirs(others, precision, ranges=ranges))
-    np.testing.assert_array_equal(quantize(others[5], precision, ranges), theirs(others[5], precision, ranges=ranges))
-    assert quantize(rows[:0], precision).shape == (0, expected.shape[1])
+    np.testing.assert_array_equal(quantize(rows, precision), peer[precision], strict=True)
+    np.testing.assert_array_equal(quantize(others, precision, ranges), peer[f"{precision}/others"], strict=True)
+    np.testing.assert_array_equal(quantize(others[5], precision, ranges), peer[f"{precision}/others"][5])
+    assert quantize(rows[:0], precision).shape == (0, peer[precision].shape[1])
 
 
-@pytest.mark.parametrize("precision", ["int8", "uint8"])
-def test_what_is_decoded_is_half_a_step_away_at_most(precision):
-    quantization = pytest.importorskip("sentence_transformers.util.quantization")
+@pytest.mark.parametrize(("precision", "lowest"), [("int8", -128), ("uint8", 0)])
+def test_what_is_decoded_is_half_a_step_away_at_most(precision, lowest):
     rows = embeddings()
     ranges = ranges_of(rows)
     steps = (ranges[1] - ranges[0]) / 255
@@ -59,29 +67,23 @@ def test_what_is_decoded_is_half_a_step_away_at_most(precision):
     # The largest value begins a step of its own.
     assert (np.abs(decoded - rows) <= steps / 2 + 2e-6).all()
     np.testing.assert_array_equal(decoded[:, [3, 7]], rows[:, [3, 7]])  # constant dimensions
-    lower = quantization._dequantize_embeddings(codes, precision, ranges)
-    varied = steps > 0
-    np.testing.assert_allclose(decoded[:, varied], (lower + steps / 2)[:, varied], atol=1e-6)
-    np.testing.assert_array_equal(
-        quantize(decoded, precision, ranges)[:, varied & (steps > 1e-6)], codes[:, varied & (steps > 1e-6)]
-    )
+    lower = ranges[0] + (codes.astype(np.float32) - lowest) * steps
+    np.testing.assert_allclose(decoded[:, steps > 0], (lower + steps / 2)[:, steps > 0], atol=1e-6)
+    varied = steps > 1e-6
+    np.testing.assert_array_equal(quantize(decoded, precision, ranges)[:, varied], codes[:, varied])
 
 
-@pytest.mark.parametrize("precision", ["binary", "ubinary"])
-def test_bits_are_decoded_as_signs_of_unit_length(precision):
+def test_bits_are_decoded_as_signs_of_unit_length():
     rows = embeddings()
-    decoded = dequantize(quantize(rows, precision), precision, DIMENSION)
-    np.testing.assert_array_equal(decoded > 0, rows > 0)
-    np.testing.assert_allclose(np.linalg.norm(decoded, axis=1), 1, atol=1e-6)
-
-
-def test_ranges_of_parts_are_joined():
-    rows = embeddings()
-    np.testing.assert_array_equal(merged(ranges_of(part) for part in (rows[:7], rows[7:])), ranges_of(rows))
+    for precision in ("binary", "ubinary"):
+        decoded = dequantize(quantize(rows, precision), precision, DIMENSION)
+        np.testing.assert_array_equal(decoded > 0, rows > 0)
+        np.testing.assert_allclose(np.linalg.norm(decoded, axis=1), 1, atol=1e-6)
 
 
 def test_a_description_is_read_back_exactly():
     rows = embeddings()
+    np.testing.assert_array_equal(merged(ranges_of(part) for part in (rows[:7], rows[7:])), ranges_of(rows))
     for precision in ("int8", "ubinary"):
         ranges = ranges_of(rows) if precision == "int8" else None
         before = Quantization(precision, DIMENSION, ranges)
@@ -89,14 +91,8 @@ def test_a_description_is_read_back_exactly():
         np.testing.assert_array_equal(after.encode(rows), before.encode(rows))
         assert after.encode(rows).shape[1] == after.width and after.encode(rows).dtype == after.dtype
     whole = before.content()
-    for damage in (
-        {"precision": "int4"},
-        {"dimension": -1},
-        {"dimension": "21"},
-        {"ranges": [[0], [1]]},
-        {"precision": "int8"},
-        {"precision": "int8", "ranges": "?"},
-    ):
+    damages = ({"precision": "int4"}, {"dimension": -1}, {"dimension": "21"}, {"ranges": [[0], [1]]})
+    for damage in (*damages, {"precision": "int8"}, {"precision": "int8", "ranges": "?"}):
         with pytest.raises(UserError, match=r"^x: "):
             Quantization.from_content({**whole, **damage}, "x")
     edited = Quantization("int8", DIMENSION, ranges_of(rows)).content()
@@ -110,8 +106,6 @@ def test_a_description_is_read_back_exactly():
     [
         (np.zeros((2, 5)), r"ranges: of shape \(2, 5\); the embeddings need \(2, 21\)"),
         (np.zeros((3, 21)), r"of shape \(3, 21\)"),
-        (np.zeros(21), r"of shape \(21,\)"),
-        ("no", "ranges: not numbers"),
         ([[1, 2], [3]], "ranges: not numbers"),
         (np.full((2, 21), np.nan), "dimension 0 is from nan to nan"),
         (np.stack([np.zeros(21), np.r_[np.ones(4), -1, np.ones(16)]]), "dimension 4 is from 0.0 to -1.0"),
@@ -126,42 +120,34 @@ def test_wrong_ranges_are_named(ranges, message):
 
 def test_what_cannot_be_quantized_is_refused():
     rows = embeddings()
-    for precision in ("int8", "ubinary"):
-        wrong = rows.copy()
-        wrong[4, 2] = np.nan
-        with pytest.raises(UserError, match="embedding 4 has a NaN or infinite element"):
-            quantize(wrong, precision)
-    with pytest.raises(UserError, match="single embedding; give ranges"):
-        quantize(rows[0], "int8")
-    with pytest.raises(UserError, match="leave them out for precision ubinary"):
-        quantize(rows, "ubinary", ranges_of(rows))
-    with pytest.raises(UserError, match="'int4' is not one of float32, int8"):
-        quantize(rows, "int4")
-    with pytest.raises(UserError, match="N is 1 or more"):
-        ranges_of(rows[:0])
-    with pytest.raises(UserError, match=r"codes: uint8 \(300, 3\); int8 has int8 \(N, 21\)"):
-        dequantize(quantize(rows, "ubinary"), "int8", DIMENSION, ranges_of(rows))
-    with pytest.raises(UserError, match="ranges: not numbers"):
-        dequantize(quantize(rows, "int8"), "int8", DIMENSION)
-    with pytest.raises(UserError, match="leave them out for precision ubinary"):
-        dequantize(quantize(rows, "ubinary"), "ubinary", DIMENSION, ranges_of(rows))
-    for codes in (quantize(rows, "int8"), quantize(rows, "uint8")):
-        for call in (lambda: quantize(codes, "binary"), lambda: ranges_of(codes)):
-            with pytest.raises(UserError, match=f"embeddings of type {codes.dtype}: "):
-                call()
+    ranges, codes = ranges_of(rows), {precision: quantize(rows, precision) for precision in PRECISIONS}
+    wrong = rows.copy()
+    wrong[4, 2] = np.nan
+    for call, message in (
+        (lambda: quantize(wrong, "int8"), "embedding 4 has a NaN or infinite element"),
+        (lambda: quantize(wrong, "ubinary"), "embedding 4 has a NaN or infinite element"),
+        (lambda: quantize(rows[0], "int8"), "single embedding; give ranges"),
+        (lambda: quantize(rows, "ubinary", ranges), "leave them out for precision ubinary"),
+        (lambda: quantize(rows, "int4"), "'int4' is not one of float32, int8"),
+        (lambda: ranges_of(rows[:0]), "N is 1 or more"),
+        (lambda: dequantize(codes["ubinary"], "int8", 21, ranges), r"uint8 \(120, 3\); int8 has int8 \(N, 21\)"),
+        (lambda: dequantize(codes["int8"], "int8", 21), "ranges: not numbers"),
+        (lambda: dequantize(codes["ubinary"], "ubinary", 21, ranges), "leave them out for precision ubinary"),
+        (lambda: quantize(codes["int8"], "binary"), "embeddings of type int8: "),
+        (lambda: ranges_of(codes["uint8"]), "embeddings of type uint8: "),
+    ):
+        with pytest.raises(UserError, match=message):
+            call()
 
 
-def test_ranges_of_few_embeddings_are_warned_of():
+def test_ranges_of_few_or_of_other_embeddings_are_warned_of():
     with pytest.warns(UserWarning, match="those of 99 embeddings alone"):
         warn_of_few(FEW - 1, 1)
-    warn_of_few(FEW, 1)
-
-
-def test_ranges_of_other_embeddings_are_warned_of():
     rows = np.random.default_rng(0).normal(size=(200, 8)).astype(np.float32)
     ranges = ranges_of(rows)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warn_of_few(FEW, 1)
         clipped = Clipped()
         for part in (rows, rows[:0], rows[:1]):
             quantize(part, "int8", ranges, clipped)
@@ -185,25 +171,15 @@ def test_ranges_are_read_from_whatever_keeps_them(tmp_path):
     np.save(tmp_path / "ranges.npy", RANGES)
     np.save(tmp_path / "emb.npy", np.zeros((3, 4), np.int8))
     (tmp_path / "emb.npy.quantization.json").write_text(json.dumps(CONTENT))
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "folder" / ".quantization.json").write_text(json.dumps({"plan": "x", **CONTENT, "seal": "y"}))
-    shutil.copytree(tmp_path / "folder", tmp_path / "earlier")
-    (tmp_path / "earlier" / ".quantization.json").rename(tmp_path / "earlier" / "quantization.json")
+    for name in ("folder/.quantization.json", "earlier/quantization.json"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text(json.dumps({"plan": "x", **CONTENT, "seal": "y"}))
     schema = schema_of(4, np.dtype(np.int8), None, False, CONTENT)
     pyarrow.parquet.write_table(rows_table(schema, None, 0, np.zeros((3, 4), np.int8)), tmp_path / "emb.parquet")
     (tmp_path / "LOUD.PARQUET").write_bytes((tmp_path / "emb.parquet").read_bytes())
     (tmp_path / "LOUD.NPY").write_bytes((tmp_path / "ranges.npy").read_bytes())
-    names = (
-        "ranges.npy",
-        "emb.npy",
-        "emb.npy.quantization.json",
-        "folder",
-        "earlier",
-        "emb.parquet",
-        "LOUD.PARQUET",
-        "LOUD.NPY",
-    )
-    for name in names:
+    names = ("ranges.npy", "emb.npy", "emb.npy.quantization.json", "folder", "earlier")
+    for name in (*names, "emb.parquet", "LOUD.PARQUET", "LOUD.NPY"):
         np.testing.assert_array_equal(read_ranges(str(tmp_path / name), 4), RANGES)
         with pytest.raises(UserError, match=r"of shape \(2, 4\); the embeddings need \(2, 5\)"):
             read_ranges(str(tmp_path / name), 5)
@@ -213,9 +189,7 @@ def test_ranges_are_read_from_whatever_keeps_them(tmp_path):
     ("name", "content", "message"),
     [
         ("a.npy", None, "no such file"),
-        ("a.npy", b"", "cannot be read as ranges"),
         ("a.json", b"{", "not valid JSON"),
-        ("a.json", b"\xff", "cannot be read as ranges"),
         ("a.json", json.dumps({**CONTENT, "ranges": [[1], [2]]}).encode(), r"of shape \(2, 1\)"),
         ("a.json", json.dumps(Quantization("ubinary", 4).content()).encode(), "has no ranges, but ubinary"),
         ("a.parquet", b"PAR1", "cannot be read as ranges"),
@@ -243,20 +217,11 @@ def test_the_arguments_of_an_encoding_are_checked_before_it(tmp_path):
     for given in (RANGES, RANGES.tolist(), tmp_path / "ranges.npy", str(tmp_path / "ranges.npy")):
         np.testing.assert_array_equal(chosen_ranges("int8", given, 4, 1), RANGES)
     assert chosen_ranges("int8", None, 4, 2) is None and chosen_ranges("binary", None, 4, 1) is None
-    for arguments, message in (
-        (("int8", None, 4, 1), "a single embedding"),
-        (("binary", RANGES, 4, 2), "leave them out for precision binary"),
-        (("float32", RANGES, 4, 2), "leave them out for precision float32"),
-        (("int9", None, 4, 2), "'int9' is not one of"),
+    for precision, ranges, count in (
+        ("int8", None, 1),
+        ("binary", RANGES, 2),
+        ("float32", RANGES, 2),
+        ("int9", None, 2),
     ):
-        with pytest.raises(UserError, match=message):
-            chosen_ranges(*arguments)
-
-
-@pytest.mark.parametrize(
-    "name", ["", " ", "a\nb", "n" * 300, "~nobody-of-that-name/x", "a/" * 3000, "caf\udce9", "a\0b"]
-)
-def test_a_name_of_any_kind_is_refused_in_a_line(name):
-    with pytest.raises(UserError) as found:
-        read_ranges(name)
-    assert len(str(found.value)) < 8000
+        with pytest.raises(UserError):
+            chosen_ranges(precision, ranges, 4, count)
