@@ -1,6 +1,8 @@
+import re
+
 import pytest
 
-from simcse_jax.errors import UserError, in_command
+from simcse_jax.errors import UserError
 from simcse_jax.runs.card_fields import card_fields
 
 
@@ -15,20 +17,14 @@ def test_what_is_given_is_what_the_card_has():
 
 
 @pytest.mark.parametrize(
-    ("name", "values", "told"),
+    ("name", "values"),
     [
-        ("license", ["", "The MIT License", 3], "must be one of the hub's identifiers"),
-        ("base_model", ["", "package:x", "a/b/c", "/models/x", "a/b@main", 3], "must be a model's name on the hub"),
-        ("language", ["", "English", "EN", "en,", [], ["en", 3], "en_US", 5, {"en": 1}], "must be codes of ISO 639"),
+        ("license", ["", "The MIT License", 3]),
+        ("base_model", ["", "package:x", "a/b/c", "a/b@main", 3]),
+        ("language", ["", "English", "EN", "en,", [], ["en", 3], "en_US", 5]),
     ],
 )
-def test_what_the_hub_would_not_take_is_refused(name, values, told):
+def test_what_the_hub_would_not_take_is_refused(name, values):
     for value in values:
-        with pytest.raises(UserError, match=told) as caught:
+        with pytest.raises(UserError, match="^" + re.escape(f"{name}={value}: must be ")):
             card_fields(**{name: value})
-        assert str(caught.value).startswith(f"{name}={value}: ")
-    token = in_command.set(True)
-    with pytest.raises(UserError) as caught:
-        card_fields(**{name: values[1]})
-    in_command.reset(token)
-    assert str(caught.value).startswith(f"--{name.replace('_', '-')} {values[1]}: ")

@@ -3,12 +3,11 @@ import shutil
 
 import numpy as np
 import pytest
-from support import call, sentences
+from support import call, refused, sentences
 
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import geometry, sts
 from simcse_jax.evaluation.analysis.dynamics import FIELDS
-from simcse_jax.evaluation.analysis.spectrum import TERMS
 from simcse_jax.host.progress import Progress
 from simcse_jax.host.storage import as_path
 from simcse_jax.runs.dynamics import checkpoint_encoders, folder_name, read_records, steps_of
@@ -16,56 +15,48 @@ from simcse_jax.runs.metrics_file import read_metrics
 from simcse_jax.simcse import SimCSE
 
 
-def changed(workdir, target, temperature=None, **analysis):
-    """A copy of a run with another temperature, say, and with what was measured while it trained."""
+def changed(workdir, target, points=(), sha256=None):
+    """A copy of a run with what was measured while it trained."""
     shutil.copytree(workdir, target)
     about = json.loads((target / "run.json").read_text())
-    if temperature:
-        about["config"]["objective"]["info_nce"]["temperature"] = temperature
-        about["config"]["eval"]["every"] = 99  # which trains nothing else
-        del about["config"]["analysis"]  # as of a run of before there was such a field
-    about["sha256"] |= {"analysis.data": analysis["sha256"]} if "sha256" in analysis else {}
+    about["sha256"] |= {"analysis.data": sha256} if sha256 else {}
     (target / "run.json").write_text(json.dumps(about))
-    lines = [{"step": step, "analysis": point} for step, point in analysis.get("points", {}).items()]
     with (target / "metrics.jsonl").open("a") as file:
-        file.writelines(json.dumps(line) + "\n" for line in lines)
+        file.writelines(json.dumps({"step": step, "analysis": point}) + "\n" for step, point in dict(points).items())
     return target
 
 
-def test_kept_checkpoints_are_measured_and_drawn_together(trained, corpus, tmp_path, monkeypatch):
+@pytest.mark.slow
+def test_kept_checkpoints_are_measured_and_drawn(trained, corpus, tmp_path, monkeypatch):
     shown = []
     monkeypatch.setattr(Progress, "__exit__", lambda self, *_: shown.append(self._total) if self._shown else None)
-    other = changed(trained, tmp_path / "other", temperature=0.1)
-    done = call("analyze", "--runs", trained, other, "--data", corpus["dev"], "--output", tmp_path / "out")
+    about = json.loads((trained / "run.json").read_text())
+    del about["config"]["analysis"]  # as of a run of before there was such a field
+    (changed(trained, tmp_path / "one") / "run.json").write_text(json.dumps(about))
+    done = call("analyze", "--runs", tmp_path / "one", "--data", corpus["dev"], "--output", tmp_path / "out")
     assert (done.returncode, done.stderr) == (0, "")
     found = json.loads((tmp_path / "out" / "dynamics.json").read_text())
-    assert list(found["runs"]) == ["temperature 0.05", "temperature 0.1"]
-    assert found["runs"]["temperature 0.1"]["workdir"] == str(other)
-    first, second = (run["points"] for run in found["runs"].values())
-    for one, other in zip(first, second, strict=True):  # of the same parameters, which the terms see at τ
-        assert {**one, **{name: other[name] for name in TERMS}} == other
-        assert one["alignment_term"] == pytest.approx(2 * other["alignment_term"], abs=1e-5)
-    assert [point["step"] for point in first] == [0, *steps_of(trained)]
+    ((_, run),) = found["runs"].items()
+    points = run["points"]
+    assert run["workdir"] == str(tmp_path / "one") and [point["step"] for point in points] == [0, *steps_of(trained)]
     assert (found["about"]["sentences"], found["about"]["pairs_of_alignment"]) == (20, 4)
-
-    assert shown == [28, 20] * 2 * len(first)  # 20 sentences and 4 pairs are encoded, 20 sentences measured
+    assert shown == [28, 20] * len(points)  # 20 sentences and 4 pairs are encoded, 20 sentences measured
 
     pairs = sts.read_graded_pairs(corpus["dev"])
-    for kept, point in zip(checkpoint_encoders(as_path(str(trained))), first, strict=True):
+    for kept, point in zip(checkpoint_encoders(as_path(str(trained))), points, strict=True):
         one, two, rows = (kept.embed(side) for side in (pairs.first[-4:], pairs.second[-4:], pairs.first))
         assert point["alignment"] == pytest.approx(geometry.alignment(one, two), abs=1e-5)
+        assert point["alignment_term"] == pytest.approx((point["alignment"] / 2 - 1) / 0.05, abs=1e-4)  # of unit length
         assert point["uniformity"] == pytest.approx(geometry.uniformity(rows), abs=1e-5)
         states = {row: states[-1] for row, states in kept.embed.tokens.hidden_states(pairs.first)}
         words = [len(sentence.split()) + 2 for sentence in pairs.first]
         norms = [np.linalg.norm(states[row][:count], axis=1).mean() for row, count in enumerate(words)]
         assert point["l2_norm"] == pytest.approx(np.mean(norms), rel=0.05)  # for one token of each sentence
-        assert point["adjusted_self_similarity"] == pytest.approx(
-            point["self_similarity"] - point["anisotropy"], abs=2e-6
-        )
+        adjusted = point["self_similarity"] - point["anisotropy"]
+        assert point["adjusted_self_similarity"] == pytest.approx(adjusted, abs=2e-6)
         assert f"step {point['step']}: anisotropy {point['anisotropy']:.4f}" in done.stdout
-    assert len({point["l2_norm"] for point in first}) == len(first)
+    assert len({point["l2_norm"] for point in points}) == len(points)
     assert {path.name for path in (tmp_path / "out").glob("*.svg")} == {f"{field}.svg" for field in FIELDS}
-    assert "temperature 0.1" in (tmp_path / "out" / "report.html").read_text()
 
 
 def recording(value: float) -> dict:
@@ -88,44 +79,22 @@ def test_measurements_made_during_training_are_drawn(trained, tmp_path):
     assert len(read_metrics(as_path(str(one)))) == len(read_metrics(as_path(str(trained)))) + 2
 
 
-@pytest.fixture(scope="module")
-def runs(trained, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("runs")
+def test_runs_that_were_measured_otherwise_are_refused_and_nothing_is_written(trained, corpus, tmp_path):
     some = {0: recording(0.9), 4: recording(0.3)}
-    words = changed(trained, folder / "words") / "model" / "tokenizer.json"
+    runs = {name: changed(trained, tmp_path / name, points=some, sha256=name) for name in ("recorded", "elsewhere")}
+    words = changed(trained, tmp_path / "words") / "model" / "tokenizer.json"
     words.write_text(words.read_text().replace('"cat"', '"kat"'))
-    for name, sha256 in (("recorded", "1"), ("elsewhere", "2")):
-        changed(trained, folder / name, points=some, sha256=sha256)
-    (changed(trained, folder / "damaged") / "run.json").write_text('{"config": 3}')
-    return folder
-
-
-@pytest.mark.parametrize(
-    ("names", "options", "parts"),
-    [
-        (
-            ["recorded", "{trained}"],
-            [],
-            ["--runs", "nothing was measured while it trained", "analysis.every", "--data"],
-        ),
-        (["recorded", "elsewhere"], [], ["recorded and", "elsewhere", "not measured on the same sentences"]),
-        (["recorded", "words"], ["--data", "{dev}"], ["words", "different tokenizers"]),
-        (["damaged"], [], ["run.json: damaged"]),
-        (["nowhere"], [], ["nowhere: no run.json there, so it is not a run's folder"]),
-        (["recorded"], ["--data", "{dev}", "--column", "x"], ["--column x: of graded pairs the first sentences"]),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-def test_a_mistake_is_refused_in_one_line_and_nothing_is_written(
-    runs, trained, corpus, tmp_path, names, options, parts
-):
-    names = [name.format(trained=trained) if "{" in name else runs / name for name in names]
-    options = [value.format(dev=corpus["dev"]) for value in options]
-    done = call("analyze", "--runs", *names, *options, "--output", tmp_path / "out")
-    assert done.returncode == 2, done.stderr
-    assert len(done.stderr.splitlines()) == 1 and done.stderr.startswith("error: ")
-    assert [part for part in parts if part not in done.stderr] == [], done.stderr
-    assert not (tmp_path / "out").exists()
+    recorded_, data = runs["recorded"], ["--data", corpus["dev"]]
+    for names, options, parts in (
+        ([recorded_, trained], [], ["nothing was measured while it trained", "analysis.every", "--data"]),
+        ([recorded_, runs["elsewhere"]], [], ["recorded and", "elsewhere", "not measured on the same sentences"]),
+        ([recorded_, tmp_path / "words"], data, ["words", "different tokenizers"]),
+        ([tmp_path / "nowhere"], [], ["nowhere: no run.json there, so it is not a run's folder"]),
+        ([recorded_], [*data, "--column", "x"], ["--column x: of graded pairs the first sentences"]),
+    ):
+        done = call("analyze", "--runs", *names, *options, "--output", tmp_path / "out")
+        refused(done, *parts)
+        assert not (tmp_path / "out").exists()
 
 
 def test_every_checkpoint_is_encoded_with_its_own_parameters(trained, tmp_path):
@@ -153,30 +122,21 @@ def test_step_0_is_the_start_of_the_run(trained, tiny_bert):
     assert geometry.measure(embed, geometry.read(data)).spearman == pytest.approx(before, abs=1e-3)
 
 
-def test_a_start_that_was_saved_is_measured_once(trained, tmp_path):
-    """As of runs with `eval.against_start`."""
-    run = shutil.copytree(trained, tmp_path / "run")
-    first, *_ = steps_of(run)
-    (run / "checkpoints" / str(first)).rename(run / "checkpoints" / "0")
-    assert [kept.step for kept in checkpoint_encoders(as_path(str(run)))] == steps_of(run)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"init_from": "no/such/model"}, "no/such/model"),
-        ({"weights": "0" * 64}, "other weights than the run started from"),
-    ],
-    ids=["gone", "changed"],
-)
-def test_a_start_that_is_not_there_any_more_is_left_out(trained, tmp_path, capsys, change, message):
+def test_a_start_that_is_not_there_any_more_is_left_out(trained, tmp_path, capsys):
     workdir = shutil.copytree(trained, tmp_path / "moved")
     about = json.loads((workdir / "run.json").read_text())
-    about["config"]["model"]["init_from"] = change.get("init_from", about["config"]["model"]["init_from"])
-    about["sha256"]["model.init_from"] = change.get("weights", about["sha256"]["model.init_from"])
-    (workdir / "run.json").write_text(json.dumps(about))
-    assert [kept.step for kept in checkpoint_encoders(as_path(str(workdir)))] == steps_of(trained)
-    assert message in capsys.readouterr().out
+    about["sha256"]["model.init_from"] = "0" * 64
+    for name, message in (
+        (about["config"]["model"]["init_from"], "other weights than the run started from"),
+        ("no/such/model", "no/such/model"),
+    ):
+        about["config"]["model"]["init_from"] = name
+        (workdir / "run.json").write_text(json.dumps(about))
+        assert [kept.step for kept in checkpoint_encoders(as_path(str(workdir)))] == steps_of(trained)
+        assert message in capsys.readouterr().out
+    (workdir / "checkpoints" / str(steps_of(workdir)[0])).rename(workdir / "checkpoints" / "0")
+    steps = [kept.step for kept in checkpoint_encoders(as_path(str(workdir)))]
+    assert steps == steps_of(workdir) and steps[0] == 0  # a start that was saved is measured once
 
 
 PLACE = {"alignment": 0.25, "uniformity": -1.5, "anisotropy": 0.5}
@@ -204,9 +164,8 @@ def scores(*values, task="stsb_dev"):
 
 
 def read(*folders, **labels):
-    return read_records(
-        {folder.name: folder for folder in folders}, {folder.name: labels.get(folder.name, "") for folder in folders}
-    )
+    named = {folder.name: folder for folder in folders}
+    return read_records(named, {name: labels.get(name, "") for name in named})
 
 
 def test_runs_that_differ_in_the_seed_alone_are_a_group(run):
@@ -219,23 +178,10 @@ def test_runs_that_differ_in_the_seed_alone_are_a_group(run):
     assert found.plane == {"a": {10: {"alignment": 0.25, "uniformity": -1.5}}}
     assert (found.scored_on, found.measured_on, found.spectra) == ("stsb_dev", "dev.tsv", {})
     assert read(one, two, a="mine").groups == {"a": ["a"], "b": ["b"]}  # labels separate
-
-
-def test_the_same_run_again_is_no_other_seed(run):
-    """Rows of a sweep may differ in their post-processing alone, with which nothing is trained."""
-    folders = [
-        run(f"{row} {seed}", scores(50.0), seed=seed, eval__postprocess=row) for row in ("", "flow") for seed in (1, 2)
-    ]
+    # Rows of a sweep may differ in their post-processing alone, with which nothing is trained.
+    rows = [(row, seed) for row in ("", "flow") for seed in (1, 2)]
+    folders = [run(f"{row} {seed}", scores(50.0), seed=seed, eval__postprocess=row) for row, seed in rows]
     assert list(read(*folders).groups.values()) == [[" 1", " 2"], ["flow 1", "flow 2"]]
-
-
-def test_runs_that_retrieval_chose_are_drawn_together_on_the_same_data_alone(run):
-    folders = [run(name, scores(5.0, task="retrieval_ndcg@10")) for name in ("a", "b")]
-    for folder, fingerprint in zip(folders, "01", strict=True):
-        with_contents(folder, eval__retrieval__data=fingerprint)
-    assert read(folders[0]).scored_on == "retrieval_ndcg@10"
-    with pytest.raises(UserError, match="--runs a and b were scored on different data of retrieval; draw them sep"):
-        read(*folders)
 
 
 def with_contents(folder, **contents):
@@ -256,6 +202,13 @@ def test_runs_of_other_scored_pairs_or_of_another_model_are_no_seeds_of_one_anot
     assert read(one, other).groups == {"a": ["a"], "b": ["b"]}
     better = run("c", scores(60.0), seed=3, eval__encoder="better")  # of two encoders, not the first one's
     assert read(one, with_contents(better, eval__data="news")).groups == {"a": ["a"], "c": ["c"]}
+    found = [
+        with_contents(run(f"r{number}", scores(5.0, task="retrieval_ndcg@10")), eval__retrieval__data=f"{number}")
+        for number in (1, 2)
+    ]
+    assert read(found[0]).scored_on == "retrieval_ndcg@10"
+    with pytest.raises(UserError, match="--runs r1 and r2 were scored on different data of retrieval; draw them sep"):
+        read(*found)
 
 
 def test_the_spectrum_is_read_where_it_was_recorded(run):
@@ -267,36 +220,24 @@ def test_the_spectrum_is_read_where_it_was_recorded(run):
     spectrum = found.spectra["a"][10]
     assert spectrum.numbers == {"top_eigenvalue": 2.0, "effective_rank": 1.9}
     assert spectrum.singular_values.tolist() == [1.0, 0.5]
+    found = read(run("b", [*scores(5.0), {"step": 0, "analysis": {"uniformity": -1.0}}]))
+    assert found.plane == found.spectra == {} and found.scores == {"b": {0: 5.0}}
+    with pytest.raises(UserError, match="--runs c: there is nothing to draw: alignment was not measured"):
+        read(run("c", [{"step": 0, "analysis": {"uniformity": -1.0}}]))
 
 
-def test_records_without_alignment_have_no_place(run):
-    found = read(run("a", [*scores(5.0), {"step": 0, "analysis": {"uniformity": -1.0}}]))
-    assert found.plane == {} and found.scores == {"a": {0: 5.0}}
-    with pytest.raises(UserError, match="--runs b: there is nothing to draw: alignment was not measured"):
-        read(run("b", [{"step": 0, "analysis": {"uniformity": -1.0}}]))
+def test_runs_that_cannot_be_drawn_together(run):
+    one = run("a", scores(1.0))
+    for name, second, message in (
+        ("b", [{"step": 1, "loss": 2.0}], "--runs b: nothing was recorded while it trained"),
+        ("c", scores(1.0, task="mine"), "--runs a was scored on stsb_dev, c on mine; draw them separately"),
+        ("d", [*scores(1.0), *scores(1.0, task="x")], "has scores of stsb_dev and x; one is expected"),
+    ):
+        with pytest.raises(UserError, match=message):
+            read(one, run(name, second, seed=2))
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "message"),
-    [
-        (scores(1.0), [{"step": 1, "loss": 2.0}], "--runs b: nothing was recorded while it trained"),
-        (scores(1.0), scores(1.0, task="mine"), "--runs a was scored on stsb_dev, b on mine; draw them separately"),
-        (scores(1.0), [*scores(1.0), *scores(1.0, task="x")], "has scores of stsb_dev and x; one is expected"),
-    ],
-)
-def test_runs_that_cannot_be_drawn_together(run, first, second, message):
-    with pytest.raises(UserError, match=message):
-        read(run("a", first), run("b", second, seed=2))
-
-
-@pytest.mark.parametrize(
-    ("name", "shown"),
-    [
-        ("runs/x/no dropout/seed42", "runs/x/no dropout"),
-        ("runs/x/seed42/", "runs/x"),
-        ("seed42", "seed42"),
-        ("runs/seeds", "runs/seeds"),
-    ],
-)
-def test_a_sweep_s_run_is_named_like_its_row(name, shown):
-    assert folder_name(name) == shown
+def test_a_sweep_s_run_is_named_like_its_row():
+    names = {"runs/x/no dropout/seed42": "runs/x/no dropout", "runs/x/seed42/": "runs/x"}
+    names |= {name: name for name in ("seed42", "runs/seeds")}
+    assert {name: folder_name(name) for name in names} == names

@@ -10,7 +10,7 @@ import shutil
 import jax
 import numpy as np
 import pytest
-from support import ROOT, call
+from support import ROOT, call, lines
 
 from simcse_jax.config.flags import parse
 from simcse_jax.runs.checkpoints import Checkpoints
@@ -23,21 +23,12 @@ pytestmark = pytest.mark.exact
 
 EARLIER = ROOT / "tests" / "earlier"
 FIELDS = {
-    "model.init_from": "tests/earlier/model",
-    "data.train": "tests/earlier/train.csv",
-    "data.max_length": 16,
-    "train.batch_size": 8,
-    "train.max_steps": 60,
-    "train.log_every": 5,
-    "train.learning_rate": 3e-4,
-    "eval.data": "tests/earlier/dev.tsv",
-    "eval.every": 10,
-    "parallel.devices": 1,
-    "objective.mlm.weight": 0.1,
+    "model.init_from": "tests/earlier/model", "data.train": "tests/earlier/train.csv", "data.max_length": 16,
+    "train.batch_size": 8, "train.max_steps": 60, "train.log_every": 5, "train.learning_rate": 3e-4, "seed": 7,
+    "eval.data": "tests/earlier/dev.tsv", "eval.every": 10, "parallel.devices": 1, "objective.mlm.weight": 0.1,
     "objective.off_dropout.reading": "paper",  # the recipe's own readings then; CHANGELOG names them for users, too
     "objective.dimension_wise.reading": "released",
-    "seed": 7,
-}
+}  # fmt: skip
 STOPPED = 31
 
 
@@ -52,7 +43,7 @@ def named(arrays: dict[str, np.ndarray], group: str) -> dict[str, np.ndarray]:
 
 @pytest.mark.slow
 # That version had the whole state on every device.
-@pytest.mark.parametrize("devices", [1, pytest.param(2, marks=pytest.mark.optimized), 8])
+@pytest.mark.parametrize("devices", [1, pytest.param(2, marks=pytest.mark.optimized)])
 def test_its_state_is_restored_bit_for_bit_and_its_next_gradient_is_the_same(devices, monkeypatch):
     monkeypatch.chdir(ROOT)
     arrays = dict(np.load(EARLIER / "arrays.npz"))
@@ -93,36 +84,17 @@ def test_its_index_is_read_and_finds_the_same(monkeypatch):
 
 
 @pytest.mark.slow
-def test_it_resumes_to_the_same_end_and_is_scored_exported_and_analysed(tmp_path):
-    workdirs = [shutil.copytree(EARLIER / "run", tmp_path / name) for name in ("first", "second")]
-    for workdir in workdirs:
-        done = call("train", *arguments(workdir))
-        assert done.returncode == 0 and f"resuming at step {STOPPED} of 60" in done.stdout, done.stderr
-    like = setup_params(workdirs[0])
-    ends = [Checkpoints(workdir, read_only=True).restore_params(60, like) for workdir in workdirs]
-    assert all(np.array_equal(ends[0][name], ends[1][name]) for name in like)
+def test_it_resumes_to_the_same_end_and_is_exported(tmp_path):
+    workdir = shutil.copytree(EARLIER / "run", tmp_path / "run")
+    done = call("train", *arguments(workdir))
+    assert done.returncode == 0 and f"resuming at step {STOPPED} of 60" in done.stdout, done.stderr
     straight = json.loads((EARLIER / "straight.json").read_text())
     expected = {line["step"]: line["eval/dev"] for line in straight["metrics"] if "eval/dev" in line}
-    lines = [json.loads(line) for line in (workdirs[0] / "metrics.jsonl").read_text().splitlines()]
-    scores = {line["step"]: line["eval/dev"] for line in lines if "eval/dev" in line}
+    scores = {line["step"]: line["eval/dev"] for line in lines(workdir) if "eval/dev" in line}
     assert scores == pytest.approx(expected, abs=0.02) and list(scores) == [0, 10, 20, 30, 40, 50, 60]
-    result = json.loads((workdirs[0] / "result.json").read_text())
+    result = json.loads((workdir / "result.json").read_text())
     assert result["dev"]["spearman"] == pytest.approx(straight["final"]["dev"]["spearman"], abs=0.02)
-
-    run = EARLIER / "run"  # unchanged, with a best checkpoint
-    for command in (
-        ("evaluate", "--model", run, "--data", EARLIER / "dev.tsv"),
-        ("export", "--workdir", run, "--output", tmp_path / "exported"),
-        ("analyze", "--model", run, "--data", EARLIER / "sentences.txt", "--min-count", 2, "--output", tmp_path / "a"),
-    ):
-        done = call(*command)
-        assert done.returncode == 0, done.stderr
-    ours, exported = (
-        call("evaluate", "--model", model, "--data", EARLIER / "dev.tsv") for model in (run, tmp_path / "exported")
-    )
-    assert ours.stdout.splitlines()[-1] == exported.stdout.splitlines()[-1]
-
-
-def setup_params(workdir) -> dict[str, jax.ShapeDtypeStruct]:
-    arrays = named(dict(np.load(EARLIER / "arrays.npz")), "params")
-    return {name: jax.ShapeDtypeStruct(value.shape, value.dtype) for name, value in arrays.items()}
+    run = SimCSE(EARLIER / "run")  # unchanged, with a best checkpoint
+    run.save_pretrained(tmp_path / "exported")
+    texts = ["a cat", "the dog ran"]
+    np.testing.assert_allclose(SimCSE(tmp_path / "exported").encode(texts), run.encode(texts), atol=1e-5)

@@ -24,23 +24,19 @@ def run_of(**fields):
     return {"config": resolved(config), "model": {"max_length": 32}}
 
 
-@pytest.mark.parametrize(
-    ("fields", "said"),
-    [
-        ({"lora__rank": 0}, r"has no LoRA \(its model\.lora\.rank is 0\); leave out --adapter"),
-        ({"mlp": "always"}, "its model has a head, which is not in an adapter"),
-        ({"convolutions__widths": ("3",), "mlp": "none"}, "its model has convolutions"),
-        ({"num_layers": 3}, "its model has the first 3 layers of its base alone"),
-    ],
-)
-def test_a_model_that_is_more_than_base_and_lora_is_refused(fields, said):
-    check_adapter(run_of(lora__rank=2), "run")
-    with pytest.raises(UserError, match=f"run: {said}"):
-        check_adapter(run_of(**{"lora__rank": 2} | fields), "run")
-    with pytest.raises(UserError, match="run: has no LoRA"):  # a run of an earlier version
-        check_adapter({"config": {"model": {"mlp": "none", "init_from": "x"}}}, "run")
-    with pytest.raises(UserError, match="run: its model has modules after its pooler, which is not in an adapter"):
-        check_adapter(run_of(lora__rank=2) | {"model": {"modules": [{"kind": "Normalize"}]}}, "run")
+def test_a_model_that_is_more_than_base_and_lora_is_refused():
+    lora = {"lora__rank": 2}
+    check_adapter(run_of(**lora), "run")
+    for run, said in (
+        (run_of(), r"has no LoRA \(its model\.lora\.rank is 0\); leave out --adapter"),
+        ({"config": {"model": {"mlp": "none", "init_from": "x"}}}, "has no LoRA"),  # of an earlier version
+        (run_of(**lora, mlp="always"), "its model has a head, which is not in an adapter"),
+        (run_of(**lora, convolutions__widths=("3",), mlp="none"), "its model has convolutions"),
+        (run_of(**lora, num_layers=3), "its model has the first 3 layers of its base alone"),
+        (run_of(**lora) | {"model": {"modules": [{"kind": "Normalize"}]}}, "its model has modules after its pooler"),
+    ):
+        with pytest.raises(UserError, match=f"run: {said}"):
+            check_adapter(run, "run")
 
 
 def run_folder(folder, **fields):
@@ -67,11 +63,6 @@ def saved(monkeypatch):
     return found
 
 
-def test_parameters_of_an_objective_of_one_s_own_are_left_out(saved, tmp_path):
-    adapter_writer(run_folder(tmp_path, own_loss={"weight": 1.0}))
-    assert saved.others
-
-
 def test_the_card_says_how_embeddings_are_made(saved, tmp_path):
     folder = run_folder(tmp_path)
     run = json.loads((folder / "run.json").read_text())
@@ -85,20 +76,18 @@ def test_the_card_says_how_embeddings_are_made(saved, tmp_path):
     )
 
 
-@pytest.mark.parametrize("weight", [0.0, 0.1])
-def test_a_head_of_masked_words_is_left_out_and_that_is_said(weight, saved, tmp_path, capsys):
-    write = adapter_writer(run_folder(tmp_path, mlm={"weight": weight}))
-    assert ("its head of masked words is left out" in capsys.readouterr().out) == bool(weight)
-    (tmp_path / "out").mkdir()
-    write(tmp_path / "out")
-    assert not saved.others
-    assert len(load_file(tmp_path / "out" / WEIGHTS)) == 8  # A and B of queries and values
-
-
-def test_without_a_checkpoint_there_is_nothing_to_write(tmp_path):
-    run_folder(tmp_path)
-    with pytest.raises(UserError, match="no checkpoint has been saved yet"):
-        adapter_writer(tmp_path)
+def test_a_head_of_masked_words_is_left_out_and_that_is_said(saved, tmp_path, capsys):
+    for weight in (0.0, 0.1):
+        (folder := tmp_path / f"{weight}").mkdir()
+        write = adapter_writer(run_folder(folder, mlm={"weight": weight}))
+        assert ("its head of masked words is left out" in capsys.readouterr().out) == bool(weight)
+        (folder / "out").mkdir()
+        write(folder / "out")
+        assert not saved.others
+        assert len(load_file(folder / "out" / WEIGHTS)) == 8  # A and B of queries and values
+    (tmp_path / "own").mkdir()
+    adapter_writer(run_folder(tmp_path / "own", own_loss={"weight": 1.0}))
+    assert saved.others  # parameters of an objective of one's own are left out
 
 
 def test_the_base_is_named_as_transformers_opens_it(tiny_bert, minilm, tmp_path, monkeypatch, capsys):

@@ -35,33 +35,31 @@ def test_reporters_get_each_line_in_groups_and_the_result_and_are_all_closed(tmp
     (tmp_path / ".metrics.jsonl.tmp").mkdir()
     with pytest.raises(UserError, match="cannot be written"):
         metrics.close()
-    assert (
-        first.got
-        == second.got
-        == [
-            (4, {"train/loss": 0.5, "analysis/anisotropy": 0.25}),
-            "flush",
-            ("finish", 4, {}),
-            ("finish", 3, {"result/best_step": 3, "result/dev/spearman": 70.0}),
-            "close",
-        ]
-    )
+    assert first.got == [
+        (4, {"train/loss": 0.5, "analysis/anisotropy": 0.25}),
+        "flush",
+        ("finish", 4, {}),
+        ("finish", 3, {"result/best_step": 3, "result/dev/spearman": 70.0}),
+        "close",
+    ]
+    assert second.got == first.got
+
+
+def steps(folder):
+    return [json.loads(line)["step"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
 def test_the_first_line_is_there_at_once_and_the_others_before_the_next_checkpoint(tmp_path):
-    def steps():
-        return [json.loads(line)["step"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
-
     metrics = Metrics(tmp_path, None)
     metrics.write(1, {"loss": 1.0})
     metrics.write(2, {"loss": 1.0})
-    assert steps() == [1]
+    assert steps(tmp_path) == [1]
     metrics.flush()
-    assert steps() == [1, 2]
+    assert steps(tmp_path) == [1, 2]
     metrics.close()
     metrics = Metrics(tmp_path, 2)  # resumed
     metrics.write(3, {"loss": 1.0})
-    assert steps() == [1, 2, 3]
+    assert steps(tmp_path) == [1, 2, 3]
     metrics.close()
 
 
@@ -77,12 +75,6 @@ def test_metrics_that_cannot_be_written_are_reported_before_the_next_checkpoint(
     assert json.loads((tmp_path / "metrics.jsonl").read_text()) == {"step": 1, "loss": 1.0}
 
 
-def test_a_damaged_line_of_the_metrics_is_named(tmp_path):
-    (tmp_path / "metrics.jsonl").write_text('{"step": 1}\n{"st\n')
-    with pytest.raises(UserError, match=r"metrics\.jsonl: line 2: not valid JSON.*; remove that line"):
-        Metrics(tmp_path, 1)
-
-
 def test_metrics_go_back_to_the_resumed_step(tmp_path):
     metrics = Metrics(tmp_path, None)
     for step in range(5):
@@ -93,17 +85,17 @@ def test_metrics_go_back_to_the_resumed_step(tmp_path):
     metrics = Metrics(tmp_path, 3)
     metrics.write(4, {"loss": 2.0})
     metrics.close()
-    steps = [json.loads(line)["step"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
-    assert steps == [0, 1, 2, 3, 4]
+    assert steps(tmp_path) == [0, 1, 2, 3, 4]
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1}\n{"st\n')  # damaged, not cut off
+    with pytest.raises(UserError, match=r"metrics\.jsonl: line 2: not valid JSON.*; remove that line"):
+        Metrics(tmp_path, 1)
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1}\n')
     Metrics(tmp_path, None).close()  # nothing to resume from: from the start again
     assert (tmp_path / "metrics.jsonl").read_text() == ""
 
 
-def test_names_are_in_groups():
+def test_names_are_in_groups_and_only_the_numbers_of_a_result_are_reported():
     line = {"loss": 0.5, "eval/dev": 70.0, "analysis": {"anisotropy": 0.25}}
     assert grouped(line) == {"train/loss": 0.5, "eval/dev": 70.0, "analysis/anisotropy": 0.25}
-
-
-def test_only_the_numbers_of_a_result_are_reported():
     result = {"dev": {"spearman": 70.5, "mean": {"pearson": 3}}, "transfer_protocol": "sklearn", "average": None}
     assert numbers_in(result, "result/") == {"result/dev/spearman": 70.5, "result/dev/mean/pearson": 3}

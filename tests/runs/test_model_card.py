@@ -26,15 +26,10 @@ from simcse_jax.runs.model_card import is_test, scores
 from simcse_jax.runs.workdir import resolved
 from simcse_jax.simcse import SimCSE
 
+ENCODER = {"model_type": "bert", "sentence_size": 384, "num_layers": 6, "convolutions": None, "modules": ()}
 HEADLESS = SimpleNamespace(
-    pooler="avg",
-    has_head=False,
-    max_length=128,
-    normalize=False,
-    settings=DEFAULTS,
-    config=SimpleNamespace(
-        model_type="bert", sentence_size=384, num_layers=6, convolutions=None, modules=(), positions="from zero"
-    ),
+    **{"pooler": "avg", "has_head": False, "max_length": 128, "normalize": False, "settings": DEFAULTS},
+    config=SimpleNamespace(**ENCODER, positions="from zero"),
     tokenizer=SimpleNamespace(lowers_first=False),
 )
 
@@ -47,6 +42,15 @@ def a_run(**fields) -> dict:
     versions = {"python": "3.12.1", "simcse_jax": "0.1.0", "jax": "0.10.2"}
     device = {"kind": "TPU v5 lite", "platform": "tpu", "count": 8}
     return {"config": resolved(config), "sha256": {"data.train": "ab" * 32}, "versions": versions, "device": device}
+
+
+def made(run, result=None, name="x", model=HEADLESS, **more) -> str:
+    return model_card.model_card(model, run, result, name, **more)
+
+
+def scored(score: float = 70.0) -> dict:
+    """A result with the same score of each task."""
+    return {task: {"spearman": score, "pairs": 100, "subsets": {}} for task in TASKS}
 
 
 def front_matter(card: str) -> dict:
@@ -68,23 +72,17 @@ def run_snippet(code: str, where: Path, monkeypatch) -> np.ndarray:
 def test_a_card_has_the_recipe(exported, trained, corpus):
     card = (exported / "README.md").read_text()
     described = front_matter(card)
-    assert described["library_name"] == "sentence-transformers"
-    assert described["pipeline_tag"] == "sentence-similarity"
-    assert not {"base_model", "datasets", "license", "model-index"} & set(
-        described
-    )  # folders and files of this machine
+    assert (described["library_name"], described["pipeline_tag"]) == ("sentence-transformers", "sentence-similarity")
+    unknown = {"base_model", "datasets", "license", "model-index"}  # from folders and files of this machine
+    assert not unknown & described.keys()
     spearman = json.loads((trained / "result.json").read_text())["dev"]["spearman"]
     assert f"| dev | {spearman:.2f} | 20 |" in card
     assert "These are the pairs that the checkpoint was chosen by, not a test set." in card
     for line in (
-        "| `data.train` | `train.csv` |",
-        "| `model.init_from` | `tiny-bert` |",
-        "| `model.mlp` | `always` |",
-        "| `train.learning_rate` | `0.001` |",
-        "- Loss: 1 · `info_nce`",
-        "- Seed: 42",
+        "| `data.train` | `train.csv` |", "| `model.init_from` | `tiny-bert` |", "| `model.mlp` | `always` |",
+        "| `train.learning_rate` | `0.001` |", "- Loss: 1 · `info_nce`", "- Seed: 42",
         "32 numbers a sentence, to be compared by cosine. 2 layers, pooler `cls`, then a dense layer with tanh",
-    ):
+    ):  # fmt: skip
         assert line in card
     assert "`model.pooler`" not in card and "parallel" not in card and "log_every" not in card
     run_ = json.loads((trained / "run.json").read_text())
@@ -101,24 +99,15 @@ def test_an_export_does_not_name_folders_of_this_machine(trained, corpus, tmp_pa
     for path in (tmp_path / "model").rglob("*"):
         if path.is_file() and path.suffix != ".safetensors":
             content = path.read_text()
-            assert str(tmp_path.parent) not in content and str(corpus["csv"].parent) not in content, path
-            assert str(Path.home()) not in content, path
+            assert not any(str(own) in content for own in (tmp_path.parent, corpus["csv"].parent, Path.home())), path
     config = json.loads((tmp_path / "model" / "config.json").read_text())
     assert config["hidden_size"] == 32 and "_name_or_path" not in config
-
-
-def test_a_run_without_scores_says_so(trained, tmp_path):
-    workdir = shutil.copytree(trained, tmp_path / "run")
-    (workdir / "result.json").unlink()
-    export(workdir, tmp_path / "model")
-    card = (tmp_path / "model" / "README.md").read_text()
-    assert "The run has no scores" in card and "Spearman" not in card
 
 
 def test_scores_of_test_sets_go_into_the_front_matter():
     result = {task: {"spearman": 70.0 + n, "pairs": 100 + n, "subsets": {}} for n, task in enumerate(TASKS)}
     run_ = a_run(model__init_from="bert-large-uncased", eval__data="/data/SentEval/data/downstream")
-    card = model_card.model_card(HEADLESS, run_, {**result, "average": 73.0, "averages": {"mean": 1}}, "ann/best")
+    card = made(run_, {**result, "average": 73.0, "averages": {"mean": 1}}, "ann/best")
     described = front_matter(card)
     assert described["base_model"] == "bert-large-uncased"
     (index,) = described["model-index"]
@@ -128,22 +117,18 @@ def test_scores_of_test_sets_go_into_the_front_matter():
     assert "| STS-B | 75.00 | 105 |" in card and "| mean | 73.00 |  |" in card
     assert "SentEval's test sets; the checkpoint was chosen on the development set of STS-B." in card
     assert 'SimCSE("ann/best")' in card and "8 × TPU v5 lite" in card
-    some = model_card.model_card(HEADLESS, run_, {"STS12": result["STS12"]}, "ann/best")
-    assert "| mean |" not in some
+    assert "| mean |" not in made(run_, {"STS12": result["STS12"]})
+    card = made(run_)
+    assert "The run has no scores" in card and "Spearman" not in card and "model-index" not in front_matter(card)
 
 
-def test_scores_of_a_development_set_are_not_called_test_scores():
+def test_other_scores_than_of_test_sets_are_not_in_the_front_matter():
     result = {"STSBenchmark": {"spearman": 80.0, "pairs": 1500, "subsets": {}}}
     for fields in ({"eval__tasks": ()}, {"eval__data": "STSBenchmark.tsv"}):
-        card = model_card.model_card(HEADLESS, a_run(**fields), result, "ann/best")
+        card = made(a_run(**fields), result)
         assert "not a test set" in card and "model-index" not in front_matter(card)
-
-
-def test_scores_after_a_post_processing_are_not_those_of_the_model():
     result = {"STS12": {"spearman": 70.0, "pairs": 100, "subsets": {}}, "development": 81.2, "transfer": {"MR": {}}}
-    run_ = a_run()
-    run_["config"]["eval"] |= {"postprocess": "whitening", "postprocess_data": "/home/ann/nli.csv"}
-    card = model_card.model_card(HEADLESS, run_, result, "ann/best")
+    card = made(a_run(eval__postprocess="whitening", eval__postprocess_data="/home/ann/nli.csv"), result)
     assert "went through whitening first, fit on `nli.csv`; this model does not contain it." in card
     assert "| STS12 | 70.00 | 100 |" in card and "model-index" not in front_matter(card)
 
@@ -152,36 +137,33 @@ def test_a_card_knows_all_poolers_and_tasks():
     assert set(model_card.POOLING) == set(POOLERS) and {*model_card.HUB_DATA_SETS, "SICKRelatedness"} == set(TASKS)
 
 
-@pytest.mark.parametrize(
-    ("train", "examples", "expected"),
-    [
+def test_a_data_set_is_named_where_it_is_known():
+    simcse, nli = ["princeton-nlp/datasets-for-simcse"], "data/nli_for_simcse.csv"
+    sts = ["mteb/sickr-sts", *(f"mteb/sts{n}-sts" for n in range(12, 17)), "mteb/stsbenchmark-sts"]
+    for train, examples, expected in (
         ("hf:owner/nli:train", 9, ["owner/nli"]),
         ("hf:/home/ann/nli", 9, None),
-        ("/home/ann/wiki1m_for_simcse.txt", 1_000_000, ["princeton-nlp/datasets-for-simcse"]),
+        ("/home/ann/wiki1m_for_simcse.txt", 1_000_000, simcse),
         ("/home/ann/wiki1m_for_simcse.txt", 10_000, None),  # some of its rows, or another file
-        ("data/nli_for_simcse.csv", 275_600, ["princeton-nlp/datasets-for-simcse"]),
-        ("data/nli_for_simcse.csv", 1_000_000, None),
+        (nli, 275_600, simcse),
+        (nli, 1_000_000, None),
+        (f"{nli},{nli}", 275_600, None),
         ("/home/ann/my_wiki1m_for_simcse.txt", 1_000_000, None),
         ("/home/ann/empty.txt", 0, None),
         ("tfds:snli:train", 9, None),
         ("hf:ann/nli:all,hf:ann/quora", 9, ["ann/nli", "ann/quora"]),
         ("hf:ann/nli,/home/ann/mine.csv", 9, None),
         ("sts:/data/SentEval:STSBenchmark:train", 9, ["mteb/stsbenchmark-sts"]),
-        (
-            "sts:/data/SentEval",
-            9,
-            ["mteb/sickr-sts", *(f"mteb/sts{n}-sts" for n in range(12, 17)), "mteb/stsbenchmark-sts"],
-        ),
-    ],
-)
-def test_a_data_set_is_named_where_it_is_known(train, examples, expected):
-    run_ = a_run(data__train=train) | {"examples": examples}
-    described = front_matter(model_card.model_card(HEADLESS, run_, None, "x"))
-    assert described.get("datasets") == expected and "/home" not in str(described)
+        ("sts:/data/SentEval", 9, sts),
+    ):
+        run_ = a_run(data__train=train) | {"examples": examples}
+        assert model_card.data_sets_of(run_) == (expected or []), train
+        described = front_matter(made(run_))
+        assert described.get("datasets") == expected and "/home" not in str(described), train
 
 
 def test_a_card_of_a_run_without_a_step_claims_no_training():
-    card = model_card.model_card(HEADLESS, a_run(train__epochs=0, train__max_steps=0), None, "x")
+    card = made(a_run(train__epochs=0, train__max_steps=0))
     assert "Nothing was trained: the weights are those" in card and "Made, without training, from" in card
     assert "Loss:" not in card and "Trained from" not in card
 
@@ -190,11 +172,11 @@ def test_a_folder_named_like_an_owner_does_not_hide_what_came_from_the_hub(tmp_p
     monkeypatch.chdir(tmp_path)
     (tmp_path / "owner").mkdir()
     run_ = a_run(model__init_from="owner/model@main", data__train="hf:owner/nli")
-    card = model_card.model_card(HEADLESS, run_ | {"hub": ["model.init_from", "data.train"]}, None, "x")
+    card = made(run_ | {"hub": ["model.init_from", "data.train"]})
     described = front_matter(card)
     assert (described["base_model"], described["datasets"]) == ("owner/model", ["owner/nli"])
     assert "| `model.init_from` | `owner/model@main` |" in card and "- Data: `hf:owner/nli`" in card
-    card = model_card.model_card(HEADLESS, run_ | {"hub": []}, None, "x")
+    card = made(run_ | {"hub": []})
     assert "owner" not in card and "| `model.init_from` | `model@main` |" in card
 
 
@@ -205,28 +187,31 @@ def a_base(folder: Path, fields: str) -> str:
     return str(folder)
 
 
-@pytest.mark.parametrize(
-    ("fields", "expected"),
-    [
-        ("license: apache-2.0\nlanguage: en", {"license": "apache-2.0"}),
-        (
-            "license: other\nlicense_name: own\nlicense_link: https://example.org/own",
-            {"license": "other", "license_name": "own", "license_link": "https://example.org/own"},
-        ),
-        ("license: other\nlicense_name: own\nlicense_link: LICENSE", {"license": "other", "license_name": "own"}),
-        ("language: en", {}),
-        ("license: [mit, gpl]", {}),
-        ("license: {", {}),  # YAML that cannot be read
-    ],
-)
-def test_the_licence_is_that_of_the_base_model_s_card(tmp_path, fields, expected):
-    base = a_base(tmp_path / "base", fields)
-    card = model_card.model_card(HEADLESS, a_run(model__init_from=base), None, "x")
+def test_the_licence_is_that_of_the_base_model_s_card_or_what_is_given(tmp_path):
+    own, link = {"license": "other", "license_name": "own"}, "license_link: "
+    other = "license: other\nlicense_name: own\n"
+    for number, (fields, expected) in enumerate(
+        [
+            ("license: apache-2.0\nlanguage: en", {"license": "apache-2.0"}),
+            (f"{other}{link}https://example.org/own", own | {"license_link": "https://example.org/own"}),
+            (f"{other}{link}LICENSE", own),
+            ("language: en", {}),
+            ("license: [mit, gpl]", {}),
+            ("license: {", {}),  # YAML that cannot be read
+        ]
+    ):
+        base = a_base(tmp_path / f"base{number}", fields)
+        assert model_card.license_of(base) == expected
+    for gone in ("/home/ann/gone", "package:no_such_package", "no name"):
+        assert model_card.license_of(gone) == {}
+    run_ = a_run(model__init_from=str(tmp_path / "base0"))
+    card = made(run_)
     described = front_matter(card)
-    assert {name: value for name, value in described.items() if name.startswith("license")} == expected
-    assert "base_model" not in described and str(tmp_path) not in card
-    given = model_card.model_card(HEADLESS, a_run(model__init_from=base), None, "x", given={"license": "mit"})
-    assert front_matter(given)["license"] == "mit"
+    assert described["license"] == "apache-2.0" and "base_model" not in described and str(tmp_path) not in card
+    assert front_matter(made(run_, given={"license": "mit"}))["license"] == "mit"
+    fields = {"base_model": "ann/other", "language": ["no", "en"]}
+    given = front_matter(made(a_run(model__init_from="ann/base"), given=fields))
+    assert (given["base_model"], given["language"]) == ("ann/other", ["no", "en"])  # no: Norwegian, not False
 
 
 def test_the_licence_of_a_hub_s_model_is_read_from_the_client_s_cache(tmp_path, monkeypatch):
@@ -235,31 +220,15 @@ def test_the_licence_of_a_hub_s_model_is_read_from_the_client_s_cache(tmp_path, 
     (repository / "refs").mkdir()
     (repository / "refs" / "main").write_text("abc")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    described = front_matter(model_card.model_card(HEADLESS, a_run(model__init_from="ann/base"), None, "x"))
+    described = front_matter(made(a_run(model__init_from="ann/base")))
     assert (described["license"], described["base_model"]) == ("mit", "ann/base")
-    described = front_matter(model_card.model_card(HEADLESS, a_run(model__init_from="ann/other"), None, "x"))
+    described = front_matter(made(a_run(model__init_from="ann/other")))
     assert "license" not in described and described["base_model"] == "ann/other"
 
 
-def test_what_is_given_counts_more_than_what_the_run_knows():
-    fields = {"base_model": "ann/other", "language": ["no", "en"]}
-    given = front_matter(model_card.model_card(HEADLESS, a_run(model__init_from="ann/base"), None, "x", given=fields))
-    assert (given["base_model"], given["language"]) == ("ann/other", ["no", "en"])  # no: Norwegian, not False
-
-
-def test_no_licence_is_made_up():
-    for base in ("/home/ann/gone", "package:no_such_package", "no name"):
-        assert model_card.license_of(base) == {}
-
-
 def test_the_hub_s_client_reads_the_front_matter(tmp_path):
-    result = {task: {"spearman": 70.0, "pairs": 100, "subsets": {}} for task in TASKS}
-    run_ = a_run(
-        model__init_from="ann/base@v1", data__train="hf:owner/nli:train", eval__data="/data/SentEval/data/downstream"
-    )
-    (tmp_path / "README.md").write_text(
-        model_card.model_card(HEADLESS, run_, result, "ann/best", given={"license": "apache-2.0"})
-    )
+    run_ = a_run(model__init_from="ann/base@v1", data__train="hf:owner/nli:train", eval__data="/data/SentEval")
+    (tmp_path / "README.md").write_text(made(run_, scored(), "ann/best", given={"license": "apache-2.0"}))
     fields = metadata_load(tmp_path / "README.md")
     data = ModelCard.load(tmp_path / "README.md").data
     assert isinstance(data, ModelCardData) and fields is not None
@@ -270,25 +239,21 @@ def test_the_hub_s_client_reads_the_front_matter(tmp_path):
 
 def test_a_part_of_the_embeddings_has_its_own_scores():
     """Those of all elements would promise too much: the hub lists what the front matter has."""
-
-    def scored(score: float) -> dict:
-        return {task: {"spearman": score, "pairs": 100, "subsets": {}} for task in TASKS}
-
     run_ = a_run(eval__data="/data/SentEval/data/downstream")
     model = SimpleNamespace(**vars(HEADLESS) | {"settings": DEFAULTS._replace(truncate_dim=64)})
-    card = model_card.model_card(model, run_, scored(84.0) | {"truncated": {"64": scored(70.0)}}, "ann/best")
+    card = made(run_, scored(84.0) | {"truncated": {"64": scored(70.0)}}, model=model)
     (entry,) = front_matter(card)["model-index"]
     assert {metric["value"] for result in entry["results"] for metric in result["metrics"]} == {70.0}
     assert "all 384 numbers; this model gives the first 64, whose scores stand below" in card
     assert "embeddings = embeddings[:, :64]" in snippets(card)["transformers"]
-    without = model_card.model_card(model, run_, scored(84.0), "ann/best")
+    without = made(run_, scored(84.0), model=model)
     assert "model-index" not in front_matter(without) and "the first 64, which were not scored." in without
-    whole = model_card.model_card(HEADLESS, run_, scored(84.0), "ann/best")
+    whole = made(run_, scored(84.0))
     assert "[:, :" not in whole and "this model gives" not in whole
 
 
 def test_a_revision_is_asked_for_everywhere():
-    found = snippets(model_card.model_card(HEADLESS, a_run(), None, "ann/best", "v2"))
+    found = snippets(made(a_run(), name="ann/best", revision="v2"))
     assert 'SentenceTransformer("ann/best", revision="v2")' in found["sentence-transformers"]
     assert found["transformers"].count('"ann/best", revision="v2"') == 2
     assert 'SimCSE("ann/best@v2")' in found["simcse_jax"]
@@ -302,30 +267,12 @@ def test_our_snippet_runs(exported, trained, monkeypatch):
 
 
 CASES = [
-    ("bert", "cls", True),
-    ("roberta", "cls", False),
-    ("bert", "cls_before_pooler", False),
-    ("roberta", "avg", True),
-    ("bert", "avg", False),
-    ("bert", "avg_top2", False),
-    ("roberta", "avg_first_last", False),
-    ("bert", "avg_static_last", False),
-    ("bert", "max", False),
-    ("roberta", "avg_sqrt", False),
-    ("bert", "avg_weighted", False),
-    ("mpnet", "last", True),
-    ("mpnet", "avg", False),
-    ("mpnet", "cls", True),
-    ("distilbert", "avg", False),
-    ("distilbert", "cls", True),
-    ("distilbert", "avg_top2", True),
-    ("electra", "cls", True),
-    ("albert", "cls", True),
-    ("albert", "avg", False),
-    ("bert", "mask_token", False),
-    ("distilbert", "mask_token", True),
+    ("bert", "cls", True), ("bert", "cls_before_pooler", False), ("bert", "avg_top2", False), ("bert", "max", False),
+    ("roberta", "avg_first_last", True), ("bert", "avg_static_last", False), ("roberta", "avg_sqrt", False),
+    ("bert", "avg_weighted", False), ("mpnet", "last", True), ("distilbert", "cls", True), ("electra", "cls", True),
+    ("albert", "avg", False), ("distilbert", "mask_token", True),
     ("qwen3", "last", False),  # whose tokenizer pads on the left
-]
+]  # fmt: skip
 
 
 @pytest.mark.slow
@@ -344,7 +291,7 @@ def test_the_snippets_of_all_three_libraries_run(model_type, pooler, has_head, t
         model = dataclasses.replace(model, template="the cat [X] sat on [MASK].")
     (tmp_path / "export").mkdir()
     write_model(model, tmp_path / "export")
-    found = snippets(model_card.model_card(model, a_run(), None, "export"))
+    found = snippets(made(a_run(), name="export", model=model))
     assert list(found) == ["sentence-transformers", "transformers", "simcse_jax"]
     ours = run_snippet(found["simcse_jax"], tmp_path, monkeypatch)
     assert ours.shape == (3, 32) and ("torch.tanh" in found["transformers"]) == has_head
@@ -353,58 +300,31 @@ def test_the_snippets_of_all_three_libraries_run(model_type, pooler, has_head, t
 
 
 @pytest.mark.slow
-def test_the_snippets_of_a_model_with_settings_of_its_own(tmp_path, monkeypatch):
-    """Normalize, and a prompt before each sentence."""
+@pytest.mark.parametrize("lowers", [False, True])
+def test_the_snippets_of_a_model_with_settings_of_its_own(lowers, tmp_path, monkeypatch):
+    """Normalize and a prompt, or lower letters (RoBERTa's normalizer is not that of its files) and a part of all."""
     pytest.importorskip("torch")
     pytest.importorskip("sentence_transformers")
-    source = support.write_model(tmp_path / "source", "bert")
-    settings = Settings({"query": "the ", "document": ""}, "query", "dot")
-    model = dataclasses.replace(load(str(source)), pooler="avg", normalize=True, settings=settings)
+    (source := tmp_path / "source").mkdir()
+    if lowers:
+        support.write_model(source, "roberta", vocab_size=write_byte_level(source))
+        write_byte_level(source)
+        write_json(source / "sentence_bert_config.json", {"max_seq_length": 32, "do_lower_case": True})
+        fields = {"settings": DEFAULTS._replace(truncate_dim=9)}
+    else:
+        support.write_model(source, "bert")
+        fields = {"settings": Settings({"query": "the ", "document": ""}, "query", "dot"), "normalize": True}
+    model = dataclasses.replace(load(str(source)), pooler="avg", **fields)
     (tmp_path / "export").mkdir()
     write_model(model, tmp_path / "export")
-    card = model_card.model_card(model, a_run(), None, "export")
-    found = snippets(card)
-    assert "32 numbers a sentence, to be compared by dot product." in card
-    ours, *others = (run_snippet(code, tmp_path, monkeypatch) for code in reversed(found.values()))
-    np.testing.assert_allclose(np.linalg.norm(ours, axis=1), 1, atol=1e-5)
+    card = made(a_run(), name="export", model=model)
+    assert ("sentence.lower()" in card) == lowers and ("[:, :9]" in card) == lowers
+    assert ("32 numbers a sentence, to be compared by dot product." in card) != lowers
+    ours, *others = (run_snippet(code, tmp_path, monkeypatch) for code in reversed(snippets(card).values()))
+    assert ours.shape == (3, 9 if lowers else 32)
+    assert np.allclose(np.linalg.norm(ours, axis=1), 1, atol=1e-5) != lowers
     for theirs in others:
         np.testing.assert_allclose(theirs, ours, atol=1e-5)
-
-
-@pytest.mark.slow
-def test_an_export_lowers_letters_and_cuts_embeddings_as_its_source(tmp_path, monkeypatch):
-    """transformers makes RoBERTa's normalizer itself, whatever `tokenizer.json` says."""
-    library = pytest.importorskip("sentence_transformers")
-    source = tmp_path / "source"
-    source.mkdir()
-    support.write_model(source, "roberta", vocab_size=write_byte_level(source))
-    write_byte_level(source)
-    pooling = {"word_embedding_dimension": 32, "pooling_mode_mean_tokens": True}
-    modules = [("Transformer", ""), ("Pooling", "1_Pooling")]
-    types = "sentence_transformers.models"
-    (source / "1_Pooling").mkdir()
-    write_json(source / "1_Pooling" / "config.json", pooling)
-    write_json(
-        source / "modules.json",
-        [{"idx": n, "name": str(n), "path": path, "type": f"{types}.{kind}"} for n, (kind, path) in enumerate(modules)],
-    )
-    write_json(source / "sentence_bert_config.json", {"max_seq_length": 32, "do_lower_case": True})
-    write_json(source / "config_sentence_transformers.json", {"truncate_dim": 9})
-    model = load(str(source))
-    (tmp_path / "export").mkdir()
-    write_model(model, tmp_path / "export")
-    found = snippets(model_card.model_card(model, a_run(), None, "export"))
-    ours = SimCSE(str(source)).encode(["A man plays the guitar.", "The CAT"])
-    expected = library.SentenceTransformer(str(source)).encode(["A man plays the guitar.", "The CAT"])
-    lowered = SimCSE(str(source)).encode(["a man plays the guitar.", "the cat"])
-    assert ours.shape == (2, 9)
-    np.testing.assert_allclose(ours, expected, atol=1e-5)
-    np.testing.assert_array_equal(ours, lowered)
-    theirs = library.SentenceTransformer(str(tmp_path / "export")).encode(["A man plays the guitar.", "The CAT"])
-    np.testing.assert_allclose(theirs, expected, atol=1e-5)
-    embeddings = [run_snippet(code, tmp_path, monkeypatch) for code in found.values()]
-    for each in embeddings[1:]:
-        np.testing.assert_allclose(each, embeddings[0], atol=1e-5)
 
 
 FOUND = {"ndcg@10": 31.25, "recall@100": 60.0, "queries": 300, "documents": 5183, "corpus": 5183, "sha256": "0"}
@@ -414,66 +334,59 @@ def run(**fields):
     return {"config": {"eval": fields}}
 
 
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
+def test_what_chose_the_checkpoint():
+    """Of rows held out, all are a test set where no checkpoint was chosen."""
+    result = {"retrieval": {"scifact": FOUND}, "retrieval_average": {}}
+    for fields, words in (
         ({}, "the development set of STS-B"),
         ({"data": "SentEval", "development": "sickr"}, "the development set of SICK-R"),
         ({"data": "dev.tsv"}, "a file of graded pairs"),
         ({"data": "dev.tsv", "development": "retrieval"}, "the judgements `dev` of retrieval"),
         ({"development": "retrieval", "retrieval": {"development": "train"}}, "the judgements `train` of retrieval"),
-    ],
-)
-def test_what_chose_the_checkpoint(fields, words):
-    result = {"retrieval": {"scifact": FOUND}, "retrieval_average": {}}
-    assert f"the checkpoint was chosen on {words}." in scores(run(**fields), result)
-
-
-@pytest.mark.parametrize(
-    ("every", "words"),
-    [
+    ):
+        assert f"the checkpoint was chosen on {words}." in scores(run(**fields), result)
+    result = {"retrieval": {"held_out": FOUND}, "retrieval_average": {}}
+    for every, words in (
         (0, "no checkpoint was chosen: it is that of the last step."),
         (50, "the checkpoint was chosen on other rows held out of the training data."),
-    ],
-)
-def test_what_is_said_of_rows_held_out(every, words):
-    """Where no checkpoint was chosen, all of them are a test set."""
-    held = {"config": {"eval": {"every": every}, "data": {"held_out": 0.1}}}
-    result = {"retrieval": {"held_out": FOUND}, "retrieval_average": {}}
-    assert words in scores(held, result)
-    pairs = {"held_out": {"spearman": 70.0, "pairs": 9}}
-    assert ("no checkpoint was chosen" in scores(held, pairs)) == (not every)
+    ):
+        held = {"config": {"eval": {"every": every}, "data": {"held_out": 0.1}}}
+        assert words in scores(held, result)
+        pairs = {"held_out": {"spearman": 70.0, "pairs": 9}}
+        assert ("no checkpoint was chosen" in scores(held, pairs)) == (not every)
+        held["config"]["eval"]["against_start"] = True
+        assert ("chosen by the other half of them" in scores(held, pairs)) == bool(every)
 
 
-@pytest.mark.parametrize(("data", "of_test"), [("data/senteval-1.0", True), ("a.b/SentEval", True), ("dev.tsv", False)])
-def test_a_folder_s_name_may_have_a_dot(data, of_test):
-    config = {"eval": {"data": data, "tasks": ["STSBenchmark"]}}
-    assert is_test(config, "STSBenchmark") is of_test
+def test_a_folder_s_name_may_have_a_dot():
+    for data, of_test in (("data/senteval-1.0", True), ("a.b/SentEval", True), ("dev.tsv", False)):
+        assert is_test({"eval": {"data": data, "tasks": ["STSBenchmark"]}}, "STSBenchmark") is of_test
 
 
 def test_retrieval_has_a_table_of_its_own():
     found = {"scifact": FOUND, "other": FOUND | {"ndcg@10": 1.0, "documents": 900}}
-    result = {"retrieval": found, "retrieval_average": {"ndcg@10": 16.1}}
-    text = scores(run(development="retrieval"), result)
-    assert text.splitlines()[2] == "| data | nDCG@10 | Recall@100 | queries | documents |"
-    assert text.splitlines()[-2:] == [
-        "| scifact | 31.25 | 60.00 | 300 | 5183 |",
-        "| other | 1.00 | 60.00 | 300 | 900 of 5183 |",
-    ]
-    both = scores(run(data="dev.tsv", development="retrieval"), {"dev": {"spearman": 70.0, "pairs": 9}} | result)
+    result, graded = {"retrieval": found, "retrieval_average": {"ndcg@10": 16.1}}, {"spearman": 70.0, "pairs": 9}
+    lines = scores(run(development="retrieval"), result).splitlines()
+    assert lines[2] == "| data | nDCG@10 | Recall@100 | queries | documents |"
+    assert lines[-2:] == ["| scifact | 31.25 | 60.00 | 300 | 5183 |", "| other | 1.00 | 60.00 | 300 | 900 of 5183 |"]
+    both = scores(run(data="dev.tsv", development="retrieval"), {"dev": graded} | result)
     assert "No published test set; the checkpoint was chosen on the judgements `dev` of retrieval." in both
     assert both.index("| dev | 70.00 | 9 |") < both.index("| scifact |")
     own = {"split": "dev", "development": "dev", "storage": "bfloat16"}
     text = scores(run(development="retrieval", retrieval=own), result)
     assert "on the judgements `dev`, with documents' embeddings in bfloat16. These are the judgements that the" in text
     assert "not a test set" in text and "not a test set" not in scores(run(retrieval=own), result)
-    pairs = scores(run(data="retrieval.tsv"), {"retrieval": {"spearman": 70.0, "pairs": 9}})
+    pairs = scores(run(data="retrieval.tsv"), {"retrieval": graded})
     assert "| retrieval | 70.00 | 9 |" in pairs and "trec_eval" not in pairs
     assert "has no scores" in scores(run(), None)
 
 
-@pytest.mark.parametrize(("measure", "start"), [("nDCG@10 × 100", "nDCG@10 × 100: before"), (None, "Before")])
-def test_the_comparison_with_the_start_names_its_measure(measure, start):
-    against = {"before": 30.0, "after": 35.5, "low": 4.0, "high": 7.25} | ({"measure": measure} if measure else {})
-    (text,) = model_card.against_start({"against_start": against, "best_step": 10})
-    assert text.startswith(f"{start} training 30.00, after it 35.50: +5.50, with a 95% interval from +4.00 to +7.25 ")
+def test_the_comparison_with_the_start_names_its_measure():
+    against = {"before": 30.0, "after": 35.5, "low": 4.0, "high": 7.25}
+    for measured, start in (({"measure": "nDCG@10 × 100"}, "nDCG@10 × 100: before"), ({}, "Before")):
+        (text,) = model_card.against_start({"against_start": against | measured, "best_step": 10})
+        said = f"{start} training 30.00, after it 35.50: +5.50, with a 95% interval from +4.00 to +7.25 "
+        assert text.startswith(said) and "no better" not in text
+        (text,) = model_card.against_start({"against_start": against | measured, "best_step": 0})
+        assert text.startswith(said) and "Training made it no better" in text
+    assert model_card.against_start(None) == model_card.against_start({"best_step": 10}) == []

@@ -34,119 +34,86 @@ def test_a_run_of_an_earlier_version_is_as_it_was():
     assert check_run(changed("config/new", {"field": [1]}), "run.json")["config"]["new"] == {"field": [1]}
 
 
-@pytest.mark.parametrize(
-    ("path", "values", "message"),
-    [
-        ("config", WRONG, "config"),
-        ("config/seed", [value for value in WRONG if value != 10**30], r"config\.seed is"),
-        ("config/model", WRONG, r"config\.model"),
-        ("config/model/pooler", [*WRONG, "", "mean"], r"config\.model\.pooler"),
-        ("config/eval/pooler", [*(value for value in WRONG if value != {}), "mean"], r"config\.eval\.pooler"),
-        ("config/model/mlp", [*WRONG, "sometimes"], r"config\.model\.mlp"),
-        ("config/model/num_layers", [-1, "1", 0.0], r"config\.model\.num_layers"),
-        ("config/model/init_from", [3, ""], r"config\.model\.init_from"),
-        ("config/model/lora", [5, None, "x", {}, {"rank": 2}], r"config\.model\.lora\..* is missing"),
-        ("config/model/freeze", [5, {"layers": 1}], r"config\.model\.freeze\.embeddings is missing"),
-        ("config/objective", [None, "x", [1]], "objective"),
-        ("config/objective/info_nce", [3, None], r"config\.objective\.info_nce is not an object"),
-        ("config/objective/mlm/weight", ["0.1", None, True], r"config\.objective\.mlm\.weight is"),
-        ("config/matryoshka", [3, "x", [1], {"dimensions": [8]}], r"matryoshka"),
-        ("config/data/train", [3, None], r"config\.data\.train is"),
-        ("config/eval/tasks", ["STS12", [3], None], r"config\.eval\.tasks is"),
-        ("config/a.b", [3], r"config\.a\.b is not the name of a field"),
-        ("config/deep", [DEEP], r"config\.deep\.a.* is not the name of a field"),
-        ("model", WRONG, r"model|max_length"),
-        ("model/max_length", [value for value in WRONG if value != 10**30] + [2], r"model\.max_length is"),
-        ("sha256", [None, 3, [1], {"data.train": 3}], "sha256"),
-        ("versions", ["x", 3, [1], {"jax": 3}, None], "versions"),
-        ("device", ["x", 3, {"count": None}], "device"),
-        ("hub", ["x", 3, {"a": 1}], "hub is not a list"),
-        ("examples", ["x", None, 3.5], "examples not a whole number"),
-    ],
-)
+DAMAGED = [
+    ("config", WRONG, "config"),
+    ("config/seed", [value for value in WRONG if value != 10**30], r"config\.seed is"),
+    ("config/model", WRONG, r"config\.model"),
+    ("config/model/pooler", [*WRONG, "", "mean"], r"config\.model\.pooler"),
+    ("config/eval/pooler", [*(value for value in WRONG if value != {}), "mean"], r"config\.eval\.pooler"),
+    ("config/model/mlp", [*WRONG, "sometimes"], r"config\.model\.mlp"),
+    ("config/model/num_layers", [-1, "1", 0.0], r"config\.model\.num_layers"),
+    ("config/model/init_from", [3, ""], r"config\.model\.init_from"),
+    ("config/model/lora", [5, None, "x", {}, {"rank": 2}], r"config\.model\.lora\..* is missing"),
+    ("config/model/freeze", [5, {"layers": 1}], r"config\.model\.freeze\.embeddings is missing"),
+    ("config/objective", [None, "x", [1]], "objective"),
+    ("config/objective/info_nce", [3, None], r"config\.objective\.info_nce is not an object"),
+    ("config/objective/mlm/weight", ["0.1", None, True], r"config\.objective\.mlm\.weight is"),
+    ("config/matryoshka", [3, "x", [1], {"dimensions": [8]}], r"matryoshka"),
+    ("config/data/train", [3, None], r"config\.data\.train is"),
+    ("config/eval/tasks", ["STS12", [3], None], r"config\.eval\.tasks is"),
+    ("config/a.b", [3], r"config\.a\.b is not the name of a field"),
+    ("config/deep", [DEEP], r"config\.deep\.a.* is not the name of a field"),
+    ("model", WRONG, r"model|max_length"),
+    ("model/max_length", [value for value in WRONG if value != 10**30] + [2], r"model\.max_length is"),
+    ("sha256", [None, 3, [1], {"data.train": 3}], "sha256"),
+    ("versions", ["x", 3, [1], {"jax": 3}, None], "versions"),
+    ("device", ["x", 3, {"count": None}], "device"),
+    ("hub", ["x", 3, {"a": 1}], "hub is not a list"),
+    ("examples", ["x", None, 3.5], "examples not a whole number"),
+]
+
+
+@pytest.mark.parametrize(("path", "values", "message"), DAMAGED, ids=[path for path, *_ in DAMAGED])
 def test_a_damaged_run_is_refused_with_the_place(path, values, message):
     for value in values:
         with pytest.raises(UserError, match=rf"^run\.json: damaged: .*{message}"):
             check_run(changed(path, value), "run.json")
 
 
-@pytest.mark.parametrize(
-    "result",
-    [
+def test_a_result_is_as_it_was():
+    task = {"spearman": 1, "pairs": 3, "mean": {"spearman": 1.5}}
+    transfer = {"MR": {"dev_accuracy": 1.5}, "CR": {"accuracy": 80, "folds": [{"accuracy": 80}]}}
+    for result in (
         {},
-        {
-            "average": 1.5,
-            "STS12": {"spearman": 1, "pairs": 3, "mean": {"spearman": 1.5}},
-            "transfer": {"MR": {"dev_accuracy": 1.5}, "CR": {"accuracy": 80, "folds": [{"accuracy": 80}]}},
-            "transfer_protocol": "pytorch",
-        },
+        {"average": 1.5, "STS12": task, "transfer": transfer, "transfer_protocol": "pytorch"},
         {"average": None, "development": float("nan")},
         {"retrieval": RETRIEVED, "retrieval_average": {"mrr@5": 3.5}},
         {"retrieval": {"spearman": 70.5, "pairs": 9}},
-    ],
-)
-def test_a_result_is_as_it_was(result):
-    assert check_result(result, "result.json") is result
+    ):
+        assert check_result(result, "result.json") is result
 
 
-@pytest.mark.parametrize(
-    "result",
-    [
-        {"average": "1.5"},
-        {"STS12": {}},
-        {"STS12": {"spearman": "1"}},
-        {"STS12": [1]},
-        {"STS12": {"spearman": 1, "pairs": 3, "pearson": "1"}},
-        {"STS12": {"spearman": 1, "pairs": 3, "wmean": {"spearman": None}}},
-        {"STS12": {"spearman": 1, "pairs": 3, "mean": [1]}},
-        {"transfer": {"MR": 3}},
-        {"transfer": {"MR": {"accuracy": "80"}}},
-        {"transfer": {"MR": {"dev_accuracy": None}}},
-        {"transfer": 3.0, "average": [1]},
-        {"transfer_protocol": ["pytorch"]},
-        {"retrieval": 3.0, "retrieval_average": {}},
-        {"retrieval": {"tiny": [1]}, "retrieval_average": {}},
-        {"retrieval": {"tiny": {"queries": 1}}, "retrieval_average": {}},
-        {"retrieval": {"tiny": RETRIEVED["tiny"] | {"mrr@5": "3"}}, "retrieval_average": {}},
-        {"retrieval": RETRIEVED},
-        {"retrieval_average": 3.0},
-        {"retrieval_average": {"mrr@5": None}},
-    ],
-)
-def test_a_damaged_result_is_refused(result):
-    with pytest.raises(UserError, match=r"^result\.json: damaged: "):
-        check_result(result, "result.json")
+def test_a_damaged_result_is_refused():
+    scores = {"spearman": 1, "pairs": 3}
+    tiny, averages = RETRIEVED["tiny"], {"retrieval_average": {}}
+    for result in (
+        {"average": "1.5"}, {"STS12": {}}, {"STS12": {"spearman": "1"}}, {"STS12": [1]},
+        {"STS12": scores | {"pearson": "1"}}, {"STS12": scores | {"mean": [1]}},
+        {"STS12": scores | {"wmean": {"spearman": None}}}, {"transfer": {"MR": 3}},
+        {"transfer": {"MR": {"accuracy": "80"}}}, {"transfer": {"MR": {"dev_accuracy": None}}},
+        {"transfer": 3.0, "average": [1]}, {"transfer_protocol": ["pytorch"]}, {"retrieval": 3.0} | averages,
+        {"retrieval": {"tiny": [1]}} | averages, {"retrieval": {"tiny": {"queries": 1}}} | averages,
+        {"retrieval": {"tiny": tiny | {"mrr@5": "3"}}} | averages, {"retrieval": RETRIEVED},
+        {"retrieval_average": 3.0}, {"retrieval_average": {"mrr@5": None}},
+    ):  # fmt: skip
+        with pytest.raises(UserError, match=r"^result\.json: damaged: "):
+            check_result(result, "result.json")
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        {},
-        {"step": "1"},
-        {"step": 1.0},
-        {"step": -1},
-        {"step": True},
-        {"step": 10**30},
-        {"step": 1, "loss": "x"},
-        {"step": 1, "loss": None},
-        {"step": 1, "analysis": 3},
-        {"step": 1, "analysis": {"l2_norm": float("nan")}},
-        {"step": 1, "analysis": {"anisotropy": "x"}},
-        {"step": 1, "singular_values": 1.0},
-        {"step": 1, "singular_values": [1.0, "x"]},
-        {"step": 1, "singular_values": [1.0, float("nan")]},
-    ],
-)
-def test_a_damaged_line_is_refused(line, tmp_path):
-    with pytest.raises(UserError, match=r"^line: damaged: "):
-        check_line(line, "line")
-    (tmp_path / "metrics.jsonl").write_text('{"step": 1, "loss": NaN}\n' + json.dumps(line) + "\n")
+def test_a_damaged_line_is_refused(tmp_path):
+    values = [("loss", "x"), ("loss", None), ("analysis", 3), ("analysis", {"l2_norm": float("nan")})]
+    values += [("analysis", {"anisotropy": "x"})] + [("singular_values", x) for x in (1.0, [1.0, "x"], [float("nan")])]
+    lines = [{}, *({"step": step} for step in ("1", -1, True, 10**30)), *({"step": 1, name: x} for name, x in values)]
+    for line in lines:
+        with pytest.raises(UserError, match=r"^line: damaged: "):
+            check_line(line, "line")
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1, "loss": NaN}\n{"step": -1}\n')
     with pytest.raises(UserError, match=r"metrics\.jsonl: line 2: damaged: .*; remove that line$"):
         read_metrics(tmp_path)
 
 
-@pytest.mark.parametrize("content", [b"\xff\xfe{\x00", b"[1]\n", b"[" * 10**5 + b"\n", b'{"\\ud800": 1}\n', b"\n"])
-def test_metrics_of_another_kind_are_refused(content, tmp_path):
-    (tmp_path / "metrics.jsonl").write_bytes(content)
-    with pytest.raises(UserError, match=r"metrics\.jsonl: (line 1: (not|holds a broken) .*; remove |not UTF-8)"):
-        read_metrics(tmp_path)
+def test_metrics_of_another_kind_are_refused(tmp_path):
+    for content in (b"\xff\xfe{\x00", b"[1]\n", b"[" * 10**5 + b"\n", b'{"\\ud800": 1}\n', b"\n"):
+        (tmp_path / "metrics.jsonl").write_bytes(content)
+        with pytest.raises(UserError, match=r"metrics\.jsonl: (line 1: |not UTF-8)"):
+            read_metrics(tmp_path)

@@ -34,9 +34,9 @@ def config_of(objective=ALL, seed=5, mlp="train", dual_encoder=False):
     return config_dict.ConfigDict({"seed": seed, "model": fields, "objective": objective})
 
 
-@pytest.mark.parametrize("mlp", ["train", "none"])
-@pytest.mark.parametrize("dual_encoder", [False, True])
-@pytest.mark.parametrize("objective", [{}, ALL], ids=["none", "all"])
+@pytest.mark.parametrize(
+    ("objective", "dual_encoder", "mlp"), [({}, False, "train"), (ALL, True, "train"), (ALL, False, "none")]
+)
 def test_the_shapes_are_those_of_the_initial_parameters(model, objective, dual_encoder, mlp):
     config = config_of(objective, mlp=mlp, dual_encoder=dual_encoder)
     params = initial_params(config, model)
@@ -57,9 +57,6 @@ def test_checkpoints_name_them_so(model):
 def test_a_run_older_than_a_field_has_it_off(model):
     run = {"model": {"mlp": "none"}, "objective": {"info_nce": {"weight": 1.0}}}
     assert split_shapes(model.config, run)[0].keys() == model.params.keys()
-
-
-def test_a_run_says_whether_its_encoder_uses_kernels(model):
     for fields, expected in (({}, False), ({"attention_kernels": True}, True), ({"attention_kernels": False}, False)):
         run = {"pooler": "cls", "mlp": "none", **fields}
         assert computed_as(run, model.config).attention_kernels == expected
@@ -90,9 +87,8 @@ def test_the_model_s_own_head_and_language_model_are_trained_further(model, caps
     assert "tiny: has no language-model head; objective.mlm starts with a fresh one" in capsys.readouterr().out
     size = model.config.hidden_size
     head = {"head.kernel": np.full((size, size), 2.0, np.float32), "head.bias": np.ones(size, np.float32)}
-    language_model = {
-        name: np.asarray(value) + 1 for name, value in fresh_head(model.config, jax.random.key(1)).items()
-    }
+    fresh = fresh_head(model.config, jax.random.key(1))
+    language_model = {name: np.asarray(value) + 1 for name, value in fresh.items()}
     own = dataclasses.replace(model, params=model.params | head, language_model=language_model)
     params = initial_params(config_of(dual_encoder=True), own)
     assert capsys.readouterr().out.split("\n")[:-1] == ["tiny: its own head is trained further"]
@@ -113,7 +109,7 @@ def test_a_projector_and_a_discriminator_are_trained_too(model):
     assert {name: value.shape for name, value in params.items()} == {name: x.shape for name, x in shapes.items()}
     plain = split_shapes(model.config, config_of({}, dual_encoder=True))[0].keys()
     own = {f"projector.{part}" for part in ("layers.0.kernel", "norms.0.scale", "norms.0.bias", "layers.1.kernel")}
-    own |= {f"replaced_token_detection.{part}" for part in ("kernel", "bias")}
+    own |= {"replaced_token_detection.kernel", "replaced_token_detection.bias"}
     assert params.keys() - plain == own | {f"discriminator.{name}" for name in model.params}
     for name, value in model.params.items():
         np.testing.assert_array_equal(params[f"discriminator.{name}"], value)
@@ -121,12 +117,6 @@ def test_a_projector_and_a_discriminator_are_trained_too(model):
     key = jax.random.fold_in(jax.random.key(5, impl="threefry2x32"), 0x68656169)
     drawn = jax.random.normal(jax.random.fold_in(key, 0), kernel.shape)
     np.testing.assert_array_equal(kernel, 0.02 * drawn)
-
-
-def test_a_run_without_widths_has_no_convolutions():
-    fields = {"widths": ["1", "3"], "channels": 8, "activation": "relu"}
-    assert convolutions_of({"convolutions": fields}) == Convolutions((1, 3), 8, "relu")
-    assert convolutions_of({}) is None and convolutions_of({"convolutions": fields | {"widths": ()}}) is None
 
 
 def model_config(**fields):
@@ -140,6 +130,9 @@ def encoder_of(kind="bert"):
 
 
 def test_the_fields_become_a_part_of_the_encoder():
+    fields = {"widths": ["1", "3"], "channels": 8, "activation": "relu"}
+    assert convolutions_of({"convolutions": fields}) == Convolutions((1, 3), 8, "relu")
+    assert convolutions_of({}) is None and convolutions_of({"convolutions": fields | {"widths": ()}}) is None
     encoder = encoder_of()
     assert state.partial_of(default_config().model, encoder) is None and state.partial_of({}, encoder) is None
     assert not state.model_has_lora({}) and state.model_has_lora(model_config(lora__rank=1).model)
@@ -148,33 +141,23 @@ def test_the_fields_become_a_part_of_the_encoder():
     assert found == Partial(False, 1, Lora(4, 2.0, (Site("qkv", 0, 3), Site("qkv", 2, 3)))) and found.lora.scale == 0.5
 
 
-@pytest.mark.parametrize(
-    ("kind", "fields", "said"),
-    [
-        ("bert", {"freeze__layers": 3}, r"freeze\.layers=3: .* has 2 layers"),
-        ("bert", {"freeze__layers": 2, "freeze__embeddings": True}, "nothing to train"),
-        ("bert", {"freeze__layers": 2, "lora__rank": 2}, "none is left for LoRA"),
-        ("bert", {"lora__rank": 33}, r"lora\.rank=33: is above 32"),
-        ("bert", {"lora__rank": 2, "lora__targets": ("querry",)}, r"lora\.targets: 'querry' is not .* one is query"),
-        ("albert", {"freeze__layers": 1}, r"freeze\.layers=1: layers of .* share their weights; .* one of 0, 2, 3"),
-    ],
-)
-def test_what_does_not_fit_is_refused(kind, fields, said):
-    with pytest.raises(UserError, match=said):
-        state.partial_of(model_config(**fields).model, encoder_of(kind))
-
-
-def test_all_may_be_frozen_where_a_head_or_convolutions_train():
-    frozen = {"freeze__layers": 2, "freeze__embeddings": True}
+def test_what_does_not_fit_is_refused(glove):
+    bert, words = encoder_of(), load(glove).config
+    for encoder, fields, said in (
+        (bert, {"freeze__layers": 3}, r"freeze\.layers=3: .* has 2 layers"),
+        (bert, {"freeze__layers": 2, "freeze__embeddings": True}, "nothing to train"),
+        (bert, {"freeze__layers": 2, "lora__rank": 2}, "none is left for LoRA"),
+        (bert, {"lora__rank": 33}, r"lora\.rank=33: is above 32"),
+        (bert, {"lora__rank": 2, "lora__targets": ("querry",)}, r"lora\.targets: 'querry' is not .* one is query"),
+        (encoder_of("albert"), {"freeze__layers": 1}, r"freeze\.layers=1: .* share their weights; .* one of 0, 2, 3"),
+        (words, {"lora__rank": 1}, r"config\.model\..* averages word vectors and has no layers"),
+        (words, {"freeze__embeddings": True}, r"config\.model\..* averages word vectors and has no layers"),
+    ):
+        with pytest.raises(UserError, match=said):
+            state.partial_of(model_config(**fields).model, encoder)
+    frozen = {"freeze__layers": 2, "freeze__embeddings": True}  # where a head or convolutions train
     for more in ({"mlp": "always"}, {"convolutions__widths": ("3",)}):
-        assert state.partial_of(model_config(**frozen, **more).model, encoder_of()) == Partial(True, 2)
-
-
-def test_word_vectors_have_no_parts(glove):
-    config = load(glove).config
-    for fields in ({"lora__rank": 1}, {"freeze__embeddings": True}):
-        with pytest.raises(UserError, match=r"config\.model\..* averages word vectors and has no layers"):
-            state.partial_of(model_config(**fields).model, config)
+        assert state.partial_of(model_config(**frozen, **more).model, bert) == Partial(True, 2)
 
 
 def test_parameters_are_split_as_their_shapes_are(tiny_bert):
@@ -189,18 +172,18 @@ def test_parameters_are_split_as_their_shapes_are(tiny_bert):
         assert {name: value.shape for name, value in trained.items()} == {k: v.shape for k, v in shapes.items()}
         assert frozen.keys() == rest.keys() == state.frozen_params(config.model, model).keys() and frozen
         assert split_shapes(model.config, config)[0] == shapes
-        merged, own = (
-            split.merged(split.whole(trained, frozen), encoder),
-            model_config(dual_encoder="lora__rank" in fields),
-        )
-        start = initial_params(own, model)
+        merged = split.merged(split.whole(trained, frozen), encoder)
+        start = initial_params(model_config(dual_encoder="lora__rank" in fields), model)
         assert merged.keys() == start.keys()
         for name, value in start.items():
             np.testing.assert_array_equal(merged[name], value)
 
 
-def test_the_file_is_read_as_it_was_written(tiny_bert, tmp_path):
+def test_what_is_frozen_is_read_as_it_was_written(tiny_bert, tmp_path):
     model, config = load(str(tiny_bert)), model_config(lora__rank=2)
+    assert state.own_adapter(config.model, model) is None  # none is named
+    with pytest.raises(UserError, match=r"lora\.init_from=none: has no adapter_config\.json"):
+        state.own_adapter(model_config(lora__rank=2, lora__init_from="none").model, model)
     frozen = state.frozen_params(config.model, model)
     _, shapes = split_shapes(model.config, config)
     state.write_frozen(frozen, tmp_path)
@@ -216,11 +199,3 @@ def test_the_file_is_read_as_it_was_written(tiny_bert, tmp_path):
     (tmp_path / state.FROZEN_FILE).unlink()
     with pytest.raises(UserError, match=r"frozen\.safetensors: is missing; copy it from a backup, or run"):
         state.read_frozen(tmp_path, run, shapes)
-
-
-def test_an_adapter_is_read_only_where_one_is_named(tiny_bert):
-    model = load(str(tiny_bert))
-    assert state.own_adapter(model_config(lora__rank=2).model, model) is None
-    assert state.own_adapter({}, dataclasses.replace(model)) is None
-    with pytest.raises(UserError, match=r"lora\.init_from=none: has no adapter_config\.json"):
-        state.own_adapter(model_config(lora__rank=2, lora__init_from="none").model, model)

@@ -30,32 +30,40 @@ def test_before_a_run_has_begun(tmp_path):
     (tmp_path / "run").write_text("")
     with pytest.raises(UserError, match="is a file"):
         workdir.check_is_folder()
+    Workdir(tmp_path).write_result({"average": 1.5})
+    assert Workdir(tmp_path).read_result() == {"average": 1.5}
+    (tmp_path / "result.json").write_text("{")
+    with pytest.raises(UserError, match=r"result\.json: not valid JSON"):
+        Workdir(tmp_path).read_result()
+    Workdir(tmp_path).drop_result()
+    assert not Workdir(tmp_path).has_result
 
 
-def test_it_belongs_to_one_config_and_its_fields_contents(trained, tiny_bert, corpus):
+@pytest.fixture
+def config(trained, tiny_bert, corpus):
+    """That of `trained`."""
     args = train_args(tiny_bert, corpus["csv"], corpus["dev"], trained, "--config.model.mlp=always")
-    config, _ = parse(args)
-    validate(config)
+    return validate(parse(args)[0])
+
+
+def test_it_belongs_to_one_config_and_its_fields_contents(trained, config):
     workdir = Workdir(trained)
     prints = workdir.read_run()["sha256"]
     workdir.check_same_run(config, prints)
-    config.train.log_every = 7  # changes no result
+    config = config.replaced("train.log_every", 7).replaced("train.report_to", ())  # they change no result
     workdir.check_same_run(config, prints | {"analysis.data": "measured from here on"})
     with pytest.raises(UserError, match=r"the contents of data\.train=.* have changed since"):
         workdir.check_same_run(config, prints | {"data.train": "other"})
-    config.train.learning_rate = 0.5
+    config = config.replaced("train.learning_rate", 0.5)
     with pytest.raises(UserError, match=r"another config; .*\n  train\.learning_rate was 0\.001, is 0\.5$"):
         workdir.check_same_run(config, prints)
-    config.train.warmup = 0.5
     with pytest.raises(UserError, match="another config; choose another workdir") as error:
-        workdir.check_same_config(config)
+        workdir.check_same_config(config.replaced("train.warmup", 0.5))
     assert [line.partition(" was ")[0] for line in error.value.listed] == ["train.learning_rate", "train.warmup"]
 
 
-def test_a_run_of_a_version_without_a_field_goes_on_as_it_began(trained, tiny_bert, corpus, tmp_path):
-    args = train_args(tiny_bert, corpus["csv"], corpus["dev"], trained, "--config.model.mlp=always")
-    config = validate(parse([*args, "--config.data.equal_texts="])[0])
-    run = json.loads((trained / "run.json").read_text())
+def test_a_run_of_a_version_without_a_field_goes_on_as_it_began(trained, config, tmp_path):
+    config, run = config.replaced("data.equal_texts", ""), json.loads((trained / "run.json").read_text())
     assert Workdir(trained).continued(config) == config == Workdir(tmp_path).continued(config)
     del run["config"]["data"]["equal_texts"]
     (tmp_path / "run.json").write_text(json.dumps(run))
@@ -67,14 +75,6 @@ def test_a_run_of_a_version_without_a_field_goes_on_as_it_began(trained, tiny_be
     with pytest.raises(UserError) as error:
         workdir.check_same_config(left_out)
     assert list(error.value.listed) == ["data.equal_texts was 'negatives', is 'left_out'"]
-
-
-def test_a_result_is_whole_or_not_there(tmp_path):
-    Workdir(tmp_path).write_result({"average": 1.5})
-    assert Workdir(tmp_path).read_result() == {"average": 1.5}
-    (tmp_path / "result.json").write_text("{")
-    with pytest.raises(UserError, match=r"result\.json: not valid JSON"):
-        Workdir(tmp_path).read_result()
 
 
 def test_processes_differ_in_nothing_but_their_numbers():
@@ -102,20 +102,17 @@ def test_a_full_disk_is_the_one_that_is_written_to(tmp_path, monkeypatch):
         Workdir(tmp_path / "run").create(default_config(), {}, None, None, 0)
 
 
-@pytest.mark.parametrize(
-    ("own", "default", "prompts", "kept"),
-    [
+def test_a_model_that_keeps_its_settings_has_the_prompts_it_was_trained_with():
+    config = default_config()
+    config.model.keep_settings = True
+    three = {"query": "q: ", "document": "d: ", "sts": "s: "}
+    for own, default, prompts, kept in (
         # Loading adds an empty prompt of documents, which others of the file would come after.
         ({"query": "q: ", "document": "", "passage": "p: "}, None, {"query": "q: ", "document": "p: "}, "p: "),
         ({"query": "q: ", "document": "p: "}, None, {"query": "q: ", "document": ""}, ""),
-        ({"query": "q: ", "document": "d: ", "sts": "s: "}, "sts", {"query": "s: ", "document": "s: "}, "d: "),
-        ({"query": "q: ", "document": "d: ", "sts": "s: "}, "sts", {"query": "q: ", "document": "s: "}, "s: "),
+        (three, "sts", {"query": "s: ", "document": "s: "}, "d: "),
+        (three, "sts", {"query": "q: ", "document": "s: "}, "s: "),
         ({"query": "q: ", "document": "d: "}, None, {}, "d: "),
-    ],
-)
-def test_a_model_that_keeps_its_settings_has_the_prompts_it_was_trained_with(own, default, prompts, kept):
-    config = default_config()
-    config.model.keep_settings = True
-    model = SimpleNamespace(normalize=True, settings=Settings(prompts=own, default_prompt_name=default))
-    found = settings_of(config, model, prompts)["prompts"]
-    assert found == own | {"document": kept}
+    ):
+        model = SimpleNamespace(normalize=True, settings=Settings(prompts=own, default_prompt_name=default))
+        assert settings_of(config, model, prompts)["prompts"] == own | {"document": kept}

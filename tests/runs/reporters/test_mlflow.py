@@ -1,42 +1,61 @@
-import json
-
 import pytest
-from support import call, refused
-from support.tracked import arguments, expected, killed_stopped_and_resumed
+from support import call, refused, train_args
+
+from simcse_jax.config.fields import default_config
+from simcse_jax.runs.metrics_file import Metrics
+from simcse_jax.runs.reporters.opening import report_to_all
 
 REASON = "MLflow is not installed: pip install mlflow-skinny sqlalchemy alembic"
 
 
 @pytest.mark.slow
-def test_a_run_in_sqlite_is_one_run_after_a_kill_and_a_preemption(tiny_bert, corpus, tmp_path):
+def test_a_run_is_one_run_after_a_kill_and_a_stop(tmp_path, monkeypatch):
     mlflow = pytest.importorskip("mlflow", reason=REASON)
-    uri, workdir = f"sqlite:///{tmp_path / 'ml.db'}", tmp_path / "mine"
-    env = {"MLFLOW_TRACKING_URI": uri, "MLFLOW_EXPERIMENT_NAME": "sentences"}
-    killed_stopped_and_resumed(arguments(tiny_bert, corpus, workdir, "mlflow"), workdir, env)
-
+    uri, workdir, config = f"sqlite:///{tmp_path / 'ml.db'}", tmp_path / "mine", default_config()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "sentences")
+    config.train.report_to = ("mlflow",)
+    workdir.mkdir()
     client = mlflow.MlflowClient(uri)
-    (found,) = client.search_runs([client.get_experiment_by_name("sentences").experiment_id])
-    assert (found.info.run_name, found.info.status) == ("mine", "FINISHED")
-    params = found.data.params
-    assert params["train.batch_size"] == "8" and params["data.local_cache"] == "" and len(params) > 100
+
+    def start(step, lines):
+        metrics = Metrics(workdir, step)
+        report_to_all(metrics, config, workdir, step)
+        for each in lines:
+            metrics.write(each, {"loss": each / 2})
+        metrics.flush()
+        return metrics
+
+    def found():
+        (run,) = client.search_runs([client.get_experiment_by_name("sentences").experiment_id])
+        return run
+
+    start(None, (1, 2))  # and is killed
+    start(1, (2, 3)).close()
+    assert found().info.status == "KILLED"  # stopped
+    metrics = start(3, (4,))
+    metrics.write(4, {"eval/dev": 50.0})
+    metrics.finish({"best_step": 3, "dev": {"spearman": 50.0}})
+    metrics.close()
+    assert (found().info.run_name, found().info.status) == ("mine", "FINISHED")
+    params = found().data.params
+    assert params["train.batch_size"] == "64" and params["data.local_cache"] == "" and len(params) > 100
     curves = {
-        name: [(metric.step, metric.value) for metric in client.get_metric_history(found.info.run_id, name)]
-        for name in found.data.metrics
+        name: [(metric.step, metric.value) for metric in client.get_metric_history(found().info.run_id, name)]
+        for name in found().data.metrics
     }
-    results = {name: curves.pop(name) for name in list(curves) if name.startswith("result/")}
-    for name, values in expected(workdir).items():
-        own = curves.pop(name)
-        assert [step for step, _ in own] == [step for step, _ in values], name  # none twice, none missing
-        if name in ("train/loss", "eval/dev"):
-            assert own == values
-    assert not curves
-    result = json.loads((workdir / "result.json").read_text())
-    assert results["result/dev/spearman"] == [(result["best_step"], result["dev"]["spearman"])]
+    assert curves == {
+        "train/loss": [(1, 0.5), (2, 1.0), (3, 1.5), (4, 2.0)],  # none twice, none missing
+        "eval/dev": [(4, 50.0)],
+        "result/best_step": [(3, 3.0)],
+        "result/dev/spearman": [(3, 50.0)],
+    }
 
 
+@pytest.mark.slow
 def test_an_address_that_is_none_ends_the_run_at_its_start(tiny_bert, corpus, tmp_path, monkeypatch):
     pytest.importorskip("mlflow", reason=REASON)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "ftp://none-such")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    done = call("train", *arguments(tiny_bert, corpus, tmp_path / "run", "mlflow"))
-    refused(done, "config.train.report_to=mlflow: ", "ftp://none-such")
+    args = train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / "run", "--config.train.report_to=mlflow")
+    refused(call("train", *args), "config.train.report_to=mlflow: ", "ftp://none-such")

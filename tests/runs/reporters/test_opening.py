@@ -1,4 +1,6 @@
+import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from support import call, refused, train_args
@@ -6,7 +8,9 @@ from support import call, refused, train_args
 from simcse_jax import errors
 from simcse_jax.config.fields import TRACKERS, default_config
 from simcse_jax.errors import UserError
-from simcse_jax.runs.reporters.opening import NEEDED, check_installed, run_name
+from simcse_jax.runs.metrics_file import Metrics
+from simcse_jax.runs.reporters import opening
+from simcse_jax.runs.reporters.opening import NEEDED, check_installed, report_to_all, run_name
 
 
 def test_a_run_has_the_name_of_its_folder(tmp_path, monkeypatch):
@@ -17,14 +21,14 @@ def test_a_run_has_the_name_of_its_folder(tmp_path, monkeypatch):
     assert run_name(Path(".")) == tmp_path.name
 
 
-@pytest.mark.parametrize("name", TRACKERS)
-def test_a_tracker_that_is_not_installed_is_named(name, monkeypatch):
+def test_a_tracker_that_is_not_installed_is_named(monkeypatch):
     config = default_config()
-    config.train.report_to = (name,)
-    extra, module = NEEDED[name]
-    monkeypatch.setattr(errors, "installed", lambda found: found != module)
-    with pytest.raises(UserError, match=rf'^not installed: {module}; run: pip install "simcse_jax\[{extra}\]"$'):
-        check_installed(config)
+    for name in TRACKERS:
+        config.train.report_to = (name,)
+        extra, module = NEEDED[name]
+        monkeypatch.setattr(errors, "installed", lambda found, module=module: found != module)
+        with pytest.raises(UserError, match=rf'^not installed: {module}; run: pip install "simcse_jax\[{extra}\]"$'):
+            check_installed(config)
     config.train.report_to = ()
     check_installed(config)
 
@@ -37,10 +41,29 @@ def test_it_is_named_before_anything_is_read_or_written(tmp_path, monkeypatch):
     assert not (tmp_path / "run").exists()
 
 
-def test_a_run_that_reports_nowhere_has_its_metrics(trained, tiny_bert, corpus, tmp_path):
-    more = ("--config.train.report_to=", "--config.train.max_steps=1")
-    args = train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / "run", *more)
-    assert call("train", *args).returncode == 0
-    assert (tmp_path / "run/metrics.jsonl").read_text() and not (tmp_path / "run/tensorboard").exists()
-    done = call("train", *args, "--config.train.report_to=tensorboard")  # changes no result, so it may resume
-    assert done.returncode == 0, done.stderr
+def test_a_run_reports_to_what_is_named_alone(tmp_path, monkeypatch):
+    config, opened = default_config(), []
+
+    def opens(kind):
+        def open_run(known, name, fields, folder=None):
+            opened.append((kind, known, name, fields["train.batch_size"], folder))
+            nothing = dict.fromkeys(("send", "summarize", "close"), lambda *args: None)
+            return SimpleNamespace(id=kind, is_new=True, first_step=0, keeps=True, **nothing)
+
+        return open_run
+
+    monkeypatch.setattr(opening, "WandbRun", opens("wandb"))
+    monkeypatch.setattr(opening, "MlflowRun", opens("mlflow"))
+    for names in ((), ("tensorboard",), ("wandb", "mlflow")):
+        folder, config.train.report_to = tmp_path / "-".join(["run", *names]), names
+        folder.mkdir()
+        metrics = Metrics(folder, None)
+        metrics.write(1, {"loss": 0.5})
+        report_to_all(metrics, config, folder, None)
+        metrics.write(2, {"loss": 0.5})
+        metrics.close()
+        assert len((folder / "metrics.jsonl").read_text().splitlines()) == 2
+        assert {path.stem for path in folder.iterdir()} - {"metrics"} == {*names}
+    assert json.loads((folder / "wandb.json").read_text())["last"] == {"train/loss": 2}
+    run = tmp_path / "run-wandb-mlflow"
+    assert opened == [("wandb", None, run.name, 64, run), ("mlflow", None, run.name, 64, None)]

@@ -4,7 +4,6 @@ import subprocess
 import sys
 import time
 
-import pytest
 from support import ROOT
 
 from simcse_jax.runs.metrics_file import Metrics
@@ -72,8 +71,8 @@ def test_pytorch_is_not_imported_and_can_be_later(tmp_path):
     assert (done.stdout, done.returncode) == ("another PyTorch\n", 0), done.stderr
 
 
-@pytest.mark.parametrize("before", [sys, None], ids=["imported", "blocked"])
-def test_what_a_user_made_of_pytorch_before_stays(before, monkeypatch):
-    monkeypatch.setitem(sys.modules, "torch", before)
-    writer_class()
-    assert sys.modules["torch"] is before
+def test_what_a_user_made_of_pytorch_before_stays(monkeypatch):
+    for before in (sys, None):  # imported, blocked
+        monkeypatch.setitem(sys.modules, "torch", before)
+        writer_class()
+        assert sys.modules["torch"] is before

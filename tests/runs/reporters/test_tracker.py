@@ -1,6 +1,3 @@
-import json
-import shutil
-
 import pytest
 
 from simcse_jax.errors import UserError
@@ -97,7 +94,6 @@ def test_what_a_tracker_may_lose_in_a_kill_is_sent_again(tmp_path):
     stopped.close()
     start(tmp_path, fake, 3).close()
     assert fake.runs == {"run0": ALL}
-    shutil.copy(tmp_path / "wandb.json", tmp_path / "kept.json")
     fake.first_step = 4  # what it has itself is not sent either
     (tmp_path / "wandb.json").write_text('{"id": "run0", "last": {}}')
     write(start(tmp_path, fake, 3), [4])
@@ -133,32 +129,22 @@ def test_what_a_tracker_did_not_get_the_same_command_sends(tmp_path, fake, capsy
     assert fake.runs == {"run0": ALL} and fake.results == {"run0": (2, {"result/best_step": 2})}
 
 
-@pytest.mark.parametrize(
-    ("error", "said"),
-    [
-        (RuntimeError("not\nlogged in"), "config.train.report_to=wandb: not logged in"),
-        (
-            ModuleNotFoundError("No module named 'alembic'"),
-            "config.train.report_to=wandb: No module named 'alembic'; run: pip install \"simcse_jax[wandb]\"",
-        ),
-    ],
-)
-def test_a_tracker_that_cannot_be_opened_is_an_error(tmp_path, error, said):
-    def fail(_):
-        raise error
+def test_a_tracker_that_cannot_be_opened_or_whose_file_is_damaged_is_an_error(tmp_path, fake):
+    install = "No module named 'alembic'; run: pip install \"simcse_jax[wandb]\""
+    for error, said in (
+        (RuntimeError("not\nlogged in"), "not logged in"),
+        (ModuleNotFoundError("No module named 'alembic'"), install),
+    ):
 
-    with pytest.raises(UserError) as raised:
-        Tracker("wandb", tmp_path, fail)
-    assert str(raised.value) == said
-    assert not (tmp_path / "wandb.json").exists()
+        def fail(_, error=error):
+            raise error
 
-
-@pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"id": 3, "last": {}}', '{"id": "a"}', '{"id": "a", "last": {"b": "c"}}']
-)
-def test_a_damaged_file_is_named(tmp_path, fake, text):
-    (tmp_path / "wandb.json").write_text(text)
-    with pytest.raises(UserError, match=r"wandb\.json: "):
-        Tracker("wandb", tmp_path, fake.open)
-    assert not fake.runs
-    assert json.dumps(text) and (tmp_path / "wandb.json").read_text() == text
+        with pytest.raises(UserError) as raised:
+            Tracker("wandb", tmp_path, fail)
+        assert str(raised.value) == f"config.train.report_to=wandb: {said}"
+        assert not (tmp_path / "wandb.json").exists()
+    for text in ("", "[]", "{}", '{"id": 3, "last": {}}', '{"id": "a"}', '{"id": "a", "last": {"b": "c"}}'):
+        (tmp_path / "wandb.json").write_text(text)
+        with pytest.raises(UserError, match=r"wandb\.json: "):
+            Tracker("wandb", tmp_path, fake.open)
+        assert not fake.runs and (tmp_path / "wandb.json").read_text() == text

@@ -2,8 +2,11 @@ import json
 import struct
 
 import pytest
-from support import run
-from support.tracked import STEPS, arguments, expected, killed_stopped_and_resumed
+from support import refused, run, train_args
+
+from simcse_jax.config.fields import default_config
+from simcse_jax.runs.metrics_file import Metrics
+from simcse_jax.runs.reporters.opening import report_to_all
 
 REASON = "Weights & Biases is not installed: pip install wandb"
 BLOCK, HEADER, LAST = 32768, 7, (1, 4)  # of wandb's files: blocks of records, whose parts have a kind
@@ -30,47 +33,51 @@ def named(item):
     return "/".join(item.nested_key) or item.key
 
 
+def start(workdir, step):
+    config, metrics = default_config(), Metrics(workdir, step)
+    config.train.report_to = ("wandb",)
+    report_to_all(metrics, config, workdir, step)
+    return metrics
+
+
 @pytest.mark.slow
-def test_an_offline_run_is_one_run_after_a_kill_and_a_preemption(tiny_bert, corpus, tmp_path):
+def test_an_offline_run_is_one_run_after_a_stop(tmp_path, monkeypatch):
     pytest.importorskip("wandb", reason=REASON)
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_PROJECT", "sentences")
     workdir = tmp_path / "mine"
-    env = {"WANDB_MODE": "offline", "WANDB_PROJECT": "sentences"}
-    killed_stopped_and_resumed(arguments(tiny_bert, corpus, workdir, "tensorboard,wandb"), workdir, env)
+    workdir.mkdir()
+    metrics = start(workdir, None)
+    for step in (1, 2):
+        metrics.write(step, {"loss": step / 2})
+    metrics.close()
+    metrics = start(workdir, 1)
+    for step in (2, 3):
+        metrics.write(step, {"loss": step / 2})
+    metrics.finish({"best_step": 2, "dev": {"spearman": 50.0}})
+    metrics.close()
 
-    files = sorted(workdir.glob("wandb/offline-run-*/*.wandb"))
-    starts = [list(records(file)) for file in files]
+    starts = [list(records(file)) for file in sorted(workdir.glob("wandb/offline-run-*/*.wandb"))]
     known = json.loads((workdir / "wandb.json").read_text())["id"]
-    opened = [each.run for start in starts for each in start if each.WhichOneof("record_type") == "run"]
+    kinds = [[(each.WhichOneof("record_type"), each) for each in one] for one in starts]
+    opened = [each.run for one in kinds for kind, each in one if kind == "run"]
     assert {(one.run_id, one.project, one.display_name) for one in opened} == {(known, "sentences", "mine")}
-    assert len(starts) == 3
     config = {named(item): json.loads(item.value_json) for item in opened[0].config.update}
-    assert config["train.batch_size"] == 8 and config["eval.tasks"][0] == "STS12"
-
-    curves = {}
-    for start in starts[1:]:  # what the first one has of what was lost in the kill is sent again
-        for record in start:
-            if record.WhichOneof("record_type") == "history":
-                for item in record.history.item:
-                    curves.setdefault(named(item), []).append((record.history.step.num, json.loads(item.value_json)))
-    for name, values in expected(workdir).items():
-        own = curves.pop(name)
-        assert [step for step, _ in own] == [step for step, _ in values], name  # none twice, none missing
-        if name in ("train/loss", "eval/dev"):
-            assert own == values
-    assert all(name.startswith("_") for name in curves)
-    summary = {named(i): i.value_json for r in starts[-1] for i in r.summary.update}
-    result = json.loads((workdir / "result.json").read_text())
-    assert json.loads(summary["result/dev/spearman"]) == result["dev"]["spearman"]
-    assert json.loads(summary["_step"]) == STEPS
-    exits = [
-        record.exit.exit_code for start in starts for record in start if record.WhichOneof("record_type") == "exit"
-    ]
-    assert exits[-2:] == [1, 0]  # stopped, ended
+    assert config["train.batch_size"] == 64 and config["eval.tasks"][0] == "STS12"
+    losses = [
+        [(each.history.step.num, json.loads(item.value_json)) for kind, each in one if kind == "history"
+         for item in each.history.item if named(item) == "train/loss"] for one in kinds
+    ]  # fmt: skip
+    assert losses == [[(1, 0.5), (2, 1.0)], [(3, 1.5)]]  # none twice, none missing
+    summary = {named(item): item.value_json for _, each in kinds[-1] for item in each.summary.update}
+    assert json.loads(summary["result/dev/spearman"]) == 50.0
+    exits = [each.exit.exit_code for one in kinds for kind, each in one if kind == "exit"]
+    assert exits == [1, 0]  # stopped, ended
 
 
 @pytest.mark.slow
 def test_a_user_who_is_not_logged_in_is_told_at_the_start(tiny_bert, corpus, tmp_path):
     pytest.importorskip("wandb", reason=REASON)
     env = {"WANDB_MODE": "online", "WANDB_API_KEY": "", "HOME": str(tmp_path), "NETRC": str(tmp_path / "none")}
-    done = run("train", *arguments(tiny_bert, corpus, tmp_path / "run", "wandb"), env=env)
-    assert "wandb login" in done.stderr and "train.report_to=wandb" in done.stderr and done.returncode == 2
+    args = train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / "run", "--config.train.report_to=wandb")
+    refused(run("train", *args, env=env), "config.train.report_to=wandb: ", "wandb login")

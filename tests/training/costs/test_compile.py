@@ -16,6 +16,9 @@ pytestmark = pytest.mark.platforms
 PRODUCTS = 3 * (6 * TINY.num_layers + 1)  # forward and backward; the last layer projects queries separately
 
 
+ROUNDING = (("train.dtype", "bfloat16"), ("train.round_products", True))  # which changes no number of products
+
+
 @functools.cache
 def traced(*fields, columns=1, devices=8, fill=1.0):
     return compile.trace_step(tiny_config(**dict(fields)), TINY, columns, jax.devices()[:devices], fill=fill)
@@ -57,6 +60,7 @@ def test_the_largest_chunk_that_fits_is_found(limit, share):
     assert tried[0] == start
 
 
+@pytest.mark.slow
 def test_a_step_with_a_generator_takes_its_parameters():
     """DiffCSE: two views, a generator that is not differentiated, and a discriminator that is."""
     projected = {"projector.widths": "2D,D", "projector.objectives": ("info_nce", "replaced_token_detection")}
@@ -108,7 +112,7 @@ def test_a_step_without_padding_has_places_for_its_tokens_alone():
     config = tiny_config(**{"parallel.chunk_size": 3})
     assert compile.most_tokens(config, 2, 8, 0.68) == (33, 33)  # of 3 * 16
     assert compile.most_tokens(tiny_config(), 1, 8, 0.5) == (32,)
-    whole, half = flops().total(), flops(fill=0.5).total()
+    half, whole = flops(*ROUNDING[:1], fill=0.5).total(), flops(*ROUNDING).total()
     assert 0.5 * whole < half < 0.8 * whole
 
 
@@ -135,9 +139,9 @@ ROUNDED = {"f32": 4 * TINY.num_layers + 1, "bf16": PRODUCTS - (4 * TINY.num_laye
 @pytest.mark.parametrize(
     ("fields", "fill", "results"),
     [
-        ([], 1.0, {}),
-        ([("train.dtype", "bfloat16")], 0.5, {"f32": PRODUCTS}),
-        ([("train.dtype", "bfloat16"), ("train.round_products", True)], 1.0, ROUNDED),
+        ((), 1.0, {}),
+        (ROUNDING[:1], 0.5, {"f32": PRODUCTS}),
+        (ROUNDING, 1.0, ROUNDED),
     ],
 )
 def test_the_step_is_lowered_for_gpus_from_here(fields, fill, results):
@@ -155,11 +159,16 @@ def test_the_step_is_lowered_for_gpus_from_here(fields, fill, results):
     assert collections.Counter(result for _, left, _, result in products if left == "bf16") == results
 
 
-def test_a_step_is_compiled_for_the_devices_at_hand(monkeypatch):
+@pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_an_encoding_or_a_step_is_compiled_for_the_devices_at_hand(whole, monkeypatch):
     monkeypatch.delattr("jax.lax.platform_dependent")  # their platform is known, so nothing is traced for others
-    report = compile.compile_step(tiny_config(), TINY, 1, "h200:here")
+    if whole:
+        report = compile.compile_step(tiny_config(), TINY, 1, "h200:here")
+    else:
+        report = compile.compile_encoding(tiny_config(), TINY, 16, "h200:here")
     assert (report.topology, report.chips, report.nodes) == ("h200:here", len(jax.devices()), 1)
-    assert report.flops and report.hbm_bytes and report.memory["arguments"]
+    assert (report.batch, report.sentences) == (32, 32)
+    assert report.flops and report.hbm_bytes and report.memory["arguments"] and bool(report.collectives) == whole
 
 
 def test_the_step_s_flops_are_those_of_its_layers():

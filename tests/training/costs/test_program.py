@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -120,51 +122,14 @@ def test_the_bytes_that_a_ring_sends_and_nodes_after_their_devices():
     assert Collective("all-to-all", 16, 1, 1600).sent_outside(8) == 800
 
 
-TPU_PROGRAM = """\
-HloModule jit_f, is_scheduled=true, num_partitions=8
-
-%fused (p.0: f32[100,32], p.1: s32[]) -> f32[10,32] {
-  %p.0 = f32[100,32]{1,0:T(8,128)} parameter(0)
-  %p.1 = s32[]{:T(128)} parameter(1)
-  %zero = s32[] constant(0)
-  %rows = f32[10,32]{1,0:T(8,128)} dynamic-slice(%p.0, %p.1, %zero), dynamic_slice_sizes={10,32}
-  ROOT %tanh = f32[10,32]{1,0:T(8,128)S(1)} tanh(%rows)
-}
-
-%body (state: (s32[], f32[100,32])) -> (s32[], f32[100,32]) {
-  %state = (s32[]{:T(128)}, f32[100,32]{1,0:T(8,128)}) parameter(0)
-  %counter = s32[]{:T(128)S(1)} get-tuple-element(%state), index=0
-  %table = f32[100,32]{1,0:T(8,128)} get-tuple-element(%state), index=1
-  %fusion = f32[10,32]{1,0:T(8,128)S(1)} fusion(%table, %counter), kind=kLoop, calls=%fused, metadata={op_name="x"}
-  %all-reduce = f32[10,32]{1,0:T(8,128)S(1)} all-reduce(%fusion), replica_groups=mesh['a'=2,'b'=4] {'b'}, to_apply=%add
-  ROOT %next = (s32[]{:T(128)}, /*index=1*/f32[100,32]{1,0:T(8,128)}) tuple(%counter, %table)
-}
-
-%condition (state.1: (s32[], f32[100,32])) -> pred[] {
-  %state.1 = (s32[]{:T(128)}, f32[100,32]{1,0:T(8,128)}) parameter(0)
-  %counter.1 = s32[]{:T(128)} get-tuple-element(%state.1), index=0
-  %bound = s32[]{:T(128)} constant(7)
-  ROOT %less = pred[]{:T(512)} compare(%counter.1, %bound), direction=LT
-}
-
-ENTRY %main (x: f32[100,32]) -> bf16[50,32] {
-  %x = f32[100,32]{1,0:T(8,128)} parameter(0)
-  %zero.1 = s32[]{:T(128)} constant(0)
-  %start = (s32[]{:T(128)}, f32[100,32]{1,0:T(8,128)}) tuple(%zero.1, %x)
-  %loop = (s32[]{:T(128)}, f32[100,32]{1,0:T(8,128)}) while(%start), condition=%condition, body=%body
-  %after = f32[100,32]{1,0:T(8,128)} get-tuple-element(%loop), index=1
-  %fetch = (f32[100,32]{1,0:T(8,128)S(1)}, f32[100,32]{1,0:T(8,128)}, u32[]{:S(2)}) copy-start(%after)
-  %fetched = f32[100,32]{1,0:T(8,128)S(1)} copy-done(%fetch)
-  %part = ((f32[100,32]{1,0}), f32[5,32]{1,0:T(8,128)S(1)}, s32[]{:S(2)}) slice-start(%x), slice={[0:5], [0:32]}
-  %parted = f32[5,32]{1,0:T(8,128)S(1)} slice-done(%part)
-  %gather = f32[200,32]{1,0:T(8,128)S(1)} all-gather(%fetched), replica_groups=[4,2]<=[8], dimensions={0}
-  ROOT %half = bf16[50,32]{1,0:T(8,128)(2,1)} convert(%gather)
-}
-"""
+def written(name):
+    """A program as XLA writes it for TPUs or GPUs."""
+    return (Path(__file__).parent / "programs" / f"{name}.hlo").read_text()
 
 
 def test_a_tpu_s_program_is_read_with_its_two_memories():
-    program = Program(TPU_PROGRAM)
+    """A loop over a table, whose rows are summed over devices, copies to the chip's memory, and a gather."""
+    program = Program(written("tpu"))
     # In HBM: seven turns that read ten rows and compare the counter, a table and five rows fetched, the result.
     assert program.bytes_accessed() == 7 * (4 * 32 * 10 + 4 + 4 + 1) + 4 * 32 * (100 + 5) + 2 * 32 * 50
     assert program.collectives() == [
@@ -172,96 +137,20 @@ def test_a_tpu_s_program_is_read_with_its_two_memories():
         Collective("all-reduce", 4, 7, 7 * 4 * 32 * 10),
     ]
     with pytest.raises(ValueError, match="the loop loop runs an unknown number of times"):
-        Program(TPU_PROGRAM.replace("constant(7)", "parameter(1)")).collectives()
-
-
-# A gather that is begun in one fusion and ended in another, and a reduce-scatter, as XLA writes them for TPUs.
-ASYNCHRONOUS = """\
-HloModule jit_f, is_scheduled=true, num_partitions=8
-
-%begins (p.0: bf16[96,768]) -> (bf16[96,768], bf16[768,768], s32[2]) {
-  %p.0 = bf16[96,768]{1,0} parameter(0)
-  %g.0 = bf16[768,768]{1,0} all-gather(%p.0), replica_groups={{0,1,2,3,4,5,6,7}}, dimensions={0}
-  ROOT %c.0 = (bf16[96,768], bf16[768,768], s32[2]) custom-call(%g.0), custom_call_target="AsyncCollectiveStart"
-}
-
-%ends (p.1: bf16[96,768], p.2: bf16[768,768]) -> bf16[768,768] {
-  %p.1 = bf16[96,768]{1,0} parameter(0)
-  %p.2 = bf16[768,768]{1,0} parameter(1)
-  %g.1 = bf16[768,768]{1,0} all-gather(%p.1), replica_groups={{0,1,2,3,4,5,6,7}}, dimensions={0}
-  ROOT %c.1 = bf16[768,768]{1,0} custom-call(%p.1, %p.2, %g.1), custom_call_target="AsyncCollectiveDone"
-}
-
-%all-reduce-scatter (input: f32[8,16,128]) -> f32[1,16,128] {
-  %input = f32[8,16,128]{2,1,0} parameter(0)
-  %sum = f32[8,16,128]{2,1,0} all-reduce(%input), replica_groups={{0,1,2,3,4,5,6,7}}, to_apply=%add
-  %zero = s32[] constant(0)
-  ROOT %own = f32[1,16,128]{2,1,0} dynamic-slice(%sum, %zero, %zero, %zero), dynamic_slice_sizes={1,16,128}
-}
-
-ENTRY %main (x: bf16[96,768], y: f32[8,16,128]) -> (bf16[768,768], f32[1,16,128]) {
-  %x = bf16[96,768]{1,0} parameter(0)
-  %y = f32[8,16,128]{2,1,0} parameter(1)
-  %begun = (bf16[96,768], bf16[768,768], s32[2]) fusion(%x), kind=kCustom, calls=%begins
-  %part = bf16[96,768]{1,0} get-tuple-element(%begun), index=0
-  %buffer = bf16[768,768]{1,0} get-tuple-element(%begun), index=1
-  %whole = bf16[768,768]{1,0} fusion(%part, %buffer), kind=kCustom, calls=%ends
-  %scattered = f32[1,16,128]{2,1,0} fusion(%y), kind=kCustom, calls=%all-reduce-scatter
-  ROOT %both = (bf16[768,768]{1,0}, f32[1,16,128]{2,1,0}) tuple(%whole, %scattered)
-}
-"""
+        Program(written("tpu").replace("constant(7)", "parameter(1)")).collectives()
 
 
 def test_collectives_within_a_tpu_s_fusions_count_once():
-    assert Program(ASYNCHRONOUS).collectives() == [
+    """A gather that is begun in one fusion and ended in another, and a reduce-scatter."""
+    assert Program(written("tpu_asynchronous")).collectives() == [
         Collective("all-gather", 8, 1, 2 * 768 * 768),
         Collective("reduce-scatter", 8, 1, 4 * 8 * 16 * 128),
     ]
 
 
-# As XLA writes it for a GPU: a product by cuBLAS with its scratch memory, a loop, an exchange of two arrays.
-GPU_PROGRAM = """\
-HloModule jit_f, is_scheduled=true, num_partitions=8
-
-%fused (p.0: f32[64,32]) -> bf16[64,32] {
-  %p.0 = f32[64,32]{1,0} parameter(0)
-  ROOT %half = bf16[64,32]{1,0} convert(%p.0)
-}
-
-%body (state: (s32[], f32[64,32])) -> (s32[], f32[64,32]) {
-  %state = (s32[], f32[64,32]{1,0}) parameter(0)
-  %counter = s32[] get-tuple-element(%state), index=0
-  %x.1 = f32[64,32]{1,0} get-tuple-element(%state), index=1
-  %fusion.1 = bf16[64,32]{1,0} fusion(%x.1), kind=kLoop, calls=%fused, metadata={op_name="layers.1/convert" x=1}
-  %fusion.2 = bf16[64,32]{1,0} fusion(%x.1), kind=kLoop, calls=%fused, metadata={op_name="layers.2/convert" x=1}
-  ROOT %next = (s32[], f32[64,32]{1,0}) tuple(%counter, %x.1)
-}
-
-%condition (state.1: (s32[], f32[64,32])) -> pred[] {
-  %state.1 = (s32[], f32[64,32]{1,0}) parameter(0)
-  ROOT %true = pred[] constant(true)
-}
-
-ENTRY %main (x: bf16[64,32], w: bf16[32,32]) -> f32[64,32] {
-  %x = bf16[64,32]{1,0} parameter(0)
-  %w = bf16[32,32]{1,0} parameter(1)
-  %both = (f32[64,32]{1,0}, s8[33554432]{0}) custom-call(%x, %w), custom_call_target="__cublas$lt$matmul"
-  %y = f32[64,32]{1,0} get-tuple-element(%both), index=0
-  %zero = s32[] constant(0)
-  %start = (s32[], f32[64,32]{1,0}) tuple(%zero, %y)
-  %loop = (s32[], f32[64,32]{1,0}) while(%start), condition=%condition, body=%body, \
-backend_config={"known_trip_count":{"n":"5"}}
-  %z = f32[64,32]{1,0} get-tuple-element(%loop), index=1
-  %gather = ((bf16[64,32]{1,0}, bf16[32,32]{1,0}), (bf16[512,32]{1,0}, bf16[256,32]{1,0})) \
-all-gather-start(%x, %w), replica_groups=[1,8]<=[8], dimensions={0}
-  %gathered = (bf16[512,32]{1,0}, bf16[256,32]{1,0}) all-gather-done(%gather)
-  ROOT %copy = f32[64,32]{0,1} copy(%z)
-}
-"""
-
-
 def test_a_gpu_s_program_is_read_with_its_launches_and_consumers():
-    program = Program(GPU_PROGRAM)
+    """A product by cuBLAS with its scratch memory, a loop, an exchange of two arrays."""
+    program = Program(written("gpu"))
     product = 2 * (64 * 32 + 32 * 32) + 4 * 64 * 32  # without the scratch memory
     fusions, copy, exchange = 10 * (4 + 2) * 64 * 32, 2 * 4 * 64 * 32, 9 * 2 * (64 * 32 + 32 * 32)
     assert program.bytes_accessed() == product + fusions + copy + exchange

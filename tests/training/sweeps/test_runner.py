@@ -308,15 +308,13 @@ def test_rows_that_would_be_scored_on_other_pairs_are_refused_before_the_first_r
             runner.all_runs(rows(*[base | {"eval.every": same}] * 2), columns("after"), here / "sweep")
 
 
-def test_a_row_that_was_chosen_on_what_is_the_test_set_is_refused(here):
+def test_what_rows_held_out_do_not_allow_is_refused(here):
+    """A row that was chosen on what is the test set, and rows of other contents."""
     ((variant, config),) = rows(HELD_OUT | {"eval.every": 0})
     runner.all_runs([(variant, config)], columns("after"), here / "sweep")
     chosen = variant._replace(chosen_on=("held_out_dev",))
     with pytest.raises(UserError, match=r"'row 0': config\.eval\.every=0: must be above 0 for the metric held_out_dev"):
         runner.all_runs([(chosen, config)], columns("after"), here / "sweep")
-
-
-def test_other_contents_of_rows_held_out_are_named_by_their_field(here):
     runs = runner.all_runs(rows(HELD_OUT, HELD_OUT), columns("after"), here / "sweep")[:2]
     for number, each in enumerate(runs):
         each.workdir.mkdir(parents=True)

@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import pytest
 
 from simcse_jax.config.fields import default_config
@@ -32,37 +34,25 @@ def test_what_can_be_trained_together():
     steps = {"train__schedule": "steps", "train__milestones": "5:0.5,9:0.1"}
     assert changed(**steps) == changed(**steps | {"train__milestones": "1:0.8,2:0.7"}) != changed()
     assert changed(**steps) != changed(**steps | {"train__milestones": "1:0.8"})
-    for fields in (
-        {"model__pooler": "avg"},
-        {"train__optimizer": "rmsprop"},
-        {"train__bias_correction": False},
-        {"train__mu_dtype": "bfloat16"},
-        {"objective__info_nce__symmetric": True},
-        {"train__batch_size": 8},
-    ):
-        assert changed(**fields) != changed()
-    for fields in (
-        {"train__epochs": 0},
-        {"data__subsample": 9},
-        {"data__positives": "next_3_sentences"},
-        {"data__positives": "spans"},
-        {"data__augment__name": "crop"},
-        {"checkpoint__keep_every": 200},
-        {"analysis__every": 200},
-    ):
-        assert changed(**fields) is None
+    for name, value in (
+        ("model__pooler", "avg"), ("train__optimizer", "rmsprop"), ("train__bias_correction", False),
+        ("train__mu_dtype", "bfloat16"), ("objective__info_nce__symmetric", True), ("train__batch_size", 8),
+    ):  # fmt: skip
+        assert changed(**{name: value}) != changed()
+    for name, value in (
+        ("train__epochs", 0), ("data__subsample", 9), ("data__held_out", 9), ("data__positives", "next_3_sentences"),
+        ("data__positives", "spans"), ("data__augment__name", "crop"), ("checkpoint__keep_every", 200),
+        ("analysis__every", 200), ("eval__encoder", "better"),
+    ):  # fmt: skip
+        assert changed(**{name: value}) is None
+    assert changed(data__batching="one_source", data__train="a,b") is None
+    assert changed(data__batching="one_source", data__train="a") is not None
 
 
 def test_the_checkpoints_of_a_group_are_kept_only_while_all_of_its_runs_are_there(tmp_path, monkeypatch):
     folders, group = [tmp_path / "a" / "seed1", tmp_path / "b" / "seed1"], tmp_path / "together-1"
-    seen = []
-
-    class Done:
-        name, problem = "a (seed1)", "step 3: the loss is nan"
-
-    monkeypatch.setattr(
-        together, "train_all", lambda configs, workdirs, folder: seen.append(folder.exists()) or [Done()]
-    )
+    seen, done = [], SimpleNamespace(name="a (seed1)", problem="step 3: the loss is nan")
+    monkeypatch.setattr(together, "train_all", lambda *args: seen.append(args[2].exists()) or [done])
     for folder in folders:
         folder.mkdir(parents=True)
         (folder / "run.json").write_text("{}")
