@@ -1,5 +1,4 @@
 import numpy as np
-import pytest
 
 from simcse_jax.index.faiss import FaissSearch
 
@@ -10,7 +9,6 @@ def unit(rows: int, seed: int, dimension: int = 8) -> np.ndarray:
 
 
 def test_a_flat_index_ranks_all_products():
-    pytest.importorskip("faiss")
     rows, queries = unit(50, 0), unit(3, 1)
     search = FaissSearch(8)
     search.add(rows[:20])
@@ -23,7 +21,6 @@ def test_a_flat_index_ranks_all_products():
 
 
 def test_a_row_that_is_not_there_scores_minus_infinity():
-    pytest.importorskip("faiss")
     search = FaissSearch(8)
     search.add(unit(2, 0))
     scores, _ = search.search(unit(1, 1), 4)
@@ -31,7 +28,6 @@ def test_a_row_that_is_not_there_scores_minus_infinity():
 
 
 def test_cells_are_made_where_there_are_rows_enough(monkeypatch):
-    pytest.importorskip("faiss")
     rows = unit(400, 0)
     few, many = FaissSearch(8, rows[:30]), FaissSearch(8, rows)
     for search in (few, many):

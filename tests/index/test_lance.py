@@ -1,10 +1,12 @@
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 from support.embeddings import MODEL, clustered, write_parquet
 from support.later import needs
+from support.models import edit_json
 
 from simcse_jax.encoding.quantization import Clipped, quantize, ranges_of
 from simcse_jax.errors import UserError
@@ -44,8 +46,7 @@ def made(folder, similarity: str = "cosine", vectors=VECTORS, wanted: Wanted = U
     return folder / "ix"
 
 
-@pytest.mark.parametrize("similarity", ["cosine", "dot", "euclidean"])
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize(("similarity", "dtype"), [("cosine", "float32"), ("dot", "float16"), ("euclidean", "float32")])
 def test_a_small_index_is_exact(tmp_path, similarity, dtype):
     vectors = VECTORS.astype(dtype)
     index = LanceIndex(made(tmp_path, similarity, vectors), MODEL._replace(similarity=similarity))
@@ -109,46 +110,36 @@ def test_bits_find_candidates_whose_scores_are_of_bytes_or_bits(tmp_path, precis
     assert recall(nprobes=1, refine=60) < 1
 
 
-@pytest.mark.parametrize("codes", ["int8", "binary"])
-def test_codes_in_place_of_product_quantization(tmp_path, codes, small_cells):
-    vectors, queries = clustered(600, 16), clustered(20, 16, seed=1)
-    index = LanceIndex(made(tmp_path, vectors=vectors, wanted=Wanted(codes=codes)), MODEL._replace(dimension=16))
-    kind = {"int8": "IVF_SQ", "binary": "IVF_RQ"}[codes]
-    assert index._table.index_stats(lance.CELLS).index_type == kind and index.quantization is None
+def recall_of(index, queries: np.ndarray, vectors: np.ndarray):
+    """The function that searches and gives the share of the true ten; what is found has its true score."""
     true = similarities(queries, vectors, "cosine")
-    best = np.argsort(-true, axis=1, kind="stable")[:, :10]
-    found = index.search(queries, 10)
-    for of_query, each in zip(true, found, strict=True):
-        np.testing.assert_allclose([one.score for one in each], of_query[[one.row for one in each]], atol=1e-5)
-    hits = [len({one.row for one in each} & set(rows)) for each, rows in zip(found, best.tolist(), strict=True)]
-    assert sum(hits) / best.size >= 0.95
-
-
-def test_codes_are_refined_with_the_vectors(tmp_path, small_cells):
-    vectors = clustered(600, 16)
-    index = LanceIndex(made(tmp_path, vectors=vectors), MODEL._replace(dimension=16))
-    queries = clustered(20, 16, seed=1)
-    true = similarities(queries, vectors, "cosine")
-    best = np.argsort(-true, axis=1, kind="stable")[:, :10]
+    best = np.argsort(-true, axis=1, kind="stable")[:, :10].tolist()
 
     def recall(**options: int) -> float:
         found = index.search(queries, 10, **options)
-        for of_query, each in zip(true, found, strict=True):  # what is found has its true score
+        for of_query, each in zip(true, found, strict=True):
             np.testing.assert_allclose([one.score for one in each], of_query[[one.row for one in each]], atol=1e-5)
-        hits = [len({one.row for one in each} & set(rows)) for each, rows in zip(found, best.tolist(), strict=True)]
-        return sum(hits) / best.size
+        hits = [len({one.row for one in each} & set(rows)) for each, rows in zip(found, best, strict=True)]
+        return sum(hits) / (10 * len(queries))
 
+    return recall
+
+
+@pytest.mark.parametrize(("codes", "kind"), [(None, "IVF_PQ"), ("int8", "IVF_SQ"), ("binary", "IVF_RQ")])
+def test_codes_find_candidates_that_are_refined_with_the_vectors(tmp_path, codes, kind, small_cells):
+    vectors, queries = clustered(600, 16), clustered(20, 16, seed=1)
+    index = LanceIndex(made(tmp_path, vectors=vectors, wanted=Wanted(codes=codes)), MODEL._replace(dimension=16))
+    assert index._table.index_stats(lance.CELLS).index_type == kind and index.quantization is None
+    recall = recall_of(index, queries, vectors)
     assert recall() >= 0.95
-    assert recall(refine=1) < recall(refine=30) and recall(nprobes=1) < recall()
+    if codes is None:
+        assert recall(refine=1) < recall(refine=30) and recall(nprobes=1) < recall()
 
 
-def test_of_equal_scores_the_lower_row_comes_first_and_a_zero_finds_nothing(tmp_path):
-    index = LanceIndex(made(tmp_path, vectors=np.repeat(VECTORS[:1], 6, axis=0)), MODEL)
+def test_equal_scores_are_ordered_by_row_a_zero_finds_nothing_and_missing_sentences_are_empty(tmp_path):
+    index = LanceIndex(made(tmp_path / "equal", vectors=np.repeat(VECTORS[:1], 6, axis=0)), MODEL)
     assert [one.row for one in index.search(VECTORS[:1], 9)[0]] == [0, 1, 2, 3, 4, 5]
     assert index.search(0 * VECTORS[:1], 3) == [[]]
-
-
-def test_sentences_that_are_missing_are_empty(tmp_path):
     np.save(tmp_path / "emb.npy", VECTORS[:5])
     lance_build.build(tmp_path / "ix", EmbeddingFiles(str(tmp_path / "emb.npy")), MODEL)
     index = LanceIndex(tmp_path / "ix", MODEL)
@@ -162,11 +153,6 @@ def whole(tmp_path_factory):
     return made(tmp_path_factory.mktemp("whole"))
 
 
-def changed(folder, **fields):
-    content = json.loads((folder / "index.json").read_text()) | fields
-    (folder / "index.json").write_text(json.dumps(content))
-
-
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
@@ -176,78 +162,49 @@ def changed(folder, **fields):
         ({"codes": "none"}, "damaged"),
         ({"model": MODEL._replace(dimension=2**70)._asdict()}, "damaged"),
         ({"rows": "600"}, "damaged"),
+        ({"rows": 0}, "damaged"),
         ({"rows": 599}, "has 600 rows, but index.json says 599"),
         ({"version": 99}, "the table cannot be read or written: "),
-        ({"model": {"name": "x"}}, "damaged"),
         ({"model": MODEL._replace(similarity="manhattan")._asdict()}, "damaged"),
-        (
-            {"model": MODEL._replace(sha256="1" * 64)._asdict()},
-            r"an index of runs/a .* with other weights or settings, not of runs/a",
-        ),
+        ({"model": MODEL._replace(sha256="1" * 64)._asdict()}, r"with other weights or settings, not of runs/a"),
         ({"backend": None}, "not an index of LanceDB; load_index reads it"),
     ],
 )
-def test_an_index_that_is_damaged_or_anothers_is_refused_in_a_line(whole, tmp_path, fields, message):
-    import shutil
-
-    shutil.copytree(whole, tmp_path / "ix")
-    changed(tmp_path / "ix", **fields)
-    with pytest.raises(UserError, match=message) as error:
+def test_an_index_that_is_damaged_or_anothers_is_refused(whole, tmp_path, fields, message):
+    edit_json(shutil.copytree(whole, tmp_path / "ix") / "index.json", **fields)
+    with pytest.raises(UserError, match=message):
         LanceIndex(tmp_path / "ix", MODEL)
-    assert "\n" not in str(error.value)
 
 
-def test_a_file_that_is_missing_is_reported_by_the_search(whole, tmp_path):
-    import shutil
-
-    shutil.copytree(whole, tmp_path / "ix")
-    for file in (tmp_path / "ix" / lance.FOLDER / "data").iterdir():
-        file.unlink()
-    with pytest.raises(UserError, match="the table cannot be read or written: "):
-        LanceIndex(tmp_path / "ix", MODEL).search(QUERIES, 1)
-
-
-def test_each_kind_of_index_names_the_other(whole, tmp_path, monkeypatch):
+def test_each_kind_of_index_names_the_other_and_a_missing_file_is_reported_by_the_search(whole, tmp_path, monkeypatch):
     assert is_lance_index(whole) and is_lance_index("gs://b/index") and not is_lance_index(tmp_path)
     with pytest.raises(UserError, match="an index of lance; open_index opens it"):
         index_folder.load(whole, MODEL)
     with pytest.raises(UserError, match="no index there"):
         LanceIndex(tmp_path, MODEL)
+    shutil.copytree(whole, tmp_path / "ix")
+    shutil.rmtree(tmp_path / "ix" / lance.FOLDER / "data")
+    with pytest.raises(UserError, match="the table cannot be read or written: "):
+        LanceIndex(tmp_path / "ix", MODEL).search(QUERIES, 1)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r'not installed: lancedb; run: pip install "simcse_jax\[lance\]"'):
+    with pytest.raises(UserError, match="not installed: lancedb; run: pip install"):
         LanceIndex(whole, MODEL)
 
 
-def test_a_bucket_that_cannot_be_reached_is_refused_at_once(monkeypatch):
-    import socket
-
-    def refuse(*_, **__):
-        raise OSError(113, "No route to host")
-
-    monkeypatch.delenv("STORAGE_EMULATOR_HOST", raising=False)
-    monkeypatch.setattr("urllib.request.getproxies", dict)
-    monkeypatch.setattr(socket, "create_connection", refuse)
-    with pytest.raises(UserError, match=r"gs://b/index: cannot be reached: storage\.googleapis\.com: No route to host"):
-        LanceIndex("gs://b/index", MODEL)
-
-
-@pytest.mark.parametrize(
-    ("on_disk", "options", "message"),
-    [
+def test_options_of_the_other_kind_are_refused():
+    for on_disk, options, message in (
         (False, {"refine": 5}, "refine=5: is for an index of LanceDB"),
         (True, {"refine": 0}, "refine=0: must be a whole number, from 1 to 65,536"),
+        (True, {"refine": 2**16 + 1}, "refine=65537: must be a whole number"),
         (True, {"nprobes": True}, "nprobes=True: must be a whole number"),
         (True, {"backend": True}, "backend: is for an index in memory"),
-    ],
-)
-def test_options_of_the_other_kind_are_refused(on_disk, options, message):
-    with pytest.raises(UserError, match=message):
-        check_options(on_disk, **{"refine": None, "nprobes": None, **options})
-    check_options(True, 5, np.int64(3), backend=False)
+    ):
+        with pytest.raises(UserError, match=message):
+            check_options(on_disk, **{"refine": None, "nprobes": None, **options})
+    check_options(True, 2**16, np.int64(1), backend=False)
 
 
 def test_the_columns_have_what_sentence_transformers_defines():
-    pytest.importorskip("pyarrow")
     bits = quantize(UNIT, "ubinary")
     for kept, columns in (
         (Kept(), {"vector": FEW}),
@@ -258,36 +215,28 @@ def test_the_columns_have_what_sentence_transformers_defines():
         assert names == tuple(columns) and kept.scored in names
         for kind, found, expected in zip(kinds, kept.values(FEW, Clipped()), columns.values(), strict=True):
             np.testing.assert_array_equal(found, expected)
-            assert (kind.list_size, str(kind.value_type).replace("float", "float32")) == (
-                expected.shape[1],
-                expected.dtype.name,
-            )
+            assert kind.list_size == expected.shape[1]
+            assert str(kind.value_type).replace("float", "float32") == expected.dtype.name
     np.testing.assert_array_equal(INT8.values(FEW.astype(np.float64), Clipped())[1], bits)
 
 
-def test_what_index_json_says_is_read_back():
+def test_what_index_json_says_is_read_back_and_what_it_cannot_say_refused():
     for kept in (*map(Kept, CODES), INT8, BINARY):
         content = json.loads(json.dumps(kept.content()))
         found = read_kept(content, 12, Path("ix"))
         assert (found.precision, found.codes) == (kept.precision, kept.codes)
         assert found.content() == kept.content()
     assert read_kept({}, 12, Path("ix")) == Kept("product")  # of an earlier version
-
-
-def test_what_index_json_cannot_say():
     content = json.loads(json.dumps(INT8.content()))
     moved = [content["ranges"][0], [high + 0.5 for high in content["ranges"][1]]]
     for wrong, small in (
         ({"codes": "hamming"}, False),
         ({"precision": "int8"}, False),
         ({}, True),
-        ({"precision": "float32"}, True),
         ({"precision": "int8"}, True),
         (content | {"precision": "binary"}, True),
         (content | {"ranges": moved}, True),
         (content | {"ranges": [[0.0], [1.0]]}, True),
-        (content | {"ranges": "wide"}, True),
-        (content | {"ranges_sha256": None}, True),
     ):
         with pytest.raises(UserError, match=r"^ix: damaged"):
             read_kept(wrong | {"format": 1 + small}, 12, Path("ix"))
@@ -310,25 +259,19 @@ def test_ranges_are_those_of_the_first_rows_at_unit_length(monkeypatch):
     ("wanted", "has", "similarity", "message"),
     [
         (Wanted("int8"), None, "dot", "by cosine and not by dot"),
-        (Wanted("binary"), None, "euclidean", "by cosine and not by euclidean"),
         (Wanted("int4"), None, "cosine", "'int4' of an index is not one of float32, int8, binary"),
         (Wanted("binary", RANGES), None, "cosine", "ranges: are for an index of int8"),
-        (Wanted(None, RANGES), None, "cosine", "ranges: are for an index of int8"),
         (Wanted("int8", None, "product"), None, "cosine", "codes 'product': precision int8 has none"),
         (Wanted(codes="flat"), None, "cosine", "codes 'flat': not one of product, int8, binary"),
         (Wanted("int8"), BINARY, "cosine", "ix: an index of binary, not of int8"),
-        (Wanted("float32"), INT8, "cosine", "ix: an index of int8, not of float32"),
         (Wanted("int8", RANGES * 2), INT8, "cosine", "ix: an index of other ranges"),
         (Wanted(None, RANGES), Kept(), "cosine", "ix: an index of float32, which has no ranges"),
         (Wanted(codes="binary"), Kept(), "cosine", "ix: an index of codes product, not of codes binary"),
     ],
 )
-def test_what_cannot_be_kept_is_refused(wanted, has, similarity, message):
+def test_what_cannot_be_kept_is_refused_and_what_an_index_has_may_be_said_again(wanted, has, similarity, message):
     with pytest.raises(UserError, match=message):
         check_wanted(wanted, similarity, has, "ix")
-
-
-def test_what_an_index_has_may_be_said_again():
     for has in (Kept("int8"), INT8, BINARY):
         check_wanted(UNSAID, "cosine", has, "ix")
         check_wanted(Wanted(has.precision, codes=has.codes), "cosine", has, "ix")

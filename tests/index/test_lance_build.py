@@ -36,12 +36,24 @@ def rows_of(folder, queries=VECTORS, count: int = 1) -> list[list[int]]:
     return [[one.row for one in each] for each in LanceIndex(folder / "ix", MODEL).search(queries, count)]
 
 
+@pytest.fixture
+def small_cells(monkeypatch):
+    monkeypatch.setattr(lance_build, "LEAST", 300)
+    monkeypatch.setattr(lance_build, "ITERATIONS", 2)
+
+
 def test_what_is_added_keeps_its_rows_or_is_numbered_on(tmp_path):
     about = build(tmp_path, (0, VECTORS[:40]), (40, VECTORS[40:60]), (0, VECTORS[60:]))
     assert (about.rows, about.last) == (90, 89)
     assert rows_of(tmp_path) == [[row] for row in range(90)]
     found = LanceIndex(tmp_path / "ix", MODEL).search(VECTORS[[0, 50]], 1)
     assert [each[0].sentence for each in found] == ["sentence 0", "sentence 50"]
+    about = build(tmp_path / "overlap", (0, VECTORS[:10]), (5, VECTORS[10:20]))  # they follow without a gap
+    assert (about.rows, about.last) == (20, 19)
+    assert rows_of(tmp_path / "overlap", VECTORS[:20]) == [[row] for row in range(20)]
+    build(tmp_path / "gap", (3, VECTORS[:40]), (50, VECTORS[40:]))
+    found = np.concatenate([*LanceIndex(tmp_path / "gap" / "ix", MODEL).numbers()])
+    assert sorted(found.tolist()) == [*range(3, 43), *range(50, 100)]
 
 
 def test_the_same_embeddings_are_added_once(tmp_path, monkeypatch):
@@ -67,25 +79,15 @@ def test_the_same_embeddings_are_added_once(tmp_path, monkeypatch):
 
 def test_an_index_of_an_earlier_version_takes_them_again(tmp_path):
     build(tmp_path, (0, VECTORS[:40]))
-    about = json.loads((tmp_path / "ix" / "index.json").read_text())
-    del about["added"]
-    (tmp_path / "ix" / "index.json").write_text(json.dumps(about))
+    edit_json(tmp_path / "ix" / "index.json", added=[])
     assert build(tmp_path, (0, VECTORS[:40])).rows == 80
     edit_json(tmp_path / "ix" / "index.json", added=[3])
     with pytest.raises(UserError, match="damaged; build the index again"):
         build(tmp_path, (0, VECTORS[:40]))
 
 
-def test_all_row_numbers_are_read(tmp_path):
-    build(tmp_path, (3, VECTORS[:40]), (50, VECTORS[40:]))
-    found = np.concatenate([*LanceIndex(tmp_path / "ix", MODEL).numbers()])
-    assert sorted(found.tolist()) == [*range(3, 43), *range(50, 100)]
-
-
 @pytest.mark.parametrize("precision", ["int8", "binary"])
-def test_bytes_and_bits_are_added_to_with_the_ranges_that_there_are(tmp_path, monkeypatch, precision):
-    monkeypatch.setattr(lance_build, "LEAST", 300)
-    monkeypatch.setattr(lance_build, "ITERATIONS", 2)
+def test_bytes_and_bits_are_added_to_with_the_ranges_that_there_are(tmp_path, small_cells, precision):
     many, model = clustered(700, 64), MODEL._replace(dimension=64)  # of which no two have the same bits
     first = build(tmp_path, (0, many[:280]), model=model, wanted=Wanted(precision))
     about = build(tmp_path, (280, 3 * many[280:310]), model=model)  # an index that is there says what it keeps
@@ -99,28 +101,9 @@ def test_bytes_and_bits_are_added_to_with_the_ranges_that_there_are(tmp_path, mo
     assert (tmp_path / "ix" / "index.json").read_bytes() == before
 
 
-def test_codes_stay_those_of_the_first_build(tmp_path, monkeypatch):
-    monkeypatch.setattr(lance_build, "LEAST", 300)
-    monkeypatch.setattr(lance_build, "ITERATIONS", 2)
-    many = clustered(330, 16)
-    model = MODEL._replace(dimension=16)
-    assert build(tmp_path, (0, many[:200]), model=model, wanted=Wanted(codes="int8")).kept == Kept("int8")
-    assert build(tmp_path, (200, many[200:]), model=model).found_in == 330
-    index = LanceIndex(tmp_path / "ix", model)
-    assert index._table.index_stats(lance.CELLS).index_type == "IVF_SQ"
-
-
-def test_rows_that_overlap_those_of_the_index_follow_them_without_a_gap(tmp_path):
-    about = build(tmp_path, (0, VECTORS[:10]), (5, VECTORS[10:20]))
-    assert (about.rows, about.last) == (20, 19)
-    assert rows_of(tmp_path, VECTORS[:20]) == [[row] for row in range(20)]
-
-
-def test_the_version_that_others_read_stays_until_a_build_is_done(tmp_path, monkeypatch):
+def test_the_version_that_others_read_stays_until_a_build_is_done(tmp_path, monkeypatch, small_cells):
     from lancedb.table import LanceTable
 
-    monkeypatch.setattr(lance_build, "LEAST", 300)
-    monkeypatch.setattr(lance_build, "ITERATIONS", 2)
     many, month, kept, versions = clustered(320), datetime.timedelta(days=30), [], LanceTable.list_versions
     build(tmp_path, (0, many[:300]))
 
@@ -133,48 +116,38 @@ def test_the_version_that_others_read_stays_until_a_build_is_done(tmp_path, monk
     assert month < kept[0] < 2 * month
 
 
-def test_cells_are_found_again_when_the_table_has_doubled(tmp_path, monkeypatch):
-    monkeypatch.setattr(lance_build, "LEAST", 300)
-    monkeypatch.setattr(lance_build, "ITERATIONS", 2)
+def test_cells_are_found_again_when_the_table_has_doubled_with_the_codes_of_the_first_build(tmp_path, small_cells):
     many = clustered(700)
-    found_in = [
-        build(tmp_path, part).found_in for part in ((0, many[:280]), (280, many[280:310]), (310, many[310:400]))
-    ]
-    assert found_in == [0, 310, 310]
+    parts = ((0, many[:280]), (280, many[280:310]), (310, many[310:400]))
+    abouts = [build(tmp_path, parts[0], wanted=Wanted(codes="int8")), *(build(tmp_path, part) for part in parts[1:])]
+    assert [about.found_in for about in abouts] == [0, 310, 310] and abouts[2].kept == Kept("int8")
+    assert LanceIndex(tmp_path / "ix", MODEL)._table.index_stats(lance.CELLS).index_type == "IVF_SQ"
     assert build(tmp_path, (400, many[400:])).found_in == 700
     assert rows_of(tmp_path, many[::70]) == [[row] for row in range(0, 700, 70)]
 
 
-def test_a_build_that_is_stopped_leaves_the_index_as_it_was(tmp_path, monkeypatch):
+def test_a_build_that_is_stopped_or_has_a_mistake_leaves_the_index_as_it_was(tmp_path, monkeypatch):
     def stop(*_):
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patched:
-        patched.setattr(lance_build, "_write", stop)
-        with pytest.raises(KeyboardInterrupt):
-            build(tmp_path, (0, VECTORS[:20]))
-        with pytest.raises(UserError, match="no index there"):
-            rows_of(tmp_path)
+    def build_until_stopped(part):
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            patched.setattr(lance_build, "_write", stop)
+            build(tmp_path, part)
+
+    build_until_stopped((0, VECTORS[:20]))
+    with pytest.raises(UserError, match="no index there"):
+        rows_of(tmp_path)
     build(tmp_path, (0, VECTORS[:40]))
-    with monkeypatch.context() as patched:
-        patched.setattr(lance_build, "_write", stop)
-        with pytest.raises(KeyboardInterrupt):
-            build(tmp_path, (40, VECTORS[40:60]))
-    assert len(LanceIndex(tmp_path / "ix", MODEL)) == 40
+    build_until_stopped((40, VECTORS[40:60]))
+    wrong = VECTORS[40:].copy()
+    wrong[3] = np.inf
+    with pytest.raises(UserError, match=r"part\.parquet: row 3 of the file has an embedding whose length is not"):
+        build(tmp_path, (40, wrong))
+    assert read_about(tmp_path / "ix").rows == len(LanceIndex(tmp_path / "ix", MODEL)) == 40
     assert rows_of(tmp_path, VECTORS[:40]) == [[row] for row in range(40)]
     assert build(tmp_path, (40, VECTORS[40:])).rows == 90  # those that were left are gone
     assert rows_of(tmp_path) == [[row] for row in range(90)]
-
-
-def test_embeddings_with_a_mistake_leave_the_index_as_it_was(tmp_path):
-    build(tmp_path, (0, VECTORS[:40]))
-    wrong = VECTORS[40:].copy()
-    wrong[3] = np.inf
-    with pytest.raises(
-        UserError, match=r"part\.parquet: row 3 of the file has an embedding whose length is not finite"
-    ):
-        build(tmp_path, (40, wrong))
-    assert read_about(tmp_path / "ix").rows == len(LanceIndex(tmp_path / "ix", MODEL)) == 40
 
 
 def test_what_does_not_fit_is_refused(tmp_path):
@@ -191,10 +164,10 @@ def test_what_does_not_fit_is_refused(tmp_path):
 
 
 def test_a_folder_that_holds_something_else_is_refused(tmp_path):
-    (tmp_path / "file").touch()
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "thesis.txt").touch()
-    (tmp_path / "memory").mkdir()
+    for folder in ("other", "memory", "shown"):
+        (tmp_path / folder).mkdir()
+    for path in ("file", "other/thesis.txt", "shown/.DS_Store"):  # the last one by a Mac
+        (tmp_path / path).touch()
     (tmp_path / "memory" / "index.json").write_text(json.dumps({"format": 1}))
     for name, message in (
         ("file", "a file; an index is a folder"),
@@ -204,8 +177,6 @@ def test_a_folder_that_holds_something_else_is_refused(tmp_path):
     ):
         with pytest.raises(UserError, match=message):
             lance_build.check_folder(str(tmp_path / name), str(tmp_path / "emb"))
-    (tmp_path / "shown").mkdir()
-    (tmp_path / "shown" / ".DS_Store").touch()  # by a Mac
     assert lance_build.check_folder(str(tmp_path / "shown"), str(tmp_path / "emb")) == tmp_path / "shown"
     with pytest.raises(UserError, match=r"s3://b/index: must be a folder on a disk or gs://"):
         lance_build.check_folder("s3://b/index", "emb")
@@ -222,20 +193,17 @@ def test_the_memory_of_building_and_of_searching_has_an_end(rows, cells, of_each
 
 @NEEDS_GCSFS
 @pytest.mark.slow
-@pytest.mark.parametrize("precision", ["float32", "int8"])
-def test_an_index_in_a_bucket_is_built_added_to_and_searched(store, tmp_path, monkeypatch, precision):
+def test_an_index_in_a_bucket_is_built_added_to_and_searched(store, tmp_path, monkeypatch, small_cells):
     for name, value in xml_store.environment(tmp_path, store.url).items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(lance_build, "LEAST", 300)
-    monkeypatch.setattr(lance_build, "ITERATIONS", 2)
     many = clustered(330)
     for first, last in ((0, 300), (300, 330)):
         write_parquet(tmp_path / "emb" / "part.parquet", many[first:last], first)
         store.put("emb/part.parquet", (tmp_path / "emb" / "part.parquet").read_bytes())
         files = EmbeddingFiles("gs://bucket/emb/")
-        folder = lance_build.check_folder(f"gs://bucket/{precision}", "gs://bucket/emb")
-        about, _ = lance_build.build(folder, files, MODEL, Wanted(precision))
+        folder = lance_build.check_folder("gs://bucket/ix", "gs://bucket/emb")
+        about, _ = lance_build.build(folder, files, MODEL, Wanted("int8"))
     assert (about.rows, about.found_in) == (330, 300)
-    found = LanceIndex(f"gs://bucket/{precision}", MODEL).search(many[::30], 1)
+    found = LanceIndex("gs://bucket/ix", MODEL).search(many[::30], 1)
     assert [[one.row for one in each] for each in found] == [[row] for row in range(0, 330, 30)]
-    assert f"{precision}/index.json" in store.objects and not store.names(f"{precision}/.lock")
+    assert "ix/index.json" in store.objects and not store.names("ix/.lock")

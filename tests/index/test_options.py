@@ -8,40 +8,41 @@ from simcse_jax.index.options import check_precision, check_search
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        *(({"top_k": wrong}, "top_k=.*: must be a whole number, 1 or more") for wrong in (0, 2.5, True)),
+        *(({"threshold": wrong}, "threshold=.*: must be a number") for wrong in ("0.6", float("nan"), True)),
+        ({"recall_target": 0}, "recall_target=0: must be above 0"),
+        ({"recall_target": 1.1}, "recall_target=1.1: must be above 0 and at most 1"),
+        ({"backend": "annoy"}, "backend='annoy': not one of jax, faiss"),
         ({"storage": "int4"}, "storage='int4': not one of float32, float16, bfloat16, int8, binary"),
         ({"storage": "binary", "similarity": "dot"}, "compared by cosine, not by dot"),
         ({"precision": "binary", "similarity": "euclidean"}, "compared by cosine, not by euclidean"),
         ({"precision": "int8", "storage": "int8"}, "the index keeps and searches int8"),
-        ({"precision": "int8", "storage": "float16"}, "the index keeps and searches int8"),
         ({"rescore": 4}, r"rescore=4: is for storage='int8' or 'binary'"),
         ({"rescore": 4, "storage": "float16"}, r"rescore=4: is for storage='int8' or 'binary'"),
         ({"rescore": 4, "precision": "int8"}, "rescore=4: all rows of int8 are scored"),
         ({"rescore": 4, "precision": "binary"}, "rescore=4: all rows of binary are scored"),
-        *(
-            ({"rescore": wrong, "storage": "int8"}, "must be a whole number, from 1 to 1024")
-            for wrong in (0, True, 2.0, "4")
-        ),
-        ({"storage": "bfloat16", "backend": "faiss"}, "faiss keeps float32, int8 or binary"),
+        *(({"rescore": wrong, "storage": "int8"}, "from 1 to 1024") for wrong in (0, 1025, True, 2.0)),
+        ({"storage": "bfloat16", "backend": "faiss"}, "storage='bfloat16': is for backend='jax'"),
+        ({"backend": "faiss", "similarity": "manhattan"}, "compares by cosine or dot, not by manhattan"),
     ],
 )
 def test_options_that_make_no_sense_are_named(options, message):
-    if options.get("backend"):
-        pytest.importorskip("faiss")
     with pytest.raises(UserError, match=message):
-        check_search(5, None, **options)
-
-
-def test_a_truth_value_is_no_threshold():
-    with pytest.raises(UserError, match="threshold=True: must be a number"):
-        check_search(5, True)
+        check_search(**{"top_k": 5, "threshold": None, **options})
 
 
 def test_options_that_make_sense():
     check_search(5, None, storage="int8", similarity="manhattan", rescore=np.int64(1))
-    check_search(5, None, precision="binary")
-    pytest.importorskip("faiss")
+    check_search(1, -1, 1.0, precision="binary")
+    check_search(5, None, backend="faiss", similarity="dot")
     check_search(5, None, backend="faiss", precision="binary", rescore=1024)
     check_search(5, None, backend="faiss", storage="int8", rescore=2)
+
+
+def test_faiss_that_is_not_installed_is_reported(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"^backend='faiss': not installed: faiss; run: pip install"):
+        check_search(5, None, backend="faiss")
 
 
 def test_what_an_index_keeps():

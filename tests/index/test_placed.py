@@ -41,14 +41,6 @@ def test_blocks_that_fit_stay_on_the_devices(monkeypatch, storage, there):
         np.testing.assert_allclose(np.asarray(block.rows, np.float32), whole.rows, rtol=2**-8 * (storage != "float32"))
 
 
-def test_a_block_that_was_replaced_is_forgotten():
-    given, placed = blocks(16, 16), Placed(data_mesh(jax.devices()[:2]))
-    before = list(placed.blocks(given))
-    after = list(placed.blocks([given[0], *blocks(16)]))
-    assert after[0].rows is before[0].rows
-    assert len(placed._blocks) == 2
-
-
 def test_a_block_mapped_from_a_file_is_known_as_long_as_it_is_there(tmp_path):
     np.save(tmp_path / "rows.npy", blocks(64)[0].rows)
     mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")
@@ -74,9 +66,12 @@ def test_an_element_beyond_16_bits_is_refused_with_its_row():
     assert len(list(Placed(mesh, "bfloat16").blocks(given))) == 2
 
 
-@pytest.mark.parametrize(("similarity", "order"), [("dot", 2), ("euclidean", 2), ("manhattan", 1)])
-def test_the_longest_vector(similarity, order):
+def test_the_longest_vector_and_a_block_that_was_replaced_is_forgotten():
     given, placed = blocks(16, 16), Placed(data_mesh(jax.devices()[:1]))
-    length = max(np.linalg.norm(block.rows, order, axis=1).max() for block in given)
-    assert length <= placed.longest(given, similarity) <= 1.001 * length
+    for similarity, order in (("dot", 2), ("euclidean", 2), ("manhattan", 1)):
+        length = max(np.linalg.norm(block.rows, order, axis=1).max() for block in given)
+        assert length <= Placed(placed.mesh).longest(given, similarity) <= 1.001 * length
     assert placed.longest(given, "cosine") == pytest.approx(1, abs=1e-5)
+    before = list(placed.blocks(given))
+    after = list(placed.blocks([given[0], *blocks(16)]))
+    assert after[0].rows is before[0].rows and len(placed._blocks) == 2

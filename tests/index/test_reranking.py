@@ -29,15 +29,13 @@ def test_results_are_sorted_by_the_judge(judge):
     ]
 
 
-def test_an_index_without_texts_is_refused(judge):
+def test_an_index_without_texts_and_other_arguments_are_refused(judge):
     with pytest.raises(UserError, match="reranks texts, and the index has none"):
         reranked(judge, ["a"], [[Result("", 0, 1.0), Result("", 1, 0.5)]], 1)
-
-
-@pytest.mark.parametrize(
-    ("queries", "top_k", "message"),
-    [("a", 1, "takes a list of queries"), (["a", "b"], 1, "as many lists of results"), (["a"], 0, "top_k 0: must be")],
-)
-def test_other_arguments_are_refused(judge, queries, top_k, message):
-    with pytest.raises(UserError, match=message):
-        reranked(judge, queries, [[Result("x", 0, 1.0)]], top_k)
+    for queries, top_k, message in (
+        ("a", 1, "takes a list of queries"),
+        (["a", "b"], 1, "as many lists of results"),
+        (["a"], 0, "top_k 0: must be"),
+    ):
+        with pytest.raises(UserError, match=message):
+            reranked(judge, queries, [[Result("x", 0, 1.0)]], top_k)

@@ -4,7 +4,7 @@ import pytest
 from scipy.spatial.distance import cdist
 
 from simcse_jax.errors import UserError
-from simcse_jax.index.index import Index, check_search
+from simcse_jax.index.index import Index
 from simcse_jax.index.similarity import PART, aligned, compared, empty, pairwise, prepared, scores, similarities
 from simcse_jax.models.config import SIMILARITIES
 
@@ -37,27 +37,18 @@ def test_an_index_ranks_by_its_similarity(name):
     assert len(nearest[0]) == 2
 
 
-def test_an_unknown_similarity_is_refused():
+def test_an_unknown_similarity_and_an_index_that_compares_differently_are_refused():
     with pytest.raises(UserError, match="similarity_fn_name='maxsim': not one of cosine, dot"):
         similarities(A, B, "maxsim")
     with pytest.raises(UserError, match="not one of cosine, dot"):
         Index(6, "maxsim")
-
-
-def test_indexes_that_compare_differently_are_not_joined():
     with pytest.raises(UserError, match="compared by cosine; the model's have 6, compared by dot"):
         Index(6).extend(Index(6, "dot"))
 
 
-def test_faiss_compares_by_products_alone():
-    pytest.importorskip("faiss")
-    check_search(1, None, 0.95, "faiss", "dot")
-    with pytest.raises(UserError, match="compares by cosine or dot, not by manhattan"):
-        check_search(1, None, 0.95, "faiss", "manhattan")
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
-@pytest.mark.parametrize("count", [0, 1, PART, 2 * PART + 3])
+@pytest.mark.parametrize(
+    ("count", "dtype"), [(0, np.float32), (1, np.float64), (PART, np.float16), (2 * PART + 3, np.float32)]
+)
 def test_rows_are_made_in_parts_with_the_bits_of_all_at_once(count, dtype):
     embeddings = np.random.default_rng(count).standard_normal((count, 12)).astype(dtype)
     for similarity in ("cosine", "dot", "manhattan"):
@@ -75,11 +66,6 @@ def test_a_length_that_is_not_finite_is_in_its_row():
     assert np.flatnonzero(~np.isfinite(lengths)).tolist() == [PART + 2, PART + 4]
 
 
-def test_an_empty_array_is_aligned():
-    for dtype in (np.float32, np.uint8):
-        assert empty((3, 5), dtype).ctypes.data % 64 == 0 and empty((3, 5), dtype).dtype == dtype
-
-
 def test_given_rows_are_aligned_so_that_a_cpu_takes_them_as_they_are():
     buffer = np.zeros(64 * 12 * 4 + 128, np.uint8)
     start = -buffer.ctypes.data % 64
@@ -90,3 +76,4 @@ def test_given_rows_are_aligned_so_that_a_cpu_takes_them_as_they_are():
         assert (found is rows) == (shift == 0) and found.ctypes.data % 64 == 0
         np.testing.assert_array_equal(found, rows)
     np.testing.assert_array_equal(aligned(np.asfortranarray(rows)), rows)
+    assert empty((3, 5), np.uint8).ctypes.data % 64 == 0 and empty((3, 5), np.uint8).dtype == np.uint8

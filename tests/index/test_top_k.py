@@ -33,9 +33,19 @@ def brute_force(queries: np.ndarray, rows: np.ndarray, k: int) -> tuple[np.ndarr
     return np.take_along_axis(scores, order, axis=1), order
 
 
-@pytest.mark.parametrize("count", [1, 7, 16, 17, 100])
-@pytest.mark.parametrize("queries", [1, 3, 8])
-@pytest.mark.parametrize("k", [1, 5, 32])
+@pytest.mark.parametrize(
+    ("count", "queries", "k"),
+    [
+        (1, 3, 5),
+        (7, 1, 5),
+        (16, 3, 32),
+        (17, 8, 1),
+        (100, 3, 5),
+        (100, 3, 32),
+        (100, 8, 5),
+        (2, 2 * MAX_QUERIES + 3, 5),
+    ],
+)
 def test_it_equals_a_ranking_of_all_scores_in_float64(count, queries, k):
     rows, asked = unit(count, 12), unit(queries, 12, seed=1)
     scores, found = top_k(asked, blocks(rows, 16), k, MESH)
@@ -47,14 +57,6 @@ def test_it_equals_a_ranking_of_all_scores_in_float64(count, queries, k):
     assert np.isneginf(scores[:, there:]).all()
 
 
-def test_queries_beyond_those_scored_together():
-    rows, asked = unit(40, 8), unit(2 * MAX_QUERIES + 3, 8, seed=1)
-    scores, found = top_k(asked, blocks(rows, 16), 4, MESH)
-    expected, order = brute_force(asked, rows, 4)
-    np.testing.assert_array_equal(found, order)
-    np.testing.assert_allclose(scores, expected, atol=1e-6)
-
-
 def test_of_equal_scores_the_lower_row_comes_first():
     few = unit(5, 16)
     rows = few[np.random.default_rng(2).integers(0, 5, 200)]  # each of them some forty times, over many blocks
@@ -64,16 +66,18 @@ def test_of_equal_scores_the_lower_row_comes_first():
             twins = np.flatnonzero((rows == few[query]).all(axis=1))
             np.testing.assert_array_equal(numbers[: len(twins)], twins)
             assert len(set(of_query[: len(twins)])) == 1
+    rows = np.zeros((16, 4), np.float32)  # zero and minus zero are equal
+    rows[::2] = -0.0
+    rows[:, 0] = np.where(np.arange(16) % 2, 1, -1)  # times 0
+    _, found = top_k(np.array([[0, 1, 1, 1]], np.float32), blocks(rows, 16), 16, MESH)
+    np.testing.assert_array_equal(found, [np.arange(16)])
 
 
-def test_no_queries_give_nothing():
-    scores, found = top_k(np.zeros((0, 8), np.float32), blocks(unit(5, 8), 16), 3, MESH)
+def test_no_queries_give_nothing_and_what_is_approximate_on_a_tpu_is_exact_on_a_cpu():
+    scores, found = top_k(np.zeros((0, 12), np.float32), blocks(unit(5, 12), 16), 3, MESH)
     assert scores.shape == found.shape == (0, 3)
-
-
-def test_what_is_approximate_on_a_tpu_is_exact_on_a_cpu():
     rows, asked = unit(100, 12), unit(3, 12, seed=1)
-    exact, approximate = (top_k(asked, blocks(rows, 32), 5, MESH, recall) for recall in (None, 0.9))
+    exact, approximate = (top_k(asked, blocks(rows, 16), 5, MESH, recall) for recall in (None, 0.9))
     for one, other in zip(exact, approximate, strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -117,7 +121,7 @@ def test_a_step_compiles_once_for_each_shape_of_block_however_many_rows_there_ar
     assert merge._cache_size() == 2
 
 
-@pytest.mark.parametrize("devices", [8, *(pytest.param(few, marks=pytest.mark.slow) for few in (1, 3, 4))])
+@pytest.mark.parametrize("devices", [8, *(pytest.param(few, marks=pytest.mark.slow) for few in (1, 3))])
 def test_any_number_of_devices_finds_the_same_rows(devices):
     few = unit(40, 16)
     rows = few[np.random.default_rng(2).integers(0, 40, 190)]  # equal ones on all devices
@@ -133,20 +137,12 @@ def test_any_number_of_devices_finds_the_same_rows(devices):
 
 def test_rows_beyond_those_that_32_bits_can_count():
     rows, asked = unit(64, 12), unit(3, 12, seed=1)
-    far = [0, 2**31 - 8, 2**33, 10**10]  # the first rows of blocks, as of a matrix of ten billion
-    parts = [Block(rows[16 * place : 16 * place + 16], first, 16) for place, first in enumerate(far)]
+    far = np.array([0, 2**31 - 8, 2**33, 10**10])  # the first rows of blocks, as of a matrix of ten billion
+    parts = [Block(rows[16 * place : 16 * place + 16], int(first), 16) for place, first in enumerate(far)]
     _, found = top_k(asked, parts, 64, MESH)
-    assert found.dtype == np.int64
     _, order = brute_force(asked, rows, 64)
-    np.testing.assert_array_equal(found, np.array(far)[order // 16] + order % 16)
-
-
-def test_zero_and_minus_zero_are_equal():
-    rows = np.zeros((8, 4), np.float32)
-    rows[::2] = -0.0
-    rows[:, 0] = np.where(np.arange(8) % 2, 1, -1)  # times 0
-    _, found = top_k(np.array([[0, 1, 1, 1]], np.float32), blocks(rows, 8), 8, MESH)
-    np.testing.assert_array_equal(found, [np.arange(8)])
+    assert found.dtype == np.int64
+    np.testing.assert_array_equal(found, far[order // 16] + order % 16)
 
 
 def test_a_block_that_cannot_be_divided_evenly_is_padded():
@@ -156,15 +152,13 @@ def test_a_block_that_cannot_be_divided_evenly_is_padded():
     assert {shard.data.shape for shard in array.addressable_shards} == {(WHOLE, 4)}  # the sums of all have one order
 
 
-@pytest.mark.parametrize("precision", ["int8", "ubinary"])
-def test_devices_decode_as_the_host_does(precision):
-    kind = Quantization(precision, 21, ranges_of(ROWS) if precision == "int8" else None)
-    codes = kind.encode(ROWS)
-    found = decoded(jnp.asarray(codes), 21, decoding_of(kind))
-    np.testing.assert_allclose(found, kind.decode(codes), rtol=1e-6, atol=1e-6)
-
-
-def test_numbers_stay_as_they_are():
-    found = decoded(jnp.asarray(ROWS, jnp.bfloat16), 21, decoding_of(None))
+def test_devices_decode_as_the_host_does_and_numbers_stay_as_they_are():
+    for precision, ranges in (("int8", ranges_of(ROWS)), ("ubinary", None)):
+        kind = Quantization(precision, 21, ranges)
+        codes = kind.encode(ROWS)
+        found = decoded(jnp.asarray(codes), 21, decoding_of(kind))
+        np.testing.assert_allclose(found, kind.decode(codes), rtol=1e-6, atol=1e-6)
+    half = jnp.asarray(ROWS, jnp.bfloat16)
+    found = decoded(half, 21, decoding_of(None))
     assert found.dtype == jnp.float32
-    np.testing.assert_array_equal(found, jnp.asarray(ROWS, jnp.bfloat16).astype(jnp.float32))
+    np.testing.assert_array_equal(found, half.astype(jnp.float32))
