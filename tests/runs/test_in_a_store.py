@@ -86,16 +86,22 @@ def cut_off(store, prefix: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", ["optimizer/d/", "metrics/metrics"])
-def test_a_damaged_checkpoint_is_set_aside_for_the_one_before(store, stored, part):
-    workdir = "damaged-" + part.split("/")[0]
+@pytest.mark.parametrize("part", ["optimizer/d/", "metrics/metrics", None])
+def test_a_damaged_or_unfinished_checkpoint_gives_way_to_the_one_before(store, stored, part):
+    workdir = f"other-{(part or 'begun').split('/')[0]}"
     copy(store, "run", workdir)
-    cut_off(store, f"{workdir}/checkpoints/8/{part}")
+    if part:
+        cut_off(store, f"{workdir}/checkpoints/8/{part}")
+    else:  # a kill before what comes last
+        for name in store.names(f"{workdir}/checkpoints/8/"):
+            if name.endswith("/8/commit_success.txt") or "/optimizer/" in name:
+                store.delete(name)
     done = run("train", *stored, f"--workdir=gs://bucket/{workdir}")
     assert done.returncode == 0 and "Exception" not in done.stderr, done.stderr
-    assert "it was moved to damaged_checkpoints/8" in done.stdout and "resuming at step 6 of 8" in done.stdout
-    assert store.names(f"{workdir}/damaged_checkpoints/8/{part}")
-    assert "8" in store.text(f"{workdir}/damaged_checkpoints/8.txt")
+    assert "resuming at step 6 of 8" in done.stdout
+    assert ("it was moved to damaged_checkpoints/8" in done.stdout) == bool(part)
+    assert not part or store.names(f"{workdir}/damaged_checkpoints/8/{part}")
+    assert not part or "8" in store.text(f"{workdir}/damaged_checkpoints/8.txt")
     assert metrics(store.text(f"{workdir}/metrics.jsonl"))[-1] == metrics(store.text("run/metrics.jsonl"))[-1]
     assert store.text(f"{workdir}/result.json") == store.text("run/result.json")
 

@@ -1,14 +1,19 @@
 """The resolved configs of `configs/` as texts, kept in `tests/configs/golden/`: `make golden` writes them again.
 
 `defaults.txt` has every field. A recipe's text has, for each of its variants, the fields that differ from the
-defaults. So a changed default changes one line there, and one in each recipe that no longer has the same value.
+defaults. So a changed default changes one line there, and one in each recipe that no longer has the same value. A
+sweep's text has a line for each of its rows too: the fields that differ from its base, and the paper's values.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
+
+from ml_collections import config_dict
 
 from simcse_jax.config.fields import default_config, flatten
 from simcse_jax.config.flags import parse
 from simcse_jax.config.recipes import list_recipes
+from simcse_jax.training.sweeps.variants import load_variants, read_sweep
 from support import ROOT
 
 CONFIGS = ROOT / "configs"
@@ -24,11 +29,23 @@ def golden_texts() -> dict[Path, str]:
             parts = []
             for variant in recipe.variants or ("",):
                 argument = f"{recipe.file}:{variant}" if variant else str(recipe.file)
-                fields = flatten(parse([f"--config={argument}"], needs_workdir=False)[0])
+                config = parse([f"--config={argument}"], needs_workdir=False)[0]
+                fields = flatten(config)
                 changed = [line(item) for item in fields.items() if item not in defaults.items()]
-                parts.append("".join([f"[{variant}]\n" if variant else "", *changed]))
+                rows = rows_of(config, argument) if "sweep" in config else ()
+                parts.append("".join([f"[{variant}]\n" if variant else "", *changed, *rows]))
             texts[recipe.file.relative_to(CONFIGS).with_suffix(".txt")] = "\n".join(parts)
     return texts
+
+
+def rows_of(config: config_dict.ConfigDict, argument: str) -> Iterator[str]:
+    """Those of a sweep."""
+    base = flatten(config)
+    for row, resolved in read_sweep(config, load_variants(argument)):
+        changed = {name: value for name, value in flatten(resolved).items() if value != base[name]}
+        others = {"paper": dict(row.paper), "baseline": row.baseline, "chosen on": row.chosen_on, "quoted": row.quoted}
+        ends = "".join(f", {name}: {value!r}" for name, value in others.items() if value)
+        yield f"row {row.name!r}: {changed}{ends}\n"
 
 
 def line(item: tuple[str, object]) -> str:

@@ -75,18 +75,6 @@ def read(workdir, variant, seed):
     return losses, scores, json.loads((folder / "result.json").read_text())
 
 
-def assert_same_runs(found, expected):
-    """To the rounding of sums."""
-    for variant, seed in itertools.product("ab", (1, 2)):
-        (losses, scores, result), (own_losses, own_scores, own_result) = (
-            read(workdir, variant, seed) for workdir in (found, expected)
-        )
-        assert list(losses) == list(own_losses)
-        np.testing.assert_allclose(list(losses.values()), list(own_losses.values()), rtol=1e-4)
-        assert scores == pytest.approx(own_scores, abs=0.2)
-        assert result["dev"]["spearman"] == pytest.approx(own_result["dev"]["spearman"], abs=0.2)
-
-
 @pytest.fixture(scope="module")
 def finished(file, tmp_path_factory):
     """A sweep that was stopped after its first run and resumed, and all that was compiled."""
@@ -151,20 +139,17 @@ def test_runs_of_several_machines_are_counted_and_of_other_contents_refused(fini
     workdir = shutil.copytree(finished[0], tmp_path / "copy")
     changed(workdir / "b/seed2", device=("kind", "H100"), versions=("jax", "0.11"))
     table = run(file, workdir, TAME, DRAW_ONLY).read_text()
-    one, other = table.splitlines()[-2:]
-    assert re.fullmatch(r"- 3 runs: simcse_jax .* × cpu", one)
-    assert re.fullmatch(r"- 1 run: simcse_jax .*, jax 0\.11, .* × H100", other)
+    three, one = table.splitlines()[-2:]
+    assert re.fullmatch(r"- 3 runs: simcse_jax .* × cpu", three)
+    assert re.fullmatch(r"- 1 run: simcse_jax .*, jax 0\.11, .* × H100", one)
     for field in ("data.train", "eval.data", "model.init_from"):
-        own = [json.loads((workdir / f"b/seed{seed}/run.json").read_text())["sha256"][field] for seed in (1, 2)]
+        other = shutil.copytree(workdir, tmp_path / field)
         for seed in (1, 2):
-            changed(workdir / f"b/seed{seed}", sha256=(field, "other"))
-        with pytest.raises(
-            UserError, match=rf"b \(seed 1\) and a \(seed 1\) read different contents of config\.{field}="
-        ):
-            run(file, workdir, TAME, DRAW_ONLY)
-        for seed in (1, 2):
-            changed(workdir / f"b/seed{seed}", sha256=(field, own[seed - 1]))
-    assert (workdir / "tiny.md").read_text() == table
+            changed(other / f"b/seed{seed}", sha256=(field, "other"))
+        said = rf"b \(seed 1\) and a \(seed 1\) read different contents of config\.{field}="
+        with pytest.raises(UserError, match=said):
+            run(file, other, TAME, DRAW_ONLY)
+        assert (other / "tiny.md").read_text() == table
 
 
 def test_training_data_that_are_drawn_with_the_seed_differ_from_seed_to_seed(file, tmp_path):
@@ -241,6 +226,7 @@ def columns(*names, **fields):
 HELD_OUT = {"data.held_out": 100, "eval.against_start": True, "eval.data": ""}
 GRADED = {"objective.cosent.weight": 1.0, "objective.info_nce.weight": 0.0}
 FOUND = {"eval.data": "", "eval.development": "retrieval", "eval.retrieval.data": "pairs.tsv"}
+WHITE, MEASURED = {"eval.postprocess": "whitening"}, {"analysis.every": 5, "eval.every": 10}
 REFUSED = [  # a row's fields, a column, and what is said of them
     ({"eval.data": ""}, "stsb_dev", "eval.data is empty, and a sweep is a table of scores; give eval=FILE: "),
     ({"eval.data": "no/such"}, "stsb_dev", "variant 'row 0': config.eval.data=no/such: no such file"),
@@ -248,6 +234,8 @@ REFUSED = [  # a row's fields, a column, and what is said of them
     ({"data.train": "*.csv"}, "stsb_dev", "config.data.train=*.csv: no such file"),
     ({"data.train": "sts:none:STS12:test"}, "stsb_dev", "no such file"),
     ({"eval.retrieval.data": "no/such"}, "stsb_dev", "config.eval.retrieval.data=no/such: no such file"),
+    (WHITE | {"eval.postprocess_data": "no/such.txt"}, "stsb_dev", "eval.postprocess_data=no/such.txt: no such file"),
+    (MEASURED | {"analysis.data": "no/such.txt"}, "stsb_dev", "config.analysis.data=no/such.txt: no such file"),
     ({"parallel.processes": 0}, "stsb_dev", "a sweep runs in one process"),
     ({"eval.transfer": True}, "stsb_dev", "config.eval.transfer: "),
     ({}, "after", "config.eval.against_start: must be set for the metric after"),
@@ -286,8 +274,8 @@ def test_what_a_run_measures_and_reads_is_accepted(here):
     assert folders == ["sweep/row 0/seed42", "sweep/row 0/seed43"]
     for metric in ("held_out_dev", "after", "retrieval_ndcg@10"):
         assert runner.all_runs(rows(HELD_OUT), columns(metric), here / "sweep")
-    measured = rows({"analysis.every": 5, "eval.every": 10})
-    assert runner.all_runs(measured, columns("anisotropy"), here / "sweep")
+    assert runner.all_runs(rows(MEASURED), columns("anisotropy"), here / "sweep")
+    assert runner.all_runs(rows(WHITE | {"eval.postprocess_data": "target"}), columns("stsb_dev"), here / "sweep")
 
 
 def test_rows_that_would_be_scored_on_other_pairs_are_refused_before_the_first_run(here):
@@ -390,7 +378,13 @@ def test_runs_together_equal_each_alone_also_when_stopped_and_with_one_that_fail
     with pytest.raises(UserError, match=r"2 of 6 runs failed; the first: wild \(seed1\): step \d+: "):
         run(file, tmp_path, together)
     assert "resuming at step 4 of 8" in capsys.readouterr().out
-    assert_same_runs(tmp_path, workdir)
+    for variant, seed in itertools.product("ab", (1, 2)):  # the same to the rounding of sums
+        losses, scores, result = read(tmp_path, variant, seed)
+        own_losses, own_scores, own_result = read(workdir, variant, seed)
+        assert list(losses) == list(own_losses) == list(range(1, STEPS + 1))
+        np.testing.assert_allclose(list(losses.values()), list(own_losses.values()), rtol=1e-4)
+        assert scores == pytest.approx(own_scores, abs=0.2)
+        assert result["dev"]["spearman"] == pytest.approx(own_result["dev"]["spearman"], abs=0.2)
     about = [json.loads((base / "a/seed1/run.json").read_text())["examples"] for base in (tmp_path, workdir)]
     assert about[0] == about[1] > 0
     assert not list(tmp_path.glob("together-*")) and not list(tmp_path.glob("wild/*/result.json"))
@@ -449,7 +443,8 @@ def test_a_table_of_every_kind_of_column(tiny_bert, corpus, tmp_path):
     (tmp_path / "sweep/a/seed1/result.json").write_text(json.dumps(scored))
     run(path, tmp_path / "sweep", columns)  # the finished run is scored on what it lacks, no more
     result = json.loads((tmp_path / "sweep/a/seed1/result.json").read_text())
-    found = {row["metric"]: row for row in csv_rows(tmp_path / "sweep/many.csv") if row["variant"] == "a"}
+    lines = csv.DictReader((tmp_path / "sweep/many.csv").open())
+    found = {line["metric"]: line for line in lines if line["variant"] == "a"}
     assert result["STS12"]["spearman"] == 12.5
     tasks = [result[task]["spearman"] for task in ("STS12", "STSBenchmark", "SICKRelatedness")]
     values = {"STS12": tasks[0], "STS12_wmean_pearson": result["STS12"]["wmean"]["pearson"], "STSBenchmark": tasks[1]}
@@ -465,10 +460,6 @@ def test_a_table_of_every_kind_of_column(tiny_bert, corpus, tmp_path):
     assert "56.7" not in text and "61.32" not in text and not (tmp_path / "sweep/GloVe").exists()
     run(path, tmp_path / "quoted", columns, "--config.sweep.only=GloVe")
     assert "nothing is run" in (tmp_path / "quoted/many.md").read_text()
-
-
-def csv_rows(path):
-    return list(csv.DictReader(path.open()))
 
 
 def test_the_line_below_the_table_names_what_all_runs_have_in_common(file, tmp_path):
