@@ -1,11 +1,11 @@
-import json
 import random
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from support import call, train_args
+from support import call, lines, train_args
 
+from simcse_jax.devices.preemption import Preemption
 from simcse_jax.runs.loading import load_model
 from simcse_jax.training.programs import choose_sizes
 
@@ -41,14 +41,7 @@ def test_both_programs_are_used_and_train_like_one_with_padding(run):
     assert "compiled the step for most batches" in printed and "compiled the step for the longest batches" in printed
     printed, padded = run("padded", "--config.train.unpad=False")
     assert "compiled the step in" in printed
-    losses = [
-        [
-            line["loss"]
-            for line in map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
-            if "loss" in line
-        ]
-        for folder in (ours, padded)
-    ]
+    losses = [[line["loss"] for line in lines(folder) if "loss" in line] for folder in (ours, padded)]
     assert len(losses[0]) > 5
     np.testing.assert_allclose(losses[0], losses[1], rtol=1e-4)
     expected = params(padded)
@@ -56,13 +49,11 @@ def test_both_programs_are_used_and_train_like_one_with_padding(run):
         np.testing.assert_allclose(value, expected[name], atol=2e-4, err_msg=name)  # of twelve steps of 1e-3
 
 
-def test_a_run_that_is_resumed_takes_the_same_programs(run, monkeypatch):
-    from simcse_jax.devices.preemption import Preemption
-
+def test_a_run_that_is_stopped_and_resumed_takes_the_same_programs_and_ends_with_the_same_bits(run, monkeypatch):
     monkeypatch.setattr("simcse_jax.training.programs.peak", lambda device: 1e15)
     monkeypatch.delattr("jax.lax.platform_dependent")  # its platform is known, so nothing is traced for others
     _, whole = run("whole")
-    logged = [line for line in map(json.loads, (whole / "metrics.jsonl").read_text().splitlines()) if "loss" in line]
+    logged = [line for line in lines(whole) if "loss" in line]
     assert all(0 < line["share_of_peak"] < 1 for line in logged)  # of a device whose peak is known
     for stop in (4, 8):
         monkeypatch.setattr(Preemption, "reached", lambda self, number, stop=stop: number == stop)
@@ -76,11 +67,7 @@ def test_a_run_that_is_resumed_takes_the_same_programs(run, monkeypatch):
 
 @pytest.mark.parametrize(
     ("tokens", "chosen", "said"),
-    [
-        ((((3, 5),), ((4, 2), (6, 4))), (6, 5), False),
-        ((((5,), ()), ((5,), ())), (), True),
-        ((((),), ((),)), (), False),
-    ],
+    [((((3, 5),), ((4, 2), (6, 4))), (6, 5), False), ((((5,), ()), ((5,), ())), (), True), ((((),), ((),)), (), False)],
 )
 def test_several_runs_have_one_program_for_the_longest_batch_of_any(tokens, chosen, said, capsys):
     """Where that is not known, they say that padding stays."""
