@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 from support import CONFIGS, WORDS, sentences, write_model
-from support.data import change
+from support.data import change, raises
 
-from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import load
 from simcse_jax.huggingface.weight_names import BERT_HEAD
 from simcse_jax.models import parameters
@@ -22,11 +21,9 @@ MASK = 39
 def write_language_model(folder, head=True, mask=True):
     """A random BERT with its language-model head and rows for 40 words, the last of them unused."""
     write_model(folder, "bert")
-    config = EncoderConfig.from_hugging_face(CONFIGS["bert"], "test")
-    generator = np.random.default_rng(3)
-    tensors = load_file(folder / "model.safetensors")
+    tensors, generator = load_file(folder / "model.safetensors"), np.random.default_rng(3)
     if head:
-        for name, shape in shapes(config).items():
+        for name, shape in shapes(EncoderConfig.from_hugging_face(CONFIGS["bert"], "test")).items():
             tensors[BERT_HEAD[name]] = generator.normal(0, 0.5, shape).astype(np.float32)
         tensors["cls.predictions.bias"][:4] = tensors["cls.predictions.bias"][30:] = 100  # specials, unused rows
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
@@ -54,12 +51,10 @@ def test_words_become_the_best_other_ones(masked_model):
     """Compared with the encoder and the head applied to one sentence at a time."""
     texts = [*sentences(66, seed=4), "zebra the cat"]  # more than a batch; an unknown word
     replaced = change(texts, "mlm", 30, mlm_model=masked_model)
-
     model = load(str(masked_model))
     graph, _ = build(model.config, with_head=False)
     encode = jax.jit(lambda ids, mask: parameters.merge(graph, model.params).encoder(ids, mask)[-1][0])
     vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *dict.fromkeys(WORDS), "."]
-    index = {word: vocabulary.index(word) for word in vocabulary}
     texts[-1] = "[UNK] the cat"  # as decoded
     seen = Counter()
     for row, (before, after) in enumerate(zip(texts, replaced, strict=True)):
@@ -69,7 +64,7 @@ def test_words_become_the_best_other_ones(masked_model):
         seen.update(places)
         if row % 8 and row != len(texts) - 1:
             continue
-        ids = np.array([2, *(index[word] for word in before.split()), 3])
+        ids = np.array([2, *map(vocabulary.index, before.split()), 3])
         length, ids = len(ids), np.pad(ids, (0, 12 - len(ids)))
         masked = ids.copy()
         masked[[place + 1 for place in places]] = MASK
@@ -86,8 +81,7 @@ def test_words_become_the_best_other_ones(masked_model):
 def test_masking_depends_on_seed_row_and_column_alone(masked_model):
     texts = ["the cat sat on the mat in the park"] * 12
     once = change(texts, "mlm", 15, mlm_model=masked_model)
-    assert all(len(differing(*pair)) == 1 for pair in zip(texts, once, strict=True))
-    assert len(set(once)) > 3
+    assert all(len(differing(*pair)) == 1 for pair in zip(texts, once, strict=True)) and len(set(once)) > 3
     assert once[:3] == change(texts[:3], "mlm", 15, mlm_model=masked_model)
     assert once != change(texts, "mlm", 15, mlm_model=masked_model, seed=2)
     assert once != change(texts, "mlm", 15, mlm_model=masked_model, column=0)
@@ -96,18 +90,14 @@ def test_masking_depends_on_seed_row_and_column_alone(masked_model):
 def test_sentences_of_no_word_one_word_and_too_many(masked_model):
     longer = " ".join(["cat", "dog"] * 60)  # the model takes 64 tokens
     nothing, one, unknown, many = change(["", "cat", "zebra", longer], "mlm", 50, mlm_model=masked_model)
-    assert nothing == "" and unknown == "[UNK]"
-    assert one in WORDS and one != "cat"
+    assert nothing == "" and unknown == "[UNK]" and one in WORDS and one != "cat"
     places = differing(longer, many)
     assert max(places) < 63 and len(places) == 32  # 63 words are seen
 
 
-def test_models_that_cannot_replace_words(tmp_path, masked_model):
-    with pytest.raises(UserError, match=r"data\.augment\.mlm_model: empty; name"):
-        change(["cat"], "mlm", mlm_model="")
+def test_models_that_cannot_replace_words(tmp_path):
+    raises("data.augment.mlm_model: empty", change, ["cat"], "mlm")
     headless = write_language_model(tmp_path / "headless", head=False)
-    with pytest.raises(UserError, match=r"data\.augment\.mlm_model=.*headless: has no language-model head"):
-        change(["cat"], "mlm", mlm_model=headless)
+    raises("headless: has no language-model head", change, ["cat"], "mlm", mlm_model=headless)
     maskless = write_language_model(tmp_path / "maskless", mask=False)
-    with pytest.raises(UserError, match="maskless: its tokenizer has no mask token"):
-        change(["cat"], "mlm", mlm_model=maskless)
+    raises("maskless: its tokenizer has no mask token", change, ["cat"], "mlm", mlm_model=maskless)

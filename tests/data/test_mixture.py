@@ -8,14 +8,11 @@ def test_turns_are_shared_out_by_weight_and_none_is_lost():
     assert share_out(10, (3.0, 1.0)) == (8, 2)  # 7.5 and 2.5: the first of equal fractions gets the turn
     assert share_out(7, (1.0, 1.0, 1.0)) == (3, 2, 2)
     assert share_out(5, (1e-30, 1e30)) == (0, 5)
-    for total in range(1, 40):
-        assert sum(share_out(total, (0.2, 0.5, 0.3))) == total
-
-
-@pytest.mark.parametrize("weight", ["0", "-1", "nan", "inf", "1e31", "1e-31", "a", ""])
-def test_other_numbers_are_no_weights(weight):
-    with pytest.raises(ValueError):
-        read_weights(("1", weight))
+    assert all(sum(share_out(total, (0.2, 0.5, 0.3))) == total for total in range(1, 40))
+    assert read_weights(("1", "1e30", "1e-30")) == (1.0, 1e30, 1e-30)
+    for weight in ("0", "-1", "nan", "inf", "1e31", "1e-31", "a", ""):
+        with pytest.raises(ValueError):
+            read_weights(("1", weight))
 
 
 def test_each_source_has_its_turns_in_every_epoch_and_goes_on_where_it_stopped():
@@ -37,16 +34,9 @@ def test_each_source_has_its_turns_in_every_epoch_and_goes_on_where_it_stopped()
 def test_rows_of_a_source_are_read_once_before_any_is_read_again():
     mixture, sizes = Mixture((6, 3)), (4, 100)
     seen = [mixture.rows(sizes, 1, epoch, np.arange(9)) for epoch in range(4)]
-    first = np.concatenate([rows[rows < 4] for rows in seen])
-    other = np.concatenate([rows[rows >= 4] for rows in seen])
+    first, other = (np.concatenate([rows[(rows < 4) == own] for rows in seen]) for own in (True, False))
     assert np.bincount(first).tolist() == [6, 6, 6, 6]  # 24 turns for 4 rows
     assert len(set(other)) == 12 and other.min() >= 4 and other.max() < 104
     assert mixture.rows(sizes, 1, 2, np.array([5, 1])).tolist() == [seen[2][5], seen[2][1]]
-
-
-def test_the_order_stays_the_same_for_ever():
-    """Runs resume in the order that they began with."""
-    assert Mixture((5, 3)).rows((4, 3), 42, 1, np.arange(6)).tolist() == EXPECTED
-
-
-EXPECTED = [2, 4, 2, 0, 5, 0]
+    # The same for ever: runs resume in the order that they began with.
+    assert Mixture((5, 3)).rows((4, 3), 42, 1, np.arange(6)).tolist() == [2, 4, 2, 0, 5, 0]

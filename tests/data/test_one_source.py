@@ -2,6 +2,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from support.data import raises
 from support.tokenized import random_corpus
 
 from simcse_jax.data.corpora import Taught
@@ -9,9 +10,8 @@ from simcse_jax.data.mixture import Mixture
 from simcse_jax.data.one_source import OneSource
 from simcse_jax.data.pairing import Pairing
 from simcse_jax.data.tokens import Prompts
-from simcse_jax.errors import UserError
 
-SIZES, BATCH = (30, 22), 4
+BATCH = 4
 
 
 @pytest.fixture
@@ -27,8 +27,7 @@ def test_a_batch_is_of_one_source_and_each_row_is_read_once_an_epoch(corpus):
     for epoch in range(2):
         seen = {3: [], 2: []}
         for step in range(epoch * 12, (epoch + 1) * 12):
-            batch = batches[step]
-            part = corpus.parts[batches.source(step)]
+            batch, part = batches[step], corpus.parts[batches.source(step)]
             assert batch["input_ids"].shape == (BATCH, *part.input_ids.shape[1:])
             assert batches.tokens(step) == batch["attention_mask"].sum() and not batches.is_reading(step)
             seen[batch["input_ids"].shape[1]] += batch["input_ids"][:, 0, 0].tolist()
@@ -47,17 +46,13 @@ def test_a_batch_depends_on_seed_and_step_alone(corpus):
     assert order[:12] != order[12:] and order != [corpus.batches(BATCH, 6).source(step) for step in range(24)]
 
 
-def test_weights_share_out_the_batches(corpus):
+@pytest.mark.parametrize("steps", [7, 12, 17])
+def test_weights_share_out_the_batches_and_a_run_takes_the_first_ones_of_each_source(corpus, steps):
+    """Programs are chosen for these; the batches of others may have more tokens than places."""
     weighted = dataclasses.replace(corpus, weights=(1.0, 3.0))
     assert weighted.mixture(BATCH) == Mixture((3, 9))
     batches = weighted.batches(BATCH, 5)
     assert np.bincount([batches.source(step) for step in range(36)]).tolist() == [9, 27]
-
-
-@pytest.mark.parametrize("steps", [7, 12, 17])
-def test_the_first_steps_of_a_run_take_the_first_steps_of_each_source(corpus, steps):
-    """Programs are chosen for these; the batches of others may have more tokens than places."""
-    batches = dataclasses.replace(corpus, weights=(1.0, 3.0)).batches(BATCH, 5)
     turns = [batches._turn(step) for step in range(steps)]
     for source, count in enumerate(batches._turns(steps)):
         assert [number for of, number in turns if of == source] == list(range(count))
@@ -70,15 +65,10 @@ def test_a_teacher_s_embeddings_are_those_of_the_sources():
 
 
 def test_refusals(corpus):
-    with pytest.raises(UserError, match=r"b: 22 examples are fewer than a batch of this source alone; .* 22 or less"):
-        corpus.mixture(25)
-    made = random_corpus(
-        30, 1, 24, 0, pairing=Pairing(7, fresh=True)
-    )  # two groups of eight pairs, of 15 sentences each
-    with pytest.raises(UserError, match=r"a: 16 examples are fewer than a batch .* 16 or less"):
-        OneSource(("a",), (made,)).mixture(20)
-    with pytest.raises(UserError, match=r"data.weights: a would have none of the 12 batches of an epoch"):
-        dataclasses.replace(corpus, weights=(1e-9, 1.0)).mixture(BATCH)
+    raises("b: 22 examples are fewer than a batch", corpus.mixture, 25)
+    made = random_corpus(30, 1, 24, 0, pairing=Pairing(7, fresh=True))  # two groups of eight pairs, of 15 sentences
+    raises("a: 16 examples are fewer than a batch", OneSource(("a",), (made,)).mixture, 20)
+    raises("data.weights: a would have none of the 12", dataclasses.replace(corpus, weights=(1e-9, 1.0)).mixture, BATCH)
 
 
 @pytest.mark.parametrize("few", [True, False])
@@ -97,9 +87,8 @@ def test_there_are_at_most_two_programs_a_shape_and_each_has_room_for_its_batche
         used.add(program)
         assert parts[found.sources[program]].shape == parts[source].shape
         mask = batches[step]["attention_mask"]
-        for half in (mask[:2], mask[2:]):
-            room = found.tokens[program] or (1 << 20,) * mask.shape[1]
-            assert (half.sum(axis=(0, 2)) <= room).all()
+        room = found.tokens[program] or (1 << 20,) * mask.shape[1]
+        assert all((half.sum(axis=(0, 2)) <= room).all() for half in (mask[:2], mask[2:]))
     assert used == set(range(len(found.tokens)))
     lines = batches.listing(found)
     assert lines[0] == "batches of one source each, 22 an epoch" and len(lines) == 4
@@ -110,8 +99,7 @@ def test_there_are_at_most_two_programs_a_shape_and_each_has_room_for_its_batche
 
 def test_a_source_s_part_of_a_joined_corpus_has_no_more_than_it_needs():
     present = np.ones((12, 3), bool)
-    present[5:, 2] = False
-    present[9:, 1] = False
+    present[5:, 2] = present[9:, 1] = False
     joined = random_corpus(12, 3, 24, 4, present=present, sizes=(5, 4, 3), prompts=(Prompts("a", "b"),) * 3)
     joined.attention_mask[5:9, :, 10:] = 0
     scores = np.arange(24, dtype=np.float32).reshape(12, 2)  # of the positives and the hard negatives

@@ -1,10 +1,12 @@
 import numpy as np
 import pytest
+from support.recorded import recorded
 
 from simcse_jax.data.batches import Batches, Corpus
 from simcse_jax.data.pairing import Pairing
 
 RELEASED, PAPER = Pairing(7, fresh=True), Pairing(7, fresh=False)
+BOTH = pytest.mark.parametrize("pairing", [RELEASED, PAPER], ids=["released", "paper"])
 
 
 def corpus(sentences, pairing):
@@ -16,22 +18,25 @@ def corpus(sentences, pairing):
 def epoch(pairing, sentences=100, batch=16, seed=3):
     """(steps, batch, 2) sentences of the first epoch."""
     batches = Batches(corpus(sentences, pairing), batch, seed)
-    count = pairing.count(sentences) // batch
-    return np.array([batches[step]["input_ids"][..., 0] for step in range(count)])
+    return np.array([batches[step]["input_ids"][..., 0] for step in range(pairing.count(sentences) // batch)])
+
+
+def of_sentence_transformers():
+    from sentence_transformers.sentence_transformer.losses.contrastive_tension import ContrastiveTensionDataLoader
+
+    sentences = [str(number) for number in range(100)]
+    batches = list(ContrastiveTensionDataLoader(sentences, batch_size=16, pos_neg_ratio=8))  # shuffles the list
+    return {"order": np.int32(sentences), "pairs": np.int32([[pair.texts for pair in batch] for batch in batches])}
 
 
 def test_fresh_pairs_are_those_of_sentence_transformers():
-    dataset = pytest.importorskip("sentence_transformers.sentence_transformer.losses.contrastive_tension")
-    sentences = [str(number) for number in range(100)]
-    loader = dataset.ContrastiveTensionDataLoader(sentences, batch_size=16, pos_neg_ratio=8)
-    batches = list(loader)  # shuffles the list in place
-    expected = [[tuple(map(int, pair.texts)) for pair in batch] for batch in batches]
-    ours = RELEASED.pairs(np.array([int(sentence) for sentence in sentences]))
-    assert [[tuple(pair) for pair in batch] for batch in ours[: 16 * len(expected)].reshape(-1, 16, 2)] == expected
-    assert len(expected) == RELEASED.count(100) // 16 == 3
+    theirs = recorded("contrastive_tension_pairs", of_sentence_transformers, "sentence-transformers")
+    ours = RELEASED.pairs(theirs["order"])
+    np.testing.assert_array_equal(ours[: 16 * 3].reshape(3, 16, 2), theirs["pairs"])
+    assert RELEASED.count(100) // 16 == 3
 
 
-@pytest.mark.parametrize("pairing", [RELEASED, PAPER], ids=["released", "paper"])
+@BOTH
 def test_the_first_of_each_group_is_positive_and_an_epoch_reads_a_sentence_once(pairing):
     found = epoch(pairing).reshape(-1, 8, 2)
     assert len(found) == {RELEASED: 6, PAPER: 12}[pairing]
@@ -48,18 +53,16 @@ def test_the_first_of_each_group_is_positive_and_an_epoch_reads_a_sentence_once(
 def test_a_batch_depends_on_seed_and_step_alone_and_a_device_reads_its_part():
     batches, later = Batches(corpus(100, RELEASED), 16, 3), epoch(RELEASED)
     for step in (2, 0, 4, 1):
-        whole = batches[step]
-        part = batches.rows(step, slice(5, 9))
+        whole, part = batches[step], batches.rows(step, slice(5, 9))
         for name in whole:
             np.testing.assert_array_equal(part[name], whole[name][5:9])
         if step < 3:
             np.testing.assert_array_equal(whole["input_ids"][..., 0], later[step])
-        lengths = 1 + whole["input_ids"][..., 0] % 4
-        np.testing.assert_array_equal(whole["attention_mask"].sum(axis=2), lengths)
+        np.testing.assert_array_equal(whole["attention_mask"].sum(axis=2), 1 + whole["input_ids"][..., 0] % 4)
     assert (epoch(RELEASED, seed=4) != later).any()
 
 
-@pytest.mark.parametrize("pairing", [RELEASED, PAPER], ids=["released", "paper"])
+@BOTH
 def test_the_programs_have_places_for_every_batch(pairing):
     batches = Batches(corpus(1000, pairing), 16, seed=5)
     programs = batches.sizes(100, devices=2, chunk_size=3)

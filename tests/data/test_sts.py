@@ -7,7 +7,8 @@ from simcse_jax.data.scores import Scores
 from simcse_jax.data.sts import SINGLE_FILES, SUBSETS, of_task
 from simcse_jax.evaluation import postprocess
 
-SCORES = Scores("objective.cosent")
+SCORED = {"scores": Scores("objective.cosent")}
+SICK = "pair_ID\tsentence_A\tsentence_B\tscore\tjudgment"
 
 
 @pytest.fixture
@@ -21,13 +22,11 @@ def folder(tmp_path):
     for split, file in SINGLE_FILES["STSBenchmark"].items():
         write(tmp_path / file, [f"g\tf\ty\t0\t1.0\tB {split} a\tB {split} b\ta source"])
     for split, file in SINGLE_FILES["SICKRelatedness"].items():
-        write(
-            tmp_path / file, ["pair_ID\tsentence_A\tsentence_B\tscore\tjudgment", f"1\tS {split} a\tS {split} b\t1\tN"]
-        )
+        write(tmp_path / file, [SICK, f"1\tS {split} a\tS {split} b\t1\tN"])
     return tmp_path
 
 
-def test_all_sentences_of_all_splits_are_one_column_also_those_without_a_score(folder, capsys):
+def test_all_sentences_of_all_splits_are_one_column_also_those_without_a_score(folder, capsys, tmp_path):
     examples = read_examples(f"sts:{folder}")
     ((column),) = examples.columns
     assert "STS15 not found, and left out" in capsys.readouterr().out
@@ -36,28 +35,24 @@ def test_all_sentences_of_all_splits_are_one_column_also_those_without_a_score(f
     assert "STS16 plagiarism 0 a" in column  # without a score
     tail = [f"{name} {split} {side}" for name in "BS" for split in ("train", "dev", "test") for side in "ab"]
     assert column[-12:] == tail
-
-
-def test_it_is_joined_with_other_sources_and_post_processing_is_fit_on_it(folder, write):
-    more = write("more.txt", "eins\nzwei\n")
-    assert read_examples(f"sts:{folder},{more}").columns[0][-3:] == ["S test b", "eins", "zwei"]
-    fit_on = postprocess.read("whitening", f"sts:{folder}")
-    assert fit_on.sentences == read_examples(f"sts:{folder}").columns[0]
+    write(tmp_path / "more.txt", ["eins", "zwei"])
+    assert read_examples(f"sts:{folder},{tmp_path}/more.txt").columns[0][-3:] == ["S test b", "eins", "zwei"]
+    assert postprocess.read("whitening", f"sts:{folder}").sentences == column
 
 
 def test_the_real_sets_are_consert_s_sentences_without_sts15(senteval):
     """44,596 pairs in all, of which the data here lack the 8,500 of STS15."""
     examples = read_examples(f"sts:{senteval}")
     assert (len(examples), examples.blank) == (89_192 - 2 * 8500, 0)
+    examples = read_examples(f"sts:{senteval}:STSBenchmark", **SCORED)
+    assert (len(examples), examples.scores.min(), examples.scores.max()) == (5749, 0.0, 5.0)
 
 
 def test_what_is_missing_or_damaged_is_named(folder, tmp_path):
-    refused(f"sts:{tmp_path}/none", "none: no such folder; it must be SentEval's data/downstream")
     refused("sts:", "sts:: no such folder")
     (tmp_path / "empty").mkdir()
     refused(f"sts:{tmp_path}/empty", "no STS set there")
     refused(str(folder), "a folder without .txt, ", "SentEval's is sts:FOLDER")
-    refused(f"sts:{folder}", "next_sentence needs a .txt file", options={"positives": "next_sentence"})
     for file, line in (
         ("STS/STS13-en-test/STS.input.FNWN.txt", "expected two sentences"),
         ("SICK/SICK_train.txt", "1 tab-separated columns, expected at least 3"),
@@ -79,28 +74,20 @@ def graded(tmp_path):
         write(tmp_path / f"STS/STS13-en-test/STS.gs.{subset}.txt", ["2.5", ""])
     lines = ['g\tf\ty\t0\t1.0\tB "a\tB b\ta source', "", "g\tf\ty\t1\t4.0\tB c\tB d"]
     write(tmp_path / "STS/STSBenchmark/sts-train.csv", lines)
-    write(tmp_path / "SICK/SICK_trial.txt", ["pair_ID\tsentence_A\tsentence_B\tscore\tjudgment", "1\tS a\tS b\t3\tN"])
+    write(tmp_path / "SICK/SICK_trial.txt", [SICK, "1\tS a\tS b\t3\tN"])
     return tmp_path
 
 
 def test_the_pairs_of_a_set_have_their_scores(graded):
-    read = {
-        task: read_examples(f"sts:{graded}:{task}", scores=SCORES)
-        for task in ("STS13", "STSBenchmark", "SICKRelatedness:dev")
-    }
+    read = {name: read_examples(f"sts:{graded}:{name}", **SCORED) for name in ("STS13", "STSBenchmark")}
     assert read["STSBenchmark"].columns == (['B "a', "B c"], ["B b", "B d"])
     assert read["STSBenchmark"].scores.tolist() == [1.0, 4.0]
-    assert read["SICKRelatedness:dev"].columns == (["S a"], ["S b"])
-    assert read["SICKRelatedness:dev"].scores.tolist() == [3.0]
     assert read["STS13"].columns[0] == [f"{subset} a" for subset in SUBSETS["STS13"]]
     assert read["STS13"].scores.tolist() == [2.5] * 3 and read["STS13"].unscored == 3
-    both = read_examples(f"sts:{graded}:STSBenchmark:train,sts:{graded}:STS13:test", scores=SCORES)
+    sick = read_examples(f"sts:{graded}:SICKRelatedness:dev", **SCORED)
+    assert (sick.columns, sick.scores.tolist()) == ((["S a"], ["S b"]), [3.0])
+    both = read_examples(f"sts:{graded}:STSBenchmark:train,sts:{graded}:STS13:test", **SCORED)
     assert len(both) == 5 and len(read_examples(f"sts:{graded}:STSBenchmark").columns) == 2  # pairs, without scores
-
-
-def test_the_real_training_set(senteval):
-    examples = read_examples(f"sts:{senteval}:STSBenchmark", scores=SCORES)
-    assert (len(examples), examples.scores.min(), examples.scores.max()) == (5749, 0.0, 5.0)
 
 
 def test_a_name_has_a_task_and_a_split():
@@ -109,15 +96,16 @@ def test_a_name_has_a_task_and_a_split():
 
 
 def test_what_is_missing_or_damaged_of_pairs_is_named(graded):
-    options = {"scores": SCORES}
-    refused(f"sts:{graded}:STS13:dev", "no split 'dev'; the nearest one is test", options=options)
-    refused(f"sts:{graded}:STSBenchmark:test", "no file", "sts-test.csv", options=options)
-    refused(f"sts:{graded}:STS12", "STS.input.MSRpar.txt", "SentEval's data/downstream", options=options)
-    refused(f"sts:{graded}", "no scores, but objective.cosent needs them", options=options)
     gold = graded / "STS/STS13-en-test/STS.gs.FNWN.txt"
-    gold.write_text("2.5\nmuch\n")
-    refused(f"sts:{graded}:STS13", "STS.gs.FNWN.txt: line 2: the field 'score' holds 'much'", options=options)
-    gold.write_text("2.5\n")
-    refused(f"sts:{graded}:STS13", "has 2 lines, STS.gs.FNWN.txt has 1", options=options)
-    (graded / "STS/STSBenchmark/sts-train.csv").write_text("a\tb\n")
-    refused(f"sts:{graded}:STSBenchmark", "line 1: 2 tab-separated columns, expected at least 7", options=options)
+    (graded / "STS/STSBenchmark/sts-dev.csv").write_text("a\tb\n")
+    for name, content, *parts in (
+        (":STS13:dev", "2.5\n", "no split 'dev'"),
+        (":STSBenchmark:test", "2.5\n", "no file", "sts-test.csv"),
+        (":STS12", "2.5\n", "STS.input.MSRpar.txt"),
+        ("", "2.5\n", "no scores, but objective.cosent needs them"),
+        (":STSBenchmark:dev", "2.5\n", "line 1: 2 tab-separated columns, expected at least 7"),
+        (":STS13", "2.5\nmuch\n", "STS.gs.FNWN.txt: line 2: the field 'score' holds 'much'"),
+        (":STS13", "2.5\n", "has 2 lines, STS.gs.FNWN.txt has 1"),
+    ):
+        gold.write_text(content)
+        refused(f"sts:{graded}{name}", *parts, options=SCORED)

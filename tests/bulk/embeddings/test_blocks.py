@@ -4,6 +4,7 @@ import threading
 import numpy as np
 import pyarrow.parquet
 import pytest
+from support.data import raises
 from support.earlier import as_earlier
 from support.embedding_folders import begin, encoder_of, rows_in
 from support.object_store import NEEDS_GCSFS
@@ -12,48 +13,75 @@ from support.readers import READERS, rows_read
 from simcse_jax import SimCSE
 from simcse_jax.bulk.embeddings import blocks as module
 from simcse_jax.bulk.embeddings import encoder as encoder_module
-from simcse_jax.bulk.embeddings.blocks import encode_here, make_block, quantization_of, schema_of_tokens, tokens_table
+from simcse_jax.bulk.embeddings.blocks import (
+    encode_here,
+    make_block,
+    quantization_of,
+    schema_of_tokens,
+    tokens_table,
+)
 from simcse_jax.bulk.embeddings.embeddings_folder import Facts, blocks_of, fingerprint, finish, is_made, read_facts
 from simcse_jax.data.corpus.shared_folder import claimed, temporary_of
 from simcse_jax.data.sentences import SentenceFile
 from simcse_jax.encoding.quantization import quantize, ranges_of, read_ranges
-from simcse_jax.errors import UserError
 from simcse_jax.host.storage import as_path
 from simcse_jax.simcse import EncodedTokens, TokenEmbeddings
 
 
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "out"
+
+
+@pytest.fixture
+def plan(folder, encoder, sources):
+    """A folder that was begun, in four blocks."""
+    return begin(folder, encoder, *sources)
+
+
+@pytest.fixture
+def blocks(folder, plan):
+    return blocks_of(folder, plan)
+
+
+@pytest.fixture
+def texts(sources):
+    return [text for source in sources for text in SentenceFile(source)]
+
+
 @pytest.mark.parametrize("keep_text", [False, True])
-def test_a_block_s_file_has_its_rows(keep_text, encoder, sources, tiny_bert, tmp_path, monkeypatch):
+def test_a_block_s_file_has_its_rows_and_is_on_the_disk_before_it_has_its_name(
+    keep_text, encoder, sources, texts, tiny_bert, folder, monkeypatch
+):
     monkeypatch.setattr(module, "SENTENCES", 3)
-    folder = tmp_path / "out"
+    done, synced, original = [], [], os.fsync
+    monkeypatch.setattr(os, "fsync", lambda file: synced.append(os.fstat(file).st_ino) or original(file))
     plan = begin(folder, encoder, *sources, keep_text=keep_text)
-    done = []
     block = blocks_of(folder, plan)[1]
     assert make_block(folder, plan, block, encoder, advance=done.append)
     table = pyarrow.parquet.read_table(folder / block.file)
-    texts = list(SentenceFile(sources[0]))[8:16]
     assert table.column_names == [*["sentence"] * keep_text, "row", "embedding"]
     assert table["row"].to_pylist() == list(range(8, 16)) and sum(done) == 8
-    assert not keep_text or table["sentence"].to_pylist() == texts
-    np.testing.assert_allclose(table["embedding"].to_pylist(), SimCSE(str(tiny_bert)).encode(texts), atol=1e-6)
+    assert not keep_text or table["sentence"].to_pylist() == texts[8:16]
+    np.testing.assert_allclose(table["embedding"].to_pylist(), SimCSE(str(tiny_bert)).encode(texts[8:16]), atol=1e-6)
     assert read_facts(folder, block) == Facts(fingerprint(plan), 8, 8, 32, 0)
+    assert (folder / block.file).stat().st_ino in synced
 
 
-def test_a_file_that_is_there_is_not_made_again_nor_one_that_another_process_makes(encoder, sources, tmp_path):
-    folder = tmp_path / "out"
-    plan = begin(folder, encoder, *sources)
-    first, second, *_ = blocks_of(folder, plan)
+def test_a_file_that_is_there_is_not_made_again_nor_one_that_another_process_makes(folder, plan, blocks, encoder):
+    first, second, *_ = blocks
     make_block(folder, plan, first, encoder)
     written = (folder / first.file).stat()
     assert make_block(folder, plan, first, encoder) and (folder / first.file).stat() == written
     with claimed(folder / second.file):
         assert not make_block(folder, plan, second, encoder)
-    assert not is_made(folder, second)
+        assert not is_made(folder, second) and encode_here(folder, plan, encoder) is None
+    assert len(rows_in(folder)) == 17
+    assert encode_here(folder, plan, encoder).rows == len(rows_in(folder)) == 25
 
 
-def test_cut_sentences_are_counted_and_numbers_too_large_refused(tiny_bert, sources, tmp_path):
+def test_cut_sentences_are_counted_and_numbers_too_large_refused(tiny_bert, sources, folder):
     short = encoder_of(tiny_bert, max_length=3, output_dtype="float16")
-    folder = tmp_path / "out"
     plan = begin(folder, short, *sources)
     block = blocks_of(folder, plan)[0]
     make_block(folder, plan, block, short)
@@ -67,60 +95,38 @@ def test_cut_sentences_are_counted_and_numbers_too_large_refused(tiny_bert, sour
             found = short.encode(sentences, advance)
             return found._replace(embeddings=found.embeddings * 1e6)
 
-    with pytest.raises(UserError, match="an element beyond float16; write float32"):
-        make_block(folder, plan, block, Large())
+    raises(f"{block.file}: an embedding has an element beyond float16", make_block, folder, plan, block, Large())
     assert not [path for path in folder.iterdir() if path.name.startswith((".embeddings-", "embeddings-"))]
 
 
-def test_a_source_that_changed_and_a_damaged_file_are_named(encoder, sources, tmp_path):
-    folder = tmp_path / "out"
-    plan = begin(folder, encoder, *sources)
-    blocks = blocks_of(folder, plan)
+def test_a_source_that_changes_before_or_while_a_block_is_made_and_a_damaged_file_are_named(
+    folder, plan, blocks, encoder, sources
+):
+    def change(rows):
+        os.utime(sources[1], (1, 1))
+
+    raises("b.txt: was changed since", make_block, folder, plan, blocks[3], encoder, advance=change)
+    assert not is_made(folder, blocks[3])
     sources[0].write_bytes(sources[0].read_bytes()[1:] + b"\n")  # the rows are as many
-    with pytest.raises(UserError, match=r"a\.txt: was changed since"):
-        make_block(folder, plan, blocks[0], encoder)
+    raises("a.txt: was changed since", make_block, folder, plan, blocks[0], encoder)
     (folder / blocks[3].file).write_bytes(b"PAR1")
-    with pytest.raises(UserError, match=r"embeddings-00001-00000\.parquet: damaged"):
-        read_facts(folder, blocks[3])
+    raises("embeddings-00001-00000.parquet: damaged", read_facts, folder, blocks[3])
 
 
-def test_a_source_that_changes_while_a_block_is_made_is_named(encoder, sources, tmp_path):
-    folder = tmp_path / "out"
-    plan = begin(folder, encoder, *sources)
-    block = blocks_of(folder, plan)[0]
-    with pytest.raises(UserError, match=r"a\.txt: was changed since"):
-        make_block(folder, plan, block, encoder, advance=lambda rows: os.utime(sources[0], (1, 1)))
-    assert not is_made(folder, block)
+def test_files_of_other_blocks_and_of_other_plans_are_refused(folder, plan, blocks, encoder, sources, tmp_path):
+    first, second, *_ = blocks
+    make_block(folder, plan, first, encoder)
+    (folder / first.file).rename(folder / second.file)
+    raises("00001.parquet: damaged", read_facts, folder, second)
+    other = tmp_path / "other"
+    block = blocks_of(other, begin(other, encoder, *sources, keep_text=False))[0]
+    (folder / second.file).rename(other / block.file)  # as a process that was forgotten may write it
+    raises("00000.parquet: belongs to another command", read_facts, other, block)
 
 
-def test_files_of_other_blocks_and_of_other_plans_are_refused(encoder, sources, tmp_path):
-    one, other = tmp_path / "one", tmp_path / "other"
-    plan = begin(one, encoder, *sources)
-    first, second, *_ = blocks_of(one, plan)
-    make_block(one, plan, first, encoder)
-    (one / first.file).rename(one / second.file)
-    with pytest.raises(UserError, match=r"00001\.parquet: damaged; remove it"):
-        read_facts(one, second)
-    plan = begin(other, encoder, *sources, keep_text=False)
-    block = blocks_of(other, plan)[0]
-    (one / second.file).rename(other / block.file)  # as a process that was forgotten may write it
-    with pytest.raises(UserError, match=r"00000\.parquet: belongs to another command; remove it"):
-        read_facts(other, block)
-
-
-def test_a_file_is_on_the_disk_before_it_has_its_name(encoder, sources, tmp_path, monkeypatch):
-    folder = tmp_path / "out"
-    plan = begin(folder, encoder, *sources)
-    block = blocks_of(folder, plan)[0]
-    synced, original = [], os.fsync
-    monkeypatch.setattr(os, "fsync", lambda file: synced.append(os.fstat(file).st_ino) or original(file))
-    make_block(folder, plan, block, encoder)
-    assert (folder / block.file).stat().st_ino in synced
-
-
-def test_all_blocks_have_the_ranges_of_the_first_rows(sources, tiny_bert, tmp_path, monkeypatch):
+def test_all_blocks_have_the_ranges_of_the_first_rows(sources, texts, tiny_bert, folder, monkeypatch):
     monkeypatch.setattr(encoder_module, "CALIBRATED", 22)  # rows of both sources
-    folder, encoder = tmp_path / "out", encoder_of(tiny_bert, output_dtype="int8")
+    encoder = encoder_of(tiny_bert, output_dtype="int8")
     plan = begin(folder, encoder, *sources)
     blocks = blocks_of(folder, plan)
     makers = [threading.Thread(target=make_block, args=(folder, plan, block, encoder)) for block in blocks]
@@ -128,9 +134,7 @@ def test_all_blocks_have_the_ranges_of_the_first_rows(sources, tiny_bert, tmp_pa
         maker.start()
     for maker in makers:
         maker.join()
-    texts = [text for source in sources for text in SentenceFile(source)]
-    expected = SimCSE(str(tiny_bert)).encode(texts)
-    ranges = read_ranges(str(folder), 32)
+    expected, ranges = SimCSE(str(tiny_bert)).encode(texts), read_ranges(str(folder), 32)
     np.testing.assert_allclose(ranges, ranges_of(expected[:22]), atol=1e-5)
     for block in blocks:
         np.testing.assert_array_equal(read_ranges(str(folder / block.file)), ranges)
@@ -139,41 +143,33 @@ def test_all_blocks_have_the_ranges_of_the_first_rows(sources, tiny_bert, tmp_pa
         assert np.abs(found - codes).max() <= 1
 
 
-def test_given_ranges_are_part_of_the_plan(sources, tiny_bert, tmp_path):
+def test_given_ranges_are_part_of_the_plan(sources, tiny_bert, folder):
     given = np.stack([np.full(32, -2, np.float32), np.full(32, 2, np.float32)])
     encoder = encoder_of(tiny_bert, output_dtype="uint8", ranges=given)
-    plan = begin(tmp_path / "out", encoder, *sources)
-    np.testing.assert_array_equal(quantization_of(tmp_path / "out", plan, encoder).ranges, given)
-    other = encoder_of(tiny_bert, output_dtype="uint8", ranges=given * 2)
-    with pytest.raises(UserError, match="--ranges was"):
-        begin(tmp_path / "out", other, *sources)
-    with pytest.raises(UserError, match=r"--ranges: of shape \(2, 31\)"):
-        encoder_of(tiny_bert, output_dtype="uint8", ranges=given[:, 1:])
+    plan = begin(folder, encoder, *sources)
+    np.testing.assert_array_equal(quantization_of(folder, plan, encoder).ranges, given)
+    raises("--ranges was", begin, folder, encoder_of(tiny_bert, output_dtype="uint8", ranges=given * 2), *sources)
+    raises("--ranges: of shape (2, 31)", encoder_of, tiny_bert, output_dtype="uint8", ranges=given[:, 1:])
 
 
-def test_bits_have_no_ranges_and_numbers_nothing(sources, tiny_bert, tmp_path):
-    encoder = encoder_of(tiny_bert, output_dtype="binary")
-    plan = begin(tmp_path / "bits", encoder, *sources)
-    found = quantization_of(tmp_path / "bits", plan, encoder)
+def test_bits_have_no_ranges_and_numbers_nothing(sources, tiny_bert, encoder, plan, folder, tmp_path):
+    assert quantization_of(folder, plan, encoder) is None
+    encoder, bits = encoder_of(tiny_bert, output_dtype="binary"), tmp_path / "bits"
+    plan = begin(bits, encoder, *sources)
+    found = quantization_of(bits, plan, encoder)
     assert (found.precision, found.dimension, found.ranges) == ("binary", 32, None)
-    path = tmp_path / "bits" / ".quantization.json"
-    path.write_text(path.read_text().replace("binary", "ubinary"))
-    with pytest.raises(UserError, match=r"/\.quantization\.json: was changed"):
-        quantization_of(tmp_path / "bits", plan, encoder)
-    encoder = encoder_of(tiny_bert)
-    plan = begin(tmp_path / "numbers", encoder, *sources)
-    assert quantization_of(tmp_path / "numbers", plan, encoder) is None
+    other = plan._replace(key=plan.key | {"--block-rows": 9})
+    raises(".quantization.json: belongs to another command", quantization_of, bits, other, encoder)
 
 
 @pytest.mark.parametrize(("dtype", "keep_text"), [("float32", True), ("float16", False)])
-def test_a_folder_has_the_tokens_of_each_row(dtype, keep_text, sources, tiny_bert, tmp_path, monkeypatch):
+def test_a_folder_has_the_tokens_of_each_row(dtype, keep_text, sources, texts, tiny_bert, folder, monkeypatch):
     monkeypatch.setattr(module, "TOKEN_ROWS", 3)
-    folder, encoder = tmp_path / "out", encoder_of(tiny_bert, tokens=True, output_dtype=dtype)
+    encoder = encoder_of(tiny_bert, tokens=True, output_dtype=dtype)
     plan = begin(folder, encoder, *sources, keep_text=keep_text)
     done = []
     for block in blocks_of(folder, plan):
         assert make_block(folder, plan, block, encoder, advance=done.append)
-    texts = [text for source in sources for text in SentenceFile(source)]
     expected = SimCSE(str(tiny_bert)).encode_tokens(texts, with_tokens=True)
     rows = rows_in(folder)
     assert [row["row"] for row in rows] == list(range(25)) and sum(done) == 25
@@ -181,8 +177,8 @@ def test_a_folder_has_the_tokens_of_each_row(dtype, keep_text, sources, tiny_ber
     for row, (tokens, embeddings) in zip(rows, expected, strict=True):
         assert row["tokens"] == tokens
         np.testing.assert_allclose(row["token_embeddings"], embeddings, atol=1e-5 if dtype == "float32" else 2e-3)
-    with pytest.raises(UserError, match="--tokens was True"):
-        begin(folder, encoder_of(tiny_bert, output_dtype=dtype), *sources, keep_text=keep_text)
+    other = encoder_of(tiny_bert, output_dtype=dtype)
+    raises("--tokens was True", begin, folder, other, *sources, keep_text=keep_text)
 
 
 def test_fewer_long_sentences_are_in_memory_together(monkeypatch):
@@ -216,46 +212,35 @@ def test_rows_are_of_the_schema_and_numbers_must_fit():
     assert table.schema == schema and table["row"].to_pylist() == [7, 8]
     assert table["token_embeddings"].to_pylist() == [[[1.0] * 4] * 2, [[0.0] * 4]]
     ones[1, 2] = 1e6
-    with pytest.raises(UserError, match="beyond halffloat; write float32"):
-        tokens_table(schema, ["a b", "c"], 7, found)
+    raises("beyond halffloat", tokens_table, schema, ["a b", "c"], 7, found)
 
 
-def test_every_row_is_made_once_and_what_is_lost_is_made_again(encoder, sources, tmp_path):
-    folder = tmp_path / "out"
-    plan = begin(folder, encoder, *sources)
+def test_every_row_is_made_once_what_is_lost_again_and_others_read_all_also_while_it_is_filled(
+    folder, plan, blocks, encoder, texts
+):
+    first, second, *_, last = blocks
+    make_block(folder, plan, first, encoder)
+    temporary_of(folder / last.file).write_text("the first bytes")
+    with claimed(folder / last.file):
+        for reader in READERS:
+            assert [row["row"] for row in rows_read(reader, folder)] == list(range(8)), reader
     assert encode_here(folder, plan, encoder).rows == 25
-    texts = [text for source in sources for text in SentenceFile(source)]
-    rows, expected = rows_in(folder), encoder.encode(texts).embeddings
-    assert [row["row"] for row in rows] == list(range(25)) and [row["sentence"] for row in rows] == texts
-    np.testing.assert_allclose([row["embedding"] for row in rows], expected, rtol=1e-5, atol=1e-6)
-    lost = folder / blocks_of(folder, plan)[1].file
+    expected = encoder.encode(texts).embeddings
+    for reader in READERS:
+        rows = rows_read(reader, folder)
+        assert [(row["row"], row["sentence"]) for row in rows] == list(enumerate(texts)), reader
+        np.testing.assert_allclose([row["embedding"] for row in rows], expected, rtol=1e-5, atol=1e-6)
+    lost = folder / second.file
     content = lost.read_bytes()
     lost.unlink()
     assert encode_here(folder, plan, encoder).rows == 25 and lost.read_bytes() == content
 
 
-@pytest.mark.parametrize("reader", READERS)
-def test_others_read_a_folder_as_one_set_of_data_also_while_it_is_filled(reader, encoder, sources, tmp_path):
-    folder = tmp_path / "out"
-    plan = begin(folder, encoder, *sources)
-    first, *_, last = blocks_of(folder, plan)
-    make_block(folder, plan, first, encoder)
-    temporary_of(folder / last.file).write_text("the first bytes")
-    with claimed(folder / last.file):
-        assert [row["row"] for row in rows_read(reader, folder)] == list(range(8))
-    assert encode_here(folder, plan, encoder) is not None
-    expected = rows_in(folder)
-    found = rows_read(reader, folder)
-    assert [(row["row"], row["sentence"]) for row in found] == [(row["row"], row["sentence"]) for row in expected]
-    np.testing.assert_array_equal([row["embedding"] for row in found], [row["embedding"] for row in expected])
-
-
 @pytest.mark.parametrize("made", [0, 2, 4])
-def test_a_folder_that_an_earlier_version_began_is_completed_under_its_names(made, encoder, sources, tmp_path):
+def test_a_folder_that_an_earlier_version_began_is_completed_under_its_names(made, plan, encoder, sources, folder):
     """Of four blocks: none was made, and of one file the rows were not counted; two; all, with the list."""
-    new, old = tmp_path / "new", tmp_path / "old"
-    plan = begin(new, encoder, *sources)
-    assert encode_here(new, plan, encoder).rows == 25
+    old = folder.with_name("old")
+    assert encode_here(folder, plan, encoder).rows == 25
     plan = begin(old, encoder, *sources)
     for block in blocks_of(old, plan)[:made]:
         make_block(old, plan, block, encoder)
@@ -266,42 +251,28 @@ def test_a_folder_that_an_earlier_version_began_is_completed_under_its_names(mad
     as_earlier(old)
     plan = begin(old, encoder, *sources)
     assert encode_here(old, plan, encoder).rows == 25
-    assert {path.name for path in old.iterdir()} == {path.name.removeprefix(".") for path in new.iterdir()}
-    assert all((old / path.name.removeprefix(".")).read_bytes() == path.read_bytes() for path in new.iterdir())
-
-
-def test_what_another_process_makes_is_left_to_it(encoder, sources, tmp_path):
-    folder = tmp_path / "out"
-    plan = begin(folder, encoder, *sources)
-    with claimed(folder / blocks_of(folder, plan)[1].file):
-        assert encode_here(folder, plan, encoder) is None
-    assert len(rows_in(folder)) == 17
-    assert encode_here(folder, plan, encoder).rows == len(rows_in(folder)) == 25
+    assert {path.name for path in old.iterdir()} == {path.name.removeprefix(".") for path in folder.iterdir()}
+    assert all((old / path.name.removeprefix(".")).read_bytes() == path.read_bytes() for path in folder.iterdir())
 
 
 @NEEDS_GCSFS
-def test_blocks_that_others_made_meanwhile_are_not_asked_for_one_by_one(encoder, sources, store, monkeypatch):
-    folder = as_path("gs://bucket/few")
-    plan = begin(folder, encoder, *sources, block_rows=2)
+def test_from_a_bucket_into_a_bucket_and_blocks_that_others_made_are_not_asked_for_one_by_one(
+    encoder, sources, store, monkeypatch
+):
+    for source in sources:
+        store.put(f"text/{source.name}", source.read_bytes())
+    folder = as_path("gs://bucket/out")
+    plan = begin(folder, encoder, *(f"gs://bucket/text/{source.name}" for source in sources))
 
     def make_all_but_the_last(*job, **options):
+        monkeypatch.setattr(module, "make_block", make_block)
         for block in blocks_of(folder, plan)[:-1]:
             make_block(folder, plan, block, encoder)
-        monkeypatch.setattr(module, "make_block", make_block)
         store.requests.clear()
 
     monkeypatch.setattr(module, "make_block", make_all_but_the_last)
     assert encode_here(folder, plan, encoder).rows == 25
     locks = {request.partition(".embeddings-")[2][:11] for request in store.requests if ".embeddings-" in request}
-    assert locks == {"00001-00002"}
-
-
-@NEEDS_GCSFS
-def test_from_a_bucket_into_a_bucket(encoder, sources, store):
-    for source in sources:
-        store.put(f"text/{source.name}", source.read_bytes())
-    folder = as_path("gs://bucket/out")
-    plan = begin(folder, encoder, *(f"gs://bucket/text/{source.name}" for source in sources))
-    assert encode_here(folder, plan, encoder).rows == 25
+    assert locks == {"00001-00000"}
     assert {"out/.embeddings.json", "out/embeddings-00001-00000.parquet"} <= set(store.objects)
     assert encode_here(folder, plan, encoder).rows == 25

@@ -1,5 +1,6 @@
 """Ray: what its actors take of a cluster, and a cluster on this machine whose actor is killed."""
 
+import contextlib
 import importlib.util
 import os
 import signal
@@ -11,6 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from support import ROOT
+from support.data import raises
 from support.embedding_folders import begin, rows_in
 
 from simcse_jax.bulk.embeddings import on_ray
@@ -18,7 +20,6 @@ from simcse_jax.bulk.embeddings.embeddings_folder import blocks_of
 from simcse_jax.bulk.embeddings.encoder import Options
 from simcse_jax.bulk.embeddings.on_ray import Answer, BlockEncoder, Job, Share, connected, encode_on_ray, share_of
 from simcse_jax.data.sentences import SentenceFile
-from simcse_jax.errors import UserError
 
 RAY = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="ray is not installed")
 
@@ -27,44 +28,35 @@ def nodes(*resources):
     return [{"Alive": True, "Resources": each} for each in resources] + [{"Alive": False, "Resources": {"GPU": 8}}]
 
 
-@pytest.mark.parametrize(
-    ("cluster", "hosts", "share"),
-    [
-        (nodes({"CPU": 8}, {"CPU": 4}), None, Share(2, "CPU", 4)),
-        (nodes({"CPU": 8}, {"CPU": 4}), 3, Share(3, "CPU", 2)),
+TWO = nodes({"CPU": 8}, {"CPU": 4})
+
+
+def test_an_actor_takes_a_host():
+    for cluster, hosts, share in (
+        (TWO, None, Share(2, "CPU", 4)),
+        (TWO, 3, Share(3, "CPU", 2)),
         (nodes({"CPU": 1}), None, Share(1, "CPU", 1)),
         (nodes({"CPU": 8}, {"CPU": 8, "GPU": 4}, {"CPU": 8, "GPU": 4}), None, Share(2, "GPU", 4)),
         (nodes({"CPU": 8, "TPU": 4}, {"CPU": 8, "TPU": 4}), 1, Share(1, "TPU", 4)),
-    ],
-)
-def test_an_actor_takes_a_host(cluster, hosts, share):
-    assert share_of(cluster, hosts) == share
+    ):
+        assert share_of(cluster, hosts) == share
 
 
-@pytest.mark.parametrize(
-    ("cluster", "hosts", "message"),
-    [
-        (nodes({"CPU": 2}), 3, "--hosts 3: the cluster has 1 host with 2 CPUs each"),
-        (nodes({"GPU": 1}, {"GPU": 1}), 3, "--hosts 3: the cluster has 2 hosts with 1 GPU each"),
-        (nodes({"memory": 8}), None, "no host of the cluster has a processor"),
-    ],
-)
-def test_a_cluster_with_too_few_hosts_is_refused_and_not_waited_for(cluster, hosts, message):
-    with pytest.raises(UserError, match=message):
-        share_of(cluster, hosts)
+def test_a_cluster_with_too_few_hosts_is_refused_and_not_waited_for():
+    raises("--hosts 3: the cluster has 1 host with 2 CPUs each", share_of, nodes({"CPU": 2}), 3)
+    raises("--hosts 3: the cluster has 2 hosts with 1 GPU each", share_of, nodes({"GPU": 1}, {"GPU": 1}), 3)
+    raises("no host of the cluster has a processor", share_of, nodes({"memory": 8}), None)
 
 
 def test_a_missing_package_is_named(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r'not installed: ray; run: pip install "simcse_jax\[ray\]"'), connected(None):
-        pass
+    raises("simcse_jax[ray]", connected(None).__enter__)
 
 
 @RAY
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "127.0.0.1:99999", "no.such.host.invalid:6379"])
 def test_an_address_where_nobody_listens_is_refused_at_once(address):
-    with pytest.raises(UserError, match=rf"^--address {address}: cannot be reached: \w"), connected(address):
-        pass
+    raises(f"--address {address}: cannot be reached: ", connected(address).__enter__)
 
 
 @pytest.fixture
@@ -130,8 +122,7 @@ def test_actors_that_are_lost_again_and_again_end_the_job(monkeypatch):
     Cluster(answer, monkeypatch)
     made = on_ray._made(None, ["a", "c", "d", "e", "b"], Share(1, "CPU", 1))
     assert [next(made) for _ in range(4)] == ["a", "c", "d", "e"]
-    with pytest.raises(UserError, match="--engine ray: 3 actors in a row were lost: The actor died"):
-        next(made)
+    raises("--engine ray: 3 actors in a row were lost", next, made)
 
 
 @RAY
@@ -142,8 +133,7 @@ def test_a_host_without_the_package_is_named(monkeypatch):
         raise RayTaskError("load", "RuntimeError: failed to import\nNo module named 'simcse_jax' trace", ImportError())
 
     Cluster(answer, monkeypatch)
-    with pytest.raises(UserError, match="on a host of the cluster: No module named 'simcse_jax'; install"):
-        list(on_ray._made(None, ["a"], Share(1, "CPU", 1)))
+    raises("on a host of the cluster: No module named", list, on_ray._made(None, ["a"], Share(1, "CPU", 1)))
 
 
 @RAY
@@ -170,28 +160,25 @@ def test_mistakes_about_the_cluster_are_found_before_rows_are_counted(job, tmp_p
     Cluster(None, monkeypatch)
     counting = SimpleNamespace(remote=lambda job, source: pytest.fail("counted"))
     monkeypatch.setattr("ray.remote", lambda count: counting)
-    with pytest.raises(UserError, match="--hosts 3: the cluster has 1 host with 1 CPU each"):
-        encode_on_ray(tmp_path / "out", job.plan, job.options, 3)
+    raises("--hosts 3: the cluster has 1 host", encode_on_ray, tmp_path / "out", job.plan, job.options, 3)
     monkeypatch.setattr("ray.nodes", lambda: nodes({"GPU": 8, "CPU": 0.5}))
-    with pytest.raises(UserError, match="no host of the cluster has a processor to count rows"):
-        encode_on_ray(tmp_path / "out", job.plan, job.options)
+    raises("processor to count rows", encode_on_ray, tmp_path / "out", job.plan, job.options)
 
 
 @RAY
 @pytest.mark.slow
 def test_killed_actors_and_a_killed_driver_lose_no_row_and_repeat_none(tiny_bert, sources, tmp_path):
-    big = tmp_path / "big.txt"
+    big, folder = tmp_path / "big.txt", tmp_path / "out"
     big.write_text(sources[0].read_text() * 200)
     command = [sys.executable, "-m", "simcse_jax", "encode", "--engine", "ray", "--model", tiny_bert, "--keep-text"]
-    command += ["--data", big, "--output", f"{tmp_path / 'out'}/", "--block-rows", "50", "--batch-size", "4"]
+    command += ["--data", big, "--output", f"{folder}/", "--block-rows", "50", "--batch-size", "4"]
 
     def made():
-        return len(list((tmp_path / "out").glob("embeddings-*.parquet")))
+        return len(list(folder.glob("embeddings-*.parquet")))
 
     def start(kill, until):
-        job = subprocess.Popen(
-            [*map(str, command)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        job = subprocess.Popen([*map(str, command)], cwd=ROOT, **pipes)
         end = time.monotonic() + 180
         while made() < until and job.poll() is None:
             assert time.monotonic() < end
@@ -201,7 +188,7 @@ def test_killed_actors_and_a_killed_driver_lose_no_row_and_repeat_none(tiny_bert
         return job.returncode, out, err
 
     def kill_actor(job):
-        (actor,) = (path for path in own("ray::BlockEncoder") if path)
+        (actor,) = own("ray::BlockEncoder")
         os.kill(actor, signal.SIGKILL)
 
     code, _, err = start(lambda job: job.kill(), 3)
@@ -209,8 +196,8 @@ def test_killed_actors_and_a_killed_driver_lose_no_row_and_repeat_none(tiny_bert
     code, out, err = start(kill_actor, made() + 3)
     assert code == 0, err
     assert "4,000 embeddings of 32 elements, float32, in 80 files" in out
-    rows, texts = rows_in(tmp_path / "out"), list(SentenceFile(big))
-    assert [row["row"] for row in rows] == list(range(4000)) and [row["sentence"] for row in rows] == texts
+    rows, texts = rows_in(folder), list(SentenceFile(big))
+    assert [(row["row"], row["sentence"]) for row in rows] == list(enumerate(texts))
     by_text = {row["sentence"]: np.array(row["embedding"]) for row in rows[:20]}
     for row in rows:
         np.testing.assert_allclose(row["embedding"], by_text[row["sentence"]], rtol=1e-5, atol=1e-6)
@@ -220,10 +207,7 @@ def own(name):
     """The processes with this title."""
     found = []
     for path in os.listdir("/proc"):
-        try:
-            title = open(f"/proc/{path}/cmdline").read() if path.isdecimal() else ""
-        except OSError:
-            continue
-        if title.startswith(name):
-            found.append(int(path))
+        with contextlib.suppress(OSError):
+            if path.isdecimal() and open(f"/proc/{path}/cmdline").read().startswith(name):
+                found.append(int(path))
     return found

@@ -4,67 +4,71 @@ import sqlite3
 import pyarrow
 import pyarrow.parquet
 import pytest
+from support.data import raises
 
 from simcse_jax.bulk.mining.pairs import Pair, PairFile, PairFiles, Positives, text_hash
 from simcse_jax.data.corpus.shared_folder import hash_file
-from simcse_jax.errors import UserError
 
 ROWS = [("a", "p", 3), ("b", "q", 4), ("", "r", 0), ("a", "s", 5)]
 PAIRS = [Pair(0, "a", "p", (3,)), Pair(1, "b", "q", (4,)), None, Pair(3, "a", "s", (5,))]
+
+
+def lines(*records):
+    return "".join(json.dumps(record) + "\n" for record in records)
+
+
+def read(path, content, **columns):
+    """The file with this content, and its pairs."""
+    path.write_text(content)
+    file = PairFile(str(path), columns)
+    return file, list(file.read())
 
 
 def test_pairs_are_read_from_any_row_of_any_file(tmp_path):
     names = ("anchor", "positive", "positive_row")
     (tmp_path / "a.csv").write_text("\n".join([",".join(names), *(f"{a},{p},{n}" for a, p, n in ROWS)]) + "\n")
     records = [dict(zip(names, row, strict=True)) for row in ROWS]
-    (tmp_path / "a.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    (tmp_path / "a.jsonl").write_text(lines(*records))
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(records), tmp_path / "a.parquet")
     for kind in ("csv", "jsonl", "parquet"):
         file = PairFiles(str(tmp_path / f"a.{kind}"), {})
         assert (list(file.read()), list(file.read(2)), file.has_rows) == (PAIRS, PAIRS[2:], True)
-    (tmp_path / "blank.jsonl").write_text(json.dumps(records[0]) + "\n\n" + json.dumps(records[1]) + "\n")
-    assert list(PairFile(str(tmp_path / "blank.jsonl"), {}).read()) == [PAIRS[0], None, PAIRS[1]._replace(row=2)]
-    (tmp_path / "b.csv").write_text("question,answer,id\nx,y,1\n")
-    named = PairFile(str(tmp_path / "b.csv"), {"anchor": "question", "positive": "answer"})
-    assert (list(named.read()), named.has_rows) == ([Pair(0, "x", "y")], False)
-    (tmp_path / "c.csv").write_text("positive_row,question,answer,anchor_row\n1,x,y,0\n")
-    assert list(PairFile(str(tmp_path / "c.csv"), {}).read()) == [Pair(0, "x", "y", (0, 1))]
+    _, found = read(tmp_path / "blank.jsonl", lines(records[0]) + "\n" + lines(records[1]))
+    assert found == [PAIRS[0], None, PAIRS[1]._replace(row=2)]
+    file, found = read(tmp_path / "b.csv", "question,answer,id\nx,y,1\n", anchor="question", positive="answer")
+    assert (found, file.has_rows) == ([Pair(0, "x", "y")], False)
+    _, found = read(tmp_path / "c.csv", "positive_row,question,answer,anchor_row\n1,x,y,0\n")
+    assert found == [Pair(0, "x", "y", (0, 1))]
 
 
 @pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
 def test_each_positive_of_a_list_is_a_pair(tmp_path, suffix):
     rows = [{"query": "a", "pos": ["p", "q"], "neg": ["n"]}, {"query": "b", "pos": []}, {"query": "c", "pos": ["r"]}]
     path = tmp_path / f"a.{suffix}"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    path.write_text(lines(*rows))
     if suffix == "parquet":
         pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
     pairs = PairFiles(str(path), {})
     expected = [Pair(0, "a", "p"), Pair(1, "a", "q"), None, Pair(3, "c", "r")]
     assert [list(pairs.read(first)) for first in (0, 1, 3)] == [expected, expected[1:], expected[3:]]
-    (tmp_path / "b.jsonl").write_text(json.dumps(rows[0]) + '\n{"query": "b", "pos": "p"}\n')
-    with pytest.raises(UserError, match="line 2: the field 'pos' is 'p', but that of the first row is a list"):
-        list(PairFile(str(tmp_path / "b.jsonl"), {}).read())
 
 
 def test_a_column_of_labels_that_is_not_read_is_named(tmp_path):
-    (tmp_path / "a.csv").write_text("sentence1,sentence2,label\na,p,1\nb,q,0\n")
-    with pytest.warns(UserWarning, match="--pairs .*a.csv: its column 'label' is not read, so every pair counts as"):
-        assert len(list(PairFile(str(tmp_path / "a.csv"), {}).read())) == 2
-    PairFile(str(tmp_path / "a.csv"), {"anchor": "sentence1", "positive": "sentence2"})  # on purpose
+    content = "sentence1,sentence2,label\na,p,1\nb,q,0\n"
+    with pytest.warns(UserWarning, match="--pairs .*a.csv: its column 'label' is not read"):
+        assert len(read(tmp_path / "a.csv", content)[1]) == 2
+    read(tmp_path / "a.csv", content, anchor="sentence1", positive="sentence2")  # on purpose
 
 
-def test_only_the_first_rows_say_whether_a_column_holds_numbers(tmp_path):
-    (tmp_path / "a.csv").write_text("asked,said\nwho,me\nwhen,1969\nhow many,2\n")
-    pairs = PairFiles(str(tmp_path / "a.csv"), {})
-    assert list(pairs.read(1)) == list(pairs.read())[1:] == [Pair(1, "when", "1969"), Pair(2, "how many", "2")]
-    assert pairs.reading == {"columns of --pairs": ["asked", "said"]}
-    (tmp_path / "c.tsv").write_text('sent0\tsent1\n"say ""no"""\tb\n')
-    assert PairFile(str(tmp_path / "c.tsv"), {}).reading == {"separator of --pairs": "tabs, quoted"}
-    (tmp_path / "c.tsv").write_text("sent0\tsent1\na\tb\n")
-    assert PairFile(str(tmp_path / "c.tsv"), {}).reading == {}
-    (tmp_path / "b.csv").write_text("number,asked\n17,who\n18,when\n")
-    with pytest.raises(UserError, match=r"the field .number. holds numbers, .* 17; which columns"):
-        list(PairFile(str(tmp_path / "b.csv"), {}).read())
+def test_only_the_first_rows_say_whether_a_column_holds_numbers_and_what_was_chosen_is_told(tmp_path):
+    file, found = read(tmp_path / "a.csv", "asked,said\nwho,me\nwhen,1969\nhow many,2\n")
+    assert found[1:] == [Pair(1, "when", "1969"), Pair(2, "how many", "2")]
+    assert list(PairFiles(str(tmp_path / "a.csv"), {}).read(1)) == found[1:]
+    assert file.reading == {"columns of --pairs": ["asked", "said"]}
+    file, _ = read(tmp_path / "c.tsv", 'sent0\tsent1\n"say ""no"""\tb\n')
+    assert file.reading == {"separator of --pairs": "tabs, quoted"}
+    assert read(tmp_path / "d.tsv", "sent0\tsent1\na\tb\n")[0].reading == {}
+    raises("'number' holds numbers", read, tmp_path / "b.csv", "number,asked\n17,who\n18,when\n")
 
 
 def test_an_anchor_has_the_positives_of_all_its_pairs():
@@ -85,8 +89,10 @@ def test_a_full_disk_of_temporary_files_is_named(monkeypatch):
         return made
 
     monkeypatch.setattr(sqlite3, "connect", small)
-    with pytest.raises(UserError, match=r"--pairs: .* temporary file: database or disk is full; .* TMPDIR"):
-        Positives(Pair(row, f"a {row}", "p") for row in range(1000))
+    raises("--pairs: ", Positives, (Pair(row, f"a {row}", "p") for row in range(1000)))
+
+
+ONE, TWO = {"anchor": "a", "positive": "p"}, {"anchor": "b", "positive": "q"}
 
 
 @pytest.mark.parametrize(
@@ -94,44 +100,30 @@ def test_a_full_disk_of_temporary_files_is_named(monkeypatch):
     [
         ("a.txt", "a\n", "must be a .csv"),
         ("a.csv", "text\na\n", "one column of sentences"),
-        ("a.csv", "w,x,y,z\n1,2,3,4\n", "which columns"),
         ("a.csv", "anchor,positive,positive_row\na,p,-1\n", "line 2: the field 'positive_row' holds '-1'"),
         ("a.csv", f"anchor,positive,positive_row\na,p,{'1' * 5000}\n", "line 2: the field 'positive_row' holds '111"),
-        ("a.jsonl", '{"anchor": "a", "positive": "p", "positive_row": 9223372036854775808}\n', "holds 9223372036854"),
-        ("a.jsonl", '{"anchor": "a", "positive": 3}\n', "line 1: the field 'positive' holds 3, not text"),
-        (
-            "a.jsonl",
-            '{"anchor": "a", "positive": "p"}\n{"anchor": "b", "positive": "q", "positive_row": 4}\n',
-            "line 2: has the field 'positive_row', which the first line lacks",
-        ),
-        (
-            "a.jsonl",
-            '{"anchor": "a", "positive": "p", "positive_row": 4}\n{"anchor": "b", "positive": "q"}\n',
-            "line 2: the field 'positive_row' is missing; give it in every line, or in none",
-        ),
+        ("a.jsonl", lines(ONE | {"positive_row": 2**63}), "line 1: the field 'positive_row' holds 9223372036854"),
+        ("a.jsonl", lines(ONE, TWO | {"positive_row": 4}), "line 2: has the field 'positive_row', which"),
+        ("a.jsonl", lines(ONE | {"positive_row": 4}, TWO), "line 2: the field 'positive_row' is missing"),
     ],
 )
 def test_what_is_no_file_of_pairs_is_refused(tmp_path, name, content, message):
-    (tmp_path / name).write_text(content)
-    with pytest.raises(UserError, match=message):
-        list(PairFile(str(tmp_path / name), {}).read())
-    with pytest.raises(UserError, match="no such file"):
-        PairFile(str(tmp_path / "none.csv"), {})
+    raises(message, read, tmp_path / name, content)
+    raises("no such file", PairFile, str(tmp_path / "none.csv"), {})
 
 
 def test_pairs_of_several_files_follow_one_another(tmp_path):
     folder = tmp_path / "pairs"
     folder.mkdir()
     (folder / "a.csv").write_text("anchor,positive\na,b\n,\n")
-    (folder / "b.jsonl").write_text('{"anchor": "c", "positive": "d"}\n{"anchor": "e", "positive": "f"}\n')
+    (folder / "b.jsonl").write_text(lines({"anchor": "c", "positive": "d"}, {"anchor": "e", "positive": "f"}))
     pairs = PairFiles(str(folder), {})
     expected = [Pair(0, "a", "b"), None, Pair(2, "c", "d"), Pair(3, "e", "f")]
     assert list(pairs.read()) == expected and list(pairs.read(2)) == expected[2:]
     assert list(PairFiles(str(folder / "*.jsonl"), {}).read()) == [Pair(0, "c", "d"), Pair(1, "e", "f")]
     before, alone = pairs.fingerprint(), PairFiles(str(folder / "a.csv"), {}).fingerprint()
     assert alone == hash_file(folder / "a.csv")  # as of the one file that earlier versions took
-    (folder / "b.jsonl").write_text('{"anchor": "c", "positive": "x"}\n')
+    (folder / "b.jsonl").write_text(lines({"anchor": "c", "positive": "x"}))
     assert pairs.fingerprint() != before
     (folder / "c.csv").write_text("anchor,positive,positive_row\na,b,0\n")
-    with pytest.raises(UserError, match=r"c\.csv and .*a\.csv: the column positive_row is in one alone"):
-        PairFiles(str(folder), {})
+    raises("the column positive_row is in one alone", PairFiles, str(folder), {})

@@ -1,11 +1,13 @@
 import json
 
 import pytest
+from support.data import raises
+from support.later import later
 
 from simcse_jax.data.building.nli import FILES, labelled_pairs, read_pairs, sentences, triplets
 from simcse_jax.data.building.reading import Tally, resolve
-from simcse_jax.errors import UserError
 
+datasets = later("datasets")
 ROWS = [  # premise, hypothesis, label
     ("P1", "e1", "entailment"),
     ("P1", "n1", "neutral"),
@@ -20,42 +22,39 @@ ROWS = [  # premise, hypothesis, label
 ]
 
 
-def snli(premise, hypothesis, label, **more):
+def snli(premise, hypothesis, label):
     """A line of SNLI's and MNLI's files."""
-    return json.dumps(
-        {"annotator_labels": [], "gold_label": label, "sentence1": premise, "sentence2": hypothesis} | more
+    return (
+        json.dumps({"annotator_labels": [], "gold_label": label, "sentence1": premise, "sentence2": hypothesis}) + "\n"
     )
 
 
 @pytest.fixture
-def folders(tmp_path):
-    """SNLI, MNLI, ANLI and SentEval's SNLI, with ROWS in all or among several files."""
-    for name in ("snli_1.0", "multinli_1.0", "anli_v1.0/R1", "anli_v1.0/R2", "senteval"):
+def read(tmp_path):
+    """Reads the pairs of a split of some of SNLI, MNLI, ANLI and SentEval's SNLI; ROWS are in all or among several."""
+    for name in ("snli", "multinli", "anli/R1", "anli/R2", "senteval"):
         (tmp_path / name).mkdir(parents=True)
-    lines = [snli(*row) for row in ROWS]
-    (tmp_path / "snli_1.0/snli_1.0_train.jsonl").write_text("\n".join(lines[:6]) + "\n")
-    (tmp_path / "multinli_1.0/multinli_1.0_train.jsonl").write_text("\n".join(lines[6:]) + "\n")
-    (tmp_path / "multinli_1.0/multinli_1.0_dev_matched.jsonl").write_text(snli("D", "d", "neutral") + "\n")
-    (tmp_path / "multinli_1.0/multinli_1.0_dev_mismatched.jsonl").write_text(snli("E", "e", "neutral") + "\n")
-    for number, (premise, text, label) in enumerate((("A", "b", "e"), ("A", "d", "c"))):
-        row = {"uid": "x", "context": premise, "hypothesis": text, "label": label, "reason": ""}
-        (tmp_path / f"anli_v1.0/R{number + 1}/train.jsonl").write_text(json.dumps(row) + "\n")
+    (tmp_path / "snli/snli_1.0_train.jsonl").write_text("".join(snli(*row) for row in ROWS[:6]))
+    (tmp_path / "multinli/multinli_1.0_train.jsonl").write_text("".join(snli(*row) for row in ROWS[6:]))
+    (tmp_path / "multinli/multinli_1.0_dev_matched.jsonl").write_text(snli("D", "d", "neutral"))
+    (tmp_path / "multinli/multinli_1.0_dev_mismatched.jsonl").write_text(snli("E", "e", "neutral"))
+    for number, (text, label) in enumerate((("b", "e"), ("d", "c")), 1):
+        row = {"uid": "x", "context": "A", "hypothesis": text, "label": label, "reason": ""}
+        (tmp_path / f"anli/R{number}/train.jsonl").write_text(json.dumps(row) + "\n")
     for name, column in zip(("s1", "s2", "labels"), zip(*ROWS, strict=True), strict=True):
         (tmp_path / f"senteval/{name}.dev").write_text("\n".join(column) + "\n")
-    return {path.name.split("_")[0]: str(path) for path in tmp_path.iterdir()}
+
+    def read(tally, *folders, split="train"):
+        return read_pairs(resolve([f"{tmp_path}/{folder}" for folder in folders], FILES, [split]), tally)
+
+    return read
 
 
-@pytest.mark.parametrize(
-    ("hypothesis", "expected"),
-    [
-        ("last", [("P1", "e2", "c1, or so"), ("P3", "e3", "c3")]),
-        ("first", [("P1", "e1", "c1, or so"), ("P3", "e3", "c3")]),
-    ],
-)
-def test_each_premise_with_both_hypotheses_gives_one_triplet(folders, hypothesis, expected):
+@pytest.mark.parametrize(("hypothesis", "chosen"), [("last", "e2"), ("first", "e1")])
+def test_each_premise_with_both_hypotheses_gives_one_triplet(read, hypothesis, chosen):
     tally = Tally("pairs")
-    pairs = read_pairs(resolve([folders["snli"], folders["multinli"]], FILES, ["train"]), tally)
-    assert list(triplets(pairs, tally, hypothesis=hypothesis)) == expected
+    found = list(triplets(read(tally, "snli", "multinli"), tally, hypothesis=hypothesis))
+    assert found == [("P1", chosen, "c1, or so"), ("P3", "e3", "c3")]
     assert (tally.read, tally.used) == (10, 4)
     assert tally.dropped == {
         "neutral": 2,
@@ -67,60 +66,44 @@ def test_each_premise_with_both_hypotheses_gives_one_triplet(folders, hypothesis
     assert tally.notes == ["3 distinct premises"]
 
 
-def test_neutral_hypotheses_are_a_fourth_column(folders):
+def test_neutral_hypotheses_are_a_fourth_column_and_anli_s_rounds_follow_one_another(read):
     tally = Tally("pairs")
-    found = list(triplets(read_pairs(resolve([folders["senteval"]], FILES, ["dev"]), tally), tally, neutral=True))
+    found = list(triplets(read(tally, "senteval", split="dev"), tally, neutral=True))
     assert found == [("P1", "e2", "c1, or so", "n1")] and tally.used == 3
+    assert list(triplets(read(tally, "anli"), tally)) == [("A", "b", "d")]
 
 
-def test_anli_s_rounds_follow_one_another(folders):
+def test_pairs_are_all_that_have_a_label_and_sentences_of_all(read):
     tally = Tally("pairs")
-    assert list(triplets(read_pairs(resolve([folders["anli"]], FILES, ["train"]), tally), tally)) == [("A", "b", "d")]
-
-
-def test_pairs_are_all_that_have_a_label(folders):
-    tally = Tally("pairs")
-    pairs = list(labelled_pairs(read_pairs(resolve([folders["senteval"]], FILES, ["dev"]), tally), tally))
+    pairs = list(labelled_pairs(read(tally, "senteval", split="dev"), tally))
     assert pairs == [(p.strip(), h, label) for p, h, label in ROWS if label != "-" and h]
     assert tally.notes == ["3 entailment, 2 neutral, 3 contradiction"] and tally.used == 8
-
-
-def test_sentences_are_of_all_pairs_labelled_or_not(folders):
-    tally = Tally("pairs")
-    found = list(sentences(read_pairs(resolve([folders["multinli"]], FILES, ["train"]), tally), tally))
+    found = list(sentences(read(Tally("pairs"), "multinli"), Tally("pairs")))
     assert found == [("P3",), ("c3",), ("P3",), ("x",), ("P3",), ("e3",)]
 
 
-def test_a_split_may_have_several_files_and_data_sets_are_read_as_they_are(folders, tmp_path):
-    import datasets
-
-    tally = Tally("pairs")
-    assert [pair.premise for pair in read_pairs(resolve([folders["multinli"]], FILES, ["dev"]), tally)] == ["D", "E"]
+def test_a_split_may_have_several_files_and_data_sets_are_read_as_they_are(read, tmp_path):
+    assert [pair.premise for pair in read(Tally("pairs"), "multinli", split="dev")] == ["D", "E"]
     data = datasets.Dataset.from_dict({"premise": ["a", "b"], "hypothesis": ["c", "d"], "label": [2, -1]})
     data.save_to_disk(tmp_path / "saved")
-    pairs = list(read_pairs(resolve([f"hf:{tmp_path}/saved"], FILES, ["train"]), tally))
+    pairs = read_pairs(resolve([f"hf:{tmp_path}/saved"], FILES, ["train"]), Tally("pairs"))
     assert [tuple(pair) for pair in pairs] == [("a", "c", 2), ("b", "d", None)]
 
 
 @pytest.mark.parametrize(
-    ("content", "parts"),
+    ("content", "part"),
     [
-        (snli("a", "b", "maybe"), ["x_train.jsonl: line 1", "'maybe'", "not a label"]),
-        (snli("a", "b", "neutral") + "\n{", ["line 2: not JSON"]),
-        (snli("a", "b", "neutral") + '\n{"sentence1": "a"}', ["line 2", "is missing"]),
-        (snli("a", 3, "neutral"), ["line 1", "holds 3, not text"]),
-        (snli("a", "\ud800", "neutral"), ["line 1", "holds a broken character (U+D800 alone); remove or replace it"]),
-        ('{"text": "a"}', ["its columns are text", "sentence1, sentence2, gold_label"]),
+        (snli("a", "b", "maybe"), "x_train.jsonl: line 1: the label holds 'maybe'"),
+        (snli("a", "b", "neutral") + '{"sentence1": "a"}', "line 2 is missing"),
+        ('{"text": "a"}', "its columns are text; it must have sentence1, sentence2, gold_label"),
     ],
 )
-def test_mistakes_name_the_file_and_the_line(content, parts, tmp_path):
-    (tmp_path / "x_train.jsonl").write_text(content + "\n")
-    with pytest.raises(UserError) as error:
-        list(read_pairs(resolve([str(tmp_path)], FILES, ["train"]), Tally("pairs")))
-    assert [part for part in parts if part not in str(error.value)] == []
+def test_mistakes_name_the_file_and_the_line(content, part, tmp_path):
+    (tmp_path / "x_train.jsonl").write_text(content)
+    found = resolve([str(tmp_path)], FILES, ["train"])
+    raises(part, lambda: list(read_pairs(found, Tally("pairs"))))
 
 
-def test_parallel_files_must_have_the_same_length(folders, tmp_path):
+def test_parallel_files_must_have_the_same_length(read, tmp_path):
     (tmp_path / "senteval/labels.dev").write_text("neutral\n")
-    with pytest.raises(UserError, match=r"labels.dev: ends at line 1, before"):
-        list(read_pairs(resolve([folders["senteval"]], FILES, ["dev"]), Tally("pairs")))
+    raises("labels.dev: ends at line 1", lambda: list(read(Tally("pairs"), "senteval", split="dev")))

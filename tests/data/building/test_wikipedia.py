@@ -2,34 +2,34 @@ import bz2
 import gzip
 
 import pytest
+from support.data import raises
+from support.later import later
 
 from simcse_jax.data.building import wikipedia
 from simcse_jax.data.building.reading import Tally
 from simcse_jax.data.building.wikipedia import documents, read_pages, sentences
-from simcse_jax.errors import UserError
 
+datasets = later("datasets")
 HEAD = (
     '<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/" xml:lang="de">\n<siteinfo><namespaces>'
     '<namespace key="6">Datei</namespace><namespace key="0" /></namespaces></siteinfo>\n'
 )
 
 
-def page(title, text, ns=0, redirect=False):
-    turned = '<redirect title="x" />' if redirect else ""
-    return (
-        f"<page><title>{title}</title><ns>{ns}</ns><id>1</id>{turned}"
-        f'<revision><id>2</id><text xml:space="preserve">{text}</text></revision></page>\n'
-    )
+def page(title, text, ns=0, more=""):
+    head = f"<page><title>{title}</title><ns>{ns}</ns><id>1</id>{more}<revision><id>2</id>"
+    return f'{head}<text xml:space="preserve">{text}</text></revision></page>\n'
 
 
 PAGES = [
     page("A", "One &amp; more. Two."),
-    page("B", "#REDIRECT [[A]]", redirect=True),
+    page("B", "#REDIRECT [[A]]", more='<redirect title="x" />'),
     page("Talk:A", "No.", ns=1),
     page("C", ""),
     page("D", "Three.\n\nFour."),
 ]
-DUMP = HEAD + "".join(PAGES) + "</mediawiki>\n"
+DUMP = (HEAD + "".join(PAGES) + "</mediawiki>\n").encode()
+ALL = [("One & more.",), ("Two.",), ("Three.",), ("Four.",)]
 
 
 @pytest.fixture
@@ -38,47 +38,38 @@ def dump(tmp_path, monkeypatch):
     monkeypatch.setattr(wikipedia, "require_parser", lambda file: None)
     monkeypatch.setattr(wikipedia, "plain_text", lambda text, hidden: f"{text}" if hidden == {"datei"} else "")
     path = tmp_path / "xwiki-1-pages-articles.xml.bz2"
-    path.write_bytes(bz2.compress(DUMP.encode()))
+    path.write_bytes(bz2.compress(DUMP))
     return path
 
 
-def test_articles_are_read_one_after_the_other(dump):
-    tally = Tally("pages")
-    assert [(page.text, page.read(page.text)) for page in read_pages([dump], tally)] == [
-        ("One & more. Two.", "One & more. Two."),
-        ("Three.\n\nFour.", "Three.\n\nFour."),
-    ]
-    assert (tally.read, tally.used) == (5, 2)
-    reasons = {"redirects", "no articles (talk, templates, categories)", "without a sentence"}
-    assert set(tally.dropped) == reasons
-
-
-def test_packed_and_unpacked_dumps_are_the_same(dump, tmp_path):
-    for name, data in (("a.xml", DUMP.encode()), ("b.gz", gzip.compress(DUMP.encode())), ("c.xml-p1p9", DUMP.encode())):
+def test_articles_are_read_one_after_the_other_packed_or_not(dump, tmp_path):
+    contents = {"a.xml": DUMP, "b.gz": gzip.compress(DUMP), "c.xml-p1p9": DUMP, dump.name: dump.read_bytes()}
+    for name, data in contents.items():
         (tmp_path / name).write_bytes(data)
-        assert len(list(read_pages([tmp_path / name], Tally("pages")))) == 2
+        tally = Tally("pages")
+        found = [(page.text, page.read(page.text)) for page in read_pages([tmp_path / name], tally)]
+        assert found == [(text, text) for text in ("One & more. Two.", "Three.\n\nFour.")]
+        assert (tally.read, tally.used) == (5, 2)
+        assert set(tally.dropped) == {
+            "redirects",
+            "no articles (talk, templates, categories)",
+            "without a sentence",
+        }
 
 
 def test_a_dump_in_two_packings_is_refused(dump, tmp_path):
     for other in (dump.with_suffix(""), tmp_path / "xwiki-1-pages-articles-multistream.xml.bz2"):
-        other.write_bytes(DUMP.encode())
-        with pytest.raises(UserError, match=f"is the same dump as {other.name}, compressed differently; name one"):
-            list(read_pages([other, dump], Tally("pages")))
+        other.write_bytes(DUMP)
+        raises(f"is the same dump as {other.name}", lambda: list(read_pages([other, dump], Tally("pages"))))
 
 
-ALL = [("One & more.",), ("Two.",), ("Three.",), ("Four.",)]
-
-
-def test_all_sentences_or_a_sample_of_them(dump):
+def test_all_sentences_or_a_sample_of_them_or_of_articles(dump):
     assert list(sentences([dump], Tally("pages"), 0, 1)) == ALL
     tally = Tally("pages")
     three = list(sentences([dump], tally, 3, 1))
     assert len(three) == 3 and [line for line in ALL if line in three] == three
     assert tally.notes == ["4 sentences read, 3 used", "  1 dropped: not drawn"] and tally.used == 2
     assert {tuple(sentences([dump], Tally("pages"), 1, seed)) for seed in range(30)} == {(line,) for line in ALL}
-
-
-def test_articles_may_be_drawn_as_a_whole(dump):
     found = {tuple(sentences([dump], Tally("pages"), 2, seed, "articles")) for seed in range(20)}
     assert found == {tuple(ALL[:2]), tuple(ALL[2:])}
 
@@ -90,8 +81,6 @@ def test_documents_have_a_blank_line_after_each(dump):
 
 
 def test_data_sets_have_text_whose_headings_are_left_out(tmp_path):
-    import datasets
-
     data = datasets.Dataset.from_dict({"title": ["A"], "text": ["Ada was born. She\n\nLife\nIt went on (so it did.)"]})
     data.save_to_disk(tmp_path / "saved")
     found = list(sentences([f"hf:{tmp_path}/saved"], Tally("pages"), 0, 1))
@@ -101,22 +90,17 @@ def test_data_sets_have_text_whose_headings_are_left_out(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "part"),
     [
-        ("x.bz2", bz2.compress(DUMP.encode() * 50)[:-20], "not a complete Wikipedia dump"),
+        ("x.bz2", bz2.compress(DUMP * 50)[:-20], "not a complete Wikipedia dump"),
         ("x.bz2", b"BZh9 no", "not a complete Wikipedia dump"),
-        ("x.xml", DUMP.encode()[:-20], "not a complete Wikipedia dump"),
-        ("x.xml", b"", "not a complete Wikipedia dump"),
-        ("x.gz", gzip.compress(DUMP.encode(), mtime=0)[:40] + b"\xff" * 40, "not a complete Wikipedia dump"),
-        ("x.xml", b'<?xml version="1.0" encoding="none"?>' + DUMP.encode(), "not a complete Wikipedia dump"),
+        ("x.xml", DUMP[:-20], "not a complete Wikipedia dump"),
+        ("x.gz", gzip.compress(DUMP, mtime=0)[:40] + b"\xff" * 40, "not a complete Wikipedia dump"),
+        ("x.xml", b'<?xml version="1.0" encoding="none"?>' + DUMP, "not a complete Wikipedia dump"),
         ("x.xml", b"<html></html>", "begins with <html>"),
         ("x.jsonl", b'{"title": "a"}\n', "its columns are title; it must have text"),
         ("x.jsonl", b'{"text": 3}\n', "line 1: the field 'text' holds 3, not text"),
-        ("x.jsonl", b'{"text": "a\\u0000"}\n', "line 1: the field 'text' holds a zero byte; remove it"),
-        ("x.jsonl", b'{"text": "a\\ud83d"}\n', "line 1: the field 'text' holds a broken character"),
         ("x.zip", b"PK", "unknown file type"),
     ],
 )
 def test_broken_dumps_are_refused(dump, name, content, part, tmp_path):
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(UserError) as error:
-        list(documents([tmp_path / name], Tally("pages"), 0, 1))
-    assert part in str(error.value) and name in str(error.value)
+    raises(part, lambda: list(documents([tmp_path / name], Tally("pages"), 0, 1)))

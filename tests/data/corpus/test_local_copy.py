@@ -3,16 +3,16 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from support.data import raises
 from support.object_store import NEEDS_GCSFS
 
 from simcse_jax.data.corpus import local_copy as module
 from simcse_jax.data.corpus.local_copy import local_copy
 from simcse_jax.data.corpus.manifest import NAME, read_manifest
-from simcse_jax.errors import UserError
 from simcse_jax.host.storage import as_path
 
 pytestmark = NEEDS_GCSFS
-SHARD = "corpus/shard-00000-00001"
+FIRST, SECOND, THIRD = ALL = tuple(f"shard-00000-0000{block}" for block in range(3))
 
 
 @pytest.fixture
@@ -25,70 +25,60 @@ def stored(store, triplets):
     return as_path("gs://bucket/corpus")
 
 
-def test_a_copy_has_the_tokens_and_the_manifest_and_is_made_once(stored, store, triplets, tmp_path):
-    copy = local_copy(stored, str(tmp_path), shown=False)
-    names = {NAME, *(f"shard-00000-0000{block}" for block in range(3))}
-    assert {path.name for path in copy.iterdir()} == names
-    assert all((copy / name).read_bytes() == (triplets / name).read_bytes() for name in names)
-    store.requests.clear()
-    assert local_copy(stored, str(tmp_path), shown=False) == copy
-    assert not [request for request in store.requests if "shard" in request]
+@pytest.fixture
+def copied(stored, store, tmp_path):
+    """Copies it, and gives the folder and the names of the shards that were asked for."""
+
+    def copy(**options):
+        store.requests.clear()
+        folder = local_copy(stored, str(tmp_path), shown=False, **options)
+        asked = [request.partition("shard-")[2] for request in store.requests if "shard-" in request]
+        return folder, {f"shard-{name.partition('?')[0]}" for name in asked}
+
+    return copy
 
 
-def test_a_copy_that_was_stopped_goes_on(stored, store, tmp_path):
-    copy = local_copy(stored, str(tmp_path), shown=False)
-    whole = {path.name: path.read_bytes() for path in copy.iterdir()}
-    (copy / NAME).unlink()
-    (copy / "shard-00000-00001").replace(copy / ".shard-00000-00001.tmp")
-    store.requests.clear()
-    local_copy(stored, str(tmp_path), shown=False)
-    assert {path.name: path.read_bytes() for path in copy.iterdir()} == whole
-    assert any("shard-00000-00001" in request for request in store.requests)
-    assert not [request for request in store.requests if "shard-00000-00000" in request]
+def files(folder, names=(NAME, *ALL)):
+    return {name: (folder / name).read_bytes() for name in names}
 
 
-def test_a_shard_that_a_whole_copy_lost_is_copied_again(stored, store, tmp_path):
-    copy = local_copy(stored, str(tmp_path), shown=False)
-    whole = {path.name: path.read_bytes() for path in copy.iterdir()}
-    (copy / "shard-00000-00001").unlink()
-    store.requests.clear()
-    local_copy(stored, str(tmp_path), shown=False)
-    assert {path.name: path.read_bytes() for path in copy.iterdir()} == whole
-    assert not [request for request in store.requests if "shard-00000-00000" in request]
+def there(folder):
+    return files(folder, [path.name for path in folder.iterdir()])
 
 
-def test_texts_are_copied_where_they_are_wanted(stored, store, triplets, tmp_path):
-    copy = local_copy(stored, str(tmp_path), shown=False)
-    store.requests.clear()
-    assert local_copy(stored, str(tmp_path), shown=False, texts=True) == copy
-    assert not [request for request in store.requests if "shard" in request and ".text" not in request]
-    assert {path.name for path in copy.iterdir()} == {NAME, *ALL, *(f"{name}.text" for name in ALL)}
-    assert all((copy / f"{name}.text").read_bytes() == (triplets / f"{name}.text").read_bytes() for name in ALL)
+def full(monkeypatch, tmp_path):
+    """No more room on the disk than must be left."""
+    usage = shutil.disk_usage(tmp_path)._replace(free=module.LEFT)
+    monkeypatch.setattr(module.shutil, "disk_usage", lambda _: usage)
 
 
-ALL = tuple(f"shard-00000-0000{block}" for block in range(3))
+def test_a_copy_has_the_tokens_and_the_manifest_is_made_once_and_completed(copied, triplets):
+    copy, _ = copied()
+    assert there(copy) == files(triplets)
+    assert copied() == (copy, set())
+    (copy / NAME).unlink()  # as if it was stopped
+    (copy / SECOND).replace(copy / f".{SECOND}.tmp")
+    assert copied()[1] == {SECOND} and there(copy) == files(triplets)
+    (copy / SECOND).unlink()
+    assert copied()[1] == {SECOND} and there(copy) == files(triplets)
+    texts = [f"{name}.text" for name in ALL]
+    assert copied(texts=True) == (copy, {*texts}) and there(copy) == files(triplets, [NAME, *ALL, *texts])
 
 
-@pytest.mark.parametrize("there", [(), ALL])
-def test_processes_of_a_host_share_the_work(there, triplets, tmp_path, monkeypatch):
+@pytest.mark.parametrize("made", [(), ALL])
+def test_processes_of_a_host_share_the_work(made, triplets, tmp_path, monkeypatch):
     """Threads here: the system's locks do not know the difference."""
     monkeypatch.setattr(module, "LOOK_SECONDS", 0.02)
-    for turn in range(5):
-        ready = threading.Barrier(4)
-
-        def copied(_, ready=ready, cache=tmp_path / str(turn)):
-            ready.wait()
-            return local_copy(triplets, str(cache), shown=False)
-
-        target = tmp_path / str(turn) / f"{triplets.name}-{read_manifest(triplets).fingerprint[:16]}"
+    for turn in range(3):
+        ready, cache = threading.Barrier(4), tmp_path / str(turn)
+        target = cache / f"{triplets.name}-{read_manifest(triplets).fingerprint[:16]}"
         target.mkdir(parents=True)
-        for name in there:
+        for name in made:
             shutil.copy(triplets / name, target / name)
         with ThreadPoolExecutor(4) as processes:
-            (copy,) = set(processes.map(copied, range(4)))
-        assert {path.name: path.read_bytes() for path in copy.iterdir()} == {
-            name: (triplets / name).read_bytes() for name in (NAME, *ALL)
-        }
+            work = processes.map(lambda _: (ready.wait(), local_copy(triplets, str(cache), shown=False))[1], range(4))
+            (copy,) = set(work)
+        assert there(copy) == files(triplets)
 
 
 def test_a_copy_that_is_interrupted_ends_at_once(triplets, tmp_path):
@@ -99,48 +89,38 @@ def test_a_copy_that_is_interrupted_ends_at_once(triplets, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_cache_in_a_bucket_is_refused(triplets, tmp_path, monkeypatch):
+def test_caches_that_cannot_be_are_refused_before_anything_is_copied(stored, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match=r"config.data.local_cache=gs://bucket/x: must be a folder on this host's disk"):
-        local_copy(triplets, "gs://bucket/x", shown=False)
-    assert not list(tmp_path.iterdir())
+    raises("config.data.local_cache=gs://bucket/x: must be a folder", local_copy, stored, "gs://bucket/x", shown=False)
+    (tmp_path / "file").touch()
+    raises("file: cannot be written", local_copy, stored, str(tmp_path / "file"), shown=False)
+    full(monkeypatch, tmp_path)
+    message = ": 0.2 GiB are free, but gs://bucket/corpus needs 0.3 GiB"
+    raises(message, local_copy, stored, str(tmp_path), shown=False)
+    assert not list(tmp_path.rglob("shard*"))
 
 
 def test_a_shard_that_is_missing_or_changed_in_the_bucket_is_named(stored, store, tmp_path):
-    data = store.objects[SHARD].data
-    store.put(SHARD, bytes([data[0] ^ 1]) + data[1:])
-    with pytest.raises(UserError, match=r"gs://bucket/corpus/shard-00000-00001: was changed"):
-        local_copy(stored, str(tmp_path), shown=False)
-    store.delete(SHARD)
-    with pytest.raises(UserError, match=r"shard-00000-00001: missing"):
-        local_copy(stored, str(tmp_path), shown=False)
+    data = store.objects[f"corpus/{SECOND}"].data
+    store.put(f"corpus/{SECOND}", bytes([data[0] ^ 1]) + data[1:])
+    raises(f"gs://bucket/corpus/{SECOND}: was changed", local_copy, stored, str(tmp_path), shown=False)
+    store.delete(f"corpus/{SECOND}")
+    raises(f"gs://bucket/corpus/{SECOND}: missing", local_copy, stored, str(tmp_path), shown=False)
     assert not [path for path in tmp_path.rglob("*") if path.name == NAME or path.name.endswith((".tmp", ".lock"))]
 
 
-def test_too_little_room_is_found_before_anything_is_copied(stored, tmp_path, monkeypatch):
-    usage = shutil.disk_usage(tmp_path)._replace(free=module.LEFT)
-    monkeypatch.setattr(module.shutil, "disk_usage", lambda _: usage)
-    with pytest.raises(UserError, match=r"data.local_cache=.*: 0.2 GiB are free, but gs://bucket/corpus needs 0.3 GiB"):
-        local_copy(stored, str(tmp_path), shown=False)
-    assert not list(tmp_path.rglob("shard*"))
-    (tmp_path / "file").touch()
-    with pytest.raises(UserError, match=r"data.local_cache=.*: cannot be written"):
-        local_copy(stored, str(tmp_path / "file"), shown=False)
-
-
-def test_what_a_killed_copy_left_takes_no_room_from_the_next(stored, tmp_path, monkeypatch):
-    copy = local_copy(stored, str(tmp_path), shown=False)
+def test_what_a_killed_copy_left_takes_no_room_from_the_next(copied, tmp_path, monkeypatch):
+    copy, _ = copied()
     (copy / NAME).unlink()
-    for shard in list(copy.glob("shard-*")):
-        shard.rename(copy / f".{shard.name}.0123.tmp")
-    usage = shutil.disk_usage(tmp_path)._replace(free=module.LEFT)
-    monkeypatch.setattr(module.shutil, "disk_usage", lambda _: usage)
-    there, real = [], module.shared_folder.hash_file
+    for name in ALL:
+        (copy / name).rename(copy / f".{name}.0123.tmp")
+    full(monkeypatch, tmp_path)
+    left, real = [], module.shared_folder.hash_file
 
     def counted(path):
-        there.append(len(list(copy.glob(f"{path.name.removesuffix('.tmp').rpartition('.')[0]}.*tmp"))))
+        left.append(len(list(copy.glob(f"{path.name.removesuffix('.tmp').rpartition('.')[0]}.*tmp"))))
         return real(path)
 
     monkeypatch.setattr(module.shared_folder, "hash_file", counted)
-    local_copy(stored, str(tmp_path), shown=False)
-    assert there == [1, 1, 1]  # itself
+    copied()
+    assert left == [1, 1, 1]  # itself

@@ -8,16 +8,20 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 from support.corpora import in_memory, prepare, rows_of, tokenizer_of
+from support.data import raises
+from support.later import later
 from support.object_store import NEEDS_GCSFS
 
 from simcse_jax.data.corpus import making
 from simcse_jax.data.corpus.making import make, shard_name
 from simcse_jax.data.corpus.plan import enter, make_plan
 from simcse_jax.data.corpus.shared_folder import claimed
-from simcse_jax.errors import UserError
 from simcse_jax.host import locks as stored
 from simcse_jax.host.locks import this_job
 from simcse_jax.host.storage import as_path
+
+datasets = later("datasets")
+FIRST, SECOND, THIRD = (shard_name(0, block) for block in range(3))
 
 
 def files(folder):
@@ -39,40 +43,36 @@ def start(tiny_bert, corpus):
 
 def test_processes_take_what_is_missing_and_the_last_one_completes_it(start, triplets, tmp_path):
     with ExitStack() as other:
-        assert other.enter_context(claimed(tmp_path / shard_name(0, 1)))
+        assert other.enter_context(claimed(tmp_path / SECOND))
         assert start(tmp_path) is None  # the other one will
     made = {path.name for path in tmp_path.iterdir()}
-    assert shard_name(0, 0) in made and shard_name(0, 2) in made and "corpus.json" not in made
+    assert {FIRST, THIRD} < made and "corpus.json" not in made
     assert start(tmp_path) is not None
     assert files(tmp_path) == files(triplets)
 
 
-@pytest.mark.parametrize("missing", [0, 1, 2])
-def test_a_killed_one_goes_on_and_has_the_same_bytes(start, triplets, tmp_path, missing):
-    folder = shutil.copytree(triplets, tmp_path / "out")
-    for name in ("corpus.json", f"{shard_name(0, missing)}.json", f"{shard_name(0, missing)}.text"):
-        (folder / name).unlink()
-    shard = folder / shard_name(0, missing)
-    shard.replace(folder / f".{shard.name}.tmp")
-    (folder / f".{shard.name}.lock").touch()
-    assert start(folder) is not None
-    assert files(folder) == files(triplets)
+def killed(folder, name):
+    for lost in ("corpus.json", f"{name}.json", f"{name}.text"):
+        (folder / lost).unlink()
+    (folder / name).replace(folder / f".{name}.tmp")
+    (folder / f".{name}.lock").touch()
 
 
-SHARD, LAST = shard_name(0, 1), shard_name(0, 2)
 DAMAGES = {
-    "lost": lambda folder: (folder / SHARD).unlink(),
-    "lost with its facts": lambda folder: [(folder / f"{SHARD}{end}").unlink() for end in ("", ".json")],
-    "cut": lambda folder: (folder / SHARD).write_bytes(b""),
-    "without its text": lambda folder: (folder / f"{SHARD}.text").unlink(),
-    "and the last lost": lambda folder: [(folder / name).unlink() for name in (SHARD, LAST)],
-    "lost before the manifest": lambda folder: [(folder / name).unlink() for name in (SHARD, "corpus.json")],
+    "killed at the first": lambda folder: killed(folder, FIRST),
+    "killed at the last": lambda folder: killed(folder, THIRD),
+    "lost": lambda folder: (folder / SECOND).unlink(),
+    "lost with its facts": lambda folder: [(folder / f"{SECOND}{end}").unlink() for end in ("", ".json")],
+    "cut": lambda folder: (folder / SECOND).write_bytes(b""),
+    "without its text": lambda folder: (folder / f"{SECOND}.text").unlink(),
+    "and the last lost": lambda folder: [(folder / name).unlink() for name in (SECOND, THIRD)],
+    "lost before the manifest": lambda folder: [(folder / name).unlink() for name in (SECOND, "corpus.json")],
     "all but the manifest": lambda folder: [path.unlink() for path in folder.glob("shard-*")],
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-def test_a_shard_that_was_lost_or_cut_is_made_again(damage, start, triplets, tmp_path):
+def test_a_shard_that_was_lost_or_cut_is_made_again_with_the_same_bytes(damage, start, triplets, tmp_path):
     folder = shutil.copytree(triplets, tmp_path / "out")
     damage(folder)
     assert start(folder) is not None
@@ -87,12 +87,11 @@ def test_a_shard_is_not_made_again_with_other_rows(tiny_bert, tmp_path):
     source.write_text("a dog\na cat\n")
     os.utime(source, ns=(written, written))  # so that only the rows say it
     manifest = (folder / "corpus.json").read_bytes()
-    for names in ([shard_name(0, 0)], [shard_name(0, 0), f"{shard_name(0, 0)}.json"]):
+    for names in ([FIRST], [FIRST, f"{FIRST}.json"]):
         for name in names:
             (folder / name).unlink(missing_ok=True)
-        with pytest.raises(UserError, match=f"{names[0]}: cannot be made again, since .*a.txt now has other rows"):
-            prepare(folder, tiny_bert, source)
-    assert (folder / "corpus.json").read_bytes() == manifest and not (folder / names[0]).exists()
+        raises(f"{FIRST}: cannot be made again", prepare, folder, tiny_bert, source)
+    assert (folder / "corpus.json").read_bytes() == manifest and not (folder / FIRST).exists()
 
 
 def test_a_source_that_is_changed_meanwhile_ends_without_a_manifest(tiny_bert, tmp_path, monkeypatch):
@@ -103,52 +102,39 @@ def test_a_source_that_is_changed_meanwhile_ends_without_a_manifest(tiny_bert, t
 
     monkeypatch.setattr(making, "ShardWriter", Changing)
     (tmp_path / "a.txt").write_text("a cat\n")
-    with pytest.raises(UserError, match=r"a\.txt: was changed since"):
-        prepare(tmp_path / "out", tiny_bert, tmp_path / "a.txt")
+    raises("a.txt: was changed since", prepare, tmp_path / "out", tiny_bert, tmp_path / "a.txt")
     assert not (tmp_path / "out" / "corpus.json").exists()
 
 
-@pytest.mark.parametrize("shard_rows", [1, 7, 20, 40, 100])
+@pytest.mark.parametrize("shard_rows", [1, 20, 100])
 def test_shards_of_any_size_have_the_same_rows(shard_rows, tiny_bert, corpus, tmp_path):
     found = prepare(tmp_path, tiny_bert, corpus["csv"], shard_rows=shard_rows)
     assert len(found.manifest.shards) == -(-40 // shard_rows)
     np.testing.assert_array_equal(rows_of(found)[0], in_memory(tiny_bert, corpus["csv"]).input_ids)
 
 
-@pytest.mark.parametrize("kind", ["tsv", "jsonl", "parquet", "hf", "sts"])
-def test_every_kind_of_source_has_the_rows_that_training_reads(kind, tiny_bert, corpus, tmp_path):
-    header, *lines = corpus["csv"].read_text().splitlines()
-    names, rows = header.split(","), [line.split(",") for line in lines]
-    table, path = dict(zip(names, zip(*rows, strict=True), strict=True)), tmp_path / f"data.{kind}"
-    if kind == "tsv":
-        path.write_text("\n".join("\t".join(row) for row in [names, *rows]) + "\n")
-    elif kind == "jsonl":
-        path.write_text("".join(json.dumps(dict(zip(names, row, strict=True))) + "\n" for row in rows))
-    elif kind == "parquet":
-        pyarrow.parquet.write_table(pyarrow.table(table), path)
-    elif kind == "hf":
-        pytest.importorskip("datasets").Dataset.from_dict(table).save_to_disk(path)
-    else:
-        (path / "STS/STSBenchmark").mkdir(parents=True)
-        graded = "".join(f"g\tf\ty\t{number}\t1\t{a}\t{b}\n" for number, (a, b, _) in enumerate(rows))
-        (path / "STS/STSBenchmark/sts-train.csv").write_text(graded)
-        for split in ("dev", "test"):
-            (path / f"STS/STSBenchmark/sts-{split}.csv").write_text(graded.splitlines()[0] + "\n")
-    name = {"hf": f"hf:{path}", "sts": f"sts:{path}"}.get(kind, str(path))
-    found = prepare(tmp_path / "out", tiny_bert, name)
-    np.testing.assert_array_equal(rows_of(found)[0], in_memory(tiny_bert, name).input_ids)
+def test_every_kind_of_source_has_the_rows_that_training_reads(tiny_bert, corpus, tmp_path):
+    names, *rows = (line.split(",") for line in corpus["csv"].read_text().splitlines())
+    table, sts = dict(zip(names, zip(*rows, strict=True), strict=True)), tmp_path / "sts/STS/STSBenchmark"
+    (tmp_path / "a.tsv").write_text("\n".join("\t".join(row) for row in [names, *rows]) + "\n")
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(dict(zip(names, row, strict=True))) + "\n" for row in rows))
+    pyarrow.parquet.write_table(pyarrow.table(table), tmp_path / "a.parquet")
+    datasets.Dataset.from_dict(table).save_to_disk(tmp_path / "hub")
+    sts.mkdir(parents=True)
+    graded = [f"g\tf\ty\t{number}\t1\t{a}\t{b}\n" for number, (a, b, _) in enumerate(rows)]
+    for split, lines in (("train", graded), ("dev", graded[:1]), ("test", graded[:1])):
+        (sts / f"sts-{split}.csv").write_text("".join(lines))
+    files = [f"{tmp_path}/a.{kind}" for kind in ("tsv", "jsonl", "parquet")]
+    for name in (*files, f"hf:{tmp_path}/hub", f"sts:{tmp_path}/sts"):
+        found = prepare(tmp_path / f"out {name.replace('/', ' ')}", tiny_bert, name)
+        np.testing.assert_array_equal(rows_of(found)[0], in_memory(tiny_bert, name).input_ids)
 
 
 def test_prompts_are_before_the_sentences_of_their_columns(tiny_bert, corpus, tmp_path):
-    (tmp_path / "with.csv").write_text(
-        "\n".join(
-            ",".join(f"{prompt}{text}" for prompt, text in zip(("the cat ", "", "a "), line.split(","), strict=True))
-            if number
-            else line
-            for number, line in enumerate(corpus["csv"].read_text().splitlines())
-        )
-        + "\n"
-    )
+    header, *lines = corpus["csv"].read_text().splitlines()
+    rows = (line.split(",") for line in lines)
+    prompted = "\n".join([header, *(f"the cat {a},{b},a {c}" for a, b, c in rows), ""])
+    (tmp_path / "with.csv").write_text(prompted)
     found = prepare(tmp_path / "out", tiny_bert, corpus["csv"], prompts=["the cat ", "", "a "])
     np.testing.assert_array_equal(rows_of(found)[0], in_memory(tiny_bert, tmp_path / "with.csv").input_ids)
 
@@ -156,25 +142,18 @@ def test_prompts_are_before_the_sentences_of_their_columns(tiny_bert, corpus, tm
 def test_documents_go_on_over_the_ends_of_shards(tiny_bert, tmp_path):
     lines = [f"the {'cat ' * (n % 9)}{'sat ' * (n // 9)}" if n % 13 else "" for n in range(50)]
     (tmp_path / "a.txt").write_text("\n".join(lines) + "\n")
+    options = {"positives": "next_3_sentences"}
     one, many = (
-        prepare(tmp_path / str(rows), tiny_bert, tmp_path / "a.txt", positives="next_3_sentences", shard_rows=rows)
-        for rows in (100, 6)
+        prepare(tmp_path / str(rows), tiny_bert, tmp_path / "a.txt", shard_rows=rows, **options) for rows in (100, 6)
     )
     np.testing.assert_array_equal(rows_of(one)[0], rows_of(many)[0])
     assert one.num_columns == 2 and len(many.manifest.shards) == 9
 
 
 def test_a_source_that_cannot_be_used_leaves_nothing(tiny_bert, tmp_path):
-    cases = {
-        "no blank line between sentences": ("a\nb\nc\n", "next_sentence"),
-        "no document has two sentences": ("a\n\nb\n", "next_sentence"),
-        "holds no sentences, only 2 blank rows": ("\n\n", ""),
-    }
-    for number, (message, (text, positives)) in enumerate(cases.items()):
-        (tmp_path / f"{number}.txt").write_text(text)
-        with pytest.raises(UserError, match=message):
-            prepare(tmp_path / f"out{number}", tiny_bert, tmp_path / f"{number}.txt", positives=positives)
-        assert not list((tmp_path / f"out{number}").iterdir())
+    (tmp_path / "a.txt").write_text("\n\n")
+    raises("holds no sentences, only 2 blank rows", prepare, tmp_path / "out", tiny_bert, tmp_path / "a.txt")
+    assert not list((tmp_path / "out").iterdir())
 
 
 def test_memory_does_not_grow_with_the_rows(tiny_bert, tmp_path, monkeypatch):
@@ -194,23 +173,15 @@ def test_memory_does_not_grow_with_the_rows(tiny_bert, tmp_path, monkeypatch):
 
 
 @NEEDS_GCSFS
-def test_a_corpus_in_a_bucket_has_the_bytes_of_one_on_a_disk(start, store, triplets):
-    folder = as_path("gs://bucket/corpus")
-    assert start(folder) is not None and start(folder) is not None
-    assert {name.removeprefix("corpus/"): store.objects[name].data for name in store.names("corpus/")} == files(
-        triplets
-    )
-
-
-@NEEDS_GCSFS
-def test_a_process_that_was_killed_while_it_finished_a_corpus_in_a_bucket_is_followed_by_another(
+def test_a_corpus_in_a_bucket_has_the_bytes_of_one_on_a_disk_also_if_its_last_process_was_killed(
     start, store, triplets, monkeypatch
 ):
     for name, seconds in (("HEARTBEAT", 0.1), ("LOST", 0.3), ("LOOK", 0.05)):
         monkeypatch.setattr(stored, name, seconds)
-    for name, content in files(triplets).items():
-        if name != "corpus.json":
-            store.put(f"corpus/{name}", content)
-    store.put("corpus/.corpus.json.lock", this_job().text().encode())
-    assert start(as_path("gs://bucket/corpus")) is not None
-    assert store.objects["corpus/corpus.json"].data == (triplets / "corpus.json").read_bytes()
+    folder = as_path("gs://bucket/corpus")
+    for _ in range(2):
+        assert start(folder) is not None and start(folder) is not None
+        found = {name.removeprefix("corpus/"): store.objects[name].data for name in store.names("corpus/")}
+        assert found == files(triplets)
+        store.delete("corpus/corpus.json")
+        store.put("corpus/.corpus.json.lock", this_job().text().encode())

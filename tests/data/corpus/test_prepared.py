@@ -2,46 +2,49 @@ import json
 import shutil
 
 import numpy as np
-import pytest
 from support.corpora import in_memory, prepare, rows_of
+from support.data import raises
 
 from simcse_jax.data.corpus.prepared import Prepared, origins, texts
-from simcse_jax.errors import UserError
 
 
 def same_rows(found, expected):
-    """The corpus has the rows of the one in memory."""
+    """The corpus has the rows of the one in memory; the manifest counts lengths, those of stand-ins too."""
     ids, mask, present = rows_of(found)
     np.testing.assert_array_equal(ids, expected.input_ids)
     np.testing.assert_array_equal(mask, expected.attention_mask)
-    if expected.present is None:
-        assert present.all() and not found.mixed
-    else:
-        np.testing.assert_array_equal(present, expected.present)
+    assert (found.mixed, found.fewest_columns) == (expected.present is not None, expected.fewest_columns)
+    np.testing.assert_array_equal(present, np.ones_like(present) if expected.present is None else expected.present)
+    lengths = found.locate(np.arange(len(found))).lengths
+    np.testing.assert_array_equal(lengths, expected.attention_mask.sum(axis=2))
+    counts = [np.bincount(column, minlength=17) for column in lengths.T]
+    np.testing.assert_array_equal(found.manifest.counts, counts)
 
 
-def test_its_rows_are_those_that_training_reads_from_the_files(triplets, lines, tiny_bert, corpus):
+def damaged(folder, path, data, read=lambda corpus: rows_of(corpus)):
+    """The file with these bytes is named when the corpus is read."""
+    path.write_bytes(data)
+    raises(f"{path.name}: ", lambda: read(Prepared(folder)))
+
+
+def filled(data, start, end, byte=0):
+    return data[:start] + bytes([byte]) * (end - start) + data[end:]
+
+
+def test_its_rows_are_those_that_training_reads_from_the_files_in_any_order(triplets, lines, tiny_bert, corpus):
     same_rows(Prepared(triplets), in_memory(tiny_bert, corpus["csv"]))
     same_rows(Prepared(lines), in_memory(tiny_bert, corpus["txt"]))
-
-
-def test_rows_are_read_in_any_order_and_shape(triplets):
-    corpus, order = Prepared(triplets), np.random.default_rng(0).permutation(40)
-    for got, whole in zip(rows_of(corpus, order), rows_of(corpus), strict=True):
+    found, order = Prepared(triplets), np.random.default_rng(0).permutation(40)
+    for got, whole in zip(rows_of(found, order), rows_of(found), strict=True):
         np.testing.assert_array_equal(got, whole[order])
 
 
-def test_sources_of_different_columns_have_their_labels_places_and_stand_ins(tiny_bert, corpus, tmp_path):
+def test_sources_of_different_columns_have_their_places_and_stand_ins(tiny_bert, corpus, tmp_path):
     (tmp_path / "pairs.csv").write_text("sent0,sent1\na cat,the dog\n")
     data = f"{corpus['txt']},{corpus['csv']},{tmp_path / 'pairs.csv'}"
     found = prepare(tmp_path / "out", tiny_bert, data, mixed=True)
-    expected = in_memory(tiny_bert, data, mixed=True)
-    same_rows(found, expected)
-    assert found.fewest_columns == expected.fewest_columns == 1
-    lengths = found.locate(np.arange(len(found))).lengths
-    np.testing.assert_array_equal(lengths, expected.attention_mask.sum(axis=2))
-    for column in range(3):  # the manifest counts the stand-ins too
-        np.testing.assert_array_equal(found.manifest.counts[column], np.bincount(lengths[:, column], minlength=17))
+    same_rows(found, in_memory(tiny_bert, data, mixed=True))
+    assert found.fewest_columns == 1 and found.num_columns == 3
 
 
 def test_labels_go_with_their_rows(tiny_bert, tmp_path):
@@ -49,13 +52,13 @@ def test_labels_go_with_their_rows(tiny_bert, tmp_path):
     lines = ["premise,hypothesis,label", *(",".join(row) for row in rows * 9)]
     (tmp_path / "nli.csv").write_text("\n".join(lines) + "\n")
     columns = {"anchor": "premise", "positive": "hypothesis", "label": "label"}
-    found = prepare(tmp_path / "out", tiny_bert, tmp_path / "nli.csv", labels=True, columns=columns)
-    expected = in_memory(tiny_bert, tmp_path / "nli.csv", labels=True, columns=columns)
-    same_rows(found, expected)
-    np.testing.assert_array_equal(found.labels(np.arange(18)), expected.labels)
-    assert found.manifest.sources[0]["left_out"] == {"blank": 9, "unlabelled": 9}
-    only = prepare(tmp_path / "only", tiny_bert, tmp_path / "nli.csv", positives="entailment", columns=columns)
-    same_rows(only, in_memory(tiny_bert, tmp_path / "nli.csv", positives="entailment", columns=columns))
+    for name, options in (("out", {"labels": True}), ("only", {"positives": "entailment"})):
+        found = prepare(tmp_path / name, tiny_bert, tmp_path / "nli.csv", columns=columns, **options)
+        expected = in_memory(tiny_bert, tmp_path / "nli.csv", columns=columns, **options)
+        same_rows(found, expected)
+        if name == "out":
+            np.testing.assert_array_equal(found.labels(np.arange(18)), expected.labels)
+            assert found.manifest.sources[0]["left_out"] == {"blank": 9, "unlabelled": 9}
 
 
 def test_zeros_and_other_labels_are_found(tiny_bert, tmp_path):
@@ -73,53 +76,33 @@ def test_zeros_and_other_labels_are_found(tiny_bert, tmp_path):
         (parts.labels, parts.labels + 16, 0),
         (0, parts.end, 0),
     ]:
-        path.write_bytes(whole[:start] + bytes([byte]) * (end - start) + whole[end:])
-        with pytest.raises(UserError, match=f"{shard.file}: was changed"):
-            rows_of(Prepared(tmp_path / "out"))
+        damaged(tmp_path / "out", path, filled(whole, start, end, byte))
 
 
 def test_a_shard_that_is_missing_cut_or_changed_is_named(triplets, tmp_path):
-    def damaged(change):
-        folder = shutil.copytree(triplets, tmp_path / "copy", dirs_exist_ok=True)
-        change(folder / "shard-00000-00001")
-        with pytest.raises(UserError, match=r"shard-00000-00001: (missing|has|was changed)"):
-            rows_of(Prepared(folder))
-
-    damaged(lambda path: path.unlink())
-    damaged(lambda path: path.write_bytes(path.read_bytes()[:-1]))
-    generator = np.random.default_rng(0)
+    folder = shutil.copytree(triplets, tmp_path / "copy")
+    path, generator = folder / "shard-00000-00001", np.random.default_rng(0)
+    whole = path.read_bytes()
+    damaged(folder, path, whole[:-1])
     for part in (0, 1 << 16):  # tokens, and where they begin
-        for place in generator.integers(0, 16 * 3 * 8, size=20).tolist():
-
-            def flip(path, place=part + place):
-                data = bytearray(path.read_bytes())
-                data[place] ^= 1 << (place % 8)
-                path.write_bytes(data)
-
-            damaged(flip)
+        for place in (part + generator.integers(0, 16 * 3 * 8, size=20)).tolist():
+            damaged(folder, path, filled(whole, place, place + 1, whole[place] ^ 1 << place % 8))
+    path.unlink()
+    raises(f"{path.name}: missing", Prepared, folder)
 
 
 def test_rows_with_fewer_hard_negatives_are_those_in_memory(tiny_bert, tmp_path):
     negatives = [["a cat", "the dog", "home"], ["a bird"], [], ["the red cat", "a dog"]] * 9
-    pairs = (
-        f'{{"sent0": "a cat {at}", "sent1": "a dog", "neg": {json.dumps(row)}}}' for at, row in enumerate(negatives)
-    )
-    (tmp_path / "pairs.jsonl").write_text("\n".join(pairs) + "\n")
+    pairs = ({"sent0": f"a cat {at}", "sent1": "a dog", "neg": row} for at, row in enumerate(negatives))
+    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
     found = prepare(tmp_path / "out", tiny_bert, tmp_path / "pairs.jsonl", keep_text=True)
-    expected = in_memory(tiny_bert, tmp_path / "pairs.jsonl")
-    same_rows(found, expected)
-    assert (found.fewest_columns, expected.fewest_columns, found.num_columns, found.mixed) == (2, 2, 5, True)
-    lengths = found.locate(np.arange(36)).lengths
-    for column in range(5):
-        np.testing.assert_array_equal(found.manifest.counts[column], np.bincount(lengths[:, column], minlength=17))
+    same_rows(found, in_memory(tiny_bert, tmp_path / "pairs.jsonl"))
+    assert (found.fewest_columns, found.num_columns, found.mixed) == (2, 5, True)
     assert [row[2:] for row in texts(found, np.array([1, 2, 0]))] == [negatives[1], [], negatives[0]]
     assert json.loads((tmp_path / "out" / "corpus.json").read_text())["format"] == "simcse_jax corpus 2"
     shard = found.manifest.shards[0]
     path, parts = tmp_path / "out" / shard.file, shard.parts(2, labels=False)
-    whole = path.read_bytes()
-    path.write_bytes(whole[: parts.entries] + bytes(parts.labels - parts.entries) + whole[parts.labels :])
-    with pytest.raises(UserError, match="was changed"):  # zeros are no row without negatives
-        rows_of(Prepared(tmp_path / "out"))
+    damaged(tmp_path / "out", path, filled(path.read_bytes(), parts.entries, parts.labels))  # no row without negatives
 
 
 def test_lengths_of_several_corpora_count_as_often_as_their_rows_are_read(triplets, lines):
@@ -142,41 +125,26 @@ def test_rows_know_where_they_came_from(tiny_bert, tmp_path):
     assert list(zip(sources.tolist(), numbers.tolist(), strict=True)) == [used[row] for row in order]
     expected = [rows[used[row][1]].strip() if used[row][0] == 0 else "the dog ran" for row in order]
     assert texts(corpus, order) == [[text] for text in expected]
-
-
-def test_numbers_of_rows_that_cannot_be_are_found(tiny_bert, tmp_path):
-    (tmp_path / "a.txt").write_text("a cat\n\na dog\na bird\n")
-    corpus = prepare(tmp_path / "out", tiny_bert, tmp_path / "a.txt")
     shard = corpus.manifest.shards[0]
     path, start = tmp_path / "out" / shard.file, shard.parts(2, False).origins
-    for byte in (0, 4):
-        path.write_bytes(path.read_bytes()[:start] + bytes([byte]) * (path.stat().st_size - start))
-        with pytest.raises(UserError, match=f"{shard.file}: was changed"):
-            origins(corpus, np.arange(3))
+    for byte in (0, 4):  # numbers that cannot be
+        data = filled(path.read_bytes(), start, path.stat().st_size, byte)
+        damaged(tmp_path / "out", path, data, lambda found: origins(found, np.arange(3)))
 
 
-def test_texts_of_all_columns_are_kept_as_they_were(triplets, corpus):
-    lines = [line.split(",") for line in corpus["csv"].read_text().splitlines()[1:]]
-    assert texts(Prepared(triplets), np.array([39, 0, 17])) == [lines[39], lines[0], lines[17]]
+def test_texts_of_all_columns_are_kept_as_they_were(triplets, lines, corpus):
+    rows = [line.split(",") for line in corpus["csv"].read_text().splitlines()[1:]]
+    assert texts(Prepared(triplets), np.array([39, 0, 17])) == [rows[39], rows[0], rows[17]]
+    raises("--keep-text", texts, Prepared(lines), np.array([0]))
 
 
 def test_text_that_is_missing_cut_or_changed_is_named(triplets, tmp_path):
     folder = shutil.copytree(triplets, tmp_path / "out")
     path, rows = folder / "shard-00000-00001.text", np.arange(16, 32)
-    whole = path.read_bytes()
-    texts(Prepared(folder), rows)
-    generator = np.random.default_rng(0)
-    places = generator.integers(0, 8 * 48, size=10).tolist() + generator.integers(8 * 49, len(whole), size=10).tolist()
-    changed = [whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :] for place in places]
+    whole, generator = path.read_bytes(), np.random.default_rng(0)
+    places = [*generator.integers(0, 8 * 48, size=10), *generator.integers(8 * 49, len(whole), size=10)]
+    changed = [filled(whole, int(place), int(place) + 1, whole[place] ^ 1) for place in places]
     for data in (whole[:-1], bytes(len(whole)), *changed):
-        path.write_bytes(data)
-        with pytest.raises(UserError, match=f"{path.name}: (has|was changed)"):
-            texts(Prepared(folder), rows)
+        damaged(folder, path, data, lambda found: texts(found, rows))
     path.unlink()
-    with pytest.raises(UserError, match=f"{path.name}: missing; a copy in data.local_cache may have no text"):
-        texts(Prepared(folder), rows)
-
-
-def test_a_corpus_without_text_says_so(lines):
-    with pytest.raises(UserError, match="--keep-text"):
-        texts(Prepared(lines), np.array([0]))
+    raises(f"{path.name}: missing; a copy in data.local_cache may have no text", texts, Prepared(folder), rows)
