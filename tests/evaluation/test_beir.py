@@ -15,15 +15,17 @@ def folder(tmp_path_factory):
 
 
 def test_documents_are_in_the_falling_order_of_their_ids(folder):
-    found = beir.read(str(folder))
+    found, dev = beir.read(str(folder)), beir.read(str(folder), "dev")
     assert found.query_ids == [f"q{number}" for number in range(6)]
     assert found.ids == sorted((f"d{number}" for number in range(40)), reverse=True)
     record = json.loads((folder / "corpus.jsonl").read_text().splitlines()[3])
     assert record["title"] and found.second[found.ids.index("d3")] == f"{record['title']} {record['text']}"
-    assert (
-        found.second[found.ids.index("d2")] == json.loads((folder / "corpus.jsonl").read_text().splitlines()[2])["text"]
-    )
-    assert beir.read(str(folder), "dev").query_ids == ["q6", "q7", "q8"]
+    record = json.loads((folder / "corpus.jsonl").read_text().splitlines()[2])
+    assert found.second[found.ids.index("d2")] == record["text"]
+    assert dev.query_ids == ["q6", "q7", "q8"]
+    assert all(
+        one is other for one, other in zip(found.second, dev.second, strict=True)
+    )  # two splits share their texts
 
 
 def test_judgements_give_gains_and_the_best_order(folder):
@@ -32,6 +34,10 @@ def test_judgements_give_gains_and_the_best_order(folder):
     assert found.gains(rows)[:2].tolist() == [[0, 0, 2, 0, 0], [0, 2, 0, 1, 0]]
     assert found.ideal(9)[0].tolist() == [2, 1, 0] and found.ideal(1).tolist() == [[2]] * 6
     assert found.relevant.tolist() == [2] * 6
+    texts = {"query_ids": ["a"], "first": ["x\ny"], "ids": ["b"], "second": ["z"]}
+    moved = texts | {"first": ["x"], "ids": ["y\nb"]}  # a fingerprint knows where a text ends
+    one, other = (dataclasses.replace(found, **each).fingerprint for each in (texts, moved))
+    assert one != other == dataclasses.replace(found, **moved).fingerprint
 
 
 def test_a_sample_has_all_judged_documents_and_depends_on_the_seed_alone(folder, tmp_path):
@@ -46,19 +52,6 @@ def test_a_sample_has_all_judged_documents_and_depends_on_the_seed_alone(folder,
     assert beir.read(str(folder), documents=25, seed=2).ids != found.ids
     assert set(beir.read(str(folder), documents=3).ids) == judged
     assert beir.read(str(folder), documents=41).fingerprint == beir.read(str(folder)).fingerprint != found.fingerprint
-
-
-def test_a_fingerprint_knows_where_a_text_ends(folder):
-    found = beir.read(str(folder))
-    texts = {"query_ids": ["a"], "first": ["x\ny"], "ids": ["b"], "second": ["z"]}
-    moved = texts | {"first": ["x"], "ids": ["y\nb"]}
-    one, other = (dataclasses.replace(found, **each).fingerprint for each in (texts, moved))
-    assert one != other == dataclasses.replace(found, **moved).fingerprint
-
-
-def test_two_splits_share_their_texts(folder):
-    test, dev = beir.read(str(folder)), beir.read(str(folder), "dev")
-    assert all(one is other for one, other in zip(test.second, dev.second, strict=True))
 
 
 def test_a_document_with_the_id_of_a_query_is_its_own_unless_it_is_judged(folder, tmp_path):
@@ -108,9 +101,7 @@ HEAD = "query-id\tcorpus-id\tscore\n"
         ({"qrels/test.tsv": "q0\td0\t1\n"}, "test", "test.tsv: line 1: must be the header query-id, corpus-id, score"),
         ({"qrels/test.tsv": HEAD + "q0 0 d0 1\n"}, "test", "line 2: 1 tab-separated columns, expected query-id"),
         ({"qrels/test.tsv": HEAD + "q0\td0\t0.5\n"}, "test", "line 2: the score '0.5' is not a whole number"),
-        ({"qrels/test.tsv": HEAD + "q0\td0\tmany\n"}, "test", "line 2: the score 'many' is not a whole number"),
         ({"qrels/test.tsv": HEAD + "q1\td0\t1\n"}, "test", "test.tsv: none of its queries is in queries.jsonl; take"),
-        ({"qrels/test.tsv": HEAD + "q0\td9\t1\n"}, "test", "none of its relevant documents is in corpus.jsonl; take"),
         ({"qrels/test.tsv": HEAD + "q0\td0\t0\nq0\td9\t1\nq1\td0\t1\n"}, "test", "none of its relevant documents"),
         ({"qrels/test.tsv": HEAD + "q0\td0\t1\n" * 2}, "test", "line 3: the document 'd0' is judged twice"),
         ({"qrels/test.tsv": HEAD + "q0\td0\t0\n"}, "test", "no document is relevant"),

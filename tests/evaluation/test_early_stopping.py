@@ -100,11 +100,3 @@ def test_a_linear_layer_starts_as_in_pytorch(peer):
         weights, biases = early_stopping.linear(inputs, outputs, seed)
         np.testing.assert_array_equal(weights, peer[f"weights/{inputs}/{outputs}/{seed}"], strict=True)
         np.testing.assert_array_equal(biases, peer[f"biases/{inputs}/{outputs}/{seed}"], strict=True)
-
-
-def test_orders_follow_one_another_as_in_numpy():
-    np.random.seed(1111)
-    expected = [np.random.permutation(20), *(np.random.permutation(19) for _ in range(3))]
-    generator = np.random.RandomState(1111)
-    generator.permutation(20)
-    np.testing.assert_array_equal(early_stopping.orders(19, 3, generator), expected[1:])

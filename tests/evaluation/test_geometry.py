@@ -34,48 +34,38 @@ def write_sts_b(folder, **splits):
     return folder
 
 
-def test_alignment_of_a_worked_example():
+def test_alignment_and_uniformity_of_a_worked_example():
     # Squared distances on the circle: 0° to 90° 2, 90° to 90° 0, 180° to 0° 4. Their mean is 2.
     first, second = CROSS[[0, 1, 2]], CROSS[[1, 1, 0]]
     assert geometry.alignment(first, second) == pytest.approx(2.0, abs=1e-12)
     assert geometry.alignment(first, first) == pytest.approx(0.0, abs=1e-12)
-
-
-def test_uniformity_of_a_worked_example():
     # Of six pairs four are at 90° (squared distance 2), two at 180° (4).
     expected = math.log((4 * math.exp(-4) + 2 * math.exp(-8)) / 6)
     assert geometry.uniformity(CROSS) == pytest.approx(expected, abs=1e-12)
     assert geometry.uniformity(np.ones((5, 3))) == pytest.approx(0.0, abs=1e-12)
 
 
-def test_uniformity_is_its_formula_pair_by_pair():
+def test_uniformity_is_its_formula_pair_by_pair_in_blocks_of_any_size():
     rows = vectors(17)
     unit = [row / math.sqrt(sum(row * row)) for row in rows]
     terms = [math.exp(-2 * sum((a - b) ** 2)) for i, a in enumerate(unit) for b in unit[i + 1 :]]
-    assert geometry.uniformity(rows) == pytest.approx(math.log(sum(terms) / len(terms)), abs=1e-12)
+    for blocks in ((), (1,), (2,), (16,), (17,), (40,)):
+        assert geometry.uniformity(rows, *blocks) == pytest.approx(math.log(sum(terms) / len(terms)), abs=1e-12)
 
 
-@pytest.mark.parametrize("block", [1, 2, 7, 16, 17, 40])
-def test_blocks_change_nothing(block):
-    assert geometry.uniformity(vectors(17), block) == pytest.approx(geometry.uniformity(vectors(17), 17), abs=1e-12)
-
-
-@pytest.mark.parametrize("change", ["rotation", "scale", "scale of each row", "order"])
-def test_the_geometry_does_not_depend_on(change):
+def test_the_geometry_does_not_depend_on_rotation_lengths_and_order():
     rows = vectors(30)
-    changed = {
-        "rotation": lambda: rows @ rotation(5),
-        "scale": lambda: 7.5 * rows,
-        "scale of each row": lambda: rows * np.linspace(0.1, 9, 30)[:, None],
-        "order": lambda: rows[[*range(14, -1, -1), *range(29, 14, -1)]],  # within the halves, so that the pairs stay
-    }[change]()
-    assert geometry.alignment(changed[:15], changed[15:]) == pytest.approx(
-        geometry.alignment(rows[:15], rows[15:]), abs=1e-12
-    )
-    assert geometry.uniformity(changed) == pytest.approx(geometry.uniformity(rows), abs=1e-12)
-    ours, theirs = (spectrum.measure(each, (each[:15], each[15:]), 0.05) for each in (changed, rows))
-    assert ours.numbers == pytest.approx(theirs.numbers, abs=1e-9)
-    assert ours.singular_values == pytest.approx(theirs.singular_values, abs=1e-9)
+    for changed in (
+        rows @ rotation(5),
+        rows * np.linspace(0.1, 9, 30)[:, None],
+        rows[[*range(14, -1, -1), *range(29, 14, -1)]],  # within the halves, so that the pairs stay
+    ):
+        found, expected = (geometry.alignment(each[:15], each[15:]) for each in (changed, rows))
+        assert found == pytest.approx(expected, abs=1e-12)
+        assert geometry.uniformity(changed) == pytest.approx(geometry.uniformity(rows), abs=1e-12)
+        ours, theirs = (spectrum.measure(each, (each[:15], each[15:]), 0.05) for each in (changed, rows))
+        assert ours.numbers == pytest.approx(theirs.numbers, abs=1e-9)
+        assert ours.singular_values == pytest.approx(theirs.singular_values, abs=1e-9)
 
 
 def test_pairs_are_grouped_by_their_gold_score():
@@ -89,16 +79,12 @@ def test_pairs_are_grouped_by_their_gold_score():
     assert geometry.cosine_groups(cosines[:1], gold[:1])["4–5"] == (0, None, None, None)
 
 
-def test_the_density_is_that_of_scipy_where_it_ends_within_the_bounds():
+def test_the_density_is_that_of_scipy_within_the_bounds_and_integrates_to_one_between_them():
     cosines = np.random.default_rng(0).normal(0.3, 0.1, 200)
-    expected = scipy.stats.gaussian_kde(cosines)(geometry.GRID)
-    assert geometry.density(cosines) == pytest.approx(expected, abs=1e-9)
-
-
-@pytest.mark.parametrize("cosines", [[1.0], [1.0, 1.0, 1.0], [-1.0, 1.0], [0.99, 0.9, 0.97, 1.0], [0.2, -0.1]])
-def test_the_density_integrates_to_one_between_the_bounds(cosines):
+    assert geometry.density(cosines) == pytest.approx(scipy.stats.gaussian_kde(cosines)(geometry.GRID), abs=1e-9)
     grid = np.linspace(-1, 1, 4001)
-    assert np.trapezoid(geometry.density(np.array(cosines), grid), grid) == pytest.approx(1.0, abs=1e-4)
+    for some in ([1.0], [1.0, 1.0, 1.0], [-1.0, 1.0], [0.99, 0.9, 0.97, 1.0], [0.2, -0.1]):
+        assert np.trapezoid(geometry.density(np.array(some), grid), grid) == pytest.approx(1.0, abs=1e-4)
 
 
 def test_all_is_measured_on_the_right_sentences():
@@ -122,12 +108,6 @@ def test_all_is_measured_on_the_right_sentences():
     assert found.spectrum.singular_values == pytest.approx([1.0, math.sqrt(1 / 5)], abs=1e-6)  # five on one axis
 
 
-def test_embeddings_that_are_not_finite_are_refused():
-    pairs = Pairs(["a", "b"], ["c", "d"], np.array([4.5, 1.0]), {})
-    with pytest.raises(UserError, match="not finite"):
-        geometry.measure(lambda sentences: np.full((len(sentences), 3), np.nan), pairs)
-
-
 def test_a_split_or_all_three_together_are_read(tmp_path):
     data = str(write_sts_b(tmp_path, train=[5, 1, 2], dev=[4.2, 0], test=[3, 4.1]))
     assert geometry.read(data).first == ["200 a", "201 a"]
@@ -135,10 +115,11 @@ def test_a_split_or_all_three_together_are_read(tmp_path):
     everything = geometry.read(data, "all")
     assert everything.gold.tolist() == [5, 1, 2, 4.2, 0, 3, 4.1]
     assert everything.second == ["0 b", "1 b", "2 b", "100 b", "101 b", "200 b", "201 b"]
-
-
-def test_a_file_of_pairs_is_read_once_for_any_split(tmp_path, corpus):
-    assert [len(geometry.read(str(corpus["dev"]), split).gold) for split in geometry.SPLITS] == [20, 20, 20]
+    lines = ["sentence1\tsentence2\tscore", *(f"a {n}\tb {n}\t{n % 6}" for n in range(12))]
+    for name in ("mine.tsv", "STSBenchmark.tsv"):  # a file is read once, whatever its name
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
+        for split in geometry.SPLITS:
+            assert len(geometry.read(str(tmp_path / name), split).gold) == 12
 
 
 @pytest.mark.parametrize(
@@ -148,33 +129,17 @@ def test_a_file_of_pairs_is_read_once_for_any_split(tmp_path, corpus):
 def test_scores_that_do_not_fit_are_refused(tmp_path, scores, message):
     with pytest.raises(UserError, match=message):
         geometry.read(str(write_sts_b(tmp_path, test=scores)))
-
-
-def test_a_split_that_is_not_there_is_refused(tmp_path):
-    data = str(write_sts_b(tmp_path, test=[5, 1]))
     with pytest.raises(UserError, match="STSBenchmark"):
-        geometry.read(data, "all")
-
-
-def test_a_file_with_any_name_is_read_once(tmp_path):
-    lines = ["sentence1\tsentence2\tscore", *(f"a {n}\tb {n}\t{n % 6}" for n in range(12))]
-    for name in ("mine.tsv", "STSBenchmark.tsv"):
-        (tmp_path / name).write_text("\n".join(lines) + "\n")
-        assert len(geometry.read(str(tmp_path / name), "all").gold) == 12
+        geometry.read(str(tmp_path), "all")  # of which some are not there
 
 
 def test_the_plane_alone_is_that_of_the_whole_measurement():
     rng = np.random.default_rng(3)
-    sentences = [f"s{number}" for number in range(40)]
-    encode = dict(zip(sentences, rng.normal(size=(40, 6)) + 1, strict=True))
+    vectors, sentences = rng.normal(size=(40, 6)) + 1, [str(number) for number in range(40)]
     pairs = Pairs(sentences[:20], sentences[20:], rng.uniform(0, 5, 20), {})
-
-    def embed(sentences):
-        return np.array([encode[sentence] for sentence in sentences])
-
+    embed = lambda sentences: vectors[[*map(int, sentences)]]  # noqa: E731
     whole = geometry.measure(embed, pairs).numbers()
-    found = geometry.Plane({"pairs": pairs})(embed)
-    assert found == {name: whole[name] for name in ("alignment", "uniformity")}
+    assert geometry.Plane({"pairs": pairs})(embed) == {name: whole[name] for name in ("alignment", "uniformity")}
 
 
 def test_the_plane_is_measured_after_a_post_processing_of_the_task():

@@ -8,35 +8,16 @@ from simcse_jax.evaluation import geometry_pictures as pictures
 from simcse_jax.evaluation.geometry_pictures import Place
 
 
-def test_pictures_name_every_model_and_the_better_direction():
-    found = {"the $first$ model": measured(0), "second": measured(1), "third": measured(2), "x" * 90: measured(3)}
-    panels = {"": found}
-    shown = ["the $first$ model", "second", "third", "…" + "x" * 43]
-    for draw, labels in (
-        (pictures.models, [f"{n} ({g.spearman:.1f})" for n, g in zip(shown, found.values(), strict=True)]),
-        (pictures.singular_values, shown),
-        (pictures.cosines, [*shown[:3], *geometry.GROUPS]),
-    ):
-        given = found if draw is pictures.models else panels
-        drawn = draw(given, "STS-B test")
-        assert drawn["png"].startswith(b"\x89PNG")
-        there = texts(drawn["svg"])
-        assert [label for label in labels if label not in there] == []
-        assert any("STS-B test" in text for text in there)
-        if draw is pictures.models:
-            assert sum("lower is better" in text for text in there) == 2
-            assert draw(given, "STS-B test") == drawn  # the same bytes
-
-
-def test_singular_values_near_zero_are_counted_not_drawn():
-    found = measured(0)
-    values = found.spectrum.singular_values.copy()
-    values[-3:] = (3e-4, 1e-9, 0)
-    few = found._replace(spectrum=found.spectrum._replace(singular_values=values))
-    drawn = pictures.singular_values({"": {"a": few}}, "STS-B test")
+def test_the_picture_of_models_names_each_with_its_score_and_the_better_direction():
+    found = {"the $first$ model": measured(0), "second": measured(1), "x" * 90: measured(3)}
+    drawn = pictures.models(found, "STS-B test")
     there = texts(drawn["svg"])
-    assert "a  (3 below 0.001 not drawn)" in there and "0.0001" not in there
-    assert "a" in texts(pictures.singular_values({"": {"a": found}}, "STS-B test")["svg"])
+    scores = [one.spearman for one in found.values()]
+    for name, score in zip(["the $first$ model", "second", "…" + "x" * 43], scores, strict=True):
+        assert f"{name} ({score:.1f})" in there
+    assert sum("lower is better" in text for text in there) == 2 and any("STS-B test" in text for text in there)
+    assert drawn["png"].startswith(b"\x89PNG")
+    assert pictures.models(found, "STS-B test") == drawn  # the same bytes
 
 
 def test_a_score_of_other_data_colours_the_points():
@@ -45,42 +26,56 @@ def test_a_score_of_other_data_colours_the_points():
     assert {"a (51.2)", "b (70.0)", "average STS of 6 of 7 tasks, in brackets too (higher is better)"} <= set(there)
 
 
-def test_each_panel_has_its_title_and_its_models():
-    panels = {"Unsupervised": {"a": measured(0), "b": measured(1)}, "Supervised": {"c": measured(2)}}
-    for draw in (pictures.singular_values, pictures.cosines):
+def test_each_panel_has_its_title_and_its_models_and_singular_values_near_zero_are_counted():
+    few = measured(0)
+    values = few.spectrum.singular_values.copy()
+    values[-3:] = (3e-4, 1e-9, 0)
+    few = few._replace(spectrum=few.spectrum._replace(singular_values=values))
+    panels = {"Unsupervised": {"a $b$": few, "x" * 90: measured(1)}, "Supervised": {"c": measured(2)}}
+    for draw, names in (
+        (pictures.singular_values, {"a $b$  (3 below 0.001 not drawn)", "…" + "x" * 43, "c"}),
+        (pictures.cosines, {"a $b$", "c", *geometry.GROUPS}),
+    ):
         there = texts(draw(panels, "STS-B test")["svg"])
-        assert [text for text in there if text in ("Unsupervised", "Supervised")] == ["Unsupervised", "Supervised"]
-        assert {"a", "b", "c"} <= set(there)
+        assert [text for text in there if text in panels] == ["Unsupervised", "Supervised"]
+        assert names <= set(there) and any("STS-B test" in text for text in there)
+        assert "0.0001" not in there
 
 
-def test_a_single_model_is_drawn_among_its_gold_groups():
+def test_a_single_model_or_checkpoint_is_drawn_among_its_gold_groups_and_a_recorded_one_as_a_point():
     found = measured(0)
-    there = texts(pictures.models({"a": found}, "STS-B test")["svg"])
+    there = texts(pictures.runs({"a": [Place(7, found.alignment, found.uniformity, found)]}, "STS-B test")["svg"])
+    assert f"a, step 7 on STS-B test: Spearman × 100 {found.spearman:.1f}" in there
     assert f"{found.alignment:.2f}  alignment: pairs rated above 4" in there
     mean = found.groups["0–1"].mean
     assert mean is not None and f"{2 - 2 * mean:.2f}  pairs rated 0–1" in there
     assert {"spread evenly", "all in one place", "mean ‖f(x) − f(y)‖² of the pairs"} <= set(there)
+    assert "step 7" in texts(pictures.runs({"a": [at(7, 0.2, -1)]}, "STS-B test")["svg"])
 
 
 def at(step: int, *place: float) -> Place:
     return Place(step, *place)
 
 
-def test_the_picture_labels_the_steps_of_each_run():
+def test_the_picture_labels_the_steps_of_each_run_that_have_room():
     found = {"a": [at(0, 0.2, -1), at(10, 0.3, -2), at(20, 0.1, -3)], "b": [at(5, 0.5, -2), at(6, 0.6, -1)]}
-    drawn = pictures.runs(found, "STS-B dev")
-    there = texts(drawn["svg"])
+    there = texts(pictures.runs(found, "STS-B dev")["svg"])
     assert {"a", "b", "step 0", "20", "step 5", "6"} <= set(there)
     assert any("STS-B dev, by training step" in text for text in there)
-    assert pictures.runs(found, "STS-B dev") == drawn  # the same bytes
+    there = texts(pictures.runs({"a": [at(step, 0.2, -1) for step in range(60)]}, "STS-B")["svg"])
+    assert {"step 0", "59"} <= set(there) and sum(text.isdigit() for text in there) < 30  # those that would overlap
 
 
+@pytest.mark.slow
 def test_arrows_point_along_the_training(monkeypatch):
-    pointed = []
-    monkeypatch.setattr(
-        "matplotlib.axes.Axes.annotate",
-        lambda self, text, head, tail=None, **more: pointed.append((head, tail)) if not text else _Nothing(),
-    )
+    pointed, annotate = [], Axes.annotate
+
+    def recorded(self, text, *places, **more):
+        if not text:
+            pointed.append(places)
+        return annotate(self, text, *places, **more)
+
+    monkeypatch.setattr(Axes, "annotate", recorded)
     pictures.runs({"a": [at(0, 0.1, -1), at(10, 0.1, -3)], "b": [at(0, 0.5, -1), at(10, 0.9, -1)]}, "STS-B")
     right = [head[0] < tail[0] for head, tail in pointed if head[1] == pytest.approx(tail[1])]
     up = [head[1] > tail[1] for head, tail in pointed if head[0] == pytest.approx(tail[0])]
@@ -88,18 +83,6 @@ def test_arrows_point_along_the_training(monkeypatch):
     pointed.clear()
     pictures.runs({"a": [at(step, 0.1, -1) for step in range(3)]}, "STS-B")
     assert not pointed  # it stays where it is
-
-
-class _Nothing:
-    """A label that is never in the way."""
-
-    def get_window_extent(self):
-        from matplotlib.transforms import Bbox
-
-        return Bbox([[0, 0], [1, 1]])
-
-    def remove(self):
-        pass
 
 
 def test_a_step_stands_beside_its_point(monkeypatch):
@@ -119,20 +102,6 @@ def test_a_step_stands_beside_its_point(monkeypatch):
     assert all(any(np.allclose((x[0], y[0]), place) for place in places) for x, y in tied)
     assert len(tied) == sum(text.removeprefix("step ").isdigit() for text in texts(drawn["svg"])) >= 6
     assert max(abs(x[0] - x[1]) for x, _ in tied) < 0.1 and max(abs(y[0] - y[1]) for _, y in tied) < 0.02
-
-
-def test_step_labels_that_would_overlap_are_left_out():
-    there = texts(pictures.runs({"a": [at(step, 0.2, -1) for step in range(60)]}, "STS-B")["svg"])
-    assert "step 0" in there and "59" in there
-    assert sum(text.isdigit() for text in there) < 30
-
-
-def test_a_single_checkpoint_is_drawn_as_a_model_and_a_recorded_one_as_a_point():
-    found = measured(0)
-    place = Place(7, found.alignment, found.uniformity, found)
-    there = texts(pictures.runs({"a": [place]}, "STS-B test")["svg"])
-    assert f"a, step 7 on STS-B test: Spearman × 100 {found.spearman:.1f}" in there
-    assert "step 7" in texts(pictures.runs({"a": [at(7, 0.2, -1)]}, "STS-B test")["svg"])
 
 
 def test_the_mean_of_seeds_is_over_the_steps_that_all_have():

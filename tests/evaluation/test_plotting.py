@@ -6,19 +6,13 @@ import pytest
 from simcse_jax.evaluation import plotting
 
 
-@pytest.mark.parametrize("places", [[0.5, 0.5, 0.5], [0.0, 0.9, 1.0, 1.0], [0.3, 0.1, 0.32], [0.5], [0.0, 0.0]])
-def test_labels_are_spread_so_far_that_they_do_not_touch(places):
-    places = np.array(places)
-    moved = plotting.spread(places, 0.1)
-    assert np.all((moved >= 0) & (moved <= 1))
-    assert np.all(np.diff(np.sort(moved)) >= 0.1 - 1e-12)
-    assert np.array_equal(np.argsort(moved, kind="stable"), np.argsort(places, kind="stable"))
-
-
-def test_labels_that_have_room_stay_where_they_are():
+def test_labels_are_spread_so_far_that_they_do_not_touch_and_stay_where_they_have_room():
+    for places in map(np.array, ([0.5, 0.5, 0.5], [0.0, 0.9, 1.0, 1.0], [0.3, 0.1, 0.32], [0.5], [0.0, 0.0])):
+        moved = plotting.spread(places, 0.1)
+        assert np.all((moved >= 0) & (moved <= 1)) and np.all(np.diff(np.sort(moved)) >= 0.1 - 1e-12)
+        assert np.array_equal(np.argsort(moved, kind="stable"), np.argsort(places, kind="stable"))
     assert plotting.spread(np.array([0.9, 0.2, 0.5]), 0.1) == pytest.approx([0.9, 0.2, 0.5])
-    crowded = plotting.spread(np.zeros(11), 0.3)
-    assert crowded == pytest.approx(np.linspace(0, 1, 11))
+    assert plotting.spread(np.zeros(11), 0.3) == pytest.approx(np.linspace(0, 1, 11))
 
 
 def test_no_two_lines_share_a_colour_or_a_look_in_grey():
@@ -26,14 +20,11 @@ def test_no_two_lines_share_a_colour_or_a_look_in_grey():
     assert len({style["color"] for style in found.values()}) == 20
     looks = [(style["linestyle"], style["marker"]) for style in found.values()]
     assert all(first != second for first, second in itertools.combinations(looks, 2))
+    widths = [style["linewidth"] for style in plotting.styles("abcd").values()]  # of lines that coincide each is seen
+    assert all(wide - narrow > 0.5 for wide, narrow in itertools.pairwise(widths)) and widths[-1] > 1
     dashed = plotting.styles("abc", "b")
     assert [style["linestyle"] for style in dashed.values()] == ["-", "--", "-"]
     assert [name for name, style in dashed.items() if style.get("markerfacecolor") == "white"] == ["b"]
-
-
-def test_of_lines_that_coincide_each_is_seen():
-    widths = [style["linewidth"] for style in plotting.styles("abcd").values()]
-    assert all(wide - narrow > 0.5 for wide, narrow in itertools.pairwise(widths)) and widths[-1] > 1
 
 
 def lightness(colour: str) -> float:
@@ -48,17 +39,13 @@ def lightness(colour: str) -> float:
         ["3 layers of 6", "1 layers of 6", "6 layers of 6", "2 layers of 6"],
     ],
 )
-def test_ordered_names_have_colours_in_their_order(names):
-    """The higher the number, the darker."""
+def test_of_ordered_names_a_higher_number_is_darker_and_others_have_no_order(names):
     colours = plotting.styles(names)
     by_number = sorted(names, key=lambda name: float(plotting.NUMBER.search(name)[0]))
     shades = [lightness(colours[name]["color"]) for name in by_number]
     assert shades == sorted(shades, reverse=True) and len(set(shades)) == len(names)
-
-
-def test_other_names_have_no_order():
-    for names in (["a 1 1", "a 2 2", "a 3 3"], ["bert 1", "roberta 2", "minilm 3"], ["a 1", "a 2"]):
-        assert [style["color"] for style in plotting.styles(names).values()] == list(plotting.COLOURS[: len(names)])
+    for others in (["a 1 1", "a 2 2", "a 3 3"], ["bert 1", "roberta 2", "minilm 3"], ["a 1", "a 2"]):
+        assert [style["color"] for style in plotting.styles(others).values()] == list(plotting.COLOURS[: len(others)])
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,4 @@
+import jax
 import numpy as np
 import pytest
 import scipy.stats
@@ -21,11 +22,6 @@ def test_scores_are_shared_between_their_bins():
     )
 
 
-def test_features_are_the_absolute_difference_and_the_product():
-    found = relatedness.features(np.array([[1.0, -2.0]]), np.array([[3.0, 4.0]]))
-    np.testing.assert_array_equal(found, [[2, 6, 3, -8]])
-
-
 def made(count: int, seed: int):
     """Embeddings of pairs whose score is hidden from the cosine, but lies in one of their features."""
     generator = np.random.default_rng(seed)
@@ -36,6 +32,7 @@ def made(count: int, seed: int):
 def test_it_learns_more_than_cosines_show():
     parts = {"train": made(300, 0), "dev": made(100, 1), "test": made(200, 2)}
     inputs = {split: relatedness.features(first, second) for split, (first, second, _) in parts.items()}
+    np.testing.assert_array_equal(relatedness.features(np.array([[1.0, -2]]), np.array([[3.0, 4]])), [[2, 6, 3, -8]])
     predicted, best, epochs = relatedness.fit(inputs, {split: part[2] for split, part in parts.items()})
     first, second, gold = parts["test"]
     assert sts.pearson(predicted, gold) > 85 > 60 > sts.pearson(sts.cosine(first, second), gold)
@@ -64,8 +61,6 @@ def test_the_best_parameters_of_the_development_set_are_kept_and_the_fourth_fail
 def test_the_last_batch_is_smaller_and_every_row_counts_once():
     inputs, wanted = np.eye(65, dtype=np.float32), relatedness.targets(np.full(65, 5.0))
     params = {"kernel": np.zeros((65, 5), np.float32), "bias": np.zeros(5, np.float32)}
-    import jax
-
     state = relatedness._optimizer.init(params)
     trained, _ = relatedness._train(params, state, jax.random.key(0), inputs, wanted)
     assert np.all(np.asarray(trained["kernel"])[:, 4] > 0)  # each row has a weight of its own, and it was updated
@@ -81,31 +76,21 @@ def write_sick(folder, scores: str):
 def test_a_task_is_trained_and_scored_from_its_files(tmp_path):
     write_sick(tmp_path / "SICK", "1 2.5 5 4 3")
     tasks = relatedness.read(str(tmp_path), ["STS12", "SICKRelatedness"])
-    assert {split: len(pairs.gold) for split, pairs in tasks["SICKRelatedness"].items()} == dict.fromkeys(
-        ("train", "dev", "test"), 5
-    )
+    sizes = {split: len(pairs.gold) for split, pairs in tasks["SICKRelatedness"].items()}
+    assert sizes == {"train": 5, "dev": 5, "test": 5}
     vectors = np.random.default_rng(0).normal(size=(10, 12)).astype(np.float32)
     result = relatedness.evaluate(lambda sentences: vectors[: len(sentences)], tasks)["SICKRelatedness"]
     assert result["pearson"] > 90 and result["mse"] < 0.5 and result["dev_pearson"] == result["pearson"]
     assert result["spearman"] == pytest.approx(100 * scipy.stats.spearmanr(range(5), range(5)).statistic, abs=30)
 
 
-@pytest.mark.parametrize(
-    ("change", "parts"),
-    [
-        (lambda folder: (folder / "SICK_train.txt").unlink(), ["SICK/SICK_train.txt", "regressor", "SICKRelatedness"]),
-        (lambda folder: write_sick(folder, "1 2 7"), ["SICK_train.txt", "between 0 and 5"]),
-        (lambda folder: write_sick(folder, "1 high 2"), ["SICK_train.txt: line 3", "'high'"]),
-    ],
-)
-def test_data_that_cannot_be_trained_on_is_refused(tmp_path, change, parts):
-    write_sick(tmp_path / "SICK", "1 2.5 5")
-    change(tmp_path / "SICK")
-    with pytest.raises(UserError) as error:
-        relatedness.read(str(tmp_path), ["SICKRelatedness"])
-    assert [part for part in parts if part not in str(error.value)] == [], str(error.value)
-
-
-def test_years_have_no_training_set(tmp_path):
+def test_data_that_cannot_be_trained_on_is_refused(tmp_path):
     with pytest.raises(UserError, match="STSBenchmark, SICKRelatedness"):
-        relatedness.read(str(tmp_path), ["STS12"])
+        relatedness.read(str(tmp_path), ["STS12"])  # years have no training set
+    for scores in ("1 2 7", "1 2 -1"):
+        write_sick(tmp_path / "SICK", scores)
+        with pytest.raises(UserError, match=r"SICK_train\.txt.*between 0 and 5"):
+            relatedness.read(str(tmp_path), ["SICKRelatedness"])
+    (tmp_path / "SICK" / "SICK_train.txt").unlink()
+    with pytest.raises(UserError, match=r"SICK_train\.txt.*regressor.*SICKRelatedness|regressor.*SICK_train\.txt"):
+        relatedness.read(str(tmp_path), ["SICKRelatedness"])

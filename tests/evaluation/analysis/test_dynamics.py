@@ -12,12 +12,11 @@ CONFIG = {"objective.info_nce.temperature": 0.05, "train.batch_size": 64, "data.
     ("changes", "expected"),
     [
         ([{}, {"objective.info_nce.temperature": 0.1}], ["temperature 0.05", "temperature 0.1"]),
-        (
-            [{}, {"train.batch_size": 256}, {"train.batch_size": 16}],
-            ["batch size 64", "batch size 256", "batch size 16"],
-        ),
+        ([{}, {"train.batch_size": 256}, {"train.batch_size": 16}], [f"batch size {size}" for size in (64, 256, 16)]),
         ([{}, {"data.augment.name": "crop"}], ["augment name none", "augment name crop"]),
+        ([{}, {"seed": 1}], ["seed none", "seed 1"]),  # a field that one run lacks
         ([{}, {"train.batch_size": 16, "model.mlp": "always"}], ["run0", "run1"]),  # two fields
+        ([{}, {"seed": 1, "new": 2}], ["run0", "run1"]),
         ([{}, {}], ["run0", "run1"]),  # none
         ([{}, {"train.batch_size": 16}, {"train.batch_size": 16}], ["run0", "run1", "run2"]),  # not told apart
         ([{}], ["run0"]),
@@ -28,9 +27,7 @@ def test_runs_are_called_by_what_differs(changes, expected):
     assert dynamics.labels(configs) == expected
 
 
-def test_a_field_that_one_run_lacks_differs():
-    assert dynamics.labels({"a/x": CONFIG, "b/x": CONFIG | {"seed": 1}}) == ["seed none", "seed 1"]
-    assert dynamics.labels({"a/x": CONFIG, "b/x": CONFIG | {"seed": 1, "new": 2}}) == ["a/x", "b/x"]
+DRAWS, DRAWN = ("alignment", "uniformity"), {"png": b"", "svg": b"<svg/>"}
 
 
 def point(step: int, value: float, **more: float) -> dict:
@@ -48,13 +45,16 @@ def written(tmp_path_factory):
         "temperature 0.1": [point(0, 0.9), point(20, 0.1)],
     }
     workdirs = {label: f"runs/{number}" for number, label in enumerate(runs)}
-    names = dynamics.write(
-        runs, folder, data="STS-B test", about={"sentences": 1359}, workdirs=workdirs, versions={"jax": "1"}
-    )
+    about = {"data": "STS-B test", "about": {"sentences": 1359}, "versions": {"jax": "1"}}
+    draw = dynamics.pictures.over_steps
+    with pytest.MonkeyPatch.context() as patch:  # two pictures are drawn
+        over_steps = lambda found, field, data: draw(found, field, data) if field in DRAWS else DRAWN  # noqa: E731
+        patch.setattr(dynamics.pictures, "over_steps", over_steps)
+        names = dynamics.write(runs, folder, workdirs=workdirs, **about)
     return folder, names, runs
 
 
-def test_a_picture_a_measure_and_one_page(written):
+def test_the_files_have_a_picture_of_each_measure_and_all_numbers(written):
     folder, names, runs = written
     assert sorted(path.name for path in folder.iterdir()) == sorted(names)
     assert {name.removesuffix(".png") for name in names if name.endswith(".png")} == set(dynamics.FIELDS)
@@ -62,40 +62,27 @@ def test_a_picture_a_measure_and_one_page(written):
     found = json.loads((folder / "dynamics.json").read_text())
     assert found["data"] == "STS-B test" and found["about"] == {"sentences": 1359}
     assert found["runs"]["temperature 0.1"] == {"workdir": "runs/1", "points": runs["temperature 0.1"]}
-
-
-def test_a_run_without_a_measure_is_no_line_of_its_picture(written):
-    folder, *_ = written
+    # A run without a measure is no line of its picture.
     assert "temperature &lt;0.05&gt;" in (folder / "alignment.svg").read_text()
     assert "temperature 0.1" not in (folder / "alignment.svg").read_text()
     assert "temperature 0.1" in (folder / "uniformity.svg").read_text()
 
 
-def test_the_page_has_the_first_and_the_last_step(written):
-    folder, *_ = written
-    page = (folder / "report.html").read_text()
+def test_the_page_begins_with_what_changed_and_has_the_first_and_the_last_step(written):
+    page = (written[0] / "report.html").read_text()
     rows = re.findall(r'<tr><th scope="row">(.*?)</th>(.*?)</tr>', page.split("<h2 id")[7])
     cells = [[name, *re.findall("<td>(.*?)</td>", rest)] for name, rest in rows]
     assert cells[1] == ["temperature &lt;0.05&gt;", "10", "0.400", "0.400", "0.400", "0.400", "0.250", "0.400"]
     assert cells[3] == ["temperature 0.1", "20", "0.100", "0.100", "0.100", "0.100", "–", "0.100"]
     assert "<0.05>" not in page
-
-
-def test_the_page_begins_with_what_changed(written):
-    folder, *_ = written
-    first = (folder / "report.html").read_text().split("<section")[0].split('<p class="lead">')[1]
+    first = page.split("<section")[0].split('<p class="lead">')[1]
     assert first.startswith("temperature &lt;0.05&gt;, last layer, step 0 → 10: anisotropy 0.900 → 0.400")
 
 
-def test_runs_without_pairs_have_no_picture_of_alignment(tmp_path):
-    runs = {"a": [point(0, 0.5)], "b": [point(0, 0.6)]}
-    names = dynamics.write(runs, tmp_path, data="s.txt", about={}, workdirs={"a": "a", "b": "b"}, versions={})
-    assert "uniformity.png" in names and "alignment.png" not in names
-    assert "Alignment" not in (tmp_path / "report.html").read_text()
-
-
-def test_one_run_measured_once_is_a_point(tmp_path):
+def test_one_run_measured_once_is_a_point_and_without_pairs_has_no_alignment(tmp_path, monkeypatch):
+    monkeypatch.setattr(dynamics.pictures, "over_steps", lambda *_: DRAWN)
     names = dynamics.write({"a": [point(0, 0.5)]}, tmp_path, data="s.txt", about={}, workdirs={"a": "a"}, versions={})
-    assert "anisotropy.png" in names
+    assert "anisotropy.png" in names and "alignment.png" not in names
     page = (tmp_path / "report.html").read_text()
     assert "a, last layer, step 0: anisotropy 0.500, " in page and "<td>0.500</td>" in page
+    assert "Alignment" not in page

@@ -36,12 +36,7 @@ def test_a_part_of_the_data_is_spread_evenly_over_them(sts_b):
     assert found.sentences == ['a "cat 0', 'a "cat 2'] and len(found.pairs.first) == 3
     with pytest.raises(UserError, match="has 3 sentences, 4 were asked for"):
         read_data(str(sts_b), count=4)
-
-
-def test_sentences_are_spread_evenly():
-    assert evenly("abcdefg", 3) == ["a", "d", "g"]
-    assert evenly("abc", 9) == ["a", "b", "c"]
-    assert evenly([], 9) == []
+    assert evenly("abcdefg", 3) == ["a", "d", "g"] and evenly("abc", 9) == ["a", "b", "c"] and evenly([], 9) == []
 
 
 def test_a_base_stands_before_its_model_and_pairs_before_the_others():
@@ -53,22 +48,16 @@ def test_a_base_stands_before_its_model_and_pairs_before_the_others():
     shared = choose([], [["A", "base"], ["B", "base"], ["C", "B"]])
     assert list(shared.names) == ["base", "A", "B", "C"]
     assert shared.pairs == [("A", "base"), ("B", "base"), ("C", "B")]
+    assert list(choose(["runs/a/model", "runs/b/model"], []).names) == ["a/model", "b/model"]  # of one name
 
 
-def test_models_of_one_name_are_distinguished():
-    assert list(choose(["runs/a/model", "runs/b/model"], []).names) == ["a/model", "b/model"]
-
-
-@pytest.mark.parametrize(
-    ("models", "pairs", "message"),
-    [
+def test_what_is_the_same_is_refused():
+    for models, pairs, message in (
         (["a", "a"], [], "--models: a is given twice"),
         (["a=x", "b=x"], [], "two models have the label x"),
         (["m/a", "b=a"], [], "two models have the label a"),
         ([], [["a", "a=again"]], "--pair a a: compares a model with itself"),
         ([], [["a", "b"], ["a", "b"]], "--pair a b: is given twice"),
-    ],
-)
-def test_what_is_the_same_is_refused(models, pairs, message):
-    with pytest.raises(UserError, match=message):
-        choose(models, pairs)
+    ):
+        with pytest.raises(UserError, match=message):
+            choose(models, pairs)

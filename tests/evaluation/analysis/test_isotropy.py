@@ -22,7 +22,9 @@ def random(*shape: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).normal(0.4, 1, shape)
 
 
-def test_the_mean_cosine_needs_no_pairs():
+def test_the_mean_cosine_needs_no_pairs_and_the_norm_is_the_mean_length():
+    assert isotropy.l2_norm(np.array([[3.0, 4.0], [0.0, 1.0]])) == pytest.approx(3)
+    assert isotropy.normalize(np.zeros((2, 3))).tolist() == [[0, 0, 0]] * 2
     rows = random(3, 7, 5) * np.arange(1, 8)[:, None]  # of any length
     assert isotropy.mean_cosine(rows) == pytest.approx([pairs(layer) for layer in rows], abs=1e-12)
 
@@ -48,19 +50,11 @@ def test_intra_sentence_similarity_is_with_the_mean_of_the_embeddings_as_they_ar
     assert isotropy.intra_sentence_similarity(tokens[:1]) == pytest.approx(1)
 
 
-def test_the_norm_is_the_mean_length():
-    assert isotropy.l2_norm(np.array([[3.0, 4.0], [0.0, 1.0]])) == pytest.approx(3)
-
-
 def test_sums_of_many_nearly_orthogonal_float32_embeddings_do_not_lose_what_is_left():
     """n is subtracted from ‖Σ û‖², which is hardly more: of these rows the result is exactly −1 / (n − 1)."""
     half = random(20_000, 16).astype(np.float32)
     rows = np.concatenate([half, -half])
     assert isotropy.mean_cosine(rows) == pytest.approx(-1 / (len(rows) - 1), rel=1e-9)
-
-
-def test_a_zero_embedding_has_the_cosine_zero():
-    assert isotropy.normalize(np.zeros((2, 3))).tolist() == [[0, 0, 0]] * 2
 
 
 def contributions(pairs) -> np.ndarray:
@@ -79,12 +73,8 @@ def test_contributions_over_random_pairs_add_up_to_the_anisotropy():
     found = isotropy.random_pairs(rows)
     assert found == pytest.approx(contributions(itertools.combinations(rows, 2)), abs=1e-12)
     assert found.sum() == pytest.approx(float(isotropy.mean_cosine(rows)), abs=1e-12)
-
-
-def test_products_are_those_of_all_pairs_without_their_norms():
-    rows = random(9, 5) * np.arange(1, 10)[:, None]
-    expected = np.mean([u * v for u, v in itertools.product(rows, repeat=2)], axis=0)
-    assert isotropy.mean_products(rows) == pytest.approx(expected, abs=1e-12)
+    products = np.mean([u * v for u, v in itertools.product(rows, repeat=2)], axis=0)  # of all pairs, with their norms
+    assert isotropy.mean_products(rows) == pytest.approx(products, abs=1e-12)
 
 
 def test_contributions_over_pairs_of_the_same_type():
@@ -104,25 +94,11 @@ def test_the_summary_counts_the_largest_dimensions_first():
     assert found["top_share"] == pytest.approx([0.5, 0.7, 0.85])
     assert found["needed"] == {"10": 1, "20": 1, "50": 1}
     assert found["cumulated"] == pytest.approx([0.5, 0.7, 0.85, 0.95, 1])
-
-
-def test_equal_dimensions_are_needed_in_proportion():
     assert isotropy.summary(np.full(40, 0.3))["needed"] == {"10": 4, "20": 8, "50": 20}
-
-
-def test_dimensions_that_take_away_make_the_others_more_than_the_whole():
-    found = isotropy.summary(np.array([0.3, 0.9, -0.2]))
-    assert found["cumulated"] == pytest.approx([0.9, 1.2, 1.0])
-    assert found["needed"]["50"] == 1
-
-
-@pytest.mark.parametrize("whole", [[0.2, -0.2], [0.1, -0.3]])
-def test_what_is_not_positive_as_a_whole_has_no_shares(whole):
-    assert isotropy.summary(np.array(whole)) == {
-        "top_share": [None] * 3,
-        "needed": {"10": None, "20": None, "50": None},
-        "cumulated": None,
-    }
+    found = isotropy.summary(np.array([0.3, 0.9, -0.2]))  # one takes away: the others are more than the whole
+    assert found["cumulated"] == pytest.approx([0.9, 1.2, 1.0]) and found["needed"]["50"] == 1
+    nothing = {"top_share": [None] * 3, "needed": {"10": None, "20": None, "50": None}, "cumulated": None}
+    assert isotropy.summary(np.array([0.2, -0.2])) == isotropy.summary(np.array([0.1, -0.3])) == nothing
 
 
 def test_it_is_the_squared_correlation_of_the_cosines_before_and_after():
@@ -148,12 +124,8 @@ def test_a_dominant_dimension_may_carry_no_information():
     assert found[10] < 0.9
 
 
-def test_only_numbers_below_the_size_are_removed():
+def test_only_numbers_below_the_size_are_removed_and_what_does_not_vary_correlates_with_nothing():
     rows = np.random.default_rng(2).normal(size=(5, 384))
     assert list(informativity(rows, np.arange(384.0))) == [k for k in REMOVED if k < 384]
     assert list(informativity(rows[:, :2], np.arange(2.0))) == [1]
-
-
-def test_what_does_not_vary_correlates_with_nothing():
-    rows = np.random.default_rng(3).normal(size=(5, 2))
-    assert informativity(np.column_stack([rows, np.zeros(5)]), np.array([2.0, 1.0, 0.0]))[2] == 0
+    assert informativity(np.column_stack([rows[:, :2], np.zeros(5)]), np.array([2.0, 1.0, 0.0]))[2] == 0

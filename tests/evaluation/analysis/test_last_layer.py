@@ -9,7 +9,6 @@ from simcse_jax.evaluation.analysis.measure import measure
 from simcse_jax.evaluation.analysis.spectrum import NUMBERS
 from simcse_jax.evaluation.analysis.tokens import Protocol, survey
 from simcse_jax.evaluation.sts import Pairs
-from simcse_jax.host import progress
 
 SENTENCES = [f"a b c {letter} {other}" for letter in "defgh" for other in "ijkl"]
 
@@ -25,9 +24,8 @@ def test_the_numbers_are_those_of_the_report_and_of_the_geometry():
     sample = Sample(SENTENCES, [("a b", "a bc d"), ("k", "ijk l")])
     numbers, singular_values = measure_last_layer(encode, tokens, found, sample, 0.05)
     expected = measure(tokens, found).to_json()["layers"][-1]
-    assert {name: numbers[name] for name in expected if name != "layer"} == {
-        name: value for name, value in expected.items() if name != "layer"
-    }
+    del expected["layer"]
+    assert {name: numbers[name] for name in expected} == expected
     first, second = (np.array([encode([pair[side]])[0] for pair in sample.positives]) for side in (0, 1))
     assert numbers["alignment"] == pytest.approx(geometry.alignment(first, second), abs=1e-6)
     assert numbers["uniformity"] == pytest.approx(geometry.uniformity(encode(SENTENCES)), abs=1e-6)
@@ -39,14 +37,6 @@ def test_the_numbers_are_those_of_the_report_and_of_the_geometry():
     assert without == {name: value for name, value in numbers.items() if not name.startswith("alignment")}
 
 
-def test_the_measurement_shows_its_progress_if_asked(monkeypatch, capsys):
-    monkeypatch.setattr(progress, "LINE_SECONDS", 0)
-    found = survey(FakeEncoder(), SENTENCES, Protocol())
-    for shown in (False, True):
-        measure_last_layer(encode, FakeEncoder(), found, Sample(SENTENCES, []), show_progress_bar=shown)
-        assert ("20 of 20 sentences" in capsys.readouterr().err) == shown
-
-
 def test_positives_are_rated_above_four():
     def pairs(*gold):
         names = [str(score) for score in gold]
@@ -55,10 +45,6 @@ def test_positives_are_rated_above_four():
     assert positives(pairs(0, 4.0, 4.2, 3, 5, 4.8), 9) == [("4.2", "4.2!"), ("5", "5!"), ("4.8", "4.8!")]
     assert positives(pairs(4.2, 5, 4.8), 2) == [("4.2", "4.2!"), ("4.8", "4.8!")]
     assert positives(pairs(0, 1), 9) == positives(pairs(0, 5, 8), 9) == positives(pairs(-1, 5), 9) == []
-
-
-def test_a_fingerprint_is_of_all_sentences():
     one = Sample(["a", "b"], [("c", "d")])
-    assert one.fingerprint == Sample(["a", "b"], [("c", "d")]).fingerprint
     others = Sample(["a", "c"], [("c", "d")]), Sample(["a", "b"], []), Sample(["a", "b"], [("d", "c")])
     assert len({one.fingerprint, *(other.fingerprint for other in others)}) == 4

@@ -44,15 +44,13 @@ def by_hand(encoder: FakeEncoder, data: list[str], protocol: Protocol) -> dict[s
         states = encoder.states(sentence).astype(np.float64)
         groups: list[list[int]] = []
         for place, word in enumerate(words):
-            inside = protocol.units == "words" and groups and word >= 0 and words[groups[-1][-1]] == word
-            if inside:
+            if protocol.units == "words" and groups and word >= 0 and words[groups[-1][-1]] == word:
                 groups[-1].append(place)
             elif word >= 0 or protocol.special_tokens == "in":
                 groups.append([place])
         embeddings.append([states[:, group].mean(axis=1) for group in groups])
-        names.append(["".join(encoder.token(ids[place]) for place in group).replace("##", "") for group in groups])
-        if protocol.units == "pieces":
-            names[-1] = [encoder.token(ids[place]) for [place] in groups]
+        texts = ["".join(encoder.token(ids[place]) for place in group) for group in groups]
+        names.append([text.replace("##", "") if protocol.units == "words" else text for text in texts])
     every = [name for row in names for name in row]
     found = {}
     for name in dict.fromkeys(every):
@@ -69,11 +67,8 @@ def by_hand(encoder: FakeEncoder, data: list[str], protocol: Protocol) -> dict[s
     matrices = {name: [cosines([e[layer] for e in found[name]]) for layer in per_layer] for name in frequent}
     types = np.array([[off_diagonal(matrices[name][layer]) for name in frequent] for layer in per_layer])
     pairs = np.array([len(found[name]) * (len(found[name]) - 1) for name in frequent])
-    intra = []
-    for row in embeddings:
-        rows = np.array(row)  # (U, L + 1, D)
-        if len(rows):
-            intra.append([cosines(rows[:, i], [rows[:, i].mean(axis=0)]).mean() for i in per_layer])
+    rows = [np.array(row) for row in embeddings if len(row)]  # (U, L + 1, D)
+    intra = [[cosines(row[:, i], [row[:, i].mean(axis=0)]).mean() for i in per_layer] for row in rows]
     # Contributions to the last layer's self-similarity.
     per_type, weights = [], []
     for name in frequent:
@@ -94,20 +89,17 @@ def by_hand(encoder: FakeEncoder, data: list[str], protocol: Protocol) -> dict[s
     }
 
 
-CHANGES = [
-    {},
-    {"special_tokens": "out"},
-    {"units": "words", "min_count": 2},
-    {"units": "words", "special_tokens": "out", "occurrences": "all", "min_count": 2},
-    {"repeated_sentences": "drop", "average": "pairs"},
-    {"occurrences": "all", "contributions": "types"},
-    {"contributions": "pairs", "max_types": 4},
-    {"samples": 10, "seed": 3, "ranking": "cosines"},
-    {"ranking": "self_similarity", "min_count": 9},
-]
-
-
-@pytest.mark.parametrize("change", CHANGES, ids=lambda change: " ".join(map(str, change.values())) or "defaults")
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"special_tokens": "out"},
+        {"units": "words", "special_tokens": "out", "occurrences": "all", "min_count": 2},
+        {"units": "words", "repeated_sentences": "drop", "average": "pairs", "contributions": "types"},
+        {"contributions": "pairs", "max_types": 4, "samples": 10, "seed": 3, "ranking": "cosines"},
+        {"ranking": "self_similarity", "min_count": 9},
+    ],
+)
 def test_the_sums_give_what_all_pairs_give(change, monkeypatch):
     monkeypatch.setattr(module, "CHUNK", 7)
     protocol, encoder, data = Protocol(**change), FakeEncoder(), sentences()
@@ -136,15 +128,15 @@ def test_the_sums_give_what_all_pairs_give(change, monkeypatch):
     assert list(found.informativity) == [k for k in (1, 2, 3, 5, 10) if k < SIZE]
 
 
-def test_no_more_than_a_sentence_is_held_at_a_time():
+def test_what_is_written_of_a_layer_is_the_same_for_the_same_seed():
     encoder = FakeEncoder()
-    measure(encoder, survey(encoder, sentences(300), Protocol()))
-    assert encoder.most_alive <= 2
-
-
-def test_what_is_written_of_a_layer():
-    encoder = FakeEncoder()
-    found = measure(encoder, survey(encoder, sentences(), Protocol()))
+    found = measure(encoder, survey(encoder, sentences(300), Protocol()))
+    assert encoder.most_alive <= 2  # no more than a sentence is held at a time
+    surveys = (survey(encoder, sentences(), Protocol(samples=10, seed=seed)) for seed in (1, 1, 2))
+    first, again, other = (measure(encoder, each).anisotropy.tolist() for each in surveys)
+    assert first == again != other
+    with pytest.raises(UserError, match="not finite"):
+        measure(FakeEncoder(scale=np.inf), survey(encoder, sentences(), Protocol()))
     numbers = found.to_json()
     assert [row["layer"] for row in numbers["layers"]] == [0, 1, 2, 3]
     row = numbers["layers"][2]
@@ -155,15 +147,6 @@ def test_what_is_written_of_a_layer():
     for field in ("dimensions", "dimensions_random_pairs"):
         assert numbers[field]["top_share"] == numbers[field]["cumulated"][:3]
         assert set(numbers[field]["needed"]) == {"10", "20", "50"} and len(numbers[field]["cumulated"]) == SIZE
-
-
-def test_the_same_seed_gives_the_same_numbers():
-    encoder, protocol = FakeEncoder(), Protocol(samples=10)
-    first, again, other = (
-        measure(encoder, survey(encoder, sentences(), dataclasses.replace(protocol, seed=seed))).anisotropy.tolist()
-        for seed in (1, 1, 2)
-    )
-    assert first == again != other
 
 
 def test_tokens_change_against_the_anisotropy_of_both_models():
@@ -180,20 +163,12 @@ def test_tokens_change_against_the_anisotropy_of_both_models():
     assert all(change.change > 0 for change in changes)  # the first model hardly looks at the context
 
 
-def test_hidden_states_that_are_not_finite_are_refused():
-    encoder = FakeEncoder(scale=np.inf)
-    with pytest.raises(UserError, match="not finite"):
-        measure(encoder, survey(encoder, sentences(), Protocol()))
-
-
-SENTENCES = ["".join(letters) for letters in np.random.default_rng(0).choice(list("abcdefghijkl "), (40, 12))]
-
-
 @pytest.fixture(scope="module")
 def measured():
     """Surveys and measurements of three models, by their names."""
+    data = ["".join(letters) for letters in np.random.default_rng(0).choice(list("abcdefghijkl "), (40, 12))]
     encoders = {name: FakeEncoder(seed) for seed, name in enumerate(("tuned", "base", "other"))}
-    surveys = {name: survey(encoder, SENTENCES, Protocol(min_count=2)) for name, encoder in encoders.items()}
+    surveys = {name: survey(encoder, data, Protocol(min_count=2)) for name, encoder in encoders.items()}
     return surveys, {name: measure(encoder, surveys[name]) for name, encoder in encoders.items()}
 
 
@@ -217,22 +192,15 @@ def test_every_model_has_its_own_numbers(measured):
     assert metrics["pairs"] == metrics["correlations"] == []
 
 
-def test_a_pair_has_the_changes_of_its_tokens(measured):
-    surveys, found = measured
-    metrics = collected(measured, ("tuned", "base"))
-    (pair,) = metrics["pairs"]
-    expected = token_changes(surveys["tuned"], found["tuned"], found["base"])
-    assert (pair["model"], pair["base"]) == ("tuned", "base")
+def test_a_pair_has_the_changes_of_its_tokens_and_every_two_pairs_a_correlation(measured):
+    surveys, measurements = measured
+    pairs = [("tuned", "base"), ("other", "base"), ("tuned", "other")]
+    metrics = collected(measured, *pairs)
+    pair, found = metrics["pairs"][0], metrics["correlations"]
+    expected = token_changes(surveys["tuned"], measurements["tuned"], measurements["base"])
+    assert (pair["model"], pair["base"]) == ("tuned", "base") and len(metrics["pairs"]) == 3
     assert [row["token"] for row in pair["tokens"]] == [token.token for token in expected]
     assert [row["change"] for row in pair["tokens"]] == pytest.approx([token.change for token in expected], abs=1e-6)
-    assert metrics["correlations"] == []
-
-
-def test_every_two_pairs_have_a_correlation(measured):
-    pairs = [("tuned", "base"), ("other", "base"), ("tuned", "other")]
-    found = collected(measured, *pairs)["correlations"]
-    assert [both["pairs"] for both in found] == [
-        [list(one), list(other)] for one, other in itertools.combinations(pairs, 2)
-    ]
-    for both in found:
-        assert both["best"] < 1 and both["by_n"][both["best_n"] - 1] == both["best"]
+    assert [both["pairs"] for both in found] == [[*map(list, two)] for two in itertools.combinations(pairs, 2)]
+    assert all(both["best"] < 1 and both["by_n"][both["best_n"] - 1] == both["best"] for both in found)
+    assert collected(measured, pairs[0])["correlations"] == []

@@ -6,25 +6,28 @@ import xml.etree.ElementTree as ElementTree
 
 import numpy as np
 import pytest
+from PIL import Image
+from selenium.webdriver.common.action_chains import ActionChains
+from support.chromium import chromium
 from support.fake_encoder import LAYERS, FakeEncoder
 
-from simcse_jax.evaluation.analysis import pictures, report
+from simcse_jax.evaluation.analysis import pictures, report, sentences
 from simcse_jax.evaluation.analysis.map import project
 from simcse_jax.evaluation.analysis.measure import measure
 from simcse_jax.evaluation.analysis.tokens import CHOICES, Protocol, survey
+from simcse_jax.evaluation.sts import Pairs
 
 FIELDS = ("anisotropy", "self_similarity", "intra_sentence_similarity", "l2_norm")
 NAME = "runs/<script>alert(1) & $x$"
 
 
-def measured(seed: int, layers: int = 6, size: int = 384) -> dict:
+def measured(seed: int) -> dict:
     """Made-up numbers of one model."""
-    generator = np.random.default_rng(seed)
-    rows = []
-    for layer in range(layers + 1):
-        row = {"layer": layer} | {name: round(float(generator.uniform(0.05, 0.95)), 6) for name in FIELDS}
+    layers, size, generator = 6 + 6 * (seed % 2), 384 + 384 * (seed % 2), np.random.default_rng(seed)
+    values = generator.uniform(0.05, 0.95, (layers + 1, len(FIELDS))).round(6).tolist()
+    rows = [{"layer": layer, **dict(zip(FIELDS, row, strict=True))} for layer, row in enumerate(values)]
+    for row in rows:
         row |= {f"adjusted_{name}": round(row[name] - row["anisotropy"], 6) for name in FIELDS[1:3]}
-        rows.append(row)
 
     def dimensions() -> dict:
         shares = np.sort(generator.exponential(size=size))[::-1]
@@ -32,49 +35,33 @@ def measured(seed: int, layers: int = 6, size: int = 384) -> dict:
         needed = {str(share): int(np.argmax(cumulated >= share / 100)) + 1 for share in (10, 20, 50)}
         return {"top_share": cumulated[:3].tolist(), "needed": needed, "cumulated": cumulated.tolist()}
 
-    ks = [k for k in (1, 2, 3, 5, 10, 20, 50, 100, 300, 700) if k < size]
-    return {
-        "layers": rows,
-        "dimensions": dimensions(),
-        "dimensions_random_pairs": dimensions(),
-        "informativity": [{"k": k, "r2": round(1 / (1 + k / 100), 6)} for k in ks],
-    }
+    r2 = [{"k": k, "r2": round(1 / (1 + k / 100), 6)} for k in (1, 2, 3, 5, 10, 20, 50, 100, 300, 700) if k < size]
+    both = {"dimensions": dimensions(), "dimensions_random_pairs": dimensions()}
+    return {"layers": rows, **both, "informativity": r2}
 
 
 def changes(model: str, base: str, seed: int = 2) -> dict:
     """Made-up changes of 400 tokens."""
     values = np.random.default_rng(seed).normal(size=400) / 10
     words = ["[SEP]", "<b>", *(f"word{n}" for n in range(398))]
-    tokens = [
-        {"token": word, "count": 900 - n, "change": float(values[n]), "special": n == 0} for n, word in enumerate(words)
-    ]
-    by_change = sorted(tokens, key=lambda token: token["change"])
-    return {
-        "model": model,
-        "base": base,
-        "tokens": tokens,
-        "more_contextualized": [token["token"] for token in by_change[:10]],
-        "less_contextualized": [token["token"] for token in by_change[:-11:-1]],
-    }
+    rows = zip(words, range(900, 500, -1), values.tolist(), strict=True)
+    tokens = [{"token": word, "count": n, "change": change, "special": n == 900} for word, n, change in rows]
+    names = [token["token"] for token in sorted(tokens, key=lambda token: token["change"])]
+    found = {"model": model, "base": base, "tokens": tokens, "more_contextualized": names[:10]}
+    return found | {"less_contextualized": names[:-11:-1]}
 
 
-def metrics(models: tuple[str, ...] = ("base", NAME), pairs: tuple[tuple[str, str], ...] = ((NAME, "base"),)) -> dict:
+def metrics(models: tuple[str, ...], pairs: tuple[tuple[str, str], ...]) -> dict:
     """Made-up numbers of a report."""
-    return {
-        "data": "STS-B test",
-        "sentences": 1359,
-        "protocol": {"special_tokens": "out", "max_length": 256},
-        "models": [
-            {"model": f"path/of/{label}", "label": label, "tokens": 19_000, "types": 400, "samples": 1000}
-            | measured(seed, layers=6 + 6 * (seed % 2), size=384 + 384 * (seed % 2))
-            for seed, label in enumerate(models)
-        ],
-        "pairs": [changes(*pair, seed) for seed, pair in enumerate(pairs)],
-        "correlations": [
-            {"pairs": [list(one), list(other)], "by_n": [None, 1.0, 0.5, 0.875], "best_n": 4, "best": 0.875}
-            for one, other in itertools.combinations(pairs, 2)
-        ],
-    }
+    size = {"tokens": 19_000, "types": 400, "samples": 1000}
+    found = {"data": "STS-B test", "sentences": 1359, "protocol": {"special_tokens": "out", "max_length": 256}}
+    found["models"] = [
+        {"model": f"path/of/{label}", "label": label, **size, **measured(seed)} for seed, label in enumerate(models)
+    ]
+    found["pairs"] = [changes(*pair, seed) for seed, pair in enumerate(pairs)]
+    best = {"by_n": [None, 1.0, 0.5, 0.875], "best_n": 4, "best": 0.875}
+    both = itertools.combinations(map(list, pairs), 2)
+    return found | {"correlations": [{"pairs": list(each), **best} for each in both]}
 
 
 FOUR = ("minilm", NAME, "mpnet", "mpnet tuned")
@@ -90,9 +77,12 @@ def a_map(names: list[str]) -> object:
 def written(tmp_path_factory):
     """The report on two pairs of models."""
     folder = tmp_path_factory.mktemp("report") / "new" / "folder"
-    found = metrics(FOUR, PAIRS)
+    found, first, draw = metrics(FOUR, PAIRS), [], pictures.layers
     maps = {"map_384": a_map(list(FOUR[:2])), "map_768": a_map(list(FOUR[2:]))}
-    return folder, report.write(found, folder, versions={"jax": "1.2.3"}, compared=None, maps=maps), found
+    with pytest.MonkeyPatch.context() as patch:  # one picture of layers stands for all, which take long to draw
+        patch.setattr(pictures, "layers", lambda *args: (first or first.append(draw(*args)) or first)[0])
+        names = report.write(found, folder, versions={"jax": "1.2.3"}, compared=None, maps=maps)
+    return folder, names, found
 
 
 def test_every_file_of_the_report_is_there(written):
@@ -100,30 +90,24 @@ def test_every_file_of_the_report_is_there(written):
     assert sorted(path.name for path in folder.iterdir()) == sorted(names)
     assert names[0] == "metrics.json" and names[-1] == "report.html"
     assert json.loads((folder / "metrics.json").read_text()) == found
-    pictures = {name.removesuffix(".png") for name in names if name.endswith(".png")}
-    assert pictures == {
-        *FIELDS,
-        "adjusted_self_similarity",
-        "adjusted_intra_sentence_similarity",
-        "dimensions",
-        "dimensions_random_pairs",
-        "informativity",
-        "self_similarity_change",
-        "correlation",
-        "map_384",
-        "map_768",
-    }
-    for name in pictures:
-        assert (folder / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    more = {"informativity", "self_similarity_change", "correlation", "map_384", "map_768"}
+    more |= {"adjusted_self_similarity", "adjusted_intra_sentence_similarity", "dimensions", "dimensions_random_pairs"}
+    drawn = {name.removesuffix(".png") for name in names if name.endswith(".png")}
+    assert drawn == {*FIELDS, *more}
+    for name in drawn:
         ElementTree.fromstring((folder / f"{name}.svg").read_text())
+        pixels = np.asarray(Image.open(folder / f"{name}.png").convert("L"))
+        edges = (pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1])
+        assert np.concatenate(edges).min() == 255, name  # what reaches the border would be cut off there
+    for kind, content in pictures.self_similarity_change(found["pairs"]).items():  # the same bytes
+        assert (folder / f"self_similarity_change.{kind}").read_bytes() == content
     assert tuple(report.models_of(found)) == FOUR
 
 
 def cells(page: str, caption: str) -> list[list[str]]:
     """The rows of a table of the page, with its head."""
-    table = next(
-        part for part in re.findall("<table.*?</table>", page, re.S) if f"<caption>{caption}</caption>" in part
-    )
+    tables = re.findall("<table.*?</table>", page, re.S)
+    table = next(part for part in tables if f"<caption>{caption}</caption>" in part)
     rows = re.findall("<tr>(.*?)</tr>", table)
     return [[html.unescape(cell) for cell in re.findall("<t[hd][^>]*>(.*?)</t[hd]>", row)] for row in rows]
 
@@ -140,11 +124,8 @@ def test_the_page_has_the_numbers_of_all_models(written):
     assert r2[0][-1] == "k\u00a0=\u00a0700" and r2[1][-1] == "–"  # of 384 dimensions
     for row, other, (label, numbers) in zip(table[1:], r2[1:], models.items(), strict=True):
         own = numbers["dimensions_random_pairs"]
-        assert row == [
-            label,
-            *(f"{100 * share:.1f}%" for share in own["top_share"]),
-            *(str(own["needed"][share]) for share in ("10", "20", "50")),
-        ]
+        shares = [f"{100 * share:.1f}%" for share in own["top_share"]]
+        assert row == [label, *shares, *(str(own["needed"][share]) for share in ("10", "20", "50"))]
         assert (other[0], other[1]) == (label, f"{numbers['informativity'][0]['r2']:.3f}")
         layers = cells(page, html.escape(label))
         assert [row[0] for row in layers[1:]] == [str(n) for n in range(len(numbers["layers"]))]
@@ -157,34 +138,21 @@ def test_the_page_has_the_numbers_of_all_models(written):
 def test_table_2_has_two_columns_a_pair(written):
     folder, _, found = written
     table = cells((folder / "report.html").read_text(), "The tokens that changed most")
-    kinds = ("more contextualized", "less contextualized")
-    assert table[0] == ["", *(f"{model}: {kind}" for model, _ in PAIRS for kind in kinds)]
-    assert len(table) == 11
-    expected = []
+    kinds, first = ("more contextualized", "less contextualized"), ["1"]
+    assert table[0] == ["", *(f"{model}: {kind}" for model, _ in PAIRS for kind in kinds)] and len(table) == 11
     for pair in found["pairs"]:
         by_token = {token["token"]: token["change"] for token in pair["tokens"]}
-        for kind in ("more_contextualized", "less_contextualized"):
-            expected.append(f"{pair[kind][0]} ({by_token[pair[kind][0]]:+.3f})")
-    assert table[1] == ["1", *expected]
+        first += [f"{name} ({by_token[name]:+.3f})" for name in (pair[kind.replace(" ", "_")][0] for kind in kinds)]
+    assert table[1] == first
 
 
-def lead(page: str) -> list[str]:
-    """The paragraphs before the contents."""
-    return [html.unescape(part) for part in re.findall('<p class="lead">(.*?)</p>', page.split("<section")[0])]
-
-
-def test_the_page_says_what_was_measured(written):
-    folder, *_ = written
-    (about,) = lead((folder / "report.html").read_text())
-    assert "19,000 tokens of 1,359 sentences of STS-B test" in about and f"{NAME}, mpnet and mpnet tuned" in about
-
-
-def test_names_and_tokens_are_text_not_html(written):
-    folder, *_ = written
-    page = (folder / "report.html").read_text()
-    assert "<script>alert" not in page and "<b>" not in page
+def test_the_page_says_what_was_measured_and_names_and_tokens_are_text_not_html(written):
+    page = (written[0] / "report.html").read_text()
+    (about,) = re.findall('<p class="lead">(.*?)</p>', page.split("<section")[0])
+    assert "19,000 tokens of 1,359 sentences of STS-B test" in about
+    assert f"{NAME}, mpnet and mpnet tuned" in html.unescape(about)
+    assert "<script>alert" not in page and "<b>" not in page and "runs/<" not in page
     assert html.escape(NAME) in page
-    assert "runs/<" not in page
 
 
 def test_the_page_needs_nothing_but_itself(written):
@@ -200,37 +168,26 @@ def test_the_page_needs_nothing_but_itself(written):
     assert "default-src 'none'" in page
 
 
-def test_the_same_numbers_give_the_same_bytes(written):
-    folder, _, found = written
-    change = pictures.self_similarity_change(found["pairs"])
-    drawn = {"self_similarity_change": change}
-    drawn["map_384"] = pictures.embedding_map(a_map(list(FOUR[:2])), found["data"])
-    for name, kinds in drawn.items():
-        assert {kind: (folder / f"{name}.{kind}").read_bytes() for kind in kinds} == kinds
-
-
-def test_a_report_of_one_model_says_nothing_of_another(tmp_path):
-    names = report.write(metrics((NAME,), ()), tmp_path, versions={}, compared=None, maps={})
+def test_a_report_of_one_model_says_nothing_of_another_and_numbers_that_are_none_are_refused(tmp_path, monkeypatch):
+    for name in ("layers", "dimensions", "informativity"):
+        monkeypatch.setattr(pictures, name, lambda *_: {"png": b"", "svg": b"<svg/>"})
+    found = metrics((NAME,), ())
+    names = report.write(found, tmp_path, versions={}, compared=None, maps={})
     page = (tmp_path / "report.html").read_text().split("<script")[0]
     assert not {"self_similarity_change.png", "map.png", "correlation.png"} & set(names)
     assert "contextualized" not in page and "→" not in page
     assert len(cells(page, "The last layer in numbers")[0]) == 2
+    found["models"][0]["layers"][2]["anisotropy"] = float("nan")
+    with pytest.raises(ValueError, match="JSON compliant"):
+        report.write(found, tmp_path / "out", versions={}, compared=None, maps={})
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_correlation_of_two_pairs_of_models_is_drawn(written):
     folder, *_ = written
     assert "best: 0.875 at n = 4" in (folder / "correlation.svg").read_text()
-    page = (folder / "report.html").read_text()
     row = [f"minilm → {NAME} and mpnet → mpnet tuned", "0.875", "4", "4", "0.875"]
-    assert cells(page, "Correlation of the changes")[1] == row
-
-
-def test_nothing_is_written_of_a_number_that_is_none(tmp_path):
-    found = metrics((NAME,), ())
-    found["models"][0]["layers"][2]["anisotropy"] = float("nan")
-    with pytest.raises(ValueError, match="JSON compliant"):
-        report.write(found, tmp_path / "out", versions={}, compared=None, maps={})
-    assert not (tmp_path / "out").exists()
+    assert cells((folder / "report.html").read_text(), "Correlation of the changes")[1] == row
 
 
 SENTENCES = ["ab ac", "ab", "bc ab a", "a" * 41]
@@ -275,9 +232,148 @@ def test_changes_are_said_where_there_are_any():
     both = {"pairs": [["tuned", "base"], ["x", "y"]], "best": 0.98765, "best_n": 12, "by_n": [None] * 30}
     line = "base → tuned and y → x: correlation of the changes: at best 0.988, over the 12 most frequent of 30 tokens"
     assert report.change_lines({"pairs": [pair], "correlations": [both]}) == f"{said}\n\n{line}"
+    line = report.files_line(
+        "out", "dynamics.json", ["dynamics.json", "a.png", "a.svg", "b.png", "b.svg", "report.html"]
+    )
+    assert line == "out: dynamics.json, report.html and 2 pictures (PNG and SVG)"
 
 
-def test_pictures_are_counted_once(tmp_path):
-    names = ["dynamics.json", "a.png", "a.svg", "b.png", "b.svg", "report.html"]
-    line = report.files_line(tmp_path, "dynamics.json", names)
-    assert line == f"{tmp_path}: dynamics.json, report.html and 2 pictures (PNG and SVG)"
+WIDE = "package:base_MODEL_WITH_A_NAME_THAT_IS_WIDER_THAN_LONG_WWW@3"
+
+
+@pytest.fixture(scope="module")
+def in_browser(tmp_path_factory):
+    """A report whose page has made-up sentences: each model's are a little narrower than those of the one before."""
+    models = (NAME, WIDE, "the other model, tuned", "the other model")
+    pairs = (models[:2], models[2:])
+    texts = [f"</script><b>sentence {n}" for n in range(40)]
+    sample = sentences.sample([], Pairs(texts[:20], texts[20:], np.linspace(0, 5, 20), {}))
+    generator = np.random.default_rng(0)
+    rows = {name: generator.normal(size=(40, 6)) + 0.5 * n for n, name in enumerate(models)}
+    compared, _ = sentences.compare(sample, rows, pairs, "STS-B test")
+    found, folder = metrics(models, pairs), tmp_path_factory.mktemp("browser")
+    found["protocol"]["a_choice"] = "of some length " * 9
+    report.write(found, folder, versions={"jax": "1"}, compared=compared, maps={})
+    return folder / "report.html"
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    """Chromium without a window."""
+    with chromium(tmp_path_factory.mktemp("chromium")) as opened:
+        yield opened
+
+
+def severe(browser) -> list[dict]:
+    return [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
+
+
+@pytest.mark.slow
+def test_a_page_in_a_browser(browser, in_browser):
+    address = in_browser.as_uri()
+    svgs = len(list(in_browser.parent.glob("*.svg")))
+    for width in (1200, 390):  # a desktop's and a phone's
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        browser.get_log("performance")
+        browser.get(address)
+        look = browser.execute_script
+
+        # Every picture is drawn, has a text beside it, and none lies on another.
+        images = look(
+            "return [...document.images].map(image => { const box = image.getBoundingClientRect();"
+            "return {width: image.naturalWidth, alt: image.alt, box: [box.left, box.top, box.right, box.bottom]} })"
+        )
+        assert len(images) == svgs > 5
+        assert all(image["width"] > 300 and len(image["alt"]) > 40 for image in images)
+        boxes = [image["box"] for image in images]
+        for a, b in itertools.combinations(boxes, 2):
+            assert a[2] <= b[0] or b[2] <= a[0] or a[3] <= b[1] or b[3] <= a[1]
+        assert any(a[1] == b[1] for a, b in itertools.pairwise(boxes)) == (width > 600)
+
+        # The page is no wider than the window; what is wider can be scrolled to, by keyboard too.
+        assert look("return document.documentElement.scrollWidth") <= width
+        tables = browser.find_elements("css selector", ".scroll")
+        assert all(table.get_attribute("tabindex") == "0" for table in tables)
+        if width < 600:
+            reach = "arguments[0].scrollLeft = 99999; return arguments[0].scrollLeft"
+            assert any(look(reach, table) > 0 for table in tables)
+
+        # Nothing but the page itself is asked for.
+        events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+        sent = [event["params"] for event in events if event["method"] == "Network.requestWillBeSent"]
+        asked = [each["request"]["url"] for each in sent]
+        assert [url for url in asked if not url.startswith(("data:", address))] == []
+        assert address in asked
+
+    # Its parts are named, every table has its heads, and every link leads somewhere.
+    assert look("return document.querySelectorAll('h1').length") == 1
+    assert look("return [...document.querySelectorAll('table')].every(table => table.caption.textContent.length > 3)")
+    assert look("return [...document.querySelectorAll('tbody tr')].every(row => row.cells[0].scope == 'row')")
+    assert look("return [...document.querySelectorAll('nav a')].every(a => document.querySelector(a.hash))")
+    count = "return document.querySelectorAll(arguments[0]).length"
+    assert look(count, "nav a") == look(count, "section") > 2
+    assert not severe(browser)
+    text = browser.find_element("tag name", "main").text
+    assert NAME in text and "<b>" in text
+
+
+def brightness(colour: str) -> float:
+    """Of `rgb(r, g, b)`, from 0 to 1."""
+    return float(np.dot([*map(float, re.findall(r"[\d.]+", colour)[:3])], [0.299, 0.587, 0.114])) / 255
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_page_can_be_read_in_light_and_dark_and_printed(browser, in_browser, scheme):
+    def style(part: str, name: str) -> str:
+        script = "return getComputedStyle(document.querySelector(arguments[0]))[arguments[1]]"
+        return browser.execute_script(script, part, name)
+
+    features = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", features)
+    browser.get(in_browser.as_uri())
+    paper = brightness(style("body", "backgroundColor"))
+    assert (paper > 0.5) == (scheme == "light")
+    assert all(abs(brightness(style(part, "color")) - paper) > 0.5 for part in ("h1", "td", "a", ".note"))
+    head = [brightness(style("thead th", name)) for name in ("color", "backgroundColor")]
+    assert abs(head[0] - head[1]) > 0.5
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print", **features})
+    assert style("body", "backgroundColor") == style("img", "backgroundColor") == "rgb(255, 255, 255)"
+    assert brightness(style("td", "color")) < 0.3
+    a4 = {"width": 720, "height": 1000, "deviceScaleFactor": 1, "mobile": False}  # less its margins
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", a4)
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= 720  # paper cannot be scrolled
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
+
+
+@pytest.mark.slow
+def test_the_sentences_stand_under_the_pointer_before_and_after(browser, in_browser):
+    desktop = {"width": 1200, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", desktop)
+    browser.get(in_browser.as_uri())
+    title = browser.find_element("class name", "title").text
+    assert title.startswith(f"{WIDE} → {NAME}: unrelated sentences ")
+    tiles = browser.find_elements("css selector", ".tile")
+    numbers = [tile.find_element("css selector", ".change").text for tile in tiles]
+    assert numbers[0] in title and len(numbers) == 5 and numbers[4].endswith("%")
+    verdicts = [tile.find_elements("css selector", ".verdict") for tile in tiles]
+    assert [len(found) > 0 and found[0].text in ("better", "worse") for found in verdicts][2]  # Spearman alone
+    panels = browser.find_elements("css selector", "#maps svg")
+    boxes = [panel.rect for panel in panels]
+    assert len(panels) == 2 and boxes[0]["y"] == boxes[1]["y"]  # next to each other, over the whole width
+    assert boxes[1]["x"] + boxes[1]["width"] - boxes[0]["x"] > 0.9 * 1200
+    for picture, count in (("#maps svg", 3), ("#pairs svg", 3)):
+        svg = browser.find_element("css selector", picture)
+        browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", svg)
+        circle = svg.find_elements("tag name", "circle")[7]
+        ActionChains(browser).move_to_element(circle).perform()
+        tip = browser.find_element("id", "tip")
+        assert tip.is_displayed() and len(tip.text.splitlines()) == count
+        assert "</script><b>sentence " in tip.text
+    assert browser.execute_script("return document.querySelectorAll('#pairs .pair').length") == 6
+    # Any two models can be chosen.
+    browser.find_element("css selector", "#choose-after option:last-child").click()
+    captions = [caption.text for caption in browser.find_elements("css selector", "#maps figcaption")]
+    assert captions[1].startswith("the other model: mean cosine ")
+    assert not severe(browser)

@@ -55,13 +55,8 @@ def test_the_headline_says_what_became_of_unrelated_sentences():
 
 
 def test_where_two_models_pool_otherwise_the_report_says_so():
-    found, _ = sentences.compare(
-        sentences.sample([], GRADED),
-        {"base": rows(0, 0.0), "run": rows(0, 9.0)},
-        [("run", "base")],
-        "some.tsv",
-        {"base": "avg", "run": "cls"},
-    )
+    both, poolers = {"base": rows(0, 0.0), "run": rows(0, 9.0)}, {"base": "avg", "run": "cls"}
+    found, _ = sentences.compare(sentences.sample([], GRADED), both, [("run", "base")], "some.tsv", poolers)
     assert ", by different poolers; Spearman " in sentences.headline(found)
     assert sentences.changed(found)[1].endswith("compare with base@cls")
     same = sentences.headline(found | {"poolers": {"base": "cls", "run": "cls"}})
@@ -77,26 +72,19 @@ def test_without_grades_a_pair_is_a_sentence_and_its_nearest_one():
     assert "spearman" not in found["models"]["before"]["numbers"] and found["related"] == "neighbours in before"
 
 
-def test_large_data_have_a_sample_spread_over_them():
+def test_large_data_have_a_sample_spread_over_them_and_one_sentence_nothing_to_compare():
     many = [f"s{n}" for n in range(3 * sentences.MOST)]
     assert len(sentences.sample(many).texts) == sentences.MOST and sentences.sample(many).texts[-1] == many[-1]
     pairs = Pairs(many, [f"t{n}" for n in range(len(many))], np.arange(len(many)) / len(many), {})
     about = sentences.sample([], pairs)
     assert len(about.pairs) == sentences.MOST and about.gold[-1] == pairs.gold[-1]
     assert len(about.texts) == 2 * sentences.MOST
-
-
-def test_a_model_without_a_map_is_in_no_change():
-    found = compared(sentences.sample([], GRADED), (("after", "before"),), before=rows(0, 0.0))
-    assert sentences.headline(found) == "before on some.tsv"
-
-
-def test_of_one_sentence_there_is_nothing_to_compare():
     assert sentences.compare(sentences.sample(["a"] * 6), {"m": rows(0, 0.0)[:1]}, [], "some.txt") == (None, {})
     alike = Pairs(["query"] * 6, TEXTS[:6], GRADED.gold, {})  # of pairs whose first sentence is the same
     assert len(sentences.sample([], alike).sentences) == 7
 
 
-def test_models_of_different_sizes_are_compared():
+def test_a_model_without_another_is_in_no_change_and_sizes_may_differ():
     about = sentences.sample([], GRADED)
+    assert sentences.headline(compared(about, before=rows(0, 0.0))) == "before on some.tsv"
     assert "crowd" in sentences.headline(compared(about, before=rows(0, 0.0), after=np.c_[rows(0, 9.0), rows(1, 9.0)]))

@@ -17,7 +17,6 @@ def unit(rows):
 
 @pytest.mark.parametrize("temperature", [0.05, 1.0])
 def test_the_terms_are_their_formulas_pair_by_pair(temperature):
-    """SimCSE, equations 6 and 7, with a double loop."""
     rows, others = vectors(17), vectors(17, seed=1)
     h, m = unit(rows), 17
     similarity = [[float(sum(a * b)) for b in h] for a in h]
@@ -43,19 +42,13 @@ def test_the_terms_of_worked_examples():
     assert spectrum.uniformity_term(across, 1e-3) == pytest.approx(1000 - math.log(4))  # e^1000 is too large
 
 
-def test_singular_values_of_worked_examples():
-    # Normalized: twice (1, 0) and once (0, 1).
-    rows = np.array([[3.0, 0.0], [0.5, 0.0], [0.0, 2.0]])
+def test_singular_values_of_worked_examples_are_the_roots_of_eigenvalues():
+    rows = np.array([[3.0, 0.0], [0.5, 0.0], [0.0, 2.0]])  # normalized: twice (1, 0) and once (0, 1)
     assert spectrum.singular_values(rows) == pytest.approx([math.sqrt(2), 1.0], abs=1e-12)
     assert spectrum.singular_values(np.ones((4, 3))) == pytest.approx([2.0, 0.0, 0.0], abs=1e-9)
-
-
-def test_singular_values_are_the_roots_of_eigenvalues():
     rows = vectors(12)
-    w = np.array(unit(rows))
-    values = spectrum.singular_values(rows)
+    w, values = np.array(unit(rows)), spectrum.singular_values(rows)
     assert values**2 == pytest.approx(np.linalg.eigvalsh(w.T @ w)[::-1], abs=1e-9)
-    assert sum(values**2) == pytest.approx(12)  # the trace of W Wᵀ
     assert len(spectrum.singular_values(rows[:3])) == 3
 
 
