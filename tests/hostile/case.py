@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -49,7 +49,6 @@ class Case:
     output: str = ""  # a file or folder that exit code 0 must have written
     leaves: tuple[str, ...] = ()  # patterns of files that may be new after a refusal
     options: dict[str, Any] = field(default_factory=dict)  # of `Zygote.run`
-    codes: tuple[int, ...] = ()  # in place of the end's
     like: tuple[str, ...] = ()  # the command line whose output, with undamaged inputs, this one's must equal
 
     @property
@@ -65,11 +64,28 @@ class Case:
             self.make(folder)
 
 
-def reference_of(case: Case) -> Case:
-    """The same command with undamaged inputs."""
-    return Case(
-        "reference", case.command, "none", case.like or case.arguments, case.inputs, end=DONE, output=case.output
-    )
+class Reader(NamedTuple):
+    """A command line, its inputs, and what it writes."""
+
+    command: str
+    arguments: Sequence[str]
+    inputs: Sequence[str] = ()
+    output: str = ""
+    leaves: tuple[str, ...] = ()
+
+    def case(
+        self,
+        kind: str,
+        damage: str,
+        make: Damage | None = None,
+        end: str = REFUSED,
+        names: str = "",
+        *more: str,
+        **zygote,
+    ) -> Case:
+        """The command with damaged inputs, and with more arguments; the rest is for `Zygote.run`."""
+        line = [*self.arguments, *more]
+        return Case(kind, self.command, damage, line, self.inputs, make, end, names, self.output, self.leaves, zygote)
 
 
 def contents(path: Path) -> Any:

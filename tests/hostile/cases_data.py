@@ -1,133 +1,51 @@
 """Data files: damaged text, tables, JSON lines and parquet, for every command that reads data."""
 
-import gzip
+import csv
 import io
 import itertools
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pyarrow
 import pyarrow.parquet
-from hostile.case import EITHER, REFUSED, SAME, Case
-from hostile.damages import PLACES, Make, cut, flip, instead, unreadable, write
-from hostile.seeds import GRADED, SENTENCES, train_arguments
+from hostile.case import DONE, EITHER, REFUSED, SAME, Case, Reader
+from hostile.damages import PLACES, both, cut, flip, instead, unreadable, write
+from hostile.line_damages import LINES, cells, of_lines, records
+from hostile.seeds import GRADED, MINE, SENTENCES, train_arguments
 
-LINES = "\n".join(SENTENCES) + "\n"
-HEAD = "sentence1\tsentence2\tscore\n"
-ROWS = "".join(f"{a}\t{b}\t{score}\n" for a, b, score in GRADED)
-DEEP = "[" * 50_000 + "]" * 50_000
-
-
-class Place(NamedTuple):
-    """Where a command takes a file."""
-
-    command: str
-    option: str
-    arguments: list[str]  # {} is the file
-
-
+KIND, OTHERS = "data files", "tables of other programs"
+INPUTS, LEAVES = ["model", "text.txt", "pairs.tsv"], ("run", "run/*")
 TUNED = ("--model=model", "--workdir=run", "--config.train.max_steps=1")
-# The first takes sentences, the second graded pairs.
-OF_SENTENCES = [
-    Place("encode", "--data", ["--model=model", "--data={}", "--output=out.npy"]),
-    Place("search", "--data", ["--model=model", "--data={}", "--query=a", "--output=out.json"]),
-    Place("search", "--queries", ["--model=model", "--data=text.txt", "--queries={}", "--output=out.json"]),
-    Place("analyze", "--data", ["--model=model", "--data={}", "--output=out"]),
-    Place("train", "data.train", train_arguments("run", data__train="{}")),
-    Place("demo", "--data", ["--model=model", "--data={}", "--port=0"]),
-    Place("tune", "--data", [*TUNED, "--data={}"]),
-    Place("train", "analysis.data", train_arguments("run", analysis__every=1, analysis__data="{}")),
-]
-OF_PAIRS = [
-    Place("evaluate", "--data", ["--model=model", "--data={}", "--output=out.json"]),
-    Place("geometry", "--data", ["--models=model", "--data={}", "--output=out"]),
-    Place("train", "eval.data", train_arguments("run", eval__data="{}")),
-    Place("tune", "--eval", [*TUNED, "--data=text.txt", "--eval={}"]),
-    Place("overlap", "data", ["{}"]),
-]
-INPUTS = ("model", "text.txt", "pairs.tsv")
 
-TEXTS: dict[str, tuple[bytes | str, str]] = {  # the end of a command that reads sentences
-    "empty": ("", REFUSED),
-    "blank lines": ("\n \n\t\n", EITHER),
-    "one row": ("a cat\n", EITHER),
-    "NULs": ("a cat\0\n" * 12, EITHER),
-    "only NULs": (b"\0" * 4096, EITHER),
-    "not UTF-8": (LINES.encode() + b"caf\xe9\n", REFUSED),
-    "half a character": (LINES.encode() + "é".encode()[:1], REFUSED),
-    "UTF-16 with a mark": (LINES.encode("utf-16"), EITHER),
-    "UTF-16 without a mark": (LINES.encode("utf-16-le"), REFUSED),
-    "UTF-16, the other order": (LINES.encode("utf-16-be"), REFUSED),
-    "UTF-32": (LINES.encode("utf-32"), EITHER),
-    "gzip": (gzip.compress(LINES.encode()), REFUSED),
-    "a surrogate's bytes": (LINES.encode() + b"\xed\xa0\x80\n", REFUSED),
-    "one line of a megabyte": ("a cat " * 170_000, EITHER),
-    "control characters": ("".join(chr(c) for c in range(1, 32)) * 3 + "\n" + LINES, EITHER),
-    "joined marks": ("e" + "\u0301" * 2_000 + "\n" + LINES, EITHER),
-    "unknown planes": ("\U0010ffff \ue000 \ufffe\n" + LINES, EITHER),
-}
-UNCHANGED: dict[str, bytes] = {
-    "a mark of UTF-8": b"\xef\xbb\xbf" + LINES.encode(),
-    "CRLF": LINES.replace("\n", "\r\n").encode(),
-    "no last line break": LINES.encode()[:-1],
-}
 
-TABLES: dict[str, tuple[bytes | str, str]] = {  # graded pairs with tabs
-    "empty": ("", REFUSED),
-    "only a header": (HEAD, REFUSED),
-    "one row": (HEAD + ROWS.splitlines()[0] + "\n", EITHER),
-    "a missing column": ("sentence1\tscore\na\t1\n", REFUSED),
-    "no header": (ROWS, REFUSED),
-    "a column twice": ("sentence1\tsentence1\tscore\n" + ROWS, REFUSED),
-    "fewer cells in a row": (HEAD + ROWS + "a cat\tthe dog\n", REFUSED),
-    "more cells in a row": (HEAD + ROWS + "a\tb\t1\t2\t3\n", EITHER),
-    "a score that is a word": (HEAD + ROWS + "a\tb\thigh\n", REFUSED),
-    "an empty score": (HEAD + ROWS + "a\tb\t\n", EITHER),
-    "a score that is NaN": (HEAD + ROWS + "a\tb\tnan\n", REFUSED),
-    "an infinite score": (HEAD + ROWS + "a\tb\tinf\n", REFUSED),
-    "a score of 1e400": (HEAD + ROWS + "a\tb\t1e400\n", REFUSED),
-    "a score with a comma": (HEAD + ROWS + "a\tb\t1,5\n", REFUSED),
-    "a score of 5,000 digits": (HEAD + ROWS + "a\tb\t" + "9" * 5000 + "\n", REFUSED),
-    "constant scores": (HEAD + "a cat\tthe dog\t3\na bird\tred tree\t3\nhome\tpark\t3\n", EITHER),
-    "NULs": (HEAD + ROWS + "a\0b\tb\t1\n", EITHER),
-    "not UTF-8": ((HEAD + ROWS).encode() + b"caf\xe9\tb\t1\n", REFUSED),
-    "UTF-16 without a mark": ((HEAD + ROWS).encode("utf-16-le"), REFUSED),
-    "gzip": (gzip.compress((HEAD + ROWS).encode()), REFUSED),
-    "binary": (bytes(range(256)) * 16, REFUSED),
-    "10,000 columns": ("\t".join(map(str, range(10_000))) + "\n", REFUSED),
-    "a header of blanks": (" \t \t \n" + ROWS, REFUSED),
-}
-NO_SCORE = ("a score", "an infinite score", "an empty score")
-QUOTED: dict[str, tuple[str, str]] = {  # a .csv of sentences
-    "an open quote": ('sentence\n"a cat\nthe dog\n', EITHER),
-    "a quote within": ('sentence\na "cat"\nthe dog\n', EITHER),
-    "a missing column": ("x,y\na,b\n", REFUSED),
-    "only a header": ("sentence\n", REFUSED),
-    "a cell of a megabyte": ("sentence\n" + "a cat " * 170_000 + "\n", EITHER),
-    "cells that lack": ("sentence,other\na cat,1\n\nthe dog\n", EITHER),
-    "a column twice": ("sentence,sentence\na,b\n", EITHER),
-    "empty cells": ('sentence,other\n"",1\n"",2\n', EITHER),
-}
-JSON_LINES: dict[str, tuple[str, str]] = {
-    "a line that is no JSON": ('{"sentence": "a"}\n{"sentence": \n', REFUSED),
-    "a line that is a list": ('{"sentence": "a"}\n["b"]\n', REFUSED),
-    "a line that is null": ('{"sentence": "a"}\nnull\n', REFUSED),
-    "a sentence that is null": ('{"sentence": "a"}\n{"sentence": null}\n', EITHER),
-    "a sentence that is a number": ('{"sentence": "a"}\n{"sentence": 3}\n', REFUSED),
-    "a sentence that is a list": ('{"sentence": "a"}\n{"sentence": ["b"]}\n', REFUSED),
-    "a row without the key": ('{"sentence": "a"}\n{"other": "b"}\n', REFUSED),
-    "a line nested deeply": ('{"sentence": "a"}\n' + DEEP + "\n", REFUSED),
-    "another key nested deeply": ('{"sentence": "a", "x": ' + DEEP + "}\n", EITHER),
-    "a lone surrogate": ('{"sentence": "a"}\n{"sentence": "\\ud800"}\n', EITHER),
-    "a surrogate as a key": ('{"sentence": "a", "\\ud800": 1}\n{"sentence": "b", "\\ud800": 1}\n', EITHER),
-    "only surrogates as keys": ('{"\\ud800": "a"}\n', EITHER),
-    "a number of 6,000 digits": ('{"sentence": "a", "x": ' + "9" * 6000 + "}\n", EITHER),
-    "not UTF-8": ('{"sentence": "caf\udce9"}\n', REFUSED),
-    "one object over lines": ('{\n"sentence": "a"\n}\n', REFUSED),
-    "an empty file": ("", REFUSED),
-    "empty objects": ("{}\n{}\n", REFUSED),
-    "the same key twice": ('{"sentence": "a", "sentence": "b"}\n', EITHER),
-}
+def reader(command: str, *line: str, output: str = "", inputs: Sequence[str] = INPUTS) -> Reader:
+    return Reader(command, line, inputs, output, LEAVES if command in ("train", "tune") else ())
+
+
+def of_sentences(name: str) -> list[Reader]:
+    """The commands that read sentences from this file."""
+    given = ["--model=model", f"--data={name}"]
+    return [
+        reader("encode", *given, "--output=out.npy", output="out.npy"),
+        reader("search", *given, "--query=a", "--output=out.json", output="out.json"),
+        reader("search", "--model=model", "--data=text.txt", f"--queries={name}", "--output=out.json"),
+        reader("analyze", *given, "--output=out"),
+        reader("train", *train_arguments("run", data__train=name)),
+        reader("demo", *given, "--port=0"),
+        reader("tune", *TUNED, f"--data={name}"),
+        reader("train", *train_arguments("run", analysis__every=1, analysis__data=name)),
+    ]
+
+
+def of_pairs(name: str) -> list[Reader]:
+    """The commands that read graded pairs from this file; the last two need no scores, or more pairs."""
+    return [
+        reader("evaluate", "--model=model", f"--data={name}", "--output=out.json", output="out.json"),
+        reader("geometry", "--models=model", f"--data={name}", "--output=out"),
+        reader("train", *train_arguments("run", eval__data=name)),
+        reader("tune", *TUNED, "--data=text.txt", f"--eval={name}"),
+        reader("overlap", name),
+    ]
 
 
 def parquet(columns: dict[str, Any], **options: Any) -> bytes:
@@ -139,133 +57,115 @@ def parquet(columns: dict[str, Any], **options: Any) -> bytes:
 
 def invalid_strings(rows: int) -> pyarrow.Array:
     """A column of strings that are not UTF-8."""
-    data = b"caf\xe9" * rows
     offsets = pyarrow.py_buffer(b"".join((4 * i).to_bytes(4, "little") for i in range(rows + 1)))
-    return pyarrow.StringArray.from_buffers(rows, offsets, pyarrow.py_buffer(data))
+    return pyarrow.StringArray.from_buffers(rows, offsets, pyarrow.py_buffer(b"caf\xe9" * rows))
 
 
-WORDS = pyarrow.array(SENTENCES)
-N = len(SENTENCES)
-PARQUETS: dict[str, tuple[bytes, str]] = {
-    "no rows": (parquet({"sentence": pyarrow.array([], pyarrow.string())}), REFUSED),
-    "no columns": (parquet({}), REFUSED),
-    "a column of numbers": (parquet({"sentence": list(range(N))}), REFUSED),
-    "a column of lists": (parquet({"sentence": [["a"]] * N}), REFUSED),
-    "a null": (parquet({"sentence": [*SENTENCES[:-1], None]}), EITHER),
-    "only nulls": (parquet({"sentence": pyarrow.nulls(N)}), EITHER),
-    "invalid UTF-8": (parquet({"sentence": invalid_strings(N)}), REFUSED),
-    "invalid UTF-8 in another column": (parquet({"sentence": WORDS, "other": invalid_strings(N)}), EITHER),
-    "a time out of range": (
-        parquet({"sentence": WORDS, "t": pyarrow.array([2**62] * N, pyarrow.timestamp("us"))}),
-        EITHER,
-    ),
-    "a binary column": (parquet({"sentence": pyarrow.array([b"\xff"] * N)}), REFUSED),
-    "text of another name": (parquet({"x": WORDS, "y": WORDS}), EITHER),
-    "a surrogate's bytes in a name": (parquet({"sentence": WORDS}).replace(b"sentence", b"sent\xed\xa0\x80e"), REFUSED),
+WORDS, N = pyarrow.array(SENTENCES), len(SENTENCES)
+LATE = pyarrow.array([2**62] * N, pyarrow.timestamp("us"))
+REFUSED_PARQUETS: dict[str, bytes] = {
+    "no rows": parquet({"sentence": pyarrow.array([], pyarrow.string())}),
+    "no columns": parquet({}),
+    "a column of numbers": parquet({"sentence": list(range(N))}),
+    "invalid UTF-8": parquet({"sentence": invalid_strings(N)}),
+    "a surrogate's bytes in a name": parquet({"sentence": WORDS}).replace(b"sentence", b"sent\xed\xa0\x80e"),
 }
-SAME_PARQUETS = {
-    "a dictionary": parquet({"sentence": WORDS.dictionary_encode()}),
-    "large strings": parquet({"sentence": WORDS.cast(pyarrow.large_string())}),
-    "many row groups": parquet({"sentence": WORDS}, row_group_size=1),
-    "no compression": parquet({"sentence": WORDS}, compression="none"),
+READ_PARQUETS: dict[str, bytes] = {  # or refused
+    "a null": parquet({"sentence": [*SENTENCES[:-1], None]}),
+    "only nulls": parquet({"sentence": pyarrow.nulls(N)}),
+    "invalid UTF-8 in another column": parquet({"sentence": WORDS, "other": invalid_strings(N)}),
+    "a time out of range": parquet({"sentence": WORDS, "t": LATE}),
 }
+WHOLE = write("x.parquet", parquet({"sentence": WORDS, "other": list(range(N))}))
 
 
-def case(place: Place, name: str, damage: str, make: Make, end: str, **options: Any) -> Case:
-    """The file `name` at a place of a command."""
-    arguments = [argument.replace("{}", name) for argument in place.arguments]
-    text = f"{place.option} {name} {damage}"
-    leaves = ("run", "run/*") if end == EITHER else ()
-    output = "out.npy" if place.command == "encode" else ""
-    return Case(
-        "data files",
-        place.command,
-        text,
-        arguments,
-        INPUTS,
-        make,
-        end,
-        name if end == REFUSED else "",
-        output,
-        leaves,
-        options,
-    )
+def table(rows: Sequence[Sequence[Any]], separator: str, quoting: int = csv.QUOTE_MINIMAL, end: str = "\n") -> str:
+    text = io.StringIO()
+    csv.writer(text, delimiter=separator, quoting=quoting, lineterminator=end).writerows(rows)
+    return text.getvalue()
+
+
+def columns(**named: Sequence[str]) -> str:
+    return table([list(named), *zip(*named.values(), strict=True)], ",")
+
+
+TEXT = "\n".join(SENTENCES) + "\n"
+TEXTS = [["sentence", "row"], *([text, row] for row, text in enumerate(SENTENCES))]
+PAIRS = [["sentence1", "sentence2", "score"], *map(list, GRADED)]
+MANY = [f"{text} {row}" for row, text in enumerate(SENTENCES * 2)]
+FEW = ["news", "forum", "mail", "talk"] * 6
+SAME_TEXTS: dict[str, tuple[str, bytes | str]] = {  # the sentences of text.txt: a file's name and contents
+    "a mark of UTF-8": ("text.txt", "\ufeff" + TEXT),
+    "CRLF": ("text.txt", TEXT.replace("\n", "\r\n")),
+    "no last line break": ("text.txt", TEXT[:-1]),
+    "parquet with a dictionary": ("x.parquet", parquet({"sentence": WORDS.dictionary_encode()})),
+    "parquet with large strings": ("x.parquet", parquet({"sentence": WORDS.cast(pyarrow.large_string())})),
+    "semicolons": ("x.csv", table(TEXTS, ";", end="\r\n")),
+    "semicolons after a mark of UTF-8": ("x.csv", "\ufeff" + table(TEXTS, ";")),
+    "tabs": ("x.csv", table(TEXTS, "\t")),
+    "a line that says its separator": ("x.csv", "sep=;\n" + table(TEXTS, ";")),
+    "commas in a .tsv": ("x.tsv", table(TEXTS, ",")),
+    "all quoted in a .tsv": ("x.tsv", table(TEXTS, "\t", csv.QUOTE_ALL)),
+}
+SAME_PAIRS = {
+    "text quoted": table(PAIRS, "\t", csv.QUOTE_NONNUMERIC),
+    "semicolons": table(PAIRS, ";"),
+    "empty cells at the end": table([[*row, "", ""] for row in PAIRS], "\t").replace("score\t\t", "score"),
+}
+LISTS = "".join(f'{{"query": "{a}", "pos": ["{b}", "{a}"], "neg": []}}\n' for a, b, _ in GRADED)
+TRAINED = {  # a file that trains
+    "a category first": ("x.csv", columns(genre=["news", "forum"] * 12, sentence1=MANY, sentence2=MANY[::-1])),
+    "FlagEmbedding's lists": ("x.jsonl", LISTS),
+    "pairs with tabs in a .csv": ("x.csv", table([*PAIRS, *PAIRS[1:]], "\t")),
+}
+UNTRAINED = {  # a file that does not, and what the error names
+    "a category by its order": ("x.csv", columns(left=MANY, register=FEW), "'register' holds 4 different values"),
+    "links by their order": ("x.csv", columns(left=MANY, seen=[f"https://a/{row}" for row in range(24)]), "links"),
+    "nothing but metadata": ("x.csv", columns(genre=FEW, url=FEW), "genre, url"),
+    "a carriage return in a cell": ("x.csv", "sent0,sent1\na\rb,c\n", "line 2"),
+    "semicolons and an open quote": ("x.csv", 'sent0;sent1\n"a;b\n', "line 2"),
+    "a positive that is a number": ("x.jsonl", '{"query": "a", "pos": ["b", 3]}\n', "'pos' holds 3"),
+    "no positives": ("x.jsonl", '{"query": "a", "pos": []}\n', "holds no sentences"),
+}
 
 
 def cases() -> Iterator[Case]:
-    yield from sentences()
-    yield from pairs()
-    yield from places()
-    yield from flipped()
-
-
-def sentences() -> Iterator[Case]:
-    """Refusals are quick, so all commands get them; what is read to the end goes to `encode` and one other."""
-    tables = [("x.txt", TEXTS), ("x.csv", QUOTED), ("x.jsonl", JSON_LINES), ("x.parquet", PARQUETS)]
-    others = itertools.cycle(OF_SENTENCES[1:3])
-    for name, damages in tables:
-        for damage, (data, end) in damages.items():
-            chosen = OF_SENTENCES if end == REFUSED else [OF_SENTENCES[0], next(others)]
-            for place in chosen:
-                if place.option == "analysis.data" and name == "x.txt" and "UTF-16" in damage:
-                    continue
-                yield case(place, name, damage, write(name, data), end)
-    for damage, data in UNCHANGED.items():
-        yield same("text.txt", damage, write("text.txt", data))
-    for damage, data in SAME_PARQUETS.items():
-        yield same("text.txt", f"as parquet with {damage}", write("x.parquet", data), "x.parquet")
-
-
-def same(name: str, damage: str, make: Make, file: str = "") -> Case:
-    """Embeddings equal to those of text.txt."""
-    arguments = [argument.replace("{}", file or name) for argument in OF_SENTENCES[0].arguments]
-    base = tuple(argument.replace("{}", name) for argument in OF_SENTENCES[0].arguments)
-    return Case("data files", "encode", f"{name} {damage}", arguments, INPUTS, make, SAME, output="out.npy", like=base)
-
-
-def pairs() -> Iterator[Case]:
-    for damage, (data, end) in TABLES.items():
-        for place in OF_PAIRS:
-            may_end_otherwise = place.command in ("overlap", "tune")  # which read no scores, or need more pairs
-            yield case(place, "x.tsv", damage, write("x.tsv", data), EITHER if may_end_otherwise else end)
-
-
-def places() -> Iterator[Case]:
-    for place in (*OF_SENTENCES, *OF_PAIRS):
-        name = "x.tsv" if place in OF_PAIRS else "x.txt"
-        for damage, put in PLACES.items():
-            yield case(place, name, f"is {damage}", instead(name, put), REFUSED)
-        data = HEAD + ROWS if place in OF_PAIRS else LINES
-        make = write(name, data)
-        yield case(
-            place,
-            name,
-            "may not be read",
-            lambda folder, make=make, name=name: (make(folder), unreadable(name)(folder)),
-            REFUSED,
-            drop=True,
-        )
-
-
-def flipped() -> Iterator[Case]:
-    """Parquet with a few changed bytes, and cut short."""
-    whole = parquet({"sentence": WORDS, "other": list(range(N))})
-    readers = itertools.cycle(OF_SENTENCES[:3])
-    for seed in range(24):
-        make = write("x.parquet", whole)
-        yield case(
-            next(readers),
-            "x.parquet",
-            f"changed by seed {seed}",
-            lambda folder, make=make, seed=seed: (make(folder), flip("x.parquet", seed)(folder)),
-            EITHER,
-        )
+    yield from of_lines(KIND, of_sentences("x.txt"), "x.txt", LINES, write("x.txt", TEXT))
+    yield from of_lines(KIND, of_pairs("x.tsv")[:3], "x.tsv", LINES | cells("\t"), write("x.tsv", table(PAIRS, "\t")))
+    yield from of_lines(KIND, of_sentences("x.csv"), "x.csv", cells(","), write("x.csv", table(TEXTS, ",")))
+    sentences = write("x.jsonl", "".join(f'{{"sentence": "{text}"}}\n' for text in SENTENCES))
+    yield from of_lines(KIND, of_sentences("x.jsonl"), "x.jsonl", LINES | records("sentence", "\ud800"), sentences)
+    readers, turns = of_sentences("x.parquet"), itertools.cycle(of_sentences("x.parquet"))
+    for damage, data in REFUSED_PARQUETS.items():
+        for each in (next(turns), next(turns)):
+            yield each.case(KIND, f"{each.arguments[1]} {damage}", write("x.parquet", data), names="x.parquet")
+    for damage, data in READ_PARQUETS.items():
+        yield readers[0].case(KIND, f"parquet with {damage}", write("x.parquet", data), EITHER)
+    for seed in range(12):
+        damage = both(WHOLE, flip("x.parquet", seed))
+        yield readers[seed % 3].case(KIND, f"parquet changed by seed {seed}", damage, EITHER)
     for share in (0, 0.01, 0.5, 0.99):
-        make = write("x.parquet", whole)
-        yield case(
-            next(readers),
-            "x.parquet",
-            f"cut to {share}",
-            lambda folder, make=make, share=share: (make(folder), cut("x.parquet", share)(folder)),
-            REFUSED,
-        )
+        yield next(turns).case(KIND, f"parquet cut to {share}", both(WHOLE, cut("x.parquet", share)), names="x.parquet")
+    for each in [*of_sentences("x.txt"), *of_pairs("x.tsv")]:
+        name = "x.tsv" if each.arguments in [other.arguments for other in of_pairs("x.tsv")] else "x.txt"
+        option = next(argument for argument in each.arguments if argument.endswith(name))
+        data = write(name, TEXT if name == "x.txt" else table(PAIRS, "\t"))
+        yield each.case(KIND, f"{option} may not be read", both(data, unreadable(name)), REFUSED, name, drop=True)
+        yield each.case(KIND, f"{option} is missing", instead(name, PLACES["missing"]), names=name)
+    yield from tables()
+
+
+def tables() -> Iterator[Case]:
+    """Tables as spreadsheets, pandas and other projects write them: separators, quotation marks, columns and lists."""
+    like = tuple(of_sentences("text.txt")[0].arguments)
+    for damage, (name, data) in SAME_TEXTS.items():
+        line = of_sentences(name)[0].arguments
+        yield Case(OTHERS, "encode", damage, line, INPUTS, write(name, data), SAME, output="out.npy", like=like)
+    for damage, text in SAME_PAIRS.items():
+        yield of_pairs("pairs.tsv")[0].case(OTHERS, damage, write("pairs.tsv", text), SAME)
+    for damage, (name, text) in TRAINED.items():
+        yield of_sentences(name)[4].case(OTHERS, damage, write(name, text), DONE)
+    for number, (damage, (name, text, names)) in enumerate(UNTRAINED.items()):
+        mine = reader("mine", *MINE, f"--pairs={name}", inputs=[*INPUTS, "train.csv"])
+        chosen = mine if number in (0, 6) else of_sentences(name)[4]
+        yield chosen.case(OTHERS, damage, write(name, text), names=names)

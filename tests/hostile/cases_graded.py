@@ -1,33 +1,31 @@
 """Scores that are none, data without the columns that an objective needs, teachers that do not fit, and sizes."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from hostile.case import DONE, REFUSED, Case
-from hostile.cases_data import DEEP
-from hostile.damages import PLACES, Make, both, cut, instead, write
-from hostile.json_damages import change_json
+from hostile.case import DONE, REFUSED, Case, Reader
+from hostile.damages import Make, both, change, change_tensors, cut, write
+from hostile.line_damages import DEEP, cells, of_lines, records
 from hostile.seeds import TAUGHT_RUN, train_arguments
 from support import write_model
 
 KIND = "scores and teachers"
-INPUTS = ("model", "text.txt", "train.csv", "pairs.tsv")
+INPUTS = ["model", "text.txt", "train.csv", "pairs.tsv"]
 SCORED, JUDGED, TEACHER = "scored.csv", "judged.jsonl", "teacher"
 HEAD = "sentence1,sentence2,score\n"
 ROWS = HEAD + "".join(f"a cat,the dog ran,{score}\n" for score in (0, 0.25, 0.5, 1) * 2)
-ONLY = "objective.info_nce.weight=0"
-COSENT, MSE = (ONLY, "objective.cosent.weight=1"), (ONLY, "objective.cosine_mse.weight=1")
-MARGINS = (ONLY, "objective.margin_mse.weight=1")
-TRAIN = train_arguments("run", data__train="train.csv")
-OF_SCORES = train_arguments("run", data__train=SCORED)
-OF_CANDIDATES = train_arguments("run", data__train=JUDGED)
+TRAIN = Reader("train", train_arguments("run", data__train="train.csv"), INPUTS)
+OF_SCORES = Reader("train", train_arguments("run", data__train=SCORED), INPUTS, leaves=("run", "run/*"))
+OF_CANDIDATES = Reader("train", train_arguments("run", data__train=JUDGED), INPUTS, leaves=("run", "run/*"))
+KEPT = Reader("train", TAUGHT_RUN, [*INPUTS, "kept"])
+OFF = "objective.info_nce.weight=0"
 
 
-def nothing(folder: Path) -> None:
-    """No damage: the fields are wrong."""
+def only(objective: str, more: str = "") -> str:
+    """The fields of a run with one objective."""
+    return f"{OFF} objective.{objective}.weight=1 {more}"
 
 
 def wide(folder: Path) -> None:
@@ -35,209 +33,100 @@ def wide(folder: Path) -> None:
     write_model(folder / TEACHER, "bert", hidden_size=48)
 
 
-def not_finite(folder: Path) -> None:
-    """A teacher whose weights are not finite."""
-    from safetensors.numpy import load_file, save_file
-
-    wide(folder)
-    file = folder / TEACHER / "model.safetensors"
-    tensors = load_file(file)
-    save_file({name: array * np.float32("nan") for name, array in tensors.items()}, file, metadata={"format": "pt"})
-
-
-def kept(change: Callable[[bytes], bytes]) -> Make:
-    """Changes the file of a teacher's embeddings."""
-
-    def make(folder: Path) -> None:
-        (file,) = (folder / "kept").glob("*.npy")
-        file.write_bytes(change(file.read_bytes()))
-
-    return make
-
-
-KEPT: dict[str, Make] = {
-    "empty": kept(lambda data: b""),
-    "cut": kept(lambda data: data[: len(data) // 2]),
-    "without its end": kept(lambda data: data[:-1]),
-    "a byte changed": kept(lambda data: data[:-100] + bytes([data[-100] ^ 1]) + data[-99:]),
-    "another end": kept(lambda data: data[:-1] + b"x"),
-    "text": kept(lambda data: b"a cat\n" * 99),
+WEIGHTS, CONFIG = f"{TEACHER}/model.safetensors", f"{TEACHER}/config.json"
+not_finite = change_tensors(WEIGHTS, lambda found: [array.fill(np.nan) for array in found.values()])
+SCORES: dict[str, tuple[str, str]] = {  # the file, and what the error names
+    "above the largest": (ROWS + "a,b,4.5\n", "data.score_range"),
+    "none at all": (HEAD + "a cat,the dog ran,\n" * 8, SCORED),
+    "all the same": (HEAD + "a cat,the dog ran,0.5\n" * 8, "scores are 0.5"),
 }
-SCORES: dict[str, tuple[str, str, str]] = {  # the file, how it ends, and what the error names
-    "a word": (ROWS + "a,b,good\n", REFUSED, f"{SCORED}: line 10"),
-    "NaN": (ROWS + "a,b,nan\n", REFUSED, f"{SCORED}: line 10"),
-    "infinite": (ROWS + "a,b,inf\n", REFUSED, f"{SCORED}: line 10"),
-    "1e400": (ROWS + "a,b,1e400\n", REFUSED, f"{SCORED}: line 10"),
-    "with a comma": (ROWS + 'a,b,"0,5"\n', REFUSED, f"{SCORED}: line 10"),
-    "with an underscore": (ROWS + "a,b,1_0\n", REFUSED, f"{SCORED}: line 10"),
-    "hex": (ROWS + "a,b,0x1\n", REFUSED, f"{SCORED}: line 10"),
-    "of 5,000 digits": (ROWS + f"a,b,{'9' * 5000}\n", REFUSED, f"{SCORED}: line 10"),
-    "true": (ROWS + "a,b,true\n", REFUSED, f"{SCORED}: line 10"),
-    "above the largest": (ROWS + "a,b,4.5\n", REFUSED, "data.score_range"),
-    "below the smallest": (ROWS + "a,b,-0.5\n", REFUSED, "data.score_range"),
-    "none at all": (HEAD + "a cat,the dog ran,\n" * 8, REFUSED, SCORED),
-    "missing cells": (HEAD + "a cat,the dog ran\n" * 8, REFUSED, SCORED),
-    "a header alone": (HEAD, REFUSED, SCORED),
-    "all the same": (HEAD + "a cat,the dog ran,0.5\n" * 8, REFUSED, "scores are 0.5"),
-    "in a column of another name": (ROWS.replace("score", "label"), REFUSED, "score"),
-    "a column twice": (ROWS.replace("score", "score,score").replace("0.25", "0.25,1"), REFUSED, SCORED),
-    "one column of sentences": ("sentence1,score\n" + "a cat,1\n" * 8, REFUSED, "data.columns.positive"),
-    "next to negatives, which are not read": (HEAD.replace("\n", ",hard_neg\n") + "a,b,1,c\na,b,0,c\n" * 4, DONE, ""),
-    "one pair without": (ROWS + "a,b,\n", DONE, ""),
-}
+SCORES_READ = {"next to negatives": HEAD.replace("\n", ",hard_neg\n") + "a,b,1,c\na,b,0,c\n" * 4}
+SCORES_READ |= {"one pair without": ROWS + "a,b,\n"}
 FLAG = {"query": "a cat", "pos": ["the dog ran"], "neg": ["a", "b"], "pos_scores": [1], "neg_scores": [0.5, 0.25]}
-CANDIDATES: dict[str, tuple[Any, str]] = {  # the last of the rows, and what the error names
-    "too few": (FLAG | {"neg_scores": [1]}, "neg_scores"),
-    "too many": (FLAG | {"pos_scores": [1, 1]}, "pos_scores"),
-    "NaN": (FLAG | {"neg_scores": [1, float("nan")]}, "neg_scores"),
-    "null": (FLAG | {"pos_scores": None}, "pos_scores"),
-    "words": (FLAG | {"neg_scores": ["high", "low"]}, "neg_scores"),
-    "an object": (FLAG | {"neg_scores": {"a": 1, "b": 2}}, "neg_scores"),
-    "nested": (FLAG | {"neg_scores": [[1], [2]]}, "neg_scores"),
-    "left out": ({name: value for name, value in FLAG.items() if name != "neg_scores"}, "neg_scores"),
-    "of no negatives": (FLAG | {"neg": [], "neg_scores": []}, "in every row"),
-}
-FIELDS: dict[str, tuple[tuple[str, ...], str]] = {  # of a run on train.csv: fields, and what the error names
-    "CoSENT of pairs without scores": (COSENT, "objective.cosent"),
-    "AnglE of pairs without scores": ((ONLY, "objective.angle.weight=1"), "objective.angle"),
-    "a cosine's error of pairs without scores": (MSE, "objective.cosine_mse"),
-    "scores of sentences alone": ((*COSENT, "data.train=text.txt"), "objective.cosent"),
-    "scores next to in-batch negatives": (("objective.cosent.weight=1",), "objective.info_nce"),
-    "scores and labels": ((*COSENT, "objective.softmax_nli.weight=1"), "objective"),
-    "a temperature of zero": ((*COSENT, "objective.cosent.temperature=0"), "objective.cosent.temperature"),
-    "a range of one number": ((*COSENT, "data.score_range=5"), "data.score_range"),
-    "a range that falls": ((*COSENT, "data.score_range=5,0"), "data.score_range"),
-    "a range of words": ((*COSENT, "data.score_range=low,high"), "data.score_range"),
-    "a column of scores that is not there": ((*COSENT, "data.columns.score=none"), "none"),
-    "no teacher": ((ONLY, "objective.gist.weight=1"), "teacher.model"),
-    "no teacher for a ranking": ((ONLY, "objective.ranking_distillation.weight=1"), "teacher.model"),
-    "no soft negatives": (("objective.bidirectional_margin.weight=1", "data.train=text.txt"), "soft negatives"),
-    "a margin's bounds in the wrong order": (
-        ("objective.bidirectional_margin.weight=1", "objective.bidirectional_margin.upper=0.05"),
-        "objective.bidirectional_margin.lower",
-    ),
-    "labels that are not there": ((ONLY, "objective.softmax_nli.weight=1"), "objective.softmax_nli"),
-    "sizes of no number": (("matryoshka.dimensions=16,many",), "matryoshka.dimensions"),
-    "a size of zero": (("matryoshka.dimensions=16,0",), "matryoshka.dimensions"),
-    "a size twice": (("matryoshka.dimensions=16,16",), "matryoshka.dimensions"),
-    "a size beyond the embedding's": (("matryoshka.dimensions=64,16", "model.mlp=none"), "matryoshka.dimensions"),
-    "a weight for one of two sizes": (("matryoshka.dimensions=32,16", "matryoshka.weights=1"), "matryoshka.weights"),
-    "weights without sizes": (("matryoshka.weights=1,1",), "matryoshka"),
-    "weights below zero": (("matryoshka.dimensions=32,16", "matryoshka.weights=1,-1"), "matryoshka.weights"),
-    "weights of zero": (("matryoshka.dimensions=32,16", "matryoshka.weights=0,0"), "matryoshka.weights"),
-    "weights that are NaN": (("matryoshka.dimensions=32,16", "matryoshka.weights=1,nan"), "matryoshka.weights"),
-    "sizes of labelled pairs": (
-        (ONLY, "objective.softmax_nli.weight=1", "matryoshka.dimensions=16"),
-        "matryoshka.dimensions",
-    ),
+FIELDS: dict[str, tuple[str, str]] = {  # of a run on train.csv: fields, and what the error names
+    "CoSENT of pairs without scores": (only("cosent"), "objective.cosent"),
+    "scores next to in-batch negatives": ("objective.cosent.weight=1", "objective.info_nce"),
+    "a range that falls": (only("cosent", "data.score_range=5,0"), "data.score_range"),
+    "a column of scores that is not there": (only("cosent", "data.columns.score=none"), "none"),
+    "no teacher": (only("gist"), "teacher.model"),
+    "no soft negatives": ("objective.bidirectional_margin.weight=1 data.train=text.txt", "soft negatives"),
+    "sizes of no number": ("matryoshka.dimensions=16,many", "matryoshka.dimensions"),
+    "a size beyond the embedding's": ("matryoshka.dimensions=64,16 model.mlp=none", "matryoshka.dimensions"),
+    "weights that are NaN": ("matryoshka.dimensions=32,16 matryoshka.weights=1,nan", "matryoshka.weights"),
 }
 UNUSED = {  # fields that have no effect, which the run says
     "a range without scores": "data.score_range=0,5",
     "a teacher that nothing needs": "teacher.model=none-such",
     "a folder without a teacher": "teacher.kept=kept",
 }
-TAUGHT: dict[str, tuple[Make, tuple[str, ...], str]] = {  # the damage, fields, and what the error names
-    "of another size": (wide, ("objective.embedding_mse.weight=1", "model.mlp=none"), "48 elements"),
-    "missing": (nothing, ("objective.gist.weight=1",), "config.teacher.model"),
-    "that is empty": (instead(TEACHER, Path.mkdir), ("objective.gist.weight=1",), "config.teacher.model"),
-    "that is text": (write(TEACHER, "a cat\n"), ("objective.gist.weight=1",), "config.teacher.model"),
-    "with NaN": (not_finite, ("objective.gist.weight=1",), "config.teacher.model"),
-    "with weights cut": (
-        both(wide, cut(f"{TEACHER}/model.safetensors", 0.5)),
-        ("objective.gist.weight=1",),
-        "config.teacher.model",
-    ),
-    "of another kind": (
-        both(wide, change_json(f"{TEACHER}/config.json", lambda value: value.update(model_type="t5"))),
-        ("objective.gist.weight=1",),
-        "config.teacher.model",
-    ),
-    "with a config nested deeply": (
-        both(wide, write(f"{TEACHER}/config.json", DEEP)),
-        ("objective.gist.weight=1",),
-        "config.teacher.model",
-    ),
+TAUGHT: dict[str, tuple[Make | None, str, str]] = {  # the damage, the objective and fields, and what the error names
+    "missing": (None, "gist", "config.teacher.model"),
+    "that is text": (write(TEACHER, "a cat\n"), "gist", "config.teacher.model"),
+    "with NaN": (both(wide, not_finite), "gist", "config.teacher.model"),
+    "with a config nested deeply": (both(wide, write(CONFIG, DEEP)), "gist", "config.teacher.model"),
     "of pairs for MarginMSE": (
         both(wide, write("train.csv", "sent0,sent1\n" + "a cat,the dog ran\n" * 12)),
-        ("objective.margin_mse.weight=1",),
+        "margin_mse",
         "hard negatives",
-    ),
-    "of a row without a negative": (
-        both(wide, write("train.csv", "sent0,sent1,neg_1,neg_2\na,b,c,d\n" + "a cat,the dog ran,,\n" * 12)),
-        ("objective.distill_kl.weight=1",),
-        "in every row",
-    ),
-    "with another similarity": (
-        wide,
-        ("objective.margin_mse.weight=1", "objective.margin_mse.similarity=manhattan"),
-        "objective.margin_mse.similarity",
-    ),
-    "with a temperature of zero": (
-        wide,
-        ("objective.distill_kl.weight=1", "objective.distill_kl.temperature=0"),
-        "objective.distill_kl.temperature",
-    ),
-    "of several files": (
-        wide,
-        ("objective.gist.weight=1", "data.train=train.csv,text.txt", "data.mixed=True"),
-        "config.data.mixed",
-    ),
-    "with a margin below zero": (
-        wide,
-        ("objective.gist.weight=1", "objective.gist.margin=-0.1"),
-        "objective.gist.margin",
-    ),
-    "with a margin of another kind": (
-        wide,
-        ("objective.gist.weight=1", "objective.gist.margin_kind=half"),
-        "objective.gist.margin_kind",
-    ),
-    "whose second is missing": (
-        wide,
-        ("objective.ranking_distillation.weight=1", "teacher.second=none-such"),
-        "config.teacher.second",
     ),
     "whose second is text": (
         both(wide, write("second", "a cat\n")),
-        ("objective.gist.weight=1", "teacher.second=second"),
+        "gist teacher.second=second",
         "config.teacher.second",
     ),
-    "whose second has no share": (
-        wide,
-        ("objective.ranking_distillation.weight=1", f"teacher.second={TEACHER}", "teacher.share=1"),
-        "config.teacher.share",
-    ),
-    "and a second one, whose elements have no mean": (
-        wide,
-        ("objective.embedding_mse.weight=1", "model.mlp=none", f"teacher.second={TEACHER}"),
-        "config.teacher.second",
-    ),
-    "kept in a file": (wide, ("objective.gist.weight=1", "teacher.kept=text.txt"), "config.teacher.kept"),
-    "kept in a file's folder": (wide, ("objective.gist.weight=1", "teacher.kept=text.txt/x"), "config.teacher.kept"),
-    "kept in a bucket": (wide, ("objective.gist.weight=1", "teacher.kept=gs://b/x"), "config.teacher.kept"),
+}
+FITTING: dict[str, tuple[str, str]] = {  # with a teacher that can be read: the objective and fields, and what is named
+    "of another size": ("embedding_mse model.mlp=none", "48 elements"),
+    "with a margin below zero": ("gist objective.gist.margin=-0.1", "objective.gist.margin"),
+    "kept in a file": ("gist teacher.kept=text.txt", "config.teacher.kept"),
+}
+
+
+def kept(make: Make) -> Make:
+    """Damages the file of a teacher's embeddings, whose name is its own."""
+
+    def damage(folder: Path) -> None:
+        (file,) = (folder / "kept").glob("*.npy")
+        file.rename(folder / "kept" / "file")
+        make(folder)
+        (folder / "kept" / "file").rename(file)
+
+    return damage
+
+
+FILE = "kept/file"
+OF_KEPT: dict[str, Make] = {
+    "empty": write(FILE, b""),
+    "cut": cut(FILE, 0.5),
+    "a byte changed": change(FILE, lambda data: data[:-100] + bytes([data[-100] ^ 1]) + data[-99:]),
+    "text": write(FILE, b"a cat\n" * 99),
 }
 
 
 def cases() -> Iterator[Case]:
-    def case(damage: str, arguments: list[str], fields: tuple[str, ...], make: Make, end: str, names: str) -> Case:
-        given = [*arguments, *(f"--config.{field}" for field in fields)]
-        return Case(KIND, "train", damage, given, INPUTS, make, end, names)
+    def case(reader: Reader, damage: str, fields: str, make: Make | None, end: str, names: str) -> Case:
+        return reader.case(KIND, damage, make, end, names, *(f"--config.{field}" for field in fields.split()))
 
-    for damage, (content, end, names) in SCORES.items():
-        fields = MSE if "est" in damage else COSENT
-        yield case(f"scores: {damage}", OF_SCORES, fields, write(SCORED, content), end, names)
-    for damage, (row, names) in CANDIDATES.items():
-        content = "".join(json.dumps(each) + "\n" for each in [*[FLAG] * 8, row])
-        yield case(f"scores of candidates: {damage}", OF_CANDIDATES, MARGINS, write(JUDGED, content), REFUSED, names)
-    for damage, put in PLACES.items():
-        yield case(f"scores: {damage}", OF_SCORES, COSENT, instead(SCORED, put), REFUSED, SCORED)
+    fields = [f"--config.{field}" for field in only("cosent").split()]
+    scored = OF_SCORES._replace(arguments=[*OF_SCORES.arguments, *fields])
+    yield from of_lines(KIND, [scored], SCORED, cells(","), write(SCORED, ROWS))
+    fields = [f"--config.{field}" for field in only("margin_mse").split()]
+    judged = OF_CANDIDATES._replace(arguments=[*OF_CANDIDATES.arguments, *fields])
+    rows = write(JUDGED, (json.dumps(FLAG) + "\n") * 9)
+    yield from of_lines(KIND, [judged], JUDGED, records("pos_scores", "neg_scores", "neg"), rows)
+    for damage, (content, names) in SCORES.items():
+        yield case(OF_SCORES, f"scores: {damage}", only("cosent"), write(SCORED, content), REFUSED, names)
+    for damage, content in SCORES_READ.items():
+        yield case(OF_SCORES, f"scores: {damage}", only("cosent"), write(SCORED, content), DONE, "")
     for damage, (fields, names) in FIELDS.items():
-        yield case(damage, TRAIN, fields, nothing, REFUSED, names)
+        yield case(TRAIN, damage, fields, None, REFUSED, names)
     for damage, field in UNUSED.items():
-        yield case(damage, TRAIN, (field,), nothing, DONE, "")
-    for damage, (make, fields, names) in TAUGHT.items():
-        yield case(f"a teacher {damage}", TRAIN, (ONLY, f"teacher.model={TEACHER}", *fields), make, REFUSED, names)
-    inputs = (*INPUTS, "kept")
-    yield Case(KIND, "train", "embeddings that were kept", TAUGHT_RUN, inputs, end=DONE)
-    for damage, make in KEPT.items():
-        yield Case(KIND, "train", f"embeddings that were kept: {damage}", TAUGHT_RUN, inputs, make, names="kept/")
+        yield case(TRAIN, damage, field, None, DONE, "")
+    fitting = {damage: (wide, fields, names) for damage, (fields, names) in FITTING.items()}
+    for damage, (make, fields, names) in (TAUGHT | fitting).items():
+        objective, _, more = fields.partition(" ")
+        fields = only(objective, f"teacher.model={TEACHER} {more}")
+        yield case(TRAIN, f"a teacher {damage}", fields, make, REFUSED, names)
+    yield KEPT.case(KIND, "embeddings that were kept", None, DONE)
+    for damage, make in OF_KEPT.items():
+        yield KEPT.case(KIND, f"embeddings that were kept: {damage}", kept(make), names="kept/")

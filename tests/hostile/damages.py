@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from support import earlier
+import numpy as np
 
 Make = Callable[[Path], object]
 
@@ -17,26 +17,26 @@ def write(name: str, data: bytes | str) -> Make:
     return lambda folder: (folder / name).write_bytes(content)
 
 
+def change(name: str, changed: Callable[[bytes], bytes]) -> Make:
+    """Changes the bytes of a file."""
+    return lambda folder: (folder / name).write_bytes(changed((folder / name).read_bytes()))
+
+
 def flip(name: str, seed: int, count: int = 3) -> Make:
     """Changes a few bytes of a file, by a seed."""
 
-    def make(folder: Path) -> None:
-        data, draw = bytearray((folder / name).read_bytes()), random.Random(seed)
+    def changed(whole: bytes) -> bytes:
+        data, draw = bytearray(whole), random.Random(seed)
         for _ in range(count):
             data[draw.randrange(len(data))] ^= draw.randrange(1, 256)
-        (folder / name).write_bytes(data)
+        return bytes(data)
 
-    return make
+    return change(name, changed)
 
 
 def cut(name: str, share: float) -> Make:
     """Keeps the first part of a file."""
-
-    def make(folder: Path) -> None:
-        data = (folder / name).read_bytes()
-        (folder / name).write_bytes(data[: int(len(data) * share)])
-
-    return make
+    return change(name, lambda data: data[: int(len(data) * share)])
 
 
 def remove(name: str) -> Make:
@@ -49,6 +49,30 @@ def remove(name: str) -> Make:
     return make
 
 
+def change_tensors(name: str, change: Callable[[dict[str, np.ndarray]], object]) -> Make:
+    """Writes the tensors of a safetensors file again, after a change."""
+
+    def make(folder: Path) -> None:
+        from safetensors.numpy import load_file, save_file
+
+        found = load_file(folder / name)
+        change(found)
+        save_file(found, folder / name, metadata={"format": "pt"})
+
+    return make
+
+
+def swap(one: str, other: str) -> Make:
+    """Two files change their names."""
+
+    def make(folder: Path) -> None:
+        (folder / one).rename(folder / "kept")
+        (folder / other).rename(folder / one)
+        (folder / "kept").rename(folder / other)
+
+    return make
+
+
 def both(*makes: Make) -> Make:
     """One after the other."""
 
@@ -57,16 +81,6 @@ def both(*makes: Make) -> Make:
             one(folder)
 
     return make
-
-
-def as_earlier(name: str) -> Make:
-    """What is not data in a folder gets its names of earlier versions, without a dot."""
-    return lambda folder: earlier.as_earlier(folder / name)
-
-
-def copy(name: str) -> Make:
-    """A file is there under its name of earlier versions, without a dot, too."""
-    return lambda folder: shutil.copy2(folder / name, (folder / name).with_name(Path(name).name[1:]))
 
 
 def instead(name: str, put: Callable[[Path], object]) -> Make:

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from hostile.damages import change
+
 Change = Callable[[bytes], bytes]
 
 WHOLE: dict[str, Change] = {  # of the file as bytes; none of these is the file that it was
@@ -37,7 +39,7 @@ HARMLESS: dict[str, Change] = {  # a reader may refuse it, or read the same
     "a surrogate as a key": lambda data: b'{"\\ud800": 1, ' + data.lstrip()[1:],
     "NaN in another key": lambda data: b'{"other": NaN, ' + data.lstrip()[1:],
 }
-VALUES: dict[str, Any] = {  # in place of a field's value; an object's own types are left out by `wrong_values`
+VALUES: dict[str, Any] = {  # in place of a field's value
     "null": None,
     "a string": "text",
     "an empty string": "",
@@ -58,47 +60,46 @@ VALUES: dict[str, Any] = {  # in place of a field's value; an object's own types
 }
 
 
-def change_bytes(name: str, change: Change) -> Callable[[Path], object]:
-    """Changes the file `name` of a case's folder."""
-
-    def make(folder: Path) -> None:
-        path = folder / name
-        path.write_bytes(change(path.read_bytes()))
-
-    return make
+def change_json(name: str, changed: Callable[[Any], Any]) -> Callable[[Path], object]:
+    """Puts another value into the file `name`."""
+    return change(name, lambda data: json.dumps(changed(json.loads(data))).encode())
 
 
-def change_json(name: str, change: Callable[[Any], Any]) -> Callable[[Path], object]:
-    """Changes the value in the file `name`; `change` may change it in place and return None."""
+def edit_json(name: str, *edits: Callable[[Any], object]) -> Callable[[Path], object]:
+    """Changes the value in the file `name` in place."""
 
-    def make(folder: Path) -> None:
-        path = folder / name
-        value = json.loads(path.read_text())
-        changed = change(value)
-        path.write_text(json.dumps(value if changed is None else changed))
+    def edited(value: Any) -> Any:
+        for edit in edits:
+            edit(value)
+        return value
 
-    return make
+    return change_json(name, edited)
+
+
+def update_json(name: str, **fields: Any) -> Callable[[Path], object]:
+    """Sets fields of the object in the file `name`."""
+    return edit_json(name, lambda value: value.update(fields))
 
 
 def set_field(name: str, field: str, value: Any) -> Callable[[Path], object]:
     """Sets a field in the file `name`: `a/b` is the field b of the object a, `0/a` of the first item of a list."""
 
-    def change(whole: Any) -> None:
+    def edit(whole: Any) -> None:
         place, last = _find(whole, field)
         place[last] = value
 
-    return change_json(name, change)
+    return edit_json(name, edit)
 
 
 def drop_field(name: str, field: str) -> Callable[[Path], object]:
     """Removes a field."""
 
-    def change(whole: Any) -> None:
+    def edit(whole: Any) -> None:
         place, last = _find(whole, field)
         if isinstance(place, list) or last in place:
             del place[last]
 
-    return change_json(name, change)
+    return edit_json(name, edit)
 
 
 def _find(whole: Any, field: str) -> tuple[Any, Any]:

@@ -1,10 +1,10 @@
 """The undamaged inputs of the cases: tiny models, data, a run's folder, an export, an index, an unfinished encoding."""
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from hostile.case import Seeds
@@ -92,14 +92,11 @@ def write_small_adapter() -> None:
     model, folder = load("model"), Path("adapter")
     own = Lora(2, 4.0, sites(model.config, (), ""))
     encoder = dataclasses.replace(model.config, partial=Partial(lora=own))
-    draw = np.random.default_rng(0)
-    params = {
-        name: draw.normal(0, 0.1, shape).astype(np.float32)
-        for (_, site), names in lora.names(encoder).items()
-        for name, shape in zip(
-            names, ((lora.features(encoder, site)[0], 2), (2, lora.features(encoder, site)[1])), strict=True
-        )
-    }
+    draw, params = np.random.default_rng(0), {}
+    for (_, site), (down, up) in lora.names(encoder).items():
+        inner, outer = lora.features(encoder, site)
+        for name, shape in ((down, (inner, 2)), (up, (2, outer))):
+            params[name] = draw.normal(0, 0.1, shape).astype(np.float32)
     folder.mkdir()
     write_adapter(params, encoder, folder, base="model", sha=base_fingerprint(model.params), dropout=0.0)
 
@@ -114,24 +111,11 @@ SIMPLE: dict[str, Callable[[Path], object]] = {  # by the name in a case's folde
     "train.csv": write_triplets,
     "beir": write_beir,
 }
-RUN = train_arguments(
-    "workdir",
-    data__train="train.csv",
-    model__mlp="always",
-    eval__every=1,
-    checkpoint__keep_every=1,
-    analysis__every=1,
-    analysis__sentences=10,
-    analysis__data="train.csv",
-)
-TAUGHT_RUN = train_arguments(
-    "run",
-    data__train="train.csv",
-    objective__info_nce__weight=0,
-    objective__gist__weight=1,
-    teacher__model="model",
-    teacher__kept="kept",
-)
+EACH_STEP = dict.fromkeys(("eval__every", "checkpoint__keep_every", "analysis__every"), 1)
+ANALYSIS = {"analysis__data": "train.csv", "analysis__sentences": 10}
+RUN = train_arguments("workdir", data__train="train.csv", model__mlp="always", **ANALYSIS, **EACH_STEP)
+GIST = {"objective__info_nce__weight": 0, "objective__gist__weight": 1, "teacher__model": "model"}
+TAUGHT_RUN = train_arguments("run", data__train="train.csv", teacher__kept="kept", **GIST)
 PREPARE = ["--data=text.txt", "--model=model", "--max-length=16", "--output=corpus", "--shard-rows=6"]
 ENCODE = ["--model=model", "--data=text.txt", "--output=embeddings/emb.parquet"]
 MINE = ["--model=model", "--pairs=train.csv", "--corpus=text.txt", "--output=mined.jsonl"]
@@ -140,11 +124,7 @@ BLOCKS = ["--model=model", "--data=text.txt", "--output=blocks/", "--block-rows=
 # Made by commands from the above: the inputs, the command line, and what it writes.
 MADE: dict[str, tuple[list[str], str, list[str]]] = {
     "adapter": (["model"], "hostile.seeds:write_small_adapter", []),
-    "workdir": (
-        ["model", "train.csv", "pairs.tsv"],
-        "train",
-        RUN,
-    ),
+    "workdir": (["model", "train.csv", "pairs.tsv"], "train", RUN),
     "exported": (["workdir"], "export", ["--workdir=workdir", "--output=exported"]),
     "foreign": (["exported"], "hostile.seeds:write_sentence_transformer", []),
     "index": (["model", "text.txt"], "search", ["--model=model", "--data=text.txt", "--index=index", "--query=a"]),
@@ -158,7 +138,7 @@ MADE: dict[str, tuple[list[str], str, list[str]]] = {
     "state": (
         ["model", "text.txt"],
         "hostile.seeds:encode_half",
-        ["--model=model", "--data=text.txt", "--output=state/out.npy", "--save-every=4"],
+        [*ENCODE[:2], "--output=state/out.npy", "--save-every=4"],
     ),
 }
 
@@ -170,8 +150,6 @@ def write_sentence_transformer() -> None:
 
 def encode_into_folder() -> None:
     """`encode`, into a folder that does not exist yet."""
-    import os
-
     from simcse_jax.commands import encode
 
     os.mkdir("embeddings")
@@ -179,39 +157,34 @@ def encode_into_folder() -> None:
 
 
 def encode_half() -> None:
-    """`encode`, stopped after the first part as if by a kill."""
-    import os
-
+    """`encode`, stopped after the first part."""
     from simcse_jax.bulk.resumable import PartialEmbeddings
     from simcse_jax.commands import encode
 
-    append = PartialEmbeddings.append
-
-    def append_and_end(self: PartialEmbeddings, embeddings: np.ndarray, cut: int) -> None:
-        append(self, embeddings, cut)
-        os._exit(0)
-
-    PartialEmbeddings.append = append_and_end  # type: ignore[method-assign]
     os.mkdir("state")
+    end_after_a_part(PartialEmbeddings)
     encode.main()
 
 
 def mine_half() -> None:
-    """`mine`, stopped after the first block as if by a kill."""
-    import os
-
+    """`mine`, stopped after the first block."""
     from simcse_jax.bulk.resumable import PartialPairs
     from simcse_jax.commands import mine
 
-    append = PartialPairs.append
+    os.mkdir("mined")
+    end_after_a_part(PartialPairs)
+    mine.main()
 
-    def append_and_end(self: PartialPairs, *block: Any) -> None:
-        append(self, *block)
+
+def end_after_a_part(kind: type) -> None:
+    """The process ends as if by a kill."""
+    append = kind.append
+
+    def append_and_end(self: object, *part: object) -> None:
+        append(self, *part)
         os._exit(0)
 
-    PartialPairs.append = append_and_end  # type: ignore[method-assign]
-    os.mkdir("mined")
-    mine.main()
+    kind.append = append_and_end
 
 
 def make_seed(name: str, folder: Path, seeds: Seeds, zygote: Zygote) -> None:

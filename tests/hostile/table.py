@@ -1,60 +1,50 @@
-"""The whole table of cases, its counts, and the sample of it that `make test` runs."""
+"""The whole table of cases, its counts, the draw of it that is run, and the sample that `make test` runs."""
 
+import functools
 import hashlib
+import importlib
+import os
+import random
+import subprocess
 from collections import Counter
 
-from hostile import (
-    cases_adapters,
-    cases_blocks,
-    cases_building,
-    cases_config,
-    cases_corpora,
-    cases_data,
-    cases_folders,
-    cases_graded,
-    cases_json,
-    cases_lance,
-    cases_macos,
-    cases_mining,
-    cases_options,
-    cases_outputs,
-    cases_retrieval,
-    cases_sources,
-    cases_tables,
-    cases_tokenizer,
-    cases_weights,
-    cases_words,
-)
 from hostile.case import REFUSED, Case
+from hostile.seeds import SIMPLE
+from support import ROOT
 
 FILES = (
-    cases_json,
-    cases_weights,
-    cases_tokenizer,
-    cases_folders,
-    cases_data,
-    cases_config,
-    cases_options,
-    cases_outputs,
-    cases_building,
-    cases_words,
-    cases_corpora,
-    cases_adapters,
-    cases_lance,
-    cases_macos,
-    cases_retrieval,
-    cases_sources,
-    cases_blocks,
-    cases_mining,
-    cases_graded,
-    cases_tables,
+    "json weights tokenizer folders data config options outputs words prepared adapters lance macos retrieval sources"
 )
-PER_KIND = 3  # of the sample
+FILES += " mining graded"
+DRAWN, LEAST = 600, 5  # cases of a draw; of each kind
 
 
+@functools.cache
 def all_cases() -> list[Case]:
     """Every case, in the same order in every process."""
-    return [case for file in FILES for case in file.cases()]
+    return [case for name in FILES.split() for case in importlib.import_module(f"hostile.cases_{name}").cases()]
+
+
+@functools.cache
+def seed() -> str:
+    """Of all that is drawn: SEED in the environment, or this commit."""
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+    return os.environ.get("SEED") or commit or "0"
+
+
+def chosen() -> list[Case]:
+    """What is run: a draw, or with HOSTILE=all in the environment every case."""
+    return all_cases() if os.environ.get("HOSTILE") == "all" else draw(all_cases(), seed())
+
+
+def draw(cases: list[Case], seed: str, count: int = DRAWN) -> list[Case]:
+    """A few cases of each kind, and others at random up to `count`."""
+    at_random, names = random.Random(seed), set[str]()
+    for kind in counts(cases):
+        of_kind = [case.name for case in cases if case.kind == kind]
+        names |= set(at_random.sample(of_kind, min(LEAST, len(of_kind))))
+    names |= set(at_random.sample([case.name for case in cases if case.name not in names], count - len(names)))
+    return [case for case in cases if case.name in names]
 
 
 def counts(cases: list[Case]) -> dict[str, int]:
@@ -69,16 +59,11 @@ def counts_table(cases: list[Case]) -> str:
 
 
 def sample(cases: list[Case]) -> list[Case]:
-    """A few refusals of each kind, each of another command: they end before anything is computed.
+    """A refusal of each kind that has one, if possible of inputs that need no command: it ends before any work."""
 
-    The choice depends on the names of the cases alone.
-    """
-    found: dict[str, list[Case]] = {}
-    refused = {case.kind for case in cases if case.end == REFUSED}
-    for case in sorted(cases, key=lambda case: hashlib.sha256(case.name.encode("utf-8", "replace")).hexdigest()):
-        chosen = found.setdefault(case.kind, [])
-        if case.end != REFUSED and case.kind in refused:  # other kinds have no case that must be refused
-            continue
-        if len(chosen) < PER_KIND and case.command not in {other.command for other in chosen}:
-            chosen.append(case)
-    return [case for chosen in found.values() for case in chosen]
+    def order(case: Case) -> tuple[bool, str]:
+        name = case.name.encode("utf-8", "replace")
+        return not SIMPLE.keys() >= set(case.inputs), hashlib.sha256(name).hexdigest()
+
+    refused = sorted((case for case in cases if case.end == REFUSED), key=order, reverse=True)
+    return list({case.kind: case for case in refused}.values())  # the first of each kind

@@ -40,7 +40,7 @@ def problem(case: Case, done: Done, folder: Path, before: dict[str, str], refere
       before: its listing before the command.
       reference: the output of undamaged inputs, for the ends that need it.
     """
-    codes = case.codes or CODES[case.end]
+    codes = CODES[case.end]
     if done.code == HUNG:
         return f"no answer within {done.seconds:.0f} s"
     if isinstance(done.code, int) and done.code < 0:
@@ -48,9 +48,7 @@ def problem(case: Case, done: Done, folder: Path, before: dict[str, str], refere
     if trace := next((trace for trace in TRACES if trace in done.err + done.out), None):
         return f"{trace}: {last_line(done.err)}"
     if done.code not in codes:
-        return (
-            f"exit code {done.code}, not {' or '.join(map(str, codes))}: {last_line(done.err) or last_line(done.out)}"
-        )
+        return f"exit code {done.code}, not one of {codes}: {last_line(done.err) or last_line(done.out)}"
     after = listing(folder)
     if ran := next((path for path in after if path.endswith("pwned") and path not in before), None):
         return f"ran code from a file, which made {ran}"

@@ -24,12 +24,7 @@ HUNG = "hung"  # in place of an exit code
 LATER = (
     *("transformers.models.auto.tokenization_auto", "transformers.models.bert.configuration_bert"),
     *("transformers.tokenization_utils_tokenizers", "transformers.integrations.mistral", "tokenizers.trainers"),
-    *(
-        "safetensors.numpy",
-        "scipy.stats",
-        "jaxlib.mlir.dialects.mhlo",
-        "jaxlib.mlir.dialects.builtin",
-    ),
+    *("safetensors.numpy", "scipy.stats", "jaxlib.mlir.dialects.mhlo", "jaxlib.mlir.dialects.builtin"),
     *("matplotlib.pyplot", "matplotlib.backends.backend_agg", "matplotlib.backends.backend_svg", "PIL.GifImagePlugin"),
     *("pandas", "pyarrow.parquet", "pyarrow.dataset", "lance_namespace", "multiprocessing.synchronize"),
 )
@@ -52,11 +47,8 @@ class Zygote:
         environment = {**environment, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
         self._process = subprocess.Popen(
             [sys.executable, __file__, *(["--import"] if imports else [])],
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
+            **{"env": environment, "stdin": subprocess.PIPE, "stdout": subprocess.PIPE},
+            **{"text": True, "start_new_session": True},
         )
 
     def __enter__(self) -> "Zygote":
@@ -72,8 +64,7 @@ class Zygote:
           command: a module of the package with `main`, or MODULE:FUNCTION of any other.
           arguments: of the command line.
           folder: the current folder of the command.
-          options: `stdin`, a text; `stdout`, the path of a file or device, empty
-            for a closed one; `encoding` of standard output;
+          options: `stdin`, a text; `stdout`, the path of a file or device, empty for a closed one; its `encoding`;
             `drop`, whether root gives up its right to read and write any file; `seconds` until it is killed.
         """
         own = folder.with_name(folder.name + ".own")
@@ -121,11 +112,8 @@ def _protect_devices() -> None:
         return
     libc = ctypes.CDLL(None, use_errno=True)
     new_namespace, recursive, private, bind, remount, read_only = 0x20000, 0x4000, 0x40000, 0x1000, 0x20, 0x1
-    steps = [
-        (b"none", b"/", recursive | private),
-        (b"/dev", b"/dev", bind | recursive),
-        (b"none", b"/dev", remount | bind | read_only),
-    ]
+    steps = [(b"none", b"/", recursive | private), (b"/dev", b"/dev", bind | recursive)]
+    steps += [(b"none", b"/dev", remount | bind | read_only)]
     if libc.unshare(new_namespace) or any(
         libc.mount(source, target, None, flags, None) for source, target, flags in steps
     ):
@@ -226,10 +214,9 @@ def _run(command: str) -> int:
 
     from simcse_jax.commands.command_line import module_of, run_command
 
-    if command == "demo":  # which would serve until it is interrupted
-        importlib.import_module("simcse_jax.commands.demo").serve = lambda *args, **kwargs: None
-    if command == "serve":
-        importlib.import_module("simcse_jax.serving.server").serve = lambda *args, **kwargs: None
+    # Which would serve until they are interrupted.
+    if server := {"demo": "simcse_jax.commands.demo", "serve": "simcse_jax.serving.server"}.get(command):
+        importlib.import_module(server).serve = lambda *args, **kwargs: None
     code = 1
     try:
         if command == "__main__":

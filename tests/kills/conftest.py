@@ -15,7 +15,6 @@ from support.sweeps import sweep_text
 from support.warm import Warm
 
 VARIANTS = 'Variant("a", {}, {}), Variant("b", {"train.learning_rate": 3e-4})'
-HEAD = "--config.model.mlp=always"
 
 
 class Job(NamedTuple):
@@ -50,10 +49,6 @@ def index_of(folder: Path) -> tuple | None:
     return about["model"]["sha256"], sentences, np.load(folder / about["embeddings"]).tobytes()
 
 
-def metrics_of(workdir: Path) -> list[dict]:
-    return without_speed(lines(workdir))
-
-
 @pytest.fixture(scope="module")
 def jobs(warm, tiny_bert, corpus, trained, exported, tmp_path_factory) -> dict[str, Job]:
     """By name."""
@@ -66,40 +61,38 @@ def jobs(warm, tiny_bert, corpus, trained, exported, tmp_path_factory) -> dict[s
     def nothing(folder):
         pass
 
-    def run_of(workdir):
-        done = warm.run(["digest", workdir], workdir)
+    def succeed(args, folder):
+        done = warm.run(args, folder)
         assert done.code == 0, done.err
-        models = files_of(workdir / "model")
+        return done.out
+
+    def run_of(workdir):
         about = [(workdir / name).read_text() for name in ("run.json", "result.json")]
-        return done.out, models, about, metrics_of(workdir)
+        return succeed(["digest", workdir], workdir), files_of(workdir / "model"), about, without_speed(lines(workdir))
 
     def train(folder):
-        return [
-            "train",
-            *train_args(tiny_bert, corpus["csv"], corpus["dev"], folder / "run", "--config.model.mlp=always"),
-        ]
+        more = train_args(tiny_bert, corpus["csv"], corpus["dev"], folder / "run", "--config.model.mlp=always")
+        return ["train", *more]
 
     def encode(kind):
-        def args(folder):
-            output = folder / f"emb{kind}"
-            return ["encode", "--model", tiny_bert, "--data", corpus["txt"], "--output", output, "--save-every", 7]
-
-        return Job(nothing, args, files_of)
+        given = ["encode", "--model", tiny_bert, "--data", corpus["txt"], "--save-every", 7]
+        return Job(nothing, lambda folder: [*given, "--output", folder / f"emb{kind}"], files_of)
 
     def search(file):
-        return lambda folder: [
-            *("search", "--model", tiny_bert, "--data", file, "--index", folder / "index", "--query", "the cat")
-        ]
+        given = ["search", "--model", tiny_bert, "--data", file, "--query", "the cat"]
+        return lambda folder: [*given, "--index", folder / "index"]
 
     def index_before(folder):
-        done = warm.run(search(given / "half.txt")(folder), folder)
-        assert done.code == 0, done.err
+        succeed(search(given / "half.txt")(folder), folder)
 
     def index(folder):
         return index_of(folder / "index")
 
     def export(folder):
         return ["export", "--workdir", trained, "--output", folder / "model"]
+
+    def model(folder):
+        return files_of(folder / "model")
 
     def export_before(folder):
         shutil.copytree(exported, folder / "model")
@@ -109,11 +102,10 @@ def jobs(warm, tiny_bert, corpus, trained, exported, tmp_path_factory) -> dict[s
         return lambda folder: ["sweep", f"--config={sweep}", f"--workdir={folder / 'sweep'}", *more]
 
     def table(folder):
-        folder = folder / "sweep"
-        runs = [folder / name / "seed1" for name in "ab"]
+        runs = [folder / "sweep" / name / "seed1" for name in "ab"]
         alone = [run_of(run) for run in runs if (run / "checkpoints").exists()]
-        scores = [((run / "result.json").read_text(), metrics_of(run)) for run in runs]
-        return (folder / "tiny.csv").read_text(), scores, alone
+        scores = [((run / "result.json").read_text(), without_speed(lines(run))) for run in runs]
+        return (folder / "sweep" / "tiny.csv").read_text(), scores, alone
 
     return {
         "training": Job(nothing, train, lambda folder: run_of(folder / "run")),
@@ -121,8 +113,8 @@ def jobs(warm, tiny_bert, corpus, trained, exported, tmp_path_factory) -> dict[s
         "encode to .parquet": encode(".parquet"),
         "a new index": Job(nothing, search(corpus["txt"]), index, index),
         "an index that grows": Job(index_before, search(corpus["txt"]), index, index),
-        "a new export": Job(nothing, export, files_of, lambda folder: files_of(folder / "model")),
-        "an export that is replaced": Job(export_before, export, files_of, lambda folder: files_of(folder / "model")),
+        "a new export": Job(nothing, export, files_of, model),
+        "an export that is replaced": Job(export_before, export, files_of, model),
         "a sweep": Job(nothing, sweep_args(), table),
         "a sweep in one program": Job(nothing, sweep_args("--config.sweep.vectorize=True"), table),
     }

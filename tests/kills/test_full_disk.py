@@ -39,10 +39,11 @@ def room(disk: Path) -> int:
     return found.f_bavail * found.f_frsize
 
 
+NAMES = ("training", "encode to .npy", "encode to .parquet", "an index that grows", "an export that is replaced")
+
+
 @pytest.mark.parametrize("part", [0.0, 0.2, 0.6, 0.9])
-@pytest.mark.parametrize(
-    "name", ["training", "encode to .npy", "encode to .parquet", "an index that grows", "an export that is replaced"]
-)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_full_disk(name, part, jobs, warm, disk):
     job = jobs[name]
     straight, folder = disk / "straight", disk / "folder"
