@@ -66,17 +66,14 @@ def test_a_model_is_loaded_when_it_is_needed_and_once(prompted):
 
 
 def test_what_cannot_be_right_is_refused(prompted):
-    with pytest.raises(UserError, match=r"^document 1 is 'the cat', not a Document$"):
-        ours.SimCSEDocumentEmbedder(prompted).run([haystack.Document(content="a dog"), "the cat"])
-    with pytest.raises(UserError, match=r"^SimCSETextEmbedder: was given a loaded model, which no file can hold"):
-        ours.SimCSETextEmbedder(SimCSE(prompted)).to_dict()
-    with pytest.raises(UserError, match="documents is one Document; give a list"):
-        ours.SimCSEDocumentEmbedder(prompted).run(haystack.Document(content="a dog"))
-    with pytest.raises(UserError, match="meta_fields_to_embed='title': a string; give a list of names"):
-        ours.SimCSEDocumentEmbedder(prompted, meta_fields_to_embed="title")
-    with pytest.raises(UserError, match="embedding_separator=3: not a string"):
-        ours.SimCSEDocumentEmbedder(prompted, embedding_separator=3)
-    with pytest.raises(UserError, match="give ranges= too"):
-        ours.SimCSETextEmbedder(prompted, precision="int8")
-    with pytest.raises(TypeError, match="has no argument normalize_embeddings=; use normalize_to_unit="):
-        ours.SimCSEDocumentEmbedder(prompted, normalize_embeddings=True)
+    document, Embedder = haystack.Document(content="a dog"), ours.SimCSEDocumentEmbedder
+    for make, error, named in (
+        (lambda: Embedder(prompted).run([document, "the cat"]), UserError, "^document 1 is 'the cat'"),
+        (lambda: Embedder(prompted).run(document), UserError, "documents is one Document"),
+        (lambda: ours.SimCSETextEmbedder(SimCSE(prompted)).to_dict(), UserError, "was given a loaded model"),
+        (lambda: Embedder(prompted, meta_fields_to_embed="title"), UserError, "meta_fields_to_embed='title'"),
+        (lambda: Embedder(prompted, embedding_separator=3), UserError, "embedding_separator=3"),
+        (lambda: Embedder(prompted, normalize_embeddings=True), TypeError, "use normalize_to_unit="),
+    ):
+        with pytest.raises(error, match=named):
+            make()

@@ -3,7 +3,6 @@
 import asyncio
 
 import numpy as np
-import pytest
 from support import sentences
 from support.later import later, needs
 
@@ -46,10 +45,3 @@ def test_ranges_are_those_that_the_file_had(tiny_bert, tmp_path):
     before = adapter.embed_query("a cat")
     np.save(file, 2 * np.load(file))
     assert adapter.embed_query("a cat") == before
-
-
-def test_arguments_of_other_packages_are_named(prompted):
-    with pytest.raises(
-        TypeError, match=r"^SimCSEEmbeddings has no argument normalize_embeddings=; use normalize_to_un"
-    ):
-        ours.SimCSEEmbeddings(prompted, normalize_embeddings=True)

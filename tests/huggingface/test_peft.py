@@ -10,6 +10,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 from support import CONFIGS, random_batch, write_model
 from support.models import edit_json
+from support.recorded import recorded
 
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import load
@@ -77,51 +78,38 @@ def test_one_of_a_larger_class_is_read(written, tmp_path):
         read_adapter(str(other), encoder, model)
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"peft_type": "IA3"}, "peft_type is 'IA3'; only LORA"),
-        ({"use_dora": True}, "use_dora is True; such an adapter"),
-        ({"use_rslora": True}, "use_rslora is True"),
-        ({"modules_to_save": ["pooler"]}, "modules_to_save is "),
-        ({"alora_invocation_tokens": [1]}, "alora_invocation_tokens is "),
-        ({"of_a_later_peft": {"x": 1}}, "of_a_later_peft is "),
-        ({"init_lora_weights": "pissa_niter_4"}, "init_lora_weights is 'pissa_niter_4', which changes the base too"),
-        ({"rank_pattern": {"query": 4}}, "rank_pattern is "),
-        ({"bias": "all"}, "bias is 'all'"),
-        ({"r": 8}, "r is 8, but config.model.lora.rank is 3"),
-        ({"lora_alpha": 16}, "lora_alpha is 16, but config.model.lora.alpha is 7.5"),
-    ],
-)
-def test_another_kind_is_refused(written, tmp_path, changes, said):
+REFUSED = {"peft_type": "IA3", "use_dora": True, "use_rslora": True, "modules_to_save": ["pooler"], "r": 8}
+REFUSED |= {"alora_invocation_tokens": [1], "of_a_later_peft": {"x": 1}, "init_lora_weights": "pissa_niter_4"}
+REFUSED |= {"rank_pattern": {"query": 4}, "bias": "all", "lora_alpha": 16}
+
+
+@pytest.mark.parametrize("field", REFUSED)
+def test_another_kind_is_refused(written, tmp_path, field):
     folder, model, encoder, _ = written
     other = shutil.copytree(folder, tmp_path / "other")
-    edit_json(other / CONFIG, **changes)
-    with pytest.raises(UserError, match=f"{CONFIG}: {said}"):
+    edit_json(other / CONFIG, **{field: REFUSED[field]})
+    with pytest.raises(UserError, match=f"{CONFIG}: {field} is "):
         read_adapter(str(other), encoder, model)
 
 
 def test_products_of_the_pooler_are_left_out_and_of_other_parts_refused(written, tmp_path):
     """PEFT's `all-linear` adds those of a BERT's pooler, and of ELECTRA's projection."""
     folder, model, encoder, params = written
-    for module, with_head, said in (
-        ("pooler.dense", False, ""),
-        ("pooler.dense", True, r"'pooler\.dense\.lora_A\.weight' belongs to no linear map of a layer of"),
-        ("embeddings_project", False, r"'embeddings_project\.lora_A\.weight' belongs to no linear map of a layer of"),
-        (
-            "encoder.layer.2.output.dense",
-            False,
-            r"'encoder\.layer\.2.*; an adapter of another model, or of other parts",
-        ),
+    with_head = dataclasses.replace(
+        model, params={**model.params, "head.kernel": np.ones((32, 32)), "head.bias": np.ones(32)}
+    )
+    assert with_head.has_head and not model.has_head
+    for module, base, is_refused in (
+        ("pooler.dense", model, False),
+        ("pooler.dense", with_head, True),
+        ("embeddings_project", model, True),
+        ("encoder.layer.2.output.dense", model, True),
     ):
         other = shutil.copytree(folder, tmp_path / "other", dirs_exist_ok=True)
         more = {f"base_model.model.{module}.{kind}.weight": np.ones((3, 32), np.float32) for kind in KINDS}
         save_file(load_file(folder / WEIGHTS) | more, other / WEIGHTS)
-        head = {"head.kernel": np.ones((32, 32)), "head.bias": np.ones(32)} if with_head else {}
-        base = dataclasses.replace(model, params={**model.params, **head})
-        assert base.has_head == with_head
-        if said:
-            with pytest.raises(UserError, match=said):
+        if is_refused:
+            with pytest.raises(UserError, match=f"'{module}.*"):
                 read_adapter(str(other), encoder, base)
         else:
             assert read_adapter(str(other), encoder, base).keys() == params.keys()
@@ -129,65 +117,74 @@ def test_products_of_the_pooler_are_left_out_and_of_other_parts_refused(written,
 
 def test_an_adapter_of_another_model_is_refused(written, tmp_path):
     folder, model, encoder, _ = written
-    with pytest.raises(UserError, match=r"no adapter_config\.json; give a folder in PEFT's format"):
-        read_adapter(str(model.folder), encoder, model)
     word = {parameters.WORD_EMBEDDING: np.asarray(model.params[parameters.WORD_EMBEDDING]) + 1}
-    with pytest.raises(UserError, match=r"is an adapter of '.*'; .* has other weights"):
-        read_adapter(str(folder), encoder, dataclasses.replace(model, params={**model.params, **word}))
     fewer = dataclasses.replace(encoder, partial=dataclasses.replace(encoder.partial, frozen_layers=0))
-    with pytest.raises(UserError, match=r"'encoder\.layer\.0\..*' is missing; set model\.lora\.targets"):
-        read_adapter(str(folder), fewer, model)
-    wide = shutil.copytree(folder, tmp_path / "wide")
-    tensors = load_file(wide / WEIGHTS)
-    save_file({name: np.repeat(value, 2, axis=-1) for name, value in tensors.items()}, wide / WEIGHTS)
-    with pytest.raises(UserError, match=r"needs .*: it is an adapter of another model"):
-        read_adapter(str(wide), encoder, model)
-    (wide / WEIGHTS).write_bytes(b"none")
-    with pytest.raises(UserError, match="truncated or damaged"):
-        read_adapter(str(wide), encoder, model)
+    wide, damaged = (shutil.copytree(folder, tmp_path / name) for name in ("wide", "damaged"))
+    save_file({name: np.repeat(x, 2, axis=-1) for name, x in load_file(folder / WEIGHTS).items()}, wide / WEIGHTS)
+    (damaged / WEIGHTS).write_bytes(b"none")
+    for given, own, base, message in (
+        (model.folder, encoder, model, r"adapter_config\.json"),
+        (folder, encoder, dataclasses.replace(model, params={**model.params, **word}), "has other weights"),
+        (folder, fewer, model, r"'encoder\.layer\.0\..*' is missing"),
+        (wide, encoder, model, "it is an adapter of another model"),
+        (damaged, encoder, model, WEIGHTS),
+    ):
+        with pytest.raises(UserError, match=message):
+            read_adapter(str(given), own, base)
     with pytest.raises(UserError, match="is an adapter, without the model that it belongs to"):
         load(str(folder))
 
 
-# The package peft is only compared with; without it these are skipped.
-@pytest.mark.slow
+def states_of(model, ids, mask):
+    """Of transformers' or PEFT's model."""
+    import torch
+
+    with torch.no_grad():
+        found = model.eval()(input_ids=torch.tensor(ids), attention_mask=torch.tensor(mask))
+    return found.last_hidden_state.numpy() * mask[..., None]
+
+
+def opened_by_peft(base, adapter, ids, mask):
+    import peft
+    from transformers import AutoModel
+
+    plain = AutoModel.from_pretrained(base, attn_implementation="eager")
+    before = states_of(plain, ids, mask)
+    found = states_of(peft.PeftModel.from_pretrained(plain, adapter), ids, mask)
+    assert np.abs(before - found).max() > 0.05
+    return {"states": found}
+
+
+FIRST = ("bert", "albert", "modernbert", "qwen3")  # the others are live alone
+OPENED = [*((kind, False) for kind in FIRST), *(pytest.param(kind, True, marks=pytest.mark.slow) for kind in CONFIGS)]
+
+
 @pytest.mark.exact
-@pytest.mark.parametrize("kind", CONFIGS)
-def test_peft_opens_it_and_ours_opens_pefts(kind, tmp_path):
-    peft, torch = pytest.importorskip("peft", reason="peft is not installed"), pytest.importorskip("torch")
-    transformers = pytest.importorskip("transformers")
+@pytest.mark.parametrize(("kind", "live"), OPENED)
+def test_peft_opens_it_and_ours_opens_pefts(kind, live, tmp_path):
     base = write_model(tmp_path / "base", kind)
     model, encoder, params = adapter_of(base, tmp_path / "adapter")
     ids, mask = (part[:, 0] for part in random_batch(3, 9))
     ids = np.minimum(ids, 25)
     graph, _ = build(encoder, with_head=False)
     of_encoder = {name: value for name, value in model.params.items() if name.startswith("encoder.")}
-    ours = parameters.merge(graph, of_encoder | params).encoder(ids, mask)[-1]
+    run = jax.jit(lambda params: parameters.merge(graph, params).encoder(ids, mask)[-1] * mask[..., None])
+    compute = lambda: opened_by_peft(base, tmp_path / "adapter", ids, mask)  # noqa: E731
+    theirs = recorded(f"peft/{kind}", compute, "torch", "peft", live=live)
+    np.testing.assert_allclose(run(of_encoder | params), theirs["states"], atol=1e-5)
+    if live:
+        import peft
+        from transformers import AutoModel
 
-    def opened():
-        return transformers.AutoModel.from_pretrained(base, attn_implementation="eager")
-
-    def states(of):
-        with torch.no_grad():
-            found = of.eval()(input_ids=torch.tensor(ids), attention_mask=torch.tensor(mask))
-        return found.last_hidden_state.numpy() * mask[..., None]
-
-    theirs = peft.PeftModel.from_pretrained(opened(), tmp_path / "adapter")
-    np.testing.assert_allclose(ours * mask[..., None], states(theirs), atol=1e-5)
-    assert np.abs(states(opened()) - states(theirs)).max() > 0.05
-    auto = peft.AutoPeftModelForFeatureExtraction.from_pretrained(tmp_path / "adapter", attn_implementation="eager")
-    np.testing.assert_array_equal(states(auto), states(theirs))
-
-    targets = [
-        ".".join(name.split(".")[-2:])
-        for name in json.loads((tmp_path / "adapter" / CONFIG).read_text())["target_modules"]
-    ]
-    fields = peft.LoraConfig(r=3, lora_alpha=7.5, target_modules=sorted(set(targets)), init_lora_weights=False)
-    fresh = peft.get_peft_model(opened(), fields)
-    fresh.save_pretrained(tmp_path / "theirs")
-    read = read_adapter(str(tmp_path / "theirs"), encoder, model)
-    ours = parameters.merge(graph, of_encoder | read).encoder(ids, mask)[-1]
-    np.testing.assert_allclose(ours * mask[..., None], states(fresh), atol=1e-5)
+        auto = peft.AutoPeftModelForFeatureExtraction.from_pretrained(tmp_path / "adapter", attn_implementation="eager")
+        np.testing.assert_array_equal(states_of(auto, ids, mask), theirs["states"])
+        targets = json.loads((tmp_path / "adapter" / CONFIG).read_text())["target_modules"]
+        targets = sorted({".".join(name.split(".")[-2:]) for name in targets})
+        fields = peft.LoraConfig(r=3, lora_alpha=7.5, target_modules=targets, init_lora_weights=False)
+        fresh = peft.get_peft_model(AutoModel.from_pretrained(base, attn_implementation="eager"), fields)
+        fresh.save_pretrained(tmp_path / "theirs")
+        read = read_adapter(str(tmp_path / "theirs"), encoder, model)
+        np.testing.assert_allclose(run(of_encoder | read), states_of(fresh, ids, mask), atol=1e-5)
 
 
 def chosen(kind, *targets):
@@ -204,39 +201,18 @@ def test_a_target_is_the_end_of_a_name():
     assert chosen("bert", "all-linear") == list(linear_maps("bert"))
 
 
-@pytest.mark.parametrize(
-    ("kind", "queries_and_values"),
-    [
-        ("roberta", ["attention.self.query", "attention.self.value"]),
-        ("mpnet", ["attention.attn.q", "attention.attn.v"]),
-        ("distilbert", ["attention.q_lin", "attention.v_lin"]),
-        ("albert", ["attention.query", "attention.value"]),
-        ("modernbert", ["attn.Wqkv"]),
-        ("nomic_bert", ["self_attn.q_proj", "self_attn.v_proj"]),
-    ],
-)
-def test_without_targets_they_are_those_of_queries_and_values(kind, queries_and_values):
-    assert chosen(kind) == queries_and_values
+def test_without_targets_they_are_those_of_queries_and_values():
+    usual = {"roberta": "attention.self.query attention.self.value", "mpnet": "attention.attn.q attention.attn.v"}
+    usual |= {"distilbert": "attention.q_lin attention.v_lin", "albert": "attention.query attention.value"}
+    usual |= {"modernbert": "attn.Wqkv", "nomic_bert": "self_attn.q_proj self_attn.v_proj"}
+    assert {kind: " ".join(chosen(kind)) for kind in usual} == usual
 
 
-@pytest.mark.parametrize(
-    ("kind", "target", "nearest"),
-    [
-        ("bert", "quer", "query"),
-        ("modernbert", "query", "Wqkv"),
-        ("bert", "0.query", "query"),
-        ("bert", "all", "value"),
-    ],
-)
-def test_a_target_that_does_not_exist_is_refused(kind, target, nearest):
-    with pytest.raises(UserError, match=f"field: '{target}' is not a linear map .* the nearest one is {nearest};"):
-        chosen(kind, "all-linear", target)
-
-
-def test_names_of_modules():
-    assert module_of("albert", 1, Site("output")) == "encoder.albert_layer_groups.1.albert_layers.0.ffn_output"
-    assert module_of("nomic_bert", 0, Site("intermediate", 1, 2)) == "layers.0.mlp.up_proj"
-    assert module_of("bert", 0, Site("qkv", 2, 3)) == "encoder.layer.0.attention.self.value"
+def test_a_target_that_does_not_exist_is_refused():
+    wrong = {"quer": ("bert", "query"), "query": ("modernbert", "Wqkv"), "0.query": ("bert", "query")}
+    for target, (kind, nearest) in (wrong | {"all": ("bert", "value")}).items():
+        with pytest.raises(UserError, match=f"field: '{target}' is not a linear map .* the nearest one is {nearest};"):
+            chosen(kind, "all-linear", target)
 
 
 @pytest.mark.slow

@@ -1,10 +1,9 @@
 import json
 
 import pytest
-from support import CONFIGS, write_model
+from support import CONFIGS
 from support.layouts import XLMR, write_unigram
 
-from simcse_jax.errors import UserError
 from simcse_jax.huggingface.resolve import resolve
 from simcse_jax.huggingface.tokenizer import Tokenizer, read_backend
 from simcse_jax.huggingface.tokenizer_rules import read_usual, read_whole
@@ -42,18 +41,15 @@ def write_bert(folder, lowercase=True, **config):
 
 
 def write_roberta(folder, **config):
-    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+    from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, processors
 
     folder.mkdir()
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     vocabulary = {word: n for n, word in enumerate([*ROBERTA, *letters, "do", "Ġs", "Ġst"])}
     backend = Tokenizer(models.BPE(vocabulary, [("d", "o"), ("Ġ", "s"), ("Ġs", "t")]))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    from tokenizers import AddedToken
-
-    backend.add_special_tokens(
-        [AddedToken(name, lstrip=name == "<mask>", normalized=False, special=True) for name in ROBERTA]
-    )
+    flags = {"normalized": False, "special": True}
+    backend.add_special_tokens([AddedToken(name, lstrip=name == "<mask>", **flags) for name in ROBERTA])
     backend.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), True, False)
     backend.save(str(folder / "tokenizer.json"))
     (folder / "config.json").write_text(json.dumps({"model_type": "roberta"}))
@@ -83,34 +79,27 @@ def write_mpnet(folder, old_unk=True, **config):
     return folder
 
 
-def transformers_backend(folder):
+def same_as_transformers(folder, backend):
     from transformers import AutoTokenizer
 
-    backend = AutoTokenizer.from_pretrained(folder).backend_tokenizer
-    backend.no_padding()
-    backend.no_truncation()
-    return backend
-
-
-def same_as_transformers(folder, backend):
-    theirs = transformers_backend(folder)
+    theirs = AutoTokenizer.from_pretrained(folder).backend_tokenizer
+    theirs.no_padding()
+    theirs.no_truncation()
     assert json.loads(backend.to_str()) == json.loads(theirs.to_str())
     for text in TEXTS:
         assert backend.encode(text).ids == theirs.encode(text).ids
 
 
-@pytest.mark.parametrize(
-    "config",
-    [
-        {},
-        {"do_lower_case": False},
-        {"tokenize_chinese_chars": False, "strip_accents": False},
-        {"strip_accents": True, "do_lower_case": False, "tokenizer_class": "BertTokenizerFast"},
-        {"tokenizer_class": None, "model_max_length": 512, "unk_token": "[UNK]", "never_split": None},
-    ],
-    ids=str,
-)
-@pytest.mark.parametrize("files", ["tokenizer.json", "vocab.txt"])
+BERTS = [
+    *(({}, file) for file in ("tokenizer.json", "vocab.txt")),
+    ({"do_lower_case": False}, "tokenizer.json"),
+    ({"tokenize_chinese_chars": False, "strip_accents": False}, "vocab.txt"),
+    ({"strip_accents": True, "do_lower_case": False, "tokenizer_class": "BertTokenizerFast"}, "tokenizer.json"),
+    ({"tokenizer_class": None, "model_max_length": 512, "unk_token": "[UNK]", "never_split": None}, "vocab.txt"),
+]
+
+
+@pytest.mark.parametrize(("config", "files"), BERTS, ids=str)
 def test_usual_bert_folders_are_read_as_transformers_reads_them(config, files, tmp_path):
     folder = write_bert(tmp_path / "m", lowercase=True, **config)
     (folder / "special_tokens_map.json").write_text(json.dumps({"mask_token": "[MASK]"}))
@@ -119,17 +108,15 @@ def test_usual_bert_folders_are_read_as_transformers_reads_them(config, files, t
     assert backend is not None
     backend.no_truncation()
     same_as_transformers(folder, backend)
-    lower = config.get("do_lower_case", True)
-    assert ("elan" in backend.encode("Elan").tokens) is lower
+    assert ("elan" in backend.encode("Elan").tokens) is config.get("do_lower_case", True)
 
 
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_blank_lines_of_a_vocabulary_are_read_as_transformers_reads_them(end, tmp_path):
+def test_blank_lines_of_a_vocabulary_are_read_as_transformers_reads_them(tmp_path):
     folder = write_bert(tmp_path / "m")
     (folder / "tokenizer.json").unlink()
     words = (folder / "vocab.txt").read_text(encoding="utf-8").split("\n")[:-1]
     words[words.index("z")] = ""
-    (folder / "vocab.txt").write_bytes("".join(word + end for word in [*words, "", "", ""]).encode())
+    (folder / "vocab.txt").write_bytes("".join(word + "\r\n" for word in [*words, "", "", ""]).encode())
     backend = read_usual(folder)
     assert backend is not None
     same_as_transformers(folder, backend)
@@ -139,7 +126,7 @@ def test_blank_lines_of_a_vocabulary_are_read_as_transformers_reads_them(end, tm
     assert ids.tolist() == backend.encode("a cafe").ids
 
 
-@pytest.mark.parametrize("name", [None, "DistilBertTokenizer", "DistilBertTokenizerFast", "BertTokenizer"])
+@pytest.mark.parametrize("name", [None, "DistilBertTokenizerFast", "BertTokenizer"])
 def test_distilbert_s_tokenizer_is_bert_s(name, tmp_path):
     folder = write_bert(tmp_path / "m", tokenizer_class=name)
     bert = read_usual(folder)
@@ -151,7 +138,7 @@ def test_distilbert_s_tokenizer_is_bert_s(name, tmp_path):
     assert (bert is None) is (name is not None and name.startswith("Distil"))  # then transformers reads it
 
 
-@pytest.mark.parametrize("config", [{}, {"add_prefix_space": True}, {"trim_offsets": False}], ids=str)
+@pytest.mark.parametrize("config", [{}, {"add_prefix_space": True, "trim_offsets": False}], ids=str)
 def test_usual_roberta_folders_are_read_as_transformers_reads_them(config, tmp_path):
     folder = write_roberta(tmp_path / "m", **config)
     mask = {"content": "<mask>", "lstrip": True, "rstrip": False, "normalized": True, "single_word": False}
@@ -161,16 +148,13 @@ def test_usual_roberta_folders_are_read_as_transformers_reads_them(config, tmp_p
     same_as_transformers(folder, backend)
 
 
-MPNET_CONFIG = {"unk_token": "[UNK]", "bos_token": "<s>", "eos_token": "</s>", "mask_token": "<mask>"}
+FAST = {"unk_token": "[UNK]", "bos_token": "<s>", "eos_token": "</s>", "mask_token": "<mask>", "do_lower_case": True}
+FAST |= {"tokenizer_class": "MPNetTokenizerFast"}
+MPNETS = [({}, "vocab.txt", True), ({}, "tokenizer.json", False), (FAST, "vocab.txt", False)]
+MPNETS += [(FAST, "tokenizer.json", True), ({"do_lower_case": False}, "tokenizer.json", True)]
 
 
-@pytest.mark.parametrize(
-    "config",
-    [{}, MPNET_CONFIG | {"do_lower_case": True, "tokenizer_class": "MPNetTokenizerFast"}, {"do_lower_case": False}],
-    ids=str,
-)
-@pytest.mark.parametrize("removed", ["vocab.txt", "tokenizer.json"])
-@pytest.mark.parametrize("old_unk", [True, False])
+@pytest.mark.parametrize(("config", "removed", "old_unk"), MPNETS, ids=str)
 def test_usual_mpnet_folders_are_read_as_transformers_reads_them(old_unk, removed, config, tmp_path):
     folder = write_mpnet(tmp_path / "m", old_unk, **config)
     (folder / "special_tokens_map.json").write_text(json.dumps({"mask_token": "<mask>", "unk_token": "[UNK]"}))
@@ -197,48 +181,33 @@ def edit_tokenizer(change):
     return edit
 
 
-@pytest.mark.parametrize(
-    ("config", "change"),
-    [
-        ({"tokenizer_class": "PreTrainedTokenizerFast"}, None),
-        ({"cls_token": "[SEP]"}, None),
-        ({"additional_special_tokens": ["[NEW]"]}, None),
-        ({"do_lower_case": "no"}, None),
-        ({}, unusual_file("added_tokens.json", {"[NEW]": 200})),
-        ({}, unusual_file("special_tokens_map.json", {"sep_token": "[CLS]"})),
-        ({}, unusual_file("config.json", {"model_type": "roberta"})),
-        ({}, edit_tokenizer(lambda parts: parts["added_tokens"].append(token(6, "b")))),
-        ({}, edit_tokenizer(lambda parts: parts["added_tokens"].pop())),
-        ({}, edit_tokenizer(lambda parts: parts.pop("model"))),
-        ({}, edit_tokenizer(lambda parts: parts["truncation"].update(direction="Left"))),
-        ({"added_tokens_decoder": {"0": {"content": "[PAD]", "special": True}}}, None),
-    ],
-)
-def test_other_folders_are_left_to_transformers(config, change, tmp_path):
-    folder = write_bert(tmp_path / "m", **config)
-    if change:
-        change(folder)
-    assert read_usual(folder) is None
+OTHERS = [  # fields of tokenizer_config.json, and of another file
+    *({"tokenizer_class": "PreTrainedTokenizerFast"}, {"cls_token": "[SEP]"}, {"do_lower_case": "no"}),
+    *({"additional_special_tokens": ["[NEW]"]}, {"added_tokens_decoder": {"0": {"content": "[PAD]", "special": True}}}),
+    unusual_file("added_tokens.json", {"[NEW]": 200}),
+    unusual_file("special_tokens_map.json", {"sep_token": "[CLS]"}),
+    unusual_file("config.json", {"model_type": "roberta"}),
+    edit_tokenizer(lambda parts: parts["added_tokens"].append(token(6, "b"))),
+    edit_tokenizer(lambda parts: parts["added_tokens"].pop()),
+    edit_tokenizer(lambda parts: parts.pop("model")),
+    edit_tokenizer(lambda parts: parts["truncation"].update(direction="Left")),
+]
 
 
 GENERIC = {"tokenizer_class": "PreTrainedTokenizerFast"}
 TYPED = {"__type": "AddedToken", "content": "[CLS]"}
 
 
-@pytest.mark.parametrize("model_type", ["bert", "modernbert", "xlm-roberta"])
-@pytest.mark.parametrize(
-    ("config", "names"),
-    [
-        ({}, {}),
-        (
-            {"tokenizer_class": "TokenizersBackend", "mask_token": "[MASK]", "bos_token": None, "do_lower_case": False},
-            {},
-        ),
-        ({"mask_token": "stop", "cls_token": "b"}, {"mask_token": "[MASK]", "sep_token": "cafe"}),
-        ({}, {"cls_token": {"content": "[CLS]", "lstrip": True}}),
-    ],
-    ids=str,
-)
+BACKEND = {"tokenizer_class": "TokenizersBackend", "mask_token": "[MASK]", "bos_token": None, "do_lower_case": False}
+WHOLE = [  # the model type, and fields of tokenizer_config.json and special_tokens_map.json
+    ("bert", {}, {}),
+    ("modernbert", BACKEND, {}),
+    ("bert", {"mask_token": "stop", "cls_token": "b"}, {"mask_token": "[MASK]", "sep_token": "cafe"}),
+    ("xlm-roberta", {}, {"cls_token": {"content": "[CLS]", "lstrip": True}}),
+]
+
+
+@pytest.mark.parametrize(("model_type", "config", "names"), WHOLE, ids=str)
 def test_a_tokenizer_of_no_model_s_class_is_read_whole_as_transformers_reads_it(model_type, config, names, tmp_path):
     folder = write_bert(tmp_path / "m", lowercase=False, **GENERIC | config)
     unusual_file("config.json", {"model_type": model_type})(folder)
@@ -249,64 +218,31 @@ def test_a_tokenizer_of_no_model_s_class_is_read_whole_as_transformers_reads_it(
     same_as_transformers(folder, backend)
 
 
-def test_a_file_without_added_tokens_is_read_whole(tmp_path):
-    folder = write_model(tmp_path, "modernbert")
-    backend, _ = read_backend(folder)
-    assert read_whole(folder) is not None and len(backend.get_added_tokens_decoder()) == 4
-    same_as_transformers(folder, backend)
+NOT_WHOLE = [
+    *({"cls_token": "[NEW]"}, {"cls_token": TYPED}, {"add_bos_token": True}, {"image_token": "stop"}),
+    *({"mask_token": "stop"}, {"additional_special_tokens": ["stop"]}),
+    {"added_tokens_decoder": {"0": {"content": "[PAD]", "special": True}}},
+    unusual_file("config.json", {"model_type": "qwen2"}),
+    unusual_file("special_tokens_map.json", {"cls_token": TYPED | {"content": "stop"}}),
+    edit_tokenizer(lambda parts: parts["added_tokens"][2].update(special=False)),
+    edit_tokenizer(lambda parts: parts.update(post_processor=None)),
+    edit_tokenizer(lambda parts: parts["truncation"].update(direction="Left")),
+    edit_tokenizer(lambda parts: parts["model"]["vocab"].update({f"w{n}": n for n in range(200, 10**5 + 200)})),
+]
 
 
 @pytest.mark.parametrize(
-    ("config", "change"),
+    ("read", "own", "change"),
     [
-        ({}, unusual_file("config.json", {"model_type": "qwen2"})),
-        ({"cls_token": "[NEW]"}, None),  # would get a number of its own
-        ({"cls_token": TYPED}, None),
-        ({}, unusual_file("special_tokens_map.json", {"cls_token": TYPED | {"content": "stop"}})),
-        ({"add_bos_token": True}, None),
-        ({"image_token": "stop"}, None),
-        ({"mask_token": "stop"}, None),
-        ({"additional_special_tokens": ["stop"]}, None),
-        ({"added_tokens_decoder": {"0": {"content": "[PAD]", "special": True}}}, None),
-        ({}, edit_tokenizer(lambda parts: parts["added_tokens"][2].update(special=False) or parts)),
-        ({}, edit_tokenizer(lambda parts: parts.update(post_processor=None))),
-        ({}, edit_tokenizer(lambda parts: parts["truncation"].update(direction="Left"))),
-        (
-            {},
-            edit_tokenizer(lambda parts: parts["model"]["vocab"].update({f"w{n}": n for n in range(200, 10**5 + 200)})),
-        ),
+        *((read_usual, {}, each) for each in OTHERS),
+        *((read_whole, GENERIC | {"cls_token": "[CLS]"}, x) for x in NOT_WHOLE),
     ],
 )
-def test_what_is_not_read_whole_is_left_to_transformers(config, change, tmp_path):
-    folder = write_bert(tmp_path / "m", **GENERIC | {"cls_token": "[CLS]"} | config)
-    if change:
+def test_other_folders_are_left_to_transformers(read, own, change, tmp_path):
+    folder = write_bert(tmp_path / "m", **own | ({} if callable(change) else change))
+    if callable(change):
         change(folder)
-    assert read_whole(folder) is None
-
-
-def test_a_file_that_is_read_whole_is_checked_first(tmp_path):
-    folder = write_bert(tmp_path / "m", **GENERIC)
-    assert read_backend(folder)[1] == "[MASK]"
-    growing = {"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 9}
-    edit_tokenizer(lambda parts: parts.update(normalizer={"type": "Sequence", "normalizers": [growing] * 9}))(folder)
-    with pytest.raises(UserError, match="normalizer can make"):
-        read_backend(folder)
-
-
-def test_other_folders_of_mpnet_are_left_to_transformers(tmp_path):
-    assert read_usual(write_mpnet(tmp_path / "unk", unk_token="<unk>")) is None
-    assert read_usual(write_mpnet(tmp_path / "class", tokenizer_class="BertTokenizer")) is None
-    folder = write_mpnet(tmp_path / "added")
-    edit_tokenizer(lambda parts: parts["added_tokens"].append(token(9, "[MASK]")))(folder)
-    assert read_usual(folder) is None
-
-
-def test_added_tokens_listed_in_a_config_too(tmp_path):
-    stated = {str(n): {k: v for k, v in token(n, name).items() if k != "id"} for n, name in enumerate(BERT)}
-    folder = write_bert(tmp_path / "m", added_tokens_decoder=stated)
-    backend, mask_token = read_backend(folder)
-    assert mask_token == "[MASK]" and read_usual(folder) is not None
-    same_as_transformers(folder, backend)
+    assert read(folder) is None
 
 
 def test_minilm_is_read_as_transformers_reads_it(minilm):
@@ -317,12 +253,7 @@ def test_minilm_is_read_as_transformers_reads_it(minilm):
 
 @pytest.mark.parametrize(
     ("model_type", "config"),
-    [
-        ("xlm-roberta", {}),
-        ("xlm-roberta", {"add_prefix_space": False}),
-        ("bert", {"tokenizer_class": "XLMRobertaTokenizerFast"}),
-    ],
-    ids=str,
+    [("xlm-roberta", {"add_prefix_space": False}), ("bert", {"tokenizer_class": "XLMRobertaTokenizerFast"})],
 )
 def test_sentencepiece_folders_of_xlm_roberta_are_read_as_transformers_reads_them(model_type, config, tmp_path):
     config = {"tokenizer_class": "XLMRobertaTokenizer"} | config
@@ -334,7 +265,9 @@ def test_sentencepiece_folders_of_xlm_roberta_are_read_as_transformers_reads_the
     assert "▁the" in backend.encode("the cat").tokens or config.get("add_prefix_space") is False
 
 
-def test_another_sentencepiece_folder_is_read_by_transformers(tmp_path):
+def test_other_folders_of_other_kinds_are_left_to_transformers(tmp_path):
+    assert read_usual(write_mpnet(tmp_path / "unk", unk_token="<unk>")) is None
+    assert read_usual(write_mpnet(tmp_path / "class", tokenizer_class="BertTokenizer")) is None
     write_unigram(tmp_path, XLMR, "XLMRobertaTokenizer", additional_special_tokens=["<x>"])
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "xlm-roberta"}))
     assert read_usual(tmp_path) is None

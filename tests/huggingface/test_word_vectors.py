@@ -1,3 +1,4 @@
+import dataclasses
 import gzip
 import json
 import pickle
@@ -5,7 +6,7 @@ import pickle
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
-from support import WORDS, call, train_args, write_vectors
+from support import WORDS, call, refused, train_args, write_vectors
 from support.models import edit_json
 
 from simcse_jax import SimCSE
@@ -23,6 +24,7 @@ from simcse_jax.huggingface.word_vectors import (
     read_word_embeddings,
     write_word_embeddings,
 )
+from simcse_jax.huggingface.write import write_model
 from simcse_jax.runs.loading import load_model
 
 ROWS = "the 0.5 -1.25e-1\ncat 1 2\nCafé .5 7.\n"
@@ -39,38 +41,20 @@ def file(tmp_path):
 
 
 def same(found):
-    assert found.words == ["PADDING_TOKEN", "the", "cat", "Café"]
-    assert found.table.dtype == np.float32
+    assert found.words == ["PADDING_TOKEN", "the", "cat", "Café"] and found.table.dtype == np.float32
     np.testing.assert_array_equal(found.table, np.float32([[0, 0], [0.5, -0.125], [1, 2], [0.5, 7]]))
 
 
+FORMATS = [ROWS, ROWS.rstrip("\n"), ROWS.replace("\n", " \r\n"), f"3 2\n{ROWS}", ROWS + "\n\n"]
+FORMATS += [b"\xef\xbb\xbf" + text.encode() for text in (ROWS, f"3 2\n{ROWS}")] + [gzip.compress(ROWS.encode())]
+
+
 @pytest.mark.parametrize("block", [1, 3, 10, 1 << 24])
-@pytest.mark.parametrize(
-    "text",
-    [
-        ROWS,
-        ROWS.rstrip("\n"),
-        ROWS.replace("\n", " \r\n"),
-        f"3 2\n{ROWS}",
-        ROWS + "\n\n",
-        b"\xef\xbb\xbf" + ROWS.encode(),
-        b"\xef\xbb\xbf" + f"3 2\n{ROWS}".encode(),
-        gzip.compress(ROWS.encode()),
-    ],
-    ids=[
-        "plain",
-        "no last line end",
-        "spaces and CR at the ends",
-        "word2vec",
-        "empty lines",
-        "byte-order mark",
-        "byte-order mark, word2vec",
-        "gzip",
-    ],
-)
-def test_the_format(file, text, block, monkeypatch):
+def test_the_format(file, block, monkeypatch):
+    """Without a last line end, with spaces and CR at the ends, word2vec's, empty lines, a byte-order mark, gzip."""
     monkeypatch.setattr(module, "BLOCK", block)
-    same(read_glove(write(file, text)))
+    for text in FORMATS:
+        same(read_glove(write(file, text)))
 
 
 SPACES = ROWS.replace("cat", ". . 1 2\nat name@domain.com 3 4\nroom 101 a 5 6\ncat")
@@ -79,102 +63,66 @@ LEFT_OUT = "leaves out words that have spaces (3), since no token of a sentence 
 
 
 @pytest.mark.parametrize("block", [1, 10, 1 << 24])
-@pytest.mark.parametrize(
-    "text, warned",
-    [
-        (SPACES, [LEFT_OUT]),
-        (f"6 2\n{SPACES}", [LEFT_OUT]),
-        (AGAIN, ["has words on more than one line (2); the last line of each counts"]),
-        (f"6 2\n{AGAIN}", ["has words on more than one line (2); the last line of each counts"]),
-        (f"12 2\n{SPACES}{AGAIN}", [LEFT_OUT, "has words on more than one line (5); the last line of each counts"]),
-    ],
-)
-def test_words_with_spaces_and_words_again_are_counted(file, text, warned, block, monkeypatch):
+def test_words_with_spaces_and_words_again_are_counted(file, block, monkeypatch):
     monkeypatch.setattr(module, "BLOCK", block)
-    with pytest.warns(UserWarning) as found:
-        vectors = read_glove(write(file, text))
-    assert [str(each.message) for each in found] == [f"{file}: {each}" for each in warned]
-    same(vectors._replace(words=vectors.words[:4], table=vectors.table[:4]))
-    assert vectors.words[4:] == ["dog"] * ("dog" in text) and len(vectors.table) == len(vectors.words)
+    again = "has words on more than one line ({}); the last line of each counts".format
+    for text, warned in (
+        *((SPACES, [LEFT_OUT]), (f"6 2\n{SPACES}", [LEFT_OUT]), (AGAIN, [again(2)]), (f"6 2\n{AGAIN}", [again(2)])),
+        (f"12 2\n{SPACES}{AGAIN}", [LEFT_OUT, again(5)]),
+    ):
+        with pytest.warns(UserWarning) as found:
+            vectors = read_glove(write(file, text))
+        assert [str(each.message) for each in found] == [f"{file}: {each}" for each in warned]
+        same(vectors._replace(words=vectors.words[:4], table=vectors.table[:4]))
+        assert vectors.words[4:] == ["dog"] * ("dog" in text) and len(vectors.table) == len(vectors.words)
 
 
-WRONG = {
-    "an empty file": ("", "has no word vectors"),
-    "blank lines": ("\n \n", "has no word vectors"),
-    "a header alone": ("3 2\n", "has no word vectors"),
-    "a word alone": ("the\n", "line 1: 0 numbers; a vector has 2 or more"),
-    "a number for each word": ("the 1\ncat 2\n", "line 1: 1 numbers; a vector has 2 or more"),
-    "a huge header": ("3 99999999999\n" + ROWS, "line 1: 99999999999 numbers"),
-    "fewer words than announced": (
-        "4 2\n" + ROWS,
-        "line 1 announces 4 words, but 3 follow; it may have been cut short",
-    ),
-    "more words than announced": (
-        "2 2\n" + ROWS,
-        "line 1 announces 2 words, but 3 follow; correct or remove that line",
-    ),
-    "a shorter line": (ROWS + "dog 1\n", "line 4: has 1 numbers, and others 2"),
-    "a longer line": (ROWS + "dog 1 2 3\n", "line 4: has 3 numbers, and others 2"),
-    "one number too few and one too many": ("the 1 2\na 1\ncat 1 2 3\n", "line 2: has 1 numbers, and others 2"),
-    "two spaces": (ROWS + "dog  1 2\n", "line 4: has 3 numbers, and others 2"),
-    "commas": ("the,0.5,1\n", "line 1: 0 numbers"),
-    "a decimal comma": (ROWS + "dog 1 2,5\n", "line 4: '2,5' is not a finite number"),
-    "a word for a number": ("the 1 2\ncat 1 two\n", "line 2: 'two' is not a finite number"),
-    "NaN": ("the 1 nan\n", "line 1: 'nan' is not a finite number"),
-    "infinite": ("the 1 2\ncat inf 1\n", "line 2: 'inf' is not a finite number"),
-    "too large for float32": ("the 1 2\ncat 1e39 1\n", "line 2: '1e39' is not a finite number"),
-    "underscores": ("the 1 1_0\n", "line 1: '1_0' is not a finite number"),
-    "a tab": ("the 1\t2 3\n", r"line 1: '1\\t2' is not a finite number"),
-    "no word": (ROWS + " 1 2\n", "line 4: begins with a space, so it has no word"),
-    "the padding": ("PADDING_TOKEN 1 2\n", "line 1: has the word PADDING_TOKEN, which stands for padding"),
-    "Latin-1": (ROWS.encode() + b"caf\xe9 1 2\n", r"line 4: is not UTF-8 \(byte 0xe9\)"),
-    "binary": (b"the 1 2\n\x00\x01\xff 1 2\n", r"line 2: is not UTF-8 \(byte 0xff\)"),
-    "gzip, cut short": (gzip.compress(ROWS.encode())[:-12], "cannot be read"),
-    "gzip, damaged": (gzip.compress(ROWS.encode())[:12] + b"xx", "cannot be read"),
+ZIPPED = gzip.compress(ROWS.encode())
+WRONG = {  # by what the refusal names
+    "has no word vectors": ["", "\n \n", "3 2\n"],
+    "line 1: 0 numbers": ["the\n", "the,0.5,1\n"],
+    "line 1: 1 numbers": ["the 1\ncat 2\n"],
+    "line 1: 99999999999 numbers": ["3 99999999999\n" + ROWS],
+    "line 1 announces 4 words, but 3 follow": ["4 2\n" + ROWS],
+    "line 1 announces 2 words, but 3 follow": ["2 2\n" + ROWS],
+    "line 4: has 1 numbers, and others 2": [ROWS + "dog 1\n"],
+    "line 4: has 3 numbers, and others 2": [ROWS + "dog 1 2 3\n", ROWS + "dog  1 2\n"],
+    "line 2: has 1 numbers, and others 2": ["the 1 2\na 1\ncat 1 2 3\n"],
+    "line 4: '2,5' is not a finite number": [ROWS + "dog 1 2,5\n"],
+    "line 2: '(two|inf|1e39)' is not a finite number": [f"the 1 2\ncat {x}\n" for x in ("1 two", "inf 1", "1e39 1")],
+    r"line 1: '(nan|1_0|1\\t2)' is not a finite number": ["the 1 nan\n", "the 1 1_0\n", "the 1\t2 3\n"],
+    "line 4: begins with a space": [ROWS + " 1 2\n"],
+    "line 1: has the word PADDING_TOKEN": ["PADDING_TOKEN 1 2\n"],
+    r"line 4: is not UTF-8 \(byte 0xe9\)": [ROWS.encode() + b"caf\xe9 1 2\n"],
+    r"line 2: is not UTF-8 \(byte 0xff\)": [b"the 1 2\n\x00\x01\xff 1 2\n"],
+    "cannot be read": [ZIPPED[:-12], ZIPPED[:12] + b"xx"],
 }
 
 
-@pytest.mark.parametrize("name", WRONG)
-def test_what_is_wrong_is_refused_naming_the_line(file, name):
-    text, message = WRONG[name]
-    with pytest.raises(UserError, match=rf"^{file}: {message}"):
-        read_glove(write(file, text))
-
-
-def test_what_is_no_file(tmp_path, file):
-    for path, message in ((tmp_path, "is a folder; name a file of word vectors"), (file, "no such file; name a file")):
-        with pytest.raises(UserError, match=f"^{path}: {message}"):
+@pytest.mark.parametrize("named", WRONG)
+def test_what_is_wrong_is_refused_naming_the_line(file, named):
+    for path in (file, file.parent):  # no file, and a folder
+        with pytest.raises(UserError, match=f"^{path}: "):
             read_glove(path)
-
-
-def test_a_large_file_in_many_blocks(file, monkeypatch):
-    words = [f"w{number}" for number in range(3000)]
-    write_vectors(file, words, 5)
-    monkeypatch.setattr(module, "BLOCK", 4096)
-    found = read_glove(file)
-    assert found.words[1:] == words and found.table.shape == (3001, 5)
-    last = file.read_text().splitlines()[-1].split()[1:]
-    np.testing.assert_array_equal(found.table[-1], np.float32(last))
+    for text in WRONG[named]:
+        with pytest.raises(UserError, match=rf"^{file}: {named}"):
+            read_glove(write(file, text))
 
 
 SENTENCES = ["The cat sat.", "a BIRD, in the tree!", "", "qqq zzz", "red red (old) home"]
 
 
-def test_the_average_of_the_words_that_are_known(glove, tmp_path):
+def test_the_average_of_the_words_that_are_known(glove):
     vectors = read_glove(load_model(glove).folder)
     row = dict(zip(vectors.words, vectors.table, strict=True))
+
+    def mean(words):
+        return np.mean([row[word] for word in words.split()], axis=0) if words else np.zeros(6)
+
     model = SimCSE(f"glove+stopwords:{glove.removeprefix('glove:')}")
-    expected = [
-        np.mean([row["the"], row["cat"], row["sat"]], axis=0),
-        np.mean([row["a"], row["bird"], row["in"], row["the"], row["tree"]], axis=0),
-        np.zeros(6),
-        np.zeros(6),
-        np.mean([row["red"], row["red"], row["old"], row["home"]], axis=0),
-    ]
+    expected = [mean(words) for words in ("the cat sat", "a bird in the tree", "", "", "red red old home")]
     np.testing.assert_allclose(model.encode(SENTENCES), expected, atol=1e-6)
-    np.testing.assert_allclose(
-        SimCSE(glove).encode("The cat sat."), np.mean([row["cat"], row["sat"]], axis=0), atol=1e-6
-    )
+    np.testing.assert_allclose(SimCSE(glove).encode("The cat sat."), mean("cat sat"), atol=1e-6)
     assert "glove, 0 layers, dimension 6, at most 4096 tokens, pooler avg" in repr(model)
     assert model.identity() != SimCSE(glove).identity()
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).encode(SENTENCES), model.encode(SENTENCES))
@@ -187,8 +135,9 @@ def test_a_run_without_steps_is_scored_exported_and_read_again(glove, corpus, tm
     args = train_args(glove, corpus["txt"], corpus["dev"], tmp_path / "run", *(f"--config.{f}" for f in as_it_is))
     done = call("train", *args)
     assert done.returncode == 0 and "best checkpoint: step 0" in done.stdout, done.stderr
-    done = call("export", "--workdir", tmp_path / "run", "--output", tmp_path / "export")
-    assert done.returncode == 0 and "AutoModel" not in done.stdout, done.stderr
+    for _ in ("at first", "again"):
+        done = call("export", "--workdir", tmp_path / "run", "--output", tmp_path / "export")
+        assert done.returncode == 0 and "AutoModel" not in done.stdout, done.stderr
     card = (tmp_path / "export" / "README.md").read_text()
     assert "Made from `glove:vectors.txt`" in card and "AutoModel" not in card and "Nothing was trained" in card
     expected = SimCSE(glove).encode(SENTENCES)
@@ -196,73 +145,41 @@ def test_a_run_without_steps_is_scored_exported_and_read_again(glove, corpus, tm
         np.testing.assert_array_equal(SimCSE(tmp_path / name).encode(SENTENCES), expected)
     with pytest.raises(UserError, match="belongs to a run that scored word vectors; give the run's own folder"):
         load_model(str(tmp_path / "run" / "model"))
-    again = call("export", "--workdir", tmp_path / "run", "--output", tmp_path / "export")
-    assert again.returncode == 0, again.stderr
     words = tmp_path / "run" / "model" / "whitespacetokenizer_config.json"
     words.write_text(words.read_text().replace('"cat", ', ""))
     with pytest.raises(UserError, match=f"{words}: damaged: it has 21 words, the checkpoint 22"):
         load_model(str(tmp_path / "run"))
 
 
-def test_commands_take_it(glove, corpus, tmp_path):
-    for command, *more in (
-        ("evaluate", "--model", glove, "--data", corpus["dev"]),
-        ("encode", "--model", glove, "--data", corpus["txt"], "--output", tmp_path / "out.npy"),
-        ("search", "--model", glove, "--data", corpus["txt"], "--query", "red cat"),
-    ):
-        done = call(command, *more)
-        assert done.returncode == 0, done.stderr
-    assert np.load(tmp_path / "out.npy").shape == (40, 6)
-
-
-@pytest.mark.parametrize(
-    ("command", "more", "message"),
-    [
-        ("train", (), "training (train.epochs and train.max_steps other than 0) needs a transformer"),
-        ("train", ("--config.train.max_steps=0", "--config.train.epochs=0"), "the pooler cls needs a transformer"),
-        (
-            "train",
-            (
-                "--config.train.max_steps=0",
-                "--config.train.epochs=0",
-                "--config.model.pooler=avg",
-                "--config.eval.pooler=max",
-            ),
-            "the pooler max needs a transformer",
-        ),
-        (
-            "train",
-            ("--config.train.max_steps=0", "--config.train.epochs=0", "--config.objective.mlm.weight=0.1"),
-            "objective.mlm.weight needs a transformer",
-        ),
-        ("evaluate", ("--pooler", "avg_top2"), "the pooler avg_top2 needs a transformer"),
-        ("evaluate", ("--num-layers", "1"), "the model has 0 layers"),
-        ("analyze", (), "an analysis of tokens needs a transformer"),
-        ("aot", (), "a step of training needs a transformer"),
-    ],
-)
-def test_what_needs_a_transformer_is_refused(glove, corpus, tmp_path, command, more, message):
-    given = {
-        "train": train_args(glove, corpus["txt"], corpus["dev"], tmp_path / "run"),
-        "evaluate": ["--model", glove, "--data", corpus["dev"]],
-        "analyze": ["--models", glove, "--data", corpus["txt"], "--output", tmp_path / "out"],
-        "aot": ["--config", "unsup_bert", "--topology", "v5e:2x2", f"--config.model.init_from={glove}"],
-    }[command]
-    done = call(command, *given, *more)
-    assert done.returncode == 2 and message in done.stderr, done.stderr
-    assert not (tmp_path / "run").exists() and not (tmp_path / "out").exists()
-
-
-def test_the_file_is_not_overwritten(corpus, tmp_path):
+def test_commands_take_it_and_what_needs_a_transformer_is_refused(glove, corpus, tmp_path):
+    own = ("--model", glove, "--data", corpus["txt"])
     path = write_vectors(tmp_path / "vectors.npy")
-    done = call("encode", "--model", f"glove:{path}", "--data", corpus["txt"], "--output", path)
-    assert done.returncode == 2 and "is the file of --model" in done.stderr
+    assert call("search", *own, "--query", "red cat").returncode == 0
+    assert call("encode", *own, "--output", tmp_path / "out.npy").returncode == 0
+    assert np.load(tmp_path / "out.npy").shape == (40, 6)
+    scored = ("evaluate", "--model", glove, "--data", corpus["dev"])
+    assert call(*scored).returncode == 0
+    trained = ("train", *train_args(glove, corpus["txt"], corpus["dev"], tmp_path / "run"))
+    zero = ("--config.train.max_steps=0", "--config.train.epochs=0")
+    for args, named in (
+        (trained, "train.epochs"),
+        ((*trained, *zero), "the pooler cls"),
+        ((*trained, *zero, "--config.model.pooler=avg", "--config.eval.pooler=max"), "the pooler max"),
+        ((*trained, *zero, "--config.objective.mlm.weight=0.1"), "objective.mlm.weight"),
+        ((*scored, "--pooler", "avg_top2"), "the pooler avg_top2"),
+        (
+            ("analyze", "--models", glove, "--data", corpus["txt"], "--output", tmp_path / "out"),
+            "an analysis of tokens",
+        ),
+        (("encode", "--model", f"glove:{path}", "--data", corpus["txt"], "--output", path), "is the file of --model"),
+    ):
+        refused(call(*args), named)
+    assert not (tmp_path / "run").exists() and not (tmp_path / "out").exists()
     assert path.read_text().startswith(WORDS[0])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("lower", [False, True])
-@pytest.mark.parametrize("stop_words", [False, True])
+@pytest.mark.parametrize(("lower", "stop_words"), [(False, True), (True, False)])
 def test_embeddings_are_those_of_sentence_transformers(tmp_path, lower, stop_words):
     sentence_transformers = pytest.importorskip("sentence_transformers")
     from sentence_transformers import models
@@ -270,16 +187,8 @@ def test_embeddings_are_those_of_sentence_transformers(tmp_path, lower, stop_wor
 
     words = ["the", "The", "cat", "Dog", "u.s.", "U.S", "don't", ",", "café", "i", "\u3000x", "#hash", "mat"]
     path = write_vectors(tmp_path / "vectors.txt", words, 16)
-    sentences = [
-        "The THE the.",
-        "A Dog, the dog (DOG) on the mat",
-        "ice cream",
-        "U.S. u.s. U.s.",
-        "Don't , ,, I i #hash #HASH!",
-        "",
-        "qq",
-        "CAFÉ",
-    ]
+    sentences = ["The THE the.", "A Dog, the dog (DOG) on the mat", "ice cream", "U.S. u.s. U.s.", "", "qq", "CAFÉ"]
+    sentences += ["Don't , ,, I i #hash #HASH!"]
     tokenizer = WhitespaceTokenizer(do_lower_case=lower, **({"stop_words": []} if stop_words else {}))
 
     def of_theirs(path):
@@ -291,19 +200,15 @@ def test_embeddings_are_those_of_sentence_transformers(tmp_path, lower, stop_wor
     with pytest.warns(UserWarning, match="words that have spaces|on more than one line"):
         found = SimCSE(f"glove{options}:{odd}").encode(sentences)
     np.testing.assert_allclose(found, of_theirs(odd).encode(sentences), atol=1e-6)
-    theirs = of_theirs(path)
-    name = f"glove{options}:{path}"
+    theirs, ours = of_theirs(path), load_model(f"glove{options}:{path}")
     expected = theirs.encode(sentences)
-    np.testing.assert_allclose(SimCSE(name).encode(sentences), expected, atol=1e-6)
+    np.testing.assert_allclose(SimCSE(f"glove{options}:{path}").encode(sentences), expected, atol=1e-6)
     theirs.save(str(tmp_path / "theirs"))
     np.testing.assert_allclose(SimCSE(tmp_path / "theirs").encode(sentences), expected, atol=1e-6)
-    as_it_is = ("train.epochs=0", "train.max_steps=0", "model.pooler=avg", "model.mlp=none")
-    write_vectors(tmp_path / "train.txt")
-    args = train_args(name, tmp_path / "train.txt", "", tmp_path / "run", *(f"--config.{f}" for f in as_it_is))
-    assert call("train", *args).returncode == 0
-    assert call("export", "--workdir", tmp_path / "run", "--output", tmp_path / "export").returncode == 0
-    ours = sentence_transformers.SentenceTransformer(str(tmp_path / "export"), device="cpu")
-    np.testing.assert_allclose(ours.encode(sentences), expected, atol=1e-6)
+    (tmp_path / "export").mkdir()
+    write_model(dataclasses.replace(ours, pooler="avg"), tmp_path / "export")
+    again = sentence_transformers.SentenceTransformer(str(tmp_path / "export"), device="cpu")
+    np.testing.assert_allclose(again.encode(sentences), expected, atol=1e-6)
 
 
 KNOWN = ["PADDING_TOKEN", "the", "cat", "Cat", "u.s.", "don't", "."]
@@ -314,21 +219,15 @@ def ids(sentence, **options):
     return found.tolist()
 
 
-@pytest.mark.parametrize(
-    ("sentence", "options", "expected"),
-    [
-        ("the cat", {}, [1, 2]),
-        ("The Cat CAT, cat.", {}, [1, 3, 2, 2]),
+def test_words_are_looked_up_as_they_are_then_without_punctuation_then_in_lower_case():
+    for sentence, options, expected in (
+        *(("the cat", {}, [1, 2]), ("The Cat CAT, cat.", {}, [1, 3, 2, 2]), ("\tthe\u3000cat\n", {}, [1, 2])),
         ("The Cat CAT, cat.", {"lower_case": True}, [1, 2, 2, 2]),
-        ("u.s. U.S. (don't) . .. unknown", {}, [4, 5, 6]),
+        *(("u.s. U.S. (don't) . .. unknown", {}, [4, 5, 6]), ("", {}, [])),
         ("The THE the. cat", {"stop_words": frozenset(["the"])}, [2]),
         ("Cat cat", {"stop_words": frozenset(["cat"])}, [3]),
-        ("\tthe\u3000cat\n", {}, [1, 2]),
-        ("", {}, []),
-    ],
-)
-def test_words_are_looked_up_as_they_are_then_without_punctuation_then_in_lower_case(sentence, options, expected):
-    assert ids(sentence, **options) == expected
+    ):
+        assert ids(sentence, **options) == expected, sentence
 
 
 def test_sentences_are_cut_and_padded():
@@ -342,33 +241,21 @@ def test_sentences_are_cut_and_padded():
 
 
 def test_it_is_saved_and_pickled(tmp_path):
-    vocabulary = Vocabulary(KNOWN, True, frozenset(["a", "the"]))
-    tokenizer = WordTokenizer(vocabulary)
+    tokenizer = WordTokenizer(Vocabulary(KNOWN, True, frozenset(["a", "the"])))
     tokenizer.save(tmp_path / "words.json")
-    assert read_vocabulary(tmp_path / "words.json") == vocabulary
+    assert read_vocabulary(tmp_path / "words.json") == Vocabulary(KNOWN, True, frozenset(["a", "the"]))
     assert pickle.loads(pickle.dumps(tokenizer)).content() == tokenizer.content()
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"vocab": None}, "vocab is None, not a list of words"),
-        ({"vocab": ["a", 1]}, "vocab is .*, not a list of words"),
-        ({"vocab": ["a", "a"]}, "vocab has a word twice"),
-        ({"stop_words": "the"}, "stop_words is 'the', not a list of words"),
-        ({"do_lower_case": "no"}, "do_lower_case is 'no', neither true nor false"),
-    ],
-)
-def test_a_damaged_file_is_refused(tmp_path, changes, message):
+def test_a_damaged_file_is_refused(tmp_path):
     path = tmp_path / "words.json"
-    path.write_text(json.dumps(json.loads(WordTokenizer(Vocabulary(KNOWN)).content()) | changes))
-    with pytest.raises(UserError, match=f"^{path}: {message}"):
-        read_vocabulary(path)
-
-
-def test_common_words_are_there_and_others_are_not():
-    assert {"the", "a", "of", "\\", '"'} <= ENGLISH_STOP_WORDS and "cat" not in ENGLISH_STOP_WORDS
-    assert all(word == word.strip() and word for word in ENGLISH_STOP_WORDS)
+    for field, value in (
+        *(("vocab", value) for value in (None, ["a", 1], ["a", "a"])),
+        *(("stop_words", "the"), ("do_lower_case", "no")),
+    ):
+        path.write_text(json.dumps(json.loads(WordTokenizer(Vocabulary(KNOWN)).content()) | {field: value}))
+        with pytest.raises(UserError, match=f"^{path}: {field} "):
+            read_vocabulary(path)
 
 
 @pytest.mark.slow
@@ -405,13 +292,9 @@ def test_what_was_written_is_read(folder):
 
 def test_modules_after_them_are_read_and_other_poolings_are_not(folder):
     modules = json.loads((folder / "modules.json").read_text())
-    more = [*modules, {"path": "2_Normalize", "type": "sentence_transformers.models.Normalize"}]
-    (folder / "modules.json").write_text(json.dumps(more))
+    more = {"path": "2_Normalize", "type": "sentence_transformers.models.Normalize"}
+    (folder / "modules.json").write_text(json.dumps([*modules, more]))
     assert load(str(folder)).normalize
-    (folder / "modules.json").write_text(json.dumps([*modules, {"path": "2", "type": "x.WordWeights"}]))
-    with pytest.raises(UserError, match=r"the module x\.WordWeights is not supported"):
-        choose_pooler(load(str(folder)), None)
-    (folder / "modules.json").write_text(json.dumps(modules))
     (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode": "max"}')
     with pytest.raises(UserError, match=r"modules\.json: of the poolings of word vectors only the mean is supported"):
         choose_pooler(load(str(folder)), None)
@@ -420,20 +303,16 @@ def test_modules_after_them_are_read_and_other_poolings_are_not(folder):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda f: edit_json(f / FILE, tokenizer_class="x.PhraseTokenizer"), "only WhitespaceTokenizer is supported"),
-        (lambda f: edit_json(f / FILE, max_seq_length=0), "max_seq_length is 0; it must be a whole number, 3 or more"),
+        (lambda f: edit_json(f / FILE, tokenizer_class="x.PhraseTokenizer"), "only WhitespaceTokenizer"),
+        (lambda f: edit_json(f / FILE, max_seq_length=0), "max_seq_length is 0"),
         (lambda f: save_file({"x": TABLE}, f / "model.safetensors"), f"the tensor '{TENSOR}' is missing"),
         (lambda f: save_file({TENSOR: TABLE[:2]}, f / "model.safetensors"), r"has shape \(2, 2\), but .* has 3 words"),
-        (
-            lambda f: save_file({TENSOR: TABLE.astype(int)}, f / "model.safetensors"),
-            "values that are NaN or infinite",
-        ),
-        (lambda f: save_file({TENSOR: TABLE * np.inf}, f / "model.safetensors"), "values that are NaN or infinite"),
-        (lambda f: (f / FILE).write_text("{"), "not valid JSON"),
+        (lambda f: save_file({TENSOR: TABLE.astype(int)}, f / "model.safetensors"), "NaN or infinite"),
+        (lambda f: save_file({TENSOR: TABLE * 3e38}, f / "model.safetensors"), "NaN or infinite"),
     ],
 )
 def test_a_damaged_folder_is_refused(folder, change, message):
-    with np.errstate(invalid="ignore"):
+    with np.errstate(over="ignore"):
         change(folder / "0_WordEmbeddings")
     with pytest.raises(UserError, match=message):
         load(str(folder))

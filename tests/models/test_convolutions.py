@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from support import random_model
 from support.checks import random
+from support.recorded import recorded, twice
 
 from simcse_jax.models import convolutions, parameters
 from simcse_jax.models.config import CONVOLUTION_ACTIVATIONS, Convolutions
@@ -28,30 +29,41 @@ def parameters_of(widths):
     return [(random(width, SIZE, CHANNELS, seed=width), random(CHANNELS, seed=9 + width)) for width in widths]
 
 
+def torch_s(widths, hidden, weights, activation):
+    """Features, and the gradients of their sum with these weights: of the states, kernels and biases."""
+    import torch
+
+    states = torch.tensor(hidden, requires_grad=True)
+    theirs = [torch.nn.Conv1d(SIZE, CHANNELS, width, padding=width // 2) for width in widths]
+    for layer, (kernel, bias) in zip(theirs, parameters_of(widths), strict=True):
+        layer.weight.data, layer.bias.data = torch.tensor(kernel.transpose(2, 1, 0)), torch.tensor(bias)
+    found = torch.cat([layer(states.transpose(1, 2)) for layer in theirs], 1).transpose(1, 2)
+    found = torch.relu(found) if activation == "relu" else found
+    (found * torch.tensor(weights)).sum().backward()
+    gradients = {f"kernel {layer.kernel_size[0]}": layer.weight.grad.permute(2, 1, 0) for layer in theirs}
+    gradients |= {f"bias {layer.kernel_size[0]}": layer.bias.grad for layer in theirs}
+    return {"features": found.detach(), "states": states.grad, **gradients}
+
+
+@twice()
 @pytest.mark.parametrize("activation", CONVOLUTION_ACTIVATIONS)
-def test_values_and_gradients_are_those_of_pytorch(activation):
-    torch = pytest.importorskip("torch")
+def test_values_and_gradients_are_those_of_pytorch(activation, live):
     widths, hidden, weights = (1, 3, 5), random(2, 6, SIZE), random(2, 6, 3 * CHANNELS, seed=2)
 
     def ours(hidden, params):
         features = convolve(made(widths, params), hidden, jnp.ones((2, 6), int), activation, jnp.float32)
         return jnp.sum(features * weights), features
 
-    (_, found), gradients = jax.value_and_grad(ours, argnums=(0, 1), has_aux=True)(
-        jnp.array(hidden), parameters_of(widths)
-    )
-    states = torch.tensor(hidden, requires_grad=True)
-    theirs = [torch.nn.Conv1d(SIZE, CHANNELS, width, padding=width // 2) for width in widths]
-    for layer, (kernel, bias) in zip(theirs, parameters_of(widths), strict=True):
-        layer.weight.data, layer.bias.data = torch.tensor(kernel.transpose(2, 1, 0)), torch.tensor(bias)
-    expected = torch.cat([layer(states.transpose(1, 2)) for layer in theirs], 1).transpose(1, 2)
-    expected = torch.relu(expected) if activation == "relu" else expected
-    np.testing.assert_allclose(found, expected.detach(), rtol=1e-5, atol=1e-5)
-    (expected * torch.tensor(weights)).sum().backward()
-    np.testing.assert_allclose(gradients[0], states.grad, rtol=1e-5, atol=1e-5)
-    for layer, (kernel, bias) in zip(theirs, gradients[1], strict=True):
-        np.testing.assert_allclose(kernel, layer.weight.grad.numpy().transpose(2, 1, 0), rtol=1e-5, atol=1e-5)
-        np.testing.assert_allclose(bias, layer.bias.grad, rtol=1e-5, atol=1e-5)
+    run = jax.jit(jax.value_and_grad(ours, argnums=(0, 1), has_aux=True))
+    (_, found), (states, params) = run(jnp.array(hidden), parameters_of(widths))
+    ours = {"features": found, "states": states}
+    for width, (kernel, bias) in zip(widths, params, strict=True):
+        ours |= {f"kernel {width}": kernel, f"bias {width}": bias}
+    compute = lambda: torch_s(widths, hidden, weights, activation)  # noqa: E731
+    theirs = recorded(f"convolutions_{activation}", compute, "torch", live=live)
+    assert ours.keys() == theirs.keys()
+    for name, expected in theirs.items():
+        np.testing.assert_allclose(ours[name], expected, rtol=1e-5, atol=1e-5, err_msg=name)
 
 
 def test_by_hand_and_padding_is_zero():

@@ -59,54 +59,40 @@ def test_the_length_before_scaling_counts_in_either_place(scaling):
         assert read("llama", rope_scaling=place, **own).rotary_scaling.length == 32
 
 
-WRONG = [
-    ("qwen3", {"auto_map": {"AutoModel": "x.Y"}}, "auto_map is {'AutoModel': 'x.Y'}; only None is supported"),
-    ("qwen2", {"is_causal": False}, "is_causal is False; only True is supported"),
-    ("qwen3", {"head_dim": 7}, "head_dim is 7; rotary positions need an even number, at most 4096"),
-    ("qwen3", {"head_dim": "8"}, "head_dim is '8', not a whole number"),
-    ("llama", {"hidden_size": 30}, "hidden_size 30 is not divisible by 4 heads"),
-    ("llama", {"num_key_value_heads": 3}, "num_attention_heads 4 is not divisible by num_key_value_heads 3"),
-    ("llama", {"num_key_value_heads": 0}, "num_key_value_heads is 0; it must be from 1 to "),
-    ("mistral", {"sliding_window": 0}, "sliding_window is 0; it must be from 1 to "),
-    ("mistral", {"rms_norm_eps": -1}, "rms_norm_eps is -1; it must be between 0 and 1"),
-    (
-        "qwen2",
-        {"use_sliding_window": True, "layer_types": ["x", "y"]},
-        r"layer_types is \['x', 'y'\]; it must be a list",
-    ),
-    ("gemma3_text", {"layer_types": ["full_attention"]}, "layer_types has 1 entries, but num_hidden_layers is 2"),
-    ("gemma3_text", {"query_pre_attn_scalar": 5}, "query_pre_attn_scalar is 5; only 12 is supported"),
-    ("gemma3_text", {"attn_logit_softcapping": 50.0}, "attn_logit_softcapping is 50.0; only None is supported"),
-    ("gemma3_text", {"use_bidirectional_attention": 1}, "use_bidirectional_attention is 1, neither true nor false"),
-    ("gemma3_text", {"rope_parameters": {"rope_theta": 1e4}}, r"rope_parameters\.rope_theta is not supported; only "),
-    ("gemma3_text", {"rope_parameters": 3}, "rope_parameters is 3; it must have full_attention and sliding_attention"),
-    (
-        "gemma3_text",
-        {"rope_parameters": {"sliding_attention": YARN}},
-        "rope_parameters.sliding_attention has a scaling",
-    ),
-    ("llama", {"rope_theta": 0.5}, r"rope_theta is 0\.5; it must be from 1 to 1e\+12"),
-    ("llama", {"rope_theta": "x"}, "rope_theta is 'x', not a number"),
-    ("llama", {"rope_scaling": "x"}, "rope_scaling is 'x'; it must have a rope_theta"),
-    (
-        "llama",
-        {"rope_scaling": {"rope_type": "longrope"}},
-        "rope_scaling.rope_type is 'longrope', not one of default, ",
-    ),
-    ("llama", {"rope_scaling": {"rope_type": ["yarn"]}}, r"rope_scaling.rope_type is \['yarn'\], not one of default, "),
-    ("qwen2", {"use_sliding_window": True, "max_window_layers": "x"}, "max_window_layers is 'x', not a whole number"),
-    ("llama", {"rope_scaling": {"rope_type": "linear"}}, "rope_scaling.factor is None, not a positive number"),
-    ("llama", {"rope_scaling": YARN | {"factor": 0.5}}, r"rope_scaling.factor is 0\.5; it must be 1 or more"),
-    ("llama", {"rope_scaling": YARN | {"mscale": 1.0}}, "rope_scaling.mscale is not supported"),
-    (
-        "llama",
-        {"rope_scaling": LLAMA3 | {"low_freq_factor": 4.0}},
-        "rope_scaling turns from 4.0 to 4.0; the first must",
-    ),
+WRONG = [  # the refusal names the last field, or what follows
+    ("qwen3", {"auto_map": {"AutoModel": "x.Y"}}),
+    ("qwen2", {"is_causal": False}),
+    ("qwen3", {"head_dim": 7}),
+    ("qwen3", {"head_dim": 4098}),
+    ("qwen3", {"head_dim": "8"}),
+    ("llama", {"hidden_size": 30}),
+    ("llama", {"num_key_value_heads": 3}, "num_attention_heads 4 is not divisible by num_key_value_heads"),
+    ("llama", {"num_key_value_heads": 0}),
+    ("mistral", {"sliding_window": 0}),
+    ("mistral", {"rms_norm_eps": -1}),
+    ("qwen2", {"use_sliding_window": True, "layer_types": ["x", "y"]}),
+    ("qwen2", {"use_sliding_window": True, "max_window_layers": "x"}),
+    ("gemma3_text", {"layer_types": ["full_attention"]}),
+    ("gemma3_text", {"query_pre_attn_scalar": 5}),
+    ("gemma3_text", {"attn_logit_softcapping": 50.0}),
+    ("gemma3_text", {"use_bidirectional_attention": 1}),
+    ("gemma3_text", {"rope_parameters": {"rope_theta": 1e4}}, "rope_parameters.rope_theta"),
+    ("gemma3_text", {"rope_parameters": 3}),
+    ("gemma3_text", {"rope_parameters": {"sliding_attention": YARN}}, "rope_parameters.sliding_attention"),
+    ("llama", {"rope_theta": 0.5}),
+    ("llama", {"rope_theta": "x"}),
+    ("llama", {"rope_scaling": "x"}),
+    ("llama", {"rope_scaling": {"rope_type": "longrope"}}, "rope_scaling.rope_type"),
+    ("llama", {"rope_scaling": {"rope_type": ["yarn"]}}, "rope_scaling.rope_type"),
+    ("llama", {"rope_scaling": {"rope_type": "linear"}}, "rope_scaling.factor is None"),
+    ("llama", {"rope_scaling": YARN | {"factor": 0.5}}, "rope_scaling.factor is 0.5"),
+    ("llama", {"rope_scaling": YARN | {"mscale": 1.0}}, "rope_scaling.mscale"),
+    ("llama", {"rope_scaling": LLAMA3 | {"low_freq_factor": 4.0}}, "rope_scaling turns"),
 ]
 
 
-@pytest.mark.parametrize(("kind", "changes", "message"), WRONG)
-def test_an_unsupported_decoder_is_refused_naming_the_file_and_the_field(kind, changes, message):
-    with pytest.raises(UserError, match=rf"^m/config\.json: {message}"):
+@pytest.mark.parametrize("wrong", WRONG, ids=str)
+def test_an_unsupported_decoder_is_refused_naming_the_file_and_the_field(wrong):
+    kind, changes, *named = wrong
+    with pytest.raises(UserError, match=rf"^m/config\.json: {(named or [*changes])[-1]}"):
         read(kind, **changes)

@@ -1,3 +1,5 @@
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,15 +13,14 @@ pytestmark = pytest.mark.exact
 
 
 def token_dropout(keys, positions, site, x, rate):
-    (mask,) = token_masks(keys, positions, [site], x.shape[-1], rate)
-    return drop(x, mask)
+    return drop(x, *token_masks(keys, positions, [site], x.shape[-1], rate))
 
 
+@functools.partial(jax.jit, static_argnames="site")
 def dropout(keys, site, x, rate):
     """Dropout of (B, T, D) hidden states or (B, H, Q, K) attention probabilities."""
     if x.ndim == 4:
-        (mask,) = attention_masks(keys, [site], x.shape[1:], rate)
-        return drop(x, mask)
+        return drop(x, *attention_masks(keys, [site], x.shape[1:], rate))
     return token_dropout(keys[:, None], jnp.arange(x.shape[1])[None], site, x, rate)
 
 
@@ -34,12 +35,11 @@ def test_threefry_is_the_library_s():
     np.testing.assert_array_equal(ours, expected)
 
 
-@pytest.mark.parametrize("rate", [0.0, 0.1, 0.5])
-@pytest.mark.parametrize("shape", [(64, 16, 30), (64, 6, 16, 16)])
-def test_drops_with_the_rate_and_keeps_the_mean(rate, shape):
-    out = np.asarray(dropout(row_keys(64), 3, jnp.ones(shape), rate))
-    assert np.mean(out == 0) == pytest.approx(rate, abs=4 * np.sqrt(0.25 / out.size))
-    assert set(np.unique(out)) <= {0.0, np.float32(1 / (1 - round(rate * 65536) / 65536))}
+def test_drops_with_the_rate_and_keeps_the_mean():
+    for rate, shape in ((0.0, (64, 6, 16, 16)), (0.1, (64, 16, 30)), (0.5, (64, 6, 16, 16))):
+        out = np.asarray(dropout(row_keys(64), 3, jnp.ones(shape), rate))
+        assert np.mean(out == 0) == pytest.approx(rate, abs=4 * np.sqrt(0.25 / out.size))
+        assert set(np.unique(out)) <= {0.0, np.float32(1 / (1 - round(rate * 65536) / 65536))}
 
 
 def test_without_a_mask_nothing_is_dropped():
@@ -49,9 +49,9 @@ def test_without_a_mask_nothing_is_dropped():
 
 def test_shorter_padding_cuts_a_mask_and_changes_nothing_else():
     keys = row_keys(3)
-    long, short = mask(keys, 1, (3, 24, 10), 0.5), mask(keys, 1, (3, 16, 10), 0.5)
+    long, short = (mask(keys, 1, (3, length, 10), 0.5) for length in (24, 16))
     np.testing.assert_array_equal(long[:, :16], short)
-    long, short = mask(keys, 1, (3, 6, 24, 24), 0.5), mask(keys, 1, (3, 6, 16, 16), 0.5)
+    long, short = (mask(keys, 1, (3, 6, length, length), 0.5) for length in (24, 16))
     np.testing.assert_array_equal(long[:, :, :16, :16], short)
 
 
@@ -87,12 +87,9 @@ def test_the_rate_may_be_traced_and_the_keys_must_fit():
     x = jnp.ones((2, 4, 8))
     drop = jax.jit(lambda rate: dropout(row_keys(2), 0, x, rate))
     np.testing.assert_array_equal(drop(0.3), dropout(row_keys(2), 0, x, 0.3))
-    with pytest.raises(ValueError, match="one threefry key per row"):
-        dropout(row_keys(3), 0, x, 0.1)
-    with pytest.raises(ValueError, match="one threefry key per row"):
-        dropout(row_keys(1), 0, x, 0.1)
-    with pytest.raises(ValueError, match="one threefry key per row"):
-        dropout(jax.random.split(jax.random.key(0, impl="rbg"), 2), 0, x, 0.1)
+    for keys in (row_keys(3), row_keys(1), jax.random.split(jax.random.key(0, impl="rbg"), 2)):
+        with pytest.raises(ValueError, match="one threefry key per row"):
+            dropout(keys, 0, x, 0.1)
 
 
 @pytest.mark.platforms

@@ -32,6 +32,7 @@ def test_gelu_and_its_gradient_are_those_of_the_normal_distribution():
 
 @pytest.mark.parametrize("shape", [(6, 8), (2, 3, 8)])
 def test_layer_norm_and_its_gradients(shape):
+    """Also where the mean is large, which cancels in a variance of squares."""
     x, target = 3 + RNG.normal(size=(2, *shape)).astype(np.float32)
     scale, bias = RNG.normal(size=(2, 8)).astype(np.float32)
 
@@ -43,13 +44,10 @@ def test_layer_norm_and_its_gradients(shape):
     np.testing.assert_allclose(value, expected, rtol=1e-5)
     for one, other in zip(found, by_hand, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=2e-5)
-
-
-def test_the_variance_does_not_cancel():
-    x = np.float32(1e3) + RNG.normal(size=(4, 512)).astype(np.float32)
-    exact = np.asarray(x, np.float64)
+    large = np.float32(1e3) + RNG.normal(size=(4, 512)).astype(np.float32)
+    exact = np.asarray(large, np.float64)
     exact = (exact - exact.mean(-1, keepdims=True)) / exact.std(-1, keepdims=True)
-    np.testing.assert_allclose(layer_norm(jnp.asarray(x), jnp.ones(512), jnp.zeros(512), 1e-12), exact, atol=1e-3)
+    np.testing.assert_allclose(layer_norm(jnp.asarray(large), jnp.ones(512), jnp.zeros(512), 1e-12), exact, atol=1e-3)
 
 
 @pytest.mark.parametrize("tokens", [(6,), (40, 64)])
@@ -79,12 +77,11 @@ def test_a_rounded_layer_norm_is_near_the_exact_one_and_on_a_cpu_the_same(tokens
 def test_softmax_and_its_gradient_where_some_are_masked():
     x, target = RNG.normal(size=(2, 3, 5)).astype(np.float32)
     x[:, 3:] = np.finfo(np.float32).min
-    for function in (softmax, jax.jit(softmax)):
-        value, gradient = jax.value_and_grad(lambda x, f=function: jnp.sum(target * f(x)))(jnp.asarray(x))
-        expected = jax.jit(jax.value_and_grad(lambda x: jnp.sum(target * jax.nn.softmax(x))))(jnp.asarray(x))
-        np.testing.assert_allclose(value, expected[0], rtol=1e-6)
-        np.testing.assert_allclose(gradient, expected[1], atol=1e-7)
-        assert not gradient[:, 3:].any()
+    value, gradient = jax.jit(jax.value_and_grad(lambda x: jnp.sum(target * softmax(x))))(jnp.asarray(x))
+    expected = jax.jit(jax.value_and_grad(lambda x: jnp.sum(target * jax.nn.softmax(x))))(jnp.asarray(x))
+    np.testing.assert_allclose(value, expected[0], rtol=1e-6)
+    np.testing.assert_allclose(gradient, expected[1], atol=1e-7)
+    assert not gradient[:, 3:].any()
 
 
 def test_the_backward_pass_keeps_no_more_than_one_array():
@@ -115,12 +112,3 @@ def test_every_activation_has_its_function():
     expected |= {"quick_gelu": x / (1 + np.exp(-1.702 * x))}
     for name, activation in ACTIVATION_FUNCTIONS.items():
         np.testing.assert_allclose(activation(jnp.asarray(x)), expected[name], atol=1e-6, err_msg=name)
-
-
-@pytest.mark.slow
-def test_activations_are_those_of_transformers():
-    torch, theirs = pytest.importorskip("torch"), pytest.importorskip("transformers.activations")
-    x = np.linspace(-4, 4, 33).astype(np.float32)
-    for name, activation in ACTIVATION_FUNCTIONS.items():
-        expected = theirs.ACT2FN[name](torch.tensor(x)).numpy()
-        np.testing.assert_allclose(activation(jnp.asarray(x)), expected, atol=1e-6, err_msg=name)

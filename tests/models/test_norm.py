@@ -22,11 +22,11 @@ def test_the_norm_by_numpy_with_a_bias_and_without():
     np.testing.assert_allclose(normalized(*args[:2], None, CONFIG), expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("has_bias", [True, False])
-def test_a_fresh_norm_has_scale_one_and_a_bias_only_where_the_encoder_has_one(has_bias):
-    norm = Norm(dataclasses.replace(CONFIG, norm_bias=has_bias), 2)
-    assert (norm.bias is not None) == has_bias
-    np.testing.assert_allclose(norm(jnp.array([[1.0, 3.0]])), [[-1 / np.sqrt(1.5), 1 / np.sqrt(1.5)]], rtol=1e-6)
+def test_a_fresh_norm_has_scale_one_and_a_bias_only_where_the_encoder_has_one():
+    for has_bias in (True, False):
+        norm = Norm(dataclasses.replace(CONFIG, norm_bias=has_bias), 2)
+        assert (norm.bias is not None) == has_bias
+        np.testing.assert_allclose(norm(jnp.array([[1.0, 3.0]])), [[-1 / np.sqrt(1.5), 1 / np.sqrt(1.5)]], rtol=1e-6)
 
 
 def test_a_root_mean_square_norm_by_numpy_with_scales_that_differ_from_one():

@@ -33,19 +33,14 @@ def test_only_the_way_of_the_platform_is_traced_where_it_is_known():
         assert traced_ways("gpu") == {"default", "cpu", "cuda"}
 
 
-def test_a_function_traced_for_one_platform_is_traced_again_for_another():
+def test_a_function_traced_for_one_platform_is_traced_again_for_another_and_lowered_as_it_was_traced():
     function = jax.jit(lambda x: for_platform(x, default=lambda x: x, cpu=lambda x: 2 * x, tpu=lambda x: 3 * x))
     outer = jax.jit(lambda x: function(x) + 1)
     found = []
     for platform in ("tpu", "cpu", "tpu"):
         with tracing_for(platform):
             found.append([function(1.0).item(), outer(1.0).item()])
+            traced = function.trace(1.0)
     assert found == [[3, 4], [2, 3], [3, 4]]
     assert function(1.0) == 2  # on this machine, a CPU
-
-
-def test_what_is_traced_for_a_platform_stays_so_when_it_is_lowered_outside():
-    function = jax.jit(lambda x: for_platform(x, default=lambda x: x, cpu=lambda x: 2 * x, tpu=lambda x: 3 * x))
-    with tracing_for("tpu"):
-        traced = function.trace(1.0)
     assert traced.lower().compile()(1.0) == 3

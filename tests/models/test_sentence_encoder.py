@@ -11,9 +11,9 @@ from simcse_jax.models.sentence_encoder import build
 pytestmark = pytest.mark.exact
 
 
-@pytest.mark.parametrize(("dtype", "pooler"), [(np.float32, "cls"), (np.float32, "max"), (jnp.bfloat16, "avg_top2")])
+@pytest.mark.parametrize(("dtype", "pooler"), [(np.float32, "max"), (jnp.bfloat16, "avg_top2")])
 def test_embeddings_are_pooled_hidden_states_through_the_head_in_float32(dtype, pooler):
-    graph, params, _ = random_model(dtype=dtype)
+    graph, params, _ = random_model(dtype=dtype, num_layers=1)
     ids, mask = (array[:, 0] for array in random_batch(3, 8))
 
     @jax.jit

@@ -1,13 +1,31 @@
 """The tiny model's sentences in transformers and PyTorch, to compare whole steps with."""
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from simcse_jax.huggingface.weight_names import to_tensors
 from simcse_jax.models.config import EncoderConfig
-from support import CONFIGS
+from support import CONFIGS, random_model
+
+from .recorded import sketch, sketches
 
 BERT = EncoderConfig.from_hugging_face(CONFIGS["bert"], "test")
+
+
+def drawn(params, std=0.15):
+    """Parameters of these shapes of NumPy's generator, the same whatever JAX draws."""
+    generator = np.random.default_rng(0)
+    return {
+        name: jnp.asarray(name.endswith("scale") + generator.normal(0, std, params[name].shape), jnp.float32)
+        for name in sorted(params)
+    }
+
+
+def drawn_model():
+    """(graph, params, config) of a tiny BERT of one layer with a head."""
+    graph, params, config = random_model(num_layers=1)
+    return graph, drawn(params), config
 
 
 def module_of(params):
@@ -38,13 +56,24 @@ def similarities(rows, columns):
     return torch.nn.functional.cosine_similarity(rows[:, None], columns[None], dim=-1)
 
 
-def assert_same_gradient(gradient, encoder, head):
-    """Ours, by name, is theirs, which `backward` has left in the modules."""
-    theirs = {name: value.grad.numpy() for name, value in encoder.named_parameters()}
+def loss_and_gradient(loss, encoder, head):
+    """What is recorded of a step: the loss, and sketches of its gradient by the names in files."""
+    loss.backward()
+    parameters = [*encoder.named_parameters(), *((f"head.{name}", value) for name, value in head.named_parameters())]
+    return {"loss": loss.item()} | sketches({name: value.grad.numpy() for name, value in parameters})
+
+
+def assert_same_step(loss, gradient, theirs):
+    """Our loss and gradient, by our names, are those that `loss_and_gradient` has given."""
+    assert float(loss) == pytest.approx(float(theirs["loss"]), rel=1e-5)
     found = to_tensors({name: value for name, value in gradient.items() if name.startswith("encoder.")}, BERT)
-    found |= {"weight": gradient["head.kernel"].T, "bias": gradient["head.bias"]}
-    theirs |= {name: value.grad.numpy() for name, value in head.named_parameters()}
-    assert theirs.keys() == found.keys()
+    found |= {"head.weight": gradient["head.kernel"].T, "head.bias": gradient["head.bias"]}
+    assert_same_gradient(found, theirs)
+
+
+def assert_same_gradient(found, theirs, bound=1e-5):
+    """Arrays by name are those that `sketches` has given, within this part of their largest number."""
+    assert {name for name in theirs if not name.startswith(("max of", "loss"))} == found.keys()
     for name, value in found.items():
-        limit = 1e-5 * max(np.abs(theirs[name]).max(), 1e-2)
-        assert np.abs(np.asarray(value) - theirs[name]).max() <= limit, name
+        limit = bound * max(theirs[f"max of {name}"], 1e-2)
+        assert np.abs(sketch(value) - theirs[name]).max() <= limit, name

@@ -13,6 +13,7 @@ from safetensors.numpy import load_file, save_file
 
 from simcse_jax.huggingface.weight_names import NAMES
 from support import CONFIGS, write_model
+from support.pickles import Call, archive, storage, tensor
 
 # SentencePiece's rules for a handful of characters, as it compiles them: ﬁ to fi, wide letters, the ideographic space.
 CHARSMAP = zlib.decompress(
@@ -290,12 +291,18 @@ def _rename_weights(folder: Path, layout: Layout) -> None:
     tensors["embeddings.position_ids"] = np.arange(64)[None]  # as older versions of transformers wrote
     save_file({name: np.ascontiguousarray(value) for name, value in tensors.items()}, path, metadata={"format": "pt"})
     if layout.bin:
-        import torch
-
-        torch.save(
-            {name: torch.from_numpy(value) for name, value in load_file(path).items()}, folder / "pytorch_model.bin"
-        )
+        (folder / "pytorch_model.bin").write_bytes(as_pytorch(load_file(path)))
         path.unlink()
+
+
+def as_pytorch(tensors: Mapping[str, np.ndarray]) -> bytes:
+    """A file as torch.save writes it."""
+    kinds, content = {"float32": "FloatStorage", "int64": "LongStorage"}, {}
+    for key, (name, value) in enumerate(tensors.items()):
+        strides = tuple(step // value.itemsize for step in value.strides)
+        kept = storage(kinds[value.dtype.name], str(key), value.size)
+        content[name] = tensor(kept, 0, value.shape, strides, False, Call("collections", "OrderedDict", ()))
+    return archive(content, {str(key): value.tobytes() for key, value in enumerate(tensors.values())})
 
 
 def _discriminator() -> dict[str, np.ndarray]:

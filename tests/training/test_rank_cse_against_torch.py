@@ -4,23 +4,30 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support import random_model
-from support.against_torch import assert_same_gradient, embedded, module_of, similarities
+from support.against_torch import (
+    assert_same_step,
+    drawn_model,
+    embedded,
+    loss_and_gradient,
+    module_of,
+    similarities,
+)
 from support.checks import random
+from support.recorded import recorded, twice
 from support.steps import BATCH, INFO_NCE, batch, recipe, settings, term
 
 from simcse_jax.data.corpora import Taught
 from simcse_jax.devices.mesh import data_mesh
 from simcse_jax.training.loss import make_loss
 
-pytestmark = pytest.mark.slow
 TEACHERS, SHARE = (random(2 * BATCH, 24), random(2 * BATCH, 48, seed=1)), 1 / 3
 BETA, GAMMA, TAU_T = 0.7, 0.3, 0.1
 
 
 def divergence(p, q, released):
     """As the public code has it: with `clamp` around log M, or as it is meant, around M."""
-    torch = pytest.importorskip("torch")
+    import torch
+
     kl = torch.nn.KLDivLoss(reduction="batchmean", log_target=True)
     p, q = p.clamp(min=1e-7), q.clamp(min=1e-7)
     middle = ((p + q) / 2).log()
@@ -29,7 +36,8 @@ def divergence(p, q, released):
 
 
 def loss_of_lists(scores, taught, method, released):
-    torch = pytest.importorskip("torch")
+    import torch
+
     if method == "listnet":
         if released:
             scores, taught = (each.clone().fill_diagonal_(-torch.inf) for each in (scores, taught))
@@ -42,8 +50,9 @@ def loss_of_lists(scores, taught, method, released):
     return torch.stack(losses).mean()
 
 
-def their_loss(params, data, method, reading):
-    torch = pytest.importorskip("torch")
+def their_step(params, data, method, reading):
+    import torch
+
     encoder, head = module_of(params)
     z1, z2 = (embedded(encoder, head, data["input_ids"][:, c], data["attention_mask"][:, c]) for c in (0, 1))
     scores, back = similarities(z1, z2) / 0.05, similarities(z2, z1) / 0.05
@@ -52,27 +61,22 @@ def their_loss(params, data, method, reading):
     released = reading == "released"
     loss = torch.nn.functional.cross_entropy(scores, torch.arange(BATCH))
     loss = loss + BETA * divergence(scores.softmax(dim=1), back.softmax(dim=1), released)
-    loss = loss + GAMMA * loss_of_lists(scores, taught, method, released)
-    loss.backward()
-    return loss.item(), encoder, head
+    return loss_and_gradient(loss + GAMMA * loss_of_lists(scores, taught, method, released), encoder, head)
 
 
-@pytest.mark.optimized
+@twice(pytest.mark.optimized)
 @pytest.mark.parametrize(("method", "reading"), [("listmle", "paper"), ("listnet", "released")])
-def test_loss_and_gradients_of_a_step(method, reading):
-    graph, params, _ = random_model(num_layers=1)
-    terms = (
-        INFO_NCE,
-        term("ranking_consistency", (("reading", reading),)),
-        term("ranking_distillation", (("method", method), ("reading", reading))),
-    )
+def test_loss_and_gradients_of_a_step(method, reading, live):
+    graph, params, _ = drawn_model()
+    consistency = term("ranking_consistency", (("reading", reading),))
+    distillation = term("ranking_distillation", (("method", method), ("reading", reading)))
     numbers = {"info_nce": {"weight": 1.0, "temperature": 0.05, "hard_negative_weight": 1.0}}
     numbers["ranking_consistency"] = {"weight": BETA, "temperature": 0.05}
     numbers["ranking_distillation"] = {"weight": GAMMA, "temperature": 0.05, "teacher_temperature": TAU_T}
     places = np.arange(2 * BATCH, dtype=np.int32).reshape(BATCH, 2)
     data = batch(2) | {"teacher": Taught(TEACHERS[0], places, "", TEACHERS[1], SHARE).of(places)}
-    step = jax.jit(make_loss(graph, recipe(2, objectives=terms), data_mesh(jax.devices()[:1])))
+    own = recipe(2, objectives=(INFO_NCE, consistency, distillation))
+    step = jax.jit(make_loss(graph, own, data_mesh(jax.devices()[:1])))
     (ours, _), gradient = step(params, jnp.int32(0), data, settings(objective=numbers, dropout=0.0))
-    theirs, encoder, head = their_loss(params, data, method, reading)
-    assert float(ours) == pytest.approx(theirs, rel=1e-5)
-    assert_same_gradient(gradient, encoder, head)
+    name, compute = f"steps/rank_cse_{reading}", lambda: their_step(params, data, method, reading)
+    assert_same_step(ours, gradient, recorded(name, compute, "torch", "transformers", live=live))

@@ -4,46 +4,42 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support import random_model
-from support.against_torch import assert_same_gradient, embedded, module_of, similarities
+from support.against_torch import assert_same_step, drawn_model, embedded, loss_and_gradient, module_of, similarities
+from support.recorded import recorded, twice
 from support.steps import BATCH, batch, recipe, settings, term
 
 from simcse_jax.devices.mesh import data_mesh
 from simcse_jax.training.loss import make_loss
 
-pytestmark = pytest.mark.slow
 WEIGHT, LOWER, UPPER = 0.7, 0.02, 0.05  # of the tiny model's margins, some are below, some within, some above
 THERE = np.array([1, 1, 0, 1, 1, 0, 1, 1], bool)
 
 
-def their_loss(params, data):
-    torch = pytest.importorskip("torch")
+def their_step(params, data):
+    import torch
+
     encoder, head = module_of(params)
     z1, z2, z3 = (embedded(encoder, head, data["input_ids"][:, c], data["attention_mask"][:, c]) for c in range(3))
     loss = torch.nn.functional.cross_entropy(similarities(z1, z2) / 0.05, torch.arange(BATCH))
-    rows = torch.tensor(THERE)
-    margins = (torch.cosine_similarity(z1, z3) - torch.cosine_similarity(z1, z2))[rows]
+    margins = (torch.cosine_similarity(z1, z3) - torch.cosine_similarity(z1, z2))[torch.tensor(THERE)]
+    assert (margins > -LOWER).any() and (margins < -UPPER).any()
     loss = loss + WEIGHT * (torch.relu(margins + LOWER) + torch.relu(-margins - UPPER)).mean()
-    loss.backward()
-    return loss.item(), margins.detach().numpy(), encoder, head
+    return loss_and_gradient(loss, encoder, head)
 
 
-@pytest.mark.optimized
-def test_loss_and_gradients_of_a_step():
-    graph, params, _ = random_model(num_layers=1)
+@twice(pytest.mark.optimized)
+def test_loss_and_gradients_of_a_step(live):
+    graph, params, _ = drawn_model()
     options = (("similarity", "cosine"), ("symmetric", False), ("negatives", "positives"))
     terms = term("info_nce", options), term("bidirectional_margin")
     numbers = {"info_nce": {"weight": 1.0, "temperature": 0.05, "hard_negative_weight": 1.0}}
     numbers["bidirectional_margin"] = {"weight": WEIGHT, "lower": LOWER, "upper": UPPER}
     present = np.ones((BATCH, 3), bool)
     present[:, 2] = THERE
-    data = batch(3) | {"present": present}
-    chosen, step = settings(objective=numbers, dropout=0.0), jnp.int32(0)
-    theirs, margins, encoder, head = their_loss(params, data)
-    assert (margins > -LOWER).any() and (margins < -UPPER).any()
-    for devices, chunk_size in ((1, 0), (2, 3)):
+    data, chosen = batch(3) | {"present": present}, settings(objective=numbers, dropout=0.0)
+    theirs = recorded("steps/sncse", lambda: their_step(params, data), "torch", "transformers", live=live)
+    for devices, chunk_size in ((1, 0), (2, 3))[: 1 + live]:
         own = recipe(3, objectives=terms, chunk_size=chunk_size)
         function = jax.jit(make_loss(graph, own, data_mesh(jax.devices()[:devices])))
-        (ours, _), gradient = function(params, step, data, chosen)
-        assert float(ours) == pytest.approx(theirs, rel=1e-5)
-        assert_same_gradient(gradient, encoder, head)
+        (ours, _), gradient = function(params, jnp.int32(0), data, chosen)
+        assert_same_step(ours, gradient, theirs)
