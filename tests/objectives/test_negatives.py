@@ -17,28 +17,28 @@ from simcse_jax.objectives.registry import OBJECTIVES, needing
 # The same query twice, two queries with one answer, an answer that is a query; hard negatives that are positives of
 # their own anchor, of another one, an anchor, and one that nothing equals.
 ROWS = [
-    ("ask", "answer", "answer"),
-    ("why", "so", "ask"),
-    ("ask", "reply", "so"),
-    ("how", "so", "never"),
-    ("when", "ask", "answer"),
-    ("where", "here", "why"),
+    *(("ask", "answer", "answer"), ("why", "so", "ask"), ("ask", "reply", "so")),
+    *(("how", "so", "never"), ("when", "ask", "answer"), ("where", "here", "why")),
 ]
 NUMBERS = numbered(ROWS)[0]
-NAMES = "anchor", "positive", "hard_negatives"
 EMBEDDINGS = random(3, 6, 5)
-NUMBER = {"temperature": 0.5}
 
 
-def texts_of(rows, kinds=3):
-    columns = jnp.asarray(rows).T[:kinds]
-    return dict(zip(NAMES, [*columns[:2], columns[2:]], strict=kinds == 3))
+def named(columns):
+    views = dict(zip(("anchor", "positive"), columns, strict=False))
+    views |= {"hard_negatives": jnp.stack(list(columns[2:]))} if len(columns) > 2 else {}
+    return views | {f"clean_{name}": rows for name, rows in views.items()}
 
 
-def views_of(embeddings, kinds=3):
-    return dict(zip(NAMES, [*embeddings[:2], embeddings[2:kinds]], strict=False)) | (
-        {} if kinds == 3 else {"hard_negatives": jnp.zeros((0, *embeddings[0].shape))}
-    )
+def of_batch(kinds=3, numbers=NUMBERS, **fields):
+    texts = None if numbers is None else named(jnp.asarray(numbers).T[:kinds])
+    return alone(named(jnp.asarray(EMBEDDINGS[:kinds])), texts=texts, **fields)
+
+
+def loss(name, embedded, **fields):
+    usual = {"info_nce": {"hard_negative_weight": 1.0, "similarity": "cosine", "symmetric": False}}
+    usual["off_dropout"] = {"m": 1.0}
+    return OBJECTIVES[name].loss(embedded, temperature=0.5, **usual.get(name, {}) | fields)
 
 
 def candidates(i, kind, pair=(0, 1)):
@@ -50,42 +50,15 @@ def candidates(i, kind, pair=(0, 1)):
             yield j
 
 
-def unit(x):
-    return np.float64(x) / np.linalg.norm(x, axis=-1, keepdims=True)
-
-
 def contrast(kinds, pair=(0, 1), gist=False):
     """The mean of −log( e^s of the own positive / Σ of all that stay ); of GIST also positives against positives."""
-    x, losses = unit(EMBEDDINGS), []
+    x, losses = np.float64(EMBEDDINGS) / np.linalg.norm(EMBEDDINGS, axis=-1, keepdims=True), []
     for i in range(6):
         terms = [(pair[0], kind, j) for kind in kinds for j in candidates(i, kind, pair)]
         terms += [(1, 1, j) for j in candidates(i, 1) if j != i] if gist else []
-        logits = [x[side, i] @ x[kind, j] / NUMBER["temperature"] for side, kind, j in terms]
-        losses.append(np.log(np.sum(np.exp(logits))) - x[0, i] @ x[1, i] / NUMBER["temperature"])
+        logits = [x[side, i] @ x[kind, j] / 0.5 for side, kind, j in terms]
+        losses.append(np.log(np.sum(np.exp(logits))) - x[0, i] @ x[1, i] / 0.5)
     return np.mean(losses)
-
-
-def info_nce(embedded, **fields):
-    usual = {"hard_negative_weight": 1.0, "similarity": "cosine", "symmetric": False} | NUMBER
-    return OBJECTIVES["info_nce"].loss(embedded, **(usual | fields))
-
-
-def gist(embedded):
-    return OBJECTIVES["gist"].loss(embedded, **NUMBER)
-
-
-def off_dropout(embedded):
-    return OBJECTIVES["off_dropout"].loss(embedded, m=1.0, **NUMBER)
-
-
-def clean(named):
-    return named | {f"clean_{name}": rows for name, rows in named.items()}
-
-
-def of_batch(kinds=3, telling=True, named=lambda x: x, **fields):
-    texts = named(texts_of(NUMBERS, kinds)) if telling else None
-    views = {name: rows for name, rows in views_of(jnp.asarray(EMBEDDINGS), kinds).items() if len(rows)}
-    return alone(named(views), texts=texts, **fields)
 
 
 def guide():
@@ -99,75 +72,55 @@ def test_the_rows_have_every_case():
     assert sorted(candidates(1, 1)) == [0, 1, 2, 4, 5] and sorted(candidates(0, 2)) == [2, 3, 5]
 
 
+QUEUE = {"queue": np.zeros((2, 5), np.float32), "filled": np.zeros((), np.int32)}
+
+
 @pytest.mark.parametrize(
-    ("kinds", "fields", "expected"),
+    ("name", "kinds", "fields", "expected"),
     [
-        (3, {}, lambda: contrast((1, 2))),
-        (3, {"symmetric": True}, lambda: (contrast((1, 2)) + contrast((0,), (1, 0))) / 2),
+        ("info_nce", 3, {"symmetric": True}, lambda: (contrast((1, 2)) + contrast((0,), (1, 0))) / 2),
+        # It leaves out an anchor's own view anyway.
+        (
+            *("info_nce", 2, {"symmetric": True, "negatives": "both"}),
+            lambda: (contrast((1, 0)) + contrast((0, 1), (1, 0))) / 2,
+        ),
+        ("off_dropout", 3, {}, lambda: contrast((1, 2))),
+        ("gist", 3, {}, lambda: contrast((1, 0, 2), gist=True)),
+        ("momentum_contrast", 3, {}, lambda: contrast((1, 2))),
     ],
 )
-def test_info_nce(kinds, fields, expected):
-    np.testing.assert_allclose(info_nce(of_batch(kinds), **fields), expected(), rtol=1e-5)
-    assert float(info_nce(of_batch(kinds, telling=False), **fields)) > float(expected()) + 0.1
-
-
-def test_info_nce_with_negatives_of_both_views():
-    """Which leaves out an anchor's own view anyway."""
-    both = (contrast((1, 0)) + contrast((0, 1), (1, 0))) / 2
-    np.testing.assert_allclose(info_nce(of_batch(2), negatives="both", symmetric=True), both, rtol=1e-5)
-
-
-def test_off_dropout():
-    np.testing.assert_allclose(off_dropout(of_batch(named=clean)), contrast((1, 2)), rtol=1e-5)
-
-
-def test_gist():
-    expected = contrast((1, 0, 2), gist=True)
-    np.testing.assert_allclose(gist(of_batch(teacher=guide())), expected, rtol=1e-5)
-
-
-def test_momentum_contrast_with_an_empty_queue():
-    state = {"queue": jnp.zeros((2, 5)), "filled": jnp.int32(0)}
-    found = OBJECTIVES["momentum_contrast"].loss(of_batch(state=state), **NUMBER)
-    np.testing.assert_allclose(found, contrast((1, 2)), rtol=1e-5)
+def test_equal_texts_are_no_negatives_and_different_ones_change_no_bit(name, kinds, fields, expected):
+    given = {"teacher": guide()} if name == "gist" else {"state": QUEUE} if name == "momentum_contrast" else {}
+    each = [of_batch(kinds, numbers, **given) for numbers in (NUMBERS, None, np.arange(18).reshape(6, 3))]
+    found, untold, different = jax.jit(lambda: [loss(name, batch, **fields) for batch in each])()
+    np.testing.assert_allclose(found, expected(), rtol=1e-5)
+    assert float(untold) > float(found) + 0.1 and float(untold) == float(different)
 
 
 def test_jensen_shannon():
     local, mask = random(6, 2, 5, seed=1), np.ones((6, 2), np.int32)
-    ours = OBJECTIVES["jensen_shannon"].loss(of_batch(tokens=(jnp.asarray(local), mask)))
+    ours = jax.jit(lambda: OBJECTIVES["jensen_shannon"].loss(of_batch(tokens=(jnp.asarray(local), mask))))()
     own, other = [], []
     for i, tokens in enumerate(np.float64(local)):
         scores = tokens @ np.float64(EMBEDDINGS[1]).T
         own.append(np.log1p(np.exp(-scores[:, i])))
-        kept = [j for j in candidates(i, 1) if j != i]
-        other.append(np.log1p(np.exp(scores[:, kept])).mean(axis=1))
+        other.append(np.log1p(np.exp(scores[:, [j for j in candidates(i, 1) if j != i]])).mean(axis=1))
     np.testing.assert_allclose(ours, np.mean(own) + np.mean(other) - 2 * np.log(2), rtol=1e-5)
 
 
 def test_contrastive_tension():
     """A sentence with itself, and two negative pairs, one of which has the same sentence again."""
-    texts = {"anchor": jnp.array([0, 0, 0, 1, 1, 1]), "positive": jnp.array([0, 2, 0, 1, 1, 3])}
-    views = views_of(EMBEDDINGS, 2)
-    found = OBJECTIVES["contrastive_tension"].loss(alone(views, texts=texts), negatives=2)
+    batch = of_batch(2, np.array([[0, 0, 0, 1, 1, 1], [0, 2, 0, 1, 1, 3]]).T)
+    found = OBJECTIVES["contrastive_tension"].loss(batch, negatives=2)
     products = np.sum(np.float64(EMBEDDINGS[0]) * EMBEDDINGS[1], axis=1)[[0, 3, 1, 5]]
     np.testing.assert_allclose(found, np.mean(np.log1p(np.exp(products * [-1, -1, 1, 1]))), rtol=1e-5)
 
 
 def test_every_objective_of_the_package_that_contrasts_is_tested_here():
     """And no other one reads whether texts are equal."""
-    config = {name: {"weight": 1.0} for name in OBJECTIVES}
-    named = {one.name for one in needing(config, "contrasts")}
+    found = {one.name for one in needing({name: {"weight": 1.0} for name in OBJECTIVES}, "contrasts")}
     in_sums = {"info_nce", "off_dropout", "gist", "momentum_contrast"}
-    assert named == {*in_sums, "jensen_shannon", "contrastive_tension"}
-
-
-@pytest.mark.parametrize("loss", [info_nce, off_dropout, gist])
-def test_different_texts_change_no_bit(loss):
-    fields = {"named": clean, "teacher": guide()}
-    different = jnp.arange(18).reshape(6, 3)
-    batch = of_batch(telling=False, **fields)
-    told = alone(batch.views, texts=clean(texts_of(different)), teacher=guide())
-    np.testing.assert_array_equal(jax.jit(lambda: loss(told))(), jax.jit(lambda: loss(batch))())
+    assert found == {*in_sums, "jensen_shannon", "contrastive_tension"}
 
 
 def test_missing_negatives_are_left_out_beside_equal_ones():
@@ -179,19 +132,16 @@ def test_missing_negatives_are_left_out_beside_equal_ones():
         assert [j for j in range(6) if not found[i, 2, j]] == [j for j in candidates(i, 2) if j != 3]
 
 
-@pytest.mark.parametrize("chunk", [0, 13])
-def test_sharded_is_whole(chunk, monkeypatch):
-    """Also some rows at a time."""
-    monkeypatch.setattr(similarity, "SIMILARITIES", chunk or similarity.SIMILARITIES)
-    numbers = jnp.asarray(np.concatenate([NUMBERS, NUMBERS[:2] + 100]))
-    rows = tuple(random(3, 8, 5))
+def test_sharded_is_whole_also_some_rows_at_a_time(monkeypatch):
+    monkeypatch.setattr(similarity, "SIMILARITIES", 24)
+    numbers, rows = jnp.asarray(np.concatenate([NUMBERS, NUMBERS[:2] + 100])), tuple(random(3, 8, 5))
 
     def of_rows(rows, shared, own, gather, psum):
         def gathered(x):
             return jnp.moveaxis(gather(jnp.moveaxis(x, 1, 0)), 0, 1)
 
-        texts, views = texts_of(numbers[own]), views_of(jnp.stack(rows))
-        embedded = dataclasses.replace(alone(views, texts=texts), own=own, gather=gathered, psum=psum)
-        return info_nce(embedded, symmetric=True)
+        embedded = alone(named(rows), texts=named(numbers[own].T))
+        embedded = dataclasses.replace(embedded, own=own, gather=gathered, psum=psum)
+        return loss("info_nce", embedded, symmetric=True)
 
-    assert_sharded_is_whole(of_rows, rows, devices=(2, 4))
+    assert_sharded_is_whole(of_rows, rows)

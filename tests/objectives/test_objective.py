@@ -1,4 +1,5 @@
 import dataclasses
+import re
 
 import jax.numpy as jnp
 import numpy as np
@@ -17,10 +18,9 @@ from simcse_jax.objectives.views import Plan
 VIEWS = {"anchor": random(4, 3), "positive": random(4, 3, seed=1), "hard_negatives": random(2, 4, 3, seed=2)}
 
 
-def embedded(**views):
+def embedded():
     """Two devices with four examples each; the other device has the same views in reverse."""
-    gather = {"gather": lambda x: jnp.concatenate([x, x[:, ::-1]], axis=1), "psum": lambda x: 2 * x}
-    return alone(VIEWS | views, **gather)
+    return alone(VIEWS, gather=lambda x: jnp.concatenate([x, x[:, ::-1]], axis=1), psum=lambda x: 2 * x)
 
 
 def test_views_are_found_by_name():
@@ -30,15 +30,18 @@ def test_views_are_found_by_name():
     stacked = embedded().stacked("positive", "hard_negatives", "none")
     np.testing.assert_array_equal(stacked, [VIEWS["positive"], *VIEWS["hard_negatives"]])
     assert embedded().truncated(2)["hard_negatives"].shape == (2, 4, 2)
+    with pytest.raises(UserError, match=r"the view 'anchors'; it asked for anchor, positive, hard_negatives$"):
+        embedded()["anchors"]
 
 
-def test_one_view_and_several_come_from_all_devices():
+def test_one_view_and_several_come_from_all_devices_and_so_does_the_mean():
     positives, hard_negatives = embedded().everywhere("positive", "hard_negatives")
     np.testing.assert_array_equal(positives, [*VIEWS["positive"], *VIEWS["positive"][::-1]])
     last = VIEWS["hard_negatives"][1]
     np.testing.assert_array_equal(hard_negatives[1], [*last, *last[::-1]])
     assert hard_negatives.shape == (2, 8, 3)
     assert embedded().everywhere("positive", "none")[1] is None
+    assert float(embedded().mean(jnp.array([1.0, 2.0, 3.0, 6.0]))) == 3.0  # 24 of 8
 
 
 def test_sentences_that_the_data_lack_are_told_by_the_names_of_their_views():
@@ -52,49 +55,18 @@ def test_sentences_that_the_data_lack_are_told_by_the_names_of_their_views():
     assert found.candidates("anchor", pair=("positive", "anchor")) is None
 
 
-def test_the_mean_is_over_all_devices():
-    assert float(embedded().mean(jnp.array([1.0, 2.0, 3.0, 6.0]))) == 3.0  # 24 of 8
-
-
 class Labelled(Objective):
     name = "labelled"
     labels = hard_negatives = True
 
 
 @pytest.mark.parametrize(
-    ("columns", "message"),
-    [
-        ((2, 2, 2), "labelled.weight: needs hard negatives, but data.csv has no column of them"),
-        ((3, 2, 3), "labelled.weight: needs a hard negative in every row, but some rows of data.csv have none"),
-        ((3, 3, 3), r"labelled.weight: needs labelled pairs, but data.csv has 3 column\(s\) of sentences"),
-    ],
+    ("columns", "needs"),
+    [((2, 2, 2), "hard negatives"), ((3, 2, 3), "a hard negative in every row"), ((3, 3, 3), "labelled pairs")],
 )
-def test_data_without_what_it_declares_are_refused(columns, message):
-    with pytest.raises(UserError, match=message):
+def test_data_without_what_it_declares_are_refused(columns, needs):
+    with pytest.raises(UserError, match=rf"labelled.weight: needs {needs}, but (some rows of )?data.csv"):
         Labelled().check_columns(default_config(), Columns("data.csv", *columns))
-
-
-FIRST, SECOND = random(2, 6, 4)
-
-
-@pytest.fixture
-def pair():
-    """A pair of views on a single device."""
-    return alone({"anchor": FIRST, "positive": SECOND}, params={"scale": jnp.float32(3.0)})
-
-
-def test_the_loss_is_the_weighted_sum_of_the_terms(pair):
-    options = {"info_nce": (("symmetric", False), ("similarity", "dot")), "dimension_wise": (("reading", "released"),)}
-    numbers = {
-        "info_nce": {"weight": 2.0, "temperature": 0.5, "hard_negative_weight": 1.0},
-        "dimension_wise": {"weight": 0.3, "temperature": 5.0},
-    }
-    terms = [(term(name, options[name]), pair) for name in numbers]
-    alone = [total([each], {each[0].name: numbers[each[0].name] | {"weight": 1.0}}) for each in terms]
-    loss = jnp.mean(info_nce(FIRST, SECOND, None, jnp.arange(6), temperature=0.5, similarity="dot"))
-    np.testing.assert_allclose(alone[0], loss, rtol=1e-6)
-    np.testing.assert_allclose(total(terms, numbers), 2.0 * alone[0] + 0.3 * alone[1], rtol=1e-6)
-    assert total([], {}) == 0
 
 
 class Scale(Objective):
@@ -104,9 +76,17 @@ class Scale(Objective):
         return sign * embedded.params["scale"] ** power
 
 
-def test_an_objective_reads_its_parameters_its_numbers_and_its_options(pair):
-    terms = [(Term(Scale(), (("sign", -1),)), pair)]
-    assert total(terms, {"scale": {"weight": 0.5, "power": 2}}) == -4.5
+def test_the_loss_is_the_weighted_sum_of_the_terms_of_their_parameters_numbers_and_options():
+    first, second = random(2, 6, 4)
+    pair = alone({"anchor": first, "positive": second}, params={"scale": jnp.float32(3.0)})
+    contrast = term("info_nce", (("symmetric", False), ("similarity", "dot")))
+    numbers = {"info_nce": {"weight": 2.0, "temperature": 0.5, "hard_negative_weight": 1.0}}
+    numbers |= {"scale": {"weight": 0.5, "power": 2}}
+    loss = jnp.mean(info_nce(first, second, None, jnp.arange(6), temperature=0.5, similarity="dot"))
+    scale = Term(Scale(), (("sign", -1),))
+    assert total([(scale, pair)], numbers) == -4.5
+    np.testing.assert_allclose(total([(contrast, pair), (scale, pair)], numbers), 2.0 * loss - 4.5, rtol=1e-6)
+    assert total([], {}) == 0
 
 
 def scored(**fields):
@@ -116,27 +96,24 @@ def scored(**fields):
     return config
 
 
+COLUMNS = {f"data__columns__{name}": name for name in ("anchor", "positive", "negative")}
+
+
 @pytest.mark.parametrize(
-    ("fields", "message"),
+    ("fields", "named"),
     [
-        (
-            {"objective__info_nce__weight": 1.0},
-            "objective.info_nce.weight: next to cosent it would take all pairs with",
-        ),
-        ({"objective__cosent__temperature": 0.0}, "objective.cosent.temperature=0.0: must be above 0"),
+        ({"objective__info_nce__weight": 1.0}, "objective.info_nce.weight: next to cosent"),
+        ({"objective__cosent__temperature": 0.0}, "objective.cosent.temperature=0.0"),
         ({"data__augment__name": "crop"}, "objective.cosent.weight: needs pairs with scores, so data.augment.name"),
-        ({"data__positives": "entailment"}, "data.positives='entailment': must be empty or all, for objective.cosent"),
-        (
-            {"data__columns__anchor": "a", "data__columns__positive": "b", "data__columns__negative": "c"},
-            "data.columns.negative='c': objective.cosent needs pairs with scores; leave it empty",
-        ),
+        ({"data__positives": "entailment"}, "data.positives='entailment'"),
+        (COLUMNS, "data.columns.negative='negative'"),
         ({"objective__contrastive_tension__weight": 1.0}, "objective.cosent.weight: next to contrastive_tension"),
-        ({"data__score_range": ("5", "0")}, r"data.score_range=\('5', '0'\): must be empty, or the lowest"),
-        ({"data__score_range": ("5",)}, "data.score_range=.*: must be empty, or the lowest"),
+        ({"data__score_range": ("5", "0")}, "data.score_range=('5', '0')"),
+        ({"data__score_range": ("5",)}, "data.score_range="),
     ],
 )
-def test_what_does_not_go_together_is_refused(fields, message):
-    with pytest.raises(UserError, match=f"config.{message}"):
+def test_what_does_not_go_together_is_refused(fields, named):
+    with pytest.raises(UserError, match=re.escape(f"config.{named}")):
         validate(scored(**fields))
 
 
@@ -149,13 +126,5 @@ def test_it_goes_with_each_other_with_masked_words_and_where_it_is_said_with_in_
 def test_only_the_views_that_it_reads_are_encoded():
     plan = Plan(columns=3, positive="independent")
     assert set(Objective().views(plan)) == {"anchor", "positive", "hard_negatives"}
-    for objective in (OBJECTIVES["self_contrastive"], OBJECTIVES["barlow_twins"], OBJECTIVES["dimension_wise"]):
-        assert set(objective.views(plan)) == {"anchor", "positive"}
-
-
-def test_a_view_that_was_not_asked_for_is_named():
-    with pytest.raises(
-        UserError,
-        match=r"^an objective's loss reads the view 'anchors'; it asked for anchor, positive, hard_negatives$",
-    ):
-        embedded()["anchors"]
+    for name in ("self_contrastive", "barlow_twins", "dimension_wise"):
+        assert set(OBJECTIVES[name].views(plan)) == {"anchor", "positive"}

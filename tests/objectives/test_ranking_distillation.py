@@ -2,7 +2,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support.checks import assert_gradient, assert_sharded_is_whole, cosine, random
+from support.checks import assert_sharded_is_whole, cosine, random
+from support.equations import assert_is_equation
 
 from simcse_jax.objectives.ranking_distillation import ranking_distillation
 
@@ -43,8 +44,7 @@ def loss(rows, method="listmle", reading="paper", teacher=TEACHER, temperature=T
 
 @pytest.mark.parametrize(("method", "reading"), CASES)
 def test_value_and_gradient_are_the_equation_s(method, reading):
-    assert float(loss(ROWS, method, reading)) == pytest.approx(equation(np.float64(ROWS), method, reading), rel=1e-5)
-    assert_gradient(lambda rows: loss(rows, method, reading), lambda rows: equation(rows, method, reading), ROWS)
+    assert_is_equation(lambda rows: loss(rows, method, reading), lambda rows: equation(rows, method, reading), ROWS)
 
 
 def test_lists_that_are_far_apart_have_finite_gradients_and_a_floor_as_released():
@@ -65,16 +65,11 @@ def test_lists_that_are_far_apart_have_finite_gradients_and_a_floor_as_released(
 
 
 def test_of_sentences_that_the_teacher_finds_equal_the_first_row_comes_first():
-    teacher = np.ones((2, 4, 3), np.float32)
+    teacher = np.ones((2, 4, 2), np.float32)
     rows = random(2, 4, 3)
     falling = np.array([[[1, 1]] * 4, [[1, 1], [2, 1], [3, 1], [4, 1]]], np.float32)  # 1, 0.95, 0.89, 0.86
-    assert float(loss(rows, teacher=teacher)) == pytest.approx(float(loss(rows, teacher=falling)), rel=1e-6)
-
-
-@pytest.mark.parametrize("method", ["listmle", "listnet"])
-def test_a_student_with_the_teacher_s_order_has_a_smaller_loss(method):
-    rows = random(2, 6, 8)
-    assert float(loss(rows, method, teacher=rows)) < float(loss(rows, method, teacher=random(2, 6, 8, seed=9)))
+    equal, ordered = (jax.jit(lambda teacher: loss(rows, teacher=teacher))(x) for x in (teacher, falling))
+    assert float(equal) == pytest.approx(float(ordered), rel=1e-6)
 
 
 def test_sharded_is_whole():
@@ -89,4 +84,4 @@ def test_sharded_is_whole():
             for method, reading in CASES
         )  # fmt: skip
 
-    assert_sharded_is_whole(of_rows, tuple(random(2, 8, 5)), devices=(2, 8))
+    assert_sharded_is_whole(of_rows, tuple(random(2, 8, 5)))

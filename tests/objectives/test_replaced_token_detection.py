@@ -4,7 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from support import random_model
-from support.checks import assert_gradient, random
+from support.checks import random
+from support.equations import assert_is_equation
 from support.steps import alone
 
 from simcse_jax.objectives.replaced_token_detection import OBJECTIVE, replaced_token_detection
@@ -13,23 +14,17 @@ REPLACED = np.array([[False, True, True], [False, False, True]])
 
 
 def by_the_equation(hidden, kernel, bias):
-    scores = np.float64(hidden) @ kernel + bias
-    losses = np.zeros(REPLACED.shape)
-    for place in np.ndindex(REPLACED.shape):
-        losses[place] = -np.log(np.exp(scores[place][int(REPLACED[place])]) / np.exp(scores[place]).sum())
-    return losses
+    scores = hidden @ kernel + bias
+    return np.log(np.exp(scores).sum(axis=2)) - np.where(REPLACED, scores[..., 1], scores[..., 0])
 
 
 def test_is_the_cross_entropy_of_a_decision_for_each_token():
-    hidden, kernel, bias = random(2, 3, 4), random(4, 2, seed=1), random(2, seed=2)
-    found = replaced_token_detection(hidden, REPLACED, kernel, bias)
-    np.testing.assert_allclose(found, by_the_equation(hidden, kernel, bias), rtol=1e-5)
     weights = random(2, 3, seed=3)
-
-    def ours(hidden, kernel, bias):
-        return jnp.sum(weights * replaced_token_detection(hidden, REPLACED, kernel, bias))
-
-    assert_gradient(ours, lambda *args: np.sum(weights * by_the_equation(*args)), hidden, kernel, bias)
+    assert_is_equation(
+        lambda hidden, *layer: jnp.sum(weights * replaced_token_detection(hidden, REPLACED, *layer)),
+        lambda *args: np.sum(weights * by_the_equation(*args)),
+        *(random(2, 3, 4), random(4, 2, seed=1), random(2, seed=2)),
+    )
 
 
 def test_the_term_is_the_mean_over_the_tokens_of_all_devices():
@@ -44,11 +39,9 @@ def test_the_term_is_the_mean_over_the_tokens_of_all_devices():
 def test_its_layer_starts_as_pytorch_starts_one_and_its_encoder_from_the_same_weights():
     _, _, encoder = random_model()
     params = OBJECTIVE.parameters.fresh(encoder, jax.random.key(0))
-    assert {name: value.shape for name, value in params.items()} == {
-        "replaced_token_detection.kernel": (32, 2),
-        "replaced_token_detection.bias": (2,),
-    }
+    assert params.keys() == {"replaced_token_detection.kernel", "replaced_token_detection.bias"}
+    kernel, bias = (params[f"replaced_token_detection.{name}"] for name in ("kernel", "bias"))
     bound = 32**-0.5
-    assert 0.9 * bound < np.abs(params["replaced_token_detection.kernel"]).max() <= bound
-    assert 0 < np.abs(params["replaced_token_detection.bias"]).max() <= bound
+    assert kernel.shape == (32, 2) and 0.9 * bound < np.abs(kernel).max() <= bound
+    assert bias.shape == (2,) and 0 < np.abs(bias).max() <= bound
     assert OBJECTIVE.parameters.copy_of_encoder == "discriminator."

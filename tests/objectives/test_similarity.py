@@ -21,17 +21,11 @@ def test_rows_have_length_1_and_their_products_are_similarities():
 
 
 @pytest.mark.parametrize("most", [2**22, 7])
-def test_rows_are_computed_some_at_a_time(most, monkeypatch):
-    seen = []
-    monkeypatch.setattr(similarity, "SIMILARITIES", most)
+def test_rows_are_computed_some_at_a_time_and_of_those_to_replace_no_others(most, monkeypatch):
+    monkeypatch.setattr(similarity, "SIMILARITIES", most)  # 2 rows at a time, or all
+    seen, computed = [], []
     found = by_rows(lambda rows: seen.append(len(rows)) or 2 * rows, 3, jnp.arange(5.0))
     assert found.tolist() == [0, 2, 4, 6, 8] and max(seen) == (5 if most > 7 else 2)
-
-
-@pytest.mark.parametrize("most", [2**22, 7])
-def test_rows_that_are_wanted_are_replaced_and_no_others_computed(most, monkeypatch):
-    monkeypatch.setattr(similarity, "SIMILARITIES", most)  # 2 rows at a time, or all
-    computed = []
 
     def double(rows):
         jax.debug.callback(lambda rows: computed.append(sorted({*rows.tolist()})), rows)

@@ -3,24 +3,19 @@
 import json
 import shutil
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from support import ROOT
 from support.models import add_language_model
 from support.resuming import trained_and_resumed
-from support.steps import batch, replaced_tokens_settings, replaced_tokens_step
 
 from simcse_jax.config.checks import validate
 from simcse_jax.config.flags import parse
-from simcse_jax.devices.mesh import data_mesh
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import load
 from simcse_jax.runs import exporting
 from simcse_jax.runs.loading import load_model
 from simcse_jax.training.run import train_and_evaluate
-from simcse_jax.training.step import init_state, make_step
 
 pytestmark = pytest.mark.slow
 
@@ -61,22 +56,3 @@ def test_a_run_is_resumed_bit_for_bit_with_the_same_generator_alone_and_exported
     add_language_model(generator, seed=2)
     with pytest.raises(UserError, match=r"the contents of model\.generator=.* have changed"):
         train_and_evaluate(config, str(again))
-
-
-def test_several_runs_at_once_are_each_alone():
-    """They share the generator, and may differ in λ and the masking rate."""
-    graph, params, frozen, recipe = replaced_tokens_step()
-    mesh = data_mesh(jax.devices()[:2])
-    chosen = [replaced_tokens_settings(0.5), replaced_tokens_settings(0.1, learning_rate=1e-3)]
-    states = [init_state(jax.tree.map(jnp.array, params), each) for each in chosen]
-    state, data, numbers = (
-        jax.tree.map(lambda *x: jnp.stack(x), *each) for each in (states, [batch(1), batch(1, seed=1)], chosen)
-    )
-    state, values = make_step(graph, recipe, mesh, together=True)(
-        state._replace(step=jnp.int32(0)), data, numbers, frozen
-    )
-    for row, one in enumerate(chosen):
-        alone = init_state(jax.tree.map(jnp.array, params), one)
-        alone, metrics = make_step(graph, recipe, mesh)(alone, batch(1, seed=row), one, frozen)
-        assert float(values["loss"][row]) == pytest.approx(float(metrics["loss"]), rel=1e-5)
-        assert float(values["gradient_norm"][row]) == pytest.approx(float(metrics["gradient_norm"]), rel=1e-4)

@@ -1,48 +1,35 @@
 """Runs and steps on pairs with scores."""
 
-import functools
-
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from support import call, lines, random_model, refused, sentences, train_args
-from support.resuming import trained_and_resumed
+from support import random_model, sentences
+from support.gradients import assert_same, compiled, computed
+from support.run_configs import short_run
 from support.steps import batch, recipe, settings, term
 
 from simcse_jax.config import default_config
-from simcse_jax.config.checks import ineffective, validate
+from simcse_jax.config.checks import ineffective
 from simcse_jax.data.scores import Scores
-from simcse_jax.devices.mesh import data_mesh
-from simcse_jax.training.loss import make_loss
+from simcse_jax.errors import UserError
+from simcse_jax.training.inputs import read_inputs
 from simcse_jax.training.reading import scores_of
 
 NAMES = ("cosent", "angle", "cosine_mse")
 
 
-@functools.cache
 def graded_gradient(devices=1, chunk_size=0):
     """The loss of all three objectives, and its gradient."""
     graph, params, _ = random_model(num_layers=1)
-    scores = np.float32([0, 0.25, 0.25, 1, 0.8, 0.1, 0.5, 0.8])
+    data = batch(2) | {"score": np.float32([0, 0.25, 0.25, 1, 0.8, 0.1, 0.5, 0.8])}
     numbers = {name: {"weight": 1.0, "temperature": 0.05} for name in NAMES[:2]} | {"cosine_mse": {"weight": 1.0}}
     chosen = recipe(2, objectives=tuple(term(name) for name in NAMES), chunk_size=chunk_size)
-    function = jax.jit(make_loss(graph, chosen, data_mesh(jax.devices()[:devices])))
-    (loss, _), values = function(params, jnp.int32(0), batch(2) | {"score": scores}, settings(objective=numbers))
-    return float(loss), {name: np.asarray(value) for name, value in values.items()}
+    return computed(compiled(graph, chosen, devices), params, data, settings(objective=numbers))
 
 
 @pytest.mark.exact
-@pytest.mark.parametrize(
-    ("devices", "chunk_size"),
-    [(2, 3), (8, 0), *(pytest.param(*case, marks=pytest.mark.slow) for case in ((1, 1), (4, 1)))],
-)
-def test_the_gradient_is_the_same_on_any_number_of_devices_and_in_chunks(devices, chunk_size):
-    (expected, gradient), (found, other) = graded_gradient(), graded_gradient(devices, chunk_size)
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
-    for name, value in gradient.items():
-        scale = max(np.abs(value).max(), 1e-3)
-        assert np.abs(other[name] - value).max() <= 1e-5 * scale, name
+@pytest.mark.slow
+def test_the_gradient_is_the_same_on_several_devices_and_in_chunks():
+    assert_same(graded_gradient(4, 1), graded_gradient())
 
 
 @pytest.fixture(scope="module")
@@ -59,62 +46,30 @@ def pairs(tmp_path_factory):
 
 
 def config_of(model, data, dev, **fields):
-    config = default_config()
-    chosen = {"model.init_from": str(model), "data.train": str(data), "data.max_length": 16, "eval.data": str(dev)}
-    chosen |= {"train.batch_size": 8, "train.max_steps": 4, "eval.every": 2, "parallel.devices": 2}
-    chosen |= {"objective.info_nce.weight": 0.0, "train.log_every": 1, "parallel.chunk_size": 2}
-    chosen |= {"model.num_layers": 1}
-    config.update_from_flattened_dict(chosen | {name.replace("__", "."): value for name, value in fields.items()})
-    validate(config)
-    return config
+    return short_run(model, data, dev, objective__info_nce__weight=0.0, model__num_layers=1, **fields)
 
 
-def test_a_run_resumes_bit_for_bit(tiny_bert, pairs, corpus, tmp_path, capsys):
-    weights = {f"objective__{name}__weight": 1.0 for name in NAMES}
-    config = config_of(tiny_bert, pairs, corpus["dev"], **weights, data__score_range=("0", "5"))
-    trained_and_resumed(config, tmp_path)
+def test_pairs_without_a_score_are_skipped(tiny_bert, pairs, corpus, capsys):
+    read_inputs(config_of(tiny_bert, pairs, corpus["dev"], objective__cosent__weight=1.0))
     assert f"{pairs}: 48 pairs, 1 without a score skipped\n" in capsys.readouterr().out
 
 
-def arguments(model, data, dev, workdir, *more):
-    chosen = ["--config.objective.info_nce.weight=0", "--config.objective.cosent.weight=1"]
-    return train_args(model, data, dev, workdir, *chosen, *more)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_each_of_them_learns(name, tiny_bert, pairs, corpus, tmp_path):
-    steps = [
-        "--config.model.num_layers=1",
-        "--config.train.max_steps=30",
-        "--config.train.learning_rate=1e-3",
-        "--config.model.dropout=0.05",
-    ]
-    chosen = ["--config.objective.cosent.weight=0", f"--config.objective.{name}.weight=1"]
-    chosen += ["--config.data.score_range=0,5", "--config.train.log_every=1", "--config.eval.every=30"]
-    done = call("train", *arguments(tiny_bert, pairs, corpus["dev"], tmp_path / "run", *steps, *chosen))
-    assert done.returncode == 0, done.stderr
-    losses = [line["loss"] for line in lines(tmp_path / "run") if "loss" in line]
-    assert np.mean(losses[-6:]) < 0.9 * np.mean(losses[:6])
-
-
-def test_data_that_do_not_fit_are_refused_and_leave_no_workdir(tiny_bert, pairs, corpus, tmp_path):
-    def write(name, *rows):
-        (tmp_path / name).write_text("\n".join(rows) + "\n")
-        return tmp_path / name
-
-    rows = ["a cat,a dog,1.5"] * 9
-    cases = [
-        (corpus["csv"], (), "no scores, but objective.cosent needs them"),
-        (corpus["txt"], (), "no scores, but objective.cosent needs them"),
-        (write("word.csv", "sent0,sent1,score", *rows, "a,b,good"), (), "word.csv: line 11: the field 'score' holds"),
-        (write("same.csv", "sent0,sent1,score", *rows), (), "same.csv: all 9 scores are 1.5, so objective.cosent has"),
-        (pairs, ["--config.objective.cosine_mse.weight=1"], "but objective.cosine_mse needs scores from 0 to 1"),
-        (pairs, ["--config.data.score_range=0,1"], "which is outside of data.score_range=0,1"),
-        (pairs, ["--config.objective.info_nce.weight=1"], "next to cosent it would take all pairs with scores for"),
-    ]
-    for data, more, message in cases:
-        refused(call("train", *arguments(tiny_bert, data, corpus["dev"], tmp_path / "run", *more)), message)
-        assert not (tmp_path / "run").exists()
+@pytest.mark.parametrize(
+    ("data", "fields", "named"),
+    [
+        ("csv", {}, "no scores, but objective.cosent needs them"),
+        ("sent0,sent1,score\na cat,a dog,1.5\na,b,good\n", {}, "line 3: the field 'score'"),
+        ("sent0,sent1,score\n" + "a cat,a dog,1.5\n" * 9, {}, "all 9 scores are 1.5"),
+        ("pairs", {"objective__cosine_mse__weight": 1.0}, "objective.cosine_mse needs scores from 0 to 1"),
+        ("pairs", {"data__score_range": ("0", "1")}, "outside of data.score_range=0,1"),
+    ],
+)
+def test_data_that_do_not_fit_are_refused(data, fields, named, tiny_bert, pairs, corpus, tmp_path):
+    path = {"csv": corpus["csv"], "pairs": pairs}.get(data, tmp_path / "own.csv")
+    if path == tmp_path / "own.csv":
+        path.write_text(data)
+    with pytest.raises(UserError, match=named):
+        read_inputs(config_of(tiny_bert, path, corpus["dev"], objective__cosent__weight=1.0, **fields))
 
 
 def scored(**fields):

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from support import random_model
 from support.resuming import trained_and_resumed
+from support.run_configs import short_run
 from support.steps import batch, recipe, settings, term
 
 from simcse_jax import SimCSE
-from simcse_jax.config import default_config
-from simcse_jax.config.checks import validate
 from simcse_jax.devices.mesh import data_mesh
 from simcse_jax.devices.parts import distribute
+from simcse_jax.models import parameters
 from simcse_jax.models.changes import Repeated
 from simcse_jax.objectives.momentum_contrast import OBJECTIVE
 from simcse_jax.runs.state import TrainState
@@ -55,15 +55,37 @@ def trained(devices=1, chosen=None, **changes):
     return state, losses
 
 
+def test_the_batch_enters_the_queue_as_the_momentum_encoder_embeds_it_without_dropout():
+    """On two devices and in chunks, without padding."""
+    graph, state = fresh(numbers())
+    data, mesh = batch(1), data_mesh(jax.devices()[:2])
+    lengths = data["attention_mask"][:, 0].sum(axis=1)
+    together = int(np.add.reduceat(lengths, [0, 2, 4, 6]).max())
+    step = make_step(graph, esimcse(chunk_size=2, most_tokens=(together,)), mesh)
+    moved = {name: 1.1 * value if name.startswith("encoder.") else value for name, value in state.kept[NAME].items()}
+    state = distribute(state._replace(kept={NAME: moved}), mesh)
+
+    @jax.jit
+    def entered(state):  # its parameters are not computed
+        kept = step(state, data, numbers())[0].kept[NAME]
+        return kept["queue"], kept["filled"]
+
+    params = state.params | {name: value for name, value in moved.items() if name.startswith("encoder.")}
+    encode = jax.jit(lambda params, *rows: parameters.merge(graph, params)(*rows, pooler="cls", use_head=True))
+    expected = encode(params, data["input_ids"][:, 0], data["attention_mask"][:, 0])
+    queue, filled = entered(state)
+    assert int(filled) == 8 and not np.any(queue[:-8])
+    np.testing.assert_allclose(queue[-8:], expected, atol=1e-5)
+
+
 @pytest.fixture(scope="module")
 def whole():
     return trained()
 
 
 @pytest.mark.exact
-@pytest.mark.parametrize(
-    "devices, changes", [(4, {}), (2, {"chunk_size": 2}), (1, {"chunk_size": 4, "most_tokens": (50,)})]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("devices, changes", [(4, {}), (2, {"chunk_size": 4, "most_tokens": (50,)})])
 def test_the_queue_and_the_momentum_encoder_are_the_same_on_several_devices_and_in_chunks(whole, devices, changes):
     """Also without padding: 4 sentences have at most 50 tokens."""
     (expected, losses), (found, own) = whole, trained(devices, **changes)
@@ -73,6 +95,7 @@ def test_the_queue_and_the_momentum_encoder_are_the_same_on_several_devices_and_
         np.testing.assert_allclose(found.kept[NAME][name], value, atol=1e-5, err_msg=name)
 
 
+@pytest.mark.slow
 def test_several_runs_in_one_program_keep_what_each_of_them_keeps_alone(whole):
     chosen = [numbers(), numbers(0.9, seed=jnp.uint32(5))]
     graph, _ = fresh(chosen[0])
@@ -89,18 +112,13 @@ def test_several_runs_in_one_program_keep_what_each_of_them_keeps_alone(whole):
             np.testing.assert_allclose(together.kept[NAME][name][row], value, atol=1e-5, err_msg=name)
 
 
-def config_of(model, data, dev, **fields):
-    config = default_config()
-    chosen = {"model.init_from": str(model), "data.train": str(data), "data.max_length": 16, "eval.data": str(dev)}
-    chosen |= {"train.batch_size": 8, "train.max_steps": 4, "eval.every": 2, "parallel.devices": 2}
-    chosen |= {"objective.info_nce.weight": 0.0, "train.log_every": 1, "parallel.chunk_size": 2}
-    chosen |= {"model.num_layers": 1}
-    chosen |= {f"objective.{NAME}.weight": 1.0, f"objective.{NAME}.queue": 20, "views.positive_change": "repeated"}
-    config.update_from_flattened_dict(chosen | {name.replace("__", "."): value for name, value in fields.items()})
-    validate(config)
-    return config
+def config_of(model, data, dev):
+    chosen = {f"objective__{NAME}__weight": 1.0, f"objective__{NAME}__queue": 20, "objective__info_nce__weight": 0.0}
+    chosen |= {"views__positive_change": "repeated", "parallel__chunk_size": 2, "model__num_layers": 1}
+    return short_run(model, data, dev, **chosen)
 
 
+@pytest.mark.slow
 def test_a_run_resumes_bit_for_bit_and_its_model_is_an_encoder_alone(tiny_bert, corpus, tmp_path, capsys):
     trained_and_resumed(config_of(tiny_bert, corpus["txt"], corpus["dev"]), tmp_path)
     sums = [json.loads((tmp_path / run / "checkpoints/4/checksum/metadata").read_text()) for run in ("run", "stopped")]

@@ -3,27 +3,22 @@
 import json
 import shutil
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from support import call, lines, refused, train_args
+from support.gradients import compiled, computed
 from support.resuming import trained_and_resumed
-from support.steps import BATCH, batch, recipe, settings
+from support.steps import batch, recipe, settings
 
 from simcse_jax.config.flags import parse
-from simcse_jax.devices.mesh import data_mesh
 from simcse_jax.host.storage import as_path
 from simcse_jax.huggingface.load import load
 from simcse_jax.models import partial
 from simcse_jax.models.sentence_encoder import build
-from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.runs.dynamics import starting_params
 from simcse_jax.runs.loading import load_model
 from simcse_jax.runs.state import initial_params, split_shapes, with_parts
 from simcse_jax.simcse import SimCSE
-from simcse_jax.training.loss import make_loss
-from simcse_jax.training.step import init_state, make_step
 
 LORA = ["--config.model.lora.rank=2", "--config.model.lora.dropout=0.2"]
 FROZEN = ["--config.model.freeze.layers=1", "--config.model.freeze.embeddings=True"]
@@ -59,37 +54,27 @@ def parts(tiny_bert, corpus, *more):
 NUMBERS = settings(lora_dropout=0.2)
 
 
+def loss_and_gradient(tiny_bert, corpus, fields, devices=1, **changes):
+    """And the names of what trains."""
+    graph, trained, frozen = parts(tiny_bert, corpus, *fields)
+    function = compiled(graph, recipe(3, **changes), devices)
+    return computed(function, trained, batch(3), NUMBERS, frozen), trained.keys()
+
+
 @pytest.mark.slow
 @pytest.mark.exact
-@pytest.mark.parametrize(
-    ("fields", "columns", "others"),
-    [
-        (LORA, 1, [(1, BATCH // 4), (2, 0), (4, 0, True), (8, 0)]),
-        pytest.param(LORA, 3, [(2, 2)], marks=pytest.mark.optimized),
-        (FROZEN, 3, [(4, 2, True)]),
-    ],
-)
-def test_gradients_are_of_what_trains_and_the_same_in_chunks_and_on_any_number_of_devices(
-    fields, columns, others, tiny_bert, corpus, monkeypatch
+@pytest.mark.parametrize("fields", [LORA, FROZEN])
+def test_gradients_are_of_what_trains_and_the_same_in_chunks_by_layer_on_several_devices(
+    fields, tiny_bert, corpus, monkeypatch
 ):
-    """Also if devices keep what is frozen in parts, and gather it by layer."""
     monkeypatch.setattr("simcse_jax.devices.mesh.SMALL", 512)
-    graph, trained, frozen = parts(tiny_bert, corpus, *fields)
-
-    def loss_and_gradient(devices, chunk_size=0, by_layer=False):
-        chosen, mesh = recipe(columns, chunk_size=chunk_size, by_layer=by_layer), data_mesh(jax.devices()[:devices])
-        function = make_loss(graph, chosen, mesh)
-        (loss, _), gradient = jax.jit(function)(trained, jnp.int32(0), batch(columns), NUMBERS, frozen)
-        return loss, gradient
-
-    loss, gradient = loss_and_gradient(1)
-    assert gradient.keys() == trained.keys() and not {name for name in gradient if "embeddings" in name}
-    for other in others:
-        again, found = loss_and_gradient(*other)
-        assert float(again) == pytest.approx(float(loss), rel=1e-5)
-        for name, value in gradient.items():
-            assert np.abs(value).max() > 1e-7 or "qkv.bias" in name, name
-            np.testing.assert_allclose(found[name], value, rtol=1e-4, atol=1e-5 * float(np.abs(value).max() + 1e-3))
+    (loss, gradient), trained = loss_and_gradient(tiny_bert, corpus, fields)
+    assert gradient.keys() == trained and not {name for name in gradient if "embeddings" in name}
+    (again, found), _ = loss_and_gradient(tiny_bert, corpus, fields, 4, chunk_size=1, by_layer=True)
+    assert again == pytest.approx(loss, rel=1e-5)
+    for name, value in gradient.items():
+        assert np.abs(value).max() > 1e-7 or "qkv.bias" in name, name
+        np.testing.assert_allclose(found[name], value, rtol=1e-4, atol=1e-5 * float(np.abs(value).max() + 1e-3))
 
 
 def test_checkpoints_hold_what_trains_and_the_folder_the_rest_once(run_with_lora, tiny_bert):
@@ -137,8 +122,6 @@ def test_an_export_is_merged_or_an_adapter_that_trains_further(run_with_lora, ti
 
 def test_a_folder_without_its_frozen_part_is_refused_until_the_run_goes_on(run_with_lora, tiny_bert, corpus, tmp_path):
     damaged = shutil.copytree(run_with_lora, tmp_path / "run")
-    (damaged / "model" / "frozen.safetensors").write_bytes(b"cut")
-    refused(call("export", "--workdir", damaged, "--output", tmp_path / "model"), "frozen.safetensors")
     (damaged / "model" / "frozen.safetensors").unlink()
     refused(call("export", "--workdir", damaged, "--output", tmp_path / "model"), "frozen.safetensors")
     train(tiny_bert, corpus, damaged)
@@ -148,59 +131,17 @@ def test_a_folder_without_its_frozen_part_is_refused_until_the_run_goes_on(run_w
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fields", [LORA, FROZEN, [*LORA, "--config.model.dual_encoder=True"]])
-def test_a_run_is_resumed_bit_for_bit(fields, tiny_bert, corpus, tmp_path):
-    more = ["--config.eval.every=2", "--config.train.max_steps=4", "--config.parallel.devices=2"]
-    straight = trained_and_resumed(config_of(tiny_bert, corpus, *fields, *more), tmp_path)
+def test_a_run_is_resumed_bit_for_bit(tiny_bert, corpus, tmp_path):
+    more = [*LORA, *(f"--config.{x}" for x in ("model.dual_encoder=True", "eval.every=2", "train.max_steps=4"))]
+    straight = trained_and_resumed(config_of(tiny_bert, corpus, *more), tmp_path)
     assert not any("embeddings" in name for name in straight)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("fields", [LORA, FROZEN])
-def test_a_discriminator_trains_whole_and_the_run_is_the_same_on_two_devices_in_chunks(
-    fields, language_model, corpus, tmp_path
-):
+def test_a_discriminator_trains_whole(language_model, corpus):
     """DiffCSE: the encoder trains in part, the discriminator is a copy of the base, the generator is frozen."""
-    own = [f"--config.model.generator={language_model}", "--config.train.max_steps=2"]
-    own += ["--config.objective.replaced_token_detection.weight=0.1", *fields]
-    runs = []
-    for name, more in (("one", []), ("two", ["--config.parallel.devices=2", "--config.parallel.chunk_size=3"])):
-        done = call("train", *train_args(language_model, corpus["txt"], corpus["dev"], tmp_path / name, *own, *more))
-        assert done.returncode == 0, done.stderr
-        runs.append([line["loss"] for line in lines(tmp_path / name) if "loss" in line])
-    assert runs[0] == pytest.approx(runs[1], rel=1e-5)
+    own = [f"--config.model.generator={language_model}", "--config.objective.replaced_token_detection.weight=0.1"]
     model = load(str(language_model)).config
-    trained = split_shapes(model, json.loads((tmp_path / "one" / "run.json").read_text())["config"])[0]
+    trained = split_shapes(model, config_of(language_model, corpus, *own, *LORA))[0]
     _, of_base = build(model, with_head=False)
     assert {"discriminator." + name for name in of_base} == {name for name in trained if "discriminator" in name}
     assert {name for name in of_base if name in trained} < of_base.keys()
-
-
-@pytest.mark.slow
-def test_several_runs_at_once_are_each_alone(tiny_bert, corpus):
-    graph, trained, frozen = parts(tiny_bert, corpus, *LORA)
-    mesh, each = data_mesh(jax.devices()[:1]), [NUMBERS, settings(lora_dropout=0.4, learning_rate=1e-3)]
-    states = [init_state(jax.tree.map(jnp.array, trained), one) for one in each]
-    stacked = (jax.tree.map(lambda *x: jnp.stack(x), *some) for some in (states, [batch(1)] * 2, each))
-    state, data, numbers = stacked
-    state, values = make_step(graph, recipe(1), mesh, together=True)(
-        state._replace(step=jnp.int32(0)), data, numbers, frozen
-    )
-    for row, one in enumerate(each):
-        alone = init_state(jax.tree.map(jnp.array, trained), one)
-        _, metrics = make_step(graph, recipe(1), mesh)(alone, batch(1), one, frozen)
-        assert float(values["loss"][row]) == pytest.approx(float(metrics["loss"]), rel=1e-5)
-
-
-@pytest.mark.slow
-def test_a_run_by_layer_resumes_bit_for_bit(tiny_bert, corpus, tmp_path, monkeypatch):
-    """On 2 × 2 devices; with scores, for which the model is put together, and without."""
-    monkeypatch.setattr("simcse_jax.devices.mesh.SMALL", 512)
-    layout = ["--config.parallel.devices=4", "--config.parallel.parts=2", "--config.parallel.gather=layer"]
-    layout += [*LORA, "--config.eval.every=2", "--config.train.max_steps=4"]
-    found = trained_and_resumed(config_of(tiny_bert, corpus, *layout), tmp_path)
-    unseen = tmp_path / "unseen"
-    arguments = train_args(tiny_bert, corpus["txt"], corpus["dev"], unseen, *layout)
-    assert call("train", *arguments, "--config.eval.data=", "--config.checkpoint.keep_every=2").returncode == 0
-    alone = Checkpoints(unseen, read_only=True).restore_params(4, found)
-    assert all(np.array_equal(alone[name], value) for name, value in found.items())

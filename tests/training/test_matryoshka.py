@@ -2,88 +2,67 @@
 
 import json
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from support import call, random_model, refused, train_args
 from support.checks import random
+from support.equations import assert_is_equation
+from support.gradients import assert_same, compiled, computed
 from support.steps import INFO_NCE, alone, batch, recipe, settings, term
 
 from simcse_jax import SimCSE
 from simcse_jax.config import default_config
 from simcse_jax.config.checks import validate
-from simcse_jax.devices.mesh import data_mesh
+from simcse_jax.errors import UserError
 from simcse_jax.objectives.objective import total
-from simcse_jax.training.loss import make_loss
+from simcse_jax.runs.exporting import export
 from simcse_jax.training.setup import make_recipe, make_settings
 
 SIZES, WEIGHTS = (8, 5, 2), np.float32([1, 0.5, 2])
 
 
-def embedded(first, second, **fields):
-    return alone({"anchor": jnp.asarray(first), "positive": jnp.asarray(second)}, **fields)
-
-
-@pytest.mark.parametrize("name", ["info_nce", "cosent"])
-def test_is_sentence_transformers_loss(name):
-    """MatryoshkaLoss around two losses of it."""
-    torch = pytest.importorskip("torch")
-    losses = pytest.importorskip("sentence_transformers.sentence_transformer.losses")
-
-    class Given(torch.nn.Module):
-        """A model that returns the embeddings that it is given."""
-
-        def forward(self, features):
-            return dict(features)
-
-        def get_embedding_dimension(self):
-            return 8
-
-    rows, scores = random(2, 6, 8), np.float32([0, 1, 0.5, 0.5, 0.3, 0.9])
-    model = Given()
-    inner = losses.CoSENTLoss(model) if name == "cosent" else losses.MultipleNegativesRankingLoss(model)
-    peer = losses.MatryoshkaLoss(model, inner, list(SIZES), WEIGHTS.tolist())
-    first, second = (torch.tensor(x, requires_grad=True) for x in rows)
-    features = [{"sentence_embedding": x} for x in (first, second)]
-    expected = peer(features, torch.tensor(scores))
-    expected.backward()
-
-    numbers = {name: {"weight": 1.0, "temperature": 0.05}}
-    numbers[name] |= {"hard_negative_weight": 1.0} if name == "info_nce" else {}
-    options = (("symmetric", False), ("similarity", "cosine")) if name == "info_nce" else ()
+def test_value_and_gradient_are_the_weighted_sum_of_the_sizes_losses():
+    """As `MatryoshkaLoss` of sentence-transformers has it around two losses of it."""
+    scores = np.float32([0, 1, 0.5, 0.5, 0.3, 0.9])
+    terms = [INFO_NCE, term("cosent")]
+    numbers = {"info_nce": {"weight": 1.0, "temperature": 0.05, "hard_negative_weight": 1.0}}
+    numbers |= {"cosent": {"weight": 0.5, "temperature": 0.05}}
 
     def ours(rows):
-        seen = embedded(*rows, score=jnp.asarray(scores))
-        return total([(term(name, options), seen)], numbers, SIZES, jnp.asarray(WEIGHTS))
+        seen = alone({"anchor": rows[0], "positive": rows[1]}, score=jnp.asarray(scores))
+        return total([(each, seen) for each in terms], numbers, SIZES, jnp.asarray(WEIGHTS))
 
-    value, gradients = jax.jit(jax.value_and_grad(ours))(tuple(rows))
-    assert float(value) == pytest.approx(float(expected.detach()), rel=1e-5)
-    for gradient, theirs in zip(gradients, (first.grad.numpy(), second.grad.numpy()), strict=True):
-        np.testing.assert_allclose(gradient, theirs, atol=1e-5 * np.abs(theirs).max())
+    def equation(rows):
+        found = 0.0
+        for size, weight in zip(SIZES, WEIGHTS, strict=True):
+            one, other = (x[:, :size] / np.linalg.norm(x[:, :size], axis=1, keepdims=True) for x in rows)
+            s = one @ other.T / 0.05
+            contrast = np.mean(np.log(np.exp(s).sum(axis=1)) - np.diag(s))
+            higher = scores[:, None] > scores
+            found += weight * (contrast + 0.5 * np.log(1 + np.sum(np.exp(np.diag(s) - np.diag(s)[:, None])[higher])))
+        return found
+
+    assert_is_equation(ours, equation, random(2, 6, 8))
 
 
 def test_losses_of_tokens_count_once():
-    seen = [(term("mlm"), embedded(*random(2, 6, 8), tokens=(jnp.full(6, 2.0), jnp.full(6, 1))))]
-    numbers = {"mlm": {"weight": 0.5}}
-    assert total(seen, numbers, SIZES, jnp.asarray(WEIGHTS)) == total(seen, numbers) == 1
+    one, other = random(2, 6, 8)
+    seen = alone({"anchor": one, "positive": other}, tokens=(jnp.full(6, 2.0), jnp.full(6, 1)))
+    terms, numbers = [(term("mlm"), seen)], {"mlm": {"weight": 0.5}}
+    assert total(terms, numbers, SIZES, jnp.asarray(WEIGHTS)) == total(terms, numbers) == 1
 
 
 @pytest.mark.exact
-@pytest.mark.parametrize(("devices", "chunk_size"), [(2, 3), pytest.param(8, 0, marks=pytest.mark.slow)])
-def test_the_gradient_is_the_same_on_any_number_of_devices_and_in_chunks(devices, chunk_size):
+@pytest.mark.slow
+def test_loss_and_gradient_are_the_same_on_two_devices_and_in_chunks():
     graph, params, _ = random_model(num_layers=1)
-    results = []
-    for count, size in ((1, 0), (devices, chunk_size)):
-        chosen = recipe(1, objectives=(INFO_NCE,), sizes=(32, 8), chunk_size=size)
-        function = jax.jit(make_loss(graph, chosen, data_mesh(jax.devices()[:count])))
-        numbers = settings() | {"size_weights": jnp.float32([1, 0.5])}
-        results.append(function(params, jnp.int32(0), batch(1), numbers))
-    ((expected, _), gradient), ((found, _), other) = results
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
-    for name, value in gradient.items():
-        scale = max(np.abs(value).max(), 1e-3)
-        assert np.abs(np.asarray(other[name]) - np.asarray(value)).max() <= 1e-5 * scale, name
+    given = params, batch(1), settings(size_weights=np.float32([1, 0.5]))
+    one, several = (
+        computed(compiled(graph, recipe(1, sizes=(32, 8), chunk_size=size), devices), *given)
+        for devices, size in ((1, 0), (2, 3))
+    )
+    assert_same(several, one)
 
 
 def test_sizes_are_compiled_and_weights_are_numbers_of_the_step():
@@ -97,18 +76,18 @@ def test_sizes_are_compiled_and_weights_are_numbers_of_the_step():
 
 
 @pytest.fixture(scope="module")
-def trained(tiny_bert, corpus, tmp_path_factory):
-    """A run of two steps at 32, which is the whole embedding, and 8."""
+def scored(tiny_bert, corpus, tmp_path_factory):
+    """A run of a step at 32, which is the whole embedding, and 8."""
     workdir = tmp_path_factory.mktemp("matryoshka") / "run"
-    fields = ["--config.matryoshka.dimensions=32,8", "--config.matryoshka.weights=1,0.5", "--config.train.max_steps=2"]
-    fields += ["--config.model.mlp=none"]
-    done = call("train", *train_args(tiny_bert, corpus["txt"], corpus["dev"], workdir, *fields))
+    fields = ["matryoshka.dimensions=32,8", "matryoshka.weights=1,0.5", "train.max_steps=1", "model.num_layers=1"]
+    arguments = train_args(tiny_bert, corpus["txt"], corpus["dev"], workdir, "--config.model.mlp=none")
+    done = call("train", *arguments, *(f"--config.{field}" for field in fields))
     assert done.returncode == 0, done.stderr
     return workdir, done.stdout
 
 
-def test_a_run_is_scored_at_each_size(trained, corpus, tmp_path):
-    workdir, printed = trained
+def test_a_run_is_scored_at_each_size(scored, corpus, tmp_path):
+    workdir, printed = scored
     result = json.loads((workdir / "result.json").read_text())
     assert "the first 8 elements: development scores" in printed and set(result["truncated"]) == {"8"}
     output = tmp_path / "scores.json"
@@ -116,16 +95,15 @@ def test_a_run_is_scored_at_each_size(trained, corpus, tmp_path):
     done = call("evaluate", *chosen, "--output", output)
     assert done.returncode == 0 and "\n8 elements: Spearman" in done.stdout, done.stderr
     found = json.loads(output.read_text())["truncated"]
-    task = next(name for name, value in result.items() if isinstance(value, dict) and "spearman" in value)
-    assert found["32"][task]["spearman"] == pytest.approx(result[task]["spearman"], abs=1e-3)
-    assert found["8"][task]["spearman"] == pytest.approx(result["truncated"]["8"][task]["spearman"], abs=1e-3)
-    assert found["8"][task]["spearman"] != found["32"][task]["spearman"]
+    (task,) = (name for name, value in result.items() if isinstance(value, dict) and "spearman" in value)
+    whole, short = (found[size][task]["spearman"] for size in ("32", "8"))
+    assert whole == pytest.approx(result[task]["spearman"], abs=1e-3) and short != whole
+    assert short == pytest.approx(result["truncated"]["8"][task]["spearman"], abs=1e-3)
 
 
-def test_an_export_says_its_size_to_sentence_transformers(trained, tmp_path):
-    workdir, _ = trained
-    done = call("export", "--workdir", workdir, "--output", tmp_path / "model", "--truncate-dim", "8")
-    assert done.returncode == 0, done.stderr
+def test_an_export_says_its_size_to_sentence_transformers(scored, tmp_path):
+    workdir, _ = scored
+    export(workdir, tmp_path / "model", truncate_dim=8)
     sentences = ["a cat sat", "the small dog"]
     ours = SimCSE(tmp_path / "model")
     assert ours.dimension == 8
@@ -133,24 +111,16 @@ def test_an_export_says_its_size_to_sentence_transformers(trained, tmp_path):
     card = (tmp_path / "model" / "README.md").read_text()
     assert "8 numbers a sentence" in card and "Its first 32 or 8 numbers were trained" in card
     assert "| elements |" in card
-    peer = pytest.importorskip("sentence_transformers").SentenceTransformer(str(tmp_path / "model"), device="cpu")
-    assert peer.get_embedding_dimension() == 8
-    np.testing.assert_allclose(peer.encode(sentences), ours.encode(sentences), atol=1e-5)
+    fields = json.loads((tmp_path / "model" / "config_sentence_transformers.json").read_text())
+    assert fields["truncate_dim"] == 8
 
 
-def test_sizes_that_do_not_fit_are_refused(trained, tiny_bert, corpus, tmp_path):
+def test_sizes_that_do_not_fit_are_refused(scored, tiny_bert, corpus, tmp_path):
     args = train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / "run", "--config.model.mlp=none")
     refused(call("train", *args, "--config.matryoshka.dimensions=33"), "33 is more than the embedding's 32 elements")
-    assert not (tmp_path / "run").exists()
-    done = call("export", "--workdir", trained[0], "--output", tmp_path / "model", "--truncate-dim", "33")
-    refused(done, "--truncate-dim 33: must be a whole number from 1 to 32")
-    assert not (tmp_path / "model").exists()
+    with pytest.raises(UserError, match="33: must be a whole number from 1 to 32"):
+        export(scored[0], tmp_path / "model", truncate_dim=33)
     chosen = ["--model", tiny_bert, "--data", corpus["dev"]]
-    for value, message in (
-        ("33", "--dimensions 33: must be"),
-        ("8,8", "each once"),
-        ("8,08", "must be whole numbers"),
-        ("1" * 5000, "must be"),
-    ):
-        refused(call("evaluate", *chosen, "--dimensions", value), message)
+    for value in ("33", "8,8", "8,08", "1" * 5000):
+        refused(call("evaluate", *chosen, "--dimensions", value), f"--dimensions {value[:9]}")
     refused(call("evaluate", *chosen, "--dimensions", "8", "--truncate-dim", "8"), "--truncate-dim: is for one size")

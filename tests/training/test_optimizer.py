@@ -1,3 +1,5 @@
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,112 +12,92 @@ from simcse_jax.training.optimizer import Optimization, norm_of_whole, optimizer
 from simcse_jax.training.step import init_state
 
 
-@pytest.mark.parametrize("limit", [0.0, 0.5, 10.0])
-def test_clipping(limit):
-    chosen = settings(max_grad_norm=limit)
-    factor = limit / 5 if 0 < limit < 5 else 1
+def updated(gradients, state, params, chosen, optimization=Optimization(), step=0):  # noqa: B008
+    return _updated(optimization, jnp.int32(step), gradients, state, params, chosen)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _updated(optimization, step, gradients, state, params, chosen):
+    return optimizer(step, chosen, optimization).update(gradients, state, params)
+
+
+def test_clipping():
     gradients = {"a": jnp.array([3.0, 4.0])}
-    adam = optimizer(jnp.int32(0), chosen)
-    _, state = adam.update(gradients, adam.init(gradients), gradients)
-    np.testing.assert_allclose(adam_of(state).mu["a"], 0.1 * np.array([3.0, 4.0]) * factor, rtol=1e-6)
+    for limit, factor in ((0.0, 1), (0.5, 0.1), (10.0, 1)):
+        chosen = settings(max_grad_norm=limit)
+        _, state = updated(gradients, init_state(gradients, chosen).optimizer, gradients, chosen)
+        np.testing.assert_allclose(adam_of(state).mu["a"], 0.1 * np.array([3.0, 4.0]) * factor, rtol=1e-6)
 
 
 def test_weight_decay_spares_biases_and_norms():
-    _, params, _ = random_model()
+    _, params, _ = random_model(num_layers=1)
     chosen = settings(weight_decay=0.1, learning_rate=0.5)
-    adam = optimizer(jnp.int32(0), chosen)
-    zero = jax.tree.map(jnp.zeros_like, params)
-    updates, _ = adam.update(zero, adam.init(params), params)
+    zero = jax.tree.map(np.zeros_like, params)
+    updates, _ = updated(zero, init_state(params, chosen).optimizer, params, chosen)
     for name, value in updates.items():
         decayed = name.endswith(("kernel", "embedding"))
-        np.testing.assert_allclose(value, -0.05 * params[name] if decayed else 0, rtol=1e-5, err_msg=name)
+        np.testing.assert_allclose(value, -0.05 * np.asarray(params[name]) if decayed else 0, rtol=1e-5, err_msg=name)
 
 
-def references(torch):
-    """Each optimizer as an update of torch's, of a parameter with a decay."""
+def references(rate, decay, epsilon):
+    """Each optimizer as an update of a parameter, a gradient, the state of its means, and the number of the step."""
 
-    def adamw(parameter, rate, decay, epsilon):
-        return torch.optim.AdamW([parameter], lr=rate, weight_decay=decay, eps=epsilon).step
+    def means(gradient, state):
+        state["mean"] = 0.9 * state.get("mean", 0) + 0.1 * gradient
+        state["square"] = 0.999 * state.get("square", 0) + 0.001 * gradient**2
+        return state["mean"], state["square"]
 
-    def rmsprop(parameter, rate, decay, epsilon):
-        optimizer = torch.optim.RMSprop([parameter], lr=rate, alpha=0.9, eps=epsilon)
+    def adamw(x, gradient, state, step):  # torch.optim.AdamW
+        mean, square = means(gradient, state)
+        x = x * (1 - rate * decay)
+        return x - rate * mean / (1 - 0.9**step) / (np.sqrt(square / (1 - 0.999**step)) + epsilon)
 
-        def step():
-            with torch.no_grad():
-                parameter.mul_(1 - rate * decay)
-            optimizer.step()
+    def uncorrected(x, gradient, state, step):  # transformers 4's AdamW with correct_bias=False
+        mean, square = means(gradient, state)
+        x = x - rate * mean / (np.sqrt(square) + epsilon)
+        return x * (1 - rate * decay)
 
-        return step
+    def rmsprop(x, gradient, state, step):  # torch.optim.RMSprop, after a decay
+        state["square"] = 0.9 * state.get("square", 0) + 0.1 * gradient**2
+        return x * (1 - rate * decay) - rate * gradient / (np.sqrt(state["square"]) + epsilon)
 
-    def uncorrected(parameter, rate, decay, epsilon):  # transformers 4's AdamW with correct_bias=False
-        mean, square = torch.zeros_like(parameter), torch.zeros_like(parameter)
+    return adamw, uncorrected, rmsprop
 
-        def step():
-            with torch.no_grad():
-                mean.mul_(0.9).add_(parameter.grad, alpha=1 - 0.9)
-                square.mul_(0.999).addcmul_(parameter.grad, parameter.grad, value=1 - 0.999)
-                parameter.addcdiv_(mean, square.sqrt().add_(epsilon), value=-rate)
-                parameter.add_(parameter, alpha=-rate * decay)
 
-        return step
-
-    return {
-        Optimization("adamw"): adamw,
-        Optimization("adamw", bias_correction=False): uncorrected,
-        Optimization("rmsprop"): rmsprop,
-    }
+CHOICES = (Optimization("adamw"), Optimization("adamw", bias_correction=False), Optimization("rmsprop"))
 
 
 @pytest.mark.parametrize("number", range(3))
 @pytest.mark.parametrize(("decay", "limit", "epsilon"), [(0.0, 0.0, 1e-7), (0.1, 1.0, 1e-3)])
 def test_several_updates_are_those_of_pytorch_and_transformers(number, decay, limit, epsilon):
-    torch = pytest.importorskip("torch")
-    chosen, make = list(references(torch).items())[number]
     rate, random = 1e-4, np.random.default_rng(0)
-    start = 0.1 * random.normal(size=(5, 4)).astype(np.float32)
-    theirs = torch.nn.Parameter(torch.tensor(start))
-    update = make(theirs, rate, decay, epsilon)
+    update, of_reference = references(rate, decay, epsilon)[number], {}
+    theirs = start = 0.1 * random.normal(size=(5, 4)).astype(np.float32)
     ours = {"kernel": jnp.asarray(start)}
     numbers = settings(learning_rate=rate, weight_decay=decay, max_grad_norm=limit, epsilon=epsilon)
-    constant = chosen._replace(schedule="constant")
+    constant = CHOICES[number]._replace(schedule="constant")
     state = init_state(ours, numbers, constant).optimizer
     for step in range(6):
-        gradient = random.normal(size=(5, 4)).astype(np.float32) * 10.0 ** -random.integers(0, 6, (5, 4))
+        gradient = random.normal(size=(5, 4)) * 10.0 ** -random.integers(0, 6, (5, 4))
         gradient[0] = 0  # a word that no sentence has
-        theirs.grad = torch.tensor(gradient, dtype=torch.float32)
-        if limit:
-            torch.nn.utils.clip_grad_norm_(theirs, limit)
-        update()
-        made = optimizer(jnp.int32(step), numbers, constant)
-        updates, state = made.update({"kernel": jnp.asarray(gradient, jnp.float32)}, state, ours)
+        clipped = gradient * min(1, limit / np.linalg.norm(gradient)) if limit else gradient
+        theirs = update(theirs, clipped, of_reference, step + 1)
+        updates, state = updated({"kernel": jnp.float32(gradient)}, state, ours, numbers, constant, step)
         ours = optax.apply_updates(ours, updates)
-        np.testing.assert_allclose(
-            ours["kernel"], theirs.detach().numpy(), rtol=1e-6, atol=5e-8, err_msg=f"step {step}"
-        )
+        np.testing.assert_allclose(ours["kernel"], theirs, rtol=1e-6, atol=5e-8, err_msg=f"step {step}")
     assert np.abs(np.asarray(ours["kernel"]) - start).max() > 3 * rate
     if not decay:
         np.testing.assert_array_equal(ours["kernel"][0], start[0])
 
 
-def test_adamw_s_state_has_the_form_of_earlier_checkpoints():
-    params = {"head.kernel": jnp.ones((2, 2))}
-    for chosen in (Optimization(), Optimization(bias_correction=False)):
-        earlier = optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(1e-3, mask={"head.kernel": True}))
-        assert jax.tree.structure(init_state(params, settings(), chosen).optimizer) == jax.tree.structure(
-            earlier.init(params)
-        )
-
-
 @pytest.mark.parametrize(
-    ("name", "decay", "stays", "moments_stay"),
+    ("name", "decay", "stays"),
     [
-        ("adamw", 0.0, [True, False], [True, False]),
-        ("adamw", 0.1, [False, False], [True, False]),
-        ("rmsprop", 0.0, [True, True], [True, False]),
-        ("rmsprop", 0.1, [False, False], [True, False]),
+        *(("adamw", 0.0, [True, False]), ("adamw", 0.1, [False, False])),
+        *(("rmsprop", 0.0, [True, True]), ("rmsprop", 0.1, [False, False])),
     ],
 )
-def test_rows_without_a_gradient(name, decay, stays, moments_stay):
+def test_rows_without_a_gradient(name, decay, stays):
     """Of words that no batch had so far, and of words that one had: docs/guides/optimization.md."""
     numbers = settings(weight_decay=decay, learning_rate=0.1)
     chosen = Optimization(name)
@@ -124,13 +106,13 @@ def test_rows_without_a_gradient(name, decay, stays, moments_stay):
     for step, rows in enumerate(([0, 1, 1], [0, 0, 1], [0, 0, 1])):
         before = params["embedding"], [leaf for leaf in jax.tree.leaves(state) if leaf.shape == (3, 2)]
         gradient = {"embedding": jnp.float32(rows)[:, None] * jnp.ones(2)}
-        updates, state = optimizer(jnp.int32(step), numbers, chosen).update(gradient, state, params)
+        updates, state = updated(gradient, state, params, numbers, chosen, step)
         params = optax.apply_updates(params, updates)
     after = [leaf for leaf in jax.tree.leaves(state) if leaf.shape == (3, 2)]
     for row in (0, 1):
         assert np.array_equal(params["embedding"][row], before[0][row]) == stays[row]
         same = [np.array_equal(new[row], old[row]) for new, old in zip(after, before[1], strict=True)]
-        assert all(same) == moments_stay[row] and any(same) == moments_stay[row]
+        assert {*same} == {row == 0}  # the moments
     assert not np.array_equal(params["embedding"][2], before[0][2])
 
 
@@ -141,18 +123,18 @@ def test_a_mean_in_bfloat16_is_rounded_after_the_update_and_nothing_else_is(bias
     wide = Optimization(bias_correction=bias_correction)
     narrow = wide._replace(mu_dtype="bfloat16")
     state = init_state(params, numbers, narrow).optimizer
-    for step in range(30):
+    for step in range(10):
         gradient = {name: jnp.asarray(random.normal(size=x.shape), jnp.float32) for name, x in params.items()}
         before = jax.tree.map(lambda x: x.astype(jnp.float32) if x.dtype == jnp.bfloat16 else x, state)
-        expected, exact = optimizer(jnp.int32(step), numbers, wide).update(gradient, before, params)
-        updates, state = optimizer(jnp.int32(step), numbers, narrow).update(gradient, state, params)
+        expected, exact = updated(gradient, before, params, numbers, wide, step)
+        updates, state = updated(gradient, state, params, numbers, narrow, step)
         exact, kept = adam_of(exact), adam_of(state)
         for name in params:
             assert (kept.mu[name].dtype, kept.nu[name].dtype) == (jnp.bfloat16, jnp.float32)
             np.testing.assert_array_equal(updates[name], expected[name])
             np.testing.assert_array_equal(kept.mu[name], exact.mu[name].astype(jnp.bfloat16))
             np.testing.assert_array_equal(kept.nu[name], exact.nu[name])
-    assert int(kept.count) == 30
+    assert int(kept.count) == 10
 
 
 def test_all_roundings_of_a_mean_together_are_less_than_a_twenty_fifth_of_it():
