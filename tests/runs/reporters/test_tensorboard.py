@@ -64,14 +64,11 @@ print(torch.NAME)
 """
 
 
-def test_pytorch_is_not_imported_and_can_be_later(tmp_path):
+def test_pytorch_is_not_imported_and_can_be_later_and_what_a_user_made_of_it_stays(tmp_path, monkeypatch):
     (tmp_path / "torch.py").write_text('NAME = "another PyTorch"')
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
     done = subprocess.run([sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True)
     assert (done.stdout, done.returncode) == ("another PyTorch\n", 0), done.stderr
-
-
-def test_what_a_user_made_of_pytorch_before_stays(monkeypatch):
     for before in (sys, None):  # imported, blocked
         monkeypatch.setitem(sys.modules, "torch", before)
         writer_class()

@@ -154,36 +154,28 @@ def test_a_test_set_that_no_choice_has_seen_and_a_row_that_is_not_run_are_accept
     assert len(read_sweep(base(only="default,cold 0.01"), VARIANTS)) == 2  # the third one's baseline is missing
 
 
-@pytest.mark.parametrize(
-    "content, message",
-    [
-        ("def get_config():\n    pass\n", "is not a sweep: it has no get_variants()"),
-        ("def get_variants():\n    return 1 / 0\n", "ZeroDivisionError: division by zero"),
-        ("def get_variants():\n    raise SystemExit(0)\n", ""),
+NO_ROWS = ["(1, 2)", "None", "[Variant(3, None)]", "[Variant('a', {3: 4})]", "[Variant('a', {}, 3)]"]
+NO_ROWS += ["[Variant('a', {}, {'stsb_dev': 'x'})]", "[Variant('a', {}, {}, 3)]", "[Variant('a', {}, {}, '', 'yes')]"]
+NO_ROWS += ["[Variant('a', {}, chosen_on='stsb_dev')]"]
+
+
+def test_a_file_that_is_no_sweep_is_reported(tmp_path):
+    file, start = (
+        tmp_path / "x.py",
+        "from simcse_jax.training.sweeps.variants import Variant\ndef get_variants():\n    ",
+    )
+    for content, message in (
         (None, "no such config file"),
-        *(
-            (f"from simcse_jax.training.sweeps.variants import Variant\ndef get_variants():\n    return {rows}\n", "")
-            for rows in (
-                "(1, 2)",
-                "None",
-                "[Variant(3, None)]",
-                "[Variant('a', {3: 4})]",
-                "[Variant('a', {}, 3)]",
-                "[Variant('a', {}, {'stsb_dev': 'x'})]",
-                "[Variant('a', {}, {}, 3)]",
-                "[Variant('a', {}, {'stsb_dev': 1.0}, '', 'yes')]",
-                "[Variant('a', {}, chosen_on='stsb_dev')]",
-            )
-        ),
-    ],
-)
-def test_a_file_that_is_no_sweep_is_reported(tmp_path, content, message):
-    file = tmp_path / "x.py"
-    if content is not None:
-        file.write_text(content)
-    with pytest.raises(UserError, match=r"--config .*x\.py") as caught:
-        load_variants(str(file))
-    assert message in str(caught.value) and "\n" not in str(caught.value)
+        ("def get_config():\n    pass\n", "is not a sweep: it has no get_variants()"),
+        (f"{start}return 1 / 0\n", "ZeroDivisionError: division by zero"),
+        (f"{start}raise SystemExit(0)\n", "SystemExit"),
+        *((f"{start}return {rows}\n", "x.py: ") for rows in NO_ROWS),
+    ):
+        if content is not None:
+            file.write_text(content)
+        with pytest.raises(UserError, match=r"--config .*x\.py") as caught:
+            load_variants(str(file))
+        assert message in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_a_row_of_another_recipe_is_scored_as_its_table_is():
