@@ -61,6 +61,7 @@ def test_nothing_in_the_quickstart_s_environment_needs_pytorch():
     assert "tensorflow" not in found
 
 
+@pytest.mark.slow
 def test_the_tests_leave_out_what_xla_does_not_know_and_end_with_a_line_where_they_need_it():
     needed, known = "--xla_force_host_platform_device_count=8", "--xla_llvm_disable_expensive_passes=true"
     for wrong in ("--xla_none_such=1", "--xla_backend_optimization_level=high"):

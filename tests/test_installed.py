@@ -102,30 +102,9 @@ def test_recipes_are_found_in_an_installed_package(wheel, tmp_path):
     assert use(tmp_path / "site", tmp_path / "work") == f"bert-large-uncased 7 {file}"
 
 
+@pytest.mark.slow
 def test_recipes_are_found_in_an_editable_install(source, tmp_path):
     shutil.unpack_archive(build("editable", source, tmp_path / "out"), tmp_path / "site", "zip")
     (tmp_path / "work").mkdir()
     file = source / "configs" / "ablations" / "simcse_table3.py"
     assert use(tmp_path / "site", tmp_path / "work") == f"bert-large-uncased 7 {file}"
-
-
-@pytest.mark.slow
-def test_pip_installs_the_console_script(wheel, tmp_path):
-    """In an environment of its own, which takes the dependencies from this one."""
-    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
-    python = tmp_path / "venv" / "bin" / "python"
-    here = next(path for path in sys.path if path.endswith("site-packages"))
-    site = next((tmp_path / "venv").glob("lib/python*/site-packages"))
-    (site / "dependencies.pth").write_text(f"{here}\n")
-    subprocess.run([python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", wheel], check=True)
-    shown_version = subprocess.run([python, "-m", "pip", "--version"], capture_output=True, text=True).stdout
-    shown = subprocess.run([python, "-m", "pip", "show", "simcse_jax"], capture_output=True, text=True).stdout
-    assert "Author: The simcse_jax authors\n" in shown
-    pip = int(shown_version.split()[1].split(".")[0])
-    assert pip < 25 or "License-Expression: Apache-2.0\n" in shown  # older ones know no licence expressions
-    script = [tmp_path / "venv" / "bin" / "simcse-jax"]
-    done = subprocess.run(script, capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 0 and done.stdout.startswith("usage: simcse-jax COMMAND")
-    mistake = [*script, "train", "--config", "unsup_bert", "--config.sed=1"]
-    done = subprocess.run(mistake, capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 2 and done.stderr.startswith("error: --config.sed: no such field")

@@ -31,13 +31,14 @@ def test_files_are_valid_by_their_schema(schema, files):
 
 
 def test_the_workflow_runs_make_s_targets_on_the_versions_that_the_package_names():
-    jobs = {name: job for file in WORKFLOWS for name, job in yaml.safe_load(file.read_text())["jobs"].items()}
-    versions = jobs["tests"]["strategy"]["matrix"]["python"]
+    jobs = {file.stem: yaml.safe_load(file.read_text())["jobs"] for file in WORKFLOWS}
+    versions = jobs["tests"]["tests"]["strategy"]["matrix"]["python"]
     prefix = "Programming Language :: Python :: "
     classified = {name.removeprefix(prefix) for name in PROJECT["project"]["classifiers"] if name.startswith(prefix)}
     assert set(versions) == classified - {"3"}
     assert PROJECT["project"]["requires-python"] == f">={versions[0]}"
-    runs = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
+    steps = [step for each in jobs.values() for job in each.values() for step in job["steps"]]
+    runs = [step["run"] for step in steps if "run" in step]
     targets = {run.split()[-1] for run in runs if run.startswith("make ")}
     makefile = (ROOT / "Makefile").read_text()
     tested = {"check", "test", "test-all", "test-exact", "test-benchmarks", "test-hostile", "test-oldest", "test-tpu"}

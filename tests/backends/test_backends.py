@@ -17,25 +17,16 @@ from simcse_jax import SimCSE
 
 pytestmark = pytest.mark.backends
 CLASSES = {"onnx": "ORTModelForFeatureExtraction", "openvino": "OVModelForFeatureExtraction"}
-ENGLISH = [
-    "A man is riding in a boat.",
-    "",
-    "Dinner went wrong, and nobody said a word about it until the guests had left.",
-    "The dog is asleep.",
-    "It's cold! " * 90,
-    "Ein Satz, der nicht englisch ist: Übermut tut selten gut.",
-]
+ENGLISH = ["A man is riding in a boat.", "", "Dinner went wrong, and nobody said a word until the guests had left."]
+ENGLISH += ["It's cold! " * 90, "Ein Satz, der nicht englisch ist: Übermut tut selten gut."]
 
 
 def trained_and_exported(model: object, corpus: dict[str, Path], folder: Path, *more: str) -> Path:
     """The folder that a run of two steps is exported to."""
     steps = ("--config.train.max_steps=2", "--config.eval.every=2")
-    for command, arguments in (
-        ("train", train_args(model, corpus["txt"], corpus["dev"], folder / "run", *steps, *more)),
-        ("export", ["--workdir", folder / "run", "--output", folder / "model"]),
-    ):
-        done = call(command, *arguments)
-        assert done.returncode == 0, done.stderr
+    args = train_args(model, corpus["txt"], corpus["dev"], folder / "run", *steps, *more)
+    for command in (["train", *args], ["export", "--workdir", folder / "run", "--output", folder / "model"]):
+        assert call(*command).returncode == 0
     return folder / "model"
 
 

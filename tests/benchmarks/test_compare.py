@@ -11,7 +11,7 @@ from simcse_jax.errors import UserError
 
 sys.path.insert(0, str(ROOT))
 from benchmarks import compare
-from benchmarks.side_by_side import Child, Comparison, Contender
+from benchmarks.side_by_side import Child, Contender
 from benchmarks.training import Setting
 
 
@@ -79,20 +79,6 @@ def test_each_commit_s_own_code_runs_in_a_worktree_that_is_removed(repository, m
     ):
         pass
     assert worktrees(repository) == 1
-
-
-def test_the_ratio_is_that_of_paired_rounds_and_missing_where_a_commit_failed():
-    answer = {"notes": {}, "memory_mib": 1, "device_memory_mib": None}
-    rounds = {
-        name: [{**answer, "work": 6, "seconds": seconds} for seconds in each]
-        for name, each in (("OLD, a", (3.0, 8.0, 4.0)), ("NEW, b", (2.0, 4.0, 4.0)))
-    }
-    about = {name: {"device": "x", "versions": {}} for name in rounds}
-    comparison = Comparison("train_step", "sentences", "OLD, a", rounds, {}, about, {}, {})
-    assert compare.result("train_step", comparison)["new_is"] == {"median": 1.5, "min": 1.0, "max": 2.0}
-    for alone in rounds:
-        failed = Comparison("", "sentences", "OLD, a", {alone: rounds[alone]}, {}, about, {}, {})
-        assert compare.result("train_step", failed)["new_is"] is None
 
 
 @pytest.mark.parametrize("benchmark", list(compare.FACTORIES))

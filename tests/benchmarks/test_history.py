@@ -48,9 +48,6 @@ def test_a_comparison_has_each_rate_the_ratios_and_the_shares_of_the_peak():
 
 
 CURVE = {"axis": "batch", "points": [{"value": 64, "seconds": 0.5}, {"value": 128, "seconds": float("nan")}]}
-WORK = {"title": "host work", "contenders": {"1 layer": contender(1, 1)}}
-WORK["host_work"] = {"1 layer": {"processor_ms": {"median": 0.2}, "clock_ms": None, "arrays": 59}}
-LOAD = {"server": "s", "texts": 32, "lost": 1, "texts_per_second": 400.0, "of_encode": 0.8, "p50_ms": 30.0}
 SINGLE = {"title": "a call", "unit": "sentences", "contenders": {"ours": contender(40.0, 1.0)}}
 SINGLE["contenders"]["ours"]["notes"] = {"p50_ms": 2.0, "other": 1}
 PEAK = {"title": "t", "unit": "texts", "contenders": {}, "peak_gflops": {"float32": {"median": 200.0}}}
@@ -60,17 +57,6 @@ PEAK = {"title": "t", "unit": "texts", "contenders": {}, "peak_gflops": {"float3
     ("result", "expected"),
     [
         (CURVE, [("batch 64", "0.5", "s")]),  # what is not finite is none
-        (WORK, [("host work, 1 layer", "0.2", "ms")]),
-        (
-            LOAD | {"requests": 7, "p99_ms": 90.0},
-            [
-                ("s, 32 texts a request: texts", "400", "texts/s"),
-                ("s, 32 texts a request: of encode", "80", "%"),
-                ("s, 32 texts a request: p50", "30", "ms"),
-                ("s, 32 texts a request: p99", "90", "ms"),
-                ("s, 32 texts a request: lost", "1", "requests"),
-            ],
-        ),
         (SINGLE, [("a call: ours", "40", "sentences/s"), ("a call: ours, p50", "2", "ms")]),
         (PEAK, [("t: the machine's products, float32", "200", "GFLOP/s")]),
     ],
@@ -99,6 +85,9 @@ def test_figures_of_a_busy_machine_are_shown_and_not_recorded(tmp_path, monkeypa
     assert (tmp_path / "history.csv").read_text().count("\n") == 1
     add(tmp_path / "bench", tmp_path / "history.csv", monkeypatch, busy=None)  # the system does not tell
     assert (tmp_path / "history.csv").read_text().count("\n") == 5
+    counts = iter([[100, 0, 50, 800, 50, 0, 0, 0], [160, 0, 70, 910, 60, 0, 0, 0]])
+    monkeypatch.setattr(machine, "_times", lambda: next(counts))
+    assert machine.busy(0.0) == 0.4  # 80 of 200
 
 
 def test_other_files_are_refused_and_nothing_is_written(tmp_path, monkeypatch):
@@ -106,20 +95,14 @@ def test_other_files_are_refused_and_nothing_is_written(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["history", "--folder", str(tmp_path), "--history", str(file)])
     with pytest.raises(UserError, match="no JSON file"):
         history.main()
-    undated = json.dumps({"results": [{}], "machine": ABOUT})
-    for text in ("{", "[]", '{"results": [{}]}', '{"results": []}', undated):
+    for text in ("{", "[]", '{"results": [{}]}', json.dumps({"results": [{}], "machine": ABOUT})):
         (tmp_path / "x.json").write_text(text)
         with pytest.raises(UserError, match=r"x.json: is no benchmark's file"):
             history.main()
     assert not file.exists()
-    (tmp_path / "x.json").write_text(json.dumps(CONTENT))
-    file.write_text("date,value\n1,2\n")
-    with pytest.raises(UserError, match="its first line must be date,commit,"):
-        history.main()
-    assert file.read_text() == "date,value\n1,2\n"
 
 
-def test_a_report_has_what_the_history_needs(tmp_path, monkeypatch, capsys):
+def test_a_report_has_what_the_history_needs(tmp_path, monkeypatch):
     monkeypatch.setattr(machine, "busy", lambda: 0.5)
     side_by_side.report("train_step", CONTENT["results"], tmp_path / "x.json")
     content = history.read(tmp_path / "x.json")
@@ -147,20 +130,3 @@ def test_a_commit_has_a_plus_where_files_were_changed(tmp_path, monkeypatch):
     assert machine.commit() == sha
     (tmp_path / "file").write_text("2")
     assert machine.commit() == sha + "+"
-
-
-def test_a_machine_s_name_has_its_accelerators_first():
-    assert machine.name(ABOUT, ["A Xeon", "A GPU"]) == "A GPU, A Xeon, 2 cores"
-    assert machine.name(ABOUT | {"cores": 1}) == "A Xeon, 1 core"
-
-
-def test_the_use_of_the_processors_is_the_part_that_is_not_idle(monkeypatch):
-    counts = iter([[100, 0, 50, 800, 50, 0, 0, 0], [160, 0, 70, 910, 60, 0, 0, 0]])
-    monkeypatch.setattr(machine, "_times", lambda: next(counts))
-    assert machine.busy(0.0) == 0.4  # 80 of 200
-
-    def no_file():
-        raise OSError
-
-    monkeypatch.setattr(machine, "_times", no_file)
-    assert machine.busy(0.0) is None

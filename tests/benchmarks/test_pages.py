@@ -13,6 +13,7 @@ RESULTS = ROOT / "docs" / "background" / "results"
 TABLES = [file for file in sorted(RESULTS.glob("*.csv")) if file.read_text(encoding="utf-8").startswith("variant,")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", TABLES, ids=lambda file: file.stem)
 def test_a_page_is_what_its_numbers_give(file):
     assert file.with_suffix(".md").is_file()

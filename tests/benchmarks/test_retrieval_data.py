@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 from support import ROOT
 
-from simcse_jax.encoding.quantization import dequantize, quantize
 from simcse_jax.evaluation import beir
 
 sys.path.insert(0, str(ROOT))
 from benchmarks.equal_texts import write_copies
 from benchmarks.retrieval_data import asked, entailed, write_beir
-from benchmarks.retrieval_scores import Kept, over_queries
+from benchmarks.retrieval_scores import over_queries
 
 
 def test_a_hypothesis_asks_for_the_premises_that_entail_it(tmp_path):
@@ -38,18 +37,6 @@ def test_a_tenth_of_the_rows_are_copies(of, tmp_path):
     lines = write_copies(tmp_path / "pairs.csv", 40, of, tmp_path / "copies.csv").read_text().splitlines()
     assert lines[0] == "a,b" and len(lines) == 41 and len(set(lines[1:37])) == 36
     assert set(lines[37:]) <= set(lines[1 : 1 + (of or 36)])
-
-
-@pytest.mark.parametrize("precision", ["float32", "int8", "binary"])
-def test_documents_are_compared_as_an_index_keeps_them(precision):
-    rows = np.random.default_rng(0).normal(size=(5, 12)).astype(np.float32)
-    kept = Kept({name: place for place, name in enumerate("abcde")}, rows, 8, precision)
-    cut = rows[:, :8] / np.linalg.norm(rows[:, :8], axis=1, keepdims=True)
-    np.testing.assert_allclose(kept.encode_query(["c", "a"]), cut[[2, 0]], rtol=1e-6)
-    ranges = np.stack([cut.min(axis=0), cut.max(axis=0)]) if precision == "int8" else None
-    decoded = cut if precision == "float32" else dequantize(quantize(cut, precision, ranges), precision, 8, ranges)
-    np.testing.assert_allclose(kept.encode_document(["d"]), decoded[[3]], rtol=1e-5, atol=1e-6)
-    np.testing.assert_array_equal(kept(["d"]), kept.encode_document(["d"]))
 
 
 def test_the_test_is_over_queries_and_not_over_seeds():

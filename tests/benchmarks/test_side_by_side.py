@@ -1,10 +1,6 @@
-import json
 import sys
 
-import pytest
 from support import ROOT
-
-from simcse_jax.errors import UserError
 
 sys.path.insert(0, str(ROOT))
 from benchmarks import side_by_side
@@ -89,26 +85,3 @@ def test_who_fails_is_named_and_the_others_go_on(tmp_path):
     found = comparison.to_json()
     assert found["missing"] == missing
     assert found["contenders"]["ours"]["notes"] == {"scores": [1]}
-
-
-def test_if_ours_fails_the_others_are_still_reported():
-    comparison = compare("ours fails", "things", [fake("ours", "dies"), fake("theirs")], 1, say=silent)
-    assert comparison.to_json()["contenders"]["theirs"]["ours_is"] is None
-    assert "theirs" in side_by_side.table(comparison)
-
-
-def test_a_report_has_machine_versions_and_figures(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["name", "--rounds", "3"])
-    monkeypatch.setattr(side_by_side.machine, "busy", lambda: 0.0)
-    side_by_side.report("name", [made().to_json()], tmp_path / "out.json")
-    found = json.loads((tmp_path / "out.json").read_text())
-    facts = {"date", "commit", "machine", "busy", "versions"}
-    assert set(found) == {"benchmark", "arguments", "results", *facts}
-    assert found["arguments"] == ["--rounds", "3"]
-    assert {"cpu", "cores"} <= set(found["machine"])
-    assert {"python", "jax", "flax"} <= set(found["versions"])
-    keys = {"rate", "seconds", "ours_is", "share_of_peak", "peak_memory_mib", "device", "versions", "notes"}
-    assert keys <= set(found["results"][0]["contenders"]["ours"])
-    (tmp_path / "folder").mkdir()
-    with pytest.raises(UserError, match="cannot be written"):
-        side_by_side.report("name", [], tmp_path / "folder")

@@ -49,46 +49,22 @@ def test_two_pairs_of_models_are_measured_and_reported(tmp_path, tiny_bert, data
     assert written <= {path.name for path in output.iterdir()}
 
     protocol = Protocol(min_count=3, samples=50, seed=4)
-    names = [one, str(tiny_bert)]  # a base stands before its model
-    encoders = [SimCSE(str(tiny_bert), num_layers=layers).token_encoder() for layers in (1, 0)]
-    surveys = {
-        name: tokens.survey(encoder, sentences(60), protocol) for name, encoder in zip(names, encoders, strict=True)
+    names = {"one layer": one, "tiny-bert": str(tiny_bert)}  # a base stands before its model
+    encoders = {
+        label: SimCSE(str(tiny_bert), num_layers=n).token_encoder() for label, n in zip(names, (1, 0), strict=True)
     }
-    expected = {name: measure.measure(encoder, surveys[name]) for name, encoder in zip(names, encoders, strict=True)}
-    assert columns(found["models"], "model") == names
-    assert columns(found["models"], "label") == ["one layer", "tiny-bert"]
-    for part, name in zip(found["models"], names, strict=True):
-        numbers = expected[name].to_json()
-        assert [len(part["layers"]), len(numbers["layers"])] == [len(expected[name].anisotropy)] * 2
-        for row, other in zip(part["layers"], numbers["layers"], strict=True):
-            assert row == pytest.approx(other, abs=1e-5)
-        assert len(part["dimensions"]["cumulated"]) == len(part["dimensions_random_pairs"]["cumulated"]) == 32
-        assert columns(part["informativity"], "k") == [1, 2, 3, 5, 10, 20]
-        survey = surveys[name]
-        assert (part["tokens"], part["types"]) == (survey.units.sum(), len(survey.names))
-    assert (found["data"], found["sentences"]) == ("some.csv", 60)
-    asked = {"min_count": 3, "samples": 50, "seed": 4, "special_tokens": "in", "max_length": 64}
-    assert asked.items() <= found["protocol"].items()
-
-    pairs = [(str(tiny_bert), one), (one, str(tiny_bert))]
-    changes = [measure.token_changes(surveys[a], expected[a], expected[b]) for a, b in pairs]
-    labels = [["tiny-bert", "one layer"], ["one layer", "tiny-bert"]]
-    for pair, names, tokens_, (name, _) in zip(found["pairs"], labels, changes, pairs, strict=True):
-        assert [pair["model"], pair["base"]] == names
-        survey, rows = surveys[name], pair["tokens"]
-        assert columns(rows, "token") == survey.names and columns(rows, "count") == survey.counts.tolist()
-        assert columns(rows, "change") == pytest.approx([token.change for token in tokens_], abs=1e-5)
-        more, less = tokens.most_changed(tokens_)
-        assert (pair["more_contextualized"], pair["less_contextualized"]) == (more, less)
-    (correlation,) = found["correlations"]
-    both = tokens.correlation(*changes)
-    assert correlation["pairs"] == labels and correlation["best"] == pytest.approx(both.best, abs=1e-3)
-    assert len(correlation["by_n"]) == len(both.by_n) > 10 and correlation["by_n"][0] is None
+    surveys = {label: tokens.survey(encoder, sentences(60), protocol) for label, encoder in encoders.items()}
+    measured = {label: measure.measure(encoder, surveys[label]) for label, encoder in encoders.items()}
+    pairs = [("tiny-bert", "one layer"), ("one layer", "tiny-bert")]
+    expected = measure.collect(names, pairs, surveys, measured, data="some.csv", max_length=64)
+    assert found == json.loads(json.dumps(expected))
+    assert [len(model["layers"]) for model in found["models"]] == [2, 3] and len(found["pairs"][0]["tokens"]) > 10
+    assert found["protocol"].items() >= {"min_count": 3, "samples": 50, "seed": 4, "max_length": 64}.items()
 
     last = found["models"][1]["layers"][-1]
     assert f"     2 | {last['anisotropy']:10.3f} | {last['self_similarity']:9.3f}" in done.stdout
-    assert f"less contextualized: {' '.join(less)}" in done.stdout
-    assert f"correlation of the changes: at best {correlation['best']:.3f}, over the " in done.stdout
+    assert f"less contextualized: {' '.join(found['pairs'][1]['less_contextualized'])}" in done.stdout
+    assert f"at best {found['correlations'][0]['best']:.3f}, over the " in done.stdout
 
 
 @pytest.fixture
@@ -113,6 +89,7 @@ def test_a_model_alone_has_nothing_to_be_compared_with(tmp_path, tiny_bert, data
     assert written["maps"] == {} and written["compared"] is None  # six times the same sentence
 
 
+@pytest.mark.slow
 def test_figure_1_is_drawn_of_any_kept_checkpoint(tmp_path, trained, tiny_bert, data, written):
     early = f"{trained}@step=last"
     given = ("--pair", early, tiny_bert, "--models", f"{early}@1=one layer", "--data", data / "some.txt")
@@ -127,8 +104,8 @@ def test_figure_1_is_drawn_of_any_kept_checkpoint(tmp_path, trained, tiny_bert, 
 
 def test_a_model_that_pools_in_an_unknown_way_is_measured_without_a_map(tmp_path, tiny_bert, data, written):
     model = shutil.copytree(tiny_bert, tmp_path / "model")
-    modules = [{"idx": 0, "path": "", "type": "sentence_transformers.models.Transformer"}]
-    modules.append({"idx": 1, "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"})
+    kinds = {"": "Transformer", "1_Pooling": "Pooling"}
+    modules = [{"path": path, "type": f"sentence_transformers.models.{kind}"} for path, kind in kinds.items()]
     (model / "modules.json").write_text(json.dumps(modules))
     (model / "1_Pooling").mkdir()
     (model / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_median_tokens": True}))

@@ -82,16 +82,18 @@ def test_the_command_ends_in_a_line_where_a_topology_is_none():
 def test_the_command_computes_the_costs_of_a_step(tiny_bert, tmp_path, monkeypatch):
     """The compiler of this machine stands in for that of the chips."""
     for module in (aot, compile):
-        monkeypatch.setattr(module, "described_devices", lambda topology: jax.devices()[:4])
+        monkeypatch.setattr(module, "described_devices", lambda topology: jax.devices()[:2])
     monkeypatch.setattr(aot, "prepare", lambda *_: None)
-    fields = {"model.init_from": tiny_bert, "data.max_length": 16, "train.batch_size": 16}
+    fields = {"model.init_from": tiny_bert, "data.max_length": 16, "train.batch_size": 16, "model.num_layers": 1}
     arguments = [f"--config.{name}={value}" for name, value in fields.items()]
     done = call("aot", UNSUP, "--topology=v5e:2x2", *arguments, f"--output={tmp_path / 'figures.json'}")
     assert done.returncode == 0 and "a bound, not a measurement" in done.stdout, done.stderr
     (figures,) = json.loads((tmp_path / "figures.json").read_text())
-    traced = compile.trace_step(tiny_config(**fields | {"model.init_from": ""}), TINY, 1, jax.devices()[:4])
+    traced = compile.trace_step(
+        tiny_config(**fields | {"model.init_from": ""}), TINY.keep_layers(1), 1, jax.devices()[:2]
+    )
     assert figures["flops"] == product_flops(traced.jaxpr).total()
-    assert (figures["chips"], figures["sentences"]) == (4, 16)
+    assert (figures["chips"], figures["sentences"]) == (2, 16)
 
 
 @pytest.mark.parametrize(

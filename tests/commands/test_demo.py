@@ -152,11 +152,6 @@ def test_the_page_in_a_browser(browser, address, corpus):
     lines = corpus["txt"].read_text().splitlines()
     first = [cell.text for cell in every("#found tbody tr:first-child td")]
     assert first == [lines[0], "1.000", "0"]  # the page opens with the results of its first example
-    examples = every("#examples button, #examples td, #examples .gallery-item")
-    chosen = next(each for each in examples if each.text.strip() and each.text.strip() != lines[0])
-    text = chosen.text.strip()
-    chosen.click()
-    wait(lambda: every("#found tbody td")[0].text == text and every("#found tbody td")[1].text == "1.000")
     type_into("query", "")
     ask("search", "#found .message")
     assert "The query is empty" in every("#found .message")[0].text
@@ -166,9 +161,6 @@ def test_the_page_in_a_browser(browser, address, corpus):
     assert len(rows) == 10 and rows[0] == [lines[6], "1.000", "6"]
     scores = [float(row[1]) for row in rows]
     assert scores == sorted(scores, reverse=True)
-    type_into("query", "the cat " * 2000)  # 4,000 words: cut, and answered
-    ask("search", "#found tbody tr")
-    wait(lambda: every("#found tbody td")[0].text != lines[6] or every("#found tbody td")[1].text != "1.000")
 
     tab("Compare")
     wait(lambda: every("#compare")[0].is_displayed())
@@ -179,24 +171,14 @@ def test_the_page_in_a_browser(browser, address, corpus):
 
     tab("Heat map")
     wait(lambda: every("#draw")[0].is_displayed())
-    type_into("lines", "the cat sat")
-    ask("draw", "#picture .message")
-    assert "There is one line" in every("#picture .message")[0].text
-    type_into("lines", "the cat sat\na dog ran\n\nthe river")
-    ask("draw", "#picture table")
-    cells = [cell.text for cell in every("#picture td")]
-    assert len(cells) == 9 and cells[0] == cells[4] == cells[8] == "1.00"
     type_into("lines", "\n".join(lines * 5))  # 200 lines
-    every("#draw")[0].click()
+    ask("draw", "#picture table")
     wait(lambda: len(every("#picture tbody tr")) == 200)
-
     for width in (1280, 390):  # a desktop's and a phone's: nothing is wider than the window
         size = {"width": width, "height": 844, "deviceScaleFactor": 1, "mobile": width < 600}
         browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
         wait(lambda width=width: browser.execute_script("return window.innerWidth") == width)
         assert browser.execute_script("return document.documentElement.scrollWidth") <= width
-        reach = "arguments[0].scrollLeft = 99999; return arguments[0].scrollLeft"
-        assert browser.execute_script(reach, every(".heat")[0]) > 0  # what is wider can be scrolled to
 
     events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
     asked = [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]

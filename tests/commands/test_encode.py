@@ -1,13 +1,10 @@
 import json
 import os
-import signal
-import subprocess
-import time
 
 import numpy as np
 import pyarrow.parquet
 import pytest
-from support import call, refused, run, sentences, start_command
+from support import call, refused, sentences
 from support.earlier import as_earlier
 from support.jobs import another_job
 
@@ -17,14 +14,12 @@ from simcse_jax.bulk.embeddings import blocks
 from simcse_jax.bulk.resumable import PartialEmbeddings
 from simcse_jax.commands.command_line import with_new_spellings
 from simcse_jax.commands.encode import parse, renamed
-from simcse_jax.data.sentences import SentenceFile
 from simcse_jax.encoding.parquet import MAKER
 from simcse_jax.encoding.quantization import Quantization, quantize, ranges_of, read_ranges
 from simcse_jax.errors import UserError
 from simcse_jax.host.locks import held_next_to
 
 TEXTS = [*sentences(20), "", 'the cat, "a dog"', *sentences(3)]
-PROMPTING = {"--prompt": ("--prompt", "the "), "--truncate-dim": ("--truncate-dim", 5)}
 
 
 @pytest.fixture(scope="module")
@@ -67,16 +62,17 @@ def test_a_file_is_encoded_a_part_at_a_time_into_numbers_or_a_table(kind, tiny_b
     assert call("search", "build", *build).returncode == 0
 
 
-def test_options_are_those_of_the_class(tiny_bert, tmp_path):
+def test_options_are_those_of_the_class(prompted, tmp_path):
     source, output = write(tmp_path), tmp_path / "emb.npy"
-    more = ("--pooler", "avg", "--normalize", "--max-length", 6, "--output-dtype", "float16", "--num-layers", 1)
-    done = encode(tiny_bert, source, output, *more)
-    assert done.returncode == 0, done.stderr
-    assert encode(tiny_bert, source, tmp_path / "emb.parquet", *more).returncode == 0
+    more = ("--pooler", "cls", "--normalize", "--max-length", 6, "--output-dtype", "float16", "--num-layers", 1)
+    more = (*more, "--prompt", "the ", "--truncate-dim", 5)
+    done = encode(prompted, source, output, *more)
+    assert done.returncode == 0 and "of 5 elements" in done.stdout, done.stderr
+    assert encode(prompted, source, tmp_path / "emb.parquet", *more).returncode == 0
     assert MAKER not in (pyarrow.parquet.read_schema(tmp_path / "emb.parquet").metadata or {})  # by default others
     with pytest.warns(UserWarning, match="longer than 6 tokens"):
-        model = SimCSE(str(tiny_bert), pooler="avg", num_layers=1)
-        expected = model.encode(TEXTS, normalize_to_unit=True, max_length=6)
+        model = SimCSE(prompted, pooler="cls", num_layers=1, truncate_dim=5)
+        expected = model.encode(TEXTS, normalize_to_unit=True, max_length=6, prompt="the ")
     found = np.load(output)
     assert found.dtype == np.float16
     np.testing.assert_allclose(found, expected, atol=1e-3)
@@ -154,21 +150,6 @@ def test_encoding_resumes_after_a_kill(kind, earlier, tiny_bert, tmp_path, monke
     assert done.returncode == 0 and "resuming after row 12 of 25" in done.stdout
     assert output.read_bytes() == whole.read_bytes()
     assert len(list(tmp_path.iterdir())) == 3
-
-
-def test_prompts_and_truncation_are_those_of_the_class(prompted, tmp_path):
-    source, output = write(tmp_path), tmp_path / "emb.npy"
-    model = SimCSE(prompted)
-    for more, options in (
-        ((), {}),
-        (("--prompt", "the ", "--truncate-dim", 5), {"prompt": "the ", "truncate_dim": 5}),
-        (("--prompt-name", "document"), {"prompt_name": "document"}),
-    ):
-        done = encode(prompted, source, output, *more)
-        assert done.returncode == 0, done.stderr
-        expected = model.encode(TEXTS, **options)
-        np.testing.assert_allclose(np.load(output), expected, atol=1e-5)
-        assert f"of {expected.shape[1]} elements" in done.stdout
 
 
 def test_encoding_does_not_resume_with_another_input_or_option(tiny_bert, tmp_path, monkeypatch):
@@ -251,9 +232,8 @@ def test_embeddings_that_are_not_finite_are_refused_and_leave_nothing(nan_bert, 
     done = encode(nan_bert, write(tmp_path), tmp_path / "emb.npy")
     assert done.returncode == 2 and "embeddings are not finite, that of '" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["corpus.txt"]
-    for ask in (lambda model: model.encode("the cat"), lambda model: model.build_index(["a", "b"])):
-        with pytest.raises(UserError, match="embeddings are not finite"):
-            ask(SimCSE(str(nan_bert)))
+    with pytest.raises(UserError, match="embeddings are not finite"):
+        SimCSE(str(nan_bert)).encode("the cat")
 
 
 def test_numbers_beyond_the_outputs_type_are_refused(tmp_path):
@@ -268,38 +248,6 @@ def test_one_job_at_a_time_writes_an_output(tiny_bert, tmp_path):
     with another_job(held_next_to(output)):
         refused(encode(tiny_bert, source, output), f"{output}: process {os.getpid()} on ")
     assert [path.name for path in tmp_path.iterdir()] == [source.name]
-
-
-def test_an_input_that_changes_while_it_is_read_is_reported(tmp_path):
-    (tmp_path / "a.txt").write_text("one\ntwo\n")
-    file = SentenceFile(tmp_path / "a.txt")
-    assert not file.has_changed()
-    (tmp_path / "a.txt").write_text("one\nthree\n")
-    assert file.has_changed()
-    partial = PartialEmbeddings(tmp_path / "emb.parquet", 2, np.float32, {})
-    partial.append(np.ones((2, 3), np.float32), 0)
-    with pytest.raises(UserError, match="the input changed"):
-        partial.finish(iter(["one"]), 0)
-
-
-@pytest.mark.slow
-def test_a_killed_command_resumes_and_writes_the_same_file(tiny_bert, tmp_path):
-    source = tmp_path / "corpus.txt"
-    source.write_text("\n".join(f"{text} {number}" for number in range(200) for text in sentences(200)))
-    args = ("--model", tiny_bert, "--data", source, "--save-every", 200, "--output")
-    assert run("encode", *args, tmp_path / "whole.npy").returncode == 0
-    state, kills = tmp_path / ".emb.npy.state.json", 0
-    for rows in (1000, 20000):
-        process = start_command("encode", *args, tmp_path / "emb.npy", stdout=subprocess.DEVNULL)
-        while process.poll() is None and not (state.exists() and json.loads(state.read_text())["done"] >= rows):
-            time.sleep(0.01)
-        kills += process.poll() is None
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-    assert kills == 2 and not (tmp_path / "emb.npy").exists()
-    done = run("encode", *args, tmp_path / "emb.npy")
-    assert done.returncode == 0 and "resuming after row" in done.stdout
-    assert (tmp_path / "emb.npy").read_bytes() == (tmp_path / "whole.npy").read_bytes()
 
 
 def test_an_output_in_bytes_keeps_its_ranges_which_later_ones_take(tiny_bert, expected, tmp_path):
@@ -321,10 +269,8 @@ def test_an_output_in_bytes_keeps_its_ranges_which_later_ones_take(tiny_bert, ex
     assert np.abs(np.array(row) - 128 - found[3]).max() <= 1
     np.testing.assert_array_equal(read_ranges(str(tmp_path / "few.parquet")), described.ranges)
     np.save(tmp_path / "floats.npy", expected)
-    done = encode(
-        tiny_bert, few, tmp_path / "x.npy", "--output-dtype", "int8", "--calibration", tmp_path / "floats.npy"
-    )
-    assert done.returncode == 0, done.stderr
+    given = ("--output-dtype", "int8", "--calibration", tmp_path / "floats.npy")
+    assert encode(tiny_bert, few, tmp_path / "x.npy", *given).returncode == 0
     np.testing.assert_array_equal(read_ranges(str(tmp_path / "x.npy")), ranges_of(expected))
     done = encode(tiny_bert, source, first)  # an output of numbers has no ranges
     assert done.returncode == 0 and not beside.exists(), done.stderr

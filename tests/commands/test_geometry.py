@@ -89,14 +89,10 @@ def senteval_of_two(tmp_path, corpus):
 
 @pytest.mark.slow
 def test_panels_of_models_with_labels_and_post_processing(tmp_path, tiny_bert, senteval_of_two):
-    output = tmp_path / "out"
-    first = [f"{tiny_bert}@avg=BERT (avg)", f"{tiny_bert}@1@avg@whitening"]
-    done = call(
-        "geometry",
-        *("--models", *first, "--models", f"{tiny_bert}", "--panels", "Before", "After"),
-        *("--data", senteval_of_two, "--output", output, "--batch-size", 8),
-        *("--postprocess-data", "target", "--postprocess-dimensions", 4),
-    )
+    output, one = tmp_path / "out", f"{tiny_bert}@1@avg@whitening"
+    given = ("--models", f"{tiny_bert}@avg=BERT (avg)", one, "--models", tiny_bert, "--panels", "Before", "After")
+    given = (*given, "--data", senteval_of_two, "--output", output, "--batch-size", 8)
+    done = call("geometry", *given, "--postprocess-data", "target", "--postprocess-dimensions", 4)
     assert (done.returncode, done.stderr) == (0, "")
     models = json.loads((output / "geometry.json").read_text())["models"]
     assert list(models) == ["BERT (avg)", "tiny-bert, 1 layer, avg, whitening", "tiny-bert"]
@@ -141,6 +137,7 @@ def recorded(trained, tmp_path):
     return folders
 
 
+@pytest.mark.slow
 def test_runs_without_checkpoints_are_drawn_from_their_records(tmp_path, recorded):
     done = call("geometry", "--runs", *recorded[:2], f"{recorded[2]}=fixed 0.1", "--output", tmp_path / "out")
     assert (done.returncode, done.stderr) == (0, "")
@@ -158,12 +155,13 @@ def test_runs_without_checkpoints_are_drawn_from_their_records(tmp_path, recorde
     best = max(step for step in scored if step and scored[step] == max(scored[step] for step in scored if step))
     assert found["runs"]["no dropout"]["scores"]["best_steps"] == [best, best]
     assert f"at steps {best}, {best}" in done.stdout and "at 3 steps" in done.stdout
-
-
-def test_a_label_does_not_hide_that_runs_differ(tmp_path, recorded):
-    done = call("geometry", "--runs", f"{recorded[0]}=x", f"{recorded[2]}=x", "--output", tmp_path / "out")
+    done = call("geometry", "--runs", f"{recorded[0]}=x", f"{recorded[2]}=x", "--output", tmp_path / "other")
     refused(done, "--runs: the label x is given to runs that differ in more than their seed")
-    assert not (tmp_path / "out").exists()
+
+
+def read(monkeypatch, *arguments):
+    monkeypatch.setattr(sys, "argv", ["geometry", *arguments, "--output=out"])
+    return read_arguments(Parser("geometry"))
 
 
 MISTAKES = [
@@ -226,11 +224,6 @@ def test_minilm_has_its_geometry_on_sts_b(minilm, senteval):
     assert (found.alignment, found.uniformity) == pytest.approx((0.2512, -3.8047), abs=1e-3)
 
 
-def read(monkeypatch, *arguments):
-    monkeypatch.setattr(sys, "argv", ["geometry", *arguments, "--output=out"])
-    return read_arguments(Parser("geometry"))
-
-
 def test_a_method_is_for_the_models_that_name_none(monkeypatch):
     given = ("--models", "a", "b@flow", "c@3@avg@whitening", "--data=x", "--postprocess=whitening")
     options = read(monkeypatch, *given, "--postprocess-data=target", "--postprocess-dimensions=8")
@@ -244,10 +237,7 @@ def test_each_models_option_is_a_panel(monkeypatch):
     assert [model.label for model in found.models.values()] == ["", "x"]
 
 
-def test_runs_have_their_labels(monkeypatch):
-    assert read(monkeypatch, "--runs", "runs/a=x", "runs/tau=1@y").runs == {"runs/a": "x", "runs/tau=1@y": ""}
-
-
-def test_the_split_is_that_of_the_test_where_none_is_given(monkeypatch):
+def test_runs_have_their_labels_and_data_their_split(monkeypatch):
     assert read(monkeypatch, "--models", "m", "--data", __file__).args.split == "test"
     assert read(monkeypatch, "--models", "m", "--data", "x", "--split", "all").args.split == "all"
+    assert read(monkeypatch, "--runs", "runs/a=x", "runs/tau=1@y").runs == {"runs/a": "x", "runs/tau=1@y": ""}

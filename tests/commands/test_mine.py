@@ -3,16 +3,12 @@ import itertools
 import json
 import shutil
 
-import numpy as np
 import pytest
 from support import PROMPTS, call, refused, sentences
-from support.cross_encoders import write_cross_encoder
 from support.models import edit_json
 
-from simcse_jax import CrossEncoder
 from simcse_jax.bulk.mining import miner
 from simcse_jax.data.examples import read_examples
-from simcse_jax.data.scores import Scores
 
 TEXTS = list(dict.fromkeys(sentences(60)))[:30]
 
@@ -88,23 +84,9 @@ def test_a_judge_whose_prompts_were_changed_is_another(arguments, prompted, tmp_
     refused(call("mine", *options), "begun with another judge's prompts")
 
 
-def test_scores_of_a_cross_encoder_go_from_mining_to_training(arguments, tmp_path):
-    judge = write_cross_encoder(tmp_path / "judge")
-    out, content = mined(tmp_path, *arguments, "--judge", judge)
-    assert "20 pairs with 60 hard negatives" in out  # which all were taken: there are no limits
-    records = [json.loads(line) for line in content.splitlines()]
-    found = read_examples(str(tmp_path / "mined.jsonl"), scores=Scores("objective.margin_mse", of_candidates=True))
-    pairs = [(record["anchor"], text) for record in records for text in (record["positive"], *record["negative"])]
-    np.testing.assert_allclose(found.scores.ravel(), CrossEncoder(judge).predict(pairs), atol=1e-5)
-    two = write_cross_encoder(tmp_path / "two", labels=2)
-    refused(call("mine", *arguments, "--judge", two, "--output", tmp_path / "o.jsonl"), "--judge", "has 2 labels")
-
-
 def test_mistakes_are_named_and_nothing_is_left(arguments, tmp_path):
     none = call("mine", *arguments, "--output", tmp_path / "out.jsonl", "--max-score", -2.0)
     refused(none, "no pair has a hard negative", "relax them")
-    refused(call("mine", *arguments, "--output", tmp_path / "out.csv"), "must end in .jsonl or .parquet")
-    refused(call("mine", *arguments, "--output", tmp_path / "out.jsonl", "--refine", 3), "refine=3", "LanceDB")
     (tmp_path / "pairs.csv").write_text("w,x,y,z\n1,2,3,4\n")
     refused(call("mine", *arguments, "--output", tmp_path / "out.jsonl"), "--pairs", "set --columns anchor=NAME")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus.txt", "pairs.csv"]

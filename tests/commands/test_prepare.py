@@ -1,14 +1,10 @@
 import dataclasses
 import json
-import os
-import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
-from support import ROOT, call, refused, run, start_process
-from support.object_store import NEEDS_GCSFS
+from support import call, refused
 
 from simcse_jax.commands.prepare import columns_of, parse
 from simcse_jax.config import default_config
@@ -123,44 +119,6 @@ def test_mistakes_in_the_data_are_named_by_the_options_and_can_be_corrected(argu
     assert call("prepare", *arguments).returncode == 0
     path.write_text("a dog\na bird\n")
     refused(call("prepare", *arguments), f"{path}: was changed since")
-
-
-@NEEDS_GCSFS
-def test_from_a_bucket_into_a_bucket(store, tiny_bert, corpus):
-    for name in ("text/a.csv", "text/b.csv"):
-        store.put(name, corpus["csv"].read_bytes())
-    args = ["--data", "gs://bucket/text/*.csv", "--model", tiny_bert, "--output", "gs://bucket/out"]
-    done = call("prepare", *args)
-    assert done.returncode == 0 and "80 rows" in done.stdout, done.stderr
-    assert "out/corpus.json" in store.objects and not store.names("out/.")
-    refused(call("prepare", *args[:-1], "gs://none/out"), "gs://none/out", "no bucket none")
-    refused(call("prepare", "--output", "gs://bucket/out", "--verify"), "--verify", "bucket")
-
-
-@pytest.mark.slow
-def test_two_processes_one_of_which_is_killed_make_the_same_bytes(arguments, corpus, tmp_path):
-    header, *rows = corpus["csv"].read_text().splitlines()
-    (tmp_path / "long.csv").write_text("\n".join([header, *(rows * 2000)]) + "\n")
-    arguments[1] = tmp_path / "long.csv"
-    command = [sys.executable, "-m", "simcse_jax", "prepare", *map(str, arguments), "--shard-rows", "4000"]
-    (tmp_path / "out").mkdir()
-    pipe = {"cwd": ROOT, "stdout": subprocess.PIPE, "text": True}
-    both = [start_process(command, dict(os.environ), **pipe) for _ in range(2)]
-    while len(list((tmp_path / "out").glob("shard-*.json"))) < 3:
-        time.sleep(0.01)
-    both[0].kill()
-    assert both[1].wait() == 0
-    again = run("prepare", *command[4:])
-    assert again.returncode == 0 and again.stdout.count("80,000 rows") == 1, again.stderr
-    command[command.index(str(tmp_path / "out"))] = str(tmp_path / "straight")
-    assert run("prepare", *command[4:]).returncode == 0
-    found, straight = (
-        {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("out", "straight")
-    )
-    assert found == straight
-    for process in both:
-        process.wait()
-        process.stdout.close()
 
 
 def test_a_corpus_is_prepared_with_a_template_that_its_run_must_have(tiny_bert, corpus, tmp_path):

@@ -53,11 +53,12 @@ def test_a_cell_completes_the_methods_of_the_class():
 
 
 @pytest.mark.slow
-def test_it_runs_from_top_to_bottom(minilm, tmp_path):
+def test_it_runs_from_top_to_bottom(minilm, tmp_path, monkeypatch):
     for name in ("nbclient", "ipykernel", "matplotlib"):
         pytest.importorskip(name, reason=f"{name} is not installed: requirements-dev.txt")
     from support.notebook import execute, streams
 
+    monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "0")  # as users train
     notebook = execute(tmp_path)
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert all(cell.execution_count for cell in cells)

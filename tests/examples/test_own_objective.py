@@ -74,7 +74,7 @@ def test_its_views_are_whole_and_shortened_sentences():
     data = {name: x[:, 0] for name, x in batch(1).items() if name != "index"}
     (keys,) = dropout_keys(3, 0, jnp.arange(BATCH), [(1 << 19) + OWN])
     views = objective().views(recipe(1).plan)
-    assert (views["whole"].change, views["shortened"].masks) == (None, (OWN,))
+    assert (views["whole"].change, views["shortened"].masks) == ("none", (OWN,))
     ids, mask = views["shortened"].change(keys, data["input_ids"], data["attention_mask"])
     lengths = data["attention_mask"].sum(1), np.asarray(mask).sum(1)
     assert (lengths[1] <= lengths[0]).all() and 0.7 < lengths[1].sum() / lengths[0].sum() < 1
@@ -123,6 +123,7 @@ class Scale(Objective):
         return embedded.mean(jnp.square(embedded["anchor"])[:, :3] @ embedded.params["scale.value"])
 
 
+@pytest.mark.slow
 def test_a_run_resumes_bit_for_bit_and_its_model_needs_the_encoder_alone(tiny_bert, corpus, tmp_path, monkeypatch):
     """With a second objective, of another package, by an entry point that is loaded if a config names it."""
     loaded = []

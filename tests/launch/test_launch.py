@@ -191,23 +191,26 @@ def signalled(script: str, *args: str, programs: Path, records: list[Path], **se
     return child.returncode, time.monotonic() - started
 
 
-def test_a_gpu_host_passes_sigterm_on_and_does_not_start_again(programs, tmp_path):
-    settings = {"PYTHON": str(python_that_waits(tmp_path)), "RECORDS": str(tmp_path), "PAUSE": "0"}
-    code, seconds = signalled("gpu.sh", *ARGUMENTS, programs=programs, records=[tmp_path / "0"], **settings)
+def waiting(folder: Path, **more: str) -> dict[str, str]:
+    """Settings with which a script starts python-that-waits."""
+    return {"PYTHON": str(python_that_waits(folder)), "RECORDS": str(folder), "PAUSE": "0", **more}
+
+
+@pytest.mark.parametrize(("script", "count"), [("gpu.sh", 1), ("local_processes.sh 2", 2)])
+def test_sigterm_is_passed_on_and_nothing_starts_again(script, count, programs, tmp_path):
+    records = [tmp_path / str(index) for index in range(count)]
+    code, seconds = signalled(*script.split(), *ARGUMENTS, programs=programs, records=records, **waiting(tmp_path))
     assert code == 75 and seconds < 5
-    assert (tmp_path / "0").read_text().endswith("SIGTERM\n")
+    assert all(path.read_text().endswith("SIGTERM\n") for path in records)
 
 
-@pytest.mark.parametrize(
-    ("script", "assigned"), [("gpu.sh", "child=$!"), ("local_processes.sh 1", "pids[i]=$!")], ids=["gpu", "local"]
-)
+@pytest.mark.parametrize(("script", "assigned"), [("gpu.sh", "child=$!"), ("local_processes.sh 1", "pids[i]=$!")])
 def test_a_sigterm_before_the_process_is_known_reaches_it(script, assigned, programs, tmp_path):
     """bash sends the signal to itself, once the process has started and before its number is noted."""
     sends = f"[[ $BASH_COMMAND == '{assigned}' ]] || return 0; while [ ! -e \"$RECORDS/0\" ]; do sleep 0.02; done"
     (tmp_path / "bash-env").write_text(f"send() {{ {sends}; kill -TERM $$; }}\ntrap send DEBUG\n")
-    settings = {"PYTHON": str(python_that_waits(tmp_path)), "RECORDS": str(tmp_path), "PAUSE": "0"}
-    done = launch(*script.split(), *ARGUMENTS, programs=programs, BASH_ENV=str(tmp_path / "bash-env"), **settings)
-    assert done.returncode == 75
+    settings = waiting(tmp_path, BASH_ENV=str(tmp_path / "bash-env"))
+    assert launch(*script.split(), *ARGUMENTS, programs=programs, **settings).returncode == 75
     assert "SIGTERM\n" in (tmp_path / "0").read_text()
 
 
@@ -218,7 +221,7 @@ def records_of(folder: Path, count: int) -> list[dict[str, str]]:
 
 
 def test_local_processes_differ_in_their_id_alone(programs, tmp_path):
-    settings = {"PYTHON": str(python_that_waits(tmp_path)), "RECORDS": str(tmp_path), "DONE": "1", "DEVICES": "2"}
+    settings = waiting(tmp_path, DONE="1", DEVICES="2")
     done = launch("local_processes.sh", "3", *ARGUMENTS, programs=programs, LOGS=str(tmp_path / "logs"), **settings)
     assert done.returncode == 0, done.stderr
     given = records_of(tmp_path, 3)
@@ -233,7 +236,7 @@ def test_local_processes_differ_in_their_id_alone(programs, tmp_path):
 
 
 def test_a_local_process_that_fails_ends_the_others(programs, tmp_path):
-    settings = {"PYTHON": str(python_that_waits(tmp_path)), "RECORDS": str(tmp_path), "FAILS": "1", "DEAF": "2"}
+    settings = waiting(tmp_path, FAILS="1", DEAF="2")
     started = time.monotonic()
     done = launch("local_processes.sh", "3", *ARGUMENTS, programs=programs, GRACE="2", **settings)
     assert done.returncode == 3
@@ -241,14 +244,6 @@ def test_a_local_process_that_fails_ends_the_others(programs, tmp_path):
     for index in ("0", "2"):  # which ignores SIGTERM, so it was killed
         assert (tmp_path / index).read_text().endswith("SIGTERM\n")
     assert "process 1 ended with exit code 3" in done.stderr and "says 1" in done.stderr  # the end of its log
-
-
-def test_local_processes_pass_sigterm_on(programs, tmp_path):
-    settings = {"PYTHON": str(python_that_waits(tmp_path)), "RECORDS": str(tmp_path)}
-    records = [tmp_path / "0", tmp_path / "1"]
-    code, seconds = signalled("local_processes.sh", "2", *ARGUMENTS, programs=programs, records=records, **settings)
-    assert code == 75 and seconds < 5
-    assert all(path.read_text().count("SIGTERM\n") >= 1 for path in records)
 
 
 def test_the_dry_run_of_local_processes(programs):
@@ -413,23 +408,20 @@ def test_a_tpu_that_is_taken_away_is_created_again_and_deleted_at_the_end(plan, 
 def test_a_tpu_can_be_kept(programs):
     gcloud_that_pretends(programs, ["2"])
     done = launch("tpu.sh", "train", *ARGUMENTS, programs=programs, POLL="0", KEEP="1", **CLOUD)
-    assert done.returncode == 2, done.stderr
-    assert calls(programs) == [*BEGIN, "run 2"]
+    assert (done.returncode, calls(programs)) == (2, [*BEGIN, "run 2"]), done.stderr
 
 
 def test_repeated_requests_create_one_tpu(programs):
+    def asked(command):
+        return launch("tpu.sh", command, programs=programs, POLL="0", **CLOUD).returncode
+
     gcloud_that_pretends(programs, ["0"])
-    for _ in range(2):
-        assert launch("tpu.sh", "create", programs=programs, POLL="0", **CLOUD).returncode == 0
-    assert calls(programs) == ["create"]
+    assert [asked("create"), asked("create"), calls(programs)] == [0, 0, ["create"]]
     (programs / "tpu").write_text("SUSPENDED\n")
-    assert launch("tpu.sh", "create", programs=programs, POLL="0", **CLOUD).returncode == 0
-    assert calls(programs) == ["create", "delete", "create"]
+    assert (asked("create"), calls(programs)) == (0, ["create", "delete", "create"])
     (programs / "tpu").write_text("FAILED\n")
-    assert launch("tpu.sh", "create", programs=programs, POLL="0", **CLOUD).returncode == 1
-    for _ in range(2):
-        assert launch("tpu.sh", "delete", programs=programs, **CLOUD).returncode == 0
-    assert calls(programs) == ["create", "delete", "create", "delete"]
+    assert asked("create") == 1
+    assert [asked("delete"), asked("delete"), calls(programs)[3:]] == [0, 0, ["delete"]]
 
 
 def test_an_interrupt_deletes_the_tpu(programs):
@@ -472,20 +464,10 @@ TPU = {"RESOURCE": "google.com/tpu", "CHIPS": "4", "NODE_SELECTOR": "{cloud.goog
 
 
 @pytest.mark.parametrize("settings", [{}, SHARED | TPU])
-def test_the_job_in_the_jobset_is_valid(settings, programs):
-    kubernetes_validate = pytest.importorskip("kubernetes_validate")
-    made = manifest(programs, *ARGUMENTS, **settings)
-    assert (made["apiVersion"], made["kind"]) == ("jobset.x-k8s.io/v1alpha2", "JobSet")
-    (replicated,) = made["spec"]["replicatedJobs"]
-    assert set(replicated) == {"name", "replicas", "template"}
-    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "job"}, "spec": replicated["template"]["spec"]}
-    kubernetes_validate.validate(job, "1.31", strict=True)
-
-
-@pytest.mark.parametrize("settings", [{}, SHARED | TPU])
-def test_the_fields_that_the_jobset_adds(settings, programs):
+def test_the_jobset_is_valid_and_has_the_job_that_the_scripts_need(settings, programs):
     made = manifest(programs, *ARGUMENTS, **settings)
     name, hosts = settings.get("NAME", "simcse"), int(settings.get("HOSTS", "1"))
+    assert (made["apiVersion"], made["kind"]) == ("jobset.x-k8s.io/v1alpha2", "JobSet")
     assert made["metadata"] == {"name": name}
     spec = made["spec"]
     assert set(spec) == {"network", "failurePolicy", "replicatedJobs"}
@@ -495,14 +477,15 @@ def test_the_fields_that_the_jobset_adds(settings, programs):
     assert spec["failurePolicy"]["maxRestarts"] == 20
 
     (replicated,) = spec["replicatedJobs"]
+    assert set(replicated) == {"name", "replicas", "template"}
     job = replicated["template"]["spec"]
     assert (job["completionMode"], job["completions"], job["parallelism"]) == ("Indexed", hosts, hosts)
     assert job["backoffLimit"] == 0  # a pod's failure fails the Job, which then starts all of them again
     (rule,) = job["podFailurePolicy"]["rules"]
     pod = job["template"]["spec"]
     (container,) = pod["containers"]
-    assert rule["action"] == "FailJob"
-    assert rule["onExitCodes"] == {"containerName": container["name"], "operator": "In", "values": [2]}
+    codes = {"containerName": container["name"], "operator": "In", "values": [2]}
+    assert (rule["action"], rule["onExitCodes"]) == ("FailJob", codes)
     assert pod["restartPolicy"] == "Never"  # a podFailurePolicy asks for it
     assert pod["terminationGracePeriodSeconds"] == 300
 
@@ -522,6 +505,9 @@ def test_the_fields_that_the_jobset_adds(settings, programs):
         assert pod["nodeSelector"] == {"cloud.google.com/gke-tpu-topology": "4x4", "a": "b&c"}
     else:
         assert data["emptyDir"] == {} and pod["nodeSelector"] == {}
+    kubernetes_validate = pytest.importorskip("kubernetes_validate")
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "job"}, "spec": job}
+    kubernetes_validate.validate(job, "1.31", strict=True)
 
 
 def test_line_ends_and_tabs_of_an_argument_stay(programs):

@@ -8,7 +8,7 @@ from support.fake_server import FakeEncoder, FakeReranker, started
 from support.later import later
 
 from simcse_jax.index.index import Result
-from simcse_jax.serving.app import App, shortened
+from simcse_jax.serving.app import App
 from simcse_jax.serving.prometheus import Metrics
 from simcse_jax.serving.service import Limits, Service
 
@@ -76,38 +76,48 @@ def play(scene, **options):
     asyncio.run(main())
 
 
+def played(*args, **options):
+    """Makes a test of a scene: of a coroutine function that is played with these options."""
+
+    def decorate(scene):
+        def test():
+            play(scene, *args, **options)
+
+        return test
+
+    return decorate
+
+
 def find(queries, top_k):
     return [[Result(f"near {query[0]:.3f}", row, 1 - row / 4) for row in range(4)][:top_k] for query in queries]
 
 
-def test_openai_s_client_gets_what_the_encoder_gives():
-    async def scene(server):
-        http = httpx.AsyncClient(transport=server.client._transport)
-        client = openai.AsyncOpenAI(base_url="http://testserver/v1", api_key="none", http_client=http)
-        texts = ["a", "bb", "a longer text"]
-        right = np.stack([server.encoder.alone(text) for text in texts])
-        for form in (openai.NOT_GIVEN, "float", "base64"):  # without one the client asks for base64
-            found = await client.embeddings.create(model="fake", input=texts, encoding_format=form)
-            rows = [
-                np.frombuffer(base64.b64decode(one.embedding), "<f4") if form == "base64" else one.embedding
-                for one in found.data
-            ]
-            np.testing.assert_array_equal(np.array(rows, np.float32), right)
-            assert [one.index for one in found.data] == [0, 1, 2] and found.model == "fake"
-            assert found.usage.prompt_tokens == found.usage.total_tokens == 16
-        one = await client.embeddings.create(model="fake", input="bb", dimensions=2, user="me")
-        np.testing.assert_allclose(one.data[0].embedding, right[1, :2] / np.linalg.norm(right[1, :2]), atol=1e-6)
-        whole = await client.embeddings.create(model="fake", input="bb", dimensions=4)
-        assert np.linalg.norm(whole.data[0].embedding) == pytest.approx(1)
-        assert [model.id for model in (await client.models.list()).data] == ["fake"]
-        assert (await client.models.retrieve("fake")).owned_by == "simcse_jax"
-        with pytest.raises(openai.NotFoundError, match="there is no model 'gpt'"):
-            await client.embeddings.create(model="gpt", input="a")
-        with pytest.raises(openai.BadRequestError) as refused:
-            await client.embeddings.create(model="fake", input="a", dimensions=5)
-        assert refused.value.param == "dimensions"
-
-    play(scene)
+@played()
+async def test_openai_s_client_gets_what_the_encoder_gives(server):
+    http = httpx.AsyncClient(transport=server.client._transport)
+    client = openai.AsyncOpenAI(base_url="http://testserver/v1", api_key="none", http_client=http)
+    texts = ["a", "bb", "a longer text"]
+    right = np.stack([server.encoder.alone(text) for text in texts])
+    for form in (openai.NOT_GIVEN, "float", "base64"):  # without one the client asks for base64
+        found = await client.embeddings.create(model="fake", input=texts, encoding_format=form)
+        rows = [
+            np.frombuffer(base64.b64decode(one.embedding), "<f4") if form == "base64" else one.embedding
+            for one in found.data
+        ]
+        np.testing.assert_array_equal(np.array(rows, np.float32), right)
+        assert [one.index for one in found.data] == [0, 1, 2] and found.model == "fake"
+        assert found.usage.prompt_tokens == found.usage.total_tokens == 16
+    one = await client.embeddings.create(model="fake", input="bb", dimensions=2, user="me")
+    np.testing.assert_allclose(one.data[0].embedding, right[1, :2] / np.linalg.norm(right[1, :2]), atol=1e-6)
+    whole = await client.embeddings.create(model="fake", input="bb", dimensions=4)
+    assert np.linalg.norm(whole.data[0].embedding) == pytest.approx(1)
+    assert [model.id for model in (await client.models.list()).data] == ["fake"]
+    assert (await client.models.retrieve("fake")).owned_by == "simcse_jax"
+    with pytest.raises(openai.NotFoundError, match="there is no model 'gpt'"):
+        await client.embeddings.create(model="gpt", input="a")
+    with pytest.raises(openai.BadRequestError) as refused:
+        await client.embeddings.create(model="fake", input="a", dimensions=5)
+    assert refused.value.param == "dimensions"
 
 
 @pytest.mark.parametrize("path", ["/v1/embeddings", "/v1/search"])
@@ -129,16 +139,14 @@ def test_each_mistake_has_its_answer_while_good_requests_go_on(path):
     play(scene, search=find, inputs=8)
 
 
-def test_a_page_of_another_site_cannot_ask():
-    async def scene(server):
-        found = await server.client.post("/v1/embeddings", content=b'{"model": "fake", "input": "a"}')  # no type
-        assert found.status_code == 400 and "Content-Type: application/json" in found.text
-        plain = {"Content-Type": "text/plain"}  # what a page may send without asking the server first
-        found = await server.client.post("/v1/embeddings", content=b'{"model": "fake", "input": "a"}', headers=plain)
-        assert found.status_code == 400 and "access-control-allow-origin" not in found.headers
-        assert (await server.client.options("/v1/embeddings")).status_code == 405
-
-    play(scene)
+@played()
+async def test_a_page_of_another_site_cannot_ask(server):
+    found = await server.client.post("/v1/embeddings", content=b'{"model": "fake", "input": "a"}')  # no type
+    assert found.status_code == 400 and "Content-Type: application/json" in found.text
+    plain = {"Content-Type": "text/plain"}  # what a page may send without asking the server first
+    found = await server.client.post("/v1/embeddings", content=b'{"model": "fake", "input": "a"}', headers=plain)
+    assert found.status_code == 400 and "access-control-allow-origin" not in found.headers
+    assert (await server.client.options("/v1/embeddings")).status_code == 405
 
 
 def test_search_answers_each_query():
@@ -160,21 +168,19 @@ def test_search_answers_each_query():
     play(without)
 
 
-def test_other_paths_and_methods():
-    async def scene(server):
-        for request, status in (
-            ("GET /nowhere", 404),
-            ("POST /v1/embeddings/", 404),
-            ("GET /v1/embeddings", 405),
-            ("POST /health", 405),
-            ("GET /v1/models/other/one", 404),
-            ("HEAD /health", 200),
-        ):
-            found = await server.client.request(*request.split())
-            assert found.status_code == status, request
-            assert status == 200 or found.json()["error"]["message"]
-
-    play(scene)
+@played()
+async def test_other_paths_and_methods(server):
+    for request, status in (
+        ("GET /nowhere", 404),
+        ("POST /v1/embeddings/", 404),
+        ("GET /v1/embeddings", 405),
+        ("POST /health", 405),
+        ("GET /v1/models/other/one", 404),
+        ("HEAD /health", 200),
+    ):
+        found = await server.client.request(*request.split())
+        assert found.status_code == status, request
+        assert status == 200 or found.json()["error"]["message"]
 
 
 def test_requests_are_answered_once_all_is_compiled():
@@ -199,18 +205,16 @@ def test_requests_are_answered_once_all_is_compiled():
     play(scene, encoder=slow, wait=False)
 
 
-def test_a_full_queue_answers_429_with_the_time_to_try_again():
-    async def scene(server):
-        server.encoder.go_on.clear()
-        first = asyncio.create_task(server.client.post("/v1/embeddings", json={**GOOD, "input": ["a", "b", "c"]}))
-        await asyncio.sleep(0.1)
-        found = await server.client.post("/v1/embeddings", json={**GOOD, "input": ["d", "e", "f", "g"]})
-        assert found.status_code == 429 and int(found.headers["retry-after"]) >= 1
-        assert found.json()["error"]["type"] == "rate_limit_error"
-        server.encoder.go_on.set()
-        assert (await first).status_code == 200
-
-    play(scene, waiting=3)
+@played(waiting=3)
+async def test_a_full_queue_answers_429_with_the_time_to_try_again(server):
+    server.encoder.go_on.clear()
+    first = asyncio.create_task(server.client.post("/v1/embeddings", json={**GOOD, "input": ["a", "b", "c"]}))
+    await asyncio.sleep(0.1)
+    found = await server.client.post("/v1/embeddings", json={**GOOD, "input": ["d", "e", "f", "g"]})
+    assert found.status_code == 429 and int(found.headers["retry-after"]) >= 1
+    assert found.json()["error"]["type"] == "rate_limit_error"
+    server.encoder.go_on.set()
+    assert (await first).status_code == 200
 
 
 def test_an_error_of_the_encoder_is_that_of_its_request(capfd):
@@ -224,50 +228,40 @@ def test_an_error_of_the_encoder_is_that_of_its_request(capfd):
     play(scene)
 
 
-def test_figures_of_requests_and_batches():
-    async def scene(server):
-        await server.client.post("/v1/embeddings", json={**GOOD, "input": ["a", "bb"]})
-        await server.client.post("/v1/embeddings", json={})
-        await server.client.get("/a/path/of/which/there/are/many")
-        lines = (await server.client.get("/metrics")).text.splitlines()
-        for line in (
-            'simcse_requests_total{path="/v1/embeddings",status="200"} 1.0',
-            'simcse_requests_total{path="/v1/embeddings",status="400"} 1.0',
-            'simcse_requests_total{path="other",status="404"} 1.0',
-            'simcse_request_seconds_count{path="/v1/embeddings"} 2.0',
-            'simcse_texts_total{kind="texts"} 2.0',
-            'simcse_tokens_total{kind="texts"} 3.0',
-            'simcse_computed_tokens_total{kind="texts"} 16.0',  # a batch of two rows of 8
-            "simcse_ready 1.0",
-            "simcse_waiting_texts 0.0",
-            "simcse_requests_in_progress 1.0",
-        ):
-            assert line in lines, line
-
-    play(scene)
+@played()
+async def test_figures_of_requests_and_batches(server):
+    await server.client.post("/v1/embeddings", json={**GOOD, "input": ["a", "bb"]})
+    await server.client.post("/v1/embeddings", json={})
+    await server.client.get("/a/path/of/which/there/are/many")
+    lines = (await server.client.get("/metrics")).text.splitlines()
+    for line in (
+        'simcse_requests_total{path="/v1/embeddings",status="200"} 1.0',
+        'simcse_requests_total{path="/v1/embeddings",status="400"} 1.0',
+        'simcse_requests_total{path="other",status="404"} 1.0',
+        'simcse_request_seconds_count{path="/v1/embeddings"} 2.0',
+        'simcse_texts_total{kind="texts"} 2.0',
+        'simcse_tokens_total{kind="texts"} 3.0',
+        'simcse_computed_tokens_total{kind="texts"} 16.0',  # a batch of two rows of 8
+        "simcse_ready 1.0",
+        "simcse_waiting_texts 0.0",
+        "simcse_requests_in_progress 1.0",
+    ):
+        assert line in lines, line
 
 
-def test_the_description_names_every_path_and_field():
-    async def scene(server):
-        found = (await server.client.get("/openapi.json")).json()
-        assert set(found["paths"]) == {
-            *("/v1/embeddings", "/v1/search", "/v1/rerank", "/v1/models", "/v1/models/{name}"),
-            *("/health", "/ready", "/metrics"),
-        }
-        fields = found["components"]["schemas"]["EmbeddingsRequest"]["properties"]
-        assert set(fields) == {"input", "model", "encoding_format", "dimensions", "prompt_name", "user"}
-        assert {kind.get("type") for kind in fields["input"]["anyOf"]} == {"string", "array"}
-        assert "422" not in found["paths"]["/v1/embeddings"]["post"]["responses"]
-        page = (await server.client.get("/docs")).text
-        assert "/v1/embeddings" in page and "dimensions" in page and "<script" not in page
-
-    play(scene)
-
-
-def test_shortened_embeddings_have_length_1():
-    found = shortened(np.array([[3, 4, 12], [0, 0, 5]], np.float32), 2)
-    np.testing.assert_allclose(found, [[0.6, 0.8], [0, 0]], atol=1e-7)
-    assert found.flags.c_contiguous
+@played()
+async def test_the_description_names_every_path_and_field(server):
+    found = (await server.client.get("/openapi.json")).json()
+    assert set(found["paths"]) == {
+        *("/v1/embeddings", "/v1/search", "/v1/rerank", "/v1/models", "/v1/models/{name}"),
+        *("/health", "/ready", "/metrics"),
+    }
+    fields = found["components"]["schemas"]["EmbeddingsRequest"]["properties"]
+    assert set(fields) == {"input", "model", "encoding_format", "dimensions", "prompt_name", "user"}
+    assert {kind.get("type") for kind in fields["input"]["anyOf"]} == {"string", "array"}
+    assert "422" not in found["paths"]["/v1/embeddings"]["post"]["responses"]
+    page = (await server.client.get("/docs")).text
+    assert "/v1/embeddings" in page and "dimensions" in page and "<script" not in page
 
 
 def test_it_is_ready_also_where_standard_output_is_closed():

@@ -1,7 +1,7 @@
 import asyncio
 import hmac
 
-from support.fake_server import FakeEncoder, started
+from support.fake_server import started
 
 from simcse_jax.serving import guard
 from simcse_jax.serving.demo_guard import Names
@@ -15,6 +15,18 @@ def play(scene, **options):
             await scene(server)
 
     asyncio.run(main())
+
+
+def played(*args, **options):
+    """Makes a test of a scene: of a coroutine function that is played with these options."""
+
+    def decorate(scene):
+        def test():
+            play(scene, *args, **options)
+
+        return test
+
+    return decorate
 
 
 def counted(server, path="/v1/embeddings"):
@@ -63,15 +75,13 @@ def test_a_key_is_asked_for_where_there_is_one(monkeypatch):
     assert (b"wrong", b"secret") in compared  # in constant time
 
 
-def test_a_request_by_another_name_of_this_machine_is_refused():
-    async def scene(server):
-        for host in ("evil.example", "localhost.evil.example", "localhost:x", "a@localhost", ""):
-            found = await server.client.get("/health", headers={"Host": host})
-            assert (found.status_code, "not a name of this server" in found.text) == (403, True), host
-        for host in ("localhost", "LOCALHOST:8000", "[::1]:8000", "testserver"):
-            assert (await server.client.get("/health", headers={"Host": host})).status_code == 200, host
-
-    play(scene, names=Names("testserver"))
+@played(names=Names("testserver"))
+async def test_a_request_by_another_name_of_this_machine_is_refused(server):
+    for host in ("evil.example", "localhost.evil.example", "localhost:x", "a@localhost", ""):
+        found = await server.client.get("/health", headers={"Host": host})
+        assert (found.status_code, "not a name of this server" in found.text) == (403, True), host
+    for host in ("localhost", "LOCALHOST:8000", "[::1]:8000", "testserver"):
+        assert (await server.client.get("/health", headers={"Host": host})).status_code == 200, host
 
 
 def test_a_body_that_is_too_large_is_refused_whether_its_length_is_announced_or_not():
@@ -90,15 +100,15 @@ def test_a_body_that_is_too_large_is_refused_whether_its_length_is_announced_or_
     play(scene, body=1000)
 
 
-def test_a_body_that_would_take_long_to_drop_is_not_read_at_all():
-    async def scene(server):
-        async def receive():
-            raise AssertionError("was read")
+@played()
+async def test_a_body_that_would_take_long_to_drop_is_not_read_at_all(server):
+    async def receive():
+        raise AssertionError("was read")
 
-        sent = await ask(server, receive, [(b"content-length", b"9" * 18)])
-        assert sent[0]["status"] == 413 and (b"connection", b"close") in sent[0]["headers"]
-
-    play(scene)
+    sent = await ask(server, receive, [(b"content-length", b"9" * 18)])
+    assert sent[0]["status"] == 413 and (b"connection", b"close") in sent[0]["headers"]
+    for value in (b"-5", b"x", b"\xb2"):  # a length that is no number counts as none
+        assert guard._length({"headers": [(b"content-length", value)]}) == 0
 
 
 def test_a_body_may_be_as_large_as_the_limit_also_where_that_is_large(monkeypatch):
@@ -123,118 +133,92 @@ async def upload(server, path, size, go_on):
     return (await ask(server, receive, path=path))[0]["status"]
 
 
-def test_bodies_of_all_requests_together_have_a_bound():
-    async def scene(server):
-        go_on, most = asyncio.Event(), server.guard._limits.bodies
-        first = [asyncio.create_task(upload(server, "/v1/embeddings", 100, go_on)) for _ in range(most // 100)]
-        await asyncio.sleep(0.1)
-        assert server.guard._held == most - len(first)
-        found = await server.client.post("/v1/embeddings", json=BODY)
-        assert (found.status_code, found.headers["retry-after"]) == (429, "1") and "1,600 bytes" in found.text
-        go_on.set()
-        assert [await each for each in first] == [400] * len(first)
+@played(body=100)
+async def test_bodies_of_all_requests_together_have_a_bound(server):
+    go_on, most = asyncio.Event(), server.guard._limits.bodies
+    first = [asyncio.create_task(upload(server, "/v1/embeddings", 100, go_on)) for _ in range(most // 100)]
+    await asyncio.sleep(0.1)
+    assert server.guard._held == most - len(first)
+    found = await server.client.post("/v1/embeddings", json=BODY)
+    assert (found.status_code, found.headers["retry-after"]) == (429, "1") and "1,600 bytes" in found.text
+    go_on.set()
+    assert [await each for each in first] == [400] * len(first)
+    assert server.guard._held == 0
+    assert (await server.client.post("/v1/embeddings", json=BODY)).status_code == 200
+
+
+@played(key="secret", body=1000)
+async def test_without_the_key_nobody_fills_the_memory(server):
+    for path in ("/health", "/docs", "/nowhere", "/v1/embeddings"):
+        go_on = asyncio.Event()
+        asked = asyncio.create_task(upload(server, path, 1000, go_on))
+        await asyncio.sleep(0.05)
         assert server.guard._held == 0
-        assert (await server.client.post("/v1/embeddings", json=BODY)).status_code == 200
-
-    play(scene, body=100)
-
-
-def test_without_the_key_nobody_fills_the_memory():
-    async def scene(server):
-        for path in ("/health", "/docs", "/nowhere", "/v1/embeddings"):
-            go_on = asyncio.Event()
-            asked = asyncio.create_task(upload(server, path, 1000, go_on))
-            await asyncio.sleep(0.05)
-            assert server.guard._held == 0
-            go_on.set()
-            assert await asked in (401, 404, 405)
-
-    play(scene, key="secret", body=1000)
+        go_on.set()
+        assert await asked in (401, 404, 405)
 
 
-def test_a_body_that_does_not_come_is_waited_for_so_long():
-    async def scene(server):
-        sent = await ask(server, asyncio.Event().wait)
-        assert sent[0]["status"] == 408 and b"no whole request in 0.1 s" in sent[1]["body"]
-
-    play(scene, seconds=0.1)
+@played(seconds=0.1)
+async def test_a_body_that_does_not_come_is_waited_for_so_long(server):
+    sent = await ask(server, asyncio.Event().wait)
+    assert sent[0]["status"] == 408 and b"no whole request in 0.1 s" in sent[1]["body"]
 
 
-def test_an_answer_that_takes_too_long_is_given_up_and_what_waits_with_it():
-    async def scene(server):
-        server.encoder.go_on.clear()
-        found = await asyncio.gather(*(server.client.post("/v1/embeddings", json=BODY) for _ in range(5)))
-        assert [each.status_code for each in found] == [504] * 5 and "no answer in 0.2 s" in found[0].text
-        assert found[0].json()["error"]["type"] == "server_error"
-        assert server.app._service.waiting == 0
-        server.encoder.go_on.set()
-        assert (await server.client.post("/v1/embeddings", json=BODY)).status_code == 200
-
-    play(scene, seconds=0.2)
+@played(seconds=0.2)
+async def test_an_answer_that_takes_too_long_is_given_up_and_what_waits_with_it(server):
+    server.encoder.go_on.clear()
+    found = await asyncio.gather(*(server.client.post("/v1/embeddings", json=BODY) for _ in range(5)))
+    assert [each.status_code for each in found] == [504] * 5 and "no answer in 0.2 s" in found[0].text
+    assert found[0].json()["error"]["type"] == "server_error"
+    assert server.app._service.waiting == 0
+    server.encoder.go_on.set()
+    assert (await server.client.post("/v1/embeddings", json=BODY)).status_code == 200
 
 
-def test_a_client_that_hangs_up_takes_what_waits_along():
-    async def scene(server):
-        server.encoder.go_on.clear()
-        first = asyncio.create_task(server.client.post("/v1/embeddings", json={"model": "fake", "input": "first"}))
-        await asyncio.sleep(0.1)
-        body = b'{"model": "fake", "input": ["gone", "too"]}'
-        messages = [{"type": "http.request", "body": body, "more_body": False}]
-        hung_up = asyncio.Event()
+@played()
+async def test_a_client_that_hangs_up_takes_what_waits_along(server):
+    server.encoder.go_on.clear()
+    first = asyncio.create_task(server.client.post("/v1/embeddings", json={"model": "fake", "input": "first"}))
+    await asyncio.sleep(0.1)
+    body = b'{"model": "fake", "input": ["gone", "too"]}'
+    messages = [{"type": "http.request", "body": body, "more_body": False}]
+    hung_up = asyncio.Event()
 
-        async def receive():
-            if messages:
-                return messages.pop()
-            await hung_up.wait()
-            return {"type": "http.disconnect"}
+    async def receive():
+        if messages:
+            return messages.pop()
+        await hung_up.wait()
+        return {"type": "http.disconnect"}
 
-        gone = asyncio.create_task(ask(server, receive, [(b"content-type", b"application/json")]))
-        await asyncio.sleep(0.1)
-        assert server.app._service.waiting == 2
-        hung_up.set()
-        assert await gone == [] and server.app._service.waiting == 0
-        server.encoder.go_on.set()
-        assert (await first).status_code == 200
-        assert server.encoder.batches == [["first"]] and counted(server) == {499: 1, 200: 1}
-
-    play(scene)
+    gone = asyncio.create_task(ask(server, receive, [(b"content-type", b"application/json")]))
+    await asyncio.sleep(0.1)
+    assert server.app._service.waiting == 2
+    hung_up.set()
+    assert await gone == [] and server.app._service.waiting == 0
+    server.encoder.go_on.set()
+    assert (await first).status_code == 200
+    assert server.encoder.batches == [["first"]] and counted(server) == {499: 1, 200: 1}
 
 
-def test_requests_at_the_same_time_have_a_bound():
-    async def scene(server):
-        server.encoder.go_on.clear()
-        first = [asyncio.create_task(server.client.post("/v1/embeddings", json=BODY)) for _ in range(3)]
-        await asyncio.sleep(0.1)
-        found = await server.client.post("/v1/embeddings", json=BODY)
-        assert (found.status_code, found.headers["retry-after"]) == (429, "1")
-        assert found.json()["error"]["code"] == "rate_limit_exceeded"
-        assert (await server.client.get("/health")).status_code == 200  # a busy server is no dead one
-        server.encoder.go_on.set()
-        assert [(await each).status_code for each in first] == [200] * 3
-
-    play(scene, requests=3)
+@played(requests=3)
+async def test_requests_at_the_same_time_have_a_bound(server):
+    server.encoder.go_on.clear()
+    first = [asyncio.create_task(server.client.post("/v1/embeddings", json=BODY)) for _ in range(3)]
+    await asyncio.sleep(0.1)
+    found = await server.client.post("/v1/embeddings", json=BODY)
+    assert (found.status_code, found.headers["retry-after"]) == (429, "1")
+    assert found.json()["error"]["code"] == "rate_limit_exceeded"
+    assert (await server.client.get("/health")).status_code == 200  # a busy server is no dead one
+    server.encoder.go_on.set()
+    assert [(await each).status_code for each in first] == [200] * 3
 
 
-def test_other_protocols_are_not_answered():
-    async def scene(server):
-        await server.guard({"type": "websocket"}, None, None)
-
-    play(scene, encoder=FakeEncoder())
-
-
-def test_a_length_that_is_no_number_counts_as_none():
-    for value in (b"-5", b"x", b"\xb2"):
-        assert guard._length({"headers": [(b"content-length", value)]}) == 0
-
-
-def test_who_has_no_key_takes_no_place_of_others():
-    async def scene(server):
-        never = asyncio.Event()
-        waiting = [asyncio.create_task(ask(server, never.wait)) for _ in range(2)]
-        await asyncio.sleep(0.1)
-        headers = {"Authorization": "Bearer secret"}
-        assert (await server.client.post("/v1/embeddings", json=BODY, headers=headers)).status_code == 200
-        for each in waiting:
-            each.cancel()
-
-    play(scene, key="secret", requests=1)
+@played(key="secret", requests=1)
+async def test_who_has_no_key_takes_no_place_of_others(server):
+    never = asyncio.Event()
+    waiting = [asyncio.create_task(ask(server, never.wait)) for _ in range(2)]
+    await asyncio.sleep(0.1)
+    headers = {"Authorization": "Bearer secret"}
+    assert (await server.client.post("/v1/embeddings", json=BODY, headers=headers)).status_code == 200
+    for each in waiting:
+        each.cancel()

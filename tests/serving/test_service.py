@@ -127,15 +127,6 @@ def test_numbers_of_texts_have_bounds_and_a_full_queue_refuses():
     play(scene, limits={"inputs": 4, "waiting": 3})
 
 
-def test_an_embedding_that_is_not_finite_is_an_error_of_its_request_alone():
-    async def scene(service, encoder):
-        found = await asyncio.gather(service.embed(["damaged"]), service.embed(["a"]), return_exceptions=True)
-        assert isinstance(found[0], FloatingPointError)
-        np.testing.assert_array_equal(found[1].embeddings, [encoder.alone("a")])
-
-    play(scene)
-
-
 def test_a_search_gives_the_index_s_own_results():
     sentences = [f"text {number}" for number in range(40)]
     index, alone = Index(4), FakeEncoder().alone
