@@ -128,36 +128,28 @@ def test_failed_downloads_are_reported_in_one_line(hub, environment, tiny_bert):
 
 
 @pytest.mark.slow
-def test_a_hub_out_of_reach_is_said_and_a_command_says_which_model(hub, environment, tiny_bert):
+def test_a_hub_out_of_reach_is_said_a_partial_file_is_not_used_and_a_command_says_which_model(
+    hub, environment, tiny_bert, tmp_path
+):
     publish(hub, tiny_bert)
-    mine = (TOKEN, "ann/tiny", False, None)
-    for changed, message in (
-        ({"HF_ENDPOINT": "http://127.0.0.1:9"}, "cannot be reached"),
-        ({"HF_HUB_OFFLINE": "1"}, "HF_HUB_OFFLINE is set"),
-    ):
+    mine, offline = (TOKEN, "ann/tiny", False, None), {"HF_HUB_OFFLINE": "1"}
+    for changed, message in (({"HF_ENDPOINT": "http://127.0.0.1:9"}, "cannot be reached"), (offline, "is set")):
         assert message in fetch(environment | changed, "ann/tiny").stderr
         assert message in check(environment | changed, mine)[0]
-    done = run("evaluate", "--model", "ann/tiny@v9", "--data", ROOT / "examples/everyday/dev.tsv", env=environment)
-    message = "error: ann/tiny@v9: no such folder, and the download from the hub failed: it has no revision v9\n"
-    assert (done.returncode, done.stderr) == (2, message)
-    assert fetch(environment, "ann/tiny").returncode == 0
-    served, hub.failing = len(hub.requests), "GET /api/whoami-v2"
-    assert fetch(environment | {"HF_HUB_OFFLINE": "1"}, "ann/tiny").returncode == 0  # it is in the cache now
-    assert len(hub.requests) == served
-    assert "the hub answered with status 500" in check(environment, mine)[0]
-
-
-@pytest.mark.slow
-def test_a_partial_file_is_not_used(hub, environment, tiny_bert, tmp_path):
-    publish(hub, tiny_bert)
     hub.breaking = "GET /ann/tiny/resolve/.*/model.safetensors"
     done = fetch(environment, "ann/tiny")
     assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
     assert not list((tmp_path / "hf").rglob("model.safetensors"))
-    assert fetch(environment | {"HF_HUB_OFFLINE": "1"}, "ann/tiny").returncode == 2  # the cache has a part only
+    assert fetch(environment | offline, "ann/tiny").returncode == 2  # the cache has a part only
     hub.breaking = None
     whole = Path(fetch(environment, "ann/tiny").stdout.strip(), "model.safetensors")
     assert whole.read_bytes() == (tiny_bert / "model.safetensors").read_bytes()
+    served, hub.failing = len(hub.requests), "GET /api/whoami-v2"
+    assert fetch(environment | offline, "ann/tiny").returncode == 0 and len(hub.requests) == served
+    assert "the hub answered with status 500" in check(environment, mine)[0]
+    done = run("evaluate", "--model", "ann/tiny@v9", "--data", ROOT / "examples/everyday/dev.tsv", env=environment)
+    message = "error: ann/tiny@v9: no such folder, and the download from the hub failed: it has no revision v9\n"
+    assert (done.returncode, done.stderr) == (2, message)
 
 
 def test_a_push_that_cannot_succeed_is_refused_before_any_work(hub, environment):

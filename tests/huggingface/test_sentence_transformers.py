@@ -142,16 +142,9 @@ def test_damaged_modules_are_refused(bert, pooling, more, message):
     write_modules(bert, pooling, *more)
     with pytest.raises(UserError, match=message):
         load(str(bert))
-
-
-def test_a_damaged_list_is_refused(bert):
-    for listing, message in (
-        ([], "lists no modules"),
-        ([3], "module 0 has no type and path"),
-        ([{"path": "", "type": "sentence_transformers.models.BoW"}], "its first module is .*BoW; only Transformer"),
-    ):
+    for listing in ([], [3], [{"path": "", "type": "sentence_transformers.models.BoW"}]):
         (bert / "modules.json").write_text(json.dumps(listing))
-        with pytest.raises(UserError, match=message):
+        with pytest.raises(UserError, match=r"modules\.json: "):
             load(str(bert))
 
 

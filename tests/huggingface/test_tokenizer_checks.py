@@ -8,7 +8,7 @@ from support.models import edit_json
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface import tokenizer_checks
 from simcse_jax.huggingface.tokenizer import Tokenizer
-from simcse_jax.huggingface.tokenizer_checks import MOST_GROWTH, growth, panics_in_a_line, stated_tokens
+from simcse_jax.huggingface.tokenizer_checks import MOST_GROWTH, panics_in_a_line
 from simcse_jax.models.config import EncoderConfig
 
 BERT = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -131,19 +131,6 @@ def sequence(*parts):
     return {"type": "Sequence", "normalizers": list(parts)}
 
 
-def test_the_growth_of_a_text():
-    for normalizer, expected in (
-        *((None, 1), ({"type": "Lowercase"}, 3), (replace("a", "aa"), 2), (replace("ab", "a"), 1)),
-        *((replace("", "aa"), 3), ({"type": "Replace", "pattern": {"Regex": "a|"}, "content": "b"}, 2)),
-        *(({"pattern": "a", "content": "aaa"}, 3), ({"type": "Prepend", "prepend": "▁"}, 2)),
-        (sequence(replace("a", "aa"), sequence(replace("a", "aa"), {"type": "NFKC"})), 72),
-        (sequence(*[replace("a", "aa")] * 40), 2**40),
-        (sequence(*[replace("a", "aa")] * 4000), float("inf")),
-        ([{"normalizers": 3}, "a", 3], 1),
-    ):
-        assert growth(normalizer) == expected
-
-
 def test_a_normalizer_without_bounds_is_refused_before_it_is_used(bert):
     edit_json(bert / "tokenizer.json", normalizer=sequence(*[replace("a", "aa")] * 60))
     for _ in ("we read it", "transformers would"):
@@ -155,22 +142,6 @@ def test_a_normalizer_without_bounds_is_refused_before_it_is_used(bert):
     edit_json(bert / "tokenizer.json", normalizer=sequence(*[replace("a", "aa")] * 3))
     (bert / "simcse_jax.json").write_text("{}")
     assert len(read(bert)(["cat"], 16)[0]) == 3
-
-
-def test_the_tokens_of_a_folder(tmp_path):
-    assert stated_tokens(tmp_path) is None
-    (tmp_path / "vocab.json").write_text('{"a": 0}')
-    assert stated_tokens(tmp_path) == {"a"}
-    (tmp_path / "vocab.txt").write_bytes(b"b\r\nc ")
-    (tmp_path / "added_tokens.json").write_text('{"d": 0}')
-    assert stated_tokens(tmp_path) == {"b", "c", "d"}
-    (tmp_path / "vocab.txt").write_bytes(b"\xff")
-    with pytest.raises(UserError, match=r"vocab\.txt: cannot be read"):
-        stated_tokens(tmp_path)
-    whole = {"model": {"vocab": [["e", 0.5], 3]}, "added_tokens": [{"content": "f"}, 3]}
-    (tmp_path / "tokenizer.json").write_text(json.dumps(whole))
-    (tmp_path / "tokenizer_config.json").write_text('{"added_tokens_decoder": {"1": {"content": "g"}}}')
-    assert stated_tokens(tmp_path) >= {"d", "e", "f", "g"}
 
 
 def test_what_rust_prints_when_it_panics_is_left_out_and_anything_else_is_kept(bert, capfd):

@@ -240,20 +240,14 @@ def test_sentences_are_cut_and_padded():
     assert [part.tolist() for part in tokenizer.words(["the cat", ""], 9)] == [[0, 1], []]
 
 
-def test_it_is_saved_and_pickled(tmp_path):
-    tokenizer = WordTokenizer(Vocabulary(KNOWN, True, frozenset(["a", "the"])))
-    tokenizer.save(tmp_path / "words.json")
-    assert read_vocabulary(tmp_path / "words.json") == Vocabulary(KNOWN, True, frozenset(["a", "the"]))
+def test_it_is_saved_and_pickled_and_a_damaged_file_is_refused(tmp_path):
+    tokenizer, path = WordTokenizer(Vocabulary(KNOWN, True, frozenset(["a", "the"]))), tmp_path / "words.json"
+    tokenizer.save(path)
+    assert read_vocabulary(path) == Vocabulary(KNOWN, True, frozenset(["a", "the"]))
     assert pickle.loads(pickle.dumps(tokenizer)).content() == tokenizer.content()
-
-
-def test_a_damaged_file_is_refused(tmp_path):
-    path = tmp_path / "words.json"
-    for field, value in (
-        *(("vocab", value) for value in (None, ["a", 1], ["a", "a"])),
-        *(("stop_words", "the"), ("do_lower_case", "no")),
-    ):
-        path.write_text(json.dumps(json.loads(WordTokenizer(Vocabulary(KNOWN)).content()) | {field: value}))
+    vocabularies = [("vocab", value) for value in (None, ["a", 1], ["a", "a"])]
+    for field, value in (*vocabularies, ("stop_words", "the"), ("do_lower_case", "no")):
+        path.write_text(json.dumps(json.loads(tokenizer.content()) | {field: value}))
         with pytest.raises(UserError, match=f"^{path}: {field} "):
             read_vocabulary(path)
 
