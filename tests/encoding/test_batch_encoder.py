@@ -16,7 +16,7 @@ TEXTS = [*sentences(6), "a " * 17, "the cat " * 30]
 
 @pytest.fixture(scope="module")
 def make(shared):
-    def embedder(model_type="bert", dtype=np.float32, num_layers=2, **options):
+    def embedder(model_type="bert", dtype=np.float32, num_layers=1, **options):
         write = lambda folder: folder.mkdir() or write_tokenizer(folder, model_type)  # noqa: E731
         folder = shared(f"tokenizer-of-{model_type}", write)
         graph, params, config = random_model(model_type, with_head=False, dtype=dtype, num_layers=num_layers)
@@ -73,7 +73,7 @@ def test_a_batch_in_bfloat16_is_as_near_to_float32_as_encode_is(make):
     assert 0 < ours < 1.5 * theirs
 
 
-def test_its_shapes_on_an_accelerator_are_those_of_encode(make, monkeypatch):
+def test_its_shapes_on_an_accelerator_are_those_of_encode_with_room_for_all(make, monkeypatch):
     on_accelerator(monkeypatch)
     embedder = make(max_length=64, batch_size=64)
     used = set()
@@ -82,6 +82,11 @@ def test_its_shapes_on_an_accelerator_are_those_of_encode(make, monkeypatch):
     texts = [f"{'the cat ' * n}sat" for n in range(1, 31)] * 2
     embedder([f"{text} on {number}" for number, text in enumerate(texts)] + ["a"])
     assert used <= {*BatchEncoder(embedder).shapes()}
+    on_accelerator(monkeypatch)
+    encoder = BatchEncoder(make(max_length=64, batch_size=64))
+    found = [encoder.choose(24, [20] * count) for count in (1, 8, 9, 100)]
+    assert [(shape.rows, len(taken)) for shape, taken in found] == [(8, 1), (8, 8), (64, 9), (64, 64)]
+    assert encoder.workers == 2
 
 
 def test_every_shape_can_be_compiled_before_also_with_a_long_prompt(make):
@@ -121,11 +126,3 @@ def test_a_cpu_prefers_a_small_batch_to_one_that_is_not_full(make):
     ):
         shape, taken = encoder.choose(64, sizes)
         assert (shape.tokens, taken) == (tokens, places)
-
-
-def test_an_accelerator_takes_a_batch_with_room_for_all(make, monkeypatch):
-    on_accelerator(monkeypatch)
-    encoder = BatchEncoder(make(max_length=64, batch_size=64))
-    found = [encoder.choose(24, [20] * count) for count in (1, 8, 9, 100)]
-    assert [(shape.rows, len(taken)) for shape, taken in found] == [(8, 1), (8, 8), (64, 9), (64, 64)]
-    assert encoder.workers == 2

@@ -62,15 +62,12 @@ def test_few_sentences_are_padded_where_that_takes_less_and_none_make_no_batch(t
     assert list(make_batches([], Batching(tokenizer, 48))) == []
 
 
-def test_a_batch_on_a_cpu_has_at_most_1024_tokens(tokenizer):
-    assert [Batching(tokenizer, 2048, 32).size(length) for length in (16, 64, 128, 2048)] == [32, 16, 8, 1]
-
-
-def test_a_batch_is_filled_up_with_its_first_sentence(tokenizer):
+def test_a_batch_is_filled_up_with_its_first_sentence_and_has_at_most_1024_tokens_on_a_cpu(tokenizer):
     batch = next(make_batches(["the cat sat", "a dog"], Batching(tokenizer, 64, 8)))
     ids, mask = Batching(tokenizer, 64, 8).place(batch)
     assert ids.shape == mask.shape == (batch.shape.rows, batch.shape.length) and len(batch.sentences) == 2 < len(ids)
     assert (ids[2:] == ids[0]).all() and (mask[2:] == mask[0]).all()
+    assert [Batching(tokenizer, 2048, 32).size(length) for length in (16, 64, 128, 2048)] == [32, 16, 8, 1]
 
 
 def test_outputs_have_their_rows_and_the_cut_sentences(tokenizer, texts):

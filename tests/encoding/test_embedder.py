@@ -12,7 +12,7 @@ pytestmark = pytest.mark.exact
 
 @pytest.fixture(scope="module")
 def model(tiny_bert):
-    graph, params, config = random_model(with_head=False)
+    graph, params, config = random_model(with_head=False, num_layers=1)
     return graph, params, Tokenizer(tiny_bert, config)
 
 
@@ -40,13 +40,18 @@ class Recorder:
         return self.tokenizer.pad(rows, length)
 
 
-def test_duplicates_are_tokenized_and_encoded_once(model):
+def test_duplicates_are_encoded_once_and_counted_if_cut_and_no_sentences_give_no_rows(model):
     texts = [*sentences(9), *sentences(5), "", ""]
     recorder = Recorder(model[2])
     found = encode((model[0], model[1], recorder), texts).embeddings
     assert sorted(recorder.tokenized) == sorted(set(texts))
     assert sum(rows for rows, _ in recorder.shapes) < 2 * len(set(texts))
     np.testing.assert_array_equal(found[:5], found[9:14])
+    found = encode(model, [])
+    assert found.embeddings.shape == (0, 32) and found.embeddings.dtype == np.float32 and found.cut == 0
+    long = "the cat sat on the mat " * 10
+    assert encode(model, [long, "the cat", long]).cut == 0
+    assert encode(model, [long, "the cat", long], max_length=16).cut == 2
 
 
 @pytest.mark.parametrize("many", [1, 1000])
@@ -101,14 +106,6 @@ def test_a_shape_compiles_once(model, monkeypatch):
     for texts in (sentences(20), sentences(30, seed=1), sentences(20)):
         encode(model, texts, pooler="max", batch_size=10)
     assert embed._cache_size() - before == 1
-
-
-def test_cut_sentences_are_counted_with_their_duplicates_and_no_sentences_give_no_rows(model):
-    found = encode(model, [])
-    assert found.embeddings.shape == (0, 32) and found.embeddings.dtype == np.float32 and found.cut == 0
-    long = "the cat sat on the mat " * 10
-    assert encode(model, [long, "the cat", long]).cut == 0
-    assert encode(model, [long, "the cat", long], max_length=16).cut == 2
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 3e38])

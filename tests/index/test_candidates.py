@@ -88,7 +88,7 @@ def test_it_finds_the_true_rows_where_16_bits_alone_would_not(storage, similarit
     assert (np.argsort(-rough, axis=1, kind="stable")[:, :8] != order[:, :8]).any()
 
 
-def test_a_query_is_asked_again_until_its_rows_are_proven(asked):
+def test_a_query_is_asked_again_until_its_rows_are_proven_or_all_there_are(asked):
     far = np.random.default_rng(0).normal(size=(3000, 12)).astype(np.float32)
     rows = prepared(np.concatenate([close_rows(2000, spread=0), far]), "cosine")  # 2,000 equal ones
     alone, among = prepared(far[:1], "cosine"), rows[:1]
@@ -103,6 +103,10 @@ def test_a_query_is_asked_again_until_its_rows_are_proven(asked):
     asked.clear()
     refined_top_k(among, blocks(rows), 4, placed, 0.9)
     assert asked == [("float16", 64)]  # an approximate search is not asked again
+    rows = prepared(close_rows(5), "cosine")
+    scores, found = refined_top_k(rows[:2], blocks(rows), 8, Placed(MESH, "bfloat16"))
+    assert np.isneginf(scores[:, 5:]).all()
+    assert sorted(found[0, :5].tolist()) == [0, 1, 2, 3, 4]
 
 
 def test_the_vectors_of_all_candidates_are_never_together(monkeypatch):
@@ -114,13 +118,6 @@ def test_the_vectors_of_all_candidates_are_never_together(monkeypatch):
     rows = prepared(close_rows(5), "cosine")
     _, found = refined_top_k(rows, blocks(rows), 4, Placed(data_mesh(jax.devices()[:1]), "float16"))
     assert together == [2, 2, 1] and found[:, 0].tolist() == [0, 1, 2, 3, 4]
-
-
-def test_fewer_rows_than_candidates():
-    rows = prepared(close_rows(5), "cosine")
-    scores, found = refined_top_k(rows[:2], blocks(rows), 8, Placed(MESH, "bfloat16"))
-    assert np.isneginf(scores[:, 5:]).all()
-    assert sorted(found[0, :5].tolist()) == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 300.0])

@@ -8,7 +8,7 @@ def unit(rows: int, seed: int, dimension: int = 8) -> np.ndarray:
     return found / np.linalg.norm(found, axis=1, keepdims=True)
 
 
-def test_a_flat_index_ranks_all_products():
+def test_a_flat_index_ranks_all_products_and_a_row_that_is_not_there_scores_minus_infinity():
     rows, queries = unit(50, 0), unit(3, 1)
     search = FaissSearch(8)
     search.add(rows[:20])
@@ -18,9 +18,6 @@ def test_a_flat_index_ranks_all_products():
     products = queries @ rows.T
     assert numbers.tolist() == np.argsort(-products, axis=1)[:, :5].tolist()
     np.testing.assert_allclose(scores, -np.sort(-products, axis=1)[:, :5], atol=1e-6)
-
-
-def test_a_row_that_is_not_there_scores_minus_infinity():
     search = FaissSearch(8)
     search.add(unit(2, 0))
     scores, _ = search.search(unit(1, 1), 4)

@@ -39,7 +39,7 @@ def files(folder) -> list[str]:
 QUERIES = np.random.default_rng(9).normal(size=(3, 12)).astype(np.float32)
 
 
-@pytest.mark.parametrize("count", [0, 1, 150])
+@pytest.mark.parametrize("count", [0, 150])
 def test_what_is_loaded_is_what_was_saved(tmp_path, count):
     index, folder = made(count), tmp_path / "new" / "index"
     before = index.search(QUERIES, 7, -1)

@@ -28,12 +28,9 @@ def test_another_model_is_refused_in_one_line(changes, message):
         assert str(raised.value) == f"some/index: {message}; {cure}"
 
 
-def test_the_same_weights_under_another_name_are_the_same_model():
-    check_maker("some/index", MODEL, MODEL._replace(name="exported"))
-
-
-def test_each_field_has_its_type():
+def test_each_field_has_its_type_and_another_name_is_the_same_model():
     assert read_identity(MODEL._asdict(), "damaged") == MODEL
     for content in (MODEL._asdict() | {"dimension": "12"}, MODEL._asdict() | {"head": 0}, {"more": 1}, [], None):
         with pytest.raises(UserError, match=r"^damaged$"):
             read_identity(content, "damaged")
+    check_maker("some/index", MODEL, MODEL._replace(name="exported"))

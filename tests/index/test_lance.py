@@ -46,7 +46,7 @@ def made(folder, similarity: str = "cosine", vectors=VECTORS, wanted: Wanted = U
     return folder / "ix"
 
 
-@pytest.mark.parametrize(("similarity", "dtype"), [("cosine", "float32"), ("dot", "float16"), ("euclidean", "float32")])
+@pytest.mark.parametrize(("similarity", "dtype"), [("dot", "float16"), ("euclidean", "float32")])
 def test_a_small_index_is_exact(tmp_path, similarity, dtype):
     vectors = VECTORS.astype(dtype)
     index = LanceIndex(made(tmp_path, similarity, vectors), MODEL._replace(similarity=similarity))
@@ -89,7 +89,7 @@ def test_a_small_index_in_bytes_or_bits_finds_what_one_in_memory_does(tmp_path, 
     assert (content["precision"], content["format"], "ranges" in content) == (precision, 2, precision == "int8")
 
 
-@pytest.mark.parametrize("precision", ["int8", "binary"])
+@pytest.mark.parametrize("precision", ["int8", pytest.param("binary", marks=pytest.mark.slow)])
 def test_bits_find_candidates_whose_scores_are_of_bytes_or_bits(tmp_path, precision, small_cells):
     vectors, queries = clustered(600, 16), clustered(20, 16, seed=1)
     index = LanceIndex(made(tmp_path, vectors=vectors, wanted=Wanted(precision)), MODEL._replace(dimension=16))

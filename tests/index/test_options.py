@@ -31,15 +31,12 @@ def test_options_that_make_no_sense_are_named(options, message):
         check_search(**{"top_k": 5, "threshold": None, **options})
 
 
-def test_options_that_make_sense():
+def test_options_that_make_sense_and_faiss_must_be_installed(monkeypatch):
     check_search(5, None, storage="int8", similarity="manhattan", rescore=np.int64(1))
     check_search(1, -1, 1.0, precision="binary")
     check_search(5, None, backend="faiss", similarity="dot")
     check_search(5, None, backend="faiss", precision="binary", rescore=1024)
     check_search(5, None, backend="faiss", storage="int8", rescore=2)
-
-
-def test_faiss_that_is_not_installed_is_reported(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"^backend='faiss': not installed: faiss; run: pip install"):
         check_search(5, None, backend="faiss")

@@ -2,7 +2,7 @@ from simcse_jax.index.index import Result
 from simcse_jax.index.results_table import WIDTH, table, width, wrap
 
 
-def test_a_table_is_aligned_whatever_the_sentences_are():
+def test_a_table_is_aligned_whatever_the_sentences_are_and_text_wrapped_by_its_columns():
     long = "word " * 60 + "x" * 150
     results = [
         [Result("猫が屋根の上で眠っています。" * 6, 12345, 0.9), Result(long, 1, 0.5), Result("", 2, 0.25)],
@@ -17,9 +17,6 @@ def test_a_table_is_aligned_whatever_the_sentences_are():
     assert "\x1b" not in text and "\t" not in text and "tab and" in text
     assert "".join(line.split(" | ")[0] for line in body).count("眠") == 6
     assert [line[:2] for line in body if line.startswith("#")] == ["#1", "#2", "#3"]
-
-
-def test_text_is_wrapped_by_the_columns_that_it_takes():
     assert wrap("one two three", 7) == ["one two", "three"]
     assert wrap("abcdefghij", 4) == ["abcd", "efgh", "ij"]
     assert wrap("猫猫猫", 5) == ["猫猫", "猫"]

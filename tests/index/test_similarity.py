@@ -37,13 +37,17 @@ def test_an_index_ranks_by_its_similarity(name):
     assert len(nearest[0]) == 2
 
 
-def test_an_unknown_similarity_and_an_index_that_compares_differently_are_refused():
+def test_other_similarities_are_refused_and_a_length_that_is_not_finite_is_in_its_row():
     with pytest.raises(UserError, match="similarity_fn_name='maxsim': not one of cosine, dot"):
         similarities(A, B, "maxsim")
     with pytest.raises(UserError, match="not one of cosine, dot"):
         Index(6, "maxsim")
     with pytest.raises(UserError, match="compared by cosine; the model's have 6, compared by dot"):
         Index(6).extend(Index(6, "dot"))
+    embeddings = np.ones((PART + 9, 3), np.float32)
+    embeddings[PART + 2, 1], embeddings[PART + 4, 0] = np.nan, np.inf
+    _, lengths = compared(embeddings, "dot")
+    assert np.flatnonzero(~np.isfinite(lengths)).tolist() == [PART + 2, PART + 4]
 
 
 @pytest.mark.parametrize(
@@ -57,13 +61,6 @@ def test_rows_are_made_in_parts_with_the_bits_of_all_at_once(count, dtype):
         assert rows.ctypes.data % 64 == 0 or not count  # without rows there is nothing to place
         np.testing.assert_array_equal(rows, prepared(embeddings, similarity).astype(np.float32))
         np.testing.assert_array_equal(lengths, np.linalg.norm(embeddings, axis=1, keepdims=True))
-
-
-def test_a_length_that_is_not_finite_is_in_its_row():
-    embeddings = np.ones((PART + 9, 3), np.float32)
-    embeddings[PART + 2, 1], embeddings[PART + 4, 0] = np.nan, np.inf
-    _, lengths = compared(embeddings, "dot")
-    assert np.flatnonzero(~np.isfinite(lengths)).tolist() == [PART + 2, PART + 4]
 
 
 def test_given_rows_are_aligned_so_that_a_cpu_takes_them_as_they_are():

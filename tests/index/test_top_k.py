@@ -73,13 +73,17 @@ def test_of_equal_scores_the_lower_row_comes_first():
     np.testing.assert_array_equal(found, [np.arange(16)])
 
 
-def test_no_queries_give_nothing_and_what_is_approximate_on_a_tpu_is_exact_on_a_cpu():
+def test_no_queries_give_nothing_blocks_are_padded_and_what_is_approximate_on_a_tpu_is_exact():
     scores, found = top_k(np.zeros((0, 12), np.float32), blocks(unit(5, 12), 16), 3, MESH)
     assert scores.shape == found.shape == (0, 3)
     rows, asked = unit(100, 12), unit(3, 12, seed=1)
     exact, approximate = (top_k(asked, blocks(rows, 16), 5, MESH, recall) for recall in (None, 0.9))
     for one, other in zip(exact, approximate, strict=True):
         np.testing.assert_array_equal(one, other)
+    rows = unit(10, 4)
+    array = on_devices(rows, data_mesh(jax.devices()[:4]))
+    np.testing.assert_array_equal(array, np.pad(rows, ((0, 4 * WHOLE - 10), (0, 0))))
+    assert {shard.data.shape for shard in array.addressable_shards} == {(WHOLE, 4)}  # the sums of all have one order
 
 
 def steps(jaxpr) -> list:
@@ -143,13 +147,6 @@ def test_rows_beyond_those_that_32_bits_can_count():
     _, order = brute_force(asked, rows, 64)
     assert found.dtype == np.int64
     np.testing.assert_array_equal(found, far[order // 16] + order % 16)
-
-
-def test_a_block_that_cannot_be_divided_evenly_is_padded():
-    rows = unit(10, 4)
-    array = on_devices(rows, data_mesh(jax.devices()[:4]))
-    np.testing.assert_array_equal(array, np.pad(rows, ((0, 4 * WHOLE - 10), (0, 0))))
-    assert {shard.data.shape for shard in array.addressable_shards} == {(WHOLE, 4)}  # the sums of all have one order
 
 
 def test_devices_decode_as_the_host_does_and_numbers_stay_as_they_are():

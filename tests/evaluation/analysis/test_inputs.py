@@ -14,7 +14,7 @@ def sts_b(tmp_path):
     return tmp_path
 
 
-def test_the_first_sentences_of_sts_b_are_taken(sts_b):
+def test_the_first_sentences_of_sts_b_are_taken_and_a_file_of_sentences_has_no_pairs(sts_b, tmp_path):
     expected = ['a "cat 0', 'a "cat 1', 'a "cat 2']
     file = sts_b / "STS" / "STSBenchmark" / "sts-test.csv"
     assert read_data(str(sts_b), None)[:2] == (expected, "STS-B test")
@@ -22,9 +22,6 @@ def test_the_first_sentences_of_sts_b_are_taken(sts_b):
     assert read_data(str(file), None).pairs.second == ["the dog 0", "the dog 1", "the dog 2"]
     with pytest.raises(UserError, match="--column text: of graded pairs the first sentences are taken; leave it out"):
         read_data(str(file), "text")
-
-
-def test_a_file_of_sentences_has_no_pairs(tmp_path):
     (tmp_path / "some.csv").write_text("text,note\nthe cat,x\na dog,y\n")
     assert read_data(str(tmp_path / "some.csv"), None) == (["the cat", "a dog"], "some.csv", None)
     assert read_data(str(tmp_path / "some.csv"), "note").sentences == ["x", "y"]

@@ -29,14 +29,11 @@ def test_the_mean_cosine_needs_no_pairs_and_the_norm_is_the_mean_length():
     assert isotropy.mean_cosine(rows) == pytest.approx([pairs(layer) for layer in rows], abs=1e-12)
 
 
-def test_self_similarity_is_the_mean_over_the_contexts_of_a_type():
+def test_self_similarity_is_the_mean_over_contexts_and_then_over_types_or_pairs():
     types = [random(count, 5, seed=count) for count in (2, 3, 9)]
     sums = np.stack([isotropy.normalize(rows).sum(axis=0) for rows in types])
     found = isotropy.self_similarity(sums, np.array([2, 3, 9]))
     assert found == pytest.approx([pairs(rows) for rows in types], abs=1e-12)
-
-
-def test_self_similarity_is_averaged_over_types_or_over_pairs():
     types, contexts = np.array([[0.5, 0.2], [0.1, 0.9]]), np.array([2, 4])
     assert isotropy.average(types, contexts, "types") == pytest.approx([0.35, 0.5])
     assert isotropy.average(types, contexts, "pairs") == pytest.approx([(0.5 + 6 * 0.2) / 7, (0.1 + 6 * 0.9) / 7])

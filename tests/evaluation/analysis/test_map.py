@@ -14,12 +14,18 @@ def cone(spread: float, count: int = 80, size: int = 12, seed: int = 0) -> np.nd
     return rows * generator.uniform(0.1, 9, (count, 1))
 
 
-def test_a_narrow_cone_is_a_small_cloud_next_to_a_wide_one():
+def test_a_narrow_cone_is_a_small_cloud_next_to_a_wide_one_and_each_size_has_its_map(monkeypatch):
     found = project({"narrow": cone(0.05), "wide": cone(0.8)}, umap=False)
     sizes = {name: np.linalg.norm(points - points.mean(axis=0), axis=1).mean() for name, points in found.points.items()}
     assert sizes["wide"] > 5 * sizes["narrow"]
     assert found.cosines["narrow"] > 0.9 > found.cosines["wide"]
     assert {points.shape for points in found.points.values()} == {(80, 2)}
+    small, large = cone(0.4, size=5), cone(0.4, size=7)
+    found = project_by_size({"a": small, "b": large, "c": small[:9]})
+    assert {name: list(each.points) for name, each in found.items()} == {"map_5": ["a", "c"], "map_7": ["b"]}
+    assert list(project_by_size({"a": small, "c": small})) == ["map"] and project_by_size({}) == {}
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert project({"a": cone(0.4)}).title == "PCA"
 
 
 def test_pca_is_that_of_the_normalized_rows_of_all_models_around_their_means():
@@ -36,32 +42,17 @@ def test_pca_is_that_of_the_normalized_rows_of_all_models_around_their_means():
     assert found.title == "PCA"
 
 
-def test_only_directions_count():
+def test_only_directions_count_and_equal_ones_have_a_map():
     rows = cone(0.4)
     longer = rows * np.linspace(0.5, 7, len(rows))[:, None]
     first, second = (project({"a": part}, umap=False).points["a"] for part in (rows, longer))
     assert np.allclose(first, second)
     cosines = normalize(rows) @ normalize(rows).T
     assert mean_cosine(normalize(rows)) == pytest.approx(cosines[~np.eye(80, dtype=bool)].mean(), abs=1e-12)
-
-
-def test_sentences_that_are_all_the_same_have_a_map_and_sizes_that_differ_no_common_one():
     found = project({"a": np.ones((3, 4), np.float32)}, umap=False)
     assert np.allclose(found.points["a"], 0) and found.cosines["a"] == pytest.approx(1)
     with pytest.raises(ValueError, match="different sizes"):
         project({"a": np.ones((3, 4)), "b": np.ones((3, 5))}, umap=False)
-
-
-def test_a_size_has_a_map_of_its_own():
-    small, large = cone(0.4, size=5), cone(0.4, size=7)
-    found = project_by_size({"a": small, "b": large, "c": small[:9]})
-    assert {name: list(each.points) for name, each in found.items()} == {"map_5": ["a", "c"], "map_7": ["b"]}
-    assert list(project_by_size({"a": small, "c": small})) == ["map"] and project_by_size({}) == {}
-
-
-def test_without_umap_it_is_pca(monkeypatch):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert project({"a": cone(0.4)}).title == "PCA"
 
 
 def test_umap_where_it_is_installed():

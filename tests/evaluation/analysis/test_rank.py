@@ -70,14 +70,11 @@ def models():
     return {"<i>": rank.Ranks("runs/<i>", 768, found), "b": rank.Ranks("b", 384, found[:4])}
 
 
-def test_a_table_has_a_row_for_each_size(models):
+def test_the_table_and_the_files_have_the_numbers(models, tmp_path):
     header, _, *lines = rank.table(models["<i>"]).splitlines()[1:6]
     assert [cell.strip() for cell in header.split("|")] == list(rank.HEADER)
     assert [cell.strip() for cell in lines[0].split("|")] == ["64", "0", "64", "63–64", "3.6"]
     assert [cell.strip() for cell in lines[1].split("|")] == ["64", "704", "768", "767–768", "3.6"]
-
-
-def test_the_files_have_the_numbers(models, tmp_path):
     names = rank.write(models, tmp_path, data="STS-B test", about={"seed": 7}, versions={"jax": "1.2.3"})
     assert sorted(names) == sorted(path.name for path in tmp_path.iterdir())
     found = json.loads((tmp_path / "rank.json").read_text())

@@ -3,6 +3,7 @@ import itertools
 import json
 import re
 import xml.etree.ElementTree as ElementTree
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -135,7 +136,7 @@ def test_the_page_has_the_numbers_of_all_models(written):
     assert [row[:3] for row in listed[1:3]] == [["minilm", "path/of/minilm", "–"], [NAME, f"path/of/{NAME}", "minilm"]]
 
 
-def test_table_2_has_two_columns_a_pair(written):
+def test_table_2_has_two_columns_a_pair_and_the_correlation_of_two_pairs_is_drawn(written):
     folder, _, found = written
     table = cells((folder / "report.html").read_text(), "The tokens that changed most")
     kinds, first = ("more contextualized", "less contextualized"), ["1"]
@@ -144,6 +145,10 @@ def test_table_2_has_two_columns_a_pair(written):
         by_token = {token["token"]: token["change"] for token in pair["tokens"]}
         first += [f"{name} ({by_token[name]:+.3f})" for name in (pair[kind.replace(" ", "_")][0] for kind in kinds)]
     assert table[1] == first
+    folder, *_ = written
+    assert "best: 0.875 at n = 4" in (folder / "correlation.svg").read_text()
+    row = [f"minilm → {NAME} and mpnet → mpnet tuned", "0.875", "4", "4", "0.875"]
+    assert cells((folder / "report.html").read_text(), "Correlation of the changes")[1] == row
 
 
 def test_the_page_says_what_was_measured_and_names_and_tokens_are_text_not_html(written):
@@ -181,13 +186,6 @@ def test_a_report_of_one_model_says_nothing_of_another_and_numbers_that_are_none
     with pytest.raises(ValueError, match="JSON compliant"):
         report.write(found, tmp_path / "out", versions={}, compared=None, maps={})
     assert not (tmp_path / "out").exists()
-
-
-def test_the_correlation_of_two_pairs_of_models_is_drawn(written):
-    folder, *_ = written
-    assert "best: 0.875 at n = 4" in (folder / "correlation.svg").read_text()
-    row = [f"minilm → {NAME} and mpnet → mpnet tuned", "0.875", "4", "4", "0.875"]
-    assert cells((folder / "report.html").read_text(), "Correlation of the changes")[1] == row
 
 
 SENTENCES = ["ab ac", "ab", "bc ab a", "a" * 41]
@@ -232,9 +230,8 @@ def test_changes_are_said_where_there_are_any():
     both = {"pairs": [["tuned", "base"], ["x", "y"]], "best": 0.98765, "best_n": 12, "by_n": [None] * 30}
     line = "base → tuned and y → x: correlation of the changes: at best 0.988, over the 12 most frequent of 30 tokens"
     assert report.change_lines({"pairs": [pair], "correlations": [both]}) == f"{said}\n\n{line}"
-    line = report.files_line(
-        "out", "dynamics.json", ["dynamics.json", "a.png", "a.svg", "b.png", "b.svg", "report.html"]
-    )
+    names = ["dynamics.json", "a.png", "a.svg", "b.png", "b.svg", "report.html"]
+    line = report.files_line(Path("out"), names[0], names)
     assert line == "out: dynamics.json, report.html and 2 pictures (PNG and SVG)"
 
 

@@ -52,6 +52,9 @@ def test_the_headline_says_what_became_of_unrelated_sentences():
     alone = compared(about, (), one=wide)
     assert sentences.headline(alone) == "one on some.tsv" and sentences.changed(alone)[0].startswith("one: unrelated ")
     assert "→" not in " ".join(sentences.changed(alone))
+    about = sentences.sample([], GRADED)
+    assert sentences.headline(compared(about, before=rows(0, 0.0))) == "before on some.tsv"
+    assert "crowd" in sentences.headline(compared(about, before=rows(0, 0.0), after=np.c_[rows(0, 9.0), rows(1, 9.0)]))
 
 
 def test_where_two_models_pool_otherwise_the_report_says_so():
@@ -82,9 +85,3 @@ def test_large_data_have_a_sample_spread_over_them_and_one_sentence_nothing_to_c
     assert sentences.compare(sentences.sample(["a"] * 6), {"m": rows(0, 0.0)[:1]}, [], "some.txt") == (None, {})
     alike = Pairs(["query"] * 6, TEXTS[:6], GRADED.gold, {})  # of pairs whose first sentence is the same
     assert len(sentences.sample([], alike).sentences) == 7
-
-
-def test_a_model_without_another_is_in_no_change_and_sizes_may_differ():
-    about = sentences.sample([], GRADED)
-    assert sentences.headline(compared(about, before=rows(0, 0.0))) == "before on some.tsv"
-    assert "crowd" in sentences.headline(compared(about, before=rows(0, 0.0), after=np.c_[rows(0, 9.0), rows(1, 9.0)]))

@@ -42,7 +42,13 @@ def test_the_terms_of_worked_examples():
     assert spectrum.uniformity_term(across, 1e-3) == pytest.approx(1000 - math.log(4))  # e^1000 is too large
 
 
-def test_singular_values_of_worked_examples_are_the_roots_of_eigenvalues():
+def test_singular_values_and_their_effective_rank_of_worked_examples():
+    assert spectrum.effective_rank(np.array([3.0, 3, 3, 0, 0])) == pytest.approx(3)
+    assert spectrum.effective_rank(np.array([1.0, 0, 0])) == pytest.approx(1)
+    assert (spectrum.effective_rank(np.zeros(3)), spectrum.entropy(np.zeros(3))) == (0, 0)
+    p = np.array([0.5, 0.25, 0.25])
+    assert spectrum.entropy(8 * p) == pytest.approx(1.5 * math.log(2))  # 1.5 bits
+    assert spectrum.effective_rank(8 * p) == pytest.approx(2**1.5)
     rows = np.array([[3.0, 0.0], [0.5, 0.0], [0.0, 2.0]])  # normalized: twice (1, 0) and once (0, 1)
     assert spectrum.singular_values(rows) == pytest.approx([math.sqrt(2), 1.0], abs=1e-12)
     assert spectrum.singular_values(np.ones((4, 3))) == pytest.approx([2.0, 0.0, 0.0], abs=1e-9)
@@ -50,15 +56,6 @@ def test_singular_values_of_worked_examples_are_the_roots_of_eigenvalues():
     w, values = np.array(unit(rows)), spectrum.singular_values(rows)
     assert values**2 == pytest.approx(np.linalg.eigvalsh(w.T @ w)[::-1], abs=1e-9)
     assert len(spectrum.singular_values(rows[:3])) == 3
-
-
-def test_the_effective_rank_counts_equal_values():
-    assert spectrum.effective_rank(np.array([3.0, 3, 3, 0, 0])) == pytest.approx(3)
-    assert spectrum.effective_rank(np.array([1.0, 0, 0])) == pytest.approx(1)
-    assert (spectrum.effective_rank(np.zeros(3)), spectrum.entropy(np.zeros(3))) == (0, 0)
-    p = np.array([0.5, 0.25, 0.25])
-    assert spectrum.entropy(8 * p) == pytest.approx(1.5 * math.log(2))  # 1.5 bits
-    assert spectrum.effective_rank(8 * p) == pytest.approx(2**1.5)
 
 
 def test_what_is_measured():

@@ -93,15 +93,12 @@ def test_units_are_tokens_or_words_with_the_special_ones_or_without():
     assert units("", units="words", special_tokens="out") == ([], [], [])
 
 
-def test_types_are_counted_the_most_frequent_first():
+def test_types_are_counted_the_most_frequent_first_and_need_two_contexts():
     found = tokens.survey(FakeEncoder(), ["b a", "a a c", "ca", " "], ALL)
     assert found.sentences == ["b a", "a a c", "ca"]  # without the blank one
     expected = [("<s>", 6, True), ("a", 3, False), ("c", 2, False)]
     assert list(zip(found.names, found.counts.tolist(), found.special.tolist(), strict=True)) == expected
     assert found.units.tolist() == [4, 5, 4] and list(found.numbers.values()) == [0, 1, 2]
-
-
-def test_a_type_needs_two_contexts():
     """`a` is there twice, in one sentence: one context if the first of a sentence alone counts."""
     data = ["a a b", "b c", "d"]
     assert tokens.survey(FakeEncoder(), data, ALL).names == ["<s>", "a", "b"]
@@ -109,7 +106,7 @@ def test_a_type_needs_two_contexts():
     assert tokens.survey(FakeEncoder(), ["a a b", "b a", "c"], Protocol(min_count=3)).names == ["<s>", "a"]
 
 
-def test_rare_types_are_left_out_and_repeated_sentences_kept_or_dropped():
+def test_rare_types_are_left_out_repeated_sentences_dropped_and_large_files_counted(monkeypatch):
     data = ["a b", "a b", "a c"]
     assert tokens.survey(FakeEncoder(), data, Protocol(min_count=3)).names == ["<s>", "a"]
     assert tokens.survey(FakeEncoder(), data, dataclasses.replace(ALL, max_types=2)).names == ["<s>", "a"]
@@ -117,9 +114,6 @@ def test_rare_types_are_left_out_and_repeated_sentences_kept_or_dropped():
     assert tokens.survey(FakeEncoder(), data, ALL).sentences == data
     found = tokens.survey(FakeEncoder(), data, dataclasses.replace(ALL, repeated_sentences="drop"))
     assert (found.sentences, found.names) == (["a b", "c d", "e"], ["<s>"])
-
-
-def test_all_of_a_large_file_is_counted(monkeypatch):
     monkeypatch.setattr(tokens, "CHUNK", 3)
     data = [f"a {letter}" for letter in "abcdefgh"] + ["x" * 41, "y" * 42]
     found = tokens.survey(FakeEncoder(), data, ALL)
