@@ -51,22 +51,8 @@ def sentences_of_scripts(count: int = 2000, seed: int = 0) -> list[str]:
         letters = [chr(code) for code in range(first, last + 1)]
         words = ["".join(generator.choice(letters, generator.integers(1, 9))) for _ in range(generator.integers(1, 12))]
         text = ("" if name in APART else " ").join(words)
-        marks = [
-            "",
-            ".",
-            "!",
-            " …",
-            "。",
-            " ﬁ Ａ①",
-            "\u3000x",
-            "  é",
-            "🎸",
-            "<mask>",
-            "[MASK]",
-            "``it''",
-            " don't",
-            "\n",
-        ]
+        marks = ["", ".", "!", " …", "。", " ﬁ Ａ①", "\u3000x", "  é", "🎸", "<mask>", "[MASK]"]
+        marks += ["``it''", " don't", "\n"]
         text += str(generator.choice(marks))
         made.append(text.title() if number % 5 == 0 else text)
     return made

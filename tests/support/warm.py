@@ -22,19 +22,9 @@ import numpy as np
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "os.symlink", "fcntl.flock"}
 COMMANDS = ("train", "encode", "search", "export", "sweep")
-LATER = (
-    "simcse_jax.training.run",
-    "simcse_jax.training.sweeps.runner",
-    "simcse_jax.training.sweeps.table",
-    "simcse_jax.simcse",
-)
-LATER += (
-    "simcse_jax.runs.loading",
-    "simcse_jax.runs.model_card",
-    "simcse_jax.index.folder",
-    "simcse_jax.bulk.resumable",
-)
-LATER += ("simcse_jax.index.results_table",)
+LATER = ("simcse_jax.training.run", "simcse_jax.training.sweeps.runner", "simcse_jax.training.sweeps.table")
+LATER += ("simcse_jax.simcse", "simcse_jax.runs.loading", "simcse_jax.runs.model_card", "simcse_jax.index.folder")
+LATER += ("simcse_jax.bulk.resumable", "simcse_jax.index.results_table")
 LEFT = (".lock", ".tmp", ".new", ".old", ".partial", ".state.json")  # ends of names of what is not finished
 TOO_LONG = 120  # seconds
 
