@@ -60,7 +60,6 @@ def test_the_largest_chunk_that_fits_is_found(limit, share):
     assert tried[0] == start
 
 
-@pytest.mark.slow
 def test_a_step_with_a_generator_takes_its_parameters():
     """DiffCSE: two views, a generator that is not differentiated, and a discriminator that is."""
     projected = {"projector.widths": "2D,D", "projector.objectives": ("info_nce", "replaced_token_detection")}
