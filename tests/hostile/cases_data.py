@@ -132,7 +132,9 @@ UNTRAINED = {  # a file that does not, and what the error names
 def cases() -> Iterator[Case]:
     yield from of_lines(KIND, of_sentences("x.txt"), "x.txt", LINES, write("x.txt", TEXT))
     yield from of_lines(KIND, of_pairs("x.tsv")[:3], "x.tsv", LINES | cells("\t"), write("x.tsv", table(PAIRS, "\t")))
-    yield from of_lines(KIND, of_sentences("x.csv"), "x.csv", cells(","), write("x.csv", table(TEXTS, ",")))
+    yield from of_lines(
+        KIND, of_sentences("x.csv"), "x.csv", cells(",", numbers=False), write("x.csv", table(TEXTS, ","))
+    )
     sentences = write("x.jsonl", "".join(f'{{"sentence": "{text}"}}\n' for text in SENTENCES))
     yield from of_lines(KIND, of_sentences("x.jsonl"), "x.jsonl", LINES | records("sentence", "\ud800"), sentences)
     readers, turns = of_sentences("x.parquet"), itertools.cycle(of_sentences("x.parquet"))
