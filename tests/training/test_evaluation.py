@@ -11,6 +11,7 @@ from simcse_jax.config.flags import parse
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import beir, postprocess, retrieval, sts, transfer, transfer_files
 from simcse_jax.evaluation.evaluator import by_task
+from simcse_jax.runs.exporting import export
 from simcse_jax.simcse import SimCSE
 from simcse_jax.training.evaluation import Evaluation, read_analysis, read_evaluation
 from simcse_jax.training.inputs import read_inputs
@@ -153,9 +154,7 @@ def test_a_run_may_be_chosen_by_sickr_and_by_another_pooler_than_it_is_scored_wi
         found = found["spearman"] if isinstance(found, dict) else found
         assert found == pytest.approx(expected, abs=1e-2)
     assert not np.allclose(model.encode(TEXT), model.encode(TEXT, pooler="avg"), atol=1e-3)
-
-    exported = call("export", "--workdir", tmp_path / "run", "--output", tmp_path / "export")
-    assert exported.returncode == 0, exported.stderr
+    export(tmp_path / "run", tmp_path / "export")
     again = SimCSE(str(tmp_path / "export"))
     assert again.pooler == "avg_top2"
     np.testing.assert_allclose(again.encode(TEXT), model.encode(TEXT), atol=1e-5)
