@@ -275,8 +275,8 @@ def test_embeddings_are_those_of_sentence_transformers(minilm, senteval):
         "e\u0301 combining",
     ]
     texts += ["👩‍👩‍👧‍👦 family", "🏳️‍🌈🏴‍☠️", "\u200b", "ﬁ ligature ½", "supercalifragilistic" * 30]
-    texts += [" ".join(" ".join(lines[:3000]).split()[: 2 ** (n + 4)]) for n in range(7)]
-    texts += [line[: 2 ** (n % 12)] for n, line in enumerate(lines[:200])]
+    texts += [" ".join(" ".join(lines[:3000]).split()[: 2 ** (n + 4)]) for n in range(5)]
+    texts += [line[: 2 ** (n % 12)] for n, line in enumerate(lines[:60])]
     with pytest.warns(UserWarning, match="sentences were longer than 256 tokens"):
         ours = SimCSE(minilm).encode(texts)
     theirs = SentenceTransformer(str(resolve(minilm)), device="cpu").encode(texts)
@@ -321,16 +321,12 @@ def test_a_pooler_that_is_set_has_its_own_head_or_none(tmp_path):
 
 def test_an_index_belongs_to_the_rotations_and_the_windows_too(tmp_path):
     """They have no weights, and the shapes do not show them."""
-    for kind, *changes in (
-        ("modernbert", {"local_attention": 6}, {"global_rope_theta": 500.0}),
-        ("gemma3_text", {"use_bidirectional_attention": False, "sliding_window": 4}),  # the same window in numbers
-    ):
-        folder = write_model(tmp_path / kind, kind, num_layers=1)
-        found, config = [SimCSE(str(folder)).identity()], json.loads((folder / "config.json").read_text())
-        for change in changes:
-            (folder / "config.json").write_text(json.dumps(config | change))
-            found.append(SimCSE(str(folder)).identity())
-        assert len(set(found)) == 1 + len(changes), kind
+    folder = write_model(tmp_path / "model", "modernbert", num_layers=1)
+    found, config = [SimCSE(str(folder)).identity()], json.loads((folder / "config.json").read_text())
+    for change in ({"local_attention": 6}, {"global_rope_theta": 500.0}):
+        (folder / "config.json").write_text(json.dumps(config | change))
+        found.append(SimCSE(str(folder)).identity())
+    assert len(set(found)) == 3
 
 
 def test_a_length_that_the_model_cannot_have_is_refused(model):

@@ -60,27 +60,17 @@ def test_the_prompt_and_the_size_can_be_chosen(tmp_path, prompted, corpus):
     assert "prompt 'a cat '" in scored(tmp_path, prompted, corpus["dev"])[0]  # the default one of the files
 
 
-def write_sts13(folder, scores: str) -> None:
-    """Three pairs in each subset, with these scores."""
+def write_sts13(folder) -> None:
+    """Three pairs in each subset."""
     year = folder / "STS" / "STS13-en-test"
     year.mkdir(parents=True)
     for subset in sts.SUBSETS["STS13"]:
         (year / f"STS.input.{subset}.txt").write_text("the cat\ta dog\nhe ran\tshe sings\nred bird\tthe old tree\n")
-        (year / f"STS.gs.{subset}.txt").write_text(scores)
-
-
-def test_a_sent_eval_folder_gives_subsets_and_names_what_is_missing(tmp_path, tiny_bert):
-    write_sts13(tmp_path, "1\n5\n\n")
-    printed, results = scored(tmp_path, tiny_bert, tmp_path, "--tasks", "STS13,STS12")
-    assert list(results) == ["STS13"]
-    assert (results["STS13"]["pairs"], list(results["STS13"]["subsets"])) == (6, ["FNWN", "headlines", "OnWN"])
-    assert {subset["pairs"] for subset in results["STS13"]["subsets"].values()} == {2}
-    assert "STS12 not found; left out, so no average is given" in printed
-    assert printed.splitlines()[-3].split(" | ")[0].strip() == "STS12"
+        (year / f"STS.gs.{subset}.txt").write_text("1\n5\n2\n")
 
 
 def test_every_protocol_that_is_asked_for_is_a_row_and_transfer_a_table(tmp_path, tiny_bert, monkeypatch):
-    write_sts13(tmp_path, "1\n5\n2\n")
+    write_sts13(tmp_path)
     (tmp_path / "SICK").mkdir()
     for name in ("train", "trial", "test_annotated"):
         rows = "".join(f"{n}\tthe cat\t{text}\t{n}\tNEUTRAL\n" for n, text in enumerate(["dog", "he ran", "cat"], 1))
@@ -88,17 +78,19 @@ def test_every_protocol_that_is_asked_for_is_a_row_and_transfer_a_table(tmp_path
     (tmp_path / "SST" / "binary").mkdir(parents=True)
     for split in ("train", "dev", "test"):
         (tmp_path / f"SST/binary/sentiment-{split}").write_text("the cat\t1\na dog sings\t0\nshe ran\t1\nold\t0\n")
-    chosen = ["--tasks", "STS13,SICKRelatedness,SST2", "--metric", "spearman,pearson", "--aggregation", "all,wmean"]
+    chosen = ["--metric", "spearman,pearson", "--aggregation", "all,wmean", "--tasks", "STS13,SICKRelatedness,SST2"]
     printed, results = scored(tmp_path, tiny_bert, tmp_path, *chosen, "--regressor")
     monkeypatch.setattr("simcse_jax.host.progress.LINE_SECONDS", 0)
-    done = call("evaluate", "--model", tiny_bert, "--data", tmp_path, *chosen)
+    done = call("evaluate", "--model", tiny_bert, "--data", tmp_path, *chosen[:-1], f"STS12,{chosen[-1]}")
+    assert "STS12 not found; left out, so no average is given" in done.stdout
     titles = list(dict.fromkeys(line.split(":")[0] for line in done.stderr.splitlines()))
     assert titles == ["STS13 … SICKRelatedness", "SST2"]  # progress by task, and by sentence
     assert all(re.search(r": \d+ of \d+ sentences, ", line) for line in done.stderr.splitlines())
     labels = [f"{metric}, {how}" for metric in ("Spearman", "Pearson") for how in ("all", "wmean", "regressor")]
-    assert [
-        line.split("|")[0].strip() for line in printed.splitlines() if ", " in line.split("|")[0] and "|" in line
-    ] == labels
+    rows = [line.split("|")[0].strip() for line in printed.splitlines() if "|" in line]
+    assert [row for row in rows if ", " in row] == labels
+    assert (results["STS13"]["pairs"], list(results["STS13"]["subsets"])) == (9, ["FNWN", "headlines", "OnWN"])
+    assert {subset["pairs"] for subset in results["STS13"]["subsets"].values()} == {3}
     assert {"spearman", "pearson", "mse"} <= set(results["SICKRelatedness"]["regressor"])
     assert set(results["averages"]) == {"spearman", "pearson"}
     assert set(results["averages"]["pearson"]) == {"all", "mean", "wmean"}
@@ -119,13 +111,11 @@ def test_the_transfer_protocol_can_be_chosen_also_by_its_earlier_name(tmp_path, 
 
 @pytest.mark.optimized
 @pytest.mark.slow
-def test_minilm_has_its_scores_on_real_tasks(minilm, senteval):
-    """With the pooler avg; STS-B's test set is scored with the geometry."""
-    encode = SimCSE(minilm, pooler="avg").encode
-    for task, split, expected in (("STSBenchmark", "dev", 86.72), ("STS16", "test", 78.99)):
-        pairs, missing = sts.read(str(senteval), [task], split)
-        assert missing == []
-        assert sts.evaluate(encode, pairs)[task]["spearman"] == pytest.approx(expected, abs=0.03)
+def test_minilm_has_its_score_on_a_real_task(minilm, senteval):
+    """With the pooler avg; STS-B is scored with the geometry."""
+    pairs, missing = sts.read(str(senteval), ["STS16"])
+    found = sts.evaluate(SimCSE(minilm, pooler="avg").encode, pairs)
+    assert missing == [] and found["STS16"]["spearman"] == pytest.approx(78.99, abs=0.03)
 
 
 @pytest.mark.parametrize(
@@ -137,31 +127,20 @@ def test_minilm_has_its_scores_on_real_tasks(minilm, senteval):
         ("--data none --tasks MR --split dev", ["--split dev", "--tasks MR"]),
         ("--data none --metric kendall", ["--metric", "'kendall'", "nearest"]),
         ("--data none --aggregation median", ["--aggregation", "'median'", "mean"]),
-        ("--data none --batch-size 0", ["--batch-size 0", "1 or more"]),
-        ("--data none --colour red", ["unrecognized arguments: --colour red", "--help"]),
         ("--tasks STS12", ["--data is missing; STS12 needs"]),
         ("--tasks retrieval:a --data none", ["--data: is for similarity and transfer tasks"]),
         ("--tasks retrieval", ["no task 'retrieval'; the nearest one is retrieval:FOLDER"]),
         ("--tasks retrieval:", ["--tasks retrieval:FOLDER: name a folder"]),
         ("--tasks retrieval:a --metric ndcg@11", ["no metric 'ndcg@11'; the nearest one is ndcg@1"]),
         ("--tasks retrieval:a --documents 0", ["--documents 0: must be 1 or more"]),
-        ("--tasks retrieval:a --documents-seed 1", ["--documents-seed: is for --documents"]),
-        ("--tasks retrieval:a --documents 9 --documents-seed -1", ["--documents-seed -1: must be 0 or more"]),
         ("--tasks retrieval:a --baseline no.json", ["no.json: cannot be read"]),
         ("--tasks retrieval:a --postprocess whitening --postprocess-data target", ["--postprocess: is for similarity"]),
         ("--tasks STS12 --data d --regressor", ["--regressor is for STSBenchmark and SICKRelatedness"]),
         ("--tasks TREC --data d --metric pearson", ["--metric pearson: is for similarity tasks"]),
-        ("--tasks TREC --data d --aggregation wmean", ["--aggregation: is for similarity tasks"]),
-        ("--tasks TREC --data d --metric ndcg@10", ["--metric ndcg@10: is for retrieval tasks"]),
         ("--tasks STS12 --data d --transfer-protocol pytorch", ["--transfer-protocol: is for transfer tasks"]),
         ("--tasks STS12 --data d --documents 10", ["--documents: is for retrieval tasks"]),
-        ("--tasks STS12 --data d --storage float16", ["--storage: is for retrieval tasks"]),
-        ("--tasks STS12 --data d --baseline none.json", ["--baseline: is for retrieval tasks"]),
-        ("--tasks mteb:STS12 --metric pearson", ["--metric pearson: is for similarity tasks"]),
-        ("--tasks mteb:STS12 --baseline none.json", ["--baseline: is for retrieval tasks"]),
         ("--tasks mteb:STS12 --data d", ["--data: is for similarity and transfer tasks"]),
         ("--tasks mteb:STS12 --split dev", ["--split dev is for similarity and retrieval"]),
-        ("--tasks mteb:STS12 --postprocess flow --postprocess-data target", ["--postprocess: is for similarity"]),
         ("--tasks mteb:", ["--tasks mteb:NAME: name a task of mteb"]),
         ("--tasks mteb", ["no task 'mteb'; the nearest one is mteb:NAME"]),
         (f"--data {__file__} --split dev", ["--split dev: is for SentEval's folder"]),

@@ -172,14 +172,10 @@ MISTAKES = [
     ("--models m= --data d", "the label is empty"),
     ("--models m --panels a b --data d", "--panels: must have a title for each --models, 1"),
     ("--runs r r", "--runs: r is given twice"),
-    ("--runs r=a r=b", "--runs: r is given twice"),
     ("--runs r --data d --prompt a", "--prompt: is for --models"),
-    ("--runs r --data d --score stsb", "--score: is for --models"),
     ("--models m --runs r --data d --prompt a", "--prompt: is for --models"),
-    ("--models m --runs r --data d --truncate-dim 8", "--truncate-dim: is for --models"),
     (f"--models m --data {__file__} --split dev", "--split dev: is for SentEval's folder"),
     ("--models m@whitening --data d", "--postprocess-data: must be set for whitening"),
-    ("--models m --data d --postprocess-data target", "--postprocess-data=target: has no effect without --postprocess"),
     ("--models m@flow --data d --postprocess-data t --postprocess-dimensions 4", "--postprocess-dimensions=4"),
 ]
 

@@ -95,16 +95,13 @@ def test_mistakes_are_named_and_nothing_is_left(arguments, tmp_path):
 @pytest.mark.parametrize(
     ("options", "parts"),
     [
-        ("--num-negatives=0", ["--num-negatives 0", "1 or more"]),
         ("--range-min=5 --range-max=6", ["--num-negatives 3", "only 1 ranks", "--range-max 6"]),
         ("--max-score=nan", ["--max-score nan", "must be a number"]),
-        ("--seed=1", ["--seed", "--sampling random"]),
         ("--sampling=random --seed=-1", ["--seed -1", "0 or more"]),
         ("--at-least=4", ["--at-least 4", "--num-negatives 3"]),
         ("--columns negative=x", ["--columns negative=x", "anchor=NAME"]),
         ("--columns anchor=x", ["give both"]),
         ("--columns anchor=x positive=x", ["--columns", "both x"]),
-        ("--block-rows=0", ["--block-rows 0", "1 or more"]),
     ],
 )
 def test_what_cannot_be_is_refused_before_a_file_is_read(options, parts):

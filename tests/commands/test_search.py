@@ -236,12 +236,7 @@ def test_queries_are_typed_where_none_is_given(tiny_bert, files, monkeypatch):
         ({"--data": None, "--index": "no/such"}, "--index no/such: no index there; give --data"),
         ({"--index": "tests"}, "--index tests: exists and is not an index"),
         ({"--index": "a", "--compare": "b", "--compare-index": "./a"}, "--compare-index: the same folder as --index"),
-        ({"--compare-index": "a"}, "--compare-index: is for --compare"),
         ({"--recall-target": "0.9"}, "--recall-target: is for --approximate without FAISS"),
-        ({"--approximate": "--recall-target=0.9", "--backend": "faiss"}, "--recall-target: is for --approximate"),
-        ({"--queries-column": "text"}, "--queries-column: is for --queries"),
-        ({"--queries": "README.md"}, "not allowed with"),
-        ({"--candidates": "9"}, "--candidates: is for --rerank"),
         ({"--rerank": "j", "--candidates": "2"}, "--candidates 2: must be --top-k, 5, or more"),
         ({"--output": "{data}"}, "is the file of --data"),
         ({"--sentences": "s.txt", "--data": None, "--output": "s.txt"}, "is the file of --data"),  # its earlier name
@@ -377,8 +372,6 @@ def test_files_that_do_not_name_their_model(made, tiny_bert, tmp_path):
     [
         ("--output {made}/parquet", "is the folder of the embeddings"),
         ("--output x --pooler avg", "--pooler: is for --model"),
-        ("--output x --truncate-dim 8", "--truncate-dim: is for --model"),
-        ("--output x --dtype bfloat16", "--dtype: is for --model"),
         ("--output x --ranges {made}/npy/0.npy", "ranges are numbers of float32, (2, D)"),
     ],
 )

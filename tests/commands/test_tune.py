@@ -99,6 +99,7 @@ def test_several_processes_tune_together(tiny_bert, pairs, tmp_path):
     assert one["best_step"] == two["best_step"] and "30 of 100 rows are held out" in done[0][1]
 
 
+@pytest.mark.slow
 def test_what_is_wrong_is_said_before_anything_is_written(tiny_bert, corpus, pairs, tmp_path):
     refused(call("tune", "--data", pairs), "--model NAME is missing")
     refused(call("tune", "--model", tiny_bert), "--data FILE is missing")

