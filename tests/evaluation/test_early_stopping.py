@@ -86,16 +86,13 @@ def test_each_classifier_is_that_of_pytorch(name, peer):
         assert any(len({tuple(row) for row in each.predicted}) > 2 for each in found)  # the penalty counts
 
 
-def test_embeddings_whose_products_are_too_large_are_refused():
+def test_a_linear_layer_starts_as_in_pytorch_and_products_that_are_too_large_are_refused(peer):
     inputs, labels = problem(2)
     inputs[0, 0] = np.inf
     split = early_stopping.given(*masks(0))
     classifier = early_stopping.Classifier(inputs, labels, 2, [split])
     with pytest.raises(UserError, match="diverges"):
         classifier.fit(split, PENALTIES[:1])
-
-
-def test_a_linear_layer_starts_as_in_pytorch(peer):
     for inputs, outputs, seed in LAYERS:
         weights, biases = early_stopping.linear(inputs, outputs, seed)
         np.testing.assert_array_equal(weights, peer[f"weights/{inputs}/{outputs}/{seed}"], strict=True)

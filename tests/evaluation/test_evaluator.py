@@ -16,16 +16,13 @@ class Lengths:
         return self.factor * np.array([[len(sentence)] for sentence in sentences], np.float32)
 
 
-def test_identical_sentences_are_encoded_once():
+def test_identical_sentences_are_encoded_once_and_all_numbers_stand_together():
     embed = Lengths()
     first, second = encode_once(embed, (["a", "bbb", "a"], ["bbb", "cc"]))
     assert (first[:, 0].tolist(), second[:, 0].tolist()) == ([1, 3, 1], [3, 2])
     assert embed.given == [["a", "bbb", "cc"]]
     with pytest.raises(UserError, match="embeddings are not finite"):
         encode_once(Lengths(np.inf), (["a"],))
-
-
-def test_the_numbers_of_all_evaluators_stand_together():
     evaluators = [lambda embed: {"one": embed(["a"])[0, 0]}, lambda embed: {"two": embed(["bb"])[0, 0], "three": 3}]
     assert evaluate_all(Lengths(), evaluators) == {"one": 1, "two": 2, "three": 3}
 

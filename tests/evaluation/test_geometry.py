@@ -133,7 +133,7 @@ def test_scores_that_do_not_fit_are_refused(tmp_path, scores, message):
         geometry.read(str(tmp_path), "all")  # of which some are not there
 
 
-def test_the_plane_alone_is_that_of_the_whole_measurement():
+def test_the_plane_alone_is_that_of_the_whole_measurement_after_the_post_processing_of_the_task():
     rng = np.random.default_rng(3)
     vectors, sentences = rng.normal(size=(40, 6)) + 1, [str(number) for number in range(40)]
     pairs = Pairs(sentences[:20], sentences[20:], rng.uniform(0, 5, 20), {})
@@ -141,8 +141,6 @@ def test_the_plane_alone_is_that_of_the_whole_measurement():
     whole = geometry.measure(embed, pairs).numbers()
     assert geometry.Plane({"pairs": pairs})(embed) == {name: whole[name] for name in ("alignment", "uniformity")}
 
-
-def test_the_plane_is_measured_after_a_post_processing_of_the_task():
     class Embed:
         def __call__(self, sentences):
             raise AssertionError("without the post-processing")

@@ -8,7 +8,7 @@ from simcse_jax.evaluation import geometry_pictures as pictures
 from simcse_jax.evaluation.geometry_pictures import Place
 
 
-def test_the_picture_of_models_names_each_with_its_score_and_the_better_direction():
+def test_the_picture_of_models_names_each_with_its_score_or_one_of_other_data():
     found = {"the $first$ model": measured(0), "second": measured(1), "x" * 90: measured(3)}
     drawn = pictures.models(found, "STS-B test")
     there = texts(drawn["svg"])
@@ -18,9 +18,6 @@ def test_the_picture_of_models_names_each_with_its_score_and_the_better_directio
     assert sum("lower is better" in text for text in there) == 2 and any("STS-B test" in text for text in there)
     assert drawn["png"].startswith(b"\x89PNG")
     assert pictures.models(found, "STS-B test") == drawn  # the same bytes
-
-
-def test_a_score_of_other_data_colours_the_points():
     found = {"a": measured(0), "b": measured(1)}
     there = texts(pictures.models(found, "STS-B all", {"a": 51.23, "b": 70.0}, "average STS of 6 of 7 tasks")["svg"])
     assert {"a (51.2)", "b (70.0)", "average STS of 6 of 7 tasks, in brackets too (higher is better)"} <= set(there)
@@ -85,6 +82,7 @@ def test_arrows_point_along_the_training(monkeypatch):
     assert not pointed  # it stays where it is
 
 
+@pytest.mark.slow
 def test_a_step_stands_beside_its_point(monkeypatch):
     """However crowded the end of a run is, a label is tied to its point, and is not far from it."""
     ties = []

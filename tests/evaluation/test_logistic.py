@@ -59,12 +59,15 @@ def test_a_row_left_out_has_no_influence():
     np.testing.assert_array_equal(one[0, 0, :200], same[0, 0, :200])
 
 
-def test_the_bias_is_not_penalized_also_where_jax_promotes_no_types():
+def test_the_bias_is_not_penalized_and_alone_fits_inputs_that_never_vary():
     labels = (np.arange(40) < 30).astype(int)
     inputs = 30 * np.random.default_rng(0).normal(size=(40, 3))
     with jax.numpy_dtype_promotion("strict"):
         found = logistic.predict(inputs, labels, np.ones((1, 40), bool), np.array([[1e4]]))
     assert found.tolist() == [[[1] * 40]]  # the weights are next to 0, the bias is that of the classes' shares
+    labels = np.array([0, 1, 1, 1])
+    found = logistic.predict(np.full((4, 3), 7.0), labels, np.ones((1, 4), bool), np.array([[0.1]]))
+    assert found.tolist() == [[[1, 1, 1, 1]]]
 
 
 def test_fits_that_have_converged_wait_for_the_others():
@@ -74,9 +77,3 @@ def test_fits_that_have_converged_wait_for_the_others():
     alone = logistic.predict(inputs, labels, masks, np.array([[100.0]]))
     assert np.mean(together[0, 0] != alone[0, 0]) < 0.02
     assert np.mean(together[0, 1] == labels) > np.mean(together[0, 0] == labels)
-
-
-def test_inputs_that_never_vary_are_fit_by_the_bias():
-    labels = np.array([0, 1, 1, 1])
-    found = logistic.predict(np.full((4, 3), 7.0), labels, np.ones((1, 4), bool), np.array([[0.1]]))
-    assert found.tolist() == [[[1, 1, 1, 1]]]

@@ -55,13 +55,17 @@ def test_the_first_documents_are_trec_evals_also_where_a_tie_is_cut(collection, 
         assert search(DOT, collection, count, devices=jax.devices()[:3]).tolist() == expected
 
 
-def test_a_querys_own_document_is_left_out(collection):
+def test_a_querys_own_document_is_left_out_and_two_folders_of_one_name_are_refused(collection, folder, tmp_path):
     nearest = search(DOT, collection, 1)[:, 0]
     own = np.where(np.arange(6) % 2, nearest, -1)
     changed = dataclasses.replace(collection, own=own)
     expected = [rows[:4] for rows in sorted_by_trec_eval(changed)]
     assert search(DOT, changed, 4).tolist() == expected  # as many as are looked for at once
     assert (search(DOT, changed, 64) == nearest[:, None]).any(axis=1).tolist() == [row % 2 == 0 for row in range(6)]
+    other = write_beir(tmp_path / "tiny")
+    assert list(retrieval.read([str(folder)], "dev")) == ["tiny"]
+    with pytest.raises(UserError, match="another folder has the name tiny, too; rename one of them"):
+        retrieval.read([str(folder), str(other)])
 
 
 def test_documents_are_rounded_to_the_storage(collection):
@@ -158,10 +162,3 @@ def test_a_baseline_of_something_else_is_refused(change, message, collection):
     earlier = {"retrieval": {"tiny": task} | change}
     with pytest.raises(UserError, match=f"--baseline a.json: .*{message}"):
         Retrieval({"tiny": collection}, ["ndcg@10"]).with_baseline(earlier, "--baseline a.json")
-
-
-def test_two_folders_of_one_name_are_refused(folder, tmp_path):
-    other = write_beir(tmp_path / "tiny")
-    assert list(retrieval.read([str(folder)], "dev")) == ["tiny"]
-    with pytest.raises(UserError, match="another folder has the name tiny, too; rename one of them"):
-        retrieval.read([str(folder), str(other)])

@@ -32,7 +32,7 @@ def test_a_few_of_many_steps_are_drawn_the_ends_among_them(count, last):
     assert [text for text in there if text.startswith("step ")] == [f"step {step}" for step in last]
 
 
-def test_both_sides_of_equation_7_are_drawn_of_every_run(monkeypatch):
+def test_both_sides_of_equation_7_are_drawn_of_every_run_with_a_temperature(monkeypatch):
     drawn, plot = [], Axes.plot
     monkeypatch.setattr(
         Axes, "plot", lambda self, x, y, **style: [drawn.append((x, y, style)), *plot(self, x, y, **style)][1:]
@@ -45,8 +45,5 @@ def test_both_sides_of_equation_7_are_drawn_of_every_run(monkeypatch):
     assert bound == (tuple(STEPS), tuple(one.numbers["uniformity_bound"] for one in found["a"].values()))
     assert {"a", "b", "(all of them add up to 30)", "(at most 8)"} <= set(there)
     assert [text for text in there if text in ("a", "b")] == ["a", "b"]  # once each
-
-
-def test_without_a_temperature_the_spectrum_alone_is_drawn():
     there = texts(pictures.terms({"a": run(STEPS, None)}, "STS-B dev")["svg"])
     assert "The top eigenvalue of W Wᵀ" in there and not any("quation" in text for text in there)

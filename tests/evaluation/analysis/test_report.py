@@ -74,14 +74,21 @@ def a_map(names: list[str]) -> object:
     return project({name: generator.normal(size=(50, 8)) + 3 * n for n, name in enumerate(names)}, umap=False)
 
 
+def drawn_once(draw):
+    """The first picture of a kind stands for all, which take long to draw."""
+    first = []
+    return lambda *args: (first or first.append(draw(*args)) or first)[0]
+
+
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
     """The report on two pairs of models."""
     folder = tmp_path_factory.mktemp("report") / "new" / "folder"
-    found, first, draw = metrics(FOUR, PAIRS), [], pictures.layers
+    found = metrics(FOUR, PAIRS)
     maps = {"map_384": a_map(list(FOUR[:2])), "map_768": a_map(list(FOUR[2:]))}
-    with pytest.MonkeyPatch.context() as patch:  # one picture of layers stands for all, which take long to draw
-        patch.setattr(pictures, "layers", lambda *args: (first or first.append(draw(*args)) or first)[0])
+    with pytest.MonkeyPatch.context() as patch:
+        for kind in ("layers", "dimensions", "embedding_map"):
+            patch.setattr(pictures, kind, drawn_once(getattr(pictures, kind)))
         names = report.write(found, folder, versions={"jax": "1.2.3"}, compared=None, maps=maps)
     return folder, names, found
 
@@ -311,8 +318,7 @@ def test_a_page_in_a_browser(browser, in_browser):
     count = "return document.querySelectorAll(arguments[0]).length"
     assert look(count, "nav a") == look(count, "section") > 2
     assert not severe(browser)
-    text = browser.find_element("tag name", "main").text
-    assert NAME in text and "<b>" in text
+    assert NAME in browser.find_element("tag name", "main").text
 
 
 def brightness(colour: str) -> float:
