@@ -2,6 +2,7 @@ import re
 
 import pytest
 from support import ROOT
+from support.configs import config_of
 
 from simcse_jax.config import flags
 from simcse_jax.config.checks import check_type, ineffective, validate
@@ -22,12 +23,6 @@ def refused(*fields):
     with pytest.raises(UserError) as caught:
         parse(*fields)
     return re.fullmatch(r"config\.([\w.]+\w).*", str(caught.value))[1]
-
-
-def of(config, values):
-    """The config with these values by names of fields, of whatever type."""
-    config.update_from_flattened_dict(values)
-    return config
 
 
 OUT_OF_RANGE = """
@@ -207,4 +202,4 @@ def test_fields_that_are_too_many_or_missing_are_named():
 )
 def test_numbers_that_no_device_holds_and_texts_that_no_file_holds_are_refused(field, value):
     with pytest.raises(UserError, match=f"^config.{field}="):
-        validate(of(default_config(), {field: value}))
+        validate(config_of(**{field: value}))

@@ -1,7 +1,7 @@
 import pytest
+from support.configs import config_of
 
 from simcse_jax.config.checks import ineffective, validate
-from simcse_jax.config.fields import default_config
 from simcse_jax.config.loss_fields import (
     LOSS_FIELDS,
     LOSS_SECTIONS,
@@ -14,12 +14,6 @@ from simcse_jax.config.loss_fields import (
 from simcse_jax.errors import UserError
 from simcse_jax.objectives.registry import OBJECTIVES
 from simcse_jax.objectives.views import Plan
-
-
-def config_of(**fields):
-    config = default_config()
-    config.update_from_flattened_dict({name.replace("__", "."): value for name, value in fields.items()})
-    return config
 
 
 def sized(dimensions=(), weights=(), **fields):

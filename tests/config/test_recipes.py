@@ -38,7 +38,7 @@ def test_the_recipes_have_names():
 
 
 @pytest.mark.parametrize("name", ["unsup_bert", "unsup_bert.py", "configs/unsup_bert", "configs/unsup_bert.py"])
-def test_a_recipe_is_found_from_any_folder_where_no_local_file_wins(name, tmp_path, monkeypatch):
+def test_a_recipe_is_found_from_any_folder_and_a_local_file_wins(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert find(name) == FOLDER / "unsup_bert.py"
     assert find(name.replace("unsup_bert", "ablations/simcse_table3")) == FOLDER / "ablations" / "simcse_table3.py"

@@ -1,14 +1,12 @@
 import pytest
+from support.configs import config_of
 
 from simcse_jax.config.checks import ineffective, validate
-from simcse_jax.config.fields import default_config
 from simcse_jax.errors import UserError
 
 
-def config_of(**fields):
-    config = default_config()
-    config.update_from_flattened_dict({f"eval.{name.replace('__', '.')}": value for name, value in fields.items()})
-    return config
+def evaluated(**fields):
+    return config_of(**{f"eval__{name}": value for name, value in fields.items()})
 
 
 CHOSEN = {"development": "retrieval", "retrieval__data": "folder"}
@@ -31,22 +29,22 @@ CHOSEN = {"development": "retrieval", "retrieval__data": "folder"}
 )
 def test_what_does_not_go_together_is_refused(fields, named):
     with pytest.raises(UserError, match=rf"^config\.eval\.{named}[=:]"):
-        validate(config_of(**fields))
+        validate(evaluated(**fields))
 
 
 def test_it_goes_with_and_without_other_data():
     for fields in (CHOSEN, {**CHOSEN, "data": ""}, {"retrieval__data": "folder"}):
-        validate(config_of(**fields))
-    config = config_of(**CHOSEN, data="")
+        validate(evaluated(**fields))
+    config = evaluated(**CHOSEN, data="")
     config.train.patience = 3
     validate(config)
 
 
 def test_what_has_no_effect_is_said():
     fields = {"retrieval__storage": "float16", "retrieval__documents": 9, "retrieval__seed": 1}
-    unused = ineffective(config_of(**fields, retrieval__development="test"))
+    unused = ineffective(evaluated(**fields, retrieval__development="test"))
     assert [line.partition("=")[0] for line in unused] == [
         f"eval.retrieval.{name}" for name in ("development", "documents", "seed", "storage")
     ]
-    assert not ineffective(config_of(**fields, **CHOSEN, retrieval__development="test", data=""))
-    assert ineffective(config_of(**CHOSEN, retrieval__seed=1)) == ["eval.retrieval.seed=1"]
+    assert not ineffective(evaluated(**fields, **CHOSEN, retrieval__development="test", data=""))
+    assert ineffective(evaluated(**CHOSEN, retrieval__seed=1)) == ["eval.retrieval.seed=1"]

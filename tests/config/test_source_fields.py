@@ -1,25 +1,20 @@
 import pytest
+from support.configs import config_of
 
 from simcse_jax.config.checks import ineffective, validate
-from simcse_jax.config.fields import default_config
 from simcse_jax.config.source_fields import lengths_of, longest, prompts_of
 from simcse_jax.data.tokens import Prompts
 from simcse_jax.errors import UserError
 
-
-def config_of(**fields):
-    config = default_config()
-    config.data.train = "a.csv,b.csv"
-    config.update_from_flattened_dict({name.replace("__", "."): value for name, value in fields.items()})
-    return config
+TWO = {"data__train": "a.csv,b.csv"}
 
 
 def test_a_prompt_is_for_all_sources_or_for_each():
-    assert prompts_of(config_of()) == ()
-    assert prompts_of(config_of(data__prompts__anchor="q: ")) == (Prompts("q: ", ""),) * 2
-    listed = config_of(data__prompts__anchor="q: ,", data__prompts__positive='"a, b: ","say ""it"": "')
+    assert prompts_of(config_of(**TWO)) == ()
+    assert prompts_of(config_of(**TWO, data__prompts__anchor="q: ")) == (Prompts("q: ", ""),) * 2
+    listed = config_of(**TWO, data__prompts__anchor="q: ,", data__prompts__positive='"a, b: ","say ""it"": "')
     assert prompts_of(listed) == (Prompts("q: ", "a, b: "), Prompts("", 'say "it": '))
-    lines = config_of(data__prompts__anchor="Instruct: find\nQuery: ")
+    lines = config_of(**TWO, data__prompts__anchor="Instruct: find\nQuery: ")
     assert prompts_of(lines)[1].anchor == "Instruct: find\nQuery: "
     one = config_of(data__train="a.csv", data__prompts__anchor='Instruct: for this, find\nQuery: "')
     assert prompts_of(one) == (Prompts('Instruct: for this, find\nQuery: "', ""),)
@@ -28,10 +23,10 @@ def test_a_prompt_is_for_all_sources_or_for_each():
 
 
 def test_lengths_are_by_column_where_one_is_set():
-    assert lengths_of(config_of()) is None and longest(config_of()) == ("data.max_length", 32)
-    queries = config_of(data__lengths__anchor=16, data__max_length=256)
+    assert lengths_of(config_of(**TWO)) is None and longest(config_of(**TWO)) == ("data.max_length", 32)
+    queries = config_of(**TWO, data__lengths__anchor=16, data__max_length=256)
     assert lengths_of(queries) == (16, 256) and longest(queries) == ("data.max_length", 256)
-    both = config_of(data__lengths__anchor=16, data__lengths__positive=64, data__max_length=256)
+    both = config_of(**TWO, data__lengths__anchor=16, data__lengths__positive=64, data__max_length=256)
     assert lengths_of(both) == (16, 64) and longest(both) == ("data.lengths.positive", 64)
 
 
@@ -57,13 +52,13 @@ PAIRED = {"objective__contrastive_tension__weight": 1.0, "objective__info_nce__w
 )
 def test_what_does_not_fit_the_sources_is_refused(fields, named):
     with pytest.raises(UserError, match=f"^config.data.{named}"):
-        validate(config_of(**fields))
+        validate(config_of(**TWO, **fields))
 
 
 def test_what_has_no_effect_is_said():
     alone = config_of(data__train="a.csv", data__batching="one_source", data__mixed=True)
     assert ineffective(alone) == ["data.batching=one_source", "data.mixed=True"]
-    assert ineffective(config_of(data__batching="one_source", data__mixed=True)) == ["data.mixed=True"]
-    assert ineffective(config_of(data__batching="one_source", data__weights=("1", "2"))) == []
+    assert ineffective(config_of(**TWO, data__batching="one_source", data__mixed=True)) == ["data.mixed=True"]
+    assert ineffective(config_of(**TWO, data__batching="one_source", data__weights=("1", "2"))) == []
     apart = {"data__no_duplicates": True, "objective__info_nce__weight": 0.0, "objective__barlow_twins__weight": 1.0}
-    assert ineffective(config_of(**apart)) == ["data.no_duplicates=True"]
+    assert ineffective(config_of(**TWO, **apart)) == ["data.no_duplicates=True"]

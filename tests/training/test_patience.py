@@ -81,6 +81,7 @@ def straight(train, tmp_path_factory):
 SAID = "ended at step 8: no improvement in 2 evaluations (train.patience)"
 
 
+@pytest.mark.slow
 def test_a_run_ends_is_reported_and_is_done(straight, train):
     workdir, said = straight
     written = lines(workdir)

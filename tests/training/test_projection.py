@@ -33,11 +33,12 @@ def test_pairs_share_statistics_and_negatives_that_are_encoded_separately_have_t
     [
         ({}, True),
         ({"projector": Projector(("D",), last_norm="none")}, False),  # there is no batch norm
-        ({"projector": Projector(("D", "D"), last_norm="none")}, True),
+        pytest.param({"projector": Projector(("D", "D"), last_norm="none")}, True, marks=pytest.mark.slow),
         pytest.param({"two_towers": True}, False, marks=pytest.mark.slow),  # their difference counts
         # in one pass with the losses of masked tokens
         pytest.param({"changed": (("anchor_change", MASKED),)}, False, marks=pytest.mark.slow),
-        ({"model_type": "albert"}, False),  # the first layer adds the same bias as the second, which it precedes
+        # the first layer adds the same bias as the second, which it precedes
+        pytest.param({"model_type": "albert"}, False, marks=pytest.mark.slow),
     ],
     ids=["one encoder", "no norm", "a norm between", "two encoders", "masked anchors", "shared layers"],
 )

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support import call, lines, sentences
+from support.configs import changed, short_run
 from support.corpora import prepare
 from support.resuming import trained_and_resumed
 
 from simcse_jax.config.checks import validate
-from simcse_jax.config.fields import default_config
 from simcse_jax.data.one_source import OneSource
 from simcse_jax.data.tokens import Lengths
 from simcse_jax.errors import UserError
@@ -39,28 +39,8 @@ def model(tiny_bert):
 @pytest.fixture
 def config(tiny_bert, corpus, pairs):
     """A run on triplets and pairs; the triplets are 40."""
-    made = default_config()
-    fields = {
-        "model.init_from": str(tiny_bert),
-        "model.num_layers": 1,
-        "data.train": f"{corpus['csv']},{pairs}",
-        "data.max_length": 24,
-        "train.batch_size": 8,
-        "train.max_steps": 4,
-        "train.learning_rate": 1e-3,
-        "train.log_every": 1,
-        "eval.data": str(corpus["dev"]),
-        "eval.every": 2,
-        "parallel.devices": 1,
-    }
-    made.update_from_flattened_dict(fields)
-    return made
-
-
-def changed(config, **fields):
-    made = config.copy_and_resolve_references()
-    made.update_from_flattened_dict({name.replace("__", "."): value for name, value in fields.items()})
-    return made
+    fields = {"model__num_layers": 1, "data__max_length": 24}
+    return short_run(tiny_bert, f"{corpus['csv']},{pairs}", corpus["dev"], **fields)
 
 
 def read(config, model):
@@ -68,16 +48,11 @@ def read(config, model):
     return read_corpus(config, model, model.tokenizer)
 
 
-def losses(config, folder):
-    train_and_evaluate(config, str(folder))
+def losses(folder):
     return [line["loss"] for line in lines(folder) if "loss" in line]
 
 
-QUERIES = {
-    "data__lengths__anchor": 10,
-    "data__prompts__anchor": "the ,a dog ",
-    "data__prompts__positive": ",cat ",
-}
+QUERIES = {"data__lengths__anchor": 10, "data__prompts__anchor": "the ,a dog ", "data__prompts__positive": ",cat "}
 
 
 def test_a_run_says_how_many_sentences_are_cut(config, model, capsys):
@@ -93,43 +68,30 @@ def test_a_run_says_how_many_sentences_are_cut(config, model, capsys):
     assert "cut" not in capsys.readouterr().out
 
 
+MIXED = {"data__mixed": True, "data__weights": ("1", "2"), **QUERIES}
+APART = {"data__batching": "one_source", "data__weights": ("1", "2"), "data__no_duplicates": True, **QUERIES}
+
+
+@pytest.mark.slow
 @pytest.mark.exact
-def test_a_run_of_batches_of_one_source_resumes_bit_for_bit(config, corpus, pairs, tmp_path, capsys):
-    """Without duplicates, as far as that can be: of seven equal queries, four have a batch or the rest of an epoch."""
-    header, *rows = pairs.read_text().splitlines()
-    rows[1:7] = [rows[0].split(",")[0] + "," + row.split(",")[1] for row in rows[1:7]]
-    (tmp_path / "pairs.csv").write_text("\n".join([header, *rows]) + "\n")
-    sources = f"{corpus['csv']},{tmp_path / 'pairs.csv'}"
-    made = changed(config, data__batching="one_source", data__weights=("1", "2"), **QUERIES)
-    trained_and_resumed(changed(made, data__train=sources, data__no_duplicates=True), tmp_path)
+@pytest.mark.parametrize(
+    ("fields", "others"),
+    [
+        (MIXED, {"parallel__chunk_size": 2}),
+        (APART, {"parallel__devices": 4, "train__unpad": False}),
+        ({"data__subsample": 40, "data__mixed": True}, {"data__lengths__anchor": 16}),  # which cut nothing
+    ],
+)
+def test_a_run_resumes_bit_for_bit_and_devices_chunks_and_padding_change_nothing(
+    fields, others, config, tmp_path, capsys
+):
+    made = changed(config, **fields)
+    trained_and_resumed(made, tmp_path)
     printed = capsys.readouterr().out
-    assert "pairs.csv: data.no_duplicates: 3 of the 30 rows of the first epoch" in printed
-    first = printed.index("batches of one source each, 8 an epoch")
-    assert first < printed.index("compiled program 1 of 2") and "compiled program 2 of 2" in printed
-    assert "train.csv: 3 batches (37.5%), " in printed and "pairs.csv: 5 batches (62.5%), " in printed
-
-
-@pytest.mark.slow
-@pytest.mark.exact
-@pytest.mark.parametrize("batching", ["mixed", "one_source"])
-def test_devices_chunks_and_padding_change_nothing(batching, config, tmp_path):
-    made = changed(config, data__batching=batching, data__mixed=batching == "mixed", data__weights=("1", "2"))
-    made = changed(made, **QUERIES)
-    expected = losses(made, tmp_path / "one")
-    others = {"devices": 4, "chunk_size": 2}
-    for name, value in others.items():
-        found = losses(changed(made, **{f"parallel__{name}": value}), tmp_path / name)
-        np.testing.assert_allclose(found, expected, rtol=1e-4, err_msg=name)
-    found = losses(changed(made, train__unpad=False), tmp_path / "padded")
-    np.testing.assert_allclose(found, expected, rtol=1e-4)
-
-
-@pytest.mark.slow
-@pytest.mark.exact
-def test_lengths_that_cut_nothing_change_nothing(config, pairs, tmp_path):
-    made = changed(config, data__train=str(pairs))
-    found = losses(changed(made, data__lengths__anchor=16), tmp_path / "lengths")
-    np.testing.assert_allclose(found, losses(made, tmp_path / "whole"), rtol=1e-4)
+    for text in ("batches of one source each, 8 an epoch", "compiled program 1 of 2", "compiled program 2 of 2"):
+        assert (text in printed) == (fields is APART)
+    train_and_evaluate(changed(made, **others), str(tmp_path / "other"))
+    np.testing.assert_allclose(losses(tmp_path / "other"), losses(tmp_path / "run"), rtol=1e-4)
 
 
 @pytest.mark.exact
@@ -176,15 +138,15 @@ def test_equal_texts_are_told_where_rows_have_two_or_more(config, corpus, pairs,
     np.testing.assert_array_equal(texts[:40, 0], texts[:40, 1])  # a sentence alone is its own positive
 
 
-@pytest.mark.parametrize("batching", ["mixed", "one_source"])
-def test_texts_that_are_kept_apart_are_those_of_each_part(batching, config, corpus, pairs, model):
-    fields = {"data__train": f"{corpus['txt']},{pairs}", "data__mixed": batching == "mixed", "data__batching": batching}
-    found = read(changed(config, data__no_duplicates=True, data__equal_texts="negatives", **fields), model)
-    assert [part.apart.shape for part in found.parts] == [part.input_ids.shape[:2] for part in found.parts]
-    assert all(part.apart.min() >= 0 and part.texts is None for part in found.parts)
+def test_texts_that_are_kept_apart_are_those_of_each_part(config, corpus, pairs, model):
     off = {"objective__info_nce__weight": 0.0, "objective__barlow_twins__weight": 1.0}
-    for other in ({}, {"data__no_duplicates": True, **off}):
-        assert all(part.apart is None for part in read(changed(config, **fields, **other), model).parts)
+    for sources in ({"data__mixed": True}, {"data__batching": "one_source"}):
+        made = changed(config, data__train=f"{corpus['txt']},{pairs}", **sources)
+        found = read(changed(made, data__no_duplicates=True, data__equal_texts="negatives"), model)
+        assert [part.apart.shape for part in found.parts] == [part.input_ids.shape[:2] for part in found.parts]
+        assert all(part.apart.min() >= 0 and part.texts is None for part in found.parts)
+        for other in ({}, {"data__no_duplicates": True, **off}):
+            assert all(part.apart is None for part in read(changed(made, **other), model).parts)
 
 
 @pytest.mark.parametrize("batching", ["mixed", "one_source"])
@@ -195,11 +157,9 @@ def test_prepared_corpora_give_the_rows_that_files_give(batching, config, corpus
     prepare(tmp_path / "pairs", tiny_bert, pairs, prompts=["a dog ", "cat "], max_length=lengths)
     text = read(changed(config, **fields, **QUERIES), model)
     folders = f"{tmp_path / 'triplets'},{tmp_path / 'pairs'}"
-    made = changed(config, **fields, data__train=folders, data__lengths__anchor=10)
-    prepared = read(made, model)
-    assert prepared.num_rows == text.num_rows == 70 and prepared.prompts == (
-        text.prompts if batching != "mixed" else ()
-    )
+    prepared = read(changed(config, **fields, data__train=folders, data__lengths__anchor=10), model)
+    assert prepared.num_rows == text.num_rows == 70
+    assert prepared.prompts == (() if batching == "mixed" else text.prompts)
     ours, theirs = prepared.batches(8, 1), text.batches(8, 1)
     seen = [set(), set()]
     for step in range(16):
@@ -210,80 +170,69 @@ def test_prepared_corpora_give_the_rows_that_files_give(batching, config, corpus
             np.testing.assert_array_equal(ours[step]["input_ids"], theirs[step]["input_ids"])
             np.testing.assert_array_equal(ours[step]["present"], theirs[step]["present"])
     assert (seen[0] == seen[1]) if batching == "mixed" else len(seen[0]) > 60
-    trained_and_resumed(made, tmp_path)
 
 
 def test_the_prompts_are_those_of_the_exported_model(config, pairs, tmp_path):
     made = changed(config, data__train=str(pairs), data__prompts__anchor="the ", data__prompts__positive="cat ")
-    train_and_evaluate(made, str(tmp_path / "run"))
-    assert json.loads((tmp_path / "run" / "run.json").read_text())["model"]["prompts"] == {
-        "query": "the ",
-        "document": "cat ",
-    }
+    train_and_evaluate(changed(made, train__max_steps=1, eval__data=""), str(tmp_path / "run"))
+    prompts = {"query": "the ", "document": "cat "}
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["model"]["prompts"] == prompts
     assert call("export", "--workdir", tmp_path / "run", "--output", tmp_path / "out").returncode == 0
     settings = json.loads((tmp_path / "out" / "config_sentence_transformers.json").read_text())
-    assert settings["prompts"] == {"query": "the ", "document": "cat "} and settings["default_prompt_name"] is None
+    assert settings["prompts"] == prompts and settings["default_prompt_name"] is None
     assert load_model(str(tmp_path / "out")).settings.prompts["query"] == "the "
 
 
+TAUGHT = {"objective__margin_mse__weight": 1.0, "teacher__model": "x"}
+PROJECTED = {"projector__widths": "2D,D", "projector__objectives": ("info_nce",)}
+REPEATED = {"views__positive_change": "repeated"}
+ONE_SOURCE = {"data__batching": "one_source"}
+
+
 @pytest.mark.parametrize(
-    ("fields", "message"),
+    ("sources", "fields", "named"),
     [
-        ({"data__lengths__positive": 65}, "data.lengths.positive=65: .* takes at most 64 tokens"),
-        ({"data__prompts__anchor": "the cat " * 20}, "data.prompts.anchor=.*: fills all 24 tokens"),
-        ({}, "name sources of one kind, .*or set data.mixed=True"),
-        ({"data__mixed": True, "data__weights": ("1e-9", "1")}, "data.weights: .*train.csv would have no row"),
-        ({"data__batching": "one_source", "train__batch_size": 32}, "pairs.csv: 30 examples are fewer than a batch"),
-        ({"data__batching": "one_source", "data__weights": ("1e-9", "1")}, "train.csv would have none of the 8"),
+        ("csv pairs", {"data__lengths__positive": 65}, "data.lengths.positive=65: .* 64 tokens"),
+        ("csv pairs", {"data__prompts__anchor": "the cat " * 20}, "data.prompts.anchor=.* 24 tokens"),
+        ("csv pairs", {}, "data.mixed=True"),
+        ("csv pairs", {"data__mixed": True, "data__weights": ("1e-9", "1")}, "data.weights: .*train.csv"),
+        ("csv pairs", {**ONE_SOURCE, "train__batch_size": 32}, "pairs.csv: 30 examples"),
+        ("csv pairs", {**ONE_SOURCE, "data__weights": ("1e-9", "1")}, "train.csv would have none of the 8"),
+        ("csv pairs", {**ONE_SOURCE, "data__subsample": 2, "train__batch_size": 2}, "fewer than a batch|draws no row"),
+        ("csv pairs", {**ONE_SOURCE, **TAUGHT}, "objective.margin_mse.weight: .*pairs.csv|teacher"),
+        ("csv pairs", {"data__mixed": True, **PROJECTED}, "data.mixed"),
+        ("txt", {"data__lengths__positive": 16}, "data.lengths.positive=16: .*train.txt"),
+        ("txt", {"data__prompts__positive": "cat "}, "data.prompts.positive='cat ': .*train.txt"),
         (
-            {"data__batching": "one_source", "objective__margin_mse__weight": 1.0, "teacher__model": "x"},
-            "objective.margin_mse.weight: needs hard negatives, but .*pairs.csv has no column|teacher",
+            "txt pairs",
+            {"data__mixed": True, "data__prompts__positive": "cat ,dog "},
+            "data.prompts.positive.*train.txt",
         ),
+        ("long", {**REPEATED, "data__max_length": 60}, "60 tokens .* 78, .* 64"),
+        ("long", {**REPEATED, "data__max_length": 16, "data__lengths__anchor": 60}, "60 tokens .* 78, .* 64"),
     ],
 )
-def test_refusals(fields, message, config, model):
-    with pytest.raises(UserError, match=message):
-        read(changed(config, **fields), model)
+def test_refusals(sources, fields, named, config, corpus, pairs, model, tmp_path):
+    (tmp_path / "long.txt").write_text(f"{'the cat ' * 40}\n" * 20)
+    files = {**corpus, "pairs": pairs, "long": tmp_path / "long.txt"}
+    with pytest.raises(UserError, match=named):
+        read(changed(config, data__train=",".join(str(files[name]) for name in sources.split()), **fields), model)
 
 
-def test_prompts_and_lengths_of_positives_need_some(config, corpus, pairs, model):
-    alone = changed(config, data__train=str(corpus["txt"]))
-    with pytest.raises(UserError, match=r"data.lengths.positive=16: .*train.txt has one column"):
-        read(changed(alone, data__lengths__positive=16), model)
-    with pytest.raises(UserError, match=r"data.prompts.positive='cat ': .*train.txt has one column"):
-        read(changed(alone, data__prompts__positive="cat "), model)
+def test_next_to_what_is_refused_stands_what_is_taken(config, corpus, pairs, model, tmp_path):
     both = changed(config, data__train=f"{corpus['txt']},{pairs}", data__mixed=True)
-    with pytest.raises(UserError, match=r"data.prompts.positive='cat ': .*train.txt has one column"):
-        read(changed(both, data__prompts__positive="cat ,dog "), model)
     read(changed(both, data__prompts__positive="cat ", data__lengths__positive=16), model)
-    drawn = changed(config, data__subsample=2, data__batching="one_source", train__batch_size=2)
-    with pytest.raises(UserError, match=r"fewer than a batch of this source|draws no row"):
-        read(drawn, model)
-
-
-def test_objectives_that_need_the_same_columns_take_sources_alone(config, corpus, pairs, model):
-    """With batches of one source no row stands in for a missing one."""
-    made = changed(config, data__batching="one_source", projector__widths="2D,D", projector__objectives=("info_nce",))
-    assert len(read(made, model).parts) == 2
-    with pytest.raises(UserError, match=r"data\.mixed: batch norm"):
-        read(changed(made, data__batching="mixed", data__mixed=True), model)
-    weighted = changed(made, objective__info_nce__hard_negative_weight=2.0)
+    one_source = changed(config, **ONE_SOURCE)  # no row stands in for a missing one
+    assert len(read(changed(one_source, **PROJECTED), model).parts) == 2
+    weighted = changed(one_source, objective__info_nce__hard_negative_weight=2.0)
     assert read(weighted, model).num_columns == 3  # one source has them
+    (tmp_path / "long.txt").write_text(f"{'the cat ' * 40}\n" * 20)
+    alone = changed(config, data__train=str(tmp_path / "long.txt"), **REPEATED)
+    read(changed(alone, data__max_length=32), model)
+    read(changed(alone, data__max_length=60, data__lengths__anchor=32), model)  # its own positive is as long as it
 
 
 def test_repeated_tokens_are_refused_where_the_model_has_a_template_already(config, model):
     own = dataclasses.replace(model, template="the cat [X] sat")
-    fields = validate(changed(config, **{"views.positive_change": "repeated"}))
-    with pytest.raises(UserError, match=r"repeats words of the template that .*tiny-bert has, too"):
-        read_corpus(fields, own, own.tokenizer)
-
-
-def test_repeated_tokens_need_room(config, model, tmp_path):
-    """Also where a sentence is its own positive, of the anchors' length."""
-    (tmp_path / "long.txt").write_text(f"{'the cat ' * 40}\n" * 20)
-    alone = changed(config, data__train=str(tmp_path / "long.txt"), views__positive_change="repeated")
-    read(changed(alone, data__max_length=32), model)
-    read(changed(alone, data__max_length=60, data__lengths__anchor=32), model)
-    for fields in ({"data__max_length": 60}, {"data__max_length": 16, "data__lengths__anchor": 60}):
-        with pytest.raises(UserError, match=r"a positive of 60 tokens then has up to 78, and .* takes at most 64"):
-            read(changed(alone, **fields), model)
+    with pytest.raises(UserError, match=r"config\.views\.positive_change='repeated': .*tiny-bert"):
+        read(changed(config, **REPEATED), own)

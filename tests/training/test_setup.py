@@ -4,8 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.configs import config_of
 
-from simcse_jax.config.fields import default_config, numbers_of_step
+from simcse_jax.config.fields import numbers_of_step
 from simcse_jax.data.batches import Batches, Corpus
 from simcse_jax.devices.mesh import place
 from simcse_jax.huggingface.tokenizer import Tokenizer
@@ -17,31 +18,15 @@ from simcse_jax.training.setup import make_recipe, make_settings, make_setup
 @pytest.fixture
 def inputs(tiny_bert):
     model = load_model(str(tiny_bert))
-    given = {"devices": jax.devices()[:2], "evaluation": None, "analysis": None, "corpus": None}
-    tokenizer = Tokenizer(model.folder, model.config)
-    return SimpleNamespace(
-        model=model,
-        tokenizer=tokenizer,
-        num_columns=1,
-        language_model=None,
-        total_steps=0,
-        generator=None,
-        adapter=None,
-        template=None,
-        positive_template=None,
-        **given,
-    )
-
-
-def config(**fields):
-    made = default_config()
-    made.update_from_flattened_dict({name.replace("__", "."): value for name, value in fields.items()})
-    return made
+    tokenizer, absent = Tokenizer(model.folder, model.config), "evaluation analysis corpus language_model generator"
+    nothing = dict.fromkeys([*absent.split(), "adapter", "template", "positive_template"])
+    given = {"devices": jax.devices()[:2], "num_columns": 1, "total_steps": 0}
+    return SimpleNamespace(model=model, tokenizer=tokenizer, **given, **nothing)
 
 
 @pytest.mark.parametrize(("mlp", "trained", "scored"), [("train", 1, 0), ("always", 1, 1), ("none", 0, 0)])
 def test_there_is_a_head_if_the_config_says_so(mlp, trained, scored, inputs):
-    made = config(model__mlp=mlp)
+    made = config_of(model__mlp=mlp)
     setup = make_setup([made], inputs)
     assert ("head.kernel" in setup.state().params) == bool(trained) == setup.recipe.use_head
     assert setup.embed.use_head == bool(scored)
@@ -50,7 +35,7 @@ def test_there_is_a_head_if_the_config_says_so(mlp, trained, scored, inputs):
 def test_no_two_arrays_of_a_state_share_a_buffer_nor_one_with_the_model(inputs):
     """A step gives up the buffers of its old state: one that is there twice could be given up once only."""
     inputs.devices = inputs.devices[:1]
-    state = make_setup([config(model__dual_encoder=True)], inputs).state()
+    state = make_setup([config_of(model__dual_encoder=True)], inputs).state()
     arrays = jax.tree.leaves(state)
     assert sum(map(np.size, arrays)) > 3 * 2 * sum(map(np.size, inputs.model.params.values()))  # with both moments
     pointers = [array.addressable_data(0).unsafe_buffer_pointer() for array in arrays]
@@ -59,7 +44,7 @@ def test_no_two_arrays_of_a_state_share_a_buffer_nor_one_with_the_model(inputs):
 
 
 def test_it_encodes_like_the_loaded_model(inputs, tiny_bert):
-    made = config(model__mlp="none", train__dtype="bfloat16")
+    made = config_of(model__mlp="none", train__dtype="bfloat16")
     setup = make_setup([made], inputs)
     embed = setup.embed.with_params(jax.device_put(setup.state().params, setup.replicated))
     texts = ["the cat sat", "a dog ran home"]
@@ -67,7 +52,7 @@ def test_it_encodes_like_the_loaded_model(inputs, tiny_bert):
 
 
 def test_a_process_with_all_devices_leaves_placing_to_the_step_s_dispatch(inputs, monkeypatch):
-    made = config(train__batch_size=4)
+    made = config_of(train__batch_size=4)
     setup = make_setup([made], inputs)
     corpus = Corpus(np.arange(96, dtype=np.int32).reshape(12, 1, 8), np.ones((12, 1, 8), np.int8))
     batches = Batches(corpus, 4, seed=0)
@@ -83,7 +68,7 @@ def test_a_process_with_all_devices_leaves_placing_to_the_step_s_dispatch(inputs
 
 
 def test_runs_of_one_setup_differ_in_their_numbers(inputs):
-    configs = [config(seed=1), config(seed=2, train__learning_rate=0.5)]
+    configs = [config_of(seed=1), config_of(seed=2, train__learning_rate=0.5)]
     setup = make_setup(configs, inputs)
     first, second = (make_setup([each], inputs) for each in configs)
     rates = [float(each.settings()["learning_rate"]) for each in (first, second)]
@@ -99,7 +84,7 @@ def test_runs_of_one_setup_differ_in_their_numbers(inputs):
 
 
 def test_the_numbers_of_the_step_are_those_of_the_fields_table():
-    made = config(objective__off_dropout__weight=0.5, train__learning_rate=0.25, views__noise=0.75, seed=2**32 - 1)
+    made = config_of(objective__off_dropout__weight=0.5, train__learning_rate=0.25, views__noise=0.75, seed=2**32 - 1)
     settings = make_settings(made, 8)
     assert (settings["total_steps"], settings["learning_rate"], settings["noise"]) == (8, 0.25, 0.75)
     assert (int(settings["seed"]), settings["seed"].dtype) == (2**32 - 1, jnp.uint32)
@@ -109,50 +94,36 @@ def test_the_numbers_of_the_step_are_those_of_the_fields_table():
     flat = {name for name in settings if name not in ("total_steps", "objective")}
     names = {name.rpartition(".")[2] for name in numbers_of_step() if not name.startswith("objective.")}
     assert flat == names - {"attention_dropout", "weights"}  # the others' rate, and weights of no sizes
-    assert make_settings(config(model__attention_dropout=0.25), 8)["attention_dropout"] == 0.25
-    assert "attention_dropout" not in make_settings(config(model__attention_dropout=0.0), 8)
-    drops = [make_recipe(config(model__attention_dropout=rate), 1).drops_attention for rate in (-1.0, 0.0, 0.25)]
+    assert make_settings(config_of(model__attention_dropout=0.25), 8)["attention_dropout"] == 0.25
+    assert "attention_dropout" not in make_settings(config_of(model__attention_dropout=0.0), 8)
+    drops = [make_recipe(config_of(model__attention_dropout=rate), 1).drops_attention for rate in (-1.0, 0.0, 0.25)]
     assert drops == [True, False, True]
     assert all(value.dtype == jnp.float32 for term in settings["objective"].values() for value in term.values())
 
 
 def test_the_step_is_compiled_for_everything_but_numbers():
-    first = make_recipe(config(), 1)
-    assert make_recipe(config(train__learning_rate=1.0, objective__info_nce__temperature=1.0, seed=3), 1) == first
-    assert make_recipe(config(eval__pooler="avg", train__warmup=0.1, train__epsilon=1e-6), 1) == first
+    first = make_recipe(config_of(), 1)
+    assert make_recipe(config_of(train__learning_rate=1.0, objective__info_nce__temperature=1.0, seed=3), 1) == first
+    assert make_recipe(config_of(eval__pooler="avg", train__warmup=0.1, train__epsilon=1e-6), 1) == first
     ((objective, options, projected),) = first.objectives
-    assert not projected
-    assert (objective.name, dict(options)) == (
-        "info_nce",
-        {"similarity": "cosine", "symmetric": False, "negatives": "other"},
-    )
-    for fields in (
-        {"objective__info_nce__symmetric": True},
-        {"model__pooler": "avg"},
-        {"model__mlp": "none"},
-        {"parallel__chunk_size": 4},
-        {"objective__barlow_twins__weight": 0.1},
-        {"views__positive": "shared"},
-        {"projector__widths": "2D,D"},
-        {"views__positive_change": "shuffled"},
-        {"views__anchor_change": "cutoff"},
-        {"views__positive_dropout": 0.0},
-        {"train__optimizer": "rmsprop"},
-        {"train__bias_correction": False},
-        {"train__mu_dtype": "bfloat16"},
-        {"train__schedule": "constant"},
-        {"matryoshka__dimensions": ("8",)},
-    ):
-        assert make_recipe(config(**fields), 1) != first, fields
-    rates = [make_recipe(config(views__positive_dropout=rate, views__cutoff=rate), 1) for rate in (0.0, 0.5)]
+    assert objective.name == "info_nce" and not projected
+    assert dict(options) == {"similarity": "cosine", "symmetric": False, "negatives": "other"}
+    changes = {"objective__info_nce__symmetric": True, "objective__barlow_twins__weight": 0.1, "model__mlp": "none"}
+    changes |= {"model__pooler": "avg", "parallel__chunk_size": 4, "projector__widths": "2D,D"}
+    changes |= {"views__positive": "shared", "views__positive_change": "shuffled", "views__anchor_change": "cutoff"}
+    changes |= {"views__positive_dropout": 0.0, "train__optimizer": "rmsprop", "train__bias_correction": False}
+    changes |= {"train__mu_dtype": "bfloat16", "train__schedule": "constant", "matryoshka__dimensions": ("8",)}
+    for name, value in changes.items():
+        assert make_recipe(config_of(**{name: value}), 1) != first, name
+    rates = [make_recipe(config_of(views__positive_dropout=rate, views__cutoff=rate), 1) for rate in (0.0, 0.5)]
     assert rates[0] == rates[1]
-    assert make_recipe(config(), 3) != first  # another number of columns
+    assert make_recipe(config_of(), 3) != first  # another number of columns
 
 
 def test_the_objectives_that_the_projector_names_see_projected_embeddings():
     fields = {"objective__barlow_twins__weight": 0.1, "objective__self_contrastive__weight": 1.0}
     fields |= {"projector__objectives": ("barlow_twins",)}
     for widths, expected in (("4096,D", {"barlow_twins"}), ("", set())):
-        recipe = make_recipe(config(projector__widths=widths, **fields), 1)
+        recipe = make_recipe(config_of(projector__widths=widths, **fields), 1)
         assert {term.name for term in recipe.objectives if term.projected} == expected
         assert (recipe.projector is not None) == bool(widths)

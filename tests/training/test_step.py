@@ -1,3 +1,5 @@
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,60 +16,47 @@ from simcse_jax.training.step import init_state, make_step
 pytestmark = pytest.mark.exact
 
 
+DATA = [batch(3, seed) for seed in range(4)]
+
+
+@functools.cache
+def trained(devices=1, chunk_size=0, mu_dtype="float32", steps=20, **numbers):
+    """The losses and the parameters after some steps."""
+    graph, params, _ = random_model(num_layers=1)
+    mesh, chosen, numbers = data_mesh(jax.devices()[:devices]), Optimization(mu_dtype=mu_dtype), settings(**numbers)
+    update = make_step(graph, recipe(3, chunk_size=chunk_size, optimization=chosen), mesh)
+    state = distribute(init_state(jax.tree.map(jnp.array, params), numbers, chosen), mesh)
+    losses = []
+    for step in range(steps):
+        state, metrics = update(state, jax.device_put(DATA[step % 4], split_over_examples(mesh)), numbers)
+        losses.append(float(metrics["loss"]))
+    return losses, {name: np.asarray(value) for name, value in state.params.items()}
+
+
 @pytest.mark.optimized
-@pytest.mark.slow
-def test_losses_and_parameters_of_twenty_steps_are_the_same_on_any_number_of_devices():
-    data = [batch(3, seed) for seed in range(4)]
-
-    def train(devices, chunk_size=0):
-        graph, params, _ = random_model(num_layers=1)
-        mesh = data_mesh(jax.devices()[:devices])
-        update = make_step(graph, recipe(3, chunk_size=chunk_size), mesh)
-        state = init_state(jax.tree.map(jnp.array, params), settings())
-        state = distribute(state, mesh)
-        losses = []
-        for step in range(20):
-            placed = jax.device_put(data[step % 4], split_over_examples(mesh))
-            state, metrics = update(state, placed, settings())
-            losses.append(float(metrics["loss"]))
-        return losses, {name: np.asarray(value) for name, value in state.params.items()}
-
-    losses, params = train(1)
+@pytest.mark.parametrize(
+    ("devices", "chunk_size"), [(8, 0), *(pytest.param(*each, marks=pytest.mark.slow) for each in ((2, 0), (4, 1)))]
+)
+def test_losses_and_parameters_of_twenty_steps_are_the_same_on_any_number_of_devices(devices, chunk_size):
+    (losses, params), (other_losses, other) = trained(), trained(devices, chunk_size)
     assert np.mean(losses[-4:]) < np.mean(losses[:4])
-    for devices, chunk_size in ((2, 0), (4, 1), (8, 0)):
-        other_losses, other = train(devices, chunk_size)
-        np.testing.assert_allclose(other_losses, losses, rtol=1e-4)
-        for name, value in params.items():
-            np.testing.assert_allclose(other[name], value, atol=1e-5, err_msg=name)
+    np.testing.assert_allclose(other_losses, losses, rtol=1e-4)
+    for name, value in params.items():
+        np.testing.assert_allclose(other[name], value, atol=1e-5, err_msg=name)
 
 
 @pytest.mark.slow
 def test_with_a_mean_in_bfloat16_a_step_learns_the_same_on_any_number_of_devices():
-    data = [batch(3, seed) for seed in range(4)]
-
-    def train(devices, mu_dtype="bfloat16"):
-        graph, params, _ = random_model(num_layers=1)
-        mesh = data_mesh(jax.devices()[:devices])
-        chosen = Optimization(mu_dtype=mu_dtype)
-        update = make_step(graph, recipe(3, optimization=chosen), mesh)
-        numbers = settings(learning_rate=1e-3, total_steps=60)
-        state = distribute(init_state(jax.tree.map(jnp.array, params), numbers, chosen), mesh)
-        losses = []
-        for step in range(60):
-            state, metrics = update(state, jax.device_put(data[step % 4], split_over_examples(mesh)), numbers)
-            losses.append(float(metrics["loss"]))
-        return losses, {name: np.asarray(value) for name, value in state.params.items()}
-
-    exact, trained = train(1, "float32")
-    losses, params = train(1)
+    numbers = {"steps": 60, "learning_rate": 1e-3, "total_steps": 60}
+    exact, expected = trained(**numbers)
+    losses, params = trained(mu_dtype="bfloat16", **numbers)
     assert losses[0] == exact[0] and np.mean(exact[-4:]) < 0.5 * np.mean(exact[:4])
     np.testing.assert_allclose(losses, exact, rtol=0.05, atol=0.02)  # the curve
-    assert 0 < max(np.abs(params[name] - trained[name]).max() for name in params) < 1e-2
-    for devices in (2, 4):
-        other_losses, other = train(devices)
-        np.testing.assert_allclose(other_losses, losses, rtol=1e-3, atol=1e-4)
-        for name, value in params.items():
-            np.testing.assert_allclose(other[name], value, atol=2e-4, err_msg=name)
+    assert 0 < max(np.abs(params[name] - expected[name]).max() for name in params) < 1e-2
+    other_losses, other = trained(4, mu_dtype="bfloat16", **numbers)
+    np.testing.assert_allclose(other_losses, losses, rtol=1e-3, atol=1e-4)
+    for name, value in params.items():
+        np.testing.assert_allclose(other[name], value, atol=2e-4, err_msg=name)
 
 
 def test_by_default_nothing_of_an_update_is_in_bfloat16():

@@ -8,23 +8,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support import call, lines, random_model, refused, train_args, write_model
+from support import lines, random_model, write_model
 from support.checks import cosine, random
+from support.configs import short_run
 from support.cross_encoders import write_cross_encoder
-from support.resuming import trained_and_resumed
 from support.steps import alone, batch, recipe, settings, term
 
 from simcse_jax import SimCSE
-from simcse_jax.config import default_config
 from simcse_jax.config.checks import validate
-from simcse_jax.config.flags import parse
 from simcse_jax.data.batches import Batches, Corpus
 from simcse_jax.data.corpora import Taught
 from simcse_jax.data.pairing import Pairing
 from simcse_jax.data.sources import Examples
 from simcse_jax.devices.mesh import data_mesh
 from simcse_jax.errors import UserError
-from simcse_jax.runs.workdir import Workdir
 from simcse_jax.training import teacher
 from simcse_jax.training.inputs import read_inputs
 from simcse_jax.training.loss import make_loss, seen_by
@@ -38,7 +35,8 @@ TERMS += (term("ranking_consistency", (("reading", "paper"),)),)
 
 
 @pytest.mark.exact
-@pytest.mark.parametrize(("devices", "chunk_size"), [(2, 3), pytest.param(8, 0, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("devices", "chunk_size"), [(2, 3), (8, 0)])
 def test_the_gradient_is_the_same_on_any_number_of_devices_and_in_chunks(devices, chunk_size):
     graph, params, _ = random_model(num_layers=1)
     numbers = {"embedding_mse": {"weight": 1.0}, "margin_mse": {"weight": 0.1}}
@@ -80,13 +78,8 @@ def test_a_view_has_the_embedding_of_its_sentence_or_the_mean_of_several():
 
 
 def config_of(model, data, dev, taught_by, **fields):
-    config = default_config()
-    chosen = {"model.init_from": str(model), "data.train": str(data), "data.max_length": 16, "eval.data": str(dev)}
-    chosen |= {"train.batch_size": 8, "train.max_steps": 4, "eval.every": 2, "parallel.devices": 2}
-    chosen |= {"objective.info_nce.weight": 0.0, "train.log_every": 1, "teacher.model": str(taught_by)}
-    config.update_from_flattened_dict(chosen | {name.replace("__", "."): value for name, value in fields.items()})
-    validate(config)
-    return config
+    fields = {"parallel__devices": 2, "objective__info_nce__weight": 0.0, **fields}
+    return validate(short_run(model, data, dev, teacher__model=str(taught_by), **fields))
 
 
 @pytest.fixture(scope="module")
@@ -98,16 +91,13 @@ def larger(tmp_path_factory):
 def test_sentences_of_a_batch_come_with_their_teacher_s_embeddings(tiny_bert, corpus, larger):
     config = config_of(tiny_bert, corpus["csv"], corpus["dev"], larger, objective__gist__weight=1.0)
     found = read_inputs(config).corpus
-    rows = found.batches(8, 1)[3]
-    model = SimCSE(larger)
+    rows, model = found.batches(8, 1)[3], SimCSE(larger)
     texts = [line.split(",") for line in corpus["csv"].read_text().splitlines()[1:]]
     by_ids = {tuple(found.input_ids[row].ravel()): texts[row] for row in range(len(texts))}
     for ids, own in zip(rows["input_ids"], rows["teacher"], strict=True):
         np.testing.assert_allclose(own, model.encode(by_ids[tuple(ids.ravel())]), atol=1e-5)
     assert rows["teacher"].shape == (8, 3, 48)
-
-
-def test_pairs_that_are_made_of_one_column_have_theirs_too():
+    # Pairs that are made of one column have theirs, too.
     ids = np.arange(8, dtype=np.int32).reshape(8, 1, 1)
     own = Taught(np.arange(8, dtype=np.float32)[:, None], np.arange(8, dtype=np.int32)[:, None], "")
     rows = Batches(Corpus(ids, ids, pairing=Pairing(1, fresh=False), taught=own), 4, 0)[0]
@@ -126,120 +116,95 @@ def test_the_cosine_of_two_teachers_is_the_weighted_mean_of_theirs():
     assert np.isfinite(found).all() and not found[2, 1, 6:].any()
 
 
-def test_rank_cse_resumes_bit_for_bit_and_its_teachers_embeddings_are_kept(tiny_bert, corpus, larger, tmp_path, capsys):
-    fields = {"model.init_from": tiny_bert, "data.train": corpus["csv"], "data.max_length": 16}
-    fields |= {"eval.data": corpus["dev"], "eval.every": 2, "train.batch_size": 8, "train.max_steps": 4}
-    fields |= {"parallel.devices": 2, "parallel.chunk_size": 3, "teacher.kept": tmp_path / "kept"}
-    fields |= {"teacher.model": larger, "teacher.second": tiny_bert}
-    argv = ["--config=rank_cse", "--workdir=w", *(f"--config.{name}={value}" for name, value in fields.items())]
-    config, _ = parse(argv)
-    trained_and_resumed(config, tmp_path)
-    printed = capsys.readouterr().out
-    for name in (larger, tiny_bert):
-        assert printed.count(f"distinct sentences with the teacher {name}\n") == 1  # made, then read
-    assert printed.count(f"{tmp_path}/kept: has the teacher's") == 4
-    assert SimCSE(str(tmp_path / "run")).encode(["A sentence."]).shape == (1, 32)
-    moved = config.copy_and_resolve_references()
-    moved.teacher.kept = ""  # where they are kept changes no result
-    Workdir(tmp_path / "run").check_same_run(moved, {})
-    files = list((tmp_path / "kept").glob("*.npy"))
-    for file in files:
-        file.write_bytes(file.read_bytes()[:100])
-    examples = Examples((["a cat"], ["a dog"]), 0)
-    read = teacher.read_teachers(config, 32)
-    again = teacher.teach(config, read, examples)  # other sentences: other files
-    for one, found in zip(read, (again.embeddings, again.second), strict=True):
-        np.testing.assert_array_equal(found[again.places[0]], one(["a cat", "a dog"]))
-    config.teacher.share = 0.5
-    assert teacher.teach(config, read, examples).key != again.key
-    assert len(files) == 2 and len(list((tmp_path / "kept").glob("*.npy"))) == 4
-    args = train_args(tiny_bert, corpus["csv"], corpus["dev"], tmp_path / "next", "--config.objective.gist.weight=1")
-    args += [f"--config.teacher.model={larger}", f"--config.teacher.kept={tmp_path}/kept"]
-    refused(call("train", *args), f"{tmp_path}/kept/", "remove it, and it is made again")
-
-
+@pytest.mark.slow
 def test_scores_in_the_data_train_as_the_teacher_that_gave_them(tiny_bert, corpus, larger, tmp_path):
     rows = [line.split(",") for line in corpus["csv"].read_text().splitlines()[1:17]]
     model, scored = SimCSE(larger), tmp_path / "scored.jsonl"
     with scored.open("w") as file:
         for anchor, positive, negative in rows:
             first, *others = model.encode([anchor, positive, negative])
-            of_positive, of_negative = (float(first @ other) for other in others)
-            record = {"query": anchor, "pos": [positive], "neg": [negative]}
-            file.write(json.dumps(record | {"pos_scores": [of_positive], "neg_scores": [of_negative]}) + "\n")
+            scores = dict(zip(("pos_scores", "neg_scores"), ([float(first @ other)] for other in others), strict=True))
+            file.write(json.dumps({"query": anchor, "pos": [positive], "neg": [negative], **scores}) + "\n")
     weights = {"objective__margin_mse__weight": 0.01, "objective__distill_kl__weight": 1.0}
     short = {"train__max_steps": 2, "eval__every": 0, "parallel__devices": 1}
     losses = []
     for name, by in (("taught", larger), ("scored", "")):
-        config = config_of(tiny_bert, scored, "", by, **weights, **short)
-        train_and_evaluate(config, str(tmp_path / name))
+        train_and_evaluate(config_of(tiny_bert, scored, "", by, **weights, **short), str(tmp_path / name))
         losses.append([line["loss"] for line in lines(tmp_path / name) if "loss" in line])
     assert len(losses[0]) == 2 and losses[0] == pytest.approx(losses[1], rel=1e-4)
 
 
-def test_embeddings_that_were_kept_are_those_that_were_written(tiny_bert, corpus, larger, tmp_path):
-    kept = str(tmp_path / "kept")
-    config = config_of(tiny_bert, corpus["csv"], corpus["dev"], larger, objective__gist__weight=1.0, teacher__kept=kept)
-    read, examples = teacher.read_teachers(config, 32), Examples((["a cat"], ["a dog"]), 0)
-    first = teacher.teach(config, read, examples)
+@pytest.fixture
+def kept(tiny_bert, corpus, larger, tmp_path):
+    """Teaches two sentences, in a run that keeps what its teachers say."""
+    examples = Examples((["a cat"], ["a dog"]), 0)
+
+    def taught_by(name, **fields):
+        fields |= {"objective__gist__weight": 1.0, "teacher__kept": str(tmp_path / "kept")}
+        config = config_of(tiny_bert, corpus["csv"], corpus["dev"], name, **fields)
+        teachers = teacher.read_teachers(config, 32)
+        return teacher.teach(config, teachers, examples), teachers
+
+    return taught_by
+
+
+def test_two_teachers_embeddings_are_kept_and_their_share_is_part_of_their_key(
+    kept, larger, tiny_bert, tmp_path, capsys
+):
+    first, teachers = kept(larger, teacher__second=str(tiny_bert))
+    again, _ = kept(larger, teacher__second=str(tiny_bert))
+    for one, found in zip(teachers, (again.embeddings, again.second), strict=True):
+        np.testing.assert_array_equal(found[again.places[0]], one(["a cat", "a dog"]))
+    printed = capsys.readouterr().out
+    assert printed.count("encoding 2 distinct sentences") == 2 and len(list((tmp_path / "kept").glob("*.npy"))) == 2
+    assert printed.count(f"{tmp_path}/kept: has the teacher's") == 4  # read once more after it is written
+    other, _ = kept(larger, teacher__second=str(tiny_bert), teacher__share=0.25)
+    assert first.key == again.key != other.key and (again.share, other.share) == (0.5, 0.25)
+
+
+def test_embeddings_that_were_kept_are_those_that_were_written(kept, larger, tmp_path):
+    first, _ = kept(larger)
     (file,) = (tmp_path / "kept").iterdir()
     np.testing.assert_array_equal(np.load(file), first.embeddings)
-    content = file.read_bytes()
-    archive = io.BytesIO()
+    content, archive = file.read_bytes(), io.BytesIO()
     np.savez(archive, first.embeddings)
     changed = content[:-100] + bytes([content[-100] ^ 1]) + content[-99:]
     for damaged in (changed, content[:-1], content + b"0", archive.getvalue(), b"", b"0"):
         file.write_bytes(damaged)
-        with pytest.raises(UserError, match=rf"^{file}: .*; remove it, and it is made again"):
-            teacher.teach(config, read, examples)
+        with pytest.raises(UserError, match=f"^{file}: "):
+            kept(larger)
 
 
-def test_teachers_that_differ_in_their_architecture_alone_have_files_of_their_own(tiny_bert, corpus, larger, tmp_path):
+def test_teachers_that_differ_in_their_architecture_alone_have_files_of_their_own(kept, larger, tmp_path):
     other = shutil.copytree(larger, tmp_path / "other")
     settings = json.loads((other / "config.json").read_text())
     (other / "config.json").write_text(json.dumps(settings | {"hidden_act": "relu"}))
-    examples, keys = Examples((["a cat"], ["a dog"]), 0), []
-    for name in (larger, other):
-        config = config_of(tiny_bert, corpus["csv"], corpus["dev"], name, objective__gist__weight=1.0)
-        keys.append(teacher.teach(config, teacher.read_teachers(config, 32), examples).key)
-    assert keys[0] != keys[1]
+    assert kept(larger)[0].key != kept(other)[0].key
 
 
 def test_a_student_comes_near_its_teacher(tiny_bert, corpus, tmp_path):
     other = write_model(tmp_path / "teacher", "bert", num_hidden_layers=1)
-    args = train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / "run", "--config.objective.info_nce.weight=0")
-    args += ["--config.objective.embedding_mse.weight=1", f"--config.teacher.model={other}"]
-    args += ["--config.train.max_steps=30", "--config.train.learning_rate=1e-3", "--config.train.log_every=1"]
-    done = call("train", *args, "--config.eval.every=30", "--config.model.mlp=none", "--config.model.dropout=0.01")
-    assert done.returncode == 0, done.stderr
+    fields = {"objective__embedding_mse__weight": 1.0, "train__max_steps": 30, "train__learning_rate": 1e-3}
+    fields |= {"model__mlp": "none", "model__dropout": 0.01, "parallel__devices": 1}
+    train_and_evaluate(config_of(tiny_bert, corpus["txt"], "", other, **fields), str(tmp_path / "run"))
     losses = [line["loss"] for line in lines(tmp_path / "run") if "loss" in line]
     assert np.mean(losses[-5:]) < 0.8 * np.mean(losses[:5])
 
 
 def test_teachers_and_data_that_do_not_fit_are_refused(tiny_bert, corpus, larger, tmp_path):
-    judge = write_cross_encoder(tmp_path / "judge")
-
-    def args(data, name, by, *more):
-        chosen = ["--config.objective.info_nce.weight=0", f"--config.objective.{name}.weight=1"]
-        chosen += ["--config.model.mlp=none"]
-        return train_args(
-            tiny_bert, data, corpus["dev"], tmp_path / "run", *chosen, f"--config.teacher.model={by}", *more
-        )
-
-    cases = [
-        (args(corpus["csv"], "embedding_mse", larger), "its embeddings have 48 elements, those of"),
-        (args(corpus["csv"], "gist", "/no/such"), "config.teacher.model: "),
-        (args(corpus["csv"], "gist", larger, "--config.teacher.second=/no/such"), "config.teacher.second: "),
-        (args(corpus["csv"], "gist", "", f"--config.teacher.second={larger}"), "config.teacher.model: must be set"),
-        (args(corpus["csv"], "embedding_mse", tiny_bert, f"--config.teacher.second={larger}"), "have no mean"),
-        (args(corpus["txt"], "ranking_distillation", ""), "must be set for objective.ranking_distillation"),
-        (args(corpus["txt"], "margin_mse", larger), "objective.margin_mse.weight: needs hard negatives"),
-        (args(corpus["csv"], "gist", ""), "config.teacher.model: must be set for objective.gist"),
-        (args(corpus["csv"], "gist", judge), f"config.teacher.model: {judge} is a cross-encoder; score candidates"),
-        (args(corpus["csv"], "margin_mse", ""), "no scores of positives and hard negatives, but objective.margin_mse"),
-        (args(corpus["csv"], "gist", larger, f"--config.teacher.kept={corpus['csv']}"), "config.teacher.kept"),
-        (args(corpus["csv"], "gist", larger, "--config.teacher.kept=gs://b/f"), "must be a folder on a disk"),
-    ]
-    for given, message in cases:
-        refused(call("train", *given), message)
-        assert not (tmp_path / "run").exists()
+    judge, csv = write_cross_encoder(tmp_path / "judge"), corpus["csv"]
+    for data, name, by, more, named in (
+        (csv, "embedding_mse", larger, {}, "48 elements"),
+        (csv, "gist", "/no/such", {}, "^config.teacher.model: "),
+        (csv, "gist", judge, {}, f"^config.teacher.model: {judge}"),
+        (csv, "gist", larger, {"second": "/no/such"}, "^config.teacher.second: "),
+        (csv, "embedding_mse", tiny_bert, {"second": str(larger)}, "config.teacher.second"),
+        (csv, "gist", larger, {"kept": str(csv)}, "^config.teacher.kept"),
+        (csv, "gist", larger, {"kept": "gs://b/f"}, "config.teacher.kept.*disk"),
+        (corpus["txt"], "margin_mse", larger, {}, "objective.margin_mse.weight: "),
+        (csv, "margin_mse", "", {}, "objective.margin_mse"),
+    ):
+        fields = {f"objective__{name}__weight": 1.0, "model__mlp": "none"}
+        fields |= {f"teacher__{field}": value for field, value in more.items()}
+        with pytest.raises(UserError, match=named):
+            read_inputs(config_of(tiny_bert, data, "", by, **fields))
