@@ -174,6 +174,7 @@ def test_a_push_that_cannot_succeed_is_refused_before_any_work(hub, environment)
     assert list(hub.repositories) == ["ann/public"]  # a check changes nothing
 
 
+@pytest.mark.slow
 def test_a_push_is_refused_before_the_export(hub, environment, trained, tmp_path):
     done = run("export", "--workdir", trained, "--output", tmp_path / "out", "--push-to-hub", "ann/x", env=environment)
     assert (done.returncode, done.stdout) == (2, "")

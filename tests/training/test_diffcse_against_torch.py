@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from support import CONFIGS
 from support.against_torch import BERT, assert_same_gradient, drawn
-from support.recorded import recorded, sketches, twice
+from support.recorded import recorded, sketches
 from support.steps import BATCH, batch, replaced_tokens_settings, replaced_tokens_step
 
 from simcse_jax.devices.mesh import data_mesh
@@ -93,8 +93,12 @@ def their_step(params, frozen, data, masked, drawn):
     return {"loss": loss.item()} | sketches({name: x.grad.numpy() for name, x in named if x.grad is not None})
 
 
-@twice(pytest.mark.optimized)
-@pytest.mark.parametrize("reading", ["released", "paper"])
+LIVE = [pytest.mark.slow, pytest.mark.optimized]
+
+
+@pytest.mark.parametrize(
+    ("reading", "live"), [("paper", False), *(pytest.param(each, True, marks=LIVE) for each in ("paper", "released"))]
+)
 def test_loss_and_gradients_of_a_tiny_diffcse(reading, live):
     graph, params, frozen, recipe = replaced_tokens_step(reading=reading)
     params, data, settings = drawn(params, 0.2), batch(1), replaced_tokens_settings(WEIGHT, dropout=0.0)

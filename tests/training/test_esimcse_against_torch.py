@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from support.against_torch import assert_same_step, drawn_model, embedded, loss_and_gradient, module_of, similarities
-from support.recorded import recorded, twice
+from support.recorded import recorded
 from support.steps import batch, recipe, settings, term
 
 from simcse_jax.devices.mesh import data_mesh
@@ -45,9 +45,14 @@ def their_step(params, momentum, queue, ids, mask, positives):
     return found | {"loss: queue": np.concatenate([queue, rows.numpy()])[-SIZE:]}
 
 
-@twice(pytest.mark.optimized)
-@pytest.mark.parametrize("reading", ["paper", pytest.param("released", marks=pytest.mark.slow)])
+LIVE = [pytest.mark.slow, pytest.mark.optimized]
+
+
+@pytest.mark.parametrize(
+    ("reading", "live"), [("paper", False), *(pytest.param(each, True, marks=LIVE) for each in ("paper", "released"))]
+)
 def test_losses_gradients_and_state_of_two_steps(reading, live):
+    """Recorded is the first one, before its update."""
     graph, params, config = drawn_model()
     fields = {"queue": SIZE, "reading": reading}
     chosen = recipe(1, objectives=(term(NAME, tuple(fields.items())),))
@@ -81,6 +86,8 @@ def test_losses_gradients_and_state_of_two_steps(reading, live):
         theirs = recorded(f"steps/esimcse_{reading}_{number}", compute, "torch", "transformers", live=live)
         (ours, _), gradient = gradient_of(state.params, state.step, data, numbers, None, state.kept)
         assert_same_step(ours, gradient, theirs)
+        if not live:
+            break
         queue = theirs["loss: queue"]
         state, _ = step(jax.tree.map(jnp.array, state), data, numbers)  # a step donates its arrays
         assert int(state.kept[NAME]["filled"]) == len(queue)
