@@ -43,6 +43,7 @@ def gradient(devices=1, terms=TERMS, anchor="masked", gradient=True, **changes):
     return lambda data: computed(function, params, data, settings(objective=NUMBERS))
 
 
+@pytest.mark.slow
 def test_one_pass_makes_the_anchors_and_guesses_their_masked_tokens():
     """Written down as in PyTorch Metric Learning's NTXentLoss: 2N rows, each against all others but itself."""
     graph, params, config = small()

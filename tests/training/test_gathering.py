@@ -71,6 +71,7 @@ def gradient(devices=1, parts=0, columns=3, model_type="bert", dtype=jnp.float32
     return computed(function, params, batch(columns), settings())
 
 
+@pytest.mark.slow
 @pytest.mark.exact
 def test_the_gradient_is_the_same_by_layer_and_on_two_axes_of_devices(in_small):
     assert_same(gradient(4, 2, 1, by_layer=True, chunk_size=1), gradient(columns=1))

@@ -284,6 +284,7 @@ def test_bfloat16_is_of_the_encoder_s_products_alone():
     assert found >= IN_FLOAT32 | {"bfloat16", "float32"}
 
 
+@pytest.mark.slow
 def test_in_chunks_kernels_are_rounded_once_before_the_loops(monkeypatch):
     def rounded(devices):
         """How many kernels are rounded inside of the loops, and outside; none has 96 rows, as tokens."""

@@ -86,6 +86,7 @@ def scored(tiny_bert, corpus, tmp_path_factory):
     return workdir, done.stdout
 
 
+@pytest.mark.slow
 def test_a_run_is_scored_at_each_size(scored, corpus, tmp_path):
     workdir, printed = scored
     result = json.loads((workdir / "result.json").read_text())
@@ -101,6 +102,7 @@ def test_a_run_is_scored_at_each_size(scored, corpus, tmp_path):
     assert short == pytest.approx(result["truncated"]["8"][task]["spearman"], abs=1e-3)
 
 
+@pytest.mark.slow
 def test_an_export_says_its_size_to_sentence_transformers(scored, tmp_path):
     workdir, _ = scored
     export(workdir, tmp_path / "model", truncate_dim=8)
@@ -115,11 +117,11 @@ def test_an_export_says_its_size_to_sentence_transformers(scored, tmp_path):
     assert fields["truncate_dim"] == 8
 
 
-def test_sizes_that_do_not_fit_are_refused(scored, tiny_bert, corpus, tmp_path):
+def test_sizes_that_do_not_fit_are_refused(trained, tiny_bert, corpus, tmp_path):
     args = train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / "run", "--config.model.mlp=none")
     refused(call("train", *args, "--config.matryoshka.dimensions=33"), "33 is more than the embedding's 32 elements")
     with pytest.raises(UserError, match="33: must be a whole number from 1 to 32"):
-        export(scored[0], tmp_path / "model", truncate_dim=33)
+        export(trained, tmp_path / "model", truncate_dim=33)
     chosen = ["--model", tiny_bert, "--data", corpus["dev"]]
     for value in ("33", "8,8", "8,08", "1" * 5000):
         refused(call("evaluate", *chosen, "--dimensions", value), f"--dimensions {value[:9]}")
