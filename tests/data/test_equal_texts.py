@@ -9,11 +9,7 @@ def test_equal_texts_have_one_number_and_different_ones_never():
     np.testing.assert_array_equal(numbers, [[0, 1], [2, 0], [3, 4], [5, 3]])
     assert numbers.dtype == np.int32 and texts == ["a", "A", "a ", "", "é", "e\u0301"]
 
-
-def test_texts_whose_hashes_are_equal_are_told_apart():
-    """Python's hash of a text is of 64 bits; here all have the same."""
-
-    class Text(str):
+    class Text(str):  # whose hashes are equal: Python's are of 64 bits
         __slots__ = ()
 
         def __hash__(self):

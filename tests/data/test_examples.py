@@ -40,9 +40,8 @@ def test_numbers_of_parquet_are_labels(write_parquet):
     assert (examples.columns, examples.labels.tolist(), examples.unlabelled) == ((["a", "d"], ["e", "h"]), [2, 0], 2)
 
 
-@pytest.mark.parametrize(
-    ("content", "options", "columns", "parts"),
-    [
+def test_missing_and_wrong_labels_are_refused(write):
+    for content, options, columns, parts in (
         ("sent0,sent1\na,b\n", {"positives": "all"}, {}, ["data.positives=all", "sent0, sent1", "data.columns.label"]),
         ("sent0,sent1\na,b\n", {"labels": True}, {}, ["objective.softmax_nli", "data.columns.label"]),
         ("sent0,sent1\na,b\n", {}, {"label": "y"}, ["'y'", "data.columns.label", "sent0, sent1"]),
@@ -51,13 +50,8 @@ def test_numbers_of_parquet_are_labels(write_parquet):
         ("sent0,sent1,label\na,b,0\n", {"positives": "neutral"}, {}, ["labelled neutral", "data.positives"]),
         ("sent0,sent1,label\na,b,-\n,,1\n", {"labels": True}, {}, ["1 blank rows and 1 rows without a label"]),
         ("sent0,sent1\na,b\n", {"positives": "entailed"}, {}, ["data.positives='entailed'", "entailment, neutral"]),
-    ],
-)
-def test_missing_and_wrong_labels_are_refused(write, content, options, columns, parts):
-    refused(write("a.csv", content), *parts, options=options, **columns)
-
-
-def test_a_record_without_a_label_is_refused_by_line(write):
+    ):
+        refused(write("a.csv", content), *parts, options=options, **columns)
     path = write("a.jsonl", '{"sent0": "a", "sent1": "b", "label": 0}\n{"sent0": "c", "sent1": "d"}\n')
     refused(path, "line 2", "'label' is missing", options={"labels": True})
 
@@ -84,29 +78,18 @@ def test_next_3_sentences_are_drawn_with_the_seed(write):
     assert {p[1] - a[1] for a, p in zip(anchors, positives, strict=True)} == {1, 2, 3}
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "part"),
-    [
+def test_next_sentences_of_unsuitable_sources_and_with_other_options_are_refused(write):
+    for name, content, part in (
         ("a.txt", "\n\na\nb\n\n", "a.txt: no blank line between sentences"),
         ("a.txt", "a\n\nb\n\nc\n", "a.txt: no document has two sentences"),
         ("a.txt", "\n\n", "a.txt: holds no sentences"),
         ("a.csv", "sent0\na\n\nb\n", "a.csv: data.positives=next_sentence needs a .txt file"),
-    ],
-)
-def test_next_sentences_of_unsuitable_files_are_refused(write, name, content, part):
-    refused(write(name, content), part, options={"positives": "next_sentence"})
-
-
-def test_next_sentences_of_other_sources_are_refused(write):
+    ):
+        refused(write(name, content), part, options={"positives": "next_sentence"})
     options = {"positives": "next_3_sentences"}
     refused("hf:wiki.txt", "hf:wiki.txt: data.positives=next_3_sentences", ".txt", options=options)
     refused(write("a.txt", DOCUMENTS), "objective.softmax_nli", options=options | {"labels": True})
     refused(write("a.txt", DOCUMENTS), "'text'", "data.columns.anchor", options=options, anchor="text")
-
-
-def test_the_real_wikipedia_sample_is_recognized_as_shuffled(senteval):
-    path = senteval.parent / "wiki_sample.txt"
-    refused(str(path), str(path), "shuffled", options={"positives": "next_sentence"})
 
 
 def test_a_subsample_is_drawn_with_the_seed_and_keeps_its_order(write):
@@ -126,9 +109,3 @@ def test_a_subsample_is_drawn_with_the_seed_and_keeps_its_order(write):
     assert set(neutral.labels) == {1} and len(neutral) == 40
     refused(path, "data.subsample=101", "a.csv", "100", options={"positives": "neutral", "subsample": 101})
     refused(path, "data.subsample=-1", options={"subsample": -1})
-
-
-def test_every_subset_is_as_likely(write):
-    path = write("a.txt", "".join(f"{n}\n" for n in range(10)))
-    drawn = [int(text) for seed in range(300) for text in read_examples(path, subsample=3, seed=seed).columns[0]]
-    assert np.abs(np.bincount(drawn, minlength=10) - 90).max() < 40  # 5 standard deviations

@@ -1,9 +1,6 @@
-import json
-
 import numpy as np
 import pyarrow
 import pyarrow.parquet
-import pytest
 from support.data import raises, refused
 from support.later import later
 from support.object_store import NEEDS_GCSFS
@@ -17,11 +14,9 @@ REFERENCE = 'sent0,sent1,hard_neg\n"Hello, you","two\nlines",no\n"say ""hi""",b,
 JSON = '{"sent0": "é", "sent1": "b\\nc"}\n{"sent1": "e", "sent0": "d"}\n'
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "expected"),
-    [
+def test_a_file_gives_one_column_per_role(write):
+    for name, content, expected in (
         ("train.txt", 'One, "a".\nTwo\twords\n', (['One, "a".', "Two\twords"],)),
-        ("no-end.txt", "One\nTwo", (["One", "Two"],)),
         ("TRAIN.TXT", "  One \t\n", (["One"],)),
         ("train.csv", REFERENCE, (["Hello, you", 'say "hi"'], ["two\nlines", "b"], ["no", "c"])),
         ("blank.csv", "\n\nsent0,sent1\na,b\n", (["a"], ["b"])),
@@ -29,33 +24,30 @@ JSON = '{"sent0": "é", "sent1": "b\\nc"}\n{"sent1": "e", "sent0": "d"}\n'
         ("train.tsv", 'sent0\tsent1\n"a, b\tc"\n', (['"a, b'], ['c"'])),
         ("train.jsonl", JSON, (["é", "d"], ["b\nc", "e"])),
         ("unused.jsonl", '{"text": "a", "note": "n"}\n{"text": "b"}\n', (["a", "b"],)),
-    ],
-)
-def test_a_file_gives_one_column_per_role(write, name, content, expected):
-    assert read_examples(write(name, content)).columns == expected
+    ):
+        assert read_examples(write(name, content)).columns == expected
 
 
-@pytest.mark.parametrize(
-    ("name", "head"), [("a.txt", ""), ("a.csv", "sent0\n"), ("a.tsv", "sent0\n"), ("a.jsonl", "{")]
-)
-def test_byte_order_mark_and_windows_line_ends_are_dropped(write, name, head):
-    lines = ['{"text": "eins"}', '{"text": "zwei"}'] if head == "{" else [*head.split(), "eins", "zwei"]
-    path = write(name, b"\xef\xbb\xbf" + "".join(f"{line}\r\n" for line in lines).encode())
-    assert read_examples(path, {"anchor": "sent0"} if "sent0" in head else None).columns == (["eins", "zwei"],)
+def test_byte_order_mark_and_windows_line_ends_are_dropped(write):
+    for name, *lines in (
+        ("a.txt", "eins", "zwei"),
+        ("a.csv", "sent0", "eins", "zwei"),
+        ("a.tsv", "sent0", "eins", "zwei"),
+        ("a.jsonl", '{"text": "eins"}', '{"text": "zwei"}'),
+    ):
+        path = write(name, b"\xef\xbb\xbf" + "".join(f"{line}\r\n" for line in lines).encode())
+        assert read_examples(path, {"anchor": "sent0"} if "sent0" in lines else None).columns == (["eins", "zwei"],)
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "blank"),
-    [
+def test_blank_rows_are_skipped_and_counted(write):
+    for name, content, blank in (
         ("a.txt", "eins\n\n  \t\nzwei\n\n", 3),
         ("a.csv", 'sent0,sent1\neins,p\n\n,n\n"  ",x\nzwei,q\n', 3),
         ("a.tsv", "sent0\tsent1\neins\tp\n\t\nzwei\tq\n", 1),
         ("a.jsonl", '\n{"text": "eins"}\n{"text": " "}\n\n{"text": null}\n{"text": "zwei"}\n', 4),
-    ],
-)
-def test_blank_rows_are_skipped_and_counted(write, name, content, blank):
-    examples = read_examples(write(name, content))
-    assert (examples.columns[0], examples.blank, len(examples)) == (["eins", "zwei"], blank, 2)
+    ):
+        examples = read_examples(write(name, content))
+        assert (examples.columns[0], examples.blank, len(examples)) == (["eins", "zwei"], blank, 2)
 
 
 def test_parquet_gives_one_column_per_role_and_its_null_cells_are_blank(write_parquet):
@@ -64,40 +56,27 @@ def test_parquet_gives_one_column_per_role_and_its_null_cells_are_blank(write_pa
     refused(write_parquet(sent0=["a", "b"], sent1=[None, 7]), "train.parquet: row 2", "the field 'sent1' holds 7")
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "parts"),
-    [
-        ("a.txt", "", ["holds no sentences"]),
-        ("a.csv", "", ["empty", "first line"]),
-        ("a.jsonl", "\n\n", ["holds no sentences"]),
-        ("a.csv", "sent0,sent1\n", ["holds no sentences"]),
-        ("a.txt", "\n  \n\n", ["holds no sentences", "3 blank rows"]),
-        ("a.jsonl", '{"text": "a"}\n{"text": \n', ["line 2", "not JSON"]),
-        ("a.jsonl", '{"text": ' + "[" * 10**5 + "\n", ["line 1", "recursion"]),
-        ("a.jsonl", '{"text": "a"}\n["b"]\n', ["line 2", "not a JSON object"]),
-        ("a.jsonl", '{"sent0": "a", "sent1": "b"}\n\n{"sent0": "c"}\n', ["line 3", "'sent1' is missing"]),
-        ("a.jsonl", '{"text": "a"}\n{"text": 3}\n', ["line 2", "'text' holds 3, not text"]),
-        ("a.jsonl", '{"\\ud800": "a"}\n', ["the name of the field", "a broken character (U+D800 alone)"]),
-        ("a.csv", "text,text\na,b\n", ["2 columns are called 'text'"]),
-        ("a.parquet", "PAR1 is not enough", ["not a readable parquet file"]),
-        ("a.json", "[]", ["unknown file type '.json'"]),
-        ("a", "x", ["unknown file type ''"]),
-    ],
-)
-def test_a_bad_file_is_refused_by_name_line_and_field(write, name, content, parts):
-    path = write(name, content)
-    refused(path, path, *parts)
-
-
-def test_a_numbered_field_that_the_first_line_lacks_is_refused(write):
-    rows = [{"text": "a", "sent1": "b", "neg_1": "c"}, {"text": "a", "sent1": "b", "neg_1": "c", "neg_2": "d"}]
-    refused(write("a.jsonl", "".join(json.dumps(row) + "\n" for row in rows)), "line 2", "'neg_2'")
-
-
-def test_a_missing_file_and_a_folder_with_a_file_s_name_are_named(tmp_path):
+def test_a_bad_file_is_refused_by_name_line_and_field(write, tmp_path):
+    for name, content, *parts in (
+        ("a.csv", "", "empty", "first line"),
+        ("a.jsonl", "\n\n", "holds no sentences"),
+        ("a.txt", "\n  \n\n", "holds no sentences", "3 blank rows"),
+        ("a.jsonl", '{"text": "a"}\n{"text": \n', "line 2", "not JSON"),
+        ("a.jsonl", '{"text": ' + "[" * 10**5 + "\n", "line 1", "recursion"),
+        ("a.jsonl", '{"text": "a"}\n["b"]\n', "line 2", "not a JSON object"),
+        ("a.jsonl", '{"sent0": "a", "sent1": "b"}\n\n{"sent0": "c"}\n', "line 3", "'sent1' is missing"),
+        ("a.jsonl", '{"anchor": "a", "positive": "b", "neg_1": "c"}\n{"neg_2": "d"}\n', "line 2", "'neg_2'"),
+        ("a.jsonl", '{"text": "a"}\n{"text": 3}\n', "line 2", "'text' holds 3, not text"),
+        ("a.jsonl", '{"\\ud800": "a"}\n', "the name of the field", "a broken character (U+D800 alone)"),
+        ("a.csv", "text,text\na,b\n", "2 columns are called 'text'"),
+        ("a.parquet", "PAR1 is not enough", "not a readable parquet file"),
+        ("a.json", "[]", "unknown file type '.json'"),
+        ("a", "x", "unknown file type ''"),
+    ):
+        refused(path := write(name, content), path, *parts)
     refused(str(tmp_path / "none.xyz"), "none.xyz", "no such file", "data.train")
-    (tmp_path / "a.txt").mkdir()
-    refused(str(tmp_path / "a.txt"), "data.train", "a folder")
+    (tmp_path / "b.txt").mkdir()
+    refused(str(tmp_path / "b.txt"), "data.train", "a folder")
 
 
 def test_columns_of_parquet_that_are_not_needed_are_not_read(write_parquet):
@@ -114,7 +93,7 @@ def test_columns_of_parquet_that_are_not_needed_are_not_read(write_parquet):
         refused(path, path, "damaged after row 0", anchor=name)
 
 
-def test_the_names_of_labels_that_datasets_writes_count(tmp_path):
+def test_the_names_of_labels_that_datasets_writes_count_and_no_other_metadata(tmp_path):
     """Its `to_parquet` keeps what the numbers mean; the order of the names is the set's own."""
     features = {"premise": datasets.Value("string"), "hypothesis": datasets.Value("string")}
     features["label"] = datasets.ClassLabel(names=["entailment", "contradiction", "neutral"])
@@ -122,14 +101,10 @@ def test_the_names_of_labels_that_datasets_writes_count(tmp_path):
     datasets.Dataset.from_dict(rows, datasets.Features(features)).to_parquet(tmp_path / "a.parquet")
     assert read_examples(str(tmp_path / "a.parquet"), positives="neutral").columns == (["b"], ["q"])
     assert read_examples(str(tmp_path / "a.parquet"), positives="contradiction").columns == (["a"], ["p"])
-
-
-@pytest.mark.parametrize("said", [b"{", b"[]", b'{"info": {"features": {"a": {"_type": "ClassLabel", "names": 3}}}}'])
-def test_other_metadata_says_nothing_of_labels(tmp_path, said):
-    table = pyarrow.table({"a": ["x"], "label": [1]}).replace_schema_metadata({b"huggingface": said})
-    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
-    _, rows = read_parquet(tmp_path / "a.parquet")
-    assert [list(row.fields) for row in rows] == [["x", 1]]
+    for said in (b"{", b"[]", b'{"info": {"features": {"a": {"_type": "ClassLabel", "names": 3}}}}'):
+        table = pyarrow.table({"a": ["x"], "label": [1]}).replace_schema_metadata({b"huggingface": said})
+        pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+        assert [list(row.fields) for row in read_parquet(tmp_path / "a.parquet")[1]] == [["x", 1]]
 
 
 def test_names_of_a_folder_are_sorted_and_hidden_ones_left_out(tmp_path):

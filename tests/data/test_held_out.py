@@ -13,15 +13,12 @@ def test_rows_with_a_text_in_common_are_one_group():
     assert groups[0] == groups[1] == groups[4] and len(set(groups.tolist())) == 3
 
 
-def test_the_parts_share_no_text_and_have_all_rows():
+def test_the_parts_share_no_text_and_have_all_rows_and_the_draw_is_the_seed_s():
     split = hold_out((ANCHORS, POSITIVES), 100, seed=1)
     assert sorted(np.concatenate(split[:3]).tolist()) == list(range(ROWS))
     assert len(split.rest) == 300 and {len(split.development), len(split.test)} == {50}
     texts = [{" ".join(ANCHORS[row].lower().split()) for row in part} for part in split[:3]]
     assert not texts[0] & texts[1] and not texts[0] & texts[2] and not texts[1] & texts[2]
-
-
-def test_the_draw_is_the_seed_s():
     first, again, other = (hold_out((ANCHORS, POSITIVES), 60, seed) for seed in (1, 1, 2))
     assert all(map(np.array_equal, first, again)) and not np.array_equal(first.test, other.test)
 

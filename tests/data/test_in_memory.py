@@ -40,9 +40,7 @@ def test_examples_are_read_as_those_of_a_file(given, columns, tmp_path):
     write_examples(given() if callable(given) else given, tmp_path / "new" / "data.parquet", "data")
     found = read_examples(str(tmp_path / "new" / "data.parquet"))
     assert tuple(map(list, found.columns)) == columns
-
-
-def test_pairs_with_scores_are_what_a_run_is_scored_on(tmp_path):
+    # Pairs with scores are what a run is scored on.
     write_examples([("a", "b", 1), ("c", "d", 0.5), ("e", "f", 3)], tmp_path / "eval.parquet", "eval")
     found = read_graded_pairs(tmp_path / "eval.parquet")
     assert (found.first, found.second, found.gold.tolist()) == (["a", "c", "e"], ["b", "d", "f"], [1, 0.5, 3])
@@ -63,9 +61,8 @@ def test_an_iterator_is_written_in_pieces_and_a_run_s_data_stay_the_same(tmp_pat
     raises("mine.parquet: exists", write_examples, ["others"], tmp_path / "mine.parquet", "data")
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
+def test_what_is_no_data_is_refused_and_nothing_is_written(tmp_path):
+    for given, message in (
         ([], "data: is empty"),
         (pandas.DataFrame({"text": []}), "data: is empty"),
         (pandas.DataFrame(), "data: a table without columns"),
@@ -84,11 +81,9 @@ def test_an_iterator_is_written_in_pieces_and_a_run_s_data_stay_the_same(tmp_pat
         ({"a": ["x", 1]}, "data: cannot be a table"),
         ("text", "data 'text': give a file's name"),
         (7, "data 7: give a file's name"),
-    ],
-)
-def test_what_is_no_data_is_refused_and_nothing_is_written(given, message, tmp_path):
-    raises(message, write_examples, given, tmp_path / "data.parquet", "data")
-    assert not list(tmp_path.iterdir())
+    ):
+        raises(message, write_examples, given, tmp_path / "data.parquet", "data")
+        assert not list(tmp_path.iterdir())
 
 
 def test_dictionaries_have_the_fields_of_the_first_one(tmp_path, monkeypatch):

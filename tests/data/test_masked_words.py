@@ -1,12 +1,11 @@
-import json
 from collections import Counter
 
 import jax
 import numpy as np
 import pytest
-from safetensors.numpy import load_file, save_file
 from support import CONFIGS, WORDS, sentences, write_model
 from support.data import change, raises
+from support.models import add_mask_token, edit_tensors
 
 from simcse_jax.huggingface.load import load
 from simcse_jax.huggingface.weight_names import BERT_HEAD
@@ -15,25 +14,19 @@ from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.language_model import logits, shapes
 from simcse_jax.models.sentence_encoder import build
 
-MASK = 39
+VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *dict.fromkeys(WORDS), "."]
+MASK = len(VOCABULARY)
 
 
 def write_language_model(folder, head=True, mask=True):
     """A random BERT with its language-model head and rows for 40 words, the last of them unused."""
     write_model(folder, "bert")
-    tensors, generator = load_file(folder / "model.safetensors"), np.random.default_rng(3)
+    generator, own = np.random.default_rng(3), shapes(EncoderConfig.from_hugging_face(CONFIGS["bert"], "test"))
+    added = {BERT_HEAD[name]: generator.normal(0, 0.5, shape).astype(np.float32) for name, shape in own.items()}
+    added["cls.predictions.bias"][:4] = added["cls.predictions.bias"][MASK:] = 100  # specials, unused rows
     if head:
-        for name, shape in shapes(EncoderConfig.from_hugging_face(CONFIGS["bert"], "test")).items():
-            tensors[BERT_HEAD[name]] = generator.normal(0, 0.5, shape).astype(np.float32)
-        tensors["cls.predictions.bias"][:4] = tensors["cls.predictions.bias"][30:] = 100  # specials, unused rows
-    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    if mask:
-        tokenizer = json.loads((folder / "tokenizer.json").read_text())
-        tokenizer["model"]["vocab"]["[MASK]"] = MASK
-        (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
-        fields = json.loads((folder / "tokenizer_config.json").read_text()) | {"mask_token": "[MASK]"}
-        (folder / "tokenizer_config.json").write_text(json.dumps(fields))
-    return folder
+        edit_tensors(folder, lambda tensors: tensors | added)
+    return add_mask_token(folder) if mask else folder
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +47,6 @@ def test_words_become_the_best_other_ones(masked_model):
     model = load(str(masked_model))
     graph, _ = build(model.config, with_head=False)
     encode = jax.jit(lambda ids, mask: parameters.merge(graph, model.params).encoder(ids, mask)[-1][0])
-    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *dict.fromkeys(WORDS), "."]
     texts[-1] = "[UNK] the cat"  # as decoded
     seen = Counter()
     for row, (before, after) in enumerate(zip(texts, replaced, strict=True)):
@@ -64,17 +56,17 @@ def test_words_become_the_best_other_ones(masked_model):
         seen.update(places)
         if row % 8 and row != len(texts) - 1:
             continue
-        ids = np.array([2, *map(vocabulary.index, before.split()), 3])
+        ids = np.array([2, *map(VOCABULARY.index, before.split()), 3])
         length, ids = len(ids), np.pad(ids, (0, 12 - len(ids)))
         masked = ids.copy()
         masked[[place + 1 for place in places]] = MASK
         hidden = encode(masked[None], (np.arange(12) < length)[None].astype(int))
         table = model.params["encoder.embeddings.word.embedding"]
         scores = np.array(logits(hidden, model.language_model, table, model.config))
-        scores[:, :4] = scores[:, len(vocabulary) :] = -np.inf
+        scores[:, :4] = scores[:, len(VOCABULARY) :] = -np.inf
         for place in places:
             scores[place + 1, ids[place + 1]] = -np.inf
-            assert after.split()[place] == vocabulary[scores[place + 1].argmax()]
+            assert after.split()[place] == VOCABULARY[scores[place + 1].argmax()]
     assert set(seen) >= set(range(7))  # any place can be chosen
 
 

@@ -64,14 +64,6 @@ def test_rows_meet_neither_themselves_nor_in_what_they_lack():
     assert (found := kept_apart(order, texts, 3, 1, 0)).tolist() != order.tolist() and meetings(found, texts, 3) == 0
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_texts_of_which_every_batch_must_have_each(seed):
-    order, texts = np.random.default_rng(seed).permutation(200), np.arange(200, dtype=np.int32)[:, None] // 5
-    found = kept_apart(order, texts, 40, seed, 0)
-    assert meetings(order, texts, 40) > 50 and meetings(found, texts, 40) == 0
-    assert {*found.tolist()} == {*range(200)}
-
-
 def test_a_text_in_as_many_rows_as_there_are_batches_is_in_each_and_more_are_told():
     order, texts = np.random.default_rng(1).permutation(400), np.arange(400, dtype=np.int32)[:, None]
     texts[:20] = 0

@@ -1,7 +1,6 @@
 import json
 
 import numpy as np
-import pytest
 from support.data import refused
 
 from simcse_jax.data import row_lists
@@ -65,25 +64,21 @@ def test_sources_with_other_numbers_of_negatives_and_neutral_hypotheses_are_join
     refused(f"{first},{write('d.csv', 'sent0,sent1' + chr(10) + 'a,p' + chr(10))}", "has pairs", "data.mixed=True")
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "parts"),
-    [
+def test_what_is_no_list_of_sentences_is_refused(write):
+    for name, content, parts in (
         ("a.csv", 'sent0,sent1,neg\na,p,"[""b"", ""c""]"\n', ["line 2", "'neg' is a list written as text"]),
-        ("a.csv", "sent0,sent1,neg\na,p,\"['b', 'c']\"\n", ["line 2", "'neg' is a list written as text"]),
         ("a.csv", "query,pos\na,\"['p', 'q']\"\n", ["line 2: the field 'pos' is a list written as text"]),
         ("a.csv", "sent0,sent1,neg_1,neg_3\na,p,n,m\n", ["a.csv", "neg_3, but no neg_2"]),
         ("a.csv", "sent0,sent1,neg_1,neg_2\na,p,n,m\na,p,,m\n", ["line 3", "'neg_1' is empty, but 'neg_2' is not"]),
         ("a.jsonl", jsonl([["n"], ["n", " "]]), ["line 2", "empty sentence, number 2 of 2"]),
         ("a.jsonl", jsonl([["n"], "m"]), ["line 2", "is 'm'", "a list"]),
-        ("a.jsonl", jsonl(["n", ["m"]]), ["line 2", "is a list"]),
         ("a.jsonl", jsonl([["n", 3]]), ["line 1", "holds 3, not text"]),
+        ("a.jsonl", jsonl(["n", ["m"]]), ["line 2", "is a list"]),
         ("a.jsonl", jsonl([["n"] * (row_lists.MOST + 1)]), ["line 1", "1,025 sentences; at most 1,024"]),
         ("a.jsonl", lines(LISTED[0], {"query": "b"}), ["line 2: the field 'pos' is missing"]),
         ("a.jsonl", lines(LISTED[0], LISTED[1] | {"pos": "p"}), ["line 2: the field 'pos' is 'p'", "a list"]),
-    ],
-)
-def test_what_is_no_list_of_sentences_is_refused(write, name, content, parts):
-    refused(write(name, content), *parts)
+    ):
+        refused(write(name, content), *parts)
 
 
 def test_brackets_are_text_too(write):
@@ -108,13 +103,9 @@ def test_rows_without_a_positive_are_left_out_and_one_score_is_that_of_one(write
     assert (examples.columns, examples.blank, examples.scores.tolist()) == ((["a"], ["p"]), 1, [3])
 
 
-@pytest.mark.parametrize(
-    ("second", "part"),
-    [
+def test_what_is_no_list_of_positives_is_refused(write):
+    for second, part in (
         ({"pos": ["p", "q"], "pos_scores": 1}, "'pos_scores' has 1 values for 2 positives"),
-        ({"pos": ["p", "q"], "pos_scores": [1]}, "'pos_scores' has 1 values for 2 positives"),
         ({"pos": [3]}, "the field 'pos' holds 3, not text"),
-    ],
-)
-def test_what_is_no_list_of_positives_is_refused(write, second, part):
-    refused(write("a.jsonl", lines(LISTED[0], LISTED[1] | second)), "line 2", part, options={"scores": SCORES})
+    ):
+        refused(write("a.jsonl", lines(LISTED[0], LISTED[1] | second)), "line 2", part, options={"scores": SCORES})

@@ -3,7 +3,7 @@ import pytest
 from support.data import raises, refused
 
 from simcse_jax.data.examples import read_examples
-from simcse_jax.data.sources import Examples, join, split_sources
+from simcse_jax.data.sources import split_sources
 
 
 def test_a_comma_separates_sources_unless_it_is_in_a_name(write, monkeypatch, tmp_path):
@@ -18,18 +18,19 @@ def test_a_comma_separates_sources_unless_it_is_in_a_name(write, monkeypatch, tm
     assert read_examples('c.txt,"a,b.txt"').columns == (["zwei", "eins"],)
 
 
-@pytest.mark.parametrize(
-    ("specification", "part"),
-    [
+def test_lists_with_mistakes_are_refused_and_errors_name_the_source(several, tmp_path):
+    for specification, part in (
         ("a.txt,,b.txt", "source 2 of 3 has no name"),
         ("a.txt,", "source 2 of 2"),
         ("a.txt, b.txt,a.txt", "a.txt is named twice"),
         ("a.txt,./a.txt", "a.txt is named twice"),
         ('a.txt,"b.txt', "not a list of sources"),
-    ],
-)
-def test_lists_with_mistakes_are_refused(specification, part):
-    raises(part, split_sources, specification)
+    ):
+        raises(part, split_sources, specification)
+    sentences, pairs, triplets = several
+    refused(f"{tmp_path}/no,ne.txt", f"{tmp_path}/no: no such file", "in double quotes")
+    refused(f"{sentences},{triplets}", sentences, "has sentences", triplets, "has triplets", "data.mixed=True")
+    refused(f"{triplets},{pairs}", "t.csv: no labels", "objective.softmax_nli", options={"labels": True})
 
 
 @pytest.fixture
@@ -63,18 +64,6 @@ def test_labels_and_next_sentences_come_from_each_source(write):
     assert read_examples(joined, positives="entailment").columns == (["a", "e"], ["b", "f"])
     documents = [write("a.txt", "a\nb\n\nc\nd\n"), write("b.txt", "e\nf\n\ng\n")]
     assert read_examples(",".join(documents), positives="next_sentence").columns == (list("ace"), list("bdf"))
-
-
-def test_errors_name_the_source(several, tmp_path):
-    sentences, pairs, triplets = several
-    refused(f"{tmp_path}/no,ne.txt", f"{tmp_path}/no: no such file", "in double quotes")
-    refused(f"{sentences},{triplets}", sentences, "has sentences", triplets, "has triplets", "data.mixed=True")
-    refused(f"{triplets},{pairs}", "t.csv: no labels", "objective.softmax_nli", options={"labels": True})
-
-
-def test_one_source_stays_as_it_is():
-    one = Examples((["a"],), 0)
-    assert join({"a.txt": one}, mixed=True) is one
 
 
 def test_a_folder_and_a_pattern_are_one_source_each(write, tmp_path):

@@ -44,9 +44,9 @@ def lexicon(tmp_path_factory):
     return write_lexicon(tmp_path_factory.mktemp("wordnet") / "lexicon.xml")
 
 
-@pytest.mark.parametrize(
-    ("words", "synonyms"),
-    [
+def test_synonyms_of_words(lexicon):
+    of = Synonyms(str(lexicon)).of
+    for words, synonyms in (
         ("man Man men", ["adult male", "valet"]),  # an irregular form's base form does not count
         ("playing plays", ["compete"]),
         ("big", ["large"]),  # satellite adjectives are adjectives
@@ -57,11 +57,9 @@ def lexicon(tmp_path_factory):
         ("paris", ["city of light"]),
         ("ampere", ["a"]),
         ("bigger lonely a unknown", []),  # the rules give "bigg" and "bigge"; a determiner
-    ],
-)
-def test_synonyms_of_words(lexicon, words, synonyms):
-    found = Synonyms(str(lexicon))
-    assert [found.of(word) for word in words.split()] == [synonyms] * len(words.split()) and found.of("") == []
+    ):
+        assert [of(word) for word in words.split()] == [synonyms] * len(words.split())
+    assert of("") == []
 
 
 def test_one_word_is_replaced(lexicon, capsys):
@@ -104,7 +102,7 @@ def test_other_forms_of_a_lexicon(lexicon, tmp_path, monkeypatch):
     assert wn.config.database_path == mine / "wn.db" and not mine.exists()
 
 
-def test_lexicons_that_cannot_be_used(lexicon, tmp_path):
+def test_lexicons_that_cannot_be_used_and_a_missing_extra_are_named(lexicon, tmp_path, monkeypatch):
     whole = lexicon.read_text()
     (tmp_path / "cut.xml").write_text(whole[: len(whole) // 2])
     (tmp_path / "field.xml").write_text(whole.replace("partOfSpeech", "other"))
@@ -120,9 +118,6 @@ def test_lexicons_that_cannot_be_used(lexicon, tmp_path):
     ):
         raises(message, change, ["a b"], "synonym", lexicon=tmp_path / name)
     raises("data.augment.lexicon='': no such file", change, ["a b"], "synonym")
-
-
-def test_a_missing_extra_is_named(lexicon, monkeypatch):
     monkeypatch.setitem(sys.modules, "wn", None)
     monkeypatch.setitem(sys.modules, "wn.morphy", None)
     raises("simcse_jax[wordnet]", change, ["a b"], "synonym", lexicon=lexicon)

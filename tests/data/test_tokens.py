@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 from support.corpora import tokenizer_of
+from support.data import raises
 
 from simcse_jax.data.batches import tokenize
 from simcse_jax.data.sources import Examples
 from simcse_jax.data.tokens import Lengths, Prompts, check_prompts, padded_length, prompts_by_name, token_ids
-from simcse_jax.errors import UserError
 
 PROMPTS = (Prompts("the ", "a cat "), Prompts("", "dog "))
 
@@ -15,34 +15,27 @@ def tokenizer(tiny_bert):
     return tokenizer_of(tiny_bert)
 
 
-@pytest.fixture
-def examples():
-    """Of the first source two triplets, the second without its negative; of the second one a sentence alone."""
-    present = np.array([[True, True, True], [True, True, False], [True, False, False]])
-    columns = (["cat", "dog sat", "ran home"], ["dog", "a cat", "ran home"], ["home", "", ""])
-    return Examples(columns, 0, present=present, sources=np.array([0, 0, 1]))
-
-
 def same(found, expected):
     assert [ids.tolist() for ids in found] == [ids.tolist() for ids in expected]
 
 
-def test_each_sentence_has_its_source_s_and_column_s_prompt_and_length(examples, tokenizer):
+def test_each_sentence_has_its_source_s_and_column_s_prompt_and_length(tokenizer):
+    """Of the first source two triplets, the second without its negative; of the second one a sentence alone."""
+    present = np.array([[True, True, True], [True, True, False], [True, False, False]])
+    columns = (["cat", "dog sat", "ran home"], ["dog", "a cat", "ran home"], ["home", "", ""])
+    examples = Examples(columns, 0, present=present, sources=np.array([0, 0, 1]))
     (anchors, positives, negatives), cut = token_ids(examples, tokenizer, Lengths(4, 6), PROMPTS)
     assert cut == 1  # "the dog sat", of five tokens with those at its ends
     same(anchors, tokenizer(["the cat", "the dog sat", "ran home"], 4))
     same(positives, [*tokenizer(["a cat dog", "a cat a cat"], 6), *tokenizer(["ran home"], 4)])  # itself, as an anchor
     same(negatives, tokenizer(["a cat home", "", ""], 6))  # nothing is put before what is not there
-
-
-def test_without_prompts_and_with_one_length_nothing_changes(examples, tokenizer):
     columns, cut = token_ids(examples, tokenizer, Lengths(4, 4))
     assert cut == 0
     for found, column in zip(columns, examples.columns, strict=True):
         same(found, tokenizer(column, 4))
 
 
-def test_columns_have_places_of_their_own_only_if_lengths_differ(examples, tokenizer):
+def test_columns_have_places_of_their_own_only_if_lengths_differ(tokenizer):
     long = Examples((["cat"] * 2, ["dog " * 30] * 2), 0)
     found = tokenize(long, tokenizer, Lengths(4, 30))
     assert found.lengths == (8, 30) and found.input_ids.shape == (2, 2, 30) and found.places.tolist() == [8, 30]
@@ -53,13 +46,9 @@ def test_columns_have_places_of_their_own_only_if_lengths_differ(examples, token
     assert [padded_length(length, 30) for length in (0, 3, 8, 9, 29)] == [8, 8, 8, 16, 30]
 
 
-def test_a_prompt_leaves_a_place_for_a_word(tokenizer):
+def test_a_prompt_leaves_a_place_for_a_word_and_a_model_knows_those_that_all_sources_have(tokenizer):
     check_prompts(tokenizer, PROMPTS, Lengths(4, 5), "data.prompts.{}")
-    with pytest.raises(UserError, match=r"data.prompts.positive='a cat ': fills all 4 tokens"):
-        check_prompts(tokenizer, PROMPTS, Lengths(4, 4), "data.prompts.{}")
-
-
-def test_a_model_knows_prompts_that_all_sources_have():
+    raises("data.prompts.positive='a cat ': ", check_prompts, tokenizer, PROMPTS, Lengths(4, 4), "data.prompts.{}")
     assert prompts_by_name((), 2) == {} and prompts_by_name(PROMPTS, 2) == {}
     assert prompts_by_name((Prompts("q: ", "d: "),) * 2, 3) == {"query": "q: ", "document": "d: "}
     assert prompts_by_name((Prompts("q: ", ""),), 1) == {"query": "q: ", "document": "q: "}

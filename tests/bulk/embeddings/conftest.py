@@ -1,6 +1,6 @@
 import pytest
 from support import sentences
-from support.embedding_folders import encoder_of
+from support.embedding_folders import begin, encoder_of
 
 
 @pytest.fixture(scope="module")
@@ -14,3 +14,14 @@ def sources(tmp_path):
     (tmp_path / "a.txt").write_text("\n".join(sentences(20)) + "\n")
     (tmp_path / "b.txt").write_text("\n".join([*sentences(3, 1), "", *sentences(1, 2)]) + "\n")
     return tmp_path / "a.txt", tmp_path / "b.txt"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "out"
+
+
+@pytest.fixture
+def plan(folder, encoder, sources):
+    """That of the folder, which was begun, in four blocks."""
+    return begin(folder, encoder, *sources)

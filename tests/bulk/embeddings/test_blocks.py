@@ -17,26 +17,12 @@ from simcse_jax.bulk.embeddings.blocks import (
     encode_here,
     make_block,
     quantization_of,
-    schema_of_tokens,
-    tokens_table,
 )
 from simcse_jax.bulk.embeddings.embeddings_folder import Facts, blocks_of, fingerprint, finish, is_made, read_facts
 from simcse_jax.data.corpus.shared_folder import claimed, temporary_of
 from simcse_jax.data.sentences import SentenceFile
 from simcse_jax.encoding.quantization import quantize, ranges_of, read_ranges
 from simcse_jax.host.storage import as_path
-from simcse_jax.simcse import EncodedTokens, TokenEmbeddings
-
-
-@pytest.fixture
-def folder(tmp_path):
-    return tmp_path / "out"
-
-
-@pytest.fixture
-def plan(folder, encoder, sources):
-    """A folder that was begun, in four blocks."""
-    return begin(folder, encoder, *sources)
 
 
 @pytest.fixture
@@ -143,18 +129,14 @@ def test_all_blocks_have_the_ranges_of_the_first_rows(sources, texts, tiny_bert,
         assert np.abs(found - codes).max() <= 1
 
 
-def test_given_ranges_are_part_of_the_plan(sources, tiny_bert, folder):
+def test_given_ranges_are_part_of_the_plan_and_bits_have_none(sources, tiny_bert, folder):
     given = np.stack([np.full(32, -2, np.float32), np.full(32, 2, np.float32)])
     encoder = encoder_of(tiny_bert, output_dtype="uint8", ranges=given)
     plan = begin(folder, encoder, *sources)
     np.testing.assert_array_equal(quantization_of(folder, plan, encoder).ranges, given)
     raises("--ranges was", begin, folder, encoder_of(tiny_bert, output_dtype="uint8", ranges=given * 2), *sources)
     raises("--ranges: of shape (2, 31)", encoder_of, tiny_bert, output_dtype="uint8", ranges=given[:, 1:])
-
-
-def test_bits_have_no_ranges_and_numbers_nothing(sources, tiny_bert, encoder, plan, folder, tmp_path):
-    assert quantization_of(folder, plan, encoder) is None
-    encoder, bits = encoder_of(tiny_bert, output_dtype="binary"), tmp_path / "bits"
+    encoder, bits = encoder_of(tiny_bert, output_dtype="binary"), folder.with_name("bits")
     plan = begin(bits, encoder, *sources)
     found = quantization_of(bits, plan, encoder)
     assert (found.precision, found.dimension, found.ranges) == ("binary", 32, None)
@@ -179,40 +161,6 @@ def test_a_folder_has_the_tokens_of_each_row(dtype, keep_text, sources, texts, t
         np.testing.assert_allclose(row["token_embeddings"], embeddings, atol=1e-5 if dtype == "float32" else 2e-3)
     other = encoder_of(tiny_bert, output_dtype=dtype)
     raises("--tokens was True", begin, folder, other, *sources, keep_text=keep_text)
-
-
-def test_fewer_long_sentences_are_in_memory_together(monkeypatch):
-    counts = []
-
-    class Fake:
-        max_length = 64
-
-        def encode_tokens(self, part, advance):
-            counts.append(len(part))
-            return EncodedTokens([TokenEmbeddings(["a"], np.ones((1, 4), np.float32))] * len(part), 0)
-
-    class Writer:
-        schema = schema_of_tokens(4, np.dtype("float32"), False)
-
-        def write_table(self, table):
-            assert len(table) == counts[-1]
-
-    for most, expected in ((64 * 3, [3, 3, 1]), (63, [1] * 7), (1 << 20, [7])):
-        monkeypatch.setattr(module, "TOKENS", most)
-        counts.clear()
-        assert module.write_tokens(Writer(), Fake(), iter("abcdefg"), 0, None) == (7, 0)
-        assert counts == expected
-
-
-def test_rows_are_of_the_schema_and_numbers_must_fit():
-    schema = schema_of_tokens(4, np.dtype("float16"), True)
-    ones, zeros = np.ones((2, 4), np.float32), np.zeros((1, 4), np.float32)
-    found = [TokenEmbeddings(["a", "b"], ones), TokenEmbeddings(["c"], zeros)]
-    table = tokens_table(schema, ["a b", "c"], 7, found)
-    assert table.schema == schema and table["row"].to_pylist() == [7, 8]
-    assert table["token_embeddings"].to_pylist() == [[[1.0] * 4] * 2, [[0.0] * 4]]
-    ones[1, 2] = 1e6
-    raises("beyond halffloat", tokens_table, schema, ["a b", "c"], 7, found)
 
 
 def test_every_row_is_made_once_what_is_lost_again_and_others_read_all_also_while_it_is_filled(

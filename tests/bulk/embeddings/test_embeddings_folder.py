@@ -3,7 +3,6 @@ import os
 import pytest
 from support.data import raises
 from support.embedding_folders import begin
-from support.object_store import NEEDS_GCSFS
 
 from simcse_jax.bulk.embeddings.blocks import make_block
 from simcse_jax.bulk.embeddings.embeddings_folder import (
@@ -17,19 +16,6 @@ from simcse_jax.bulk.embeddings.embeddings_folder import (
 )
 from simcse_jax.data.corpus.shared_folder import claimed, read_sealed, write_sealed
 from simcse_jax.data.sentences import SentenceFile
-from simcse_jax.host import locks as stored
-from simcse_jax.host.locks import this_job
-from simcse_jax.host.storage import as_path
-
-
-@pytest.fixture
-def folder(tmp_path):
-    return tmp_path / "out"
-
-
-@pytest.fixture
-def plan(folder, encoder, sources):
-    return begin(folder, encoder, *sources)
 
 
 def test_blocks_have_the_rows_of_their_files_and_numbers_that_go_on(folder, plan, sources):
@@ -57,13 +43,6 @@ def test_other_embeddings_folder_is_refused_but_one_of_an_earlier_version_goes_o
     earlier = {name: value for name, value in plan.key.items() if name not in ("--tokens", "--ranges")}
     assert len(earlier) == len(plan.key) - 2 and fingerprint(plan._replace(key=earlier)) == fingerprint(plan)
     assert fingerprint(plan._replace(key=plan.key | {"--tokens": True})) != fingerprint(plan)
-
-
-def test_a_table_that_earlier_versions_read_in_another_way_is_another_source(encoder, tmp_path):
-    for name, content, read in (("a", 'say "no"', None), ("b", '"say ""no"""', "tabs, quoted")):
-        path = tmp_path / f"{name}.tsv"
-        path.write_text(f"text\n{content}\n")
-        assert begin(tmp_path / name, encoder, path).key.get("read as") == (read and {str(path): read})
 
 
 def test_files_without_rows_and_numbers_of_rows_of_another_command_are_refused(folder, plan, encoder, tmp_path):
@@ -98,24 +77,3 @@ def test_it_lists_all_blocks_and_what_is_missing_or_was_cut_is_found(folder, pla
     (folder / "elsewhere").rename(folder / blocks[2].file)
     os.truncate(folder / blocks[1].file, 100)
     raises(f"{blocks[1].file}: damaged", complete, folder, plan, blocks)
-
-
-@NEEDS_GCSFS
-def test_a_process_that_was_killed_while_it_finished_a_folder_in_a_bucket_is_followed_by_another(
-    encoder, sources, store, monkeypatch
-):
-    for name, seconds in (("HEARTBEAT", 0.1), ("LOST", 0.3), ("LOOK", 0.05)):
-        monkeypatch.setattr(stored, name, seconds)
-    folder = as_path("gs://bucket/out")
-    plan = begin(folder, encoder, *sources)
-    blocks = blocks_of(folder, plan)
-    for block in blocks:
-        make_block(folder, plan, block, encoder)
-    store.put("out/.embeddings.json.lock", this_job().text().encode())
-    assert finish(folder, plan, blocks).rows == 25
-
-
-def test_sources_that_were_written_to_meanwhile_are_named(folder, plan, blocks, sources):
-    os.utime(sources[1], (1, 1))
-    raises("b.txt: was changed since", finish, folder, plan, blocks)
-    assert read_manifest(folder, plan) is None

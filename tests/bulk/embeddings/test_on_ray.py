@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 from support import ROOT
 from support.data import raises
-from support.embedding_folders import begin, rows_in
+from support.embedding_folders import rows_in
 
 from simcse_jax.bulk.embeddings import on_ray
 from simcse_jax.bulk.embeddings.embeddings_folder import blocks_of
 from simcse_jax.bulk.embeddings.encoder import Options
-from simcse_jax.bulk.embeddings.on_ray import Answer, BlockEncoder, Job, Share, connected, encode_on_ray, share_of
+from simcse_jax.bulk.embeddings.on_ray import Answer, BlockEncoder, Job, Share, connected, share_of
 from simcse_jax.data.sentences import SentenceFile
 
 RAY = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="ray is not installed")
@@ -48,21 +48,17 @@ def test_a_cluster_with_too_few_hosts_is_refused_and_not_waited_for():
     raises("no host of the cluster has a processor", share_of, nodes({"memory": 8}), None)
 
 
-def test_a_missing_package_is_named(monkeypatch):
+@RAY
+def test_an_address_where_nobody_listens_and_a_missing_package_are_refused_at_once(monkeypatch):
+    for address in ("127.0.0.1:1", "127.0.0.1:99999", "no.such.host.invalid:6379"):
+        raises(f"--address {address}: cannot be reached: ", connected(address).__enter__)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     raises("simcse_jax[ray]", connected(None).__enter__)
 
 
-@RAY
-@pytest.mark.parametrize("address", ["127.0.0.1:1", "127.0.0.1:99999", "no.such.host.invalid:6379"])
-def test_an_address_where_nobody_listens_is_refused_at_once(address):
-    raises(f"--address {address}: cannot be reached: ", connected(address).__enter__)
-
-
 @pytest.fixture
-def job(encoder, sources, tiny_bert, tmp_path, monkeypatch):
+def job(plan, tiny_bert, tmp_path, monkeypatch):
     """That of a folder which was begun; the cluster's processes began in another working directory."""
-    plan = begin(tmp_path / "out", encoder, *sources)
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     monkeypatch.setenv("NPROC", "1")
@@ -108,8 +104,8 @@ class Cluster:
 
 
 @RAY
-def test_actors_that_are_lost_again_and_again_end_the_job(monkeypatch):
-    from ray.exceptions import ActorDiedError
+def test_actors_that_are_lost_again_and_again_or_lack_the_package_end_the_job(monkeypatch):
+    from ray.exceptions import ActorDiedError, RayTaskError
 
     lost = []
 
@@ -124,45 +120,11 @@ def test_actors_that_are_lost_again_and_again_end_the_job(monkeypatch):
     assert [next(made) for _ in range(4)] == ["a", "c", "d", "e"]
     raises("--engine ray: 3 actors in a row were lost", next, made)
 
-
-@RAY
-def test_a_host_without_the_package_is_named(monkeypatch):
-    from ray.exceptions import RayTaskError
-
-    def answer(block):
+    def without_the_package(block):
         raise RayTaskError("load", "RuntimeError: failed to import\nNo module named 'simcse_jax' trace", ImportError())
 
-    Cluster(answer, monkeypatch)
+    Cluster(without_the_package, monkeypatch)
     raises("on a host of the cluster: No module named", list, on_ray._made(None, ["a"], Share(1, "CPU", 1)))
-
-
-@RAY
-def test_a_block_that_was_not_made_is_given_out_again_until_nothing_changes(job, encoder, tmp_path, monkeypatch):
-    folder = tmp_path / "out"
-    first = blocks_of(folder, job.plan)[0]
-    asked = []
-
-    def answer(block):
-        asked.append(block)
-        if block and (block != first or asked.count(first) == 2):
-            return Answer(on_ray.make_block(folder, job.plan, block, encoder))
-        return Answer(not block)
-
-    Cluster(answer, monkeypatch)
-    assert encode_on_ray(folder, job.plan, job.options).rows == 25 and asked.count(first) == 2
-    (folder / first.file).unlink()
-    monkeypatch.setattr("ray.get", lambda result: Answer(not result[1]))
-    assert encode_on_ray(folder, job.plan, job.options) is None
-
-
-@RAY
-def test_mistakes_about_the_cluster_are_found_before_rows_are_counted(job, tmp_path, monkeypatch):
-    Cluster(None, monkeypatch)
-    counting = SimpleNamespace(remote=lambda job, source: pytest.fail("counted"))
-    monkeypatch.setattr("ray.remote", lambda count: counting)
-    raises("--hosts 3: the cluster has 1 host", encode_on_ray, tmp_path / "out", job.plan, job.options, 3)
-    monkeypatch.setattr("ray.nodes", lambda: nodes({"GPU": 8, "CPU": 0.5}))
-    raises("processor to count rows", encode_on_ray, tmp_path / "out", job.plan, job.options)
 
 
 @RAY

@@ -89,19 +89,16 @@ def test_lancedb_and_faiss_find_them_too(made, nearest):
     raises("refine=2: ", nearest, "index", refine=2)
 
 
-@pytest.mark.parametrize(
-    ("name", "column", "message"),
-    [
+def test_what_is_no_corpus_is_named(nearest):
+    for name, column, message in (
         ("none.txt", None, "none.txt: no such file"),
         ("textless", None, "textless: was prepared without its text"),
         ("pairs", None, "name the one to search in with --corpus-column"),
         ("prepared", "positive", "--corpus-column positive: "),
         ("index", "text", "has no columns of sentences"),
         ("cut.parquet", None, "cut.parquet: does not say which model made its embeddings"),
-    ],
-)
-def test_what_is_no_corpus_is_named(nearest, name, column, message):
-    raises(message, nearest, name, column)
+    ):
+        raises(message, nearest, name, column)
 
 
 def test_embeddings_of_another_model_are_refused(made, prompted):

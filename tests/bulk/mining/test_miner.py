@@ -83,38 +83,6 @@ def test_an_anchor_with_many_positives_makes_no_other_query_fetch_as_many():
         assert record["negative_rows"] == by_hand(pair, own, TEXTS, choice, model)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("choice", CHOICES[1:3])
-def test_negatives_are_those_of_sentence_transformers(choice):
-    torch, datasets = pytest.importorskip("torch"), pytest.importorskip("datasets")
-    mine_hard_negatives = pytest.importorskip("sentence_transformers.util").mine_hard_negatives
-
-    class Peer(Fixed):
-        device = "cpu"
-
-        def encode_query(self, texts, **options):
-            return super().encode_query(texts)
-
-        encode_document = encode_query
-
-        def similarity(self, a, b):
-            return torch.as_tensor(a) @ torch.as_tensor(b).T
-
-        def similarity_pairwise(self, a, b):
-            return (torch.as_tensor(a) * torch.as_tensor(b)).sum(dim=1)
-
-    model, pairs = Fixed(), pairs_of(30, TEXTS)
-    columns = {"anchor": [pair.anchor for pair in pairs], "positive": [pair.positive for pair in pairs]}
-    limits = {name: getattr(choice, name) for name in choice._fields if name not in ("sampling", "seed")}
-    table = mine_hard_negatives(
-        datasets.Dataset.from_dict(columns), Peer(), corpus=TEXTS, output_format="labeled-list", verbose=False, **limits
-    )
-    expected = {row["anchor"]: row["positive"][1:] for row in table.to_list()}
-    records = mined(pairs, corpus_of(TEXTS, model), choice, model)
-    assert {record["anchor"]: record["negative"] for record in records if record["negative"]} == expected
-    assert len(expected) > 5
-
-
 def test_a_corpus_without_text_needs_the_rows_of_positives():
     model = Fixed()
     corpus = corpus_of(TEXTS, model, has_text=False)

@@ -1,5 +1,6 @@
 import json
 import sqlite3
+from types import SimpleNamespace
 
 import pyarrow
 import pyarrow.parquet
@@ -51,9 +52,7 @@ def test_each_positive_of_a_list_is_a_pair(tmp_path, suffix):
     pairs = PairFiles(str(path), {})
     expected = [Pair(0, "a", "p"), Pair(1, "a", "q"), None, Pair(3, "c", "r")]
     assert [list(pairs.read(first)) for first in (0, 1, 3)] == [expected, expected[1:], expected[3:]]
-
-
-def test_a_column_of_labels_that_is_not_read_is_named(tmp_path):
+    # A column of labels that is not read is named.
     content = "sentence1,sentence2,label\na,p,1\nb,q,0\n"
     with pytest.warns(UserWarning, match="--pairs .*a.csv: its column 'label' is not read"):
         assert len(read(tmp_path / "a.csv", content)[1]) == 2
@@ -81,23 +80,21 @@ def test_an_anchor_has_the_positives_of_all_its_pairs():
 
 
 def test_a_full_disk_of_temporary_files_is_named(monkeypatch):
-    connect = sqlite3.connect
-
     def small(name):
-        made = connect(name)
+        made = sqlite3.connect(name)
         made.execute("PRAGMA max_page_count = 3")
         return made
 
-    monkeypatch.setattr(sqlite3, "connect", small)
+    patched = SimpleNamespace(connect=small, Error=sqlite3.Error)
+    monkeypatch.setattr("simcse_jax.bulk.mining.pairs.sqlite3", patched)
     raises("--pairs: ", Positives, (Pair(row, f"a {row}", "p") for row in range(1000)))
 
 
 ONE, TWO = {"anchor": "a", "positive": "p"}, {"anchor": "b", "positive": "q"}
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
+def test_what_is_no_file_of_pairs_is_refused(tmp_path):
+    for name, content, message in (
         ("a.txt", "a\n", "must be a .csv"),
         ("a.csv", "text\na\n", "one column of sentences"),
         ("a.csv", "anchor,positive,positive_row\na,p,-1\n", "line 2: the field 'positive_row' holds '-1'"),
@@ -105,10 +102,8 @@ ONE, TWO = {"anchor": "a", "positive": "p"}, {"anchor": "b", "positive": "q"}
         ("a.jsonl", lines(ONE | {"positive_row": 2**63}), "line 1: the field 'positive_row' holds 9223372036854"),
         ("a.jsonl", lines(ONE, TWO | {"positive_row": 4}), "line 2: has the field 'positive_row', which"),
         ("a.jsonl", lines(ONE | {"positive_row": 4}, TWO), "line 2: the field 'positive_row' is missing"),
-    ],
-)
-def test_what_is_no_file_of_pairs_is_refused(tmp_path, name, content, message):
-    raises(message, read, tmp_path / name, content)
+    ):
+        raises(message, read, tmp_path / name, content)
     raises("no such file", PairFile, str(tmp_path / "none.csv"), {})
 
 

@@ -1,5 +1,4 @@
 import numpy as np
-import pytest
 
 from simcse_jax.bulk.mining.selection import Choice, default_range_max, select
 
@@ -7,9 +6,8 @@ SCORES = np.float32([0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3])
 IS_POSITIVE = np.array([0, 1, 0, 0, 0, 0, 0], bool)
 
 
-@pytest.mark.parametrize(
-    ("choice", "expected", "left_out"),
-    [
+def test_limits_come_before_ranks_and_ranks_before_the_number():
+    for choice, expected, left_out in (
         (Choice(3, 0, 7), [0, 2, 3], {}),
         (Choice(3, 2, 7), [3, 4, 5], {}),
         (Choice(3, 0, 2), [0, 2], {}),
@@ -19,14 +17,9 @@ IS_POSITIVE = np.array([0, 1, 0, 0, 0, 0, 0], bool)
         (Choice(7, 0, 7, relative_margin=0.3), [4, 5, 6], {"relative_margin": 3}),
         (Choice(2, 1, 3, relative_margin=0.2, min_score=0.35), [4, 5], {"relative_margin": 2, "min_score": 1}),
         (Choice(3, 9, 12), [], {}),
-    ],
-)
-def test_limits_come_before_ranks_and_ranks_before_the_number(choice, expected, left_out):
-    places, found = select(SCORES, 0.8, IS_POSITIVE, choice, 0)
-    assert (places.tolist(), dict(found)) == (expected, left_out)
-
-
-def test_the_relative_margin_lowers_a_negative_threshold_too():
+    ):
+        places, found = select(SCORES, 0.8, IS_POSITIVE, choice, 0)
+        assert (places.tolist(), dict(found)) == (expected, left_out), choice
     scores = np.float32([-0.1, -0.2, -0.25, -0.3])
     places, _ = select(scores, -0.2, np.zeros(4, bool), Choice(4, 0, 4, relative_margin=0.25), 0)
     assert places.tolist() == [2, 3]
@@ -42,7 +35,5 @@ def test_a_random_choice_is_a_function_of_seed_and_row_in_the_order_of_ranks():
     assert {place for places in found for place in places} == {0, 2, 3, 4, 5, 6}
     assert found != [chosen(row, seed=2) for row in range(50)]
     assert chosen(0, num=9) == [0, 2, 3, 4, 5, 6]  # fewer than asked for: all
-
-
-def test_the_ranks_that_are_looked_at_are_as_in_sentence_transformers():
+    # As in sentence-transformers.
     assert (default_range_max(3, 10, limited=False), default_range_max(3, 10, limited=True)) == (14, 41)

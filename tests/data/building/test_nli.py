@@ -2,12 +2,10 @@ import json
 
 import pytest
 from support.data import raises
-from support.later import later
 
 from simcse_jax.data.building.nli import FILES, labelled_pairs, read_pairs, sentences, triplets
 from simcse_jax.data.building.reading import Tally, resolve
 
-datasets = later("datasets")
 ROWS = [  # premise, hypothesis, label
     ("P1", "e1", "entailment"),
     ("P1", "n1", "neutral"),
@@ -78,32 +76,20 @@ def test_pairs_are_all_that_have_a_label_and_sentences_of_all(read):
     pairs = list(labelled_pairs(read(tally, "senteval", split="dev"), tally))
     assert pairs == [(p.strip(), h, label) for p, h, label in ROWS if label != "-" and h]
     assert tally.notes == ["3 entailment, 2 neutral, 3 contradiction"] and tally.used == 8
+    assert [pair.premise for pair in read(Tally("pairs"), "multinli", split="dev")] == ["D", "E"]  # of two files
     found = list(sentences(read(Tally("pairs"), "multinli"), Tally("pairs")))
     assert found == [("P3",), ("c3",), ("P3",), ("x",), ("P3",), ("e3",)]
 
 
-def test_a_split_may_have_several_files_and_data_sets_are_read_as_they_are(read, tmp_path):
-    assert [pair.premise for pair in read(Tally("pairs"), "multinli", split="dev")] == ["D", "E"]
-    data = datasets.Dataset.from_dict({"premise": ["a", "b"], "hypothesis": ["c", "d"], "label": [2, -1]})
-    data.save_to_disk(tmp_path / "saved")
-    pairs = read_pairs(resolve([f"hf:{tmp_path}/saved"], FILES, ["train"]), Tally("pairs"))
-    assert [tuple(pair) for pair in pairs] == [("a", "c", 2), ("b", "d", None)]
-
-
-@pytest.mark.parametrize(
-    ("content", "part"),
-    [
+def test_mistakes_name_the_file_and_the_line(read, tmp_path):
+    (tmp_path / "one").mkdir()
+    for content, part in (
         (snli("a", "b", "maybe"), "x_train.jsonl: line 1: the label holds 'maybe'"),
         (snli("a", "b", "neutral") + '{"sentence1": "a"}', "line 2 is missing"),
         ('{"text": "a"}', "its columns are text; it must have sentence1, sentence2, gold_label"),
-    ],
-)
-def test_mistakes_name_the_file_and_the_line(content, part, tmp_path):
-    (tmp_path / "x_train.jsonl").write_text(content)
-    found = resolve([str(tmp_path)], FILES, ["train"])
-    raises(part, lambda: list(read_pairs(found, Tally("pairs"))))
-
-
-def test_parallel_files_must_have_the_same_length(read, tmp_path):
+    ):
+        (tmp_path / "one/x_train.jsonl").write_text(content)
+        raises(part, lambda: list(read(Tally("pairs"), "one")))
+    # Parallel files must have the same length.
     (tmp_path / "senteval/labels.dev").write_text("neutral\n")
     raises("labels.dev: ends at line 1", lambda: list(read(Tally("pairs"), "senteval", split="dev")))

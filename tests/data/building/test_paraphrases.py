@@ -1,4 +1,3 @@
-import pytest
 from support.data import raises
 from support.later import later
 
@@ -28,18 +27,19 @@ def test_qqp_is_glue_s_duplicates_quora_s_own_file_or_the_hub_s_numbers(tmp_path
     assert list(qqp(resolve([f"hf:{tmp_path}/saved"], QUESTIONS), Tally("pairs"))) == [("a", "c")]
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "part"),
-    [
-        ("train.tsv", HEAD + "1\t2\t3\ta\tb\tyes\n", "line 2: the label is 'yes'"),
-        ("train.tsv", "a\tb\n1\t2\n", "it must have question1, question2, is_duplicate"),
-        ("quora_duplicate_questions.tsv", HEAD + "1\t2\n", "line 2: 2 columns, but the first line has 6"),
-        ("train.txt", "a\n", "has no file train.tsv or"),
-    ],
-)
-def test_qqp_s_mistakes(name, content, part, tmp_path):
-    (tmp_path / name).write_text(content)
-    raises(part, lambda: list(qqp(resolve([str(tmp_path)], QUESTIONS), Tally("pairs"))))
+def test_qqp_s_mistakes(tmp_path):
+    for number, (name, content, part) in enumerate(
+        (
+            ("train.tsv", HEAD + "1\t2\t3\ta\tb\tyes\n", "line 2: the label is 'yes'"),
+            ("train.tsv", "a\tb\n1\t2\n", "it must have question1, question2, is_duplicate"),
+            ("quora_duplicate_questions.tsv", HEAD + "1\t2\n", "line 2: 2 columns, but the first line has 6"),
+            ("train.txt", "a\n", "has no file train.tsv or"),
+        )
+    ):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / name).write_text(content)
+        raises(part, lambda: list(qqp(resolve([str(folder)], QUESTIONS), Tally("pairs"))))
 
 
 def test_paranmt_is_two_columns_and_perhaps_a_score(tmp_path):

@@ -106,13 +106,6 @@ def test_a_source_that_is_changed_meanwhile_ends_without_a_manifest(tiny_bert, t
     assert not (tmp_path / "out" / "corpus.json").exists()
 
 
-@pytest.mark.parametrize("shard_rows", [1, 20, 100])
-def test_shards_of_any_size_have_the_same_rows(shard_rows, tiny_bert, corpus, tmp_path):
-    found = prepare(tmp_path, tiny_bert, corpus["csv"], shard_rows=shard_rows)
-    assert len(found.manifest.shards) == -(-40 // shard_rows)
-    np.testing.assert_array_equal(rows_of(found)[0], in_memory(tiny_bert, corpus["csv"]).input_ids)
-
-
 def test_every_kind_of_source_has_the_rows_that_training_reads(tiny_bert, corpus, tmp_path):
     names, *rows = (line.split(",") for line in corpus["csv"].read_text().splitlines())
     table, sts = dict(zip(names, zip(*rows, strict=True), strict=True)), tmp_path / "sts/STS/STSBenchmark"
@@ -154,22 +147,6 @@ def test_a_source_that_cannot_be_used_leaves_nothing(tiny_bert, tmp_path):
     (tmp_path / "a.txt").write_text("\n\n")
     raises("holds no sentences, only 2 blank rows", prepare, tmp_path / "out", tiny_bert, tmp_path / "a.txt")
     assert not list((tmp_path / "out").iterdir())
-
-
-def test_memory_does_not_grow_with_the_rows(tiny_bert, tmp_path, monkeypatch):
-    """No more rows are held than are tokenized at a time."""
-    seen = []
-
-    class Counted(making.ShardWriter):
-        def add(self, columns, labels, origins, texts):
-            seen.append(len(origins))
-            super().add(columns, labels, origins, texts)
-
-    monkeypatch.setattr(making, "ShardWriter", Counted)
-    monkeypatch.setattr(making, "CHUNK", 8)
-    (tmp_path / "a.txt").write_text("a cat\n" * 100)
-    assert len(prepare(tmp_path / "out", tiny_bert, tmp_path / "a.txt", shard_rows=50)) == 100
-    assert max(seen) == 8 and sum(seen) == 100
 
 
 @NEEDS_GCSFS

@@ -1,6 +1,5 @@
 import json
 
-import pytest
 from support.data import raises
 
 from simcse_jax.data.corpus.manifest import NAME, corpus_path, is_prepared, read_manifest, write_manifest
@@ -17,15 +16,12 @@ def test_it_is_read_as_it_was_written(triplets, tmp_path):
     assert other.fingerprint != manifest.fingerprint
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
+def test_a_damaged_one_is_named(triplets, tmp_path):
+    for change, message in (
         ({"rows": 41}, "was changed"),
         ({"shards": [{}]}, "was changed"),
         ({"sha256": None}, "was changed"),
         ({"format": "simcse_jax corpus 3"}, "not a corpus that this version reads"),
-    ],
-)
-def test_a_damaged_one_is_named(change, message, triplets, tmp_path):
-    (tmp_path / NAME).write_text(json.dumps(json.loads((triplets / NAME).read_text()) | change))
-    raises(f"{NAME}: {message}", read_manifest, tmp_path)
+    ):
+        (tmp_path / NAME).write_text(json.dumps(json.loads((triplets / NAME).read_text()) | change))
+        raises(f"{NAME}: {message}", read_manifest, tmp_path)

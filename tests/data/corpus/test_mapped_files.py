@@ -3,9 +3,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.data import raises
 
 from simcse_jax.data.corpus.mapped_files import Mapped, Part
-from simcse_jax.errors import UserError
 
 PAGE = mmap.PAGESIZE
 
@@ -22,11 +22,7 @@ def test_parts_of_files_are_one_array_which_only_can_be_read(tmp_path):
     assert array[-1] == ord("a")
     mapped.close()
     mapped.close()
-
-
-def test_a_file_that_is_gone_is_named(tmp_path):
-    with pytest.raises(UserError, match="none: cannot be read"):
-        Mapped([Part(tmp_path / "none", 0, PAGE)])
+    raises("none: cannot be read", Mapped, [Part(tmp_path / "none", 0, PAGE)])
 
 
 def test_more_parts_than_the_system_maps_are_refused_with_advice(tmp_path):
@@ -35,8 +31,5 @@ def test_more_parts_than_the_system_maps_are_refused_with_advice(tmp_path):
     if most > 2**17:
         pytest.skip(f"this system maps {most:,} parts")
     (tmp_path / "part").write_bytes(bytes(PAGE))
-    with pytest.raises(
-        UserError, match=r"part: cannot be mapped into memory: .*; .* vm.max_map_count parts of files; raise it"
-    ):
-        Mapped([Part(tmp_path / "part", 0, PAGE)] * most)
+    raises("vm.max_map_count", Mapped, [Part(tmp_path / "part", 0, PAGE)] * most)
     assert Mapped([Part(tmp_path / "part", 0, PAGE)] * 9).array(np.dtype("u1")).sum() == 0

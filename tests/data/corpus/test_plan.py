@@ -3,7 +3,6 @@ import json
 import pytest
 from support.corpora import tokenizer_of
 from support.data import raises
-from support.object_store import NEEDS_GCSFS
 
 from simcse_jax.data.corpus.plan import enter, expand, make_plan, most_columns
 
@@ -86,10 +85,3 @@ def test_patterns_are_files_in_the_order_of_their_names(tmp_path):
     raises("--data ", expand, [f"{tmp_path}/*.csv"], "--data")
     for again in (a, f"{tmp_path}/./a.txt"):
         raises("a.txt is named twice", expand, [f"{tmp_path}/*.txt", again], "--data")
-
-
-@NEEDS_GCSFS
-def test_patterns_in_a_bucket(store):
-    for name in ("text/b.txt", "text/a.txt", "other/c.txt"):
-        store.put(name, b"a cat\n")
-    assert expand(["gs://bucket/text/*.txt"], "--data") == ["gs://bucket/text/a.txt", "gs://bucket/text/b.txt"]

@@ -114,7 +114,8 @@ def test_lengths_of_several_corpora_count_as_often_as_their_rows_are_read(triple
     np.testing.assert_array_equal(weighted, 3 * both.manifest.counts - 2.5 * Prepared(triplets).counts())
 
 
-def test_rows_know_where_they_came_from(tiny_bert, tmp_path):
+def test_rows_know_where_they_came_from(tiny_bert, tmp_path, monkeypatch):
+    monkeypatch.setattr("simcse_jax.data.corpus.making.CHUNK", 6)  # rows that are tokenized together
     rows = [f"the cat {'sat ' * (n % 5)}" if n % 7 else "" for n in range(40)]
     (tmp_path / "a.txt").write_text("\n".join(rows) + "\n")
     (tmp_path / "b.txt").write_text("\n".join(["the dog ran"] * 20) + "\n")

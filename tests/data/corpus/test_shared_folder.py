@@ -66,18 +66,13 @@ def test_a_folder_keeps_the_names_that_it_has(plan, tmp_path, dot):
     raises("out: has .plan.json and plan.json", enter, folder, plan, WHOSE)
 
 
-def test_what_should_not_be_begun_leaves_nothing(plan, tmp_path):
+def test_what_should_not_be_begun_leaves_nothing_nor_does_a_plan_that_was_being_written(plan, tmp_path):
     def refuse():
         raise UserError("no")
 
-    raises("no", enter, tmp_path / "out", plan, WHOSE, refuse)
-    assert not (tmp_path / "out").exists()
-    enter(tmp_path / "out", plan, WHOSE)
-    enter(tmp_path / "out", plan, WHOSE, refuse)  # it was begun
-
-
-def test_a_folder_with_other_files_is_refused_but_one_whose_plan_was_being_written_begun(plan, tmp_path):
     folder = tmp_path / "out"
+    raises("no", enter, folder, plan, WHOSE, refuse)
+    assert not folder.exists()
     folder.mkdir()
     check_own(folder)
     (folder / "thesis.tex").touch()
@@ -85,6 +80,7 @@ def test_a_folder_with_other_files_is_refused_but_one_whose_plan_was_being_writt
     (folder / "thesis.tex").rename(folder / f".{PLAN}.tmp")
     enter(folder, plan, WHOSE)
     assert [path.name for path in folder.iterdir()] == [PLAN]
+    enter(folder, plan, WHOSE, refuse)  # it was begun
 
 
 def test_sources_that_were_written_to_are_named(plan, tmp_path):
@@ -117,7 +113,10 @@ def test_a_folder_in_a_bucket(plan, store):
     raises("is another job's", enter, folder, plan._replace(key=plan.key | {"size": 2}), WHOSE)
     with claimed(folder / "shard") as mine, claimed(folder / "shard") as again:
         assert (mine, again) == (True, False)
-    assert store.names("out/") == [f"out/{PLAN}"]
+    assert list(store.names("out/")) == [f"out/{PLAN}"]
+    store.put("a.txt", b"a cat\n")
+    assert size_of(as_path("gs://bucket/a.txt")) == stamp_of("gs://bucket/a.txt").bytes == 6
+    assert size_of(as_path("gs://bucket/none")) is None
 
 
 def test_work_is_one_process_s_at_a_time_and_free_after_an_error_or_a_kill(tmp_path):
@@ -173,16 +172,7 @@ def test_sizes_and_hashes_of_files(tmp_path):
     assert size_of(tmp_path / "a") == 3 and hash_file(tmp_path / "a").startswith("ba7816bf")
     for look in (size_of, hash_file):
         raises("cannot be read", look, tmp_path / "a" / "b")
-
-
-@NEEDS_GCSFS
-def test_sizes_of_objects(store):
-    store.put("a.txt", b"a cat\n")
-    assert size_of(as_path("gs://bucket/a.txt")) == stamp_of("gs://bucket/a.txt").bytes == 6
-    assert size_of(as_path("gs://bucket/none")) is None
-
-
-def test_processes_without_locks_write_into_files_of_their_own(tmp_path):
+    # Processes without locks write into files of their own.
     names = {temporary_of(tmp_path / "shard-00000-00001") for _ in range(3)}
     assert len(names) == 3
     for name in names:

@@ -5,7 +5,6 @@ import pytest
 from support.data import raises
 
 from simcse_jax.data.augment import augment
-from simcse_jax.data.corpus import source_rows
 from simcse_jax.data.corpus.source_rows import BLANK, SOURCE_ROWS, UNUSED, Item, Items, check_usable, make_change
 from simcse_jax.data.examples import read_examples
 from simcse_jax.errors import UserError
@@ -83,19 +82,3 @@ def test_it_refuses_what_training_refuses(positives, tmp_path):
             raises(said, check_usable, key(path, positives))
         else:
             check_usable(key(path, positives))
-
-
-def test_no_more_is_read_than_is_needed(tmp_path, monkeypatch):
-    read = []
-
-    class Counted(Items):
-        def __next__(self):
-            read.append(1)
-            return super().__next__()
-
-    monkeypatch.setattr(source_rows, "Items", Counted)
-    (tmp_path / "a.txt").write_text("\na\nb\n\n" * 100)
-    check_usable(key(tmp_path / "a.txt", ""))
-    assert len(read) == 2
-    check_usable(key(tmp_path / "a.txt", "next_sentence"))
-    assert len(read) == 2 + 6
