@@ -22,10 +22,9 @@ def state(step):
 def saved(tmp_path_factory):
     """Checkpoints of the steps 3 (the best), 6 and 8."""
     folder = tmp_path_factory.mktemp("saved")
-    checkpoints = Checkpoints(folder)
-    for step, score in ((1, 1.0), (3, 9.0), (6, 5.0), (8, None)):
-        checkpoints.save(state(step), score)
-    checkpoints.close()
+    with contextlib.closing(Checkpoints(folder)) as checkpoints:
+        for step, score in ((1, 1.0), (3, 9.0), (6, 5.0), (8, None)):
+            checkpoints.save(state(step), score)
     return folder
 
 
@@ -39,11 +38,8 @@ def steps(folder):
 
 
 def resume(folder):
-    checkpoints = Checkpoints(folder)
-    try:
+    with contextlib.closing(Checkpoints(folder)) as checkpoints:
         return checkpoints.resume(state(0)), checkpoints
-    finally:
-        checkpoints.close()
 
 
 def same(found, expected):
@@ -76,6 +72,10 @@ def largest(item):
     return max(item.glob("ocdbt*/d/*"), key=lambda file: file.stat().st_size)
 
 
+def empty(folder, step):
+    (folder / "checkpoints" / str(step) / "params" / "manifest.ocdbt").write_bytes(b"")
+
+
 def truncate(content):
     return content[: len(content) // 2]
 
@@ -88,13 +88,10 @@ def flip(content):
 @pytest.mark.parametrize(
     ("item", "damage"),
     [
-        ("params", truncate),
-        ("params", flip),
-        ("optimizer", flip),
-        ("optimizer", lambda content: None),
+        ("params", truncate), ("params", flip), ("optimizer", flip), ("optimizer", lambda content: None),
         ("checksum/metadata", lambda content: b""),
     ],
-)
+)  # fmt: skip
 def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_taken(copy, item, damage, capsys):
     path = copy / "checkpoints" / "8" / item
     path = largest(path) if path.is_dir() else path
@@ -109,11 +106,10 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_taken(copy, item, 
 
 def test_the_step_of_a_damaged_checkpoint_can_be_saved_again(copy):
     for _ in range(2):  # the second time its place among the damaged is taken
-        (copy / "checkpoints" / "8" / "params" / "manifest.ocdbt").write_bytes(b"")
-        checkpoints = Checkpoints(copy)
-        checkpoints.resume(state(0))
-        checkpoints.save(state(8), None)
-        checkpoints.close()
+        empty(copy, 8)
+        with contextlib.closing(Checkpoints(copy)) as checkpoints:
+            checkpoints.resume(state(0))
+            checkpoints.save(state(8), None)
         assert same(resume(copy)[0], state(8))
 
 
@@ -132,7 +128,7 @@ def test_a_damaged_score_sets_its_checkpoint_aside_too(copy):
 
 
 def test_a_best_checkpoint_that_is_damaged_gives_way_to_the_next(copy, capsys):
-    (copy / "checkpoints" / "3" / "params" / "manifest.ocdbt").write_bytes(b"")
+    empty(copy, 3)
     with contextlib.closing(Checkpoints(copy)) as checkpoints:
         step, params = checkpoints.restore_best(state(0).params)
     assert step == 6 and same(params, state(6).params)
@@ -140,7 +136,7 @@ def test_a_best_checkpoint_that_is_damaged_gives_way_to_the_next(copy, capsys):
     assert steps(copy / DAMAGED) == [3]
 
 
-def test_a_file_that_fails_once_is_read_again_and_nothing_is_moved(copy, monkeypatch):
+def test_nothing_is_moved_of_a_file_that_fails_once_and_when_none_can_be_read(copy, monkeypatch):
     checkpoints, failures = Checkpoints(copy), [UserError("the network")]
     restore = checkpoints.restore
 
@@ -150,14 +146,11 @@ def test_a_file_that_fails_once_is_read_again_and_nothing_is_moved(copy, monkeyp
         return restore(*args)
 
     monkeypatch.setattr(checkpoints, "restore", failing_once)
-    assert same(checkpoints.resume(state(0)), state(8)) and not failures
-    checkpoints.close()
+    with contextlib.closing(checkpoints):
+        assert same(checkpoints.resume(state(0)), state(8)) and not failures
     assert steps(copy / "checkpoints") == [3, 6, 8]
-
-
-def test_when_none_can_be_read_nothing_is_moved(copy):
     for step in (3, 6, 8):
-        (copy / "checkpoints" / str(step) / "params" / "manifest.ocdbt").write_bytes(b"")
+        empty(copy, step)
     for read in (lambda each: each.resume(state(0)), lambda each: each.restore(8, state(0))):
         with contextlib.closing(Checkpoints(copy)) as each, pytest.raises(UserError, match="step 8 cannot be read"):
             read(each)
@@ -187,7 +180,7 @@ def narrow(step):
     return wide._replace(optimizer=(moment, rest))
 
 
-def test_moments_in_bfloat16_are_kept_bit_by_bit_and_a_flipped_one_is_seen(tmp_path):
+def test_moments_in_bfloat16_are_kept_bit_by_bit_and_those_of_another_type_are_refused(tmp_path):
     with contextlib.closing(Checkpoints(tmp_path)) as checkpoints:
         for step in (1, 2):
             checkpoints.save(narrow(step), None)
@@ -198,9 +191,6 @@ def test_moments_in_bfloat16_are_kept_bit_by_bit_and_a_flipped_one_is_seen(tmp_p
     path.write_bytes(flip(path.read_bytes()))
     with contextlib.closing(Checkpoints(tmp_path)) as checkpoints:
         assert same(checkpoints.resume(narrow(0)), narrow(1))
-
-
-def test_a_moment_of_another_type_is_refused_and_nothing_is_moved(tmp_path):
     types = {narrow: "bfloat16", state: "float32"}
     for saved, wanted in ((narrow, state), (state, narrow)):
         folder = tmp_path / types[saved]

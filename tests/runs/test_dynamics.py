@@ -8,7 +8,6 @@ from support import call, refused, sentences
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import geometry, sts
 from simcse_jax.evaluation.analysis.dynamics import FIELDS
-from simcse_jax.host.progress import Progress
 from simcse_jax.host.storage import as_path
 from simcse_jax.runs.dynamics import checkpoint_encoders, folder_name, read_records, steps_of
 from simcse_jax.runs.metrics_file import read_metrics
@@ -27,9 +26,7 @@ def changed(workdir, target, points=(), sha256=None):
 
 
 @pytest.mark.slow
-def test_kept_checkpoints_are_measured_and_drawn(trained, corpus, tmp_path, monkeypatch):
-    shown = []
-    monkeypatch.setattr(Progress, "__exit__", lambda self, *_: shown.append(self._total) if self._shown else None)
+def test_kept_checkpoints_are_measured_and_drawn(trained, corpus, tmp_path):
     about = json.loads((trained / "run.json").read_text())
     del about["config"]["analysis"]  # as of a run of before there was such a field
     (changed(trained, tmp_path / "one") / "run.json").write_text(json.dumps(about))
@@ -40,8 +37,6 @@ def test_kept_checkpoints_are_measured_and_drawn(trained, corpus, tmp_path, monk
     points = run["points"]
     assert run["workdir"] == str(tmp_path / "one") and [point["step"] for point in points] == [0, *steps_of(trained)]
     assert (found["about"]["sentences"], found["about"]["pairs_of_alignment"]) == (20, 4)
-    assert shown == [28, 20] * len(points)  # 20 sentences and 4 pairs are encoded, 20 sentences measured
-
     pairs = sts.read_graded_pairs(corpus["dev"])
     for kept, point in zip(checkpoint_encoders(as_path(str(trained))), points, strict=True):
         one, two, rows = (kept.embed(side) for side in (pairs.first[-4:], pairs.second[-4:], pairs.first))
@@ -71,10 +66,8 @@ def test_measurements_made_during_training_are_drawn(trained, tmp_path):
     done = call("analyze", "--runs", one, two, "--output", tmp_path / "out")
     assert (done.returncode, done.stderr) == (0, "")
     found = json.loads((tmp_path / "out" / "dynamics.json").read_text())
-    assert {name: run["points"] for name, run in found["runs"].items()} == {
-        "one": [{"step": 0, **recording(0.9)}, {"step": 4, **recording(0.3)}],
-        "two": [{"step": 0, **recording(0.9)}, {"step": 4, **recording(0.2)}],
-    }
+    for name, value in (("one", 0.3), ("two", 0.2)):
+        assert found["runs"][name]["points"] == [{"step": 0, **recording(0.9)}, {"step": 4, **recording(value)}]
     assert found["data"] == "dev.tsv" and "analysis.every" in found["about"]["source"]
     assert len(read_metrics(as_path(str(one)))) == len(read_metrics(as_path(str(trained)))) + 2
 
@@ -85,38 +78,30 @@ def test_runs_that_were_measured_otherwise_are_refused_and_nothing_is_written(tr
     words = changed(trained, tmp_path / "words") / "model" / "tokenizer.json"
     words.write_text(words.read_text().replace('"cat"', '"kat"'))
     recorded_, data = runs["recorded"], ["--data", corpus["dev"]]
-    for names, options, parts in (
-        ([recorded_, trained], [], ["nothing was measured while it trained", "analysis.every", "--data"]),
-        ([recorded_, runs["elsewhere"]], [], ["recorded and", "elsewhere", "not measured on the same sentences"]),
-        ([recorded_, tmp_path / "words"], data, ["words", "different tokenizers"]),
-        ([tmp_path / "nowhere"], [], ["nowhere: no run.json there, so it is not a run's folder"]),
-        ([recorded_], [*data, "--column", "x"], ["--column x: of graded pairs the first sentences"]),
+    for names, options, part in (
+        ([recorded_, trained], [], "nothing was measured while it trained"),
+        ([recorded_, runs["elsewhere"]], [], "not measured on the same sentences"),
+        ([recorded_, tmp_path / "words"], data, "different tokenizers"),
+        ([recorded_], [*data, "--column", "x"], "--column x: "),
     ):
-        done = call("analyze", "--runs", *names, *options, "--output", tmp_path / "out")
-        refused(done, *parts)
+        refused(call("analyze", "--runs", *names, *options, "--output", tmp_path / "out"), part)
         assert not (tmp_path / "out").exists()
 
 
-def test_every_checkpoint_is_encoded_with_its_own_parameters(trained, tmp_path):
-    """The newest one is what the run loads as when no other checkpoint is there."""
+def test_every_checkpoint_and_the_start_of_the_run_are_encoded_with_their_own_parameters(trained, tmp_path):
     latest = shutil.copytree(trained, tmp_path / "latest")
     *before, last = steps_of(trained)
     for step in before:
         shutil.rmtree(latest / "checkpoints" / str(step))
-    embedders = {kept.step: kept.embed for kept in checkpoint_encoders(as_path(str(trained)))}
-    some = sentences(12, seed=5)
-    embeddings = {step: embed(some) for step, embed in embedders.items()}
+    kept, some = list(checkpoint_encoders(as_path(str(trained)))), sentences(12, seed=5)
+    embeddings = {each.step: each.embed(some) for each in kept}
     model = SimCSE(str(latest))
     assert model.use_head
     assert np.allclose(embeddings[last], model.encode(some), atol=1e-6)
     assert not np.allclose(embeddings[last], embeddings[before[-1]], atol=1e-4)
-
-
-def test_step_0_is_the_start_of_the_run(trained, tiny_bert):
-    """With the fresh head that its seed gives: the run has scored it before the first step."""
-    step, embed, temperature = next(checkpoint_encoders(as_path(str(trained))))
-    lines = map(json.loads, (trained / "metrics.jsonl").read_text().splitlines())
-    before = next(line["eval/dev"] for line in lines if line["step"] == 0 and "eval/dev" in line)
+    # Step 0 is the start of the run, with the fresh head that its seed gives: the run has scored it.
+    step, embed, temperature = kept[0]
+    before = next(line["eval/dev"] for line in read_metrics(as_path(str(trained))) if "eval/dev" in line)
     assert (step, temperature) == (0, 0.05)
     data = json.loads((trained / "run.json").read_text())["config"]["eval"]["data"]
     assert geometry.measure(embed, geometry.read(data)).spearman == pytest.approx(before, abs=1e-3)
@@ -144,10 +129,11 @@ PLACE = {"alignment": 0.25, "uniformity": -1.5, "anisotropy": 0.5}
 
 @pytest.fixture
 def run(trained, tmp_path):
-    """Makes a run's folder with changed fields and the lines of its metrics."""
+    """Makes a run's folder with changed fields, the lines of its metrics, and SHA-256 of what it read."""
 
-    def make(name, lines, **fields):
+    def make(name, lines, prints=(), **fields):
         about = json.loads((trained / "run.json").read_text())
+        about["sha256"] |= dict(prints)
         for field, value in fields.items():
             section, _, last = field.rpartition("__")
             (about["config"][section] if section else about["config"])[last] = value
@@ -184,31 +170,27 @@ def test_runs_that_differ_in_the_seed_alone_are_a_group(run):
     assert list(read(*folders).groups.values()) == [[" 1", " 2"], ["flow 1", "flow 2"]]
 
 
-def with_contents(folder, **contents):
-    """The run's folder, with SHA-256 of what it read."""
-    about = json.loads((folder / "run.json").read_text())
-    about["sha256"] |= {field.replace("__", "."): value for field, value in contents.items()}
-    (folder / "run.json").write_text(json.dumps(about))
-    return folder
-
-
-def test_runs_of_other_scored_pairs_or_of_another_model_are_no_seeds_of_one_another(run):
+def test_runs_of_other_scores_are_not_drawn_together_and_those_of_another_model_are_no_seeds_of_one_another(run):
     """The files have the same names: the contents differ."""
-    one = with_contents(run("a", scores(50.0), seed=1), eval__data="news")
-    other = with_contents(run("b", scores(90.0), seed=2), eval__data="medical")
+    news, ranked = {"eval.data": "news"}, scores(5.0, task="retrieval_ndcg@10")
+    one = run("a", scores(50.0), news, seed=1)
     with pytest.raises(UserError, match="--runs a and b were scored on different contents of eval"):
-        read(one, other)
-    other = with_contents(other, eval__data="news", model__init_from="another")
-    assert read(one, other).groups == {"a": ["a"], "b": ["b"]}
-    better = run("c", scores(60.0), seed=3, eval__encoder="better")  # of two encoders, not the first one's
-    assert read(one, with_contents(better, eval__data="news")).groups == {"a": ["a"], "c": ["c"]}
-    found = [
-        with_contents(run(f"r{number}", scores(5.0, task="retrieval_ndcg@10")), eval__retrieval__data=f"{number}")
-        for number in (1, 2)
-    ]
+        read(one, run("b", scores(90.0), {"eval.data": "medical"}, seed=2))
+    other = run("c", scores(90.0), news | {"model.init_from": "another"}, seed=2)
+    assert read(one, other).groups == {"a": ["a"], "c": ["c"]}
+    better = run("d", scores(60.0), news, seed=3, eval__encoder="better")  # of two encoders, not the first one's
+    assert read(one, better).groups == {"a": ["a"], "d": ["d"]}
+    found = [run(f"r{number}", ranked, {"eval.retrieval.data": f"{number}"}) for number in (1, 2)]
     assert read(found[0]).scored_on == "retrieval_ndcg@10"
-    with pytest.raises(UserError, match="--runs r1 and r2 were scored on different data of retrieval; draw them sep"):
+    with pytest.raises(UserError, match="--runs r1 and r2 were scored on different data of retrieval"):
         read(*found)
+    for name, second, message in (
+        ("e", [{"step": 1, "loss": 2.0}], "--runs e: nothing was recorded while it trained"),
+        ("f", scores(1.0, task="mine"), "--runs a was scored on stsb_dev, f on mine"),
+        ("g", [*scores(1.0), *scores(1.0, task="x")], "has scores of stsb_dev and x"),
+    ):
+        with pytest.raises(UserError, match=message):
+            read(one, run(name, second, seed=2))
 
 
 def test_the_spectrum_is_read_where_it_was_recorded(run):
@@ -224,17 +206,6 @@ def test_the_spectrum_is_read_where_it_was_recorded(run):
     assert found.plane == found.spectra == {} and found.scores == {"b": {0: 5.0}}
     with pytest.raises(UserError, match="--runs c: there is nothing to draw: alignment was not measured"):
         read(run("c", [{"step": 0, "analysis": {"uniformity": -1.0}}]))
-
-
-def test_runs_that_cannot_be_drawn_together(run):
-    one = run("a", scores(1.0))
-    for name, second, message in (
-        ("b", [{"step": 1, "loss": 2.0}], "--runs b: nothing was recorded while it trained"),
-        ("c", scores(1.0, task="mine"), "--runs a was scored on stsb_dev, c on mine; draw them separately"),
-        ("d", [*scores(1.0), *scores(1.0, task="x")], "has scores of stsb_dev and x; one is expected"),
-    ):
-        with pytest.raises(UserError, match=message):
-            read(one, run(name, second, seed=2))
 
 
 def test_a_sweep_s_run_is_named_like_its_row():

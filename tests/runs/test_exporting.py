@@ -11,7 +11,7 @@ from simcse_jax.runs.exporting import save
 TEXTS = ["a cat", "the dog and a cow"]
 
 
-def test_a_model_is_saved_as_its_attributes_are(trained, tmp_path):
+def test_a_model_is_saved_as_its_attributes_are_and_another_pooler_leaves_the_head_out(trained, tmp_path):
     model = SimCSE(trained)
     model.prompts["query"], model.default_prompt_name, model.normalize, model.max_length = "the ", "query", True, 12
     model.save_pretrained(tmp_path / "model", license="mit", base_model="ann/base", language="en")
@@ -28,6 +28,12 @@ def test_a_model_is_saved_as_its_attributes_are(trained, tmp_path):
         found.save_pretrained(tmp_path / "again", language="en")
     with pytest.raises(TypeError, match="has no argument licence=; the nearest one is license="):
         found.save_pretrained(tmp_path / "again", licence="mit")
+    model = SimCSE(trained, pooler="avg")
+    model.save_pretrained(tmp_path / "model")
+    found = SimCSE(tmp_path / "model")
+    assert found.pooler == "avg" and not found.use_head
+    np.testing.assert_allclose(found.encode(TEXTS), model.encode(TEXTS), atol=1e-5)
+    assert "The run has no scores" in (tmp_path / "model" / "README.md").read_text()  # of this model
 
 
 def test_nothing_else_is_replaced(trained, tmp_path):
@@ -54,15 +60,6 @@ def test_nothing_else_is_replaced(trained, tmp_path):
         setattr(wrong, name, value)
         with pytest.raises(UserError, match=name.replace("default_", "")):
             wrong.save_pretrained(tmp_path / "new")
-
-
-def test_another_pooler_leaves_the_head_out(trained, tmp_path):
-    model = SimCSE(trained, pooler="avg")
-    model.save_pretrained(tmp_path / "model")
-    found = SimCSE(tmp_path / "model")
-    assert found.pooler == "avg" and not found.use_head
-    np.testing.assert_allclose(found.encode(TEXTS), model.encode(TEXTS), atol=1e-5)
-    assert "The run has no scores" in (tmp_path / "model" / "README.md").read_text()  # of this model
 
 
 def test_a_model_goes_to_the_hub(trained, tmp_path, monkeypatch):

@@ -28,7 +28,7 @@ def test_a_model_that_is_more_than_base_and_lora_is_refused():
     lora = {"lora__rank": 2}
     check_adapter(run_of(**lora), "run")
     for run, said in (
-        (run_of(), r"has no LoRA \(its model\.lora\.rank is 0\); leave out --adapter"),
+        (run_of(), "has no LoRA"),
         ({"config": {"model": {"mlp": "none", "init_from": "x"}}}, "has no LoRA"),  # of an earlier version
         (run_of(**lora, mlp="always"), "its model has a head, which is not in an adapter"),
         (run_of(**lora, convolutions__widths=("3",), mlp="none"), "its model has convolutions"),
@@ -39,8 +39,8 @@ def test_a_model_that_is_more_than_base_and_lora_is_refused():
             check_adapter(run, "run")
 
 
-def run_folder(folder, **fields):
-    run = run_of(lora__rank=2) | {"sha256": {}, "model": {"max_length": 32}}
+def run_folder(folder, model=(), **fields):
+    run = run_of(lora__rank=2) | {"sha256": {}, "model": {"max_length": 32, **dict(model)}}
     run["config"]["objective"] |= fields
     (folder / "run.json").write_text(json.dumps(run))
     (folder / "model").mkdir()
@@ -56,24 +56,18 @@ def saved(monkeypatch):
         found.others = others
         return {name: np.zeros(each.shape) for name, each in shapes.items()}
 
-    found = SimpleNamespace(
-        steps=[3], best=3, restore_params=restore_params, tower=lambda step: 0, close=lambda: None, others=None
-    )
+    found = SimpleNamespace(steps=[3], best=3, restore_params=restore_params, others=None)
+    found.tower, found.close = lambda step: 0, lambda: None
     monkeypatch.setattr(lora_export, "checkpoints_of", lambda folder: contextlib.closing(found))
     return found
 
 
 def test_the_card_says_how_embeddings_are_made(saved, tmp_path):
-    folder = run_folder(tmp_path)
-    run = json.loads((folder / "run.json").read_text())
-    run["model"] |= {"prompts": {"query": "Instruct: \n", "document": ""}, "kept": {"normalize": True}}
-    (folder / "run.json").write_text(json.dumps(run))
+    kept = {"prompts": {"query": "Instruct: \n", "document": ""}, "kept": {"normalize": True}}
     (tmp_path / "out").mkdir()
-    adapter_writer(folder)(tmp_path / "out")
-    card = (tmp_path / "out" / "README.md").read_text()
-    assert card.endswith(
-        'hidden states. It has unit length.\n\nTexts put before sentences:\n\n- query: `"Instruct: \\n"`\n'
-    )
+    adapter_writer(run_folder(tmp_path, kept))(tmp_path / "out")
+    end = 'hidden states. It has unit length.\n\nTexts put before sentences:\n\n- query: `"Instruct: \\n"`\n'
+    assert (tmp_path / "out" / "README.md").read_text().endswith(end)
 
 
 def test_a_head_of_masked_words_is_left_out_and_that_is_said(saved, tmp_path, capsys):

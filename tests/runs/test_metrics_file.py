@@ -25,7 +25,7 @@ class Recorder:
         self.got.append("close")
 
 
-def test_reporters_get_each_line_in_groups_and_the_result_and_are_all_closed(tmp_path):
+def test_reporters_get_each_line_in_groups_and_the_numbers_of_the_result_and_are_all_closed(tmp_path):
     metrics, first, second = Metrics(tmp_path, None), Recorder(), Recorder()
     metrics.add(first)
     metrics.add(second)
@@ -35,24 +35,23 @@ def test_reporters_get_each_line_in_groups_and_the_result_and_are_all_closed(tmp
     (tmp_path / ".metrics.jsonl.tmp").mkdir()
     with pytest.raises(UserError, match="cannot be written"):
         metrics.close()
-    assert first.got == [
-        (4, {"train/loss": 0.5, "analysis/anisotropy": 0.25}),
-        "flush",
-        ("finish", 4, {}),
-        ("finish", 3, {"result/best_step": 3, "result/dev/spearman": 70.0}),
-        "close",
-    ]
+    ends = [("finish", 4, {}), ("finish", 3, {"result/best_step": 3, "result/dev/spearman": 70.0})]
+    assert first.got == [(4, {"train/loss": 0.5, "analysis/anisotropy": 0.25}), "flush", *ends, "close"]
     assert second.got == first.got
+    line = {"loss": 0.5, "eval/dev": 70.0, "analysis": {"anisotropy": 0.25}}
+    assert grouped(line) == {"train/loss": 0.5, "eval/dev": 70.0, "analysis/anisotropy": 0.25}
+    result = {"dev": {"spearman": 70.5, "mean": {"pearson": 3}}, "transfer_protocol": "sklearn", "average": None}
+    assert numbers_in(result, "result/") == {"result/dev/spearman": 70.5, "result/dev/mean/pearson": 3}
 
 
 def steps(folder):
     return [json.loads(line)["step"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
-def test_the_first_line_is_there_at_once_and_the_others_before_the_next_checkpoint(tmp_path):
+def test_the_first_line_is_there_at_once_and_the_others_or_why_not_before_the_next_checkpoint(tmp_path, monkeypatch):
     metrics = Metrics(tmp_path, None)
-    metrics.write(1, {"loss": 1.0})
-    metrics.write(2, {"loss": 1.0})
+    for step in (1, 2):
+        metrics.write(step, {"loss": 1.0})
     assert steps(tmp_path) == [1]
     metrics.flush()
     assert steps(tmp_path) == [1, 2]
@@ -61,9 +60,6 @@ def test_the_first_line_is_there_at_once_and_the_others_before_the_next_checkpoi
     metrics.write(3, {"loss": 1.0})
     assert steps(tmp_path) == [1, 2, 3]
     metrics.close()
-
-
-def test_metrics_that_cannot_be_written_are_reported_before_the_next_checkpoint(tmp_path, monkeypatch):
     monkeypatch.setattr("simcse_jax.runs.metrics_file.WRITE_SECONDS", 0)
     metrics = Metrics(tmp_path, None)
     (tmp_path / ".metrics.jsonl.tmp").mkdir()
@@ -92,10 +88,3 @@ def test_metrics_go_back_to_the_resumed_step(tmp_path):
     (tmp_path / "metrics.jsonl").write_text('{"step": 1}\n')
     Metrics(tmp_path, None).close()  # nothing to resume from: from the start again
     assert (tmp_path / "metrics.jsonl").read_text() == ""
-
-
-def test_names_are_in_groups_and_only_the_numbers_of_a_result_are_reported():
-    line = {"loss": 0.5, "eval/dev": 70.0, "analysis": {"anisotropy": 0.25}}
-    assert grouped(line) == {"train/loss": 0.5, "eval/dev": 70.0, "analysis/anisotropy": 0.25}
-    result = {"dev": {"spearman": 70.5, "mean": {"pearson": 3}}, "transfer_protocol": "sklearn", "average": None}
-    assert numbers_in(result, "result/") == {"result/dev/spearman": 70.5, "result/dev/mean/pearson": 3}

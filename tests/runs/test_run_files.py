@@ -18,9 +18,8 @@ WRONG = (None, True, "x", 3.5, [1], {}, float("nan"), 10**30)
 
 def changed(path: str, value: object) -> dict:
     """The run with another value in a place."""
-    run = copy.deepcopy(RUN)
+    run = section = copy.deepcopy(RUN)
     *parts, last = path.split("/")
-    section = run
     for part in parts:
         section = section[part]
     section[last] = value
@@ -35,32 +34,24 @@ def test_a_run_of_an_earlier_version_is_as_it_was():
 
 
 DAMAGED = [
-    ("config", WRONG, "config"),
     ("config/seed", [value for value in WRONG if value != 10**30], r"config\.seed is"),
-    ("config/model", WRONG, r"config\.model"),
-    ("config/model/pooler", [*WRONG, "", "mean"], r"config\.model\.pooler"),
+    ("config/model", WRONG, "model"), ("config/model/pooler", [*WRONG, "", "mean"], r"config\.model\.pooler"),
     ("config/eval/pooler", [*(value for value in WRONG if value != {}), "mean"], r"config\.eval\.pooler"),
     ("config/model/mlp", [*WRONG, "sometimes"], r"config\.model\.mlp"),
-    ("config/model/num_layers", [-1, "1", 0.0], r"config\.model\.num_layers"),
-    ("config/model/init_from", [3, ""], r"config\.model\.init_from"),
+    ("config/model/num_layers", [-1, "1", 0.0], "num_layers"), ("config/model/init_from", [3, ""], r"model\.init_from"),
     ("config/model/lora", [5, None, "x", {}, {"rank": 2}], r"config\.model\.lora\..* is missing"),
     ("config/model/freeze", [5, {"layers": 1}], r"config\.model\.freeze\.embeddings is missing"),
-    ("config/objective", [None, "x", [1]], "objective"),
+    ("config/objective", [None, "x", [1]], "objective"), ("hub", ["x", 3, {"a": 1}], "hub is not a list"),
     ("config/objective/info_nce", [3, None], r"config\.objective\.info_nce is not an object"),
     ("config/objective/mlm/weight", ["0.1", None, True], r"config\.objective\.mlm\.weight is"),
     ("config/matryoshka", [3, "x", [1], {"dimensions": [8]}], r"matryoshka"),
-    ("config/data/train", [3, None], r"config\.data\.train is"),
-    ("config/eval/tasks", ["STS12", [3], None], r"config\.eval\.tasks is"),
-    ("config/a.b", [3], r"config\.a\.b is not the name of a field"),
-    ("config/deep", [DEEP], r"config\.deep\.a.* is not the name of a field"),
-    ("model", WRONG, r"model|max_length"),
+    ("config/data/train", [3, None], r"data\.train is"), ("config/eval/tasks", ["STS12", [3], None], r"eval\.tasks is"),
+    ("config/a.b", [3], r"config\.a\.b is not the name"), ("config/deep", [DEEP], r"config\.deep\.a.* is not the name"),
+    ("model", WRONG, r"model|max_length"), ("sha256", [None, 3, [1], {"data.train": 3}], "sha256"),
     ("model/max_length", [value for value in WRONG if value != 10**30] + [2], r"model\.max_length is"),
-    ("sha256", [None, 3, [1], {"data.train": 3}], "sha256"),
-    ("versions", ["x", 3, [1], {"jax": 3}, None], "versions"),
-    ("device", ["x", 3, {"count": None}], "device"),
-    ("hub", ["x", 3, {"a": 1}], "hub is not a list"),
-    ("examples", ["x", None, 3.5], "examples not a whole number"),
-]
+    ("versions", ["x", 3, [1], {"jax": 3}, None], "versions"), ("device", ["x", 3, {"count": None}], "device"),
+    ("config", WRONG, "config"), ("examples", ["x", None, 3.5], "examples not a whole number"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("path", "values", "message"), DAMAGED, ids=[path for path, *_ in DAMAGED])
@@ -70,7 +61,7 @@ def test_a_damaged_run_is_refused_with_the_place(path, values, message):
             check_run(changed(path, value), "run.json")
 
 
-def test_a_result_is_as_it_was():
+def test_a_result_is_as_it_was_and_a_damaged_one_is_refused():
     task = {"spearman": 1, "pairs": 3, "mean": {"spearman": 1.5}}
     transfer = {"MR": {"dev_accuracy": 1.5}, "CR": {"accuracy": 80, "folds": [{"accuracy": 80}]}}
     for result in (
@@ -81,9 +72,6 @@ def test_a_result_is_as_it_was():
         {"retrieval": {"spearman": 70.5, "pairs": 9}},
     ):
         assert check_result(result, "result.json") is result
-
-
-def test_a_damaged_result_is_refused():
     scores = {"spearman": 1, "pairs": 3}
     tiny, averages = RETRIEVED["tiny"], {"retrieval_average": {}}
     for result in (
@@ -100,7 +88,7 @@ def test_a_damaged_result_is_refused():
             check_result(result, "result.json")
 
 
-def test_a_damaged_line_is_refused(tmp_path):
+def test_damaged_lines_and_metrics_of_another_kind_are_refused(tmp_path):
     values = [("loss", "x"), ("loss", None), ("analysis", 3), ("analysis", {"l2_norm": float("nan")})]
     values += [("analysis", {"anisotropy": "x"})] + [("singular_values", x) for x in (1.0, [1.0, "x"], [float("nan")])]
     lines = [{}, *({"step": step} for step in ("1", -1, True, 10**30)), *({"step": 1, name: x} for name, x in values)]
@@ -110,9 +98,6 @@ def test_a_damaged_line_is_refused(tmp_path):
     (tmp_path / "metrics.jsonl").write_text('{"step": 1, "loss": NaN}\n{"step": -1}\n')
     with pytest.raises(UserError, match=r"metrics\.jsonl: line 2: damaged: .*; remove that line$"):
         read_metrics(tmp_path)
-
-
-def test_metrics_of_another_kind_are_refused(tmp_path):
     for content in (b"\xff\xfe{\x00", b"[1]\n", b"[" * 10**5 + b"\n", b'{"\\ud800": 1}\n', b"\n"):
         (tmp_path / "metrics.jsonl").write_bytes(content)
         with pytest.raises(UserError, match=r"metrics\.jsonl: (line 1: |not UTF-8)"):

@@ -13,15 +13,12 @@ from simcse_jax.huggingface.sentence_transformers import Settings
 from simcse_jax.runs.workdir import Workdir, identity, settings_of
 
 
-def test_it_reads_a_run_s_files(trained):
+def test_it_reads_a_run_s_files_also_before_a_run_has_begun(trained, tmp_path):
     workdir = Workdir(trained)
     assert workdir.exists and str(workdir) == str(trained)
     assert workdir.read_run() == json.loads((trained / "run.json").read_text())
     assert workdir.read_result() == json.loads((trained / "result.json").read_text())
     assert workdir.read_metrics()[0]["step"] == 0
-
-
-def test_before_a_run_has_begun(tmp_path):
     workdir = Workdir(tmp_path / "run")
     assert not workdir.exists and workdir.read_result() is None and workdir.read_metrics() == []
     workdir.check_is_folder()
@@ -77,15 +74,12 @@ def test_a_run_of_a_version_without_a_field_goes_on_as_it_began(trained, config,
     assert list(error.value.listed) == ["data.equal_texts was 'negatives', is 'left_out'"]
 
 
-def test_processes_differ_in_nothing_but_their_numbers():
+def test_processes_differ_in_their_numbers_alone_and_have_to_see_the_workdir(tmp_path, monkeypatch):
     config, other = default_config(), default_config()
     other.parallel.process_id = 3
     assert identity(config) == identity(other)
     other.seed = 1
     assert identity(config) != identity(other)
-
-
-def test_a_workdir_that_other_processes_do_not_see(tmp_path, monkeypatch):
     monkeypatch.setattr("simcse_jax.runs.workdir.SEEN_SECONDS", 1)
     with pytest.raises(UserError, match="not the same folder for every process"):
         Workdir(tmp_path).wait()

@@ -1,5 +1,4 @@
 import pytest
-from support import call, refused, train_args
 
 from simcse_jax.config.fields import default_config
 from simcse_jax.runs.metrics_file import Metrics
@@ -50,12 +49,3 @@ def test_a_run_is_one_run_after_a_kill_and_a_stop(tmp_path, monkeypatch):
         "result/best_step": [(3, 3.0)],
         "result/dev/spearman": [(3, 50.0)],
     }
-
-
-@pytest.mark.slow
-def test_an_address_that_is_none_ends_the_run_at_its_start(tiny_bert, corpus, tmp_path, monkeypatch):
-    pytest.importorskip("mlflow", reason=REASON)
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "ftp://none-such")
-    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    args = train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / "run", "--config.train.report_to=mlflow")
-    refused(call("train", *args), "config.train.report_to=mlflow: ", "ftp://none-such")

@@ -21,7 +21,7 @@ def test_a_run_has_the_name_of_its_folder(tmp_path, monkeypatch):
     assert run_name(Path(".")) == tmp_path.name
 
 
-def test_a_tracker_that_is_not_installed_is_named(monkeypatch):
+def test_a_tracker_that_is_not_installed_is_named_before_anything_is_read_or_written(monkeypatch, tmp_path):
     config = default_config()
     for name in TRACKERS:
         config.train.report_to = (name,)
@@ -31,9 +31,6 @@ def test_a_tracker_that_is_not_installed_is_named(monkeypatch):
             check_installed(config)
     config.train.report_to = ()
     check_installed(config)
-
-
-def test_it_is_named_before_anything_is_read_or_written(tmp_path, monkeypatch):
     monkeypatch.setattr(errors, "installed", lambda module: module != "wandb")
     missing = tmp_path / "none-such"
     args = train_args(missing, missing, missing, tmp_path / "run", "--config.train.report_to=tensorboard,wandb")

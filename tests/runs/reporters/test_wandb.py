@@ -2,7 +2,6 @@ import json
 import struct
 
 import pytest
-from support import refused, run, train_args
 
 from simcse_jax.config.fields import default_config
 from simcse_jax.runs.metrics_file import Metrics
@@ -47,15 +46,13 @@ def test_an_offline_run_is_one_run_after_a_stop(tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_PROJECT", "sentences")
     workdir = tmp_path / "mine"
     workdir.mkdir()
-    metrics = start(workdir, None)
-    for step in (1, 2):
-        metrics.write(step, {"loss": step / 2})
-    metrics.close()
-    metrics = start(workdir, 1)
-    for step in (2, 3):
-        metrics.write(step, {"loss": step / 2})
-    metrics.finish({"best_step": 2, "dev": {"spearman": 50.0}})
-    metrics.close()
+    for resumed, steps in ((None, (1, 2)), (1, (2, 3))):
+        metrics = start(workdir, resumed)
+        for step in steps:
+            metrics.write(step, {"loss": step / 2})
+        if resumed:
+            metrics.finish({"best_step": 2, "dev": {"spearman": 50.0}})
+        metrics.close()
 
     starts = [list(records(file)) for file in sorted(workdir.glob("wandb/offline-run-*/*.wandb"))]
     known = json.loads((workdir / "wandb.json").read_text())["id"]
@@ -73,11 +70,3 @@ def test_an_offline_run_is_one_run_after_a_stop(tmp_path, monkeypatch):
     assert json.loads(summary["result/dev/spearman"]) == 50.0
     exits = [each.exit.exit_code for one in kinds for kind, each in one if kind == "exit"]
     assert exits == [1, 0]  # stopped, ended
-
-
-@pytest.mark.slow
-def test_a_user_who_is_not_logged_in_is_told_at_the_start(tiny_bert, corpus, tmp_path):
-    pytest.importorskip("wandb", reason=REASON)
-    env = {"WANDB_MODE": "online", "WANDB_API_KEY": "", "HOME": str(tmp_path), "NETRC": str(tmp_path / "none")}
-    args = train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / "run", "--config.train.report_to=wandb")
-    refused(run("train", *args, env=env), "config.train.report_to=wandb: ", "wandb login")
