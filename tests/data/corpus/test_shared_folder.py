@@ -172,7 +172,9 @@ def test_sizes_and_hashes_of_files(tmp_path):
     assert size_of(tmp_path / "a") == 3 and hash_file(tmp_path / "a").startswith("ba7816bf")
     for look in (size_of, hash_file):
         raises("cannot be read", look, tmp_path / "a" / "b")
-    # Processes without locks write into files of their own.
+
+
+def test_processes_without_locks_write_into_files_of_their_own(tmp_path):
     names = {temporary_of(tmp_path / "shard-00000-00001") for _ in range(3)}
     assert len(names) == 3
     for name in names:
