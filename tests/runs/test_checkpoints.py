@@ -46,14 +46,13 @@ def same(found, expected):
     return all(np.array_equal(a, b) for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True))
 
 
-def test_the_two_latest_and_the_best_are_kept_and_read_back(saved, tmp_path):
+def test_the_two_latest_and_the_best_are_kept_and_read_back_and_a_kill_leaves_no_half_of_the_others(
+    saved, tmp_path, monkeypatch
+):
     assert steps(saved / "checkpoints") == [3, 6, 8]
     found, checkpoints = resume(saved)
     assert same(found, state(8)) and checkpoints.latest == 8 and checkpoints.best == 3
     assert resume(tmp_path)[0] is None  # nothing is saved
-
-
-def test_a_kill_leaves_no_half_of_a_checkpoint_that_was_to_be_removed(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(Checkpoints, "_remove_deleted", lambda self: None)  # it is killed before
         with contextlib.closing(Checkpoints(tmp_path)) as checkpoints:
@@ -68,7 +67,6 @@ def test_a_kill_leaves_no_half_of_a_checkpoint_that_was_to_be_removed(tmp_path, 
 
 
 def largest(item):
-    """The file that holds the arrays."""
     return max(item.glob("ocdbt*/d/*"), key=lambda file: file.stat().st_size)
 
 
@@ -173,7 +171,6 @@ def test_the_checksum_sees_every_bit_and_every_place(dtype, bits):
 
 
 def narrow(step):
-    """A state whose moment is in bfloat16."""
     wide = state(step)
     moment, rest = wide.optimizer
     moment |= {"mu": jax.tree.map(lambda x: x.astype(jnp.bfloat16), moment["mu"])}

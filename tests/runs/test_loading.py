@@ -1,4 +1,3 @@
-import json
 import shutil
 
 import numpy as np
@@ -27,7 +26,7 @@ def test_a_workdir_is_its_best_checkpoint_or_the_one_that_is_named_with_the_head
     assert any(not np.array_equal(saved[first][name], saved[last][name]) for name in like)
 
 
-def test_layers_are_left_out_from_the_end_and_what_a_run_does_not_have_is_refused(trained, tiny_bert):
+def test_layers_are_left_out_from_the_end_and_what_a_run_does_not_have_is_refused(trained, tiny_bert, tmp_path):
     whole, part = load_workdir(trained), load_workdir(trained, 1)
     assert part.config.num_layers == 1 and part.params.keys() < whole.params.keys()
     with pytest.raises(UserError, match="the model has 2 layers"):
@@ -38,18 +37,10 @@ def test_layers_are_left_out_from_the_end_and_what_a_run_does_not_have_is_refuse
         with pytest.raises(UserError, match="is not a run's folder, so it has no checkpoints"):
             load_model(name)
     assert load_model(str(tiny_bert)).params.keys() == load(str(tiny_bert)).params.keys()  # Hugging Face's
-
-
-def test_workdirs_that_cannot_be_loaded(trained, tmp_path):
     workdir = shutil.copytree(trained, tmp_path / "run")
     shutil.rmtree(workdir / "checkpoints")
     with pytest.raises(UserError, match="has its scores but no checkpoint"):
         load_workdir(workdir)
     (workdir / "result.json").unlink()
     with pytest.raises(UserError, match="no checkpoint has been saved yet"):
-        load_workdir(workdir)
-    run = json.loads((workdir / "run.json").read_text())
-    run["config"]["model"]["mlp"] = "sometimes"
-    (workdir / "run.json").write_text(json.dumps(run))
-    with pytest.raises(UserError, match=r"damaged: config\.model\.mlp='sometimes'"):
         load_workdir(workdir)

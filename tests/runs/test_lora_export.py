@@ -50,8 +50,6 @@ def run_folder(folder, model=(), **fields):
 
 @pytest.fixture
 def saved(monkeypatch):
-    """A checkpoint of zeros; `others` says whether it was read as one that may have more."""
-
     def restore_params(step, shapes, others):
         found.others = others
         return {name: np.zeros(each.shape) for name, each in shapes.items()}
@@ -62,15 +60,14 @@ def saved(monkeypatch):
     return found
 
 
-def test_the_card_says_how_embeddings_are_made(saved, tmp_path):
+def test_the_card_says_how_embeddings_are_made_and_a_head_of_masked_words_is_left_out_as_is_said(
+    saved, tmp_path, capsys
+):
     kept = {"prompts": {"query": "Instruct: \n", "document": ""}, "kept": {"normalize": True}}
     (tmp_path / "out").mkdir()
     adapter_writer(run_folder(tmp_path, kept))(tmp_path / "out")
     end = 'hidden states. It has unit length.\n\nTexts put before sentences:\n\n- query: `"Instruct: \\n"`\n'
     assert (tmp_path / "out" / "README.md").read_text().endswith(end)
-
-
-def test_a_head_of_masked_words_is_left_out_and_that_is_said(saved, tmp_path, capsys):
     for weight in (0.0, 0.1):
         (folder := tmp_path / f"{weight}").mkdir()
         write = adapter_writer(run_folder(folder, mlm={"weight": weight}))
@@ -90,8 +87,7 @@ def test_the_base_is_named_as_transformers_opens_it(tiny_bert, minilm, tmp_path,
     assert base_for_peft(minilm, []) == (str(resolve(minilm)), None)
     monkeypatch.chdir(tiny_bert.parent)
     assert base_for_peft(tiny_bert.name, []) == (str(tiny_bert), None)
-    assert base_for_peft("moved/away", []) == ("moved/away", None)
-    assert not capsys.readouterr().out
+    assert base_for_peft("moved/away", []) == ("moved/away", None) and not capsys.readouterr().out
     (tmp_path / "run.json").write_text("{}")
     assert base_for_peft(f"{tmp_path}@step=3", []) == (str(tmp_path), None)
     assert "is a run: before PEFT opens its base, export it" in capsys.readouterr().out

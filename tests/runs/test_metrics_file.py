@@ -1,4 +1,5 @@
 import json
+from unittest.mock import Mock, call
 
 import pytest
 
@@ -6,27 +7,8 @@ from simcse_jax.errors import UserError
 from simcse_jax.runs.metrics_file import Metrics, grouped, numbers_in
 
 
-class Recorder:
-    """A reporter that keeps what it gets."""
-
-    def __init__(self):
-        self.got = []
-
-    def write(self, step, values):
-        self.got.append((step, values))
-
-    def flush(self):
-        self.got.append("flush")
-
-    def finish(self, step, result):
-        self.got.append(("finish", step, result))
-
-    def close(self):
-        self.got.append("close")
-
-
 def test_reporters_get_each_line_in_groups_and_the_numbers_of_the_result_and_are_all_closed(tmp_path):
-    metrics, first, second = Metrics(tmp_path, None), Recorder(), Recorder()
+    metrics, first, second = Metrics(tmp_path, None), Mock(), Mock()
     metrics.add(first)
     metrics.add(second)
     metrics.write(4, {"loss": 0.5, "analysis": {"anisotropy": 0.25}})
@@ -35,9 +17,9 @@ def test_reporters_get_each_line_in_groups_and_the_numbers_of_the_result_and_are
     (tmp_path / ".metrics.jsonl.tmp").mkdir()
     with pytest.raises(UserError, match="cannot be written"):
         metrics.close()
-    ends = [("finish", 4, {}), ("finish", 3, {"result/best_step": 3, "result/dev/spearman": 70.0})]
-    assert first.got == [(4, {"train/loss": 0.5, "analysis/anisotropy": 0.25}), "flush", *ends, "close"]
-    assert second.got == first.got
+    ends = [call.finish(4, {}), call.finish(3, {"result/best_step": 3, "result/dev/spearman": 70.0}), call.close()]
+    got = [call.write(4, {"train/loss": 0.5, "analysis/anisotropy": 0.25}), call.flush(), *ends]
+    assert first.mock_calls == second.mock_calls == got
     line = {"loss": 0.5, "eval/dev": 70.0, "analysis": {"anisotropy": 0.25}}
     assert grouped(line) == {"train/loss": 0.5, "eval/dev": 70.0, "analysis/anisotropy": 0.25}
     result = {"dev": {"spearman": 70.5, "mean": {"pearson": 3}}, "transfer_protocol": "sklearn", "average": None}
@@ -48,7 +30,9 @@ def steps(folder):
     return [json.loads(line)["step"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
-def test_the_first_line_is_there_at_once_and_the_others_or_why_not_before_the_next_checkpoint(tmp_path, monkeypatch):
+def test_the_first_line_is_there_at_once_the_others_before_the_next_checkpoint_up_to_the_resumed_step(
+    tmp_path, monkeypatch
+):
     metrics = Metrics(tmp_path, None)
     for step in (1, 2):
         metrics.write(step, {"loss": 1.0})
@@ -69,9 +53,6 @@ def test_the_first_line_is_there_at_once_and_the_others_or_why_not_before_the_ne
     (tmp_path / ".metrics.jsonl.tmp").rmdir()
     metrics.close()
     assert json.loads((tmp_path / "metrics.jsonl").read_text()) == {"step": 1, "loss": 1.0}
-
-
-def test_metrics_go_back_to_the_resumed_step(tmp_path):
     metrics = Metrics(tmp_path, None)
     for step in range(5):
         metrics.write(step, {"loss": 1.0})

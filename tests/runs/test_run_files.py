@@ -17,7 +17,6 @@ WRONG = (None, True, "x", 3.5, [1], {}, float("nan"), 10**30)
 
 
 def changed(path: str, value: object) -> dict:
-    """The run with another value in a place."""
     run = section = copy.deepcopy(RUN)
     *parts, last = path.split("/")
     for part in parts:

@@ -54,7 +54,7 @@ def test_the_shapes_are_those_of_the_initial_parameters_also_of_a_run_older_than
         assert with_parts(model.config, config_dict.ConfigDict(run)).attention_kernels == expected
 
 
-def test_each_is_drawn_from_a_stream_of_its_own(model):
+def test_each_is_drawn_from_a_stream_of_its_own_and_the_model_s_own_parts_are_trained_further(model, capsys):
     """The numbers are written down: a run that resumes with other code must start from the same."""
     params = initial_params(config_of(dual_encoder=True), model)
 
@@ -71,9 +71,6 @@ def test_each_is_drawn_from_a_stream_of_its_own(model):
         np.testing.assert_array_equal(params[name], drawn(stream, shape), err_msg=name)
     other = initial_params(config_of(seed=6), model)
     assert np.abs(other["softmax_nli.kernel"] - params["softmax_nli.kernel"]).max() > 0.01
-
-
-def test_the_model_s_own_head_and_language_model_are_trained_further(model, capsys):
     initial_params(config_of(), model)
     assert "tiny: has no language-model head; objective.mlm starts with a fresh one" in capsys.readouterr().out
     size = model.config.hidden_size
@@ -90,9 +87,6 @@ def test_the_model_s_own_head_and_language_model_are_trained_further(model, caps
         np.testing.assert_array_equal(params[f"language_model.{name}"], value)
     # Without a head, the model's own is left out.
     assert not HEAD & initial_params(config_of(mlp="none"), own).keys()
-
-
-def test_a_projector_and_a_discriminator_are_trained_too(model):
     objective = {"replaced_token_detection": {"weight": 0.1}}
     config = config_of(objective, dual_encoder=True)
     config.projector = {"widths": "2D,D", "bias": False, "last_norm": "plain", "statistics": "together"}
@@ -146,7 +140,7 @@ def test_the_fields_become_a_part_of_the_encoder_and_what_does_not_fit_is_refuse
         assert state.partial_of(model_config(**frozen, **more).model, bert) == Partial(True, 2)
 
 
-def test_parameters_are_split_as_their_shapes_are(tiny_bert):
+def test_parameters_are_split_as_their_shapes_are_and_what_is_frozen_is_read_as_it_was_written(tiny_bert, tmp_path):
     """And those of the run's start are the model's: LoRA changes nothing yet."""
     model = load(str(tiny_bert))
     for fields in ({"freeze__layers": 1, "freeze__embeddings": True}, {"lora__rank": 2, "dual_encoder": True}):
@@ -163,9 +157,6 @@ def test_parameters_are_split_as_their_shapes_are(tiny_bert):
         assert merged.keys() == start.keys()
         for name, value in start.items():
             np.testing.assert_array_equal(merged[name], value)
-
-
-def test_what_is_frozen_is_read_as_it_was_written(tiny_bert, tmp_path):
     model, config = load(str(tiny_bert)), model_config(lora__rank=2)
     assert state.own_adapter(config.model, model) is None  # none is named
     with pytest.raises(UserError, match=r"lora\.init_from=none: has no adapter_config\.json"):

@@ -1,6 +1,6 @@
 import json
 from pathlib import Path
-from types import SimpleNamespace
+from unittest.mock import ANY, Mock
 
 import pytest
 from support import call, refused, train_args
@@ -11,14 +11,6 @@ from simcse_jax.errors import UserError
 from simcse_jax.runs.metrics_file import Metrics
 from simcse_jax.runs.reporters import opening
 from simcse_jax.runs.reporters.opening import NEEDED, check_installed, report_to_all, run_name
-
-
-def test_a_run_has_the_name_of_its_folder(tmp_path, monkeypatch):
-    assert run_name(tmp_path / "runs/mine") == "mine"
-    assert run_name(tmp_path / "temperature 0.1/seed42") == "temperature 0.1/seed42"
-    assert run_name(tmp_path / "seed words") == "seed words"
-    monkeypatch.chdir(tmp_path)
-    assert run_name(Path(".")) == tmp_path.name
 
 
 def test_a_tracker_that_is_not_installed_is_named_before_anything_is_read_or_written(monkeypatch, tmp_path):
@@ -38,19 +30,16 @@ def test_a_tracker_that_is_not_installed_is_named_before_anything_is_read_or_wri
     assert not (tmp_path / "run").exists()
 
 
-def test_a_run_reports_to_what_is_named_alone(tmp_path, monkeypatch):
-    config, opened = default_config(), []
-
-    def opens(kind):
-        def open_run(known, name, fields, folder=None):
-            opened.append((kind, known, name, fields["train.batch_size"], folder))
-            nothing = dict.fromkeys(("send", "summarize", "close"), lambda *args: None)
-            return SimpleNamespace(id=kind, is_new=True, first_step=0, keeps=True, **nothing)
-
-        return open_run
-
-    monkeypatch.setattr(opening, "WandbRun", opens("wandb"))
-    monkeypatch.setattr(opening, "MlflowRun", opens("mlflow"))
+def test_a_run_reports_to_what_is_named_alone_under_the_name_of_its_folder(tmp_path, monkeypatch):
+    assert run_name(tmp_path / "runs/mine") == "mine"
+    assert run_name(tmp_path / "temperature 0.1/seed42") == "temperature 0.1/seed42"
+    assert run_name(tmp_path / "seed words") == "seed words"
+    monkeypatch.chdir(tmp_path)
+    assert run_name(Path(".")) == tmp_path.name
+    config, opened = default_config(), {kind: Mock() for kind in ("Wandb", "Mlflow")}
+    for kind, opens in opened.items():
+        opens.return_value = Mock(id=kind, is_new=True, first_step=0, keeps=True)
+        monkeypatch.setattr(opening, f"{kind}Run", opens)
     for names in ((), ("tensorboard",), ("wandb", "mlflow")):
         folder, config.train.report_to = tmp_path / "-".join(["run", *names]), names
         folder.mkdir()
@@ -62,5 +51,6 @@ def test_a_run_reports_to_what_is_named_alone(tmp_path, monkeypatch):
         assert len((folder / "metrics.jsonl").read_text().splitlines()) == 2
         assert {path.stem for path in folder.iterdir()} - {"metrics"} == {*names}
     assert json.loads((folder / "wandb.json").read_text())["last"] == {"train/loss": 2}
-    run = tmp_path / "run-wandb-mlflow"
-    assert opened == [("wandb", None, run.name, 64, run), ("mlflow", None, run.name, 64, None)]
+    for kind, rest in (("Wandb", {"folder": folder}), ("Mlflow", {})):
+        opened[kind].assert_called_once_with(None, name="run-wandb-mlflow", fields=ANY, **rest)
+        assert opened[kind].call_args.kwargs["fields"]["train.batch_size"] == 64

@@ -10,13 +10,6 @@ from simcse_jax.runs.metrics_file import Metrics
 from simcse_jax.runs.reporters.tensorboard import TensorBoard, writer_class
 
 
-def start(folder, step):
-    """Metrics with TensorBoard, as a run opens them."""
-    metrics = Metrics(folder, step)
-    metrics.add(TensorBoard(folder, step))
-    return metrics
-
-
 def events(path):
     """What a TensorBoard file says: (tag, step, value) of numbers, ("start", step) where earlier ones end."""
     from tensorboardX.proto.event_pb2 import Event
@@ -35,7 +28,8 @@ def events(path):
 
 
 def test_tensorboard_gets_every_line_once_and_forgets_those_after_the_resumed_step(tmp_path):
-    metrics = start(tmp_path, None)
+    metrics = Metrics(tmp_path, None)
+    metrics.add(TensorBoard(tmp_path, None))
     assert not (tmp_path / "tensorboard").exists()  # there is nothing to show yet
     metrics.write(1, {"loss": 0.5, "analysis": {"anisotropy": 0.25}})
     metrics.flush()
@@ -46,7 +40,8 @@ def test_tensorboard_gets_every_line_once_and_forgets_those_after_the_resumed_st
     assert events(first) == [("start", 0), *expected]
 
     first.rename(first.with_name("earlier"))  # or one of the same second would have its name
-    metrics = start(tmp_path, 1)
+    metrics = Metrics(tmp_path, 1)
+    metrics.add(TensorBoard(tmp_path, 1))
     metrics.write(2, {"loss": 0.75})
     metrics.close()
     (second,) = (tmp_path / "tensorboard").glob("events*")
@@ -54,20 +49,12 @@ def test_tensorboard_gets_every_line_once_and_forgets_those_after_the_resumed_st
     assert (tmp_path / "metrics.jsonl").read_text().count("\n") == 2
 
 
-SCRIPT = """
-import sys
-from simcse_jax.runs.reporters.tensorboard import writer_class
-writer_class()
-assert "torch" not in sys.modules
-import torch
-print(torch.NAME)
-"""
-
-
 def test_pytorch_is_not_imported_and_can_be_later_and_what_a_user_made_of_it_stays(tmp_path, monkeypatch):
     (tmp_path / "torch.py").write_text('NAME = "another PyTorch"')
+    script = "from simcse_jax.runs.reporters.tensorboard import writer_class as imports; import sys; imports(); "
+    script += 'assert "torch" not in sys.modules; import torch; print(torch.NAME)'
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
-    done = subprocess.run([sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
     assert (done.stdout, done.returncode) == ("another PyTorch\n", 0), done.stderr
     for before in (sys, None):  # imported, blocked
         monkeypatch.setitem(sys.modules, "torch", before)

@@ -1,3 +1,5 @@
+from unittest.mock import Mock
+
 import pytest
 
 from simcse_jax.errors import UserError
@@ -62,8 +64,7 @@ def test_a_resumed_run_is_the_same_one_and_has_each_number_once(tmp_path, fake):
     metrics.finish({"best_step": 2, "dev": {"spearman": 50.0}})
     metrics.close()
     assert fake.runs == {"run0": ALL}
-    assert fake.results == {"run0": (2, {"result/best_step": 2, "result/dev/spearman": 50.0})}
-    assert fake.closed == [True]
+    assert fake.results == {"run0": (2, {"result/best_step": 2, "result/dev/spearman": 50.0})} and fake.closed == [True]
 
     fake.results = {}
     metrics = start(tmp_path, fake, 3)  # the same command, after the end
@@ -131,18 +132,11 @@ def test_what_a_tracker_did_not_get_the_same_command_sends(tmp_path, fake, capsy
 
 def test_a_tracker_that_cannot_be_opened_or_whose_file_is_damaged_is_an_error(tmp_path, fake):
     install = "No module named 'alembic'; run: pip install \"simcse_jax[wandb]\""
-    for error, said in (
-        (RuntimeError("not\nlogged in"), "not logged in"),
-        (ModuleNotFoundError("No module named 'alembic'"), install),
-    ):
-
-        def fail(_, error=error):
-            raise error
-
+    missing = ModuleNotFoundError("No module named 'alembic'")
+    for error, said in ((RuntimeError("not\nlogged in"), "not logged in"), (missing, install)):
         with pytest.raises(UserError) as raised:
-            Tracker("wandb", tmp_path, fail)
-        assert str(raised.value) == f"config.train.report_to=wandb: {said}"
-        assert not (tmp_path / "wandb.json").exists()
+            Tracker("wandb", tmp_path, Mock(side_effect=error))
+        assert str(raised.value) == f"config.train.report_to=wandb: {said}" and not (tmp_path / "wandb.json").exists()
     for text in ("", "[]", "{}", '{"id": 3, "last": {}}', '{"id": "a"}', '{"id": "a", "last": {"b": "c"}}'):
         (tmp_path / "wandb.json").write_text(text)
         with pytest.raises(UserError, match=r"wandb\.json: "):

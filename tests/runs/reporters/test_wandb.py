@@ -32,22 +32,17 @@ def named(item):
     return "/".join(item.nested_key) or item.key
 
 
-def start(workdir, step):
-    config, metrics = default_config(), Metrics(workdir, step)
-    config.train.report_to = ("wandb",)
-    report_to_all(metrics, config, workdir, step)
-    return metrics
-
-
 @pytest.mark.slow
 def test_an_offline_run_is_one_run_after_a_stop(tmp_path, monkeypatch):
     pytest.importorskip("wandb", reason=REASON)
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_PROJECT", "sentences")
-    workdir = tmp_path / "mine"
+    workdir, config = tmp_path / "mine", default_config()
+    config.train.report_to = ("wandb",)
     workdir.mkdir()
     for resumed, steps in ((None, (1, 2)), (1, (2, 3))):
-        metrics = start(workdir, resumed)
+        metrics = Metrics(workdir, resumed)
+        report_to_all(metrics, config, workdir, resumed)
         for step in steps:
             metrics.write(step, {"loss": step / 2})
         if resumed:
@@ -59,8 +54,8 @@ def test_an_offline_run_is_one_run_after_a_stop(tmp_path, monkeypatch):
     kinds = [[(each.WhichOneof("record_type"), each) for each in one] for one in starts]
     opened = [each.run for one in kinds for kind, each in one if kind == "run"]
     assert {(one.run_id, one.project, one.display_name) for one in opened} == {(known, "sentences", "mine")}
-    config = {named(item): json.loads(item.value_json) for item in opened[0].config.update}
-    assert config["train.batch_size"] == 64 and config["eval.tasks"][0] == "STS12"
+    fields = {named(item): json.loads(item.value_json) for item in opened[0].config.update}
+    assert fields["train.batch_size"] == 64 and fields["eval.tasks"][0] == "STS12"
     losses = [
         [(each.history.step.num, json.loads(item.value_json)) for kind, each in one if kind == "history"
          for item in each.history.item if named(item) == "train/loss"] for one in kinds
