@@ -4,12 +4,13 @@ import contextlib
 import csv
 import itertools
 import json
-import logging
 import os
 import re
 import shutil
 import signal
+import unittest
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import jax
 import numpy as np
@@ -44,7 +45,6 @@ DRAW_ONLY = "--config.sweep.run=False"
 
 @pytest.fixture(scope="module", autouse=True)
 def without_pictures():
-    """`test_picture.py` draws them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("simcse_jax.training.sweeps.table.plot", lambda *_: {"png": b"", "svg": b""})
         yield
@@ -79,24 +79,18 @@ def read(workdir, variant, seed):
 def finished(file, tmp_path_factory):
     """A sweep that was stopped after its first run and resumed, and all that was compiled."""
     workdir = tmp_path_factory.mktemp("runs") / "single"
-    records, ended = [], []
-    handler = logging.Handler()
-    handler.emit = lambda record: records.append(record.getMessage())
-    logger = logging.getLogger("jax._src.dispatch")
-    logger.addHandler(handler)
 
     def stop(*args):
-        if ended:
+        if list(workdir.glob("*/*/result.json")):
             raise KeyboardInterrupt
-        ended.append(train_and_evaluate(*args))
+        return train_and_evaluate(*args)
 
-    with jax.log_compiles():
+    with jax.log_compiles(), unittest.TestCase().assertLogs("jax._src.dispatch") as logged:
         with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr(runner, "train_and_evaluate", stop)
             run(file, workdir, TAME)
         run(file, workdir, TAME)
-    logger.removeHandler(handler)
-    return workdir, [text for text in records if "Finished XLA compilation" in text]
+    return workdir, [text for text in logged.output if "Finished XLA compilation" in text]
 
 
 def test_the_table_has_every_run_and_runs_that_differ_in_numbers_compile_once(finished):
@@ -111,11 +105,10 @@ def test_the_table_has_every_run_and_runs_that_differ_in_numbers_compile_once(fi
 
 
 def test_what_is_done_is_skipped_and_a_changed_config_is_refused(finished, file, monkeypatch, capsys):
-    workdir, _ = finished
+    workdir, only_a = finished[0], "--config.sweep.only=a"
     monkeypatch.setattr(runner, "train_and_evaluate", None)
     run(file, workdir, TAME)
     assert "4 runs, 4 of them done" in capsys.readouterr().out
-    only_a = "--config.sweep.only=a"
     run(file, workdir, only_a, "--config.sweep.seeds=1,3", DRAW_ONLY)
     assert "2 runs, 1 of them done" in capsys.readouterr().out
     assert "(1)" in (workdir / "tiny.md").read_text() and not (workdir / "a/seed3").exists()
@@ -152,31 +145,16 @@ def test_runs_of_several_machines_are_counted_and_of_other_contents_refused(fini
         assert (other / "tiny.md").read_text() == table
 
 
-def test_training_data_that_are_drawn_with_the_seed_differ_from_seed_to_seed(file, tmp_path):
-    def names(runs):
-        return len({runner._named_by(each, "data.train") for each in runs})
-
-    runs = all_runs(file, tmp_path)
-    assert names(runs) == 1
-    runs = [each._replace(config=each.config.replaced("data.subsample", 8)) for each in runs]
-    assert names(runs) == 2
-    runs[0] = runs[0]._replace(config=runs[0].config.replaced("objective.softmax_nli.weight", 1.0))
-    assert names(runs) == 3
-
-
 def test_a_run_that_goes_wrong_does_not_stop_the_others(file, tmp_path, monkeypatch, capsys):
     def fail(config, workdir):
         raise UserError(f"seed {config.seed}: no luck")
-
-    def full(*args, **kwargs):
-        raise UserError("the disk is full")
 
     monkeypatch.setattr(runner, "train_and_evaluate", fail)
     first = r"4 of 4 runs failed; the first: a \(seed 1\): seed 1: no luck"
     with pytest.raises(UserError, match=f"{first}$"):
         run(file, tmp_path, TAME)
-    assert capsys.readouterr().out.count("no luck") == 4
-    assert "| a | –" in (tmp_path / "tiny.md").read_text()
+    assert capsys.readouterr().out.count("no luck") == 4 and "| a | –" in (tmp_path / "tiny.md").read_text()
+    full = Mock(side_effect=UserError("the disk is full"))
     monkeypatch.setattr("simcse_jax.training.sweeps.table.write", full)
     with pytest.raises(UserError, match=f"{first}; and the disk is full"):
         run(file, tmp_path, TAME)
@@ -200,7 +178,6 @@ def test_a_sigterm_ends_the_sweep_also_after_the_last_step_of_a_run(file, tmp_pa
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
-    """The current folder, with graded pairs."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "pairs.tsv").write_text("a\tb\n")
     return tmp_path
@@ -227,35 +204,30 @@ HELD_OUT = {"data.held_out": 100, "eval.against_start": True, "eval.data": ""}
 GRADED = {"objective.cosent.weight": 1.0, "objective.info_nce.weight": 0.0}
 FOUND = {"eval.data": "", "eval.development": "retrieval", "eval.retrieval.data": "pairs.tsv"}
 WHITE, MEASURED = {"eval.postprocess": "whitening"}, {"analysis.every": 5, "eval.every": 10}
-REFUSED = [  # a row's fields, a column, and what is said of them
-    ({"eval.data": ""}, "stsb_dev", "eval.data is empty, and a sweep is a table of scores; give eval=FILE: "),
-    ({"eval.data": "no/such"}, "stsb_dev", "variant 'row 0': config.eval.data=no/such: no such file"),
-    ({"data.train": "no/such.txt"}, "stsb_dev", "config.data.train=no/such.txt: no such file"),
-    ({"data.train": "*.csv"}, "stsb_dev", "config.data.train=*.csv: no such file"),
-    ({"data.train": "sts:none:STS12:test"}, "stsb_dev", "no such file"),
-    ({"eval.retrieval.data": "no/such"}, "stsb_dev", "config.eval.retrieval.data=no/such: no such file"),
-    (WHITE | {"eval.postprocess_data": "no/such.txt"}, "stsb_dev", "eval.postprocess_data=no/such.txt: no such file"),
-    (MEASURED | {"analysis.data": "no/such.txt"}, "stsb_dev", "config.analysis.data=no/such.txt: no such file"),
-    ({"parallel.processes": 0}, "stsb_dev", "a sweep runs in one process"),
-    ({"eval.transfer": True}, "stsb_dev", "config.eval.transfer: "),
-    ({}, "after", "config.eval.against_start: must be set for the metric after"),
-    ({}, "held_out_dev", "config.data.held_out: must be set for the metric held_out_dev"),
-    ({}, "sts_avg", "eval.data=pairs.tsv has no test tasks for sts_avg; "),
-    ({"eval.data": ".", "eval.tasks": ("STS13",)}, "STS12", "eval.tasks=STS13: has no STS12, for STS12"),
-    ({}, "transfer_avg", "config.eval.transfer: must be set for the metric transfer_avg"),
-    ({}, "sickr_dev", "config.sweep.metrics: "),
-    ({}, "anisotropy", "config.analysis.every=0: must divide eval.every="),
+WRONG_ROWS = [
+    ({"eval.data": ""}, "eval.data is empty"), ({"parallel.processes": 0}, "a sweep runs in one process"),
+    ({"eval.data": "no/such"}, "variant 'row 0': config.eval.data=no/such: no such file"),
+    ({"data.train": "no/such.txt"}, "config.data.train=no/such.txt: no such file"),
+    ({"data.train": "*.csv"}, "train=*.csv: no such file"), ({"data.train": "sts:none:STS12:test"}, "no such file"),
+    ({"eval.retrieval.data": "no/such"}, "config.eval.retrieval.data=no/such: no such file"),
+    (WHITE | {"eval.postprocess_data": "no/such.txt"}, "eval.postprocess_data=no/such.txt: no such file"),
+    (MEASURED | {"analysis.data": "no/such.txt"}, "config.analysis.data=no/such.txt: no such file"),
+    ({"eval.transfer": True}, "eval.transfer: "), (FOUND, "config.eval.data: must be set for the metric stsb_dev"),
+]  # fmt: skip
+WRONG_COLUMNS = [
+    ({}, "after", "config.eval.against_start: must be"), ({}, "held_out_dev", "config.data.held_out: must be set"),
+    ({}, "sts_avg", "eval.data=pairs.tsv has no test tasks"), ({}, "transfer_avg", "config.eval.transfer: must be set"),
+    ({}, "sickr_dev", "config.sweep.metrics: "), ({}, "anisotropy", "config.analysis.every=0: must divide eval.every="),
+    ({"eval.data": ".", "eval.tasks": ("STS13",)}, "STS12", "eval.tasks=STS13: has no STS12"),
     ({"analysis.every": 3, "eval.every": 10}, "anisotropy", "config.analysis.every=3: must divide eval.every=10"),
-    ({}, "retrieval_map@5", "config.eval.retrieval.data: must be set for the metric retrieval_map@5"),
-    ({}, "retrieval_dev", "config.eval.development='stsb': must be retrieval, for retrieval_dev"),
-    (FOUND, "retrieval_map@5", "has no map@5, for retrieval_map@5"),
-    (FOUND, "stsb_dev", "config.eval.data: must be set for the metric stsb_dev"),
-    (FOUND, "uniformity", "config.eval.data: must be set for the metric uniformity"),
+    ({}, "retrieval_map@5", "eval.retrieval.data: must be set"), (FOUND, "retrieval_map@5", "has no map@5, for"),
+    ({}, "retrieval_dev", "eval.development='stsb': must be"), (FOUND, "uniformity", "eval.data: must be set"),
     (HELD_OUT | {"eval.every": 0}, "held_out_dev", "config.eval.every=0: must be above 0 for the metric held_out_dev"),
     (HELD_OUT, "sts_avg", "held_out=100: sts_avg is not measured on rows held out; set config.sweep.metrics=after"),
     (HELD_OUT | {"eval.against_start": False}, "STS12", "; set config.sweep.metrics=held_out_dev"),
     (HELD_OUT | GRADED, "retrieval_ndcg@10", "which objective.cosent needs, are judged by Spearman's"),
-]
+]  # fmt: skip
+REFUSED = [(fields, "stsb_dev", told) for fields, told in WRONG_ROWS] + WRONG_COLUMNS
 
 
 @pytest.mark.parametrize(("fields", "metric", "told"), REFUSED)
@@ -265,7 +237,7 @@ def test_a_mistake_that_stops_every_run_is_reported_before_the_first(fields, met
     assert told in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_what_a_run_measures_and_reads_is_accepted(here):
+def test_what_a_run_measures_and_reads_is_accepted_but_not_rows_scored_on_other_pairs_or_chosen_on_them(here):
     """Also patterns, folders with a task, and buckets, which are not asked."""
     (here / "STS").mkdir()
     names = ("*.tsv", "sts:STS:STS12:test", "sts:STS", "gs://bucket/a.txt", "hf:x")
@@ -276,28 +248,18 @@ def test_what_a_run_measures_and_reads_is_accepted(here):
         assert runner.all_runs(rows(HELD_OUT), columns(metric), here / "sweep")
     assert runner.all_runs(rows(MEASURED), columns("anisotropy"), here / "sweep")
     assert runner.all_runs(rows(WHITE | {"eval.postprocess_data": "target"}), columns("stsb_dev"), here / "sweep")
-
-
-def test_rows_that_would_be_scored_on_other_pairs_are_refused_before_the_first_run(here):
     of_file = {"eval.against_start": True}
     for base, fields, told in (
         (HELD_OUT, (0, 10), "'row 1' would be scored on half of the rows held out, "),
         (HELD_OUT, (10, 0), "'row 0' would be scored on half of .* and variant 'row 1'"),
-        (
-            of_file,
-            (10, 0),
-            r"'row 0' would be scored on half of pairs\.tsv, .*eval\.every and eval\.against_start alike",
-        ),
+        (of_file, (10, 0), r"'row 0' would be scored on half of pairs\.tsv, .*eval\.every and eval\.against_start"),
     ):
         with pytest.raises(UserError, match=told):
             each = rows(*(base | {"eval.every": every} for every in fields))
             runner.all_runs(each, columns("after"), here / "sweep")
         for same in (0, 10):
             runner.all_runs(rows(*[base | {"eval.every": same}] * 2), columns("after"), here / "sweep")
-
-
-def test_what_rows_held_out_do_not_allow_is_refused(here):
-    """A row that was chosen on what is the test set, and rows of other contents."""
+    # A row that was chosen on what is the test set, and rows of other contents.
     ((variant, config),) = rows(HELD_OUT | {"eval.every": 0})
     runner.all_runs([(variant, config)], columns("after"), here / "sweep")
     chosen = variant._replace(chosen_on=("held_out_dev",))
@@ -312,7 +274,7 @@ def test_what_rows_held_out_do_not_allow_is_refused(here):
         runner.check_same_data(runs)
 
 
-def test_more_that_is_refused(file, here):
+def test_more_that_is_refused_before_scores_of_runs_without_a_checkpoint_are_dropped(file, here, tmp_path):
     with pytest.raises(UserError, match=r"workdir=.*pairs\.tsv: is a file"):
         runner.all_runs(rows({}), columns("stsb_dev"), here / "pairs.tsv")
     for metric in ("training_minutes", "after"):
@@ -323,28 +285,20 @@ def test_more_that_is_refused(file, here):
     with pytest.raises(UserError, match="no such file"):
         run(file, here / "sweep", "--config.data.train=no/such")
     assert not (here / "sweep").exists()
-
-
-def test_scores_of_runs_without_a_checkpoint_are_not_dropped_for_a_new_column(tmp_path):
-    """Those that were trained together; before, all were trained again."""
-    (tmp_path / "a" / "seed1").mkdir(parents=True)
-    (tmp_path / "a" / "seed1" / "result.json").write_text("{}")
-    run = SimpleNamespace(workdir=tmp_path / "a" / "seed1", is_done=lambda: False)
+    together = SimpleNamespace(workdir=tmp_path / "a" / "seed1", is_done=lambda: False)
+    together.workdir.mkdir(parents=True)
+    (together.workdir / "result.json").write_text("{}")
     with pytest.raises(UserError, match=r"a/seed1: lacks scores that a column of config\.sweep\.metrics needs"):
-        runner.run_all([run], True, tmp_path)
-    assert (tmp_path / "a" / "seed1" / "result.json").exists()
+        runner.run_all([together], True, tmp_path)
+    assert (together.workdir / "result.json").exists()
 
 
 @pytest.mark.slow
-def test_runs_together_equal_each_alone_also_when_stopped_and_with_one_that_fails(
-    finished, file, tmp_path, monkeypatch, capsys
-):
+def test_runs_together_equal_each_alone_also_when_one_fails(finished, file, tmp_path, monkeypatch, capsys):
     workdir, _ = finished
-    written = []
 
     def stop(workdir, result):
-        written.append(workdir)
-        if len(written) == 2:
+        if list(tmp_path.glob("*/*/result.json")):
             raise KeyboardInterrupt
         (workdir.path / "result.json").write_text(json.dumps(result))
 
@@ -365,13 +319,6 @@ def test_runs_together_equal_each_alone_also_when_stopped_and_with_one_that_fail
     assert len(list(tmp_path.glob("*/*/result.json"))) == 1
     (checkpoints,) = tmp_path.glob("together-*/checkpoints")
     assert {path.name for path in checkpoints.iterdir()} == {"4", "8"}
-    again = shutil.copytree(tmp_path, tmp_path.parent / "again")
-    shutil.rmtree(again / "a")  # to be run again: what the others have together with it is not gone on with
-    capsys.readouterr()
-    with pytest.raises(UserError, match="2 of 6 runs failed"):
-        run(file, again, together)
-    assert "resuming" not in capsys.readouterr().out
-    assert list(read(again, "a", 1)[0]) == list(range(1, STEPS + 1))
     for leftover in (checkpoints / "8").rglob("*"):
         if leftover.is_file():
             leftover.unlink()
@@ -392,27 +339,44 @@ def test_runs_together_equal_each_alone_also_when_stopped_and_with_one_that_fail
         load_model(str(tmp_path / "a" / "seed1"))
 
 
-def test_a_run_that_was_begun_alone_resumes_alone(file, tmp_path):
+def test_runs_are_grouped_but_one_begun_alone_and_the_line_below_the_table_names_what_all_have(file, tmp_path):
     runs = all_runs(file, tmp_path)
     assert [len(group) for group in runner.make_groups(runs, runs, tmp_path)] == [6]
     (runs[1].workdir / "checkpoints").mkdir(parents=True)
     groups = runner.make_groups(runs, runs[:3], tmp_path)
     assert [[run.name for run in group] for group in groups] == [["b (seed 1)"], ["a (seed 1)", "wild (seed 1)"]]
+    plain = runner.what_was_run(runs)
+    assert plain.startswith("model.init_from=") and "train.batch_size=8, train.max_steps=8" in plain
+    assert "learning_rate" not in plain and "transfer" not in plain and runner.what_was_run([]) == ""
+    found = ".data=x, eval.retrieval.split=test, eval.retrieval.documents=0, eval.retrieval.storage"
+    cases = ("eval.transfer", True, "eval.transfer_protocol=sklearn"), ("data.held_out", 9, "data.held_out=9")
+    for field, value, end in (*cases, ("eval.retrieval.data", "x", found)):
+        changed = [each._replace(config=each.config.replaced(field, value)) for each in runs]
+        assert end in runner.what_was_run(changed)
+    untrained = runs[0].config.replaced("train.max_steps", 0).replaced("train.epochs", 0)
+    assert "train." not in runner.what_was_run([each._replace(config=untrained) for each in runs])
+
+    def names(runs):
+        return len({runner._named_by(each, "data.train") for each in runs})
+
+    assert names(runs) == 1
+    runs = [each._replace(config=each.config.replaced("data.subsample", 8)) for each in runs]
+    assert names(runs) == 2
+    runs[0] = runs[0]._replace(config=runs[0].config.replaced("objective.softmax_nli.weight", 1.0))
+    assert names(runs) == 3
 
 
 def test_rows_that_train_nothing_and_post_processing(file, tmp_path, capsys):
-    path = tmp_path / "untrained.py"
-    content = file.read_text().partition("def get_variants")[0]
-    path.write_text(
-        f"""{content}
+    path, content = tmp_path / "untrained.py", file.read_text().partition("def get_variants")[0]
+    path.write_text(f"""{content}
 def get_variants():
     nothing = {{"train.epochs": 0, "train.max_steps": 0, "data.train": "no/such.txt"}}
     white = {{"eval.postprocess": "whitening", "eval.postprocess_data": "target", "eval.postprocess_dimensions": 4}}
     return Variant("a", nothing, {{"stsb_dev": 50.0}}), Variant("white", nothing | white), Variant("both", white)
-"""
-    )
-    together = ("--config.sweep.vectorize=True", "--config.sweep.seeds=1", "--config.train.epochs=1")
-    run(path, tmp_path / "sweep", *together, "--config.train.max_steps=2")
+""")
+    fields = ("sweep.vectorize=True", "sweep.seeds=1", "train.epochs=1", "train.max_steps=2")
+    together = [f"--config.{field}" for field in fields]
+    run(path, tmp_path / "sweep", *together)
     dev = {}
     for name in ("a", "white", "both"):
         _, scores, result = read(tmp_path / "sweep", name, 1)
@@ -421,7 +385,7 @@ def get_variants():
         assert f"{name},dev.tsv,1,{dev[name]:.8g}"[:-2] in (tmp_path / "sweep" / "untrained.csv").read_text()
     assert len({round(score, 2) for score in dev.values()}) == 3
     capsys.readouterr()
-    run(path, tmp_path / "sweep", *together, "--config.train.max_steps=2")
+    run(path, tmp_path / "sweep", *together)
     assert "3 runs, 3 of them done" in capsys.readouterr().out
 
 
@@ -437,12 +401,13 @@ def test_a_table_of_every_kind_of_column(tiny_bert, corpus, tmp_path):
     path.write_text(sweep_text(tiny_bert, corpus | {"dev": senteval}, rows, steps=2, seeds=(1,)))
     columns = f"--config.sweep.metrics={','.join(MANY)}"
     run(path, tmp_path / "sweep", "--config.sweep.metrics=STS12")
-    scored = json.loads((tmp_path / "sweep/a/seed1/result.json").read_text())
+    stored = tmp_path / "sweep/a/seed1/result.json"
+    scored = json.loads(stored.read_text())
     assert "alignment" not in scored  # it costs nothing
     scored["STS12"]["spearman"] = 12.5
-    (tmp_path / "sweep/a/seed1/result.json").write_text(json.dumps(scored))
+    stored.write_text(json.dumps(scored))
     run(path, tmp_path / "sweep", columns)  # the finished run is scored on what it lacks, no more
-    result = json.loads((tmp_path / "sweep/a/seed1/result.json").read_text())
+    result = json.loads(stored.read_text())
     lines = csv.DictReader((tmp_path / "sweep/many.csv").open())
     found = {line["metric"]: line for line in lines if line["variant"] == "a"}
     assert result["STS12"]["spearman"] == 12.5
@@ -452,32 +417,11 @@ def test_a_table_of_every_kind_of_column(tiny_bert, corpus, tmp_path):
     assert {name: float(found[name]["mean"]) for name in values} == pytest.approx(values)
     assert (found["STS15"]["mean"], found["STS avg., 3 of 7"]["paper"], found["STS12"]["paper"]) == ("", "", "39.7")
     shutil.rmtree(tmp_path / "sweep/a/seed1/checkpoints")  # now the model of these scores is lost
-    (tmp_path / "sweep/a/seed1/result.json").write_text(json.dumps(scored))
+    stored.write_text(json.dumps(scored))
     run(path, tmp_path / "sweep", columns)
-    assert json.loads((tmp_path / "sweep/a/seed1/result.json").read_text())["STS12"]["spearman"] != 12.5
+    assert json.loads(stored.read_text())["STS12"]["spearman"] != 12.5
     text = (tmp_path / "sweep/many.md").read_text()
     assert "| GloVe (quoted) | 55.14 | – |" in text and "without STS13, STS14, STS15, STS16." in text
     assert "56.7" not in text and "61.32" not in text and not (tmp_path / "sweep/GloVe").exists()
     run(path, tmp_path / "quoted", columns, "--config.sweep.only=GloVe")
     assert "nothing is run" in (tmp_path / "quoted/many.md").read_text()
-
-
-def test_the_line_below_the_table_names_what_all_runs_have_in_common(file, tmp_path):
-    runs = all_runs(file, tmp_path)
-    plain = runner.what_was_run(runs)
-    assert plain.startswith("model.init_from=") and "train.batch_size=8, train.max_steps=8" in plain
-    assert "learning_rate" not in plain and "transfer" not in plain and runner.what_was_run([]) == ""
-    for field, value, end in (
-        ("eval.transfer", True, "eval.transfer_protocol=sklearn"),
-        ("data.held_out", 9, "data.held_out=9"),
-        (
-            "eval.retrieval.data",
-            "x",
-            ".data=x, eval.retrieval.split=test, eval.retrieval.documents=0, eval.retrieval.storage",
-        ),
-    ):
-        changed = [each._replace(config=each.config.replaced(field, value)) for each in runs]
-        assert end in runner.what_was_run(changed)
-    nothing = [each._replace(config=each.config.replaced("train.max_steps", 0)) for each in runs]
-    nothing = [each._replace(config=each.config.replaced("train.epochs", 0)) for each in nothing]
-    assert "train." not in runner.what_was_run(nothing)

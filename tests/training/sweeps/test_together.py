@@ -10,15 +10,13 @@ from simcse_jax.training.sweeps.together import group_key
 
 def changed(**fields):
     config = default_config()
-    for name, value in fields.items():
-        config.update_from_flattened_dict({name.replace("__", "."): value})
+    config.update_from_flattened_dict({name.replace("__", "."): value for name, value in fields.items()})
     return group_key(config)
 
 
 def test_what_can_be_trained_together():
     same = changed(seed=7, model__dropout=0.5, objective__info_nce__temperature=1.0, train__learning_rate=1e-5)
-    assert same == changed() is not None
-    assert changed(objective__off_dropout__weight=1.0) != changed()
+    assert same == changed() is not None and changed(objective__off_dropout__weight=1.0) != changed()
     assert changed(objective__off_dropout__weight=1.0) == changed(objective__off_dropout__weight=0.3)
     assert changed(train__epsilon=1e-6, train__warmup=0.1) == changed()
     assert changed(views__positive_dropout=0.0) == changed(views__positive_dropout=0.3) != changed()

@@ -3,14 +3,8 @@ import pytest
 from simcse_jax.config.fields import default_config, flatten
 from simcse_jax.config.flags import parse
 from simcse_jax.errors import UserError
-from simcse_jax.training.sweeps.variants import (
-    Variant,
-    as_recipe,
-    load_variants,
-    read_seeds,
-    read_sweep,
-    sweep_defaults,
-)
+from simcse_jax.training.sweeps import variants as rows
+from simcse_jax.training.sweeps.variants import Variant, load_variants, read_sweep, sweep_defaults
 
 TEMPERATURE = "objective.info_nce.temperature"
 VARIANTS = (
@@ -42,22 +36,88 @@ def base(**sweep):
     return config
 
 
-def test_variants_lie_over_the_base():
+def test_variants_lie_over_the_base_and_a_row_of_another_recipe_is_scored_as_its_table_is():
     config = base()
     config.train.batch_size = 16
     runs = read_sweep(config, VARIANTS)
     assert [variant for variant, _ in runs] == list(VARIANTS)
     flat = [flatten(resolved) for _, resolved in runs]
-    expected = flatten(default_config()) | {"train.batch_size": 16}
-    assert flat[0] == expected
-    assert flat[1] == expected | {TEMPERATURE: 0.01}
-    assert flat[2] == expected | {TEMPERATURE: 1.0, "model.pooler": "avg", "model.mlp": "none"}
+    expected, hot = flatten(default_config()) | {"train.batch_size": 16}, {"model.pooler": "avg", "model.mlp": "none"}
+    assert flat == [expected, expected | {TEMPERATURE: 0.01}, expected | hot | {TEMPERATURE: 1.0}]
     assert isinstance(flat[2][TEMPERATURE], float)
-    assert "sweep" in config
-    assert config.objective.info_nce.temperature == 0.05  # the base is left alone
+    assert "sweep" in config and config.objective.info_nce.temperature == 0.05  # the base is left alone
+    recipe, other = default_config(), default_config()
+    recipe.model.pooler, other.train.max_steps = "avg", 7
+    other.eval.transfer, other.eval.retrieval.data, recipe.eval.development = True, "folder", "sickr"
+    trained = {"model.pooler": "avg", "train.max_steps": 0}
+    assert rows.as_recipe(recipe, other) == trained | {"eval.development": "sickr"}
+    other.eval.development = "retrieval"
+    assert rows.as_recipe(recipe, other) == trained
 
 
-def test_a_file_and_its_seeds_are_read_as_the_command_reads_them(tmp_path):
+def x(fields=(), *rest, **more):
+    return Variant("x", dict(fields), *rest, **more)
+
+
+SCORED = {"sts_avg": 1.0}
+WRONG_SWEEPS = [
+    ({"seeds": ()}, "sweep.seeds: there are none"), ({"seeds": ("1", "01")}, "sweep.seeds: 1 is given twice"),
+    ({"seeds": ("1.5",)}, "seeds: '1.5' is not an integer"), ({"seeds": (1.0,)}, "seeds: 1.0 is not an integer"),
+    ({"seeds": (-1,)}, "sweep.seeds: -1 must be from 0"), ({"seeds": (2**32,)}, "must be from 0 to"),
+    ({"metrics": ()}, "metrics: there are none"), ({"metrics": ["stsb_dev"] * 2}, "metrics: stsb_dev is given twice"),
+    ({"metrics": ("stsb_dv",)}, "no metric 'stsb_dv'; the nearest one is stsb_dev"),
+    ({"only": "default,col"}, "only: no variant 'col'; the nearest one is 'cold 0.01'"),
+    ({"only": "cold 0.01"}, "leaves out 'default', the baseline of 'cold 0.01'"),
+    ({"only": "default,hot"}, "leaves out 'cold 0.01', the baseline of 'hot'"),
+    ({"baseline": "defalt"}, "baseline: 'defalt' is not a variant; the nearest one is 'default'"),
+    ({"report_once": ("STS12",)}, "STS12 is not a column"), ({"report_once": ("stsb_dev",)}, "of a development set"),
+]  # fmt: skip
+WRONG_ROWS = [
+    (Variant("hot", {}), "two variants have that name"), (x(baseline="colld"), "its baseline 'colld' is not a variant"),
+    *((Variant(name, {}), "a name must be a valid folder name") for name in ("a/b", "a, b", " ", " a", "..", ".")),
+    (Variant("x" * 300, {}), "bytes at most"), (x({}, {"sts_av": 1.0}), "'x': the paper's values: no metric 'sts_av'"),
+    (x(chosen_on=("stsb_de",)), "'x': what it was chosen on: no metric 'stsb_de'"),
+    *((x(*rest, quoted=True), "'x': is quoted: it has") for rest in (({"seed": 1}, SCORED), ({}, SCORED, "hot"), ())),
+    (x({"model.poler": "avg"}), "'x': config.model.poler: no such field; the nearest one is config.model.po"),
+    (x({"model": 1}), "config.model: no such field;"), (x({"sweep.seeds": (1,)}), "config.sweep.seeds: no such field;"),
+    (x({"seed": 1}), "'x': config.seed is set by"), (x({"train.epochs": 1.0}), "train.epochs=1.0: must be of type int"),
+    *((x({TEMPERATURE: value}), f"{TEMPERATURE}={value!r}: must be of type float") for value in (True, "1")),
+    (x({TEMPERATURE: -1.0}), f"'x': config.{TEMPERATURE}=-1.0: must be"),
+]  # fmt: skip
+MISTAKES = [(fields, VARIANTS, message) for fields, message in WRONG_SWEEPS]
+MISTAKES += [({}, (*VARIANTS, row), message) for row, message in WRONG_ROWS]
+MISTAKES += [
+    ({}, (), "the sweep has no variants"),
+    ({"baseline": "x"}, (*VARIANTS, x({}, SCORED, quoted=True)), "config.sweep.baseline: 'x' is quoted from the paper"),
+    ({"report_once": ("sts_avg",)}, (*VARIANTS, x(chosen_on=("STSBenchmark",))), "sts_avg has been seen: variant 'x'"),
+]
+
+
+@pytest.mark.parametrize("sweep, variants, message", MISTAKES)
+def test_mistakes_are_reported_in_a_line(sweep, variants, message):
+    with pytest.raises(UserError) as caught:
+        read_sweep(base(**sweep), variants)
+    assert message in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_test_set_that_no_choice_has_seen_is_accepted_and_a_seed_or_no_sweep_refused():
+    config = base(metrics=("stsb_dev", "STS15", "sts_avg"), report_once=("STS15",))
+    assert len(read_sweep(config, (*VARIANTS, x(chosen_on=("stsb_dev", "STSBenchmark"))))) == 4
+    assert len(read_sweep(base(only="default,cold 0.01"), VARIANTS)) == 2  # the third one's baseline is missing
+    config = base()
+    config.seed = 7
+    with pytest.raises(UserError, match=r"config\.seed=7: a sweep's runs have the seeds of config\.sweep\.seeds"):
+        read_sweep(config, VARIANTS)
+    with pytest.raises(UserError, match=r"config\.sweep is missing"):
+        read_sweep(default_config(), VARIANTS)
+
+
+NO_ROWS = ["(1, 2)", "None", "[Variant(3, None)]", "[Variant('a', {3: 4})]", "[Variant('a', {}, 3)]"]
+NO_ROWS += ["[Variant('a', {}, {'stsb_dev': 'x'})]", "[Variant('a', {}, {}, 3)]", "[Variant('a', {}, {}, '', 'yes')]"]
+NO_ROWS += ["[Variant('a', {}, chosen_on='stsb_dev')]"]
+
+
+def test_a_file_and_its_seeds_are_read_as_the_command_reads_them_and_what_is_no_sweep_is_reported(tmp_path):
     file = tmp_path / "sweep.py"
     file.write_text(FILE)
 
@@ -74,116 +134,19 @@ def test_a_file_and_its_seeds_are_read_as_the_command_reads_them(tmp_path):
 
     for args, seeds in (((), (42, 43, 44)), (["=1,2"], (1, 2)), (["=7"], (7,))):
         own = parse([f"--config={file}", "--workdir=w", *(f"--config.sweep.seeds{each}" for each in args)])[0]
-        assert read_seeds(own.sweep) == seeds
-    assert read_seeds(base(seeds=(0, 2**32 - 1)).sweep) == (0, 2**32 - 1)
-
-
-def also(name, *rest, **more):
-    """The variants and another one."""
-    return [*VARIANTS, Variant(name, *(rest or ({},)), **more)]
-
-
-SCORED = {"sts_avg": 1.0}
-NO_NAME, QUOTED = "a name must be a valid folder name", "'x': is quoted: it has the paper's values alone"
-MISTAKES = [
-    ({"seeds": ()}, VARIANTS, "config.sweep.seeds: there are none"),
-    ({"seeds": ("1", "01")}, VARIANTS, "config.sweep.seeds: 1 is given twice"),
-    ({"seeds": ("1.5",)}, VARIANTS, "config.sweep.seeds: '1.5' is not an integer"),
-    ({"seeds": (1.0,)}, VARIANTS, "config.sweep.seeds: 1.0 is not an integer"),
-    ({"seeds": (-1,)}, VARIANTS, "config.sweep.seeds: -1 must be from 0"),
-    ({"seeds": (2**32,)}, VARIANTS, "must be from 0 to"),
-    ({"metrics": ("stsb_dv",)}, VARIANTS, "no metric 'stsb_dv'; the nearest one is stsb_dev"),
-    ({"metrics": ()}, VARIANTS, "config.sweep.metrics: there are none"),
-    ({"metrics": ("stsb_dev", "sts_avg", "stsb_dev")}, VARIANTS, "config.sweep.metrics: stsb_dev is given twice"),
-    ({"only": "default,col"}, VARIANTS, "config.sweep.only: no variant 'col'; the nearest one is 'cold 0.01'"),
-    ({"only": "cold 0.01"}, VARIANTS, "leaves out 'default', the baseline of 'cold 0.01'"),
-    ({"only": "default,hot"}, VARIANTS, "leaves out 'cold 0.01', the baseline of 'hot'; add it"),
-    (
-        {"baseline": "defalt"},
-        VARIANTS,
-        "config.sweep.baseline: 'defalt' is not a variant; the nearest one is 'default'",
-    ),
-    ({}, also("x", baseline="colld"), "variant 'x': its baseline 'colld' is not a variant; the"),
-    ({}, also("hot"), "variant 'hot': two variants have that name"),
-    *(({}, also(name), NO_NAME) for name in ("a/b", "a, b", " ", " a", "..", ".")),
-    ({}, also("x" * 300), "bytes at most"),
-    ({}, [], "the sweep has no variants"),
-    ({}, also("x", {}, {"sts_av": 1.0}), "'x': the paper's values: no metric 'sts_av'; the nearest one is"),
-    ({}, also("x", chosen_on=("stsb_de",)), "'x': what it was chosen on: no metric 'stsb_de'; the nearest one is"),
-    ({}, also("x", {"seed": 1}, SCORED, quoted=True), QUOTED),
-    ({}, also("x", {}, SCORED, "hot", quoted=True), QUOTED),
-    ({}, also("x", {}, quoted=True), QUOTED),
-    ({"baseline": "x"}, also("x", {}, SCORED, quoted=True), "config.sweep.baseline: 'x' is quoted from the paper"),
-    ({"report_once": ("STS12",)}, VARIANTS, "report_once: STS12 is not a column; add it to config.sweep.metrics"),
-    ({"report_once": ("stsb_dev",)}, VARIANTS, "report_once: stsb_dev is of a development set"),
-    ({"report_once": ("sts_avg",)}, also("x", chosen_on=("STSBenchmark",)), "sts_avg has been seen: variant 'x' was"),
-    (
-        {},
-        also("x", {"model.poler": "avg"}),
-        "'x': config.model.poler: no such field; the nearest one is config.model.po",
-    ),
-    ({}, also("x", {"model": 1}), "'x': config.model: no such field;"),
-    ({}, also("x", {"sweep.seeds": (1,)}), "'x': config.sweep.seeds: no such field;"),
-    ({}, also("x", {"seed": 1}), "'x': config.seed is set by config.sweep.seeds"),
-    ({}, also("x", {"train.epochs": 1.0}), "'x': config.train.epochs=1.0: must be of type int"),
-    ({}, also("x", {TEMPERATURE: True}), f"'x': config.{TEMPERATURE}=True: must be of type float"),
-    ({}, also("x", {TEMPERATURE: "1"}), f"'x': config.{TEMPERATURE}='1': must be of type float"),
-    ({}, also("x", {TEMPERATURE: -1.0}), f"'x': config.{TEMPERATURE}=-1.0: must be"),
-]
-
-
-@pytest.mark.parametrize("sweep, variants, message", MISTAKES)
-def test_mistakes_are_reported_in_a_line(sweep, variants, message):
-    with pytest.raises(UserError) as caught:
-        read_sweep(base(**sweep), variants)
-    assert message in str(caught.value) and "\n" not in str(caught.value)
-
-
-def test_a_config_with_a_seed_or_without_a_sweep_is_refused():
-    config = base()
-    config.seed = 7
-    with pytest.raises(UserError, match=r"config\.seed=7: a sweep's runs have the seeds of config\.sweep\.seeds"):
-        read_sweep(config, VARIANTS)
-    with pytest.raises(UserError, match=r"config\.sweep is missing"):
-        read_sweep(default_config(), VARIANTS)
-
-
-def test_a_test_set_that_no_choice_has_seen_and_a_row_that_is_not_run_are_accepted():
-    config = base(metrics=("stsb_dev", "STS15", "sts_avg"), report_once=("STS15",))
-    assert len(read_sweep(config, also("x", chosen_on=("stsb_dev", "STSBenchmark")))) == 4
-    assert len(read_sweep(base(only="default,cold 0.01"), VARIANTS)) == 2  # the third one's baseline is missing
-
-
-NO_ROWS = ["(1, 2)", "None", "[Variant(3, None)]", "[Variant('a', {3: 4})]", "[Variant('a', {}, 3)]"]
-NO_ROWS += ["[Variant('a', {}, {'stsb_dev': 'x'})]", "[Variant('a', {}, {}, 3)]", "[Variant('a', {}, {}, '', 'yes')]"]
-NO_ROWS += ["[Variant('a', {}, chosen_on='stsb_dev')]"]
-
-
-def test_a_file_that_is_no_sweep_is_reported(tmp_path):
-    file, start = (
-        tmp_path / "x.py",
-        "from simcse_jax.training.sweeps.variants import Variant\ndef get_variants():\n    ",
-    )
+        assert rows.read_seeds(own.sweep) == seeds
+    assert rows.read_seeds(base(seeds=(0, 2**32 - 1)).sweep) == (0, 2**32 - 1)
+    file = tmp_path / "x.py"
+    start = "from simcse_jax.training.sweeps.variants import Variant\ndef get_variants():\n    "
     for content, message in (
         (None, "no such config file"),
         ("def get_config():\n    pass\n", "is not a sweep: it has no get_variants()"),
         (f"{start}return 1 / 0\n", "ZeroDivisionError: division by zero"),
         (f"{start}raise SystemExit(0)\n", "SystemExit"),
-        *((f"{start}return {rows}\n", "x.py: ") for rows in NO_ROWS),
+        *((f"{start}return {wrong}\n", "x.py: ") for wrong in NO_ROWS),
     ):
         if content is not None:
             file.write_text(content)
         with pytest.raises(UserError, match=r"--config .*x\.py") as caught:
             load_variants(str(file))
         assert message in str(caught.value) and "\n" not in str(caught.value)
-
-
-def test_a_row_of_another_recipe_is_scored_as_its_table_is():
-    recipe, base = default_config(), default_config()
-    recipe.model.pooler, base.train.max_steps = "avg", 7
-    base.eval.transfer, base.eval.retrieval.data = True, "folder"
-    recipe.eval.development = "sickr"
-    trained = {"model.pooler": "avg", "train.max_steps": 0}
-    assert as_recipe(recipe, base) == trained | {"eval.development": "sickr"}
-    base.eval.development = "retrieval"
-    assert as_recipe(recipe, base) == trained
