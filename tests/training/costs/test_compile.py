@@ -1,6 +1,7 @@
 import collections
 import functools
 import re
+from unittest.mock import Mock
 
 import jax
 import pytest
@@ -32,90 +33,14 @@ def lowered(trace, platform="cuda"):
     return trace.lower(lowering_platforms=(platform,)).as_text()
 
 
-def test_the_compiler_s_message_is_understood():
+def test_the_compiler_s_message_is_understood_and_a_gpu_s_memory_is_the_part_that_jax_takes(monkeypatch):
     late = "RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used 17.95G of 15.75G hbm. Exceeded by 2.20G."
-    early = (
-        "RESOURCE_EXHAUSTED: E1000: CompileTimeHbmOom: Ran out of memory on HBM, the total memory required for HLO "
-        "temporaries (55.33G) exceeds available HBM (512.5M). HLO module: jit_step."
-    )
+    early = "RESOURCE_EXHAUSTED: E1000: CompileTimeHbmOom: Ran out of memory on HBM, the total memory required for HLO "
+    early += "temporaries (55.33G) exceeds available HBM (512.5M). HLO module: jit_step."
     assert compile.memory_of_error(late) == (17.95 * 2**30, 15.75 * 2**30)
     assert compile.memory_of_error(early) == (55.33 * 2**30, 512.5 * 2**20)
-    assert compile.memory_of_error("RESOURCE_EXHAUSTED: too much vmem: 3.2M of 1.0M") is None
-    assert compile.memory_of_error("INTERNAL: hbm 3.2G of 1.0G") is None
-
-
-@pytest.mark.parametrize(
-    ("limit", "share"), [(0, 0.01), (1, 0.99), (255, 0.28), (256, 0.01), (400, 0.28), (2000, 0.99)]
-)
-def test_the_largest_chunk_that_fits_is_found(limit, share):
-    tried = []
-
-    def fits(chunk):
-        tried.append(chunk)
-        return chunk <= limit
-
-    found = compile.largest_chunk(fits, 2048, share)
-    start = max(2048 >> k for k in range(1, 12) if 2048 >> (k + 1) < 2048 * share)
-    assert found == max((2048 >> k for k in range(1, 12) if 2048 >> k <= min(limit, start)), default=0)
-    assert tried[0] == start
-
-
-def test_a_step_with_a_generator_takes_its_parameters():
-    """DiffCSE: two views, a generator that is not differentiated, and a discriminator that is."""
-    projected = {"projector.widths": "2D,D", "projector.objectives": ("info_nce", "replaced_token_detection")}
-    fields = {"model.mlp": "none", "model.generator": "x", "objective.replaced_token_detection.weight": 1.0}
-    own = compile.trace_step(tiny_config(**projected, **fields), TINY, 1, jax.devices()[:1], TINY)
-    assert 2 < product_flops(own.jaxpr).total() / flops(("model.mlp", "none"), devices=1).total() < 4
-    state, _, _, frozen = own.args_info[0]
-    assert "language_model.bias" in frozen and "projector.layers.0.kernel" in state.params
-
-
-def test_a_step_with_lora_has_no_gradient_and_no_optimizer_of_what_is_frozen():
-    """Each parameter is an argument with two moments where it trains, and alone where it does not."""
-
-    def numbers(*fields):
-        state, _, _, frozen = traced(("model.mlp", "none"), *fields, devices=1).in_avals[0]
-        return [sum(x.size for x in jax.tree.leaves(part)) for part in (state.params, state.optimizer, frozen)]
-
-    whole, moments, nothing = numbers()
-    assert nothing == 0 and moments == 2 * whole + 1
-    for fields in ([("model.lora.rank", 2)], [("model.freeze.layers", 1), ("model.freeze.embeddings", True)]):
-        trained, moments, frozen = numbers(*fields)
-        assert moments == 2 * trained + 1 < whole / 2 * 3 and frozen > whole / 3
-        assert trained + frozen == whole + ("lora" in fields[0][0]) * 2 * 2 * 2 * (32 + 32)
-
-
-def test_a_mean_in_bfloat16_makes_the_state_smaller_by_a_sixth():
-    def size(*fields):
-        state = traced(("model.mlp", "none"), *fields, devices=1).in_avals[0][0]
-        return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(state))
-
-    assert size(("train.mu_dtype", "bfloat16")) == pytest.approx(10 / 12 * size(), rel=1e-4)
-
-
-def test_a_teacher_has_embeddings_of_the_size_of_those_that_convolutions_make():
-    fields = {"model.mlp": "none", "model.convolutions.widths": ("1",), "model.convolutions.channels": 24}
-    fields |= {"model.pooler": "avg", "objective.embedding_mse.weight": 1.0, "teacher.model": "m"}
-    assert traced(*fields.items(), devices=1).in_avals[0][1]["teacher"].shape == (32, 1, 24)
-
-
-@pytest.mark.slow
-def test_a_step_of_an_encoder_with_local_layers_and_gates_is_lowered_for_tpus_from_here():
-    encoder = EncoderConfig.from_hugging_face(CONFIGS["modernbert"], "test")
-    own = compile.trace_step(tiny_config(**{"model.attention_dropout": 0.0}), encoder, 1, jax.devices()[:2])
-    assert "encoder.final_norm.scale" in own.args_info[0][0].params
-    assert "stablehlo.cosine" in lowered(own, "tpu")
-
-
-def test_a_step_without_padding_has_places_for_its_tokens_alone():
-    config = tiny_config(**{"parallel.chunk_size": 3})
-    assert compile.most_tokens(config, 2, 8, 0.68) == (33, 33)  # of 3 * 16
-    assert compile.most_tokens(tiny_config(), 1, 8, 0.5) == (32,)
-    half, whole = flops(*ROUNDING[:1], fill=0.5).total(), flops(*ROUNDING).total()
-    assert 0.5 * whole < half < 0.8 * whole
-
-
-def test_a_gpu_s_memory_is_the_part_that_jax_takes(monkeypatch):
+    for other in ("RESOURCE_EXHAUSTED: too much vmem: 3.2M of 1.0M", "INTERNAL: hbm 3.2G of 1.0G"):
+        assert compile.memory_of_error(other) is None
     assert compile.gpu_memory(100) == 75
     monkeypatch.setenv("XLA_PYTHON_CLIENT_MEM_FRACTION", ".9")
     assert compile.gpu_memory(100) == 90
@@ -130,18 +55,59 @@ def test_a_gpu_s_memory_is_the_part_that_jax_takes(monkeypatch):
             compile.gpu_memory(100)
 
 
+def test_the_largest_chunk_that_fits_is_found():
+    for limit, share in ((0, 0.01), (1, 0.99), (255, 0.28), (256, 0.01), (400, 0.28), (2000, 0.99)):
+        fits = Mock(side_effect=lambda chunk, limit=limit: chunk <= limit)
+        start = max(2048 >> k for k in range(1, 12) if 2048 >> (k + 1) < 2048 * share)
+        expected = max((2048 >> k for k in range(1, 12) if 2048 >> k <= min(limit, start)), default=0)
+        assert compile.largest_chunk(fits, 2048, share) == expected and fits.call_args_list[0].args == (start,)
+
+
+def test_the_sizes_of_the_state_of_what_is_frozen_of_a_mean_in_bfloat16_of_a_teacher_and_of_a_generator():
+    """Each parameter is an argument with two moments where it trains, and alone where it does not."""
+
+    def numbers(*fields):
+        state, _, _, frozen = traced(("model.mlp", "none"), *fields, devices=1).in_avals[0]
+        return [sum(x.size for x in jax.tree.leaves(part)) for part in (state.params, state.optimizer, frozen)]
+
+    whole, moments, nothing = numbers()
+    assert nothing == 0 and moments == 2 * whole + 1
+    for fields in ([("model.lora.rank", 2)], [("model.freeze.layers", 1), ("model.freeze.embeddings", True)]):
+        trained, moments, frozen = numbers(*fields)
+        assert moments == 2 * trained + 1 < whole / 2 * 3 and frozen > whole / 3
+        assert trained + frozen == whole + ("lora" in fields[0][0]) * 2 * 2 * 2 * (32 + 32)
+
+    def size(*fields):
+        state = traced(("model.mlp", "none"), *fields, devices=1).in_avals[0][0]
+        return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(state))
+
+    assert size(("train.mu_dtype", "bfloat16")) == pytest.approx(10 / 12 * size(), rel=1e-4)
+    fields = {"model.mlp": "none", "model.convolutions.widths": ("1",), "model.convolutions.channels": 24}
+    fields |= {"model.pooler": "avg", "objective.embedding_mse.weight": 1.0, "teacher.model": "m"}
+    assert traced(*fields.items(), devices=1).in_avals[0][1]["teacher"].shape == (32, 1, 24)
+    # DiffCSE: two views, a generator that is not differentiated, and a discriminator that is.
+    projected = {"projector.widths": "2D,D", "projector.objectives": ("info_nce", "replaced_token_detection")}
+    fields = {"model.mlp": "none", "model.generator": "x", "objective.replaced_token_detection.weight": 1.0}
+    own = compile.trace_step(tiny_config(**projected, **fields), TINY, 1, jax.devices()[:1], TINY)
+    assert 2 < product_flops(own.jaxpr).total() / flops(("model.mlp", "none"), devices=1).total() < 4
+    state, _, _, frozen = own.args_info[0]
+    assert "language_model.bias" in frozen and "projector.layers.0.kernel" in state.params
+
+
+@pytest.mark.slow
+def test_a_step_of_an_encoder_with_local_layers_and_gates_is_lowered_for_tpus_from_here():
+    encoder = EncoderConfig.from_hugging_face(CONFIGS["modernbert"], "test")
+    own = compile.trace_step(tiny_config(**{"model.attention_dropout": 0.0}), encoder, 1, jax.devices()[:2])
+    assert "encoder.final_norm.scale" in own.args_info[0][0].params and "stablehlo.cosine" in lowered(own, "tpu")
+
+
 # The products of arrays in bfloat16 (attention's and dense layers'; the head's and the losses' stay float32), and the
 # types of their results: gradients of parameters stay float32, and attention's are made from bfloat16 values.
 ROUNDED = {"f32": 4 * TINY.num_layers + 1, "bf16": PRODUCTS - (4 * TINY.num_layers + 1)}
 
 
 @pytest.mark.parametrize(
-    ("fields", "fill", "results"),
-    [
-        ((), 1.0, {}),
-        (ROUNDING[:1], 0.5, {"f32": PRODUCTS}),
-        (ROUNDING, 1.0, ROUNDED),
-    ],
+    ("fields", "fill", "results"), [((), 1.0, {}), (ROUNDING[:1], 0.5, {"f32": PRODUCTS}), (ROUNDING, 1.0, ROUNDED)]
 )
 def test_the_step_is_lowered_for_gpus_from_here(fields, fill, results):
     text = lowered(traced(*fields, fill=fill))
@@ -161,16 +127,14 @@ def test_the_step_is_lowered_for_gpus_from_here(fields, fill, results):
 @pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_an_encoding_or_a_step_is_compiled_for_the_devices_at_hand(whole, monkeypatch):
     monkeypatch.delattr("jax.lax.platform_dependent")  # their platform is known, so nothing is traced for others
-    if whole:
-        report = compile.compile_step(tiny_config(), TINY, 1, "h200:here")
-    else:
-        report = compile.compile_encoding(tiny_config(), TINY, 16, "h200:here")
+    function, number = (compile.compile_step, 1) if whole else (compile.compile_encoding, 16)
+    report = function(tiny_config(), TINY, number, "h200:here")
     assert (report.topology, report.chips, report.nodes) == ("h200:here", len(jax.devices()), 1)
     assert (report.batch, report.sentences) == (32, 32)
     assert report.flops and report.hbm_bytes and report.memory["arguments"] and bool(report.collectives) == whole
 
 
-def test_the_step_s_flops_are_those_of_its_layers():
+def test_the_flops_of_a_step_and_of_encoding_are_those_of_their_layers():
     rows, tokens = 2 * 32 // 8, 16  # two views of a chip's part of the batch
     size, inner = TINY.hidden_size, TINY.intermediate_size
     layer = 2 * rows * tokens * (4 * size * size + 2 * size * inner) + 4 * rows * tokens * tokens * size
@@ -182,36 +146,6 @@ def test_the_step_s_flops_are_those_of_its_layers():
     assert flops() == {6: 3 * (forward + loss)}
     chunked = flops(("parallel.chunk_size", 2), ("train.matmul_precision", "high"))
     assert chunked == {3: 4 * forward + 3 * loss}  # chunks are encoded twice
-
-
-@pytest.mark.slow
-def test_steps_of_other_objectives_are_traced():
-    weights = {"info_nce": 0.0, "off_dropout": 1.0, "dimension_wise": 0.1, "mlm": 0.1}
-    fields = [(f"objective.{name}.weight", weight) for name, weight in weights.items()]
-    # The pairs once more without masks, and once more with tokens masked.
-    assert flops(*fields, columns=2, devices=2).total() > 2 * flops(columns=2, devices=2).total()
-
-
-def test_a_batch_has_what_the_objective_reads():
-    def shapes(columns, **fields):
-        return {name: x.shape for name, x in compile._batch_shapes(tiny_config(**fields), columns, 24).items()}
-
-    plain = {"input_ids": (32, 2, 16), "attention_mask": (32, 2, 16), "index": (32,)}
-    one = {"objective.info_nce.weight": 0.0}
-    assert shapes(2) == plain | {"text": (32, 2)}
-    assert shapes(2, **{"data.equal_texts": "negatives"}) == plain
-    assert shapes(2, **one, **{"objective.softmax_nli.weight": 1.0}) == plain | {"label": (32,)}
-    assert shapes(2, **one, **{"objective.cosent.weight": 1.0}) == plain | {"score": (32,)}
-    mixed = shapes(3, **{"data.train": "a.txt,b.csv", "data.mixed": True})
-    assert mixed["present"] == (32, 3) and mixed["input_ids"] == (32, 3, 16)
-
-
-def encoding_flops(**fields):
-    config = tiny_config(**{"model.pooler": "avg", "model.mlp": "none", "train.batch_size": 32} | fields)
-    return dict(product_flops(compile.trace_encoding(config, TINY, 24, jax.devices()).jaxpr))
-
-
-def test_encoding_computes_each_layer_once():
     rows = 32 // len(jax.devices())  # of one device
     tokens, size, inner = 24, TINY.hidden_size, TINY.intermediate_size
     layer = 2 * rows * tokens * (4 * size * size + 2 * size * inner) + 4 * rows * tokens * tokens * size
@@ -224,3 +158,26 @@ def test_encoding_computes_each_layer_once():
     assert encoding_flops(**{"model.pooler": "cls", "model.mlp": "none"})[6] < whole
     # Only the head, of float32, is not rounded.
     assert encoding_flops(**{"train.dtype": "bfloat16", "model.mlp": "always"}) == {1: whole, 6: head}
+
+
+def test_a_batch_has_what_the_objective_reads_and_without_padding_places_for_its_tokens_alone():
+    def shapes(columns, **fields):
+        return {name: x.shape for name, x in compile._batch_shapes(tiny_config(**fields), columns, 24).items()}
+
+    plain = {"input_ids": (32, 2, 16), "attention_mask": (32, 2, 16), "index": (32,)}
+    one = {"objective.info_nce.weight": 0.0}
+    assert shapes(2) == plain | {"text": (32, 2)} and shapes(2, **{"data.equal_texts": "negatives"}) == plain
+    assert shapes(2, **one, **{"objective.softmax_nli.weight": 1.0}) == plain | {"label": (32,)}
+    assert shapes(2, **one, **{"objective.cosent.weight": 1.0}) == plain | {"score": (32,)}
+    mixed = shapes(3, **{"data.train": "a.txt,b.csv", "data.mixed": True})
+    assert mixed["present"] == (32, 3) and mixed["input_ids"] == (32, 3, 16)
+    config = tiny_config(**{"parallel.chunk_size": 3})
+    assert compile.most_tokens(config, 2, 8, 0.68) == (33, 33)  # of 3 * 16
+    assert compile.most_tokens(tiny_config(), 1, 8, 0.5) == (32,)
+    half, whole = flops(*ROUNDING[:1], fill=0.5).total(), flops(*ROUNDING).total()
+    assert 0.5 * whole < half < 0.8 * whole
+
+
+def encoding_flops(**fields):
+    config = tiny_config(**{"model.pooler": "avg", "model.mlp": "none", "train.batch_size": 32} | fields)
+    return dict(product_flops(compile.trace_encoding(config, TINY, 24, jax.devices()).jaxpr))

@@ -1,4 +1,5 @@
 import importlib.util
+from unittest.mock import Mock
 
 import jax
 import pytest
@@ -21,9 +22,7 @@ def test_a_missing_compiler_and_an_unknown_topology_are_explained(monkeypatch):
         with pytest.raises(UserError, match=message):
             described_devices(topology)
 
-    def fail(*_, **__):
-        raise jax.errors.JaxRuntimeError("INVALID_ARGUMENT: no such field")
-
+    fail = Mock(side_effect=jax.errors.JaxRuntimeError("INVALID_ARGUMENT: no such field"))
     monkeypatch.setattr(described, "installed", lambda name: True)
     monkeypatch.setattr(described.topologies, "get_topology_desc", fail)
     with pytest.raises(UserError, match=r"^--topology h200:8: JAX's CUDA plugin cannot describe it: .*no such field"):
@@ -34,5 +33,4 @@ def test_the_devices_at_hand_are_a_topology_if_their_peaks_are_known(monkeypatch
     with pytest.raises(UserError, match=r"^--topology here: the device here is cpu; known are TPU v4, .*, NVIDIA B200"):
         at_hand()
     monkeypatch.setitem(described.KINDS, "cpu", "h200")
-    assert at_hand() == "h200:here"
-    assert described_devices("h200:here") == jax.devices()
+    assert at_hand() == "h200:here" and described_devices("h200:here") == jax.devices()

@@ -17,11 +17,7 @@ def read(function, *args):
     return Program(jax.jit(function).lower(*args).compile().as_text())
 
 
-def repeated(times):
-    return lambda x, w: jax.lax.scan(lambda x, _: (jnp.tanh(x @ w), None), x, None, length=times)[0]
-
-
-def test_without_loops_the_bytes_are_those_of_xla_s_cost_analysis():
+def test_bytes_are_those_of_xla_s_cost_analysis_times_those_of_loops_of_the_branch_with_more_traffic():
     for function in (
         lambda x, w: jnp.tanh(x @ w).sum(),
         lambda x, w: x[3:10] * 2 + x[20:27],
@@ -34,44 +30,26 @@ def test_without_loops_the_bytes_are_those_of_xla_s_cost_analysis():
         assert program.bytes_accessed(on_chip=True) == compiled.cost_analysis()["bytes accessed"]
         assert program.bytes_accessed() == program.bytes_accessed(on_chip=True)  # a CPU's memory is all of one kind
 
+    def repeated(times):
+        function = lambda x, w: jax.lax.scan(lambda x, _: (jnp.tanh(x @ w), None), x, None, length=times)[0]  # noqa: E731
+        return read(function, X, W).bytes_accessed()
 
-def test_bytes_of_a_loop_are_multiplied():
-    once, five, ten = (read(repeated(times), X, W).bytes_accessed() for times in (2, 5, 10))
+    once, five, ten = map(repeated, (2, 5, 10))
     # A turn: x and w in and x out of the product, x in and out of tanh, the counter twice (4 bytes and their sum).
     turn = 4 * (4 * X.size + W.size)
     assert (ten - five) / 5 == pytest.approx((five - once) / 3) == pytest.approx(turn, rel=0.01)
 
-
-def test_a_kernel_of_a_tpu_counts_by_its_own_account():
-    text = """HloModule m
-ENTRY main (x: f32[64,32]) -> f32[64,32] {
-  %x = f32[64,32]{1,0} parameter(0)
-  ROOT %y = f32[64,32]{1,0} custom-call(%x), custom_call_target="tpu_custom_call", backend_config=CONFIG
-}"""
-
-    def with_account(of_bytes):
-        config = f'{{"custom_call_config":{{"cost_estimate":{{"flops":"7","bytes_accessed":"{of_bytes}"}}}}}}'
-        return Program(text.replace("CONFIG", config)).bytes_accessed()
-
-    assert with_account(123456) == 123456
-    assert with_account(0) == 2 * 64 * 32 * 4  # it gives none
-
-
-def test_a_gathered_table_counts_by_its_rows():
-    table, rows = jnp.ones((100_000, 8)), jnp.arange(6)
-    assert read(lambda table, rows: jnp.tanh(table[rows]), table, rows).bytes_accessed() < 2000
-
-
-def test_of_two_branches_the_one_with_more_traffic_counts():
     def branches(*functions):
         function = lambda x, w: jax.lax.cond(x[0, 0] > 0, *functions, x, w)  # noqa: E731
         return read(function, X, W).bytes_accessed()
 
     small, large = (lambda x, w: x @ w), (lambda x, w: jnp.tanh(x @ w) @ w)
     assert branches(small, large) == branches(large, small) == branches(large, large) > branches(small, small)
+    table, rows = jnp.ones((100_000, 8)), jnp.arange(6)
+    assert read(lambda table, rows: jnp.tanh(table[rows]), table, rows).bytes_accessed() < 2000
 
 
-def test_collectives_are_found_and_multiplied():
+def test_collectives_are_found_and_multiplied_and_told_apart_by_the_axes_of_a_torus():
     mesh = data_mesh(jax.devices())
 
     def body(x, w):  # x: (8, 32) on each of 8 devices
@@ -88,10 +66,7 @@ def test_collectives_are_found_and_multiplied():
         Collective("all-reduce", 8, 1, 128),
         Collective("reduce-scatter", 8, 3, 3 * 8192),
     ]
-
-
-def test_collectives_are_told_apart_by_the_axes_of_a_torus():
-    """A sum over the rows and then the columns of 2 × 4 devices, as `devices.parts` makes it."""
+    # A sum over the rows and then the columns of 2 × 4 devices, as `devices.parts` makes it.
 
     def loss(part):  # (8, 32) on each device
         return jnp.sum(jnp.tanh(gather(part, P(AXIS), jnp.dtype(jnp.float32), Way((2, 4), (1, 0)))))
@@ -108,18 +83,28 @@ def test_collectives_are_told_apart_by_the_axes_of_a_torus():
     assert program.collectives()[0] == Collective("all-gather", 2, 1, quarter)
 
 
-def test_the_bytes_that_a_ring_sends_and_nodes_after_their_devices():
+def test_the_bytes_that_a_ring_or_nodes_send_and_a_collective_s_first_group_and_its_axes():
     sent = {kind: Collective(kind, 4, 1, 1000).bytes_sent for kind in ("all-reduce", "all-gather", "reduce-scatter")}
     assert sent == {"all-reduce": 1500, "all-gather": 750, "reduce-scatter": 750}
     assert Collective("collective-permute", 4, 1, 1000).bytes_sent == 1000
     assert Collective("all-reduce", 1, 1, 1000).bytes_sent == 0
     for kind, ways in (("all-reduce", 2), ("all-gather", 1)):
         exchange = Collective(kind, 16, 1, 1600)  # over 2 nodes with 8 devices each
-        assert exchange.sent_inside(8) == ways * 1600 * 7 / 8
-        assert exchange.sent_outside(8) == ways * 200 / 2
+        assert exchange.sent_inside(8) == ways * 1600 * 7 / 8 and exchange.sent_outside(8) == ways * 200 / 2
         assert exchange.sent_outside(16) == 0 and exchange.sent_inside(16) == exchange.bytes_sent
     # Nothing of an all-to-all is the same on two devices: half of it goes to the other node.
     assert Collective("all-to-all", 16, 1, 1600).sent_outside(8) == 800
+    places = list(np.ndindex(2, 4, 1))  # of eight chips
+    for groups, group, axes in (
+        ("{{0,1,2,3},{4,5,6,7}}", (0, 1, 2, 3), (1,)), ("{{0,4},{1,5},{2,6},{3,7}}", (0, 4), (0,)),
+        ("{{0,1,4,5},{2,3,6,7}}", (0, 1, 4, 5), (0, 1)), ("[2,4]<=[8]", (0, 1, 2, 3), (1,)),
+        ("[4,2]<=[2,4]T(1,0)", (0, 4), (0,)), ("[1,8]<=[8]", tuple(range(8)), (0, 1)),
+        ("mesh['a'=2,'b'=4] {'b'}", (0, 1, 2, 3), (1,)), ("mesh['a'=2,'b'=4] {'a'}", (0, 4), (0,)),
+        ("mesh['a'=2,'b'=4] {'a','b'}", tuple(range(8)), (0, 1)), ("{}", tuple(range(8)), (0, 1)),
+    ):  # fmt: skip
+        assert first_group(f", replica_groups={groups}, dimensions={{0}}", 8) == group
+        assert axes_of(group, places) == axes
+        assert axes_of(group, ()) == axes_of(group, [()] * 8) == ()  # of devices that are no TPUs
 
 
 def written(name):
@@ -127,28 +112,34 @@ def written(name):
     return (Path(__file__).parent / "programs" / f"{name}.hlo").read_text()
 
 
-def test_a_tpu_s_program_is_read_with_its_two_memories():
+def test_a_tpu_s_program_is_read_with_its_two_memories_fusions_of_collectives_and_kernels_own_accounts():
     """A loop over a table, whose rows are summed over devices, copies to the chip's memory, and a gather."""
     program = Program(written("tpu"))
     # In HBM: seven turns that read ten rows and compare the counter, a table and five rows fetched, the result.
     assert program.bytes_accessed() == 7 * (4 * 32 * 10 + 4 + 4 + 1) + 4 * 32 * (100 + 5) + 2 * 32 * 50
-    assert program.collectives() == [
-        Collective("all-gather", 2, 1, 4 * 32 * 200),
-        Collective("all-reduce", 4, 7, 7 * 4 * 32 * 10),
-    ]
+    sums = Collective("all-reduce", 4, 7, 7 * 4 * 32 * 10)
+    assert program.collectives() == [Collective("all-gather", 2, 1, 4 * 32 * 200), sums]
     with pytest.raises(ValueError, match="the loop loop runs an unknown number of times"):
         Program(written("tpu").replace("constant(7)", "parameter(1)")).collectives()
+    # A gather that is begun in one fusion and ended in another, and a reduce-scatter.
+    scattered = Collective("reduce-scatter", 8, 1, 4 * 8 * 16 * 128)
+    program = Program(written("tpu_asynchronous"))
+    assert program.collectives() == [Collective("all-gather", 8, 1, 2 * 768 * 768), scattered]
+    text = """HloModule m
+ENTRY main (x: f32[64,32]) -> f32[64,32] {
+  %x = f32[64,32]{1,0} parameter(0)
+  ROOT %y = f32[64,32]{1,0} custom-call(%x), custom_call_target="tpu_custom_call", backend_config=CONFIG
+}"""
+
+    def with_account(of_bytes):
+        config = f'{{"custom_call_config":{{"cost_estimate":{{"flops":"7","bytes_accessed":"{of_bytes}"}}}}}}'
+        return Program(text.replace("CONFIG", config)).bytes_accessed()
+
+    assert with_account(123456) == 123456
+    assert with_account(0) == 2 * 64 * 32 * 4  # it gives none
 
 
-def test_collectives_within_a_tpu_s_fusions_count_once():
-    """A gather that is begun in one fusion and ended in another, and a reduce-scatter."""
-    assert Program(written("tpu_asynchronous")).collectives() == [
-        Collective("all-gather", 8, 1, 2 * 768 * 768),
-        Collective("reduce-scatter", 8, 1, 4 * 8 * 16 * 128),
-    ]
-
-
-def test_a_gpu_s_program_is_read_with_its_launches_and_consumers():
+def test_a_gpu_s_program_is_read_with_its_launches_and_consumers_and_fusions_of_several_arrays():
     """A product by cuBLAS with its scratch memory, a loop, an exchange of two arrays."""
     program = Program(written("gpu"))
     product = 2 * (64 * 32 + 32 * 32) + 4 * 64 * 32  # without the scratch memory
@@ -160,9 +151,6 @@ def test_a_gpu_s_program_is_read_with_its_launches_and_consumers():
     assert largest == Consumer("layers.*/convert", "fusion", "bf16[64,32]", 10, fusions)
     assert (second.kind, second.bytes) == ("all-gather-start", exchange)
     assert sum(each.bytes for each in program.consumers()) == program.bytes_accessed()
-
-
-def test_a_fusion_may_return_several_arrays_of_one_instruction():
     program = Program("""\
 HloModule jit_f, is_scheduled=true
 
@@ -180,22 +168,3 @@ ENTRY %main (x: s32[9,512]) -> ((s32[9], s32[9]), s32[9,512]) {
 }
 """)
     assert program.bytes_accessed() == 4 * (9 * 512 + 9 + 9 + 9 * 512)
-
-
-def test_a_collective_s_first_group_and_the_axes_along_which_it_is():
-    places = list(np.ndindex(2, 4, 1))  # of eight chips
-    for groups, group, axes in (
-        ("{{0,1,2,3},{4,5,6,7}}", (0, 1, 2, 3), (1,)),
-        ("{{0,4},{1,5},{2,6},{3,7}}", (0, 4), (0,)),
-        ("{{0,1,4,5},{2,3,6,7}}", (0, 1, 4, 5), (0, 1)),
-        ("[2,4]<=[8]", (0, 1, 2, 3), (1,)),
-        ("[4,2]<=[2,4]T(1,0)", (0, 4), (0,)),
-        ("[1,8]<=[8]", tuple(range(8)), (0, 1)),
-        ("mesh['a'=2,'b'=4] {'b'}", (0, 1, 2, 3), (1,)),
-        ("mesh['a'=2,'b'=4] {'a'}", (0, 4), (0,)),
-        ("mesh['a'=2,'b'=4] {'a','b'}", tuple(range(8)), (0, 1)),
-        ("{}", tuple(range(8)), (0, 1)),
-    ):
-        assert first_group(f", replica_groups={groups}, dimensions={{0}}", 8) == group
-        assert axes_of(group, places) == axes
-        assert axes_of(group, ()) == axes_of(group, [()] * 8) == ()  # of devices that are no TPUs
