@@ -12,26 +12,15 @@ import pytest
 
 from simcse_jax.errors import UserError
 from simcse_jax.host import locks
-from simcse_jax.host.locks import (
-    describe,
-    held,
-    held_next_to,
-    held_on_disk,
-    read_owner,
-    recover,
-    replacing,
-    taken,
-    this_job,
-)
+from simcse_jax.host.locks import describe, held, held_next_to, held_on_disk, read_owner, recover, replacing, this_job
 
 
 def test_what_a_job_writes_is_what_others_read():
     job = this_job()
     assert read_owner(job.text().encode()) == job != this_job()._replace(since=job.since)
-    assert str(taken("runs/a", job)) == (
-        f"runs/a: process {os.getpid()} on {socket.gethostname()}, since {job.since}, is writing there; "
-        "wait for its end, or choose another place"
-    )
+    whose = f"process {os.getpid()} on {socket.gethostname()}, since {job.since}"
+    message = f"runs/a: {whose}, is writing there; wait for its end, or choose another place"
+    assert str(locks.taken("runs/a", job)) == message
 
 
 def test_a_lock_that_says_nothing_or_something_odd():
@@ -65,35 +54,28 @@ def test_a_second_job_hears_of_the_first_and_a_kill_frees_the_lock(tmp_path):
     assert not list(place.iterdir())
 
 
-def test_a_child_process_does_not_keep_it(tmp_path):
+def test_a_child_process_neither_keeps_it_nor_frees_it(tmp_path):
     file = tmp_path / ".lock"
-    with held_on_disk(file, tmp_path):
-        forked = os.fork()
-        if not forked:
+    block = held_on_disk(file, tmp_path)
+    with block:
+        if not (leaves := os.fork()):
+            block.__exit__(None, None, None)
+            os._exit(0)
+        os.waitpid(leaves, 0)
+        with pytest.raises(UserError, match=f"process {os.getpid()} on"):
+            held_on_disk(file, tmp_path).__enter__()
+        if not (stays := os.fork()):
             signal.pause()
         program = subprocess.Popen(["sleep", "60"], close_fds=False)
     try:
+        assert not file.exists()
         with held_on_disk(file, tmp_path):
             pass
     finally:
         program.kill()
         program.wait()
-        os.kill(forked, signal.SIGKILL)
-        os.waitpid(forked, 0)
-
-
-def test_a_fork_that_leaves_the_block_frees_nothing(tmp_path):
-    file = tmp_path / ".lock"
-    block = held_on_disk(file, tmp_path)
-    with block:
-        forked = os.fork()
-        if not forked:
-            block.__exit__(None, None, None)
-            os._exit(0)
-        os.waitpid(forked, 0)
-        with pytest.raises(UserError, match=f"process {os.getpid()} on"):
-            held_on_disk(file, tmp_path).__enter__()
-    assert not file.exists()
+        os.kill(stays, signal.SIGKILL)
+        os.waitpid(stays, 0)
 
 
 def test_never_two_at_a_time_and_nothing_stays(tmp_path):
@@ -129,26 +111,28 @@ def test_a_place_that_cannot_be_locked_is_reported_in_one_line(tmp_path):
     assert (tmp_path / "file").read_text() == ""
 
 
-def test_a_full_disk_leaves_no_lock(tmp_path, monkeypatch):
-    def full(*args):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+def fails(number):
+    """A call of the system that ends with this error."""
 
-    monkeypatch.setattr(os, "write", full)
+    def call(*args):
+        raise OSError(number, os.strerror(number))
+
+    return call
+
+
+def test_a_full_disk_leaves_no_lock(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "write", fails(errno.ENOSPC))
     with pytest.raises(UserError, match=r"^place: cannot be written: \.lock: No space left on device$"):
         held_on_disk(tmp_path / ".lock", "place").__enter__()
     assert not list(tmp_path.iterdir()) and not locks._open
 
 
 def test_a_disk_without_locks_is_used_with_a_warning(tmp_path, monkeypatch, capsys):
-    def none(*args):
-        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
-
-    monkeypatch.setattr(fcntl, "flock", none)
+    monkeypatch.setattr(fcntl, "flock", fails(errno.ENOLCK))
     with held_on_disk(tmp_path / ".lock", tmp_path):
         pass
-    assert capsys.readouterr().err == (
-        f"warning: {tmp_path}: a disk without locks; make sure that no other job writes there\n"
-    )
+    warning = f"warning: {tmp_path}: a disk without locks; make sure that no other job writes there\n"
+    assert capsys.readouterr().err == warning
 
 
 def in_a_thread(block) -> str:
@@ -203,7 +187,7 @@ def test_a_folder_is_replaced_as_a_whole_or_not_at_all(tmp_path, swaps):
     folder = tmp_path / "deep" / "model"
     with replacing(folder) as new:
         (new / "a").write_text("1")
-        assert not folder.exists()
+        assert not folder.exists() and f"model: process {os.getpid()} on " in in_a_thread(replacing(folder))
     (tmp_path / "deep" / ".model.new").mkdir()  # left by a killed process
     folder.chmod(0o700)  # nobody else may read it, nor what replaces it
     with replacing(folder) as new:
@@ -247,16 +231,6 @@ def test_the_swap_is_one_step_where_the_system_has_it(tmp_path, monkeypatch):
     assert not locks._swap(one, other)
 
 
-def test_a_second_job_is_refused(tmp_path):
-    with replacing(tmp_path / "model") as new:
-        (new / "a").write_text("1")
-        code = "import sys; from pathlib import Path; from simcse_jax.host.locks import replacing\n"
-        code += "with replacing(Path(sys.argv[1])): pass"
-        done = subprocess.run([sys.executable, "-c", code, tmp_path / "model"], capture_output=True, text=True)
-        assert f"model: process {os.getpid()} on " in done.stderr.splitlines()[-1], done.stderr
-    assert os.listdir(tmp_path / "model") == ["a"]
-
-
 def left_by_a_kill(folder):
     """Between the two renames."""
     for kind in ("old", "new"):
@@ -289,11 +263,8 @@ def test_a_reader_waits_for_a_job_that_is_between_its_two_renames(tmp_path, monk
 
 
 def test_contents_that_cannot_be_put_back_are_named(tmp_path, monkeypatch):
-    def fail(*args):
-        raise OSError(errno.EROFS, "Read-only file system")
-
     left_by_a_kill(tmp_path / "model")
-    monkeypatch.setattr(os, "rename", fail)
+    monkeypatch.setattr(os, "rename", fails(errno.EROFS))
     monkeypatch.setattr(locks, "WAIT_SECONDS", 0)
     with pytest.raises(UserError, match=r"model: missing; what was there is in .*\.model\.old .*Read-only"):
         recover(tmp_path / "model")

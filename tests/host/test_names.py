@@ -6,48 +6,37 @@ import pytest
 from simcse_jax.errors import UserError
 from simcse_jax.host.names import AtStep, split_glove, split_label, split_step
 
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("runs/a", ("runs/a", None)),
-        ("runs/a@step=200", ("runs/a", 200)),
-        ("runs/a@step=0", ("runs/a", 0)),
-        ("gs://bucket/a@step=last", ("gs://bucket/a", "last")),
-        ("owner/model@main", ("owner/model@main", None)),
-        ("runs@2026/a@step=20", ("runs@2026/a", 20)),
-        ("runs@step=3/a", ("runs@step=3/a", None)),
-        ("@step=3", ("@step=3", None)),
-        ("a\nb@step=3", ("a\nb", 3)),
-    ],
-)
-def test_a_name_may_end_in_a_step(name, expected):
-    found = split_step(name)
-    assert found == expected and str(found) == name
+STEPS = {
+    "runs/a": ("runs/a", None),
+    "runs/a@step=200": ("runs/a", 200),
+    "runs/a@step=0": ("runs/a", 0),
+    "gs://bucket/a@step=last": ("gs://bucket/a", "last"),
+    "owner/model@main": ("owner/model@main", None),
+    "runs@2026/a@step=20": ("runs@2026/a", 20),
+    "runs@step=3/a": ("runs@step=3/a", None),
+    "@step=3": ("@step=3", None),
+    "a\nb@step=3": ("a\nb", 3),
+}
 
 
-def test_a_path_that_exists_is_no_checkpoint(tmp_path):
-    (tmp_path / "run@step=3").mkdir()
+def test_a_name_may_end_in_a_step_which_is_a_number_or_last(tmp_path):
+    for name, expected in STEPS.items():
+        assert split_step(name) == expected and str(split_step(name)) == name
+    for step in ("", "best", "-1", "1.5", "٣", "1e3", "9" * 200, " 3"):
+        with pytest.raises(UserError, match="is not a checkpoint; give the number of a step, or step=last"):
+            split_step(f"run@step={step}")
+    (tmp_path / "run@step=3").mkdir()  # a path that exists is no checkpoint
     assert split_step(f"{tmp_path}/run@step=3") == AtStep(f"{tmp_path}/run@step=3", None)
 
 
-@pytest.mark.parametrize("step", ["", "best", "-1", "1.5", "٣", "1e3", "9" * 200, " 3"])
-def test_a_step_is_a_number_or_last(step):
-    with pytest.raises(UserError, match="is not a checkpoint; give the number of a step, or step=last"):
-        split_step(f"run@step={step}")
-
-
-@pytest.mark.parametrize(
-    ("name", "file", "lower_case", "stop_words"),
-    [
-        ("glove:a.txt", "a.txt", False, False),
-        ("glove:/data/b c:d+e.txt", "/data/b c:d+e.txt", False, False),
-        ("glove+lower:a.txt", "a.txt", True, False),
-        ("glove+stopwords+lower:a.txt", "a.txt", True, True),
-    ],
-)
-def test_word_vectors_have_a_name(name, file, lower_case, stop_words):
-    assert split_glove(name) == (Path(file), lower_case, stop_words)
+def test_word_vectors_have_a_name():
+    for name, expected in {
+        "glove:a.txt": (Path("a.txt"), False, False),
+        "glove:/data/b c:d+e.txt": (Path("/data/b c:d+e.txt"), False, False),
+        "glove+lower:a.txt": (Path("a.txt"), True, False),
+        "glove+stopwords+lower:a.txt": (Path("a.txt"), True, True),
+    }.items():
+        assert split_glove(name) == expected
 
 
 def test_other_names_are_no_word_vectors_and_wrong_options_are_refused():
@@ -64,23 +53,22 @@ def test_other_names_are_no_word_vectors_and_wrong_options_are_refused():
             split_glove(name)
 
 
-@pytest.mark.parametrize(
-    ("text", "name", "label"),
-    [
-        ("model", "model", ""),
-        ("model@3@flow=BERT-flow (NLI)", "model@3@flow", "BERT-flow (NLI)"),
-        ("a=b=c", "a=b", "c"),
-        ("run@step=3", "run@step=3", ""),
-        ("run@step=last= x ", "run@step=last", "x"),
-        ("run@step=200@3", "run@step=200@3", ""),
-        ("runs/tau=0.05@avg", "runs/tau=0.05@avg", ""),
-        ("runs/tau=0.05@avg=mine", "runs/tau=0.05@avg", "mine"),
-        ("glove:a.txt@avg=GloVe", "glove:a.txt@avg", "GloVe"),
-        ("=x", "=x", ""),
-    ],
-)
-def test_a_name_may_have_a_label(text, name, label):
-    assert split_label(text) == (name, label)
+LABELS = {
+    "model": ("model", ""),
+    "model@3@flow=BERT-flow (NLI)": ("model@3@flow", "BERT-flow (NLI)"),
+    "a=b=c": ("a=b", "c"),
+    "run@step=3": ("run@step=3", ""),
+    "run@step=last= x ": ("run@step=last", "x"),
+    "run@step=200@3": ("run@step=200@3", ""),
+    "runs/tau=0.05@avg": ("runs/tau=0.05@avg", ""),
+    "runs/tau=0.05@avg=mine": ("runs/tau=0.05@avg", "mine"),
+    "glove:a.txt@avg=GloVe": ("glove:a.txt@avg", "GloVe"),
+    "=x": ("=x", ""),
+}
+
+
+def test_a_name_may_have_a_label():
+    assert {text: split_label(text) for text in LABELS} == LABELS
 
 
 def test_an_existing_folder_is_a_name_as_a_whole_and_a_label_is_not_empty(tmp_path):

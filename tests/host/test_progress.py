@@ -66,19 +66,15 @@ def test_a_log_has_a_line_now_and_then_also_for_many_short_pieces(stderr, monkey
     assert [line.split(":")[0] for line in log.getvalue().splitlines()] == ["task 2", "task 5", "task 8"]
 
 
-def test_short_work_shows_nothing(monkeypatch):
-    for stream in (Terminal(), io.StringIO()):
-        monkeypatch.setattr(sys, "stderr", stream)
-        with Progress(2) as bar:
-            bar.advance(2)
-        assert stream.getvalue() == ""
-
-
-def test_what_is_not_shown_is_silent_and_asks_for_no_note(stderr):
-    for stream in map(stderr, (io.StringIO(), Terminal())):
-        with Progress(2, shown=False) as bar:
-            bar.advance(2, lambda: pytest.fail("asked"))
-        assert stream.getvalue() == ""
+def test_short_work_and_what_is_not_shown_are_silent(monkeypatch):
+    for delay, seconds, shown in ((progress.DELAY, progress.LINE_SECONDS, True), (0, 0, False)):
+        monkeypatch.setattr(progress, "DELAY", delay)
+        monkeypatch.setattr(progress, "LINE_SECONDS", seconds)
+        for stream in (Terminal(), io.StringIO()):
+            monkeypatch.setattr(sys, "stderr", stream)
+            with Progress(2, shown=shown) as bar:
+                bar.advance(2, None if shown else lambda: pytest.fail("asked"))
+            assert stream.getvalue() == ""
 
 
 def test_skipped_seconds_do_not_count(stderr, monkeypatch):

@@ -34,9 +34,7 @@ def test_lines_that_are_typed(monkeypatch, capsys):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(given, "ascii"))
     found = streams.typed("query: ")
     assert [next(found) for _ in range(3)] == ["a", "", "\ufeffé 🎸"]  # a mark within is a character
-    with pytest.raises(
-        UserError, match=r"^line 4 of standard input is not UTF-8 \(byte 0xe9\); convert it, e\.g\. `iconv"
-    ):
+    with pytest.raises(UserError, match=r"^line 4 of standard input is not UTF-8 \(byte 0xe9\)"):
         next(found)
     assert capsys.readouterr().err == ""  # no keyboard
     monkeypatch.setattr(sys, "stdin", None)
