@@ -25,7 +25,16 @@ def model(noise: float, seed: int = 1):
     return embed
 
 
-def test_a_gain_beyond_chance_and_one_within_it(monkeypatch):
+def test_the_interval_is_that_of_the_paired_differences_and_tells_a_gain_from_chance(monkeypatch):
+    before, after = (sts.cosine(*np.split(model(noise)([*FIRST, *SECOND]), 2)) for noise in (0.3, 0.2))
+
+    def difference(first, second, gold):
+        return sts.spearman(second, gold) - sts.spearman(first, gold)
+
+    options = {"paired": True, "vectorized": False, "n_resamples": 1000, "method": "percentile", "rng": 5}
+    expected = scipy.stats.bootstrap((before, after, GOLD), difference, **options).confidence_interval
+    found = compare([PAIRS], model(0.3), model(0.2), seed=0)
+    assert found.low == pytest.approx(expected.low, abs=0.4) and found.high == pytest.approx(expected.high, abs=0.4)
     monkeypatch.setattr(against, "RESAMPLES", 200)
     helped = compare([PAIRS], model(0.5), model(0.1), seed=3)
     assert helped.is_better and helped.low > 0 and helped.before < helped.after
@@ -43,19 +52,7 @@ def test_a_gain_beyond_chance_and_one_within_it(monkeypatch):
     assert abs(found.before - helped.before) > 1
 
 
-def test_the_interval_is_that_of_the_paired_differences():
-    before, after = (sts.cosine(*np.split(model(noise)([*FIRST, *SECOND]), 2)) for noise in (0.3, 0.2))
-
-    def difference(first, second, gold):
-        return sts.spearman(second, gold) - sts.spearman(first, gold)
-
-    options = {"paired": True, "vectorized": False, "n_resamples": 1000, "method": "percentile", "rng": 5}
-    expected = scipy.stats.bootstrap((before, after, GOLD), difference, **options).confidence_interval
-    found = compare([PAIRS], model(0.3), model(0.2), seed=0)
-    assert found.low == pytest.approx(expected.low, abs=0.4) and found.high == pytest.approx(expected.high, abs=0.4)
-
-
-def test_retrieval_is_compared_by_query():
+def test_retrieval_is_compared_by_query_and_queries_with_one_answer_are_drawn_together():
     queries, documents = {f"q{n}": f"a {n}" for n in range(40)}, {f"{n:03}": f"b {n}" for n in reversed(range(40))}
     collection = beir.collect(queries, documents, {(f"q{n}", f"{n:03}"): 1 for n in range(40)}, 40)
     task = retrieval.Retrieval({"held_out": collection}, ["ndcg@10"])
@@ -72,11 +69,6 @@ def test_retrieval_is_compared_by_query():
     assert found.is_better and found.after == 100 and found.measure == "nDCG@10 × 100"
     task = retrieval.Retrieval({"held_out": collection, "other": collection}, ["mrr@10", "ndcg@10"])
     assert compare([task], poor, good, seed=0).measure == "MRR@10 × 100, mean of 2 tasks"
-
-
-def test_queries_with_one_answer_are_drawn_together():
-    """Ten queries of one document are one observation, so the interval is as wide as that of one query each."""
-    identity = np.eye(40, dtype=np.float32)
 
     def model(good):
         def embed(sentences):

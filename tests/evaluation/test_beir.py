@@ -4,17 +4,13 @@ import json
 import numpy as np
 import pytest
 from support.beir import write_beir
+from support.data import raises
 
-from simcse_jax.errors import UserError
 from simcse_jax.evaluation import beir
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return write_beir(tmp_path_factory.mktemp("beir") / "tiny")
-
-
-def test_documents_are_in_the_falling_order_of_their_ids(folder):
+def test_documents_fall_by_id_have_their_gains_and_a_sample_all_judged_ones(tmp_path):
+    folder = write_beir(tmp_path / "tiny")
     found, dev = beir.read(str(folder)), beir.read(str(folder), "dev")
     assert found.query_ids == [f"q{number}" for number in range(6)]
     assert found.ids == sorted((f"d{number}" for number in range(40)), reverse=True)
@@ -23,12 +19,7 @@ def test_documents_are_in_the_falling_order_of_their_ids(folder):
     record = json.loads((folder / "corpus.jsonl").read_text().splitlines()[2])
     assert found.second[found.ids.index("d2")] == record["text"]
     assert dev.query_ids == ["q6", "q7", "q8"]
-    assert all(
-        one is other for one, other in zip(found.second, dev.second, strict=True)
-    )  # two splits share their texts
-
-
-def test_judgements_give_gains_and_the_best_order(folder):
+    assert [*map(id, found.second)] == [*map(id, dev.second)]  # two splits share their texts
     found = beir.read(str(folder))
     rows = np.array([[found.ids.index(name) for name in ("d7", "d5", "d0", "d6")] + [-1]] * 6)
     assert found.gains(rows)[:2].tolist() == [[0, 0, 2, 0, 0], [0, 2, 0, 1, 0]]
@@ -38,9 +29,6 @@ def test_judgements_give_gains_and_the_best_order(folder):
     moved = texts | {"first": ["x"], "ids": ["y\nb"]}  # a fingerprint knows where a text ends
     one, other = (dataclasses.replace(found, **each).fingerprint for each in (texts, moved))
     assert one != other == dataclasses.replace(found, **moved).fingerprint
-
-
-def test_a_sample_has_all_judged_documents_and_depends_on_the_seed_alone(folder, tmp_path):
     judged = {f"d{5 * row + place}" for row in range(6) for place in range(3)}
     found = beir.read(str(folder), documents=25, seed=1)
     assert (len(found.ids), found.total) == (25, 40) and judged <= set(found.ids)
@@ -52,9 +40,6 @@ def test_a_sample_has_all_judged_documents_and_depends_on_the_seed_alone(folder,
     assert beir.read(str(folder), documents=25, seed=2).ids != found.ids
     assert set(beir.read(str(folder), documents=3).ids) == judged
     assert beir.read(str(folder), documents=41).fingerprint == beir.read(str(folder)).fingerprint != found.fingerprint
-
-
-def test_a_document_with_the_id_of_a_query_is_its_own_unless_it_is_judged(folder, tmp_path):
     copy = write_beir(tmp_path / "copy")
     with (copy / "corpus.jsonl").open("a") as file:
         file.write('{"_id": "q0", "text": "the cat"}\n{"_id": "q2", "title": null, "text": "a dog"}\n')
@@ -113,6 +98,4 @@ def test_what_is_wrong_is_named(files, split, message, tmp_path):
     for name, text in (whole | files).items():
         if text is not None:
             (tmp_path / name).write_text(text)
-    with pytest.raises(UserError) as error:
-        beir.read(str(tmp_path), split)
-    assert message in str(error.value) and "\n" not in str(error.value)
+    raises(message, beir.read, str(tmp_path), split)

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 from support import senteval_classifier
+from support.data import raises
 from support.recorded import recorded
 
-from simcse_jax.errors import UserError
 from simcse_jax.evaluation import early_stopping
 
 PENALTIES = (1e-5, 0.1, 3.0)
@@ -46,10 +46,8 @@ def theirs() -> dict[str, np.ndarray]:
     for name, (inputs, labels, classes, penalties, splits) in cases().items():
         for number, split in enumerate(splits):
             rows = [np.flatnonzero(mask) for mask in split]
-            fits = [
-                senteval_classifier.fit(inputs, labels, classes, p, *rows, fast=name == "pytorch_fast")
-                for p in penalties
-            ]
+            more = {"fast": name == "pytorch_fast"}
+            fits = [senteval_classifier.fit(inputs, labels, classes, p, *rows, **more) for p in penalties]
             for field, values in zip(("predicted", "accuracy", "rounds"), zip(*fits, strict=True), strict=True):
                 found[f"{name}/{number}/{field}"] = np.stack(values).astype(float if field == "accuracy" else np.int16)
     for inputs, outputs, seed in LAYERS:
@@ -90,9 +88,7 @@ def test_a_linear_layer_starts_as_in_pytorch_and_products_that_are_too_large_are
     inputs, labels = problem(2)
     inputs[0, 0] = np.inf
     split = early_stopping.given(*masks(0))
-    classifier = early_stopping.Classifier(inputs, labels, 2, [split])
-    with pytest.raises(UserError, match="diverges"):
-        classifier.fit(split, PENALTIES[:1])
+    raises("diverges", early_stopping.Classifier(inputs, labels, 2, [split]).fit, split, PENALTIES[:1])
     for inputs, outputs, seed in LAYERS:
         weights, biases = early_stopping.linear(inputs, outputs, seed)
         np.testing.assert_array_equal(weights, peer[f"weights/{inputs}/{outputs}/{seed}"], strict=True)

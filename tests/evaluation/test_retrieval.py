@@ -5,8 +5,8 @@ import jax
 import numpy as np
 import pytest
 from support.beir import write_beir
+from support.data import raises
 
-from simcse_jax.errors import UserError
 from simcse_jax.evaluation import beir, retrieval
 from simcse_jax.evaluation.evaluator import Retriever
 from simcse_jax.evaluation.retrieval import Ranking, Retrieval, Sides, search, sides
@@ -55,20 +55,15 @@ def test_the_first_documents_are_trec_evals_also_where_a_tie_is_cut(collection, 
         assert search(DOT, collection, count, devices=jax.devices()[:3]).tolist() == expected
 
 
-def test_a_querys_own_document_is_left_out_and_two_folders_of_one_name_are_refused(collection, folder, tmp_path):
+def test_own_documents_are_left_out_and_all_are_rounded_and_encoded_in_the_model_s_way(collection, folder, tmp_path):
     nearest = search(DOT, collection, 1)[:, 0]
-    own = np.where(np.arange(6) % 2, nearest, -1)
-    changed = dataclasses.replace(collection, own=own)
+    changed = dataclasses.replace(collection, own=np.where(np.arange(6) % 2, nearest, -1))
     expected = [rows[:4] for rows in sorted_by_trec_eval(changed)]
     assert search(DOT, changed, 4).tolist() == expected  # as many as are looked for at once
     assert (search(DOT, changed, 64) == nearest[:, None]).any(axis=1).tolist() == [row % 2 == 0 for row in range(6)]
     other = write_beir(tmp_path / "tiny")
     assert list(retrieval.read([str(folder)], "dev")) == ["tiny"]
-    with pytest.raises(UserError, match="another folder has the name tiny, too; rename one of them"):
-        retrieval.read([str(folder), str(other)])
-
-
-def test_documents_are_rounded_to_the_storage(collection):
+    raises("another folder has the name tiny, too; rename one of them", retrieval.read, [str(folder), str(other)])
     assert set(STORAGES) == set(DTYPES)
 
     def fine(sentences):
@@ -80,8 +75,13 @@ def test_documents_are_rounded_to_the_storage(collection):
     for storage in ("float16", "bfloat16"):
         found = search(Sides(fine, fine, "dot"), collection, 40, storage)
         assert (found == search(Sides(fine, rounded(storage), "dot"), collection, 40)).all()
-    with pytest.raises(UserError, match="beyond float16; choose another storage"):
-        search(Sides(coarse, lambda some: 1e6 * fine(some), "dot"), collection, 4, "float16")
+    large = Sides(coarse, lambda some: 1e6 * fine(some), "dot")
+    raises("beyond float16; choose another storage", search, large, collection, 4, "float16")
+    assert isinstance(TwoSided(), Retriever) and not isinstance(coarse, Retriever)
+    assert sides(coarse) == Sides(coarse, coarse, "cosine")
+    queries, documents = coarse([f"query {each}" for each in collection.first]), coarse(collection.second)
+    nearest = np.argsort(np.linalg.norm(queries[:, None] - documents, axis=2), axis=1, kind="stable")[:, :3]
+    np.testing.assert_array_equal(search(sides(TwoSided()), collection, 3), nearest)
 
 
 @dataclasses.dataclass
@@ -100,22 +100,12 @@ class TwoSided:
         return coarse(sentences)
 
 
-def test_a_models_own_way_with_both_sides_is_taken(collection):
-    assert isinstance(TwoSided(), Retriever) and not isinstance(coarse, Retriever)
-    assert sides(coarse) == Sides(coarse, coarse, "cosine")
-    queries, documents = coarse([f"query {each}" for each in collection.first]), coarse(collection.second)
-    distances = np.linalg.norm(queries[:, None] - documents, axis=2)
-    nearest = np.argsort(distances, axis=1, kind="stable")[:, :3]
-    np.testing.assert_array_equal(search(sides(TwoSided()), collection, 3), nearest)
-
-
-def test_scores_tables_and_the_average_over_tasks(folder, collection):
+def test_scores_tables_the_average_over_tasks_and_the_differences_to_a_baseline(folder, collection):
     dev = beir.read(str(folder), "dev", documents=30)
     found = Retrieval({"one": collection, "two": dev}, ["recall@10", "ndcg@5"])
     numbers = found(coarse)
     by_query = Retrieval({"one": collection}, ["recall@10"], per_query=True)(coarse)["retrieval"]["one"]["per_query"]
-    rows = search(sides(coarse), collection, 10)
-    expected = 100 * (collection.gains(rows) > 0).sum(axis=1) / 2
+    expected = 100 * (collection.gains(search(sides(coarse), collection, 10)) > 0).sum(axis=1) / 2
     assert by_query == {"recall@10": dict(zip(collection.query_ids, expected.tolist(), strict=True))}
     one, two = numbers["retrieval"]["one"], numbers["retrieval"]["two"]
     assert one["recall@10"] == pytest.approx(expected.mean(), abs=1e-4) and "per_query" not in one
@@ -129,8 +119,6 @@ def test_scores_tables_and_the_average_over_tasks(folder, collection):
     assert chooses(coarse) == {"eval/it": numbers["retrieval_average"]["recall@10"]}
     assert len(chooses.fingerprint) == 129
 
-
-def test_a_baseline_gives_differences_and_their_p(collection):
     def other(sentences):
         return coarse([f"{sentence}!" for sentence in sentences])
 
@@ -145,20 +133,16 @@ def test_a_baseline_gives_differences_and_their_p(collection):
     assert plain.with_baseline(None, "") is plain
 
 
-@pytest.mark.parametrize(
-    "change, message",
-    [
+def test_a_baseline_of_something_else_is_refused(collection):
+    for change, message in (
         ({"tiny": None}, "has no scores of the retrieval task tiny"),
         ({"sha256": "0"}, "was scored on other queries, documents or judgements"),
         ({"per_query": None}, "has no scores of each query of tiny"),
         ({"ndcg@10": 3.0}, "has no ndcg@10 of each query"),
-        *(({"q3": score}, "ndcg@10 of tiny.*query 'q3' is not a number") for score in ("50", float("nan"), True, 101)),
-    ],
-)
-def test_a_baseline_of_something_else_is_refused(change, message, collection):
-    queries = {f"q{number}": 50.0 for number in range(6)}
-    measures = {"ndcg@10": {name: change.get(name, score) for name, score in queries.items()}} | change
-    task = {"sha256": collection.fingerprint, "per_query": measures} | change
-    earlier = {"retrieval": {"tiny": task} | change}
-    with pytest.raises(UserError, match=f"--baseline a.json: .*{message}"):
-        Retrieval({"tiny": collection}, ["ndcg@10"]).with_baseline(earlier, "--baseline a.json")
+        *(({"q3": score}, "query 'q3' is not a number") for score in ("50", float("nan"), True, 101)),
+    ):
+        queries = {f"q{number}": 50.0 for number in range(6)}
+        measures = {"ndcg@10": {name: change.get(name, score) for name, score in queries.items()}} | change
+        earlier = {"retrieval": {"tiny": ({"sha256": collection.fingerprint, "per_query": measures} | change)} | change}
+        for part in ("--baseline a.json: ", message):
+            raises(part, Retrieval({"tiny": collection}, ["ndcg@10"]).with_baseline, earlier, "--baseline a.json")

@@ -1,5 +1,4 @@
 import numpy as np
-import pytest
 from matplotlib.axes import Axes
 from support.pictures import texts
 
@@ -16,23 +15,16 @@ def run(shifts: dict[int, float], temperature: float | None = 0.05):
 STEPS = {0: 3.0, 10: 2.0, 20: 1.0, 1000: 0.0}
 
 
-def test_the_spectrum_has_a_panel_a_run_and_a_line_a_step():
-    found = {"the $first$ run": run(STEPS), "x" * 90: run({0: 3.0})}
-    drawn = pictures.spectrum(found, "STS-B dev")
+def test_spectra_have_a_panel_a_run_and_both_sides_of_equation_7_are_drawn(monkeypatch):
+    drawn = pictures.spectrum({"the $first$ run": run(STEPS), "x" * 90: run({0: 3.0})}, "STS-B dev")
     there = texts(drawn["svg"])
     assert [text for text in there if text.startswith("step ")] == ["step 0", "step 10", "step 20", "step 1,000"]
     assert {"the $first$ run", "…" + "x" * 29} <= set(there)
     assert any("STS-B dev, by training step" in text for text in there)
     assert drawn["png"].startswith(b"\x89PNG")
-
-
-@pytest.mark.parametrize(("count", "last"), [(1, [0]), (16, [0, 1, 2, 4, 8, 15])])
-def test_a_few_of_many_steps_are_drawn_the_ends_among_them(count, last):
-    there = texts(pictures.spectrum({"a": run(dict.fromkeys(range(count), 1.0))}, "STS-B")["svg"])
-    assert [text for text in there if text.startswith("step ")] == [f"step {step}" for step in last]
-
-
-def test_both_sides_of_equation_7_are_drawn_of_every_run_with_a_temperature(monkeypatch):
+    for count, last in ((1, [0]), (16, [0, 1, 2, 4, 8, 15])):
+        there = texts(pictures.spectrum({"a": run(dict.fromkeys(range(count), 1.0))}, "STS-B")["svg"])
+        assert [text for text in there if text.startswith("step ")] == [f"step {step}" for step in last]
     drawn, plot = [], Axes.plot
     monkeypatch.setattr(
         Axes, "plot", lambda self, x, y, **style: [drawn.append((x, y, style)), *plot(self, x, y, **style)][1:]

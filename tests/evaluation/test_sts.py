@@ -1,10 +1,13 @@
 import numpy as np
 import pytest
 import scipy.stats
+from support.data import raises
+from support.recorded import recorded, twice
 
-from simcse_jax.errors import UserError
 from simcse_jax.evaluation import sts
 from simcse_jax.evaluation.tasks import TASKS
+from simcse_jax.huggingface.load import load
+from simcse_jax.simcse import SimCSE
 
 WORDS = ["the", "a", "cat", "dog", "bird", "sat", "ran", "sings", "on", "in", "mat", "park"]
 VECTORS = dict(zip(WORDS, np.random.default_rng(0).normal(size=(len(WORDS), 8)), strict=True))
@@ -81,7 +84,7 @@ def test_every_metric_and_aggregation_is_worked_out_from_the_subsets(tmp_path, t
         assert [part[metric] for part in result["subsets"].values()] == pytest.approx(parts, abs=1e-4)
 
 
-def test_the_averages_are_over_the_tasks_in_each_protocol_and_none_if_a_task_is_missing(tmp_path):
+def test_averages_are_over_the_tasks_in_each_protocol_and_tables_have_a_row_for_each(tmp_path):
     for task in ("STS12", "STS13"):
         write_year(tmp_path, task)
     write(tmp_path / "STS/STSBenchmark/sts-test.csv", sts_b(made_pairs(9, seed=8)))
@@ -95,21 +98,31 @@ def test_the_averages_are_over_the_tasks_in_each_protocol_and_none_if_a_task_is_
     results, missing = score(tmp_path, "STS12", "STS13", "SICKRelatedness")
     assert (list(results), missing) == (["STS12", "STS13"], ["SICKRelatedness"])
     assert sts.average(results, missing) == sts.averages(results, missing) == {}
+    results = scores(**{task: 10.0 * number + 0.126 for number, task in enumerate(reversed(TASKS))})
+    head, rule, figures = lines = sts.table(results, []).splitlines()
+    assert cells(head) == ["STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R", "Avg."]
+    assert cells(figures) == ["60.13", "50.13", "40.13", "30.13", "20.13", "10.13", "0.13", "30.13"]
+    assert len({len(line) for line in lines}) == 1 and set(rule) == {"-", "+"}
+    # A dash for a missing task and for the average; no average of one task.
+    head, _, figures = sts.table(scores(SICKRelatedness=50, STS12=70.5), ["STS15"]).splitlines()
+    assert cells(head) == ["STS12", "STS15", "SICK-R", "Avg."] and cells(figures) == ["70.50", "-", "50.00", "-"]
+    assert sts.table(scores(mine=12.356), []).split() == ["mine", "------", "12.36"]
+    parts = {"pearson": 1.0, "mean": {"spearman": 2, "pearson": 3}, "wmean": {"spearman": 4, "pearson": 5}}
+    results = {task: {"spearman": 60.0, **parts} for task in ("STS12", "STSBenchmark")}
+    results["STSBenchmark"]["regressor"] = {"spearman": 77, "pearson": 78}
+    head, _, *lines = sts.table(results, [], ["pearson", "spearman"], ["wmean", "all"]).splitlines()
+    assert [cells(line) for line in (head, *lines)] == [
+        ["", "STS12", "STS-B", "Avg."],
+        ["Pearson, wmean", "5.00", "5.00", "5.00"],
+        ["Pearson, all", "1.00", "1.00", "1.00"],
+        ["Pearson, regressor", "-", "78.00", "-"],
+        ["Spearman, wmean", "4.00", "4.00", "4.00"],
+        ["Spearman, all", "60.00", "60.00", "60.00"],
+        ["Spearman, regressor", "-", "77.00", "-"],
+    ]
 
 
-def test_pairs_without_a_score_are_left_out(tmp_path):
-    pairs = made_pairs(9, seed=5)
-    write_year(tmp_path, "STS16", plagiarism=[(a, b, None if n % 3 else s) for n, (a, b, s) in enumerate(pairs)])
-    found = sts.read_task(tmp_path, "STS16")
-    part = found.subsets["plagiarism"]
-    assert list(zip(found.first[part], found.second[part], found.gold[part], strict=True)) == pairs[::3]
-    assert part.stop - part.start == 3
-    first, second, third = pairs[:3]
-    write(tmp_path / "SICK" / "SICK_test_annotated.txt", sick([first, (*second[:2], ""), third]))
-    assert len(sts.read_task(tmp_path, "SICKRelatedness").gold) == 2
-
-
-def test_the_development_split_is_another_file_and_the_years_have_none(tmp_path):
+def test_each_task_and_split_has_its_file_and_columns_and_pairs_without_a_score_are_left_out(tmp_path):
     write_year(tmp_path, "STS12")
     files = {"STSBenchmark": ("STS/STSBenchmark/sts-dev.csv", sts_b), "SICKRelatedness": ("SICK/SICK_trial.txt", sick)}
     for seed, (name, layout) in enumerate(files.values()):
@@ -120,9 +133,15 @@ def test_the_development_split_is_another_file_and_the_years_have_none(tmp_path)
     assert {task: result["pairs"] for task, result in results.items()} == {"STSBenchmark": 5, "SICKRelatedness": 6}
     for seed, result in enumerate(results.values()):
         assert result["spearman"] == pytest.approx(expected(made_pairs(5 + seed, seed)), abs=1e-4)
-
-
-def test_sick_has_its_own_columns_and_sts_b_no_quoting(tmp_path):
+    pairs = made_pairs(9, seed=5)
+    write_year(tmp_path, "STS16", plagiarism=[(a, b, None if n % 3 else s) for n, (a, b, s) in enumerate(pairs)])
+    found = sts.read_task(tmp_path, "STS16")
+    part = found.subsets["plagiarism"]
+    assert list(zip(found.first[part], found.second[part], found.gold[part], strict=True)) == pairs[::3]
+    assert part.stop - part.start == 3
+    first, second, third = pairs[:3]
+    write(tmp_path / "SICK" / "SICK_test_annotated.txt", sick([first, (*second[:2], ""), third]))
+    assert len(sts.read_task(tmp_path, "SICKRelatedness").gold) == 2
     write(tmp_path / "SICK/SICK_test_annotated.txt", sick([("one", "two", 3.3), ("three", "four", 1)]))
     write(tmp_path / "STS/STSBenchmark/sts-test.csv", sts_b([('"The cat', 'a "dog"', 2.5), ("sat", '"', 4)]))
     found = sts.read_task(tmp_path, "SICKRelatedness")
@@ -163,48 +182,18 @@ def cells(line: str) -> list[str]:
     return [cell.strip() for cell in line.split("|")]
 
 
-def test_the_table_has_the_papers_columns_and_the_average_last():
-    results = scores(**{task: 10.0 * number + 0.126 for number, task in enumerate(reversed(TASKS))})
-    head, rule, figures = lines = sts.table(results, []).splitlines()
-    assert cells(head) == ["STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R", "Avg."]
-    assert cells(figures) == ["60.13", "50.13", "40.13", "30.13", "20.13", "10.13", "0.13", "30.13"]
-    assert len({len(line) for line in lines}) == 1 and set(rule) == {"-", "+"}
-    # A dash for a missing task and for the average; no average of one task.
-    head, _, figures = sts.table(scores(SICKRelatedness=50, STS12=70.5), ["STS15"]).splitlines()
-    assert cells(head) == ["STS12", "STS15", "SICK-R", "Avg."] and cells(figures) == ["70.50", "-", "50.00", "-"]
-    assert sts.table(scores(mine=12.356), []).split() == ["mine", "------", "12.36"]
-
-
-def test_the_table_has_a_row_for_each_protocol_and_the_regressor():
-    parts = {"pearson": 1.0, "mean": {"spearman": 2, "pearson": 3}, "wmean": {"spearman": 4, "pearson": 5}}
-    results = {task: {"spearman": 60.0, **parts} for task in ("STS12", "STSBenchmark")}
-    results["STSBenchmark"]["regressor"] = {"spearman": 77, "pearson": 78}
-    head, _, *lines = sts.table(results, [], ["pearson", "spearman"], ["wmean", "all"]).splitlines()
-    assert [cells(line) for line in (head, *lines)] == [
-        ["", "STS12", "STS-B", "Avg."],
-        ["Pearson, wmean", "5.00", "5.00", "5.00"],
-        ["Pearson, all", "1.00", "1.00", "1.00"],
-        ["Pearson, regressor", "-", "78.00", "-"],
-        ["Spearman, wmean", "4.00", "4.00", "4.00"],
-        ["Spearman, all", "60.00", "60.00", "60.00"],
-        ["Spearman, regressor", "-", "77.00", "-"],
-    ]
-
-
-@pytest.mark.parametrize("count", [2, 3, 30, 1379])
-def test_correlations_are_scipy_s_and_a_constant_side_gives_0(count):
-    generator = np.random.default_rng(count)
-    similarity, gold = generator.normal(size=count), np.round(generator.normal(size=count) + np.arange(count) % 2, 1)
-    for some in (similarity, np.round(similarity, 1), gold):  # without ties and with some
-        assert sts.spearman(some, gold) == 100 * scipy.stats.spearmanr(some, gold).statistic  # to the last bit
-        assert sts.pearson(some, gold) == pytest.approx(100 * scipy.stats.pearsonr(some, gold).statistic)
-    assert np.isnan(sts.spearman(np.append(similarity, np.nan), np.append(gold, 0.0)))
-    constant = np.full(count, 0.5)
-    for pair in ((constant, gold), (gold, constant), (gold[:1], gold[:1])):
-        assert sts.spearman(*pair) == sts.pearson(*pair) == 0.0
-
-
-def test_cosines_are_of_length_free_vectors_and_0_for_a_zero_vector():
+def test_correlations_are_scipy_s_of_cosines_and_0_for_a_constant_side_or_a_zero_vector():
+    for count in (2, 3, 30, 1379):
+        generator = np.random.default_rng(count)
+        similarity = generator.normal(size=count)
+        gold = np.round(generator.normal(size=count) + np.arange(count) % 2, 1)
+        for some in (similarity, np.round(similarity, 1), gold):  # without ties and with some
+            assert sts.spearman(some, gold) == 100 * scipy.stats.spearmanr(some, gold).statistic  # to the last bit
+            assert sts.pearson(some, gold) == pytest.approx(100 * scipy.stats.pearsonr(some, gold).statistic)
+        assert np.isnan(sts.spearman(np.append(similarity, np.nan), np.append(gold, 0.0)))
+        constant = np.full(count, 0.5)
+        for pair in ((constant, gold), (gold, constant), (gold[:1], gold[:1])):
+            assert sts.spearman(*pair) == sts.pearson(*pair) == 0.0
     first, second = [[3.0, 4.0], [0, 0], [1, 0]], [[30.0, 40.0], [1, 1], [0, 2]]
     found = sts.cosine(np.array(first, np.float32), np.array(second, np.float32))
     np.testing.assert_allclose(found, [1, 0, 0], atol=1e-12)
@@ -213,40 +202,29 @@ def test_cosines_are_of_length_free_vectors_and_0_for_a_zero_vector():
 HEAD = "sentence1\tsentence2\tscore\n"
 
 
-@pytest.mark.parametrize(
-    ("file", "task", "text", "parts"),
-    [
+def test_what_cannot_be_scored_is_refused_by_file_and_line(tmp_path):
+    write_year(tmp_path, "STS12")
+    for file, task, text, parts in (
+        ("", "SICKRelatedness", "", ["no SICKRelatedness there", "data/downstream"]),
         ("STS/STS12-en-test/STS.gs.MSRvid.txt", "STS12", "1\nnan\n" + "2\n" * 5, ["line 2", "'nan'"]),
         ("SICK/SICK_test_annotated.txt", "SICKRelatedness", sick([("a", "b", "3,5")]), ["line 2", "'3,5'"]),
         ("STS/STSBenchmark/sts-test.csv", "STSBenchmark", sts_b(made_pairs(1, 0)), ["1 graded pairs"]),
         ("SICK/SICK_test_annotated.txt", "SICKRelatedness", sick([]), ["0 graded pairs"]),
-        ("none.txt", "SICKRelatedness", "", ["no SICKRelatedness there", "data/downstream"]),
-    ],
-)
-def test_a_folder_that_cannot_be_scored_is_refused_by_file_and_line(tmp_path, file, task, text, parts):
-    write_year(tmp_path, "STS12")
-    write(tmp_path / file, text)
-    with pytest.raises(UserError) as error:
-        sts.read(str(tmp_path), [task])
-    for part in (file if file != "none.txt" else tmp_path, *parts):
-        assert str(part) in str(error.value)
-    with pytest.raises(UserError, match="nowhere: no such folder or file"):
-        sts.read(str(tmp_path / "nowhere"), [task])
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
+    ):
+        path = write(tmp_path / file, text) if file else tmp_path
+        for part in (str(path), *parts):
+            raises(part, sts.read, str(tmp_path), [task])
+    raises("nowhere: no such folder or file", sts.read, str(tmp_path / "nowhere"), ["STS12"])
+    for text, part in (
         ("", "must name the columns"),
-        ("The cat sat.\nThe dog ran.\n", "line 1 .*sentence1, sentence2 and score"),
+        ("The cat sat.\nThe dog ran.\n", "sentence1, sentence2 and score"),
         ("sentence1,sentence2,score\na,b,1\n", "1 graded pairs"),
         (f"{HEAD}a\tb\t1\nc\td\t1.0\n", "all 2 scores are 1: no correlation"),
         *((f"{HEAD}a\tb\t1\nc\td\t{bad}\n", f"line 3: the score '{bad}' is not") for bad in ("nan", "-1e100", "x")),
-    ],
-)
-def test_a_file_that_is_no_graded_pairs_is_refused(tmp_path, text, message):
-    with pytest.raises(UserError, match=rf"notes\.txt.*{message}"):
-        sts.read(str(write(tmp_path / "notes.txt", text)), ["STS12"])
+    ):
+        path = write(tmp_path / "notes.txt", text)
+        for each in ("notes.txt", part):
+            raises(each, sts.read, str(path), ["STS12"])
 
 
 def test_the_real_data_sets_have_their_numbers_of_pairs(senteval):
@@ -270,3 +248,26 @@ def test_white_space_in_a_sentence_is_one_space_as_in_sent_eval(tmp_path):
     assert raw.first_as_read == raw.first
     found = [sts.Correlation("dev", {"dev": each}).fingerprint for each in (pairs, raw)]
     assert found[0] == found[1]
+
+
+@twice(pytest.mark.optimized)
+def test_scores_of_a_real_model_are_those_of_sentence_transformers(minilm, senteval, live):
+    tasks, _ = sts.read(str(senteval), ["STS13", "STSBenchmark"] if live else ["STSBenchmark"])
+    if not live:  # the first pairs
+        (pairs,) = tasks.values()
+        tasks = {"STSBenchmark": sts.Pairs(pairs.first[:60], pairs.second[:60], pairs.gold[:60], {})}
+
+    def theirs() -> dict[str, np.ndarray]:
+        from sentence_transformers import SentenceTransformer, models
+
+        transformer = models.Transformer(load(minilm).folder)
+        pooling = models.Pooling(transformer.get_word_embedding_dimension(), "mean")
+        model, found = SentenceTransformer(modules=[transformer, pooling], device="cpu"), {}
+        for task, pairs in tasks.items():
+            found[task] = [model.encode(side, show_progress_bar=False) for side in (pairs.first, pairs.second)]
+        return {task: sts.cosine(*both) for task, both in found.items()}
+
+    peer = recorded("sts_of_minilm", theirs, "sentence-transformers", live=live)
+    for task, result in sts.evaluate(SimCSE(minilm, pooler="avg").encode, tasks).items():
+        expected = 100 * scipy.stats.spearmanr(peer[task], tasks[task].gold).statistic
+        assert result["spearman"] == pytest.approx(expected, abs=0.01), task

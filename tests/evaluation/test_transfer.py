@@ -1,16 +1,14 @@
 import numpy as np
 import pytest
 from support import senteval_classifier
+from support.data import raises
 from support.later import later
 from support.recorded import recorded
 from support.senteval import WORDS, write, write_all
 
-from simcse_jax.errors import UserError
 from simcse_jax.evaluation import logistic, transfer, transfer_files
 
-linear_model, metrics, model_selection = map(
-    later, ("sklearn.linear_model", "sklearn.metrics", "sklearn.model_selection")
-)
+linear_model, metrics, model_selection = (later(f"sklearn.{n}") for n in ("linear_model", "metrics", "model_selection"))
 
 VECTORS = dict(zip(WORDS, np.random.default_rng(0).normal(size=(len(WORDS), 6)), strict=True))
 
@@ -43,7 +41,7 @@ def test_folds_are_those_of_scikit_learn():
                 found[text][test] = number
         return found
 
-    for labels, peer in zip(every, recorded("folds", folds).values(), strict=True):
+    for labels, peer in zip(every, recorded("folds", folds, "scikit-learn").values(), strict=True):
         np.testing.assert_array_equal(transfer.stratified_folds(labels), peer)
 
 
@@ -57,8 +55,7 @@ def expected(inputs, labels, train, test, dev=None):
     inner = [(train, dev)] if dev is not None else [(train[a], train[b]) for a, b in kfold.split(train, labels[train])]
     scores = []
     for c in (2.0**power for power in range(-2, 4)):
-        found = [fit(c, a).score(inputs[b], labels[b]) for a, b in inner]
-        scores.append(round(100 * np.mean(found), 2))
+        scores.append(round(100 * np.mean([fit(c, a).score(inputs[b], labels[b]) for a, b in inner]), 2))
     return fit(2.0 ** (int(np.argmax(scores)) - 2), train).predict(inputs[test]), max(scores)
 
 
@@ -92,7 +89,7 @@ def compared(folder, task: str, protocol: str):
     """The result of a task, and the peer's folds, once both are found to agree."""
     found = transfer_files.read_task(write_all(folder), task)
     result = transfer.evaluate(encode, {task: found}, protocol=protocol)[task]
-    peers = ["torch"] if protocol != "sklearn" else []
+    peers = ["scikit-learn", *["torch"] * (protocol != "sklearn")]
     peer = recorded(f"transfer-{task}-{protocol}", lambda: theirs(found, task, protocol), *peers)["folds"]
     assert [fold["accuracy"] for fold in result["folds"]] == pytest.approx(peer[:, 0])
     assert ("f1" in result) == (task == "MRPC") and result.get("f1", 0) == pytest.approx(peer[:, 3].mean(), abs=0.01)
@@ -120,16 +117,12 @@ def test_the_papers_protocol_is_that_of_sent_evals_pytorch_classifier(tmp_path, 
     assert [fold["regularization"] for fold in result["folds"]] == pytest.approx(peer[:, 2])
 
 
-def test_tasks_that_are_too_small_for_the_papers_protocol_are_refused(tmp_path):
+def test_tasks_too_small_for_a_protocol_are_refused_and_missing_ones_leave_no_average(tmp_path):
     for label, file in (("pos", "good"), ("neg", "bad")):
         write(tmp_path / "CR" / f"custrev.{label}", [file] * 11)
     tasks, _ = transfer_files.read(str(tmp_path), ["CR"])
     transfer.Transfer(tasks)
-    with pytest.raises(UserError, match=r"CR has 19 sentences to train a classifier on.*needs 20 or more"):
-        transfer.Transfer(tasks, transfer_protocol="pytorch")
-
-
-def test_missing_tasks_are_named_and_leave_no_average(tmp_path):
+    raises("CR has 19 sentences to train a classifier on", transfer.Transfer, tasks, transfer_protocol="pytorch")
     write_all(tmp_path)
     (tmp_path / "TREC").rename(tmp_path / "elsewhere")
     present, missing = transfer_files.read(str(tmp_path), ["TREC", "MRPC", "SST2"])

@@ -1,16 +1,13 @@
 import json
 import re
 
-import pytest
-
 from simcse_jax.evaluation.analysis import dynamics
 
 CONFIG = {"objective.info_nce.temperature": 0.05, "train.batch_size": 64, "data.augment.name": "", "model.mlp": "none"}
 
 
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
+def test_runs_are_called_by_what_differs():
+    for changes, expected in (
         ([{}, {"objective.info_nce.temperature": 0.1}], ["temperature 0.05", "temperature 0.1"]),
         ([{}, {"train.batch_size": 256}, {"train.batch_size": 16}], [f"batch size {size}" for size in (64, 256, 16)]),
         ([{}, {"data.augment.name": "crop"}], ["augment name none", "augment name crop"]),
@@ -20,11 +17,9 @@ CONFIG = {"objective.info_nce.temperature": 0.05, "train.batch_size": 64, "data.
         ([{}, {}], ["run0", "run1"]),  # none
         ([{}, {"train.batch_size": 16}, {"train.batch_size": 16}], ["run0", "run1", "run2"]),  # not told apart
         ([{}], ["run0"]),
-    ],
-)
-def test_runs_are_called_by_what_differs(changes, expected):
-    configs = {f"runs/run{number}": CONFIG | change for number, change in enumerate(changes)}
-    assert dynamics.labels(configs) == expected
+    ):
+        configs = {f"runs/run{number}": CONFIG | change for number, change in enumerate(changes)}
+        assert dynamics.labels(configs) == expected
 
 
 DRAWS, DRAWN = ("alignment", "uniformity"), {"png": b"", "svg": b"<svg/>"}
@@ -32,14 +27,12 @@ DRAWS, DRAWN = ("alignment", "uniformity"), {"png": b"", "svg": b"<svg/>"}
 
 def point(step: int, value: float, **more: float) -> dict:
     fields = [field for field in dynamics.FIELDS if field != "alignment"]
-    return (
-        {"step": step, "self_similarity": 0.5, "intra_sentence_similarity": 0.6} | dict.fromkeys(fields, value) | more
-    )
+    similar = {"self_similarity": 0.5, "intra_sentence_similarity": 0.6}
+    return {"step": step} | similar | dict.fromkeys(fields, value) | more
 
 
-@pytest.fixture(scope="module")
-def written(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("dynamics") / "out"
+def test_the_files_and_the_page_have_all_numbers_of_runs_or_of_one_measured_once(tmp_path, monkeypatch):
+    folder = tmp_path / "out"
     runs = {
         "temperature <0.05>": [point(0, 0.9, alignment=0.3), point(10, 0.4, alignment=0.25)],
         "temperature 0.1": [point(0, 0.9), point(20, 0.1)],
@@ -47,15 +40,9 @@ def written(tmp_path_factory):
     workdirs = {label: f"runs/{number}" for number, label in enumerate(runs)}
     about = {"data": "STS-B test", "about": {"sentences": 1359}, "versions": {"jax": "1"}}
     draw = dynamics.pictures.over_steps
-    with pytest.MonkeyPatch.context() as patch:  # two pictures are drawn
-        over_steps = lambda found, field, data: draw(found, field, data) if field in DRAWS else DRAWN  # noqa: E731
-        patch.setattr(dynamics.pictures, "over_steps", over_steps)
-        names = dynamics.write(runs, folder, workdirs=workdirs, **about)
-    return folder, names, runs
-
-
-def test_the_files_have_a_picture_of_each_measure_and_all_numbers(written):
-    folder, names, runs = written
+    over_steps = lambda found, field, data: draw(found, field, data) if field in DRAWS else DRAWN  # noqa: E731
+    monkeypatch.setattr(dynamics.pictures, "over_steps", over_steps)  # two pictures are drawn
+    names = dynamics.write(runs, folder, workdirs=workdirs, **about)
     assert sorted(path.name for path in folder.iterdir()) == sorted(names)
     assert {name.removesuffix(".png") for name in names if name.endswith(".png")} == set(dynamics.FIELDS)
     assert names[-1] == "report.html"
@@ -66,10 +53,7 @@ def test_the_files_have_a_picture_of_each_measure_and_all_numbers(written):
     assert "temperature &lt;0.05&gt;" in (folder / "alignment.svg").read_text()
     assert "temperature 0.1" not in (folder / "alignment.svg").read_text()
     assert "temperature 0.1" in (folder / "uniformity.svg").read_text()
-
-
-def test_the_page_begins_with_what_changed_and_has_the_first_and_the_last_step(written):
-    page = (written[0] / "report.html").read_text()
+    page = (folder / "report.html").read_text()
     rows = re.findall(r'<tr><th scope="row">(.*?)</th>(.*?)</tr>', page.split("<h2 id")[7])
     cells = [[name, *re.findall("<td>(.*?)</td>", rest)] for name, rest in rows]
     assert cells[1] == ["temperature &lt;0.05&gt;", "10", "0.400", "0.400", "0.400", "0.400", "0.250", "0.400"]
@@ -77,9 +61,6 @@ def test_the_page_begins_with_what_changed_and_has_the_first_and_the_last_step(w
     assert "<0.05>" not in page
     first = page.split("<section")[0].split('<p class="lead">')[1]
     assert first.startswith("temperature &lt;0.05&gt;, last layer, step 0 → 10: anisotropy 0.900 → 0.400")
-
-
-def test_one_run_measured_once_is_a_point_and_without_pairs_has_no_alignment(tmp_path, monkeypatch):
     monkeypatch.setattr(dynamics.pictures, "over_steps", lambda *_: DRAWN)
     names = dynamics.write({"a": [point(0, 0.5)]}, tmp_path, data="s.txt", about={}, workdirs={"a": "a"}, versions={})
     assert "anisotropy.png" in names and "alignment.png" not in names

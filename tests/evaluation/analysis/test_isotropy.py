@@ -22,14 +22,14 @@ def random(*shape: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).normal(0.4, 1, shape)
 
 
-def test_the_mean_cosine_needs_no_pairs_and_the_norm_is_the_mean_length():
+def test_mean_cosines_and_similarities_are_those_of_all_pairs_without_looking_at_them():
     assert isotropy.l2_norm(np.array([[3.0, 4.0], [0.0, 1.0]])) == pytest.approx(3)
     assert isotropy.normalize(np.zeros((2, 3))).tolist() == [[0, 0, 0]] * 2
     rows = random(3, 7, 5) * np.arange(1, 8)[:, None]  # of any length
     assert isotropy.mean_cosine(rows) == pytest.approx([pairs(layer) for layer in rows], abs=1e-12)
-
-
-def test_self_similarity_is_the_mean_over_contexts_and_then_over_types_or_pairs():
+    half = random(20_000, 16).astype(np.float32)
+    rows = np.concatenate([half, -half])
+    assert isotropy.mean_cosine(rows) == pytest.approx(-1 / (len(rows) - 1), rel=1e-9)
     types = [random(count, 5, seed=count) for count in (2, 3, 9)]
     sums = np.stack([isotropy.normalize(rows).sum(axis=0) for rows in types])
     found = isotropy.self_similarity(sums, np.array([2, 3, 9]))
@@ -37,21 +37,11 @@ def test_self_similarity_is_the_mean_over_contexts_and_then_over_types_or_pairs(
     types, contexts = np.array([[0.5, 0.2], [0.1, 0.9]]), np.array([2, 4])
     assert isotropy.average(types, contexts, "types") == pytest.approx([0.35, 0.5])
     assert isotropy.average(types, contexts, "pairs") == pytest.approx([(0.5 + 6 * 0.2) / 7, (0.1 + 6 * 0.9) / 7])
-
-
-def test_intra_sentence_similarity_is_with_the_mean_of_the_embeddings_as_they_are():
     tokens = random(4, 6) * np.array([1, 10, 1, 1])[:, None]  # a long one draws the mean to itself
     expected = np.mean([cosine(token, tokens.mean(axis=0)) for token in tokens])
     assert isotropy.intra_sentence_similarity(tokens) == pytest.approx(expected, abs=1e-12)
     assert isotropy.intra_sentence_similarity(np.stack([tokens, tokens[::-1]])) == pytest.approx([expected] * 2)
     assert isotropy.intra_sentence_similarity(tokens[:1]) == pytest.approx(1)
-
-
-def test_sums_of_many_nearly_orthogonal_float32_embeddings_do_not_lose_what_is_left():
-    """n is subtracted from ‖Σ û‖², which is hardly more: of these rows the result is exactly −1 / (n − 1)."""
-    half = random(20_000, 16).astype(np.float32)
-    rows = np.concatenate([half, -half])
-    assert isotropy.mean_cosine(rows) == pytest.approx(-1 / (len(rows) - 1), rel=1e-9)
 
 
 def contributions(pairs) -> np.ndarray:
@@ -65,16 +55,13 @@ def sums(types) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return np.stack([rows.sum(axis=0) for rows in units]), squares, np.array([len(rows) for rows in types])
 
 
-def test_contributions_over_random_pairs_add_up_to_the_anisotropy():
+def test_contributions_are_those_of_all_pairs_and_summarized_the_largest_first():
     rows = random(9, 5) * np.arange(1, 10)[:, None]
     found = isotropy.random_pairs(rows)
     assert found == pytest.approx(contributions(itertools.combinations(rows, 2)), abs=1e-12)
     assert found.sum() == pytest.approx(float(isotropy.mean_cosine(rows)), abs=1e-12)
     products = np.mean([u * v for u, v in itertools.product(rows, repeat=2)], axis=0)  # of all pairs, with their norms
     assert isotropy.mean_products(rows) == pytest.approx(products, abs=1e-12)
-
-
-def test_contributions_over_pairs_of_the_same_type():
     types = [random(count, 5, seed=count) for count in (2, 3, 9)]
     different = [list(itertools.combinations(rows, 2)) for rows in types]
     means = [contributions(pairs) for pairs in different]
@@ -84,9 +71,6 @@ def test_contributions_over_pairs_of_the_same_type():
     with_themselves = [contributions(itertools.product(rows, repeat=2)) for rows in types]
     shares = np.mean([part / part.sum() for part in with_themselves], axis=0)
     assert isotropy.self_similarity_pairs(*sums(types), "shares") == pytest.approx(shares, abs=1e-12)
-
-
-def test_the_summary_counts_the_largest_dimensions_first():
     found = isotropy.summary(np.array([0.1, 0.4, 0.2, 0.3, 1.0]))
     assert found["top_share"] == pytest.approx([0.5, 0.7, 0.85])
     assert found["needed"] == {"10": 1, "20": 1, "50": 1}
@@ -98,7 +82,7 @@ def test_the_summary_counts_the_largest_dimensions_first():
     assert isotropy.summary(np.array([0.2, -0.2])) == isotropy.summary(np.array([0.1, -0.3])) == nothing
 
 
-def test_it_is_the_squared_correlation_of_the_cosines_before_and_after():
+def test_the_informativity_is_the_squared_correlation_of_the_cosines_before_and_after():
     rows = np.random.default_rng(0).normal(0.3, 1, (12, 6))
     order = [4, 1, 5, 0, 2, 3]
     contributions = np.empty(6)
@@ -110,18 +94,11 @@ def test_it_is_the_squared_correlation_of_the_cosines_before_and_after():
     original = cosines(list(range(6)))
     expected = {k: scipy.stats.pearsonr(original, cosines(order[k:])).statistic ** 2 for k in (1, 2, 3, 5)}
     assert informativity(rows, contributions) == pytest.approx(expected, abs=1e-12)
-
-
-def test_a_dominant_dimension_may_carry_no_information():
-    """If the other dimensions have length one, it adds the same to all cosines, however large it is."""
     rows = np.random.default_rng(1).normal(size=(30, 20))
     rows = np.insert(rows / np.linalg.norm(rows, axis=1, keepdims=True), 7, 5.0, axis=1)
     found = informativity(rows, rows.mean(axis=0) ** 2)
     assert found[1] == pytest.approx(1)
     assert found[10] < 0.9
-
-
-def test_only_numbers_below_the_size_are_removed_and_what_does_not_vary_correlates_with_nothing():
     rows = np.random.default_rng(2).normal(size=(5, 384))
     assert list(informativity(rows, np.arange(384.0))) == [k for k in REMOVED if k < 384]
     assert list(informativity(rows[:, :2], np.arange(2.0))) == [1]

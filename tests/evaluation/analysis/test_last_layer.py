@@ -18,7 +18,7 @@ def encode(sentences):
     return np.array([[len(sentence), 110 - ord(sentence[-1])] for sentence in sentences], np.float32)
 
 
-def test_the_numbers_are_those_of_the_report_and_of_the_geometry():
+def test_the_numbers_are_those_of_the_report_and_of_the_geometry_with_positives_above_four():
     tokens = FakeEncoder()
     found = survey(tokens, SENTENCES, Protocol())
     sample = Sample(SENTENCES, [("a b", "a bc d"), ("k", "ijk l")])
@@ -36,8 +36,6 @@ def test_the_numbers_are_those_of_the_report_and_of_the_geometry():
     without = measure_last_layer(encode, tokens, found, Sample(SENTENCES, []), 0.05).analysis
     assert without == {name: value for name, value in numbers.items() if not name.startswith("alignment")}
 
-
-def test_positives_are_rated_above_four():
     def pairs(*gold):
         names = [str(score) for score in gold]
         return Pairs(names, [name + "!" for name in names], np.array(gold, float), {})

@@ -10,25 +10,10 @@ from simcse_jax.evaluation.analysis.map import mean_cosine, project, project_by_
 def cone(spread: float, count: int = 80, size: int = 12, seed: int = 0) -> np.ndarray:
     """Embeddings around one direction, of different lengths."""
     generator = np.random.default_rng(seed)
-    rows = np.eye(size)[0] + spread * generator.normal(size=(count, size))
-    return rows * generator.uniform(0.1, 9, (count, 1))
+    return (np.eye(size)[0] + spread * generator.normal(size=(count, size))) * generator.uniform(0.1, 9, (count, 1))
 
 
-def test_a_narrow_cone_is_a_small_cloud_next_to_a_wide_one_and_each_size_has_its_map(monkeypatch):
-    found = project({"narrow": cone(0.05), "wide": cone(0.8)}, umap=False)
-    sizes = {name: np.linalg.norm(points - points.mean(axis=0), axis=1).mean() for name, points in found.points.items()}
-    assert sizes["wide"] > 5 * sizes["narrow"]
-    assert found.cosines["narrow"] > 0.9 > found.cosines["wide"]
-    assert {points.shape for points in found.points.values()} == {(80, 2)}
-    small, large = cone(0.4, size=5), cone(0.4, size=7)
-    found = project_by_size({"a": small, "b": large, "c": small[:9]})
-    assert {name: list(each.points) for name, each in found.items()} == {"map_5": ["a", "c"], "map_7": ["b"]}
-    assert list(project_by_size({"a": small, "c": small})) == ["map"] and project_by_size({}) == {}
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert project({"a": cone(0.4)}).title == "PCA"
-
-
-def test_pca_is_that_of_the_normalized_rows_of_all_models_around_their_means():
+def test_a_map_is_pca_of_directions_and_a_narrow_cone_a_small_cloud_next_to_a_wide_one(monkeypatch):
     parts = {"a": cone(0.3), "b": cone(0.5, count=50, seed=1)}
     units = [normalize(rows) for rows in parts.values()]
     stacked = np.concatenate([rows - rows.mean(axis=0) for rows in units])
@@ -40,9 +25,6 @@ def test_pca_is_that_of_the_normalized_rows_of_all_models_around_their_means():
     shares = [f"({100 * share:.0f}% of the variance)" for share in lengths[:2] ** 2 / np.sum(lengths**2)]
     assert [axis[-len(share) :] for axis, share in zip(found.axes, shares, strict=True)] == shares
     assert found.title == "PCA"
-
-
-def test_only_directions_count_and_equal_ones_have_a_map():
     rows = cone(0.4)
     longer = rows * np.linspace(0.5, 7, len(rows))[:, None]
     first, second = (project({"a": part}, umap=False).points["a"] for part in (rows, longer))
@@ -53,6 +35,17 @@ def test_only_directions_count_and_equal_ones_have_a_map():
     assert np.allclose(found.points["a"], 0) and found.cosines["a"] == pytest.approx(1)
     with pytest.raises(ValueError, match="different sizes"):
         project({"a": np.ones((3, 4)), "b": np.ones((3, 5))}, umap=False)
+    found = project({"narrow": cone(0.05), "wide": cone(0.8)}, umap=False)
+    sizes = {name: np.linalg.norm(points - points.mean(axis=0), axis=1).mean() for name, points in found.points.items()}
+    assert sizes["wide"] > 5 * sizes["narrow"]
+    assert found.cosines["narrow"] > 0.9 > found.cosines["wide"]
+    assert {points.shape for points in found.points.values()} == {(80, 2)}
+    small, large = cone(0.4, size=5), cone(0.4, size=7)
+    found = project_by_size({"a": small, "b": large, "c": small[:9]})
+    assert {name: list(each.points) for name, each in found.items()} == {"map_5": ["a", "c"], "map_7": ["b"]}
+    assert list(project_by_size({"a": small, "c": small})) == ["map"] and project_by_size({}) == {}
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert project({"a": cone(0.4)}).title == "PCA"
 
 
 def test_umap_where_it_is_installed():

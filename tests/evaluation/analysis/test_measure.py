@@ -3,9 +3,9 @@ import itertools
 
 import numpy as np
 import pytest
+from support.data import raises
 from support.fake_encoder import LAYERS, SIZE, FakeEncoder
 
-from simcse_jax.errors import UserError
 from simcse_jax.evaluation.analysis import measure as module
 from simcse_jax.evaluation.analysis.measure import collect, measure, token_changes
 from simcse_jax.evaluation.analysis.tokens import Protocol, survey
@@ -26,8 +26,7 @@ def sentences(count: int = 30) -> list[str]:
 def cosines(rows, others=None) -> np.ndarray:
     rows = np.array(rows, np.float64)
     others = rows if others is None else np.array(others, np.float64)
-    norms = np.linalg.norm(rows, axis=1)[:, None] * np.linalg.norm(others, axis=1)
-    return rows @ others.T / norms
+    return rows @ others.T / (np.linalg.norm(rows, axis=1)[:, None] * np.linalg.norm(others, axis=1))
 
 
 def off_diagonal(matrix) -> float:
@@ -128,15 +127,14 @@ def test_the_sums_give_what_all_pairs_give(change, monkeypatch):
     assert list(found.informativity) == [k for k in (1, 2, 3, 5, 10) if k < SIZE]
 
 
-def test_what_is_written_of_a_layer_is_the_same_for_the_same_seed():
+def test_what_is_written_of_a_layer_and_how_tokens_change_against_the_anisotropy_of_both_models():
     encoder = FakeEncoder()
     found = measure(encoder, survey(encoder, sentences(300), Protocol()))
     assert encoder.most_alive <= 2  # no more than a sentence is held at a time
     surveys = (survey(encoder, sentences(), Protocol(samples=10, seed=seed)) for seed in (1, 1, 2))
     first, again, other = (measure(encoder, each).anisotropy.tolist() for each in surveys)
     assert first == again != other
-    with pytest.raises(UserError, match="not finite"):
-        measure(FakeEncoder(scale=np.inf), survey(encoder, sentences(), Protocol()))
+    raises("not finite", measure, FakeEncoder(scale=np.inf), survey(encoder, sentences(), Protocol()))
     numbers = found.to_json()
     assert [row["layer"] for row in numbers["layers"]] == [0, 1, 2, 3]
     row = numbers["layers"][2]
@@ -147,9 +145,6 @@ def test_what_is_written_of_a_layer_is_the_same_for_the_same_seed():
     for field in ("dimensions", "dimensions_random_pairs"):
         assert numbers[field]["top_share"] == numbers[field]["cumulated"][:3]
         assert set(numbers[field]["needed"]) == {"10", "20", "50"} and len(numbers[field]["cumulated"]) == SIZE
-
-
-def test_tokens_change_against_the_anisotropy_of_both_models():
     tuned, base = FakeEncoder(1, scale=0.2), FakeEncoder(2, scale=3.0)
     data = sentences()
     surveys = [survey(encoder, data, Protocol()) for encoder in (tuned, base)]
@@ -178,7 +173,7 @@ def collected(measured, *pairs: tuple[str, str]) -> dict:
     return collect(models, pairs, surveys, found, data="letters.txt", max_length=9)
 
 
-def test_every_model_has_its_own_numbers(measured):
+def test_every_model_has_its_numbers_a_pair_its_changes_and_two_pairs_a_correlation(measured):
     surveys, found = measured
     metrics = collected(measured)
     assert (metrics["data"], metrics["sentences"]) == ("letters.txt", 40)
@@ -190,9 +185,6 @@ def test_every_model_has_its_own_numbers(measured):
         assert model["model"] == f"models/{model['label']}"
         assert (model["tokens"], model["types"], model["samples"]) == (survey.units.sum(), len(survey.names), 40)
     assert metrics["pairs"] == metrics["correlations"] == []
-
-
-def test_a_pair_has_the_changes_of_its_tokens_and_every_two_pairs_a_correlation(measured):
     surveys, measurements = measured
     pairs = [("tuned", "base"), ("other", "base"), ("tuned", "other")]
     metrics = collected(measured, *pairs)

@@ -2,7 +2,6 @@ import io
 import itertools
 
 import numpy as np
-import pytest
 from PIL import Image, ImageColor
 from support.pictures import texts as texts_of
 
@@ -19,7 +18,7 @@ def rows(field: str, *values: float) -> list[dict]:
     return [{"layer": layer, field: value} for layer, value in enumerate(values)]
 
 
-def test_a_picture_of_layers_names_the_models_the_axes_and_the_data_and_lines_stay_apart_in_grey():
+def test_pictures_name_models_axes_data_dimensions_and_the_tokens_that_stand_out():
     found = {"the $first$ model": rows("anisotropy", 0.1, 0.4, 0.2), "x" * 90: rows("anisotropy", 0.3, 0.2)}
     drawn = pictures.layers(found, "anisotropy", "STS-B test")
     there = texts(drawn)
@@ -30,27 +29,16 @@ def test_a_picture_of_layers_names_the_models_the_axes_and_the_data_and_lines_st
     assert abs(shades[0] - shades[1]) > 50
     grey = np.asarray(Image.open(io.BytesIO(drawn["png"])).convert("L"), int)
     assert all(np.sum(np.abs(grey - shade) <= 1) > 300 for shade in shades)
-
-
-@pytest.mark.parametrize("values", [(0.4, 0.5, 0.2), (0.4, 0.5, -0.3)])
-def test_zero_is_on_the_scale_and_nothing_is_cut_off(values):
-    field = "adjusted_self_similarity"
-    there = texts(pictures.layers({"a": rows(field, *values), "b": rows(field, values[-1])}, field, "s"))
-    ticks = [float(text.replace("−", "-")) for text in there if text.lstrip("−").startswith("0.")]
-    assert 0.0 in ticks
-    assert (min(ticks) == 0.0) == (min(values) > 0)
-    assert min(ticks) <= min(values) + 0.1 and max(ticks) >= max(values) - 0.1
-
-
-def test_the_dimensions_that_are_needed_are_marked():
+    for values in ((0.4, 0.5, 0.2), (0.4, 0.5, -0.3)):
+        field = "adjusted_self_similarity"
+        there = texts(pictures.layers({"a": rows(field, *values), "b": rows(field, values[-1])}, field, "s"))
+        ticks = [float(text.replace("−", "-")) for text in there if text.lstrip("−").startswith("0.")]
+        assert 0.0 in ticks
+        assert (min(ticks) == 0.0) == (min(values) > 0)
+        assert min(ticks) <= min(values) + 0.1 and max(ticks) >= max(values) - 0.1
     shares = np.cumsum([0.4, 0.05, 0.05, *[0.01] * 50])
     there = texts(pictures.dimensions({"a": shares.tolist()}, "random pairs", "s"))
-    assert {"of random pairs, last layer", "10", "20", "50", "100", "% of the mean cosine, cumulated", "a"} <= set(
-        there
-    )
-
-
-def test_a_token_is_a_point_their_mean_a_line_and_special_tokens_and_outliers_are_named():
+    assert {"of random pairs, last layer", "10", "20", "50", "100", "% of the mean cosine, cumulated"} <= {*there}
     tokens = [{"token": f"w{n}", "change": 0.001 * (n % 7), "special": False} for n in range(60)]
     tokens[1] |= {"token": "[CLS]", "change": -0.4, "special": True}
     tokens[2] |= {"token": "[SEP]", "special": True}
@@ -60,11 +48,10 @@ def test_a_token_is_a_point_their_mean_a_line_and_special_tokens_and_outliers_ar
     assert {"Self-similarity change of the 60 most frequent tokens", "mean of 25 tokens"} <= set(there)
     assert {"before 0", "→ after 0", "before 1", "→ after 1", "[CLS]", "[SEP]", "far"} <= set(there)
     assert sum(text.startswith("w") for text in there) < 17
-    few = pictures.self_similarity_change([pairs[0] | {"tokens": tokens[:3]}])
-    assert "mean of 3 tokens" in texts(few)
+    assert "mean of 3 tokens" in texts(pictures.self_similarity_change([pairs[0] | {"tokens": tokens[:3]}]))
 
 
-def test_every_two_pairs_of_models_have_a_curve():
+def test_pairs_have_curves_models_colours_maps_panels_and_runs_their_steps():
     names = [["A", "a"], ["B", "b"], ["C", "c"]]
     found = [
         {"pairs": [one, other], "by_n": [None, 1.0, 0.5], "best_n": n, "best": n / 4}
@@ -76,17 +63,11 @@ def test_every_two_pairs_of_models_have_a_curve():
     long = [f"{kind}sup-simcse-bert-base-uncased" for kind in ("", "un")]  # their ends are the same
     alike = [{**found[0], "pairs": [[name, "a"], ["B", "b"]]} for name in long]
     assert {f"{name} and B, best: 0.250 at n = 1" for name in long} <= set(texts(pictures.correlation(alike)))
-
-
-def test_no_two_models_share_a_colour_and_a_base_is_dashed():
     styles = pictures.line_styles(["a", "A", "b", "B", "C", "alone"], [("A", "a"), ("B", "b"), ("C", "a")])
     assert len({style["color"] for style in styles.values()}) == 6
     assert {name for name, style in styles.items() if style["linestyle"] == "--"} == {"a", "b"}
     chain = pictures.line_styles(["a", "b", "c"], [("b", "a"), ("c", "b")])  # a base that is a model, too
     assert [chain[name]["linestyle"] for name in "abc"] == ["--", "-", "-"]
-
-
-def test_a_map_has_a_panel_a_model_on_the_same_axes():
     generator = np.random.default_rng(0)
     wide, narrow = generator.normal(size=(60, 5)), generator.normal(size=(60, 5)) / 10 + 1
     there = texts(pictures.embedding_map(project({"narrow": narrow, "wide": wide}, umap=False), "STS-B"))
@@ -96,9 +77,6 @@ def test_a_map_has_a_panel_a_model_on_the_same_axes():
     three = {"narrow": narrow, "wide": wide, "more": -wide, "most": wide / 2, "last": -narrow}
     there = texts(pictures.embedding_map(project(three, umap=False), "STS-B"))
     assert {*three, "pale: the other models"} <= set(there)
-
-
-def test_runs_are_drawn_over_their_steps():
     found = {"temperature 0.05": [(0, 0.9), (10, 0.5), (20, 0.2)], "temperature 0.1": [(0, 0.9), (20, 0.1)]}
     there = texts(pictures.over_steps(found, "uniformity", "STS-B test"))
     assert {*found, "Uniformity, by training step", "STS-B test", "training step"} <= set(there)

@@ -2,10 +2,9 @@ import json
 
 import jax.numpy as jnp
 import numpy as np
-import pytest
+from support.data import raises
 from support.pictures import texts
 
-from simcse_jax.errors import UserError
 from simcse_jax.evaluation.analysis import rank
 from simcse_jax.evaluation.analysis.rank import READINGS, Rank
 from simcse_jax.objectives.barlow_twins import cross_correlation
@@ -15,33 +14,22 @@ def rows(count: int, size: int = 24, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=(count, size)).astype(np.float32) + 0.5
 
 
-def singular(matrix: np.ndarray) -> np.ndarray:
-    return np.linalg.svd(matrix, compute_uv=False)
-
-
-@pytest.mark.parametrize("reading", rank.READINGS)
-def test_the_correlation_is_that_of_the_objective_and_as_released_pearsons(reading):
-    first, second, artificial = rows(7), rows(7, seed=1), rows(3, seed=2)
-    found = rank.correlation(first, second, artificial, reading)
-    expected = cross_correlation(*map(jnp.asarray, (first, second, artificial)), lambda x: x, reading)
-    assert np.allclose(found, expected, atol=1e-6)
-    if reading == "released":
-        both = np.concatenate([np.concatenate([view, artificial]) for view in (first, second)], axis=1)
-        assert np.allclose(found, np.corrcoef(both.T)[:24, 24:], atol=1e-4)
-        constant = rank.correlation(np.ones((4, 2)), np.ones((4, 2)), np.empty((0, 2)), reading)
-        assert np.array_equal(constant, np.zeros((2, 2)))
-
-
-@pytest.mark.parametrize("values", [(4.0, 2.0, 1.0, 0.0), (1.0, 1e-12, 1e-17), (0.0, 0.0)])
-def test_the_numerical_rank_is_numpys(values):
-    matrix = np.diag(values)
-    found, tolerance = rank.numerical_rank(singular(matrix))
-    assert found == np.linalg.matrix_rank(matrix)
-    assert tolerance == len(values) * np.finfo(float).eps * max(values)
-
-
-def test_the_claim_of_the_paper():
-    """A batch bounds the rank, and artificial rows raise it until the dimensions bound it."""
+def test_the_correlation_has_the_rank_that_the_paper_claims_by_the_objective_and_numpy():
+    for reading in rank.READINGS:
+        first, second, artificial = rows(7), rows(7, seed=1), rows(3, seed=2)
+        found = rank.correlation(first, second, artificial, reading)
+        expected = cross_correlation(*map(jnp.asarray, (first, second, artificial)), lambda x: x, reading)
+        assert np.allclose(found, expected, atol=1e-6)
+        if reading == "released":
+            both = np.concatenate([np.concatenate([view, artificial]) for view in (first, second)], axis=1)
+            assert np.allclose(found, np.corrcoef(both.T)[:24, 24:], atol=1e-4)
+            constant = rank.correlation(np.ones((4, 2)), np.ones((4, 2)), np.empty((0, 2)), reading)
+            assert np.array_equal(constant, np.zeros((2, 2)))
+    for values in ((4.0, 2.0, 1.0, 0.0), (1.0, 1e-12, 1e-17), (0.0, 0.0)):
+        matrix = np.diag(values)
+        found, tolerance = rank.numerical_rank(np.linalg.svd(matrix, compute_uv=False))
+        assert found == np.linalg.matrix_rank(matrix)
+        assert tolerance == len(values) * np.finfo(float).eps * max(values)
     found = rank.measure(rows(40), [8, 16], [0, 5, 30], batches=3, seed=0)
     ranks = {(each.reading, each.batch, each.artificial): each for each in found}
     assert len(ranks) == len(found) == 12
@@ -52,25 +40,18 @@ def test_the_claim_of_the_paper():
     again = rank.measure(rows(40), [8], [0], batches=3, seed=0)
     assert again[0] == ranks["paper", 8, 0] and again[0].to_json()["ranks"] == [8, 8, 8]
     assert rank.measure(rows(40), [8], [0], batches=3, seed=1)[0].effective_ranks != again[0].effective_ranks
-    with pytest.raises(UserError, match="--rank 41: the data have 40 different sentences; a batch takes 41"):
-        rank.measure(rows(40), [41], [0], batches=1, seed=0)
-    with pytest.raises(UserError, match="not finite"):
-        rank.measure(rows(40) * np.nan, [8], [0], batches=1, seed=0)
+    raises("--rank 41: the data have 40", rank.measure, rows(40), [41], [0], batches=1, seed=0)
+    raises("not finite", rank.measure, rows(40) * np.nan, [8], [0], batches=1, seed=0)
 
 
-@pytest.fixture(scope="module")
-def models():
-    """Made-up ranks of two models."""
+def test_the_table_and_the_files_have_the_numbers(tmp_path):
     found = [
         Rank(batch, count, reading, batch + count, [batch + count - 1, batch + count], [3.25, 4.0], 1e-12)
         for reading in READINGS
         for batch in (64, 128)
         for count in (0, 704)
     ]
-    return {"<i>": rank.Ranks("runs/<i>", 768, found), "b": rank.Ranks("b", 384, found[:4])}
-
-
-def test_the_table_and_the_files_have_the_numbers(models, tmp_path):
+    models = {"<i>": rank.Ranks("runs/<i>", 768, found), "b": rank.Ranks("b", 384, found[:4])}
     header, _, *lines = rank.table(models["<i>"]).splitlines()[1:6]
     assert [cell.strip() for cell in header.split("|")] == list(rank.HEADER)
     assert [cell.strip() for cell in lines[0].split("|")] == ["64", "0", "64", "63–64", "3.6"]

@@ -12,7 +12,7 @@ from selenium.webdriver.common.action_chains import ActionChains
 from support.chromium import chromium
 from support.fake_encoder import LAYERS, FakeEncoder
 
-from simcse_jax.evaluation.analysis import pictures, report, sentences
+from simcse_jax.evaluation.analysis import page, pictures, report, sentences
 from simcse_jax.evaluation.analysis.map import project
 from simcse_jax.evaluation.analysis.measure import measure
 from simcse_jax.evaluation.analysis.tokens import CHOICES, Protocol, survey
@@ -56,9 +56,8 @@ def metrics(models: tuple[str, ...], pairs: tuple[tuple[str, str], ...]) -> dict
     """Made-up numbers of a report."""
     size = {"tokens": 19_000, "types": 400, "samples": 1000}
     found = {"data": "STS-B test", "sentences": 1359, "protocol": {"special_tokens": "out", "max_length": 256}}
-    found["models"] = [
-        {"model": f"path/of/{label}", "label": label, **size, **measured(seed)} for seed, label in enumerate(models)
-    ]
+    named = [{"model": f"path/of/{label}", "label": label} for label in models]
+    found["models"] = [each | size | measured(seed) for seed, each in enumerate(named)]
     found["pairs"] = [changes(*pair, seed) for seed, pair in enumerate(pairs)]
     best = {"by_n": [None, 1.0, 0.5, 0.875], "best_n": 4, "best": 0.875}
     both = itertools.combinations(map(list, pairs), 2)
@@ -93,7 +92,7 @@ def written(tmp_path_factory):
     return folder, names, found
 
 
-def test_every_file_of_the_report_is_there(written):
+def test_every_file_is_there_and_the_page_needs_nothing_but_itself(written):
     folder, names, found = written
     assert sorted(path.name for path in folder.iterdir()) == sorted(names)
     assert names[0] == "metrics.json" and names[-1] == "report.html"
@@ -110,17 +109,26 @@ def test_every_file_of_the_report_is_there(written):
     for kind, content in pictures.self_similarity_change(found["pairs"]).items():  # the same bytes
         assert (folder / f"self_similarity_change.{kind}").read_bytes() == content
     assert tuple(report.models_of(found)) == FOUR
+    folder, names, _ = written
+    page = (folder / "report.html").read_text()
+    sources = re.findall(r'\b(?:src|href)="([^"#][^"]*)"', page.split("<script")[0])
+    assert all(source.startswith("data:") for source in sources)
+    shown = re.findall(r'<img src="data:image/svg\+xml;base64,[^"]+" alt="([^"]+)">', page)
+    # The page draws the maps itself.
+    assert len(shown) == sum(name.endswith(".svg") and not name.startswith("map") for name in names)
+    assert all(len(alt) > 40 for alt in shown) and len(set(shown)) == len(shown)
+    assert "url(" not in page and "://" not in page.replace("http://www.w3.org/2000/svg", "")
+    assert "default-src 'none'" in page
 
 
 def cells(page: str, caption: str) -> list[list[str]]:
     """The rows of a table of the page, with its head."""
     tables = re.findall("<table.*?</table>", page, re.S)
-    table = next(part for part in tables if f"<caption>{caption}</caption>" in part)
-    rows = re.findall("<tr>(.*?)</tr>", table)
+    rows = re.findall("<tr>(.*?)</tr>", next(part for part in tables if f"<caption>{caption}</caption>" in part))
     return [[html.unescape(cell) for cell in re.findall("<t[hd][^>]*>(.*?)</t[hd]>", row)] for row in rows]
 
 
-def test_the_page_has_the_numbers_of_all_models(written):
+def test_the_page_has_the_numbers_of_all_models_and_pairs_and_names_are_text_not_html(written):
     folder, _, found = written
     page, models = (folder / "report.html").read_text(), report.models_of(found)
     summary = cells(page, "The last layer in numbers")
@@ -141,9 +149,6 @@ def test_the_page_has_the_numbers_of_all_models(written):
     assert ["special tokens", f"out: {CHOICES['special_tokens']['out']}"] in cells(page, "Protocol")
     listed = cells(page, "The models")
     assert [row[:3] for row in listed[1:3]] == [["minilm", "path/of/minilm", "–"], [NAME, f"path/of/{NAME}", "minilm"]]
-
-
-def test_table_2_has_two_columns_a_pair_and_the_correlation_of_two_pairs_is_drawn(written):
     folder, _, found = written
     table = cells((folder / "report.html").read_text(), "The tokens that changed most")
     kinds, first = ("more contextualized", "less contextualized"), ["1"]
@@ -156,28 +161,12 @@ def test_table_2_has_two_columns_a_pair_and_the_correlation_of_two_pairs_is_draw
     assert "best: 0.875 at n = 4" in (folder / "correlation.svg").read_text()
     row = [f"minilm → {NAME} and mpnet → mpnet tuned", "0.875", "4", "4", "0.875"]
     assert cells((folder / "report.html").read_text(), "Correlation of the changes")[1] == row
-
-
-def test_the_page_says_what_was_measured_and_names_and_tokens_are_text_not_html(written):
     page = (written[0] / "report.html").read_text()
     (about,) = re.findall('<p class="lead">(.*?)</p>', page.split("<section")[0])
     assert "19,000 tokens of 1,359 sentences of STS-B test" in about
     assert f"{NAME}, mpnet and mpnet tuned" in html.unescape(about)
     assert "<script>alert" not in page and "<b>" not in page and "runs/<" not in page
     assert html.escape(NAME) in page
-
-
-def test_the_page_needs_nothing_but_itself(written):
-    folder, names, _ = written
-    page = (folder / "report.html").read_text()
-    sources = re.findall(r'\b(?:src|href)="([^"#][^"]*)"', page.split("<script")[0])
-    assert all(source.startswith("data:") for source in sources)
-    pictures = re.findall(r'<img src="data:image/svg\+xml;base64,[^"]+" alt="([^"]+)">', page)
-    # The page draws the maps itself.
-    assert len(pictures) == sum(name.endswith(".svg") and not name.startswith("map") for name in names)
-    assert all(len(alt) > 40 for alt in pictures) and len(set(pictures)) == len(pictures)
-    assert "url(" not in page and "://" not in page.replace("http://www.w3.org/2000/svg", "")
-    assert "default-src 'none'" in page
 
 
 def test_a_report_of_one_model_says_nothing_of_another_and_numbers_that_are_none_are_refused(tmp_path, monkeypatch):
@@ -198,7 +187,7 @@ def test_a_report_of_one_model_says_nothing_of_another_and_numbers_that_are_none
 SENTENCES = ["ab ac", "ab", "bc ab a", "a" * 41]
 
 
-def test_the_data_are_named_with_what_is_less_than_expected(tmp_path):
+def test_the_lines_of_a_report_name_the_data_the_layers_and_the_changes(tmp_path):
     found = survey(FakeEncoder(), SENTENCES, Protocol(min_count=2))
     first, *others = report.data_lines("some.txt", {"a": found, "b": found}, 41).splitlines()
     types = f"{len(found.names)} token types that occur 2 times or more"
@@ -212,9 +201,6 @@ def test_the_data_are_named_with_what_is_less_than_expected(tmp_path):
     lines = report.data_lines("some.txt", others, 41).splitlines()
     assert [line.split(":")[0] for line in lines] == ["some.txt (a)", "some.txt (b)"]
     assert "\n" not in report.data_lines("some.txt", {"a": found, "b": found}, 41)
-
-
-def test_a_table_has_a_line_a_layer():
     found = measure(FakeEncoder(), survey(FakeEncoder(), SENTENCES, Protocol(min_count=2)))
     header, _, *rows, same, random, r2 = report.table(found).splitlines()
     assert header.split(" | ")[0].strip() == "layer" and len(rows) == LAYERS + 1
@@ -223,9 +209,6 @@ def test_a_table_has_a_line_a_layer():
     assert random.startswith("random pairs: ") and r2.startswith("r² without the top k dimensions: ")
     found = found._replace(dimensions=-np.ones_like(found.dimensions))
     assert "pairs of the same token: their mean cosine is not positive" in report.table(found)
-
-
-def test_changes_are_said_where_there_are_any():
     assert report.change_lines({"pairs": [], "correlations": []}) == ""
     pair = {"model": "tuned", "base": "base", "more_contextualized": ["a", "b"], "less_contextualized": ["c"]}
     said = "\nbase → tuned\nmore contextualized: a b\nless contextualized: c"
@@ -282,7 +265,6 @@ def test_a_page_in_a_browser(browser, in_browser):
         browser.get_log("performance")
         browser.get(address)
         look = browser.execute_script
-
         # Every picture is drawn, has a text beside it, and none lies on another.
         images = look(
             "return [...document.images].map(image => { const box = image.getBoundingClientRect();"
@@ -294,7 +276,6 @@ def test_a_page_in_a_browser(browser, in_browser):
         for a, b in itertools.combinations(boxes, 2):
             assert a[2] <= b[0] or b[2] <= a[0] or a[3] <= b[1] or b[3] <= a[1]
         assert any(a[1] == b[1] for a, b in itertools.pairwise(boxes)) == (width > 600)
-
         # The page is no wider than the window; what is wider can be scrolled to, by keyboard too.
         assert look("return document.documentElement.scrollWidth") <= width
         tables = browser.find_elements("css selector", ".scroll")
@@ -302,13 +283,11 @@ def test_a_page_in_a_browser(browser, in_browser):
         if width < 600:
             reach = "arguments[0].scrollLeft = 99999; return arguments[0].scrollLeft"
             assert any(look(reach, table) > 0 for table in tables)
-
         # Nothing but the page itself is asked for.
         events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-        sent = [event["params"] for event in events if event["method"] == "Network.requestWillBeSent"]
-        asked = [each["request"]["url"] for each in sent]
-        assert [url for url in asked if not url.startswith(("data:", address))] == []
-        assert address in asked
+        sent = [event["params"]["request"] for event in events if event["method"] == "Network.requestWillBeSent"]
+        asked = [each["url"] for each in sent]
+        assert address in asked and all(url.startswith(("data:", address)) for url in asked)
 
     # Its parts are named, every table has its heads, and every link leads somewhere.
     assert look("return document.querySelectorAll('h1').length") == 1
@@ -380,3 +359,16 @@ def test_the_sentences_stand_under_the_pointer_before_and_after(browser, in_brow
     captions = [caption.text for caption in browser.find_elements("css selector", "#maps figcaption")]
     assert captions[1].startswith("the other model: mean cosine ")
     assert not severe(browser)
+
+
+@pytest.mark.slow
+def test_a_script_in_a_page_would_not_run(browser, tmp_path):
+    """Should a name ever come through unescaped, the page's policy refuses what it would do."""
+    evil = "<script>document.title = 'run'</script><img src='http://198.51.100.7/x' onerror=\"document.title = 'run'\">"
+    page.write(tmp_path, {}, {"rank": page.part("rank", "still", ["A page."], [page.Section("Part", "", evil)])})
+    browser.get_log("performance")
+    browser.get((tmp_path / "report.html").as_uri())
+    assert browser.title == "still"
+    answers = [entry for entry in browser.get_log("performance") if "Network.responseReceived" in entry["message"]]
+    assert answers and not any("198.51.100.7" in entry["message"] for entry in answers)
+    browser.get_log("browser")  # which reports the refusal

@@ -19,7 +19,7 @@ def compared(about: sentences.Sample, changes=(("after", "before"),), **models: 
     return found
 
 
-def test_graded_pairs_are_measured_before_and_after():
+def test_graded_pairs_are_measured_before_and_after_or_each_sentence_with_its_nearest():
     about = sentences.sample([], GRADED)
     assert about.texts == TEXTS and about.sentences == list(range(6))
     before, after = rows(0, 0.0), rows(1, 4.0)
@@ -38,9 +38,24 @@ def test_graded_pairs_are_measured_before_and_after():
         for density in found["models"][label]["distributions"]:
             assert np.sum(density) * np.diff(sentences.BINS)[0] == pytest.approx(1, abs=1e-2)
     assert found["pairs"] == [[n, n + 6, grade] for n, grade in enumerate(GRADED.gold.tolist())]
+    about = sentences.sample([*TEXTS, TEXTS[0], " "])
+    assert about.texts == TEXTS and about.pairs == []
+    found = compared(about, before=rows(0, 0.0), after=rows(1, 0.0))
+    assert [pair[1] for pair in found["pairs"]] == found["models"]["before"]["nearest"]
+    assert {pair[2] for pair in found["pairs"]} == {None}
+    assert "spearman" not in found["models"]["before"]["numbers"] and found["related"] == "neighbours in before"
+    many = [f"s{n}" for n in range(3 * sentences.MOST)]
+    assert len(sentences.sample(many).texts) == sentences.MOST and sentences.sample(many).texts[-1] == many[-1]
+    pairs = Pairs(many, [f"t{n}" for n in range(len(many))], np.arange(len(many)) / len(many), {})
+    about = sentences.sample([], pairs)
+    assert len(about.pairs) == sentences.MOST and about.gold[-1] == pairs.gold[-1]
+    assert len(about.texts) == 2 * sentences.MOST
+    assert sentences.compare(sentences.sample(["a"] * 6), {"m": rows(0, 0.0)[:1]}, [], "some.txt") == (None, {})
+    alike = Pairs(["query"] * 6, TEXTS[:6], GRADED.gold, {})  # of pairs whose first sentence is the same
+    assert len(sentences.sample([], alike).sentences) == 7
 
 
-def test_the_headline_says_what_became_of_unrelated_sentences():
+def test_the_headline_says_what_became_of_unrelated_sentences_and_where_poolers_differ():
     about = sentences.sample([], GRADED)
     narrow, wide = rows(0, 9.0), rows(0, 0.0)
     text = sentences.headline(compared(about, before=wide, after=narrow))
@@ -55,33 +70,8 @@ def test_the_headline_says_what_became_of_unrelated_sentences():
     about = sentences.sample([], GRADED)
     assert sentences.headline(compared(about, before=rows(0, 0.0))) == "before on some.tsv"
     assert "crowd" in sentences.headline(compared(about, before=rows(0, 0.0), after=np.c_[rows(0, 9.0), rows(1, 9.0)]))
-
-
-def test_where_two_models_pool_otherwise_the_report_says_so():
     both, poolers = {"base": rows(0, 0.0), "run": rows(0, 9.0)}, {"base": "avg", "run": "cls"}
     found, _ = sentences.compare(sentences.sample([], GRADED), both, [("run", "base")], "some.tsv", poolers)
     assert ", by different poolers; Spearman " in sentences.headline(found)
     assert sentences.changed(found)[1].endswith("compare with base@cls")
-    same = sentences.headline(found | {"poolers": {"base": "cls", "run": "cls"}})
-    assert "poolers" not in same
-
-
-def test_without_grades_a_pair_is_a_sentence_and_its_nearest_one():
-    about = sentences.sample([*TEXTS, TEXTS[0], " "])
-    assert about.texts == TEXTS and about.pairs == []
-    found = compared(about, before=rows(0, 0.0), after=rows(1, 0.0))
-    assert [pair[1] for pair in found["pairs"]] == found["models"]["before"]["nearest"]
-    assert {pair[2] for pair in found["pairs"]} == {None}
-    assert "spearman" not in found["models"]["before"]["numbers"] and found["related"] == "neighbours in before"
-
-
-def test_large_data_have_a_sample_spread_over_them_and_one_sentence_nothing_to_compare():
-    many = [f"s{n}" for n in range(3 * sentences.MOST)]
-    assert len(sentences.sample(many).texts) == sentences.MOST and sentences.sample(many).texts[-1] == many[-1]
-    pairs = Pairs(many, [f"t{n}" for n in range(len(many))], np.arange(len(many)) / len(many), {})
-    about = sentences.sample([], pairs)
-    assert len(about.pairs) == sentences.MOST and about.gold[-1] == pairs.gold[-1]
-    assert len(about.texts) == 2 * sentences.MOST
-    assert sentences.compare(sentences.sample(["a"] * 6), {"m": rows(0, 0.0)[:1]}, [], "some.txt") == (None, {})
-    alike = Pairs(["query"] * 6, TEXTS[:6], GRADED.gold, {})  # of pairs whose first sentence is the same
-    assert len(sentences.sample([], alike).sentences) == 7
+    assert "poolers" not in sentences.headline(found | {"poolers": {"base": "cls", "run": "cls"}})

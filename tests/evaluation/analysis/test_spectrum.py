@@ -15,22 +15,19 @@ def unit(rows):
     return [row / math.sqrt(sum(row * row)) for row in rows]
 
 
-@pytest.mark.parametrize("temperature", [0.05, 1.0])
-def test_the_terms_are_their_formulas_pair_by_pair(temperature):
-    rows, others = vectors(17), vectors(17, seed=1)
-    h, m = unit(rows), 17
-    similarity = [[float(sum(a * b)) for b in h] for a in h]
-    left = sum(math.log(sum(math.exp(s / temperature) for s in row) / m) for row in similarity) / m
-    right = sum(sum(row) for row in similarity) / (temperature * m * m)
-    positive = sum(float(sum(a * b)) for a, b in zip(h, unit(others), strict=True)) / m
-    assert spectrum.uniformity_term(rows, temperature) == pytest.approx(left, abs=1e-9)
-    for block in (1, 7, 17):
-        assert spectrum.uniformity_term(rows, temperature, block) == pytest.approx(left, abs=1e-9)
-    assert spectrum.uniformity_bound(rows, temperature) == pytest.approx(right, abs=1e-9)
-    assert spectrum.alignment_term(rows, others, temperature) == pytest.approx(-positive / temperature, abs=1e-9)
-
-
-def test_the_terms_of_worked_examples():
+def test_terms_singular_values_and_effective_rank_are_their_formulas():
+    for temperature in (0.05, 1.0):
+        rows, others = vectors(17), vectors(17, seed=1)
+        h, m = unit(rows), 17
+        similarity = [[float(sum(a * b)) for b in h] for a in h]
+        left = sum(math.log(sum(math.exp(s / temperature) for s in row) / m) for row in similarity) / m
+        right = sum(sum(row) for row in similarity) / (temperature * m * m)
+        positive = sum(float(sum(a * b)) for a, b in zip(h, unit(others), strict=True)) / m
+        assert spectrum.uniformity_term(rows, temperature) == pytest.approx(left, abs=1e-9)
+        for block in (1, 7, 17):
+            assert spectrum.uniformity_term(rows, temperature, block) == pytest.approx(left, abs=1e-9)
+        assert spectrum.uniformity_bound(rows, temperature) == pytest.approx(right, abs=1e-9)
+        assert spectrum.alignment_term(rows, others, temperature) == pytest.approx(-positive / temperature, abs=1e-9)
     same, across = np.ones((4, 3)), np.eye(4)
     assert spectrum.alignment_term(same, 2 * same, 0.05) == pytest.approx(-20)  # at its best
     assert spectrum.alignment_term(across[:2], across[2:], 0.05) == 0
@@ -40,9 +37,6 @@ def test_the_terms_of_worked_examples():
     assert spectrum.uniformity_term(across, 0.5) == pytest.approx(math.log((math.e**2 + 3) / 4))
     assert spectrum.uniformity_bound(across, 0.5) == pytest.approx(2 / 4)
     assert spectrum.uniformity_term(across, 1e-3) == pytest.approx(1000 - math.log(4))  # e^1000 is too large
-
-
-def test_singular_values_and_their_effective_rank_of_worked_examples():
     assert spectrum.effective_rank(np.array([3.0, 3, 3, 0, 0])) == pytest.approx(3)
     assert spectrum.effective_rank(np.array([1.0, 0, 0])) == pytest.approx(1)
     assert (spectrum.effective_rank(np.zeros(3)), spectrum.entropy(np.zeros(3))) == (0, 0)
@@ -58,7 +52,7 @@ def test_singular_values_and_their_effective_rank_of_worked_examples():
     assert len(spectrum.singular_values(rows[:3])) == 3
 
 
-def test_what_is_measured():
+def test_what_is_measured_and_its_mean_over_the_steps_that_all_seeds_have():
     rows, others = vectors(9), vectors(9, seed=1)
     found = spectrum.measure(rows, (rows, others), 0.05)
     values = spectrum.singular_values(rows)
@@ -70,8 +64,6 @@ def test_what_is_measured():
     assert spectrum.measure(rows, None, 0.05).numbers == without
     assert set(spectrum.measure(rows, (rows, others)).numbers) == set(NUMBERS[3:])
 
-
-def test_the_mean_of_seeds_is_over_the_steps_that_all_have():
     def of(value: float, **more: float) -> Spectrum:
         return Spectrum({"top_eigenvalue": value, **more}, np.array([1.0, value / 10]))
 

@@ -2,98 +2,25 @@ import dataclasses
 
 import numpy as np
 import pytest
+from support.data import raises
 from support.fake_encoder import FakeEncoder
 
-from simcse_jax.errors import UserError
 from simcse_jax.evaluation.analysis import tokens
-from simcse_jax.evaluation.analysis.tokens import (
-    CHOICES,
-    Protocol,
-    TokenChange,
-    correlation,
-    most_changed,
-    self_similarity_change,
-)
+from simcse_jax.evaluation.analysis.tokens import CHOICES, Protocol, TokenChange, correlation
 
 
-def test_the_first_of_each_choice_is_the_default_and_one_out_of_its_range_is_refused():
+def test_units_and_types_are_found_the_most_frequent_first_without_rare_ones(monkeypatch):
     defaults = {name: next(iter(values)) for name, values in CHOICES.items()}
     assert {name: getattr(Protocol(), name) for name in CHOICES} == defaults
     Protocol(min_count=2, max_types=1, samples=3, seed=0)
     for name, value in (("units", "letters"), ("min_count", 1), ("max_types", 0), ("samples", 2), ("seed", -1)):
-        with pytest.raises(UserError, match=f"--{name.replace('_', '-')} {value}: must be "):
-            Protocol(**{name: value})
-
-
-def changed(changes, names=None, special=()) -> list[TokenChange]:
-    names = names or [f"t{n}" for n in range(len(changes))]
-    rows = zip(names, changes, strict=True)
-    return [TokenChange(name, 100 - n, change, name in special) for n, (name, change) in enumerate(rows)]
-
-
-def test_tokens_that_changed_most_are_separated_by_the_sign_of_their_adjusted_change():
-    tuned, base = np.array([0.9, 0.3]), np.array([0.6, 0.8])
-    assert self_similarity_change(tuned, 0.1, base, 0.4) == pytest.approx([0.6, -0.2])  # by each one's own anisotropy
-    found = most_changed(changed([0.1, -0.3, 0.5, -0.1, 0.0], ["a", "b", "c", "d", "e"]), 2)
-    assert found == (["b", "d"], ["c", "a"])
-    assert most_changed(changed([0.1, 0.2], ["a", "b"])) == ([], ["b", "a"])
-
-
-def test_the_correlation_is_looked_for_over_the_most_frequent_tokens():
-    """The first 30 tokens change alike in both pairs, those after them do not."""
-    generator = np.random.default_rng(0)
-    first = generator.normal(size=80)
-    second = 3 * first + 0.5
-    second[30:] = generator.normal(size=50)
-    found = correlation(changed(first), changed(second))
-    assert len(found.by_n) == 80 and found.by_n[0] is None
-    assert found.by_n[:30][1:] == pytest.approx([1] * 29)
-    assert found.by_n[59] == pytest.approx(np.corrcoef(first[:60], second[:60])[0, 1], abs=1e-12)
-    noisy = 3 * first + 0.5 + np.r_[generator.normal(size=12), np.zeros(18), generator.normal(size=50) * 9]
-    found = correlation(changed(first), changed(noisy))
-    assert found.best_n == 10 + int(np.argmax(found.by_n[9:])) and found.best == max(found.by_n[9:])
-    assert 20 < found.best_n <= 32
-    assert correlation(changed([1, 2, *first]), changed([3, 4, *second[::-1]])).best_n >= 10  # two always correlate
-
-
-def test_tokens_are_the_same_by_their_text_and_special_ones_are_left_out():
-    words = [f"w{n}" for n in range(12)]
-    changes = np.random.default_rng(1).normal(size=12).tolist()
-    first = changed([9.0, *changes, 8.0], ["[CLS]", *words, "<s>"], special=["[CLS]"])
-    shuffled = [4, 2, 0, 1, 3, *range(5, 12)]
-    texts = ["[CLS]", "<s>", *(words[n] for n in shuffled), "own"]
-    second = changed([-9.0, 7.0, *(changes[n] for n in shuffled), 5.0], texts, special=["<s>"])
-    found = correlation(first, second)
-    assert len(found.by_n) == 12 and found.best == pytest.approx(1)
-
-
-def test_pairs_with_too_few_tokens_in_common_or_without_changes_are_refused():
-    assert correlation(changed(range(10)), changed(range(10))).best_n == 10
-    with pytest.raises(UserError, match="9 frequent tokens in common"):
-        correlation(changed(range(9)), changed(range(9)))
-    with pytest.raises(UserError, match="no token's self-similarity changes"):
-        correlation(changed([0.5] * 20), changed(range(20)))
-
-
-ALL = Protocol(min_count=2, occurrences="all")
-
-
-def units(sentence: str, **choices) -> tuple[list[str], list[int], list[int]]:
-    encoder = FakeEncoder()
-    found = tokens.find_units(*encoder.tokenize([sentence])[0][0], Protocol(**choices))
-    return [tokens._name([*map(encoder.token, type_)]) for type_ in found.types], *map(list, found[1:])
-
-
-def test_units_are_tokens_or_words_with_the_special_ones_or_without():
+        raises(f"--{name.replace('_', '-')} {value}: must be ", Protocol, **{name: value})
     assert units("ab c") == (["<s>", "a", "##b", "c", "<s>"], [0, 1, 2, 3, 4], [0, 1, 2, 3, 4])
     assert units("ab c", special_tokens="out") == (["a", "##b", "c"], [1, 2, 3], [0, 1, 2])
     assert units("ab c", units="words") == (["<s>", "ab", "c", "<s>"], [0, 1, 2, 3, 4], [0, 1, 3, 4])
     assert units("ab c", units="words", special_tokens="out") == (["ab", "c"], [1, 2, 3], [0, 2])
     assert units("", units="words") == (["<s>", "<s>"], [0, 1], [0, 1])
     assert units("", units="words", special_tokens="out") == ([], [], [])
-
-
-def test_types_are_counted_the_most_frequent_first_and_need_two_contexts():
     found = tokens.survey(FakeEncoder(), ["b a", "a a c", "ca", " "], ALL)
     assert found.sentences == ["b a", "a a c", "ca"]  # without the blank one
     expected = [("<s>", 6, True), ("a", 3, False), ("c", 2, False)]
@@ -104,9 +31,6 @@ def test_types_are_counted_the_most_frequent_first_and_need_two_contexts():
     assert tokens.survey(FakeEncoder(), data, ALL).names == ["<s>", "a", "b"]
     assert tokens.survey(FakeEncoder(), data, Protocol(min_count=2)).names == ["<s>", "b"]
     assert tokens.survey(FakeEncoder(), ["a a b", "b a", "c"], Protocol(min_count=3)).names == ["<s>", "a"]
-
-
-def test_rare_types_are_left_out_repeated_sentences_dropped_and_large_files_counted(monkeypatch):
     data = ["a b", "a b", "a c"]
     assert tokens.survey(FakeEncoder(), data, Protocol(min_count=3)).names == ["<s>", "a"]
     assert tokens.survey(FakeEncoder(), data, dataclasses.replace(ALL, max_types=2)).names == ["<s>", "a"]
@@ -121,7 +45,55 @@ def test_rare_types_are_left_out_repeated_sentences_dropped_and_large_files_coun
     assert (len(found.units), found.cut) == (10, 2)
 
 
-def test_the_baseline_has_a_token_each_of_random_sentences():
+def changed(changes, names=None, special=()) -> list[TokenChange]:
+    names = names or [f"t{n}" for n in range(len(changes))]
+    rows = zip(names, changes, strict=True)
+    return [TokenChange(name, 100 - n, change, name in special) for n, (name, change) in enumerate(rows)]
+
+
+def test_what_changed_most_is_told_by_sign_and_correlated_over_the_most_frequent_tokens():
+    tuned, base = np.array([0.9, 0.3]), np.array([0.6, 0.8])
+    found = tokens.self_similarity_change(tuned, 0.1, base, 0.4)  # by each one's own anisotropy
+    assert found == pytest.approx([0.6, -0.2])
+    found = tokens.most_changed(changed([0.1, -0.3, 0.5, -0.1, 0.0], ["a", "b", "c", "d", "e"]), 2)
+    assert found == (["b", "d"], ["c", "a"])
+    assert tokens.most_changed(changed([0.1, 0.2], ["a", "b"])) == ([], ["b", "a"])
+    generator = np.random.default_rng(0)
+    first = generator.normal(size=80)
+    second = 3 * first + 0.5
+    second[30:] = generator.normal(size=50)
+    found = correlation(changed(first), changed(second))
+    assert len(found.by_n) == 80 and found.by_n[0] is None
+    assert found.by_n[:30][1:] == pytest.approx([1] * 29)
+    assert found.by_n[59] == pytest.approx(np.corrcoef(first[:60], second[:60])[0, 1], abs=1e-12)
+    noisy = 3 * first + 0.5 + np.r_[generator.normal(size=12), np.zeros(18), generator.normal(size=50) * 9]
+    found = correlation(changed(first), changed(noisy))
+    assert found.best_n == 10 + int(np.argmax(found.by_n[9:])) and found.best == max(found.by_n[9:])
+    assert 20 < found.best_n <= 32
+    assert correlation(changed([1, 2, *first]), changed([3, 4, *second[::-1]])).best_n >= 10  # two always correlate
+    words = [f"w{n}" for n in range(12)]
+    changes = np.random.default_rng(1).normal(size=12).tolist()
+    first = changed([9.0, *changes, 8.0], ["[CLS]", *words, "<s>"], special=["[CLS]"])
+    shuffled = [4, 2, 0, 1, 3, *range(5, 12)]
+    texts = ["[CLS]", "<s>", *(words[n] for n in shuffled), "own"]
+    second = changed([-9.0, 7.0, *(changes[n] for n in shuffled), 5.0], texts, special=["<s>"])
+    found = correlation(first, second)
+    assert len(found.by_n) == 12 and found.best == pytest.approx(1)
+    assert correlation(changed(range(10)), changed(range(10))).best_n == 10
+    raises("9 frequent tokens in common", correlation, changed(range(9)), changed(range(9)))
+    raises("no token's self-similarity changes", correlation, changed([0.5] * 20), changed(range(20)))
+
+
+ALL = Protocol(min_count=2, occurrences="all")
+
+
+def units(sentence: str, **choices) -> tuple[list[str], list[int], list[int]]:
+    encoder = FakeEncoder()
+    found = tokens.find_units(*encoder.tokenize([sentence])[0][0], Protocol(**choices))
+    return [tokens._name([*map(encoder.token, type_)]) for type_ in found.types], *map(list, found[1:])
+
+
+def test_the_baseline_has_a_token_each_of_random_sentences_and_something_must_repeat():
     units = np.array([3, 0, 1, 5, 2])
     found = tokens.draw(units, 3, 0)
     assert len(found) == 3 and all(0 <= place < units[row] for row, place in found.items())
@@ -130,9 +102,18 @@ def test_the_baseline_has_a_token_each_of_random_sentences():
     assert sorted(tokens.draw(units, 1000, 0)) == [0, 2, 3, 4]  # all that have any
     places = [tokens.draw(np.array([1000]), 1, seed)[0] for seed in range(200)]
     assert 400 < np.mean(places) < 600 and len(set(places)) > 150
+    for data, choices, message in (
+        ([], {}, "file: has no sentences"),
+        (["a", " ", ""], {}, "file: has 1 sentence to"),
+        (["a", "a"], {"repeated_sentences": "drop"}, "file: has 1 sentence to"),
+        (["a b", "a c"], {}, "file: has 2 sentences to measure"),
+        (["ab", "cd", "ef"], {"special_tokens": "out", "min_count": 2}, "no token occurs 2 times"),
+        (["a b", "a c", "a d"], {"min_count": 9}, "file: no token occurs 9 times"),
+    ):
+        raises(message, tokens.survey, FakeEncoder(), data, Protocol(**choices), "file")
 
 
-def test_models_are_compared_only_if_they_make_the_same_tokens():
+def test_models_are_compared_only_if_they_make_the_same_tokens_or_have_enough_in_common(monkeypatch):
     class Other(FakeEncoder):
         def token(self, number: int) -> str:
             return super().token(number).upper()
@@ -140,31 +121,11 @@ def test_models_are_compared_only_if_they_make_the_same_tokens():
     data = ["ab a", "b a", "a"]
     one, other = tokens.survey(FakeEncoder(), data, ALL), tokens.survey(Other(), data, ALL)
     tokens.check_same_tokens({"one": one, "again": tokens.survey(FakeEncoder(5), data, ALL)})
-    with pytest.raises(UserError, match="one and other have different tokenizers"):
-        tokens.check_same_tokens({"one": one, "other": other})
-
-
-def test_pairs_of_models_need_tokens_in_common(monkeypatch):
+    raises("one and other have different tokenizers", tokens.check_same_tokens, {"one": one, "other": other})
     letters = "a b c d e f g h i"
     first = tokens.survey(FakeEncoder(), [f"{letters} j"] * 3, ALL)
     tokens.check_in_common(first, tokens.survey(FakeEncoder(), [f"{letters} k j"] * 3, ALL))
     monkeypatch.setattr(tokens, "FREQUENT", 10)  # the others are not correlated
     for rare in (["j"], []):
-        with pytest.raises(UserError, match="have 9 frequent tokens in common"):
-            tokens.check_in_common(first, tokens.survey(FakeEncoder(), [f"{letters} k"] * 3 + rare, ALL))
-
-
-@pytest.mark.parametrize(
-    ("data", "choices", "message"),
-    [
-        ([], {}, "file: has no sentences"),
-        (["a", " ", ""], {}, "file: has 1 sentence to"),
-        (["a", "a"], {"repeated_sentences": "drop"}, "file: has 1 sentence to"),
-        (["a b", "a c"], {}, "file: has 2 sentences to measure; .* takes three"),
-        (["ab", "cd", "ef"], {"special_tokens": "out", "min_count": 2}, "no token occurs 2 times .* lower --min-count"),
-        (["a b", "a c", "a d"], {"min_count": 9}, "file: no token occurs 9 times"),
-    ],
-)
-def test_data_in_which_nothing_repeats_is_refused(data, choices, message):
-    with pytest.raises(UserError, match=message):
-        tokens.survey(FakeEncoder(), data, Protocol(**choices), "file")
+        other = tokens.survey(FakeEncoder(), [f"{letters} k"] * 3 + rare, ALL)
+        raises("have 9 frequent tokens in common", tokens.check_in_common, first, other)
