@@ -3,13 +3,13 @@ import re
 
 import numpy as np
 import pytest
+from support.data import raises
 
 from simcse_jax import SimCSE
 from simcse_jax.encoding.arguments import ELSEWHERE, METHODS, OURS, advice, embeddings_or_sentences, names_ours
-from simcse_jax.errors import UserError
 
 
-def test_anything_without_numbers_is_left_to_the_check_of_sentences():
+def test_embeddings_become_one_array_and_anything_without_numbers_is_left_as_it_is():
     for given in ("the cat", ["the cat", "a dog"], [], ("a", None), [b"a"], 7, None, [["a", "b"]]):
         found = embeddings_or_sentences(given, 3)
         assert found == (list(given) if isinstance(given, tuple) else given) and not isinstance(found, np.ndarray)
@@ -18,9 +18,6 @@ def test_anything_without_numbers_is_left_to_the_check_of_sentences():
         assert list(embeddings_or_sentences(given, 3)) == texts
     assert embeddings_or_sentences(np.array("the cat"), 3) == "the cat"
     assert embeddings_or_sentences(["the cat", 1.0], 3) == ["the cat", 1.0]
-
-
-def test_embeddings_become_one_array():
     for kind in (np.array, list, tuple, iter, lambda rows: [np.float32(row) for row in rows]):
         for rows in ([1.0, 2.0, 3.0], [[1, 2, 3], [4, 5, 6]]):
             found = embeddings_or_sentences(kind(rows), 3)
@@ -29,12 +26,11 @@ def test_embeddings_become_one_array():
     assert embeddings_or_sentences(np.zeros((0, 3)), 3).shape == (0, 3)
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ([1.0, 2.0], r"embeddings of shape \(2,\); this model's are \(3,\) or \(N, 3\)"),
-        (np.float32(1), r"shape \(\)"),
-        ([[1.0, 2.0, 3.0], [1.0, 2.0]], r"embedding 1 has shape \(2,\), embedding 0 \(3,\)"),
+def test_mistakes_are_one_clear_line():
+    for given, message in (
+        ([1.0, 2.0], "embeddings of shape (2,); this model's are (3,) or (N, 3)"),
+        (np.float32(1), "shape ()"),
+        ([[1.0, 2.0, 3.0], [1.0, 2.0]], "embedding 1 has shape (2,), embedding 0 (3,)"),
         ([1.0, "the cat"], "item 1 is 'the cat', item 0 is 1.0; give one kind alone"),
         ([np.zeros(3), None], "item 1 is None"),
         (np.ones((2, 3), complex), "embeddings of type complex128: give real numbers"),
@@ -45,14 +41,11 @@ def test_embeddings_become_one_array():
         ({"a", "b"}, "a set, not a list"),
         ([0.0, np.nan, 1.0], "the embedding has a NaN or infinite element"),
         ([[0.0, 0.0, 0.0], [0.0, np.inf, 1.0]], "embedding 1 has a NaN or infinite element"),
-    ],
-)
-def test_mistakes_are_one_clear_line(given, message):
-    with pytest.raises(UserError, match=message):
-        embeddings_or_sentences(given, 3)
+    ):
+        raises(message, embeddings_or_sentences, given, 3)
 
 
-def test_a_method_with_its_own_argument_of_a_known_name_takes_it():
+def test_the_advice_fits_the_method_which_has_the_arguments_that_it_gives():
     @names_ours
     def encode(sentences, *, batch_size=64):
         return batch_size
@@ -60,11 +53,7 @@ def test_a_method_with_its_own_argument_of_a_known_name_takes_it():
     assert "batch_size" in METHODS and encode([], batch_size=2) == 2
     with pytest.raises(TypeError, match="has no argument batch=; the nearest one is batch_size="):
         encode([], batch=2)
-
-
-@pytest.mark.parametrize(
-    ("method", "name", "expected"),
-    [
+    for method, name, expected in (
         ("encode", "normalize_embeddings", "use normalize_to_unit="),
         ("__init__", "normalize", "normalize_to_unit= is an argument of encode"),
         ("search", "normalize_to_unit", "it is an argument of encode"),
@@ -76,14 +65,8 @@ def test_a_method_with_its_own_argument_of_a_known_name_takes_it():
         ("similarity", "keys", "the arguments are a and b"),
         ("encode", "queries", "use sentences="),
         ("add_to_index", "num_cells", ELSEWHERE["num_cells"]),
-    ],
-)
-def test_the_advice_fits_the_method(method, name, expected):
-    parameters = list(inspect.signature(getattr(SimCSE, method)).parameters)
-    assert advice(name, parameters) == expected
-
-
-def test_the_methods_have_the_arguments_that_the_advice_gives():
+    ):
+        assert advice(name, list(inspect.signature(getattr(SimCSE, method)).parameters)) == expected
     for ours, methods in METHODS.items():
         for method in re.findall(r"\w+", methods.replace("SimCSE(…)", "__init__")):
             if method not in ("and", "of"):

@@ -92,7 +92,7 @@ def test_its_shapes_on_an_accelerator_are_those_of_encode_with_room_for_all(make
     assert encoder.workers == 2
 
 
-def test_every_shape_can_be_compiled_before_also_with_a_long_prompt(make):
+def test_every_shape_can_be_compiled_before_and_has_room_for_every_sentence_of_its_rows(make):
     encoder = BatchEncoder(make(prompt="the cat " * 17, batch_size=8))
     assert encoder.shapes() == [
         *(Shape(2, 16, 16), Shape(2, 24, 24), Shape(2, 32, 32), Shape(2, 40, 48), Shape(3, 40, 64)),
@@ -101,17 +101,14 @@ def test_every_shape_can_be_compiled_before_also_with_a_long_prompt(make):
     ]
     assert encoder.most == 8
     encoder.warm(encoder.shapes()[0])
-
-
-@pytest.mark.parametrize(("max_length", "batch_size"), [(16, 1), (100, 64), (8192, 64)])
-def test_every_sentence_has_room_in_every_shape_of_its_rows(make, max_length, batch_size):
-    encoder = BatchEncoder(make(max_length=max_length, batch_size=batch_size))
-    shapes = encoder.shapes()
-    assert len(set(shapes)) == len(shapes) <= 24
-    assert all(shape.length <= shape.tokens <= shape.rows * shape.length for shape in shapes)
-    assert all(encoder.choose(encoder._lengths[-1], [size])[0].tokens >= size for size in range(1, max_length + 1))
-    assert all(1 <= shape.rows <= batch_size and shape.length <= max_length for shape in shapes)
-    assert [shape for shape in shapes if shape.length > 512] == [Shape(1, 8192, 8192)] * (max_length == 8192)
+    for max_length, batch_size in ((16, 1), (100, 64), (8192, 64)):
+        encoder = BatchEncoder(make(max_length=max_length, batch_size=batch_size))
+        shapes = encoder.shapes()
+        assert len(set(shapes)) == len(shapes) <= 24
+        assert all(shape.length <= shape.tokens <= shape.rows * shape.length for shape in shapes)
+        assert all(encoder.choose(encoder._lengths[-1], [size])[0].tokens >= size for size in range(1, max_length + 1))
+        assert all(1 <= shape.rows <= batch_size and shape.length <= max_length for shape in shapes)
+        assert [shape for shape in shapes if shape.length > 512] == [Shape(1, 8192, 8192)] * (max_length == 8192)
 
 
 def test_a_cpu_prefers_a_small_batch_to_one_that_is_not_full(make):

@@ -4,10 +4,10 @@ import shutil
 import numpy as np
 import pytest
 from support.cross_encoders import TOKENIZERS, write_cross_encoder, write_theirs
+from support.data import raises
 from support.recorded import recorded
 
 from simcse_jax import CrossEncoder
-from simcse_jax.errors import UserError
 
 LONG = "the cat sat on the mat and the dog ran home " * 4
 PAIRS = [("the cat", "da что"), ("a dog", LONG), (LONG, "x"), (LONG, LONG), ("", "the"), ("what [SEP] is", "</s> it")]
@@ -35,10 +35,7 @@ def assert_same(folder, expected):
 
 
 def test_scores_are_those_of_sentence_transformers_with_any_labels_and_activations(tmp_path):
-    folders = {
-        name: write_cross_encoder(tmp_path / name, labels, num_labels=labels, **fields)
-        for name, (labels, fields) in BERT.items()
-    }
+    folders = {name: write_cross_encoder(tmp_path / name, n, num_labels=n, **more) for name, (n, more) in BERT.items()}
     compute = lambda: {name: theirs(folder) for name, folder in folders.items()}  # noqa: E731
     peer = recorded("cross_encoder", compute, "torch", "sentence-transformers")
     for name, folder in folders.items():
@@ -65,7 +62,7 @@ def test_a_folder_that_sentence_transformers_saved_has_its_activation_and_prompt
     assert_same(tmp_path / "saved", their.predict(PAIRS))
 
 
-def test_the_order_of_pairs_their_batches_and_copies_change_nothing(model):
+def test_neither_order_batches_a_ranking_nor_a_server_change_a_score(model):
     pairs = [pair for pair in PAIRS if LONG not in pair]
     scores = model.predict(pairs)
     found = model.predict([*reversed(pairs), *pairs], batch_size=3)
@@ -81,9 +78,6 @@ def test_the_order_of_pairs_their_batches_and_copies_change_nothing(model):
     np.testing.assert_allclose(each[0], expected, atol=1e-6)
     with pytest.warns(UserWarning, match="2 sentences were longer than 64 tokens"):
         model.score_of_each(["the " * 200], [["home", "x"]])
-
-
-def test_documents_are_ranked(model):
     documents = ["home", "the cat", "x", "home"]
     scores = model.predict([("a dog", text) for text in documents])
     ranked = model.rank("a dog", documents, return_documents=True)
@@ -91,13 +85,9 @@ def test_documents_are_ranked(model):
     assert [one["text"] for one in ranked] == [documents[one["corpus_id"]] for one in ranked]
     first = [{name: one[name] for name in ("corpus_id", "score")} for one in ranked[:2]]
     assert model.rank("a dog", documents, top_k=2) == first
-
-
-def test_a_server_s_batches_have_the_same_scores(model):
     encoder = model.batch_encoder()
     sentences = encoder.tokenize([("the dog ran", "home"), ("a", "b c")])
-    length = max(map(encoder.row_length, sentences))
-    shape, taken = encoder.choose(length, [len(each.ids) for each in sentences])
+    shape, taken = encoder.choose(max(map(encoder.row_length, sentences)), [len(each.ids) for each in sentences])
     scores = encoder.encode([sentences[place] for place in taken], shape)
     assert scores.shape == (2, 1) and encoder.dimension == 1
     np.testing.assert_allclose(scores[:, 0], model.predict([("the dog ran", "home"), ("a", "b c")]), atol=1e-6)
@@ -122,30 +112,22 @@ def test_a_shorter_length_bfloat16_and_a_prompt_with_another_activation(model, t
     assert prompted.identity() != model.identity()
 
 
-def test_what_is_no_pair_is_refused(model):
+def test_what_is_no_pair_and_several_labels_where_one_is_needed_are_refused(model, tmp_path):
     for pairs, message in (
-        ([("a", "b"), ("a",)], r"pair 1 is \('a',\), not two strings"),
+        ([("a", "b"), ("a",)], "pair 1 is ('a',), not two strings"),
         ([("a", "b"), "ab"], "pair 1 is 'ab', not two strings"),
-        ([("a", None)], r"pair 0 is \('a', None\), not two strings"),
+        ([("a", None)], "pair 0 is ('a', None), not two strings"),
         ("ab", "'ab': not a list of pairs of strings"),
         ([("a", "\ud800")], "pair 0 "),
     ):
-        with pytest.raises(UserError, match=message):
-            model.predict(pairs)
-
-
-def test_several_labels_where_one_is_needed_and_wrong_arguments_are_refused(model, tmp_path):
+        raises(message, model.predict, pairs)
     two = CrossEncoder(write_cross_encoder(tmp_path / "two", labels=2))
-    with pytest.raises(UserError, match="two: has 2 labels; rank needs a cross-encoder with one score"):
-        two.rank("a", ["b"])
+    raises("two: has 2 labels; rank needs a cross-encoder with one score", two.rank, "a", ["b"])
     for options, message in (
         ({"batch_size": 0}, "batch_size 0"),
         ({"max_length": 65}, "max_length 65: must be a whole number from 3 to 64"),
         ({"dtype": "int8"}, "dtype 'int8' is not one of"),
     ):
-        with pytest.raises(UserError, match=message):
-            CrossEncoder(model.name, **options)
-    with pytest.raises(UserError, match="document 1 is 3, not a string"):
-        model.rank("a", ["b", 3])
-    with pytest.raises(UserError, match="top_k 0: must be"):
-        model.rank("a", ["b"], top_k=0)
+        raises(message, CrossEncoder, model.name, **options)
+    raises("document 1 is 3, not a string", model.rank, "a", ["b", 3])
+    raises("top_k 0: must be", model.rank, "a", ["b"], top_k=0)

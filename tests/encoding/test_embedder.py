@@ -40,7 +40,7 @@ class Recorder:
         return self.tokenizer.pad(rows, length)
 
 
-def test_duplicates_are_encoded_once_and_counted_if_cut_and_no_sentences_give_no_rows(model):
+def test_duplicates_are_encoded_once_cut_sentences_counted_and_what_is_not_finite_refused(model):
     texts = [*sentences(9), *sentences(5), "", ""]
     recorder = Recorder(model[2])
     found = encode((model[0], model[1], recorder), texts).embeddings
@@ -52,6 +52,12 @@ def test_duplicates_are_encoded_once_and_counted_if_cut_and_no_sentences_give_no
     long = "the cat sat on the mat " * 10
     assert encode(model, [long, "the cat", long]).cut == 0
     assert encode(model, [long, "the cat", long], max_length=16).cut == 2
+    for bad in (np.nan, np.inf, 3e38):
+        rows = np.ones((3, 4), np.float32)
+        check_finite(rows * 1e15, "abc")
+        rows[1, 2] = bad  # 3e38 is finite, but its square is not
+        with pytest.raises(NotFinite, match="embeddings are not finite, that of 'b' among them"):
+            check_finite(rows, "abc")
 
 
 @pytest.mark.parametrize("many", [1, 1000])
@@ -80,7 +86,20 @@ def test_devices_other_than_a_cpu_get_no_rows_of_8_or_12_tokens(model, monkeypat
     assert batching.padded_lengths(2**15, shared)[:3] == [8, 10, 12]
 
 
-def test_longer_sentences_share_smaller_batches_of_no_more_tokens_than_a_cache_takes(model, monkeypatch):
+def test_shapes_compile_once_and_longer_sentences_share_smaller_batches(model, monkeypatch):
+    monkeypatch.setattr(batching, "CPU_LENGTHS", (16, 32))
+    embed = make_embed(model[0], "max", False, None, (), 0, False, by_rows, most_tokens=None)
+    before = embed._cache_size()
+    for texts in (sentences(20), sentences(30, seed=1), sentences(20)):
+        encode(model, texts, pooler="max", batch_size=10)
+    assert embed._cache_size() - before == 1
+    monkeypatch.undo()
+    long = ["the cat sat " * 3] * 2
+    for texts, expected in ((["sat"], (1, 8)), (["sat"] * 3, (1, 8)), (long, (1, 12)), (["a", "b"], (8, 8))):
+        recorder = Recorder(model[2])
+        found = encode((model[0], model[1], recorder), texts, batch_size=16, pooler="cls")
+        assert len(found.embeddings) == len(texts)
+        assert recorder.shapes == [expected]
     monkeypatch.setattr(batching, "CPU_TOKENS", 16 * 8)
     monkeypatch.setattr(batching, "FINE_LENGTHS", (16, 32))
     monkeypatch.setattr(batching, "MANY", 1)
@@ -88,30 +107,3 @@ def test_longer_sentences_share_smaller_batches_of_no_more_tokens_than_a_cache_t
     texts = [*sentences(40), *(f"{'the cat ' * 10}{word}" for word in sentences(20))]
     encode((model[0], model[1], recorder), texts, batch_size=32, pooler="cls")
     assert {shape for shape in recorder.shapes if shape[0] > 1} == {(8, 16), (4, 32)}
-
-
-def test_a_text_alone_is_a_batch_of_one_row(model):
-    long = ["the cat sat " * 3] * 2
-    for texts, expected in ((["sat"], (1, 8)), (["sat"] * 3, (1, 8)), (long, (1, 12)), (["a", "b"], (8, 8))):
-        recorder = Recorder(model[2])
-        found = encode((model[0], model[1], recorder), texts, batch_size=16, pooler="cls")
-        assert len(found.embeddings) == len(texts)
-        assert recorder.shapes == [expected]
-
-
-def test_a_shape_compiles_once(model, monkeypatch):
-    monkeypatch.setattr(batching, "CPU_LENGTHS", (16, 32))
-    embed = make_embed(model[0], "max", False, None, (), 0, False, by_rows, most_tokens=None)
-    before = embed._cache_size()
-    for texts in (sentences(20), sentences(30, seed=1), sentences(20)):
-        encode(model, texts, pooler="max", batch_size=10)
-    assert embed._cache_size() - before == 1
-
-
-@pytest.mark.parametrize("bad", [np.nan, np.inf, 3e38])
-def test_an_embedding_that_is_not_finite_is_refused_with_its_sentence(bad):
-    rows = np.ones((3, 4), np.float32)
-    check_finite(rows * 1e15, "abc")
-    rows[1, 2] = bad  # 3e38 is finite, but its square is not
-    with pytest.raises(NotFinite, match="embeddings are not finite, that of 'b' among them"):
-        check_finite(rows, "abc")

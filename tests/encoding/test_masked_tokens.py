@@ -15,37 +15,22 @@ from simcse_jax.runs.loading import load_model
 WORD = "the"
 
 
-@pytest.fixture(scope="module")
-def guesser(tiny_bert):
-    """A model whose head guesses the same word everywhere, and the ids of its mask and special tokens."""
+def test_the_share_of_masked_tokens_that_are_guessed(tiny_bert):
+    """By a model whose head guesses the same word everywhere."""
     model = load_model(str(tiny_bert))
     tokenizer = Tokenizer(model.folder, model.config)
     first, word, last = tokenizer.tokenize([WORD], 16)[0][0].tolist()
     head = {name: np.zeros(shape, np.float32) for name, shape in shapes(model.config).items()}
     head["bias"][word] = 1.0
     params = model.params | {LANGUAGE_MODEL + name: value for name, value in head.items()}
-    graph, _ = build(model.config, with_head=model.has_head)
-    return Embedder(graph, params, "avg", False, tokenizer, 16), word, word, (first, last)
-
-
-def masked(guesser, some):
-    """The tokens of sentences that are masked, computed with other padding than in batches."""
-    embedder, _, mask_id, special_ids = guesser
-    vocabulary = len(embedder.params["encoder.embeddings.word.embedding"])
-    ids, mask = embedder.tokenizer.pad(embedder.tokenizer.tokenize(some, 16)[0], 21)
-    options = {"special_ids": special_ids, "mask_id": mask_id, "vocab_size": vocabulary}
+    embedder = Embedder(build(model.config, with_head=model.has_head)[0], params, "avg", False, tokenizer, 16)
+    some, own = [f"the {sentence} the" for sentence in sentences(40)], {"special_ids": (first, last), "mask_id": word}
+    ids, mask = tokenizer.pad(tokenizer.tokenize(some, 16)[0], 21)  # with other padding than in batches
+    options = own | {"vocab_size": len(params["encoder.embeddings.word.embedding"])}
     _, selected = jax.jit(lambda ids, mask: mask_tokens(content_keys(ids, mask), ids, mask, **options))(ids, mask)
-    return ids[np.asarray(selected)].tolist()
-
-
-def test_the_share_of_masked_tokens_that_are_guessed(guesser):
-    embedder, word, mask_id, special_ids = guesser
-    some = [f"the {sentence} the" for sentence in sentences(40)]
-    expected = masked(guesser, some)
+    expected = ids[np.asarray(selected)].tolist()
     assert len(expected) > 20 and 0 < expected.count(word) < len(expected)
     for each in (some, some[::-1]):  # in other batches the same
-        found = masked_token_accuracy(embedder, each, mask_id=mask_id, special_ids=special_ids)
+        found = masked_token_accuracy(embedder, each, **own)
         assert found == pytest.approx(100 * expected.count(word) / len(expected))
-    assert np.isnan(
-        masked_token_accuracy(embedder, [""], mask_id=mask_id, special_ids=special_ids)
-    )  # nothing is masked
+    assert np.isnan(masked_token_accuracy(embedder, [""], **own))  # nothing is masked

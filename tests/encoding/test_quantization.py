@@ -4,24 +4,12 @@ import warnings
 import numpy as np
 import pyarrow.parquet
 import pytest
+from support.data import raises
 from support.recorded import recorded
 
+from simcse_jax.encoding import quantization
 from simcse_jax.encoding.parquet import rows_table, schema_of
-from simcse_jax.encoding.quantization import (
-    FEW,
-    PRECISIONS,
-    Clipped,
-    Quantization,
-    checked_ranges,
-    chosen_ranges,
-    dequantize,
-    merged,
-    quantize,
-    ranges_of,
-    read_ranges,
-    warn_of_few,
-)
-from simcse_jax.errors import UserError
+from simcse_jax.encoding.quantization import FEW, PRECISIONS, Clipped, Quantization, dequantize, quantize, ranges_of
 
 DIMENSION = 21  # its bits do not fill their last byte
 
@@ -57,25 +45,23 @@ def test_values_are_those_of_sentence_transformers(precision):
     assert quantize(rows[:0], precision).shape == (0, peer[precision].shape[1])
 
 
-@pytest.mark.parametrize(("precision", "lowest"), [("int8", -128), ("uint8", 0)])
-def test_what_is_decoded_is_half_a_step_away_at_most(precision, lowest):
+def test_what_is_decoded_is_half_a_step_away_at_most_and_a_description_read_back_exactly():
+    for precision, lowest in (("int8", -128), ("uint8", 0)):
+        rows = embeddings()
+        ranges = ranges_of(rows)
+        steps = (ranges[1] - ranges[0]) / 255
+        codes = quantize(rows, precision, ranges)
+        decoded = dequantize(codes, precision, DIMENSION, ranges)
+        # The largest value begins a step of its own.
+        assert (np.abs(decoded - rows) <= steps / 2 + 2e-6).all()
+        np.testing.assert_array_equal(decoded[:, [3, 7]], rows[:, [3, 7]])  # constant dimensions
+        lower = ranges[0] + (codes.astype(np.float32) - lowest) * steps
+        np.testing.assert_allclose(decoded[:, steps > 0], (lower + steps / 2)[:, steps > 0], atol=1e-6)
+        varied = steps > 1e-6
+        np.testing.assert_array_equal(quantize(decoded, precision, ranges)[:, varied], codes[:, varied])
     rows = embeddings()
-    ranges = ranges_of(rows)
-    steps = (ranges[1] - ranges[0]) / 255
-    codes = quantize(rows, precision, ranges)
-    decoded = dequantize(codes, precision, DIMENSION, ranges)
-    # The largest value begins a step of its own.
-    assert (np.abs(decoded - rows) <= steps / 2 + 2e-6).all()
-    np.testing.assert_array_equal(decoded[:, [3, 7]], rows[:, [3, 7]])  # constant dimensions
-    lower = ranges[0] + (codes.astype(np.float32) - lowest) * steps
-    np.testing.assert_allclose(decoded[:, steps > 0], (lower + steps / 2)[:, steps > 0], atol=1e-6)
-    varied = steps > 1e-6
-    np.testing.assert_array_equal(quantize(decoded, precision, ranges)[:, varied], codes[:, varied])
-
-
-def test_a_description_is_read_back_exactly_and_bits_are_decoded_as_signs():
-    rows = embeddings()
-    np.testing.assert_array_equal(merged(ranges_of(part) for part in (rows[:7], rows[7:])), ranges_of(rows))
+    merged = quantization.merged(map(ranges_of, (rows[:7], rows[7:])))
+    np.testing.assert_array_equal(merged, ranges_of(rows))
     for precision in ("int8", "ubinary"):
         ranges = ranges_of(rows) if precision == "int8" else None
         before = Quantization(precision, DIMENSION, ranges)
@@ -85,12 +71,10 @@ def test_a_description_is_read_back_exactly_and_bits_are_decoded_as_signs():
     whole = before.content()
     damages = ({"precision": "int4"}, {"dimension": -1}, {"dimension": "21"}, {"ranges": [[0], [1]]})
     for damage in (*damages, {"precision": "int8"}, {"precision": "int8", "ranges": "?"}):
-        with pytest.raises(UserError, match=r"^x: "):
-            Quantization.from_content({**whole, **damage}, "x")
+        raises("x:", Quantization.from_content, {**whole, **damage}, "x")
     edited = Quantization("int8", DIMENSION, ranges_of(rows)).content()
     edited["ranges"][1][3] += 1
-    with pytest.raises(UserError, match=r"^x: its ranges were changed"):
-        Quantization.from_content(edited, "x")
+    raises("x: its ranges were changed", Quantization.from_content, edited, "x")
     rows = embeddings()
     for precision in ("binary", "ubinary"):
         decoded = dequantize(quantize(rows, precision), precision, DIMENSION)
@@ -98,24 +82,17 @@ def test_a_description_is_read_back_exactly_and_bits_are_decoded_as_signs():
         np.testing.assert_allclose(np.linalg.norm(decoded, axis=1), 1, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("ranges", "message"),
-    [
-        (np.zeros((2, 5)), r"ranges: of shape \(2, 5\); the embeddings need \(2, 21\)"),
-        (np.zeros((3, 21)), r"of shape \(3, 21\)"),
+def test_wrong_ranges_and_what_cannot_be_quantized_are_refused():
+    for ranges, message in (
+        (np.zeros((2, 5)), "ranges: of shape (2, 5); the embeddings need (2, 21)"),
+        (np.zeros((3, 21)), "of shape (3, 21)"),
         ([[1, 2], [3]], "ranges: not numbers"),
         (np.full((2, 21), np.nan), "dimension 0 is from nan to nan"),
         (np.stack([np.zeros(21), np.r_[np.ones(4), -1, np.ones(16)]]), "dimension 4 is from 0.0 to -1.0"),
         (np.stack([np.zeros(21), np.full(21, 1e300)]), "dimension 0 is from 0.0 to inf"),
         (np.stack([np.full(21, -3e38), np.full(21, 3e38)]), "dimension 0 is from -3"),  # their steps would be infinite
-    ],
-)
-def test_wrong_ranges_are_named(ranges, message):
-    with pytest.raises(UserError, match=message):
-        checked_ranges(ranges, DIMENSION)
-
-
-def test_what_cannot_be_quantized_is_refused():
+    ):
+        raises(message, quantization.checked_ranges, ranges, DIMENSION)
     rows = embeddings()
     ranges, codes = ranges_of(rows), {precision: quantize(rows, precision) for precision in PRECISIONS}
     wrong = rows.copy()
@@ -127,24 +104,23 @@ def test_what_cannot_be_quantized_is_refused():
         (lambda: quantize(rows, "ubinary", ranges), "leave them out for precision ubinary"),
         (lambda: quantize(rows, "int4"), "'int4' is not one of float32, int8"),
         (lambda: ranges_of(rows[:0]), "N is 1 or more"),
-        (lambda: dequantize(codes["ubinary"], "int8", 21, ranges), r"uint8 \(120, 3\); int8 has int8 \(N, 21\)"),
+        (lambda: dequantize(codes["ubinary"], "int8", 21, ranges), "uint8 (120, 3); int8 has int8 (N, 21)"),
         (lambda: dequantize(codes["int8"], "int8", 21), "ranges: not numbers"),
         (lambda: dequantize(codes["ubinary"], "ubinary", 21, ranges), "leave them out for precision ubinary"),
         (lambda: quantize(codes["int8"], "binary"), "embeddings of type int8: "),
         (lambda: ranges_of(codes["uint8"]), "embeddings of type uint8: "),
     ):
-        with pytest.raises(UserError, match=message):
-            call()
+        raises(message, call)
 
 
-def test_ranges_of_few_or_of_other_embeddings_are_warned_of():
+def test_arguments_are_checked_and_ranges_of_few_or_of_other_embeddings_warned_of(tmp_path):
     with pytest.warns(UserWarning, match="those of 99 embeddings alone"):
-        warn_of_few(FEW - 1, 1)
+        quantization.warn_of_few(FEW - 1, 1)
     rows = np.random.default_rng(0).normal(size=(200, 8)).astype(np.float32)
     ranges = ranges_of(rows)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warn_of_few(FEW, 1)
+        quantization.warn_of_few(FEW, 1)
         clipped = Clipped()
         for part in (rows, rows[:0], rows[:1]):
             quantize(part, "int8", ranges, clipped)
@@ -158,13 +134,20 @@ def test_ranges_of_few_or_of_other_embeddings_are_warned_of():
         quantize(wrong, "int8", ranges, clipped := Clipped())
         with pytest.warns(UserWarning, match="more than 5% of the elements .* outside of the ranges"):
             clipped.warn(1)
+    np.save(tmp_path / "ranges.npy", RANGES)
+    for given in (RANGES, RANGES.tolist(), tmp_path / "ranges.npy", str(tmp_path / "ranges.npy")):
+        np.testing.assert_array_equal(quantization.chosen_ranges("int8", given, 4, 1), RANGES)
+    for given in (("int8", None, 4, 2), ("binary", None, 4, 1)):
+        assert quantization.chosen_ranges(*given) is None
+    for given in (("int8", None, 4, 1), ("binary", RANGES, 4, 2), ("float32", RANGES, 4, 2), ("int9", None, 4, 2)):
+        raises("", quantization.chosen_ranges, *given)
 
 
 RANGES = np.stack([np.arange(4) / np.float32(3), np.arange(4) + np.float32(1)]).astype(np.float32)
 CONTENT = Quantization("int8", 4, RANGES).content()
 
 
-def test_ranges_are_read_from_whatever_keeps_them(tmp_path):
+def test_ranges_are_read_from_whatever_keeps_them_but_not_from_other_files(tmp_path):
     np.save(tmp_path / "ranges.npy", RANGES)
     np.save(tmp_path / "emb.npy", np.zeros((3, 4), np.int8))
     (tmp_path / "emb.npy.quantization.json").write_text(json.dumps(CONTENT))
@@ -177,48 +160,21 @@ def test_ranges_are_read_from_whatever_keeps_them(tmp_path):
     (tmp_path / "LOUD.NPY").write_bytes((tmp_path / "ranges.npy").read_bytes())
     names = ("ranges.npy", "emb.npy", "emb.npy.quantization.json", "folder", "earlier")
     for name in (*names, "emb.parquet", "LOUD.PARQUET", "LOUD.NPY"):
-        np.testing.assert_array_equal(read_ranges(str(tmp_path / name), 4), RANGES)
-        with pytest.raises(UserError, match=r"of shape \(2, 4\); the embeddings need \(2, 5\)"):
-            read_ranges(str(tmp_path / name), 5)
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
+        np.testing.assert_array_equal(quantization.read_ranges(str(tmp_path / name), 4), RANGES)
+        raises("of shape (2, 4); the embeddings need (2, 5)", quantization.read_ranges, str(tmp_path / name), 5)
+    for rows in (np.zeros((3, 4), np.float32), np.zeros((2, 4), np.int8), np.zeros(4, np.float32)):
+        np.save(tmp_path / "rows.npy", rows)
+        raises("ranges are numbers of float32", quantization.read_ranges, str(tmp_path / "rows.npy"))
+    pyarrow.parquet.write_table(pyarrow.table({"a": [1]}), tmp_path / "emb.parquet")
+    raises("has no ranges; they are kept", quantization.read_ranges, str(tmp_path / "emb.parquet"))
+    for name, content, message in (
         ("a.npy", None, "no such file"),
         ("a.json", b"{", "not valid JSON"),
-        ("a.json", json.dumps({**CONTENT, "ranges": [[1], [2]]}).encode(), r"of shape \(2, 1\)"),
+        ("a.json", json.dumps({**CONTENT, "ranges": [[1], [2]]}).encode(), "of shape (2, 1)"),
         ("a.json", json.dumps(Quantization("ubinary", 4).content()).encode(), "has no ranges, but ubinary"),
         ("a.parquet", b"PAR1", "cannot be read as ranges"),
-    ],
-)
-def test_a_file_without_ranges_is_named(name, content, message, tmp_path):
-    if content is not None:
-        (tmp_path / name).write_bytes(content)
-    with pytest.raises(UserError, match=rf"{name}.*{message}"):
-        read_ranges(str(tmp_path / name))
-
-
-def test_embeddings_are_not_taken_for_ranges(tmp_path):
-    for rows in (np.zeros((3, 4), np.float32), np.zeros((2, 4), np.int8), np.zeros(4, np.float32)):
-        np.save(tmp_path / "emb.npy", rows)
-        with pytest.raises(UserError, match="ranges are numbers of float32"):
-            read_ranges(str(tmp_path / "emb.npy"))
-    pyarrow.parquet.write_table(pyarrow.table({"a": [1]}), tmp_path / "emb.parquet")
-    with pytest.raises(UserError, match="has no ranges; they are kept"):
-        read_ranges(str(tmp_path / "emb.parquet"))
-
-
-def test_the_arguments_of_an_encoding_are_checked_before_it(tmp_path):
-    np.save(tmp_path / "ranges.npy", RANGES)
-    for given in (RANGES, RANGES.tolist(), tmp_path / "ranges.npy", str(tmp_path / "ranges.npy")):
-        np.testing.assert_array_equal(chosen_ranges("int8", given, 4, 1), RANGES)
-    assert chosen_ranges("int8", None, 4, 2) is None and chosen_ranges("binary", None, 4, 1) is None
-    for precision, ranges, count in (
-        ("int8", None, 1),
-        ("binary", RANGES, 2),
-        ("float32", RANGES, 2),
-        ("int9", None, 2),
     ):
-        with pytest.raises(UserError):
-            chosen_ranges(precision, ranges, 4, count)
+        if content is not None:
+            (tmp_path / name).write_bytes(content)
+        for part in (name, message):
+            raises(part, quantization.read_ranges, str(tmp_path / name))

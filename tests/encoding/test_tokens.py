@@ -37,10 +37,23 @@ def test_hidden_states_are_those_of_every_layer_in_any_batch(kind, tmp_path):
     assert np.allclose(means, SimCSE(str(folder), pooler="avg").encode(some), atol=1e-5)  # as a sentence is embedded
 
 
-def test_tokens_know_their_words_and_texts(encoder):
+def test_tokens_know_their_words_are_cut_and_counted_and_other_parameters_do_not_compile(encoder, tiny_bert):
     [(ids, words)], _ = encoder.tokenize(["The cat sat ."])
     assert words.tolist() == [-1, 0, 1, 2, 3, -1]
     assert [encoder.token(number) for number in ids.tolist()][1:-1] == ["the", "cat", "sat", "."]
+    encoder = SimCSE(str(tiny_bert)).token_encoder(max_length=8)
+    some = ["the cat", "the " * 30, "a " * 6, "a " * 7]
+    tokens, cut = encoder.tokenize(some)
+    assert ([len(ids) for ids, _ in tokens], cut) == ([4, 8, 8, 8], 2)
+    assert {states.shape[1] for _, states in encoder.hidden_states(some)} == {8}
+    some = sentences(20, seed=3)
+    first = dict(encoder.hidden_states(some))
+    compiled = token_encoder._make_hidden_states(encoder.graph, encoder.sharding, False, encoder.by_rows)
+    programs = compiled._cache_size()
+    params = jax.tree.map(lambda value: value * 1.1, encoder.params)
+    other = dict(dataclasses.replace(encoder, params=params).hidden_states(some))
+    assert compiled._cache_size() == programs > 0
+    assert all(np.abs(first[row] - other[row]).max() > 1e-3 for row in first)
 
 
 @pytest.mark.slow
@@ -50,22 +63,3 @@ def test_pieces_of_a_word_have_its_number(minilm):
     texts = ["[CLS]", "una", "##ffa", "##ble", ",", "isn", "'", "t", "it", "[SEP]"]
     assert [encoder.token(number) for number in ids.tolist()] == texts
     assert words.tolist() == [-1, 0, 0, 0, 1, 2, 3, 4, 5, -1]
-
-
-def test_long_sentences_are_cut_and_counted(tiny_bert):
-    encoder = SimCSE(str(tiny_bert)).token_encoder(max_length=8)
-    some = ["the cat", "the " * 30, "a " * 6, "a " * 7]
-    tokens, cut = encoder.tokenize(some)
-    assert ([len(ids) for ids, _ in tokens], cut) == ([4, 8, 8, 8], 2)
-    assert {states.shape[1] for _, states in encoder.hidden_states(some)} == {8}
-
-
-def test_other_parameters_do_not_compile_anew(encoder):
-    some = sentences(20, seed=3)
-    first = dict(encoder.hidden_states(some))
-    compiled = token_encoder._make_hidden_states(encoder.graph, encoder.sharding, False, encoder.by_rows)
-    programs = compiled._cache_size()
-    params = jax.tree.map(lambda value: value * 1.1, encoder.params)
-    other = dict(dataclasses.replace(encoder, params=params).hidden_states(some))
-    assert compiled._cache_size() == programs > 0
-    assert all(np.abs(first[row] - other[row]).max() > 1e-3 for row in first)
