@@ -39,7 +39,7 @@ def test_the_best_of_the_candidates_by_their_true_scores(storage, similarity):
     assert next(iter(placed.blocks(blocks(rows)))).rows.dtype == kind.dtype
 
 
-def test_rows_kept_in_bytes_are_read_as_numbers_and_equal_scores_are_ordered_by_row():
+def test_rows_in_bytes_are_read_as_numbers_equal_scores_ordered_and_few_vectors_held_at_once(monkeypatch):
     rows = rows_of(300, 2)
     kind = quantization_for("int8", 24, ranges_of(rows))
     wanted = np.array([-1, 0, 127, 128, 299])
@@ -48,6 +48,13 @@ def test_rows_kept_in_bytes_are_read_as_numbers_and_equal_scores_are_ordered_by_
     rows, rough = np.ones((4, 24), np.float32), np.array([[1, 1, -np.inf]], np.float32)
     scores, found = rescored(rows[:1], rough, np.array([[3, 1, -1]]), vectors_in(blocks(rows)), 3, "dot")
     assert found.tolist() == [[1, 3, -1]] and scores.tolist() == [[24, 24, -np.inf]]  # what was not found stays last
+    together, scores = [], candidates._scores
+    counted = lambda queries, *rest: together.append(len(queries)) or scores(queries, *rest)  # noqa: E731
+    monkeypatch.setattr(candidates, "_scores", counted)
+    monkeypatch.setattr(candidates, "MAX_QUERIES", 2)
+    rows = prepared(close_rows(5), "cosine")
+    _, found = refined_top_k(rows, blocks(rows), 4, Placed(data_mesh(jax.devices()[:1]), "float16"))
+    assert together == [2, 2, 1] and found[:, 0].tolist() == [0, 1, 2, 3, 4]
 
 
 def close_rows(count: int, dimension: int = 12, spread: float = 1e-3) -> np.ndarray:
@@ -55,20 +62,6 @@ def close_rows(count: int, dimension: int = 12, spread: float = 1e-3) -> np.ndar
     generator = np.random.default_rng(3)
     rows = generator.normal(size=dimension) + spread * generator.normal(size=(count, dimension))
     return rows.astype(np.float32)
-
-
-@pytest.fixture
-def asked(monkeypatch) -> list[tuple[str, int]]:
-    """Each search of all rows: the type of the elements, and how many rows it was to find."""
-    calls = []
-
-    def counted(queries, given, k, *rest):
-        given = list(given)
-        calls.append((str(given[0].rows.dtype), k))
-        return top_k(queries, given, k, *rest)
-
-    monkeypatch.setattr(candidates, "top_k", counted)
-    return calls
 
 
 PAIRWISE = [("float16", "cosine"), ("bfloat16", "dot"), ("float16", "euclidean"), ("bfloat16", "manhattan")]
@@ -88,7 +81,15 @@ def test_it_finds_the_true_rows_where_16_bits_alone_would_not(storage, similarit
     assert (np.argsort(-rough, axis=1, kind="stable")[:, :8] != order[:, :8]).any()
 
 
-def test_a_query_is_asked_again_until_its_rows_are_proven_or_all_there_are(asked):
+def test_a_query_is_asked_again_until_its_rows_are_proven_or_all_there_are(monkeypatch):
+    asked = []  # the type of the elements, and how many rows to find
+
+    def counted(queries, given, k, *rest):
+        given = list(given)
+        asked.append((str(given[0].rows.dtype), k))
+        return top_k(queries, given, k, *rest)
+
+    monkeypatch.setattr(candidates, "top_k", counted)
     far = np.random.default_rng(0).normal(size=(3000, 12)).astype(np.float32)
     rows = prepared(np.concatenate([close_rows(2000, spread=0), far]), "cosine")  # 2,000 equal ones
     alone, among = prepared(far[:1], "cosine"), rows[:1]
@@ -107,17 +108,6 @@ def test_a_query_is_asked_again_until_its_rows_are_proven_or_all_there_are(asked
     scores, found = refined_top_k(rows[:2], blocks(rows), 8, Placed(MESH, "bfloat16"))
     assert np.isneginf(scores[:, 5:]).all()
     assert sorted(found[0, :5].tolist()) == [0, 1, 2, 3, 4]
-
-
-def test_the_vectors_of_all_candidates_are_never_together(monkeypatch):
-    together, scores = [], candidates._scores
-    monkeypatch.setattr(
-        candidates, "_scores", lambda queries, *rest: together.append(len(queries)) or scores(queries, *rest)
-    )
-    monkeypatch.setattr(candidates, "MAX_QUERIES", 2)
-    rows = prepared(close_rows(5), "cosine")
-    _, found = refined_top_k(rows, blocks(rows), 4, Placed(data_mesh(jax.devices()[:1]), "float16"))
-    assert together == [2, 2, 1] and found[:, 0].tolist() == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 300.0])

@@ -8,7 +8,7 @@ def unit(rows: int, seed: int, dimension: int = 8) -> np.ndarray:
     return found / np.linalg.norm(found, axis=1, keepdims=True)
 
 
-def test_a_flat_index_ranks_all_products_and_a_row_that_is_not_there_scores_minus_infinity():
+def test_a_flat_index_ranks_all_products_and_cells_are_made_where_there_are_rows_enough(monkeypatch):
     rows, queries = unit(50, 0), unit(3, 1)
     search = FaissSearch(8)
     search.add(rows[:20])
@@ -22,9 +22,6 @@ def test_a_flat_index_ranks_all_products_and_a_row_that_is_not_there_scores_minu
     search.add(unit(2, 0))
     scores, _ = search.search(unit(1, 1), 4)
     assert np.isfinite(scores[0]).tolist() == [True, True, False, False] and scores[0, -1] == -np.inf
-
-
-def test_cells_are_made_where_there_are_rows_enough(monkeypatch):
     rows = unit(400, 0)
     few, many = FaissSearch(8, rows[:30]), FaissSearch(8, rows)
     for search in (few, many):

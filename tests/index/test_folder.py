@@ -1,9 +1,11 @@
 import json
 import os
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from support.data import raises
 from support.jobs import another_job
 from support.models import edit_json
 
@@ -74,14 +76,35 @@ def test_embeddings_are_memory_mapped_and_a_cpu_takes_them_from_the_file(tmp_pat
 def test_one_job_at_a_time_saves_and_readers_go_on(tmp_path):
     folder = tmp_path / "index"
     with another_job(held(folder)):
-        with pytest.raises(UserError, match=f"{folder}: process {os.getpid()} on .*, since .* is writing there"):
-            index_folder.save(made(20), folder, MODEL)
+        raises(f"{folder}: process {os.getpid()} on ", index_folder.save, made(20), folder, MODEL)
         assert not index_folder.is_index(folder)
     index_folder.save(made(20), folder, MODEL)
     with another_job(held(folder)):
         assert len(index_folder.load(folder, MODEL)) == 20
-        with pytest.raises(UserError, match="is writing there"):
-            index_folder.save(made(3), folder, MODEL)
+        raises("is writing there", index_folder.save, made(3), folder, MODEL)
+
+
+@pytest.mark.slow
+def test_two_jobs_that_save_again_and_again_and_a_reader(tmp_path):
+    """Without a lock each removes the files that the other one's `index.json` names."""
+    indexes, saved, refused = [made(20), made(50, seed=1)], [], []
+    index_folder.save(indexes[0], tmp_path, MODEL)
+
+    def work(index):
+        for _ in range(6):
+            try:
+                index_folder.save(index, tmp_path, MODEL)
+                saved.append(index)
+            except UserError as error:
+                refused.append(str(error))
+
+    with ThreadPoolExecutor(2) as pool:
+        jobs = [pool.submit(work, index) for index in indexes]
+        while not all(job.done() for job in jobs):
+            assert len(index_folder.load(tmp_path, MODEL)) in (20, 50)
+    assert saved and all("is writing there" in error for error in refused) and not any(job.exception() for job in jobs)
+    assert files(tmp_path) == ["embeddings", "index.json", "sentences"]
+    assert len(index_folder.load(tmp_path, MODEL)) == len(saved[-1])
 
 
 def test_an_index_that_is_replaced_while_it_is_read_is_read_again(tmp_path, monkeypatch):
@@ -115,8 +138,7 @@ def test_a_saving_that_fails_leaves_the_index_that_was_there(tmp_path, monkeypat
         patch.setattr(index_folder, where, fail)
         with pytest.raises((UserError, Killed)):
             index_folder.save(made(20), tmp_path, MODEL)
-        with pytest.raises(UserError, match=r"no index there \(index.json is missing\)"):
-            index_folder.load(tmp_path, MODEL)
+        raises("no index there (index.json is missing)", index_folder.load, tmp_path, MODEL)
     index_folder.save(made(20), tmp_path, MODEL)  # and what a kill left is gone
     assert files(tmp_path) == ["embeddings", "index.json", "sentences"]
     with monkeypatch.context() as patch:
@@ -134,15 +156,13 @@ def test_a_saving_that_fails_leaves_the_index_that_was_there(tmp_path, monkeypat
 
 def test_an_index_of_another_model_is_refused_and_under_another_name_it_is_the_same(tmp_path):
     index_folder.save(made(3), tmp_path, MODEL)
-    with pytest.raises(UserError, match=r"index of runs/a \(pooler avg\), not of runs/a \(pooler cls\)"):
-        index_folder.load(tmp_path, MODEL._replace(pooler="cls"))
+    raises("not of runs/a (pooler cls)", index_folder.load, tmp_path, MODEL._replace(pooler="cls"))
     assert len(index_folder.load(tmp_path, MODEL._replace(name="exported"))) == 3
     about = json.loads((tmp_path / "index.json").read_text())
     assert about["model"].pop("dtype") == "float32"  # which an index that says nothing has
     (tmp_path / "index.json").write_text(json.dumps(about))
     assert len(index_folder.load(tmp_path, MODEL)) == 3
-    with pytest.raises(UserError, match="bfloat16"):
-        index_folder.load(tmp_path, MODEL._replace(dtype="bfloat16"))
+    raises("bfloat16", index_folder.load, tmp_path, MODEL._replace(dtype="bfloat16"))
 
 
 def truncate(path) -> None:
@@ -152,18 +172,14 @@ def truncate(path) -> None:
 @pytest.mark.parametrize(
     ("file", "damage", "message"),
     [
-        ("embeddings-*", os.unlink, r"\.npy: missing"),
-        ("embeddings-*", truncate, r"\.npy: truncated or damaged"),
-        ("embeddings-*", lambda path: os.truncate(path, 0), r"\.npy: truncated or damaged"),
-        (
-            "embeddings-*",
-            lambda path: np.save(path, np.zeros((2, 12), np.float32)),
-            r"float32 \(2, 12\), but .*\(30, 12\)",
-        ),
-        ("embeddings-*", lambda path: np.save(path, np.zeros((30, 12), np.int8)), r"int8 \(30, 12\), but .*float32"),
-        ("sentences-*", os.unlink, r"\.parquet: missing"),
-        ("sentences-*", truncate, r"\.parquet: truncated or damaged"),
-        ("index.json", {"rows": 4}, r"\.parquet: 30 sentences, but the index has 4"),
+        ("embeddings-*", os.unlink, ".npy: missing"),
+        ("embeddings-*", truncate, ".npy: truncated or damaged"),
+        ("embeddings-*", lambda path: os.truncate(path, 0), ".npy: truncated or damaged"),
+        ("embeddings-*", lambda path: np.save(path, np.zeros((2, 12), np.float32)), "float32 (2, 12), but "),
+        ("embeddings-*", lambda path: np.save(path, np.zeros((30, 12), np.int8)), "int8 (30, 12), but "),
+        ("sentences-*", os.unlink, ".parquet: missing"),
+        ("sentences-*", truncate, ".parquet: truncated or damaged"),
+        ("index.json", {"rows": 4}, ".parquet: 30 sentences, but the index has 4"),
         ("index.json", {"format": 3}, "format 3; this version reads 1 and 2"),
         ("index.json", {"model": None}, "damaged; build the index again"),
         *(("index.json", {"rows": value}, "damaged; build the index again") for value in (-1, 30.0, 1 << 48)),
@@ -174,13 +190,9 @@ def truncate(path) -> None:
 def test_a_damaged_index_is_refused_by_its_file(saved, tmp_path, file, damage, message):
     folder = shutil.copytree(saved, tmp_path / "index")
     (path,) = folder.glob(file)
-    if isinstance(damage, dict):
-        edit_json(path, **damage)
-    else:
-        damage(path)
-    with pytest.raises(UserError, match=message) as raised:
-        index_folder.load(folder, MODEL)
-    assert str(folder) in str(raised.value)
+    edit_json(path, **damage) if isinstance(damage, dict) else damage(path)
+    for part in (str(folder), message):
+        raises(part, index_folder.load, folder, MODEL)
 
 
 @pytest.fixture(scope="module")
@@ -193,16 +205,12 @@ def saved(tmp_path_factory):
 def test_a_folder_of_something_else_is_left_alone(tmp_path):
     for name in ("embeddings-train.npy", "sentences-train.parquet", "thesis.txt"):
         (tmp_path / name).write_text("the user's own")
-    with pytest.raises(UserError, match="exists and is not an index"):
-        index_folder.save(made(5), tmp_path, MODEL)
+    raises("exists and is not an index", index_folder.save, made(5), tmp_path, MODEL)
     (tmp_path / "index.json").write_text("{}")
-    with pytest.raises(UserError, match="exists and is not an index"):
-        index_folder.save(made(5), tmp_path, MODEL)
+    raises("exists and is not an index", index_folder.save, made(5), tmp_path, MODEL)
     assert (tmp_path / "embeddings-train.npy").read_text() == "the user's own"
-    with pytest.raises(UserError, match=r"thesis\.txt: a file; an index is a folder"):
-        index_folder.save(made(3), tmp_path / "thesis.txt", MODEL)
-    with pytest.raises(UserError, match="must be a folder on a disk"):
-        index_folder.save(made(3), "gs://bucket/index", MODEL)
+    raises("thesis.txt: a file; an index is a folder", index_folder.save, made(3), tmp_path / "thesis.txt", MODEL)
+    raises("must be a folder on a disk", index_folder.save, made(3), "gs://bucket/index", MODEL)
     (tmp_path / "shown").mkdir()
     for count, name in enumerate((".DS_Store", "._index.json"), 3):  # that a Mac has shown
         (tmp_path / "shown" / name).write_bytes(b"\0\5")
@@ -229,21 +237,17 @@ def test_bytes_and_bits_stay_what_they_are(precision, width, tmp_path):
     assert loaded.search(QUERIES, 7) == index.search(QUERIES, 7)
 
 
-def test_ranges_of_copies_stay_with_an_index_of_numbers(tmp_path):
+def test_ranges_of_copies_stay_with_an_index_of_numbers_and_damaged_ones_are_found(tmp_path):
     index = made(40)
     before = index.search(QUERIES, 7, storage="int8")
     index_folder.save(index, tmp_path, MODEL)
     loaded = index_folder.load(tmp_path, MODEL)
     assert loaded.ranged == 40 and np.array_equal(loaded.ranges, index.ranges)
     assert loaded.search(QUERIES, 7, storage="int8") == before
-
-
-def test_damaged_ranges_are_found(tmp_path):
     index_folder.save(small("int8"), tmp_path, MODEL)
     whole = (tmp_path / "index.json").read_text()
     wrong = (None, [[0.0], [1.0]], [[0.0] * 12, [1.0] * 12])
     others = [{"ranges_sha256": "0"}, *({"precision": other} for other in ("int4", "float32", "binary")), {"format": 1}]
     for damage in (*({"ranges": ranges} for ranges in wrong), *others):
         (tmp_path / "index.json").write_text(json.dumps(json.loads(whole) | damage))
-        with pytest.raises(UserError, match=r"index\.json: damaged; build the index again"):
-            index_folder.load(tmp_path, MODEL)
+        raises("index.json: damaged; build the index again", index_folder.load, tmp_path, MODEL)

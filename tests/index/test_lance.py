@@ -4,28 +4,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.data import raises
 from support.embeddings import MODEL, clustered, write_parquet
 from support.later import needs
 from support.models import edit_json
 
 from simcse_jax.encoding.quantization import Clipped, quantize, ranges_of
-from simcse_jax.errors import UserError
 from simcse_jax.index import folder as index_folder
 from simcse_jax.index import lance, lance_build
 from simcse_jax.index.embedding_files import EmbeddingFiles
 from simcse_jax.index.index import Index
-from simcse_jax.index.lance import (
-    CODES,
-    UNSAID,
-    Kept,
-    LanceIndex,
-    Wanted,
-    check_options,
-    check_wanted,
-    is_lance_index,
-    kept_for,
-    read_kept,
-)
+from simcse_jax.index.lance import CODES, UNSAID, Kept, LanceIndex, Wanted, kept_for
 from simcse_jax.index.similarity import prepared, similarities
 
 needs("lancedb", "LanceDB is not installed: pip install 'simcse_jax[lance]'")
@@ -58,8 +47,7 @@ def test_a_small_index_is_exact(tmp_path, similarity, dtype):
     scores = np.array([[one.score for one in each] for each in found])
     np.testing.assert_allclose(scores, np.take_along_axis(true, order, axis=1), atol=2e-5, rtol=2e-5)
     assert found[0][0].sentence == f"sentence {order[0, 0]}"
-    least = found[0][3].score
-    assert index.search(QUERIES[:1], 7, least) == [found[0][:4]]
+    assert index.search(QUERIES[:1], 7, found[0][3].score) == [found[0][:4]]
 
 
 @pytest.fixture
@@ -110,27 +98,22 @@ def test_bits_find_candidates_whose_scores_are_of_bytes_or_bits(tmp_path, precis
     assert recall(nprobes=1, refine=60) < 1
 
 
-def recall_of(index, queries: np.ndarray, vectors: np.ndarray):
-    """The function that searches and gives the share of the true ten; what is found has its true score."""
+@pytest.mark.parametrize(("codes", "kind"), [(None, "IVF_PQ"), ("int8", "IVF_SQ"), ("binary", "IVF_RQ")])
+def test_codes_find_candidates_that_are_refined_with_the_vectors(tmp_path, codes, kind, small_cells):
+    vectors, queries = clustered(600, 16), clustered(20, 16, seed=1)
+    index = LanceIndex(made(tmp_path, vectors=vectors, wanted=Wanted(codes=codes)), MODEL._replace(dimension=16))
+    assert index._table.index_stats(lance.CELLS).index_type == kind and index.quantization is None
     true = similarities(queries, vectors, "cosine")
     best = np.argsort(-true, axis=1, kind="stable")[:, :10].tolist()
 
     def recall(**options: int) -> float:
+        """The share of the true ten; what is found has its true score."""
         found = index.search(queries, 10, **options)
         for of_query, each in zip(true, found, strict=True):
             np.testing.assert_allclose([one.score for one in each], of_query[[one.row for one in each]], atol=1e-5)
         hits = [len({one.row for one in each} & set(rows)) for each, rows in zip(found, best, strict=True)]
         return sum(hits) / (10 * len(queries))
 
-    return recall
-
-
-@pytest.mark.parametrize(("codes", "kind"), [(None, "IVF_PQ"), ("int8", "IVF_SQ"), ("binary", "IVF_RQ")])
-def test_codes_find_candidates_that_are_refined_with_the_vectors(tmp_path, codes, kind, small_cells):
-    vectors, queries = clustered(600, 16), clustered(20, 16, seed=1)
-    index = LanceIndex(made(tmp_path, vectors=vectors, wanted=Wanted(codes=codes)), MODEL._replace(dimension=16))
-    assert index._table.index_stats(lance.CELLS).index_type == kind and index.quantization is None
-    recall = recall_of(index, queries, vectors)
     assert recall() >= 0.95
     if codes is None:
         assert recall(refine=1) < recall(refine=30) and recall(nprobes=1) < recall()
@@ -157,41 +140,33 @@ def whole(tmp_path_factory):
     ("fields", "message"),
     [
         ({"format": 3}, "format 3; this version reads 1 and 2"),
-        ({"format": 2}, "damaged"),
         ({"format": 2, "precision": "binary"}, "its table does not have what index.json says"),
-        ({"codes": "none"}, "damaged"),
         ({"model": MODEL._replace(dimension=2**70)._asdict()}, "damaged"),
-        ({"rows": "600"}, "damaged"),
-        ({"rows": 0}, "damaged"),
+        *((fields, "damaged") for fields in ({"format": 2}, {"codes": "none"}, {"rows": "600"}, {"rows": 0})),
         ({"rows": 599}, "has 600 rows, but index.json says 599"),
         ({"version": 99}, "the table cannot be read or written: "),
         ({"model": MODEL._replace(similarity="manhattan")._asdict()}, "damaged"),
-        ({"model": MODEL._replace(sha256="1" * 64)._asdict()}, r"with other weights or settings, not of runs/a"),
+        ({"model": MODEL._replace(sha256="1" * 64)._asdict()}, "with other weights or settings, not of runs/a"),
         ({"backend": None}, "not an index of LanceDB; load_index reads it"),
     ],
 )
 def test_an_index_that_is_damaged_or_anothers_is_refused(whole, tmp_path, fields, message):
     edit_json(shutil.copytree(whole, tmp_path / "ix") / "index.json", **fields)
-    with pytest.raises(UserError, match=message):
-        LanceIndex(tmp_path / "ix", MODEL)
+    raises(message, LanceIndex, tmp_path / "ix", MODEL)
 
 
 def test_each_kind_of_index_names_the_other_and_a_missing_file_is_reported_by_the_search(whole, tmp_path, monkeypatch):
-    assert is_lance_index(whole) and is_lance_index("gs://b/index") and not is_lance_index(tmp_path)
-    with pytest.raises(UserError, match="an index of lance; open_index opens it"):
-        index_folder.load(whole, MODEL)
-    with pytest.raises(UserError, match="no index there"):
-        LanceIndex(tmp_path, MODEL)
+    assert lance.is_lance_index(whole) and lance.is_lance_index("gs://b/index") and not lance.is_lance_index(tmp_path)
+    raises("an index of lance; open_index opens it", index_folder.load, whole, MODEL)
+    raises("no index there", LanceIndex, tmp_path, MODEL)
     shutil.copytree(whole, tmp_path / "ix")
     shutil.rmtree(tmp_path / "ix" / lance.FOLDER / "data")
-    with pytest.raises(UserError, match="the table cannot be read or written: "):
-        LanceIndex(tmp_path / "ix", MODEL).search(QUERIES, 1)
+    raises("the table cannot be read or written:", LanceIndex(tmp_path / "ix", MODEL).search, QUERIES, 1)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(UserError, match="not installed: lancedb; run: pip install"):
-        LanceIndex(whole, MODEL)
+    raises("not installed: lancedb; run: pip install", LanceIndex, whole, MODEL)
 
 
-def test_options_of_the_other_kind_are_refused():
+def test_options_of_the_other_kind_and_what_cannot_be_kept_are_refused():
     for on_disk, options, message in (
         (False, {"refine": 5}, "refine=5: is for an index of LanceDB"),
         (True, {"refine": 0}, "refine=0: must be a whole number, from 1 to 65,536"),
@@ -199,12 +174,28 @@ def test_options_of_the_other_kind_are_refused():
         (True, {"nprobes": True}, "nprobes=True: must be a whole number"),
         (True, {"backend": True}, "backend: is for an index in memory"),
     ):
-        with pytest.raises(UserError, match=message):
-            check_options(on_disk, **{"refine": None, "nprobes": None, **options})
-    check_options(True, 2**16, np.int64(1), backend=False)
+        raises(message, lance.check_options, on_disk, **{"refine": None, "nprobes": None, **options})
+    lance.check_options(True, 2**16, np.int64(1), backend=False)
+    for wanted, has, similarity, message in (
+        (Wanted("int8"), None, "dot", "by cosine and not by dot"),
+        (Wanted("int4"), None, "cosine", "'int4' of an index is not one of float32, int8, binary"),
+        (Wanted("binary", RANGES), None, "cosine", "ranges: are for an index of int8"),
+        (Wanted("int8", None, "product"), None, "cosine", "codes 'product': precision int8 has none"),
+        (Wanted(codes="flat"), None, "cosine", "codes 'flat': not one of product, int8, binary"),
+        (Wanted("int8"), BINARY, "cosine", "ix: an index of binary, not of int8"),
+        (Wanted("int8", RANGES * 2), INT8, "cosine", "ix: an index of other ranges"),
+        (Wanted(None, RANGES), Kept(), "cosine", "ix: an index of float32, which has no ranges"),
+        (Wanted(codes="binary"), Kept(), "cosine", "ix: an index of codes product, not of codes binary"),
+    ):
+        raises(message, lance.check_wanted, wanted, similarity, has, "ix")
+    for has in (Kept("int8"), INT8, BINARY):
+        lance.check_wanted(UNSAID, "cosine", has, "ix")
+        lance.check_wanted(Wanted(has.precision, codes=has.codes), "cosine", has, "ix")
+    lance.check_wanted(Wanted("int8", RANGES), "cosine", INT8, "ix")
+    lance.check_wanted(Wanted(codes="binary"), "euclidean", None, "ix")
 
 
-def test_the_columns_have_what_sentence_transformers_defines():
+def test_the_columns_have_what_sentence_transformers_defines_and_index_json_says():
     bits = quantize(UNIT, "ubinary")
     for kept, columns in (
         (Kept(), {"vector": FEW}),
@@ -218,28 +209,18 @@ def test_the_columns_have_what_sentence_transformers_defines():
             assert kind.list_size == expected.shape[1]
             assert str(kind.value_type).replace("float", "float32") == expected.dtype.name
     np.testing.assert_array_equal(INT8.values(FEW.astype(np.float64), Clipped())[1], bits)
-
-
-def test_what_index_json_says_is_read_back_and_what_it_cannot_say_refused():
     for kept in (*map(Kept, CODES), INT8, BINARY):
         content = json.loads(json.dumps(kept.content()))
-        found = read_kept(content, 12, Path("ix"))
+        found = lance.read_kept(content, 12, Path("ix"))
         assert (found.precision, found.codes) == (kept.precision, kept.codes)
         assert found.content() == kept.content()
-    assert read_kept({}, 12, Path("ix")) == Kept("product")  # of an earlier version
+    assert lance.read_kept({}, 12, Path("ix")) == Kept("product")  # of an earlier version
     content = json.loads(json.dumps(INT8.content()))
     moved = [content["ranges"][0], [high + 0.5 for high in content["ranges"][1]]]
-    for wrong, small in (
-        ({"codes": "hamming"}, False),
-        ({"precision": "int8"}, False),
-        ({}, True),
-        ({"precision": "int8"}, True),
-        (content | {"precision": "binary"}, True),
-        (content | {"ranges": moved}, True),
-        (content | {"ranges": [[0.0], [1.0]]}, True),
-    ):
-        with pytest.raises(UserError, match=r"^ix: damaged"):
-            read_kept(wrong | {"format": 1 + small}, 12, Path("ix"))
+    wrong = [({"codes": "hamming"}, 1), ({"precision": "int8"}, 1), ({}, 2), ({"precision": "int8"}, 2)]
+    changes = {"precision": "binary"}, {"ranges": moved}, {"ranges": [[0.0], [1.0]]}
+    for fields, version in (*wrong, *((content | change, 2) for change in changes)):
+        raises("ix: damaged", lance.read_kept, fields | {"format": version}, 12, Path("ix"))
 
 
 def test_ranges_are_those_of_the_first_rows_at_unit_length(monkeypatch):
@@ -247,33 +228,7 @@ def test_ranges_are_those_of_the_first_rows_at_unit_length(monkeypatch):
     monkeypatch.setattr(lance, "CALIBRATION", 120)
     parts = [FEW[:50], FEW[50:100], FEW[100:], np.full((1, 12), np.nan)]  # the last one is not read
     np.testing.assert_array_equal(kept_for(Wanted("int8"), parts, 12).quantization.ranges, ranges_of(UNIT[:120]))
-    given = kept_for(Wanted("int8", RANGES * 2), [], 12)
-    np.testing.assert_array_equal(given.quantization.ranges, RANGES * 2)
+    np.testing.assert_array_equal(kept_for(Wanted("int8", RANGES * 2), [], 12).quantization.ranges, RANGES * 2)
     with pytest.warns(UserWarning, match="those of 5 embeddings alone"):
         kept_for(Wanted("int8"), [FEW[:5]], 12)
-    with pytest.raises(UserError, match="a single embedding"):
-        kept_for(Wanted("int8"), [FEW[:1]], 12)
-
-
-@pytest.mark.parametrize(
-    ("wanted", "has", "similarity", "message"),
-    [
-        (Wanted("int8"), None, "dot", "by cosine and not by dot"),
-        (Wanted("int4"), None, "cosine", "'int4' of an index is not one of float32, int8, binary"),
-        (Wanted("binary", RANGES), None, "cosine", "ranges: are for an index of int8"),
-        (Wanted("int8", None, "product"), None, "cosine", "codes 'product': precision int8 has none"),
-        (Wanted(codes="flat"), None, "cosine", "codes 'flat': not one of product, int8, binary"),
-        (Wanted("int8"), BINARY, "cosine", "ix: an index of binary, not of int8"),
-        (Wanted("int8", RANGES * 2), INT8, "cosine", "ix: an index of other ranges"),
-        (Wanted(None, RANGES), Kept(), "cosine", "ix: an index of float32, which has no ranges"),
-        (Wanted(codes="binary"), Kept(), "cosine", "ix: an index of codes product, not of codes binary"),
-    ],
-)
-def test_what_cannot_be_kept_is_refused_and_what_an_index_has_may_be_said_again(wanted, has, similarity, message):
-    with pytest.raises(UserError, match=message):
-        check_wanted(wanted, similarity, has, "ix")
-    for has in (Kept("int8"), INT8, BINARY):
-        check_wanted(UNSAID, "cosine", has, "ix")
-        check_wanted(Wanted(has.precision, codes=has.codes), "cosine", has, "ix")
-    check_wanted(Wanted("int8", RANGES), "cosine", INT8, "ix")
-    check_wanted(Wanted(codes="binary"), "euclidean", None, "ix")
+    raises("a single embedding", kept_for, Wanted("int8"), [FEW[:1]], 12)

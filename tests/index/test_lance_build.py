@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from support import xml_store
+from support.data import raises
 from support.embeddings import MODEL, clustered, write_parquet
 from support.jobs import another_job
 from support.later import needs
@@ -12,7 +13,6 @@ from support.models import edit_json
 from support.object_store import NEEDS_GCSFS
 
 from simcse_jax.encoding.quantization import Quantization
-from simcse_jax.errors import UserError
 from simcse_jax.host.locks import held
 from simcse_jax.index import lance, lance_build
 from simcse_jax.index.embedding_files import EmbeddingFiles
@@ -56,7 +56,7 @@ def test_what_is_added_keeps_its_rows_or_is_numbered_on(tmp_path):
     assert sorted(found.tolist()) == [*range(3, 43), *range(50, 100)]
 
 
-def test_the_same_embeddings_are_added_once(tmp_path, monkeypatch):
+def test_the_same_embeddings_are_added_once_but_to_an_index_of_an_earlier_version(tmp_path, monkeypatch):
     build(tmp_path, (0, VECTORS[:40]), (0, VECTORS[40:60]))
     before = (tmp_path / "ix" / "index.json").read_bytes()
     monkeypatch.setattr("simcse_jax.index.embedding_files.AT_ONCE", 7)  # rows that are read at once do not count
@@ -75,15 +75,12 @@ def test_the_same_embeddings_are_added_once(tmp_path, monkeypatch):
     files = EmbeddingFiles(str(tmp_path / "all.npy"))
     assert lance_build.build(tmp_path / "ix", files, MODEL)[1]
     assert not lance_build.build(tmp_path / "ix", files, MODEL)[1]
-
-
-def test_an_index_of_an_earlier_version_takes_them_again(tmp_path):
-    build(tmp_path, (0, VECTORS[:40]))
-    edit_json(tmp_path / "ix" / "index.json", added=[])
-    assert build(tmp_path, (0, VECTORS[:40])).rows == 80
-    edit_json(tmp_path / "ix" / "index.json", added=[3])
-    with pytest.raises(UserError, match="damaged; build the index again"):
-        build(tmp_path, (0, VECTORS[:40]))
+    earlier = tmp_path / "earlier"
+    build(earlier, (0, VECTORS[:40]))
+    edit_json(earlier / "ix" / "index.json", added=[])
+    assert build(earlier, (0, VECTORS[:40])).rows == 80
+    edit_json(earlier / "ix" / "index.json", added=[3])
+    raises("damaged; build the index again", build, earlier, (0, VECTORS[:40]))
 
 
 @pytest.mark.parametrize("precision", ["int8", "binary"])
@@ -96,8 +93,9 @@ def test_bytes_and_bits_are_added_to_with_the_ranges_that_there_are(tmp_path, sm
     found = LanceIndex(tmp_path / "ix", model).search(many[::70], 1)
     assert [[one.row for one in each] for each in found] == [[row] for row in range(0, 700, 70)]
     before = (tmp_path / "ix" / "index.json").read_bytes()
-    with pytest.raises(UserError, match=f"an index of {precision}, not of float32; choose another folder"):
-        build(tmp_path, (700, many), model=model, wanted=Wanted("float32"))
+    raises(
+        f"an index of {precision}, not of float32", build, tmp_path, (700, many), model=model, wanted=Wanted("float32")
+    )
     assert (tmp_path / "ix" / "index.json").read_bytes() == before
 
 
@@ -136,34 +134,25 @@ def test_a_build_that_is_stopped_or_has_a_mistake_leaves_the_index_as_it_was(tmp
             build(tmp_path, part)
 
     build_until_stopped((0, VECTORS[:20]))
-    with pytest.raises(UserError, match="no index there"):
-        rows_of(tmp_path)
+    raises("no index there", rows_of, tmp_path)
     build(tmp_path, (0, VECTORS[:40]))
     build_until_stopped((40, VECTORS[40:60]))
     wrong = VECTORS[40:].copy()
     wrong[3] = np.inf
-    with pytest.raises(UserError, match=r"part\.parquet: row 3 of the file has an embedding whose length is not"):
-        build(tmp_path, (40, wrong))
+    raises("part.parquet: row 3 of the file has an embedding whose length is not", build, tmp_path, (40, wrong))
     assert read_about(tmp_path / "ix").rows == len(LanceIndex(tmp_path / "ix", MODEL)) == 40
     assert rows_of(tmp_path, VECTORS[:40]) == [[row] for row in range(40)]
     assert build(tmp_path, (40, VECTORS[40:])).rows == 90  # those that were left are gone
     assert rows_of(tmp_path) == [[row] for row in range(90)]
 
 
-def test_what_does_not_fit_is_refused(tmp_path):
-    with pytest.raises(UserError, match="compares by manhattan, which LanceDB cannot"):
-        build(tmp_path, (0, VECTORS), model=MODEL._replace(similarity="manhattan"))
-    with pytest.raises(UserError, match=r"embeddings of 8 elements, those of runs/a have 12"):
-        build(tmp_path, (0, clustered(5, 8)))
+def test_what_does_not_fit_and_a_folder_of_something_else_are_refused(tmp_path):
+    raises("compares by manhattan", build, tmp_path, (0, VECTORS), model=MODEL._replace(similarity="manhattan"))
+    raises("embeddings of 8 elements, those of runs/a have 12", build, tmp_path, (0, clustered(5, 8)))
     build(tmp_path, (0, VECTORS))
-    other = MODEL._replace(name="runs/b", sha256="1" * 64)
-    with pytest.raises(UserError, match=r"an index of runs/a .* not of runs/b"):
-        build(tmp_path, (0, VECTORS), model=other)
-    with another_job(held(tmp_path / "ix")), pytest.raises(UserError, match=r"ix"):
-        build(tmp_path, (0, VECTORS))
-
-
-def test_a_folder_that_holds_something_else_is_refused(tmp_path):
+    raises("not of runs/b", build, tmp_path, (0, VECTORS), model=MODEL._replace(name="runs/b", sha256="1" * 64))
+    with another_job(held(tmp_path / "ix")):
+        raises("ix: process ", build, tmp_path, (0, VECTORS))
     for folder in ("other", "memory", "shown"):
         (tmp_path / folder).mkdir()
     for path in ("file", "other/thesis.txt", "shown/.DS_Store"):  # the last one by a Mac
@@ -171,15 +160,13 @@ def test_a_folder_that_holds_something_else_is_refused(tmp_path):
     (tmp_path / "memory" / "index.json").write_text(json.dumps({"format": 1}))
     for name, message in (
         ("file", "a file; an index is a folder"),
-        ("other", r"holds thesis\.txt and is not an index"),
+        ("other", "holds thesis.txt and is not an index"),
         ("memory", "not an index of LanceDB"),
         ("emb", "is the folder of the embeddings"),
     ):
-        with pytest.raises(UserError, match=message):
-            lance_build.check_folder(str(tmp_path / name), str(tmp_path / "emb"))
+        raises(message, lance_build.check_folder, str(tmp_path / name), str(tmp_path / "emb"))
     assert lance_build.check_folder(str(tmp_path / "shown"), str(tmp_path / "emb")) == tmp_path / "shown"
-    with pytest.raises(UserError, match=r"s3://b/index: must be a folder on a disk or gs://"):
-        lance_build.check_folder("s3://b/index", "emb")
+    raises("s3://b/index: must be a folder on a disk or gs://", lance_build.check_folder, "s3://b/index", "emb")
 
 
 @pytest.mark.parametrize(("rows", "cells", "of_each"), [(10**6, 245, 256), (10**8, 24_415, 85), (10**10, 65_536, 32)])

@@ -11,8 +11,7 @@ def test_a_table_is_aligned_whatever_the_sentences_are_and_text_wrapped_by_its_c
     lines = table("q " * 100, ["a/very/long/folder/name/" * 4, "short"], results).splitlines()
     assert max(map(width, lines)) <= WIDTH
     body = lines[2:]
-    bars = {width(line[: line.index(" | ")]) for line in body if " | " in line}
-    assert len(bars) == 1
+    assert len({width(line[: line.index(" | ")]) for line in body if " | " in line}) == 1
     text = "\n".join(body)
     assert "\x1b" not in text and "\t" not in text and "tab and" in text
     assert "".join(line.split(" | ")[0] for line in body).count("眠") == 6

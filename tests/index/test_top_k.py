@@ -33,9 +33,8 @@ def brute_force(queries: np.ndarray, rows: np.ndarray, k: int) -> tuple[np.ndarr
     return np.take_along_axis(scores, order, axis=1), order
 
 
-@pytest.mark.parametrize(
-    ("count", "queries", "k"),
-    [
+def test_it_equals_a_ranking_of_all_scores_in_float64_also_beyond_32_bits_and_of_codes():
+    for count, queries, k in (
         (1, 3, 5),
         (7, 1, 5),
         (16, 3, 32),
@@ -44,20 +43,15 @@ def brute_force(queries: np.ndarray, rows: np.ndarray, k: int) -> tuple[np.ndarr
         (100, 3, 32),
         (100, 8, 5),
         (2, 2 * MAX_QUERIES + 3, 5),
-    ],
-)
-def test_it_equals_a_ranking_of_all_scores_in_float64(count, queries, k):
-    rows, asked = unit(count, 12), unit(queries, 12, seed=1)
-    scores, found = top_k(asked, blocks(rows, 16), k, MESH)
-    expected, order = brute_force(asked, rows, k)
-    there = min(k, count)
-    assert scores.shape == found.shape == (queries, k)
-    np.testing.assert_array_equal(found[:, :there], order)
-    np.testing.assert_allclose(scores[:, :there], expected, atol=1e-6)
-    assert np.isneginf(scores[:, there:]).all()
-
-
-def test_of_equal_scores_the_lower_row_comes_first():
+    ):
+        rows, asked = unit(count, 12), unit(queries, 12, seed=1)
+        scores, found = top_k(asked, blocks(rows, 16), k, MESH)
+        expected, order = brute_force(asked, rows, k)
+        there = min(k, count)
+        assert scores.shape == found.shape == (queries, k)
+        np.testing.assert_array_equal(found[:, :there], order)
+        np.testing.assert_allclose(scores[:, :there], expected, atol=1e-6)
+        assert np.isneginf(scores[:, there:]).all()
     few = unit(5, 16)
     rows = few[np.random.default_rng(2).integers(0, 5, 200)]  # each of them some forty times, over many blocks
     for asked in (few[:1], few):
@@ -71,9 +65,6 @@ def test_of_equal_scores_the_lower_row_comes_first():
     rows[:, 0] = np.where(np.arange(16) % 2, 1, -1)  # times 0
     _, found = top_k(np.array([[0, 1, 1, 1]], np.float32), blocks(rows, 16), 16, MESH)
     np.testing.assert_array_equal(found, [np.arange(16)])
-
-
-def test_no_queries_give_nothing_blocks_are_padded_and_what_is_approximate_on_a_tpu_is_exact():
     scores, found = top_k(np.zeros((0, 12), np.float32), blocks(unit(5, 12), 16), 3, MESH)
     assert scores.shape == found.shape == (0, 3)
     rows, asked = unit(100, 12), unit(3, 12, seed=1)
@@ -84,6 +75,22 @@ def test_no_queries_give_nothing_blocks_are_padded_and_what_is_approximate_on_a_
     array = on_devices(rows, data_mesh(jax.devices()[:4]))
     np.testing.assert_array_equal(array, np.pad(rows, ((0, 4 * WHOLE - 10), (0, 0))))
     assert {shard.data.shape for shard in array.addressable_shards} == {(WHOLE, 4)}  # the sums of all have one order
+    rows, asked = unit(64, 12), unit(3, 12, seed=1)
+    far = np.array([0, 2**31 - 8, 2**33, 10**10])  # the first rows of blocks, as of a matrix of ten billion
+    parts = [Block(rows[16 * place : 16 * place + 16], int(first), 16) for place, first in enumerate(far)]
+    _, found = top_k(asked, parts, 64, MESH)
+    _, order = brute_force(asked, rows, 64)
+    assert found.dtype == np.int64
+    np.testing.assert_array_equal(found, far[order // 16] + order % 16)
+    for precision, ranges in (("int8", ranges_of(ROWS)), ("ubinary", None)):
+        kind = Quantization(precision, 21, ranges)
+        codes = kind.encode(ROWS)
+        found = decoded(jnp.asarray(codes), 21, decoding_of(kind))
+        np.testing.assert_allclose(found, kind.decode(codes), rtol=1e-6, atol=1e-6)
+    half = jnp.asarray(ROWS, jnp.bfloat16)
+    found = decoded(half, 21, decoding_of(None))
+    assert found.dtype == jnp.float32
+    np.testing.assert_array_equal(found, half.astype(jnp.float32))
 
 
 def steps(jaxpr) -> list:
@@ -98,22 +105,19 @@ def steps(jaxpr) -> list:
     return found
 
 
-@pytest.mark.parametrize(("recall_target", "chosen_by"), [(None, "top_k"), (0.9, "approx_top_k")])
-def test_a_step_holds_the_scores_of_one_block_and_multiplies_at_the_highest_precision(recall_target, chosen_by):
-    queries, rows, k, dimension = 4, 64, 8, 12
-    mesh, numbers = data_mesh(jax.devices()[:1]), np.zeros((1, queries, k), np.int32)
-    best = Best(np.zeros((1, queries, k), np.float32), numbers, numbers)
-    traced = jax.make_jaxpr(lambda q, x, b: merge(q, x, 128, 64, b, mesh=mesh, recall_target=recall_target))(
-        np.zeros((queries, dimension), np.float32), np.zeros((rows, dimension), np.float32), best
-    )
-    made = steps(traced.jaxpr)
-    assert max(variable.aval.size for step in made for variable in step.outvars) == queries * rows
-    product = next(step for step in made if step.primitive.name == "dot_general")
-    assert product.params["precision"] == (jax.lax.Precision.HIGHEST, jax.lax.Precision.HIGHEST)
-    assert chosen_by in [step.primitive.name for step in made]
-
-
-def test_a_step_compiles_once_for_each_shape_of_block_however_many_rows_there_are():
+def test_a_step_holds_one_block_s_scores_multiplies_at_the_highest_precision_and_compiles_once_a_shape():
+    for recall_target, chosen_by in ((None, "top_k"), (0.9, "approx_top_k")):
+        queries, rows, k, dimension = 4, 64, 8, 12
+        mesh, numbers = data_mesh(jax.devices()[:1]), np.zeros((1, queries, k), np.int32)
+        best = Best(np.zeros((1, queries, k), np.float32), numbers, numbers)
+        traced = jax.make_jaxpr(lambda q, x, b: merge(q, x, 128, 64, b, mesh=mesh, recall_target=recall_target))(
+            np.zeros((queries, dimension), np.float32), np.zeros((rows, dimension), np.float32), best
+        )
+        made = steps(traced.jaxpr)
+        assert max(variable.aval.size for step in made for variable in step.outvars) == queries * rows
+        product = next(step for step in made if step.primitive.name == "dot_general")
+        assert product.params["precision"] == (jax.lax.Precision.HIGHEST, jax.lax.Precision.HIGHEST)
+        assert chosen_by in [step.primitive.name for step in made]
     merge.clear_cache()
     asked = unit(3, 20, seed=1)
     for count in (5, 64, 700):
@@ -135,27 +139,4 @@ def test_any_number_of_devices_finds_the_same_rows(devices):
     np.testing.assert_array_equal(found, two)
     np.testing.assert_allclose(scores, two_scores, atol=1e-6)
     for of_query, numbers in zip(scores, found, strict=True):
-        order = sorted(zip(-of_query, numbers, strict=True))
-        assert [row for _, row in order] == numbers.tolist()
-
-
-def test_rows_beyond_those_that_32_bits_can_count():
-    rows, asked = unit(64, 12), unit(3, 12, seed=1)
-    far = np.array([0, 2**31 - 8, 2**33, 10**10])  # the first rows of blocks, as of a matrix of ten billion
-    parts = [Block(rows[16 * place : 16 * place + 16], int(first), 16) for place, first in enumerate(far)]
-    _, found = top_k(asked, parts, 64, MESH)
-    _, order = brute_force(asked, rows, 64)
-    assert found.dtype == np.int64
-    np.testing.assert_array_equal(found, far[order // 16] + order % 16)
-
-
-def test_devices_decode_as_the_host_does_and_numbers_stay_as_they_are():
-    for precision, ranges in (("int8", ranges_of(ROWS)), ("ubinary", None)):
-        kind = Quantization(precision, 21, ranges)
-        codes = kind.encode(ROWS)
-        found = decoded(jnp.asarray(codes), 21, decoding_of(kind))
-        np.testing.assert_allclose(found, kind.decode(codes), rtol=1e-6, atol=1e-6)
-    half = jnp.asarray(ROWS, jnp.bfloat16)
-    found = decoded(half, 21, decoding_of(None))
-    assert found.dtype == jnp.float32
-    np.testing.assert_array_equal(found, half.astype(jnp.float32))
+        assert [row for _, row in sorted(zip(-of_query, numbers, strict=True))] == numbers.tolist()
