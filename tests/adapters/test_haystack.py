@@ -53,19 +53,15 @@ def test_a_pipeline_that_was_written_gives_the_same_embeddings(prompted):
     assert found.embedding == expected.tolist() and found.id == document.id
 
 
-def test_a_model_is_loaded_when_it_is_needed_and_once(prompted):
-    missing = ours.SimCSETextEmbedder("nowhere/at-all/ever")
+def test_a_model_is_loaded_when_it_is_needed_and_once_and_what_cannot_be_right_is_refused(prompted):
     with pytest.raises(UserError, match="nowhere"):
-        missing.warm_up()
+        ours.SimCSETextEmbedder("nowhere/at-all/ever").warm_up()
     embedder = ours.SimCSETextEmbedder(prompted, query_prompt="a bird ", dtype="bfloat16")
     embedder.warm_up()
     loaded = embedder._loaded
     found = embedder.run("the cat")["embedding"]
     assert found == loaded.encode("the cat", prompt="a bird ").tolist()
     assert embedder._loaded is loaded and loaded.dtype == "bfloat16"
-
-
-def test_what_cannot_be_right_is_refused(prompted):
     document, Embedder = haystack.Document(content="a dog"), ours.SimCSEDocumentEmbedder
     for make, error, named in (
         (lambda: Embedder(prompted).run([document, "the cat"]), UserError, "^document 1 is 'the cat'"),

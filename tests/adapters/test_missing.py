@@ -7,16 +7,12 @@ import pytest
 
 from simcse_jax.errors import UserError
 
+MODULES = {"langchain": "langchain_core", "llama_index": "llama_index.core", "haystack": "haystack"}
 
-@pytest.mark.parametrize(
-    ("adapter", "package", "module", "extra"),
-    [
-        ("langchain", "langchain_core", "langchain_core", "langchain"),
-        ("llama_index", "llama_index", "llama_index.core", "llama-index"),
-        ("haystack", "haystack", "haystack", "haystack"),
-    ],
-)
-def test_a_missing_package_is_said_in_a_line_with_its_extra(adapter, package, module, extra, monkeypatch):
+
+@pytest.mark.parametrize(("adapter", "module"), MODULES.items())
+def test_a_missing_package_is_said_in_a_line_with_its_extra(adapter, module, monkeypatch):
+    package, extra = module.partition(".")[0], adapter.replace("_", "-")
     monkeypatch.setitem(sys.modules, package, None)
     for name in (module, f"simcse_jax.adapters.{adapter}"):
         if name != package:

@@ -31,7 +31,7 @@ def test_queries_and_documents_are_encoded_as_by_the_class(model):
     assert embed_documents(model, texts, own) == model.encode(texts, prompt="").tolist()
 
 
-def test_wrong_options_are_refused_before_anything_is_encoded(model):
+def test_wrong_options_and_a_text_in_place_of_a_list_and_the_reverse_are_refused(model):
     for options, dtype, named in (
         ({"pooler": "min"}, None, "'min' is not one of"),
         *(({name: 3}, None, "prompt=3") for name in ("query_prompt", "document_prompt")),
@@ -41,6 +41,10 @@ def test_wrong_options_are_refused_before_anything_is_encoded(model):
     ):
         with pytest.raises(UserError, match=named):
             open_model(model, dtype, options)
+    with pytest.raises(UserError, match=r"^'the cat': a string"):
+        embed_documents(model, "the cat", {})
+    with pytest.raises(UserError, match=r"^\['the cat'\]: not a string"):
+        embed_query(model, ["the cat"], {})
 
 
 def test_a_name_is_loaded_and_a_model_is_taken_as_it_is(model, prompted, capfd):
@@ -48,13 +52,6 @@ def test_a_name_is_loaded_and_a_model_is_taken_as_it_is(model, prompted, capfd):
     assert capfd.readouterr().err == ""
     assert open_model(prompted, "bfloat16", {}).dtype == "bfloat16"
     assert open_model(str(prompted), None, {}).dtype == "float32"
-
-
-def test_a_text_is_no_list_of_documents_and_a_list_no_query(model):
-    with pytest.raises(UserError, match=r"^'the cat': a string"):
-        embed_documents(model, "the cat", {})
-    with pytest.raises(UserError, match=r"^\['the cat'\]: not a string"):
-        embed_query(model, ["the cat"], {})
 
 
 def test_options_in_plain_types_mean_the_same(tmp_path):

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from support import write_model
+from support.later import later
 
 from simcse_jax import SimCSE
 from simcse_jax.huggingface.load import load
 from simcse_jax.huggingface.write import write_model as write_model_folder
 
-pytestmark = pytest.mark.slow
+pytestmark, torch = pytest.mark.slow, later("torch")
 SENTENCES = ["the cat", "A man is here.", "", "the cat sits on a man " * 20, "man"]
 PROMPTS = {"query": "the man ", "q": "a cat sits ", "passage": "on "}
 
@@ -17,11 +17,6 @@ PROMPTS = {"query": "the man ", "q": "a cat sits ", "passage": "on "}
 def there():
     """The library, and its functions' names in short."""
     return pytest.importorskip("sentence_transformers")
-
-
-@pytest.fixture(scope="module")
-def base(tmp_path_factory, there):
-    return str(write_model(tmp_path_factory.mktemp("base") / "bert", "bert"))
 
 
 def pooling(*modes, **options):
@@ -34,19 +29,12 @@ def then(*made):
 
 
 def dense(before, after, activation="Tanh", **options):
-    def make(models):
-        from torch import nn
-
-        return models.Dense(before, after, activation_function=getattr(nn, activation)(), **options)
-
-    return make
+    return lambda models: models.Dense(before, after, activation_function=getattr(torch.nn, activation)(), **options)
 
 
 def layers(weights, start=0):
     def make(models):
-        from torch import nn, tensor
-
-        return models.WeightedLayerPooling(32, 2, start, nn.Parameter(tensor(weights)))
+        return models.WeightedLayerPooling(32, 2, start, torch.nn.Parameter(torch.tensor(weights)))
 
     return lambda models: [make(models), models.Pooling(32)]
 
@@ -56,8 +44,6 @@ def normalize(models):
 
 
 def layer_norm(models):
-    import torch
-
     module = models.LayerNorm(32)
     torch.nn.init.normal_(module.norm.weight)
     torch.nn.init.normal_(module.norm.bias)
@@ -85,12 +71,12 @@ FOLDERS = {
 
 
 @pytest.fixture(scope="module")
-def write(there, base, tmp_path_factory):
+def write(there, tiny_bert, tmp_path_factory):
     """Saves a model of these modules, and returns the library's, read again, and the folder."""
     from sentence_transformers import models
 
     def save(make, **options):
-        transformer = models.Transformer(base)
+        transformer = models.Transformer(str(tiny_bert))
         folder = tmp_path_factory.mktemp("saved")
         transformer.model.config.output_hidden_states = make.__qualname__.startswith("layers")
         there.SentenceTransformer(modules=[transformer, *make(models)], **options).save(str(folder))
@@ -112,10 +98,10 @@ def test_embeddings_are_the_same(write, name):
     assert ours.dimension == theirs.get_embedding_dimension()
 
 
-@pytest.mark.parametrize(
-    ("name", "similarity"),
-    [("mean", "cosine"), ("without the prompt", "dot"), ("unit length", "euclidean"), ("everything", "manhattan")],
-)
+SIMILARITIES = {"mean": "cosine", "without the prompt": "dot", "unit length": "euclidean", "everything": "manhattan"}
+
+
+@pytest.mark.parametrize(("name", "similarity"), SIMILARITIES.items())
 def test_prompts_truncation_and_similarities_are_the_same(write, name, similarity):
     options = {"prompts": PROMPTS, "default_prompt_name": "q", "truncate_dim": 6, "similarity_fn_name": similarity}
     theirs, folder = write(FOLDERS[name], **options)
@@ -137,8 +123,6 @@ def test_prompts_truncation_and_similarities_are_the_same(write, name, similarit
 
 def relu(models):
     """Over the tokens: the identity, and a ReLU."""
-    import torch
-
     names = {"module_input_name": "token_embeddings", "bias": False, "init_weight": torch.eye(24)}
     return models.Dense(24, 24, activation_function=torch.nn.ReLU(), **names)
 

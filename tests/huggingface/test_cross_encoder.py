@@ -71,11 +71,8 @@ def test_tokens_have_types_where_transformers_tokenizer_gives_them(folder):
     from transformers import AutoTokenizer
 
     fast = {"tokenizer_class": "PreTrainedTokenizerFast"}
-    typed = (
-        {},
-        {"tokenizer_class": "BertTokenizerFast"},
-        fast | {"model_input_names": ["input_ids", "token_type_ids"]},
-    )
+    names = {"model_input_names": ["input_ids", "token_type_ids"]}
+    typed = ({}, {"tokenizer_class": "BertTokenizerFast"}, fast | names)
     own = (folder / "tokenizer_config.json").read_text()
     for fields in (*typed, fast, {"model_input_names": ["input_ids", "attention_mask"]}):
         (folder / "tokenizer_config.json").write_text(own)
@@ -85,14 +82,8 @@ def test_tokens_have_types_where_transformers_tokenizer_gives_them(folder):
 
 
 LONG = "the cat sat on the mat and the dog ran home " * 4
-PAIRS = [
-    ("the cat", "da что"),
-    ("a dog", LONG),
-    (LONG, "x"),
-    ("", "the"),
-    ("what [SEP] is", "</s> it"),
-    ("the dog", "home"),
-]
+PAIRS = [("the cat", "da что"), ("a dog", LONG), (LONG, "x"), ("", "the"), ("what [SEP] is", "</s> it")]
+PAIRS += [("the dog", "home")]
 
 
 @twice()

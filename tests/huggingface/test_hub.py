@@ -31,11 +31,10 @@ def environment(hub, tmp_path):
     return {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "hf"), "NO_PROXY": "127.0.0.1", **switches}
 
 
-def publish(hub: Hub, folder: Path, name: str = "ann/tiny", private: bool = False) -> str:
+def publish(hub: Hub, folder: Path, name: str = "ann/tiny", private: bool = False) -> None:
     """Puts a folder on the hub without a push."""
     hub.create(name, private)
-    files = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    return hub.commit(name, "main", files)
+    hub.commit(name, "main", {path.name: path.read_bytes() for path in folder.iterdir()})
 
 
 CALLS = """
@@ -76,12 +75,9 @@ def fetch(environment: dict[str, str], name: str, token: str = "") -> subprocess
 
 def check(environment: dict[str, str], *calls: tuple) -> list[str]:
     """The complaints before pushes (token, name, private, revision); empty for a push that can succeed."""
-    complaints = []
-    for done in python(CHECK, environment, *calls):
-        assert done.returncode == (2 if done.stderr else 0), done.stderr
-        assert done.stderr.count("\n") <= 1
-        complaints.append(done.stderr)
-    return complaints
+    found = python(CHECK, environment, *calls)
+    assert all(done.returncode == (2 if done.stderr else 0) and done.stderr.count("\n") <= 1 for done in found), found
+    return [done.stderr for done in found]
 
 
 def test_names_of_a_hub():
@@ -159,15 +155,13 @@ def test_a_push_that_cannot_succeed_is_refused_before_any_work(hub, environment)
         ("hf_wrong", "ann/tiny", False, None): "the token is not valid",
         ("hf_reader", "ann/tiny", False, None): "the token is read-only",
         (TOKEN, "bob/tiny", False, None): "the token belongs to ann, who may not push to bob; use ann/NAME",
-        (TOKEN, "ann/tiny/x", False, None): "not a valid model name",
-        (TOKEN, "ann/ti ny", False, None): "not a valid model name",
+        **{(TOKEN, name, False, None): "not a valid model name" for name in ("ann/tiny/x", "ann/ti ny")},
         (TOKEN, "tiny", False, None): "must be OWNER/NAME",
         (TOKEN, "ann/tiny", False, "-x"): "not a valid branch name",
         (TOKEN, "ann/public", True, None): "exists and is public",
     }
-    *found, private, same = check(
-        environment, *refusals, (TOKEN, "lab/tiny", True, None), (TOKEN, "ann/public", False, None)
-    )
+    allowed = ((TOKEN, "lab/tiny", True, None), (TOKEN, "ann/public", False, None))
+    *found, private, same = check(environment, *refusals, *allowed)
     for complaint, message in zip(found, refusals.values(), strict=True):
         assert message in complaint
     assert private == same == ""
@@ -180,9 +174,8 @@ def test_a_push_is_refused_before_the_export(hub, environment, trained, tmp_path
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("error: --push-to-hub ann/x: there is no token")
     assert not (tmp_path / "out").exists() and not hub.repositories
-    refused(
-        call("export", "--workdir", trained, "--output", tmp_path / "out", "--private"), "--private", "--push-to-hub"
-    )
+    done = call("export", "--workdir", trained, "--output", tmp_path / "out", "--private")
+    refused(done, "--private", "--push-to-hub")
 
 
 @pytest.mark.slow
@@ -191,8 +184,6 @@ def test_a_push_that_fails_changes_no_branch(hub, environment, tiny_bert, reques
     hub.failing = request_
     (done,) = python(PUSH, environment, (TOKEN, tiny_bert))
     assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
-    assert (
-        f"--push-to-hub ann/new: the hub answered with status 500; try again later; the export is in {tiny_bert}"
-        in (done.stderr)
-    )
+    assert "--push-to-hub ann/new: the hub answered with status 500" in done.stderr
+    assert f"the export is in {tiny_bert}" in done.stderr
     assert "ann/new" not in hub.repositories or list(hub.files("ann/new")) == [".gitattributes"]

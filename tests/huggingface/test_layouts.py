@@ -5,7 +5,7 @@ import re
 
 import numpy as np
 import pytest
-from support import DATA, ROOT
+from support import DATA, MINILM, ROOT
 from support.layouts import LAYOUTS, sentences_of_scripts, write_layout
 
 from simcse_jax.huggingface.load import choose_pooler, load
@@ -26,23 +26,20 @@ def test_each_opens_with_the_pooler_the_head_and_the_prompts_of_its_files(opened
     layout, model = LAYOUTS[name], load(str(folder))
     assert not model.refusal and choose_pooler(model, None) == (POOLERS[layout.pooling], layout.dense == 32)
     assert (model.normalize, model.max_length) == (layout.normalize, layout.length)
-    assert [type(module).__name__ for module in model.config.modules] == ["Dense"] * (
-        (layout.dense == 16) + len(layout.linear)
-    )
-    assert {name: text for name, text in model.settings.prompts.items() if text} == {
-        name: text for name, text in layout.prompts.items() if text
-    }
+    after = (layout.dense == 16) + len(layout.linear)
+    assert [type(module).__name__ for module in model.config.modules] == ["Dense"] * after
+    prompts = ({k: text for k, text in each.items() if text} for each in (model.settings.prompts, layout.prompts))
+    assert next(prompts) == next(prompts)
     assert (model.language_model is not None) == ("MaskedLM" in layout.architecture)
     (ids,) = model.tokenizer(["the cat что"], 16)
     assert 3 < len(ids) < 16 and model.tokenizer.pad([ids], 16)[1].sum() == len(ids)
 
 
-# One for each model type and kind of tokenizer.
-TOKENIZED = ("intfloat/multilingual-e5-base", "albert/albert-base-v2", "google/electra-small-generator")
-OTHERS = ("sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2", "almanach/camembert-base")
-OTHERS += ("distilbert/distilroberta-base", "answerdotai/ModernBERT-base", "nomic-ai/nomic-embed-text-v1.5")
-OTHERS += ("Qwen/Qwen3-Embedding-0.6B", "google/embeddinggemma-300m", "intfloat/e5-mistral-7b-instruct")
-OTHERS = [pytest.param(name, marks=pytest.mark.slow) for name in OTHERS]
+TOKENIZED = ("albert/albert-base-v2", "google/electra-small-generator")
+# Of the others one for each model type and kind of tokenizer.
+OTHERS = {(layout.model_type, layout.tokenizer): name for name, layout in LAYOUTS.items() if name not in TOKENIZED}
+OTHERS = [pytest.param(name, marks=pytest.mark.slow) for name in OTHERS.values()]
+TOKENIZERS = {layout.tokenizer: name for name, layout in LAYOUTS.items()}
 
 
 @pytest.mark.parametrize("name", [*TOKENIZED, *OTHERS])
@@ -64,13 +61,28 @@ def test_tokens_are_those_of_transformers_in_ten_scripts_and_after_an_export(nam
     assert len({tuple(ids) for ids in theirs}) > 0.76 * len(texts)  # they are no rows of unknown tokens
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [MINILM, *TOKENIZERS.values()])
+def test_tokens_of_shared_sentences_are_those_of_transformers(name, tmp_path, senteval, request):
+    """Of 20,000 for each kind of tokenizer."""
+    from transformers import AutoTokenizer
+
+    files = sorted(path for path in DATA.rglob("*") if path.is_file())
+    lines = (line for path in files for line in path.read_bytes().decode("utf-8", "replace").splitlines())
+    texts = list(dict.fromkeys(part for line in lines for part in line.split("\t") if " " in part))
+    texts = [texts[place] for place in np.random.default_rng(len(name)).permutation(len(texts))[:20_000]]
+    own = request.getfixturevalue("minilm") if name == MINILM else write_layout(tmp_path / "model", LAYOUTS[name])
+    model = load(str(own))
+    theirs = AutoTokenizer.from_pretrained(model.folder)(texts, truncation=True, max_length=64)["input_ids"]
+    ours = model.tokenizer(texts, 64)
+    assert not [text for text, mine, other in zip(texts, ours, theirs, strict=True) if list(mine) != other]
+
+
 def rows() -> dict[str, list[str]]:
     """The cells of the table of layouts, by hub name."""
     text = (ROOT / "docs" / "guides" / "models.md").read_text(encoding="utf-8")
     lines = [re.findall(r"[^|]+", line) for line in text.splitlines() if line.startswith("| `")]
-    return {
-        name: [cell.strip() for cell in cells] for cells in lines for name in re.findall(r"`([^`]+/[^`]+)`", cells[0])
-    }
+    return {name: [x.strip() for x in cells] for cells in lines for name in re.findall(r"`([^`]+/[^`]+)`", cells[0])}
 
 
 def test_the_documentation_has_a_line_for_each_layout_and_a_layout_for_each_line():
@@ -86,14 +98,6 @@ def test_the_documentation_has_a_line_for_each_layout_and_a_layout_for_each_line
         assert all(f"`{prompt}`" in prompts for prompt in layout.prompts), name
 
 
-# Of each kind of encoder, modules and tokenizer.
-SEVERAL = ("intfloat/multilingual-e5-base", "BAAI/bge-base-en-v1.5", "sentence-transformers/LaBSE")
-SEVERAL += ("sentence-transformers/distiluse-base-multilingual-cased-v2", "sentence-transformers/all-distilroberta-v1")
-SEVERAL += ("sentence-transformers/paraphrase-albert-small-v2", "dangvantuan/sentence-camembert-base")
-SEVERAL += ("Alibaba-NLP/gte-modernbert-base", "nomic-ai/nomic-embed-text-v1.5", "Qwen/Qwen3-Embedding-0.6B")
-SEVERAL += ("google/embeddinggemma-300m", "intfloat/e5-mistral-7b-instruct")
-
-
 def test_the_shape_of_each_name_is_known_without_its_files():
     for name, (_, model_type, _, _, length, *_) in rows().items():
         config = encoder_config(name)
@@ -101,7 +105,7 @@ def test_the_shape_of_each_name_is_known_without_its_files():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SEVERAL)
+@pytest.mark.parametrize("name", [name for name, layout in LAYOUTS.items() if layout.pooling])
 def test_embeddings_are_those_of_sentence_transformers(name, tmp_path):
     pytest.importorskip("torch")
     from sentence_transformers import SentenceTransformer

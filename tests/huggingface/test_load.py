@@ -13,12 +13,13 @@ from simcse_jax.huggingface.write import write_model as write_folder
 from simcse_jax.models.model_types import MODEL_TYPES
 
 
-def test_num_layers_keeps_the_first(tiny_folder):
+def test_num_layers_keeps_the_first_and_a_checkpoint_s_own_pooler_is_not_a_head(tiny_folder):
     whole, first = load(str(tiny_folder)), load(str(tiny_folder), 1)
     assert first.config.num_layers == 1
     assert set(first.params) == {name for name in whole.params if not name.startswith("encoder.layers.1.")}
     with pytest.raises(UserError, match="has 2 layers"):
         load(str(tiny_folder), 3)
+    assert "head.kernel" not in whole.params and choose_pooler(whole, None) == ("cls", False)
 
 
 def test_a_model_is_never_in_memory_twice_nor_changes_with_its_file(tmp_path):
@@ -33,12 +34,6 @@ def test_a_model_is_never_in_memory_twice_nor_changes_with_its_file(tmp_path):
     with open(folder / "model.safetensors", "r+b") as file:  # as another program writes, in its place
         file.write(content[: len(content) // 2] + bytes(len(content) - len(content) // 2))
     assert all((params[name] == value).all() for name, value in before.items())
-
-
-def test_a_checkpoint_s_own_pooler_is_not_a_head(tiny_folder):
-    model = load(str(tiny_folder))
-    assert "head.kernel" not in model.params
-    assert choose_pooler(model, None) == ("cls", False)
 
 
 def test_a_promised_head_must_exist_and_a_name_alone_is_no_head(tiny_bert, tmp_path):
@@ -61,14 +56,12 @@ def test_the_reference_s_head_is_recognized(folder):
     assert {name: choose_pooler(model, name) for name in expected} == expected
 
 
-@pytest.mark.parametrize(
-    ("name", "head"), [("my-sup-simcse-bert-base-uncased", True), ("unsup-simcse-roberta-base", False)]
-)
-def test_the_reference_s_converted_models_are_recognized_by_name(tiny_bert, tmp_path, name, head):
-    shutil.copytree(tiny_bert, tmp_path / name)
-    assert ("head.kernel" in load(str(tmp_path / name)).params) is head
-    shutil.copytree(tiny_bert, tmp_path / name / "plain")  # only the folder's own name counts, not its parent's
-    assert "head.kernel" not in load(str(tmp_path / name / "plain")).params
+def test_the_reference_s_converted_models_are_recognized_by_name(tiny_bert, tmp_path):
+    for name, head in (("my-sup-simcse-bert-base-uncased", True), ("unsup-simcse-roberta-base", False)):
+        folder = shutil.copytree(tiny_bert, tmp_path / name)
+        assert ("head.kernel" in load(str(folder)).params) is head
+        shutil.copytree(tiny_bert, folder / "plain")  # only the folder's own name counts, not its parent's
+        assert "head.kernel" not in load(str(folder / "plain")).params
 
 
 CLS, CLS_WITH_HEAD, BEFORE = ("cls", False), ("cls", True), ("cls_before_pooler", False)
@@ -95,9 +88,7 @@ def test_a_model_of_the_reference_s_code_is_pooled_as_its_tool_does(tiny_bert, t
         if expected == CLS:
             assert choose_pooler_aloud(model, None, stacklevel=1) == CLS and not model.guess
         else:
-            said = (
-                "cls with its dense layer; cls_before_pooler" if expected == CLS_WITH_HEAD else "cls_before_pooler; cls"
-            )
+            said = "cls with its dense layer" if expected == CLS_WITH_HEAD else "cls_before_pooler; cls"
             with pytest.warns(UserWarning, match=f"{name}: its files do not say how to pool.*: pooler {said}"):
                 choose_pooler_aloud(model, None, stacklevel=1)
             choose_pooler_aloud(model, "cls", stacklevel=1)
@@ -108,8 +99,7 @@ def test_files_that_say_how_to_pool_win_over_the_name(prompted, tmp_path):
     model = load(str(shutil.copytree(prompted, tmp_path / "sup_mydata")))
     assert model.pooler == "avg" and not model.guess and not model.has_head
     (tmp_path / "unsup-simcse").mkdir()
-    architectures = ["BertForCL"]
-    own = load(str(write_model(tmp_path / "own", "bert", architectures=architectures)))
+    own = load(str(write_model(tmp_path / "own", "bert", architectures=["BertForCL"])))
     write_folder(dataclasses.replace(own, pooler="max"), tmp_path / "unsup-simcse")
     model = load(str(tmp_path / "unsup-simcse"))
     assert model.pooler == "max" and not model.guess and model.has_head
@@ -128,41 +118,37 @@ def break_config(folder, **changes):
     edit_json(folder / "config.json", **{names.get(name, name): value for name, value in changes.items()})
 
 
-BREAKAGES = {
-    "no weights": (lambda f: (f / "model.safetensors").unlink(), "no weights"),
-    "no config": (lambda f: (f / "config.json").unlink(), r"no config\.json"),
-    "config is not JSON": (lambda f: (f / "config.json").write_text("{"), r"config\.json"),
-    "a list": (lambda f: (f / "config.json").write_text("[1]"), r"config\.json"),
-    "shape": (lambda f: break_config(f, intermediate_size=64), r"'.*(intermediate\.dense|ffn\.lin1)\.bias' has shape"),
-    "layers": (lambda f: break_config(f, num_hidden_layers=3), r"(encoder|transformer)\.layer\.2.* is missing"),
-    "marker": (lambda f: (f / "simcse_jax.json").write_text("{}"), r"simcse_jax\.json"),
-    "modules": (lambda f: (f / "modules.json").write_text('{"a": 1}'), r"modules\.json"),
-}
+BREAKAGES = [
+    (lambda f: (f / "model.safetensors").unlink(), "no weights"),
+    (lambda f: (f / "config.json").unlink(), r"no config\.json"),
+    *((lambda f, x=x: (f / "config.json").write_text(x), r"config\.json") for x in ("{", "[1]")),
+    (lambda f: break_config(f, intermediate_size=64), r"'.*(intermediate\.dense|ffn\.lin1)\.bias' has shape"),
+    (lambda f: break_config(f, num_hidden_layers=3), r"(encoder|transformer)\.layer\.2.* is missing"),
+    (lambda f: (f / "simcse_jax.json").write_text("{}"), r"simcse_jax\.json"),
+    (lambda f: (f / "modules.json").write_text('{"a": 1}'), r"modules\.json"),
+]
 
 
-@pytest.mark.parametrize("name", BREAKAGES)
-def test_broken_folders_are_named(folder, name):
-    change, message = BREAKAGES[name]
+@pytest.mark.parametrize(("change", "message"), BREAKAGES)
+def test_broken_folders_are_named(folder, change, message):
     change(folder)
     with pytest.raises(UserError, match=message):
         load(str(folder))
 
 
-@pytest.mark.parametrize(
-    ("file", "fields"),
-    [
-        ("config.json", {"architectures": ["BertForSequenceClassification"]}),
-        *(("config_sentence_transformers.json", fields) for fields in ({"model_type": "CrossEncoder"}, {})),
-    ],
-)
-def test_what_is_no_encoder_of_sentences_needs_a_pooler(tiny_bert, tmp_path, file, fields):
-    folder = shutil.copytree(tiny_bert, tmp_path / "model")
-    before = json.loads((folder / file).read_text()) if (folder / file).is_file() else {}
-    (folder / file).write_text(json.dumps(before | fields))
-    model = load(str(folder))
-    with pytest.raises(UserError, match=f"{file}|a classifier or cross-encoder|no modules.json"):
-        choose_pooler(model, None)
-    assert choose_pooler(model, "cls") == ("cls", False)
+def test_what_is_no_encoder_of_sentences_needs_a_pooler(tiny_bert, tmp_path):
+    for place, (file, fields) in enumerate(
+        (
+            ("config.json", {"architectures": ["BertForSequenceClassification"]}),
+            *(("config_sentence_transformers.json", fields) for fields in ({"model_type": "CrossEncoder"}, {})),
+        )
+    ):
+        path = shutil.copytree(tiny_bert, tmp_path / str(place)) / file
+        path.write_text(json.dumps((json.loads(path.read_text()) if path.is_file() else {}) | fields))
+        model = load(str(path.parent))
+        with pytest.raises(UserError, match=f"{file}|a classifier or cross-encoder|no modules.json"):
+            choose_pooler(model, None)
+        assert choose_pooler(model, "cls") == ("cls", False)
 
 
 def test_modules_win_over_our_marker_which_must_be_whole(prompted, tmp_path):

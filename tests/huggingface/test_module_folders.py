@@ -9,17 +9,9 @@ from support import write_model
 from support.models import edit_json, edit_tensors, same
 
 from simcse_jax.errors import UserError
+from simcse_jax.huggingface import module_folders
 from simcse_jax.huggingface.load import choose_pooler, load
-from simcse_jax.huggingface.module_folders import (
-    CONFIG,
-    Unsupported,
-    is_written_as,
-    layer_weights,
-    pooling_for,
-    read_tensors,
-    read_word_weights,
-    word_weights_module,
-)
+from simcse_jax.huggingface.module_folders import CONFIG, Unsupported, is_written_as, layer_weights, read_word_weights
 from simcse_jax.huggingface.tokenizer import MARKER
 from simcse_jax.huggingface.write import write_model as write_folder
 from simcse_jax.models.config import Convolutions
@@ -90,18 +82,14 @@ def test_what_is_damaged_or_unknown_is_refused(folder):
 
 
 def test_a_dense_module_over_tokens_is_a_relu_or_refused(base, tmp_path):
-    def scale(folder):
-        edit_tensors(folder / "2_Dense", lambda tensors: {"linear.weight": 2 * tensors["linear.weight"]})
-
-    def edit(**fields):
-        return lambda folder: edit_json(folder / "2_Dense" / "config.json", **fields)
-
-    for place, change in enumerate((scale, edit(use_residual=True), edit(module_output_name="sentence_embedding"))):
-        folder = tmp_path / str(place)
+    for change in ({"use_residual": True}, {"module_output_name": "sentence_embedding"}, None):
+        folder = tmp_path / str(change)
         folder.mkdir()
         write_folder(convolved(base, "relu"), folder)
         (folder / MARKER).unlink()
-        change(folder)
+        edit_json(folder / "2_Dense" / "config.json", **change or {})
+        if change is None:
+            edit_tensors(folder / "2_Dense", lambda own: {name: 2 * value for name, value in own.items()})
         with pytest.raises(UserError, match="only one Pooling directly after Transformer, CNN"):
             choose_pooler(load(str(folder)), None)
 
@@ -109,7 +97,7 @@ def test_a_dense_module_over_tokens_is_a_relu_or_refused(base, tmp_path):
 def test_a_module_has_these_tensors_and_no_others_and_they_are_finite_numbers(tmp_path):
     a, b = np.ones((2, 3), np.float16), np.zeros(1, np.float32)
     save_file({"a": a, "b": b}, tmp_path / "model.safetensors")
-    found = read_tensors(tmp_path, {"a": (2, 3), "b": (1,)})
+    found = module_folders.read_tensors(tmp_path, {"a": (2, 3), "b": (1,)})
     assert found["a"].dtype == np.float32 and found["a"].tolist() == [[1, 1, 1]] * 2
     for tensors, shapes, kind, message in (
         ({"a": a, "b": b}, {"a": (2, 3), "c": (1,)}, UserError, "the tensor 'c' is missing"),
@@ -120,25 +108,23 @@ def test_a_module_has_these_tensors_and_no_others_and_they_are_finite_numbers(tm
     ):
         save_file(tensors, tmp_path / "model.safetensors")
         with pytest.raises(kind, match=message):
-            read_tensors(tmp_path, shapes)
+            module_folders.read_tensors(tmp_path, shapes)
 
 
-def test_layer_weights():
+def test_poolers_of_several_layers_are_weights_and_poolers_are_written_as_the_same_modules():
     weights = {"avg_top2": [0, 0, 1, 1], "avg_first_last": [0, 1, 0, 1], "avg_static_last": [1, 0, 0, 1]}
     assert {pooler: layer_weights(pooler, 3).tolist() for pooler in weights} == weights
     assert layer_weights("avg", 3) is None and layer_weights("avg_first_last", 1).tolist() == [0, 2]
-    tokens, of_two = pooling_for("avg_top2", 2)
-    assert (tokens, of_two.tolist()) == ("avg", [0, 1, 1]) and pooling_for("max", 2) == ("max", None)
+    tokens, of_two = module_folders.pooling_for("avg_top2", 2)
+    assert (tokens, of_two.tolist()) == ("avg", [0, 1, 1]) and module_folders.pooling_for("max", 2) == ("max", None)
 
-
-def test_poolers_are_written_as_the_same_modules():
     assert is_written_as("cls_before_pooler", 2, "cls") and is_written_as("avg_first_last", 2, "avg_top2")
     assert is_written_as("avg_first_last", 1, "avg") and not is_written_as("cls", 3, "avg")
     assert not any(is_written_as("avg_first_last", 3, read) for read in ("avg_top2", "avg"))
 
 
 def test_of_weights_of_words_only_those_of_mask_tokens_are_read(tmp_path):
-    fields, tensors = word_weights_module(["a", "[MASK]", "b"], "[MASK]")
+    fields, tensors = module_folders.word_weights_module(["a", "[MASK]", "b"], "[MASK]")
     assert tensors["emb_layer.weight"].tolist() == [[0.0], [1.0], [0.0]]
     (tmp_path / "config.json").write_text(json.dumps(fields))
     assert read_word_weights(tmp_path, "avg") == "mask_token"

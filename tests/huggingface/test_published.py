@@ -48,31 +48,34 @@ def test_published_shapes_are_known_by_several_names():
             encoder_config(name)
 
 
-def test_poolers_are_known_by_the_last_part_of_a_name():
+def test_poolers_are_known_by_the_last_part_of_a_name_but_files_of_sentence_transformers_come_first(tmp_path):
     assert own_pooler("voidism/diffcse-bert-base-uncased-sts") == "cls_before_pooler"
     assert own_pooler("voidism/diffcse-roberta-base-trans@main") == "cls_before_pooler"
     assert own_pooler("/data/BERT-Base-CT/") == "avg" and own_pooler("bert-base-uncased") is None
     assert set(OWN_POOLERS.values()) <= set(POOLERS)
+    folder = write_prompted(write_model(tmp_path / "source", "roberta"), tmp_path / "declutr-base")
+    (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode": "max"}')
+    assert choose_pooler(load(str(folder)), None) == ("max", False)
 
 
-# The layouts of these repositories: kind of encoder, fields of config.json, tensors to add and their prefix.
+# The layouts of these repositories: kind of encoder, architecture, tensors to add.
 DIFFCSE = {f"mlp.net.{part}": np.ones((64, 32), np.float32) for part in ("0.weight", "1.weight", "3.weight")}
 DIFFCSE |= {"discriminator.encoder.layer.0.output.dense.bias": np.ones(32, np.float32)}
 DIFFCSE |= {"bert.embeddings.position_ids": np.arange(64)[None], "lm_head.bias": np.zeros(40, np.float32)}
 SCD = {"mlp.dense.weight": np.ones((32, 32), np.float32), "mlp.dense.bias": np.zeros(32, np.float32)}
 LAYOUTS = {
-    "voidism/diffcse-bert-base-uncased-sts": ("bert", {"architectures": ["BertForCL"]}, DIFFCSE),
-    "voidism/diffcse-roberta-base-sts": ("roberta", {"architectures": ["RobertaForCL"]}, DIFFCSE),
-    "sap-ai-research/BERT-base-uncased-SCD-ACL2022": ("bert", {"architectures": ["BertForCL"]}, SCD),
-    "Contrastive-Tension/BERT-Base-CT": ("bert", {"architectures": ["BertForMaskedLM"]}, {}),
-    "johngiorgi/declutr-base": ("roberta", {"architectures": ["RobertaForMaskedLM"]}, {}),
+    "voidism/diffcse-bert-base-uncased-sts": ("bert", "BertForCL", DIFFCSE),
+    "voidism/diffcse-roberta-base-sts": ("roberta", "RobertaForCL", DIFFCSE),
+    "sap-ai-research/BERT-base-uncased-SCD-ACL2022": ("bert", "BertForCL", SCD),
+    "Contrastive-Tension/BERT-Base-CT": ("bert", "BertForMaskedLM", {}),
+    "johngiorgi/declutr-base": ("roberta", "RobertaForMaskedLM", {}),
 }
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_published_models_load_with_the_pooler_of_their_authors_and_without_a_head(name, tmp_path):
-    model_type, fields, added = LAYOUTS[name]
-    folder = write_model(tmp_path / name, model_type, **fields)
+    model_type, architecture, added = LAYOUTS[name]
+    folder = write_model(tmp_path / name, model_type, architectures=[architecture])
     plain = load(str(folder)).params
 
     def change(tensors):
@@ -84,15 +87,8 @@ def test_published_models_load_with_the_pooler_of_their_authors_and_without_a_he
     assert choose_pooler(model, None) == (OWN_POOLERS[name], False) and not model.refusal
     assert model.params.keys() == {key for key in plain if not key.startswith("head.")}
     other = folder.rename(tmp_path / "other")
-    if fields["architectures"][0].endswith("ForCL") and added is DIFFCSE:
+    if added is DIFFCSE:
         with pytest.raises(UserError, match="the model has a head"):  # as SimCSE's own class would have it
             load(str(other))
     else:
         assert choose_pooler(load(str(other)), None) == ("cls", added is SCD)
-
-
-def test_the_files_of_sentence_transformers_come_before_the_name(tmp_path):
-    source = write_model(tmp_path / "source", "roberta")
-    folder = write_prompted(source, tmp_path / "declutr-base")
-    (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode": "max"}')
-    assert choose_pooler(load(str(folder)), None) == ("max", False)

@@ -12,12 +12,7 @@ from simcse_jax.huggingface.sentence_transformers import CLASSES, DEFAULTS, SETT
 from simcse_jax.models.config import Dense, LayerNorm, Normalize
 
 TANH = "torch.nn.modules.activation.Tanh"
-
-
-@pytest.fixture
-def bert(tiny_bert, tmp_path):
-    """A copy for a test to change."""
-    return shutil.copytree(tiny_bert, tmp_path / "model")
+MEAN, NORMALIZE, FILE = {"pooling_mode": "mean"}, ("2_Normalize", "Normalize"), "model.safetensors"
 
 
 def write_modules(folder, pooling, *more):
@@ -35,38 +30,33 @@ def write_modules(folder, pooling, *more):
 def write_dense(folder, path, before, after, **tensors):
     (folder / path).mkdir()
     weight = np.arange(before * after, dtype=np.float32).reshape(after, before)
-    tensors = {name: value for name, value in tensors.items() if value is not None}
     save_file({"linear.weight": weight} | {f"linear.{name}": v for name, v in tensors.items()}, folder / path / FILE)
     return weight
 
 
-FILE = "model.safetensors"
-
-
-def test_the_pooler_comes_from_sentence_transformers_files(bert):
+def test_the_pooler_and_the_length_come_from_sentence_transformers_files(bert):
     for pooling, pooler in (
         ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}, "cls"),
         ({"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}, "avg"),
         ({"pooling_mode": "mean", "embedding_dimension": 32}, "avg"),
         ({"pooling_mode_mean_tokens": False, "pooling_mode_max_tokens": True}, "max"),
     ):
-        write_modules(bert, pooling, ("2_Normalize", "Normalize"))
+        write_modules(bert, pooling, NORMALIZE)
         (bert / "sentence_bert_config.json").write_text('{"max_seq_length": 24}')
         model = load(str(bert))
         assert choose_pooler(model, None) == (pooler, False) and model.max_length == 24
 
 
 def test_a_last_module_normalize_asks_for_unit_length(tiny_bert, tmp_path):
-    pooling, normalize = {"pooling_mode_mean_tokens": True}, ("2_Normalize", "Normalize")
-    for name, more, expected in (("plain", (), False), ("unit", (normalize, ("3_Dropout", "Dropout")), True)):
+    for name, more, expected in (("plain", (), False), ("unit", (NORMALIZE, ("3_Dropout", "Dropout")), True)):
         folder = shutil.copytree(tiny_bert, tmp_path / name)
-        write_modules(folder, pooling, *more)
+        write_modules(folder, MEAN, *more)
         assert load(str(folder)).normalize is expected and load(str(folder)).config.modules == ()
     assert load(str(tiny_bert)).normalize is False
     folder = shutil.copytree(tiny_bert, tmp_path / "between")
     write_dense(folder, "3_Dense", 32, 8, bias=np.ones(8, np.float32))
     dense = {"in_features": 32, "out_features": 8, "activation_function": "torch.nn.ReLU"}
-    write_modules(folder, pooling, normalize, ("3_Dense", "Dense", dense))
+    write_modules(folder, MEAN, NORMALIZE, ("3_Dense", "Dense", dense))
     model = load(str(folder))
     assert (model.normalize, model.config.modules) == (False, (Normalize(), Dense("ReLU", 8, inputs=32)))
 
@@ -85,9 +75,8 @@ def test_any_other_dense_layer_is_a_module_after_the_head(bert):
     fields = {"in_features": 64, "out_features": 6, "bias": False, "activation_function": TANH}
     weight = write_dense(bert, "2_Dense", 64, 6)
     (bert / "3_LayerNorm").mkdir()
-    save_file(
-        {"norm.weight": np.ones(6, np.float32), "norm.bias": np.zeros(6, np.float32)}, bert / "3_LayerNorm" / FILE
-    )
+    norm = {"norm.weight": np.ones(6, np.float32), "norm.bias": np.zeros(6, np.float32)}
+    save_file(norm, bert / "3_LayerNorm" / FILE)
     more = [("2_Dense", "Dense", fields), ("3_LayerNorm", "LayerNorm", {"dimension": 6})]
     write_modules(bert, {"pooling_mode": ["cls", "mean"], "include_prompt": False}, *more)
     model = load(str(bert))
@@ -99,10 +88,7 @@ def test_any_other_dense_layer_is_a_module_after_the_head(bert):
     assert model.besides == ["the modules Dense to 6, LayerNorm", "include_prompt=false"]
 
 
-MEAN = {"pooling_mode": "mean"}
 DENSE, WEIGHTED = {"in_features": 32, "out_features": 8, "activation_function": TANH}, "WeightedLayerPooling"
-
-
 INPUT, OTHER = {"module_input_name": "token_embeddings"}, {"module_output_name": "x"}
 UNSUPPORTED = [  # the pooling, other modules, and what the refusal names
     (MEAN, [("2", "my.custom.Pooling")], "modules.json: the module my.custom.Pooling"),
@@ -152,11 +138,9 @@ def test_the_transformer_s_own_fields_are_read(bert):
     write_modules(bert, MEAN)
     for fields, is_refused in (
         ({"transformer_task": "fill-mask"}, True),
-        ({"module_output_name": "sentence_embedding"}, True),
-        ({"query_length": 32}, True),
+        *(({"module_output_name": "sentence_embedding"}, True), ({"query_length": 32}, True)),
         ({"model_args": {"torch_dtype": "float16"}}, True),
-        ({"model_args": {"attn_implementation": "eager"}}, False),
-        ({"model_args": {"torch_dtype": "float32"}}, False),
+        *(({"model_args": given}, False) for given in ({"attn_implementation": "eager"}, {"torch_dtype": "float32"})),
     ):
         (bert / "sentence_bert_config.json").write_text(json.dumps(fields))
         assert (next(iter(fields)) in load(str(bert)).refusal) == is_refused
@@ -165,17 +149,14 @@ def test_the_transformer_s_own_fields_are_read(bert):
 
 
 def test_a_mean_of_layers_is_read_where_it_is_one_of_our_poolers(bert):
-    listing = [("", "Transformer"), ("1_WeightedLayerPooling", WEIGHTED), ("2_Pooling", "Pooling")]
-    listing = [{"path": path, "type": f"sentence_transformers.models.{kind}"} for path, kind in listing]
-    (bert / "modules.json").write_text(json.dumps(listing))
-    for path, fields in ((listing[1]["path"], {"layer_start": 0, "num_hidden_layers": 2}), ("2_Pooling", MEAN)):
-        (bert / path).mkdir()
-        (bert / path / "config.json").write_text(json.dumps(fields))
+    write_modules(bert, MEAN, ("0_Weighted", WEIGHTED, {"layer_start": 0, "num_hidden_layers": 2}))
+    listing = json.loads((bert / "modules.json").read_text())
+    (bert / "modules.json").write_text(json.dumps([listing[0], listing[2], listing[1]]))
     for weights, hidden, pooler in (
         *(([0, 3, 3], True, "avg_top2"), ([2, 0, 2], True, "avg_static_last"), ([0, 0, 2], True, "avg")),
         *(([1, 1, 1], True, None), ([1, 1, 1], False, "avg")),  # without hidden states the module does nothing
     ):
-        save_file({"layer_weights": np.array(weights, np.float32)}, bert / listing[1]["path"] / FILE)
+        save_file({"layer_weights": np.array(weights, np.float32)}, bert / "0_Weighted" / FILE)
         edit_json(bert / "config.json", output_hidden_states=hidden)
         assert load(str(bert)).pooler == pooler
 
@@ -187,25 +168,21 @@ def test_all_names_of_a_class_are_known():
         assert CLASSES[name] == name.rpartition(".")[2]
 
 
-def write(folder, fields):
-    (folder / SETTINGS_FILE).write_text(json.dumps(fields))
-    return folder
+def test_all_settings_are_read_without_the_file_the_defaults_and_damaged_fields_are_named(tmp_path):
+    def read(fields):
+        (tmp_path / SETTINGS_FILE).write_text(json.dumps(fields))
+        return read_settings(tmp_path)
 
-
-def test_all_fields_are_read_and_without_the_file_the_defaults(tmp_path):
-    assert read_settings(tmp_path) == read_settings(write(tmp_path, {})) == DEFAULTS
+    assert read_settings(tmp_path) == read({}) == DEFAULTS
     assert DEFAULTS.prompts == {"query": "", "document": ""}
     fields = {"prompts": {"query": "q: ", "p": None}, "default_prompt_name": "query", "similarity_fn_name": "dot"}
     expected = Settings({"query": "q: ", "document": "", "p": ""}, "query", "dot", 8)
-    assert read_settings(write(tmp_path, fields | {"truncate_dim": 8})) == expected
+    assert read(fields | {"truncate_dim": 8}) == expected
     other = {"model_type": "CrossEncoder", "prompts": {"query": "q: "}, "similarity_fn_name": "maxsim"}
-    assert read_settings(write(tmp_path, other)) == Settings(model_type="CrossEncoder")  # which are not for embeddings
-
-
-def test_damaged_fields_are_named(tmp_path):
+    assert read(other) == Settings(model_type="CrossEncoder")  # which are not for embeddings
     damaged = {"prompts": (["a"], {"a": 1}), "default_prompt_name": ("q", ["q"]), "truncate_dim": (0, True)}
     damaged |= {"similarity_fn_name": ("maxsim", ["dot"]), "model_type": (3,)}
     for field, values in damaged.items():
         for value in values:
             with pytest.raises(UserError, match=f"{SETTINGS_FILE}: {field} is "):
-                read_settings(write(tmp_path, {field: value}))
+                read({field: value})

@@ -1,6 +1,5 @@
 import json
 import pickle
-import shutil
 import zipfile
 
 import numpy as np
@@ -15,20 +14,25 @@ from simcse_jax.huggingface.load import load
 from simcse_jax.huggingface.torch_pickle import LIMIT
 from simcse_jax.huggingface.weight_files import LEGACY_MAGIC, read_safetensors, read_torch_file, read_weights
 
+WRITERS = {"model.safetensors": save_file, "pytorch_model.bin": lambda x, path: path.write_bytes(as_pytorch(x))}
 
-def test_sharded_safetensors(tiny_bert, tmp_path):
-    folder = shutil.copytree(tiny_bert, tmp_path / "model")
+
+@pytest.mark.parametrize(("name", "write"), WRITERS.items())
+def test_weights_whole_or_sharded(tiny_bert, bert, name, write):
+    folder = bert
     tensors = load_file(folder / "model.safetensors")
-    names = sorted(tensors)
-    shards = {"a.safetensors": names[::2], "b.safetensors": names[1::2]}
-    for shard, part in shards.items():
-        save_file({name: tensors[name] for name in part}, folder / shard)
     (folder / "model.safetensors").unlink()
-    index = {"weight_map": {name: shard for shard, part in shards.items() for name in part}}
-    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    write(tensors, folder / name)
     same(load(str(folder)), load(str(tiny_bert)))
-    (folder / "b.safetensors").unlink()
-    with pytest.raises(UserError, match=r"b\.safetensors is missing"):
+    (folder / name).unlink()
+    shards = {f"a-{name}": sorted(tensors)[::2], f"b-{name}": sorted(tensors)[1::2]}
+    for shard, part in shards.items():
+        write({name: tensors[name] for name in part}, folder / shard)
+    index = {"weight_map": {name: shard for shard, part in shards.items() for name in part}}
+    (folder / f"{name}.index.json").write_text(json.dumps(index))
+    same(load(str(folder)), load(str(tiny_bert)))
+    (folder / f"b-{name}").unlink()
+    with pytest.raises(UserError, match=f"b-{name} is missing"):
         load(str(folder))
 
 
@@ -83,16 +87,8 @@ def test_a_damaged_list_of_shards_is_refused(tmp_path, kind):
             read_weights(tmp_path)
 
 
-class Print:
-    """Pickles as a call of `print`; a malicious file would call something worse."""
-
-    def __reduce__(self):
-        return print, ("code was run",)
-
-
 def test_a_file_that_asks_to_run_code_is_refused(tmp_path, capsys):
-    with zipfile.ZipFile(tmp_path / "pytorch_model.bin", "w") as archive:
-        archive.writestr("archive/data.pkl", pickle.dumps({"weight": Print()}))
+    write_zip(tmp_path / "pytorch_model.bin", {"weight": Call("builtins", "print", ("code was run",))})
     with pytest.raises(UserError, match=r"pytorch_model\.bin.*builtins\.print"):
         read_torch_file(tmp_path / "pytorch_model.bin")
     assert "code was run" not in capsys.readouterr().out
@@ -162,8 +158,6 @@ ELSEWHERE = {  # by what the refusal says
     "it asks for torch.QInt8Storage": [tensor(storage("QInt8Storage", "0", 6), 0, (6,), (1,))],
     "no item named|list of storages is damaged": [of("1", 6)],
     "a view of another": [of("0", 6, ("1", 0, 6))],
-    "asks for torch._utils._rebuild_qtensor": [Call("torch._utils", "_rebuild_qtensor", (FLOATS, 0))],
-    "the instruction EMPTY_SET": [b"\x8f"],
     "damaged": [
         *(floats(-1, (1,), (1,)), floats(0, (6,), ()), of("0", -6), tensor("FloatStorage", 0, (6,), (1,))),
         *(tensor(Persistent(*fields), 0, (6,), (1,)) for fields in (("storage", 1, "0", "cpu", 6), ("storage",))),
@@ -175,13 +169,13 @@ ELSEWHERE = {  # by what the refusal says
 
 
 @pytest.mark.parametrize("write", [write_zip, write_legacy])
-@pytest.mark.parametrize("message", ELSEWHERE)
-def test_what_would_be_read_from_elsewhere_is_refused(tmp_path, write, message):
+def test_what_would_be_read_from_elsewhere_is_refused(tmp_path, write):
     path = tmp_path / "pytorch_model.bin"
-    for value in ELSEWHERE[message]:
-        write(path, {"a": value})
-        with pytest.raises(UserError, match=rf"^{path}: not a readable PyTorch file \(.*({message})"):
-            read_torch_file(path)
+    for message, values in ELSEWHERE.items():
+        for value in values:
+            write(path, {"a": value})
+            with pytest.raises(UserError, match=rf"^{path}: not a readable PyTorch file \(.*({message})"):
+                read_torch_file(path)
 
 
 def test_damaged_archives_are_refused(tmp_path):
@@ -227,19 +221,3 @@ def test_reads_files_written_by_pytorch(tmp_path, zipped):
     for name, written in tensors.items():
         np.testing.assert_array_equal(read[name], written.detach().float().numpy(), err_msg=name)
         assert read[name].shape == tuple(written.shape)
-
-
-def test_a_folder_with_pytorch_weights_whole_or_sharded(tiny_bert, tmp_path):
-    folder = shutil.copytree(tiny_bert, tmp_path / "model")
-    tensors, expected = load_file(folder / "model.safetensors"), load(str(folder))
-    (folder / "model.safetensors").unlink()
-    (folder / "pytorch_model.bin").write_bytes(as_pytorch(tensors))
-    same(load(str(folder)), expected)
-    (folder / "pytorch_model.bin").unlink()
-    names = sorted(tensors)
-    shards = {"pytorch_model-1.bin": names[:9], "pytorch_model-2.bin": names[9:]}
-    for shard, part in shards.items():
-        (folder / shard).write_bytes(as_pytorch({name: tensors[name] for name in part}))
-    index = {"weight_map": {name: shard for shard, part in shards.items() for name in part}}
-    (folder / "pytorch_model.bin.index.json").write_text(json.dumps(index))
-    same(load(str(folder)), expected)

@@ -13,17 +13,7 @@ from simcse_jax import SimCSE
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface import word_vectors as module
 from simcse_jax.huggingface.load import choose_pooler, load
-from simcse_jax.huggingface.word_vectors import (
-    ENGLISH_STOP_WORDS,
-    FILE,
-    TENSOR,
-    Vocabulary,
-    WordTokenizer,
-    read_glove,
-    read_vocabulary,
-    read_word_embeddings,
-    write_word_embeddings,
-)
+from simcse_jax.huggingface.word_vectors import FILE, TENSOR, Vocabulary, WordTokenizer, read_glove, read_vocabulary
 from simcse_jax.huggingface.write import write_model
 from simcse_jax.runs.loading import load_model
 
@@ -49,22 +39,17 @@ FORMATS = [ROWS, ROWS.rstrip("\n"), ROWS.replace("\n", " \r\n"), f"3 2\n{ROWS}",
 FORMATS += [b"\xef\xbb\xbf" + text.encode() for text in (ROWS, f"3 2\n{ROWS}")] + [gzip.compress(ROWS.encode())]
 
 
-@pytest.mark.parametrize("block", [1, 3, 10, 1 << 24])
-def test_the_format(file, block, monkeypatch):
-    """Without a last line end, with spaces and CR at the ends, word2vec's, empty lines, a byte-order mark, gzip."""
-    monkeypatch.setattr(module, "BLOCK", block)
-    for text in FORMATS:
-        same(read_glove(write(file, text)))
-
-
 SPACES = ROWS.replace("cat", ". . 1 2\nat name@domain.com 3 4\nroom 101 a 5 6\ncat")
 AGAIN = ROWS.replace("1 2", "9 9") + "dog 3 4\ncat 8 8\ncat 1 2\n"
 LEFT_OUT = "leaves out words that have spaces (3), since no token of a sentence has any"
 
 
-@pytest.mark.parametrize("block", [1, 10, 1 << 24])
-def test_words_with_spaces_and_words_again_are_counted(file, block, monkeypatch):
+@pytest.mark.parametrize("block", [1, 3, 10, 1 << 24])
+def test_the_format_and_words_with_spaces_and_words_again_are_counted(file, block, monkeypatch):
+    """Without a last line end, with spaces and CR at the ends, word2vec's, empty lines, a byte-order mark, gzip."""
     monkeypatch.setattr(module, "BLOCK", block)
+    for text in FORMATS:
+        same(read_glove(write(file, text)))
     again = "has words on more than one line ({}); the last line of each counts".format
     for text, warned in (
         *((SPACES, [LEFT_OUT]), (f"6 2\n{SPACES}", [LEFT_OUT]), (AGAIN, [again(2)]), (f"6 2\n{AGAIN}", [again(2)])),
@@ -80,13 +65,9 @@ def test_words_with_spaces_and_words_again_are_counted(file, block, monkeypatch)
 ZIPPED = gzip.compress(ROWS.encode())
 WRONG = {  # by what the refusal names
     "has no word vectors": ["", "\n \n", "3 2\n"],
-    "line 1: 0 numbers": ["the\n", "the,0.5,1\n"],
-    "line 1: 1 numbers": ["the 1\ncat 2\n"],
-    "line 1: 99999999999 numbers": ["3 99999999999\n" + ROWS],
-    "line 1 announces 4 words, but 3 follow": ["4 2\n" + ROWS],
-    "line 1 announces 2 words, but 3 follow": ["2 2\n" + ROWS],
-    "line 4: has 1 numbers, and others 2": [ROWS + "dog 1\n"],
-    "line 4: has 3 numbers, and others 2": [ROWS + "dog 1 2 3\n", ROWS + "dog  1 2\n"],
+    "line 1: (0|1|99999999999) numbers": ["the\n", "the,0.5,1\n", "the 1\ncat 2\n", "3 99999999999\n" + ROWS],
+    "line 1 announces [24] words, but 3 follow": [f"{count} 2\n{ROWS}" for count in (2, 4)],
+    "line 4: has [13] numbers, and others 2": [f"{ROWS}dog {x}\n" for x in ("1", "1 2 3", " 1 2")],
     "line 2: has 1 numbers, and others 2": ["the 1 2\na 1\ncat 1 2 3\n"],
     "line 4: '2,5' is not a finite number": [ROWS + "dog 1 2,5\n"],
     "line 2: '(two|inf|1e39)' is not a finite number": [f"the 1 2\ncat {x}\n" for x in ("1 two", "inf 1", "1e39 1")],
@@ -99,14 +80,14 @@ WRONG = {  # by what the refusal names
 }
 
 
-@pytest.mark.parametrize("named", WRONG)
-def test_what_is_wrong_is_refused_naming_the_line(file, named):
+def test_what_is_wrong_is_refused_naming_the_line(file):
     for path in (file, file.parent):  # no file, and a folder
         with pytest.raises(UserError, match=f"^{path}: "):
             read_glove(path)
-    for text in WRONG[named]:
-        with pytest.raises(UserError, match=rf"^{file}: {named}"):
-            read_glove(write(file, text))
+    for named, texts in WRONG.items():
+        for text in texts:
+            with pytest.raises(UserError, match=rf"^{file}: {named}"):
+                read_glove(write(file, text))
 
 
 SENTENCES = ["The cat sat.", "a BIRD, in the tree!", "", "qqq zzz", "red red (old) home"]
@@ -167,11 +148,8 @@ def test_commands_take_it_and_what_needs_a_transformer_is_refused(glove, corpus,
         ((*trained, *zero, "--config.model.pooler=avg", "--config.eval.pooler=max"), "the pooler max"),
         ((*trained, *zero, "--config.objective.mlm.weight=0.1"), "objective.mlm.weight"),
         ((*scored, "--pooler", "avg_top2"), "the pooler avg_top2"),
-        (
-            ("analyze", "--models", glove, "--data", corpus["txt"], "--output", tmp_path / "out"),
-            "an analysis of tokens",
-        ),
-        (("encode", "--model", f"glove:{path}", "--data", corpus["txt"], "--output", path), "is the file of --model"),
+        (("analyze", "--models", glove, *own[2:], "--output", tmp_path / "out"), "an analysis of tokens"),
+        (("encode", "--model", f"glove:{path}", *own[2:], "--output", path), "is the file of --model"),
     ):
         refused(call(*args), named)
     assert not (tmp_path / "run").exists() and not (tmp_path / "out").exists()
@@ -183,8 +161,9 @@ def test_commands_take_it_and_what_needs_a_transformer_is_refused(glove, corpus,
 def test_embeddings_are_those_of_sentence_transformers(tmp_path, lower, stop_words):
     sentence_transformers = pytest.importorskip("sentence_transformers")
     from sentence_transformers import models
-    from sentence_transformers.models.tokenizer import WhitespaceTokenizer
+    from sentence_transformers.models.tokenizer import ENGLISH_STOP_WORDS, WhitespaceTokenizer
 
+    assert set(ENGLISH_STOP_WORDS) == module.ENGLISH_STOP_WORDS
     words = ["the", "The", "cat", "Dog", "u.s.", "U.S", "don't", ",", "café", "i", "\u3000x", "#hash", "mat"]
     path = write_vectors(tmp_path / "vectors.txt", words, 16)
     sentences = ["The THE the.", "A Dog, the dog (DOG) on the mat", "ice cream", "U.S. u.s. U.s.", "", "qq", "CAFÉ"]
@@ -214,11 +193,6 @@ def test_embeddings_are_those_of_sentence_transformers(tmp_path, lower, stop_wor
 KNOWN = ["PADDING_TOKEN", "the", "cat", "Cat", "u.s.", "don't", "."]
 
 
-def ids(sentence, **options):
-    (found,) = WordTokenizer(Vocabulary(KNOWN, **options))([sentence], 100)
-    return found.tolist()
-
-
 def test_words_are_looked_up_as_they_are_then_without_punctuation_then_in_lower_case():
     for sentence, options, expected in (
         *(("the cat", {}, [1, 2]), ("The Cat CAT, cat.", {}, [1, 3, 2, 2]), ("\tthe\u3000cat\n", {}, [1, 2])),
@@ -227,10 +201,11 @@ def test_words_are_looked_up_as_they_are_then_without_punctuation_then_in_lower_
         ("The THE the. cat", {"stop_words": frozenset(["the"])}, [2]),
         ("Cat cat", {"stop_words": frozenset(["cat"])}, [3]),
     ):
-        assert ids(sentence, **options) == expected, sentence
+        (found,) = WordTokenizer(Vocabulary(KNOWN, **options))([sentence], 100)
+        assert found.tolist() == expected, sentence
 
 
-def test_sentences_are_cut_and_padded():
+def test_sentences_are_cut_and_padded_and_a_tokenizer_is_saved_and_pickled(tmp_path):
     tokenizer = WordTokenizer(Vocabulary(KNOWN))
     rows, cut = tokenizer.tokenize(["the cat the", "the", "the cat"], 2)
     assert [row.tolist() for row in rows] == [[1, 2], [1], [1, 2]] and cut == {0: 1}
@@ -238,9 +213,6 @@ def test_sentences_are_cut_and_padded():
     assert padded.tolist() == [[1, 2, 0], [1, 0, 0], [1, 2, 0]] and mask.sum(1).tolist() == [2, 1, 2]
     assert tokenizer.count_prompt("the the x", 9) == 2 and tokenizer.token(2) == "cat"
     assert [part.tolist() for part in tokenizer.words(["the cat", ""], 9)] == [[0, 1], []]
-
-
-def test_it_is_saved_and_pickled_and_a_damaged_file_is_refused(tmp_path):
     tokenizer, path = WordTokenizer(Vocabulary(KNOWN, True, frozenset(["a", "the"]))), tmp_path / "words.json"
     tokenizer.save(path)
     assert read_vocabulary(path) == Vocabulary(KNOWN, True, frozenset(["a", "the"]))
@@ -252,12 +224,6 @@ def test_it_is_saved_and_pickled_and_a_damaged_file_is_refused(tmp_path):
             read_vocabulary(path)
 
 
-@pytest.mark.slow
-def test_they_are_those_of_sentence_transformers():
-    theirs = pytest.importorskip("sentence_transformers.sentence_transformer.modules.tokenizer.word")
-    assert set(theirs.ENGLISH_STOP_WORDS) == ENGLISH_STOP_WORDS
-
-
 VOCABULARY = Vocabulary(["PADDING_TOKEN", "a", "b"], True, frozenset(["the"]))
 TABLE = np.float32([[0, 0], [1, 2], [3, 4]])
 
@@ -267,7 +233,7 @@ def folder(tmp_path):
     """A model's folder; its first module are word vectors."""
     words = tmp_path / "0_WordEmbeddings"
     words.mkdir()
-    write_word_embeddings(words, VOCABULARY, TABLE, 50)
+    module.write_word_embeddings(words, VOCABULARY, TABLE, 50)
     listed = [("0_WordEmbeddings", "WordEmbeddings"), ("1_Pooling", "Pooling")]
     modules = [{"path": path, "type": f"sentence_transformers.models.{kind}"} for path, kind in listed]
     (tmp_path / "modules.json").write_text(json.dumps(modules))
@@ -276,37 +242,36 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_what_was_written_is_read(folder):
-    vocabulary, table, max_length = read_word_embeddings(folder / "0_WordEmbeddings")
+def test_what_was_written_is_read_and_of_poolings_the_mean(folder):
+    vocabulary, table, max_length = module.read_word_embeddings(folder / "0_WordEmbeddings")
     assert (vocabulary, max_length) == (VOCABULARY, 50)
     np.testing.assert_array_equal(table, TABLE)
     model = load(str(folder))
     assert (model.pooler, model.max_length, model.config.num_layers) == ("avg", 50, 0)
-
-
-def test_modules_after_them_are_read_and_other_poolings_are_not(folder):
-    modules = json.loads((folder / "modules.json").read_text())
     more = {"path": "2_Normalize", "type": "sentence_transformers.models.Normalize"}
-    (folder / "modules.json").write_text(json.dumps([*modules, more]))
+    (folder / "modules.json").write_text(json.dumps([*json.loads((folder / "modules.json").read_text()), more]))
     assert load(str(folder)).normalize
     (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode": "max"}')
     with pytest.raises(UserError, match=r"modules\.json: of the poolings of word vectors only the mean is supported"):
         choose_pooler(load(str(folder)), None)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda f: edit_json(f / FILE, tokenizer_class="x.PhraseTokenizer"), "only WhitespaceTokenizer"),
-        (lambda f: edit_json(f / FILE, max_seq_length=0), "max_seq_length is 0"),
-        (lambda f: save_file({"x": TABLE}, f / "model.safetensors"), f"the tensor '{TENSOR}' is missing"),
-        (lambda f: save_file({TENSOR: TABLE[:2]}, f / "model.safetensors"), r"has shape \(2, 2\), but .* has 3 words"),
-        (lambda f: save_file({TENSOR: TABLE.astype(int)}, f / "model.safetensors"), "NaN or infinite"),
-        (lambda f: save_file({TENSOR: TABLE * 3e38}, f / "model.safetensors"), "NaN or infinite"),
-    ],
-)
-def test_a_damaged_folder_is_refused(folder, change, message):
-    with np.errstate(over="ignore"):
-        change(folder / "0_WordEmbeddings")
-    with pytest.raises(UserError, match=message):
-        load(str(folder))
+def test_a_damaged_folder_is_refused(folder):
+    words = folder / "0_WordEmbeddings"
+    for tensors, message in (
+        ({"x": TABLE}, f"the tensor '{TENSOR}' is missing"),
+        ({TENSOR: TABLE[:2]}, r"has shape \(2, 2\), but .* has 3 words"),
+        *(({TENSOR: table}, "NaN or infinite") for table in (TABLE.astype(int), np.where(TABLE == 4, np.inf, TABLE))),
+    ):
+        save_file(tensors, words / "model.safetensors")
+        with pytest.raises(UserError, match=message):
+            load(str(folder))
+    for field, value, message in (
+        ("max_seq_length", 0, "is 0"),
+        ("tokenizer_class", "x.PhraseTokenizer", "only White"),
+    ):
+        own = (words / FILE).read_text()
+        edit_json(words / FILE, **{field: value})
+        with pytest.raises(UserError, match=message):
+            load(str(folder))
+        (words / FILE).write_text(own)

@@ -11,6 +11,7 @@ from support.recorded import recorded, twice
 
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import choose_pooler, load
+from simcse_jax.huggingface.resolve import resolve
 from simcse_jax.huggingface.sentence_transformers import Settings
 from simcse_jax.huggingface.tokenizer import MARKER
 from simcse_jax.huggingface.weight_names import NAMES, head_tensors, to_tensors
@@ -91,13 +92,6 @@ def test_what_cannot_be_written_is_refused_and_settings_are_written(tmp_path):
             write_folder(dataclasses.replace(model, **changes), tmp_path / "other")
 
 
-def embeddings_of_theirs(folder):
-    """Of the two texts, as sentence-transformers opens the folder."""
-    from sentence_transformers import SentenceTransformer
-
-    return {"embeddings": SentenceTransformer(str(folder), device="cpu").encode(TEXTS, prompt="the ")}
-
-
 TEXTS = ["the cat", "a dog ran"]
 MODULES = (
     *(Dense("Identity", 48, inputs=32, bias=False), Normalize(), Dense("Tanh", 20, residual=True, inputs=48)),
@@ -124,7 +118,12 @@ def test_an_export_is_read_back_and_sentence_transformers_computes_the_same(kind
     assert found.normalize == model.normalize
     same(found, model)
     ours = SimCSE(tmp_path / "model").encode(TEXTS, prompt="the ")
-    compute = lambda: embeddings_of_theirs(tmp_path / "model")  # noqa: E731
+
+    def compute():
+        from sentence_transformers import SentenceTransformer
+
+        return {"embeddings": SentenceTransformer(str(tmp_path / "model"), device="cpu").encode(TEXTS, prompt="the ")}
+
     theirs = recorded(f"exports/{kind}", compute, "torch", "sentence-transformers", live=live)
     np.testing.assert_allclose(ours, theirs["embeddings"], atol=1e-5)
     if kind == "modules":
@@ -185,3 +184,21 @@ def test_transformers_opens_the_language_model(model_type, tmp_path):
     found = {name.removeprefix(NAMES[model_type].prefix): value for name, value in tensors.items()}
     for name, value in (head_tensors(head, model_type) | to_tensors(source.params, source.config)).items():
         np.testing.assert_array_equal(found[name], value, err_msg=name)
+
+
+@pytest.mark.slow
+def test_mpnet_s_tokenizer_is_written_unchanged(minilm, tmp_path):
+    """MPNet-base's vocabulary is BERT's 30,522 pieces, which MiniLM shares, among five tokens of its own."""
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    from transformers import MPNetTokenizer
+
+    pieces = (resolve(minilm) / "vocab.txt").read_text(encoding="utf-8").splitlines()
+    words = {word: number for number, word in enumerate(["<s>", "<pad>", "</s>", "<unk>", *pieces, "<mask>"])}
+    source, export = write_model(tmp_path / "source", "mpnet", vocab_size=len(words)), tmp_path / "export"
+    MPNetTokenizer(words).save_pretrained(source)
+    export.mkdir()
+    write_folder(dataclasses.replace(load(str(source)), pooler="avg"), export)
+    texts = ["Grüße aus Köln 🎸", "don't-stop, McDonald's? <mask>", "", "漢字かな", "a " * 600, "ÉCOLE normale"]
+    ours = SimCSE(str(source), pooler="avg").encode(texts)
+    for found in (sentence_transformers.SentenceTransformer(str(export), device="cpu"), SimCSE(export)):
+        np.testing.assert_allclose(found.encode(texts), ours, atol=1e-5)

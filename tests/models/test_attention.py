@@ -6,9 +6,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.experimental import pallas as pl
+from jax.sharding import PartitionSpec as P
 from support import CONFIGS, random_batch, random_model, row_keys
 
 from simcse_jax.config.fields import default_config
+from simcse_jax.devices.mesh import AXIS, data_mesh
 from simcse_jax.models import attention, flash_attention, parameters
 from simcse_jax.models.attention import EVERYTHING, Near, by_platform, head_by_head, in_blocks, whole
 from simcse_jax.models.changes import Change
@@ -45,13 +47,13 @@ def near(window, places=None):
 SHUFFLED = jnp.stack([jax.random.permutation(jax.random.key(row), LENGTH) for row in range(ROWS)])
 
 
-@pytest.mark.parametrize(
-    ("seen", "rate"),
-    [(None, None), (None, 0.3), (near(0), 0.3), (near(3), None), (near(20), 0.3), (near(3, SHUFFLED), None)],
-    ids=["all", "dropped", "0", "3", "20", "shuffled"],
-)
-def test_blocks_give_the_values_and_gradients_of_all_at_once(seen, rate, blocks):
-    *three, mask = factors()
+SEEN = {"all": (None, None), "dropped": (None, 0.3), "3": (near(3), None), "shuffled": (near(3, SHUFFLED), None)}
+OTHERS = {"0": (near(0), 0.3), "20": (near(20), 0.3)}
+
+
+@pytest.mark.parametrize("kind", [*SEEN, *(pytest.param(kind, marks=pytest.mark.slow) for kind in OTHERS)])
+def test_blocks_give_the_values_and_gradients_of_all_at_once(kind, blocks):
+    (seen, rate), (*three, mask) = (SEEN | OTHERS)[kind], factors()
     draws = None if rate is None else Draws(row_keys(ROWS), 4, rate)
     weights = jnp.cos(jnp.arange(8.0)) * mask[:, None, :, None]
 
@@ -79,14 +81,6 @@ def test_blocks_give_the_values_and_gradients_of_all_at_once(seen, rate, blocks)
         assert np.abs(expected - unseen).max() > 0.01
 
 
-def test_a_block_draws_the_same_masks_as_all_at_once():
-    draws = Draws(row_keys(ROWS), 7, 0.5)
-    expected = draws.mask((5, LENGTH, LENGTH)).keep
-    part = draws.mask((5, 4, 6), (3, jnp.int32(11))).keep
-    np.testing.assert_array_equal(part, expected[:, :, 3:7, 11:17])
-    assert not np.array_equal(part, expected[:, :, :4, :6])
-
-
 SLOW = [pytest.param(*each, marks=pytest.mark.slow) for each in (("modernbert", 2, False), ("bert", 2, True))]
 
 
@@ -108,42 +102,21 @@ def test_an_encoder_of_long_texts_is_the_same_encoder(model_type, num_layers, fi
     np.testing.assert_allclose(last(most_tokens=int(mask.sum())), expected, atol=1e-5)
 
 
-def test_a_cpu_has_one_head_s_scores_at_a_time_in_both_passes():
-    query = jnp.ones((2, 4, 2048, 8))
-
-    def temporaries(attend):
+def test_a_cpu_has_one_head_s_scores_at_a_time_and_memory_grows_with_the_length_in_both_passes(monkeypatch):
+    def temporaries(attend, length=2048, dropout=None):
         def loss(*three):
-            return jnp.sum(attend(*three, jnp.ones((2, 2048), jnp.int32)) ** 2)
+            return jnp.sum(attend(*three, jnp.ones((2, length), jnp.int32), dropout=dropout, dtype=jnp.float32) ** 2)
 
-        compiled = jax.jit(jax.grad(loss, (0, 1, 2))).lower(query, query, query).compile()
+        compiled = jax.jit(jax.grad(loss, (0, 1, 2))).lower(*[jnp.ones((2, 4, length, 8))] * 3).compile()
         return compiled.memory_analysis().temp_size_in_bytes
 
-    alone = {"dropout": None, "dtype": jnp.float32}
-    of_long = temporaries(functools.partial(attention.attend, order=attention.NO_ORDER, **alone))
-    together = temporaries(functools.partial(in_blocks, near=None, **alone))
-    scores = 128 * 2048 * 4  # bytes, of a block
-    assert together - of_long > 6 * scores
-
-
-@pytest.mark.parametrize("model_type", ["bert", pytest.param("modernbert", marks=pytest.mark.slow)])
-def test_memory_grows_with_the_length_and_not_with_its_square(model_type, monkeypatch):
-    """The second layer of a ModernBERT sees the tokens near each alone."""
-    config = dataclasses.replace(random_model(model_type)[2], max_positions=4096)
-    graph, params = build(config.keep_layers(1 if model_type == "bert" else 2), with_head=False)
-
-    def temporaries(length):
-        tokens = jnp.ones((1, length), jnp.int32)
-
-        def loss(params):
-            encoder = parameters.merge(graph, params).encoder
-            return jnp.sum(encoder(tokens, tokens, dropout_keys=row_keys(1), dropout_rate=0.1)[-1] ** 2)
-
-        return jax.jit(jax.grad(loss)).lower(params).compile().memory_analysis().temp_size_in_bytes
-
-    short, long = temporaries(1024), temporaries(2048)
-    assert long < 2.5 * short
+    own = functools.partial(attention.attend, order=attention.NO_ORDER)
+    of_long, scores = temporaries(own), 128 * 2048 * 4  # bytes, of a block
+    assert temporaries(functools.partial(in_blocks, near=None)) - of_long > 6 * scores
+    dropped = functools.partial(temporaries, own, dropout=Draws(row_keys(2), 4, 0.1))
+    assert of_long < 2.5 * temporaries(own, 1024) and dropped() < 2.5 * dropped(1024)
     monkeypatch.setattr(attention, "LONG", 4096)
-    assert temporaries(2048) > 3 * long
+    assert temporaries(own) > 3 * of_long
 
 
 def test_without_a_rate_of_attention_no_mask_is_drawn_for_it():
@@ -155,12 +128,9 @@ def test_without_a_rate_of_attention_no_mask_is_drawn_for_it():
             encoder = parameters.merge(graph, params).encoder
             return encoder(ids, mask, dropout_keys=keys, dropout_rate=0.1, attention_dropout_rate=rate)[-1]
 
-        traced = jax.jit(run).trace(row_keys(2))
-        return str(traced.jaxpr), traced.lower().compile()(row_keys(2))
+        return str(jax.make_jaxpr(run)(row_keys(2)))
 
-    (drawn, values), (none, without) = program(jnp.float32(0.0)), program(0.0)
-    assert len(none) < len(drawn)
-    np.testing.assert_array_equal(values, without)
+    assert len(program(0.0)) < len(program(jnp.float32(0.0)))
 
 
 TEXTS = 4
@@ -187,7 +157,6 @@ def compiled_for(platform, monkeypatch):
 
 
 def model_with_kernels(model_type):
-    """BERT's layers are alike; of the others one is enough of each kind."""
     _, params, config = random_model(model_type, num_layers=1 if model_type == "bert" else 2)
     config = dataclasses.replace(config, attention_kernels=True)
     return build(config, True)[0], params, config
@@ -239,6 +208,21 @@ def test_a_step_with_kernels_is_the_same_step(model_type, padded, blocks, batch,
     assert len(used) >= config.num_layers, "the kernels were not used"
 
 
+@pytest.mark.slow
+@pytest.mark.exact
+def test_a_step_of_several_devices_with_kernels_is_the_same_step(blocks, batch, monkeypatch):
+    graph, params, _ = model_with_kernels("modernbert")
+    expected, own = gradient_of(graph)(params, *batch), gradient_of(graph)
+    compiled_for("tpu", monkeypatch)
+
+    def of_part(params, *batch):
+        return jax.lax.psum(own(jax.lax.pcast(params, AXIS, to="varying"), *batch), AXIS)
+
+    specs = {"in_specs": (P(), *[P(AXIS)] * 3), "out_specs": (P(), P())}
+    found = jax.jit(jax.shard_map(of_part, mesh=data_mesh(jax.devices()[:4]), **specs))(params, *batch)
+    assert_same(found, expected, 1e-5)
+
+
 def test_kernels_are_left_out_where_they_do_not_apply(blocks, batch, monkeypatch):
     graph, params, config = model_with_kernels("modernbert")
     used = compiled_for("tpu", monkeypatch)
@@ -274,30 +258,17 @@ def test_cudnn_is_taken_where_it_can_compute_it(monkeypatch):
         assert bool(used) == applies and float(found[0, 0, 0, 0]) == (2 if applies else 3), (reach, dtype, size)
 
 
-def test_cudnn_is_given_lengths_and_a_mask_that_is_no_length_gives_nan(monkeypatch):
-    given = {}
-
-    def instead(query, key, value, **options):
-        given.update(options, shape=query.shape)
-        return query
-
-    monkeypatch.setattr(jax.nn, "dot_product_attention", instead)
-    query = jnp.ones((2, 3, 4, 8), jnp.bfloat16)
-    found = attention.cudnn(query, query, query, jnp.array([[1, 1, 1, 0], [1, 0, 1, 0]]), ALL)
-    assert given["shape"] == (2, 4, 3, 8) and given["implementation"] == "cudnn"
-    assert given["key_value_seq_lengths"].tolist() == [3, 2]
-    assert bool(jnp.isfinite(found[0]).all()) and bool(jnp.isnan(found[1]).all())
-
-
 def as_jax_computes_it(*args, implementation, compute=jax.nn.dot_product_attention, **options):
     """What cuDNN is asked for, by JAX's own operations on any platform."""
-    assert implementation == "cudnn"
+    assert implementation == "cudnn" and options["key_value_seq_lengths"].ndim == 1
     return compute(*args, implementation="xla", **options)
 
 
-@pytest.mark.parametrize(
-    ("window", "causal"), [(None, False), (0, False), (3, False), (LENGTH - 1, False), (3, True), (EVERYTHING, True)]
-)
+WINDOWS = [(None, False), (3, False), (3, True), (EVERYTHING, True)]
+MORE = [pytest.param(window, False, marks=pytest.mark.slow) for window in (0, LENGTH - 1)]
+
+
+@pytest.mark.parametrize(("window", "causal"), [*WINDOWS, *MORE])
 def test_cudnn_s_windows_are_on_both_sides_of_a_query_or_before_it(window, causal, monkeypatch):
     """Though cuDNN has none on the right: values and gradients are those of all scores at once."""
     monkeypatch.setattr(jax.nn, "dot_product_attention", as_jax_computes_it)
@@ -324,6 +295,9 @@ def test_cudnn_s_windows_are_on_both_sides_of_a_query_or_before_it(window, causa
     for mine, other in zip(of_kernel, gradients, strict=True):
         largest = float(jnp.abs(other).max())
         np.testing.assert_allclose(mine.astype(jnp.float32), other.astype(jnp.float32), atol=0.03 * largest + 1e-6)
+    # A mask that is no length gives NaN.
+    found = attention.cudnn(*three, mask.at[1, 3].set(0), ALL)
+    assert bool(jnp.isnan(found[1]).all()) and bool(jnp.isfinite(found[jnp.array([0, 2, 3])]).all())
 
 
 @pytest.mark.slow

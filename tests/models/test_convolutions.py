@@ -76,14 +76,9 @@ def test_by_hand_and_padding_is_zero():
     assert found[0, :2, 0].tolist() == [11.5, 11.5]
     found = convolve([layer], hidden, jnp.ones((1, 4), int), "none", jnp.float32)
     assert found[0, :, 0].tolist() == [11.5, 111.5, 1110.5, 1100.5]
-
-
-def test_factors_of_bfloat16_and_sums_of_float32():
-    hidden, mask = random(2, 6, SIZE), jnp.ones((2, 6), int)
-    exact, rounded = (
-        convolve(made([5], parameters_of([5])), jnp.array(hidden), mask, "none", dtype)
-        for dtype in (jnp.float32, jnp.bfloat16)
-    )
+    # Factors of bfloat16 and sums of float32.
+    hidden, layers, mask = jnp.array(random(2, 6, SIZE)), made([5], parameters_of([5])), jnp.ones((2, 6), int)
+    exact, rounded = (convolve(layers, hidden, mask, "none", dtype) for dtype in (jnp.float32, jnp.bfloat16))
     assert rounded.dtype == jnp.float32 and 1e-4 < np.abs(exact - rounded).max() < 0.1
 
 
@@ -92,9 +87,8 @@ def test_fresh_ones_are_pytorch_s_and_have_the_model_s_names():
     config = dataclasses.replace(config, convolutions=Convolutions((1, 5), 300, "none"))
     params = fresh(config, jax.random.key(0))
     _, shapes = build(config, with_head=False)
-    assert {name: value.shape for name, value in params.items()} == {
-        name: value.shape for name, value in shapes.items() if name.startswith(convolutions.PREFIX)
-    }
+    own = {name: value.shape for name, value in shapes.items() if name.startswith(convolutions.PREFIX)}
+    assert {name: value.shape for name, value in params.items()} == own
     assert len(layers(config)) == 2 and config.token_size == parameters.token_size(params) == 600
     for name, value in params.items():
         bound = (config.hidden_size * (1 if ".0." in name else 5)) ** -0.5

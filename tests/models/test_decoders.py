@@ -9,12 +9,12 @@ def read(kind, **changes):
     return EncoderConfig.from_hugging_face(CONFIGS[kind] | changes, "m/config.json")
 
 
-@pytest.mark.parametrize("kind", DECODERS)
-def test_heads_share_keys_and_have_a_size_of_their_own(kind):
-    config = read(kind, head_dim=10, query_pre_attn_scalar=10)
-    assert (config.head_size, config.heads_width, config.qkv_widths) == (10, 40, (40, 20, 20))
-    assert read(kind, num_key_value_heads=None).qkv_widths[1] == read(kind).heads_width
-    assert not config.embedding_norm and config.rms_norm and config.causal == (kind != "gemma3_text")
+def test_heads_share_keys_and_have_a_size_of_their_own():
+    for kind in DECODERS:
+        config = read(kind, head_dim=10, query_pre_attn_scalar=10)
+        assert (config.head_size, config.heads_width, config.qkv_widths) == (10, 40, (40, 20, 20))
+        assert read(kind, num_key_value_heads=None).qkv_widths[1] == read(kind).heads_width
+        assert not config.embedding_norm and config.rms_norm and config.causal == (kind != "gemma3_text")
 
 
 def test_windows_end_with_the_query_or_lie_around_it():
@@ -52,19 +52,17 @@ def test_a_gemma_without_a_scale_of_attention_has_transformers_own():
         EncoderConfig.from_hugging_face(config, "m")
 
 
-@pytest.mark.parametrize("scaling", [YARN, LLAMA3])
-def test_the_length_before_scaling_counts_in_either_place(scaling):
+def test_the_length_before_scaling_counts_in_either_place():
     length = "original_max_position_embeddings"
-    for place, own in ((scaling | {length: 32}, {}), (scaling, {length: 32}), (scaling | {length: 9}, {length: 32})):
-        assert read("llama", rope_scaling=place, **own).rotary_scaling.length == 32
+    for scaling in (YARN, LLAMA3):
+        for place, own in (({length: 32}, {}), ({}, {length: 32}), ({length: 9}, {length: 32})):
+            assert read("llama", rope_scaling=scaling | place, **own).rotary_scaling.length == 32
 
 
 WRONG = [  # the refusal names the last field, or what follows
     ("qwen3", {"auto_map": {"AutoModel": "x.Y"}}),
     ("qwen2", {"is_causal": False}),
-    ("qwen3", {"head_dim": 7}),
-    ("qwen3", {"head_dim": 4098}),
-    ("qwen3", {"head_dim": "8"}),
+    *(("qwen3", {"head_dim": value}) for value in (7, 4098, "8")),
     ("llama", {"hidden_size": 30}),
     ("llama", {"num_key_value_heads": 3}, "num_attention_heads 4 is not divisible by num_key_value_heads"),
     ("llama", {"num_key_value_heads": 0}),
@@ -79,11 +77,9 @@ WRONG = [  # the refusal names the last field, or what follows
     ("gemma3_text", {"rope_parameters": {"rope_theta": 1e4}}, "rope_parameters.rope_theta"),
     ("gemma3_text", {"rope_parameters": 3}),
     ("gemma3_text", {"rope_parameters": {"sliding_attention": YARN}}, "rope_parameters.sliding_attention"),
-    ("llama", {"rope_theta": 0.5}),
-    ("llama", {"rope_theta": "x"}),
+    *(("llama", {"rope_theta": value}) for value in (0.5, "x")),
     ("llama", {"rope_scaling": "x"}),
-    ("llama", {"rope_scaling": {"rope_type": "longrope"}}, "rope_scaling.rope_type"),
-    ("llama", {"rope_scaling": {"rope_type": ["yarn"]}}, "rope_scaling.rope_type"),
+    *(("llama", {"rope_scaling": {"rope_type": x}}, "rope_scaling.rope_type") for x in ("longrope", ["yarn"])),
     ("llama", {"rope_scaling": {"rope_type": "linear"}}, "rope_scaling.factor is None"),
     ("llama", {"rope_scaling": YARN | {"factor": 0.5}}, "rope_scaling.factor is 0.5"),
     ("llama", {"rope_scaling": YARN | {"mscale": 1.0}}, "rope_scaling.mscale"),
@@ -91,8 +87,7 @@ WRONG = [  # the refusal names the last field, or what follows
 ]
 
 
-@pytest.mark.parametrize("wrong", WRONG, ids=str)
-def test_an_unsupported_decoder_is_refused_naming_the_file_and_the_field(wrong):
-    kind, changes, *named = wrong
-    with pytest.raises(UserError, match=rf"^m/config\.json: {(named or [*changes])[-1]}"):
-        read(kind, **changes)
+def test_an_unsupported_decoder_is_refused_naming_the_file_and_the_field():
+    for kind, changes, *named in WRONG:
+        with pytest.raises(UserError, match=rf"^m/config\.json: {(named or [*changes])[-1]}"):
+            read(kind, **changes)

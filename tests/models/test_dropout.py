@@ -12,20 +12,18 @@ from simcse_jax.models.dropout import attention_masks, drop, threefry2x32, token
 pytestmark = pytest.mark.exact
 
 
-def token_dropout(keys, positions, site, x, rate):
-    return drop(x, *token_masks(keys, positions, [site], x.shape[-1], rate))
-
-
-@functools.partial(jax.jit, static_argnames="site")
-def dropout(keys, site, x, rate):
-    """Dropout of (B, T, D) hidden states or (B, H, Q, K) attention probabilities."""
+@functools.partial(jax.jit, static_argnums=1)
+def dropout(keys, sites, x, rate):
+    """Dropout of (B, T, D) hidden states or (B, H, Q, K) attention probabilities, one for each site."""
     if x.ndim == 4:
-        return drop(x, *attention_masks(keys, [site], x.shape[1:], rate))
-    return token_dropout(keys[:, None], jnp.arange(x.shape[1])[None], site, x, rate)
+        masks = attention_masks(keys, sites, x.shape[1:], rate)
+    else:
+        masks = token_masks(keys[:, None], jnp.arange(x.shape[1])[None], sites, x.shape[-1], rate)
+    return [drop(x, mask) for mask in masks]
 
 
 def mask(keys, site, shape, rate):
-    return np.asarray(dropout(keys, site, jnp.ones(shape), rate)) > 0
+    return np.asarray(dropout(keys, (site,), jnp.ones(shape), rate)[0]) > 0
 
 
 def test_threefry_is_the_library_s():
@@ -37,36 +35,23 @@ def test_threefry_is_the_library_s():
 
 def test_drops_with_the_rate_and_keeps_the_mean():
     for rate, shape in ((0.0, (64, 6, 16, 16)), (0.1, (64, 16, 30)), (0.5, (64, 6, 16, 16))):
-        out = np.asarray(dropout(row_keys(64), 3, jnp.ones(shape), rate))
+        out = np.asarray(dropout(row_keys(64), (3,), jnp.ones(shape), rate)[0])
         assert np.mean(out == 0) == pytest.approx(rate, abs=4 * np.sqrt(0.25 / out.size))
         assert set(np.unique(out)) <= {0.0, np.float32(1 / (1 - round(rate * 65536) / 65536))}
 
 
-def test_without_a_mask_nothing_is_dropped():
-    x = jnp.arange(12.0).reshape(2, 2, 3)
-    assert drop(x, None) is x
-
-
-def test_shorter_padding_cuts_a_mask_and_changes_nothing_else():
-    keys = row_keys(3)
-    long, short = (mask(keys, 1, (3, length, 10), 0.5) for length in (24, 16))
-    np.testing.assert_array_equal(long[:, :16], short)
-    long, short = (mask(keys, 1, (3, 6, length, length), 0.5) for length in (24, 16))
-    np.testing.assert_array_equal(long[:, :, :16, :16], short)
-
-
-def test_a_row_s_mask_depends_on_its_key_alone():
+def test_a_mask_depends_on_the_keys_of_rows_and_on_positions_alone():
+    """Shorter padding cuts it; other rows change nothing, nor where a token lies."""
     keys = row_keys(4)
-    together = mask(keys, 1, (4, 8, 12), 0.5)
-    np.testing.assert_array_equal(together[2:3], mask(keys[2:3], 1, (1, 8, 12), 0.5))
-    np.testing.assert_array_equal(together[::-1], mask(keys[::-1], 1, (4, 8, 12), 0.5))
-
-
-def test_a_token_s_mask_depends_on_its_key_and_position_wherever_it_lies():
-    keys, rows = row_keys(3), jnp.array([2, 0, 2, 1])
-    positions = jnp.array([5, 0, 1, 7])
-    flat = token_dropout(keys[rows], positions, 1, jnp.ones((4, 12)), 0.5) > 0
-    np.testing.assert_array_equal(flat, mask(keys, 1, (3, 8, 12), 0.5)[rows, positions])
+    for long_shape, short_shape in (((24, 10), (16, 10)), ((6, 24, 24), (6, 16, 16))):
+        long, short = (mask(keys, 1, (4, *shape), 0.5) for shape in (long_shape, short_shape))
+        np.testing.assert_array_equal(long[:, :16] if long.ndim == 3 else long[:, :, :16, :16], short)
+    np.testing.assert_array_equal(short[2:3], mask(keys[2:3], 1, (1, 6, 16, 16), 0.5))
+    whole = mask(keys, 1, (4, 16, 10), 0.5)
+    np.testing.assert_array_equal(whole[::-1], mask(keys[::-1], 1, (4, 16, 10), 0.5))
+    rows, positions = jnp.array([2, 0, 2, 1]), jnp.array([5, 0, 1, 7])
+    (flat,) = jax.jit(lambda *given: token_masks(*given, [1], 10, 0.5))(keys[rows], positions)
+    np.testing.assert_array_equal(flat.keep, whole[rows, positions])
 
 
 def most_alike(vectors):
@@ -77,19 +62,20 @@ def most_alike(vectors):
 
 @pytest.mark.parametrize("shape", [(2, 512, 32), (2, 12, 64, 32)])
 def test_no_two_rows_sites_or_places_share_a_mask(shape):
-    masks = np.stack([mask(row_keys(2), site, shape, 0.5) for site in range(3)])
+    masks = np.stack(dropout(row_keys(2), (0, 1, 2), jnp.ones(shape), 0.5)) > 0
     assert most_alike(masks.reshape(6, -1)) < 5  # every site of every row
     for axis in range(len(shape) - 1):  # heads, positions, channels
         assert most_alike(np.moveaxis(masks[0, 0], axis, 0).reshape(shape[axis + 1], -1)) < 6
 
 
-def test_the_rate_may_be_traced_and_the_keys_must_fit():
+def test_the_rate_may_be_traced_or_not_without_a_mask_nothing_is_dropped_and_the_keys_must_fit():
     x = jnp.ones((2, 4, 8))
-    drop = jax.jit(lambda rate: dropout(row_keys(2), 0, x, rate))
-    np.testing.assert_array_equal(drop(0.3), dropout(row_keys(2), 0, x, 0.3))
+    assert drop(x, None) is x
+    by_constant = jax.jit(lambda keys: dropout(keys, (0,), x, 0.3)[0])
+    np.testing.assert_array_equal(dropout(row_keys(2), (0,), x, 0.3)[0], by_constant(row_keys(2)))
     for keys in (row_keys(3), row_keys(1), jax.random.split(jax.random.key(0, impl="rbg"), 2)):
         with pytest.raises(ValueError, match="one threefry key per row"):
-            dropout(keys, 0, x, 0.1)
+            dropout(keys, (0,), x, 0.1)
 
 
 @pytest.mark.platforms
@@ -105,9 +91,9 @@ def test_masks_are_the_same_however_they_are_drawn(shape, monkeypatch):
 
     assert [has(platform, "stablehlo.while") for platform in ("cpu", "tpu", "cuda")] == [True, False, False]
     assert [has(platform, "optimization_barrier") for platform in ("cpu", "tpu", "cuda")] == [False, False, True]
-    in_a_loop = draw(row_keys(2))
+    in_a_loop = jax.jit(draw)(row_keys(2))
     for way in ("tpu", "default"):
         monkeypatch.setattr(jax.lax, "platform_dependent", lambda *args, way=way, **ways: ways[way](*args))
-        for one, other in zip(in_a_loop, draw(row_keys(2)), strict=True):
+        for one, other in zip(in_a_loop, jax.jit(lambda keys: draw(keys))(row_keys(2)), strict=True):
             assert one.shape == shape and 0.3 < one.mean() < 0.7
             np.testing.assert_array_equal(one, other)

@@ -1,5 +1,3 @@
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,49 +15,33 @@ pytestmark = pytest.mark.exact
 ROWS = 6
 
 
-@functools.cache
-def compiled(model_type):
-    graph, params, _ = random_model(model_type)
-
-    @jax.jit
-    def run(ids, mask, keys, rate):
-        model = parameters.merge(graph, params)
-        states = model.encoder(ids, mask, dropout_keys=keys, dropout_rate=rate)
-        return {pooler: jnp.tanh(model.head(pool(states, mask, pooler, is_mask_token=mask > 0))) for pooler in POOLERS}
-
-    return run
-
-
-def embed(model_type, length=16, keys=None, rate=0.1, order=slice(None)):
-    ids, mask = (array[order, 0] for array in random_batch(ROWS, 16))
-    pad = [(0, 0), (0, length - 16)]
-    return compiled(model_type)(np.pad(ids, pad), np.pad(mask, pad), None if keys is None else keys[order], rate)
-
-
-def close(left, right):
-    for pooler in POOLERS:
-        np.testing.assert_allclose(left[pooler], right[pooler], atol=1e-5, err_msg=pooler)
-
-
-def apart(left, right):
-    return min(np.abs(left[pooler] - right[pooler]).max() for pooler in POOLERS)
-
-
 SLOW = [pytest.param(kind, marks=pytest.mark.slow) for kind in ("mpnet", "albert", "qwen3")]
 BERT = pytest.param("bert", marks=[pytest.mark.slow, pytest.mark.optimized])
 
 
 @pytest.mark.parametrize("model_type", ["modernbert", BERT, *SLOW])  # RoBERTa numbers positions as MPNet does
 def test_padding_chunking_and_order_change_nothing_with_dropout_on(model_type):
-    keys, order = row_keys(ROWS), np.array([3, 0, 5, 1, 4, 2])
-    whole = embed(model_type, keys=keys)
-    ordered = embed(model_type, length=24, keys=keys, order=order)
-    close(ordered, {pooler: whole[pooler][order] for pooler in POOLERS})
-    chunks = [embed(model_type, keys=keys, order=slice(i, i + 2)) for i in range(0, ROWS, 2)]
-    close({pooler: np.concatenate([chunk[pooler] for chunk in chunks]) for pooler in POOLERS}, whole)
+    graph, params, _ = random_model(model_type)
+
+    @jax.jit
+    def run(ids, mask, keys):
+        model = parameters.merge(graph, params)
+        states = model.encoder(ids, mask, dropout_keys=keys, dropout_rate=0.1)
+        return {pooler: jnp.tanh(model.head(pool(states, mask, pooler, is_mask_token=mask > 0))) for pooler in POOLERS}
+
+    def embed(order, length=16):
+        ids, mask = (np.pad(array[order, 0], [(0, 0), (0, length - 16)]) for array in random_batch(ROWS, 16))
+        return run(ids, mask, row_keys(ROWS)[order])
+
+    order, whole = np.array([3, 0, 5, 1, 4, 2]), embed(np.arange(ROWS))
+    ordered, chunks = embed(order, length=24), [embed(np.arange(i, i + 2)) for i in range(0, ROWS, 2)]
+    for name, expected in whole.items():
+        np.testing.assert_allclose(ordered[name], expected[order], atol=1e-5, err_msg=name)
+        chunked = np.concatenate([chunk[name] for chunk in chunks])
+        np.testing.assert_allclose(chunked, expected, atol=1e-5, err_msg=name)
 
 
-SLOW = [("cls", "albert", 2), ("cls", "modernbert", 2), ("avg_first_last", "nomic_bert", 2)]
+SLOW = (("cls", "albert", 2), ("cls", "modernbert", 2), ("avg_first_last", "nomic_bert", 2))
 SLOW = [pytest.param(*each, marks=pytest.mark.slow) for each in SLOW]
 
 
@@ -109,29 +91,25 @@ def test_the_first_token_alone_is_the_same_as_with_all_others(model_type, num_la
             np.testing.assert_allclose(ours * mask[..., None], theirs * mask[..., None], atol=2e-6)
 
 
-def test_dropout_is_on_with_keys_and_depends_on_them_alone():
-    keys = row_keys(ROWS)
-    masked = embed("bert", keys=keys)
-    assert apart(masked, embed("bert")) > 0.05
-    assert apart(masked, embed("bert", keys=row_keys(ROWS, seed=1))) > 0.05
-    close(embed("bert", keys=keys, rate=0.0), embed("bert"))
-
-
-def test_attention_has_a_dropout_rate_of_its_own():
+def test_dropout_is_on_with_keys_depends_on_them_alone_and_attention_has_a_rate_of_its_own():
     graph, params, _ = random_model(num_layers=1)
     ids, mask = (array[:, 0] for array in random_batch(ROWS, 16))
 
     @jax.jit
     def last(keys, rate=0.0, attention_rate=None):
         encoder, rates = parameters.merge(graph, params).encoder, {"attention_dropout_rate": attention_rate}
-        return encoder(ids, mask, dropout_keys=keys, dropout_rate=rate, **rates)[-1]
+        return encoder(ids, mask, dropout_keys=keys, dropout_rate=rate, **rates)[-1] * mask[..., None]
 
-    keys = row_keys(ROWS)
-    np.testing.assert_array_equal(last(keys, 0.1), last(keys, 0.1, 0.1))
-    off = last(None)
-    np.testing.assert_allclose(last(keys, 0.0, 0.0)[mask > 0], off[mask > 0], atol=1e-6)
-    assert np.abs(last(keys, 0.0, 0.3) - off)[mask > 0].max() > 0.01
-    assert np.abs(last(keys, 0.1, 0.0) - last(keys, 0.1))[mask > 0].max() > 0.01
+    def apart(left, right):
+        return np.abs(left - right).max()
+
+    keys, off = row_keys(ROWS), last(None)
+    on = last(keys, 0.1)
+    assert apart(on, off) > 0.05 and apart(on, last(row_keys(ROWS, seed=1), 0.1)) > 0.05
+    np.testing.assert_array_equal(on, last(keys, 0.1, 0.1))
+    for rates in ((0.0,), (0.0, 0.0)):
+        np.testing.assert_allclose(last(keys, *rates), off, atol=1e-6)
+    assert apart(last(keys, 0.0, 0.3), off) > 0.01 and apart(last(keys, 0.1, 0.0), on) > 0.01
 
 
 def test_the_key_s_bias_has_a_gradient_of_exactly_zero_and_the_others_do_not():
@@ -198,12 +176,16 @@ def test_masks_are_bit_equal_whatever_the_padding_and_without_it(model_type):
     graph, params, config = random_model(model_type)
     encoder, lengths = parameters.merge(graph, params).encoder, np.array([[8], [3], [1]])
     there, longer = (np.arange(length) < lengths for length in (8, 12))
-    unpadded_12 = unpadded(longer.astype(np.int32), 14)
-    embedding, layers = encoder.draw_masks(Padded(8), 8, row_keys(3), 0.3)
+    layouts = (Padded(12), unpadded(longer.astype(np.int32), 14))
+    drawn = jax.jit(
+        lambda keys: [
+            encoder.draw_masks(x, n, keys, 0.3) for x, n in ((Padded(8), 8), (layouts[0], 12), (layouts[1], 12))
+        ]
+    )
+    (embedding, layers), *others = drawn(row_keys(3))
     assert embedding.keep.shape == (3, 8, config.table_size) and len(layers) == config.num_layers
     kept = []
-    for layout in (Padded(12), unpadded_12):
-        other_embedding, other_layers = encoder.draw_masks(layout, 12, row_keys(3), 0.3)
+    for layout, (other_embedding, other_layers) in zip(layouts, others, strict=True):
         pairs = [(embedding, other_embedding)]
         for mine, other in zip(layers, other_layers, strict=True):
             np.testing.assert_array_equal(mine.attention.keep, other.attention.keep[:, :, :8, :8])
@@ -240,9 +222,9 @@ def test_an_encoder_without_layers_gives_the_words_vectors():
     assert list(params) == [parameters.WORD_EMBEDDING]
     table = jax.random.normal(jax.random.key(0), (5, 4))
     model = parameters.merge(graph, {parameters.WORD_EMBEDDING: table})
-    (states,) = model.encoder(IDS, MASK)
+    options = ({"most_tokens": most, "pooler": "avg", "use_head": False} for most in (None, 4))
+    (states,), *pooled = jax.jit(lambda: [model.encoder(IDS, MASK), *(model(IDS, MASK, **each) for each in options)])()
     np.testing.assert_array_equal(states, table[IDS])
-    expected = jnp.stack([(table[1] + table[2]) / 2, table[3], jnp.zeros(4)])
-    np.testing.assert_allclose(model(IDS, MASK, pooler="avg", use_head=False), expected, atol=1e-6)
-    unpadded = model(IDS, MASK, pooler="avg", use_head=False, most_tokens=4)
-    np.testing.assert_allclose(unpadded, expected, atol=1e-6)
+    table = np.asarray(table)
+    for found in pooled:
+        np.testing.assert_allclose(found, [(table[1] + table[2]) / 2, table[3], np.zeros(4)], atol=1e-6)

@@ -58,29 +58,22 @@ def differences(found, expected):
     return [np.abs(one - other).max() / np.abs(other).max() for one, other in pairs]
 
 
-CASES = [
-    (32, (None, None), "float32"),
-    (64, (1, 1), "bfloat16"),
-    (64, (40, 40), "float32"),
-    (32, (200, 200), "bfloat16"),
-]
-CASES += [(64, (None, 0), "float32"), (32, (40, 0), "bfloat16"), (32, (3, 70), "float32")]
+CASES = [(32, (None, None), "float32"), (64, (1, 1), "bfloat16"), (32, (40, 0), "bfloat16"), (32, (3, 70), "float32")]
+MORE = [(64, (40, 40), "float32"), (32, (200, 200), "bfloat16"), (64, (None, 0), "float32")]
 
 
 @pytest.mark.exact
-@pytest.mark.parametrize(("size", "reach", "dtype"), CASES)
+@pytest.mark.parametrize(
+    ("size", "reach", "dtype"), [*CASES, *(pytest.param(*x, marks=pytest.mark.slow) for x in MORE)]
+)
 def test_values_and_gradients_are_those_of_all_scores_at_once(reach, size, dtype):
     dtype = jnp.dtype(dtype)
     *three, mask = factors(size, dtype)
-    own = functools.partial(flash_attention, before=reach[0], after=reach[1])
-    gradient = [
-        jax.jit(jax.grad(functools.partial(loss, each), (0, 1, 2), has_aux=True)) for each in (own, plain(reach, dtype))
-    ]
+    tokens, own = mask[:, None, :, None], functools.partial(flash_attention, before=reach[0], after=reach[1])
+    both = [jax.grad(functools.partial(loss, each), (0, 1, 2), has_aux=True) for each in (own, plain(reach, dtype))]
     with jax.default_matmul_precision("highest"):
-        (gradients, found), (expected_gradients, expected) = (each(*three, mask) for each in gradient)
-    tokens = mask[:, None, :, None]
-    assert found.dtype == dtype
-    assert all(bool(jnp.isfinite(x).all()) for x in (found, *gradients))
+        (gradients, found), (expected_gradients, expected) = (jax.jit(each)(*three, mask) for each in both)
+    assert found.dtype == dtype and all(bool(jnp.isfinite(x).all()) for x in (found, *gradients))
     most = 3e-6 if dtype == jnp.float32 else 0.02
     assert max(differences((found * tokens, gradients), (expected * tokens, expected_gradients))) < most
     for each in gradients[1:]:  # padding gets nothing
@@ -126,9 +119,10 @@ def test_several_runs_at_once_give_what_each_gives():
 
 
 REACHES = [(None, None), (None, 0), (0, None), (17, None), (1000, 1000), (17, 0), (0, 40)]
+REACHES += [(most, most) for most in (0, 16, 17, 100)]
 
 
-@pytest.mark.parametrize("reach", [*REACHES, *((w, w) for w in (0, 16, 17, 100))])
+@pytest.mark.parametrize("reach", REACHES)
 def test_every_pair_that_sees_each_other_is_met_once_and_no_block_without_one(reach):
     walk = Walk(512, 64, 16, *reach)
     met = np.zeros((512, 512), int)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 from support import CONFIGS, ENCODERS, random_batch, write_model
-from support.models import edit_json
+from support.models import add_mask_token, edit_json
 
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import load
@@ -41,7 +41,6 @@ DECODERS |= {"modernbert": "decoder", "nomic_bert": "cls.predictions.decoder"}
 HEADS = tuple(NAMES)  # a model type with each kind of head
 for other, kind in {"xlm-roberta": "roberta", "camembert": "roberta", "ernie": "bert"}.items():
     NAMES[other] = NAMES[kind]
-PREFIXES = {"xlm-roberta": "roberta", "camembert": "roberta", "modernbert": "model"}  # of their encoders' tensors
 
 
 def encoder_config(model_type, **changes):
@@ -92,9 +91,7 @@ def test_logits_by_numpy():
         found = language_model.logits(jnp.asarray(hidden, dtype), head, jnp.array(words), config)
         assert found.dtype == jnp.float32
         np.testing.assert_allclose(found, wanted, atol=1e-4)
-
-
-def test_the_activation_is_the_encoder_s_for_bert_and_distilbert_and_gelu_for_the_others():
+    # The activation is the encoder's for BERT's kinds, and gelu for the others.
     x = jnp.linspace(-2, 2, 9)
     own = ("bert", "ernie", "albert", "distilbert")
     for kind in (*own, "roberta", "mpnet", "electra", "camembert"):
@@ -155,15 +152,12 @@ def test_a_fresh_head():
     assert bool(jnp.any(other["dense.kernel"] != head["dense.kernel"]))
 
 
-def add_mask_token(folder, token):
-    """Gives a tiny model's tokenizer a mask token with id 39, as transformers saves one, and an ordinary token."""
-    tokenizer = json.loads((folder / "tokenizer.json").read_text())
-    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-    added = [{"id": 39, "content": token, "special": True}, {"id": 38, "content": "newword", "special": False}]
-    model = tokenizer["model"] | {"vocab": tokenizer["model"]["vocab"] | {token: 39, "newword": 38}}
-    tokens = [*tokenizer["added_tokens"], *(each | flags for each in added)]
-    edit_json(folder / "tokenizer.json", added_tokens=tokens, model=model)
-    edit_json(folder / "tokenizer_config.json", mask_token=token)
+def with_mask(folder, token):
+    """Gives a tiny model's tokenizer a mask token, and then an ordinary one."""
+    add_mask_token(folder, token)
+    (*_, last) = tokens = json.loads((folder / "tokenizer.json").read_text())["added_tokens"]
+    more = last | {"content": "newword", "id": 38, "special": False}
+    edit_json(folder / "tokenizer.json", added_tokens=[*tokens, more])
 
 
 def as_ours(folder, target):
@@ -175,31 +169,26 @@ def as_ours(folder, target):
 
 
 def test_special_tokens_where_files_name_the_mask_token_or_the_tokenizer_s_class_alone_knows_it(tmp_path):
-    roberta, plain, known = (
-        write_model(tmp_path / name, name.split()[0]) for name in ("roberta", "bert", "bert known")
-    )
+    roberta, plain, known = (write_model(tmp_path / x, x.split()[0]) for x in ("roberta", "bert", "bert known"))
     with pytest.raises(UserError, match="has no mask token"):
         special_tokens(roberta)
-    add_mask_token(roberta, "<mask>")
-    mask, special = special_tokens(roberta)
-    assert (mask, special) == (39, (0, 1, 2, 3, 39))
-    hash(special)  # it is part of the key of a compiled step
-    add_mask_token(plain, "@hidden")
+    with_mask(roberta, "<mask>")
+    assert special_tokens(roberta) == (26, (0, 1, 2, 3, 26))
+    hash(special_tokens(roberta))  # it is part of the key of a compiled step
+    with_mask(plain, "@hidden")
     ours = as_ours(plain, tmp_path / "ours")
-    assert special_tokens(ours) == (39, (0, 1, 2, 3, 39))
+    assert special_tokens(ours) == (26, (0, 1, 2, 3, 26))
     edit_json(ours / "tokenizer_config.json", mask_token={"content": "@hidden", "lstrip": False})
-    assert special_tokens(ours)[0] == 39
+    assert special_tokens(ours)[0] == 26
     (ours / "tokenizer_config.json").unlink()
     with pytest.raises(UserError, match="has no mask token"):
         special_tokens(ours)
     (ours / "special_tokens_map.json").write_text('{"mask_token": "@hidden"}')
-    assert special_tokens(ours)[0] == 39
-    add_mask_token(known, "[MASK]")
+    assert special_tokens(ours)[0] == 26
+    with_mask(known, "[MASK]")
     ours = as_ours(known, tmp_path / "ours of a class")
-    config = json.loads((ours / "tokenizer_config.json").read_text())
-    del config["mask_token"]
-    (ours / "tokenizer_config.json").write_text(json.dumps(config))
-    assert special_tokens(ours) == (39, (0, 1, 2, 3, 39))
+    edit_json(ours / "tokenizer_config.json", mask_token=None)
+    assert special_tokens(ours) == (26, (0, 1, 2, 3, 26))
 
 
 @pytest.mark.slow
@@ -210,8 +199,8 @@ def test_logits_are_those_of_transformers(tmp_path, model_type):
 
     folder = write_model(tmp_path / "model", model_type, hidden_act="relu", layer_norm_eps=1e-3)
     kept = load_file(folder / "model.safetensors")
-    prefix = PREFIXES.get(model_type, model_type)
-    prefixed = {f"{prefix}.{name}": value for name, value in kept.items() if not name.startswith("pooler")}
+    prefix = TABLES[model_type].prefix
+    prefixed = {prefix + name: value for name, value in kept.items() if not name.startswith("pooler")}
     tensors = prefixed | tensors_of(random_head(0, model_type), model_type)
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     ids, mask = (array[:, 0] for array in random_batch(5, 16))

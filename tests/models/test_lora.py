@@ -34,15 +34,9 @@ def model(kind="bert", rank=3, maps=None, frozen_layers=0, alpha=6.0, dtype=jnp.
     return graph, params | lora.fresh(config, jax.random.key(1)) if start else params, config
 
 
-@functools.cache
-def program(graph, **options):
-    return jax.jit(
-        lambda params, ids, mask, draws: parameters.merge(graph, params).encoder(ids, mask, **draws, **options)
-    )
-
-
+@functools.partial(jax.jit, static_argnums=0, static_argnames=("first_only", "most_tokens"))
 def states(graph, params, ids, mask, draws=None, **options):
-    return program(graph, **options)(params, ids, mask, draws or {})
+    return parameters.merge(graph, params).encoder(ids, mask, **draws or {}, **options)
 
 
 def batch(rows=3, length=9):
@@ -50,6 +44,7 @@ def batch(rows=3, length=9):
     return ids[:, 0] % 30, mask[:, 0]
 
 
+DTYPES = (jnp.float32, jnp.bfloat16)
 MOST = ("bert", "mpnet", "distilbert", "electra", "albert", "nomic_bert", "qwen3", "gemma3_text")
 MOST = [pytest.param(kind, marks=pytest.mark.slow) for kind in MOST]
 
@@ -99,31 +94,28 @@ def test_masks_belong_to_examples_and_to_linear_maps():
     ids, mask = batch(length=9)
     longer = [np.pad(part, ((0, 0), (0, 5))) for part in (ids, mask)]
     options = {"dropout_keys": row_keys(3), "dropout_rate": 0.0, "lora_dropout_rate": 0.3}
-    full = states(graph, params, ids, mask, options)[-1]
-    kept = mask[..., None] > 0
+
+    def last(ids, mask, *given, **more):
+        found = states(graph, params, ids, mask, *given, **more)[-1]
+        return np.asarray(found) * mask[:, : found.shape[1], None]
+
+    full, plain = last(ids, mask, options), last(ids, mask)
     for more in ({}, {"most_tokens": int(mask.sum()) + 1}):
-        padded = states(graph, params, *longer, options, **more)[-1]
-        np.testing.assert_allclose(np.where(kept, padded[:, :9], 0), np.where(kept, full, 0), atol=1e-5)
-    first = states(graph, params, ids, mask, options, first_only=True)[-1]
-    np.testing.assert_allclose(first[:, 0], full[:, 0], atol=1e-5)
-    others = options | {"dropout_keys": row_keys(3, seed=1)}
-    assert np.abs(states(graph, params, ids, mask, others)[-1] - full).max() > 0.01
-    row = states(graph, params, ids[1:2], mask[1:2], options | {"dropout_keys": row_keys(3)[1:2]})[-1]
-    np.testing.assert_allclose(row[0][kept[1, :, 0]], full[1][kept[1, :, 0]], atol=1e-5)
-    # Without keys, or at rate 0, nothing is dropped.
-    plain = states(graph, params, ids, mask)[-1]
-    assert np.abs(plain - full).max() > 0.01
-    none = states(graph, params, ids, mask, options | {"lora_dropout_rate": 0.0})[-1]
-    np.testing.assert_allclose(none, plain, atol=1e-5)
+        np.testing.assert_allclose(last(*longer, options, **more)[:, :9], full, atol=1e-5)
+    np.testing.assert_allclose(last(ids, mask, options, first_only=True)[:, 0], full[:, 0], atol=1e-5)
+    row = last(ids[1:2], mask[1:2], options | {"dropout_keys": row_keys(3)[1:2]})
+    np.testing.assert_allclose(row[0], full[1], atol=1e-5)
+    for other in (last(ids, mask, options | {"dropout_keys": row_keys(3, seed=1)}), plain):
+        assert np.abs(other - full).max() > 0.01
+    np.testing.assert_allclose(last(ids, mask, options | {"lora_dropout_rate": 0.0}), plain, atol=1e-5)
 
 
 def test_masks_are_bits_of_their_own():
     """Whatever the padding; no two linear maps of one row, nor another dropout, have the same."""
     graph, params, config = model()
     encoder, kept = parameters.merge(graph, params).encoder, []
-    for length in (9, 14):
-        draw = jax.jit(lambda keys, length=length: encoder.draw_masks(Padded(length), length, keys, 0.1, None, 0.3)[1])
-        drawn = draw(row_keys(3))
+    draw = jax.jit(lambda keys: [encoder.draw_masks(Padded(n), n, keys, 0.1, None, 0.3)[1] for n in (9, 14)])
+    for drawn in draw(row_keys(3)):
         of_lora = {(number, name): mask for number, one in enumerate(drawn) for name, mask in one.lora.items()}
         kept.append({place: np.asarray(mask.keep[:, :9]) for place, mask in of_lora.items()})
         assert len(kept[-1]) == 2 * 6 and kept[-1][0, "output"].shape == (3, 9, config.intermediate_size)
@@ -133,6 +125,14 @@ def test_masks_are_bits_of_their_own():
     alike = [keep for keep in kept[1].values() if keep.shape[-1] == config.hidden_size]
     alike += [mask.keep[:, :9] for one in drawn for mask in (one.attention_output, one.output)]
     assert len({np.asarray(keep).tobytes() for keep in alike}) == len(alike) == 2 * 7
+
+
+@pytest.mark.slow
+def test_bfloat16_has_float32_parameters_and_nearly_the_same_states():
+    (graph, params, _), (rounded, *_) = (model("modernbert", maps=["attn.Wqkv"], dtype=x) for x in DTYPES)
+    exact, found = (states(each, params, *batch())[-1] for each in (graph, rounded))
+    assert found.dtype == jnp.bfloat16
+    np.testing.assert_allclose(np.float32(found), exact, atol=0.1)
 
 
 def test_frozen_layers_have_none_and_shared_ones_one_set():

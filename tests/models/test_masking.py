@@ -1,5 +1,3 @@
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,15 +10,13 @@ from simcse_jax.models.masking import gumbel, mask_tokens, select_positions, tok
 SPECIAL, MASK, WORDS = (0, 1, 2, 3, 4), 4, 1000
 
 
-@functools.cache
-def compiled(**static):
-    return jax.jit(functools.partial(mask_tokens, **static))
+run = jax.jit(mask_tokens, static_argnames=("special_ids", "mask_id", "vocab_size"))
 
 
 def mask(keys, ids, attention_mask=None, probability=0.15, special_ids=SPECIAL):
-    run = compiled(special_ids=special_ids, mask_id=MASK, vocab_size=WORDS)
     attention_mask = np.ones_like(ids) if attention_mask is None else attention_mask
-    return [np.asarray(x) for x in run(keys, ids, attention_mask, probability=probability)]
+    fixed = {"special_ids": special_ids, "mask_id": MASK, "vocab_size": WORDS}
+    return [np.asarray(x) for x in run(keys, ids, attention_mask, probability=probability, **fixed)]
 
 
 def random_ids(rows, length, seed=0):

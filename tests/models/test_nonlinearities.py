@@ -17,11 +17,6 @@ def plain_layer_norm(x, scale, bias):
     return centred / (jnp.square(centred).mean(-1, keepdims=True) + 1e-3) ** 0.5 * scale + bias
 
 
-def kept(function, *args):
-    """How many numbers the function keeps for its backward pass."""
-    return sum(np.size(leaf) for leaf in jax.tree.leaves(jax.vjp(function, *args)[1]))
-
-
 def test_gelu_and_its_gradient_are_those_of_the_normal_distribution():
     x = np.concatenate([np.linspace(-12, 12, 2001), [-1e4, -0.0, 1e4]])
     value, gradient = jax.vmap(jax.value_and_grad(gelu))(jnp.float32(x))
@@ -30,10 +25,9 @@ def test_gelu_and_its_gradient_are_those_of_the_normal_distribution():
     np.testing.assert_allclose(gradient, norm.cdf(x) + x * norm.pdf(x), rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("shape", [(6, 8), (2, 3, 8)])
-def test_layer_norm_and_its_gradients(shape):
+def test_layer_norm_and_its_gradients():
     """Also where the mean is large, which cancels in a variance of squares."""
-    x, target = 3 + RNG.normal(size=(2, *shape)).astype(np.float32)
+    x, target = 3 + RNG.normal(size=(2, 2, 3, 8)).astype(np.float32)
     scale, bias = RNG.normal(size=(2, 8)).astype(np.float32)
 
     def gradients(function):
@@ -85,6 +79,9 @@ def test_softmax_and_its_gradient_where_some_are_masked():
 
 
 def test_the_backward_pass_keeps_no_more_than_one_array():
+    def kept(function, *args):
+        return sum(np.size(leaf) for leaf in jax.tree.leaves(jax.vjp(function, *args)[1]))
+
     x = jnp.ones((16, 64))
     assert kept(gelu, x) == kept(softmax, x) == x.size
     assert kept(lambda x, scale, bias: layer_norm(x, scale, bias, 1e-12), x, x[0], x[0]) == x.size + 2 * 16 + 64

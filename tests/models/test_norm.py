@@ -13,13 +13,18 @@ pytestmark = pytest.mark.exact
 CONFIG = dataclasses.replace(EncoderConfig.from_hugging_face(CONFIGS["bert"], "test"), layer_norm_eps=0.5)
 
 
-def test_the_norm_by_numpy_with_a_bias_and_without():
+def test_norms_by_numpy_with_a_bias_and_without_and_root_mean_squares_with_scales_that_differ_from_one():
     generator = np.random.default_rng(0)
     x, scale, bias = generator.normal(size=(2, 5, 8)), generator.normal(size=8), generator.normal(size=8)
     expected = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 0.5) * scale
     args = [jnp.asarray(each, jnp.float32) for each in (x, scale, bias)]
     np.testing.assert_allclose(normalized(*args, CONFIG), expected + bias, atol=1e-5)
     np.testing.assert_allclose(normalized(*args[:2], None, CONFIG), expected, atol=1e-5)
+    expected = x / np.sqrt(np.square(x).mean(-1, keepdims=True) + 0.5)
+    for offset in (0.0, 1.0):
+        config = dataclasses.replace(CONFIG, rms_norm=True, norm_offset=offset, norm_bias=False)
+        np.testing.assert_allclose(normalized(*args[:2], None, config), expected * (scale + offset), atol=1e-5)
+        np.testing.assert_allclose(Norm(config, 8)(args[0]), expected, atol=1e-5)
 
 
 def test_a_fresh_norm_has_scale_one_and_a_bias_only_where_the_encoder_has_one():
@@ -27,14 +32,3 @@ def test_a_fresh_norm_has_scale_one_and_a_bias_only_where_the_encoder_has_one():
         norm = Norm(dataclasses.replace(CONFIG, norm_bias=has_bias), 2)
         assert (norm.bias is not None) == has_bias
         np.testing.assert_allclose(norm(jnp.array([[1.0, 3.0]])), [[-1 / np.sqrt(1.5), 1 / np.sqrt(1.5)]], rtol=1e-6)
-
-
-def test_a_root_mean_square_norm_by_numpy_with_scales_that_differ_from_one():
-    generator = np.random.default_rng(0)
-    x, scale = generator.normal(size=(2, 5, 8)), generator.normal(size=8)
-    expected = x / np.sqrt(np.square(x).mean(-1, keepdims=True) + 0.5)
-    args = jnp.asarray(x, jnp.float32), jnp.asarray(scale, jnp.float32), None
-    for offset in (0.0, 1.0):
-        config = dataclasses.replace(CONFIG, rms_norm=True, norm_offset=offset, norm_bias=False)
-        np.testing.assert_allclose(normalized(*args, config), expected * (scale + offset), atol=1e-5)
-        np.testing.assert_allclose(Norm(config, 8)(args[0]), expected, atol=1e-5)

@@ -36,9 +36,7 @@ def test_gradients_move_back_and_unused_places_have_none():
     np.testing.assert_array_equal(back, expected)
     (back,) = jax.vjp(layout.to_rows, sent)[1](ROWS)
     np.testing.assert_array_equal(back, np.concatenate([ROWS[MASK > 0], np.zeros((3, 2))]))
-
-
-def test_the_padded_layout_leaves_rows_unchanged():
+    # The padded layout leaves rows unchanged.
     layout = Padded(5)
     assert layout.to_rows(ROWS) is layout.to_tokens(ROWS) is ROWS
     np.testing.assert_array_equal(layout.first(ROWS), ROWS[:, :1])

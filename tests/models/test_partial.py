@@ -26,8 +26,7 @@ def names(config, **fields):
     paths = [*paths, *(SECOND + path for path in paths), *others]
     trained, frozen = partial.split(dict.fromkeys(paths), encoder)
     assert set(others) <= trained.keys() and not any(name.startswith(SECOND) for name in frozen)
-    assert partial.whole(trained, frozen).keys() == set(paths)
-    assert {SECOND + name in trained for name in frozen} <= {False}
+    assert partial.whole(trained, frozen).keys() == set(paths) and not any(SECOND + name in trained for name in frozen)
     return [name.removeprefix("encoder.") for name in frozen]
 
 

@@ -60,13 +60,12 @@ def test_values_and_gradients_are_torch_s_in_training_mode(name, live):
         return jnp.sum(weights * value), value
 
     (rows, gradients), value = jax.grad(ours, argnums=(0, 1), has_aux=True)(views, params)
-    compute = lambda: torch_s(projector, params, views, weights)  # noqa: E731
-    theirs = recorded(f"projector_{name}", compute, "torch", live=live)
+    theirs = recorded(f"projector_{name}", lambda: torch_s(projector, params, views, weights), "torch", live=live)
     np.testing.assert_allclose(value.reshape(18, -1), theirs["value"], rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(rows.reshape(18, -1), theirs["rows"], atol=1e-5 * np.abs(theirs["rows"]).max())
     for part, found in gradients.items():
-        expected = theirs[part]
-        np.testing.assert_allclose(found, expected, atol=1e-5 * max(1, np.abs(expected).max()), err_msg=part)
+        limit = 1e-5 * max(1, np.abs(theirs[part]).max())
+        np.testing.assert_allclose(found, theirs[part], atol=limit, err_msg=part)
 
 
 @pytest.mark.exact
@@ -86,12 +85,10 @@ def test_several_runs_at_once_are_each_alone_and_statistics_are_over_all_views_t
     params = [parameters(DIFFCSE, seed) for seed in (1, 20)]
     views = random(2, 3, 8, HIDDEN)
 
-    def one(views, params):
-        return project(views, DIFFCSE, params, lambda x: x)
-
-    together = jax.jit(jax.vmap(one))(views, jax.tree.map(lambda *x: np.stack(x), *params))
+    one = jax.jit(lambda views, params: project(views, DIFFCSE, params, lambda x: x))
+    together = jax.vmap(one)(views, jax.tree.map(lambda *x: np.stack(x), *params))
     for row in range(2):
-        alone = jax.jit(one)(views[row], params[row])
+        alone = one(views[row], params[row])
         np.testing.assert_allclose(together[row], alone, rtol=1e-5, atol=1e-6)
         found = alone.reshape(24, HIDDEN)
         np.testing.assert_allclose(found.mean(axis=0), 0, atol=1e-5)

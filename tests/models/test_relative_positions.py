@@ -4,13 +4,10 @@ import pytest
 from simcse_jax.models.relative_positions import BUCKETS, buckets
 
 
-def test_a_sentence_of_four_tokens_by_hand():
+def test_a_sentence_of_four_tokens_by_hand_and_the_wider_buckets_are_t5_s():
+    """A distance n ≥ 8 has bucket 8 + ⌊8 log₁₆(n / 8)⌋, at most 15; in integers, so that no rounding moves an edge."""
     assert buckets(4).tolist() == [[0, 17, 18, 19], [1, 0, 17, 18], [2, 1, 0, 17], [3, 2, 1, 0]]
     assert buckets(1).tolist() == [[0]]
-
-
-def test_the_wider_buckets_are_t5_s():
-    """A distance n ≥ 8 has bucket 8 + ⌊8 log₁₆(n / 8)⌋, at most 15; in integers, so that no rounding moves an edge."""
     after = buckets(513)[0]
     for distance in range(1, 513):
         wanted = distance if distance < 8 else max(k for k in range(8, 16) if distance**8 >= 8**8 * 16 ** (k - 8))

@@ -14,33 +14,24 @@ def turned(positions, base=100.0):
 
 def test_each_pair_is_a_complex_number_turned_by_its_position_times_its_frequency():
     positions = np.array([[0, 1, 2, 3, 4], [4, 2, 0, 1, 3]])
-
     pairs = np.asarray(X)[..., :4] + 1j * np.asarray(X)[..., 4:]
     angles = positions[:, None, :, None] * 100.0 ** (-np.arange(4) / 4)
     wanted = pairs * np.exp(1j * angles)
     np.testing.assert_allclose(turned(positions), np.concatenate([wanted.real, wanted.imag], -1), atol=1e-5)
     assert np.abs(turned(positions, 50.0) - turned(positions)).max() > 0.01
     np.testing.assert_array_equal(rotate(X, None), X)
-
-
-def test_a_product_knows_the_distance_alone():
+    by = rotation(np.array([[3, 0, 1]]), 8, 100.0)
+    np.testing.assert_array_equal(by.first().cos, rotation(np.array([[3]]), 8, 100.0).cos)
+    # A product knows the distance alone.
     near, far = (turned(np.arange(5)[None] + offset) for offset in (0, 900))
     products = [x[:, :, 1:2] @ x[:, :, 3:4].swapaxes(2, 3) for x in (near, far)]
     np.testing.assert_allclose(*products, atol=1e-3)
 
 
-def test_frequencies_fall_from_1_to_almost_the_base_s_inverse():
+def test_frequencies_fall_to_almost_the_base_s_inverse_and_scaled_ones_of_long_wavelengths_shrink():
     found = frequencies(64, 160000.0)
     assert found.dtype == np.float32 and found[0] == 1.0
     assert found[-1] == pytest.approx(160000.0 ** (-31 / 32), rel=1e-6)
-
-
-def test_the_rotation_of_the_first_token():
-    by = rotation(np.array([[3, 0, 1]]), 8, 100.0)
-    np.testing.assert_array_equal(by.first().cos, rotation(np.array([[3]]), 8, 100.0).cos)
-
-
-def test_scaled_frequencies_of_long_wavelengths_shrink_and_short_ones_stay():
     usual = frequencies(64, 1e4)
     np.testing.assert_allclose(frequencies(64, 1e4, RotaryScaling("linear", 4.0)), usual / 4, rtol=1e-6)
     for kind, low, high in (("llama3", 1.0, 4.0), ("yarn", 1.0, 32.0)):

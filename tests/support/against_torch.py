@@ -1,11 +1,14 @@
 """The tiny model's sentences in transformers and PyTorch, to compare whole steps with."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from simcse_jax.devices.mesh import data_mesh
 from simcse_jax.huggingface.weight_names import to_tensors
 from simcse_jax.models.config import EncoderConfig
+from simcse_jax.training.loss import make_loss
 from support import CONFIGS, random_model
 
 from .recorded import sketch, sketches
@@ -69,6 +72,13 @@ def assert_same_step(loss, gradient, theirs):
     found = to_tensors({name: value for name, value in gradient.items() if name.startswith("encoder.")}, BERT)
     found |= {"head.weight": gradient["head.kernel"].T, "head.bias": gradient["head.bias"]}
     assert_same_gradient(found, theirs)
+
+
+def assert_step_is_theirs(graph, params, recipe, data, numbers, theirs, devices=1):
+    """The loss and the gradient of our first step."""
+    function = jax.jit(make_loss(graph, recipe, data_mesh(jax.devices()[:devices])))
+    (loss, _), gradient = function(params, jnp.int32(0), data, numbers)
+    assert_same_step(loss, gradient, theirs)
 
 
 def assert_same_gradient(found, theirs, bound=1e-5):

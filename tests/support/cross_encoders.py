@@ -10,33 +10,32 @@ from support import CONFIGS, write_model
 from support.layouts import MODERN, write_tokenizer
 
 # A tokenizer for each model type, as `layouts.write_tokenizer` names it.
-TOKENIZERS = {
-    "bert": "word_piece",
-    "roberta": "byte_level",
-    "xlm-roberta": "XLMRobertaTokenizer",
-    "modernbert": "modernbert",
-    "electra": "word_piece",
-    "ernie": "word_piece",
-    "distilbert": "word_piece",
-    "camembert": "CamembertTokenizer",
-}
+TOKENIZERS = {"bert": "word_piece", "roberta": "byte_level", "xlm-roberta": "XLMRobertaTokenizer"}
+TOKENIZERS |= {"modernbert": "modernbert", "electra": "word_piece", "ernie": "word_piece", "distilbert": "word_piece"}
+TOKENIZERS |= {"camembert": "CamembertTokenizer"}
 
 
 def write_theirs(folder: Path, kind: str, **changes) -> Path:
-    """A random cross-encoder of a type as transformers writes one, with weights that make the network nonlinear."""
-    torch = pytest.importorskip("torch")
-    from transformers import AutoConfig, AutoModelForSequenceClassification
-
+    """A random cross-encoder of a type as transformers writes one."""
     folder.mkdir(parents=True)
     words = write_tokenizer(folder, TOKENIZERS[kind])
     fields = CONFIGS[kind] | {"vocab_size": words, "num_labels": 1} | (MODERN if kind == "modernbert" else {}) | changes
-    del fields["architectures"]
+    return save_random("AutoModelForSequenceClassification", fields, folder)
+
+
+def save_random(auto: str, fields: dict[str, object], folder: Path) -> Path:
+    """A random model of a class of transformers, as it writes one; its weights make the network nonlinear."""
+    torch = pytest.importorskip("torch")
+    import transformers
+
     torch.manual_seed(0)
-    model = AutoModelForSequenceClassification.from_config(AutoConfig.for_model(**fields))
+    own = {name: value for name, value in fields.items() if name != "architectures"}
+    model = getattr(transformers, auto).from_config(transformers.AutoConfig.for_model(**own))
     with torch.no_grad():
         for name, value in model.named_parameters():
-            std = 1.0 if len(value) == model.num_labels else 0.15  # of the last layer: scores that differ
-            value.normal_(std=std).add_(float(name.lower().endswith("norm.weight")))
+            is_scale = name.lower().endswith("norm.weight") and fields["model_type"] != "gemma3_text"
+            is_last = len(value) == model.num_labels and auto != "AutoModel"  # scores that differ
+            value.normal_(std=1.0 if is_last else 0.15).add_(float(is_scale))  # Gemma's scales differ from one
     model.save_pretrained(folder)
     return folder
 

@@ -88,11 +88,9 @@ class Handler(loopback.Handler):
         data = self.send_head(status, content, headers)
         if self.command == "HEAD":
             return
-        if self.hub.breaking is not None and re.match(self.hub.breaking, request):
-            self.wfile.write(data[: len(data) // 2])
-            self.close_connection = True
-            return
-        self.wfile.write(data)
+        breaks = self.hub.breaking is not None and bool(re.match(self.hub.breaking, request))
+        self.wfile.write(data[: len(data) // 2] if breaks else data)
+        self.close_connection |= breaks
 
     do_GET = do_HEAD = do_POST = do_PUT = handle_request
 
@@ -106,11 +104,13 @@ class Handler(loopback.Handler):
         self.rfile.readline()
         return body
 
-    def user(self) -> dict[str, object] | None:
-        """The user whose token was sent; None if none was."""
+    def user(self, must: bool = False) -> dict[str, object] | None:
+        """The user whose token was sent; None if none was and none must."""
         token = self.headers.get("Authorization", "").removeprefix("Bearer ")
         if token and token not in self.hub.tokens:
             raise Refusal(401, "", "Invalid credentials in Authorization header")
+        if must and not token:
+            raise Refusal(401, "", "Invalid username or password.")
         return self.hub.tokens.get(token)
 
     def repository(self, name: str, write: bool = False) -> Repository:
@@ -128,16 +128,12 @@ class Handler(loopback.Handler):
         path = [unquote(part) for part in urlsplit(self.path).path.strip("/").split("/")]
         match self.command, path:
             case "GET", ["api", "whoami-v2"]:
-                user = self.user()
-                if user is None:
-                    raise Refusal(401, "", "Invalid username or password.")
+                user = self.user(must=True)
                 orgs = [{"name": name} for name in user.get("orgs", [])]
                 auth = {"type": "access_token", "accessToken": {"role": user["role"]}}
                 return 200, {"type": "user", "name": user["name"], "orgs": orgs, "auth": auth}, {}
             case "POST", ["api", "repos", "create"]:
-                asked, user = json.loads(body), self.user()
-                if user is None:
-                    raise Refusal(401, "", "Invalid username or password.")
+                asked, user = json.loads(body), self.user(must=True)
                 owner = asked.get("organization") or user["name"]
                 if user["role"] != "write" or owner not in [user["name"], *user.get("orgs", [])]:
                     raise Refusal(403, "", f"You don't have the rights to create a model under {owner}")
@@ -156,20 +152,16 @@ class Handler(loopback.Handler):
                 return 200, {}, {}
             case "POST", ["api", "models", owner, name, "preupload", revision]:
                 self.repository(f"{owner}/{name}", write=True).resolve(revision)
-                modes = [
-                    {"path": file["path"], "shouldIgnore": False}
-                    | {"uploadMode": "lfs" if file["path"].endswith(LARGE) else "regular"}
-                    for file in json.loads(body)["files"]
-                ]
-                return 200, {"files": modes}, {}
+                paths = [file["path"] for file in json.loads(body)["files"]]
+                modes = {path: "lfs" if path.endswith(LARGE) else "regular" for path in paths}
+                files = [{"path": path, "shouldIgnore": False, "uploadMode": modes[path]} for path in paths]
+                return 200, {"files": files}, {}
             case "POST", [owner, name, "info", "lfs", "objects", "batch"] if name.endswith(".git"):
                 self.repository(f"{owner}/{name.removesuffix('.git')}", write=True)
-                objects = [
-                    {**item, "actions": {"upload": {"href": f"{hub.url}/lfs/{item['oid']}"}}}
-                    if item["oid"] not in hub.uploads
-                    else item
-                    for item in json.loads(body)["objects"]
-                ]
+                objects = json.loads(body)["objects"]
+                for item in objects:
+                    if item["oid"] not in hub.uploads:
+                        item["actions"] = {"upload": {"href": f"{hub.url}/lfs/{item['oid']}"}}
                 return 200, {"transfer": "basic", "objects": objects}, {"Content-Type": "application/vnd.git-lfs+json"}
             case "PUT", ["lfs", oid]:
                 if hashlib.sha256(body).hexdigest() != oid:
@@ -179,16 +171,11 @@ class Handler(loopback.Handler):
             case "POST", ["api", "models", owner, name, "commit", branch]:
                 name = f"{owner}/{name}"
                 self.repository(name, write=True).resolve(branch)
-                files = {}
-                for line in body.splitlines():
-                    entry = json.loads(line)
-                    value = entry["value"]
-                    if entry["key"] == "file":
-                        files[value["path"]] = base64.b64decode(value["content"])
-                    elif entry["key"] == "lfsFile":
-                        files[value["path"]] = hub.uploads[value["oid"]]
-                    elif entry["key"] != "header":
-                        raise Refusal(400, "", f"{entry['key']}: not part of this hub")
+                entries = [(entry["key"], entry["value"]) for entry in map(json.loads, body.splitlines())]
+                if {key for key, _ in entries} - {"header", "file", "lfsFile"}:
+                    raise Refusal(400, "", "an operation that is not part of this hub")
+                files = {value["path"]: base64.b64decode(value["content"]) for key, value in entries if key == "file"}
+                files |= {value["path"]: hub.uploads[value["oid"]] for key, value in entries if key == "lfsFile"}
                 sha = hub.commit(name, branch, files)
                 return 200, {"success": True, "commitOid": sha, "commitUrl": f"{hub.url}/{name}/commit/{sha}"}, {}
             case "GET", ["api", "models", owner, name, *rest] if rest[:1] in ([], ["revision"]):

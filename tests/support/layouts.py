@@ -13,7 +13,12 @@ from safetensors.numpy import load_file, save_file
 
 from simcse_jax.huggingface.weight_names import NAMES
 from support import CONFIGS, write_model
+from support.later import later
 from support.pickles import Call, archive, storage, tensor
+
+tokenizers, models, decoders = later("tokenizers"), later("tokenizers.models"), later("tokenizers.decoders")
+normalizers, pre_tokenizers = later("tokenizers.normalizers"), later("tokenizers.pre_tokenizers")
+processors = later("tokenizers.processors")
 
 # SentencePiece's rules for a handful of characters, as it compiles them: ﬁ to fi, wide letters, the ideographic space.
 CHARSMAP = zlib.decompress(
@@ -26,20 +31,13 @@ CHARSMAP = zlib.decompress(
         "cZITnOYUZznDec7F+oALXOQXLnOJK+TxG79yld9jfcAf/M1f/MM1/uU6//MfN7nBbW5xlzvc5x4lQsUQHx+vjxqoxcTk8AD145du"
     )
 )
-SCRIPTS = {  # the first and the last letter of a range
-    "Latin": "az",
-    "Latin with accents": "àÿ",
-    "Cyrillic": "ая",
-    "Greek": "αω",
-    "Arabic": "بي",
-    "Hebrew": "את",
-    "Devanagari": "कह",
-    "Thai": "กฮ",
-    "Han": "一丠",
-    "Kana": "あん",
-    "Hangul": "가각",
-}
+# By script, the first and the last letter of a range.
+SCRIPTS = {"Latin": "az", "Latin with accents": "àÿ", "Cyrillic": "ая", "Greek": "αω", "Arabic": "بي", "Hebrew": "את"}
+SCRIPTS |= {"Devanagari": "कह", "Thai": "กฮ", "Han": "一丠", "Kana": "あん", "Hangul": "가각"}
 APART = ("Thai", "Han", "Kana")  # written without spaces between words
+
+
+MARKS = ["", ".", "!", " …", "。", " ﬁ Ａ①", "\u3000x", "  é", "🎸", "<mask>", "[MASK]", "``it''", " don't", "\n"]
 
 
 def sentences_of_scripts(count: int = 2000, seed: int = 0) -> list[str]:
@@ -50,86 +48,78 @@ def sentences_of_scripts(count: int = 2000, seed: int = 0) -> list[str]:
         first, last = map(ord, SCRIPTS[name])
         letters = [chr(code) for code in range(first, last + 1)]
         words = ["".join(generator.choice(letters, generator.integers(1, 9))) for _ in range(generator.integers(1, 12))]
-        text = ("" if name in APART else " ").join(words)
-        marks = ["", ".", "!", " …", "。", " ﬁ Ａ①", "\u3000x", "  é", "🎸", "<mask>", "[MASK]"]
-        marks += ["``it''", " don't", "\n"]
-        text += str(generator.choice(marks))
+        text = ("" if name in APART else " ").join(words) + str(generator.choice(MARKS))
         made.append(text.title() if number % 5 == 0 else text)
     return made
 
 
-def letters_of_scripts() -> list[str]:
-    """All letters of the scripts but the last one of each, which a vocabulary made of these does not know."""
-    return [chr(code) for first, last in SCRIPTS.values() for code in range(ord(first), ord(last))]
+# All letters of the scripts but the last one of each, which a vocabulary made of these does not know.
+LETTERS = [chr(code) for first, last in SCRIPTS.values() for code in range(ord(first), ord(last))]
+LETTERS += "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+def save_tokenizer(folder: Path, backend, special=(), single="$A", mask="", processor=None, **config: object) -> int:
+    """Writes it with its special tokens and those around a text; returns the number of tokens."""
+    added = [tokenizers.AddedToken(name, lstrip=name == mask, normalized=False) for name in special]
+    backend.add_special_tokens(added)
+    ends = [(name, backend.token_to_id(name)) for name in single.split() if name != "$A"]
+    backend.post_processor = processor or processors.TemplateProcessing(single=single, special_tokens=ends)
+    backend.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"model_max_length": 64} | config))
+    return backend.get_vocab_size()
 
 
 def write_unigram(folder: Path, special: list[str], tokenizer_class: str | None, **settings: object) -> int:
-    """SentencePiece's model as `tokenizer.json` has it, with the special tokens first; returns the number of tokens."""
-    from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
-
-    letters = [*letters_of_scripts(), *"ABCDEFGHIJKLMNOPQRSTUVWXYZ.!'\"-1"]
+    """SentencePiece's model as `tokenizer.json` has it, with the special tokens first."""
+    letters = [*LETTERS, *".!'\"-1"]
     pieces = ["▁", *(f"▁{letter}" for letter in letters[::2]), *letters, "▁the", "▁cat", "do", "▁da", "что", "ing"]
     vocabulary = [(name, 0.0) for name in special] + [(piece, -1.0 - n / 50) for n, piece in enumerate(pieces)]
-    unknown = next(n for n, name in enumerate(special) if name == "<unk>")
-    backend = Tokenizer(models.Unigram(vocabulary, unk_id=unknown, byte_fallback=False))
+    backend = tokenizers.Tokenizer(models.Unigram(vocabulary, unk_id=special.index("<unk>"), byte_fallback=False))
     backend.normalizer = normalizers.Precompiled(CHARSMAP)
     backend.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()])
     backend.decoder = decoders.Metaspace()
-    cls, sep = ("[CLS]", "[SEP]") if "[CLS]" in special else ("<s>", "</s>")
-    mask = "[MASK]" if "[CLS]" in special else "<mask>"
-    for name in special:
-        if "NOTUSED" not in name:
-            backend.add_special_tokens([AddedToken(name, lstrip=name == mask, normalized=False, special=True)])
-    ends = [(name, special.index(name)) for name in (cls, sep)]
-    backend.post_processor = processors.TemplateProcessing(single=f"{cls} $A {sep}", special_tokens=ends)
-    backend.save(str(folder / "tokenizer.json"))
+    cls, sep, mask = ("[CLS]", "[SEP]", "[MASK]") if "[CLS]" in special else ("<s>", "</s>", "<mask>")
     config = {"tokenizer_class": tokenizer_class, "pad_token": "<pad>", "unk_token": "<unk>", "mask_token": mask}
-    config |= {"cls_token": cls, "sep_token": sep, "model_max_length": 64} | settings
-    (folder / "tokenizer_config.json").write_text(json.dumps(config))
-    return len(vocabulary)
+    config |= {"cls_token": cls, "sep_token": sep} | settings
+    added = [name for name in special if "NOTUSED" not in name]
+    return save_tokenizer(folder, backend, added, f"{cls} $A {sep}", mask, **config)
 
 
-def write_word_piece(folder: Path, **settings: object) -> int:
-    """BERT's tokenizer for these scripts, as `tokenizer.json` and `vocab.txt`; returns the number of tokens."""
-    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+BERT = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
-    letters = [*letters_of_scripts(), *"ABCDEFGHIJKLMNOPQRSTUVWXYZ.!'`-1"]
-    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    words = [*special, *letters, *(f"##{letter}" for letter in letters), "the", "##ing"]
+
+def write_word_piece(folder: Path, lowercase: bool = True, letters=(*LETTERS, *".!'`-1"), **settings: object) -> int:
+    """BERT's tokenizer, usually of these scripts, as `tokenizer.json` and `vocab.txt`."""
+    words = [*BERT, *letters, *(f"##{letter}" for letter in letters), "the", "##ing"]
     (folder / "vocab.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
-    backend = Tokenizer(models.WordPiece({word: n for n, word in enumerate(words)}, unk_token="[UNK]"))
-    backend.normalizer = normalizers.BertNormalizer(lowercase=bool(settings.get("do_lower_case", True)))
+    backend = tokenizers.Tokenizer(models.WordPiece({word: n for n, word in enumerate(words)}, unk_token="[UNK]"))
+    backend.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    backend.add_special_tokens(special)
-    backend.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
-    backend.save(str(folder / "tokenizer.json"))
-    (folder / "tokenizer_config.json").write_text(json.dumps({"model_max_length": 64} | settings))
-    return len(words)
+    return save_tokenizer(
+        folder, backend, BERT, "$A", "", processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2)), **settings
+    )
 
 
 MERGES = [("d", "o"), ("Ġ", "s"), ("t", "h"), ("Ġ", "th"), ("Ð", "°")]
 
 
-def write_modernbert(folder: Path) -> int:
-    """ModernBERT's tokenizer, as `tokenizer.json`: bytes, then BERT's special tokens; returns the number of tokens."""
-    from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
-
-    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-    vocabulary = {word: n for n, word in enumerate([*letters, *("".join(pair) for pair in MERGES)])}
-    backend = Tokenizer(models.BPE(vocabulary, MERGES))
-    backend.normalizer = normalizers.NFC()
+def of_bytes(special=()):
+    """A tokenizer of bytes, after the special tokens that its vocabulary has itself."""
+    words = [*special, *sorted(pre_tokenizers.ByteLevel.alphabet()), *("".join(pair) for pair in MERGES)]
+    backend = tokenizers.Tokenizer(models.BPE({word: n for n, word in enumerate(words)}, MERGES))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    backend.decoder = decoders.ByteLevel()
-    special = ["[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]"]
-    backend.add_special_tokens([AddedToken(name, lstrip=name == "[MASK]", normalized=False) for name in special])
-    ends = [(name, backend.token_to_id(name)) for name in ("[CLS]", "[SEP]")]
-    backend.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=ends)
-    backend.save(str(folder / "tokenizer.json"))
+    if not special:  # those of today
+        backend.normalizer, backend.decoder = normalizers.NFC(), decoders.ByteLevel()
+    return backend
+
+
+def write_modernbert(folder: Path) -> int:
+    """ModernBERT's tokenizer, as `tokenizer.json`: bytes, then BERT's special tokens."""
+    backend, special = of_bytes(), ["[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]"]
     config = {f"{name.strip('[]').lower()}_token": name for name in special}
     config |= {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": True}
-    config |= {"model_input_names": ["input_ids", "attention_mask"], "model_max_length": 64}
-    (folder / "tokenizer_config.json").write_text(json.dumps(config))
-    return len(vocabulary) + len(special)
+    config |= {"model_input_names": ["input_ids", "attention_mask"]}
+    return save_tokenizer(folder, backend, special, "[CLS] $A [SEP]", "[MASK]", **config)
 
 
 QWEN_SPLIT = (
@@ -138,73 +128,45 @@ QWEN_SPLIT = (
 
 
 def write_qwen(folder: Path) -> int:
-    """Qwen3-Embedding's tokenizer, as `tokenizer.json`: bytes, the end token after a text; returns their number."""
-    from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
-
-    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-    vocabulary = {word: n for n, word in enumerate([*letters, *("".join(pair) for pair in MERGES)])}
-    backend = Tokenizer(models.BPE(vocabulary, MERGES))
-    backend.normalizer = normalizers.NFC()
-    split = pre_tokenizers.Split(Regex(QWEN_SPLIT), "isolated")
+    """Qwen3-Embedding's tokenizer, as `tokenizer.json`: bytes, the end token after a text."""
+    backend, special = of_bytes(), ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+    split = pre_tokenizers.Split(tokenizers.Regex(QWEN_SPLIT), "isolated")
     backend.pre_tokenizer = pre_tokenizers.Sequence([split, pre_tokenizers.ByteLevel(False, use_regex=False)])
-    backend.decoder = decoders.ByteLevel()
-    special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
-    backend.add_special_tokens([AddedToken(name, normalized=False) for name in special])
-    end = (special[0], backend.token_to_id(special[0]))
+    end = (special[0], 256 + len(MERGES))
     ends = processors.TemplateProcessing(single=f"$A {special[0]}", special_tokens=[end])
-    backend.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=False), ends])
-    backend.save(str(folder / "tokenizer.json"))
+    ends = processors.Sequence([processors.ByteLevel(trim_offsets=False), ends])
     config = {"tokenizer_class": "Qwen2Tokenizer", "pad_token": special[0], "eos_token": special[2], "unk_token": None}
-    config |= {"padding_side": "left", "model_max_length": 64, "add_prefix_space": False, "bos_token": None}
-    (folder / "tokenizer_config.json").write_text(json.dumps(config))
-    return len(vocabulary) + len(special)
+    config |= {"padding_side": "left", "add_prefix_space": False, "bos_token": None}
+    return save_tokenizer(folder, backend, special, processor=ends, **config)
+
+
+def write_byte_level(folder: Path, **settings: object) -> int:
+    """RoBERTa's tokenizer, as `tokenizer.json`, `vocab.json` and `merges.txt`."""
+    backend = of_bytes(XLMR)
+    backend.model.save(str(folder))
+    ends = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), True, False)
+    return save_tokenizer(folder, backend, XLMR, mask="<mask>", processor=ends, **settings)
 
 
 def write_sentence_piece_bytes(folder: Path, special: list[str], config: dict[str, object], single: str) -> int:
-    """Gemma's or Llama's tokenizer: pairs of characters, and bytes for those that it lacks; returns their number."""
-    from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
-
+    """Gemma's or Llama's tokenizer: pairs of characters, and bytes for those that it lacks."""
     is_gemma = config["tokenizer_class"] == "GemmaTokenizer"
-    letters = [*letters_of_scripts(), *"ABCDEFGHIJKLMNOPQRSTUVWXYZ.!'-1▁"]
-    merges = [("d", "o"), ("▁", "s"), ("t", "h"), ("▁", "th"), ("д", "а")]
+    letters, merges = [*LETTERS, *".!'-1▁"], [("d", "o"), ("▁", "s"), ("t", "h"), ("▁", "th"), ("д", "а")]
     words = [*special, *(f"<0x{n:02X}>" for n in range(256)), *letters, *("".join(pair) for pair in merges)]
     vocabulary = {word: n for n, word in enumerate(words)}
-    backend = Tokenizer(models.BPE(vocabulary, merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True))
-    space = normalizers.Replace(" ", "▁")
+    bpe = models.BPE(vocabulary, merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True)
+    backend, space = tokenizers.Tokenizer(bpe), normalizers.Replace(" ", "▁")
     backend.normalizer = space if is_gemma else normalizers.Sequence([normalizers.Prepend("▁"), space])
     if is_gemma:
         backend.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
     backend.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
-    backend.add_special_tokens([AddedToken(name, normalized=False) for name in special])
-    ends = [(name, vocabulary[name]) for name in special if name in single]
-    backend.post_processor = processors.TemplateProcessing(single=single, special_tokens=ends)
-    backend.save(str(folder / "tokenizer.json"))
-    (folder / "tokenizer_config.json").write_text(json.dumps({"model_max_length": 64} | config))
-    return len(words)
+    return save_tokenizer(folder, backend, special, single, **config)
 
 
 GEMMA = {"tokenizer_class": "GemmaTokenizer", "add_bos_token": True, "add_eos_token": True, "padding_side": "left"}
 GEMMA |= {"pad_token": "<pad>", "eos_token": "<eos>", "bos_token": "<bos>", "unk_token": "<unk>"}
 LLAMA = {"tokenizer_class": "LlamaTokenizer", "add_bos_token": True, "add_eos_token": True, "legacy": True}
 LLAMA |= {"pad_token": "</s>", "eos_token": "</s>", "bos_token": "<s>", "unk_token": "<unk>"}
-
-
-def write_byte_level(folder: Path) -> int:
-    """RoBERTa's tokenizer, as `tokenizer.json`, `vocab.json` and `merges.txt`; returns the number of tokens."""
-    from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, processors
-
-    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-    vocabulary = {word: n for n, word in enumerate([*XLMR, *letters, *("".join(pair) for pair in MERGES)])}
-    backend = Tokenizer(models.BPE(vocabulary, MERGES))
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    backend.add_special_tokens([AddedToken(name, lstrip=name == "<mask>", normalized=False) for name in XLMR])
-    backend.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), True, False)
-    backend.save(str(folder / "tokenizer.json"))
-    backend.model.save(str(folder))
-    (folder / "tokenizer_config.json").write_text(json.dumps({"model_max_length": 64}))
-    return len(vocabulary)
-
-
 XLMR = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
 CAMEMBERT = ["<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED", "<s>", "</s>", "<mask>"]
 ALBERT = ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"]
@@ -227,9 +189,6 @@ class Layout(NamedTuple):
     config: Mapping[str, object] = MappingProxyType({})  # another config.json for the same encoder, apart from words
 
 
-MODULE = "sentence_transformers.models"
-
-
 def write_layout(folder: Path, layout: Layout) -> Path:
     """A tiny model with the files and names of a repository."""
     folder.mkdir(parents=True)
@@ -250,18 +209,17 @@ def write_layout(folder: Path, layout: Layout) -> Path:
 
 
 def write_tokenizer(folder: Path, kind: str) -> int:
-    """A tokenizer by the name of its class; word_piece is BERT's, and byte_level RoBERTa's."""
-    if kind in ("byte_level", "modernbert"):
-        return write_byte_level(folder) if kind == "byte_level" else write_modernbert(folder)
-    if kind == "qwen":
-        return write_qwen(folder)
+    """A tokenizer by the name of its class or of its writer; returns the number of tokens."""
+    own = {"word_piece": write_word_piece, "byte_level": write_byte_level, "modernbert": write_modernbert}
+    own |= {"qwen": write_qwen}
+    if kind in own:
+        return own[kind](folder)
     if kind == "gemma":
         special = ["<pad>", "<eos>", "<bos>", "<unk>", "<mask>"]
         return write_sentence_piece_bytes(folder, special, GEMMA, "<bos> $A <eos>")
     if kind == "llama":
         return write_sentence_piece_bytes(folder, ["<unk>", "<s>", "</s>"], LLAMA, "<s> $A </s>")
-    special = {"CamembertTokenizer": CAMEMBERT, "AlbertTokenizer": ALBERT}.get(kind, XLMR)
-    return write_word_piece(folder) if kind == "word_piece" else write_unigram(folder, special, kind)
+    return write_unigram(folder, {"CamembertTokenizer": CAMEMBERT, "AlbertTokenizer": ALBERT}.get(kind, XLMR), kind)
 
 
 def _rename_weights(folder: Path, layout: Layout) -> None:
@@ -271,7 +229,9 @@ def _rename_weights(folder: Path, layout: Layout) -> None:
         tensors = {name: value for name, value in tensors.items() if not name.startswith(names.pooler)}
     if layout.architecture:  # one with a head of its own, and so with a prefix
         tensors = {names.prefix + name: value for name, value in tensors.items()}
-        tensors |= HEADS.get(layout.architecture, dict)()
+        if layout.architecture == "ElectraForPreTraining":  # a head of another kind
+            shapes = {"dense.weight": (32, 32), "dense.bias": (32,), "dense_prediction.weight": (1, 32)}
+            tensors |= {f"discriminator_predictions.{name}": np.ones(x, np.float32) for name, x in shapes.items()}
     if "MaskedLM" in layout.architecture:
         tensors |= _language_model(layout, tensors)
     tensors["embeddings.position_ids"] = np.arange(64)[None]  # as older versions of transformers wrote
@@ -291,15 +251,6 @@ def as_pytorch(tensors: Mapping[str, np.ndarray]) -> bytes:
     return archive(content, {str(key): value.tobytes() for key, value in enumerate(tensors.values())})
 
 
-def _discriminator() -> dict[str, np.ndarray]:
-    prefix = "discriminator_predictions"
-    shapes = {"dense.weight": (32, 32), "dense.bias": (32,), "dense_prediction.weight": (1, 32)}
-    return {f"{prefix}.{name}": np.ones(shape, np.float32) for name, shape in shapes.items()}
-
-
-HEADS = {"ElectraForPreTraining": _discriminator}  # heads of other kinds
-
-
 def _language_model(layout: Layout, tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     names, generator = NAMES[layout.model_type], np.random.default_rng(1)
     words = next(value for name, value in tensors.items() if name.endswith(names.words))
@@ -314,35 +265,34 @@ def _language_model(layout: Layout, tensors: dict[str, np.ndarray]) -> dict[str,
 
 
 def _write_modules(folder: Path, layout: Layout) -> None:
-    modules = [("", "Transformer"), ("1_Pooling", "Pooling")]
     modes = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "lasttoken")
     switches = {f"pooling_mode_{mode}": mode == layout.pooling for mode in modes}
-    (folder / "1_Pooling").mkdir()
-    (folder / "1_Pooling" / "config.json").write_text(json.dumps({"word_embedding_dimension": 32} | switches))
+    modules: list[tuple[str, str]] = []
+
+    def add(kind: str, fields: Mapping[str, object] | None = None) -> Path:
+        modules.append((f"{len(modules)}_{kind}" if modules else "", kind))
+        (folder / modules[-1][0]).mkdir(exist_ok=True)
+        if fields is not None:
+            (folder / modules[-1][0] / "config.json").write_text(json.dumps(fields))
+        return folder / modules[-1][0] / "model.safetensors"
+
+    def add_dense(made: int, read: int, bias: bool, activation: str) -> None:
+        fields = {"in_features": read, "out_features": made, "bias": bias}
+        path = add("Dense", fields | {"activation_function": f"torch.nn.modules.{activation}"})
+        generator = np.random.default_rng(len(modules) - 1)
+        shapes = {"linear.weight": (made, read)} | ({"linear.bias": (made,)} if bias else {})
+        save_file({name: generator.normal(0, 0.2, x).astype(np.float32) for name, x in shapes.items()}, path)
+
+    add("Transformer")
+    add("Pooling", {"word_embedding_dimension": 32} | switches)
     if layout.dense:
-        modules.append(("2_Dense", "Dense"))
-        (folder / "2_Dense").mkdir()
-        fields = {"in_features": 32, "out_features": layout.dense, "bias": True}
-        fields |= {"activation_function": "torch.nn.modules.activation.Tanh"}
-        (folder / "2_Dense" / "config.json").write_text(json.dumps(fields))
-        generator = np.random.default_rng(2)
-        shapes = {"linear.weight": (layout.dense, 32), "linear.bias": (layout.dense,)}
-        weights = {name: generator.normal(0, 0.2, shape).astype(np.float32) for name, shape in shapes.items()}
-        save_file(weights, folder / "2_Dense" / "model.safetensors")
-    for number, (made, read) in enumerate(zip(layout.linear, (32, *layout.linear), strict=False), 2):
-        place = folder / f"{number}_Dense"
-        modules.append((place.name, "Dense"))
-        place.mkdir()
-        fields = {"in_features": read, "out_features": made, "bias": False}
-        fields |= {"activation_function": "torch.nn.modules.linear.Identity"}
-        (place / "config.json").write_text(json.dumps(fields))
-        weights = {"linear.weight": np.random.default_rng(number).normal(0, 0.2, (made, read)).astype(np.float32)}
-        save_file(weights, place / "model.safetensors")
+        add_dense(layout.dense, 32, True, "activation.Tanh")
+    for made, read in zip(layout.linear, (32, *layout.linear), strict=False):
+        add_dense(made, read, False, "linear.Identity")
     if layout.normalize:
-        modules.append((f"{len(modules)}_Normalize", "Normalize"))
-        (folder / modules[-1][0]).mkdir()
+        add("Normalize")
     listing = [
-        {"idx": index, "name": str(index), "path": path, "type": f"{MODULE}.{kind}"}
+        {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{kind}"}
         for index, (path, kind) in enumerate(modules)
     ]
     (folder / "modules.json").write_text(json.dumps(listing))
@@ -352,7 +302,7 @@ def _write_modules(folder: Path, layout: Layout) -> None:
     (folder / "config_sentence_transformers.json").write_text(json.dumps(settings))
 
 
-XLMR_CLASS = "XLMRobertaTokenizer"
+XLM = "XLMRobertaTokenizer"
 # ModernBERT's special tokens come last.
 MODERN = {"pad_token_id": 264, "bos_token_id": 262, "cls_token_id": 262, "eos_token_id": 263, "sep_token_id": 263}
 MODERN |= {"layer_norm_eps": 1e-5, "position_embedding_type": "absolute", "global_attn_every_n_layers": 3}
@@ -367,75 +317,44 @@ NOMIC = CONFIGS["nomic_bert"] | {
 }
 ERNIE_2 = {"use_task_id": False, "type_vocab_size": 4}  # those of later versions have a table of tasks
 # What Qwen3-Embedding's, EmbeddingGemma's and E5-Mistral's files say for their tasks; Gemma has more of them.
-QWEN_QUERY = "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery:"
+ASKED = "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery:"
+QWEN_PROMPTS, E5_PROMPTS = {"query": ASKED, "document": ""}, {"web_search_query": f"{ASKED} "}
 GEMMA_PROMPTS = {"query": "task: search result | query: ", "document": "title: none | text: "}
 GEMMA_PROMPTS |= {"STS": "task: sentence similarity | query: "}
-E5_QUERY = "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery: "
+MEAN, CLS, LAST = ({"pooling": mode} for mode in ("mean_tokens", "cls_token", "lasttoken"))
+UNIT, ST = {"normalize": True}, "sentence-transformers"
+QWEN_IDS, LLAMA_IDS = {"bos_token_id": 261, "eos_token_id": 261, "pad_token_id": None}, {"pad_token_id": 2}
+LLAMA_IDS |= {"bos_token_id": 1, "eos_token_id": 2}
+MXBAI = {"query": "Represent this sentence for searching relevant passages: ", "passage": ""}
 LAYOUTS = {
-    "intfloat/multilingual-e5-small": Layout("bert", XLMR_CLASS, pooling="mean_tokens", normalize=True),
-    "intfloat/multilingual-e5-base": Layout("xlm-roberta", XLMR_CLASS, pooling="mean_tokens", normalize=True),
-    "BAAI/bge-base-en-v1.5": Layout("bert", "word_piece", pooling="cls_token", normalize=True),
-    "BAAI/bge-m3": Layout(
-        *("xlm-roberta", XLMR_CLASS, {"max_position_embeddings": 130}),
-        pooling="cls_token",
-        normalize=True,
-        length=128,
-        bin=True,
-    ),
-    "thenlper/gte-base": Layout("bert", "word_piece", pooling="mean_tokens", normalize=True),
-    "Snowflake/snowflake-arctic-embed-l-v2.0": Layout(
-        "xlm-roberta", XLMR_CLASS, pooling="cls_token", normalize=True, prompts={"query": "query: "}
-    ),
-    "mixedbread-ai/mxbai-embed-large-v1": Layout(
-        *("bert", "word_piece"),
-        pooling="cls_token",
-        prompts={"query": "Represent this sentence for searching relevant passages: ", "passage": ""},
-    ),
-    "sentence-transformers/LaBSE": Layout("bert", "word_piece", pooling="cls_token", dense=32, normalize=True),
-    "sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2": Layout(
-        "bert", "PreTrainedTokenizerFast", pooling="mean_tokens", length=32
-    ),
-    "sentence-transformers/paraphrase-multilingual-mpnet-base-v2": Layout(
-        "xlm-roberta", XLMR_CLASS, pooling="mean_tokens", length=32
-    ),
-    "sentence-transformers/distiluse-base-multilingual-cased-v2": Layout(
-        "distilbert", "word_piece", pooling="mean_tokens", dense=16
-    ),
-    "sentence-transformers/all-distilroberta-v1": Layout(
-        "roberta", "byte_level", pooling="mean_tokens", normalize=True
-    ),
-    "sentence-transformers/paraphrase-albert-small-v2": Layout(
-        "albert", "AlbertTokenizer", pooling="mean_tokens", length=50
-    ),
-    "dangvantuan/sentence-camembert-base": Layout("camembert", "CamembertTokenizer", pooling="mean_tokens"),
+    "intfloat/multilingual-e5-small": Layout("bert", XLM, **MEAN, **UNIT),
+    "intfloat/multilingual-e5-base": Layout("xlm-roberta", XLM, **MEAN, **UNIT),
+    "BAAI/bge-base-en-v1.5": Layout("bert", "word_piece", **CLS, **UNIT),
+    "BAAI/bge-m3": Layout("xlm-roberta", XLM, {"max_position_embeddings": 130}, length=128, bin=True, **CLS, **UNIT),
+    "thenlper/gte-base": Layout("bert", "word_piece", **MEAN, **UNIT),
+    "Snowflake/snowflake-arctic-embed-l-v2.0": Layout("xlm-roberta", XLM, prompts={"query": "query: "}, **CLS, **UNIT),
+    "mixedbread-ai/mxbai-embed-large-v1": Layout("bert", "word_piece", prompts=MXBAI, **CLS),
+    f"{ST}/LaBSE": Layout("bert", "word_piece", dense=32, **CLS, **UNIT),
+    f"{ST}/paraphrase-multilingual-MiniLM-L12-v2": Layout("bert", "PreTrainedTokenizerFast", length=32, **MEAN),
+    f"{ST}/paraphrase-multilingual-mpnet-base-v2": Layout("xlm-roberta", XLM, length=32, **MEAN),
+    f"{ST}/distiluse-base-multilingual-cased-v2": Layout("distilbert", "word_piece", dense=16, **MEAN),
+    f"{ST}/all-distilroberta-v1": Layout("roberta", "byte_level", **MEAN, **UNIT),
+    f"{ST}/paraphrase-albert-small-v2": Layout("albert", "AlbertTokenizer", length=50, **MEAN),
+    "dangvantuan/sentence-camembert-base": Layout("camembert", "CamembertTokenizer", **MEAN),
     "distilbert/distilroberta-base": Layout("roberta", "byte_level", architecture="RobertaForMaskedLM"),
-    "FacebookAI/xlm-roberta-base": Layout("xlm-roberta", XLMR_CLASS, architecture="XLMRobertaForMaskedLM"),
+    "FacebookAI/xlm-roberta-base": Layout("xlm-roberta", XLM, architecture="XLMRobertaForMaskedLM"),
     "almanach/camembert-base": Layout("camembert", "CamembertTokenizer", architecture="CamembertForMaskedLM"),
     "albert/albert-base-v2": Layout("albert", "AlbertTokenizer", architecture="AlbertForMaskedLM"),
-    "google/electra-small-discriminator": Layout(
-        "electra", "word_piece", architecture="ElectraForPreTraining", bin=True
-    ),
+    "google/electra-small-discriminator": Layout("electra", "word_piece", {}, "ElectraForPreTraining", bin=True),
     "google/electra-small-generator": Layout("electra", "word_piece", architecture="ElectraForMaskedLM"),
-    "nghuyong/ernie-2.0-base-en": Layout("ernie", "word_piece", ERNIE_2, architecture="ErnieForMaskedLM", bin=True),
-    "nghuyong/ernie-3.0-base-zh": Layout(
-        "ernie", "word_piece", {"type_vocab_size": 4}, architecture="ErnieForMaskedLM", bin=True
-    ),
+    "nghuyong/ernie-2.0-base-en": Layout("ernie", "word_piece", ERNIE_2, "ErnieForMaskedLM", bin=True),
+    "nghuyong/ernie-3.0-base-zh": Layout("ernie", "word_piece", {"type_vocab_size": 4}, "ErnieForMaskedLM", bin=True),
     "answerdotai/ModernBERT-base": Layout("modernbert", "modernbert", MODERN, architecture="ModernBertForMaskedLM"),
-    "Alibaba-NLP/gte-modernbert-base": Layout("modernbert", "modernbert", MODERN, pooling="cls_token"),
-    "nomic-ai/nomic-embed-text-v1.5": Layout("nomic_bert", "word_piece", pooling="mean_tokens", config=NOMIC),
-    "Qwen/Qwen3-Embedding-0.6B": Layout(
-        *("qwen3", "qwen", {"bos_token_id": 261, "eos_token_id": 261, "pad_token_id": None}),
-        pooling="lasttoken",
-        normalize=True,
-        prompts={"query": QWEN_QUERY, "document": ""},
-    ),
+    "Alibaba-NLP/gte-modernbert-base": Layout("modernbert", "modernbert", MODERN, **CLS),
+    "nomic-ai/nomic-embed-text-v1.5": Layout("nomic_bert", "word_piece", config=NOMIC, **MEAN),
+    "Qwen/Qwen3-Embedding-0.6B": Layout("qwen3", "qwen", QWEN_IDS, prompts=QWEN_PROMPTS, **LAST, **UNIT),
     "google/embeddinggemma-300m": Layout(
-        *("gemma3_text", "gemma"), pooling="mean_tokens", linear=(48, 32), normalize=True, prompts=GEMMA_PROMPTS
+        "gemma3_text", "gemma", linear=(48, 32), prompts=GEMMA_PROMPTS, **MEAN, **UNIT
     ),
-    "intfloat/e5-mistral-7b-instruct": Layout(
-        *("mistral", "llama", {"pad_token_id": 2, "bos_token_id": 1, "eos_token_id": 2}),
-        pooling="lasttoken",
-        normalize=True,
-        prompts={"web_search_query": E5_QUERY},
-    ),
+    "intfloat/e5-mistral-7b-instruct": Layout("mistral", "llama", LLAMA_IDS, prompts=E5_PROMPTS, **LAST, **UNIT),
 }

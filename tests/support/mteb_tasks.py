@@ -18,26 +18,27 @@ if TYPE_CHECKING:
 mteb, abstasks, datasets = later("mteb"), later("mteb.abstasks"), later("datasets")
 
 
-def described(name: str, kind: str, main_score: str, modalities: Sequence[str] = ("text",)) -> mteb.TaskMetadata:
-    return mteb.TaskMetadata(
-        name=name,
-        description=f"{kind} of data at hand.",
-        dataset={"path": "local", "revision": "1"},
-        type=kind,
-        modalities=list(modalities),
-        eval_langs=["eng-Latn"],
-        main_score=main_score,
-    )
-
-
-def at_hand(base: type[AbsTask], data: dict, *description: object, **more: object) -> type[AbsTask]:
+def at_hand(
+    base: type[AbsTask],
+    data: dict,
+    name: str,
+    kind: str,
+    main_score: str,
+    modalities: Sequence[str] = ("text",),
+    **more,
+) -> type[AbsTask]:
     """A kind of task with this data."""
 
     def load_data(self, *_: object, **__: object) -> None:
         self.dataset, self.data_loaded = data, True
 
-    attributes = {"metadata": described(*description), "load_data": load_data, **more}
-    return type(description[0], (base,), attributes)
+    fields = {"name": name, "type": kind, "main_score": main_score, "modalities": list(modalities)}
+    fields |= {
+        "dataset": {"path": "local", "revision": "1"},
+        "description": "Data at hand.",
+        "eval_langs": ["eng-Latn"],
+    }
+    return type(name, (base,), {"metadata": mteb.TaskMetadata(**fields), "load_data": load_data, **more})
 
 
 def sts_task(pairs: Pairs, name: str = "LocalSTS") -> type[AbsTask]:
@@ -53,16 +54,10 @@ def retrieval_task(folder: Path, name: str = "LocalRetrieval") -> type[AbsTask]:
     for line in (folder / "qrels" / "test.tsv").read_text().splitlines()[1:]:
         query, document, grade = line.split("\t")
         judged.setdefault(query, {})[document] = int(grade)
-    split = {
-        "corpus": datasets.Dataset.from_list(
-            [{"id": each["_id"], "title": each["title"], "text": each["text"]} for each in corpus]
-        ),
-        "queries": datasets.Dataset.from_list(
-            [{"id": each["_id"], "text": each["text"]} for each in queries if each["_id"] in judged]
-        ),
-        "relevant_docs": judged,
-        "top_ranked": None,
-    }
+    documents = [{"id": each["_id"], "title": each["title"], "text": each["text"]} for each in corpus]
+    asked = [{"id": each["_id"], "text": each["text"]} for each in queries if each["_id"] in judged]
+    split = {"corpus": datasets.Dataset.from_list(documents), "queries": datasets.Dataset.from_list(asked)}
+    split |= {"relevant_docs": judged, "top_ranked": None}
     return at_hand(abstasks.AbsTaskRetrieval, {"default": {"test": split}}, name, "Retrieval", "ndcg_at_10")
 
 

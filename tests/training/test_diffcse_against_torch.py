@@ -19,21 +19,15 @@ from simcse_jax.training.loss import make_loss
 
 WEIGHT = 0.5
 ENCODERS = ("", "discriminator.")
-OWN = {  # of the projector and the detection's head, by the names of their modules
-    "projector.layers.0.kernel": "projector.0.weight",
-    "projector.norms.0.scale": "projector.1.weight",
-    "projector.norms.0.bias": "projector.1.bias",
-    "projector.layers.1.kernel": "projector.3.weight",
-    "replaced_token_detection.kernel": "head.weight",
-    "replaced_token_detection.bias": "head.bias",
-}
+# The projector's and the detection's head's parameters, by the names of their modules.
+OWN = {"projector.layers.0.kernel": "projector.0.weight", "projector.layers.1.kernel": "projector.3.weight"}
+OWN |= {"projector.norms.0.scale": "projector.1.weight", "projector.norms.0.bias": "projector.1.bias"}
+OWN |= {"replaced_token_detection.kernel": "head.weight", "replaced_token_detection.bias": "head.bias"}
 
 
 def by_their_names(arrays):
     """Our parameters, or their gradients, as the modules have them."""
-    found = {
-        theirs: np.array(arrays[ours].T if ours.endswith("kernel") else arrays[ours]) for ours, theirs in OWN.items()
-    }
+    found = {theirs: np.array(arrays[own].T if own.endswith("kernel") else arrays[own]) for own, theirs in OWN.items()}
     for prefix in ENCODERS:
         parts = {name: x for name, x in parameters.subset(arrays, prefix).items() if name.startswith("encoder.")}
         found |= {f"{prefix}{name}": np.array(value) for name, value in to_tensors(parts, BERT).items()}
@@ -93,12 +87,10 @@ def their_step(params, frozen, data, masked, drawn):
     return {"loss": loss.item()} | sketches({name: x.grad.numpy() for name, x in named if x.grad is not None})
 
 
-LIVE = [pytest.mark.slow, pytest.mark.optimized]
+LIVE = [pytest.param(each, True, marks=[pytest.mark.slow, pytest.mark.optimized]) for each in ("paper", "released")]
 
 
-@pytest.mark.parametrize(
-    ("reading", "live"), [("paper", False), *(pytest.param(each, True, marks=LIVE) for each in ("paper", "released"))]
-)
+@pytest.mark.parametrize(("reading", "live"), [("paper", False), *LIVE])
 def test_loss_and_gradients_of_a_tiny_diffcse(reading, live):
     graph, params, frozen, recipe = replaced_tokens_step(reading=reading)
     params, data, settings = drawn(params, 0.2), batch(1), replaced_tokens_settings(WEIGHT, dropout=0.0)

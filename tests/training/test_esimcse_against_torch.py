@@ -45,12 +45,10 @@ def their_step(params, momentum, queue, ids, mask, positives):
     return found | {"loss: queue": np.concatenate([queue, rows.numpy()])[-SIZE:]}
 
 
-LIVE = [pytest.mark.slow, pytest.mark.optimized]
+LIVE = [pytest.param(each, True, marks=[pytest.mark.slow, pytest.mark.optimized]) for each in ("paper", "released")]
 
 
-@pytest.mark.parametrize(
-    ("reading", "live"), [("paper", False), *(pytest.param(each, True, marks=LIVE) for each in ("paper", "released"))]
-)
+@pytest.mark.parametrize(("reading", "live"), [("paper", False), *LIVE])
 def test_losses_gradients_and_state_of_two_steps(reading, live):
     """Recorded is the first one, before its update."""
     graph, params, config = drawn_model()

@@ -1,15 +1,17 @@
 """A whole step of SNCSE next to transformers and PyTorch: loss and gradients, with rows that lack a soft negative."""
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from support.against_torch import assert_same_step, drawn_model, embedded, loss_and_gradient, module_of, similarities
+from support.against_torch import (
+    assert_step_is_theirs,
+    drawn_model,
+    embedded,
+    loss_and_gradient,
+    module_of,
+    similarities,
+)
 from support.recorded import recorded, twice
 from support.steps import BATCH, batch, recipe, settings, term
-
-from simcse_jax.devices.mesh import data_mesh
-from simcse_jax.training.loss import make_loss
 
 WEIGHT, LOWER, UPPER = 0.7, 0.02, 0.05  # of the tiny model's margins, some are below, some within, some above
 THERE = np.array([1, 1, 0, 1, 1, 0, 1, 1], bool)
@@ -40,6 +42,4 @@ def test_loss_and_gradients_of_a_step(live):
     theirs = recorded("steps/sncse", lambda: their_step(params, data), "torch", "transformers", live=live)
     for devices, chunk_size in ((1, 0), (2, 3))[: 1 + live]:
         own = recipe(3, objectives=terms, chunk_size=chunk_size)
-        function = jax.jit(make_loss(graph, own, data_mesh(jax.devices()[:devices])))
-        (ours, _), gradient = function(params, jnp.int32(0), data, chosen)
-        assert_same_step(ours, gradient, theirs)
+        assert_step_is_theirs(graph, params, own, data, chosen, theirs, devices)
