@@ -19,12 +19,6 @@ INTRA_SENTENCE = (0.365135, 0.463086, 0.509449, 0.561268, 0.579530, 0.580068, 0.
 
 
 @pytest.fixture(scope="module")
-def roberta(tmp_path_factory):
-    """The words of `tiny_bert` with other special tokens around them."""
-    return write_model(tmp_path_factory.mktemp("models") / "tiny-roberta", "roberta")
-
-
-@pytest.fixture(scope="module")
 def data(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
     (folder / "some.csv").write_text("sentence,note\n" + "".join(f"{text},x\n" for text in sentences(60)))
@@ -51,9 +45,8 @@ def test_two_pairs_of_models_are_measured_and_reported(tmp_path, tiny_bert, data
 
     protocol = Protocol(min_count=3, samples=50, seed=4)
     names = {"one layer": one, "tiny-bert": str(tiny_bert)}  # a base stands before its model
-    encoders = {
-        label: SimCSE(str(tiny_bert), num_layers=n).token_encoder() for label, n in zip(names, (1, 0), strict=True)
-    }
+    models = (SimCSE(str(tiny_bert), num_layers=count) for count in (1, 0))
+    encoders = {label: model.token_encoder() for label, model in zip(names, models, strict=True)}
     surveys = {label: tokens.survey(encoder, sentences(60), protocol) for label, encoder in encoders.items()}
     measured = {label: measure.measure(encoder, surveys[label]) for label, encoder in encoders.items()}
     pairs = [("tiny-bert", "one layer"), ("one layer", "tiny-bert")]
@@ -103,6 +96,7 @@ def test_figure_1_is_drawn_of_any_kept_checkpoint(tmp_path, trained, tiny_bert, 
     assert before.shape == after.shape == (3, 2) and list(written["maps"]["map"].points)[2] == "one layer"
 
 
+@pytest.mark.slow
 def test_a_model_that_pools_in_an_unknown_way_is_measured_without_a_map(tmp_path, tiny_bert, data, written):
     model = shutil.copytree(tiny_bert, tmp_path / "model")
     kinds = {"": "Transformer", "1_Pooling": "Pooling"}
@@ -119,6 +113,7 @@ def test_a_model_that_pools_in_an_unknown_way_is_measured_without_a_map(tmp_path
     assert len(written["maps"]["map"].points) == 1
 
 
+@pytest.mark.slow
 def test_two_models_are_compared_at_the_length_that_both_take(tmp_path, tiny_bert, data, written):
     short = shutil.copytree(tiny_bert, tmp_path / "short")
     settings = json.loads((short / "tokenizer_config.json").read_text())
@@ -166,28 +161,21 @@ MISTAKES = [
     ("--models a b --compare c --data d", "--compare c: goes with one model"),
     ("--pair m@cls m@avg --data d", "--pair m@cls m@avg: differ in the pooler alone"),
     ("--model m --data d --batch-size 0", "--batch-size 0: must be 1 or more"),
-    ("--model m --data README.md --split dev", "--split dev: is for SentEval's folder"),
     ("--model m --data d --rank 1", "--rank 1: must be from 2 to 10,000"),
     ("--model m --data d --rank 8 --artificial -1", "--artificial -1: must be from 0 to 10,000"),
-    ("--model m --data d --rank --units words", "--units: has no use with --rank"),
     ("--runs a a", "--runs: a is given twice"),
-    ("--runs a --model m", "--models: has no use with --runs"),
-    ("--runs a --units words", "--units: has no use without --data"),
 ]
 
 
-def test_options_that_are_wrong_or_do_not_go_together_are_named(monkeypatch):
+def test_what_is_wrong_is_named_before_a_model_is_read_and_nothing_is_written(monkeypatch, tmp_path, tiny_bert, data):
     for given, message in MISTAKES:
         monkeypatch.setattr(sys, "argv", ["analyze", *given.split(), "--output", "out"])
         with pytest.raises(UserError) as error:
             read_arguments()
         assert message in str(error.value), given
-
-
-def test_data_are_read_before_a_model_and_nothing_is_written_after_a_mistake(tmp_path, roberta, tiny_bert, data):
     output = ("--output", tmp_path / "out")
     refused(call("analyze", "--model", "no/such", "--data", data / "some.csv", "--column", "text", *output), "'text'")
-    given = ("--compare", roberta, "--data", data / "some.csv")  # of other tokens
+    given = ("--compare", write_model(tmp_path / "roberta", "roberta"), "--data", data / "some.csv")
     refused(call("analyze", "--model", tiny_bert, *given, *output), "different tokenizers")
     assert not (tmp_path / "out").exists()
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
-from support import ROOT, call, refused, run
+from support import ROOT, call, run
 from support.costs import TINY, tiny_config
 
 from simcse_jax.commands import aot
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.platforms
 UNSUP = "--config=configs/unsup_bert.py"
 
 
-def test_the_batch_is_that_of_the_first_topology_or_given_a_chip():
+def test_the_batch_is_that_of_the_first_topology_or_given_a_chip_and_lengths_are_fine():
     assert choose_batch(tiny_config(**{"train.batch_size": 64}), None, 256, 8) == 2048
     assert choose_batch(tiny_config(), 5, 256, 8) == 1280
     assert choose_batch(tiny_config(**{"train.batch_size": 64}), None, 16, 8, "strong") == 64
@@ -43,36 +43,43 @@ def test_the_batch_is_that_of_the_first_topology_or_given_a_chip():
         choose_batch(tiny_config(**{"train.batch_size": 63}), None, 8, 8)
     with pytest.raises(UserError, match=r"the nearest are 8$"):
         choose_batch(tiny_config(**{"train.batch_size": 6}), None, 8, 8)
+    for tokens, most, length in ((22, 32, 24), (29.5, 30, 30), (3, 32, 8), (600, 1024, 1024)):
+        assert padded_length(tokens, most) == length
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ("", "one of the arguments --topology --topologies is required"),
-        ("--topology=v5e:2x4 --config.data.trian=x", "the nearest one is --config.data.train"),
-        ("--topology=v5e:2x4 --config.model.init_from=gpt2", "the only hub models with known shapes are"),
-        ("--topology=v5e:2x4 --config.data.max_length=513", "the model takes 512 tokens"),
-        ("--topology=v5e:2x4 --batch-per-chip=0", "--batch-per-chip 0: must be 1 or more"),
-        ("--topology=v5e:2x4 --scaling=strong", "--scaling strong: give --topologies"),
-        ("--topologies=v5e:2x4 --scaling=strong --batch-per-chip=8", "--scaling strong: leave --batch-per-chip out"),
-        ("--topology=h200:1 --fill=0", "--fill 0.0: must be above 0 and at most 1"),
-        ("--topology=h200:1 --fill=0.5 --config.train.unpad=False", "--fill 0.5: leave it out, or train.unpad"),
-        ("--topology=h200:1 --top=-1", "--top -1: must be 0 or more"),
-        ("--topology=h200:1 --encode --fill=0.5", "--encode: leave --fill out"),
-        ("--topology=h200:1 --plan=sentences=1,tokens=33", "--plan tokens=33: sentences are cut at"),
-        ("--topologies=h200:1 --plan=sentences=1,tokens=3", "--plan: leave --topologies out"),
-    ],
-)
-def test_mistakes_in_the_arguments(given, message, monkeypatch):
+MISTAKES = [
+    ("", "one of the arguments --topology --topologies is required"),
+    ("--topology=v5e:2x4 --config.data.trian=x", "the nearest one is --config.data.train"),
+    ("--topology=v5e:2x4 --config.model.init_from=gpt2", "the only hub models with known shapes are"),
+    ("--topology=v5e:2x4 --config.data.max_length=513", "the model takes 512 tokens"),
+    ("--topology=v5e:2x4 --batch-per-chip=0", "--batch-per-chip 0: must be 1 or more"),
+    ("--topology=v5e:2x4 --scaling=strong", "--scaling strong: give --topologies"),
+    ("--topology=h200:1 --fill=0", "--fill 0.0: must be above 0 and at most 1"),
+    ("--topology=h200:1 --top=-1", "--top -1: must be 0 or more"),
+    ("--topology=h200:1 --plan=sentences=1,tokens=33", "--plan tokens=33: sentences are cut at"),
+]
+
+
+def test_mistakes_in_the_arguments_and_the_columns_that_a_config_lets_expect(monkeypatch):
     monkeypatch.chdir(ROOT)
-    monkeypatch.setattr(sys, "argv", ["aot", UNSUP, *given.split()])
-    with pytest.raises(UserError) as error:
-        main()
-    assert message in str(error.value)
+    for given, message in MISTAKES:
+        monkeypatch.setattr(sys, "argv", ["aot", UNSUP, *given.split()])
+        with pytest.raises(UserError) as error:
+            main()
+        assert message in str(error.value), given
+    for fields, columns in COLUMNS:
+        assert guess_columns(tiny_config(**fields)) == columns, fields
 
 
-def test_the_command_ends_in_a_line_where_a_topology_is_none():
-    refused(call("aot", UNSUP, "--topology=v9:2x2"), "--topology v9:2x2: must be one of v4, v5e", "e.g. v5e:2x4")
+FEW = {"data.max_length": 16, "train.batch_size": 16}
+
+
+def costs(run, model, folder, *arguments):
+    """What the command prints and writes about a tiny model."""
+    fields = [f"--config.{name}={value}" for name, value in ({"model.init_from": model} | FEW).items()]
+    done = run("aot", UNSUP, *fields, *arguments, f"--output={folder / 'figures.json'}")
+    assert done.returncode == 0, done.stderr
+    return done.stdout, json.loads((folder / "figures.json").read_text())
 
 
 def test_the_command_computes_the_costs_of_a_step(tiny_bert, tmp_path, monkeypatch):
@@ -80,43 +87,34 @@ def test_the_command_computes_the_costs_of_a_step(tiny_bert, tmp_path, monkeypat
     for module in (aot, compile):
         monkeypatch.setattr(module, "described_devices", lambda topology: jax.devices()[:2])
     monkeypatch.setattr(aot, "prepare", lambda *_: None)
-    fields = {"model.init_from": tiny_bert, "data.max_length": 16, "train.batch_size": 16, "model.num_layers": 1}
-    arguments = [f"--config.{name}={value}" for name, value in fields.items()]
-    done = call("aot", UNSUP, "--topology=v5e:2x2", *arguments, f"--output={tmp_path / 'figures.json'}")
-    assert done.returncode == 0 and "a bound, not a measurement" in done.stdout, done.stderr
-    (figures,) = json.loads((tmp_path / "figures.json").read_text())
-    traced = compile.trace_step(
-        tiny_config(**fields | {"model.init_from": ""}), TINY.keep_layers(1), 1, jax.devices()[:2]
-    )
+    printed, (figures,) = costs(call, tiny_bert, tmp_path, "--topology=v5e:2x2", "--config.model.num_layers=1")
+    assert "a bound, not a measurement" in printed
+    config = tiny_config(**FEW, **{"model.num_layers": 1})
+    traced = compile.trace_step(config, TINY.keep_layers(1), 1, jax.devices()[:2])
     assert figures["flops"] == product_flops(traced.jaxpr).total()
     assert (figures["chips"], figures["sentences"]) == (2, 16)
 
 
-@pytest.mark.parametrize(
-    ("fields", "columns"),
-    [
-        ({"data.train": "wiki.txt"}, 1),
-        ({"data.train": "nli.csv"}, 3),
-        ({"data.train": "sts:folder,wiki.txt"}, 1),
-        ({"data.train": "wiki.txt", "objective.contrastive_tension.weight": 1.0}, 2),
-        ({"data.train": "documents.txt", "data.positives": "spans", "data.spans.positives": 3}, 4),
-        ({"data.train": "wiki.txt", "data.augment.name": "crop"}, 2),
-        ({"data.train": "books.txt", "data.positives": "next_sentence"}, 2),
-        ({"data.train": "nli.csv", "data.positives": "entailment"}, 2),
-        ({"data.train": "nli.csv", "objective.softmax_nli.weight": 1.0}, 2),
-        ({"data.train": "pairs.csv", "objective.cosent.weight": 1.0}, 2),
-        ({"data.train": "sts:folder:STS12"}, 2),
-        ({"data.train": "nli.csv", "data.columns.anchor": "a", "data.columns.positive": "b"}, 2),
-    ],
-)
-def test_the_columns_that_a_config_lets_expect(fields, columns):
-    assert guess_columns(tiny_config(**fields)) == columns
+COLUMNS = [
+    ({"data.train": "wiki.txt"}, 1),
+    ({"data.train": "nli.csv"}, 3),
+    ({"data.train": "sts:folder,wiki.txt"}, 1),
+    ({"data.train": "wiki.txt", "objective.contrastive_tension.weight": 1.0}, 2),
+    ({"data.train": "documents.txt", "data.positives": "spans", "data.spans.positives": 3}, 4),
+    ({"data.train": "wiki.txt", "data.augment.name": "crop"}, 2),
+    ({"data.train": "books.txt", "data.positives": "next_sentence"}, 2),
+    ({"data.train": "nli.csv", "data.positives": "entailment"}, 2),
+    ({"data.train": "nli.csv", "objective.softmax_nli.weight": 1.0}, 2),
+    ({"data.train": "pairs.csv", "objective.cosent.weight": 1.0}, 2),
+    ({"data.train": "sts:folder:STS12"}, 2),
+    ({"data.train": "nli.csv", "data.columns.anchor": "a", "data.columns.positive": "b"}, 2),
+]
 
 
-@pytest.mark.parametrize(
-    ("limit", "advice"),
-    [(2, "it fits with --config.parallel.chunk_size=2"), (0, "no parallel.chunk_size makes it fit")],
-)
+ADVICE = [(2, "it fits with --config.parallel.chunk_size=2"), (0, "no parallel.chunk_size makes it fit")]
+
+
+@pytest.mark.parametrize(("limit", "advice"), ADVICE)
 def test_a_step_that_does_not_fit_comes_with_the_chunk_size_that_does(limit, advice, monkeypatch, capsys):
     def compile_step(config, encoder, columns, topology, generator, fill):
         if not 0 < config.parallel.chunk_size <= limit:
@@ -147,11 +145,6 @@ def test_an_encoding_that_does_not_fit_comes_with_the_batch_that_does(monkeypatc
     assert capsys.readouterr().out == "a report\n"
 
 
-@pytest.mark.parametrize(("tokens", "most", "length"), [(22, 32, 24), (29.5, 30, 30), (3, 32, 8), (600, 1024, 1024)])
-def test_many_sentences_are_padded_to_fine_lengths(tokens, most, length):
-    assert padded_length(tokens, most) == length
-
-
 @pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="libtpu is not installed (pip install libtpu)")
 @pytest.mark.parametrize("topology", ["v5e:2x2", "v5e:2x4", "v5e:4x4", "v5e:4x8", "v6e:8x8", "v5p:2x2x2"])
 def test_xla_sums_a_kernel_s_gradient_where_its_parts_are_on_every_torus(topology):
@@ -173,13 +166,10 @@ def test_xla_sums_a_kernel_s_gradient_where_its_parts_are_on_every_torus(topolog
 
 @pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="libtpu is not installed (pip install libtpu)")
 def test_a_tiny_model_s_step_compiles_for_a_tpu(tiny_bert: Path, tmp_path: Path):
-    fields = {"model.init_from": tiny_bert, "data.max_length": 16, "train.batch_size": 16, "parallel.chunk_size": 2}
-    arguments = [f"--config.{name}={value}" for name, value in fields.items()]
-    done = run("aot", UNSUP, "--topology=v5e:2x2", *arguments, f"--output={tmp_path / 'figures.json'}")
-    assert done.returncode == 0, done.stderr
-    assert "a bound, not a measurement" in done.stdout
-    (figures,) = json.loads((tmp_path / "figures.json").read_text())
-    traced = compile.trace_step(tiny_config(**fields | {"model.init_from": ""}), TINY, 1, jax.devices()[:4])
+    arguments = ("--topology=v5e:2x2", "--config.parallel.chunk_size=2")
+    printed, (figures,) = costs(run, tiny_bert, tmp_path, *arguments)
+    assert "a bound, not a measurement" in printed
+    traced = compile.trace_step(tiny_config(**FEW, **{"parallel.chunk_size": 2}), TINY, 1, jax.devices()[:4])
     assert figures["flops"] == product_flops(traced.jaxpr).total()
     parameters = sum(value.size for value in build(TINY, with_head=True)[1].values())
     exchanged = {each["kind"]: each["bytes"] for each in figures["collectives"]}
@@ -193,19 +183,15 @@ def test_a_tiny_model_s_step_compiles_for_a_tpu(tiny_bert: Path, tmp_path: Path)
     assert figures["chips"] == 4 and figures["sentences"] == 16
 
 
-needs_cuda = pytest.mark.skipif(
-    not any(importlib.util.find_spec(name) for name in PLUGINS), reason='no CUDA plugin (pip install "jax[cuda13]")'
-)
+there = any(importlib.util.find_spec(name) for name in PLUGINS)
+needs_cuda = pytest.mark.skipif(not there, reason='no CUDA plugin (pip install "jax[cuda13]")')
 
 
 @needs_cuda
 def test_a_tiny_model_s_step_compiles_for_gpus_of_two_nodes(tiny_bert: Path, tmp_path: Path):
-    fields = {"model.init_from": tiny_bert, "data.max_length": 16, "train.batch_size": 16, "train.dtype": "bfloat16"}
-    arguments = [f"--config.{name}={value}" for name, value in fields.items()]
-    done = run("aot", UNSUP, "--topology=h200:2x2", "--top=3", *arguments, f"--output={tmp_path / 'figures.json'}")
-    assert done.returncode == 0, done.stderr
-    assert "kernels" in done.stdout and "the largest 3 of" in done.stdout
-    (figures,) = json.loads((tmp_path / "figures.json").read_text())
+    arguments = ("--topology=h200:2x2", "--top=3", "--config.train.dtype=bfloat16")
+    printed, (figures,) = costs(run, tiny_bert, tmp_path, *arguments)
+    assert "kernels" in printed and "the largest 3 of" in printed
     parameters = sum(value.size for value in build(TINY, with_head=True)[1].values())
     reduced = sum(each["bytes"] for each in figures["collectives"] if each["kind"] == "all-reduce")
     assert 4 * parameters <= reduced < 1.05 * 4 * parameters
@@ -218,17 +204,10 @@ def test_a_tiny_model_s_step_compiles_for_gpus_of_two_nodes(tiny_bert: Path, tmp
 
 @needs_cuda
 def test_a_plan_compiles_training_and_encoding(tiny_bert: Path, tmp_path: Path):
-    fields = {"model.init_from": tiny_bert, "data.max_length": 16, "train.batch_size": 16}
-    arguments = [f"--config.{name}={value}" for name, value in fields.items()]
-    plan = ["--plan=sentences=1e9,tokens=11", f"--output={tmp_path / 'figures.json'}"]
-    done = run("aot", UNSUP, "--topology=h100:2", *arguments, *plan)
-    assert done.returncode == 0, done.stderr
-    figures = json.loads((tmp_path / "figures.json").read_text())
-    # Of one of two GPUs, at batches of 12 tokens.
-    config = tiny_config(**fields | {"model.init_from": ""})
-    traced = compile.trace_encoding(config, TINY, 12, jax.devices()[:1])
+    printed, figures = costs(run, tiny_bert, tmp_path, "--topology=h100:2", "--plan=sentences=1e9,tokens=11")
+    traced = compile.trace_encoding(tiny_config(**FEW), TINY, 12, jax.devices()[:1])  # one of two GPUs, 12 tokens
     assert figures["encoding"]["flops"] == product_flops(traced.jaxpr).total() // 2
-    assert "read_rate" in done.stdout and "exact search: a GPU holds" in done.stdout
+    assert "read_rate" in printed and "exact search: a GPU holds" in printed
 
 
 @needs_cuda

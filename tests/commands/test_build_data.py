@@ -62,9 +62,10 @@ def test_captions_are_drawn(tmp_path):
         ("nil --source snli", ["invalid choice: 'nil'", "build-data --help"]),
         ("nli --source snli none", ["none: no such file or folder"]),
         ("nli --source snli snli/snli_1.0_train.jsonl", ["snli_1.0_train.jsonl is given twice"]),
-        ("nli --source pairs.csv --split train", ["--split: has no effect on", "pairs.csv"]),
         ("nli --source snli --split test", ["has no file *_test.jsonl"]),
         ("nli --source snli --output out.txt", ["must end in .csv"]),
+        ("nli --source snli broken --output out.csv", ["line 1: not JSON"]),
+        ("flickr_pairs --source flickr --output flickr/results.csv", ["is the file of --source", "would be lost"]),
         ("nli --source pairs.csv --output pairs.csv", ["the file of --source", "would be lost"]),
         ("qqp --source pairs.csv", ["it must have question1"]),
         ("nli_neutral --source pairs.csv", ["gives no triplets with a neutral sentence"]),
@@ -75,25 +76,15 @@ def test_mistakes_leave_what_was_there(given, parts, snli, tmp_path):
     (tmp_path / "pairs.csv").write_text("sent0,sent1,label\na,b,0\n")
     (tmp_path / "out.csv").write_text("before\n")
     if "--output" not in arguments:
-        arguments = [*arguments, "--output", "out.txt" if arguments[0] == "flickr_captions" else "out.csv"]
-    files = {"snli", "snli/snli_1.0_train.jsonl", "pairs.csv", "out.csv", "out.txt", "none"}
-    done = call("build-data", *(str(tmp_path / each) if each in files else each for each in arguments))
-    refused(done, *parts)
-    assert (tmp_path / "out.csv").read_text() == "before\n"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.csv", "pairs.csv", "snli"]
-
-
-def test_a_line_that_is_broken_at_the_end_leaves_nothing_half_written(snli, tmp_path):
-    with open(snli / "snli_1.0_train.jsonl", "a") as file:
-        file.write('{"sentence1": "a", "sente')
-    done = call("build-data", "nli_pairs", "--source", str(snli), "--output", str(tmp_path / "out.csv"))
-    refused(done, "snli_1.0_train.jsonl: line 4: not JSON")
-    assert [path.name for path in tmp_path.iterdir()] == ["snli"]
-
-
-def test_a_file_of_a_folder_that_is_read_is_not_replaced(tmp_path):
-    (tmp_path / "results.csv").write_text("image_name| comment_number| comment\n1.jpg| 0| a\n1.jpg| 1| b\n")
-    before = (tmp_path / "results.csv").read_text()
-    done = call("build-data", "flickr_pairs", "--source", str(tmp_path), "--output", str(tmp_path / "results.csv"))
-    refused(done, "is the file of --source", "would be lost")
-    assert (tmp_path / "results.csv").read_text() == before
+        arguments = [*arguments, "--output", "out.csv"]
+    for folder, name, text in (
+        ("broken", "snli_1.0_train.jsonl", '{"sentence1": "a", "sente'),
+        ("flickr", "results.csv", "image_name| comment_number| comment\n1.jpg| 0| a\n1.jpg| 1| b\n"),
+    ):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / name).write_text(text)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    kept = {"--source", "--output", "--split", "--count", "test", "train"}
+    given = [arguments[0], *(each if each in kept else str(tmp_path / each) for each in arguments[1:])]
+    refused(call("build-data", *given), *parts)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before

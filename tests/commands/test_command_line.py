@@ -14,20 +14,8 @@ import warnings
 import pytest
 
 from simcse_jax.__main__ import COMMANDS
-from simcse_jax.commands.command_line import (
-    EXIT_CODES,
-    Model,
-    Parser,
-    add_dtype,
-    describe_exit_codes,
-    module_of,
-    parse_model,
-    run_command,
-    started_as,
-    this_command,
-    warnings_in_a_line,
-    with_new_spellings,
-)
+from simcse_jax.commands import command_line
+from simcse_jax.commands.command_line import EXIT_CODES, Model, Parser, parse_model, run_command, with_new_spellings
 from simcse_jax.errors import Preempted, UserError
 
 ENDLESS = """
@@ -38,7 +26,6 @@ run_command(lambda: [print("x" * 99) for _ in range(10**5)])
 
 
 def ended(main) -> int:
-    """The exit code of a command."""
     with pytest.raises(SystemExit) as end:
         run_command(main)
     return end.value.code
@@ -71,8 +58,8 @@ def test_how_a_command_ends(error, code, said, capsys, monkeypatch):
     assert ended(lambda: None) == 0 and capsys.readouterr().err == ""
 
 
-class Panic(BaseException):
-    """As the exception of a library in Rust."""
+class Panic(BaseException):  # as that of a library in Rust
+    pass
 
 
 @pytest.mark.parametrize(
@@ -116,8 +103,7 @@ ENDINGS = {  # what a command does: its exit code, and what it says
 }
 
 
-def test_a_full_disk_and_an_encoding_of_standard_output(tmp_path):
-    """In processes that are forked from one, since the interpreter's own last flush counts too."""
+def test_a_full_disk_an_encoding_of_standard_output_and_a_reader_that_closes_the_pipe(tmp_path):
     code = f"""
 import os, sys
 from simcse_jax.commands.command_line import run_command
@@ -142,34 +128,39 @@ print(run("print(chr(0xe9), chr(0xdcff))", {str(tmp_path / "out")!r}))
         assert ast.literal_eval(line)[0] == exit_code and ast.literal_eval(line)[1].startswith(said), line
         assert ast.literal_eval(line)[1].count("\n") == 1  # nothing of the interpreter's
     assert last == "0" and (tmp_path / "out").read_text() == "\\xe9 \\udcff\n"
-
-
-def test_a_reader_that_closes_the_pipe_is_no_error():
     with subprocess.Popen([sys.executable, "-c", ENDLESS], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.read(10)
         process.stdout.close()
         assert process.stderr.read() == b"" and process.wait() == 141
 
 
-def test_the_command_is_the_one_that_was_typed(tmp_path, monkeypatch):
+def test_the_command_is_the_one_that_was_typed_and_others_are_named_as_it_was_started(tmp_path, monkeypatch):
     script = tmp_path / "simcse-jax"
     script.touch(0o755)
     monkeypatch.setattr(sys, "orig_argv", ["/x/bin/python3", str(script), "train", "--workdir", "my run"])
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert this_command() == "simcse-jax train --workdir 'my run'"
+    assert command_line.this_command() == "simcse-jax train --workdir 'my run'"
     monkeypatch.setenv("PATH", "/x/bin")
-    assert this_command() == f"/x/bin/python3 {script} train --workdir 'my run'"
+    assert command_line.this_command() == f"/x/bin/python3 {script} train --workdir 'my run'"
+    for started, train, encode in (
+        ("/home/My Files/simcse_jax/main.py", "python -m simcse_jax.main", "python -m simcse_jax encode"),
+        ("simcse-jax encode", "simcse-jax train", "simcse-jax encode"),
+        ("python -m simcse_jax encode", "python -m simcse_jax train", "python -m simcse_jax encode"),
+    ):
+        monkeypatch.setattr(sys, "argv", [started])
+        assert (command_line.started_as("train"), command_line.started_as("encode"), Parser("encode").prog) == (
+            train,
+            encode,
+            encode,
+        )
 
 
-def test_an_earlier_name_of_an_option_is_taken_with_a_warning(capsys):
+def test_warnings_are_a_line_each_at_once_also_of_an_option_s_earlier_name(capsys):
     given = ["--model", "--old", "--old=1", "--older"]
     assert with_new_spellings(given, {"--old": "--new"}) == ["--model", "--new", "--new=1", "--older"]
     assert capsys.readouterr().err == "warning: --old is now --new; the next release drops --old\n" * 2
     assert with_new_spellings(["--old"], {"--oldest": "--old", "--old": "--new"}) == ["--new"]  # with a new meaning
     assert capsys.readouterr().err == "warning: --old is now what --oldest was; use --new\n"
-
-
-def test_abbreviations_that_were_clear_before_a_new_name_still_are():
     parser = Parser(prog="x")
     for option in ("--output", "--output-dtype", "--dtype", "--parts"):
         parser.add_argument(option)
@@ -178,8 +169,6 @@ def test_abbreviations_that_were_clear_before_a_new_name_still_are():
     expected = ["--output", "a.npy", "--compute-dtype=x", "--dtype", "float16", "--processes", "2", *given[-4:]]
     assert parser.spelled_out(given, renamed) == expected
 
-
-def test_a_command_s_warnings_have_no_place_in_the_code(capsys):
     def main():
         for kind in (UserWarning, DeprecationWarning):
             print(warnings.formatwarning(kind("this"), kind, "a.py", 3), end="")
@@ -188,52 +177,53 @@ def test_a_command_s_warnings_have_no_place_in_the_code(capsys):
     ended(main)
     assert capsys.readouterr().out == "warning: this\nwarning: a.py:3: DeprecationWarning: this\n"
     assert warnings.formatwarning is before
-
-
-def test_warnings_are_a_line_each_at_once_without_the_place_in_the_code(capsys):
-    with pytest.raises(UserError), warnings_in_a_line():
+    with pytest.raises(UserError), command_line.warnings_in_a_line():
         for count in (2, 2, 3):
             warnings.warn(f"{count} sentences were cut", UserWarning, stacklevel=1)
         assert capsys.readouterr().err == "warning: 2 sentences were cut\nwarning: 3 sentences were cut\n"
         warnings.warn("before an error", UserWarning, stacklevel=1)
         raise UserError("no")
     assert capsys.readouterr().err == "warning: before an error\n"
-    with pytest.warns(DeprecationWarning, match="not for the user"), warnings_in_a_line():
+    with pytest.warns(DeprecationWarning, match="not for the user"), command_line.warnings_in_a_line():
         warnings.warn("not for the user", DeprecationWarning, stacklevel=1)
     assert capsys.readouterr().err == ""
 
 
-def test_a_parser_complains_in_a_line_and_its_help_has_defaults_and_exit_codes():
+def test_a_parser_complains_in_a_line_its_help_has_defaults_and_options_say_what_they_take():
     parser = Parser(prog="x", description="First.\nSecond.", epilog="More.")
     parser.add_argument("--size", type=int, default=3, help="of it")
     parser.add_argument("--zero", type=int, default=0, help="none (default: all)")
     parser.add_argument("--none", default=None, help="no default")
     parser.add_argument("--some", nargs="+", default=[], help="a list")
-    add_dtype(parser)
+    command_line.add_dtype(parser)
     with pytest.raises(UserError, match=r"^argument --size: invalid int value: 'x' \(see x --help\)$"):
         parser.parse_args(["--size", "x"])
     text = parser.format_help()
-    assert "First.\nSecond.\n" in text
-    assert re.search(r"--size SIZE +of it \(default: 3\)\n", text)
-    assert re.search(r"--zero ZERO +none \(default: all\)\n", text)
-    assert re.search(r"--none NONE +no default\n", text)
-    assert re.search(r"a list\n", text)
-    assert "the type to compute in (default: float32)" in text
-    assert text.endswith(f"More.\n{describe_exit_codes()}\n")
-
-
-def test_a_command_is_named_as_this_one_was_started(monkeypatch):
-    for started, train, encode in (
-        ("/home/My Files/simcse_jax/main.py", "python -m simcse_jax.main", "python -m simcse_jax encode"),
-        ("simcse-jax encode", "simcse-jax train", "simcse-jax encode"),
-        ("python -m simcse_jax encode", "python -m simcse_jax train", "python -m simcse_jax encode"),
+    assert "First.\nSecond.\n" in text and "the type to compute in (default: float32)" in text
+    for line in (r"SIZE +of it \(default: 3\)", r"ZERO +none \(default: all\)", "NONE +no default", "a list"):
+        assert re.search(rf"{line}\n", text)
+    assert text.endswith(f"More.\n{command_line.describe_exit_codes()}\n")
+    parser = Parser("x")
+    parser.add_argument("--engine", default="local")
+    parser.add_argument("--hosts", type=int, least=1, only="--engine ray or --address")
+    parser.add_argument("--address")
+    parser.add_argument("--percent", type=float, least=0.5, most=2, without="--address")
+    parser.parse_args(["--engine", "ray", "--hosts", "2", "--percent", "2"])
+    parser.parse_args(["--address", "here", "--hosts", "2"])
+    for given, message in (
+        ("--hosts 0", "--hosts 0: must be 1 or more"),
+        (f"--hosts {'9' * 99}", f"--hosts {'9' * 40}: must be from 1 to {2**31 - 1}"),
+        ("--hosts 2", "--hosts: is for --engine ray or --address, which is not given; leave it out"),
+        ("--percent 0.1", "--percent 0.1: must be 0.5 or more"),
+        ("--percent nan", "--percent nan: must be from 0.5 to 2"),
+        ("--percent 1 --address a", "--percent: does not go with --address; leave one of them out"),
     ):
-        monkeypatch.setattr(sys, "argv", [started])
-        assert (started_as("train"), started_as("encode"), Parser("encode").prog) == (train, encode, encode)
+        with pytest.raises(UserError) as error:
+            parser.parse_args(given.split())
+        assert str(error.value) == message
 
 
 def parser_of(command, monkeypatch) -> Parser:
-    """The parser that a command makes."""
     made = []
 
     def catch(self, *args, **kwargs):
@@ -242,7 +232,7 @@ def parser_of(command, monkeypatch) -> Parser:
 
     monkeypatch.setattr(Parser, "parse_known_args", catch)
     with pytest.raises(SystemExit):
-        importlib.import_module(module_of(command)).main()
+        importlib.import_module(command_line.module_of(command)).main()
     return made[0]
 
 
@@ -251,7 +241,7 @@ def test_a_help_has_what_the_command_needs_its_options_with_defaults_and_the_exi
     parser = parser_of(command, monkeypatch)
     if command not in ("runs", "build-data", "mine", "prepare"):
         assert "Needs" in parser.description and re.search("[Ww]rites|[Pp]rints", parser.description)
-    assert parser.format_help().endswith(f"\n{describe_exit_codes()}\n")
+    assert parser.format_help().endswith(f"\n{command_line.describe_exit_codes()}\n")
     for action in parser._actions:
         formatter = parser._get_formatter()
         formatter.add_argument(action)
@@ -262,7 +252,7 @@ def test_a_help_has_what_the_command_needs_its_options_with_defaults_and_the_exi
         spelt_out = action.default in (0, -1.0)  # "all" or "any" say more
         wanted = r"\S" if spelt_out else rf"{re.escape(str(action.default))}(?!\w)"
         assert re.search(rf"\(default: {wanted}", text), text
-    assert all(str(code) in describe_exit_codes() for code in (0, 2, 75, 130, 141))
+    assert all(str(code) in command_line.describe_exit_codes() for code in (0, 2, 75, 130, 141))
 
 
 def test_a_model_may_name_its_layers_its_pooler_and_its_post_processing(tmp_path):
@@ -291,31 +281,5 @@ def test_a_model_may_name_its_layers_its_pooler_and_its_post_processing(tmp_path
         (tmp_path / name).mkdir()
     assert parse_model(str(tmp_path / "runs@3")) == Model(str(tmp_path / "runs@3"))
     assert parse_model(f"{tmp_path}/runs@avg@2") == Model(f"{tmp_path}/runs@avg", 2)
-
-
-def test_a_picture_names_layers_and_pooler_of_a_model():
-    assert Model("m").details == ""
-    assert Model("m", 1).details == ", 1 layer"
-    assert Model("m", 3, "avg").details == ", 3 layers, avg"
-    assert Model("m", 0, "avg", "flow").details == ", avg, flow"
-
-
-def test_an_option_says_itself_what_it_takes_and_goes_with():
-    parser = Parser("x")
-    parser.add_argument("--engine", default="local")
-    parser.add_argument("--hosts", type=int, least=1, only="--engine ray or --address")
-    parser.add_argument("--address")
-    parser.add_argument("--percent", type=float, least=0.5, most=2, without="--address")
-    parser.parse_args(["--engine", "ray", "--hosts", "2", "--percent", "2"])
-    parser.parse_args(["--address", "here", "--hosts", "2"])
-    for given, message in (
-        ("--hosts 0", "--hosts 0: must be 1 or more"),
-        (f"--hosts {'9' * 99}", f"--hosts {'9' * 40}: must be from 1 to {2**31 - 1}"),
-        ("--hosts 2", "--hosts: is for --engine ray or --address, which is not given; leave it out"),
-        ("--percent 0.1", "--percent 0.1: must be 0.5 or more"),
-        ("--percent nan", "--percent nan: must be from 0.5 to 2"),
-        ("--percent 1 --address a", "--percent: does not go with --address; leave one of them out"),
-    ):
-        with pytest.raises(UserError) as error:
-            parser.parse_args(given.split())
-        assert str(error.value) == message
+    assert (Model("m").details, Model("m", 1).details) == ("", ", 1 layer")  # a picture names them
+    assert Model("m", 3, "avg").details == ", 3 layers, avg" and Model("m", 0, "avg", "flow").details == ", avg, flow"

@@ -38,8 +38,7 @@ def test_the_command_serves_the_models_and_the_sentences(tiny_bert, corpus, monk
     served = []
     monkeypatch.setattr(errors, "installed", lambda name: True)
     monkeypatch.setattr(demo, "serve", lambda *given: served.extend(given))
-    given = ("--model", tiny_bert, "--sentences", corpus["txt"], "--compare", f"{tiny_bert}", "--port", 0)
-    done = call("demo", *given)
+    done = call("demo", "--model", tiny_bert, "--sentences", corpus["txt"], "--compare", tiny_bert, "--port", 0)
     assert (done.returncode, done.stdout) == (0, f"{corpus['txt']}: encoding 40 sentences\n"), done.stderr
     assert done.stderr == "warning: --sentences is now --data; the next release drops --sentences\n"
     models, count, sentences, host, port, _, share = served
@@ -48,7 +47,7 @@ def test_the_command_serves_the_models_and_the_sentences(tiny_bert, corpus, monk
     assert (host, share) == ("127.0.0.1", False) and port > 0
 
 
-def test_mistakes_are_reported_before_a_model_is_loaded(tmp_path, monkeypatch):
+def test_mistakes_are_reported_before_a_model_is_loaded_and_examples_spread_over_the_file(tmp_path, monkeypatch):
     monkeypatch.setattr(errors, "installed", lambda name: False)
     refused(call("demo", "--model", "m", "--data", "s.txt"), "not installed: gradio", 'pip install "simcse_jax[demo]"')
     monkeypatch.setattr(errors, "installed", lambda name: True)
@@ -62,33 +61,14 @@ def test_mistakes_are_reported_before_a_model_is_loaded(tmp_path, monkeypatch):
         port = taken.getsockname()[1]
         done = call("demo", "--model", "/nowhere", "--data", tmp_path / "s.txt", "--port", port)
     refused(done, f"--port {port}: Address already in use")
-
-
-def test_an_index_without_sentences_has_nothing_to_show():
-    class Bare(LanceIndex):
-        def __init__(self):
-            pass
-
-        def first_sentences(self, count):
-            return []
-
-    model = SimpleNamespace(index=Bare(), open_index=lambda folder: None)
-    with pytest.raises(UserError, match="--index i: its rows have no sentences that the page could show"):
-        demo.open_index(model, "i")
-
-
-def test_examples_are_spread_over_the_file():
     sentences = [f"sentence {number}" for number in range(60)]
     assert demo.examples_of(["", *sentences, *sentences]) == [f"sentence {number}" for number in range(0, 60, 10)]
     assert demo.examples_of(["a", "a", "b", " "]) == ["a", "b"]
     assert len(demo.examples_of(sentences[:11])) == 6
-
-
-@pytest.fixture
-def browser(tmp_path):
-    """Chromium without a window."""
-    with chromium(tmp_path / "chromium", "--window-size=1280,900") as opened:
-        yield opened
+    bare = type("Bare", (LanceIndex,), {"__init__": lambda self: None, "first_sentences": lambda self, count: []})
+    model = SimpleNamespace(index=bare(), open_index=lambda folder: None)
+    with pytest.raises(UserError, match="--index i: its rows have no sentences that the page could show"):
+        demo.open_index(model, "i")
 
 
 @pytest.fixture
@@ -117,7 +97,12 @@ def address(tiny_bert, corpus):
 
 
 @pytest.mark.slow
-def test_the_page_in_a_browser(browser, address, corpus):
+def test_the_page_in_a_browser(address, corpus, tmp_path):
+    with chromium(tmp_path / "chromium", "--window-size=1280,900") as browser:
+        use_the_page(browser, address, corpus["txt"].read_text().splitlines())
+
+
+def use_the_page(browser, address, lines):
     from selenium.webdriver.common.by import By
     from selenium.webdriver.support.ui import WebDriverWait
 
@@ -148,8 +133,6 @@ def test_the_page_in_a_browser(browser, address, corpus):
     browser.get_log("performance")  # what the browser's first, own page asked for
     browser.get(address)
     wait(lambda: every("#search"))
-
-    lines = corpus["txt"].read_text().splitlines()
     first = [cell.text for cell in every("#found tbody tr:first-child td")]
     assert first == [lines[0], "1.000", "0"]  # the page opens with the results of its first example
     type_into("query", "")
@@ -161,14 +144,12 @@ def test_the_page_in_a_browser(browser, address, corpus):
     assert len(rows) == 10 and rows[0] == [lines[6], "1.000", "6"]
     scores = [float(row[1]) for row in rows]
     assert scores == sorted(scores, reverse=True)
-
     tab("Compare")
     wait(lambda: every("#compare")[0].is_displayed())
     type_into("first", "the cat sat")
     type_into("second", "the cat sat")
     ask("compare", "#score .one")
     assert every("#score .one")[0].text.strip() == "1.000"
-
     tab("Heat map")
     wait(lambda: every("#draw")[0].is_displayed())
     type_into("lines", "\n".join(lines * 5))  # 200 lines
@@ -179,10 +160,8 @@ def test_the_page_in_a_browser(browser, address, corpus):
         browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
         wait(lambda width=width: browser.execute_script("return window.innerWidth") == width)
         assert browser.execute_script("return document.documentElement.scrollWidth") <= width
-
     events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
     asked = [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]
     asked += [event["params"]["url"] for event in events if event["method"] == "Network.webSocketCreated"]
-    outside = [url for url in asked if not url.startswith((address, "data:", "blob:"))]
-    assert len(asked) > 20 and outside == []
+    assert len(asked) > 20 and [url for url in asked if not url.startswith((address, "data:", "blob:"))] == []
     assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []

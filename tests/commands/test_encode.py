@@ -65,56 +65,39 @@ def test_a_file_is_encoded_a_part_at_a_time_into_numbers_or_a_table(kind, tiny_b
 def test_options_are_those_of_the_class(prompted, tmp_path):
     source, output = write(tmp_path), tmp_path / "emb.npy"
     more = ("--pooler", "cls", "--normalize", "--max-length", 6, "--output-dtype", "float16", "--num-layers", 1)
-    more = (*more, "--prompt", "the ", "--truncate-dim", 5)
+    more = (*more, "--prompt", "the ", "--truncate-dim", 5, "--dtype", "bfloat16")
     done = encode(prompted, source, output, *more)
     assert done.returncode == 0 and "of 5 elements" in done.stdout, done.stderr
     assert encode(prompted, source, tmp_path / "emb.parquet", *more).returncode == 0
     assert MAKER not in (pyarrow.parquet.read_schema(tmp_path / "emb.parquet").metadata or {})  # by default others
     with pytest.warns(UserWarning, match="longer than 6 tokens"):
-        model = SimCSE(prompted, pooler="cls", num_layers=1, truncate_dim=5)
-        expected = model.encode(TEXTS, normalize_to_unit=True, max_length=6, prompt="the ")
+        made = {"pooler": "cls", "num_layers": 1, "truncate_dim": 5}
+        asked = {"normalize_to_unit": True, "max_length": 6, "prompt": "the "}
+        expected = SimCSE(prompted, **made, dtype="bfloat16").encode(TEXTS, **asked)
+        exact = SimCSE(prompted, **made).encode(TEXTS, **asked)
     found = np.load(output)
     assert found.dtype == np.float16
     np.testing.assert_allclose(found, expected, atol=1e-3)
+    assert 1e-3 < np.abs(found - exact).max() < 0.1
 
 
-def test_products_are_in_bfloat16_where_that_is_asked_for_also_in_an_earlier_spelling(tiny_bert, expected, tmp_path):
-    source, output = write(tmp_path), tmp_path / "emb.npy"
-    command = ("--model", tiny_bert, "--input", source, "--out", output)
-    done = call("encode", *command, "--comp", "bfloat16", "--dtype", "float16")
-    assert "warning: --input is now --data; the next release drops --input\n" in done.stderr
-    assert done.returncode == 0 and done.stderr.count("warning: ") == 3, done.stderr
-    found = np.load(output)
-    assert found.dtype == np.float16
-    rounded = SimCSE(str(tiny_bert), dtype="bfloat16").encode(TEXTS)
-    np.testing.assert_allclose(found, rounded, atol=2e-3)
-    done = encode(tiny_bert, source, output, "--dtype", "bfloat16")
-    assert done.returncode == 0 and "elements, float32" in done.stdout, done.stderr
-    np.testing.assert_allclose(np.load(output), rounded, atol=1e-6)
-    assert 1e-4 < np.abs(np.load(output) - expected).max() < 0.1
-
-
-def test_cut_sentences_are_reported_once(tiny_bert, tmp_path):
+def test_each_part_has_a_file_and_cut_sentences_are_reported_once(tiny_bert, expected, tmp_path):
+    source = write(tmp_path)
+    for part in range(3):
+        assert encode(tiny_bert, source, tmp_path / "emb.npy", "--parts", 3, "--part", part).returncode == 0
+    parts = sorted(tmp_path.glob("emb*"))
+    assert [part.name for part in parts] == [f"emb-0000{part}-of-00003.npy" for part in range(3)]
+    found = [np.load(part) for part in parts]
+    assert [len(part) for part in found] == [8, 8, 9]
+    np.testing.assert_allclose(np.concatenate(found), expected, atol=1e-5)
     texts = ["the cat " * 40, "a dog", "the cat " * 50]
     done = encode(tiny_bert, write(tmp_path, texts), tmp_path / "emb.npy", "--save-every", 1)
     assert done.returncode == 0
     assert done.stderr.count("longer than") == 1 and "2 sentences were longer than 64 tokens" in done.stderr
 
 
-def test_each_part_has_a_file(tiny_bert, expected, tmp_path):
-    source = write(tmp_path)
-    for part in range(3):
-        more = ("--parts", 3, "--part", part)
-        assert encode(tiny_bert, source, tmp_path / "emb.npy", *more).returncode == 0
-    parts = sorted(tmp_path.glob("emb*"))
-    assert [part.name for part in parts] == [f"emb-0000{part}-of-00003.npy" for part in range(3)]
-    found = [np.load(part) for part in parts]
-    assert [len(part) for part in found] == [8, 8, 9]
-    np.testing.assert_allclose(np.concatenate(found), expected, atol=1e-5)
-
-
-class Killed(BaseException):
-    """Like a kill: nothing after it is done."""
+class Killed(BaseException):  # nothing after it is done
+    pass
 
 
 def stop_at(monkeypatch, number):
@@ -134,22 +117,25 @@ def stop_at(monkeypatch, number):
     monkeypatch.setattr(PartialEmbeddings, "append", interrupted)
 
 
-@pytest.mark.parametrize(("kind", "earlier"), [(".npy", True), (".parquet", False)])
-def test_encoding_resumes_after_a_kill(kind, earlier, tiny_bert, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("kind", "earlier"), [(".npy", True), (".parquet", False), ("int8.npy", False)])
+def test_encoding_resumes_after_a_kill_in_bytes_with_the_same_ranges(kind, earlier, tiny_bert, tmp_path, monkeypatch):
     source, output, whole = write(tmp_path), tmp_path / f"emb{kind}", tmp_path / f"whole{kind}"
-    more = ("--save-every", 6)
+    more = ("--save-every", 6, *(("--output-dtype", "int8") if kind == "int8.npy" else ()))
     assert encode(tiny_bert, source, whole, *more).returncode == 0
     with monkeypatch.context() as patch:
         stop_at(patch, 3)
         with pytest.raises(Killed):
             encode(tiny_bert, source, output, *more)
     assert not output.exists()
+    if kind == "int8.npy":
+        state = json.loads((tmp_path / ".embint8.npy.state.json").read_text())
+        assert state["done"] == 12 and state["quantization"]["precision"] == "int8"
     if earlier:
         as_earlier(tmp_path)
     done = encode(tiny_bert, source, output, *more)
     assert done.returncode == 0 and "resuming after row 12 of 25" in done.stdout
     assert output.read_bytes() == whole.read_bytes()
-    assert len(list(tmp_path.iterdir())) == 3
+    assert len(list(tmp_path.iterdir())) == (5 if kind == "int8.npy" else 3)  # with their ranges
 
 
 def test_encoding_does_not_resume_with_another_input_or_option(tiny_bert, tmp_path, monkeypatch):
@@ -169,34 +155,24 @@ def test_encoding_does_not_resume_with_another_input_or_option(tiny_bert, tmp_pa
     assert done.returncode == 0 and "resuming after row" in done.stdout, done.stderr
 
 
-def parsed(*options):
-    return parse(["--model", "m", "--data", "a.txt", *map(str, options)])
+MISTAKES = [
+    ("gs://bucket/emb.npy", "name a folder: gs://bucket/emb.npy/"),
+    ("o.npy --parts 2", "--parts: give --part too"),
+    ("o.npy --parts 2 --part 2", "--part 2: must be from 0 to 1"),
+    ("o.npy --prompt a --prompt-name b", "not allowed with"),
+    ("o.npy --output-dtype int8 --parts 2 --part 0", "--parts: all need the same ranges of int8"),
+    ("o.parquet --tokens --output-dtype int8", "--output-dtype int8: is for sentences"),
+    ("o.npy --tokens", "--tokens: writes .parquet"),
+]
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ("o.npy --block-rows 5", "--block-rows: o.npy is a file"),
-        ("gs://bucket/emb.npy", "name a folder: gs://bucket/emb.npy/"),
-        ("o/ --parts 2 --part 0", "--parts, --part: a folder needs none"),
-        ("o/ --save-every 32768", "--save-every: a kill loses the blocks"),
-        ("o.npy --parts 2", "--parts: give --part too"),
-        ("o.npy --parts 2 --part 2", "--part 2: must be from 0 to 1"),
-        ("o.npy --prompt a --prompt-name b", "not allowed with"),
-        ("o.npy --ranges r.npy", "--ranges: is for --output-dtype int8 or --output-dtype uint8"),
-        ("o.npy --output-dtype int8 --parts 2 --part 0", "--parts: all need the same ranges of int8"),
-        ("o.parquet --tokens --output-dtype int8", "--output-dtype int8: is for sentences"),
-        ("o.parquet --tokens --pooler cls", "--pooler: does not go with --tokens"),
-        ("o.parquet --tokens --normalize", "--normalize: is for sentences"),
-        ("o.npy --tokens", "--tokens: writes .parquet"),
-    ],
-)
-def test_options_that_make_no_sense_together_are_refused(options, message):
-    with pytest.raises(UserError, match=message):
-        parsed("--output", *options.split())
+def test_options_that_make_no_sense_together_are_refused():
+    for options, message in MISTAKES:
+        with pytest.raises(UserError, match=message):
+            parse(["--model", "m", "--data", "a.txt", "--output", *options.split()])
 
 
-def test_mistakes_in_the_files_are_found_before_a_model_is_loaded(tmp_path):
+def test_mistakes_in_the_files_are_found_before_a_model_is_loaded_and_one_job_writes_an_output(tmp_path, tiny_bert):
     good, other = write(tmp_path), tmp_path / "other"
     other.mkdir()
     (other / "emb.npy").touch()
@@ -210,6 +186,9 @@ def test_mistakes_in_the_files_are_found_before_a_model_is_loaded(tmp_path):
     pyarrow.parquet.write_table(pyarrow.table({"text": TEXTS}), table)
     refused(encode("none", table, table), "is the file of --data")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus.parquet", "corpus.txt", "other"]
+    with another_job(held_next_to(output)):
+        refused(encode(tiny_bert, good, output), f"{output}: process {os.getpid()} on ")
+    assert not output.exists()
 
 
 def test_a_mistake_in_the_input_leaves_no_folder_so_that_it_can_be_corrected(tiny_bert, tmp_path):
@@ -221,29 +200,20 @@ def test_a_mistake_in_the_input_leaves_no_folder_so_that_it_can_be_corrected(tin
         assert (tmp_path / "out").exists() == (done.returncode == 0)
 
 
-def test_embeddings_that_are_not_finite_are_refused_and_leave_nothing(nan_bert, tmp_path):
+def test_embeddings_that_are_not_finite_or_beyond_the_output_s_type_are_refused_and_leave_nothing(nan_bert, tmp_path):
     done = encode(nan_bert, write(tmp_path), tmp_path / "emb.npy")
     assert done.returncode == 2 and "embeddings are not finite, that of '" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["corpus.txt"]
     with pytest.raises(UserError, match="embeddings are not finite"):
         SimCSE(str(nan_bert)).encode("the cat")
-
-
-def test_numbers_beyond_the_outputs_type_are_refused(tmp_path):
-    partial = PartialEmbeddings(tmp_path / "emb.npy", 2, np.float16, {})
+    (tmp_path / "float16").mkdir()
+    partial = PartialEmbeddings(tmp_path / "float16" / "emb.npy", 2, np.float16, {})
     with pytest.raises(UserError, match=r"emb\.npy: an embedding has an element beyond float16; write float32"):
         partial.append(np.full((2, 3), 70_000, np.float32), 0)
-    assert list(tmp_path.iterdir()) == []
+    assert list((tmp_path / "float16").iterdir()) == []
 
 
-def test_one_job_at_a_time_writes_an_output(tiny_bert, tmp_path):
-    source, output = write(tmp_path), tmp_path / "emb.npy"
-    with another_job(held_next_to(output)):
-        refused(encode(tiny_bert, source, output), f"{output}: process {os.getpid()} on ")
-    assert [path.name for path in tmp_path.iterdir()] == [source.name]
-
-
-def test_an_output_in_bytes_keeps_its_ranges_which_later_ones_take(tiny_bert, expected, tmp_path):
+def test_an_output_in_bytes_keeps_its_ranges_which_later_ones_take_and_one_in_bits(tiny_bert, expected, tmp_path):
     source, first = write(tmp_path), tmp_path / "first.npy"
     done = encode(tiny_bert, source, first, "--output-dtype", "int8", "--save-every", 10)
     assert done.returncode == 0 and "25 embeddings of 32 elements, int8" in done.stdout, done.stderr
@@ -267,31 +237,12 @@ def test_an_output_in_bytes_keeps_its_ranges_which_later_ones_take(tiny_bert, ex
     np.testing.assert_array_equal(read_ranges(str(tmp_path / "x.npy")), ranges_of(expected))
     done = encode(tiny_bert, source, first)  # an output of numbers has no ranges
     assert done.returncode == 0 and not beside.exists(), done.stderr
-
-
-def test_an_output_in_bits(tiny_bert, expected, tmp_path):
-    done = encode(tiny_bert, write(tmp_path), tmp_path / "emb.npy", "--output-dtype", "ubinary")
+    done = encode(tiny_bert, source, tmp_path / "emb.npy", "--output-dtype", "ubinary")
     assert done.returncode == 0, done.stderr
     found, near = np.load(tmp_path / "emb.npy"), np.abs(expected) < 1e-4
     assert found.shape == (25, 4) and found.dtype == np.uint8
     assert (near | (np.unpackbits(found, axis=1) == (expected > 0))).all()
-
-
-def test_bytes_are_resumed_with_the_same_ranges(tiny_bert, tmp_path, monkeypatch):
-    source, whole, output = write(tmp_path), tmp_path / "whole.npy", tmp_path / "emb.npy"
-    more = ("--output-dtype", "int8", "--save-every", 10)
-    assert encode(tiny_bert, source, whole, *more).returncode == 0
-    with monkeypatch.context() as patch:
-        stop_at(patch, 2)
-        with pytest.raises(Killed):
-            encode(tiny_bert, source, output, *more)
-    state = json.loads((tmp_path / ".emb.npy.state.json").read_text())
-    assert state["done"] == 10 and state["quantization"]["precision"] == "int8"
-    done = encode(tiny_bert, source, output, *more)
-    assert done.returncode == 0 and "resuming after row 10 of 25" in done.stdout
-    assert output.read_bytes() == whole.read_bytes()
-    (tmp_path / "one.txt").write_text("a cat\n")
-    refused(encode(tiny_bert, tmp_path / "one.txt", output, "--output-dtype", "int8"), "in a single embedding")
+    refused(encode(tiny_bert, few, tmp_path / "one.npy", "--output-dtype", "int8"), "in a single embedding")
 
 
 def test_tokens_are_written_as_lists(tiny_bert, tmp_path, monkeypatch):
@@ -312,22 +263,20 @@ def test_tokens_are_written_as_lists(tiny_bert, tmp_path, monkeypatch):
     assert done.returncode == 0 and "the tokens of 25 sentences" in done.stdout, done.stderr
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "count"),
-    [
-        ("--dtype float16", "--output-dtype float16", 1),
-        ("--dtype=float16", "--output-dtype=float16", 1),
-        ("--compute-dtype bfloat16", "--dtype bfloat16", 1),
-        ("--compute-dtype=bfloat16 --dtype float32", "--dtype=bfloat16 --output-dtype float32", 2),
-        ("--processes 3 --process-id=1", "--parts 3 --part=1", 2),
-        ("--dtype bfloat16 --parts 2", "--dtype bfloat16 --parts 2", 0),
-    ],
-)
-def test_earlier_spellings_still_work_and_name_the_new_ones(old, new, count, capsys):
-    old = old.split()
-    assert with_new_spellings(old, renamed(old)) == new.split()
-    lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == count and all(line.startswith("warning: --") for line in lines)
+SPELLINGS = [
+    ("--dtype float16", "--output-dtype float16", 1),
+    ("--compute-dtype bfloat16", "--dtype bfloat16", 1),
+    ("--compute-dtype=bfloat16 --dtype float32", "--dtype=bfloat16 --output-dtype float32", 2),
+    ("--processes 3 --process-id=1", "--parts 3 --part=1", 2),
+    ("--dtype bfloat16 --parts 2", "--dtype bfloat16 --parts 2", 0),
+]
+
+
+def test_earlier_spellings_still_work_and_name_the_new_ones(capsys):
+    for old, new, count in SPELLINGS:
+        assert with_new_spellings(old.split(), renamed(old.split())) == new.split()
+        lines = capsys.readouterr().err.splitlines()
+        assert len(lines) == count and all(line.startswith("warning: --") for line in lines)
 
 
 def test_a_folder_of_files_is_encoded_into_a_folder_that_is_made(tiny_bert, tmp_path):

@@ -5,7 +5,6 @@ import shutil
 import pytest
 from support import call, refused
 from support.beir import write_beir
-from support.senteval import write_all
 
 from simcse_jax.commands.evaluate import after_prefix, parse, unlike
 from simcse_jax.errors import UserError
@@ -23,54 +22,39 @@ def scored(tmp_path, model, data, *more) -> tuple[str, dict]:
 
 
 def test_graded_pairs_are_scored_printed_and_written(tmp_path, tiny_bert, corpus):
-    printed, results = scored(tmp_path, tiny_bert, corpus["dev"])
+    data = shutil.copy(corpus["dev"], tmp_path / "transfer.tsv")  # the name of tasks, which it is not
+    printed, results = scored(tmp_path, tiny_bert, data)
     pairs = sts.read_graded_pairs(corpus["dev"])
     encode = SimCSE(str(tiny_bert)).encode
     expected = sts.spearman(sts.cosine(encode(pairs.first), encode(pairs.second)), pairs.gold)
-    assert set(results) == {"dev", "average", "averages"}
-    assert (results["dev"]["spearman"], results["dev"]["pairs"]) == (pytest.approx(expected, abs=1e-3), 20)
-    assert results["dev"]["subsets"] == {}
-    assert results["average"] == results["dev"]["spearman"]
+    assert set(results) == {"transfer.tsv", "average", "averages"}
+    found = results["transfer.tsv"]
+    assert (found["spearman"], found["pairs"]) == (pytest.approx(expected, abs=1e-3), 20)
+    assert found["subsets"] == {} and results["average"] == found["spearman"]
     assert f"{tiny_bert}: pooler cls" in printed
     assert printed.splitlines()[-1].strip() == f"{expected:.2f}"
 
 
-def test_pooler_label_dtype_and_metric_can_be_chosen(tmp_path, tiny_bert, corpus):
-    given = ("--pooler", "avg", "--dtype", "bfloat16", "--metric", "pearson")
-    printed, results = scored(tmp_path, f"{tiny_bert}=mine", corpus["dev"], *given)
-    pairs = {"dev": sts.read_graded_pairs(corpus["dev"])}
+def test_pooler_label_dtype_prompt_size_and_metric_can_be_chosen(tmp_path, prompted, corpus):
+    given = ("--pooler", "max", "--dtype", "bfloat16", "--prompt-name", "query", "--truncate-dim", 5)
+    printed, results = scored(tmp_path, f"{prompted}=mine", corpus["dev"], *given, "--metric", "pearson")
+    pairs, options = {"dev": sts.read_graded_pairs(corpus["dev"])}, {"pooler": "max", "truncate_dim": 5}
 
     def score(**options):
-        return sts.evaluate(SimCSE(str(tiny_bert), **options).encode, pairs)["dev"]["pearson"]
+        return sts.evaluate(SimCSE(prompted, **options).encode_query, pairs)["dev"]["pearson"]
 
-    expected = score(pooler="avg", dtype="bfloat16")
-    assert results["dev"]["pearson"] == pytest.approx(expected, abs=1e-3)
-    assert min(abs(expected - other) for other in (score(pooler="avg"), score(dtype="bfloat16"))) > 1e-2
-    assert printed.startswith("mine: pooler avg")
-    done = call("evaluate", "--model", tiny_bert, "--data", corpus["dev"], "--compute-dtype", "bfloat16")
-    assert (done.returncode, done.stderr.count("\n")) == (0, 1) and "--compute-dtype is now --dtype" in done.stderr
-
-
-def test_the_prompt_and_the_size_can_be_chosen(tmp_path, prompted, corpus):
-    printed, results = scored(tmp_path, prompted, corpus["dev"], "--prompt-name", "query", "--truncate-dim", 5)
-    pairs = {"dev": sts.read_graded_pairs(corpus["dev"])}
-    expected = sts.evaluate(SimCSE(prompted, truncate_dim=5).encode_query, pairs)["dev"]["spearman"]
-    assert results["dev"]["spearman"] == pytest.approx(expected, abs=1e-3)
-    assert "pooler avg, prompt 'the man ', 5 elements" in printed
+    expected = score(**options, dtype="bfloat16")
+    assert results["dev"]["pearson"] == pytest.approx(expected, abs=1e-3) != score(**options)
+    assert printed.startswith("mine: pooler max, prompt 'the man ', 5 elements")
     assert "prompt 'a cat '" in scored(tmp_path, prompted, corpus["dev"])[0]  # the default one of the files
 
 
-def write_sts13(folder) -> None:
-    """Three pairs in each subset."""
-    year = folder / "STS" / "STS13-en-test"
+def test_every_protocol_that_is_asked_for_is_a_row_and_transfer_a_table(tmp_path, tiny_bert, monkeypatch):
+    year = tmp_path / "STS" / "STS13-en-test"
     year.mkdir(parents=True)
     for subset in sts.SUBSETS["STS13"]:
         (year / f"STS.input.{subset}.txt").write_text("the cat\ta dog\nhe ran\tshe sings\nred bird\tthe old tree\n")
         (year / f"STS.gs.{subset}.txt").write_text("1\n5\n2\n")
-
-
-def test_every_protocol_that_is_asked_for_is_a_row_and_transfer_a_table(tmp_path, tiny_bert, monkeypatch):
-    write_sts13(tmp_path)
     (tmp_path / "SICK").mkdir()
     for name in ("train", "trial", "test_annotated"):
         rows = "".join(f"{n}\tthe cat\t{text}\t{n}\tNEUTRAL\n" for n, text in enumerate(["dog", "he ran", "cat"], 1))
@@ -97,16 +81,9 @@ def test_every_protocol_that_is_asked_for_is_a_row_and_transfer_a_table(tmp_path
     assert results["SST2"]["examples"] == 4
     assert results["transfer_average"] == results["SST2"]["accuracy"]
     assert results["transfer_protocol"] == "sklearn" and "accuracy × 100, protocol sklearn" in printed
+    done = call("evaluate", "--model", tiny_bert, "--data", tmp_path, "--tasks", "SST2", "--grid", "pytorch")
+    assert "--grid is now --transfer-protocol" in done.stderr and "protocol pytorch (a softmax" in done.stdout
     assert printed.splitlines()[-1].strip() == f"{results['SST2']['accuracy']:.2f}"
-
-
-def test_the_transfer_protocol_can_be_chosen_also_by_its_earlier_name(tmp_path, tiny_bert):
-    write_all(tmp_path)
-    args = ("--model", tiny_bert, "--data", tmp_path, "--tasks", "SST2", "--output", tmp_path / "scores.json")
-    done = call("evaluate", *args, "--grid", "pytorch")
-    assert (done.returncode, done.stderr.count("\n")) == (0, 1) and "--grid is now --transfer-protocol" in done.stderr
-    result = json.loads((tmp_path / "scores.json").read_text())
-    assert result["transfer_protocol"] == "pytorch" and "protocol pytorch (a softmax" in done.stdout
 
 
 @pytest.mark.optimized
@@ -118,55 +95,31 @@ def test_minilm_has_its_score_on_a_real_task(minilm, senteval):
     assert missing == [] and found["STS16"]["spearman"] == pytest.approx(78.99, abs=0.03)
 
 
-@pytest.mark.parametrize(
-    ("given", "parts"),
-    [
-        ("--data none --tasks STS12,STSBenchmrk", ["--tasks", "'STSBenchmrk'", "nearest", "STSBenchmark"]),
-        ("--data none --tasks ,", ["--tasks is empty", "SICKRelatedness"]),
-        ("--data none --tasks sts,TREK", ["--tasks", "'TREK'", "nearest", "TREC"]),
-        ("--data none --tasks MR --split dev", ["--split dev", "--tasks MR"]),
-        ("--data none --metric kendall", ["--metric", "'kendall'", "nearest"]),
-        ("--data none --aggregation median", ["--aggregation", "'median'", "mean"]),
-        ("--tasks STS12", ["--data is missing; STS12 needs"]),
-        ("--tasks retrieval:a --data none", ["--data: is for similarity and transfer tasks"]),
-        ("--tasks retrieval", ["no task 'retrieval'; the nearest one is retrieval:FOLDER"]),
-        ("--tasks retrieval:", ["--tasks retrieval:FOLDER: name a folder"]),
-        ("--tasks retrieval:a --metric ndcg@11", ["no metric 'ndcg@11'; the nearest one is ndcg@1"]),
-        ("--tasks retrieval:a --documents 0", ["--documents 0: must be 1 or more"]),
-        ("--tasks retrieval:a --baseline no.json", ["no.json: cannot be read"]),
-        ("--tasks retrieval:a --postprocess whitening --postprocess-data target", ["--postprocess: is for similarity"]),
-        ("--tasks STS12 --data d --regressor", ["--regressor is for STSBenchmark and SICKRelatedness"]),
-        ("--tasks TREC --data d --metric pearson", ["--metric pearson: is for similarity tasks"]),
-        ("--tasks STS12 --data d --transfer-protocol pytorch", ["--transfer-protocol: is for transfer tasks"]),
-        ("--tasks STS12 --data d --documents 10", ["--documents: is for retrieval tasks"]),
-        ("--tasks mteb:STS12 --data d", ["--data: is for similarity and transfer tasks"]),
-        ("--tasks mteb:STS12 --split dev", ["--split dev is for similarity and retrieval"]),
-        ("--tasks mteb:", ["--tasks mteb:NAME: name a task of mteb"]),
-        ("--tasks mteb", ["no task 'mteb'; the nearest one is mteb:NAME"]),
-        (f"--data {__file__} --split dev", ["--split dev: is for SentEval's folder"]),
-        (f"--data {__file__} --tasks sts,STS12", ["--tasks STS12: ", "is a file, scored under its own name"]),
-    ],
-)
-def test_options_that_are_wrong_or_do_not_go_together_are_named(given, parts):
-    with pytest.raises(UserError) as error:
-        parsed(*given.split())
-    assert [part for part in parts if part not in str(error.value)] == [], error.value
+MISTAKES = [
+    ("--data none --tasks STS12,STSBenchmrk", ["--tasks", "'STSBenchmrk'", "nearest", "STSBenchmark"]),
+    ("--data none --tasks ,", ["--tasks is empty", "SICKRelatedness"]),
+    ("--data none --tasks sts,TREK", ["--tasks", "'TREK'", "nearest", "TREC"]),
+    ("--data none --metric kendall", ["--metric", "'kendall'", "nearest"]),
+    ("--tasks STS12", ["--data is missing; STS12 needs"]),
+    ("--tasks retrieval", ["no task 'retrieval'; the nearest one is retrieval:FOLDER"]),
+    ("--tasks retrieval:", ["--tasks retrieval:FOLDER: name a folder"]),
+    ("--tasks retrieval:a --documents 0", ["--documents 0: must be 1 or more"]),
+    ("--tasks retrieval:a --baseline no.json", ["no.json: cannot be read"]),
+    ("--tasks mteb:", ["--tasks mteb:NAME: name a task of mteb"]),
+    (f"--data {__file__} --tasks sts,STS12", ["--tasks STS12: ", "is a file, scored under its own name"]),
+]
 
 
-def test_data_are_read_before_a_model_is_loaded(tmp_path, tiny_bert, corpus):
+def test_options_that_are_wrong_are_named_and_data_are_read_before_a_model_is_loaded(tmp_path, tiny_bert, corpus):
+    for given, parts in MISTAKES:
+        with pytest.raises(UserError) as error:
+            parsed(*given.split())
+        assert [part for part in parts if part not in str(error.value)] == [], error.value
     refused(call("evaluate", "--model", "no/such/model", "--data", __file__), "line 1 must name the columns")
     output = ("--output", tmp_path / "out.json")
     done = call("evaluate", "--model", tiny_bert, "--data", corpus["dev"], "--truncate-dim", 33, *output)
     refused(done, "truncate_dim 33", "from 1 to 32")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_file_s_task_has_the_file_s_name(tiny_bert, corpus, tmp_path):
-    data = shutil.copy(corpus["dev"], tmp_path / "transfer.tsv")
-    done = call("evaluate", "--model", tiny_bert, "--data", data, "--output", tmp_path / "result.json")
-    assert done.returncode == 0, done.stderr
-    result = json.loads((tmp_path / "result.json").read_text())
-    assert set(result) == {"transfer.tsv", "average", "averages"} and "spearman" in result["transfer.tsv"]
 
 
 def test_retrieval_is_scored_with_the_models_prompts_and_compared(tmp_path, tiny_bert, prompted):
@@ -198,11 +151,10 @@ def test_retrieval_is_scored_with_the_models_prompts_and_compared(tmp_path, tiny
 
 
 def parsed(*arguments: str):
-    """The options of a command line."""
     return parse(["--model", "none", *arguments])
 
 
-def test_tasks_of_all_kinds_stand_in_one_list():
+def test_tasks_of_all_kinds_stand_in_one_list_and_a_file_of_pairs_is_its_own_task():
     tasks = "mteb:STS12, transfer,retrieval:a/b,STS13,mteb:NFCorpus,STS12,sts,mteb:STS12,retrieval:a/b:c"
     options = parsed("--data", "d", "--tasks", tasks)
     assert sorted(options.sts_tasks) == sorted(TASKS) and options.sts_tasks[:2] == ["STS13", "STS12"]
@@ -210,8 +162,5 @@ def test_tasks_of_all_kinds_stand_in_one_list():
     assert (options.folders, options.benchmarks) == (["a/b", "a/b:c"], ["STS12", "NFCorpus"])
     assert parsed("--tasks", "mteb:STS12").sts_tasks == []
     assert after_prefix([" x:1", "y", "x:1"], "x", "N", "a number") == (["y"], ["1"])
-
-
-def test_a_file_of_pairs_is_its_own_task_and_has_no_splits():
     assert parsed("--data", __file__).sts_tasks and parsed("--data", __file__).args.split == "test"
     assert parsed("--data", "folder", "--split", "dev").args.split == "dev"

@@ -8,6 +8,7 @@ from huggingface_hub import metadata_load
 from support import WORDS, call, refused, write_model
 
 from simcse_jax.errors import UserError
+from simcse_jax.huggingface import write
 from simcse_jax.runs import exporting
 from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.runs.exporting import export
@@ -17,15 +18,12 @@ from simcse_jax.simcse import SimCSE
 SENTENCES = ["the cat sat on the mat.", "", "a dog", " ".join(WORDS * 4), "unknown words", "The BIRD sings"]
 
 
-def test_an_export_is_the_model_of_the_workdir(trained, exported):
+def test_an_export_is_the_model_of_the_workdir_and_says_what_it_is(trained, exported):
     from_workdir, from_export = SimCSE(str(trained)), SimCSE(str(exported))
     assert (from_export.pooler, from_export.use_head) == (from_workdir.pooler, from_workdir.use_head) == ("cls", True)
     np.testing.assert_allclose(from_export.encode(SENTENCES), from_workdir.encode(SENTENCES), atol=1e-6)
     without = SimCSE(str(exported), pooler="cls_before_pooler")
     assert np.abs(without.encode(SENTENCES) - from_export.encode(SENTENCES)).max() > 1e-2
-
-
-def test_an_export_says_what_it_is(exported):
     config = json.loads((exported / "config.json").read_text())
     assert (config["architectures"], config["num_hidden_layers"], config["dtype"]) == (["BertModel"], 2, "float32")
     assert json.loads((exported / "simcse_jax.json").read_text()).items() >= {"pooler": "cls", "head": True}.items()
@@ -33,7 +31,7 @@ def test_an_export_says_what_it_is(exported):
     assert kinds == ["Transformer", "Pooling", "Dense"]
 
 
-def test_an_earlier_export_is_replaced_and_nothing_else(trained, exported, tmp_path):
+def test_an_earlier_export_is_replaced_and_a_run_without_a_checkpoint_refused(trained, exported, tmp_path):
     folder = shutil.copytree(exported, tmp_path / "model")
     (folder / "leftover").write_text("old")
     export(trained, folder)
@@ -52,9 +50,15 @@ def test_an_earlier_export_is_replaced_and_nothing_else(trained, exported, tmp_p
     ):
         with pytest.raises(UserError, match=message):
             export(workdir, output)
+    workdir = shutil.copytree(trained, tmp_path / "run", ignore=shutil.ignore_patterns("checkpoints"))
+    with pytest.raises(UserError, match="has its scores but no checkpoint"):  # as a sweep's runs together
+        export(workdir, tmp_path / "model")
+    (workdir / "result.json").unlink()
+    with pytest.raises(UserError, match="no checkpoint has been saved yet"):
+        export(workdir, tmp_path / "model")
 
 
-def test_any_checkpoint_can_be_exported_without_the_scores_of_the_best(trained, tmp_path):
+def test_any_checkpoint_can_be_exported_with_a_licence_a_base_model_and_languages(trained, tmp_path):
     checkpoints = Checkpoints(trained, read_only=True)
     other = next(step for step in checkpoints.steps if step != checkpoints.best)
     for step, parts in (
@@ -68,9 +72,6 @@ def test_any_checkpoint_can_be_exported_without_the_scores_of_the_best(trained, 
         expected = SimCSE(f"{trained}@step={step}").encode(SENTENCES)
         np.testing.assert_allclose(SimCSE(tmp_path / str(step)).encode(SENTENCES), expected, atol=1e-6)
     assert "Spearman × 100 |" not in (tmp_path / str(other) / "README.md").read_text()
-
-
-def test_licence_base_model_and_languages_can_be_given(trained, tmp_path):
     given = ["--license", "mit", "--base-model", "ann/base", "--language", "en,de"]
     done = call("export", "--workdir", trained, "--output", tmp_path / "model", *given)
     assert done.returncode == 0, done.stderr
@@ -81,19 +82,14 @@ def test_licence_base_model_and_languages_can_be_given(trained, tmp_path):
     assert not (tmp_path / "other").exists()
 
 
-def test_an_export_that_fails_leaves_nothing(trained, tmp_path, monkeypatch):
-    from simcse_jax.huggingface import write as module
-
+def test_an_export_that_fails_or_is_not_finite_leaves_nothing(trained, tmp_path, monkeypatch):
     def full(*args):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(module, "write_safetensors", full)
-    with pytest.raises(UserError, match="No space left on device"):
+    with monkeypatch.context() as patch, pytest.raises(UserError, match="No space left on device"):
+        patch.setattr(write, "write_safetensors", full)
         export(trained, tmp_path / "model")
-    assert list(tmp_path.iterdir()) == []
 
-
-def test_weights_that_are_not_finite_are_not_exported(trained, tmp_path, monkeypatch):
     def load(workdir, step=None, load=exporting.load_workdir):
         model = load(workdir, step=step)
         name = next(iter(model.params))
@@ -103,15 +99,6 @@ def test_weights_that_are_not_finite_are_not_exported(trained, tmp_path, monkeyp
     with pytest.raises(UserError, match=r"the best checkpoint: .* is not finite"):
         export(trained, tmp_path / "model")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_run_without_a_checkpoint_cannot_be_exported(trained, tmp_path):
-    workdir = shutil.copytree(trained, tmp_path / "run", ignore=shutil.ignore_patterns("checkpoints"))
-    with pytest.raises(UserError, match="has its scores but no checkpoint"):  # as a sweep's runs together
-        export(workdir, tmp_path / "model")
-    (workdir / "result.json").unlink()
-    with pytest.raises(UserError, match="no checkpoint has been saved yet"):
-        export(workdir, tmp_path / "model")
 
 
 CASES = [  # every kind of encoder and every pooler, some with a head

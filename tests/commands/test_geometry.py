@@ -20,10 +20,6 @@ from simcse_jax.runs.dynamics import steps_of
 from simcse_jax.simcse import SimCSE
 
 
-def files(folder) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
-
-
 def scored(encode, corpus) -> tuple[float, float]:
     """Alignment and uniformity of the graded pairs, worked out without the module."""
     pairs = measures.read(str(corpus["dev"]))
@@ -35,20 +31,17 @@ def scored(encode, corpus) -> tuple[float, float]:
     return float(np.mean(distances)), math.log(np.mean(np.exp(-2 * np.array(apart))))
 
 
-def test_models_and_runs_are_measured_and_drawn(tmp_path, tiny_bert, trained, corpus):
+def assert_files(folder, *pictures):
+    expected = {f"{name}.{kind}" for name in pictures for kind in ("png", "svg")} | {"geometry.json", "report.html"}
+    assert {path.name for path in folder.iterdir()} - {"sentences.json"} == expected
+
+
+def test_models_are_measured_and_drawn(tmp_path, tiny_bert, corpus):
     output = tmp_path / "new" / "folder"
-    given = ("--models", tiny_bert, f"{tiny_bert}@1@avg", "--runs", trained, "--data", corpus["dev"])
+    given = ("--models", tiny_bert, f"{tiny_bert}@1@avg", "--data", corpus["dev"])
     done = call("geometry", *given, "--output", output, "--batch-size", 8)
     assert (done.returncode, done.stderr) == (0, "")
-    names = ("cosines", "models", "runs", "singular_values", "spectrum", "terms")
-    pictures = [f"{name}.{kind}" for name in names for kind in ("png", "svg")]
-    assert files(output) == sorted(["geometry.json", "report.html", "sentences.json", *pictures])
-    compared = json.loads((output / "sentences.json").read_text())
-    last = f"trained, step {steps_of(trained)[-1]}"
-    assert list(compared["models"]) == ["tiny-bert", "tiny-bert, 1 layer, avg", "trained, step 0", last]
-    assert compared["changes"] == [[last, "trained, step 0"]]
-    assert f"trained, step 0 → {last}: unrelated sentences" in done.stdout
-
+    assert_files(output, "cosines", "models", "singular_values")
     found = json.loads((output / "geometry.json").read_text())
     assert (found["data"], found["pairs"], found["positives"]) == ("dev.tsv", 20, 4)
     assert list(found["models"]) == ["tiny-bert", "tiny-bert, 1 layer, avg"]
@@ -62,7 +55,21 @@ def test_models_and_runs_are_measured_and_drawn(tmp_path, tiny_bert, trained, co
         assert [group["pairs"] for group in model["groups"].values()] == [4, 4, 4, 4, 4]
         assert {len(group["density"]) for group in model["groups"].values()} == {len(found["density_at"])}
         assert f"{label}: alignment {model['alignment']:.4f}" in done.stdout
+    assert "top_eigenvalue" in found["models"]["tiny-bert"] and "alignment_term" not in found["models"]["tiny-bert"]
 
+
+@pytest.mark.slow
+def test_the_checkpoints_of_a_run_are_measured_and_drawn(tmp_path, tiny_bert, trained, corpus):
+    given = ("--models", tiny_bert, "--runs", trained, "--data", corpus["dev"])
+    done = call("geometry", *given, "--output", tmp_path, "--batch-size", 8)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert_files(tmp_path, "cosines", "models", "runs", "singular_values", "spectrum", "terms")
+    compared = json.loads((tmp_path / "sentences.json").read_text())
+    last = f"trained, step {steps_of(trained)[-1]}"
+    assert list(compared["models"]) == ["tiny-bert", "trained, step 0", last]
+    assert compared["changes"] == [[last, "trained, step 0"]]
+    assert f"trained, step 0 → {last}: unrelated sentences" in done.stdout
+    found = json.loads((tmp_path / "geometry.json").read_text())
     checkpoints = found["runs"]["trained"]["checkpoints"]
     assert [point["step"] for point in checkpoints] == [0, *steps_of(trained)]
     assert len({point["alignment"] for point in checkpoints}) == len(checkpoints) > 2
@@ -70,7 +77,6 @@ def test_models_and_runs_are_measured_and_drawn(tmp_path, tiny_bert, trained, co
     for point in checkpoints:  # at the run's temperature
         assert point["alignment_term"] == pytest.approx((point["alignment"] / 2 - 1) / 0.05, abs=1e-4)
         assert point["uniformity_term"] >= point["uniformity_bound"]
-    assert "top_eigenvalue" in found["models"]["tiny-bert"] and "alignment_term" not in found["models"]["tiny-bert"]
 
 
 @pytest.fixture
@@ -141,9 +147,7 @@ def recorded(trained, tmp_path):
 def test_runs_without_checkpoints_are_drawn_from_their_records(tmp_path, recorded):
     done = call("geometry", "--runs", *recorded[:2], f"{recorded[2]}=fixed 0.1", "--output", tmp_path / "out")
     assert (done.returncode, done.stderr) == (0, "")
-    names = ("convergence", "runs", "spectrum", "terms")
-    pictures = [f"{name}.{kind}" for name in names for kind in ("png", "svg")]
-    assert files(tmp_path / "out") == sorted(["geometry.json", "report.html", *pictures])
+    assert_files(tmp_path / "out", "convergence", "runs", "spectrum", "terms")
     found = json.loads((tmp_path / "out" / "geometry.json").read_text())
     assert list(found["runs"]) == ["no dropout", "fixed 0.1"]
     assert found["runs"]["no dropout"]["points"][1] == {"step": 4, "alignment": 0.9, "uniformity": -4.0}
@@ -168,23 +172,28 @@ MISTAKES = [
     ("", "nothing to measure"),
     ("--models m", "--data: is missing"),
     ("--models m m --data d", "--models: m is given twice"),
-    ("--models m=a m@avg=a --data d", "--models: the label a is given twice"),
-    ("--models m= --data d", "the label is empty"),
     ("--models m --panels a b --data d", "--panels: must have a title for each --models, 1"),
     ("--runs r r", "--runs: r is given twice"),
-    ("--runs r --data d --prompt a", "--prompt: is for --models"),
-    ("--models m --runs r --data d --prompt a", "--prompt: is for --models"),
-    (f"--models m --data {__file__} --split dev", "--split dev: is for SentEval's folder"),
     ("--models m@whitening --data d", "--postprocess-data: must be set for whitening"),
     ("--models m@flow --data d --postprocess-data t --postprocess-dimensions 4", "--postprocess-dimensions=4"),
 ]
 
 
-def test_options_that_are_wrong_or_do_not_go_together_are_named(monkeypatch):
+def test_models_have_methods_and_panels_runs_their_labels_and_what_is_wrong_is_named(monkeypatch):
     for given, message in MISTAKES:
         with pytest.raises(UserError) as error:
             read(monkeypatch, *given.split())
         assert message in str(error.value), given
+    given = ("--models", "a", "b@flow", "c@3@avg@whitening", "--data=x", "--postprocess=whitening")
+    options = read(monkeypatch, *given, "--postprocess-data=target", "--postprocess-dimensions=8")
+    assert [model.postprocess for model in options.models.values()] == ["whitening", "flow", "whitening"]
+    assert read(monkeypatch, "--models", "a", "b=x", "--data=x").panels == {"": ["a", "b=x"]}
+    found = read(monkeypatch, "--models", "a", "--models", "b=x", "--data=x")
+    assert found.panels == {"panel 1": ["a"], "panel 2": ["b=x"]}
+    assert [model.label for model in found.models.values()] == ["", "x"]
+    assert read(monkeypatch, "--models", "m", "--data", __file__).args.split == "test"
+    assert read(monkeypatch, "--models", "m", "--data", "x", "--split", "all").args.split == "all"
+    assert read(monkeypatch, "--runs", "runs/a=x", "runs/tau=1@y").runs == {"runs/a": "x", "runs/tau=1@y": ""}
 
 
 def test_data_are_read_before_a_model_and_nothing_is_written_after_a_mistake(tmp_path, tiny_bert, trained, corpus):
@@ -218,22 +227,3 @@ def test_minilm_has_its_geometry_on_sts_b(minilm, senteval):
     apart = scipy.spatial.distance.pdist(rows / np.linalg.norm(rows, axis=1, keepdims=True), "sqeuclidean")
     assert found.uniformity == pytest.approx(np.log(np.mean(np.exp(-2 * apart))), abs=1e-9)
     assert (found.alignment, found.uniformity) == pytest.approx((0.2512, -3.8047), abs=1e-3)
-
-
-def test_a_method_is_for_the_models_that_name_none(monkeypatch):
-    given = ("--models", "a", "b@flow", "c@3@avg@whitening", "--data=x", "--postprocess=whitening")
-    options = read(monkeypatch, *given, "--postprocess-data=target", "--postprocess-dimensions=8")
-    assert [model.postprocess for model in options.models.values()] == ["whitening", "flow", "whitening"]
-
-
-def test_each_models_option_is_a_panel(monkeypatch):
-    assert read(monkeypatch, "--models", "a", "b=x", "--data=x").panels == {"": ["a", "b=x"]}
-    found = read(monkeypatch, "--models", "a", "--models", "b=x", "--data=x")
-    assert found.panels == {"panel 1": ["a"], "panel 2": ["b=x"]}
-    assert [model.label for model in found.models.values()] == ["", "x"]
-
-
-def test_runs_have_their_labels_and_data_their_split(monkeypatch):
-    assert read(monkeypatch, "--models", "m", "--data", __file__).args.split == "test"
-    assert read(monkeypatch, "--models", "m", "--data", "x", "--split", "all").args.split == "all"
-    assert read(monkeypatch, "--runs", "runs/a=x", "runs/tau=1@y").runs == {"runs/a": "x", "runs/tau=1@y": ""}

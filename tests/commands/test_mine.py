@@ -75,34 +75,30 @@ def test_a_killed_one_that_is_given_again_has_the_same_bytes(arguments, tmp_path
     assert sorted(path.name for path in (tmp_path / "whole").iterdir()) == ["mined.jsonl"]
 
 
-def test_a_judge_whose_prompts_were_changed_is_another(arguments, prompted, tmp_path, monkeypatch):
+MISTAKES = [
+    ("--range-min=5 --range-max=6", ["--num-negatives 3", "only 1 ranks", "--range-max 6"]),
+    ("--max-score=nan", ["--max-score nan", "must be a number"]),
+    ("--sampling=random --seed=-1", ["--seed -1", "0 or more"]),
+    ("--at-least=4", ["--at-least 4", "--num-negatives 3"]),
+    ("--columns negative=x", ["--columns negative=x", "anchor=NAME"]),
+    ("--columns anchor=x", ["give both"]),
+    ("--columns anchor=x positive=x", ["--columns", "both x"]),
+]
+
+
+def test_mistakes_and_a_judge_whose_prompts_were_changed_are_named(arguments, prompted, tmp_path, monkeypatch):
+    for options, parts in MISTAKES:
+        given = ("--model=m", "--pairs=p.csv", "--corpus=c.txt", "--output=o.jsonl", *options.split())
+        refused(call("mine", *given), *parts)
     judge = shutil.copytree(prompted, tmp_path / "judge")
     options = [*arguments, "--judge", judge, "--relative-margin", 0.0, "--output", tmp_path / "mined.jsonl"]
     with killed_at(2, monkeypatch):
         assert call("mine", *options).returncode == 130
     edit_json(judge / "config_sentence_transformers.json", prompts=PROMPTS | {"query": "of "})
     refused(call("mine", *options), "begun with another judge's prompts")
-
-
-def test_mistakes_are_named_and_nothing_is_left(arguments, tmp_path):
+    before = set(tmp_path.iterdir())
     none = call("mine", *arguments, "--output", tmp_path / "out.jsonl", "--max-score", -2.0)
     refused(none, "no pair has a hard negative", "relax them")
     (tmp_path / "pairs.csv").write_text("w,x,y,z\n1,2,3,4\n")
     refused(call("mine", *arguments, "--output", tmp_path / "out.jsonl"), "--pairs", "set --columns anchor=NAME")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus.txt", "pairs.csv"]
-
-
-@pytest.mark.parametrize(
-    ("options", "parts"),
-    [
-        ("--range-min=5 --range-max=6", ["--num-negatives 3", "only 1 ranks", "--range-max 6"]),
-        ("--max-score=nan", ["--max-score nan", "must be a number"]),
-        ("--sampling=random --seed=-1", ["--seed -1", "0 or more"]),
-        ("--at-least=4", ["--at-least 4", "--num-negatives 3"]),
-        ("--columns negative=x", ["--columns negative=x", "anchor=NAME"]),
-        ("--columns anchor=x", ["give both"]),
-        ("--columns anchor=x positive=x", ["--columns", "both x"]),
-    ],
-)
-def test_what_cannot_be_is_refused_before_a_file_is_read(options, parts):
-    refused(call("mine", "--model=m", "--pairs=p.csv", "--corpus=c.txt", "--output=o.jsonl", *options.split()), *parts)
+    assert set(tmp_path.iterdir()) == before

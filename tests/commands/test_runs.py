@@ -2,8 +2,8 @@ from support import call, refused
 from support.listed import write_runs
 
 
-def test_the_table_has_the_best_run_first(tmp_path):
-    folder = write_runs(tmp_path)
+def test_the_table_has_the_best_run_first_and_what_is_no_run_is_named(tmp_path):
+    folder = write_runs(tmp_path / "runs")
     done = call("runs", str(folder))
     assert (done.returncode, done.stderr) == (0, "")
     header, first, second, third = done.stdout.splitlines()
@@ -15,10 +15,6 @@ def test_the_table_has_the_best_run_first(tmp_path):
     assert [line.split()[0] for line in labelled] == ["run", "others/b", "first"]
     (alone,) = [line for line in call("runs", str(folder / "a")).stdout.splitlines() if "71.50" in line]
     assert alone.split()[0] == "a"
-
-
-def test_what_is_no_run_is_named(tmp_path):
-    folder = write_runs(tmp_path / "runs")
     refused(call("runs", str(tmp_path / "none")), "none: no such folder")
     refused(call("runs", "gs://bucket/runs"), "must be a folder on a disk")
     (tmp_path / "empty").mkdir()

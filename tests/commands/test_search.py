@@ -59,7 +59,7 @@ def test_one_query_gives_a_list_and_several_a_list_each(model, files):
     assert all(result for result in model.search(TEXTS, 1, 1.0))  # each finds itself, at a threshold of 1, too
 
 
-def test_an_index_is_built_of_a_file_and_grows(model, files):
+def test_an_index_is_built_of_a_file_and_grows_and_an_interrupted_call_adds_nothing(model, files, monkeypatch):
     model.add_to_index(files / "sentences.txt")
     assert model.index.sentences == TEXTS
     model.add_to_index(["one more cat"])
@@ -68,23 +68,6 @@ def test_an_index_is_built_of_a_file_and_grows(model, files):
     assert model.search(QUERIES[1], 1)[0][:2] == (QUERIES[1], len(TEXTS) + 2)
     model.build_index(["only this"])
     assert model.search("the cat", 5, -1)[0][:2] == ("only this", 0)
-
-
-def test_sentences_are_encoded_a_part_at_a_time_with_one_warning_of_cut_ones(model, monkeypatch):
-    texts = [*TEXTS[:-1], "the cat " * 40, "a dog " * 50]
-    with pytest.warns(UserWarning, match="2 sentences were longer than 64 tokens and cut there") as warned:
-        model.build_index(texts)
-    whole = model.search(QUERIES[0], 5, -1)
-    monkeypatch.setattr("simcse_jax.simcse.INDEXED_AT_ONCE", 10)
-    with pytest.warns(UserWarning, match="2 sentences were longer") as warned_of_parts:
-        model.build_index(texts)
-    assert (len(warned), len(warned_of_parts), warned[0].filename) == (1, 1, __file__)
-    in_parts = model.search(QUERIES[0], 5, -1)
-    assert [result[:2] for result in in_parts] == [result[:2] for result in whole]
-    np.testing.assert_allclose([r.score for r in in_parts], [r.score for r in whole], atol=1e-5)
-
-
-def test_an_interrupted_call_adds_nothing(model, monkeypatch):
     monkeypatch.setattr("simcse_jax.simcse.INDEXED_AT_ONCE", 2)
     model.build_index(["the cat"])
     encode, calls = model.encode_counted, []
@@ -104,7 +87,22 @@ def test_an_interrupted_call_adds_nothing(model, monkeypatch):
     assert [len(model.index), len(list(model.index.embeddings())[-1])] == [4, 4]
 
 
-def test_after_a_mistake_the_index_stays(model, tmp_path):
+@pytest.mark.slow
+def test_sentences_are_encoded_a_part_at_a_time_with_one_warning_of_cut_ones(model, monkeypatch):
+    texts = [*TEXTS[:-1], "the cat " * 40, "a dog " * 50]
+    with pytest.warns(UserWarning, match="2 sentences were longer than 64 tokens and cut there") as warned:
+        model.build_index(texts)
+    whole = model.search(QUERIES[0], 5, -1)
+    monkeypatch.setattr("simcse_jax.simcse.INDEXED_AT_ONCE", 10)
+    with pytest.warns(UserWarning, match="2 sentences were longer") as warned_of_parts:
+        model.build_index(texts)
+    assert (len(warned), len(warned_of_parts), warned[0].filename) == (1, 1, __file__)
+    in_parts = model.search(QUERIES[0], 5, -1)
+    assert [result[:2] for result in in_parts] == [result[:2] for result in whole]
+    np.testing.assert_allclose([r.score for r in in_parts], [r.score for r in whole], atol=1e-5)
+
+
+def test_after_a_mistake_the_index_stays_and_an_empty_one_has_no_results(model, tmp_path):
     with pytest.raises(UserError, match="call build_index, load_index or open_index first"):
         model.search("the cat")
     with pytest.raises(UserError, match="there is no index to save"):
@@ -112,17 +110,12 @@ def test_after_a_mistake_the_index_stays(model, tmp_path):
     model.build_index(["the cat"])
     for wrong, message in (
         (lambda: model.build_index(["the dog", 3]), "sentence 1 is 3, not a string"),
-        (lambda: model.build_index("no/such.txt"), "no/such.txt: no such file"),
-        (lambda: model.add_to_index(["the dog", None]), "sentence 1 is None, not a string"),
         (lambda: model.search(["the dog", 3]), "query 1 is 3, not a string"),
         (lambda: model.load_index(tmp_path / "index"), "no index there"),
     ):
         with pytest.raises(UserError, match=message):
             wrong()
     assert model.index.sentences == ["the cat"]
-
-
-def test_an_empty_index_has_no_results(model, tmp_path):
     model.build_index([])
     assert model.search("the cat") == []
     model.save_index(tmp_path / "index")
@@ -132,14 +125,13 @@ def test_an_empty_index_has_no_results(model, tmp_path):
     assert model.search("the cat")[0].row == 0
 
 
-# The command.
 def searched(*args) -> str:
     done = call("search", *args)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 
 
-def test_results_are_printed_and_written(model, tiny_bert, files):
+def test_results_are_printed_and_written_from_a_threshold_and_cut_sentences_reported(model, tiny_bert, files):
     output = files / "results.json"
     printed = searched(
         *("--model", tiny_bert, "--data", files / "sentences.txt", "--queries", files / "queries.txt"),
@@ -157,13 +149,13 @@ def test_results_are_printed_and_written(model, tiny_bert, files):
             line = f"#{place}  {result['score']:6.3f}  {result['row']:>3}  {result['sentence']}".rstrip()
             assert line in printed.splitlines()
     assert written["models"] == [{"name": str(tiny_bert), "pooler": model.pooler, "head": model.use_head}]
-
-
-def test_the_threshold_leaves_out_small_cosines(tiny_bert, files):
     args = ("--model", tiny_bert, "--data", files / "sentences.txt", "--query", TEXTS[4], "--threshold")
     printed = searched(*args, "0.99999")
     assert printed.count(TEXTS[4]) == 3 and "#3" not in printed
     assert "no sentence reaches the threshold" in searched(*args, "1.5")
+    (files / "long.txt").write_text("the cat " * 40 + "\na dog\n")
+    done = call("search", "--model", tiny_bert, "--data", files / "long.txt", "--query", "a dog")
+    assert (done.returncode, done.stderr) == (0, "warning: 1 sentence was longer than 64 tokens and cut there\n")
 
 
 def test_an_index_folder_is_made_once_read_then_and_added_to_by_one_job_at_a_time(tiny_bert, files, monkeypatch):
@@ -186,6 +178,7 @@ def test_an_index_folder_is_made_once_read_then_and_added_to_by_one_job_at_a_tim
     assert encoded == [len(TEXTS), 1]
 
 
+@pytest.mark.slow
 def test_two_models_stand_side_by_side(tiny_bert, files):
     other = write_model(files / "other", "roberta")
     base = ("--model", tiny_bert, "--query", QUERIES[0], "--query", QUERIES[1], "--index", files / "one")
@@ -203,12 +196,6 @@ def test_two_models_stand_side_by_side(tiny_bert, files):
             results = query["results"][side]
             assert [(result["sentence"], result["row"]) for result in results] == nearest(model, query["query"])
             assert all(f"{result['score']:.3f}" in printed for result in results)
-
-
-def test_cut_sentences_are_reported_in_a_line(tiny_bert, files):
-    (files / "long.txt").write_text("the cat " * 40 + "\na dog\n")
-    done = call("search", "--model", tiny_bert, "--data", files / "long.txt", "--query", "a dog")
-    assert (done.returncode, done.stderr) == (0, "warning: 1 sentence was longer than 64 tokens and cut there\n")
 
 
 def test_queries_are_typed_where_none_is_given(tiny_bert, files, monkeypatch):
@@ -229,34 +216,27 @@ def test_queries_are_typed_where_none_is_given(tiny_bert, files, monkeypatch):
     assert [query["query"] for query in json.loads((files / "results.json").read_text())["queries"]] == QUERIES
 
 
-@pytest.mark.parametrize(
-    ("changes", "part"),
-    [
-        ({"--data": None}, "nothing to search in; give --data FILE, or --index FOLDER"),
-        ({"--data": None, "--index": "no/such"}, "--index no/such: no index there; give --data"),
-        ({"--index": "tests"}, "--index tests: exists and is not an index"),
-        ({"--index": "a", "--compare": "b", "--compare-index": "./a"}, "--compare-index: the same folder as --index"),
-        ({"--recall-target": "0.9"}, "--recall-target: is for --approximate without FAISS"),
-        ({"--rerank": "j", "--candidates": "2"}, "--candidates 2: must be --top-k, 5, or more"),
-        ({"--output": "{data}"}, "is the file of --data"),
-        ({"--sentences": "s.txt", "--data": None, "--output": "s.txt"}, "is the file of --data"),  # its earlier name
-        ({"--top-k": "0"}, "top_k=0: must be a whole number, 1 or more"),
-        ({"--precision": "int4"}, "precision 'int4' of an index is not one of"),
-        ({"--ranges": "r.npy"}, "ranges: are for an index of int8"),
-        ({"--index": "a", "--precision": "int8", "--storage": "int8"}, "storage='int8': the index keeps and searches"),
-        ({"--index": "a", "--rescore": "3"}, "rescore=3: is for storage='int8' or 'binary'"),
-        ({"--refine": "5"}, "refine=5: is for an index of LanceDB"),
-        ({"--column": "text"}, "no column 'text'"),
-    ],
-    ids=lambda value: " ".join(map(str, value)) if isinstance(value, dict) else "",
-)
-def test_a_mistake_is_named_before_the_model_is_loaded(files, monkeypatch, changes, part):
-    args = {"--model": "no/such/model", "--data": "{data}", "--query": "the cat"} | changes
-    given = [each for pair in args.items() if pair[1] is not None for each in pair]
-    monkeypatch.setattr(sys, "argv", ["search", *(each.format(data=files / "sentences.txt") for each in given)])
-    with pytest.raises(UserError) as error:
-        main()
-    assert part in str(error.value)
+MISTAKES = [
+    ({"--data": None}, "nothing to search in; give --data FILE, or --index FOLDER"),
+    ({"--data": None, "--index": "no/such"}, "--index no/such: no index there; give --data"),
+    ({"--index": "tests"}, "--index tests: exists and is not an index"),
+    ({"--index": "a", "--compare": "b", "--compare-index": "./a"}, "--compare-index: the same folder as --index"),
+    ({"--rerank": "j", "--candidates": "2"}, "--candidates 2: must be --top-k, 5, or more"),
+    ({"--output": "{data}"}, "is the file of --data"),
+    ({"--sentences": "s.txt", "--data": None, "--output": "s.txt"}, "is the file of --data"),  # its earlier name
+    ({"--top-k": "0"}, "top_k=0: must be a whole number, 1 or more"),
+    ({"--precision": "int4"}, "precision 'int4' of an index is not one of"),
+]
+
+
+def test_a_mistake_is_named_before_the_model_is_loaded(files, monkeypatch):
+    for changes, part in MISTAKES:
+        args = {"--model": "no/such/model", "--data": "{data}", "--query": "the cat"} | changes
+        given = [each for pair in args.items() if pair[1] is not None for each in pair]
+        monkeypatch.setattr(sys, "argv", ["search", *(each.format(data=files / "sentences.txt") for each in given)])
+        with pytest.raises(UserError) as error:
+            main()
+        assert part in str(error.value)
 
 
 def test_an_index_of_other_sentences_or_of_another_model_is_refused(tiny_bert, files):
@@ -292,8 +272,6 @@ def test_the_command_makes_and_reads_an_index_in_bytes(tiny_bert, files):
 
 
 needs("lancedb", "LanceDB is not installed: pip install 'simcse_jax[lance]'")
-
-
 SENTENCES = sentences(30)
 
 
@@ -316,7 +294,7 @@ def made(tiny_bert, tmp_path_factory):
     return folder
 
 
-def test_what_the_class_finds_in_it(made, tiny_bert):
+def test_class_and_command_search_an_index_on_disk(made, tiny_bert, tmp_path):
     model = SimCSE(str(tiny_bert))
     model.build_index(SENTENCES)
     expected = model.search(["the red cat", "a bird sings"], 5)
@@ -332,9 +310,6 @@ def test_what_the_class_finds_in_it(made, tiny_bert):
     ):
         with pytest.raises(UserError, match=message):
             wrong()
-
-
-def test_the_search_command_takes_it(made, tiny_bert, tmp_path):
     search = ("search", "--model", tiny_bert, "--index", made / "index", "--query", SENTENCES[3], "--top-k", 2)
     done = call(*search, "--nprobes", 5, "--output", tmp_path / "found.json")
     assert done.returncode == 0, done.stderr
@@ -346,7 +321,7 @@ def test_the_search_command_takes_it(made, tiny_bert, tmp_path):
     assert (count, some[:2]) == (30, SENTENCES[:2])
 
 
-def test_ranges_are_read_from_a_file(made, tiny_bert, tmp_path):
+def test_ranges_are_read_from_a_file_and_files_that_do_not_name_their_model_need_it(made, tiny_bert, tmp_path):
     ranges = np.tile(np.float32([[-0.6], [0.6]]), SimCSE(str(tiny_bert)).dimension)
     np.save(tmp_path / "ranges.npy", ranges)
     given = ("--precision", "int8", "--ranges", tmp_path / "ranges.npy", "--output", tmp_path / "index")
@@ -355,30 +330,20 @@ def test_ranges_are_read_from_a_file(made, tiny_bert, tmp_path):
     assert json.loads((tmp_path / "index" / "index.json").read_text())["ranges"] == ranges.tolist()
     given = ("--precision", "float32", "--output", tmp_path / "index")
     refused(call("search", "build", "--embeddings", made / "parquet", *given), "an index of int8, not of float32")
-
-
-def test_files_that_do_not_name_their_model(made, tiny_bert, tmp_path):
-    build = ("search", "build", "--embeddings", made / "npy", "--output", tmp_path / "index")
+    index = tmp_path / "other"
+    build = ("search", "build", "--embeddings", made / "npy", "--output", index)
     refused(call(*build), "does not say which model made the embeddings; give --model")
-    assert not (tmp_path / "index").exists()
+    for options, message in (
+        (("--output", f"{made}/parquet"), "is the folder of the embeddings"),
+        (("--output", "x", "--ranges", f"{made}/npy/0.npy"), "ranges are numbers of float32"),
+    ):
+        with pytest.raises(UserError, match=message):
+            build_index(["--embeddings", f"{made}/parquet", *options])
+    assert not index.exists()
     assert call(*build, "--model", tiny_bert).returncode == 0
     refused(call(*build, "--model", tiny_bert, "--pooler", "avg_top2"), "not of ")
-    found = SimCSE(str(tiny_bert)).open_index(tmp_path / "index").search(SENTENCES[3], 1)
+    found = SimCSE(str(tiny_bert)).open_index(index).search(SENTENCES[3], 1)
     assert [one[:2] for one in found] == [("", 3)]
-
-
-@pytest.mark.parametrize(
-    ("given", "part"),
-    [
-        ("--output {made}/parquet", "is the folder of the embeddings"),
-        ("--output x --pooler avg", "--pooler: is for --model"),
-        ("--output x --ranges {made}/npy/0.npy", "ranges are numbers of float32, (2, D)"),
-    ],
-)
-def test_a_mistake_is_named_before_an_index_is_built(made, given, part):
-    with pytest.raises(UserError) as error:
-        build_index(["--embeddings", f"{made}/parquet", *given.format(made=made).split()])
-    assert part in str(error.value)
 
 
 @pytest.mark.slow

@@ -35,11 +35,12 @@ def model(prompted):
 def index(model, tmp_path_factory):
     """An index, with the sentences that are in it."""
     model.build_index(sentences(50))
-    model.save_index(tmp_path_factory.mktemp("index") / "i")
-    return tmp_path_factory.getbasetemp() / next(tmp_path_factory.getbasetemp().glob("index*")) / "i"
+    folder = tmp_path_factory.mktemp("index") / "i"
+    model.save_index(folder)
+    return folder
 
 
-def test_a_mistake_is_reported_in_a_line_before_a_model_is_loaded(monkeypatch):
+def test_a_mistake_is_reported_in_a_line_before_a_model_is_loaded(monkeypatch, prompted, index):
     for given, message in (
         ("--max-queue 0", "--max-queue 0: must be 1 or more"),
         ("--max-inputs 9000", "--max-inputs 9000: more than --max-queue 8192"),
@@ -54,17 +55,9 @@ def test_a_mistake_is_reported_in_a_line_before_a_model_is_loaded(monkeypatch):
     for key in ("", "a b"):
         monkeypatch.setenv("SIMCSE_JAX_API_KEY", key)
         refused(call("serve", "--model", "no/such/model"), "SIMCSE_JAX_API_KEY: must be printable ASCII")
-
-
-def test_lengths_that_change_what_is_found_are_refused(prompted, index):
+    monkeypatch.delenv("SIMCSE_JAX_API_KEY")
     done = call("serve", "--model", prompted, "--index", index, "--port", "0", "--normalize")
     refused(done, "--normalize: changes the scores of an index that is compared by euclidean; leave it out")
-
-
-def test_what_is_missing_is_named(monkeypatch):
-    monkeypatch.setattr("simcse_jax.errors.installed", lambda module: module != "uvicorn")
-    done = call("serve", "--model", "m")
-    refused(done, 'not installed: uvicorn; run: pip install "simcse_jax[serve]"')
 
 
 @pytest.mark.parametrize("on_disk", [False, True])
@@ -102,8 +95,7 @@ def test_the_command_serves_the_model_and_its_index(tiny_bert, tmp_path, monkeyp
 
     serves = lambda application, bound, seconds, said, *more: asyncio.run(ask(application, said))  # noqa: E731
     monkeypatch.setattr("simcse_jax.serving.server.serve", serves)
-    options = ("--index", tmp_path / "index", "--port", 0, "--batch-size", 8)
-    done = call("serve", "--model", folder, *options)
+    done = call("serve", "--model", folder, "--index", tmp_path / "index", "--port", 0, "--batch-size", 8)
     assert done.returncode == 0 and "ready after" in done.stdout, done.stderr
     said, embeddings, found = told
     assert said.startswith("short: http://127.0.0.1:") and "(this machine alone, no key)" in said
@@ -127,15 +119,10 @@ def test_the_server_gives_openai_s_client_what_the_class_gives(prompted, model, 
         (one,) = client.embeddings.create(model="mine", input=texts[0], dimensions=5, extra_body=asked).data
         right = model.encode(texts[0], prompt_name="query", truncate_dim=5, normalize_to_unit=True)
         np.testing.assert_allclose(one.embedding, right, atol=1e-5)
-        with pytest.raises(
-            openai.BadRequestError, match=r"has 8\d tokens; this model reads at most 64 tokens; .*--truncate"
-        ):
+        with pytest.raises(openai.BadRequestError, match=r"has 8\d tokens; this model reads at most 64 tokens; "):
             client.embeddings.create(model="mine", input="the cat " * 40)
         with pytest.raises(openai.AuthenticationError):
             client.with_options(api_key="another").embeddings.create(model="mine", input="a")
-        with pytest.raises(openai.APIStatusError) as large:
-            client.embeddings.create(model="mine", input="a" * (17 * 2**20))
-        assert large.value.status_code == 413
 
         body = {"query": texts[:3], "top_k": 4}
         headers = {"Authorization": f"Bearer {KEY}"}
@@ -187,15 +174,13 @@ def ask_slowly(url, texts, go_on):
 
 @pytest.mark.slow
 def test_others_are_served_without_a_key_only_with_a_warning_and_ctrl_c_ends_it(tiny_bert):
-    arguments = ["--model", tiny_bert, "--host", "0.0.0.0", "--no-key", "--truncate"]
-    with served(*arguments) as server:
+    with served("--model", tiny_bert, "--host", "0.0.0.0", "--no-key", "--truncate") as server:
         said = "".join(server.said)
         assert "whoever can reach 0.0.0.0 can use the model" in said
         assert "(all who can reach this machine, no key)" in said
         address = re.sub("0.0.0.0", "127.0.0.1", server.url)
         client = openai.OpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0)
-        found = client.embeddings.create(model=tiny_bert.name, input="the cat " * 40)
-        assert found.usage.prompt_tokens == 64
+        assert client.embeddings.create(model=tiny_bert.name, input="the cat " * 40).usage.prompt_tokens == 64
         rebound = {"Host": "evil.com"}  # a website's name, which it lets point here
         assert httpx.get(f"{address}/v1/models", headers=rebound).status_code == 403
         server.process.send_signal(signal.SIGINT)
