@@ -4,7 +4,7 @@ import base64
 import httpx
 import numpy as np
 import pytest
-from support.fake_server import FakeEncoder, FakeReranker, started
+from support.fake_server import FakeEncoder, FakeReranker, play, played
 from support.later import later
 
 from simcse_jax.index.index import Result
@@ -17,70 +17,33 @@ openai = later("openai")
 GOOD = {"model": "fake", "input": "a"}
 # What is wrong, and the field that the answer names.
 MISTAKES = [
-    (b"", None),
-    (b"{", None),
-    (b"[]", None),
-    (b"\xff\xfe{}", None),
-    (b"[" * 100_000, None),
+    *((body, None) for body in (b"", b"{", b"[]", b"\xff\xfe{}", b"[" * 100_000)),
     (b'{"input": "a"}', "model"),
     (b'{"model": "fake"}', "input"),
-    ({**GOOD, "model": 3}, "model"),
     ({**GOOD, "model": "other"}, "model"),
     (b'{"model": "\\ud800", "input": "a"}', "model"),
     ({**GOOD, "input": ""}, "input"),
-    ({**GOOD, "input": [[1, 2]]}, "input"),
     ({**GOOD, "input": ["a"] * 9}, "input"),
     ({**GOOD, "input": "a" * 17}, "input"),
-    (b'{"model": "fake", "input": NaN}', "input"),
-    ({**GOOD, "dimensions": 0}, "dimensions"),
     ({**GOOD, "dimensions": 5}, "dimensions"),
-    ({**GOOD, "dimensions": "2"}, "dimensions"),
-    (b'{"model": "fake", "input": "a", "dimensions": 1e400}', "dimensions"),
     ({**GOOD, "encoding_format": "int8"}, "encoding_format"),
     ({**GOOD, "prompt_name": "none"}, "prompt_name"),
-    ({**GOOD, "user": 3}, "user"),
     ({**GOOD, "inptu": "a"}, "inptu"),
 ]
 SEARCHES = [
     ({}, "query"),
     ({"query": "a" * 17}, "query"),
-    ({"query": "a", "top_k": 0}, "top_k"),
     ({"query": "a", "top_k": 10**6}, "top_k"),
-    (b'{"query": "a", "threshold": NaN}', "threshold"),
     ({"query": "a", "model": "other"}, "model"),
 ]
 RERANKED = {"query": "ab", "documents": ["a"]}
 RERANKINGS = [
     ({}, "query"),
-    ({"query": "ab"}, "documents"),
-    ({**RERANKED, "query": ["ab"]}, "query"),
-    ({**RERANKED, "documents": [{"title": "a"}]}, "documents"),
     ({**RERANKED, "documents": ["a"] * 9}, "documents"),
     ({**RERANKED, "documents": ["a" * 14]}, "documents"),
-    ({**RERANKED, "top_n": 0}, "top_n"),
     ({**RERANKED, "model": "fake"}, "model"),
     ({**RERANKED, "rank_fields": ["text"]}, "rank_fields"),
 ]
-
-
-def play(scene, **options):
-    async def main():
-        async with asyncio.timeout(30), started(**options) as server:
-            await scene(server)
-
-    asyncio.run(main())
-
-
-def played(*args, **options):
-    """Makes a test of a scene: of a coroutine function that is played with these options."""
-
-    def decorate(scene):
-        def test():
-            play(scene, *args, **options)
-
-        return test
-
-    return decorate
 
 
 def find(queries, top_k):
@@ -115,14 +78,14 @@ async def test_openai_s_client_gets_what_the_encoder_gives(server):
     assert refused.value.param == "dimensions"
 
 
-@pytest.mark.parametrize("path", ["/v1/embeddings", "/v1/search"])
-def test_each_mistake_has_its_answer_while_good_requests_go_on(path):
+def test_each_mistake_has_its_answer_while_good_requests_go_on():
     async def scene(server):
         good = [asyncio.create_task(server.client.post("/v1/embeddings", json=GOOD)) for _ in range(20)]
-        for body, param in MISTAKES if path == "/v1/embeddings" else SEARCHES:
+        wrong = [("embeddings", *each) for each in MISTAKES] + [("search", *each) for each in SEARCHES]
+        for path, body, param in wrong:
             sent = {"content": body} if isinstance(body, bytes) else {"json": body}
             headers = {"Content-Type": "application/json"}
-            found = await server.client.post(path, headers=headers, **sent)
+            found = await server.client.post(f"/v1/{path}", headers=headers, **sent)
             about = found.json()["error"]
             assert found.status_code == (404 if about["code"] == "model_not_found" else 400), (body, found.text)
             assert about["param"] == param and about["type"] == "invalid_request_error", (body, about)
@@ -135,16 +98,22 @@ def test_each_mistake_has_its_answer_while_good_requests_go_on(path):
 
 
 @played()
-async def test_a_page_of_another_site_cannot_ask(server):
+async def test_a_page_of_another_site_cannot_ask_and_other_paths_and_methods_are_refused(server):
     found = await server.client.post("/v1/embeddings", content=b'{"model": "fake", "input": "a"}')  # no type
     assert found.status_code == 400 and "Content-Type: application/json" in found.text
     plain = {"Content-Type": "text/plain"}  # what a page may send without asking the server first
     found = await server.client.post("/v1/embeddings", content=b'{"model": "fake", "input": "a"}', headers=plain)
     assert found.status_code == 400 and "access-control-allow-origin" not in found.headers
     assert (await server.client.options("/v1/embeddings")).status_code == 405
+    requests = {"GET /nowhere": 404, "POST /v1/embeddings/": 404, "GET /v1/models/other/one": 404}
+    requests |= {"GET /v1/embeddings": 405, "POST /health": 405, "HEAD /health": 200}
+    for request, status in requests.items():
+        found = await server.client.request(*request.split())
+        assert found.status_code == status, request
+        assert status == 200 or found.json()["error"]["message"]
 
 
-def test_search_answers_each_query():
+def test_search_answers_each_query_and_documents_are_reranked_as_the_usual_servers_do():
     async def scene(server):
         found = (await server.client.post("/v1/search", json={"query": ["a", "bb"], "top_k": 2})).json()
         assert [each["index"] for each in found["data"]] == [0, 1] and found["usage"]["total_tokens"] == 3
@@ -161,117 +130,6 @@ def test_search_answers_each_query():
 
     play(scene, search=find)
     play(without)
-
-
-@played()
-async def test_other_paths_and_methods(server):
-    for request, status in (
-        ("GET /nowhere", 404),
-        ("POST /v1/embeddings/", 404),
-        ("GET /v1/embeddings", 405),
-        ("POST /health", 405),
-        ("GET /v1/models/other/one", 404),
-        ("HEAD /health", 200),
-    ):
-        found = await server.client.request(*request.split())
-        assert found.status_code == status, request
-        assert status == 200 or found.json()["error"]["message"]
-
-
-def test_requests_are_answered_once_all_is_compiled():
-    class Slow(FakeEncoder):
-        def warm(self, shape):
-            assert self.go_on.wait(20)
-            super().warm(shape)
-
-    async def scene(server):
-        assert (await server.client.get("/health")).json() == {"status": "ok", "ready": False}
-        for found in (await server.client.get("/ready"), await server.client.post("/v1/embeddings", json=GOOD)):
-            assert (found.status_code, found.headers["retry-after"]) == (503, "5")
-        assert "simcse_ready 0.0" in (await server.client.get("/metrics")).text
-        server.encoder.go_on.set()
-        while (await server.client.get("/ready")).status_code == 503:
-            await asyncio.sleep(0.01)
-        assert server.encoder.warmed == server.encoder.shapes()
-        assert (await server.client.post("/v1/embeddings", json=GOOD)).status_code == 200
-
-    slow = Slow()
-    slow.go_on.clear()
-    play(scene, encoder=slow, wait=False)
-
-
-@played(waiting=3)
-async def test_a_full_queue_answers_429_with_the_time_to_try_again(server):
-    server.encoder.go_on.clear()
-    first = asyncio.create_task(server.client.post("/v1/embeddings", json={**GOOD, "input": ["a", "b", "c"]}))
-    await asyncio.sleep(0.1)
-    found = await server.client.post("/v1/embeddings", json={**GOOD, "input": ["d", "e", "f", "g"]})
-    assert found.status_code == 429 and int(found.headers["retry-after"]) >= 1
-    assert found.json()["error"]["type"] == "rate_limit_error"
-    server.encoder.go_on.set()
-    assert (await first).status_code == 200
-
-
-def test_an_error_of_the_encoder_is_that_of_its_request(capfd):
-    async def scene(server):
-        for text in ("fails", "damaged"):
-            found = await server.client.post("/v1/embeddings", json={**GOOD, "input": text})
-            assert (found.status_code, found.json()["error"]["type"]) == (500, "server_error")
-            assert "encoder failed" not in found.text and "finite" not in found.text  # the log has it
-        assert (await server.client.post("/v1/embeddings", json=GOOD)).status_code == 200
-
-    play(scene)
-
-
-@played()
-async def test_figures_of_requests_and_batches(server):
-    await server.client.post("/v1/embeddings", json={**GOOD, "input": ["a", "bb"]})
-    await server.client.post("/v1/embeddings", json={})
-    await server.client.get("/a/path/of/which/there/are/many")
-    lines = (await server.client.get("/metrics")).text.splitlines()
-    for line in (
-        'simcse_requests_total{path="/v1/embeddings",status="200"} 1.0',
-        'simcse_requests_total{path="/v1/embeddings",status="400"} 1.0',
-        'simcse_requests_total{path="other",status="404"} 1.0',
-        'simcse_request_seconds_count{path="/v1/embeddings"} 2.0',
-        'simcse_texts_total{kind="texts"} 2.0',
-        'simcse_tokens_total{kind="texts"} 3.0',
-        'simcse_computed_tokens_total{kind="texts"} 16.0',  # a batch of two rows of 8
-        "simcse_ready 1.0",
-        "simcse_waiting_texts 0.0",
-        "simcse_requests_in_progress 1.0",
-    ):
-        assert line in lines, line
-
-
-@played()
-async def test_the_description_names_every_path_and_field(server):
-    found = (await server.client.get("/openapi.json")).json()
-    assert set(found["paths"]) == {
-        *("/v1/embeddings", "/v1/search", "/v1/rerank", "/v1/models", "/v1/models/{name}"),
-        *("/health", "/ready", "/metrics"),
-    }
-    fields = found["components"]["schemas"]["EmbeddingsRequest"]["properties"]
-    assert set(fields) == {"input", "model", "encoding_format", "dimensions", "prompt_name", "user"}
-    assert {kind.get("type") for kind in fields["input"]["anyOf"]} == {"string", "array"}
-    assert "422" not in found["paths"]["/v1/embeddings"]["post"]["responses"]
-    page = (await server.client.get("/docs")).text
-    assert "/v1/embeddings" in page and "dimensions" in page and "<script" not in page
-
-
-def test_it_is_ready_also_where_standard_output_is_closed():
-    def say():
-        raise BrokenPipeError
-
-    async def scene():
-        app = App(Service("fake", {None: FakeEncoder()}, Limits()), Metrics(), say)
-        await app._warm()
-        assert app.ready and app.failure is None
-
-    asyncio.run(scene())
-
-
-def test_documents_are_reranked_as_the_usual_servers_do():
     documents = ["x a", "aab", {"text": "b a"}, "zz"]
     texts = ["x a", "aab", "b a", "zz"]
 
@@ -298,3 +156,83 @@ def test_documents_are_reranked_as_the_usual_servers_do():
             assert answer.status_code in (400, 404) and answer.json()["error"]["param"] == field, (body, answer.text)
 
     play(scene, reranker=FakeReranker(), inputs=8)
+
+
+def test_requests_are_answered_once_all_is_compiled_also_where_standard_output_is_closed():
+    class Slow(FakeEncoder):
+        def warm(self, shape):
+            assert self.go_on.wait(20)
+            super().warm(shape)
+
+    async def scene(server):
+        assert (await server.client.get("/health")).json() == {"status": "ok", "ready": False}
+        for found in (await server.client.get("/ready"), await server.client.post("/v1/embeddings", json=GOOD)):
+            assert (found.status_code, found.headers["retry-after"]) == (503, "5")
+        assert "simcse_ready 0.0" in (await server.client.get("/metrics")).text
+        server.encoder.go_on.set()
+        while (await server.client.get("/ready")).status_code == 503:
+            await asyncio.sleep(0.01)
+        assert server.encoder.warmed == server.encoder.shapes()
+        assert (await server.client.post("/v1/embeddings", json=GOOD)).status_code == 200
+
+    slow = Slow()
+    slow.go_on.clear()
+    play(scene, encoder=slow, wait=False)
+
+    def say():
+        raise BrokenPipeError
+
+    async def scene():
+        app = App(Service("fake", {None: FakeEncoder()}, Limits()), Metrics(), say)
+        await app._warm()
+        assert app.ready and app.failure is None
+
+    asyncio.run(scene())
+
+
+@played(waiting=3)
+async def test_a_full_queue_answers_429_with_the_time_to_try_again(server):
+    server.encoder.go_on.clear()
+    first = asyncio.create_task(server.client.post("/v1/embeddings", json={**GOOD, "input": ["a", "b", "c"]}))
+    await asyncio.sleep(0.1)
+    found = await server.client.post("/v1/embeddings", json={**GOOD, "input": ["d", "e", "f", "g"]})
+    assert found.status_code == 429 and int(found.headers["retry-after"]) >= 1
+    assert found.json()["error"]["type"] == "rate_limit_error"
+    server.encoder.go_on.set()
+    assert (await first).status_code == 200
+
+
+def test_an_error_of_the_encoder_is_that_of_its_request(capfd):
+    async def scene(server):
+        for text in ("fails", "damaged"):
+            found = await server.client.post("/v1/embeddings", json={**GOOD, "input": text})
+            assert (found.status_code, found.json()["error"]["type"]) == (500, "server_error")
+            assert "encoder failed" not in found.text and "finite" not in found.text  # the log has it
+        assert (await server.client.post("/v1/embeddings", json=GOOD)).status_code == 200
+
+    play(scene)
+
+
+@played()
+async def test_figures_of_requests_and_batches_and_a_description_of_every_path_and_field(server):
+    await server.client.post("/v1/embeddings", json={**GOOD, "input": ["a", "bb"]})
+    await server.client.post("/v1/embeddings", json={})
+    await server.client.get("/a/path/of/which/there/are/many")
+    lines = (await server.client.get("/metrics")).text.splitlines()
+    kinds = {"texts": 2, "tokens": 3, "computed_tokens": 16}  # a batch of two rows of 8
+    requests = {("/v1/embeddings", 200), ("/v1/embeddings", 400), ("other", 404)}
+    assert {
+        *(f'simcse_requests_total{{path="{path}",status="{status}"}} 1.0' for path, status in requests),
+        *(f'simcse_{name}_total{{kind="texts"}} {count}.0' for name, count in kinds.items()),
+        *("simcse_ready 1.0", "simcse_waiting_texts 0.0", "simcse_requests_in_progress 1.0"),
+        'simcse_request_seconds_count{path="/v1/embeddings"} 2.0',
+    } <= {*lines}
+    found = (await server.client.get("/openapi.json")).json()
+    paths = {"/v1/embeddings", "/v1/search", "/v1/rerank", "/v1/models", "/v1/models/{name}"}
+    assert set(found["paths"]) == paths | {"/health", "/ready", "/metrics"}
+    fields = found["components"]["schemas"]["EmbeddingsRequest"]["properties"]
+    assert set(fields) == {"input", "model", "encoding_format", "dimensions", "prompt_name", "user"}
+    assert {kind.get("type") for kind in fields["input"]["anyOf"]} == {"string", "array"}
+    assert "422" not in found["paths"]["/v1/embeddings"]["post"]["responses"]
+    page = (await server.client.get("/docs")).text
+    assert "/v1/embeddings" in page and "dimensions" in page and "<script" not in page

@@ -7,7 +7,6 @@ from simcse_jax.serving.batcher import Batcher, Full, Piece
 
 
 def rows(most):
-    """Chooses the first `most` pieces, whatever their sizes."""
     return lambda length, sizes: (most, range(min(most, len(sizes))))
 
 
@@ -29,7 +28,6 @@ def make(batches, choose=FOUR, go_on=None, **options):
 
 
 def play(scene, *args, **options):
-    """Runs `scene(batcher, batches)` with a batcher of its own."""
 
     async def main():
         batches = []
@@ -46,8 +44,7 @@ def play(scene, *args, **options):
 
 def test_requests_that_arrive_together_share_batches_and_get_their_own_results():
     async def scene(batcher, batches):
-        requests = [[Piece(n), Piece(n + 1)] for n in range(0, 40, 2)]
-        found = await asyncio.gather(*map(batcher.submit, requests))
+        found = await asyncio.gather(*map(batcher.submit, [[Piece(n), Piece(n + 1)] for n in range(0, 40, 2)]))
         assert found == [[2 * n, 2 * n + 2] for n in range(0, 40, 2)]
         assert len(batches) == 10 and batcher.waiting == 0
         assert await batcher.submit([]) == []
@@ -75,16 +72,13 @@ def taken(batcher, pieces):
     return asyncio.run(main())
 
 
-def test_a_batch_has_one_length_and_one_group_and_shorter_pieces_only_where_there_is_room():
+def test_a_batch_has_one_length_and_one_group_and_what_is_not_chosen_waits_as_before():
     lengths = (16, 8, 8, 16, 16, 8, 16)
     pieces = [Piece(number, length, group=number // 6) for number, length in enumerate(lengths)]
     found = taken(make([], lambda length, sizes: (length, range(min(32 // length, len(sizes))))), pieces)
     assert found == [([0, 3], 16, 0), ([1, 2, 5], 8, 0), ([4], 16, 0), ([6], 16, 1)]
     found = taken(make([]), [Piece(n, length) for n, length in enumerate((16, 8, 4, 32))])
     assert found == [([0, 1, 2], 4, 0), ([3], 4, 0)]  # never a longer one
-
-
-def test_what_is_not_chosen_waits_as_before():
     offered = []
 
     def choose(length, sizes):  # what fits into a room of 10
@@ -117,7 +111,7 @@ def test_a_short_request_passes_a_long_one_which_goes_on():
     play(scene, go_on=go_on)
 
 
-def test_what_does_not_fit_into_the_queue_is_refused_and_the_rest_goes_on():
+def test_what_does_not_fit_into_the_queue_is_refused_for_a_time_that_grows_with_what_waits():
     async def scene(batcher, batches):
         first = asyncio.create_task(batcher.submit([Piece(n) for n in range(10)]))
         await asyncio.sleep(0.05)  # four are computed, six wait
@@ -131,9 +125,6 @@ def test_what_does_not_fit_into_the_queue_is_refused_and_the_rest_goes_on():
 
     go_on = threading.Event()
     play(scene, go_on=go_on, most_waiting=10)
-
-
-def test_the_time_to_try_again_grows_with_what_waits():
     batcher = make([], most_waiting=10**6)
     batcher._pace = 0.01
     assert [setattr(batcher, "waiting", count) or batcher.retry_after() for count in (0, 450, 10**6)] == [1, 5, 60]
@@ -158,19 +149,14 @@ def test_a_request_that_is_cancelled_takes_its_pieces_along():
     play(scene, go_on=go_on)
 
 
-def test_an_error_is_that_of_its_batch_alone():
+def test_an_error_is_that_of_its_batch_alone_and_a_worker_that_ends_is_a_failure():
     async def scene(batcher, batches):
-        found = await asyncio.gather(
-            batcher.submit([Piece(-1, 16)]), batcher.submit([Piece(5, 8)]), return_exceptions=True
-        )
+        both = (batcher.submit([Piece(-1, 16)]), batcher.submit([Piece(5, 8)]))
+        found = await asyncio.gather(*both, return_exceptions=True)
         assert isinstance(found[0], RuntimeError) and found[1] == [10]
         assert await batcher.submit([Piece(6, 16)]) == [12]  # its worker goes on
 
-    play(scene, rows(1))
-
-
-def test_a_batch_without_all_of_its_results_is_an_error_too():
-    async def main():
+    async def incomplete():  # a batch without all of its results
         batcher = Batcher(lambda batch: batch.payloads[1:], FOUR, most=4, workers=1, most_waiting=9)
         batcher.start()
         for _ in range(2):
@@ -180,10 +166,9 @@ def test_a_batch_without_all_of_its_results_is_an_error_too():
         await batcher.close()
         assert batcher.failure is None
 
-    asyncio.run(main())
+    play(scene, rows(1))
+    asyncio.run(incomplete())
 
-
-def test_a_worker_that_ends_is_a_failure():
     async def scene(batcher, batches):
         assert batcher.failure is None
         asyncio.create_task(batcher.submit([Piece(1)] * 5))  # noqa: RUF006

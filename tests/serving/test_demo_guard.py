@@ -15,7 +15,7 @@ def status(method="GET", path="/", names=LOCAL, **headers):
     return refused[0] if refused else 200
 
 
-def test_local_names_are_answered_and_others_refused():
+def test_local_and_given_names_are_answered_and_others_refused():
     for host in ("localhost", "LOCALHOST:1", "127.0.0.1:7860", "[::1]:80", "[::1]"):
         assert status(host=host) == 200, host
     for host in (
@@ -23,9 +23,6 @@ def test_local_names_are_answered_and_others_refused():
         *("localhost/evil.com", "localhost.", "192.168.1.5", "0.0.0.0", "127.0.0.2", "", "[::1"),
     ):
         assert status(host=host) == status("POST", JOIN, host=host) == 403, host
-
-
-def test_the_names_that_are_given_are_answered():
     everywhere, shared = Names("0.0.0.0", ["gpu1.lab"]), Names("127.0.0.1")
     for host in ("10.0.0.7:1", "[fe80::1]", "GPU1.lab", "localhost"):
         assert status(host=host, names=everywhere) == 200, host
@@ -37,7 +34,20 @@ def test_the_names_that_are_given_are_answered():
     assert status(host="[fe80::1]", names=Names("fe80::1")) == 200
 
 
-def test_other_sites_are_refused():
+def test_other_sites_and_what_the_page_does_not_need_are_refused_and_a_request_has_a_bounded_length():
+    for method, path in [
+        *(("POST", f"/gradio_api/{name}") for name in ("upload", "upload/", "process_recording", "component_server")),
+        *(("POST", name) for name in ("/login", "/upload", "/gradio_api/stream/x", "/", "/config")),
+        *(("GET", f"/gradio_api/{name}") for name in ("file=/etc/passwd", "file//etc/passwd", "proxy=http://a.b/c")),
+        *(("GET", name) for name in ("/monitoring", "/monitoring/summary", "/docs", "/openapi.json", "//config")),
+        *(("GET", f"/gradio_api/{name}") for name in ("upload_progress", "queue/join", "vibe-code/", "runs")),
+        *(("PUT", JOIN), ("DELETE", JOIN)),
+    ]:
+        assert status(method, path) == 403, (method, path)
+    assert status("POST", JOIN, content_length=str(demo_guard.MOST_BYTES)) == 200
+    for length in (str(demo_guard.MOST_BYTES + 1), "9" * 10**5, "-1", "x", ""):
+        assert status("POST", JOIN, content_length=length) == 413
+    assert status("POST", JOIN, transfer_encoding="chunked") == 413
     assert status("POST", JOIN, origin="http://localhost:7860") == 200
     for origin in ("http://evil.com", "null", "http://localhost:3000", "http://localhost", ""):
         assert status("POST", JOIN, origin=origin) == 403, origin
@@ -49,9 +59,6 @@ def test_other_sites_are_refused():
         assert status("GET", "/config", sec_fetch_site=site, sec_fetch_dest="image") == 403
         assert status("GET", "/", sec_fetch_site=site, sec_fetch_dest="iframe") == 403
         assert status("GET", "/", sec_fetch_site=site, sec_fetch_dest="document") == 200  # a link
-
-
-def test_a_proxy_in_front_may_change_the_host():
     names = Names("127.0.0.1", ["gpu1.lab"])
     for origin, expected in {"https://gpu1.lab": 200, "https://evil.com": 403, "http://localhost:3000": 403}.items():
         assert status("POST", JOIN, names, origin=origin, host="127.0.0.1:7860") == expected
@@ -60,26 +67,7 @@ def test_a_proxy_in_front_may_change_the_host():
     assert status("POST", JOIN, origin="http://[::1") == 403  # no valid address
 
 
-def test_what_the_page_does_not_need_is_off():
-    for method, path in [
-        *(("POST", f"/gradio_api/{name}") for name in ("upload", "upload/", "process_recording", "component_server")),
-        *(("POST", name) for name in ("/login", "/upload", "/gradio_api/stream/x", "/", "/config")),
-        *(("GET", f"/gradio_api/{name}") for name in ("file=/etc/passwd", "file//etc/passwd", "proxy=http://a.b/c")),
-        *(("GET", name) for name in ("/monitoring", "/monitoring/summary", "/docs", "/openapi.json", "//config")),
-        *(("GET", f"/gradio_api/{name}") for name in ("upload_progress", "queue/join", "vibe-code/", "runs")),
-        *(("PUT", JOIN), ("DELETE", JOIN)),
-    ]:
-        assert status(method, path) == 403, (method, path)
-
-
-def test_a_request_has_a_bounded_length():
-    assert status("POST", JOIN, content_length=str(demo_guard.MOST_BYTES)) == 200
-    for length in (str(demo_guard.MOST_BYTES + 1), "9" * 10**5, "-1", "x", ""):
-        assert status("POST", JOIN, content_length=length) == 413
-    assert status("POST", JOIN, transfer_encoding="chunked") == 413
-
-
-def test_a_body_is_json_without_files():
+def test_a_body_is_json_without_files_and_passed_on_whole():
     for body in (b'{"data": ["a", 2], "event_data": {"index": [0]}, "trigger_id": 7}', b""):
         assert demo_guard.body_refusal(body) is None
     for body, says in (
@@ -91,9 +79,6 @@ def test_a_body_is_json_without_files():
     ):
         code, text = demo_guard.body_refusal(body)
         assert code == 400 and says in text
-
-
-def test_a_body_is_passed_on_whole():
     bodies = ((b'{"data"', True), (b": []}", False))
     parts = [{"type": "http.request", "body": body, "more_body": more} for body, more in bodies]
     parts += [{"type": "http.disconnect"}]

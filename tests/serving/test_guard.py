@@ -1,7 +1,7 @@
 import asyncio
 import hmac
 
-from support.fake_server import started
+from support.fake_server import play, played
 
 from simcse_jax.serving import guard
 from simcse_jax.serving.demo_guard import Names
@@ -9,28 +9,7 @@ from simcse_jax.serving.demo_guard import Names
 BODY = {"model": "fake", "input": "a"}
 
 
-def play(scene, **options):
-    async def main():
-        async with asyncio.timeout(20), started(**options) as server:
-            await scene(server)
-
-    asyncio.run(main())
-
-
-def played(*args, **options):
-    """Makes a test of a scene: of a coroutine function that is played with these options."""
-
-    def decorate(scene):
-        def test():
-            play(scene, *args, **options)
-
-        return test
-
-    return decorate
-
-
 def counted(server, path="/v1/embeddings"):
-    """How many requests of a path had which status."""
     found = {}
     for metric in server.app._metrics._requests.collect():
         for sample in metric.samples:
@@ -84,7 +63,7 @@ async def test_a_request_by_another_name_of_this_machine_is_refused(server):
         assert (await server.client.get("/health", headers={"Host": host})).status_code == 200, host
 
 
-def test_a_body_that_is_too_large_is_refused_whether_its_length_is_announced_or_not():
+def test_a_body_that_is_too_large_is_refused_whether_its_length_is_announced_or_not(monkeypatch):
     async def scene(server):
         for content in (b"x" * 2000, chunks(20)):
             found = await server.client.post("/v1/embeddings", content=content)
@@ -97,7 +76,13 @@ def test_a_body_that_is_too_large_is_refused_whether_its_length_is_announced_or_
         for _ in range(count):
             yield b"x" * 100
 
+    async def large(server):  # up to the limit
+        content = {"model": "fake", "input": ["letters"] * 20}
+        assert (await server.client.post("/v1/embeddings", json=content)).status_code == 200
+
     play(scene, body=1000)
+    monkeypatch.setattr(guard, "UNREAD", 100)
+    play(large, body=1000)
 
 
 @played()
@@ -109,16 +94,6 @@ async def test_a_body_that_would_take_long_to_drop_is_not_read_at_all(server):
     assert sent[0]["status"] == 413 and (b"connection", b"close") in sent[0]["headers"]
     for value in (b"-5", b"x", b"\xb2"):  # a length that is no number counts as none
         assert guard._length({"headers": [(b"content-length", value)]}) == 0
-
-
-def test_a_body_may_be_as_large_as_the_limit_also_where_that_is_large(monkeypatch):
-    monkeypatch.setattr(guard, "UNREAD", 100)
-
-    async def scene(server):
-        content = {"model": "fake", "input": ["letters"] * 20}
-        assert (await server.client.post("/v1/embeddings", json=content)).status_code == 200
-
-    play(scene, body=1000)
 
 
 async def upload(server, path, size, go_on):
@@ -158,14 +133,10 @@ async def test_without_the_key_nobody_fills_the_memory(server):
         assert await asked in (401, 404, 405)
 
 
-@played(seconds=0.1)
-async def test_a_body_that_does_not_come_is_waited_for_so_long(server):
-    sent = await ask(server, asyncio.Event().wait)
-    assert sent[0]["status"] == 408 and b"no whole request in 0.1 s" in sent[1]["body"]
-
-
 @played(seconds=0.2)
-async def test_an_answer_that_takes_too_long_is_given_up_and_what_waits_with_it(server):
+async def test_a_body_that_does_not_come_and_an_answer_that_takes_too_long_are_given_up(server):
+    sent = await ask(server, asyncio.Event().wait)
+    assert sent[0]["status"] == 408 and b"no whole request in 0.2 s" in sent[1]["body"]
     server.encoder.go_on.clear()
     found = await asyncio.gather(*(server.client.post("/v1/embeddings", json=BODY) for _ in range(5)))
     assert [each.status_code for each in found] == [504] * 5 and "no answer in 0.2 s" in found[0].text

@@ -10,7 +10,6 @@ from simcse_jax.serving.service import QUERIES, Invalid, Limits, Service
 
 
 def play(scene, encoders=None, **options):
-    """Runs `scene(service, encoder)`."""
     encoder = FakeEncoder()
     limits = Limits(**options.pop("limits", {}))
 
@@ -148,19 +147,12 @@ def test_a_search_gives_the_index_s_own_results():
             assert [one.row for one in got] == [one.row for one in right]
             np.testing.assert_allclose([one.score for one in got], [one.score for one in right], atol=1e-6)
         assert found.tokens == sum(map(len, queries))
+        with pytest.raises(Invalid, match="top_k: 3 queries times 334 results; a request has at most 1001"):
+            await service.search(["a", "b", "c"], 334, None)
         service.warm()
 
-    play(scene, search=search)
+    play(scene, search=search, limits={"results": 1001})
     assert set(asked) == {(1, 8), (QUERIES, 16), (20 - QUERIES, 16), (QUERIES, 8)}
-
-
-def test_a_search_for_very_many_results_is_refused():
-    async def scene(service, encoder):
-        with pytest.raises(Invalid, match="top_k: 3 queries times 4 results; a request has at most 11"):
-            await service.search(["a", "b", "c"], 4, None)
-        assert encoder.batches == []
-
-    play(scene, search=lambda queries, top_k: [[] for _ in queries], limits={"results": 11})
 
 
 def test_who_ends_it_waits_for_no_program_but_the_one_that_is_compiled():
@@ -183,8 +175,7 @@ def test_documents_are_scored_with_their_query_and_equal_ones_once():
     judge = FakeReranker()
 
     async def scene(service, encoder):
-        found = await service.rerank("ab", ["b", "aab", "b"], None)
-        assert found == ([1, 0, 2], [3.0, 1.0, 1.0], 4 + 6 + 4)
+        assert (await service.rerank("ab", ["b", "aab", "b"], None)) == ([1, 0, 2], [3.0, 1.0, 1.0], 4 + 6 + 4)
         assert sorted(text for batch in judge.batches for text in batch) == ["ab|aab", "ab|b"]
         assert (await service.rerank("ab", ["b", "aab", "b"], 2))[:2] == ([1, 0], [3.0, 1.0])
         assert encoder.batches == [] and service.waiting == 0

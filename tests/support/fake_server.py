@@ -1,5 +1,6 @@
 """A server's parts without a model: an encoder of lengths, and the application of it without a socket."""
 
+import asyncio
 import contextlib
 import threading
 from collections.abc import AsyncIterator
@@ -111,3 +112,18 @@ async def started(
         while wait and (await client.get("/ready")).status_code != 200:
             pass
         yield Started(client, app, guard, encoder)
+
+
+def play(scene, **options) -> None:
+    """Runs `scene(server)`, a coroutine function, with a server of its own."""
+
+    async def main():
+        async with asyncio.timeout(30), started(**options) as server:
+            await scene(server)
+
+    asyncio.run(main())
+
+
+def played(**options):
+    """Makes a test of a scene, which is played with these options."""
+    return lambda scene: lambda: play(scene, **options)
