@@ -56,7 +56,6 @@ def launch(script: str, *args: str, programs: Path, **settings: str) -> subproce
 
 
 def dry_run(script: str, *args: str, programs: Path, **settings: str) -> list[list[str]]:
-    """The printed commands, as a shell would read them."""
     done = launch(script, "--dry-run", *args, programs=programs, **NEEDED.get(script, {}), **settings)
     assert done.returncode == 0, done.stderr
     return [shlex.split(line, comments=True) for line in done.stdout.splitlines()]
@@ -88,40 +87,30 @@ GPUS = {"SLURM_JOB_ID": "1", "SLURM_GPUS_PER_NODE": "h100:4", "SLURM_NTASKS_PER_
 IMAGE = {"IMAGE": "i"}
 MISTAKES = [
     ("gpu.sh", {}, "no arguments"),
-    ("slurm.sh", {}, "no arguments"),
     ("slurm.sh --config=c", {}, "sbatch"),
     ("slurm.sh -", GPUS, "the 4 of"),
-    ("local_processes.sh", {}, "N is ''"),
     ("local_processes.sh two --config=c", {}, "N is 'two'"),
-    ("local_processes.sh 0 --config=c", {}, "N is '0'"),
-    ("local_processes.sh 2", {}, "no arguments"),
     ("local_processes.sh 2 --config=c", {"DEVICES": "x"}, "DEVICES is 'x'"),
     ("tpu.sh create", {"ZONE": "z"}, "PROJECT is not set"),
     ("tpu.sh create", {"PROJECT": "p"}, "ZONE is not set"),
-    ("tpu.sh", CLOUD, "'' is not create"),
     ("tpu.sh creat", CLOUD, "'creat' is not create"),
     ("tpu.sh delete this", CLOUD, "delete takes no arguments"),
-    ("tpu.sh run", CLOUD, "no arguments"),
     ("tpu.sh measure", CLOUD, "takes a file of sentences"),
     ("tpu.sh train --workdir=runs/unsup", CLOUD, "gs://"),
     ("kubernetes.sh --workdir=gs://b/r", {}, "IMAGE is not set"),
     ("kubernetes.sh --workdir=gs://b/r", IMAGE | {"HOSTS": "two"}, "HOSTS is 'two'"),
-    ("kubernetes.sh", IMAGE, "no arguments"),
     ("kubernetes.sh --workdir=runs/unsup", IMAGE, "the workdir must outlive a pod"),
     ("kubernetes.sh --workdir /tmp/data/unsup", IMAGE | {"VOLUME": "persistentVolumeClaim: {}"}, "must outlive a pod"),
     ("kubernetes.sh --workdir=gs://b/r --x=\x1b", IMAGE, "an argument has a control character"),
 ]
 
 
-@pytest.mark.parametrize(("command", "settings", "message"), MISTAKES)
-def test_a_mistake_is_reported_in_one_line(command, settings, message, programs):
-    done = launch(*command.split(" "), programs=programs, **settings)
-    assert done.returncode == 2 and done.stderr.count("\n") == 1
-    assert done.stderr.startswith("error: ") and message in done.stderr
+def test_a_mistake_is_reported_in_one_line(programs):
+    for command, settings, message in MISTAKES:
+        done = launch(*command.split(" "), programs=programs, **settings)
+        assert done.returncode == 2 and done.stderr.count("\n") == 1, command
+        assert done.stderr.startswith("error: ") and message in done.stderr, command
     assert calls(programs) == []
-
-
-# One host, and processes on it
 
 
 def python_with_codes(folder: Path, *codes: int) -> Path:
@@ -135,15 +124,8 @@ def python_with_codes(folder: Path, *codes: int) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("codes", "expected", "runs"),
-    [
-        ([0], 0, 1),
-        ([2], 2, 1),
-        ([75, 0], 0, 2),
-        ([1, 75, 2], 2, 3),
-        ([75, 75, 75, 75, 75, 0], 0, 6),  # any number of preemptions
-        ([75, 1], 1, 4),  # CRASHES=2: two crashes are followed by another start
-    ],
+    ("codes", "expected", "runs"),  # any number of preemptions; CRASHES=2: after two crashes, another start
+    [([0], 0, 1), ([2], 2, 1), ([75] * 5 + [0], 0, 6), ([1, 75, 2], 2, 3), ([75, 1], 1, 4)],
 )
 def test_a_gpu_host_runs_again_after_a_preemption_and_after_some_crashes(codes, expected, runs, programs, tmp_path):
     python = python_with_codes(tmp_path, *codes)
@@ -180,27 +162,18 @@ def wait_for(*paths: Path) -> None:
     raise AssertionError(f"never came: {[str(path) for path in paths if not path.exists()]}")
 
 
-def signalled(script: str, *args: str, programs: Path, records: list[Path], **settings: str) -> tuple[int, float]:
-    """Sends SIGTERM to the script alone after the processes have started; its exit code, and the seconds it took."""
-    command = ["bash", str(LAUNCH / script), *args]
-    with subprocess.Popen(command, env=environment(programs, **settings), stderr=subprocess.PIPE) as child:
-        wait_for(*records)
-        started = time.monotonic()
-        child.send_signal(signal.SIGTERM)
-        child.communicate(timeout=30)
-    return child.returncode, time.monotonic() - started
-
-
 def waiting(folder: Path, **more: str) -> dict[str, str]:
-    """Settings with which a script starts python-that-waits."""
     return {"PYTHON": str(python_that_waits(folder)), "RECORDS": str(folder), "PAUSE": "0", **more}
 
 
 @pytest.mark.parametrize(("script", "count"), [("gpu.sh", 1), ("local_processes.sh 2", 2)])
 def test_sigterm_is_passed_on_and_nothing_starts_again(script, count, programs, tmp_path):
-    records = [tmp_path / str(index) for index in range(count)]
-    code, seconds = signalled(*script.split(), *ARGUMENTS, programs=programs, records=records, **waiting(tmp_path))
-    assert code == 75 and seconds < 5
+    records, (name, *before) = [tmp_path / str(index) for index in range(count)], script.split()
+    settings = environment(programs, **waiting(tmp_path))
+    with subprocess.Popen(["bash", str(LAUNCH / name), *before, *ARGUMENTS], env=settings) as child:
+        wait_for(*records)
+        child.send_signal(signal.SIGTERM)  # to the script alone
+        assert child.wait(timeout=5) == 75
     assert all(path.read_text().endswith("SIGTERM\n") for path in records)
 
 
@@ -214,17 +187,12 @@ def test_a_sigterm_before_the_process_is_known_reaches_it(script, assigned, prog
     assert "SIGTERM\n" in (tmp_path / "0").read_text()
 
 
-def records_of(folder: Path, count: int) -> list[dict[str, str]]:
-    """The flags of each process."""
-    lines = [(folder / str(index)).read_text().splitlines() for index in range(count)]
-    return [dict(line.split("=", 1) for line in given if "=" in line) for given in lines]
-
-
 def test_local_processes_differ_in_their_id_alone(programs, tmp_path):
     settings = waiting(tmp_path, DONE="1", DEVICES="2")
     done = launch("local_processes.sh", "3", *ARGUMENTS, programs=programs, LOGS=str(tmp_path / "logs"), **settings)
     assert done.returncode == 0, done.stderr
-    given = records_of(tmp_path, 3)
+    lines = [(tmp_path / str(index)).read_text().splitlines() for index in range(3)]
+    given = [dict(line.split("=", 1) for line in those if "=" in line) for those in lines]
     assert [flags.pop("--config.parallel.process_id") for flags in given] == ["0", "1", "2"]
     assert given[0] == given[1] == given[2]
     assert given[0]["--config.parallel.processes"] == "3"
@@ -233,20 +201,6 @@ def test_local_processes_differ_in_their_id_alone(programs, tmp_path):
     assert (tmp_path / "0").read_text().splitlines()[1:7] == [*MAIN, *ARGUMENTS[:4]]
     assert done.stdout == "says 0\n"  # the others write to files
     assert [(tmp_path / f"logs/process-{index}.log").read_text() for index in (1, 2)] == ["says 1\n", "says 2\n"]
-
-
-def test_a_local_process_that_fails_ends_the_others(programs, tmp_path):
-    settings = waiting(tmp_path, FAILS="1", DEAF="2")
-    started = time.monotonic()
-    done = launch("local_processes.sh", "3", *ARGUMENTS, programs=programs, GRACE="2", **settings)
-    assert done.returncode == 3
-    assert time.monotonic() - started < 20
-    for index in ("0", "2"):  # which ignores SIGTERM, so it was killed
-        assert (tmp_path / index).read_text().endswith("SIGTERM\n")
-    assert "process 1 ended with exit code 3" in done.stderr and "says 1" in done.stderr  # the end of its log
-
-
-def test_the_dry_run_of_local_processes(programs):
     first, second = dry_run("local_processes.sh", "2", *ARGUMENTS, programs=programs, PYTHON="python3")
     for index, command in enumerate((first, second)):
         assert command[0] == "env"
@@ -255,7 +209,13 @@ def test_the_dry_run_of_local_processes(programs):
     assert first[-1] == second[-1]
 
 
-# Slurm
+def test_a_local_process_that_fails_ends_the_others(programs, tmp_path):
+    settings = waiting(tmp_path, FAILS="1", DEAF="2")
+    done = launch("local_processes.sh", "3", *ARGUMENTS, programs=programs, GRACE="2", **settings)
+    assert done.returncode == 3
+    for index in ("0", "2"):  # which ignores SIGTERM, so it was killed
+        assert (tmp_path / index).read_text().endswith("SIGTERM\n")
+    assert "process 1 ended with exit code 3" in done.stderr and "says 1" in done.stderr  # the end of its log
 
 
 def test_slurm_starts_one_task_per_gpu_and_lets_jax_find_the_others(programs):
@@ -284,9 +244,6 @@ def test_a_slurm_job_goes_back_to_the_queue_when_it_was_preempted(codes, expecte
     assert len((tmp_path / "runs").read_text().splitlines()) == steps
     assert (tmp_path / "requeued").exists() == bool(requeued)
     assert not requeued or (tmp_path / "requeued").read_text() == "requeue 17\n"
-
-
-# Cloud TPU
 
 
 def option(command: list[str], name: str) -> str:
@@ -343,8 +300,7 @@ def test_arguments_and_exit_code_come_through_ssh(code, worker, programs):
 
 
 def test_a_run_that_is_still_running_is_asked_to_save_first(worker, programs, tmp_path):
-    python = worker / "simcse_jax" / ".venv" / "bin" / "python"
-    first = tmp_path / "first"
+    python, first = worker / "simcse_jax" / ".venv" / "bin" / "python", tmp_path / "first"
     first.mkdir()
     shutil.move(python, tmp_path / "quick")
     shutil.copy(python_that_waits(tmp_path), python)
@@ -390,7 +346,6 @@ AGAIN, END = BEGIN[1:], ["run 0", "delete"]
 @pytest.mark.parametrize(
     ("plan", "expected", "steps"),
     [
-        (["0"], 0, [*BEGIN, *END]),
         (["2"], 2, [*BEGIN, "run 2", "delete"]),
         (["taken", "0"], 0, [*BEGIN, "run taken", "delete", *BEGIN, *END]),
         (["75", "75", "0"], 0, [*BEGIN, "run 75", *AGAIN, "run 75", *AGAIN, *END]),
@@ -405,13 +360,7 @@ def test_a_tpu_that_is_taken_away_is_created_again_and_deleted_at_the_end(plan, 
     assert calls(programs) == steps
 
 
-def test_a_tpu_can_be_kept(programs):
-    gcloud_that_pretends(programs, ["2"])
-    done = launch("tpu.sh", "train", *ARGUMENTS, programs=programs, POLL="0", KEEP="1", **CLOUD)
-    assert (done.returncode, calls(programs)) == (2, [*BEGIN, "run 2"]), done.stderr
-
-
-def test_repeated_requests_create_one_tpu(programs):
+def test_repeated_requests_create_one_tpu_and_it_can_be_kept(programs):
     def asked(command):
         return launch("tpu.sh", command, programs=programs, POLL="0", **CLOUD).returncode
 
@@ -422,6 +371,9 @@ def test_repeated_requests_create_one_tpu(programs):
     (programs / "tpu").write_text("FAILED\n")
     assert asked("create") == 1
     assert [asked("delete"), asked("delete"), calls(programs)[3:]] == [0, 0, ["delete"]]
+    gcloud_that_pretends(programs, ["2"])
+    done = launch("tpu.sh", "train", *ARGUMENTS, programs=programs, POLL="0", KEEP="1", **CLOUD)
+    assert (done.returncode, calls(programs)[4:]) == (2, [*BEGIN, "run 2"]), done.stderr
 
 
 def test_an_interrupt_deletes_the_tpu(programs):
@@ -439,9 +391,6 @@ def test_an_interrupt_deletes_the_tpu(programs):
     assert not (programs / "tpu").exists()
 
 
-# Kubernetes
-
-
 def manifest(programs: Path, *args: str, **settings: str) -> dict:
     yaml = pytest.importorskip("yaml")
     done = launch("kubernetes.sh", "--dry-run", *args, programs=programs, IMAGE="registry/image:1", **settings)
@@ -454,11 +403,6 @@ def manifest(programs: Path, *args: str, **settings: str) -> dict:
     return yaml.safe_load("\n".join(lines))
 
 
-def as_kubernetes_reads(word: str, variables: dict[str, str]) -> str:
-    """Kubernetes replaces $(NAME) with its value, and $$ with $."""
-    return re.sub(r"\$\$|\$\((\w+)\)", lambda found: variables[found[1]] if found[1] else "$", word)
-
-
 SHARED = {"VOLUME": "persistentVolumeClaim: {claimName: shared}", "NAMESPACE": "team", "HOSTS": "4", "NAME": "other"}
 TPU = {"RESOURCE": "google.com/tpu", "CHIPS": "4", "NODE_SELECTOR": "{cloud.google.com/gke-tpu-topology: 4x4, a: b&c}"}
 
@@ -469,14 +413,10 @@ def test_the_jobset_is_valid_and_has_the_job_that_the_scripts_need(settings, pro
     name, hosts = settings.get("NAME", "simcse"), int(settings.get("HOSTS", "1"))
     assert (made["apiVersion"], made["kind"]) == ("jobset.x-k8s.io/v1alpha2", "JobSet")
     assert made["metadata"] == {"name": name}
-    spec = made["spec"]
-    assert set(spec) == {"network", "failurePolicy", "replicatedJobs"}
-    assert spec["network"] == {"enableDNSHostnames": True, "subdomain": name}
-    (rule,) = spec["failurePolicy"]["rules"]
-    assert rule == {"name": "mistake", "action": "FailJobSet", "onJobFailureReasons": ["PodFailurePolicy"]}
-    assert spec["failurePolicy"]["maxRestarts"] == 20
-
-    (replicated,) = spec["replicatedJobs"]
+    (replicated,) = made["spec"].pop("replicatedJobs")
+    rule = {"name": "mistake", "action": "FailJobSet", "onJobFailureReasons": ["PodFailurePolicy"]}
+    network = {"enableDNSHostnames": True, "subdomain": name}
+    assert made["spec"] == {"network": network, "failurePolicy": {"maxRestarts": 20, "rules": [rule]}}
     assert set(replicated) == {"name", "replicas", "template"}
     job = replicated["template"]["spec"]
     assert (job["completionMode"], job["completions"], job["parallelism"]) == ("Indexed", hosts, hosts)
@@ -489,16 +429,17 @@ def test_the_jobset_is_valid_and_has_the_job_that_the_scripts_need(settings, pro
     assert pod["restartPolicy"] == "Never"  # a podFailurePolicy asks for it
     assert pod["terminationGracePeriodSeconds"] == 300
 
+    # Kubernetes replaces $(NAME) with its value, and $$ with $.
+    values = {"$$": "$", "$(JOB_COMPLETION_INDEX)": "3"}
     words = container["command"] + container["args"]
-    given = [as_kubernetes_reads(word, {"JOB_COMPLETION_INDEX": "3"}) for word in words]
+    given = [re.sub(r"\$\$|\$\(\w+\)", lambda found: values[found[0]], word) for word in words]
     assert given[: 3 + len(ARGUMENTS)] == ["python", *MAIN, *ARGUMENTS]
-    port = container["ports"][0]["containerPort"]
     # <JobSet>-<replicated job>-<its number>-<pod>.<subdomain>
-    coordinator = f"{name}-{replicated['name']}-0-0.{spec['network']['subdomain']}:{port}"
+    coordinator = f"{name}-{replicated['name']}-0-0.{name}:{container['ports'][0]['containerPort']}"
     added = {"processes": hosts, "process_id": 3, "coordinator": coordinator}
     assert given[3 + len(ARGUMENTS) :] == [f"--config.parallel.{field}={value}" for field, value in added.items()]
-    chips = {settings.get("RESOURCE", "nvidia.com/gpu"): int(settings.get("CHIPS", "8"))}
-    assert container["resources"]["limits"] == chips
+    limits = container["resources"]["limits"]
+    assert limits == {settings.get("RESOURCE", "nvidia.com/gpu"): int(settings.get("CHIPS", "8"))}
     data = next(volume for volume in pod["volumes"] if volume["name"] == "data")
     if settings:
         assert data["persistentVolumeClaim"] == {"claimName": "shared"}
@@ -510,18 +451,12 @@ def test_the_jobset_is_valid_and_has_the_job_that_the_scripts_need(settings, pro
     kubernetes_validate.validate(job, "1.31", strict=True)
 
 
-def test_line_ends_and_tabs_of_an_argument_stay(programs):
+def test_kubectl_gets_the_manifest_with_the_arguments_as_they_are(programs, tmp_path):
     word = '--config.data.prompts.anchor=Instruct:\tx\nQuery: "\\n"'
     made = manifest(programs, *ARGUMENTS, word)
     container = made["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"][0]
     assert word in container["args"]
-
-
-def test_a_workdir_on_a_volume_outlives_its_pod(programs):
     assert manifest(programs, "--workdir=/data/a", **SHARED)["metadata"] == {"name": "other"}
-
-
-def test_kubectl_gets_the_manifest(programs, tmp_path):
     write_program(programs / "kubectl", f'echo "$*" >"{tmp_path}/arguments"; cat >"{tmp_path}/manifest.yaml"\n')
     done = launch("kubernetes.sh", *ARGUMENTS, programs=programs, IMAGE="image:1")
     assert done.returncode == 0, done.stderr

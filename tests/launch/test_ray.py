@@ -16,14 +16,11 @@ def job(request):
     return yaml.safe_load(request.param.read_text().replace("IMAGE", "image:1"))
 
 
-def test_its_command_has_options_that_go_together(job):
+def test_its_command_has_options_that_go_together_and_its_pods_all_of_a_host_s_accelerators(job):
     program, *arguments = shlex.split(job["spec"]["entrypoint"])
     assert (program, arguments[0]) == ("simcse-jax", "encode")
     args = encode.parse(arguments[1:])
     assert (args.engine, args.address, args.folder) == ("ray", "auto", True) and args.data.endswith("/*.parquet")
-
-
-def test_its_pods_are_valid_and_have_all_of_a_host_s_accelerators(job):
     kubernetes_validate = pytest.importorskip("kubernetes_validate")
     assert (job["apiVersion"], job["kind"]) == ("ray.io/v1", "RayJob")
     cluster = job["spec"]["rayClusterSpec"]

@@ -19,22 +19,27 @@ MANIFESTS = {
 }
 
 
-@pytest.mark.parametrize("kind", MANIFESTS)
-def test_each_manifest_is_valid(kind):
+def test_the_manifests_are_valid_and_find_each_other():
     kubernetes_validate = pytest.importorskip("kubernetes_validate")
-    kubernetes_validate.validate(MANIFESTS[kind], "1.31", strict=True)
+    for manifest in MANIFESTS.values():
+        kubernetes_validate.validate(manifest, "1.31", strict=True)
+    assert {each["metadata"]["name"] for each in MANIFESTS.values()} == {"simcse-serve"}
+    labels = MANIFESTS["Deployment"]["spec"]["template"]["metadata"]["labels"]
+    assert MANIFESTS["Service"]["spec"]["selector"] == labels
+    assert MANIFESTS["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"] == labels
+    scaled = MANIFESTS["HorizontalPodAutoscaler"]["spec"]
+    assert scaled["scaleTargetRef"]["name"] == MANIFESTS["Deployment"]["metadata"]["name"]
+    example = re.search("^#   docker run .* (--model .*)$", DOCKERFILE, re.MULTILINE)[1]
+    assert shlex.split(example) == ["--model", "/model"]
 
 
-def test_the_image_has_what_it_copies_and_an_extra_and_a_command_that_exist():
+def test_the_image_has_what_it_copies_and_the_pods_command_has_options_that_exist(monkeypatch):
     copied = [name for line in re.findall("^COPY (.*)$", DOCKERFILE, re.MULTILINE) for name in line.split()[:-1]]
     assert {"simcse_jax", "configs", "pyproject.toml"} <= set(copied)
     assert all((ROOT / name).exists() for name in copied)
     (extra,) = re.findall(r"'\.\[(\w+)\]'", DOCKERFILE)
     assert extra in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert re.search("^USER 10001$", DOCKERFILE, re.MULTILINE)
-
-
-def test_the_pods_command_has_options_that_exist(monkeypatch):
     pod = MANIFESTS["Deployment"]["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     entry = json.loads(re.search("^ENTRYPOINT (.*)$", DOCKERFILE, re.MULTILINE)[1])
@@ -48,15 +53,3 @@ def test_the_pods_command_has_options_that_exist(monkeypatch):
     assert pod["terminationGracePeriodSeconds"] > pause + args.timeout
     paths = {container[f"{name}Probe"]["httpGet"]["path"] for name in ("startup", "readiness", "liveness")}
     assert paths == {"/ready", "/health"} and pod["securityContext"]["runAsUser"] == 10001
-
-
-def test_the_parts_find_each_other():
-    names = {each["metadata"]["name"] for each in MANIFESTS.values()}
-    assert names == {"simcse-serve"}
-    labels = MANIFESTS["Deployment"]["spec"]["template"]["metadata"]["labels"]
-    assert MANIFESTS["Service"]["spec"]["selector"] == labels
-    assert MANIFESTS["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"] == labels
-    scaled = MANIFESTS["HorizontalPodAutoscaler"]["spec"]
-    assert scaled["scaleTargetRef"]["name"] == MANIFESTS["Deployment"]["metadata"]["name"]
-    example = re.search("^#   docker run .* (--model .*)$", DOCKERFILE, re.MULTILINE)[1]
-    assert shlex.split(example) == ["--model", "/model"]
