@@ -34,16 +34,12 @@ from benchmarks.training import Setting
 
 WRONG = [
     (train_step, "--recipe simsce", "--recipe"),
-    (train_step, "--base --model x", "--model"),
     (train_step, "--output README.md/x.json", "--output"),
     (train_step, "--with train.rounded=True", "--with train.rounded=True: must be a field"),
-    (train_step, "--rounds 0", "--rounds 0: must be 1 or more"),
     (systems, "--system SimSCE", "--system"),
     (search, "--queries 1 0", "--queries 0: must be 1 or more"),
-    (encode, "--words 6 1", "--words 6 1: must be 1 or more"),
     (sts, "--data x --tasks STS99", "STS99"),
     (startup, "--what lunch", "--what"),
-    (compile_time, "--platform cpu --topology v5e:2x4", "--topology"),
     (host_work, "--layers 1 13", "--layers 13"),
     (scale, "--largest 8", "--largest 8"),
     (serve, "--texts 1 3000", "--texts 1 3000"),
@@ -51,14 +47,11 @@ WRONG = [
 ]
 
 
-def test_a_wrong_option_is_reported(monkeypatch):
+def test_a_wrong_option_is_reported_in_one_line_with_exit_code_2(monkeypatch, tmp_path):
     for module, arguments, told in WRONG:
         monkeypatch.setattr(sys, "argv", ["name", *arguments.split()])
         with pytest.raises(UserError, match=told):
             module.parse()
-
-
-def test_a_mistake_is_one_line_and_exit_code_2(tmp_path):
     command = [sys.executable, "-m", "benchmarks.encode", "--data", str(tmp_path / "none.txt")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 2 and "none.txt" in done.stderr
@@ -85,47 +78,44 @@ def test_simcse_plus_plus_needs_half_more_than_simcse_and_costs_what_paired_roun
     assert (cost["rows_per_second"], cost["simcse_rows_per_second"]) == (3 * 1.5, 2 * 2.5)
 
 
-def test_sentences_of_a_file_and_of_pairs(corpus):
+def test_sentences_of_a_file_and_of_pairs_a_corpus_of_drawn_rows_and_figures_of_a_load(corpus, tmp_path):
     lines = corpus["txt"].read_text().splitlines()
     assert encode.sentences_of(str(corpus["txt"]), None, 1000) == lines
     assert encode.sentences_of(str(corpus["txt"]), None, 2) == [lines[0], lines[-1]]
     assert len(encode.sentences_of(str(corpus["dev"]), None, 1000)) == 40  # 20 pairs
     assert list(encode.pieces(["a b c", "d e", "f g h i"], 1, 3)) == ["a", "b c", "d e f", "g", "h i"]
     assert scale.long_sentences(["a b c", "d e"], 7)[:2] == ["a b c d e a b", "c d e a b c d"]
-
-
-@pytest.mark.benchmarks
-def test_the_time_to_compile_a_tiny_step(tiny_bert, monkeypatch, capsys):
-    monkeypatch.setattr(compile_time.jax.config, "update", lambda *_: None)  # other tests go on with the cache
-    monkeypatch.setattr(sys, "argv", ["compile_time", "--model", str(tiny_bert), "--layers", "1"])
-    compile_time.main()
-    *_, line = capsys.readouterr().out.splitlines()
-    layers, *seconds = [float(cell) for cell in line.strip("|").split("|")]
-    assert layers == 1 and len(seconds) == 3
+    answers = [serve.Answer(seconds / 100, True) for seconds in range(101)] + [serve.Answer(60.0, False)]
+    found = serve.figures(answers, texts=4, rate=50.5, seconds=10)
+    assert (found["requests"], found["lost"], found["texts_per_second"]) == (102, 1, 40.4)
+    assert (found["of_encode"], found["p50_ms"], found["p99_ms"]) == pytest.approx((0.8, 500, 990))
+    bodies = serve.requests(["a", "b", ""], 2, "m")
+    assert [json.loads(body.partition(b"\r\n\r\n")[2])["input"] for body in bodies] == [["a", "b"], ["a", "a"]]
+    ids, lengths = np.array([5, 6, 7, 8, 9, 10, 11]), np.array([4, 3])
+    reading.make(tmp_path / "corpus", 100, ids, lengths)
+    found = reading.Prepared(tmp_path / "corpus")
+    rows, mask = found.gather(found.locate(np.arange(100)))
+    drawn = {tuple(row[here > 0].tolist()) for row, here in zip(rows[:, 0], mask[:, 0], strict=True)}
+    assert drawn == {(5, 6, 7, 8), (9, 10, 11)} and len(found) == 100
 
 
 @pytest.mark.benchmarks
 def test_the_host_s_work_is_that_of_a_run_s_loop(tiny_bert, corpus):
     options = {"model": str(tiny_bert), "data": str(corpus["txt"]), "batch_size": 4, "steps": 30, "warmup": 2}
-    told = Contender("x", "benchmarks.host_work:steps", {**options, "num_layers": 1})
-    with Child(told) as child:
+    with Child(Contender("x", "benchmarks.host_work:steps", {**options, "num_layers": 1})) as child:
         child.wait()
         rounds = [child.round() for _ in range(2)]
-    comparison = Comparison("", "steps", "x", {"x": rounds}, {}, {}, {}, {})
-    figures = host_work.figures(comparison)["x"]
+    figures = host_work.figures(Comparison("", "steps", "x", {"x": rounds}, {}, {}, {}, {}))["x"]
     assert 0 < figures["processor_ms"]["min"] <= figures["processor_ms"]["max"]
     assert figures["arrays"] > 50 and {each["work"] for each in rounds} == {30}
 
 
-def test_the_slope_on_log_axes_is_the_growth():
+def test_the_slope_on_log_axes_is_the_growth_and_an_axis_ends_where_time_and_model_do(monkeypatch, tiny_bert, capsys):
     points = [scale.Point(value, 3.0 * value**2, 7.0) for value in (1, 2, 4)]
     assert scale.slope(points, "seconds") == pytest.approx(2)
     assert scale.slope(points, "memory_mib") == pytest.approx(0)
     assert scale.slope(points[:1], "seconds") is None
     assert set(scale.plot({"batch": points, "layers": points[:1], "length": []})) == {"png", "svg"}
-
-
-def test_an_axis_ends_where_its_time_does_and_where_the_model_does(monkeypatch, tiny_bert, capsys):
     monkeypatch.setattr(sys, "argv", ["scale", "--model", str(tiny_bert), "--largest", "512", "--steps", "1"])
     args = scale.parse()
     monkeypatch.setattr(scale, "measure", lambda axis, value, *_: scale.Point(value, float(value), 1.0))
@@ -158,8 +148,7 @@ def run(monkeypatch):
         monkeypatch.setattr(sys, "argv", [module.__name__, "--output", str(output), *map(str, arguments)])
         monkeypatch.chdir(ROOT)
         module.main()
-        path = output / "scale.json" if module is scale else output
-        content = history.read(path)
+        content = history.read(output / "scale.json" if module is scale else output)
         if module not in (search_disk, reading):  # which are no part of `make bench`
             assert list(history.rows(content)), "the history has no figure of it"
         return content["results"]
@@ -223,7 +212,6 @@ def test_encode_and_sts_agree_with_sentence_transformers(exported, corpus, tmp_p
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", decoder_curves.KINDS)
 def test_a_decoder_learns_as_in_pytorch(kind, tmp_path, monkeypatch):
-    """Four steps of AdamW, with a decay and clipping."""
     monkeypatch.setattr(decoder_curves, "SIZE", decoder_curves.SIZE | {"hidden_size": 32, "intermediate_size": 48})
     monkeypatch.setattr(decoder_curves, "BATCH", 16)
     pairs = [("the cat sat", "a cat sits"), ("dogs run", "a dog runs"), ("it rains", "rain falls"), ("hi", "hello you")]
@@ -234,25 +222,34 @@ def test_a_decoder_learns_as_in_pytorch(kind, tmp_path, monkeypatch):
 
 
 @pytest.mark.benchmarks
-def test_startup_of_a_tiny_model(exported, corpus, tmp_path, run):
+def test_startup_of_a_tiny_model_and_both_servers_answer_every_client(exported, corpus, tmp_path, run):
     (found,) = run(startup, tmp_path / "out.json", "--model", exported, "--rounds", 1, "--what", "embedding")
     assert found["missing"] == {}
     assert len(found["contenders"]) == 3
+    few = ["--model", exported, "--data", corpus["txt"], "--clients", 4, "--seconds", 1, "--texts", 3]
+    found = run(serve, tmp_path / "out.json", *few)
+    assert [each["server"] for each in found] == [serve.OURS, serve.THEIRS]
+    assert all(each["lost"] == 0 and each["requests"] > 4 for each in found)
 
 
 @pytest.mark.benchmarks
-def test_scale_of_a_tiny_model(tiny_bert, corpus, tmp_path, monkeypatch, run):
+def test_scale_and_time_to_compile_of_a_tiny_model(tiny_bert, corpus, tmp_path, monkeypatch, run, capsys):
     few = ["--model", str(tiny_bert), "--data", str(corpus["txt"]), "--steps", "1"]
     (found,) = run(scale, tmp_path / "out", *few, "--axes", "layers", "--seconds", "100000")
     assert [point["value"] for point in found["points"]] == [1, 2]
     assert (tmp_path / "out" / "scale.png").is_file()
     monkeypatch.setattr(sys, "argv", ["scale", *few])
     assert scale.measure("devices", 2, scale.parse(), tmp_path).seconds > 0
+    monkeypatch.setattr(compile_time.jax.config, "update", lambda *_: None)  # other tests go on with the cache
+    monkeypatch.setattr(sys, "argv", ["compile_time", "--model", str(tiny_bert), "--layers", "1"])
+    compile_time.main()
+    *_, line = capsys.readouterr().out.splitlines()
+    layers, *seconds = [float(cell) for cell in line.strip("|").split("|")]
+    assert layers == 1 and len(seconds) == 3
 
 
 @pytest.mark.benchmarks
-def test_search_in_a_few_rows(tmp_path):
-    """As a user starts it: with processes that import all themselves."""
+def test_search_in_a_few_rows_also_on_disk(tmp_path, run):
     pytest.importorskip("faiss")
     few = ["--rows", "2000", "--dimension", "16", "--rounds", "1", "--queries", "3"]
     command = [sys.executable, "-m", "benchmarks.search", "--output", str(tmp_path / "out.json"), *few]
@@ -262,41 +259,11 @@ def test_search_in_a_few_rows(tmp_path):
     assert [set(each["missing"]) - {"float32 products of torch"} for each in found] == [set(), set()]
     recalls = {name: each["notes"]["recall"] for name, each in found[1]["contenders"].items()}
     assert recalls["simcse_jax, exact"] == recalls["FAISS, flat"] == 1
-
-
-@pytest.mark.benchmarks
-def test_an_index_on_disk_of_a_few_rows(tmp_path, run):
     for package in ("faiss", "lancedb"):
         pytest.importorskip(package)
     found = run(search_disk, tmp_path / "out.json", "--rows", 2000, "--dimension", 16, "--queries", 5)
     assert [each["title"] for each in found] == list(search_disk.KINDS) and found[0]["recall"] == 1
     assert all(each["private_mb"] > 0 and each["disk"] > 0 for each in found)
-
-
-def test_figures_of_a_load():
-    answers = [serve.Answer(seconds / 100, True) for seconds in range(101)] + [serve.Answer(60.0, False)]
-    found = serve.figures(answers, texts=4, rate=50.5, seconds=10)
-    assert (found["requests"], found["lost"], found["texts_per_second"]) == (102, 1, 40.4)
-    assert (found["of_encode"], found["p50_ms"], found["p99_ms"]) == pytest.approx((0.8, 500, 990))
-    bodies = serve.requests(["a", "b", ""], 2, "m")
-    assert [json.loads(body.partition(b"\r\n\r\n")[2])["input"] for body in bodies] == [["a", "b"], ["a", "a"]]
-
-
-@pytest.mark.benchmarks
-def test_both_servers_answer_every_client(exported, corpus, tmp_path, run):
-    few = ["--model", exported, "--data", corpus["txt"], "--clients", 4, "--seconds", 1, "--texts", 3]
-    found = run(serve, tmp_path / "out.json", *few)
-    assert [each["server"] for each in found] == [serve.OURS, serve.THEIRS]
-    assert all(each["lost"] == 0 and each["requests"] > 4 for each in found)
-
-
-def test_a_corpus_of_drawn_rows_is_one_that_can_be_read(tmp_path):
-    ids, lengths = np.array([5, 6, 7, 8, 9, 10, 11]), np.array([4, 3])
-    reading.make(tmp_path / "corpus", 100, ids, lengths)
-    found = reading.Prepared(tmp_path / "corpus")
-    rows, mask = found.gather(found.locate(np.arange(100)))
-    drawn = {tuple(row[here > 0].tolist()) for row, here in zip(rows[:, 0], mask[:, 0], strict=True)}
-    assert drawn == {(5, 6, 7, 8), (9, 10, 11)} and len(found) == 100
 
 
 @pytest.mark.benchmarks

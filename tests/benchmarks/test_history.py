@@ -1,7 +1,6 @@
 """The history of figures, and the commit and the machine that they are about."""
 
 import json
-import subprocess
 import sys
 
 import pytest
@@ -39,30 +38,23 @@ def add(folder, file, monkeypatch, **change):
     history.main()
 
 
-def test_a_comparison_has_each_rate_the_ratios_and_the_shares_of_the_peak():
+def test_results_of_each_kind_have_their_own_figures_a_comparison_each_rate_the_ratios_and_the_shares():
     found = list(history.rows(CONTENT))
     assert [tuple(row[4:]) for row in found] == FIGURES
-    assert {tuple(row[:4]) for row in found} == {
-        ("2026-01-02T03:04:05+00:00", "0123456789", "A Xeon, 2 cores", "train_step")
-    }
+    about = (CONTENT["date"], CONTENT["commit"], "A Xeon, 2 cores", "train_step")
+    assert {tuple(row[:4]) for row in found} == {about}
+    for result, expected in (
+        (CURVE, [("batch 64", "0.5", "s")]),  # what is not finite is none
+        (SINGLE, [("a call: ours", "40", "sentences/s"), ("a call: ours, p50", "2", "ms")]),
+        (PEAK, [("t: the machine's products, float32", "200", "GFLOP/s")]),
+    ):
+        assert [tuple(row[4:]) for row in history.rows(CONTENT | {"results": [result]})] == expected
 
 
 CURVE = {"axis": "batch", "points": [{"value": 64, "seconds": 0.5}, {"value": 128, "seconds": float("nan")}]}
 SINGLE = {"title": "a call", "unit": "sentences", "contenders": {"ours": contender(40.0, 1.0)}}
 SINGLE["contenders"]["ours"]["notes"] = {"p50_ms": 2.0, "other": 1}
 PEAK = {"title": "t", "unit": "texts", "contenders": {}, "peak_gflops": {"float32": {"median": 200.0}}}
-
-
-@pytest.mark.parametrize(
-    ("result", "expected"),
-    [
-        (CURVE, [("batch 64", "0.5", "s")]),  # what is not finite is none
-        (SINGLE, [("a call: ours", "40", "sentences/s"), ("a call: ours, p50", "2", "ms")]),
-        (PEAK, [("t: the machine's products, float32", "200", "GFLOP/s")]),
-    ],
-)
-def test_results_of_each_kind_have_their_own_figures(result, expected):
-    assert [tuple(row[4:]) for row in history.rows(CONTENT | {"results": [result]})] == expected
 
 
 def test_the_header_is_written_once_and_no_figure_twice(tmp_path, monkeypatch, capsys):
@@ -79,7 +71,7 @@ def test_the_header_is_written_once_and_no_figure_twice(tmp_path, monkeypatch, c
     assert file.read_text().count("date,") == 1 and "4 figures added" in capsys.readouterr().out
 
 
-def test_figures_of_a_busy_machine_are_shown_and_not_recorded(tmp_path, monkeypatch, capsys):
+def test_a_report_has_what_the_history_needs_and_no_figures_of_a_busy_machine(tmp_path, monkeypatch, capsys):
     add(tmp_path / "bench", tmp_path / "history.csv", monkeypatch, busy=0.48)
     assert "other processes used 48% of the processors (train_step.json)" in capsys.readouterr().out
     assert (tmp_path / "history.csv").read_text().count("\n") == 1
@@ -88,6 +80,13 @@ def test_figures_of_a_busy_machine_are_shown_and_not_recorded(tmp_path, monkeypa
     counts = iter([[100, 0, 50, 800, 50, 0, 0, 0], [160, 0, 70, 910, 60, 0, 0, 0]])
     monkeypatch.setattr(machine, "_times", lambda: next(counts))
     assert machine.busy(0.0) == 0.4  # 80 of 200
+    monkeypatch.setattr(machine, "busy", lambda: 0.5)
+    side_by_side.report("train_step", CONTENT["results"], tmp_path / "x.json")
+    content = history.read(tmp_path / "x.json")
+    assert [tuple(row[4:]) for row in history.rows(content)] == FIGURES
+    assert content["busy"] == 0.5 and content["commit"] == machine.commit() and content["date"].endswith("+00:00")
+    lines = (ROOT / "benchmarks" / "history.csv").read_text().splitlines()  # the project's own
+    assert lines[0] == ",".join(Row._fields)
 
 
 def test_other_files_are_refused_and_nothing_is_written(tmp_path, monkeypatch):
@@ -100,33 +99,3 @@ def test_other_files_are_refused_and_nothing_is_written(tmp_path, monkeypatch):
         with pytest.raises(UserError, match=r"x.json: is no benchmark's file"):
             history.main()
     assert not file.exists()
-
-
-def test_a_report_has_what_the_history_needs(tmp_path, monkeypatch):
-    monkeypatch.setattr(machine, "busy", lambda: 0.5)
-    side_by_side.report("train_step", CONTENT["results"], tmp_path / "x.json")
-    content = history.read(tmp_path / "x.json")
-    assert [tuple(row[4:]) for row in history.rows(content)] == FIGURES
-    assert content["busy"] == 0.5 and content["commit"] == machine.commit() and content["date"].endswith("+00:00")
-    lines = (ROOT / "benchmarks" / "history.csv").read_text().splitlines()  # the project's own
-    assert lines[0] == ",".join(Row._fields)
-
-
-def test_a_commit_has_a_plus_where_files_were_changed(tmp_path, monkeypatch):
-    monkeypatch.setattr(machine, "ROOT", tmp_path)
-    assert machine.commit() == "unknown"
-
-    def git(*arguments):
-        identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
-        done = subprocess.run(["git", *identity, *arguments], cwd=tmp_path, check=True, capture_output=True, text=True)
-        return done.stdout.strip()
-
-    git("init", "-q")
-    (tmp_path / "file").write_text("1")
-    git("add", "file")
-    git("commit", "-qm", "first")
-    git("tag", "-m", "a tag", "v1")
-    sha = git("rev-parse", "HEAD")[:10]
-    assert machine.commit() == sha
-    (tmp_path / "file").write_text("2")
-    assert machine.commit() == sha + "+"

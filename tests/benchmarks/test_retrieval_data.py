@@ -12,7 +12,7 @@ from benchmarks.retrieval_data import asked, entailed, write_beir
 from benchmarks.retrieval_scores import over_queries
 
 
-def test_a_hypothesis_asks_for_the_premises_that_entail_it(tmp_path):
+def test_a_hypothesis_asks_for_the_premises_that_entail_it_and_a_tenth_of_the_rows_are_copies(tmp_path):
     (tmp_path / "SNLI").mkdir()
     rows = [
         ("a b", "c", "entailment"),
@@ -29,14 +29,11 @@ def test_a_hypothesis_asks_for_the_premises_that_entail_it(tmp_path):
     documents = [found.second[row] for row in found.judged[:, 1].tolist()]
     assert found.first == ["c"] and sorted(documents) == ["a b", "e f"]
     assert found.second[found.own[0]] == "c"  # which is left out of its own ranking
-
-
-@pytest.mark.parametrize("of", [0, 2])
-def test_a_tenth_of_the_rows_are_copies(of, tmp_path):
     (tmp_path / "pairs.csv").write_text("a,b\n" + "".join(f"a{row},b{row}\n" for row in range(50)))
-    lines = write_copies(tmp_path / "pairs.csv", 40, of, tmp_path / "copies.csv").read_text().splitlines()
-    assert lines[0] == "a,b" and len(lines) == 41 and len(set(lines[1:37])) == 36
-    assert set(lines[37:]) <= set(lines[1 : 1 + (of or 36)])
+    for of in (0, 2):
+        lines = write_copies(tmp_path / "pairs.csv", 40, of, tmp_path / "copies.csv").read_text().splitlines()
+        assert lines[0] == "a,b" and len(lines) == 41 and len(set(lines[1:37])) == 36
+        assert set(lines[37:]) <= set(lines[1 : 1 + (of or 36)])
 
 
 def test_the_test_is_over_queries_and_not_over_seeds():

@@ -13,15 +13,13 @@ from support import ROOT
 IMPORT = re.compile(r"from (simcse_jax[\w.]*|benchmarks[\w.]*) import (\w+)")
 
 
-def test_names_that_scripts_import_are_there():
+def test_names_that_scripts_import_are_there_and_the_gpu_s_asks_for_its_arguments():
     scripts = [path for folder in ("benchmarks", "examples", "launch") for path in (ROOT / folder).glob("*.sh")]
     found = [match for path in scripts for match in IMPORT.findall(path.read_text())]
     assert found
     for module, name in found:
         assert hasattr(importlib.import_module(module), name), (module, name)
 
-
-def test_the_gpu_s_script_asks_for_its_arguments():
     def told(*arguments):
         done = subprocess.run(["bash", "benchmarks/gpu.sh", *arguments], cwd=ROOT, capture_output=True, text=True)
         return done.returncode, done.stderr

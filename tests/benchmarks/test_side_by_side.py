@@ -1,5 +1,6 @@
 import sys
 
+import pytest
 from support import ROOT
 
 sys.path.insert(0, str(ROOT))
@@ -24,11 +25,7 @@ def made(needs=None, peaks=None):
     return Comparison("title", "things", "ours", rounds, {"third": "is not installed"}, about, peaks or {}, needs or {})
 
 
-def silent(_):
-    pass
-
-
-def test_ratios_are_those_of_rounds_that_belong_together():
+def test_ratios_and_shares_of_the_peak_are_those_of_rounds_that_belong_together():
     comparison = made()
     assert comparison.rates("ours") == [8, 4, 2]
     assert comparison.ratios("ours", "theirs") == [2, 0.5, 0.5]  # their median is not that of the medians, 4 / 4
@@ -37,9 +34,6 @@ def test_ratios_are_those_of_rounds_that_belong_together():
     assert found["ours"]["ours_is"] == {"median": 1, "min": 1, "max": 1}
     assert found["ours"]["rate"] == {"median": 4, "min": 2, "max": 8}
     assert comparison.ratios("ours", "third") == []
-
-
-def test_the_share_of_the_peak_is_that_of_the_contender_s_dtype_in_the_same_round():
     peaks = {"float32": [80.0, 40.0, 40.0], "bfloat16": [800.0, 800.0, 800.0]}
     comparison = made({"ours": Need(5.0, "float32"), "theirs": Need(5.0, "bfloat16")}, peaks)
     assert comparison.shares("ours") == [0.5, 0.5, 0.25]
@@ -50,15 +44,16 @@ def test_the_share_of_the_peak_is_that_of_the_contender_s_dtype_in_the_same_roun
     assert "missing: third: is not installed" in text
 
 
+@pytest.mark.slow
 def test_contenders_take_turns_in_processes_of_their_own(tmp_path):
     log = str(tmp_path / "log")
     contenders = [fake("A", log=log, name="A", memory_mib=300), fake("B", log=log, name="B", seconds=1.0)]
-    comparison = compare("turns", "things", contenders, 3, say=silent)
+    comparison = compare("turns", "things", contenders, 3, say=str)
     assert (tmp_path / "log").read_text().split() == ["A", "B"] * 3
     assert comparison.ratios("A", "B") == [0.5] * 3
     for order, expected in (("at once", "A B A B"), ("apart", "A A B B")):
         (tmp_path / "log").unlink()
-        again = compare("turns", "things", contenders, 2, order=order, say=silent)
+        again = compare("turns", "things", contenders, 2, order=order, say=str)
         assert (tmp_path / "log").read_text() == expected.replace(" ", "\n") + "\n"
         assert again.ratios("A", "B") == [0.5] * 2
     found = comparison.to_json()["contenders"]
@@ -74,7 +69,7 @@ def test_who_fails_is_named_and_the_others_go_on(tmp_path):
         fake("no such", "nothing_of_that_name"),
         fake("later", "fails_later"),
     ]
-    comparison = compare("failures", "things", contenders, 3, say=silent)
+    comparison = compare("failures", "things", contenders, 3, say=str)
     assert list(comparison.rounds) == ["ours"]
     assert len(comparison.rounds["ours"]) == 3
     missing = comparison.missing

@@ -2,6 +2,7 @@ import sys
 
 import jax
 import jax.numpy as jnp
+import pytest
 from support import ROOT, random_batch, random_model
 
 from simcse_jax.devices.flops import product_flops
@@ -11,6 +12,7 @@ sys.path.insert(0, str(ROOT))
 from benchmarks.work import encoder_flops, training_flops
 
 
+@pytest.mark.slow
 def test_it_counts_what_an_encoder_multiplies_where_nothing_is_padding():
     graph, params, config = random_model()
     ids, mask = (jnp.asarray(array[:, 0]) for array in random_batch(4, 16))
