@@ -7,7 +7,6 @@ import pytest
 from support import ROOT, call, sentences, train_args
 from support.steps import alone
 
-import simcse_jax
 from simcse_jax import Run, SimCSE, encode, evaluate, mine, sweep, train
 from simcse_jax.api import _given, set_field
 from simcse_jax.config import default_config
@@ -26,14 +25,10 @@ class Stop(Exception):
     pass
 
 
-def stop_at(last):
-    """A callback that ends a run after it has been scored at a step."""
-
-    def stop(step, scores):
-        if step == last:
-            raise Stop
-
-    return stop
+def stop_at_2(step, scores):
+    """A callback that ends a run."""
+    if step == 2:
+        raise Stop
 
 
 @pytest.fixture(autouse=True)
@@ -55,7 +50,7 @@ def test_it_is_the_command_s_run_also_on_data_in_memory_and_after_a_stop(tiny_be
         return train("configs/unsup_bert.py", workdir=tmp_path / "b", data=data, model=tiny_bert, **more)
 
     with pytest.raises(Stop):
-        again(lines, lambda step, scores: seen.append((step, *scores)), stop_at(2))
+        again(lines, lambda step, scores: seen.append((step, *scores)), stop_at_2)
     run = again()
     np.testing.assert_array_equal(SimCSE(tmp_path / "a").encode(TEXTS), run.model.encode(TEXTS))
     assert run.scores == json.loads((tmp_path / "a" / "result.json").read_text())
@@ -76,7 +71,7 @@ def test_a_run_that_keeps_its_start_resumes(tiny_bert, tmp_path):
         return train("tune", workdir=tmp_path / workdir, model=tiny_bert, **given)
 
     with pytest.raises(Stop):
-        tune("run", callbacks=[stop_at(2)])
+        tune("run", callbacks=[stop_at_2])
     run, whole = tune("run"), tune("whole")
     np.testing.assert_array_equal(run.model.encode(TEXTS), whole.model.encode(TEXTS))
     assert run.scores == whole.scores and [line["step"] for line in run.metrics if "eval/eval" in line] == [0, 2, 4]
@@ -99,80 +94,57 @@ def test_the_loss_of_the_page_is_info_nce_and_is_trained(tiny_bert, tmp_path, ca
     assert {"train.batch_size", "train.max_steps"} <= {*meant.removeprefix("set: ").split(", ")}
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"bacth_size": 8}, r"bacth_size: no such field; the nearest one is train.batch_size"),
-        ({"temprature": 0.1}, "temprature: no such field; the nearest one is objective.info_nce.temperature"),
-        ({"dropout": 0.2}, "dropout: could be model.dropout, model.lora.dropout; give the whole name of one of them"),
-        ({"batch_size": "8"}, "train.batch_size='8': must be of type int"),
-        ({"lr": 1, "learning_rate": 2.0}, "learning_rate: train.learning_rate is given twice"),
-        ({"data": [1, 2]}, "data: item 0 is 1, not a sentence"),
-        ({"data": pandas.DataFrame({"x": [1.0]})}, "data: has the columns x, none of them text"),
-        ({"data": []}, "data: is empty"),
-        ({"eval": pandas.DataFrame({"a": ["x"], "b": ["y"]})}, "needs the columns sentence1, sentence2 and score"),
-        ({"model": 7}, "model 7: must be a name or a folder"),
-        ({"objective": 7}, "is not a subclass of"),
-        ({"objective": type("InfoNCE", (Objective,), {"name": "info_nce"})}, "objective info_nce: this is the name of"),
-        ({"callbacks": [7]}, "callbacks: 7 cannot be called"),
-        ({"workdir": None}, "workdir None: must be the name of a folder"),
-        ({"workdir": "gs://bucket/run"}, "data.train in memory is written to a disk"),
-        ({"train.schedule": "steps"}, "config.train.milestones: must be set"),
-    ],
-)
-def test_mistakes_are_exceptions_in_one_line(given, message, tiny_bert, tmp_path):
+MISTAKES = [
+    ({"bacth_size": 8}, r"bacth_size: no such field; the nearest one is train.batch_size"),
+    ({"temprature": 0.1}, "temprature: no such field; the nearest one is objective.info_nce.temperature"),
+    ({"dropout": 0.2}, "dropout: could be model.dropout, model.lora.dropout; give the whole name of one of them"),
+    ({"lr": 1, "learning_rate": 2.0}, "learning_rate: train.learning_rate is given twice"),
+    ({"data": pandas.DataFrame({"x": [1.0]})}, "data: has the columns x, none of them text"),
+    ({"eval": pandas.DataFrame({"a": ["x"], "b": ["y"]})}, "needs the columns sentence1, sentence2 and score"),
+    ({"objective": 7}, "is not a subclass of"),
+    ({"objective": type("InfoNCE", (Objective,), {"name": "info_nce"})}, "objective info_nce: this is the name of"),
+    ({"callbacks": [7]}, "callbacks: 7 cannot be called"),
+    ({"workdir": "gs://bucket/run"}, "data.train in memory is written to a disk"),
+]
+
+
+def test_mistakes_are_exceptions_in_one_line(tiny_bert, tmp_path):
     arguments = {"recipe": "unsup_bert", "workdir": tmp_path / "run", "data": TEXTS, "model": tiny_bert, "eval": ""}
-    with pytest.raises(UserError, match=message):
-        train(**arguments | given)
+    for given, message in MISTAKES:
+        with pytest.raises(UserError, match=message):
+            train(**arguments | given)
     assert not (tmp_path / "run" / "run.json").exists()
 
 
-def test_a_config_s_fields_are_set_in_their_types():
+def test_a_config_s_fields_are_set_in_their_types_and_short_names_mean_those_of_what_is_trained():
     config = default_config()
     set_field(config, "train.learning_rate", 1)
     set_field(config, "eval.tasks", ["STS12"])
     set_field(config, "model.pooler", "mean")
     assert (config.train.learning_rate, config.eval.tasks, config.model.pooler) == (1.0, ("STS12",), "avg")
-
-
-def test_a_folder_without_a_run(tmp_path):
-    with pytest.raises(UserError, match=r"no run\.json there"):
-        Run(tmp_path)
-    assert {"train", "Run", "SimCSE"} <= {*dir(simcse_jax)}
+    weights = {"objective.cosent.weight": 0.0, "objective.info_nce.weight": 1.0}
+    for more, objective, meant in (({}, None, "cosent"), ({}, "gist", "gist"), (weights, None, "info_nce")):
+        found = _given(load_config("graded").config, None, None, None, objective, {"temperature": 0.1} | more)
+        named = {name: value for name, value in found.items() if name.endswith("temperature")}
+        assert named == {f"objective.{meant}.temperature": 0.1}
 
 
 def test_the_other_commands(trained, tiny_bert, corpus, tmp_path):
     scores = evaluate(trained, corpus["dev"], metric="pearson", output=tmp_path / "scores.json")
     assert json.loads((tmp_path / "scores.json").read_text()) == scores and scores["dev"]["pairs"] > 2
     encode(trained, corpus["txt"], tmp_path / "a.npy", normalize=True, max_length=8)
-    found = np.load(tmp_path / "a.npy")
-    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-5)
+    np.testing.assert_allclose(np.linalg.norm(np.load(tmp_path / "a.npy"), axis=1), 1, atol=1e-5)
     columns = ["anchor=sent0", "positive=sent1"]
     mine(trained, corpus["csv"], corpus["txt"], tmp_path / "mined.jsonl", columns=columns, num_negatives=2)
     assert "negative" in (tmp_path / "mined.jsonl").read_text().partition("\n")[0]
     for wrong, message in (
+        (lambda: Run(tmp_path), r"no run\.json there"),
         (lambda: evaluate(trained, corpus["dev"], metrik="pearson"), "unrecognized arguments: --metrik=pearson"),
         (lambda: encode(trained, "none.txt", tmp_path / "b.npy"), "none.txt: no such file"),
         (lambda: mine(trained, corpus["csv"], corpus["txt"], tmp_path / "m.csv"), "must end in"),
     ):
         with pytest.raises(UserError, match=message):
             wrong()
-
-
-WEIGHTS = {"objective.cosent.weight": 0.0, "objective.info_nce.weight": 1.0}
-
-
-@pytest.mark.parametrize(
-    ("fields", "objective", "full"),
-    [
-        ({"temperature": 0.1}, None, "objective.cosent.temperature"),
-        ({"temperature": 0.1}, "gist", "objective.gist.temperature"),
-        ({"temperature": 0.1} | WEIGHTS, None, "objective.info_nce.temperature"),
-    ],
-)
-def test_a_short_name_means_a_field_of_what_is_trained(fields, objective, full):
-    found = _given(load_config("graded").config, None, None, None, objective, fields)
-    assert found[full] == 0.1 and sum(name.endswith("temperature") for name in found) == 1
 
 
 @pytest.mark.slow

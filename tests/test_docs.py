@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from support import ROOT
-from support.pages import COMMAND, PAGES, Parsed, commands, report, source_of, stop_in_parser, text_of
+from support.pages import PAGES, Parsed, commands, report, source_of, stop_in_parser, text_of
 
 from simcse_jax.config.fields import FIELDS, SECTIONS
 from simcse_jax.config.flags import FOLDERS, SHORT
@@ -57,12 +57,11 @@ def options_of(module: str) -> frozenset[str]:
 
 
 def heading_anchors(page: Path) -> set[str]:
-    """The anchors that GitHub gives a page's headings."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
 
 
-def test_every_link_leads_to_a_file_or_a_heading():
+def test_every_link_leads_to_a_file_or_a_heading_and_every_page_is_in_the_map():
     faults, found = [], 0
     for page in PAGES:
         for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
@@ -75,9 +74,6 @@ def test_every_link_leads_to_a_file_or_a_heading():
                 faults.append(f"{page.relative_to(ROOT)}: {target}")
     assert found > 30
     assert not faults, report(faults)
-
-
-def test_every_page_is_in_the_map():
     docs = ROOT / "docs"
     pages = {page.relative_to(docs).as_posix() for page in docs.glob("*/*.md")}
     listed = re.findall(r"^- \[.*?\]\((\w+/\w+\.md)\): ", (docs / "index.md").read_text("utf-8"), re.MULTILINE)
@@ -85,22 +81,12 @@ def test_every_page_is_in_the_map():
     assert set(listed) == pages
 
 
-def test_every_command_exists():
+def test_every_command_exists_and_every_option_is_one_of_a_command_on_its_page():
     faults = [f"{page.relative_to(ROOT)}: {module}" for page, module, _ in commands() if not source_of(module)]
     assert len(list(commands())) > 40
-    assert not faults, report(faults)
-
-
-def test_every_command_has_the_options_that_it_is_given():
-    faults = []
     for page, module, rest in commands():
         for option in sorted(set(OPTION.findall(rest)) - options_of(module)):
             faults.append(f"{page.relative_to(ROOT)}: {module} has no --{option}")
-    assert not faults, report(faults)
-
-
-def test_every_option_is_one_of_a_command_on_its_page():
-    faults = []
     for page in PAGES:
         known = OTHERS.union(*(options_of(module) for where, module, _ in commands() if where == page))
         for option in OPTION.findall(text_of(page)):
@@ -109,42 +95,31 @@ def test_every_option_is_one_of_a_command_on_its_page():
     assert not faults, report(faults)
 
 
-def test_every_field_of_a_config_exists():
-    faults, found = [], 0
+def test_every_field_of_a_config_and_every_file_that_a_page_names_exists():
+    faults, found, files = [], 0, 0
+    folders = "simcse_jax|tests|benchmarks|configs|launch|examples|docs"
     for page in PAGES:
         text = text_of(page)
         named = re.findall(r"`([a-z_]+(?:\.[a-z_]+)+)(?:=[^`]*)?`", text)
         fields = [*FIELD.findall(text), *(name for name in named if looks_like_a_field(name))]
         found += len(fields)
         faults += [f"{page.relative_to(ROOT)}: {field}" for field in fields if field not in KNOWN_FIELDS]
-    assert found > 60
+        for name in re.findall(rf"(?<![\w/.])((?:{folders})/[\w./-]*\w)", text):
+            if re.search("[A-Z]{3}", name) and not name.endswith(".md"):
+                continue  # a placeholder
+            files += 1
+            if not (ROOT / name).exists():
+                faults.append(f"{page.relative_to(ROOT)}: {name}")
+    assert found > 60 and files > 60
     assert not faults, report(faults)
 
 
 def looks_like_a_field(name: str) -> bool:
     """Whether a name with dots begins like a field, and is no section, file, module or property."""
     parts = name.split(".")
-    if (
-        parts[0] not in {*SECTIONS, "sweep"}
-        or name in {*SECTIONS, "model.dimension"}
-        or parts[-1] in {"py", "safetensors", "parquet"}
-    ):
-        return False
-    return not ROOT.joinpath("simcse_jax", *parts[:2]).with_suffix(".py").is_file()
-
-
-def test_every_file_of_the_project_that_a_page_names_exists():
-    folders = "simcse_jax|tests|benchmarks|configs|launch|examples|docs"
-    faults, found = [], 0
-    for page in PAGES:
-        for name in re.findall(rf"(?<![\w/.])((?:{folders})/[\w./-]*\w)", text_of(page)):
-            if re.search("[A-Z]{3}", name) and not name.endswith(".md"):
-                continue  # a placeholder
-            found += 1
-            if not (ROOT / name).exists():
-                faults.append(f"{page.relative_to(ROOT)}: {name}")
-    assert found > 60
-    assert not faults, report(faults)
+    other = name in {*SECTIONS, "model.dimension"} or parts[-1] in {"py", "safetensors", "parquet"}
+    module = ROOT.joinpath("simcse_jax", *parts[:2]).with_suffix(".py")
+    return parts[0] in {*SECTIONS, "sweep"} and not other and not module.is_file()
 
 
 def test_the_python_on_the_pages_uses_names_and_arguments_that_exist():
@@ -183,16 +158,3 @@ def unknown_names(code: ast.AST) -> Iterator[str]:
             yield from (f"{name}({keyword.arg}=)" for keyword in node.keywords if keyword.arg not in known)
             if not function:
                 yield f"model.{name}"
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("`simcse-jax encode --model M` x --no", [("encode", " --model M")]),
-        ("python -m simcse_jax.main --config.seed=1 # --not", [("main", " --config.seed=1 ")]),
-        ("simcse-jax train --workdir W", [("train", " --workdir W")]),
-        ("python -m benchmarks.sts | simcse-jax geometry", [("benchmarks.sts", " "), ("geometry", "")]),
-    ],
-)
-def test_how_commands_are_found(text, expected):
-    assert COMMAND.findall(text) == expected

@@ -9,7 +9,6 @@ import sys
 import tomllib
 
 import pytest
-import xla_flags
 from support import ROOT, call, refused
 
 from simcse_jax import errors
@@ -52,30 +51,16 @@ def needs(name: str, seen: set[str]) -> set[str]:
     return seen
 
 
-def test_nothing_in_the_quickstart_s_environment_needs_pytorch():
+def test_requirements_are_core_and_train_without_pytorch_and_the_core_needs_none_of_training():
     lines = (ROOT / "requirements.txt").read_text().splitlines()
     names = [re.match(r"[\w.-]+", line)[0] for line in lines if line and not line.startswith("#")]
     found = set().union(*(needs(name, set()) for name in names))
     assert {"jax", "flax", "transformers", "datasets"} <= found
     assert not {name for name in found if name.startswith(("torch", "nvidia"))}
     assert "tensorflow" not in found
-
-
-@pytest.mark.slow
-def test_the_tests_leave_out_what_xla_does_not_know_and_end_with_a_line_where_they_need_it():
-    needed, known = "--xla_force_host_platform_device_count=8", "--xla_llvm_disable_expensive_passes=true"
-    for wrong in ("--xla_none_such=1", "--xla_backend_optimization_level=high"):
-        assert needed in (found := xla_flags.known([needed], [known, wrong])) and wrong not in found
-    assert xla_flags.known([needed], [known, "--xla_none_such=1"]) == [needed, known]
-    with pytest.raises(SystemExit, match=r"^XLA_FLAGS=--xla_none_such=1: Unknown flag in XLA_FLAGS"):
-        xla_flags.known(["--xla_none_such=1"], [known])
-
-
-def requirements_of(lines):
-    return [line.split("#")[0].strip() for line in lines if line.split("#")[0].strip()]
-
-
-def test_requirements_are_the_core_and_the_extra_train():
+    core = set().union(*(needs(re.match(r"[\w.-]+", line)[0], set()) for line in PROJECT["dependencies"]))
+    assert {"jax", "flax", "transformers"} <= core
+    assert not core & {"datasets", "tensorflow-datasets", "tensorboardx", "matplotlib", "pandas"}
     lines = (ROOT / "requirements.txt").read_text().splitlines()
     core, train = PROJECT["dependencies"], PROJECT["optional-dependencies"]["train"]
     assert requirements_of(lines) == [*core, *train]
@@ -84,15 +69,11 @@ def test_requirements_are_the_core_and_the_extra_train():
     assert set(ONLY_TO_TRAIN) <= names
 
 
-def test_the_core_brings_nothing_that_only_training_needs():
-    core = set().union(*(needs(re.match(r"[\w.-]+", line)[0], set()) for line in PROJECT["dependencies"]))
-    assert {"jax", "flax", "transformers"} <= core
-    assert not core & {"datasets", "tensorflow-datasets", "tensorboardx", "matplotlib", "pandas"}
+def requirements_of(lines):
+    return [line.split("#")[0].strip() for line in lines if line.split("#")[0].strip()]
 
 
-def test_without_the_extra_train_and_pytorch_every_command_explains_itself_and_encoding_and_searching_work(
-    tiny_bert, corpus, tmp_path
-):
+def test_without_train_and_pytorch_commands_explain_themselves_encode_and_search(tiny_bert, corpus, tmp_path):
     given = ["--model", str(tiny_bert), "--data", str(corpus["txt"])]
     commands = [[name, "--help"] for name in COMMANDS]
     commands += [["encode", *given, "--output", str(tmp_path / "a.npy")]]
@@ -104,26 +85,23 @@ def test_without_the_extra_train_and_pytorch_every_command_explains_itself_and_e
     assert (tmp_path / "a.npy").is_file() and corpus["txt"].read_text().splitlines()[0] in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("command", "missing"),
-    [
-        ("train --config=unsup_bert --workdir={}", "tensorboardX"),
-        ("sweep --config=ablations/simcse_table3 --workdir={}", "matplotlib"),
-        ("analyze --model=m --data=x.txt --output={}", "matplotlib"),
-        ("geometry --models=m --data=x --output={}", "matplotlib"),
-    ],
-)
-def test_what_needs_more_names_the_command_that_installs_it(command, missing, tmp_path, monkeypatch):
+NEEDING = [
+    ("train --config=unsup_bert --workdir={}", "tensorboardX"),
+    ("sweep --config=ablations/simcse_table3 --workdir={}", "matplotlib"),
+    ("analyze --model=m --data=x.txt --output={}", "matplotlib"),
+    ("geometry --models=m --data=x --output={}", "matplotlib"),
+]
+
+
+def test_what_needs_more_names_the_command_that_installs_it(tmp_path, monkeypatch):
     monkeypatch.setattr(errors, "installed", lambda name: name not in ONLY_TO_TRAIN)
-    done = call(*command.format(tmp_path / "out").split())
-    refused(done, f'not installed: {missing}; run: pip install "simcse_jax[train]"')
-
-
-@pytest.mark.parametrize(("prefix", "missing"), [("hf:x", "datasets"), ("tfds:x", "tensorflow_datasets")])
-def test_data_sets_of_hubs_name_the_command_that_installs_their_library(prefix, missing, monkeypatch):
-    monkeypatch.setitem(sys.modules, missing, None)
-    with pytest.raises(UserError, match=rf'^not installed: {missing}; run: pip install "simcse_jax\[train\]"$'):
-        read_examples(prefix)
+    for command, missing in NEEDING:
+        done = call(*command.format(tmp_path / "out").split())
+        refused(done, f'not installed: {missing}; run: pip install "simcse_jax[train]"')
+    for data, missing in (("hf:x", "datasets"), ("tfds:x", "tensorflow_datasets")):
+        monkeypatch.setitem(sys.modules, missing, None)
+        with pytest.raises(UserError, match=rf'^not installed: {missing}; run: pip install "simcse_jax\[train\]"$'):
+            read_examples(data)
 
 
 def test_no_training_sentence_stands_in_the_held_out_pairs():

@@ -40,29 +40,17 @@ KEPT = [
 ]
 
 
-def test_a_broken_rule_names_field_and_value():
+def test_a_broken_rule_names_field_and_value_and_a_field_says_when_it_has_an_effect():
     for rule, value, message in BROKEN:
         with pytest.raises(UserError) as caught:
             rule.check("f", value)
         assert str(caught.value).startswith(message)
-
-
-def test_values_at_the_bound_keep_the_rule():
     for rule, values in KEPT:
         for value in values:
             rule.check("f", value)
-
-
-def test_a_field_is_compiled_in_and_a_number_is_an_argument():
     assert field(3, "Three.", BELOW_ONE) == Field(3, "Three.", (BELOW_ONE,))
     assert number(0.5, "Half.") == Field(0.5, "Half.", of_step=True)
-
-
-def test_choices_are_explained_by_name():
     assert explain({"a": "the first", "b": "the last"}) == "a: the first; b: the last"
-
-
-def test_a_field_says_itself_when_it_has_an_effect():
     config = default_config()
     config.train.optimizer = "rmsprop"
     config.model.lora.rank = 4

@@ -38,7 +38,6 @@ def get_config():
 
 
 def build(kind: str, source: Path, output: Path) -> Path:
-    """Builds a wheel of a folder with the project, as pip does."""
     output.mkdir()
     code = f"from setuptools import build_meta; build_meta.build_{kind}({str(output)!r})"
     done = subprocess.run([sys.executable, "-c", code], cwd=source, capture_output=True, text=True)
@@ -74,20 +73,16 @@ def use(site: Path, folder: Path) -> str:
     return done.stdout.splitlines()[0]
 
 
-def test_every_file_is_in_the_wheel(wheel, source):
+def test_every_file_is_in_the_wheel_with_licence_author_and_console_script(wheel, source):
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
+        texts = {name.partition("/")[2]: archive.read(name).decode() for name in names if "-info/" in name}
     wanted = {file.relative_to(source).as_posix() for file in (source / "simcse_jax").rglob("*") if file.is_file()}
     wanted |= {f"simcse_jax/{file.relative_to(source)}" for file in (source / "configs").rglob("*.py")}
     info = f"simcse_jax-{__version__}.dist-info"
     assert not wanted - names
     added = ("METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE", "top_level.txt")
     assert {name for name in names if not name.startswith("simcse_jax/")} == {f"{info}/{name}" for name in added}
-
-
-def test_the_wheel_has_licence_author_and_console_script(wheel):
-    with zipfile.ZipFile(wheel) as archive:
-        texts = {name.partition("/")[2]: archive.read(name).decode() for name in archive.namelist() if "-info/" in name}
     metadata = email.message_from_string(texts["METADATA"])
     assert (metadata["License-Expression"], metadata["Author"]) == ("Apache-2.0", "The simcse_jax authors")
     assert texts["entry_points.txt"].split("\n")[1] == "simcse-jax = simcse_jax.__main__:main"

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import pytest
 from support import ROOT
+from support.pages import report
 
 PACKAGE = ROOT / "simcse_jax"
 MOST_LINES = 500
@@ -23,8 +24,6 @@ WITHOUT_TESTS: dict[str, str] = {}  # files whose tests are elsewhere, with the 
 
 
 class Room(NamedTuple):
-    """A row of the table."""
-
     name: str  # of its folder or file
     contents: list[str]  # some of a folder's files and folders
     may_import: list[str]  # rooms
@@ -85,30 +84,13 @@ def room_of(module: str) -> str:
 
 
 def crossings() -> Iterator[tuple[str, str]]:
-    """The imports that leave a room."""
     for module, imported in imports().items():
         for other in sorted(imported):
             if room_of(module) != room_of(other):
                 yield module, other
 
 
-def report(faults: list[str]) -> str:
-    return "\n".join(["", *faults])
-
-
-def test_imports_are_found_anywhere_in_a_file():
-    source = """
-import simcse_jax.a.b as c, numpy
-from simcse_jax.a import b, function
-if TYPE_CHECKING:
-    from simcse_jax.d import D
-def f():
-    from simcse_jax import SimCSE, e
-"""
-    assert imports_of(source, {"a", "a.b", "d", "e"}) == {"a", "a.b", "d", "e", "__init__"}
-
-
-def test_every_file_is_in_a_room_and_every_room_has_files():
+def test_every_file_is_in_a_room_that_imports_those_below_which_the_table_allows_and_no_others():
     rooms = {room_of(module) for module in FILES}
     assert rooms == MAY_IMPORT.keys(), report(sorted(rooms ^ MAY_IMPORT.keys()))
     assert len(rooms) <= 24, "a newcomer has to find a room at the first guess"
@@ -116,46 +98,24 @@ def test_every_file_is_in_a_room_and_every_room_has_files():
     there = {f"{room_of(module)}.{part}" for module in FILES for part in module.split(".")}
     gone = [f"{room.name}.{name}" for room in ROOMS for name in room.contents if f"{room.name}.{name}" not in there]
     assert not gone, report(gone)
-
-
-def test_the_table_goes_from_the_bottom_to_the_top():
-    below: set[str] = set()
-    for room in ROOMS:
-        assert set(room.may_import) <= below, room.name
-        below.add(room.name)
-
-
-def test_no_import_is_outside_the_table():
-    wrong = [
-        f"{module} imports {other}"
-        for module, other in crossings()
-        if room_of(other) not in MAY_IMPORT[room_of(module)]
-    ]
+    for place, room in enumerate(ROOMS):
+        assert set(room.may_import) <= {below.name for below in ROOMS[:place]}, room.name
+    found = {(room_of(module), room_of(other)): f"{module} imports {other}" for module, other in crossings()}
+    allowed = {(room.name, other) for room in ROOMS for other in room.may_import}
+    wrong = [found[pair] for pair in sorted(found.keys() - allowed)]
+    wrong += [f"{room} may import {other}, and does not" for room, other in sorted(allowed - found.keys())]
     assert not wrong, report(wrong)
 
 
-def test_the_table_allows_only_needed_imports():
-    needed = {(room_of(module), room_of(other)) for module, other in crossings()}
-    allowed = [(room.name, other) for room in ROOMS for other in room.may_import]
-    unused = [f"{room} may import {other}" for room, other in allowed if (room, other) not in needed]
-    assert not unused, report(unused)
-
-
-def test_no_files_import_each_other_in_a_circle():
+def test_files_do_not_import_each_other_in_a_circle_are_not_long_and_have_a_mirror_test():
     try:
         graphlib.TopologicalSorter(imports()).prepare()
     except graphlib.CycleError as error:
         pytest.fail(" ← ".join(error.args[1]))
-
-
-def test_no_file_is_long():
     lines = {module: path.read_text().count("\n") for module, path in FILES.items()}
     most = {module: MOST_AT_ALL if module in LONGER else MOST_LINES for module in FILES}
     long = [f"{module} has {count} lines" for module, count in lines.items() if count > most[module]]
     assert not long, report(long)
-
-
-def test_every_file_has_a_mirror_test():
     missing = []
     for module, path in FILES.items():
         *folders, name = module.split(".")

@@ -3,8 +3,6 @@ import dataclasses
 import json
 import pickle
 import shutil
-import subprocess
-import sys
 import warnings
 
 import jax
@@ -25,7 +23,7 @@ def model(tiny_bert):
     return SimCSE(str(tiny_bert))
 
 
-def test_encode_keeps_the_order_for_any_batch_size(model):
+def test_encode_keeps_the_order_for_any_batch_size_and_takes_every_kind_of_sequence(model):
     texts = [*sentences(9), "", "the cat " * 20, *sentences(3)]
     together = model.encode(texts)
     assert together.shape == (len(texts), 32) and together.dtype == np.float32 and np.isfinite(together).all()
@@ -35,19 +33,6 @@ def test_encode_keeps_the_order_for_any_batch_size(model):
     assert alone.shape == (32,)
     np.testing.assert_allclose(alone, together[3], atol=1e-5)
     np.testing.assert_array_equal(together[0], together[11])  # the same sentence twice
-
-
-def test_all_devices_take_part(model):
-    embedder = model._embedder
-    assert embedder.sharding.num_devices == len(jax.local_devices()) == 8
-    embed = make_embed(embedder.graph, embedder.pooler, embedder.use_head, embedder.sharding)
-    ids = jax.device_put(np.ones((16, 8), np.int32), embedder.sharding)
-    program = embed.lower(embedder.params, ids, ids).compile()
-    assert program.output_shardings.shard_shape((16, 32)) == (2, 32)
-    assert not any(word in program.as_text() for word in ("all-gather", "all-reduce", "collective-permute"))
-
-
-def test_every_kind_of_sequence_is_taken(model):
     texts = sentences(5)
     expected = model.encode(texts)
     for given in (tuple(texts), np.array(texts), (text for text in texts), np.array(texts, dtype=object)):
@@ -57,35 +42,47 @@ def test_every_kind_of_sequence_is_taken(model):
     np.testing.assert_array_equal(model(texts), expected)  # an evaluator's view of it
 
 
-def test_arguments_out_of_their_range_are_refused(prompted):
-    model = SimCSE(prompted)
+def test_all_devices_take_part_and_a_copy_shares_the_parameters(model, tiny_bert):
+    embedder = model._embedder
+    assert embedder.sharding.num_devices == len(jax.local_devices()) == 8
+    embed = make_embed(embedder.graph, embedder.pooler, embedder.use_head, embedder.sharding)
+    ids = jax.device_put(np.ones((16, 8), np.int32), embedder.sharding)
+    program = embed.lower(embedder.params, ids, ids).compile()
+    assert program.output_shardings.shard_shape((16, 32)) == (2, 32)
+    assert not any(word in program.as_text() for word in ("all-gather", "all-reduce", "collective-permute"))
+    assert model.dimension == model.encode("the cat").size == 32 and model.tokens.tokenize(["the cat"])[1] == 0
+    facts = f"bert, 2 layers, dimension 32, at most 64 tokens, pooler {model.pooler}, float32"
+    assert repr(model) == f"SimCSE({str(tiny_bert)!r}: {facts})"
+    other = copy.copy(model)
+    other.pooler = "max"
+    assert other._model.params is model._model.params and model.pooler != "max"
+    assert np.abs(other.encode("the cat sat") - model.encode("the cat sat")).max() > 1e-3
+
+
+def test_arguments_out_of_their_range_and_what_is_no_model_are_refused(prompted, model, tiny_bert):
+    other = SimCSE(prompted)
     for options, message in (
         ({"pooler": "min"}, "'min' is not one of"),
-        ({"pooler": ["avg"]}, "is not one of"),
         ({"batch_size": 0}, "batch_size 0: must be"),
-        ({"batch_size": 2.5}, r"batch_size 2\.5"),
-        ({"batch_size": True}, "batch_size True: must be"),
         ({"max_length": 65}, "from 3 to 64"),
-        ({"max_length": 2}, "from 3 to 64"),
         ({"normalize_to_unit": "no"}, "normalize_to_unit 'no': must be True, False or None"),
-        ({"prompt_name": ["q"]}, "the model has the prompts"),
-        ({"prompt": "\ud800"}, "holds a broken character"),
-        ({"prompt": 3}, "prompt=3: not a string"),
         ({"prompt": "a", "prompt_name": "q"}, "give one of them"),
         ({"prompt_name": "passage"}, "prompt_name='passage': the model has the prompts query, document, q"),
         ({"truncate_dim": 0}, "truncate_dim 0: must be a whole number from 1 to 32"),
-        ({"truncate_dim": 33}, "truncate_dim 33"),
-        ({"truncate_dim": 2.0}, r"truncate_dim 2\.0"),
     ):
         with pytest.raises(UserError, match=message):
-            model.encode(["the cat"], **options)
-
-
-def test_what_is_no_model_is_refused(tiny_bert):
+            other.encode(["the cat"], **options)
+    changed = copy.copy(model)
+    for length in (2, 65, 10.0, None):
+        changed.max_length = length
+        with pytest.raises(UserError, match=rf"model\.max_length is {length}; it must be a whole number from 3 to 64"):
+            changed.encode("the cat")
+    with pytest.raises(AttributeError):
+        model.max_seq_length = 5  # its name elsewhere
+    with pytest.raises(AttributeError, match="is called max_length"):
+        _ = model.max_seq_length
     for options, message in (
-        ({"pooler": "min"}, "'min' is not one of"),
         ({"num_layers": "1"}, "num_layers '1': must be a whole number"),
-        ({"batch_size": 0}, "batch_size 0"),
         ({"dtype": "float16"}, "dtype 'float16' is not one of float32, bfloat16"),
     ):
         with pytest.raises(UserError, match=message):
@@ -95,6 +92,7 @@ def test_what_is_no_model_is_refused(tiny_bert):
             SimCSE(name)
 
 
+@pytest.mark.slow
 def test_weights_are_rounded_once_and_give_the_same_bits_as_with_every_batch(tiny_bert):
     model, texts = SimCSE(str(tiny_bert), dtype="bfloat16"), sentences(20)
     embedder = model._embedder
@@ -115,8 +113,7 @@ def test_products_in_bfloat16_give_nearly_the_same_embeddings(minilm):
     texts = ["A man is riding in a boat.", "", "The dog is asleep.", "It's cold. " * 40]
     exact, found = (SimCSE(minilm, dtype=dtype).encode(texts) for dtype in ("float32", "bfloat16"))
     assert found.dtype == np.float32
-    cosines = np.sum(to_unit(exact) * to_unit(found), axis=1)
-    assert cosines.min() >= 0.999 and np.abs(exact - found).max() > 1e-5
+    assert np.sum(to_unit(exact) * to_unit(found), axis=1).min() >= 0.999 and np.abs(exact - found).max() > 1e-5
 
 
 def test_prompts_come_before_sentences(prompted):
@@ -139,20 +136,10 @@ def test_prompts_come_before_sentences(prompted):
         np.testing.assert_allclose(found, expected(prompt), atol=1e-6)
     unit = model.encode(texts, truncate_dim=3, normalize_to_unit=True)
     np.testing.assert_allclose(unit, to_unit(model.encode(texts)[:, :3]), atol=1e-6)
-    other = pickle.loads(pickle.dumps(model))
-    np.testing.assert_allclose(other.encode(texts), model.encode(texts), atol=1e-6)
+    np.testing.assert_allclose(pickle.loads(pickle.dumps(model)).encode(texts), model.encode(texts), atol=1e-6)
 
 
-def test_a_call_s_own_pooler(model, tiny_bert):
-    texts = sentences(4)
-    averaged = model.encode(texts, pooler="avg")
-    by_mean = SimCSE(str(tiny_bert), pooler="mean")
-    assert by_mean.pooler == "avg"  # its other name
-    np.testing.assert_array_equal(averaged, by_mean.encode(texts))
-    assert np.abs(averaged - model.encode(texts)).max() > 0.1
-
-
-def test_cut_sentences_are_counted_in_one_warning(model):
+def test_cut_sentences_are_counted_in_one_warning_and_a_call_has_its_own_pooler(model, tiny_bert):
     texts = ["the cat sat on the mat", "a dog", "the red bird sings in the tree", "the cat sat on the mat"]
     with pytest.warns(UserWarning, match="^3 sentences were longer than 5 tokens and cut there$") as caught:
         found = model.encode(texts, max_length=5)
@@ -161,6 +148,12 @@ def test_cut_sentences_are_counted_in_one_warning(model):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model.encode(texts)
+    texts = sentences(4)
+    averaged = model.encode(texts, pooler="avg")
+    by_mean = SimCSE(str(tiny_bert), pooler="mean")
+    assert by_mean.pooler == "avg"  # its other name
+    np.testing.assert_array_equal(averaged, by_mean.encode(texts))
+    assert np.abs(averaged - model.encode(texts)).max() > 0.1
 
 
 def test_unit_length_is_the_caller_s_choice_or_the_model_s(tiny_bert, tmp_path):
@@ -172,14 +165,13 @@ def test_unit_length_is_the_caller_s_choice_or_the_model_s(tiny_bert, tmp_path):
     (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode_mean_tokens": true}')
     texts = sentences(4)
     normalized, plain = SimCSE(str(folder)), SimCSE(str(tiny_bert), pooler="avg")
-    lengths = np.linalg.norm(plain.encode(texts), axis=1)
-    assert np.abs(lengths - 1).max() > 0.1
+    assert np.abs(np.linalg.norm(plain.encode(texts), axis=1) - 1).max() > 0.1
     np.testing.assert_allclose(np.linalg.norm(normalized.encode(texts), axis=1), 1, atol=1e-6)
     np.testing.assert_allclose(normalized.encode(texts, normalize_to_unit=False), plain.encode(texts), atol=1e-6)
     np.testing.assert_allclose(plain.encode(texts, normalize_to_unit=True), normalized.encode(texts), atol=1e-6)
 
 
-def test_progress_counts_all_sentences_and_is_shown_on_request(model, capsys, monkeypatch):
+def test_progress_is_shown_on_request_and_foreign_arguments_are_answered_with_ours(model, capsys, monkeypatch):
     monkeypatch.setattr("simcse_jax.host.progress.LINE_SECONDS", 0)
     model.encode(["the cat", "a dog", "the cat"], show_progress_bar=True)
     assert "3 of 3 sentences" in capsys.readouterr().err
@@ -187,9 +179,19 @@ def test_progress_counts_all_sentences_and_is_shown_on_request(model, capsys, mo
     assert "2 of 2 sentences" in capsys.readouterr().err
     model.encode(["the cat"])
     assert capsys.readouterr().err == ""
+    for call, named in (
+        (lambda: model.encode(["a"], normalize_embeddings=True), r"SimCSE\.encode has no .*normalize_to_unit="),
+        (lambda: model.similarity(queries="a", keys="b"), "the arguments are a and b"),
+        (lambda: model.build_index(["a"], batch_size=2), "argument of SimCSE"),
+        (lambda: model.add_to_index(["a"], use_faiss=True), 'backend="faiss"'),
+        (lambda: model.search("a", device="cpu"), "all local devices"),
+        (lambda: SimCSE(model_name_or_path="x"), "SimCSE has no argument model_name_or_path=; use name="),
+    ):
+        with pytest.raises(TypeError, match=named):
+            call()
 
 
-def test_similarity_as_the_reference_s_package_gives_it(model):
+def test_similarity_as_the_reference_s_package_gives_it_also_of_embeddings_of_any_kind(model):
     a, b = sentences(3, seed=1), sentences(4, seed=2)
     cosines = model.similarity(a, b)
     u, v = (model.encode(texts).astype(float) for texts in (a, b))
@@ -205,9 +207,6 @@ def test_similarity_as_the_reference_s_package_gives_it(model):
     assert model.similarity([], b).shape == (0, 4)
     with pytest.raises(UserError, match=r"shape \(3, 5\); this model's"):
         model.similarity(np.zeros((3, 5)), b)
-
-
-def test_similarity_and_search_take_embeddings_of_any_kind(model):
     texts = sentences(3)
     own, expected = model.encode(texts), model.similarity(texts, texts)
     for given in (own.astype(np.float64), jnp.asarray(own), own.tolist(), list(own)):
@@ -232,28 +231,6 @@ def test_pytorch_s_tensors_are_embeddings_too(model):
     np.testing.assert_allclose(model.similarity(tensor.to(torch.bfloat16), texts), expected, atol=1e-2)
 
 
-def test_arguments_of_other_packages_are_answered_with_ours(model):
-    for call, named in (
-        (lambda: model.encode(["a"], normalize_embeddings=True), r"SimCSE\.encode has no .*normalize_to_unit="),
-        (lambda: model.similarity(queries="a", keys="b"), "the arguments are a and b"),
-        (lambda: model.build_index(["a"], batch_size=2), "argument of SimCSE"),
-        (lambda: model.add_to_index(["a"], use_faiss=True), 'backend="faiss"'),
-        (lambda: model.search("a", device="cpu"), "all local devices"),
-        (lambda: SimCSE(model_name_or_path="x"), "SimCSE has no argument model_name_or_path=; use name="),
-    ):
-        with pytest.raises(TypeError, match=named):
-            call()
-
-
-def test_the_class_imports_nothing_that_encoding_does_not_need():
-    """And the package alone nothing that is heavy."""
-    heavy = ("jax", "transformers", "datasets", "tensorflow_datasets", "torch", "tensorflow")
-    late = ("orbax", "transformers", "scipy", "datasets", "tensorboardX", "matplotlib")
-    code = f"import sys, simcse_jax; found = [name for name in {heavy!r} if name in sys.modules]; "
-    code += f"from simcse_jax import SimCSE; print(found, [name for name in {late!r} if name in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[] []"
-
-
 @pytest.mark.optimized
 @pytest.mark.slow
 def test_embeddings_are_those_of_sentence_transformers(minilm, senteval):
@@ -262,19 +239,8 @@ def test_embeddings_are_those_of_sentence_transformers(minilm, senteval):
     from sentence_transformers import SentenceTransformer
 
     lines = (DATA / "wiki_sample.txt").read_text().splitlines()
-    texts = [
-        "",
-        " ",
-        "a",
-        "字",
-        "🎸",
-        "漢字かな交じり文。",
-        "Привет, мир!",
-        "שלום עולם",
-        "नमस्ते दुनिया",
-        "e\u0301 combining",
-    ]
-    texts += ["👩‍👩‍👧‍👦 family", "🏳️‍🌈🏴‍☠️", "\u200b", "ﬁ ligature ½", "supercalifragilistic" * 30]
+    texts = ["", " ", "a", "字", "🎸", "漢字かな交じり文。", "Привет, мир!", "שלום עולם", "नमस्ते दुनिया"]
+    texts += ["e\u0301 combining", "👩‍👩‍👧‍👦 family", "🏳️‍🌈🏴‍☠️", "\u200b", "ﬁ ligature ½", "supercalifragilistic" * 30]
     texts += [" ".join(" ".join(lines[:3000]).split()[: 2 ** (n + 4)]) for n in range(5)]
     texts += [line[: 2 ** (n % 12)] for n, line in enumerate(lines[:60])]
     with pytest.warns(UserWarning, match="sentences were longer than 256 tokens"):
@@ -283,30 +249,7 @@ def test_embeddings_are_those_of_sentence_transformers(minilm, senteval):
     np.testing.assert_allclose(ours, theirs, atol=1e-5)
 
 
-def test_it_goes_to_other_processes_with_its_index_and_without_its_folder(tiny_bert, tmp_path):
-    model = SimCSE(shutil.copytree(tiny_bert, tmp_path / "model"), pooler="avg", batch_size=8)
-    model.build_index(sentences(20))
-    data = pickle.dumps(model)
-    shutil.rmtree(tmp_path / "model")
-    other = pickle.loads(data)
-    some = sentences(9, seed=5)
-    np.testing.assert_array_equal(other.encode(some), model.encode(some))
-    assert other.search(some, threshold=-1) == model.search(some, threshold=-1)
-    assert (other.identity(), other.batch_size, repr(other)) == (model.identity(), 8, repr(model))
-    other.add_to_index(some)
-    assert (len(other.index), len(model.index)) == (29, 20)
-
-
-def test_its_dimension_its_representation_and_a_copy_that_shares_the_parameters(model, tiny_bert):
-    assert model.dimension == model.encode("the cat").size == 32 and model.tokens.tokenize(["the cat"])[1] == 0
-    facts = f"bert, 2 layers, dimension 32, at most 64 tokens, pooler {model.pooler}, float32"
-    assert repr(model) == f"SimCSE({str(tiny_bert)!r}: {facts})"
-    other = copy.copy(model)
-    other.pooler = "max"
-    assert other._model.params is model._model.params and model.pooler != "max"
-    assert np.abs(other.encode("the cat sat") - model.encode("the cat sat")).max() > 1e-3
-
-
+@pytest.mark.slow
 def test_a_pooler_that_is_set_has_its_own_head_or_none(tmp_path):
     folder = write_model(tmp_path / "model", "bert", architectures=["BertForCL"])
     with pytest.warns(UserWarning, match="model: its files do not say how to pool") as caught:
@@ -319,26 +262,24 @@ def test_a_pooler_that_is_set_has_its_own_head_or_none(tmp_path):
         np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).encode("the cat"), model.encode("the cat"))
 
 
-def test_an_index_belongs_to_the_rotations_and_the_windows_too(tmp_path):
-    """They have no weights, and the shapes do not show them."""
-    folder = write_model(tmp_path / "model", "modernbert", num_layers=1)
+def test_it_goes_to_other_processes_with_its_index_which_belongs_to_rotations_and_windows_too(tmp_path, tiny_bert):
+    folder = write_model(tmp_path / "modernbert", "modernbert", num_layers=1)  # those have no weights
     found, config = [SimCSE(str(folder)).identity()], json.loads((folder / "config.json").read_text())
     for change in ({"local_attention": 6}, {"global_rope_theta": 500.0}):
         (folder / "config.json").write_text(json.dumps(config | change))
         found.append(SimCSE(str(folder)).identity())
     assert len(set(found)) == 3
-
-
-def test_a_length_that_the_model_cannot_have_is_refused(model):
-    changed = copy.copy(model)
-    for length in (2, 65, 10.0, None):
-        changed.max_length = length
-        with pytest.raises(UserError, match=rf"model\.max_length is {length}; it must be a whole number from 3 to 64"):
-            changed.encode("the cat")
-    with pytest.raises(AttributeError):
-        model.max_seq_length = 5  # its name elsewhere
-    with pytest.raises(AttributeError, match="is called max_length"):
-        _ = model.max_seq_length
+    some = sentences(9, seed=5)
+    model = SimCSE(shutil.copytree(tiny_bert, tmp_path / "model"), pooler="avg", batch_size=8)
+    model.build_index(sentences(20))
+    data = pickle.dumps(model)
+    shutil.rmtree(tmp_path / "model")
+    other = pickle.loads(data)
+    np.testing.assert_array_equal(other.encode(some), model.encode(some))
+    assert other.search(some, threshold=-1) == model.search(some, threshold=-1)
+    assert (other.identity(), other.batch_size, repr(other)) == (model.identity(), 8, repr(model))
+    other.add_to_index(some)
+    assert (len(other.index), len(model.index)) == (29, 20)
 
 
 def test_embeddings_in_bytes_and_bits_are_those_of_the_numbers(model, tmp_path):

@@ -20,15 +20,12 @@ def model(prompted):
     return SimCSE(prompted)
 
 
-def test_the_model_s_similarity_compares(model):
+def test_the_model_s_similarity_compares_and_queries_and_documents_have_their_prompts(model):
     first, second = sentences(3), sentences(4, seed=1)
     a, b = model.encode(first), model.encode(second)
     expected = -np.linalg.norm(a[:, None] - b, axis=2)
     np.testing.assert_allclose(model.similarity(first, second), expected, rtol=1e-5)
     np.testing.assert_allclose(model.similarity(a, b), expected, rtol=1e-5)
-
-
-def test_queries_and_documents_have_their_prompts_in_search(model):
     texts = sentences(6)
     model.build_index(texts)
     (found,) = model.search(["the cat"], top_k=6)
@@ -79,7 +76,7 @@ def test_an_index_stays_that_of_the_model_that_made_it(tiny_bert, tmp_path, chan
     model.load_index(tmp_path / "index")
 
 
-def test_queries_are_pooled_as_the_index_was(tiny_bert):
+def test_queries_are_pooled_as_the_index_was_and_a_changed_copy_has_an_identity_of_its_own(tiny_bert):
     model, texts = SimCSE(str(tiny_bert)), sentences(10)
     model.build_index(texts)
     model.max_length, model.prompts = 5, {"query": "on "}  # queries may have their own
@@ -93,17 +90,13 @@ def test_queries_are_pooled_as_the_index_was(tiny_bert):
         setattr(model, name, before)
     assert model.search(vector) == model.search(texts[0]) == expected
     assert model.search(vector, top_k=np.int64(2)) == expected[:2]
-
-
-def test_unit_length_is_part_of_a_model_that_compares_by_dot_product(tiny_bert):
-    model = SimCSE(str(tiny_bert))
-    model.similarity_fn_name = "dot"
-    model.build_index(["a cat"])
-    model.normalize = True
-    with pytest.raises(UserError, match="with other weights or settings"):
-        model.add_to_index(["a dog"])
-    model.build_index(["a cat"])
-    model.add_to_index(["a dog"])
+    before = model.identity()
+    state = model.__getstate__()
+    assert SimCSE.__new__(SimCSE).__setstate__(state) is None
+    zero = {name: np.zeros_like(value) for name, value in state["model"].params.items()}
+    other = SimCSE.__new__(SimCSE)
+    other.__setstate__(state | {"model": dataclasses.replace(state["model"], params=zero)})
+    assert other.identity() != before == pickle.loads(pickle.dumps(model)).identity()
 
 
 def test_ranges_of_other_embeddings_are_warned_of_in_each_call(tiny_bert):
@@ -120,27 +113,24 @@ def test_ranges_of_other_embeddings_are_warned_of_in_each_call(tiny_bert):
         assert [warning.filename for warning in told] == [__file__]
 
 
-def test_an_index_that_was_dropped_is_forgotten(tiny_bert):
+def test_unit_length_is_part_of_a_model_that_compares_by_dot_product_and_a_dropped_index_is_forgotten(tiny_bert):
     model = SimCSE(str(tiny_bert))
     model.build_index(["a cat", "a dog"])
     index = weakref.ref(model.index)
     model.index = None
     gc.collect()
     assert index() is None
-
-
-def test_a_copy_in_another_process_has_an_identity_of_its_own(tiny_bert):
     model = SimCSE(str(tiny_bert))
-    before = model.identity()
-    state = model.__getstate__()
-    assert SimCSE.__new__(SimCSE).__setstate__(state) is None
-    zero = {name: np.zeros_like(value) for name, value in state["model"].params.items()}
-    other = SimCSE.__new__(SimCSE)
-    other.__setstate__(state | {"model": dataclasses.replace(state["model"], params=zero)})
-    assert other.identity() != before == pickle.loads(pickle.dumps(model)).identity()
+    model.similarity_fn_name = "dot"
+    model.build_index(["a cat"])
+    model.normalize = True
+    with pytest.raises(UserError, match="with other weights or settings"):
+        model.add_to_index(["a dog"])
+    model.build_index(["a cat"])
+    model.add_to_index(["a dog"])
 
 
-def test_what_has_no_order_is_refused(model):
+def test_a_table_of_one_column_is_its_sentences_and_what_has_no_order_is_refused(model):
     model.build_index(["a"])
     for given, message in (
         ({"id": ["1"], "text": ["a"]}, "a dict with the columns id, text"),
@@ -150,9 +140,6 @@ def test_what_has_no_order_is_refused(model):
         for call in (*calls, lambda given: model.similarity("a", given)):
             with pytest.raises(UserError, match=message):
                 call(given)
-
-
-def test_a_table_of_one_column_is_its_sentences(model):
     texts = ["the cat sings", "a dog"]
     for table in ({"text": texts}, pyarrow.table({"text": texts})):
         np.testing.assert_array_equal(model.encode(table), model.encode(texts))

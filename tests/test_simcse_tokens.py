@@ -16,7 +16,7 @@ def model(tiny_bert):
 TEXTS = [*sentences(5), "", "the cat sings", *sentences(2)]
 
 
-def test_each_sentence_has_its_tokens_without_padding(model):
+def test_each_sentence_has_its_tokens_without_padding_with_the_options_of_encode(model, tmp_path):
     found = model.encode_tokens(TEXTS, with_tokens=True)
     assert [len(each.tokens) for each in found] == [len(ids) for ids in model._embedder.tokenizer(TEXTS, 32)]
     assert found[6].tokens == ["[CLS]", "the", "cat", "sings", "[SEP]"] and found[5].tokens == ["[CLS]", "[SEP]"]
@@ -28,16 +28,9 @@ def test_each_sentence_has_its_tokens_without_padding(model):
         np.testing.assert_array_equal(one, other.embeddings)
     averages = np.stack([each.mean(axis=0) for each in plain])
     np.testing.assert_allclose(averages, model.encode(TEXTS, pooler="avg"), atol=1e-5)
-
-
-def test_one_sentence_and_none(model):
-    alone = model.encode_tokens(TEXTS[0], with_tokens=True)
-    assert isinstance(alone, TokenEmbeddings)
+    assert isinstance(model.encode_tokens(TEXTS[0], with_tokens=True), TokenEmbeddings)
     np.testing.assert_allclose(model.encode_tokens(TEXTS[0]), model.encode_tokens(TEXTS[:1])[0], atol=1e-6)
     assert model.encode_tokens([]) == []
-
-
-def test_options_are_those_of_encode(model):
     with pytest.warns(UserWarning, match="1 sentence was longer than 4 tokens"):
         assert model.encode_tokens(["the cat sings", "cat"], max_length=4)[0].shape == (4, 32)
     prompted = model.encode_tokens("cat", prompt="the ", with_tokens=True)
@@ -50,12 +43,8 @@ def test_options_are_those_of_encode(model):
             model.encode_tokens(given, **options)
     with pytest.raises(TypeError, match="has no argument pooler=; it is an argument of"):
         model.encode_tokens(["a"], pooler="cls")
-
-
-def test_word_vectors_have_no_layers(tmp_path):
-    model = SimCSE(f"glove:{write_vectors(tmp_path / 'vectors.txt')}")
     with pytest.raises(UserError):
-        model.encode_tokens(["the cat"])
+        SimCSE(f"glove:{write_vectors(tmp_path / 'vectors.txt')}").encode_tokens(["the cat"])
 
 
 @pytest.mark.optimized

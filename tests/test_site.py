@@ -22,70 +22,21 @@ def hooks():
     return module
 
 
-def test_every_command_has_its_options_and_defaults(hooks):
+def test_every_command_has_its_options_names_are_in_the_reference_and_pages_in_the_navigation(hooks):
     page = hooks.commands()
     assert re.findall(r"^## (.+)", page, re.MULTILINE) == list(COMMANDS)
-    for name, option in [
-        ("search", "--top-k TOP_K"),
-        ("search build", "--embeddings EMBEDDINGS"),
-        ("demo", "--port PORT"),
-    ]:
+    options = {"search": "--top-k TOP_K", "search build": "--embeddings EMBEDDINGS", "demo": "--port PORT"}
+    for name, option in options.items():
         (section,) = re.findall(rf"^##+ {name}\n(.*?)(?=^##|\Z)", page, re.MULTILINE | re.DOTALL)
         assert f"`{option}`\n:   " in section
-    assert (
-        "sentences for each query (default: 5)" in page
-        and "glove:FILE, the average of word vectors **Required.**" in page
-    )
+    assert "sentences for each query (default: 5)" in page
+    assert "glove:FILE, the average of word vectors **Required.**" in page
     assert "`unsup_bert:{base,large,mlm,large_mlm}`\n:   Unsupervised SimCSE" in page  # a recipe of `train`
     assert str(ROOT) not in page
-
-
-def test_every_field_has_its_default_meaning_bounds_and_conditions(hooks):
-    page = hooks.fields()
-    named = re.findall(r"^`([a-z_.]+)(?: = .*)?`\{#(.*)\}$", page, re.MULTILINE)
-    assert {one for one, _ in named} >= {*FIELDS} and all(one == anchor for one, anchor in named)
-    assert {*fields_of_objectives(OBJECTIVES.values())} <= {one for one, _ in named}
-    entries = {one.partition(" ")[0]: one for one in page.split("\n\n`")}
-    assert entries["model.lora.alpha"] == (
-        "model.lora.alpha = 16.0`{#model.lora.alpha}\n"
-        ":   The products are multiplied by alpha / rank. *float; above 0.* Only with `model.lora.rank`."
-    )
-    assert entries["objective.info_nce.temperature"].endswith("Only with `objective.info_nce.weight` above 0.")
-    assert (
-        "Has an effect only for some values of `objective`, `views.negative`, `views.positive`."
-        in entries["views.noise"]
-    )
-    assert "([guides/dynamics.md](../guides/dynamics.md))" in page
-
-
-def test_the_names_of_the_package_and_those_of_the_pages_are_in_the_reference(hooks):
     names = re.findall(r"^::: (.+)$", hooks.api(), re.MULTILINE)
     assert {"simcse_jax.simcse.SimCSE", "simcse_jax.api.train", "simcse_jax.api.Run"} <= {*names}
     assert "simcse_jax.objectives.objective.Objective" in names and len(names) == len(set(names)) > 15
 
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("`train.epochs=0` ends", "[`train.epochs=0`](../reference/fields.md#train.epochs) ends"),
-        ("`sweep.seeds`, `train.no`", "[`sweep.seeds`](../reference/fields.md#sweep.seeds), `train.no`"),
-        ("[`seed`](costs.md)", "[`seed`](costs.md)"),
-        ("`seed`{#seed}", "`seed`{#seed}"),
-        ("```\n`seed`\n```", "```\n`seed`\n```"),
-        ("`simcse-jax serve --help`", "[`simcse-jax serve --help`](../reference/commands.md#serve)"),
-        (
-            "`simcse-jax search build --help`",
-            "[`simcse-jax search build --help`](../reference/commands.md#search-build)",
-        ),
-    ],
-)
-def test_fields_and_helps_that_a_page_names_are_links_to_the_reference(hooks, text, expected):
-    page, config = SimpleNamespace(file=SimpleNamespace(src_uri="guides/x.md")), SimpleNamespace(repo_url="")
-    files = SimpleNamespace(get_file_from_path=lambda name: None)
-    assert hooks.on_page_markdown(text, page, config, files) == expected
-
-
-def test_every_page_is_in_the_navigation():
     def pages(entry):
         inside = entry.values() if isinstance(entry, dict) else entry
         return [entry] if isinstance(entry, str) else [page for one in inside for page in pages(one)]
@@ -96,3 +47,34 @@ def test_every_page_is_in_the_navigation():
     found = pages(yaml.load((ROOT / "mkdocs.yml").read_text("utf-8"), loader)["nav"])
     written = {page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md")}
     assert len(found) == len(set(found)) and written <= {*found}
+
+
+def test_every_field_has_its_default_meaning_and_conditions_and_is_linked_from_the_pages(hooks):
+    page = hooks.fields()
+    named = re.findall(r"^`([a-z_.]+)(?: = .*)?`\{#(.*)\}$", page, re.MULTILINE)
+    assert {one for one, _ in named} >= {*FIELDS} and all(one == anchor for one, anchor in named)
+    assert {*fields_of_objectives(OBJECTIVES.values())} <= {one for one, _ in named}
+    entries = {one.partition(" ")[0]: one for one in page.split("\n\n`")}
+    assert entries["model.lora.alpha"] == (
+        "model.lora.alpha = 16.0`{#model.lora.alpha}\n"
+        ":   The products are multiplied by alpha / rank. *float; above 0.* Only with `model.lora.rank`."
+    )
+    assert entries["objective.info_nce.temperature"].endswith("Only with `objective.info_nce.weight` above 0.")
+    some = "Has an effect only for some values of `objective`, `views.negative`, `views.positive`."
+    assert some in entries["views.noise"]
+    assert "([guides/dynamics.md](../guides/dynamics.md))" in page
+    page, config = SimpleNamespace(file=SimpleNamespace(src_uri="guides/x.md")), SimpleNamespace(repo_url="")
+    files = SimpleNamespace(get_file_from_path=lambda name: None)
+    for text, expected in LINKED:
+        assert hooks.on_page_markdown(text, page, config, files) == expected
+
+
+LINKED = [
+    ("`train.epochs=0` ends", "[`train.epochs=0`](../reference/fields.md#train.epochs) ends"),
+    ("`sweep.seeds`, `train.no`", "[`sweep.seeds`](../reference/fields.md#sweep.seeds), `train.no`"),
+    ("[`seed`](costs.md)", "[`seed`](costs.md)"),
+    ("`seed`{#seed}", "`seed`{#seed}"),
+    ("```\n`seed`\n```", "```\n`seed`\n```"),
+    ("`simcse-jax serve --help`", "[`simcse-jax serve --help`](../reference/commands.md#serve)"),
+    ("`simcse-jax search build --help`", "[`simcse-jax search build --help`](../reference/commands.md#search-build)"),
+]

@@ -12,7 +12,6 @@ ELSEWHERE = ("jax.distributed.initialize", "pip install")  # blocks for several 
 
 
 def blocks(page):
-    """A page's blocks that are code: their kind and text."""
     found = re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     return [(kind, text) for kind, text in found if kind == "python" or re.search("^simcse-jax", text, re.MULTILINE)]
 

@@ -13,7 +13,6 @@ NUMBER = re.compile(r"\d+\.\d+")
 
 
 def blocks():
-    """The page's blocks: their kind and text."""
     page = (ROOT / "docs" / "start" / "tutorial.md").read_text(encoding="utf-8")
     return re.findall(r"^```(\w*)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
 
@@ -21,11 +20,6 @@ def blocks():
 def as_a_line(text):
     """A line with its numbers left out, and the numbers."""
     return NUMBER.sub("#", text.strip()), [float(number) for number in NUMBER.findall(text)]
-
-
-def test_all_blocks_run_or_are_shown_after_one_that_does():
-    kinds = [kind for kind, _ in blocks()]
-    assert {*kinds} == {"bash", "python", "text"} and kinds[0] != "text"
 
 
 @pytest.mark.optimized
