@@ -31,7 +31,6 @@ def trained_and_exported(model: object, corpus: dict[str, Path], folder: Path, *
 
 
 def largest_difference(folder: Path, given: list[str], scratch: Path) -> float:
-    """Between our embeddings of a folder and those of the backend."""
     (scratch / "sentences.json").write_text(json.dumps(given))
     script, output = Path(__file__).with_name("encode.py"), scratch / "found.npy"
     python, backend = os.environ["BACKEND_PYTHON"], os.environ["BACKEND"]
@@ -61,6 +60,5 @@ def test_an_export_of_a_real_encoder(minilm, corpus, tmp_path):
 
 
 def report(name: str, difference: float) -> float:
-    """Prints the figure (`pytest -s` shows it)."""
     print(f"{os.environ['BACKEND']}, {name}: {difference:.1e}")
     return difference
