@@ -1,5 +1,6 @@
 import jax.numpy as jnp
 import pytest
+from support.configs import config_of
 
 from simcse_jax.config.fields import FIELDS, SECTIONS, default_config, defaults_of, flatten, numbers_of_step, trains
 from simcse_jax.errors import UserError
@@ -40,15 +41,9 @@ def test_the_numbers_of_the_step():
     assert FIELDS["objective.off_dropout.m"].of_step
     assert not FIELDS["objective.barlow_twins.artificial"].of_step
     assert not FIELDS["data.augment.percent"].of_step
-
-
-def test_a_run_trains_unless_it_has_neither_epochs_nor_steps():
-    config = default_config()
-    assert trains(config)
-    config.train.epochs = 0
-    assert not trains(config)
-    config.train.max_steps = 1
-    assert trains(config)
+    # A run trains unless it has neither epochs nor steps.
+    for epochs, steps, expected in ((1, 0, True), (0, 0, False), (0, 1, True)):
+        assert trains(config_of(train__epochs=epochs, train__max_steps=steps)) is expected
 
 
 def test_names_are_those_of_the_code():

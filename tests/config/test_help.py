@@ -15,10 +15,10 @@ def unwrapped(text):
     return " ".join(text.split())
 
 
-def test_the_help_of_a_run_has_every_field_recipe_and_flag(monkeypatch):
-    done = call("train", "--help")
-    assert (done.returncode, done.stderr) == (0, "")
-    text = unwrapped(done.stdout)
+def test_the_help_of_a_run_and_of_a_sweep_has_every_field_recipe_table_and_flag():
+    run, sweep = (call(*command) for command in (("train", "--help"), ("sweep", "-h")))
+    assert [done.returncode for done in (run, sweep)] == [0, 0] and run.stderr == sweep.stderr == ""
+    text, told = unwrapped(run.stdout), unwrapped(sweep.stdout)
     for name, one in FIELDS.items():
         default = ",".join(one.default) if isinstance(one.default, tuple) else one.default
         assert f" --config.{name}={default} {one.meaning} Type " in text
@@ -28,18 +28,11 @@ def test_the_help_of_a_run_has_every_field_recipe_and_flag(monkeypatch):
     assert " sup_bert:{base,large,neutral,mlm,large_mlm,joint} Supervised SimCSE from BERT (SimCSE, Table A.1)" in text
     assert f"copy a file from {ROOT / 'configs'}." in text
     assert all(flag in text for flag in ("--workdir DIR", "--profile DIR", "--config FILE[:VARIANT]"))
-    assert max(map(len, done.stdout.splitlines())) <= 120
-
-
-def test_the_help_of_a_sweep_has_its_own_fields_and_all_tables():
-    done = call("sweep", "-h")
-    assert (done.returncode, done.stderr) == (0, "")
-    text = unwrapped(done.stdout)
-    assert all(f" --config.{name}=" in text and one.meaning in text for name, one in variants.FIELDS.items())
-    assert "--config.sweep.seeds=42,43,44" in text
-    assert " ablations/simcse_table6:{unsup,sup} SimCSE, Table 6" in text
-    for file in (ROOT / "configs" / "ablations").glob("*.py"):
-        assert f" ablations/{file.stem}" in text
+    assert max(map(len, run.stdout.splitlines())) <= 120
+    assert all(f" --config.{name}=" in told and one.meaning in told for name, one in variants.FIELDS.items())
+    assert "--config.sweep.seeds=42,43,44" in told
+    assert " ablations/simcse_table6:{unsup,sup} SimCSE, Table 6" in told
+    assert all(f" ablations/{file.stem}" in told for file in (ROOT / "configs" / "ablations").glob("*.py"))
 
 
 def test_fields_are_under_their_headings():

@@ -1,16 +1,9 @@
 import pytest
 from support.configs import config_of
 
+from simcse_jax.config import loss_fields
 from simcse_jax.config.checks import ineffective, validate
-from simcse_jax.config.loss_fields import (
-    LOSS_FIELDS,
-    LOSS_SECTIONS,
-    POLICIES,
-    read_dimensions,
-    scored_by_data,
-    sizes_of,
-    weights_of,
-)
+from simcse_jax.config.loss_fields import LOSS_FIELDS, LOSS_SECTIONS, POLICIES, scored_by_data, sizes_of, weights_of
 from simcse_jax.errors import UserError
 from simcse_jax.objectives.registry import OBJECTIVES
 from simcse_jax.objectives.views import Plan
@@ -30,11 +23,8 @@ def test_every_objective_has_its_weight_its_section_and_its_readings_and_infonce
     assert len(readings) == 8 and not any(field.of_step for field in readings)
 
 
-def test_every_policy_is_one_of_the_views():
+def test_sizes_fall_and_keep_their_weights_and_fit_what_sees_the_embedding():
     assert all(Plan(1, policy).pair() for policy in POLICIES)
-
-
-def test_sizes_fall_and_keep_their_weights():
     assert sizes_of(sized()) == () and weights_of(sized()) == []
     found = sized(("64", "768", "256"), ("0.5", "2", "1"), model__mlp="none")
     validate(found)
@@ -42,40 +32,27 @@ def test_sizes_fall_and_keep_their_weights():
     assert weights_of(sized(("64", "32"))) == [1.0, 1.0]
     for parts in (("0",), ("8", "8"), ("a",), ("1.5",)):
         with pytest.raises(ValueError):
-            read_dimensions(parts)
+            loss_fields.read_dimensions(parts)
+    # Those that do not fit are refused.
+    projected = {"model__mlp": "none", "projector__widths": "2D,D", "projector__objectives": ("info_nce",)}
+    classified = {"objective__info_nce__weight": 0.0, "objective__softmax_nli__weight": 1.0}
+    for dimensions, fields in (((64, 32), {"model__mlp": "none"}), (("64",), projected), (("64",), classified)):
+        with pytest.raises(UserError, match=r"^config\.matryoshka\.dimensions[=:]"):
+            validate(sized(dimensions, **fields))
+    with pytest.raises(UserError, match=r"^config\.matryoshka\.dimensions[=:]"):
+        validate(sized(("64",)))  # the head sees all of an embedding
 
 
-PROJECTED = {"model__mlp": "none", "projector__widths": "2D,D", "projector__objectives": ("info_nce",)}
-CLASSIFIED = {"objective__info_nce__weight": 0.0, "objective__softmax_nli__weight": 1.0}
-
-
-@pytest.mark.parametrize(
-    ("dimensions", "weights", "fields", "named"),
-    [
-        (("64", "64"), (), {}, "dimensions"),
-        (("6_4",), (), {}, "dimensions"),
-        ((64, 32), (), {}, "dimensions"),
-        (("64",), ("-1",), {}, "weights"),
-        (("64",), ("0",), {}, "weights"),
-        (("64",), ("1e39",), {}, "weights"),
-        (("64",), ("1e-46",), {}, "weights"),
-        (("64", "32"), ("1",), {}, "weights"),
-        ((), ("1",), {}, "weights"),
-        (("64",), (), {}, "dimensions"),  # the head sees all of an embedding
-        (("64",), (), PROJECTED, "dimensions"),
-        (("64",), (), CLASSIFIED, "dimensions"),
-    ],
-)
-def test_sizes_that_do_not_fit_are_refused(dimensions, weights, fields, named):
-    with pytest.raises(UserError, match=rf"^config\.matryoshka\.{named}[=:]"):
-        validate(sized(dimensions, weights, **fields))
-
-
-def test_objectives_of_tokens_alone_have_no_sizes():
+def test_sizes_of_objectives_of_tokens_alone_and_a_teacher_of_nothing_have_no_effect():
     assert not [name for name in ineffective(sized(("64",))) if "matryoshka" in name]
     tokens = {"objective__info_nce__weight": 0.0, "objective__mlm__weight": 1.0}
     assert "matryoshka.dimensions=('64',)" in ineffective(sized(("64",), **tokens))
     assert "matryoshka.dimensions=('64',)" in ineffective(sized(("64",), train__epochs=0))
+    fields = {"teacher__model": "m", "teacher__kept": "folder"}
+    assert {"teacher.model=m", "teacher.kept=folder"} <= set(ineffective(config_of(**fields)))
+    fields |= {"objective__gist__weight": 1.0}
+    assert not [name for name in ineffective(config_of(**fields)) if "teacher" in name]
+    assert "teacher.model=m" in ineffective(config_of(**fields, train__epochs=0))
 
 
 @pytest.mark.parametrize("name", ["embedding_mse", "margin_mse", "distill_kl", "gist", "ranking_distillation"])
@@ -95,26 +72,3 @@ def test_each_needs_a_teacher_or_scores_in_the_data(name):
     with pytest.raises(UserError, match=rf"^config\.data\.mixed: objective\.{name}"):
         validate(config_of(**weight, teacher__model="m", data__mixed=True))
     validate(config_of(**weight, teacher__model="m", model__mlp="none"))
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("objective.gist.margin_kind", "both"),
-        ("objective.gist.temperature", 0.0),
-        ("objective.margin_mse.similarity", "l2"),
-        ("objective.distill_kl.temperature", 0.0),
-        ("projector.objectives", ("embedding_mse",)),
-    ],
-)
-def test_what_is_out_of_range_is_refused(field, value):
-    with pytest.raises(UserError, match=f"^config.{field}[=:]"):
-        validate(config_of(projector__widths="2D,D", **{field: value}))
-
-
-def test_a_teacher_of_nothing_has_no_effect():
-    fields = {"teacher__model": "m", "teacher__kept": "folder"}
-    assert {"teacher.model=m", "teacher.kept=folder"} <= set(ineffective(config_of(**fields)))
-    fields |= {"objective__gist__weight": 1.0}
-    assert not [name for name in ineffective(config_of(**fields)) if "teacher" in name]
-    assert "teacher.model=m" in ineffective(config_of(**fields, train__epochs=0))

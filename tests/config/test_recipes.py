@@ -14,12 +14,9 @@ from simcse_jax.errors import UserError
 
 CHAIN = {  # a local file that imports a local module, which imports a recipe of the package
     "mine.py": "from my_base import get_config\n",
-    "my_base.py": (
-        "from simcse_jax.configs.ablations import simcse_table3\n"
-        "from simcse_jax.configs.unsup_bert import get_config as base\n\n\n"
-        "def get_config():\n    config = base('large')\n    config.seed = len(simcse_table3.get_variants())\n"
-        "    return config\n"
-    ),
+    "my_base.py": "from simcse_jax.configs.ablations import simcse_table3\n"
+    "from simcse_jax.configs.unsup_bert import get_config as base\n\n\ndef get_config():\n    config = base('large')\n"
+    "    config.seed = len(simcse_table3.get_variants())\n    return config\n",
 }
 SHOW = """
 from simcse_jax.config.flags import parse
@@ -70,10 +67,7 @@ def test_an_unknown_name_lists_the_recipes_of_which_a_copy_of_the_package_may_ha
     monkeypatch.setattr(recipes, "FOLDER", tmp_path)
     with pytest.raises(UserError, match=r"^--config unsup_brt: .*recipe$"):
         find("unsup_brt")
-
-
-def test_the_config_is_given_once():
-    with pytest.raises(UserError, match=r"--config .*unsup_bert, sup_bert"):
+    with pytest.raises(UserError, match=r"--config .*unsup_bert, sup_bert"):  # it is given once
         parse(["--config", "unsup_bert", "--config=sup_bert"], needs_workdir=False)
 
 
@@ -89,14 +83,12 @@ def test_config_files_import_each_other_and_the_recipes(script, tmp_path):
     assert done.stdout == "bert-large-uncased 8\n", done.stderr
 
 
-def test_a_variant_is_chosen_by_its_name():
+def test_recipes_are_listed_and_a_variant_is_chosen_by_its_name_the_default_one_first(tmp_path):
     assert choose_variant("large", {"base": 1, "large": 2}) == 2
     with pytest.raises(UserError, match=r"^no variant 'huge' of this config; it has base, large$") as caught:
         choose_variant("huge", {"base": 1, "large": 2})
     assert isinstance(caught.value, NoSuchVariant) and caught.value.known == ("base", "large")
 
-
-def test_variants_are_found_with_the_default_one_first(tmp_path):
     def variants(code):
         (tmp_path / "x.py").write_text(f"from simcse_jax.config import choose_variant\n{code}\n")
         return variants_of(load_file(tmp_path / "x.py"))
@@ -107,13 +99,9 @@ def test_variants_are_found_with_the_default_one_first(tmp_path):
     assert variants("def get_config(rate='0.1'):\n    return rate") == ()  # any text is one
     found = variants_of(load_file(FOLDER / "sup_bert.py"))
     assert found == ("base", "large", "neutral", "mlm", "large_mlm", "joint")
-
-
-def test_recipes_are_listed_and_a_broken_one_says_why(tmp_path):
-    (tmp_path / "b.py").write_text('"""One line.\n\nAnother.\n"""\n\ndef get_config():\n    pass\n')
+    # They are listed, and a broken one says why.
+    (tmp_path / "x.py").write_text('"""One line.\n\nAnother.\n"""\n\ndef get_config():\n    pass\n')
     (tmp_path / "a.py").write_text("1 / 0\n")
-    assert list_recipes(tmp_path) == [
-        Recipe(tmp_path / "a.py", "cannot be loaded: division by zero"),
-        Recipe(tmp_path / "b.py", "One line."),
-    ]
+    told = {"a.py": "cannot be loaded: division by zero", "x.py": "One line."}
+    assert list_recipes(tmp_path) == [Recipe(tmp_path / name, about) for name, about in told.items()]
     assert list_recipes(tmp_path / "none") == []

@@ -1,7 +1,7 @@
 import json
 
 import pytest
-from support import call, refused
+from support import call, lines, refused
 
 from simcse_jax.config import flags
 from simcse_jax.config.checks import validate
@@ -10,10 +10,23 @@ from simcse_jax.config.recorded import recorded_config
 from simcse_jax.errors import UserError
 
 
-def test_the_record_of_a_run_is_its_config(trained):
+def test_a_run_is_repeated_by_its_record_and_another_seed_gives_another_end(trained, tmp_path):
     config = recorded_config(str(trained / "run.json"))
     assert config.train.learning_rate == 1e-3 and config.model.mlp == "always" and config.train.max_steps == 8
     assert json.loads(config.to_json()) == json.loads((trained / "run.json").read_text())["config"]
+    records, losses = [], []
+    for folder, more in (
+        (trained, None),
+        (tmp_path / "again", ()),
+        (tmp_path / "other", ("--config.seed=7", "--config.eval.data=")),
+    ):
+        if more is not None:
+            done = call("train", "--config", trained / "run.json", "--workdir", folder, *more)
+            assert done.returncode == 0, done.stderr
+        records.append(json.loads((folder / "run.json").read_text()))
+        losses.append([line["loss"] for line in lines(folder) if "loss" in line])
+    assert records[0]["config"] == records[1]["config"] and records[0]["sha256"] == records[1]["sha256"]
+    assert losses[0] == losses[1] and len(losses[0]) == 5 and losses[2][-1] != losses[0][-1]
 
 
 def test_fields_are_changed_as_those_of_a_recipe_and_missing_ones_are_at_their_defaults(tmp_path):
@@ -31,22 +44,15 @@ def test_fields_are_changed_as_those_of_a_recipe_and_missing_ones_are_at_their_d
     assert isinstance(config.train.learning_rate, float) and isinstance(config.eval.tasks, tuple)
 
 
-@pytest.mark.parametrize(
-    ("content", "named"),
-    [
-        ("{", "not valid JSON"),
-        ("[1]", ""),
-        ("{}", "has no config"),
-        ('{"config": {}}', "has no config"),
-        ('{"config": {"train": {"epoch": 1}}}', "no field train.epoch .* train.epochs$"),
-        ('{"config": {"train.epoch": 2}}', "no field train.epoch"),
-        ('{"config": {"train": 3}}', "no field train"),
-        ('{"config": {"train": {"epochs": "two"}}}', "train.epochs is 'two'.* 1$"),
-        ('{"config": {"train": {"epochs": {}}}}', "train.epochs is {}"),
-        ('{"config": {"train": {"learning_rate": true}}}', "train.learning_rate is True"),
-        ('{"config": {"objective": {"mine": {"weight": 1.0}}}}', "config.objective.mine"),
-    ],
-)
+@pytest.mark.parametrize(("content", "named"), [
+    ("{", "not valid JSON"), ("[1]", ""), ("{}", "has no config"), ('{"config": {}}', "has no config"),
+    ('{"config": {"train": {"epoch": 1}}}', "no field train.epoch .* train.epochs$"),
+    ('{"config": {"train.epoch": 2}}', "no field train.epoch"), ('{"config": {"train": 3}}', "no field train"),
+    ('{"config": {"train": {"epochs": "two"}}}', "train.epochs is 'two'.* 1$"),
+    ('{"config": {"train": {"epochs": {}}}}', "train.epochs is {}"),
+    ('{"config": {"train": {"learning_rate": true}}}', "train.learning_rate is True"),
+    ('{"config": {"objective": {"mine": {"weight": 1.0}}}}', "config.objective.mine"),
+])  # fmt: skip
 def test_a_record_that_is_none_is_named(content, named, tmp_path):
     (tmp_path / "run.json").write_text(content)
     with pytest.raises(UserError, match=rf"run\.json: .*{named}"):
@@ -56,5 +62,5 @@ def test_a_record_that_is_none_is_named(content, named, tmp_path):
 def test_what_is_not_there_or_no_table_is_said(trained):
     with pytest.raises(UserError, match=r"none/run.json"):
         recorded_config("none/run.json")
-    refused(call("sweep", "--config", trained / "run.json", "--workdir", "w"), "run.json")
-    refused(call("sweep", "--config", "mine.py:settings.json", "--workdir", "w"), "mine.py")
+    for config, named in ((trained / "run.json", "run.json"), ("mine.py:settings.json", "mine.py")):
+        refused(call("sweep", "--config", config, "--workdir", "w"), named)

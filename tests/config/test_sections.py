@@ -10,7 +10,7 @@ from simcse_jax.config.fields import default_config, flatten
 from simcse_jax.config.sections import Section
 
 
-def test_sections_have_the_values_of_the_config_in_its_order():
+def test_sections_have_the_values_of_the_config_in_its_order_do_not_change_and_are_keys():
     config = default_config()
     config.eval.tasks = ("STS12",)
     sections = validate(config)
@@ -22,10 +22,6 @@ def test_sections_have_the_values_of_the_config_in_its_order():
     assert json.dumps(sections.to_dict()) == json.dumps(config.to_dict())
     assert validate(sections) is sections
 
-
-def test_sections_do_not_change():
-    config = default_config()
-    sections = validate(config)
     config.train.batch_size = 8
     assert sections.train.batch_size == 64
     with pytest.raises(dataclasses.FrozenInstanceError):
@@ -34,9 +30,7 @@ def test_sections_do_not_change():
         sections["seed"] = 1
     with pytest.raises(AttributeError, match="sead"):
         _ = sections.sead
-
-
-def test_equal_sections_are_one_key_and_a_replaced_field_is_another():
+    # Equal sections are one key, and a replaced field is another.
     first, second = validate(default_config()), validate(default_config())
     assert first == second and len({first, second}) == 1
     other = first.replaced("model.lora.rank", 4)
@@ -46,7 +40,7 @@ def test_equal_sections_are_one_key_and_a_replaced_field_is_another():
         first.replaced("model.lora.rang", 4)
 
 
-def test_sections_of_dictionaries_have_tuples_for_lists():
+def test_sections_of_dictionaries_have_tuples_for_lists_and_name_what_is_no_field_in_full():
     section = Section.of({"seed": 1, "model": {"mlp": "none"}, "eval": {"tasks": ["STS12"]}})
     assert section.eval.tasks == ("STS12",) and {section: 1}[section] == 1
     assert copy.deepcopy(section) == pickle.loads(pickle.dumps(section)) == section
@@ -55,8 +49,6 @@ def test_sections_of_dictionaries_have_tuples_for_lists():
     assert section.a == ((1, 2), (Section.of({"b": (3,)}),)) and {section: 1}[section] == 1
     assert section.to_dict() == {"a": ((1, 2), ({"b": (3,)},))}
 
-
-def test_names_that_are_no_fields_are_named_in_full():
     section = Section.of({"seed": 1, "model": {"mlp": "none"}})
     assert 5 not in section and None not in section and "model.mlp.x" not in section
     for name in ("model.zz", "zz", "seed.zz"):

@@ -9,7 +9,7 @@ from simcse_jax.errors import UserError
 TWO = {"data__train": "a.csv,b.csv"}
 
 
-def test_a_prompt_is_for_all_sources_or_for_each():
+def test_a_prompt_is_for_all_sources_or_for_each_and_a_length_for_a_column():
     assert prompts_of(config_of(**TWO)) == ()
     assert prompts_of(config_of(**TWO, data__prompts__anchor="q: ")) == (Prompts("q: ", ""),) * 2
     listed = config_of(**TWO, data__prompts__anchor="q: ,", data__prompts__positive='"a, b: ","say ""it"": "')
@@ -20,9 +20,7 @@ def test_a_prompt_is_for_all_sources_or_for_each():
     assert prompts_of(one) == (Prompts('Instruct: for this, find\nQuery: "', ""),)
     one.data.prompts.anchor = '"with, quotes: "'
     assert prompts_of(one) == (Prompts("with, quotes: ", ""),)
-
-
-def test_lengths_are_by_column_where_one_is_set():
+    # Lengths are by column where one is set.
     assert lengths_of(config_of(**TWO)) is None and longest(config_of(**TWO)) == ("data.max_length", 32)
     queries = config_of(**TWO, data__lengths__anchor=16, data__max_length=256)
     assert lengths_of(queries) == (16, 256) and longest(queries) == ("data.max_length", 256)
@@ -33,29 +31,20 @@ def test_lengths_are_by_column_where_one_is_set():
 PAIRED = {"objective__contrastive_tension__weight": 1.0, "objective__info_nce__weight": 0.0}  # makes its own pairs
 
 
-@pytest.mark.parametrize(
-    ("fields", "named"),
-    [
+def test_what_does_not_fit_the_sources_is_refused_and_what_has_no_effect_is_said():
+    weights, spans, apart = {"data__weights": ("1", "2")}, {"data__positives": "spans"}, {"data__no_duplicates": True}
+    for fields, named in (
+        *(({"data__weights": weights}, "weights") for weights in (("1", "0"), ("1", "nan"), (1, 2))),
+        *(({"data__prompts__anchor": prompt}, "prompts.anchor") for prompt in ("a,b,c", '"a')),
         ({"data__weights": ("1",)}, "weights=1"),
-        ({"data__weights": ("1", "0")}, "weights"),
-        ({"data__weights": ("1", "nan")}, "weights"),
-        ({"data__weights": (1, 2)}, "weights"),
-        ({"data__batching": "alone"}, "batching"),
-        ({"data__lengths__anchor": 2}, "lengths.anchor"),
-        ({"data__prompts__anchor": "a,b,c"}, "prompts.anchor"),
-        ({"data__prompts__anchor": '"a'}, "prompts.anchor"),
-        ({"data__weights": ("1", "2"), "data__positives": "spans"}, "weights: spans"),
-        ({"data__weights": ("1", "2"), **PAIRED}, "weights: objective.contrastive_tension"),
-        ({"data__no_duplicates": True, "data__positives": "spans"}, "no_duplicates: spans"),
-        ({"data__no_duplicates": True, **PAIRED}, "no_duplicates: objective.contrastive_tension"),
-    ],
-)
-def test_what_does_not_fit_the_sources_is_refused(fields, named):
-    with pytest.raises(UserError, match=f"^config.data.{named}"):
-        validate(config_of(**TWO, **fields))
-
-
-def test_what_has_no_effect_is_said():
+        ({**weights, **spans}, "weights: spans"),
+        ({**weights, **PAIRED}, "weights: objective.contrastive_tension"),
+        ({**apart, **spans}, "no_duplicates: spans"),
+        ({**apart, **PAIRED}, "no_duplicates: objective.contrastive_tension"),
+    ):
+        with pytest.raises(UserError, match=f"^config.data.{named}"):
+            validate(config_of(**TWO, **fields))
+    # What has no effect is said.
     alone = config_of(data__train="a.csv", data__batching="one_source", data__mixed=True)
     assert ineffective(alone) == ["data.batching=one_source", "data.mixed=True"]
     assert ineffective(config_of(**TWO, data__batching="one_source", data__mixed=True)) == ["data.mixed=True"]
