@@ -18,30 +18,24 @@ from simcse_jax.runs.loading import load_model
 from simcse_jax.training.inputs import choose_devices
 
 
-def check_in_child(connection):
-    try:
-        backend.check_fork()
-    except UserError as error:
-        connection.send(str(error))
-    else:
-        connection.send("")
-
-
 @pytest.mark.filterwarnings("ignore:os.fork")
-def test_a_process_forked_after_jax_started_is_refused():
+def test_a_process_forked_after_jax_started_is_refused_and_one_forked_before_computes(monkeypatch):
+    def check(connection):
+        try:
+            backend.check_fork()
+        except UserError as error:
+            connection.send(str(error))
+
     jax.local_devices()
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe()
-    child = context.Process(target=check_in_child, args=(theirs,))
+    child = context.Process(target=check, args=(theirs,))
     child.start()
     assert ours.poll(60)
     assert f"forked from process {os.getpid()} " in ours.recv()
     child.join(60)
     assert child.exitcode == 0
     backend.check_fork()  # this process is as it was
-
-
-def test_a_process_forked_before_jax_started_computes(monkeypatch):
     monkeypatch.setattr(backend.xla_bridge, "backends_are_initialized", lambda: False)
     backend._note_fork()
     backend.start()
@@ -115,46 +109,36 @@ def test_a_platform_that_is_not_there_is_named_with_what_installs_it(monkeypatch
         assert (INSTALL[asked] in str(caught.value)) == (not there or asked == "abacus")
 
 
-REFUSED = [("jax_numpy_rank_promotion", "raise"), ("jax_transfer_guard", "disallow")]
-REFUSED.append(("jax_transfer_guard", "disallow_explicit"))
-IN_TRAINING = [("jax_disable_jit", True), ("jax_numpy_dtype_promotion", "strict")]
+SETTINGS = "numpy_rank_promotion=raise transfer_guard=disallow transfer_guard=disallow_explicit"  # refused everywhere
+IN_TRAINING = ("disable_jit=true", "numpy_dtype_promotion=strict")
 
 
-@pytest.mark.parametrize(("name", "value"), REFUSED + IN_TRAINING)
-def test_settings_of_jax_that_our_programs_cannot_have(of_jax, name, value):
-    of_jax(name, value)
-    for training in (True, False):
-        if not training and (name, value) in IN_TRAINING:
-            backend.start()
-            continue
-        with pytest.raises(UserError, match=f"^{name.upper()}={str(value).lower()}: "):
+@pytest.mark.parametrize("setting", [*SETTINGS.split(), *IN_TRAINING])
+def test_settings_of_jax_that_our_programs_cannot_have(of_jax, setting):
+    name, _, value = setting.partition("=")
+    of_jax(f"jax_{name}", True if value == "true" else value)
+    for training in (True, False) if setting not in IN_TRAINING else (True,):
+        with pytest.raises(UserError, match=f"^JAX_{name.upper()}={value}: "):
             backend.start(training)
+    if setting in IN_TRAINING:
+        backend.start()
 
 
 INTEL = "processor\t: 0\nmodel name\t: Some CPU\nflags\t\t: fpu avx512f {}\nbugs\t\t: some\n"
 ARM = "processor\t: 0\nFeatures\t: fp asimd {}\n"
 
 
-def test_a_cpu_without_instructions_for_bfloat16_is_told(tmp_path, monkeypatch):
+def test_a_cpu_without_instructions_for_bfloat16_is_told(tmp_path, monkeypatch, tiny_bert):
     monkeypatch.setattr(backend, "CPU_INFO", tmp_path / "cpuinfo")
     monkeypatch.setattr(jax, "default_backend", lambda: "cpu")
     assert slow_bfloat16.__wrapped__() == ""  # another system, without the file
-    for text, slow in (
-        (INTEL.format("avx2"), True),
-        (INTEL.format("avx512_bf16"), False),
-        (INTEL.format("amx_bf16"), False),
-        (ARM.format("bf16"), False),
-        (ARM.format("i8mm"), True),
-        ("processor: 0\n", False),  # it does not say
-    ):
+    intel = {INTEL.format("avx512_bf16"): False, INTEL.format("amx_bf16"): False, INTEL.format("avx2"): True}
+    silent = {"processor: 0\n": False}  # it does not say
+    for text, slow in (silent | {ARM.format("bf16"): False, ARM.format("i8mm"): True} | intel).items():
         (tmp_path / "cpuinfo").write_text(text)
         assert ("float32 is faster" in slow_bfloat16.__wrapped__()) is slow, text
-    (tmp_path / "cpuinfo").write_text(INTEL.format("avx2"))
     monkeypatch.setattr(jax, "default_backend", lambda: "tpu")
     assert slow_bfloat16.__wrapped__() == ""
-
-
-def test_a_model_warns_of_it(tiny_bert, monkeypatch):
     monkeypatch.setattr("simcse_jax.simcse.slow_bfloat16", lambda: "bfloat16: slow here")
     with pytest.warns(UserWarning, match="bfloat16: slow here") as told:
         SimCSE(str(tiny_bert), dtype="bfloat16")
@@ -175,34 +159,29 @@ def settings(of_jax, monkeypatch):
     of_jax("jax_enable_compilation_cache", True)
 
 
-def test_compilations_are_kept_small_ones_too(settings, monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    keep_compilations()
+def test_compilations_are_kept_small_ones_too_in_a_user_s_own_cache_if_there_is_one(settings, monkeypatch, tmp_path):
+    def chosen(home, folder=None, **variables):
+        for name, value in {"XDG_CACHE_HOME": str(home), **variables}.items():
+            monkeypatch.setenv(name, value)
+        jax.config.update("jax_compilation_cache_dir", folder)
+        keep_compilations()
+        return jax.config.jax_compilation_cache_dir
+
     folder = tmp_path / "simcse_jax" / "xla"
-    assert jax.config.jax_compilation_cache_dir == str(folder)
+    assert chosen(tmp_path) == str(folder)
     jax.block_until_ready(jax.jit(lambda x: x * 3 + 17)(np.ones(5, np.float32)))
     assert list(folder.glob("*-cache"))
-    jax.config.update("jax_compilation_cache_dir", None)
     (tmp_path / "file").write_text("")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))  # a home that cannot be written
-    keep_compilations()
-    assert jax.config.jax_compilation_cache_dir is None
-
-
-def test_a_user_s_own_cache_is_used(settings, monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "ours"))
-    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "theirs"))
-    keep_compilations()
-    assert jax.config.jax_compilation_cache_dir is None  # JAX itself has read the variable, when it was imported
+    assert chosen(tmp_path / "file") is None  # a home that cannot be written
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 1.0)
+    # JAX itself has read the variable, when it was imported.
+    assert chosen(tmp_path / "ours", JAX_COMPILATION_CACHE_DIR=str(tmp_path / "theirs")) is None
     assert jax.config.jax_persistent_cache_min_compile_time_secs == 0
-    monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "2")
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 2.0)
-    keep_compilations()
+    assert chosen(tmp_path / "ours", JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS="2") is None
     assert jax.config.jax_persistent_cache_min_compile_time_secs == 2
     monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR")
-    jax.config.update("jax_compilation_cache_dir", str(tmp_path / "set"))
-    keep_compilations()
-    assert jax.config.jax_compilation_cache_dir == str(tmp_path / "set")
+    assert chosen(tmp_path / "ours", str(tmp_path / "set")) == str(tmp_path / "set")
     assert not (tmp_path / "ours").exists()
 
 

@@ -30,14 +30,12 @@ def test_each_device_s_rows_are_read_and_no_others(mesh):
         assert [shard.data.shape[0] for shard in placed[name].addressable_shards] == [2] * 4
 
 
-def test_a_replicated_array_is_whole_on_every_device(mesh):
+def test_a_replicated_array_is_whole_on_every_device_and_a_function_of_rows_is_computed_by_all(mesh):
     tree = replicate({"a": np.arange(6).reshape(2, 3), "b": np.float32(2)}, replicated(mesh))
     assert tree["a"].is_fully_replicated and len(tree["a"].addressable_shards) == 4
     np.testing.assert_array_equal(tree["a"].addressable_shards[3].data, np.arange(6).reshape(2, 3))
     assert tree["b"].shape == () and float(tree["b"]) == 2
 
-
-def test_a_function_of_rows_is_computed_by_all_devices_and_gives_the_same(mesh):
     def function(params, x, y):
         traced.append(x.shape)
         return jnp.tanh(x @ params["w"]) + y[:, None]
@@ -71,39 +69,31 @@ def test_a_torus_with_several_ways_has_the_sides_of_its_chips_and_what_is_no_who
     assert sides(gpus) == (16,)
 
 
-def test_chips_of_a_torus_are_counted_row_by_row(monkeypatch):
+def test_chips_of_a_torus_are_counted_row_by_row_and_the_groups_of_an_axis_are_rows_or_columns(monkeypatch):
     order = (2, 0, 1, 3)
-    monkeypatch.setattr("simcse_jax.devices.mesh.sides", lambda devices: (2, 2))
-    monkeypatch.setattr("simcse_jax.devices.mesh.coordinates", lambda device: (order[device.id],))
+    monkeypatch.setattr(module, "sides", lambda devices: (2, 2))
+    monkeypatch.setattr(module, "coordinates", lambda device: (order[device.id],))
     assert [device.id for device in data_mesh(jax.devices()[:4]).devices] == [1, 2, 0, 3]
-
-
-def test_the_groups_of_an_axis_are_rows_or_columns():
     way = Way((2, 3), (0, 1))
     assert way.groups(0) == [[0, 3], [1, 4], [2, 5]]
     assert way.groups(1) == [[0, 1, 2], [3, 4, 5]]
     assert Way((2, 2, 2), (2, 0, 1)).groups(1) == [[0, 2], [1, 3], [4, 6], [5, 7]]
     assert Way((4,), (0,)).groups(0) is None
-
-
-def test_the_first_axis_gets_most_and_all_axes_together_the_share_of_the_others():
+    # The first axis gets most, and all axes together the share of the others.
     first = Way((4, 8), (1, 0))
     assert (first.share(1), first.share(0)) == (7 / 8, 3 / 4 / 8)
     for way in (first, Way((4, 8), (0, 1)), Way((32,), (0,))):
         assert sum(map(way.share, way.order)) == 31 / 32
 
 
-@pytest.mark.parametrize("lengths", [(4, 4), (4, 8), (2, 4, 4), (8, 8)])
-def test_the_arrays_share_the_links_of_all_axes(lengths, monkeypatch):
-    monkeypatch.setattr(module, "sides", lambda devices: lengths)
-    sizes = {"words": 40 * SMALL, **{f"kernel {number}": 4 * SMALL for number in range(40)}, "bias": SMALL - 1}
-    chosen = ways(sizes, data_mesh(jax.devices()[:2]))
-    assert chosen.pop("bias") == Way((2,), (0,))  # to all at once
-    sent = [sum(sizes[name] * way.share(axis) for name, way in chosen.items()) for axis in range(len(lengths))]
-    assert max(sent) <= 1.05 * sum(sent) / len(sent)
-    assert {way.sides for way in chosen.values()} == {lengths}
-
-
-def test_there_is_one_way_over_devices_that_are_no_torus():
+def test_the_arrays_share_the_links_of_all_axes_and_have_one_way_over_devices_that_are_no_torus(monkeypatch):
     found = ways({"words": 2 * SMALL, "bias": 1}, data_mesh(jax.devices()[:4]))
     assert found == dict.fromkeys(("words", "bias"), Way((4,), (0,)))
+    sizes = {"words": 40 * SMALL, **{f"kernel {number}": 4 * SMALL for number in range(40)}, "bias": SMALL - 1}
+    for lengths in ((4, 4), (4, 8), (2, 4, 4), (8, 8)):
+        monkeypatch.setattr(module, "sides", lambda devices, lengths=lengths: lengths)
+        chosen = ways(sizes, data_mesh(jax.devices()[:2]))
+        assert chosen.pop("bias") == Way((2,), (0,))  # to all at once
+        sent = [sum(sizes[name] * way.share(axis) for name, way in chosen.items()) for axis in range(len(lengths))]
+        assert max(sent) <= 1.05 * sum(sent) / len(sent)
+        assert {way.sides for way in chosen.values()} == {lengths}

@@ -1,5 +1,3 @@
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,6 +6,12 @@ from jax.sharding import PartitionSpec as P
 
 from simcse_jax.devices.mesh import AXIS, Way, data_mesh
 from simcse_jax.devices.parts import constrain, distribute, gather, rows_of, sends_rows, spec, whole
+
+
+def over(count, in_specs, out_specs):
+    """Decorates a function of each device's part of its arguments."""
+    mesh = data_mesh(jax.devices()[:count])
+    return lambda function: jax.jit(jax.shard_map(function, mesh=mesh, in_specs=in_specs, out_specs=out_specs))
 
 
 def test_an_array_is_split_along_its_longest_axis_that_the_devices_divide():
@@ -25,12 +29,12 @@ def test_an_array_is_split_along_its_longest_axis_that_the_devices_divide():
         assert spec(shape, devices) == expected, shape
 
 
+SHAPES = {"rows": (8, 3), "columns": (2, 4), "odd": (3, 5), "number": ()}
+
+
 def arrays():
     generator = np.random.default_rng(0)
     return {name: generator.normal(size=shape).astype(np.float32) for name, shape in SHAPES.items()}
-
-
-SHAPES = {"rows": (8, 3), "columns": (2, 4), "odd": (3, 5), "number": ()}
 
 
 @pytest.mark.parametrize(("devices", "runs"), [(1, True), (4, False), (4, True)])
@@ -49,17 +53,14 @@ def test_a_state_is_distributed_updated_where_it_is_and_put_together_again(devic
         np.testing.assert_array_equal(together[name], state[name] * 4)
 
 
-@pytest.mark.parametrize(
-    ("name", "split", "dtype"),
-    [("rows", P(AXIS), jnp.float32), ("columns", P(None, AXIS), jnp.bfloat16), ("odd", P(), jnp.float32)],
-)
+@pytest.mark.parametrize(("name", "split", "dtype"), [
+    ("rows", P(AXIS), jnp.float32), ("columns", P(None, AXIS), jnp.bfloat16), ("odd", P(), jnp.float32)
+])  # fmt: skip
 def test_a_gathered_array_is_rounded_and_its_gradient_is_summed_in_float32(name, split, dtype):
     """Four devices' gradients of 1 and 3 times 2⁻⁸, whose sum bfloat16 cannot hold."""
-    mesh, array = data_mesh(jax.devices()[:4]), arrays()[name]
-    small = np.array([1, 2**-8, 2**-8, 2**-8], np.float32)
+    array, small = arrays()[name], np.array([1, 2**-8, 2**-8, 2**-8], np.float32)
 
-    @jax.jit
-    @functools.partial(jax.shard_map, mesh=mesh, in_specs=(split, P(AXIS)), out_specs=(P(), split))
+    @over(4, (split, P(AXIS)), (P(), split))
     def function(part, factor):
         def loss(part):
             array = gather(part, split, jnp.dtype(dtype), Way((4,), (0,)))
@@ -74,18 +75,13 @@ def test_a_gathered_array_is_rounded_and_its_gradient_is_summed_in_float32(name,
 
 
 @pytest.mark.parametrize("split", [P(AXIS), P(None, AXIS)])
-@pytest.mark.parametrize(
-    "way", [*(Way((2, 4), order) for order in ((0, 1), (1, 0))), Way((2, 2, 2), (1, 2, 0))], ids=str
-)
+@pytest.mark.parametrize("way", [Way((2, 4), (0, 1)), Way((2, 4), (1, 0)), Way((2, 2, 2), (1, 2, 0))], ids=str)
 def test_along_the_axes_of_a_torus_each_device_gets_the_part_of_its_place(split, way):
     """Integers, whose sums are exact in any order; each device adds others."""
     array = np.arange(16 * 24, dtype=np.float32).reshape(16, 24)
     factors = np.arange(8 * 16 * 24, dtype=np.float32).reshape(8, 16, 24) % 101
 
-    @jax.jit
-    @functools.partial(
-        jax.shard_map, mesh=data_mesh(jax.devices()), in_specs=(split, P(AXIS)), out_specs=(P(AXIS), split)
-    )
+    @over(8, (split, P(AXIS)), (P(AXIS), split))
     def function(part, factor):
         def loss(part):
             array = gather(part, split, jnp.dtype(jnp.float32), way)
@@ -107,10 +103,7 @@ def test_each_device_gets_the_rows_that_it_needs_and_their_gradients_are_added_u
     numbers = np.concatenate([random.integers(0, 16, 18), [3, 3, 3, 0, 15, 3]]).astype(np.int32)  # 6 a device
     factors = random.integers(-9, 9, (24, 8)).astype(np.float32)
 
-    @jax.jit
-    @functools.partial(
-        jax.shard_map, mesh=data_mesh(jax.devices()[:4]), in_specs=(split, P(AXIS), P(AXIS)), out_specs=(P(AXIS), split)
-    )
+    @over(4, (split, P(AXIS), P(AXIS)), (P(AXIS), split))
     def function(part, numbers, factors):
         def loss(part):
             rows = rows_of(part, split, numbers)

@@ -21,17 +21,6 @@ def preemption():
     in_command.reset(token)
 
 
-@pytest.fixture
-def joined(preemption, monkeypatch):
-    """As in a process that `jax.distributed` has joined; the list of steps at which all leave."""
-    steps = []
-    monkeypatch.setattr(module.multihost_utils, "reached_preemption_sync_point", steps.__contains__)
-    monkeypatch.setattr(preemption, "_joined", True)
-    before = signal.signal(signal.SIGTERM, lambda *_: None)  # JAX notes it
-    yield steps
-    signal.signal(signal.SIGTERM, before)
-
-
 @pytest.fixture(autouse=True)
 def ended(monkeypatch):
     """What would end this process."""
@@ -56,43 +45,39 @@ def test_before_the_first_step_a_signal_ends_the_run_at_once_and_a_resumed_one_n
         preemption._interrupted = False  # as a run that starts again
 
 
-def test_sigterm_is_noted_until_closed():
-    before = signal.getsignal(signal.SIGTERM)
-    preemption = Preemption()
-    assert not preemption.reached(1)
-    send(signal.SIGTERM)
-    assert preemption.reached(2) and preemption.reached(3)
-    assert isinstance(preemption.ended(3), Preempted)
-    assert str(preemption.ended(3)) == "SIGTERM: saved at step 3; the same command resumes there"
-    preemption.close()
-    assert signal.getsignal(signal.SIGTERM) is before
+def test_sigterm_is_noted_until_closed_and_handlers_and_the_wakeup_descriptor_are_restored():
+    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] + [threading.active_count()]
+    with contextlib.closing(Preemption()) as preemption:
+        assert (signal.getsignal(signal.SIGINT), threading.active_count()) != tuple(before[1:])
+        assert not preemption.reached(1)
+        send(signal.SIGTERM)
+        assert preemption.reached(2) and preemption.reached(3)
+        assert isinstance(preemption.ended(3), Preempted)
+        assert str(preemption.ended(3)) == "SIGTERM: saved at step 3; the same command resumes there"
+    found = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] + [threading.active_count()]
+    assert found == before and signal.set_wakeup_fd(-1) == -1
 
 
 def test_ctrl_c_is_answered_and_noted_and_a_second_one_ends_the_process(preemption, ended, capsys, monkeypatch):
-    monkeypatch.setattr(module, "ONE_PRESS", 0.01)
     assert not preemption.reached(1)
-    send(signal.SIGINT)
+    for _ in range(2):  # signals that come together are one Ctrl-C
+        send(signal.SIGINT)
     said = "Ctrl-C: saving after this step; press it again to end immediately, without saving\n"
     assert capsys.readouterr().err == said
     assert preemption.reached(2) and ended == []
     error = preemption.ended(2)
     assert isinstance(error, KeyboardInterrupt) and str(error) == "Ctrl-C: saved at step 2; resume with:"
+    monkeypatch.setattr(module, "ONE_PRESS", 0.01)
     with pytest.raises(KeyboardInterrupt):
         send(signal.SIGINT)
     time.sleep(0.05)
     assert len(ended) == 1 and ended[0] is not threading.main_thread()
 
 
-def test_signals_that_come_together_are_one_ctrl_c(preemption, ended, capsys):
-    preemption.reached(1)
-    send(signal.SIGINT)
-    send(signal.SIGINT)
-    assert preemption.reached(2) and ended == []
-    assert capsys.readouterr().err.count("Ctrl-C") == 1
-
-
 @pytest.mark.parametrize("notebook", [False, True])
-def test_a_second_ctrl_c_leaves_another_programs_process_and_a_notebook_alive(notebook, ended, monkeypatch):
+def test_a_second_ctrl_c_leaves_another_programs_process_and_a_notebook_alive_and_what_ends_it_does_so_at_once(
+    notebook, ended, monkeypatch
+):
     monkeypatch.setattr(module, "ONE_PRESS", 0.01)
     token = in_command.set(notebook)
     if notebook:
@@ -104,10 +89,17 @@ def test_a_second_ctrl_c_leaves_another_programs_process_and_a_notebook_alive(no
             send(signal.SIGINT)
     in_command.reset(token)
     assert ended == []
+    monkeypatch.undo()  # the real end_process
+    codes = []
+    monkeypatch.setattr(os, "_exit", codes.append)
+    module.end_process()
+    assert codes == [130]
 
 
-def test_joined_processes_leave_with_one_code_and_finish_after_a_ctrl_c_in_the_last_step(joined, preemption):
-    joined.append(3)
+def test_joined_processes_leave_with_one_code_and_finish_after_a_ctrl_c_in_the_last_step(preemption, monkeypatch):
+    monkeypatch.setattr(module.multihost_utils, "reached_preemption_sync_point", [3].__contains__)
+    monkeypatch.setattr(preemption, "_joined", True)
+    signal.signal(signal.SIGTERM, lambda *_: None)  # JAX notes it; set back when the run closes
     assert not preemption.reached(1)
     send(signal.SIGINT)
     assert not preemption.reached(2) and preemption.reached(3)
@@ -129,35 +121,21 @@ def test_the_answer_does_not_wait_for_the_main_thread(preemption, capsys):
     signal.signal(signal.SIGINT, handler)
 
 
-@pytest.mark.parametrize("finished", [False, True])
-def test_a_ctrl_c_in_the_last_step_or_after_it_ends_the_run(finished, preemption):
+def test_a_ctrl_c_in_the_last_step_or_after_it_ends_the_run(preemption):
     preemption.reached(1)
-    with pytest.raises(KeyboardInterrupt, match="all steps were done and saved; resume with:"):
-        if finished:
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt, match="all steps were done and saved; resume with:"):
+            send(signal.SIGINT)
             preemption.finish()
-        send(signal.SIGINT)
-        preemption.finish()
 
 
-def test_a_run_that_ignores_ctrl_c_still_does():
+def test_a_run_that_ignores_ctrl_c_still_does_and_a_thread_other_than_the_main_one_leaves_signals_alone():
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     with contextlib.closing(Preemption()) as preemption:
         preemption.reached(1)
         send(signal.SIGINT)
         assert not preemption.reached(2)
     signal.signal(signal.SIGINT, before)
-
-
-def test_handlers_and_the_wakeup_descriptor_are_restored():
-    before = signal.getsignal(signal.SIGINT), threading.active_count()
-    with contextlib.closing(Preemption()):
-        assert (signal.getsignal(signal.SIGINT), threading.active_count()) != before
-    assert (signal.getsignal(signal.SIGINT), threading.active_count()) == before
-    assert signal.set_wakeup_fd(-1) == -1
-
-
-def test_a_thread_other_than_the_main_one_leaves_signals_alone():
-    before = signal.getsignal(signal.SIGINT)
     found = []
 
     def run():
@@ -168,11 +146,3 @@ def test_a_thread_other_than_the_main_one_leaves_signals_alone():
     thread.start()
     thread.join()
     assert found == [(before, False)]
-
-
-def test_a_process_ends_at_once(monkeypatch):
-    monkeypatch.undo()  # the real end_process
-    codes = []
-    monkeypatch.setattr(os, "_exit", codes.append)
-    module.end_process()
-    assert codes == [130]

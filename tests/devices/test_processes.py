@@ -7,19 +7,15 @@ from simcse_jax.devices import processes
 from simcse_jax.errors import UserError
 
 
-def test_a_mistake_of_one_process_ends_all(monkeypatch):
+def test_a_mistake_of_one_process_or_another_config_ends_all(monkeypatch):
     assert [processes.gather(text) for text in ("", "Grüße")] == [[""], ["Grüße"]]  # of one process
     with pytest.raises(UserError, match=r"^mine$"), processes.together():
         raise UserError("mine")
     with processes.together():
-        pass
+        processes.agree({"data.train": "a"})
     monkeypatch.setattr(processes, "gather", lambda text: ["", "data.train=x: no such file"])
     with pytest.raises(UserError, match=r"^process 1: data\.train=x: no such file$"), processes.together():
         pass
-
-
-def test_processes_that_run_different_things_are_refused(monkeypatch):
-    processes.agree({"data.train": "a"})
     monkeypatch.setattr(processes, "gather", lambda text: [text, text] if text == "same" else [text, text, "b"])
     processes.agree({"the config": "same"})
     with pytest.raises(UserError, match=r"data\.train: differs between process 2 and process 0"):
