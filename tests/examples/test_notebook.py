@@ -9,36 +9,22 @@ from support import ROOT
 NOTEBOOK = ROOT / "examples" / "simcse_jax.ipynb"
 
 
-def source(cell):
-    return "".join(cell["source"])
-
-
-@pytest.fixture(scope="module")
-def saved():
-    return json.loads(NOTEBOOK.read_text(encoding="utf-8"))
-
-
-def test_it_is_saved_with_outputs_and_without_places_or_noise(saved):
+def test_it_is_saved_with_outputs_without_places_or_noise_and_needs_no_other_files():
+    text = NOTEBOOK.read_text(encoding="utf-8")
+    saved = json.loads(text)
     cells = [cell for cell in saved["cells"] if cell["cell_type"] == "code"]
     assert [cell["execution_count"] for cell in cells] == list(range(1, len(cells) + 1))
     outputs = [output for cell in cells for output in cell["outputs"]]
     assert {output["output_type"] for output in outputs} == {"stream", "display_data"}
     assert all(output["name"] == "stdout" for output in outputs if output["output_type"] == "stream")
     pictures = [output["data"]["image/png"] for output in outputs if output["output_type"] == "display_data"]
-    assert len(pictures) == 3
-    assert saved["metadata"]["kernelspec"]["name"] == "python3"
-    text = NOTEBOOK.read_text(encoding="utf-8")
-    assert len(text) < 400_000
+    assert len(pictures) == 3 and saved["metadata"]["kernelspec"]["name"] == "python3" and len(text) < 400_000
     for picture in pictures:
         text = text.replace(picture, "")
     assert not re.search(r"(?<![\w.:/])/(tmp|home|root|work|Users|opt)\b", text)
-
-
-def test_it_needs_no_other_files(saved):
-    written = {"sentences.txt", "pairs.tsv", "my-model"}
-    code = "\n".join(source(cell) for cell in saved["cells"] if cell["cell_type"] == "code")
+    code = "\n".join("".join(cell["source"]) for cell in cells)
     named = set(re.findall(r"\bPath\(\"([^\"]+)\"\)", code)) | set(re.findall(r"\b(?:data|eval)=\"(.+)\"", code))
-    assert named == written
+    assert named == {"sentences.txt", "pairs.tsv", "my-model"}  # which it writes
 
 
 def test_a_cell_completes_the_methods_of_the_class():

@@ -3,13 +3,14 @@
 import importlib.metadata
 import json
 import shutil
+from types import SimpleNamespace
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from ml_collections import config_dict
 from support import ROOT, call, random_model, refused, train_args
+from support.gradients import assert_same, compiled, computed
 from support.resuming import trained_and_resumed
 from support.steps import BATCH, INFO_NCE, alone, batch, recipe, settings
 
@@ -17,14 +18,12 @@ from simcse_jax import SimCSE
 from simcse_jax.config.checks import ineffective, validate
 from simcse_jax.config.fields import default_config
 from simcse_jax.config.flags import parse
-from simcse_jax.devices.mesh import data_mesh
 from simcse_jax.errors import UserError
 from simcse_jax.objectives import registry
 from simcse_jax.objectives.objective import Objective, Parameters, Term
 from simcse_jax.objectives.rows import dropout_keys
 from simcse_jax.objectives.views import OWN
 from simcse_jax.runs import exporting
-from simcse_jax.training.loss import make_loss
 from simcse_jax.training.setup import make_recipe
 
 EXAMPLE = ROOT / "examples" / "own_objective.py"
@@ -58,16 +57,10 @@ def objective():
 def test_it_is_the_same_on_two_devices_in_chunks():
     graph, params, _ = random_model(num_layers=1)
 
-    def gradient(devices, **changes):
-        chosen = recipe(1, objectives=(Term(objective()),), **changes)
-        function = jax.jit(make_loss(graph, chosen, data_mesh(jax.devices()[:devices])))
-        (loss, _), values = function(params, jnp.int32(0), batch(1), settings(objective=NUMBERS))
-        return float(loss), {name: np.asarray(value) for name, value in values.items()}
-
-    expected, found = gradient(1), gradient(2, chunk_size=2)
-    assert found[0] == pytest.approx(expected[0], rel=1e-5)
-    for name, value in expected[1].items():
-        assert np.abs(found[1][name] - value).max() <= 1e-5 * max(np.abs(value).max(), 1e-3), name
+    chosen, numbers = recipe(1, objectives=(Term(objective()),)), settings(objective=NUMBERS)
+    expected = computed(compiled(graph, chosen), params, batch(1), numbers)
+    found = computed(compiled(graph, chosen._replace(chunk_size=2), 2), params, batch(1), numbers)
+    assert_same(found, expected)
 
 
 def test_its_views_are_whole_and_shortened_sentences():
@@ -87,24 +80,17 @@ def test_its_loss_is_the_equation():
     x, y = (each / np.linalg.norm(each, axis=1, keepdims=True) for each in (x, y))
     distances = np.square(x[:, None] - y[None]).sum(2)[~np.eye(BATCH, dtype=bool)]
     assert float(found) == pytest.approx(np.log(np.mean(np.exp(-2 * distances))), rel=1e-5)
+    # On several devices ids may number the words of the batch, if the encoder alone reads them.
+    assert recipe(1, objectives=(INFO_NCE, Term(objective()))).reads_words
+    assert not recipe(1, objectives=(INFO_NCE,)).reads_words
 
 
-def small(model, corpus, file=EXAMPLE, **fields):
-    chosen = {"model.init_from": str(model), "model.num_layers": 1, "data.train": str(corpus["txt"])}
-    chosen |= {"data.max_length": 16, "eval.data": str(corpus["dev"]), "train.batch_size": 8, "train.max_steps": 4}
-    chosen |= {"train.log_every": 1, "eval.every": 2, "parallel.devices": 1}
-    return config_of(file, **chosen | fields)
-
-
-def test_a_config_that_is_read_twice_shares_a_compilation_and_a_changed_file_does_not(tmp_path):
+def test_its_config_is_checked_and_read_twice_shares_a_compilation_and_a_changed_file_does_not(tmp_path):
     first, second = (make_recipe(config_of(), 1) for _ in range(2))
     assert first == second and hash(first) == hash(second)
     file = shutil.copy(EXAMPLE, tmp_path / "own.py")
     (tmp_path / "own.py").write_text(EXAMPLE.read_text().replace("SHARE = 0.1", "SHARE = 0.2"))
     assert make_recipe(config_of(file), 1) != first
-
-
-def test_its_fields_are_checked_like_the_others():
     validate(config_of())
     with pytest.raises(UserError, match=r"config\.objective\.uniformity\.spread=0\.0: must be above 0"):
         validate(config_of(objective__uniformity__spread=0.0))
@@ -126,19 +112,11 @@ class Scale(Objective):
 @pytest.mark.slow
 def test_a_run_resumes_bit_for_bit_and_its_model_needs_the_encoder_alone(tiny_bert, corpus, tmp_path, monkeypatch):
     """With a second objective, of another package, by an entry point that is loaded if a config names it."""
-    loaded = []
-
-    class Entry:
-        value = "other.package:Scale"
-
-        def load(self):
-            loaded.append(1)
-            return Scale
-
-    real = importlib.metadata.entry_points  # JAX's own are looked for by it, too
+    loaded, real = [], importlib.metadata.entry_points  # JAX's own are looked for by it, too
+    entry = SimpleNamespace(value="other.package:Scale", load=lambda: loaded.append(1) or Scale)
 
     def entry_points(**given):
-        return [Entry()] if given == {"group": "simcse_jax.objectives", "name": "scale"} else real(**given)
+        return [entry] if given == {"group": "simcse_jax.objectives", "name": "scale"} else real(**given)
 
     monkeypatch.setattr(importlib.metadata, "entry_points", entry_points)
     validate(default_config())
@@ -146,7 +124,10 @@ def test_a_run_resumes_bit_for_bit_and_its_model_needs_the_encoder_alone(tiny_be
     assert default_config("scale").objective.scale.weight == 0.0 and loaded
     both = EXAMPLE.read_text().replace("default_config(Uniformity)", 'default_config(Uniformity, "scale")')
     (tmp_path / "own.py").write_text(both)
-    config = small(tiny_bert, corpus, tmp_path / "own.py", **{"objective.scale.weight": 0.01})
+    fields = {"model.init_from": str(tiny_bert), "model.num_layers": 1, "data.train": str(corpus["txt"])}
+    fields |= {"data.max_length": 16, "eval.data": str(corpus["dev"]), "train.batch_size": 8, "train.max_steps": 4}
+    fields |= {"train.log_every": 1, "eval.every": 2, "parallel.devices": 1, "objective.scale.weight": 0.01}
+    config = config_of(tmp_path / "own.py", **fields)
     validate(config)
     trained_and_resumed(config, tmp_path)
     run = json.loads((tmp_path / "run" / "run.json").read_text())
@@ -164,36 +145,17 @@ def test_a_run_resumes_bit_for_bit_and_its_model_needs_the_encoder_alone(tiny_be
         validate(config)
 
 
-class Unnamed(Objective):
-    name = "info_nce"
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [(Unnamed, "one of the package's own"), (int, "is not a subclass"), (Objective, "its `name` must be")],
-)
-def test_classes_that_lack_a_part_are_refused(given, message):
-    with pytest.raises(UserError, match=message):
-        registry.add(given)
-
-
-def test_ids_are_those_of_words_where_an_objective_from_outside_may_read_them():
-    """On several devices they may number the words of the batch, if the encoder alone reads them."""
-    assert recipe(1, objectives=(INFO_NCE, Term(objective()))).reads_words
-    assert not recipe(1, objectives=(INFO_NCE,)).reads_words
-
-
-def test_an_entry_point_has_the_name_of_its_class(monkeypatch):
+def test_classes_that_lack_a_part_and_sections_that_are_none_are_refused(monkeypatch):
+    unnamed = type("Unnamed", (Objective,), {"name": "info_nce"})
+    for given, named in ((unnamed, "one of the package's own"), (int, "is not a subclass"), (Objective, "its `name`")):
+        with pytest.raises(UserError, match=named):
+            registry.add(given)
+    for given in ("abc", 3):
+        with pytest.raises(UserError, match=r"^config\.objective"):
+            validate(config_dict.ConfigDict(default_config().to_dict() | {"objective": given}))
     with pytest.raises(UserError, match=r"config\.objective\.other: no such objective"):
         default_config("other")
-    entry = type("Entry", (), {"value": "other:Scale", "load": lambda _: Scale})()
+    entry = SimpleNamespace(value="other:Scale", load=lambda: Scale)  # of another name than its class
     monkeypatch.setattr(importlib.metadata, "entry_points", lambda **_: [entry])
     with pytest.raises(UserError, match="objective stretch: the class of this entry point has the name scale"):
         default_config("stretch")
-
-
-@pytest.mark.parametrize("given", ["abc", 3])
-def test_what_is_not_a_section_of_objectives_is_refused(given):
-    fields = default_config().to_dict() | {"objective": given}
-    with pytest.raises(UserError, match=r"^config\.objective"):
-        validate(config_dict.ConfigDict(fields))
