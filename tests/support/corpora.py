@@ -19,13 +19,7 @@ def tokenizer_of(model: Path) -> Tokenizer:
 
 
 def prepare(
-    folder: Path,
-    model: Path,
-    *data: object,
-    max_length: int = 16,
-    shard_rows: int = 16,
-    vocabulary: int = 40,
-    **options,
+    folder: Path, model: Path, *data: object, max_length=16, shard_rows=16, vocabulary=40, **options
 ) -> Prepared:
     """Prepares a corpus of a few shards in this process."""
     tokenizer = tokenizer_of(model)

@@ -24,15 +24,7 @@ def refused(specification: str, *parts: str, options: dict | None = None, **colu
     assert [part for part in parts if part not in str(error.value)] == [], str(error.value)
 
 
-def change(
-    texts: Sequence[str],
-    name: str,
-    percent: float = 10.0,
-    lexicon: object = "",
-    mlm_model: object = "",
-    seed: int = 1,
-    column: int = 1,
-) -> list[str]:
+def change(texts: Sequence[str], name: str, percent=10.0, lexicon="", mlm_model="", seed=1, column=1) -> list[str]:
     """`augment` with the usual seed and column."""
     fields = {"percent": percent, "lexicon": str(lexicon), "mlm_model": str(mlm_model)}
     return augment(texts, name=name, seed=seed, column=column, **fields)

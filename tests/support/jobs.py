@@ -1,25 +1,16 @@
 """Another job, which writes where a test's command wants to write."""
 
 import contextlib
-import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 
 @contextlib.contextmanager
 def another_job(lock: contextlib.AbstractContextManager) -> Iterator[None]:
     """Has the lock in another thread, which is another job as far as locks are concerned."""
-    begun, end = threading.Event(), threading.Event()
-
-    def work() -> None:
-        with lock:
-            begun.set()
-            end.wait()
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    assert begun.wait(10)
-    try:
-        yield
-    finally:
-        end.set()
-        thread.join()
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(lock.__enter__).result(10)
+        try:
+            yield
+        finally:
+            thread.submit(lock.__exit__, None, None, None).result(10)

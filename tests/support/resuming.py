@@ -12,11 +12,7 @@ from simcse_jax.training.run import train_and_evaluate
 
 
 def trained_and_resumed(config, folder, step=2, last=4):
-    """Trains in `folder`/run, and in `folder`/stopped as after a kill at `step`; both end with the same bits.
-
-    Returns:
-      The parameters at the last step, by name.
-    """
+    """Trains in `folder`/run, and in `folder`/stopped as after a kill at `step`: both end with the bits it returns."""
     train_and_evaluate(config, str(folder / "run"))
     stopped = shutil.copytree(folder / "run", folder / "stopped")
     shutil.rmtree(stopped / "checkpoints" / str(last))
@@ -26,9 +22,8 @@ def trained_and_resumed(config, folder, step=2, last=4):
     (stopped / "metrics.jsonl").write_text("\n".join(kept) + "\n")
     train_and_evaluate(config, str(stopped))
     shapes = split_shapes(load_model(str(folder / "run")).config, config)[0]
-    straight, resumed = (
-        Checkpoints(folder / name, read_only=True).restore_params(last, shapes) for name in ("run", "stopped")
-    )
+    ended = (Checkpoints(folder / name, read_only=True) for name in ("run", "stopped"))
+    straight, resumed = (checkpoints.restore_params(last, shapes) for checkpoints in ended)
     for name, value in straight.items():
         np.testing.assert_array_equal(value, resumed[name], err_msg=name)
     return straight

@@ -7,42 +7,32 @@ from support import call, refused, train_args
 from simcse_jax.training.profiling import traced
 
 
-@pytest.fixture
-def record(monkeypatch):
-    """What happens, in its order, in place of a trace."""
-    events = []
-    monkeypatch.setattr(jax.profiler, "start_trace", lambda folder: events.append("start"))
-    monkeypatch.setattr(jax.profiler, "stop_trace", lambda: events.append("stop"))
-    return events
-
-
-TRACED = {9: [1, 2, "start", 3, 4, 5, 6, 7, "stop", 8, 9], 5: [1, 2, "start", 3, 4, 5, "stop"]}
-TRACED |= {2: [1, "start", 2, "stop"], 1: ["start", 1, "stop"]}
-
-
-@pytest.mark.parametrize(("steps", "expected"), TRACED.items())
-def test_the_third_to_the_seventh_step_are_traced_or_fewer(steps, expected, record, tmp_path, capsys):
-    with traced(lambda step: record.append(step) or step, tmp_path, steps) as update:
-        assert [update(step) for step in range(1, steps + 1)] == list(range(1, steps + 1))
-    assert record == expected
-    (line,) = capsys.readouterr().out.splitlines()
-    count = expected.index("stop") - expected.index("start") - 1
-    assert line.startswith(f"{tmp_path}: a trace of {count} step") and "xprof" in line and "perfetto" in line
-
-
-def test_a_run_that_ends_within_its_trace_has_that_much(record, tmp_path, capsys):
+def test_the_third_to_the_seventh_step_are_traced_or_fewer_and_none_without_a_folder(tmp_path, capsys, monkeypatch):
+    record = []  # what happens, in its order, in place of a trace
+    monkeypatch.setattr(jax.profiler, "start_trace", lambda folder: record.append("start"))
+    monkeypatch.setattr(jax.profiler, "stop_trace", lambda: record.append("stop"))
+    for steps, expected in (
+        (9, [1, 2, "start", 3, 4, 5, 6, 7, "stop", 8, 9]),
+        (5, [1, 2, "start", 3, 4, 5, "stop"]),
+        (2, [1, "start", 2, "stop"]),
+        (1, ["start", 1, "stop"]),
+    ):
+        with traced(lambda step: record.append(step) or step, tmp_path, steps) as update:
+            assert [update(step) for step in range(1, steps + 1)] == list(range(1, steps + 1))
+        assert record == expected
+        (line,) = capsys.readouterr().out.splitlines()
+        count = expected.index("stop") - expected.index("start") - 1
+        assert line.startswith(f"{tmp_path}: a trace of {count} step") and "xprof" in line and "perfetto" in line
+        record.clear()
+    # A run that ends within its trace has that much.
     with pytest.raises(RuntimeError), traced(lambda step: record.append(step), tmp_path, 9) as update:
         for step in range(1, 5):
             update(step)
         raise RuntimeError
-    assert record == [1, 2, "start", 3, 4, "stop"]
-    assert "a trace of 2 steps" in capsys.readouterr().out
-
-
-def test_without_a_folder_the_update_is_unchanged(record):
+    assert record == [1, 2, "start", 3, 4, "stop"] and "a trace of 2 steps" in capsys.readouterr().out
     with traced(len, None, 9) as update:
         assert update is len
-    assert record == []
+    assert len(record) == 6
 
 
 def test_a_run_writes_its_trace_and_is_the_same_run(tiny_bert, corpus, tmp_path):

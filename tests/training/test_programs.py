@@ -22,16 +22,12 @@ def run(tiny_bert, tmp_path, monkeypatch):
     (tmp_path / "train.txt").write_text(text)
 
     def train(name, *more):
-        fields = ["--config.train.max_steps=12", "--config.eval.every=3", *more]
+        fields = ["--config.train.max_steps=12", "--config.eval.every=3", "--config.model.num_layers=1", *more]
         done = call("train", *train_args(tiny_bert, tmp_path / "train.txt", "", tmp_path / name, *fields))
         assert done.returncode == 0, done.stderr
         return done.stdout, tmp_path / name
 
     return train
-
-
-def params(workdir):
-    return load_model(str(workdir)).params
 
 
 @pytest.mark.optimized
@@ -44,8 +40,8 @@ def test_both_programs_are_used_and_train_like_one_with_padding(run):
     losses = [[line["loss"] for line in lines(folder) if "loss" in line] for folder in (ours, padded)]
     assert len(losses[0]) > 5
     np.testing.assert_allclose(losses[0], losses[1], rtol=1e-4)
-    expected = params(padded)
-    for name, value in params(ours).items():
+    expected = load_model(str(padded)).params
+    for name, value in load_model(str(ours)).params.items():
         np.testing.assert_allclose(value, expected[name], atol=2e-4, err_msg=name)  # of twelve steps of 1e-3
 
 
@@ -61,24 +57,18 @@ def test_a_run_that_is_stopped_and_resumed_takes_the_same_programs_and_ends_with
             run("parts")
     monkeypatch.setattr(Preemption, "reached", lambda self, number: False)
     _, parts = run("parts")
-    for name, value in params(whole).items():
-        np.testing.assert_array_equal(params(parts)[name], value, err_msg=name)
+    found = load_model(str(parts)).params
+    for name, value in load_model(str(whole)).params.items():
+        np.testing.assert_array_equal(found[name], value, err_msg=name)
 
 
-@pytest.mark.parametrize(
-    ("tokens", "chosen", "said"),
-    [((((3, 5),), ((4, 2), (6, 4))), (6, 5), False), ((((5,), ()), ((5,), ())), (), True), ((((),), ((),)), (), False)],
-)
-def test_several_runs_have_one_program_for_the_longest_batch_of_any(tokens, chosen, said, capsys):
+def test_several_runs_have_one_program_for_the_longest_batch_of_any(capsys):
     """Where that is not known, they say that padding stays."""
-    batches = [SimpleNamespace(sizes=lambda *_, own=own, **__: SimpleNamespace(tokens=own)) for own in tokens]
-    setup = SimpleNamespace(
-        config=SimpleNamespace(train=SimpleNamespace(unpad=True)),
-        recipe=SimpleNamespace(chunk_size=0),
-        mesh=SimpleNamespace(size=1),
-        schedule=SimpleNamespace(total=4),
-        together=True,
-    )
-    found = choose_sizes(setup, batches)
-    assert found.tokens == (chosen,) and found.of(3) == 0
-    assert ("all padding" in capsys.readouterr().out) == said
+    fields = {"config": SimpleNamespace(train=SimpleNamespace(unpad=True)), "mesh": SimpleNamespace(size=1)}
+    fields |= {"recipe": SimpleNamespace(chunk_size=0), "schedule": SimpleNamespace(total=4), "together": True}
+    known, unknown, alone = (((3, 5),), ((4, 2), (6, 4))), (((5,), ()), ((5,), ())), (((),), ((),))
+    for tokens, chosen, said in ((known, (6, 5), False), (unknown, (), True), (alone, (), False)):
+        batches = [SimpleNamespace(sizes=lambda *_, own=own, **__: SimpleNamespace(tokens=own)) for own in tokens]
+        found = choose_sizes(SimpleNamespace(**fields), batches)
+        assert found.tokens == (chosen,) and found.of(3) == 0
+        assert ("all padding" in capsys.readouterr().out) == said

@@ -1,19 +1,16 @@
 """The projector within a step: what shares its statistics, and the gradient that batch norm takes away."""
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from support import random_model
+from support.gradients import assert_same, compiled, computed
 from support.steps import INFO_NCE, batch, recipe, settings, term
 
-from simcse_jax.devices.mesh import data_mesh
 from simcse_jax.models.config import MASKED
 from simcse_jax.models.masking import Masking
 from simcse_jax.models.projector import Projector
 from simcse_jax.objectives.views import Plan
 from simcse_jax.runs.state import split_shapes
-from simcse_jax.training.loss import make_loss
 from simcse_jax.training.projection import sharing_statistics
 
 pytestmark = pytest.mark.exact
@@ -28,20 +25,17 @@ def test_pairs_share_statistics_and_negatives_that_are_encoded_separately_have_t
     assert sharing_statistics(Projector(("D",), statistics="each"), views, plan) == [[0], [1], [2], [3]]
 
 
-@pytest.mark.parametrize(
-    ("changes", "is_free"),
-    [
-        ({}, True),
-        ({"projector": Projector(("D",), last_norm="none")}, False),  # there is no batch norm
-        pytest.param({"projector": Projector(("D", "D"), last_norm="none")}, True, marks=pytest.mark.slow),
-        pytest.param({"two_towers": True}, False, marks=pytest.mark.slow),  # their difference counts
-        # in one pass with the losses of masked tokens
-        pytest.param({"changed": (("anchor_change", MASKED),)}, False, marks=pytest.mark.slow),
-        # the first layer adds the same bias as the second, which it precedes
-        pytest.param({"model_type": "albert"}, False, marks=pytest.mark.slow),
-    ],
-    ids=["one encoder", "no norm", "a norm between", "two encoders", "masked anchors", "shared layers"],
-)
+SLOW = [  # what a case changes, and whether the shift counts for nothing
+    ({"projector": Projector(("D", "D"), last_norm="none")}, True),
+    ({"two_towers": True}, False),  # their difference counts
+    ({"changed": (("anchor_change", MASKED),)}, False),  # in one pass with the losses of masked tokens
+    ({"model_type": "albert"}, False),  # the first layer adds the same bias as the second, which it precedes
+]
+CASES = [({}, True), ({"projector": Projector(("D",), last_norm="none")}, False)]  # without batch norm
+CASES += [pytest.param(*case, marks=pytest.mark.slow) for case in SLOW]
+
+
+@pytest.mark.parametrize(("changes", "is_free"), CASES)
 def test_the_gradient_of_a_shift_is_left_out_where_it_is_zero_and_nowhere_else(changes, is_free, monkeypatch):
     changes = dict(changes)
     model_type = changes.pop("model_type", "bert")
@@ -61,15 +55,11 @@ def test_the_gradient_of_a_shift_is_left_out_where_it_is_zero_and_nowhere_else(c
     chosen = recipe(1, objectives=tuple(terms), projector=projector, **changes)._replace(use_head=False)
 
     def found():
-        function = jax.jit(make_loss(graph, chosen, data_mesh(jax.devices()[:1])))
-        (loss, _), gradient = function(params, jnp.int32(0), batch(1), settings(objective=numbers))
-        return loss, gradient
+        return computed(compiled(graph, chosen), params, batch(1), settings(objective=numbers))
 
     (loss, usual), name = found(), "encoder.layers.0.output_norm.bias"
     monkeypatch.setattr("simcse_jax.training.loss.without_shift", lambda graph, params: params)
     whole_loss, whole = found()
     size, usual_size = (np.abs(gradient.pop(name)).max() for gradient in (whole, usual))
     assert size < 1e-5 and usual_size == 0 if is_free else size == usual_size > 1e-3
-    assert float(loss) == pytest.approx(float(whole_loss), rel=1e-5)
-    for name, value in whole.items():
-        assert np.abs(usual[name] - value).max() <= 1e-5 * max(np.abs(value).max(), 1e-3), name
+    assert_same((loss, usual), (whole_loss, whole))

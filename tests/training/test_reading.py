@@ -48,10 +48,6 @@ def read(config, model):
     return read_corpus(config, model, model.tokenizer)
 
 
-def losses(folder):
-    return [line["loss"] for line in lines(folder) if "loss" in line]
-
-
 QUERIES = {"data__lengths__anchor": 10, "data__prompts__anchor": "the ,a dog ", "data__prompts__positive": ",cat "}
 
 
@@ -91,7 +87,8 @@ def test_a_run_resumes_bit_for_bit_and_devices_chunks_and_padding_change_nothing
     for text in ("batches of one source each, 8 an epoch", "compiled program 1 of 2", "compiled program 2 of 2"):
         assert (text in printed) == (fields is APART)
     train_and_evaluate(changed(made, **others), str(tmp_path / "other"))
-    np.testing.assert_allclose(losses(tmp_path / "other"), losses(tmp_path / "run"), rtol=1e-4)
+    losses = [[line["loss"] for line in lines(tmp_path / name) if "loss" in line] for name in ("other", "run")]
+    np.testing.assert_allclose(*losses, rtol=1e-4)
 
 
 @pytest.mark.exact
@@ -120,12 +117,12 @@ def test_without_the_new_fields_several_sources_are_read_as_before(config, corpu
     assert np.bincount(order >= 40).tolist() == [40, 30] and np.bincount(weighted >= 40).tolist() == [18, 52]
 
 
-def test_equal_texts_are_told_where_rows_have_two_or_more(config, corpus, pairs, model):
-    both = f"{corpus['txt']},{pairs}"
+def test_equal_texts_are_told_where_rows_have_two_or_more_and_kept_apart_in_each_part(config, corpus, pairs, model):
+    both, off = f"{corpus['txt']},{pairs}", {"objective__info_nce__weight": 0.0, "objective__barlow_twins__weight": 1.0}
     for name, fields, told in (
         (str(pairs), {}, [True]),
         (str(pairs), {"data__equal_texts": "negatives"}, [False]),
-        (str(pairs), {"objective__info_nce__weight": 0.0, "objective__barlow_twins__weight": 1.0}, [False]),
+        (str(pairs), off, [False]),
         (str(corpus["txt"]), {}, [False]),
         (str(corpus["txt"]), {"data__equal_texts": "left_out"}, [True]),
         (both, {"data__mixed": True}, [True]),
@@ -136,10 +133,7 @@ def test_equal_texts_are_told_where_rows_have_two_or_more(config, corpus, pairs,
         assert all(part.texts.shape == part.input_ids.shape[:2] for part in parts if part.texts is not None)
     texts = read(changed(config, data__train=both, data__mixed=True), model).texts
     np.testing.assert_array_equal(texts[:40, 0], texts[:40, 1])  # a sentence alone is its own positive
-
-
-def test_texts_that_are_kept_apart_are_those_of_each_part(config, corpus, pairs, model):
-    off = {"objective__info_nce__weight": 0.0, "objective__barlow_twins__weight": 1.0}
+    # Texts that are kept apart are those of each part.
     for sources in ({"data__mixed": True}, {"data__batching": "one_source"}):
         made = changed(config, data__train=f"{corpus['txt']},{pairs}", **sources)
         found = read(changed(made, data__no_duplicates=True, data__equal_texts="negatives"), model)
@@ -149,27 +143,25 @@ def test_texts_that_are_kept_apart_are_those_of_each_part(config, corpus, pairs,
             assert all(part.apart is None for part in read(changed(made, **other), model).parts)
 
 
-@pytest.mark.parametrize("batching", ["mixed", "one_source"])
-def test_prepared_corpora_give_the_rows_that_files_give(batching, config, corpus, pairs, tiny_bert, model, tmp_path):
-    fields = {"data__batching": batching, "data__mixed": batching == "mixed", "data__weights": ("1", "2")}
+@pytest.mark.parametrize("mixed", [True, False])
+def test_prepared_corpora_give_the_rows_that_files_give(mixed, config, corpus, pairs, tiny_bert, model, tmp_path):
+    fields = {"data__batching": "mixed" if mixed else "one_source", "data__mixed": mixed, "data__weights": ("1", "2")}
     lengths = Lengths(10, 24)
     prepare(tmp_path / "triplets", tiny_bert, corpus["csv"], prompts=["the ", "", ""], max_length=lengths)
     prepare(tmp_path / "pairs", tiny_bert, pairs, prompts=["a dog ", "cat "], max_length=lengths)
     text = read(changed(config, **fields, **QUERIES), model)
     folders = f"{tmp_path / 'triplets'},{tmp_path / 'pairs'}"
     prepared = read(changed(config, **fields, data__train=folders, data__lengths__anchor=10), model)
-    assert prepared.num_rows == text.num_rows == 70
-    assert prepared.prompts == (() if batching == "mixed" else text.prompts)
-    ours, theirs = prepared.batches(8, 1), text.batches(8, 1)
-    seen = [set(), set()]
+    assert prepared.num_rows == text.num_rows == 70 and prepared.prompts == (() if mixed else text.prompts)
+    ours, theirs, seen = prepared.batches(8, 1), text.batches(8, 1), (set(), set())
     for step in range(16):
         for rows, batch in zip(seen, (ours[step], theirs[step]), strict=True):
             for ids, mask in zip(batch["input_ids"], batch["attention_mask"], strict=True):
                 rows.add(tuple(tuple(a[m > 0].tolist()) for a, m in zip(ids, mask, strict=True)))
-        if batching == "mixed":  # the orders of sources and of their rows are the same
-            np.testing.assert_array_equal(ours[step]["input_ids"], theirs[step]["input_ids"])
-            np.testing.assert_array_equal(ours[step]["present"], theirs[step]["present"])
-    assert (seen[0] == seen[1]) if batching == "mixed" else len(seen[0]) > 60
+        if mixed:  # the orders of sources and of their rows are the same
+            for name in ("input_ids", "present"):
+                np.testing.assert_array_equal(ours[step][name], theirs[step][name])
+    assert (seen[0] == seen[1]) if mixed else len(seen[0]) > 60
 
 
 def test_the_prompts_are_those_of_the_exported_model(config, pairs, tmp_path):
@@ -189,9 +181,10 @@ REPEATED = {"views__positive_change": "repeated"}
 ONE_SOURCE = {"data__batching": "one_source"}
 
 
-@pytest.mark.parametrize(
-    ("sources", "fields", "named"),
-    [
+def test_what_does_not_fit_the_sources_is_refused(config, corpus, pairs, model, tmp_path):
+    (tmp_path / "long.txt").write_text(f"{'the cat ' * 40}\n" * 20)
+    files = {**corpus, "pairs": pairs, "long": tmp_path / "long.txt"}
+    for sources, fields, named in (
         ("csv pairs", {"data__lengths__positive": 65}, "data.lengths.positive=65: .* 64 tokens"),
         ("csv pairs", {"data__prompts__anchor": "the cat " * 20}, "data.prompts.anchor=.* 24 tokens"),
         ("csv pairs", {}, "data.mixed=True"),
@@ -203,36 +196,22 @@ ONE_SOURCE = {"data__batching": "one_source"}
         ("csv pairs", {"data__mixed": True, **PROJECTED}, "data.mixed"),
         ("txt", {"data__lengths__positive": 16}, "data.lengths.positive=16: .*train.txt"),
         ("txt", {"data__prompts__positive": "cat "}, "data.prompts.positive='cat ': .*train.txt"),
-        (
-            "txt pairs",
-            {"data__mixed": True, "data__prompts__positive": "cat ,dog "},
-            "data.prompts.positive.*train.txt",
-        ),
+        ("txt pairs", {"data__mixed": True, "data__prompts__positive": "cat ,dog "}, "prompts.positive.*train.txt"),
         ("long", {**REPEATED, "data__max_length": 60}, "60 tokens .* 78, .* 64"),
         ("long", {**REPEATED, "data__max_length": 16, "data__lengths__anchor": 60}, "60 tokens .* 78, .* 64"),
-    ],
-)
-def test_refusals(sources, fields, named, config, corpus, pairs, model, tmp_path):
-    (tmp_path / "long.txt").write_text(f"{'the cat ' * 40}\n" * 20)
-    files = {**corpus, "pairs": pairs, "long": tmp_path / "long.txt"}
-    with pytest.raises(UserError, match=named):
-        read(changed(config, data__train=",".join(str(files[name]) for name in sources.split()), **fields), model)
-
-
-def test_next_to_what_is_refused_stands_what_is_taken(config, corpus, pairs, model, tmp_path):
+    ):
+        with pytest.raises(UserError, match=named):
+            read(changed(config, data__train=",".join(str(files[name]) for name in sources.split()), **fields), model)
+    own = dataclasses.replace(model, template="the cat [X] sat")  # which has a template already
+    with pytest.raises(UserError, match=r"config\.views\.positive_change='repeated': .*tiny-bert"):
+        read(changed(config, **REPEATED), own)
+    # Next to what is refused stands what is taken.
     both = changed(config, data__train=f"{corpus['txt']},{pairs}", data__mixed=True)
     read(changed(both, data__prompts__positive="cat ", data__lengths__positive=16), model)
     one_source = changed(config, **ONE_SOURCE)  # no row stands in for a missing one
     assert len(read(changed(one_source, **PROJECTED), model).parts) == 2
     weighted = changed(one_source, objective__info_nce__hard_negative_weight=2.0)
     assert read(weighted, model).num_columns == 3  # one source has them
-    (tmp_path / "long.txt").write_text(f"{'the cat ' * 40}\n" * 20)
     alone = changed(config, data__train=str(tmp_path / "long.txt"), **REPEATED)
     read(changed(alone, data__max_length=32), model)
     read(changed(alone, data__max_length=60, data__lengths__anchor=32), model)  # its own positive is as long as it
-
-
-def test_repeated_tokens_are_refused_where_the_model_has_a_template_already(config, model):
-    own = dataclasses.replace(model, template="the cat [X] sat")
-    with pytest.raises(UserError, match=r"config\.views\.positive_change='repeated': .*tiny-bert"):
-        read(changed(config, **REPEATED), own)

@@ -37,10 +37,6 @@ def straight(args_of, tmp_path_factory):
     return workdir
 
 
-def start(args) -> subprocess.Popen:
-    return start_command("train", *args, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-
-
 def progress(workdir) -> set[str]:
     """The files that change during a run: its checkpoints, complete ones and those that are being written."""
     return set(os.listdir(workdir / "checkpoints")) if (workdir / "checkpoints").exists() else set()
@@ -53,11 +49,12 @@ def wait_for_more(child, workdir) -> None:
         time.sleep(0.001)
 
 
-def kill(args, workdir, wait: float, in_training: bool) -> bool:
-    """Kills the run `wait` seconds after its start, or after the first sign of a new checkpoint.
+def start(args) -> subprocess.Popen:
+    return start_command("train", *args, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
-    Returns whether there was still a run to kill.
-    """
+
+def kill(args, workdir, wait: float, in_training: bool) -> bool:
+    """Kills the run `wait` seconds after its start or the first sign of a checkpoint; whether there was one to kill."""
     with start(args) as child:
         if in_training:
             wait_for_more(child, workdir)

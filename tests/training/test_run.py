@@ -7,9 +7,8 @@ import shutil
 import jax
 import numpy as np
 import pytest
-from support import call, lines, refused, run, train_args
+from support import call, lines, refused, train_args
 from support.jobs import another_job
-from support.resuming import trained_and_resumed
 
 from simcse_jax.config.flags import parse
 from simcse_jax.errors import UserError
@@ -36,7 +35,7 @@ def again(trained, tiny_bert, corpus, tmp_path):
     return workdir, lambda *more: call("train", *args, *more)
 
 
-def test_a_run_leaves_all_that_it_promises(trained):
+def test_a_run_leaves_all_that_it_promises_and_keeps_the_changes_of_training_and_no_others(trained, tiny_bert):
     run_json = json.loads((trained / "run.json").read_text())
     assert run_json["config"]["model"]["mlp"] == "always"
     assert run_json["config"]["objective"]["info_nce"]["temperature"] == 0.05
@@ -53,10 +52,7 @@ def test_a_run_leaves_all_that_it_promises(trained):
     assert result_of(trained)["dev"]["spearman"] == pytest.approx(best, abs=1e-3)
     kept = {int(path.name) for path in (trained / "checkpoints").iterdir() if path.name.isdigit()}
     assert kept == {6, 8, max(step for step, score in scored.items() if step and score == best)}
-
-
-def test_keeps_the_changes_of_training_and_no_others_bit_for_bit(trained, tiny_bert):
-    """The head trains with the encoder; the rows of tokens that never stood in a batch keep their values."""
+    # The head trains with the encoder; the rows of tokens that never stood in a batch keep their values.
     before, after = load(str(tiny_bert)).params, load_model(str(trained)).params
     assert set(after) == set(before) | {"head.kernel", "head.bias"}
     assert all(np.abs(after[name] - before[name]).max() > 0 for name in before)
@@ -107,10 +103,7 @@ def test_another_config_is_refused_before_sentences_are_read_and_other_data_befo
         refused(start(), f"{workdir}: process {os.getpid()} ")
         assert load_model(str(workdir)).params
     assert {path: path.read_bytes() for path in workdir.rglob("*") if path.is_file()} == before
-
-
-def test_before_there_is_a_run_another_job_or_a_foreign_folder_ends_it(again, tmp_path):
-    _, start = again
+    # Before there is a run, another job or a foreign folder ends it.
     (tmp_path / "foreign" / "model").mkdir(parents=True)
     (tmp_path / "foreign" / "model" / "precious").write_text("mine")
     refused(start(f"--workdir={tmp_path / 'foreign'}"), f"{tmp_path / 'foreign'}")
@@ -155,12 +148,6 @@ def test_what_people_should_know_of_several_configs_is_said_once(tiny_bert, corp
     assert said.count("config.views.noise=5.0 has no effect") == said.count("loss: 1 info_nce + 0.5 off_dropout\n") == 1
 
 
-@pytest.mark.slow
-def test_a_run_with_a_mean_in_bfloat16_resumes_bit_for_bit(tiny_bert, corpus, tmp_path):
-    more = ["--config.train.mu_dtype=bfloat16", "--config.train.max_steps=4", "--config.eval.every=2"]
-    trained_and_resumed(parse(train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path, *more))[0], tmp_path)
-
-
 def test_a_run_that_trains_nothing_scores_its_initial_weights(tiny_bert, corpus, tmp_path):
     nothing = ("--config.train.epochs=0", "--config.train.max_steps=0", "--config.model.mlp=none")
     args = train_args(tiny_bert, "no/such.txt", corpus["dev"], tmp_path / "run", *nothing)
@@ -195,11 +182,3 @@ def test_the_epochs_drop_the_last_partial_batch_of_a_run_that_starts_from_anothe
     assert max(line["step"] for line in lines(tmp_path / "run")) == 2 * (20 // 6)
     assert {path.name for path in (tmp_path / "run" / "checkpoints").iterdir()} >= {"2", "4", "6"}
     assert Checkpoints(tmp_path / "run", read_only=True).best in (5, 6)  # those that were evaluated
-
-
-@pytest.mark.slow
-def test_a_model_trained_on_many_devices_is_read_on_one(tiny_bert, corpus, tmp_path):
-    args = train_args(tiny_bert, corpus["txt"], "", tmp_path / "run", "--config.parallel.devices=8")
-    assert call("train", *args, "--config.train.max_steps=1").returncode == 0
-    done = run("evaluate", "--model", tmp_path / "run", "--data", corpus["dev"])
-    assert done.returncode == 0, done.stderr

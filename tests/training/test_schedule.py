@@ -1,6 +1,5 @@
-import pytest
+from support.configs import config_of
 
-from simcse_jax.config.fields import default_config
 from simcse_jax.training.schedule import Due, Schedule, make_schedule
 
 
@@ -15,23 +14,12 @@ def test_the_work_that_is_due_at_each_step():
     assert steps(schedule, "measure") == [0, 5, 10]
     assert steps(schedule, "save") == [3, 4, 6, 8, 9, 10]  # the start is scored and not saved
     assert steps(schedule, "pause") == [0, 3, 4, 5, 6, 8, 9, 10]
-
-
-def test_an_interval_of_0_is_never_due():
-    schedule = Schedule(total=6, log_every=100, score_every=100, measure_every=0, keep_every=0)
-    assert [steps(schedule, what) for what in Due._fields] == [[1, 6], [], [0, 6], [6]]
-
-
-def test_a_run_without_steps_scores_and_saves_its_start():
+    never = Schedule(total=6, log_every=100, score_every=100, measure_every=0, keep_every=0)
+    assert [steps(never, what) for what in Due._fields] == [[1, 6], [], [0, 6], [6]]
+    # A run without steps scores and saves its start.
     ends = Schedule(total=6, log_every=100, score_every=0, measure_every=0, keep_every=0, keep_start=True)
-    assert [step for step in range(7) if ends.due(step).score] == [0, 6] == [n for n in range(7) if ends.due(n).save]
+    assert steps(ends, "score") == [0, 6] == steps(ends, "save")
     assert Schedule(0, 1, 1, 1, 0).due(0) == Due(log=False, measure=True, score=True, save=True)
-
-
-@pytest.mark.parametrize(
-    ("field", "what", "due"), [("train.log_every", "log", [1, 2, 4]), ("eval.every", "score", [0, 2, 4])]
-)
-def test_the_fields_of_a_config_that_it_is_made_of(field, what, due):
-    config = default_config()
-    config.update_from_flattened_dict({field: 2})
-    assert steps(make_schedule(config, 4), what) == due
+    # The fields of a config that it is made of.
+    assert steps(make_schedule(config_of(train__log_every=2), 4), "log") == [1, 2, 4]
+    assert steps(make_schedule(config_of(eval__every=2), 4), "score") == [0, 2, 4]

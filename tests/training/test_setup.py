@@ -24,12 +24,15 @@ def inputs(tiny_bert):
     return SimpleNamespace(model=model, tokenizer=tokenizer, **given, **nothing)
 
 
-@pytest.mark.parametrize(("mlp", "trained", "scored"), [("train", 1, 0), ("always", 1, 1), ("none", 0, 0)])
-def test_there_is_a_head_if_the_config_says_so(mlp, trained, scored, inputs):
-    made = config_of(model__mlp=mlp)
-    setup = make_setup([made], inputs)
-    assert ("head.kernel" in setup.state().params) == bool(trained) == setup.recipe.use_head
-    assert setup.embed.use_head == bool(scored)
+def test_there_is_a_head_if_the_config_says_so_and_it_encodes_like_the_loaded_model(inputs, tiny_bert):
+    for mlp, trained, scored in (("train", 1, 0), ("always", 1, 1), ("none", 0, 0)):
+        setup = make_setup([config_of(model__mlp=mlp)], inputs)
+        assert ("head.kernel" in setup.state().params) == bool(trained) == setup.recipe.use_head
+        assert setup.embed.use_head == bool(scored)
+    setup = make_setup([config_of(model__mlp="none", train__dtype="bfloat16")], inputs)
+    embed = setup.embed.with_params(jax.device_put(setup.state().params, setup.replicated))
+    texts = ["the cat sat", "a dog ran home"]
+    np.testing.assert_allclose(embed(texts), SimCSE(str(tiny_bert), pooler="cls").encode(texts), atol=1e-5)
 
 
 def test_no_two_arrays_of_a_state_share_a_buffer_nor_one_with_the_model(inputs):
@@ -43,17 +46,8 @@ def test_no_two_arrays_of_a_state_share_a_buffer_nor_one_with_the_model(inputs):
     assert len(set(pointers)) == len(pointers)
 
 
-def test_it_encodes_like_the_loaded_model(inputs, tiny_bert):
-    made = config_of(model__mlp="none", train__dtype="bfloat16")
-    setup = make_setup([made], inputs)
-    embed = setup.embed.with_params(jax.device_put(setup.state().params, setup.replicated))
-    texts = ["the cat sat", "a dog ran home"]
-    np.testing.assert_allclose(embed(texts), SimCSE(str(tiny_bert), pooler="cls").encode(texts), atol=1e-5)
-
-
 def test_a_process_with_all_devices_leaves_placing_to_the_step_s_dispatch(inputs, monkeypatch):
-    made = config_of(train__batch_size=4)
-    setup = make_setup([made], inputs)
+    setup = make_setup([config_of(train__batch_size=4)], inputs)
     corpus = Corpus(np.arange(96, dtype=np.int32).reshape(12, 1, 8), np.ones((12, 1, 8), np.int8))
     batches = Batches(corpus, 4, seed=0)
     read, by_example = setup.read([batches], 1), setup.by_example
@@ -118,9 +112,7 @@ def test_the_step_is_compiled_for_everything_but_numbers():
     rates = [make_recipe(config_of(views__positive_dropout=rate, views__cutoff=rate), 1) for rate in (0.0, 0.5)]
     assert rates[0] == rates[1]
     assert make_recipe(config_of(), 3) != first  # another number of columns
-
-
-def test_the_objectives_that_the_projector_names_see_projected_embeddings():
+    # The objectives that the projector names see projected embeddings.
     fields = {"objective__barlow_twins__weight": 0.1, "objective__self_contrastive__weight": 1.0}
     fields |= {"projector__objectives": ("barlow_twins",)}
     for widths, expected in (("4096,D", {"barlow_twins"}), ("", set())):

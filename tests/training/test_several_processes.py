@@ -27,8 +27,7 @@ STEPS = 8
 def arguments(tiny_bert, corpus):
     def make(workdir, *more):
         fields = {"train.max_steps": STEPS, "train.learning_rate": 5e-5, "train.log_every": 1, "eval.every": 4}
-        fields |= {"checkpoint.keep_every": 2, "analysis.every": 4, "model.num_layers": 1}
-        fields["model.mlp"] = "always"
+        fields |= {"checkpoint.keep_every": 2, "analysis.every": 4, "model.num_layers": 1, "model.mlp": "always"}
         given = [f"--config.{name}={value}" for name, value in fields.items()]
         return train_args(tiny_bert, corpus["txt"], corpus["dev"], workdir, *given, *more)
 

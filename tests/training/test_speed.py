@@ -7,35 +7,27 @@ from simcse_jax.host.progress import Progress
 from simcse_jax.training.speed import Speed, Steps, describe
 
 
-def test_a_line_has_the_work_of_all_steps_in_the_seconds_that_count(monkeypatch):
+def test_a_line_has_the_work_of_all_steps_in_the_seconds_that_count_and_the_share_of_a_known_peak(monkeypatch):
     now = iter([10.0, 20.0])
     monkeypatch.setattr(time, "perf_counter", lambda: next(now))
     speed = Speed()
-    speed.add(64, 900)
-    speed.add(64, 700)
+    for tokens in (900, 700):
+        speed.add(64, tokens)
     speed.wait(1.0)
     speed.skip(2.0)
-    assert speed.line() == {
-        "seconds": 8.0,
-        "sentences_per_second": 16.0,
-        "tokens_per_second": 200.0,
-        "waiting_for_data": 0.125,
-    }
-
-
-def test_the_share_of_the_peak_is_there_where_the_peak_is_known():
+    expected = {"seconds": 8.0, "sentences_per_second": 16.0, "tokens_per_second": 200.0, "waiting_for_data": 0.125}
+    assert speed.line() == expected
+    # The share of the peak is there where the peak is known.
+    monkeypatch.undo()
     speed = Speed()
-    speed.add(1, 1, at_peak=1e-3)
-    speed.add(1, 1, at_peak=2e-3)
+    for share in (1e-3, 2e-3):
+        speed.add(1, 1, at_peak=share)
     line = speed.line()
     assert line["share_of_peak"] * line["seconds"] == pytest.approx(3e-3)
     assert "share_of_peak" not in Speed().line()
-
-
-def test_the_loss_of_several_runs_is_the_mean_of_those_that_continue():
-    assert describe(np.float32(0.25)) == "loss 0.2500"
-    assert describe(np.array([1.0, np.nan, 2.0])) == "loss 1.5000"
-    assert describe(np.array([np.nan, np.inf])) == "loss nan"
+    # The loss of several runs is the mean of those that continue.
+    for loss, said in ((np.float32(0.25), "0.2500"), ([1.0, np.nan, 2.0], "1.5000"), ([np.nan, np.inf], "nan")):
+        assert describe(np.array(loss)) == f"loss {said}"
 
 
 @pytest.mark.parametrize("seconds", [0.01, 0.3, 10.0])

@@ -7,10 +7,11 @@ import pytest
 from support import random_model
 from support.steps import batch, recipe, settings
 
-from simcse_jax.devices.mesh import data_mesh, split_over_examples
+from simcse_jax.devices.mesh import data_mesh
+from simcse_jax.devices.mesh import split_over_examples as by_example
 from simcse_jax.devices.parts import distribute
 from simcse_jax.models.parameters import WORD_EMBEDDING
-from simcse_jax.training.optimizer import ADAMW, Optimization
+from simcse_jax.training.optimizer import Optimization
 from simcse_jax.training.step import init_state, make_step
 
 pytestmark = pytest.mark.exact
@@ -20,24 +21,35 @@ DATA = [batch(3, seed) for seed in range(4)]
 
 
 @functools.cache
+def program(devices=1, chunk_size=0, mu_dtype="float32"):
+    """What makes a state of settings, the step, and where its data go."""
+    graph, params, _ = random_model(num_layers=1)
+    mesh, chosen = data_mesh(jax.devices()[:devices]), Optimization(mu_dtype=mu_dtype)
+
+    def start(numbers):
+        return distribute(init_state(jax.tree.map(jnp.array, params), numbers, chosen), mesh)
+
+    return start, make_step(graph, recipe(3, chunk_size=chunk_size, optimization=chosen), mesh), by_example(mesh)
+
+
+@functools.cache
 def trained(devices=1, chunk_size=0, mu_dtype="float32", steps=20, **numbers):
     """The losses and the parameters after some steps."""
-    graph, params, _ = random_model(num_layers=1)
-    mesh, chosen, numbers = data_mesh(jax.devices()[:devices]), Optimization(mu_dtype=mu_dtype), settings(**numbers)
-    update = make_step(graph, recipe(3, chunk_size=chunk_size, optimization=chosen), mesh)
-    state = distribute(init_state(jax.tree.map(jnp.array, params), numbers, chosen), mesh)
-    losses = []
+    start, update, place = program(devices, chunk_size, mu_dtype)
+    numbers = settings(**numbers)
+    state, losses = start(numbers), []
     for step in range(steps):
-        state, metrics = update(state, jax.device_put(DATA[step % 4], split_over_examples(mesh)), numbers)
+        state, metrics = update(state, jax.device_put(DATA[step % 4], place), numbers)
         losses.append(float(metrics["loss"]))
     return losses, {name: np.asarray(value) for name, value in state.params.items()}
 
 
+OTHERS = [(2, 3), *(pytest.param(*each, marks=pytest.mark.slow) for each in ((1, 3), (2, 0), (4, 1), (8, 0)))]
+
+
 @pytest.mark.optimized
-@pytest.mark.parametrize(
-    ("devices", "chunk_size"), [(8, 0), *(pytest.param(*each, marks=pytest.mark.slow) for each in ((2, 0), (4, 1)))]
-)
-def test_losses_and_parameters_of_twenty_steps_are_the_same_on_any_number_of_devices(devices, chunk_size):
+@pytest.mark.parametrize(("devices", "chunk_size"), OTHERS)
+def test_losses_and_parameters_of_twenty_steps_are_the_same_on_any_number_of_devices_and_in_chunks(devices, chunk_size):
     (losses, params), (other_losses, other) = trained(), trained(devices, chunk_size)
     assert np.mean(losses[-4:]) < np.mean(losses[:4])
     np.testing.assert_allclose(other_losses, losses, rtol=1e-4)
@@ -60,25 +72,16 @@ def test_with_a_mean_in_bfloat16_a_step_learns_the_same_on_any_number_of_devices
 
 
 def test_by_default_nothing_of_an_update_is_in_bfloat16():
-    graph, params, _ = random_model(num_layers=1)
-
-    def text(chosen):
-        state = init_state(params, settings(), chosen)
-        step = make_step(graph, recipe(1, optimization=chosen), data_mesh(jax.devices()[:1]))
-        return step.lower(state, batch(1), settings()).as_text()
-
-    assert "bf16" not in text(ADAMW) and "bf16" in text(ADAMW._replace(mu_dtype="bfloat16"))
+    for mu_dtype in ("float32", "bfloat16"):
+        start, update, _ = program(mu_dtype=mu_dtype)
+        text = update.lower(start(settings()), DATA[0], settings()).as_text()
+        assert ("bf16" in text) == (mu_dtype == "bfloat16")
 
 
 def test_updates_fall_linearly_learn_and_compile_once():
-    graph, params, _ = random_model()
-    mesh = data_mesh(jax.devices()[:2])
-    update = make_step(graph, recipe(3), mesh)
-    chosen = settings(learning_rate=1e-3, dropout=0.0)
-    state = init_state(jax.tree.map(jnp.array, params), chosen)
-    state = distribute(state, mesh)
-    data = jax.device_put(batch(3), split_over_examples(mesh))
-    metrics = []
+    start, update, place = program(2, 3)
+    chosen, data = settings(learning_rate=1e-3, dropout=0.0), jax.device_put(DATA[0], place)
+    state, metrics = start(chosen), []
     for _ in range(20):
         state, values = update(state, data, chosen)
         metrics.append({name: float(value) for name, value in values.items()})
@@ -87,8 +90,7 @@ def test_updates_fall_linearly_learn_and_compile_once():
     assert metrics[-1]["loss"] < 0.5 * metrics[0]["loss"]
     assert int(state.step) == 20
     # Another temperature, dropout rate, learning rate, seed: the same program.
-    other = settings(learning_rate=3e-5, dropout=0.2) | {"seed": jnp.uint32(9)}
-    update(state, data, other)
+    update(state, data, settings(learning_rate=3e-5, dropout=0.2) | {"seed": jnp.uint32(9)})
     assert update._cache_size() == 1
 
 

@@ -4,14 +4,13 @@ import io
 import json
 import shutil
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from support import lines, random_model, write_model
 from support.checks import cosine, random
 from support.configs import short_run
 from support.cross_encoders import write_cross_encoder
+from support.gradients import assert_same, compiled, computed
 from support.steps import alone, batch, recipe, settings, term
 
 from simcse_jax import SimCSE
@@ -20,11 +19,10 @@ from simcse_jax.data.batches import Batches, Corpus
 from simcse_jax.data.corpora import Taught
 from simcse_jax.data.pairing import Pairing
 from simcse_jax.data.sources import Examples
-from simcse_jax.devices.mesh import data_mesh
 from simcse_jax.errors import UserError
 from simcse_jax.training import teacher
 from simcse_jax.training.inputs import read_inputs
-from simcse_jax.training.loss import make_loss, seen_by
+from simcse_jax.training.loss import seen_by
 from simcse_jax.training.run import train_and_evaluate
 
 GIST = (("margin_kind", "absolute"), ("contrast_anchors", True), ("contrast_positives", True))
@@ -44,28 +42,20 @@ def test_the_gradient_is_the_same_on_any_number_of_devices_and_in_chunks(devices
     numbers |= {"gist": {"weight": 1.0, "temperature": 0.05, "margin": 0.0}}
     numbers |= {"ranking_consistency": {"weight": 1.0, "temperature": 0.05}}
     numbers |= {"ranking_distillation": {"weight": 1.0, "temperature": 0.05, "teacher_temperature": 0.025}}
-    data = batch(3) | {"teacher": random(8, 3, 32)}
-    results = []
-    for count, size in ((1, 0), (devices, chunk_size)):
-        chosen = recipe(3, objectives=TERMS, chunk_size=size)
-        function = jax.jit(make_loss(graph, chosen, data_mesh(jax.devices()[:count])))
-        results.append(function(params, jnp.int32(0), data, settings(objective=numbers)))
-    ((expected, _), gradient), ((found, _), other) = results
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
-    for name, value in gradient.items():
-        scale = max(np.abs(value).max(), 1e-3)
-        assert np.abs(np.asarray(other[name]) - np.asarray(value)).max() <= 1e-5 * scale, name
+    data, chosen = batch(3) | {"teacher": random(8, 3, 32)}, settings(objective=numbers)
+    expected, found = (
+        computed(compiled(graph, recipe(3, objectives=TERMS, chunk_size=size), count), params, data, chosen)
+        for count, size in ((1, 0), (devices, chunk_size))
+    )
+    assert_same(found, expected)
 
 
 def test_a_view_has_the_embedding_of_its_sentence_or_the_mean_of_several():
-    given = random(4, 3, 5)
+    given, views = random(4, 3, 5), np.zeros((3, 4, 2), np.float32)
 
     def teacher_of(columns, given, **more):
-        chosen = recipe(columns, **more)
-        views = np.zeros((3, len(given), 2), np.float32)
-        return seen_by(
-            chosen, chosen.objectives[0].objective, alone({"any": given[:, 0]}), views, {"teacher": given}
-        ).teacher
+        chosen, first = recipe(columns, **more), alone({"any": given[:, 0]})
+        return seen_by(chosen, chosen.objectives[0].objective, first, views, {"teacher": given}).teacher
 
     found = teacher_of(3, given)
     np.testing.assert_array_equal(found["anchor"], given[:, 0])
@@ -116,6 +106,10 @@ def test_the_cosine_of_two_teachers_is_the_weighted_mean_of_theirs():
     assert np.isfinite(found).all() and not found[2, 1, 6:].any()
 
 
+def losses_of(workdir):
+    return [line["loss"] for line in lines(workdir) if "loss" in line]
+
+
 @pytest.mark.slow
 def test_scores_in_the_data_train_as_the_teacher_that_gave_them(tiny_bert, corpus, larger, tmp_path):
     rows = [line.split(",") for line in corpus["csv"].read_text().splitlines()[1:17]]
@@ -130,7 +124,7 @@ def test_scores_in_the_data_train_as_the_teacher_that_gave_them(tiny_bert, corpu
     losses = []
     for name, by in (("taught", larger), ("scored", "")):
         train_and_evaluate(config_of(tiny_bert, scored, "", by, **weights, **short), str(tmp_path / name))
-        losses.append([line["loss"] for line in lines(tmp_path / name) if "loss" in line])
+        losses.append(losses_of(tmp_path / name))
     assert len(losses[0]) == 2 and losses[0] == pytest.approx(losses[1], rel=1e-4)
 
 
@@ -162,9 +156,13 @@ def test_two_teachers_embeddings_are_kept_and_their_share_is_part_of_their_key(
     assert first.key == again.key != other.key and (again.share, other.share) == (0.5, 0.25)
 
 
-def test_embeddings_that_were_kept_are_those_that_were_written(kept, larger, tmp_path):
+def test_embeddings_that_were_kept_are_those_that_were_written_by_this_teacher(kept, larger, tmp_path):
+    other = shutil.copytree(larger, tmp_path / "other")
+    settings = json.loads((other / "config.json").read_text())
+    (other / "config.json").write_text(json.dumps(settings | {"hidden_act": "relu"}))
     first, _ = kept(larger)
     (file,) = (tmp_path / "kept").iterdir()
+    assert first.key != kept(other)[0].key
     np.testing.assert_array_equal(np.load(file), first.embeddings)
     content, archive = file.read_bytes(), io.BytesIO()
     np.savez(archive, first.embeddings)
@@ -175,19 +173,12 @@ def test_embeddings_that_were_kept_are_those_that_were_written(kept, larger, tmp
             kept(larger)
 
 
-def test_teachers_that_differ_in_their_architecture_alone_have_files_of_their_own(kept, larger, tmp_path):
-    other = shutil.copytree(larger, tmp_path / "other")
-    settings = json.loads((other / "config.json").read_text())
-    (other / "config.json").write_text(json.dumps(settings | {"hidden_act": "relu"}))
-    assert kept(larger)[0].key != kept(other)[0].key
-
-
 def test_a_student_comes_near_its_teacher(tiny_bert, corpus, tmp_path):
     other = write_model(tmp_path / "teacher", "bert", num_hidden_layers=1)
     fields = {"objective__embedding_mse__weight": 1.0, "train__max_steps": 30, "train__learning_rate": 1e-3}
     fields |= {"model__mlp": "none", "model__dropout": 0.01, "parallel__devices": 1, "train__unpad": False}
     train_and_evaluate(config_of(tiny_bert, corpus["txt"], "", other, **fields), str(tmp_path / "run"))
-    losses = [line["loss"] for line in lines(tmp_path / "run") if "loss" in line]
+    losses = losses_of(tmp_path / "run")
     assert np.mean(losses[-5:]) < 0.8 * np.mean(losses[:5])
 
 
@@ -197,14 +188,13 @@ def test_teachers_and_data_that_do_not_fit_are_refused(tiny_bert, corpus, larger
         (csv, "embedding_mse", larger, {}, "48 elements"),
         (csv, "gist", "/no/such", {}, "^config.teacher.model: "),
         (csv, "gist", judge, {}, f"^config.teacher.model: {judge}"),
-        (csv, "gist", larger, {"second": "/no/such"}, "^config.teacher.second: "),
-        (csv, "embedding_mse", tiny_bert, {"second": str(larger)}, "config.teacher.second"),
-        (csv, "gist", larger, {"kept": str(csv)}, "^config.teacher.kept"),
-        (csv, "gist", larger, {"kept": "gs://b/f"}, "config.teacher.kept.*disk"),
+        (csv, "gist", larger, {"teacher__second": "/no/such"}, "^config.teacher.second: "),
+        (csv, "embedding_mse", tiny_bert, {"teacher__second": str(larger)}, "config.teacher.second"),
+        (csv, "gist", larger, {"teacher__kept": str(csv)}, "^config.teacher.kept"),
+        (csv, "gist", larger, {"teacher__kept": "gs://b/f"}, "config.teacher.kept.*disk"),
         (corpus["txt"], "margin_mse", larger, {}, "objective.margin_mse.weight: "),
         (csv, "margin_mse", "", {}, "objective.margin_mse"),
     ):
-        fields = {f"objective__{name}__weight": 1.0, "model__mlp": "none"}
-        fields |= {f"teacher__{field}": value for field, value in more.items()}
         with pytest.raises(UserError, match=named):
-            read_inputs(config_of(tiny_bert, data, "", by, **fields))
+            fields = {f"objective__{name}__weight": 1.0, "model__mlp": "none"}
+            read_inputs(config_of(tiny_bert, data, "", by, **fields, **more))

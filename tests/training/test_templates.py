@@ -1,6 +1,7 @@
 """Steps with templates: PromptBERT next to PyTorch, the same on any devices; runs resumed and exported."""
 
 import dataclasses
+import functools
 import json
 
 import jax
@@ -8,23 +9,25 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from support import CONFIGS, call, random_model, train_args, write_model
+from support.gradients import assert_same, compiled, computed
 from support.recorded import recorded
 from support.resuming import trained_and_resumed
 from support.steps import BATCH, recipe, settings
 
 from simcse_jax.config.checks import validate
 from simcse_jax.config.flags import parse
-from simcse_jax.devices.mesh import data_mesh
 from simcse_jax.errors import UserError
+from simcse_jax.huggingface.peft import module_of, sites
 from simcse_jax.huggingface.tokenizer import MARKER
 from simcse_jax.huggingface.weight_names import to_tensors
+from simcse_jax.models import lora, partial
 from simcse_jax.models.changes import Retemplated
-from simcse_jax.models.config import EncoderConfig, Template
+from simcse_jax.models.config import EncoderConfig, Lora, Partial, Template
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.runs.dynamics import checkpoint_encoders
 from simcse_jax.simcse import SimCSE
 from simcse_jax.training.inputs import read_inputs
-from simcse_jax.training.loss import ignores_shift, make_loss
+from simcse_jax.training.loss import ignores_shift
 
 MASK = 39
 TEMPERATURE = 0.5  # at 0.05 rounding is ten times as large
@@ -63,14 +66,15 @@ def data_of(config, words=WORDS):
     return {"input_ids": np.int32(ids)[:, None], "attention_mask": np.int32(mask)[:, None], "index": index}
 
 
-def compiled(model, chosen, devices=1):
-    graph, params, config = model
-    function = jax.jit(make_loss(graph, chosen, data_mesh(jax.devices()[:devices])))
+@functools.cache
+def prompt_bert_s(model_type="bert", denoising="paper", devices=1, **changes):
+    """A function that gives the loss and the gradient, of one program."""
+    graph, params, config = model_of(model_type)
+    function = compiled(graph, prompt_bert(denoising, **changes), devices)
 
     def loss_and_gradient(words=WORDS, bias=0.0, **numbers):
-        own, data = params | {"head.bias": params["head.bias"] + bias}, data_of(config, words)
-        (loss, _), gradient = function(own, jnp.int32(0), data, settings(objective=NUMBERS, **numbers))
-        return float(loss), gradient
+        own = params | {"head.bias": params["head.bias"] + bias}
+        return computed(function, own, data_of(config, words), settings(objective=NUMBERS, **numbers))
 
     return loss_and_gradient
 
@@ -101,12 +105,10 @@ def their_loss(model_type, params, config, denoising):
         found = masks_of(*padded([around(template, words) for words in WORDS], config.pad_token_id))
         if denoising != "none":
             first = config.pad_token_id + 1 if (model_type, denoising) == ("roberta", "paper") else 0
-            places = [
-                [*range(len(template.before)), *range(len(template.before) + len(words), template.size + len(words))]
-                for words in WORDS
-            ]
-            alone = [around(template)] * BATCH
-            found = found - masks_of(np.array(alone), np.ones((BATCH, template.size), int), np.array(places) + first)
+            before = len(template.before)
+            places = [[*range(before), *range(before + len(row), template.size + len(row))] for row in WORDS]
+            alone = np.array([around(template)] * BATCH)
+            found = found - masks_of(alone, np.ones((BATCH, template.size), int), np.array(places) + first)
         views.append(torch.tanh(head(found)))
     cosines = torch.nn.functional.cosine_similarity(views[0][:, None], views[1][None], dim=-1)
     loss = torch.nn.functional.cross_entropy(cosines / TEMPERATURE, torch.arange(BATCH))
@@ -121,11 +123,11 @@ LIVE = [pytest.param(*each, True, marks=[pytest.mark.slow, pytest.mark.optimized
 
 @pytest.mark.parametrize(("model_type", "denoising", "live"), [("bert", "paper", False), *LIVE])
 def test_the_loss_of_prompt_bert_and_its_gradient_are_pytorch_s(model_type, denoising, live):
-    model = _, params, config = model_of(model_type)
+    _, params, config = model_of(model_type)
     theirs = recorded(
         "prompt-bert", lambda: their_loss(model_type, params, config, denoising), "torch", "transformers", live=live
     )
-    ours, gradient = compiled(model, prompt_bert(denoising))(dropout=0.0)
+    ours, gradient = prompt_bert_s(model_type, denoising)(dropout=0.0)
     assert ours == pytest.approx(float(theirs.pop("loss")), rel=1e-5)
     encoder = {name: value for name, value in gradient.items() if name.startswith("encoder.")}
     found = to_tensors(encoder, EncoderConfig.from_hugging_face(CONFIGS[model_type], "test"))
@@ -138,36 +140,69 @@ def test_the_loss_of_prompt_bert_and_its_gradient_are_pytorch_s(model_type, deno
 
 
 @pytest.mark.slow
+@pytest.mark.optimized
+def test_the_loss_of_prompt_eol_and_the_gradient_of_its_lora_are_pytorch_s():
+    """In float64 each sentence by itself, its last place, W + α/r (A B)ᵀ."""
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    _, base, config = random_model("llama", with_head=False, num_layers=1)
+    own = Partial(lora=Lora(2, 3.0, sites(config, ("all-linear",), "targets")))
+    config, generator = dataclasses.replace(config, partial=own), np.random.default_rng(1)
+    trained = {
+        name: generator.normal(0, 0.15, value.shape).astype(np.float32)
+        for name, value in lora.fresh(config, jax.random.key(0)).items()
+    }
+    template = Template((2, 4, 5, 6), (7, 8, 9))
+    rows = [around(template, WORDS[(row + 3 * column) % BATCH]) for row in range(BATCH) for column in range(3)]
+
+    fields = transformers.LlamaConfig(**CONFIGS["llama"] | {"num_hidden_layers": 1}, attn_implementation="eager")
+    model = transformers.LlamaModel(fields).double().eval()
+    weights = {name: torch.tensor(np.array(x)).double() for name, x in to_tensors(dict(base), config).items()}
+    theirs = {name: torch.tensor(value).double().requires_grad_() for name, value in trained.items()}
+    for (layer, site), (a, b) in lora.names(config).items():
+        weights[f"{module_of('llama', layer, site)}.weight"] += config.lora.scale * (theirs[a] @ theirs[b]).T
+    found = [torch.func.functional_call(model, weights, (torch.tensor([row]),)) for row in rows]
+    views = torch.stack([each.last_hidden_state[0, -1] for each in found]).reshape(BATCH, 3, -1)
+    others = torch.cat([views[:, 1], views[:, 2]])
+    cosines = torch.nn.functional.cosine_similarity(views[:, :1], others[None], dim=-1)
+    expected = torch.nn.functional.cross_entropy(cosines / TEMPERATURE, torch.arange(BATCH))
+    expected.backward()
+
+    ids, mask = (np.int32(part.reshape(BATCH, 3, -1)) for part in padded(rows))
+    data = {"input_ids": ids, "attention_mask": mask, "index": np.arange(BATCH, dtype=np.int32)}
+    chosen, graph = recipe(3)._replace(pooler="last", use_head=False), build(config, with_head=False)[0]
+    numbers = settings(objective=NUMBERS, dropout=0.0, lora_dropout=0.0)
+    found = computed(compiled(graph, chosen), trained, data, numbers, partial.in_step(base))
+    gradients = {name: value.grad.numpy() for name, value in theirs.items()}
+    assert_same(found, (expected.item(), gradients), summands=dict.fromkeys(gradients, 0.0))
+    assert len(gradients) == 14
+
+
+@pytest.mark.slow
 @pytest.mark.exact
-def test_the_loss_and_its_gradient_are_the_same_on_several_devices_and_in_chunks(alone):
+def test_the_loss_and_its_gradient_are_the_same_on_several_devices_and_in_chunks():
     """Also without padding; with dropout in sentences and templates."""
-    loss, gradient = alone()
-    again, found = compiled(model_of("bert"), prompt_bert("paper", chunk_size=2, most_tokens=(40,)), devices=2)()
+    loss, gradient = prompt_bert_s()()
+    again, found = prompt_bert_s(devices=2, chunk_size=2, most_tokens=(40,))()
     assert again == pytest.approx(loss, rel=1e-5)
     for name, value in gradient.items():
         np.testing.assert_allclose(found[name], value, rtol=1e-4, atol=1e-5 * np.abs(value).max() + 1e-9, err_msg=name)
 
 
-@pytest.fixture(scope="module")
-def alone():
-    return compiled(model_of("bert"), prompt_bert("paper"))
-
-
 @pytest.mark.exact
-def test_a_template_alone_has_dropout_masks_of_its_own(alone):
+def test_a_template_alone_has_dropout_masks_of_its_own_and_the_shift_of_the_last_layer_is_no_part_of_it():
     """A sentence without words is its template alone: without dropout nothing is left of it but the head's bias."""
-    nothing = [[] for _ in range(BATCH)]
+    nothing, alone = [[] for _ in range(BATCH)], prompt_bert_s()
     assert alone(nothing, bias=0.5, dropout=0.0)[0] == pytest.approx(np.log(BATCH), abs=1e-5)
     assert abs(alone(nothing, bias=0.5)[0] - np.log(BATCH)) > 0.01
-
-
-@pytest.mark.exact
-def test_the_shift_of_the_last_layer_is_no_part_of_it(alone):
     _, gradient = alone()
     assert not np.any(gradient["encoder.layers.0.output_norm.bias"])
     chosen = prompt_bert("paper")
     assert ignores_shift(chosen) and not ignores_shift(chosen._replace(pooler="avg_sqrt"))
     assert not ignores_shift(prompt_bert("none"))
+    plain = recipe(1)  # ids of words reach a step that looks for mask tokens or encodes a template
+    assert not plain.reads_words and plain._replace(pooler="mask_token").reads_words
+    assert plain._replace(plan=plain.plan._replace(template=FIRST, denoising="paper")).reads_words
+    assert not plain._replace(plan=plain.plan._replace(template=FIRST)).reads_words
 
 
 EOL = ["--config.model.template=the cat [X] sat on mat", "--config.model.pooler=last", "--config.model.mlp=none"]
@@ -209,23 +244,18 @@ def test_a_model_keeps_its_template_in_every_use(masked_bert, corpus, tmp_path):
         run.encode("the cat", max_length=8)
 
 
-@pytest.mark.parametrize(
-    ("fields", "named"),
-    [
+def test_templates_that_do_not_fit_are_refused(tiny_bert, corpus):
+    long = {"model.template": "the [X]", "views.positive_template": "a dog [X]", "data.max_length": 64}
+    for fields, named in (
         ({"model.template": "the [X] [MASK]"}, "mask token, .* template"),
         ({"model.pooler": "mask_token"}, "mask_token: .*tiny-bert"),
         ({"views.denoising": "paper"}, "config.views.denoising='paper': .*tiny-bert"),
         ({"model.template": "the cat [X] sat on mat", "data.max_length": 7}, "config.data.max_length=7: .* 7 tokens"),
-        (
-            {"model.template": "the [X]", "views.positive_template": "a dog [X]", "data.max_length": 64},
-            "config.views.positive_template='a dog .X.': .* 65 tokens",
-        ),
-    ],
-)
-def test_templates_that_do_not_fit_are_refused(fields, named, tiny_bert, corpus):
-    more = [f"--config.{name}={value}" for name, value in fields.items()]
-    with pytest.raises(UserError, match=named):
-        read_inputs(validate(parse(train_args(tiny_bert, corpus["txt"], "", "w", *more))[0]))
+        (long, "config.views.positive_template='a dog .X.': .* 65 tokens"),
+    ):
+        more = [f"--config.{name}={value}" for name, value in fields.items()]
+        with pytest.raises(UserError, match=named):
+            read_inputs(validate(parse(train_args(tiny_bert, corpus["txt"], "", "w", *more))[0]))
 
 
 @pytest.mark.slow
@@ -248,10 +278,3 @@ def test_a_run_is_resumed_bit_for_bit_and_its_export_opens_in_sentence_transform
     (tmp_path / "model" / MARKER).unlink()  # as after another program
     again, _ = SimCSE(str(tmp_path / "model")).encode_counted(SENTENCES)
     np.testing.assert_array_equal(again, ours)
-
-
-def test_ids_of_words_reach_a_step_that_looks_for_mask_tokens_or_encodes_a_template():
-    plain = recipe(1)
-    assert not plain.reads_words and plain._replace(pooler="mask_token").reads_words
-    assert plain._replace(plan=plain.plan._replace(template=FIRST, denoising="paper")).reads_words
-    assert not plain._replace(plan=plain.plan._replace(template=FIRST)).reads_words

@@ -44,50 +44,47 @@ def test_pairs_are_trained_with_info_nce_and_some_held_out_by_a_model_with_its_o
 
 
 NLI = ("entailment", "neutral", "contradiction")
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "expected"),
-    [
-        ("score", lambda n: n % 6, ("", "cosent", "score")),
-        ("similarity", lambda n: n / 300, ("", "cosent", "similarity")),
-        ("label", lambda n: n % 2, ("", "cosent", "label")),
-        ("label", lambda n: f"{float(n % 2)}", ("", "cosent", "label")),
-        ("is_duplicate", lambda n: n // 150, ("", "cosent", "is_duplicate")),
-        ("label", lambda n: NLI[n % 3], ("entailment", "info_nce", "")),
-        ("label", lambda n: n // 100, ("entailment", "info_nce", "")),
-        ("hard_neg", lambda n: f"c {n}", ("", "info_nce", "")),
-    ],
+CHOSEN = (
+    ("score", lambda n: n % 6, ("", "cosent", "score")),
+    ("similarity", lambda n: n / 300, ("", "cosent", "similarity")),
+    ("label", lambda n: n % 2, ("", "cosent", "label")),
+    ("label", lambda n: f"{float(n % 2)}", ("", "cosent", "label")),
+    ("is_duplicate", lambda n: n // 150, ("", "cosent", "is_duplicate")),
+    ("label", lambda n: NLI[n % 3], ("entailment", "info_nce", "")),
+    ("label", lambda n: n // 100, ("entailment", "info_nce", "")),
+    ("hard_neg", lambda n: f"c {n}", ("", "info_nce", "")),
 )
-def test_what_data_have_chooses_the_objective(complete, name, value, expected):
-    sentences = ["sent0", "sent1"] if name == "hard_neg" else ["sentence1", "sentence2"]
-    config, _ = complete([(f"a {n}", f"b {n}", value(n)) for n in range(300)], [*sentences, name])
-    (objective,) = (name for name, term in config.objective.items() if term.weight)
-    assert (config.data.positives, objective, config.data.columns.score) == expected
 
 
-@pytest.mark.parametrize("label", [lambda n: f"topic {n % 7}", lambda n: n % 2 > 0, lambda n: 1, lambda n: n % 4])
-def test_labels_of_another_kind_are_not_guessed(complete, label):
-    rows = [(f"a {n}", f"b {n}", label(n)) for n in range(300)]
-    with pytest.raises(UserError, match="the column 'label' holds "):
-        complete(rows, [*QA, "label"])
+def test_what_data_have_chooses_the_objective_if_it_is_certain(complete):
+    for name, value, expected in CHOSEN:
+        names = ["sent0", "sent1"] if name == "hard_neg" else ["sentence1", "sentence2"]
+        config, _ = complete([(f"a {n}", f"b {n}", value(n)) for n in range(300)], [*names, name])
+        (objective,) = (name for name, term in config.objective.items() if term.weight)
+        assert (config.data.positives, objective, config.data.columns.score) == expected
+    # Labels of another kind are not guessed.
     columns = ("--config.data.columns.anchor=question", "--config.data.columns.positive=answer")
-    config, _ = complete(rows, [*QA, "label"], "csv", *columns)
-    assert config.objective.info_nce.weight == 1 and not config.data.positives
+    for label in (lambda n: f"topic {n % 7}", lambda n: n % 2 > 0, lambda n: 1, lambda n: n % 4):
+        rows = [(f"a {n}", f"b {n}", label(n)) for n in range(300)]
+        with pytest.raises(UserError, match="the column 'label' holds "):
+            complete(rows, [*QA, "label"])
+        config, _ = complete(rows, [*QA, "label"], "csv", *columns)
+        assert config.objective.info_nce.weight == 1 and not config.data.positives
 
 
-def test_bad_values_are_refused_before_they_are_used(complete):
-    with pytest.raises(UserError, match=r"config\.train\.batch_size=0"):
-        complete(PAIRS, QA, "csv", "--config.train.batch_size=0")
-
-
-@pytest.mark.parametrize(("left_out", "give"), [("model", "model=NAME"), ("data", "data=FILE")])
-def test_what_the_fields_of_a_sweep_s_rows_follow_from_must_be_there(left_out, give, tiny_bert):
-    given = {"model": f"--model={tiny_bert}", "data": "--data=pairs.csv"}
-    del given[left_out]
-    over = [f"{SHORT[left_out]}={tiny_bert}"]
-    with pytest.raises(UserError, match=f"^config.{SHORT[left_out]} .*{give}$"):
-        parse(["--config=tune", *given.values()], False, lambda config: make_sweep(config, over))
+def test_what_the_fields_of_a_sweep_s_rows_follow_from_must_be_there_and_be_of_one_kind(tiny_bert, tmp_path):
+    for left_out, given, give in (
+        ("model", "data=pairs.csv", "model=NAME"),
+        ("data", f"model={tiny_bert}", "data=FILE"),
+    ):
+        over = [f"{SHORT[left_out]}={tiny_bert}"]
+        with pytest.raises(UserError, match=f"^config.{SHORT[left_out]} .*{give}$"):
+            parse(["--config=tune", f"--{given}"], False, lambda config, over=over: make_sweep(config, over))
+    (tmp_path / "a.txt").write_text("".join(f"{sentence}\n" for sentence in sentences(20)))
+    (tmp_path / "b.csv").write_text("question,answer\n" + "".join(f"q{n},a{n}\n" for n in range(20)))
+    argv = ["--config=tune", f"--data={tmp_path / 'a.txt'},{tmp_path / 'b.csv'}", f"--model={tiny_bert}"]
+    with pytest.raises(UserError, match=r"^data=.*b.csv: has sentences and pairs"):
+        parse(argv, needs_workdir=False)
 
 
 LISTS = [{"query": f"q {n}", "pos": [f"a {n}", f"b {n}"], "neg": [f"c {n}"] * (n % 3)} for n in range(200)]
@@ -96,9 +93,8 @@ SCORED = [(f"a {n}", f"b {n}", n % 6) for n in range(200)]
 SENTENCES = [f"sentence number {n}\n" for n in range(300)]
 
 
-@pytest.mark.parametrize(
-    ("rows", "names", "kind", "more", "expected", "said"),
-    [
+def test_what_follows_from_data_and_other_fields(complete):
+    for rows, names, kind, more, expected, said in (
         (PAIRS, QA, "csv", "data.subsample=150", {"data.held_out": 45}, "tune: 150 pairs"),
         (PAIRS[:40], QA, "csv", "seed=1", {"data.held_out": 0, "train.batch_size": 16, "eval.against_start": False},
          "fewer than 67 rows are too few"),
@@ -109,20 +105,18 @@ SENTENCES = [f"sentence number {n}\n" for n in range(300)]
          "sentences alone cannot tell whether training helps; give eval=FILE"),  # outside a command
         (SCORED, ["sentence1", "sentence2", "score"], "csv", "objective.mlm.weight=0.1",
          {"objective.cosent.weight": 1.0, "objective.info_nce.weight": 0.0}, "pairs with scores"),
-    ],
-    ids=["subsample", "few rows", "teacher", "lists of negatives", "labelled sentences", "sentences", "scored pairs"],
-)  # fmt: skip
-def test_what_follows_from_data_and_other_fields(complete, rows, names, kind, more, expected, said):
-    config, told = complete(rows, names, kind, *(f"--config.{field}" for field in more.split()))
-    assert expected.items() <= flatten(config).items() and said in told
+    ):  # fmt: skip
+        config, told = complete(rows, names, kind, *(f"--config.{field}" for field in more.split()))
+        assert expected.items() <= flatten(config).items() and said in told
 
 
-def test_what_is_given_stays(complete):
-    given = {"train.batch_size": 8, "train.epochs": 1, "data.held_out": 30, "data.max_length": 12}
-    given |= {"model.pooler": "max"}
+def test_what_is_given_stays_and_bad_values_are_refused_before_they_are_used(complete):
+    given = {"train.batch_size": 8, "train.epochs": 1, "data.held_out": 30, "model.pooler": "max"}
+    given["data.max_length"] = 12
     config, _ = complete(PAIRS, QA, "csv", *(f"--config.{name}={value}" for name, value in given.items()))
-    assert given.items() <= flatten(config).items()
-    assert config.eval.every == 0
+    assert given.items() <= flatten(config).items() and config.eval.every == 0
+    with pytest.raises(UserError, match=r"config\.train\.batch_size=0"):
+        complete(PAIRS, QA, "csv", "--config.train.batch_size=0")
 
 
 def test_a_folder_for_retrieval_compares(complete, tmp_path):
@@ -141,24 +135,10 @@ def test_a_folder_for_retrieval_compares(complete, tmp_path):
     assert (config.eval.retrieval.development, config.eval.development) == ("train", "sickr")
 
 
-def test_sources_of_two_kinds_are_refused(tmp_path, tiny_bert):
-    (tmp_path / "a.txt").write_text("".join(f"{sentence}\n" for sentence in sentences(20)))
-    (tmp_path / "b.csv").write_text("question,answer\n" + "".join(f"q{n},a{n}\n" for n in range(20)))
-    argv = ["--config=tune", f"--data={tmp_path / 'a.txt'},{tmp_path / 'b.csv'}", f"--model={tiny_bert}"]
-    with pytest.raises(UserError, match=r"^data=.*b.csv: has sentences and pairs"):
-        parse(argv, needs_workdir=False)
-
-
 def test_steps_follow_from_the_number_of_rows():
-    for rows, width, batch, steps in (
-        (140, 2, 16, 5 * 8),
-        (1900, 2, 32, 5 * 59),
-        (18_000, 3, 128, 3 * 140),
-        (2_000_000, 2, 128, 15_625),
-        (40, 1, 16, 2),
-        (500, 1, 64, 7),
-        (2_000_000, 1, 64, 4000),
-    ):
+    expected = {(140, 2): (16, 5 * 8), (1900, 2): (32, 5 * 59), (18_000, 3): (128, 3 * 140)}
+    expected |= {(2_000_000, 2): (128, 15_625), (40, 1): (16, 2), (500, 1): (64, 7), (2_000_000, 1): (64, 4000)}
+    for (rows, width), (batch, steps) in expected.items():
         found = tuning.sizes_of(rows, width, {})
         assert found["train.batch_size"] == batch
         assert (found["train.max_steps"] or found["train.epochs"] * (rows // batch)) == steps
