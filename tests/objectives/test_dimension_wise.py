@@ -1,10 +1,9 @@
 import functools
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from support.checks import assert_sharded_is_whole, random
+from support.checks import random
 from support.equations import assert_is_equation
 
 from simcse_jax.objectives import dimension_wise as module
@@ -49,22 +48,6 @@ def test_value_and_gradient_are_equation_5_s(reading):
     )
 
 
-def test_by_hand():
-    # Two sentences, two dimensions: columns (1, 3) and (5, 1), centred (−1, 1) and (2, −2).
-    # N − 1 = 1: variances 2 and 8, z̃ = (−1, 1)/√2 and (1, −1)/√2, products 1 (c = d) and −1 (c ≠ d).
-    # Each dimension's loss at τ = 2: log(1 + e^((−1 − 1)/2)), two of them.
-    z = jnp.array([[1.0, 5.0], [3.0, 1.0]])
-    np.testing.assert_allclose(dimension_wise(z, z, identity, temperature=2.0), 2 * np.log1p(np.exp(-1)), rtol=1e-6)
-
-
-@READINGS
-def test_sharded_is_whole(reading):
-    def loss(x, shared, own, gather, psum):
-        return module.dimension_wise(x[:, 0], x[:, 1], psum, temperature=2.0, reading=reading)
-
-    assert_sharded_is_whole(loss, random(8, 2, 5) + np.arange(8, dtype=np.float32)[:, None, None])
-
-
 @READINGS
 def test_a_constant_dimension_counts_as_zero(reading):
     first, second = random(2, 7, 3)
@@ -76,11 +59,14 @@ def test_a_constant_dimension_counts_as_zero(reading):
         np.testing.assert_allclose(loss, by_the_equation(first, second, 0.5, reading), rtol=1e-5)
 
 
-def test_a_constant_dimension_is_recognized_in_a_large_batch():
+def test_a_constant_dimension_is_recognized_in_a_large_batch_and_a_large_mean_costs_no_precision():
     first, second = random(2, 20_000, 2)
     first[:, 1] = 0.1
     ours = dimension_wise(first, second, identity, temperature=20_000.0)
     np.testing.assert_allclose(ours, by_the_equation(first, second, 20_000.0), rtol=1e-5)
+    first, second = random(2, 7, 3) + np.float32(100)
+    loss, _ = value_and_grad(first, second, 0.5, "paper")
+    np.testing.assert_allclose(loss, by_the_equation(first, second, 0.5), rtol=1e-4)
 
 
 @READINGS
@@ -88,9 +74,3 @@ def test_a_batch_of_one_is_finite(reading):
     one = random(1, 3)
     value, gradient = value_and_grad(one, one, 5.0, reading)
     assert np.isfinite(value) and np.all(np.asarray(gradient) == 0)
-
-
-def test_a_large_mean_costs_no_precision():
-    first, second = random(2, 7, 3) + np.float32(100)
-    loss, _ = value_and_grad(first, second, 0.5, "paper")
-    np.testing.assert_allclose(loss, by_the_equation(first, second, 0.5), rtol=1e-4)

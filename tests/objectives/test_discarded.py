@@ -6,34 +6,22 @@ from simcse_jax.errors import UserError
 from simcse_jax.objectives.discarded import check_kept
 
 
-@pytest.mark.parametrize(
-    ("mlp", "pooler", "named"),
-    [
-        *(("none", "", None), ("always", "", None), ("none", "cls", None)),
-        *(("train", "", "model.mlp=train"), ("none", "avg", "eval.pooler=avg")),
-    ],
-)
-def test_what_embeddings_have_in_training_alone_is_refused(mlp, pooler, named):
+def test_what_embeddings_have_in_training_alone_is_refused():
     config = default_config()
-    config.model.mlp, config.eval.pooler = mlp, pooler
-    if named is None:
+    for mlp, pooler in (("none", ""), ("always", ""), ("none", "cls")):
+        config.model.mlp, config.eval.pooler = mlp, pooler
         check_kept(config, "config.some.field", "it is so")
-    else:
+    for mlp, pooler, named in (("train", "", "model.mlp=train"), ("none", "avg", "eval.pooler=avg")):
+        config.model.mlp, config.eval.pooler = mlp, pooler
         with pytest.raises(UserError, match=rf"config.some.field: .*{named}"):
             check_kept(config, "config.some.field", "it is so")
 
 
-@pytest.mark.parametrize(
-    ("fields", "named"),
-    [
-        ({"objective.embedding_mse.weight": 1.0, "teacher.model": "m"}, "config.objective.embedding_mse.weight"),
-        ({"matryoshka.dimensions": ("64",)}, "config.matryoshka.dimensions"),
-    ],
-)
-def test_objectives_of_elements_ask_for_it(fields, named):
-    config = default_config()
-    config.update_from_flattened_dict(fields)
-    with pytest.raises(UserError, match=f"{named}: with model.mlp=train"):
+def test_objectives_of_elements_ask_for_it():
+    for fields in ({"objective.embedding_mse.weight": 1.0, "teacher.model": "m"}, {"matryoshka.dimensions": ("64",)}):
+        config = default_config()
+        config.update_from_flattened_dict(fields)
+        with pytest.raises(UserError, match=f"config.{next(iter(fields))}: with model.mlp=train"):
+            validate(config)
+        config.model.mlp = "none"
         validate(config)
-    config.model.mlp = "none"
-    validate(config)

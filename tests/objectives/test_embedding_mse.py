@@ -1,27 +1,11 @@
 import jax.numpy as jnp
 import numpy as np
-import pytest
-from support.checks import assert_sharded_is_whole, random
+from support.checks import random
 from support.equations import assert_is_equation
-from support.taught import assert_same_loss, given, torch_and_losses
 
 from simcse_jax.objectives.embedding_mse import embedding_mse
 
 TEACHER = random(2, 6, 5, seed=3)
-
-
-@pytest.mark.slow
-def test_is_sentence_transformers_loss():
-    torch, losses = torch_and_losses()
-
-    def peer(tensors):
-        features = [{"sentence_embedding": x} for x in tensors]
-        # As its trainer gives it: a label for each sentence of the columns, one column after the other.
-        return sum(
-            losses.MSELoss(given(torch))([each], torch.tensor(own)) for each, own in zip(features, TEACHER, strict=True)
-        ) / len(features)
-
-    assert_same_loss(lambda rows: jnp.mean(embedding_mse(rows, TEACHER)), peer, random(2, 6, 5))
 
 
 def test_value_and_gradient_are_the_equation_s():
@@ -31,13 +15,6 @@ def test_value_and_gradient_are_the_equation_s():
         lambda rows: np.sum(weights * np.mean((rows - np.float64(TEACHER)) ** 2, axis=(0, 2))),
         random(2, 6, 5),
     )
-
-
-def test_sharded_is_whole():
-    def loss(rows, shared, own, gather, psum):
-        return psum(jnp.sum(embedding_mse(jnp.stack(rows), jnp.asarray(random(2, 8, 5, seed=1))[:, own]))) / 8
-
-    assert_sharded_is_whole(loss, tuple(random(2, 8, 5)))
 
 
 def test_sentences_that_an_example_lacks_do_not_count():

@@ -1,7 +1,7 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support.checks import assert_sharded_is_whole, cosine, random
+from support.checks import cosine, random
 from support.equations import assert_is_equation
 
 from simcse_jax.objectives import similarity
@@ -62,17 +62,6 @@ def test_a_pair_that_is_equal_to_the_guide_is_no_negative_of_itself():
     rows, guide = random(2, 2, 4), np.stack([np.eye(2, 4)] * 2).astype(np.float32)
     rows, guide = np.concatenate([rows, -rows[:1]]), np.concatenate([guide, -guide[:1]])
     assert_is_equation(lambda rows: loss(rows, guide), lambda rows: equation(rows, guide), rows)
-
-
-def test_sharded_is_whole():
-    guide = near(3, 8, 5, 1)
-
-    def of_rows(rows, shared, own, gather, psum):
-        mine, views = jnp.asarray(guide)[:, own], jnp.stack(rows)
-        every, guides = (jnp.moveaxis(gather(jnp.moveaxis(x, 1, 0)), 0, 1) for x in (views, mine))
-        return psum(jnp.sum(gist(views, every, mine, guides, own, **USUAL))) / 8
-
-    assert_sharded_is_whole(of_rows, tuple(random(3, 8, 6)))
 
 
 def test_negatives_that_are_not_there_are_no_terms():

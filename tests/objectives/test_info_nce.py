@@ -1,24 +1,20 @@
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support.checks import assert_sharded_is_whole, random
+from support.checks import random
 from support.equations import assert_is_equation
-from support.steps import alone
+from support.steps import alone, named
 
 from simcse_jax.objectives import info_nce as module
 from simcse_jax.objectives.negatives import Candidates
 
-info_nce = jax.jit(module.info_nce, static_argnames="similarity")
 USUAL = {"temperature": 0.5, "hard_negative_weight": 1.0, "similarity": "cosine", "symmetric": False}
 
 
 def of_views(rows, **fields):
     """The objective's mean on a single device that has the whole batch."""
-    views = {"anchor": rows[0], "positive": rows[1], **({"hard_negatives": rows[2:]} if len(rows) > 2 else {})}
-    return module.OBJECTIVE.loss(alone(views), **USUAL | fields)
+    return module.OBJECTIVE.loss(alone(named(rows)), **USUAL | fields)
 
 
 def by_the_equation(anchors, positives, kinds, fields, alpha=1.0, present=None):
@@ -68,15 +64,6 @@ def test_value_and_gradient_are_equation_8_s(views, fields, monkeypatch):
     assert_is_equation(lambda rows: of_views(rows, **fields), equation, random(views, 5, 3))
 
 
-def test_by_hand():
-    # Two orthogonal examples, each its own positive; two kinds of hard negatives: the anchors, and these in reverse.
-    # The own ones add α e and α, the other ones 1 and e: e + 1 + 2 e + 1 + 2 + e = 4 e + 4.
-    pair = jnp.array([[2.0, 0.0], [0.0, 3.0]])
-    kinds = jnp.stack([pair, pair[::-1]])
-    losses = info_nce(pair, pair, kinds, jnp.arange(2), temperature=1.0, hard_negative_weight=2.0)
-    np.testing.assert_allclose(losses, np.log((4 * np.e + 4) / np.e), rtol=1e-6)
-
-
 PRESENT = np.array([[True, False, True, False, False, True], [True, False, True, True, False, False]])  # of two kinds
 
 
@@ -99,25 +86,6 @@ def test_negatives_that_are_not_there_are_no_terms_of_the_sums(alpha):
         np.testing.assert_allclose(value, expected.sum(), rtol=1e-4)
         assert np.isfinite(found).all() and not np.any(found[~present])
         assert np.any(found[present]) == present.any()
-
-
-def test_local_rows_find_their_own_positives_in_a_larger_batch():
-    anchors, positives, negatives = random(3, 6, 5)
-    whole = info_nce(anchors, positives, negatives, np.arange(6), temperature=0.05)
-    part = info_nce(anchors[4:], positives, negatives, np.array([4, 5]), temperature=0.05)
-    np.testing.assert_allclose(part, whole[4:], rtol=1e-5)
-
-
-@pytest.mark.parametrize(("views", "fields"), [(4, {"hard_negative_weight": 2.0}), (2, {"negatives": "both"})])
-def test_sharded_is_whole(views, fields):
-    def loss(x, shared, own, gather, psum):
-        rows = jnp.moveaxis(x, 1, 0)
-        named = {"anchor": rows[0], "positive": rows[1], **({"hard_negatives": rows[2:]} if views > 2 else {})}
-        several = lambda rows: jnp.moveaxis(gather(jnp.moveaxis(rows, 1, 0)), 0, 1)  # noqa: E731
-        embedded = dataclasses.replace(alone(named), own=own, gather=several, psum=psum)
-        return module.OBJECTIVE.loss(embedded, **USUAL | fields | {"symmetric": True})
-
-    assert_sharded_is_whole(loss, random(8, views, 5))
 
 
 def test_a_zero_embedding_has_a_finite_gradient():

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from support import random_model
-from support.checks import assert_sharded_is_whole, cosine, random
+from support.checks import cosine, random
 from support.equations import assert_is_equation
 from support.steps import alone
 
@@ -51,16 +51,6 @@ def test_of_truncated_embeddings_the_queue_s_first_elements_count():
     expected = by_the_equation(anchors[:, :3], positives[:, :3], QUEUE[:, :3], 5).mean()
     found = jax.jit(lambda: OBJECTIVE.loss(seen, temperature=0.05))()
     assert float(found) == pytest.approx(expected, rel=1e-5)
-
-
-@pytest.mark.exact
-def test_the_loss_is_the_same_on_several_devices():
-    def loss(rows, queue, own, gather, psum):
-        anchors, positives = rows
-        losses = momentum_contrast(anchors, gather(positives), None, queue, 3, own, temperature=0.05)
-        return psum(jnp.sum(losses))
-
-    assert_sharded_is_whole(loss, (random(8, 4), random(8, 4, seed=1)), QUEUE)
 
 
 @functools.cache

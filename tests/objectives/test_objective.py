@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from support.checks import random
-from support.steps import alone, term
+from support.equations import assert_is_equation
+from support.steps import INFO_NCE, alone, term
 
 from simcse_jax.config.checks import validate
 from simcse_jax.config.fields import default_config
@@ -60,13 +61,11 @@ class Labelled(Objective):
     labels = hard_negatives = True
 
 
-@pytest.mark.parametrize(
-    ("columns", "needs"),
-    [((2, 2, 2), "hard negatives"), ((3, 2, 3), "a hard negative in every row"), ((3, 3, 3), "labelled pairs")],
-)
-def test_data_without_what_it_declares_are_refused(columns, needs):
-    with pytest.raises(UserError, match=rf"labelled.weight: needs {needs}, but (some rows of )?data.csv"):
-        Labelled().check_columns(default_config(), Columns("data.csv", *columns))
+def test_data_without_what_it_declares_are_refused():
+    lacks = ((2, 2, 2), "hard negatives"), ((3, 2, 3), "a hard negative in every row"), ((3, 3, 3), "labelled pairs")
+    for columns, needs in lacks:
+        with pytest.raises(UserError, match=rf"labelled.weight: needs {needs}, but (some rows of )?data.csv"):
+            Labelled().check_columns(default_config(), Columns("data.csv", *columns))
 
 
 class Scale(Objective):
@@ -89,6 +88,40 @@ def test_the_loss_is_the_weighted_sum_of_the_terms_of_their_parameters_numbers_a
     assert total([], {}) == 0
 
 
+SIZES, WEIGHTS = (8, 5, 2), np.float32([1, 0.5, 2])
+
+
+def test_at_several_sizes_value_and_gradient_are_the_weighted_sum_of_their_losses():
+    """As `MatryoshkaLoss` of sentence-transformers has it around two losses of it."""
+    scores = np.float32([0, 1, 0.5, 0.5, 0.3, 0.9])
+    terms = [INFO_NCE, term("cosent")]
+    numbers = {"info_nce": {"weight": 1.0, "temperature": 0.05, "hard_negative_weight": 1.0}}
+    numbers |= {"cosent": {"weight": 0.5, "temperature": 0.05}}
+
+    def ours(rows):
+        seen = alone({"anchor": rows[0], "positive": rows[1]}, score=jnp.asarray(scores))
+        return total([(each, seen) for each in terms], numbers, SIZES, jnp.asarray(WEIGHTS))
+
+    def equation(rows):
+        found = 0.0
+        for size, weight in zip(SIZES, WEIGHTS, strict=True):
+            one, other = (x[:, :size] / np.linalg.norm(x[:, :size], axis=1, keepdims=True) for x in rows)
+            s = one @ other.T / 0.05
+            contrast = np.mean(np.log(np.exp(s).sum(axis=1)) - np.diag(s))
+            higher = scores[:, None] > scores
+            found += weight * (contrast + 0.5 * np.log(1 + np.sum(np.exp(np.diag(s) - np.diag(s)[:, None])[higher])))
+        return found
+
+    assert_is_equation(ours, equation, random(2, 6, 8))
+
+
+def test_losses_of_tokens_count_once_at_several_sizes():
+    one, other = random(2, 6, 8)
+    seen = alone({"anchor": one, "positive": other}, tokens=(jnp.full(6, 2.0), jnp.full(6, 1)))
+    terms, numbers = [(term("mlm"), seen)], {"mlm": {"weight": 0.5}}
+    assert total(terms, numbers, SIZES, jnp.asarray(WEIGHTS)) == total(terms, numbers) == 1
+
+
 def scored(**fields):
     config = default_config()
     chosen = {"objective.info_nce.weight": 0.0, "objective.cosent.weight": 1.0}
@@ -99,9 +132,8 @@ def scored(**fields):
 COLUMNS = {f"data__columns__{name}": name for name in ("anchor", "positive", "negative")}
 
 
-@pytest.mark.parametrize(
-    ("fields", "named"),
-    [
+def test_what_does_not_go_together_is_refused():
+    for fields, named in (
         ({"objective__info_nce__weight": 1.0}, "objective.info_nce.weight: next to cosent"),
         ({"objective__cosent__temperature": 0.0}, "objective.cosent.temperature=0.0"),
         ({"data__augment__name": "crop"}, "objective.cosent.weight: needs pairs with scores, so data.augment.name"),
@@ -110,11 +142,9 @@ COLUMNS = {f"data__columns__{name}": name for name in ("anchor", "positive", "ne
         ({"objective__contrastive_tension__weight": 1.0}, "objective.cosent.weight: next to contrastive_tension"),
         ({"data__score_range": ("5", "0")}, "data.score_range=('5', '0')"),
         ({"data__score_range": ("5",)}, "data.score_range="),
-    ],
-)
-def test_what_does_not_go_together_is_refused(fields, named):
-    with pytest.raises(UserError, match=re.escape(f"config.{named}")):
-        validate(scored(**fields))
+    ):
+        with pytest.raises(UserError, match=re.escape(f"config.{named}")):
+            validate(scored(**fields))
 
 
 def test_it_goes_with_each_other_with_masked_words_and_where_it_is_said_with_in_batch_negatives():

@@ -2,7 +2,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support.checks import assert_sharded_is_whole, cosine, random
+from support.checks import cosine, random
 from support.equations import assert_is_equation
 
 from simcse_jax.objectives.ranking_consistency import ranking_consistency
@@ -33,24 +33,9 @@ def test_value_and_gradient_are_the_equation_s(reading):
     assert_is_equation(lambda rows: loss(rows, reading), lambda rows: equation(rows, reading), ROWS)
 
 
-def test_equal_views_agree_and_views_of_other_sentences_do_not():
-    both = jax.jit(jax.value_and_grad(lambda rows, temperature: loss(rows, temperature=temperature)))
-    sentences = np.eye(5, dtype=np.float32)
-    value, gradient = both(np.stack([sentences, sentences]), TAU)
-    assert abs(value) < 1e-6 and np.abs(gradient).max() < 1e-5
-    assert float(both(np.stack([sentences, np.roll(sentences, 2, axis=0)]), 0.01)[0]) > 0.99 * np.log(2)
-
-
 def test_as_released_a_probability_is_at_least_1e_7():
     rows = np.stack([np.eye(2, dtype=np.float32)] * 2)
     of_both = jax.jit(jax.value_and_grad(lambda rows: loss(rows, "released", 0.01)))
     value, gradient = of_both(rows)  # the others' are e^-100
     assert float(value) == pytest.approx(1e-7 * np.log(1e-7) - 1e-7, rel=1e-4)
     assert not np.any(gradient)
-
-
-def test_sharded_is_whole():
-    def of_rows(rows, shared, own, gather, psum):
-        return psum(jnp.sum(ranking_consistency(*rows, *map(gather, rows), temperature=0.05))) / 8
-
-    assert_sharded_is_whole(of_rows, tuple(random(2, 8, 5)))

@@ -2,7 +2,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support.checks import assert_sharded_is_whole, cosine, random
+from support.checks import cosine, random
 from support.equations import assert_is_equation
 
 from simcse_jax.objectives.ranking_distillation import ranking_distillation
@@ -70,18 +70,3 @@ def test_of_sentences_that_the_teacher_finds_equal_the_first_row_comes_first():
     falling = np.array([[[1, 1]] * 4, [[1, 1], [2, 1], [3, 1], [4, 1]]], np.float32)  # 1, 0.95, 0.89, 0.86
     equal, ordered = (jax.jit(lambda teacher: loss(rows, teacher=teacher))(x) for x in (teacher, falling))
     assert float(equal) == pytest.approx(float(ordered), rel=1e-6)
-
-
-def test_sharded_is_whole():
-    teacher = jnp.asarray(random(2, 8, 3, seed=1))
-
-    def of_rows(rows, shared, own, gather, psum):
-        return sum(
-            psum(jnp.sum(ranking_distillation(
-                rows[0], gather(rows[1]), teacher[0, own], teacher[1], own,
-                temperature=0.05, teacher_temperature=0.1, method=method, reading=reading,
-            ))) / 8
-            for method, reading in CASES
-        )  # fmt: skip
-
-    assert_sharded_is_whole(of_rows, tuple(random(2, 8, 5)))

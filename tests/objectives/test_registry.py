@@ -1,27 +1,9 @@
-import subprocess
-import sys
-
 import jax
-from support import ROOT, random_model
+from support import random_model
 
 from simcse_jax.config.fields import default_config
 from simcse_jax.objectives.registry import OBJECTIVES, needing, temperature_of, trained
 from simcse_jax.runs.state import CONVOLUTION_STREAM, HEAD_STREAM, PROJECTOR_STREAM, SECOND_HEAD_STREAM
-
-CHECKED = """
-import sys
-from simcse_jax.config.checks import ineffective, validate
-from simcse_jax.config.flags import parse
-config, _ = parse(["--config=diffcse:simcse_plus_plus"], needs_workdir=False)
-validate(config)
-ineffective(config)
-print({"jax", "flax", "optax"} & set(sys.modules))
-"""
-
-
-def test_a_config_is_checked_before_jax_is_imported():
-    done = subprocess.run([sys.executable, "-c", CHECKED], cwd=ROOT, capture_output=True, text=True)
-    assert done.stdout.splitlines()[-1:] == ["set()"], done.stderr
 
 
 def test_the_names_are_those_of_the_config():

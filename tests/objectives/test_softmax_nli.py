@@ -1,6 +1,6 @@
 import jax.numpy as jnp
 import numpy as np
-from support.checks import assert_sharded_is_whole, random
+from support.checks import random
 from support.equations import assert_is_equation
 
 from simcse_jax.objectives.softmax_nli import softmax_nli
@@ -20,10 +20,3 @@ def test_value_and_gradient_are_sbert_s():
         equation,
         *(random(2, 8, 2), random(6, 3, seed=1)),
     )
-
-
-def test_sharded_is_whole():
-    def loss(x, kernel, own, gather, psum):
-        return psum(jnp.sum(softmax_nli(x[:, 0], x[:, 1], jnp.asarray(LABELS)[own], kernel))) / 8
-
-    assert_sharded_is_whole(loss, random(8, 2, 4), random(12, 3, seed=1))

@@ -1,5 +1,3 @@
-import pytest
-
 from simcse_jax.config.loss_fields import POLICIES
 from simcse_jax.models.config import Template
 from simcse_jax.objectives.off_dropout import OBJECTIVE as OFF_DROPOUT
@@ -15,14 +13,15 @@ def distinct(plan):
     return list(dict.fromkeys(each_of(OFF_DROPOUT.views(plan))))
 
 
-def test_unsupervised_pairs_are_one_sentence_under_two_masks():
+def test_pairs_are_one_sentence_under_two_masks_or_two_sentences_and_triplets_three_with_a_mask_each():
     assert pair(1, "independent") == {"anchor": View(0, (0,)), "positive": View(0, (1,)), "hard_negatives": ()}
-
-
-def test_triplets_are_three_sentences_with_a_mask_each():
     views = pair(3, "independent")
     assert views == {"anchor": View(0, (0,)), "positive": View(1, (1,)), "hard_negatives": (View(2, (2,)),)}
     assert [view.column for view in pair(4, "independent")["hard_negatives"]] == [2, 3]
+    assert set(each_of(pair(1, "shared"))) == {View(0, (0,))}  # one encoding
+    assert each_of(pair(2, "shared")) == [View(0, (0,)), View(1, (0,))]
+    assert [view.tower for view in each_of(pair(1, "independent", two_towers=True))] == [0, 1]
+    assert [view.tower for view in distinct(Plan(3, "independent", "off", two_towers=True))] == [0, 1, 1, 0, 1, 1]
 
 
 def test_off_dropout_adds_one_encoding_of_a_sentence_and_as_many_as_there_are_columns():
@@ -32,11 +31,6 @@ def test_off_dropout_adds_one_encoding_of_a_sentence_and_as_many_as_there_are_co
     views = distinct(Plan(3, "independent", "off"))
     assert len(views) == 6 and all(not view.masks for view in views[3:])
     assert [view.column for view in views[3:]] == [0, 1, 2]
-
-
-def test_a_shared_mask_is_one_encoding():
-    assert set(each_of(pair(1, "shared"))) == {View(0, (0,))}
-    assert each_of(pair(2, "shared")) == [View(0, (0,)), View(1, (0,))]
 
 
 def test_the_masks_of_mean_are_all_different_and_none_is_a_pair_s():
@@ -52,18 +46,9 @@ def test_noise_stays_on_the_embeddings_of_a_pair_that_is_encoded_once():
     assert [view.noise for view in views] == [0, 1, None, None]
 
 
-def test_two_towers():
-    assert [view.tower for view in each_of(pair(1, "independent", two_towers=True))] == [0, 1]
-    assert [view.tower for view in distinct(Plan(3, "independent", "off", two_towers=True))] == [0, 1, 1, 0, 1, 1]
-
-
-def test_the_policies_are_those_of_the_config():
+def test_the_same_policy_for_both_kinds_of_pairs_adds_nothing():
     assert set(POLICY_MASKS) == set(POLICIES)
-
-
-@pytest.mark.parametrize("policy", POLICIES)
-def test_the_same_policy_for_both_kinds_of_pairs_adds_nothing(policy):
-    assert Plan(2, policy, policy).separate() == pair(2, policy)
+    assert all(Plan(2, policy, policy).separate() == pair(2, policy) for policy in POLICIES)
 
 
 def test_changes_and_a_rate_are_of_the_positive_pairs_alone():

@@ -17,30 +17,39 @@ def cosine(a, b):
 
 
 def assert_sharded_is_whole(loss, rows, shared=(), devices=(4,)):
-    """Value and gradients of `loss` over several devices equal those of all rows on one device.
+    """Value and gradients of `loss`, or of each in a dictionary, on several devices are those of all rows on one.
 
     loss(rows, shared, own, gather, psum) is the loss of the global batch, a scalar. `rows` are arrays whose first axis
     is split, `shared` arrays that every device has; `own` is the global number of each row.
     """
+    losses = loss if isinstance(loss, dict) else {"": loss}
 
     def value_and_gradients(gather, psum, spread):
-        def total(rows, shared, own):
-            return loss(rows, spread(shared), own, gather, psum)
+        def compute(rows, shared, own):
+            return {
+                name: jax.value_and_grad(lambda *x, loss=loss: loss(x[0], spread(x[1]), own, gather, psum), (0, 1))(
+                    rows, shared
+                )
+                for name, loss in losses.items()
+            }
 
-        return jax.value_and_grad(total, argnums=(0, 1))
+        return compute
 
     rows, shared = jax.tree.map(jnp.asarray, (rows, shared))
     own = jnp.arange(len(jax.tree.leaves(rows)[0]))
     whole = jax.jit(value_and_gradients(*[lambda x: x] * 3))(rows, shared, own)
-    assert all(np.abs(part).max() > 1e-6 for part in jax.tree.leaves(whole))
+    for name, found in whole.items():
+        depends = [np.abs(part).max() > 1e-6 for part in jax.tree.leaves(found[1])]
+        assert abs(found[0]) > 1e-6 and (any(depends) if name else all(depends)), name
+    function = value_and_gradients(
+        lambda x: jax.lax.all_gather(x, AXIS, tiled=True),
+        lambda x: jax.lax.psum(x, AXIS),
+        lambda x: jax.lax.pcast(x, AXIS, to="varying"),
+    )
+    specs = {"in_specs": (P(AXIS), P(), P(AXIS)), "out_specs": dict.fromkeys(losses, (P(), (P(AXIS), P())))}
     for count in devices:
-        function = value_and_gradients(
-            lambda x: jax.lax.all_gather(x, AXIS, tiled=True),
-            lambda x: jax.lax.psum(x, AXIS),
-            lambda x: jax.lax.pcast(x, AXIS, to="varying"),
-        )
-        specs = {"in_specs": (P(AXIS), P(), P(AXIS)), "out_specs": (P(), (P(AXIS), P()))}
-        function = jax.shard_map(function, mesh=data_mesh(jax.devices()[:count]), **specs)
-        found = jax.jit(function)(rows, shared, own)
-        for ours, expected in zip(jax.tree.leaves(found), jax.tree.leaves(whole), strict=True):
-            np.testing.assert_allclose(ours, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
+        found = jax.jit(jax.shard_map(function, mesh=data_mesh(jax.devices()[:count]), **specs))(rows, shared, own)
+        for name, expected in whole.items():
+            for ours, theirs in zip(jax.tree.leaves(found[name]), jax.tree.leaves(expected), strict=True):
+                close = {"rtol": 1e-5, "atol": 1e-5 * np.abs(theirs).max()}
+                np.testing.assert_allclose(ours, theirs, err_msg=name, **close)

@@ -37,11 +37,16 @@ def recipe(columns, positive="independent", negative="off", objectives=(INFO_NCE
     return Recipe("cls", True, Plan(columns, positive, negative, samples=2, **of_plan), objectives)._replace(**changes)
 
 
+def named(rows):
+    """Of (V, B, D), anchors, positives and kinds of hard negatives."""
+    return {"anchor": rows[0], "positive": rows[1]} | ({"hard_negatives": rows[2:]} if len(rows) > 2 else {})
+
+
 def alone(views, **fields):
     """What an objective sees on a single device that has the whole batch."""
     whole = dict.fromkeys(("gather", "psum"), lambda x: x) | {"artificial": lambda *shape: jnp.zeros(shape)}
     rows = next(iter(views.values())).shape[-2]
-    return Embedded(views, jnp.arange(rows), **whole | {"params": {}} | fields)
+    return Embedded(views, **whole | {"own": jnp.arange(rows), "params": {}} | fields)
 
 
 def batch(columns, seed=0):
