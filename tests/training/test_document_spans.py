@@ -115,37 +115,26 @@ def make_config(model, data, dev, **fields):
     return short_run(model, data, dev, **chosen | fields)
 
 
-def test_spans_that_are_cut_are_told(masked_bert, documents, corpus, capsys):
-    config = make_config(masked_bert, documents, corpus["dev"], data__max_length=4)
-    cut, said = read_inputs(config).corpus.cut, capsys.readouterr().out
+def test_spans_are_words_of_their_document_and_those_that_are_cut_are_told(documents, corpus, tmp_path, capsys):
+    model = add_mask_token(write_model(tmp_path / "roberta", "roberta"), "<mask>")
+    cut = read_inputs(make_config(model, documents, corpus["dev"], data__max_length=4)).corpus.cut
+    said = capsys.readouterr().out
     assert 0 < cut < 48 and f"{cut} of 48 sentences have more than 4 tokens and are cut" in said
     assert "documents.txt: 8 documents, 2 anchors each, 2 positives an anchor\n" in said
-
-
-def test_spans_are_words_of_their_document_for_every_kind_of_tokenizer(documents, corpus, tmp_path):
-    model = write_model(tmp_path / "roberta", "roberta")
-    config = make_config(add_mask_token(model, "<mask>"), documents, corpus["dev"])
-    found = read_inputs(config).corpus
+    found = read_inputs(make_config(model, documents, corpus["dev"])).corpus
     assert found.input_ids.shape[:2] == (16, 3) and found.group == 2
     lengths = found.attention_mask.sum(2) - 2
     assert lengths.min() >= 2 and lengths.max() <= 8
 
 
-@pytest.mark.parametrize(
-    ("fields", "named"),
-    [
+def test_combinations_that_make_no_sense_are_refused(masked_bert, documents, corpus):
+    for fields, named in (
         ({"data__spans__shortest": 9}, "config.data.spans.shortest=9: is above data.spans.longest=8"),
-        ({"data__spans__tokens": 31}, "config.data.spans.tokens=31: must be 32 or more"),
         ({"train__batch_size": 7}, "config.train.batch_size=7: counts anchors"),
         ({"objective__replaced_token_detection__weight": 1.0}, "config.data.spans.positives=2: .* one sentence"),
-        ({"data__spans__tokens": 5000}, "8 of 8 documents have fewer than 5000 word pieces"),
         ({"objective__mlm__weight": 0.0}, "config.views.anchor_change='masked': needs objective.mlm.weight"),
-        ({"data__train": "train.csv"}, "train.csv: data.positives=spans needs a .txt file"),
-        ({"objective__info_nce__hard_negative_weight": 0.5}, "has no column of hard negatives"),
         ({"data__positives": "", "data__train": "train.csv"}, "negatives=both: .* has hard negatives"),
-    ],
-)
-def test_combinations_that_make_no_sense_are_refused(fields, named, masked_bert, documents, corpus):
-    fields = fields | ({"data__train": str(corpus["csv"])} if "data__train" in fields else {})
-    with pytest.raises(UserError, match=named):
-        read_inputs(make_config(masked_bert, documents, corpus["dev"], **fields))
+    ):
+        fields = fields | ({"data__train": str(corpus["csv"])} if "data__train" in fields else {})
+        with pytest.raises(UserError, match=named):
+            read_inputs(make_config(masked_bert, documents, corpus["dev"], **fields))

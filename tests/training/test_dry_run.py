@@ -35,16 +35,12 @@ def test_a_dry_run_refuses_what_a_run_does(tiny_bert, corpus, tmp_path, capsys):
         train([*args, "--dry-run", "--profile", str(tmp_path / "trace")])
 
 
-@pytest.mark.slow
-def test_the_only_step_of_a_run_has_no_speed(tiny_bert, corpus, tmp_path, capsys):
-    said = tried(train_args(tiny_bert, corpus["txt"], "", tmp_path / "run", "--config.train.max_steps=1"), capsys)
+@pytest.mark.parametrize("steps", [0, pytest.param(1, marks=pytest.mark.slow)])
+def test_without_steps_there_is_nothing_to_try_and_the_only_one_has_no_speed(steps, tiny_bert, corpus, capsys):
+    fields = "--config.train.epochs=0", f"--config.train.max_steps={steps}"
+    said = tried(train_args(tiny_bert, corpus["txt"], "", "unused", *fields), capsys)
+    assert said[-1].startswith("nothing is trained") == (steps == 0)
     assert not any(line.startswith("a step takes") for line in said)  # it was compiled
-
-
-def test_without_steps_there_is_nothing_to_try(tiny_bert, corpus, capsys):
-    nothing = "--config.train.epochs=0", "--config.train.max_steps=0"
-    said = tried(train_args(tiny_bert, corpus["txt"], "", "unused", *nothing), capsys)
-    assert said[-1].startswith("nothing is trained")
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(3.4, "3 s"), (99, "99 s"), (1234, "21 min"), (9000, "2.5 h")])

@@ -24,7 +24,7 @@ def read(folder, model=None, **fields):
     return read_generator(config, model or load(str(folder)))
 
 
-def test_the_generator_has_its_encoder_and_its_head_but_no_pooler(language_model):
+def test_the_generator_has_its_encoder_and_its_head_but_no_pooler_and_is_read_where_it_is_needed(language_model):
     generator = read(language_model)
     assert generator.masking.mask_id in generator.masking.special_ids
     found = generator.params
@@ -33,11 +33,8 @@ def test_the_generator_has_its_encoder_and_its_head_but_no_pooler(language_model
     changed = dataclasses.replace(generator.model, params=generator.model.params | {"encoder.x": np.ones(1)})
     other = generator._replace(model=changed)
     assert other.fingerprint != generator.fingerprint == read(language_model).fingerprint
-
-
-def test_no_generator_is_read_where_none_is_needed(language_model):
-    assert read("/no/such", load(str(language_model)), **{"objective.replaced_token_detection.weight": 0.0}) is None
-    assert read("/no/such", load(str(language_model)), **{"train.epochs": 0}) is None
+    for unneeded in ("objective.replaced_token_detection.weight", "train.epochs"):
+        assert read("/no/such", load(str(language_model)), **{unneeded: 0}) is None
 
 
 def test_generators_that_do_not_fit_are_refused(language_model, tiny_bert, tmp_path):

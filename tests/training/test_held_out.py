@@ -30,12 +30,6 @@ def test_pairs_are_found_among_the_texts_of_all_rows():
     assert not {*collection.first} & {*chosen_by.first}
 
 
-def test_where_nothing_is_chosen_all_rows_compare():
-    examples, evaluation = held_out((ANCHORS, POSITIVES), every=0)
-    (chosen_by,), (collection,) = evaluation.development.tasks.values(), evaluation.final[0].tasks.values()
-    assert len(examples) == 60 and len(collection.first) == 40 and collection.first == chosen_by.first
-
-
 def test_an_anchor_in_several_rows_is_one_query():
     examples, evaluation = held_out(([anchor for anchor in ANCHORS[:50] for _ in range(2)], POSITIVES))
     (collection,) = evaluation.final[0].tasks.values()
@@ -56,10 +50,12 @@ def test_a_query_s_own_text_is_an_answer_only_if_it_is_judged():
         assert numbers["retrieval_average"]["ndcg@10"] == 100 and len(examples) == len(columns[0]) - count
 
 
-def test_all_positives_are_among_the_documents(monkeypatch):
+def test_where_nothing_is_chosen_all_rows_compare_and_all_positives_are_among_the_documents(monkeypatch):
+    examples, evaluation = held_out((ANCHORS, POSITIVES), every=0)
+    (chosen_by,), (collection,) = evaluation.development.tasks.values(), evaluation.final[0].tasks.values()
+    assert len(examples) == 60 and len(collection.first) == 40 and collection.first == chosen_by.first
     monkeypatch.setattr("simcse_jax.training.held_out.MOST_DOCUMENTS", 20)
-    _, evaluation = held_out((ANCHORS, POSITIVES, NEGATIVES))
-    (collection,) = evaluation.final[0].tasks.values()
+    (collection,) = held_out((ANCHORS, POSITIVES, NEGATIVES))[1].final[0].tasks.values()
     assert len(collection.second) == 40 and collection.relevant.tolist() == [1] * 20
 
 
@@ -71,14 +67,11 @@ def test_pairs_with_scores_are_correlated():
     assert evaluation.development.name == "eval/held_out"
 
 
-@pytest.mark.parametrize(
-    ("columns", "scores", "named"),
-    [
+def test_rows_that_can_judge_nothing_are_refused():
+    for columns, scores, named in (
         ((ANCHORS,), None, "data.held_out=40: pairs.csv has sentences without positives"),
         ((["the same"] * 100, POSITIVES), None, "10 are needed, and there are two halves of 0"),
         ((ANCHORS, POSITIVES), np.ones(100, np.float32), "all scores of a half of the pairs are 1"),
-    ],
-)
-def test_rows_that_can_judge_nothing_are_refused(columns, scores, named):
-    with pytest.raises(UserError, match=named):
-        held_out(columns, scores=scores)
+    ):
+        with pytest.raises(UserError, match=named):
+            held_out(columns, scores=scores)

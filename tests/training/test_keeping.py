@@ -112,15 +112,11 @@ def test_several_runs_in_one_program_keep_what_each_of_them_keeps_alone(whole):
             np.testing.assert_allclose(together.kept[NAME][name][row], value, atol=1e-5, err_msg=name)
 
 
-def config_of(model, data, dev):
-    chosen = {f"objective__{NAME}__weight": 1.0, f"objective__{NAME}__queue": 20, "objective__info_nce__weight": 0.0}
-    chosen |= {"views__positive_change": "repeated", "parallel__chunk_size": 2, "model__num_layers": 1}
-    return short_run(model, data, dev, **chosen)
-
-
 @pytest.mark.slow
 def test_a_run_resumes_bit_for_bit_and_its_model_is_an_encoder_alone(tiny_bert, corpus, tmp_path, capsys):
-    trained_and_resumed(config_of(tiny_bert, corpus["txt"], corpus["dev"]), tmp_path)
+    chosen = {f"objective__{NAME}__weight": 1.0, f"objective__{NAME}__queue": 20, "objective__info_nce__weight": 0.0}
+    chosen |= {"views__positive_change": "repeated", "parallel__chunk_size": 2, "model__num_layers": 1}
+    trained_and_resumed(short_run(tiny_bert, corpus["txt"], corpus["dev"], **chosen), tmp_path)
     sums = [json.loads((tmp_path / run / "checkpoints/4/checksum/metadata").read_text()) for run in ("run", "stopped")]
     assert sums[0] == sums[1] and sums[0].keys() == {"params", "optimizer", "kept"}
     before = json.loads((tmp_path / "run/checkpoints/2/checksum/metadata").read_text())

@@ -8,7 +8,7 @@ from typing import ClassVar
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support import call, lines, refused, train_args
+from support import SPEED, call, lines, refused, train_args
 
 from simcse_jax.encoding.embedder import NotFinite
 from simcse_jax.errors import Preempted, UserError
@@ -71,10 +71,6 @@ class Recorded(Training):
         self.said.append(f"look {number}: {' '.join(what)}")
 
 
-def fail():
-    raise UserError("the disk is full")
-
-
 def stop_at(*steps):
     """Where a signal is noticed."""
     return SimpleNamespace(reached=steps.__contains__, ended=lambda step: Preempted(f"saved at {step}"), finish=list)
@@ -96,26 +92,22 @@ def test_the_next_batch_is_read_while_a_step_runs_and_what_is_due_comes_after_it
     assert Loss.fetched == []
 
 
-def test_a_resumed_run_does_not_look_at_its_start_and_a_finished_one_does_no_step():
-    training = Recorded()
+def test_a_resumed_run_does_not_look_at_its_start_and_one_that_has_ended_does_no_further_step():
+    training, finished = Recorded(), Recorded()
     training.train(SimpleNamespace(step=2), NEVER)
     assert training.said == ["read 2", "compile 2", "update 2", "log 3", "look 3: score save", "wait"]
-    finished = Recorded()
     finished.train(SimpleNamespace(step=3), NEVER)
     assert finished.said == ["wait"]
 
-
-def test_a_training_that_has_ended_does_no_further_step():
     class Ending(Recorded):
         @property
         def ended(self):
             return "look 2: score save" in self.said
 
     training = Ending()
-    assert training.train(SimpleNamespace(step=0), NEVER).step == 2
-    assert training.said[-2:] == ["look 2: score save", "wait"]
-    assert training.train(SimpleNamespace(step=2), NEVER).step == 2
-    assert training.said[-2:] == ["wait", "wait"]
+    for start, last in ((0, "look 2: score save"), (2, "wait")):
+        assert training.train(SimpleNamespace(step=start), NEVER).step == 2
+        assert training.said[-2:] == [last, "wait"]
 
 
 @pytest.mark.parametrize("step", [2, 3])
@@ -124,8 +116,8 @@ def test_the_end_is_announced_after_everything_is_saved(step):
     preemption = SimpleNamespace(reached=lambda number: False, finish=lambda: said.append(training.said[-1]))
     training.train(SimpleNamespace(step=step), preemption)
     assert said == ["wait"]
-    training.checkpoints.wait = fail
-    with pytest.raises(UserError, match="disk"):
+    training.checkpoints.wait = lambda: 1 / 0
+    with pytest.raises(ZeroDivisionError):
         training.train(SimpleNamespace(step=step), preemption)
     assert said == ["wait"]
 
@@ -156,9 +148,6 @@ def test_the_bar_counts_each_finished_step_and_leaves_out_evaluations(ready, mon
     training.train(SimpleNamespace(step=0), NEVER)
     assert counted == ["loss 1.0000", "loss 2.0000", "loss 3.0000"]
     assert len(skipped) == 2 and min(skipped) >= 0.05
-
-
-SPEED = ("seconds", "sentences_per_second", "tokens_per_second", "waiting_for_data")
 
 
 def test_a_loss_that_is_not_finite_stops_the_run(tiny_bert, nan_bert, corpus, tmp_path):
@@ -282,7 +271,7 @@ def test_the_step_at_which_patience_ends_a_run_is_logged_and_measured():
         if due.log:
             training.log(number)
         training.look(number, state, due)
-    logged, scored = sorted([*METRICS, *SPEED]), ["eval/x", SINCE_BEST]
+    logged, scored = sorted([*METRICS, *SPEED[:4]]), ["eval/x", SINCE_BEST]
     first = [(4, logged), (4, ["analysis"]), (4, scored)]
     written = names_of(run.metrics.lines)
     assert written == [*first, (8, scored), *first] and saved == [3.0, 2.0, 2.5] and run.ended
@@ -349,7 +338,7 @@ def test_each_step_s_sentences_and_tokens_are_counted_and_the_share_of_the_peak(
         training.update(step, None, training.read(step))
     training.log(3)
     (line,) = training.runs[0].metrics.lines
-    assert set(line) == {"step", *METRICS, *SPEED, "share_of_peak"} and 0 < line["waiting_for_data"] <= 1
+    assert set(line) == {"step", *METRICS, *SPEED} and 0 < line["waiting_for_data"] <= 1
     counts = [line[name] * line["seconds"] for name in ("sentences_per_second", "tokens_per_second", "share_of_peak")]
     assert counts == pytest.approx([24, 36, 0.003])
 

@@ -131,8 +131,13 @@ def test_a_folder_without_its_frozen_part_is_refused_until_the_run_goes_on(run_w
 
 
 @pytest.mark.slow
-def test_a_run_is_resumed_bit_for_bit(tiny_bert, corpus, tmp_path):
-    more = [*LORA, *(f"--config.{x}" for x in ("model.dual_encoder=True", "eval.every=2", "train.max_steps=4"))]
+@pytest.mark.parametrize(
+    "fields", [["model.dual_encoder=True"], ["parallel.devices=4", "parallel.parts=2", "parallel.gather=layer"]]
+)
+def test_a_run_is_resumed_bit_for_bit(fields, tiny_bert, corpus, tmp_path, monkeypatch):
+    """Also by layer on 2 × 2 devices, with scores, for which the model is put together."""
+    monkeypatch.setattr("simcse_jax.devices.mesh.SMALL", 512)
+    more = [*LORA, *(f"--config.{field}" for field in (*fields, "eval.every=2", "train.max_steps=4"))]
     straight = trained_and_resumed(config_of(tiny_bert, corpus, *more), tmp_path)
     assert not any("embeddings" in name for name in straight)
 

@@ -21,15 +21,12 @@ def _updated(optimization, step, gradients, state, params, chosen):
     return optimizer(step, chosen, optimization).update(gradients, state, params)
 
 
-def test_clipping():
+def test_gradients_are_clipped_and_weight_decay_spares_biases_and_norms():
     gradients = {"a": jnp.array([3.0, 4.0])}
     for limit, factor in ((0.0, 1), (0.5, 0.1), (10.0, 1)):
         chosen = settings(max_grad_norm=limit)
         _, state = updated(gradients, init_state(gradients, chosen).optimizer, gradients, chosen)
         np.testing.assert_allclose(adam_of(state).mu["a"], 0.1 * np.array([3.0, 4.0]) * factor, rtol=1e-6)
-
-
-def test_weight_decay_spares_biases_and_norms():
     _, params, _ = random_model(num_layers=1)
     chosen = settings(weight_decay=0.1, learning_rate=0.5)
     zero = jax.tree.map(np.zeros_like, params)
@@ -90,13 +87,24 @@ def test_several_updates_are_those_of_pytorch_and_transformers(number, decay, li
         np.testing.assert_array_equal(ours["kernel"][0], start[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "decay", "stays"),
-    [
-        *(("adamw", 0.0, [True, False]), ("adamw", 0.1, [False, False])),
-        *(("rmsprop", 0.0, [True, True]), ("rmsprop", 0.1, [False, False])),
-    ],
+    ("number", "name", "fields"), [(0, "AdamW", {"weight_decay": 0.1}), (2, "RMSprop", {"alpha": 0.9})]
 )
+def test_the_references_are_pytorch_s(number, name, fields):
+    torch, random = pytest.importorskip("torch"), np.random.default_rng(0)
+    ours, state, parameter = np.ones(7), {}, torch.nn.Parameter(torch.ones(7, dtype=torch.float64))
+    theirs = getattr(torch.optim, name)([parameter], lr=1e-2, eps=1e-7, **fields)
+    for step in range(6):
+        gradient = random.normal(size=7)
+        parameter.grad = torch.tensor(gradient)
+        theirs.step()
+        ours = references(1e-2, fields.get("weight_decay", 0), 1e-7)[number](ours, gradient, state, step + 1)
+        np.testing.assert_allclose(ours, parameter.detach().numpy(), rtol=1e-9)
+
+
+@pytest.mark.parametrize(("name", "stays"), [("adamw", [True, False]), ("rmsprop", [True, True])])
+@pytest.mark.parametrize("decay", [0.0, 0.1])
 def test_rows_without_a_gradient(name, decay, stays):
     """Of words that no batch had so far, and of words that one had: docs/guides/optimization.md."""
     numbers = settings(weight_decay=decay, learning_rate=0.1)
@@ -110,7 +118,7 @@ def test_rows_without_a_gradient(name, decay, stays):
         params = optax.apply_updates(params, updates)
     after = [leaf for leaf in jax.tree.leaves(state) if leaf.shape == (3, 2)]
     for row in (0, 1):
-        assert np.array_equal(params["embedding"][row], before[0][row]) == stays[row]
+        assert np.array_equal(params["embedding"][row], before[0][row]) == (stays[row] and not decay)
         same = [np.array_equal(new[row], old[row]) for new, old in zip(after, before[1], strict=True)]
         assert {*same} == {row == 0}  # the moments
     assert not np.array_equal(params["embedding"][2], before[0][2])
