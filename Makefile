@@ -57,7 +57,7 @@ test-benchmarks: $(PEERS)
 # Every command over a table of bad inputs; SECURITY.md has its kinds and counts: a random draw of every kind, which
 # changes with the commit, or SEED=7; ALL=1 is the whole table, for a release.
 test-hostile: .venv/requirements-dev.txt
-	$(BIN)/python -m pytest tests/hostile -m hostile -n $(WORKERS) --dist worksteal
+	HOSTILE=$(if $(ALL),all) $(BIN)/python -m pytest tests/hostile -m hostile -n $(WORKERS) --dist worksteal
 
 # Commands that are killed at random places, and full disks (with the right to mount one). The output has the seed;
 # `make test-kills SEED=7` draws the same places again, KILLS=2 kills each job twice.
