@@ -39,15 +39,16 @@ def folder(base, tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize(("activation", "pooler"), [("none", "max"), ("relu", "avg")])
-def test_a_written_model_is_read_again(base, activation, pooler, tmp_path):
-    model = convolved(base, activation, pooler=pooler)
-    write_folder(model, tmp_path)
-    for _ in ("with our marker", "without"):
-        found = load(str(tmp_path))
-        same(found, model)
-        assert (found.config, found.pooler) == (model.config, pooler)
-        (tmp_path / MARKER).unlink(missing_ok=True)
+def test_a_written_model_is_read_again_with_our_marker_and_without(base, tmp_path):
+    for activation, pooler in (("none", "max"), ("relu", "avg")):
+        model, folder = convolved(base, activation, pooler=pooler), tmp_path / activation
+        folder.mkdir()
+        write_folder(model, folder)
+        for _ in range(2):
+            found = load(str(folder))
+            same(found, model)
+            assert (found.config, found.pooler) == (model.config, pooler)
+            (folder / MARKER).unlink(missing_ok=True)
 
 
 def test_embeddings_are_pooled_from_the_convolutions(folder, base):

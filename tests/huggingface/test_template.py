@@ -65,12 +65,12 @@ def test_a_mask_token_must_be_there_for_a_template_and_for_the_pooler(model, tin
             choose_pooler(dataclasses.replace(model, template=text), "mask_token")
 
 
-BYTES = "distilbert/distilroberta-base"
 NAMES = ("google/electra-small-generator", "intfloat/multilingual-e5-base", "Qwen/Qwen3-Embedding-0.6B")
 NAMES += ("google/embeddinggemma-300m", "intfloat/e5-mistral-7b-instruct")
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in NAMES]
 
 
-@pytest.mark.parametrize("name", [BYTES, *(pytest.param(name, marks=pytest.mark.slow) for name in NAMES)])
+@pytest.mark.parametrize("name", ["distilbert/distilroberta-base", *SLOW])
 def test_transformers_reads_it_from_an_export_of_each_kind_of_tokenizer(name, tmp_path):
     from transformers import AutoTokenizer
 

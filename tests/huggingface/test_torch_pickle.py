@@ -24,10 +24,8 @@ def test_plain_values_are_those_of_pickle():
 
 
 def test_a_tensor_is_its_place_in_a_storage():
-    assert read(whole(tensor(storage("FloatStorage", "0", 6), 1, (2,), (3,), False))) == (
-        Tensor(FLOATS, 1, (2,), (3,)),
-        [FLOATS],
-    )
+    found = read(whole(tensor(storage("FloatStorage", "0", 6), 1, (2,), (3,), False)))
+    assert found == (Tensor(FLOATS, 1, (2,), (3,)), [FLOATS])
     assert (FLOATS.size, FLOATS.dtype) == (24, "<f4")
     parameter = Call("torch._utils", "_rebuild_parameter", (tensor(storage("FloatStorage", 0, 6), 1, [2], [3]), True))
     assert read(whole(parameter))[0] == Tensor(FLOATS, 1, (2,), (3,))

@@ -33,7 +33,7 @@ def test_only_the_way_of_the_platform_is_traced_where_it_is_known():
         assert traced_ways("gpu") == {"default", "cpu", "cuda"}
 
 
-def test_a_function_traced_for_one_platform_is_traced_again_for_another_and_lowered_as_it_was_traced():
+def test_a_function_is_traced_again_for_another_platform_and_lowered_as_it_was_traced():
     function = jax.jit(lambda x: for_platform(x, default=lambda x: x, cpu=lambda x: 2 * x, tpu=lambda x: 3 * x))
     outer = jax.jit(lambda x: function(x) + 1)
     found = []

@@ -199,9 +199,8 @@ class Handler(loopback.Handler):
 
     def entry(self, path: str, data: bytes) -> dict[str, object]:
         found = {"type": "file", "oid": hashlib.sha1(data).hexdigest(), "size": len(data), "path": path}
-        if path.endswith(LARGE):
-            found["lfs"] = {"oid": hashlib.sha256(data).hexdigest(), "size": len(data), "pointerSize": 134}
-        return found
+        lfs = {"oid": hashlib.sha256(data).hexdigest(), "size": len(data), "pointerSize": 134}
+        return found | ({"lfs": lfs} if path.endswith(LARGE) else {})
 
     def part(self, data: bytes, sha: str) -> tuple[int, bytes, dict[str, object]]:
         """A file's bytes, or the rest after those that the client has."""
