@@ -28,7 +28,7 @@ def names_in(folder):
     return sorted(os.listdir(folder))
 
 
-def test_short_or_stale_files_are_refused_and_those_of_another_command(tmp_path):
+def test_short_stale_and_other_files_are_refused_and_those_of_version_0_1_0_resumed(tmp_path):
     output, partial = tmp_path / "emb.npy", tmp_path / ".emb.npy.partial"
     begun(output, about={"--a": 1})
     whole = partial.read_bytes()
@@ -41,10 +41,7 @@ def test_short_or_stale_files_are_refused_and_those_of_another_command(tmp_path)
     assert again.done == 0
     again._open().close()
     assert not (tmp_path / ".emb.npy.state.json").exists()  # else a kill here would leave rows of zeros
-
-
-def test_files_of_version_0_1_0_are_resumed(tmp_path):
-    output, state = tmp_path / "emb.npy", tmp_path / ".emb.npy.state.json"
+    output, state = tmp_path / "old.npy", tmp_path / ".old.npy.state.json"
     now = {"--batch-size": 8, "--dtype": "bfloat16", "--output-dtype": "float16", "--data": "x"}
     begun(output, dtype=np.float16, about=now)
     earlier = {"--batch-size": 8, "--compute-dtype": "bfloat16", "--dtype": "float16", "--input": "x"}
@@ -54,15 +51,14 @@ def test_files_of_version_0_1_0_are_resumed(tmp_path):
         raises(f"begun with another {name};", PartialEmbeddings, output, 4, np.float16, now | {name: "float32"})
 
 
-@pytest.mark.parametrize("field", ["about", "done", "cut", "quantization"])
-def test_a_damaged_state_is_refused(tmp_path, field):
-    output, state = tmp_path / "emb.npy", tmp_path / ".emb.npy.state.json"
-    begun(output)
+def test_a_damaged_state_is_refused(tmp_path):
+    begun(tmp_path / "emb.npy")
+    state, counts = tmp_path / ".emb.npy.state.json", (None, "2", -1, 5, 2.0, [], True)
     whole = json.loads(state.read_text())
-    wrong = {"about": (-1, None, [], True), "quantization": (3,)}.get(field, (None, "2", -1, 5, 2.0, [], True))
-    for value in wrong:
-        state.write_text(json.dumps(whole | {field: value}))
-        raises(".emb.npy.state.json: damaged", PartialEmbeddings, output, 4, np.float32, {})
+    for field, wrong in {"about": (-1, None, [], True), "quantization": (3,), "done": counts, "cut": counts}.items():
+        for value in wrong:
+            state.write_text(json.dumps(whole | {field: value}))
+            raises(".emb.npy.state.json: damaged", PartialEmbeddings, tmp_path / "emb.npy", 4, np.float32, {})
 
 
 @pytest.mark.parametrize("kind", ["npy", "parquet"])
@@ -107,19 +103,6 @@ def records_in(path):
     return [json.loads(line) for line in path.open(newline="\n")]
 
 
-def test_records_are_those_given_in_either_kind_of_file(tmp_path, monkeypatch):
-    monkeypatch.setattr("simcse_jax.bulk.resumable.AT_ONCE", 1)
-    for kind in ("jsonl", "parquet"):
-        output = PartialPairs(tmp_path / f"out.{kind}", {"--pairs": "x"})
-        output.append([RECORD], 2, {"pairs": 1})
-        output.append([EMPTY], 1, {"pairs": 1})
-        assert (output.done, output.counted) == (3, {"pairs": 2})
-        output.finish(has_text=True, judged=False)
-    assert records_in(tmp_path / "out.jsonl") == [RECORD, EMPTY]
-    assert pyarrow.parquet.read_table(tmp_path / "out.parquet").to_pylist() == [RECORD, EMPTY]
-    assert names_in(tmp_path) == ["out.jsonl", "out.parquet"]
-
-
 @pytest.mark.parametrize("earlier", [False, True])
 def test_a_killed_one_goes_on_after_the_last_block_that_is_safe(tmp_path, earlier):
     path, about = tmp_path / "out.jsonl", {"--pairs": "x", "--seed": None}
@@ -146,15 +129,25 @@ def test_a_killed_one_goes_on_after_the_last_block_that_is_safe(tmp_path, earlie
         raises(message, PartialPairs, path, about)
 
 
-@pytest.mark.parametrize(("kind", "readers"), [("parquet", READERS), ("jsonl", JSONL_READERS)])
-def test_others_read_the_files_that_are_there_while_one_is_made(kind, readers, tmp_path):
-    folder = tmp_path / "mined"
-    folder.mkdir()
-    for name in ("a", "b"):
-        output = PartialPairs(folder / f"{name}.{kind}", {"--pairs": "x"})
-        output.append([RECORD, RECORD | {"row": 1}], 2, {"pairs": 2})
-        if name == "a":
-            output.finish(has_text=True, judged=False)
-    assert len(names_in(folder)) == 3
-    for reader in readers:
-        assert [row["row"] for row in rows_read(reader, folder, kind)] == [0, 1], reader
+def test_records_are_those_given_in_either_kind_of_file_and_others_read_them_while_one_is_made(tmp_path, monkeypatch):
+    monkeypatch.setattr("simcse_jax.bulk.resumable.AT_ONCE", 1)
+    for kind in ("jsonl", "parquet"):
+        output = PartialPairs(tmp_path / f"out.{kind}", {"--pairs": "x"})
+        output.append([RECORD], 2, {"pairs": 1})
+        output.append([EMPTY], 1, {"pairs": 1})
+        assert (output.done, output.counted) == (3, {"pairs": 2})
+        output.finish(has_text=True, judged=False)
+    assert records_in(tmp_path / "out.jsonl") == [RECORD, EMPTY]
+    assert pyarrow.parquet.read_table(tmp_path / "out.parquet").to_pylist() == [RECORD, EMPTY]
+    assert names_in(tmp_path) == ["out.jsonl", "out.parquet"]
+    for kind, readers in (("parquet", READERS), ("jsonl", JSONL_READERS)):
+        folder = tmp_path / kind
+        folder.mkdir()
+        for name in ("a", "b"):
+            output = PartialPairs(folder / f"{name}.{kind}", {"--pairs": "x"})
+            output.append([RECORD, RECORD | {"row": 1}], 2, {"pairs": 2})
+            if name == "a":
+                output.finish(has_text=True, judged=False)
+        assert len(names_in(folder)) == 3
+        for reader in readers:
+            assert [row["row"] for row in rows_read(reader, folder, kind)] == [0, 1], reader

@@ -1,8 +1,13 @@
 """Files in the formats of training data."""
 
-import pyarrow
 import pyarrow.parquet
 import pytest
+from support.corpora import tokenizer_of
+
+
+@pytest.fixture(scope="session")
+def tokenizer(tiny_bert):
+    return tokenizer_of(tiny_bert)
 
 
 @pytest.fixture

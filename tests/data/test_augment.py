@@ -1,7 +1,6 @@
 from collections import Counter
 from itertools import combinations
 
-import pytest
 from support.data import change, raises
 
 from simcse_jax.data.augment import AUGMENTATIONS, crop, delete, delete_one
@@ -14,8 +13,8 @@ def draws(operation, words, *args, count=400):
     return Counter(" ".join(operation(words, *args, row_generator(5, row, 1))) for row in range(count))
 
 
-def test_a_random_span_some_words_in_their_order_or_all_but_one_are_kept():
-    """Of each, 100, 40 and 100 are expected."""
+def test_a_span_words_in_order_or_all_but_one_are_kept_a_share_rounded_to_words():
+    # Of each, 100, 40 and 100 are expected.
     found = draws(crop, TEN, 30)
     assert set(found) == {" ".join(TEN[start : start + 7]) for start in range(4)} and min(found.values()) > 60
     found = draws(delete, TEN[:5], 40)
@@ -23,27 +22,21 @@ def test_a_random_span_some_words_in_their_order_or_all_but_one_are_kept():
     found = draws(delete_one, TEN[:4])
     assert set(found) == {" ".join(kept) for kept in combinations(TEN[:4], 3)} and min(found.values()) > 60
     assert delete(["a"] * 10, 30, row_generator(0, 0, 0)) == ["a"] * 7  # the same word twice is two words
-
-
-def test_a_share_rounded_to_words():
     expected = {(10, 10): 9, (4, 10): 4, (5, 10): 4, (14, 10): 13, (15, 10): 13, (10, 33): 7, (3, 99): 1, (1, 99): 1}
     for (words, percent), left in (expected | {(0, 50): 0}).items():
         for operation in (crop, delete):
             assert len(operation(["word"] * words, percent, row_generator(0, 0, 0))) == left
 
 
-@pytest.mark.parametrize("name", ["crop", "delete", "delete_one"])
-def test_a_change_depends_on_seed_row_and_column_alone(name):
-    texts = [" ".join(TEN)] * 40
-    once = change(texts, name, 30)
-    assert once == change(texts, name, 30) and once[:7] == change(texts[:7], name, 30)
-    assert once[1:] == change(["other words", *texts[1:]], name, 30)[1:]
-    assert len(set(once)) > 3  # rows differ
-    assert once != change(texts, name, 30, seed=2) and once != change(texts, name, 30, column=0)
-    assert change(["word", "  word ", "", " "], name, 90) == ["word", "word", "", ""]
-
-
-def test_other_names_and_percentages_are_refused():
+def test_a_change_depends_on_seed_row_and_column_alone_and_others_are_refused():
+    for name in ("crop", "delete", "delete_one"):
+        texts = [" ".join(TEN)] * 40
+        once = change(texts, name, 30)
+        assert once == change(texts, name, 30) and once[:7] == change(texts[:7], name, 30)
+        assert once[1:] == change(["other words", *texts[1:]], name, 30)[1:]
+        assert len(set(once)) > 3  # rows differ
+        assert once != change(texts, name, 30, seed=2) and once != change(texts, name, 30, column=0)
+        assert change(["word", "  word ", "", " "], name, 90) == ["word", "word", "", ""]
     for percent in (0.0, 100.0, -1.0, float("nan")):
         for name in ("crop", "delete", "mlm"):
             raises("data.augment.percent=", change, ["a b"], name, percent, mlm_model="x")

@@ -3,7 +3,6 @@ import dataclasses
 import numpy as np
 import pytest
 from support import sentences
-from support.corpora import tokenizer_of
 
 from simcse_jax.data import batches as module
 from simcse_jax.data.batches import Batches, Corpus, tokenize
@@ -12,11 +11,6 @@ from simcse_jax.data.mixture import Mixture
 from simcse_jax.data.pairing import Pairing
 
 EXAMPLES, BATCH, STEPS = 22, 4, 5
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tiny_bert):
-    return tokenizer_of(tiny_bert)
 
 
 @pytest.fixture(scope="module")
@@ -35,32 +29,11 @@ def same(left, right) -> bool:
 
 
 def rows(corpus, batches, steps) -> list[int]:
-    """The examples in the batches of these steps."""
     position = {example.tobytes(): row for row, example in enumerate(corpus.input_ids)}
     return [position[example.tobytes()] for step in steps for example in batches[step]["input_ids"]]
 
 
-def test_an_epoch_sees_every_example_at_most_once_in_an_order_of_its_own(corpus):
-    """The last partial batch is dropped."""
-    assert [of_lengths(np.ones((n, 1))).steps_per_epoch(4) for n in (22, 24, 3, 4)] == [5, 6, 0, 1]
-    orders = [
-        tuple(rows(corpus, Batches(corpus, BATCH, seed), range(epoch * STEPS, (epoch + 1) * STEPS)))
-        for seed in (0, 1, 42)
-        for epoch in (0, 1, 7)
-    ]
-    assert all(len(order) == len(set(order)) == STEPS * BATCH for order in orders)
-    assert len(set(orders)) == len(orders)
-
-
-def test_a_batch_depends_on_seed_and_step_alone(corpus):
-    in_order, used = Batches(corpus, BATCH, seed=3), Batches(corpus, BATCH, seed=3)
-    expected = [in_order[step] for step in range(3 * STEPS)]
-    for step in np.random.default_rng(0).permutation(3 * STEPS).tolist():
-        assert same(used[step], expected[step])
-        assert same(Batches(corpus, BATCH, seed=3)[step], expected[step])
-
-
-def test_a_batch_has_all_that_belongs_to_its_examples(corpus):
+def test_a_batch_has_all_that_belongs_to_its_examples_in_lengths_rounded_up_to_8_and_cut(corpus, tokenizer):
     plain, batch = Batches(corpus, BATCH, 0), Batches(corpus, BATCH, 0)[0]
     assert batch.keys() == {"input_ids", "attention_mask", "index"}
     assert batch["input_ids"].shape == batch["attention_mask"].shape == (BATCH, 2, 16)
@@ -81,20 +54,22 @@ def test_a_batch_has_all_that_belongs_to_its_examples(corpus):
             np.testing.assert_array_equal(batch.pop(name.removesuffix("s")), array[own])
         np.testing.assert_array_equal(batch["attention_mask"], corpus.attention_mask[own])
         assert same(batch, plain[step])
-
-
-@pytest.mark.parametrize(
-    ("words", "max_length", "length"),
-    [(1, 32, 8), (6, 32, 8), (7, 32, 16), (14, 32, 16), (15, 32, 24), (40, 32, 32), (40, 30, 30), (18, 20, 20)],
-)
-def test_lengths_are_rounded_up_to_8_and_cut_at_max_length(tokenizer, words, max_length, length):
-    labels = np.array([2, 0], np.int32)
-    corpus = tokenize(Examples((["cat", "cat " * words], ["cat", "cat"]), 0, labels), tokenizer, max_length)
-    assert corpus.input_ids.shape == corpus.attention_mask.shape == (2, 2, length)
-    assert corpus.attention_mask[:, 0].sum(-1).tolist() == [3, min(words + 2, max_length)]
-    assert corpus.input_ids[1, 0, min(words + 2, max_length) - 1] == 3  # [SEP] survives the cut
-    assert corpus.input_ids[0, 0, :4].tolist() == [2, 5 + 1, 3, 0] and corpus.labels.tolist() == [2, 0]
-    np.testing.assert_array_equal(corpus.attention_mask != 0, corpus.input_ids != 0)
+    for words, most, length in (
+        (1, 32, 8),
+        (6, 32, 8),
+        (7, 32, 16),
+        (14, 32, 16),
+        (15, 32, 24),
+        (40, 30, 30),
+        (18, 20, 20),
+    ):
+        labels = np.array([2, 0], np.int32)
+        corpus = tokenize(Examples((["cat", "cat " * words], ["cat", "cat"]), 0, labels), tokenizer, most)
+        assert corpus.input_ids.shape == corpus.attention_mask.shape == (2, 2, length)
+        assert corpus.attention_mask[:, 0].sum(-1).tolist() == [3, min(words + 2, most)]
+        assert corpus.input_ids[1, 0, min(words + 2, most) - 1] == 3  # [SEP] survives the cut
+        assert corpus.input_ids[0, 0, :4].tolist() == [2, 5 + 1, 3, 0] and corpus.labels.tolist() == [2, 0]
+        np.testing.assert_array_equal(corpus.attention_mask != 0, corpus.input_ids != 0)
 
 
 @pytest.mark.parametrize(("devices", "chunk_size"), [(1, 0), (2, 0), (2, 3), (1, 64)])
@@ -121,7 +96,7 @@ def test_a_step_s_size_has_places_for_all_that_is_encoded_together(devices, chun
     assert sizes == Batches(corpus, batch, seed=6).sizes(steps, devices, chunk_size)[0]  # one program for all seeds
 
 
-def test_a_batch_larger_than_any_expected_decides_the_size_and_a_little_padding_stays():
+def test_sizes_fit_the_largest_batch_and_sources_count_as_often_as_they_are_read(corpus, monkeypatch):
     lengths = np.full((1000, 1), 4)
     order = np.random.Generator(np.random.Philox(key=[0, 0])).permutation(1000)
     lengths[order[:8]] = 32  # a whole batch of them
@@ -130,19 +105,13 @@ def test_a_batch_larger_than_any_expected_decides_the_size_and_a_little_padding_
     assert Batches(of_lengths(lengths), 8, seed=0).sizes(125, 1)[0] == ((5 * 32 + 3 * 4,),)
     for length, steps, size in ((31, 5, ()), (16, 5, (4 * 16,)), (16, 5000, (4 * 16,))):
         assert Batches(of_lengths(np.full((20, 1), length)), 4, seed=0).sizes(steps, 1)[0] == (size,)
-
-
-def test_sources_that_are_read_more_often_count_as_often():
-    """Short rows, and long ones that have half of the turns: no batch would fit what fits rows that are read once."""
+    # Short rows, and long ones that have half of the turns: no batch would fit what fits rows that are read once.
     lengths = np.concatenate([np.full(90, 4), np.full(10, 24)])[:, None]
     mixed = dataclasses.replace(of_lengths(lengths), sizes=(90, 10), mixture=Mixture((50, 50)))
     repeated = of_lengths(np.repeat(lengths, [5] * 90 + [45] * 10, axis=0))  # the same rows, as often as they are read
     weighted, expected = (Batches(each, 16, seed=0).sizes(1000, 1) for each in (mixed, repeated))
     assert weighted.tokens[0] == expected.tokens[0] and len(weighted.tokens) == 2
     assert 0.8 < np.mean([weighted.of(step) == 0 for step in range(1000)]) < 1
-
-
-def test_the_batches_of_a_very_long_run_are_not_all_counted_before_it(corpus, monkeypatch):
     batches = Batches(corpus, BATCH, 0)
     whole = batches.sizes(4, 1)
     monkeypatch.setattr(module, "LOOKED_AT", 4)
@@ -152,18 +121,25 @@ def test_the_batches_of_a_very_long_run_are_not_all_counted_before_it(corpus, mo
     assert {long.of(step) for step in (4, 5, 2**31 - 2)} == {len(long.tokens) - 1}
 
 
-def test_rows_of_a_group_stay_together_in_every_order():
-    ids = np.arange(24, dtype=np.int32).reshape(12, 1, 2)
-    batches = Batches(Corpus(ids, np.ones_like(ids, dtype=np.int8), group=3), 6, seed=1)
-    for step in range(4):
-        rows = batches[step]["input_ids"][:, 0, 0] // 2
-        assert (rows.reshape(2, 3) == rows[::3, None] + np.arange(3)).all() and (rows[::3] % 3 == 0).all()
-    orders = [np.concatenate([batches[2 * epoch + step]["input_ids"] for step in (0, 1)]).ravel() for epoch in (0, 1)]
-    assert sorted(orders[0]) == sorted(orders[1]) == list(range(24)) and (orders[0] != orders[1]).any()
-
-
-def test_a_batch_s_tokens_are_those_of_its_mask(corpus):
+def test_a_batch_is_a_function_of_seed_and_step_and_an_epoch_has_each_example_once(corpus):
+    assert [of_lengths(np.ones((n, 1))).steps_per_epoch(4) for n in (22, 24, 3, 4)] == [5, 6, 0, 1]
+    runs = [(seed, epoch * STEPS) for seed in (0, 1, 42) for epoch in (0, 1, 7)]
+    orders = [tuple(rows(corpus, Batches(corpus, BATCH, seed), range(first, first + STEPS))) for seed, first in runs]
+    assert all(len(order) == len(set(order)) == STEPS * BATCH for order in orders)
+    assert len(set(orders)) == len(orders)
+    in_order, used = Batches(corpus, BATCH, seed=3), Batches(corpus, BATCH, seed=3)
+    expected = [in_order[step] for step in range(3 * STEPS)]
+    for step in np.random.default_rng(0).permutation(3 * STEPS).tolist():
+        assert same(used[step], expected[step])
+        assert same(Batches(corpus, BATCH, seed=3)[step], expected[step])
     for each in (corpus, dataclasses.replace(corpus, pairing=Pairing(1, fresh=False))):
         batches = Batches(each, BATCH, 3)
         assert all(batches.tokens(step) == batches[step]["attention_mask"].sum() > 0 for step in (0, STEPS, 1))
         assert not batches.is_reading(0)
+    ids = np.arange(24, dtype=np.int32).reshape(12, 1, 2)
+    batches = Batches(Corpus(ids, np.ones_like(ids, dtype=np.int8), group=3), 6, seed=1)
+    for step in range(4):
+        own = batches[step]["input_ids"][:, 0, 0] // 2
+        assert (own.reshape(2, 3) == own[::3, None] + np.arange(3)).all() and (own[::3] % 3 == 0).all()
+    orders = [np.concatenate([batches[2 * epoch + step]["input_ids"] for step in (0, 1)]).ravel() for epoch in (0, 1)]
+    assert sorted(orders[0]) == sorted(orders[1]) == list(range(24)) and (orders[0] != orders[1]).any()

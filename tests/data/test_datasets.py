@@ -1,4 +1,5 @@
 import sys
+from pathlib import Path
 
 import pytest
 from support.data import refused
@@ -23,55 +24,13 @@ def hub(tmp_path_factory):
     return folder
 
 
-def test_a_hub_dataset_saved_on_disk_is_read(hub):
-    for rest in ("single", "splits:dev", "splits::dev"):
-        examples = read_examples(f"hf:{hub}/{rest}")
-        assert (examples.columns, examples.blank) == ((["a", "c"],), 1)
-    assert read_examples(f"hf:{hub}/splits").columns == (["train 0", "train 1", "train 2"],)
-
-
-def test_a_hub_dataset_that_cannot_be_read_is_named(hub):
-    for rest, part, columns in (
-        ("splits:nosuch", "no split 'nosuch'; the dataset has train, dev", {}),
-        ("single:dev", "saved without splits; leave out 'dev'", {}),
-        ("missing", "could not be loaded", {}),
-        ("single", ": row 1: the field 'label' holds 0", {"anchor": "label"}),
-    ):
-        refused(f"hf:{hub}/{rest}", f"hf:{hub}/{rest}", part, **columns)
-
-
-@pytest.fixture
-def save(tmp_path):
+def save(folder: Path, names: list[str], labels: list[int]) -> str:
     """Saves pairs with numbers of labels, which have these names; gives the specification."""
-
-    def save(name: str, names: list[str], labels: list[int]) -> str:
-        features = {"premise": datasets.Value("string"), "hypothesis": datasets.Value("string")}
-        features["label"] = datasets.ClassLabel(names=names)
-        count = len(labels)
-        pairs = {"premise": list("abcd")[:count], "hypothesis": list("efgh")[:count], "label": labels}
-        datasets.Dataset.from_dict(pairs, datasets.Features(features)).save_to_disk(tmp_path / name)
-        return f"hf:{tmp_path}/{name}"
-
-    return save
-
-
-def test_the_names_of_a_hub_dataset_s_labels_count_not_their_order(save):
-    """CMNLI has neutral first, ANLI letters; RTE has two labels, and those of MRPC and PAWS are no labels of these."""
-    examples = read_examples(save("snli", ["entailment", "neutral", "contradiction"], [2, -1, 1]), labels=True)
-    assert (examples.columns, examples.labels.tolist(), examples.unlabelled) == ((["a", "c"], ["e", "g"]), [2, 1], 1)
-    labels = [0, 1, 1, -1]
-    cmnli = save("cmnli", ["neutral", "entailment", "contradiction"], labels)
-    examples = read_examples(cmnli, {"label": "label"}, positives="entailment")
-    assert (examples.columns, examples.unlabelled) == ((["b", "c"], ["f", "g"]), 1)
-    assert [pair.label for pair in read_pairs([cmnli], Tally("pairs"))] == [1, 0, 0, None]
-    anli = read_examples(save("anli", ["e", "n", "c"], labels), {"label": "label", "anchor": ""}, labels=True)
-    assert anli.labels.tolist() == [0, 1, 1]
-    rte = read_examples(
-        save("rte", ["entailment", "not_entailment"], labels), {"label": "label"}, positives="entailment"
-    )
-    assert (rte.columns, rte.unlabelled) == ((["a"], ["e"]), 3)
-    for name, names, said in (("paws", ["0", "1"], "class 0"), ("mrpc", ["not_equivalent", "equivalent"], "not_equiv")):
-        refused(source := save(name, names, labels), f"{source}: row 1: the field 'label' holds '{said}", label="label")
+    features = {"premise": datasets.Value("string"), "hypothesis": datasets.Value("string")}
+    features["label"] = datasets.ClassLabel(names=names)
+    pairs = {"premise": list("abcd")[: len(labels)], "hypothesis": list("efgh")[: len(labels)], "label": labels}
+    datasets.Dataset.from_dict(pairs, datasets.Features(features)).save_to_disk(folder)
+    return f"hf:{folder}"
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +57,7 @@ def prepared(tmp_path_factory):
     tfds.core.add_data_dir(folder)
 
 
-def test_a_tensorflow_dataset_is_read_without_tensorflow_and_by_the_names_of_its_labels(prepared):
+def test_a_tensorflow_dataset_is_read_without_tensorflow_by_the_names_of_labels_and_columns(prepared, monkeypatch):
     examples = read_examples("tfds:tiny_sentences", {"anchor": "anchor", "positive": "positive"})
     assert sorted(examples.columns[0]) == ["0 é", "1 é", "2 é", "4 é"]
     assert (examples.columns[1], examples.blank) == (["p"] * 4, 1)
@@ -108,27 +67,48 @@ def test_a_tensorflow_dataset_is_read_without_tensorflow_and_by_the_names_of_its
     assert found == [("0 é", 2), ("1 é", 0), ("2 é", 1), ("4 é", 0)]
     for split, count in (("test", 1), ("train[:2]", 2), ("train[40%:]+test", 4)):
         assert len(read_examples(f"tfds:tiny_sentences:{split}", {"anchor": "anchor"})) == count
-
-
-def test_the_order_of_a_tensorflow_dataset_s_columns_means_nothing(monkeypatch):
-    for names in (["right", "left"], ["left", "label", "right"]):
-        library = LIBRARIES["tfds:"]._replace(read=lambda specification, names=names: (names, iter([])))
-        monkeypatch.setitem(PREFIXED, "tfds:", library)
-        refused("tfds:x", "tfds:x", "which columns", *names)
-
-
-def test_a_bad_tensorflow_dataset_is_refused_by_name(prepared):
     for rest, columns, parts in (
         ("tiny_sentences:nosuch", {}, ["could not be loaded", "nosuch"]),
         ("no_such_dataset", {}, ["could not be loaded", "not found"]),
         ("tiny_sentences", {"anchor": "label"}, ["row 1", "holds 1, not text"]),
     ):
         refused(f"tfds:{rest}", f"tfds:{rest}", *parts, **columns)
+    for names in (["right", "left"], ["left", "label", "right"]):
+        library = LIBRARIES["tfds:"]._replace(read=lambda specification, names=names: (names, iter([])))
+        monkeypatch.setitem(PREFIXED, "tfds:", library)
+        refused("tfds:x", "tfds:x", "which columns", *names)
 
 
-def test_sounds_next_to_the_texts_are_not_decoded(tmp_path):
-    """For which a library may be missing."""
+def test_a_hub_dataset_saved_on_disk_is_read_by_the_names_of_its_labels_or_named(hub, tmp_path):
+    for rest in ("single", "splits:dev", "splits::dev"):
+        examples = read_examples(f"hf:{hub}/{rest}")
+        assert (examples.columns, examples.blank) == ((["a", "c"],), 1)
+    assert read_examples(f"hf:{hub}/splits").columns == (["train 0", "train 1", "train 2"],)
+    for rest, part, columns in (
+        ("splits:nosuch", "no split 'nosuch'; the dataset has train, dev", {}),
+        ("single:dev", "saved without splits; leave out 'dev'", {}),
+        ("missing", "could not be loaded", {}),
+        ("single", ": row 1: the field 'label' holds 0", {"anchor": "label"}),
+    ):
+        refused(f"hf:{hub}/{rest}", f"hf:{hub}/{rest}", part, **columns)
     sound = {"bytes": b"not a sound", "path": None}
     data = datasets.Dataset.from_dict({"text": ["a b", "c d"], "sound": [sound, sound]})
     data.cast_column("sound", datasets.Audio()).save_to_disk(tmp_path / "saved")
     assert [*read_examples(f"hf:{tmp_path / 'saved'}", {"anchor": "text"}).columns[0]] == ["a b", "c d"]
+    # CMNLI has neutral first, ANLI letters; RTE has two labels, and those of MRPC and PAWS are no labels of these.
+    snli = save(tmp_path / "snli", ["entailment", "neutral", "contradiction"], [2, -1, 1])
+    examples = read_examples(snli, labels=True)
+    assert (examples.columns, examples.labels.tolist(), examples.unlabelled) == ((["a", "c"], ["e", "g"]), [2, 1], 1)
+    labels = [0, 1, 1, -1]
+    cmnli = save(tmp_path / "cmnli", ["neutral", "entailment", "contradiction"], labels)
+    examples = read_examples(cmnli, {"label": "label"}, positives="entailment")
+    assert (examples.columns, examples.unlabelled) == ((["b", "c"], ["f", "g"]), 1)
+    assert [pair.label for pair in read_pairs([cmnli], Tally("pairs"))] == [1, 0, 0, None]
+    anli = save(tmp_path / "anli", ["e", "n", "c"], labels)
+    assert read_examples(anli, {"label": "label", "anchor": ""}, labels=True).labels.tolist() == [0, 1, 1]
+    rte = save(tmp_path / "rte", ["entailment", "not_entailment"], labels)
+    examples = read_examples(rte, {"label": "label"}, positives="entailment")
+    assert (examples.columns, examples.unlabelled) == ((["a"], ["e"]), 3)
+    for name, names, said in (("paws", ["0", "1"], "class 0"), ("mrpc", ["not_equivalent", "equivalent"], "not_equiv")):
+        source = save(tmp_path / name, names, labels)
+        refused(source, f"{source}: row 1: the field 'label' holds '{said}", label="label")

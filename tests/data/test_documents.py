@@ -8,15 +8,12 @@ from simcse_jax.data.draws import document_generator
 RELEASED = Spans(anchors=2, positives=2, shortest=32, longest=512, tokens=2048)
 
 
-def test_blank_lines_separate_documents_and_the_next_sentence_is_in_the_same_one():
+def test_documents_are_separated_by_blank_lines_and_one_of_the_next_three_is_drawn_uniformly():
     assert read_documents([]) == read_documents(["", " "]) == []
     assert read_documents(["", "a", "b", "", "\t", " c ", ""]) == [["a", "b"], ["c"]]
     assert read_documents(["a", "b"]) == [["a", "b"]]
     pairs = next_sentences([["a", "b", "c"], ["d"], [], ["e", "f"]], 1, np.random.default_rng(0))
     assert pairs == (["a", "b", "e"], ["b", "c", "f"])
-
-
-def test_the_next_three_are_drawn_uniformly_from_the_remaining_sentences():
     documents = [[f"{number} {place}" for place in range(5)] for number in range(3000)]
     anchors, positives = next_sentences(documents, 3, np.random.default_rng(0))
     assert len(anchors) == len(set(anchors)) == 4 * len(documents)
@@ -29,24 +26,28 @@ def test_the_next_three_are_drawn_uniformly_from_the_remaining_sentences():
     np.testing.assert_allclose(counts / len(documents), shares, atol=0.04)  # at least 4 standard deviations
 
 
-@pytest.mark.parametrize("spans", [RELEASED, Spans(3, 1, 1, 4, 24), Spans(1, 3, 8, 8, 16)])
-def test_spans_are_in_bounds_and_anchors_are_disjoint(spans):
-    for document in range(300):
-        length = spans.tokens + document % 7
-        found = draw_spans(spans, length, document_generator(1, document))
-        assert [len(own) for own in found] == [1 + spans.positives] * spans.anchors
-        for (start, end), *positives in found:
-            for first, last in [(start, end), *positives]:
-                assert first >= 0 and last <= length and spans.shortest <= last - first <= spans.longest
-            assert start // spans.longest == (end - 1) // spans.longest  # within a block of its own
-            for first, last in positives:
-                assert start - (last - first) <= first <= min(end, length - (last - first))
-        blocks = sorted(own[0][0] // spans.longest for own in found)
-        assert (np.diff(blocks) > 1).all()
+def cut(documents, seed=1, **changes):
+    spans = Spans(2, 2, 2, 4, 16)._replace(**changes)
+    numbers = [np.array(document.split(), np.int32) for document in documents]
+    texts = iter(numbers)
+    return cut_spans(documents, lambda _: next(texts), lambda ids: " ".join(map(str, ids)), spans, seed, "books.txt")
 
 
-def test_lengths_and_places_have_the_distributions_of_the_paper():
-    """Beta(4, 2) has the mean 2/3 and the variance 4 · 2 / (36 · 7), Beta(2, 4) the mean 1/3 and the same variance."""
+def test_spans_are_in_bounds_of_the_paper_s_distributions_and_rows_are_anchors_with_positives():
+    for spans in (RELEASED, Spans(3, 1, 1, 4, 24), Spans(1, 3, 8, 8, 16)):
+        for document in range(300):
+            length = spans.tokens + document % 7
+            found = draw_spans(spans, length, document_generator(1, document))
+            assert [len(own) for own in found] == [1 + spans.positives] * spans.anchors
+            for (start, end), *positives in found:
+                for first, last in [(start, end), *positives]:
+                    assert first >= 0 and last <= length and spans.shortest <= last - first <= spans.longest
+                assert start // spans.longest == (end - 1) // spans.longest  # within a block of its own
+                for first, last in positives:
+                    assert start - (last - first) <= first <= min(end, length - (last - first))
+            blocks = sorted(own[0][0] // spans.longest for own in found)
+            assert (np.diff(blocks) > 1).all()
+    # Beta(4, 2) has the mean 2/3 and the variance 4 · 2 / (36 · 7), Beta(2, 4) the mean 1/3 and the same variance.
     drawn = [draw_spans(RELEASED, 2048, document_generator(2, document)) for document in range(2000)]
     lengths = np.array([[[end - start for start, end in own] for own in found] for found in drawn])
     shares = (lengths - 32) / 480
@@ -59,16 +60,6 @@ def test_lengths_and_places_have_the_distributions_of_the_paper():
     assert 0.1 < np.mean(inside) < 0.9
     starts = [own[0][0] for found in drawn for own in found]
     assert len({start // 512 for start in starts}) == 4 and len({start % 512 for start in starts}) > 300
-
-
-def cut(documents, seed=1, **changes):
-    spans = Spans(2, 2, 2, 4, 16)._replace(**changes)
-    numbers = [np.array(document.split(), np.int32) for document in documents]
-    texts = iter(numbers)
-    return cut_spans(documents, lambda _: next(texts), lambda ids: " ".join(map(str, ids)), spans, seed, "books.txt")
-
-
-def test_rows_are_anchors_with_their_positives_of_the_seed_and_a_document_that_is_long_enough():
     documents = [" ".join(map(str, range(100 * n, 100 * n + 20))) for n in range(4)]
     examples = cut(documents)
     assert len(examples.columns) == 3 and len(examples) == 8

@@ -8,12 +8,9 @@ ANCHORS = [f"Anchor {row - (row % 3 == 1)}" if row % 2 else f"anchor  {row - (ro
 POSITIVES = [f"positive {row}" for row in range(ROWS)]
 
 
-def test_rows_with_a_text_in_common_are_one_group():
+def test_rows_with_a_text_in_common_are_one_group_of_one_part_which_the_seed_draws():
     groups = connected((["a", "b", "c", "d", "e"], ["x", "A ", "y", "", " B  "]))
     assert groups[0] == groups[1] == groups[4] and len(set(groups.tolist())) == 3
-
-
-def test_the_parts_share_no_text_and_have_all_rows_and_the_draw_is_the_seed_s():
     split = hold_out((ANCHORS, POSITIVES), 100, seed=1)
     assert sorted(np.concatenate(split[:3]).tolist()) == list(range(ROWS))
     assert len(split.rest) == 300 and {len(split.development), len(split.test)} == {50}
@@ -21,9 +18,6 @@ def test_the_parts_share_no_text_and_have_all_rows_and_the_draw_is_the_seed_s():
     assert not texts[0] & texts[1] and not texts[0] & texts[2] and not texts[1] & texts[2]
     first, again, other = (hold_out((ANCHORS, POSITIVES), 60, seed) for seed in (1, 1, 2))
     assert all(map(np.array_equal, first, again)) and not np.array_equal(first.test, other.test)
-
-
-def test_a_group_that_is_too_large_is_trained_on():
     answers = ["yes"] * 300 + [f"because of {row}" for row in range(100)]
     split = hold_out((POSITIVES, answers), 40, seed=0)
     assert min(split.development) >= 300 and min(split.test) >= 300 and len(split.rest) == 360

@@ -1,8 +1,6 @@
 import numpy as np
 import pandas
-import pyarrow
 import pyarrow.parquet
-import pytest
 from support.data import raises
 from support.later import later
 
@@ -18,9 +16,27 @@ READ = (COLUMNS["query"], COLUMNS["answer"])
 TEXTS = ["one", "two"]
 
 
-@pytest.mark.parametrize(
-    ("given", "columns"),
-    [
+def test_examples_are_read_as_those_of_a_file_and_what_is_no_data_is_refused(tmp_path):
+    for given, message in (
+        ([], "data: is empty"),
+        (pandas.DataFrame({"text": []}), "data: is empty"),
+        (pandas.DataFrame(), "data: a table without columns"),
+        (["a", None], "data: item 1 is None, not a sentence"),
+        ([("a", "b"), ("a",)], "data: item 1 is ('a',), item 0 ('a', 'b')"),
+        ([("a", "b"), ("a", "b", 1.0)], "data: item 1 is ('a', 'b', 1.0), item 0"),
+        ([("a", "b", True)], "data: item 0 is"),
+        ([("a", "b", "c", "d")], "data: item 0 is"),
+        (["a\ud800"], "data: item 0: holds a broken character"),
+        (pandas.DataFrame({"x": [1.5], "y": [2]}), "data: has the columns x, y, none of them text"),
+        (pandas.DataFrame([["a", "b"]]), "data: a table with a column 0"),
+        (pandas.DataFrame([["a", "b"]], columns=["x", "x"]), "data: a table with two columns of one name"),
+        ({"a", "b"}, "data: a set has no order"),
+        ([{"a": "x", "b": 2**64}], "data: cannot be a table"),
+        ("text", "data 'text': give a file's name"),
+    ):
+        raises(message, write_examples, given, tmp_path / "data.parquet", "data")
+        assert not list(tmp_path.iterdir())
+    for given, columns in (
         (TEXTS, (TEXTS,)),
         ((sentence for sentence in ("one", "two")), (TEXTS,)),
         (np.array(TEXTS), (TEXTS,)),
@@ -34,19 +50,17 @@ TEXTS = ["one", "two"]
         (pandas.DataFrame(COLUMNS).astype({"query": "category"}), READ),
         (pyarrow.table(COLUMNS), READ),
         (lambda: datasets.Dataset.from_dict(COLUMNS).select([0, 2]), (["a cat", "a cow"], ["the cat", "the cow"])),
-    ],
-)
-def test_examples_are_read_as_those_of_a_file(given, columns, tmp_path):
-    write_examples(given() if callable(given) else given, tmp_path / "new" / "data.parquet", "data")
-    found = read_examples(str(tmp_path / "new" / "data.parquet"))
-    assert tuple(map(list, found.columns)) == columns
+    ):
+        write_examples(given() if callable(given) else given, tmp_path / "new" / "data.parquet", "data")
+        found = read_examples(str(tmp_path / "new" / "data.parquet"))
+        assert tuple(map(list, found.columns)) == columns
     # Pairs with scores are what a run is scored on.
     write_examples([("a", "b", 1), ("c", "d", 0.5), ("e", "f", 3)], tmp_path / "eval.parquet", "eval")
     found = read_graded_pairs(tmp_path / "eval.parquet")
     assert (found.first, found.second, found.gold.tolist()) == (["a", "c", "e"], ["b", "d", "f"], [1, 0.5, 3])
 
 
-def test_an_iterator_is_written_in_pieces_and_a_run_s_data_stay_the_same(tmp_path, monkeypatch):
+def test_iterators_are_written_in_pieces_and_dictionaries_have_the_first_one_s_fields(tmp_path, monkeypatch):
     monkeypatch.setattr(in_memory, "ROWS", 10)
     rows, path, drawn = [f"sentence {number}" for number in range(35)], tmp_path / "data.parquet", []
     write_examples((drawn.append(row) or row for row in rows), path, "data")
@@ -59,34 +73,6 @@ def test_an_iterator_is_written_in_pieces_and_a_run_s_data_stay_the_same(tmp_pat
     assert pyarrow.parquet.read_table(path).num_rows == 1
     pyarrow.parquet.write_table(pyarrow.table({"a": ["mine"]}), tmp_path / "mine.parquet")
     raises("mine.parquet: exists", write_examples, ["others"], tmp_path / "mine.parquet", "data")
-
-
-def test_what_is_no_data_is_refused_and_nothing_is_written(tmp_path):
-    for given, message in (
-        ([], "data: is empty"),
-        (pandas.DataFrame({"text": []}), "data: is empty"),
-        (pandas.DataFrame(), "data: a table without columns"),
-        (np.ones((2, 3)), "data: item 0 is array([1., 1., 1.]), not a sentence"),
-        (["a", None], "data: item 1 is None, not a sentence"),
-        ([("a", "b"), ("a",)], "data: item 1 is ('a',), item 0 ('a', 'b')"),
-        ([("a", "b"), ("a", "b", 1.0)], "data: item 1 is ('a', 'b', 1.0), item 0"),
-        ([("a", "b", True)], "data: item 0 is"),
-        ([("a", "b", "c", "d")], "data: item 0 is"),
-        (["a\ud800"], "data: item 0: holds a broken character"),
-        (pandas.DataFrame({"x": [1.5], "y": [2]}), "data: has the columns x, y, none of them text"),
-        (pandas.DataFrame([["a", "b"]]), "data: a table with a column 0"),
-        (pandas.DataFrame([["a", "b"]], columns=["x", "x"]), "data: a table with two columns of one name"),
-        ({"a", "b"}, "data: a set has no order"),
-        ([{"a": "x", "b": 2**64}], "data: cannot be a table"),
-        ({"a": ["x", 1]}, "data: cannot be a table"),
-        ("text", "data 'text': give a file's name"),
-        (7, "data 7: give a file's name"),
-    ):
-        raises(message, write_examples, given, tmp_path / "data.parquet", "data")
-        assert not list(tmp_path.iterdir())
-
-
-def test_dictionaries_have_the_fields_of_the_first_one(tmp_path, monkeypatch):
     monkeypatch.setattr(in_memory, "ROWS", 2)
     rows = [{"anchor": "a", "positive": "b", "negative": None}] * 3
     late = [{"negative": "d", "positive": "c", "anchor": "a"}, {"anchor": "a", "positive": "e"}]

@@ -70,24 +70,18 @@ def test_words_become_the_best_other_ones(masked_model):
     assert set(seen) >= set(range(7))  # any place can be chosen
 
 
-def test_masking_depends_on_seed_row_and_column_alone(masked_model):
+def test_masking_depends_on_seed_row_and_column_alone_and_models_without_a_head_or_mask_cannot(masked_model, tmp_path):
     texts = ["the cat sat on the mat in the park"] * 12
     once = change(texts, "mlm", 15, mlm_model=masked_model)
     assert all(len(differing(*pair)) == 1 for pair in zip(texts, once, strict=True)) and len(set(once)) > 3
     assert once[:3] == change(texts[:3], "mlm", 15, mlm_model=masked_model)
     assert once != change(texts, "mlm", 15, mlm_model=masked_model, seed=2)
     assert once != change(texts, "mlm", 15, mlm_model=masked_model, column=0)
-
-
-def test_sentences_of_no_word_one_word_and_too_many(masked_model):
     longer = " ".join(["cat", "dog"] * 60)  # the model takes 64 tokens
     nothing, one, unknown, many = change(["", "cat", "zebra", longer], "mlm", 50, mlm_model=masked_model)
     assert nothing == "" and unknown == "[UNK]" and one in WORDS and one != "cat"
     places = differing(longer, many)
     assert max(places) < 63 and len(places) == 32  # 63 words are seen
-
-
-def test_models_that_cannot_replace_words(tmp_path):
     raises("data.augment.mlm_model: empty", change, ["cat"], "mlm")
     headless = write_language_model(tmp_path / "headless", head=False)
     raises("headless: has no language-model head", change, ["cat"], "mlm", mlm_model=headless)

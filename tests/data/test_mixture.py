@@ -4,7 +4,7 @@ import pytest
 from simcse_jax.data.mixture import Mixture, read_weights, share_out
 
 
-def test_turns_are_shared_out_by_weight_and_none_is_lost():
+def test_sources_have_turns_by_weight_and_rows_are_read_once_before_any_is_read_again():
     assert share_out(10, (3.0, 1.0)) == (8, 2)  # 7.5 and 2.5: the first of equal fractions gets the turn
     assert share_out(7, (1.0, 1.0, 1.0)) == (3, 2, 2)
     assert share_out(5, (1e-30, 1e30)) == (0, 5)
@@ -13,9 +13,6 @@ def test_turns_are_shared_out_by_weight_and_none_is_lost():
     for weight in ("0", "-1", "nan", "inf", "1e31", "1e-31", "a", ""):
         with pytest.raises(ValueError):
             read_weights(("1", weight))
-
-
-def test_each_source_has_its_turns_in_every_epoch_and_goes_on_where_it_stopped():
     mixture, before = Mixture((6, 3)), [0, 0]
     orders = []
     for epoch in range(4):
@@ -29,9 +26,6 @@ def test_each_source_has_its_turns_in_every_epoch_and_goes_on_where_it_stopped()
     assert len({tuple(order) for order in orders}) > 1
     assert mixture.turns(7, 3, np.array([4]))[0] == orders[3][4]  # of one place alone
     assert any(mixture.turns(8, epoch, np.arange(9))[0].tolist() != orders[epoch] for epoch in range(4))
-
-
-def test_rows_of_a_source_are_read_once_before_any_is_read_again():
     mixture, sizes = Mixture((6, 3)), (4, 100)
     seen = [mixture.rows(sizes, 1, epoch, np.arange(9)) for epoch in range(4)]
     first, other = (np.concatenate([rows[(rows < 4) == own] for rows in seen]) for own in (True, False))

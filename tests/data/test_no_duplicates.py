@@ -37,7 +37,6 @@ def meetings(order, texts, size) -> int:
 
 
 def of(texts, **others) -> Corpus:
-    """A corpus whose tokens are the numbers of its rows."""
     ids = np.arange(len(texts), dtype=np.int32).reshape(-1, 1, 1)
     return Corpus(ids, np.ones_like(ids, np.int8), apart=texts, **others)
 
@@ -46,7 +45,7 @@ def rows(batches, steps) -> np.ndarray:
     return np.concatenate([batches[step]["input_ids"].ravel() for step in steps])
 
 
-def test_no_batch_has_a_text_twice_and_nearly_all_rows_keep_their_places(texts):
+def test_no_batch_has_a_text_twice_whatever_the_step_it_begins_with_also_of_several_sources(texts):
     order = np.random.default_rng(1).permutation(ROWS)
     met = meetings(order, texts, BATCH)
     found = kept_apart(order, texts, BATCH, 3, 7)
@@ -55,16 +54,36 @@ def test_no_batch_has_a_text_twice_and_nearly_all_rows_keep_their_places(texts):
     assert met <= (found != order).sum() <= 2.1 * met
     np.testing.assert_array_equal(kept_apart(order, texts, BATCH, 3, 7), found)
     assert all((kept_apart(order, texts, BATCH, *other) != found).any() for other in ((4, 7), (3, 8)))
+    corpus, steps = of(texts), ROWS // BATCH
+    whole = corpus.batches(BATCH, 5)
+    for epoch in range(3):
+        found = rows(whole, range(epoch * steps, (epoch + 1) * steps))
+        assert len({*found.tolist()}) == len(found) == steps * BATCH and meetings(found, texts, BATCH) == 0
+    for step in (2 * steps + 3, 1, steps):  # as after a kill, it begins anywhere
+        resumed = corpus.batches(BATCH, 5)
+        parts = [resumed.rows(step, slice(first, first + 10))["input_ids"] for first in range(0, BATCH, 10)]
+        np.testing.assert_array_equal(np.concatenate(parts), whole[step]["input_ids"])
+    assert corpus.fingerprint != of(texts[::-1]).fingerprint
+    parts = of(texts[:500]), of(np.zeros((100, 3), np.int32))
+    batches = OneSource(("a.csv", "b.csv"), parts).batches(BATCH, 1)
+    own = rows(batches, [step for step in range(12) if batches.source(step) == 0])
+    assert len(own) == 500 and meetings(own, texts, BATCH) == 0
+    (line,) = batches.repeated()
+    assert line.startswith("b.csv: data.no_duplicates: 98 of the 100 rows")
 
 
-def test_rows_meet_neither_themselves_nor_in_what_they_lack():
+def test_rows_meet_in_equal_texts_alone_and_those_that_are_too_often_there_are_told():
+    made = [("a", "A"), ("a ", "a"), ("é",), ("e\u0301", "")]
+    numbers = hashed(iter(made), 2)
+    assert numbers.dtype == np.int32 and numbers[2, 1] == numbers[3, 1] == -1
+    numbered = {(row, column): text for row, own in enumerate(made) for column, text in enumerate(own) if text}
+    for (one, left), (other, right) in itertools.combinations(numbered.items(), 2):
+        assert (numbers[one] == numbers[other]) == (left == right)
+    assert (hashed(made, 3)[:, 2] == -1).all()
     order, texts = np.arange(6)[::-1], np.array([[0, 0, -1], [1, 1, -1], [2, 3, 3], [4, 5, -1], [6, 7, 8], [9, 9, 9]])
     np.testing.assert_array_equal(kept_apart(order, texts, 3, 1, 0), order)
     texts[3, 2] = 9  # one column's text is another's
     assert (found := kept_apart(order, texts, 3, 1, 0)).tolist() != order.tolist() and meetings(found, texts, 3) == 0
-
-
-def test_a_text_in_as_many_rows_as_there_are_batches_is_in_each_and_more_are_told():
     order, texts = np.random.default_rng(1).permutation(400), np.arange(400, dtype=np.int32)[:, None]
     texts[:20] = 0
     found = kept_apart(order, texts, 20, 1, 0)
@@ -76,43 +95,8 @@ def test_a_text_in_as_many_rows_as_there_are_batches_is_in_each_and_more_are_tol
     (line,) = left_together(found, texts, 20)
     assert "7 of the 400 rows" in line and "in up to 27 rows, and there are 20 batches" in line
     assert of(texts).batches(20, 1).repeated() and not of(texts[27:]).batches(20, 1).repeated()
-
-
-def test_a_batch_is_a_function_of_seed_and_step(texts):
-    corpus, steps = of(texts), ROWS // BATCH
-    whole = corpus.batches(BATCH, 5)
-    for epoch in range(3):
-        found = rows(whole, range(epoch * steps, (epoch + 1) * steps))
-        assert len({*found.tolist()}) == len(found) == steps * BATCH and meetings(found, texts, BATCH) == 0
-    for step in (2 * steps + 3, 1, steps):  # as after a kill, it begins anywhere
-        resumed = corpus.batches(BATCH, 5)
-        parts = [resumed.rows(step, slice(first, first + 10))["input_ids"] for first in range(0, BATCH, 10)]
-        np.testing.assert_array_equal(np.concatenate(parts), whole[step]["input_ids"])
-    assert corpus.fingerprint != of(texts[::-1]).fingerprint
-
-
-def test_a_row_that_is_read_again_in_an_epoch_is_kept_apart_from_itself():
     texts = np.arange(60, dtype=np.int32)[:, None]
     corpus = of(texts, sizes=(10, 50), mixture=Mixture((40, 20)))  # the first source four times
     found, usual = (rows(of_run.batches(10, 1), range(6)) for of_run in (corpus, replace(corpus, apart=None)))
     assert meetings(found, texts, 10) == 0 < meetings(usual, texts, 10)
     np.testing.assert_array_equal(np.sort(found), np.sort(usual))
-
-
-def test_each_of_several_sources_has_its_own_batches(texts):
-    parts = of(texts[:500]), of(np.zeros((100, 3), np.int32))
-    batches = OneSource(("a.csv", "b.csv"), parts).batches(BATCH, 1)
-    own = rows(batches, [step for step in range(12) if batches.source(step) == 0])
-    assert len(own) == 500 and meetings(own, texts, BATCH) == 0
-    (line,) = batches.repeated()
-    assert line.startswith("b.csv: data.no_duplicates: 98 of the 100 rows")
-
-
-def test_equal_texts_have_equal_numbers_and_lacking_ones_none():
-    made = [("a", "A"), ("a ", "a"), ("é",), ("e\u0301", "")]
-    numbers = hashed(iter(made), 2)
-    assert numbers.dtype == np.int32 and numbers[2, 1] == numbers[3, 1] == -1
-    numbered = {(row, column): text for row, own in enumerate(made) for column, text in enumerate(own) if text}
-    for (one, left), (other, right) in itertools.combinations(numbered.items(), 2):
-        assert (numbers[one] == numbers[other]) == (left == right)
-    assert (hashed(made, 3)[:, 2] == -1).all()

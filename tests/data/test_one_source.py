@@ -16,11 +16,10 @@ BATCH = 4
 
 @pytest.fixture
 def corpus():
-    """Triplets and pairs of other lengths."""
     return OneSource(("a", "b"), (random_corpus(30, 3, 24, 0), random_corpus(22, 2, 16, 1)))
 
 
-def test_a_batch_is_of_one_source_and_each_row_is_read_once_an_epoch(corpus):
+def test_a_batch_is_of_one_source_by_seed_and_step_and_each_row_is_read_once_an_epoch(corpus):
     assert corpus.steps_per_epoch(BATCH) == 7 + 5 and corpus.num_rows == 52
     assert corpus.num_columns == 3 and corpus.fewest_columns == 2
     batches = corpus.batches(BATCH, 5)
@@ -32,9 +31,6 @@ def test_a_batch_is_of_one_source_and_each_row_is_read_once_an_epoch(corpus):
             assert batches.tokens(step) == batch["attention_mask"].sum() and not batches.is_reading(step)
             seen[batch["input_ids"].shape[1]] += batch["input_ids"][:, 0, 0].tolist()
         assert [len(set(rows)) for rows in seen.values()] == [len(rows) for rows in seen.values()] == [28, 20]
-
-
-def test_a_batch_depends_on_seed_and_step_alone(corpus):
     in_order, other = corpus.batches(BATCH, 5), corpus.batches(BATCH, 5)
     wanted = {step: in_order[step] for step in range(30)}
     for step in (29, 3, 17, 0, 3):
@@ -44,31 +40,15 @@ def test_a_batch_depends_on_seed_and_step_alone(corpus):
         np.testing.assert_array_equal(part["input_ids"], wanted[step]["input_ids"][1:3])
     order = [in_order.source(step) for step in range(24)]
     assert order[:12] != order[12:] and order != [corpus.batches(BATCH, 6).source(step) for step in range(24)]
-
-
-@pytest.mark.parametrize("steps", [7, 12, 17])
-def test_weights_share_out_the_batches_and_a_run_takes_the_first_ones_of_each_source(corpus, steps):
-    """Programs are chosen for these; the batches of others may have more tokens than places."""
-    weighted = dataclasses.replace(corpus, weights=(1.0, 3.0))
-    assert weighted.mixture(BATCH) == Mixture((3, 9))
-    batches = weighted.batches(BATCH, 5)
-    assert np.bincount([batches.source(step) for step in range(36)]).tolist() == [9, 27]
-    turns = [batches._turn(step) for step in range(steps)]
-    for source, count in enumerate(batches._turns(steps)):
-        assert [number for of, number in turns if of == source] == list(range(count))
-
-
-def test_a_teacher_s_embeddings_are_those_of_the_sources():
-    taught = Taught(np.zeros((3, 2), np.float32), np.zeros((4, 2), np.int32), "key")
-    parts = tuple(random_corpus(4, 2, 8, seed, taught=taught) for seed in (0, 1))
-    assert OneSource(("a", "b"), parts).taught.key == "key"
-
-
-def test_refusals(corpus):
-    raises("b: 22 examples are fewer than a batch", corpus.mixture, 25)
-    made = random_corpus(30, 1, 24, 0, pairing=Pairing(7, fresh=True))  # two groups of eight pairs, of 15 sentences
-    raises("a: 16 examples are fewer than a batch", OneSource(("a",), (made,)).mixture, 20)
-    raises("data.weights: a would have none of the 12", dataclasses.replace(corpus, weights=(1e-9, 1.0)).mixture, BATCH)
+    # Programs are chosen for these; the batches of others may have more tokens than places.
+    for steps in (7, 12, 17):
+        weighted = dataclasses.replace(corpus, weights=(1.0, 3.0))
+        assert weighted.mixture(BATCH) == Mixture((3, 9))
+        batches = weighted.batches(BATCH, 5)
+        assert np.bincount([batches.source(step) for step in range(36)]).tolist() == [9, 27]
+        turns = [batches._turn(step) for step in range(steps)]
+        for source, count in enumerate(batches._turns(steps)):
+            assert [number for of, number in turns if of == source] == list(range(count))
 
 
 @pytest.mark.parametrize("few", [True, False])
@@ -97,7 +77,20 @@ def test_there_are_at_most_two_programs_a_shape_and_each_has_room_for_its_batche
     assert padded.tokens == ((), ()) and {padded.of(step) for step in range(60)} == {0, 1}
 
 
-def test_a_source_s_part_of_a_joined_corpus_has_no_more_than_it_needs():
+def test_sources_share_a_teacher_and_programs_take_their_part_of_a_joined_corpus_and_need_a_batch(corpus):
+    taught = Taught(np.zeros((3, 2), np.float32), np.zeros((4, 2), np.int32), "key")
+    parts = tuple(random_corpus(4, 2, 8, seed, taught=taught) for seed in (0, 1))
+    assert OneSource(("a", "b"), parts).taught.key == "key"
+    raises("b: 22 examples are fewer than a batch", corpus.mixture, 25)
+    made = random_corpus(30, 1, 24, 0, pairing=Pairing(7, fresh=True))  # two groups of eight pairs, of 15 sentences
+    raises("a: 16 examples are fewer than a batch", OneSource(("a",), (made,)).mixture, 20)
+    raises("data.weights: a would have none of the 12", dataclasses.replace(corpus, weights=(1e-9, 1.0)).mixture, BATCH)
+    alike = random_corpus(22, 3, 24, 1)
+    compares = dataclasses.replace(alike, texts=np.zeros((22, 3), np.int32))
+    for other, count in ((alike, 1), (compares, 2)):
+        both = OneSource(("a", "b"), (corpus.parts[0], other))
+        assert len({part.shape for part in both.parts}) == count
+        assert len(both.batches(BATCH, 5).sizes(12, 1, unpad=False).tokens) == count
     present = np.ones((12, 3), bool)
     present[5:, 2] = present[9:, 1] = False
     joined = random_corpus(12, 3, 24, 4, present=present, sizes=(5, 4, 3), prompts=(Prompts("a", "b"),) * 3)
@@ -115,12 +108,3 @@ def test_a_source_s_part_of_a_joined_corpus_has_no_more_than_it_needs():
     np.testing.assert_array_equal(pairs.input_ids, joined.input_ids[5:9, :2, :16])
     assert OneSource(("a", "b", "c"), (triplets, pairs, alone)).prompts == joined.prompts
     assert len({part.fingerprint for part in (triplets, pairs, alone)}) == 3
-
-
-def test_sources_share_programs_if_both_compare_texts_or_neither(corpus):
-    alike = random_corpus(22, 3, 24, 1)
-    compares = dataclasses.replace(alike, texts=np.zeros((22, 3), np.int32))
-    for other, count in ((alike, 1), (compares, 2)):
-        both = OneSource(("a", "b"), (corpus.parts[0], other))
-        assert len({part.shape for part in both.parts}) == count
-        assert len(both.batches(BATCH, 5).sizes(12, 1, unpad=False).tokens) == count

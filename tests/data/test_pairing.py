@@ -1,12 +1,10 @@
 import numpy as np
-import pytest
 from support.recorded import recorded
 
 from simcse_jax.data.batches import Batches, Corpus
 from simcse_jax.data.pairing import Pairing
 
 RELEASED, PAPER = Pairing(7, fresh=True), Pairing(7, fresh=False)
-BOTH = pytest.mark.parametrize("pairing", [RELEASED, PAPER], ids=["released", "paper"])
 
 
 def corpus(sentences, pairing):
@@ -29,28 +27,11 @@ def of_sentence_transformers():
     return {"order": np.int32(sentences), "pairs": np.int32([[pair.texts for pair in batch] for batch in batches])}
 
 
-def test_fresh_pairs_are_those_of_sentence_transformers():
+def test_pairs_are_those_of_sentence_transformers_by_seed_and_step_and_programs_have_places_for_all():
     theirs = recorded("contrastive_tension_pairs", of_sentence_transformers, "sentence-transformers")
     ours = RELEASED.pairs(theirs["order"])
     np.testing.assert_array_equal(ours[: 16 * 3].reshape(3, 16, 2), theirs["pairs"])
     assert RELEASED.count(100) // 16 == 3
-
-
-@BOTH
-def test_the_first_of_each_group_is_positive_and_an_epoch_reads_a_sentence_once(pairing):
-    found = epoch(pairing).reshape(-1, 8, 2)
-    assert len(found) == {RELEASED: 6, PAPER: 12}[pairing]
-    assert (found[:, 0, 0] == found[:, 0, 1]).all() and (found[:, 1:, 0] != found[:, 1:, 1]).all()
-    if pairing.fresh:
-        read = np.concatenate([found[:, 0, 0], found[:, 1:].ravel()])
-        assert len(read) == 6 * 15
-    else:
-        assert (found[..., 0] == found[:, :1, 0]).all()
-        read = found[..., 1].ravel()
-    assert len(set(read.tolist())) == len(read)
-
-
-def test_a_batch_depends_on_seed_and_step_alone_and_a_device_reads_its_part():
     batches, later = Batches(corpus(100, RELEASED), 16, 3), epoch(RELEASED)
     for step in (2, 0, 4, 1):
         whole, part = batches[step], batches.rows(step, slice(5, 9))
@@ -60,14 +41,22 @@ def test_a_batch_depends_on_seed_and_step_alone_and_a_device_reads_its_part():
             np.testing.assert_array_equal(whole["input_ids"][..., 0], later[step])
         np.testing.assert_array_equal(whole["attention_mask"].sum(axis=2), 1 + whole["input_ids"][..., 0] % 4)
     assert (epoch(RELEASED, seed=4) != later).any()
-
-
-@BOTH
-def test_the_programs_have_places_for_every_batch(pairing):
-    batches = Batches(corpus(1000, pairing), 16, seed=5)
-    programs = batches.sizes(100, devices=2, chunk_size=3)
-    (size,) = programs.tokens
-    assert len(size) == 2 and not any(map(programs.of, range(100)))
-    for step in range(100):
-        lengths = batches[step]["attention_mask"].sum(axis=2)
-        assert (np.add.reduceat(lengths, [0, 3, 6, 8, 11, 14]) <= size).all()
+    for pairing in (RELEASED, PAPER):
+        found = epoch(pairing).reshape(-1, 8, 2)
+        assert len(found) == {RELEASED: 6, PAPER: 12}[pairing]
+        assert (found[:, 0, 0] == found[:, 0, 1]).all() and (found[:, 1:, 0] != found[:, 1:, 1]).all()
+        if pairing.fresh:
+            read = np.concatenate([found[:, 0, 0], found[:, 1:].ravel()])
+            assert len(read) == 6 * 15
+        else:
+            assert (found[..., 0] == found[:, :1, 0]).all()
+            read = found[..., 1].ravel()
+        assert len(set(read.tolist())) == len(read)
+    for pairing in (RELEASED, PAPER):
+        batches = Batches(corpus(1000, pairing), 16, seed=5)
+        programs = batches.sizes(100, devices=2, chunk_size=3)
+        (size,) = programs.tokens
+        assert len(size) == 2 and not any(map(programs.of, range(100)))
+        for step in range(100):
+            lengths = batches[step]["attention_mask"].sum(axis=2)
+            assert (np.add.reduceat(lengths, [0, 3, 6, 8, 11, 14]) <= size).all()

@@ -44,27 +44,24 @@ def test_lists_and_numbered_columns_hold_several_and_rows_may_have_fewer(write, 
     same(read_examples(write("a.jsonl", jsonl(ROWS, "other")), mapped))
     table = "sent0,sent1,other_1,other_2,other_3\na0,p0,n,m,o\na1,p1,k,,\na2,p2,,,\n"
     same(read_examples(write("b.csv", table), mapped))
-
-
-def test_all_rows_with_as_many_lack_none_and_a_column_next_to_numbered_ones_is_chosen_by_name(write):
     full = read_examples(write("a.jsonl", jsonl([["n", "m"], ["o", "k"]])))
     assert (full.present, full.kinds) == (None, "2 pairs with 2 hard negatives")
     path = write("a.csv", "sent0,sent1,negative,negative_1\na,p,n,m\na,p,,m\n")
     refused(path, "'negative' and 'negative_1'", "data.columns.negative")
     one = read_examples(path, {"anchor": "sent0", "positive": "sent1", "negative": "negative"})
     assert (one.columns[2], one.blank) == (["n"], 1)  # a blank cell of a single column leaves the row out, as ever
-
-
-def test_sources_with_other_numbers_of_negatives_and_neutral_hypotheses_are_joined(write):
     first, second = write("a.jsonl", jsonl(ROWS)), write("b.csv", "sent0,sent1,neg_1\na,p,q\n")
     same(read_examples(f"{first},{second}"), [*ROWS, ["q"]])
     columns = {"anchor": "sent0", "positive": "sent1", "negative": "neg", "neutral": "m"}
     found = read_examples(write("c.csv", "sent0,sent1,m,neg_1,neg_2\na0,p0,x,y,z\na1,p1,w,v,\n"), columns)
     assert found.columns[2:] == (["y", "v"], ["z", "w"], ["x", ""])
     refused(f"{first},{write('d.csv', 'sent0,sent1' + chr(10) + 'a,p' + chr(10))}", "has pairs", "data.mixed=True")
+    path = write("a.csv", 'sent0,sent1,neg\na,p,[applause]\nb,q,"[1, 2]"\n')
+    assert read_examples(path).columns[2] == ["[applause]", "[1, 2]"]
+    assert read_examples(write("b.csv", "query,pos\na,[applause]\n")).columns[1] == ["[applause]"]
 
 
-def test_what_is_no_list_of_sentences_is_refused(write):
+def test_each_positive_of_a_list_is_a_pair_with_its_score_and_what_is_no_list_is_refused(write, write_parquet):
     for name, content, parts in (
         ("a.csv", 'sent0,sent1,neg\na,p,"[""b"", ""c""]"\n', ["line 2", "'neg' is a list written as text"]),
         ("a.csv", "query,pos\na,\"['p', 'q']\"\n", ["line 2: the field 'pos' is a list written as text"]),
@@ -72,22 +69,12 @@ def test_what_is_no_list_of_sentences_is_refused(write):
         ("a.csv", "sent0,sent1,neg_1,neg_2\na,p,n,m\na,p,,m\n", ["line 3", "'neg_1' is empty, but 'neg_2' is not"]),
         ("a.jsonl", jsonl([["n"], ["n", " "]]), ["line 2", "empty sentence, number 2 of 2"]),
         ("a.jsonl", jsonl([["n"], "m"]), ["line 2", "is 'm'", "a list"]),
-        ("a.jsonl", jsonl([["n", 3]]), ["line 1", "holds 3, not text"]),
         ("a.jsonl", jsonl(["n", ["m"]]), ["line 2", "is a list"]),
         ("a.jsonl", jsonl([["n"] * (row_lists.MOST + 1)]), ["line 1", "1,025 sentences; at most 1,024"]),
         ("a.jsonl", lines(LISTED[0], {"query": "b"}), ["line 2: the field 'pos' is missing"]),
         ("a.jsonl", lines(LISTED[0], LISTED[1] | {"pos": "p"}), ["line 2: the field 'pos' is 'p'", "a list"]),
     ):
         refused(write(name, content), *parts)
-
-
-def test_brackets_are_text_too(write):
-    path = write("a.csv", 'sent0,sent1,neg\na,p,[applause]\nb,q,"[1, 2]"\n')
-    assert read_examples(path).columns[2] == ["[applause]", "[1, 2]"]
-    assert read_examples(write("b.csv", "query,pos\na,[applause]\n")).columns[1] == ["[applause]"]
-
-
-def test_each_positive_of_a_list_is_a_pair_with_all_negatives_of_its_row(write, write_parquet):
     columns = {name: [row[name] for row in LISTED] for name in LISTED[0]}
     for path in (write("a.jsonl", lines(*LISTED)), write_parquet(**columns)):
         examples = read_examples(path)
@@ -95,17 +82,9 @@ def test_each_positive_of_a_list_is_a_pair_with_all_negatives_of_its_row(write, 
         assert examples.present.sum(1).tolist() == [4, 4, 2]
         graded = read_examples(path, scores=SCORES)
         assert (graded.columns, graded.scores.tolist()) == ((["a", "a", "b"], ["p", "q", "r"]), [1, 0.5, 0.25])
-
-
-def test_rows_without_a_positive_are_left_out_and_one_score_is_that_of_one(write):
     rows = ({"anchor": "a", "pos": ["p"], "score": 3}, {"anchor": "b", "pos": [], "score": []})
     examples = read_examples(write("a.jsonl", lines(*rows)), scores=SCORES)
     assert (examples.columns, examples.blank, examples.scores.tolist()) == ((["a"], ["p"]), 1, [3])
-
-
-def test_what_is_no_list_of_positives_is_refused(write):
-    for second, part in (
-        ({"pos": ["p", "q"], "pos_scores": 1}, "'pos_scores' has 1 values for 2 positives"),
-        ({"pos": [3]}, "the field 'pos' holds 3, not text"),
-    ):
-        refused(write("a.jsonl", lines(LISTED[0], LISTED[1] | second)), "line 2", part, options={"scores": SCORES})
+    wrong = LISTED[1] | {"pos": ["p", "q"], "pos_scores": 1}
+    said = "'pos_scores' has 1 values for 2 positives"
+    refused(write("a.jsonl", lines(LISTED[0], wrong)), "line 2", said, options={"scores": SCORES})

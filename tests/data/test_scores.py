@@ -1,5 +1,4 @@
 import json
-import math
 import warnings
 from decimal import Decimal
 
@@ -15,25 +14,19 @@ UNIT = Scores("objective.cosine_mse", (0.0, 1.0))
 FIVE = Scores("objective.cosent", (0.0, 5.0), stated=True)
 
 
-def test_a_score_is_a_number_or_its_text():
+GRADED = "score,sentence2,sentence1,genre,id\n3.2,b,a,x,1\n,d,c,x,2\n0,,e,x,3\n5,h,g,x,4\n"
+
+
+def test_a_score_is_a_number_or_its_text_goes_with_its_pair_and_wrong_ones_are_refused(write, write_parquet):
     values = ["3.2", " -1 ", 2, np.float32(0.5), "1e-3", Decimal("2.5"), "1e30", "", " ", None]
     expected = [3.2, -1.0, 2.0, 0.5, 0.001, 2.5, 1e30, None, None, None]
     assert [parse_score(value, "here") for value in values] == expected
     for value in ("high", "3,2", "1_5", Decimal("NaN"), "nan", "inf", "1e31", True, [3], float("nan"), 10**400):
         raises("here holds ", parse_score, value, "here")
-
-
-def test_a_range_is_its_lowest_and_highest_score():
     assert read_range(()) is None and read_range(("-1", "1")) == (-1.0, 1.0)
     for parts in (("1",), ("0", "1", "2"), ("5", "0"), ("1", "1"), ("a", "b"), ("0", "nan"), ("0", "inf")):
         with pytest.raises(ValueError):
             read_range(parts)
-
-
-GRADED = "score,sentence2,sentence1,genre,id\n3.2,b,a,x,1\n,d,c,x,2\n0,,e,x,3\n5,h,g,x,4\n"
-
-
-def test_scores_go_with_their_pairs_and_pairs_without_one_are_left_out(write):
     examples = read_examples(write("a.csv", GRADED), scores=SCORES)
     assert examples.columns == (["a", "g"], ["b", "h"]) and examples.scores.dtype == np.float32
     np.testing.assert_allclose(examples.scores, [3.2, 5])
@@ -42,9 +35,6 @@ def test_scores_go_with_their_pairs_and_pairs_without_one_are_left_out(write):
     assert examples.take(np.array([1])).scores.tolist() == [5.0]
     unread = read_examples(write("c.csv", "left,right,score\na,b,3\n"))
     assert (unread.columns, unread.scores) == ((["a"], ["b"]), None)
-
-
-def test_they_come_from_every_kind_of_source(write, write_parquet):
     columns = {"anchor": "x", "positive": "y", "score": "z"}
     tsv = write("a.tsv", "x\ty\tz\na\tb\t0.5\n")
     jsonl = write("a.jsonl", '{"x": "c", "y": "d", "z": 0.25}\n{"x": "e", "y": "f", "z": null}\n')
@@ -52,20 +42,13 @@ def test_they_come_from_every_kind_of_source(write, write_parquet):
     examples = read_examples(f"{tsv},{jsonl},{parquet}", columns, scores=UNIT, subsample=3)
     assert examples.columns == (["a", "c", "g"], ["b", "d", "h"])
     assert examples.scores.tolist() == [0.5, 0.25, 1.0] and examples.unscored == 2
-
-
-def test_labels_and_scores_go_together_and_all_pairs_may_be_positives(write):
     path = write("a.csv", "sent0,sent1,label,score\na,b,0,4\nc,d,-,5\ne,f,2,\ng,h,1,1\n")
     examples = read_examples(path, labels=True, scores=SCORES)
     assert examples.columns[0] == ["a", "g"]
     assert (examples.labels.tolist(), examples.scores.tolist()) == ([0, 1], [4.0, 1.0])
     assert read_examples(path, positives="all", scores=SCORES).columns[0] == ["a", "c", "g"]  # reads no labels
-
-
-def test_missing_and_wrong_scores_are_refused(write):
     for content, scores, columns, parts in (
         ("sent0,sent1,label\na,b,0\n", SCORES, {}, ["a.csv: no scores", "objective.cosent", "data.columns.score"]),
-        ("sent0,sent1,score,score\na,b,1,1\n", SCORES, {}, ["2 columns are called 'score'"]),
         ("text,score\na,1\n", SCORES, {}, ["objective.cosent needs pairs"]),
         ("sent0,sent1,score\na,b,1\nc,d,much\n", SCORES, {}, ["a.csv: line 3: the field 'score' holds 'much'"]),
         ("sent0,sent1,score\na,b,1.5\n", UNIT, {}, ["line 2", "holds 1.5", "objective.cosine_mse", "0 to 1"]),
@@ -87,32 +70,24 @@ JUDGED = MINED | {"positive_judged": 3, "negative_judged": [2, 1]}
 
 @pytest.fixture
 def taught(write):
-    """What is read of rows, with the scores of their candidates."""
-
     def read(*rows, name="a.jsonl", **columns):
         return read_examples(write(name, "".join(json.dumps(row) + "\n" for row in rows)), columns, scores=TAUGHT)
 
     return read
 
 
-def test_positives_and_negatives_have_flagembedding_s_scores(taught, write_parquet):
+def test_candidates_have_flagembedding_s_scores_the_judge_s_or_margins(taught, write_parquet, write):
     parquet = write_parquet(**{name: [FLAG[name], FEWER[name]] for name in FLAG})
     for found in (taught(FLAG, FEWER), read_examples(parquet, scores=TAUGHT)):
         assert found.columns == (["a", "a", "b"], ["p", "q", "r"], ["n", "n", "o"], ["m", "m", ""])
         assert found.scores.tolist() == [[1, 0.25, 0.125], [0.5, 0.25, 0.125], [2, -1, 0]]
         assert found.present.sum(axis=1).tolist() == [4, 4, 3]
-
-
-def test_mined_pairs_have_the_judge_s_scores_or_the_model_s_own(write, taught):
     assert taught(MINED).scores.tolist() == [[1, 0.5, 0.25]]
     assert taught(JUDGED).scores.tolist() == [[3, 2, 1]]
     assert taught(JUDGED, score="negative_scores").scores.tolist() == [[1, 0.5, 0.25]]
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # says nothing of the other columns
         assert read_examples(write("b.jsonl", json.dumps(JUDGED))).columns == (["a"], ["p"], ["n"], ["m"])
-
-
-def test_one_column_has_all_scores_or_the_margins_as_sentence_transformers_takes_them(write, taught):
     texts = {"query": "a", "positive": "p", "negative_1": "n", "negative_2": "m"}
     for name in ("label", "labels", "score", "scores"):
         found = taught(texts | {name: [1, 0.5, 0.25]}, texts | {name: [0.5, 0.75]})
@@ -121,22 +96,15 @@ def test_one_column_has_all_scores_or_the_margins_as_sentence_transformers_takes
     assert found.scores.tolist() == [[0, -0.5]]
     found = taught({"anchor": "a", "pos": ["p", "q"], "neg": "n", "kd": [[1, 2], [3]]}, score="kd")
     assert found.scores.tolist() == [[1, 2], [0, -3]]  # of each positive of a list
-
-
-def test_sources_with_other_numbers_of_candidates_are_joined(write):
     first, second = write("a.jsonl", json.dumps(FEWER) + "\n"), write("b.jsonl", json.dumps(FLAG) + "\n")
     found = read_examples(f"{first},{second}", scores=TAUGHT)
     assert found.scores.tolist() == [[2, -1, 0], [1, 0.25, 0.125], [0.5, 0.25, 0.125]]
     assert found.take(np.array([0])).scores.tolist() == [[2, -1, 0]]
-
-
-def test_scores_of_other_candidates_and_none_at_all_are_refused(taught):
     for rows, columns, part in (
         ([FLAG | {"neg_scores": [1]}], {}, "line 1: the field 'neg_scores' has 1 scores for 2 texts"),
         ([FLAG, FLAG | {"neg_scores": None}], {}, "line 2: the field 'neg_scores' has 0 scores for 2 texts"),
         ([FLAG, FLAG | {"pos_scores": [1, None]}], {}, "line 2: the field 'pos_scores' has 0 scores for 1 texts"),
         ([FLAG, FLAG | {"neg_scores": [1, None]}], {}, "line 2: the field 'neg_scores' lacks score 2 of 2"),
-        ([FLAG | {"neg_scores": [math.nan, 1]}], {}, "line 1: the field 'neg_scores' holds nan, which is not a score"),
         ([FLAG, {name: FEWER[name] for name in FLAG if name != "neg_scores"}], {}, "'neg_scores' is missing"),
         ([MINED | {"kd": [1, 2, 3, 4]}], {"score": "kd"}, "line 1: the field 'kd' has 4 scores"),
         ([MINED], {"score": "kd"}, "no column 'kd' (data.columns.score)"),

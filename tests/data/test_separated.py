@@ -32,32 +32,22 @@ def fields(path: Path) -> tuple[list[str], list[list[object]]]:
     return names, [list(row.fields) for row in rows]
 
 
-@pytest.mark.parametrize(
-    ("name", "separator", "quoting"),
-    [
-        *itertools.product(["a.csv", "a.tsv"], ["\t", ",", ";", "|"], QUOTINGS[:1]),
-        *zip(["a.csv", "a.tsv"] * 4, ["\t", ",", ";", "|"] * 2, QUOTINGS[1:] * 4, strict=True),
-    ],
-)
-def test_what_pandas_writes_is_read_with_any_separator_under_either_name(tmp_path, name, separator, quoting):
-    for written in rotations([*BREAKS, *TEXTS]):
-        written.to_csv(tmp_path / name, sep=separator, index=False, quoting=quoting)
-        names, rows = fields(tmp_path / name)
-        assert names == ["sent0", "sent1", "score"]
-        assert rows == [[a, b, str(score)] for a, b, score in written.itertuples(index=False)]
-
-
 @pytest.mark.parametrize("quoting", QUOTINGS)
-def test_tabs_without_a_header_are_read_alike(tmp_path, quoting):
+def test_what_pandas_writes_is_read_with_any_separator_under_either_name_and_without_a_header(tmp_path, quoting):
+    for name, separator in itertools.product(["a.csv", "a.tsv"], ["\t", ",", ";", "|"]):
+        for written in rotations([*BREAKS, *TEXTS]):
+            written.to_csv(tmp_path / name, sep=separator, index=False, quoting=quoting)
+            names, rows = fields(tmp_path / name)
+            assert names == ["sent0", "sent1", "score"]
+            assert rows == [[a, b, str(score)] for a, b, score in written.itertuples(index=False)]
     for written in rotations([*BREAKS[:2], *TEXTS]):
         written.to_csv(tmp_path / "a.txt", sep="\t", index=False, header=False, quoting=quoting)
         expected = [[a, b, str(score)] for a, b, score in written.itertuples(index=False)]
         assert [row.fields for row in read_tabs(tmp_path / "a.txt")] == expected
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
+def test_quotation_marks_are_characters_unless_a_program_that_quotes_shows_itself(tmp_path):
+    for content in (
         '"Stop," said the man\tb\n',
         'a "b" c\t"d"\n',
         'x\t"never closed\ny\tz\n',
@@ -72,24 +62,16 @@ def test_tabs_without_a_header_are_read_alike(tmp_path, quoting):
         '"I went home.\tx\nIt was late."\ty\nHe said "no"\tz\n',
         '"He said ""no"" twice"\tb\nHe said "no"\tc\n',  # a mark that a quoted field would not have
         '"He said ""no"" twice"\tb\n"a "b" c"\td\n',
-    ],
-)
-def test_without_a_sign_of_the_other_kind_a_quotation_mark_is_a_character(tmp_path, content):
-    (tmp_path / "a.tsv").write_bytes(b"sent0\tsent1\n" + content.encode())
-    expected = [line.split("\t") for line in content.removesuffix("\n").split("\n")]
-    assert fields(tmp_path / "a.tsv")[1] == expected
-    assert [row.fields for row in read_tabs(tmp_path / "a.tsv")][1:] == expected
-
-
-def test_a_quotation_over_two_rows_of_one_column_is_two_rows(tmp_path):
+    ):
+        (tmp_path / "a.tsv").write_bytes(b"sent0\tsent1\n" + content.encode())
+        expected = [line.split("\t") for line in content.removesuffix("\n").split("\n")]
+        assert fields(tmp_path / "a.tsv")[1] == expected
+        assert [row.fields for row in read_tabs(tmp_path / "a.tsv")][1:] == expected
     (tmp_path / "a.tsv").write_text('sentence\n"I went home.\nIt was late."\nplain one\n')
     assert fields(tmp_path / "a.tsv")[1] == [['"I went home.'], ['It was late."'], ["plain one"]]
     texts = [('"I went.', "B"), ('Late."', "D")]
     (tmp_path / "a.txt").write_text("".join(f"g\tf\t2012\t{n}\t{n}.0\t{a}\t{b}\n" for n, (a, b) in enumerate(texts)))
     assert [row.fields[5] for row in read_tabs(tmp_path / "a.txt")] == ['"I went.', 'Late."']
-
-
-def test_signs_of_a_program_that_quotes(tmp_path):
     for content, expected in (
         ('"a"\t"b"\t0.5\n"c"\t""\t1\n', [["a", "b", "0.5"], ["c", "", "1"]]),  # all text
         ('a\tx\t1\n""\ty\t2\n', [["a", "x", "1"], ["", "y", "2"]]),  # nothing, as polars and DuckDB write it
@@ -110,7 +92,8 @@ def test_signs_of_a_program_that_quotes(tmp_path):
         assert fields(tmp_path / "a.csv")[1] == expected
 
 
-def test_the_separator_of_a_header_counts_and_is_told_once(tmp_path):
+@pytest.mark.filterwarnings("ignore:.*are separated by")
+def test_tables_as_spreadsheets_write_them_are_read_and_bad_ones_refused_by_line(tmp_path, write):
     for separator, name in ((";", "semicolons"), ("\t", "tabs"), ("|", "vertical bars")):
         path = tmp_path / f"{name}.csv"
         path.write_text(separator.join(["sent0", "sent1", "hard_neg"]) + "\n" + separator.join("apn") + "\n")
@@ -118,11 +101,7 @@ def test_the_separator_of_a_header_counts_and_is_told_once(tmp_path):
             assert read_examples(str(path)).columns == (["a"], ["p"], ["n"])
             assert list(SentenceFile(path, "sent1")) == ["p"]
         assert len(said) == 1
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "columns"),
-    [
+    for name, content, columns in (
         ("a.csv", "sep=;\nsent0;sent1\na, b;p\n", (["a, b"], ["p"])),  # Excel's own line
         ("a.csv", '\ufeffsent0;sent1\r\n"a; b";p\r\n', (["a; b"], ["p"])),
         ("a.csv", "sent0,sent1\na,p,,\n", (["a"], ["p"])),
@@ -131,16 +110,9 @@ def test_the_separator_of_a_header_counts_and_is_told_once(tmp_path):
         ("a.csv", '"text; cleaned"\na\n', (["a"],)),
         ("a.csv", f"text\n{'a ' * 200_000}\n", (["a " * 199_999 + "a"],)),
         ("a.tsv", f"text\n{'a ' * 200_000}\n", (["a " * 199_999 + "a"],)),
-    ],
-)
-@pytest.mark.filterwarnings("ignore:.*are separated by")
-def test_tables_as_spreadsheets_write_them(write, name, content, columns):
-    assert read_examples(write(name, content)).columns == columns
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "parts"),
-    [
+    ):
+        assert read_examples(write(name, content)).columns == columns
+    for name, content, parts in (
         ("a.csv", "sent0,sent1\na\rb,c\n", ["line 2", "a field has a carriage return in it"]),
         ("a.csv", "sent0;sent1\na;b;c\n", ["line 2", "3 columns, but the first line has 2"]),
         ("a.tsv", "sent0\tsent1\na\tb\tc\n", ["line 2", "3 columns, but the first line has 2"]),
@@ -148,8 +120,14 @@ def test_tables_as_spreadsheets_write_them(write, name, content, columns):
         ("a.csv", 'sent0;sent1\n"a;b\n', ["line 2", "unexpected end of data"]),
         ("a.csv", 'sent0,sent1\n"a" b,c\n', ["line 2", "expected after"]),
         ("a.csv", "sent0\n" + "a" * (1 << 24) + "b\n", ["line 2", "field larger than field limit"]),
-    ],
-)
-@pytest.mark.filterwarnings("ignore:.*are separated by")
-def test_a_bad_table_is_refused_by_its_line(write, name, content, parts):
-    refused(write(name, content), name, *parts)
+    ):
+        refused(write(name, content), name, *parts)
+
+
+@pytest.mark.slow
+def test_the_files_of_senteval_have_no_quoted_fields(senteval):
+    files = [path for name in ("ST[SB]*/**/*.csv", "ST[SB]*/**/*.txt", "[SM]*C*/*.txt") for path in senteval.glob(name)]
+    assert len(files) > 20
+    for path in files:
+        lines = path.read_text("utf-8-sig").removesuffix("\n").split("\n")
+        assert [row.fields for row in read_tabs(path)] == [line.split("\t") if line.strip() else [""] for line in lines]

@@ -6,47 +6,18 @@ from simcse_jax.data.examples import read_examples
 from simcse_jax.data.sources import split_sources
 
 
-def test_a_comma_separates_sources_unless_it_is_in_a_name(write, monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    write("a,b.txt", "eins\n")
-    assert split_sources("a.txt") == ["a.txt"]
-    assert split_sources("a.txt, hf:x:y") == ["a.txt", "hf:x:y"]
-    assert split_sources("a,b.txt") == ["a,b.txt"]  # such a file exists
-    assert split_sources('c.txt,"a,b.txt"') == ["c.txt", "a,b.txt"]
-    write("c.txt", "zwei\n")
-    assert read_examples("a,b.txt").columns == (["eins"],)
-    assert read_examples('c.txt,"a,b.txt"').columns == (["zwei", "eins"],)
-
-
-def test_lists_with_mistakes_are_refused_and_errors_name_the_source(several, tmp_path):
-    for specification, part in (
-        ("a.txt,,b.txt", "source 2 of 3 has no name"),
-        ("a.txt,", "source 2 of 2"),
-        ("a.txt, b.txt,a.txt", "a.txt is named twice"),
-        ("a.txt,./a.txt", "a.txt is named twice"),
-        ('a.txt,"b.txt', "not a list of sources"),
-    ):
-        raises(part, split_sources, specification)
-    sentences, pairs, triplets = several
-    refused(f"{tmp_path}/no,ne.txt", f"{tmp_path}/no: no such file", "in double quotes")
-    refused(f"{sentences},{triplets}", sentences, "has sentences", triplets, "has triplets", "data.mixed=True")
-    refused(f"{triplets},{pairs}", "t.csv: no labels", "objective.softmax_nli", options={"labels": True})
-
-
 @pytest.fixture
 def several(write):
-    """Sentences, pairs and triplets."""
     return [write("s.txt", "a\n\nb\n"), write("p.csv", "sent0,sent1\nc,d\n"), write("t.csv", "x,y,z\ne,f,g\nh,,i\n")]
 
 
-def test_sources_of_one_kind_are_joined_in_order(several, write):
+def test_sources_with_commas_between_are_joined_in_order_and_a_folder_or_pattern_is_one(
+    several, write, tmp_path, monkeypatch
+):
     first = write("u.csv", "anchor,positive,negative\nk,l,m\n")
     examples = read_examples(f"{first},{several[2]}")
     assert examples.columns == (["k", "e"], ["l", "f"], ["m", "g"])
     assert (examples.blank, examples.present, examples.kinds) == (1, None, "2 triplets")
-
-
-def test_what_a_source_lacks_is_not_present(several):
     examples = read_examples(",".join(several), mixed=True)
     assert examples.columns == (list("abce"), list("abdf"), ["", "", "", "g"])
     np.testing.assert_array_equal(examples.present, [[1, 0, 0], [1, 0, 0], [1, 1, 0], [1, 1, 1]])
@@ -55,18 +26,12 @@ def test_what_a_source_lacks_is_not_present(several):
     rows = ["abce".index(anchor) for anchor in some.columns[0]]
     assert rows == sorted(rows)
     np.testing.assert_array_equal(some.present, examples.present[rows])
-
-
-def test_labels_and_next_sentences_come_from_each_source(write):
     pairs = [write("a.csv", "sent0,sent1,label\na,b,0\nc,d,2\n"), write("b.csv", "sent0,sent1,label\ne,f,0\n")]
     joined = ",".join(pairs)
     assert read_examples(joined, labels=True).labels.tolist() == [0, 2, 0]
     assert read_examples(joined, positives="entailment").columns == (["a", "e"], ["b", "f"])
     documents = [write("a.txt", "a\nb\n\nc\nd\n"), write("b.txt", "e\nf\n\ng\n")]
     assert read_examples(",".join(documents), positives="next_sentence").columns == (list("ace"), list("bdf"))
-
-
-def test_a_folder_and_a_pattern_are_one_source_each(write, tmp_path):
     (tmp_path / "my").mkdir()
     write("my/b.csv", "sent0,sent1\nc,d\n")
     write("my/a.jsonl", '{"sent0": "a", "sent1": "b"}\n')
@@ -82,3 +47,24 @@ def test_a_folder_and_a_pattern_are_one_source_each(write, tmp_path):
     for mixed in (False, True):  # the files of one folder are alike
         refused(folder, "a.jsonl has pairs", "c.txt has sentences; the files of a folder", options={"mixed": mixed})
     refused(f"{folder}/*.parquet", "data.train=", "no file matches")
+    monkeypatch.chdir(tmp_path)
+    write("a,b.txt", "eins\n")
+    assert split_sources("a.txt") == ["a.txt"]
+    assert split_sources("a.txt, hf:x:y") == ["a.txt", "hf:x:y"]
+    assert split_sources("a,b.txt") == ["a,b.txt"]  # such a file exists
+    assert split_sources('c.txt,"a,b.txt"') == ["c.txt", "a,b.txt"]
+    write("c.txt", "zwei\n")
+    assert read_examples("a,b.txt").columns == (["eins"],)
+    assert read_examples('c.txt,"a,b.txt"').columns == (["zwei", "eins"],)
+    for specification, part in (
+        ("a.txt,,b.txt", "source 2 of 3 has no name"),
+        ("a.txt,", "source 2 of 2"),
+        ("a.txt, b.txt,a.txt", "a.txt is named twice"),
+        ("a.txt,./a.txt", "a.txt is named twice"),
+        ('a.txt,"b.txt', "not a list of sources"),
+    ):
+        raises(part, split_sources, specification)
+    sentences, pairs, triplets = several
+    refused(f"{tmp_path}/no,ne.txt", f"{tmp_path}/no: no such file", "in double quotes")
+    refused(f"{sentences},{triplets}", sentences, "has sentences", triplets, "has triplets", "data.mixed=True")
+    refused(f"{triplets},{pairs}", "t.csv: no labels", "objective.softmax_nli", options={"labels": True})

@@ -26,20 +26,6 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_all_sentences_of_all_splits_are_one_column_also_those_without_a_score(folder, capsys, tmp_path):
-    examples = read_examples(f"sts:{folder}")
-    ((column),) = examples.columns
-    assert "STS15 not found, and left out" in capsys.readouterr().out
-    assert len(column) == 4 * (5 + 3 + 6 + 5) + 2 * 3 + 2 * 3
-    assert column[:2] == ["STS12 MSRpar 0 a", "STS12 MSRpar b"] and column.count("STS16 plagiarism b") == 2
-    assert "STS16 plagiarism 0 a" in column  # without a score
-    tail = [f"{name} {split} {side}" for name in "BS" for split in ("train", "dev", "test") for side in "ab"]
-    assert column[-12:] == tail
-    write(tmp_path / "more.txt", ["eins", "zwei"])
-    assert read_examples(f"sts:{folder},{tmp_path}/more.txt").columns[0][-3:] == ["S test b", "eins", "zwei"]
-    assert postprocess.read("whitening", f"sts:{folder}").sentences == column
-
-
 def test_the_real_sets_are_consert_s_sentences_without_sts15(senteval):
     """44,596 pairs in all, of which the data here lack the 8,500 of STS15."""
     examples = read_examples(f"sts:{senteval}")
@@ -48,7 +34,7 @@ def test_the_real_sets_are_consert_s_sentences_without_sts15(senteval):
     assert (len(examples), examples.scores.min(), examples.scores.max()) == (5749, 0.0, 5.0)
 
 
-def test_what_is_missing_or_damaged_is_named(folder, tmp_path):
+def test_all_sentences_of_all_splits_are_one_column_and_what_is_missing_is_named(folder, tmp_path, capsys):
     refused("sts:", "sts:: no such folder")
     (tmp_path / "empty").mkdir()
     refused(f"sts:{tmp_path}/empty", "no STS set there")
@@ -64,6 +50,17 @@ def test_what_is_missing_or_damaged_is_named(folder, tmp_path):
         path.unlink()
         refused(f"sts:{folder}", f"{path}: cannot be read")
         path.write_text(text)
+    examples = read_examples(f"sts:{folder}")
+    ((column),) = examples.columns
+    assert "STS15 not found, and left out" in capsys.readouterr().out
+    assert len(column) == 4 * (5 + 3 + 6 + 5) + 2 * 3 + 2 * 3
+    assert column[:2] == ["STS12 MSRpar 0 a", "STS12 MSRpar b"] and column.count("STS16 plagiarism b") == 2
+    assert "STS16 plagiarism 0 a" in column  # without a score
+    tail = [f"{name} {split} {side}" for name in "BS" for split in ("train", "dev", "test") for side in "ab"]
+    assert column[-12:] == tail
+    write(tmp_path / "more.txt", ["eins", "zwei"])
+    assert read_examples(f"sts:{folder},{tmp_path}/more.txt").columns[0][-3:] == ["S test b", "eins", "zwei"]
+    assert postprocess.read("whitening", f"sts:{folder}").sentences == column
 
 
 @pytest.fixture
@@ -78,7 +75,7 @@ def graded(tmp_path):
     return tmp_path
 
 
-def test_the_pairs_of_a_set_have_their_scores(graded):
+def test_the_pairs_of_a_set_have_their_scores_and_what_is_missing_is_named(graded):
     read = {name: read_examples(f"sts:{graded}:{name}", **SCORED) for name in ("STS13", "STSBenchmark")}
     assert read["STSBenchmark"].columns == (['B "a', "B c"], ["B b", "B d"])
     assert read["STSBenchmark"].scores.tolist() == [1.0, 4.0]
@@ -88,14 +85,8 @@ def test_the_pairs_of_a_set_have_their_scores(graded):
     assert (sick.columns, sick.scores.tolist()) == ((["S a"], ["S b"]), [3.0])
     both = read_examples(f"sts:{graded}:STSBenchmark:train,sts:{graded}:STS13:test", **SCORED)
     assert len(both) == 5 and len(read_examples(f"sts:{graded}:STSBenchmark").columns) == 2  # pairs, without scores
-
-
-def test_a_name_has_a_task_and_a_split():
     assert of_task("a/b") is None and of_task("a:b") is None
     assert of_task("a:STS12") == ("a", "STS12", "test") and of_task("gs://b:STSBenchmark:dev")[2] == "dev"
-
-
-def test_what_is_missing_or_damaged_of_pairs_is_named(graded):
     gold = graded / "STS/STS13-en-test/STS.gs.FNWN.txt"
     (graded / "STS/STSBenchmark/sts-dev.csv").write_text("a\tb\n")
     for name, content, *parts in (

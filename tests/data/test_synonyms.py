@@ -44,7 +44,22 @@ def lexicon(tmp_path_factory):
     return write_lexicon(tmp_path_factory.mktemp("wordnet") / "lexicon.xml")
 
 
-def test_synonyms_of_words(lexicon):
+def test_one_word_is_replaced_by_a_synonym_of_any_lexicon_by_seed_row_and_column(
+    lexicon, capsys, tmp_path, monkeypatch
+):
+    found = Counter(change(["The man plays a song."] * 300, "synonym", lexicon=lexicon))
+    assert set(found) == {"The adult male plays a song.", "The valet plays a song.", "The man compete a song."}
+    assert 110 < found["The man compete a song."] < 190  # a word is drawn first, then its synonym
+    assert capsys.readouterr().out == ""
+    texts = ["(Large)", "“Larger”, she", "PARIS!", "large", "so  large  ...", "a lonely unknown", "", "-- !"]
+    replaced = ["(Big)", "“Big”, she", "City of light!", "big", "so big ...", "a lonely unknown", "", "-- !"]
+    assert change(texts, "synonym", lexicon=lexicon) == replaced
+    assert "3 of 8 sentences have no word with a synonym" in capsys.readouterr().out
+    texts = ["the man plays with a large bowl in Paris"] * 30
+    once = change(texts, "synonym", lexicon=lexicon)
+    assert once[:5] == change(texts[:5], "synonym", lexicon=lexicon)
+    assert once != change(texts, "synonym", lexicon=lexicon, seed=2)
+    assert once != change(texts, "synonym", lexicon=lexicon, column=0)
     of = Synonyms(str(lexicon)).of
     for words, synonyms in (
         ("man Man men", ["adult male", "valet"]),  # an irregular form's base form does not count
@@ -60,31 +75,6 @@ def test_synonyms_of_words(lexicon):
     ):
         assert [of(word) for word in words.split()] == [synonyms] * len(words.split())
     assert of("") == []
-
-
-def test_one_word_is_replaced(lexicon, capsys):
-    found = Counter(change(["The man plays a song."] * 300, "synonym", lexicon=lexicon))
-    assert set(found) == {"The adult male plays a song.", "The valet plays a song.", "The man compete a song."}
-    assert 110 < found["The man compete a song."] < 190  # a word is drawn first, then its synonym
-    assert capsys.readouterr().out == ""
-
-
-def test_punctuation_and_capitals_are_kept_and_sentences_without_synonyms_counted(lexicon, capsys):
-    texts = ["(Large)", "“Larger”, she", "PARIS!", "large", "so  large  ...", "a lonely unknown", "", "-- !"]
-    replaced = ["(Big)", "“Big”, she", "City of light!", "big", "so big ...", "a lonely unknown", "", "-- !"]
-    assert change(texts, "synonym", lexicon=lexicon) == replaced
-    assert "3 of 8 sentences have no word with a synonym" in capsys.readouterr().out
-
-
-def test_a_replacement_depends_on_seed_row_and_column_alone(lexicon):
-    texts = ["the man plays with a large bowl in Paris"] * 30
-    once = change(texts, "synonym", lexicon=lexicon)
-    assert once[:5] == change(texts[:5], "synonym", lexicon=lexicon)
-    assert once != change(texts, "synonym", lexicon=lexicon, seed=2)
-    assert once != change(texts, "synonym", lexicon=lexicon, column=0)
-
-
-def test_other_forms_of_a_lexicon(lexicon, tmp_path, monkeypatch):
     import wn
 
     mine = tmp_path / "mine"

@@ -1,6 +1,4 @@
 import numpy as np
-import pytest
-from support.corpora import tokenizer_of
 from support.data import raises
 
 from simcse_jax.data.batches import tokenize
@@ -10,17 +8,12 @@ from simcse_jax.data.tokens import Lengths, Prompts, check_prompts, padded_lengt
 PROMPTS = (Prompts("the ", "a cat "), Prompts("", "dog "))
 
 
-@pytest.fixture(scope="module")
-def tokenizer(tiny_bert):
-    return tokenizer_of(tiny_bert)
-
-
 def same(found, expected):
     assert [ids.tolist() for ids in found] == [ids.tolist() for ids in expected]
 
 
-def test_each_sentence_has_its_source_s_and_column_s_prompt_and_length(tokenizer):
-    """Of the first source two triplets, the second without its negative; of the second one a sentence alone."""
+def test_sentences_have_the_prompt_and_length_of_their_source_and_column(tokenizer):
+    # Of the first source two triplets, the second without its negative; of the second one a sentence alone.
     present = np.array([[True, True, True], [True, True, False], [True, False, False]])
     columns = (["cat", "dog sat", "ran home"], ["dog", "a cat", "ran home"], ["home", "", ""])
     examples = Examples(columns, 0, present=present, sources=np.array([0, 0, 1]))
@@ -33,9 +26,6 @@ def test_each_sentence_has_its_source_s_and_column_s_prompt_and_length(tokenizer
     assert cut == 0
     for found, column in zip(columns, examples.columns, strict=True):
         same(found, tokenizer(column, 4))
-
-
-def test_columns_have_places_of_their_own_only_if_lengths_differ(tokenizer):
     long = Examples((["cat"] * 2, ["dog " * 30] * 2), 0)
     found = tokenize(long, tokenizer, Lengths(4, 30))
     assert found.lengths == (8, 30) and found.input_ids.shape == (2, 2, 30) and found.places.tolist() == [8, 30]
@@ -44,9 +34,6 @@ def test_columns_have_places_of_their_own_only_if_lengths_differ(tokenizer):
     alone = tokenize(Examples((["cat"] * 2,), 0), tokenizer, Lengths(4, 30), (Prompts("the ", ""),))
     assert alone.lengths == () and alone.prompts == (Prompts("the ", "the "),)  # also where pairs are made of them
     assert [padded_length(length, 30) for length in (0, 3, 8, 9, 29)] == [8, 8, 8, 16, 30]
-
-
-def test_a_prompt_leaves_a_place_for_a_word_and_a_model_knows_those_that_all_sources_have(tokenizer):
     check_prompts(tokenizer, PROMPTS, Lengths(4, 5), "data.prompts.{}")
     raises("data.prompts.positive='a cat ': ", check_prompts, tokenizer, PROMPTS, Lengths(4, 4), "data.prompts.{}")
     assert prompts_by_name((), 2) == {} and prompts_by_name(PROMPTS, 2) == {}

@@ -13,16 +13,13 @@ from support.readers import READERS, rows_read
 from simcse_jax import SimCSE
 from simcse_jax.bulk.embeddings import blocks as module
 from simcse_jax.bulk.embeddings import encoder as encoder_module
-from simcse_jax.bulk.embeddings.blocks import (
-    encode_here,
-    make_block,
-    quantization_of,
-)
+from simcse_jax.bulk.embeddings.blocks import encode_here, make_block, quantization_of
 from simcse_jax.bulk.embeddings.embeddings_folder import Facts, blocks_of, fingerprint, finish, is_made, read_facts
 from simcse_jax.data.corpus.shared_folder import claimed, temporary_of
 from simcse_jax.data.sentences import SentenceFile
 from simcse_jax.encoding.quantization import quantize, ranges_of, read_ranges
 from simcse_jax.host.storage import as_path
+from simcse_jax.simcse import TokenEmbeddings
 
 
 @pytest.fixture
@@ -36,9 +33,7 @@ def texts(sources):
 
 
 @pytest.mark.parametrize("keep_text", [False, True])
-def test_a_block_s_file_has_its_rows_and_is_on_the_disk_before_it_has_its_name(
-    keep_text, encoder, sources, texts, tiny_bert, folder, monkeypatch
-):
+def test_a_block_s_file_has_its_rows_and_is_synced(keep_text, encoder, sources, texts, tiny_bert, folder, monkeypatch):
     monkeypatch.setattr(module, "SENTENCES", 3)
     done, synced, original = [], [], os.fsync
     monkeypatch.setattr(os, "fsync", lambda file: synced.append(os.fstat(file).st_ino) or original(file))
@@ -52,18 +47,6 @@ def test_a_block_s_file_has_its_rows_and_is_on_the_disk_before_it_has_its_name(
     np.testing.assert_allclose(table["embedding"].to_pylist(), SimCSE(str(tiny_bert)).encode(texts[8:16]), atol=1e-6)
     assert read_facts(folder, block) == Facts(fingerprint(plan), 8, 8, 32, 0)
     assert (folder / block.file).stat().st_ino in synced
-
-
-def test_a_file_that_is_there_is_not_made_again_nor_one_that_another_process_makes(folder, plan, blocks, encoder):
-    first, second, *_ = blocks
-    make_block(folder, plan, first, encoder)
-    written = (folder / first.file).stat()
-    assert make_block(folder, plan, first, encoder) and (folder / first.file).stat() == written
-    with claimed(folder / second.file):
-        assert not make_block(folder, plan, second, encoder)
-        assert not is_made(folder, second) and encode_here(folder, plan, encoder) is None
-    assert len(rows_in(folder)) == 17
-    assert encode_here(folder, plan, encoder).rows == len(rows_in(folder)) == 25
 
 
 def test_cut_sentences_are_counted_and_numbers_too_large_refused(tiny_bert, sources, folder):
@@ -83,11 +66,12 @@ def test_cut_sentences_are_counted_and_numbers_too_large_refused(tiny_bert, sour
 
     raises(f"{block.file}: an embedding has an element beyond float16", make_block, folder, plan, block, Large())
     assert not [path for path in folder.iterdir() if path.name.startswith((".embeddings-", "embeddings-"))]
+    tokens = [TokenEmbeddings(["a"], np.full((1, 4), 1e6, np.float32))]
+    schema = module.schema_of_tokens(4, np.dtype("float16"), True)
+    raises("beyond halffloat; write float32", module.tokens_table, schema, ["a"], 0, tokens)
 
 
-def test_a_source_that_changes_before_or_while_a_block_is_made_and_a_damaged_file_are_named(
-    folder, plan, blocks, encoder, sources
-):
+def test_changed_sources_and_damaged_files_are_named(folder, plan, blocks, encoder, sources):
     def change(rows):
         os.utime(sources[1], (1, 1))
 
@@ -99,7 +83,18 @@ def test_a_source_that_changes_before_or_while_a_block_is_made_and_a_damaged_fil
     raises("embeddings-00001-00000.parquet: damaged", read_facts, folder, blocks[3])
 
 
-def test_files_of_other_blocks_and_of_other_plans_are_refused(folder, plan, blocks, encoder, sources, tmp_path):
+def test_a_file_that_is_there_or_being_made_is_not_made_again_and_those_of_others_are_refused(
+    folder, plan, blocks, encoder, sources, tmp_path
+):
+    first, second, *_ = blocks
+    make_block(folder, plan, first, encoder)
+    written = (folder / first.file).stat()
+    assert make_block(folder, plan, first, encoder) and (folder / first.file).stat() == written
+    with claimed(folder / second.file):
+        assert not make_block(folder, plan, second, encoder)
+        assert not is_made(folder, second) and encode_here(folder, plan, encoder) is None
+    assert len(rows_in(folder)) == 17
+    assert encode_here(folder, plan, encoder).rows == len(rows_in(folder)) == 25
     first, second, *_ = blocks
     make_block(folder, plan, first, encoder)
     (folder / first.file).rename(folder / second.file)
@@ -163,9 +158,7 @@ def test_a_folder_has_the_tokens_of_each_row(dtype, keep_text, sources, texts, t
     raises("--tokens was True", begin, folder, other, *sources, keep_text=keep_text)
 
 
-def test_every_row_is_made_once_what_is_lost_again_and_others_read_all_also_while_it_is_filled(
-    folder, plan, blocks, encoder, texts
-):
+def test_every_row_is_made_once_and_others_read_all_also_while_it_is_filled(folder, plan, blocks, encoder, texts):
     first, second, *_, last = blocks
     make_block(folder, plan, first, encoder)
     temporary_of(folder / last.file).write_text("the first bytes")
@@ -204,9 +197,7 @@ def test_a_folder_that_an_earlier_version_began_is_completed_under_its_names(mad
 
 
 @NEEDS_GCSFS
-def test_from_a_bucket_into_a_bucket_and_blocks_that_others_made_are_not_asked_for_one_by_one(
-    encoder, sources, store, monkeypatch
-):
+def test_of_buckets_blocks_that_others_made_are_not_asked_for_one_by_one(encoder, sources, store, monkeypatch):
     for source in sources:
         store.put(f"text/{source.name}", source.read_bytes())
     folder = as_path("gs://bucket/out")

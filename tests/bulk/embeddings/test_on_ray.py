@@ -31,7 +31,7 @@ def nodes(*resources):
 TWO = nodes({"CPU": 8}, {"CPU": 4})
 
 
-def test_an_actor_takes_a_host():
+def test_an_actor_takes_a_host_and_too_few_hosts_are_refused():
     for cluster, hosts, share in (
         (TWO, None, Share(2, "CPU", 4)),
         (TWO, 3, Share(3, "CPU", 2)),
@@ -40,9 +40,6 @@ def test_an_actor_takes_a_host():
         (nodes({"CPU": 8, "TPU": 4}, {"CPU": 8, "TPU": 4}), 1, Share(1, "TPU", 4)),
     ):
         assert share_of(cluster, hosts) == share
-
-
-def test_a_cluster_with_too_few_hosts_is_refused_and_not_waited_for():
     raises("--hosts 3: the cluster has 1 host with 2 CPUs each", share_of, nodes({"CPU": 2}), 3)
     raises("--hosts 3: the cluster has 2 hosts with 1 GPU each", share_of, nodes({"GPU": 1}, {"GPU": 1}), 3)
     raises("no host of the cluster has a processor", share_of, nodes({"memory": 8}), None)

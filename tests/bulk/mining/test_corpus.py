@@ -89,7 +89,7 @@ def test_lancedb_and_faiss_find_them_too(made, nearest):
     raises("refine=2: ", nearest, "index", refine=2)
 
 
-def test_what_is_no_corpus_is_named(nearest):
+def test_what_is_no_corpus_or_another_model_s_is_named(nearest, made, prompted):
     for name, column, message in (
         ("none.txt", None, "none.txt: no such file"),
         ("textless", None, "textless: was prepared without its text"),
@@ -99,8 +99,5 @@ def test_what_is_no_corpus_is_named(nearest):
         ("cut.parquet", None, "cut.parquet: does not say which model made its embeddings"),
     ):
         raises(message, nearest, name, column)
-
-
-def test_embeddings_of_another_model_are_refused(made, prompted):
     for name, message in (("embeddings", "an index of"), ("npy", "embeddings of")):
         raises(message, open_corpus, str(made / name), SimCSE(str(prompted)), None, {})

@@ -11,12 +11,8 @@ from simcse_jax.encoding.quantization import ranges_of
 from simcse_jax.index.index import Index
 
 TEXTS = [f"text {number}" for number in range(60)]
-CHOICES = [
-    Choice(3, 0, 4),
-    Choice(4, 2, 30, relative_margin=0.1),
-    Choice(4, 0, 20, absolute_margin=0.2, min_score=0.1),
-    Choice(5, 1, 12, max_score=0.5),
-]
+CHOICES = [Choice(3, 0, 4), Choice(4, 2, 30, relative_margin=0.1), Choice(5, 1, 12, max_score=0.5)]
+CHOICES += [Choice(4, 0, 20, absolute_margin=0.2, min_score=0.1)]
 
 
 def by_hand(pair, positives, texts, choice, model, judge=None):
@@ -46,7 +42,7 @@ def by_hand(pair, positives, texts, choice, model, judge=None):
     return kept[: choice.range_max][choice.range_min :][: choice.num_negatives]
 
 
-@pytest.mark.parametrize(("choice", "judged"), zip(CHOICES, [False, True, True, False], strict=True))
+@pytest.mark.parametrize(("choice", "judged"), zip(CHOICES, [False, True, False, True], strict=True))
 def test_negatives_are_those_of_a_search_by_hand(choice, judged):
     """Anchors with several positives, texts that are there twice, and the anchor itself among them."""
     model, judge = Fixed(), Fixed(seed=1) if judged else None
@@ -66,7 +62,7 @@ def test_negatives_are_those_of_a_search_by_hand(choice, judged):
         assert ("negative_judged" in record) == judged
 
 
-def test_an_anchor_with_many_positives_makes_no_other_query_fetch_as_many():
+def test_many_positives_make_no_other_query_fetch_as_many_and_a_textless_corpus_needs_their_rows():
     model, searched = Fixed(), []
     corpus = corpus_of(TEXTS, model)
 
@@ -81,10 +77,6 @@ def test_an_anchor_with_many_positives_makes_no_other_query_fetch_as_many():
     for pair, record in zip(pairs, found, strict=True):
         own = set(TEXTS[:40]) if pair.anchor == "many" else {pair.positive}
         assert record["negative_rows"] == by_hand(pair, own, TEXTS, choice, model)
-
-
-def test_a_corpus_without_text_needs_the_rows_of_positives():
-    model = Fixed()
     corpus = corpus_of(TEXTS, model, has_text=False)
     pairs = [Pair(row, f"query {row}", TEXTS[row], (row, 59)) for row in range(5)]
     for pair, record in zip(pairs, mined(pairs, corpus, Choice(60, 0, 60), model), strict=True):
@@ -96,7 +88,7 @@ def test_a_corpus_without_text_needs_the_rows_of_positives():
     raises("--range-min 60: x", check_corpus, corpus_of(TEXTS, model), False, False, Choice(1, 60, 62), "x")
 
 
-def test_rows_that_pairs_name_are_in_the_corpus_and_take_no_rank_of_others():
+def test_rows_that_pairs_name_and_texts_alike_are_the_pair_s_own_scored_as_the_index_stores_them():
     model = Fixed()
     for has_text in (True, False):
         corpus = corpus_of(TEXTS, model, has_text)
@@ -111,25 +103,48 @@ def test_rows_that_pairs_name_are_in_the_corpus_and_take_no_rank_of_others():
     raises("names row 7", check_rows, gaps, Positives(iter([Pair(0, "query", "text", (7, 118))])), "x")
     twice = corpus_of(["far", "one", "one"], model)  # the pair's own text is another, and its row is not the first
     assert mined([Pair(0, "query", "One.", (2,))], twice, Choice(2, 0, 3), model)[0]["negative_rows"] == [0]
-
-
-def test_texts_that_differ_in_case_and_spaces_alone_are_the_pair_s_own():
-    """Many models embed them alike: as negatives they would be the anchor and the positive themselves."""
-    model = Fixed()
+    # Many models embed them alike: as negatives they would be the anchor and the positive themselves.
     texts = ["A man is eating.", "a  man is eating.", "THE MAN EATS.", "the man eats.", "A dog.", "a dog.", "a cat."]
     pair = Pair(0, "A man is  eating.", "The man eats.")
     record = mined([pair], corpus_of(texts, model), Choice(7, 0, 7), model)[0]
     (dog, cat) = sorted(record["negative_rows"])
     assert dog in (4, 5) and cat == 6
+    for precision in ("int8", "binary"):
+        model = Fixed(size=64)
+        ranges = ranges_of(model.encode_document(TEXTS)) if precision == "int8" else None
+        index = Index(64, precision=precision, ranges=ranges)
+        index.add(TEXTS, model.encode_document(TEXTS))
+        corpus = Corpus(lambda queries, count: index.search(queries, count), 60, True, None, "", index.quantization)
+        record = mined([Pair(0, "query 0", TEXTS[0])], corpus, Choice(59, 0, 59), model)[0]
+        found = {result.row: result.score for result in index.search(model.encode_query(["query 0"]), 60)[0]}
+        assert record["positive_score"] == pytest.approx(found[0], abs=1e-6)
 
 
-@pytest.mark.parametrize("precision", ["int8", "binary"])
-def test_a_pair_is_scored_as_the_index_stores_it(precision):
-    model = Fixed(size=64)
-    ranges = ranges_of(model.encode_document(TEXTS)) if precision == "int8" else None
-    index = Index(64, precision=precision, ranges=ranges)
-    index.add(TEXTS, model.encode_document(TEXTS))
-    corpus = Corpus(lambda queries, count: index.search(queries, count), 60, True, None, "", index.quantization)
-    record = mined([Pair(0, "query 0", TEXTS[0])], corpus, Choice(59, 0, 59), model)[0]
-    found = {result.row: result.score for result in index.search(model.encode_query(["query 0"]), 60)[0]}
-    assert record["positive_score"] == pytest.approx(found[0], abs=1e-6)
+@pytest.mark.slow
+@pytest.mark.parametrize("choice", CHOICES)
+def test_negatives_are_those_of_sentence_transformers(choice):
+    torch, datasets = pytest.importorskip("torch"), pytest.importorskip("datasets")
+    theirs = pytest.importorskip("sentence_transformers.util").mine_hard_negatives
+
+    class Peer(Fixed):
+        device = "cpu"
+
+        def encode_query(self, texts, **options):
+            return super().encode_query(texts)
+
+        encode_document = encode_query
+
+        def similarity(self, a, b):
+            return torch.as_tensor(a) @ torch.as_tensor(b).T
+
+        def similarity_pairwise(self, a, b):
+            return (torch.as_tensor(a) * torch.as_tensor(b)).sum(dim=1)
+
+    pairs = pairs_of(30, TEXTS)
+    columns = {name: [getattr(pair, name) for pair in pairs] for name in ("anchor", "positive")}
+    table = datasets.Dataset.from_dict(columns)
+    options = {name: getattr(choice, name) for name in choice._fields if name not in ("sampling", "seed")}
+    found = theirs(table, Peer(), corpus=TEXTS, output_format="labeled-list", verbose=False, **options).to_list()
+    records = mined(pairs, corpus_of(TEXTS, Fixed()), choice, Fixed())
+    expected = {record["anchor"]: record["negative"] for record in records if record["negative"]}
+    assert {row["anchor"]: row["positive"][1:] for row in found} == expected and len(expected) > 5

@@ -2,7 +2,6 @@ import json
 import sqlite3
 from types import SimpleNamespace
 
-import pyarrow
 import pyarrow.parquet
 import pytest
 from support.data import raises
@@ -19,13 +18,52 @@ def lines(*records):
 
 
 def read(path, content, **columns):
-    """The file with this content, and its pairs."""
     path.write_text(content)
     file = PairFile(str(path), columns)
     return file, list(file.read())
 
 
-def test_pairs_are_read_from_any_row_of_any_file(tmp_path):
+ONE, TWO = {"anchor": "a", "positive": "p"}, {"anchor": "b", "positive": "q"}
+
+
+def test_columns_are_chosen_by_first_rows_and_what_is_no_file_of_pairs_or_a_full_disk_is_named(tmp_path, monkeypatch):
+    for name, content, message in (
+        ("a.txt", "a\n", "must be a .csv"),
+        ("a.csv", "text\na\n", "one column of sentences"),
+        ("a.csv", "anchor,positive,positive_row\na,p,-1\n", "line 2: the field 'positive_row' holds '-1'"),
+        ("a.csv", f"anchor,positive,positive_row\na,p,{'1' * 5000}\n", "line 2: the field 'positive_row' holds '111"),
+        ("a.jsonl", lines(ONE | {"positive_row": 2**63}), "line 1: the field 'positive_row' holds 9223372036854"),
+        ("a.jsonl", lines(ONE, TWO | {"positive_row": 4}), "line 2: has the field 'positive_row', which"),
+        ("a.jsonl", lines(ONE | {"positive_row": 4}, TWO), "line 2: the field 'positive_row' is missing"),
+    ):
+        raises(message, read, tmp_path / name, content)
+    raises("no such file", PairFile, str(tmp_path / "none.csv"), {})
+    file, found = read(tmp_path / "a.csv", "asked,said\nwho,me\nwhen,1969\nhow many,2\n")
+    assert found[1:] == [Pair(1, "when", "1969"), Pair(2, "how many", "2")]
+    assert list(PairFiles(str(tmp_path / "a.csv"), {}).read(1)) == found[1:]
+    assert file.reading == {"columns of --pairs": ["asked", "said"]}
+    file, _ = read(tmp_path / "c.tsv", 'sent0\tsent1\n"say ""no"""\tb\n')
+    assert file.reading == {"separator of --pairs": "tabs, quoted"}
+    assert read(tmp_path / "d.tsv", "sent0\tsent1\na\tb\n")[0].reading == {}
+    raises("'number' holds numbers", read, tmp_path / "b.csv", "number,asked\n17,who\n18,when\n")
+    positives = Positives(iter(PAIRS))
+    assert (positives.rows, positives.pairs) == (4, 3)
+    hashes, rows = positives.of("a")
+    assert ([text_hash(text) in hashes for text in (" p", "q", "s", "a")], rows) == ([True, False, True, False], {3, 5})
+    assert positives.of("nothing") == (set(), set()) and positives.named().tolist() == [3, 4, 5]
+    assert not len(Positives(iter([Pair(0, "a", "p")])).named())
+
+    def small(name):
+        made = sqlite3.connect(name)
+        made.execute("PRAGMA max_page_count = 3")
+        return made
+
+    patched = SimpleNamespace(connect=small, Error=sqlite3.Error)
+    monkeypatch.setattr("simcse_jax.bulk.mining.pairs.sqlite3", patched)
+    raises("--pairs: ", Positives, (Pair(row, f"a {row}", "p") for row in range(1000)))
+
+
+def test_pairs_are_read_from_any_row_of_any_file_or_several_each_positive_of_a_list(tmp_path):
     names = ("anchor", "positive", "positive_row")
     (tmp_path / "a.csv").write_text("\n".join([",".join(names), *(f"{a},{p},{n}" for a, p, n in ROWS)]) + "\n")
     records = [dict(zip(names, row, strict=True)) for row in ROWS]
@@ -40,74 +78,20 @@ def test_pairs_are_read_from_any_row_of_any_file(tmp_path):
     assert (found, file.has_rows) == ([Pair(0, "x", "y")], False)
     _, found = read(tmp_path / "c.csv", "positive_row,question,answer,anchor_row\n1,x,y,0\n")
     assert found == [Pair(0, "x", "y", (0, 1))]
-
-
-@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
-def test_each_positive_of_a_list_is_a_pair(tmp_path, suffix):
     rows = [{"query": "a", "pos": ["p", "q"], "neg": ["n"]}, {"query": "b", "pos": []}, {"query": "c", "pos": ["r"]}]
-    path = tmp_path / f"a.{suffix}"
-    path.write_text(lines(*rows))
-    if suffix == "parquet":
-        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
-    pairs = PairFiles(str(path), {})
-    expected = [Pair(0, "a", "p"), Pair(1, "a", "q"), None, Pair(3, "c", "r")]
-    assert [list(pairs.read(first)) for first in (0, 1, 3)] == [expected, expected[1:], expected[3:]]
-    # A column of labels that is not read is named.
-    content = "sentence1,sentence2,label\na,p,1\nb,q,0\n"
-    with pytest.warns(UserWarning, match="--pairs .*a.csv: its column 'label' is not read"):
-        assert len(read(tmp_path / "a.csv", content)[1]) == 2
-    read(tmp_path / "a.csv", content, anchor="sentence1", positive="sentence2")  # on purpose
-
-
-def test_only_the_first_rows_say_whether_a_column_holds_numbers_and_what_was_chosen_is_told(tmp_path):
-    file, found = read(tmp_path / "a.csv", "asked,said\nwho,me\nwhen,1969\nhow many,2\n")
-    assert found[1:] == [Pair(1, "when", "1969"), Pair(2, "how many", "2")]
-    assert list(PairFiles(str(tmp_path / "a.csv"), {}).read(1)) == found[1:]
-    assert file.reading == {"columns of --pairs": ["asked", "said"]}
-    file, _ = read(tmp_path / "c.tsv", 'sent0\tsent1\n"say ""no"""\tb\n')
-    assert file.reading == {"separator of --pairs": "tabs, quoted"}
-    assert read(tmp_path / "d.tsv", "sent0\tsent1\na\tb\n")[0].reading == {}
-    raises("'number' holds numbers", read, tmp_path / "b.csv", "number,asked\n17,who\n18,when\n")
-
-
-def test_an_anchor_has_the_positives_of_all_its_pairs():
-    positives = Positives(iter(PAIRS))
-    assert (positives.rows, positives.pairs) == (4, 3)
-    hashes, rows = positives.of("a")
-    assert ([text_hash(text) in hashes for text in (" p", "q", "s", "a")], rows) == ([True, False, True, False], {3, 5})
-    assert positives.of("nothing") == (set(), set()) and positives.named().tolist() == [3, 4, 5]
-    assert not len(Positives(iter([Pair(0, "a", "p")])).named())
-
-
-def test_a_full_disk_of_temporary_files_is_named(monkeypatch):
-    def small(name):
-        made = sqlite3.connect(name)
-        made.execute("PRAGMA max_page_count = 3")
-        return made
-
-    patched = SimpleNamespace(connect=small, Error=sqlite3.Error)
-    monkeypatch.setattr("simcse_jax.bulk.mining.pairs.sqlite3", patched)
-    raises("--pairs: ", Positives, (Pair(row, f"a {row}", "p") for row in range(1000)))
-
-
-ONE, TWO = {"anchor": "a", "positive": "p"}, {"anchor": "b", "positive": "q"}
-
-
-def test_what_is_no_file_of_pairs_is_refused(tmp_path):
-    for name, content, message in (
-        ("a.txt", "a\n", "must be a .csv"),
-        ("a.csv", "text\na\n", "one column of sentences"),
-        ("a.csv", "anchor,positive,positive_row\na,p,-1\n", "line 2: the field 'positive_row' holds '-1'"),
-        ("a.csv", f"anchor,positive,positive_row\na,p,{'1' * 5000}\n", "line 2: the field 'positive_row' holds '111"),
-        ("a.jsonl", lines(ONE | {"positive_row": 2**63}), "line 1: the field 'positive_row' holds 9223372036854"),
-        ("a.jsonl", lines(ONE, TWO | {"positive_row": 4}), "line 2: has the field 'positive_row', which"),
-        ("a.jsonl", lines(ONE | {"positive_row": 4}, TWO), "line 2: the field 'positive_row' is missing"),
-    ):
-        raises(message, read, tmp_path / name, content)
-    raises("no such file", PairFile, str(tmp_path / "none.csv"), {})
-
-
-def test_pairs_of_several_files_follow_one_another(tmp_path):
+    for suffix in ("jsonl", "parquet"):
+        path = tmp_path / f"a.{suffix}"
+        path.write_text(lines(*rows))
+        if suffix == "parquet":
+            pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+        pairs = PairFiles(str(path), {})
+        expected = [Pair(0, "a", "p"), Pair(1, "a", "q"), None, Pair(3, "c", "r")]
+        assert [list(pairs.read(first)) for first in (0, 1, 3)] == [expected, expected[1:], expected[3:]]
+        # A column of labels that is not read is named.
+        content = "sentence1,sentence2,label\na,p,1\nb,q,0\n"
+        with pytest.warns(UserWarning, match="--pairs .*a.csv: its column 'label' is not read"):
+            assert len(read(tmp_path / "a.csv", content)[1]) == 2
+        read(tmp_path / "a.csv", content, anchor="sentence1", positive="sentence2")  # on purpose
     folder = tmp_path / "pairs"
     folder.mkdir()
     (folder / "a.csv").write_text("anchor,positive\na,b\n,\n")

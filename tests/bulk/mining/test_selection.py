@@ -6,7 +6,7 @@ SCORES = np.float32([0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3])
 IS_POSITIVE = np.array([0, 1, 0, 0, 0, 0, 0], bool)
 
 
-def test_limits_come_before_ranks_and_ranks_before_the_number():
+def test_limits_come_before_ranks_and_a_random_choice_is_of_seed_and_row():
     for choice, expected, left_out in (
         (Choice(3, 0, 7), [0, 2, 3], {}),
         (Choice(3, 2, 7), [3, 4, 5], {}),
@@ -24,8 +24,6 @@ def test_limits_come_before_ranks_and_ranks_before_the_number():
     places, _ = select(scores, -0.2, np.zeros(4, bool), Choice(4, 0, 4, relative_margin=0.25), 0)
     assert places.tolist() == [2, 3]
 
-
-def test_a_random_choice_is_a_function_of_seed_and_row_in_the_order_of_ranks():
     def chosen(row, seed=1, num=3):
         return select(SCORES, 0.8, IS_POSITIVE, Choice(num, 0, 7, sampling="random", seed=seed), row).places.tolist()
 

@@ -1,6 +1,5 @@
 import re
 
-import pytest
 from support import ROOT
 
 from simcse_jax.data.building.builders import BUILDERS, Options
@@ -15,7 +14,7 @@ NAMED = {  # by the recipes and the fields' defaults
 }
 
 
-def test_every_file_that_a_recipe_names_has_a_builder():
+def test_every_file_that_a_recipe_names_has_a_builder_and_its_page_says_so():
     outputs = [builder.output for builder in BUILDERS.values()]
     assert len(set(outputs)) == len(outputs)
     assert NAMED - {*outputs} == DOWNLOADED | GIVEN
@@ -24,13 +23,10 @@ def test_every_file_that_a_recipe_names_has_a_builder():
         assert {*builder.options} <= {*vars(Options())}
         assert bool(builder.header) == builder.output.endswith(".csv")
         assert not builder.count or "count" in builder.options
-
-
-@pytest.mark.parametrize("path", sorted((ROOT / "configs").rglob("*.py")), ids=lambda path: path.stem)
-def test_a_recipe_s_page_says_how_its_file_is_made(path):
-    text = path.read_text(encoding="utf-8")
-    about, _, _ = text[3:].partition('"""')
-    files = {name for name in NAMED - DOWNLOADED - GIVEN if name in text}
-    for name, builder in BUILDERS.items():
-        if builder.output in files:
-            assert re.search(rf"build-data[^\n]*\b{name}\b|`{name}`", about), f"{path.name}: {builder.output}"
+    for path in sorted((ROOT / "configs").rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        about, _, _ = text[3:].partition('"""')
+        files = {name for name in NAMED - DOWNLOADED - GIVEN if name in text}
+        for name, builder in BUILDERS.items():
+            if builder.output in files:
+                assert re.search(rf"build-data[^\n]*\b{name}\b|`{name}`", about), f"{path.name}: {builder.output}"

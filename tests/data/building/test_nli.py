@@ -21,10 +21,8 @@ ROWS = [  # premise, hypothesis, label
 
 
 def snli(premise, hypothesis, label):
-    """A line of SNLI's and MNLI's files."""
-    return (
-        json.dumps({"annotator_labels": [], "gold_label": label, "sentence1": premise, "sentence2": hypothesis}) + "\n"
-    )
+    fields = {"annotator_labels": [], "gold_label": label, "sentence1": premise, "sentence2": hypothesis}
+    return json.dumps(fields) + "\n"
 
 
 @pytest.fixture
@@ -48,30 +46,24 @@ def read(tmp_path):
     return read
 
 
-@pytest.mark.parametrize(("hypothesis", "chosen"), [("last", "e2"), ("first", "e1")])
-def test_each_premise_with_both_hypotheses_gives_one_triplet(read, hypothesis, chosen):
-    tally = Tally("pairs")
-    found = list(triplets(read(tally, "snli", "multinli"), tally, hypothesis=hypothesis))
-    assert found == [("P1", chosen, "c1, or so"), ("P3", "e3", "c3")]
-    assert (tally.read, tally.used) == (10, 4)
-    assert tally.dropped == {
-        "neutral": 2,
-        "without a label": 1,
-        "with a blank sentence": 1,
-        "with another hypothesis of the same premise and label": 1,
-        "of a premise without hypotheses of all the labels": 1,
-    }
-    assert tally.notes == ["3 distinct premises"]
-
-
-def test_neutral_hypotheses_are_a_fourth_column_and_anli_s_rounds_follow_one_another(read):
+def test_triplets_have_both_hypotheses_pairs_a_label_and_mistakes_name_the_line(read, tmp_path):
+    for hypothesis, chosen in (("last", "e2"), ("first", "e1")):
+        tally = Tally("pairs")
+        found = list(triplets(read(tally, "snli", "multinli"), tally, hypothesis=hypothesis))
+        assert found == [("P1", chosen, "c1, or so"), ("P3", "e3", "c3")]
+        assert (tally.read, tally.used) == (10, 4)
+        assert tally.dropped == {
+            "neutral": 2,
+            "without a label": 1,
+            "with a blank sentence": 1,
+            "with another hypothesis of the same premise and label": 1,
+            "of a premise without hypotheses of all the labels": 1,
+        }
+        assert tally.notes == ["3 distinct premises"]
     tally = Tally("pairs")
     found = list(triplets(read(tally, "senteval", split="dev"), tally, neutral=True))
     assert found == [("P1", "e2", "c1, or so", "n1")] and tally.used == 3
     assert list(triplets(read(tally, "anli"), tally)) == [("A", "b", "d")]
-
-
-def test_pairs_are_all_that_have_a_label_and_sentences_of_all(read):
     tally = Tally("pairs")
     pairs = list(labelled_pairs(read(tally, "senteval", split="dev"), tally))
     assert pairs == [(p.strip(), h, label) for p, h, label in ROWS if label != "-" and h]
@@ -79,17 +71,8 @@ def test_pairs_are_all_that_have_a_label_and_sentences_of_all(read):
     assert [pair.premise for pair in read(Tally("pairs"), "multinli", split="dev")] == ["D", "E"]  # of two files
     found = list(sentences(read(Tally("pairs"), "multinli"), Tally("pairs")))
     assert found == [("P3",), ("c3",), ("P3",), ("x",), ("P3",), ("e3",)]
-
-
-def test_mistakes_name_the_file_and_the_line(read, tmp_path):
-    (tmp_path / "one").mkdir()
-    for content, part in (
-        (snli("a", "b", "maybe"), "x_train.jsonl: line 1: the label holds 'maybe'"),
-        (snli("a", "b", "neutral") + '{"sentence1": "a"}', "line 2 is missing"),
-        ('{"text": "a"}', "its columns are text; it must have sentence1, sentence2, gold_label"),
-    ):
-        (tmp_path / "one/x_train.jsonl").write_text(content)
-        raises(part, lambda: list(read(Tally("pairs"), "one")))
+    (tmp_path / "snli/snli_1.0_train.jsonl").write_text(snli("a", "b", "maybe"))
+    raises("_train.jsonl: line 1: the label holds 'maybe'", lambda: list(read(Tally("pairs"), "snli")))
     # Parallel files must have the same length.
     (tmp_path / "senteval/labels.dev").write_text("neutral\n")
     raises("labels.dev: ends at line 1", lambda: list(read(Tally("pairs"), "senteval", split="dev")))

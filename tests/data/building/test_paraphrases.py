@@ -10,7 +10,7 @@ datasets = later("datasets")
 HEAD = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
 
 
-def test_qqp_is_glue_s_duplicates_quora_s_own_file_or_the_hub_s_numbers(tmp_path):
+def test_qqp_is_glue_s_quora_s_or_the_hub_s_duplicates_and_mistakes_are_named(tmp_path):
     (tmp_path / "glue").mkdir()
     rows = '1\t2\t3\tHow "old" is it?\tWhat age?\t1\n2\t3\t4\tWhy?\tWho?\t0\n3\t4\t5\tbroken\n'
     (tmp_path / "glue/train.tsv").write_text(f'{HEAD}{rows}4\t5\t6\t"Quote\tWhat?\t1\n')
@@ -25,40 +25,12 @@ def test_qqp_is_glue_s_duplicates_quora_s_own_file_or_the_hub_s_numbers(tmp_path
     columns = {"question1": ["a", "b"], "question2": ["c", "d"], "label": [1, 0], "idx": [0, 1]}
     datasets.Dataset.from_dict(columns).save_to_disk(tmp_path / "saved")
     assert list(qqp(resolve([f"hf:{tmp_path}/saved"], QUESTIONS), Tally("pairs"))) == [("a", "c")]
-
-
-def test_qqp_s_mistakes(tmp_path):
-    for number, (name, content, part) in enumerate(
-        (
-            ("train.tsv", HEAD + "1\t2\t3\ta\tb\tyes\n", "line 2: the label is 'yes'"),
-            ("train.tsv", "a\tb\n1\t2\n", "it must have question1, question2, is_duplicate"),
-            ("quora_duplicate_questions.tsv", HEAD + "1\t2\n", "line 2: 2 columns, but the first line has 6"),
-            ("train.txt", "a\n", "has no file train.tsv or"),
-        )
-    ):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        (folder / name).write_text(content)
-        raises(part, lambda: list(qqp(resolve([str(folder)], QUESTIONS), Tally("pairs"))))
-
-
-def test_paranmt_is_two_columns_and_perhaps_a_score(tmp_path):
-    (tmp_path / "para-nmt-5m-processed.txt").write_text("a cat .\tthe cat .\nb\tc\t0.9\nalone\n\td\n")
-    tally = Tally("pairs")
-    assert list(paranmt(resolve([str(tmp_path)], PARAPHRASE_FILES), tally)) == [("a cat .", "the cat ."), ("b", "c")]
-    assert (tally.read, tally.used) == (4, 2)
+    (tmp_path / "glue/train.tsv").write_text(HEAD + "1\t2\t3\ta\tb\tyes\n")
+    raises("line 2: the label is 'yes'", lambda: list(qqp(resolve([f"{tmp_path}/glue"], QUESTIONS), Tally("pairs"))))
 
 
 TOKEN = "".join(f"1.jpg#{n}\tcaption {n} .\n" for n in range(5)) + "2.jpg#0\talone\n2.jpg#1\t \nnothing\n"
 BARS = "image_name| comment_number| comment\n1.jpg| 0| a | b\n1.jpg| 1| c\n1.jpg| 4   A dog .\n"
-
-
-def test_any_two_captions_of_an_image_are_a_pair(tmp_path):
-    (tmp_path / "results_20130124.token").write_text(TOKEN)
-    tally = Tally("captions")
-    pairs = list(flickr_pairs(resolve([str(tmp_path)], CAPTIONS), tally))
-    assert len(set(pairs)) == len(pairs) == 10 and pairs[0] == ("caption 0 .", "caption 1 .")
-    assert (tally.read, tally.used, tally.notes) == (8, 5, ["2 images"])
 
 
 def test_captions_of_the_file_with_bars_and_one_of_two_files_counts_once(tmp_path):
@@ -71,6 +43,15 @@ def test_captions_of_the_file_with_bars_and_one_of_two_files_counts_once(tmp_pat
     assert tally.dropped["with the image and number of another"] == 2
 
 
-def test_data_sets_are_no_text_files():
+def test_paranmt_is_two_columns_and_any_two_captions_of_an_image_are_a_pair(tmp_path):
+    (tmp_path / "para-nmt-5m-processed.txt").write_text("a cat .\tthe cat .\nb\tc\t0.9\nalone\n\td\n")
+    tally = Tally("pairs")
+    assert list(paranmt(resolve([str(tmp_path)], PARAPHRASE_FILES), tally)) == [("a cat .", "the cat ."), ("b", "c")]
+    assert (tally.read, tally.used) == (4, 2)
+    (tmp_path / "results_20130124.token").write_text(TOKEN)
+    tally = Tally("captions")
+    pairs = list(flickr_pairs(resolve([str(tmp_path)], CAPTIONS), tally))
+    assert len(set(pairs)) == len(pairs) == 10 and pairs[0] == ("caption 0 .", "caption 1 .")
+    assert (tally.read, tally.used, tally.notes) == (8, 5, ["2 images"])
     for read in (paranmt, flickr_pairs):
         raises("--source hf:x: must be a file", lambda: list(read(["hf:x"], Tally("pairs"))))

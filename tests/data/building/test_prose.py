@@ -44,12 +44,7 @@ def test_prose_is_what_is_left():
     ]
 
 
-def test_the_parser_is_asked_for_by_the_name_of_the_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "mwparserfromhell", None)
-    raises("simcse_jax[wikipedia]", require_parser, "x.xml")
-
-
-def test_sentences_end_where_the_rule_says():
+def test_sentences_end_where_the_rule_says_and_the_parser_is_asked_for_by_its_extra(monkeypatch):
     for text, sentences in (
         ("One. Two! Three? Four", ["One.", "Two!", "Three?", "Four"]),
         ("Mr. J. Smith met Dr. Who. He left.", ["Mr. J. Smith met Dr. Who.", "He left."]),
@@ -64,3 +59,5 @@ def test_sentences_end_where_the_rule_says():
     ):
         assert split_sentences(text) == sentences
     assert len(split_sentences("A " + "." * 500_000 + "x.")) == 1  # hours, if each point began a search
+    monkeypatch.setitem(sys.modules, "mwparserfromhell", None)
+    raises("simcse_jax[wikipedia]", require_parser, "x.xml")

@@ -6,16 +6,13 @@ from simcse_jax.data.building.reading import Tally, columns, draw, files_of, is_
 from simcse_jax.data.rows import MISSING
 
 
-def test_a_folder_s_files_are_those_that_match_in_order(tmp_path):
+def test_files_that_match_are_read_in_order_by_the_first_set_of_columns_a_sentence_a_line(tmp_path):
     for name in ("b.x", "a.x", "c.y", "d.z", "._a.x", "._c.y", ".DS_Store"):  # as a Mac leaves them
         (tmp_path / name).write_text("")
     assert [path.name for path in files_of(str(tmp_path), ["*.y", "*.x"])] == ["c.y", "a.x", "b.x"]
     assert files_of(str(tmp_path / "d.z"), ["*.y"]) == [tmp_path / "d.z"]
     raises("no such file or folder", files_of, str(tmp_path / "none"), ["*.w"])
     raises("has no file *.w or *.v", files_of, str(tmp_path), ["*.w", "*.v"])
-
-
-def test_sources_are_files_of_every_split_in_order_each_once(tmp_path):
     two, other, one = (tmp_path / name for name in ("2_a.y", "1_b.y", "1_a.y"))
     for path in (two, other, one):
         path.touch()
@@ -25,9 +22,6 @@ def test_sources_are_files_of_every_split_in_order_each_once(tmp_path):
     for again in ([folder, f"{folder}/."], [folder, str(one)], ["hf:a", "hf:a"]):
         raises("is given twice", resolve, again, ["*.y"])
     raises("has no file 3_*.y", resolve, [folder], ["{split}_*.y"], ["1", "3"])
-
-
-def test_the_first_set_of_columns_that_is_there_is_read(tmp_path):
     (tmp_path / "a.csv").write_text("x,y,z\n1,2,3\n")
     rows = columns(open_table(tmp_path / "a.csv"), [("w", "x"), ("z", "x")], "a.csv")
     assert [(row.where, row.fields) for row in rows] == [(f"{tmp_path}/a.csv: line 2", ["3", "1"])]
@@ -35,20 +29,6 @@ def test_the_first_set_of_columns_that_is_there_is_read(tmp_path):
     raises(message, columns, open_table(tmp_path / "a.csv"), [("w",), ("v",)], "a.csv")
     raises("a.doc: unknown file type '.doc'", open_table, tmp_path / "a.doc")
     assert is_dataset("hf:x") and is_dataset("tfds:x") and not is_dataset("h/x")
-
-
-def test_what_is_not_dropped_is_used():
-    tally = Tally("pairs")
-    tally.read = 2000
-    for why, count in (("neutral", 3), ("blank", 1), ("neutral", 2)):
-        tally.drop(why, count)
-    tally.drop("blank")
-    tally.notes.append("a note")
-    lines = ["2,000 pairs read, 1,993 used", "  5 dropped: neutral", "  2 dropped: blank", "a note"]
-    assert tally.lines() == lines
-
-
-def test_a_sentence_is_one_line_without_white_space_around_it():
     assert sentence("  a  b \r\n c\u2028d ", "x") == "a  b c d" and sentence(None, "x") == ""
     assert len(sentence("a" + " " * 500_000 + "b", "x")) == 500_002  # many minutes, if each space began a search
     for wrong, part in (
@@ -58,14 +38,6 @@ def test_a_sentence_is_one_line_without_white_space_around_it():
         ("a\0", "x holds a zero byte"),
     ):
         raises(part, sentence, wrong, "x")
-
-
-def test_long_work_says_how_much_was_read(monkeypatch, capsys):
-    monkeypatch.setattr("simcse_jax.host.progress.LINE_SECONDS", 0)
-    tally = Tally("pages")
-    for _ in range(250):
-        tally.see()
-    assert capsys.readouterr().err == "100 pages read\n200 pages read\n" and tally.read == 250
 
 
 def drawn(sizes, count, seed, tally=None, read=None):
@@ -80,7 +52,20 @@ def drawn(sizes, count, seed, tally=None, read=None):
     return draw(units, count, seed, tally or Tally("pages"))
 
 
-def test_a_sample_has_the_count_in_the_order_of_the_stream():
+def test_what_is_not_dropped_is_used_and_a_sample_has_the_count_in_order(monkeypatch, capsys):
+    tally = Tally("pairs")
+    tally.read = 2000
+    for why, count in (("neutral", 3), ("blank", 1), ("neutral", 2)):
+        tally.drop(why, count)
+    tally.drop("blank")
+    tally.notes.append("a note")
+    lines = ["2,000 pairs read, 1,993 used", "  5 dropped: neutral", "  2 dropped: blank", "a note"]
+    assert tally.lines() == lines
+    monkeypatch.setattr("simcse_jax.host.progress.LINE_SECONDS", 0)
+    tally = Tally("pages")
+    for _ in range(250):
+        tally.see()
+    assert capsys.readouterr().err == "100 pages read\n200 pages read\n" and tally.read == 250
     read, tally, sizes = [], Tally("pages"), [1, 2, 3, 0, 4] * 100
     tally.read = 500
     found = drawn(sizes, 50, 7, tally, read)
@@ -91,8 +76,5 @@ def test_a_sample_has_the_count_in_the_order_of_the_stream():
     assert tally.used == len(found) + sum(number % 5 == 3 for number in read)  # and empty ones
     assert found == drawn(sizes, 50, 7) != drawn(sizes, 50, 8)
     assert drawn([1, 2], 9, 1) == [["0.0"], ["1.0", "1.1"]] and drawn([], 9, 1) == []  # too few: all
-
-
-def test_each_unit_is_as_likely_as_another():
     counts = Counter(unit[0] for seed in range(400) for unit in drawn([1] * 10, 3, seed))
     assert sum(counts.values()) == 1200 and all(85 < counts[f"{n}.0"] < 155 for n in range(10))

@@ -42,24 +42,7 @@ def dump(tmp_path, monkeypatch):
     return path
 
 
-def test_articles_are_read_one_after_the_other_packed_or_not(dump, tmp_path):
-    contents = {"a.xml": DUMP, "b.gz": gzip.compress(DUMP), "c.xml-p1p9": DUMP, dump.name: dump.read_bytes()}
-    for name, data in contents.items():
-        (tmp_path / name).write_bytes(data)
-        tally = Tally("pages")
-        found = [(page.text, page.read(page.text)) for page in read_pages([tmp_path / name], tally)]
-        assert found == [(text, text) for text in ("One & more. Two.", "Three.\n\nFour.")]
-        assert (tally.read, tally.used) == (5, 2)
-        assert {*tally.dropped} == {"redirects", "no articles (talk, templates, categories)", "without a sentence"}
-
-
-def test_a_dump_in_two_packings_is_refused(dump, tmp_path):
-    for other in (dump.with_suffix(""), tmp_path / "xwiki-1-pages-articles-multistream.xml.bz2"):
-        other.write_bytes(DUMP)
-        raises(f"is the same dump as {other.name}", lambda: list(read_pages([other, dump], Tally("pages"))))
-
-
-def test_all_sentences_or_a_sample_of_them_or_of_articles(dump):
+def test_articles_are_read_packed_or_not_all_or_a_sample_and_broken_or_repeated_dumps_refused(dump, tmp_path):
     assert list(sentences([dump], Tally("pages"), 0, 1)) == ALL
     tally = Tally("pages")
     three = list(sentences([dump], tally, 3, 1))
@@ -68,22 +51,24 @@ def test_all_sentences_or_a_sample_of_them_or_of_articles(dump):
     assert {tuple(sentences([dump], Tally("pages"), 1, seed)) for seed in range(30)} == {(line,) for line in ALL}
     found = {tuple(sentences([dump], Tally("pages"), 2, seed, "articles")) for seed in range(20)}
     assert found == {tuple(ALL[:2]), tuple(ALL[2:])}
-
-
-def test_documents_have_a_blank_line_after_each(dump):
     assert list(documents([dump], Tally("pages"), 0, 1)) == [*ALL[:2], ("",), *ALL[2:], ("",)]
     tally = Tally("pages")
     assert len(list(documents([dump], tally, 3, 1))) == 5 and tally.used == 2
-
-
-def test_data_sets_have_text_whose_headings_are_left_out(tmp_path):
+    contents = {"a.xml": DUMP, "b.gz": gzip.compress(DUMP), "c.xml-p1p9": DUMP, dump.name: dump.read_bytes()}
+    for name, data in contents.items():
+        (tmp_path / name).write_bytes(data)
+        tally = Tally("pages")
+        found = [(page.text, page.read(page.text)) for page in read_pages([tmp_path / name], tally)]
+        assert found == [(text, text) for text in ("One & more. Two.", "Three.\n\nFour.")]
+        assert (tally.read, tally.used) == (5, 2)
+        assert {*tally.dropped} == {"redirects", "no articles (talk, templates, categories)", "without a sentence"}
+    for other in (dump.with_suffix(""), tmp_path / "xwiki-1-pages-articles-multistream.xml.bz2"):
+        other.write_bytes(DUMP)
+        raises(f"is the same dump as {other.name}", lambda: list(read_pages([other, dump], Tally("pages"))))
     data = datasets.Dataset.from_dict({"title": ["A"], "text": ["Ada was born. She\n\nLife\nIt went on (so it did.)"]})
     data.save_to_disk(tmp_path / "saved")
     found = list(sentences([f"hf:{tmp_path}/saved"], Tally("pages"), 0, 1))
     assert found == [("It went on (so it did.)",)]
-
-
-def test_broken_dumps_are_refused(dump, tmp_path):
     for name, content, part in (
         ("x.bz2", bz2.compress(DUMP * 50)[:-20], "not a complete Wikipedia dump"),
         ("x.bz2", b"BZh9 no", "not a complete Wikipedia dump"),
@@ -92,8 +77,6 @@ def test_broken_dumps_are_refused(dump, tmp_path):
         ("x.xml", b'<?xml version="1.0" encoding="none"?>' + DUMP, "not a complete Wikipedia dump"),
         ("x.xml", b"", "not a complete Wikipedia dump"),
         ("x.xml", b"<html></html>", "begins with <html>"),
-        ("x.jsonl", b'{"title": "a"}\n', "its columns are title; it must have text"),
-        ("x.jsonl", b'{"text": 3}\n', "line 1: the field 'text' holds 3, not text"),
         ("x.zip", b"PK", "unknown file type"),
     ):
         (tmp_path / name).write_bytes(content)

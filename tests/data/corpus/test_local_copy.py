@@ -1,3 +1,4 @@
+import os
 import re
 import shutil
 import threading
@@ -19,7 +20,6 @@ SHARD = re.compile(r"shard-\d+-\d+(\.text)?")
 
 @pytest.fixture
 def stored(store, triplets):
-    """`triplets` in a bucket."""
     store.objects.clear()
     for path in triplets.iterdir():
         store.put(f"corpus/{path.name}", path.read_bytes())
@@ -43,27 +43,24 @@ def files(folder, names=(NAME, *ALL)):
     return {name: (folder / name).read_bytes() for name in names}
 
 
-def there(folder):
-    return files(folder, [path.name for path in folder.iterdir()])
-
-
 def full(monkeypatch, tmp_path):
-    """No more room on the disk than must be left."""
     usage = shutil.disk_usage(tmp_path)._replace(free=module.LEFT)
     monkeypatch.setattr(module.shutil, "disk_usage", lambda _: usage)
 
 
 def test_a_copy_has_the_tokens_and_the_manifest_is_made_once_and_completed(copied, triplets):
     copy, _ = copied()
-    assert there(copy) == files(triplets)
+    assert files(copy, os.listdir(copy)) == files(triplets)
     assert copied() == (copy, set())
     (copy / NAME).unlink()  # as if it was stopped
     (copy / SECOND).replace(copy / f".{SECOND}.tmp")
-    assert copied()[1] == {SECOND} and there(copy) == files(triplets)
+    assert copied()[1] == {SECOND} and files(copy, os.listdir(copy)) == files(triplets)
     (copy / SECOND).unlink()
-    assert copied()[1] == {SECOND} and there(copy) == files(triplets)
+    assert copied()[1] == {SECOND} and files(copy, os.listdir(copy)) == files(triplets)
     texts = [f"{name}.text" for name in ALL]
-    assert copied(texts=True) == (copy, {*texts}) and there(copy) == files(triplets, [NAME, *ALL, *texts])
+    assert copied(texts=True) == (copy, {*texts}) and files(copy, os.listdir(copy)) == files(
+        triplets, [NAME, *ALL, *texts]
+    )
 
 
 def test_processes_of_a_host_share_the_work(triplets, tmp_path, monkeypatch):
@@ -78,7 +75,7 @@ def test_processes_of_a_host_share_the_work(triplets, tmp_path, monkeypatch):
         with ThreadPoolExecutor(4) as processes:
             work = processes.map(lambda _: (ready.wait(), local_copy(triplets, str(cache), shown=False))[1], range(4))
             (copy,) = set(work)
-        assert there(copy) == files(triplets)
+        assert files(copy, os.listdir(copy)) == files(triplets)
 
 
 def test_caches_that_cannot_be_are_refused_before_anything_is_copied(stored, tmp_path, monkeypatch):

@@ -4,7 +4,6 @@ import shutil
 from contextlib import ExitStack
 
 import numpy as np
-import pyarrow
 import pyarrow.parquet
 import pytest
 from support.corpora import in_memory, prepare, rows_of, tokenizer_of
@@ -30,8 +29,6 @@ def files(folder):
 
 @pytest.fixture
 def start(tiny_bert, corpus):
-    """Makes what is missing of the corpus `triplets` in a folder."""
-
     def run(folder):
         tokenizer = tokenizer_of(tiny_bert)
         plan = make_plan([str(corpus["csv"])], tokenizer, 40, 16, columns={}, keep_text=True, shard_rows=16)
@@ -79,34 +76,7 @@ def test_a_shard_that_was_lost_or_cut_is_made_again_with_the_same_bytes(damage, 
     assert files(folder) == files(triplets)
 
 
-def test_a_shard_is_not_made_again_with_other_rows(tiny_bert, tmp_path):
-    source, folder = tmp_path / "a.txt", tmp_path / "out"
-    source.write_text("a cat\na dog\n")
-    prepare(folder, tiny_bert, source)
-    written = source.stat().st_mtime_ns
-    source.write_text("a dog\na cat\n")
-    os.utime(source, ns=(written, written))  # so that only the rows say it
-    manifest = (folder / "corpus.json").read_bytes()
-    for names in ([FIRST], [FIRST, f"{FIRST}.json"]):
-        for name in names:
-            (folder / name).unlink(missing_ok=True)
-        raises(f"{FIRST}: cannot be made again", prepare, folder, tiny_bert, source)
-    assert (folder / "corpus.json").read_bytes() == manifest and not (folder / FIRST).exists()
-
-
-def test_a_source_that_is_changed_meanwhile_ends_without_a_manifest(tiny_bert, tmp_path, monkeypatch):
-    class Changing(making.ShardWriter):
-        def finish(self, source_rows):
-            os.utime(tmp_path / "a.txt", (1, 1))
-            return super().finish(source_rows)
-
-    monkeypatch.setattr(making, "ShardWriter", Changing)
-    (tmp_path / "a.txt").write_text("a cat\n")
-    raises("a.txt: was changed since", prepare, tmp_path / "out", tiny_bert, tmp_path / "a.txt")
-    assert not (tmp_path / "out" / "corpus.json").exists()
-
-
-def test_every_kind_of_source_has_the_rows_that_training_reads(tiny_bert, corpus, tmp_path):
+def test_every_source_has_the_rows_that_training_reads_also_with_prompts_and_documents(tiny_bert, corpus, tmp_path):
     names, *rows = (line.split(",") for line in corpus["csv"].read_text().splitlines())
     table, sts = dict(zip(names, zip(*rows, strict=True), strict=True)), tmp_path / "sts/STS/STSBenchmark"
     (tmp_path / "a.tsv").write_text("\n".join("\t".join(row) for row in [names, *rows]) + "\n")
@@ -121,38 +91,50 @@ def test_every_kind_of_source_has_the_rows_that_training_reads(tiny_bert, corpus
     for name in (*files, f"hf:{tmp_path}/hub", f"sts:{tmp_path}/sts"):
         found = prepare(tmp_path / f"out {name.replace('/', ' ')}", tiny_bert, name)
         np.testing.assert_array_equal(rows_of(found)[0], in_memory(tiny_bert, name).input_ids)
-
-
-def test_prompts_are_before_the_sentences_of_their_columns(tiny_bert, corpus, tmp_path):
     header, *lines = corpus["csv"].read_text().splitlines()
     rows = (line.split(",") for line in lines)
     prompted = "\n".join([header, *(f"the cat {a},{b},a {c}" for a, b, c in rows), ""])
     (tmp_path / "with.csv").write_text(prompted)
     found = prepare(tmp_path / "out", tiny_bert, corpus["csv"], prompts=["the cat ", "", "a "])
     np.testing.assert_array_equal(rows_of(found)[0], in_memory(tiny_bert, tmp_path / "with.csv").input_ids)
-
-
-def test_documents_go_on_over_the_ends_of_shards(tiny_bert, tmp_path):
     lines = [f"the {'cat ' * (n % 9)}{'sat ' * (n // 9)}" if n % 13 else "" for n in range(50)]
     (tmp_path / "a.txt").write_text("\n".join(lines) + "\n")
     options = {"positives": "next_3_sentences"}
-    one, many = (
-        prepare(tmp_path / str(rows), tiny_bert, tmp_path / "a.txt", shard_rows=rows, **options) for rows in (100, 6)
-    )
+    one, many = (prepare(tmp_path / str(n), tiny_bert, tmp_path / "a.txt", shard_rows=n, **options) for n in (100, 6))
     np.testing.assert_array_equal(rows_of(one)[0], rows_of(many)[0])
     assert one.num_columns == 2 and len(many.manifest.shards) == 9
 
 
-def test_a_source_that_cannot_be_used_leaves_nothing(tiny_bert, tmp_path):
+def test_a_source_that_changed_or_cannot_be_used_is_named_and_leaves_nothing(tiny_bert, tmp_path, monkeypatch):
+    source, folder = tmp_path / "a.txt", tmp_path / "out"
+    source.write_text("a cat\na dog\n")
+    prepare(folder, tiny_bert, source)
+    written = source.stat().st_mtime_ns
+    source.write_text("a dog\na cat\n")
+    os.utime(source, ns=(written, written))  # so that only the rows say it
+    manifest = (folder / "corpus.json").read_bytes()
+    for names in ([FIRST], [FIRST, f"{FIRST}.json"]):
+        for name in names:
+            (folder / name).unlink(missing_ok=True)
+        raises(f"{FIRST}: cannot be made again", prepare, folder, tiny_bert, source)
+    assert (folder / "corpus.json").read_bytes() == manifest and not (folder / FIRST).exists()
     (tmp_path / "a.txt").write_text("\n\n")
-    raises("holds no sentences, only 2 blank rows", prepare, tmp_path / "out", tiny_bert, tmp_path / "a.txt")
-    assert not list((tmp_path / "out").iterdir())
+    raises("holds no sentences, only 2 blank rows", prepare, tmp_path / "blank", tiny_bert, tmp_path / "a.txt")
+    assert not list((tmp_path / "blank").iterdir())
+
+    class Changing(making.ShardWriter):
+        def finish(self, source_rows):
+            os.utime(tmp_path / "a.txt", (1, 1))
+            return super().finish(source_rows)
+
+    monkeypatch.setattr(making, "ShardWriter", Changing)
+    (tmp_path / "a.txt").write_text("a cat\n")
+    raises("a.txt: was changed since", prepare, tmp_path / "changed", tiny_bert, tmp_path / "a.txt")
+    assert not (tmp_path / "changed" / "corpus.json").exists()
 
 
 @NEEDS_GCSFS
-def test_a_corpus_in_a_bucket_has_the_bytes_of_one_on_a_disk_also_if_its_last_process_was_killed(
-    start, store, triplets, monkeypatch
-):
+def test_a_corpus_in_a_bucket_has_the_bytes_of_one_on_a_disk_also_after_a_kill(start, store, triplets, monkeypatch):
     for name, seconds in (("HEARTBEAT", 0.1), ("LOST", 0.3), ("LOOK", 0.05)):
         monkeypatch.setattr(stored, name, seconds)
     folder = as_path("gs://bucket/corpus")
@@ -162,3 +144,12 @@ def test_a_corpus_in_a_bucket_has_the_bytes_of_one_on_a_disk_also_if_its_last_pr
         assert found == files(triplets)
         store.delete("corpus/corpus.json")
         store.put("corpus/.corpus.json.lock", this_job().text().encode())
+
+
+def test_no_more_rows_are_held_than_are_tokenized_at_a_time(tiny_bert, tmp_path, monkeypatch):
+    seen, real = [], making.ShardWriter.add
+    monkeypatch.setattr(making, "CHUNK", 8)
+    monkeypatch.setattr(making.ShardWriter, "add", lambda *added: seen.append(len(added[3])) or real(*added))
+    (tmp_path / "a.txt").write_text("a cat\n" * 100)
+    assert len(prepare(tmp_path / "out", tiny_bert, tmp_path / "a.txt", shard_rows=50)) == 100
+    assert max(seen) == 8 and sum(seen) == 100

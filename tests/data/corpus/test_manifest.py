@@ -5,7 +5,7 @@ from support.data import raises
 from simcse_jax.data.corpus.manifest import NAME, corpus_path, is_prepared, read_manifest, write_manifest
 
 
-def test_it_is_read_as_it_was_written(triplets, tmp_path):
+def test_it_is_read_as_it_was_written_and_a_damaged_one_named(triplets, tmp_path):
     manifest = read_manifest(triplets)
     write_manifest(tmp_path, manifest)
     assert (tmp_path / NAME).read_bytes() == (triplets / NAME).read_bytes()
@@ -14,9 +14,6 @@ def test_it_is_read_as_it_was_written(triplets, tmp_path):
     assert is_prepared(triplets) and corpus_path(str(triplets)) == triplets
     other = manifest._replace(shards=[manifest.shards[0]._replace(sha256="0"), *manifest.shards[1:]])
     assert other.fingerprint != manifest.fingerprint
-
-
-def test_a_damaged_one_is_named(triplets, tmp_path):
     for change, message in (
         ({"rows": 41}, "was changed"),
         ({"shards": [{}]}, "was changed"),

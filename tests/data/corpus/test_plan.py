@@ -16,13 +16,10 @@ def plan(tiny_bert, corpus):
     return make
 
 
-def test_a_shard_has_no_more_tokens_than_its_numbers_can_count(plan):
+def test_another_corpus_s_folder_or_source_and_too_many_tokens_are_refused(plan, corpus, tmp_path):
     assert plan().key["shard_rows"] == 1 << 22
     assert plan(length=64, shard_rows=22369621).key["shard_rows"] * 3 * 64 < 2**32
     raises("--shard-rows 22369622: must be at most 22369621", plan, length=64, shard_rows=22369622)
-
-
-def test_another_corpus_s_folder_is_refused_and_the_difference_named(plan, corpus, tmp_path):
     enter(tmp_path, plan())
     for message, other in {
         "max_length was 16, is 8": plan(length=8),
@@ -33,18 +30,6 @@ def test_another_corpus_s_folder_is_refused_and_the_difference_named(plan, corpu
         "token_bytes was 2, is 4": plan(vocabulary=65537),
     }.items():
         raises(message, enter, tmp_path, other)
-
-
-def test_what_earlier_versions_read_in_another_way_is_another_corpus(plan, tmp_path):
-    contents = {"a.tsv": ('sent0\n"He said ""no"""\n', ["tabs, quoted"]), "c.tsv": ('sent0\nHe said "no"\n', None)}
-    contents |= {"b.csv": ("answer,question,kind\nme,who?,short\n", ["question", "answer"])}
-    contents |= {"d.csv": ("sent0,sent1,kind\na,p,b\n", None), "e.csv": ("id,question,answer\n1,a,p\n", None)}
-    for name, (content, read) in contents.items():
-        (tmp_path / name).write_text(content)
-        assert plan(tmp_path / name).key.get("read as") == (read and {str(tmp_path / name): read})
-
-
-def test_the_source_that_differs_is_named(plan, tmp_path):
     for name in "abc":
         (tmp_path / f"{name}.txt").write_text("a cat\n")
     (tmp_path / "out").mkdir()
@@ -55,33 +40,31 @@ def test_the_source_that_differs_is_named(plan, tmp_path):
     raises("c.txt, is missing", enter, tmp_path / "out", plan(tmp_path / "*.txt"))
 
 
-def test_another_lexicon_under_the_same_name_is_another_corpus(plan, corpus, tmp_path):
+def test_patterns_are_files_in_order_and_tables_read_in_another_way_another_corpus(plan, tmp_path, corpus):
+    contents = {"a.tsv": ('sent0\n"He said ""no"""\n', ["tabs, quoted"]), "c.tsv": ('sent0\nHe said "no"\n', None)}
+    contents |= {"b.csv": ("answer,question,kind\nme,who?,short\n", ["question", "answer"])}
+    contents |= {"d.csv": ("sent0,sent1,kind\na,p,b\n", None), "e.csv": ("id,question,answer\n1,a,p\n", None)}
+    for name, (content, read) in contents.items():
+        (tmp_path / name).write_text(content)
+        assert plan(tmp_path / name).key.get("read as") == (read and {str(tmp_path / name): read})
     made = []
     for number in range(2):
         (tmp_path / "lexicon.xml").write_text(f"<a>{number}</a>")
         made.append(plan(corpus["txt"], augment={"name": "synonym", "lexicon": str(tmp_path / "lexicon.xml")}))
     assert made[0].key["augment"] != made[1].key["augment"] and made[0].key["seed"] == 42
-
-
-def test_sources_and_options_that_do_not_fit_are_refused(plan, corpus):
     for message, data, options in (
         ("train.csv has triplets, ", (corpus["csv"], corpus["txt"]), {}),
         ("--prompt: 2 were given for 3 columns", (), {"prompts": ["a", "b"]}),
         ("--augment crop: ", (), {"augment": {"name": "crop"}}),
-        ("needs a .txt file", (), {"positives": "next_sentence"}),
-        ("no such file", ("/no/such.txt",), {}),
     ):
         raises(message, plan, *data, **options)
     assert most_columns(plan(corpus["csv"], corpus["txt"], mixed=True)) == 3
     assert json.loads(json.dumps(plan().key)) == plan().key
-
-
-def test_patterns_are_files_in_the_order_of_their_names(tmp_path):
     a, b, c = (f"{tmp_path}/{name}.txt" for name in ("a", "b", "c[1]"))
     for name in (b, a, c):
         open(name, "w").close()
     assert expand([f"{tmp_path}/*.txt"], "--data") == [a, b, c]
     assert expand([c, f"{b},{a}", "hf:x[1]"], "--data") == [c, b, a, "hf:x[1]"]
-    raises("--data ", expand, [f"{tmp_path}/*.csv"], "--data")
+    raises("--data ", expand, [f"{tmp_path}/*.pdf"], "--data")
     for again in (a, f"{tmp_path}/./a.txt"):
         raises("a.txt is named twice", expand, [f"{tmp_path}/*.txt", again], "--data")

@@ -31,23 +31,7 @@ def filled(data, start, end, byte=0):
     return data[:start] + bytes([byte]) * (end - start) + data[end:]
 
 
-def test_its_rows_are_those_that_training_reads_from_the_files_in_any_order(triplets, lines, tiny_bert, corpus):
-    same_rows(Prepared(triplets), in_memory(tiny_bert, corpus["csv"]))
-    same_rows(Prepared(lines), in_memory(tiny_bert, corpus["txt"]))
-    found, order = Prepared(triplets), np.random.default_rng(0).permutation(40)
-    for got, whole in zip(rows_of(found, order), rows_of(found), strict=True):
-        np.testing.assert_array_equal(got, whole[order])
-
-
-def test_sources_of_different_columns_have_their_places_and_stand_ins(tiny_bert, corpus, tmp_path):
-    (tmp_path / "pairs.csv").write_text("sent0,sent1\na cat,the dog\n")
-    data = f"{corpus['txt']},{corpus['csv']},{tmp_path / 'pairs.csv'}"
-    found = prepare(tmp_path / "out", tiny_bert, data, mixed=True)
-    same_rows(found, in_memory(tiny_bert, data, mixed=True))
-    assert found.fewest_columns == 1 and found.num_columns == 3
-
-
-def test_labels_go_with_their_rows(tiny_bert, tmp_path):
+def test_labels_go_with_their_rows_and_zeros_and_others_are_found(tiny_bert, tmp_path):
     rows = [("a cat", "a dog", "entailment"), ("a bird", "a cat", "-"), ("the cat", "home", "2"), ("", "a", "0")]
     lines = ["premise,hypothesis,label", *(",".join(row) for row in rows * 9)]
     (tmp_path / "nli.csv").write_text("\n".join(lines) + "\n")
@@ -59,15 +43,12 @@ def test_labels_go_with_their_rows(tiny_bert, tmp_path):
         if name == "out":
             np.testing.assert_array_equal(found.labels(np.arange(18)), expected.labels)
             assert found.manifest.sources[0]["left_out"] == {"blank": 9, "unlabelled": 9}
-
-
-def test_zeros_and_other_labels_are_found(tiny_bert, tmp_path):
     rows = "".join(f"a cat,a dog,{number % 3}\n" for number in range(40))
     (tmp_path / "nli.csv").write_text("sent0,sent1,label\n" + rows)
-    found = prepare(tmp_path / "out", tiny_bert, tmp_path / "nli.csv", labels=True)
+    found = prepare(tmp_path / "zeros", tiny_bert, tmp_path / "nli.csv", labels=True)
     np.testing.assert_array_equal(found.labels(np.arange(40)), np.arange(40) % 3)
     shard = found.manifest.shards[1]
-    path, parts = tmp_path / "out" / shard.file, shard.parts(2, True)
+    path, parts = tmp_path / "zeros" / shard.file, shard.parts(2, True)
     whole = path.read_bytes()
     for start, end, byte in [
         (parts.entries, parts.labels, 0),
@@ -76,45 +57,22 @@ def test_zeros_and_other_labels_are_found(tiny_bert, tmp_path):
         (parts.labels, parts.labels + 16, 0),
         (0, parts.end, 0),
     ]:
-        damaged(tmp_path / "out", path, filled(whole, start, end, byte))
+        damaged(tmp_path / "zeros", path, filled(whole, start, end, byte))
 
 
-def test_a_shard_that_is_missing_cut_or_changed_is_named(triplets, tmp_path):
-    folder = shutil.copytree(triplets, tmp_path / "copy")
-    path, generator = folder / "shard-00000-00001", np.random.default_rng(0)
-    whole = path.read_bytes()
-    damaged(folder, path, whole[:-1])
-    for part in (0, 1 << 16):  # tokens, and where they begin
-        for place in (part + generator.integers(0, 16 * 3 * 8, size=20)).tolist():
-            damaged(folder, path, filled(whole, place, place + 1, whole[place] ^ 1 << place % 8))
-    path.unlink()
-    raises(f"{path.name}: missing", Prepared, folder)
-
-
-def test_rows_with_fewer_hard_negatives_are_those_in_memory(tiny_bert, tmp_path):
+def test_rows_may_have_fewer_hard_negatives_and_know_where_they_came_from(tiny_bert, tmp_path, monkeypatch):
     negatives = [["a cat", "the dog", "home"], ["a bird"], [], ["the red cat", "a dog"]] * 9
     pairs = ({"sent0": f"a cat {at}", "sent1": "a dog", "neg": row} for at, row in enumerate(negatives))
     (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
-    found = prepare(tmp_path / "out", tiny_bert, tmp_path / "pairs.jsonl", keep_text=True)
+    found = prepare(tmp_path / "fewer", tiny_bert, tmp_path / "pairs.jsonl", keep_text=True)
     same_rows(found, in_memory(tiny_bert, tmp_path / "pairs.jsonl"))
     assert (found.fewest_columns, found.num_columns, found.mixed) == (2, 5, True)
     assert [row[2:] for row in texts(found, np.array([1, 2, 0]))] == [negatives[1], [], negatives[0]]
-    assert json.loads((tmp_path / "out" / "corpus.json").read_text())["format"] == "simcse_jax corpus 2"
+    assert json.loads((tmp_path / "fewer" / "corpus.json").read_text())["format"] == "simcse_jax corpus 2"
     shard = found.manifest.shards[0]
-    path, parts = tmp_path / "out" / shard.file, shard.parts(2, labels=False)
-    damaged(tmp_path / "out", path, filled(path.read_bytes(), parts.entries, parts.labels))  # no row without negatives
-
-
-def test_lengths_of_several_corpora_count_as_often_as_their_rows_are_read(triplets, lines):
-    both = Prepared(triplets, lines)
-    np.testing.assert_array_equal(both.counts(), both.manifest.counts)
-    np.testing.assert_array_equal(both.counts([1.0, 1.0]), both.manifest.counts)
-    weighted = both.counts([0.5, 3.0])
-    assert weighted.sum(axis=1).tolist() == [0.5 * 40 + 3 * 40] * 3
-    np.testing.assert_array_equal(weighted, 3 * both.manifest.counts - 2.5 * Prepared(triplets).counts())
-
-
-def test_rows_know_where_they_came_from(tiny_bert, tmp_path, monkeypatch):
+    path, parts = tmp_path / "fewer" / shard.file, shard.parts(2, labels=False)
+    data = filled(path.read_bytes(), parts.entries, parts.labels)  # no row without negatives
+    damaged(tmp_path / "fewer", path, data)
     monkeypatch.setattr("simcse_jax.data.corpus.making.CHUNK", 6)  # rows that are tokenized together
     rows = [f"the cat {'sat ' * (n % 5)}" if n % 7 else "" for n in range(40)]
     (tmp_path / "a.txt").write_text("\n".join(rows) + "\n")
@@ -133,13 +91,40 @@ def test_rows_know_where_they_came_from(tiny_bert, tmp_path, monkeypatch):
         damaged(tmp_path / "out", path, data, lambda found: origins(found, np.arange(3)))
 
 
-def test_texts_of_all_columns_are_kept_as_they_were(triplets, lines, corpus):
+def test_its_rows_are_those_that_training_reads_and_lengths_count_as_often_as_they_are_read(
+    triplets, lines, tiny_bert, corpus, tmp_path
+):
+    same_rows(Prepared(triplets), in_memory(tiny_bert, corpus["csv"]))
+    same_rows(Prepared(lines), in_memory(tiny_bert, corpus["txt"]))
+    found, order = Prepared(triplets), np.random.default_rng(0).permutation(40)
+    for got, whole in zip(rows_of(found, order), rows_of(found), strict=True):
+        np.testing.assert_array_equal(got, whole[order])
+    (tmp_path / "pairs.csv").write_text("sent0,sent1\na cat,the dog\n")
+    data = f"{corpus['txt']},{corpus['csv']},{tmp_path / 'pairs.csv'}"
+    found = prepare(tmp_path / "out", tiny_bert, data, mixed=True)
+    same_rows(found, in_memory(tiny_bert, data, mixed=True))
+    assert found.fewest_columns == 1 and found.num_columns == 3
+    both = Prepared(triplets, lines)
+    np.testing.assert_array_equal(both.counts(), both.manifest.counts)
+    np.testing.assert_array_equal(both.counts([1.0, 1.0]), both.manifest.counts)
+    weighted = both.counts([0.5, 3.0])
+    assert weighted.sum(axis=1).tolist() == [0.5 * 40 + 3 * 40] * 3
+    np.testing.assert_array_equal(weighted, 3 * both.manifest.counts - 2.5 * Prepared(triplets).counts())
     rows = [line.split(",") for line in corpus["csv"].read_text().splitlines()[1:]]
     assert texts(Prepared(triplets), np.array([39, 0, 17])) == [rows[39], rows[0], rows[17]]
     raises("--keep-text", texts, Prepared(lines), np.array([0]))
 
 
-def test_text_that_is_missing_cut_or_changed_is_named(triplets, tmp_path):
+def test_a_shard_or_text_that_is_missing_cut_or_changed_is_named(triplets, tmp_path):
+    folder = shutil.copytree(triplets, tmp_path / "copy")
+    path, generator = folder / "shard-00000-00001", np.random.default_rng(0)
+    whole = path.read_bytes()
+    damaged(folder, path, whole[:-1])
+    for part in (0, 1 << 16):  # tokens, and where they begin
+        for place in (part + generator.integers(0, 16 * 3 * 8, size=20)).tolist():
+            damaged(folder, path, filled(whole, place, place + 1, whole[place] ^ 1 << place % 8))
+    path.unlink()
+    raises(f"{path.name}: missing", Prepared, folder)
     folder = shutil.copytree(triplets, tmp_path / "out")
     path, rows = folder / "shard-00000-00001.text", np.arange(16, 32)
     whole, generator = path.read_bytes(), np.random.default_rng(0)

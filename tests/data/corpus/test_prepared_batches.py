@@ -35,27 +35,14 @@ class InMemory(Batches):
         return order if corpus.pairing is None else corpus.pairing.pairs(order)
 
 
-def test_batches_are_those_in_memory_in_the_same_order(rows, tiny_bert, corpus):
+def test_batches_are_those_in_memory_of_seed_and_step_read_by_a_thread_and_an_epoch_has_all_rows(
+    rows, tiny_bert, corpus, lines, monkeypatch
+):
     expected = InMemory(in_memory(tiny_bert, corpus["csv"]), BATCH, 3)
     batches = rows.batches(BATCH, 3)
     for step in (0, 1, 2, 14, 4, 5, 0):  # two epochs of five, forwards and backwards
         same(batches[step], expected[step])
         assert batches.tokens(step) == expected.tokens(step)
-
-
-def test_a_batch_is_being_read_until_the_thread_has_all_of_its_parts(rows, monkeypatch):
-    batches, may_read = rows.batches(BATCH, 3), threading.Event()
-    assert not batches.is_reading(0)
-    read = batches._read
-    monkeypatch.setattr(batches, "_read", lambda step, *part: (step == 1 and may_read.wait(10), read(step, *part))[1])
-    batches.rows(0, slice(0, 4))
-    assert batches.is_reading(1) and not batches.is_reading(0)
-    may_read.set()
-    batches.rows(1, slice(0, 4))
-    assert not batches.is_reading(1)
-
-
-def test_pairs_of_contrastive_tension_are_those_in_memory(lines, tiny_bert, corpus):
     whole = in_memory(tiny_bert, corpus["txt"])
     for pairing in (Pairing(3, fresh=True), Pairing(1, fresh=False)):
         prepared = PreparedCorpus(Prepared(lines), 0, pairing=pairing)
@@ -63,19 +50,13 @@ def test_pairs_of_contrastive_tension_are_those_in_memory(lines, tiny_bert, corp
         assert (prepared.num_examples, prepared.num_columns) == (expected.num_examples, expected.num_columns)
         for step in range(3):
             same(prepared.batches(4, 1)[step], InMemory(expected, 4, 1)[step])
-
-
-@pytest.mark.parametrize("parts", [1, 2, 8])
-def test_a_batch_is_a_function_of_seed_and_step_however_it_is_shared(rows, parts):
-    """Of several processes each has some of the devices, and each device some of the rows."""
-    whole, size = rows.batches(BATCH, 5), BATCH // parts
-    processes = [rows.batches(BATCH, 5) for _ in range(parts)]
-    for step in (0, 1, 7, 3):  # as after a kill, it begins anywhere
-        read = [each.rows(step, slice(n * size, (n + 1) * size)) for n, each in enumerate(processes)]
-        same({name: np.concatenate([part[name] for part in read]) for name in read[0]}, whole[step])
-
-
-def test_an_epoch_has_every_row_once_and_a_subsample_the_same_rows(lines):
+    # Of several processes each has some of the devices, and each device some of the rows.
+    for parts in (1, 2, 8):
+        whole, size = rows.batches(BATCH, 5), BATCH // parts
+        processes = [rows.batches(BATCH, 5) for _ in range(parts)]
+        for step in (0, 1, 7, 3):  # as after a kill, it begins anywhere
+            read = [each.rows(step, slice(n * size, (n + 1) * size)) for n, each in enumerate(processes)]
+            same({name: np.concatenate([part[name] for part in read]) for name in read[0]}, whole[step])
     prepared = Prepared(lines)
     texts = {}
     for epoch in range(2):
@@ -87,10 +68,19 @@ def test_an_epoch_has_every_row_once_and_a_subsample_the_same_rows(lines):
     assert texts[0] != {tuple(row) for step in range(2) for row in other[step]["input_ids"][:, 0].tolist()}
     batch = PreparedCorpus(prepared, 7).batches(BATCH, 0)[0]  # the tokenizer's own token for padding
     assert (batch["input_ids"][batch["attention_mask"] == 0] == 7).all() and batch["input_ids"].dtype == np.int32
+    batches, may_read = rows.batches(BATCH, 3), threading.Event()
+    assert not batches.is_reading(0)
+    read = batches._read
+    monkeypatch.setattr(batches, "_read", lambda step, *part: (step == 1 and may_read.wait(10), read(step, *part))[1])
+    batches.rows(0, slice(0, 4))
+    assert batches.is_reading(1) and not batches.is_reading(0)
+    may_read.set()
+    batches.rows(1, slice(0, 4))
+    assert not batches.is_reading(1)
 
 
-def test_a_batch_takes_the_larger_program_when_its_own_rows_exceed_the_smaller(tiny_bert, tmp_path):
-    """100 rows of 3 tokens, but for those of one batch, which have 32. Lengths that hardly differ have one program."""
+def test_a_batch_takes_the_larger_program_when_it_must_and_places_cost_least_on_average(tiny_bert, tmp_path):
+    # 100 rows of 3 tokens, but for those of one batch, which have 32. Lengths that hardly differ have one program.
     words = np.ones(100, int)
     words[permutation(100, 1, ORDER, 0)(np.arange(100))[4 * BATCH : 5 * BATCH]] = 40
     (tmp_path / "text.txt").write_text("".join("cat " * count + "\n" for count in words))
@@ -107,9 +97,6 @@ def test_a_batch_takes_the_larger_program_when_its_own_rows_exceed_the_smaller(t
     alike = prepare(tmp_path / "alike", tiny_bert, tmp_path / "text.txt")
     sizes = PreparedCorpus(alike, 0).batches(BATCH, 1).sizes(1000, 1)
     assert sizes.tokens == ((),) and sizes.of(3) == 0
-
-
-def test_places_are_what_costs_least_on_average():
     generator = np.random.default_rng(0)
     lengths = np.clip(generator.normal(22, 7, (200_000, 1)).astype(int), 3, 32)
     counts = np.bincount(lengths[:, 0], minlength=33)[None]
@@ -147,7 +134,7 @@ def repeated(shared, tiny_bert):
     return shared("prepared-repeated", write)
 
 
-def test_equal_texts_are_those_before_they_are_cut(repeated):
+def test_equal_texts_are_those_before_they_are_cut_of_all_corpora_and_none_is_twice_in_a_batch(repeated):
     corpus = PreparedCorpus(Prepared(repeated / "mixed"), 0, texts=True)
     assert "text" not in dataclasses.replace(corpus, texts=False).batches(6, 3)[0]
     rows = [line.split(",") for line in (repeated / "triplets.csv").read_text().splitlines()[1:]]
@@ -158,9 +145,6 @@ def test_equal_texts_are_those_before_they_are_cut(repeated):
         texts = np.array([text for row in of_step for text in rows[row]], object)
         np.testing.assert_array_equal(equal(batch), texts[:, None] == texts)
         assert batch["text"].dtype == np.int32
-
-
-def test_of_several_corpora_and_in_several_processes_the_same_texts_are_equal(repeated):
     several = PreparedCorpus(Prepared(repeated / "triplets", repeated / "lines"), 0, texts=True)
     mixed = PreparedCorpus(Prepared(repeated / "mixed"), 0, texts=True)
     for step in range(3):
@@ -168,19 +152,13 @@ def test_of_several_corpora_and_in_several_processes_the_same_texts_are_equal(re
         np.testing.assert_array_equal(whole, mixed.batches(6, 3)[step]["text"])
         parts = [several.batches(6, 3).rows(step, slice(first, first + 2))["text"] for first in (0, 2, 4)]
         np.testing.assert_array_equal(np.concatenate(parts), whole)
-
-
-def test_pairs_of_single_sentences_are_told(repeated):
     corpus = PreparedCorpus(Prepared(repeated / "lines"), 0, texts=True, pairing=Pairing(1, fresh=False))
     for step in range(2):
         batch = corpus.batches(4, 3)[step]
         ids = batch["input_ids"].reshape(8, -1)
         assert (equal(batch) <= (ids[:, None] == ids).all(axis=2)).all() and equal(batch).sum() > 8
         assert (batch["text"][::2, 0] == batch["text"][::2, 1]).all()
-
-
-def test_no_batch_has_a_text_twice_however_it_is_shared(repeated):
-    """Ten lines, each text twice, in batches of four: the same in every process, and from any step on."""
+    # Ten lines, each text twice, in batches of four: the same in every process, and from any step on.
     prepared = Prepared(repeated / "lines")
     corpus = PreparedCorpus(prepared, 0, texts=True, apart=hashed_texts(prepared))
     whole = corpus.batches(4, 3)

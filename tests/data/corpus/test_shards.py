@@ -4,14 +4,11 @@ from simcse_jax.data.corpus import shards
 from simcse_jax.data.corpus.shards import ALIGN, parts
 
 
-def test_parts_begin_at_multiples_of_the_largest_page_and_tokens_take_two_bytes_where_they_can():
+def test_parts_begin_at_pages_hold_tokens_and_where_they_begin_and_any_change_is_in_the_checksum(tmp_path):
     found = parts(tokens=3, width=2, rows=2, sentences=4, labels=True, origins=False)
     assert found == (0, ALIGN, 2 * ALIGN, 3 * ALIGN, 3 * ALIGN)
     assert parts(1, 2, 0, 0, False, False) == (0, ALIGN, 2 * ALIGN, 2 * ALIGN, 2 * ALIGN)
     assert [shards.token_type(size).itemsize for size in (30522, 65536, 65537)] == [2, 2, 4]
-
-
-def test_any_changed_token_changes_the_checksum():
     ids, mask, factors = np.arange(12).reshape(2, 6), np.ones((2, 6), bool), shards.weights(6)
     before = shards.checksums(ids, mask, factors)
     for row, place, value in [(0, 0, 1), (0, 5, 70000), (1, 3, 0)]:
@@ -23,9 +20,6 @@ def test_any_changed_token_changes_the_checksum():
     terms = nothing[0] + shards.label_terms(np.arange(-128, 128, dtype=np.int8))
     assert (nothing != 0).all() and len(np.unique(terms)) == 256 and terms.all()
     assert shards.weights(4).tolist() == shards.weights(512)[:4].tolist()
-
-
-def test_a_file_has_the_tokens_and_where_they_begin(tmp_path):
     writer = shards.ShardWriter(tmp_path / "s", np.dtype("<u4"), 4, keep_text=False)
     writer.add([[np.array([70000, 1]), np.array([], np.int32)]], [2, 0], [1, 3], [["", ""]])
     writer.add([[np.array([5, 6, 7])]], [1], [4], [[""]])

@@ -5,23 +5,8 @@ from support.data import raises
 from support.later import later
 from support.object_store import NEEDS_GCSFS, Refusal
 
-from simcse_jax.data.corpus.shared_folder import (
-    Plan,
-    check_own,
-    check_unchanged,
-    claimed,
-    enter,
-    hash_file,
-    leave,
-    put_in_place,
-    read_sealed,
-    remove_leftovers,
-    size_of,
-    stamp_of,
-    temporary_of,
-    write_sealed,
-    written_to,
-)
+from simcse_jax.data.corpus import shared_folder
+from simcse_jax.data.corpus.shared_folder import Plan, claimed, enter, leave, read_sealed, size_of, stamp_of, written_to
 from simcse_jax.errors import UserError
 from simcse_jax.host.hidden import PLAN
 from simcse_jax.host.storage import as_path
@@ -38,7 +23,34 @@ def plan(tmp_path):
     return Plan(key, {str(source): stamp_of(str(source)).written})
 
 
-def test_a_folder_is_for_one_plan_and_the_difference_is_named(plan, tmp_path):
+def test_a_folder_keeps_its_names_and_what_should_not_be_begun_leaves_nothing(plan, tmp_path):
+    for dot in ("", "."):
+        folder, other = tmp_path / f"out{dot}", "" if dot else "."
+        entered = enter(folder, plan._replace(dot=dot), WHOSE)
+        assert entered.dot == dot and [path.name for path in folder.iterdir()] == [f"{dot}{PLAN}"]
+        again = enter(folder, plan._replace(dot=other), WHOSE)
+        assert again == entered and again.own(folder, "x") == folder / f"{dot}x"
+        raises("size was 1, is 2", enter, folder, Plan(plan.key | {"size": 2}, plan.stamps, other), WHOSE)
+        (folder / f"{other}{PLAN}").write_bytes((folder / f"{dot}{PLAN}").read_bytes())
+        raises("has .plan.json and plan.json", enter, folder, plan, WHOSE)
+
+    def refuse():
+        raise UserError("no")
+
+    folder = tmp_path / "new"
+    raises("no", enter, folder, plan, WHOSE, refuse)
+    assert not folder.exists()
+    folder.mkdir()
+    shared_folder.check_own(folder)
+    (folder / "thesis.tex").touch()
+    raises("has other files (thesis.tex)", enter, folder, plan, WHOSE)
+    (folder / "thesis.tex").rename(folder / f".{PLAN}.tmp")
+    enter(folder, plan, WHOSE)
+    assert [path.name for path in folder.iterdir()] == [PLAN]
+    enter(folder, plan, WHOSE, refuse)  # it was begun
+
+
+def test_a_folder_is_for_one_plan_and_unchanged_sources_and_is_left_as_it_was_if_nothing_was_made(plan, tmp_path):
     folder, (source,) = tmp_path / "out", plan.key["sources"]
     enter(folder, plan, WHOSE)
     enter(folder, plan, WHOSE)
@@ -52,48 +64,6 @@ def test_a_folder_is_for_one_plan_and_the_difference_is_named(plan, tmp_path):
         (f"source 1 was {source['name']}, is missing", plan.key | {"sources": []}),
     ):
         raises(message, enter, folder, plan._replace(key=key), WHOSE)
-
-
-@pytest.mark.parametrize("dot", ["", "."])
-def test_a_folder_keeps_the_names_that_it_has(plan, tmp_path, dot):
-    folder, other = tmp_path / "out", "" if dot else "."
-    entered = enter(folder, plan._replace(dot=dot), WHOSE)
-    assert entered.dot == dot and [path.name for path in folder.iterdir()] == [f"{dot}{PLAN}"]
-    again = enter(folder, plan._replace(dot=other), WHOSE)
-    assert again == entered and again.own(folder, "x") == folder / f"{dot}x"
-    raises("size was 1, is 2", enter, folder, Plan(plan.key | {"size": 2}, plan.stamps, other), WHOSE)
-    (folder / f"{other}{PLAN}").write_bytes((folder / f"{dot}{PLAN}").read_bytes())
-    raises("out: has .plan.json and plan.json", enter, folder, plan, WHOSE)
-
-
-def test_what_should_not_be_begun_leaves_nothing_nor_does_a_plan_that_was_being_written(plan, tmp_path):
-    def refuse():
-        raise UserError("no")
-
-    folder = tmp_path / "out"
-    raises("no", enter, folder, plan, WHOSE, refuse)
-    assert not folder.exists()
-    folder.mkdir()
-    check_own(folder)
-    (folder / "thesis.tex").touch()
-    raises("has other files (thesis.tex)", enter, folder, plan, WHOSE)
-    (folder / "thesis.tex").rename(folder / f".{PLAN}.tmp")
-    enter(folder, plan, WHOSE)
-    assert [path.name for path in folder.iterdir()] == [PLAN]
-    enter(folder, plan, WHOSE, refuse)  # it was begun
-
-
-def test_sources_that_were_written_to_are_named(plan, tmp_path):
-    enter(tmp_path / "out", plan, WHOSE)
-    check_unchanged(tmp_path / "out", plan)
-    os.utime(tmp_path / "a.txt", (1, 1))
-    check_unchanged(tmp_path / "out", plan, [])
-    raises("a.txt: was changed since", check_unchanged, tmp_path / "out", plan)
-    changed = plan._replace(stamps={name: stamp_of(name).written for name in plan.stamps})
-    raises("a.txt: was changed since", enter, tmp_path / "out", changed, WHOSE)
-
-
-def test_it_is_left_as_it_was_if_nothing_was_made(plan, tmp_path):
     enter(tmp_path / "out", plan, WHOSE)
     with claimed(tmp_path / "out" / "part"):
         leave(tmp_path / "out", plan)
@@ -104,42 +74,19 @@ def test_it_is_left_as_it_was_if_nothing_was_made(plan, tmp_path):
     assert (tmp_path / "out" / PLAN).exists()
     leave(tmp_path / "out", plan, "rows-*.json")
     assert not (tmp_path / "out").exists()
+    enter(tmp_path / "out", plan, WHOSE)
+    shared_folder.check_unchanged(tmp_path / "out", plan)
+    os.utime(tmp_path / "a.txt", (1, 1))
+    shared_folder.check_unchanged(tmp_path / "out", plan, [])
+    raises("a.txt: was changed since", shared_folder.check_unchanged, tmp_path / "out", plan)
+    changed = plan._replace(stamps={name: stamp_of(name).written for name in plan.stamps})
+    raises("a.txt: was changed since", enter, tmp_path / "out", changed, WHOSE)
 
 
-@NEEDS_GCSFS
-def test_a_folder_in_a_bucket(plan, store):
-    folder = as_path("gs://bucket/out")
-    enter(folder, plan, WHOSE)
-    raises("is another job's", enter, folder, plan._replace(key=plan.key | {"size": 2}), WHOSE)
-    with claimed(folder / "shard") as mine, claimed(folder / "shard") as again:
-        assert (mine, again) == (True, False)
-    assert list(store.names("out/")) == [f"out/{PLAN}"]
-    store.put("a.txt", b"a cat\n")
-    assert size_of(as_path("gs://bucket/a.txt")) == stamp_of("gs://bucket/a.txt").bytes == 6
-    assert size_of(as_path("gs://bucket/none")) is None
-
-
-def test_work_is_one_process_s_at_a_time_and_free_after_an_error_or_a_kill(tmp_path):
-    path = tmp_path / "shard"
-    with claimed(path) as mine, claimed(path) as again, claimed(tmp_path / "other") as other:
-        assert (mine, again, other) == (True, False, True)
-    with pytest.raises(ValueError, match="x"), claimed(path):
-        raise ValueError("x")
-    with claimed(path) as mine:
-        assert mine
-    assert not list(tmp_path.iterdir())
-    (tmp_path / ".shard.lock").touch()
-    with claimed(path) as mine:
-        assert mine
-    (tmp_path / "file").touch()
-    with pytest.raises(UserError, match="file: cannot be written"), claimed(tmp_path / "file" / "shard"):
-        pass
-
-
-def test_what_was_written_is_read_and_a_changed_file_is_named(tmp_path):
+def test_what_was_written_is_read_and_changed_files_and_sources_are_told(tmp_path):
     path = tmp_path / "facts.json"
     assert read_sealed(path) is None
-    write_sealed(path, {"rows": 3, "é": [1, {"a": None}]})
+    shared_folder.write_sealed(path, {"rows": 3, "é": [1, {"a": None}]})
     assert read_sealed(path) == {"rows": 3, "é": [1, {"a": None}]}
     text = path.read_text()
     for before, after in (("3", "4"), ('"rows"', '"cows"'), ('"seal"', '"sale"')):
@@ -147,9 +94,11 @@ def test_what_was_written_is_read_and_a_changed_file_is_named(tmp_path):
         raises("facts.json: was changed", read_sealed, path)
     path.write_bytes(b"\xff")
     raises("facts.json: cannot be read", read_sealed, path)
-
-
-def test_a_source_that_is_written_again_has_another_stamp(tmp_path):
+    assert size_of(tmp_path / "none") is None
+    (tmp_path / "a").write_bytes(b"abc")
+    assert size_of(tmp_path / "a") == 3 and shared_folder.hash_file(tmp_path / "a").startswith("ba7816bf")
+    for look in (size_of, shared_folder.hash_file):
+        raises("cannot be read", look, tmp_path / "a" / "b")
     path, folder = tmp_path / "a.txt", tmp_path / "STS/STSBenchmark"
     path.write_text("a cat\n")
     folder.mkdir(parents=True)
@@ -166,50 +115,61 @@ def test_a_source_that_is_written_again_has_another_stamp(tmp_path):
     raises("a.txt: cannot be read", stamp_of, str(path))
 
 
-def test_sizes_and_hashes_of_files(tmp_path):
-    assert size_of(tmp_path / "none") is None
-    (tmp_path / "a").write_bytes(b"abc")
-    assert size_of(tmp_path / "a") == 3 and hash_file(tmp_path / "a").startswith("ba7816bf")
-    for look in (size_of, hash_file):
-        raises("cannot be read", look, tmp_path / "a" / "b")
-
-
-def test_processes_without_locks_write_into_files_of_their_own(tmp_path):
-    names = {temporary_of(tmp_path / "shard-00000-00001") for _ in range(3)}
+def test_work_is_one_process_s_at_a_time_and_free_after_a_kill_or_in_files_of_its_own(tmp_path):
+    names = {shared_folder.temporary_of(tmp_path / "shard-00000-00001") for _ in range(3)}
     assert len(names) == 3
     for name in names:
         name.touch()
-    remove_leftovers(tmp_path)
+    shared_folder.remove_leftovers(tmp_path)
     assert not list(tmp_path.iterdir())
+    path = tmp_path / "shard"
+    with claimed(path) as mine, claimed(path) as again, claimed(tmp_path / "other") as other:
+        assert (mine, again, other) == (True, False, True)
+    with pytest.raises(ValueError, match="x"), claimed(path):
+        raise ValueError("x")
+    with claimed(path) as mine:
+        assert mine
+    assert not list(tmp_path.iterdir())
+    (tmp_path / ".shard.lock").touch()
+    with claimed(path) as mine:
+        assert mine
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="file: cannot be written"), claimed(tmp_path / "file" / "shard"):
+        pass
 
 
-def test_a_file_gets_its_name_after_the_block_and_after_its_texts(tmp_path, monkeypatch):
-    placed, module = [], "simcse_jax.data.corpus.shared_folder"
-    monkeypatch.setattr(f"{module}.put_in_place", lambda *paths: (placed.append(paths[1].name), put_in_place(*paths)))
+def test_a_file_gets_its_name_after_its_texts_or_nothing_is_left(tmp_path, monkeypatch):
+    for error in (OSError(28, "No space left on device"), KeyboardInterrupt()):
+        expected = UserError if isinstance(error, OSError) else KeyboardInterrupt
+        with pytest.raises(expected), written_to(tmp_path / "shard", ".text") as path:
+            path.write_text("rows")
+            raise error
+        assert not list(tmp_path.iterdir())
+    placed, real = [], shared_folder.put_in_place
+    monkeypatch.setattr(shared_folder, "put_in_place", lambda *paths: placed.append(paths[1].name) or real(*paths))
     for endings in ([], [".text"]):
         with written_to(tmp_path / "shard", *endings) as path:
             for ending in ("", *endings):
                 path.with_name(path.name + ending).write_text(f"rows{ending}")
             assert not (tmp_path / "shard").exists()
-        assert {file.name: file.read_text() for file in tmp_path.iterdir()} == {
-            f"shard{ending}": f"rows{ending}" for ending in ("", *endings)
-        }
+        expected = {f"shard{ending}": f"rows{ending}" for ending in ("", *endings)}
+        assert {file.name: file.read_text() for file in tmp_path.iterdir()} == expected
         (tmp_path / "shard").unlink()
     assert placed == ["shard", "shard.text", "shard"]
 
 
-@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
-def test_nothing_is_left_of_a_file_that_could_not_be_written(error, tmp_path):
-    expected = UserError if isinstance(error, OSError) else KeyboardInterrupt
-    with pytest.raises(expected), written_to(tmp_path / "shard", ".text") as path:
-        path.write_text("rows")
-        raise error
-    assert not list(tmp_path.iterdir())
-
-
 @NEEDS_GCSFS
-def test_an_upload_that_is_refused_midway_leaves_no_part(store, monkeypatch):
-    """The store answers again afterwards, when the client closes what it has open."""
+def test_a_folder_in_a_bucket_has_no_part_of_an_upload_that_was_refused(plan, store, monkeypatch):
+    folder = as_path("gs://bucket/out")
+    enter(folder, plan, WHOSE)
+    raises("is another job's", enter, folder, plan._replace(key=plan.key | {"size": 2}), WHOSE)
+    with claimed(folder / "shard") as mine, claimed(folder / "shard") as again:
+        assert (mine, again) == (True, False)
+    assert list(store.names("out/")) == [f"out/{PLAN}"]
+    store.put("a.txt", b"a cat\n")
+    assert size_of(as_path("gs://bucket/a.txt")) == stamp_of("gs://bucket/a.txt").bytes == 6
+    assert size_of(as_path("gs://bucket/none")) is None
+    # The store answers again afterwards, when the client closes what it has open.
     parts, take = [], store.continue_upload
 
     def refuse_the_second(*part):

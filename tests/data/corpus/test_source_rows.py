@@ -23,7 +23,7 @@ def documents(tmp_path):
     return path
 
 
-def test_every_row_has_an_item_and_next_sentences_stay_in_their_documents(documents):
+def test_every_row_has_an_item_whatever_is_passed_over_and_next_sentences_stay_in_their_documents(documents):
     found = list(open_items(documents))
     assert len(found) == 10 and found[4] == BLANK
     assert [item.texts[0] for item in found if not item.left_out] == ["a1", "a2", "a3", "a4", "b1", "c1", "c2"]
@@ -31,27 +31,21 @@ def test_every_row_has_an_item_and_next_sentences_stay_in_their_documents(docume
     pairs = [("a1", "a2"), ("a2", "a3"), ("a3", "a4"), ("c1", "c2")]
     assert [tuple(item.texts) for item in found if not item.left_out] == pairs
     assert [found[row] for row in (3, 4, 5, 6, 9)] == [UNUSED, BLANK, UNUSED, BLANK, UNUSED]
+    for positives in ("", "next_3_sentences"):
+        whole, found = (open_items(documents, positives=positives) for _ in range(2))
+        whole = list(whole)
+        assert next(found) == whole[0]
+        found.pass_to(3)
+        assert list(found) == whole[3:]
 
 
-@pytest.mark.parametrize("positives", ["", "next_3_sentences"])
-def test_rows_that_are_passed_over_change_no_others(documents, positives):
-    whole, found = (open_items(documents, positives=positives) for _ in range(2))
-    whole = list(whole)
-    assert next(found) == whole[0]
-    found.pass_to(3)
-    assert list(found) == whole[3:]
-
-
-def test_one_of_the_next_three_is_drawn_evenly_by_seed_and_row(tmp_path):
+def test_draws_are_even_by_seed_and_row_changed_copies_those_in_memory_and_refusals_training_s(tmp_path):
     path, three = tmp_path / "long.txt", {"positives": "next_3_sentences"}
     path.write_text("\n".join(map(str, range(3000))) + "\n\nx\n")
     found = list(open_items(path, **three))
     ahead = Counter(int(item.texts[1]) - int(item.texts[0]) for item in found if not item.left_out)
     assert set(ahead) == {1, 2, 3} and all(900 < count < 1100 for count in ahead.values())
     assert found == list(open_items(path, **three)) != list(open_items(path, **three, seed=4))
-
-
-def test_changed_copies_are_those_of_training_in_memory(tmp_path):
     texts = [f"the cat {'sat on ' * (n % 3)}the mat {n}" for n in range(30)]
     (tmp_path / "a.txt").write_text("\n".join(texts) + "\n")
     for name, both in itertools.product(("crop", "delete", "delete_one"), (False, True)):
@@ -64,21 +58,15 @@ def test_changed_copies_are_those_of_training_in_memory(tmp_path):
         assert change("the cat sat on the mat", SOURCE_ROWS, 1) != ""
     raises("--augment mlm: ", make_change, {"name": "mlm", "percent": 1.0}, 0)
     assert make_change({}, 0) is None
-
-
-def key(path, positives):
-    return {"sources": [{"name": str(path)}], "columns": {}, "positives": positives, "labels": False, "seed": 0}
-
-
-@pytest.mark.parametrize("positives", ["", "next_sentence"])
-def test_it_refuses_what_training_refuses(positives, tmp_path):
-    path = tmp_path / "a.txt"
-    for lines in itertools.chain(*(itertools.product(["a\n", "\n"], repeat=count) for count in range(1, 5))):
-        path.write_text("".join(lines))
-        try:
-            read_examples(str(path), positives=positives)
-        except UserError as error:
-            said = str(error).split(";")[0].split(", but data")[0].split(", only")[0]
-            raises(said, check_usable, key(path, positives))
-        else:
-            check_usable(key(path, positives))
+    for positives in ("", "next_sentence"):
+        path = tmp_path / "a.txt"
+        key = KEY | {"sources": [{"name": str(path)}], "positives": positives}
+        for lines in itertools.chain(*(itertools.product(["a\n", "\n"], repeat=count) for count in range(1, 5))):
+            path.write_text("".join(lines))
+            try:
+                read_examples(str(path), positives=positives)
+            except UserError as error:
+                said = str(error).split(";")[0].split(", but data")[0].split(", only")[0]
+                raises(said, check_usable, key)
+            else:
+                check_usable(key)
