@@ -28,7 +28,7 @@ def names_in(folder):
     return sorted(os.listdir(folder))
 
 
-def test_short_stale_and_other_files_are_refused_and_those_of_version_0_1_0_resumed(tmp_path):
+def test_short_stale_damaged_and_other_files_are_refused_and_those_of_version_0_1_0_resumed(tmp_path):
     output, partial = tmp_path / "emb.npy", tmp_path / ".emb.npy.partial"
     begun(output, about={"--a": 1})
     whole = partial.read_bytes()
@@ -49,16 +49,13 @@ def test_short_stale_and_other_files_are_refused_and_those_of_version_0_1_0_resu
     assert PartialEmbeddings(output, 4, np.float16, now).done == 2
     for name in ("--dtype", "--output-dtype"):
         raises(f"begun with another {name};", PartialEmbeddings, output, 4, np.float16, now | {name: "float32"})
-
-
-def test_a_damaged_state_is_refused(tmp_path):
-    begun(tmp_path / "emb.npy")
-    state, counts = tmp_path / ".emb.npy.state.json", (None, "2", -1, 5, 2.0, [], True)
+    begun(tmp_path / "state.npy")
+    state, counts = tmp_path / ".state.npy.state.json", (None, "2", -1, 5, 2.0, [], True)
     whole = json.loads(state.read_text())
     for field, wrong in {"about": (-1, None, [], True), "quantization": (3,), "done": counts, "cut": counts}.items():
         for value in wrong:
             state.write_text(json.dumps(whole | {field: value}))
-            raises(".emb.npy.state.json: damaged", PartialEmbeddings, tmp_path / "emb.npy", 4, np.float32, {})
+            raises(".state.npy.state.json: damaged", PartialEmbeddings, tmp_path / "state.npy", 4, np.float32, {})
 
 
 @pytest.mark.parametrize("kind", ["npy", "parquet"])

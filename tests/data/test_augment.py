@@ -13,7 +13,7 @@ def draws(operation, words, *args, count=400):
     return Counter(" ".join(operation(words, *args, row_generator(5, row, 1))) for row in range(count))
 
 
-def test_a_span_words_in_order_or_all_but_one_are_kept_a_share_rounded_to_words():
+def test_changes_keep_a_share_of_words_by_seed_row_and_column_alone():
     # Of each, 100, 40 and 100 are expected.
     found = draws(crop, TEN, 30)
     assert set(found) == {" ".join(TEN[start : start + 7]) for start in range(4)} and min(found.values()) > 60
@@ -26,9 +26,6 @@ def test_a_span_words_in_order_or_all_but_one_are_kept_a_share_rounded_to_words(
     for (words, percent), left in (expected | {(0, 50): 0}).items():
         for operation in (crop, delete):
             assert len(operation(["word"] * words, percent, row_generator(0, 0, 0))) == left
-
-
-def test_a_change_depends_on_seed_row_and_column_alone_and_others_are_refused():
     for name in ("crop", "delete", "delete_one"):
         texts = [" ".join(TEN)] * 40
         once = change(texts, name, 30)

@@ -33,45 +33,6 @@ def rows(corpus, batches, steps) -> list[int]:
     return [position[example.tobytes()] for step in steps for example in batches[step]["input_ids"]]
 
 
-def test_a_batch_has_all_that_belongs_to_its_examples_in_lengths_rounded_up_to_8_and_cut(corpus, tokenizer):
-    plain, batch = Batches(corpus, BATCH, 0), Batches(corpus, BATCH, 0)[0]
-    assert batch.keys() == {"input_ids", "attention_mask", "index"}
-    assert batch["input_ids"].shape == batch["attention_mask"].shape == (BATCH, 2, 16)
-    np.testing.assert_array_equal(batch["index"], np.arange(BATCH))
-    assert {value.dtype for value in batch.values()} == {np.dtype(np.int32)}
-    numbers = np.arange(2 * EXAMPLES, dtype=np.int32).reshape(EXAMPLES, 2)
-    told = {"labels": numbers[:, 0] // 2, "texts": numbers // 3, "present": numbers % 3 > 0}
-    told["scores"] = np.float32(numbers) / 7
-    full = dataclasses.replace(corpus, **told)
-    changed = [dataclasses.replace(corpus, **{name: array}).fingerprint for name, array in told.items()]
-    changed += [dataclasses.replace(corpus, input_ids=corpus.input_ids[::-1]).fingerprint, full.fingerprint]
-    assert len({corpus.fingerprint, *changed}) == 7
-    for step in (0, 3, STEPS + 1):
-        own, batch = rows(corpus, plain, [step]), Batches(full, BATCH, 0)[step]
-        part = Batches(full, BATCH, 0).rows(step, slice(1, 3))
-        assert all(np.array_equal(part[name], batch[name][1:3]) for name in batch)
-        for name, array in told.items():
-            np.testing.assert_array_equal(batch.pop(name.removesuffix("s")), array[own])
-        np.testing.assert_array_equal(batch["attention_mask"], corpus.attention_mask[own])
-        assert same(batch, plain[step])
-    for words, most, length in (
-        (1, 32, 8),
-        (6, 32, 8),
-        (7, 32, 16),
-        (14, 32, 16),
-        (15, 32, 24),
-        (40, 30, 30),
-        (18, 20, 20),
-    ):
-        labels = np.array([2, 0], np.int32)
-        corpus = tokenize(Examples((["cat", "cat " * words], ["cat", "cat"]), 0, labels), tokenizer, most)
-        assert corpus.input_ids.shape == corpus.attention_mask.shape == (2, 2, length)
-        assert corpus.attention_mask[:, 0].sum(-1).tolist() == [3, min(words + 2, most)]
-        assert corpus.input_ids[1, 0, min(words + 2, most) - 1] == 3  # [SEP] survives the cut
-        assert corpus.input_ids[0, 0, :4].tolist() == [2, 5 + 1, 3, 0] and corpus.labels.tolist() == [2, 0]
-        np.testing.assert_array_equal(corpus.attention_mask != 0, corpus.input_ids != 0)
-
-
 @pytest.mark.parametrize(("devices", "chunk_size"), [(1, 0), (2, 0), (2, 3), (1, 64)])
 @pytest.mark.parametrize("steps", [13, 2000])
 def test_a_step_s_size_has_places_for_all_that_is_encoded_together(devices, chunk_size, steps):
@@ -121,7 +82,7 @@ def test_sizes_fit_the_largest_batch_and_sources_count_as_often_as_they_are_read
     assert {long.of(step) for step in (4, 5, 2**31 - 2)} == {len(long.tokens) - 1}
 
 
-def test_a_batch_is_a_function_of_seed_and_step_and_an_epoch_has_each_example_once(corpus):
+def test_a_batch_of_a_seed_and_step_has_all_that_belongs_to_its_examples_once_an_epoch(corpus, tokenizer):
     assert [of_lengths(np.ones((n, 1))).steps_per_epoch(4) for n in (22, 24, 3, 4)] == [5, 6, 0, 1]
     runs = [(seed, epoch * STEPS) for seed in (0, 1, 42) for epoch in (0, 1, 7)]
     orders = [tuple(rows(corpus, Batches(corpus, BATCH, seed), range(first, first + STEPS))) for seed, first in runs]
@@ -143,3 +104,39 @@ def test_a_batch_is_a_function_of_seed_and_step_and_an_epoch_has_each_example_on
         assert (own.reshape(2, 3) == own[::3, None] + np.arange(3)).all() and (own[::3] % 3 == 0).all()
     orders = [np.concatenate([batches[2 * epoch + step]["input_ids"] for step in (0, 1)]).ravel() for epoch in (0, 1)]
     assert sorted(orders[0]) == sorted(orders[1]) == list(range(24)) and (orders[0] != orders[1]).any()
+    plain, batch = Batches(corpus, BATCH, 0), Batches(corpus, BATCH, 0)[0]
+    assert batch.keys() == {"input_ids", "attention_mask", "index"}
+    assert batch["input_ids"].shape == batch["attention_mask"].shape == (BATCH, 2, 16)
+    np.testing.assert_array_equal(batch["index"], np.arange(BATCH))
+    assert {value.dtype for value in batch.values()} == {np.dtype(np.int32)}
+    numbers = np.arange(2 * EXAMPLES, dtype=np.int32).reshape(EXAMPLES, 2)
+    told = {"labels": numbers[:, 0] // 2, "texts": numbers // 3, "present": numbers % 3 > 0}
+    told["scores"] = np.float32(numbers) / 7
+    full = dataclasses.replace(corpus, **told)
+    changed = [dataclasses.replace(corpus, **{name: array}).fingerprint for name, array in told.items()]
+    changed += [dataclasses.replace(corpus, input_ids=corpus.input_ids[::-1]).fingerprint, full.fingerprint]
+    assert len({corpus.fingerprint, *changed}) == 7
+    for step in (0, 3, STEPS + 1):
+        own, batch = rows(corpus, plain, [step]), Batches(full, BATCH, 0)[step]
+        part = Batches(full, BATCH, 0).rows(step, slice(1, 3))
+        assert all(np.array_equal(part[name], batch[name][1:3]) for name in batch)
+        for name, array in told.items():
+            np.testing.assert_array_equal(batch.pop(name.removesuffix("s")), array[own])
+        np.testing.assert_array_equal(batch["attention_mask"], corpus.attention_mask[own])
+        assert same(batch, plain[step])
+    for words, most, length in (
+        (1, 32, 8),
+        (6, 32, 8),
+        (7, 32, 16),
+        (14, 32, 16),
+        (15, 32, 24),
+        (40, 30, 30),
+        (18, 20, 20),
+    ):
+        labels = np.array([2, 0], np.int32)
+        corpus = tokenize(Examples((["cat", "cat " * words], ["cat", "cat"]), 0, labels), tokenizer, most)
+        assert corpus.input_ids.shape == corpus.attention_mask.shape == (2, 2, length)
+        assert corpus.attention_mask[:, 0].sum(-1).tolist() == [3, min(words + 2, most)]
+        assert corpus.input_ids[1, 0, min(words + 2, most) - 1] == 3  # [SEP] survives the cut
+        assert corpus.input_ids[0, 0, :4].tolist() == [2, 5 + 1, 3, 0] and corpus.labels.tolist() == [2, 0]
+        np.testing.assert_array_equal(corpus.attention_mask != 0, corpus.input_ids != 0)

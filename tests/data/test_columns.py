@@ -38,38 +38,6 @@ def test_usual_names_count_in_any_order_and_spelling_others_by_the_order_of_at_m
     assert "".join(column[0] for column in read.columns) == columns
 
 
-def test_mapped_columns_alone_and_labels_by_name_are_read_and_what_is_not_surely_meant_refused(write):
-    for columns, expected in (
-        ({"anchor": "d", "positive": "a"}, "41"),
-        ({"anchor": "b", "positive": "", "negative": ""}, "2"),
-        ({"negative": "sent0", "anchor": "c", "positive": "a"}, "315"),
-        ({"neutral": "b", "negative": "sent0", "anchor": "c", "positive": "a"}, "3152"),
-    ):
-        found = read_examples(write("train.csv", "a,b,c,d,sent0\n1,2,3,4,5\n"), columns).columns
-        assert found == tuple([each] for each in expected)
-    for header, columns, parts in (
-        ("id,text", {"positive": "txt", "anchor": ""}, ["a.csv", "'txt'", "data.columns.positive", "id, text"]),
-        ("sent0,sent1", {"neutral": "sent1", "anchor": "sent0"}, ["data.columns.negative"]),
-        ("w,x,y,z", {}, ["a.csv", "w, x, y, z", "data.columns.anchor"]),
-        ("genre,url,lang", {}, ["which columns", "genre, url, lang"]),
-        ("anchor,good,neg", {}, ["'neg', but which column is the positive", "anchor, good, neg"]),
-        ("positive,title,words", {}, ["'positive', but which column is the anchor", "positive, title, words"]),
-    ):
-        refused(write("a.csv", f"{header}\n{row_of(header)}\n"), *parts, **columns)
-    path = write("a.csv", "y,label,sent1,sent0,hard_neg\n1,0,p,a,n\n-1,0,q,b,o\n2,0,r,c,m\n")
-    examples = read_examples(path, {"label": "y", "anchor": ""})
-    assert (examples.columns, examples.unlabelled) == ((["a", "c"], ["p", "r"], ["n", "m"]), 1)
-    assert read_examples(path, {"label": "y"}, labels=True).labels.tolist() == [1, 2]
-    mapped = read_examples(path, {"anchor": "sent1", "positive": "hard_neg"}, labels=True)
-    assert (mapped.columns, mapped.labels.tolist()) == ((list("pqr"), list("nom")), [0, 0, 0])
-    by_order = write("b.csv", "y,left,right\n2,a,p\n")
-    assert read_examples(by_order, {"label": "y"}).columns == (["a"], ["p"])
-    path = write("a.csv", "sent0,sent1,Label\na,p,entailment\nb,q,neutral\n")
-    assert read_examples(path, positives="neutral").columns == (["b"], ["q"])
-    path = write("b.csv", "sent0,sent1,gold_label,label\na,b,neutral,entailment\n")
-    assert read_examples(path, labels=True).labels.tolist() == [0]
-
-
 CATEGORIES = "left,register\n" + "".join(f"sentence {row},some news {row % 4}\n" for row in range(12))
 CHINESE = "前提,假设\n" + "".join(f"一个男人在弹吉他唱歌{row // 3},有人在演奏音乐{row}\n" for row in range(12))
 PAIR, NEXT, BY_ORDER = {"anchor": "a", "positive": "p"}, {"anchor": "b", "positive": "q"}, {"x": "b", "y": "q"}
@@ -110,7 +78,36 @@ def test_a_choice_by_order_that_was_hardly_meant_is_refused_but_not_a_few_number
     assert read_examples(str(tmp_path / "a.parquet")).columns == (["a", "b"], ["p", "q"])
 
 
-def test_a_late_field_does_not_get_lost_and_columns_that_nothing_reads_are_told(write):
+def test_columns_are_mapped_or_told_and_labels_and_late_fields_do_not_get_lost(write):
+    for columns, expected in (
+        ({"anchor": "d", "positive": "a"}, "41"),
+        ({"anchor": "b", "positive": "", "negative": ""}, "2"),
+        ({"negative": "sent0", "anchor": "c", "positive": "a"}, "315"),
+        ({"neutral": "b", "negative": "sent0", "anchor": "c", "positive": "a"}, "3152"),
+    ):
+        found = read_examples(write("train.csv", "a,b,c,d,sent0\n1,2,3,4,5\n"), columns).columns
+        assert found == tuple([each] for each in expected)
+    for header, columns, parts in (
+        ("id,text", {"positive": "txt", "anchor": ""}, ["a.csv", "'txt'", "data.columns.positive", "id, text"]),
+        ("sent0,sent1", {"neutral": "sent1", "anchor": "sent0"}, ["data.columns.negative"]),
+        ("w,x,y,z", {}, ["a.csv", "w, x, y, z", "data.columns.anchor"]),
+        ("genre,url,lang", {}, ["which columns", "genre, url, lang"]),
+        ("anchor,good,neg", {}, ["'neg', but which column is the positive", "anchor, good, neg"]),
+        ("positive,title,words", {}, ["'positive', but which column is the anchor", "positive, title, words"]),
+    ):
+        refused(write("a.csv", f"{header}\n{row_of(header)}\n"), *parts, **columns)
+    path = write("a.csv", "y,label,sent1,sent0,hard_neg\n1,0,p,a,n\n-1,0,q,b,o\n2,0,r,c,m\n")
+    examples = read_examples(path, {"label": "y", "anchor": ""})
+    assert (examples.columns, examples.unlabelled) == ((["a", "c"], ["p", "r"], ["n", "m"]), 1)
+    assert read_examples(path, {"label": "y"}, labels=True).labels.tolist() == [1, 2]
+    mapped = read_examples(path, {"anchor": "sent1", "positive": "hard_neg"}, labels=True)
+    assert (mapped.columns, mapped.labels.tolist()) == ((list("pqr"), list("nom")), [0, 0, 0])
+    by_order = write("b.csv", "y,left,right\n2,a,p\n")
+    assert read_examples(by_order, {"label": "y"}).columns == (["a"], ["p"])
+    path = write("a.csv", "sent0,sent1,Label\na,p,entailment\nb,q,neutral\n")
+    assert read_examples(path, positives="neutral").columns == (["b"], ["q"])
+    path = write("b.csv", "sent0,sent1,gold_label,label\na,b,neutral,entailment\n")
+    assert read_examples(path, labels=True).labels.tolist() == [0]
     for first, second, columns, late in (
         (PAIR, NEXT | {"negative": "n"}, {}, "negative"),
         (PAIR, NEXT | {"neg_1": "n"}, {}, "neg_1"),

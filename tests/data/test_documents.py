@@ -8,7 +8,14 @@ from simcse_jax.data.draws import document_generator
 RELEASED = Spans(anchors=2, positives=2, shortest=32, longest=512, tokens=2048)
 
 
-def test_documents_are_separated_by_blank_lines_and_one_of_the_next_three_is_drawn_uniformly():
+def cut(documents, seed=1, **changes):
+    spans = Spans(2, 2, 2, 4, 16)._replace(**changes)
+    numbers = [np.array(document.split(), np.int32) for document in documents]
+    texts = iter(numbers)
+    return cut_spans(documents, lambda _: next(texts), lambda ids: " ".join(map(str, ids)), spans, seed, "books.txt")
+
+
+def test_next_sentences_and_spans_of_documents_are_drawn_with_the_distributions_of_the_papers():
     assert read_documents([]) == read_documents(["", " "]) == []
     assert read_documents(["", "a", "b", "", "\t", " c ", ""]) == [["a", "b"], ["c"]]
     assert read_documents(["a", "b"]) == [["a", "b"]]
@@ -24,16 +31,6 @@ def test_documents_are_separated_by_blank_lines_and_one_of_the_next_three_is_dra
         counts[int(place), int(ahead) - int(place)] += 1
     shares = np.array([[0, 1 / 3, 1 / 3, 1 / 3, 0]] * 2 + [[0, 1 / 2, 1 / 2, 0, 0], [0, 1, 0, 0, 0]])
     np.testing.assert_allclose(counts / len(documents), shares, atol=0.04)  # at least 4 standard deviations
-
-
-def cut(documents, seed=1, **changes):
-    spans = Spans(2, 2, 2, 4, 16)._replace(**changes)
-    numbers = [np.array(document.split(), np.int32) for document in documents]
-    texts = iter(numbers)
-    return cut_spans(documents, lambda _: next(texts), lambda ids: " ".join(map(str, ids)), spans, seed, "books.txt")
-
-
-def test_spans_are_in_bounds_of_the_paper_s_distributions_and_rows_are_anchors_with_positives():
     for spans in (RELEASED, Spans(3, 1, 1, 4, 24), Spans(1, 3, 8, 8, 16)):
         for document in range(300):
             length = spans.tokens + document % 7

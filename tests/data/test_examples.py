@@ -1,5 +1,4 @@
 import numpy as np
-import pytest
 from support.data import refused
 
 from simcse_jax.data.examples import read_examples
@@ -7,36 +6,7 @@ from simcse_jax.data.examples import read_examples
 # Four labelled pairs among two unlabelled and two blank ones.
 NLI = "gold_label,sentence1,sentence2\nentailment,a,b\nNeutral,c,d\n-,e,f\nCONTRADICTION ,g,h\n"
 NLI += ",i,j\nneutral,k,l\nneutral,,m\nnonsense, ,n\n"
-
-
 DOCUMENTS = "\n a \nb\nc\n\n \nd\n\ne\nf\n"
-
-
-def test_next_sentences_are_drawn_with_the_seed_and_whole_documents_read_of_txt_files_alone(write):
-    examples = read_examples(write("a.txt", DOCUMENTS), positives="next_sentence")
-    assert (examples.columns, examples.blank, examples.labels) == ((["a", "b", "e"], ["b", "c", "f"]), 0, None)
-    assert read_examples(write("a.txt", DOCUMENTS), positives="spans").columns == (["a b c", "d", "e f"],)
-    path = write("a.txt", "\n\n".join("\n".join(f"{document} {n}" for n in range(9)) for document in "abcdefgh"))
-
-    def read(seed):
-        return read_examples(path, positives="next_3_sentences", seed=seed).columns
-
-    assert read(0) == read(0) != read(1)
-    anchors, positives = ([(text[0], int(text[2])) for text in column] for column in read(0))
-    assert anchors == [(document, n) for document in "abcdefgh" for n in range(8)]
-    assert all(a[0] == p[0] for a, p in zip(anchors, positives, strict=True))
-    assert {p[1] - a[1] for a, p in zip(anchors, positives, strict=True)} == {1, 2, 3}
-    for name, content, part in (
-        ("a.txt", "\n\na\nb\n\n", "a.txt: no blank line between sentences"),
-        ("a.txt", "a\n\nb\n\nc\n", "a.txt: no document has two sentences"),
-        ("a.txt", "\n\n", "a.txt: holds no sentences"),
-        ("a.csv", "sent0\na\n\nb\n", "a.csv: data.positives=next_sentence needs a .txt file"),
-    ):
-        refused(write(name, content), part, options={"positives": "next_sentence"})
-    options = {"positives": "next_3_sentences"}
-    refused("hf:wiki.txt", "hf:wiki.txt: data.positives=next_3_sentences", ".txt", options=options)
-    refused(write("a.txt", DOCUMENTS), "objective.softmax_nli", options=options | {"labels": True})
-    refused(write("a.txt", DOCUMENTS), "'text'", "data.columns.anchor", options=options, anchor="text")
 
 
 def test_positives_are_the_hypotheses_of_a_label_and_subsamples_the_seed_s(write, write_parquet):
@@ -91,6 +61,32 @@ def test_positives_are_the_hypotheses_of_a_label_and_subsamples_the_seed_s(write
     refused(path, "data.subsample=-1", options={"subsample": -1})
 
 
-@pytest.mark.slow
+def test_next_sentences_are_drawn_with_the_seed_and_whole_documents_read_of_txt_files_alone(write):
+    examples = read_examples(write("a.txt", DOCUMENTS), positives="next_sentence")
+    assert (examples.columns, examples.blank, examples.labels) == ((["a", "b", "e"], ["b", "c", "f"]), 0, None)
+    assert read_examples(write("a.txt", DOCUMENTS), positives="spans").columns == (["a b c", "d", "e f"],)
+    path = write("a.txt", "\n\n".join("\n".join(f"{document} {n}" for n in range(9)) for document in "abcdefgh"))
+
+    def read(seed):
+        return read_examples(path, positives="next_3_sentences", seed=seed).columns
+
+    assert read(0) == read(0) != read(1)
+    anchors, positives = ([(text[0], int(text[2])) for text in column] for column in read(0))
+    assert anchors == [(document, n) for document in "abcdefgh" for n in range(8)]
+    assert all(a[0] == p[0] for a, p in zip(anchors, positives, strict=True))
+    assert {p[1] - a[1] for a, p in zip(anchors, positives, strict=True)} == {1, 2, 3}
+    for name, content, part in (
+        ("a.txt", "\n\na\nb\n\n", "a.txt: no blank line between sentences"),
+        ("a.txt", "a\n\nb\n\nc\n", "a.txt: no document has two sentences"),
+        ("a.txt", "\n\n", "a.txt: holds no sentences"),
+        ("a.csv", "sent0\na\n\nb\n", "a.csv: data.positives=next_sentence needs a .txt file"),
+    ):
+        refused(write(name, content), part, options={"positives": "next_sentence"})
+    options = {"positives": "next_3_sentences"}
+    refused("hf:wiki.txt", "hf:wiki.txt: data.positives=next_3_sentences", ".txt", options=options)
+    refused(write("a.txt", DOCUMENTS), "objective.softmax_nli", options=options | {"labels": True})
+    refused(write("a.txt", DOCUMENTS), "'text'", "data.columns.anchor", options=options, anchor="text")
+
+
 def test_the_real_wikipedia_sample_is_recognized_as_shuffled(senteval):
     refused(f"{senteval.parent}/wiki_sample.txt", "shuffled", options={"positives": "next_sentence"})

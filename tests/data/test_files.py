@@ -13,7 +13,7 @@ REFERENCE = 'sent0,sent1,hard_neg\n"Hello, you","two\nlines",no\n"say ""hi""",b,
 JSON = '{"sent0": "é", "sent1": "b\\nc"}\n{"sent1": "e", "sent0": "d"}\n'
 
 
-def test_a_file_gives_one_column_per_role_or_is_refused_by_line_and_field(write, tmp_path):
+def test_a_file_gives_one_column_per_role_or_is_refused_by_line_and_field(write, tmp_path, write_parquet):
     for name, content, expected in (
         ("train.txt", 'One, "a".\nTwo\twords\n', (['One, "a".', "Two\twords"],)),
         ("TRAIN.TXT", "  One \t\n", (["One"],)),
@@ -57,9 +57,6 @@ def test_a_file_gives_one_column_per_role_or_is_refused_by_line_and_field(write,
     refused(str(tmp_path / "none.xyz"), "none.xyz", "no such file", "data.train")
     (tmp_path / "b.txt").mkdir()
     refused(str(tmp_path / "b.txt"), "data.train", "a folder")
-
-
-def test_parquet_gives_one_column_per_role_and_the_names_of_labels_and_reads_no_others(write_parquet, tmp_path):
     examples = read_examples(write_parquet(sent0=["a", None, "c", "d"], sent1=["e", "f", None, "h"]))
     assert (examples.columns, examples.blank) == ((["a", "d"], ["e", "h"]), 2)
     refused(write_parquet(sent0=["a", "b"], sent1=[None, 7]), "train.parquet: row 2", "the field 'sent1' holds 7")

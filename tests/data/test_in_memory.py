@@ -46,7 +46,6 @@ def test_examples_are_read_as_those_of_a_file_and_what_is_no_data_is_refused(tmp
         ([{"question": "a", "answer": "b"}, {"question": "c", "answer": "d"}], (["a", "c"], ["b", "d"])),
         ([{"query": "a", "pos": ["b", "c"], "neg": ["d"]}], (["a", "a"], ["b", "c"], ["d", "d"])),
         (COLUMNS, READ),
-        (pandas.DataFrame(COLUMNS), READ),
         (pandas.DataFrame(COLUMNS).astype({"query": "category"}), READ),
         (pyarrow.table(COLUMNS), READ),
         (lambda: datasets.Dataset.from_dict(COLUMNS).select([0, 2]), (["a cat", "a cow"], ["the cat", "the cow"])),
@@ -54,7 +53,6 @@ def test_examples_are_read_as_those_of_a_file_and_what_is_no_data_is_refused(tmp
         write_examples(given() if callable(given) else given, tmp_path / "new" / "data.parquet", "data")
         found = read_examples(str(tmp_path / "new" / "data.parquet"))
         assert tuple(map(list, found.columns)) == columns
-    # Pairs with scores are what a run is scored on.
     write_examples([("a", "b", 1), ("c", "d", 0.5), ("e", "f", 3)], tmp_path / "eval.parquet", "eval")
     found = read_graded_pairs(tmp_path / "eval.parquet")
     assert (found.first, found.second, found.gold.tolist()) == (["a", "c", "e"], ["b", "d", "f"], [1, 0.5, 3])

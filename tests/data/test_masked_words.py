@@ -40,8 +40,8 @@ def differing(before, after):
     return [place for place, (a, b) in enumerate(zip(before, after, strict=True)) if a != b]
 
 
-def test_words_become_the_best_other_ones(masked_model):
-    """Compared with the encoder and the head applied to one sentence at a time."""
+def test_words_become_the_best_other_ones_by_seed_row_and_column(masked_model, tmp_path):
+    # Compared with the encoder and the head applied to one sentence at a time.
     texts = [*sentences(66, seed=4), "zebra the cat"]  # more than a batch; an unknown word
     replaced = change(texts, "mlm", 30, mlm_model=masked_model)
     model = load(str(masked_model))
@@ -68,9 +68,6 @@ def test_words_become_the_best_other_ones(masked_model):
             scores[place + 1, ids[place + 1]] = -np.inf
             assert after.split()[place] == VOCABULARY[scores[place + 1].argmax()]
     assert set(seen) >= set(range(7))  # any place can be chosen
-
-
-def test_masking_depends_on_seed_row_and_column_alone_and_models_without_a_head_or_mask_cannot(masked_model, tmp_path):
     texts = ["the cat sat on the mat in the park"] * 12
     once = change(texts, "mlm", 15, mlm_model=masked_model)
     assert all(len(differing(*pair)) == 1 for pair in zip(texts, once, strict=True)) and len(set(once)) > 3

@@ -45,7 +45,7 @@ def rows(batches, steps) -> np.ndarray:
     return np.concatenate([batches[step]["input_ids"].ravel() for step in steps])
 
 
-def test_no_batch_has_a_text_twice_whatever_the_step_it_begins_with_also_of_several_sources(texts):
+def test_no_batch_has_a_text_twice_and_texts_that_are_too_often_there_are_told(texts):
     order = np.random.default_rng(1).permutation(ROWS)
     met = meetings(order, texts, BATCH)
     found = kept_apart(order, texts, BATCH, 3, 7)
@@ -70,9 +70,6 @@ def test_no_batch_has_a_text_twice_whatever_the_step_it_begins_with_also_of_seve
     assert len(own) == 500 and meetings(own, texts, BATCH) == 0
     (line,) = batches.repeated()
     assert line.startswith("b.csv: data.no_duplicates: 98 of the 100 rows")
-
-
-def test_rows_meet_in_equal_texts_alone_and_those_that_are_too_often_there_are_told():
     made = [("a", "A"), ("a ", "a"), ("é",), ("e\u0301", "")]
     numbers = hashed(iter(made), 2)
     assert numbers.dtype == np.int32 and numbers[2, 1] == numbers[3, 1] == -1
@@ -83,7 +80,8 @@ def test_rows_meet_in_equal_texts_alone_and_those_that_are_too_often_there_are_t
     order, texts = np.arange(6)[::-1], np.array([[0, 0, -1], [1, 1, -1], [2, 3, 3], [4, 5, -1], [6, 7, 8], [9, 9, 9]])
     np.testing.assert_array_equal(kept_apart(order, texts, 3, 1, 0), order)
     texts[3, 2] = 9  # one column's text is another's
-    assert (found := kept_apart(order, texts, 3, 1, 0)).tolist() != order.tolist() and meetings(found, texts, 3) == 0
+    found = kept_apart(order, texts, 3, 1, 0)
+    assert found.tolist() != order.tolist() and meetings(found, texts, 3) == 0
     order, texts = np.random.default_rng(1).permutation(400), np.arange(400, dtype=np.int32)[:, None]
     texts[:20] = 0
     found = kept_apart(order, texts, 20, 1, 0)

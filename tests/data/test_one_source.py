@@ -19,7 +19,33 @@ def corpus():
     return OneSource(("a", "b"), (random_corpus(30, 3, 24, 0), random_corpus(22, 2, 16, 1)))
 
 
-def test_a_batch_is_of_one_source_by_seed_and_step_and_each_row_is_read_once_an_epoch(corpus):
+@pytest.mark.parametrize("few", [True, False])
+def test_there_are_at_most_two_programs_a_shape_and_each_has_room_for_its_batches(corpus, few, monkeypatch):
+    """Two sources of one shape, and one of another."""
+    if not few:
+        monkeypatch.setattr("simcse_jax.data.batches.MANY_STEPS", 1)
+    names, parts = ("a", "b", "c"), (*corpus.parts, random_corpus(40, 2, 16, 2))
+    batches = OneSource(names, parts).batches(BATCH, 3)
+    found = batches.sizes(60, 2)
+    by_shape = [{0: 0, 1: 1, 2: 1}[source] for source in found.sources]
+    assert max(by_shape.count(0), by_shape.count(1)) == (1 if few else 2)
+    used = set()
+    for step in range(60):
+        program, source = found.of(step), batches.source(step)
+        used.add(program)
+        assert parts[found.sources[program]].shape == parts[source].shape
+        mask = batches[step]["attention_mask"]
+        room = found.tokens[program] or (1 << 20,) * mask.shape[1]
+        assert all((half.sum(axis=(0, 2)) <= room).all() for half in (mask[:2], mask[2:]))
+    assert used == set(range(len(found.tokens)))
+    lines = batches.listing(found)
+    assert lines[0] == "batches of one source each, 22 an epoch" and len(lines) == 4
+    assert "a: 7 batches (31.8%), 24, 24, 24 places a row; program" in lines[1]
+    padded = batches.sizes(60, 2, unpad=False)
+    assert padded.tokens == ((), ()) and {padded.of(step) for step in range(60)} == {0, 1}
+
+
+def test_a_batch_is_of_one_source_by_seed_and_step_and_sources_share_a_teacher_and_programs(corpus):
     assert corpus.steps_per_epoch(BATCH) == 7 + 5 and corpus.num_rows == 52
     assert corpus.num_columns == 3 and corpus.fewest_columns == 2
     batches = corpus.batches(BATCH, 5)
@@ -49,35 +75,6 @@ def test_a_batch_is_of_one_source_by_seed_and_step_and_each_row_is_read_once_an_
         turns = [batches._turn(step) for step in range(steps)]
         for source, count in enumerate(batches._turns(steps)):
             assert [number for of, number in turns if of == source] == list(range(count))
-
-
-@pytest.mark.parametrize("few", [True, False])
-def test_there_are_at_most_two_programs_a_shape_and_each_has_room_for_its_batches(corpus, few, monkeypatch):
-    """Two sources of one shape, and one of another."""
-    if not few:
-        monkeypatch.setattr("simcse_jax.data.batches.MANY_STEPS", 1)
-    names, parts = ("a", "b", "c"), (*corpus.parts, random_corpus(40, 2, 16, 2))
-    batches = OneSource(names, parts).batches(BATCH, 3)
-    found = batches.sizes(60, 2)
-    by_shape = [{0: 0, 1: 1, 2: 1}[source] for source in found.sources]
-    assert max(by_shape.count(0), by_shape.count(1)) == (1 if few else 2)
-    used = set()
-    for step in range(60):
-        program, source = found.of(step), batches.source(step)
-        used.add(program)
-        assert parts[found.sources[program]].shape == parts[source].shape
-        mask = batches[step]["attention_mask"]
-        room = found.tokens[program] or (1 << 20,) * mask.shape[1]
-        assert all((half.sum(axis=(0, 2)) <= room).all() for half in (mask[:2], mask[2:]))
-    assert used == set(range(len(found.tokens)))
-    lines = batches.listing(found)
-    assert lines[0] == "batches of one source each, 22 an epoch" and len(lines) == 4
-    assert "a: 7 batches (31.8%), 24, 24, 24 places a row; program" in lines[1]
-    padded = batches.sizes(60, 2, unpad=False)
-    assert padded.tokens == ((), ()) and {padded.of(step) for step in range(60)} == {0, 1}
-
-
-def test_sources_share_a_teacher_and_programs_take_their_part_of_a_joined_corpus_and_need_a_batch(corpus):
     taught = Taught(np.zeros((3, 2), np.float32), np.zeros((4, 2), np.int32), "key")
     parts = tuple(random_corpus(4, 2, 8, seed, taught=taught) for seed in (0, 1))
     assert OneSource(("a", "b"), parts).taught.key == "key"

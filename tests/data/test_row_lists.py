@@ -31,7 +31,7 @@ def same(examples, rows=ROWS):
     np.testing.assert_array_equal(examples.present, [[at < 2 + len(row) for at in range(2 + width)] for row in rows])
 
 
-def test_lists_and_numbered_columns_hold_several_and_rows_may_have_fewer(write, write_parquet):
+def test_lists_hold_several_negatives_or_positives_and_rows_may_have_fewer(write, write_parquet):
     for name in ("negative", "hard_neg", "neg"):
         found = read_examples(write("a.jsonl", jsonl(ROWS, name)))
         same(found)
@@ -59,9 +59,6 @@ def test_lists_and_numbered_columns_hold_several_and_rows_may_have_fewer(write, 
     path = write("a.csv", 'sent0,sent1,neg\na,p,[applause]\nb,q,"[1, 2]"\n')
     assert read_examples(path).columns[2] == ["[applause]", "[1, 2]"]
     assert read_examples(write("b.csv", "query,pos\na,[applause]\n")).columns[1] == ["[applause]"]
-
-
-def test_each_positive_of_a_list_is_a_pair_with_its_score_and_what_is_no_list_is_refused(write, write_parquet):
     for name, content, parts in (
         ("a.csv", 'sent0,sent1,neg\na,p,"[""b"", ""c""]"\n', ["line 2", "'neg' is a list written as text"]),
         ("a.csv", "query,pos\na,\"['p', 'q']\"\n", ["line 2: the field 'pos' is a list written as text"]),

@@ -12,8 +12,6 @@ from simcse_jax.data.scores import Scores, parse_score, read_range
 SCORES = Scores("objective.cosent")
 UNIT = Scores("objective.cosine_mse", (0.0, 1.0))
 FIVE = Scores("objective.cosent", (0.0, 5.0), stated=True)
-
-
 GRADED = "score,sentence2,sentence1,genre,id\n3.2,b,a,x,1\n,d,c,x,2\n0,,e,x,3\n5,h,g,x,4\n"
 
 

@@ -46,7 +46,8 @@ def test_what_pandas_writes_is_read_with_any_separator_under_either_name_and_wit
         assert [row.fields for row in read_tabs(tmp_path / "a.txt")] == expected
 
 
-def test_quotation_marks_are_characters_unless_a_program_that_quotes_shows_itself(tmp_path):
+@pytest.mark.filterwarnings("ignore:.*are separated by")
+def test_quotation_marks_are_characters_unless_shown_and_tables_of_spreadsheets_are_read(tmp_path, write):
     for content in (
         '"Stop," said the man\tb\n',
         'a "b" c\t"d"\n',
@@ -90,10 +91,6 @@ def test_quotation_marks_are_characters_unless_a_program_that_quotes_shows_itsel
     ):
         (tmp_path / "a.csv").write_text("text|id\n" + content)
         assert fields(tmp_path / "a.csv")[1] == expected
-
-
-@pytest.mark.filterwarnings("ignore:.*are separated by")
-def test_tables_as_spreadsheets_write_them_are_read_and_bad_ones_refused_by_line(tmp_path, write):
     for separator, name in ((";", "semicolons"), ("\t", "tabs"), ("|", "vertical bars")):
         path = tmp_path / f"{name}.csv"
         path.write_text(separator.join(["sent0", "sent1", "hard_neg"]) + "\n" + separator.join("apn") + "\n")

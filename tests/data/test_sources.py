@@ -11,9 +11,7 @@ def several(write):
     return [write("s.txt", "a\n\nb\n"), write("p.csv", "sent0,sent1\nc,d\n"), write("t.csv", "x,y,z\ne,f,g\nh,,i\n")]
 
 
-def test_sources_with_commas_between_are_joined_in_order_and_a_folder_or_pattern_is_one(
-    several, write, tmp_path, monkeypatch
-):
+def test_sources_are_joined_in_order_and_a_folder_or_pattern_is_one(several, write, tmp_path, monkeypatch):
     first = write("u.csv", "anchor,positive,negative\nk,l,m\n")
     examples = read_examples(f"{first},{several[2]}")
     assert examples.columns == (["k", "e"], ["l", "f"], ["m", "g"])

@@ -44,9 +44,7 @@ def lexicon(tmp_path_factory):
     return write_lexicon(tmp_path_factory.mktemp("wordnet") / "lexicon.xml")
 
 
-def test_one_word_is_replaced_by_a_synonym_of_any_lexicon_by_seed_row_and_column(
-    lexicon, capsys, tmp_path, monkeypatch
-):
+def test_one_word_is_replaced_by_a_synonym_of_any_lexicon(lexicon, capsys, tmp_path, monkeypatch):
     found = Counter(change(["The man plays a song."] * 300, "synonym", lexicon=lexicon))
     assert set(found) == {"The adult male plays a song.", "The valet plays a song.", "The man compete a song."}
     assert 110 < found["The man compete a song."] < 190  # a word is drawn first, then its synonym

@@ -1,5 +1,5 @@
 import os
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pyarrow.parquet
@@ -83,9 +83,7 @@ def test_changed_sources_and_damaged_files_are_named(folder, plan, blocks, encod
     raises("embeddings-00001-00000.parquet: damaged", read_facts, folder, blocks[3])
 
 
-def test_a_file_that_is_there_or_being_made_is_not_made_again_and_those_of_others_are_refused(
-    folder, plan, blocks, encoder, sources, tmp_path
-):
+def test_blocks_that_are_there_or_another_s_are_not_made_again(folder, plan, blocks, encoder, sources, tmp_path):
     first, second, *_ = blocks
     make_block(folder, plan, first, encoder)
     written = (folder / first.file).stat()
@@ -95,8 +93,6 @@ def test_a_file_that_is_there_or_being_made_is_not_made_again_and_those_of_other
         assert not is_made(folder, second) and encode_here(folder, plan, encoder) is None
     assert len(rows_in(folder)) == 17
     assert encode_here(folder, plan, encoder).rows == len(rows_in(folder)) == 25
-    first, second, *_ = blocks
-    make_block(folder, plan, first, encoder)
     (folder / first.file).rename(folder / second.file)
     raises("00001.parquet: damaged", read_facts, folder, second)
     other = tmp_path / "other"
@@ -110,11 +106,8 @@ def test_all_blocks_have_the_ranges_of_the_first_rows(sources, texts, tiny_bert,
     encoder = encoder_of(tiny_bert, output_dtype="int8")
     plan = begin(folder, encoder, *sources)
     blocks = blocks_of(folder, plan)
-    makers = [threading.Thread(target=make_block, args=(folder, plan, block, encoder)) for block in blocks]
-    for maker in makers:
-        maker.start()
-    for maker in makers:
-        maker.join()
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda block: make_block(folder, plan, block, encoder), blocks))
     expected, ranges = SimCSE(str(tiny_bert)).encode(texts), read_ranges(str(folder), 32)
     np.testing.assert_allclose(ranges, ranges_of(expected[:22]), atol=1e-5)
     for block in blocks:

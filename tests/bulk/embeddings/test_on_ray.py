@@ -1,6 +1,5 @@
 """Ray: what its actors take of a cluster, and a cluster on this machine whose actor is killed."""
 
-import contextlib
 import importlib.util
 import os
 import signal
@@ -28,13 +27,10 @@ def nodes(*resources):
     return [{"Alive": True, "Resources": each} for each in resources] + [{"Alive": False, "Resources": {"GPU": 8}}]
 
 
-TWO = nodes({"CPU": 8}, {"CPU": 4})
-
-
 def test_an_actor_takes_a_host_and_too_few_hosts_are_refused():
     for cluster, hosts, share in (
-        (TWO, None, Share(2, "CPU", 4)),
-        (TWO, 3, Share(3, "CPU", 2)),
+        (nodes({"CPU": 8}, {"CPU": 4}), None, Share(2, "CPU", 4)),
+        (nodes({"CPU": 8}, {"CPU": 4}), 3, Share(3, "CPU", 2)),
         (nodes({"CPU": 1}), None, Share(1, "CPU", 1)),
         (nodes({"CPU": 8}, {"CPU": 8, "GPU": 4}, {"CPU": 8, "GPU": 4}), None, Share(2, "GPU", 4)),
         (nodes({"CPU": 8, "TPU": 4}, {"CPU": 8, "TPU": 4}), 1, Share(1, "TPU", 4)),
@@ -62,15 +58,12 @@ def job(plan, tiny_bert, tmp_path, monkeypatch):
     return Job(str(tmp_path), "out", plan, Options(str(tiny_bert)))
 
 
-def test_relative_names_begin_where_the_command_was_given(job, tmp_path):
+def test_relative_names_begin_where_the_command_was_given_and_a_host_that_differs_says_so(job, tmp_path, monkeypatch):
     assert on_ray._count(job, 0) == on_ray._count(job, 1) == Answer(True)
     block = blocks_of(tmp_path / "out", job.plan)[0]
     actor = BlockEncoder(job, Share(1, "CPU", 2))
     assert actor.load() == actor.make(block) == Answer(True)
     assert (tmp_path / "out" / block.file).exists() and os.environ["NPROC"] == "2"
-
-
-def test_a_host_that_differs_says_so(job, tmp_path, monkeypatch):
     host = os.uname().nodename
     elsewhere = f"is a different folder here; name one that all hosts see (on {host})"
     for other in (job._replace(folder="new"), job._replace(plan=job.plan._replace(stamps={}))):
@@ -147,8 +140,9 @@ def test_killed_actors_and_a_killed_driver_lose_no_row_and_repeat_none(tiny_bert
         return job.returncode, out, err
 
     def kill_actor(job):
-        (actor,) = own("ray::BlockEncoder")
-        os.kill(actor, signal.SIGKILL)
+        titles = ["pgrep", "-f", "^ray::BlockEncoder"]
+        (actor,) = subprocess.run(titles, capture_output=True, text=True, check=True).stdout.split()
+        os.kill(int(actor), signal.SIGKILL)
 
     code, _, err = start(lambda job: job.kill(), 3)
     assert code != 0 and made() < 80, err
@@ -160,13 +154,3 @@ def test_killed_actors_and_a_killed_driver_lose_no_row_and_repeat_none(tiny_bert
     by_text = {row["sentence"]: np.array(row["embedding"]) for row in rows[:20]}
     for row in rows:
         np.testing.assert_allclose(row["embedding"], by_text[row["sentence"]], rtol=1e-5, atol=1e-6)
-
-
-def own(name):
-    """The processes with this title."""
-    found = []
-    for path in os.listdir("/proc"):
-        with contextlib.suppress(OSError):
-            if path.isdecimal() and open(f"/proc/{path}/cmdline").read().startswith(name):
-                found.append(int(path))
-    return found

@@ -58,21 +58,6 @@ def nearest(made, model):
     return search
 
 
-def test_each_kind_gives_the_same_rows(nearest, monkeypatch):
-    monkeypatch.setattr("simcse_jax.bulk.mining.corpus.AT_ONCE", 7)
-    rows, texts, corpus = nearest("texts.txt")
-    assert texts == [[TEXTS[row] for row in each] for each in rows] and (corpus.rows, corpus.has_text) == (30, True)
-    marks = {corpus.fingerprint}
-    for name, column in (("prepared", None), ("pairs", "positive"), ("index", None), ("embeddings", None)):
-        same_rows, same_texts, found = nearest(name, column)
-        assert (same_rows, same_texts, found.rows) == (rows, texts, 30), name
-        marks.add(found.fingerprint)
-    assert nearest("one.parquet")[0] == rows
-    found = nearest("npy")
-    assert (found[0], found[2].has_text) == (rows, False)
-    assert len(marks) == 5 and nearest("pairs", "anchor")[2].fingerprint not in marks
-
-
 def test_lancedb_and_faiss_find_them_too(made, nearest):
     rows, texts, _ = nearest("texts.txt")
     pytest.importorskip("faiss")
@@ -89,7 +74,19 @@ def test_lancedb_and_faiss_find_them_too(made, nearest):
     raises("refine=2: ", nearest, "index", refine=2)
 
 
-def test_what_is_no_corpus_or_another_model_s_is_named(nearest, made, prompted):
+def test_each_kind_gives_the_same_rows_and_what_is_no_corpus_is_named(nearest, monkeypatch, made, prompted):
+    monkeypatch.setattr("simcse_jax.bulk.mining.corpus.AT_ONCE", 7)
+    rows, texts, corpus = nearest("texts.txt")
+    assert texts == [[TEXTS[row] for row in each] for each in rows] and (corpus.rows, corpus.has_text) == (30, True)
+    marks = {corpus.fingerprint}
+    for name, column in (("prepared", None), ("pairs", "positive"), ("index", None), ("embeddings", None)):
+        same_rows, same_texts, found = nearest(name, column)
+        assert (same_rows, same_texts, found.rows) == (rows, texts, 30), name
+        marks.add(found.fingerprint)
+    assert nearest("one.parquet")[0] == rows
+    found = nearest("npy")
+    assert (found[0], found[2].has_text) == (rows, False)
+    assert len(marks) == 5 and nearest("pairs", "anchor")[2].fingerprint not in marks
     for name, column, message in (
         ("none.txt", None, "none.txt: no such file"),
         ("textless", None, "textless: was prepared without its text"),

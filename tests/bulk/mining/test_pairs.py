@@ -87,7 +87,6 @@ def test_pairs_are_read_from_any_row_of_any_file_or_several_each_positive_of_a_l
         pairs = PairFiles(str(path), {})
         expected = [Pair(0, "a", "p"), Pair(1, "a", "q"), None, Pair(3, "c", "r")]
         assert [list(pairs.read(first)) for first in (0, 1, 3)] == [expected, expected[1:], expected[3:]]
-        # A column of labels that is not read is named.
         content = "sentence1,sentence2,label\na,p,1\nb,q,0\n"
         with pytest.warns(UserWarning, match="--pairs .*a.csv: its column 'label' is not read"):
             assert len(read(tmp_path / "a.csv", content)[1]) == 2

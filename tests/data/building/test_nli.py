@@ -73,6 +73,5 @@ def test_triplets_have_both_hypotheses_pairs_a_label_and_mistakes_name_the_line(
     assert found == [("P3",), ("c3",), ("P3",), ("x",), ("P3",), ("e3",)]
     (tmp_path / "snli/snli_1.0_train.jsonl").write_text(snli("a", "b", "maybe"))
     raises("_train.jsonl: line 1: the label holds 'maybe'", lambda: list(read(Tally("pairs"), "snli")))
-    # Parallel files must have the same length.
     (tmp_path / "senteval/labels.dev").write_text("neutral\n")
     raises("labels.dev: ends at line 1", lambda: list(read(Tally("pairs"), "senteval", split="dev")))

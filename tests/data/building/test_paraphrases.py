@@ -8,9 +8,11 @@ from simcse_jax.data.building.reading import Tally, resolve
 
 datasets = later("datasets")
 HEAD = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
+TOKEN = "".join(f"1.jpg#{n}\tcaption {n} .\n" for n in range(5)) + "2.jpg#0\talone\n2.jpg#1\t \nnothing\n"
+BARS = "image_name| comment_number| comment\n1.jpg| 0| a | b\n1.jpg| 1| c\n1.jpg| 4   A dog .\n"
 
 
-def test_qqp_is_glue_s_quora_s_or_the_hub_s_duplicates_and_mistakes_are_named(tmp_path):
+def test_qqp_is_glue_s_quora_s_or_the_hub_s_duplicates_and_captions_of_two_files_count_once(tmp_path):
     (tmp_path / "glue").mkdir()
     rows = '1\t2\t3\tHow "old" is it?\tWhat age?\t1\n2\t3\t4\tWhy?\tWho?\t0\n3\t4\t5\tbroken\n'
     (tmp_path / "glue/train.tsv").write_text(f'{HEAD}{rows}4\t5\t6\t"Quote\tWhat?\t1\n')
@@ -19,7 +21,6 @@ def test_qqp_is_glue_s_quora_s_or_the_hub_s_duplicates_and_mistakes_are_named(tm
     assert found == [('How "old" is it?', "What age?"), ('"Quote', "What?")]
     assert (tally.read, tally.used) == (4, 2)
     assert tally.dropped == {"no duplicates": 1, "with a wrong number of columns": 1}
-    # With quotation marks, line breaks and a blank line.
     (tmp_path / "quora_duplicate_questions.tsv").write_text(HEAD + '1\t2\t3\t"Is ""it""\nreally so?"\tWhat?\t1\n\n')
     assert list(qqp(resolve([str(tmp_path)], QUESTIONS), Tally("pairs"))) == [('Is "it" really so?', "What?")]
     columns = {"question1": ["a", "b"], "question2": ["c", "d"], "label": [1, 0], "idx": [0, 1]}
@@ -27,19 +28,13 @@ def test_qqp_is_glue_s_quora_s_or_the_hub_s_duplicates_and_mistakes_are_named(tm
     assert list(qqp(resolve([f"hf:{tmp_path}/saved"], QUESTIONS), Tally("pairs"))) == [("a", "c")]
     (tmp_path / "glue/train.tsv").write_text(HEAD + "1\t2\t3\ta\tb\tyes\n")
     raises("line 2: the label is 'yes'", lambda: list(qqp(resolve([f"{tmp_path}/glue"], QUESTIONS), Tally("pairs"))))
-
-
-TOKEN = "".join(f"1.jpg#{n}\tcaption {n} .\n" for n in range(5)) + "2.jpg#0\talone\n2.jpg#1\t \nnothing\n"
-BARS = "image_name| comment_number| comment\n1.jpg| 0| a | b\n1.jpg| 1| c\n1.jpg| 4   A dog .\n"
-
-
-def test_captions_of_the_file_with_bars_and_one_of_two_files_counts_once(tmp_path):
     (tmp_path / "results.csv").write_text(BARS)
     tally = Tally("captions")
     assert read_captions(resolve([str(tmp_path)], CAPTIONS), tally) == {"1.jpg": ["a | b", "c"]}
     assert (tally.read, tally.used) == (3, 2)
     (tmp_path / "results_20130124.token").write_text("1.jpg#0\ta | b\n1.jpg#1\td\n")
-    assert read_captions(resolve([str(tmp_path)], CAPTIONS), tally := Tally("captions")) == {"1.jpg": ["a | b", "d"]}
+    tally = Tally("captions")
+    assert read_captions(resolve([str(tmp_path)], CAPTIONS), tally) == {"1.jpg": ["a | b", "d"]}
     assert tally.dropped["with the image and number of another"] == 2
 
 

@@ -92,9 +92,8 @@ def test_every_source_has_the_rows_that_training_reads_also_with_prompts_and_doc
         found = prepare(tmp_path / f"out {name.replace('/', ' ')}", tiny_bert, name)
         np.testing.assert_array_equal(rows_of(found)[0], in_memory(tiny_bert, name).input_ids)
     header, *lines = corpus["csv"].read_text().splitlines()
-    rows = (line.split(",") for line in lines)
-    prompted = "\n".join([header, *(f"the cat {a},{b},a {c}" for a, b, c in rows), ""])
-    (tmp_path / "with.csv").write_text(prompted)
+    prompted = (f"the cat {a},{b},a {c}" for a, b, c in (line.split(",") for line in lines))
+    (tmp_path / "with.csv").write_text("\n".join([header, *prompted, ""]))
     found = prepare(tmp_path / "out", tiny_bert, corpus["csv"], prompts=["the cat ", "", "a "])
     np.testing.assert_array_equal(rows_of(found)[0], in_memory(tiny_bert, tmp_path / "with.csv").input_ids)
     lines = [f"the {'cat ' * (n % 9)}{'sat ' * (n // 9)}" if n % 13 else "" for n in range(50)]
@@ -105,7 +104,28 @@ def test_every_source_has_the_rows_that_training_reads_also_with_prompts_and_doc
     assert one.num_columns == 2 and len(many.manifest.shards) == 9
 
 
-def test_a_source_that_changed_or_cannot_be_used_is_named_and_leaves_nothing(tiny_bert, tmp_path, monkeypatch):
+@NEEDS_GCSFS
+def test_a_corpus_in_a_bucket_has_the_bytes_of_one_on_a_disk_also_after_a_kill(start, store, triplets, monkeypatch):
+    for name, seconds in (("HEARTBEAT", 0.1), ("LOST", 0.3), ("LOOK", 0.05)):
+        monkeypatch.setattr(stored, name, seconds)
+    folder = as_path("gs://bucket/corpus")
+    for _ in range(2):
+        assert start(folder) is not None and start(folder) is not None
+        found = {name.removeprefix("corpus/"): store.objects[name].data for name in store.names("corpus/")}
+        assert found == files(triplets)
+        store.delete("corpus/corpus.json")
+        store.put("corpus/.corpus.json.lock", this_job().text().encode())
+
+
+def test_no_more_rows_are_held_than_are_tokenized_and_changed_or_blank_sources_are_named(
+    tiny_bert, tmp_path, monkeypatch
+):
+    seen, real = [], making.ShardWriter.add
+    monkeypatch.setattr(making, "CHUNK", 8)
+    monkeypatch.setattr(making.ShardWriter, "add", lambda *added: seen.append(len(added[3])) or real(*added))
+    (tmp_path / "a.txt").write_text("a cat\n" * 100)
+    assert len(prepare(tmp_path / "many", tiny_bert, tmp_path / "a.txt", shard_rows=50)) == 100
+    assert max(seen) == 8 and sum(seen) == 100
     source, folder = tmp_path / "a.txt", tmp_path / "out"
     source.write_text("a cat\na dog\n")
     prepare(folder, tiny_bert, source)
@@ -131,25 +151,3 @@ def test_a_source_that_changed_or_cannot_be_used_is_named_and_leaves_nothing(tin
     (tmp_path / "a.txt").write_text("a cat\n")
     raises("a.txt: was changed since", prepare, tmp_path / "changed", tiny_bert, tmp_path / "a.txt")
     assert not (tmp_path / "changed" / "corpus.json").exists()
-
-
-@NEEDS_GCSFS
-def test_a_corpus_in_a_bucket_has_the_bytes_of_one_on_a_disk_also_after_a_kill(start, store, triplets, monkeypatch):
-    for name, seconds in (("HEARTBEAT", 0.1), ("LOST", 0.3), ("LOOK", 0.05)):
-        monkeypatch.setattr(stored, name, seconds)
-    folder = as_path("gs://bucket/corpus")
-    for _ in range(2):
-        assert start(folder) is not None and start(folder) is not None
-        found = {name.removeprefix("corpus/"): store.objects[name].data for name in store.names("corpus/")}
-        assert found == files(triplets)
-        store.delete("corpus/corpus.json")
-        store.put("corpus/.corpus.json.lock", this_job().text().encode())
-
-
-def test_no_more_rows_are_held_than_are_tokenized_at_a_time(tiny_bert, tmp_path, monkeypatch):
-    seen, real = [], making.ShardWriter.add
-    monkeypatch.setattr(making, "CHUNK", 8)
-    monkeypatch.setattr(making.ShardWriter, "add", lambda *added: seen.append(len(added[3])) or real(*added))
-    (tmp_path / "a.txt").write_text("a cat\n" * 100)
-    assert len(prepare(tmp_path / "out", tiny_bert, tmp_path / "a.txt", shard_rows=50)) == 100
-    assert max(seen) == 8 and sum(seen) == 100

@@ -16,7 +16,7 @@ def plan(tiny_bert, corpus):
     return make
 
 
-def test_another_corpus_s_folder_or_source_and_too_many_tokens_are_refused(plan, corpus, tmp_path):
+def test_sources_are_read_in_order_and_another_corpus_s_folder_source_or_reading_is_refused(plan, corpus, tmp_path):
     assert plan().key["shard_rows"] == 1 << 22
     assert plan(length=64, shard_rows=22369621).key["shard_rows"] * 3 * 64 < 2**32
     raises("--shard-rows 22369622: must be at most 22369621", plan, length=64, shard_rows=22369622)
@@ -38,9 +38,6 @@ def test_another_corpus_s_folder_or_source_and_too_many_tokens_are_refused(plan,
     raises("c.txt: bytes was 6, is 12", enter, tmp_path / "out", plan(tmp_path / "*.txt"))
     (tmp_path / "c.txt").unlink()
     raises("c.txt, is missing", enter, tmp_path / "out", plan(tmp_path / "*.txt"))
-
-
-def test_patterns_are_files_in_order_and_tables_read_in_another_way_another_corpus(plan, tmp_path, corpus):
     contents = {"a.tsv": ('sent0\n"He said ""no"""\n', ["tabs, quoted"]), "c.tsv": ('sent0\nHe said "no"\n', None)}
     contents |= {"b.csv": ("answer,question,kind\nme,who?,short\n", ["question", "answer"])}
     contents |= {"d.csv": ("sent0,sent1,kind\na,p,b\n", None), "e.csv": ("id,question,answer\n1,a,p\n", None)}

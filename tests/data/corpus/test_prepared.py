@@ -31,7 +31,7 @@ def filled(data, start, end, byte=0):
     return data[:start] + bytes([byte]) * (end - start) + data[end:]
 
 
-def test_labels_go_with_their_rows_and_zeros_and_others_are_found(tiny_bert, tmp_path):
+def test_rows_have_their_labels_negatives_and_origins_and_zeros_are_found(tiny_bert, tmp_path, monkeypatch):
     rows = [("a cat", "a dog", "entailment"), ("a bird", "a cat", "-"), ("the cat", "home", "2"), ("", "a", "0")]
     lines = ["premise,hypothesis,label", *(",".join(row) for row in rows * 9)]
     (tmp_path / "nli.csv").write_text("\n".join(lines) + "\n")
@@ -58,9 +58,6 @@ def test_labels_go_with_their_rows_and_zeros_and_others_are_found(tiny_bert, tmp
         (0, parts.end, 0),
     ]:
         damaged(tmp_path / "zeros", path, filled(whole, start, end, byte))
-
-
-def test_rows_may_have_fewer_hard_negatives_and_know_where_they_came_from(tiny_bert, tmp_path, monkeypatch):
     negatives = [["a cat", "the dog", "home"], ["a bird"], [], ["the red cat", "a dog"]] * 9
     pairs = ({"sent0": f"a cat {at}", "sent1": "a dog", "neg": row} for at, row in enumerate(negatives))
     (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
@@ -77,7 +74,7 @@ def test_rows_may_have_fewer_hard_negatives_and_know_where_they_came_from(tiny_b
     rows = [f"the cat {'sat ' * (n % 5)}" if n % 7 else "" for n in range(40)]
     (tmp_path / "a.txt").write_text("\n".join(rows) + "\n")
     (tmp_path / "b.txt").write_text("\n".join(["the dog ran"] * 20) + "\n")
-    corpus = prepare(tmp_path / "out", tiny_bert, tmp_path / "*.txt", keep_text=True)
+    corpus = prepare(tmp_path / "origins", tiny_bert, tmp_path / "*.txt", keep_text=True)
     order = np.random.default_rng(0).permutation(len(corpus))
     sources, numbers = origins(corpus, order)
     used = [(0, n) for n in range(40) if n % 7] + [(1, n) for n in range(20)]
@@ -85,15 +82,13 @@ def test_rows_may_have_fewer_hard_negatives_and_know_where_they_came_from(tiny_b
     expected = [rows[used[row][1]].strip() if used[row][0] == 0 else "the dog ran" for row in order]
     assert texts(corpus, order) == [[text] for text in expected]
     shard = corpus.manifest.shards[0]
-    path, start = tmp_path / "out" / shard.file, shard.parts(2, False).origins
+    path, start = tmp_path / "origins" / shard.file, shard.parts(2, False).origins
     for byte in (0, 4):  # numbers that cannot be
         data = filled(path.read_bytes(), start, path.stat().st_size, byte)
-        damaged(tmp_path / "out", path, data, lambda found: origins(found, np.arange(3)))
+        damaged(tmp_path / "origins", path, data, lambda found: origins(found, np.arange(3)))
 
 
-def test_its_rows_are_those_that_training_reads_and_lengths_count_as_often_as_they_are_read(
-    triplets, lines, tiny_bert, corpus, tmp_path
-):
+def test_its_rows_and_lengths_are_those_that_training_reads(triplets, lines, tiny_bert, corpus, tmp_path):
     same_rows(Prepared(triplets), in_memory(tiny_bert, corpus["csv"]))
     same_rows(Prepared(lines), in_memory(tiny_bert, corpus["txt"]))
     found, order = Prepared(triplets), np.random.default_rng(0).permutation(40)

@@ -35,9 +35,7 @@ class InMemory(Batches):
         return order if corpus.pairing is None else corpus.pairing.pairs(order)
 
 
-def test_batches_are_those_in_memory_of_seed_and_step_read_by_a_thread_and_an_epoch_has_all_rows(
-    rows, tiny_bert, corpus, lines, monkeypatch
-):
+def test_batches_are_those_in_memory_of_seed_and_step_and_read_by_a_thread(rows, tiny_bert, corpus, lines, monkeypatch):
     expected = InMemory(in_memory(tiny_bert, corpus["csv"]), BATCH, 3)
     batches = rows.batches(BATCH, 3)
     for step in (0, 1, 2, 14, 4, 5, 0):  # two epochs of five, forwards and backwards

@@ -23,7 +23,7 @@ def documents(tmp_path):
     return path
 
 
-def test_every_row_has_an_item_whatever_is_passed_over_and_next_sentences_stay_in_their_documents(documents):
+def test_every_row_has_an_item_by_seed_and_row_as_in_memory_whatever_is_passed_over(documents, tmp_path):
     found = list(open_items(documents))
     assert len(found) == 10 and found[4] == BLANK
     assert [item.texts[0] for item in found if not item.left_out] == ["a1", "a2", "a3", "a4", "b1", "c1", "c2"]
@@ -37,9 +37,6 @@ def test_every_row_has_an_item_whatever_is_passed_over_and_next_sentences_stay_i
         assert next(found) == whole[0]
         found.pass_to(3)
         assert list(found) == whole[3:]
-
-
-def test_draws_are_even_by_seed_and_row_changed_copies_those_in_memory_and_refusals_training_s(tmp_path):
     path, three = tmp_path / "long.txt", {"positives": "next_3_sentences"}
     path.write_text("\n".join(map(str, range(3000))) + "\n\nx\n")
     found = list(open_items(path, **three))
