@@ -17,17 +17,17 @@ check: .venv/requirements-dev.txt
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -m "slow or not slow" tests/test_snippets.py tests/test_types.py
+	$(BIN)/python -m pytest -m docs -n $(WORKERS) tests/test_*.py
 
 test: .venv/requirements-dev.txt
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 # Everything; next to the peers, and compiled as users do where that matters.
-test-all: test test-slow test-optimized
+test-all: check test test-slow test-optimized
 
 # What `make test` leaves out, but for tests of numbers. TESTS="tests/data tests/index" are rooms.
 TESTS := tests --ignore=tests/hostile
-APART := optimized or hostile or kills or backends or benchmarks
+APART := optimized or docs or hostile or kills or backends or benchmarks
 test-slow: $(PEERS)
 	$(BIN)/python -m pytest $(TESTS) -m "slow and not ($(APART))" -n $(WORKERS) --dist worksteal || test $$? = 5
 

@@ -19,7 +19,7 @@ from simcse_jax.errors import UserError
 from simcse_jax.simcse import SimCSE
 from simcse_jax.training.sweeps.variants import sweep_defaults
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.docs
 OPTION = re.compile(r"(?<![\w-])--([a-z][\w-]*)")  # "config" of --config.seed
 FIELD = re.compile(r"--config\.([a-z][\w.]*[a-z_])")
 SWEEP = {f"sweep.{name}" for name in sweep_defaults("", "", ("stsb_dev",), baseline="")}

@@ -20,7 +20,7 @@ from simcse_jax.data.building.builders import BUILDERS
 from simcse_jax.errors import UserError
 from simcse_jax.training.sweeps.variants import load_variants, read_sweep
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.docs
 PAGE = ROOT / "docs" / "background" / "papers.md"
 ITEMS = {  # the beginning of a paper's heading → the numbered items of the paper
     "SimCSE (": {"Table": "1 2 3 4 5 6 7 8 A.1 B.1 B.2 B.3 C.1 D.1 D.2 E.1", "Figure": "1 2 3 F.1 G.1"}

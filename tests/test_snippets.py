@@ -16,7 +16,7 @@ def blocks(page):
     return [(kind, text) for kind, text in found if kind == "python" or re.search("^simcse-jax", text, re.MULTILINE)]
 
 
-@pytest.mark.slow
+@pytest.mark.docs
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", ["use", "search"])
 def test_the_code_of_a_page_runs(name, trained, minilm, tmp_path, monkeypatch):

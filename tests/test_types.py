@@ -34,7 +34,7 @@ def test_a_wrong_shape_is_an_error_in_the_tests_and_not_in_a_users_calls():
     assert (done.stdout, done.returncode) == ("(2,)\n", 0), done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.docs
 def test_mypy_knows_the_types_of_a_model_s_results(tmp_path):
     """`make check` runs mypy over the package."""
     asked = {
