@@ -6,7 +6,7 @@ from simcse_jax.host.hidden import begun, dot_before
 from simcse_jax.host.storage import as_path
 
 
-def test_names_have_a_dot_unless_an_earlier_version_wrote_one_of_them(tmp_path):
+def test_names_have_a_dot_unless_an_earlier_version_wrote_one_of_them_or_began_the_output(tmp_path):
     folder = tmp_path / "out"
     assert dot_before(folder, "a.json") == "." and dot_before(folder, "a.json", new="") == ""
     folder.mkdir()
@@ -16,9 +16,6 @@ def test_names_have_a_dot_unless_an_earlier_version_wrote_one_of_them(tmp_path):
     assert dot_before(folder, "b.json") == ""
     with pytest.raises(UserError, match=r"out: has \.a\.json and b\.json, which an earlier version wrote"):
         dot_before(folder, "a.json", "b.json")
-
-
-def test_the_files_of_an_output_that_was_begun_are_named_as_its_state(tmp_path):
     output = tmp_path / "emb.npy"
     assert begun(output) == (tmp_path / ".emb.npy.partial", tmp_path / ".emb.npy.state.json")
     (tmp_path / "emb.npy.partial").touch()  # records alone are of no use

@@ -25,12 +25,9 @@ def pages(tmp_path):
 
 
 OFFERED = "always [madvise] never"
-STARTS = [  # the variable that is given, what the system offers, and the variable at each start
-    (None, OFFERED, [None, huge_pages.SETTING]),
-    (None, "[always] madvise never", [None]),
-    ("", OFFERED, [""]),
-    ("glibc.malloc.perturb=1", OFFERED, ["glibc.malloc.perturb=1"]),
-]
+# The variable that is given, what the system offers, and the variable at each start.
+STARTS = [(None, OFFERED, [None, huge_pages.SETTING]), (None, "[always] madvise never", [None]), ("", OFFERED, [""])]
+STARTS += [("glibc.malloc.perturb=1", OFFERED, ["glibc.malloc.perturb=1"])]
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a setting of Linux and glibc")
@@ -48,13 +45,8 @@ def test_a_process_starts_anew_once_with_its_arguments_where_pages_are_for_those
 
 
 def test_another_library_or_system_is_left_alone(pages, monkeypatch):
-    for version, helps in (
-        (None, False),
-        ("glibc 2.34", False),
-        ("musl 1.2", False),
-        ("glibc", False),
-        ("glibc 2.41", True),
-    ):
+    helping = {None: False, "glibc 2.34": False, "musl 1.2": False, "glibc": False, "glibc 2.41": True}
+    for version, helps in helping.items():
         monkeypatch.setattr(os, "confstr", lambda name, version=version: version)
         assert huge_pages.would_help({}, pages(OFFERED)) is helps
     assert not huge_pages.would_help({}, pages("x").parent / "missing")

@@ -15,15 +15,12 @@ from simcse_jax.host import locks
 from simcse_jax.host.locks import describe, held, held_next_to, held_on_disk, read_owner, recover, replacing, this_job
 
 
-def test_what_a_job_writes_is_what_others_read():
+def test_what_a_job_writes_is_what_others_read_if_it_is_sound():
     job = this_job()
     assert read_owner(job.text().encode()) == job != this_job()._replace(since=job.since)
     whose = f"process {os.getpid()} on {socket.gethostname()}, since {job.since}"
     message = f"runs/a: {whose}, is writing there; wait for its end, or choose another place"
     assert str(locks.taken("runs/a", job)) == message
-
-
-def test_a_lock_that_says_nothing_or_something_odd():
     for text in (b"", b"{", b"[]", b"3", b"\xff", b'{"host": "a"}', b"[" * 100_000):
         assert read_owner(text) is None
     assert describe(None) == "another process"
@@ -94,21 +91,10 @@ def test_never_two_at_a_time_and_nothing_stays(tmp_path):
                 pass
 
     threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    for step in (threading.Thread.start, threading.Thread.join):
+        for thread in threads:
+            step(thread)
     assert most == [1] and done[0] > 0 and not file.exists()
-
-
-def test_a_place_that_cannot_be_locked_is_reported_in_one_line(tmp_path):
-    (tmp_path / "file").write_text("")
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "link").symlink_to(tmp_path / "file")
-    for file in (tmp_path / "file" / ".lock", tmp_path / "folder", tmp_path / "link"):
-        with pytest.raises(UserError, match=r"^place: cannot be written: "):
-            held_on_disk(file, "place").__enter__()
-    assert (tmp_path / "file").read_text() == ""
 
 
 def fails(number):
@@ -120,16 +106,21 @@ def fails(number):
     return call
 
 
-def test_a_full_disk_leaves_no_lock(tmp_path, monkeypatch):
-    monkeypatch.setattr(os, "write", fails(errno.ENOSPC))
-    with pytest.raises(UserError, match=r"^place: cannot be written: \.lock: No space left on device$"):
-        held_on_disk(tmp_path / ".lock", "place").__enter__()
-    assert not list(tmp_path.iterdir()) and not locks._open
-
-
-def test_a_disk_without_locks_is_used_with_a_warning(tmp_path, monkeypatch, capsys):
+def test_a_place_that_cannot_be_locked_is_reported_in_one_line(tmp_path, monkeypatch, capsys):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    for file in (tmp_path / "file" / ".lock", tmp_path / "folder", tmp_path / "link"):
+        with pytest.raises(UserError, match=r"^place: cannot be written: "):
+            held_on_disk(file, "place").__enter__()
+    assert (tmp_path / "file").read_text() == ""
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", fails(errno.ENOSPC))
+        with pytest.raises(UserError, match=r"^place: cannot be written: \.lock: No space left on device$"):
+            held_on_disk(tmp_path / ".lock", "place").__enter__()
+    assert len(list(tmp_path.iterdir())) == 3 and not locks._open  # a full disk leaves no lock
     monkeypatch.setattr(fcntl, "flock", fails(errno.ENOLCK))
-    with held_on_disk(tmp_path / ".lock", tmp_path):
+    with held_on_disk(tmp_path / ".lock", tmp_path):  # a disk without locks is used
         pass
     warning = f"warning: {tmp_path}: a disk without locks; make sure that no other job writes there\n"
     assert capsys.readouterr().err == warning
@@ -238,7 +229,7 @@ def left_by_a_kill(folder):
         (folder.parent / f".{folder.name}.{kind}" / kind).write_text("")
 
 
-def test_the_next_reader_or_writer_puts_the_earlier_contents_back(tmp_path):
+def test_the_next_reader_or_writer_puts_the_earlier_contents_back_or_names_them(tmp_path, monkeypatch):
     folder = tmp_path / "model"
     left_by_a_kill(folder)
     recover(folder)
@@ -249,9 +240,14 @@ def test_the_next_reader_or_writer_puts_the_earlier_contents_back(tmp_path):
         assert os.listdir(folder) == ["old"]
         raise ZeroDivisionError
     assert os.listdir(folder) == ["old"] and os.listdir(tmp_path) == ["model"]
+    left_by_a_kill(tmp_path / "other")
+    monkeypatch.setattr(os, "rename", fails(errno.EROFS))
+    monkeypatch.setattr(locks, "WAIT_SECONDS", 0)
+    with pytest.raises(UserError, match=r"other: missing; what was there is in .*\.other\.old .*Read-only"):
+        recover(tmp_path / "other")
 
 
-def test_a_reader_waits_for_a_job_that_is_between_its_two_renames(tmp_path, monkeypatch):
+def test_a_reader_waits_for_a_job_that_is_between_its_two_renames(tmp_path):
     folder = tmp_path / "model"
     left_by_a_kill(folder)
     with held_next_to(folder):
@@ -260,11 +256,3 @@ def test_a_reader_waits_for_a_job_that_is_between_its_two_renames(tmp_path, monk
         os.rename(tmp_path / ".model.new", folder)
     reader.join()
     assert os.listdir(folder) == ["new"]
-
-
-def test_contents_that_cannot_be_put_back_are_named(tmp_path, monkeypatch):
-    left_by_a_kill(tmp_path / "model")
-    monkeypatch.setattr(os, "rename", fails(errno.EROFS))
-    monkeypatch.setattr(locks, "WAIT_SECONDS", 0)
-    with pytest.raises(UserError, match=r"model: missing; what was there is in .*\.model\.old .*Read-only"):
-        recover(tmp_path / "model")

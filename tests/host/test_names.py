@@ -6,17 +6,10 @@ import pytest
 from simcse_jax.errors import UserError
 from simcse_jax.host.names import AtStep, split_glove, split_label, split_step
 
-STEPS = {
-    "runs/a": ("runs/a", None),
-    "runs/a@step=200": ("runs/a", 200),
-    "runs/a@step=0": ("runs/a", 0),
-    "gs://bucket/a@step=last": ("gs://bucket/a", "last"),
-    "owner/model@main": ("owner/model@main", None),
-    "runs@2026/a@step=20": ("runs@2026/a", 20),
-    "runs@step=3/a": ("runs@step=3/a", None),
-    "@step=3": ("@step=3", None),
-    "a\nb@step=3": ("a\nb", 3),
-}
+STEPS = {"runs/a": ("runs/a", None), "runs/a@step=200": ("runs/a", 200), "runs/a@step=0": ("runs/a", 0)}
+STEPS |= {"gs://bucket/a@step=last": ("gs://bucket/a", "last"), "owner/model@main": ("owner/model@main", None)}
+STEPS |= {"runs@2026/a@step=20": ("runs@2026/a", 20), "runs@step=3/a": ("runs@step=3/a", None)}
+STEPS |= {"@step=3": ("@step=3", None), "a\nb@step=3": ("a\nb", 3)}
 
 
 def test_a_name_may_end_in_a_step_which_is_a_number_or_last(tmp_path):
@@ -29,17 +22,13 @@ def test_a_name_may_end_in_a_step_which_is_a_number_or_last(tmp_path):
     assert split_step(f"{tmp_path}/run@step=3") == AtStep(f"{tmp_path}/run@step=3", None)
 
 
-def test_word_vectors_have_a_name():
-    for name, expected in {
-        "glove:a.txt": (Path("a.txt"), False, False),
-        "glove:/data/b c:d+e.txt": (Path("/data/b c:d+e.txt"), False, False),
-        "glove+lower:a.txt": (Path("a.txt"), True, False),
-        "glove+stopwords+lower:a.txt": (Path("a.txt"), True, True),
-    }.items():
-        assert split_glove(name) == expected
+GLOVE = {"glove:a.txt": ("a.txt", False, False), "glove:/data/b c:d+e.txt": ("/data/b c:d+e.txt", False, False)}
+GLOVE |= {"glove+lower:a.txt": ("a.txt", True, False), "glove+stopwords+lower:a.txt": ("a.txt", True, True)}
 
 
-def test_other_names_are_no_word_vectors_and_wrong_options_are_refused():
+def test_word_vectors_have_a_name_with_options():
+    for name, (file, *options) in GLOVE.items():
+        assert split_glove(name) == (Path(file), *options)
     assert [split_glove(name) for name in ("glove", "package:glove", "gloves:a.txt", "runs/glove:1", "")] == [None] * 5
     for name, message in (
         ("glove+upper:a.txt", "no option 'upper'; glove:FILE may have lower and stopwords"),
@@ -53,26 +42,16 @@ def test_other_names_are_no_word_vectors_and_wrong_options_are_refused():
             split_glove(name)
 
 
-LABELS = {
-    "model": ("model", ""),
-    "model@3@flow=BERT-flow (NLI)": ("model@3@flow", "BERT-flow (NLI)"),
-    "a=b=c": ("a=b", "c"),
-    "run@step=3": ("run@step=3", ""),
-    "run@step=last= x ": ("run@step=last", "x"),
-    "run@step=200@3": ("run@step=200@3", ""),
-    "runs/tau=0.05@avg": ("runs/tau=0.05@avg", ""),
-    "runs/tau=0.05@avg=mine": ("runs/tau=0.05@avg", "mine"),
-    "glove:a.txt@avg=GloVe": ("glove:a.txt@avg", "GloVe"),
-    "=x": ("=x", ""),
-}
+LABELS = {"model": ("model", ""), "model@3@flow=BERT-flow (NLI)": ("model@3@flow", "BERT-flow (NLI)")}
+LABELS |= {"a=b=c": ("a=b", "c"), "run@step=3": ("run@step=3", ""), "run@step=last= x ": ("run@step=last", "x")}
+LABELS |= {"run@step=200@3": ("run@step=200@3", ""), "runs/tau=0.05@avg": ("runs/tau=0.05@avg", "")}
+LABELS |= {"runs/tau=0.05@avg=mine": ("runs/tau=0.05@avg", "mine")}
+LABELS |= {"glove:a.txt@avg=GloVe": ("glove:a.txt@avg", "GloVe"), "=x": ("=x", "")}
 
 
-def test_a_name_may_have_a_label():
+def test_a_name_may_have_a_label(tmp_path):
     assert {text: split_label(text) for text in LABELS} == LABELS
-
-
-def test_an_existing_folder_is_a_name_as_a_whole_and_a_label_is_not_empty(tmp_path):
-    (tmp_path / "tau=1").mkdir()
+    (tmp_path / "tau=1").mkdir()  # a folder that exists is a name as a whole
     assert split_label(f"{tmp_path}/tau=1") == (f"{tmp_path}/tau=1", "")
     assert split_label(f"{tmp_path}/tau=1=c") == (f"{tmp_path}/tau=1", "c")
     with pytest.raises(UserError, match="x=: the label is empty"):

@@ -146,18 +146,13 @@ def places(tmp_path):
     return tmp_path
 
 
-LOST = {  # by the input
-    "data.tsv": ["data.tsv", "model/../data.tsv", "soft.json", "hard.json"],
-    "soft.json": ["data.tsv"],
-    "model": ["model/config.json", "model/1_Pooling/config.json", "weights.json"],
-    "cache": ["model/config.json"],
-    "none.json": ["none.json"],  # an index that is to be made
-}
-KEPT = {
-    "data.tsv": ["new.json"],
-    "model": ["model/new.json", "model/scores.json", "model/report.html", "data.tsv"],  # scores that were written there
-    "none": ["data.tsv"],
-}
+# By the input: its own names; an index that is to be made.
+LOST = {"data.tsv": ["data.tsv", "model/../data.tsv", "soft.json", "hard.json"], "soft.json": ["data.tsv"]}
+LOST |= {"model": ["model/config.json", "model/1_Pooling/config.json", "weights.json"], "cache": ["model/config.json"]}
+LOST |= {"none.json": ["none.json"]}
+# New files, and scores that were written there.
+KEPT = {"data.tsv": ["new.json"], "model": ["model/new.json", "model/scores.json", "model/report.html", "data.tsv"]}
+KEPT |= {"none": ["data.tsv"]}
 
 
 def test_an_output_takes_the_place_of_an_input_under_any_name(places):
@@ -165,6 +160,10 @@ def test_an_output_takes_the_place_of_an_input_under_any_name(places):
         for source, outputs_ in table.items():
             for output in outputs_:
                 assert takes_place_of(places / output, places / source) is expected, (output, source)
+    # What was written to the folder of a model may be written again.
+    for name in ("e.npy", ".e.npy.partial", ".e.npy.state.json", ".e.parquet.tmp", "e.parquet", "t.md"):
+        (places / "model" / name).write_text("")
+        assert not takes_place_of(places / "model" / name, places / "model")
 
 
 @pytest.mark.parametrize("marker", ["run.json", "index.json", ".lock"])  # the last one of a run that was killed early
@@ -176,12 +175,6 @@ def test_a_run_an_index_or_a_sweep_within_the_folder_of_a_model_is_none_of_its_f
         assert not takes_place_of(own / name, places / "model")
         is_own = name not in ("table.csv", "embeddings-1.npy") or (name, marker) == ("embeddings-1.npy", "index.json")
         assert name == ".lock" or takes_place_of(own / name, own) is is_own
-
-
-def test_what_was_written_to_the_folder_of_a_model_may_be_written_again(places):
-    for name in ("e.npy", ".e.npy.partial", ".e.npy.state.json", ".e.parquet.tmp", "e.parquet", "t.md"):
-        (places / "model" / name).write_text("")
-        assert not takes_place_of(places / "model" / name, places / "model")
 
 
 def test_every_json_file_of_a_run_and_of_an_export_is_one_that_is_read(trained, exported):
@@ -257,23 +250,16 @@ def test_a_line_that_cannot_be_printed_ends_the_command_after_the_results(monkey
     assert done == ["results"]
 
 
+READ = ("--config.model.init_from=model", "--config.data.train=data.tsv")
+SCORED = ("--config.eval.data=data.tsv", "--config.sweep.metrics=stsb_dev")
 COMMANDS = {  # a line, its last option, and an output that is an input
     "evaluate": ("--model=model", "--data=data.tsv", "--output", "hard.json"),
     "encode": ("--model=model", "--data=data.tsv", "--output", "begun.npy"),
     "search": ("--model=model", "--data=data.tsv", "--query=x", "--output", "model/config.json"),
     "geometry": ("--models", "model@1", "--data=data.tsv", "--output", "out"),
     "analyze": ("--model=model@1", "--data=data.tsv", "--output", "model"),
-    "train": (
-        "--config=unsup_bert",
-        "--config.model.init_from=model",
-        "--config.data.train=data.tsv",
-        "--workdir",
-        "run",
-    ),
-    "sweep": (
-        *("--config=ablations/simcse_table3", "--config.model.init_from=model", "--config.data.train=data.tsv"),
-        *("--config.eval.data=data.tsv", "--config.sweep.metrics=stsb_dev", "--workdir", "table"),
-    ),
+    "train": ("--config=unsup_bert", *READ, "--workdir", "run"),
+    "sweep": ("--config=ablations/simcse_table3", *READ, *SCORED, "--workdir", "table"),
 }
 
 

@@ -25,7 +25,7 @@ def stderr(monkeypatch):
     return replace
 
 
-def test_a_terminal_has_a_bar_with_title_and_note(stderr):
+def test_a_terminal_has_a_bar_with_title_and_note_and_one_within_vanishes(stderr):
     terminal = stderr(Terminal())
     with doing("MR"), Progress(4) as bar:
         bar._bar.mininterval = 0
@@ -34,9 +34,6 @@ def test_a_terminal_has_a_bar_with_title_and_note(stderr):
         assert "3/4" in terminal.getvalue() and "loss 0.5" in terminal.getvalue()
         assert "MR: " in terminal.getvalue() and " sentences" in terminal.getvalue()
     assert terminal.getvalue().endswith("\n")  # the outermost bar stays
-
-
-def test_a_bar_within_another_one_vanishes(stderr):
     terminal = stderr(Terminal())
     with Progress(2, "steps") as outer:
         outer.advance()

@@ -40,18 +40,14 @@ def test_writing_leaves_the_old_file_or_the_new_one(tmp_path, monkeypatch):
         assert error is not UserError or str(raised.value) == f"{path}: cannot be written: No space left on device"
 
 
-NO_JSON = {  # and how its refusal begins
-    "": "not valid JSON: Expecting value",
-    "{": "not valid JSON",
-    "\udcff{}": "not valid JSON: .*can't decode",
-    "\ufeff{}": "not valid JSON: .*BOM",
-    '{"a": ' + "[" * 100000 + "]" * 100000 + "}": "not valid JSON: nested too deeply$",
-    '{"\\ud800": 1}': r"holds a broken character \(U\+D800 alone\); remove or replace it",
-    '{"a": ["\\uDC00"]}': r"holds a broken character \(U\+DC00 alone\)",
-    '{"a": ' + "1" * 5000 + "}": "not valid JSON: .*limit",
-    "[1]": "not a JSON object$",
-    "null": "not a JSON object$",
-}
+# Contents, and how their refusal begins.
+NO_JSON = {"": "not valid JSON: Expecting value", "{": "not valid JSON", "\udcff{}": "not valid JSON: .*can't decode"}
+NO_JSON |= {"\ufeff{}": "not valid JSON: .*BOM"}
+NO_JSON |= {'{"a": ' + "[" * 100000 + "]" * 100000 + "}": "not valid JSON: nested too deeply$"}
+NO_JSON |= {'{"\\ud800": 1}': r"holds a broken character \(U\+D800 alone\); remove or replace it"}
+NO_JSON |= {'{"a": ["\\uDC00"]}': r"holds a broken character \(U\+DC00 alone\)"}
+NO_JSON |= {'{"a": ' + "1" * 5000 + "}": "not valid JSON: .*limit", "[1]": "not a JSON object$"}
+NO_JSON |= {"null": "not a JSON object$"}
 
 
 def test_what_is_no_json_object_is_refused(tmp_path):
@@ -211,16 +207,13 @@ def test_a_fingerprint_depends_on_shapes_types_and_contents():
     assert prints[0] == "0a26303e1bb1da4761bccc447c4b64c2c37731cc3624848ecf4cc6fadeb29777"
 
 
-def test_names_that_are_no_paths_are_refused():
+def test_names_that_are_no_paths_are_refused_and_a_folder_need_not_exist(tmp_path):
     for name in ("s3://bucket/run", "http://host/run", "gs://", "gs:///run"):
         with pytest.raises(UserError, match=f"^{name}: must be a folder on a disk or gs://BUCKET/FOLDER$"):
             storage.as_path(name)
     for name in ("a long sentence " * 30, "~nobody-of-this-name/runs"):
         with pytest.raises(UserError, match="not a path: "):
             storage.local_path(name)
-
-
-def test_a_folder_need_not_exist(tmp_path):
     assert storage.as_path(str(tmp_path / "none")) == tmp_path / "none"
     assert storage.as_path("~") == Path.home()
 
@@ -233,7 +226,7 @@ def test_without_gcsfs_the_package_to_install_is_named(monkeypatch):
 
 
 @NEEDS_GCSFS
-def test_the_store_is_read_and_written_like_a_folder(store):
+def test_the_store_is_read_and_written_like_a_folder_and_no_bucket_is_created(store):
     folder = storage.as_path("gs://bucket/some/folder")
     assert storage.is_remote(folder) and not folder.exists()
     storage.write_atomically(folder / "file", "one")
@@ -241,10 +234,6 @@ def test_the_store_is_read_and_written_like_a_folder(store):
     assert store.names("some") == ["some/folder/file"]
     assert (folder / "file").read_text() == store.text("some/folder/file") == "two\n" * 100_000
     assert folder.is_dir() and (folder / "file").is_file() and [path.name for path in folder.iterdir()] == ["file"]
-
-
-@NEEDS_GCSFS
-def test_a_missing_bucket_is_not_created(store):
     with pytest.raises(UserError, match="there is no bucket other, or no permission to see it"):
         storage.as_path("gs://other/run")
     assert not any(request.startswith("POST /storage/v1/b?") for request in store.requests)

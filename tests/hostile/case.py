@@ -74,14 +74,7 @@ class Reader(NamedTuple):
     leaves: tuple[str, ...] = ()
 
     def case(
-        self,
-        kind: str,
-        damage: str,
-        make: Damage | None = None,
-        end: str = REFUSED,
-        names: str = "",
-        *more: str,
-        **zygote,
+        self, kind: str, damage: str, make: Damage | None = None, end: str = REFUSED, names="", *more: str, **zygote
     ) -> Case:
         """The command with damaged inputs, and with more arguments; the rest is for `Zygote.run`."""
         line = [*self.arguments, *more]

@@ -9,9 +9,8 @@ from hostile.json_damages import set_field
 from hostile.seeds import train_arguments
 
 KIND = "adapters"
-CONFIG, WEIGHTS, MARKER = (
-    f"adapter/{name}" for name in ("adapter_config.json", "adapter_model.safetensors", "simcse_jax.json")
-)
+CONFIG, WEIGHTS = "adapter/adapter_config.json", "adapter/adapter_model.safetensors"
+MARKER, BASE = "adapter/simcse_jax.json", "base_model_name_or_path"
 RANK = {"model__lora__rank": 2, "model__lora__alpha": 4.0}
 OURS = {**RANK, "model__lora__init_from": "adapter"}
 
@@ -28,10 +27,7 @@ DAMAGES: dict[str, tuple[Make, str]] = {  # what is refused, and what the line n
     "has half of its weights": (cut(WEIGHTS, 0.5), "adapter_model.safetensors"),
     "has a marker that is no JSON": (write(MARKER, "{"), "simcse_jax.json"),
     "has another base": (set_field(MARKER, "base_sha256", "0" * 64), "adapter of"),
-    "names a base that is a list": (
-        both(remove(MARKER), set_field(CONFIG, "base_model_name_or_path", ["model"])),
-        "base_model_name_or_path",
-    ),
+    "names a base that is a list": (both(remove(MARKER), set_field(CONFIG, BASE, ["model"])), BASE),
     "lacks a tensor": (change_tensors(WEIGHTS, lambda found: found.pop(min(found))), "missing"),
     "has a wider tensor": (first(lambda x: np.repeat(x, 2, axis=1)), "another model"),
     "has a NaN": (first(lambda x: x * np.nan), "not finite"),
@@ -58,6 +54,5 @@ def cases() -> Iterator[Case]:
     encode = Reader("encode", ["--model=adapter", f"--data={TEXT}", "--output=o.npy"], ["model", TEXT, "adapter"])
     yield encode.case(KIND, "instead of a model")
     for damage, name in (("of no run", "model"), ("of a run without LoRA", "workdir")):
-        yield Reader("export", ["--adapter", f"--workdir={name}", "--output=out"], [name]).case(
-            KIND, damage, names=name
-        )
+        export = Reader("export", ["--adapter", f"--workdir={name}", "--output=out"], [name])
+        yield export.case(KIND, damage, names=name)

@@ -22,40 +22,29 @@ OPEN = {"of other bytes": "\udcff\udcfe", "a long name": "n" * 300, "a line brea
 HUGE = {"10^20": "1" + "0" * 20, "2^31": str(2**31), "2^63": str(2**63)}
 # The others get the first alone.
 ALL_HUGE = ("train.max_steps", "train.batch_size", "data.max_length", "model.num_layers", "views.samples")
-WITH = {  # what makes a field matter
-    "data.augment.lexicon": "data.augment.name=synonym",
-    "data.augment.mlm_model": "data.augment.name=mlm",
-    "analysis.data": "analysis.every=1",
-    "views.samples": "views.positive=mean",
-    "projector.widths": "projector.objectives=info_nce",
-    "projector.objectives": "projector.widths=D",
-    "model.generator": "objective.replaced_token_detection.weight=1",
-    "train.milestones": "train.schedule=steps",
-    "eval.postprocess_data": "eval.postprocess=whitening",
-    **{f"model.lora.{name}": "model.lora.rank=2" for name in ("alpha", "targets", "dropout", "init_from")},
-}
+# What makes a field matter.
+WITH = {"data.augment.lexicon": "data.augment.name=synonym", "data.augment.mlm_model": "data.augment.name=mlm"}
+WITH |= {"analysis.data": "analysis.every=1", "views.samples": "views.positive=mean"}
+WITH |= {"projector.widths": "projector.objectives=info_nce", "projector.objectives": "projector.widths=D"}
+WITH |= {"model.generator": "objective.replaced_token_detection.weight=1", "train.milestones": "train.schedule=steps"}
+WITH |= {"eval.postprocess_data": "eval.postprocess=whitening"}
+WITH |= {f"model.lora.{name}": "model.lora.rank=2" for name in ("alpha", "targets", "dropout", "init_from")}
 SLOW = ("train.epochs", "parallel.processes", "parallel.process_id", "parallel.coordinator")  # or wait for others
 
-FILES: dict[str, str] = {  # what is in a config file
-    "is no Python": "def get_config(:\n",
-    "raises in get_config": "def get_config():\n    raise ValueError('two\\nlines')\n",
-    "raises KeyboardInterrupt's kin": "def get_config():\n    raise SystemExit(3)\n",
-    "returns None": "def get_config():\n    return None\n",
-    "imports what is not there": "import none_such_module\n",
-    "has bytes that are not UTF-8": "# caf\udce9\n",
-    "recurses": "def get_config():\n    return get_config()\n",
-    "exits": "import sys\nsys.exit(0)\n",
-}
-CHANGES: dict[str, str] = {  # what a config file does to the default config
-    "a field of another type": "config.train.batch_size = 'eight'",
-    "a field is None": "config.model.pooler = None",
-    "a section is missing": "del config.data",
-    "another field": "config.unlock(); config.more = 3",
-    "a field is an array": "import numpy; config.unlock(); config.train.learning_rate = numpy.ones(3)",
-    "a field is huge": "config.train.max_steps = 10 ** 30",
-    "a lone surrogate": "config.data.train = '\\ud800'",
-    "sweep is a number": "config.unlock(); config.sweep = 3",
-}
+# What is in a config file.
+FILES: dict[str, str] = {"is no Python": "def get_config(:\n"}
+FILES |= {"raises in get_config": "def get_config():\n    raise ValueError('two\\nlines')\n"}
+FILES |= {"raises KeyboardInterrupt's kin": "def get_config():\n    raise SystemExit(3)\n"}
+FILES |= {"returns None": "def get_config():\n    return None\n"}
+FILES |= {"imports what is not there": "import none_such_module\n", "has bytes that are not UTF-8": "# caf\udce9\n"}
+FILES |= {"recurses": "def get_config():\n    return get_config()\n", "exits": "import sys\nsys.exit(0)\n"}
+# What a config file does to the default config.
+CHANGES: dict[str, str] = {"a field of another type": "config.train.batch_size = 'eight'"}
+CHANGES |= {"a field is None": "config.model.pooler = None", "a section is missing": "del config.data"}
+CHANGES |= {"another field": "config.unlock(); config.more = 3"}
+CHANGES |= {"a field is an array": "import numpy; config.unlock(); config.train.learning_rate = numpy.ones(3)"}
+CHANGES |= {"a field is huge": "config.train.max_steps = 10 ** 30", "a lone surrogate": "config.data.train = '\\ud800'"}
+CHANGES |= {"sweep is a number": "config.unlock(); config.sweep = 3"}
 
 
 def cases() -> Iterator[Case]:
@@ -88,9 +77,8 @@ def cases() -> Iterator[Case]:
         for command in (next(commands), next(commands)):
             yield file(command, f"the file {name}", text)
     for name, change in CHANGES.items():
-        lines = ["from simcse_jax.config import default_config", "def get_config():", "    config = default_config()"]
-        lines += [f"    {part.strip()}" for part in change.split(";")] + ["    return config", ""]
-        yield file("train", name, "\n".join(lines))
+        start = "from simcse_jax.config import default_config\ndef get_config():\n    config = default_config()"
+        yield file("train", name, f"{start}; {change}\n    return config\n")
 
 
 def field(name: str, text: str, value: str, end: str = REFUSED, names: str = "", **zygote) -> Case:

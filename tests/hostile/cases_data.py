@@ -107,11 +107,8 @@ SAME_TEXTS: dict[str, tuple[str, bytes | str]] = {  # the sentences of text.txt:
     "commas in a .tsv": ("x.tsv", table(TEXTS, ",")),
     "all quoted in a .tsv": ("x.tsv", table(TEXTS, "\t", csv.QUOTE_ALL)),
 }
-SAME_PAIRS = {
-    "text quoted": table(PAIRS, "\t", csv.QUOTE_NONNUMERIC),
-    "semicolons": table(PAIRS, ";"),
-    "empty cells at the end": table([[*row, "", ""] for row in PAIRS], "\t").replace("score\t\t", "score"),
-}
+SAME_PAIRS = {"text quoted": table(PAIRS, "\t", csv.QUOTE_NONNUMERIC), "semicolons": table(PAIRS, ";")}
+SAME_PAIRS |= {"empty cells at the end": table([[*row, "", ""] for row in PAIRS], "\t").replace("score\t\t", "score")}
 LISTS = "".join(f'{{"query": "{a}", "pos": ["{b}", "{a}"], "neg": []}}\n' for a, b, _ in GRADED)
 TRAINED = {  # a file that trains
     "a category first": ("x.csv", columns(genre=["news", "forum"] * 12, sentence1=MANY, sentence2=MANY[::-1])),
@@ -132,9 +129,8 @@ UNTRAINED = {  # a file that does not, and what the error names
 def cases() -> Iterator[Case]:
     yield from of_lines(KIND, of_sentences("x.txt"), "x.txt", LINES, write("x.txt", TEXT))
     yield from of_lines(KIND, of_pairs("x.tsv")[:3], "x.tsv", LINES | cells("\t"), write("x.tsv", table(PAIRS, "\t")))
-    yield from of_lines(
-        KIND, of_sentences("x.csv"), "x.csv", cells(",", numbers=False), write("x.csv", table(TEXTS, ","))
-    )
+    texts = write("x.csv", table(TEXTS, ","))
+    yield from of_lines(KIND, of_sentences("x.csv"), "x.csv", cells(",", numbers=False), texts)
     sentences = write("x.jsonl", "".join(f'{{"sentence": "{text}"}}\n' for text in SENTENCES))
     yield from of_lines(KIND, of_sentences("x.jsonl"), "x.jsonl", LINES | records("sentence", "\ud800"), sentences)
     readers, turns = of_sentences("x.parquet"), itertools.cycle(of_sentences("x.parquet"))

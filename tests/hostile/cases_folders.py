@@ -9,18 +9,7 @@ from typing import Any
 
 import numpy as np
 from hostile.case import EITHER, PAIRS, REFUSED, REFUSED_OR_SAME, SAME, TEXT, Case, Reader
-from hostile.damages import (
-    PLACES,
-    Make,
-    both,
-    change,
-    change_tensors,
-    cut,
-    flip,
-    instead,
-    remove,
-    write,
-)
+from hostile.damages import PLACES, Make, both, change, change_tensors, cut, each, flip, instead, remove, write
 from hostile.json_damages import edit_json, update_json
 from hostile.readers import ENCODE_RUN, EXPORT, INDEX, KEPT, LISTED, RESUME, RUNS, STATE, readers_of_model
 
@@ -45,11 +34,6 @@ def more(kind: str, path: str = "3_More") -> Make:
     )
 
 
-def dense(change: Callable[[dict[str, np.ndarray]], Any]) -> Make:
-    """Changes the tensors of the dense module."""
-    return change_tensors(WEIGHTS, change)
-
-
 REFUSED_MODULES: dict[str, Make] = {
     **{f"the module {kind}": more(f"{THEIRS}.{kind}") for kind in ("CNN", "BoW", "WordWeights", "Router", "NoneSuch")},
     "another package's Pooling": module(1, type="my.custom.Pooling"),
@@ -61,8 +45,10 @@ REFUSED_MODULES: dict[str, Make] = {
     "a module's folder with a long name": module(1, path="n" * 300),
     "a module's folder with a NUL": module(1, path="a\0b"),
     "a dense layer without weights": remove(WEIGHTS),
-    "dense weights of another shape": dense(lambda found: found.update({"linear.weight": np.ones((8, 32), "f4")})),
-    "dense weights of NaN": dense(lambda found: found["linear.weight"].fill(np.nan)),
+    "dense weights of another shape": change_tensors(
+        WEIGHTS, lambda found: found.update({"linear.weight": np.ones((8, 32), "f4")})
+    ),
+    "dense weights of NaN": change_tensors(WEIGHTS, lambda found: found["linear.weight"].fill(np.nan)),
     "an activation that is code": update_json(DENSE, activation_function="os.system"),
     "pooling of unknown modes": update_json(POOLING, pooling_mode=["cls", "none-such"]),
     "truncate_dim below zero": update_json(ABOUT, truncate_dim=-3),
@@ -74,16 +60,11 @@ REFUSED_MODULES: dict[str, Make] = {
 }
 READ_MODULES: dict[str, Make] = {  # or refused
     "Normalize twice": both(more(f"{THEIRS}.Normalize"), more(f"{THEIRS}.Normalize", "4_More")),
-    "a dense bias that is not there": dense(lambda found: found.pop("linear.bias")),
+    "a dense bias that is not there": change_tensors(WEIGHTS, lambda found: found.pop("linear.bias")),
     "pooling of another size": update_json(POOLING, word_embedding_dimension=768),
     "a prompt longer than the model takes": update_json(ABOUT, prompts={"q": "a cat " * 100}, default_prompt_name="q"),
 }
 DROPOUT = both(more(f"{THEIRS}.Dropout"), write("foreign/3_More/config.json", '{"dropout": 0.9}'))
-
-
-def found(pattern: str, make: Callable[[str], Make]) -> Make:
-    """A damage of the file that a pattern finds."""
-    return lambda folder: make(str(next(folder.glob(pattern)).relative_to(folder)))(folder)
 
 
 def npy(make: Callable[[np.ndarray], np.ndarray], pickled: bool = False) -> Make:
@@ -97,29 +78,20 @@ def npy(make: Callable[[np.ndarray], np.ndarray], pickled: bool = False) -> Make
 
 
 VECTORS, ROWS = "index/*.npy", "index/*.parquet"
-INDEX_DAMAGES: dict[str, Make] = {
-    "no sentences": found(ROWS, remove),
-    "embeddings cut": found(VECTORS, lambda name: cut(name, 0.5)),
-    "sentences cut": found(ROWS, lambda name: cut(name, 0.5)),
-    "embeddings of objects": npy(lambda array: array.astype(object), pickled=True),
-    "narrower rows": npy(lambda array: array[:, :16]),
+LARGER = lambda name: change(name, lambda data: data.replace(b"(12, 32)", b"(10**9, 32)"))  # noqa: E731
+INDEX_DAMAGES: dict[str, Make] = {"no sentences": each(ROWS, remove), "embeddings cut": each(VECTORS, cut, 0.5)}
+INDEX_DAMAGES |= {"sentences cut": each(ROWS, cut, 0.5), "narrower rows": npy(lambda array: array[:, :16])}
+INDEX_DAMAGES |= {"embeddings of objects": npy(lambda array: array.astype(object), pickled=True)}
+INDEX_DAMAGES |= {
     "NaN": npy(lambda array: array * np.float32("nan")),
-    "a header of a huge shape": found(
-        VECTORS, lambda name: change(name, lambda data: data.replace(b"(12, 32)", b"(10**9, 32)"))
-    ),
-    **{
-        f"embeddings are {text}": found(VECTORS, lambda name, place=place: instead(name, place))
-        for text, place in PLACES.items()
-    },
+    "a header of a huge shape": each(VECTORS, LARGER),
 }
+INDEX_DAMAGES |= {f"embeddings are {text}": each(VECTORS, instead, place) for text, place in PLACES.items()}
 PARTIAL, PROGRESS = "state/.out.npy.partial", "state/.out.npy.state.json"
-STATE_DAMAGES: dict[str, Make] = {
-    "no unfinished file": remove(PARTIAL),
-    "no state": remove(PROGRESS),
-    "an unfinished file that is cut": cut(PARTIAL, 0.3),
-    "an unfinished file of another kind": write(PARTIAL, b"x" * 5000),
-    **{f"an unfinished file that is {text}": instead(PARTIAL, place) for text, place in PLACES.items()},
-}
+STATE_DAMAGES: dict[str, Make] = {"no unfinished file": remove(PARTIAL), "no state": remove(PROGRESS)}
+STATE_DAMAGES |= {"an unfinished file that is cut": cut(PARTIAL, 0.3)}
+STATE_DAMAGES |= {"an unfinished file of another kind": write(PARTIAL, b"x" * 5000)}
+STATE_DAMAGES |= {f"an unfinished file that is {text}": instead(PARTIAL, place) for text, place in PLACES.items()}
 
 
 def metrics(change: Callable[[list[dict[str, Any]]], list[Any]]) -> Make:
@@ -133,7 +105,7 @@ def metrics(change: Callable[[list[dict[str, Any]]], list[Any]]) -> Make:
     return make
 
 
-def each(change: Callable[[dict[str, Any]], Any]) -> Make:
+def each_line(change: Callable[[dict[str, Any]], Any]) -> Make:
     """Other metrics in every line."""
     return metrics(lambda rows: [change(row) for row in rows])
 
@@ -160,10 +132,10 @@ RUN_DAMAGES: dict[str, Make] = {
     "no run.json": remove("workdir/run.json"),
     "no model": remove("workdir/model"),
     "no metrics": remove("workdir/metrics.jsonl"),
-    "metrics that are words": each(lambda row: row | {"step": "one"}),
-    "metrics that are lists": each(lambda row: {name: [1] for name in row}),
-    "metrics that are NaN": each(lambda row: dict.fromkeys(row, float("nan"))),
-    "metrics of huge steps": each(lambda row: row | {"step": 10**30}),
+    "metrics that are words": each_line(lambda row: row | {"step": "one"}),
+    "metrics that are lists": each_line(lambda row: {name: [1] for name in row}),
+    "metrics that are NaN": each_line(lambda row: dict.fromkeys(row, float("nan"))),
+    "metrics of huge steps": each_line(lambda row: row | {"step": 10**30}),
     "metrics that are no objects": write("workdir/metrics.jsonl", "3\n[]\nnull\n"),
     "metrics cut": cut("workdir/metrics.jsonl", 0.7),
     "a result that is a list": write("workdir/result.json", "[1]"),
@@ -181,8 +153,7 @@ def cases() -> Iterator[Case]:
         yield INDEX.case("indexes", damage, make)
     yield INDEX.case("indexes", "columns first", npy(np.asfortranarray), EITHER)
     for seed, pattern in itertools.product(range(3), (VECTORS, ROWS)):
-        flipped = found(pattern, lambda name, seed=seed: flip(name, seed))
-        yield INDEX.case("indexes", f"{pattern} changed by seed {seed}", flipped, EITHER)
+        yield INDEX.case("indexes", f"{pattern} changed by seed {seed}", each(pattern, flip, seed), EITHER)
     for damage, make in STATE_DAMAGES.items():
         yield STATE.case("unfinished encodings", damage, make, REFUSED_OR_SAME)
     yield STATE.case("unfinished encodings", "another input", write(TEXT, "a cat\nthe dog\n" * 6), EITHER)

@@ -54,26 +54,17 @@ FIELDS: dict[str, tuple[str, str]] = {  # of a run on train.csv: fields, and wha
     "a size beyond the embedding's": ("matryoshka.dimensions=64,16 model.mlp=none", "matryoshka.dimensions"),
     "weights that are NaN": ("matryoshka.dimensions=32,16 matryoshka.weights=1,nan", "matryoshka.weights"),
 }
-UNUSED = {  # fields that have no effect, which the run says
-    "a range without scores": "data.score_range=0,5",
-    "a teacher that nothing needs": "teacher.model=none-such",
-    "a folder without a teacher": "teacher.kept=kept",
-}
+# Fields that have no effect, which the run says.
+UNUSED = {"a range without scores": "data.score_range=0,5", "a teacher that nothing needs": "teacher.model=none-such"}
+UNUSED |= {"a folder without a teacher": "teacher.kept=kept"}
+ALONE = "sent0,sent1\n" + "a cat,the dog ran\n" * 12
 TAUGHT: dict[str, tuple[Make | None, str, str]] = {  # the damage, the objective and fields, and what the error names
     "missing": (None, "gist", "config.teacher.model"),
     "that is text": (write(TEACHER, "a cat\n"), "gist", "config.teacher.model"),
     "with NaN": (both(wide, not_finite), "gist", "config.teacher.model"),
     "with a config nested deeply": (both(wide, write(CONFIG, DEEP)), "gist", "config.teacher.model"),
-    "of pairs for MarginMSE": (
-        both(wide, write("train.csv", "sent0,sent1\n" + "a cat,the dog ran\n" * 12)),
-        "margin_mse",
-        "hard negatives",
-    ),
-    "whose second is text": (
-        both(wide, write("second", "a cat\n")),
-        "gist teacher.second=second",
-        "config.teacher.second",
-    ),
+    "of pairs for MarginMSE": (both(wide, write("train.csv", ALONE)), "margin_mse", "hard negatives"),
+    "whose second is text": (both(wide, write("second", "a")), "gist teacher.second=second", "config.teacher.second"),
 }
 FITTING: dict[str, tuple[str, str]] = {  # with a teacher that can be read: the objective and fields, and what is named
     "of another size": ("embedding_mse model.mlp=none", "48 elements"),
@@ -95,12 +86,9 @@ def kept(make: Make) -> Make:
 
 
 FILE = "kept/file"
-OF_KEPT: dict[str, Make] = {
-    "empty": write(FILE, b""),
-    "cut": cut(FILE, 0.5),
-    "a byte changed": change(FILE, lambda data: data[:-100] + bytes([data[-100] ^ 1]) + data[-99:]),
-    "text": write(FILE, b"a cat\n" * 99),
-}
+OF_KEPT: dict[str, Make] = {"empty": write(FILE, b""), "cut": cut(FILE, 0.5)}
+OF_KEPT |= {"a byte changed": change(FILE, lambda data: data[:-100] + bytes([data[-100] ^ 1]) + data[-99:])}
+OF_KEPT |= {"text": write(FILE, b"a cat\n" * 99)}
 
 
 def cases() -> Iterator[Case]:
@@ -115,7 +103,8 @@ def cases() -> Iterator[Case]:
     rows = write(JUDGED, (json.dumps(FLAG) + "\n") * 9)
     yield from of_lines(KIND, [judged], JUDGED, records("pos_scores", "neg_scores", "neg"), rows)
     for damage, (content, names) in SCORES.items():
-        yield case(OF_SCORES, f"scores: {damage}", only("cosent"), write(SCORED, content), REFUSED, names)
+        fields = only("cosine_mse" if damage == "above the largest" else "cosent")  # the first has bounds
+        yield case(OF_SCORES, f"scores: {damage}", fields, write(SCORED, content), REFUSED, names)
     for damage, content in SCORES_READ.items():
         yield case(OF_SCORES, f"scores: {damage}", only("cosent"), write(SCORED, content), DONE, "")
     for damage, (fields, names) in FIELDS.items():

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from hostile.case import EITHER, REFUSED, Case, Reader
-from hostile.damages import Make, both, change, cut, flip, instead, remove, write
+from hostile.damages import Make, both, change, cut, each, flip, instead, remove, write
 from hostile.json_damages import WHOLE
 
 KIND = "indexes on disk"
@@ -15,16 +15,6 @@ SEARCH = ["--model=model", "--index=lance", "--query=a cat", "--output=out.json"
 BUILD = ["build", "--embeddings=embeddings", "--output=lance"]
 ABOUT, SMALL, FILE = "lance/index.json", "bytes/index.json", "embeddings/emb.parquet"
 DATA, VERSIONS = "lance/rows.lance/data/*", "lance/rows.lance/_versions/*"
-
-
-def each(pattern: str, damage: Callable[..., Make], *more: object) -> Make:
-    """Damages all files of a pattern."""
-
-    def make(folder: Path) -> None:
-        for path in sorted(folder.glob(pattern)):
-            damage(str(path.relative_to(folder)), *more)(folder)
-
-    return make
 
 
 def npy(name: str, array: np.ndarray) -> Make:
@@ -53,13 +43,9 @@ def other_model(found: Any) -> Any:
     return found.replace_schema_metadata({b"simcse_jax.model": json.dumps(model)})
 
 
-INDEX: dict[str, Make] = {
-    "no table": remove("lance/rows.lance"),
-    "data cut": each(DATA, cut, 0.5),
-    "versions cut": each(VERSIONS, cut, 0.5),
-    "no index.json": remove(ABOUT),
-    "index.json is a list": write(ABOUT, "[]"),
-}
+INDEX: dict[str, Make] = {"no table": remove("lance/rows.lance"), "data cut": each(DATA, cut, 0.5)}
+INDEX |= {"versions cut": each(VERSIONS, cut, 0.5), "no index.json": remove(ABOUT)}
+INDEX |= {"index.json is a list": write(ABOUT, "[]")}
 BUILDS = {  # options of `build` into an index of float32
     "another precision than the index has": "--precision=int8",
     "a precision that is none": "--output=new --precision=int4",
@@ -69,18 +55,14 @@ BUILDS = {  # options of `build` into an index of float32
     "into the embeddings": "--output=embeddings",
 }
 ONES = np.ones((3, 32), np.float32)
-EMBEDDINGS: dict[str, Make] = {
-    "none": remove(FILE),
-    "a file cut": cut(FILE, 0.5),
-    "a folder in place of a file": instead(FILE, Path.mkdir),
-    "no model named": only(ONES),
-    "unfinished": write("embeddings/.b.parquet.partial", b"x"),
-    "a file twice": table(lambda found: found, "emb2.parquet"),
-    "no embedding": table(lambda found: found.drop(["embedding"])),
-    "no rows at all": table(lambda found: found.slice(0, 0)),
-    "a row left out": table(lambda found: found.filter([row != 3 for row in range(len(found))])),
-    "another model": table(other_model),
-}
+EMBEDDINGS: dict[str, Make] = {"none": remove(FILE), "a file cut": cut(FILE, 0.5)}
+EMBEDDINGS |= {"a folder in place of a file": instead(FILE, Path.mkdir), "no model named": only(ONES)}
+EMBEDDINGS |= {"unfinished": write("embeddings/.b.parquet.partial", b"x")}
+EMBEDDINGS |= {"a file twice": table(lambda found: found, "emb2.parquet")}
+EMBEDDINGS |= {"no embedding": table(lambda found: found.drop(["embedding"]))}
+EMBEDDINGS |= {"no rows at all": table(lambda found: found.slice(0, 0))}
+EMBEDDINGS |= {"a row left out": table(lambda found: found.filter([row != 3 for row in range(len(found))]))}
+EMBEDDINGS |= {"another model": table(other_model)}
 
 
 def cases() -> Iterator[Case]:

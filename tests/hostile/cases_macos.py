@@ -36,27 +36,19 @@ def shown(name: str) -> Make:
 
 
 RETRIEVAL = ["--model=model", "--tasks=retrieval:beir", "--output=out.json"]
-SAME_RESULT = {
-    "a model's folder": readers_of_model()[0],
-    "a model of sentence-transformers": readers_of_model("foreign")[0],
-    "a run that is encoded with": ENCODE_RUN,
-    "an index": INDEX,
-    "an unfinished encoding": STATE,
-    "an index on disk": Reader("search", SEARCH, ["model", "lance"], "out.json"),
-    "BEIR's folder": Reader("evaluate", RETRIEVAL, ["model", "beir"], "out.json"),
-}
+SAME_RESULT = {"a model's folder": readers_of_model()[0]}
+SAME_RESULT |= {"a model of sentence-transformers": readers_of_model("foreign")[0]}
+SAME_RESULT |= {"a run that is encoded with": ENCODE_RUN, "an index": INDEX, "an unfinished encoding": STATE}
+SAME_RESULT |= {"an index on disk": Reader("search", SEARCH, ["model", "lance"], "out.json")}
+SAME_RESULT |= {"BEIR's folder": Reader("evaluate", RETRIEVAL, ["model", "beir"], "out.json")}
 DONE_AS_WELL = {
     "a run that is exported": EXPORT,
     "a run that goes on": RESUME._replace(output=""),
     "a prepared corpus": Reader("train", train_arguments("run", data__train="corpus"), ["model", "corpus", PAIRS]),
     "a folder of embeddings": Reader("search", BUILD, ["embeddings"]),
 }
-MADE = {
-    "lance": Reader("search", BUILD, ["embeddings"]),
-    "blocks": Reader("encode", BLOCKS, ["model", TEXT]),
-    "out": EXPORT,
-    "run/model": Reader("train", train_arguments("run"), ["model", TEXT, PAIRS]),
-}
+MADE = {"lance": Reader("search", BUILD, ["embeddings"]), "blocks": Reader("encode", BLOCKS, ["model", TEXT])}
+MADE |= {"out": EXPORT, "run/model": Reader("train", train_arguments("run"), ["model", TEXT, PAIRS])}
 
 
 def cases() -> Iterator[Case]:

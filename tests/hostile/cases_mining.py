@@ -14,6 +14,7 @@ from support.cross_encoders import write_cross_encoder
 KIND = "hard negatives"
 INPUTS = ["model", "text.txt", "train.csv"]
 PAIRS, PARTIAL, STATE = "x.csv", "mined/.out.jsonl.partial", "mined/.out.jsonl.state.json"
+EMBEDDED = "embeddings/emb.parquet"
 HEAD = "sent0,sent1\na cat,the cat sat\n"
 ROWS = "sent0,sent1,positive_row\na cat,the cat sat,0\n"
 MINING = Reader("mine", MINE, INPUTS, "mined.jsonl")
@@ -32,13 +33,7 @@ FILES_READ = {"a blank row among others": HEAD + ",\n", "one pair many times": H
 
 
 def write_judge(folder: Path) -> None:
-    """A cross-encoder."""
     write_cross_encoder(folder / "judge")
-
-
-def judge(make: Make) -> Make:
-    """A damaged one."""
-    return both(write_judge, make)
 
 
 OPTIONS: dict[str, tuple[str, str]] = {
@@ -62,15 +57,22 @@ OPTIONS: dict[str, tuple[str, str]] = {
     "embeddings with NaN": ("--corpus=nan.npy", "nan.npy"),
     "embeddings in bytes": ("--corpus=bytes.npy", "bytes.npy"),
 }
-CONFIG, WEIGHTS, SETTINGS = (
-    f"judge/{name}" for name in ("config.json", "model.safetensors", "config_sentence_transformers.json")
-)
+CONFIG, WEIGHTS, SETTINGS = "judge/config.json", "judge/model.safetensors", "judge/config_sentence_transformers.json"
 NUMBERED_PROMPT = '{"model_type": "CrossEncoder", "prompts": {"query": 3}}'
 JUDGES: dict[str, tuple[Make, str]] = {  # a cross-encoder in the folder `judge`, and what the error names
-    "without its head": (judge(change_tensors(WEIGHTS, lambda found: found.pop("classifier.weight"))), "classifier.w"),
-    "with NaN": (judge(change_tensors(WEIGHTS, lambda found: found["classifier.bias"].fill(np.nan))), "not finite"),
-    "of another type": (judge(update_json(CONFIG, model_type="nomic_bert", hidden_act="silu")), "nomic_bert"),
-    "with a prompt that is a number": (judge(write(SETTINGS, NUMBERED_PROMPT)), "prompts"),
+    "without its head": (
+        both(write_judge, change_tensors(WEIGHTS, lambda found: found.pop("classifier.weight"))),
+        "classifier.w",
+    ),
+    "with NaN": (
+        both(write_judge, change_tensors(WEIGHTS, lambda found: found["classifier.bias"].fill(np.nan))),
+        "not finite",
+    ),
+    "of another type": (
+        both(write_judge, update_json(CONFIG, model_type="nomic_bert", hidden_act="silu")),
+        "nomic_bert",
+    ),
+    "with a prompt that is a number": (both(write_judge, write(SETTINGS, NUMBERED_PROMPT)), "prompts"),
 }
 INTERRUPTED: dict[str, tuple[Make, str]] = {  # what is refused then, and what the error names
     **{
@@ -118,11 +120,7 @@ def cases() -> Iterator[Case]:
     for option in ("num-negatives=2", "block-rows=5", "sampling=random", "max-score=0.9", "pooler=avg"):
         name = "model" if option == "pooler=avg" else option.partition("=")[0]
         yield STOPPED.case(KIND, f"resuming: {option}", None, REFUSED, f"another --{name}", f"--{option}")
-    makes = {
-        "undamaged": None,
-        "no records": remove(PARTIAL),
-        "no state": remove(STATE),
-    }
+    makes = {"undamaged": None, "no records": remove(PARTIAL), "no state": remove(STATE)}
     for damage, make in makes.items():
         yield GOES_ON.case(KIND, f"resuming: {damage}", make, DONE)
     yield from indexes()
@@ -136,11 +134,7 @@ def half_index(folder: Path) -> None:
 
 def indexes() -> Iterator[Case]:
     """Indexes and embeddings of another model, and damaged ones."""
-    damages = {
-        "index": half_index,
-        "lance": remove("lance/rows.lance"),
-        "embeddings": cut("embeddings/emb.parquet", 0.5),
-    }
+    damages = {"index": half_index, "lance": remove("lance/rows.lance"), "embeddings": cut(EMBEDDED, 0.5)}
     for name, damage in (damages | {"corpus": cut("corpus/corpus.json", 0.5)}).items():
         reader = MINING._replace(arguments=[*MINE, f"--corpus={name}"], inputs=[*INPUTS, "roberta", name])
         yield reader.case(KIND, f"a damaged {name}", damage, names=name)

@@ -79,24 +79,17 @@ OPTIONS: dict[str, tuple[str, str, str, str]] = {  # what is given; options that
     "overlap": ("anchor=", "", "anchor positive label", "positives"),
 }
 # What is wrong whatever the values are.
-MISUSES = {
-    "an unknown option": ["--none-such"],
-    "an unknown option with a value": ["--none-such=1"],
-    "a second positional": ["one", "two", "three"],
-    "an option without its value": ["--model"],
-    "an option of bytes": ["--\udcff\udcfe"],
-    "an empty argument": [""],
-    "an option of 10,000 characters": ["--" + "x" * 10_000],
-    "a NUL's escape": ["--model=\\x00"],
-}
+MISUSES = {"an unknown option": ["--none-such"], "an unknown option with a value": ["--none-such=1"]}
+MISUSES |= {"a second positional": ["one", "two", "three"], "an option without its value": ["--model"]}
+MISUSES |= {"an option of bytes": ["--\udcff\udcfe"], "an empty argument": [""]}
+MISUSES |= {"an option of 10,000 characters": ["--" + "x" * 10_000], "a NUL's escape": ["--model=\\x00"]}
 COMMANDS = "train tune evaluate encode search export sweep analyze geometry aot demo serve build-data mine runs overlap"
 
 
 def line(given: str, **more: str) -> list[str]:
     """Options as words; an underscore is a dash."""
-    options = dict(word.split("=", 1) for word in given.split()) | {
-        name.replace("_", "-"): value for name, value in more.items()
-    }
+    options = dict(word.split("=", 1) for word in given.split())
+    options |= {name.replace("_", "-"): value for name, value in more.items()}
     return [f"--{name}={value}" for name, value in options.items()]
 
 
@@ -155,10 +148,8 @@ def flags() -> Iterator[Case]:
         if command == "sweep":
             arguments = [argument.replace("unsup_bert", "ablations/simcse_table3") for argument in arguments]
         yield Reader(command, arguments, INPUTS).case(KIND, name)
-    for name, value in {
-        "a row of nothing": "",
-        "a row whose label has a slash": "train.learning_rate=1e-3=a/b",
-    }.items():
+    rows = {"a row of nothing": "", "a row whose label has a slash": "train.learning_rate=1e-3=a/b"}
+    for name, value in rows.items():
         yield Reader("sweep", [*whole, f"--over={value}"], INPUTS).case(KIND, name)
 
 

@@ -52,13 +52,7 @@ def made(name: str, mode: int = 0o755) -> Make:
 
 
 def case(
-    writer: Reader,
-    damage: str,
-    output: str,
-    make: Make | None = None,
-    end: str = REFUSED,
-    written: str = "",
-    **more: Any,
+    writer: Reader, damage: str, output: str, make: Make | None = None, end: str = REFUSED, written="", **more: Any
 ) -> Case:
     """Another output than usual."""
     kind = (suffix_of(writer) or "a folder") + " of an index" * (writer is INDEX)
@@ -145,11 +139,8 @@ def in_place_of_inputs(writer: Reader) -> Iterator[Case]:
 
 
 ODD = write(TEXT, "\n".join([*SENTENCES, "Zürich 東京 🐱 é", "café \u2028 x"]) + "\n")
-STREAMS = {
-    "with a full standard output": {"stdout": "/dev/full"},
-    "with a closed standard output": {"stdout": ""},
-    "with ASCII streams": {"encoding": "ascii"},
-}
+STREAMS = {"with a full standard output": {"stdout": "/dev/full"}, "with a closed standard output": {"stdout": ""}}
+STREAMS |= {"with ASCII streams": {"encoding": "ascii"}}
 
 
 def streams() -> Iterator[Case]:

@@ -16,39 +16,22 @@ LINE = ["--model=model", f"--tasks=retrieval:{FOLDER}", "--output=out.json"]
 EVALUATE = Reader("evaluate", LINE, INPUTS, "out.json")
 TRAIN = Reader("train", train_arguments("run", eval__development="retrieval", eval__retrieval__data=FOLDER), INPUTS)
 
-JUDGEMENTS: dict[str, str] = {
-    "no query that is known": HEAD + "x\td0\t1\n",
-    "no document that is known": HEAD + "q0\tx\t1\n",
-    "judged twice": ROWS + "q0\td0\t0\n",
-}
-READ = {
-    "a query and a document that are unknown": ROWS + "x\td0\t1\nq0\tx\t1\n",
-    "CRLF": ROWS.replace("\n", "\r\n"),
-}
-OPTIONS: dict[str, str] = {
-    "no folder": "--tasks=retrieval:",
-    "a folder that is a file": f"--tasks=retrieval:{TEXT}",
-    "two folders of one name": f"--tasks=retrieval:{FOLDER},retrieval:./{FOLDER}",
-    "a name that is not UTF-8": "--tasks=retrieval:\udcff",
-    "a bucket": "--tasks=retrieval:gs://bucket/beir",
-    "a measure without a cutoff": "--metric=ndcg",
-    "no document": "--documents=0",
-    "a seed alone": "--documents-seed=1",
-    "the output in the folder": f"--output={FOLDER}/corpus.jsonl",
-}
-ALLOWED: dict[str, str] = {
-    "too many documents": f"--documents={'9' * 30}",
-    "a huge seed": f"--documents=20 --documents-seed={'9' * 30}",
-}
+JUDGEMENTS: dict[str, str] = {"no query that is known": HEAD + "x\td0\t1\n"}
+JUDGEMENTS |= {"no document that is known": HEAD + "q0\tx\t1\n", "judged twice": ROWS + "q0\td0\t0\n"}
+READ = {"a query and a document that are unknown": ROWS + "x\td0\t1\nq0\tx\t1\n", "CRLF": ROWS.replace("\n", "\r\n")}
+OPTIONS: dict[str, str] = {"no folder": "--tasks=retrieval:", "a folder that is a file": f"--tasks=retrieval:{TEXT}"}
+OPTIONS |= {"two folders of one name": f"--tasks=retrieval:{FOLDER},retrieval:./{FOLDER}"}
+OPTIONS |= {"a name that is not UTF-8": "--tasks=retrieval:\udcff", "a bucket": "--tasks=retrieval:gs://bucket/beir"}
+OPTIONS |= {"a measure without a cutoff": "--metric=ndcg", "no document": "--documents=0"}
+OPTIONS |= {"a seed alone": "--documents-seed=1", "the output in the folder": f"--output={FOLDER}/corpus.jsonl"}
+ALLOWED: dict[str, str] = {"too many documents": f"--documents={'9' * 30}"}
+ALLOWED |= {"a huge seed": f"--documents=20 --documents-seed={'9' * 30}"}
 FIELDS: dict[str, tuple[str, str]] = {  # the field, and what the error names
     "a folder twice": (f"data={FOLDER},./{FOLDER}", "named twice"),
     "no judgements of that name": ("development=train", "eval.retrieval"),
 }
-BASELINES: dict[str, str] = {
-    "not JSON": "{",
-    "of similarity": '{"STS12": {"spearman": 3.0}}',
-    "of other data": f'{{"retrieval": {{"{FOLDER}": {{"sha256": "0", "per_query": {{}}}}}}}}',
-}
+BASELINES: dict[str, str] = {"not JSON": "{", "of similarity": '{"STS12": {"spearman": 3.0}}'}
+BASELINES |= {"of other data": f'{{"retrieval": {{"{FOLDER}": {{"sha256": "0", "per_query": {{}}}}}}}}'}
 
 
 def cases() -> Iterator[Case]:

@@ -16,9 +16,8 @@ from hostile.seeds import train_arguments
 FILES, SEVERAL = "data files", "several sources"
 ROW = '{"gold_label": "%s", "sentence1": "A man eats.", "sentence2": "He %s."}\n'
 NLI = ROW % ("entailment", "eats") + ROW % ("contradiction", "sleeps")
-DUMP = (
-    f"<mediawiki>{'<page><title>A</title><ns>0</ns><revision><text>One. Two.</text></revision></page>' * 3}</mediawiki>"
-)
+PAGE = "<page><title>A</title><ns>0</ns><revision><text>One. Two.</text></revision></page>"
+DUMP = f"<mediawiki>{PAGE * 3}</mediawiki>"
 PACKED = gzip.compress(DUMP.encode())
 BOMB = '<!DOCTYPE x [<!ENTITY a "aaaaaaaaaa">' + "".join(
     f'<!ENTITY {b} "{f"&{a};" * 10}">' for a, b in itertools.pairwise("abcdefghi")

@@ -51,10 +51,6 @@ def vocabulary(change: Callable[[dict[str, Any]], object]) -> Make:
     return edit_json(FILE, lambda value: change(value["model"]["vocab"]))
 
 
-def without(word: str) -> Make:
-    return vocabulary(lambda words: words.pop(word))
-
-
 def far_ids(whole: dict[str, Any]) -> None:
     for token in whole["post_processor"]["special_tokens"].values():
         token["ids"] = [10**6]
@@ -77,7 +73,7 @@ REFUSED_ONES: dict[str, Make] = {
 }
 READ: dict[str, Make] = {  # or refused
     "only special tokens": vocabulary(lambda words: [words.pop(word) for word in list(words)[4:]]),
-    "no [UNK]": without("[UNK]"),
+    "no [UNK]": vocabulary(lambda words: words.pop("[UNK]")),
     "normalizers that grow": fields(normalizer=GROW),
     "normalizers nested deeply": fields(normalizer=DEEP),
     "a normalizer that removes all": fields(normalizer=replaced(".")),

@@ -81,36 +81,29 @@ READ: dict[str, tuple[Make, str]] = {
     "the encoder's prefix": (renamed(lambda name: f"bert.{name}"), SAME),
     "float64": (put(NORM, np.float64), SAME),
     "integers": (put(NORM, lambda array: array.astype(np.int64)), EITHER),
-    **{
-        kind: (norm(dtype=kind, shape=[size]), EITHER)
-        for kind, size in (("F8_E4M3", 128), ("BF16", 64), ("F16", 64), ("I32", 32), ("C64", 16))
-    },
 }
+SIZES = {"F8_E4M3": 128, "BF16": 64, "F16": 64, "I32": 32, "C64": 16}
+READ |= {kind: (norm(dtype=kind, shape=[size]), EITHER) for kind, size in SIZES.items()}
 # A BERT's weights with the config of another encoder, or with sizes that are not theirs.
-OTHER_CONFIGS: dict[str, dict[str, Any]] = {
-    "narrow embeddings": {"model_type": "electra", "embedding_size": 16},
-    "a misspelled type": {"model_type": "xlm_roberta"},
-    "more layers than memory": {"model_type": "modernbert", "num_hidden_layers": 10**15},
-    "layers of an unknown kind": {"model_type": "modernbert", "layer_types": ["local", "global"]},
-}
+OTHER_CONFIGS: dict[str, dict[str, Any]] = {"narrow embeddings": {"model_type": "electra", "embedding_size": 16}}
+OTHER_CONFIGS |= {"a misspelled type": {"model_type": "xlm_roberta"}}
+OTHER_CONFIGS |= {"more layers than memory": {"model_type": "modernbert", "num_hidden_layers": 10**15}}
+OTHER_CONFIGS |= {"layers of an unknown kind": {"model_type": "modernbert", "layer_types": ["local", "global"]}}
 
 
-def one(
-    kind: str = "FloatStorage", key: str = "0", count: int = 64, offset: Any = 0, shape: Any = (32,), stride: Any = (1,)
-) -> Call:
-    """A tensor of a storage: of PyTorch's class `kind`, in a file of the archive, with a number of elements."""
-    return tensor(storage(kind, key, count), offset, shape, stride)
+def one(key: str = "0", count: int = 64, offset: Any = 0, shape: Any = (32,), stride: Any = (1,)) -> Call:
+    """A tensor of a storage, in a file of the archive, with a number of elements."""
+    return tensor(storage("FloatStorage", key, count), offset, shape, stride)
 
 
-def pickled(content: object, storages: dict[str, bytes] | None = None) -> Make:
+def pickled(content: object) -> Make:
     """The model's weights replaced by these."""
-    storages = {"0": np.ones(64, "<f4").tobytes()} if storages is None else storages
-    return lambda folder: (folder / TORCH_FILE).write_bytes(archive(content, storages))
+    return lambda folder: (folder / TORCH_FILE).write_bytes(archive(content, {"0": np.ones(64, "<f4").tobytes()}))
 
 
-def crafted(value: object, storages: dict[str, bytes] | None = None) -> Make:
+def crafted(value: object) -> Make:
     """The same with one crafted tensor among others."""
-    return pickled({NORM: value, WORDS: one()}, storages)
+    return pickled({NORM: value, WORDS: one()})
 
 
 EVAL = Call("__builtin__", "eval", ("open('pwned', 'w')",))
@@ -125,30 +118,21 @@ def bomb(folder: Path) -> None:
                 data.write(bytes(1 << 20))
 
 
-TORCH: dict[str, Make] = {
-    "no archive": write(TORCH_FILE, b"x" * 1000),
-    "cut in half": cut(TORCH_FILE, 0.5),
-    "a negative offset": crafted(one(offset=-8)),
-    "an offset beyond 64 bits": crafted(one(offset=2**70)),
-    "a stride of zero and a huge shape": crafted(one(shape=(2**40,), stride=(0,))),
-    "a shape that is a word": crafted(one(shape="32")),
-    "a storage that is missing": crafted(one(key="7")),
-    "a storage of another path": crafted(one(key="../data.pkl")),
-    "a storage of more elements than bytes": crafted(one(count=10**6, shape=(1000,))),
-    "numbers in place of tensors": crafted(3),
-    "a dictionary in itself": pickled(b"}q\0" + parts("self") + b"h\0s"),
-    "a bomb": bomb,
-    "a call of os.system": crafted(Call("posix", "system", ("touch pwned",))),
-    "a call of open": crafted(Call("io", "open", ("pwned", "w"))),
-    "an old pickle with a call": write(TORCH_FILE, whole(EVAL)),
-}
+TORCH: dict[str, Make] = {"no archive": write(TORCH_FILE, b"x" * 1000), "cut in half": cut(TORCH_FILE, 0.5)}
+TORCH |= {"a negative offset": crafted(one(offset=-8)), "an offset beyond 64 bits": crafted(one(offset=2**70))}
+TORCH |= {"a stride of zero and a huge shape": crafted(one(shape=(2**40,), stride=(0,)))}
+TORCH |= {"a shape that is a word": crafted(one(shape="32")), "a storage that is missing": crafted(one(key="7"))}
+TORCH |= {"a storage of another path": crafted(one(key="../data.pkl"))}
+TORCH |= {"a storage of more elements than bytes": crafted(one(count=10**6, shape=(1000,)))}
+TORCH |= {"numbers in place of tensors": crafted(3)}
+TORCH |= {"a dictionary in itself": pickled(b"}q\0" + parts("self") + b"h\0s"), "a bomb": bomb}
+TORCH |= {"a call of os.system": crafted(Call("posix", "system", ("touch pwned",)))}
+TORCH |= {"a call of open": crafted(Call("io", "open", ("pwned", "w")))}
+TORCH |= {"an old pickle with a call": write(TORCH_FILE, whole(EVAL))}
 SHARDS = [f"sharded/model-0000{number}-of-00002.safetensors" for number in (1, 2)]
-OF_SHARDS: dict[str, Make] = {
-    "a shard is missing": remove(SHARDS[0]),
-    "a shard is empty": write(SHARDS[1], b""),
-    "a shard is cut": cut(SHARDS[1], 0.5),
-    "the index is missing": remove("sharded/model.safetensors.index.json"),
-}
+OF_SHARDS: dict[str, Make] = {"a shard is missing": remove(SHARDS[0]), "a shard is empty": write(SHARDS[1], b"")}
+OF_SHARDS |= {"a shard is cut": cut(SHARDS[1], 0.5)}
+OF_SHARDS |= {"the index is missing": remove("sharded/model.safetensors.index.json")}
 
 
 def cases() -> Iterator[Case]:

@@ -13,20 +13,12 @@ from hostile.seeds import train_arguments
 KIND = "word vectors"
 FILE = "vectors.txt"
 ROWS = "the 1.5 2 -3\ncat 0 1 2\na 2 2 2.5\n"
-READ: dict[str, str | bytes] = {
-    "none": ROWS,
-    "with a header": f"3 3\n{ROWS}",
-    "compressed": gzip.compress(ROWS.encode()),
-    "words with spaces": ROWS.replace("cat", ". . 1 2 3\ncat"),
-    "a byte-order mark and a header": f"\ufeff3 3\n{ROWS}",
-}
-WRONG: dict[str, str | bytes] = {
-    "words alone": "the\ncat\n",
-    "a header of more words": f"4 3\n{ROWS}",
-    "a header of a huge width": f"3 {10**12}\n{ROWS}",
-    "tabs": ROWS.replace(" ", "\t"),
-    "compressed and cut short": gzip.compress(ROWS.encode() * 100)[:-30],
-}
+READ: dict[str, str | bytes] = {"none": ROWS, "with a header": f"3 3\n{ROWS}"}
+READ |= {"compressed": gzip.compress(ROWS.encode()), "words with spaces": ROWS.replace("cat", ". . 1 2 3\ncat")}
+READ |= {"a byte-order mark and a header": f"\ufeff3 3\n{ROWS}"}
+WRONG: dict[str, str | bytes] = {"words alone": "the\ncat\n", "a header of more words": f"4 3\n{ROWS}"}
+WRONG |= {"a header of a huge width": f"3 {10**12}\n{ROWS}", "tabs": ROWS.replace(" ", "\t")}
+WRONG |= {"compressed and cut short": gzip.compress(ROWS.encode() * 100)[:-30]}
 NAMES = ("glove:", "glove:none-such.txt", "glove:.", "glove+upper:vectors.txt")
 
 

@@ -109,16 +109,22 @@ def device(minor: int) -> Callable[[Path], object]:
     return make
 
 
-PLACES: dict[str, Callable[[Path], object]] = {  # what can be where a file is looked for
-    "a folder": lambda path: path.mkdir(),
-    "a pipe without a writer": os.mkfifo,
-    "a link to nothing": lambda path: path.symlink_to("none-such"),
-    "a link to itself": lambda path: path.symlink_to(path.name),
-    "a link to a folder": lambda path: path.symlink_to("."),
-    "endless zeros": device(5),
-    "an empty device": device(3),
-    "missing": lambda path: None,
-}
+# What can be where a file is looked for.
+PLACES: dict[str, Callable[[Path], object]] = {"a folder": lambda path: path.mkdir()}
+PLACES |= {"a pipe without a writer": os.mkfifo, "a link to nothing": lambda path: path.symlink_to("none-such")}
+PLACES |= {"a link to itself": lambda path: path.symlink_to(path.name)}
+PLACES |= {"a link to a folder": lambda path: path.symlink_to("."), "endless zeros": device(5)}
+PLACES |= {"an empty device": device(3), "missing": lambda path: None}
+
+
+def each(pattern: str, damage: Callable[..., Make], *more: object) -> Make:
+    """Damages all files of a pattern."""
+
+    def make(folder: Path) -> None:
+        for path in sorted(folder.glob(pattern)):
+            damage(str(path.relative_to(folder)), *more)(folder)
+
+    return make
 
 
 def unreadable(name: str) -> Make:

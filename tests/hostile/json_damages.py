@@ -9,29 +9,19 @@ from hostile.damages import change
 
 Change = Callable[[bytes], bytes]
 
-WHOLE: dict[str, Change] = {  # of the file as bytes; none of these is the file that it was
-    "empty": lambda data: b"",
-    "blank": lambda data: b" \n\n",
-    "truncated": lambda data: data[: len(data) // 2],
-    "a list": lambda data: b"[" + data.strip() + b"]",
-    "an empty list": lambda data: b"[]",
-    "null": lambda data: b"null",
-    "a number": lambda data: b"7",
-    "a string": lambda data: b'"text"',
-    "true": lambda data: b"true",
-    "binary": lambda data: bytes(range(256)) * 4,
-    "nested deeply": lambda data: b"[" * 100_000,
-    "objects nested deeply": lambda data: b'{"a":' * 100_000,
-    "nested and closed": lambda data: b"[" * 20_000 + b"]" * 20_000,
-    "UTF-16": lambda data: data.decode().encode("utf-16"),
-    "Latin-1": lambda data: b'{"\xe9": "\xe9"}',
-    "NULs": lambda data: b"\0" * 512,
-    "twice": lambda data: data + data,
-    "single quotes": lambda data: data.replace(b'"', b"'"),
-    "a comment": lambda data: b"// a comment\n" + data,
-    "a lone surrogate": lambda data: b'{"\\ud800": "\\udfff"}',
-    "a huge number": lambda data: b'{"a": ' + b"9" * 6000 + b"}",
-}
+# Of the file as bytes; none of these is the file that it was.
+WHOLE: dict[str, Change] = {"empty": lambda data: b"", "blank": lambda data: b" \n\n"}
+WHOLE |= {"truncated": lambda data: data[: len(data) // 2], "a list": lambda data: b"[" + data.strip() + b"]"}
+WHOLE |= {"an empty list": lambda data: b"[]", "null": lambda data: b"null", "a number": lambda data: b"7"}
+WHOLE |= {"a string": lambda data: b'"text"', "true": lambda data: b"true"}
+WHOLE |= {"binary": lambda data: bytes(range(256)) * 4, "nested deeply": lambda data: b"[" * 100_000}
+WHOLE |= {"objects nested deeply": lambda data: b'{"a":' * 100_000}
+WHOLE |= {"nested and closed": lambda data: b"[" * 20_000 + b"]" * 20_000}
+WHOLE |= {"UTF-16": lambda data: data.decode().encode("utf-16"), "Latin-1": lambda data: b'{"\xe9": "\xe9"}'}
+WHOLE |= {"NULs": lambda data: b"\0" * 512, "twice": lambda data: data + data}
+WHOLE |= {"single quotes": lambda data: data.replace(b'"', b"'"), "a comment": lambda data: b"// a comment\n" + data}
+WHOLE |= {"a lone surrogate": lambda data: b'{"\\ud800": "\\udfff"}'}
+WHOLE |= {"a huge number": lambda data: b'{"a": ' + b"9" * 6000 + b"}"}
 HARMLESS: dict[str, Change] = {  # a reader may refuse it, or read the same
     "a mark of UTF-8": lambda data: b"\xef\xbb\xbf" + data,
     "CRLF": lambda data: data.replace(b"\n", b"\r\n"),
@@ -39,25 +29,11 @@ HARMLESS: dict[str, Change] = {  # a reader may refuse it, or read the same
     "a surrogate as a key": lambda data: b'{"\\ud800": 1, ' + data.lstrip()[1:],
     "NaN in another key": lambda data: b'{"other": NaN, ' + data.lstrip()[1:],
 }
-VALUES: dict[str, Any] = {  # in place of a field's value
-    "null": None,
-    "a string": "text",
-    "an empty string": "",
-    "digits as a string": "2",
-    "true": True,
-    "a list": [1, "a"],
-    "an empty list": [],
-    "an object": {"a": 1},
-    "zero": 0,
-    "minus one": -1,
-    "a fraction": 0.5,
-    "1e400": float("inf"),
-    "NaN": float("nan"),
-    "10^20": 10**20,
-    "-10^20": -(10**20),
-    "a lone surrogate": "\ud800",
-    "a path": "../../x",
-}
+# In place of a field's value.
+VALUES: dict[str, Any] = {"null": None, "a string": "text", "an empty string": "", "digits as a string": "2"}
+VALUES |= {"true": True, "a list": [1, "a"], "an empty list": [], "an object": {"a": 1}, "zero": 0, "minus one": -1}
+VALUES |= {"a fraction": 0.5, "1e400": float("inf"), "NaN": float("nan"), "10^20": 10**20, "-10^20": -(10**20)}
+VALUES |= {"a lone surrogate": "\ud800", "a path": "../../x"}
 
 
 def change_json(name: str, changed: Callable[[Any], Any]) -> Callable[[Path], object]:

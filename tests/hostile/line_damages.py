@@ -17,37 +17,25 @@ def last(changed: Change) -> Change:
     return lambda data: b"\n".join([*data.splitlines()[:-1], changed(data.splitlines()[-1])]) + b"\n"
 
 
-LINES: dict[str, Change] = {
-    "empty": lambda data: b"",
-    "blank lines": lambda data: b"\n \n\t\n",
-    "a first line alone": lambda data: data.splitlines(True)[0],
-    "no first line": lambda data: b"".join(data.splitlines(True)[1:]),
-    "everything twice": lambda data: data * 2,
-    "NULs": lambda data: data.replace(b"a", b"\0"),
-    "not UTF-8": lambda data: data + b"caf\xe9\n",
-    "half a character": lambda data: data + "é".encode()[:1],
-    "a surrogate's bytes": lambda data: data + b"\xed\xa0\x80\n",
-    "UTF-16 with a mark": lambda data: data.decode().encode("utf-16"),
-    "UTF-16 without a mark": lambda data: data.decode().encode("utf-16-le"),
-    "gzip": gzip.compress,
-    "binary": lambda data: bytes(range(256)) * 16,
-    "a line of a megabyte": lambda data: data + b"a cat " * 170_000 + b"\n",
-    "a line that is cut": last(lambda line: line[: len(line) // 2]),
-    "control characters": lambda data: data + bytes(range(1, 10)) + b"\n",
-    "unknown planes": lambda data: data + "\U0010ffff \ue000 \ufffe e\u0301\u0301\n".encode(),
-    "a line nested deeply": lambda data: data + DEEP.encode() + b"\n",
-}
+LINES: dict[str, Change] = {"empty": lambda data: b"", "blank lines": lambda data: b"\n \n\t\n"}
+LINES |= {"a first line alone": lambda data: data.splitlines(True)[0]}
+LINES |= {"no first line": lambda data: b"".join(data.splitlines(True)[1:]), "everything twice": lambda data: data * 2}
+LINES |= {"NULs": lambda data: data.replace(b"a", b"\0"), "not UTF-8": lambda data: data + b"caf\xe9\n"}
+LINES |= {"half a character": lambda data: data + "é".encode()[:1]}
+LINES |= {"a surrogate's bytes": lambda data: data + b"\xed\xa0\x80\n"}
+LINES |= {"UTF-16 with a mark": lambda data: data.decode().encode("utf-16")}
+LINES |= {"UTF-16 without a mark": lambda data: data.decode().encode("utf-16-le"), "gzip": gzip.compress}
+LINES |= {"binary": lambda data: bytes(range(256)) * 16}
+LINES |= {"a line of a megabyte": lambda data: data + b"a cat " * 170_000 + b"\n"}
+LINES |= {"a line that is cut": last(lambda line: line[: len(line) // 2])}
+LINES |= {"control characters": lambda data: data + bytes(range(1, 10)) + b"\n"}
+LINES |= {"unknown planes": lambda data: data + "\U0010ffff \ue000 \ufffe e\u0301\u0301\n".encode()}
+LINES |= {"a line nested deeply": lambda data: data + DEEP.encode() + b"\n"}
 SURE = {"empty", "not UTF-8", "half a character", "a surrogate's bytes", "binary"}  # what must be refused
 NO_NUMBERS = {"a word": "good", "NaN": "nan", "1e400": "1e400", "of 5,000 digits": "9" * 5000}
 SURE |= {f"a cell that is {name}" for name in NO_NUMBERS}
-PERHAPS = {
-    "empty": "",
-    "of other digits": "١",
-    "below zero": "-1",
-    "hex": "0x1",
-    "true": "true",
-    "with an underscore": "1_0",
-}
+PERHAPS = {"empty": "", "of other digits": "١", "below zero": "-1", "hex": "0x1", "true": "true"}
+PERHAPS |= {"with an underscore": "1_0"}
 
 
 def cells(separator: str, numbers: bool = True) -> dict[str, Change]:

@@ -65,18 +65,10 @@ def cut_json(chance: random.Random, model: str) -> Bad:
 
 def noise(chance: random.Random, model: str) -> Bad:
     """Random bytes, nested lists, long numbers, other formats."""
-    content = chance.choice(
-        [
-            chance.randbytes(chance.randrange(2000)),
-            b"[" * chance.randrange(1, 200_000),
-            b'{"input":' * chance.randrange(1, 50_000),
-            b"9" * chance.randrange(1, 20_000),
-            b"<xml/>",
-            b"input=a&model=b",
-        ]
-    )
+    contents = [chance.randbytes(chance.randrange(2000)), b"<xml/>", b"input=a&model=b"]
+    contents += [part * chance.randrange(1, 50_000) for part in (b"[", b"[[[[", b'{"input":', b"9")]
     headers = chance.choice([[JSON], [], ["Content-Type: text/plain"], ["Content-Type: multipart/form-data"]])
-    return Bad(request(content, *headers, path=chance.choice(("/v1/embeddings", "/v1/search"))))
+    return Bad(request(chance.choice(contents), *headers, path=chance.choice(("/v1/embeddings", "/v1/search"))))
 
 
 def wrong_path(chance: random.Random, model: str) -> Bad:
@@ -90,22 +82,14 @@ def wrong_path(chance: random.Random, model: str) -> Bad:
 
 def wrong_http(chance: random.Random, model: str) -> Bad:
     """What is hardly HTTP. A server may end such a connection; it must not answer it as a good one."""
-    sent = chance.choice(
-        [
-            chance.randbytes(chance.randrange(1, 500)) + b"\r\n\r\n",
-            b"GET\r\n\r\n",
-            b"POST /v1/embeddings HTTP/9.9\r\n\r\n",
-            request(b"", "Content-Length: -5"),
-            request(b"", "Content-Length: many"),
-            request(b"{}", "Content-Length: 2", "Content-Length: 5"),
-            request(b"zz\r\n{}\r\n", "Transfer-Encoding: chunked", JSON),
-            request(b"ffffffffffffffffff\r\n", "Transfer-Encoding: chunked", JSON),
-            request(b"", "X: " + "y" * 100_000),
-            request(b"{}", "Content-Length: 9999", JSON),  # less than it says
-            b"POST /v1/embeddings HTTP/1.1\r\n\r\n",  # no Host
-        ]
-    )
-    return Bad(sent, REFUSED | {403}, may_hang_up=True)  # 403: no Host
+    chunked, sent = "Transfer-Encoding: chunked", [chance.randbytes(chance.randrange(1, 500)) + b"\r\n\r\n"]
+    sent += [b"GET\r\n\r\n", b"POST /v1/embeddings HTTP/9.9\r\n\r\n", request(b"", "X: " + "y" * 100_000)]
+    sent += [b"POST /v1/embeddings HTTP/1.1\r\n\r\n"]  # no Host
+    sent += [request(b"", "Content-Length: -5"), request(b"", "Content-Length: many")]
+    sent += [request(b"{}", "Content-Length: 2", "Content-Length: 5")]
+    sent += [request(b"{}", "Content-Length: 9999", JSON)]  # less than it says
+    sent += [request(b"zz\r\n{}\r\n", chunked, JSON), request(b"ffffffffffffffffff\r\n", chunked, JSON)]
+    return Bad(chance.choice(sent), REFUSED | {403}, may_hang_up=True)  # 403: no Host
 
 
 def too_large(chance: random.Random, model: str) -> Bad:

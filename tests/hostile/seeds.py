@@ -1,5 +1,6 @@
 """The undamaged inputs of the cases: tiny models, data, a run's folder, an export, an index, an unfinished encoding."""
 
+import importlib
 import json
 import os
 import shutil
@@ -11,30 +12,20 @@ from hostile.case import Seeds
 from hostile.zygote import Zygote
 from support import sentences, write_model
 from support.beir import write_beir
-from support.pickles import archive, storage, tensor
+from support.layouts import as_pytorch
 
 SENTENCES = sentences(12)
 GRADED = [("a cat", "the cat sat", 5.0), ("the dog ran", "she ran home", 2.5), ("a bird", "a bird", 4.5)]
 GRADED += [("home", "tree", 0.0), ("she sings", "he sings", 3.5), ("red", "small old tree", 1.0)]
-SMALL_RUN = {
-    "model.init_from": "model",
-    "data.train": "text.txt",
-    "data.max_length": 16,
-    "train.batch_size": 8,
-    "train.max_steps": 2,
-    "eval.data": "pairs.tsv",
-    "parallel.devices": 1,
-}
+SMALL_RUN = {"model.init_from": "model", "data.train": "text.txt", "data.max_length": 16, "train.batch_size": 8}
+SMALL_RUN |= {"train.max_steps": 2, "eval.data": "pairs.tsv", "parallel.devices": 1}
 
 
 def train_arguments(workdir: str, **changes: object) -> list[str]:
     """A run of two steps; a dot in a field's name is written as two underscores."""
     fields = SMALL_RUN | {name.replace("__", "."): value for name, value in changes.items()}
-    return [
-        "--config=unsup_bert",
-        f"--workdir={workdir}",
-        *(f"--config.{name}={value}" for name, value in fields.items()),
-    ]
+    given = (f"--config.{name}={value}" for name, value in fields.items())
+    return ["--config=unsup_bert", f"--workdir={workdir}", *given]
 
 
 def write_text(path: Path) -> None:
@@ -55,12 +46,7 @@ def write_torch_model(folder: Path) -> None:
     from safetensors.numpy import load_file
 
     write_model(folder, "bert")
-    content, storages = {}, {}
-    for name, array in load_file(folder / "model.safetensors").items():
-        strides = tuple(step // array.itemsize for step in array.strides)
-        content[name] = tensor(storage("FloatStorage", name, array.size), 0, array.shape, strides)
-        storages[name] = array.astype("<f4").tobytes()
-    (folder / "pytorch_model.bin").write_bytes(archive(content, storages))
+    (folder / "pytorch_model.bin").write_bytes(as_pytorch(load_file(folder / "model.safetensors")))
     (folder / "model.safetensors").unlink()
 
 
@@ -101,16 +87,11 @@ def write_small_adapter() -> None:
     write_adapter(params, encoder, folder, base="model", sha=base_fingerprint(model.params), dropout=0.0)
 
 
-SIMPLE: dict[str, Callable[[Path], object]] = {  # by the name in a case's folder
-    "model": lambda folder: write_model(folder, "bert"),
-    "roberta": lambda folder: write_model(folder, "roberta"),
-    "torch": write_torch_model,
-    "sharded": write_sharded_model,
-    "text.txt": write_text,
-    "pairs.tsv": write_pairs,
-    "train.csv": write_triplets,
-    "beir": write_beir,
-}
+# By the name in a case's folder.
+SIMPLE: dict[str, Callable[[Path], object]] = {"model": lambda folder: write_model(folder, "bert")}
+SIMPLE |= {"roberta": lambda folder: write_model(folder, "roberta"), "torch": write_torch_model}
+SIMPLE |= {"sharded": write_sharded_model, "text.txt": write_text, "pairs.tsv": write_pairs}
+SIMPLE |= {"train.csv": write_triplets, "beir": write_beir}
 EACH_STEP = dict.fromkeys(("eval__every", "checkpoint__keep_every", "analysis__every"), 1)
 ANALYSIS = {"analysis__data": "train.csv", "analysis__sentences": 10}
 RUN = train_arguments("workdir", data__train="train.csv", model__mlp="always", **ANALYSIS, **EACH_STEP)
@@ -118,6 +99,7 @@ GIST = {"objective__info_nce__weight": 0, "objective__gist__weight": 1, "teacher
 TAUGHT_RUN = train_arguments("run", data__train="train.csv", teacher__kept="kept", **GIST)
 PREPARE = ["--data=text.txt", "--model=model", "--max-length=16", "--output=corpus", "--shard-rows=6"]
 ENCODE = ["--model=model", "--data=text.txt", "--output=embeddings/emb.parquet"]
+HALF = [*ENCODE[:2], "--output=state/out.npy", "--save-every=4"]
 MINE = ["--model=model", "--pairs=train.csv", "--corpus=text.txt", "--output=mined.jsonl"]
 MINED = [*MINE[:3], "--output=mined/out.jsonl", "--block-rows=6"]
 BLOCKS = ["--model=model", "--data=text.txt", "--output=blocks/", "--block-rows=6", "--keep-text"]
@@ -135,11 +117,7 @@ MADE: dict[str, tuple[list[str], str, list[str]]] = {
     "lance": (["embeddings"], "search", ["build", "--embeddings=embeddings", "--output=lance"]),
     "kept": (["model", "train.csv", "pairs.tsv"], "train", TAUGHT_RUN),
     "mined": (["model", "text.txt", "train.csv"], "hostile.seeds:mine_half", MINED),
-    "state": (
-        ["model", "text.txt"],
-        "hostile.seeds:encode_half",
-        [*ENCODE[:2], "--output=state/out.npy", "--save-every=4"],
-    ),
+    "state": (["model", "text.txt"], "hostile.seeds:encode_half", HALF),
 }
 
 
@@ -158,26 +136,20 @@ def encode_into_folder() -> None:
 
 def encode_half() -> None:
     """`encode`, stopped after the first part."""
-    from simcse_jax.bulk.resumable import PartialEmbeddings
-    from simcse_jax.commands import encode
-
-    os.mkdir("state")
-    end_after_a_part(PartialEmbeddings)
-    encode.main()
+    end_after_a_part("state", "encode", "PartialEmbeddings")
 
 
 def mine_half() -> None:
     """`mine`, stopped after the first block."""
-    from simcse_jax.bulk.resumable import PartialPairs
-    from simcse_jax.commands import mine
-
-    os.mkdir("mined")
-    end_after_a_part(PartialPairs)
-    mine.main()
+    end_after_a_part("mined", "mine", "PartialPairs")
 
 
-def end_after_a_part(kind: type) -> None:
-    """The process ends as if by a kill."""
+def end_after_a_part(folder: str, command: str, name: str) -> None:
+    """A command that writes to a new folder, whose process ends as if by a kill."""
+    from simcse_jax.bulk import resumable
+
+    os.mkdir(folder)
+    kind = getattr(resumable, name)
     append = kind.append
 
     def append_and_end(self: object, *part: object) -> None:
@@ -185,6 +157,7 @@ def end_after_a_part(kind: type) -> None:
         os._exit(0)
 
     kind.append = append_and_end
+    importlib.import_module(f"simcse_jax.commands.{command}").main()
 
 
 def make_seed(name: str, folder: Path, seeds: Seeds, zygote: Zygote) -> None:

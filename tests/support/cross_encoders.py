@@ -34,7 +34,7 @@ def save_random(auto: str, fields: dict[str, object], folder: Path) -> Path:
     with torch.no_grad():
         for name, value in model.named_parameters():
             is_scale = name.lower().endswith("norm.weight") and fields["model_type"] != "gemma3_text"
-            is_last = len(value) == model.num_labels and auto != "AutoModel"  # scores that differ
+            is_last = auto != "AutoModel" and len(value) == model.num_labels  # scores that differ
             value.normal_(std=1.0 if is_last else 0.15).add_(float(is_scale))  # Gemma's scales differ from one
     model.save_pretrained(folder)
     return folder

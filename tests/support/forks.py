@@ -29,36 +29,14 @@ from .warm import import_later
 
 TESTS = Path(__file__).resolve().parent.parent
 # What libraries read when they are imported: with other values a process must import them itself.
-IMPORTED = (
-    "JAX_",
-    "HF_",
-    "PYTHON",
-    "LD_",
-    "OMP_",
-    "OPENBLAS_",
-    "MPL",
-    "SSL_",
-    "CUDA",
-    "TF_",
-    "LC_",
-    "LANG",
-    "HOME",
-    "NO_GCE_",
-    "TORCH",
-    "TRANSFORMERS_",
-    "TOKENIZERS_",
-    "MKL_",
-    "KMP_",
-)
+IMPORTED = ("JAX_", "HF_", "PYTHON", "LD_", "OMP_", "OPENBLAS_", "MPL", "SSL_", "CUDA", "TF_", "LC_", "LANG", "HOME")
+IMPORTED += ("NO_GCE_", "TORCH", "TRANSFORMERS_", "TOKENIZERS_", "MKL_", "KMP_")
 # What scikit-learn, PyTorch and our tokenizers set in the tests' process, when something imports them.
 THEIRS = {"KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK", "TORCHINDUCTOR_CACHE_DIR", "TRANSFORMERS_NO_ADVISORY_WARNINGS"}
 THEIRS |= {"JAX_SKIP_CUDA_CONSTRAINTS_CHECK"}  # by what compiles for a GPU
 # Settings that a fork changes after JAX was imported, with the values that they have without a variable.
-SETTINGS = {
-    "JAX_COMPILATION_CACHE_DIR": None,
-    "JAX_ENABLE_COMPILATION_CACHE": "true",
-    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "1.0",
-}
+SETTINGS = {"JAX_COMPILATION_CACHE_DIR": None, "JAX_ENABLE_COMPILATION_CACHE": "true"}
+SETTINGS |= {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "1.0"}
 # A variable with other values of constants, "MODULE.NAME=NUMBER ...", so that a fork waits less than a user's process.
 CONSTANTS = "TESTS_CONSTANTS"
 ENVIRONMENT = dict(os.environ)  # the tests' own, before any of them changes it

@@ -95,9 +95,8 @@ def write_word_piece(folder: Path, lowercase: bool = True, letters=(*LETTERS, *"
     backend = tokenizers.Tokenizer(models.WordPiece({word: n for n, word in enumerate(words)}, unk_token="[UNK]"))
     backend.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    return save_tokenizer(
-        folder, backend, BERT, "$A", "", processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2)), **settings
-    )
+    ends = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    return save_tokenizer(folder, backend, BERT, "$A", "", ends, **settings)
 
 
 MERGES = [("d", "o"), ("Ġ", "s"), ("t", "h"), ("Ġ", "th"), ("Ð", "°")]
@@ -122,9 +121,8 @@ def write_modernbert(folder: Path) -> int:
     return save_tokenizer(folder, backend, special, "[CLS] $A [SEP]", "[MASK]", **config)
 
 
-QWEN_SPLIT = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
+QWEN_SPLIT = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+QWEN_SPLIT += r"|\s*[\r\n]+|\s+(?!\S)|\s+"
 
 
 def write_qwen(folder: Path) -> int:
@@ -291,10 +289,8 @@ def _write_modules(folder: Path, layout: Layout) -> None:
         add_dense(made, read, False, "linear.Identity")
     if layout.normalize:
         add("Normalize")
-    listing = [
-        {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{kind}"}
-        for index, (path, kind) in enumerate(modules)
-    ]
+    own = [{"path": path, "type": f"sentence_transformers.models.{kind}"} for path, kind in modules]
+    listing = [{"idx": index, "name": str(index)} | fields for index, fields in enumerate(own)]
     (folder / "modules.json").write_text(json.dumps(listing))
     fields = {"max_seq_length": layout.length, "do_lower_case": False}
     (folder / "sentence_bert_config.json").write_text(json.dumps(fields))

@@ -33,11 +33,7 @@ def at_hand(
         self.dataset, self.data_loaded = data, True
 
     fields = {"name": name, "type": kind, "main_score": main_score, "modalities": list(modalities)}
-    fields |= {
-        "dataset": {"path": "local", "revision": "1"},
-        "description": "Data at hand.",
-        "eval_langs": ["eng-Latn"],
-    }
+    fields |= {"dataset": {"path": "local", "revision": "1"}, "description": "At hand.", "eval_langs": ["eng-Latn"]}
     return type(name, (base,), {"metadata": mteb.TaskMetadata(**fields), "load_data": load_data, **more})
 
 

@@ -131,17 +131,10 @@ class ObjectStore(loopback.Loopback):
 
     def describe(self, name: str) -> dict[str, object]:
         found = self.get(name)
-        return {
-            "kind": "storage#object",
-            "name": name,
-            "bucket": self.bucket,
-            "size": str(len(found.data)),
-            "generation": str(found.generation),
-            "metageneration": "1",
-            "md5Hash": base64.b64encode(hashlib.md5(found.data).digest()).decode(),
-            "timeCreated": found.written,
-            "updated": found.written,
-        }
+        md5 = base64.b64encode(hashlib.md5(found.data).digest()).decode()
+        fields = {"kind": "storage#object", "name": name, "bucket": self.bucket, "metageneration": "1", "md5Hash": md5}
+        fields |= {"size": str(len(found.data)), "generation": str(found.generation)}
+        return fields | {"timeCreated": found.written, "updated": found.written}
 
     def _check(self, name: str, match: str | None) -> None:
         found = self.objects.get(name)

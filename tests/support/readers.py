@@ -42,14 +42,9 @@ def _duckdb(folder: Path, kind: str) -> list[dict]:
     return duckdb.connect().sql(f"from {read}('{folder}/*.{kind}')").to_arrow_table().to_pylist()
 
 
-READERS = {  # of .parquet; each gives the rows
-    "pyarrow": _pyarrow,
-    "pandas": _pandas,
-    "datasets": _datasets,
-    "polars": _polars,
-    "polars, the folder": _polars_folder,
-    "duckdb": _duckdb,
-}
+# Of .parquet; each gives the rows.
+READERS = {"pyarrow": _pyarrow, "pandas": _pandas, "datasets": _datasets, "polars": _polars}
+READERS |= {"polars, the folder": _polars_folder, "duckdb": _duckdb}
 JSONL_READERS = {name: READERS[name] for name in ("pyarrow", "datasets", "polars", "duckdb")}
 
 

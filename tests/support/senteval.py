@@ -28,15 +28,12 @@ def write_all(folder):
         write(folder / transfer_files.SPLIT_FILES["SST2"][split], [f"{row} \t{len(row) % 2}" for row in rows])
         if split == "dev":
             continue
-        write(
-            folder / transfer_files.SPLIT_FILES["TREC"][split],
-            [f"{transfer_files.QUESTIONS[n % 3]}:x {r} ?" for n, r in enumerate(made(count, 30 + number))],
-        )
+        lines = [f"{transfer_files.QUESTIONS[n % 3]}:x {r} ?" for n, r in enumerate(made(count, 30 + number))]
+        write(folder / transfer_files.SPLIT_FILES["TREC"][split], lines)
         pairs = zip(made(count, 40 + number), made(count, 50 + number), strict=True)
-        lines = [f"{n % 3 // 2}\t{n}\t{n}\t{a}\t{b}" for n, (a, b) in enumerate(pairs)]
-        write(
-            folder / transfer_files.SPLIT_FILES["MRPC"][split], ["Quality\t#1 ID\t#2 ID\t#1\t#2", *lines], "utf-8-sig"
-        )
+        lines = ["Quality\t#1 ID\t#2 ID\t#1\t#2"]
+        lines += [f"{n % 3 // 2}\t{n}\t{n}\t{a}\t{b}" for n, (a, b) in enumerate(pairs)]
+        write(folder / transfer_files.SPLIT_FILES["MRPC"][split], lines, "utf-8-sig")
     return folder
 
 

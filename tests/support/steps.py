@@ -86,13 +86,10 @@ def replaced_tokens_step(projector=True, dtype=jnp.float32, reading="released", 
 
     params = jax.tree.map(jnp.asarray, drawn(split_shapes(config, fields)[0]) | params)
     frozen = drawn(pretrained_shapes(config))
-    terms = (
-        INFO_NCE._replace(projected=projector),
-        term("replaced_token_detection", (("reading", reading),), projector),
-    )
+    detection = term("replaced_token_detection", (("reading", reading),), projector)
     networks = (("generator", graph), ("discriminator", graph))
     changes = {"projector": own, "networks": networks, "masking": masking, "use_head": False} | changes
-    return graph, params, frozen, recipe(1, objectives=terms, **changes)
+    return graph, params, frozen, recipe(1, objectives=(INFO_NCE._replace(projected=projector), detection), **changes)
 
 
 def replaced_tokens_settings(weight=0.5, **changes):

@@ -42,10 +42,8 @@ VARIANTS = (
 )
 # Differences of `better` from `base`: 1, 2, 3. Their mean is 2, their standard deviation 1, so t = 2 / (1 / √3) = 3.464
 # with two degrees of freedom; there p = 1 - t / √(t² + 2) = 1 - 3.464 / √14 = 0.0742.
-RESULTS = {
-    "base": {42: {"stsb_dev": 70.0}, 43: {"stsb_dev": 72.0}, 44: {"stsb_dev": 74.0}},
-    "better": {42: {"stsb_dev": 71.0, "sts_avg": 60.0}, 43: {"stsb_dev": 74.0}, 44: {"stsb_dev": 77.0}},
-}
+RESULTS = {"base": {42: {"stsb_dev": 70.0}, 43: {"stsb_dev": 72.0}, 44: {"stsb_dev": 74.0}}}
+RESULTS |= {"better": {42: {"stsb_dev": 71.0, "sts_avg": 60.0}, 43: {"stsb_dev": 74.0}, 44: {"stsb_dev": 77.0}}}
 
 
 def sweep(metrics=("stsb_dev",), **fields):

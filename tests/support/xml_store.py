@@ -48,11 +48,8 @@ def answer(store, command: str, name: str, query: dict[str, str], headers, body:
 
 def _about(found) -> dict[str, object]:
     written = datetime.fromisoformat(found.written)
-    return {
-        "ETag": f'"{hashlib.md5(found.data).hexdigest()}"',
-        "Last-Modified": format_datetime(written, usegmt=True),
-        "x-goog-generation": found.generation,
-    }
+    about = {"Last-Modified": format_datetime(written, usegmt=True), "x-goog-generation": found.generation}
+    return about | {"ETag": f'"{hashlib.md5(found.data).hexdigest()}"'}
 
 
 def _listed(store, query: dict[str, str]) -> bytes:
