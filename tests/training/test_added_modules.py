@@ -47,6 +47,7 @@ def loss(devices=1, **changes):
     return found[0], {name: value for name, value in found[1].items() if name.startswith("modules.")}
 
 
+@pytest.mark.slow
 def test_two_devices_and_chunks_compute_what_one_does():
     expected = loss()
     assert expected[1].keys() == NAMES and all(np.abs(value).max() > 1e-3 for value in expected[1].values())

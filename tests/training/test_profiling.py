@@ -35,6 +35,7 @@ def test_the_third_to_the_seventh_step_are_traced_or_fewer_and_none_without_a_fo
     assert len(record) == 6
 
 
+@pytest.mark.slow
 def test_a_run_writes_its_trace_and_is_the_same_run(tiny_bert, corpus, tmp_path):
     args = train_args(tiny_bert, corpus["txt"], "", tmp_path / "run", "--config.train.max_steps=4")
     done = call("train", *args, f"--profile={tmp_path / 'trace'}")

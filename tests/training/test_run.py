@@ -113,6 +113,7 @@ def test_another_config_is_refused_before_sentences_are_read_and_other_data_befo
     assert not list((tmp_path / "new").iterdir())
 
 
+@pytest.mark.slow
 def test_a_start_that_was_stopped_is_made_whole(again, trained, tmp_path, monkeypatch):
     """By a kill, or on a full disk: a part of `model/` and no `run.json`."""
     _, start = again
@@ -171,6 +172,7 @@ def test_a_run_that_trains_nothing_scores_its_initial_weights(tiny_bert, corpus,
     assert load_model(str(tmp_path / "unscored")).pooler == "cls"
 
 
+@pytest.mark.slow
 def test_the_epochs_drop_the_last_partial_batch_of_a_run_that_starts_from_another_one(trained, corpus, tmp_path):
     (tmp_path / "train.txt").write_text("\n".join(["the cat sat", "", "a dog ran", "  "] * 10) + "\n")
     fields = ("train.max_steps=0", "train.batch_size=6", "train.epochs=2", "checkpoint.keep_every=2", "eval.every=5")

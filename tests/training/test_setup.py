@@ -61,6 +61,7 @@ def test_a_process_with_all_devices_leaves_placing_to_the_step_s_dispatch(inputs
         np.testing.assert_array_equal(value, read[name])
 
 
+@pytest.mark.slow
 def test_runs_of_one_setup_differ_in_their_numbers(inputs):
     configs = [config_of(seed=1), config_of(seed=2, train__learning_rate=0.5)]
     setup = make_setup(configs, inputs)

@@ -173,6 +173,7 @@ def test_embeddings_that_were_kept_are_those_that_were_written_by_this_teacher(k
             kept(larger)
 
 
+@pytest.mark.slow
 def test_a_student_comes_near_its_teacher(tiny_bert, corpus, tmp_path):
     other = write_model(tmp_path / "teacher", "bert", num_hidden_layers=1)
     fields = {"objective__embedding_mse__weight": 1.0, "train__max_steps": 30, "train__learning_rate": 1e-3}

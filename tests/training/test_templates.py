@@ -189,6 +189,7 @@ def test_the_loss_and_its_gradient_are_the_same_on_several_devices_and_in_chunks
 
 
 @pytest.mark.exact
+@pytest.mark.slow
 def test_a_template_alone_has_dropout_masks_of_its_own_and_the_shift_of_the_last_layer_is_no_part_of_it():
     """A sentence without words is its template alone: without dropout nothing is left of it but the head's bias."""
     nothing, alone = [[] for _ in range(BATCH)], prompt_bert_s()

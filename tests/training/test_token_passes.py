@@ -116,6 +116,7 @@ def replaced(rows=None, reading="released", **changes):
     return np.asarray(drawn_by(reading)(data, replaced_tokens_settings() | changes))
 
 
+@pytest.mark.slow
 def test_each_member_has_draws_of_its_own_which_belong_to_its_example_in_either_reading():
     ids, mask = (batch(1)[name][:, 0] for name in ("input_ids", "attention_mask"))
     found = replaced()

@@ -63,6 +63,7 @@ def test_the_largest_chunk_that_fits_is_found():
         assert compile.largest_chunk(fits, 2048, share) == expected and fits.call_args_list[0].args == (start,)
 
 
+@pytest.mark.slow
 def test_the_sizes_of_the_state_of_what_is_frozen_of_a_mean_in_bfloat16_of_a_teacher_and_of_a_generator():
     """Each parameter is an argument with two moments where it trains, and alone where it does not."""
 
