@@ -39,6 +39,7 @@ def archive(content: Any, storages: Mapping[str, bytes]) -> bytes:
     """A file as torch.save writes it, with these storages by their keys."""
     sink = io.BytesIO()
     with zipfile.ZipFile(sink, "w") as file:
+        file.writestr("archive/version", "3\n")
         file.writestr("archive/data.pkl", whole(content))
         for key, data in storages.items():
             file.writestr(f"archive/data/{key}", data)
