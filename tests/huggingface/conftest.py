@@ -5,11 +5,9 @@ import pytest
 
 @pytest.fixture
 def folder(tiny_folder, tmp_path):
-    """A copy for a test to change."""
     return shutil.copytree(tiny_folder, tmp_path / "model")
 
 
 @pytest.fixture
 def bert(tiny_bert, tmp_path):
-    """A copy of a BERT for a test to change."""
     return shutil.copytree(tiny_bert, tmp_path / "model")

@@ -129,12 +129,10 @@ def assert_same_states_and_gradients(folder, lengths, bound=1e-5):
     ids = np.where(mask > 0, ids, model.config.pad_token_id)
     shape = (*ids.shape, model.config.hidden_size)
     weight = np.random.default_rng(1).normal(size=shape).astype(np.float32) * mask[:, :, None]
-
     reference = AutoModel.from_pretrained(folder, attn_implementation="eager").eval()
     output = reference(torch.tensor(ids), torch.tensor(mask), output_hidden_states=True)
     sum((state * torch.tensor(weight)).sum() for state in output.hidden_states).backward()
     theirs = by_names_in_files(reference, folder)
-
     graph, _ = build(model.config, with_head=False)
 
     def loss(params):
@@ -160,7 +158,6 @@ KINDS = ("bert", "mpnet", "distilbert", "electra", "albert", "modernbert", "nomi
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_hidden_states_and_gradients_of_small_random_models(kind, tmp_path):
-    """Of 1 token to the most that a model takes."""
     assert_same_states_and_gradients(save_random("AutoModel", CONFIGS[kind], tmp_path / kind), [1, 2, 7, 16, 63, 64])
 
 
@@ -168,8 +165,6 @@ LINEAR = {"rope_type": "linear", "rope_theta": 100.0, "factor": 2.0}
 YARN = {"rope_type": "yarn", "rope_theta": 100.0, "factor": 4.0, "original_max_position_embeddings": 16}
 LLAMA3 = LINEAR | {"rope_type": "llama3", "low_freq_factor": 1.0, "original_max_position_embeddings": 32}
 LLAMA3 |= {"high_freq_factor": 4.0, "factor": 8.0}
-
-
 FIELDS = [
     ("qwen3", {"use_sliding_window": True, "sliding_window": 3, "max_window_layers": 1, "attention_bias": True}),
     ("qwen3", {"rope_parameters": YARN}),

@@ -18,8 +18,7 @@ def folder(tmp_path):
 
 def changed(folder, name="config.json", **fields):
     path = folder / name
-    before = json.loads(path.read_text()) if path.is_file() else {}
-    path.write_text(json.dumps(before | fields))
+    path.write_text(json.dumps((json.loads(path.read_text()) if path.is_file() else {}) | fields))
 
 
 def refused(folder, *parts):
@@ -54,7 +53,18 @@ def test_what_this_package_lacks_is_refused_by_its_name(folder):
     refused(folder, "cross-encoders of the type nomic_bert")
 
 
-def test_a_damaged_head_is_refused(folder):
+def test_tokens_have_types_where_transformers_tokenizer_gives_them_and_a_damaged_head_is_refused(folder):
+    from transformers import AutoTokenizer
+
+    fast = {"tokenizer_class": "PreTrainedTokenizerFast"}
+    names = {"model_input_names": ["input_ids", "token_type_ids"]}
+    typed = ({}, {"tokenizer_class": "BertTokenizerFast"}, fast | names)
+    own = (folder / "tokenizer_config.json").read_text()
+    for fields in (*typed, fast, {"model_input_names": ["input_ids", "attention_mask"]}):
+        (folder / "tokenizer_config.json").write_text(own)
+        changed(folder, "tokenizer_config.json", **fields)
+        assert reads_types(load_cross_encoder(str(folder))) == (fields in typed)
+        assert ("token_type_ids" in AutoTokenizer.from_pretrained(folder)("a", "b")) == (fields in typed)
     file = folder / "model.safetensors"
     whole = load_file(file)
     for name, value in (
@@ -67,37 +77,21 @@ def test_a_damaged_head_is_refused(folder):
         refused(folder, str(file), f"'{name}'")
 
 
-def test_tokens_have_types_where_transformers_tokenizer_gives_them(folder):
-    from transformers import AutoTokenizer
-
-    fast = {"tokenizer_class": "PreTrainedTokenizerFast"}
-    names = {"model_input_names": ["input_ids", "token_type_ids"]}
-    typed = ({}, {"tokenizer_class": "BertTokenizerFast"}, fast | names)
-    own = (folder / "tokenizer_config.json").read_text()
-    for fields in (*typed, fast, {"model_input_names": ["input_ids", "attention_mask"]}):
-        (folder / "tokenizer_config.json").write_text(own)
-        changed(folder, "tokenizer_config.json", **fields)
-        assert reads_types(load_cross_encoder(str(folder))) == (fields in typed)
-        assert ("token_type_ids" in AutoTokenizer.from_pretrained(folder)("a", "b")) == (fields in typed)
-
-
-LONG = "the cat sat on the mat and the dog ran home " * 4
-PAIRS = [("the cat", "da что"), ("a dog", LONG), (LONG, "x"), ("", "the"), ("what [SEP] is", "</s> it")]
-PAIRS += [("the dog", "home")]
-
-
 @twice()
 @pytest.mark.parametrize("labels", [1, 3])
 def test_scores_are_those_of_sentence_transformers(labels, live, tmp_path):
+    long = "the cat sat on the mat and the dog ran home " * 4
+    pairs = [("the cat", "da что"), ("a dog", long), (long, "x"), ("", "the"), ("what [SEP] is", "</s> it")]
+    pairs += [("the dog", "home")]
     folder = write_cross_encoder(tmp_path / "model", labels, num_labels=labels)
 
     def compute():
         from sentence_transformers import CrossEncoder as Theirs
 
-        return {"scores": Theirs(str(folder), device="cpu", local_files_only=True).predict(PAIRS)}
+        return {"scores": Theirs(str(folder), device="cpu", local_files_only=True).predict(pairs)}
 
     theirs = recorded(f"cross_encoder_{labels}", compute, "torch", "sentence-transformers", live=live)["scores"]
     with pytest.warns(UserWarning, match="longer than 64 tokens"):
-        found = CrossEncoder(folder).predict(PAIRS)
+        found = CrossEncoder(folder).predict(pairs)
     assert found.shape == theirs.shape and np.ptp(theirs) > 0.1
     np.testing.assert_allclose(found, theirs, rtol=1e-5, atol=1e-5)

@@ -26,13 +26,11 @@ def hub():
 
 @pytest.fixture
 def environment(hub, tmp_path):
-    """The environment of a user with an empty cache who is not logged in."""
     switches = {"HF_HUB_OFFLINE": "0", "HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_TOKEN": ""}
     return {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "hf"), "NO_PROXY": "127.0.0.1", **switches}
 
 
 def publish(hub: Hub, folder: Path, name: str = "ann/tiny", private: bool = False) -> None:
-    """Puts a folder on the hub without a push."""
     hub.create(name, private)
     hub.commit(name, "main", {path.name: path.read_bytes() for path in folder.iterdir()})
 

@@ -35,7 +35,9 @@ def test_a_model_is_never_in_memory_twice_nor_changes_with_its_file(tmp_path):
     assert all((params[name] == value).all() for name, value in before.items())
 
 
-def test_a_promised_head_must_exist_and_a_name_alone_is_no_head(tiny_bert, tmp_path):
+def test_a_promised_head_must_exist_and_a_name_alone_is_one_for_the_reference_s_converted_models_only(
+    tiny_bert, tmp_path
+):
     folder = shutil.copytree(tiny_bert, tmp_path / "sup-distilbert")
     (folder / "simcse_jax.json").write_text('{"pooler": "cls", "head": true}')
     assert "head.kernel" in load(str(folder)).params
@@ -45,22 +47,23 @@ def test_a_promised_head_must_exist_and_a_name_alone_is_no_head(tiny_bert, tmp_p
     (folder / "simcse_jax.json").unlink()
     model = load(str(folder))
     assert choose_pooler(model, None) == CLS and not model.guess
-
-
-def test_the_reference_s_head_is_recognized(folder):
-    edit_tensors(folder, lambda t: {k.replace("pooler.dense", "mlp.dense"): v for k, v in t.items()})
-    model = load(str(folder))
-    expected = {None: ("cls", True), "cls": ("cls", True), "avg": ("avg", False)}
-    expected["cls_before_pooler"] = ("cls_before_pooler", False)
-    assert {name: choose_pooler(model, name) for name in expected} == expected
-
-
-def test_the_reference_s_converted_models_are_recognized_by_name(tiny_bert, tmp_path):
     for name, head in (("my-sup-simcse-bert-base-uncased", True), ("unsup-simcse-roberta-base", False)):
         folder = shutil.copytree(tiny_bert, tmp_path / name)
         assert ("head.kernel" in load(str(folder)).params) is head
         shutil.copytree(tiny_bert, folder / "plain")  # only the folder's own name counts, not its parent's
         assert "head.kernel" not in load(str(folder / "plain")).params
+
+
+def test_the_reference_s_head_is_recognized_and_the_length_in_sentence_transformers_files(folder):
+    edit_tensors(folder, lambda t: {k.replace("pooler.dense", "mlp.dense"): v for k, v in t.items()})
+    model = load(str(folder))
+    expected = {None: ("cls", True), "cls": ("cls", True), "avg": ("avg", False)}
+    expected["cls_before_pooler"] = ("cls_before_pooler", False)
+    assert {name: choose_pooler(model, name) for name in expected} == expected
+    edit_json(folder / "tokenizer_config.json", model_max_length=20)
+    assert load(str(folder)).max_length == 20
+    (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 24}')
+    assert load(str(folder)).max_length == 24
 
 
 CLS, CLS_WITH_HEAD, BEFORE = ("cls", False), ("cls", True), ("cls_before_pooler", False)
@@ -94,7 +97,9 @@ def test_a_model_of_the_reference_s_code_is_pooled_as_its_tool_does(tiny_bert, t
         edit_tensors(folder, lambda t: {k.replace("pooler.dense", "mlp.dense"): v for k, v in t.items()})
 
 
-def test_files_that_say_how_to_pool_win_over_the_name(prompted, tmp_path):
+def test_files_that_say_how_to_pool_win_over_the_name_and_modules_over_our_marker_which_must_be_whole(
+    prompted, tmp_path
+):
     model = load(str(shutil.copytree(prompted, tmp_path / "sup_mydata")))
     assert model.pooler == "avg" and not model.guess and not model.has_head
     (tmp_path / "unsup-simcse").mkdir()
@@ -102,13 +107,13 @@ def test_files_that_say_how_to_pool_win_over_the_name(prompted, tmp_path):
     write_folder(dataclasses.replace(own, pooler="max"), tmp_path / "unsup-simcse")
     model = load(str(tmp_path / "unsup-simcse"))
     assert model.pooler == "max" and not model.guess and model.has_head
-
-
-def test_the_length_is_read_from_sentence_transformers_files(folder):
-    edit_json(folder / "tokenizer_config.json", model_max_length=20)
-    assert load(str(folder)).max_length == 20
-    (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 24}')
-    assert load(str(folder)).max_length == 24
+    folder = shutil.copytree(prompted, tmp_path / "model")
+    (folder / "simcse_jax.json").write_text('{"pooler": "max", "head": false}')
+    model = load(str(folder))
+    assert (model.pooler, model.settings.truncate_dim, model.settings.similarity) == ("avg", 8, "euclidean")
+    (folder / "simcse_jax.json").write_text('{"pooler": "min", "head": false}')
+    with pytest.raises(UserError, match=r"simcse_jax\.json: damaged"):
+        load(str(folder))
 
 
 BREAKAGES = [
@@ -142,13 +147,3 @@ def test_what_is_no_encoder_of_sentences_needs_a_pooler(tiny_bert, tmp_path):
         with pytest.raises(UserError, match=f"{file}|a classifier or cross-encoder|no modules.json"):
             choose_pooler(model, None)
         assert choose_pooler(model, "cls") == ("cls", False)
-
-
-def test_modules_win_over_our_marker_which_must_be_whole(prompted, tmp_path):
-    folder = shutil.copytree(prompted, tmp_path / "model")
-    (folder / "simcse_jax.json").write_text('{"pooler": "max", "head": false}')
-    model = load(str(folder))
-    assert (model.pooler, model.settings.truncate_dim, model.settings.similarity) == ("avg", 8, "euclidean")
-    (folder / "simcse_jax.json").write_text('{"pooler": "min", "head": false}')
-    with pytest.raises(UserError, match=r"simcse_jax\.json: damaged"):
-        load(str(folder))

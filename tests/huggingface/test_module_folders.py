@@ -33,13 +33,12 @@ def convolved(base, activation="none", widths=(1, 3), pooler="avg"):
 
 @pytest.fixture
 def folder(base, tmp_path):
-    """A written model with convolutions and no activation, without our marker."""
     write_folder(convolved(base), tmp_path)
     (tmp_path / MARKER).unlink()
     return tmp_path
 
 
-def test_a_written_model_is_read_again_with_our_marker_and_without(base, tmp_path):
+def test_a_written_model_is_read_with_our_marker_and_without_and_a_dense_module_over_tokens_is_a_relu(base, tmp_path):
     for activation, pooler in (("none", "max"), ("relu", "avg")):
         model, folder = convolved(base, activation, pooler=pooler), tmp_path / activation
         folder.mkdir()
@@ -49,9 +48,19 @@ def test_a_written_model_is_read_again_with_our_marker_and_without(base, tmp_pat
             same(found, model)
             assert (found.config, found.pooler) == (model.config, pooler)
             (folder / MARKER).unlink(missing_ok=True)
+    for change in ({"use_residual": True}, {"module_output_name": "sentence_embedding"}, None):
+        folder = tmp_path / str(change)
+        folder.mkdir()
+        write_folder(convolved(base, "relu"), folder)
+        (folder / MARKER).unlink()
+        edit_json(folder / "2_Dense" / "config.json", **change or {})
+        if change is None:
+            edit_tensors(folder / "2_Dense", lambda own: {name: 2 * value for name, value in own.items()})
+        with pytest.raises(UserError, match="only one Pooling directly after Transformer, CNN"):
+            choose_pooler(load(str(folder)), None)
 
 
-def test_embeddings_are_pooled_from_the_convolutions(folder, base):
+def test_embeddings_are_pooled_from_the_convolutions_and_what_is_damaged_or_unknown_is_refused(folder, base):
     ours, plain = SimCSE(folder), SimCSE(base.name)
     assert ours.dimension == 12 and ours.encode("the cat").shape == (12,)
     np.testing.assert_allclose(ours.encode(["a cat", "the dog ran home"])[0], ours.encode("a cat"), atol=1e-5)
@@ -63,9 +72,6 @@ def test_embeddings_are_pooled_from_the_convolutions(folder, base):
     before = ours.identity()
     ours.config = dataclasses.replace(ours.config, convolutions=activation)
     assert ours.identity() != before
-
-
-def test_what_is_damaged_or_unknown_is_refused(folder):
     whole = (folder / "1_CNN" / CONFIG).read_text()
     for field, value, named in (
         ("in_word_embedding_dimension", 16, "convolutions of 16 elements"),
@@ -82,20 +88,31 @@ def test_what_is_damaged_or_unknown_is_refused(folder):
             choose_pooler(load(str(folder)), None)
 
 
-def test_a_dense_module_over_tokens_is_a_relu_or_refused(base, tmp_path):
-    for change in ({"use_residual": True}, {"module_output_name": "sentence_embedding"}, None):
-        folder = tmp_path / str(change)
-        folder.mkdir()
-        write_folder(convolved(base, "relu"), folder)
-        (folder / MARKER).unlink()
-        edit_json(folder / "2_Dense" / "config.json", **change or {})
-        if change is None:
-            edit_tensors(folder / "2_Dense", lambda own: {name: 2 * value for name, value in own.items()})
-        with pytest.raises(UserError, match="only one Pooling directly after Transformer, CNN"):
-            choose_pooler(load(str(folder)), None)
+def test_poolers_of_several_layers_are_weights_and_poolers_are_written_as_the_same_modules():
+    weights = {"avg_top2": [0, 0, 1, 1], "avg_first_last": [0, 1, 0, 1], "avg_static_last": [1, 0, 0, 1]}
+    assert {pooler: layer_weights(pooler, 3).tolist() for pooler in weights} == weights
+    assert layer_weights("avg", 3) is None and layer_weights("avg_first_last", 1).tolist() == [0, 2]
+    tokens, of_two = module_folders.pooling_for("avg_top2", 2)
+    assert (tokens, of_two.tolist()) == ("avg", [0, 1, 1]) and module_folders.pooling_for("max", 2) == ("max", None)
+    assert is_written_as("cls_before_pooler", 2, "cls") and is_written_as("avg_first_last", 2, "avg_top2")
+    assert is_written_as("avg_first_last", 1, "avg") and not is_written_as("cls", 3, "avg")
+    assert not any(is_written_as("avg_first_last", 3, read) for read in ("avg_top2", "avg"))
 
 
-def test_a_module_has_these_tensors_and_no_others_and_they_are_finite_numbers(tmp_path):
+def test_a_module_has_its_tensors_alone_all_finite_and_of_word_weights_those_of_mask_tokens_are_read(tmp_path):
+    fields, tensors = module_folders.word_weights_module(["a", "[MASK]", "b"], "[MASK]")
+    assert tensors["emb_layer.weight"].tolist() == [[0.0], [1.0], [0.0]]
+    (tmp_path / "config.json").write_text(json.dumps(fields))
+    assert read_word_weights(tmp_path, "avg") == "mask_token"
+    for changes, pooler, error in (
+        ({}, "max", Unsupported),
+        *(({"word_weights": weights}, "avg", Unsupported) for weights in ({"a": 1.0}, {"[MASK]": 2.0})),
+        ({"unknown_word_weight": 0.5}, "avg", Unsupported),
+        ({"word_weights": ["a"]}, "avg", UserError),
+    ):
+        (tmp_path / "config.json").write_text(json.dumps(fields | changes))
+        with pytest.raises(error, match=r"weights that count mask tokens alone|'word_weights'"):
+            read_word_weights(tmp_path, pooler)
     a, b = np.ones((2, 3), np.float16), np.zeros(1, np.float32)
     save_file({"a": a, "b": b}, tmp_path / "model.safetensors")
     found = module_folders.read_tensors(tmp_path, {"a": (2, 3), "b": (1,)})
@@ -110,31 +127,3 @@ def test_a_module_has_these_tensors_and_no_others_and_they_are_finite_numbers(tm
         save_file(tensors, tmp_path / "model.safetensors")
         with pytest.raises(kind, match=message):
             module_folders.read_tensors(tmp_path, shapes)
-
-
-def test_poolers_of_several_layers_are_weights_and_poolers_are_written_as_the_same_modules():
-    weights = {"avg_top2": [0, 0, 1, 1], "avg_first_last": [0, 1, 0, 1], "avg_static_last": [1, 0, 0, 1]}
-    assert {pooler: layer_weights(pooler, 3).tolist() for pooler in weights} == weights
-    assert layer_weights("avg", 3) is None and layer_weights("avg_first_last", 1).tolist() == [0, 2]
-    tokens, of_two = module_folders.pooling_for("avg_top2", 2)
-    assert (tokens, of_two.tolist()) == ("avg", [0, 1, 1]) and module_folders.pooling_for("max", 2) == ("max", None)
-
-    assert is_written_as("cls_before_pooler", 2, "cls") and is_written_as("avg_first_last", 2, "avg_top2")
-    assert is_written_as("avg_first_last", 1, "avg") and not is_written_as("cls", 3, "avg")
-    assert not any(is_written_as("avg_first_last", 3, read) for read in ("avg_top2", "avg"))
-
-
-def test_of_weights_of_words_only_those_of_mask_tokens_are_read(tmp_path):
-    fields, tensors = module_folders.word_weights_module(["a", "[MASK]", "b"], "[MASK]")
-    assert tensors["emb_layer.weight"].tolist() == [[0.0], [1.0], [0.0]]
-    (tmp_path / "config.json").write_text(json.dumps(fields))
-    assert read_word_weights(tmp_path, "avg") == "mask_token"
-    for changes, pooler, error in (
-        ({}, "max", Unsupported),
-        *(({"word_weights": weights}, "avg", Unsupported) for weights in ({"a": 1.0}, {"[MASK]": 2.0})),
-        ({"unknown_word_weight": 0.5}, "avg", Unsupported),
-        ({"word_weights": ["a"]}, "avg", UserError),
-    ):
-        (tmp_path / "config.json").write_text(json.dumps(fields | changes))
-        with pytest.raises(error, match=r"weights that count mask tokens alone|'word_weights'"):
-            read_word_weights(tmp_path, pooler)

@@ -1,5 +1,3 @@
-"""LoRA in PEFT's format: written, read back, refused; opened by PEFT itself where that is installed."""
-
 import dataclasses
 import json
 import shutil
@@ -22,7 +20,6 @@ from simcse_jax.models.sentence_encoder import build
 
 
 def adapter_of(folder, target, targets=("all-linear",), frozen_layers=0, rank=3):
-    """Writes a random adapter of the model in `folder`: (model, encoder with LoRA, its parameters)."""
     model = load(str(folder))
     own = Lora(rank, 7.5, sites(model.config, targets, "targets"))
     encoder = dataclasses.replace(model.config, partial=Partial(False, frozen_layers, own))
@@ -30,8 +27,7 @@ def adapter_of(folder, target, targets=("all-linear",), frozen_layers=0, rank=3)
     fresh = lora.fresh(encoder, jax.random.key(0))
     params = {name: generator.normal(0, 0.15, value.shape).astype(np.float32) for name, value in fresh.items()}
     target.mkdir()
-    sha = ours.base_fingerprint(model.params)
-    ours.write_adapter(params, encoder, target, base=str(folder), sha=sha, dropout=0.1)
+    ours.write_adapter(params, encoder, target, base=str(folder), sha=ours.base_fingerprint(model.params), dropout=0.1)
     return model, encoder, params
 
 
@@ -41,7 +37,7 @@ def written(tiny_bert, tmp_path_factory):
     return folder, *adapter_of(tiny_bert, folder, ("query", "output.dense"), frozen_layers=1)
 
 
-def test_what_is_written_is_read_back(written):
+def test_what_is_written_is_read_back_also_of_a_larger_class_without_products_of_its_pooler(written, tmp_path):
     folder, model, encoder, params = written
     found = read_adapter(str(folder), encoder, model)
     assert found.keys() == params.keys() and len(found) == 6
@@ -51,11 +47,6 @@ def test_what_is_written_is_read_back(written):
     assert (config["r"], config["lora_alpha"], config["peft_type"]) == (3, 7.5, "LORA")
     keys = load_file(folder / WEIGHTS)
     assert keys["base_model.model.encoder.layer.1.attention.self.query.lora_A.weight"].shape == (3, 32)
-
-
-def test_one_of_a_larger_class_is_read(written, tmp_path):
-    """PEFT's names have the prefix of a class with a head, and folders of others have no marker."""
-    folder, model, encoder, params = written
     other = shutil.copytree(folder, tmp_path / "other")
     (other / "simcse_jax.json").unlink()
     tensors = load_file(other / WEIGHTS)
@@ -67,25 +58,6 @@ def test_one_of_a_larger_class_is_read(written, tmp_path):
     edit_json(other / CONFIG, base_model_name_or_path=None)
     with pytest.raises(UserError, match=r"base_model_name_or_path is None, but config.model.init_from is "):
         read_adapter(str(other), encoder, model)
-
-
-REFUSED = {"peft_type": "IA3", "use_dora": True, "use_rslora": True, "modules_to_save": ["pooler"], "r": 8}
-REFUSED |= {"alora_invocation_tokens": [1], "of_a_later_peft": {"x": 1}, "init_lora_weights": "pissa_niter_4"}
-REFUSED |= {"rank_pattern": {"query": 4}, "bias": "all", "lora_alpha": 16}
-
-
-def test_another_kind_is_refused(written, tmp_path):
-    folder, model, encoder, _ = written
-    for field, value in REFUSED.items():
-        other = shutil.copytree(folder, tmp_path / field)
-        edit_json(other / CONFIG, **{field: value})
-        with pytest.raises(UserError, match=f"{CONFIG}: {field} is "):
-            read_adapter(str(other), encoder, model)
-
-
-def test_products_of_the_pooler_are_left_out_and_of_other_parts_refused(written, tmp_path):
-    """PEFT's `all-linear` adds those of a BERT's pooler, and of ELECTRA's projection."""
-    folder, model, encoder, params = written
     head = {"head.kernel": np.ones((32, 32)), "head.bias": np.ones(32)}
     with_head = dataclasses.replace(model, params={**model.params, **head})
     assert with_head.has_head and not model.has_head
@@ -103,7 +75,10 @@ def test_products_of_the_pooler_are_left_out_and_of_other_parts_refused(written,
             assert read_adapter(str(other), encoder, base).keys() == params.keys()
 
 
-def test_an_adapter_of_another_model_is_refused(written, tmp_path):
+def test_an_adapter_of_another_model_or_of_another_kind_is_refused(written, tmp_path):
+    refused = {"peft_type": "IA3", "use_dora": True, "use_rslora": True, "modules_to_save": ["pooler"], "r": 8}
+    refused |= {"alora_invocation_tokens": [1], "of_a_later_peft": {"x": 1}, "init_lora_weights": "pissa_niter_4"}
+    refused |= {"rank_pattern": {"query": 4}, "bias": "all", "lora_alpha": 16}
     folder, model, encoder, _ = written
     word = {parameters.WORD_EMBEDDING: np.asarray(model.params[parameters.WORD_EMBEDDING]) + 1}
     fewer = dataclasses.replace(encoder, partial=dataclasses.replace(encoder.partial, frozen_layers=0))
@@ -121,10 +96,14 @@ def test_an_adapter_of_another_model_is_refused(written, tmp_path):
             read_adapter(str(given), own, base)
     with pytest.raises(UserError, match="is an adapter, without the model that it belongs to"):
         load(str(folder))
+    for field, value in refused.items():
+        other = shutil.copytree(folder, tmp_path / field)
+        edit_json(other / CONFIG, **{field: value})
+        with pytest.raises(UserError, match=f"{CONFIG}: {field} is "):
+            read_adapter(str(other), encoder, model)
 
 
 def states_of(model, ids, mask):
-    """Of transformers' or PEFT's model."""
     import torch
 
     with torch.no_grad():
@@ -180,15 +159,12 @@ def chosen(kind, *targets):
     return [known[site] for site in sites(encoder, targets, "field")]
 
 
-def test_a_target_is_the_end_of_a_name():
+def test_a_target_is_the_end_of_a_name_by_default_queries_and_values_and_another_is_refused():
     assert chosen("bert", "query", "value") == ["attention.self.query", "attention.self.value"]
     assert chosen("bert", "output.dense") == ["attention.output.dense", "output.dense"]  # as in PEFT
     assert chosen("bert", "dense") == ["attention.output.dense", "intermediate.dense", "output.dense"]
     assert chosen("modernbert", "Wo", "Wqkv") == ["attn.Wqkv", "attn.Wo", "mlp.Wo"]
     assert chosen("bert", "all-linear") == list(linear_maps("bert"))
-
-
-def test_without_targets_they_are_those_of_queries_and_values_and_one_that_does_not_exist_is_refused():
     usual = {"roberta": "attention.self.query attention.self.value", "mpnet": "attention.attn.q attention.attn.v"}
     usual |= {"distilbert": "attention.q_lin attention.v_lin", "albert": "attention.query attention.value"}
     usual |= {"modernbert": "attn.Wqkv", "nomic_bert": "self_attn.q_proj self_attn.v_proj"}

@@ -4,10 +4,7 @@ from simcse_jax.huggingface.public_names import from_hub, public_value
 
 SHOWN = {  # by field, the values and what is shown of them
     "data.train": {
-        **{
-            f"{folder}corpus.csv": "corpus.csv"
-            for folder in ("/home/ann/secret/", "C:\\Users\\ann\\", "gs://b/private/")
-        },
+        **{f"{x}a.csv": "a.csv" for x in ("/home/ann/secret/", "C:\\Users\\ann\\", "gs://b/private/")},
         **{name: name for name in ("hf:owner/name:config:train", "tfds:snli:train")},
         **{"data/wiki.txt": "wiki.txt", "hf:/home/ann/saved:train": "hf:saved:train"},
         "sts:/home/ann/downstream, a.csv": "sts:downstream,a.csv",
@@ -32,27 +29,21 @@ SHOWN = {  # by field, the values and what is shown of them
 }
 
 
-def test_values_without_the_folders_of_files(monkeypatch):
+def test_values_are_without_folders_of_files_and_names_from_the_hub_are_known_when_just_read(monkeypatch, tmp_path):
     monkeypatch.chdir(ROOT)
     for field, values in SHOWN.items():
         for value, shown in values.items():
             assert public_value(field, [*value] if isinstance(value, tuple) else value) == shown, field
-
-
-def test_names_from_the_hub_are_known_when_they_were_just_read(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for folder in ("owner", "mine/model", "mine/data"):
         (tmp_path / folder).mkdir(parents=True)
-    config = {
-        "model.init_from": "owner/model",
-        "data.train": "hf:owner/data:train",
-        "data.augment.mlm_model": "mine/model",
-    }
-    config |= {"eval.data": "owner/file", "eval.postprocess_data": "hf:mine/data", "seed": 1}
+    config = {"model.init_from": "owner/model", "data.train": "hf:owner/data:train", "seed": 1}
+    config |= {"data.augment.mlm_model": "mine/model", "eval.data": "owner/file"}
+    config["eval.postprocess_data"] = "hf:mine/data"
     hub = from_hub(config)
     assert hub == ["model.init_from", "data.train"]
     shown = {field: public_value(field, value, hub) for field, value in config.items()}
-    assert list(shown.values()) == ["owner/model", "hf:owner/data:train", "model", "file", "hf:data", "1"]
+    assert list(shown.values()) == ["owner/model", "hf:owner/data:train", "1", "model", "file", "hf:data"]
     assert from_hub({"data.train": "a.txt,hf:owner/data"}) == ["data.train"]
     some = "hf:owner/data,hf:/home/ann/saved:train"
     assert public_value("data.train", some, ["data.train"]) == "hf:owner/data,hf:saved:train"

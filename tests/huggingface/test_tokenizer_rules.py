@@ -69,7 +69,6 @@ BERTS = [
 
 @pytest.mark.parametrize(("config", "files"), BERTS, ids=str)
 def test_usual_bert_folders_are_read_as_transformers_reads_them(config, files, tmp_path):
-    """And a DistilBERT's with the same files."""
     folder = write_bert(tmp_path / "m", lowercase=True, **config)
     (folder / "special_tokens_map.json").write_text(json.dumps({"mask_token": "[MASK]"}))
     (folder / ({"tokenizer.json", "vocab.txt"} - {files}).pop()).unlink()
@@ -143,8 +142,6 @@ OTHERS = [  # fields of tokenizer_config.json, and of another file
 ]
 GENERIC = {"tokenizer_class": "PreTrainedTokenizerFast"}
 TYPED = {"__type": "AddedToken", "content": "[CLS]"}
-
-
 BACKEND = {"tokenizer_class": "TokenizersBackend", "mask_token": "[MASK]", "bos_token": None, "do_lower_case": False}
 WHOLE = [  # the model type, and fields of tokenizer_config.json and special_tokens_map.json
     ("bert", {}, {}),
@@ -175,8 +172,6 @@ NOT_WHOLE = [
     edit_tokenizer(lambda parts: parts["truncation"].update(direction="Left")),
     edit_tokenizer(lambda parts: parts["model"]["vocab"].update({f"w{n}": n for n in range(200, 10**5 + 200)})),
 ]
-
-
 LEFT = [*((read_usual, {}, x) for x in OTHERS), *((read_whole, GENERIC | {"cls_token": "[CLS]"}, x) for x in NOT_WHOLE)]
 
 

@@ -50,15 +50,7 @@ def write_header(path, header, size):
     path.write_bytes(len(content).to_bytes(8, "little") + content + bytes(size))
 
 
-def test_types_that_numpy_lacks_are_named(tmp_path):
-    header = {"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}
-    for kind in ("F8_E4M3", "F8_E5M2", "F8_E8M0"):
-        write_header(tmp_path / "a", header | {"b": {"dtype": kind, "shape": [2], "data_offsets": [4, 6]}}, 6)
-        with pytest.raises(UserError, match=rf"/a: 'b' has the type {kind}"):
-            read_safetensors(tmp_path / "a")
-
-
-def test_a_header_that_does_not_fit_the_file_is_refused_and_a_file_of_another_kind(tmp_path):
+def test_a_header_that_does_not_fit_a_file_of_another_kind_and_types_that_numpy_lacks_are_refused(tmp_path):
     headers = (("F32", [2**40], [0, 8], 8), ("F32", [2**63, 2**63], [0, 8], 8), ("F32", [0, 2**62], [0, 0], 0))
     headers += (("F32", [-2], [0, 8], 8), ("F32", [2], [8, 0], 8), ("F32", [2], [0, 8], 4), ("F33", [2], [0, 8], 8))
     others = (b"", b"\0" * 8, b"\xff" * 8, b"\0\0\1\0\0\0\0\0" + b"[" * 65536)
@@ -70,16 +62,19 @@ def test_a_header_that_does_not_fit_the_file_is_refused_and_a_file_of_another_ki
             write_header(tmp_path / "a", {"a": {"dtype": dtype, "shape": shape, "data_offsets": offsets}}, size)
         with pytest.raises(UserError, match="/a: truncated or damaged"):
             read_safetensors(tmp_path / "a")
-
-
-LISTS = [3, ["a"], {"a": 3}, {"a": ["b"]}, {"a": None, "b": "c"}]
-PATHS = ["../x.safetensors", "/etc/passwd", "", "..", "a\0b"]
+    header = {"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}
+    for kind in ("F8_E4M3", "F8_E5M2", "F8_E8M0"):
+        write_header(tmp_path / "a", header | {"b": {"dtype": kind, "shape": [2], "data_offsets": [4, 6]}}, 6)
+        with pytest.raises(UserError, match=rf"/a: 'b' has the type {kind}"):
+            read_safetensors(tmp_path / "a")
 
 
 @pytest.mark.parametrize("kind", ["model.safetensors", "pytorch_model.bin"])
 def test_a_damaged_list_of_shards_is_refused(tmp_path, kind):
-    indexes = [({}, "weight_map"), *(({"weight_map": value}, "weight_map") for value in LISTS)]
-    indexes += [({"weight_map": {"a": path}}, "not the name of a file in the folder|is missing") for path in PATHS]
+    lists = [3, ["a"], {"a": 3}, {"a": ["b"]}, {"a": None, "b": "c"}]
+    paths = ["../x.safetensors", "/etc/passwd", "", "..", "a\0b"]
+    indexes = [({}, "weight_map"), *(({"weight_map": value}, "weight_map") for value in lists)]
+    indexes += [({"weight_map": {"a": path}}, "not the name of a file in the folder|is missing") for path in paths]
     indexes += [({"weight_map": {"a": "x" * 300}}, "File name too long"), ({"weight_map": {"a": "x"}}, "x is missing")]
     for index, message in indexes:
         (tmp_path / f"{kind}.index.json").write_text(json.dumps(index))
@@ -87,14 +82,11 @@ def test_a_damaged_list_of_shards_is_refused(tmp_path, kind):
             read_weights(tmp_path)
 
 
-def test_a_file_that_asks_to_run_code_is_refused(tmp_path, capsys):
+def test_files_that_ask_to_run_code_other_files_and_those_without_a_dictionary_are_refused(tmp_path, capsys):
     write_zip(tmp_path / "pytorch_model.bin", {"weight": Call("builtins", "print", ("code was run",))})
     with pytest.raises(UserError, match=r"pytorch_model\.bin.*builtins\.print"):
         read_torch_file(tmp_path / "pytorch_model.bin")
     assert "code was run" not in capsys.readouterr().out
-
-
-def test_other_files_are_refused_and_those_without_a_dictionary(tmp_path):
     for content in (b"", b"no pickle", b"PK\x03\x04 cut off", pickle.dumps({"a": 1})):
         (tmp_path / "a.bin").write_bytes(content)
         with pytest.raises(UserError, match="not a readable PyTorch file"):
@@ -122,7 +114,7 @@ def write_legacy(path, content, system=None, keys=("0",), count=6, data=ZIPPED):
 
 
 @pytest.mark.parametrize("write", [write_zip, write_legacy])
-def test_tensors_are_views_of_their_storages(tmp_path, write):
+def test_tensors_are_views_of_their_storages_and_what_would_be_read_from_elsewhere_is_refused(tmp_path, write):
     content = {"a": tensor(FLOATS, 0, (2, 3), (3, 1)), "b": tensor(FLOATS, 1, (2,), (3,)), "epoch": 3}
     content["far"] = b"Nr\xff\xff\xff\xff"  # put aside at a place that takes `pickle` 64 GB
     write(tmp_path / "a.bin", content | {"none": tensor(FLOATS, 9, (0, 5), (5, 1)), "one": tensor(FLOATS, 5, (), ())})
@@ -131,6 +123,36 @@ def test_tensors_are_views_of_their_storages(tmp_path, write):
     assert {name: value.tolist() for name, value in read.items()} == expected
     write(tmp_path / "b.bin", {"state_dict": content})
     assert list(read_torch_file(tmp_path / "b.bin")) == ["a", "b"]
+    deep = b"N)" + b"\x85" * 200_000
+    elsewhere = {  # by what the refusal says
+        "reaches beyond": [
+            *(floats(0, (7,), (1,)), floats(6, (1,), (1,)), floats(0, (2, 2), (5, 1)), floats(2**62, (2,), (1,))),
+            *(floats(0, (2,), (2**62,)), floats(0, (2, 2**63), (2**62, 1))),
+        ],
+        "more elements than its storage": [floats(0, (10**6, 10**6), (0, 0))],
+        "negative size or stride": [
+            *(floats(5, (6,), (-1,)), floats(0, (-1,), (1,)), floats(0, (-2, -3), (3, 1)), floats(0, ("6",), (1,)))
+        ],
+        "negated or conjugated": [floats(0, (6,), (1,), False, None, {"neg": True})],
+        "have 4398046511104 bytes, the file only": [of("0", 2**40)],
+        "does not have the 5 elements": [tensor(storage("FloatStorage", "0", 5), 0, (2,), (1,))],
+        "it asks for torch.QInt8Storage": [tensor(storage("QInt8Storage", "0", 6), 0, (6,), (1,))],
+        "no item named|list of storages is damaged": [of("1", 6)],
+        "a view of another": [of("0", 6, ("1", 0, 6))],
+        "damaged": [
+            *(floats(-1, (1,), (1,)), floats(0, (6,), ()), of("0", -6), tensor("FloatStorage", 0, (6,), (1,))),
+            *(tensor(Persistent(*fields), 0, (6,), (1,)) for fields in (("storage", 1, "0", "cpu", 6), ("storage",))),
+            tensor(Persistent("storage", deep, "0", "cpu", 6), 0, (6,), (1,)),
+            *(Call("collections", "OrderedDict", (3,)), b"(" * 9, b"Nh\x07"),  # a value that was never put aside
+            deep + b"N",  # a deep tuple as a key; hashing it would overflow the stack
+        ],
+    }
+    path = tmp_path / "pytorch_model.bin"
+    for message, values in elsewhere.items():
+        for value in values:
+            write(path, {"a": value})
+            with pytest.raises(UserError, match=rf"^{path}: not a readable PyTorch file \(.*({message})"):
+                read_torch_file(path)
 
 
 def floats(*arguments):
@@ -138,47 +160,10 @@ def floats(*arguments):
 
 
 def of(*fields):
-    """Six numbers of a storage that says this of itself."""
     return tensor(storage("FloatStorage", *fields), 0, (6,), (1,))
 
 
-DEEP = b"N)" + b"\x85" * 200_000
-ELSEWHERE = {  # by what the refusal says
-    "reaches beyond": [
-        *(floats(0, (7,), (1,)), floats(6, (1,), (1,)), floats(0, (2, 2), (5, 1)), floats(2**62, (2,), (1,))),
-        *(floats(0, (2,), (2**62,)), floats(0, (2, 2**63), (2**62, 1))),
-    ],
-    "more elements than its storage": [floats(0, (10**6, 10**6), (0, 0))],
-    "negative size or stride": [
-        *(floats(5, (6,), (-1,)), floats(0, (-1,), (1,)), floats(0, (-2, -3), (3, 1)), floats(0, ("6",), (1,)))
-    ],
-    "negated or conjugated": [floats(0, (6,), (1,), False, None, {"neg": True})],
-    "have 4398046511104 bytes, the file only": [of("0", 2**40)],
-    "does not have the 5 elements": [tensor(storage("FloatStorage", "0", 5), 0, (2,), (1,))],
-    "it asks for torch.QInt8Storage": [tensor(storage("QInt8Storage", "0", 6), 0, (6,), (1,))],
-    "no item named|list of storages is damaged": [of("1", 6)],
-    "a view of another": [of("0", 6, ("1", 0, 6))],
-    "damaged": [
-        *(floats(-1, (1,), (1,)), floats(0, (6,), ()), of("0", -6), tensor("FloatStorage", 0, (6,), (1,))),
-        *(tensor(Persistent(*fields), 0, (6,), (1,)) for fields in (("storage", 1, "0", "cpu", 6), ("storage",))),
-        tensor(Persistent("storage", DEEP, "0", "cpu", 6), 0, (6,), (1,)),
-        *(Call("collections", "OrderedDict", (3,)), b"(" * 9, b"Nh\x07"),  # a value that was never put aside
-        DEEP + b"N",  # a deep tuple as a key; hashing it would overflow the stack
-    ],
-}
-
-
-@pytest.mark.parametrize("write", [write_zip, write_legacy])
-def test_what_would_be_read_from_elsewhere_is_refused(tmp_path, write):
-    path = tmp_path / "pytorch_model.bin"
-    for message, values in ELSEWHERE.items():
-        for value in values:
-            write(path, {"a": value})
-            with pytest.raises(UserError, match=rf"^{path}: not a readable PyTorch file \(.*({message})"):
-                read_torch_file(path)
-
-
-def test_damaged_archives_are_refused(tmp_path):
+def test_damaged_archives_are_refused_and_what_a_zip_file_would_inflate_to_is_not_read(tmp_path, monkeypatch):
     content, path = {"a": tensor(FLOATS, 0, (6,), (1,))}, tmp_path / "a.bin"
 
     def flip():
@@ -196,9 +181,6 @@ def test_damaged_archives_are_refused(tmp_path):
         make()
         with pytest.raises(UserError, match=message):
             read_torch_file(path)
-
-
-def test_what_a_zip_file_would_inflate_to_is_not_read(tmp_path, monkeypatch):
     path, count = tmp_path / "a.bin", 1 << 20
     content = {"a": tensor(storage("FloatStorage", "0", count), 0, (count,), (1,))}
     write_zip(path, content, zipfile.ZIP_DEFLATED, **{"0": bytes(4 * count)})

@@ -43,20 +43,9 @@ def test_half_precision_weights_are_widened(tiny_bert, bert, dtype):
 WORDS = "embeddings.word_embeddings.weight"
 
 
-def test_a_huge_config_is_refused_before_its_network_is_built(tiny_bert, monkeypatch):
-    monkeypatch.setattr("simcse_jax.huggingface.weight_names.build", None)
-    for field, value, tensor in (
-        ("num_hidden_layers", 1000, "encoder.layer.2.output.LayerNorm.weight' is missing"),
-        *(("vocab_size", 1 << 26, WORDS), ("hidden_size", 1 << 16, WORDS)),
-        ("intermediate_size", 1 << 20, r"intermediate\.dense\.bias"),
-        ("max_position_embeddings", 1 << 26, r"position_embeddings\.weight"),
-    ):
-        config = EncoderConfig.from_hugging_face(CONFIGS["bert"] | {field: value}, "m")
-        with pytest.raises(UserError, match=tensor):
-            to_params(load_file(tiny_bert / "model.safetensors"), config, None, "m")
-
-
-def test_weights_of_another_kind_or_that_are_not_finite_are_refused(tiny_bert):
+def test_weights_that_are_no_finite_numbers_are_refused_and_a_huge_config_before_its_network_is_built(
+    tiny_bert, monkeypatch
+):
     tensors = load_file(tiny_bert / "model.safetensors")
     config = EncoderConfig.from_hugging_face(CONFIGS["bert"], "m")
     for kind in (np.int8, np.int64, np.bool_, np.complex64):
@@ -69,6 +58,16 @@ def test_weights_of_another_kind_or_that_are_not_finite_are_refused(tiny_bert):
         with pytest.raises(UserError, match=f"m: '{WORDS}' has values that are not finite"):
             to_params(tensors | {WORDS: words}, config, None, "m")
     to_params(tensors | {WORDS: np.full_like(tensors[WORDS], 3e38)}, config, None, "m")  # whose sum overflows
+    monkeypatch.setattr("simcse_jax.huggingface.weight_names.build", None)
+    for field, value, tensor in (
+        ("num_hidden_layers", 1000, "encoder.layer.2.output.LayerNorm.weight' is missing"),
+        *(("vocab_size", 1 << 26, WORDS), ("hidden_size", 1 << 16, WORDS)),
+        ("intermediate_size", 1 << 20, r"intermediate\.dense\.bias"),
+        ("max_position_embeddings", 1 << 26, r"position_embeddings\.weight"),
+    ):
+        config = EncoderConfig.from_hugging_face(CONFIGS["bert"] | {field: value}, "m")
+        with pytest.raises(UserError, match=tensor):
+            to_params(load_file(tiny_bert / "model.safetensors"), config, None, "m")
 
 
 QUICK = ("bert", "mpnet", "distilbert", "ernie", "electra", "albert", "modernbert", "nomic_bert")
@@ -87,17 +86,13 @@ def test_tensors_survive_the_round_trip_with_their_prefix_and_without(kind, tmp_
     same(load(str(folder)), model)
 
 
-def test_electra_s_embeddings_of_the_full_width_have_no_dense_layer(tmp_path):
+def test_electra_s_embeddings_of_full_width_have_no_dense_layer_and_nomic_s_own_head_the_norm_s_biases_alone(tmp_path):
     folder = write_model(tmp_path / "model", "electra", embedding_size=32)
     assert not any("projection" in name for name in load(str(folder)).params)
     edit_tensors(folder, lambda own: own | {"embeddings_project.weight": np.ones((32, 32), np.float32)})
     with pytest.raises(UserError, match=r"'embeddings_project\.weight', but .* embedding_size is 32"):
         load(str(folder))
-
-
-def test_nomic_s_own_head_of_masked_words_has_no_biases_but_the_norm_s(tmp_path):
-    """A run that starts from nomic-bert-2048 keeps its head; the biases that transformers' class has are zero."""
-    folder, generator = write_model(tmp_path / "model", "nomic_bert"), np.random.default_rng(0)
+    folder, generator = write_model(tmp_path / "nomic", "nomic_bert"), np.random.default_rng(0)
     shapes, start = {"dense.weight": (32, 32), "layer_norm.weight": (32,), "layer_norm.bias": (32,)}, "cls.predictions"
     head = {f"{start}.transform.{name}": np.float32(generator.normal(size=x)) for name, x in shapes.items()}
     edit_tensors(folder, lambda own: own | head | {f"{start}.decoder.weight": own[WORDS]})

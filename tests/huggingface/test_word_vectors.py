@@ -37,8 +37,6 @@ def same(found):
 
 FORMATS = [ROWS, ROWS.rstrip("\n"), ROWS.replace("\n", " \r\n"), f"3 2\n{ROWS}", ROWS + "\n\n"]
 FORMATS += [b"\xef\xbb\xbf" + text.encode() for text in (ROWS, f"3 2\n{ROWS}")] + [gzip.compress(ROWS.encode())]
-
-
 SPACES = ROWS.replace("cat", ". . 1 2\nat name@domain.com 3 4\nroom 101 a 5 6\ncat")
 AGAIN = ROWS.replace("1 2", "9 9") + "dog 3 4\ncat 8 8\ncat 1 2\n"
 LEFT_OUT = "leaves out words that have spaces (3), since no token of a sentence has any"
@@ -190,10 +188,8 @@ def test_embeddings_are_those_of_sentence_transformers(tmp_path, lower, stop_wor
     np.testing.assert_allclose(again.encode(sentences), expected, atol=1e-6)
 
 
-KNOWN = ["PADDING_TOKEN", "the", "cat", "Cat", "u.s.", "don't", "."]
-
-
-def test_words_are_looked_up_as_they_are_then_without_punctuation_then_in_lower_case():
+def test_words_are_looked_up_also_bare_and_in_lower_case_and_a_tokenizer_cuts_pads_and_is_saved(tmp_path):
+    known = ["PADDING_TOKEN", "the", "cat", "Cat", "u.s.", "don't", "."]
     for sentence, options, expected in (
         *(("the cat", {}, [1, 2]), ("The Cat CAT, cat.", {}, [1, 3, 2, 2]), ("\tthe\u3000cat\n", {}, [1, 2])),
         ("The Cat CAT, cat.", {"lower_case": True}, [1, 2, 2, 2]),
@@ -201,21 +197,18 @@ def test_words_are_looked_up_as_they_are_then_without_punctuation_then_in_lower_
         ("The THE the. cat", {"stop_words": frozenset(["the"])}, [2]),
         ("Cat cat", {"stop_words": frozenset(["cat"])}, [3]),
     ):
-        (found,) = WordTokenizer(Vocabulary(KNOWN, **options))([sentence], 100)
+        (found,) = WordTokenizer(Vocabulary(known, **options))([sentence], 100)
         assert found.tolist() == expected, sentence
-
-
-def test_sentences_are_cut_and_padded_and_a_tokenizer_is_saved_and_pickled(tmp_path):
-    tokenizer = WordTokenizer(Vocabulary(KNOWN))
+    tokenizer = WordTokenizer(Vocabulary(known))
     rows, cut = tokenizer.tokenize(["the cat the", "the", "the cat"], 2)
     assert [row.tolist() for row in rows] == [[1, 2], [1], [1, 2]] and cut == {0: 1}
     padded, mask = tokenizer.pad(rows, 3)
     assert padded.tolist() == [[1, 2, 0], [1, 0, 0], [1, 2, 0]] and mask.sum(1).tolist() == [2, 1, 2]
     assert tokenizer.count_prompt("the the x", 9) == 2 and tokenizer.token(2) == "cat"
     assert [part.tolist() for part in tokenizer.words(["the cat", ""], 9)] == [[0, 1], []]
-    tokenizer, path = WordTokenizer(Vocabulary(KNOWN, True, frozenset(["a", "the"]))), tmp_path / "words.json"
+    tokenizer, path = WordTokenizer(Vocabulary(known, True, frozenset(["a", "the"]))), tmp_path / "words.json"
     tokenizer.save(path)
-    assert read_vocabulary(path) == Vocabulary(KNOWN, True, frozenset(["a", "the"]))
+    assert read_vocabulary(path) == Vocabulary(known, True, frozenset(["a", "the"]))
     assert pickle.loads(pickle.dumps(tokenizer)).content() == tokenizer.content()
     vocabularies = [("vocab", value) for value in (None, ["a", 1], ["a", "a"])]
     for field, value in (*vocabularies, ("stop_words", "the"), ("do_lower_case", "no")):
@@ -230,7 +223,6 @@ TABLE = np.float32([[0, 0], [1, 2], [3, 4]])
 
 @pytest.fixture
 def folder(tmp_path):
-    """A model's folder; its first module are word vectors."""
     words = tmp_path / "0_WordEmbeddings"
     words.mkdir()
     module.write_word_embeddings(words, VOCABULARY, TABLE, 50)
@@ -242,7 +234,7 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_what_was_written_is_read_and_of_poolings_the_mean(folder):
+def test_what_was_written_is_read_of_poolings_the_mean_and_a_damaged_folder_is_refused(folder):
     vocabulary, table, max_length = module.read_word_embeddings(folder / "0_WordEmbeddings")
     assert (vocabulary, max_length) == (VOCABULARY, 50)
     np.testing.assert_array_equal(table, TABLE)
@@ -254,9 +246,6 @@ def test_what_was_written_is_read_and_of_poolings_the_mean(folder):
     (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode": "max"}')
     with pytest.raises(UserError, match=r"modules\.json: of the poolings of word vectors only the mean is supported"):
         choose_pooler(load(str(folder)), None)
-
-
-def test_a_damaged_folder_is_refused(folder):
     words = folder / "0_WordEmbeddings"
     for tensors, message in (
         ({"x": TABLE}, f"the tensor '{TENSOR}' is missing"),

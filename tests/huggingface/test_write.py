@@ -25,7 +25,6 @@ from simcse_jax.simcse import SimCSE
     ("pooler", "with_head"), [("cls", False), *((pooler, place % 2 == 0) for place, pooler in enumerate(POOLERS))]
 )
 def test_a_written_model_is_read_again(pooler, with_head, tmp_path):
-    """With our marker, completely; from the modules alone, as far as sentence-transformers can express it."""
     architectures = ["BertForCL" if with_head else "BertModel"]  # the reference's class implies a head
     source = write_model(tmp_path / "source", "bert", architectures=architectures, _name_or_path="/home/ann")
     model = dataclasses.replace(load(str(source)), pooler=pooler)
@@ -44,7 +43,6 @@ def test_a_written_model_is_read_again(pooler, with_head, tmp_path):
     assert (found.pooler, found.has_head) == (pooler, with_head)
     config = json.loads((folder / "config.json").read_text())
     assert config["architectures"] == ["BertModel"] and "_name_or_path" not in config
-
     (folder / MARKER).unlink()
     found = load(str(folder))
     equal = {"cls_before_pooler": "cls", "avg_first_last": "avg_top2"}  # the latter with two layers
@@ -79,7 +77,7 @@ def test_what_another_program_changed_in_an_export_counts(tmp_path):
     same(changed("flat", lambda folder: [shutil.rmtree(folder / name) for name in ("1_Pooling", "2_Dense")]), before)
 
 
-def test_what_cannot_be_written_is_refused_and_settings_are_written(tmp_path):
+def test_what_cannot_be_written_is_refused_and_settings_and_first_layers_that_share_weights_are_written(tmp_path):
     model = load(str(write_model(tmp_path / "source", "bert")))
     settings = Settings({"query": "the ", "document": ""}, "query", "dot", 8)
     (tmp_path / "model").mkdir()
@@ -90,6 +88,14 @@ def test_what_cannot_be_written_is_refused_and_settings_are_written(tmp_path):
     for changes in ({"pooler": "avg+cls"}, {"pooler": None, "refusal": "avg+cls"}):
         with pytest.raises(UserError, match=r"avg\+cls"):
             write_folder(dataclasses.replace(model, **changes), tmp_path / "other")
+    source = write_model(tmp_path / "albert", "albert", num_hidden_layers=4)
+    whole, model = load(str(source)), dataclasses.replace(load(str(source), 2), pooler="avg")
+    assert model.params.keys() == {name for name in whole.params if not name.startswith("encoder.layers.1.")}
+    (tmp_path / "two").mkdir()
+    write_folder(model, tmp_path / "two")
+    found = load(str(tmp_path / "two"))
+    assert found.config == model.config and found.config.groups == [0, 0]
+    same(found, model)
 
 
 TEXTS = ["the cat", "a dog ran"]
@@ -151,17 +157,6 @@ def test_a_language_model_is_kept_with_what_the_config_says_of_the_decoder(model
         assert (found or {}).keys() == (head or {}).keys()
         for name, value in (head or {}).items():
             np.testing.assert_array_equal(found[name], value)
-
-
-def test_the_first_of_layers_that_share_weights_are_written_with_their_number_of_groups(tmp_path):
-    source = write_model(tmp_path / "source", "albert", num_hidden_layers=4)
-    whole, model = load(str(source)), dataclasses.replace(load(str(source), 2), pooler="avg")
-    assert model.params.keys() == {name for name in whole.params if not name.startswith("encoder.layers.1.")}
-    (tmp_path / "model").mkdir()
-    write_folder(model, tmp_path / "model")
-    found = load(str(tmp_path / "model"))
-    assert found.config == model.config and found.config.groups == [0, 0]
-    same(found, model)
 
 
 @pytest.mark.slow

@@ -45,8 +45,6 @@ def near(window, places=None):
 
 
 SHUFFLED = jnp.stack([jax.random.permutation(jax.random.key(row), LENGTH) for row in range(ROWS)])
-
-
 SEEN = {"all": (None, None), "dropped": (None, 0.3), "3": (near(3), None), "shuffled": (near(3, SHUFFLED), None)}
 OTHERS = {"0": (near(0), 0.3), "20": (near(20), 0.3)}
 
@@ -244,7 +242,7 @@ def test_kernels_are_left_out_where_they_do_not_apply(blocks, batch, monkeypatch
     assert not used  # a short text
 
 
-def test_cudnn_is_taken_where_it_can_compute_it(monkeypatch):
+def test_cudnn_and_a_tpu_s_kernel_are_taken_where_they_can_compute_it(monkeypatch):
     used = compiled_for("cuda", monkeypatch)
     monkeypatch.setattr(attention, "cudnn", lambda query, *_: query + 1)
     for reach, dtype, size, applies in (
@@ -256,6 +254,13 @@ def test_cudnn_is_taken_where_it_can_compute_it(monkeypatch):
         three = [jnp.ones((1, 2, 600, size), dtype)] * 3
         found = by_platform(*three, jnp.ones((1, 600), jnp.int32), reach, dtype, kernels=True, **ELSEWHERE)
         assert bool(used) == applies and float(found[0, 0, 0, 0]) == (2 if applies else 3), (reach, dtype, size)
+    used = compiled_for("tpu", monkeypatch)
+    own = functools.partial(by_platform, reach=ALL, dtype=jnp.float32, kernels=True, **ELSEWHERE)
+    for length, size, applies in ((8192, 64, True), (8193, 64, False), (8192, 256, False)):
+        used.clear()
+        three = [jax.ShapeDtypeStruct((1, 1, length, size), jnp.float32)] * 3
+        jax.eval_shape(own, *three, jax.ShapeDtypeStruct((1, length), jnp.int32))
+        assert bool(used) == applies, (length, size)
 
 
 def as_jax_computes_it(*args, implementation, compute=jax.nn.dot_product_attention, **options):
@@ -270,7 +275,6 @@ MORE = [pytest.param(window, False, marks=pytest.mark.slow) for window in (0, LE
 
 @pytest.mark.parametrize(("window", "causal"), [*WINDOWS, *MORE])
 def test_cudnn_s_windows_are_on_both_sides_of_a_query_or_before_it(window, causal, monkeypatch):
-    """Though cuDNN has none on the right: values and gradients are those of all scores at once."""
     monkeypatch.setattr(jax.nn, "dot_product_attention", as_jax_computes_it)
     three = [jax.random.normal(jax.random.key(n), (TEXTS, 2, LENGTH, 8)).astype(jnp.bfloat16) for n in range(3)]
     mask = (jnp.arange(LENGTH) < jnp.array([[LENGTH], [9], [2], [1]])).astype(jnp.int32)
@@ -307,7 +311,6 @@ def test_cudnn_s_windows_are_on_both_sides_of_a_query_or_before_it(window, causa
     [("tpu", "tpu_custom_call", 600), ("cuda", "__cudnn$fmhaSoftmax", 640)],
 )
 def test_a_step_of_several_devices_with_kernels_is_lowered_for_their_platform(platform, kernel, length, monkeypatch):
-    """Both passes of every layer, local ones too."""
     monkeypatch.setattr(attention, "has_plugin", lambda name: name == platform)
     # Of the plugin, which need not be installed for this.
     monkeypatch.setattr("jax._src.cudnn.fused_attention_stablehlo.check_cudnn_version", lambda: 92000)
@@ -320,16 +323,6 @@ def test_a_step_of_several_devices_with_kernels_is_lowered_for_their_platform(pl
     if platform == "cuda":
         assert [text.count(rf"sliding_window_length\22: {places}") > 0 for places in (0, 4, 5)] == [True, False, True]
         assert "fmhaSoftmaxBackward" in text
-
-
-def test_a_tpu_s_kernel_is_taken_where_a_head_has_room_on_the_chip(monkeypatch):
-    used = compiled_for("tpu", monkeypatch)
-    own = functools.partial(by_platform, reach=ALL, dtype=jnp.float32, kernels=True, **ELSEWHERE)
-    for length, size, applies in ((8192, 64, True), (8193, 64, False), (8192, 256, False)):
-        used.clear()
-        three = [jax.ShapeDtypeStruct((1, 1, length, size), jnp.float32)] * 3
-        jax.eval_shape(own, *three, jax.ShapeDtypeStruct((1, length), jnp.int32))
-        assert bool(used) == applies, (length, size)
 
 
 @pytest.mark.platforms

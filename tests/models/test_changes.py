@@ -1,5 +1,3 @@
-"""Changes of sentences in the embedding layer, alone and in the encoder."""
-
 import functools
 
 import jax
@@ -13,7 +11,6 @@ from simcse_jax.models.changes import DRAWN, Change, Repeated, Retemplated, cuto
 from simcse_jax.models.config import REPETITIONS, Template
 
 pytestmark = pytest.mark.exact
-
 ROWS = 6
 
 
@@ -35,7 +32,9 @@ def sentences(length=16, order=slice(None)):
     return np.pad(ids, pad), np.pad(mask, pad)
 
 
-def test_positions_are_permuted_among_the_real_tokens_alone():
+def test_positions_of_real_tokens_are_permuted_and_exactly_the_share_of_columns_is_zero_even_if_draws_are_equal(
+    monkeypatch,
+):
     _, mask = sentences()
     (positions, kept) = shuffled(row_keys(ROWS), mask)
     assert kept is None and len(np.unique(mask.sum(axis=1))) > 2
@@ -47,9 +46,6 @@ def test_positions_are_permuted_among_the_real_tokens_alone():
     for place in range(5):
         counts = np.bincount(first[:, place], minlength=5)
         assert np.abs(counts - 120).max() < 45, (place, counts)
-
-
-def test_exactly_the_share_of_columns_is_zero_rounded_down_even_if_draws_are_equal(monkeypatch):
     for share, count in ((0.2, 6), (0.5, 16), (0.0, 0), (0.99, 31)):
         kept = np.asarray(cutoff(row_keys(ROWS), 32, share).kept)
         assert kept.shape == (ROWS, 32) and ((~kept).sum(axis=1) == count).all()
@@ -121,15 +117,12 @@ POSSIBLE = {
     "released": lambda length, rate: min(10, int(rate * length)) or 1,
     "paper": lambda length, rate: min(length - 2, max(2, int(rate * (length - 2)))) + 1,
 }
-
-
 MORE = [pytest.param(*each, marks=pytest.mark.slow) for each in ((3, 0.3), (32, 0.28))]
 
 
 @pytest.mark.parametrize(("length", "rate"), [(2, 0.32), (8, 0.32), (32, 0.9), *MORE])
 @pytest.mark.parametrize("reading", REPETITIONS)
 def test_some_tokens_stand_there_twice_each_number_of_them_as_likely_and_each_token_too(reading, length, rate):
-    """Next to each other; nothing is cut."""
     rows, change = 1500, Repeated(rate, reading)
     plain = np.tile(np.arange(1, length + 1, dtype=np.int32), (rows, 1))
     ids, mask = jax.jit(change)(row_keys(rows, seed=2), plain, np.ones_like(plain))
@@ -140,8 +133,7 @@ def test_some_tokens_stand_there_twice_each_number_of_them_as_likely_and_each_to
     numbers = np.asarray(mask).sum(axis=1) - length
     expected = range(POSSIBLE[reading](length, rate))
     assert set(numbers) == set(expected) and numbers.max() <= change.most(length)
-    times = np.bincount(numbers)
-    assert np.abs(times - rows / len(expected)).max() < 5 * np.sqrt(rows / len(expected))
+    assert np.abs(np.bincount(numbers) - rows / len(expected)).max() < 5 * np.sqrt(rows / len(expected))
     twice = counts[:, 1:-1].sum(axis=0) - rows
     assert length == 2 or np.abs(twice - twice.mean()).max() <= 5 * np.sqrt(max(twice.mean(), 1))
 

@@ -12,13 +12,10 @@ def read(kind="bert", **changes):
     return EncoderConfig.from_hugging_face(CONFIGS[kind] | changes, "m/config.json")
 
 
-def test_the_fields_of_a_file_and_what_a_decoder_alone_has_is_no_matter_when_it_is_off():
+def test_the_fields_of_a_file_and_a_sentence_may_fill_the_positions_after_the_padding_index():
     assert read() == EncoderConfig("bert", 40, 32, 2, 4, 48, 64, 2, 1e-12, "gelu", 0)
     assert (read("mpnet").type_vocab_size, read("mpnet").pad_token_id) == (0, 1)
     assert read(is_decoder=False, add_cross_attention=None, pruned_heads={}, use_cache=True) == read()
-
-
-def test_a_sentence_may_fill_the_positions_after_the_padding_index():
     assert {model_type: read(model_type).max_length for model_type in MODEL_TYPES} == dict.fromkeys(MODEL_TYPES, 64)
     assert read("roberta", pad_token_id=None).pad_token_id == 1
 
@@ -48,14 +45,7 @@ WRONG = {  # by model type and field, which the refusal names, the values
 }
 
 
-@pytest.mark.parametrize("kind", WRONG)
-def test_an_unsupported_model_is_refused_naming_the_file_and_the_field(kind):
-    for field, value in ((name, x) for name, values in WRONG[kind].items() for x in values):
-        with pytest.raises(UserError, match=rf"^m/config\.json: {field} "):
-            read(kind, **{field: value})
-
-
-def test_numbers_out_of_bounds_and_what_contradicts_another_field_is_refused():
+def test_unsupported_models_missing_fields_and_those_out_of_bounds_or_contradicting_others_are_refused():
     for field in BOUNDS.keys() - WRONG["ernie"].keys() - WRONG["electra"].keys() - WRONG["albert"].keys():
         for value, bound in ((-1, "[01] or more"), (10**11, "at most"), (10**99, "at most")):
             said = rf"^m/config\.json: {field} is {str(value)[:50]}.*; it must be {bound}"
@@ -69,24 +59,17 @@ def test_numbers_out_of_bounds_and_what_contradicts_another_field_is_refused():
     ):
         with pytest.raises(UserError, match=rf"^m/config\.json: {named}"):
             read(kind, **changes)
-
-
-def test_a_missing_field_is_named_as_the_file_would_have_it():
     distilbert = (("distilbert", name) for name in ("dim", "n_layers", "n_heads", "hidden_dim", "vocab_size"))
     for kind, name in (("bert", "vocab_size"), *distilbert):
         fields = {field: value for field, value in CONFIGS[kind].items() if field != name}
         with pytest.raises(UserError, match=f"the field '{name}' is missing"):
             EncoderConfig.from_hugging_face(fields, "m/config.json")
+    for place, field, value in ((each, name, x) for each in WRONG for name, xs in WRONG[each].items() for x in xs):
+        with pytest.raises(UserError, match=rf"^m/config\.json: {field} "):
+            read(place, **{field: value})
 
 
-def test_distilbert_s_own_names():
-    own = EncoderConfig("distilbert", 40, 32, 2, 4, 48, 64, 0, 1e-12, "gelu", 0, drops_attention_output=False)
-    assert read("distilbert") == own
-    # How the positions were initialized, and what transformers ignores for DistilBERT.
-    assert read("distilbert", sinusoidal_pos_embds=True, layer_norm_eps=0.5, hidden_size=32) == read("distilbert")
-
-
-def test_the_parts_of_each_model_type():
+def test_the_parts_of_each_model_type_and_distilbert_s_own_names():
     for kind in ("xlm-roberta", "camembert"):
         assert dataclasses.replace(read(kind), model_type="roberta") == read("roberta")
     assert dataclasses.replace(read("ernie"), model_type="bert", task_types=0) == read() and read("ernie").task_types
@@ -98,6 +81,10 @@ def test_the_parts_of_each_model_type():
     config = EncoderConfig.from_hugging_face(fields, "test")
     assert (config.embedding_size, config.hidden_act) == (128, "gelu_new")
     assert repr(read("electra")) == repr(read()).replace("bert", "electra")  # parts are no part of a fingerprint
+    own = EncoderConfig("distilbert", 40, 32, 2, 4, 48, 64, 0, 1e-12, "gelu", 0, drops_attention_output=False)
+    assert read("distilbert") == own
+    # How the positions were initialized, and what transformers ignores for DistilBERT.
+    assert read("distilbert", sinusoidal_pos_embds=True, layer_norm_eps=0.5, hidden_size=32) == read("distilbert")
 
 
 def test_the_first_layers_are_kept_and_shared_ones_where_the_file_can_say_which_share_parameters():

@@ -17,7 +17,6 @@ SIZE, CHANNELS = 5, 4
 
 
 def made(widths, params):
-    """Convolutions with these parameters, a kernel and a bias for each width."""
     found = [Convolution(width, SIZE, CHANNELS) for width in widths]
     for convolution, (kernel, bias) in zip(found, params, strict=True):
         convolution.kernel.set_value(kernel)
@@ -66,23 +65,7 @@ def test_values_and_gradients_are_those_of_pytorch(activation, live):
         np.testing.assert_allclose(ours[name], expected, rtol=1e-5, atol=1e-5, err_msg=name)
 
 
-def test_by_hand_and_padding_is_zero():
-    """A kernel of ones adds up neighbours: the states after a sentence of two tokens do not count."""
-    hidden = jnp.array([[[1.0], [10.0], [100.0], [1000.0]]])
-    layer = Convolution(3, 1, 1)
-    layer.kernel.set_value(jnp.ones((3, 1, 1)))
-    layer.bias.set_value(jnp.array([0.5]))
-    found = convolve([layer], hidden, jnp.array([[1, 1, 0, 0]]), "none", jnp.float32)
-    assert found[0, :2, 0].tolist() == [11.5, 11.5]
-    found = convolve([layer], hidden, jnp.ones((1, 4), int), "none", jnp.float32)
-    assert found[0, :, 0].tolist() == [11.5, 111.5, 1110.5, 1100.5]
-    # Factors of bfloat16 and sums of float32.
-    hidden, layers, mask = jnp.array(random(2, 6, SIZE)), made([5], parameters_of([5])), jnp.ones((2, 6), int)
-    exact, rounded = (convolve(layers, hidden, mask, "none", dtype) for dtype in (jnp.float32, jnp.bfloat16))
-    assert rounded.dtype == jnp.float32 and 1e-4 < np.abs(exact - rounded).max() < 0.1
-
-
-def test_fresh_ones_are_pytorch_s_and_have_the_model_s_names():
+def test_convolutions_by_hand_with_zero_padding_and_fresh_ones_are_pytorch_s_with_the_model_s_names():
     _, _, config = random_model()
     config = dataclasses.replace(config, convolutions=Convolutions((1, 5), 300, "none"))
     params = fresh(config, jax.random.key(0))
@@ -94,3 +77,15 @@ def test_fresh_ones_are_pytorch_s_and_have_the_model_s_names():
         bound = (config.hidden_size * (1 if ".0." in name else 5)) ** -0.5
         assert 0.98 * bound < np.abs(value).max() <= bound and np.abs(np.mean(value)) < 0.1 * bound
     assert not np.array_equal(params["convolutions.0.bias"], params["convolutions.1.bias"])
+    hidden = jnp.array([[[1.0], [10.0], [100.0], [1000.0]]])
+    layer = Convolution(3, 1, 1)
+    layer.kernel.set_value(jnp.ones((3, 1, 1)))
+    layer.bias.set_value(jnp.array([0.5]))
+    found = convolve([layer], hidden, jnp.array([[1, 1, 0, 0]]), "none", jnp.float32)
+    assert found[0, :2, 0].tolist() == [11.5, 11.5]
+    found = convolve([layer], hidden, jnp.ones((1, 4), int), "none", jnp.float32)
+    assert found[0, :, 0].tolist() == [11.5, 111.5, 1110.5, 1100.5]
+    # Factors of bfloat16 and sums of float32.
+    hidden, made_ones, mask = jnp.array(random(2, 6, SIZE)), made([5], parameters_of([5])), jnp.ones((2, 6), int)
+    exact, rounded = (convolve(made_ones, hidden, mask, "none", dtype) for dtype in (jnp.float32, jnp.bfloat16))
+    assert rounded.dtype == jnp.float32 and 1e-4 < np.abs(exact - rounded).max() < 0.1

@@ -9,15 +9,12 @@ def read(kind, **changes):
     return EncoderConfig.from_hugging_face(CONFIGS[kind] | changes, "m/config.json")
 
 
-def test_heads_share_keys_and_have_a_size_of_their_own():
+def test_heads_share_keys_windows_end_with_the_query_or_lie_around_it_and_rotations_have_two_names():
     for kind in DECODERS:
         config = read(kind, head_dim=10, query_pre_attn_scalar=10)
         assert (config.head_size, config.heads_width, config.qkv_widths) == (10, 40, (40, 20, 20))
         assert read(kind, num_key_value_heads=None).qkv_widths[1] == read(kind).heads_width
         assert not config.embedding_norm and config.rms_norm and config.causal == (kind != "gemma3_text")
-
-
-def test_windows_end_with_the_query_or_lie_around_it():
     assert (read("mistral").local_layers, read("mistral").window) == ((0, 1), 4)
     assert read("mistral", sliding_window=None).local_layers == ()
     assert read("qwen3", sliding_window=9).local_layers == ()
@@ -27,9 +24,6 @@ def test_windows_end_with_the_query_or_lie_around_it():
     assert (read("gemma3_text").local_layers, read("gemma3_text").window) == ((0,), 2)
     assert read("gemma3_text", use_bidirectional_attention=False).window == 3
     assert read("gemma3_text", layer_types=None, num_hidden_layers=7).local_layers == (0, 1, 2, 3, 4, 6)
-
-
-def test_older_and_newer_fields_of_rotations_say_the_same():
     linear = {"rope_type": "linear", "factor": 2.0}
     newer = read("llama", rope_parameters=linear | {"rope_theta": 500.0})
     assert newer == read("llama", rope_theta=500.0, rope_scaling={"type": "linear", "factor": 2.0})
@@ -39,26 +33,14 @@ def test_older_and_newer_fields_of_rotations_say_the_same():
     assert gemma == read("gemma3_text", rope_theta=7e5, rope_local_base_freq=300, rope_scaling=linear)
     assert (gemma.rotary_base, gemma.local_rotary_base) == (7e5, 300.0)
     assert read("qwen3").rotary_base == 1e4 and read("gemma3_text").rotary_base == 1e6
-
-
-YARN = {"rope_type": "yarn", "factor": 4.0}
-LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
-
-
-def test_a_gemma_without_a_scale_of_attention_has_transformers_own():
-    config = {name: value for name, value in CONFIGS["gemma3_text"].items() if name != "query_pre_attn_scalar"}
-    assert EncoderConfig.from_hugging_face(config | {"head_dim": 256}, "m").head_size == 256
-    with pytest.raises(UserError, match="query_pre_attn_scalar is 256; only 12 is supported"):
-        EncoderConfig.from_hugging_face(config, "m")
-
-
-def test_the_length_before_scaling_counts_in_either_place():
     length = "original_max_position_embeddings"
     for scaling in (YARN, LLAMA3):
         for place, own in (({length: 32}, {}), ({}, {length: 32}), ({length: 9}, {length: 32})):
             assert read("llama", rope_scaling=scaling | place, **own).rotary_scaling.length == 32
 
 
+YARN = {"rope_type": "yarn", "factor": 4.0}
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 WRONG = [  # the refusal names the last field, or what follows
     ("qwen3", {"auto_map": {"AutoModel": "x.Y"}}),
     ("qwen2", {"is_causal": False}),
@@ -87,7 +69,11 @@ WRONG = [  # the refusal names the last field, or what follows
 ]
 
 
-def test_an_unsupported_decoder_is_refused_naming_the_file_and_the_field():
+def test_an_unsupported_decoder_is_refused_naming_the_field_and_gemma_s_scale_may_be_missing():
     for kind, changes, *named in WRONG:
         with pytest.raises(UserError, match=rf"^m/config\.json: {(named or [*changes])[-1]}"):
             read(kind, **changes)
+    config = {name: value for name, value in CONFIGS["gemma3_text"].items() if name != "query_pre_attn_scalar"}
+    assert EncoderConfig.from_hugging_face(config | {"head_dim": 256}, "m").head_size == 256
+    with pytest.raises(UserError, match="query_pre_attn_scalar is 256; only 12 is supported"):
+        EncoderConfig.from_hugging_face(config, "m")

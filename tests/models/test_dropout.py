@@ -26,22 +26,17 @@ def mask(keys, site, shape, rate):
     return np.asarray(dropout(keys, (site,), jnp.ones(shape), rate)[0]) > 0
 
 
-def test_threefry_is_the_library_s():
-    key, counter = jnp.uint32([7, 11]), jnp.arange(64, dtype=jnp.uint32)
-    expected = threefry_2x32(key, counter)  # its two halves are the two words
-    ours = jnp.concatenate(threefry2x32((key[0], key[1]), counter[:32], counter[32:]))
-    np.testing.assert_array_equal(ours, expected)
-
-
-def test_drops_with_the_rate_and_keeps_the_mean():
+def test_drops_with_the_rate_keeps_the_mean_and_threefry_is_the_library_s():
     for rate, shape in ((0.0, (64, 6, 16, 16)), (0.1, (64, 16, 30)), (0.5, (64, 6, 16, 16))):
         out = np.asarray(dropout(row_keys(64), (3,), jnp.ones(shape), rate)[0])
         assert np.mean(out == 0) == pytest.approx(rate, abs=4 * np.sqrt(0.25 / out.size))
         assert set(np.unique(out)) <= {0.0, np.float32(1 / (1 - round(rate * 65536) / 65536))}
+    key, counter = jnp.uint32([7, 11]), jnp.arange(64, dtype=jnp.uint32)
+    expected = threefry_2x32(key, counter)  # its two halves are the two words
+    np.testing.assert_array_equal(jnp.concatenate(threefry2x32((key[0], key[1]), counter[:32], counter[32:])), expected)
 
 
-def test_a_mask_depends_on_the_keys_of_rows_and_on_positions_alone():
-    """Shorter padding cuts it; other rows change nothing, nor where a token lies."""
+def test_a_mask_depends_on_keys_of_rows_which_must_fit_and_positions_alone_and_the_rate_may_be_traced():
     keys = row_keys(4)
     for long_shape, short_shape in (((24, 10), (16, 10)), ((6, 24, 24), (6, 16, 16))):
         long, short = (mask(keys, 1, (4, *shape), 0.5) for shape in (long_shape, short_shape))
@@ -52,12 +47,17 @@ def test_a_mask_depends_on_the_keys_of_rows_and_on_positions_alone():
     rows, positions = jnp.array([2, 0, 2, 1]), jnp.array([5, 0, 1, 7])
     (flat,) = jax.jit(lambda *given: token_masks(*given, [1], 10, 0.5))(keys[rows], positions)
     np.testing.assert_array_equal(flat.keep, whole[rows, positions])
+    x = jnp.ones((2, 4, 8))
+    assert drop(x, None) is x
+    by_constant = jax.jit(lambda keys: dropout(keys, (0,), x, 0.3)[0])
+    np.testing.assert_array_equal(dropout(row_keys(2), (0,), x, 0.3)[0], by_constant(row_keys(2)))
+    for keys in (row_keys(3), row_keys(1), jax.random.split(jax.random.key(0, impl="rbg"), 2)):
+        with pytest.raises(ValueError, match="one threefry key per row"):
+            dropout(keys, (0,), x, 0.1)
 
 
 def most_alike(vectors):
-    """The largest correlation of two rows, in standard errors."""
-    correlation = np.corrcoef(vectors) - np.eye(len(vectors))
-    return np.abs(correlation).max() * np.sqrt(vectors.shape[1])
+    return np.abs(np.corrcoef(vectors) - np.eye(len(vectors))).max() * np.sqrt(vectors.shape[1])
 
 
 @pytest.mark.parametrize("shape", [(2, 512, 32), (2, 12, 64, 32)])
@@ -66,16 +66,6 @@ def test_no_two_rows_sites_or_places_share_a_mask(shape):
     assert most_alike(masks.reshape(6, -1)) < 5  # every site of every row
     for axis in range(len(shape) - 1):  # heads, positions, channels
         assert most_alike(np.moveaxis(masks[0, 0], axis, 0).reshape(shape[axis + 1], -1)) < 6
-
-
-def test_the_rate_may_be_traced_or_not_without_a_mask_nothing_is_dropped_and_the_keys_must_fit():
-    x = jnp.ones((2, 4, 8))
-    assert drop(x, None) is x
-    by_constant = jax.jit(lambda keys: dropout(keys, (0,), x, 0.3)[0])
-    np.testing.assert_array_equal(dropout(row_keys(2), (0,), x, 0.3)[0], by_constant(row_keys(2)))
-    for keys in (row_keys(3), row_keys(1), jax.random.split(jax.random.key(0, impl="rbg"), 2)):
-        with pytest.raises(ValueError, match="one threefry key per row"):
-            dropout(keys, (0,), x, 0.1)
 
 
 @pytest.mark.platforms

@@ -13,8 +13,6 @@ from simcse_jax.models.sentence_encoder import SentenceEncoder, build
 
 pytestmark = pytest.mark.exact
 ROWS = 6
-
-
 SLOW = [pytest.param(kind, marks=pytest.mark.slow) for kind in ("mpnet", "albert", "qwen3")]
 BERT = pytest.param("bert", marks=[pytest.mark.slow, pytest.mark.optimized])
 
@@ -37,8 +35,7 @@ def test_padding_chunking_and_order_change_nothing_with_dropout_on(model_type):
     ordered, chunks = embed(order, length=24), [embed(np.arange(i, i + 2)) for i in range(0, ROWS, 2)]
     for name, expected in whole.items():
         np.testing.assert_allclose(ordered[name], expected[order], atol=1e-5, err_msg=name)
-        chunked = np.concatenate([chunk[name] for chunk in chunks])
-        np.testing.assert_allclose(chunked, expected, atol=1e-5, err_msg=name)
+        np.testing.assert_allclose(np.concatenate([chunk[name] for chunk in chunks]), expected, atol=1e-5, err_msg=name)
 
 
 SLOW = (("cls", "albert", 2), ("cls", "modernbert", 2), ("avg_first_last", "nomic_bert", 2))
@@ -73,7 +70,6 @@ SLOW = [pytest.param(kind, marks=pytest.mark.slow) for kind in ("bert", "mpnet",
 
 @pytest.mark.parametrize("model_type", ["modernbert", *SLOW])
 def test_the_first_token_alone_is_the_same_as_with_all_others(model_type):
-    """With padding, and without it: in 70 places."""
     graph, params, _ = random_model(model_type)
     ids, mask = (array[:, 0] for array in random_batch(ROWS, 16))
     assert mask.sum() <= 70
@@ -118,8 +114,7 @@ def test_the_key_s_bias_has_a_gradient_of_exactly_zero_and_the_others_do_not():
     ids, mask = random_batch(4, 8)
 
     def total(params):
-        model = parameters.merge(graph, params)
-        return jnp.sum(jnp.sin(model(ids[:, 0], mask[:, 0], pooler="avg", use_head=False)))
+        return jnp.sum(jnp.sin(parameters.merge(graph, params)(ids[:, 0], mask[:, 0], pooler="avg", use_head=False)))
 
     run = jax.jit(jax.value_and_grad(total))
     before, gradient = run(params)
@@ -154,7 +149,6 @@ def test_other_first_tokens_take_the_places_of_those_in_the_first_layer_s_input(
 
 @pytest.mark.parametrize("kind", ["mistral", "qwen3"])
 def test_a_decoder_s_token_knows_those_before_it_alone_also_in_blocks(kind, monkeypatch):
-    """By the whole matrix of scores, and in blocks of queries as for a long text."""
     graph, params, _ = random_model(kind, num_layers=1)
     ids, mask = random_batch(2, 16)[0][:, 0], np.ones((2, 16), np.int32)
     other = ids.copy()
@@ -172,7 +166,6 @@ def test_a_decoder_s_token_knows_those_before_it_alone_also_in_blocks(kind, monk
 
 @pytest.mark.parametrize("model_type", ["electra", pytest.param("albert", marks=pytest.mark.slow)])
 def test_masks_are_bit_equal_whatever_the_padding_and_without_it(model_type):
-    """Of narrow embeddings and of layers that share their weights, too; no two places have the same."""
     graph, params, config = random_model(model_type)
     encoder, lengths = parameters.merge(graph, params).encoder, np.array([[8], [3], [1]])
     there, longer = (np.arange(length) < lengths for length in (8, 12))
@@ -212,10 +205,8 @@ def test_a_projection_and_shared_layers_in_bfloat16_are_close_to_float32_and_bet
         assert 1e-4 < np.abs(np.asarray(mine, np.float32) - other).max() < 0.15
 
 
-IDS, MASK = np.int32([[1, 2, 0], [3, 0, 0], [0, 0, 0]]), np.int32([[1, 1, 0], [1, 0, 0], [0, 0, 0]])
-
-
 def test_an_encoder_without_layers_gives_the_words_vectors():
+    ids, mask = np.int32([[1, 2, 0], [3, 0, 0], [0, 0, 0]]), np.int32([[1, 1, 0], [1, 0, 0], [0, 0, 0]])
     config = EncoderConfig.of_words(5, 4)
     assert (config.num_layers, config.max_length) == (0, 4096)
     graph, params = parameters.split(SentenceEncoder(config, with_head=False, rngs=nnx.Rngs(0)))
@@ -223,8 +214,8 @@ def test_an_encoder_without_layers_gives_the_words_vectors():
     table = jax.random.normal(jax.random.key(0), (5, 4))
     model = parameters.merge(graph, {parameters.WORD_EMBEDDING: table})
     options = ({"most_tokens": most, "pooler": "avg", "use_head": False} for most in (None, 4))
-    (states,), *pooled = jax.jit(lambda: [model.encoder(IDS, MASK), *(model(IDS, MASK, **each) for each in options)])()
-    np.testing.assert_array_equal(states, table[IDS])
+    (states,), *pooled = jax.jit(lambda: [model.encoder(ids, mask), *(model(ids, mask, **each) for each in options)])()
+    np.testing.assert_array_equal(states, table[ids])
     table = np.asarray(table)
     for found in pooled:
         np.testing.assert_allclose(found, [(table[1] + table[2]) / 2, table[3], np.zeros(4)], atol=1e-6)

@@ -80,7 +80,7 @@ def test_values_and_gradients_are_those_of_all_scores_at_once(reach, size, dtype
         assert not np.any(np.asarray(each * (1 - tokens), np.float32))
 
 
-def test_a_text_of_padding_alone_gives_zeros():
+def test_a_text_of_padding_alone_gives_zeros_and_several_runs_at_once_what_each_gives():
     *three, mask = factors(32, jnp.float32)
     nothing = mask.at[1].set(0)
 
@@ -91,6 +91,11 @@ def test_a_text_of_padding_alone_gives_zeros():
     gradients, found = jax.jit(jax.grad(total, (0, 1, 2), has_aux=True))(*three)
     assert not np.any(found[1])
     assert all(bool(jnp.isfinite(x).all()) and not np.any(x[1]) for x in gradients)
+    *three, mask = factors(32, jnp.float32)
+    own = jax.jit(jax.grad(lambda *x: jnp.sum(jnp.sin(flash_attention(*x, mask, 20, 20))), (0, 1, 2)))
+    runs = [jnp.stack([x, 2 * x]) for x in three]
+    expected = [jnp.stack(each) for each in zip(own(*three), own(*(2 * x for x in three)), strict=True)]
+    assert max(differences(jax.jit(jax.vmap(own))(*runs), expected)) < 1e-5
 
 
 @pytest.mark.exact
@@ -108,14 +113,6 @@ def test_several_devices_give_what_one_gives():
     on_all = jax.jit(jax.shard_map(of_part, mesh=mesh, in_specs=(rows,) * 4, out_specs=(P(), rows)))
     (expected, _), gradients = jax.jit(jax.value_and_grad(own, (0, 1, 2), has_aux=True))(*three, mask)
     assert max(differences(on_all(*three, mask), (expected, gradients))) < 1e-6
-
-
-def test_several_runs_at_once_give_what_each_gives():
-    *three, mask = factors(32, jnp.float32)
-    own = jax.jit(jax.grad(lambda *x: jnp.sum(jnp.sin(flash_attention(*x, mask, 20, 20))), (0, 1, 2)))
-    runs = [jnp.stack([x, 2 * x]) for x in three]
-    expected = [jnp.stack(each) for each in zip(own(*three), own(*(2 * x for x in three)), strict=True)]
-    assert max(differences(jax.jit(jax.vmap(own))(*runs), expected)) < 1e-5
 
 
 REACHES = [(None, None), (None, 0), (0, None), (17, None), (1000, 1000), (17, 0), (0, 40)]

@@ -60,7 +60,6 @@ def tensors_of(head, model_type):
 
 @pytest.fixture(params=HEADS)
 def with_head(request, tmp_path):
-    """(folder, head, model_type) of a checkpoint with its pretrained language-model head."""
     folder, head = write_model(tmp_path / "model", request.param), random_head(model_type=request.param)
     add_tensors(folder, tensors_of(head, request.param))
     return folder, head, request.param
@@ -78,8 +77,7 @@ def same(found, wanted):
         np.testing.assert_array_equal(found[name], value, err_msg=name)
 
 
-def test_logits_by_numpy():
-    """In float32, whatever the encoder's type."""
+def test_logits_by_numpy_and_a_fresh_head():
     generator = np.random.default_rng(1)
     hidden, words = generator.normal(size=(5, 32)), generator.normal(size=(40, 32))
     hidden = np.float64(jnp.asarray(hidden, jnp.bfloat16))
@@ -98,6 +96,16 @@ def test_logits_by_numpy():
         config = encoder_config(kind, **{"activation" if kind == "distilbert" else "hidden_act": "relu"})
         expected = jax.nn.relu(x) if kind in own else jax.nn.gelu(x, approximate=False)
         np.testing.assert_allclose(language_model.activation(config)(x), expected, rtol=1e-6)
+    config = encoder_config("bert", hidden_size=256)
+    head, other = (language_model.fresh_head(config, jax.random.key(seed)) for seed in (3, 4))
+    shapes = {"dense.kernel": (256, 256)} | dict.fromkeys(("dense.bias", "norm.scale", "norm.bias"), (256,))
+    assert {name: value.shape for name, value in head.items()} == shapes | {"bias": (40,)}
+    assert all(value.dtype == jnp.float32 for value in head.values())
+    assert abs(float(head["dense.kernel"].mean())) < 5e-4
+    assert float(head["dense.kernel"].std()) == pytest.approx(0.02, rel=0.02)
+    assert bool(jnp.all(head["norm.scale"] == 1))
+    assert not any(bool(jnp.any(head[name])) for name in ("dense.bias", "norm.bias", "bias"))
+    assert bool(jnp.any(other["dense.kernel"] != head["dense.kernel"]))
 
 
 def test_a_head_is_read_by_its_names_and_by_others_in_use(with_head):
@@ -134,22 +142,8 @@ def test_a_decoder_that_is_said_to_be_untied_must_be_stored(tmp_path):
     head = random_head(model_type="modernbert")
     add_tensors(folder, tensors_of(head, "modernbert"))
     assert load(str(folder)).language_model is None
-    words = load_file(folder / "model.safetensors")["embeddings.tok_embeddings.weight"]
-    add_tensors(folder, {"decoder.weight": words})
+    add_tensors(folder, {"decoder.weight": load_file(folder / "model.safetensors")["embeddings.tok_embeddings.weight"]})
     same(load(str(folder)).language_model, head)
-
-
-def test_a_fresh_head():
-    config = encoder_config("bert", hidden_size=256)
-    head, other = (language_model.fresh_head(config, jax.random.key(seed)) for seed in (3, 4))
-    shapes = {"dense.kernel": (256, 256)} | dict.fromkeys(("dense.bias", "norm.scale", "norm.bias"), (256,))
-    assert {name: value.shape for name, value in head.items()} == shapes | {"bias": (40,)}
-    assert all(value.dtype == jnp.float32 for value in head.values())
-    assert abs(float(head["dense.kernel"].mean())) < 5e-4
-    assert float(head["dense.kernel"].std()) == pytest.approx(0.02, rel=0.02)
-    assert bool(jnp.all(head["norm.scale"] == 1))
-    assert not any(bool(jnp.any(head[name])) for name in ("dense.bias", "norm.bias", "bias"))
-    assert bool(jnp.any(other["dense.kernel"] != head["dense.kernel"]))
 
 
 def with_mask(folder, token):
@@ -204,7 +198,6 @@ def test_logits_are_those_of_transformers(tmp_path, model_type):
     tensors = prefixed | tensors_of(random_head(0, model_type), model_type)
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     ids, mask = (array[:, 0] for array in random_batch(5, 16))
-
     reference, loading = AutoModelForMaskedLM.from_pretrained(folder, output_loading_info=True)
     assert not loading["missing_keys"] and not loading["unexpected_keys"]
     reference.eval()

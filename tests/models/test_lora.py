@@ -1,5 +1,3 @@
-"""Products of low rank: where they are added, and what they are merged to."""
-
 import dataclasses
 import functools
 
@@ -111,7 +109,6 @@ def test_masks_belong_to_examples_and_to_linear_maps():
 
 
 def test_masks_are_bits_of_their_own():
-    """Whatever the padding; no two linear maps of one row, nor another dropout, have the same."""
     graph, params, config = model()
     encoder, kept = parameters.merge(graph, params).encoder, []
     draw = jax.jit(lambda keys: [encoder.draw_masks(Padded(n), n, keys, 0.1, None, 0.3)[1] for n in (9, 14)])
@@ -135,16 +132,13 @@ def test_bfloat16_has_float32_parameters_and_nearly_the_same_states():
     np.testing.assert_allclose(np.float32(found), exact, atol=0.1)
 
 
-def test_frozen_layers_have_none_and_shared_ones_one_set():
+def test_frozen_layers_have_none_shared_ones_one_set_and_first_values_are_uniform_and_zero():
     _, _, config = model("bert", frozen_layers=1, maps=["attention.self.value"])
     assert list(lora.names(config)) == [(1, Site("qkv", 2, 3))] and Site("qkv", 2, 3).name == "qkv_2"
     _, params, config = model("albert", maps=["ffn"])
     assert sorted(name for name in params if ".lora." in name) == sorted(
         f"encoder.layers.{group}.lora.intermediate.{part}.kernel" for group in (0, 1) for part in "ab"
     )
-
-
-def test_first_values_are_uniform_and_zero():
     _, params, config = model(rank=16, start=True)
     for a, b in lora.names(config).values():
         bound = 1 / np.sqrt(params[a].shape[0])

@@ -8,8 +8,6 @@ from simcse_jax.models.dropout import drop, token_masks
 from simcse_jax.models.masking import gumbel, mask_tokens, select_positions, token_keys
 
 SPECIAL, MASK, WORDS = (0, 1, 2, 3, 4), 4, 1000
-
-
 run = jax.jit(mask_tokens, static_argnames=("special_ids", "mask_id", "vocab_size"))
 
 
@@ -24,7 +22,6 @@ def random_ids(rows, length, seed=0):
 
 
 def assert_rate(found, expected):
-    """Within four standard errors."""
     assert np.mean(found) == pytest.approx(expected, abs=4 * np.sqrt(expected * (1 - expected) / found.size))
 
 
@@ -49,7 +46,7 @@ def test_rates_are_bert_s():
     assert_rate(selected[1:] & selected[:-1], 0.15**2)
 
 
-def test_words_are_drawn_with_their_probabilities():
+def test_words_are_drawn_with_their_probabilities_and_no_dropout_of_the_same_key_has_the_same_draws():
     probabilities = np.array([0.5, 0.0, 0.2, 0.25, 0.05])
     scores = np.log(probabilities + 1e-30) - 40
     keys = [part.ravel() for part in token_keys(row_keys(200), 50)]
@@ -63,9 +60,15 @@ def test_words_are_drawn_with_their_probabilities():
     assert np.abs(np.corrcoef(noise, rowvar=False) - np.eye(5)).max() < 0.05
     _, selected = mask(row_keys(200), random_ids(200, 50), probability=0.5)
     assert abs(np.corrcoef(noise[:, 0], selected.ravel())[0, 1]) < 0.04
+    selected = mask(row_keys(200), random_ids(200, 50), probability=0.5)[1]
+    keys, places, sites = row_keys(200)[:, None], jnp.arange(50)[None], [*range(4)]
+    for drawn in jax.jit(lambda keys: token_masks(keys, places, sites, 4, 0.5))(keys):
+        dropped = np.asarray(drop(jnp.ones((200, 50, 4)), drawn)) == 0
+        agreement = np.mean(dropped == selected[:, :, None], axis=(0, 1))
+        assert np.abs(agreement - 0.5).max() < 5 * np.sqrt(0.25 / selected.size)
 
 
-def test_specials_and_padding_are_never_selected_at_any_probability():
+def test_specials_are_never_selected_and_a_token_s_fate_depends_on_its_row_and_position_alone():
     ids = np.random.default_rng(0).integers(0, 10, (200, 50)).astype(np.int32)
     attention_mask = (np.arange(50) < np.random.default_rng(1).integers(3, 51, (200, 1))).astype(np.int32)
     masked, selected = mask(row_keys(200), ids, attention_mask, probability=1.0)
@@ -76,9 +79,6 @@ def test_specials_and_padding_are_never_selected_at_any_probability():
     assert not mask(row_keys(200), ids, probability=0.0)[1].any()
     with pytest.raises(ValueError, match="one threefry key per row"):
         mask(row_keys(3), random_ids(4, 5))
-
-
-def test_what_happens_to_a_token_depends_on_its_row_and_position_alone():
     keys, ids = row_keys(200), random_ids(200, 50)
     masked, selected = mask(keys, ids)
     assert np.any(selected[:, :10]) and np.any(selected[7])
@@ -88,15 +88,6 @@ def test_what_happens_to_a_token_depends_on_its_row_and_position_alone():
     other[:, 0] = 2  # another token before it
     np.testing.assert_array_equal(mask(keys, other)[1][:, 1:], selected[:, 1:])
     assert np.any(mask(row_keys(200, seed=1), ids)[1] != selected)
-
-
-def test_no_dropout_with_the_same_key_has_the_same_draws():
-    selected = mask(row_keys(200), random_ids(200, 50), probability=0.5)[1]
-    keys, places, sites = row_keys(200)[:, None], jnp.arange(50)[None], [*range(4)]
-    for drawn in jax.jit(lambda keys: token_masks(keys, places, sites, 4, 0.5))(keys):
-        dropped = np.asarray(drop(jnp.ones((200, 50, 4)), drawn)) == 0
-        agreement = np.mean(dropped == selected[:, :, None], axis=(0, 1))
-        assert np.abs(agreement - 0.5).max() < 5 * np.sqrt(0.25 / selected.size)
 
 
 def test_selected_positions_come_first():

@@ -10,13 +10,10 @@ from simcse_jax.models.config import BOUNDS, EncoderConfig
 from simcse_jax.models.model_types import MODEL_TYPES, for_transformers
 
 
-def test_every_model_type_has_its_names_and_a_tiny_model():
+def test_every_model_type_has_its_names_a_tiny_model_and_a_place_in_the_documentation():
     assert list(MODEL_TYPES) == list(NAMES) == list(CONFIGS)
     fields = {field.name for field in dataclasses.fields(EncoderConfig)}
     assert all(kind.parts.keys() <= fields and set(kind.sizes) <= BOUNDS.keys() for kind in MODEL_TYPES.values())
-
-
-def test_the_table_of_parts_in_the_documentation_has_every_model_type():
     text = (ROOT / "docs" / "background" / "architecture.md").read_text(encoding="utf-8")
     table = text.split("| model type |", 1)[1].split("\n\n", 1)[0]
     assert set(re.findall(r"`([a-z0-9_-]+)`", " ".join(re.findall(r"^\| ([^|]+) \|", table, re.M)))) == set(MODEL_TYPES)
@@ -38,7 +35,7 @@ def read(config, **changes):
     return EncoderConfig.from_hugging_face(config | changes, "config.json")
 
 
-def test_modernbert_s_older_and_newer_fields_say_the_same():
+def test_older_and_newer_fields_of_modernbert_and_nomic_s_own_layout_say_the_same():
     older = read(MODERN, num_hidden_layers=4, global_attn_every_n_layers=2)
     assert (older.rotary_base, older.local_rotary_base, older.window) == (400.0, 100.0, 2)
     assert older.local_layers == (1, 3) and (older.layer_norm_eps, older.hidden_act) == (1e-5, "gelu")
@@ -59,9 +56,6 @@ def test_modernbert_s_older_and_newer_fields_say_the_same():
     assert read(MODERN, sliding_window=2, partial_rotary_factor=1) == read(MODERN)
     for config in (MODERN, NOMIC):
         assert read(config, position_embedding_type="sans_pos", tie_word_embeddings=False) == read(config)
-
-
-def test_nomic_s_own_layout_is_that_of_transformers_by_other_names():
     assert read(OWN) == read(NOMIC)
     assert read(OWN).rotary_base == 100.0 and read(NOMIC | {"rope_parameters": None}).rotary_base == 1000.0
     assert read(OWN, rotary_scaling_factor=2.0).max_length == 16  # beyond it the rotation depends on the batch

@@ -10,16 +10,13 @@ KERNEL = np.random.default_rng(1).normal(size=(4, 5)).astype(np.float32)
 BIAS = np.arange(5, dtype=np.float32)
 
 
-def test_modules_by_hand():
+def test_modules_by_hand_with_residuals_and_zeros():
     weights = [{}, {"kernel": KERNEL, "bias": BIAS}, {"scale": BIAS, "bias": BIAS}]
     modules = (Normalize(), Dense("ReLU", 5, inputs=4), LayerNorm(inputs=5), Cut(2))
     x = np.maximum(X / np.linalg.norm(X, axis=1, keepdims=True) @ KERNEL + BIAS, 0)
     x = (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5) * BIAS + BIAS
     np.testing.assert_allclose(apply(modules, weights, jnp.array(X)), x[:, :2], rtol=1e-5, atol=1e-6)
     assert output_size(modules, 4) == 2 and output_size((Cut(9),), 4) == 4 and output_size((), 4) == 4
-
-
-def test_a_residual_is_added_after_the_activation():
     weights = [{"kernel": KERNEL, "bias": BIAS, "residual": KERNEL[::-1]}]
     dense = Dense("Tanh", 5, residual=True, inputs=4)
     found = apply((dense,), weights, jnp.array(X))
@@ -28,8 +25,5 @@ def test_a_residual_is_added_after_the_activation():
     square = [{"kernel": KERNEL[:, :4]}]
     found = apply((Dense("Identity", 4, residual=True, inputs=4, bias=False),), square, jnp.array(X))
     np.testing.assert_allclose(found, X @ KERNEL[:, :4] + X, rtol=1e-5)
-
-
-def test_an_activation_keeps_the_shape_and_zeros_have_no_direction():
     assert all(jax.eval_shape(activation, X).shape == X.shape for activation in ACTIVATIONS.values())
     assert not np.asarray(apply((Normalize(),), [], jnp.zeros((2, 4)))).any()

@@ -6,7 +6,6 @@ import pytest
 from simcse_jax.models.padding import Padded, unpadded
 
 pytestmark = [pytest.mark.exact, pytest.mark.optimized]
-
 LENGTHS = np.array([3, 5, 1, 4])
 MASK = (np.arange(5) < LENGTHS[:, None]).astype(np.int32)
 ROWS = jnp.asarray(np.random.default_rng(0).normal(size=(4, 5, 2)), jnp.float32)

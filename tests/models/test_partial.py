@@ -1,5 +1,3 @@
-"""What trains and what is frozen."""
-
 import dataclasses
 
 import numpy as np
@@ -30,7 +28,7 @@ def names(config, **fields):
     return [name.removeprefix("encoder.") for name in frozen]
 
 
-def test_only_what_the_fields_name_is_frozen():
+def test_only_what_the_fields_name_is_frozen_and_in_a_step_a_generator_is_left_out():
     _, _, config = random_model("albert")
     assert not names(config)
     tables = ["embeddings.word.embedding", "embeddings.projection.kernel", "relative_bias"]
@@ -41,9 +39,6 @@ def test_only_what_the_fields_name_is_frozen():
     assert names(config, frozen_layers=2) == last
     own = Lora(2, 4.0, (Site("qkv"),))
     assert names(config, lora=own) == [*tables, "layers.0.qkv.kernel", "layers.1.qkv.kernel", "final_norm.scale"]
-
-
-def test_a_generator_is_left_out_and_without_lora_nothing_is_merged():
     frozen = partial.in_step({"encoder.x": 1}) | {"encoder.x": 2, "language_model.bias": 3}
     assert partial.of_step({"head.kernel": 0}, frozen) == {"encoder.x": 1, "head.kernel": 0}
     assert partial.of_step({"head.kernel": 0}, None) == {"head.kernel": 0}

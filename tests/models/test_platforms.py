@@ -24,16 +24,13 @@ def traced_ways(platform=None):
     return set(found)
 
 
-def test_only_the_way_of_the_platform_is_traced_where_it_is_known():
+def test_only_the_way_of_a_known_platform_is_traced_and_again_for_another():
     assert traced_ways("cpu") == {"cpu"}
     assert traced_ways("tpu") == {"default"}
     # A GPU's device has the platform "gpu", whoever made it: all are traced, and the compiler chooses.
     assert traced_ways("gpu") == traced_ways() == {"default", "cpu", "cuda"}
     with tracing_for("cpu"):
         assert traced_ways("gpu") == {"default", "cpu", "cuda"}
-
-
-def test_a_function_is_traced_again_for_another_platform_and_lowered_as_it_was_traced():
     function = jax.jit(lambda x: for_platform(x, default=lambda x: x, cpu=lambda x: 2 * x, tpu=lambda x: 3 * x))
     outer = jax.jit(lambda x: function(x) + 1)
     found = []

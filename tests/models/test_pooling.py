@@ -7,18 +7,7 @@ from simcse_jax.models.config import POOLERS
 from simcse_jax.models.pooling import FIRST_TOKEN, POOLER_FUNCTIONS, pool
 
 
-def test_every_pooler_has_a_function_and_those_of_the_first_token_read_no_other():
-    assert list(POOLER_FUNCTIONS) == list(POOLERS)
-    ones = np.ones((2, 3), np.int32)
-    layers = jnp.array(np.random.default_rng(0).normal(size=(3, 2, 3, 4)))
-    layers, changed = list(layers), list(layers.at[:, :, 1:].add(1))
-    run = jax.jit(lambda each: [pool(each, ones, name, is_mask_token=jnp.ones((2, 3), bool)) for name in POOLERS])
-    found = run(layers), run(changed)
-    same = [name for name, one, other in zip(POOLERS, *found, strict=True) if np.array_equal(one, other)]
-    assert same == list(FIRST_TOKEN)
-
-
-def test_poolers_by_hand():
+def test_poolers_by_hand_max_of_each_dimension_and_those_of_the_first_token_read_no_other():
     # Two tokens and one of padding; the embedding layer, then two layers.
     layers = jnp.array([[[9.0], [9.0], [9.0]], [[1.0], [3.0], [50.0]], [[5.0], [11.0], [70.0]]])[:, None]
     mask = jnp.array([[1, 1, 0]])
@@ -45,9 +34,6 @@ def test_poolers_by_hand():
     assert float(pool(three, mask, "avg_top2")[0, 0]) == (8 + 1) / 2
     with pytest.raises(ValueError, match="min"):
         pool(tuple(layers), mask, "min")
-
-
-def test_max_takes_each_dimension_s_own_token():
     last = jnp.array([[[1.0, -5.0], [-2.0, -3.0], [9.0, 9.0]], [[4.0, 0.0], [0.0, 7.0], [5.0, -1.0]]])
     mask = jnp.array([[1, 1, 0], [1, 1, 1]])
 
@@ -57,3 +43,11 @@ def test_max_takes_each_dimension_s_own_token():
     assert pooled(last).tolist() == [[1.0, -3.0], [5.0, 7.0]] and pooled(last).dtype == jnp.float32
     gradient = jax.grad(lambda last: jnp.sum(pooled(last) * jnp.array([[1.0, 2.0], [3.0, 4.0]])))(last)
     assert gradient.tolist() == [[[1, 0], [0, 2], [0, 0]], [[0, 0], [0, 4], [3, 0]]]
+    assert list(POOLER_FUNCTIONS) == list(POOLERS)
+    ones = np.ones((2, 3), np.int32)
+    layers = jnp.array(np.random.default_rng(0).normal(size=(3, 2, 3, 4)))
+    layers, changed = list(layers), list(layers.at[:, :, 1:].add(1))
+    run = jax.jit(lambda each: [pool(each, ones, name, is_mask_token=jnp.ones((2, 3), bool)) for name in POOLERS])
+    found = run(layers), run(changed)
+    same = [name for name, one, other in zip(POOLERS, *found, strict=True) if np.array_equal(one, other)]
+    assert same == list(FIRST_TOKEN)

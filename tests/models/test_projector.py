@@ -18,7 +18,6 @@ ALL = {"diffcse": DIFFCSE, "scd": SCD, "affine": AFFINE, "biased": BIASED}
 
 
 def parameters(projector, seed=1):
-    """Random ones, biases and scales too."""
     shapes = fresh_projector(projector, HIDDEN, jax.random.key(0))
     return {name: random(*value.shape, seed=seed + place) for place, (name, value) in enumerate(shapes.items())}
 
@@ -32,8 +31,7 @@ def torch_s(projector, params, views, weights):
     last, modules, own = len(projector.widths) - 1, [], {}
     given = {name: torch.tensor(np.array(value.T)) for name, value in params.items()}
     for layer, (inputs, outputs) in enumerate(itertools.pairwise(sizes)):
-        bias = projector.bias if layer == last else projector is SCD
-        modules.append(torch.nn.Linear(inputs, outputs, bias=bias))
+        modules.append(torch.nn.Linear(inputs, outputs, bias=projector.bias if layer == last else projector is SCD))
         own |= {f"layers.{layer}.kernel": modules[-1].weight, f"layers.{layer}.bias": modules[-1].bias}
         if layer < last or projector.last_norm != "none":
             modules.append(torch.nn.BatchNorm1d(outputs, affine=f"norms.{layer}.scale" in params))
@@ -64,8 +62,7 @@ def test_values_and_gradients_are_torch_s_in_training_mode(name, live):
     np.testing.assert_allclose(value.reshape(18, -1), theirs["value"], rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(rows.reshape(18, -1), theirs["rows"], atol=1e-5 * np.abs(theirs["rows"]).max())
     for part, found in gradients.items():
-        limit = 1e-5 * max(1, np.abs(theirs[part]).max())
-        np.testing.assert_allclose(found, theirs[part], atol=limit, err_msg=part)
+        np.testing.assert_allclose(found, theirs[part], atol=1e-5 * max(1, np.abs(theirs[part]).max()), err_msg=part)
 
 
 @pytest.mark.exact
@@ -84,7 +81,6 @@ def test_values_and_gradients_are_the_same_on_several_devices(name):
 def test_several_runs_at_once_are_each_alone_and_statistics_are_over_all_views_that_are_given():
     params = [parameters(DIFFCSE, seed) for seed in (1, 20)]
     views = random(2, 3, 8, HIDDEN)
-
     one = jax.jit(lambda views, params: project(views, DIFFCSE, params, lambda x: x))
     together = jax.vmap(one)(views, jax.tree.map(lambda *x: np.stack(x), *params))
     for row in range(2):
@@ -96,7 +92,7 @@ def test_several_runs_at_once_are_each_alone_and_statistics_are_over_all_views_t
     np.testing.assert_array_equal(batch_norm(np.ones((4, 2), np.float32), lambda x: x), 0)
 
 
-def test_initial_values():
+def test_initial_values_widths_and_the_fields_of_a_run():
     params = fresh_projector(Projector(("4096", "D"), bias=True, last_norm="affine"), 96, jax.random.key(3))
     shapes = {"layers.0.kernel": (96, 4096), "layers.1.kernel": (4096, 96)}
     shapes |= dict.fromkeys(("norms.0.scale", "norms.0.bias"), (4096,))
@@ -108,9 +104,6 @@ def test_initial_values():
         else:
             np.testing.assert_array_equal(value, float(name.endswith("scale")))
     assert np.abs(params["layers.0.kernel"].T[:96] - params["layers.1.kernel"][:96]).max() > 0.01
-
-
-def test_widths_and_the_fields_of_a_run():
     assert [width(text, 768) for text in ("4096", "D", "2D")] == [4096, 768, 1536]
     assert read_projector({}) is None and read_projector({"widths": ""}) is None
     fields = {"widths": "2D,D", "bias": True, "last_norm": "none", "statistics": "each", "objectives": ["x"]}

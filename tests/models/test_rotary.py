@@ -12,11 +12,10 @@ def turned(positions, base=100.0):
     return np.asarray(rotate(X, rotation(positions, 8, base)))
 
 
-def test_each_pair_is_a_complex_number_turned_by_its_position_times_its_frequency():
+def test_each_pair_is_a_complex_number_turned_by_its_position_times_its_frequency_scaled_or_not():
     positions = np.array([[0, 1, 2, 3, 4], [4, 2, 0, 1, 3]])
     pairs = np.asarray(X)[..., :4] + 1j * np.asarray(X)[..., 4:]
-    angles = positions[:, None, :, None] * 100.0 ** (-np.arange(4) / 4)
-    wanted = pairs * np.exp(1j * angles)
+    wanted = pairs * np.exp(1j * (positions[:, None, :, None] * 100.0 ** (-np.arange(4) / 4)))
     np.testing.assert_allclose(turned(positions), np.concatenate([wanted.real, wanted.imag], -1), atol=1e-5)
     assert np.abs(turned(positions, 50.0) - turned(positions)).max() > 0.01
     np.testing.assert_array_equal(rotate(X, None), X)
@@ -26,9 +25,6 @@ def test_each_pair_is_a_complex_number_turned_by_its_position_times_its_frequenc
     near, far = (turned(np.arange(5)[None] + offset) for offset in (0, 900))
     products = [x[:, :, 1:2] @ x[:, :, 3:4].swapaxes(2, 3) for x in (near, far)]
     np.testing.assert_allclose(*products, atol=1e-3)
-
-
-def test_frequencies_fall_to_almost_the_base_s_inverse_and_scaled_ones_of_long_wavelengths_shrink():
     found = frequencies(64, 160000.0)
     assert found.dtype == np.float32 and found[0] == 1.0
     assert found[-1] == pytest.approx(160000.0 ** (-31 / 32), rel=1e-6)
