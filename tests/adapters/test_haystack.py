@@ -1,5 +1,3 @@
-"""Against the real haystack-ai."""
-
 import pytest
 from support import sentences
 from support.later import later, needs
@@ -16,7 +14,7 @@ stores = later("haystack.document_stores.in_memory")
 ours = later("simcse_jax.adapters.haystack")
 
 
-def test_pipelines_store_the_embeddings_of_the_class_and_find_by_them(prompted):
+def test_pipelines_store_and_find_by_the_embeddings_of_the_class_also_after_they_were_written(prompted):
     model, texts, query = SimCSE(prompted, truncate_dim=32), sentences(20), sentences(1, 7)[0]
     store = stores.InMemoryDocumentStore(embedding_similarity_function="cosine")
     indexing = haystack.Pipeline()
@@ -28,7 +26,6 @@ def test_pipelines_store_the_embeddings_of_the_class_and_find_by_them(prompted):
     assert all(document.embedding is None for document in given)
     own = {document.content: document.embedding for document in store.filter_documents()}
     assert [own[text] for text in texts] == model.encode_document(texts).tolist()
-
     asking = haystack.Pipeline()
     asking.add_component("embedder", ours.SimCSETextEmbedder(model))
     asking.add_component("retriever", retrievers.InMemoryEmbeddingRetriever(store, top_k=3))
@@ -37,9 +34,6 @@ def test_pipelines_store_the_embeddings_of_the_class_and_find_by_them(prompted):
     model.similarity_fn_name = "cosine"  # as the store compares
     model.build_index(texts)
     assert [document.content for document in found] == [result.sentence for result in model.search(query, top_k=3)]
-
-
-def test_a_pipeline_that_was_written_gives_the_same_embeddings(prompted):
     model = SimCSE(prompted)
     ranges = ranges_of(model.encode(sentences(9)))
     options = {"precision": "int8", "ranges": ranges, "document_prompt": "a bird "}
@@ -51,15 +45,11 @@ def test_a_pipeline_that_was_written_gives_the_same_embeddings(prompted):
     (found,) = again.run({"embedder": {"documents": [document]}})["embedder"]["documents"]
     expected = model.encode("a bird a dog\n0\nthe cat", precision="int8", ranges=ranges, prompt="")
     assert found.embedding == expected.tolist() and found.id == document.id
-
-
-def test_a_model_is_loaded_when_it_is_needed_and_once_and_what_cannot_be_right_is_refused(prompted):
     with pytest.raises(UserError, match="nowhere"):
         ours.SimCSETextEmbedder("nowhere/at-all/ever").warm_up()
     embedder = ours.SimCSETextEmbedder(prompted, query_prompt="a bird ", dtype="bfloat16")
     embedder.warm_up()
-    loaded = embedder._loaded
-    found = embedder.run("the cat")["embedding"]
+    loaded, found = embedder._loaded, embedder.run("the cat")["embedding"]
     assert found == loaded.encode("the cat", prompt="a bird ").tolist()
     assert embedder._loaded is loaded and loaded.dtype == "bfloat16"
     document, Embedder = haystack.Document(content="a dog"), ours.SimCSEDocumentEmbedder

@@ -1,5 +1,3 @@
-"""Against the real langchain-core."""
-
 import asyncio
 
 import numpy as np
@@ -13,7 +11,7 @@ vectorstores = later("langchain_core.vectorstores")
 ours = later("simcse_jax.adapters.langchain")
 
 
-def test_a_vector_store_has_the_embeddings_of_the_class_and_finds_by_them(prompted):
+def test_a_vector_store_asynchronous_calls_and_options_give_the_embeddings_of_the_class(prompted, tiny_bert, tmp_path):
     model, texts = SimCSE(prompted, truncate_dim=32), sentences(20)
     store = vectorstores.InMemoryVectorStore.from_texts(texts, ours.SimCSEEmbeddings(model))
     vectors = [document["vector"] for document in store.store.values()]
@@ -23,9 +21,6 @@ def test_a_vector_store_has_the_embeddings_of_the_class_and_finds_by_them(prompt
     model.similarity_fn_name = "cosine"  # as the store compares
     model.build_index(texts)
     assert found == [result.sentence for result in model.search(query, top_k=3)]
-
-
-def test_asynchronous_calls_and_options(prompted):
     model, texts = SimCSE(prompted), sentences(3)
     adapter = ours.SimCSEEmbeddings(str(prompted), query_prompt="a bird ", normalize_to_unit=True, truncate_dim=3)
 
@@ -36,9 +31,6 @@ def test_asynchronous_calls_and_options(prompted):
     query, documents = asyncio.run(both())
     assert query == model.encode(texts[0], prompt="a bird ", **options).tolist()
     assert documents == model.encode_document(texts, **options).tolist()
-
-
-def test_ranges_are_those_that_the_file_had(tiny_bert, tmp_path):
     model, file = SimCSE(str(tiny_bert)), tmp_path / "ranges.npy"
     np.save(file, np.stack([-np.ones(model.dimension), np.ones(model.dimension)]).astype(np.float32))
     adapter = ours.SimCSEEmbeddings(model, precision="int8", ranges=str(file))

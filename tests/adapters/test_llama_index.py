@@ -1,5 +1,3 @@
-"""Against the real llama-index-core."""
-
 import asyncio
 import pickle
 
@@ -23,7 +21,7 @@ def model(prompted):
     return SimCSE(prompted, truncate_dim=32)
 
 
-def test_an_index_has_the_embeddings_of_the_class_and_finds_by_them(model):
+def test_an_index_asynchronous_calls_and_options_give_the_embeddings_of_the_class(model, prompted):
     texts, query = sentences(20), sentences(1, 7)[0]
     adapter = ours.SimCSEEmbedding(model)
     index = core.VectorStoreIndex([core.schema.TextNode(text=text) for text in texts], embed_model=adapter)
@@ -33,11 +31,7 @@ def test_an_index_has_the_embeddings_of_the_class_and_finds_by_them(model):
     found = [hit.node.text for hit in index.as_retriever(similarity_top_k=3).retrieve(query)]
     cosines = model.encode_query(query) @ np.array([own[text] / np.linalg.norm(own[text]) for text in texts]).T
     assert found == [texts[row] for row in np.argsort(-cosines)[:3]]
-
-
-def test_asynchronous_calls_and_options(prompted, model):
-    texts = sentences(3)
-    ranges = ranges_of(model.encode(sentences(9), truncate_dim=3))
+    texts, ranges = sentences(3), ranges_of(model.encode(sentences(9), truncate_dim=3))
     options = {"truncate_dim": 3, "precision": "uint8", "ranges": ranges}
     adapter = ours.SimCSEEmbedding(str(prompted), document_prompt="a bird ", **options)
 
@@ -49,25 +43,11 @@ def test_asynchronous_calls_and_options(prompted, model):
     expected = model.encode(texts, prompt="a bird ", **options).tolist()
     assert query == model.encode_query(texts[0], **options).tolist()
     assert (document, documents) == (expected[0], expected)
-    again = ours.SimCSEEmbedding.from_dict(adapter.to_dict())
-    assert again.get_text_embedding_batch(texts) == expected
+    assert ours.SimCSEEmbedding.from_dict(adapter.to_dict()).get_text_embedding_batch(texts) == expected
     assert pickle.loads(pickle.dumps(adapter)).get_text_embedding_batch(texts) == expected
 
 
-def test_another_model_of_the_same_name_is_neither_opened_nor_found_in_a_cache(prompted, model):
-    nodes = [core.schema.TextNode(text="the cat", id_="1")]
-    cache = ingestion.IngestionCache()
-    other = ours.SimCSEEmbedding(SimCSE(prompted, truncate_dim=32, pooler="cls"))
-    found = []
-    for adapter in (ours.SimCSEEmbedding(model), other):
-        pipeline = ingestion.IngestionPipeline(transformations=[adapter], cache=cache)
-        found.append(pipeline.run(nodes=nodes)[0].embedding)
-    assert found[0] == model.encode_document(["the cat"]).tolist()[0] != found[1]
-    with pytest.raises(UserError, match="is not the model that these settings were written for"):
-        ours.SimCSEEmbedding.from_dict(other.to_dict())
-
-
-def test_a_cache_that_knows_texts_alone_is_refused_and_ranges_are_those_of_the_beginning(prompted, model, tmp_path):
+def test_no_cache_finds_another_or_a_changed_model_and_ranges_are_those_of_the_beginning(prompted, model, tmp_path):
     store = core.storage.kvstore.SimpleKVStore()
     with pytest.raises(UserError, match="embeddings_cache: LlamaIndex finds embeddings there by their text alone"):
         ours.SimCSEEmbedding(model, embeddings_cache=store)
@@ -82,9 +62,14 @@ def test_a_cache_that_knows_texts_alone_is_refused_and_ranges_are_those_of_the_b
         coded = ours.SimCSEEmbedding(model, precision="int8", ranges=tmp_path / "ranges.npy")
         keys.add(ingestion.get_transformation_hash([core.schema.TextNode(text="the cat")], coded))
     assert len(keys) == 2
-
-
-def test_what_is_changed_later_neither_belies_the_fingerprint_nor_compares_codes_of_two_calls(prompted):
+    nodes, cache = [core.schema.TextNode(text="the cat", id_="1")], ingestion.IngestionCache()
+    other, found = ours.SimCSEEmbedding(SimCSE(prompted, truncate_dim=32, pooler="cls")), []
+    for adapter in (ours.SimCSEEmbedding(model), other):
+        pipeline = ingestion.IngestionPipeline(transformations=[adapter], cache=cache)
+        found.append(pipeline.run(nodes=nodes)[0].embedding)
+    assert found[0] == model.encode_document(["the cat"]).tolist()[0] != found[1]
+    with pytest.raises(UserError, match="is not the model that these settings were written for"):
+        ours.SimCSEEmbedding.from_dict(other.to_dict())
     given, texts = SimCSE(prompted), ["the cat", "a dog"]
     adapter = ours.SimCSEEmbedding(given)
     found = adapter.get_text_embedding_batch(texts)

@@ -1,5 +1,3 @@
-"""Each adapter where its package is not installed; here it never is."""
-
 import importlib
 import sys
 

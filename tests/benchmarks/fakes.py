@@ -1,7 +1,4 @@
-"""Contenders that compute nothing, for the harness's tests; the harness imports them in its processes.
-
-Not in `support`, with which each process would import JAX and the package.
-"""
+"""Contenders that compute nothing; not in `support`, with which their processes would import JAX."""
 
 import os
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""The benchmarks' command lines, and on tiny models (`make test-benchmarks`) the benchmarks themselves."""
-
 import json
 import os
 import subprocess
@@ -47,7 +45,7 @@ WRONG = [
 ]
 
 
-def test_a_wrong_option_is_reported_in_one_line_with_exit_code_2(monkeypatch, tmp_path):
+def test_a_wrong_option_is_reported_in_one_line_and_the_peers_processes_are_without_jax(monkeypatch, tmp_path):
     for module, arguments, told in WRONG:
         monkeypatch.setattr(sys, "argv", ["name", *arguments.split()])
         with pytest.raises(UserError, match=told):
@@ -56,16 +54,15 @@ def test_a_wrong_option_is_reported_in_one_line_with_exit_code_2(monkeypatch, tm
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 2 and "none.txt" in done.stderr
     assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
-
-
-def test_the_peers_processes_are_without_jax():
     code = "import sys; import benchmarks.contender, benchmarks.training, benchmarks.encoders, benchmarks.sts; "
     code += "import benchmarks.peak; print({'jax', 'torch', 'transformers'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.stdout == "set()\n", done.stderr
 
 
-def test_simcse_plus_plus_needs_half_more_than_simcse_and_costs_what_paired_rounds_say(tiny_bert, corpus):
+def test_costs_sentences_figures_of_a_load_slopes_and_the_ends_of_axes_are_those_worked_out(
+    tiny_bert, corpus, tmp_path, monkeypatch, capsys
+):
     setting = Setting(model=str(tiny_bert), data=str(corpus["csv"]))
     recipes = ("unsup", "simcse_plus_plus", "sup")
     unsup, plus_plus, sup = (train_step.need_of(setting, recipe).flops for recipe in recipes)
@@ -76,9 +73,6 @@ def test_simcse_plus_plus_needs_half_more_than_simcse_and_costs_what_paired_roun
     cost = train_step.cost_of(Comparison("", "", train_step.OURS, rounds, {}, {}, {}, {}))
     assert cost["steps"] == 1.75  # of 3 / 2 and 6 / 3
     assert (cost["rows_per_second"], cost["simcse_rows_per_second"]) == (3 * 1.5, 2 * 2.5)
-
-
-def test_sentences_of_a_file_and_of_pairs_a_corpus_of_drawn_rows_and_figures_of_a_load(corpus, tmp_path):
     lines = corpus["txt"].read_text().splitlines()
     assert encode.sentences_of(str(corpus["txt"]), None, 1000) == lines
     assert encode.sentences_of(str(corpus["txt"]), None, 2) == [lines[0], lines[-1]]
@@ -97,23 +91,8 @@ def test_sentences_of_a_file_and_of_pairs_a_corpus_of_drawn_rows_and_figures_of_
     rows, mask = found.gather(found.locate(np.arange(100)))
     drawn = {tuple(row[here > 0].tolist()) for row, here in zip(rows[:, 0], mask[:, 0], strict=True)}
     assert drawn == {(5, 6, 7, 8), (9, 10, 11)} and len(found) == 100
-
-
-@pytest.mark.benchmarks
-def test_the_host_s_work_is_that_of_a_run_s_loop(tiny_bert, corpus):
-    options = {"model": str(tiny_bert), "data": str(corpus["txt"]), "batch_size": 4, "steps": 30, "warmup": 2}
-    with Child(Contender("x", "benchmarks.host_work:steps", {**options, "num_layers": 1})) as child:
-        child.wait()
-        rounds = [child.round() for _ in range(2)]
-    figures = host_work.figures(Comparison("", "steps", "x", {"x": rounds}, {}, {}, {}, {}))["x"]
-    assert 0 < figures["processor_ms"]["min"] <= figures["processor_ms"]["max"]
-    assert figures["arrays"] > 50 and {each["work"] for each in rounds} == {30}
-
-
-def test_the_slope_on_log_axes_is_the_growth_and_an_axis_ends_where_time_and_model_do(monkeypatch, tiny_bert, capsys):
     points = [scale.Point(value, 3.0 * value**2, 7.0) for value in (1, 2, 4)]
-    assert scale.slope(points, "seconds") == pytest.approx(2)
-    assert scale.slope(points, "memory_mib") == pytest.approx(0)
+    assert scale.slope(points, "seconds") == pytest.approx(2) and scale.slope(points, "memory_mib") == pytest.approx(0)
     assert scale.slope(points[:1], "seconds") is None
     assert set(scale.plot({"batch": points, "layers": points[:1], "length": []})) == {"png", "svg"}
     monkeypatch.setattr(sys, "argv", ["scale", "--model", str(tiny_bert), "--largest", "512", "--steps", "1"])
@@ -125,6 +104,17 @@ def test_the_slope_on_log_axes_is_the_growth_and_an_axis_ends_where_time_and_mod
     # Two steps of 128 examples more than the last time, 128 s each, are expected of the next point.
     assert [point.value for point in scale.climb("batch", args, None, 200.0)] == [64, 128]
     assert "batch 256 and above: left out" in capsys.readouterr().out
+
+
+@pytest.mark.benchmarks
+def test_the_host_s_work_is_that_of_a_run_s_loop(tiny_bert, corpus):
+    options = {"model": str(tiny_bert), "data": str(corpus["txt"]), "batch_size": 4, "steps": 30, "warmup": 2}
+    with Child(Contender("x", "benchmarks.host_work:steps", {**options, "num_layers": 1})) as child:
+        child.wait()
+        rounds = [child.round() for _ in range(2)]
+    figures = host_work.figures(Comparison("", "steps", "x", {"x": rounds}, {}, {}, {}, {}))["x"]
+    assert 0 < figures["processor_ms"]["min"] <= figures["processor_ms"]["max"]
+    assert figures["arrays"] > 50 and {each["work"] for each in rounds} == {30}
 
 
 FEW = ["--rounds", 2, "--steps", 1, "--warmup", 1, "--batch-size", 8]
@@ -141,7 +131,6 @@ def start_forked(args, env, **options):
 
 @pytest.fixture
 def run(monkeypatch):
-    """Runs a benchmark in this process and gives the results of its JSON file."""
     monkeypatch.setattr(side_by_side, "start", start_forked)
 
     def run(module, output, *arguments):

@@ -1,5 +1,3 @@
-"""Two commits, timed in turn."""
-
 import os
 import subprocess
 import sys
@@ -29,10 +27,8 @@ def repository(tmp_path_factory):
     for name in ("contender", "machine"):
         (folder / "benchmarks" / f"{name}.py").write_text((ROOT / "benchmarks" / f"{name}.py").read_text())
     for work in (10, 20):
-        (folder / "benchmarks" / "training.py").write_text(
-            "from benchmarks.contender import Done\n\n\n"
-            f"def ours(**options):\n    return lambda: Done({work}, options, 2.0)\n"
-        )
+        ours = f"def ours(**options):\n    return lambda: Done({work}, options, 2.0)"
+        (folder / "benchmarks" / "training.py").write_text(f"from benchmarks.contender import Done\n{ours}\n")
         git("add", "-A")
         git("commit", "-qm", f"work {work}")
     return folder
@@ -50,14 +46,12 @@ def test_commits_are_found_by_any_name_and_run_in_worktrees_that_are_removed(rep
     for old, new, folder, message in (
         ("HEAD", "0123abc", repository, "NEW 0123abc: no such commit"),
         ("--all", "HEAD", repository, "OLD --all: no such commit"),
-        ("", "HEAD", repository, "OLD : no such commit"),
         ("HEAD", "HEAD", tmp_path, "is no git repository"),
     ):
         with pytest.raises(UserError, match=message):
             compare.commits(old, new, folder)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", os.sep)
-    both = compare.commits("HEAD~1", "HEAD", repository)
-    works = []
+    both, works = compare.commits("HEAD~1", "HEAD", repository), []
     for commit in both:
         with compare.worktree(commit, repository) as path:
             compare.check_has(commit, path, "train_step")

@@ -1,5 +1,3 @@
-"""The history of figures, and the commit and the machine that they are about."""
-
 import json
 import sys
 
@@ -38,7 +36,9 @@ def add(folder, file, monkeypatch, **change):
     history.main()
 
 
-def test_results_of_each_kind_have_their_own_figures_a_comparison_each_rate_the_ratios_and_the_shares():
+def test_results_of_each_kind_have_their_figures_once_and_none_of_a_busy_machine_or_of_other_files(
+    tmp_path, monkeypatch, capsys
+):
     found = list(history.rows(CONTENT))
     assert [tuple(row[4:]) for row in found] == FIGURES
     about = (CONTENT["date"], CONTENT["commit"], "A Xeon, 2 cores", "train_step")
@@ -49,15 +49,15 @@ def test_results_of_each_kind_have_their_own_figures_a_comparison_each_rate_the_
         (PEAK, [("t: the machine's products, float32", "200", "GFLOP/s")]),
     ):
         assert [tuple(row[4:]) for row in history.rows(CONTENT | {"results": [result]})] == expected
-
-
-CURVE = {"axis": "batch", "points": [{"value": 64, "seconds": 0.5}, {"value": 128, "seconds": float("nan")}]}
-SINGLE = {"title": "a call", "unit": "sentences", "contenders": {"ours": contender(40.0, 1.0)}}
-SINGLE["contenders"]["ours"]["notes"] = {"p50_ms": 2.0, "other": 1}
-PEAK = {"title": "t", "unit": "texts", "contenders": {}, "peak_gflops": {"float32": {"median": 200.0}}}
-
-
-def test_the_header_is_written_once_and_no_figure_twice(tmp_path, monkeypatch, capsys):
+    file = tmp_path / "history.csv"
+    monkeypatch.setattr(sys, "argv", ["history", "--folder", str(tmp_path), "--history", str(file)])
+    with pytest.raises(UserError, match="no JSON file"):
+        history.main()
+    for text in ("{", "[]", '{"results": [{}]}', json.dumps({"results": [{}], "machine": ABOUT})):
+        (tmp_path / "x.json").write_text(text)
+        with pytest.raises(UserError, match=r"x.json: is no benchmark's file"):
+            history.main()
+    assert not file.exists()
     file = tmp_path / "history.csv"
     add(tmp_path / "bench", file, monkeypatch)
     first = file.read_text()
@@ -69,14 +69,11 @@ def test_the_header_is_written_once_and_no_figure_twice(tmp_path, monkeypatch, c
     add(tmp_path / "bench", file, monkeypatch, commit="other")
     assert file.read_text().startswith(first) and file.read_text().count("\n") == 9
     assert file.read_text().count("date,") == 1 and "4 figures added" in capsys.readouterr().out
-
-
-def test_a_report_has_what_the_history_needs_and_no_figures_of_a_busy_machine(tmp_path, monkeypatch, capsys):
-    add(tmp_path / "bench", tmp_path / "history.csv", monkeypatch, busy=0.48)
+    add(tmp_path / "bench", tmp_path / "busy.csv", monkeypatch, busy=0.48)
     assert "other processes used 48% of the processors (train_step.json)" in capsys.readouterr().out
-    assert (tmp_path / "history.csv").read_text().count("\n") == 1
-    add(tmp_path / "bench", tmp_path / "history.csv", monkeypatch, busy=None)  # the system does not tell
-    assert (tmp_path / "history.csv").read_text().count("\n") == 5
+    assert (tmp_path / "busy.csv").read_text().count("\n") == 1
+    add(tmp_path / "bench", tmp_path / "busy.csv", monkeypatch, busy=None)  # the system does not tell
+    assert (tmp_path / "busy.csv").read_text().count("\n") == 5
     counts = iter([[100, 0, 50, 800, 50, 0, 0, 0], [160, 0, 70, 910, 60, 0, 0, 0]])
     monkeypatch.setattr(machine, "_times", lambda: next(counts))
     assert machine.busy(0.0) == 0.4  # 80 of 200
@@ -89,13 +86,7 @@ def test_a_report_has_what_the_history_needs_and_no_figures_of_a_busy_machine(tm
     assert lines[0] == ",".join(Row._fields)
 
 
-def test_other_files_are_refused_and_nothing_is_written(tmp_path, monkeypatch):
-    file = tmp_path / "history.csv"
-    monkeypatch.setattr(sys, "argv", ["history", "--folder", str(tmp_path), "--history", str(file)])
-    with pytest.raises(UserError, match="no JSON file"):
-        history.main()
-    for text in ("{", "[]", '{"results": [{}]}', json.dumps({"results": [{}], "machine": ABOUT})):
-        (tmp_path / "x.json").write_text(text)
-        with pytest.raises(UserError, match=r"x.json: is no benchmark's file"):
-            history.main()
-    assert not file.exists()
+CURVE = {"axis": "batch", "points": [{"value": 64, "seconds": 0.5}, {"value": 128, "seconds": float("nan")}]}
+SINGLE = {"title": "a call", "unit": "sentences", "contenders": {"ours": contender(40.0, 1.0)}}
+SINGLE["contenders"]["ours"]["notes"] = {"p50_ms": 2.0, "other": 1}
+PEAK = {"title": "t", "unit": "texts", "contenders": {}, "peak_gflops": {"float32": {"median": 200.0}}}

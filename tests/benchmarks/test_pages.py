@@ -1,5 +1,3 @@
-"""benchmarks/pages.py: tables written again from their CSV files."""
-
 import shutil
 import sys
 

@@ -12,7 +12,7 @@ from benchmarks.retrieval_data import asked, entailed, write_beir
 from benchmarks.retrieval_scores import over_queries
 
 
-def test_a_hypothesis_asks_for_the_premises_that_entail_it_and_a_tenth_of_the_rows_are_copies(tmp_path):
+def test_hypotheses_ask_for_their_premises_a_tenth_are_copies_and_the_test_is_over_queries_not_seeds(tmp_path):
     (tmp_path / "SNLI").mkdir()
     rows = [
         ("a b", "c", "entailment"),
@@ -34,9 +34,6 @@ def test_a_hypothesis_asks_for_the_premises_that_entail_it_and_a_tenth_of_the_ro
         lines = write_copies(tmp_path / "pairs.csv", 40, of, tmp_path / "copies.csv").read_text().splitlines()
         assert lines[0] == "a,b" and len(lines) == 41 and len(set(lines[1:37])) == 36
         assert set(lines[37:]) <= set(lines[1 : 1 + (of or 36)])
-
-
-def test_the_test_is_over_queries_and_not_over_seeds():
     """Three seeds that agree, on three queries that do not: the seeds' own test says p < 0.001."""
     before = {"a": 50.0, "b": 60.0, "c": 70.0}
     seeds = [{"a": 80.0 + each, "b": 62.0 + each, "c": 61.0 + each} for each in (0.0, 0.1, 0.2)]

@@ -1,5 +1,3 @@
-"""What the shell scripts import is there: nothing else would notice before they are run."""
-
 import importlib
 import json
 import os

@@ -33,7 +33,26 @@ pytestmark = pytest.mark.platforms
 UNSUP = "--config=configs/unsup_bert.py"
 
 
-def test_the_batch_is_that_of_the_first_topology_or_given_a_chip_and_lengths_are_fine():
+MISTAKES = [
+    ("", "one of the arguments --topology --topologies is required"),
+    ("--topology=v5e:2x4 --config.data.trian=x", "the nearest one is --config.data.train"),
+    ("--topology=v5e:2x4 --config.model.init_from=gpt2", "the only hub models with known shapes are"),
+    ("--topology=v5e:2x4 --config.data.max_length=513", "the model takes 512 tokens"),
+    ("--topology=v5e:2x4 --scaling=strong", "--scaling strong: give --topologies"),
+    ("--topology=h200:1 --fill=0", "--fill 0.0: must be above 0 and at most 1"),
+    ("--topology=h200:1 --plan=sentences=1,tokens=33", "--plan tokens=33: sentences are cut at"),
+]
+
+
+def test_mistakes_in_arguments_the_columns_of_a_config_the_batch_and_fine_lengths(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    for given, message in MISTAKES:
+        monkeypatch.setattr(sys, "argv", ["aot", UNSUP, *given.split()])
+        with pytest.raises(UserError) as error:
+            main()
+        assert message in str(error.value), given
+    for fields, columns in COLUMNS:
+        assert guess_columns(tiny_config(**fields)) == columns, fields
     assert choose_batch(tiny_config(**{"train.batch_size": 64}), None, 256, 8) == 2048
     assert choose_batch(tiny_config(), 5, 256, 8) == 1280
     assert choose_batch(tiny_config(**{"train.batch_size": 64}), None, 16, 8, "strong") == 64
@@ -47,35 +66,10 @@ def test_the_batch_is_that_of_the_first_topology_or_given_a_chip_and_lengths_are
         assert padded_length(tokens, most) == length
 
 
-MISTAKES = [
-    ("", "one of the arguments --topology --topologies is required"),
-    ("--topology=v5e:2x4 --config.data.trian=x", "the nearest one is --config.data.train"),
-    ("--topology=v5e:2x4 --config.model.init_from=gpt2", "the only hub models with known shapes are"),
-    ("--topology=v5e:2x4 --config.data.max_length=513", "the model takes 512 tokens"),
-    ("--topology=v5e:2x4 --batch-per-chip=0", "--batch-per-chip 0: must be 1 or more"),
-    ("--topology=v5e:2x4 --scaling=strong", "--scaling strong: give --topologies"),
-    ("--topology=h200:1 --fill=0", "--fill 0.0: must be above 0 and at most 1"),
-    ("--topology=h200:1 --top=-1", "--top -1: must be 0 or more"),
-    ("--topology=h200:1 --plan=sentences=1,tokens=33", "--plan tokens=33: sentences are cut at"),
-]
-
-
-def test_mistakes_in_the_arguments_and_the_columns_that_a_config_lets_expect(monkeypatch):
-    monkeypatch.chdir(ROOT)
-    for given, message in MISTAKES:
-        monkeypatch.setattr(sys, "argv", ["aot", UNSUP, *given.split()])
-        with pytest.raises(UserError) as error:
-            main()
-        assert message in str(error.value), given
-    for fields, columns in COLUMNS:
-        assert guess_columns(tiny_config(**fields)) == columns, fields
-
-
 FEW = {"data.max_length": 16, "train.batch_size": 16}
 
 
 def costs(run, model, folder, *arguments):
-    """What the command prints and writes about a tiny model."""
     fields = [f"--config.{name}={value}" for name, value in ({"model.init_from": model} | FEW).items()]
     done = run("aot", UNSUP, *fields, *arguments, f"--output={folder / 'figures.json'}")
     assert done.returncode == 0, done.stderr
@@ -115,7 +109,7 @@ ADVICE = [(2, "it fits with --config.parallel.chunk_size=2"), (0, "no parallel.c
 
 
 @pytest.mark.parametrize(("limit", "advice"), ADVICE)
-def test_a_step_that_does_not_fit_comes_with_the_chunk_size_that_does(limit, advice, monkeypatch, capsys):
+def test_what_does_not_fit_comes_with_the_chunk_size_or_the_batch_that_does(limit, advice, monkeypatch, capsys):
     def compile_step(config, encoder, columns, topology, generator, fill):
         if not 0 < config.parallel.chunk_size <= limit:
             raise compile.OutOfMemory(24 * 2**30, 16 * 2**30)
@@ -131,8 +125,6 @@ def test_a_step_that_does_not_fit_comes_with_the_chunk_size_that_does(limit, adv
     assert "trying --config.parallel.chunk_size=4" in captured.err
     assert captured.out == ("a report of chunks of 2\n" if limit else "")
 
-
-def test_an_encoding_that_does_not_fit_comes_with_the_batch_that_does(monkeypatch, capsys):
     def compile_encoding(config, encoder, length, topology):
         if config.train.batch_size > 8:  # two sentences for each of 4
             raise compile.OutOfMemory(24 * 2**30, 16 * 2**30)

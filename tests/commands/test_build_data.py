@@ -60,7 +60,6 @@ def test_captions_are_drawn(tmp_path):
     ("given", "parts"),
     [
         ("nil --source snli", ["invalid choice: 'nil'", "build-data --help"]),
-        ("nli --source snli none", ["none: no such file or folder"]),
         ("nli --source snli snli/snli_1.0_train.jsonl", ["snli_1.0_train.jsonl is given twice"]),
         ("nli --source snli --split test", ["has no file *_test.jsonl"]),
         ("nli --source snli --output out.txt", ["must end in .csv"]),

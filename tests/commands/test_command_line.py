@@ -1,5 +1,3 @@
-"""The parser, the options, and the net for errors that all commands share."""
-
 import argparse
 import ast
 import errno
@@ -18,11 +16,7 @@ from simcse_jax.commands import command_line
 from simcse_jax.commands.command_line import EXIT_CODES, Model, Parser, parse_model, run_command, with_new_spellings
 from simcse_jax.errors import Preempted, UserError
 
-ENDLESS = """
-from simcse_jax.commands.command_line import run_command
-
-run_command(lambda: [print("x" * 99) for _ in range(10**5)])
-"""
+ENDLESS = "import simcse_jax.commands.command_line as it; it.run_command(lambda: [print(9**99) for _ in range(10**5)])"
 
 
 def ended(main) -> int:
@@ -53,8 +47,7 @@ def raising(error):
 )
 def test_how_a_command_ends(error, code, said, capsys, monkeypatch):
     monkeypatch.setattr(sys, "orig_argv", ["python", "-m", "simcse_jax.main", "a b"])
-    assert ended(raising(error)) == code and code in EXIT_CODES
-    assert capsys.readouterr().err == said
+    assert ended(raising(error)) == code and code in EXIT_CODES and capsys.readouterr().err == said
     assert ended(lambda: None) == 0 and capsys.readouterr().err == ""
 
 
@@ -84,16 +77,6 @@ def test_what_nobody_expected_is_a_line_and_a_full_report(error, said, capsys, m
     assert "command: python -m simcse_jax.main 'a b'" in text and "in main" in text and type(error).__name__ in text
 
 
-def test_a_report_that_cannot_be_written_is_printed_and_developers_get_the_traceback(capsys, monkeypatch, tmp_path):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
-    ended(lambda: 1 / 0)
-    said = capsys.readouterr().err
-    assert "Traceback" in said and said.endswith("ZeroDivisionError: division by zero; the full report is above\n")
-    monkeypatch.setenv("SIMCSE_JAX_TRACEBACK", "1")
-    with pytest.raises(ZeroDivisionError):
-        run_command(lambda: 1 / 0)
-
-
 ENDINGS = {  # what a command does: its exit code, and what it says
     "print('x')": (2, "error: standard output: No space left on device\n"),  # found when it is flushed
     "[print('x' * 99) for _ in range(10**4)]": (2, "error: standard output or a file: No space left on device\n"),
@@ -103,7 +86,9 @@ ENDINGS = {  # what a command does: its exit code, and what it says
 }
 
 
-def test_a_full_disk_an_encoding_of_standard_output_and_a_reader_that_closes_the_pipe(tmp_path):
+def test_output_that_cannot_be_written_and_a_reader_that_closes_the_pipe_have_their_endings(
+    tmp_path, capsys, monkeypatch
+):
     code = f"""
 import os, sys
 from simcse_jax.commands.command_line import run_command
@@ -132,9 +117,16 @@ print(run("print(chr(0xe9), chr(0xdcff))", {str(tmp_path / "out")!r}))
         process.stdout.read(10)
         process.stdout.close()
         assert process.stderr.read() == b"" and process.wait() == 141
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+    ended(lambda: 1 / 0)
+    said = capsys.readouterr().err
+    assert "Traceback" in said and said.endswith("ZeroDivisionError: division by zero; the full report is above\n")
+    monkeypatch.setenv("SIMCSE_JAX_TRACEBACK", "1")
+    with pytest.raises(ZeroDivisionError):
+        run_command(lambda: 1 / 0)
 
 
-def test_the_command_is_the_one_that_was_typed_and_others_are_named_as_it_was_started(tmp_path, monkeypatch):
+def test_the_command_is_the_one_that_was_typed_and_warnings_are_a_line_each_at_once(tmp_path, monkeypatch, capsys):
     script = tmp_path / "simcse-jax"
     script.touch(0o755)
     monkeypatch.setattr(sys, "orig_argv", ["/x/bin/python3", str(script), "train", "--workdir", "my run"])
@@ -148,14 +140,8 @@ def test_the_command_is_the_one_that_was_typed_and_others_are_named_as_it_was_st
         ("python -m simcse_jax encode", "python -m simcse_jax train", "python -m simcse_jax encode"),
     ):
         monkeypatch.setattr(sys, "argv", [started])
-        assert (command_line.started_as("train"), command_line.started_as("encode"), Parser("encode").prog) == (
-            train,
-            encode,
-            encode,
-        )
-
-
-def test_warnings_are_a_line_each_at_once_also_of_an_option_s_earlier_name(capsys):
+        said = [command_line.started_as("train"), command_line.started_as("encode"), Parser("encode").prog]
+        assert said == [train, encode, encode]
     given = ["--model", "--old", "--old=1", "--older"]
     assert with_new_spellings(given, {"--old": "--new"}) == ["--model", "--new", "--new=1", "--older"]
     assert capsys.readouterr().err == "warning: --old is now --new; the next release drops --old\n" * 2
@@ -189,7 +175,7 @@ def test_warnings_are_a_line_each_at_once_also_of_an_option_s_earlier_name(capsy
     assert capsys.readouterr().err == ""
 
 
-def test_a_parser_complains_in_a_line_its_help_has_defaults_and_options_say_what_they_take():
+def test_a_parser_complains_in_a_line_options_say_what_they_take_and_models_name_layers_and_poolers(tmp_path):
     parser = Parser(prog="x", description="First.\nSecond.", epilog="More.")
     parser.add_argument("--size", type=int, default=3, help="of it")
     parser.add_argument("--zero", type=int, default=0, help="none (default: all)")
@@ -221,41 +207,6 @@ def test_a_parser_complains_in_a_line_its_help_has_defaults_and_options_say_what
         with pytest.raises(UserError) as error:
             parser.parse_args(given.split())
         assert str(error.value) == message
-
-
-def parser_of(command, monkeypatch) -> Parser:
-    made = []
-
-    def catch(self, *args, **kwargs):
-        made.append(self)
-        raise SystemExit
-
-    monkeypatch.setattr(Parser, "parse_known_args", catch)
-    with pytest.raises(SystemExit):
-        importlib.import_module(command_line.module_of(command)).main()
-    return made[0]
-
-
-@pytest.mark.parametrize("command", [name for name in COMMANDS if name not in ("train", "tune", "sweep")])
-def test_a_help_has_what_the_command_needs_its_options_with_defaults_and_the_exit_codes(command, monkeypatch):
-    parser = parser_of(command, monkeypatch)
-    if command not in ("runs", "build-data", "mine", "prepare"):
-        assert "Needs" in parser.description and re.search("[Ww]rites|[Pp]rints", parser.description)
-    assert parser.format_help().endswith(f"\n{command_line.describe_exit_codes()}\n")
-    for action in parser._actions:
-        formatter = parser._get_formatter()
-        formatter.add_argument(action)
-        text = " ".join(formatter.format_help().split())
-        assert action.help, text
-        if action.default in (None, "", [], argparse.SUPPRESS) or action.default is False:
-            continue
-        spelt_out = action.default in (0, -1.0)  # "all" or "any" say more
-        wanted = r"\S" if spelt_out else rf"{re.escape(str(action.default))}(?!\w)"
-        assert re.search(rf"\(default: {wanted}", text), text
-    assert all(str(code) in command_line.describe_exit_codes() for code in (0, 2, 75, 130, 141))
-
-
-def test_a_model_may_name_its_layers_its_pooler_and_its_post_processing(tmp_path):
     for spec, *expected in (
         ("runs/a", "runs/a", 0, None),
         ("package:name@3", "package:name", 3, None),
@@ -283,3 +234,31 @@ def test_a_model_may_name_its_layers_its_pooler_and_its_post_processing(tmp_path
     assert parse_model(f"{tmp_path}/runs@avg@2") == Model(f"{tmp_path}/runs@avg", 2)
     assert (Model("m").details, Model("m", 1).details) == ("", ", 1 layer")  # a picture names them
     assert Model("m", 3, "avg").details == ", 3 layers, avg" and Model("m", 0, "avg", "flow").details == ", avg, flow"
+
+
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name not in ("train", "tune", "sweep")])
+def test_a_help_has_what_the_command_needs_its_options_with_defaults_and_the_exit_codes(command, monkeypatch):
+    made = []
+
+    def catch(self, *args, **kwargs):
+        made.append(self)
+        raise SystemExit
+
+    monkeypatch.setattr(Parser, "parse_known_args", catch)
+    with pytest.raises(SystemExit):
+        importlib.import_module(command_line.module_of(command)).main()
+    (parser,) = made
+    if command not in ("runs", "build-data", "mine", "prepare"):
+        assert "Needs" in parser.description and re.search("[Ww]rites|[Pp]rints", parser.description)
+    assert parser.format_help().endswith(f"\n{command_line.describe_exit_codes()}\n")
+    for action in parser._actions:
+        formatter = parser._get_formatter()
+        formatter.add_argument(action)
+        text = " ".join(formatter.format_help().split())
+        assert action.help, text
+        if action.default in (None, "", [], argparse.SUPPRESS) or action.default is False:
+            continue
+        spelt_out = action.default in (0, -1.0)  # "all" or "any" say more
+        wanted = r"\S" if spelt_out else rf"{re.escape(str(action.default))}(?!\w)"
+        assert re.search(rf"\(default: {wanted}", text), text
+    assert all(str(code) in command_line.describe_exit_codes() for code in (0, 2, 75, 130, 141))

@@ -34,20 +34,9 @@ runpy.run_module("simcse_jax", run_name="__main__", alter_sys=True)
 """
 
 
-def test_the_command_serves_the_models_and_the_sentences(tiny_bert, corpus, monkeypatch):
-    served = []
-    monkeypatch.setattr(errors, "installed", lambda name: True)
-    monkeypatch.setattr(demo, "serve", lambda *given: served.extend(given))
-    done = call("demo", "--model", tiny_bert, "--sentences", corpus["txt"], "--compare", tiny_bert, "--port", 0)
-    assert (done.returncode, done.stdout) == (0, f"{corpus['txt']}: encoding 40 sentences\n"), done.stderr
-    assert done.stderr == "warning: --sentences is now --data; the next release drops --sentences\n"
-    models, count, sentences, host, port, _, share = served
-    assert list(models) == ["tiny-bert", f"{tiny_bert}, for comparison"] and count == len(sentences) == 40
-    assert models["tiny-bert"].search(sentences[3], 1)[0].row == 3
-    assert (host, share) == ("127.0.0.1", False) and port > 0
-
-
-def test_mistakes_are_reported_before_a_model_is_loaded_and_examples_spread_over_the_file(tmp_path, monkeypatch):
+def test_the_command_serves_models_and_sentences_and_mistakes_are_reported_before_a_model_is_loaded(
+    tmp_path, monkeypatch, tiny_bert, corpus
+):
     monkeypatch.setattr(errors, "installed", lambda name: False)
     refused(call("demo", "--model", "m", "--data", "s.txt"), "not installed: gradio", 'pip install "simcse_jax[demo]"')
     monkeypatch.setattr(errors, "installed", lambda name: True)
@@ -63,17 +52,25 @@ def test_mistakes_are_reported_before_a_model_is_loaded_and_examples_spread_over
     refused(done, f"--port {port}: Address already in use")
     sentences = [f"sentence {number}" for number in range(60)]
     assert demo.examples_of(["", *sentences, *sentences]) == [f"sentence {number}" for number in range(0, 60, 10)]
-    assert demo.examples_of(["a", "a", "b", " "]) == ["a", "b"]
-    assert len(demo.examples_of(sentences[:11])) == 6
+    assert demo.examples_of(["a", "a", "b", " "]) == ["a", "b"] and len(demo.examples_of(sentences[:11])) == 6
     bare = type("Bare", (LanceIndex,), {"__init__": lambda self: None, "first_sentences": lambda self, count: []})
     model = SimpleNamespace(index=bare(), open_index=lambda folder: None)
     with pytest.raises(UserError, match="--index i: its rows have no sentences that the page could show"):
         demo.open_index(model, "i")
+    served = []
+    monkeypatch.setattr(errors, "installed", lambda name: True)
+    monkeypatch.setattr(demo, "serve", lambda *given: served.extend(given))
+    done = call("demo", "--model", tiny_bert, "--sentences", corpus["txt"], "--compare", tiny_bert, "--port", 0)
+    assert (done.returncode, done.stdout) == (0, f"{corpus['txt']}: encoding 40 sentences\n"), done.stderr
+    assert done.stderr == "warning: --sentences is now --data; the next release drops --sentences\n"
+    models, count, sentences, host, port, _, share = served
+    assert list(models) == ["tiny-bert", f"{tiny_bert}, for comparison"] and count == len(sentences) == 40
+    assert models["tiny-bert"].search(sentences[3], 1)[0].row == 3
+    assert (host, share) == ("127.0.0.1", False) and port > 0
 
 
 @pytest.fixture
 def address(tiny_bert, corpus):
-    """Of the page of a tiny model, served by the command itself."""
     if importlib.util.find_spec("gradio") is None:
         pytest.skip("Gradio is not installed: pip install 'simcse_jax[demo]'")
     command = [sys.executable, "-c", WATCHED, "demo", "--model", str(tiny_bert), "--data", str(corpus["txt"])]

@@ -62,26 +62,9 @@ def test_a_file_is_encoded_a_part_at_a_time_into_numbers_or_a_table(kind, tiny_b
     assert call("search", "build", *build).returncode == 0
 
 
-def test_options_are_those_of_the_class(prompted, tmp_path):
-    source, output = write(tmp_path), tmp_path / "emb.npy"
-    more = ("--pooler", "cls", "--normalize", "--max-length", 6, "--output-dtype", "float16", "--num-layers", 1)
-    more = (*more, "--prompt", "the ", "--truncate-dim", 5, "--dtype", "bfloat16")
-    done = encode(prompted, source, output, *more)
-    assert done.returncode == 0 and "of 5 elements" in done.stdout, done.stderr
-    assert encode(prompted, source, tmp_path / "emb.parquet", *more).returncode == 0
-    assert MAKER not in (pyarrow.parquet.read_schema(tmp_path / "emb.parquet").metadata or {})  # by default others
-    with pytest.warns(UserWarning, match="longer than 6 tokens"):
-        made = {"pooler": "cls", "num_layers": 1, "truncate_dim": 5}
-        asked = {"normalize_to_unit": True, "max_length": 6, "prompt": "the "}
-        expected = SimCSE(prompted, **made, dtype="bfloat16").encode(TEXTS, **asked)
-        exact = SimCSE(prompted, **made).encode(TEXTS, **asked)
-    found = np.load(output)
-    assert found.dtype == np.float16
-    np.testing.assert_allclose(found, expected, atol=1e-3)
-    assert 1e-3 < np.abs(found - exact).max() < 0.1
-
-
-def test_each_part_has_a_file_and_cut_sentences_are_reported_once(tiny_bert, expected, tmp_path):
+def test_options_are_those_of_the_class_each_part_has_a_file_and_cut_sentences_are_reported_once(
+    tiny_bert, expected, tmp_path, prompted
+):
     source = write(tmp_path)
     for part in range(3):
         assert encode(tiny_bert, source, tmp_path / "emb.npy", "--parts", 3, "--part", part).returncode == 0
@@ -94,6 +77,22 @@ def test_each_part_has_a_file_and_cut_sentences_are_reported_once(tiny_bert, exp
     done = encode(tiny_bert, write(tmp_path, texts), tmp_path / "emb.npy", "--save-every", 1)
     assert done.returncode == 0
     assert done.stderr.count("longer than") == 1 and "2 sentences were longer than 64 tokens" in done.stderr
+    source, output = write(tmp_path), tmp_path / "emb.npy"
+    more = ("--pooler", "cls", "--normalize", "--max-length", 6, "--output-dtype", "float16", "--num-layers", 1)
+    more = (*more, "--prompt", "the ", "--truncate-dim", 5, "--dtype", "bfloat16")
+    done = encode(prompted, source, output, *more)
+    assert done.returncode == 0 and "of 5 elements" in done.stdout, done.stderr
+    assert encode(prompted, source, tmp_path / "emb.parquet", *more).returncode == 0
+    assert MAKER not in (pyarrow.parquet.read_schema(tmp_path / "emb.parquet").metadata or {})  # by default others
+    with pytest.warns(UserWarning, match="longer than 6 tokens"):
+        made = {"pooler": "cls", "num_layers": 1, "truncate_dim": 5}
+        asked = {"normalize_to_unit": True, "max_length": 6, "prompt": "the "}
+        rounded = SimCSE(prompted, **made, dtype="bfloat16").encode(TEXTS, **asked)
+        exact = SimCSE(prompted, **made).encode(TEXTS, **asked)
+    found = np.load(output)
+    assert found.dtype == np.float16
+    np.testing.assert_allclose(found, rounded, atol=1e-3)
+    assert 1e-3 < np.abs(found - exact).max() < 0.1
 
 
 class Killed(BaseException):  # nothing after it is done
@@ -138,23 +137,6 @@ def test_encoding_resumes_after_a_kill_in_bytes_with_the_same_ranges(kind, earli
     assert len(list(tmp_path.iterdir())) == (5 if kind == "int8.npy" else 3)  # with their ranges
 
 
-def test_encoding_does_not_resume_with_another_input_or_option(tiny_bert, tmp_path, monkeypatch):
-    source, output = write(tmp_path), tmp_path / "emb.npy"
-    with monkeypatch.context() as patch:
-        stop_at(patch, 2)
-        with pytest.raises(Killed):
-            encode(tiny_bert, source, output, "--save-every", 6)
-    state = tmp_path / ".emb.npy.state.json"
-    begun = ".emb.npy.partial: begun with another"
-    refused(encode(tiny_bert, source, output, "--save-every", 6, "--pooler", "avg"), f"{begun} --pooler;")
-    write(tmp_path, [*TEXTS[:-1], "a river"])
-    refused(encode(tiny_bert, source, output, "--save-every", 6), f"{begun} --data;")
-    write(tmp_path)
-    state.write_text(state.read_text().replace('"--data"', '"--input"'))  # as an earlier version named it
-    done = encode(tiny_bert, source, output, "--save-every", 6)
-    assert done.returncode == 0 and "resuming after row" in done.stdout, done.stderr
-
-
 MISTAKES = [
     ("gs://bucket/emb.npy", "name a folder: gs://bucket/emb.npy/"),
     ("o.npy --parts 2", "--parts: give --part too"),
@@ -166,13 +148,9 @@ MISTAKES = [
 ]
 
 
-def test_options_that_make_no_sense_together_are_refused():
-    for options, message in MISTAKES:
-        with pytest.raises(UserError, match=message):
-            parse(["--model", "m", "--data", "a.txt", "--output", *options.split()])
-
-
-def test_mistakes_in_the_files_are_found_before_a_model_is_loaded_and_one_job_writes_an_output(tmp_path, tiny_bert):
+def test_mistakes_are_found_first_one_job_writes_an_output_and_no_other_input_or_option_resumes(
+    tmp_path, tiny_bert, monkeypatch, capsys
+):
     good, other = write(tmp_path), tmp_path / "other"
     other.mkdir()
     (other / "emb.npy").touch()
@@ -181,7 +159,6 @@ def test_mistakes_in_the_files_are_found_before_a_model_is_loaded_and_one_job_wr
     refused(encode("none", good, f"{tmp_path}/"), f"is the folder of --data {good}")
     refused(encode("none", good, tmp_path / "emb.csv"), "must end in .npy or .parquet")
     refused(encode("none", good, output, "--parts", 26, "--part", 0), "has only 25 rows")
-    refused(encode("none", tmp_path / "no.txt", output), "no such file")
     table = tmp_path / "corpus.parquet"
     pyarrow.parquet.write_table(pyarrow.table({"text": TEXTS}), table)
     refused(encode("none", table, table), "is the file of --data")
@@ -189,18 +166,29 @@ def test_mistakes_in_the_files_are_found_before_a_model_is_loaded_and_one_job_wr
     with another_job(held_next_to(output)):
         refused(encode(tiny_bert, good, output), f"{output}: process {os.getpid()} on ")
     assert not output.exists()
+    source, output = write(tmp_path), tmp_path / "emb.npy"
+    with monkeypatch.context() as patch:
+        stop_at(patch, 2)
+        with pytest.raises(Killed):
+            encode(tiny_bert, source, output, "--save-every", 6)
+    state, begun = tmp_path / ".emb.npy.state.json", ".emb.npy.partial: begun with another"
+    refused(encode(tiny_bert, source, output, "--save-every", 6, "--pooler", "avg"), f"{begun} --pooler;")
+    write(tmp_path, [*TEXTS[:-1], "a river"])
+    refused(encode(tiny_bert, source, output, "--save-every", 6), f"{begun} --data;")
+    write(tmp_path)
+    state.write_text(state.read_text().replace('"--data"', '"--input"'))  # as an earlier version named it
+    done = encode(tiny_bert, source, output, "--save-every", 6)
+    assert done.returncode == 0 and "resuming after row" in done.stdout, done.stderr
+    for options, message in MISTAKES:
+        with pytest.raises(UserError, match=message):
+            parse(["--model", "m", "--data", "a.txt", "--output", *options.split()])
+    for old, new, count in SPELLINGS:
+        assert with_new_spellings(old.split(), renamed(old.split())) == new.split()
+        lines = capsys.readouterr().err.splitlines()
+        assert len(lines) == count and all(line.startswith("warning: --") for line in lines)
 
 
-def test_a_mistake_in_the_input_leaves_no_folder_so_that_it_can_be_corrected(tiny_bert, tmp_path):
-    good, bad = write(tmp_path), tmp_path / "bad.txt"
-    for content, message in ((b"a cat\n\xff\n", "line 2 is not UTF-8"), (b"a cat\n", "26 embeddings")):
-        bad.write_bytes(content)
-        done = encode(tiny_bert, f"{bad},{good}", f"{tmp_path / 'out'}/", "--block-rows", 8)
-        assert message in done.stdout + done.stderr, done.stderr
-        assert (tmp_path / "out").exists() == (done.returncode == 0)
-
-
-def test_embeddings_that_are_not_finite_or_beyond_the_output_s_type_are_refused_and_leave_nothing(nan_bert, tmp_path):
+def test_embeddings_that_are_not_finite_and_mistakes_in_the_input_leave_nothing(nan_bert, tmp_path, tiny_bert):
     done = encode(nan_bert, write(tmp_path), tmp_path / "emb.npy")
     assert done.returncode == 2 and "embeddings are not finite, that of '" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["corpus.txt"]
@@ -211,6 +199,12 @@ def test_embeddings_that_are_not_finite_or_beyond_the_output_s_type_are_refused_
     with pytest.raises(UserError, match=r"emb\.npy: an embedding has an element beyond float16; write float32"):
         partial.append(np.full((2, 3), 70_000, np.float32), 0)
     assert list((tmp_path / "float16").iterdir()) == []
+    good, bad = write(tmp_path), tmp_path / "bad.txt"
+    for content, message in ((b"a cat\n\xff\n", "line 2 is not UTF-8"), (b"a cat\n", "26 embeddings")):
+        bad.write_bytes(content)
+        done = encode(tiny_bert, f"{bad},{good}", f"{tmp_path / 'out'}/", "--block-rows", 8)
+        assert message in done.stdout + done.stderr, done.stderr
+        assert (tmp_path / "out").exists() == (done.returncode == 0)
 
 
 def test_an_output_in_bytes_keeps_its_ranges_which_later_ones_take_and_one_in_bits(tiny_bert, expected, tmp_path):
@@ -222,8 +216,7 @@ def test_an_output_in_bytes_keeps_its_ranges_which_later_ones_take_and_one_in_bi
     described = Quantization.from_content(json.loads(beside.read_text()), "x")
     np.testing.assert_allclose(described.ranges, ranges_of(expected), atol=1e-5)
     found = np.load(first)
-    assert found.dtype == np.int8
-    assert np.abs(found.astype(int) - quantize(expected, "int8")).max() <= 1
+    assert found.dtype == np.int8 and np.abs(found.astype(int) - quantize(expected, "int8")).max() <= 1
     few = tmp_path / "few.txt"
     few.write_text(f"{TEXTS[3]}\n")
     done = encode(tiny_bert, few, tmp_path / "few.parquet", "--output-dtype", "uint8", "--ranges", first)
@@ -245,7 +238,7 @@ def test_an_output_in_bytes_keeps_its_ranges_which_later_ones_take_and_one_in_bi
     refused(encode(tiny_bert, few, tmp_path / "one.npy", "--output-dtype", "int8"), "in a single embedding")
 
 
-def test_tokens_are_written_as_lists(tiny_bert, tmp_path, monkeypatch):
+def test_tokens_are_written_as_lists_and_a_folder_of_files_into_a_folder_that_is_made(tiny_bert, tmp_path, monkeypatch):
     monkeypatch.setattr(blocks, "TOKEN_ROWS", 10)
     source, output = write(tmp_path), tmp_path / "tokens.parquet"
     done = encode(tiny_bert, source, output, "--tokens", "--max-length", 6)
@@ -261,25 +254,6 @@ def test_tokens_are_written_as_lists(tiny_bert, tmp_path, monkeypatch):
     (tmp_path / "folder").mkdir()
     done = encode(tiny_bert, source, tmp_path / "folder", "--tokens")
     assert done.returncode == 0 and "the tokens of 25 sentences" in done.stdout, done.stderr
-
-
-SPELLINGS = [
-    ("--dtype float16", "--output-dtype float16", 1),
-    ("--compute-dtype bfloat16", "--dtype bfloat16", 1),
-    ("--compute-dtype=bfloat16 --dtype float32", "--dtype=bfloat16 --output-dtype float32", 2),
-    ("--processes 3 --process-id=1", "--parts 3 --part=1", 2),
-    ("--dtype bfloat16 --parts 2", "--dtype bfloat16 --parts 2", 0),
-]
-
-
-def test_earlier_spellings_still_work_and_name_the_new_ones(capsys):
-    for old, new, count in SPELLINGS:
-        assert with_new_spellings(old.split(), renamed(old.split())) == new.split()
-        lines = capsys.readouterr().err.splitlines()
-        assert len(lines) == count and all(line.startswith("warning: --") for line in lines)
-
-
-def test_a_folder_of_files_is_encoded_into_a_folder_that_is_made(tiny_bert, tmp_path):
     (tmp_path / "my").mkdir()
     write(tmp_path / "my", TEXTS[:3], "second.txt")
     write(tmp_path / "my", TEXTS[3:], "first.txt")
@@ -294,3 +268,12 @@ def test_a_folder_of_files_is_encoded_into_a_folder_that_is_made(tiny_bert, tmp_
     (tmp_path / "my" / "more.parquet").write_bytes(b"")
     done = encode(tiny_bert, tmp_path / "my" / "*", tmp_path / "my" / "more.parquet")
     refused(done, "which would be lost")
+
+
+SPELLINGS = [
+    ("--dtype float16", "--output-dtype float16", 1),
+    ("--compute-dtype bfloat16", "--dtype bfloat16", 1),
+    ("--compute-dtype=bfloat16 --dtype float32", "--dtype=bfloat16 --output-dtype float32", 2),
+    ("--processes 3 --process-id=1", "--parts 3 --part=1", 2),
+    ("--dtype bfloat16 --parts 2", "--dtype bfloat16 --parts 2", 0),
+]

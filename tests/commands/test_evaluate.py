@@ -14,28 +14,22 @@ from simcse_jax.simcse import SimCSE
 
 
 def scored(tmp_path, model, data, *more) -> tuple[str, dict]:
-    """What the command prints, and the result file that it writes."""
     output = tmp_path / "scores.json"
     done = call("evaluate", "--model", model, "--data", data, "--output", output, *more)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout, json.loads(output.read_text())
 
 
-def test_graded_pairs_are_scored_printed_and_written(tmp_path, tiny_bert, corpus):
+def test_graded_pairs_are_scored_printed_and_written_also_with_chosen_options(tmp_path, tiny_bert, corpus, prompted):
     data = shutil.copy(corpus["dev"], tmp_path / "transfer.tsv")  # the name of tasks, which it is not
     printed, results = scored(tmp_path, tiny_bert, data)
-    pairs = sts.read_graded_pairs(corpus["dev"])
-    encode = SimCSE(str(tiny_bert)).encode
+    pairs, encode = sts.read_graded_pairs(corpus["dev"]), SimCSE(str(tiny_bert)).encode
     expected = sts.spearman(sts.cosine(encode(pairs.first), encode(pairs.second)), pairs.gold)
     assert set(results) == {"transfer.tsv", "average", "averages"}
     found = results["transfer.tsv"]
     assert (found["spearman"], found["pairs"]) == (pytest.approx(expected, abs=1e-3), 20)
     assert found["subsets"] == {} and results["average"] == found["spearman"]
-    assert f"{tiny_bert}: pooler cls" in printed
-    assert printed.splitlines()[-1].strip() == f"{expected:.2f}"
-
-
-def test_pooler_label_dtype_prompt_size_and_metric_can_be_chosen(tmp_path, prompted, corpus):
+    assert f"{tiny_bert}: pooler cls" in printed and printed.splitlines()[-1].strip() == f"{expected:.2f}"
     given = ("--pooler", "max", "--dtype", "bfloat16", "--prompt-name", "query", "--truncate-dim", 5)
     printed, results = scored(tmp_path, f"{prompted}=mine", corpus["dev"], *given, "--metric", "pearson")
     pairs, options = {"dev": sts.read_graded_pairs(corpus["dev"])}, {"pooler": "max", "truncate_dim": 5}
@@ -78,8 +72,7 @@ def test_every_protocol_that_is_asked_for_is_a_row_and_transfer_a_table(tmp_path
     assert {"spearman", "pearson", "mse"} <= set(results["SICKRelatedness"]["regressor"])
     assert set(results["averages"]) == {"spearman", "pearson"}
     assert set(results["averages"]["pearson"]) == {"all", "mean", "wmean"}
-    assert results["SST2"]["examples"] == 4
-    assert results["transfer_average"] == results["SST2"]["accuracy"]
+    assert results["SST2"]["examples"] == 4 and results["transfer_average"] == results["SST2"]["accuracy"]
     assert results["transfer_protocol"] == "sklearn" and "accuracy × 100, protocol sklearn" in printed
     done = call("evaluate", "--model", tiny_bert, "--data", tmp_path, "--tasks", "SST2", "--grid", "pytorch")
     assert "--grid is now --transfer-protocol" in done.stderr and "protocol pytorch (a softmax" in done.stdout
@@ -98,19 +91,19 @@ def test_minilm_has_its_score_on_a_real_task(minilm, senteval):
 MISTAKES = [
     ("--data none --tasks STS12,STSBenchmrk", ["--tasks", "'STSBenchmrk'", "nearest", "STSBenchmark"]),
     ("--data none --tasks ,", ["--tasks is empty", "SICKRelatedness"]),
-    ("--data none --tasks sts,TREK", ["--tasks", "'TREK'", "nearest", "TREC"]),
     ("--data none --metric kendall", ["--metric", "'kendall'", "nearest"]),
     ("--tasks STS12", ["--data is missing; STS12 needs"]),
     ("--tasks retrieval", ["no task 'retrieval'; the nearest one is retrieval:FOLDER"]),
     ("--tasks retrieval:", ["--tasks retrieval:FOLDER: name a folder"]),
-    ("--tasks retrieval:a --documents 0", ["--documents 0: must be 1 or more"]),
     ("--tasks retrieval:a --baseline no.json", ["no.json: cannot be read"]),
     ("--tasks mteb:", ["--tasks mteb:NAME: name a task of mteb"]),
     (f"--data {__file__} --tasks sts,STS12", ["--tasks STS12: ", "is a file, scored under its own name"]),
 ]
 
 
-def test_options_that_are_wrong_are_named_and_data_are_read_before_a_model_is_loaded(tmp_path, tiny_bert, corpus):
+def test_tasks_of_all_kinds_stand_in_one_list_and_wrong_options_are_named_before_a_model_is_loaded(
+    tmp_path, tiny_bert, corpus
+):
     for given, parts in MISTAKES:
         with pytest.raises(UserError) as error:
             parsed(*given.split())
@@ -120,19 +113,26 @@ def test_options_that_are_wrong_are_named_and_data_are_read_before_a_model_is_lo
     done = call("evaluate", "--model", tiny_bert, "--data", corpus["dev"], "--truncate-dim", 33, *output)
     refused(done, "truncate_dim 33", "from 1 to 32")
     assert list(tmp_path.iterdir()) == []
+    tasks = "mteb:STS12, transfer,retrieval:a/b,STS13,mteb:NFCorpus,STS12,sts,mteb:STS12,retrieval:a/b:c"
+    options = parsed("--data", "d", "--tasks", tasks)
+    assert sorted(options.sts_tasks) == sorted(TASKS) and options.sts_tasks[:2] == ["STS13", "STS12"]
+    assert options.transfer_tasks == list(TRANSFER)
+    assert (options.folders, options.benchmarks) == (["a/b", "a/b:c"], ["STS12", "NFCorpus"])
+    assert parsed("--tasks", "mteb:STS12").sts_tasks == []
+    assert after_prefix([" x:1", "y", "x:1"], "x", "N", "a number") == (["y"], ["1"])
+    assert parsed("--data", __file__).sts_tasks and parsed("--data", __file__).args.split == "test"
+    assert parsed("--data", "folder", "--split", "dev").args.split == "dev"
 
 
 def test_retrieval_is_scored_with_the_models_prompts_and_compared(tmp_path, tiny_bert, prompted):
-    folder = write_beir(tmp_path / "tiny")
-    model = SimCSE(prompted)
+    folder, model = write_beir(tmp_path / "tiny"), SimCSE(prompted)
     tasks = ("--tasks", f"retrieval:{folder}", "--metric", "ndcg@10,recall@20", "--documents", 30)
     first = tmp_path / "first.json"
     assert call("evaluate", "--model", tiny_bert, *tasks, "--output", first).returncode == 0
     output = tmp_path / "second.json"
     done = call("evaluate", "--model", prompted, *tasks, "--output", output, "--baseline", first)
     assert done.returncode == 0, done.stderr
-    results = json.loads(output.read_text())
-    collection = beir.read(str(folder), documents=30)
+    results, collection = json.loads(output.read_text()), beir.read(str(folder), documents=30)
     scores = retrieval.score(retrieval.sides(model), collection, ["ndcg@10", "recall@20"])
     found = results["retrieval"]["tiny"]
     for name, values in scores.items():
@@ -152,15 +152,3 @@ def test_retrieval_is_scored_with_the_models_prompts_and_compared(tmp_path, tiny
 
 def parsed(*arguments: str):
     return parse(["--model", "none", *arguments])
-
-
-def test_tasks_of_all_kinds_stand_in_one_list_and_a_file_of_pairs_is_its_own_task():
-    tasks = "mteb:STS12, transfer,retrieval:a/b,STS13,mteb:NFCorpus,STS12,sts,mteb:STS12,retrieval:a/b:c"
-    options = parsed("--data", "d", "--tasks", tasks)
-    assert sorted(options.sts_tasks) == sorted(TASKS) and options.sts_tasks[:2] == ["STS13", "STS12"]
-    assert options.transfer_tasks == list(TRANSFER)
-    assert (options.folders, options.benchmarks) == (["a/b", "a/b:c"], ["STS12", "NFCorpus"])
-    assert parsed("--tasks", "mteb:STS12").sts_tasks == []
-    assert after_prefix([" x:1", "y", "x:1"], "x", "N", "a number") == (["y"], ["1"])
-    assert parsed("--data", __file__).sts_tasks and parsed("--data", __file__).args.split == "test"
-    assert parsed("--data", "folder", "--split", "dev").args.split == "dev"

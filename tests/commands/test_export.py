@@ -18,19 +18,6 @@ from simcse_jax.simcse import SimCSE
 SENTENCES = ["the cat sat on the mat.", "", "a dog", " ".join(WORDS * 4), "unknown words", "The BIRD sings"]
 
 
-def test_an_export_is_the_model_of_the_workdir_and_says_what_it_is(trained, exported):
-    from_workdir, from_export = SimCSE(str(trained)), SimCSE(str(exported))
-    assert (from_export.pooler, from_export.use_head) == (from_workdir.pooler, from_workdir.use_head) == ("cls", True)
-    np.testing.assert_allclose(from_export.encode(SENTENCES), from_workdir.encode(SENTENCES), atol=1e-6)
-    without = SimCSE(str(exported), pooler="cls_before_pooler")
-    assert np.abs(without.encode(SENTENCES) - from_export.encode(SENTENCES)).max() > 1e-2
-    config = json.loads((exported / "config.json").read_text())
-    assert (config["architectures"], config["num_hidden_layers"], config["dtype"]) == (["BertModel"], 2, "float32")
-    assert json.loads((exported / "simcse_jax.json").read_text()).items() >= {"pooler": "cls", "head": True}.items()
-    kinds = [module["type"].rpartition(".")[2] for module in json.loads((exported / "modules.json").read_text())]
-    assert kinds == ["Transformer", "Pooling", "Dense"]
-
-
 def test_an_earlier_export_is_replaced_and_a_run_without_a_checkpoint_refused(trained, exported, tmp_path):
     folder = shutil.copytree(exported, tmp_path / "model")
     (folder / "leftover").write_text("old")
@@ -58,7 +45,9 @@ def test_an_earlier_export_is_replaced_and_a_run_without_a_checkpoint_refused(tr
         export(workdir, tmp_path / "model")
 
 
-def test_any_checkpoint_can_be_exported_with_a_licence_a_base_model_and_languages(trained, tmp_path):
+def test_any_checkpoint_can_be_exported_and_is_the_model_of_the_workdir_and_says_what_it_is(
+    trained, tmp_path, exported
+):
     checkpoints = Checkpoints(trained, read_only=True)
     other = next(step for step in checkpoints.steps if step != checkpoints.best)
     for step, parts in (
@@ -80,6 +69,16 @@ def test_any_checkpoint_can_be_exported_with_a_licence_a_base_model_and_language
     for more in (["--license", "The MIT License"], ["--language", "en", "--adapter"]):  # which has no card
         refused(call("export", "--workdir", trained, "--output", tmp_path / "other", *more), more[0])
     assert not (tmp_path / "other").exists()
+    from_workdir, from_export = SimCSE(str(trained)), SimCSE(str(exported))
+    assert (from_export.pooler, from_export.use_head) == (from_workdir.pooler, from_workdir.use_head) == ("cls", True)
+    np.testing.assert_allclose(from_export.encode(SENTENCES), from_workdir.encode(SENTENCES), atol=1e-6)
+    without = SimCSE(str(exported), pooler="cls_before_pooler")
+    assert np.abs(without.encode(SENTENCES) - from_export.encode(SENTENCES)).max() > 1e-2
+    config = json.loads((exported / "config.json").read_text())
+    assert (config["architectures"], config["num_hidden_layers"], config["dtype"]) == (["BertModel"], 2, "float32")
+    assert json.loads((exported / "simcse_jax.json").read_text()).items() >= {"pooler": "cls", "head": True}.items()
+    kinds = [module["type"].rpartition(".")[2] for module in json.loads((exported / "modules.json").read_text())]
+    assert kinds == ["Transformer", "Pooling", "Dense"]
 
 
 def test_an_export_that_fails_or_is_not_finite_leaves_nothing(trained, tmp_path, monkeypatch):

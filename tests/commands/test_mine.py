@@ -30,7 +30,6 @@ def mined(folder, *arguments, name="mined.jsonl"):
 
 @contextlib.contextmanager
 def killed_at(number, monkeypatch):
-    """Within it, mining ends as by Ctrl-C before that block."""
     mine, blocks = miner.Miner.mine, itertools.count(1)
 
     def killed(self, pairs):
@@ -78,7 +77,6 @@ def test_a_killed_one_that_is_given_again_has_the_same_bytes(arguments, tmp_path
 MISTAKES = [
     ("--range-min=5 --range-max=6", ["--num-negatives 3", "only 1 ranks", "--range-max 6"]),
     ("--max-score=nan", ["--max-score nan", "must be a number"]),
-    ("--sampling=random --seed=-1", ["--seed -1", "0 or more"]),
     ("--at-least=4", ["--at-least 4", "--num-negatives 3"]),
     ("--columns negative=x", ["--columns negative=x", "anchor=NAME"]),
     ("--columns anchor=x", ["give both"]),

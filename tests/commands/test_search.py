@@ -41,24 +41,6 @@ def nearest(model, query: str, count: int = 5, texts=TEXTS) -> list[tuple[str, i
     return [(texts[row], row) for row in np.argsort(-cosines, kind="stable")[:count]]
 
 
-def test_one_query_gives_a_list_and_several_a_list_each(model, files):
-    model.build_index(TEXTS)
-    together = model.search(QUERIES, 5, -1)
-    for query, results in zip(QUERIES, together, strict=True):
-        alone = model.search(query, top_k=5, threshold=-1)
-        assert [result[:2] for result in alone] == [result[:2] for result in results] == nearest(model, query)
-        cosine = sts.cosine(model.encode([query]), model.encode([results[0].sentence]))[0]
-        assert results[0].score == pytest.approx(float(cosine), abs=1e-5)
-        assert [type(value) for value in results[0]] == [str, int, float]
-    assert model.search(files / "queries.txt", 5, -1) == together
-    assert model.search([], 5) == [] and len(model.search(QUERIES[0], 99, -1)) == len(TEXTS)
-    twice = model.search(TEXTS[4], 2)  # which is there twice
-    assert [result[:2] for result in twice] == [(TEXTS[4], 4), (TEXTS[4], 31)]
-    assert twice[0].score == twice[1].score == pytest.approx(1, abs=1e-6)
-    assert model.search("", 1)[0].row == 30
-    assert all(result for result in model.search(TEXTS, 1, 1.0))  # each finds itself, at a threshold of 1, too
-
-
 def test_an_index_is_built_of_a_file_and_grows_and_an_interrupted_call_adds_nothing(model, files, monkeypatch):
     model.add_to_index(files / "sentences.txt")
     assert model.index.sentences == TEXTS
@@ -102,7 +84,7 @@ def test_sentences_are_encoded_a_part_at_a_time_with_one_warning_of_cut_ones(mod
     np.testing.assert_allclose([r.score for r in in_parts], [r.score for r in whole], atol=1e-5)
 
 
-def test_after_a_mistake_the_index_stays_and_an_empty_one_has_no_results(model, tmp_path):
+def test_search_gives_each_query_the_nearest_also_after_a_mistake_and_nothing_of_an_empty_index(model, tmp_path, files):
     with pytest.raises(UserError, match="call build_index, load_index or open_index first"):
         model.search("the cat")
     with pytest.raises(UserError, match="there is no index to save"):
@@ -123,6 +105,20 @@ def test_after_a_mistake_the_index_stays_and_an_empty_one_has_no_results(model, 
     assert model.search(QUERIES) == [[], []]
     model.add_to_index(["the cat"])
     assert model.search("the cat")[0].row == 0
+    model.build_index(TEXTS)
+    together = model.search(QUERIES, 5, -1)
+    for query, results in zip(QUERIES, together, strict=True):
+        alone = model.search(query, top_k=5, threshold=-1)
+        assert [result[:2] for result in alone] == [result[:2] for result in results] == nearest(model, query)
+        cosine = sts.cosine(model.encode([query]), model.encode([results[0].sentence]))[0]
+        assert results[0].score == pytest.approx(float(cosine), abs=1e-5)
+        assert [type(value) for value in results[0]] == [str, int, float]
+    assert model.search(files / "queries.txt", 5, -1) == together
+    assert model.search([], 5) == [] and len(model.search(QUERIES[0], 99, -1)) == len(TEXTS)
+    twice = model.search(TEXTS[4], 2)  # which is there twice
+    assert [result[:2] for result in twice] == [(TEXTS[4], 4), (TEXTS[4], 31)]
+    assert twice[0].score == twice[1].score == pytest.approx(1, abs=1e-6) and model.search("", 1)[0].row == 30
+    assert all(result for result in model.search(TEXTS, 1, 1.0))  # each finds itself, at a threshold of 1, too
 
 
 def searched(*args) -> str:
@@ -131,7 +127,9 @@ def searched(*args) -> str:
     return done.stdout
 
 
-def test_results_are_printed_and_written_from_a_threshold_and_cut_sentences_reported(model, tiny_bert, files):
+def test_results_are_printed_and_written_from_a_threshold_also_of_queries_that_are_typed(
+    model, tiny_bert, files, monkeypatch
+):
     output = files / "results.json"
     printed = searched(
         *("--model", tiny_bert, "--data", files / "sentences.txt", "--queries", files / "queries.txt"),
@@ -156,6 +154,22 @@ def test_results_are_printed_and_written_from_a_threshold_and_cut_sentences_repo
     (files / "long.txt").write_text("the cat " * 40 + "\na dog\n")
     done = call("search", "--model", tiny_bert, "--data", files / "long.txt", "--query", "a dog")
     assert (done.returncode, done.stderr) == (0, "warning: 1 sentence was longer than 64 tokens and cut there\n")
+
+    class Keyboard(io.BytesIO):
+        def readline(self, size=-1):
+            if line := super().readline(size):
+                return line
+            raise KeyboardInterrupt  # which ends like the end of input
+
+    args = ("--model", tiny_bert, "--data", files / "sentences.txt")
+    expected = searched(*args, "--queries", files / "queries.txt")
+    one, two = QUERIES
+    for typed in (f"{one}\n\n{two}\n", f"{one}\r\n{two}", f"\ufeff{one}\n{two}\n\n"):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(typed.encode())))
+        assert searched(*args) == expected
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(Keyboard(f"{one}\n{two}\n".encode())))
+    searched(*args, "--output", files / "results.json")
+    assert [query["query"] for query in json.loads((files / "results.json").read_text())["queries"]] == QUERIES
 
 
 def test_an_index_folder_is_made_once_read_then_and_added_to_by_one_job_at_a_time(tiny_bert, files, monkeypatch):
@@ -198,24 +212,6 @@ def test_two_models_stand_side_by_side(tiny_bert, files):
             assert all(f"{result['score']:.3f}" in printed for result in results)
 
 
-def test_queries_are_typed_where_none_is_given(tiny_bert, files, monkeypatch):
-    class Keyboard(io.BytesIO):
-        def readline(self, size=-1):
-            if line := super().readline(size):
-                return line
-            raise KeyboardInterrupt  # which ends like the end of input
-
-    args = ("--model", tiny_bert, "--data", files / "sentences.txt")
-    expected = searched(*args, "--queries", files / "queries.txt")
-    one, two = QUERIES
-    for typed in (f"{one}\n\n{two}\n", f"{one}\r\n{two}", f"\ufeff{one}\n{two}\n\n"):
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(typed.encode())))
-        assert searched(*args) == expected
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(Keyboard(f"{one}\n{two}\n".encode())))
-    searched(*args, "--output", files / "results.json")
-    assert [query["query"] for query in json.loads((files / "results.json").read_text())["queries"]] == QUERIES
-
-
 MISTAKES = [
     ({"--data": None}, "nothing to search in; give --data FILE, or --index FOLDER"),
     ({"--data": None, "--index": "no/such"}, "--index no/such: no index there; give --data"),
@@ -224,8 +220,6 @@ MISTAKES = [
     ({"--rerank": "j", "--candidates": "2"}, "--candidates 2: must be --top-k, 5, or more"),
     ({"--output": "{data}"}, "is the file of --data"),
     ({"--sentences": "s.txt", "--data": None, "--output": "s.txt"}, "is the file of --data"),  # its earlier name
-    ({"--top-k": "0"}, "top_k=0: must be a whole number, 1 or more"),
-    ({"--precision": "int4"}, "precision 'int4' of an index is not one of"),
 ]
 
 
@@ -239,17 +233,14 @@ def test_a_mistake_is_named_before_the_model_is_loaded(files, monkeypatch):
         assert part in str(error.value)
 
 
-def test_an_index_of_other_sentences_or_of_another_model_is_refused(tiny_bert, files):
+def test_the_command_reads_an_index_in_bytes_and_one_of_other_sentences_or_models_is_refused(tiny_bert, files):
     args = ("--model", tiny_bert, "--index", files / "index", "--query", "the cat")
     searched(*args, "--data", files / "sentences.txt")
     refused(call("search", *args, "--data", files / "queries.txt"), "other sentences (row 0 differs)")
     (files / "fewer.txt").write_text("\n".join(TEXTS[:7]) + "\n")
     refused(call("search", *args, "--data", files / "fewer.txt"), "other sentences (it has 32, 7 were given)")
     refused(call("search", *args, "--pooler", "avg"), "an index of", "(pooler cls", "(pooler avg)")
-
-
-def test_the_command_makes_and_reads_an_index_in_bytes(tiny_bert, files):
-    index, output = files / "index", files / "results.json"
+    index, output = files / "bytes", files / "results.json"
     command = ("--model", tiny_bert, "--index", index, "--query", "the red cat", "--output", output)
     done = call("search", *command, "--data", files / "sentences.txt", "--precision", "int8")
     assert done.returncode == 0 and done.stderr.count("those of 32 embeddings alone; give ranges of more") == 1
@@ -294,7 +285,7 @@ def made(tiny_bert, tmp_path_factory):
     return folder
 
 
-def test_class_and_command_search_an_index_on_disk(made, tiny_bert, tmp_path):
+def test_class_and_command_search_an_index_on_disk_which_takes_ranges_and_the_models_name(made, tiny_bert, tmp_path):
     model = SimCSE(str(tiny_bert))
     model.build_index(SENTENCES)
     expected = model.search(["the red cat", "a bird sings"], 5)
@@ -314,14 +305,10 @@ def test_class_and_command_search_an_index_on_disk(made, tiny_bert, tmp_path):
     done = call(*search, "--nprobes", 5, "--output", tmp_path / "found.json")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("30 sentences, ") and SENTENCES[3] in done.stdout
-    query = json.loads((tmp_path / "found.json").read_text())["queries"][0]
-    assert query["results"][0][0]["row"] == 3
+    assert json.loads((tmp_path / "found.json").read_text())["queries"][0]["results"][0][0]["row"] == 3
     refused(call(*search, "--backend", "faiss"), "backend: is for an index in memory")
     count, some = demo.open_index(SimCSE(str(tiny_bert)), str(made / "index"))  # and the page of the demo
     assert (count, some[:2]) == (30, SENTENCES[:2])
-
-
-def test_ranges_are_read_from_a_file_and_files_that_do_not_name_their_model_need_it(made, tiny_bert, tmp_path):
     ranges = np.tile(np.float32([[-0.6], [0.6]]), SimCSE(str(tiny_bert)).dimension)
     np.save(tmp_path / "ranges.npy", ranges)
     given = ("--precision", "int8", "--ranges", tmp_path / "ranges.npy", "--output", tmp_path / "index")
@@ -339,8 +326,7 @@ def test_ranges_are_read_from_a_file_and_files_that_do_not_name_their_model_need
     ):
         with pytest.raises(UserError, match=message):
             build_index(["--embeddings", f"{made}/parquet", *options])
-    assert not index.exists()
-    assert call(*build, "--model", tiny_bert).returncode == 0
+    assert not index.exists() and call(*build, "--model", tiny_bert).returncode == 0
     refused(call(*build, "--model", tiny_bert, "--pooler", "avg_top2"), "not of ")
     found = SimCSE(str(tiny_bert)).open_index(index).search(SENTENCES[3], 1)
     assert [one[:2] for one in found] == [("", 3)]

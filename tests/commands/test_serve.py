@@ -1,5 +1,3 @@
-"""The command, in a process of its own, asked by OpenAI's client."""
-
 import asyncio
 import json
 import re
@@ -33,7 +31,6 @@ def model(prompted):
 
 @pytest.fixture(scope="module")
 def index(model, tmp_path_factory):
-    """An index, with the sentences that are in it."""
     model.build_index(sentences(50))
     folder = tmp_path_factory.mktemp("index") / "i"
     model.save_index(folder)
@@ -42,12 +39,9 @@ def index(model, tmp_path_factory):
 
 def test_a_mistake_is_reported_in_a_line_before_a_model_is_loaded(monkeypatch, prompted, index):
     for given, message in (
-        ("--max-queue 0", "--max-queue 0: must be 1 or more"),
         ("--max-inputs 9000", "--max-inputs 9000: more than --max-queue 8192"),
         ("--timeout 0", "--timeout 0.0: must be 0.01 or more"),
-        ("--timeout nan", "--timeout nan: must be"),
         ("--name=", "--name: is empty"),
-        ("--port 70000", "--port 70000: must be from 0 to 65535"),
         ("--host 0.0.0.0 --port 0", "set SIMCSE_JAX_API_KEY in the environment, or give --no-key"),
         ("--port 0 --index /no/such/index", "--index /no/such/index: no such folder"),
     ):

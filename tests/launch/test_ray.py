@@ -1,5 +1,3 @@
-"""The manifests for Ray: the command in them, and their pods."""
-
 import shlex
 
 import pytest

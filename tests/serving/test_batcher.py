@@ -14,8 +14,6 @@ FOUR = rows(4)
 
 
 def make(batches, choose=FOUR, go_on=None, **options):
-    """A batcher that doubles numbers and records its batches."""
-
     def run(batch):
         if go_on is not None:
             assert go_on.wait(20)
@@ -28,7 +26,6 @@ def make(batches, choose=FOUR, go_on=None, **options):
 
 
 def play(scene, *args, **options):
-
     async def main():
         batches = []
         batcher = make(batches, *args, **options)
@@ -40,19 +37,6 @@ def play(scene, *args, **options):
             await batcher.close()
 
     return asyncio.run(main())
-
-
-def test_requests_that_arrive_together_share_batches_and_get_their_own_results():
-    async def scene(batcher, batches):
-        found = await asyncio.gather(*map(batcher.submit, [[Piece(n), Piece(n + 1)] for n in range(0, 40, 2)]))
-        assert found == [[2 * n, 2 * n + 2] for n in range(0, 40, 2)]
-        assert len(batches) == 10 and batcher.waiting == 0
-        assert await batcher.submit([]) == []
-        assert [len(done.batch.payloads) for done in seen] == [4] * 10
-        assert all(done.seconds >= 0 and done.waited >= 0 for done in seen)
-
-    seen = []
-    play(scene, observe=seen.append)
 
 
 def taken(batcher, pieces):
@@ -95,23 +79,20 @@ def test_a_batch_has_one_length_and_one_group_and_what_is_not_chosen_waits_as_be
     assert [payloads for payloads, *_ in found] == [[0, 2], [1, 4], [3], [5]]
 
 
-def test_a_short_request_passes_a_long_one_which_goes_on():
+def test_requests_share_batches_pass_long_ones_are_refused_where_the_queue_is_full_and_can_be_cancelled():
     async def scene(batcher, batches):
         long = asyncio.create_task(batcher.submit([Piece(n) for n in range(80)]))
         await asyncio.sleep(0.01)  # ten pieces of the long one are due before what comes now
         short = asyncio.create_task(batcher.submit([Piece(1000)]))
         await asyncio.sleep(0)
         go_on.set()
-        assert await short == [2000] and not long.done()
-        assert await long == [2 * n for n in range(80)]
+        assert await short == [2000] and not long.done() and await long == [2 * n for n in range(80)]
         place = next(number for number, batch in enumerate(batches) if 1000 in batch.payloads)
         assert place < 15  # of twenty or more
 
     go_on = threading.Event()
     play(scene, go_on=go_on)
 
-
-def test_what_does_not_fit_into_the_queue_is_refused_for_a_time_that_grows_with_what_waits():
     async def scene(batcher, batches):
         first = asyncio.create_task(batcher.submit([Piece(n) for n in range(10)]))
         await asyncio.sleep(0.05)  # four are computed, six wait
@@ -129,8 +110,16 @@ def test_what_does_not_fit_into_the_queue_is_refused_for_a_time_that_grows_with_
     batcher._pace = 0.01
     assert [setattr(batcher, "waiting", count) or batcher.retry_after() for count in (0, 450, 10**6)] == [1, 5, 60]
 
+    async def scene(batcher, batches):
+        found = await asyncio.gather(*map(batcher.submit, [[Piece(n), Piece(n + 1)] for n in range(0, 40, 2)]))
+        assert found == [[2 * n, 2 * n + 2] for n in range(0, 40, 2)]
+        assert len(batches) == 10 and batcher.waiting == 0 and await batcher.submit([]) == []
+        assert [len(done.batch.payloads) for done in seen] == [4] * 10
+        assert all(done.seconds >= 0 and done.waited >= 0 for done in seen)
 
-def test_a_request_that_is_cancelled_takes_its_pieces_along():
+    seen = []
+    play(scene, observe=seen.append)
+
     async def scene(batcher, batches):
         first = asyncio.create_task(batcher.submit([Piece(1)] * 4))
         await asyncio.sleep(0.05)
@@ -162,7 +151,6 @@ def test_an_error_is_that_of_its_batch_alone_and_a_worker_that_ends_is_a_failure
         for _ in range(2):
             with pytest.raises(RuntimeError, match="a batch of 2 has 1 results"):
                 await asyncio.wait_for(batcher.submit([Piece(1), Piece(2)]), 20)
-        assert batcher.failure is None
         await batcher.close()
         assert batcher.failure is None
 

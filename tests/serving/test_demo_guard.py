@@ -1,5 +1,3 @@
-"""Which requests the page answers; test_demo_page.py asks a running one."""
-
 import asyncio
 
 from simcse_jax.serving import demo_guard
@@ -15,7 +13,7 @@ def status(method="GET", path="/", names=LOCAL, **headers):
     return refused[0] if refused else 200
 
 
-def test_local_and_given_names_are_answered_and_others_refused():
+def test_local_names_own_pages_and_json_are_answered_other_names_sites_paths_and_bodies_refused():
     for host in ("localhost", "LOCALHOST:1", "127.0.0.1:7860", "[::1]:80", "[::1]"):
         assert status(host=host) == 200, host
     for host in (
@@ -30,11 +28,7 @@ def test_local_and_given_names_are_answered_and_others_refused():
     assert "--allow-host" in refusal("GET", "/", {"host": "evil.com"}, everywhere)[1]
     assert status(host="a.gradio.live", names=shared) == 403
     shared.add("a.gradio.live")
-    assert status(host="a.gradio.live", names=shared) == 200
-    assert status(host="[fe80::1]", names=Names("fe80::1")) == 200
-
-
-def test_other_sites_and_what_the_page_does_not_need_are_refused_and_a_request_has_a_bounded_length():
+    assert status(host="a.gradio.live", names=shared) == 200 and status(host="[fe80::1]", names=Names("fe80::1")) == 200
     for method, path in [
         *(("POST", f"/gradio_api/{name}") for name in ("upload", "upload/", "process_recording", "component_server")),
         *(("POST", name) for name in ("/login", "/upload", "/gradio_api/stream/x", "/", "/config")),
@@ -65,9 +59,6 @@ def test_other_sites_and_what_the_page_does_not_need_are_refused_and_a_request_h
     assert status("POST", JOIN, names, origin="http://gpu1.lab:8080", host="gpu1.lab") == 403
     assert status("POST", JOIN, origin="https://gpu1.lab", host="127.0.0.1:7860") == 403
     assert status("POST", JOIN, origin="http://[::1") == 403  # no valid address
-
-
-def test_a_body_is_json_without_files_and_passed_on_whole():
     for body in (b'{"data": ["a", 2], "event_data": {"index": [0]}, "trigger_id": 7}', b""):
         assert demo_guard.body_refusal(body) is None
     for body, says in (
@@ -93,6 +84,10 @@ def test_a_body_is_json_without_files_and_passed_on_whole():
     headers = [(b"host", b"localhost"), (b"content-length", b"12")]
     asyncio.run(Guard(app, LOCAL)({"type": "http", "method": "POST", "path": JOIN, "headers": headers}, receive, None))
     assert seen == [{"type": "http.request", "body": b'{"data": []}', "more_body": False}, {"type": "http.disconnect"}]
+    assert ask("http", (b"Host", b"localhost")) == ["the page"] and ask("lifespan") == ["the page"]
+    start, body = ask("http", (b"host", b"evil\xff.com"))
+    assert start["status"] == 403 and body["body"].startswith(b"refused: this page answers to 127.0.0.1, ::1, local")
+    assert ask("websocket", (b"host", b"localhost")) == [{"type": "websocket.close", "code": 1008}]
 
 
 def ask(kind, *headers):
@@ -107,11 +102,3 @@ def ask(kind, *headers):
     scope = {"type": kind, "method": "GET", "path": "/", "headers": list(headers)}
     asyncio.run(Guard(app, LOCAL)(scope, None, send))
     return sent
-
-
-def test_the_guard_passes_on_what_is_not_refused():
-    assert ask("http", (b"Host", b"localhost")) == ["the page"]
-    assert ask("lifespan") == ["the page"]
-    start, body = ask("http", (b"host", b"evil\xff.com"))
-    assert start["status"] == 403 and body["body"].startswith(b"refused: this page answers to 127.0.0.1, ::1, local")
-    assert ask("websocket", (b"host", b"localhost")) == [{"type": "websocket.close", "code": 1008}]

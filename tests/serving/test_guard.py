@@ -19,7 +19,6 @@ def counted(server, path="/v1/embeddings"):
 
 
 async def ask(server, receive, headers=(), path="/v1/embeddings"):
-    """The messages with which the application answers a request, as a server of ASGI asks it."""
     sent = []
 
     async def send(message):
@@ -32,9 +31,8 @@ async def ask(server, receive, headers=(), path="/v1/embeddings"):
     return sent
 
 
-def test_a_key_is_asked_for_where_there_is_one(monkeypatch):
-    compared = []
-    same = hmac.compare_digest
+def test_a_key_is_asked_for_where_there_is_one_and_a_body_that_is_too_large_is_refused(monkeypatch):
+    compared, same = [], hmac.compare_digest
     monkeypatch.setattr(guard.hmac, "compare_digest", lambda *pair: compared.append(pair) or same(*pair))
 
     async def scene(server):
@@ -53,17 +51,6 @@ def test_a_key_is_asked_for_where_there_is_one(monkeypatch):
     play(scene, key="secret")
     assert (b"wrong", b"secret") in compared  # in constant time
 
-
-@played(names=Names("testserver"))
-async def test_a_request_by_another_name_of_this_machine_is_refused(server):
-    for host in ("evil.example", "localhost.evil.example", "localhost:x", "a@localhost", ""):
-        found = await server.client.get("/health", headers={"Host": host})
-        assert (found.status_code, "not a name of this server" in found.text) == (403, True), host
-    for host in ("localhost", "LOCALHOST:8000", "[::1]:8000", "testserver"):
-        assert (await server.client.get("/health", headers={"Host": host})).status_code == 200, host
-
-
-def test_a_body_that_is_too_large_is_refused_whether_its_length_is_announced_or_not(monkeypatch):
     async def scene(server):
         for content in (b"x" * 2000, chunks(20)):
             found = await server.client.post("/v1/embeddings", content=content)
@@ -85,15 +72,22 @@ def test_a_body_that_is_too_large_is_refused_whether_its_length_is_announced_or_
     play(large, body=1000)
 
 
-@played()
-async def test_a_body_that_would_take_long_to_drop_is_not_read_at_all(server):
-    async def receive():
-        raise AssertionError("was read")
-
-    sent = await ask(server, receive, [(b"content-length", b"9" * 18)])
-    assert sent[0]["status"] == 413 and (b"connection", b"close") in sent[0]["headers"]
-    for value in (b"-5", b"x", b"\xb2"):  # a length that is no number counts as none
-        assert guard._length({"headers": [(b"content-length", value)]}) == 0
+@played(names=Names("testserver"), requests=3)
+async def test_another_name_of_this_machine_is_refused_and_requests_at_the_same_time_have_a_bound(server):
+    for host in ("evil.example", "localhost.evil.example", "localhost:x", "a@localhost", ""):
+        found = await server.client.get("/health", headers={"Host": host})
+        assert (found.status_code, "not a name of this server" in found.text) == (403, True), host
+    for host in ("localhost", "LOCALHOST:8000", "[::1]:8000", "testserver"):
+        assert (await server.client.get("/health", headers={"Host": host})).status_code == 200, host
+    server.encoder.go_on.clear()
+    first = [asyncio.create_task(server.client.post("/v1/embeddings", json=BODY)) for _ in range(3)]
+    await asyncio.sleep(0.1)
+    found = await server.client.post("/v1/embeddings", json=BODY)
+    assert (found.status_code, found.headers["retry-after"]) == (429, "1")
+    assert found.json()["error"]["code"] == "rate_limit_exceeded"
+    assert (await server.client.get("/health")).status_code == 200  # a busy server is no dead one
+    server.encoder.go_on.set()
+    assert [(await each).status_code for each in first] == [200] * 3
 
 
 async def upload(server, path, size, go_on):
@@ -117,13 +111,12 @@ async def test_bodies_of_all_requests_together_have_a_bound(server):
     found = await server.client.post("/v1/embeddings", json=BODY)
     assert (found.status_code, found.headers["retry-after"]) == (429, "1") and "1,600 bytes" in found.text
     go_on.set()
-    assert [await each for each in first] == [400] * len(first)
-    assert server.guard._held == 0
+    assert [await each for each in first] == [400] * len(first) and server.guard._held == 0
     assert (await server.client.post("/v1/embeddings", json=BODY)).status_code == 200
 
 
-@played(key="secret", body=1000)
-async def test_without_the_key_nobody_fills_the_memory(server):
+@played(key="secret", body=1000, requests=1)
+async def test_without_the_key_nobody_fills_the_memory_or_takes_a_place_of_others(server):
     for path in ("/health", "/docs", "/nowhere", "/v1/embeddings"):
         go_on = asyncio.Event()
         asked = asyncio.create_task(upload(server, path, 1000, go_on))
@@ -131,6 +124,13 @@ async def test_without_the_key_nobody_fills_the_memory(server):
         assert server.guard._held == 0
         go_on.set()
         assert await asked in (401, 404, 405)
+    never = asyncio.Event()
+    waiting = [asyncio.create_task(ask(server, never.wait)) for _ in range(2)]
+    await asyncio.sleep(0.1)
+    headers = {"Authorization": "Bearer secret"}
+    assert (await server.client.post("/v1/embeddings", json=BODY, headers=headers)).status_code == 200
+    for each in waiting:
+        each.cancel()
 
 
 @played(seconds=0.2)
@@ -140,20 +140,18 @@ async def test_a_body_that_does_not_come_and_an_answer_that_takes_too_long_are_g
     server.encoder.go_on.clear()
     found = await asyncio.gather(*(server.client.post("/v1/embeddings", json=BODY) for _ in range(5)))
     assert [each.status_code for each in found] == [504] * 5 and "no answer in 0.2 s" in found[0].text
-    assert found[0].json()["error"]["type"] == "server_error"
-    assert server.app._service.waiting == 0
+    assert found[0].json()["error"]["type"] == "server_error" and server.app._service.waiting == 0
     server.encoder.go_on.set()
     assert (await server.client.post("/v1/embeddings", json=BODY)).status_code == 200
 
 
 @played()
-async def test_a_client_that_hangs_up_takes_what_waits_along(server):
+async def test_a_client_that_hangs_up_takes_what_waits_along_and_a_huge_body_is_not_read(server):
     server.encoder.go_on.clear()
     first = asyncio.create_task(server.client.post("/v1/embeddings", json={"model": "fake", "input": "first"}))
     await asyncio.sleep(0.1)
     body = b'{"model": "fake", "input": ["gone", "too"]}'
-    messages = [{"type": "http.request", "body": body, "more_body": False}]
-    hung_up = asyncio.Event()
+    messages, hung_up = [{"type": "http.request", "body": body, "more_body": False}], asyncio.Event()
 
     async def receive():
         if messages:
@@ -170,26 +168,10 @@ async def test_a_client_that_hangs_up_takes_what_waits_along(server):
     assert (await first).status_code == 200
     assert server.encoder.batches == [["first"]] and counted(server) == {499: 1, 200: 1}
 
+    async def receive():
+        raise AssertionError("was read")
 
-@played(requests=3)
-async def test_requests_at_the_same_time_have_a_bound(server):
-    server.encoder.go_on.clear()
-    first = [asyncio.create_task(server.client.post("/v1/embeddings", json=BODY)) for _ in range(3)]
-    await asyncio.sleep(0.1)
-    found = await server.client.post("/v1/embeddings", json=BODY)
-    assert (found.status_code, found.headers["retry-after"]) == (429, "1")
-    assert found.json()["error"]["code"] == "rate_limit_exceeded"
-    assert (await server.client.get("/health")).status_code == 200  # a busy server is no dead one
-    server.encoder.go_on.set()
-    assert [(await each).status_code for each in first] == [200] * 3
-
-
-@played(key="secret", requests=1)
-async def test_who_has_no_key_takes_no_place_of_others(server):
-    never = asyncio.Event()
-    waiting = [asyncio.create_task(ask(server, never.wait)) for _ in range(2)]
-    await asyncio.sleep(0.1)
-    headers = {"Authorization": "Bearer secret"}
-    assert (await server.client.post("/v1/embeddings", json=BODY, headers=headers)).status_code == 200
-    for each in waiting:
-        each.cancel()
+    sent = await ask(server, receive, [(b"content-length", b"9" * 18)])
+    assert sent[0]["status"] == 413 and (b"connection", b"close") in sent[0]["headers"]
+    for value in (b"-5", b"x", b"\xb2"):  # a length that is no number counts as none
+        assert guard._length({"headers": [(b"content-length", value)]}) == 0

@@ -10,8 +10,7 @@ from simcse_jax.serving.service import QUERIES, Invalid, Limits, Service
 
 
 def play(scene, encoders=None, **options):
-    encoder = FakeEncoder()
-    limits = Limits(**options.pop("limits", {}))
+    encoder, limits = FakeEncoder(), Limits(**options.pop("limits", {}))
 
     async def main():
         service = Service("fake", encoders or {None: encoder}, limits, **options)
@@ -25,7 +24,7 @@ def play(scene, encoders=None, **options):
     return asyncio.run(main())
 
 
-def test_embeddings_are_those_of_each_text_alone_and_equal_texts_are_encoded_once():
+def test_embeddings_are_those_of_each_text_alone_and_a_short_request_need_not_wait_for_a_long_one():
     async def scene(service, encoder):
         texts = ["a", "bb", "a", "a longer text", "a"]
         found = await service.embed(texts)
@@ -35,54 +34,6 @@ def test_embeddings_are_those_of_each_text_alone_and_equal_texts_are_encoded_onc
         assert service.waiting == 0
 
     play(scene)
-
-
-def test_a_text_that_is_too_long_is_refused_or_cut():
-    """One of 1,000 characters is not even tokenized."""
-    texts = {"seventeen letters": "17 tokens", "x" * 1000: "1,000 characters"}
-
-    async def refuses(service, encoder):
-        for text, size in texts.items():
-            expected = rf"input\[1\] has {size}; this model reads at most 16 tokens; .* --truncate"
-            with pytest.raises(Invalid, match=expected) as found:
-                await service.embed(["a", text])
-            assert (found.value.param, found.value.code) == ("input", "context_length_exceeded")
-        assert encoder.batches == []
-
-    async def cuts(service, encoder):
-        for text in texts:
-            assert (await service.embed([text])).tokens == 16
-
-    play(refuses)
-    play(cuts, limits={"cut": True})
-
-
-def test_a_cut_text_has_the_tokens_of_the_whole_one_and_not_much_more_of_it_is_tokenized():
-    read = []
-
-    class Spaceless(FakeEncoder):
-        """White space is no token."""
-
-        def tokenize(self, texts):
-            read.extend(map(len, texts))
-            return super().tokenize([text.replace(" ", "") for text in texts])
-
-    class SpacelessReranker(FakeReranker):
-        def tokenize(self, texts):
-            read.extend(len(document) for _, document in texts)
-            return super().tokenize([(query, document.replace(" ", "")) for query, document in texts])
-
-    async def scene(service, _):
-        for text, tokens in (("abc" + " " * 5000 + "def", 6), ("letters " * 20_000, 16)):
-            read.clear()
-            assert (await service.embed([text])).tokens == tokens
-            assert (await service.rerank("", [text], None)).tokens == min(tokens + 1, 16)
-            assert sum(read) < 40_000
-
-    play(scene, {None: Spaceless()}, reranker=("judge", SpacelessReranker()), limits={"cut": True})
-
-
-def test_a_short_request_need_not_wait_until_a_long_one_is_tokenized():
     calls = []
 
     class Recorded(FakeEncoder):
@@ -102,7 +53,45 @@ def test_a_short_request_need_not_wait_until_a_long_one_is_tokenized():
     play(scene, {None: Recorded()})
 
 
-def test_prompts_are_those_of_the_model():
+def test_a_text_that_is_too_long_is_refused_or_cut_without_reading_much_more_of_it():
+    texts = {"seventeen letters": "17 tokens", "x" * 1000: "1,000 characters"}
+
+    async def refuses(service, encoder):
+        for text, size in texts.items():
+            expected = rf"input\[1\] has {size}; this model reads at most 16 tokens; .* --truncate"
+            with pytest.raises(Invalid, match=expected) as found:
+                await service.embed(["a", text])
+            assert (found.value.param, found.value.code) == ("input", "context_length_exceeded")
+        assert encoder.batches == []
+
+    async def cuts(service, encoder):
+        for text in texts:
+            assert (await service.embed([text])).tokens == 16
+
+    play(refuses)
+    play(cuts, limits={"cut": True})
+    read = []
+
+    class Spaceless(FakeEncoder):
+        def tokenize(self, texts):
+            read.extend(map(len, texts))
+            return super().tokenize([text.replace(" ", "") for text in texts])
+
+    class SpacelessReranker(FakeReranker):
+        def tokenize(self, texts):
+            read.extend(len(document) for _, document in texts)
+            return super().tokenize([(query, document.replace(" ", "")) for query, document in texts])
+
+    async def scene(service, _):
+        for text, tokens in (("abc" + " " * 5000 + "def", 6), ("letters " * 20_000, 16)):
+            read.clear()
+            assert (await service.embed([text])).tokens == tokens
+            assert (await service.rerank("", [text], None)).tokens == min(tokens + 1, 16) and sum(read) < 40_000
+
+    play(scene, {None: Spaceless()}, reranker=("judge", SpacelessReranker()), limits={"cut": True})
+
+
+def test_prompts_are_those_of_the_model_numbers_of_texts_have_bounds_and_who_ends_it_waits_for_one_program():
     async def scene(service, _):
         found = await service.embed(["a"], "query")
         np.testing.assert_array_equal(found.embeddings, [encoders["query"].alone("q: a")])
@@ -113,8 +102,6 @@ def test_prompts_are_those_of_the_model():
     encoders = {None: FakeEncoder(), "query": FakeEncoder("q: ")}
     play(scene, encoders)
 
-
-def test_numbers_of_texts_have_bounds_and_a_full_queue_refuses():
     async def scene(service, encoder):
         for texts in ([], ["a"] * 5):
             with pytest.raises(Invalid, match="from 1 to 4"):
@@ -125,8 +112,22 @@ def test_numbers_of_texts_have_bounds_and_a_full_queue_refuses():
 
     play(scene, limits={"inputs": 4, "waiting": 3})
 
+    async def scene(service, encoder):
+        encoder.go_on.clear()
+        encoder.warm = lambda shape: encoder.warmed.append(shape) or encoder.go_on.wait(20)
+        warming = asyncio.create_task(asyncio.to_thread(service.warm))
+        while not encoder.warmed:
+            await asyncio.sleep(0.01)
+        await service.close()
+        encoder.go_on.set()
+        await warming
+        assert len(encoder.warmed) == 1
 
-def test_a_search_gives_the_index_s_own_results():
+    encoder = FakeEncoder()
+    play(lambda service, _: scene(service, encoder), {None: encoder})
+
+
+def test_a_search_gives_the_index_s_own_results_and_documents_are_scored_with_their_query_equal_ones_once():
     sentences = [f"text {number}" for number in range(40)]
     index, alone = Index(4), FakeEncoder().alone
     index.add(sentences, np.stack([alone(sentence) for sentence in sentences]))
@@ -153,25 +154,6 @@ def test_a_search_gives_the_index_s_own_results():
 
     play(scene, search=search, limits={"results": 1001})
     assert set(asked) == {(1, 8), (QUERIES, 16), (20 - QUERIES, 16), (QUERIES, 8)}
-
-
-def test_who_ends_it_waits_for_no_program_but_the_one_that_is_compiled():
-    async def scene(service, encoder):
-        encoder.go_on.clear()
-        encoder.warm = lambda shape: encoder.warmed.append(shape) or encoder.go_on.wait(20)
-        warming = asyncio.create_task(asyncio.to_thread(service.warm))
-        while not encoder.warmed:
-            await asyncio.sleep(0.01)
-        await service.close()
-        encoder.go_on.set()
-        await warming
-        assert len(encoder.warmed) == 1
-
-    encoder = FakeEncoder()
-    play(lambda service, _: scene(service, encoder), {None: encoder})
-
-
-def test_documents_are_scored_with_their_query_and_equal_ones_once():
     judge = FakeReranker()
 
     async def scene(service, encoder):
