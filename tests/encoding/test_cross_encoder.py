@@ -34,6 +34,7 @@ def assert_same(folder, expected):
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_scores_are_those_of_sentence_transformers_with_any_labels_and_activations(tmp_path):
     folders = {name: write_cross_encoder(tmp_path / name, n, num_labels=n, **more) for name, (n, more) in BERT.items()}
     compute = lambda: {name: theirs(folder) for name, folder in folders.items()}  # noqa: E731

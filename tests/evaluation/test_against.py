@@ -52,6 +52,7 @@ def test_the_interval_is_that_of_the_paired_differences_and_tells_a_gain_from_ch
     assert abs(found.before - helped.before) > 1
 
 
+@pytest.mark.slow
 def test_retrieval_is_compared_by_query_and_queries_with_one_answer_are_drawn_together():
     queries, documents = {f"q{n}": f"a {n}" for n in range(40)}, {f"{n:03}": f"b {n}" for n in reversed(range(40))}
     collection = beir.collect(queries, documents, {(f"q{n}", f"{n:03}"): 1 for n in range(40)}, 40)

@@ -8,6 +8,7 @@ from simcse_jax.evaluation import geometry_pictures as pictures
 from simcse_jax.evaluation.geometry_pictures import Place
 
 
+@pytest.mark.slow
 def test_pictures_name_each_model_with_its_score_or_panel_and_runs_with_their_steps():
     found = {"the $first$ model": measured(0), "second": measured(1), "x" * 90: measured(3)}
     drawn = pictures.models(found, "STS-B test")

@@ -37,6 +37,7 @@ def test_blocks_that_fit_stay_on_the_devices(monkeypatch, storage, there):
         np.testing.assert_allclose(np.asarray(block.rows, np.float32), whole.rows, rtol=2**-8 * (storage != "float32"))
 
 
+@pytest.mark.slow
 def test_a_mapped_block_is_known_while_it_is_there_and_a_replaced_one_forgotten(tmp_path):
     np.save(tmp_path / "rows.npy", blocks(64)[0].rows)
     mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")

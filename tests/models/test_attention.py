@@ -221,6 +221,7 @@ def test_a_step_of_several_devices_with_kernels_is_the_same_step(blocks, batch, 
     assert_same(found, expected, 1e-5)
 
 
+@pytest.mark.slow
 def test_kernels_are_left_out_where_they_do_not_apply(blocks, batch, monkeypatch):
     graph, params, config = model_with_kernels("modernbert")
     used = compiled_for("tpu", monkeypatch)

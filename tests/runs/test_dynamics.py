@@ -51,6 +51,7 @@ def test_kept_checkpoints_are_measured_and_drawn(trained, corpus, tmp_path):
 RECORDED = ("self_similarity", "intra_sentence_similarity", *FIELDS)
 
 
+@pytest.mark.slow
 def test_measurements_made_during_training_are_drawn(trained, tmp_path):
     start = dict.fromkeys(RECORDED, 0.9)
     ends = {"one": dict.fromkeys(RECORDED, 0.3), "two": dict.fromkeys(RECORDED, 0.2)}
@@ -80,6 +81,7 @@ def test_runs_that_were_measured_otherwise_are_refused_and_nothing_is_written(tr
         assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_every_checkpoint_and_the_start_if_it_is_there_are_encoded_with_their_own_parameters(trained, tmp_path, capsys):
     latest = shutil.copytree(trained, tmp_path / "latest")
     *before, last = steps_of(trained)

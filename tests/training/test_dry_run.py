@@ -11,6 +11,7 @@ def tried(args, capsys):
     return capsys.readouterr().out.splitlines()
 
 
+@pytest.mark.slow
 def test_a_dry_run_says_what_a_run_takes_and_writes_nothing(tiny_bert, corpus, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     fields = "--config.train.max_steps=1000", "--config.train.batch_size=8", "--config.eval.every=50"

@@ -273,6 +273,7 @@ def test_a_run_is_scored_at_each_size_and_its_export_says_its_own(tiny_bert, cor
     assert fields["truncate_dim"] == 8
 
 
+@pytest.mark.slow
 def test_sizes_of_embeddings_that_do_not_fit_are_refused(trained, tiny_bert, corpus, tmp_path):
     args = train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / "run", "--config.model.mlp=none")
     with pytest.raises(UserError, match="33 is more than the embedding's 32 elements"):

@@ -130,6 +130,7 @@ def test_a_layer_is_gathered_where_it_computes_forward_and_backward(in_small):
 
 
 @pytest.mark.exact
+@pytest.mark.slow
 def test_a_model_in_parts_is_scored_by_layer_and_never_whole(in_small):
     """Its embeddings are those of the whole model, also where padding is not computed, and so are its tokens'."""
     graph, params, _ = random_model()

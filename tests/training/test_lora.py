@@ -77,6 +77,7 @@ def test_gradients_are_of_what_trains_and_the_same_in_chunks_by_layer_on_several
         np.testing.assert_allclose(found[name], value, rtol=1e-4, atol=1e-5 * float(np.abs(value).max() + 1e-3))
 
 
+@pytest.mark.slow
 def test_checkpoints_hold_what_trains_and_the_folder_the_rest_once(run_with_lora, tiny_bert):
     base = SimCSE(str(tiny_bert), pooler="cls")
     run = json.loads((run_with_lora / "run.json").read_text())

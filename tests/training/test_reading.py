@@ -164,6 +164,7 @@ def test_prepared_corpora_give_the_rows_that_files_give(mixed, config, corpus, p
     assert (seen[0] == seen[1]) if mixed else len(seen[0]) > 60
 
 
+@pytest.mark.slow
 def test_the_prompts_are_those_of_the_exported_model(config, pairs, tmp_path):
     made = changed(config, data__train=str(pairs), data__prompts__anchor="the ", data__prompts__positive="cat ")
     train_and_evaluate(changed(made, train__max_steps=1, eval__data=""), str(tmp_path / "run"))

@@ -149,6 +149,7 @@ def test_what_people_should_know_of_several_configs_is_said_once(tiny_bert, corp
     assert said.count("config.views.noise=5.0 has no effect") == said.count("loss: 1 info_nce + 0.5 off_dropout\n") == 1
 
 
+@pytest.mark.slow
 def test_a_run_that_trains_nothing_scores_its_initial_weights(tiny_bert, corpus, tmp_path):
     nothing = ("--config.train.epochs=0", "--config.train.max_steps=0", "--config.model.mlp=none")
     args = train_args(tiny_bert, "no/such.txt", corpus["dev"], tmp_path / "run", *nothing)

@@ -71,6 +71,7 @@ def test_with_a_mean_in_bfloat16_a_step_learns_the_same_on_any_number_of_devices
         np.testing.assert_allclose(other[name], value, atol=2e-4, err_msg=name)
 
 
+@pytest.mark.slow
 def test_by_default_nothing_of_an_update_is_in_bfloat16():
     for mu_dtype in ("float32", "bfloat16"):
         start, update, _ = program(mu_dtype=mu_dtype)

@@ -23,6 +23,7 @@ pytestmark = pytest.mark.exact
 MASKING = Masking(mask_id=3, special_ids=(0, 1, 2, 3))
 
 
+@pytest.mark.slow
 def test_masked_tokens_are_those_of_the_columns_that_are_there():
     graph, params, config = random_model(num_layers=1)
     fields = {"model": {"mlp": "none", "dual_encoder": False}, "objective": {"mlm": {"weight": 1.0}}}
@@ -80,6 +81,7 @@ def test_diffcse_is_the_same_on_any_number_of_devices_and_in_chunks(devices, cha
         assert_same(diffcse(devices, reading="paper", **changes), expected)
 
 
+@pytest.mark.slow
 def test_the_gradient_of_replaced_tokens_reaches_the_encoder_through_its_embedding_alone(monkeypatch):
     """Without the embeddings' gradient the encoder has that of the contrast alone; the generator has none at all."""
     contrast, both = diffcse(weight=0.0)[1], diffcse()[1]

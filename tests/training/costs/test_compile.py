@@ -135,6 +135,7 @@ def test_an_encoding_or_a_step_is_compiled_for_the_devices_at_hand(whole, monkey
     assert report.flops and report.hbm_bytes and report.memory["arguments"] and bool(report.collectives) == whole
 
 
+@pytest.mark.slow
 def test_the_flops_of_a_step_and_of_encoding_are_those_of_their_layers():
     rows, tokens = 2 * 32 // 8, 16  # two views of a chip's part of the batch
     size, inner = TINY.hidden_size, TINY.intermediate_size

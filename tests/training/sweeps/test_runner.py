@@ -366,6 +366,7 @@ def test_runs_are_grouped_but_one_begun_alone_and_the_line_below_the_table_names
     assert names(runs) == 3
 
 
+@pytest.mark.slow
 def test_rows_that_train_nothing_and_post_processing(file, tmp_path, capsys):
     path, content = tmp_path / "untrained.py", file.read_text().partition("def get_variants")[0]
     path.write_text(f"""{content}
@@ -392,6 +393,7 @@ def get_variants():
 MANY = ("STS12", "STS12_wmean_pearson", "STS15", "STSBenchmark", "sts_avg", "stsb_dev", "sickr_dev", "alignment")
 
 
+@pytest.mark.slow
 def test_a_table_of_every_kind_of_column(tiny_bert, corpus, tmp_path):
     """Tasks that are there and one that is missing, averages, extra scores, and a row that is quoted."""
     senteval = write_similarity(tmp_path / "senteval", corpus["dev"])
