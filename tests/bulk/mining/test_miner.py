@@ -118,33 +118,3 @@ def test_rows_that_pairs_name_and_texts_alike_are_the_pair_s_own_scored_as_the_i
         record = mined([Pair(0, "query 0", TEXTS[0])], corpus, Choice(59, 0, 59), model)[0]
         found = {result.row: result.score for result in index.search(model.encode_query(["query 0"]), 60)[0]}
         assert record["positive_score"] == pytest.approx(found[0], abs=1e-6)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("choice", CHOICES)
-def test_negatives_are_those_of_sentence_transformers(choice):
-    torch, datasets = pytest.importorskip("torch"), pytest.importorskip("datasets")
-    theirs = pytest.importorskip("sentence_transformers.util").mine_hard_negatives
-
-    class Peer(Fixed):
-        device = "cpu"
-
-        def encode_query(self, texts, **options):
-            return super().encode_query(texts)
-
-        encode_document = encode_query
-
-        def similarity(self, a, b):
-            return torch.as_tensor(a) @ torch.as_tensor(b).T
-
-        def similarity_pairwise(self, a, b):
-            return (torch.as_tensor(a) * torch.as_tensor(b)).sum(dim=1)
-
-    pairs = pairs_of(30, TEXTS)
-    columns = {name: [getattr(pair, name) for pair in pairs] for name in ("anchor", "positive")}
-    table = datasets.Dataset.from_dict(columns)
-    options = {name: getattr(choice, name) for name in choice._fields if name not in ("sampling", "seed")}
-    found = theirs(table, Peer(), corpus=TEXTS, output_format="labeled-list", verbose=False, **options).to_list()
-    records = mined(pairs, corpus_of(TEXTS, Fixed()), choice, Fixed())
-    expected = {record["anchor"]: record["negative"] for record in records if record["negative"]}
-    assert {row["anchor"]: row["positive"][1:] for row in found} == expected and len(expected) > 5
