@@ -22,7 +22,8 @@ check: .venv/requirements-dev.txt
 test: .venv/requirements-dev.txt
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-# Everything; next to the peers, and compiled as users do where that matters.
+# Everything; next to the peers, with types checked in every call, and compiled as users do where that matters.
+test-all test-slow: export TYPES = 1
 test-all: check test test-slow test-optimized
 
 # What `make test` leaves out, but for tests of numbers. TESTS="tests/data tests/index" are rooms.

@@ -46,9 +46,11 @@ import pytest
 from filelock import FileLock
 from jaxtyping import install_import_hook
 
-# Before they are imported: every call of these rooms' functions is checked against its annotations, in tests alone.
+# Before they are imported: every call of these rooms' functions is checked against its annotations. A twelfth of the
+# processor time of `make test`, which leaves it to `make test-all`.
 CHECKED = [f"simcse_jax.{room}" for room in ("models", "objectives", "evaluation", "index")]
-install_import_hook(CHECKED, "typechecker.check")
+if "TYPES" in os.environ:
+    install_import_hook(CHECKED, "typechecker.check")
 
 gc.disable()  # until all tests are collected: next to nothing of what is imported is garbage
 
@@ -88,7 +90,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     """Looks for garbage again, but rarely and not among what was imported: tracing makes many objects and drops few."""
-    gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
     gc.enable()

@@ -1,5 +1,6 @@
-"""Types: the tests check shapes at run time, and mypy knows the types of `SimCSE`'s results."""
+"""Types: `make test-all` checks shapes at run time, and mypy knows the types of `SimCSE`'s results."""
 
+import os
 import re
 import subprocess
 import sys
@@ -21,6 +22,8 @@ SCRIPT = "import numpy as np; from simcse_jax.evaluation.sts import cosine; "
 SCRIPT += "print(cosine(np.ones((2, 3)), np.ones((1, 3))).shape)"
 
 
+@pytest.mark.slow
+@pytest.mark.skipif("TYPES" not in os.environ, reason="TYPES=1 checks them")
 def test_a_wrong_shape_is_an_error_in_the_tests_and_not_in_a_users_calls():
     for call in (
         lambda: mean(jnp.ones((2, 3, 4)), np.ones((2, 5), int)),

@@ -51,13 +51,11 @@ def test_a_batch_of_any_lengths_is_encoded_as_each_sentence_alone(make, monkeypa
     np.testing.assert_allclose(embeddings, alone, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("model_type", "pooler"),
-    [
-        *(("roberta", "max"), ("modernbert", "avg_weighted")),
-        *(pytest.param(*each, marks=pytest.mark.slow) for each in (("mpnet", "avg+last"), ("nomic_bert", "cls"))),
-    ],
-)
+SLOW = (("modernbert", "avg_weighted"), ("mpnet", "avg+last"), ("nomic_bert", "cls"))
+SLOW = [pytest.param(*each, marks=pytest.mark.slow) for each in SLOW]
+
+
+@pytest.mark.parametrize(("model_type", "pooler"), [("roberta", "max"), *SLOW])
 def test_every_encoder_and_pooler_leaves_padding_out(make, model_type, pooler):
     embedder = make(model_type, pooler=pooler, num_layers=1 + (model_type == "modernbert"))  # windows in one of two
     encoder, alone = BatchEncoder(embedder), np.concatenate([embedder([text]) for text in TEXTS[4:]])
@@ -67,6 +65,7 @@ def test_every_encoder_and_pooler_leaves_padding_out(make, model_type, pooler):
     np.testing.assert_allclose(encoder.encode(found, shape), alone, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_batch_in_bfloat16_is_as_near_to_float32_as_encode_is(make):
     encoder = BatchEncoder(half := make(dtype=jnp.bfloat16))
     right = make()(TEXTS)

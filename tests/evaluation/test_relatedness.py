@@ -7,6 +7,7 @@ from support.data import raises
 from simcse_jax.evaluation import relatedness, sts
 
 
+@pytest.mark.slow
 def test_scores_are_shared_between_bins_and_it_learns_more_than_cosines_show():
     np.testing.assert_allclose(
         relatedness.targets(np.array([1.0, 3.25, 5.0, 4.6, 0.4, 0.0])),

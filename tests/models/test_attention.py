@@ -100,6 +100,7 @@ def test_an_encoder_of_long_texts_is_the_same_encoder(model_type, num_layers, fi
     np.testing.assert_allclose(last(most_tokens=int(mask.sum())), expected, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_cpu_has_one_head_s_scores_at_a_time_and_memory_grows_with_the_length_in_both_passes(monkeypatch):
     def temporaries(attend, length=2048, dropout=None):
         def loss(*three):
@@ -190,13 +191,12 @@ def batch():
     return ids, mask, row_keys(TEXTS)
 
 
-STEPS = [("modernbert", True), ("qwen3", True), ("gemma3_text", False)]
+STEPS = [("bert", False), ("modernbert", True), ("qwen3", True), ("gemma3_text", False)]
 
 
+@pytest.mark.slow
 @pytest.mark.exact
-@pytest.mark.parametrize(
-    ("model_type", "padded"), [("bert", False), *(pytest.param(*each, marks=pytest.mark.slow) for each in STEPS)]
-)
+@pytest.mark.parametrize(("model_type", "padded"), STEPS)
 def test_a_step_with_kernels_is_the_same_step(model_type, padded, blocks, batch, monkeypatch):
     graph, params, config = model_with_kernels(model_type)
     expected = gradient_of(graph)(params, *batch)  # which padding changes in nothing

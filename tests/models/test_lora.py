@@ -108,6 +108,7 @@ def test_masks_belong_to_examples_and_to_linear_maps():
     np.testing.assert_allclose(last(ids, mask, options | {"lora_dropout_rate": 0.0}), plain, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_masks_are_bits_of_their_own():
     graph, params, config = model()
     encoder, kept = parameters.merge(graph, params).encoder, []

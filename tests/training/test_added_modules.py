@@ -121,6 +121,7 @@ def small():
     return build(config, with_head=False)[0], params
 
 
+@pytest.mark.slow
 def test_one_encoding_is_local_and_global_and_devices_chunks_and_padding_change_nothing():
     """Written down without devices: the mean of the convolutions' features is the sentence."""
     graph, params = small()

@@ -113,6 +113,7 @@ def gathers(jaxpr, inside=()):
                 yield from gathers(part, (*inside, equation.primitive.name))
 
 
+@pytest.mark.slow
 def test_a_layer_is_gathered_where_it_computes_forward_and_backward(in_small):
     """Both in a loop, or each apart if they differ. Otherwise they are gathered before all else."""
     graph, params, _ = random_model()

@@ -92,6 +92,7 @@ def test_checkpoints_hold_what_trains_and_the_folder_the_rest_once(run_with_lora
     assert result == pytest.approx(scored[3], abs=0.01) and abs(result - scored[0]) > 0.1
 
 
+@pytest.mark.slow
 def test_an_export_is_merged_or_an_adapter_that_trains_further(run_with_lora, tiny_bert, corpus, tmp_path, capsys):
     assert call("export", "--workdir", run_with_lora, "--output", tmp_path / "merged").returncode == 0
     done = call("export", "--workdir", run_with_lora, "--output", tmp_path / "adapter", "--adapter")

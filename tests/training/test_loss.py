@@ -103,6 +103,7 @@ def test_a_head_of_masked_words_reads_the_whole_table(monkeypatch):
     assert chosen == [BATCH // 2 * 16, 0, 0]
 
 
+@pytest.mark.slow
 def test_attention_s_own_rate_reaches_every_pass():
     """Another rate shows in the loss; the same rate as elsewhere changes nothing, bit for bit."""
     graph, params, _ = random_model(num_layers=1)

@@ -58,6 +58,7 @@ def test_an_objective_s_own_parameters_are_trained_and_saved_and_the_model_is_th
     assert np.abs(np.asarray(first["head.kernel"]) - np.asarray(first["second.head.kernel"])).max() > 0.01
 
 
+@pytest.mark.slow
 def test_sbert_s_classifier_starts_undecided_and_is_trained_and_saved_but_no_part_of_the_model(tiny_bert, tmp_path):
     labels = [("entailment", "neutral", "contradiction")[row % 3] for row in range(48)]
     rows = [",".join(row) for row in zip(sentences(48, 1), sentences(48, 2), labels, strict=True)]

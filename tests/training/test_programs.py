@@ -45,6 +45,7 @@ def test_both_programs_are_used_and_train_like_one_with_padding(run):
         np.testing.assert_allclose(value, expected[name], atol=2e-4, err_msg=name)  # of twelve steps of 1e-3
 
 
+@pytest.mark.slow
 def test_a_run_that_is_stopped_and_resumed_takes_the_same_programs_and_ends_with_the_same_bits(run, monkeypatch):
     monkeypatch.setattr("simcse_jax.training.programs.peak", lambda device: 1e15)
     monkeypatch.delattr("jax.lax.platform_dependent")  # its platform is known, so nothing is traced for others

@@ -64,6 +64,7 @@ def test_a_run_leaves_all_that_it_promises_and_keeps_the_changes_of_training_and
     assert all(np.array_equal(value, saved[name]) for name, value in after.items())
 
 
+@pytest.mark.slow
 def test_a_finished_run_started_again_has_the_scores_of_the_checkpoint_that_could_be_read(again):
     workdir, start = again
     result, files = result_of(workdir), lambda: (lines(workdir), sorted(os.listdir(workdir / "checkpoints")))

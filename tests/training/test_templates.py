@@ -223,6 +223,7 @@ def exported_as_it_is(workdir, output):
     return run
 
 
+@pytest.mark.slow
 def test_a_model_keeps_its_template_in_every_use(masked_bert, corpus, tmp_path):
     nothing, workdir = ["--config.train.max_steps=0", "--config.train.epochs=0"], tmp_path / "run"
     done = call("train", *train_args(masked_bert, corpus["txt"], corpus["dev"], workdir, *MASKED, *nothing))

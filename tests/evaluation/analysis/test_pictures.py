@@ -2,6 +2,7 @@ import io
 import itertools
 
 import numpy as np
+import pytest
 from PIL import Image, ImageColor
 from support.pictures import texts as texts_of
 
@@ -51,6 +52,7 @@ def test_pictures_name_models_axes_data_dimensions_and_the_tokens_that_stand_out
     assert "mean of 3 tokens" in texts(pictures.self_similarity_change([pairs[0] | {"tokens": tokens[:3]}]))
 
 
+@pytest.mark.slow
 def test_pairs_have_curves_models_colours_maps_panels_and_runs_their_steps():
     names = [["A", "a"], ["B", "b"], ["C", "c"]]
     found = [

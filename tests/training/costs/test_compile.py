@@ -107,9 +107,11 @@ def test_a_step_of_an_encoder_with_local_layers_and_gates_is_lowered_for_tpus_fr
 ROUNDED = {"f32": 4 * TINY.num_layers + 1, "bf16": PRODUCTS - (4 * TINY.num_layers + 1)}
 
 
-@pytest.mark.parametrize(
-    ("fields", "fill", "results"), [((), 1.0, {}), (ROUNDING[:1], 0.5, {"f32": PRODUCTS}), (ROUNDING, 1.0, ROUNDED)]
-)
+SLOW = (((), 1.0, {}), (ROUNDING[:1], 0.5, {"f32": PRODUCTS}))
+SLOW = [pytest.param(*each, marks=pytest.mark.slow) for each in SLOW]
+
+
+@pytest.mark.parametrize(("fields", "fill", "results"), [(ROUNDING, 1.0, ROUNDED), *SLOW])
 def test_the_step_is_lowered_for_gpus_from_here(fields, fill, results):
     text = lowered(traced(*fields, fill=fill))
     assert "mhlo.num_partitions = 8" in text

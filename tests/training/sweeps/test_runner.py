@@ -93,6 +93,7 @@ def finished(file, tmp_path_factory):
     return workdir, [text for text in logged.output if "Finished XLA compilation" in text]
 
 
+@pytest.mark.slow
 def test_the_table_has_every_run_and_runs_that_differ_in_numbers_compile_once(finished):
     workdir, compiled = finished
     text = (workdir / "tiny.md").read_text()
@@ -104,6 +105,7 @@ def test_the_table_has_every_run_and_runs_that_differ_in_numbers_compile_once(fi
     assert sum("jit(update)" in text for text in compiled) == 1, compiled
 
 
+@pytest.mark.slow
 def test_what_is_done_is_skipped_and_a_changed_config_is_refused(finished, file, monkeypatch, capsys):
     workdir, only_a = finished[0], "--config.sweep.only=a"
     monkeypatch.setattr(runner, "train_and_evaluate", None)
@@ -128,6 +130,7 @@ def changed(folder, **values):
     (folder / "run.json").write_text(json.dumps(about))
 
 
+@pytest.mark.slow
 def test_runs_of_several_machines_are_counted_and_of_other_contents_refused(finished, file, tmp_path):
     workdir = shutil.copytree(finished[0], tmp_path / "copy")
     changed(workdir / "b/seed2", device=("kind", "H100"), versions=("jax", "0.11"))
