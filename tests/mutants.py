@@ -1,4 +1,4 @@
-"""Small changes of the package, for each of which the tests of its room that reach the line must fail: `make mutants`."""
+"""Small changes of the package, which the tests of its room that reach the line must find: `make mutants`."""
 # mutmut and cosmic-ray know no axes, collectives and keys.
 
 import ast

@@ -108,9 +108,9 @@ def test_ranges_of_other_embeddings_are_warned_of_in_each_call(tiny_bert):
         lambda: model.add_to_index(texts[:3]),
         lambda: model.add_to_index(texts[:3]),
     ):
-        with pytest.warns(UserWarning, match="more than 5% of the elements") as told:
+        with pytest.warns(UserWarning, match="more than 5% of the elements") as warned:
             call()
-        assert [warning.filename for warning in told] == [__file__]
+        assert [warning.filename for warning in warned] == [__file__]
 
 
 def test_unit_length_is_part_of_a_model_that_compares_by_dot_product_and_a_dropped_index_is_forgotten(tiny_bert):

@@ -46,9 +46,9 @@ WRONG = [
 
 
 def test_a_wrong_option_is_reported_in_one_line_and_the_peers_processes_are_without_jax(monkeypatch, tmp_path):
-    for module, arguments, told in WRONG:
+    for module, arguments, message in WRONG:
         monkeypatch.setattr(sys, "argv", ["name", *arguments.split()])
-        with pytest.raises(UserError, match=told):
+        with pytest.raises(UserError, match=message):
             module.parse()
     command = [sys.executable, "-m", "benchmarks.encode", "--data", str(tmp_path / "none.txt")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)

@@ -18,13 +18,13 @@ def test_names_that_scripts_import_are_there_and_the_gpu_s_asks_for_its_argument
     for module, name in found:
         assert hasattr(importlib.import_module(module), name), (module, name)
 
-    def told(*arguments):
+    def usage_of(*arguments):
         done = subprocess.run(["bash", "benchmarks/gpu.sh", *arguments], cwd=ROOT, capture_output=True, text=True)
         return done.returncode, done.stderr
 
-    code, usage = told()
+    code, usage = usage_of()
     assert (code, usage.split()[:4]) == (2, ["usage:", "benchmarks/gpu.sh", "SENTENCES.txt", "OUTPUT_FOLDER"])
-    assert told("no.txt", "out") == (2, "error: no.txt: cannot be read\n")
+    assert usage_of("no.txt", "out") == (2, "error: no.txt: cannot be read\n")
 
 
 @pytest.mark.benchmarks
@@ -41,9 +41,9 @@ def test_the_gpu_s_stages_run_on_a_cpu_and_stop_for_none_that_fails(tiny_bert, c
         command = ["bash", "benchmarks/gpu.sh", str(corpus["txt"]), str(tmp_path), *stages]
         return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True).stdout
 
-    told = run("compiled", "steps", "kernels", "seeds", "encode")
-    assert "== compiled: exit code 0" not in told
+    printed = run("compiled", "steps", "kernels", "seeds", "encode")
+    assert "== compiled: exit code 0" not in printed
     for stage in ("steps", "kernels", "seeds", "encode"):
-        assert f"== {stage}: exit code 0" in told and (tmp_path / f"{stage}.md").stat().st_size
+        assert f"== {stage}: exit code 0" in printed and (tmp_path / f"{stage}.md").stat().st_size
     assert json.loads((tmp_path / "steps.json").read_text())["results"][0]["figures"][0][1] > 0
     assert "== steps" not in run("steps")

@@ -73,7 +73,7 @@ def test_the_command_serves_the_model_and_its_index(tiny_bert, tmp_path, monkeyp
     model, texts = SimCSE(folder), [" ".join(text.split()[:4]) for text in sentences(9)]
     model.build_index(texts)
     model.save_index(tmp_path / "index")
-    told = []
+    answers = []
 
     async def ask(application, said):
         transport = httpx.ASGITransport(application, raise_app_exceptions=False)
@@ -83,15 +83,15 @@ def test_the_command_serves_the_model_and_its_index(tiny_bert, tmp_path, monkeyp
         ):
             while (await client.get("/ready")).status_code != 200:
                 await asyncio.sleep(0.05)
-            told.append(said)
+            answers.append(said)
             for path, body in (("embeddings", {"model": "short", "input": texts}), ("search", {"query": texts[2]})):
-                told.append((await client.post(f"/v1/{path}", json=body)).json()["data"])
+                answers.append((await client.post(f"/v1/{path}", json=body)).json()["data"])
 
     serves = lambda application, bound, seconds, said, *more: asyncio.run(ask(application, said))  # noqa: E731
     monkeypatch.setattr("simcse_jax.serving.server.serve", serves)
     done = call("serve", "--model", folder, "--index", tmp_path / "index", "--port", 0, "--batch-size", 8)
     assert done.returncode == 0 and "ready after" in done.stdout, done.stderr
-    said, embeddings, found = told
+    said, embeddings, found = answers
     assert said.startswith("short: http://127.0.0.1:") and "(this machine alone, no key)" in said
     np.testing.assert_allclose([one["embedding"] for one in embeddings], model.encode(texts), atol=1e-5)
     assert found[0]["results"][0].items() >= {"sentence": texts[2], "row": 2}.items()

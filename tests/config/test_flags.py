@@ -69,12 +69,12 @@ def test_a_short_name_means_a_field_that_counts():
     known = flags.load_config("graded").fields | {"objective.cosent.weight": 0.0}
     for name in ("temperature", "tau"):
         assert flags.field_meant(name, known) == ""
-        told = flags.no_such_field(name, known, "config.")
-        assert "config.objective.angle.temperature, config.objective.cosent.temperature, " in told
+        message = flags.no_such_field(name, known, "config.")
+        assert "config.objective.angle.temperature, config.objective.cosent.temperature, " in message
     known = flags.load_config("simcse_plus_plus").fields
-    told = flags.no_such_field("temperature", known)
-    assert "objective.dimension_wise.temperature, objective.off_dropout.temperature;" in told
-    assert "info_nce" not in told
+    message = flags.no_such_field("temperature", known)
+    assert "objective.dimension_wise.temperature, objective.off_dropout.temperature;" in message
+    assert "info_nce" not in message
     assert flags.field_meant("tau", known | {"objective.info_nce.weight": 1.0}) == "objective.info_nce.temperature"
 
 

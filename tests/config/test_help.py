@@ -18,7 +18,7 @@ def unwrapped(text):
 def test_the_help_of_a_run_and_of_a_sweep_has_every_field_recipe_table_and_flag():
     run, sweep = (call(*command) for command in (("train", "--help"), ("sweep", "-h")))
     assert [done.returncode for done in (run, sweep)] == [0, 0] and run.stderr == sweep.stderr == ""
-    text, told = unwrapped(run.stdout), unwrapped(sweep.stdout)
+    text, help_text = unwrapped(run.stdout), unwrapped(sweep.stdout)
     for name, one in FIELDS.items():
         default = ",".join(one.default) if isinstance(one.default, tuple) else one.default
         assert f" --config.{name}={default} {one.meaning} Type " in text
@@ -29,10 +29,10 @@ def test_the_help_of_a_run_and_of_a_sweep_has_every_field_recipe_table_and_flag(
     assert f"copy a file from {ROOT / 'configs'}." in text
     assert all(flag in text for flag in ("--workdir DIR", "--profile DIR", "--config FILE[:VARIANT]"))
     assert max(map(len, run.stdout.splitlines())) <= 120
-    assert all(f" --config.{name}=" in told and one.meaning in told for name, one in variants.FIELDS.items())
-    assert "--config.sweep.seeds=42,43,44" in told
-    assert " ablations/simcse_table6:{unsup,sup} SimCSE, Table 6" in told
-    assert all(f" ablations/{file.stem}" in told for file in (ROOT / "configs" / "ablations").glob("*.py"))
+    assert all(f" --config.{name}=" in help_text and one.meaning in help_text for name, one in variants.FIELDS.items())
+    assert "--config.sweep.seeds=42,43,44" in help_text
+    assert " ablations/simcse_table6:{unsup,sup} SimCSE, Table 6" in help_text
+    assert all(f" ablations/{file.stem}" in help_text for file in (ROOT / "configs" / "ablations").glob("*.py"))
 
 
 def test_fields_are_under_their_headings():

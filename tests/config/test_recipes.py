@@ -102,6 +102,6 @@ def test_recipes_are_listed_and_a_variant_is_chosen_by_its_name_the_default_one_
     # They are listed, and a broken one says why.
     (tmp_path / "x.py").write_text('"""One line.\n\nAnother.\n"""\n\ndef get_config():\n    pass\n')
     (tmp_path / "a.py").write_text("1 / 0\n")
-    told = {"a.py": "cannot be loaded: division by zero", "x.py": "One line."}
-    assert list_recipes(tmp_path) == [Recipe(tmp_path / name, about) for name, about in told.items()]
+    abouts = {"a.py": "cannot be loaded: division by zero", "x.py": "One line."}
+    assert list_recipes(tmp_path) == [Recipe(tmp_path / name, about) for name, about in abouts.items()]
     assert list_recipes(tmp_path / "none") == []

@@ -110,17 +110,17 @@ def test_a_batch_of_a_seed_and_step_has_all_that_belongs_to_its_examples_once_an
     np.testing.assert_array_equal(batch["index"], np.arange(BATCH))
     assert {value.dtype for value in batch.values()} == {np.dtype(np.int32)}
     numbers = np.arange(2 * EXAMPLES, dtype=np.int32).reshape(EXAMPLES, 2)
-    told = {"labels": numbers[:, 0] // 2, "texts": numbers // 3, "present": numbers % 3 > 0}
-    told["scores"] = np.float32(numbers) / 7
-    full = dataclasses.replace(corpus, **told)
-    changed = [dataclasses.replace(corpus, **{name: array}).fingerprint for name, array in told.items()]
+    arrays = {"labels": numbers[:, 0] // 2, "texts": numbers // 3, "present": numbers % 3 > 0}
+    arrays["scores"] = np.float32(numbers) / 7
+    full = dataclasses.replace(corpus, **arrays)
+    changed = [dataclasses.replace(corpus, **{name: array}).fingerprint for name, array in arrays.items()]
     changed += [dataclasses.replace(corpus, input_ids=corpus.input_ids[::-1]).fingerprint, full.fingerprint]
     assert len({corpus.fingerprint, *changed}) == 7
     for step in (0, 3, STEPS + 1):
         own, batch = rows(corpus, plain, [step]), Batches(full, BATCH, 0)[step]
         part = Batches(full, BATCH, 0).rows(step, slice(1, 3))
         assert all(np.array_equal(part[name], batch[name][1:3]) for name in batch)
-        for name, array in told.items():
+        for name, array in arrays.items():
             np.testing.assert_array_equal(batch.pop(name.removesuffix("s")), array[own])
         np.testing.assert_array_equal(batch["attention_mask"], corpus.attention_mask[own])
         assert same(batch, plain[step])

@@ -140,9 +140,9 @@ def test_a_cpu_without_instructions_for_bfloat16_is_told(tmp_path, monkeypatch, 
     monkeypatch.setattr(jax, "default_backend", lambda: "tpu")
     assert slow_bfloat16.__wrapped__() == ""
     monkeypatch.setattr("simcse_jax.simcse.slow_bfloat16", lambda: "bfloat16: slow here")
-    with pytest.warns(UserWarning, match="bfloat16: slow here") as told:
+    with pytest.warns(UserWarning, match="bfloat16: slow here") as warned:
         SimCSE(str(tiny_bert), dtype="bfloat16")
-    assert told[0].filename == __file__
+    assert warned[0].filename == __file__
 
 
 PIPES = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}

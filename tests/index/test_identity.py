@@ -19,8 +19,8 @@ def test_another_model_is_refused_in_one_line_and_one_of_another_name_is_the_sam
         ({"prompt": "on "}, "an index of runs/a (pooler avg, prompt ''), not of runs/a (pooler avg, prompt 'on ')"),
     ):
         for given, cure in (((), "load it with that model, or build another"), (("build another",), "build another")):
-            told = f"some/index: {message}; {cure}"
-            raises(told, check_maker, "some/index", MODEL, MODEL._replace(**changes), *given)
+            whole = f"some/index: {message}; {cure}"
+            raises(whole, check_maker, "some/index", MODEL, MODEL._replace(**changes), *given)
     assert read_identity(MODEL._asdict(), "damaged") == MODEL
     for content in (MODEL._asdict() | {"dimension": "12"}, MODEL._asdict() | {"head": 0}, {"more": 1}, [], None):
         raises("damaged", read_identity, content, "damaged")

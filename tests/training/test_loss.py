@@ -361,9 +361,9 @@ def mixed_function(devices=1, chunk_size=0):
 def test_a_mixed_batch_is_the_same_on_two_devices_and_in_chunks_whatever_stands_in_place_of_missing_sentences():
     """With equal texts, which change the loss."""
     data, compute = mixed_batch(), mixed_function()
-    told = data | {"text": np.random.default_rng(0).integers(6, size=(BATCH, 3)).astype(np.int32)}
-    expected = compute(told)
-    assert_same(mixed_function(2, 1)(told), expected)
+    grouped = data | {"text": np.random.default_rng(0).integers(6, size=(BATCH, 3)).astype(np.int32)}
+    expected = compute(grouped)
+    assert_same(mixed_function(2, 1)(grouped), expected)
     plain = compute(data)
     assert 0 < expected[0] < plain[0] - 0.1
     data["input_ids"][~data["present"][:, 2], 2] = 7

@@ -116,14 +116,14 @@ def test_a_mistake_of_one_process_ends_all_of_them_in_one_line(arguments, layout
         ("--config.eval.data=/no/such", "/no/such"),
         ("--config.checkpoint.keep_every=3", "the config: differs between process 1 and process 0"),
     ):
-        _, told = finished(start_processes(arguments(tmp_path / "run", init), more={1: [argument]}), code=2)
-        for errors in told:
-            found = [line for line in errors.splitlines() if line.startswith("error: ")]
+        _, errors = finished(start_processes(arguments(tmp_path / "run", init), more={1: [argument]}), code=2)
+        for error in errors:
+            found = [line for line in error.splitlines() if line.startswith("error: ")]
             assert len(found) == 1 and named in found[0], errors
         assert not (tmp_path / "run").exists()
     with another_job(held(tmp_path / "run")):
-        _, told = finished(start_processes(arguments(tmp_path / "run")), code=2)
-    assert all(f"run: process {os.getpid()} on " in errors.splitlines()[-1] for errors in told), told
+        _, errors = finished(start_processes(arguments(tmp_path / "run")), code=2)
+    assert all(f"run: process {os.getpid()} on " in error.splitlines()[-1] for error in errors), errors
     assert not list((tmp_path / "run").iterdir())
 
 
@@ -174,8 +174,8 @@ def test_a_signal_to_one_process_saves_and_ends_all_with_one_code(count, argumen
         assert time.monotonic() < deadline and processes[0].poll() is None
         time.sleep(0.05)
     processes[-1].send_signal(signal.SIGINT if count == 2 else signal.SIGTERM)
-    _, told = finished(processes, code=75)
+    _, errors = finished(processes, code=75)
     saved = Checkpoints(tmp_path / "run", read_only=True).latest
-    assert saved < 5000 and all(f"saved at step {saved}" in errors for errors in told)
+    assert saved < 5000 and all(f"saved at step {saved}" in error for error in errors)
     if count == 2:
         assert 0 < saved == lines(tmp_path / "run")[-1]["step"]

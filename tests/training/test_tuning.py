@@ -106,8 +106,8 @@ def test_what_follows_from_data_and_other_fields(complete):
         (SCORED, ["sentence1", "sentence2", "score"], "csv", "objective.mlm.weight=0.1",
          {"objective.cosent.weight": 1.0, "objective.info_nce.weight": 0.0}, "pairs with scores"),
     ):  # fmt: skip
-        config, told = complete(rows, names, kind, *(f"--config.{field}" for field in more.split()))
-        assert expected.items() <= flatten(config).items() and said in told
+        config, message = complete(rows, names, kind, *(f"--config.{field}" for field in more.split()))
+        assert expected.items() <= flatten(config).items() and said in message
 
 
 def test_what_is_given_stays_and_bad_values_are_refused_before_they_are_used(complete):

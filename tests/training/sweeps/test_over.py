@@ -56,7 +56,7 @@ NO_LABEL = "is not VALUE=LABEL"
 
 
 @pytest.mark.parametrize(
-    ("over", "told"),
+    ("over", "message"),
     [
         *(([over], "give a field and its values") for over in ("train.batch_size", "train.batch_size=")),
         (["train.batch=8"], "no such field; the nearest one is train.batch_size"),
@@ -67,8 +67,8 @@ NO_LABEL = "is not VALUE=LABEL"
         *(([over], NO_LABEL) for over in ("data.train==x", "data.prompts.anchor=q=@")),
     ],
 )  # fmt: skip
-def test_a_mistake_names_the_field(over, told):
-    with pytest.raises(UserError, match=told) as caught:
+def test_a_mistake_names_the_field(over, message):
+    with pytest.raises(UserError, match=message) as caught:
         rows_over(over, default_config())
     assert str(caught.value).startswith("--over ")
 

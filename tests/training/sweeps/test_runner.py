@@ -166,13 +166,13 @@ def test_a_run_that_goes_wrong_does_not_stop_the_others(file, tmp_path, monkeypa
 def test_a_sigterm_ends_the_sweep_also_after_the_last_step_of_a_run(file, tmp_path, monkeypatch):
     calls = []
 
-    def told(config, workdir):
+    def signalled(config, workdir):
         calls.append(workdir)
         with contextlib.closing(Preemption()) as preemption:
             preemption.reached(19)
             os.kill(os.getpid(), signal.SIGTERM)
 
-    monkeypatch.setattr(runner, "train_and_evaluate", told)
+    monkeypatch.setattr(runner, "train_and_evaluate", signalled)
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(Preempted):
         run(file, tmp_path, TAME)
@@ -230,14 +230,14 @@ WRONG_COLUMNS = [
     (HELD_OUT | {"eval.against_start": False}, "STS12", "; set config.sweep.metrics=held_out_dev"),
     (HELD_OUT | GRADED, "retrieval_ndcg@10", "which objective.cosent needs, are judged by Spearman's"),
 ]  # fmt: skip
-REFUSED = [(fields, "stsb_dev", told) for fields, told in WRONG_ROWS] + WRONG_COLUMNS
+REFUSED = [(fields, "stsb_dev", message) for fields, message in WRONG_ROWS] + WRONG_COLUMNS
 
 
-@pytest.mark.parametrize(("fields", "metric", "told"), REFUSED)
-def test_a_mistake_that_stops_every_run_is_reported_before_the_first(fields, metric, told, here):
+@pytest.mark.parametrize(("fields", "metric", "message"), REFUSED)
+def test_a_mistake_that_stops_every_run_is_reported_before_the_first(fields, metric, message, here):
     with pytest.raises(UserError) as caught:
         runner.all_runs(rows(fields), columns(metric), here / "sweep")
-    assert told in str(caught.value) and "\n" not in str(caught.value)
+    assert message in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_what_a_run_measures_and_reads_is_accepted_but_not_rows_scored_on_other_pairs_or_chosen_on_them(here):
@@ -252,12 +252,12 @@ def test_what_a_run_measures_and_reads_is_accepted_but_not_rows_scored_on_other_
     assert runner.all_runs(rows(MEASURED), columns("anisotropy"), here / "sweep")
     assert runner.all_runs(rows(WHITE | {"eval.postprocess_data": "target"}), columns("stsb_dev"), here / "sweep")
     of_file = {"eval.against_start": True}
-    for base, fields, told in (
+    for base, fields, message in (
         (HELD_OUT, (0, 10), "'row 1' would be scored on half of the rows held out, "),
         (HELD_OUT, (10, 0), "'row 0' would be scored on half of .* and variant 'row 1'"),
         (of_file, (10, 0), r"'row 0' would be scored on half of pairs\.tsv, .*eval\.every and eval\.against_start"),
     ):
-        with pytest.raises(UserError, match=told):
+        with pytest.raises(UserError, match=message):
             each = rows(*(base | {"eval.every": every} for every in fields))
             runner.all_runs(each, columns("after"), here / "sweep")
         for same in (0, 10):
