@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 from matplotlib.axes import Axes
 from support.pictures import texts
 
@@ -15,6 +16,7 @@ def run(shifts: dict[int, float], temperature: float | None = 0.05):
 STEPS = {0: 3.0, 10: 2.0, 20: 1.0, 1000: 0.0}
 
 
+@pytest.mark.slow
 def test_spectra_have_a_panel_a_run_and_both_sides_of_equation_7_are_drawn(monkeypatch):
     drawn = pictures.spectrum({"the $first$ run": run(STEPS), "x" * 90: run({0: 3.0})}, "STS-B dev")
     there = texts(drawn["svg"])

@@ -122,6 +122,7 @@ def test_an_export_is_merged_or_an_adapter_that_trains_further(run_with_lora, ti
     assert "adapter is another adapter by now" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_folder_without_its_frozen_part_is_refused_until_the_run_goes_on(run_with_lora, tiny_bert, corpus, tmp_path):
     damaged = shutil.copytree(run_with_lora, tmp_path / "run")
     (damaged / "model" / "frozen.safetensors").unlink()

@@ -19,6 +19,7 @@ def rows(field: str, *values: float) -> list[dict]:
     return [{"layer": layer, field: value} for layer, value in enumerate(values)]
 
 
+@pytest.mark.slow
 def test_pictures_name_models_axes_data_dimensions_and_the_tokens_that_stand_out():
     found = {"the $first$ model": rows("anisotropy", 0.1, 0.4, 0.2), "x" * 90: rows("anisotropy", 0.3, 0.2)}
     drawn = pictures.layers(found, "anisotropy", "STS-B test")

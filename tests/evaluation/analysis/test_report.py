@@ -92,6 +92,7 @@ def written(tmp_path_factory):
     return folder, names, found
 
 
+@pytest.mark.slow
 def test_every_file_is_there_and_the_page_needs_nothing_but_itself(written):
     folder, names, found = written
     assert sorted(path.name for path in folder.iterdir()) == sorted(names)
