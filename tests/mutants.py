@@ -110,7 +110,7 @@ def passes(tree: Path, *arguments: str) -> bool:
     command = ["timeout", "1200", sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--tb=no", *arguments]
     types = {"TYPES": "1"} if "-m" in arguments else {}  # as the Makefile has them
     done = subprocess.run(command, cwd=tree, env=os.environ | types, capture_output=True, text=True)
-    assert "not found:" not in done.stdout + done.stderr, done.stdout + done.stderr
+    assert "not found:" not in done.stdout + done.stderr, "tests were renamed: rm -r .cache/mutants, and again"
     return done.returncode in (0, 5)
 
 
