@@ -49,18 +49,30 @@ def add_template(backend: "Backend", text: str, mask_token: str | None, where: s
     Raises:
       UserError: also when it has one already.
     """
-    from tokenizers import processors
-
     if _parts(backend):
         raise UserError(f"{where}: its tokenizer has a template already; leave model.template empty to keep it")
     first, last = _ends(backend)
-    parts = dict(zip(PARTS, (first, *_tokens(backend, text, mask_token, where), last), strict=True))
+    _put_around(backend, (first, *_tokens(backend, text, mask_token, where), last))
+
+
+def add_end_token(backend: "Backend", number: int) -> None:
+    """Lets a tokenizer put the token with this id after every text, unless it puts one there already."""
+    first, last = _ends(backend)
+    if not last:
+        _put_around(backend, (first, (), (), (number,)))
+
+
+def _put_around(backend: "Backend", ids: tuple[Ids, ...]) -> None:
+    """Makes a tokenizer's post-processor of the ids of each of `PARTS`."""
+    from tokenizers import processors
+
+    parts = dict(zip(PARTS, ids, strict=True))
     single = [f"{name}:0" for name in PARTS if parts[name]]
     single.insert(sum(bool(parts[name]) for name in PARTS[:2]), "$A:0")
     special = [
-        {"id": name, "ids": list(ids), "tokens": [backend.id_to_token(number) for number in ids]}
-        for name, ids in parts.items()
-        if ids
+        {"id": name, "ids": list(part), "tokens": [backend.id_to_token(number) for number in part]}
+        for name, part in parts.items()
+        if part
     ]
     backend.post_processor = processors.TemplateProcessing(single=single, special_tokens=special)
 

@@ -18,7 +18,7 @@ import numpy as np
 from simcse_jax.errors import UserError, reason
 from simcse_jax.host.storage import read_json
 from simcse_jax.huggingface.sentence_transformers import transformer_fields
-from simcse_jax.huggingface.template import add_template, make_template, read_template
+from simcse_jax.huggingface.template import add_end_token, add_template, make_template, read_template
 from simcse_jax.huggingface.tokenizer_checks import (
     check_backend,
     check_has_vocabulary,
@@ -132,6 +132,12 @@ class Tokenizer:
         encode = functools.partial(self._backend.encode_batch_fast, add_special_tokens=False)
         (encoding,) = self._encodings([text], None, encode)
         return np.array(encoding.ids, np.int32)
+
+    def first_tokens(self, text: str, most: int) -> str:
+        """As much of a text as its first `most` tokens are of, special ones not counted; all of a shorter one."""
+        encode = functools.partial(self._backend.encode_batch, add_special_tokens=False)
+        (encoding,) = self._encodings([text], most, encode)
+        return text[: encoding.offsets[-1][1]] if encoding.overflowing else text
 
     def text(self, ids: np.ndarray) -> str:
         """The text of token ids."""
@@ -270,6 +276,9 @@ def _read(folder: Path) -> tuple["Backend", str | None]:
 
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
         backend, mask_token = tokenizer.backend_tokenizer, tokenizer.mask_token
+        # transformers 5 ignores this field next to a `tokenizer.json`; the model was trained with the token.
+        if tokenizer.eos_token and _stated(folder, "tokenizer_config.json", "add_eos_token") is True:
+            add_end_token(backend, tokenizer.eos_token_id)
     if not (folder / MARKER).is_file() and transformer_fields(folder).get("do_lower_case") is True:
         _lower_case(backend)
     backend.no_padding()
@@ -297,8 +306,13 @@ def _lower_case(backend: "Backend") -> None:
 def _stated_mask_token(folder: Path) -> str | None:
     """The mask token stated in the files next to `tokenizer.json`, as a string or as an object."""
     for name in ("tokenizer_config.json", "special_tokens_map.json"):
-        token = read_json(folder / name).get("mask_token") if (folder / name).is_file() else None
+        token = _stated(folder, name, "mask_token")
         content = token.get("content") if isinstance(token, dict) else token
         if isinstance(content, str):
             return content
     return None
+
+
+def _stated(folder: Path, name: str, field: str) -> Any:
+    """A field of a folder's file; None without the file or the field."""
+    return read_json(folder / name).get(field) if (folder / name).is_file() else None

