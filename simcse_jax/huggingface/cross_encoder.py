@@ -180,10 +180,10 @@ def _read_head(
 def _activation(folder: Path, fields: Mapping[str, Any], labels: int) -> str:
     """What is applied to the scores: the files' own choice, or else a sigmoid for one label and nothing for several."""
     settings = folder / SETTINGS_FILE
-    in_config = fields.get("sentence_transformers")
+    own = fields.get("sentence_transformers")
     stated = {
         settings: read_json(settings).get("activation_fn") if settings.is_file() else None,
-        folder / "config.json": in_config.get("activation_fn") if isinstance(in_config, dict) else fields.get(EARLIER),
+        folder / "config.json": (own if isinstance(own, dict) else {}).get("activation_fn", fields.get(EARLIER)),
     }
     for path, name in stated.items():
         if isinstance(name, str) and name.startswith("torch."):  # others are code, which is not run

@@ -3,12 +3,13 @@ import json
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
+from support import CASES
 from support.cross_encoders import write_cross_encoder
 from support.recorded import recorded, twice
 
 from simcse_jax import CrossEncoder
 from simcse_jax.errors import UserError
-from simcse_jax.huggingface.cross_encoder import is_cross_encoder, load_cross_encoder, reads_types
+from simcse_jax.huggingface.cross_encoder import EARLIER, is_cross_encoder, load_cross_encoder, reads_types
 
 
 @pytest.fixture
@@ -39,8 +40,7 @@ def test_a_folder_says_that_it_is_one(folder, tiny_bert):
 def test_what_this_package_lacks_is_refused_by_its_name(folder):
     changed(folder, sentence_transformers={"activation_fn": "torch.nn.modules.activation.Softmax"})
     refused(folder, "config.json", "torch.nn.modules.activation.Softmax")
-    changed(folder, sentence_transformers={"activation_fn": "mine.Activation"})  # code, which is not run
-    assert load_cross_encoder(str(folder)).config.modules[-1].activation == "Sigmoid"
+    changed(folder, sentence_transformers={})
     changed(folder, "sentence_bert_config.json", transformer_task="text-generation")
     refused(folder, "transformer_task is 'text-generation'")
     changed(folder, "sentence_bert_config.json", transformer_task="sequence-classification")
@@ -51,6 +51,24 @@ def test_what_this_package_lacks_is_refused_by_its_name(folder):
     (folder / "modules.json").unlink()
     changed(folder, model_type="nomic_bert", hidden_act="silu", rope_parameters={"rope_theta": 100.0})
     refused(folder, "cross-encoders of the type nomic_bert")
+
+
+def test_the_activation_is_the_one_that_sentence_transformers_reads(folder):
+    def activation(folder):
+        return load_cross_encoder(str(folder)).config.modules[-1].activation
+
+    old, identity, version = EARLIER, "torch.nn.modules.linear.Identity", {"version": "4.0.1"}
+    for fields, expected in (
+        ({}, "Sigmoid"),
+        ({old: identity}, "Identity"),
+        ({old: identity, "sentence_transformers": version}, "Identity"),
+        ({old: identity, "sentence_transformers": version | {"activation_fn": None}}, "Sigmoid"),
+        ({"sentence_transformers": {"activation_fn": "mine.Activation"}}, "Sigmoid"),  # code, which is not run
+    ):
+        changed(folder, **{old: None, "sentence_transformers": None} | fields)
+        assert activation(folder) == expected, fields
+    if CASES.is_dir():
+        assert activation(CASES / "cross_encoder_version_only") == "Identity"
 
 
 def test_tokens_have_types_where_transformers_tokenizer_gives_them_and_a_damaged_head_is_refused(folder):
