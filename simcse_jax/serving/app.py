@@ -140,7 +140,7 @@ class App:
             self._check_model(request.model, name)
         if (refused := self._not_ready()) is not None:
             return refused
-        found = await self._service.rerank(request.query, request.documents, request.top_n)
+        found = await self._service.rerank(request.query, request.documents, request.top_n, request.max_tokens_per_doc)
         results: list[dict[str, Any]] = [
             {"index": place, "relevance_score": score}
             | ({"document": {"text": request.documents[place]}} if request.return_documents else {})

@@ -108,11 +108,12 @@ class SearchRequest(Request):
 
 
 def texts_of(given: Any) -> Any:
-    """Documents as a list of texts, which are those of objects with a field `text`."""
+    """Documents as a list of texts, which are those of objects with a field `text`, and may be empty."""
     if not isinstance(given, list):
         raise PydanticCustomError("texts", "must be a list of strings")
     fields = [one["text"] if isinstance(one, dict) and one.keys() == {"text"} else one for one in given]
-    return check_texts(fields)
+    check_texts([" " if field == "" else field for field in fields])
+    return fields
 
 
 class RerankRequest(Request):
@@ -126,6 +127,9 @@ class RerankRequest(Request):
     )
     model: StrictStr | None = Field(None, description="The name of the cross-encoder in /v1/models, or none.")
     top_n: StrictInt | None = Field(None, ge=1, description="At most so many results; by default all.")
+    max_tokens_per_doc: StrictInt | None = Field(
+        None, ge=1, description="Read only so many tokens of each document, special ones not counted; by default all."
+    )
     return_documents: StrictBool | None = Field(False, description="Whether each result has its document.")
 
 

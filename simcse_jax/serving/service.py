@@ -43,6 +43,9 @@ class Encoder(Protocol):
     def tokenize(self, texts: Sequence[Any]) -> Sequence[Any]:
         """Texts, or pairs, as tokens: T `ids` of each, and how many were `cut` off, as `encoding.batching.Sentence`."""
 
+    def first_tokens(self, text: str, most: int) -> str:
+        """As much of a text as its first `most` tokens are of."""
+
     def row_length(self, sentence: Any) -> int:
         """The length of the rows that a sentence needs."""
 
@@ -216,14 +219,18 @@ class Service:
         if prompt_name not in self._encoders:
             known = ", ".join(name for name in self._encoders if name is not None) or "none"
             raise Invalid(f"the model has no prompt {prompt_name!r:.60}; its prompts: {known}", "prompt_name")
+        self._check_count(texts, param)
         found = await self._run(texts, self._encoders[prompt_name], self._batcher, param)
         return Embedded(*found)
 
-    async def rerank(self, query: str, documents: Sequence[str], top_n: int | None) -> Ranked:
+    async def rerank(
+        self, query: str, documents: Sequence[str], top_n: int | None = None, max_tokens_per_doc: int | None = None
+    ) -> Ranked:
         """The documents by their scores with the query, best first; equal ones in the order of the request.
 
         Args:
           top_n: at most so many; None for all.
+          max_tokens_per_doc: documents are cut after so many tokens, special ones not counted; None: not at all.
 
         Raises:
           Invalid: when there is no cross-encoder, or as for `embed`.
@@ -231,31 +238,40 @@ class Service:
         """
         if self._reranker is None or self._pairs is None:
             raise Invalid("there is no cross-encoder; the server was started without --rerank", None, "no_reranker")
+        self._check_count(documents, "documents")
+        if max_tokens_per_doc is not None and max_tokens_per_doc < self._reranker.max_length:
+            documents = [await self._first_tokens(text, max_tokens_per_doc, self._reranker) for text in documents]
         pairs = [(query, document) for document in documents]
         scores, tokens = await self._run(pairs, self._reranker, self._pairs, "documents")
         places = np.argsort(-scores[:, 0], kind="stable")[:top_n]
         return Ranked(places.tolist(), scores[places, 0].tolist(), tokens)
 
+    def _check_count(self, texts: Sequence[str], param: str) -> None:
+        if not 1 <= len(texts) <= self.limits.inputs:
+            raise Invalid(f"{len(texts)} texts; a request has from 1 to {self.limits.inputs}", param)
+
     async def _run(
         self, texts: Sequence[str | tuple[str, str]], encoder: Encoder, batcher: Batcher, param: str
     ) -> tuple[np.ndarray, int]:
         """What an encoder makes of texts, or of pairs, each distinct one encoded once; and the tokens that it reads."""
-        if not 1 <= len(texts) <= self.limits.inputs:
-            raise Invalid(f"{len(texts)} texts; a request has from 1 to {self.limits.inputs}", param)
         most = encoder.max_length * CHARACTERS_PER_TOKEN
         for number, text in enumerate(() if self.limits.cut else texts):
             query, document = ("", text) if isinstance(text, str) else text
             if len(query) > most:
-                raise _too_long(f"{len(query):,} characters", 0, encoder, "query")
+                raise _too_long(f"{len(query):,} characters", encoder, "query")
             if len(document) > most:
-                raise _too_long(f"{len(document):,} characters", number, encoder, param)
+                raise _too_long(f"{len(document):,} characters", encoder, param, number)
         numbers: dict[str | tuple[str, str], int] = {}
         rows = [numbers.setdefault(text, len(numbers)) for text in texts]
         sentences = await self._tokenize([*numbers], encoder)
         if (last := sentences[-1]).cut and not self.limits.cut:
-            pair = isinstance(texts[0], tuple)
-            what = "too many tokens, together with the query" if pair else f"{len(last.ids) + last.cut:,} tokens"
-            raise _too_long(what, rows.index(len(sentences) - 1), encoder, param)
+            number, size = rows.index(len(sentences) - 1), len(last.ids) + last.cut
+            if isinstance(texts[0], str):
+                raise _too_long(f"{size:,} tokens", encoder, param, number)
+            (query,) = await self._tokenize([(texts[0][0], "")], encoder)
+            if (own := len(query.ids) + query.cut) >= encoder.max_length:
+                raise _too_long(f"{own:,} tokens", encoder, "query")
+            raise _too_long(f"{size:,} tokens together with the query, which has {own:,}", encoder, param, number)
         pieces = [Piece(each, encoder.row_length(each), len(each.ids), encoder.skipped) for each in sentences]
         values = np.stack(await batcher.submit(pieces))
         if not np.isfinite(values).all():
@@ -275,6 +291,15 @@ class Service:
                 if sentence.cut and not self.limits.cut:
                     return found
         return found
+
+    async def _first_tokens(self, text: str, most: int, encoder: Encoder) -> str:
+        """As much of a text as its first tokens are of, without reading much more of it."""
+        loop, size = asyncio.get_running_loop(), most * CHARACTERS_PER_TOKEN
+        while True:
+            first = await loop.run_in_executor(self._tokenizing, encoder.first_tokens, text[:size], most)
+            if len(first) < size or size >= len(text):
+                return first
+            size *= 2
 
     async def search(self, queries: Sequence[str], top_k: int, threshold: float | None) -> Found:
         """The sentences of the index that are nearest to each query, best first.
@@ -320,8 +345,8 @@ def _beginnings(texts: Sequence[Any], encoder: Encoder) -> list[Any]:
     ]
 
 
-def _too_long(what: str, number: int, encoder: Encoder, param: str) -> Invalid:
-    where = f"{param}[{number}]" if number else param
+def _too_long(what: str, encoder: Encoder, param: str, number: int = 0) -> Invalid:
+    where = f"{param}[{number}]" if number or param == "documents" else param  # the others may be a single text
     most = f"this model reads at most {encoder.max_length} tokens"
     cure = "shorten it, or start the server with --truncate, which cuts such texts"
     return Invalid(f"{where} has {what}; {most}; {cure}", param, "context_length_exceeded")

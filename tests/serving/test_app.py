@@ -38,6 +38,8 @@ RERANKED = {"query": "ab", "documents": ["a"]}
 RERANKINGS = [
     ({}, "query"),
     ({**RERANKED, "documents": ["a" * 14]}, "documents"),
+    ({**RERANKED, "query": "a" * 15}, "query"),
+    ({**RERANKED, "max_tokens_per_doc": 0}, "max_tokens_per_doc"),
     ({**RERANKED, "model": "fake"}, "model"),
     ({**RERANKED, "rank_fields": ["text"]}, "rank_fields"),
 ]
@@ -120,6 +122,8 @@ def test_each_mistake_has_its_answer_while_good_requests_search_and_reranking_go
         assert (status, found["model"], found["usage"]["total_tokens"]) == (200, "judge", sum(map(len, texts)) + 4 * 3)
         ranked = ((1, 3.0), (2, 2.0), (0, 1.0), (3, 0.0))  # of equal ones the earlier first
         assert found["results"] == [{"index": row, "relevance_score": score} for row, score in ranked]
+        _, found = await ask(max_tokens_per_doc=2, top_n=1)
+        assert found["results"] == [{"index": 1, "relevance_score": 2.0}]  # of "aa"
         _, found = await ask(top_n=2, return_documents=True, model="judge")
         assert [one["document"]["text"] for one in found["results"]] == ["aab", "b a"]
         assert [one["id"] for one in (await server.client.get("/v1/models")).json()["data"]] == ["fake", "judge"]
@@ -127,7 +131,7 @@ def test_each_mistake_has_its_answer_while_good_requests_search_and_reranking_go
         assert (await server.client.post("/v1/embeddings", json={"model": "judge", "input": "a"})).status_code == 404
         assert "/v1/rerank" in (await server.client.get("/docs")).text
         figures = (await server.client.get("/metrics")).text
-        assert 'simcse_texts_total{kind="pairs"} 8.0' in figures and 'kind="texts"' not in figures
+        assert 'simcse_texts_total{kind="pairs"} 12.0' in figures and 'kind="texts"' not in figures
         for body, field in RERANKINGS:
             answer = await server.client.post("/v1/rerank", json=body)
             assert answer.status_code in (400, 404) and answer.json()["error"]["param"] == field, (body, answer.text)

@@ -9,11 +9,11 @@ def test_texts_are_taken_as_they_are_and_the_first_that_is_none_is_named():
         assert schemas.SearchRequest(query=given).query == given
     request = schemas.EmbeddingsRequest(model="m", input="a")
     assert (request.encoding_format, request.dimensions, request.prompt_name) == ("float", None, None)
-    request = schemas.RerankRequest(query="q", documents=["a", {"text": "b"}])
-    assert (request.documents, request.top_n, request.return_documents) == (["a", "b"], None, False)
-    nulls = dict.fromkeys(("model", "top_n", "return_documents"))  # as clients write what was not given
+    request = schemas.RerankRequest(query="q", documents=["a", {"text": "b"}, "", {"text": ""}])
+    assert (request.documents, request.top_n, request.return_documents) == (["a", "b", "", ""], None, False)
+    nulls = dict.fromkeys(("model", "top_n", "return_documents", "max_tokens_per_doc"))  # what clients leave open
     assert not schemas.RerankRequest(query="q", documents=["a"], **nulls).return_documents
-    for given in ("a", [{"text": "a", "title": "b"}], [{}], [["a"]]):
+    for given in ("a", [], [3], [{"text": "a", "title": "b"}], [{}], [["a"]]):
         with pytest.raises(ValidationError):
             schemas.RerankRequest(query="q", documents=given)
     for given, message in MISTAKES:

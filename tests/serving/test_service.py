@@ -161,11 +161,17 @@ def test_a_search_gives_the_index_s_own_results_and_documents_are_scored_with_th
         assert sorted(text for batch in judge.batches for text in batch) == ["ab|aab", "ab|b"]
         assert (await service.rerank("ab", ["b", "aab", "b"], 2))[:2] == ([1, 0], [3.0, 1.0])
         assert encoder.batches == [] and service.waiting == 0
-        with pytest.raises(Invalid, match=r"documents\[1\] has too many tokens, together with the query; this model"):
-            await service.rerank("ab", ["b", "b" * 14], None)
-        with pytest.raises(Invalid, match=r"query has 2,000 characters; this model") as error:
-            await service.rerank("a" * 2000, ["b", "a"], None)
-        assert error.value.param == "query"
+        assert (await service.rerank("ab", ["", "a"])).scores == [1.0, 0.0]
+        cut = await service.rerank("ab", ["b" * 5000, "a b"], max_tokens_per_doc=3)
+        assert (cut.scores, cut.tokens) == ([3.0, 2.0], 12)
+        for place, documents in enumerate((["b" * 14, "b"], ["b", "b" * 14])):
+            right = rf"documents\[{place}\] has 17 tokens together with the query, which has 3; this model"
+            with pytest.raises(Invalid, match=right):
+                await service.rerank("ab", documents, max_tokens_per_doc=2**80)
+        for query, size in (("a" * 2000, "2,000 characters"), ("a" * 15, "16 tokens")):  # no room for a document
+            with pytest.raises(Invalid, match=rf"^query has {size}; this model") as error:
+                await service.rerank(query, ["", "b", "a"])
+            assert error.value.param == "query"
         service.warm()
         assert judge.warmed == judge.shapes() and encoder.warmed == encoder.shapes()
 

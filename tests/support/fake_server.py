@@ -79,6 +79,9 @@ class FakeReranker(FakeEncoder):
         joined = ["|".join(pair) for pair in texts]
         return super().tokenize(joined)
 
+    def first_tokens(self, text, most):
+        return text[:most]
+
     def alone(self, text):
         query, document = text.split("|")
         return np.float32([sum(document.count(letter) for letter in query)])
