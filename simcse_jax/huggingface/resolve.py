@@ -1,6 +1,7 @@
 """Finds the folder of a model by name: a local one, a package's, or one downloaded from the hub."""
 
 import hashlib
+import os
 from pathlib import Path
 
 from simcse_jax.errors import UserError
@@ -17,6 +18,7 @@ HUB_FILES = [
     *(f"*{module}*/*" for module in MODULES),
     "*WordEmbeddings/model*.safetensors",
 ]
+READ = (".json", ".txt", ".model", ".safetensors", ".bin")  # the ends of the names of a model's files
 
 
 def resolve(name: str) -> Path:
@@ -27,7 +29,7 @@ def resolve(name: str) -> Path:
     recover(folder)  # if an export was killed
     check_readable(folder)
     if folder.is_dir():
-        return folder
+        return _without_broken_links(folder)
     if folder.exists():
         raise UserError(f"{name}: is a file; give a folder with config.json and the weights")
     hub_name = hub.split_name(name)
@@ -39,9 +41,18 @@ def resolve(name: str) -> Path:
         if all(any(module in path.parent.name for module in MODULES) for path in found):
             older = [f"{place}pytorch_model*" for place in ("", "*Transformer/", "*WordEmbeddings/")]
             folder = hub.download(*hub_name, [*HUB_FILES, *older])
-        return folder
     except UserError as error:
         raise UserError(f"{name}: no such folder, and {error}") from None
+    return _without_broken_links(folder)
+
+
+def _without_broken_links(folder: Path) -> Path:
+    """Refuses a model's folder with a link to nothing: the model would open as one that never had the file."""
+    for path in sorted([*folder.glob("*"), *folder.glob("*/*")]):
+        if path.suffix in READ and path.is_symlink() and not path.exists():
+            cure = "copy the folder again with the files themselves (cp -rL), or download it"
+            raise UserError(f"{path}: a link to {os.readlink(path)}, which is not there; {cure}")
+    return folder
 
 
 def _package_folder(package: str) -> Path:

@@ -21,6 +21,17 @@ def test_names_of_nothing_are_refused_and_package_weights_are_checked(minilm, mo
         resolve(minilm)
 
 
+def test_a_folder_with_a_link_to_nothing_is_refused_by_the_link(tmp_path):
+    (tmp_path / "1_Pooling").mkdir()
+    (tmp_path / "latest-run").symlink_to("gone")  # no model's file
+    assert resolve(str(tmp_path)) == tmp_path
+    for name in ("modules.json", "1_Pooling/config.json"):
+        (tmp_path / name).symlink_to("../../blobs/0123")
+        with pytest.raises(UserError, match=rf"^{tmp_path / name}: a link to \.\./\.\./blobs/0123"):
+            resolve(str(tmp_path))
+        (tmp_path / name).unlink()
+
+
 def test_the_weights_of_every_module_and_the_files_of_word_vectors_are_downloaded():
     names = ["modules.json", "0_Transformer/model.safetensors"]
     for module in ("1_CNN", "1_Pooling", "2_Dense", "3_LayerNorm", "1_WeightedLayerPooling"):
