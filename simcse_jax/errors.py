@@ -56,6 +56,22 @@ def broken(text: str) -> str:
     return f"holds a broken character (U+{ord(half):04X} alone); remove or replace it"
 
 
+def not_utf8(error: UnicodeDecodeError, others_are: bool = False) -> str:
+    """What is wrong with a line's bytes, and the remedy, for a message.
+
+    WINDOWS-1252 has all characters of Latin-1. What it would make of the line is quoted, since it would destroy text in
+    other encodings.
+
+    Args:
+      others_are: whether other lines are UTF-8, which a conversion would destroy.
+    """
+    line, place = error.object, error.start
+    text = line.decode("cp1252", "replace")[max(place - 20, 0) : place + 20].strip()
+    cure = f"if it should read {text!r}, convert it by `iconv -f WINDOWS-1252 -t UTF-8`, else from its own encoding"
+    cure = "other lines are: correct this one, and do not convert the file" if others_are else cure
+    return f"is not UTF-8 (byte 0x{line[place]:02x}); {cure}"
+
+
 def why(error: BaseException) -> str:
     """The system's words for an error of a file, or the message of a store's client or another library."""
     return getattr(error, "strerror", None) or reason(error)

@@ -22,7 +22,7 @@ from simcse_jax.data.columns import (
 from simcse_jax.data.datasets import LIBRARIES, Library
 from simcse_jax.data.documents import REACH, SPANS, next_sentences, read_documents
 from simcse_jax.data.draws import NEXT_SENTENCES, SUBSAMPLE, corpus_generator
-from simcse_jax.data.files import READERS, files_of, read_parquet
+from simcse_jax.data.files import files_of, read_parquet, reader_of
 from simcse_jax.data.labels import LABELS, parse_label
 from simcse_jax.data.row_lists import Negatives, peek_lists, read_negatives, split_positives
 from simcse_jax.data.rows import MISSING, Row, read_text
@@ -235,14 +235,9 @@ def open_table(specification: str) -> tuple[list[str], Iterator[Row], str, bool]
         library = PREFIXED[prefix]
         return *library.read(specification.removeprefix(prefix)), specification, library.ordered
     path = as_path(specification)
-    reader = READERS.get(path.suffix.lower())
     if not path.is_file():
         raise UserError(f"data.train={specification}: {'a folder' if path.is_dir() else 'no such file'}")
-    if reader is None:
-        raise UserError(
-            f"{path}: unknown file type {path.suffix!r}; known are {', '.join(READERS)}, hf:, tfds: and sts:"
-        )
-    return *reader(path), str(path), True
+    return *reader_of(path, ", hf:, tfds: and sts:")(path), str(path), True
 
 
 def _subsample(examples: Examples, count: int, seed: int, where: str) -> Examples:

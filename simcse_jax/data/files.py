@@ -3,6 +3,7 @@
 import glob
 import itertools
 import json
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path, PurePath
 from typing import Any
@@ -28,19 +29,34 @@ def stem_of(name: str) -> str:
     return stem if number.isdecimal() else ""
 
 
+def _as_objects(line: str, value: object, path: Path) -> str:
+    """The command that makes objects of arrays, or of what is written over several lines; "" for other lines."""
+    match value:
+        case [str(), str()]:
+            program = "{anchor: .[0], positive: .[1]}"
+        case [str(), str(), str()]:
+            program = "{anchor: .[0], positive: .[1], negative: .[2]}"
+        case [str(), str(), int() | float()]:
+            program = "{sentence1: .[0], sentence2: .[1], score: .[2]}"
+        case _:
+            program = ".[]" if line.lstrip().startswith("[") else "." if line.strip() == "{" else ""
+    return f"; write one object a line: `jq -c '{program}' {shlex.quote(str(path))} > objects.jsonl`" if program else ""
+
+
 def _read_jsonl(path: Path, start: Place = START) -> Table:
     def records(lines: Lines) -> Iterator[dict]:
         for line in lines:
             if not line.strip():
                 yield {}
                 continue
+            value: object = None
             try:
-                record = json.loads(line)
+                value, wrong = json.loads(line), "not a JSON object"
             except (ValueError, RecursionError) as error:
-                raise UserError(f"{path}: line {lines.place.line}: not JSON: {error}") from None
-            if not isinstance(record, dict):
-                raise UserError(f"{path}: line {lines.place.line}: not a JSON object")
-            yield record
+                wrong = f"not JSON: {error}"
+            if not isinstance(value, dict):
+                raise UserError(f"{path}: line {lines.place.line}: {wrong}{_as_objects(line, value, path)}")
+            yield value
 
     names = next((list(record) for record in records(Lines(path)) if record), None)
     if names is None:
@@ -141,6 +157,30 @@ READERS: dict[str, Callable[..., Table]] = {  # take a path and, except the last
     ".jsonl": _read_jsonl,
     ".parquet": read_parquet,
 }
+
+
+CONVERTED = {  # by suffix: how to make a file that is read
+    ".json": "rename it to .jsonl if each line is an object; make those of an array: `jq -c '.[]' {0} > objects.jsonl`",
+    ".gz": "unpack it: `gunzip {0}`",
+    ".zip": "unpack it: `unzip {0}`",
+    ".xlsx": "save its sheet as CSV UTF-8",
+}
+
+
+def reader_of(path: Any, further: str = "") -> Callable[..., Table]:
+    """The reader of such a file, see `READERS`.
+
+    Args:
+      further: other kinds of sources that are known here, for the error.
+
+    Raises:
+      UserError: for a file of another type, with how to convert it.
+    """
+    suffix = path.suffix.lower()
+    if suffix not in READERS:
+        cure = CONVERTED.get(suffix, "known are {1}").format(shlex.quote(str(path)), ", ".join(READERS) + further)
+        raise UserError(f"{path}: unknown file type {path.suffix!r}; {cure}")
+    return READERS[suffix]
 
 
 def files_of(name: str) -> list[str]:

@@ -1,17 +1,19 @@
 """The lines of text files, the rows of tables, and the text in their fields."""
 
 import contextlib
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from simcse_jax.errors import UserError, broken, why
+from simcse_jax.errors import UserError, broken, not_utf8, why
 from simcse_jax.host.storage import Folder, is_remote
 
 NOT_TEXT = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"BZh": "bzip2", b"\xfd7zXZ\0": "xz", b"PAR1": "parquet"}
 NOT_TEXT |= {b"\x28\xb5\x2f\xfd": "zstandard", b"%PDF-": "PDF", b"\x93NUMPY": "NumPy"}
 MARKS = {b"\xff\xfe\0\0": "UTF-32", b"\0\0\xfe\xff": "UTF-32", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
+LOOKED_AT = 1000  # lines beyond ASCII, of a file with one that is not UTF-8
 MISSING = object()  # a field that a row does not have
 
 
@@ -52,10 +54,8 @@ class Lines:
         except UserError:
             raise
         except UnicodeDecodeError as error:
-            bad = f"byte 0x{error.object[error.start]:02x}"
-            raise UserError(
-                f"{path}: line {number} is not UTF-8 ({bad}); convert the file, e.g. `iconv -f LATIN1 -t UTF-8`"
-            ) from None
+            wrong = not_utf8(error, _has_utf8(path))
+            raise UserError(f"{path}: line {number} {wrong}") from None
         except errors_of(path, OSError) as error:
             raise UserError(f"{path}: cannot be read: {why(error)}") from None
 
@@ -95,6 +95,20 @@ def _check_text(path: Path, number: int, line: bytes) -> None:
         share = line.count(b"\0") / len(line)  # in Latin text: half in UTF-16, three quarters in UTF-32
         like = "UTF-32" if share > 0.6 else "UTF-16" if share > 0.3 else "a binary file"
         raise UserError(f"{path}: line {number} has a zero byte, so it is not UTF-8 text; it looks like {like}")
+
+
+def _has_utf8(path: Path) -> bool:
+    """Whether more of the lines beyond ASCII are UTF-8 than can be by chance in another encoding."""
+    with path.open("rb") as file:
+        lines = list(itertools.islice((line for line in file if not line.isascii()), LOOKED_AT))
+    return 10 * sum(map(_is_utf8, lines)) > len(lines)
+
+
+def _is_utf8(line: bytes) -> bool:
+    try:
+        return bool(line.decode())
+    except UnicodeDecodeError:
+        return False
 
 
 class Row(NamedTuple):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from simcse_jax.data.columns import USUAL_NAMES, check_header, check_unique
-from simcse_jax.data.files import READERS, count_parquet, files_of, read_parquet
+from simcse_jax.data.files import READERS, count_parquet, files_of, read_parquet, reader_of
 from simcse_jax.data.rows import MISSING, START, Place, Row, is_text, reported, size_and_time
 from simcse_jax.errors import UserError, broken
 from simcse_jax.host.storage import Folder, as_path
@@ -35,8 +35,7 @@ class SentenceFile:
             if not self.path.is_file():
                 what = "a folder" if self.path.is_dir() else "no such file"
                 raise UserError(f"{name}: {what}; give a file of sentences")
-        if self._suffix not in READERS:
-            raise UserError(f"{name}: unknown file type {self._suffix!r}; known are {', '.join(READERS)}")
+        reader_of(self.path)
         self._seen = size_and_time(self.path)
         if not self._seen[0]:
             raise UserError(f"{name}: holds no sentences")

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from typing import TextIO
 
-from simcse_jax.errors import UserError, why
+from simcse_jax.errors import UserError, not_utf8, why
 
 
 def prepare() -> None:
@@ -51,8 +51,7 @@ def typed(prompt: str) -> Iterator[str]:
         try:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
         except UnicodeDecodeError as error:
-            where = f"line {number} of standard input is not UTF-8 (byte 0x{error.object[error.start]:02x})"
-            raise UserError(f"{where}; convert it, e.g. `iconv -f LATIN1 -t UTF-8`") from None
+            raise UserError(f"line {number} of standard input {not_utf8(error)}") from None
 
 
 def argument(text: str) -> str:

@@ -20,6 +20,10 @@ def test_lines_of_utf_8_are_read_as_texts_and_numbers_from_a_place_on_and_other_
     assert list(Lines(path, Place(1, 8))) == ["two", "three\rfour"]
     path.write_bytes(b"one\ntwo\n\xff\n")
     raises("a.txt: line 3 is not UTF-8 (byte 0xff)", list, Lines(path, Place(1, 4)))
+    path.write_bytes("one\n“naïve”\n".encode("cp1252"))
+    raises("a.txt: line 2 is not UTF-8 (byte 0x93); if it should read '“naïve”'", list, Lines(path))
+    path.write_bytes(b"caf\xe9\n" + "naïve\n".encode())  # a conversion would destroy the second line
+    raises("a.txt: line 1 is not UTF-8 (byte 0xe9); other lines are", list, Lines(path))
     zero = ": line 1 has a zero byte, so it is not UTF-8 text; it looks like "
     for content, said in (
         ("gut\nschön\n".encode("latin-1"), ": line 2 is not UTF-8 (byte 0xf6)"),

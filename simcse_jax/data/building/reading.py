@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from simcse_jax.data.datasets import LIBRARIES
-from simcse_jax.data.files import READERS
+from simcse_jax.data.files import reader_of
 from simcse_jax.data.rows import MISSING, Row, Table, is_text
 from simcse_jax.errors import UserError, broken
 from simcse_jax.host.progress import Clock, write
@@ -71,9 +71,7 @@ def open_table(source: str | Path) -> Table:
         if name.startswith(prefix):
             return library.read(name.removeprefix(prefix))
     path = local_path(source)
-    if path.suffix.lower() not in READERS:
-        raise UserError(f"{path}: unknown file type {path.suffix!r}; known are {', '.join(READERS)}")
-    return READERS[path.suffix.lower()](path)
+    return reader_of(path)(path)
 
 
 def columns(table: Table, wanted: Sequence[Sequence[str]], where: str) -> Iterator[Row]:
