@@ -1,38 +1,41 @@
 """Sentences and pairs that a program has in memory, written to a file, which a run reads like any other."""
 
 import itertools
-import numbers
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any
 
 import pyarrow
+import pyarrow.compute
 import pyarrow.parquet
 
-from simcse_jax.data.rows import is_text
-from simcse_jax.data.sentences import columns_of
+from simcse_jax.data.labels import LABELS, UNLABELLED
+from simcse_jax.data.rows import is_number, is_text
+from simcse_jax.data.scores import parse_score
+from simcse_jax.data.sentences import columns_of, whole_table
 from simcse_jax.errors import UserError, broken, reason
 from simcse_jax.host.storage import replacing_file
 
 ROWS = 1 << 16  # written at once, so that an iterator may have more rows than memory holds
 OURS = b"simcse_jax.data"  # in the metadata of the file
-SENTENCES = ("sentence",)
-TUPLES = {2: ("anchor", "positive"), 3: ("anchor", "positive", "negative")}  # the columns of tuples of texts
-GRADED = ("sentence1", "sentence2", "score")  # those of two texts and a number
+TUPLES = {1: ("sentence",), 2: ("anchor", "positive"), 3: ("anchor", "positive", "negative")}  # columns by width
+GRADED = ("sentence1", "sentence2", "score")
+LABELLED = ("sentence1", "sentence2", "label")
 
 
 def write_examples(given: Any, path: Path, name: str, used: bool = False) -> None:
     """Writes examples to a .parquet file, whole or not at all. One that a run has `used` must have the same.
 
     Args:
-      given: an iterable of sentences, of tuples (anchor, positive), (anchor, positive, negative) or (sentence,
-        sentence, score), or of dictionaries; or a table: pandas' or Polars' frame, Arrow's table, a
-        `datasets.Dataset`, a dictionary of columns. Columns of a table are chosen by their names, as those of a file.
+      given: an iterable of sentences, of tuples (anchor, positive), (anchor, positive, negative), (sentence, sentence,
+        score) or (sentence, sentence, label), or of dictionaries; or a table: pandas' or Polars' frame, Arrow's table
+        or stream, a `datasets.Dataset`, a dictionary of columns. Columns of a table are chosen by their names, as those
+        of a file.
       name: of the argument, for errors.
       used: whether a run reads the file if it is there. Otherwise it is replaced, if it was written here.
     """
-    parts = _parts(given, name)
+    parts = map(_without_nan, _parts(given, name))
     first = next(parts, None)
     if first is None:
         raise UserError(f"{name}: is empty; give sentences, tuples of them, or a table")
@@ -69,24 +72,24 @@ def _parts(given: Any, name: str) -> Iterator[pyarrow.Table]:
     """The examples as tables of `ROWS` rows, but for the last one."""
     if isinstance(given, AbstractSet):
         raise UserError(f"{name}: a {type(given).__name__} has no order; give a list")
+    given = whole_table(given, f"{name}: ")
     columns = None if isinstance(given, str | bytes) else columns_of(given)
     if columns is not None:
         yield from _of_table(given, columns, name)
         return
     if isinstance(given, str | bytes) or not hasattr(given, "__iter__"):
         raise UserError(f"{name} {given!r:.60}: give a file's name, sentences, tuples of them, or a table")
+    given = given.to_pylist() if hasattr(given, "to_pylist") else given  # Arrow's array
     rows, of_first = enumerate(given), list[str]()
+    names: Sequence[str] = ()
     while part := list(itertools.islice(rows, ROWS)):
         if isinstance(part[0][1], Mapping):
             of_first = of_first or [*part[0][1]]
             yield _made(lambda part=part: pyarrow.Table.from_pylist(_of_names(part, of_first, name)), name)
             continue
-        fields = [_fields(row, number, name) for number, row in part]
-        names = _names(fields[0])
-        for (number, _), row in zip(part, fields, strict=True):
-            if _names(row) != names:
-                raise UserError(f"{name}: item {number} is {row!r:.60}, item {part[0][0]} {fields[0]!r:.60}")
-        yield pyarrow.table(dict(zip(names, map(list, zip(*fields, strict=True)), strict=True)))
+        names = names or _names([_fields(item) for _, item in part])
+        rows_of_part = [_checked(item, names, f"{name}: item {number}") for number, item in part]
+        yield pyarrow.table(dict(zip(names, map(list, zip(*rows_of_part, strict=True)), strict=True)))
 
 
 def _of_names(part: Iterable[tuple[int, Any]], names: list[str], given: str) -> list[dict[str, Any]]:
@@ -106,12 +109,10 @@ def _of_table(given: Any, columns: list[Any], name: str) -> Iterator[pyarrow.Tab
         raise UserError(f"{name}: a table with a column {others[0]!r}; give its columns names")
     if len({*columns}) < len(columns):
         raise UserError(f"{name}: a table with two columns of one name; rename one")
-    if isinstance(given, pyarrow.Table):
-        table = given
-    elif hasattr(type(given), "to_arrow"):  # Polars
-        table = given.to_arrow()
-    elif hasattr(given, "with_format"):  # datasets, of which `select` may have chosen some rows
+    if hasattr(given, "with_format"):  # datasets, of which `select` may have chosen some rows
         table = pyarrow.concat_tables(given.with_format("arrow").iter(ROWS))
+    elif hasattr(given, "__arrow_c_stream__") and not hasattr(given, "iloc"):  # pandas would add its index
+        table = pyarrow.table(given)
     else:
         values = {column: given[column] for column in columns}
         table = _made(lambda: pyarrow.table({n: pyarrow.array(v, from_pandas=True) for n, v in values.items()}), name)
@@ -121,9 +122,24 @@ def _of_table(given: Any, columns: list[Any], name: str) -> Iterator[pyarrow.Tab
 
 
 def _plain(kind: pyarrow.DataType) -> pyarrow.DataType:
-    """The type that is written: categories are their values."""
-    kind = kind.value_type if pyarrow.types.is_dictionary(kind) else kind
-    return pyarrow.string() if pyarrow.types.is_large_string(kind) else kind
+    """The type that is written: categories are their values, and texts and lists are of one type each."""
+    types = pyarrow.types
+    if types.is_dictionary(kind):
+        return _plain(kind.value_type)
+    if types.is_list(kind) or types.is_large_list(kind):
+        return pyarrow.list_(_plain(kind.value_type))
+    return pyarrow.string() if types.is_large_string(kind) or types.is_string_view(kind) else kind
+
+
+def _without_nan(table: pyarrow.Table) -> pyarrow.Table:
+    """The same with null for NaN, as pandas means it: NaN equals nothing, so no later call would have the same."""
+    for place, field in enumerate(table.schema):
+        if pyarrow.types.is_float32(field.type) or pyarrow.types.is_float64(field.type):
+            column = table.column(place)
+            nulls = pyarrow.scalar(None, field.type)
+            column = pyarrow.compute.if_else(pyarrow.compute.is_nan(column), nulls, column)
+            table = table.set_column(place, field.name, column)
+    return table
 
 
 def _made(make: Any, name: str, wrong: str = "cannot be a table") -> pyarrow.Table:
@@ -133,22 +149,27 @@ def _made(make: Any, name: str, wrong: str = "cannot be a table") -> pyarrow.Tab
         raise UserError(f"{name}: {wrong}: {reason(error)}") from None
 
 
-def _fields(item: Any, number: int, name: str) -> tuple[Any, ...]:
-    """An item's texts, and its score if there is one."""
-    where = f"{name}: item {number}"
-    fields = (item,) if isinstance(item, str) else tuple(item) if isinstance(item, tuple | list) else ()
-    *texts, last = fields or (None,)
-    graded = len(fields) == len(GRADED) and isinstance(last, numbers.Real) and not isinstance(last, bool)
-    texts = texts if graded else [*texts, last]
-    if not fields or len(fields) > len(GRADED) or not all(isinstance(text, str) for text in texts):
-        what = "a sentence, a pair, a triplet, or a pair with a score"
-        raise UserError(f"{where} is {item!r:.60}, not {what}")
+def _fields(item: Any) -> list[Any]:
+    return list(item) if isinstance(item, tuple | list) else [item]
+
+
+def _names(items: Sequence[Sequence[Any]]) -> Sequence[str]:
+    """The columns of such items; third ones are scores or labels if all of them are, empty ones left out."""
+    width = len(items[0])
+    thirds = [item[2] for item in items if len(item) == width == 3]
+    texts = {text for value in thirds if isinstance(value, str) and (text := value.strip().lower())}
+    if all(map(is_number, texts)) and (texts or not all(isinstance(value, str) for value in thirds)):
+        return GRADED
+    return LABELLED if texts and texts <= {*LABELS, *UNLABELLED} else TUPLES.get(width, ())
+
+
+def _checked(item: Any, names: Sequence[str], where: str) -> list[Any]:
+    """An item's fields: its texts, and its score if it has one (None for NaN)."""
+    fields = _fields(item)
+    texts = fields[:2] if names == GRADED else fields
+    if len(fields) != len(names) or not all(isinstance(text, str) for text in texts):
+        what, shown = "sentences, pairs, triplets, or pairs with a score or a label", " ".join(repr(item).split())
+        raise UserError(f"{where} is {shown:.60}; give {what}, all items of one kind")
     if bad := next((text for text in texts if not is_text(text)), None):
         raise UserError(f"{where}: {broken(bad)}")
-    return (*texts, float(last)) if graded else tuple(texts)
-
-
-def _names(fields: tuple[Any, ...]) -> tuple[str, ...]:
-    if len(fields) == 1:
-        return SENTENCES
-    return TUPLES[len(fields)] if isinstance(fields[-1], str) else GRADED
+    return [*texts, *(parse_score(score, f"{where}: the third field") for score in fields[len(texts) :])]

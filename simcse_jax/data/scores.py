@@ -39,8 +39,8 @@ class Scores(NamedTuple):
 
 
 def parse_score(value: object, where: str, cure: str = OF_PAIR) -> float | None:
-    """A number, perhaps written as text; None for empty text or None. Refuses numbers too large to compare."""
-    if value is None or (isinstance(value, str) and not value.strip()):
+    """A number, perhaps written as text; None for empty text, None or NaN. Refuses numbers too large to compare."""
+    if value is None or value != value or (isinstance(value, str) and not value.strip()):
         return None
     score = math.nan
     of_numbers = isinstance(value, str) and "_" not in value  # Python reads 1_5 as 15

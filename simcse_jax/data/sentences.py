@@ -182,6 +182,7 @@ def only_column(given: Any) -> tuple[Any, Iterable[Any]]:
     Args:
       given: sentences, which are not checked.
     """
+    given = whole_table(given)
     kind = type(given).__name__
     if isinstance(given, AbstractSet):
         raise UserError(f"{given!r:.60}: a {kind}, not a list; give its sentences in their order")
@@ -200,6 +201,18 @@ def only_column(given: Any) -> tuple[Any, Iterable[Any]]:
     return None, _listed(given)
 
 
+def whole_table(given: Any, where: str = "") -> Any:
+    """Arrow's stream of record batches (DuckDB returns one) as a table; anything else as it is.
+
+    Raises:
+      UserError: for a dictionary of tables, such as the splits of a dataset.
+    """
+    if isinstance(given, Mapping) and any(map(_attribute_of, map(type, given.values()))):
+        names, first = ", ".join(map(str, given)), next(iter(given))
+        raise UserError(f"{where}a dictionary of tables ({names}): give one of them, such as data[{first!r}]")
+    return given.read_all() if hasattr(given, "read_all") else given
+
+
 def _listed(values: Any) -> Iterable[Any]:
     """Converts Arrow's arrays to lists, since their elements are not strings."""
     if getattr(values, "ndim", 1) > 1:
@@ -213,8 +226,13 @@ def columns_of(given: Any) -> list[Any] | None:
         return list(given)
     if not hasattr(given, "__len__"):  # an iterator, or a lazy query
         return None
-    kind = type(given)  # pandas also offers row and column names as attributes of the object
-    attribute = next((name for name in ("column_names", "columns") if hasattr(kind, name)), None)  # Arrow has both
+    attribute = _attribute_of(type(given))
     names = None if attribute is None else getattr(given, attribute)
     names = getattr(getattr(given, "dtype", None), "names", None) if names is None else names  # NumPy's records
     return None if names is None else list(names)
+
+
+def _attribute_of(kind: type) -> str | None:
+    """The attribute with the column names of such a table; None for other types."""
+    # Of the class: pandas also offers row and column names as attributes of the object. Arrow's tables have both.
+    return next((name for name in ("column_names", "columns") if hasattr(kind, name)), None)

@@ -73,7 +73,11 @@ def _number(text: str, where: str) -> float:
 
 def _scored(rows: Iterable[Row]) -> list[_Row]:
     """The pairs that have a gold score."""
-    fields = ((row.where, *("" if value in (None, MISSING) else str(value) for value in row.fields)) for row in rows)
+
+    def text(value: object) -> str:
+        return "" if value in (None, MISSING) or value != value else str(value)  # a missing one is NaN in Arrow
+
+    fields = ((row.where, *map(text, row.fields)) for row in rows)
     return [_Row(first, second, _number(score, where)) for where, first, second, score in fields if score.strip()]
 
 

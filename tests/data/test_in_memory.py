@@ -13,6 +13,7 @@ datasets = later("datasets")
 PAIRS = [("a cat", "the cat"), ("a dog", "the dog"), ("a cow", "the cow")]
 COLUMNS = {"query": ["a cat", "a dog", "a cow"], "answer": ["the cat", "the dog", "the cow"], "id": [1, 2, 3]}
 READ = (COLUMNS["query"], COLUMNS["answer"])
+PAIR = ("anchor", "positive")
 TEXTS = ["one", "two"]
 
 
@@ -21,11 +22,15 @@ def test_examples_are_read_as_those_of_a_file_and_what_is_no_data_is_refused(tmp
         ([], "data: is empty"),
         (pandas.DataFrame({"text": []}), "data: is empty"),
         (pandas.DataFrame(), "data: a table without columns"),
-        (["a", None], "data: item 1 is None, not a sentence"),
-        ([("a", "b"), ("a",)], "data: item 1 is ('a',), item 0 ('a', 'b')"),
-        ([("a", "b"), ("a", "b", 1.0)], "data: item 1 is ('a', 'b', 1.0), item 0"),
-        ([("a", "b", True)], "data: item 0 is"),
+        (["a", None], "data: item 1 is None"),
+        ([("a", "b"), ("a",)], "data: item 1 is ('a',)"),
+        ([("a", "b"), ("a", "b", 1.0)], "data: item 1 is ('a', 'b', 1.0)"),
+        ([("a", "b", "c"), ("a", "b", 1.0)], "data: item 1 is ('a', 'b', 1.0)"),
+        ([("a", "b", 1.0), ("a", "b", [])], "data: item 1: the third field"),
         ([("a", "b", "c", "d")], "data: item 0 is"),
+        (pyarrow.table(COLUMNS).to_batches(), "data: item 0 is"),
+        ({"train": pandas.DataFrame(COLUMNS)}, "data: a dictionary of tables (train)"),
+        (datasets.DatasetDict(train=datasets.Dataset.from_dict(COLUMNS)), "data: a dictionary of tables (train)"),
         (["a\ud800"], "data: item 0: holds a broken character"),
         (pandas.DataFrame({"x": [1.5], "y": [2]}), "data: has the columns x, y, none of them text"),
         (pandas.DataFrame([["a", "b"]]), "data: a table with a column 0"),
@@ -40,6 +45,7 @@ def test_examples_are_read_as_those_of_a_file_and_what_is_no_data_is_refused(tmp
         (TEXTS, (TEXTS,)),
         ((sentence for sentence in ("one", "two")), (TEXTS,)),
         (np.array(TEXTS), (TEXTS,)),
+        (pyarrow.array(TEXTS, pyarrow.string_view()), (TEXTS,)),
         (pandas.Series(TEXTS, name="text"), (TEXTS,)),
         (PAIRS, READ),
         ([[*pair, "no"] for pair in PAIRS], (*READ, ["no"] * 3)),
@@ -48,6 +54,8 @@ def test_examples_are_read_as_those_of_a_file_and_what_is_no_data_is_refused(tmp
         (COLUMNS, READ),
         (pandas.DataFrame(COLUMNS).astype({"query": "category"}), READ),
         (pyarrow.table(COLUMNS), READ),
+        (pyarrow.table(COLUMNS).to_reader(), READ),  # as DuckDB has it
+        (pyarrow.table({name: pyarrow.array(READ[at], pyarrow.string_view()) for at, name in enumerate(PAIR)}), READ),
         (lambda: datasets.Dataset.from_dict(COLUMNS).select([0, 2]), (["a cat", "a cow"], ["the cat", "the cow"])),
     ):
         write_examples(given() if callable(given) else given, tmp_path / "new" / "data.parquet", "data")
@@ -78,3 +86,26 @@ def test_iterators_are_written_in_pieces_and_dictionaries_have_the_first_one_s_f
     found = pyarrow.parquet.read_table(tmp_path / "data.parquet").to_pydict()
     assert found == {"anchor": ["a"] * 5, "positive": [*"bbbce"], "negative": [None, None, None, "d", None]}
     raises("data: item 1 has 'negative'", write_examples, late[::-1], tmp_path / "other.parquet", "data")
+
+
+def test_third_items_are_scores_or_labels_if_all_of_them_are_and_nan_is_a_pair_without_a_score(tmp_path):
+    path = tmp_path / "data.parquet"
+    for thirds, name, written in (
+        ([1, np.float32(0.5), float("nan")], "score", [1.0, 0.5, None]),
+        (["0.45", " 1 ", ""], "score", [0.45, 1.0, None]),  # as `csv.reader` has them
+        (["Entailment", "contradiction", "-"], "label", ["Entailment", "contradiction", "-"]),
+        (["0.45", "entailment", "a text"], "negative", ["0.45", "entailment", "a text"]),
+        (["1984", "no", ""], "negative", ["1984", "no", ""]),
+        (["", "", ""], "negative", ["", "", ""]),
+    ):
+        write_examples([(*pair, third) for pair, third in zip(PAIRS, thirds, strict=True)], path, "data")
+        table = pyarrow.parquet.read_table(path)
+        assert (table.schema.names[2], table.column(2).to_pylist()) == (name, written)
+    columns = {"sentence1": TEXTS * 2, "sentence2": TEXTS * 2, "score": [0.5, float("nan"), 1.0, None]}
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    for table in (columns, pandas.DataFrame(columns), pyarrow.table(columns), rows, [(*row.values(),) for row in rows]):
+        write_examples(table, path, "eval")
+        write_examples(table, path, "eval", used=True)  # NaN equals NaN here
+        assert read_graded_pairs(path).gold.tolist() == [0.5, 1.0]
+    pyarrow.parquet.write_table(pyarrow.table(columns), path)  # with NaN
+    assert read_graded_pairs(path).gold.tolist() == [0.5, 1.0]

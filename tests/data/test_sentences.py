@@ -106,6 +106,7 @@ def test_sentences_are_a_list_or_the_only_column_of_a_table_and_what_is_not_text
     for column in (*columns, *(table["text"] for table in tables({"text": TEXTS}))):
         assert check_sentences(column) == check_sentences(embeddings_or_sentences(column, 2)) == TEXTS, type(column)
         assert only_column(column)[0] is None
+    assert check_sentences(pyarrow.table({"text": TEXTS}).to_reader()) == TEXTS
     vectors = np.arange(6, dtype=np.float32).reshape(2, 3)
     for table in (pandas.DataFrame(vectors), polars.DataFrame(vectors), pyarrow.array(vectors.tolist())):
         np.testing.assert_array_equal(embeddings_or_sentences(table, 3), vectors)
@@ -134,6 +135,7 @@ def test_sentences_are_a_list_or_the_only_column_of_a_table_and_what_is_not_text
         (np.zeros((2, 3)), "an array of shape (2, 3), not a list of strings"),
         ({"text": np.array([TEXTS])}, "an array of shape (1, 2)"),
         ({"a", "b"}, "a set, not a list"),
+        ({"train": pandas.DataFrame({"text": TEXTS})}, "a dictionary of tables (train)"),
     ):
         raises(message, check_sentences, wrong)
 
