@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> None:
             pairs = PairFiles(args.pairs, args.columns)
         positives = Positives(pairs.read())
     except UserError as error:  # about the fields of a config, which are options here
-        raise UserError(re.sub(r"data\.columns\.(\w+)", r"--columns \1=NAME", str(error))) from None
+        raise UserError(re.sub(r"data\.columns\.(\w+)(=\S+)?", r"--columns \1=NAME", str(error))) from None
     if not positives.pairs:
         raise UserError(f"--pairs {args.pairs}: holds no pairs")
     with held_next_to(path), warnings_in_a_line():

@@ -1,26 +1,32 @@
 """Chooses a table's columns of sentences by role, and its columns of labels and scores."""
 
+import decimal
 import itertools
+import numbers
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from shlex import quote
 from typing import NamedTuple
 
 from simcse_jax.data.files import stem_of
 from simcse_jax.data.row_lists import Negatives, numbered
 from simcse_jax.data.rows import Row, is_number
-from simcse_jax.errors import UserError
+from simcse_jax.errors import UserError, near
 
 ROLES = ("anchor", "positive", "negative", "neutral")
-# Column names recognized without `data.columns`, ignoring case, spaces, hyphens and underscores. Pairs of anchor and
-# positive come first; then names of a single role, those of the reference data first.
+# Column names recognized without `data.columns`, ignoring case, spaces and punctuation. Pairs of anchor and positive
+# come first; then names of a single role, those of the reference data first.
+SENTENCE_PAIRS = (  # of two sentences, neither of which asks for the other
+    *(("sent0", "sent1"), ("sentence1", "sentence2"), ("sentencea", "sentenceb"), ("premise", "hypothesis")),
+    *(("text1", "text2"), ("texta", "textb"), ("sent1", "sent2"), ("s1", "s2"), ("caption1", "caption2")),
+    ("title1", "title2"),
+)
 PAIRS = (
-    *(("sent0", "sent1"), ("anchor", "positive"), ("anchor", "pos"), ("sentence1", "sentence2")),
-    *(("sentencea", "sentenceb"), ("premise", "hypothesis"), ("query", "positive"), ("query", "pos")),
+    *(*SENTENCE_PAIRS, ("anchor", "positive"), ("anchor", "pos"), ("query", "positive"), ("query", "pos")),
     *(("query", "passage"), ("query", "document"), ("query", "answer"), ("query", "response")),
     *(("question", "answer"), ("question", "passage"), ("question", "positive"), ("question1", "question2")),
-    *(("prompt", "response"), ("prompt", "completion"), ("prompt", "chosen"), ("text1", "text2"), ("texta", "textb")),
-    *(("sent1", "sent2"), ("s1", "s2"), ("caption1", "caption2"), ("title1", "title2")),
+    *(("prompt", "response"), ("prompt", "completion"), ("prompt", "chosen")),
 )
 # These pairs mean something else next to further columns of sentences, so they count only on their own.
 ALONE = (
@@ -33,7 +39,13 @@ USUAL_NAMES = {
     "negative": ("hard_neg", "negative", "neg", "hard_negative", "negatives", "hard_negatives", "rejected"),
 }
 EARLIER = ("sent0", "anchor", "sentence", "text")  # anchor names that all versions know
-USUAL_VALUES = {"label": ("label", "gold_label"), "score": ("score", "pos_scores")}
+SCORES = (  # of pairs; the last are 0 or 1
+    *("score", "similarity", "similarity_score", "sim", "relatedness", "relatedness_score", "rating", "human_score"),
+    *("gold", "gold_score", "relevance", "relevance_score"),
+    *("is_duplicate", "is_paraphrase", "duplicate", "paraphrase_label"),
+)
+USUAL_VALUES = {"label": ("label", "gold_label"), "score": ("score", "pos_scores", *SCORES[1:])}
+AMBIGUOUS = {"gold", "duplicate"}  # also names of sentences: the right answer, another question
 # Scores of a row's positive and of its hard negatives: in a column each (of `mine` with a judge, of FlagEmbedding, of
 # `mine` alone), or in one column of lists, as sentence-transformers names it.
 SCORED_APART = (
@@ -42,13 +54,11 @@ SCORED_APART = (
     ("positive_score", "negative_scores"),
 )
 SCORED_TOGETHER = ("scores", "score", "labels", "label")
-# Columns that number the rows, in any case.
-NUMBERING = {"", "#", "no", "no.", "nr", "row", "id", "_id", "idx", "index", "guid", "uid", "uuid", "pid", "qid"}
-NUMBERING |= {"pairid", "pair_id", "docid", "doc_id", "query_id", "passage_id", "unnamed: 0", "__index_level_0__"}
-# Columns of metadata, in any case, read as sentences only if mapped, or if there is nothing else.
+IDENTIFIERS = {"id", "ids", "idx", "index", "nr", "guid", "uid", "uuid", "pid", "qid", "pairid", "docid"}
+# Columns of metadata, read as sentences only if mapped, or if there is nothing else.
 METADATA = {"genre", "source", "lang", "language", "url", "uri", "link", "date", "time", "timestamp", "year", "split"}
 METADATA |= {"category", "topic", "domain", "dataset", "subset", "type", "tag", "tags", "author", "file", "filename"}
-METADATA |= {"labels", "scores", "negative_rows", *itertools.chain(*SCORED_APART)}
+METADATA |= {"labels", "scores", "negativerows", *(re.sub("_", "", name) for name in itertools.chain(*SCORED_APART))}
 LOOKED_AT = 1000  # rows examined to see whether a column chosen without its name holds sentences
 MANY = 12  # in this many rows, sentences are rarely all alike
 NOT_SENTENCES: dict[str, Callable[[str], object]] = {  # if all cells of a column match
@@ -58,16 +68,44 @@ NOT_SENTENCES: dict[str, Callable[[str], object]] = {  # if all cells of a colum
     "identifiers": re.compile(r"(?=\D*\d)[\w.:/#-]+", re.ASCII).fullmatch,
 }
 ENDS = tuple(".!?。！？")  # of sentences
+PERHAPS_SCORES = "perhaps scores; if so, set data.columns.score={}, otherwise remove the column"
+SHOWN = 12  # names of columns in an error
 
 
 def is_sentences(name: str) -> bool:
     """Whether a column's name allows sentences."""
-    return is_content(name) and name.strip().lower() not in METADATA
+    return is_content(name) and plain(name) not in METADATA
 
 
 def is_content(name: str) -> bool:
     """Whether a column's name is none of those for labels, scores and row numbers."""
-    return name.strip().lower() not in {*itertools.chain(*USUAL_VALUES.values()), *NUMBERING}
+    is_value = any(of_values([name], usual) for usual in USUAL_VALUES.values())
+    return not _is_numbering(name) and (not is_value or plain(name) in AMBIGUOUS)
+
+
+def _is_numbering(name: str) -> bool:
+    """Whether a column numbers the rows, going by its name; one without a name does too, and pandas' for those."""
+    words = re.findall(r"[^\W_]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower())
+    alone = words[0] if len(words) == 1 else ""
+    return (
+        not words
+        or words[-1] in IDENTIFIERS
+        or alone in ("no", "row")
+        or words[0] == "unnamed"
+        or (words[:2] == ["index", "level"])
+    )
+
+
+def listed(names: Sequence[str], wanted: str = "") -> str:
+    """The names of a table's columns for a message: of many, the first or those like `wanted`, and their number."""
+    many = len(names) > SHOWN
+    some = near(wanted, names) if wanted and many else names[:SHOWN]
+    return ", ".join(one_line(name, 60) for name in some) + f", … ({len(names)} columns)" * many
+
+
+def one_line(text: object, most: int = 20) -> str:
+    """The beginning of a text for a message, without line breaks."""
+    return " ".join(str(text).split())[:most].strip()
 
 
 class Chosen(NamedTuple):
@@ -79,6 +117,7 @@ class Chosen(NamedTuple):
     alone: bool = False  # the table has no other column
     missed: frozenset[str] = frozenset()  # usual names of the next role, which the table lacks
     unread: tuple[str, ...] = ()  # further columns that may hold sentences
+    mapped: bool = False  # all were named
 
 
 def choose_columns(
@@ -101,7 +140,20 @@ def choose_columns(
         found = _by_name(names, sentences, where, roles) or _by_order(names, sentences, content, where, ordered)
     for place in found.places:
         check_unique(names, names[place], where)
-    return found._replace(alone=len(names) == 1)
+    return found._replace(alone=len(names) == 1, mapped=bool(mapped))
+
+
+def choose_column(names: Sequence[str], column: str | None, where: str) -> str:
+    """The one column of sentences to encode or to search: the named one, one with a usual name, or the only one."""
+    usual = _named(names, ("sentence", "text", *USUAL_NAMES["anchor"]))
+    found = usual or [name for name in names if is_sentences(name) or len(names) == 1]
+    if column is not None and column not in names:
+        raise UserError(f"{where}: no column {column!r:.60}; it has {listed(names, column)}")
+    if column is None and len(found) != 1:
+        raise UserError(f"{where}: which column to use? It has {listed(names)}; name one with column (--column)")
+    column = found[0] if column is None else column
+    check_unique(names, column, where)
+    return column
 
 
 def _mapped(names: Sequence[str], mapped: Mapping[str, str], where: str) -> Chosen:
@@ -139,7 +191,7 @@ def _by_name(
     if missing := next((role for role in list(usual_names)[: len(usual)] if role not in usual), None):
         last = usual[list(usual)[-1]][0]
         raise UserError(
-            f"{where}: has {last!r}, but which column is the {missing}? There are {', '.join(names)}; set "
+            f"{where}: has {last!r:.60}, but which column is the {missing}? There are {listed(names)}; set "
             "data.columns.anchor (and positive, negative)"
         )
     missed = next((known for role, known in usual_names.items() if role not in usual), ())
@@ -155,43 +207,51 @@ def _by_order(
     count = len(sentences)
     if not 1 <= count <= (3 if ordered else 1):
         raise UserError(
-            f"{where}: which columns to use? It has {', '.join(names)}; set data.columns.anchor (and positive, "
-            "negative)"
+            f"{where}: which columns to use? It has {listed(names)}; set data.columns.anchor (and positive, negative)"
         )
-    check_header(sentences, where, "the columns, e.g. sent0,sent1,hard_neg (or set data.columns.anchor)")
     left_out = tuple(name for name in content if name not in sentences)
     places = [list(names).index(name) for name in sentences]
     return Chosen(places, Negatives(min(2, count), count), tuple(range(count)), unread=left_out)
 
 
-def check_header(names: Sequence[str], where: str, remedy: str) -> None:
-    """Refuses a table of a text file whose first line is a sentence, which would be lost."""
-    for name in names if where.lower().endswith((".csv", ".tsv")) else ():
-        if len(name.split()) > 3 or len(name) > 60 or name.strip().endswith(ENDS):
-            raise UserError(
-                f"{where}: {name!r:.60} looks like a sentence, not like a column's name; the first line must name "
-                f"{remedy}"
-            )
+def check_header(name: str, values: Iterable[object], where: str, remedy: str) -> None:
+    """Refuses a table of a text file whose first line is a sentence, which would be lost.
+
+    A name that is shorter than all of many `values` below it is a name, such as a form's question.
+    """
+    is_long = len(name.split()) > 3 or len(name) > 60 or name.strip().endswith(ENDS)
+    if not (where.lower().endswith((".csv", ".tsv")) and is_long):
+        return
+    below = _written(itertools.islice(values, LOOKED_AT))
+    if len(below) < MANY or len(name) >= min(map(len, below)):
+        raise UserError(f"{where}: {remedy}: {name!r:.60} in the first line looks like a sentence")
 
 
-def _plain(name: str) -> str:
-    return re.sub(r"[\s_-]", "", name.lower())
+def plain(name: str) -> str:
+    """A column's name as names are compared: without case, spaces and punctuation."""
+    return re.sub(r"[\W_]", "", name.lower())
 
 
 def _pair_of(names: Sequence[str], pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
     """The anchor and positive columns with the first of these pairs of names that the table has; empty if none."""
-    written = {_plain(name): name for name in reversed(names)}
+    written = {plain(name): name for name in reversed(names)}
     found = next((pair for pair in pairs if pair[0] in written and pair[1] in written), ())
     return dict(zip(ROLES, (written[name] for name in found), strict=False))
 
 
 def _named(names: Sequence[str], usual: Sequence[str]) -> list[str]:
     """The column with the first of these names, spelled exactly or else similarly; empty if there is none."""
-    for written in (str, _plain):
+    for written in (str, plain):
         for wanted in map(written, usual):
             if found := next((name for name in names if written(name) == wanted), None):
                 return [found]
     return []
+
+
+def of_values(names: Sequence[str], usual: Sequence[str]) -> list[str]:
+    """The columns with usual names of labels or scores, perhaps with a range in brackets, the likeliest first."""
+    written = {plain(re.sub(r"\s*[(\[].*", "", name) or name): name for name in reversed(names)}
+    return [written[known] for known in map(plain, usual) if known in written]
 
 
 def _numbered(names: Sequence[str], name: str | None, where: str) -> list[str]:
@@ -220,27 +280,68 @@ def fitting(rows: Iterator[Row], chosen: Chosen, names: Sequence[str], where: st
 
 
 def only_sentences(rows: Iterator[Row], chosen: Chosen, names: Sequence[str], where: str) -> Iterator[Row]:
-    """The same rows; refuses a column chosen without its name that has numbers, dates, links, or category names."""
-    first = list(itertools.islice(rows, LOOKED_AT if chosen.unsure else 0))
+    """The same rows; refuses a column chosen without its name that has numbers, dates, links, or category names.
+
+    Also a first line that is a sentence, and one column of two lines a cell: what seems to be a pair.
+    """
+    alone = len(chosen.places) == 1 and not chosen.mapped
+    first = list(itertools.islice(rows, LOOKED_AT if chosen.unsure or alone else 0))
+    cells = {place: _written(row.fields[place] for row in first) for place in chosen.places}
     for place in (chosen.places[each] for each in chosen.unsure if each < len(chosen.places)):
-        values = [value.strip() for row in first if isinstance(value := row.fields[place], str) and value.strip()]
+        values, name = cells[place], names[place]
+        if len(chosen.unsure) >= len(chosen.places):
+            remedy = "name the columns in the first line, e.g. sent0,sent1,hard_neg, or with data.columns.anchor (and "
+            check_header(name, values, where, remedy + "positive, negative)")
+        if len(chosen.places) > 2 and holds_numbers(values):
+            raise UserError(f"{where}: the field {name!r:.60} holds numbers, {PERHAPS_SCORES.format(quote(name))}")
         if values and (what := _other_than_sentences(values, chosen.alone)):
             raise UserError(
-                f"{where}: the field {names[place]!r} holds {what}; which columns to use? There are "
-                f"{', '.join(names)}; set data.columns.anchor (and positive, negative)"
+                f"{where}: the field {name!r:.60} holds {what}; which columns to use? There are {listed(names)}; set "
+                "data.columns.anchor (and positive, negative)"
             )
+    if alone and (values := cells[chosen.places[0]]) and all(len(value.splitlines()) == 2 for value in values):
+        name = names[chosen.places[0]]
+        raise UserError(
+            f"{where}: each cell of {name!r:.60} holds two lines, as of a pair; write them in two columns, or set "
+            f"data.columns.anchor={quote(name)} if they are one text"
+        )
     return itertools.chain(first, rows)
+
+
+def _written(values: Iterable[object]) -> list[str]:
+    """Text and numbers as text, without what is blank."""
+    kinds = (str, numbers.Real, decimal.Decimal)
+    texts = (str(value).strip() for value in values if isinstance(value, kinds) and value == value)
+    return [text for text in texts if text]
+
+
+def holds_numbers(values: Sequence[str]) -> bool:
+    """Whether the cells of a column are numbers, but do not count the rows."""
+    counts = all(value.isdecimal() for value in values) and len(values) > 1
+    counts = counts and all(int(after) - int(value) == 1 for value, after in itertools.pairwise(values))
+    return bool(values) and all(map(is_number, values)) and not counts
+
+
+def numbers_of(chosen: Chosen, rows: Iterable[Row], names: Sequence[str]) -> list[str]:
+    """The unread columns next to those of sentences that hold numbers: scores, perhaps.
+
+    Args:
+      rows: the first ones.
+    """
+    first = list(itertools.islice(rows, LOOKED_AT))
+    unread = [name for name in chosen.unread if is_sentences(name)]
+    return [name for name in unread if holds_numbers(_written(row.fields[names.index(name)] for row in first))]
 
 
 def _other_than_sentences(values: Sequence[str], alone: bool) -> str:
     """What a column holds instead of sentences; "" if sentences. A table's only column is refused only for numbers."""
     for kind, is_one in NOT_SENTENCES.items():
         if all(map(is_one, values)) and not (alone and kind != "numbers"):
-            return f"{kind}, e.g. {values[0]:.20}"
+            return f"{kind}, e.g. {one_line(values[0])}"
     distinct = len(set(values))
     are_short = sum(map(_words, values)) <= 3 * len(values)
     if not alone and len(values) >= MANY and distinct <= len(values) // (3 if are_short else 16):
-        return f"{distinct} different values in {len(values)} rows, e.g. {values[0]:.20}"
+        return f"{distinct} different values in {len(values)} rows, e.g. {one_line(values[0])}"
     return ""
 
 
@@ -260,28 +361,42 @@ def _without_late(rows: Iterator[Row], chosen: Chosen) -> Iterator[Row]:
         yield row
 
 
-def warn_of_unread(names: Sequence[str], chosen: Chosen, where: str) -> None:
-    """Warns about columns that are not read: further sentences, and labels or scores, without which all pairs count."""
-    if chosen.unread:
-        listed = ", ".join(map(repr, chosen.unread[:3])) + (", …" if len(chosen.unread) > 3 else "")
+def warn_of_unread(names: Sequence[str], chosen: Chosen, scores: Sequence[str], where: str) -> None:
+    """Warns about columns that are not read: further sentences, and labels or scores, without which all pairs count.
+
+    Args:
+      scores: those that hold numbers (`numbers_of`).
+    """
+    if unread := [name for name in chosen.unread if name not in scores]:
+        more = ", ".join(map(repr, unread[:3])) + (", …" if len(unread) > 3 else "")
         alone = len(chosen.places) == 1
         read = ", ".join(repr(names[place]) for place in chosen.places[:3]) + (", …" if len(chosen.places) > 3 else "")
         which = f"column {read} is" if alone else f"columns {read} are"
         cure = (
             "data.columns.anchor and positive name those of pairs" if alone else "data.columns.negative names another"
         )
-        warnings.warn(f"{where}: only its {which} read, and not {listed}; {cure}", stacklevel=2)
+        warnings.warn(f"{where}: only its {which} read, and not {more}; {cure}", stacklevel=2)
     if len(chosen.places) > 1:
-        cure = "data.positives chooses by label, data.columns.anchor and positive name the columns"
-        warn_of_labels(names, f"{where}: ", f"; {cure}")
+        unread = [name for place, name in enumerate(names) if place not in chosen.places]
+        warn_of_values(unread, f"{where}: ", scores=scores)
 
 
-def warn_of_labels(names: Sequence[str], before: str, after: str) -> None:
-    """Warns, between two texts, about an unread column of labels or scores: all pairs then count as positives."""
-    unread = next((name for name in names if name.strip().lower() in (*USUAL_VALUES["label"], "score")), None)
-    if unread is not None:
-        said = f"its column {unread!r} is not read, so every pair counts as a positive"
-        warnings.warn(f"{before}{said}{after}", stacklevel=3)
+def warn_of_values(names: Sequence[str], before: str, cure: str = "", scores: Sequence[str] = ()) -> None:
+    """Warns about an unread column of labels or scores: all pairs then count as positives.
+
+    Args:
+      names: of the unread columns.
+      before: what the warning begins with.
+      cure: what to do; empty: what a run can.
+      scores: further columns of numbers.
+    """
+    for name in [*of_values(names, (*USUAL_VALUES["label"], *SCORES)), *scores][:1]:
+        cure = cure or (
+            f"data.positives chooses by label, the recipe graded learns from scores, data.columns.score={quote(name)}"
+        )
+        warnings.warn(
+            f"{before}its column {name!r} is not read, so every pair counts as a positive; {cure}", stacklevel=3
+        )
 
 
 def choose_values(
@@ -296,11 +411,11 @@ def choose_values(
         _check_mapped(names, {kind: name}, where)
     elif not needed_by:
         return None
-    elif found := _named(names, USUAL_VALUES[kind]):
-        (name,) = found
+    elif found := of_values(names, USUAL_VALUES[kind]):
+        name = found[0]
     else:
         raise UserError(
-            f"{where}: no {kind}s, but {needed_by} needs them; it has {', '.join(names)}: set data.columns.{kind}"
+            f"{where}: no {kind}s, but {needed_by} needs them; it has {listed(names)}: set data.columns.{kind}"
         )
     check_unique(names, name, where)
     return list(names).index(name)
@@ -320,7 +435,7 @@ def choose_candidate_scores(names: Sequence[str], columns: Mapping[str, str], ne
     if not found:
         raise UserError(
             f"{where}: no scores of positives and hard negatives, but {needed_by} needs them; it has "
-            f"{', '.join(names)}: set data.columns.score, or teacher.model to a model that gives them"
+            f"{listed(names)}: set data.columns.score, or teacher.model to a model that gives them"
         )
     for name in found:
         check_unique(names, name, where)
@@ -336,4 +451,4 @@ def check_unique(names: Sequence[str], name: str, where: str) -> None:
 def _check_mapped(names: Sequence[str], mapped: Mapping[str, str], where: str) -> None:
     for role, name in mapped.items():
         if name not in names:
-            raise UserError(f"{where}: no column {name!r} (data.columns.{role}); it has {', '.join(names)}")
+            raise UserError(f"{where}: no column {name!r:.60} (data.columns.{role}); it has {listed(names, name)}")

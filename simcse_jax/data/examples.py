@@ -5,18 +5,21 @@ A specification is a path ending in .txt, .csv, .tsv, .jsonl or .parquet, a fold
 (`data.sts`), or several of them with commas in between. All of them give one column of sentences per role.
 """
 
+import contextlib
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from simcse_jax.data.columns import (
+    Chosen,
     choose_candidate_scores,
     choose_columns,
     choose_values,
     fitting,
+    numbers_of,
     warn_of_unread,
 )
 from simcse_jax.data.datasets import LIBRARIES, Library
@@ -182,16 +185,18 @@ def open_source(
     if scores and not labels and positives == "all":
         needed_by = ""  # all pairs, whatever their score
     names, rows, where, ordered = open_table(specification)
-    found = choose_columns(names, columns, where, ordered, graded=scores is not None and not scores.of_candidates)
-    chosen, negatives = found.places, found.negatives
     label = choose_values("label", names, columns, needed_by, where)
     score, candidates = None, list[int]()
     if scores and scores.of_candidates:
         candidates = choose_candidate_scores(names, columns, scores.needed_by, where)
     elif scores:
         score = choose_values("score", names, columns, scores.needed_by, where)
+    columns = {**columns, **({} if score is None else {"score": names[score]})}
+    graded = scores is not None and not scores.of_candidates
+    found = choose_columns(names, columns, where, ordered, graded)
+    chosen, negatives = found.places, found.negatives
     if pairs and label is score is None and not candidates and not any(columns.values()):
-        warn_of_unread(names, found, where)
+        warn_of_unread(names, found, numbers_beside(specification, found), where)
     needing = needed_by or (scores.needed_by if scores else "")
     if needing and len(chosen) < 2:
         raise UserError(f"{where}: one column of sentences, but {needing} needs pairs; set data.columns.positive")
@@ -209,6 +214,14 @@ def open_source(
         rows, lists = peek_lists(rows, chosen[negatives.first])
         negatives = negatives._replace(lists=lists)
     return Source(names, rows, chosen, negatives, label, where, score, scores, tuple(candidates))
+
+
+def numbers_beside(specification: str, chosen: Chosen) -> list[str]:
+    """The unread columns of a source that hold numbers; see `columns.numbers_of`."""
+    with contextlib.suppress(UserError):  # errors in unread columns do not matter
+        names, rows, _, _ = open_table(specification, chosen.unread)
+        return numbers_of(chosen, rows, names) if chosen.unread else []
+    return []
 
 
 def check_positives(specification: str, positives: str, labels: bool) -> str:
@@ -229,14 +242,20 @@ def prefix_of(specification: str) -> str:
     return next((prefix for prefix in PREFIXED if specification.startswith(prefix)), "")
 
 
-def open_table(specification: str) -> tuple[list[str], Iterator[Row], str, bool]:
-    """Column names, rows, the source's name for messages, and whether the order of columns is meaningful."""
+def open_table(specification: str, columns: Sequence[str] | None = None) -> tuple[list[str], Iterator[Row], str, bool]:
+    """Column names, rows, the source's name for messages, and whether the order of columns is meaningful.
+
+    Args:
+      columns: those that are looked at, which are the only ones read of a .parquet file; None for all.
+    """
     if prefix := prefix_of(specification):
         library = PREFIXED[prefix]
         return *library.read(specification.removeprefix(prefix)), specification, library.ordered
     path = as_path(specification)
     if not path.is_file():
         raise UserError(f"data.train={specification}: {'a folder' if path.is_dir() else 'no such file'}")
+    if columns is not None and path.suffix.lower() == ".parquet":
+        return [*columns], read_parquet(path, columns)[1], str(path), True
     return *reader_of(path, ", hf:, tfds: and sts:")(path), str(path), True
 
 

@@ -8,8 +8,9 @@ from simcse_jax.errors import UserError
 
 LABELS = ("entailment", "neutral", "contradiction")  # 0, 1 and 2, as Hugging Face's snli and mnli have them
 SHORT = {label[0]: label for label in LABELS}  # as ANLI writes them
-UNLABELLED = ("", "-", "-1")  # the annotators disagreed: SNLI writes -, Hugging Face -1
-NEITHER = ("not_entailment", "non-entailment", "not entailment")  # in data with two labels: neutral or contradiction
+UNLABELLED = (  # the annotators disagreed: SNLI writes -, Hugging Face -1; or not which of the two other labels
+    *("", "-", "-1", "not_entailment", "non-entailment", "not entailment"),
+)
 
 
 class NamedLabel(int):
@@ -48,16 +49,15 @@ def parse_label(value: object, where: str) -> int | None:
       value: a name in any case, or a number, perhaps as text. For a `NamedLabel`, its name decides.
     """
     text = ""
-    unlabelled: tuple[str, ...] = UNLABELLED
     if isinstance(value, NamedLabel):
-        value, unlabelled = value.name, (*UNLABELLED, *NEITHER)
+        value = value.name
     if isinstance(value, str):
         text = value.strip().lower()
     elif isinstance(value, numbers.Integral) and not isinstance(value, bool):
         text = str(int(value))
     elif value is not None:
         text = repr(value)
-    if text in unlabelled:
+    if text in UNLABELLED:
         return None
     for number, name in enumerate(LABELS):
         if text in (name, str(number)):

@@ -3,6 +3,7 @@
 import decimal
 import math
 import numbers
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -39,14 +40,21 @@ class Scores(NamedTuple):
 
 
 def parse_score(value: object, where: str, cure: str = OF_PAIR) -> float | None:
-    """A number, perhaps written as text; None for empty text, None or NaN. Refuses numbers too large to compare."""
-    if value is None or value != value or (isinstance(value, str) and not value.strip()):
+    """A number or a boolean, perhaps written as text, also with a decimal comma; None for empty text, None or NaN.
+
+    Raises:
+      UserError: also for numbers too large to compare.
+    """
+    text = value.strip().lower() if isinstance(value, str) else value
+    if text is None or text == "" or text != text:
         return None
     score = math.nan
-    of_numbers = isinstance(value, str) and "_" not in value  # Python reads 1_5 as 15
-    if of_numbers or (isinstance(value, numbers.Real | decimal.Decimal) and not isinstance(value, bool)):
+    if isinstance(text, str):
+        text = {"true": "1", "false": "0"}.get(text, re.sub(r"^([-+]?\d*),(\d+)$", r"\1.\2", text))
+    of_numbers = isinstance(text, str) and "_" not in text  # Python reads 1_5 as 15
+    if of_numbers or isinstance(text, numbers.Real | decimal.Decimal):
         try:
-            score = float(value)  # type: ignore[arg-type]
+            score = float(text)  # type: ignore[arg-type]
         except (ValueError, OverflowError):
             score = math.nan
     if not abs(score) <= LARGEST:

@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any
 
-from simcse_jax.data.columns import USUAL_NAMES, check_header, check_unique
+from simcse_jax.data.columns import check_header, choose_column
 from simcse_jax.data.files import READERS, count_parquet, files_of, read_parquet, reader_of
 from simcse_jax.data.rows import MISSING, START, Place, Row, is_text, reported, size_and_time
 from simcse_jax.errors import UserError, broken
@@ -39,8 +39,14 @@ class SentenceFile:
         self._seen = size_and_time(self.path)
         if not self._seen[0]:
             raise UserError(f"{name}: holds no sentences")
-        names, _ = READERS[self._suffix](self.path)
-        self.column = _choose(list(names), column, str(name))
+        names, rows = READERS[self._suffix](self.path)
+        self.column = choose_column(list(names), column, str(name))
+        if column is None:
+            place = names.index(self.column)
+            remedy = (
+                "name the column in the first line, e.g. sentence (a .txt has no such line), or this one with --column"
+            )
+            check_header(self.column, (row.fields[place] for row in rows), str(name), remedy)
 
     def __iter__(self) -> Iterator[str]:
         """The sentences; errors as in `read`."""
@@ -157,20 +163,6 @@ def check_sentences(sentences: Iterable[str], what: str = "sentence") -> list[st
         if not is_text(sentence):
             raise UserError(f"{where}{what} {row} {broken(sentence)}")
     return checked
-
-
-def _choose(names: list[str], column: str | None, where: str) -> str:
-    usual = next((name for name in ("sentence", "text", *USUAL_NAMES["anchor"]) if name in names), None)
-    if column is not None:
-        if column not in names:
-            raise UserError(f"{where}: no column {column!r}; it has {', '.join(names)}")
-    elif usual is None and len(names) != 1:
-        raise UserError(f"{where}: which column to use? It has {', '.join(names)}; name one with column (--column)")
-    else:
-        column = usual or names[0]
-        check_header([column], where, "the column, e.g. sentence; a .txt file has none, or name this one (--column)")
-    check_unique(names, column, where)
-    return column
 
 
 def only_column(given: Any) -> tuple[Any, Iterable[Any]]:

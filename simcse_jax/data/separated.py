@@ -31,15 +31,20 @@ class Dialect(NamedTuple):
 
 
 def read_separated(path: Path, start: Place = START) -> Table:
-    """The names of a table's columns, and its rows from a place on; warns about an unexpected separator."""
+    """The names of a table's columns, and its rows from a place on; columns without a name are left out.
+
+    Warns about these, and about an unexpected separator.
+    """
     usual = "," if path.suffix.lower() == ".csv" else "\t"
     dialect = _dialect(path, usual, size_and_time(path))
     lines = Lines(path)
     records = _records(path, lines, dialect)
     named = (fields for fields in records if any(map(str.strip, fields)))
-    names = [name.strip() for name in next(itertools.islice(named, int(dialect.stated), None), ())]
+    header = [" ".join(name.split()) for name in next(itertools.islice(named, int(dialect.stated), None), ())]
+    names = [name for name in header if name]
     if not names:
         raise UserError(f"{path}: empty; its first line must name the columns, e.g. sent0,sent1,hard_neg")
+    _warn_of_unnamed(path, tuple(header), size_and_time(path))
     if start.byte:
         lines = Lines(path, start)
         records = _records(path, lines, dialect)
@@ -49,14 +54,24 @@ def read_separated(path: Path, start: Place = START) -> Table:
         for fields in records:
             where = f"{path}: line {lines.place.line}"
             if not fields or not any(field.strip() for field in fields):
-                fields = [""] * len(names)
-            if not any(map(str.strip, fields[len(names) :])):  # spreadsheets append empty ones
-                fields = fields[: len(names)]
-            if len(fields) != len(names):
-                raise UserError(f"{where}: {len(fields)} columns, but the first line has {len(names)}; {cure}")
-            yield Row(where, fields, lines.place)
+                fields = [""] * len(header)
+            if not any(map(str.strip, fields[len(header) :])):  # spreadsheets append empty ones
+                fields = fields[: len(header)]
+            if len(fields) != len(header):
+                raise UserError(f"{where}: {len(fields)} columns, but the first line has {len(header)}; {cure}")
+            yield Row(where, list(itertools.compress(fields, header)), lines.place)
 
     return names, rows()
+
+
+@functools.lru_cache(1024)  # as `_dialect`
+def _warn_of_unnamed(path: Path, header: tuple[str, ...], seen: tuple[int, float]) -> None:
+    """Says which columns have no name, such as pandas' index and what spreadsheets append."""
+    places = [str(place) for place, name in enumerate(header, 1) if not name]
+    if places:
+        what = ("column {} has no name and is", "columns {} have no name and are")[len(places) > 1]
+        shown = ", ".join(places[:3]) + ", …" * (len(places) > 3)
+        warnings.warn(f"{path}: {what.format(shown)} not read", stacklevel=3)
 
 
 def reading_of(path: Path) -> str:

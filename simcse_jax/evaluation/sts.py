@@ -19,6 +19,7 @@ from jaxtyping import Float, Float64
 from simcse_jax.data.files import CONVERTED, reader_of
 from simcse_jax.data.held_out import FEWEST, hold_out
 from simcse_jax.data.rows import MISSING, Row
+from simcse_jax.data.scores import parse_score
 from simcse_jax.data.separated import read_separated, read_tabs
 from simcse_jax.data.sts import COLUMNS, HEADERS, PLACES, SINGLE_FILES, SUBSETS, files_of_task, read_places, read_year
 from simcse_jax.errors import UserError
@@ -36,7 +37,6 @@ BESIDE_TASKS = (
     *(name for names in EXTRA.values() for name in names),
 )
 OF_RECORDS = (".jsonl", ".parquet")  # files whose rows name their columns
-LARGEST = 1e100  # score; the square of a larger one overflows
 DEVELOPMENT = "STSBenchmark"  # the task that chooses the best checkpoint
 
 
@@ -61,16 +61,6 @@ class _Row(NamedTuple):
     gold: float
 
 
-def _number(text: str, where: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = float("nan")
-    if not abs(value) < LARGEST:
-        raise UserError(f"{where}: the score {text[:60]!r} is not a number that can be used, such as 0.5")
-    return value
-
-
 def _scored(rows: Iterable[Row]) -> list[_Row]:
     """The pairs that have a gold score."""
 
@@ -78,7 +68,8 @@ def _scored(rows: Iterable[Row]) -> list[_Row]:
         return "" if value in (None, MISSING) or value != value else str(value)  # a missing one is NaN in Arrow
 
     fields = ((row.where, *map(text, row.fields)) for row in rows)
-    return [_Row(first, second, _number(score, where)) for where, first, second, score in fields if score.strip()]
+    read = ((first, second, parse_score(score, f"{where}: the score")) for where, first, second, score in fields)
+    return [_Row(first, second, score) for first, second, score in read if score is not None]
 
 
 def _pairs(subsets: dict[str, list[_Row]], where: str) -> Pairs:

@@ -22,7 +22,9 @@ lang,sentence_A,Sentence B,split=bc; url,left,date,right=bd; hypothesis,text,pre
 sent1,sent2=ab; document,title,query=ca; Query,Positive,Negative=abc; Sent0,Sent1,Hard Neg=abc;
 anchor,positive,Negatives=abc; sentence1,sentence2,hard_negative=abc; prompt,chosen,rejected=abc; response,prompt=ba;
 paraphrase,source=ba; text,source,target=a; title,text,body=b; text,positive,title,abstract=ab; lemma,pos,sentence=c;
-text,pos,label=a; id,source=b
+text,pos,label=a; id,source=b;
+Nr.,left,right=bc; lfd. Nr.,left,right=bc; PairID,left,right=bc; Unnamed: 0,left,right,Unnamed: 3=bc; left,right,=ab;
+left,right,human_score=ab; left,right,similarity (0-5)=ab; left,right,SimilarityScore=ab; question,gold=ab
 """
 
 
@@ -45,7 +47,8 @@ PAIR, NEXT, BY_ORDER = {"anchor": "a", "positive": "p"}, {"anchor": "b", "positi
 
 def test_a_choice_by_order_that_was_hardly_meant_is_refused_but_not_a_few_numbers_nor_an_only_column(write, tmp_path):
     for content, part in (
-        ("number,left,right\n\n17,a,p\n", "'number' holds numbers, e.g. 17;"),
+        ("number,left,right\n\n17,a,p\n", "data.columns.score=number"),
+        ('left,right,wert\na,p,"1,5"\nb,q,"2,5"\n', "data.columns.score=wert"),
         ("left,right,at\na,p,2026-11-26\na,p,1.2.2026\n", "'at' holds dates, e.g. 2026-11-26;"),
         ("left,seen\na,2026-11-26T10:00:00Z\na,12:30\n", "'seen' holds dates, e.g. 2026-11-26T10:00:00Z"),
         ("left,from\na,https://example.org/a\na,www.example.org\n", "'from' holds links, e.g. https://example"),
@@ -57,6 +60,9 @@ def test_a_choice_by_order_that_was_hardly_meant_is_refused_but_not_a_few_number
         ("positive,register\np,https://a\n", "'register' holds links"),  # the anchor as the one that is left
         ("source,target\nhttps://a,b\n", "'source' holds links"),
         ("Who?,Me.\na,p\n", "'Who?'"),
+        ("Who is it?,What?\n" + "".join(f"somebody of us{n},and nothing{n}\n" for n in range(12)), ""),
+        ("Who is it?,What?\n" + "I,and nothing\n" * 12, "'Who is it?'"),
+        ("id,text\n" + '1,"a\nb"\n2,"c\nd"\n', "data.columns.anchor=text"),
         ("A man plays the guitar,Someone plays\na,p\n", "'A man plays the guitar'"),
     ):
         path = write("a.csv", content)
@@ -71,10 +77,10 @@ def test_a_choice_by_order_that_was_hardly_meant_is_refused_but_not_a_few_number
     refused(write("a.csv", "words\n1\n2\n"), "'words' holds numbers")
     rows = "".join(f"q{row},{row if row % 2 else 'me'}\n" for row in (1969, 2, 3))
     assert read_examples(write("a.csv", f"question,answer\n{rows}")).columns[1] == ["1969", "me", "3"]
-    table = pa.table({"q1": ["a", "b"], "id": [1, 2], "q2": ["p", "q"], "is_duplicate": ["1", "0"]})
+    table = pa.table({"q1": ["a", "b"], "id": [1, 2], "q2": ["p", "q"], "same": ["1", "0"]})
     pq.write_table(table, tmp_path / "a.parquet")
-    refused(str(tmp_path / "a.parquet"), "a.parquet: the field 'is_duplicate' holds numbers")
-    pq.write_table(table.drop_columns("is_duplicate"), tmp_path / "a.parquet")
+    refused(str(tmp_path / "a.parquet"), "a.parquet: the field 'same' holds numbers")
+    pq.write_table(table.drop_columns("same"), tmp_path / "a.parquet")
     assert read_examples(str(tmp_path / "a.parquet")).columns == (["a", "b"], ["p", "q"])
 
 
@@ -128,6 +134,8 @@ def test_columns_are_mapped_or_told_and_labels_and_late_fields_do_not_get_lost(w
     for header, options, said in (
         ("id,sentence1,sentence2,label", {}, "its column 'label' is not read"),
         ("left,right,score", {}, "its column 'score' is not read"),
+        ("left,right,Relevance", {}, "data.columns.score=Relevance"),
+        ("left,right,", {}, "column 3 has no name and is not read"),
         ("idx,words,label", {}, ""),  # a sentence alone is no pair
         ("sent0,sent1,label", {"columns": {"anchor": "sent0", "positive": "sent1"}}, ""),
         ("anchor,pair", {}, "only its column 'anchor' is read, and not 'pair'; data.columns.anchor"),

@@ -45,12 +45,17 @@ def test_every_row_is_a_sentence_from_any_place_on_counted_and_hashed_and_mistak
     assert read_sentences(tmp_path / "a.jsonl", "body") == ["one", "two"]
     (tmp_path / "a.csv").write_text("body\none\ntwo\n")
     assert read_sentences(tmp_path / "a.csv") == ["one", "two"]
+    for table in (",body\n1,one", "id,body,\n1,one,", "label,body\n1,one", "Text,title\none,two", "Nr.,body\n1,one"):
+        (tmp_path / "a.csv").write_text(table + "\n")
+        assert read_sentences(tmp_path / "a.csv") == ["one"]  # as in training
+    (tmp_path / "a.csv").write_text(",".join(f"column {n}" for n in range(300)) + "\n" + "x," * 300)
+    raises("it has column 10, column 210, column 190, … (300 columns)", read_sentences, tmp_path / "a.csv", "colum 10")
     (tmp_path / "a.csv").write_text("text,n,text\na,b,c\n")
     assert read_sentences(tmp_path / "a.csv", "n") == ["b"]
     raises("2 columns are called 'text'", read_sentences, tmp_path / "a.csv")
     for name, content, column, message in (
         ("a.csv", "n,body\n1,x\n", None, ": which column to use? It has n, body"),
-        ("a.csv", "A dog runs.\nCats sleep.\n", None, ": 'A dog runs.' looks like a sentence"),
+        ("a.csv", "A dog runs.\nCats sleep.\n", None, ": name the column in the first line"),
         ("a.csv", "n,body\n1,x\n", "text", ": no column 'text'; it has n, body"),
         ("a.txt", "\n \n", None, ": holds no sentences"),
         ("a", None, None, ": no such file"),

@@ -207,7 +207,7 @@ def test_what_cannot_be_scored_is_refused_by_file_and_line(tmp_path):
     for file, task, text, parts in (
         ("", "SICKRelatedness", "", ["no SICKRelatedness there", "data/downstream"]),
         ("STS/STS12-en-test/STS.gs.MSRvid.txt", "STS12", "1\nnan\n" + "2\n" * 5, ["line 2", "'nan'"]),
-        ("SICK/SICK_test_annotated.txt", "SICKRelatedness", sick([("a", "b", "3,5")]), ["line 2", "'3,5'"]),
+        ("SICK/SICK_test_annotated.txt", "SICKRelatedness", sick([("a", "b", "3;5")]), ["line 2", "'3;5'"]),
         ("STS/STSBenchmark/sts-test.csv", "STSBenchmark", sts_b(made_pairs(1, 0)), ["1 graded pairs"]),
         ("SICK/SICK_test_annotated.txt", "SICKRelatedness", sick([]), ["0 graded pairs"]),
     ):
@@ -220,7 +220,7 @@ def test_what_cannot_be_scored_is_refused_by_file_and_line(tmp_path):
         ("The cat sat.\nThe dog ran.\n", "sentence1, sentence2 and score"),
         ("sentence1,sentence2,score\na,b,1\n", "1 graded pairs"),
         (f"{HEAD}a\tb\t1\nc\td\t1.0\n", "all 2 scores are 1: no correlation"),
-        *((f"{HEAD}a\tb\t1\nc\td\t{bad}\n", f"line 3: the score '{bad}' is not") for bad in ("nan", "-1e100", "x")),
+        *((f"{HEAD}a\tb\t1\nc\td\t{bad}\n", f"line 3: the score holds '{bad}'") for bad in ("nan", "-1e100", "x")),
     ):
         path = write(tmp_path / "notes.txt", text)
         for each in ("notes.txt", part):

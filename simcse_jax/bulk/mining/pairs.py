@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Int64
 
-from simcse_jax.data.columns import EARLIER, choose_columns, only_sentences, warn_of_labels
+from simcse_jax.data.columns import EARLIER, choose_columns, only_sentences, warn_of_values
 from simcse_jax.data.corpus.shared_folder import hash_file
 from simcse_jax.data.files import READERS, files_of, read_parquet
 from simcse_jax.data.row_lists import split_positives
@@ -60,8 +60,11 @@ class PairFile:
             self.reading["separator of --pairs"] = read
         self.has_rows = "positive_row" in names
         if not any(columns.values()):
-            cure = "leave out pairs that are not, or name the columns: --columns anchor=NAME positive=NAME"
-            warn_of_labels(names, f"--pairs {name}: ", f"; {cure}")
+            warn_of_values(
+                [each for each in names if each not in self._wanted],
+                f"--pairs {name}: ",
+                "leave out pairs that are not",
+            )
 
     def read(self) -> Iterator[Pair | None]:
         """The pairs; None for a row with a blank sentence."""

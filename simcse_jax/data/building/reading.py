@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
+from simcse_jax.data.columns import listed
 from simcse_jax.data.datasets import LIBRARIES
 from simcse_jax.data.files import reader_of
 from simcse_jax.data.rows import MISSING, Row, Table, is_text
@@ -80,7 +81,7 @@ def columns(table: Table, wanted: Sequence[Sequence[str]], where: str) -> Iterat
     chosen = next((each for each in wanted if set(each) <= set(names)), None)
     if chosen is None:
         known = " or ".join(", ".join(each) for each in wanted)
-        raise UserError(f"{where}: its columns are {', '.join(names)}; it must have {known}")
+        raise UserError(f"{where}: its columns are {listed(names)}; it must have {known}")
     places = [names.index(name) for name in chosen]
     return (Row(row.where, [row.fields[place] for place in places]) for row in rows)
 
