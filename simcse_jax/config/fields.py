@@ -223,7 +223,8 @@ FIELDS = {
     "data.held_out": field(
         0,
         "Hold out so many rows to score on, with eval.data empty: half of them choose the best checkpoint and "
-        "half are the test set, or all are it where eval.every=0. Rows that share a text stay together. 0: none.",
+        "half are the test set, or all are it where eval.every=0. Rows that share an anchor or a positive stay "
+        "together. 0: none.",
         at_least(0),
     ),
     "data.subsample": field(0, "Train on this number of examples, drawn with the seed; 0: on all.", at_least(0)),

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from simcse_jax.config.sections import Section
-from simcse_jax.data.held_out import FEWEST, hold_out
+from simcse_jax.data.held_out import FEWEST, Split, hold_out
 from simcse_jax.data.sources import Examples
 from simcse_jax.errors import UserError, option
 from simcse_jax.evaluation import beir, retrieval, sts
@@ -33,25 +33,17 @@ def hold_out_rows(config: Section, examples: Examples, devices: Sequence[jax.Dev
     `MOST_DOCUMENTS`.
 
     Raises:
-      UserError: when the data have no pairs, or too many rows share texts.
+      UserError: when the data have no pairs, or none that can be held out.
     """
     field, data = f"config.data.held_out={config.data.held_out}", config.data.train
     if len(examples.columns) < 2:
         raise UserError(f"{field}: {data} has sentences without positives, which cannot be scored; set eval.data")
-    split = hold_out(examples.columns, config.data.held_out, config.seed)
-    if not config.eval.every:  # the end is compared with the start, and nothing is chosen
-        both = np.sort(np.concatenate([split.development, split.test]))
-        split = split._replace(development=both, test=both)
-    independent = [split.independent(rows) for rows in (split.development, split.test)]
-    if min(independent) < FEWEST:
-        found = "two halves of " * bool(config.eval.every) + " and ".join(map(str, dict.fromkeys(independent)))
-        raise UserError(
-            f"{field}: too many rows of {data} have texts in common: of rows that share none, {FEWEST} are needed, and "
-            f"there are {found}. Name pairs to score on ({option('eval', 'FILE')}), or set data.held_out=0"
-        )
+    split = split_rows(config, examples)
+    if why := obstacle(config, examples, split):
+        raise UserError(f"{field}: {why}. Name pairs to score on ({option('eval', 'FILE')}), or set data.held_out=0")
     rest, development, test = (examples.take(rows) for rows in split[:3])
     if examples.scores is not None:
-        graded = [{NAME: _graded(part, data)} for part in (development, test)]
+        graded = [{NAME: _graded(part)} for part in (development, test)]
         chooses = sts.Correlation(f"eval/{NAME}", graded[0])
         return HeldOut(rest, Evaluation(chooses, [sts.Similarity(graded[1])], True, None))
     fields, others = config.eval.retrieval, _documents([development, test, rest])
@@ -62,10 +54,36 @@ def hold_out_rows(config: Section, examples: Examples, devices: Sequence[jax.Dev
     return HeldOut(rest, Evaluation(ranking, [final], True, None))
 
 
-def _graded(examples: Examples, where: str) -> sts.Pairs:
+def split_rows(config: Section, examples: Examples) -> Split:
+    """The rows that are held out: all for both uses if nothing is chosen.
+
+    Rows with an anchor or a positive in common stay together; hard negatives may be another row's, in any part.
+    """
+    split = hold_out(examples.columns[:2], config.data.held_out, config.seed)
+    if config.eval.every:
+        return split
+    both = np.sort(np.concatenate([split.development, split.test]))
+    return split._replace(development=both, test=both)
+
+
+def obstacle(config: Section, examples: Examples, split: Split) -> str:
+    """Why rows cannot be held out, for people; "" if they can."""
+    parts = (split.development, split.test)
+    each, fewest = " in each half" * bool(config.eval.every), min(map(split.independent, parts))
+    if fewest < FEWEST:
+        groups = f"{split.groups.max() + 1:,} groups in all, {fewest} among those held out{each}; {FEWEST} are needed"
+        why = f"its {len(examples):,} rows stay together where they share an anchor or a positive"
+        return f"{config.data.train}: {why}: {groups}"
+    for scores in () if examples.scores is None else (examples.scores[rows] for rows in parts):
+        if np.ptp(scores) == 0:
+            return f"{config.data.train}: all scores that are held out{each} are {scores[0]:g}: no correlation"
+    return ""
+
+
+def _graded(examples: Examples) -> sts.Pairs:
     assert examples.scores is not None
     first, second = ([" ".join(text.split()) for text in column] for column in examples.columns[:2])
-    return sts.checked(sts.Pairs(first, second, examples.scores.astype(np.float64), {}), where)
+    return sts.Pairs(first, second, examples.scores.astype(np.float64), {})
 
 
 def _documents(parts: Sequence[Examples]) -> list[str]:

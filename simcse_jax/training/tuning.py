@@ -8,8 +8,10 @@ Ten evaluations, or of 500 steps or fewer the end alone. Of data with pairs, a t
 if these are not more than 30%, and at most 2,000.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from shlex import quote
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,11 +19,24 @@ from ml_collections import config_dict
 
 from simcse_jax.config.checks import check_field
 from simcse_jax.config.fields import FIELDS, flatten, has_scores
-from simcse_jax.data.columns import USUAL_VALUES
-from simcse_jax.data.examples import open_source, open_table, prefix_of
+from simcse_jax.data.columns import (
+    PERHAPS_SCORES,
+    SCORES,
+    SENTENCE_PAIRS,
+    USUAL_VALUES,
+    choose_columns,
+    is_content,
+    listed,
+    of_values,
+    one_line,
+    plain,
+)
+from simcse_jax.data.examples import numbers_beside, open_source, open_table, prefix_of
 from simcse_jax.data.files import files_of
 from simcse_jax.data.held_out import FEWEST
-from simcse_jax.data.labels import LABELS, parse_label
+from simcse_jax.data.labels import LABELS, UNLABELLED, NamedLabel
+from simcse_jax.data.rows import MISSING, is_number
+from simcse_jax.data.scores import parse_score
 from simcse_jax.data.sources import kind_of, split_sources
 from simcse_jax.devices import processes
 from simcse_jax.errors import UserError, option
@@ -32,10 +47,10 @@ from simcse_jax.huggingface.load import Pretrained
 from simcse_jax.huggingface.sentence_transformers import DOCUMENT_PROMPTS
 from simcse_jax.objectives.registry import needing, trained
 from simcse_jax.runs.loading import load_model
+from simcse_jax.training.held_out import obstacle, split_rows
+from simcse_jax.training.reading import read_training_examples
 
 LOOKED_AT = 1000  # rows whose lengths are looked at
-SCORES = ("score", "similarity", "similarity_score", "sim", "relatedness", "relatedness_score", "rating")  # columns
-DUPLICATES = ("is_duplicate", "is_paraphrase", "duplicate", "paraphrase_label")  # columns of labels 0 and 1
 MANY_LABELS = 20
 SHORTEST, STEP = 32, 32  # tokens: the least length, and what it is rounded up to
 MOST_STEPS = 4000  # on sentences alone
@@ -49,6 +64,7 @@ class Data(NamedTuple):
     rows: int
     width: int  # sentences of a row: 1 for sentences, 2 for pairs, more with hard negatives
     positives: str = ""  # `data.positives`
+    label: str = ""  # the column of labels
     score: str = ""  # the column of scores; empty: there are none
     texts: Sequence[str] = ()  # of the first rows
     columns: tuple[str, ...] = ()  # that are read
@@ -87,23 +103,31 @@ def complete(config: config_dict.ConfigDict, given: AbstractSet[str]) -> None:
         data = look_at(config)
         name_retrieval(config, given)
     fields = flatten(config)
-    held_out = fields["data.held_out"] if "data.held_out" in given else rows_to_hold_out(config, data)
-    found = {**of_model(model, data), **of_data(config, data), "data.held_out": held_out}
+    set_already = {name: fields[name] for name in given if name in fields}
+    found = {**of_model(model, data), **of_data(config, data)}
     longest = max(found["data.prompts.anchor"], found["data.prompts.positive"], key=len)
     found |= {"data.max_length": length_of(model, [longest + text for text in data.texts])}
-    if not (held_out or config.eval.data or config.eval.retrieval.data):
-        found["eval.against_start"] = False
-    found |= sizes_of(data.rows - held_out, data.width, {name: fields[name] for name in given if name in fields})
-    config.update_from_flattened_dict({name: value for name, value in found.items() if name not in given})
-    columns = f" ({', '.join(data.columns)})" if data.columns[1:] else ""
+
+    def settle(held_out: int) -> None:
+        values = found | {"data.held_out": held_out} | sizes_of(data.rows - held_out, data.width, set_already)
+        if not (held_out or config.eval.data or config.eval.retrieval.data):
+            values["eval.against_start"] = False
+        config.update_from_flattened_dict({name: value for name, value in values.items() if name not in given})
+
+    if "data.held_out" in given:
+        settle(config.data.held_out)
+    else:
+        held_out, why = rows_to_hold_out(config, data)
+        settle(held_out)
+        if held_out and (why := why_not_apart(config)):
+            settle(0)
+    columns = f" ({listed(data.columns)})" if data.columns[1:] else ""
     processes.say(
         f"tune: {data.rows:,} {data.kind}{columns}; {', '.join(f'{name} {value}' for name, value in shown(config))}"
     )
-    if not has_scores(config):
-        least = -(-2 * FEWEST * 10 // 3)
-        why = "sentences alone cannot" if data.width == 1 else f"fewer than {least} rows are too few to"
+    if not has_scores(config) and "data.held_out" not in given:
         judge = option("eval", "FILE")
-        processes.say(f"tune: {why} tell whether training helps; give {judge}: pairs with scores, or BEIR's layout")
+        processes.say(f"tune: not compared with the start: {why}; give {judge}: pairs with scores, or BEIR's layout")
 
 
 def shown(config: config_dict.ConfigDict) -> Iterator[tuple[str, Any]]:
@@ -148,6 +172,8 @@ def of_data(config: config_dict.ConfigDict, data: Data) -> dict[str, Any]:
     found: dict[str, Any] = {"data.positives": data.positives}
     if data.score:
         found["data.columns.score"] = data.score
+    elif data.positives:
+        found["data.columns.label"] = data.label
     if not any(one.embeds for name, one in trained(config.objective).items() if name != "info_nce"):
         found |= {f"objective.{name}.weight": float(name == chosen) for name in {chosen, "info_nce"}}
     return found
@@ -171,14 +197,26 @@ def name_retrieval(config: config_dict.ConfigDict, given: AbstractSet[str]) -> N
             processes.say(f"{folder}: has no {QRELS}/dev.tsv, so its test queries choose the checkpoint too")
 
 
-def rows_to_hold_out(config: config_dict.ConfigDict, data: Data) -> int:
-    """How many rows are held out to choose the checkpoint and to compare it with the start."""
-    if config.eval.data or config.eval.retrieval.data or data.width == 1:
-        return 0
-    if needing(config.objective, "labels") or needing(config.objective, "teacher"):  # by which nothing is held out
-        return 0
+def rows_to_hold_out(config: config_dict.ConfigDict, data: Data) -> tuple[int, str]:
+    """How many rows are held out to choose the checkpoint and to compare it with the start; if none, why."""
+    if config.eval.data or config.eval.retrieval.data:
+        return 0, ""
+    if data.width == 1:
+        return 0, "sentences alone cannot tell whether training helps"
+    for need, what in (("labels", "labels"), ("teacher", "a teacher")):
+        if objectives := needing(config.objective, need):
+            return 0, f"objective.{objectives[0].name} is trained with {what}, by which nothing is held out"
     count = min(MANY, max(data.rows // 10, min(FEW, 3 * data.rows // 10)))
-    return count if count >= 2 * FEWEST else 0
+    least = -(-2 * FEWEST * 10 // 3)
+    return (count, "") if count >= 2 * FEWEST else (0, f"{data.rows} rows are too few, {least} are needed")
+
+
+def why_not_apart(config: config_dict.ConfigDict) -> str:
+    """Why the rows that are to be held out cannot be, for people; "" if they can."""
+    with processes.together(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the run, which reads them again, warns
+        examples = read_training_examples(config)
+    return obstacle(config, examples, split_rows(config, examples))
 
 
 def sizes_of(rows: int, width: int, set_already: Mapping[str, Any]) -> dict[str, Any]:
@@ -225,7 +263,7 @@ def look_at(config: config_dict.ConfigDict) -> Data:
     ]
     found = [_look_at(config, file) for file in files]
     kinds = list(dict.fromkeys(data.kind for data in found))
-    if len({(data.width == 1, data.positives, data.score) for data in found}) > 1:
+    if len({(data.width == 1, data.positives, data.label, data.score) for data in found}) > 1:
         what = f"has {' and '.join(kinds)}; tune on data of one kind"
         raise UserError(f"{option('data', config.data.train)}: {what}")
     texts = [text for data in found for text in data.texts]
@@ -234,58 +272,98 @@ def look_at(config: config_dict.ConfigDict) -> Data:
 
 
 def _look_at(config: config_dict.ConfigDict, name: str) -> Data:
-    positives, score = config.data.positives, config.data.columns.score
-    columns = config.data.columns
+    columns, positives = dict(config.data.columns), config.data.positives
     if not positives and not any(columns[role] for role in ("anchor", "score")):
-        try:
-            positives, score = _of_labels(name, columns.label)
-        except UserError:
-            if open_source(name, {**columns}, "", False, pairs=False).width == 2:
-                raise  # other rows have no use for labels
-    source = open_source(name, {**columns, "score": score}, positives, False, pairs=False)
+        kind, column = values_of(name, columns)
+        columns |= {kind: column} if kind else {}
+        positives = "entailment" if kind == "label" else ""
+    source = open_source(name, columns, positives, False, pairs=False)
+    label, score = columns["label"], columns["score"]
     if source.width != 2:
         positives = score = ""
     rows, texts = 0, list[str]()
     for row in source.rows:
-        sentences, label = source.read(row)
-        if all(sentences) and (not positives or label == LABELS.index(positives)):
+        sentences, number = source.read(row)
+        if all(sentences) and (not positives or number == LABELS.index(positives)):
             rows += 1
             texts += sentences if rows <= LOOKED_AT else []
-    columns = tuple(source.names[place] for place in source.chosen) + ((score,) if score else ())
-    return Data(rows, source.width + source.negatives.lists, positives, score, texts, columns)
+    read = tuple(source.names[place] for place in source.chosen) + ((score,) if score else ())
+    return Data(rows, source.width + source.negatives.lists, positives, label, score, texts, read)
 
 
-def _of_labels(name: str, column: str) -> tuple[str, str]:
-    """`data.positives` and the column of scores, by a table's columns of scores and labels; empty: there are none.
+def values_of(name: str, columns: Mapping[str, str]) -> tuple[str, str]:
+    """The column of a table of pairs that says how their sentences relate: "label" or "score", and its name.
 
-    Labels of 0 and 1 alone are scores: whether two sentences mean the same.
+    Both are empty where there is none: all pairs are positives.
+
+    Args:
+      name: of the source.
+      columns: `data.columns`.
 
     Raises:
-      UserError: for other labels than these and those of NLI: whether their pairs are positives cannot be known.
+      UserError: for a column of labels or numbers whose meaning cannot be known.
     """
-    names, rows, _, _ = open_table(name)
-    written = {each.strip().lower(): each for each in reversed(names)}
-    if score := next((written[each] for each in SCORES if each in written), ""):
-        return "", score
-    label = column or next((written[each] for each in (*USUAL_VALUES["label"], *DUPLICATES) if each in written), "")
-    if label not in names:
-        return "", ""
-    place, values = list(names).index(label), set[Any]()
+    names, _, where, ordered = open_table(name)
+    scores = of_values(names, SCORES)
+    for column in [columns["label"]] if columns["label"] else [*scores, *of_values(names, USUAL_VALUES["label"])]:
+        chosen = choose_columns(names, {**columns, "label": column}, where, ordered)
+        if column not in names or len(chosen.places) != 2:  # other rows have no use for them
+            continue
+        values = _distinct(name, column)
+        pair = (plain(names[chosen.places[0]]), plain(names[chosen.places[1]]))
+        if kind := kind_of_values(values, column in scores, pair in SENTENCE_PAIRS):
+            return kind, column
+        if values and (columns["label"] or not is_content(column)):
+            raise UserError(f"{where}: {_unknown(values, column)}")
+    chosen = choose_columns(names, columns, where, ordered)
+    if len(chosen.places) == 2 and (numbers := numbers_beside(name, chosen)):
+        raise UserError(
+            f"{where}: its column {numbers[0]!r:.60} holds numbers, {PERHAPS_SCORES.format(quote(numbers[0]))}"
+        )
+    return "", ""
+
+
+def _distinct(name: str, column: str) -> set[Any]:
+    """The values of a column but for blank ones; of many, the first."""
+    names, rows, _, _ = open_table(name, [column])
+    place, values = list(names).index(column), set[Any]()
     for row in rows:
-        values.add(row.fields[place])
+        value = row.fields[place]
+        if value not in (None, MISSING) and str(value).strip():
+            values.add(value if isinstance(value, Hashable) else str(value))
         if len(values) > MANY_LABELS:
             break
-    plain = {str(value).strip().lower().removesuffix(".0") for value in values} - {"", "none"}
-    if plain == {"0", "1"}:
-        return "", label
+    return values
+
+
+def kind_of_values(values: AbstractSet[Any], are_scores: bool, of_sentences: bool) -> str:
+    """What a column holds: "label" for NLI's labels, "score" for scores, 0 and 1 among them; "" for anything else.
+
+    Args:
+      values: of the column, different and not blank.
+      are_scores: whether its name says so.
+      of_sentences: whether the pairs are two sentences. 0, 1 and 2 of a query and a passage grade its relevance.
+    """
+    names = {str(value.name if isinstance(value, NamedLabel) else value).strip().lower() for value in values}
+    if LABELS[0] in names and names <= {*LABELS, *UNLABELLED}:
+        return "label"
     try:
-        if {parse_label(value, label) for value in plain} - {None} == {0, 1, 2} and label not in DUPLICATES:
-            return "entailment", ""
+        numbers = {parse_score(value, "") for value in values}
     except UserError:
-        pass
-    shown = ", ".join(sorted(plain)[:3])
-    raise UserError(
-        f"{name}: the column {label!r} holds {shown}{' …' * (len(plain) > 3)}: tune knows 0 and 1 (whether two "
-        "sentences mean the same), and entailment, neutral and contradiction. Write these, or name the columns of the "
-        "pairs: data.columns.anchor=NAME and data.columns.positive=NAME"
-    )
+        return ""
+    if are_scores or numbers == {0, 1} or any(number % 1 for number in numbers if number is not None):
+        return "score" if numbers else ""
+    return "label" if of_sentences and numbers - {-1} == {0, 1, 2} else ""
+
+
+def _unknown(values: AbstractSet[Any], column: str) -> str:
+    """What to do about a column of labels or numbers that `kind_of_values` does not know."""
+    few = sorted(map(one_line, values))
+    what = f"the column {column!r:.60} holds {', '.join(few[:3])}{' …' * (len(few) > 3)}"
+    if all(map(is_number, few)):
+        nli = ", or data.positives=entailment if they are labels of NLI" * ({*few} <= {"0", "1", "2"})
+        return (
+            f"{what}; set data.columns.score={quote(column)} if they grade the pairs{nli}, otherwise remove the column"
+        )
+    known = f"0 and 1 (whether two sentences mean the same), scores, or {', '.join(LABELS[:-1])} and {LABELS[-1]}"
+    return f"{what}; write {known}, or remove the column"

@@ -34,7 +34,7 @@ def test_an_anchor_in_several_rows_is_one_query():
     examples, evaluation = held_out(([anchor for anchor in ANCHORS[:50] for _ in range(2)], POSITIVES))
     (collection,) = evaluation.final[0].tasks.values()
     assert len(collection.first) == 10 and collection.relevant.tolist() == [2] * 10 and len(examples) == 60
-    with pytest.raises(UserError, match="of rows that share none, 10 are needed, and there are two halves of"):
+    with pytest.raises(UserError, match=r"data\.held_out=40: .*: 20 groups in all, 4 among"):
         held_out(([anchor for anchor in ANCHORS[:20] for _ in range(5)], POSITIVES))
 
 
@@ -67,11 +67,16 @@ def test_pairs_with_scores_are_correlated():
     assert evaluation.development.name == "eval/held_out"
 
 
+def test_rows_may_share_hard_negatives_also_with_other_rows_answers():
+    examples, evaluation = held_out((ANCHORS, POSITIVES, [POSITIVES[0]] * 50 + POSITIVES[:50]))
+    assert len(examples) == 60 and len(evaluation.final[0].tasks["held_out"].first) == 20
+
+
 def test_rows_that_can_judge_nothing_are_refused():
     for columns, scores, named in (
         ((ANCHORS,), None, "data.held_out=40: pairs.csv has sentences without positives"),
-        ((["the same"] * 100, POSITIVES), None, "10 are needed, and there are two halves of 0"),
-        ((ANCHORS, POSITIVES), np.ones(100, np.float32), "all scores of a half of the pairs are 1"),
+        ((["the same"] * 100, POSITIVES), None, "data.held_out=40: .*: 1 groups in all, 0 among"),
+        ((ANCHORS, POSITIVES), np.ones(100, np.float32), "data.held_out=40: .* are 1"),
     ):
         with pytest.raises(UserError, match=named):
             held_out(columns, scores=scores)

@@ -6,6 +6,7 @@ from support import sentences
 
 from simcse_jax.config.fields import flatten
 from simcse_jax.config.flags import SHORT, parse
+from simcse_jax.data.labels import NamedLabel
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import load
 from simcse_jax.training import tuning
@@ -52,6 +53,13 @@ CHOSEN = (
     ("is_duplicate", lambda n: n // 150, ("", "cosent", "is_duplicate")),
     ("label", lambda n: NLI[n % 3], ("entailment", "info_nce", "")),
     ("label", lambda n: n // 100, ("entailment", "info_nce", "")),
+    ("similarity", lambda n: NLI[n % 3], ("entailment", "info_nce", "")),
+    ("label", lambda n: NLI[0], ("entailment", "info_nce", "")),
+    ("label", lambda n: ["entailment", "not_entailment"][n % 2], ("entailment", "info_nce", "")),
+    ("label", lambda n: n % 7 / 2, ("", "cosent", "label")),
+    ("label", lambda n: n % 2 > 0, ("", "cosent", "label")),
+    ("Human-Score (0-5)", lambda n: f"{n % 6},5", ("", "cosent", "Human-Score (0-5)")),
+    ("zeile", lambda n: n, ("", "info_nce", "")),
     ("hard_neg", lambda n: f"c {n}", ("", "info_nce", "")),
 )
 
@@ -62,14 +70,20 @@ def test_what_data_have_chooses_the_objective_if_it_is_certain(complete):
         config, _ = complete([(f"a {n}", f"b {n}", value(n)) for n in range(300)], [*names, name])
         (objective,) = (name for name, term in config.objective.items() if term.weight)
         assert (config.data.positives, objective, config.data.columns.score) == expected
-    # Labels of another kind are not guessed.
+    # Labels and numbers of another kind are not guessed.
     columns = ("--config.data.columns.anchor=question", "--config.data.columns.positive=answer")
-    for label in (lambda n: f"topic {n % 7}", lambda n: n % 2 > 0, lambda n: 1, lambda n: n % 4):
+    for name, label in (
+        *(("label", label) for label in (lambda n: f"topic {n % 7}", lambda n: 1, lambda n: n % 4, lambda n: n % 3)),
+        *(("votes", label) for label in (lambda n: n % 7, lambda n: f"{n % 7},5")),
+    ):
         rows = [(f"a {n}", f"b {n}", label(n)) for n in range(300)]
-        with pytest.raises(UserError, match="the column 'label' holds "):
-            complete(rows, [*QA, "label"])
-        config, _ = complete(rows, [*QA, "label"], "csv", *columns)
+        with pytest.raises(UserError, match=f"column '{name}' holds .*remove the column") as error:
+            complete(rows, [*QA, name])
+        assert ("data.columns.score=" + name in str(error.value)) == ("topic" not in str(error.value))
+        config, _ = complete(rows, [*QA, name], "csv", *columns)
         assert config.objective.info_nce.weight == 1 and not config.data.positives
+    named = [NamedLabel(0, "entailment"), NamedLabel(1, "not_entailment")], [NamedLabel(0, "no"), NamedLabel(1, "yes")]
+    assert [tuning.kind_of_values({*values}, False, True) for values in named] == ["label", "score"]
 
 
 def test_what_the_fields_of_a_sweep_s_rows_follow_from_must_be_there_and_be_of_one_kind(tiny_bert, tmp_path):
@@ -97,8 +111,10 @@ def test_what_follows_from_data_and_other_fields(complete):
     for rows, names, kind, more, expected, said in (
         (PAIRS, QA, "csv", "data.subsample=150", {"data.held_out": 45}, "tune: 150 pairs"),
         (PAIRS[:40], QA, "csv", "seed=1", {"data.held_out": 0, "train.batch_size": 16, "eval.against_start": False},
-         "fewer than 67 rows are too few"),
-        (PAIRS, QA, "csv", "objective.gist.weight=1 teacher.model=x", {"data.held_out": 0}, "gist"),
+         "40 rows are too few, 67 are needed"),
+        (PAIRS, QA, "csv", "objective.gist.weight=1 teacher.model=x", {"data.held_out": 0}, "start: objective.gist is"),
+        ([(f"a {n}", f"b {n % 8}") for n in range(300)], QA, "csv", "seed=1",
+         {"data.held_out": 0, "eval.against_start": False, "train.epochs": 5}, "8 groups in all, 2 among"),
         (LISTS, None, "jsonl", "seed=1", {"data.held_out": 100}, "tune: 400 triplets (query, pos, neg)"),
         (TOPICS, ["text", "label"], "csv", "seed=1", {"data.positives": ""}, "tune: 200 sentences"),
         (SENTENCES, None, "txt", "seed=1", {"data.held_out": 0, "train.batch_size": 64, "train.learning_rate": 1e-5},
