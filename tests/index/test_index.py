@@ -263,8 +263,11 @@ def test_rows_added_later_have_the_ranges_of_the_first_unless_those_were_few():
     np.testing.assert_array_equal(np.concatenate(list(constant.embeddings()))[:, 4], rows[:, 4])  # exactly
     raises("single embedding", Index(DIMENSION, precision="int8").add, ["one"], embeddings(1))
     raises("ranges: of shape (2, 3)", Index, DIMENSION, precision="int8", ranges=np.zeros((2, 3), np.float32))
-    with pytest.raises(ValueError, match="of other ranges"):
-        index.extend(filled(90, precision="int8")[0])
+    one = Index(DIMENSION, precision="int8", ranges=2 * ranges)
+    one.add(["one"], embeddings(1))
+    for into, rows in ((index, filled(90, precision="int8")[0]), (index, one), (one, index)):
+        with pytest.raises(ValueError, match="of other ranges"):
+            into.extend(rows)
     for backend in ("jax", "faiss"):
         index, rows = Index(DIMENSION), embeddings(150)
         index.add(["first"], rows[:1])
